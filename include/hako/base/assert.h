@@ -1,0 +1,29 @@
+// Checks of our own reasoning. A failed check prints where and what, and aborts: going on would write what nobody proved.
+//
+// HAKO_ASSERT is on in every build and costs one predicted branch. HAKO_DCHECK is for the hot path: on in debug builds, compiled but
+// not evaluated where NDEBUG is defined. Neither is for bytes read from a file or for a caller's mistake: those are a Status.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace hako {
+
+[[noreturn, gnu::cold, gnu::noinline]] inline void AssertFailed(const char* file, int line, const char* condition) {
+  std::fprintf(stderr, "%s:%d: hako: check failed: %s\n", file, line, condition);
+  std::abort();
+}
+
+}  // namespace hako
+
+#define HAKO_ASSERT(...)                                      \
+  do {                                                        \
+    if (!(__VA_ARGS__)) [[unlikely]]                          \
+      ::hako::AssertFailed(__FILE__, __LINE__, #__VA_ARGS__); \
+  } while (false)
+
+#ifdef NDEBUG
+#define HAKO_DCHECK(...) static_cast<void>(sizeof(static_cast<bool>(__VA_ARGS__)))
+#else
+#define HAKO_DCHECK(...) HAKO_ASSERT(__VA_ARGS__)
+#endif

@@ -1,0 +1,56 @@
+// Numbers as they stand in a file: little-endian, without alignment, on every machine.
+//
+// Le<T> is the field type of on-disk structs: sizeof(T) bytes, alignment 1, no padding. It converts to and from T implicitly, so that
+// code reads as if the field were a T; on a little-endian machine each conversion is one move. A default-constructed Le is zero.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+
+namespace hako {
+
+// bool is left out: a byte of a file may be neither 0 nor 1. So is long double, which has padding.
+template <class T>
+concept LeValue = (std::integral<T> && !std::same_as<std::remove_cv_t<T>, bool>) || std::is_enum_v<T> || std::same_as<T, float> ||
+                  std::same_as<T, double>;
+
+template <LeValue T>
+class Le {
+ public:
+  constexpr Le() = default;
+  constexpr Le(T value) : bytes_(Flip(std::bit_cast<Array>(value))) {}  // NOLINT: implicit by design
+
+  constexpr T get() const { return std::bit_cast<T>(Flip(bytes_)); }
+  constexpr operator T() const { return get(); }  // NOLINT: implicit by design
+
+ private:
+  using Array = std::array<std::byte, sizeof(T)>;
+
+  static constexpr Array Flip(Array bytes) {
+    if constexpr (std::endian::native == std::endian::big) std::reverse(bytes.begin(), bytes.end());
+    return bytes;
+  }
+
+  Array bytes_{};
+};
+
+// The same for a place in memory that is no struct. REQUIRES: sizeof(T) bytes there.
+template <LeValue T>
+T LoadLe(const std::byte* from) {
+  Le<T> value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+template <LeValue T>
+void StoreLe(std::byte* to, std::type_identity_t<T> value) {
+  const Le<T> le = value;
+  std::memcpy(to, &le, sizeof(le));
+}
+
+}  // namespace hako

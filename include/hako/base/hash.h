@@ -1,0 +1,24 @@
+// XXH3 (libxxhash): the one hash of hako, for keys and for checks. Stable since xxHash 0.8.0 and pinned by a golden test, because its
+// results are stored in files.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace hako {
+
+inline std::uint64_t Hash64(const void* data, std::size_t size, std::uint64_t seed) { return XXH3_64bits_withSeed(data, size, seed); }
+inline std::uint64_t Hash64(std::string_view bytes, std::uint64_t seed) { return Hash64(bytes.data(), bytes.size(), seed); }
+
+// Spreads a few bits over all 64 (splitmix64's finalizer); for seeds, not for keys.
+inline constexpr std::uint64_t MixBits(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+}  // namespace hako

@@ -1,0 +1,43 @@
+// Small things that the DBMs share.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "hako/base/status.h"
+#include "hako/dbm/dbm.h"
+
+namespace hako {
+
+inline Status CheckKey(std::string_view key) {
+  if (key.size() <= kKeySizeMax) [[likely]]
+    return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("a key of ", key.size(), " bytes; the limit is ", kKeySizeMax));
+}
+
+inline Status CheckRecord(std::string_view key, std::string_view value) {
+  if (value.size() <= kValueSizeMax) [[likely]]
+    return CheckKey(key);
+  return absl::OutOfRangeError(absl::StrCat("a value of ", value.size(), " bytes; the limit is ", kValueSizeMax));
+}
+
+[[gnu::cold]] inline Status TooManyThreads() {
+  return absl::ResourceExhaustedError("more threads use databases than hako has slots for (sync/thread_slot.h)");
+}
+
+inline Inspection InspectionOf(std::string_view type, const Stats& stats) {
+  Inspection pairs = {{"class", std::string(type)}};
+  const auto add = [&](const char* name, std::uint64_t number) { pairs.emplace_back(name, absl::StrCat(number)); };
+  add("num_records", stats.num_records);
+  add("total_bytes", stats.total_bytes);
+  add("record_bytes", stats.record_bytes);
+  add("free_bytes", stats.free_bytes);
+  add("index_bytes", stats.index_bytes);
+  add("num_buckets", stats.num_buckets);
+  add("num_overflow", stats.num_overflow);
+  add("epoch", stats.epoch);
+  return pairs;
+}
+
+}  // namespace hako

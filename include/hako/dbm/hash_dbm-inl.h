@@ -1,0 +1,349 @@
+// Definitions of dbm/hash_dbm.h: opening and recovery, records, then the whole database.
+#pragma once
+
+namespace hako {
+
+// ---- opening ----
+
+template <File FileT>
+StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const HashOptions& options) {
+  if (options.align_pow < 3 || options.align_pow > 6) return absl::InvalidArgumentError("HashOptions::align_pow must be 3 to 6");
+  HAKO_ASSIGN_OR_RETURN(auto extents, storage::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed));
+  HAKO_ASSIGN_OR_RETURN(auto heap, Space::Open(std::move(extents)));
+  std::unique_ptr<HashDBM> dbm(new HashDBM(std::move(heap)));
+  dbm->closed_ = true;  // not before recovery has succeeded may Close write anything
+  Slot* mine = dbm->slots_.Mine();
+  if (mine == nullptr) return TooManyThreads();
+  HAKO_RETURN_IF_ERROR(dbm->Recover(*mine, options));
+  dbm->closed_ = false;
+  return dbm;
+}
+
+template <File FileT>
+StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(const std::string& path, const HashOptions& options,
+                                                               const FileOptions& file_options) requires PathFile<FileT> {
+  HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, file_options));
+  auto dbm = Open(std::move(file), options);
+  if (dbm.ok()) return dbm;
+  return Status(dbm.status().code(), absl::StrCat(path, ": ", dbm.status().message()));
+}
+
+template <File FileT>
+Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
+  auto& extents = heap_->extents();
+  const bool writable = IsWritable();
+  switch (extents.found()) {
+    case storage::FoundState::kNew:
+      return index_.Create(options.num_records);
+    case storage::FoundState::kKilled:
+      HAKO_RETURN_IF_ERROR(
+          AdoptIndex(mine, extents.LoadLive(&format::LiveState::num_lines), extents.LoadLive(&format::LiveState::index_extents)));
+      heap_->HarvestBelow(extents.tail());
+      if (extents.LoadLive(&format::LiveState::clearing) == 1) HAKO_RETURN_IF_ERROR(RemoveAllRecords(mine));
+      if (!writable) return absl::OkStatus();
+      HAKO_RETURN_IF_ERROR(extents.CutAtTail());
+      return extents.MarkInUse();
+    case storage::FoundState::kClean: {
+      const format::HashSuperBlock& super = extents.super();
+      std::string note(super.note_size, '\0');
+      HAKO_RETURN_IF_ERROR(extents.Read(super.tail, note.data(), note.size()));
+      const bool note_holds = super.note_check == Hash64(note, super.secret);
+      if (Space::kMapped && note_holds) {
+        heap_->set_num_index_extents(super.index_extents);
+        if (heap_->IndexTableIsInside() && heap_->IndexCheck() == super.index_check) {
+          HAKO_RETURN_IF_ERROR(AdoptIndex(mine, super.num_lines, super.index_extents));
+          if (Count() != super.num_records) return absl::DataLossError("the index does not hold as many records as the superblock says");
+          if (!writable) return absl::OkStatus();
+          HAKO_RETURN_IF_ERROR(heap_->ReadNote(mine, note));
+          HAKO_RETURN_IF_ERROR(extents.MarkInUse());
+          return extents.CutAtTail();
+        }
+      }
+      [[fallthrough]];  // the index can always be made anew
+    }
+    case storage::FoundState::kCrashed:
+      HAKO_RETURN_IF_ERROR(RecoverByScan(mine));
+      if (!writable) return absl::OkStatus();
+      HAKO_RETURN_IF_ERROR(SynchronizeLocked(mine));
+      return extents.MarkInUse();
+  }
+  return absl::InternalError("unreachable");
+}
+
+// Takes over the index that lies in the file.
+template <File FileT>
+Status HashDBM<FileT>::AdoptIndex(Slot& mine, std::uint64_t num_lines, std::uint64_t num_extents) {
+  auto& lines = index_.lines();
+  heap_->set_num_index_extents(num_extents);
+  if (!heap_->IndexTableIsInside()) return DataLossError("bad table of index extents", format::kIndexExtentsOffset);
+  std::vector<format::IndexExtentEntry> overflow;
+  for (std::uint64_t i = 0; i < num_extents; ++i) {
+    const auto entry = format::IndexExtentEntry::Unpack(heap_->extents().index_extents()[i]);
+    heap_->AddIndexBytes(entry.bytes);
+    if (entry.overflow) {
+      overflow.push_back(entry);
+    } else if (!lines.AdoptHome(entry.offset, entry.bytes)) {
+      return DataLossError("bad table of index extents", format::kIndexExtentsOffset + 4 * i);
+    }
+  }
+  std::unordered_set<std::uint32_t> used;
+  HAKO_RETURN_IF_ERROR(index_.Recover(mine, num_lines, &used));
+  for (const auto& entry : overflow) lines.AdoptOverflow(entry.offset, entry.bytes, used);
+  return absl::OkStatus();
+}
+
+// Makes the index anew from the records that belong to the last synced state, and finds all free space. Writes nothing that the state
+// needs, so it may be interrupted and begun again.
+template <File FileT>
+Status HashDBM<FileT>::RecoverByScan(Slot& mine) {
+  auto& extents = heap_->extents();
+  const std::uint64_t end = extents.super().tail;
+  const std::uint64_t s = extents.super().epoch;
+  extents.SetTail(end);
+  if (IsWritable()) HAKO_RETURN_IF_ERROR(extents.CutAtTail());
+  heap_->set_num_index_extents(0);
+  if (!Space::kMapped || !IsWritable()) HAKO_RETURN_IF_ERROR(heap_->UseIndexArena());
+  HAKO_RETURN_IF_ERROR(index_.Create(std::min(extents.super().num_records.get(), end / 8)));
+  std::vector<storage::Extent> others;
+  HAKO_RETURN_IF_ERROR(heap_->Scan(
+      format::kFirstExtent, end,
+      [&](const typename Space::ScannedRecord& record) {
+        if (record.stamp.BelongsTo(s)) return index_.Adopt(mine, record.key_hash, record.handle);
+        heap_->FreeBlock(mine, record.handle, record.key.size(), record.value.size());
+        return absl::OkStatus();
+      },
+      [&](std::uint64_t offset, std::uint64_t bytes) { heap_->FreeGap(mine, offset, bytes); },
+      [&](storage::Extent extent) { others.push_back(extent); }));
+  if (Count() != extents.super().num_records) {
+    return absl::DataLossError(absl::StrCat("damaged records: the last synced state has ", std::uint64_t{extents.super().num_records},
+                                            " records, ", Count(), " of them can be read"));
+  }
+  for (const storage::Extent& extent : others) extents.Free(extent);
+  return absl::OkStatus();
+}
+
+// ---- records ----
+
+template <File FileT>
+template <Visitor V>
+Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) {
+  HAKO_RETURN_IF_ERROR(CheckKey(key));
+  Slot* slot = slots_.Mine();
+  if (slot == nullptr) [[unlikely]]
+    return TooManyThreads();
+  const std::uint64_t hash = heap_->KeyHash(key);
+  if constexpr (ReadVisitor<std::remove_reference_t<V>>) {
+    return index_.template Process<void>(*slot, hash, key, visitor);
+  } else {
+    if (!IsWritable()) [[unlikely]]
+      return RefuseWrites();
+    return index_.template Process<Action>(*slot, hash, key, visitor);
+  }
+}
+
+template <File FileT>
+template <Sink S>
+Status HashDBM<FileT>::Fetch(std::string_view key, S&& sink) {
+  Slot* slot = slots_.Mine();
+  if (slot == nullptr) [[unlikely]]
+    return TooManyThreads();
+  return index_.Fetch(*slot, heap_->KeyHash(key), key, sink);
+}
+
+template <File FileT>
+template <class V>
+Status HashDBM<FileT>::ProcessEach(V&& visitor) {
+  Iterator it = MakeIterator();
+  for (it.First(); it.Valid(); it.Next()) visitor(it.key(), it.value());
+  return it.status();
+}
+
+template <File FileT>
+Status HashDBM<FileT>::RefuseWrites() const {
+  return absl::FailedPreconditionError("the database is open for reading only");
+}
+
+// ---- the whole database ----
+
+template <File FileT>
+Status HashDBM<FileT>::Clear() {
+  if (!IsWritable()) return RefuseWrites();
+  Slot* mine = slots_.Mine();
+  if (mine == nullptr) return TooManyThreads();
+  HAKO_RETURN_IF_ERROR(heap_->Health());
+  return Alone([&] {
+    heap_->extents().StoreLive(&format::LiveState::clearing, 1);
+    return RemoveAllRecords(*mine);
+  });
+}
+
+template <File FileT>
+Status HashDBM<FileT>::RemoveAllRecords(Slot& mine) {
+  HAKO_RETURN_IF_ERROR(index_.RemoveAll([&](std::uint32_t handle) { heap_->Retire(mine, handle); }));
+  slots_.ForEach([](Slot& slot) { slot.pending_count.store(0, std::memory_order_relaxed); });
+  heap_->extents().StoreLive(&format::LiveState::clearing, 0);
+  return absl::OkStatus();
+}
+
+template <File FileT>
+Status HashDBM<FileT>::Synchronize(SyncMode mode) {
+  if (!IsWritable()) return RefuseWrites();
+  if (mode == SyncMode::kSoft && Space::kMapped) return heap_->Health();
+  Slot* mine = slots_.Mine();
+  if (mine == nullptr) return TooManyThreads();
+  std::lock_guard lock(maintenance_mutex_);
+  return SynchronizeLocked(*mine);
+}
+
+template <File FileT>
+Status HashDBM<FileT>::SynchronizeLocked(Slot& mine) {
+  HAKO_RETURN_IF_ERROR(heap_->Health());
+  std::uint64_t count = 0;
+  const auto closed = Alone([&] {
+    count = Count();
+    return heap_->CloseEpoch(ForEachSlot());
+  });
+  HAKO_RETURN_IF_ERROR(heap_->CommitEpoch(closed, count));
+  heap_->ReleaseWaiting(mine, closed.waiting);
+  const std::uint64_t lines = index_.num_lines();  // every 512 synchronizations have passed over all lines
+  const std::uint64_t from = refresh_line_ < lines ? refresh_line_ : 0;
+  refresh_line_ = from + lines / 512 + 1;
+  return index_.ForEachLocked(mine, from, refresh_line_, [this](std::uint32_t handle, auto&&) {
+    heap_->RefreshStamp(handle);
+    return absl::OkStatus();
+  });
+}
+
+template <File FileT>
+Status HashDBM<FileT>::CopyTo(FileT empty_file) {
+  if (empty_file.Size() != 0) return absl::InvalidArgumentError("CopyTo wants an empty file");
+  Slot* mine = slots_.Mine();
+  if (mine == nullptr) return TooManyThreads();
+  std::lock_guard lock(maintenance_mutex_);  // no block of the copied state is reused before the next synchronization
+  if (IsWritable()) HAKO_RETURN_IF_ERROR(SynchronizeLocked(*mine));
+  const std::uint64_t s = heap_->extents().super().epoch;
+  HashOptions options;
+  options.num_records = heap_->extents().super().num_records;
+  options.align_pow = static_cast<int>(std::uint32_t{heap_->extents().super().align_pow});
+  HAKO_ASSIGN_OR_RETURN(auto copy, Open(std::move(empty_file), options));
+  HAKO_RETURN_IF_ERROR(heap_->Scan(
+      format::kFirstExtent, heap_->extents().super().tail,
+      [&](const typename Space::ScannedRecord& record) {
+        return record.stamp.BelongsTo(s) ? copy->Set(record.key, record.value) : absl::OkStatus();
+      },
+      [](std::uint64_t, std::uint64_t) {}, [](storage::Extent) {}));
+  if (copy->Count() != options.num_records) return absl::DataLossError("damaged records were found while copying; Verify names them");
+  HAKO_RETURN_IF_ERROR(copy->SetMetadata(GetMetadata()));
+  return copy->Close();
+}
+
+template <File FileT>
+Status HashDBM<FileT>::CopyTo(const std::string& path) requires PathFile<FileT> {
+  const std::string beside = absl::StrCat(path, ".tmp");
+  FileOptions options;
+  options.mode = OpenMode::kTruncate;
+  HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(beside, options));
+  Status status = CopyTo(std::move(file));
+  if (status.ok()) status = RenameDurably(beside, path);
+  if (!status.ok()) (void)RemoveFile(beside);
+  return status;
+}
+
+template <File FileT>
+bool HashDBM<FileT>::ShouldBeRebuilt() {
+  const Stats stats = GetStats();
+  return stats.total_bytes > (1 << 20) && stats.free_bytes > stats.total_bytes / 2;
+}
+
+template <File FileT>
+Status HashDBM<FileT>::Verify() {
+  Slot* mine = slots_.Mine();
+  if (mine == nullptr) return TooManyThreads();
+  std::lock_guard lock(maintenance_mutex_);
+  return Alone([&]() -> Status {
+    const std::uint64_t count = Count();
+    HAKO_RETURN_IF_ERROR(index_.Verify(*mine, count));
+    std::uint64_t live = 0;
+    HAKO_RETURN_IF_ERROR(heap_->Scan(
+        format::kFirstExtent, heap_->extents().tail(),
+        [&](const typename Space::ScannedRecord& record) {
+          live += record.stamp.state() == format::BlockState::kLive;
+          return absl::OkStatus();
+        },
+        [](std::uint64_t, std::uint64_t) {}, [](storage::Extent) {}));
+    if (live == count) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat("the heap holds ", live, " live records, the index ", count));
+  });
+}
+
+template <File FileT>
+Stats HashDBM<FileT>::GetStats() {
+  Stats stats;
+  stats.num_records = Count();
+  stats.index_bytes = heap_->index_bytes();
+  Alone([&] {
+    stats.free_bytes = heap_->FreeBytes(ForEachSlot());
+    stats.total_bytes = heap_->extents().tail() + (heap_->index_is_in_memory() ? stats.index_bytes : 0);
+    return 0;
+  });
+  stats.record_bytes = stats.total_bytes - stats.index_bytes - stats.free_bytes;
+  stats.num_buckets = index_.num_lines();
+  stats.num_overflow = index_.lines().num_overflow();
+  stats.epoch = heap_->epoch();
+  return stats;
+}
+
+template <File FileT>
+UserMetadata HashDBM<FileT>::GetMetadata() const {
+  return heap_->extents().super().metadata;
+}
+
+template <File FileT>
+Status HashDBM<FileT>::SetMetadata(const UserMetadata& metadata) {
+  if (!IsWritable()) return RefuseWrites();
+  HAKO_RETURN_IF_ERROR(heap_->Health());
+  std::lock_guard lock(maintenance_mutex_);
+  return heap_->extents().Commit([&](format::HashSuperBlock& super) { super.metadata = metadata; });
+}
+
+template <File FileT>
+Status HashDBM<FileT>::Close() {
+  if (closed_) return absl::OkStatus();
+  closed_ = true;
+  Status status = IsWritable() ? CloseWritable() : absl::OkStatus();
+  status.Update(heap_->extents().file().Close());
+  return status;
+}
+
+template <File FileT>
+Status HashDBM<FileT>::CloseWritable() {
+  auto& extents = heap_->extents();
+  HAKO_RETURN_IF_ERROR(heap_->Health());  // after a failed write the next Open recovers the last synced state
+  const std::uint64_t count = Count();
+  const auto closed = heap_->CloseEpoch(ForEachSlot());
+  extents.LowerTail();
+  const std::string note = heap_->TakeNote(ForEachSlot(), closed.waiting);
+  HAKO_RETURN_IF_ERROR(extents.CutAtTail());
+  HAKO_RETURN_IF_ERROR(extents.file().Resize(extents.tail() + note.size()));
+  HAKO_RETURN_IF_ERROR(extents.Write(extents.tail(), note));
+  HAKO_RETURN_IF_ERROR(extents.file().Sync());
+  extents.StoreLive(&format::LiveState::in_use, 0);
+  return extents.Commit([&](format::HashSuperBlock& super) {
+    super.epoch = closed.epoch;
+    super.tail = extents.tail();
+    super.num_records = count;
+    super.clean = 1;
+    super.num_lines = index_.num_lines();
+    super.index_extents = heap_->num_index_extents();
+    if constexpr (Space::kMapped) super.index_check = heap_->IndexCheck();
+    super.note_size = note.size();
+    super.note_check = Hash64(note, super.secret);
+  });
+}
+
+template <File FileT>
+Status HashDBM<FileT>::Rebuild() {
+  return absl::UnimplementedError("Rebuild");
+}
+
+}  // namespace hako

@@ -1,0 +1,122 @@
+// HashDBM: a hash table in a file, on the bucket engine that TinyDBM uses too.
+//
+// What survives. On a mapped file every acknowledged operation survives the death of the process, at no cost. After a crash of the machine
+// the file is exactly as of the last hard Synchronize or Close. On any other file both hold for the last hard Synchronize. Nothing is ever
+// repaired by dropping records: a file that does not validate is refused with DataLoss. How: storage/record_heap.h, format/stamp.h.
+//
+// Limits: keys below 1 GiB, values below 4 GiB, files up to 2^(32 + align_pow) bytes (32 GiB by default, 256 GiB with align_pow 6). A limit
+// is an error before anything changes. The table grows by itself, a bucket at a time.
+//
+// Threads: see dbm/dbm.h. Synchronize, CopyTo and Rebuild run beside readers and writers, one of them at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "hako/base/status.h"
+#include "hako/dbm/common.h"
+#include "hako/dbm/dbm.h"
+#include "hako/dbm/hash_cursor.h"
+#include "hako/dbm/operations.h"
+#include "hako/dbm/options.h"
+#include "hako/file/memory_map_parallel_file.h"
+#include "hako/file/path.h"
+#include "hako/index/bucket_index.h"
+#include "hako/storage/record_heap.h"
+#include "hako/sync/thread_slot.h"
+
+namespace hako {
+
+template <File FileT = MemoryMapParallelFile>
+class HashDBM : public Operations<HashDBM<FileT>> {
+  using Space = storage::RecordHeap<FileT>;
+  using Index = index::BucketIndex<Space>;
+  using Slot = typename Space::Slot;
+
+ public:
+  using Iterator = HashCursor<Index, Space>;
+
+  // Opens the database in `file`; an empty file is made one. Options count for a new database only.
+  static StatusOr<std::unique_ptr<HashDBM>> Open(FileT file, const HashOptions& options = {});
+  static StatusOr<std::unique_ptr<HashDBM>> Open(const std::string& path, const HashOptions& options = {},
+                                                 const FileOptions& file_options = {}) requires PathFile<FileT>;
+
+  ~HashDBM() { (void)Close(); }
+
+  template <Visitor V>
+  Status Process(std::string_view key, V&& visitor);
+  template <Sink S>
+  Status Fetch(std::string_view key, S&& sink);
+  template <class V>
+  Status ProcessEach(V&& visitor);
+  Iterator MakeIterator() { return Iterator(index_, *heap_); }
+
+  std::uint64_t Count() const { return index_.Count(ForEachSlot()); }
+  // Survives a process kill whole: a Clear that was begun is finished by the next Open. Stops writers meanwhile.
+  Status Clear();
+  // Hard: two flushes of the device; writers are stopped for microseconds. Soft: free on a mapped file.
+  Status Synchronize(SyncMode mode);
+
+  // Whether more than half of the file is free space that Rebuild could give back.
+  bool ShouldBeRebuilt();
+  // Moves records together, so that whole extents become free: they are reused, and those at the end of the file are given back by Close.
+  // Beside readers and writers; needs a bounded piece of extra space. On error the database is as good as before.
+  Status Rebuild();
+  // Copies the state at the moment of the call into an empty file, beside readers and writers; or into a new file at `path`, which appears
+  // there whole and synced or not at all.
+  Status CopyTo(FileT empty_file);
+  Status CopyTo(const std::string& path) requires PathFile<FileT>;
+
+  // Proves the structure of the whole file. Stops writers meanwhile.
+  Status Verify();
+  Stats GetStats();
+  Inspection Inspect() { return InspectionOf("HashDBM", GetStats()); }
+
+  UserMetadata GetMetadata() const;
+  Status SetMetadata(const UserMetadata& metadata);  // durable when it returns
+  bool IsWritable() const { return heap_->extents().file().IsWritable(); }
+
+  // Syncs, notes free space for the next Open, and closes the file. The destructor calls it where the user did not. No other thread may
+  // use the database any more.
+  Status Close();
+
+ private:
+  explicit HashDBM(std::unique_ptr<Space> heap) : heap_(std::move(heap)), index_(*heap_) {}
+
+  auto ForEachSlot() const {
+    return [this](auto&& visit) { slots_.ForEach(visit); };
+  }
+  template <class Body>
+  auto Alone(Body&& body) {
+    return heap_->gate().RunAlone(ForEachSlot(), body);
+  }
+  Status RefuseWrites() const;
+
+  Status Recover(Slot& mine, const HashOptions& options);
+  Status AdoptIndex(Slot& mine, std::uint64_t num_lines, std::uint64_t num_extents);
+  Status RecoverByScan(Slot& mine);
+  Status SynchronizeLocked(Slot& mine);
+  Status RemoveAllRecords(Slot& mine);
+  Status CloseWritable();
+  StatusOr<std::uint64_t> Evacuate(Slot& mine, const std::vector<storage::Extent>& victims);
+
+  std::unique_ptr<Space> heap_;
+  Index index_;
+  mutable sync::PerThread<Slot> slots_;
+  std::mutex maintenance_mutex_;  // Synchronize, CopyTo, Rebuild, Verify, SetMetadata
+  std::uint64_t refresh_line_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace hako
+
+#include "hako/dbm/hash_dbm-inl.h"

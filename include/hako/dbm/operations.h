@@ -1,0 +1,184 @@
+// The operations of every DBM, written once over its primitives Process and Fetch.
+//
+// A DBM class D inherits Operations<D> publicly (CRTP, so that visitors inline) and provides Process and Fetch. NotFound, AlreadyExists and
+// Aborted carry no message and cost no allocation. None of these allocates, but for growing a std::string that the caller passed and
+// for Append and the StatusOr<std::string> form of Get.
+#pragma once
+
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "hako/base/status.h"
+#include "hako/dbm/dbm.h"
+
+namespace hako {
+
+template <class D>
+class Operations {
+ public:
+  // Copies the value into *value, reusing its capacity. On NotFound *value is unspecified.
+  Status Get(std::string_view key, std::string* value) {
+    return self().Fetch(key, [value](std::size_t size) {
+      value->resize(size);
+      return value->data();
+    });
+  }
+
+  StatusOr<std::string> Get(std::string_view key) {
+    std::string value;
+    HAKO_RETURN_IF_ERROR(Get(key, &value));
+    return value;
+  }
+
+  // Copies the value into `out` if it fits, and returns its size either way: more than out.size() means that nothing was copied.
+  StatusOr<std::size_t> Get(std::string_view key, std::span<char> out) {
+    std::size_t found = 0;
+    HAKO_RETURN_IF_ERROR(self().Fetch(key, [&found, out](std::size_t size) {
+      found = size;
+      return size <= out.size() ? out.data() : nullptr;
+    }));
+    return found;
+  }
+
+  // Shows the value in place, without a copy, to visitor(std::string_view). The record's bucket is locked meanwhile.
+  template <std::invocable<std::string_view> V>
+  Status Get(std::string_view key, V&& visitor) {
+    bool found = false;
+    HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> value) -> void {
+      if (value) visitor(*value);
+      found = value.has_value();
+    }));
+    return found ? absl::OkStatus() : AbsentError();
+  }
+
+  // A copy of the value, or of `fallback` if the key is absent; an error still is one.
+  StatusOr<std::string> GetOr(std::string_view key, std::string_view fallback) {
+    StatusOr<std::string> value = Get(key);
+    if (absl::IsNotFound(value.status())) return std::string(fallback);
+    return value;
+  }
+
+  // The value's size in bytes.
+  StatusOr<std::size_t> GetSize(std::string_view key) { return Get(key, std::span<char>()); }
+
+  StatusOr<bool> Contains(std::string_view key) {
+    Status status = GetSize(key).status();
+    if (absl::IsNotFound(status)) return false;
+    if (!status.ok()) return status;
+    return true;
+  }
+
+  Status Set(std::string_view key, std::string_view value) {
+    return self().Process(key, [value](bool) { return Action::Set(value); });
+  }
+
+  Status Set(std::string_view key, std::string_view value, const SetOptions& options) {
+    bool refused = false;
+    HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> found) {
+      if (found && options.old_value != nullptr) options.old_value->assign(*found);
+      refused = found && !options.overwrite;
+      return refused ? Action::Keep() : Action::Set(value);
+    }));
+    return refused ? PresentError() : absl::OkStatus();
+  }
+
+  // Overwrites a record that is there; NotFound if there is none.
+  Status Replace(std::string_view key, std::string_view value) {
+    bool found = false;
+    HAKO_RETURN_IF_ERROR(self().Process(key, [&](bool exists) {
+      found = exists;
+      return exists ? Action::Set(value) : Action::Keep();
+    }));
+    return found ? absl::OkStatus() : AbsentError();
+  }
+
+  Status Remove(std::string_view key) {
+    bool found = false;
+    HAKO_RETURN_IF_ERROR(self().Process(key, [&found](bool exists) {
+      found = exists;
+      return exists ? Action::Remove() : Action::Keep();
+    }));
+    return found ? absl::OkStatus() : AbsentError();
+  }
+
+  // As Remove; *old_value receives what was removed.
+  Status Remove(std::string_view key, std::string* old_value) {
+    bool found = false;
+    HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> value) {
+      found = value.has_value();
+      if (found) old_value->assign(*value);
+      return found ? Action::Remove() : Action::Keep();
+    }));
+    return found ? absl::OkStatus() : AbsentError();
+  }
+
+  // Adds `value` at the end of the record's value, after `delimiter` if there is a record; makes the record if there is none.
+  Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {}) {
+    std::string joined;
+    return self().Process(key, [&](std::optional<std::string_view> found) {
+      if (!found) return Action::Set(value);
+      joined.reserve(found->size() + delimiter.size() + value.size());
+      joined.append(*found).append(delimiter).append(value);
+      return Action::Set(joined);
+    });
+  }
+
+  // Carries out `desired` (Keep, Remove or Set) if the record is as `expected`; else changes nothing and returns Aborted. *actual, if
+  // given, receives the value found; *found whether there was a record.
+  Status CompareExchange(std::string_view key, Expect expected, Action desired, std::string* actual = nullptr, bool* found = nullptr) {
+    bool holds = false;
+    HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> value) {
+      holds = expected.Holds(value);
+      if (value && actual != nullptr) actual->assign(*value);
+      if (found != nullptr) *found = value.has_value();
+      return holds ? desired : Action::Keep();
+    }));
+    return holds ? absl::OkStatus() : MismatchError();
+  }
+
+  // Adds `delta` to the record, an int64 in 8 big-endian bytes, or makes it with initial + delta; returns the new number. OutOfRange if it
+  // does not fit, InvalidArgument if the record is not 8 bytes long; nothing is changed then.
+  StatusOr<std::int64_t> Increment(std::string_view key, std::int64_t delta = 1, std::int64_t initial = 0) {
+    std::int64_t number = initial;
+    char stored[8];
+    absl::StatusCode error = absl::StatusCode::kOk;
+    HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> found) {
+      if (found && found->size() != sizeof(stored)) {
+        error = absl::StatusCode::kInvalidArgument;
+        return Action::Keep();
+      }
+      if (found) number = DecodeNumber(found->data());
+      if (__builtin_add_overflow(number, delta, &number)) {
+        error = absl::StatusCode::kOutOfRange;
+        return Action::Keep();
+      }
+      EncodeNumber(number, stored);
+      return Action::Set(std::string_view(stored, sizeof(stored)));
+    }));
+    if (error == absl::StatusCode::kInvalidArgument) return absl::InvalidArgumentError("Increment: the value is not an 8-byte number");
+    if (error == absl::StatusCode::kOutOfRange) return absl::OutOfRangeError("Increment: the sum does not fit 64 bits");
+    return number;
+  }
+
+ private:
+  D& self() { return static_cast<D&>(*this); }
+
+  static std::int64_t DecodeNumber(const char* bytes) {
+    std::uint64_t number;
+    std::memcpy(&number, bytes, sizeof(number));
+    if constexpr (std::endian::native == std::endian::little) number = __builtin_bswap64(number);
+    return static_cast<std::int64_t>(number);
+  }
+  static void EncodeNumber(std::int64_t value, char* bytes) {
+    auto number = static_cast<std::uint64_t>(value);
+    if constexpr (std::endian::native == std::endian::little) number = __builtin_bswap64(number);
+    std::memcpy(bytes, &number, sizeof(number));
+  }
+};
+
+}  // namespace hako

@@ -1,0 +1,171 @@
+// TinyDBM: a hash table in memory, on the bucket engine that HashDBM uses too.
+//
+// Nothing of it survives the process but what Save wrote. Save writes a snapshot beside the target, syncs it and renames it, so a crash or
+// an error leaves the old file as it was; Load refuses a snapshot that does not validate and then changes nothing. About 30 bytes of memory
+// for a record of 8 + 8 bytes; no limit but memory and TinyOptions::align_pow.
+//
+// Threads: see dbm/dbm.h.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "hako/base/random_seed.h"
+#include "hako/base/status.h"
+#include "hako/dbm/common.h"
+#include "hako/dbm/dbm.h"
+#include "hako/dbm/hash_cursor.h"
+#include "hako/dbm/operations.h"
+#include "hako/dbm/options.h"
+#include "hako/file/memory_map_parallel_file.h"
+#include "hako/file/path.h"
+#include "hako/index/bucket_index.h"
+#include "hako/storage/record_arena.h"
+#include "hako/storage/snapshot.h"
+#include "hako/sync/thread_slot.h"
+
+namespace hako {
+
+template <File FileT = MemoryMapParallelFile>
+class TinyDBM : public Operations<TinyDBM<FileT>> {
+  using Space = storage::RecordArena;
+  using Index = index::BucketIndex<Space>;
+
+ public:
+  using Iterator = HashCursor<Index, Space>;
+
+  static StatusOr<std::unique_ptr<TinyDBM>> Open(const TinyOptions& options = {}) {
+    if (options.align_pow < 2 || options.align_pow > 6) return absl::InvalidArgumentError("TinyOptions::align_pow must be 2 to 6");
+    HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.align_pow, options.seed != 0 ? options.seed : RandomSeed()));
+    auto dbm = std::unique_ptr<TinyDBM>(new TinyDBM(std::move(space)));
+    HAKO_RETURN_IF_ERROR(dbm->index_.Create(options.num_records));
+    return dbm;
+  }
+
+  template <Visitor V>
+  Status Process(std::string_view key, V&& visitor) {
+    HAKO_RETURN_IF_ERROR(CheckKey(key));
+    Space::Slot* slot = slots_.Mine();
+    if (slot == nullptr) [[unlikely]]
+      return TooManyThreads();
+    const std::uint64_t hash = space_->KeyHash(key);
+    if constexpr (ReadVisitor<std::remove_reference_t<V>>) {
+      return index_.template Process<void>(*slot, hash, key, visitor);
+    } else {
+      return index_.template Process<Action>(*slot, hash, key, visitor);
+    }
+  }
+
+  template <Sink S>
+  Status Fetch(std::string_view key, S&& sink) {
+    Space::Slot* slot = slots_.Mine();
+    if (slot == nullptr) [[unlikely]]
+      return TooManyThreads();
+    return index_.Fetch(*slot, space_->KeyHash(key), key, sink);
+  }
+
+  template <class V>
+  Status ProcessEach(V&& visitor) {
+    Iterator it = MakeIterator();
+    for (it.First(); it.Valid(); it.Next()) visitor(it.key(), it.value());
+    return it.status();
+  }
+
+  Iterator MakeIterator() { return Iterator(index_, *space_); }
+
+  std::uint64_t Count() const {
+    return index_.Count([this](auto&& visit) { slots_.ForEach([&](Space::Slot& slot) { visit(slot); }); });
+  }
+
+  // The memory is kept for new records.
+  Status Clear() {
+    Space::Slot* mine = slots_.Mine();
+    if (mine == nullptr) return TooManyThreads();
+    return Alone([&] { return RemoveAllRecords(*mine); });
+  }
+
+  // There is no file to synchronize with; always OK.
+  Status Synchronize(SyncMode) { return absl::OkStatus(); }
+
+  Status Verify() {
+    Space::Slot* mine = slots_.Mine();
+    if (mine == nullptr) return TooManyThreads();
+    return Alone([&] { return index_.Verify(*mine, Count()); });
+  }
+
+  // Stops writers for a moment.
+  Stats GetStats() {
+    Stats stats;
+    stats.num_records = Count();
+    stats.total_bytes = space_->total_bytes();
+    stats.index_bytes = space_->index_bytes();
+    stats.free_bytes = Alone([this] { return space_->FreeBytes([this](auto&& visit) { slots_.ForEach(visit); }); });
+    stats.record_bytes = stats.total_bytes - stats.index_bytes - stats.free_bytes;
+    stats.num_buckets = index_.num_lines();
+    stats.num_overflow = index_.lines().num_overflow();
+    return stats;
+  }
+
+  Inspection Inspect() { return InspectionOf("TinyDBM", GetStats()); }
+
+  // Writes all records to `file`, which is emptied first, and syncs it. Writers are not stopped: each record is saved with a value it had
+  // during the call.
+  Status Save(FileT& file) {
+    HAKO_RETURN_IF_ERROR(file.Resize(0));
+    storage::SnapshotWriter<FileT> writer(file);
+    HAKO_RETURN_IF_ERROR(writer.Begin());
+    Iterator it = MakeIterator();
+    for (it.First(); it.Valid(); it.Next()) HAKO_RETURN_IF_ERROR(writer.Add(it.key(), it.value()));
+    HAKO_RETURN_IF_ERROR(it.status());
+    return writer.Finish();
+  }
+
+  // Replaces the file at `path`, or leaves it as it is.
+  Status Save(const std::string& path) requires PathFile<FileT> {
+    return ReplaceFile<FileT>(path, [this](FileT& file) { return Save(file); });
+  }
+
+  // Replaces all records by those of a snapshot. Nothing is changed if the snapshot does not validate; if memory runs out half-way the
+  // database is left empty.
+  Status Load(FileT& file) {
+    storage::SnapshotReader<FileT> reader(file);
+    HAKO_RETURN_IF_ERROR(reader.ForEach([](std::string_view, std::string_view) { return absl::OkStatus(); }));
+    HAKO_RETURN_IF_ERROR(Clear());
+    Status status = reader.ForEach([this](std::string_view key, std::string_view value) { return this->Set(key, value); });
+    if (!status.ok()) HAKO_RETURN_IF_ERROR(Clear());
+    return status;
+  }
+  Status Load(const std::string& path) requires PathFile<FileT> {
+    FileOptions options;
+    options.mode = OpenMode::kReadOnly;
+    HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, options));
+    HAKO_RETURN_IF_ERROR(Load(file));
+    return file.Close();
+  }
+
+  bool IsWritable() const { return true; }
+  // Nothing to write back; the memory goes with the object.
+  Status Close() { return absl::OkStatus(); }
+
+ private:
+  explicit TinyDBM(std::unique_ptr<Space> space) : space_(std::move(space)), index_(*space_) {}
+
+  template <class Body>
+  auto Alone(Body&& body) {
+    return space_->gate().RunAlone([this](auto&& visit) { slots_.ForEach([&](Space::Slot& slot) { visit(slot); }); }, body);
+  }
+
+  Status RemoveAllRecords(Space::Slot& mine) {
+    HAKO_RETURN_IF_ERROR(index_.RemoveAll([&](std::uint32_t handle) { space_->Retire(mine, handle); }));
+    slots_.ForEach([](Space::Slot& slot) { slot.pending_count.store(0, std::memory_order_relaxed); });
+    return absl::OkStatus();
+  }
+
+  std::unique_ptr<Space> space_;
+  Index index_;
+  mutable sync::PerThread<Space::Slot> slots_;
+};
+
+}  // namespace hako

@@ -1,0 +1,91 @@
+// A file mapped into memory, for many threads at once: reading and writing are memory accesses, without system calls, locks or copies.
+//
+// Address space for the largest size (FileOptions::reserve_bytes) is mapped once at Open, as LMDB does; growing allocates blocks behind
+// it and moves nothing, so views need no protection from growth. Pages beyond the file's end must not be touched: that is SIGBUS, as it
+// is for views above the new size once Resize has made the file shorter. A full disk is never SIGBUS: Resize allocates the blocks first
+// (posix_file.h).
+//
+// What a killed process stored is in the page cache and thus in the file; what no Sync followed may be lost in a power cut, page by page
+// in any order. A read-only file is mapped privately: stores into it are seen by this handle alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "hako/base/assert.h"
+#include "hako/base/status.h"
+#include "hako/file/bounds.h"
+#include "hako/file/file.h"
+#include "hako/file/posix_file.h"
+
+namespace hako {
+
+class MemoryMapParallelFile {
+ public:
+  static StatusOr<MemoryMapParallelFile> Open(const std::string& path, const FileOptions& options = {});
+
+  MemoryMapParallelFile(MemoryMapParallelFile&& other) noexcept
+      : base_(std::exchange(other.base_, nullptr)), map_size_(other.map_size_), posix_(std::move(other.posix_)) {}
+  MemoryMapParallelFile& operator=(MemoryMapParallelFile&& other) noexcept {
+    if (this != &other) {
+      (void)Close();
+      base_ = std::exchange(other.base_, nullptr);
+      map_size_ = other.map_size_;
+      posix_ = std::move(other.posix_);
+    }
+    return *this;
+  }
+  ~MemoryMapParallelFile() { (void)Close(); }
+
+  std::uint64_t Size() const { return posix_->size(); }
+  bool IsWritable() const { return posix_->writable(); }
+  const std::string& path() const { return posix_->path(); }
+  FileIdentity Identity() const { return posix_->identity(); }
+
+  std::span<const std::byte> View(std::uint64_t offset, std::size_t size) const {
+    HAKO_DCHECK(IsInside(offset, size, Size()));
+    return {base_ + offset, size};
+  }
+  std::span<std::byte> MutableView(std::uint64_t offset, std::size_t size) {
+    HAKO_DCHECK(IsInside(offset, size, Size()));
+    return {base_ + offset, size};
+  }
+
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const {
+    HAKO_RETURN_IF_ERROR(CheckInside(offset, out.size(), Size()));
+    if (!out.empty()) std::memcpy(out.data(), base_ + offset, out.size());
+    return absl::OkStatus();
+  }
+  Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) {
+    if (!IsWritable()) return posix_->ReadOnlyError();
+    HAKO_RETURN_IF_ERROR(CheckInside(offset, in.size(), Size()));
+    if (!in.empty()) std::memcpy(base_ + offset, in.data(), in.size());
+    return absl::OkStatus();
+  }
+
+  Status Resize(std::uint64_t size) { return posix_->Resize(size); }
+  Status Sync() { return posix_->Sync(); }  // on Linux, fdatasync finds pages dirtied through a map as msync does
+  Status SyncRange(std::uint64_t offset, std::size_t size);
+  Status Close();
+
+  // A hint: makes the pages of a range present and writable now, in one system call instead of a fault each. The range may reach beyond
+  // the file. Does nothing where the system cannot (before Linux 5.14).
+  void Prefault(std::uint64_t offset, std::size_t size);
+
+ private:
+  MemoryMapParallelFile(std::byte* base, std::size_t map_size, std::unique_ptr<PosixFile> posix)
+      : base_(base), map_size_(map_size), posix_(std::move(posix)) {}
+
+  std::byte* base_;  // nullptr = closed
+  std::size_t map_size_;
+  std::unique_ptr<PosixFile> posix_;
+};
+
+static_assert(MappedFile<MemoryMapParallelFile> && KernelBackedFile<MemoryMapParallelFile> && PathFile<MemoryMapParallelFile>);
+
+}  // namespace hako

@@ -1,0 +1,16 @@
+// Whole transfers at an offset: pread and pwrite until all is done. The system may transfer less than it was asked for, be interrupted,
+// or refuse more than 2 GiB at once; callers of these never see that.
+//
+// Both return 0 or an errno value. A file that ends too early, and a write that makes no progress, are EIO.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace hako {
+
+int ReadFully(int fd, std::uint64_t offset, std::span<std::byte> out);
+int WriteFully(int fd, std::uint64_t offset, std::span<const std::byte> in);
+
+}  // namespace hako

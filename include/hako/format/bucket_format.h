@@ -1,0 +1,37 @@
+// A bucket line: 64 bytes, one cache line, ten entries. Lies in memory or in a file, in the machine's own byte order (little-endian).
+//
+//   offset  0  tags[10]   u16 each: 16 bits of the key hash; see TagBase
+//          20  slots[10]  u32 each: the record's handle; 0 = empty entry
+//          60  header     u32: lock, link flag and version (sync/version_lock.h)
+//
+// Invariants
+//   1. An entry exists exactly if its slot is not 0. Storing the slot publishes or removes it; the tag is written before that.
+//   2. If the link flag is set, slots[9] is not an entry but the id of an overflow line. slots[9] and header are one aligned 64-bit word,
+//      stored at once, so that an entry becomes a link or the reverse in a single step even for a process that is killed.
+//   3. The header of the home line guards its whole chain; an overflow line's header has only its link flag.
+//   4. A tag of a line at depth d (the number of low hash bits that select the line) is bits [TagBase(d), TagBase(d) + 16) of the key's
+//      hash. A split takes its deciding bit from the tag and reads no record, but for every eighth depth, where tags are made anew.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace hako::format {
+
+inline constexpr unsigned kLineEntries = 10;
+inline constexpr unsigned kLinkEntry = kLineEntries - 1;
+
+struct alignas(64) BucketLine {
+  std::array<std::uint16_t, kLineEntries> tags;
+  std::array<std::uint32_t, kLineEntries> slots;
+  std::uint32_t header;
+};
+static_assert(sizeof(BucketLine) == 64 && offsetof(BucketLine, slots) == 20 && offsetof(BucketLine, header) == 60);
+static_assert(std::endian::native == std::endian::little, "bucket lines are used in place");
+
+inline constexpr unsigned TagBase(unsigned depth) { return depth & ~7u; }
+inline constexpr std::uint16_t TagOf(std::uint64_t hash, unsigned depth) { return static_cast<std::uint16_t>(hash >> TagBase(depth)); }
+
+}  // namespace hako::format

@@ -1,0 +1,103 @@
+// The file of a HashDBM (.hkh). All numbers little-endian.
+//
+//   offset      0  superblock slot 0          512 bytes used
+//            4096  superblock slot 1
+//            8192  live state                 of the process that has the file open, or had it when it died
+//           12288  index extents              13,312 x u32, see IndexExtentEntry
+//           65536  extents, each a multiple of 64 KiB: heap extents begin with a HeapExtentHeader, index extents are bare bucket lines
+//            tail  after a clean close: the closing note (free blocks and, for files that are not mapped, the index)
+//
+// The superblock names the last synced state; the newer valid slot counts. Only one slot is written at a time, the other is brought up to
+// date after the first is durable, so a torn slot never costs a synced state. The live state and the index are not needed to recover from
+// a crash of the machine: then the heap is scanned, and the records that belong to the synced epoch (format/stamp.h) are all there is. If
+// only the process died, the page cache has everything, and the live state tells where the index is.
+//
+// Version history: 1 = first.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "hako/base/endian.h"
+#include "hako/base/hash.h"
+
+namespace hako::format {
+
+inline constexpr std::array<char, 16> kHashFileMagic = {'h', 'a', 'k', 'o', ' ', 'h', 'a', 's', 'h', ' ', 'D', 'B', 'M', '\r', '\n', 26};
+inline constexpr std::uint32_t kHashFileVersion = 1;
+inline constexpr std::uint64_t kExtentUnit = 64 << 10;
+inline constexpr std::uint64_t kSuperBlockSlot = 4096;  // distance of the two slots
+inline constexpr std::uint64_t kLiveStateOffset = 8192;
+inline constexpr std::uint64_t kIndexExtentsOffset = 12288;
+inline constexpr std::uint64_t kIndexExtentsMax = (kExtentUnit - kIndexExtentsOffset) / 4;
+inline constexpr std::uint64_t kFirstExtent = kExtentUnit;
+
+struct HashSuperBlock {
+  std::array<char, 16> magic;
+  Le<std::uint32_t> version;
+  Le<std::uint32_t> align_pow;
+  Le<std::uint64_t> hash_seed;
+  Le<std::uint64_t> secret;    // of the record checks
+  Le<std::uint64_t> sequence;  // of commits; the slot with the larger one is newer
+  Le<std::uint64_t> epoch;     // s, the last durable epoch
+  Le<std::uint64_t> tail;      // where extents end
+  Le<std::uint64_t> num_records;
+  Le<std::uint64_t> clean;  // 1: closed; what follows holds
+  Le<std::uint64_t> num_lines;
+  Le<std::uint64_t> index_extents;
+  Le<std::uint64_t> index_check;  // XXH3 over the index extents table and all index extents
+  Le<std::uint64_t> note_size;    // of the closing note, at tail
+  Le<std::uint64_t> note_check;
+  std::array<std::byte, 64> metadata;  // the user's
+  std::array<std::byte, 320> reserved;
+  Le<std::uint64_t> check;  // of the 504 bytes before it
+};
+static_assert(sizeof(HashSuperBlock) == 512 && alignof(HashSuperBlock) == 1 && offsetof(HashSuperBlock, check) == 504);
+
+inline std::uint64_t CheckOf(const HashSuperBlock& block) { return Hash64(&block, offsetof(HashSuperBlock, check), 0x68616b6f); }
+
+// Written by single stores into the map as things change. Bound to the boot and the inode, so that it is believed only while the page
+// cache that holds it is the one it was written to.
+struct LiveState {
+  std::uint64_t in_use;  // 1 while a process has the file open for writing
+  std::array<std::byte, 16> boot_id;
+  std::uint64_t device;
+  std::uint64_t inode;
+  std::uint64_t epoch;  // the current one
+  std::uint64_t tail;
+  std::uint64_t num_lines;
+  std::uint64_t index_extents;
+  std::uint64_t clearing;  // 1 while Clear is at work: it is finished at the next open
+  std::uint64_t poisoned;  // 1 after a failed sync: the page cache may have dropped what it held
+};
+static_assert(sizeof(LiveState) == 88 && alignof(LiveState) == 8);
+
+// Bits 0..29: offset / 64 KiB; bit 30: 1 MiB long, else 64 KiB; bit 31: overflow lines, else the next chunk of home lines.
+struct IndexExtentEntry {
+  std::uint64_t offset;
+  std::uint64_t bytes;
+  bool overflow;
+
+  std::uint32_t Pack() const {
+    return static_cast<std::uint32_t>(offset / kExtentUnit) | (bytes > kExtentUnit ? 1u << 30 : 0) | (overflow ? 1u << 31 : 0);
+  }
+  static IndexExtentEntry Unpack(std::uint32_t word) {
+    return {(word & 0x3fffffff) * kExtentUnit, (word >> 30 & 1) != 0 ? kExtentUnit * 16 : kExtentUnit, word >> 31 != 0};
+  }
+};
+
+struct HeapExtentHeader {
+  std::array<char, 8> magic;
+  Le<std::uint64_t> bytes;  // of the whole extent
+  std::array<std::byte, 40> reserved;
+  Le<std::uint64_t> check;  // of the 56 bytes before it, seeded by the file's secret and the offset
+
+  std::uint64_t CheckAt(std::uint64_t offset, std::uint64_t secret) const {
+    return Hash64(this, offsetof(HeapExtentHeader, check), MixBits(secret ^ offset));
+  }
+};
+static_assert(sizeof(HeapExtentHeader) == 64);
+inline constexpr std::array<char, 8> kHeapExtentMagic = {'h', 'a', 'k', 'o', 'h', 'e', 'a', 'p'};
+
+}  // namespace hako::format

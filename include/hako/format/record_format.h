@@ -1,0 +1,72 @@
+// How a record is laid out in its block.
+//
+//   in memory   [lengths][key][value]
+//   in a file   [u32 check][u16 stamp][lengths][key][value]      8 bytes before the key if both lengths are below 128
+//
+// Lengths are two LEB128 varints, key size then value size. What follows the value up to the block's end (format/size_class.h) means
+// nothing. The check covers lengths, key, value and place; the stamp is described in format/stamp.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "hako/base/hash.h"
+
+namespace hako::format {
+
+struct Lengths {
+  std::uint32_t header = 0;  // bytes that the two varints take; 0 = malformed
+  std::uint64_t key_size = 0;
+  std::uint64_t value_size = 0;
+};
+inline constexpr std::size_t kLengthsMax = 10;  // two varints below 2^32
+
+inline constexpr unsigned VarintSize(std::uint64_t value) {
+  unsigned size = 1;
+  while (value >= 128) {
+    value >>= 7;
+    ++size;
+  }
+  return size;
+}
+inline constexpr unsigned LengthsSize(std::uint64_t key_size, std::uint64_t value_size) {
+  return (key_size | value_size) < 128 ? 2 : VarintSize(key_size) + VarintSize(value_size);
+}
+
+inline char* EncodeVarint(char* out, std::uint64_t value) {
+  for (; value >= 128; value >>= 7) *out++ = static_cast<char>(value | 128);
+  *out++ = static_cast<char>(value);
+  return out;
+}
+inline unsigned EncodeLengths(char* out, std::uint64_t key_size, std::uint64_t value_size) {
+  return static_cast<unsigned>(EncodeVarint(EncodeVarint(out, key_size), value_size) - out);
+}
+
+// Decodes from private bytes; at most `size` of them. Values of 2^35 and above are malformed.
+inline Lengths DecodeLengths(const char* bytes, std::size_t size) {
+  Lengths lengths;
+  std::size_t at = 0;
+  for (std::uint64_t* value : {&lengths.key_size, &lengths.value_size}) {
+    for (unsigned shift = 0;; shift += 7) {
+      if (at == size || shift > 28) return {};
+      const auto byte = static_cast<unsigned char>(bytes[at++]);
+      *value |= static_cast<std::uint64_t>(byte & 127) << shift;
+      if (byte < 128) break;
+    }
+  }
+  lengths.header = static_cast<std::uint32_t>(at);
+  return lengths;
+}
+
+// The low 32 bits of XXH3 over the value, seeded by what it must belong to: key, lengths, place and file. A stale image, or one moved or
+// copied from elsewhere, does not validate.
+inline std::uint32_t RecordCheck(std::string_view value, std::uint64_t key_hash, std::uint64_t key_size, std::uint64_t offset,
+                                 std::uint64_t file_secret) {
+  const std::uint64_t shape = (key_size << 32 | value.size()) * 0x9e3779b97f4a7c15u;
+  const std::uint64_t place = (offset ^ file_secret) * 0xc2b2ae3d27d4eb4fu;
+  return static_cast<std::uint32_t>(Hash64(value, key_hash ^ shape ^ place));
+}
+
+}  // namespace hako::format

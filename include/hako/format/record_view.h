@@ -1,0 +1,34 @@
+// The words in which a store of records and an index over them speak to each other.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "hako/base/status.h"
+
+namespace hako::format {
+
+struct RecordView {
+  std::string_view key;
+  std::string_view value;
+};
+
+enum class Match {
+  kNo,       // another key
+  kYes,      // this key
+  kDamaged,  // what lies there cannot be a record (or a writer is at work there)
+  kFailed,   // the device failed; FetchedCopy::status says how
+};
+
+// What an optimistic fetch took along; judged after the version was found to hold.
+struct FetchedCopy {
+  const char* value = nullptr;  // where the sink had the value copied; nullptr = it did not want it
+  std::uint64_t key_size = 0;
+  std::uint64_t value_size = 0;
+  std::uint32_t check = 0;
+  Status status;
+};
+
+enum class IndexExtent { kHomeLines, kOverflowLines };
+
+}  // namespace hako::format

@@ -1,0 +1,33 @@
+// How large the block is that holds a record: a pure function of the record's size, so that no capacity need be stored and a scan can
+// step from record to record.
+//
+// Sizes are counted in units of the alignment. Up to 32 units every size is a class of its own, so uniform small records waste nothing;
+// above, there are 8 classes a doubling, so a block is at most 1/8 larger than its record.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace hako::format {
+
+inline constexpr unsigned kSizeClasses = 32 + 8 * 28;
+
+// Smallest class whose blocks hold `units` >= 1 units. REQUIRES: units < 2^32.
+inline constexpr unsigned SizeClassOf(std::uint64_t units) {
+  if (units <= 32) return static_cast<unsigned>(units) - 1;
+  const unsigned shift = static_cast<unsigned>(std::bit_width(units - 1)) - 4;       // keep 4 leading bits: 8 .. 15
+  const std::uint64_t rounded = (units + (std::uint64_t{1} << shift) - 1) >> shift;  // 9 .. 16
+  return 32 + (shift - 2) * 8 + static_cast<unsigned>(rounded) - 9;
+}
+
+// Units in a block of class `size_class`.
+inline constexpr std::uint64_t UnitsOf(unsigned size_class) {
+  if (size_class < 32) return size_class + 1;
+  const unsigned shift = (size_class - 32) / 8 + 2;
+  return static_cast<std::uint64_t>((size_class - 32) % 8 + 9) << shift;
+}
+
+static_assert(UnitsOf(SizeClassOf(1)) == 1 && UnitsOf(SizeClassOf(32)) == 32 && UnitsOf(SizeClassOf(33)) == 36);
+static_assert(UnitsOf(SizeClassOf(64)) == 64 && UnitsOf(SizeClassOf(65)) == 72 && SizeClassOf(0xffffffff) < kSizeClasses);
+
+}  // namespace hako::format

@@ -1,0 +1,44 @@
+// A snapshot: all records of a database in memory, as a stream.
+//
+//   [header, 64 bytes][block]...[end block]
+//   block = [u32 payload bytes][u32 records][u64 check][payload: records as in memory, format/record_format.h]
+//
+// A block has at least one record; the end block has none, and its payload is the u64 number of all records. The check is XXH3 over the
+// payload, seeded by the snapshot's id, the block's offset and its two counts, so a block of another snapshot or place does not validate.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "hako/base/endian.h"
+#include "hako/base/hash.h"
+
+namespace hako::format {
+
+inline constexpr std::array<char, 16> kSnapshotMagic = {'h', 'a', 'k', 'o', ' ', 's', 'n', 'a', 'p', 's', 'h', 'o', 't', '\r', '\n', 26};
+inline constexpr std::uint32_t kSnapshotVersion = 1;
+
+struct SnapshotHeader {
+  std::array<char, 16> magic;
+  Le<std::uint32_t> version;
+  Le<std::uint32_t> reserved0;
+  Le<std::uint64_t> id;
+  std::array<char, 24> reserved;
+  Le<std::uint64_t> check;  // of the 56 bytes before it
+};
+static_assert(sizeof(SnapshotHeader) == 64 && alignof(SnapshotHeader) == 1);
+
+struct SnapshotBlockHeader {
+  Le<std::uint32_t> payload_bytes;
+  Le<std::uint32_t> records;
+  Le<std::uint64_t> check;
+};
+static_assert(sizeof(SnapshotBlockHeader) == 16 && alignof(SnapshotBlockHeader) == 1);
+
+inline std::uint64_t SnapshotBlockCheck(std::string_view payload, std::uint32_t records, std::uint64_t id, std::uint64_t offset) {
+  return Hash64(payload, MixBits(id ^ offset) ^ (std::uint64_t{records} << 32 | payload.size()));
+}
+
+}  // namespace hako::format

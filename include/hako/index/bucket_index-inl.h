@@ -1,0 +1,591 @@
+// Definitions of index/bucket_index.h: look-up and change first, then growth, then whole-table passes.
+#pragma once
+
+namespace hako::index {
+
+// ---- one record ----
+
+template <class Space>
+template <class S>
+Status BucketIndex<Space>::Fetch(Slot& slot, std::uint64_t hash, std::string_view key, S&& sink) {
+  sync::Backoff backoff;
+  for (int attempt = 0; attempt < kOptimisticTries; ++attempt) {
+    const Place place = Locate(hash, num_lines_.load(std::memory_order_acquire));
+    Line& home = lines_.Home(place.index);
+    sync::VersionLock lock(home.header);
+    const std::uint32_t version = lock.ReadVersion();
+    if ((version & sync::VersionLock::kLocked) != 0) {
+      backoff.Pause();
+      continue;
+    }
+    const auto is_current = [&] { return lock.IsCurrent(version); };
+    const std::uint16_t tag = format::TagOf(hash, place.depth);
+    format::FetchedCopy copy;
+    format::Match match = format::Match::kNo;
+    bool suspicious = false;  // a tag matched but the key did not: a coincidence, or damage
+    std::uint32_t handle = 0;
+    unsigned hops = 0;
+    std::uint32_t header = version;
+    for (Line* line = &home;;) {
+      for (std::uint32_t mask = MatchTags(*line, tag); mask != 0; mask &= mask - 1) {
+        const auto i = static_cast<unsigned>(std::countr_zero(mask));
+        handle = LoadSlot(*line, i);
+        if (handle == 0 || i >= EntriesIn(header)) continue;
+        match = space_.TryFetch(handle, hash, key, sink, is_current, copy);
+        if (match != format::Match::kNo) break;
+        suspicious = true;
+      }
+      if (match != format::Match::kNo || !HasLink(header)) break;
+      line = lines_.Overflow(LoadSlot(*line, format::kLinkEntry));
+      if (line == nullptr || ++hops > kMaxHops) {
+        match = format::Match::kDamaged;
+        break;
+      }
+      header = Header(*line);
+    }
+    if (!is_current()) continue;
+    if (match == format::Match::kYes) {
+      if (space_.CopyIsIntact(copy, hash, handle)) [[likely]]
+        return absl::OkStatus();
+      return space_.DamageAt(handle);
+    }
+    if (match == format::Match::kNo && !suspicious) {
+      if (Locate(hash, num_lines_.load(std::memory_order_acquire)).index == place.index) return AbsentError();
+      continue;
+    }
+    break;
+  }
+  // Damage, a coincidence of tags, a failing device or a crowd of writers: look again, with the lock and with all checks.
+  bool found = false;
+  HAKO_RETURN_IF_ERROR((Process<void>(slot, hash, key, [&](std::optional<std::string_view> value) -> void {
+    found = value.has_value();
+    if (!found) return;
+    if (char* out = sink(value->size())) sync::CopyBytes(out, value->data(), value->size());
+  })));
+  return found ? absl::OkStatus() : AbsentError();
+}
+
+template <class Space>
+BucketIndex<Space>::LockedHome::LockedHome(BucketIndex& index, Slot& slot, std::uint64_t hash) {
+  for (;;) {
+    slot.Enter();
+    place = Locate(hash, index.num_lines_.load(std::memory_order_acquire));
+    line = &index.lines_.Home(place.index);
+    sync::VersionLock lock(line->header);
+    lock.Lock();
+    if (index.space_.gate().IsClosed()) [[unlikely]] {
+      lock.Unlock(false);
+      slot.Leave();
+      index.space_.gate().WaitUntilOpen();
+      continue;
+    }
+    const Place now = Locate(hash, index.num_lines_.load(std::memory_order_acquire));
+    if (now.index == place.index) [[likely]] {
+      place = now;
+      return;
+    }
+    lock.Unlock(false);
+  }
+}
+
+template <class Space>
+Status BucketIndex<Space>::Find(Slot& slot, const LockedHome& home, std::uint64_t hash, std::string_view key, Entry* found) {
+  const std::uint16_t tag = format::TagOf(hash, home.place.depth);
+  unsigned hops = 0;
+  for (Line* line = home.line; line != nullptr;) {
+    const std::uint32_t header = Header(*line);
+    for (std::uint32_t mask = MatchTags(*line, tag); mask != 0; mask &= mask - 1) {
+      const auto i = static_cast<unsigned>(std::countr_zero(mask));
+      const std::uint32_t handle = LoadSlot(*line, i);
+      if (handle == 0 || i >= EntriesIn(header)) continue;
+      switch (space_.MatchKey(slot, handle, hash, key)) {
+        case format::Match::kYes:
+          *found = {line, i, handle};
+          return absl::OkStatus();
+        case format::Match::kNo:  // a coincidence, unless the record is damaged
+          HAKO_RETURN_IF_ERROR(space_.View(slot, handle).status());
+          break;
+        case format::Match::kDamaged:
+        case format::Match::kFailed:
+          return space_.DamageAt(handle);
+      }
+    }
+    HAKO_ASSIGN_OR_RETURN(line, NextLine(*line, header, &hops));
+  }
+  return absl::OkStatus();
+}
+
+template <class Space>
+template <class ActionT, class V>
+Status BucketIndex<Space>::Process(Slot& slot, std::uint64_t hash, std::string_view key, V&& visit) {
+  constexpr bool kReads = std::is_void_v<ActionT> || std::is_invocable_v<V&, std::optional<std::string_view>>;
+  BusyScope busy{slot};
+  std::int64_t delta = 0;
+  {
+    LockedHome home(*this, slot, hash);
+    Entry entry;
+    HAKO_RETURN_IF_ERROR(Find(slot, home, hash, key, &entry));
+    const bool exists = entry.line != nullptr;
+    std::optional<std::string_view> value;
+    if constexpr (kReads) {
+      if (exists) {
+        HAKO_ASSIGN_OR_RETURN(const format::RecordView record, space_.View(slot, entry.handle));
+        value = record.value;
+      }
+    }
+    if constexpr (std::is_void_v<ActionT>) {
+      visit(value);
+      return absl::OkStatus();
+    } else {
+      const ActionT action = [&]() -> ActionT {
+        if constexpr (kReads)
+          return visit(value);
+        else
+          return visit(exists);
+      }();
+      switch (action.kind()) {
+        case ActionT::Kind::kKeep:
+          return absl::OkStatus();
+        case ActionT::Kind::kRemove:
+          if (!exists) return absl::OkStatus();
+          home.changed = true;
+          space_.Retire(slot, entry.handle);
+          StoreSlot(*entry.line, entry.i, 0);
+          StoreTag(*entry.line, entry.i, 0);
+          delta = -1;
+          break;
+        case ActionT::Kind::kSet:
+          if (exists) return ReplaceEntry(slot, home, entry, hash, key, action.value());
+          HAKO_RETURN_IF_ERROR(Insert(slot, home, hash, [&] { return space_.Write(slot, hash, key, action.value()); }));
+          delta = 1;
+          break;
+      }
+    }
+  }
+  AddToCount(slot, delta);
+  return absl::OkStatus();
+}
+
+template <class Space>
+Status BucketIndex<Space>::ReplaceEntry(Slot& slot, LockedHome& home, const Entry& entry, std::uint64_t hash, std::string_view key,
+                                        std::string_view value) {
+  if (space_.Overwrite(slot, entry.handle, key, value)) {
+    home.changed = true;
+    return absl::OkStatus();
+  }
+  HAKO_ASSIGN_OR_RETURN(const std::uint32_t handle, space_.Write(slot, hash, key, value));
+  home.changed = true;
+  space_.Retire(slot, entry.handle);
+  StoreSlot(*entry.line, entry.i, handle);
+  space_.Commit(slot, handle);
+  return absl::OkStatus();
+}
+
+template <class Space>
+unsigned BucketIndex<Space>::FreeEntry(Line& line) {
+  const unsigned entries = EntriesIn(Header(line));
+  for (std::uint32_t mask = MatchTags(line, 0); mask != 0; mask &= mask - 1) {
+    const auto i = static_cast<unsigned>(std::countr_zero(mask));
+    if (i < entries && LoadSlot(line, i) == 0) return i;
+  }
+  return format::kLineEntries;
+}
+
+// `make()` gives the handle of the new record, once it is sure that there is an entry for it; commits it afterwards.
+template <class Space>
+template <class Make>
+Status BucketIndex<Space>::Insert(Slot& slot, LockedHome& home, std::uint64_t hash, Make&& make) {
+  const std::uint16_t tag = format::TagOf(hash, home.place.depth);
+  unsigned hops = 0;
+  Line* line = home.line;
+  unsigned i = FreeEntry(*line);
+  while (i == format::kLineEntries) {
+    HAKO_ASSIGN_OR_RETURN(Line* const next, NextLine(*line, Header(*line), &hops));
+    if (next == nullptr) break;
+    line = next;
+    i = FreeEntry(*line);
+  }
+  if (i != format::kLineEntries) {
+    HAKO_ASSIGN_OR_RETURN(const std::uint32_t handle, make());
+    home.changed = true;
+    StoreTag(*line, i, tag);
+    StoreSlot(*line, i, handle);
+    space_.Commit(slot, handle);
+    return absl::OkStatus();
+  }
+  // The chain is full: its last entry moves to a new overflow line, together with the new record.
+  HAKO_ASSIGN_OR_RETURN(const std::uint32_t id, lines_.NewOverflow());
+  StatusOr<std::uint32_t> handle = make();
+  if (!handle.ok()) {
+    lines_.FreeOverflow(id);
+    return handle.status();
+  }
+  home.changed = true;
+  const Entries moved = {{line, format::kLinkEntry, LoadSlot(*line, format::kLinkEntry)}, {nullptr, 0, *handle}};
+  HAKO_RETURN_IF_ERROR(FillLine(*lines_.Overflow(id), moved, {LoadTag(*line, format::kLinkEntry), tag}));
+  StoreLinkAndHeader(*line, id, Header(*line) | sync::VersionLock::kFlag);
+  space_.Commit(slot, *handle);
+  return absl::OkStatus();
+}
+
+template <class Space>
+Status BucketIndex<Space>::Adopt(Slot& slot, std::uint64_t hash, std::uint32_t handle) {
+  BusyScope busy{slot};
+  {
+    LockedHome home(*this, slot, hash);
+    HAKO_RETURN_IF_ERROR(Insert(slot, home, hash, [&]() -> StatusOr<std::uint32_t> { return handle; }));
+  }
+  AddToCount(slot, 1);
+  return absl::OkStatus();
+}
+
+// ---- growth ----
+
+template <class Space>
+void BucketIndex<Space>::AddToCount(Slot& slot, std::int64_t delta) {
+  const std::int64_t pending = slot.pending_count.load(std::memory_order_relaxed) + delta;
+  slot.pending_count.store(pending, std::memory_order_relaxed);
+  if (pending >= kCountBatch || pending <= -kCountBatch) SettleCount(slot, pending);
+}
+
+template <class Space>
+void BucketIndex<Space>::SettleCount(Slot& slot, std::int64_t pending) {
+  const std::int64_t total = count_.fetch_add(pending, std::memory_order_acq_rel) + pending;
+  slot.pending_count.store(0, std::memory_order_relaxed);
+  for (int splits = 0; splits < 4 && total > static_cast<std::int64_t>(num_lines() * kTargetLoad); ++splits) {
+    if (!Split(slot)) break;
+  }
+}
+
+// Splits the next line in order. False if another thread is splitting, or there is no room: the table then works on, only denser.
+template <class Space>
+bool BucketIndex<Space>::Split(Slot& slot) {
+  std::unique_lock split_lock(split_mutex_, std::try_to_lock);
+  if (!split_lock) return false;
+  const std::uint64_t n = num_lines_.load(std::memory_order_relaxed);
+  if (!lines_.EnsureHome(n + 1).ok()) return false;
+  const std::uint64_t half = std::bit_floor(n);
+  const auto depth = static_cast<unsigned>(std::countr_zero(half));
+  const bool new_tags = format::TagBase(depth + 1) != format::TagBase(depth);
+  Line& from = lines_.Home(n - half);
+  sync::VersionLock lock(from.header);
+  lock.Lock();
+
+  Entries moved;
+  std::vector<std::uint16_t> moved_tags;
+  Entries stayed;  // only when tags are made anew
+  std::vector<std::uint16_t> stayed_tags;
+  Status status;
+  Status chain = ForEachEntry(from, [&](Line& line, unsigned i, std::uint32_t handle) {
+    std::uint16_t tag = LoadTag(line, i);
+    bool moves = ((tag >> (depth - format::TagBase(depth))) & 1) != 0;
+    if (new_tags) {
+      StatusOr<format::RecordView> record = space_.View(slot, handle);
+      if (!record.ok()) {
+        status = record.status();
+        return;
+      }
+      tag = format::TagOf(space_.KeyHash(record->key), depth + 1);
+    }
+    (moves ? moved : stayed).push_back({&line, i, handle});
+    (moves ? moved_tags : stayed_tags).push_back(tag);
+  });
+  if (status.ok()) status = chain;
+  if (status.ok()) status = FillLine(lines_.Home(n), moved, moved_tags);
+  if (!status.ok()) {
+    lock.Unlock(false);
+    return false;
+  }
+  PublishLineCount(n + 1);
+  for (const Entry& entry : moved) {
+    StoreSlot(*entry.line, entry.i, 0);
+    StoreTag(*entry.line, entry.i, 0);
+  }
+  if (new_tags) {
+    for (std::size_t i = 0; i < stayed.size(); ++i) StoreTag(*stayed[i].line, stayed[i].i, stayed_tags[i]);
+  }
+  Compact(from);
+  lock.Unlock(true);
+  return true;
+}
+
+// Overwrites a line that no reader can reach yet, with overflow lines as needed. On error nothing is kept.
+template <class Space>
+Status BucketIndex<Space>::FillLine(Line& line, const Entries& entries, const std::vector<std::uint16_t>& tags) {
+  std::vector<std::uint32_t> overflow;
+  while (entries.size() > format::kLineEntries + overflow.size() * format::kLinkEntry) {
+    StatusOr<std::uint32_t> id = lines_.NewOverflow();
+    if (!id.ok()) {
+      for (std::uint32_t other : overflow) lines_.FreeOverflow(other);
+      return id.status();
+    }
+    overflow.push_back(*id);
+  }
+  std::size_t next = 0;
+  Line* at = &line;
+  for (std::size_t l = 0; l <= overflow.size(); ++l) {
+    const bool linked = l < overflow.size();
+    const unsigned room = linked ? format::kLinkEntry : format::kLineEntries;
+    for (unsigned i = 0; i < format::kLineEntries; ++i) {
+      const bool used = i < room && next < entries.size();
+      StoreTag(*at, i, used ? tags[next] : 0);
+      if (i < format::kLinkEntry) {
+        StoreSlot(*at, i, used ? entries[next].handle : 0);
+      } else {
+        StoreLinkAndHeader(*at, linked ? overflow[l] : used ? entries[next].handle : 0, linked ? sync::VersionLock::kFlag : 0);
+      }
+      next += used;
+    }
+    if (linked) at = lines_.Overflow(overflow[l]);
+  }
+  return absl::OkStatus();
+}
+
+// Drops overflow lines of a locked chain whose entries fit in the lines before them. An entry is in two places for a moment, never in none.
+template <class Space>
+void BucketIndex<Space>::Compact(Line& home) {
+  while (HasLink(Header(home))) {
+    Line* before = &home;
+    Line* last = nullptr;
+    absl::InlinedVector<std::pair<Line*, unsigned>, 16> free;
+    for (unsigned hops = 0;;) {
+      const std::uint32_t header = Header(*before);
+      for (unsigned i = 0; i < EntriesIn(header); ++i) {
+        if (LoadSlot(*before, i) == 0) free.emplace_back(before, i);
+      }
+      StatusOr<Line*> next = NextLine(*before, header, &hops);
+      if (!next.ok()) return;
+      last = *next;
+      if (!HasLink(Header(*last))) break;
+      before = last;
+    }
+    absl::InlinedVector<unsigned, format::kLineEntries> entries;
+    for (unsigned i = 0; i < format::kLineEntries; ++i) {
+      if (LoadSlot(*last, i) != 0) entries.push_back(i);
+    }
+    if (entries.size() > free.size() + 1) return;
+    std::uint32_t last_handle = 0;  // takes the place of the link
+    std::uint16_t last_tag = 0;
+    for (std::size_t e = 0; e < entries.size(); ++e) {
+      const std::uint16_t tag = LoadTag(*last, entries[e]);
+      const std::uint32_t handle = LoadSlot(*last, entries[e]);
+      if (e < free.size()) {
+        StoreTag(*free[e].first, free[e].second, tag);
+        StoreSlot(*free[e].first, free[e].second, handle);
+      } else {
+        last_tag = tag;
+        last_handle = handle;
+      }
+    }
+    const std::uint32_t id = LoadSlot(*before, format::kLinkEntry);
+    StoreTag(*before, format::kLinkEntry, last_tag);
+    StoreLinkAndHeader(*before, last_handle, Header(*before) & ~sync::VersionLock::kFlag);
+    lines_.FreeOverflow(id);
+  }
+}
+
+// ---- the whole table ----
+
+template <class Space>
+std::uint64_t BucketIndex<Space>::PositionOf(std::uint64_t hash) {
+  hash = ((hash >> 1) & 0x5555555555555555u) | ((hash & 0x5555555555555555u) << 1);
+  hash = ((hash >> 2) & 0x3333333333333333u) | ((hash & 0x3333333333333333u) << 2);
+  hash = ((hash >> 4) & 0x0f0f0f0f0f0f0f0fu) | ((hash & 0x0f0f0f0f0f0f0f0fu) << 4);
+  return __builtin_bswap64(hash);
+}
+
+template <class Space>
+void BucketIndex<Space>::PrefetchAhead(std::uint64_t position, std::uint64_t n) const {
+  const Place place = Locate(PositionOf(position), n);
+  const std::uint64_t step = std::uint64_t{1} << (64 - place.depth);
+  __builtin_prefetch(&lines_.Home(Locate(PositionOf(position + 6 * step), n).index));
+  Line& soon = lines_.Home(Locate(PositionOf(position + 2 * step), n).index);
+  for (unsigned i = 0; i < format::kLineEntries; ++i) {
+    if (const std::uint32_t handle = LoadSlot(soon, i)) space_.Prefetch(handle);
+  }
+}
+
+template <class Space>
+StatusOr<bool> BucketIndex<Space>::Collect(std::uint64_t* position, bool* done, BucketCopy* out) {
+  if (*done) return false;
+  const std::uint64_t hash = PositionOf(*position);
+  sync::Backoff backoff;
+  for (int attempt = 0;; ++attempt, backoff.Pause()) {
+    const std::uint64_t n = num_lines_.load(std::memory_order_acquire);
+    const Place place = Locate(hash, n);
+    if (attempt == 0) PrefetchAhead(*position, n);
+    Line& home = lines_.Home(place.index);
+    sync::VersionLock lock(home.header);
+    const bool locks = attempt >= kOptimisticTries;
+    if (locks) lock.Lock();
+    const std::uint32_t version = lock.ReadVersion();
+    if (!locks && (version & sync::VersionLock::kLocked) != 0) continue;
+    const auto is_current = [&] { return lock.IsCurrent(version); };
+
+    out->items.clear();
+    out->bytes.clear();
+    bool raced = false;
+    Status status;
+    Status chain = ForEachEntry(home, [&](Line&, unsigned, std::uint32_t handle) {
+      if (raced || !status.ok()) return;
+      BucketCopy::Item item{handle, out->bytes.size(), {}};
+      const format::Match match = space_.TryCopyRecord(handle, is_current, &out->bytes, item.copy);
+      if (match == format::Match::kYes) {
+        out->items.push_back(std::move(item));
+      } else if (is_current()) {
+        status = match == format::Match::kFailed ? item.copy.status : space_.DamageAt(handle);
+      } else {
+        raced = true;
+      }
+    });
+    const bool current = is_current();
+    const Place now = Locate(hash, num_lines_.load(std::memory_order_acquire));
+    if (locks) lock.Unlock(false);
+    if (raced || !current || now.index != place.index || now.depth != place.depth) continue;
+    HAKO_RETURN_IF_ERROR(chain);
+    HAKO_RETURN_IF_ERROR(status);
+    for (std::size_t i = 0; i < out->items.size(); ++i) {
+      BucketCopy::Item& item = out->items[i];
+      item.copy.value = out->value(i).data();
+      if (!space_.CopyIsIntact(item.copy, space_.KeyHash(out->key(i)), item.handle)) return space_.DamageAt(item.handle);
+    }
+    const std::uint64_t interval = std::uint64_t{1} << (64 - place.depth);
+    *position = (*position & ~(interval - 1)) + interval;
+    *done = *position == 0;
+    return true;
+  }
+}
+
+template <class Space>
+template <class F>
+Status BucketIndex<Space>::ForEachLocked(Slot& slot, std::uint64_t from, std::uint64_t to, F&& visit) {
+  for (std::uint64_t index = from; index < std::min(to, num_lines()); ++index) {
+    BusyScope busy{slot};
+    LockedHome home(*this, slot, index);  // the number of a line, as a hash, is at home there
+    if (home.place.index != index) continue;
+    Status status;
+    HAKO_RETURN_IF_ERROR(ForEachEntry(*home.line, [&](Line& line, unsigned i, std::uint32_t handle) {
+      if (!status.ok()) return;
+      status = visit(handle, [&](std::uint32_t other) {
+        home.changed = true;
+        StoreSlot(line, i, other);
+      });
+    }));
+    HAKO_RETURN_IF_ERROR(status);
+  }
+  return absl::OkStatus();
+}
+
+template <class Space>
+template <class F>
+Status BucketIndex<Space>::RemoveAll(F&& visit) {
+  for (std::uint64_t index = 0; index < num_lines(); ++index) {
+    Line& home = lines_.Home(index);
+    sync::VersionLock lock(home.header);
+    lock.Lock();
+    Status status = ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t handle) {
+      visit(handle);
+      StoreSlot(line, i, 0);
+      StoreTag(line, i, 0);
+    });
+    Compact(home);
+    lock.Unlock(true);
+    HAKO_RETURN_IF_ERROR(status);
+  }
+  count_.store(0, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+template <class Space>
+Status BucketIndex<Space>::Recover(Slot& slot, std::uint64_t num_lines, std::unordered_set<std::uint32_t>* used_overflow) {
+  if (num_lines < 2 || num_lines > lines_.HomeCapacity()) return absl::DataLossError("the number of bucket lines makes no sense");
+  num_lines_.store(num_lines, std::memory_order_release);
+  std::int64_t count = 0;
+  for (std::uint64_t index = 0; index < num_lines; ++index) {
+    Line& home = lines_.Home(index);
+    if ((Header(home) & sync::VersionLock::kLocked) != 0) HAKO_RETURN_IF_ERROR(RepairLine(slot, index));
+    for (Line* line = &home; HasLink(Header(*line));) {
+      const std::uint32_t id = LoadSlot(*line, format::kLinkEntry);
+      Line* next = lines_.Overflow(id);
+      if (next == nullptr || !used_overflow->insert(id).second) return BrokenChain(*line);
+      line = next;
+    }
+    HAKO_RETURN_IF_ERROR(ForEachEntry(home, [&](Line&, unsigned, std::uint32_t) { ++count; }));
+  }
+  count_.store(count, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+// A killed process was changing this line. Its slots tell what is true; see the order of stores in Process, Split and Compact.
+template <class Space>
+Status BucketIndex<Space>::RepairLine(Slot& slot, std::uint64_t index) {
+  Line& home = lines_.Home(index);
+  std::unordered_set<std::uint32_t> seen;
+  Status status;
+  HAKO_RETURN_IF_ERROR(ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t handle) {
+    space_.Commit(slot, handle);
+    StatusOr<format::RecordView> record = space_.View(slot, handle);
+    if (!record.ok()) {
+      status = record.status();
+      return;
+    }
+    const std::uint64_t hash = space_.KeyHash(record->key);
+    const Place place = Locate(hash, num_lines());
+    const bool stays = place.index == index && seen.insert(handle).second;
+    if (!stays) StoreSlot(line, i, 0);
+    StoreTag(line, i, stays ? format::TagOf(hash, place.depth) : 0);
+  }));
+  HAKO_RETURN_IF_ERROR(status);
+  unsigned hops = 0;
+  for (Line* line = &home; line != nullptr;) {  // a tag without a slot: an insertion that was not published
+    for (unsigned i = 0; i < EntriesIn(Header(*line)); ++i) {
+      if (LoadSlot(*line, i) == 0) StoreTag(*line, i, 0);
+    }
+    HAKO_ASSIGN_OR_RETURN(line, NextLine(*line, Header(*line), &hops));
+  }
+  sync::VersionLock(home.header).Unlock(true);
+  return absl::OkStatus();
+}
+
+template <class Space>
+Status BucketIndex<Space>::Verify(Slot& slot, std::uint64_t expected) {
+  std::uint64_t records = 0;
+  std::unordered_set<std::uint32_t> overflow;
+  const std::uint64_t n = num_lines();
+  for (std::uint64_t index = 0; index < n; ++index) {
+    Line& home = lines_.Home(index);
+    unsigned hops = 0;
+    for (Line* line = &home; line != nullptr;) {
+      const std::uint32_t header = Header(*line);
+      if (HasLink(header) && !overflow.insert(LoadSlot(*line, format::kLinkEntry)).second) return BrokenChain(*line);
+      HAKO_ASSIGN_OR_RETURN(line, NextLine(*line, header, &hops));
+    }
+    std::vector<std::string> keys;
+    Status status;
+    HAKO_RETURN_IF_ERROR(ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t handle) {
+      if (!status.ok()) return;
+      StatusOr<format::RecordView> record = space_.View(slot, handle);
+      if (!record.ok()) {
+        status = record.status();
+        return;
+      }
+      const std::uint64_t hash = space_.KeyHash(record->key);
+      const Place place = Locate(hash, n);
+      if (place.index != index) {
+        status = absl::DataLossError(absl::StrCat("a record of bucket ", place.index, " is in bucket ", index));
+      } else if (LoadTag(line, i) != format::TagOf(hash, place.depth)) {
+        status = absl::DataLossError(absl::StrCat("a wrong tag in bucket ", index));
+      }
+      for (const std::string& key : keys) {
+        if (key == record->key) status = absl::DataLossError(absl::StrCat("a key stands twice in bucket ", index));
+      }
+      keys.emplace_back(record->key);
+      ++records;
+    }));
+    HAKO_RETURN_IF_ERROR(status);
+  }
+  if (records != expected) return absl::DataLossError(absl::StrCat("the buckets hold ", records, " records instead of ", expected));
+  return absl::OkStatus();
+}
+
+}  // namespace hako::index

@@ -1,0 +1,211 @@
+// The bucket engine: a hash table of cache-line buckets that grows by linear hashing (Litwin 1980), one line at a time, without a rebuild
+// and without a stop. It serves HashDBM and TinyDBM alike; records and lines live in a Space (index/spaces.h).
+//
+// A key's home line is chosen by the low bits of its hash. A line holds ten entries; what does not fit goes to overflow lines chained to
+// the home line. After every kTargetLoad insertions the next line in order is split in two by the inserting writer.
+//
+// Invariants
+//   1. With n lines, the home of a key is Locate(hash, n).index, and every record of a home line's chain has that home, but while the line
+//      is locked.
+//   2. n only grows. A split fills the new line, then publishes n + 1, then clears what moved from the old one; so at any moment a reader
+//      finds a present key, if after a miss it looks whether its home is still its home.
+//   3. A home line's lock guards its chain. A writer holds one line's lock at a time.
+//   4. Readers write nothing. They validate the home line's version after copying, so that a block may be reused as soon as the version of
+//      the line that named it has moved on.
+//
+// Threads: Fetch, Process, Collect from any; Verify while the caller keeps writers out; Recover alone.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "hako/base/status.h"
+#include "hako/format/bucket_format.h"
+#include "hako/index/line_access.h"
+#include "hako/index/line_table.h"
+#include "hako/index/spaces.h"
+#include "hako/sync/version_lock.h"
+
+namespace hako::index {
+
+// Copies of the records of one bucket; the buffers are reused from bucket to bucket.
+struct BucketCopy {
+  struct Item {
+    std::uint32_t handle;
+    std::size_t key_at;  // the key, then the value, in `bytes`
+    format::FetchedCopy copy;
+  };
+  std::vector<Item> items;
+  std::string bytes;
+
+  std::string_view key(std::size_t i) const { return {bytes.data() + items[i].key_at, items[i].copy.key_size}; }
+  std::string_view value(std::size_t i) const {
+    return {bytes.data() + items[i].key_at + items[i].copy.key_size, items[i].copy.value_size};
+  }
+};
+
+template <class Space>
+class BucketIndex {
+ public:
+  using Slot = typename Space::Slot;
+  using Line = format::BucketLine;
+  static constexpr std::uint64_t kMinLines = 1024;
+  static constexpr std::uint64_t kTargetLoad = 8;  // records a home line, on average
+
+  explicit BucketIndex(Space& space) : space_(space), lines_(space) {}
+
+  // A new, empty table for about `num_records` records (0 = unknown).
+  Status Create(std::uint64_t num_records) {
+    const std::uint64_t wanted = std::max(kMinLines, num_records / kTargetLoad + 1);
+    HAKO_RETURN_IF_ERROR(lines_.EnsureHome(wanted));
+    PublishLineCount(wanted);
+    return absl::OkStatus();
+  }
+
+  // Takes over `num_lines` lines that were adopted into lines(): counts the records, finds the overflow lines in use, and repairs what a
+  // killed process left locked. DataLoss if the chains make no sense.
+  Status Recover(Slot& slot, std::uint64_t num_lines, std::unordered_set<std::uint32_t>* used_overflow);
+
+  template <class S>
+  Status Fetch(Slot& slot, std::uint64_t hash, std::string_view key, S&& sink);
+
+  // `visit` is UpdateVisitor, BlindVisitor or ReadVisitor (dbm/dbm.h); told apart by what it accepts.
+  template <class ActionT, class V>
+  Status Process(Slot& slot, std::uint64_t hash, std::string_view key, V&& visit);
+
+  // Copies the records of the bucket at `position` and advances it; false when all buckets were visited. Positions run through the hash
+  // space in bit-reversed order, in which a line always covers one interval and a split cuts it in two: so from position 0 to the end
+  // each record that is there throughout is seen exactly once, however much the table grows meanwhile.
+  StatusOr<bool> Collect(std::uint64_t* position, bool* done, BucketCopy* out);
+  static std::uint64_t PositionOf(std::uint64_t hash);
+
+  // Enters a record that the space has already, under a key that no entry has.
+  Status Adopt(Slot& slot, std::uint64_t hash, std::uint32_t handle);
+
+  // For home lines [from, to), as far as there are: locks each and calls visit(handle, replace) for its records; replace(h) makes the entry
+  // name h instead, in one step.
+  template <class F>
+  Status ForEachLocked(Slot& slot, std::uint64_t from, std::uint64_t to, F&& visit);
+
+  // Drops every entry after visit(handle). REQUIRES: no writers.
+  template <class F>
+  Status RemoveAll(F&& visit);
+
+  // Proves the invariants; `expected` is how many records there must be.
+  Status Verify(Slot& slot, std::uint64_t expected);
+
+  template <class ForEachSlot>
+  std::uint64_t Count(ForEachSlot&& for_each_slot) const {
+    std::int64_t count = count_.load(std::memory_order_acquire);
+    for_each_slot([&](const sync::WriterSlot& slot) { count += slot.pending_count.load(std::memory_order_relaxed); });
+    return count < 0 ? 0 : static_cast<std::uint64_t>(count);
+  }
+
+  std::uint64_t num_lines() const { return num_lines_.load(std::memory_order_acquire); }
+  LineTable<Space>& lines() { return lines_; }
+
+ private:
+  static constexpr unsigned kMaxHops = 4096;      // of a chain; more is a loop in a damaged file
+  static constexpr int kOptimisticTries = 64;     // then a reader takes the lock
+  static constexpr std::int64_t kCountBatch = 8;  // insertions between looks at the shared count
+
+  struct Place {
+    std::uint64_t index;
+    unsigned depth;  // low hash bits that choose this line
+  };
+  struct Entry {
+    Line* line = nullptr;
+    unsigned i = 0;
+    std::uint32_t handle = 0;
+  };
+  using Entries = absl::InlinedVector<Entry, 32>;
+
+  static Place Locate(std::uint64_t hash, std::uint64_t n) {
+    const auto bits = static_cast<unsigned>(std::bit_width(n - 1));
+    const std::uint64_t half = std::uint64_t{1} << (bits - 1);
+    std::uint64_t index = hash & (2 * half - 1);
+    if (index >= n) index -= half;
+    return {index, (index & (half - 1)) < n - half ? bits : bits - 1};
+  }
+
+  // The calling writer's bucket: locked, and its slot announced as busy, until the end of the scope.
+  class LockedHome {
+   public:
+    LockedHome(BucketIndex& index, Slot& slot, std::uint64_t hash);
+    ~LockedHome() { sync::VersionLock(line->header).Unlock(changed); }
+    LockedHome(const LockedHome&) = delete;
+    Line* line;
+    Place place;
+    bool changed = false;
+  };
+  struct BusyScope {
+    Slot& slot;
+    ~BusyScope() { slot.Leave(); }
+  };
+
+  StatusOr<Line*> NextLine(Line& line, std::uint32_t header, unsigned* hops) const {
+    if (!HasLink(header)) return nullptr;
+    Line* next = lines_.Overflow(LoadSlot(line, format::kLinkEntry));
+    if (next == nullptr || ++*hops > kMaxHops) [[unlikely]]
+      return BrokenChain(line);
+    return next;
+  }
+  Status BrokenChain(const Line& line) const {
+    return DataLossError("bad link in a bucket line",
+                         static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(&line) - space_.index_base()));
+  }
+  static std::uint32_t Header(Line& line) { return std::atomic_ref(line.header).load(std::memory_order_acquire); }
+  static unsigned EntriesIn(std::uint32_t header) { return HasLink(header) ? format::kLinkEntry : format::kLineEntries; }
+
+  // visit(Line&, i, handle) for the entries of a locked chain.
+  template <class F>
+  Status ForEachEntry(Line& home, F&& visit) const {
+    unsigned hops = 0;
+    for (Line* line = &home; line != nullptr;) {
+      const std::uint32_t header = Header(*line);
+      for (unsigned i = 0; i < EntriesIn(header); ++i) {
+        if (const std::uint32_t handle = LoadSlot(*line, i)) visit(*line, i, handle);
+      }
+      HAKO_ASSIGN_OR_RETURN(line, NextLine(*line, header, &hops));
+    }
+    return absl::OkStatus();
+  }
+
+  Status Find(Slot& slot, const LockedHome& home, std::uint64_t hash, std::string_view key, Entry* found);
+  template <class Make>
+  Status Insert(Slot& slot, LockedHome& home, std::uint64_t hash, Make&& make);
+  Status ReplaceEntry(Slot& slot, LockedHome& home, const Entry& entry, std::uint64_t hash, std::string_view key, std::string_view value);
+  static unsigned FreeEntry(Line& line);
+
+  void PublishLineCount(std::uint64_t n) {
+    space_.StoreLineCount(n);
+    num_lines_.store(n, std::memory_order_release);
+  }
+  void AddToCount(Slot& slot, std::int64_t delta);
+  [[gnu::noinline]] void SettleCount(Slot& slot, std::int64_t pending);
+  bool Split(Slot& slot);
+  Status FillLine(Line& line, const Entries& entries, const std::vector<std::uint16_t>& tags);
+  void Compact(Line& home);
+  Status RepairLine(Slot& slot, std::uint64_t index);
+  void PrefetchAhead(std::uint64_t position, std::uint64_t n) const;
+
+  Space& space_;
+  LineTable<Space> lines_;
+  alignas(64) std::atomic<std::uint64_t> num_lines_{0};  // read by every operation, written by splits
+  alignas(64) std::atomic<std::int64_t> count_{0};       // records, but for the slots' pending counts
+  std::mutex split_mutex_;
+};
+
+}  // namespace hako::index
+
+#include "hako/index/bucket_index-inl.h"

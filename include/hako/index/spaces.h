@@ -1,0 +1,49 @@
+// What the bucket engine asks of the place where its bytes live. The engine knows no file and no storage class; TinyDBM gives it memory,
+// HashDBM a record heap in a file.
+//
+// A record is named by a 32-bit handle, never 0. Calls marked (optimistic) run without a lock beside writers: they may see garbage, must
+// not follow it outside the space, and their result counts only if the line's version still holds. All others run with the record's bucket
+// line locked by the caller.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "hako/base/status.h"
+#include "hako/format/record_view.h"
+#include "hako/sync/write_gate.h"
+
+namespace hako::index {
+
+template <class S>
+concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle, std::uint64_t n, std::string_view bytes,
+                             format::FetchedCopy& copy, format::IndexExtent kind, std::string* buffer, char* (*sink)(std::size_t),
+                             bool (*is_current)()) {
+  requires std::derived_from<typename S::Slot, sync::WriterSlot>;
+  { s.gate() } -> std::same_as<sync::WriteGate&>;
+
+  // Index lines: zero-filled extents of one address range that never moves.
+  { s.AllocateIndexExtent(n, kind) } -> std::same_as<StatusOr<std::uint64_t>>;
+  { s.index_base() } -> std::same_as<std::byte*>;
+  { s.index_end() } -> std::same_as<std::uint64_t>;  // no line lies at or above it
+  { s.StoreLineCount(n) } -> std::same_as<void>;     // to be found again after a process kill
+
+  // Records.
+  { s.Prefetch(handle) } -> std::same_as<void>;                                             // (optimistic)
+  { s.TryFetch(handle, n, bytes, sink, is_current, copy) } -> std::same_as<format::Match>;  // (optimistic)
+  { s.TryCopyRecord(handle, is_current, buffer, copy) } -> std::same_as<format::Match>;     // (optimistic) appends key and value
+  { s.CopyIsIntact(copy, n, handle) } -> std::same_as<bool>;                                // n = hash of the key
+  { s.DamageAt(handle) } -> std::same_as<Status>;
+  { s.MatchKey(slot, handle, n, bytes) } -> std::same_as<format::Match>;
+  { s.View(slot, handle) } -> std::same_as<StatusOr<format::RecordView>>;       // checked; DataLoss if damaged
+  { s.Write(slot, n, bytes, bytes) } -> std::same_as<StatusOr<std::uint32_t>>;  // a new record, seen by nobody yet
+  { s.Overwrite(slot, handle, bytes, bytes) } -> std::same_as<bool>;            // in place, if the space allows it
+  { s.Commit(slot, handle) } -> std::same_as<void>;                             // its slot names it now
+  { s.Retire(slot, handle) } -> std::same_as<void>;                             // its slot will name it no more
+  { s.KeyHash(bytes) } -> std::same_as<std::uint64_t>;
+};
+
+}  // namespace hako::index

@@ -1,0 +1,108 @@
+// Anonymous memory that grows without ever moving: address space is reserved once, pages are touched as extents are handed out.
+//
+// Extents are zero-filled, aligned to 64 KiB and never given back one by one; Reset gives back all. Random access to a table wants 2 MiB
+// pages, an almost empty database wants small ones: a 2 MiB region that one large extent covers is advised to use a huge page before it is
+// touched, a region filled by small extents is collapsed into one when it is full. Both are hints that may fail without harm.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "hako/base/status.h"
+
+namespace hako::storage {
+
+// A reserved range of zero pages.
+class ReservedMemory {
+ public:
+  static StatusOr<ReservedMemory> Reserve(std::uint64_t bytes) {
+    void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) return SystemError(errno, absl::StrCat("reserving ", bytes, " bytes of address space").c_str());
+    return ReservedMemory(static_cast<std::byte*>(base), bytes);
+  }
+  ReservedMemory() = default;
+  ReservedMemory(ReservedMemory&& other) noexcept : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  ReservedMemory& operator=(ReservedMemory&& other) noexcept {
+    std::swap(base_, other.base_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~ReservedMemory() {
+    if (base_ != nullptr) ::munmap(base_, size_);
+  }
+
+  std::byte* base() const { return base_; }
+  std::uint64_t size() const { return size_; }
+  // Gives the pages back; they read as zero from now on.
+  void Discard() { ::madvise(base_, size_, MADV_DONTNEED); }
+
+ private:
+  ReservedMemory(std::byte* base, std::uint64_t size) : base_(base), size_(size) {}
+  std::byte* base_ = nullptr;
+  std::uint64_t size_ = 0;
+};
+
+class Arena {
+ public:
+  static constexpr std::uint64_t kExtentAlignment = 64 << 10;
+
+  // Offset 0 is never handed out, so that 0 can mean "none".
+  static StatusOr<std::unique_ptr<Arena>> Create(std::uint64_t max_bytes) {
+    HAKO_ASSIGN_OR_RETURN(ReservedMemory memory, ReservedMemory::Reserve(max_bytes + kHugePage));
+    return std::unique_ptr<Arena>(new Arena(std::move(memory), max_bytes));
+  }
+
+  std::byte* base() const { return base_; }
+  // Offsets below it belong to extents.
+  std::uint64_t end() const { return end_.load(std::memory_order_acquire); }
+
+  // An extent of at least `bytes`, zero-filled; its offset.
+  StatusOr<std::uint64_t> Allocate(std::uint64_t bytes) {
+    bytes = (bytes + kExtentAlignment - 1) & ~(kExtentAlignment - 1);
+    std::lock_guard lock(mutex_);
+    const std::uint64_t offset = end_.load(std::memory_order_relaxed);
+    if (bytes > max_bytes_ - offset)
+      return absl::ResourceExhaustedError(absl::StrCat("the database has reached its limit of ", max_bytes_, " bytes"));
+    AdviseHugePages(offset, offset + bytes);
+    end_.store(offset + bytes, std::memory_order_release);
+    return offset;
+  }
+
+  void Reset() {
+    std::lock_guard lock(mutex_);
+    memory_.Discard();
+    end_.store(kExtentAlignment, std::memory_order_release);
+  }
+
+ private:
+  static constexpr std::uint64_t kHugePage = 2 << 20;
+  static constexpr int kCollapse = 25;  // MADV_COLLAPSE, Linux 6.1
+
+  Arena(ReservedMemory memory, std::uint64_t max_bytes) : memory_(std::move(memory)), max_bytes_(max_bytes) {
+    const auto address = reinterpret_cast<std::uintptr_t>(memory_.base());
+    base_ = memory_.base() + ((kHugePage - address % kHugePage) % kHugePage);
+  }
+
+  void AdviseHugePages(std::uint64_t begin, std::uint64_t end) {
+    const std::uint64_t first_untouched = (begin + kHugePage - 1) & ~(kHugePage - 1);
+    const std::uint64_t last_full = end & ~(kHugePage - 1);
+    if (first_untouched < last_full) ::madvise(base_ + first_untouched, last_full - first_untouched, MADV_HUGEPAGE);
+    // The region before the one that this extent begins: full, if the extent opens a new one.
+    if (begin % kHugePage == 0 && begin != 0) ::madvise(base_ + begin - kHugePage, kHugePage, kCollapse);
+  }
+
+  ReservedMemory memory_;
+  std::uint64_t max_bytes_;
+  std::byte* base_;
+  std::atomic<std::uint64_t> end_{kExtentAlignment};
+  std::mutex mutex_;
+};
+
+}  // namespace hako::storage

@@ -1,0 +1,171 @@
+// Free blocks, by size class, without a lock and without an allocation in the steady state.
+//
+// The magazine layer of Bonwick and Adams ("Magazines and Vmem", USENIX 2001): each thread has up to two magazines of free blocks a class
+// and works on them alone; full magazines travel through a shared depot. A block is a handle, nothing is stored in the block itself, so
+// the depot serves memory, mapped files and files that are read and written alike. Magazines live in reserved memory and are recycled.
+//
+// Threads: Push and Pop with a Cache of one's own from any thread.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "hako/base/status.h"
+#include "hako/format/size_class.h"
+#include "hako/storage/arena.h"
+
+namespace hako::storage {
+
+class BlockDepot {
+ public:
+  // One list a size class, and one for blocks that are not free yet.
+  static constexpr unsigned kWaiting = format::kSizeClasses;
+  static constexpr unsigned kLists = format::kSizeClasses + 1;
+
+  // A thread's magazines: indices, 0 = none.
+  struct Cache {
+    std::array<std::uint32_t, kLists> current{};
+    std::array<std::uint32_t, kLists> spare{};
+  };
+
+  static StatusOr<std::unique_ptr<BlockDepot>> Create() {
+    HAKO_ASSIGN_OR_RETURN(ReservedMemory memory, ReservedMemory::Reserve(kReserveBytes));
+    return std::unique_ptr<BlockDepot>(new BlockDepot(std::move(memory)));
+  }
+
+  // A free block of the class, or 0.
+  std::uint32_t Pop(Cache& cache, unsigned size_class) {
+    std::uint32_t& current = cache.current[size_class];
+    if (current == 0 || At(current).count == 0) {
+      if (const std::uint32_t spare = cache.spare[size_class]; spare != 0 && At(spare).count != 0) {
+        std::swap(current, cache.spare[size_class]);
+      } else if (depot_[size_class].load(std::memory_order_relaxed) == 0 || !Refill(cache, size_class)) {
+        return 0;
+      }
+    }
+    Magazine& magazine = At(current);
+    return magazine.handles[--magazine.count];
+  }
+
+  // Gives a block back. If no memory is left for the list itself the block is forgotten: lost space, not lost data.
+  void Push(Cache& cache, unsigned size_class, std::uint32_t handle) {
+    std::uint32_t& current = cache.current[size_class];
+    if (current == 0 || At(current).count == kMagazineSize) {
+      if (!MakeRoom(cache, size_class)) return;
+    }
+    Magazine& magazine = At(current);
+    magazine.handles[magazine.count++] = handle;
+  }
+
+  // Moves a thread's magazines of one list to the depot. REQUIRES: the thread is kept out, as for the functions below.
+  void Flush(Cache& cache, unsigned list) {
+    std::lock_guard lock(mutex_);
+    for (std::uint32_t* m : {&cache.current[list], &cache.spare[list]}) {
+      if (*m == 0) continue;
+      At(*m).next = depot_[list].load(std::memory_order_relaxed);
+      depot_[list].store(std::exchange(*m, 0), std::memory_order_relaxed);
+    }
+  }
+
+  // Takes a whole list of the depot: the first of a chain of magazines, to be given to Drain.
+  std::uint32_t Take(unsigned list) {
+    std::lock_guard lock(mutex_);
+    return depot_[list].exchange(0, std::memory_order_relaxed);
+  }
+  // Visits the blocks of a chain and recycles its magazines. Other threads may use the depot meanwhile.
+  template <class F>
+  void Drain(std::uint32_t chain, F&& visit) {
+    while (chain != 0) {
+      for (std::uint32_t i = 0; i < At(chain).count; ++i) visit(At(chain).handles[i]);
+      const std::uint32_t next = At(chain).next;
+      std::lock_guard lock(mutex_);
+      Recycle(chain);
+      chain = next;
+    }
+  }
+
+  // Visits the blocks of one list, the depot's and a thread's, without taking them.
+  template <class F>
+  void ForEach(unsigned list, F&& visit) const {
+    std::lock_guard lock(mutex_);
+    for (std::uint32_t m = depot_[list].load(std::memory_order_relaxed); m != 0; m = At(m).next) VisitOne(m, visit);
+  }
+  template <class F>
+  void ForEach(const Cache& cache, unsigned list, F&& visit) const {
+    for (const std::uint32_t m : {cache.current[list], cache.spare[list]}) {
+      if (m != 0) VisitOne(m, visit);
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t kMagazineSize = 62;
+  static constexpr std::uint64_t kReserveBytes = std::uint64_t{8} << 30;  // address space: two thousand million free blocks
+
+  struct Magazine {
+    std::uint32_t count;
+    std::uint32_t next;
+    std::uint32_t handles[kMagazineSize];
+  };
+  static_assert(sizeof(Magazine) == 256);
+
+  explicit BlockDepot(ReservedMemory memory) : memory_(std::move(memory)) {}
+
+  Magazine& At(std::uint32_t index) const { return reinterpret_cast<Magazine*>(memory_.base())[index]; }
+
+  template <class F>
+  void VisitOne(std::uint32_t m, F& visit) const {
+    for (std::uint32_t i = 0; i < At(m).count; ++i) visit(At(m).handles[i]);
+  }
+  void Recycle(std::uint32_t m) {  // REQUIRES: mutex_ held
+    At(m).count = 0;
+    At(m).next = unused_;
+    unused_ = m;
+  }
+
+  [[gnu::noinline]] bool Refill(Cache& cache, unsigned size_class) {
+    std::lock_guard lock(mutex_);
+    const std::uint32_t full = depot_[size_class].load(std::memory_order_relaxed);
+    if (full == 0) return false;
+    depot_[size_class].store(At(full).next, std::memory_order_relaxed);
+    std::uint32_t& current = cache.current[size_class];
+    if (current != 0) Recycle(current);
+    current = full;
+    return true;
+  }
+
+  [[gnu::noinline]] bool MakeRoom(Cache& cache, unsigned size_class) {
+    std::uint32_t& current = cache.current[size_class];
+    std::uint32_t& spare = cache.spare[size_class];
+    if (current != 0 && spare != 0 && At(spare).count < kMagazineSize) {
+      std::swap(current, spare);
+      return true;
+    }
+    std::lock_guard lock(mutex_);
+    if (unused_ == 0 && (next_ + 1) * sizeof(Magazine) > memory_.size()) return false;
+    if (spare != 0) {
+      At(spare).next = depot_[size_class].load(std::memory_order_relaxed);
+      depot_[size_class].store(spare, std::memory_order_relaxed);
+    }
+    spare = current;
+    if (unused_ != 0) {
+      current = unused_;
+      unused_ = At(current).next;
+    } else {
+      current = static_cast<std::uint32_t>(next_++);
+    }
+    At(current).count = 0;
+    return true;
+  }
+
+  ReservedMemory memory_;
+  mutable std::mutex mutex_;
+  std::array<std::atomic<std::uint32_t>, kLists> depot_{};  // full magazines, changed under mutex_
+  std::uint32_t unused_ = 0;                                // empty magazines
+  std::uint64_t next_ = 1;                                  // magazines never used yet
+};
+
+}  // namespace hako::storage

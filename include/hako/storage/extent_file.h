@@ -1,0 +1,336 @@
+// The file of a HashDBM as a row of extents behind a superblock (format/hash_file_format.h): who last used it, the commit protocol, and
+// space.
+//
+// Invariants
+//   1. Bytes at and above tail() are zero, but for a closing note.
+//   2. After Commit is OK both slots hold the same state, or the one that does not is about to be written with it; a crash at any moment
+//      leaves a slot that is valid, and the newer valid one names a state that was synced before it.
+//   3. Before the first change of an open file its superblock says durably that it is in use.
+//
+// Threads: Allocate from any; everything else by one thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hako/base/random_seed.h"
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+#include "hako/format/hash_file_format.h"
+#include "hako/sync/atomic_bytes.h"
+
+namespace hako::storage {
+
+struct Extent {
+  std::uint64_t offset;
+  std::uint64_t bytes;
+};
+
+enum class FoundState {
+  kNew,      // just made
+  kClean,    // closed by its last user
+  kKilled,   // its last user died, but the page cache that it stored to is still here
+  kCrashed,  // anything else
+};
+
+template <File FileT>
+class ExtentFile {
+ public:
+  static constexpr bool kMapped = MappedFile<FileT>;
+
+  static StatusOr<std::unique_ptr<ExtentFile>> Open(FileT file, int align_pow, std::uint64_t hash_seed) {
+    std::unique_ptr<ExtentFile> self(new ExtentFile(std::move(file)));
+    HAKO_ASSIGN_OR_RETURN(const bool blank, self->IsBlank());
+    HAKO_RETURN_IF_ERROR(blank ? self->Initialize(align_pow, hash_seed) : self->ReadSuperBlock());
+    return self;
+  }
+
+  FileT& file() { return file_; }
+  const FileT& file() const { return file_; }
+  FoundState found() const { return found_; }
+  const format::HashSuperBlock& super() const { return super_; }
+  std::uint64_t tail() const { return tail_.load(std::memory_order_acquire); }
+  // The mapping's first byte. REQUIRES: kMapped
+  std::byte* base() const { return base_; }
+
+  // A field of the live state; relaxed stores. Lost unless the file is a mapped one of the kernel's.
+  void StoreLive(std::uint64_t format::LiveState::*field, std::uint64_t value) {
+    std::atomic_ref(live_->*field).store(value, std::memory_order_release);
+  }
+  std::uint64_t LoadLive(std::uint64_t format::LiveState::*field) const {
+    return std::atomic_ref(live_->*field).load(std::memory_order_acquire);
+  }
+  std::uint32_t* index_extents() { return index_extents_; }
+
+  // Says durably that the file is in use. To be called before anything else is changed.
+  Status MarkInUse() {
+    super_.clean = 0;
+    super_.note_size = 0;
+    HAKO_RETURN_IF_ERROR(Commit());
+    if constexpr (KernelBackedFile<FileT>) {
+      const FileIdentity identity = file_.Identity();
+      live_->boot_id = identity.boot_id;
+      StoreLive(&format::LiveState::device, identity.device);
+      StoreLive(&format::LiveState::inode, identity.inode);
+    }
+    StoreLive(&format::LiveState::tail, tail());
+    StoreLive(&format::LiveState::poisoned, 0);
+    StoreLive(&format::LiveState::in_use, 1);
+    return absl::OkStatus();
+  }
+
+  // Makes `change(superblock)` the file's durable state. What the superblock speaks of must have been synced before.
+  template <class F>
+  Status Commit(F&& change) {
+    change(super_);
+    return Commit();
+  }
+
+  // An extent of `bytes`, a multiple of 64 KiB, all zero. ResourceExhausted leaves everything as it was.
+  StatusOr<std::uint64_t> Allocate(std::uint64_t bytes) {
+    std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < free_extents_.size(); ++i) {
+      Extent& extent = free_extents_[i];
+      if (extent.bytes < bytes) continue;
+      HAKO_RETURN_IF_ERROR(FillZero(extent.offset, bytes));
+      const std::uint64_t offset = extent.offset;
+      extent = {extent.offset + bytes, extent.bytes - bytes};
+      if (extent.bytes == 0) free_extents_.erase(free_extents_.begin() + static_cast<std::ptrdiff_t>(i));
+      return offset;
+    }
+    const std::uint64_t offset = tail();
+    const std::uint64_t limit = std::uint64_t{1} << (32 + super_.align_pow);
+    if (bytes > limit - offset) {
+      return absl::ResourceExhaustedError(absl::StrCat("the file has reached its limit of ", limit, " bytes (HashOptions::align_pow)"));
+    }
+    HAKO_RETURN_IF_ERROR(file_.Resize(offset + bytes));
+    if constexpr (requires { file_.Prefault(offset, bytes); }) file_.Prefault(offset, bytes);
+    SetTail(offset + bytes);
+    return offset;
+  }
+
+  StatusOr<std::uint64_t> AllocateHeapExtent(std::uint64_t bytes) {
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, Allocate(bytes));
+    format::HeapExtentHeader header{};
+    header.magic = format::kHeapExtentMagic;
+    header.bytes = bytes;
+    header.check = header.CheckAt(offset, super_.secret);
+    Status status = Write(offset, {reinterpret_cast<const char*>(&header), sizeof(header)});
+    if (!status.ok()) {
+      Free({offset, bytes});
+      return status;
+    }
+    return offset;
+  }
+
+  // Gives an extent back; nobody may be using it, nor may the last synced state need it.
+  void Free(Extent extent) {
+    std::lock_guard lock(mutex_);
+    const auto next = std::find_if(free_extents_.begin(), free_extents_.end(), [&](const Extent& e) { return e.offset > extent.offset; });
+    auto here = free_extents_.insert(next, extent);
+    if (const auto after = here + 1; after != free_extents_.end() && here->offset + here->bytes == after->offset) {
+      here->bytes += after->bytes;
+      free_extents_.erase(after);
+    }
+    if (here != free_extents_.begin() && (here - 1)->offset + (here - 1)->bytes == here->offset) {
+      (here - 1)->bytes += here->bytes;
+      free_extents_.erase(here);
+    }
+  }
+  std::vector<Extent> free_extents() const {
+    std::lock_guard lock(mutex_);
+    return free_extents_;
+  }
+  std::uint64_t free_extent_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const Extent& extent : free_extents()) bytes += extent.bytes;
+    return bytes;
+  }
+
+  // Moves the tail below free extents at the end. REQUIRES: no other thread uses the file; the space above is zero or cut off afterwards.
+  void LowerTail() {
+    std::lock_guard lock(mutex_);
+    while (!free_extents_.empty() && free_extents_.back().offset + free_extents_.back().bytes == tail()) {
+      SetTail(free_extents_.back().offset);
+      free_extents_.pop_back();
+    }
+  }
+  void SetTail(std::uint64_t tail) {
+    tail_.store(tail, std::memory_order_release);
+    StoreLive(&format::LiveState::tail, tail);
+  }
+  // Cuts the file at the tail, so that what lies above is zero when it is used again.
+  Status CutAtTail() { return file_.Size() == tail() ? absl::OkStatus() : file_.Resize(tail()); }
+
+  // The heap extent at `offset`, if there is one.
+  StatusOr<std::uint64_t> HeapExtentBytes(std::uint64_t offset) const {
+    format::HeapExtentHeader header;
+    HAKO_RETURN_IF_ERROR(Read(offset, reinterpret_cast<char*>(&header), sizeof(header)));
+    if (header.magic != format::kHeapExtentMagic || header.check != header.CheckAt(offset, super_.secret)) return 0;
+    const std::uint64_t bytes = header.bytes;
+    return bytes % format::kExtentUnit == 0 && bytes != 0 && bytes <= tail() - offset ? bytes : 0;
+  }
+
+  Status Read(std::uint64_t offset, char* out, std::uint64_t size) const {
+    if constexpr (kMapped) {
+      if (offset + size > file_.Size()) return absl::OutOfRangeError(absl::StrCat("a read beyond the file's end, at ", offset));
+      sync::LoadShared(out, reinterpret_cast<const char*>(base_) + offset, size);
+      return absl::OkStatus();
+    } else {
+      return file_.ReadAt(offset, {reinterpret_cast<std::byte*>(out), size});
+    }
+  }
+  Status Write(std::uint64_t offset, std::string_view bytes) {
+    if constexpr (kMapped) {
+      sync::StoreShared(reinterpret_cast<char*>(base_) + offset, bytes.data(), bytes.size());
+      return absl::OkStatus();
+    } else {
+      return file_.WriteAt(offset, {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()});
+    }
+  }
+
+ private:
+  explicit ExtentFile(FileT file) : file_(std::move(file)) {
+    if constexpr (kMapped) base_ = file_.MutableView(0, 0).data();
+  }
+
+  // Whether the file holds nothing: empty, or zeros left by a creation that did not come to its end.
+  StatusOr<bool> IsBlank() {
+    const std::uint64_t size = file_.Size();
+    if (size == 0) {
+      if (!file_.IsWritable()) return absl::DataLossError("the file is empty: not a hako hash database");
+      return true;
+    }
+    if (size > kBlankMax || !file_.IsWritable()) return false;
+    std::string bytes(size, '\0');
+    HAKO_RETURN_IF_ERROR(file_.ReadAt(0, {reinterpret_cast<std::byte*>(bytes.data()), bytes.size()}));
+    return bytes.find_first_not_of('\0') == std::string::npos;
+  }
+
+  Status Initialize(int align_pow, std::uint64_t hash_seed) {
+    found_ = FoundState::kNew;
+    HAKO_RETURN_IF_ERROR(file_.Resize(format::kFirstExtent));
+    Attach();
+    super_ = {};
+    super_.magic = format::kHashFileMagic;
+    super_.version = format::kHashFileVersion;
+    super_.align_pow = static_cast<std::uint32_t>(align_pow);
+    super_.hash_seed = hash_seed != 0 ? hash_seed : RandomSeed();
+    super_.secret = hash_seed != 0 ? MixBits(hash_seed) : RandomSeed();
+    super_.epoch = 1;
+    super_.tail = format::kFirstExtent;
+    tail_.store(format::kFirstExtent);
+    return MarkInUse();
+  }
+
+  Status ReadSuperBlock() {
+    if (file_.Size() < format::kFirstExtent) return NotAHashFile("the file ends", file_.Size());
+    format::HashSuperBlock slots[2];
+    bool valid[2];
+    for (int i = 0; i < 2; ++i) {
+      HAKO_RETURN_IF_ERROR(file_.ReadAt(i * format::kSuperBlockSlot, {reinterpret_cast<std::byte*>(&slots[i]), sizeof(slots[i])}));
+      valid[i] = slots[i].magic == format::kHashFileMagic && slots[i].check == format::CheckOf(slots[i]);
+    }
+    if (!valid[0] && !valid[1]) {
+      const bool ours = slots[0].magic == format::kHashFileMagic || slots[1].magic == format::kHashFileMagic;
+      if (!ours) return NotAHashFile("bad magic", 0);
+      return DataLossError("neither superblock matches its check", 0);
+    }
+    super_ = valid[0] && (!valid[1] || slots[0].sequence > slots[1].sequence) ? slots[0] : slots[1];
+    if (super_.version > format::kHashFileVersion) {
+      return absl::UnimplementedError(absl::StrCat("hash file format ", std::uint32_t{super_.version},
+                                                   " is newer than the newest this library knows, ", format::kHashFileVersion));
+    }
+    return Validate();
+  }
+
+  Status Validate() {
+    const std::uint64_t size = file_.Size();
+    const auto bad = [](const char* what, std::size_t field) {
+      return DataLossError(absl::StrCat("bad superblock: ", what).c_str(), field);
+    };
+    if (super_.align_pow < 3 || super_.align_pow > 6) return bad("alignment", offsetof(format::HashSuperBlock, align_pow));
+    if (super_.tail < format::kFirstExtent || super_.tail % format::kExtentUnit != 0)
+      return bad("tail", offsetof(format::HashSuperBlock, tail));
+    if (super_.tail > size) return DataLossError("the file is cut short: its records reach beyond its end,", size);
+    if (super_.index_extents > format::kIndexExtentsMax) return bad("index extents", offsetof(format::HashSuperBlock, index_extents));
+    Attach();
+    tail_.store(super_.tail);
+    found_ = FoundState::kCrashed;
+    if (super_.clean == 1) {
+      if (super_.note_size > size - super_.tail) return DataLossError("the file is cut short: no room for the closing note,", size);
+      found_ = FoundState::kClean;
+    } else if constexpr (kMapped && KernelBackedFile<FileT>) {
+      const FileIdentity identity = file_.Identity();
+      const std::uint64_t live_tail = live_->tail;
+      const bool same = live_->in_use == 1 && live_->boot_id == identity.boot_id && live_->device == identity.device &&
+                        live_->inode == identity.inode && live_->poisoned == 0;
+      if (same && live_tail >= super_.tail && live_tail % format::kExtentUnit == 0 && live_tail <= size &&
+          live_->index_extents <= format::kIndexExtentsMax) {
+        tail_.store(live_tail);
+        found_ = FoundState::kKilled;
+      }
+    }
+    return absl::OkStatus();
+  }
+  static Status NotAHashFile(const char* why, std::uint64_t offset) {
+    return absl::InvalidArgumentError(absl::StrCat("not a hako hash database: ", why, " at offset ", offset));
+  }
+
+  // The live state and the index extents' table are used in place where the file is mapped.
+  void Attach() {
+    if constexpr (kMapped) {
+      live_ = reinterpret_cast<format::LiveState*>(base_ + format::kLiveStateOffset);
+      index_extents_ = reinterpret_cast<std::uint32_t*>(base_ + format::kIndexExtentsOffset);
+    } else {
+      own_live_ = std::make_unique<OwnLive>();
+      live_ = &own_live_->state;
+      index_extents_ = own_live_->index_extents.data();
+    }
+  }
+
+  Status Commit() {
+    super_.sequence = super_.sequence + 1;
+    super_.check = format::CheckOf(super_);
+    const std::string_view bytes(reinterpret_cast<const char*>(&super_), sizeof(super_));
+    HAKO_RETURN_IF_ERROR(Write(super_.sequence % 2 * format::kSuperBlockSlot, bytes));
+    HAKO_RETURN_IF_ERROR(file_.Sync());
+    return Write((super_.sequence + 1) % 2 * format::kSuperBlockSlot, bytes);
+  }
+
+  Status FillZero(std::uint64_t offset, std::uint64_t bytes) {
+    static constexpr std::array<char, 4096> kZeros{};
+    for (std::uint64_t at = offset; at < offset + bytes; at += kZeros.size()) {
+      HAKO_RETURN_IF_ERROR(Write(at, {kZeros.data(), kZeros.size()}));
+    }
+    return absl::OkStatus();
+  }
+
+  static constexpr std::uint64_t kBlankMax = 4 << 20;
+  struct OwnLive {
+    format::LiveState state{};
+    std::array<std::uint32_t, format::kIndexExtentsMax> index_extents{};
+  };
+
+  FileT file_;
+  std::byte* base_ = nullptr;
+  FoundState found_ = FoundState::kNew;
+  format::HashSuperBlock super_;
+  format::LiveState* live_ = nullptr;
+  std::uint32_t* index_extents_ = nullptr;
+  std::unique_ptr<OwnLive> own_live_;
+  std::atomic<std::uint64_t> tail_{0};
+  mutable std::mutex mutex_;
+  std::vector<Extent> free_extents_;  // by offset, none adjacent
+};
+
+}  // namespace hako::storage

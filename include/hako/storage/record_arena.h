@@ -1,0 +1,218 @@
+// Records in memory: the space of TinyDBM (index/spaces.h).
+//
+// Blocks are carved from chunks that each thread has for itself, and freed blocks go to the thread's magazines, so that an update takes no
+// lock but its bucket's. A value whose block has the right size is overwritten in place, under the bucket's version. Memory that records
+// once took is reused, and given back when the database is destroyed.
+//
+// Invariants
+//   1. A block is named by one entry, or lies in a free list, or belongs to a write in progress.
+//   2. Handle h is the block at byte h << shift of the arena.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "hako/base/hash.h"
+#include "hako/base/status.h"
+#include "hako/format/record_format.h"
+#include "hako/format/record_view.h"
+#include "hako/format/size_class.h"
+#include "hako/storage/arena.h"
+#include "hako/storage/block_depot.h"
+#include "hako/storage/chunk.h"
+#include "hako/sync/atomic_bytes.h"
+#include "hako/sync/write_gate.h"
+
+namespace hako::storage {
+
+class RecordArena {
+ public:
+  struct Slot : sync::WriterSlot {
+    BlockDepot::Cache free;
+    ChunkRest chunk;
+  };
+
+  static StatusOr<std::unique_ptr<RecordArena>> Create(int align_pow, std::uint64_t seed) {
+    HAKO_ASSIGN_OR_RETURN(auto arena, Arena::Create(std::uint64_t{1} << (32 + align_pow)));
+    HAKO_ASSIGN_OR_RETURN(auto depot, BlockDepot::Create());
+    return std::unique_ptr<RecordArena>(new RecordArena(std::move(arena), std::move(depot), align_pow, seed));
+  }
+
+  sync::WriteGate& gate() { return gate_; }
+  std::uint64_t KeyHash(std::string_view key) const { return Hash64(key, seed_); }
+
+  // Index lines share the arena.
+  StatusOr<std::uint64_t> AllocateIndexExtent(std::uint64_t bytes, format::IndexExtent) {
+    index_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    return arena_->Allocate(bytes);
+  }
+  std::byte* index_base() const { return arena_->base(); }
+  std::uint64_t index_end() const { return arena_->end(); }
+  void StoreLineCount(std::uint64_t) {}
+
+  void Prefetch(std::uint32_t handle) const { __builtin_prefetch(At(handle)); }
+
+  template <class S, class C>
+  format::Match TryFetch(std::uint32_t handle, std::uint64_t, std::string_view key, S& sink, const C& is_current,
+                         format::FetchedCopy& copy) const {
+    const char* at = At(handle);
+    const format::Lengths lengths = ReadLengths(at);
+    if (lengths.key_size != key.size()) return format::Match::kNo;
+    if (!IsInside(handle, lengths)) return format::Match::kDamaged;
+    if (!sync::EqualShared(at + lengths.header, key.data(), key.size())) return format::Match::kNo;
+    if (lengths.value_size > kOptimisticValueMax && !is_current()) return format::Match::kDamaged;
+    if (char* out = sink(static_cast<std::size_t>(lengths.value_size))) {
+      sync::LoadShared(out, at + lengths.header + lengths.key_size, static_cast<std::size_t>(lengths.value_size));
+      copy.value = out;
+    }
+    return format::Match::kYes;
+  }
+
+  template <class C>
+  format::Match TryCopyRecord(std::uint32_t handle, const C& is_current, std::string* bytes, format::FetchedCopy& copy) const {
+    const char* at = At(handle);
+    const format::Lengths lengths = ReadLengths(at);
+    if (!IsInside(handle, lengths) || !is_current()) return format::Match::kDamaged;
+    const auto size = static_cast<std::size_t>(lengths.key_size + lengths.value_size);
+    const std::size_t begin = bytes->size();
+    bytes->resize(begin + size);
+    sync::LoadShared(bytes->data() + begin, at + lengths.header, size);
+    copy.key_size = lengths.key_size;
+    copy.value_size = lengths.value_size;
+    return format::Match::kYes;
+  }
+
+  bool CopyIsIntact(const format::FetchedCopy&, std::uint64_t, std::uint32_t) const { return true; }
+  Status DamageAt(std::uint32_t handle) const { return absl::InternalError(absl::StrCat("corrupted memory at block ", handle)); }
+
+  format::Match MatchKey(Slot&, std::uint32_t handle, std::uint64_t, std::string_view key) const {
+    const char* at = At(handle);
+    const format::Lengths lengths = ReadLengths(at);
+    if (lengths.key_size != key.size()) return format::Match::kNo;
+    return sync::EqualShared(at + lengths.header, key.data(), key.size()) ? format::Match::kYes : format::Match::kNo;
+  }
+
+  StatusOr<format::RecordView> View(Slot&, std::uint32_t handle) const {
+    const char* at = At(handle);
+    const format::Lengths lengths = ReadLengths(at);
+    const std::string_view body(at + lengths.header, lengths.key_size + lengths.value_size);
+    return format::RecordView{body.substr(0, lengths.key_size), body.substr(lengths.key_size)};
+  }
+
+  StatusOr<std::uint32_t> Write(Slot& slot, std::uint64_t, std::string_view key, std::string_view value) {
+    const unsigned size_class = ClassOf(key.size(), value.size());
+    std::uint32_t handle = depot_->Pop(slot.free, size_class);
+    if (handle == 0) {
+      HAKO_ASSIGN_OR_RETURN(handle, Carve(slot, size_class));
+    }
+    char lengths[format::kLengthsMax];
+    const unsigned header = format::EncodeLengths(lengths, key.size(), value.size());
+    char* at = At(handle);
+    sync::StoreSharedHeader<2>(at, lengths, header);
+    sync::StoreShared(at + header, key.data(), key.size());
+    sync::StoreShared(at + header + key.size(), value.data(), value.size());
+    return handle;
+  }
+
+  bool Overwrite(Slot&, std::uint32_t handle, std::string_view key, std::string_view value) {
+    char* at = At(handle);
+    const format::Lengths old = ReadLengths(at);
+    if (old.value_size != value.size()) {
+      if (format::LengthsSize(key.size(), value.size()) != old.header) return false;
+      if (ClassOf(key.size(), value.size()) != ClassOf(old.key_size, old.value_size)) return false;
+      char lengths[format::kLengthsMax];
+      sync::StoreSharedHeader<2>(at, lengths, format::EncodeLengths(lengths, key.size(), value.size()));
+    }
+    sync::StoreShared(at + old.header + key.size(), value.data(), value.size());
+    return true;
+  }
+
+  void Commit(Slot&, std::uint32_t) {}
+
+  void Retire(Slot& slot, std::uint32_t handle) {
+    const format::Lengths lengths = ReadLengths(At(handle));
+    const unsigned size_class = ClassOf(lengths.key_size, lengths.value_size);
+    depot_->Push(slot.free, size_class, handle);
+  }
+
+  // REQUIRES: writers kept out
+  template <class ForEachSlot>
+  std::uint64_t FreeBytes(ForEachSlot&& for_each_slot) const {
+    std::uint64_t bytes = 0;
+    for (unsigned c = 0; c < format::kSizeClasses; ++c) {
+      const auto add = [&](std::uint32_t) { bytes += BytesOf(c); };
+      depot_->ForEach(c, add);
+      for_each_slot([&](Slot& slot) { depot_->ForEach(slot.free, c, add); });
+    }
+    for_each_slot([&](Slot& slot) { bytes += slot.chunk.bytes(); });
+    return bytes;
+  }
+  std::uint64_t total_bytes() const { return arena_->end(); }
+  std::uint64_t index_bytes() const { return index_bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::uint64_t kOptimisticValueMax = 4096;  // a longer value is copied only while the version holds
+
+  RecordArena(std::unique_ptr<Arena> arena, std::unique_ptr<BlockDepot> depot, int shift, std::uint64_t seed)
+      : arena_(std::move(arena)),
+        depot_(std::move(depot)),
+        base_(reinterpret_cast<char*>(arena_->base())),
+        shift_(static_cast<unsigned>(shift)),
+        seed_(seed) {}
+
+  char* At(std::uint32_t handle) const { return base_ + (std::uint64_t{handle} << shift_); }
+
+  static format::Lengths ReadLengths(const char* at) {
+    const std::uint64_t word = sync::LoadSharedWord(at);
+    if ((word & 0x8080) == 0) [[likely]]
+      return {2, word & 127, (word >> 8) & 127};
+    char bytes[format::kLengthsMax];
+    sync::LoadShared(bytes, at, sizeof(bytes));
+    return format::DecodeLengths(bytes, sizeof(bytes));
+  }
+
+  bool IsInside(std::uint32_t handle, const format::Lengths& lengths) const {
+    const std::uint64_t end = (std::uint64_t{handle} << shift_) + lengths.header + lengths.key_size + lengths.value_size;
+    return lengths.header != 0 && end <= arena_->end();
+  }
+
+  unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
+    const std::uint64_t bytes = format::LengthsSize(key_size, value_size) + key_size + value_size;
+    return format::SizeClassOf((bytes + (std::uint64_t{1} << shift_) - 1) >> shift_);
+  }
+  std::uint64_t BytesOf(unsigned size_class) const { return format::UnitsOf(size_class) << shift_; }
+
+  StatusOr<std::uint32_t> Carve(Slot& slot, unsigned size_class) {
+    const std::uint64_t bytes = BytesOf(size_class);
+    ChunkRest& chunk = slot.chunk;
+    if (chunk.bytes() < bytes) [[unlikely]]
+      HAKO_RETURN_IF_ERROR(NewChunk(slot, bytes));
+    const auto handle = static_cast<std::uint32_t>(chunk.next >> shift_);
+    chunk.next += bytes;
+    return handle;
+  }
+
+  [[gnu::noinline]] Status NewChunk(Slot& slot, std::uint64_t bytes) {
+    const std::uint64_t size = ChunkSize(arena_->end(), bytes);
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, arena_->Allocate(size));
+    const ChunkRest fresh{offset, offset + size};
+    FreeRest(*depot_, slot.free, shift_, std::exchange(slot.chunk, fresh));
+    return absl::OkStatus();
+  }
+
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<BlockDepot> depot_;
+  char* base_;
+  unsigned shift_;
+  std::uint64_t seed_;
+  std::atomic<std::uint64_t> index_bytes_{0};
+  sync::WriteGate gate_;
+};
+
+}  // namespace hako::storage

@@ -1,0 +1,600 @@
+// Definitions of storage/record_heap.h: reading and writing a record first, then space, epochs and whole-file passes.
+#pragma once
+
+namespace hako::storage {
+
+template <File FileT>
+RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents)
+    : extents_(std::move(extents)),
+      shift_(static_cast<unsigned>(std::uint32_t{extents_->super().align_pow})),
+      hash_seed_(extents_->super().hash_seed),
+      secret_(extents_->super().secret),
+      epoch_(extents_->super().epoch + 1) {
+  if constexpr (kMapped) base_ = reinterpret_cast<char*>(extents_->base());
+  if (extents_->found() == FoundState::kKilled) {
+    const std::uint64_t of_the_dead = extents_->LoadLive(&format::LiveState::epoch);
+    epoch_ = std::max(epoch_.load(), of_the_dead + 1);
+  }
+  first_epoch_ = epoch_;
+  extents_->StoreLive(&format::LiveState::epoch, epoch_);
+}
+
+template <File FileT>
+StatusOr<std::unique_ptr<RecordHeap<FileT>>> RecordHeap<FileT>::Open(std::unique_ptr<ExtentFile<FileT>> extents) {
+  std::unique_ptr<RecordHeap> self(new RecordHeap(std::move(extents)));
+  HAKO_ASSIGN_OR_RETURN(self->depot_, BlockDepot::Create());
+  if constexpr (!kMapped) HAKO_RETURN_IF_ERROR(self->UseIndexArena());
+  return self;
+}
+
+template <File FileT>
+Status RecordHeap<FileT>::UseIndexArena() {
+  HAKO_ASSIGN_OR_RETURN(index_arena_, Arena::Create(std::uint64_t{1} << 36));
+  index_bytes_.store(0, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+// ---- reading ----
+
+template <File FileT>
+typename RecordHeap<FileT>::Head RecordHeap<FileT>::DecodeHead(const char* bytes, std::size_t size) {
+  Head head;
+  std::uint16_t stamp;
+  std::memcpy(&head.check, bytes, sizeof(head.check));
+  std::memcpy(&stamp, bytes + 4, sizeof(stamp));
+  head.stamp = format::Stamp(stamp);
+  head.lengths = format::DecodeLengths(bytes + kFixed, size - kFixed);
+  return head;
+}
+
+template <File FileT>
+typename RecordHeap<FileT>::Head RecordHeap<FileT>::HeadOf(const char* shared) {
+  const std::uint64_t word = sync::LoadSharedWord(shared);
+  if ((word & 0x8080'0000'0000'0000u) == 0) [[likely]] {
+    return {static_cast<std::uint32_t>(word),
+            format::Stamp(static_cast<std::uint16_t>(word >> 32)),
+            {2, (word >> 48) & 127, (word >> 56) & 127}};
+  }
+  char bytes[kHeadMax];
+  sync::LoadShared(bytes, shared, sizeof(bytes));
+  return DecodeHead(bytes, sizeof(bytes));
+}
+
+template <File FileT>
+format::Match RecordHeap<FileT>::ReadRecord(std::uint32_t handle, Head* head, const char** bytes, Status* status) const {
+  static thread_local std::string buffer;
+  const std::uint64_t offset = OffsetOf(handle);
+  if (!IsPlace(offset)) return Match::kDamaged;
+  const std::uint64_t first = std::min(kFirstRead, extents_->tail() - offset);
+  buffer.resize(first);
+  if (*status = extents_->Read(offset, buffer.data(), first); !status->ok()) return Match::kFailed;
+  *head = DecodeHead(buffer.data(), std::min(first, kHeadMax));
+  if (!IsInside(offset, *head)) return Match::kDamaged;
+  if (head->size() > first) {
+    buffer.resize(head->size());
+    if (*status = extents_->Read(offset + first, buffer.data() + first, head->size() - first); !status->ok()) return Match::kFailed;
+  }
+  *bytes = buffer.data();
+  return Match::kYes;
+}
+
+template <File FileT>
+format::Match RecordHeap<FileT>::Load(std::uint32_t handle, Head* head, const char** bytes) const {
+  if constexpr (kMapped) {
+    const std::uint64_t offset = OffsetOf(handle);
+    if (!IsPlace(offset)) return Match::kDamaged;
+    *bytes = base_ + offset;
+    *head = HeadOf(*bytes);
+    return IsInside(offset, *head) ? Match::kYes : Match::kDamaged;
+  } else {
+    Status status;
+    return ReadRecord(handle, head, bytes, &status);
+  }
+}
+
+template <File FileT>
+template <class S, class C>
+format::Match RecordHeap<FileT>::TryFetch(std::uint32_t handle, std::uint64_t, std::string_view key, S& sink, const C& is_current,
+                                          format::FetchedCopy& copy) const {
+  Head head;
+  const char* at = nullptr;
+  if constexpr (kMapped) {
+    const std::uint64_t offset = OffsetOf(handle);
+    if (!IsPlace(offset)) return Match::kDamaged;
+    at = base_ + offset;
+    head = HeadOf(at);
+    if (head.lengths.key_size != key.size()) return Match::kNo;
+    if (!IsInside(offset, head)) return Match::kDamaged;
+    if (!sync::EqualShared(at + head.key_at(), key.data(), key.size())) return Match::kNo;
+    if (head.lengths.value_size > kOptimisticValueMax && !is_current()) return Match::kDamaged;
+  } else {
+    if (const Match match = ReadRecord(handle, &head, &at, &copy.status); match != Match::kYes) return match;
+    if (head.lengths.key_size != key.size() || !sync::EqualBytes(at + head.key_at(), key.data(), key.size())) return Match::kNo;
+    if (!is_current()) return Match::kDamaged;
+  }
+  copy.check = head.check;
+  copy.key_size = head.lengths.key_size;
+  copy.value_size = head.lengths.value_size;
+  if (char* out = sink(static_cast<std::size_t>(copy.value_size))) {
+    sync::LoadShared(out, at + head.key_at() + copy.key_size, static_cast<std::size_t>(copy.value_size));
+    copy.value = out;
+  }
+  return Match::kYes;
+}
+
+template <File FileT>
+template <class C>
+format::Match RecordHeap<FileT>::TryCopyRecord(std::uint32_t handle, const C& is_current, std::string* bytes,
+                                               format::FetchedCopy& copy) const {
+  Head head;
+  const char* at = nullptr;
+  if constexpr (kMapped) {
+    if (const Match match = Load(handle, &head, &at); match != Match::kYes) return match;
+  } else {
+    if (const Match match = ReadRecord(handle, &head, &at, &copy.status); match != Match::kYes) return match;
+  }
+  if (!is_current()) return Match::kDamaged;
+  copy.check = head.check;
+  copy.key_size = head.lengths.key_size;
+  copy.value_size = head.lengths.value_size;
+  const auto size = static_cast<std::size_t>(copy.key_size + copy.value_size);
+  const std::size_t begin = bytes->size();
+  bytes->resize(begin + size);
+  sync::LoadShared(bytes->data() + begin, at + head.key_at(), size);
+  return Match::kYes;
+}
+
+template <File FileT>
+format::Match RecordHeap<FileT>::MatchKey(Slot&, std::uint32_t handle, std::uint64_t, std::string_view key) const {
+  Head head;
+  const char* at = nullptr;
+  if (const Match match = Load(handle, &head, &at); match != Match::kYes) return match;
+  if (head.lengths.key_size != key.size()) return Match::kNo;
+  return sync::EqualShared(at + head.key_at(), key.data(), key.size()) ? Match::kYes : Match::kNo;
+}
+
+template <File FileT>
+StatusOr<format::RecordView> RecordHeap<FileT>::View(Slot&, std::uint32_t handle) const {
+  Head head;
+  const char* at = nullptr;
+  if (Load(handle, &head, &at) != Match::kYes) return DamageAt(handle);
+  const format::RecordView record{{at + head.key_at(), head.lengths.key_size},
+                                  {at + head.key_at() + head.lengths.key_size, head.lengths.value_size}};
+  if (head.check != CheckOf(record.value, KeyHash(record.key), record.key.size(), OffsetOf(handle))) return DamageAt(handle);
+  return record;
+}
+
+template <File FileT>
+Status RecordHeap<FileT>::DamageAt(std::uint32_t handle) const {
+  if constexpr (!kMapped) {  // or the device failed
+    Head head;
+    const char* at = nullptr;
+    Status status;
+    if (ReadRecord(handle, &head, &at, &status) == Match::kFailed) return status;
+  }
+  return DataLossError("a record does not match its check", OffsetOf(handle));
+}
+
+// ---- writing ----
+
+template <File FileT>
+StatusOr<std::uint32_t> RecordHeap<FileT>::Write(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value) {
+  if (poisoned_.load(std::memory_order_relaxed)) [[unlikely]]
+    return PoisonError();
+  const unsigned size_class = ClassOf(key.size(), value.size());
+  std::uint32_t handle = depot_->Pop(slot.free, size_class);
+  if (handle == 0) {
+    HAKO_ASSIGN_OR_RETURN(handle, Carve(slot, size_class));
+  }
+  const std::uint64_t offset = OffsetOf(handle);
+  const std::uint32_t check = CheckOf(value, key_hash, key.size(), offset);
+  const std::uint16_t stamp = format::Stamp::Of(format::BlockState::kUnborn, epoch()).bits();
+  char head[kHeadMax];
+  std::memcpy(head, &check, sizeof(check));
+  std::memcpy(head + 4, &stamp, sizeof(stamp));
+  const std::size_t head_size = kFixed + format::EncodeLengths(head + kFixed, key.size(), value.size());
+  if constexpr (kMapped) {
+    char* at = base_ + offset;
+    sync::StoreSharedHeader<8>(at, head, head_size);
+    sync::StoreShared(at + head_size, key.data(), key.size());
+    sync::StoreShared(at + head_size + key.size(), value.data(), value.size());
+  } else {
+    slot.write_buffer.assign(head, head_size).append(key).append(value);
+    if (Status status = extents_->Write(offset, slot.write_buffer); !status.ok()) {
+      Poison(status);
+      return status;
+    }
+  }
+  return handle;
+}
+
+template <File FileT>
+format::Stamp RecordHeap<FileT>::LoadStamp(std::uint32_t handle) const {
+  std::uint16_t bits = 0;
+  if constexpr (kMapped) {
+    auto& word = *reinterpret_cast<std::uint16_t*>(base_ + OffsetOf(handle) + 4);
+    bits = std::atomic_ref(word).load(std::memory_order_relaxed);
+  } else {
+    (void)extents_->Read(OffsetOf(handle) + 4, reinterpret_cast<char*>(&bits), sizeof(bits));
+  }
+  return format::Stamp(bits);
+}
+
+template <File FileT>
+void RecordHeap<FileT>::StoreStamp(std::uint32_t handle, format::Stamp stamp) {
+  std::uint16_t bits = stamp.bits();
+  if constexpr (kMapped) {
+    auto& word = *reinterpret_cast<std::uint16_t*>(base_ + OffsetOf(handle) + 4);
+    std::atomic_ref(word).store(bits, std::memory_order_release);
+  } else if (extents_->file().IsWritable()) {
+    Status status = extents_->Write(OffsetOf(handle) + 4, {reinterpret_cast<const char*>(&bits), sizeof(bits)});
+    if (!status.ok()) Poison(status);
+  }
+}
+
+// An entry names the block: so it is alive, whatever a dead process left in its stamp.
+template <File FileT>
+void RecordHeap<FileT>::Commit(Slot&, std::uint32_t handle) {
+  using format::BlockState;
+  if (!IsPlace(OffsetOf(handle))) return;
+  const format::Stamp stamp = LoadStamp(handle);
+  switch (stamp.state()) {
+    case BlockState::kUnborn:
+    case BlockState::kFree:  // only a block of an epoch that is not durable becomes free at once
+      return StoreStamp(handle, format::Stamp::Of(BlockState::kLive, epoch()));
+    case BlockState::kRetired:  // only a block of a durable epoch
+      return StoreStamp(handle, format::Stamp::Ancient());
+    case BlockState::kYoungRetired:
+      return StoreStamp(handle, stamp.With(BlockState::kLive));
+    default:
+      return;
+  }
+}
+
+template <File FileT>
+void RecordHeap<FileT>::Retire(Slot& slot, std::uint32_t handle) {
+  using format::BlockState;
+  const std::uint64_t now = epoch();
+  const format::Stamp stamp = LoadStamp(handle);
+  if (!stamp.IsAncient() && stamp.IsOf(now)) {
+    Head head;
+    if constexpr (kMapped) {
+      head = HeadOf(base_ + OffsetOf(handle));
+    } else {
+      char bytes[kHeadMax];
+      if (Status status = extents_->Read(OffsetOf(handle), bytes, sizeof(bytes)); !status.ok()) return Poison(status);
+      head = DecodeHead(bytes, sizeof(bytes));
+    }
+    StoreStamp(handle, format::Stamp::Of(BlockState::kFree, now));
+    depot_->Push(slot.free, ClassOf(head.lengths.key_size, head.lengths.value_size), handle);
+    return;
+  }
+  const bool young = !stamp.IsAncient() && stamp.IsOf(now - 1);
+  StoreStamp(handle, young ? stamp.With(BlockState::kYoungRetired) : format::Stamp::Of(BlockState::kRetired, now));
+  depot_->Push(slot.free, BlockDepot::kWaiting, handle);
+}
+
+template <File FileT>
+void RecordHeap<FileT>::FreeBlock(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
+  StoreStamp(handle, format::Stamp::Of(format::BlockState::kFree, epoch()));
+  depot_->Push(slot.free, ClassOf(key_size, value_size), handle);
+}
+
+template <File FileT>
+void RecordHeap<FileT>::FreeGap(Slot& slot, std::uint64_t offset, std::uint64_t bytes) {
+  FreeRest(*depot_, slot.free, shift_, {offset, offset + bytes});
+}
+
+template <File FileT>
+void RecordHeap<FileT>::Poison(const Status& why) {
+  std::lock_guard lock(poison_mutex_);
+  if (poison_.ok()) poison_ = why;
+  poisoned_.store(true, std::memory_order_release);
+}
+
+template <File FileT>
+Status RecordHeap<FileT>::PoisonError() const {
+  std::lock_guard lock(poison_mutex_);
+  return absl::FailedPreconditionError(
+      absl::StrCat("no more writes after an error; close the database and open it again: ", poison_.message()));
+}
+
+// ---- space ----
+
+template <File FileT>
+StatusOr<std::uint64_t> RecordHeap<FileT>::AllocateIndexExtent(std::uint64_t bytes, format::IndexExtent kind) {
+  if (index_arena_ != nullptr) {
+    AddIndexBytes(bytes);
+    return index_arena_->Allocate(bytes);
+  }
+  std::lock_guard lock(index_mutex_);
+  if (num_index_extents_ == format::kIndexExtentsMax) return absl::ResourceExhaustedError("the hash index has reached its largest size");
+  HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, extents_->Allocate(bytes));
+  const format::IndexExtentEntry entry{offset, bytes, kind == format::IndexExtent::kOverflowLines};
+  std::atomic_ref(extents_->index_extents()[num_index_extents_]).store(entry.Pack(), std::memory_order_release);
+  set_num_index_extents(num_index_extents_ + 1);
+  AddIndexBytes(bytes);
+  return offset;
+}
+
+template <File FileT>
+StatusOr<std::uint32_t> RecordHeap<FileT>::Carve(Slot& slot, unsigned size_class) {
+  const std::uint64_t bytes = BytesOf(size_class);
+  if (slot.chunk.bytes() < bytes) [[unlikely]] {
+    while (harvest_next_.load(std::memory_order_relaxed) < harvest_end_) {
+      Harvest(slot);
+      if (const std::uint32_t handle = depot_->Pop(slot.free, size_class)) return handle;
+    }
+    const std::uint64_t size = ChunkSize(extents_->tail(), bytes + sizeof(format::HeapExtentHeader));
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, extents_->AllocateHeapExtent(size));
+    const ChunkRest fresh{offset + sizeof(format::HeapExtentHeader), offset + size};
+    FreeRest(*depot_, slot.free, shift_, std::exchange(slot.chunk, fresh));
+  }
+  const std::uint32_t handle = HandleOf(slot.chunk.next);
+  slot.chunk.next += bytes;
+  return handle;
+}
+
+// Takes the free blocks of the next extent that a dead process left.
+template <File FileT>
+void RecordHeap<FileT>::Harvest(Slot& slot) {
+  std::lock_guard lock(harvest_mutex_);
+  const std::uint64_t from = harvest_next_.load(std::memory_order_relaxed);
+  if (from >= harvest_end_) return;
+  const StatusOr<std::uint64_t> extent = extents_->HeapExtentBytes(from);
+  const std::uint64_t to = from + (extent.ok() && *extent != 0 ? *extent : format::kExtentUnit);
+  harvest_next_.store(to, std::memory_order_relaxed);
+  // What cannot be read stays unused; that is no reason to refuse the write that asked for space.
+  (void)Scan(
+      from, to,
+      [&](const ScannedRecord& record) {
+        using format::BlockState;
+        const format::Stamp stamp = record.stamp;
+        const auto before_us = [&](std::uint64_t epoch) { return stamp.IsAncient() || stamp.AgeAt(epoch) <= format::kEpochPeriod / 2; };
+        switch (stamp.state()) {
+          case BlockState::kUnborn:
+          case BlockState::kFree:
+            if (before_us(first_epoch_ - 1)) FreeBlock(slot, record.handle, record.key.size(), record.value.size());
+            break;
+          case BlockState::kRetired:
+            if (before_us(first_epoch_ - 1)) depot_->Push(slot.free, BlockDepot::kWaiting, record.handle);
+            break;
+          case BlockState::kYoungRetired:
+            if (before_us(first_epoch_ - 2)) depot_->Push(slot.free, BlockDepot::kWaiting, record.handle);
+            break;
+          default:
+            break;
+        }
+        return absl::OkStatus();
+      },
+      [&](std::uint64_t offset, std::uint64_t bytes) { FreeGap(slot, offset, bytes); }, [](Extent) {});
+}
+
+// ---- epochs ----
+
+template <File FileT>
+template <class ForEachSlot>
+typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachSlot&& for_each_slot) {
+  for_each_slot([this](Slot& slot) { depot_->Flush(slot.free, BlockDepot::kWaiting); });
+  const std::uint64_t closed = epoch();
+  epoch_.store(closed + 1, std::memory_order_seq_cst);
+  extents_->StoreLive(&format::LiveState::epoch, closed + 1);
+  return {closed, extents_->tail(), depot_->Take(BlockDepot::kWaiting)};
+}
+
+template <File FileT>
+Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t num_records) {
+  Status status = Health();
+  if (status.ok()) status = extents_->file().Sync();
+  if (status.ok()) {
+    status = extents_->Commit([&](format::HashSuperBlock& super) {
+      super.epoch = closed.epoch;
+      super.tail = closed.tail;
+      super.num_records = num_records;
+    });
+  }
+  if (!status.ok()) {
+    Poison(status);
+    extents_->StoreLive(&format::LiveState::poisoned, 1);
+  }
+  return status;
+}
+
+template <File FileT>
+void RecordHeap<FileT>::ReleaseWaiting(Slot& slot, std::uint32_t waiting) {
+  depot_->Drain(waiting, [&](std::uint32_t handle) {
+    Head head;
+    const char* at = nullptr;
+    if (Load(handle, &head, &at) == Match::kYes) FreeBlock(slot, handle, head.lengths.key_size, head.lengths.value_size);
+  });
+}
+
+template <File FileT>
+void RecordHeap<FileT>::RefreshStamp(std::uint32_t handle) {
+  const format::Stamp stamp = LoadStamp(handle);
+  if (stamp.state() == format::BlockState::kLive && !stamp.IsAncient() && stamp.AgeAt(epoch()) > format::kEpochPeriod / 8 &&
+      stamp.IsNotAfter(epoch())) {
+    StoreStamp(handle, format::Stamp::Ancient());
+  }
+}
+
+// ---- the whole file ----
+
+template <File FileT>
+template <class Visit, class Gap, class Other>
+Status RecordHeap<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Gap&& gap, Other&& other) const {
+  const std::uint64_t unit = std::uint64_t{1} << shift_;
+  std::string bytes;
+  for (std::uint64_t extent = from; extent < to;) {
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t size, extents_->HeapExtentBytes(extent));
+    if (size == 0) {
+      other(Extent{extent, format::kExtentUnit});
+      extent += format::kExtentUnit;
+      continue;
+    }
+    bytes.resize(size);
+    HAKO_RETURN_IF_ERROR(extents_->Read(extent, bytes.data(), size));
+    std::uint64_t gap_from = 0;  // 0 = not in a run of zeros
+    std::uint64_t wasted = 0;    // bytes hashed in vain: bounds the work on a hostile file
+    for (std::uint64_t at = sizeof(format::HeapExtentHeader); at < size;) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, bytes.data() + at, std::min<std::uint64_t>(sizeof(word), size - at));
+      if (word == 0) {
+        if (gap_from == 0) gap_from = at;
+        at += unit;
+        continue;
+      }
+      if (gap_from != 0) gap(extent + gap_from, at - gap_from);
+      gap_from = 0;
+      const Head head = DecodeHead(bytes.data() + at, std::min<std::uint64_t>(kHeadMax, size - at));
+      const bool possible = size - at >= 8 && head.lengths.header != 0 && head.stamp.IsValid() && head.size() <= size - at;
+      if (possible) {
+        const std::string_view key(bytes.data() + at + head.key_at(), head.lengths.key_size);
+        const std::string_view value(key.data() + key.size(), head.lengths.value_size);
+        const std::uint64_t key_hash = KeyHash(key);
+        if (head.check == CheckOf(value, key_hash, key.size(), extent + at)) {
+          HAKO_RETURN_IF_ERROR(visit(ScannedRecord{HandleOf(extent + at), head.stamp, key_hash, key, value}));
+          at += BytesOf(ClassOf(key.size(), value.size()));
+          continue;
+        }
+        wasted += head.size();
+        if (wasted > 64 * size) return DataLossError("a heap extent is too damaged to be read,", extent);
+      }
+      at += unit;
+    }
+    if (gap_from != 0) gap(extent + gap_from, size - gap_from);
+    extent += size;
+  }
+  return absl::OkStatus();
+}
+
+template <File FileT>
+bool RecordHeap<FileT>::IndexTableIsInside() const {
+  for (std::uint64_t i = 0; i < num_index_extents_; ++i) {
+    const auto entry = format::IndexExtentEntry::Unpack(extents_->index_extents()[i]);
+    if (entry.offset < format::kFirstExtent || entry.offset > extents_->tail() || entry.bytes > extents_->tail() - entry.offset)
+      return false;
+  }
+  return true;
+}
+
+template <File FileT>
+std::uint64_t RecordHeap<FileT>::IndexCheck() const {
+  std::uint64_t check = num_index_extents_;
+  for (std::uint64_t i = 0; i < num_index_extents_; ++i) {
+    const auto entry = format::IndexExtentEntry::Unpack(extents_->index_extents()[i]);
+    check = Hash64(base_ + entry.offset, entry.bytes, MixBits(check ^ extents_->index_extents()[i]));
+  }
+  return check;
+}
+
+namespace internal {
+
+inline void PutNumber(std::string* out, std::uint64_t number) { out->append(reinterpret_cast<const char*>(&number), sizeof(number)); }
+inline bool TakeNumber(std::string_view* in, std::uint64_t* number) {
+  if (in->size() < sizeof(*number)) return false;
+  std::memcpy(number, in->data(), sizeof(*number));
+  in->remove_prefix(sizeof(*number));
+  return true;
+}
+
+}  // namespace internal
+
+// Numbers of 8 bytes: count, then {offset, bytes} of the free extents; count, then {next, end} of the chunks' rests; then, for each size
+// class with free blocks, {class, count} and the handles, of 4 bytes each.
+template <File FileT>
+template <class ForEachSlot>
+std::string RecordHeap<FileT>::TakeNote(ForEachSlot&& for_each_slot, std::uint32_t waiting) {
+  std::string note;
+  const std::vector<Extent> free = extents_->free_extents();
+  internal::PutNumber(&note, free.size());
+  for (const Extent& extent : free) {
+    internal::PutNumber(&note, extent.offset);
+    internal::PutNumber(&note, extent.bytes);
+  }
+  std::vector<ChunkRest> rests;
+  for_each_slot([&](Slot& slot) {
+    if (slot.chunk.bytes() != 0) rests.push_back(slot.chunk);
+  });
+  internal::PutNumber(&note, rests.size());
+  for (const ChunkRest& rest : rests) {
+    internal::PutNumber(&note, rest.next);
+    internal::PutNumber(&note, rest.end);
+  }
+  std::vector<std::vector<std::uint32_t>> free_blocks(format::kSizeClasses);
+  for (unsigned c = 0; c < format::kSizeClasses; ++c) {
+    const auto add = [&](std::uint32_t handle) { free_blocks[c].push_back(handle); };
+    depot_->ForEach(c, add);
+    for_each_slot([&](Slot& slot) { depot_->ForEach(slot.free, c, add); });
+  }
+  depot_->Drain(waiting, [&](std::uint32_t handle) {  // free, once the note is durable
+    Head head;
+    const char* at = nullptr;
+    if (Load(handle, &head, &at) != Match::kYes) return;
+    free_blocks[ClassOf(head.lengths.key_size, head.lengths.value_size)].push_back(handle);
+  });
+  for (unsigned c = 0; c < format::kSizeClasses; ++c) {
+    const std::vector<std::uint32_t>& handles = free_blocks[c];
+    if (handles.empty()) continue;
+    internal::PutNumber(&note, c);
+    internal::PutNumber(&note, handles.size());
+    note.append(reinterpret_cast<const char*>(handles.data()), handles.size() * sizeof(handles[0]));
+  }
+  return note;
+}
+
+template <File FileT>
+Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
+  const Status bad = DataLossError("bad closing note", extents_->super().tail);
+  const auto inside = [&](std::uint64_t offset, std::uint64_t bytes) {
+    return offset >= format::kFirstExtent && offset <= extents_->tail() && bytes <= extents_->tail() - offset;
+  };
+  std::uint64_t count, a, b;
+  if (!internal::TakeNumber(&note, &count)) return bad;
+  for (; count != 0; --count) {
+    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b) || !inside(a, b)) return bad;
+    extents_->Free({a, b});
+  }
+  if (!internal::TakeNumber(&note, &count)) return bad;
+  for (; count != 0; --count) {
+    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b) || b < a || !inside(a, b - a)) return bad;
+    if (b - a > slot.chunk.bytes()) std::swap(slot.chunk.next, a), std::swap(slot.chunk.end, b);
+    FreeRest(*depot_, slot.free, shift_, {a, b});
+  }
+  while (!note.empty()) {
+    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &count) || a >= format::kSizeClasses) return bad;
+    if (count > note.size() / sizeof(std::uint32_t)) return bad;
+    for (; count != 0; --count) {
+      std::uint32_t handle;
+      std::memcpy(&handle, note.data(), sizeof(handle));
+      note.remove_prefix(sizeof(handle));
+      if (!inside(OffsetOf(handle), BytesOf(static_cast<unsigned>(a)))) return bad;
+      depot_->Push(slot.free, static_cast<unsigned>(a), handle);
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <File FileT>
+template <class ForEachSlot>
+std::uint64_t RecordHeap<FileT>::FreeBytes(ForEachSlot&& for_each_slot) const {
+  std::uint64_t bytes = extents_->free_extent_bytes();
+  for (unsigned c = 0; c < format::kSizeClasses; ++c) {
+    const auto add = [&](std::uint32_t) { bytes += BytesOf(c); };
+    depot_->ForEach(c, add);
+    for_each_slot([&](Slot& slot) { depot_->ForEach(slot.free, c, add); });
+  }
+  const auto add_waiting = [&](std::uint32_t handle) {
+    Head head;
+    const char* at = nullptr;
+    if (Load(handle, &head, &at) == Match::kYes) bytes += BytesOf(ClassOf(head.lengths.key_size, head.lengths.value_size));
+  };
+  depot_->ForEach(BlockDepot::kWaiting, add_waiting);
+  for_each_slot([&](Slot& slot) {
+    depot_->ForEach(slot.free, BlockDepot::kWaiting, add_waiting);
+    bytes += slot.chunk.bytes();
+  });
+  return bytes;
+}
+
+}  // namespace hako::storage

@@ -1,0 +1,220 @@
+// Records in a file: the space of HashDBM (index/spaces.h).
+//
+// A record is written once and never changed; an update writes a new one, publishes it, and retires the old block. What a crash may
+// reuse is decided by the stamps (format/stamp.h). On a mapped file the index lines lie in the file too and everything is a memory
+// access; on any other file the lines are in memory and records are read and written by ReadAt and WriteAt.
+//
+// Invariants
+//   1. The sync rule: a block that belongs to the last synced state is neither written (but for its stamp) nor handed out before the next
+//      synchronization is durable. Until then it waits.
+//   2. A block born in the current epoch is free as soon as it is retired.
+//   3. A record's check is keyed by its key, lengths, place and file (format/record_format.h) and verified by every read.
+//   4. After a failed write or sync nothing more is written; what is there can still be read.
+//
+// Threads: the calls of the engine, from any. An epoch is closed with the writers kept out.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hako/base/hash.h"
+#include "hako/base/status.h"
+#include "hako/format/record_format.h"
+#include "hako/format/record_view.h"
+#include "hako/format/size_class.h"
+#include "hako/format/stamp.h"
+#include "hako/storage/arena.h"
+#include "hako/storage/block_depot.h"
+#include "hako/storage/chunk.h"
+#include "hako/storage/extent_file.h"
+#include "hako/sync/atomic_bytes.h"
+#include "hako/sync/write_gate.h"
+
+namespace hako::storage {
+
+template <File FileT>
+class RecordHeap {
+ public:
+  static constexpr bool kMapped = MappedFile<FileT>;
+  using Match = format::Match;
+
+  struct Slot : sync::WriterSlot {
+    BlockDepot::Cache free;
+    ChunkRest chunk;
+    std::string write_buffer;  // where a record is put together for a file that is not mapped
+  };
+
+  // A record of the heap as a scan finds it; views into the scan's buffer.
+  struct ScannedRecord {
+    std::uint32_t handle;
+    format::Stamp stamp;
+    std::uint64_t key_hash;
+    std::string_view key;
+    std::string_view value;
+  };
+
+  static StatusOr<std::unique_ptr<RecordHeap>> Open(std::unique_ptr<ExtentFile<FileT>> extents);
+
+  ExtentFile<FileT>& extents() { return *extents_; }
+  sync::WriteGate& gate() { return gate_; }
+  std::uint64_t KeyHash(std::string_view key) const { return Hash64(key, hash_seed_); }
+  std::uint64_t epoch() const { return epoch_.load(std::memory_order_relaxed); }
+
+  // ---- for the engine: index lines ----
+  StatusOr<std::uint64_t> AllocateIndexExtent(std::uint64_t bytes, format::IndexExtent kind);
+  std::byte* index_base() const { return index_arena_ != nullptr ? index_arena_->base() : extents_->base(); }
+  std::uint64_t index_end() const { return index_arena_ != nullptr ? index_arena_->end() : extents_->tail(); }
+  void StoreLineCount(std::uint64_t n) { extents_->StoreLive(&format::LiveState::num_lines, n); }
+
+  // ---- for the engine: records ----
+  void Prefetch(std::uint32_t handle) const {
+    if constexpr (kMapped) __builtin_prefetch(base_ + OffsetOf(handle));
+  }
+  template <class S, class C>
+  format::Match TryFetch(std::uint32_t handle, std::uint64_t key_hash, std::string_view key, S& sink, const C& is_current,
+                         format::FetchedCopy& copy) const;
+  template <class C>
+  format::Match TryCopyRecord(std::uint32_t handle, const C& is_current, std::string* bytes, format::FetchedCopy& copy) const;
+  bool CopyIsIntact(const format::FetchedCopy& copy, std::uint64_t key_hash, std::uint32_t handle) const {
+    return copy.value == nullptr || copy.check == CheckOf({copy.value, copy.value_size}, key_hash, copy.key_size, OffsetOf(handle));
+  }
+  Status DamageAt(std::uint32_t handle) const;
+  format::Match MatchKey(Slot& slot, std::uint32_t handle, std::uint64_t key_hash, std::string_view key) const;
+  StatusOr<format::RecordView> View(Slot& slot, std::uint32_t handle) const;
+  StatusOr<std::uint32_t> Write(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value);
+  bool Overwrite(Slot&, std::uint32_t, std::string_view, std::string_view) { return false; }
+  void Commit(Slot& slot, std::uint32_t handle);
+  void Retire(Slot& slot, std::uint32_t handle);
+
+  // ---- epochs; REQUIRES: writers kept out, but for CommitEpoch and ReleaseWaiting ----
+  struct ClosedEpoch {
+    std::uint64_t epoch;
+    std::uint64_t tail;
+    std::uint32_t waiting;  // a chain of blocks that are free once the epoch is durable
+  };
+  template <class ForEachSlot>
+  ClosedEpoch CloseEpoch(ForEachSlot&& for_each_slot);
+  Status CommitEpoch(const ClosedEpoch& closed, std::uint64_t num_records);
+  void ReleaseWaiting(Slot& slot, std::uint32_t waiting);
+  // Epochs wrap: makes the stamp of a live record ancient in time. The record's line is locked.
+  void RefreshStamp(std::uint32_t handle);
+
+  // ---- whole-file passes ----
+  // Visits the records in the heap extents of [from, to): Status visit(ScannedRecord), Status gap(offset, bytes) for runs of zeros, and
+  // void other(Extent) for space that is no heap. Skips what does not validate. May run beside writers.
+  template <class Visit, class Gap, class Other>
+  Status Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Gap&& gap, Other&& other) const;
+  void FreeBlock(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
+  void FreeGap(Slot& slot, std::uint64_t offset, std::uint64_t bytes);
+  // After a process kill: the blocks below `end` that the dead process had free are found piece by piece, whenever space is needed.
+  void HarvestBelow(std::uint64_t end) {
+    harvest_end_ = end;
+    harvest_next_.store(format::kFirstExtent, std::memory_order_relaxed);
+  }
+
+  // What a clean close remembers of free space, and taking it back.
+  template <class ForEachSlot>
+  std::string TakeNote(ForEachSlot&& for_each_slot, std::uint32_t waiting);
+  Status ReadNote(Slot& slot, std::string_view note);
+
+  template <class ForEachSlot>
+  std::uint64_t FreeBytes(ForEachSlot&& for_each_slot) const;
+  std::uint64_t index_bytes() const { return index_bytes_.load(std::memory_order_relaxed); }
+  void AddIndexBytes(std::uint64_t bytes) { index_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  // From now on index lines lie in memory, not in the file.
+  Status UseIndexArena();
+  std::uint64_t num_index_extents() const { return num_index_extents_; }
+  void set_num_index_extents(std::uint64_t n) {
+    num_index_extents_ = n;
+    extents_->StoreLive(&format::LiveState::index_extents, n);
+  }
+  bool index_is_in_memory() const { return index_arena_ != nullptr; }
+  // Whether the table names only extents that lie in the file.
+  bool IndexTableIsInside() const;
+  // XXH3 over the index extents and their table. REQUIRES: kMapped, writers kept out.
+  std::uint64_t IndexCheck() const;
+
+  // OK while the heap accepts writes.
+  Status Health() const { return poisoned_.load(std::memory_order_acquire) ? PoisonError() : absl::OkStatus(); }
+  void Poison(const Status& why);
+
+ private:
+  // The header of a record, decoded.
+  struct Head {
+    std::uint32_t check = 0;
+    format::Stamp stamp;
+    format::Lengths lengths;
+
+    std::uint64_t key_at() const { return kFixed + lengths.header; }  // from the record's start
+    std::uint64_t size() const { return key_at() + lengths.key_size + lengths.value_size; }
+  };
+  static constexpr std::uint64_t kFixed = 6;  // check and stamp
+  static constexpr std::uint64_t kHeadMax = 16;
+  static constexpr std::uint64_t kOptimisticValueMax = 4096;  // a longer value is copied only while the version holds
+  static constexpr std::uint64_t kFirstRead = 256;            // of a record in a file that is not mapped
+
+  explicit RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents);
+
+  std::uint64_t OffsetOf(std::uint32_t handle) const { return std::uint64_t{handle} << shift_; }
+  std::uint32_t HandleOf(std::uint64_t offset) const { return static_cast<std::uint32_t>(offset >> shift_); }
+  std::uint32_t CheckOf(std::string_view value, std::uint64_t key_hash, std::uint64_t key_size, std::uint64_t offset) const {
+    return format::RecordCheck(value, key_hash, key_size, offset, secret_);
+  }
+  unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
+    const std::uint64_t bytes = kFixed + format::LengthsSize(key_size, value_size) + key_size + value_size;
+    return format::SizeClassOf((bytes + (std::uint64_t{1} << shift_) - 1) >> shift_);
+  }
+  std::uint64_t BytesOf(unsigned size_class) const { return format::UnitsOf(size_class) << shift_; }
+
+  static Head DecodeHead(const char* bytes, std::size_t size);
+  static Head HeadOf(const char* shared);  // mapped
+  // Whether the record lies inside the file.
+  bool IsInside(std::uint64_t offset, const Head& head) const {
+    return head.lengths.header != 0 && head.size() <= extents_->tail() - offset;
+  }
+  bool IsPlace(std::uint64_t offset) const { return offset >= format::kFirstExtent && offset + kHeadMax <= extents_->tail(); }
+  // Not mapped: the whole record, in this thread's buffer until the next call.
+  Match ReadRecord(std::uint32_t handle, Head* head, const char** bytes, Status* status) const;
+  // The record, wherever it lies. Under the line's lock.
+  format::Match Load(std::uint32_t handle, Head* head, const char** bytes) const;
+
+  format::Stamp LoadStamp(std::uint32_t handle) const;
+  void StoreStamp(std::uint32_t handle, format::Stamp stamp);
+
+  StatusOr<std::uint32_t> Carve(Slot& slot, unsigned size_class);
+  void Harvest(Slot& slot);
+  [[gnu::cold]] Status PoisonError() const;
+
+  std::unique_ptr<ExtentFile<FileT>> extents_;
+  std::unique_ptr<BlockDepot> depot_;
+  std::unique_ptr<Arena> index_arena_;  // where the lines are if they cannot be in the file
+  char* base_ = nullptr;                // mapped only
+  unsigned shift_;
+  std::uint64_t hash_seed_;
+  std::uint64_t secret_;
+  alignas(64) std::atomic<std::uint64_t> epoch_;
+  std::atomic<bool> poisoned_{false};
+  std::atomic<std::uint64_t> index_bytes_{0};
+  std::uint64_t num_index_extents_ = 0;
+  std::uint64_t first_epoch_;  // of this opening
+  std::atomic<std::uint64_t> harvest_next_{0};
+  std::uint64_t harvest_end_ = 0;
+  std::mutex harvest_mutex_;
+  std::mutex index_mutex_;
+  mutable std::mutex poison_mutex_;
+  Status poison_;
+  sync::WriteGate gate_;
+};
+
+}  // namespace hako::storage
+
+#include "hako/storage/record_heap-inl.h"

@@ -1,0 +1,159 @@
+// Writes and reads snapshots (format/snapshot_format.h) through any File, in blocks of about 1 MiB. One thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "hako/base/bytes.h"
+#include "hako/base/hash.h"
+#include "hako/base/random_seed.h"
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+#include "hako/format/record_format.h"
+#include "hako/format/snapshot_format.h"
+
+namespace hako::storage {
+
+// Begin, Add for each record, Finish; after an error the file's content is worthless.
+template <File FileT>
+class SnapshotWriter {
+ public:
+  explicit SnapshotWriter(FileT& file) : file_(file) {}
+
+  Status Begin() {
+    format::SnapshotHeader header{};
+    header.magic = format::kSnapshotMagic;
+    header.version = format::kSnapshotVersion;
+    header.id = id_ = RandomSeed();
+    header.check = Hash64(&header, offsetof(format::SnapshotHeader, check), 0);
+    return Write({reinterpret_cast<const char*>(&header), sizeof(header)});
+  }
+
+  Status Add(std::string_view key, std::string_view value) {
+    char lengths[format::kLengthsMax];
+    const unsigned header = format::EncodeLengths(lengths, key.size(), value.size());
+    const std::size_t size = header + key.size() + value.size();
+    if (size > kPayloadMax) return absl::OutOfRangeError("a record of 4 GiB or more does not fit a snapshot");
+    if (records_ != 0 && payload_.size() + size > kUsualPayload) HAKO_RETURN_IF_ERROR(Flush());
+    payload_.append(lengths, header).append(key).append(value);
+    ++records_;
+    ++total_;
+    return absl::OkStatus();
+  }
+
+  Status Finish() {
+    if (records_ != 0) HAKO_RETURN_IF_ERROR(Flush());
+    Le<std::uint64_t> total;
+    total = total_;
+    payload_.assign(reinterpret_cast<const char*>(&total), sizeof(total));
+    HAKO_RETURN_IF_ERROR(Flush());
+    return file_.Sync();
+  }
+
+ private:
+  static constexpr std::size_t kUsualPayload = 1 << 20;
+  static constexpr std::size_t kPayloadMax = 0xffffffff;
+
+  Status Flush() {
+    format::SnapshotBlockHeader header;
+    header.payload_bytes = static_cast<std::uint32_t>(payload_.size());
+    header.records = records_;
+    header.check = format::SnapshotBlockCheck(payload_, records_, id_, offset_);
+    HAKO_RETURN_IF_ERROR(Write({reinterpret_cast<const char*>(&header), sizeof(header)}));
+    HAKO_RETURN_IF_ERROR(Write(payload_));
+    payload_.clear();
+    records_ = 0;
+    return absl::OkStatus();
+  }
+  Status Write(std::string_view bytes) {
+    HAKO_RETURN_IF_ERROR(file_.Resize(offset_ + bytes.size()));
+    HAKO_RETURN_IF_ERROR(file_.WriteAt(offset_, AsBytes(bytes)));
+    offset_ += bytes.size();
+    return absl::OkStatus();
+  }
+
+  FileT& file_;
+  std::uint64_t id_ = 0;
+  std::uint64_t offset_ = 0;
+  std::string payload_;
+  std::uint32_t records_ = 0;
+  std::uint64_t total_ = 0;
+};
+
+template <File FileT>
+class SnapshotReader {
+ public:
+  explicit SnapshotReader(FileT& file) : file_(file) {}
+
+  // Status visit(key, value) for each record, up to its first error; DataLoss where the snapshot does not validate.
+  template <class F>
+  Status ForEach(F&& visit) {
+    format::SnapshotHeader header;
+    HAKO_RETURN_IF_ERROR(ReadHeader(&header));
+    std::uint64_t offset = sizeof(header);
+    std::uint64_t total = 0;
+    std::string payload;
+    for (;;) {
+      format::SnapshotBlockHeader block;
+      const std::uint64_t left = file_.Size() - offset;
+      if (left < sizeof(block)) return DataLossError("the snapshot ends without an end block", offset);
+      HAKO_RETURN_IF_ERROR(file_.ReadAt(offset, {reinterpret_cast<std::byte*>(&block), sizeof(block)}));
+      const std::uint32_t size = block.payload_bytes;
+      const std::uint32_t records = block.records;
+      if (size > left - sizeof(block)) return DataLossError("a snapshot block reaches beyond the file", offset);
+      payload.resize(size);
+      HAKO_RETURN_IF_ERROR(file_.ReadAt(offset + sizeof(block), {reinterpret_cast<std::byte*>(payload.data()), size}));
+      if (block.check != format::SnapshotBlockCheck(payload, records, header.id, offset)) {
+        return DataLossError("a snapshot block does not match its check", offset);
+      }
+      if (records == 0) return CheckEnd(payload, total, offset);
+      HAKO_RETURN_IF_ERROR(ForEachIn(payload, records, offset, visit));
+      total += records;
+      offset += sizeof(block) + size;
+    }
+  }
+
+ private:
+  Status ReadHeader(format::SnapshotHeader* header) {
+    if (file_.Size() < sizeof(*header)) return DataLossError("too short for a snapshot: the file ends", file_.Size());
+    HAKO_RETURN_IF_ERROR(file_.ReadAt(0, {reinterpret_cast<std::byte*>(header), sizeof(*header)}));
+    if (header->magic != format::kSnapshotMagic) return absl::InvalidArgumentError("not a hako snapshot: bad magic at offset 0");
+    if (header->check != Hash64(header, offsetof(format::SnapshotHeader, check), 0)) {
+      return DataLossError("the snapshot's header does not match its check", 0);
+    }
+    if (header->version > format::kSnapshotVersion) {
+      return absl::UnimplementedError(
+          absl::StrCat("snapshot format ", std::uint32_t{header->version}, " is newer than this library's ", format::kSnapshotVersion));
+    }
+    return absl::OkStatus();
+  }
+  static Status CheckEnd(std::string_view payload, std::uint64_t total, std::uint64_t offset) {
+    Le<std::uint64_t> expected;
+    if (payload.size() != sizeof(expected)) return DataLossError("bad end block", offset);
+    std::memcpy(&expected, payload.data(), sizeof(expected));
+    if (expected != total)
+      return DataLossError(absl::StrCat("the snapshot has ", total, " records, not the number its end block names,").c_str(), offset);
+    return absl::OkStatus();
+  }
+  template <class F>
+  static Status ForEachIn(std::string_view payload, std::uint32_t records, std::uint64_t offset, F& visit) {
+    for (std::uint32_t i = 0; i < records; ++i) {
+      const format::Lengths lengths = format::DecodeLengths(payload.data(), payload.size());
+      if (lengths.header == 0 || lengths.key_size + lengths.value_size > payload.size() - lengths.header) {
+        return DataLossError("a record reaches beyond its snapshot block", offset);
+      }
+      payload.remove_prefix(lengths.header);
+      HAKO_RETURN_IF_ERROR(visit(payload.substr(0, lengths.key_size), payload.substr(lengths.key_size, lengths.value_size)));
+      payload.remove_prefix(lengths.key_size + lengths.value_size);
+    }
+    return payload.empty() ? absl::OkStatus() : DataLossError("bytes after the last record of a snapshot block", offset);
+  }
+
+  FileT& file_;
+};
+
+}  // namespace hako::storage

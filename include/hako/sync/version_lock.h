@@ -1,0 +1,85 @@
+// A lock and a version in one 32-bit word that lives inside the data it guards (a seqlock with a lock bit; cf. optimistic lock coupling,
+// Leis et al. 2016).
+//
+//   bit 0        locked
+//   bit 1        a flag of the owner's, part of what the version protects
+//   bits 2..31   version, advanced by every unlock that changed something
+//
+// A reader takes no lock and writes nothing: it notes the word (ReadVersion), reads what it needs by sync/atomic_bytes.h, and asks
+// IsCurrent whether the word is still the same. A writer locks: one locked instruction, which is also the full fence that publishes its
+// earlier plain stores before anything it reads later (see write_gate.h).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+
+#include "hako/sync/atomic_bytes.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace hako::sync {
+
+inline void CpuRelax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+// Waits a little longer each time: spins at first, then lets another thread run, which may be the one that is waited for.
+class Backoff {
+ public:
+  void Pause() {
+    if (++count_ < 64) {
+      CpuRelax();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+
+ private:
+  int count_ = 0;
+};
+
+class VersionLock {
+ public:
+  static constexpr std::uint32_t kLocked = 1;
+  static constexpr std::uint32_t kFlag = 2;
+  static constexpr std::uint32_t kStep = 4;
+
+  explicit VersionLock(std::uint32_t& word) : word_(word) {}
+
+  std::uint32_t ReadVersion() const { return word_.load(std::memory_order_acquire); }
+
+  // True if nothing that the word protects changed since ReadVersion() returned `version` (which was not locked).
+  bool IsCurrent(std::uint32_t version) const {
+#ifdef HAKO_TSAN  // the sanitizer does not know fences; a read-modify-write orders the same
+    return word_.fetch_or(0, std::memory_order_acq_rel) == version;
+#else
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return word_.load(std::memory_order_relaxed) == version;
+#endif
+  }
+
+  void Lock() {
+    for (Backoff backoff;; backoff.Pause()) {
+      std::uint32_t word = word_.load(std::memory_order_relaxed);
+      if ((word & kLocked) == 0 && word_.compare_exchange_weak(word, word | kLocked, std::memory_order_seq_cst)) break;
+    }
+#if !defined(__x86_64__) && !defined(HAKO_TSAN)
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+  }
+
+  void Unlock(bool changed) {
+    const std::uint32_t word = word_.load(std::memory_order_relaxed) & ~kLocked;
+    word_.store(changed ? word + kStep : word, std::memory_order_release);
+  }
+
+ private:
+  std::atomic_ref<std::uint32_t> word_;
+};
+
+}  // namespace hako::sync

@@ -1,0 +1,53 @@
+// Stops all writers of a database for a moment, at no cost to them while it is open.
+//
+// A writer announces itself by a plain store to its own slot, then locks the bucket it changes (a full fence), then looks whether the gate
+// is closed, and if so takes everything back and waits. Whoever closes the gate does the mirror image: closes, then waits until each slot
+// is idle (Dekker's argument). While the gate is closed the holder owns all per-thread state; readers never notice.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "hako/sync/version_lock.h"
+
+namespace hako::sync {
+
+// A writer's per-thread state, as far as the gate and the index need it; what a store needs is derived from it.
+struct alignas(128) WriterSlot {
+  std::atomic<bool> busy{false};
+  std::atomic<std::int64_t> pending_count{0};  // records added less removed, not yet in the shared count
+  void Enter() { busy.store(true, std::memory_order_relaxed); }
+  void Leave() { busy.store(false, std::memory_order_release); }
+};
+
+class WriteGate {
+ public:
+  // REQUIRES: the calling writer announced itself and has executed a full fence since.
+  bool IsClosed() const { return closed_.load(std::memory_order_seq_cst); }
+
+  void WaitUntilOpen() const {
+    for (Backoff backoff; closed_.load(std::memory_order_acquire);) backoff.Pause();
+  }
+
+  // Runs `body` while no writer is between Enter and Leave. `for_each` visits every WriterSlot. One at a time.
+  template <class ForEach, class Body>
+  auto RunAlone(ForEach&& for_each, Body&& body) {
+    std::lock_guard lock(mutex_);
+    struct Opener {
+      std::atomic<bool>& closed;
+      ~Opener() { closed.store(false, std::memory_order_release); }
+    } opener{closed_};
+    closed_.store(true, std::memory_order_seq_cst);
+    for_each([](WriterSlot& writer) {
+      for (Backoff backoff; writer.busy.load(std::memory_order_seq_cst);) backoff.Pause();
+    });
+    return body();
+  }
+
+ private:
+  std::atomic<bool> closed_{false};
+  std::mutex mutex_;
+};
+
+}  // namespace hako::sync

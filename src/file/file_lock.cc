@@ -1,0 +1,97 @@
+#include "hako/file/file_lock.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace hako {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Who in this process holds which file.
+class Registry {
+ public:
+  // Never destroyed: a file with static storage may be closed after any destructor of ours has run.
+  static Registry& Get() {
+    static Registry& registry = *new Registry;
+    return registry;
+  }
+
+  bool Enter(FileLock::Key key, bool writer, Clock::time_point deadline) {
+    std::unique_lock lock(mutex_);
+    const auto is_free = [&] {
+      const auto it = holders_.find(key);
+      return it == holders_.end() || (!writer && it->second > 0);
+    };
+    if (!released_.wait_until(lock, deadline, is_free)) return false;
+    if (writer) {
+      holders_[key] = kWriter;
+    } else {
+      ++holders_[key];
+    }
+    return true;
+  }
+
+  void Leave(FileLock::Key key) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto it = holders_.find(key);
+      if (it->second == kWriter || --it->second == 0) holders_.erase(it);
+    }
+    released_.notify_all();
+  }
+
+ private:
+  static constexpr int kWriter = -1;
+
+  std::mutex mutex_;
+  std::condition_variable released_;
+  std::map<FileLock::Key, int> holders_;  // kWriter, or the number of readers
+};
+
+int SetLock(int fd, short type) {
+  struct flock range = {};
+  range.l_type = type;
+  range.l_whence = SEEK_SET;  // the whole file, however long it becomes; l_pid is 0 as OFD locks want it
+  return fcntl(fd, F_OFD_SETLK, &range) == 0 ? 0 : errno;
+}
+
+Status HeldElsewhere(const std::string& path, const char* where) { return absl::UnavailableError(absl::StrCat(path, " is open ", where)); }
+
+}  // namespace
+
+Status FileLock::Acquire(int fd, Key key, bool writer, Clock::time_point deadline, const std::string& path) {
+  if (!Registry::Get().Enter(key, writer, deadline)) return HeldElsewhere(path, "elsewhere in this process");
+  // The system has no OFD wait with a timeout, so this polls.
+  for (auto pause = std::chrono::milliseconds(1);; pause = std::min(pause * 2, std::chrono::milliseconds(20))) {
+    const int error = SetLock(fd, writer ? F_WRLCK : F_RDLCK);
+    if (error == 0) break;
+    if (error == EINTR) continue;
+    const bool is_held = error == EAGAIN || error == EACCES;
+    const Clock::time_point now = Clock::now();
+    if (!is_held || now >= deadline) {
+      Registry::Get().Leave(key);
+      return is_held ? HeldElsewhere(path, "in another process") : SystemError(error, absl::StrCat("cannot lock ", path));
+    }
+    std::this_thread::sleep_for(std::min<Clock::duration>(pause, deadline - now));
+  }
+  fd_ = fd;
+  key_ = key;
+  return absl::OkStatus();
+}
+
+void FileLock::Release() {
+  if (fd_ < 0) return;
+  // Unlocked by name and not only by close(): a forked child may still hold a copy of the descriptor.
+  SetLock(fd_, F_UNLCK);
+  fd_ = -1;
+  Registry::Get().Leave(key_);
+}
+
+}  // namespace hako

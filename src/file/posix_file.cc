@@ -1,0 +1,259 @@
+#include "hako/file/posix_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <limits>
+#include <random>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "hako/file/path.h"
+#include "hako/file/positional_io.h"
+
+namespace hako {
+namespace {
+
+// Standard input, output and error are not for us: a stray print would land in the database.
+int MoveAboveStandardStreams(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return moved;
+}
+
+int WriteZeros(int fd, std::uint64_t from, std::uint64_t to) {
+  static constexpr std::array<std::byte, std::size_t{64} << 10> kZeros{};
+  while (from < to) {
+    const std::size_t size = std::min<std::uint64_t>(kZeros.size(), to - from);
+    if (const int error = WriteFully(fd, from, std::span(kZeros).first(size)); error != 0) return error;
+    from += size;
+  }
+  return 0;
+}
+
+// The next three return 0 or an errno value.
+
+int AllocateBlocks(int fd, std::uint64_t from, std::uint64_t to) {
+  int result;
+  do {
+    result = fallocate(fd, 0, static_cast<off_t>(from), static_cast<off_t>(to - from));
+  } while (result != 0 && errno == EINTR);
+  return result == 0 ? 0 : errno;
+}
+
+bool IsUnsupported(int error) { return error == EOPNOTSUPP || error == ENOSYS; }
+
+// Lengthens the file from `from` to `to` bytes with blocks behind all of them, or leaves its length alone.
+int Lengthen(int fd, std::uint64_t from, std::uint64_t to) {
+  int error = AllocateBlocks(fd, from, to);
+  if (IsUnsupported(error)) error = WriteZeros(fd, from, to);
+  // A failure half-way may have left blocks and length behind. The error that counts is the first.
+  if (error != 0 && ftruncate(fd, static_cast<off_t>(from)) != 0) return error;
+  return error;
+}
+
+// Puts blocks behind the holes of a file that some tool copied or restored sparsely.
+int FillHoles(int fd, std::uint64_t size) {
+  int error = AllocateBlocks(fd, 0, size);
+  if (!IsUnsupported(error)) return error;
+  error = 0;
+  for (off_t hole = lseek(fd, 0, SEEK_HOLE); error == 0 && hole >= 0 && static_cast<std::uint64_t>(hole) < size;) {
+    const off_t data = lseek(fd, hole, SEEK_DATA);  // fails in the last hole
+    const std::uint64_t end = data < 0 ? size : static_cast<std::uint64_t>(data);
+    error = WriteZeros(fd, static_cast<std::uint64_t>(hole), end);
+    hole = lseek(fd, static_cast<off_t>(end), SEEK_HOLE);
+  }
+  return error;
+}
+
+// Growing past RLIMIT_FSIZE would raise SIGXFSZ, which kills a process that does not expect it; so the limit is asked for first.
+std::uint64_t ProcessFileSizeMax() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::numeric_limits<off_t>::max();
+  return std::min<std::uint64_t>(limit.rlim_cur, std::numeric_limits<off_t>::max());
+}
+
+std::array<std::byte, 16> ReadBootId() {
+  std::array<std::byte, 16> id{};
+  std::array<std::byte, 36> text{};  // 8-4-4-4-12 hexadecimal digits
+  const int fd = MoveAboveStandardStreams(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  std::size_t digit_count = 0;
+  if (fd >= 0) {
+    if (ReadFully(fd, 0, text) == 0) {
+      for (const std::byte byte : text) {
+        const char c = std::to_integer<char>(byte);
+        const std::size_t digit = std::string_view("0123456789abcdef").find(c);
+        if (digit == std::string_view::npos || digit_count == 32) continue;
+        id[digit_count / 2] |= static_cast<std::byte>(digit_count % 2 == 0 ? digit << 4 : digit);
+        ++digit_count;
+      }
+    }
+    close(fd);
+  }
+  if (digit_count != 32) {  // no /proc: an id that no other process has, so that nothing is ever taken for the same boot
+    std::random_device random;
+    for (std::byte& byte : id) byte = static_cast<std::byte>(random());
+  }
+  return id;
+}
+
+}  // namespace
+
+PosixFile::PosixFile(std::string path, const FileOptions& options, std::uint64_t size_max)
+    : path_(std::move(path)),
+      options_(options),
+      size_max_(std::min<std::uint64_t>(size_max, std::numeric_limits<off_t>::max())),
+      writable_(options.mode != OpenMode::kReadOnly) {}
+
+StatusOr<std::unique_ptr<PosixFile>> PosixFile::Open(const std::string& path, const FileOptions& options, std::uint64_t size_max) {
+  std::error_code error;
+  std::string absolute = std::filesystem::absolute(path, error).string();
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot open ", path));
+  std::unique_ptr<PosixFile> file(new PosixFile(std::move(absolute), options, size_max));
+  // Years are enough, and do not overflow the clock.
+  const std::chrono::milliseconds timeout = std::min<std::chrono::milliseconds>(options.lock_timeout, std::chrono::hours(24 * 365));
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (bool is_ours = false; !is_ours;) {
+    HAKO_ASSIGN_OR_RETURN(is_ours, file->OpenAndLock(deadline));
+  }
+  return file;
+}
+
+StatusOr<bool> PosixFile::OpenAndLock(std::chrono::steady_clock::time_point deadline) {
+  const bool creates = options_.mode == OpenMode::kCreate || options_.mode == OpenMode::kTruncate;
+  const int flags = O_CLOEXEC | (writable_ ? O_RDWR : O_RDONLY) | (creates ? O_CREAT : 0);
+  do {
+    fd_ = open(path_.c_str(), flags, 0644);
+  } while (fd_ < 0 && errno == EINTR);
+  fd_ = MoveAboveStandardStreams(fd_);
+  // The one place where NotFound has a message: it is the file that is absent, not a key.
+  if (fd_ < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path_));
+  struct stat opened;
+  if (fstat(fd_, &opened) != 0) return SystemError(errno, absl::StrCat("fstat ", path_));
+  if (!S_ISREG(opened.st_mode)) return absl::InvalidArgumentError(absl::StrCat(path_, " is not a regular file"));
+  key_ = {.device = opened.st_dev, .inode = opened.st_ino};
+  HAKO_RETURN_IF_ERROR(lock_.Acquire(fd_, key_, writable_, deadline, path_));
+  // While we waited, the holder may have put another file in this one's place, or removed it.
+  struct stat named;
+  if (stat(path_.c_str(), &named) != 0 || named.st_dev != opened.st_dev || named.st_ino != opened.st_ino) {
+    lock_.Release();
+    close(std::exchange(fd_, -1));
+    return false;
+  }
+  if (fstat(fd_, &opened) != 0) return SystemError(errno, absl::StrCat("fstat ", path_));
+  const auto size = static_cast<std::uint64_t>(opened.st_size);
+  const bool has_holes = static_cast<std::uint64_t>(opened.st_blocks) * 512 < size;
+  HAKO_RETURN_IF_ERROR(Prepare(size, has_holes));
+  return true;
+}
+
+Status PosixFile::Prepare(std::uint64_t size, bool has_holes) {
+  if (options_.mode == OpenMode::kTruncate && size != 0) {
+    if (ftruncate(fd_, 0) != 0) return SystemError(errno, absl::StrCat("cannot truncate ", path_));
+    size = 0;
+  }
+  if (writable_ && size > size_max_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path_, " has ", size, " bytes, more than FileOptions::reserve_bytes allows (", size_max_, ")"));
+  }
+  if (writable_ && size > ProcessFileSizeMax()) return SystemError(EFBIG, absl::StrCat(path_, " exceeds RLIMIT_FSIZE"));
+  if (writable_ && size != 0 && has_holes) {
+    if (const int error = FillHoles(fd_, size); error != 0) return SystemError(error, absl::StrCat("cannot fill the holes of ", path_));
+  }
+  allocated_.store(size, std::memory_order_relaxed);
+  size_.store(size, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+FileIdentity PosixFile::identity() const {
+  static const std::array<std::byte, 16> boot_id = ReadBootId();
+  return {.boot_id = boot_id, .device = key_.device, .inode = key_.inode};
+}
+
+Status PosixFile::ReadOnlyError() const { return absl::FailedPreconditionError(absl::StrCat(path_, " is open read-only")); }
+
+Status PosixFile::Resize(std::uint64_t size) {
+  if (!writable_) return ReadOnlyError();
+  const std::uint64_t old_size = this->size();
+  if (size <= old_size) {
+    // To the same size too, where space was allocated ahead. Cutting also zeroes what a later growth would show again.
+    if (size == allocated()) return absl::OkStatus();
+    size_.store(size, std::memory_order_release);  // first, so that nobody who asks is told of bytes that are gone
+    if (ftruncate(fd_, static_cast<off_t>(size)) != 0) {
+      size_.store(old_size, std::memory_order_release);
+      return SystemError(errno, absl::StrCat("cannot truncate ", path_));
+    }
+    allocated_.store(size, std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
+  if (size > allocated()) HAKO_RETURN_IF_ERROR(Grow(size));
+  size_.store(size, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+Status PosixFile::Grow(std::uint64_t size) {
+  const std::uint64_t limit = std::min(size_max_, ProcessFileSizeMax());
+  if (size > limit) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(path_, " cannot grow to ", size, " bytes: limited to ", limit, " by FileOptions::reserve_bytes or RLIMIT_FSIZE"));
+  }
+  const std::uint64_t from = allocated();
+  const std::uint64_t step = std::min(std::max(options_.grow_min, std::min(from / 8, options_.grow_max)), limit);
+  std::uint64_t to = std::min(std::max(size, from + step), limit);
+  int error = Lengthen(fd_, from, to);
+  if (error != 0 && to > size) error = Lengthen(fd_, from, to = size);  // little is left: take no more than is asked for
+  if (error != 0) return SystemError(error, absl::StrCat("cannot allocate ", size - from, " bytes for ", path_));
+  allocated_.store(to, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+template <class Call>
+Status PosixFile::SyncBy(Call call) {
+  if (!writable_) return absl::OkStatus();  // nothing of this handle reaches the device
+  if (sync_failed_.load(std::memory_order_acquire)) return absl::FailedPreconditionError(absl::StrCat("an earlier sync failed: ", path_));
+  int result;
+  do {
+    result = call();
+  } while (result != 0 && errno == EINTR);
+  Status status = result == 0 ? absl::OkStatus() : SystemError(errno, absl::StrCat("cannot sync ", path_));
+  if (status.ok() && !name_is_durable_.load(std::memory_order_acquire)) {
+    status = SyncDirectoryOf(path_);
+    if (status.ok()) name_is_durable_.store(true, std::memory_order_release);
+  }
+  if (!status.ok()) sync_failed_.store(true, std::memory_order_release);
+  return status;
+}
+
+Status PosixFile::Sync() {
+  const bool is_first = !name_is_durable_.load(std::memory_order_acquire);
+  return SyncBy([&] { return is_first ? fsync(fd_) : fdatasync(fd_); });
+}
+
+Status PosixFile::SyncMapped(std::byte* pages, std::size_t size) {
+  return SyncBy([&] { return msync(pages, size, MS_SYNC); });
+}
+
+Status PosixFile::Close() {
+  if (fd_ < 0) return absl::OkStatus();
+  Status status;
+  if (allocated() != size() && ftruncate(fd_, static_cast<off_t>(size())) != 0) {
+    status = SystemError(errno, absl::StrCat("cannot truncate ", path_));
+  }
+  lock_.Release();
+  if (close(std::exchange(fd_, -1)) != 0 && errno != EINTR && status.ok()) status = SystemError(errno, absl::StrCat("close ", path_));
+  return status;
+}
+
+}  // namespace hako
