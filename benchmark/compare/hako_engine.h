@@ -1,0 +1,52 @@
+// What hako's engines share; they differ in how they are opened.
+#pragma once
+
+#include <memory>
+
+#include "driver.h"
+#include "hako/base/status.h"
+#include "hako/dbm/dbm.h"
+
+namespace hako::compare {
+
+#ifdef HAKO_PRESIZED
+inline constexpr bool kPresized = true;
+#else
+inline constexpr bool kPresized = false;
+#endif
+
+template <class DbmT>
+class HakoEngine {
+ public:
+  static constexpr bool kConcurrent = true, kWritable = true;
+
+  bool Set(std::string_view key, std::string_view value) { return dbm_->Set(key, value).ok(); }
+  bool Get(std::string_view key, std::string* value) { return dbm_->Get(key, value).ok(); }
+  bool Remove(std::string_view key) { return dbm_->Remove(key).ok(); }
+  template <class Visit>
+  bool Scan(Visit visit) {
+    return Good(dbm_->ProcessEach(visit));
+  }
+  std::uint64_t Count() { return dbm_->Count(); }
+  bool Close() {
+    const bool good = Good(dbm_->Close());
+    dbm_.reset();
+    return good;
+  }
+
+ protected:
+  static bool Good(const Status& status) {
+    if (!status.ok()) std::fprintf(stderr, "hako: %s\n", status.ToString().c_str());
+    return status.ok();
+  }
+  bool Take(StatusOr<std::unique_ptr<DbmT>> dbm) {
+    if (!dbm.ok()) return Good(dbm.status());
+    dbm_ = *std::move(dbm);
+    return true;
+  }
+
+ private:
+  std::unique_ptr<DbmT> dbm_;
+};
+
+}  // namespace hako::compare

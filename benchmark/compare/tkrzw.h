@@ -1,0 +1,47 @@
+// What the two Tkrzw engines share; they differ in how they are opened.
+#pragma once
+
+#include <tkrzw_dbm.h>
+
+#include "driver.h"
+
+namespace hako::compare {
+
+template <class DbmT>
+class TkrzwEngine {
+ public:
+  static constexpr bool kConcurrent = true, kWritable = true;
+
+  bool Set(std::string_view key, std::string_view value) { return dbm_->Set(key, value).IsOK(); }
+  bool Get(std::string_view key, std::string* value) { return dbm_->Get(key, value).IsOK(); }
+  bool Remove(std::string_view key) { return dbm_->Remove(key).IsOK(); }
+  std::uint64_t Count() { return static_cast<std::uint64_t>(dbm_->CountSimple()); }
+
+  // ProcessEach is its fastest scan: an iterator looks every record up again.
+  template <class Visit>
+  bool Scan(Visit visit) {
+    class Processor final : public tkrzw::DBM::RecordProcessor {
+     public:
+      explicit Processor(Visit& each) : each_(each) {}
+      std::string_view ProcessFull(std::string_view key, std::string_view value) override {
+        each_(key, value);
+        return NOOP;
+      }
+
+     private:
+      Visit& each_;
+    } processor(visit);
+    return dbm_->ProcessEach(&processor, false).IsOK();
+  }
+
+  bool Close() {
+    const bool good = dbm_->Close().IsOK();
+    dbm_.reset();
+    return good;
+  }
+
+ protected:
+  std::unique_ptr<DbmT> dbm_;
+};
+
+}  // namespace hako::compare

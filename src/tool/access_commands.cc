@@ -1,0 +1,174 @@
+// Commands on single records: get, set, remove.
+#include <unistd.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tool/command.h"
+#include "tool/database.h"
+#include "tool/output.h"
+#include "tool/text.h"
+
+namespace hako::tool {
+namespace {
+
+// Says on stderr which key is absent (or, of a set, present). Not an error: the exit code tells scripts.
+int SayNo(const DatabaseOptions& database, std::string_view key, std::string_view what) {
+  std::string line = absl::StrCat("hako: ", database.path, ": ", ToAbsl(what), " '");
+  AppendPrintable(key, &line);
+  line.append("'\n");
+  std::fputs(line.c_str(), stderr);
+  return kExitNo;
+}
+
+// Writes "KEY..." in the usage line, not how many that may be.
+class UsageFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_usage(const CLI::Option* option) const override {
+    return option->get_expected_min() > 1 ? option->get_name(true) + "..." : CLI::Formatter::make_option_usage(option);
+  }
+};
+
+// The positional KEY..., taken as it is. CLI11 would read "[a,b]" as a list where it lets an option take any number of arguments, so it
+// is told of a number that no command line reaches, and not to insist on it.
+CLI::Option* AddKeys(CLI::App* app, std::vector<std::string>* keys, const char* description) {
+  const auto store = [keys](const CLI::results_t& results) {
+    *keys = results;
+    return true;
+  };
+  app->formatter(std::make_shared<UsageFormatter>());
+  return app->add_option("KEY", store, description)
+      ->required()
+      ->option_text("... REQUIRED")
+      ->expected(1 << 28)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+}
+
+struct GetOptions {
+  DatabaseOptions database;
+  StyleOptions style;
+  std::vector<std::string> keys;
+  bool multi = false;
+};
+
+int RunGet(const GetOptions& options) {
+  if (!options.multi && options.keys.size() > 1) return FailUsage("get", "several keys are for --multi");
+  return WithDatabase(options.database, [&options](auto& db) -> int {
+    Output output(STDOUT_FILENO);
+    const RecordStyle style = options.style.style();
+    const bool with_key = options.multi || style == RecordStyle::kJson;
+    int code = kExitDone;
+    std::string value;
+    for (const std::string& key : options.keys) {
+      const Status status = db.Get(key, &value);
+      if (absl::IsNotFound(status)) {
+        code = SayNo(options.database, key, "there is no record of key");
+        continue;
+      }
+      if (!status.ok()) return FailDatabase(options.database, status);
+      if (options.style.is_raw() && !options.multi) {
+        output.buffer()->append(value);
+      } else {
+        AppendRecord(style, with_key ? std::optional<std::string_view>(key) : std::nullopt, value, output.buffer());
+      }
+      output.MaybeFlush();
+    }
+    const Status written = output.Flush();
+    return written.ok() ? code : Fail("standard output", written);
+  });
+}
+
+struct SetCommandOptions {
+  DatabaseOptions database;
+  std::string key;
+  std::string value;
+  std::string delimiter;
+  std::int64_t delta = 0;
+  CLI::Option* has_value = nullptr;
+  CLI::Option* append = nullptr;
+  CLI::Option* increment = nullptr;
+  bool no_overwrite = false;
+};
+
+template <class D>
+int Increment(const SetCommandOptions& options, D& db) {
+  const StatusOr<std::int64_t> sum = db.Increment(options.key, options.delta);
+  if (!sum.ok()) return FailDatabase(options.database, sum.status());
+  Output output(STDOUT_FILENO);
+  absl::StrAppend(output.buffer(), *sum, "\n");
+  const Status written = output.Flush();
+  return written.ok() ? kExitDone : Fail("standard output", written);
+}
+
+int RunSet(const SetCommandOptions& options) {
+  const bool has_value = options.has_value->count() > 0;
+  const bool increments = options.increment->count() > 0;
+  if (increments && has_value) return FailUsage("set", "--incr takes the place of VALUE");
+  if (!increments && !has_value) return FailUsage("set", "VALUE is required");
+  return WithDatabase(options.database, [&options, increments](auto& db) -> int {
+    if (increments) return Increment(options, db);
+    const Status status = options.append->count() > 0 ? db.Append(options.key, options.value, options.delimiter)
+                                                      : db.Set(options.key, options.value, {.overwrite = !options.no_overwrite});
+    if (absl::IsAlreadyExists(status)) return SayNo(options.database, options.key, "--no_overwrite: there is a record of key");
+    return status.ok() ? kExitDone : FailDatabase(options.database, status);
+  });
+}
+
+struct RemoveOptions {
+  DatabaseOptions database;
+  std::vector<std::string> keys;
+};
+
+int RunRemove(const RemoveOptions& options) {
+  return WithDatabase(options.database, [&options](auto& db) -> int {
+    int code = kExitDone;
+    for (const std::string& key : options.keys) {
+      const Status status = db.Remove(key);
+      if (absl::IsNotFound(status)) {
+        code = SayNo(options.database, key, "there is no record of key");
+      } else if (!status.ok()) {
+        return FailDatabase(options.database, status);
+      }
+    }
+    return code;
+  });
+}
+
+}  // namespace
+
+void AddGetCommand(Commands& commands) {
+  const auto options = std::make_shared<GetOptions>();
+  CLI::App* app = commands.Add("get", "Print the value of a key; exit code 1 if there is none", [options] { return RunGet(*options); });
+  AddDatabaseOptions(app, &options->database, Access::kRead);
+  AddKeys(app, &options->keys, "The key; several with --multi");
+  app->add_flag("--multi", options->multi, "Take several keys and print key and value of those that are there");
+  options->style.AddTo(app);
+}
+
+void AddSetCommand(Commands& commands) {
+  const auto options = std::make_shared<SetCommandOptions>();
+  CLI::App* app = commands.Add("set", "Store a record", [options] { return RunSet(*options); });
+  AddDatabaseOptions(app, &options->database, Access::kWrite);
+  app->add_option("KEY", options->key, "The key")->required()->type_name("");
+  options->has_value = app->add_option("VALUE", options->value, "The value")->type_name("");
+  CLI::Option* no_overwrite =
+      app->add_flag("--no_overwrite", options->no_overwrite, "Keep a record that is there; the exit code is then 1");
+  options->append = app->add_option("--append", options->delimiter, "Add VALUE at the end of the record, after DELIM if there is one")
+                        ->type_name("DELIM");
+  options->increment = AddNumber(app, "--incr", &options->delta, "Add N to the record, an 8-byte big-endian number, and print the sum",
+                                 std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
+  options->append->excludes(no_overwrite)->excludes(options->increment);
+  options->increment->excludes(no_overwrite);
+}
+
+void AddRemoveCommand(Commands& commands) {
+  const auto options = std::make_shared<RemoveOptions>();
+  CLI::App* app = commands.Add("remove", "Remove records; exit code 1 if one is not there", [options] { return RunRemove(*options); });
+  AddDatabaseOptions(app, &options->database, Access::kWrite);
+  AddKeys(app, &options->keys, "The keys");
+}
+
+}  // namespace hako::tool

@@ -1,0 +1,83 @@
+#include "tool/command.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tool/numbers.h"
+
+namespace hako::tool {
+namespace {
+
+bool HasFolder(std::string_view file) {
+  std::error_code ignored;
+  const auto folder = std::filesystem::path(file).parent_path();
+  return folder.empty() || std::filesystem::is_directory(folder, ignored);
+}
+
+// What is wrong, and what to do about it.
+std::pair<std::string, std::string> Explain(std::string_view file, const Status& status) {
+  const std::string message(status.message());
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+      return {"locked: another process has it open", "wait for that with --wait SECONDS, or end the other process"};
+    case absl::StatusCode::kNotFound:
+      if (!HasFolder(file)) return {"there is no such folder", "check the name, or make the folder first"};
+      return {"there is no such file", absl::StrCat("check the name, or make it with 'hako create ", ToAbsl(file), "'")};
+    case absl::StatusCode::kAlreadyExists:
+      return {"the file exists", "choose another name, or empty it with --truncate"};
+    case absl::StatusCode::kPermissionDenied:
+      return {message, "check the permissions of the file and of its folder"};
+    case absl::StatusCode::kResourceExhausted:
+      return {message, "free some space and run the command again"};
+    case absl::StatusCode::kDataLoss:
+      return {absl::StrCat("damaged: ", message), "keep the file as it is, and go back to a copy"};
+    case absl::StatusCode::kUnimplemented:
+      return {message, "use a newer hako"};
+    case absl::StatusCode::kInvalidArgument:
+      return {message, "check that this is the right file and these are the right options"};
+    case absl::StatusCode::kOutOfRange:
+      return {message, "a key may have up to 1 GiB - 1 and a value up to 4 GiB - 1 bytes"};
+    case absl::StatusCode::kFailedPrecondition:
+      return {message, "check that the file and its file system can be written, then run the command again"};
+    default:
+      return {message, "check the disk and the system's log"};
+  }
+}
+
+}  // namespace
+
+int Fail(std::string_view file, const Status& status) {
+  const auto [what, advice] = Explain(file, status);
+  std::fprintf(stderr, "hako: %.*s: %s; %s\n", static_cast<int>(file.size()), file.data(), what.c_str(), advice.c_str());
+  return absl::IsUnavailable(status) ? kExitLocked : kExitFile;
+}
+
+int FailUsage(std::string_view command, std::string_view mistake) {
+  const std::string name = command.empty() ? "" : absl::StrCat(" ", ToAbsl(command));
+  std::fprintf(stderr, "hako%s: %.*s\nTry 'hako help%s'; an argument that begins with - goes after --\n", name.c_str(),
+               static_cast<int>(mistake.size()), mistake.data(), name.c_str());
+  return kExitUsage;
+}
+
+CLI::App* Commands::Add(const std::string& name, const std::string& summary, std::function<int()> run, CLI::App* parent) {
+  CLI::App* app = (parent != nullptr ? parent : root_)->add_subcommand(name, summary);
+  runs_[app] = std::move(run);
+  return app;
+}
+
+CLI::Option* AddNumber(CLI::App* app, const std::string& name, std::int64_t* number, const std::string& description, std::int64_t min,
+                       std::int64_t max) {
+  const auto parse = [name, number, min, max](const CLI::results_t& results) {
+    const auto parsed = ParseNumber(results[0]);
+    if (!parsed) throw CLI::ValidationError(name, absl::StrCat("'", results[0], "' is not a number such as 8, 10k or 64Mi"));
+    if (*parsed < min || *parsed > max) throw CLI::ValidationError(name, absl::StrCat(results[0], " is out of range, ", min, " to ", max));
+    *number = *parsed;
+    return true;
+  };
+  return app->add_option(name, parse, description)->type_name("N")->expected(1);
+}
+
+}  // namespace hako::tool

@@ -1,0 +1,65 @@
+// What the commands share: exit codes, how errors are worded, and how a command joins the program.
+//
+// Data goes to stdout, everything else to stderr. An error is one line that names the file, says what is wrong and what to do about it; a
+// mistake on the command line is two lines, the second of which says where the help is.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "hako/base/status.h"
+
+namespace hako::tool {
+
+enum ExitCode : int {
+  kExitDone = 0,
+  kExitNo = 1,  // as in grep: the key is absent, verify found damage
+  kExitUsage = 2,
+  kExitFile = 3,      // a file could not be opened, read or written
+  kExitLocked = 4,    // another process has the database open
+  kExitSignal = 128,  // plus the number of the signal that stopped the command
+};
+
+// Prints what is wrong with `file` and what to do; returns the exit code that fits.
+int Fail(std::string_view file, const Status& status);
+
+// Prints a mistake on the command line in two lines; `command` as in "perf sequence", empty for the program itself.
+int FailUsage(std::string_view command, std::string_view mistake);
+
+// The commands of the program. Each Add...Command below registers one, with its options kept alive by the function that runs it.
+class Commands {
+ public:
+  explicit Commands(CLI::App* root) : root_(root) {}
+
+  // The parser of a new command below `parent` (nullptr: of the program); `run` is called once the line is parsed and returns the exit
+  // code.
+  CLI::App* Add(const std::string& name, const std::string& summary, std::function<int()> run, CLI::App* parent = nullptr);
+
+  int Run(const CLI::App* command) const { return runs_.at(command)(); }
+
+ private:
+  CLI::App* root_;
+  std::map<const CLI::App*, std::function<int()>> runs_;
+};
+
+void AddCreateCommand(Commands& commands);
+void AddInspectCommand(Commands& commands);
+void AddVerifyCommand(Commands& commands);
+void AddGetCommand(Commands& commands);
+void AddSetCommand(Commands& commands);
+void AddRemoveCommand(Commands& commands);
+void AddListCommand(Commands& commands);
+void AddExportCommand(Commands& commands);
+void AddImportCommand(Commands& commands);
+void AddPerfCommand(Commands& commands);
+
+// An option that takes a number with an optional suffix (numbers.h), refused outside [min, max].
+CLI::Option* AddNumber(CLI::App* app, const std::string& name, std::int64_t* number, const std::string& description, std::int64_t min,
+                       std::int64_t max);
+
+}  // namespace hako::tool

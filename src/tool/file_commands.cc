@@ -1,0 +1,167 @@
+// Commands on a database as a whole: create, inspect, verify.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tool/command.h"
+#include "tool/database.h"
+#include "tool/output.h"
+
+namespace hako::tool {
+namespace {
+
+std::int64_t FileSize(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 ? info.st_size : -1;
+}
+
+struct CreateOptions {
+  DatabaseOptions database;
+  bool truncate = false;
+  std::int64_t num_records = 0;
+  std::int64_t align_pow = HashOptions().align_pow;
+};
+
+int RunCreate(CreateOptions options) {
+  DatabaseOptions& database = options.database;
+  if (!options.truncate && FileSize(database.path) > 0) return Fail(database.path, absl::AlreadyExistsError(""));
+  database.mode = options.truncate ? OpenMode::kTruncate : OpenMode::kCreate;
+  database.hash.num_records = static_cast<std::uint64_t>(options.num_records);
+  database.hash.align_pow = static_cast<int>(options.align_pow);
+  return WithDatabase(database, [](auto&) { return kExitDone; });
+}
+
+struct InspectOptions {
+  DatabaseOptions database;
+  std::string attribute;
+  bool json = false;
+  bool validate = false;
+};
+
+// What `inspect` found, for both forms of its output.
+struct Findings {
+  std::int64_t file_size = 0;
+  Inspection attributes;
+  Stats stats;
+  bool is_healthy = true;  // as far as it was looked at: opening checks the head, --validate everything
+  bool should_be_rebuilt = false;
+  Status validated;
+  double validation_seconds = 0;
+};
+
+void AppendJson(const InspectOptions& options, const Findings& findings, std::string* out) {
+  const Stats& stats = findings.stats;
+  nlohmann::ordered_json attributes = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : findings.attributes) attributes[name] = value;
+  nlohmann::ordered_json root = {
+      {"file", options.database.path},
+      {"file_size", findings.file_size},
+      {"num_records", stats.num_records},
+      {"healthy", findings.is_healthy},
+      {"should_be_rebuilt", findings.should_be_rebuilt},
+      {"stats",
+       {{"total_bytes", stats.total_bytes},
+        {"record_bytes", stats.record_bytes},
+        {"free_bytes", stats.free_bytes},
+        {"index_bytes", stats.index_bytes},
+        {"num_buckets", stats.num_buckets},
+        {"num_overflow", stats.num_overflow},
+        {"epoch", stats.epoch}}},
+      {"attributes", attributes},
+  };
+  if (options.validate) root["validated"] = findings.validated.ok();
+  out->append(root.dump(2, ' ', false, nlohmann::json::error_handler_t::replace)).append("\n");
+}
+
+void AppendText(const InspectOptions& options, const Findings& findings, std::string* out) {
+  out->append("Inspection:\n");
+  for (const auto& [name, value] : findings.attributes) absl::StrAppend(out, "  ", name, "=", value, "\n");
+  absl::StrAppend(out, "Actual File Size: ", findings.file_size, "\nNumber of Records: ", findings.stats.num_records);
+  absl::StrAppend(out, "\nHealthy: ", findings.is_healthy ? "true" : "false");
+  absl::StrAppend(out, "\nShould be Rebuilt: ", findings.should_be_rebuilt ? "true" : "false", "\n");
+  if (options.validate)
+    absl::StrAppendFormat(out, "Validating records: ... %s (elapsed=%.6f)\n", findings.validated.ok() ? "ok" : "failed",
+                          findings.validation_seconds);
+}
+
+template <class D>
+Findings Examine(const InspectOptions& options, D& db) {
+  Findings findings;
+  findings.file_size = FileSize(options.database.path);
+  findings.attributes = db.Inspect();
+  findings.stats = db.GetStats();
+  if constexpr (requires { db.ShouldBeRebuilt(); }) findings.should_be_rebuilt = db.ShouldBeRebuilt();
+  if (options.validate) {
+    const auto start = std::chrono::steady_clock::now();
+    findings.validated = db.Verify();
+    findings.validation_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    findings.is_healthy = findings.validated.ok();
+  }
+  return findings;
+}
+
+int RunInspect(InspectOptions options) {
+  if (options.validate) options.database.on_damage = kExitNo;
+  return WithDatabase(options.database, [&options](auto& db) -> int {
+    const Findings findings = Examine(options, db);
+    Output output(STDOUT_FILENO);
+    if (options.json) {
+      AppendJson(options, findings, output.buffer());
+    } else {
+      AppendText(options, findings, output.buffer());
+    }
+    if (const Status written = output.Flush(); !written.ok()) return Fail("standard output", written);
+    return findings.validated.ok() ? kExitDone : FailDatabase(options.database, findings.validated);
+  });
+}
+
+struct VerifyOptions {
+  DatabaseOptions database;
+};
+
+int RunVerify(const VerifyOptions& options) {
+  Output output(STDOUT_FILENO);
+  const int code = WithDatabase(options.database, [&](auto& db) -> int {
+    if (const Status status = db.Verify(); !status.ok()) return FailDatabase(options.database, status);
+    absl::StrAppend(output.buffer(), options.database.path, ": ok, ", db.Count(), " records\n");
+    return kExitDone;
+  });
+  if (const Status written = output.Flush(); !written.ok()) return Fail("standard output", written);
+  return code;
+}
+
+}  // namespace
+
+void AddCreateCommand(Commands& commands) {
+  const auto options = std::make_shared<CreateOptions>();
+  CLI::App* app = commands.Add("create", "Make an empty database", [options] { return RunCreate(*options); });
+  AddDatabaseOptions(app, &options->database, Access::kWrite);
+  app->add_flag("--truncate", options->truncate, "Empty a file that exists, whatever it holds");
+  AddNumber(app, "--num_records", &options->num_records, "How many records are expected: only a hint, the table grows by itself", 0,
+            std::int64_t{1} << 40);
+  AddNumber(app, "--align_pow", &options->align_pow, "Records are aligned to 2^N bytes: 3 allows files of 32 GiB, 12 of 16 TiB", 3, 12);
+}
+
+void AddInspectCommand(Commands& commands) {
+  const auto options = std::make_shared<InspectOptions>();
+  CLI::App* app = commands.Add("inspect", "Print what a database is and how full", [options] { return RunInspect(*options); });
+  AddDatabaseOptions(app, &options->database, Access::kRead);
+  app->add_flag("--json", options->json, "One JSON object: file, file_size, num_records, healthy, should_be_rebuilt, stats, attributes");
+  app->add_flag("--validate", options->validate, "Prove the whole structure too, as 'verify' does");
+}
+
+void AddVerifyCommand(Commands& commands) {
+  const auto options = std::make_shared<VerifyOptions>();
+  CLI::App* app =
+      commands.Add("verify", "Check every byte of a database; exit code 1 if it is damaged", [options] { return RunVerify(*options); });
+  options->database.on_damage = kExitNo;
+  AddDatabaseOptions(app, &options->database, Access::kRead);
+}
+
+}  // namespace hako::tool

@@ -1,0 +1,85 @@
+#include "tool/output.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "tool/text.h"
+
+namespace hako::tool {
+
+Status Output::Flush() {
+  std::string_view rest = buffer_;
+  while (status_.ok() && !rest.empty()) {
+    const ssize_t size = write(fd_, rest.data(), rest.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) {
+      status_ = SystemError(errno, "cannot write");
+    } else {
+      rest.remove_prefix(static_cast<std::size_t>(size));
+    }
+  }
+  buffer_.clear();
+  return status_;
+}
+
+void StyleOptions::AddTo(CLI::App* app) {
+  const auto styles = app->add_option_group("Output", "How records are printed; escaped on a terminal and raw in a pipe unless given");
+  styles->add_flag("--json", json_, "JSON Lines; bytes that are not UTF-8 as {\"b64\":\"...\"}");
+  styles->add_flag("--tsv", tsv_, "Tab-separated, with tabs, line feeds and backslashes escaped");
+  styles->add_flag("--hex", hex_, "Hexadecimal digits");
+  styles->add_flag("--escape", escape_, "Escaped text, in a pipe too");
+  styles->add_flag("--raw", raw_, "The bytes as they are, on a terminal too; 'get' then adds no line feed");
+  styles->add_flag("-0", nul_, "The bytes as they are, each key and value ended by NUL");
+  styles->require_option(0, 1);
+}
+
+RecordStyle StyleOptions::style() const {
+  if (json_) return RecordStyle::kJson;
+  if (tsv_) return RecordStyle::kTsv;
+  if (hex_) return RecordStyle::kHex;
+  if (nul_) return RecordStyle::kNul;
+  if (raw_) return RecordStyle::kRaw;
+  return escape_ || isatty(STDOUT_FILENO) == 1 ? RecordStyle::kPrintable : RecordStyle::kRaw;
+}
+
+void AppendJsonBytes(std::string_view bytes, std::string* out) {
+  if (IsUtf8(bytes)) {
+    out->append(nlohmann::json(bytes).dump());
+    return;
+  }
+  out->append("{\"b64\":\"");
+  AppendBase64(bytes, out);
+  out->append("\"}");
+}
+
+void AppendRecord(RecordStyle style, std::optional<std::string_view> key, std::optional<std::string_view> value, std::string* out) {
+  if (style == RecordStyle::kJson) {
+    out->push_back('{');
+    if (key) out->append("\"key\":"), AppendJsonBytes(*key, out);
+    if (key && value) out->push_back(',');
+    if (value) out->append("\"value\":"), AppendJsonBytes(*value, out);
+    out->append("}\n");
+    return;
+  }
+  const auto append = [style, out](std::string_view bytes) {
+    switch (style) {
+      case RecordStyle::kPrintable:
+        return AppendPrintable(bytes, out);
+      case RecordStyle::kTsv:
+        return AppendTsvField(bytes, out);
+      case RecordStyle::kHex:
+        return AppendHex(bytes, out);
+      default:
+        out->append(bytes);
+    }
+  };
+  const char end = style == RecordStyle::kNul ? '\0' : '\n';
+  if (key) append(*key);
+  if (key && value) out->push_back(style == RecordStyle::kNul ? '\0' : '\t');
+  if (value) append(*value);
+  out->push_back(end);
+}
+
+}  // namespace hako::tool

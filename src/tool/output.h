@@ -1,0 +1,63 @@
+// What goes to stdout: bytes, buffered, and records in the style that was asked for.
+//
+// Without an option, a terminal is shown escaped text, so that a record cannot play tricks with it, and a pipe gets the raw bytes.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "hako/base/status.h"
+
+namespace hako::tool {
+
+// Bytes to a file descriptor, gathered into large writes. After a failed write the rest is dropped and Flush tells.
+class Output {
+ public:
+  explicit Output(int fd) : fd_(fd) {}
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  // The buffer to append to; call MaybeFlush after each record.
+  std::string* buffer() { return &buffer_; }
+  void MaybeFlush() {
+    if (buffer_.size() >= kBufferSize) (void)Flush();
+  }
+  // Writes out what is left; the first error there was.
+  Status Flush();
+  bool ok() const { return status_.ok(); }
+
+ private:
+  static constexpr std::size_t kBufferSize = 64 << 10;
+  int fd_;
+  std::string buffer_;
+  Status status_;
+};
+
+enum class RecordStyle {
+  kPrintable,  // escaped for the eye
+  kRaw,        // bytes as they are, a tab between key and value, a line feed after
+  kTsv,        // as raw, with tabs, line feeds and backslashes escaped: import reads it back
+  kJson,       // {"key":"...","value":"..."}; what is not UTF-8 as {"b64":"..."}
+  kHex,
+  kNul,  // bytes as they are, NUL after the key and after the value
+};
+
+class StyleOptions {
+ public:
+  void AddTo(CLI::App* app);
+  RecordStyle style() const;
+  bool is_raw() const { return raw_; }
+
+ private:
+  bool escape_ = false, raw_ = false, tsv_ = false, json_ = false, hex_ = false, nul_ = false;
+};
+
+// One record, with its end; without a value or without a key where that is nullopt.
+void AppendRecord(RecordStyle style, std::optional<std::string_view> key, std::optional<std::string_view> value, std::string* out);
+
+// A JSON string, or {"b64":"..."} for bytes that are not UTF-8.
+void AppendJsonBytes(std::string_view bytes, std::string* out);
+
+}  // namespace hako::tool

@@ -1,0 +1,53 @@
+// One line on a terminal that tells how far a long command has come: what is done, the rate, the time to go.
+//
+// It appears after one second and only where stderr is a terminal, is rewritten in place by a carriage return, and is wiped out at the
+// end. No colours, no escape sequences. One thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <utility>
+
+namespace hako::tool {
+
+class Progress {
+ public:
+  using Clock = std::function<double()>;  // seconds
+
+  // `total`: what `done` of Update will reach; 0 = unknown. nullptr for `out` is silence.
+  Progress(std::FILE* out, std::uint64_t total, Clock clock = &Progress::Now)
+      : out_(out), total_(total), clock_(std::move(clock)), start_(clock_()), next_(start_ + 1) {}
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  ~Progress() { Finish(); }
+
+  // stderr if it is a terminal and the user did not object.
+  static std::FILE* Stream(bool is_wanted);
+
+  // `done` of the total; `records` processed so far. Cheap: looks at the clock once in 256 calls.
+  void Update(std::uint64_t done, std::uint64_t records) {
+    if (out_ != nullptr && ++num_updates_ % 256 == 0) Show(done, records);
+  }
+
+  // Wipes the line out.
+  void Finish();
+
+ private:
+  static double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+  static std::string FormatTime(double seconds);
+  void Show(std::uint64_t done, std::uint64_t records);
+  void Print(std::string line);
+
+  std::FILE* out_;
+  std::uint64_t total_;
+  Clock clock_;
+  double start_;
+  double next_;  // when to print
+  std::uint64_t num_updates_ = 0;
+  std::size_t width_ = 0;  // of the line on the screen
+};
+
+}  // namespace hako::tool

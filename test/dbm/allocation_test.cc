@@ -1,0 +1,160 @@
+// A warm database does its work without the system: no allocation and no system call for a Get, a Set of a value of the same size, or a
+// Remove. This file replaces operator new of the whole test program by one that counts.
+#include "support/allocation_counter.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "dbm/surroundings.h"
+#include "gtest/gtest.h"
+#include "support/status_matchers.h"
+#include "support/system_call_counter.h"
+
+namespace {
+
+thread_local constinit std::uint64_t allocation_count = 0;
+thread_local constinit std::size_t largest_allocation = 0;
+
+void* CountedAllocate(std::size_t size, std::size_t alignment = 0) {
+  ++allocation_count;
+  if (size > largest_allocation) largest_allocation = size;
+  if (size == 0) size = 1;
+  return alignment == 0 ? std::malloc(size) : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+}
+void* CountedAllocateOrThrow(std::size_t size, std::size_t alignment = 0) {
+  void* const memory = CountedAllocate(size, alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) { return CountedAllocateOrThrow(size); }
+void* operator new[](std::size_t size) { return CountedAllocateOrThrow(size); }
+void* operator new(std::size_t size, std::align_val_t alignment) { return CountedAllocateOrThrow(size, static_cast<std::size_t>(alignment)); }
+void* operator new[](std::size_t size, std::align_val_t alignment) { return CountedAllocateOrThrow(size, static_cast<std::size_t>(alignment)); }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return CountedAllocate(size); }
+void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return CountedAllocate(size); }
+void* operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return CountedAllocate(size, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return CountedAllocate(size, static_cast<std::size_t>(alignment));
+}
+// not inlined, or the compiler warns of free() where it sees operator new
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace hako {
+
+std::uint64_t AllocationCounter::count() { return allocation_count; }
+std::size_t AllocationCounter::largest() { return largest_allocation; }
+void AllocationCounter::ForgetLargest() { largest_allocation = 0; }
+
+namespace {
+
+constexpr int kRecords = 20'000;
+
+// A database with kRecords records of 8 + 8 bytes, and the keys in an order that is not theirs.
+template <class Surroundings>
+class AllocationTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(db, surroundings.Open());
+    for (std::uint64_t i = 0; i < kRecords; ++i) keys.push_back(NumberedKey(i * 7919 % kRecords));
+    Warm();
+  }
+
+  // Every path is walked once, so that thread slots, free lists and pages are there.
+  void Warm() {
+    for (const std::string& key : keys) ASSERT_THAT(db->Set(key, key), IsOk());
+    for (const std::string& key : keys) ASSERT_THAT(db->Set(key, key), IsOk());
+    for (const std::string& key : keys) ASSERT_THAT(db->Get(key, &value), IsOk());
+    EXPECT_FALSE(db->Get("absent", &value).ok());
+    for (const std::string& key : keys) ASSERT_THAT(db->Remove(key), IsOk());
+    for (const std::string& key : keys) ASSERT_THAT(db->Set(key, key), IsOk());
+  }
+
+  bool GetAll() {
+    bool fine = true;
+    char span[16];
+    for (const std::string& key : keys) {
+      fine = fine && db->Get(key, &value).ok() && db->Get(key, std::span<char>(span)).ok() && value == key;
+      fine = fine && absl::IsNotFound(db->Get("absent", &value));
+    }
+    return fine;
+  }
+  bool SetAll() {
+    bool fine = true;
+    for (const std::string& key : keys) fine = db->Set(key, key).ok() && fine;
+    return fine;
+  }
+  bool RemoveAll() {
+    bool fine = true;
+    for (const std::string& key : keys) fine = db->Remove(key).ok() && fine;
+    for (const std::string& key : keys) fine = absl::IsNotFound(db->Remove(key)) && fine;
+    return fine;
+  }
+
+  Surroundings surroundings;
+  std::unique_ptr<typename Surroundings::Database> db;
+  std::vector<std::string> keys;
+  std::string value;
+};
+
+using Warmed = testing::Types<HashSurroundings<MemoryMapParallelFile>, TinySurroundings<MemoryMapParallelFile>>;
+TYPED_TEST_SUITE(AllocationTest, Warmed);
+
+TYPED_TEST(AllocationTest, OperationsAllocateNothing) {
+  std::uint64_t before = AllocationCounter::count();
+  EXPECT_TRUE(this->GetAll());
+  EXPECT_EQ(AllocationCounter::count() - before, 0u) << "Get";
+  before = AllocationCounter::count();
+  EXPECT_TRUE(this->SetAll());
+  EXPECT_EQ(AllocationCounter::count() - before, 0u) << "Set";
+  before = AllocationCounter::count();
+  EXPECT_TRUE(this->RemoveAll());
+  EXPECT_EQ(AllocationCounter::count() - before, 0u) << "Remove";
+}
+
+TYPED_TEST(AllocationTest, OperationsMakeNoSystemCalls) {
+  const auto calls_of = [&](auto operations) {
+    return CountSystemCalls([&](auto mark) {
+      mark();
+      const bool fine = operations();
+      mark();
+      if (!fine) _exit(1);
+    });
+  };
+  const auto none = calls_of([] { return true; });
+  if (!none) GTEST_SKIP() << "this process may not trace another";
+  ASSERT_EQ(none, 0u);
+  ASSERT_EQ(calls_of([] { return getpid() > 0 && getuid() + 1 > 0; }), 2u) << "the counter counts";
+  constexpr std::uint64_t kMost = kRecords / 1000;
+  EXPECT_LT(calls_of([&] { return this->GetAll(); }).value_or(kRecords), kMost) << "Get";
+  EXPECT_LT(calls_of([&] { return this->SetAll(); }).value_or(kRecords), kMost) << "Set";
+  EXPECT_LT(calls_of([&] { return this->RemoveAll(); }).value_or(kRecords), kMost) << "Remove";
+}
+
+TEST(AllocationCounter, Counts) {
+  const std::uint64_t before = AllocationCounter::count();
+  AllocationCounter::ForgetLargest();
+  std::make_unique<std::vector<char>>(1000).reset();
+  EXPECT_EQ(AllocationCounter::count() - before, 2u);
+  EXPECT_EQ(AllocationCounter::largest(), 1000u);
+}
+
+}  // namespace
+}  // namespace hako

@@ -1,0 +1,360 @@
+// Damages small files of each kind in every place: a bit of each byte, each length, each sector. Opening, reading, verifying and updating
+// what is left ends with a clear error or with the right data: never a crash, an endless loop, a huge allocation, or a wrong value.
+//
+// A key that is not found any more is not a wrong value, provided that Verify says so: nothing but a look at the whole structure can tell
+// a damaged entry of the index from an absent one.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/base/hash.h"
+#include "hako/dbm/hash_dbm.h"
+#include "hako/dbm/tiny_dbm.h"
+#include "hako/file/any_file.h"
+#include "hako/file/memory_file.h"
+#include "hako/format/snapshot_format.h"
+#include "support/allocation_counter.h"
+#include "support/checked_value.h"
+#include "support/random.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+namespace {
+
+using Image = std::vector<std::byte>;
+
+// A memory file that a process kill leaves as it is: an engine may trust what was stored into it.
+class KernelMemoryFile : public MemoryFile {
+ public:
+  explicit KernelMemoryFile(MemoryFile file) : MemoryFile(std::move(file)) {}
+  FileIdentity Identity() const { return {.device = 1, .inode = 2}; }
+};
+static_assert(MappedFile<KernelMemoryFile> && KernelBackedFile<KernelMemoryFile>);
+
+// Offsets worth damaging: all, but of 64 zero bytes in a row only one.
+std::vector<std::uint64_t> InterestingOffsets(const Image& image, Random& random) {
+  constexpr std::size_t kRun = 64;
+  std::vector<std::uint64_t> offsets;
+  for (std::size_t begin = 0; begin < image.size(); begin += kRun) {
+    const std::size_t end = std::min(begin + kRun, image.size());
+    const auto run = std::span(image).subspan(begin, end - begin);
+    if (std::ranges::all_of(run, [](std::byte byte) { return byte == std::byte{0}; })) {
+      offsets.push_back(random.Between(begin, end - 1));
+    } else {
+      for (std::size_t at = begin; at < end; ++at) offsets.push_back(at);
+    }
+  }
+  return offsets;
+}
+
+bool IsClearRefusal(const Status& status) {
+  return (absl::IsDataLoss(status) || absl::IsInvalidArgument(status) || absl::IsUnimplemented(status)) && !status.message().empty();
+}
+
+// Calls check(image, what) for damaged copies of `image`.
+using Check = std::function<void(Image, const std::string&)>;
+
+void FlipBits(const Image& image, bool all_bits, const Check& check) {
+  Random random(TestSeed());
+  for (const std::uint64_t offset : InterestingOffsets(image, random)) {
+    for (unsigned bit = all_bits ? 0 : static_cast<unsigned>(random.Below(8)), last = all_bits ? 7 : bit; bit <= last; ++bit) {
+      Image damaged = image;
+      damaged[offset] ^= std::byte{1} << bit;
+      check(std::move(damaged), "bit " + std::to_string(bit) + " of byte " + std::to_string(offset));
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+void Truncate(const Image& image, const Check& check) {
+  Random random(TestSeed());
+  for (const std::uint64_t length : InterestingOffsets(image, random)) {
+    if (length == 0) continue;  // an empty file is a new one
+    check(Image(image.begin(), image.begin() + static_cast<std::ptrdiff_t>(length)), "cut to " + std::to_string(length) + " bytes");
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+// Sectors zeroed, filled with ones, swapped with another, and put back to what they were in `earlier`.
+void DamageSectors(const Image& image, const Image& earlier, const Check& check) {
+  constexpr std::size_t kSector = 512;
+  Random random(TestSeed());
+  for (std::size_t begin = 0; begin + kSector <= image.size(); begin += kSector) {
+    const std::string where = " sector " + std::to_string(begin / kSector);
+    const auto damaged = [&](auto damage) {
+      Image copy = image;
+      damage(copy, std::span(copy).subspan(begin, kSector));
+      return copy;
+    };
+    check(damaged([](Image&, std::span<std::byte> sector) { std::ranges::fill(sector, std::byte{0}); }), "zeroed" + where);
+    check(damaged([](Image&, std::span<std::byte> sector) { std::ranges::fill(sector, std::byte{255}); }), "filled" + where);
+    const std::size_t other = random.Below(image.size() / kSector) * kSector;
+    check(damaged([&](Image& copy, std::span<std::byte> sector) { std::ranges::swap_ranges(sector, std::span(copy).subspan(other, kSector)); }),
+          "swapped" + where + " with " + std::to_string(other / kSector));
+    if (begin + kSector <= earlier.size()) {
+      check(damaged([&](Image&, std::span<std::byte> sector) { std::ranges::copy(std::span(earlier).subspan(begin, kSector), sector.begin()); }),
+            "put back" + where);
+    }
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+// ---- HashDBM ----
+
+// Files of one small database: as Close left it, as a killed process left it, and earlier versions of both.
+struct HashImages {
+  Records records;  // of all but the earlier ones
+  Image closed, closed_earlier;
+  Image killed, killed_earlier;
+};
+
+Image ImageOf(const MemoryFile& file) {
+  Image image(file.Size());
+  EXPECT_THAT(file.ReadAt(0, image), IsOk());
+  return image;
+}
+
+HashImages MakeHashImages() {
+  HashImages images;
+  MemoryFile device;
+  const auto open = [&] { return HashDBM<KernelMemoryFile>::Open(KernelMemoryFile(device.Share()), {.seed = 7}).value(); };
+  const auto set = [&](HashDBM<KernelMemoryFile>& db, std::uint64_t number, std::size_t size, std::uint64_t salt) {
+    const std::string key = NumberedKey(number);
+    images.records[key] = CheckedValue(key, size, salt);
+    EXPECT_THAT(db.Set(key, images.records[key]), IsOk());
+  };
+  auto db = open();
+  for (std::uint64_t i = 0; i < 40; ++i) set(*db, i, i, 1);
+  EXPECT_THAT(db->Close(), IsOk());
+  images.closed_earlier = ImageOf(device);
+  db = open();
+  for (std::uint64_t i = 0; i < 50; i += 3) set(*db, i, 2 * i, 2);
+  for (std::uint64_t i = 1; i < 30; i += 5) {
+    if (images.records.erase(NumberedKey(i)) != 0) {
+      EXPECT_THAT(db->Remove(NumberedKey(i)), IsOk());
+    }
+  }
+  images.killed_earlier = ImageOf(device);
+  set(*db, 1000, 1500, 1);
+  set(*db, 3, 9, 3);
+  EXPECT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+  images.killed = ImageOf(device);
+  EXPECT_THAT(db->Close(), IsOk());
+  images.closed = ImageOf(device);
+  return images;
+}
+
+template <class FileT>
+void CheckHashFile(FileT file, const Records& records) {
+  AllocationCounter::ForgetLargest();
+  auto opened = HashDBM<FileT>::Open(std::move(file));
+  if (!opened.ok()) {
+    ASSERT_TRUE(IsClearRefusal(opened.status())) << opened.status();
+    ASSERT_LE(AllocationCounter::largest(), std::size_t{16} << 20);
+    return;
+  }
+  auto& db = **opened;
+  bool right = db.Count() == records.size();
+  std::string value;
+  for (const auto& [key, expected] : records) {
+    const Status status = db.Get(key, &value);
+    ASSERT_TRUE(status.ok() || absl::IsNotFound(status) || absl::IsDataLoss(status)) << status;
+    if (status.ok()) {
+      ASSERT_TRUE(value == expected) << "a wrong value of " << key;
+    }
+    right = right && status.ok();
+  }
+  for (std::uint64_t i = 500; i < 510; ++i) ASSERT_FALSE(db.Get(NumberedKey(i), &value).ok());
+  Records listed;
+  const Status status = db.ProcessEach([&](std::string_view key, std::string_view shown) {
+    const auto it = records.find(key);
+    EXPECT_TRUE(it != records.end() && it->second == shown) << "a wrong record is listed: " << key;
+    listed.emplace(key, shown);
+  });
+  ASSERT_TRUE(status.ok() || IsClearRefusal(status)) << status;
+  right = right && status.ok() && listed == records;
+  const Status verified = db.Verify();
+  ASSERT_TRUE(verified.ok() || IsClearRefusal(verified)) << verified;
+  if (verified.ok()) {
+    ASSERT_TRUE(right) << "Verify finds nothing";
+  }
+  for (std::uint64_t i = 0; i < 12; ++i) {  // what is not refused is done
+    const std::string key = NumberedKey(i * 5);
+    if (i % 4 == 3) {
+      (void)db.Remove(key);
+      continue;
+    }
+    const std::string fresh = CheckedValue(key, i * 9, 77);
+    if (!db.Set(key, fresh).ok()) continue;
+    const Status got = db.Get(key, &value);
+    if (got.ok()) {
+      ASSERT_TRUE(value == fresh);
+    }
+    if (verified.ok()) {
+      ASSERT_THAT(got, IsOk());
+    }
+  }
+  if (verified.ok()) {
+    ASSERT_THAT(db.Verify(), IsOk());
+  }
+  (void)db.Close();
+  ASSERT_LE(AllocationCounter::largest(), std::size_t{16} << 20);
+}
+
+// How a damaged image is given to the database.
+struct MappedClean {
+  static const Image& Of(const HashImages& images) { return images.closed; }
+  static const Image& Earlier(const HashImages& images) { return images.closed_earlier; }
+  static KernelMemoryFile Open(const Image& image) { return KernelMemoryFile(MemoryFile::Of(image)); }
+};
+struct MappedAfterKill : MappedClean {
+  static const Image& Of(const HashImages& images) { return images.killed; }
+  static const Image& Earlier(const HashImages& images) { return images.killed_earlier; }
+};
+struct MappedAfterPowerCut : MappedAfterKill {
+  static MemoryFile Open(const Image& image) { return MemoryFile::Of(image); }
+};
+struct PositionalClean : MappedClean {
+  static AnyFile Open(const Image& image) { return AnyFile(MemoryFile::Of(image)); }
+};
+struct PositionalAfterPowerCut : MappedAfterKill {
+  static AnyFile Open(const Image& image) { return AnyFile(MemoryFile::Of(image)); }
+};
+
+template <class How>
+class HashCorruptionTest : public testing::Test {
+ protected:
+  Check MakeCheck() {
+    return [this](const Image& damaged, const std::string& what) {
+      SCOPED_TRACE(what);
+      CheckHashFile(How::Open(damaged), images.records);
+    };
+  }
+  const HashImages images = MakeHashImages();
+  const Image& image = How::Of(images);
+};
+
+using Ways = testing::Types<MappedClean, MappedAfterKill, MappedAfterPowerCut, PositionalClean, PositionalAfterPowerCut>;
+TYPED_TEST_SUITE(HashCorruptionTest, Ways);
+
+TYPED_TEST(HashCorruptionTest, UndamagedFileIsRight) {
+  auto opened = HashDBM<decltype(TypeParam::Open(this->image))>::Open(TypeParam::Open(this->image));
+  ASSERT_THAT(opened, IsOk());
+  EXPECT_THAT((*opened)->Verify(), IsOk());
+  EXPECT_EQ(Difference(this->images.records, ListByIterator(**opened).records), "none");
+}
+
+TYPED_TEST(HashCorruptionTest, SurvivesABitFlippedInEveryByte) {
+  SCOPED_TRACE(TestSeed());
+  FlipBits(this->image, false, this->MakeCheck());
+}
+
+TYPED_TEST(HashCorruptionTest, DISABLED_SurvivesEveryBitFlipped) { FlipBits(this->image, true, this->MakeCheck()); }
+
+TYPED_TEST(HashCorruptionTest, SurvivesTruncationAtEveryLength) {
+  SCOPED_TRACE(TestSeed());
+  Truncate(this->image, this->MakeCheck());
+}
+
+TYPED_TEST(HashCorruptionTest, SurvivesDamagedSectors) {
+  SCOPED_TRACE(TestSeed());
+  DamageSectors(this->image, TypeParam::Earlier(this->images), this->MakeCheck());
+}
+
+// ---- snapshots of TinyDBM ----
+
+struct Snapshot {
+  Records records;
+  Image image;
+};
+
+Snapshot MakeSnapshot(std::uint64_t salt) {
+  Snapshot snapshot;
+  auto db = TinyDBM<MemoryFile>::Open().value();
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    const std::string key = NumberedKey(i);
+    snapshot.records[key] = CheckedValue(key, i * 3, salt);
+    EXPECT_THAT(db->Set(key, snapshot.records[key]), IsOk());
+  }
+  MemoryFile file;
+  EXPECT_THAT(db->Save(file), IsOk());
+  snapshot.image = ImageOf(file);
+  return snapshot;
+}
+
+void CheckSnapshot(const Image& image, const Records& records, absl::StatusCode expected = absl::StatusCode::kOk) {
+  auto db = TinyDBM<MemoryFile>::Open().value();
+  ASSERT_THAT(db->Set("kept", "if the load fails"), IsOk());
+  MemoryFile file = MemoryFile::Of(image);
+  AllocationCounter::ForgetLargest();
+  const Status status = db->Load(file);
+  ASSERT_LE(AllocationCounter::largest(), std::size_t{16} << 20);
+  if (status.ok()) {
+    ASSERT_EQ(Difference(records, ListByIterator(*db).records), "none");
+  } else {
+    ASSERT_TRUE(IsClearRefusal(status)) << status;
+    ASSERT_EQ(Difference({{"kept", "if the load fails"}}, ListByIterator(*db).records), "none");
+  }
+  if (expected != absl::StatusCode::kOk) {
+    ASSERT_THAT(status, StatusIs(expected));
+  }
+  ASSERT_THAT(db->Verify(), IsOk());
+}
+
+class TinyCorruptionTest : public testing::Test {
+ protected:
+  Check MakeCheck() {
+    return [this](const Image& image, const std::string& what) {
+      SCOPED_TRACE(what);
+      CheckSnapshot(image, snapshot.records);
+    };
+  }
+  const Snapshot snapshot = MakeSnapshot(1);
+};
+
+TEST_F(TinyCorruptionTest, SurvivesABitFlippedInEveryByte) {
+  SCOPED_TRACE(TestSeed());
+  FlipBits(snapshot.image, false, MakeCheck());
+}
+
+TEST_F(TinyCorruptionTest, DISABLED_SurvivesEveryBitFlipped) { FlipBits(snapshot.image, true, MakeCheck()); }
+
+TEST_F(TinyCorruptionTest, RefusesEveryTruncation) {
+  for (std::size_t length = 0; length < snapshot.image.size(); ++length) {
+    SCOPED_TRACE(length);
+    CheckSnapshot(Image(snapshot.image.begin(), snapshot.image.begin() + static_cast<std::ptrdiff_t>(length)), {}, absl::StatusCode::kDataLoss);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(TinyCorruptionTest, SurvivesDamagedSectors) { DamageSectors(snapshot.image, MakeSnapshot(2).image, MakeCheck()); }
+
+TEST_F(TinyCorruptionTest, RefusesAForeignFile) {
+  const std::string text(10'000, 't');
+  const auto bytes = std::as_bytes(std::span(text));
+  CheckSnapshot(Image(bytes.begin(), bytes.end()), {}, absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(TinyCorruptionTest, RefusesANewerFormat) {
+  Image image = snapshot.image;
+  format::SnapshotHeader header;
+  std::memcpy(&header, image.data(), sizeof(header));
+  header.version = format::kSnapshotVersion + 1;
+  header.check = Hash64(&header, offsetof(format::SnapshotHeader, check), 0);
+  std::memcpy(image.data(), &header, sizeof(header));
+  CheckSnapshot(image, {}, absl::StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace hako

@@ -1,0 +1,268 @@
+// Kills processes at work. What a HashDBM on a mapped file acknowledged is there at the next open, whenever SIGKILL came; on a positional
+// file, and in a copy of a killed mapped one (which looks like the file after a power cut), the state of the last hard Synchronize is
+// there, exactly.
+//
+// The operations of a writer follow from (seed, writer, number), so the child only counts them, and the parent does them again in the
+// model. Writers have keys of their own, and one counter together.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "dbm/surroundings.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "support/checked_value.h"
+#include "support/crash_child.h"
+#include "support/model_dbm.h"
+#include "support/random.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+namespace {
+
+enum class Kind { kUpdate, kIncrement, kSynchronize, kClear, kRebuild };
+
+// How often each kind comes: one operation in n, 0 = never.
+struct Mix {
+  std::uint64_t increments = 0;
+  std::uint64_t synchronizations = 0;
+  std::uint64_t clears = 0;
+  std::uint64_t rebuilds = 0;
+};
+
+struct Operation {
+  Operation(const Mix& mix, std::uint64_t seed, int writer, std::uint64_t number)
+      : random(Random::Mix(seed) + static_cast<std::uint64_t>(writer) * 0x1000'0000'0000 + number), salt(number) {
+    const auto one_in = [this](std::uint64_t n) { return n != 0 && random.OneIn(n); };
+    kind = one_in(mix.increments)         ? Kind::kIncrement
+           : one_in(mix.synchronizations) ? Kind::kSynchronize
+           : one_in(mix.clears)           ? Kind::kClear
+           : one_in(mix.rebuilds)         ? Kind::kRebuild
+                                          : Kind::kUpdate;
+    key = kind == Kind::kIncrement ? "counter" : std::to_string(writer) + "/" + std::to_string(random.Below(300));
+  }
+
+  template <class D>
+  Status ApplyTo(D& db) const {
+    switch (kind) {
+      case Kind::kIncrement:
+        return db.Increment(key).status();
+      case Kind::kSynchronize:
+        return db.Synchronize(SyncMode::kHard);
+      case Kind::kClear:
+        return db.Clear();
+      case Kind::kRebuild:
+        if constexpr (requires { db.Rebuild(); }) return db.Rebuild();
+        return absl::OkStatus();
+      case Kind::kUpdate:
+        break;
+    }
+    Random choice = random;
+    if (choice.OneIn(4)) {
+      const Status status = db.Remove(key);
+      return absl::IsNotFound(status) ? absl::OkStatus() : status;
+    }
+    if (choice.OneIn(4)) return db.Append(key, CheckedValue(key, choice.Below(40), salt));
+    const std::size_t size = choice.OneIn(100) ? choice.Below(40'000) : choice.SkewedSize(9);
+    return db.Set(key, CheckedValue(key, size, salt));
+  }
+
+  Random random;
+  std::uint64_t salt;
+  Kind kind;
+  std::string key;
+};
+
+// The body of a child: opens the database and works until it is killed.
+template <class FileT>
+void Work(const std::string& path, const Mix& mix, std::uint64_t seed, int num_writers, CrashProgress& progress) {
+  auto file = FileT::Open(path, FileOptions{});
+  if (!file.ok()) return progress.Fail(ToStd(file.status().ToString()));
+  auto db = HashDBM<FileT>::Open(*std::move(file));
+  if (!db.ok()) return progress.Fail(ToStd(db.status().ToString()));
+  progress.ready = true;
+  std::vector<std::thread> threads;
+  for (int writer = 0; writer < num_writers; ++writer) {
+    threads.emplace_back([&, writer] {
+      auto& mine = progress.writers[writer];
+      for (std::uint64_t number = 0;; ++number) {
+        const Operation operation(mix, seed, writer, number);
+        mine.begun = number + 1;
+        const Status status = operation.ApplyTo(**db);
+        if (!status.ok()) return progress.Fail(ToStd(status.ToString()));
+        mine.acknowledged = number + 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+template <class FileT>
+class Victim {
+ public:
+  explicit Victim(const std::string& path) : path_(path) {}
+
+  // Runs a child on the file and kills it.
+  void RunAndKill(const Mix& mix, int num_writers, Random& random) {
+    seed_ = random.Next();
+    mix_ = mix;
+    CrashChild child([&](CrashProgress& progress) { Work<FileT>(path_, mix, seed_, num_writers, progress); });
+    if (random.OneIn(5)) {
+      CrashChild::Pause(random.Below(3000));  // perhaps still creating or recovering the file
+    } else {
+      child.AwaitReady();
+      CrashChild::Pause(1000 + random.Below(random.OneIn(4) ? 39'000 : 8000));
+    }
+    child.Kill();
+    ASSERT_STREQ(child.progress().failure, "");
+    for (int writer = 0; writer < CrashProgress::kMaxWriters; ++writer) {
+      begun_[static_cast<std::size_t>(writer)] = child.progress().writers[writer].begun;
+      acknowledged_[static_cast<std::size_t>(writer)] = child.progress().writers[writer].acknowledged;
+    }
+  }
+
+  std::uint64_t acknowledged() const { return acknowledged_[0] + acknowledged_[1] + acknowledged_[2] + acknowledged_[3]; }
+
+  // What the file may hold now, had it held `before` when the child opened it: all that was acknowledged, and of the operation that each
+  // writer was at when it died all or nothing. `found` tells which.
+  Records AfterKill(const Records& before, const Records& found) const {
+    ModelDBM model(std::make_shared<ModelDBM::Records>(before));
+    for (std::size_t writer = 0; writer < begun_.size(); ++writer) {
+      for (std::uint64_t number = 0; number < acknowledged_[writer]; ++number) (void)At(writer, number).ApplyTo(model);
+    }
+    for (std::size_t writer = 0; writer < begun_.size(); ++writer) {
+      if (begun_[writer] == acknowledged_[writer]) continue;
+      const Operation last = At(writer, acknowledged_[writer]);
+      ModelDBM after(std::make_shared<ModelDBM::Records>(model.CopyRecords()));
+      (void)last.ApplyTo(after);
+      const bool done = last.kind == Kind::kClear       ? found.empty()
+                        : last.kind == Kind::kIncrement ? ValueIn(found, last.key) > ValueIn(model.CopyRecords(), last.key)
+                                                        : ValueIn(found, last.key) == ValueIn(after.CopyRecords(), last.key);
+      if (done) (void)last.ApplyTo(model);
+    }
+    return model.CopyRecords();
+  }
+
+  // The states of the last hard Synchronize that was acknowledged, and of the one that was not, if it was running. REQUIRES: one writer.
+  std::vector<Records> LastSynchronized(const Records& before) const {
+    ModelDBM model(std::make_shared<ModelDBM::Records>(before));
+    std::vector<Records> states = {before};
+    for (std::uint64_t number = 0; number < begun_[0]; ++number) {
+      const Operation operation = At(0, number);
+      (void)operation.ApplyTo(model);
+      if (operation.kind != Kind::kSynchronize) continue;
+      if (number < acknowledged_[0]) states.clear();
+      states.push_back(model.CopyRecords());
+    }
+    return states;
+  }
+
+ private:
+  Operation At(std::size_t writer, std::uint64_t number) const { return Operation(mix_, seed_, static_cast<int>(writer), number); }
+  static std::optional<std::string> ValueIn(const Records& records, const std::string& key) {
+    const auto it = records.find(key);
+    return it == records.end() ? std::nullopt : std::optional(it->second);
+  }
+
+  const std::string path_;
+  Mix mix_;
+  std::uint64_t seed_ = 0;
+  std::array<std::uint64_t, CrashProgress::kMaxWriters> begun_{};
+  std::array<std::uint64_t, CrashProgress::kMaxWriters> acknowledged_{};
+};
+
+// Opens what a killed process left, and lists it.
+template <class FileT>
+void OpenAndList(const std::string& path, Records* found) {
+  found->clear();
+  ASSERT_OK_AND_ASSIGN(FileT file, FileT::Open(path, FileOptions{}));
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(std::move(file)));
+  ASSERT_THAT(db->Verify(), IsOk());
+  for (auto& [key, value] : ListByIterator(*db).records) found->emplace(key, value);
+  ASSERT_EQ(db->Count(), found->size());
+  std::string value;
+  for (const auto& [key, listed] : *found) {
+    ASSERT_THAT(db->Get(key, &value), IsOk());
+    ASSERT_TRUE(value == listed);
+  }
+  ASSERT_THAT(db->Close(), IsOk());
+}
+
+TEST(CrashTest, KilledWritersLoseNothingThatWasAcknowledged) {
+  SCOPED_TRACE(TestSeed());
+  Random random(TestSeed());
+  TempDir directory;
+  std::uint64_t acknowledged = 0;
+  std::string path;
+  Records records;
+  for (int round = 0; round < 200; ++round) {
+    SCOPED_TRACE(round);
+    if (round % 20 == 0) {  // a new file, which the child creates
+      path = directory.File("db" + std::to_string(round));
+      records.clear();
+    }
+    Victim<MemoryMapParallelFile> victim(path);
+    const bool many = round % 2 == 1;
+    const Mix mix = {.increments = 20, .synchronizations = round % 3 == 0 ? 50u : 0u, .clears = many ? 0u : 3000u,
+                     .rebuilds = round % 5 == 0 ? 500u : 0u};
+    ASSERT_NO_FATAL_FAILURE(victim.RunAndKill(mix, many ? 3 : 1, random));
+    Records found;
+    ASSERT_NO_FATAL_FAILURE(OpenAndList<MemoryMapParallelFile>(path, &found));
+    records = victim.AfterKill(records, found);
+    ASSERT_EQ(Difference(records, found), "none");
+    acknowledged += victim.acknowledged();
+  }
+  EXPECT_GT(acknowledged, 10'000u) << "the children hardly worked";
+}
+
+TEST(CrashTest, KilledWriterOnAPositionalFileLeavesTheLastSynchronizedState) {
+  SCOPED_TRACE(TestSeed());
+  Random random(TestSeed() + 1);
+  TempDir directory;
+  const std::string path = directory.File("db");
+  Records records;
+  for (int round = 0; round < 60; ++round) {
+    SCOPED_TRACE(round);
+    Victim<PositionalParallelFile> victim(path);
+    ASSERT_NO_FATAL_FAILURE(victim.RunAndKill({.increments = 20, .synchronizations = 100, .clears = 1000}, 1, random));
+    Records found;
+    ASSERT_NO_FATAL_FAILURE(OpenAndList<PositionalParallelFile>(path, &found));
+    const auto states = victim.LastSynchronized(records);
+    ASSERT_TRUE(std::count(states.begin(), states.end(), found) > 0) << Difference(states.front(), found);
+    records = found;
+  }
+}
+
+TEST(CrashTest, CopyOfAKilledMappedFileOpensAsAfterAPowerCut) {
+  SCOPED_TRACE(TestSeed());
+  Random random(TestSeed() + 2);
+  TempDir directory;
+  const std::string path = directory.File("db"), copy = directory.File("copy");
+  Records records;
+  for (int round = 0; round < 60; ++round) {
+    SCOPED_TRACE(round);
+    Victim<MemoryMapParallelFile> victim(path);
+    ASSERT_NO_FATAL_FAILURE(victim.RunAndKill({.increments = 20, .synchronizations = 100, .clears = 1000}, 1, random));
+    std::filesystem::copy_file(path, copy, std::filesystem::copy_options::overwrite_existing);
+    Records found;
+    ASSERT_NO_FATAL_FAILURE(OpenAndList<MemoryMapParallelFile>(copy, &found));
+    const auto states = victim.LastSynchronized(records);
+    ASSERT_TRUE(std::count(states.begin(), states.end(), found) > 0) << Difference(states.front(), found);
+    ASSERT_NO_FATAL_FAILURE(OpenAndList<MemoryMapParallelFile>(path, &found));  // and the file itself has everything
+    records = victim.AfterKill(records, found);
+    ASSERT_EQ(Difference(records, found), "none");
+  }
+}
+
+}  // namespace
+}  // namespace hako

@@ -1,0 +1,446 @@
+// What every DBM in a file does beyond dbm_conformance.h: it is opened again with all it held, keeps metadata and the options of its
+// creation, refuses a second opener and files that are not its own, is compacted and copied beside writers, and opens read-only without
+// changing a byte. What it does after a crash is in crash_test.cc and os_crash_test.cc.
+//
+// The Surroundings are those of surroundings.h: files by name, opened in a mode.
+#pragma once
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dbm/dbm_conformance.h"
+#include "dbm/listing.h"
+#include "dbm/surroundings.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/options.h"
+#include "hako/file/file.h"
+#include "support/checked_value.h"
+#include "support/random.h"
+#include "support/status_matchers.h"
+#include "support/threads.h"
+
+namespace hako {
+
+template <class Surroundings>
+class DurableDBMConformance : public DBMConformance<Surroundings> {
+ protected:
+  using FileType = typename Surroundings::FileType;
+
+  void Reopen() {
+    ASSERT_THAT(this->db_->Verify(), IsOk());
+    auto opened = this->surroundings_.Reopen(std::move(this->db_));
+    ASSERT_THAT(opened, IsOk());
+    this->db_ = *std::move(opened);
+  }
+
+  void CloseDatabase() {
+    ASSERT_THAT(this->db_->Close(), IsOk());
+    this->db_.reset();
+  }
+
+  // `count` records of about `size` bytes.
+  Records Load(int count, std::size_t size) {
+    Records records;
+    for (int i = 0; i < count; ++i) {
+      const std::string key = NumberedKey(static_cast<std::uint64_t>(i));
+      records[key] = CheckedValue(key, size + static_cast<std::size_t>(i % 16), 1);
+      EXPECT_THAT(this->db_->Set(key, records[key]), IsOk());
+    }
+    return records;
+  }
+
+  void Remove(Records* records, std::uint64_t number) {
+    ASSERT_THAT(this->db_->Remove(NumberedKey(number)), IsOk());
+    records->erase(NumberedKey(number));
+  }
+
+  void WriteFile(const std::string& name, std::string_view bytes) {
+    ASSERT_OK_AND_ASSIGN(FileType file, this->surroundings_.files.Open(name));
+    ASSERT_THAT(file.Resize(bytes.size()), IsOk());
+    ASSERT_THAT(file.WriteAt(0, std::as_bytes(std::span(bytes))), IsOk());
+    ASSERT_THAT(file.Close(), IsOk());
+  }
+
+  std::string ReadFile(const std::string& name) {
+    auto file = this->surroundings_.files.Open(name);
+    EXPECT_THAT(file, IsOk());
+    const std::vector<std::byte> bytes = ReadWholeFile(*file);
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+};
+
+TYPED_TEST_SUITE_P(DurableDBMConformance);
+
+TYPED_TEST_P(DurableDBMConformance, ReopensWithAllItHeld) {
+  this->Reopen();
+  this->ExpectHolds({});
+  auto records = this->Load(20'000, 30);
+  this->Reopen();
+  this->ExpectHolds(records);
+  const Stats before = this->db_->GetStats();
+  this->Reopen();
+  const Stats after = this->db_->GetStats();
+  EXPECT_EQ(after.num_records, before.num_records);
+  EXPECT_EQ(after.record_bytes, before.record_bytes);
+  EXPECT_EQ(after.num_buckets, before.num_buckets);
+  for (std::uint64_t i = 0; i < 20'000; i += 3) this->Remove(&records, i);
+  this->Reopen();
+  this->ExpectHolds(records);
+}
+
+TYPED_TEST_P(DurableDBMConformance, SurvivesManyReopenings) {
+  Random random(TestSeed());
+  Records records;
+  for (int life = 0; life < 30; ++life) {
+    for (int i = 0; i < 300; ++i) {
+      const std::string key = NumberedKey(random.Below(400));
+      records[key] = CheckedValue(key, random.SkewedSize(12), random.Next());
+      ASSERT_THAT(this->db_->Set(key, records[key]), IsOk());
+      const std::string other = NumberedKey(random.Below(400));
+      ASSERT_EQ(this->db_->Remove(other).ok(), records.erase(other) == 1);
+    }
+    if (life % 4 == 0) {
+      ASSERT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
+    }
+    this->Reopen();
+    this->ExpectHolds(records);
+  }
+  EXPECT_LE(this->db_->GetStats().total_bytes, std::uint64_t{8} << 20) << "the space of an earlier life is reused";
+}
+
+TYPED_TEST_P(DurableDBMConformance, TheDestructorCloses) {
+  const auto records = this->Load(1000, 30);
+  this->db_.reset();
+  this->OpenWith(0);
+  this->ExpectHolds(records);
+}
+
+TYPED_TEST_P(DurableDBMConformance, KeepsTheUsersMetadata) {
+  EXPECT_EQ(this->db_->GetMetadata(), UserMetadata{});
+  UserMetadata metadata;
+  for (std::size_t i = 0; i < metadata.size(); ++i) metadata[i] = static_cast<std::byte>(i * 37 + 1);
+  ASSERT_THAT(this->db_->SetMetadata(metadata), IsOk());
+  EXPECT_EQ(this->db_->GetMetadata(), metadata);
+  const auto records = this->Load(100, 10);
+  this->Reopen();
+  EXPECT_EQ(this->db_->GetMetadata(), metadata);
+  ASSERT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
+  ASSERT_THAT(this->db_->Rebuild(), IsOk());
+  EXPECT_EQ(this->db_->GetMetadata(), metadata);
+  this->Reopen();
+  EXPECT_EQ(this->db_->GetMetadata(), metadata);
+  metadata[63] = std::byte{0};
+  ASSERT_THAT(this->db_->SetMetadata(metadata), IsOk());
+  this->Reopen();
+  EXPECT_EQ(this->db_->GetMetadata(), metadata);
+  this->ExpectHolds(records);
+}
+
+TYPED_TEST_P(DurableDBMConformance, SynchronizesInBothModes) {
+  const auto records = this->Load(1000, 30);
+  const std::uint64_t epoch = this->db_->GetStats().epoch;
+  EXPECT_THAT(this->db_->Synchronize(SyncMode::kSoft), IsOk());
+  EXPECT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
+  EXPECT_GT(this->db_->GetStats().epoch, epoch);
+  EXPECT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());  // with nothing to do
+  this->ExpectHolds(records);
+}
+
+TYPED_TEST_P(DurableDBMConformance, ManySynchronizationsReuseSpaceAndWrapNothing) {
+  Records records;
+  for (std::uint64_t i = 0; i < 9000; ++i) {  // more than the 4,096 epochs that a stamp tells apart
+    const std::string key = NumberedKey(i % 50 == 0 ? i : i % 30);
+    records[key] = CheckedValue(key, 100, i);
+    ASSERT_THAT(this->db_->Set(key, records[key]), IsOk());
+    if constexpr (std::is_same_v<typename TypeParam::FileType, MemoryFile>) {  // a device would need half a minute
+      ASSERT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
+    } else if (i % 100 == 0) {
+      ASSERT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
+    }
+    if (i % 3000 == 2999) this->Reopen();
+  }
+  this->ExpectHolds(records);
+  EXPECT_LE(this->db_->GetStats().total_bytes, std::uint64_t{4} << 20);
+}
+
+TYPED_TEST_P(DurableDBMConformance, KeepsTheOptionsOfItsCreation) {
+  auto created = this->surroundings_.OpenWith({.num_records = 1000, .align_pow = 7, .seed = 1234}, OpenMode::kCreate, "aligned");
+  ASSERT_THAT(created, IsOk());
+  for (int i = 0; i < 100; ++i) ASSERT_THAT((*created)->Set(NumberedKey(static_cast<std::uint64_t>(i)), "x"), IsOk());
+  EXPECT_GE((*created)->GetStats().record_bytes, 100u * 128);
+  ASSERT_THAT((*created)->Close(), IsOk());
+  auto opened = this->surroundings_.OpenWith({.align_pow = 3, .seed = 99}, OpenMode::kReadWrite, "aligned");
+  ASSERT_THAT(opened, IsOk());
+  for (int i = 0; i < 100; ++i) EXPECT_THAT((*opened)->Get(NumberedKey(static_cast<std::uint64_t>(i))), IsOkAndHolds("x"));
+  for (int i = 100; i < 200; ++i) ASSERT_THAT((*opened)->Set(NumberedKey(static_cast<std::uint64_t>(i)), "x"), IsOk());
+  EXPECT_GE((*opened)->GetStats().record_bytes, 200u * 128);
+  EXPECT_THAT((*opened)->Verify(), IsOk());
+  EXPECT_THAT((*opened)->Close(), IsOk());
+}
+
+TYPED_TEST_P(DurableDBMConformance, RefusesOptionsThatMakeNoSense) {
+  for (const int align_pow : {-1, 0, 2, 13, 100}) {
+    EXPECT_THAT(this->surroundings_.OpenWith({.align_pow = align_pow}, OpenMode::kCreate, "new"), StatusIs(absl::StatusCode::kInvalidArgument))
+        << align_pow;
+  }
+  EXPECT_EQ(this->ReadFile("new"), "") << "a refused option leaves nothing behind";
+  auto opened = this->surroundings_.OpenWith({}, OpenMode::kCreate, "new");
+  ASSERT_THAT(opened, IsOk());
+  EXPECT_THAT((*opened)->Close(), IsOk());
+}
+
+TYPED_TEST_P(DurableDBMConformance, RebuildGivesSpaceBack) {
+  auto records = this->Load(20'000, 100);
+  EXPECT_FALSE(this->db_->ShouldBeRebuilt());
+  for (std::uint64_t i = 0; i < 20'000; ++i) {
+    if (i % 10 != 0) this->Remove(&records, i);
+  }
+  EXPECT_TRUE(this->db_->ShouldBeRebuilt());
+  const std::uint64_t before = this->db_->GetStats().total_bytes;
+  ASSERT_THAT(this->db_->Rebuild(), IsOk());
+  EXPECT_FALSE(this->db_->ShouldBeRebuilt());
+  this->ExpectHolds(records);
+  ASSERT_THAT(this->db_->Verify(), IsOk());
+  this->Reopen();
+  EXPECT_LT(this->db_->GetStats().total_bytes, before / 2);
+  this->ExpectHolds(records);
+  ASSERT_THAT(this->db_->Set("after", "rebuild"), IsOk());
+  records["after"] = "rebuild";
+  ASSERT_THAT(this->db_->Rebuild(), IsOk());
+  this->ExpectHolds(records);
+}
+
+TYPED_TEST_P(DurableDBMConformance, RebuildsAnEmptyDatabase) {
+  ASSERT_THAT(this->db_->Rebuild(), IsOk());
+  this->ExpectHolds({});
+  this->Load(5000, 50);
+  ASSERT_THAT(this->db_->Clear(), IsOk());
+  ASSERT_THAT(this->db_->Rebuild(), IsOk());
+  this->ExpectHolds({});
+  this->Reopen();
+  this->ExpectHolds({});
+}
+
+TYPED_TEST_P(DurableDBMConformance, ConcurrentRebuildStopsNobody) {
+  auto& db = *this->db_;
+  std::atomic<int> working = 3;
+  constexpr std::uint64_t kKeys = 2000 / kSlowdown;
+  std::atomic<int> mishaps = 0;
+  std::vector<Records> records(2);
+  this->Load(static_cast<int>(kKeys), 60);  // keys that stay as they are
+  RunThreads(4, [&](int thread) {
+    std::string value;
+    if (thread == 3) {
+      while (working > 0) mishaps += !db.Rebuild().ok();
+      return;
+    }
+    Random random(TestSeed() + static_cast<std::uint64_t>(thread));
+    for (int i = 0; i < 20'000 / kSlowdown; ++i) {
+      if (thread == 2) {
+        const std::string key = NumberedKey(random.Below(kKeys));
+        mishaps += !(db.Get(key, &value).ok() && SaltOf(key, value));
+        continue;
+      }
+      auto& mine = records[static_cast<std::size_t>(thread)];
+      const std::string key = std::to_string(thread) + "/" + std::to_string(random.Below(500));
+      if (random.OneIn(3)) {
+        mishaps += db.Remove(key).ok() != (mine.erase(key) == 1);
+      } else {
+        mine[key] = CheckedValue(key, random.Below(200), random.Next());
+        mishaps += !db.Set(key, mine[key]).ok();
+      }
+    }
+    --working;
+  });
+  EXPECT_EQ(mishaps, 0);
+  auto all = records[0];
+  all.merge(records[1]);
+  for (std::uint64_t i = 0; i < kKeys; ++i) all[NumberedKey(i)] = CheckedValue(NumberedKey(i), 60 + i % 16, 1);
+  this->ExpectHolds(all);
+  this->Reopen();
+  this->ExpectHolds(all);
+}
+
+TYPED_TEST_P(DurableDBMConformance, ConcurrentCopyHoldsAPrefixOfEachWritersWork) {
+  auto& db = *this->db_;
+  constexpr std::uint64_t kKeys = 700;
+  std::atomic<bool> done = false;
+  std::array<std::atomic<std::uint64_t>, 2> acknowledged{};
+  std::vector<std::thread> writers;
+  for (std::uint64_t writer = 0; writer < 2; ++writer) {
+    writers.emplace_back([&, writer] {  // operation i sets the key i % kKeys to i
+      for (std::uint64_t i = 1; !done; ++i) {
+        const std::string key = std::to_string(writer) + NumberedKey(i % kKeys);
+        if (!db.Set(key, CheckedValue(key, 8 + i % 90, i)).ok()) break;
+        acknowledged[writer] = i;
+      }
+    });
+  }
+  for (int round = 0; round < 5; ++round) {
+    SCOPED_TRACE(round);
+    const std::string name = "copy" + std::to_string(round);
+    const std::array<std::uint64_t, 2> before = {acknowledged[0], acknowledged[1]};
+    ASSERT_OK_AND_ASSIGN(auto file, this->surroundings_.files.Open(name));
+    ASSERT_THAT(db.CopyTo(std::move(file)), IsOk());
+    ASSERT_OK_AND_ASSIGN(auto copy, this->surroundings_.OpenWith({}, OpenMode::kReadWrite, name));
+    EXPECT_THAT(copy->Verify(), IsOk());
+    const Listing listing = ListByProcessEach(*copy);
+    std::array<std::uint64_t, 2> newest = {0, 0};
+    for (const auto& [key, value] : listing.records) {
+      const auto salt = SaltOf(key, value);
+      ASSERT_TRUE(salt);
+      std::uint64_t& mine = newest[static_cast<std::size_t>(key[0] - '0')];
+      mine = std::max(mine, *salt);
+    }
+    for (std::uint64_t writer = 0; writer < 2; ++writer) {
+      ASSERT_GE(newest[writer], before[writer]);
+      for (std::uint64_t i = newest[writer]; i > 0 && i + kKeys > newest[writer]; --i) {
+        const std::string key = std::to_string(writer) + NumberedKey(i % kKeys);
+        const auto found = listing.records.find(key);
+        ASSERT_NE(found, listing.records.end()) << key;
+        ASSERT_EQ(SaltOf(key, found->second), i) << "not the state after operation " << newest[writer];
+      }
+    }
+    EXPECT_THAT(copy->Set("the copy", "is a database"), IsOk());
+    EXPECT_THAT(copy->Close(), IsOk());
+  }
+  done = true;
+  for (std::thread& writer : writers) writer.join();
+}
+
+TYPED_TEST_P(DurableDBMConformance, CopyIsADatabaseOfItsOwn) {
+  UserMetadata metadata{};
+  metadata[5] = std::byte{7};
+  ASSERT_THAT(this->db_->SetMetadata(metadata), IsOk());
+  auto records = this->Load(3000, 40);
+  ASSERT_OK_AND_ASSIGN(auto file, this->surroundings_.files.Open("copy"));
+  ASSERT_THAT(this->db_->CopyTo(std::move(file)), IsOk());
+  ASSERT_THAT(this->db_->Set("only", "in the original"), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto copy, this->surroundings_.OpenWith({}, OpenMode::kReadWrite, "copy"));
+  EXPECT_EQ(copy->GetMetadata(), metadata);
+  EXPECT_TRUE(ListByIterator(*copy).records == records);
+  ASSERT_THAT(copy->Set("only", "in the copy"), IsOk());
+  ASSERT_THAT(copy->Close(), IsOk());
+  EXPECT_THAT(this->db_->Get("only"), IsOkAndHolds("in the original"));
+  if constexpr (PathFile<typename TypeParam::FileType>) {
+    const std::string path = this->surroundings_.files.Path("copy by path");
+    ASSERT_THAT(this->db_->CopyTo(path), IsOk());
+    ASSERT_OK_AND_ASSIGN(auto second, this->surroundings_.OpenWith({}, OpenMode::kReadWrite, "copy by path"));
+    records["only"] = "in the original";
+    EXPECT_TRUE(ListByIterator(*second).records == records);
+    EXPECT_THAT(second->Close(), IsOk());
+  }
+}
+
+TYPED_TEST_P(DurableDBMConformance, RefusesForeignFilesAndLeavesThemAlone) {
+  std::string text;
+  for (int i = 0; i < 40'000; ++i) text += "this is no database\n";
+  for (const std::size_t size : {std::size_t{1}, std::size_t{20}, std::size_t{4096}, std::size_t{65536}, text.size()}) {
+    SCOPED_TRACE(size);
+    const std::string foreign = text.substr(0, size);
+    const std::string name = "foreign" + std::to_string(size);
+    this->WriteFile(name, foreign);
+    for (const OpenMode mode : {OpenMode::kReadOnly, OpenMode::kReadWrite, OpenMode::kCreate}) {
+      EXPECT_THAT(this->surroundings_.OpenWith({}, mode, name), StatusIs(absl::StatusCode::kInvalidArgument));
+    }
+    EXPECT_TRUE(this->ReadFile(name) == foreign);
+  }
+}
+
+TYPED_TEST_P(DurableDBMConformance, OpensReadOnlyWithoutChangingAByte) {
+  if constexpr (!PathFile<typename TypeParam::FileType>) {
+    GTEST_SKIP() << "has no mode of opening";
+  } else {
+    UserMetadata metadata{};
+    metadata[0] = std::byte{1};
+    ASSERT_THAT(this->db_->SetMetadata(metadata), IsOk());
+    const auto records = this->Load(2000, 20);
+    this->CloseDatabase();
+    const std::string before = this->ReadFile("db");
+    ASSERT_OK_AND_ASSIGN(this->db_, this->surroundings_.OpenWith({}, OpenMode::kReadOnly));
+    auto& db = *this->db_;
+    EXPECT_FALSE(db.IsWritable());
+    this->ExpectHolds(records);
+    EXPECT_THAT(db.Verify(), IsOk());
+    EXPECT_EQ(db.GetMetadata(), metadata);
+    EXPECT_EQ(db.GetStats().num_records, 2000u);
+    EXPECT_FALSE(db.Inspect().empty());
+    EXPECT_THAT(db.Get(NumberedKey(7), [](std::string_view value) { EXPECT_TRUE(SaltOf(NumberedKey(7), value)); }), IsOk());
+    const auto refused = StatusIs(absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(db.Set("key", "value"), refused);
+    EXPECT_THAT(db.Set(NumberedKey(7), "value", {.overwrite = false}), refused);
+    EXPECT_THAT(db.Remove(NumberedKey(7)), refused);
+    EXPECT_THAT(db.Append(NumberedKey(7), "x"), refused);
+    EXPECT_THAT(db.Increment("n"), refused);
+    EXPECT_THAT(db.Clear(), refused);
+    EXPECT_THAT(db.Rebuild(), refused);
+    EXPECT_THAT(db.SetMetadata(metadata), refused);
+    // another reader may have it open too, a writer may not
+    ASSERT_OK_AND_ASSIGN(auto reader, this->surroundings_.OpenWith({}, OpenMode::kReadOnly));
+    EXPECT_EQ(reader->Count(), 2000u);
+    EXPECT_THAT(reader->Close(), IsOk());
+    EXPECT_THAT(this->surroundings_.OpenWith({}, OpenMode::kReadWrite), StatusIs(absl::StatusCode::kUnavailable));
+    this->CloseDatabase();
+    EXPECT_TRUE(this->ReadFile("db") == before);
+  }
+}
+
+TYPED_TEST_P(DurableDBMConformance, ReadOnlyNeedsAFileThatIsThere) {
+  if constexpr (!PathFile<typename TypeParam::FileType>) {
+    GTEST_SKIP() << "has no mode of opening";
+  } else {
+    EXPECT_FALSE(this->surroundings_.OpenWith({}, OpenMode::kReadOnly, "absent").ok());
+    EXPECT_FALSE(this->surroundings_.OpenWith({}, OpenMode::kReadWrite, "absent").ok());
+    this->WriteFile("empty", "");
+    EXPECT_FALSE(this->surroundings_.OpenWith({}, OpenMode::kReadOnly, "empty").ok());
+    EXPECT_EQ(this->ReadFile("empty"), "");
+    ASSERT_OK_AND_ASSIGN(auto db, this->surroundings_.OpenWith({}, OpenMode::kReadWrite, "empty"));
+    EXPECT_EQ(db->Count(), 0u);
+    EXPECT_THAT(db->Close(), IsOk());
+  }
+}
+
+TYPED_TEST_P(DurableDBMConformance, RefusesASecondOpener) {
+  if constexpr (!PathFile<typename TypeParam::FileType>) {
+    GTEST_SKIP() << "has no lock";
+  } else {
+    const auto records = this->Load(10, 10);
+    const auto busy = StatusIs(absl::StatusCode::kUnavailable);
+    EXPECT_THAT(this->surroundings_.OpenWith({}), busy);
+    EXPECT_THAT(this->surroundings_.OpenWith({}, OpenMode::kReadOnly), busy);
+    EXPECT_THAT(this->surroundings_.OpenWith({}, OpenMode::kTruncate), busy);
+    const pid_t child = fork();
+    if (child == 0) _exit(absl::IsUnavailable(this->surroundings_.OpenWith({}).status()) ? 42 : 1);
+    int result = 0;
+    ASSERT_EQ(waitpid(child, &result, 0), child);
+    EXPECT_TRUE(WIFEXITED(result) && WEXITSTATUS(result) == 42) << "another process";
+    this->ExpectHolds(records);
+    this->Reopen();
+    this->ExpectHolds(records);
+  }
+}
+
+REGISTER_TYPED_TEST_SUITE_P(DurableDBMConformance, ReopensWithAllItHeld, SurvivesManyReopenings, TheDestructorCloses,
+                            KeepsTheUsersMetadata, SynchronizesInBothModes, ManySynchronizationsReuseSpaceAndWrapNothing,
+                            KeepsTheOptionsOfItsCreation, RefusesOptionsThatMakeNoSense, RebuildGivesSpaceBack, RebuildsAnEmptyDatabase,
+                            ConcurrentRebuildStopsNobody, ConcurrentCopyHoldsAPrefixOfEachWritersWork, CopyIsADatabaseOfItsOwn,
+                            RefusesForeignFilesAndLeavesThemAlone, OpensReadOnlyWithoutChangingAByte, ReadOnlyNeedsAFileThatIsThere,
+                            RefusesASecondOpener);
+
+}  // namespace hako

@@ -1,0 +1,98 @@
+// HashDBM on every kind of file, and what is peculiar to it.
+#include "hako/dbm/hash_dbm.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "dbm/concurrent_dbm_conformance.h"
+#include "dbm/dbm_conformance.h"
+#include "dbm/durable_dbm_conformance.h"
+#include "dbm/listing.h"
+#include "dbm/surroundings.h"
+#include "gtest/gtest.h"
+#include "support/checked_value.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+namespace {
+
+using Mapped = HashSurroundings<MemoryMapParallelFile>;
+using Positional = HashSurroundings<PositionalParallelFile>;
+using InMemory = HashSurroundings<MemoryFile>;
+using Erased = HashSurroundings<AnyFile>;
+
+using All = testing::Types<Mapped, Positional, InMemory, Erased>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Hash, DBMConformance, All);
+INSTANTIATE_TYPED_TEST_SUITE_P(Hash, DurableDBMConformance, All);
+INSTANTIATE_TYPED_TEST_SUITE_P(Hash, ConcurrentDBMConformance, All);
+
+static_assert(DBM<HashDBM<>> && DBM<HashDBM<PositionalParallelFile>> && DBM<HashDBM<MemoryFile>> && DBM<HashDBM<AnyFile>>);
+
+TEST(HashDBM, OpensByPath) {
+  TempDir directory;
+  const std::string path = directory.File("casket.hkh");
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<>::Open(path));
+  EXPECT_THAT(db->Set("key", "value"), IsOk());
+  EXPECT_THAT(db->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(db, HashDBM<>::Open(path, {}, {.mode = OpenMode::kReadOnly}));
+  EXPECT_THAT(db->Get("key"), IsOkAndHolds("value"));
+  EXPECT_THAT(db->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(db, HashDBM<>::Open(path, {}, {.mode = OpenMode::kTruncate}));
+  EXPECT_EQ(db->Count(), 0u);
+  EXPECT_THAT(db->Close(), IsOk());
+  EXPECT_THAT(HashDBM<>::Open(directory.path() + "/no/such/directory"), testing::Not(IsOk()));
+}
+
+TEST(HashDBM, TakesAtMost34BytesForA16ByteRecord) {
+  constexpr std::uint64_t kRecords = 1'000'000;
+  Mapped surroundings;
+  ASSERT_OK_AND_ASSIGN(auto db, surroundings.Open());
+  for (std::uint64_t i = 0; i < kRecords; ++i) {
+    const std::string key = NumberedKey(i);
+    ASSERT_THAT(db->Set(key, key), IsOk());
+  }
+  ASSERT_EQ(db->Count(), kRecords);
+  ASSERT_THAT(db->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto file, surroundings.files.Open("db"));
+  EXPECT_LE(file.Size(), 34 * kRecords);
+  RecordProperty("bytes_per_record", std::to_string(static_cast<double>(file.Size()) / kRecords));
+}
+
+TEST(HashDBM, RefusesUpdatesOnAFullDeviceAndGoesOnReading) {
+  MemoryFile device(std::uint64_t{2} << 20);
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MemoryFile>::Open(device.Share()));
+  Records records;
+  Status status;
+  for (std::uint64_t i = 0; status.ok(); ++i) {
+    ASSERT_LT(i, 100'000u) << "two megabytes hold a hundred";
+    const std::string key = NumberedKey(i);
+    std::string value = CheckedValue(key, i % 300, 1);
+    status = db->Set(key, value);
+    if (status.ok()) records[key] = std::move(value);
+  }
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_GE(records.size(), 3000u);
+  EXPECT_THAT(db->Set(NumberedKey(0), std::string(1 << 20, 'x')), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(db->Count(), records.size());
+  EXPECT_TRUE(ListByIterator(*db).records == records) << "a refused update changes nothing";
+  EXPECT_THAT(db->Verify(), IsOk());
+  for (std::uint64_t i = 0; i < 2000; ++i) {  // removing needs no space, and gives some
+    ASSERT_THAT(db->Remove(NumberedKey(i)), IsOk());
+    records.erase(NumberedKey(i));
+  }
+  ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    records[NumberedKey(i)] = CheckedValue(NumberedKey(i), i % 300, 2);
+    ASSERT_THAT(db->Set(NumberedKey(i), records[NumberedKey(i)]), IsOk());
+  }
+  EXPECT_THAT(db->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(db, HashDBM<MemoryFile>::Open(device.Share()));
+  EXPECT_TRUE(ListByProcessEach(*db).records == records);
+  EXPECT_THAT(db->Verify(), IsOk());
+  EXPECT_THAT(db->Close(), IsOk());
+}
+
+}  // namespace
+}  // namespace hako

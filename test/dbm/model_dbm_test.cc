@@ -1,0 +1,21 @@
+// The conformance suites judge the model first: what std::map under a mutex fails is a mistake of the suite.
+#include "support/model_dbm.h"
+
+#include <memory>
+
+#include "dbm/concurrent_dbm_conformance.h"
+#include "dbm/dbm_conformance.h"
+
+namespace hako {
+namespace {
+
+struct ModelSurroundings {
+  using Database = ModelDBM;
+  StatusOr<std::unique_ptr<ModelDBM>> Open(std::uint64_t = 0) { return std::make_unique<ModelDBM>(); }
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Model, DBMConformance, ModelSurroundings);
+INSTANTIATE_TYPED_TEST_SUITE_P(Model, ConcurrentDBMConformance, ModelSurroundings);
+
+}  // namespace
+}  // namespace hako

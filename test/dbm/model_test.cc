@@ -1,0 +1,132 @@
+// Random operations on every DBM x File beside the model, which must give the same answers. Few keys, so that records are removed,
+// overwritten and resized all the time; the database is reopened now and then.
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "dbm/surroundings.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "support/model_dbm.h"
+#include "support/random.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+namespace {
+
+constexpr int kOperations = 250'000;  // of each type
+constexpr int kOperationsPerLife = 5000;
+
+// One operation, drawn beforehand so that the database and the model do the same.
+struct Operation {
+  enum class Kind { kGet, kGetSpan, kSet, kInsert, kReplace, kRemove, kTake, kAppend, kCompareExchange, kIncrement, kProcess, kCount };
+  Kind kind;
+  std::string key;
+  std::string value;
+  std::uint64_t choice;
+
+  Operation(Random& random, const std::vector<std::string>& keys)
+      : kind(static_cast<Kind>(random.Below(static_cast<std::uint64_t>(Kind::kCount)))),
+        key(keys[random.Below(keys.size())]),
+        value(random.Bytes(random.OneIn(200) ? random.Below(70'000) : random.SkewedSize(9))),
+        choice(random.Next()) {}
+
+  // Carries it out and tells all that it gave back.
+  template <class D>
+  std::string ApplyTo(D& db) const {
+    std::string out = "untouched";
+    const auto told = [&out](const Status& status) { return std::to_string(static_cast<int>(status.code())) + ' ' + out; };
+    switch (kind) {
+      case Kind::kGet: {
+        const Status status = db.Get(key, &out);
+        return status.ok() ? told(status) : std::to_string(static_cast<int>(status.code()));
+      }
+      case Kind::kGetSpan: {
+        char span[64] = {};
+        const auto size = db.Get(key, std::span<char>(span));
+        out = std::to_string(size.value_or(0)) + std::string(span, sizeof(span));
+        return told(size.status());
+      }
+      case Kind::kSet:
+        return told(db.Set(key, value, {.old_value = choice % 2 == 0 ? &out : nullptr}));
+      case Kind::kInsert:
+        return told(db.Set(key, value, {.overwrite = false, .old_value = &out}));
+      case Kind::kReplace:
+        return told(db.Replace(key, value));
+      case Kind::kRemove:
+        return told(db.Remove(key));
+      case Kind::kTake:
+        return told(db.Remove(key, &out));
+      case Kind::kAppend:
+        return told(db.Append(key, value.substr(0, 100), ";"));
+      case Kind::kCompareExchange: {
+        const std::string current = db.GetOr(key, "").value();
+        const Expect expected = choice % 3 == 0 ? Expect::Absent() : choice % 3 == 1 ? Expect::Any() : Expect::Value(current);
+        const Action desired = choice % 7 == 0 ? Action::Remove() : choice % 7 == 1 ? Action::Keep() : Action::Set(value);
+        bool found = false;
+        const Status status = db.CompareExchange(key, expected, desired, &out, &found);
+        return told(status) + (found ? " found" : "");
+      }
+      case Kind::kIncrement:
+        if (choice % 4 == 0) (void)db.Remove(key);
+        return std::to_string(db.Increment(key, static_cast<std::int64_t>(choice), 5).value_or(-77));
+      default:
+        return told(db.Process(key, [&](std::optional<std::string_view> found) {
+          if (found) out.assign(*found);
+          return choice % 4 == 0 ? Action::Remove() : choice % 4 == 1 ? Action::Keep() : Action::Set(value);
+        }));
+    }
+  }
+};
+
+template <class Surroundings>
+class ModelTest : public testing::Test {};
+
+using Types = testing::Types<HashSurroundings<MemoryMapParallelFile>, HashSurroundings<PositionalParallelFile>, HashSurroundings<MemoryFile>,
+                             HashSurroundings<AnyFile>, TinySurroundings<MemoryMapParallelFile>, TinySurroundings<MemoryFile>>;
+TYPED_TEST_SUITE(ModelTest, Types);
+
+TYPED_TEST(ModelTest, GivesTheAnswersOfTheModel) {
+  Random random(TestSeed());
+  SCOPED_TRACE(TestSeed());
+  std::vector<std::string> keys = {""};
+  for (int i = 0; i < 200; ++i) keys.push_back(random.Bytes(random.OneIn(20) ? random.Below(3000) : random.SkewedSize(6)));
+
+  TypeParam surroundings;
+  ModelDBM model;
+  ASSERT_OK_AND_ASSIGN(auto db, surroundings.Open());
+  for (int i = 0; i < kOperations; ++i) {
+    const Operation operation(random, keys);
+    const std::string expected = operation.ApplyTo(model);
+    ASSERT_TRUE(operation.ApplyTo(*db) == expected) << "operation " << i << " of kind " << static_cast<int>(operation.kind);
+    if (i % 500 == 0 && random.OneIn(2)) {
+      ASSERT_THAT(db->Synchronize(random.OneIn(4) ? SyncMode::kHard : SyncMode::kSoft), IsOk());
+    }
+    if (i % kOperationsPerLife != 0) continue;
+    ASSERT_THAT(db->Verify(), IsOk());
+    const auto records = model.CopyRecords();
+    ASSERT_EQ(db->Count(), records.size());
+    const auto listed = i % 2 == 0 ? ListByIterator(*db).records : ListByProcessEach(*db).records;
+    ASSERT_TRUE(std::equal(listed.begin(), listed.end(), records.begin(), records.end()));
+    if constexpr (requires { db->Rebuild(); }) {
+      if (random.OneIn(4)) {
+        ASSERT_THAT(db->Rebuild(), IsOk());
+      }
+    }
+    if (random.OneIn(2)) {
+      ASSERT_OK_AND_ASSIGN(db, surroundings.Reopen(std::move(db)));
+    }
+    if (random.OneIn(10)) {
+      ASSERT_THAT(db->Clear(), IsOk());
+      ASSERT_THAT(model.Clear(), IsOk());
+    }
+  }
+  EXPECT_THAT(db->Verify(), IsOk());
+  EXPECT_THAT(db->Close(), IsOk());
+}
+
+}  // namespace
+}  // namespace hako

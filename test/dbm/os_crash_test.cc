@@ -1,0 +1,222 @@
+// Cuts the power under a HashDBM at any moment: whatever the device wrote of the unsynced sectors, the database opens with exactly the
+// state of the last hard Synchronize (or of the one that was running), recovery can be cut short in its turn, and work goes on from there.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/hash_dbm.h"
+#include "hako/file/memory_file.h"
+#include "support/checked_value.h"
+#include "support/crash_memory.h"
+#include "support/random.h"
+#include "support/recording_file.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+namespace {
+
+using Image = std::vector<std::byte>;
+
+// Recovers a database and lists it.
+template <class FileT>
+StatusOr<Records> RecoverIn(FileT file) {
+  HAKO_ASSIGN_OR_RETURN(auto db, HashDBM<FileT>::Open(std::move(file)));
+  HAKO_RETURN_IF_ERROR(db->Verify());
+  Records found;
+  HAKO_RETURN_IF_ERROR(db->ProcessEach([&](std::string_view key, std::string_view value) { found.emplace(key, value); }));
+  std::string value;
+  for (const auto& [key, listed] : found) {
+    HAKO_RETURN_IF_ERROR(db->Get(key, &value));
+    if (value != listed) return absl::DataLossError("Get and ProcessEach disagree");
+  }
+  if (db->Count() != found.size()) return absl::DataLossError("Count is wrong");
+  HAKO_RETURN_IF_ERROR(db->Set("works", "again"));
+  HAKO_RETURN_IF_ERROR(db->Close());
+  return found;
+}
+
+// A database at work on a CrashMemory, with the states it may be found in.
+template <class FileT>
+class CrashRun {
+ public:
+  CrashRun(Image start, Records records, std::uint64_t seed)
+      : random_(seed), memory_(std::make_shared<CrashMemory>(std::move(start))), allowed_{records}, now_(std::move(records)) {
+    memory_->on_event = [this] {
+      if (random_.OneIn(rare_events_ ? 30 : 2)) CheckCrash();
+    };
+  }
+
+  // Opens, carries out `count` operations and drops the database without closing it.
+  void Run(int count) {
+    rare_events_ = !MappedFile<FileT>;
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(memory_)));
+    for (int i = 0; i < count && !testing::Test::HasFatalFailure(); ++i) {
+      ASSERT_THAT(Update(*db, static_cast<std::uint64_t>(i)), IsOk());
+      memory_->Observe();
+      if (random_.OneIn(12)) CheckCrash();
+      if (random_.OneIn(30)) {
+        if (now_ != allowed_.back()) allowed_.push_back(now_);
+        rare_events_ = false;
+        ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+        rare_events_ = !MappedFile<FileT>;
+        allowed_ = {now_};
+        CheckCrash();
+      }
+    }
+    last_image_ = memory_->Crash(random_);
+    rare_events_ = false;
+    allowed_.push_back(now_);  // closing synchronizes
+    ASSERT_THAT(db->Close(), IsOk());
+    allowed_ = {now_};
+    CheckCrash();
+  }
+
+  // A crash before the database was closed, and the state recovered from it.
+  const Image& last_image() const { return last_image_; }
+  int num_crashes() const { return num_crashes_; }
+
+ private:
+  Status Update(HashDBM<FileT>& db, std::uint64_t salt) {
+    const std::string key = NumberedKey(random_.Below(60));
+    if (random_.OneIn(300)) {
+      now_.clear();
+      return db.Clear();
+    }
+    if (random_.OneIn(4)) {
+      const Status status = db.Remove(key);
+      return now_.erase(key) == 0 && absl::IsNotFound(status) ? absl::OkStatus() : status;
+    }
+    now_[key] = CheckedValue(key, random_.OneIn(50) ? random_.Below(20'000) : random_.SkewedSize(9), salt);
+    return db.Set(key, now_[key]);
+  }
+
+  void CheckCrash() {
+    if (testing::Test::HasFatalFailure()) return;
+    ++num_crashes_;
+    const Image image = memory_->Crash(random_);
+    const auto found = RecoverIn(MemoryFile::Of(image));
+    ASSERT_THAT(found, IsOk());
+    ASSERT_TRUE(std::count(allowed_.begin(), allowed_.end(), *found) > 0)
+        << "the oldest state allowed differs: " << Difference(allowed_.front(), *found);
+    if (random_.OneIn(6)) CheckCrashInRecovery(image, *found);
+  }
+
+  // The recovery is cut short too, and what it leaves recovered: at its writes and syncs, and when it has done.
+  void CheckCrashInRecovery(const Image& image, const Records& expected) {
+    auto memory = std::make_shared<CrashMemory>(image);
+    std::vector<Image> images;
+    memory->on_event = [&] {
+      if (images.size() < 8) images.push_back(memory->Crash(random_));
+    };
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(memory)));
+    images.push_back(memory->Crash(random_));
+    memory->on_event = [] {};
+    db.reset();
+    for (const Image& again : images) {
+      ++num_crashes_;
+      const auto found = RecoverIn(MemoryFile::Of(again));
+      ASSERT_THAT(found, IsOk());
+      ASSERT_EQ(Difference(expected, *found), "none") << "after a crash of the recovery";
+    }
+  }
+
+  Random random_;
+  std::shared_ptr<CrashMemory> memory_;
+  std::vector<Records> allowed_;
+  Records now_;
+  Image last_image_;
+  int num_crashes_ = 0;
+  bool rare_events_ = false;  // draw fewer crashes, where events are many
+};
+
+template <class FileT>
+class PowerCutTest : public testing::Test {};
+using CrashFiles = testing::Types<MappedCrashFile, PositionalCrashFile>;
+TYPED_TEST_SUITE(PowerCutTest, CrashFiles);
+
+TYPED_TEST(PowerCutTest, RecoversTheLastSynchronizedStateExactly) {
+  SCOPED_TRACE(TestSeed());
+  int num_crashes = 0;
+  for (std::uint64_t chain = 0; chain < 6; ++chain) {
+    Image image;
+    Records records;
+    for (std::uint64_t life = 0; life < 8; ++life) {  // each begins with what the crash of the one before left
+      CrashRun<TypeParam> run(image, records, TestSeed() + chain * 100 + life);
+      ASSERT_NO_FATAL_FAILURE(run.Run(life == 0 ? 40 : 150));
+      num_crashes += run.num_crashes();
+      image = run.last_image();
+      const auto found = RecoverIn(MemoryFile::Of(image));
+      ASSERT_THAT(found, IsOk());
+      records = *found;
+    }
+  }
+  EXPECT_GE(num_crashes, 1000);
+}
+
+// Every sequence of three operations of five kinds on a new database, cut after each of its writes and syncs, those of its creation too.
+TEST(OsCrashTest, RecoversFromACrashInEverySequenceOfThreeOperations) {
+  SCOPED_TRACE(TestSeed());
+  Random random(TestSeed());
+  for (int sequence = 0; sequence < 5 * 5 * 5; ++sequence) {
+    SCOPED_TRACE(sequence);
+    RecordingFile file;
+    const auto history = file.history();
+    // states[i] is what a crash may find once event_counts[i] events have happened, besides states[i - 1] until synced[i] have.
+    struct State {
+      Records records;
+      std::size_t first_event;  // the sync may have taken effect from here
+      std::size_t last_event;   // and has from here
+    };
+    std::vector<State> states = {{{}, 0, 0}};
+    Records now;
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<RecordingFile>::Open(std::move(file)));
+    for (int rest = sequence, step = 0; step < 3; ++step, rest /= 5) {
+      const std::string key = rest % 5 == 0 ? NumberedKey(static_cast<std::uint64_t>(step)) : "key";
+      const std::size_t before = history->events().size();
+      switch (rest % 5) {
+        case 0:
+        case 1:
+        case 2:
+          now[key] = CheckedValue(key, rest % 5 == 2 ? 1000 : 20, static_cast<std::uint64_t>(step));
+          ASSERT_THAT(db->Set(key, now[key]), IsOk());
+          break;
+        case 3:
+          ASSERT_EQ(db->Remove(key).ok(), now.erase(key) == 1);
+          break;
+        default:
+          ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+          states.push_back({now, before, history->events().size()});
+      }
+    }
+    const std::size_t before = history->events().size();
+    ASSERT_THAT(db->Close(), IsOk());
+    states.push_back({now, before, history->events().size()});
+
+    for (std::size_t event = 0; event <= history->events().size(); ++event) {
+      for (int draw = 0; draw < 3; ++draw) {
+        const Image image = history->CrashImageAt(
+            event, [&](std::uint64_t, std::size_t n) { return draw == 0 ? 0 : draw == 1 ? n - 1 : random.Below(n); });
+        const auto found = RecoverIn(MemoryFile::Of(image));
+        ASSERT_THAT(found, IsOk()) << "event " << event;
+        bool allowed = false;
+        for (std::size_t i = 0; i < states.size(); ++i) {
+          const bool superseded = i + 1 < states.size() && states[i + 1].last_event <= event;
+          allowed = allowed || (states[i].first_event <= event && !superseded && *found == states[i].records);
+        }
+        ASSERT_TRUE(allowed) << "event " << event << " of " << history->events().size() << ", draw " << draw;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hako

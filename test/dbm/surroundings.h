@@ -1,0 +1,102 @@
+// Where the databases of the tests live: a directory for the files that are opened by path, shared bytes for those that are not. A
+// Surroundings outlives its databases and opens them again; dbm_conformance.h says what the suites ask of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hako/base/status.h"
+#include "hako/dbm/hash_dbm.h"
+#include "hako/dbm/options.h"
+#include "hako/dbm/tiny_dbm.h"
+#include "hako/file/any_file.h"
+#include "hako/file/file.h"
+#include "hako/file/memory_file.h"
+#include "hako/file/memory_map_parallel_file.h"
+#include "hako/file/positional_parallel_file.h"
+#include "support/temp_dir.h"
+
+namespace hako {
+
+// Files by name.
+template <class FileT>
+class FileStore {
+ public:
+  StatusOr<FileT> Open(const std::string& name, OpenMode mode = OpenMode::kCreate) { return FileT::Open(Path(name), {.mode = mode}); }
+  std::string Path(const std::string& name) const { return directory_.File(name); }
+
+ private:
+  TempDir directory_;
+};
+
+template <>
+class FileStore<MemoryFile> {
+ public:
+  StatusOr<MemoryFile> Open(const std::string& name, OpenMode = OpenMode::kCreate) {
+    return files_.try_emplace(name, std::uint64_t{1} << 32).first->second.Share();
+  }
+
+ private:
+  std::map<std::string, MemoryFile> files_;
+};
+
+template <class FileT>
+std::vector<std::byte> ReadWholeFile(const FileT& file) {
+  std::vector<std::byte> bytes(file.Size());
+  if (!file.ReadAt(0, bytes).ok()) bytes.clear();
+  return bytes;
+}
+
+template <class FileT>
+class HashSurroundings {
+ public:
+  using FileType = FileT;
+  using Database = HashDBM<FileT>;
+  using Opened = StatusOr<std::unique_ptr<Database>>;
+
+  Opened Open(std::uint64_t num_records = 0) { return OpenWith({.num_records = num_records}); }
+
+  Opened OpenWith(const HashOptions& options, OpenMode mode = OpenMode::kCreate, const std::string& name = "db") {
+    HAKO_ASSIGN_OR_RETURN(FileT file, files.Open(name, mode));
+    return Database::Open(std::move(file), options);
+  }
+
+  Opened Reopen(std::unique_ptr<Database> db) {
+    HAKO_RETURN_IF_ERROR(db->Close());
+    db.reset();
+    return Open();
+  }
+
+  FileStore<FileT> files;
+};
+
+// Reopening a TinyDBM is saving it and loading another from the snapshot.
+template <class FileT>
+class TinySurroundings {
+ public:
+  using FileType = FileT;
+  using Database = TinyDBM<FileT>;
+  using Opened = StatusOr<std::unique_ptr<Database>>;
+
+  Opened Open(std::uint64_t num_records = 0) { return Database::Open({.num_records = num_records}); }
+
+  Opened Reopen(std::unique_ptr<Database> db) {
+    HAKO_ASSIGN_OR_RETURN(FileT snapshot, files.Open("snapshot"));
+    HAKO_RETURN_IF_ERROR(snapshot.Resize(0));
+    HAKO_RETURN_IF_ERROR(db->Save(snapshot));
+    HAKO_RETURN_IF_ERROR(db->Close());
+    HAKO_ASSIGN_OR_RETURN(db, Open());
+    HAKO_RETURN_IF_ERROR(db->Load(snapshot));
+    HAKO_RETURN_IF_ERROR(snapshot.Close());
+    return db;
+  }
+
+  FileStore<FileT> files;
+};
+
+}  // namespace hako

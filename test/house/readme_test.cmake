@@ -1,0 +1,12 @@
+# A C++ block of the README is the program test/consumer/main.cc, letter by letter; the consumer tests compile and run that.
+cmake_minimum_required(VERSION 3.25)
+if(NOT EXISTS ${SOURCE_DIR}/README.md)
+  message("skipped: no README.md")
+  return()
+endif()
+file(READ ${SOURCE_DIR}/README.md readme)
+file(READ ${SOURCE_DIR}/test/consumer/main.cc program)
+string(FIND "${readme}" "\n```cpp\n${program}```\n" found)
+if(found EQUAL -1)
+  message(FATAL_ERROR "README.md has no ```cpp block that equals test/consumer/main.cc")
+endif()

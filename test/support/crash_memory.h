@@ -1,0 +1,206 @@
+// Memory that can lose power: the live bytes of a file, as its process sees them, and what the device may hold of them.
+//
+// Every 512-byte sector written since it was last synced may hold any of its versions on the device, independently of the others: the
+// synced one, the latest, or one between. So may the file's size. A sector that was never synced may also hold garbage. SyncRange makes
+// durable its range and nothing else. Crash() draws one such state of the device.
+//
+// MappedCrashFile lets an engine store into the live bytes; versions are noted whenever the test calls Observe(), and at each sync.
+// PositionalCrashFile notes each write. `on_event` runs before a sync or a write takes effect: the moment to draw a crash in its midst.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+#include "hako/file/memory_file.h"
+#include "support/random.h"
+
+namespace hako {
+
+class CrashMemory {
+ public:
+  using Image = std::vector<std::byte>;
+  static constexpr std::uint64_t kSectorSize = 512;
+
+  // `start` is on the device already.
+  explicit CrashMemory(Image start = {})
+      : live_(std::uint64_t{1} << 30), seen_(start), durable_(std::move(start)), sizes_{seen_.size()} {
+    (void)live_.Resize(seen_.size());
+    (void)live_.WriteAt(0, seen_);
+  }
+
+  std::function<void()> on_event = [] {};
+
+  MemoryFile& live() { return live_; }
+
+  // Notes what was stored since the last look.
+  void Observe() {
+    std::lock_guard lock(mutex_);
+    Look(0, seen_.size());
+  }
+  void Observe(std::uint64_t offset, std::uint64_t size) {
+    std::lock_guard lock(mutex_);
+    Look(offset, size);
+  }
+
+  Status Resize(std::uint64_t size) {
+    std::lock_guard lock(mutex_);
+    Look(0, seen_.size());
+    HAKO_RETURN_IF_ERROR(live_.Resize(size));
+    for (std::uint64_t at = size / kSectorSize * kSectorSize; at < seen_.size(); at += kSectorSize) {  // what is cut off reads as zero
+      std::fill(seen_.begin() + static_cast<std::ptrdiff_t>(std::max(at, size)),
+                seen_.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(at + kSectorSize, seen_.size())), std::byte{0});
+      versions_[at / kSectorSize].push_back(SectorOf(seen_, at / kSectorSize));
+    }
+    seen_.resize(size);
+    sizes_.push_back(size);
+    return absl::OkStatus();
+  }
+
+  void Sync(std::uint64_t offset, std::uint64_t size) {
+    on_event();
+    std::lock_guard lock(mutex_);
+    Look(0, seen_.size());
+    sizes_ = {seen_.size()};
+    const std::uint64_t begin = offset / kSectorSize, end = (offset + size + kSectorSize - 1) / kSectorSize;
+    for (auto it = versions_.lower_bound(begin); it != versions_.end() && it->first < end; it = versions_.erase(it)) {
+      const std::uint64_t at = it->first * kSectorSize;
+      if (durable_.size() < at + kSectorSize) durable_.resize(at + kSectorSize);
+      std::ranges::copy(it->second.back(), durable_.begin() + static_cast<std::ptrdiff_t>(at));
+      never_synced_.erase(it->first);
+    }
+  }
+
+  // What the device may hold, had the power failed now.
+  Image Crash(Random& random) {
+    enum Style { kNothingNew, kEverythingNew, kAnything, kLittleNew, kLittleOld, kPrefix, kGarbage, kStyles };
+    const auto style = static_cast<Style>(random.Below(kStyles));
+    std::lock_guard lock(mutex_);
+    Look(0, seen_.size());
+    const auto choose = [&](std::size_t n) -> std::size_t {  // of the versions 0 (synced) to n - 1 (latest)
+      switch (style) {
+        case kNothingNew:
+          return 0;
+        case kEverythingNew:
+          return n - 1;
+        case kLittleNew:
+          return random.OneIn(8) ? random.Below(n) : 0;
+        case kLittleOld:
+          return random.OneIn(8) ? random.Below(n) : n - 1;
+        default:
+          return random.Below(n);
+      }
+    };
+    Image image = durable_;
+    image.resize(sizes_[choose(sizes_.size())]);
+    const std::uint64_t cut = style == kPrefix && !versions_.empty() ? random.Below(versions_.rbegin()->first + 2) : 0;
+    for (const auto& [sector, versions] : versions_) {
+      const std::uint64_t at = sector * kSectorSize;
+      if (at >= image.size()) continue;
+      const std::size_t chosen = style == kPrefix ? (sector < cut ? versions.size() : 0) : choose(versions.size() + 1);
+      Sector bytes = chosen == 0 ? SectorOf(durable_, sector) : versions[chosen - 1];
+      if (style == kGarbage && never_synced_.count(sector) != 0 && random.OneIn(2)) {
+        for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.Next() >> 56);
+      }
+      std::copy_n(bytes.begin(), std::min<std::uint64_t>(kSectorSize, image.size() - at), image.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    return image;
+  }
+
+ private:
+  using Sector = std::array<std::byte, kSectorSize>;
+
+  static Sector SectorOf(const Image& image, std::uint64_t sector) {
+    Sector bytes{};
+    const std::uint64_t begin = std::min<std::uint64_t>(sector * kSectorSize, image.size());
+    std::copy_n(image.begin() + static_cast<std::ptrdiff_t>(begin), std::min<std::uint64_t>(kSectorSize, image.size() - begin), bytes.begin());
+    return bytes;
+  }
+
+  void Look(std::uint64_t offset, std::uint64_t size) {
+    constexpr std::uint64_t kPage = 4096;
+    const std::byte* live = live_.View(0, seen_.size()).data();
+    const std::uint64_t end = std::min<std::uint64_t>(offset + size, seen_.size());
+    for (std::uint64_t page = offset / kPage * kPage; page < end; page += kPage) {
+      const std::uint64_t page_end = std::min<std::uint64_t>(page + kPage, seen_.size());
+      if (std::memcmp(live + page, seen_.data() + page, page_end - page) == 0) continue;
+      for (std::uint64_t at = page; at < page_end; at += kSectorSize) {
+        const std::uint64_t length = std::min(kSectorSize, page_end - at);
+        if (std::memcmp(live + at, seen_.data() + at, length) == 0) continue;
+        std::memcpy(seen_.data() + at, live + at, length);
+        const std::uint64_t sector = at / kSectorSize;
+        if (at >= durable_.size()) never_synced_.insert(sector);
+        versions_[sector].push_back(SectorOf(seen_, sector));
+      }
+    }
+  }
+
+  std::mutex mutex_;
+  MemoryFile live_;
+  Image seen_;                                             // the live bytes at the last look
+  Image durable_;                                          // each sector as it was last synced
+  std::map<std::uint64_t, std::vector<Sector>> versions_;  // by sector: its versions since, oldest first
+  std::set<std::uint64_t> never_synced_;
+  std::vector<std::uint64_t> sizes_;  // of the file since the last sync, the durable one first
+};
+
+class MappedCrashFile {
+ public:
+  explicit MappedCrashFile(std::shared_ptr<CrashMemory> memory) : memory_(std::move(memory)) {}
+  std::uint64_t Size() const { return memory_->live().Size(); }
+  bool IsWritable() const { return true; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const { return memory_->live().ReadAt(offset, out); }
+  Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) { return memory_->live().WriteAt(offset, in); }
+  std::span<const std::byte> View(std::uint64_t offset, std::size_t size) const { return memory_->live().View(offset, size); }
+  std::span<std::byte> MutableView(std::uint64_t offset, std::size_t size) { return memory_->live().MutableView(offset, size); }
+  Status Resize(std::uint64_t size) { return memory_->Resize(size); }
+  Status Sync() { return SyncRange(0, Size()); }
+  Status SyncRange(std::uint64_t offset, std::size_t size) {
+    memory_->Sync(offset, size);
+    return absl::OkStatus();
+  }
+  Status Close() { return absl::OkStatus(); }
+
+ private:
+  std::shared_ptr<CrashMemory> memory_;
+};
+
+class PositionalCrashFile {
+ public:
+  explicit PositionalCrashFile(std::shared_ptr<CrashMemory> memory) : memory_(std::move(memory)) {}
+  std::uint64_t Size() const { return memory_->live().Size(); }
+  bool IsWritable() const { return true; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const { return memory_->live().ReadAt(offset, out); }
+  Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) {
+    memory_->on_event();
+    HAKO_RETURN_IF_ERROR(memory_->live().WriteAt(offset, in));
+    memory_->Observe(offset, in.size());
+    return absl::OkStatus();
+  }
+  Status Resize(std::uint64_t size) { return memory_->Resize(size); }
+  Status Sync() {
+    memory_->Sync(0, Size());
+    return absl::OkStatus();
+  }
+  Status Close() { return absl::OkStatus(); }
+
+ private:
+  std::shared_ptr<CrashMemory> memory_;
+};
+
+static_assert(MappedFile<MappedCrashFile> && !KernelBackedFile<MappedCrashFile>);
+static_assert(File<PositionalCrashFile> && !MappedFile<PositionalCrashFile>);
+
+}  // namespace hako

@@ -1,0 +1,41 @@
+// Looking at files from outside hako: what the file system holds, whole, by name.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "hako/base/assert.h"
+
+namespace hako {
+
+inline struct stat StatOf(const std::string& path) {
+  struct stat status = {};
+  HAKO_ASSERT(stat(path.c_str(), &status) == 0);
+  return status;
+}
+
+inline std::string ReadWhole(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+inline void WriteWhole(const std::string& path, std::string_view content) {
+  std::ofstream(path, std::ios::binary).write(content.data(), static_cast<std::streamsize>(content.size()));
+}
+
+// How many descriptors of this process are open on `path`, by the name it was opened by.
+inline int CountDescriptors(const std::string& path) {
+  int count = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    count += std::filesystem::read_symlink(entry, error) == path;
+  return count;
+}
+
+}  // namespace hako

@@ -1,0 +1,106 @@
+// Is a concurrent history of one register linearizable: could its operations have happened one after the other, each at some moment between
+// its call and its return, with the results that were seen? The search is Wing and Gong's with the memory of Lowe ("Testing for
+// linearizability", 2017): it tries operations in the order of their calls and never visits a (set of operations done, state) twice.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace hako {
+
+// One operation on one key whose value is a number or absent.
+struct HistoryEvent {
+  enum class Kind { kGet, kSet, kInsert, kRemove, kCompareExchange, kIncrement };
+  Kind kind = Kind::kGet;
+  std::int64_t argument = 0;               // what is set, added, or desired
+  std::optional<std::int64_t> expected{};  // by kCompareExchange
+  bool ok = false;                         // it found a record (get, remove), none (insert), what it expected (compare-exchange)
+  std::int64_t result = 0;                 // the number that get and increment gave back
+  std::uint64_t call = 0, end = 0;         // times: unique over the history
+};
+
+using RegisterState = std::optional<std::int64_t>;
+
+// The state after `event`, or nothing if its result cannot come from `state`.
+inline std::optional<RegisterState> Step(const RegisterState& state, const HistoryEvent& event) {
+  using Kind = HistoryEvent::Kind;
+  using After = std::optional<RegisterState>;
+  const auto if_true = [](bool possible, RegisterState after) { return possible ? After(std::in_place, after) : After(); };
+  switch (event.kind) {
+    case Kind::kGet:
+      return if_true(event.ok == state.has_value() && (!event.ok || event.result == *state), state);
+    case Kind::kSet:
+      return After(std::in_place, event.argument);
+    case Kind::kInsert:
+      return if_true(event.ok == !state.has_value(), event.ok ? RegisterState(event.argument) : state);
+    case Kind::kRemove:
+      return if_true(event.ok == state.has_value(), std::nullopt);
+    case Kind::kCompareExchange:
+      return if_true(event.ok == (state == event.expected), event.ok ? RegisterState(event.argument) : state);
+    case Kind::kIncrement:
+      return if_true(event.result == state.value_or(0) + event.argument, RegisterState(event.result));
+  }
+  return std::nullopt;
+}
+
+inline bool IsLinearizable(std::vector<HistoryEvent> events) {
+  std::ranges::sort(events, {}, &HistoryEvent::call);
+  const std::size_t n = events.size();
+  // A list of calls and returns in the order of time, from which an operation is taken out when it is given its place. Node i is the call
+  // of event i, n + i its return, 2n the head and the end.
+  std::vector<std::size_t> next(2 * n + 1), previous(2 * n + 1), nodes(2 * n);
+  for (std::size_t i = 0; i < 2 * n; ++i) nodes[i] = i;
+  std::ranges::sort(nodes, {}, [&](std::size_t node) { return node < n ? events[node].call : events[node - n].end; });
+  std::size_t last = 2 * n;
+  for (const std::size_t node : nodes) {
+    next[last] = node;
+    previous[node] = last;
+    last = node;
+  }
+  next[last] = 2 * n;
+  previous[2 * n] = last;
+  const auto take_out = [&](std::size_t node) {
+    next[previous[node]] = next[node];
+    previous[next[node]] = previous[node];
+  };
+  const auto put_back = [&](std::size_t node) { next[previous[node]] = previous[next[node]] = node; };
+
+  std::vector<bool> done(n);
+  std::set<std::pair<std::vector<bool>, RegisterState>> visited;
+  std::vector<std::pair<std::size_t, RegisterState>> path;  // the event placed, and the state before it
+  RegisterState state;
+  std::size_t node = next[2 * n];
+  while (next[2 * n] != 2 * n) {
+    if (node < n) {  // a call: may this operation be the next?
+      const auto after = Step(state, events[node]);
+      done[node] = true;
+      if (after && visited.emplace(done, *after).second) {
+        path.emplace_back(node, state);
+        state = *after;
+        take_out(node);
+        take_out(n + node);
+        node = next[2 * n];
+      } else {
+        done[node] = false;
+        node = next[node];
+      }
+    } else {  // a return of an operation that was given no place: go back
+      if (path.empty()) return false;
+      node = path.back().first;
+      state = path.back().second;
+      path.pop_back();
+      done[node] = false;
+      put_back(n + node);
+      put_back(node);
+      node = next[node];
+    }
+  }
+  return true;
+}
+
+}  // namespace hako

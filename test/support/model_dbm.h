@@ -1,0 +1,141 @@
+// ModelDBM: the DBM that is too simple to be wrong, a std::map under a mutex. The other DBMs are compared with it, and the conformance
+// suites are checked against it before they judge anything else.
+//
+// Threads: as any DBM. An iterator holds copies, so it sees the records as they were when it stepped on them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "hako/base/status.h"
+#include "hako/dbm/dbm.h"
+#include "hako/dbm/operations.h"
+
+namespace hako {
+
+class ModelDBM : public Operations<ModelDBM> {
+ public:
+  using Records = std::map<std::string, std::string, std::less<>>;
+
+  // The records outlive the ModelDBM, as a file outlives a HashDBM.
+  explicit ModelDBM(std::shared_ptr<Records> records = std::make_shared<Records>()) : records_(std::move(records)) {}
+
+  template <Visitor V>
+  Status Process(std::string_view key, V&& visitor) {
+    if (key.size() > kKeySizeMax) return absl::OutOfRangeError("the key is too long");
+    std::lock_guard lock(mutex_);
+    const auto it = records_->find(key);
+    const bool exists = it != records_->end();
+    const auto value = exists ? std::optional<std::string_view>(it->second) : std::nullopt;
+    using VisitorType = std::remove_reference_t<V>;
+    if constexpr (ReadVisitor<VisitorType>) {
+      visitor(value);
+      return absl::OkStatus();
+    } else if constexpr (UpdateVisitor<VisitorType>) {
+      return Carry(key, it, visitor(value));
+    } else {
+      return Carry(key, it, visitor(exists));
+    }
+  }
+
+  template <Sink S>
+  Status Fetch(std::string_view key, S&& sink) {
+    std::lock_guard lock(mutex_);
+    const auto it = records_->find(key);
+    if (it == records_->end()) return AbsentError();
+    if (char* out = sink(it->second.size())) it->second.copy(out, it->second.size());
+    return absl::OkStatus();
+  }
+
+  // Walks by key, one record under the lock at a time, so writers get on between two records.
+  template <class V>
+  Status ProcessEach(V&& visitor) {
+    auto it = MakeIterator();
+    for (it.First(); it.Valid(); it.Next()) visitor(it.key(), it.value());
+    return absl::OkStatus();
+  }
+
+  class Iterator {
+   public:
+    explicit Iterator(ModelDBM* db) : db_(db) {}
+    void First() { MoveTo([](const Records& records) { return records.begin(); }); }
+    void Jump(std::string_view key) { MoveTo([key](const Records& records) { return records.find(key); }); }
+    void Next() { MoveTo([this](const Records& records) { return records.upper_bound(key_); }); }
+    bool Valid() const { return valid_; }
+    std::string_view key() const { return key_; }
+    std::string_view value() const { return value_; }
+    Status status() const { return absl::OkStatus(); }
+
+   private:
+    template <class Find>
+    void MoveTo(Find find) {
+      std::lock_guard lock(db_->mutex_);
+      const auto it = find(*db_->records_);
+      valid_ = it != db_->records_->end();
+      if (!valid_) return;
+      key_ = it->first;
+      value_ = it->second;
+    }
+    ModelDBM* db_;
+    bool valid_ = false;
+    std::string key_;
+    std::string value_;
+  };
+  Iterator MakeIterator() { return Iterator(this); }
+
+  std::uint64_t Count() const {
+    std::lock_guard lock(mutex_);
+    return records_->size();
+  }
+  Status Clear() {
+    std::lock_guard lock(mutex_);
+    records_->clear();
+    return absl::OkStatus();
+  }
+  Stats GetStats() const {
+    std::lock_guard lock(mutex_);
+    Stats stats;
+    stats.num_records = records_->size();
+    for (const auto& [key, value] : *records_) stats.record_bytes += key.size() + value.size();
+    stats.index_bytes = stats.num_records * sizeof(Records::value_type);
+    stats.total_bytes = stats.record_bytes + stats.index_bytes;
+    stats.num_buckets = 1;
+    return stats;
+  }
+  Inspection Inspect() const { return {{"class", "ModelDBM"}, {"num_records", std::to_string(Count())}}; }
+  Status Synchronize(SyncMode) { return absl::OkStatus(); }
+  Status Verify() { return absl::OkStatus(); }
+  Status Close() { return absl::OkStatus(); }
+
+  Records CopyRecords() const {
+    std::lock_guard lock(mutex_);
+    return *records_;
+  }
+
+ private:
+  Status Carry(std::string_view key, Records::iterator it, Action action) {
+    if (action.kind() == Action::Kind::kRemove && it != records_->end()) records_->erase(it);
+    if (action.kind() != Action::Kind::kSet) return absl::OkStatus();
+    if (action.value().size() > kValueSizeMax) return absl::OutOfRangeError("the value is too long");
+    if (it != records_->end()) {
+      it->second.assign(action.value());
+    } else {
+      records_->emplace(key, action.value());
+    }
+    return absl::OkStatus();
+  }
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<Records> records_;
+};
+
+static_assert(DBM<ModelDBM>);
+
+}  // namespace hako

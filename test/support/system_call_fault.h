@@ -1,0 +1,28 @@
+// Makes system calls of this thread fail, for good, with an error of the test's choice: a seccomp filter answers in the kernel's place.
+// It is inherited by threads and processes made later, so a test does this in a thread of its own and joins it.
+#pragma once
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <cstddef>
+#include <initializer_list>
+#include <vector>
+
+namespace hako {
+
+// `numbers` are SYS_ constants. Returns false where the system does not allow it.
+inline bool FailSystemCallsOfThisThread(std::initializer_list<long> numbers, int error_number) {
+  std::vector<sock_filter> filter = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
+  for (const long number : numbers) {
+    filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(number), 0, 1));
+    filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error_number)));
+  }
+  filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  sock_fprog program = {.len = static_cast<unsigned short>(filter.size()), .filter = filter.data()};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+}  // namespace hako

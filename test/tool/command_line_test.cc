@@ -1,0 +1,100 @@
+// Help, versions and mistakes: what `hako` says before it touches a file.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tool_runner.h"
+
+namespace hako {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::SizeIs;
+using testing::StartsWith;
+
+const std::vector<std::string> kCommands = {"create", "inspect", "get", "set", "remove", "list", "import", "export", "verify", "perf"};
+
+TEST(CommandLine, HelpGoesToStdoutAndListsEveryCommand) {
+  const ToolResult bare = RunTool({});
+  EXPECT_EQ(bare.exit_code, 0);
+  EXPECT_EQ(bare.err, "");
+  for (const std::string& command : kCommands) EXPECT_THAT(bare.out, HasSubstr("\n  " + command));
+  EXPECT_THAT(bare.out, AllOf(HasSubstr("Exit codes: 0 done; 1 no"), HasSubstr("130")));
+  for (const char* spelling : {"help", "--help", "-h"}) EXPECT_EQ(RunTool({spelling}).out, bare.out) << spelling;
+}
+
+TEST(CommandLine, EveryCommandExplainsItself) {
+  for (const std::string& command : kCommands) {
+    const ToolResult help = RunTool({"help", command});
+    EXPECT_EQ(help.exit_code, 0) << command;
+    EXPECT_EQ(help.err, "") << command;
+    EXPECT_THAT(help.out, HasSubstr("Usage: hako " + command));
+    EXPECT_EQ(RunTool({command, "--help"}).out, help.out);
+    EXPECT_EQ(RunTool({command, "-h"}).out, help.out);
+  }
+  EXPECT_THAT(RunTool({"help", "get"}).out, HasSubstr("Usage: hako get [OPTIONS] FILE KEY...\n"));
+  EXPECT_THAT(RunTool({"help", "perf", "sequence"}).out, HasSubstr("Usage: hako perf sequence"));
+  EXPECT_EQ(RunTool({"perf"}).out, RunTool({"help", "perf"}).out);
+}
+
+TEST(CommandLine, VersionNamesLibraryAndFileFormat) {
+  const ToolResult version = RunTool({"--version"});
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_THAT(SplitLines(version.out), testing::ElementsAre(testing::MatchesRegex("hako [0-9]+\\.[0-9]+\\.[0-9]+"),
+                                                            testing::MatchesRegex("file format: .*\\.hkh.* [0-9]+.*")));
+}
+
+struct Mistake {
+  std::vector<std::string> args;
+  std::string first_line;
+  std::string help;  // the command that the second line points to
+};
+
+const Mistake kMistakes[] = {
+    {{"lst"}, "hako: unknown command 'lst'; did you mean 'list'?", ""},
+    {{"frobnicate"}, "hako: unknown command 'frobnicate'", ""},
+    {{"help", "improt"}, "hako: unknown command 'improt'; did you mean 'import'?", ""},
+    {{"--verison"}, "hako: unknown option '--verison'; did you mean '--version'?", ""},
+    {{"perf", "sequense"}, "hako perf: unknown command 'sequense'; did you mean 'sequence'?", " perf"},
+    {{"list", "a.hkh", "--itmes", "5"}, "hako list: unknown option '--itmes'; did you mean '--items'?", " list"},
+    {{"list", "a.hkh", "--jsno=1"}, "hako list: unknown option '--jsno'; did you mean '--json'?", " list"},
+    {{"list"}, "hako list: FILE is required", " list"},
+    {{"get", "a.hkh"}, "hako get: KEY is required", " get"},
+    {{"get", "a.hkh", "k", "l"}, "hako get: several keys are for --multi", " get"},
+    {{"verify", "a.hkh", "k"}, "hako verify: unexpected argument 'k'", " verify"},
+    {{"set", "a.hkh", "k"}, "hako set: VALUE is required", " set"},
+    {{"set", "a.hkh", "k", "v", "--incr", "1"}, "hako set: --incr takes the place of VALUE", " set"},
+    {{"set", "a.hkh", "k", "v", "--append", ",", "--no_overwrite"}, "hako set: --no_overwrite excludes --append", " set"},
+    {{"set", "a.hkh", "k", "--incr", "1x"}, "hako set: --incr: '1x' is not a number such as 8, 10k or 64Mi", " set"},
+    {{"list", "a.hkh", "--items", "9999999t"}, "hako list: --items: '9999999t' is not a number such as 8, 10k or 64Mi", " list"},
+    {{"create", "a.hkh", "--align_pow", "13"}, "hako create: --align_pow: 13 is out of range, 3 to 12", " create"},
+    {{"list", "a.hkh", "--json", "--tsv"},
+     "hako list: Requires at most 1 options be given from [--json,--tsv,--hex,--escape,--raw,-0]",
+     " list"},
+    {{"get", "a.foo", "k"}, "hako: a.foo: the ending does not tell the kind of database; use .hkh, or say --dbm hash", ""},
+    {{"export", "a.hkh", "--format", "xml"}, "hako export: --format: xml not in {tsv,jsonl,dump}", " export"},
+    {{"export", "a.hkh", "--print"}, "hako export: --print is for --format dump", " export"},
+    {{"perf", "sequence"},
+     "hako perf sequence: say what to measure: --dbm tiny, --dbm hash --path FILE, or --path FILE.hkh",
+     " perf sequence"},
+    {{"perf", "sequence", "--dbm", "tree"}, "hako perf sequence: --dbm tree: there are auto, hash and tiny", " perf sequence"},
+    {{"perf", "sequence", "--dbm", "hash"}, "hako perf sequence: --dbm hash needs a --path", " perf sequence"},
+    {{"perf", "sequence", "--dbm", "tiny", "--iter", "0"},
+     "hako perf sequence: --iter: 0 is out of range, 1 to 2147483647",
+     " perf sequence"}};
+
+TEST(CommandLine, MistakesAreTwoLinesOnStderr) {
+  for (const Mistake& mistake : kMistakes) {
+    SCOPED_TRACE(mistake.first_line);
+    const ToolResult result = RunTool(mistake.args);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.out, "");
+    const std::vector<std::string> lines = SplitLines(result.err);
+    ASSERT_THAT(lines, SizeIs(2)) << result.err;
+    EXPECT_EQ(lines[0], mistake.first_line);
+    EXPECT_THAT(lines[1], StartsWith("Try 'hako help" + mistake.help + "'"));
+  }
+}
+
+}  // namespace
+}  // namespace hako

@@ -1,0 +1,289 @@
+// create, get, set, remove, list, inspect, verify, and what they answer where the file is not as they wish.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "hako/file/memory_map_parallel_file.h"
+#include "support/status_matchers.h"
+#include "support/temp_dir.h"
+#include "tool_runner.h"
+
+namespace hako {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+using testing::SizeIs;
+using testing::StartsWith;
+using testing::UnorderedElementsAre;
+
+class Records : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(RunTool({"create", path_}).exit_code, 0); }
+  // Every test leaves a database without damage.
+  void TearDown() override { EXPECT_EQ(RunTool({"verify", path_}).exit_code, 0); }
+
+  int Set(const std::string& key, const std::string& value) { return RunTool({"set", path_, "--", key, value}).exit_code; }
+  std::string Get(const std::string& key) { return RunTool({"get", path_, "--raw", "--", key}).out; }
+
+  TempDir dir_;
+  const std::string path_ = dir_.File("a.hkh");
+};
+
+TEST_F(Records, SetGetRemove) {
+  EXPECT_EQ(Set("key", "value"), 0);
+  const ToolResult got = RunTool({"get", path_, "key"});
+  EXPECT_EQ(got.exit_code, 0);
+  EXPECT_EQ(got.out, "value\n");
+  EXPECT_EQ(got.err, "");
+  EXPECT_EQ(Set("key", "other"), 0);
+  EXPECT_EQ(Get("key"), "other");
+  EXPECT_EQ(RunTool({"remove", path_, "key"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"get", path_, "key"}).exit_code, 1);
+}
+
+TEST_F(Records, AbsentKeysEndWithOneAndSaySo) {
+  ASSERT_EQ(Set("here", "1"), 0);
+  for (const ToolResult& result : {RunTool({"get", path_, "absent\n"}), RunTool({"remove", path_, "absent\n", "here"})}) {
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(result.err, "hako: " + path_ + ": there is no record of key 'absent\\n'\n");
+  }
+  EXPECT_EQ(RunTool({"get", path_, "here"}).exit_code, 1) << "the other key was removed all the same";
+}
+
+TEST_F(Records, KeysAndValuesAreTakenAsTheyAre) {
+  for (const std::string word : {"[a,b]", "{}", "", "-5", "--json", "list", "++", "%%", "a b", "\"q\"", "k=v"}) {
+    EXPECT_EQ(Set(word, "<" + word + ">"), 0) << word;
+    EXPECT_EQ(Get(word), "<" + word + ">");
+    EXPECT_EQ(Set("as value", word), 0) << word;
+    EXPECT_EQ(Get("as value"), word);
+  }
+  EXPECT_EQ(RunTool({"get", path_, "list"}).out, "<list>\n") << "not the command";
+  EXPECT_EQ(RunTool({"get", path_, "[a,b]"}).out, "<[a,b]>\n") << "not two keys";
+  EXPECT_EQ(RunTool({"get", path_, "{}"}).out, "<{}>\n") << "not no key";
+}
+
+TEST_F(Records, NoOverwriteKeepsWhatIsThere) {
+  EXPECT_EQ(RunTool({"set", path_, "k", "first", "--no_overwrite"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"set", path_, "k", "second", "--no_overwrite"}).exit_code, 1);
+  EXPECT_EQ(Get("k"), "first");
+}
+
+TEST_F(Records, AppendPutsADelimiterBetween) {
+  EXPECT_EQ(RunTool({"set", path_, "k", "a", "--append", ", "}).exit_code, 0);
+  EXPECT_EQ(RunTool({"set", path_, "k", "b", "--append", ", "}).exit_code, 0);
+  EXPECT_EQ(RunTool({"set", path_, "k", "c", "--append", ""}).exit_code, 0);
+  EXPECT_EQ(Get("k"), "a, bc");
+}
+
+TEST_F(Records, IncrAddsAndPrintsTheSum) {
+  EXPECT_EQ(RunTool({"set", path_, "n", "--incr", "10k"}).out, "10000\n");
+  EXPECT_EQ(RunTool({"set", path_, "n", "--incr", "-10001"}).out, "-1\n");
+  EXPECT_EQ(RunTool({"set", path_, "n", "--incr", "2Ki", "--sync_hard"}).out, "2047\n");
+  EXPECT_EQ(Get("n"), std::string("\0\0\0\0\0\0\x07\xff", 8));
+  ASSERT_EQ(Set("text", "abc"), 0);
+  const ToolResult refused = RunTool({"set", path_, "text", "--incr", "1"});
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_THAT(refused.err, HasSubstr("not an 8-byte number"));
+  EXPECT_EQ(Get("text"), "abc");
+}
+
+TEST_F(Records, GetMultiPrintsWhatIsThere) {
+  ASSERT_EQ(Set("a", "1"), 0);
+  ASSERT_EQ(Set("b", "2\t"), 0);
+  const ToolResult some = RunTool({"get", "--multi", path_, "a", "x", "b", "--tsv"});
+  EXPECT_EQ(some.exit_code, 1);
+  EXPECT_EQ(some.out, "a\t1\nb\t2\\t\n");
+  EXPECT_EQ(RunTool({"get", "--multi", path_, "a", "b"}).exit_code, 0);
+}
+
+TEST_F(Records, StylesOfOutput) {
+  const std::string value = std::string("\x01\0\xff tab\t\xc3\xa4 \\\n", 13);
+  ASSERT_EQ(RunTool({"import", path_, "--format", "jsonl"}, "{\"key\":\"k\",\"value\":{\"b64\":\"AQD/IHRhYgnDpCBcCg==\"}}\n").exit_code, 0);
+  ASSERT_EQ(Get("k"), value);
+  const auto get = [this](const char* style) { return RunTool({"get", path_, "k", style}).out; };
+  EXPECT_EQ(RunTool({"get", path_, "k"}).out, value + "\n");
+  EXPECT_EQ(get("--raw"), value);
+  EXPECT_EQ(get("-0"), value + '\0');
+  EXPECT_EQ(get("--hex"),
+            "0100ff20746162"
+            "09c3a4205c0a\n");
+  EXPECT_EQ(get("--escape"), "\\x01\\x00\\xff tab\\t\xc3\xa4 \\\\\\n\n");
+  EXPECT_EQ(get("--tsv"), std::string("\x01\0\xff tab\\t\xc3\xa4 \\\\\\n\n", 17));
+  EXPECT_EQ(get("--json"), "{\"key\":\"k\",\"value\":{\"b64\":\"AQD/IHRhYgnDpCBcCg==\"}}\n");
+  EXPECT_EQ(RunTool({"list", path_, "-0"}).out, std::string("k\0", 2) + value + '\0');
+  EXPECT_EQ(RunTool({"list", path_, "--hex", "--keys"}).out, "6b\n");
+}
+
+TEST_F(Records, ATerminalIsShownEscapedText) {
+  ASSERT_EQ(Set("k", "\x1b[31mred\xc2\x9b"), 0);
+  EXPECT_EQ(RunOnTerminal({"get", path_, "k"}).out, "\\x1b[31mred\\xc2\\x9b\r\n");
+  EXPECT_EQ(RunOnTerminal({"list", path_}).out, "k\t\\x1b[31mred\\xc2\\x9b\r\n");
+  EXPECT_EQ(RunOnTerminal({"get", path_, "k", "--raw"}).out, "\x1b[31mred\xc2\x9b");
+}
+
+TEST_F(Records, ListStopsAtItemsAndSaysSo) {
+  std::string text;
+  for (int i = 0; i < 25; ++i) text += "key" + std::to_string(i) + "\tvalue" + std::to_string(i) + "\n";
+  ASSERT_EQ(RunTool({"import", path_}, text).exit_code, 0);
+  const ToolResult some = RunTool({"list", path_});
+  EXPECT_EQ(some.exit_code, 0);
+  EXPECT_THAT(SplitLines(some.out), SizeIs(10));
+  EXPECT_EQ(some.err, "hako: " + path_ + ": 10 of 25 records; --items -1 lists all\n");
+  const ToolResult all = RunTool({"list", path_, "--items", "-1"});
+  EXPECT_EQ(all.err, "");
+  EXPECT_THAT(SplitLines(all.out), testing::UnorderedElementsAreArray(SplitLines(text)));
+  EXPECT_THAT(RunTool({"list", path_, "--items", "25"}).err, "");
+  const std::vector<std::string> keys = SplitLines(RunTool({"list", path_, "--items", "3", "--keys"}).out);
+  EXPECT_THAT(keys, testing::Each(MatchesRegex("key[0-9]+")));
+  EXPECT_THAT(keys, SizeIs(3));
+  EXPECT_EQ(RunTool({"list", path_, "--items", "0"}).out, "");
+  for (const std::string& line : SplitLines(RunTool({"list", path_, "--json"}).out)) {
+    const auto record = nlohmann::json::parse(line);
+    EXPECT_EQ("value" + record.at("key").get<std::string>().substr(3), record.at("value").get<std::string>());
+  }
+}
+
+TEST_F(Records, InspectTellsFacts) {
+  ASSERT_EQ(Set("k", "v"), 0);
+  const std::vector<std::string> lines = SplitLines(RunTool({"inspect", path_, "--validate"}).out);
+  ASSERT_GE(lines.size(), 7u);
+  EXPECT_EQ(lines[0], "Inspection:");
+  EXPECT_EQ(lines[1], "  class=HashDBM");
+  EXPECT_THAT(lines, testing::Contains("  num_records=1"));
+  const std::vector<std::string> tail(lines.end() - 5, lines.end());
+  EXPECT_THAT(tail, ElementsAre(MatchesRegex("Actual File Size: [1-9][0-9]*"), "Number of Records: 1", "Healthy: true",
+                                "Should be Rebuilt: false", MatchesRegex("Validating records: ... ok \\(elapsed=[0-9]+\\.[0-9]{6}\\)")));
+  EXPECT_THAT(RunTool({"inspect", path_}).out, EndsWith("Should be Rebuilt: false\n"));
+
+  const auto json = nlohmann::json::parse(RunTool({"inspect", path_, "--json", "--validate"}).out);
+  EXPECT_EQ(json.at("file"), path_);
+  EXPECT_GT(json.at("file_size"), 0);
+  EXPECT_EQ(json.at("num_records"), 1);
+  EXPECT_EQ(json.at("healthy"), true);
+  EXPECT_EQ(json.at("validated"), true);
+  EXPECT_EQ(json.at("should_be_rebuilt"), false);
+  EXPECT_EQ(json.at("attributes").at("class"), "HashDBM");
+  for (const char* name : {"total_bytes", "record_bytes", "free_bytes", "index_bytes", "num_buckets", "num_overflow", "epoch"})
+    EXPECT_TRUE(json.at("stats").at(name).is_number_unsigned()) << name;
+}
+
+TEST_F(Records, CreateKeepsWhatIsThereUnlessToldToTruncate) {
+  ASSERT_EQ(Set("k", "v"), 0);
+  const ToolResult again = RunTool({"create", path_});
+  EXPECT_EQ(again.exit_code, 3);
+  EXPECT_EQ(again.err, "hako: " + path_ + ": the file exists; choose another name, or empty it with --truncate\n");
+  EXPECT_EQ(Get("k"), "v");
+  EXPECT_EQ(RunTool({"create", path_, "--truncate", "--num_records", "10k", "--align_pow", "4"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"verify", path_}).out, path_ + ": ok, 0 records\n");
+  WriteWhole(dir_.File("empty.hkh"), "");
+  EXPECT_EQ(RunTool({"create", dir_.File("empty.hkh")}).exit_code, 0);
+  EXPECT_EQ(RunTool({"verify", dir_.File("empty.hkh")}).exit_code, 0);
+}
+
+TEST_F(Records, BothWaysOfAccessReadTheSameFile) {
+  ASSERT_EQ(RunTool({"set", path_, "a", "1", "--file", "pos"}).exit_code, 0);
+  ASSERT_EQ(RunTool({"set", path_, "b", "2", "--file", "mmap"}).exit_code, 0);
+  for (const char* how : {"pos", "mmap"})
+    EXPECT_THAT(SplitLines(RunTool({"list", path_, "--file", how}).out), UnorderedElementsAre("a\t1", "b\t2")) << how;
+}
+
+TEST_F(Records, AnotherEndingNeedsTheKind) {
+  const std::string path = dir_.File("a.db");
+  EXPECT_EQ(RunTool({"create", path}).exit_code, 2);
+  EXPECT_NE(access(path.c_str(), F_OK), 0);
+  EXPECT_EQ(RunTool({"create", path, "--dbm", "hash"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"set", path, "--dbm", "hash", "k", "v"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"get", path, "--dbm", "hash", "k"}).out, "v\n");
+}
+
+TEST_F(Records, AFileThatIsOpenElsewhereEndsWithFour) {
+  ASSERT_EQ(Set("k", "v"), 0);
+  const auto held = MemoryMapParallelFile::Open(path_, {.mode = OpenMode::kReadWrite});
+  ASSERT_THAT(held, IsOk());
+  const std::vector<std::vector<std::string>> commands = {{"get", path_, "k"},
+                                                          {"set", path_, "k", "w"},
+                                                          {"remove", path_, "k"},
+                                                          {"list", path_},
+                                                          {"inspect", path_},
+                                                          {"verify", path_},
+                                                          {"export", path_},
+                                                          {"import", path_},
+                                                          {"create", path_, "--truncate"},
+                                                          {"perf", "sequence", "--path", path_, "--iter", "1"}};
+  for (const auto& command : commands) {
+    const ToolResult result = RunTool(command);
+    EXPECT_EQ(result.exit_code, 4) << command[0];
+    EXPECT_EQ(result.err,
+              "hako: " + path_ + ": locked: another process has it open; wait for that with --wait SECONDS, or end the other process\n");
+    EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST_F(Records, WaitOutlastsTheOther) {
+  ASSERT_EQ(Set("k", "v"), 0);
+  auto held = MemoryMapParallelFile::Open(path_, {.mode = OpenMode::kReadWrite});
+  ASSERT_THAT(held, IsOk());
+  ToolProcess process({"get", path_, "k", "--wait", "600"});
+  ASSERT_THAT(held->Close(), IsOk());
+  const ToolResult result = process.Finish();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out, "v\n");
+}
+
+TEST_F(Records, FilesThatCannotBeOpenedEndWithThree) {
+  const std::string absent = dir_.File("absent.hkh");
+  for (const auto& command : std::vector<std::vector<std::string>>{{"get", absent, "k"},
+                                                                   {"set", absent, "k", "v"},
+                                                                   {"remove", absent, "k"},
+                                                                   {"list", absent},
+                                                                   {"inspect", absent},
+                                                                   {"verify", absent},
+                                                                   {"export", absent}}) {
+    const ToolResult result = RunTool(command);
+    EXPECT_EQ(result.exit_code, 3) << command[0];
+    EXPECT_EQ(result.err, "hako: " + absent + ": there is no such file; check the name, or make it with 'hako create " + absent + "'\n");
+    EXPECT_NE(access(absent.c_str(), F_OK), 0) << command[0] << " made it";
+  }
+  EXPECT_THAT(RunTool({"create", dir_.File("no/such.hkh")}).err, HasSubstr("there is no such folder; check the name"));
+  EXPECT_EQ(RunTool({"list", dir_.path(), "--dbm", "hash"}).exit_code, 3);
+  WriteWhole(dir_.File("text.hkh"), std::string(200000, 'x'));
+  const ToolResult foreign = RunTool({"list", dir_.File("text.hkh")});
+  EXPECT_EQ(foreign.exit_code, 3);
+  EXPECT_THAT(foreign.err, AllOf(StartsWith("hako: " + dir_.File("text.hkh") + ": "), HasSubstr("; ")));
+}
+
+TEST_F(Records, AFullStdoutIsAnError) {
+  if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "there is no /dev/full";
+  ASSERT_EQ(Set("k", "v"), 0);
+  const ToolResult result = RunTool({"export", path_, "/dev/full"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, AllOf(StartsWith("hako: /dev/full: "), HasSubstr("No space left")));
+}
+
+TEST_F(Records, VerifyFindsDamage) {
+  ASSERT_EQ(Set("key", "the value that is damaged"), 0);
+  const std::string copy = dir_.File("damaged.hkh");
+  std::string bytes = ReadWhole(path_);
+  const std::size_t value = bytes.find("the value that is damaged");
+  ASSERT_NE(value, bytes.npos);
+  bytes[value] ^= 1;
+  WriteWhole(copy, bytes);
+  const ToolResult verified = RunTool({"verify", copy});
+  EXPECT_EQ(verified.exit_code, 1);
+  EXPECT_EQ(verified.out, "");
+  EXPECT_THAT(verified.err, AllOf(StartsWith("hako: " + copy + ": damaged: "), HasSubstr("offset")));
+  const ToolResult inspected = RunTool({"inspect", copy, "--validate"});
+  EXPECT_EQ(inspected.exit_code, 1);
+  EXPECT_THAT(inspected.out, AllOf(HasSubstr("Healthy: false\n"), HasSubstr("Validating records: ... failed ")));
+  EXPECT_EQ(RunTool({"get", copy, "key"}).exit_code, 3) << "not 1: the key is not absent";
+}
+
+}  // namespace
+}  // namespace hako

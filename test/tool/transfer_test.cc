@@ -1,0 +1,276 @@
+// export and import: what goes out in a format comes back the same, malformed texts are told by line, an import can be stopped.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <random>
+
+#include "support/temp_dir.h"
+#include "tool_runner.h"
+
+namespace hako {
+namespace {
+
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+using RecordMap = std::map<std::string, std::string>;
+
+// What a database holds, read through hexadecimal digits, which no format of import or export shares.
+RecordMap ReadAll(const std::string& path) {
+  const ToolResult listed = RunTool({"list", path, "--items", "-1", "--hex"});
+  EXPECT_EQ(listed.exit_code, 0) << listed.err;
+  RecordMap records;
+  for (const std::string& line : SplitLines(listed.out)) {
+    const std::size_t tab = line.find('\t');
+    const auto decode = [](const std::string& digits) {
+      std::string bytes;
+      for (std::size_t i = 0; i + 1 < digits.size(); i += 2)
+        bytes.push_back(static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16)));
+      return bytes;
+    };
+    records[decode(line.substr(0, tab))] = decode(line.substr(tab + 1));
+  }
+  return records;
+}
+
+// Keys and values that trip text formats, and random bytes, some longer than the buffers of the program.
+RecordMap AwkwardRecords() {
+  RecordMap records = {{"", "empty key"},
+                       {"empty value", ""},
+                       {"tab\tkey", "tab\tvalue\t"},
+                       {"line\nkey\r", "\r\nvalue\n\n"},
+                       {"\\t", "\\\\x41\\"},
+                       {"quote\"", "{\"b64\":\"AA==\"}"},
+                       {" space ", " "},
+                       {"DATA=END", "HEADER=END"},
+                       {"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", "\xed\xa0\x80 \xc0\x80 \xf4\x90\x80\x80 \xff"},
+                       {std::string("nul\0key", 7), std::string("\0", 1)}};
+  std::mt19937 random(20240701);
+  for (int i = 0; i < 300; ++i) {
+    std::string key(random() % 20, '\0');
+    std::string value(i % 100 == 0 ? 700000 : random() % 300, '\0');
+    for (char& c : key) c = static_cast<char>(random());
+    for (char& c : value) c = static_cast<char>(random());
+    records[std::to_string(i) + key] = value;
+  }
+  return records;
+}
+
+std::string HexDump(const RecordMap& records) {
+  std::string text = "VERSION=3\nformat=bytevalue\ntype=btree\nHEADER=END\n";
+  const auto append = [&text](const std::string& bytes) {
+    text += ' ';
+    for (const char c : bytes) text += "0123456789abcdef"[static_cast<unsigned char>(c) >> 4], text += "0123456789abcdef"[c & 15];
+    text += '\n';
+  };
+  for (const auto& [key, value] : records) append(key), append(value);
+  return text + "DATA=END\n";
+}
+
+class Transfer : public testing::Test {
+ protected:
+  TempDir dir_;
+  const std::string path_ = dir_.File("a.hkh");
+};
+
+TEST_F(Transfer, RoundTripThroughFilesAndPipes) {
+  const RecordMap records = AwkwardRecords();
+  ASSERT_EQ(RunTool({"import", path_, "--format", "dump"}, HexDump(records)).exit_code, 0);
+  ASSERT_EQ(ReadAll(path_), records);
+
+  using Flags = std::vector<std::string>;
+  const std::pair<std::string, Flags> formats[] = {{"tsv", {}}, {"jsonl", {}}, {"dump", {}}, {"dump", {"--print"}}};
+  for (const auto& [format, flags] : formats) {
+    SCOPED_TRACE(format + (flags.empty() ? "" : " --print"));
+    TempDir dir;
+    const std::string text = dir.File("text." + format);  // the ending tells the format
+    Flags command = {"export", path_, text};
+    command.insert(command.end(), flags.begin(), flags.end());
+    const ToolResult exported = RunTool(command);
+    EXPECT_EQ(exported.exit_code, 0);
+    EXPECT_EQ(exported.out + exported.err, "");
+
+    const std::string b = dir.File("b.hkh");
+    const ToolResult imported = RunTool({"import", b, text});
+    EXPECT_EQ(imported.exit_code, 0);
+    EXPECT_EQ(imported.err, "hako: " + b + ": 310 records imported\n");
+    EXPECT_EQ(ReadAll(b), records);
+    EXPECT_EQ(RunTool({"verify", b}).exit_code, 0);
+
+    command = {"export", path_, "--format", format};
+    command.insert(command.end(), flags.begin(), flags.end());
+    const std::string piped = RunTool(command).out;
+    EXPECT_EQ(piped, ReadWhole(text));
+    EXPECT_EQ(RunTool({"import", dir.File("c.hkh"), "-", "--format", format}, piped).exit_code, 0);
+    EXPECT_EQ(ReadAll(dir.File("c.hkh")), records);
+  }
+}
+
+TEST_F(Transfer, WhatTheFormatsLookLike) {
+  ASSERT_EQ(RunTool({"import", path_, "--format", "tsv"}, "k\\\\\tv\\t\\xff\n").exit_code, 0);
+  EXPECT_EQ(RunTool({"export", path_}).out, "k\\\\\tv\\t\xff\n");
+  EXPECT_EQ(RunTool({"export", path_, "--format", "jsonl"}).out, "{\"key\":\"k\\\\\",\"value\":{\"b64\":\"dgn/\"}}\n");
+  EXPECT_EQ(RunTool({"export", path_, "--format", "dump"}).out,
+            "VERSION=3\nformat=bytevalue\ntype=btree\nHEADER=END\n 6b5c\n 7609ff\nDATA=END\n");
+  EXPECT_EQ(RunTool({"export", path_, "--format", "dump", "--print"}).out,
+            "VERSION=3\nformat=print\ntype=btree\nHEADER=END\n k\\5c\n v\\09\\ff\nDATA=END\n");
+}
+
+TEST_F(Transfer, ReadsWhatOtherToolsWrite) {
+  const std::string mdb =
+      "VERSION=3\nformat=print\ntype=btree\nmapsize=1048576\nmaxreaders=126\ndb_pagesize=4096\nHEADER=END\n"
+      " key\n va\\\\lue\\0a\\FF\n k2\n \nDATA=END\n";
+  ASSERT_EQ(RunTool({"import", path_, "--format", "dump"}, mdb).exit_code, 0);
+  EXPECT_EQ(ReadAll(path_), (RecordMap{{"key", "va\\lue\n\xff"}, {"k2", ""}}));
+  const std::string json = "{ \"value\" : \"\\u00e4\\n\" , \"key\" : {\"b64\":\"/w==\"} }\r\n{\"key\":\"last\",\"value\":\"no line feed\"}";
+  ASSERT_EQ(RunTool({"import", dir_.File("b.hkh"), "--format", "jsonl"}, json).exit_code, 0);
+  EXPECT_EQ(ReadAll(dir_.File("b.hkh")), (RecordMap{{"\xff", "\xc3\xa4\n"}, {"last", "no line feed"}}));
+  ASSERT_EQ(RunTool({"import", dir_.File("c.hkh"), "--no_escape"}, "name\tC:\\new\tversion 1\nname2\t").exit_code, 0);
+  EXPECT_EQ(ReadAll(dir_.File("c.hkh")), (RecordMap{{"name", "C:\\new\tversion 1"}, {"name2", ""}}));
+}
+
+TEST_F(Transfer, LmdbLoadsOurDumpAndWeLoadItsOwn) {
+  if (std::system("command -v mdb_load mdb_dump > /dev/null") != 0) GTEST_SKIP() << "lmdb-utils is not installed";
+  RecordMap records = AwkwardRecords();
+  records.erase("");  // which LMDB refuses
+  ASSERT_EQ(RunTool({"import", path_, "--format", "dump"}, HexDump(records)).exit_code, 0);
+  for (const std::string flag : {"--no-progress", "--print"}) {
+    const std::string ours = dir_.File("ours.dump"), lmdb = dir_.File("l.mdb"), theirs = dir_.File("theirs.dump");
+    ASSERT_EQ(RunTool({"export", path_, ours, flag}).exit_code, 0);
+    unlink(lmdb.c_str());
+    // A header with a mapsize, as mdb_load makes no room by itself.
+    ASSERT_EQ(std::system(("sed -i 's/^type=btree/&\\nmapsize=67108864/' " + ours + " && mdb_load -n -f " + ours + " " + lmdb).c_str()), 0);
+    ASSERT_EQ(std::system(("mdb_dump -n -p -f " + theirs + " " + lmdb).c_str()), 0);
+    const std::string back = dir_.File("back" + flag + ".hkh");
+    ASSERT_EQ(RunTool({"import", back, theirs}).exit_code, 0);
+    EXPECT_EQ(ReadAll(back), records) << flag;
+  }
+}
+
+struct Malformed {
+  std::string format;
+  std::string text;
+  std::string complaint;
+  std::size_t num_kept;  // records before the malformed line
+};
+const std::string kHeader = "VERSION=3\nformat=bytevalue\ntype=btree\nHEADER=END\n";
+
+const Malformed kMalformedTexts[] = {{"tsv", "a\t1\nb\n", "line 2: no tab", 1},
+                                     {"tsv", "a\t\\q\n", "line 1: a backslash", 0},
+                                     {"tsv", "a\t\\x4\n", "line 1: a backslash", 0},
+                                     {"tsv", "a\t\\", "line 1: a backslash", 0},
+                                     {"tsv", "a\t1\n\nb\t2\n", "line 2: no tab", 1},
+                                     {"jsonl", "{\"key\":\"a\"}\n", "line 1: not of the form", 0},
+                                     {"jsonl", "{\"key\":\"a\",\"value\":\"1\"}\n[1,\n", "line 2: not a JSON object", 1},
+                                     {"jsonl", "{\"key\":\"a\",\"value\":1}\n", "line 1: not of the form", 0},
+                                     {"jsonl", "{\"key\":\"a\",\"value\":\"\",\"ttl\":5}\n", "line 1: not of the form", 0},
+                                     {"jsonl", "{\"key\":\"a\",\"value\":{\"b64\":\"A===\"}}\n", "line 1: not of the form", 0},
+                                     {"jsonl", "{\"key\":\"a\",\"value\":{\"b64\":\"/x==\"}}\n", "line 1: not of the form", 0},
+                                     {"jsonl", std::string(100000, '['), "line 1: not a JSON object", 0},
+                                     {"dump", "", "line 0: no HEADER=END", 0},
+                                     {"dump", "rubbish\n", "line 1: not a line of a dump's header", 0},
+                                     {"dump", "VERSION=4\nHEADER=END\nDATA=END\n", "line 1: a dump of another version", 0},
+                                     {"dump", "VERSION=3\ntype=recno\nHEADER=END\nDATA=END\n", "line 2: neither type=btree", 0},
+                                     {"dump", "VERSION=3\nduplicates=1\nHEADER=END\nDATA=END\n", "line 2: a dump with several values", 0},
+                                     {"dump", kHeader + " 61\n 31\n", "line 6: the dump ends without DATA=END", 1},
+                                     {"dump", kHeader + " 61\n 31\n 62\nDATA=END\n", "line 8: the last key has no value", 1},
+                                     {"dump", kHeader + " 6\n 31\nDATA=END\n", "line 5: not pairs of hexadecimal", 0},
+                                     {"dump", kHeader + "61\n31\nDATA=END\n", "line 5: a data line begins with a space", 0},
+                                     {"dump", kHeader + " 61\n 31\nDATA=END\n" + kHeader, "line 8: something follows DATA=END", 1},
+                                     {"dump", "format=print\nHEADER=END\n \\6\n b\nDATA=END\n", "line 3: a backslash without", 0}};
+
+TEST_F(Transfer, MalformedTextsEndWithThreeAndTheLine) {
+  for (const Malformed& malformed : kMalformedTexts) {
+    SCOPED_TRACE(malformed.format + ": " + malformed.text.substr(0, 200));
+    TempDir dir;
+    const std::string path = dir.File("a.hkh");
+    const ToolResult result = RunTool({"import", path, "--format", malformed.format}, malformed.text);
+    EXPECT_EQ(result.exit_code, 3);
+    const auto lines = SplitLines(result.err);
+    ASSERT_EQ(lines.size(), 2u) << result.err;
+    EXPECT_EQ(lines[0], "hako: " + path + ": " + std::to_string(malformed.num_kept) + " records imported");
+    EXPECT_THAT(lines[1], StartsWith("hako: standard input: " + malformed.complaint));
+    EXPECT_EQ(ReadAll(path).size(), malformed.num_kept);
+  }
+}
+
+TEST_F(Transfer, TextsThatCannotBeUsed) {
+  ASSERT_EQ(RunTool({"create", path_}).exit_code, 0);
+  EXPECT_EQ(RunTool({"import", dir_.File("b.hkh"), dir_.File("absent.tsv")}).exit_code, 3);
+  EXPECT_NE(access(dir_.File("b.hkh").c_str(), F_OK), 0) << "made a database for nothing";
+  EXPECT_EQ(RunTool({"import", dir_.File("b.hkh"), dir_.path(), "--format", "tsv"}).exit_code, 3);
+  EXPECT_EQ(RunTool({"export", path_, dir_.File("no/such/folder.tsv")}).exit_code, 3);
+  for (const char* command : {"import", "export"}) EXPECT_EQ(RunTool({command, path_, path_}).exit_code, 2);
+  EXPECT_EQ(RunTool({"verify", path_}).exit_code, 0);
+}
+
+TEST_F(Transfer, LaterRecordsReplaceEarlierOnes) {
+  ASSERT_EQ(RunTool({"import", path_}, "k\t1\nl\t1\nk\t2\n").exit_code, 0);
+  ASSERT_EQ(RunTool({"import", path_}, "l\t3\n").exit_code, 0);
+  EXPECT_EQ(ReadAll(path_), (RecordMap{{"k", "2"}, {"l", "3"}}));
+}
+
+// Records whose keys count up, so that what was imported shows whether it is a prefix.
+std::string NumberedRecords(int begin, int end) {
+  std::string text;
+  for (int i = begin; i < end; ++i) text += std::to_string(i) + "\tvalue of " + std::to_string(i) + "\n";
+  return text;
+}
+
+class Signals : public Transfer, public testing::WithParamInterface<int> {};
+
+TEST_P(Signals, StopAnImportBetweenRecords) {
+  ToolProcess process({"import", path_});
+  ASSERT_TRUE(process.Write(NumberedRecords(0, 100000)));  // more than a pipe and the program's buffer hold: it is at work
+  process.Send(GetParam());
+  const ToolResult result = [&] {
+    // The pipe stays open: the program must stop by itself.
+    while (process.Write(NumberedRecords(100000, 100100))) {
+    }
+    return process.Finish();
+  }();
+  EXPECT_EQ(result.exit_code, 128 + GetParam());
+  EXPECT_THAT(result.err, AllOf(StartsWith("hako: " + path_ + ": "), EndsWith(" records imported, then stopped by a signal\n")));
+  EXPECT_EQ(RunTool({"verify", path_}).exit_code, 0);
+  const RecordMap records = ReadAll(path_);
+  ASSERT_GT(records.size(), 1000u);
+  for (int i = 0; i < static_cast<int>(std::min<std::size_t>(records.size(), 100000)); ++i) {
+    const auto it = records.find(std::to_string(i));
+    ASSERT_NE(it, records.end()) << i;
+    ASSERT_EQ(it->second, "value of " + std::to_string(i));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Transfer, Signals, testing::Values(SIGINT, SIGTERM, SIGHUP), testing::PrintToStringParamName());
+
+TEST_F(Transfer, ASignalEndsTheWaitForInput) {
+  ToolProcess process({"import", path_});
+  ASSERT_TRUE(process.Write(NumberedRecords(0, 100000)));
+  // From here on there is no more input, so sooner or later the program waits; the signal may come before that or after.
+  process.Send(SIGINT);
+  ASSERT_EQ(process.WaitForEnd(), 0);
+  EXPECT_EQ(process.Finish().exit_code, 130);
+}
+
+TEST_F(Transfer, ProgressIsForTerminalsOnly) {
+  EXPECT_THAT(RunTool({"import", path_}, NumberedRecords(0, 50000)).err, Not(HasSubstr("\r")));
+  ToolProcess process({"import", path_}, ToolProcess::Screen::kTerminal);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(5);
+  for (int i = 0; process.ReadTerminal().find('\r') == std::string::npos && std::chrono::steady_clock::now() < deadline;
+       i = (i + 1000) % 100000)
+    ASSERT_TRUE(process.Write(NumberedRecords(i, i + 1000)));
+  const ToolResult result = process.Finish();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, testing::ContainsRegex("\r[0-9,]+ records, [0-9,]+/s"));
+}
+
+}  // namespace
+}  // namespace hako
