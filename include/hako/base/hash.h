@@ -6,13 +6,23 @@
 #include <cstdint>
 #include <string_view>
 
+#include "hako/base/inline.h"
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 namespace hako {
 
-inline std::uint64_t Hash64(const void* data, std::size_t size, std::uint64_t seed) { return XXH3_64bits_withSeed(data, size, seed); }
-inline std::uint64_t Hash64(std::string_view bytes, std::uint64_t seed) { return Hash64(bytes.data(), bytes.size(), seed); }
+[[gnu::noinline]] inline std::uint64_t HashLong(const void* data, std::size_t size, std::uint64_t seed) {
+  return XXH3_64bits_withSeed(data, size, seed);
+}
+
+// XXH3_64bits_withSeed; its form for up to 16 bytes inlines, which spares a call where most keys are.
+HAKO_INLINE std::uint64_t Hash64(const void* data, std::size_t size, std::uint64_t seed) {
+  if (size > 16) return HashLong(data, size, seed);
+  return XXH3_len_0to16_64b(static_cast<const std::uint8_t*>(data), size, XXH3_kSecret, seed);
+}
+HAKO_INLINE std::uint64_t Hash64(std::string_view bytes, std::uint64_t seed) { return Hash64(bytes.data(), bytes.size(), seed); }
 
 // Spreads a few bits over all 64 (splitmix64's finalizer); for seeds, not for keys.
 inline constexpr std::uint64_t MixBits(std::uint64_t x) {

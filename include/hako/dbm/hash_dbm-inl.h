@@ -143,11 +143,8 @@ Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) {
 
 template <File FileT>
 template <Sink S>
-Status HashDBM<FileT>::Fetch(std::string_view key, S&& sink) {
-  Slot* slot = slots_.Mine();
-  if (slot == nullptr) [[unlikely]]
-    return TooManyThreads();
-  return index_.Fetch(*slot, heap_->KeyHash(key), key, sink);
+HAKO_INLINE Status HashDBM<FileT>::Fetch(std::string_view key, S&& sink) {
+  return index_.Fetch([this] { return slots_.Mine(); }, heap_->KeyHash(key), key, sink);
 }
 
 template <File FileT>
@@ -197,11 +194,17 @@ Status HashDBM<FileT>::Synchronize(SyncMode mode) {
 
 template <File FileT>
 Status HashDBM<FileT>::SynchronizeLocked(Slot& mine) {
+  return SynchronizeSlots(mine, ForEachSlot());
+}
+
+template <File FileT>
+template <class Slots>
+Status HashDBM<FileT>::SynchronizeSlots(Slot& mine, Slots&& for_each_slot) {
   HAKO_RETURN_IF_ERROR(heap_->Health());
   std::uint64_t count = 0;
   const auto closed = Alone([&] {
     count = Count();
-    return heap_->CloseEpoch(ForEachSlot());
+    return heap_->CloseEpoch(for_each_slot);
   });
   HAKO_RETURN_IF_ERROR(heap_->CommitEpoch(closed, count));
   heap_->ReleaseWaiting(mine, closed.waiting);
@@ -319,6 +322,7 @@ template <File FileT>
 Status HashDBM<FileT>::CloseWritable() {
   auto& extents = heap_->extents();
   HAKO_RETURN_IF_ERROR(heap_->Health());  // after a failed write the next Open recovers the last synced state
+  if (Slot* mine = slots_.Mine(); rebuilt_ && Space::kMapped && mine != nullptr) HAKO_RETURN_IF_ERROR(MakeIndexAnew(*mine));
   const std::uint64_t count = Count();
   const auto closed = heap_->CloseEpoch(ForEachSlot());
   extents.LowerTail();
@@ -341,9 +345,107 @@ Status HashDBM<FileT>::CloseWritable() {
   });
 }
 
+// First the extents that are no more than three quarters full, into fresh ones; then, from the file's end, whatever finds free extents
+// below it. In batches, so that the extents which one batch empties take the records of the next.
 template <File FileT>
 Status HashDBM<FileT>::Rebuild() {
-  return absl::UnimplementedError("Rebuild");
+  if (!IsWritable()) return RefuseWrites();
+  Slot* mine = slots_.Mine();
+  if (mine == nullptr) return TooManyThreads();
+  std::lock_guard lock(maintenance_mutex_);
+  HAKO_RETURN_IF_ERROR(SynchronizeLocked(*mine));
+  auto& extents = heap_->extents();
+  Slot mover;
+  const auto survey = [&](auto&& take) -> Status {
+    for (std::uint64_t at = format::kFirstExtent; at < extents.tail();) {
+      HAKO_ASSIGN_OR_RETURN(const std::uint64_t bytes, extents.HeapExtentBytes(at));
+      const storage::Extent extent{at, bytes};
+      at += std::max(bytes, format::kExtentUnit);
+      if (bytes == 0) continue;
+      HAKO_ASSIGN_OR_RETURN(const std::uint64_t live, heap_->LiveBytes(extent));
+      take(extent, live);
+    }
+    return absl::OkStatus();
+  };
+  const std::uint64_t batch = std::max<std::uint64_t>(8 << 20, extents.tail() / 16);
+  Status status = [&]() -> Status {
+    std::vector<storage::Extent> victims;
+    std::vector<std::vector<storage::Extent>> batches;
+    std::uint64_t live_in_batch = 0;
+    HAKO_RETURN_IF_ERROR(survey([&](storage::Extent extent, std::uint64_t live) {
+      if (live > extent.bytes / 4 * 3) return;
+      if (batches.empty() || live_in_batch + live > batch) batches.emplace_back(), live_in_batch = 0;
+      batches.back().push_back(extent);
+      live_in_batch += live;
+    }));
+    for (const auto& sparse : batches) HAKO_RETURN_IF_ERROR(Evacuate(*mine, mover, sparse));
+
+    heap_->ReleaseChunk(*mine, mover);  // the next one lies lower
+    std::vector<storage::Extent> all;
+    HAKO_RETURN_IF_ERROR(survey([&](storage::Extent extent, std::uint64_t) { all.push_back(extent); }));
+    while (!all.empty()) {
+      std::uint64_t room = 0;
+      for (const storage::Extent& free : extents.free_extents()) room += free.offset < all.back().offset ? free.bytes : 0;
+      room = std::min(room, batch);
+      for (victims.clear(); !all.empty() && all.back().bytes <= room; all.pop_back()) {
+        room -= all.back().bytes;
+        victims.push_back(all.back());
+      }
+      if (victims.empty()) break;
+      HAKO_RETURN_IF_ERROR(Evacuate(*mine, mover, victims));
+    }
+    return absl::OkStatus();
+  }();
+  heap_->ReleaseChunk(*mine, mover);
+  rebuilt_ = true;
+  return status;
+}
+
+// Moves every record out of the victims, makes that durable, and frees them.
+template <File FileT>
+Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, const std::vector<storage::Extent>& victims) {
+  Alone([&] {
+    heap_->BeginEvacuation(victims, ForEachSlot());
+    return 0;
+  });
+  Status status = index_.ForEachLocked(mine, 0, ~std::uint64_t{0}, [&](std::uint32_t handle, auto&& replace) -> Status {
+    if (!heap_->IsVictim(handle)) return absl::OkStatus();
+    HAKO_ASSIGN_OR_RETURN(const std::uint32_t copy, heap_->Relocate(mover, handle));
+    heap_->Retire(mover, handle);
+    replace(copy);
+    heap_->Commit(mover, copy);
+    return absl::OkStatus();
+  });
+  const auto keep_waiting = [&](auto&& visit) {  // what the mover retired waits with what the others did
+    ForEachSlot()(visit);
+    visit(mover);
+  };
+  if (status.ok()) status = SynchronizeSlots(mine, keep_waiting);
+  Alone([&] {
+    heap_->EndEvacuation(victims, status.ok());
+    return 0;
+  });
+  return status;
+}
+
+// After a Rebuild: an index of the size that the records need, in the lowest free extents. REQUIRES: nobody else uses the database
+template <File FileT>
+Status HashDBM<FileT>::MakeIndexAnew(Slot& mine) {
+  auto& extents = heap_->extents();
+  HAKO_RETURN_IF_ERROR(SynchronizeLocked(mine));
+  extents.StoreLive(&format::LiveState::in_use, 0);  // killed from here on, the next Open makes the index anew
+  const std::uint64_t count = Count();
+  for (const storage::Extent& extent : heap_->TakeIndexExtents()) extents.Free(extent);
+  index_.Reset();
+  slots_.ForEach([](Slot& slot) { slot.pending_count.store(0, std::memory_order_relaxed); });
+  HAKO_RETURN_IF_ERROR(index_.Create(count));
+  HAKO_RETURN_IF_ERROR(heap_->Scan(
+      format::kFirstExtent, extents.tail(),
+      [&](const typename Space::ScannedRecord& record) {
+        return record.stamp.state() == format::BlockState::kLive ? index_.Adopt(mine, record.key_hash, record.handle) : absl::OkStatus();
+      },
+      [](std::uint64_t, std::uint64_t) {}, [](storage::Extent) {}));
+  return Count() == count ? absl::OkStatus() : absl::DataLossError("damaged records were found while making the index anew");
 }
 
 }  // namespace hako

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "hako/base/inline.h"
 #include "hako/base/status.h"
 #include "hako/dbm/common.h"
 #include "hako/dbm/dbm.h"
@@ -68,8 +69,9 @@ class HashDBM : public Operations<HashDBM<FileT>> {
 
   // Whether more than half of the file is free space that Rebuild could give back.
   bool ShouldBeRebuilt();
-  // Moves records together, so that whole extents become free: they are reused, and those at the end of the file are given back by Close.
-  // Beside readers and writers; needs a bounded piece of extra space. On error the database is as good as before.
+  // Moves records together, so that whole extents become free: they are used again at once, and Close, which then also makes the index
+  // anew, gives back what it can of the file's end. Beside readers and writers; takes a sixteenth of the file, or 8 MiB, as extra space.
+  // On error the database is as good as before.
   Status Rebuild();
   // Copies the state at the moment of the call into an empty file, beside readers and writers; or into a new file at `path`, which appears
   // there whole and synced or not at all.
@@ -105,15 +107,19 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status AdoptIndex(Slot& mine, std::uint64_t num_lines, std::uint64_t num_extents);
   Status RecoverByScan(Slot& mine);
   Status SynchronizeLocked(Slot& mine);
+  template <class Slots>
+  Status SynchronizeSlots(Slot& mine, Slots&& for_each_slot);
   Status RemoveAllRecords(Slot& mine);
   Status CloseWritable();
-  StatusOr<std::uint64_t> Evacuate(Slot& mine, const std::vector<storage::Extent>& victims);
+  Status Evacuate(Slot& mine, Slot& mover, const std::vector<storage::Extent>& victims);
+  Status MakeIndexAnew(Slot& mine);
 
   std::unique_ptr<Space> heap_;
   Index index_;
   mutable sync::PerThread<Slot> slots_;
   std::mutex maintenance_mutex_;  // Synchronize, CopyTo, Rebuild, Verify, SetMetadata
   std::uint64_t refresh_line_ = 0;
+  bool rebuilt_ = false;  // Close makes the index anew, as small as it can be
   bool closed_ = false;
 };
 

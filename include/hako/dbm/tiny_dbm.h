@@ -12,6 +12,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "hako/base/inline.h"
 #include "hako/base/random_seed.h"
 #include "hako/base/status.h"
 #include "hako/dbm/common.h"
@@ -59,11 +60,8 @@ class TinyDBM : public Operations<TinyDBM<FileT>> {
   }
 
   template <Sink S>
-  Status Fetch(std::string_view key, S&& sink) {
-    Space::Slot* slot = slots_.Mine();
-    if (slot == nullptr) [[unlikely]]
-      return TooManyThreads();
-    return index_.Fetch(*slot, space_->KeyHash(key), key, sink);
+  HAKO_INLINE Status Fetch(std::string_view key, S&& sink) {
+    return index_.Fetch([this] { return slots_.Mine(); }, space_->KeyHash(key), key, sink);
   }
 
   template <class V>

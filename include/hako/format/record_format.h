@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "hako/base/hash.h"
+#include "hako/base/inline.h"
 
 namespace hako::format {
 
@@ -31,7 +32,7 @@ inline constexpr unsigned VarintSize(std::uint64_t value) {
   }
   return size;
 }
-inline constexpr unsigned LengthsSize(std::uint64_t key_size, std::uint64_t value_size) {
+HAKO_INLINE constexpr unsigned LengthsSize(std::uint64_t key_size, std::uint64_t value_size) {
   return (key_size | value_size) < 128 ? 2 : VarintSize(key_size) + VarintSize(value_size);
 }
 
@@ -62,8 +63,8 @@ inline Lengths DecodeLengths(const char* bytes, std::size_t size) {
 
 // The low 32 bits of XXH3 over the value, seeded by what it must belong to: key, lengths, place and file. A stale image, or one moved or
 // copied from elsewhere, does not validate.
-inline std::uint32_t RecordCheck(std::string_view value, std::uint64_t key_hash, std::uint64_t key_size, std::uint64_t offset,
-                                 std::uint64_t file_secret) {
+HAKO_INLINE std::uint32_t RecordCheck(std::string_view value, std::uint64_t key_hash, std::uint64_t key_size, std::uint64_t offset,
+                                      std::uint64_t file_secret) {
   const std::uint64_t shape = (key_size << 32 | value.size()) * 0x9e3779b97f4a7c15u;
   const std::uint64_t place = (offset ^ file_secret) * 0xc2b2ae3d27d4eb4fu;
   return static_cast<std::uint32_t>(Hash64(value, key_hash ^ shape ^ place));

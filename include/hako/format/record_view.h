@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <string_view>
 
-#include "hako/base/status.h"
-
 namespace hako::format {
 
 struct RecordView {
@@ -17,7 +15,7 @@ enum class Match {
   kNo,       // another key
   kYes,      // this key
   kDamaged,  // what lies there cannot be a record (or a writer is at work there)
-  kFailed,   // the device failed; FetchedCopy::status says how
+  kFailed,   // the device failed
 };
 
 // What an optimistic fetch took along; judged after the version was found to hold.
@@ -26,7 +24,6 @@ struct FetchedCopy {
   std::uint64_t key_size = 0;
   std::uint64_t value_size = 0;
   std::uint32_t check = 0;
-  Status status;
 };
 
 enum class IndexExtent { kHomeLines, kOverflowLines };

@@ -5,59 +5,84 @@ namespace hako::index {
 
 // ---- one record ----
 
+// The short way: the home line, and the first entry whose tag matches. What that does not settle goes the slow way.
 template <class Space>
-template <class S>
-Status BucketIndex<Space>::Fetch(Slot& slot, std::uint64_t hash, std::string_view key, S&& sink) {
-  sync::Backoff backoff;
-  for (int attempt = 0; attempt < kOptimisticTries; ++attempt) {
-    const Place place = Locate(hash, num_lines_.load(std::memory_order_acquire));
-    Line& home = lines_.Home(place.index);
-    sync::VersionLock lock(home.header);
-    const std::uint32_t version = lock.ReadVersion();
-    if ((version & sync::VersionLock::kLocked) != 0) {
-      backoff.Pause();
-      continue;
+template <class S, class GetSlot>
+HAKO_INLINE Status BucketIndex<Space>::Fetch(GetSlot&& get_slot, std::uint64_t hash, std::string_view key, S&& sink) {
+  const Place place = Locate(hash, num_lines_.load(std::memory_order_acquire));
+  Line& line = lines_.Home(place.index);
+  const sync::VersionLock lock(line.header);
+  const std::uint32_t version = lock.ReadVersion();
+  if ((version & sync::VersionLock::kLocked) == 0) [[likely]] {
+    std::uint32_t mask = MatchTags(line, place.TagOf(hash));
+    if (mask != 0) {
+      const auto i = static_cast<unsigned>(std::countr_zero(mask));
+      const std::uint32_t handle = LoadSlot(line, i);
+      format::FetchedCopy copy;
+      if (handle != 0 && (i != format::kLinkEntry || !HasLink(version)) &&
+          space_.TryFetch(
+              handle, key, sink, [&] { return lock.IsCurrent(version); }, copy) == format::Match::kYes &&
+          lock.IsCurrent(version) && space_.CopyIsIntact(copy, hash, handle)) [[likely]]
+        return absl::OkStatus();
+    } else if (!HasLink(version) && lock.IsCurrent(version) && num_lines_.load(std::memory_order_acquire) == place.n) [[likely]] {
+      return AbsentError();
     }
-    const auto is_current = [&] { return lock.IsCurrent(version); };
-    const std::uint16_t tag = format::TagOf(hash, place.depth);
-    format::FetchedCopy copy;
-    format::Match match = format::Match::kNo;
-    bool suspicious = false;  // a tag matched but the key did not: a coincidence, or damage
-    std::uint32_t handle = 0;
-    unsigned hops = 0;
+  }
+  return FetchSlowly(get_slot, hash, key, sink);
+}
+
+template <class Space>
+template <class S, class GetSlot>
+Status BucketIndex<Space>::FetchSlowly(GetSlot get_slot, std::uint64_t hash, std::string_view key, S& sink) {
+  for (sync::Backoff backoff; backoff.count() < kOptimisticTries; backoff.Pause()) {
+    const Place place = Locate(hash, num_lines_.load(std::memory_order_acquire));
+    Line* line = &lines_.Home(place.index);
+    const sync::VersionLock lock(line->header);
+    const std::uint32_t version = lock.ReadVersion();
+    if ((version & sync::VersionLock::kLocked) != 0) [[unlikely]]
+      continue;
+    const auto is_current = [&lock, version] { return lock.IsCurrent(version); };
+    const std::uint16_t tag = place.TagOf(hash);
     std::uint32_t header = version;
-    for (Line* line = &home;;) {
+    bool suspicious = false;  // a tag matched but the key did not: a coincidence, or damage
+    for (unsigned hops = 0;;) {
       for (std::uint32_t mask = MatchTags(*line, tag); mask != 0; mask &= mask - 1) {
         const auto i = static_cast<unsigned>(std::countr_zero(mask));
-        handle = LoadSlot(*line, i);
-        if (handle == 0 || i >= EntriesIn(header)) continue;
-        match = space_.TryFetch(handle, hash, key, sink, is_current, copy);
-        if (match != format::Match::kNo) break;
+        const std::uint32_t handle = LoadSlot(*line, i);
+        if (handle == 0 || (i == format::kLinkEntry && HasLink(header))) [[unlikely]]
+          continue;
+        format::FetchedCopy copy;
+        const format::Match match = space_.TryFetch(handle, key, sink, is_current, copy);
+        if (match == format::Match::kYes) [[likely]] {
+          if (!is_current()) break;
+          if (space_.CopyIsIntact(copy, hash, handle)) [[likely]]
+            return absl::OkStatus();
+        }
         suspicious = true;
       }
-      if (match != format::Match::kNo || !HasLink(header)) break;
+      if (!HasLink(header)) [[likely]]
+        break;
       line = lines_.Overflow(LoadSlot(*line, format::kLinkEntry));
-      if (line == nullptr || ++hops > kMaxHops) {
-        match = format::Match::kDamaged;
+      if (line == nullptr || ++hops > kMaxHops) [[unlikely]] {
+        suspicious = true;
         break;
       }
       header = Header(*line);
     }
     if (!is_current()) continue;
-    if (match == format::Match::kYes) {
-      if (space_.CopyIsIntact(copy, hash, handle)) [[likely]]
-        return absl::OkStatus();
-      return space_.DamageAt(handle);
-    }
-    if (match == format::Match::kNo && !suspicious) {
-      if (Locate(hash, num_lines_.load(std::memory_order_acquire)).index == place.index) return AbsentError();
-      continue;
-    }
-    break;
+    if (suspicious) break;
+    if (Locate(hash, num_lines_.load(std::memory_order_acquire)).index == place.index) return AbsentError();
   }
-  // Damage, a coincidence of tags, a failing device or a crowd of writers: look again, with the lock and with all checks.
+  return FetchLocked(get_slot(), hash, key, sink);
+}
+
+// After a coincidence of tags, damage, a failing device or in a crowd of writers: looks again, with the lock and with all checks.
+template <class Space>
+template <class S>
+Status BucketIndex<Space>::FetchLocked(Slot* slot, std::uint64_t hash, std::string_view key, S& sink) {
+  if (slot == nullptr) return absl::ResourceExhaustedError("more threads use databases than there are slots for");
   bool found = false;
-  HAKO_RETURN_IF_ERROR((Process<void>(slot, hash, key, [&](std::optional<std::string_view> value) -> void {
+  HAKO_RETURN_IF_ERROR((Process<void>(*slot, hash, key, [&](std::optional<std::string_view> value) -> void {
     found = value.has_value();
     if (!found) return;
     if (char* out = sink(value->size())) sync::CopyBytes(out, value->data(), value->size());
@@ -90,7 +115,7 @@ BucketIndex<Space>::LockedHome::LockedHome(BucketIndex& index, Slot& slot, std::
 
 template <class Space>
 Status BucketIndex<Space>::Find(Slot& slot, const LockedHome& home, std::uint64_t hash, std::string_view key, Entry* found) {
-  const std::uint16_t tag = format::TagOf(hash, home.place.depth);
+  const std::uint16_t tag = home.place.TagOf(hash);
   unsigned hops = 0;
   for (Line* line = home.line; line != nullptr;) {
     const std::uint32_t header = Header(*line);
@@ -195,7 +220,7 @@ unsigned BucketIndex<Space>::FreeEntry(Line& line) {
 template <class Space>
 template <class Make>
 Status BucketIndex<Space>::Insert(Slot& slot, LockedHome& home, std::uint64_t hash, Make&& make) {
-  const std::uint16_t tag = format::TagOf(hash, home.place.depth);
+  const std::uint16_t tag = home.place.TagOf(hash);
   unsigned hops = 0;
   Line* line = home.line;
   unsigned i = FreeEntry(*line);
@@ -397,7 +422,7 @@ std::uint64_t BucketIndex<Space>::PositionOf(std::uint64_t hash) {
 template <class Space>
 void BucketIndex<Space>::PrefetchAhead(std::uint64_t position, std::uint64_t n) const {
   const Place place = Locate(PositionOf(position), n);
-  const std::uint64_t step = std::uint64_t{1} << (64 - place.depth);
+  const std::uint64_t step = std::uint64_t{1} << (64 - place.depth());
   __builtin_prefetch(&lines_.Home(Locate(PositionOf(position + 6 * step), n).index));
   Line& soon = lines_.Home(Locate(PositionOf(position + 2 * step), n).index);
   for (unsigned i = 0; i < format::kLineEntries; ++i) {
@@ -433,7 +458,7 @@ StatusOr<bool> BucketIndex<Space>::Collect(std::uint64_t* position, bool* done, 
       if (match == format::Match::kYes) {
         out->items.push_back(std::move(item));
       } else if (is_current()) {
-        status = match == format::Match::kFailed ? item.copy.status : space_.DamageAt(handle);
+        status = space_.DamageAt(handle);
       } else {
         raced = true;
       }
@@ -441,7 +466,7 @@ StatusOr<bool> BucketIndex<Space>::Collect(std::uint64_t* position, bool* done, 
     const bool current = is_current();
     const Place now = Locate(hash, num_lines_.load(std::memory_order_acquire));
     if (locks) lock.Unlock(false);
-    if (raced || !current || now.index != place.index || now.depth != place.depth) continue;
+    if (raced || !current || now.index != place.index || now.depth() != place.depth()) continue;
     HAKO_RETURN_IF_ERROR(chain);
     HAKO_RETURN_IF_ERROR(status);
     for (std::size_t i = 0; i < out->items.size(); ++i) {
@@ -449,7 +474,7 @@ StatusOr<bool> BucketIndex<Space>::Collect(std::uint64_t* position, bool* done, 
       item.copy.value = out->value(i).data();
       if (!space_.CopyIsIntact(item.copy, space_.KeyHash(out->key(i)), item.handle)) return space_.DamageAt(item.handle);
     }
-    const std::uint64_t interval = std::uint64_t{1} << (64 - place.depth);
+    const std::uint64_t interval = std::uint64_t{1} << (64 - place.depth());
     *position = (*position & ~(interval - 1)) + interval;
     *done = *position == 0;
     return true;
@@ -533,7 +558,7 @@ Status BucketIndex<Space>::RepairLine(Slot& slot, std::uint64_t index) {
     const Place place = Locate(hash, num_lines());
     const bool stays = place.index == index && seen.insert(handle).second;
     if (!stays) StoreSlot(line, i, 0);
-    StoreTag(line, i, stays ? format::TagOf(hash, place.depth) : 0);
+    StoreTag(line, i, stays ? place.TagOf(hash) : 0);
   }));
   HAKO_RETURN_IF_ERROR(status);
   unsigned hops = 0;
@@ -573,7 +598,7 @@ Status BucketIndex<Space>::Verify(Slot& slot, std::uint64_t expected) {
       const Place place = Locate(hash, n);
       if (place.index != index) {
         status = absl::DataLossError(absl::StrCat("a record of bucket ", place.index, " is in bucket ", index));
-      } else if (LoadTag(line, i) != format::TagOf(hash, place.depth)) {
+      } else if (LoadTag(line, i) != place.TagOf(hash)) {
         status = absl::DataLossError(absl::StrCat("a wrong tag in bucket ", index));
       }
       for (const std::string& key : keys) {

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "hako/base/inline.h"
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"
 #include "hako/index/line_access.h"
@@ -76,8 +77,9 @@ class BucketIndex {
   // killed process left locked. DataLoss if the chains make no sense.
   Status Recover(Slot& slot, std::uint64_t num_lines, std::unordered_set<std::uint32_t>* used_overflow);
 
-  template <class S>
-  Status Fetch(Slot& slot, std::uint64_t hash, std::string_view key, S&& sink);
+  // `get_slot()` gives the calling thread's slot; it is asked for only where the lock is needed after all.
+  template <class S, class GetSlot>
+  Status Fetch(GetSlot&& get_slot, std::uint64_t hash, std::string_view key, S&& sink);
 
   // `visit` is UpdateVisitor, BlindVisitor or ReadVisitor (dbm/dbm.h); told apart by what it accepts.
   template <class ActionT, class V>
@@ -104,6 +106,13 @@ class BucketIndex {
   // Proves the invariants; `expected` is how many records there must be.
   Status Verify(Slot& slot, std::uint64_t expected);
 
+  // Forgets everything, to be created anew. REQUIRES: nobody uses the index, the slots' pending counts are 0
+  void Reset() {
+    lines_.Reset();
+    count_.store(0, std::memory_order_release);
+    num_lines_.store(0, std::memory_order_release);
+  }
+
   template <class ForEachSlot>
   std::uint64_t Count(ForEachSlot&& for_each_slot) const {
     std::int64_t count = count_.load(std::memory_order_acquire);
@@ -119,9 +128,20 @@ class BucketIndex {
   static constexpr int kOptimisticTries = 64;     // then a reader takes the lock
   static constexpr std::int64_t kCountBatch = 8;  // insertions between looks at the shared count
 
+  // The home of a hash while there are n lines.
   struct Place {
     std::uint64_t index;
-    unsigned depth;  // low hash bits that choose this line
+    std::uint64_t n;
+    unsigned bits;  // of the hash that choose among the lines that are already split; the others need one less
+
+    HAKO_INLINE bool IsSplit() const {
+      const std::uint64_t half = std::uint64_t{1} << (bits - 1);
+      return (index & (half - 1)) < n - half;
+    }
+    unsigned depth() const { return IsSplit() ? bits : bits - 1; }
+    HAKO_INLINE std::uint16_t TagOf(std::uint64_t hash) const {
+      return format::TagOf(hash, bits % 8 != 0 || IsSplit() ? bits : bits - 1);  // the depth matters only where a new base begins
+    }
   };
   struct Entry {
     Line* line = nullptr;
@@ -130,12 +150,11 @@ class BucketIndex {
   };
   using Entries = absl::InlinedVector<Entry, 32>;
 
-  static Place Locate(std::uint64_t hash, std::uint64_t n) {
+  HAKO_INLINE static Place Locate(std::uint64_t hash, std::uint64_t n) {
     const auto bits = static_cast<unsigned>(std::bit_width(n - 1));
     const std::uint64_t half = std::uint64_t{1} << (bits - 1);
-    std::uint64_t index = hash & (2 * half - 1);
-    if (index >= n) index -= half;
-    return {index, (index & (half - 1)) < n - half ? bits : bits - 1};
+    const std::uint64_t index = hash & (2 * half - 1);
+    return {index >= n ? index - half : index, n, bits};
   }
 
   // The calling writer's bucket: locked, and its slot announced as busy, until the end of the scope.
@@ -164,8 +183,8 @@ class BucketIndex {
     return DataLossError("bad link in a bucket line",
                          static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(&line) - space_.index_base()));
   }
-  static std::uint32_t Header(Line& line) { return std::atomic_ref(line.header).load(std::memory_order_acquire); }
-  static unsigned EntriesIn(std::uint32_t header) { return HasLink(header) ? format::kLinkEntry : format::kLineEntries; }
+  HAKO_INLINE static std::uint32_t Header(Line& line) { return std::atomic_ref(line.header).load(std::memory_order_acquire); }
+  HAKO_INLINE static unsigned EntriesIn(std::uint32_t header) { return HasLink(header) ? format::kLinkEntry : format::kLineEntries; }
 
   // visit(Line&, i, handle) for the entries of a locked chain.
   template <class F>
@@ -181,6 +200,10 @@ class BucketIndex {
     return absl::OkStatus();
   }
 
+  template <class S, class GetSlot>
+  [[gnu::noinline]] Status FetchSlowly(GetSlot get_slot, std::uint64_t hash, std::string_view key, S& sink);
+  template <class S>
+  [[gnu::noinline]] Status FetchLocked(Slot* slot, std::uint64_t hash, std::string_view key, S& sink);
   Status Find(Slot& slot, const LockedHome& home, std::uint64_t hash, std::string_view key, Entry* found);
   template <class Make>
   Status Insert(Slot& slot, LockedHome& home, std::uint64_t hash, Make&& make);

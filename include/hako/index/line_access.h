@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "hako/base/inline.h"
 #include "hako/format/bucket_format.h"
 #include "hako/sync/atomic_bytes.h"
 #include "hako/sync/version_lock.h"
@@ -15,17 +16,19 @@
 
 namespace hako::index {
 
-inline std::uint16_t LoadTag(format::BucketLine& line, unsigned i) { return std::atomic_ref(line.tags[i]).load(std::memory_order_relaxed); }
-inline void StoreTag(format::BucketLine& line, unsigned i, std::uint16_t tag) {
+HAKO_INLINE std::uint16_t LoadTag(format::BucketLine& line, unsigned i) {
+  return std::atomic_ref(line.tags[i]).load(std::memory_order_relaxed);
+}
+HAKO_INLINE void StoreTag(format::BucketLine& line, unsigned i, std::uint16_t tag) {
   std::atomic_ref(line.tags[i]).store(tag, std::memory_order_relaxed);
 }
-inline std::uint32_t LoadSlot(format::BucketLine& line, unsigned i) {
+HAKO_INLINE std::uint32_t LoadSlot(format::BucketLine& line, unsigned i) {
   return std::atomic_ref(line.slots[i]).load(std::memory_order_acquire);
 }
-inline void StoreSlot(format::BucketLine& line, unsigned i, std::uint32_t handle) {
+HAKO_INLINE void StoreSlot(format::BucketLine& line, unsigned i, std::uint32_t handle) {
   std::atomic_ref(line.slots[i]).store(handle, std::memory_order_release);
 }
-inline bool HasLink(std::uint32_t header) { return (header & sync::VersionLock::kFlag) != 0; }
+HAKO_INLINE bool HasLink(std::uint32_t header) { return (header & sync::VersionLock::kFlag) != 0; }
 
 // Stores slots[9] and the header at once.
 inline void StoreLinkAndHeader(format::BucketLine& line, std::uint32_t slot, std::uint32_t header) {
@@ -34,7 +37,7 @@ inline void StoreLinkAndHeader(format::BucketLine& line, std::uint32_t slot, std
 }
 
 // Bit i is set if tags[i] == tag. An empty entry may match: look at its slot.
-inline std::uint32_t MatchTags(format::BucketLine& line, std::uint16_t tag) {
+HAKO_INLINE std::uint32_t MatchTags(format::BucketLine& line, std::uint16_t tag) {
 #if defined(__SSE2__) && !defined(HAKO_TSAN)
   const auto* bytes = reinterpret_cast<const std::byte*>(line.tags.data());
   const __m128i wanted = _mm_set1_epi16(static_cast<short>(tag));

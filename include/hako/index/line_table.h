@@ -19,6 +19,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "hako/base/inline.h"
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"
 #include "hako/index/spaces.h"
@@ -36,13 +37,13 @@ class LineTable {
 
   explicit LineTable(Space& space) : space_(space), chunks_(new std::atomic<Line*>[kChunks]()) {}
 
-  Line& Home(std::uint64_t index) const {
+  HAKO_INLINE Line& Home(std::uint64_t index) const {
     const auto [chunk, within] = Split(index);
     return chunks_[chunk].load(std::memory_order_relaxed)[within];
   }
 
   // nullptr if the id cannot be one (a damaged file).
-  Line* Overflow(std::uint32_t id) const {
+  HAKO_INLINE Line* Overflow(std::uint32_t id) const {
     const std::uint64_t offset = std::uint64_t{id} * sizeof(Line);
     if (id == 0 || offset + sizeof(Line) > space_.index_end()) [[unlikely]]
       return nullptr;
@@ -121,7 +122,7 @@ class LineTable {
     std::uint64_t chunk;
     std::uint64_t within;
   };
-  static Place Split(std::uint64_t index) {
+  HAKO_INLINE static Place Split(std::uint64_t index) {
     if (index < kSmallLines) [[likely]]
       return {index >> 10, index & 1023};
     const std::uint64_t beyond = index - kSmallLines;

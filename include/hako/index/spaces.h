@@ -32,10 +32,10 @@ concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle,
   { s.StoreLineCount(n) } -> std::same_as<void>;     // to be found again after a process kill
 
   // Records.
-  { s.Prefetch(handle) } -> std::same_as<void>;                                             // (optimistic)
-  { s.TryFetch(handle, n, bytes, sink, is_current, copy) } -> std::same_as<format::Match>;  // (optimistic)
-  { s.TryCopyRecord(handle, is_current, buffer, copy) } -> std::same_as<format::Match>;     // (optimistic) appends key and value
-  { s.CopyIsIntact(copy, n, handle) } -> std::same_as<bool>;                                // n = hash of the key
+  { s.Prefetch(handle) } -> std::same_as<void>;                                          // (optimistic)
+  { s.TryFetch(handle, bytes, sink, is_current, copy) } -> std::same_as<format::Match>;  // (optimistic)
+  { s.TryCopyRecord(handle, is_current, buffer, copy) } -> std::same_as<format::Match>;  // (optimistic) appends key and value
+  { s.CopyIsIntact(copy, n, handle) } -> std::same_as<bool>;                             // n = hash of the key
   { s.DamageAt(handle) } -> std::same_as<Status>;
   { s.MatchKey(slot, handle, n, bytes) } -> std::same_as<format::Match>;
   { s.View(slot, handle) } -> std::same_as<StatusOr<format::RecordView>>;       // checked; DataLoss if damaged

@@ -7,6 +7,7 @@
 // Threads: Push and Pop with a Cache of one's own from any thread.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -88,6 +89,23 @@ class BlockDepot {
     }
   }
 
+  // Forgets the free blocks for which drop(handle) is true: a thread's, and the depot's.
+  template <class F>
+  void Forget(Cache& cache, F&& drop) {
+    for (unsigned list = 0; list < kLists; ++list) {
+      for (const std::uint32_t m : {cache.current[list], cache.spare[list]}) {
+        if (m != 0) ForgetIn(m, drop);
+      }
+    }
+  }
+  template <class F>
+  void Forget(F&& drop) {
+    std::lock_guard lock(mutex_);
+    for (const auto& list : depot_) {
+      for (std::uint32_t m = list.load(std::memory_order_relaxed); m != 0; m = At(m).next) ForgetIn(m, drop);
+    }
+  }
+
   // Visits the blocks of one list, the depot's and a thread's, without taking them.
   template <class F>
   void ForEach(unsigned list, F&& visit) const {
@@ -120,6 +138,12 @@ class BlockDepot {
   void VisitOne(std::uint32_t m, F& visit) const {
     for (std::uint32_t i = 0; i < At(m).count; ++i) visit(At(m).handles[i]);
   }
+  template <class F>
+  void ForgetIn(std::uint32_t m, F& drop) {
+    Magazine& magazine = At(m);
+    magazine.count =
+        static_cast<std::uint32_t>(std::remove_if(magazine.handles, magazine.handles + magazine.count, drop) - magazine.handles);
+  }
   void Recycle(std::uint32_t m) {  // REQUIRES: mutex_ held
     At(m).count = 0;
     At(m).next = unused_;
@@ -128,13 +152,19 @@ class BlockDepot {
 
   [[gnu::noinline]] bool Refill(Cache& cache, unsigned size_class) {
     std::lock_guard lock(mutex_);
-    const std::uint32_t full = depot_[size_class].load(std::memory_order_relaxed);
-    if (full == 0) return false;
-    depot_[size_class].store(At(full).next, std::memory_order_relaxed);
-    std::uint32_t& current = cache.current[size_class];
-    if (current != 0) Recycle(current);
-    current = full;
-    return true;
+    for (;;) {
+      const std::uint32_t next = depot_[size_class].load(std::memory_order_relaxed);
+      if (next == 0) return false;
+      depot_[size_class].store(At(next).next, std::memory_order_relaxed);
+      if (At(next).count == 0) {
+        Recycle(next);
+        continue;
+      }
+      std::uint32_t& current = cache.current[size_class];
+      if (current != 0) Recycle(current);
+      current = next;
+      return true;
+    }
   }
 
   [[gnu::noinline]] bool MakeRoom(Cache& cache, unsigned size_class) {

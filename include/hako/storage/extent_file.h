@@ -180,6 +180,12 @@ class ExtentFile {
     return bytes % format::kExtentUnit == 0 && bytes != 0 && bytes <= tail() - offset ? bytes : 0;
   }
 
+  // No heap extent is found there any more.
+  Status ForgetHeapExtent(std::uint64_t offset) {
+    static constexpr std::array<char, sizeof(format::HeapExtentHeader)> kZeros{};
+    return Write(offset, {kZeros.data(), kZeros.size()});
+  }
+
   Status Read(std::uint64_t offset, char* out, std::uint64_t size) const {
     if constexpr (kMapped) {
       if (offset + size > file_.Size()) return absl::OutOfRangeError(absl::StrCat("a read beyond the file's end, at ", offset));

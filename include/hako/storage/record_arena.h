@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "hako/base/hash.h"
+#include "hako/base/inline.h"
 #include "hako/base/status.h"
 #include "hako/format/record_format.h"
 #include "hako/format/record_view.h"
@@ -45,7 +46,7 @@ class RecordArena {
   }
 
   sync::WriteGate& gate() { return gate_; }
-  std::uint64_t KeyHash(std::string_view key) const { return Hash64(key, seed_); }
+  HAKO_INLINE std::uint64_t KeyHash(std::string_view key) const { return Hash64(key, seed_); }
 
   // Index lines share the arena.
   StatusOr<std::uint64_t> AllocateIndexExtent(std::uint64_t bytes, format::IndexExtent) {
@@ -59,8 +60,8 @@ class RecordArena {
   void Prefetch(std::uint32_t handle) const { __builtin_prefetch(At(handle)); }
 
   template <class S, class C>
-  format::Match TryFetch(std::uint32_t handle, std::uint64_t, std::string_view key, S& sink, const C& is_current,
-                         format::FetchedCopy& copy) const {
+  HAKO_INLINE format::Match TryFetch(std::uint32_t handle, std::string_view key, S& sink, const C& is_current,
+                                     format::FetchedCopy& copy) const {
     const char* at = At(handle);
     const format::Lengths lengths = ReadLengths(at);
     if (lengths.key_size != key.size()) return format::Match::kNo;
@@ -91,7 +92,7 @@ class RecordArena {
   bool CopyIsIntact(const format::FetchedCopy&, std::uint64_t, std::uint32_t) const { return true; }
   Status DamageAt(std::uint32_t handle) const { return absl::InternalError(absl::StrCat("corrupted memory at block ", handle)); }
 
-  format::Match MatchKey(Slot&, std::uint32_t handle, std::uint64_t, std::string_view key) const {
+  HAKO_INLINE format::Match MatchKey(Slot&, std::uint32_t handle, std::uint64_t, std::string_view key) const {
     const char* at = At(handle);
     const format::Lengths lengths = ReadLengths(at);
     if (lengths.key_size != key.size()) return format::Match::kNo;
@@ -166,9 +167,9 @@ class RecordArena {
         shift_(static_cast<unsigned>(shift)),
         seed_(seed) {}
 
-  char* At(std::uint32_t handle) const { return base_ + (std::uint64_t{handle} << shift_); }
+  HAKO_INLINE char* At(std::uint32_t handle) const { return base_ + (std::uint64_t{handle} << shift_); }
 
-  static format::Lengths ReadLengths(const char* at) {
+  HAKO_INLINE static format::Lengths ReadLengths(const char* at) {
     const std::uint64_t word = sync::LoadSharedWord(at);
     if ((word & 0x8080) == 0) [[likely]]
       return {2, word & 127, (word >> 8) & 127};
@@ -177,7 +178,7 @@ class RecordArena {
     return format::DecodeLengths(bytes, sizeof(bytes));
   }
 
-  bool IsInside(std::uint32_t handle, const format::Lengths& lengths) const {
+  HAKO_INLINE bool IsInside(std::uint32_t handle, const format::Lengths& lengths) const {
     const std::uint64_t end = (std::uint64_t{handle} << shift_) + lengths.header + lengths.key_size + lengths.value_size;
     return lengths.header != 0 && end <= arena_->end();
   }

@@ -48,7 +48,7 @@ typename RecordHeap<FileT>::Head RecordHeap<FileT>::DecodeHead(const char* bytes
 }
 
 template <File FileT>
-typename RecordHeap<FileT>::Head RecordHeap<FileT>::HeadOf(const char* shared) {
+HAKO_INLINE typename RecordHeap<FileT>::Head RecordHeap<FileT>::HeadOf(const char* shared) {
   const std::uint64_t word = sync::LoadSharedWord(shared);
   if ((word & 0x8080'0000'0000'0000u) == 0) [[likely]] {
     return {static_cast<std::uint32_t>(word),
@@ -67,12 +67,16 @@ format::Match RecordHeap<FileT>::ReadRecord(std::uint32_t handle, Head* head, co
   if (!IsPlace(offset)) return Match::kDamaged;
   const std::uint64_t first = std::min(kFirstRead, extents_->tail() - offset);
   buffer.resize(first);
-  if (*status = extents_->Read(offset, buffer.data(), first); !status->ok()) return Match::kFailed;
+  const auto failed = [status](const Status& read) {
+    if (status != nullptr) *status = read;
+    return !read.ok();
+  };
+  if (failed(extents_->Read(offset, buffer.data(), first))) return Match::kFailed;
   *head = DecodeHead(buffer.data(), std::min(first, kHeadMax));
   if (!IsInside(offset, *head)) return Match::kDamaged;
   if (head->size() > first) {
     buffer.resize(head->size());
-    if (*status = extents_->Read(offset + first, buffer.data() + first, head->size() - first); !status->ok()) return Match::kFailed;
+    if (failed(extents_->Read(offset + first, buffer.data() + first, head->size() - first))) return Match::kFailed;
   }
   *bytes = buffer.data();
   return Match::kYes;
@@ -87,15 +91,14 @@ format::Match RecordHeap<FileT>::Load(std::uint32_t handle, Head* head, const ch
     *head = HeadOf(*bytes);
     return IsInside(offset, *head) ? Match::kYes : Match::kDamaged;
   } else {
-    Status status;
-    return ReadRecord(handle, head, bytes, &status);
+    return ReadRecord(handle, head, bytes, nullptr);
   }
 }
 
 template <File FileT>
 template <class S, class C>
-format::Match RecordHeap<FileT>::TryFetch(std::uint32_t handle, std::uint64_t, std::string_view key, S& sink, const C& is_current,
-                                          format::FetchedCopy& copy) const {
+HAKO_INLINE format::Match RecordHeap<FileT>::TryFetch(std::uint32_t handle, std::string_view key, S& sink, const C& is_current,
+                                                      format::FetchedCopy& copy) const {
   Head head;
   const char* at = nullptr;
   if constexpr (kMapped) {
@@ -108,7 +111,7 @@ format::Match RecordHeap<FileT>::TryFetch(std::uint32_t handle, std::uint64_t, s
     if (!sync::EqualShared(at + head.key_at(), key.data(), key.size())) return Match::kNo;
     if (head.lengths.value_size > kOptimisticValueMax && !is_current()) return Match::kDamaged;
   } else {
-    if (const Match match = ReadRecord(handle, &head, &at, &copy.status); match != Match::kYes) return match;
+    if (const Match match = ReadRecord(handle, &head, &at, nullptr); match != Match::kYes) return match;
     if (head.lengths.key_size != key.size() || !sync::EqualBytes(at + head.key_at(), key.data(), key.size())) return Match::kNo;
     if (!is_current()) return Match::kDamaged;
   }
@@ -131,7 +134,7 @@ format::Match RecordHeap<FileT>::TryCopyRecord(std::uint32_t handle, const C& is
   if constexpr (kMapped) {
     if (const Match match = Load(handle, &head, &at); match != Match::kYes) return match;
   } else {
-    if (const Match match = ReadRecord(handle, &head, &at, &copy.status); match != Match::kYes) return match;
+    if (const Match match = ReadRecord(handle, &head, &at, nullptr); match != Match::kYes) return match;
   }
   if (!is_current()) return Match::kDamaged;
   copy.check = head.check;
@@ -186,6 +189,13 @@ StatusOr<std::uint32_t> RecordHeap<FileT>::Write(Slot& slot, std::uint64_t key_h
   if (handle == 0) {
     HAKO_ASSIGN_OR_RETURN(handle, Carve(slot, size_class));
   }
+  HAKO_RETURN_IF_ERROR(Put(slot, handle, key_hash, key, value));
+  return handle;
+}
+
+template <File FileT>
+HAKO_INLINE Status RecordHeap<FileT>::Put(Slot& slot, std::uint32_t handle, std::uint64_t key_hash, std::string_view key,
+                                          std::string_view value) {
   const std::uint64_t offset = OffsetOf(handle);
   const std::uint32_t check = CheckOf(value, key_hash, key.size(), offset);
   const std::uint16_t stamp = format::Stamp::Of(format::BlockState::kUnborn, epoch()).bits();
@@ -205,7 +215,7 @@ StatusOr<std::uint32_t> RecordHeap<FileT>::Write(Slot& slot, std::uint64_t key_h
       return status;
     }
   }
-  return handle;
+  return absl::OkStatus();
 }
 
 template <File FileT>
@@ -265,8 +275,7 @@ void RecordHeap<FileT>::Retire(Slot& slot, std::uint32_t handle) {
       if (Status status = extents_->Read(OffsetOf(handle), bytes, sizeof(bytes)); !status.ok()) return Poison(status);
       head = DecodeHead(bytes, sizeof(bytes));
     }
-    StoreStamp(handle, format::Stamp::Of(BlockState::kFree, now));
-    depot_->Push(slot.free, ClassOf(head.lengths.key_size, head.lengths.value_size), handle);
+    FreeBlock(slot, handle, head.lengths.key_size, head.lengths.value_size);
     return;
   }
   const bool young = !stamp.IsAncient() && stamp.IsOf(now - 1);
@@ -277,6 +286,8 @@ void RecordHeap<FileT>::Retire(Slot& slot, std::uint32_t handle) {
 template <File FileT>
 void RecordHeap<FileT>::FreeBlock(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
   StoreStamp(handle, format::Stamp::Of(format::BlockState::kFree, epoch()));
+  if (evacuating_.load(std::memory_order_relaxed) && IsVictim(handle)) [[unlikely]]
+    return;
   depot_->Push(slot.free, ClassOf(key_size, value_size), handle);
 }
 
@@ -321,7 +332,7 @@ template <File FileT>
 StatusOr<std::uint32_t> RecordHeap<FileT>::Carve(Slot& slot, unsigned size_class) {
   const std::uint64_t bytes = BytesOf(size_class);
   if (slot.chunk.bytes() < bytes) [[unlikely]] {
-    while (harvest_next_.load(std::memory_order_relaxed) < harvest_end_) {
+    while (harvest_next_.load(std::memory_order_relaxed) < harvest_end_ && !evacuating_.load(std::memory_order_relaxed)) {
       Harvest(slot);
       if (const std::uint32_t handle = depot_->Pop(slot.free, size_class)) return handle;
     }
@@ -418,6 +429,60 @@ void RecordHeap<FileT>::RefreshStamp(std::uint32_t handle) {
   }
 }
 
+// ---- moving records together ----
+
+template <File FileT>
+template <class ForEachSlot>
+void RecordHeap<FileT>::BeginEvacuation(const std::vector<Extent>& victims, ForEachSlot&& for_each_slot) {
+  victims_.assign(extents_->tail() / format::kExtentUnit, false);
+  for (const Extent& extent : victims) {
+    for (std::uint64_t at = extent.offset; at < extent.offset + extent.bytes; at += format::kExtentUnit) {
+      victims_[at / format::kExtentUnit] = true;
+    }
+  }
+  evacuating_.store(true, std::memory_order_release);
+  const auto is_victim = [this](std::uint32_t handle) { return IsVictim(handle); };
+  depot_->Forget(is_victim);
+  for_each_slot([&](Slot& slot) {
+    depot_->Forget(slot.free, is_victim);
+    if (slot.chunk.bytes() != 0 && IsVictim(HandleOf(slot.chunk.next))) slot.chunk = {};
+  });
+}
+
+template <File FileT>
+StatusOr<std::uint32_t> RecordHeap<FileT>::Relocate(Slot& mover, std::uint32_t handle) {
+  HAKO_RETURN_IF_ERROR(Health());
+  HAKO_ASSIGN_OR_RETURN(const format::RecordView record, View(mover, handle));
+  const std::string key(record.key), value(record.value);
+  HAKO_ASSIGN_OR_RETURN(const std::uint32_t copy, Carve(mover, ClassOf(key.size(), value.size())));
+  HAKO_RETURN_IF_ERROR(Put(mover, copy, KeyHash(key), key, value));
+  return copy;
+}
+
+template <File FileT>
+void RecordHeap<FileT>::EndEvacuation(const std::vector<Extent>& victims, bool emptied) {
+  evacuating_.store(false, std::memory_order_release);
+  victims_.clear();
+  if (!emptied) return;  // what is free in them stays unused until the next Rebuild or recovery
+  for (const Extent& extent : victims) {
+    if (extents_->ForgetHeapExtent(extent.offset).ok()) extents_->Free(extent);
+  }
+}
+
+template <File FileT>
+StatusOr<std::uint64_t> RecordHeap<FileT>::LiveBytes(Extent extent) const {
+  std::uint64_t bytes = 0;
+  HAKO_RETURN_IF_ERROR(Scan(
+      extent.offset, extent.offset + extent.bytes,
+      [&](const ScannedRecord& record) {
+        const bool is_live = record.stamp.state() == format::BlockState::kLive || record.stamp.state() == format::BlockState::kUnborn;
+        if (is_live) bytes += BytesOf(ClassOf(record.key.size(), record.value.size()));
+        return absl::OkStatus();
+      },
+      [](std::uint64_t, std::uint64_t) {}, [](Extent) {}));
+  return bytes;
+}
+
 // ---- the whole file ----
 
 template <File FileT>
@@ -466,6 +531,18 @@ Status RecordHeap<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& vis
     extent += size;
   }
   return absl::OkStatus();
+}
+
+template <File FileT>
+std::vector<Extent> RecordHeap<FileT>::TakeIndexExtents() {
+  std::vector<Extent> taken;
+  for (std::uint64_t i = 0; i < num_index_extents_; ++i) {
+    const auto entry = format::IndexExtentEntry::Unpack(extents_->index_extents()[i]);
+    taken.push_back({entry.offset, entry.bytes});
+  }
+  set_num_index_extents(0);
+  index_bytes_.store(0, std::memory_order_relaxed);
+  return taken;
 }
 
 template <File FileT>

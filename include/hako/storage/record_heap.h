@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "hako/base/hash.h"
+#include "hako/base/inline.h"
 #include "hako/base/status.h"
 #include "hako/format/record_format.h"
 #include "hako/format/record_view.h"
@@ -66,7 +67,7 @@ class RecordHeap {
 
   ExtentFile<FileT>& extents() { return *extents_; }
   sync::WriteGate& gate() { return gate_; }
-  std::uint64_t KeyHash(std::string_view key) const { return Hash64(key, hash_seed_); }
+  HAKO_INLINE std::uint64_t KeyHash(std::string_view key) const { return Hash64(key, hash_seed_); }
   std::uint64_t epoch() const { return epoch_.load(std::memory_order_relaxed); }
 
   // ---- for the engine: index lines ----
@@ -80,11 +81,10 @@ class RecordHeap {
     if constexpr (kMapped) __builtin_prefetch(base_ + OffsetOf(handle));
   }
   template <class S, class C>
-  format::Match TryFetch(std::uint32_t handle, std::uint64_t key_hash, std::string_view key, S& sink, const C& is_current,
-                         format::FetchedCopy& copy) const;
+  format::Match TryFetch(std::uint32_t handle, std::string_view key, S& sink, const C& is_current, format::FetchedCopy& copy) const;
   template <class C>
   format::Match TryCopyRecord(std::uint32_t handle, const C& is_current, std::string* bytes, format::FetchedCopy& copy) const;
-  bool CopyIsIntact(const format::FetchedCopy& copy, std::uint64_t key_hash, std::uint32_t handle) const {
+  HAKO_INLINE bool CopyIsIntact(const format::FetchedCopy& copy, std::uint64_t key_hash, std::uint32_t handle) const {
     return copy.value == nullptr || copy.check == CheckOf({copy.value, copy.value_size}, key_hash, copy.key_size, OffsetOf(handle));
   }
   Status DamageAt(std::uint32_t handle) const;
@@ -121,6 +121,23 @@ class RecordHeap {
     harvest_next_.store(format::kFirstExtent, std::memory_order_relaxed);
   }
 
+  // ---- moving records together; one evacuation at a time ----
+  // Marks heap extents as victims: from now on no block of theirs is handed out, and those that become free are forgotten.
+  // REQUIRES: writers kept out
+  template <class ForEachSlot>
+  void BeginEvacuation(const std::vector<Extent>& victims, ForEachSlot&& for_each_slot);
+  bool IsVictim(std::uint32_t handle) const {
+    const std::uint64_t unit = OffsetOf(handle) / format::kExtentUnit;
+    return unit < victims_.size() && victims_[unit];
+  }
+  // A copy of the record, in a chunk of the mover's; to be published in its place.
+  StatusOr<std::uint32_t> Relocate(Slot& mover, std::uint32_t handle);
+  // The victims hold no record of the last synced state any more, nor any other: they become free extents. REQUIRES: writers kept out
+  void EndEvacuation(const std::vector<Extent>& victims, bool emptied);
+  void ReleaseChunk(Slot& slot, Slot& mover) { FreeRest(*depot_, slot.free, shift_, std::exchange(mover.chunk, {})); }
+  // The bytes of a heap extent that records take.
+  StatusOr<std::uint64_t> LiveBytes(Extent extent) const;
+
   // What a clean close remembers of free space, and taking it back.
   template <class ForEachSlot>
   std::string TakeNote(ForEachSlot&& for_each_slot, std::uint32_t waiting);
@@ -137,6 +154,8 @@ class RecordHeap {
     num_index_extents_ = n;
     extents_->StoreLive(&format::LiveState::index_extents, n);
   }
+  // Forgets the index extents; the caller frees them.
+  std::vector<Extent> TakeIndexExtents();
   bool index_is_in_memory() const { return index_arena_ != nullptr; }
   // Whether the table names only extents that lie in the file.
   bool IndexTableIsInside() const;
@@ -164,9 +183,9 @@ class RecordHeap {
 
   explicit RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents);
 
-  std::uint64_t OffsetOf(std::uint32_t handle) const { return std::uint64_t{handle} << shift_; }
+  HAKO_INLINE std::uint64_t OffsetOf(std::uint32_t handle) const { return std::uint64_t{handle} << shift_; }
   std::uint32_t HandleOf(std::uint64_t offset) const { return static_cast<std::uint32_t>(offset >> shift_); }
-  std::uint32_t CheckOf(std::string_view value, std::uint64_t key_hash, std::uint64_t key_size, std::uint64_t offset) const {
+  HAKO_INLINE std::uint32_t CheckOf(std::string_view value, std::uint64_t key_hash, std::uint64_t key_size, std::uint64_t offset) const {
     return format::RecordCheck(value, key_hash, key_size, offset, secret_);
   }
   unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
@@ -178,10 +197,10 @@ class RecordHeap {
   static Head DecodeHead(const char* bytes, std::size_t size);
   static Head HeadOf(const char* shared);  // mapped
   // Whether the record lies inside the file.
-  bool IsInside(std::uint64_t offset, const Head& head) const {
+  HAKO_INLINE bool IsInside(std::uint64_t offset, const Head& head) const {
     return head.lengths.header != 0 && head.size() <= extents_->tail() - offset;
   }
-  bool IsPlace(std::uint64_t offset) const { return offset >= format::kFirstExtent && offset + kHeadMax <= extents_->tail(); }
+  HAKO_INLINE bool IsPlace(std::uint64_t offset) const { return offset >= format::kFirstExtent && offset + kHeadMax <= extents_->tail(); }
   // Not mapped: the whole record, in this thread's buffer until the next call.
   Match ReadRecord(std::uint32_t handle, Head* head, const char** bytes, Status* status) const;
   // The record, wherever it lies. Under the line's lock.
@@ -190,6 +209,8 @@ class RecordHeap {
   format::Stamp LoadStamp(std::uint32_t handle) const;
   void StoreStamp(std::uint32_t handle, format::Stamp stamp);
 
+  // Writes a record into a block that nobody knows yet.
+  Status Put(Slot& slot, std::uint32_t handle, std::uint64_t key_hash, std::string_view key, std::string_view value);
   StatusOr<std::uint32_t> Carve(Slot& slot, unsigned size_class);
   void Harvest(Slot& slot);
   [[gnu::cold]] Status PoisonError() const;
@@ -209,6 +230,8 @@ class RecordHeap {
   std::atomic<std::uint64_t> harvest_next_{0};
   std::uint64_t harvest_end_ = 0;
   std::mutex harvest_mutex_;
+  std::atomic<bool> evacuating_{false};
+  std::vector<bool> victims_;  // by extent unit; changed with writers kept out
   std::mutex index_mutex_;
   mutable std::mutex poison_mutex_;
   Status poison_;

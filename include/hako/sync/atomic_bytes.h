@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "hako/base/inline.h"
+
 #if defined(__SANITIZE_THREAD__)
 #define HAKO_TSAN 1
 #elif defined(__has_feature)
@@ -23,7 +25,7 @@
 namespace hako::sync {
 
 // A copy whose short forms inline: two overlapping moves for up to 32 bytes.
-inline void CopyBytes(char* to, const char* from, std::size_t size) {
+HAKO_INLINE void CopyBytes(char* to, const char* from, std::size_t size) {
   if (size > 32) {
     std::memcpy(to, from, size);
   } else if (size >= 16) {
@@ -52,7 +54,7 @@ inline void CopyBytes(char* to, const char* from, std::size_t size) {
   }
 }
 
-inline bool EqualBytes(const char* a, const char* b, std::size_t size) {
+HAKO_INLINE bool EqualBytes(const char* a, const char* b, std::size_t size) {
   const auto differ64 = [&](std::size_t at) {
     std::uint64_t x, y;
     std::memcpy(&x, a + at, 8);
@@ -76,13 +78,13 @@ inline bool EqualBytes(const char* a, const char* b, std::size_t size) {
 
 inline char LoadByte(const char* shared) { return __atomic_load_n(shared, __ATOMIC_RELAXED); }
 
-inline void LoadShared(char* to, const char* shared, std::size_t size) {
+HAKO_INLINE void LoadShared(char* to, const char* shared, std::size_t size) {
   for (std::size_t i = 0; i < size; ++i) to[i] = LoadByte(shared + i);
 }
-inline void StoreShared(char* shared, const char* from, std::size_t size) {
+HAKO_INLINE void StoreShared(char* shared, const char* from, std::size_t size) {
   for (std::size_t i = 0; i < size; ++i) __atomic_store_n(shared + i, from[i], __ATOMIC_RELAXED);
 }
-inline bool EqualShared(const char* shared, const char* bytes, std::size_t size) {
+HAKO_INLINE bool EqualShared(const char* shared, const char* bytes, std::size_t size) {
   for (std::size_t i = 0; i < size; ++i) {
     if (LoadByte(shared + i) != bytes[i]) return false;
   }
@@ -91,9 +93,9 @@ inline bool EqualShared(const char* shared, const char* bytes, std::size_t size)
 
 #else
 
-inline void LoadShared(char* to, const char* shared, std::size_t size) { CopyBytes(to, shared, size); }
-inline void StoreShared(char* shared, const char* from, std::size_t size) { CopyBytes(shared, from, size); }
-inline bool EqualShared(const char* shared, const char* bytes, std::size_t size) { return EqualBytes(shared, bytes, size); }
+HAKO_INLINE void LoadShared(char* to, const char* shared, std::size_t size) { CopyBytes(to, shared, size); }
+HAKO_INLINE void StoreShared(char* shared, const char* from, std::size_t size) { CopyBytes(shared, from, size); }
+HAKO_INLINE bool EqualShared(const char* shared, const char* bytes, std::size_t size) { return EqualBytes(shared, bytes, size); }
 
 #endif
 
@@ -106,7 +108,7 @@ void StoreSharedHeader(char* shared, const char* from, std::size_t size) {
 }
 
 // A little-endian word of shared bytes, read once.
-inline std::uint64_t LoadSharedWord(const char* shared) {
+HAKO_INLINE std::uint64_t LoadSharedWord(const char* shared) {
   std::uint64_t word;
   LoadShared(reinterpret_cast<char*>(&word), shared, sizeof(word));
   asm volatile("" : "+r"(word));  // no second read

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "hako/base/inline.h"
 #include "hako/sync/atomic_bytes.h"
 
 #if defined(__x86_64__)
@@ -39,6 +40,8 @@ class Backoff {
     }
   }
 
+  int count() const { return count_; }
+
  private:
   int count_ = 0;
 };
@@ -51,10 +54,10 @@ class VersionLock {
 
   explicit VersionLock(std::uint32_t& word) : word_(word) {}
 
-  std::uint32_t ReadVersion() const { return word_.load(std::memory_order_acquire); }
+  HAKO_INLINE std::uint32_t ReadVersion() const { return word_.load(std::memory_order_acquire); }
 
   // True if nothing that the word protects changed since ReadVersion() returned `version` (which was not locked).
-  bool IsCurrent(std::uint32_t version) const {
+  HAKO_INLINE bool IsCurrent(std::uint32_t version) const {
 #ifdef HAKO_TSAN  // the sanitizer does not know fences; a read-modify-write orders the same
     return word_.fetch_or(0, std::memory_order_acq_rel) == version;
 #else
@@ -63,7 +66,7 @@ class VersionLock {
 #endif
   }
 
-  void Lock() {
+  HAKO_INLINE void Lock() {
     for (Backoff backoff;; backoff.Pause()) {
       std::uint32_t word = word_.load(std::memory_order_relaxed);
       if ((word & kLocked) == 0 && word_.compare_exchange_weak(word, word | kLocked, std::memory_order_seq_cst)) break;
@@ -73,7 +76,7 @@ class VersionLock {
 #endif
   }
 
-  void Unlock(bool changed) {
+  HAKO_INLINE void Unlock(bool changed) {
     const std::uint32_t word = word_.load(std::memory_order_relaxed) & ~kLocked;
     word_.store(changed ? word + kStep : word, std::memory_order_release);
   }

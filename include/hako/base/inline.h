@@ -1,0 +1,5 @@
+// HAKO_INLINE: for the small functions of the hot path. A look-up is some 150 instructions in a dozen functions; how many look-ups a
+// processor overlaps is bounded by how many instructions it holds in flight, so a call that the compiler thinks not worth inlining is.
+#pragma once
+
+#define HAKO_INLINE [[gnu::always_inline]] inline
