@@ -51,6 +51,7 @@ StatusOr<MemoryMapParallelFile> MemoryMapParallelFile::Open(const std::string& p
     return SystemError(errno, absl::StrCat("cannot map ", map_size, " bytes of address space for ", path,
                                            " (see FileOptions::reserve_bytes and RLIMIT_AS, ulimit -v)"));
   }
+  if (options.huge_pages) (void)madvise(base, map_size, MADV_HUGEPAGE);
   return MemoryMapParallelFile(static_cast<std::byte*>(base), map_size, std::move(posix));
 }
 

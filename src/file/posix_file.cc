@@ -78,6 +78,8 @@ int FillHoles(int fd, std::uint64_t size) {
   return error;
 }
 
+constexpr std::uint64_t kHugePageBytes = std::uint64_t{2} << 20;
+
 // Growing past RLIMIT_FSIZE would raise SIGXFSZ, which kills a process that does not expect it; so the limit is asked for first.
 std::uint64_t ProcessFileSizeMax() {
   rlimit limit;
@@ -211,7 +213,10 @@ Status PosixFile::Grow(std::uint64_t size) {
   }
   const std::uint64_t from = allocated();
   const std::uint64_t step = std::min(std::max(options_.grow_min, std::min(from / 8, options_.grow_max)), limit);
-  std::uint64_t to = std::min(std::max(size, from + step), limit);
+  std::uint64_t to = std::max(size, from + step);
+  // The page cache uses a huge page only where the file reaches to its end.
+  if (options_.huge_pages) to = (to + kHugePageBytes - 1) & ~(kHugePageBytes - 1);
+  to = std::min(to, limit);
   int error = Lengthen(fd_, from, to);
   if (error != 0 && to > size) error = Lengthen(fd_, from, to = size);  // little is left: take no more than is asked for
   if (error != 0) return SystemError(error, absl::StrCat("cannot allocate ", size - from, " bytes for ", path_));

@@ -18,13 +18,19 @@ class HashCursor {
  public:
   HashCursor(Index& index, Space& space) : index_(&index), space_(&space) {}
 
-  void First() { Start(0); }
+  void First() {
+    index_->StartWalk(&walk_);
+    Begin();
+  }
 
   // To the record of `key`; not Valid if there is none. Next then goes on in the index's order.
   void Jump(std::string_view key) {
-    Start(Index::PositionOf(space_->KeyHash(key)));
-    while (item_ < bucket_.items.size() && bucket_.key(item_) != key) ++item_;
-    if (item_ == bucket_.items.size()) Finish(status_);
+    index_->StartWalkAt(space_->KeyHash(key), &walk_);
+    status_ = absl::OkStatus();
+    if (StatusOr<bool> more = index_->Step(&walk_); !more.ok()) return Finish(more.status());
+    item_ = 0;
+    while (item_ < walk_.items.size() && walk_.key(item_) != key) ++item_;
+    if (item_ == walk_.items.size()) Finish(absl::OkStatus());
   }
 
   // REQUIRES: Valid()
@@ -33,24 +39,22 @@ class HashCursor {
     FillBucket();
   }
 
-  bool Valid() const { return item_ < bucket_.items.size(); }
-  std::string_view key() const { return bucket_.key(item_); }      // REQUIRES: Valid(); until the next move
-  std::string_view value() const { return bucket_.value(item_); }  // REQUIRES: Valid(); until the next move
+  bool Valid() const { return item_ < walk_.items.size(); }
+  std::string_view key() const { return walk_.key(item_); }      // REQUIRES: Valid(); until the next move
+  std::string_view value() const { return walk_.value(item_); }  // REQUIRES: Valid(); until the next move
   // OK at the end; otherwise what stopped the walk.
   const Status& status() const { return status_; }
 
  private:
-  void Start(std::uint64_t position) {
-    position_ = position;
-    done_ = false;
+  void Begin() {
     status_ = absl::OkStatus();
-    bucket_.items.clear();
+    walk_.items.clear();
     item_ = 0;
     FillBucket();
   }
   void FillBucket() {
-    while (item_ >= bucket_.items.size()) {
-      StatusOr<bool> more = index_->Collect(&position_, &done_, &bucket_);
+    while (item_ >= walk_.items.size()) {
+      StatusOr<bool> more = index_->Step(&walk_);
       if (!more.ok()) return Finish(more.status());
       if (!*more) return Finish(absl::OkStatus());
       item_ = 0;
@@ -58,17 +62,15 @@ class HashCursor {
   }
   void Finish(Status status) {
     status_ = std::move(status);
-    bucket_.items.clear();
+    walk_.items.clear();
+    walk_.next = walk_.lines;
     item_ = 0;
-    done_ = true;
   }
 
   Index* index_;
   Space* space_;
-  index::BucketCopy bucket_;
+  index::BucketWalk walk_;
   std::size_t item_ = 0;
-  std::uint64_t position_ = 0;
-  bool done_ = true;
   Status status_;
 };
 

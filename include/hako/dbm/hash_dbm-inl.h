@@ -150,9 +150,7 @@ HAKO_INLINE Status HashDBM<FileT>::Fetch(std::string_view key, S&& sink) {
 template <File FileT>
 template <class V>
 Status HashDBM<FileT>::ProcessEach(V&& visitor) {
-  Iterator it = MakeIterator();
-  for (it.First(); it.Valid(); it.Next()) visitor(it.key(), it.value());
-  return it.status();
+  return index_.ForEach(visitor);
 }
 
 template <File FileT>

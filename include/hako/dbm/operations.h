@@ -24,7 +24,7 @@ class Operations {
   // Copies the value into *value, reusing its capacity. On NotFound *value is unspecified.
   Status Get(std::string_view key, std::string* value) {
     return self().Fetch(key, [value](std::size_t size) {
-      value->resize(size);
+      if (value->size() != size) value->resize(size);
       return value->data();
     });
   }

@@ -66,9 +66,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>> {
 
   template <class V>
   Status ProcessEach(V&& visitor) {
-    Iterator it = MakeIterator();
-    for (it.First(); it.Valid(); it.Next()) visitor(it.key(), it.value());
-    return it.status();
+    return index_.ForEach(visitor);
   }
 
   Iterator MakeIterator() { return Iterator(index_, *space_); }

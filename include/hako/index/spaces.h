@@ -14,13 +14,14 @@
 
 #include "hako/base/status.h"
 #include "hako/format/record_view.h"
+#include "hako/index/copy_buffer.h"
 #include "hako/sync/write_gate.h"
 
 namespace hako::index {
 
 template <class S>
 concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle, std::uint64_t n, std::string_view bytes,
-                             format::FetchedCopy& copy, format::IndexExtent kind, std::string* buffer, char* (*sink)(std::size_t),
+                             format::FetchedCopy& copy, format::IndexExtent kind, CopyBuffer& buffer, const char** copied_key, char* (*sink)(std::size_t),
                              bool (*is_current)()) {
   requires std::derived_from<typename S::Slot, sync::WriterSlot>;
   { s.gate() } -> std::same_as<sync::WriteGate&>;

@@ -90,12 +90,15 @@ class Arena {
     base_ = memory_.base() + ((kHugePage - address % kHugePage) % kHugePage);
   }
 
+  // While the arena is small, memory is taken in small pages and a region of 2 MiB is made one huge page when it is full, so that little is
+  // taken in vain; later the next region is one from the start.
   void AdviseHugePages(std::uint64_t begin, std::uint64_t end) {
     const std::uint64_t first_untouched = (begin + kHugePage - 1) & ~(kHugePage - 1);
-    const std::uint64_t last_full = end & ~(kHugePage - 1);
-    if (first_untouched < last_full) ::madvise(base_ + first_untouched, last_full - first_untouched, MADV_HUGEPAGE);
-    // The region before the one that this extent begins: full, if the extent opens a new one.
-    if (begin % kHugePage == 0 && begin != 0) ::madvise(base_ + begin - kHugePage, kHugePage, kCollapse);
+    const bool large = begin >= 32 * kHugePage;
+    const std::uint64_t last = large ? (end + kHugePage - 1) & ~(kHugePage - 1) : end & ~(kHugePage - 1);
+    if (first_untouched < last) ::madvise(base_ + first_untouched, last - first_untouched, MADV_HUGEPAGE);
+    const std::uint64_t region = begin & ~(kHugePage - 1);
+    if (!large && end / kHugePage != region / kHugePage) ::madvise(base_ + region, kHugePage, kCollapse);
   }
 
   ReservedMemory memory_;

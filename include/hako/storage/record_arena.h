@@ -75,17 +75,18 @@ class RecordArena {
     return format::Match::kYes;
   }
 
-  template <class C>
-  format::Match TryCopyRecord(std::uint32_t handle, const C& is_current, std::string* bytes, format::FetchedCopy& copy) const {
+  template <class C, class B>
+  HAKO_INLINE format::Match TryCopyRecord(std::uint32_t handle, const C& is_current, B& buffer, const char** key,
+                                          format::FetchedCopy& copy) const {
     const char* at = At(handle);
     const format::Lengths lengths = ReadLengths(at);
-    if (!IsInside(handle, lengths) || !is_current()) return format::Match::kDamaged;
+    if (!IsInside(handle, lengths)) return format::Match::kDamaged;
     const auto size = static_cast<std::size_t>(lengths.key_size + lengths.value_size);
-    const std::size_t begin = bytes->size();
-    bytes->resize(begin + size);
-    sync::LoadShared(bytes->data() + begin, at + lengths.header, size);
-    copy.key_size = lengths.key_size;
-    copy.value_size = lengths.value_size;
+    if (size > kOptimisticValueMax && !is_current()) return format::Match::kDamaged;
+    char* out = buffer.Take(size);
+    sync::LoadShared(out, at + lengths.header, size);
+    *key = out;
+    copy = {out + lengths.key_size, lengths.key_size, lengths.value_size, 0};
     return format::Match::kYes;
   }
 

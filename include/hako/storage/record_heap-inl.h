@@ -126,24 +126,18 @@ HAKO_INLINE format::Match RecordHeap<FileT>::TryFetch(std::uint32_t handle, std:
 }
 
 template <File FileT>
-template <class C>
-format::Match RecordHeap<FileT>::TryCopyRecord(std::uint32_t handle, const C& is_current, std::string* bytes,
-                                               format::FetchedCopy& copy) const {
+template <class C, class B>
+HAKO_INLINE format::Match RecordHeap<FileT>::TryCopyRecord(std::uint32_t handle, const C& is_current, B& buffer, const char** key,
+                                                           format::FetchedCopy& copy) const {
   Head head;
   const char* at = nullptr;
-  if constexpr (kMapped) {
-    if (const Match match = Load(handle, &head, &at); match != Match::kYes) return match;
-  } else {
-    if (const Match match = ReadRecord(handle, &head, &at, nullptr); match != Match::kYes) return match;
-  }
-  if (!is_current()) return Match::kDamaged;
-  copy.check = head.check;
-  copy.key_size = head.lengths.key_size;
-  copy.value_size = head.lengths.value_size;
-  const auto size = static_cast<std::size_t>(copy.key_size + copy.value_size);
-  const std::size_t begin = bytes->size();
-  bytes->resize(begin + size);
-  sync::LoadShared(bytes->data() + begin, at + head.key_at(), size);
+  if (const Match match = Load(handle, &head, &at); match != Match::kYes) return match;
+  const auto size = static_cast<std::size_t>(head.lengths.key_size + head.lengths.value_size);
+  if (size > kOptimisticValueMax && !is_current()) return Match::kDamaged;
+  char* out = buffer.Take(size);
+  sync::LoadShared(out, at + head.key_at(), size);
+  *key = out;
+  copy = {out + head.lengths.key_size, head.lengths.key_size, head.lengths.value_size, head.check};
   return Match::kYes;
 }
 

@@ -82,8 +82,8 @@ class RecordHeap {
   }
   template <class S, class C>
   format::Match TryFetch(std::uint32_t handle, std::string_view key, S& sink, const C& is_current, format::FetchedCopy& copy) const;
-  template <class C>
-  format::Match TryCopyRecord(std::uint32_t handle, const C& is_current, std::string* bytes, format::FetchedCopy& copy) const;
+  template <class C, class B>
+  format::Match TryCopyRecord(std::uint32_t handle, const C& is_current, B& buffer, const char** key, format::FetchedCopy& copy) const;
   HAKO_INLINE bool CopyIsIntact(const format::FetchedCopy& copy, std::uint64_t key_hash, std::uint32_t handle) const {
     return copy.value == nullptr || copy.check == CheckOf({copy.value, copy.value_size}, key_hash, copy.key_size, OffsetOf(handle));
   }
