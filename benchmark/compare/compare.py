@@ -322,7 +322,7 @@ def main():
     parser.add_argument("--touch-gb", type=int, default=4, help="memory to touch and release first (%(default)s)")
     parser.add_argument("--calibrate", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--verify", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--json", default="compare.json", help="everything measured goes here (%(default)s)")
+    parser.add_argument("--json", help="everything measured goes here (compare.json in --bin)")
     parser.add_argument("--list", action="store_true", help="list the figures and stop")
     args = parser.parse_args()
 
@@ -338,6 +338,7 @@ def main():
     missing = [engine for engine in wanted if engine not in engines]
     if missing:
         print("not built: " + ", ".join(missing), file=sys.stderr)
+    args.json = args.json or os.path.join(args.bin, "compare.json")
     if args.figures == "none":
         chosen = []
     runs = [] if args.only else [Run(engine, workload, threads=args.threads if args.figures == "none" else 1) for workload in workloads
@@ -363,7 +364,8 @@ def main():
     clock = "ns_per_op" if args.clock == "wall" else "cpu_ns_per_op"
     check_agreement(results, runner.errors)
     print(f"{facts['cpu']}, {facts['cpus']} CPUs, kernel {facts['kernel']}, {facts['file_system']}; n = {args.n}, {args.rounds} rounds, "
-          f"{facts['elapsed_s']:.0f} s of which {facts['stolen_s']:.1f} s stolen, load {facts['load_after']:.2f}")
+          f"{facts['elapsed_s']:.0f} s of which {facts['stolen_s']:.1f} s stolen, load {facts['load_after']:.2f}"
+          + ("; PROCESSOR TIME, not wall clock" if args.clock == "cpu" else ""))
     print_medians(results, workloads, clock)
     bad = print_figures(chosen, results, args.n, clock) if chosen else 0
     for error in runner.errors:

@@ -19,7 +19,9 @@ bool HasFolder(std::string_view file) {
 
 // What is wrong, and what to do about it.
 std::pair<std::string, std::string> Explain(std::string_view file, const Status& status) {
-  const std::string message(status.message());
+  // The engine may have begun with the file's name; it is printed once.
+  std::string message(status.message());
+  if (message.starts_with(absl::StrCat(ToAbsl(file), ": "))) message.erase(0, file.size() + 2);
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
       return {"locked: another process has it open", "wait for that with --wait SECONDS, or end the other process"};

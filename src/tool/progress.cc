@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_format.h"
 #include "tool/numbers.h"
@@ -12,7 +13,7 @@ namespace hako::tool {
 std::FILE* Progress::Stream(bool is_wanted) { return is_wanted && isatty(STDERR_FILENO) == 1 ? stderr : nullptr; }
 
 std::string Progress::FormatTime(double seconds) {
-  const auto whole = static_cast<std::int64_t>(std::min(seconds, 359999.0) + 0.5);
+  const auto whole = std::llround(std::min(seconds, 359999.0));
   if (whole < 3600) return absl::StrFormat("%d:%02d", whole / 60, whole % 60);
   return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole / 60 % 60, whole % 60);
 }

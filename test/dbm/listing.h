@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "support/checked_value.h"
 #include "support/status_matchers.h"
 
 namespace hako {
@@ -49,7 +50,10 @@ inline std::string Difference(const Records& expected, const Records& found) {
   for (const auto& [key, value] : expected) {
     const auto it = found.find(key);
     if (it == found.end()) return key + " is missing";
-    if (it->second != value) return key + " has another value";
+    if (it->second != value) {
+      return key + " has a value of " + std::to_string(it->second.size()) + " bytes, not of " + std::to_string(value.size()) + ", salt " +
+             std::to_string(SaltOf(key, it->second).value_or(0)) + ", not " + std::to_string(SaltOf(key, value).value_or(0));
+    }
   }
   for (const auto& [key, value] : found) {
     if (expected.count(key) == 0) return key + " should not be there";

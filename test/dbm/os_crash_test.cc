@@ -14,7 +14,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
+#include "hako/file/any_file.h"
 #include "hako/file/memory_file.h"
+#include "support/booted_memory_file.h"
 #include "support/checked_value.h"
 #include "support/crash_memory.h"
 #include "support/random.h"
@@ -43,13 +45,23 @@ StatusOr<Records> RecoverIn(FileT file) {
   HAKO_RETURN_IF_ERROR(db->Close());
   return found;
 }
+// As the kind of file that FileT is, on a machine that was booted again.
+constexpr std::uint8_t kLastBoot = 255;
+template <class FileT>
+StatusOr<Records> Recover(const Image& image) {
+  if constexpr (MappedFile<FileT>) {
+    return RecoverIn(BootedMemoryFile(MemoryFile::Of(image), kLastBoot));
+  } else {
+    return RecoverIn(AnyFile(MemoryFile::Of(image)));
+  }
+}
 
 // A database at work on a CrashMemory, with the states it may be found in.
 template <class FileT>
 class CrashRun {
  public:
-  CrashRun(Image start, Records records, std::uint64_t seed)
-      : random_(seed), memory_(std::make_shared<CrashMemory>(std::move(start))), allowed_{records}, now_(std::move(records)) {
+  CrashRun(Image start, Records records, std::uint64_t seed, std::uint8_t boot)
+      : random_(seed), memory_(std::make_shared<CrashMemory>(std::move(start), boot)), allowed_{records}, now_(std::move(records)) {
     memory_->on_event = [this] {
       if (random_.OneIn(rare_events_ ? 30 : 2)) CheckCrash();
     };
@@ -58,7 +70,7 @@ class CrashRun {
   // Opens, carries out `count` operations and drops the database without closing it.
   void Run(int count) {
     rare_events_ = !MappedFile<FileT>;
-    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(memory_)));
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(memory_), {.seed = random_.Next()}));
     for (int i = 0; i < count && !testing::Test::HasFatalFailure(); ++i) {
       ASSERT_THAT(Update(*db, static_cast<std::uint64_t>(i)), IsOk());
       memory_->Observe();
@@ -103,16 +115,21 @@ class CrashRun {
     if (testing::Test::HasFatalFailure()) return;
     ++num_crashes_;
     const Image image = memory_->Crash(random_);
-    const auto found = RecoverIn(MemoryFile::Of(image));
+    const auto found = Recover<FileT>(image);
     ASSERT_THAT(found, IsOk());
     ASSERT_TRUE(std::count(allowed_.begin(), allowed_.end(), *found) > 0)
         << "the oldest state allowed differs: " << Difference(allowed_.front(), *found);
     if (random_.OneIn(6)) CheckCrashInRecovery(image, *found);
+    if constexpr (MappedFile<FileT>) {  // had only the process died, everything would be there
+      const auto after_kill = RecoverIn(BootedMemoryFile(MemoryFile::Of(memory_->Live()), memory_->boot()));
+      ASSERT_THAT(after_kill, IsOk());
+      ASSERT_EQ(Difference(now_, *after_kill), "none") << "after a process kill";
+    }
   }
 
-  // The recovery is cut short too, and what it leaves recovered: at its writes and syncs, and when it has done.
+  // The recovery, under the next boot, is cut short too: at its writes and syncs, and when it has done.
   void CheckCrashInRecovery(const Image& image, const Records& expected) {
-    auto memory = std::make_shared<CrashMemory>(image);
+    auto memory = std::make_shared<CrashMemory>(image, memory_->boot() + 1);
     std::vector<Image> images;
     memory->on_event = [&] {
       if (images.size() < 8) images.push_back(memory->Crash(random_));
@@ -123,7 +140,7 @@ class CrashRun {
     db.reset();
     for (const Image& again : images) {
       ++num_crashes_;
-      const auto found = RecoverIn(MemoryFile::Of(again));
+      const auto found = Recover<FileT>(again);
       ASSERT_THAT(found, IsOk());
       ASSERT_EQ(Difference(expected, *found), "none") << "after a crash of the recovery";
     }
@@ -150,11 +167,11 @@ TYPED_TEST(PowerCutTest, RecoversTheLastSynchronizedStateExactly) {
     Image image;
     Records records;
     for (std::uint64_t life = 0; life < 8; ++life) {  // each begins with what the crash of the one before left
-      CrashRun<TypeParam> run(image, records, TestSeed() + chain * 100 + life);
+      CrashRun<TypeParam> run(image, records, TestSeed() + chain * 100 + life, static_cast<std::uint8_t>(life + 1));
       ASSERT_NO_FATAL_FAILURE(run.Run(life == 0 ? 40 : 150));
       num_crashes += run.num_crashes();
       image = run.last_image();
-      const auto found = RecoverIn(MemoryFile::Of(image));
+      const auto found = Recover<TypeParam>(image);
       ASSERT_THAT(found, IsOk());
       records = *found;
     }
@@ -178,7 +195,7 @@ TEST(OsCrashTest, RecoversFromACrashInEverySequenceOfThreeOperations) {
     };
     std::vector<State> states = {{{}, 0, 0}};
     Records now;
-    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<RecordingFile>::Open(std::move(file)));
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<RecordingFile>::Open(std::move(file), {.seed = random.Next()}));
     for (int rest = sequence, step = 0; step < 3; ++step, rest /= 5) {
       const std::string key = rest % 5 == 0 ? NumberedKey(static_cast<std::uint64_t>(step)) : "key";
       const std::size_t before = history->events().size();
@@ -205,7 +222,7 @@ TEST(OsCrashTest, RecoversFromACrashInEverySequenceOfThreeOperations) {
       for (int draw = 0; draw < 3; ++draw) {
         const Image image = history->CrashImageAt(
             event, [&](std::uint64_t, std::size_t n) { return draw == 0 ? 0 : draw == 1 ? n - 1 : random.Below(n); });
-        const auto found = RecoverIn(MemoryFile::Of(image));
+        const auto found = Recover<RecordingFile>(image);
         ASSERT_THAT(found, IsOk()) << "event " << event;
         bool allowed = false;
         for (std::size_t i = 0; i < states.size(); ++i) {

@@ -1,11 +1,11 @@
 // Memory that can lose power: the live bytes of a file, as its process sees them, and what the device may hold of them.
 //
 // Every 512-byte sector written since it was last synced may hold any of its versions on the device, independently of the others: the
-// synced one, the latest, or one between. So may the file's size. A sector that was never synced may also hold garbage. SyncRange makes
-// durable its range and nothing else. Crash() draws one such state of the device.
+// synced one, the latest, or one between. So may the file's size. A sector that was never synced may also hold garbage, once anything of
+// the file was. SyncRange makes durable its range and nothing else. Crash() draws one such state of the device; Live() is what a killed process leaves.
 //
-// MappedCrashFile lets an engine store into the live bytes; versions are noted whenever the test calls Observe(), and at each sync.
-// PositionalCrashFile notes each write. `on_event` runs before a sync or a write takes effect: the moment to draw a crash in its midst.
+// MappedCrashFile lets an engine store into the live bytes, under a boot of its own (booted_memory_file.h); versions are noted whenever the test calls
+// Observe(), and at each sync. PositionalCrashFile notes each write. `on_event` runs before a sync or a write takes effect: the moment to draw a crash in its midst.
 #pragma once
 
 #include <algorithm>
@@ -25,6 +25,7 @@
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 #include "hako/file/memory_file.h"
+#include "support/booted_memory_file.h"
 #include "support/random.h"
 
 namespace hako {
@@ -35,8 +36,8 @@ class CrashMemory {
   static constexpr std::uint64_t kSectorSize = 512;
 
   // `start` is on the device already.
-  explicit CrashMemory(Image start = {})
-      : live_(std::uint64_t{1} << 30), seen_(start), durable_(std::move(start)), sizes_{seen_.size()} {
+  CrashMemory(Image start, std::uint8_t boot)
+      : boot_(boot), live_(std::uint64_t{1} << 30), seen_(start), durable_(std::move(start)), sizes_{seen_.size()} {
     (void)live_.Resize(seen_.size());
     (void)live_.WriteAt(0, seen_);
   }
@@ -44,6 +45,7 @@ class CrashMemory {
   std::function<void()> on_event = [] {};
 
   MemoryFile& live() { return live_; }
+  std::uint8_t boot() const { return boot_; }
 
   // Notes what was stored since the last look.
   void Observe() {
@@ -83,6 +85,13 @@ class CrashMemory {
     }
   }
 
+  // What the page cache holds: what is there if the process is killed now.
+  Image Live() {
+    std::lock_guard lock(mutex_);
+    Look(0, seen_.size());
+    return seen_;
+  }
+
   // What the device may hold, had the power failed now.
   Image Crash(Random& random) {
     enum Style { kNothingNew, kEverythingNew, kAnything, kLittleNew, kLittleOld, kPrefix, kGarbage, kStyles };
@@ -111,7 +120,7 @@ class CrashMemory {
       if (at >= image.size()) continue;
       const std::size_t chosen = style == kPrefix ? (sector < cut ? versions.size() : 0) : choose(versions.size() + 1);
       Sector bytes = chosen == 0 ? SectorOf(durable_, sector) : versions[chosen - 1];
-      if (style == kGarbage && never_synced_.count(sector) != 0 && random.OneIn(2)) {
+      if (style == kGarbage && !durable_.empty() && never_synced_.count(sector) != 0 && random.OneIn(2)) {
         for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.Next() >> 56);
       }
       std::copy_n(bytes.begin(), std::min<std::uint64_t>(kSectorSize, image.size() - at), image.begin() + static_cast<std::ptrdiff_t>(at));
@@ -147,6 +156,7 @@ class CrashMemory {
     }
   }
 
+  const std::uint8_t boot_;
   std::mutex mutex_;
   MemoryFile live_;
   Image seen_;                                             // the live bytes at the last look
@@ -171,6 +181,7 @@ class MappedCrashFile {
     memory_->Sync(offset, size);
     return absl::OkStatus();
   }
+  FileIdentity Identity() const { return IdentityOfBoot(memory_->boot()); }
   Status Close() { return absl::OkStatus(); }
 
  private:
@@ -200,7 +211,7 @@ class PositionalCrashFile {
   std::shared_ptr<CrashMemory> memory_;
 };
 
-static_assert(MappedFile<MappedCrashFile> && !KernelBackedFile<MappedCrashFile>);
+static_assert(MappedFile<MappedCrashFile> && KernelBackedFile<MappedCrashFile>);
 static_assert(File<PositionalCrashFile> && !MappedFile<PositionalCrashFile>);
 
 }  // namespace hako

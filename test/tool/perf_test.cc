@@ -131,14 +131,17 @@ TEST(Perf, GeneratesTheSameRecordsAsTheToolItFollows) {
   TempDir dir;
   const std::string path = dir.File("p.hkh");
   const auto records = [&path](std::vector<std::string> flags) {
-    std::vector<std::string> command = {"perf", "sequence", "--path", path, "--set_only", "--iter", "3"};
+    std::vector<std::string> command = {"perf", "sequence", "--path", path, "--set_only"};
     command.insert(command.end(), flags.begin(), flags.end());
     EXPECT_EQ(RunTool(command).exit_code, 0);
     return SplitLines(RunTool({"list", path}).out);
   };
-  EXPECT_THAT(records({}), testing::UnorderedElementsAre("00000000\tabcdefgh", "00000001\tcdefghij", "00000002\tghijbldn"));
-  EXPECT_THAT(records({"--threads", "2", "--random_key", "--random_value", "--random_seed", "5"}),
-              testing::UnorderedElementsAre("00000005\tdefg", "00000001\thiakcm", "00000000\t"));
+  EXPECT_THAT(records({"--iter", "3", "--threads", "2"}),
+              testing::UnorderedElementsAre("00000000\tabcdefgh", "00000001\tbcdefghi", "00000002\tcdefghij", "00000003\tdefghiak",
+                                            "00000004\tghijbldn", "00000005\thiakcmeo"));
+  // One thread: where two set the same random key, the later one wins.
+  EXPECT_THAT(records({"--iter", "8", "--random_key", "--random_value", "--random_seed", "5"}),
+              testing::UnorderedElementsAre("00000000\t", "00000001\tcvex", "00000002\td", "00000006\tdnfph", "00000007\tcfehgjil"));
 }
 
 TEST(Perf, JsonIsOneObjectAPhase) {

@@ -42,6 +42,10 @@ inline Status DataLossError(std::string_view what, std::uint64_t offset) {
   return absl::DataLossError(absl::StrCat(ToAbsl(what), " at offset ", offset));
 }
 
+[[gnu::cold]] inline Status TooLargeError(std::string_view what, std::uint64_t size, std::uint64_t limit) {
+  return absl::OutOfRangeError(absl::StrCat(ToAbsl(what), " of ", size, " bytes; the limit is ", limit));
+}
+
 // A failed system call on the data path. NotFound means "absent key" to callers, so the errno values that abseil maps to it (ENOENT,
 // ENXIO, ENODEV) become Unknown: a dying disk must not read as an absent key.
 inline Status SystemError(int error_number, std::string_view what) {

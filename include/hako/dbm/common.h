@@ -13,13 +13,7 @@ namespace hako {
 inline Status CheckKey(std::string_view key) {
   if (key.size() <= kKeySizeMax) [[likely]]
     return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat("a key of ", key.size(), " bytes; the limit is ", kKeySizeMax));
-}
-
-inline Status CheckRecord(std::string_view key, std::string_view value) {
-  if (value.size() <= kValueSizeMax) [[likely]]
-    return CheckKey(key);
-  return absl::OutOfRangeError(absl::StrCat("a value of ", value.size(), " bytes; the limit is ", kValueSizeMax));
+  return TooLargeError("a key", key.size(), kKeySizeMax);
 }
 
 [[gnu::cold]] inline Status TooManyThreads() {

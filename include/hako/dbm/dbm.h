@@ -18,12 +18,9 @@
 #include <vector>
 
 #include "hako/base/status.h"
+#include "hako/format/record_format.h"
 
 namespace hako {
-
-// Limits, in bytes; a longer key or value is refused with OutOfRange before anything changes.
-inline constexpr std::uint64_t kKeySizeMax = (std::uint64_t{1} << 30) - 1;
-inline constexpr std::uint64_t kValueSizeMax = (std::uint64_t{1} << 32) - 1;
 
 // What is to become of the record that a visitor was shown.
 class [[nodiscard]] Action {

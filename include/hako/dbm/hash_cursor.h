@@ -29,8 +29,8 @@ class HashCursor {
     status_ = absl::OkStatus();
     if (StatusOr<bool> more = index_->Step(&walk_); !more.ok()) return Finish(more.status());
     item_ = 0;
-    while (item_ < walk_.items.size() && walk_.key(item_) != key) ++item_;
-    if (item_ == walk_.items.size()) Finish(absl::OkStatus());
+    while (item_ < walk_.size && walk_.key(item_) != key) ++item_;
+    if (item_ == walk_.size) Finish(absl::OkStatus());
   }
 
   // REQUIRES: Valid()
@@ -39,7 +39,7 @@ class HashCursor {
     FillBucket();
   }
 
-  bool Valid() const { return item_ < walk_.items.size(); }
+  bool Valid() const { return item_ < walk_.size; }
   std::string_view key() const { return walk_.key(item_); }      // REQUIRES: Valid(); until the next move
   std::string_view value() const { return walk_.value(item_); }  // REQUIRES: Valid(); until the next move
   // OK at the end; otherwise what stopped the walk.
@@ -48,12 +48,12 @@ class HashCursor {
  private:
   void Begin() {
     status_ = absl::OkStatus();
-    walk_.items.clear();
+    walk_.Clear();
     item_ = 0;
     FillBucket();
   }
   void FillBucket() {
-    while (item_ >= walk_.items.size()) {
+    while (item_ >= walk_.size) {
       StatusOr<bool> more = index_->Step(&walk_);
       if (!more.ok()) return Finish(more.status());
       if (!*more) return Finish(absl::OkStatus());
@@ -62,7 +62,7 @@ class HashCursor {
   }
   void Finish(Status status) {
     status_ = std::move(status);
-    walk_.items.clear();
+    walk_.Clear();
     walk_.next = walk_.lines;
     item_ = 0;
   }

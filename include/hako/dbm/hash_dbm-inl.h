@@ -108,7 +108,10 @@ Status HashDBM<FileT>::RecoverByScan(Slot& mine) {
   HAKO_RETURN_IF_ERROR(heap_->Scan(
       format::kFirstExtent, end,
       [&](const typename Space::ScannedRecord& record) {
-        if (record.stamp.BelongsTo(s)) return index_.Adopt(mine, record.key_hash, record.handle);
+        if (record.stamp.BelongsTo(s)) {
+          heap_->Revive(record.handle);
+          return index_.Adopt(mine, record.key_hash, record.handle);
+        }
         heap_->FreeBlock(mine, record.handle, record.key.size(), record.value.size());
         return absl::OkStatus();
       },
@@ -135,7 +138,7 @@ Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) {
   if constexpr (ReadVisitor<std::remove_reference_t<V>>) {
     return index_.template Process<void>(*slot, hash, key, visitor);
   } else {
-    if (!IsWritable()) [[unlikely]]
+    if (!writable_) [[unlikely]]
       return RefuseWrites();
     return index_.template Process<Action>(*slot, hash, key, visitor);
   }
@@ -411,7 +414,7 @@ Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, const std::vector<stora
     HAKO_ASSIGN_OR_RETURN(const std::uint32_t copy, heap_->Relocate(mover, handle));
     heap_->Retire(mover, handle);
     replace(copy);
-    heap_->Commit(mover, copy);
+    heap_->Commit(copy);
     return absl::OkStatus();
   });
   const auto keep_waiting = [&](auto&& visit) {  // what the mover retired waits with what the others did

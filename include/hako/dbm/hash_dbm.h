@@ -85,14 +85,15 @@ class HashDBM : public Operations<HashDBM<FileT>> {
 
   UserMetadata GetMetadata() const;
   Status SetMetadata(const UserMetadata& metadata);  // durable when it returns
-  bool IsWritable() const { return heap_->extents().file().IsWritable(); }
+  bool IsWritable() const { return writable_; }
 
   // Syncs, notes free space for the next Open, and closes the file. The destructor calls it where the user did not. No other thread may
   // use the database any more.
   Status Close();
 
  private:
-  explicit HashDBM(std::unique_ptr<Space> heap) : heap_(std::move(heap)), index_(*heap_) {}
+  explicit HashDBM(std::unique_ptr<Space> heap)
+      : heap_(std::move(heap)), index_(*heap_), writable_(heap_->extents().file().IsWritable()) {}
 
   auto ForEachSlot() const {
     return [this](auto&& visit) { slots_.ForEach(visit); };
@@ -116,6 +117,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
 
   std::unique_ptr<Space> heap_;
   Index index_;
+  const bool writable_;
   mutable sync::PerThread<Slot> slots_;
   std::mutex maintenance_mutex_;  // Synchronize, CopyTo, Rebuild, Verify, SetMetadata
   std::uint64_t refresh_line_ = 0;

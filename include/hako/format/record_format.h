@@ -15,6 +15,14 @@
 #include "hako/base/hash.h"
 #include "hako/base/inline.h"
 
+namespace hako {
+
+// Limits, in bytes; a longer key or value is refused with OutOfRange before anything changes.
+inline constexpr std::uint64_t kKeySizeMax = (std::uint64_t{1} << 30) - 1;
+inline constexpr std::uint64_t kValueSizeMax = (std::uint64_t{1} << 32) - 1;
+
+}  // namespace hako
+
 namespace hako::format {
 
 struct Lengths {
@@ -41,7 +49,12 @@ inline char* EncodeVarint(char* out, std::uint64_t value) {
   *out++ = static_cast<char>(value);
   return out;
 }
-inline unsigned EncodeLengths(char* out, std::uint64_t key_size, std::uint64_t value_size) {
+HAKO_INLINE unsigned EncodeLengths(char* out, std::uint64_t key_size, std::uint64_t value_size) {
+  if ((key_size | value_size) < 128) [[likely]] {
+    out[0] = static_cast<char>(key_size);
+    out[1] = static_cast<char>(value_size);
+    return 2;
+  }
   return static_cast<unsigned>(EncodeVarint(EncodeVarint(out, key_size), value_size) - out);
 }
 

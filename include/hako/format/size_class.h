@@ -8,12 +8,14 @@
 #include <bit>
 #include <cstdint>
 
+#include "hako/base/inline.h"
+
 namespace hako::format {
 
 inline constexpr unsigned kSizeClasses = 32 + 8 * 28;
 
 // Smallest class whose blocks hold `units` >= 1 units. REQUIRES: units < 2^32.
-inline constexpr unsigned SizeClassOf(std::uint64_t units) {
+HAKO_INLINE constexpr unsigned SizeClassOf(std::uint64_t units) {
   if (units <= 32) return static_cast<unsigned>(units) - 1;
   const unsigned shift = static_cast<unsigned>(std::bit_width(units - 1)) - 4;       // keep 4 leading bits: 8 .. 15
   const std::uint64_t rounded = (units + (std::uint64_t{1} << shift) - 1) >> shift;  // 9 .. 16
@@ -21,7 +23,7 @@ inline constexpr unsigned SizeClassOf(std::uint64_t units) {
 }
 
 // Units in a block of class `size_class`.
-inline constexpr std::uint64_t UnitsOf(unsigned size_class) {
+HAKO_INLINE constexpr std::uint64_t UnitsOf(unsigned size_class) {
   if (size_class < 32) return size_class + 1;
   const unsigned shift = (size_class - 32) / 8 + 2;
   return static_cast<std::uint64_t>((size_class - 32) % 8 + 9) << shift;

@@ -91,30 +91,54 @@ Status BucketIndex<Space>::FetchLocked(Slot* slot, std::uint64_t hash, std::stri
 }
 
 template <class Space>
-BucketIndex<Space>::LockedHome::LockedHome(BucketIndex& index, Slot& slot, std::uint64_t hash) {
+HAKO_INLINE BucketIndex<Space>::LockedHome::LockedHome(BucketIndex& index, Slot& slot, std::uint64_t hash) {
   for (;;) {
     slot.Enter();
     place = Locate(hash, index.num_lines_.load(std::memory_order_acquire));
     line = &index.lines_.Home(place.index);
     sync::VersionLock lock(line->header);
     lock.Lock();
-    if (index.space_.gate().IsClosed()) [[unlikely]] {
-      lock.Unlock(false);
-      slot.Leave();
-      index.space_.gate().WaitUntilOpen();
-      continue;
-    }
-    const Place now = Locate(hash, index.num_lines_.load(std::memory_order_acquire));
-    if (now.index == place.index) [[likely]] {
-      place = now;
+    const bool closed = index.space_.gate().IsClosed();
+    const std::uint64_t n = index.num_lines_.load(std::memory_order_acquire);
+    if (!closed && n == place.n) [[likely]]
       return;
+    if (!closed) {
+      const Place now = Locate(hash, n);
+      if (now.index == place.index) {
+        place = now;
+        return;
+      }
     }
     lock.Unlock(false);
+    if (closed) {
+      slot.Leave();
+      index.space_.gate().WaitUntilOpen();
+    }
   }
 }
 
 template <class Space>
-Status BucketIndex<Space>::Find(Slot& slot, const LockedHome& home, std::uint64_t hash, std::string_view key, Entry* found) {
+HAKO_INLINE Status BucketIndex<Space>::Find(Slot& slot, const LockedHome& home, std::uint64_t hash, std::string_view key, Entry* found) {
+  const std::uint32_t mask = MatchTags(*home.line, home.place.TagOf(hash));
+  const bool has_link = HasLink(Header(*home.line));
+  if (mask != 0) {
+    const auto i = static_cast<unsigned>(std::countr_zero(mask));
+    const std::uint32_t handle = LoadSlot(*home.line, i);
+    if (handle != 0 && (i != format::kLinkEntry || !has_link)) [[likely]] {
+      format::Lengths lengths;
+      if (space_.MatchKey(handle, key, &lengths) == format::Match::kYes) [[likely]] {
+        *found = {home.line, i, handle, lengths};
+        return absl::OkStatus();
+      }
+    }
+  } else if (!has_link) {
+    return absl::OkStatus();
+  }
+  return FindSlowly(slot, home, hash, key, found);
+}
+
+template <class Space>
+Status BucketIndex<Space>::FindSlowly(Slot& slot, const LockedHome& home, std::uint64_t hash, std::string_view key, Entry* found) {
   const std::uint16_t tag = home.place.TagOf(hash);
   unsigned hops = 0;
   for (Line* line = home.line; line != nullptr;) {
@@ -123,9 +147,10 @@ Status BucketIndex<Space>::Find(Slot& slot, const LockedHome& home, std::uint64_
       const auto i = static_cast<unsigned>(std::countr_zero(mask));
       const std::uint32_t handle = LoadSlot(*line, i);
       if (handle == 0 || i >= EntriesIn(header)) continue;
-      switch (space_.MatchKey(slot, handle, hash, key)) {
+      format::Lengths lengths;
+      switch (space_.MatchKey(handle, key, &lengths)) {
         case format::Match::kYes:
-          *found = {line, i, handle};
+          *found = {line, i, handle, lengths};
           return absl::OkStatus();
         case format::Match::kNo:  // a coincidence, unless the record is damaged
           HAKO_RETURN_IF_ERROR(space_.View(slot, handle).status());
@@ -142,7 +167,7 @@ Status BucketIndex<Space>::Find(Slot& slot, const LockedHome& home, std::uint64_
 
 template <class Space>
 template <class ActionT, class V>
-Status BucketIndex<Space>::Process(Slot& slot, std::uint64_t hash, std::string_view key, V&& visit) {
+HAKO_INLINE Status BucketIndex<Space>::Process(Slot& slot, std::uint64_t hash, std::string_view key, V&& visit) {
   constexpr bool kReads = std::is_void_v<ActionT> || std::is_invocable_v<V&, std::optional<std::string_view>>;
   BusyScope busy{slot};
   std::int64_t delta = 0;
@@ -163,27 +188,21 @@ Status BucketIndex<Space>::Process(Slot& slot, std::uint64_t hash, std::string_v
       return absl::OkStatus();
     } else {
       const ActionT action = [&]() -> ActionT {
-        if constexpr (kReads)
-          return visit(value);
-        else
-          return visit(exists);
+        if constexpr (kReads) return visit(value);
+        else return visit(exists);
       }();
-      switch (action.kind()) {
-        case ActionT::Kind::kKeep:
-          return absl::OkStatus();
-        case ActionT::Kind::kRemove:
-          if (!exists) return absl::OkStatus();
-          home.changed = true;
-          space_.Retire(slot, entry.handle);
-          StoreSlot(*entry.line, entry.i, 0);
-          StoreTag(*entry.line, entry.i, 0);
-          delta = -1;
-          break;
-        case ActionT::Kind::kSet:
-          if (exists) return ReplaceEntry(slot, home, entry, hash, key, action.value());
-          HAKO_RETURN_IF_ERROR(Insert(slot, home, hash, [&] { return space_.Write(slot, hash, key, action.value()); }));
-          delta = 1;
-          break;
+      if (action.kind() == ActionT::Kind::kSet) {
+        if (exists) return ReplaceEntry(slot, home, entry, hash, key, action.value());
+        HAKO_RETURN_IF_ERROR(Insert(home, hash, [&](Status* error) { return space_.Write(slot, hash, key, action.value(), error); }));
+        delta = 1;
+      } else if (action.kind() == ActionT::Kind::kRemove && exists) {
+        home.changed = true;
+        space_.Retire(slot, entry.handle, entry.lengths);
+        StoreSlot(*entry.line, entry.i, 0);
+        StoreTag(*entry.line, entry.i, 0);
+        delta = -1;
+      } else {
+        return absl::OkStatus();
       }
     }
   }
@@ -192,22 +211,25 @@ Status BucketIndex<Space>::Process(Slot& slot, std::uint64_t hash, std::string_v
 }
 
 template <class Space>
-Status BucketIndex<Space>::ReplaceEntry(Slot& slot, LockedHome& home, const Entry& entry, std::uint64_t hash, std::string_view key,
-                                        std::string_view value) {
-  if (space_.Overwrite(slot, entry.handle, key, value)) {
+HAKO_INLINE Status BucketIndex<Space>::ReplaceEntry(Slot& slot, LockedHome& home, const Entry& entry, std::uint64_t hash,
+                                                    std::string_view key, std::string_view value) {
+  if (space_.Overwrite(entry.handle, entry.lengths, key, value)) {
     home.changed = true;
     return absl::OkStatus();
   }
-  HAKO_ASSIGN_OR_RETURN(const std::uint32_t handle, space_.Write(slot, hash, key, value));
+  Status error;
+  const std::uint32_t handle = space_.Write(slot, hash, key, value, &error);
+  if (handle == 0) [[unlikely]]
+    return error;
   home.changed = true;
-  space_.Retire(slot, entry.handle);
+  space_.Retire(slot, entry.handle, entry.lengths);
   StoreSlot(*entry.line, entry.i, handle);
-  space_.Commit(slot, handle);
+  space_.Commit(handle);
   return absl::OkStatus();
 }
 
 template <class Space>
-unsigned BucketIndex<Space>::FreeEntry(Line& line) {
+HAKO_INLINE unsigned BucketIndex<Space>::FreeEntry(Line& line) {
   const unsigned entries = EntriesIn(Header(line));
   for (std::uint32_t mask = MatchTags(line, 0); mask != 0; mask &= mask - 1) {
     const auto i = static_cast<unsigned>(std::countr_zero(mask));
@@ -216,10 +238,28 @@ unsigned BucketIndex<Space>::FreeEntry(Line& line) {
   return format::kLineEntries;
 }
 
-// `make()` gives the handle of the new record, once it is sure that there is an entry for it; commits it afterwards.
+// `make(Status*)` gives the handle of the new record, once it is sure that there is an entry for it; 0 with an error if it cannot.
 template <class Space>
 template <class Make>
-Status BucketIndex<Space>::Insert(Slot& slot, LockedHome& home, std::uint64_t hash, Make&& make) {
+HAKO_INLINE Status BucketIndex<Space>::Insert(LockedHome& home, std::uint64_t hash, Make&& make) {
+  const unsigned i = FreeEntry(*home.line);
+  if (i == format::kLineEntries) [[unlikely]]
+    return InsertSlowly(home, hash, make);
+  Status error;
+  const std::uint32_t handle = make(&error);
+  if (handle == 0) [[unlikely]]
+    return error;
+  home.changed = true;
+  StoreTag(*home.line, i, home.place.TagOf(hash));
+  StoreSlot(*home.line, i, handle);
+  space_.Commit(handle);
+  return absl::OkStatus();
+}
+
+// The home line is full: into an overflow line, or a new one, to which the last entry of the chain moves together with the new record.
+template <class Space>
+template <class Make>
+Status BucketIndex<Space>::InsertSlowly(LockedHome& home, std::uint64_t hash, Make&& make) {
   const std::uint16_t tag = home.place.TagOf(hash);
   unsigned hops = 0;
   Line* line = home.line;
@@ -230,26 +270,26 @@ Status BucketIndex<Space>::Insert(Slot& slot, LockedHome& home, std::uint64_t ha
     line = next;
     i = FreeEntry(*line);
   }
-  if (i != format::kLineEntries) {
-    HAKO_ASSIGN_OR_RETURN(const std::uint32_t handle, make());
-    home.changed = true;
-    StoreTag(*line, i, tag);
-    StoreSlot(*line, i, handle);
-    space_.Commit(slot, handle);
-    return absl::OkStatus();
+  std::uint32_t id = 0;
+  if (i == format::kLineEntries) {
+    HAKO_ASSIGN_OR_RETURN(id, lines_.NewOverflow());
   }
-  // The chain is full: its last entry moves to a new overflow line, together with the new record.
-  HAKO_ASSIGN_OR_RETURN(const std::uint32_t id, lines_.NewOverflow());
-  StatusOr<std::uint32_t> handle = make();
-  if (!handle.ok()) {
-    lines_.FreeOverflow(id);
-    return handle.status();
+  Status error;
+  const std::uint32_t handle = make(&error);
+  if (handle == 0) {
+    if (id != 0) lines_.FreeOverflow(id);
+    return error;
   }
   home.changed = true;
-  const Entries moved = {{line, format::kLinkEntry, LoadSlot(*line, format::kLinkEntry)}, {nullptr, 0, *handle}};
-  HAKO_RETURN_IF_ERROR(FillLine(*lines_.Overflow(id), moved, {LoadTag(*line, format::kLinkEntry), tag}));
-  StoreLinkAndHeader(*line, id, Header(*line) | sync::VersionLock::kFlag);
-  space_.Commit(slot, *handle);
+  if (id == 0) {
+    StoreTag(*line, i, tag);
+    StoreSlot(*line, i, handle);
+  } else {
+    const Entries moved = {{line, format::kLinkEntry, LoadSlot(*line, format::kLinkEntry)}, {nullptr, 0, handle}};
+    HAKO_RETURN_IF_ERROR(FillLine(*lines_.Overflow(id), moved, {LoadTag(*line, format::kLinkEntry), tag}));
+    StoreLinkAndHeader(*line, id, Header(*line) | sync::VersionLock::kFlag);
+  }
+  space_.Commit(handle);
   return absl::OkStatus();
 }
 
@@ -258,7 +298,7 @@ Status BucketIndex<Space>::Adopt(Slot& slot, std::uint64_t hash, std::uint32_t h
   BusyScope busy{slot};
   {
     LockedHome home(*this, slot, hash);
-    HAKO_RETURN_IF_ERROR(Insert(slot, home, hash, [&]() -> StatusOr<std::uint32_t> { return handle; }));
+    HAKO_RETURN_IF_ERROR(Insert(home, hash, [&](Status*) { return handle; }));
   }
   AddToCount(slot, 1);
   return absl::OkStatus();
@@ -267,7 +307,7 @@ Status BucketIndex<Space>::Adopt(Slot& slot, std::uint64_t hash, std::uint32_t h
 // ---- growth ----
 
 template <class Space>
-void BucketIndex<Space>::AddToCount(Slot& slot, std::int64_t delta) {
+HAKO_INLINE void BucketIndex<Space>::AddToCount(Slot& slot, std::int64_t delta) {
   const std::int64_t pending = slot.pending_count.load(std::memory_order_relaxed) + delta;
   slot.pending_count.store(pending, std::memory_order_relaxed);
   if (pending >= kCountBatch || pending <= -kCountBatch) SettleCount(slot, pending);
@@ -425,8 +465,7 @@ void BucketIndex<Space>::StartWalkAt(std::uint64_t hash, BucketWalk* walk) const
 
 template <class Space>
 StatusOr<bool> BucketIndex<Space>::Step(BucketWalk* walk) {
-  walk->items.clear();
-  walk->buffer.Clear();
+  walk->Clear();
   if (walk->next >= walk->lines) return false;
   const std::uint64_t first = walk->next++;
   // While this bucket is read, the next lines and the heads of their records are on their way.
@@ -449,10 +488,10 @@ StatusOr<bool> BucketIndex<Space>::Step(BucketWalk* walk) {
     // A line split off meanwhile may have taken records along before they were seen.
     const std::uint64_t now = num_lines_.load(std::memory_order_acquire);
     if (!raced && (now == n || (now - 1 - first) / step == (n - 1 - first) / step)) break;
-    walk->items.clear();
-    walk->buffer.Clear();
+    walk->Clear();
   }
-  for (const BucketWalk::Item& item : walk->items) {
+  for (std::size_t i = 0; i < walk->size; ++i) {
+    const BucketWalk::Item& item = walk->items[i];
     if (!space_.CopyIsIntact(item.copy, space_.KeyHash({item.key, item.copy.key_size}), item.handle)) return space_.DamageAt(item.handle);
   }
   return true;
@@ -471,10 +510,11 @@ Status BucketIndex<Space>::CopyLine(std::uint64_t index, BucketWalk* walk, bool 
   } else {
     Status chain = ForEachEntry(home, [&](Line&, unsigned, std::uint32_t handle) {
       if (*raced || !status.ok()) return;
-      BucketWalk::Item item{handle, {}, nullptr};
-      if (space_.TryCopyRecord(handle, is_current, walk->buffer, &item.key, item.copy) == format::Match::kYes) {
-        walk->items.push_back(item);
-      } else if (is_current()) {
+      BucketWalk::Item& item = walk->Add();
+      item.handle = handle;
+      if (space_.TryCopyRecord(handle, is_current, walk->buffer, &item.key, item.copy) == format::Match::kYes) [[likely]]
+        return;
+      if (is_current()) {
         status = space_.DamageAt(handle);
       } else {
         *raced = true;
@@ -554,7 +594,7 @@ Status BucketIndex<Space>::RepairLine(Slot& slot, std::uint64_t index) {
   std::unordered_set<std::uint32_t> seen;
   Status status;
   HAKO_RETURN_IF_ERROR(ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t handle) {
-    space_.Commit(slot, handle);
+    space_.Revive(handle);
     StatusOr<format::RecordView> record = space_.View(slot, handle);
     if (!record.ok()) {
       status = record.status();

@@ -51,8 +51,19 @@ struct BucketWalk {
   };
   std::uint64_t lines = 0;  // when the walk began
   std::uint64_t next = 0;   // of them, to be visited
+  std::size_t size = 0;  // records of this bucket, the first of `items`
   std::vector<Item> items;
   CopyBuffer buffer;
+
+  HAKO_INLINE Item& Add() {
+    if (size == items.size()) [[unlikely]]
+      items.resize(2 * size + 16);
+    return items[size++];
+  }
+  void Clear() {
+    size = 0;
+    buffer.Clear();
+  }
 
   std::string_view key(std::size_t i) const { return {items[i].key, items[i].copy.key_size}; }
   std::string_view value(std::size_t i) const { return {items[i].copy.value, items[i].copy.value_size}; }
@@ -102,7 +113,7 @@ class BucketIndex {
     for (;;) {
       HAKO_ASSIGN_OR_RETURN(const bool more, Step(&walk));
       if (!more) return absl::OkStatus();
-      for (std::size_t i = 0; i < walk.items.size(); ++i) visit(walk.key(i), walk.value(i));
+      for (std::size_t i = 0; i < walk.size; ++i) visit(walk.key(i), walk.value(i));
     }
   }
 
@@ -162,6 +173,7 @@ class BucketIndex {
     Line* line = nullptr;
     unsigned i = 0;
     std::uint32_t handle = 0;
+    format::Lengths lengths = {};  // of the record, if it was looked at
   };
   using Entries = absl::InlinedVector<Entry, 32>;
 
@@ -175,8 +187,8 @@ class BucketIndex {
   // The calling writer's bucket: locked, and its slot announced as busy, until the end of the scope.
   class LockedHome {
    public:
-    LockedHome(BucketIndex& index, Slot& slot, std::uint64_t hash);
-    ~LockedHome() { sync::VersionLock(line->header).Unlock(changed); }
+    HAKO_INLINE LockedHome(BucketIndex& index, Slot& slot, std::uint64_t hash);
+    HAKO_INLINE ~LockedHome() { sync::VersionLock(line->header).Unlock(changed); }
     LockedHome(const LockedHome&) = delete;
     Line* line;
     Place place;
@@ -219,17 +231,20 @@ class BucketIndex {
   [[gnu::noinline]] Status FetchSlowly(GetSlot get_slot, std::uint64_t hash, std::string_view key, S& sink);
   template <class S>
   [[gnu::noinline]] Status FetchLocked(Slot* slot, std::uint64_t hash, std::string_view key, S& sink);
-  Status Find(Slot& slot, const LockedHome& home, std::uint64_t hash, std::string_view key, Entry* found);
+  HAKO_INLINE Status Find(Slot& slot, const LockedHome& home, std::uint64_t hash, std::string_view key, Entry* found);
+  [[gnu::noinline]] Status FindSlowly(Slot& slot, const LockedHome& home, std::uint64_t hash, std::string_view key, Entry* found);
   template <class Make>
-  Status Insert(Slot& slot, LockedHome& home, std::uint64_t hash, Make&& make);
-  Status ReplaceEntry(Slot& slot, LockedHome& home, const Entry& entry, std::uint64_t hash, std::string_view key, std::string_view value);
-  static unsigned FreeEntry(Line& line);
+  HAKO_INLINE Status Insert(LockedHome& home, std::uint64_t hash, Make&& make);
+  template <class Make>
+  [[gnu::noinline]] Status InsertSlowly(LockedHome& home, std::uint64_t hash, Make&& make);
+  HAKO_INLINE Status ReplaceEntry(Slot& slot, LockedHome& home, const Entry& entry, std::uint64_t hash, std::string_view key, std::string_view value);
+  HAKO_INLINE static unsigned FreeEntry(Line& line);
 
   void PublishLineCount(std::uint64_t n) {
     space_.StoreLineCount(n);
     num_lines_.store(n, std::memory_order_release);
   }
-  void AddToCount(Slot& slot, std::int64_t delta);
+  HAKO_INLINE void AddToCount(Slot& slot, std::int64_t delta);
   [[gnu::noinline]] void SettleCount(Slot& slot, std::int64_t pending);
   bool Split(Slot& slot);
   Status FillLine(Line& line, const Entries& entries, const std::vector<std::uint16_t>& tags);

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <utility>
 
+#include "hako/base/inline.h"
 #include "hako/base/status.h"
 #include "hako/format/size_class.h"
 #include "hako/storage/arena.h"
@@ -39,21 +40,15 @@ class BlockDepot {
   }
 
   // A free block of the class, or 0.
-  std::uint32_t Pop(Cache& cache, unsigned size_class) {
-    std::uint32_t& current = cache.current[size_class];
-    if (current == 0 || At(current).count == 0) {
-      if (const std::uint32_t spare = cache.spare[size_class]; spare != 0 && At(spare).count != 0) {
-        std::swap(current, cache.spare[size_class]);
-      } else if (depot_[size_class].load(std::memory_order_relaxed) == 0 || !Refill(cache, size_class)) {
-        return 0;
-      }
-    }
-    Magazine& magazine = At(current);
+  HAKO_INLINE std::uint32_t Pop(Cache& cache, unsigned size_class) {
+    const std::uint32_t current = cache.current[size_class];
+    if ((current == 0 || At(current).count == 0) && !FindMore(cache, size_class)) return 0;
+    Magazine& magazine = At(cache.current[size_class]);
     return magazine.handles[--magazine.count];
   }
 
   // Gives a block back. If no memory is left for the list itself the block is forgotten: lost space, not lost data.
-  void Push(Cache& cache, unsigned size_class, std::uint32_t handle) {
+  HAKO_INLINE void Push(Cache& cache, unsigned size_class, std::uint32_t handle) {
     std::uint32_t& current = cache.current[size_class];
     if (current == 0 || At(current).count == kMagazineSize) {
       if (!MakeRoom(cache, size_class)) return;
@@ -150,7 +145,19 @@ class BlockDepot {
     unused_ = m;
   }
 
-  [[gnu::noinline]] bool Refill(Cache& cache, unsigned size_class) {
+  // REQUIRES: the current magazine is empty
+  HAKO_INLINE bool FindMore(Cache& cache, unsigned size_class) {
+    if (cache.spare[size_class] == 0 && depot_[size_class].load(std::memory_order_relaxed) == 0) return false;
+    return FindMoreSlowly(cache, size_class);
+  }
+  [[gnu::noinline]] bool FindMoreSlowly(Cache& cache, unsigned size_class) {
+    if (const std::uint32_t spare = cache.spare[size_class]; spare != 0 && At(spare).count != 0) {
+      std::swap(cache.current[size_class], cache.spare[size_class]);
+      return true;
+    }
+    return Refill(cache, size_class);
+  }
+  bool Refill(Cache& cache, unsigned size_class) {
     std::lock_guard lock(mutex_);
     for (;;) {
       const std::uint32_t next = depot_[size_class].load(std::memory_order_relaxed);

@@ -93,11 +93,11 @@ class RecordArena {
   bool CopyIsIntact(const format::FetchedCopy&, std::uint64_t, std::uint32_t) const { return true; }
   Status DamageAt(std::uint32_t handle) const { return absl::InternalError(absl::StrCat("corrupted memory at block ", handle)); }
 
-  HAKO_INLINE format::Match MatchKey(Slot&, std::uint32_t handle, std::uint64_t, std::string_view key) const {
+  HAKO_INLINE format::Match MatchKey(std::uint32_t handle, std::string_view key, format::Lengths* lengths) const {
     const char* at = At(handle);
-    const format::Lengths lengths = ReadLengths(at);
-    if (lengths.key_size != key.size()) return format::Match::kNo;
-    return sync::EqualShared(at + lengths.header, key.data(), key.size()) ? format::Match::kYes : format::Match::kNo;
+    *lengths = ReadLengths(at);
+    if (lengths->key_size != key.size()) return format::Match::kNo;
+    return sync::EqualShared(at + lengths->header, key.data(), key.size()) ? format::Match::kYes : format::Match::kNo;
   }
 
   StatusOr<format::RecordView> View(Slot&, std::uint32_t handle) const {
@@ -107,12 +107,16 @@ class RecordArena {
     return format::RecordView{body.substr(0, lengths.key_size), body.substr(lengths.key_size)};
   }
 
-  StatusOr<std::uint32_t> Write(Slot& slot, std::uint64_t, std::string_view key, std::string_view value) {
+  HAKO_INLINE std::uint32_t Write(Slot& slot, std::uint64_t, std::string_view key, std::string_view value, Status* error) {
+    if (value.size() > kValueSizeMax) [[unlikely]] {
+      *error = TooLargeError("a value", value.size(), kValueSizeMax);
+      return 0;
+    }
     const unsigned size_class = ClassOf(key.size(), value.size());
     std::uint32_t handle = depot_->Pop(slot.free, size_class);
-    if (handle == 0) {
-      HAKO_ASSIGN_OR_RETURN(handle, Carve(slot, size_class));
-    }
+    if (handle == 0) handle = Carve(slot, size_class, error);
+    if (handle == 0) [[unlikely]]
+      return 0;
     char lengths[format::kLengthsMax];
     const unsigned header = format::EncodeLengths(lengths, key.size(), value.size());
     char* at = At(handle);
@@ -122,11 +126,10 @@ class RecordArena {
     return handle;
   }
 
-  bool Overwrite(Slot&, std::uint32_t handle, std::string_view key, std::string_view value) {
+  HAKO_INLINE bool Overwrite(std::uint32_t handle, const format::Lengths& old, std::string_view key, std::string_view value) {
     char* at = At(handle);
-    const format::Lengths old = ReadLengths(at);
     if (old.value_size != value.size()) {
-      if (format::LengthsSize(key.size(), value.size()) != old.header) return false;
+      if (value.size() > kValueSizeMax || format::LengthsSize(key.size(), value.size()) != old.header) return false;
       if (ClassOf(key.size(), value.size()) != ClassOf(old.key_size, old.value_size)) return false;
       char lengths[format::kLengthsMax];
       sync::StoreSharedHeader<2>(at, lengths, format::EncodeLengths(lengths, key.size(), value.size()));
@@ -135,13 +138,13 @@ class RecordArena {
     return true;
   }
 
-  void Commit(Slot&, std::uint32_t) {}
+  void Commit(std::uint32_t) {}
+  void Revive(std::uint32_t) {}
 
-  void Retire(Slot& slot, std::uint32_t handle) {
-    const format::Lengths lengths = ReadLengths(At(handle));
-    const unsigned size_class = ClassOf(lengths.key_size, lengths.value_size);
-    depot_->Push(slot.free, size_class, handle);
+  HAKO_INLINE void Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths) {
+    depot_->Push(slot.free, ClassOf(lengths.key_size, lengths.value_size), handle);
   }
+  void Retire(Slot& slot, std::uint32_t handle) { Retire(slot, handle, ReadLengths(At(handle))); }
 
   // REQUIRES: writers kept out
   template <class ForEachSlot>
@@ -184,17 +187,18 @@ class RecordArena {
     return lengths.header != 0 && end <= arena_->end();
   }
 
-  unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
+  HAKO_INLINE unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
     const std::uint64_t bytes = format::LengthsSize(key_size, value_size) + key_size + value_size;
     return format::SizeClassOf((bytes + (std::uint64_t{1} << shift_) - 1) >> shift_);
   }
   std::uint64_t BytesOf(unsigned size_class) const { return format::UnitsOf(size_class) << shift_; }
 
-  StatusOr<std::uint32_t> Carve(Slot& slot, unsigned size_class) {
+  HAKO_INLINE std::uint32_t Carve(Slot& slot, unsigned size_class, Status* error) {
     const std::uint64_t bytes = BytesOf(size_class);
     ChunkRest& chunk = slot.chunk;
-    if (chunk.bytes() < bytes) [[unlikely]]
-      HAKO_RETURN_IF_ERROR(NewChunk(slot, bytes));
+    if (chunk.bytes() < bytes) [[unlikely]] {
+      if (*error = NewChunk(slot, bytes); !error->ok()) return 0;
+    }
     const auto handle = static_cast<std::uint32_t>(chunk.next >> shift_);
     chunk.next += bytes;
     return handle;

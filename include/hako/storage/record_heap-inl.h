@@ -11,12 +11,23 @@ RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents)
       secret_(extents_->super().secret),
       epoch_(extents_->super().epoch + 1) {
   if constexpr (kMapped) base_ = reinterpret_cast<char*>(extents_->base());
+  first_epoch_ = extents_->super().epoch + 1;
   if (extents_->found() == FoundState::kKilled) {
-    const std::uint64_t of_the_dead = extents_->LoadLive(&format::LiveState::epoch);
-    epoch_ = std::max(epoch_.load(), of_the_dead + 1);
+    first_epoch_ = std::max(first_epoch_, extents_->LoadLive(&format::LiveState::epoch) + 1);
   }
-  first_epoch_ = epoch_;
-  extents_->StoreLive(&format::LiveState::epoch, epoch_);
+  SetEpoch(first_epoch_);
+}
+
+template <File FileT>
+void RecordHeap<FileT>::SetEpoch(std::uint64_t epoch) {
+  using format::BlockState;
+  std::uint64_t bits = 0;
+  for (const BlockState state : {BlockState::kFree, BlockState::kLive, BlockState::kUnborn}) {
+    bits = bits << 16 | format::Stamp::Of(state, epoch).bits();
+  }
+  epoch_.store(epoch, std::memory_order_seq_cst);
+  stamps_.store(bits, std::memory_order_seq_cst);
+  extents_->StoreLive(&format::LiveState::epoch, epoch);
 }
 
 template <File FileT>
@@ -83,7 +94,7 @@ format::Match RecordHeap<FileT>::ReadRecord(std::uint32_t handle, Head* head, co
 }
 
 template <File FileT>
-format::Match RecordHeap<FileT>::Load(std::uint32_t handle, Head* head, const char** bytes) const {
+HAKO_INLINE format::Match RecordHeap<FileT>::Load(std::uint32_t handle, Head* head, const char** bytes) const {
   if constexpr (kMapped) {
     const std::uint64_t offset = OffsetOf(handle);
     if (!IsPlace(offset)) return Match::kDamaged;
@@ -142,11 +153,12 @@ HAKO_INLINE format::Match RecordHeap<FileT>::TryCopyRecord(std::uint32_t handle,
 }
 
 template <File FileT>
-format::Match RecordHeap<FileT>::MatchKey(Slot&, std::uint32_t handle, std::uint64_t, std::string_view key) const {
+HAKO_INLINE format::Match RecordHeap<FileT>::MatchKey(std::uint32_t handle, std::string_view key, format::Lengths* lengths) const {
   Head head;
   const char* at = nullptr;
   if (const Match match = Load(handle, &head, &at); match != Match::kYes) return match;
   if (head.lengths.key_size != key.size()) return Match::kNo;
+  *lengths = head.lengths;
   return sync::EqualShared(at + head.key_at(), key.data(), key.size()) ? Match::kYes : Match::kNo;
 }
 
@@ -175,16 +187,19 @@ Status RecordHeap<FileT>::DamageAt(std::uint32_t handle) const {
 // ---- writing ----
 
 template <File FileT>
-StatusOr<std::uint32_t> RecordHeap<FileT>::Write(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value) {
-  if (poisoned_.load(std::memory_order_relaxed)) [[unlikely]]
-    return PoisonError();
+HAKO_INLINE std::uint32_t RecordHeap<FileT>::Write(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value,
+                                                   Status* error) {
+  if (poisoned_.load(std::memory_order_relaxed) || value.size() > kValueSizeMax) [[unlikely]] {
+    *error = value.size() > kValueSizeMax ? TooLargeError("a value", value.size(), kValueSizeMax) : PoisonError();
+    return 0;
+  }
   const unsigned size_class = ClassOf(key.size(), value.size());
   std::uint32_t handle = depot_->Pop(slot.free, size_class);
-  if (handle == 0) {
-    HAKO_ASSIGN_OR_RETURN(handle, Carve(slot, size_class));
-  }
-  HAKO_RETURN_IF_ERROR(Put(slot, handle, key_hash, key, value));
-  return handle;
+  if (handle == 0) handle = Carve(slot, size_class, error);
+  if (handle == 0) [[unlikely]]
+    return 0;
+  *error = Put(slot, handle, key_hash, key, value);
+  return error->ok() ? handle : 0;
 }
 
 template <File FileT>
@@ -192,7 +207,7 @@ HAKO_INLINE Status RecordHeap<FileT>::Put(Slot& slot, std::uint32_t handle, std:
                                           std::string_view value) {
   const std::uint64_t offset = OffsetOf(handle);
   const std::uint32_t check = CheckOf(value, key_hash, key.size(), offset);
-  const std::uint16_t stamp = format::Stamp::Of(format::BlockState::kUnborn, epoch()).bits();
+  const std::uint16_t stamp = stamps().unborn.bits();
   char head[kHeadMax];
   std::memcpy(head, &check, sizeof(check));
   std::memcpy(head + 4, &stamp, sizeof(stamp));
@@ -213,7 +228,7 @@ HAKO_INLINE Status RecordHeap<FileT>::Put(Slot& slot, std::uint32_t handle, std:
 }
 
 template <File FileT>
-format::Stamp RecordHeap<FileT>::LoadStamp(std::uint32_t handle) const {
+HAKO_INLINE format::Stamp RecordHeap<FileT>::LoadStamp(std::uint32_t handle) const {
   std::uint16_t bits = 0;
   if constexpr (kMapped) {
     auto& word = *reinterpret_cast<std::uint16_t*>(base_ + OffsetOf(handle) + 4);
@@ -225,7 +240,7 @@ format::Stamp RecordHeap<FileT>::LoadStamp(std::uint32_t handle) const {
 }
 
 template <File FileT>
-void RecordHeap<FileT>::StoreStamp(std::uint32_t handle, format::Stamp stamp) {
+HAKO_INLINE void RecordHeap<FileT>::StoreStamp(std::uint32_t handle, format::Stamp stamp) {
   std::uint16_t bits = stamp.bits();
   if constexpr (kMapped) {
     auto& word = *reinterpret_cast<std::uint16_t*>(base_ + OffsetOf(handle) + 4);
@@ -238,7 +253,7 @@ void RecordHeap<FileT>::StoreStamp(std::uint32_t handle, format::Stamp stamp) {
 
 // An entry names the block: so it is alive, whatever a dead process left in its stamp.
 template <File FileT>
-void RecordHeap<FileT>::Commit(Slot&, std::uint32_t handle) {
+void RecordHeap<FileT>::Revive(std::uint32_t handle) {
   using format::BlockState;
   if (!IsPlace(OffsetOf(handle))) return;
   const format::Stamp stamp = LoadStamp(handle);
@@ -256,30 +271,26 @@ void RecordHeap<FileT>::Commit(Slot&, std::uint32_t handle) {
 }
 
 template <File FileT>
-void RecordHeap<FileT>::Retire(Slot& slot, std::uint32_t handle) {
+HAKO_INLINE void RecordHeap<FileT>::Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths) {
   using format::BlockState;
-  const std::uint64_t now = epoch();
   const format::Stamp stamp = LoadStamp(handle);
-  if (!stamp.IsAncient() && stamp.IsOf(now)) {
-    Head head;
-    if constexpr (kMapped) {
-      head = HeadOf(base_ + OffsetOf(handle));
-    } else {
-      char bytes[kHeadMax];
-      if (Status status = extents_->Read(OffsetOf(handle), bytes, sizeof(bytes)); !status.ok()) return Poison(status);
-      head = DecodeHead(bytes, sizeof(bytes));
-    }
-    FreeBlock(slot, handle, head.lengths.key_size, head.lengths.value_size);
-    return;
-  }
+  if (stamp.bits() == stamps().live.bits()) return FreeBlock(slot, handle, lengths.key_size, lengths.value_size);
+  const std::uint64_t now = epoch();
   const bool young = !stamp.IsAncient() && stamp.IsOf(now - 1);
   StoreStamp(handle, young ? stamp.With(BlockState::kYoungRetired) : format::Stamp::Of(BlockState::kRetired, now));
   depot_->Push(slot.free, BlockDepot::kWaiting, handle);
 }
 
 template <File FileT>
-void RecordHeap<FileT>::FreeBlock(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
-  StoreStamp(handle, format::Stamp::Of(format::BlockState::kFree, epoch()));
+void RecordHeap<FileT>::Retire(Slot& slot, std::uint32_t handle) {
+  Head head;
+  const char* at = nullptr;
+  if (Load(handle, &head, &at) == Match::kYes) Retire(slot, handle, head.lengths);
+}
+
+template <File FileT>
+HAKO_INLINE void RecordHeap<FileT>::FreeBlock(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
+  StoreStamp(handle, stamps().free);
   if (evacuating_.load(std::memory_order_relaxed) && IsVictim(handle)) [[unlikely]]
     return;
   depot_->Push(slot.free, ClassOf(key_size, value_size), handle);
@@ -323,21 +334,31 @@ StatusOr<std::uint64_t> RecordHeap<FileT>::AllocateIndexExtent(std::uint64_t byt
 }
 
 template <File FileT>
-StatusOr<std::uint32_t> RecordHeap<FileT>::Carve(Slot& slot, unsigned size_class) {
+HAKO_INLINE std::uint32_t RecordHeap<FileT>::Carve(Slot& slot, unsigned size_class, Status* error) {
   const std::uint64_t bytes = BytesOf(size_class);
-  if (slot.chunk.bytes() < bytes) [[unlikely]] {
-    while (harvest_next_.load(std::memory_order_relaxed) < harvest_end_ && !evacuating_.load(std::memory_order_relaxed)) {
-      Harvest(slot);
-      if (const std::uint32_t handle = depot_->Pop(slot.free, size_class)) return handle;
-    }
-    const std::uint64_t size = ChunkSize(extents_->tail(), bytes + sizeof(format::HeapExtentHeader));
-    HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, extents_->AllocateHeapExtent(size));
-    const ChunkRest fresh{offset + sizeof(format::HeapExtentHeader), offset + size};
-    FreeRest(*depot_, slot.free, shift_, std::exchange(slot.chunk, fresh));
-  }
+  if (slot.chunk.bytes() < bytes) [[unlikely]]
+    return CarveSlowly(slot, size_class, error);
   const std::uint32_t handle = HandleOf(slot.chunk.next);
   slot.chunk.next += bytes;
   return handle;
+}
+
+// From a new chunk, if there is nothing to be harvested.
+template <File FileT>
+std::uint32_t RecordHeap<FileT>::CarveSlowly(Slot& slot, unsigned size_class, Status* error) {
+  while (harvest_next_.load(std::memory_order_relaxed) < harvest_end_ && !evacuating_.load(std::memory_order_relaxed)) {
+    Harvest(slot);
+    if (const std::uint32_t handle = depot_->Pop(slot.free, size_class)) return handle;
+  }
+  const std::uint64_t size = ChunkSize(extents_->tail(), BytesOf(size_class) + sizeof(format::HeapExtentHeader));
+  const StatusOr<std::uint64_t> offset = extents_->AllocateHeapExtent(size);
+  if (!offset.ok()) {
+    *error = offset.status();
+    return 0;
+  }
+  const ChunkRest fresh{*offset + sizeof(format::HeapExtentHeader), *offset + size};
+  FreeRest(*depot_, slot.free, shift_, std::exchange(slot.chunk, fresh));
+  return Carve(slot, size_class, error);
 }
 
 // Takes the free blocks of the next extent that a dead process left.
@@ -382,8 +403,7 @@ template <class ForEachSlot>
 typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachSlot&& for_each_slot) {
   for_each_slot([this](Slot& slot) { depot_->Flush(slot.free, BlockDepot::kWaiting); });
   const std::uint64_t closed = epoch();
-  epoch_.store(closed + 1, std::memory_order_seq_cst);
-  extents_->StoreLive(&format::LiveState::epoch, closed + 1);
+  SetEpoch(closed + 1);
   return {closed, extents_->tail(), depot_->Take(BlockDepot::kWaiting)};
 }
 
@@ -448,7 +468,9 @@ StatusOr<std::uint32_t> RecordHeap<FileT>::Relocate(Slot& mover, std::uint32_t h
   HAKO_RETURN_IF_ERROR(Health());
   HAKO_ASSIGN_OR_RETURN(const format::RecordView record, View(mover, handle));
   const std::string key(record.key), value(record.value);
-  HAKO_ASSIGN_OR_RETURN(const std::uint32_t copy, Carve(mover, ClassOf(key.size(), value.size())));
+  Status error;
+  const std::uint32_t copy = Carve(mover, ClassOf(key.size(), value.size()), &error);
+  if (copy == 0) return error;
   HAKO_RETURN_IF_ERROR(Put(mover, copy, KeyHash(key), key, value));
   return copy;
 }

@@ -88,11 +88,13 @@ class RecordHeap {
     return copy.value == nullptr || copy.check == CheckOf({copy.value, copy.value_size}, key_hash, copy.key_size, OffsetOf(handle));
   }
   Status DamageAt(std::uint32_t handle) const;
-  format::Match MatchKey(Slot& slot, std::uint32_t handle, std::uint64_t key_hash, std::string_view key) const;
+  HAKO_INLINE format::Match MatchKey(std::uint32_t handle, std::string_view key, format::Lengths* lengths) const;
   StatusOr<format::RecordView> View(Slot& slot, std::uint32_t handle) const;
-  StatusOr<std::uint32_t> Write(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value);
-  bool Overwrite(Slot&, std::uint32_t, std::string_view, std::string_view) { return false; }
-  void Commit(Slot& slot, std::uint32_t handle);
+  HAKO_INLINE std::uint32_t Write(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value, Status* error);
+  bool Overwrite(std::uint32_t, const format::Lengths&, std::string_view, std::string_view) { return false; }
+  HAKO_INLINE void Commit(std::uint32_t handle) { StoreStamp(handle, stamps().live); }
+  void Revive(std::uint32_t handle);
+  HAKO_INLINE void Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths);
   void Retire(Slot& slot, std::uint32_t handle);
 
   // ---- epochs; REQUIRES: writers kept out, but for CommitEpoch and ReleaseWaiting ----
@@ -113,7 +115,7 @@ class RecordHeap {
   // void other(Extent) for space that is no heap. Skips what does not validate. May run beside writers.
   template <class Visit, class Gap, class Other>
   Status Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Gap&& gap, Other&& other) const;
-  void FreeBlock(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
+  HAKO_INLINE void FreeBlock(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
   void FreeGap(Slot& slot, std::uint64_t offset, std::uint64_t bytes);
   // After a process kill: the blocks below `end` that the dead process had free are found piece by piece, whenever space is needed.
   void HarvestBelow(std::uint64_t end) {
@@ -183,12 +185,23 @@ class RecordHeap {
 
   explicit RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents);
 
+  // The stamps of the current epoch, made once.
+  struct EpochStamps {
+    format::Stamp unborn, live, free;
+  };
+  EpochStamps stamps() const {
+    const std::uint64_t bits = stamps_.load(std::memory_order_relaxed);
+    const auto at = [bits](int i) { return format::Stamp(static_cast<std::uint16_t>(bits >> (16 * i))); };
+    return {at(0), at(1), at(2)};
+  }
+  void SetEpoch(std::uint64_t epoch);
+
   HAKO_INLINE std::uint64_t OffsetOf(std::uint32_t handle) const { return std::uint64_t{handle} << shift_; }
   std::uint32_t HandleOf(std::uint64_t offset) const { return static_cast<std::uint32_t>(offset >> shift_); }
   HAKO_INLINE std::uint32_t CheckOf(std::string_view value, std::uint64_t key_hash, std::uint64_t key_size, std::uint64_t offset) const {
     return format::RecordCheck(value, key_hash, key_size, offset, secret_);
   }
-  unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
+  HAKO_INLINE unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
     const std::uint64_t bytes = kFixed + format::LengthsSize(key_size, value_size) + key_size + value_size;
     return format::SizeClassOf((bytes + (std::uint64_t{1} << shift_) - 1) >> shift_);
   }
@@ -206,12 +219,13 @@ class RecordHeap {
   // The record, wherever it lies. Under the line's lock.
   format::Match Load(std::uint32_t handle, Head* head, const char** bytes) const;
 
-  format::Stamp LoadStamp(std::uint32_t handle) const;
-  void StoreStamp(std::uint32_t handle, format::Stamp stamp);
+  HAKO_INLINE format::Stamp LoadStamp(std::uint32_t handle) const;
+  HAKO_INLINE void StoreStamp(std::uint32_t handle, format::Stamp stamp);
 
   // Writes a record into a block that nobody knows yet.
-  Status Put(Slot& slot, std::uint32_t handle, std::uint64_t key_hash, std::string_view key, std::string_view value);
-  StatusOr<std::uint32_t> Carve(Slot& slot, unsigned size_class);
+  HAKO_INLINE Status Put(Slot& slot, std::uint32_t handle, std::uint64_t key_hash, std::string_view key, std::string_view value);
+  [[gnu::noinline]] std::uint32_t CarveSlowly(Slot& slot, unsigned size_class, Status* error);
+  HAKO_INLINE std::uint32_t Carve(Slot& slot, unsigned size_class, Status* error);
   void Harvest(Slot& slot);
   [[gnu::cold]] Status PoisonError() const;
 
@@ -222,7 +236,8 @@ class RecordHeap {
   unsigned shift_;
   std::uint64_t hash_seed_;
   std::uint64_t secret_;
-  alignas(64) std::atomic<std::uint64_t> epoch_;
+  alignas(64) std::atomic<std::uint64_t> epoch_{0};
+  std::atomic<std::uint64_t> stamps_{0};
   std::atomic<bool> poisoned_{false};
   std::atomic<std::uint64_t> index_bytes_{0};
   std::uint64_t num_index_extents_ = 0;

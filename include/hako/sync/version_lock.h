@@ -17,6 +17,9 @@
 #include "hako/base/inline.h"
 #include "hako/sync/atomic_bytes.h"
 
+#if defined(__GLIBC__)
+#include <sys/single_threaded.h>
+#endif
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -67,10 +70,14 @@ class VersionLock {
   }
 
   HAKO_INLINE void Lock() {
-    for (Backoff backoff;; backoff.Pause()) {
-      std::uint32_t word = word_.load(std::memory_order_relaxed);
-      if ((word & kLocked) == 0 && word_.compare_exchange_weak(word, word | kLocked, std::memory_order_seq_cst)) break;
+    std::uint32_t word = word_.load(std::memory_order_relaxed);
+    if (IsSingleThreaded() && (word & kLocked) == 0) {
+      word_.store(word | kLocked, std::memory_order_relaxed);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      return;
     }
+    if ((word & kLocked) != 0 || !word_.compare_exchange_weak(word, word | kLocked, std::memory_order_seq_cst)) [[unlikely]]
+      LockSlowly();
 #if !defined(__x86_64__) && !defined(HAKO_TSAN)
     std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif
@@ -82,6 +89,23 @@ class VersionLock {
   }
 
  private:
+  // glibc knows whether the process has ever had a second thread; until then a locked instruction buys nothing, and costs the overlap of
+  // one operation's cache misses with the next one's. shared_ptr does the same.
+  HAKO_INLINE static bool IsSingleThreaded() {
+#if defined(__GLIBC__) && !defined(HAKO_TSAN)
+    return __libc_single_threaded != 0;
+#else
+    return false;
+#endif
+  }
+
+  [[gnu::noinline]] void LockSlowly() {
+    for (Backoff backoff;; backoff.Pause()) {
+      std::uint32_t word = word_.load(std::memory_order_relaxed);
+      if ((word & kLocked) == 0 && word_.compare_exchange_weak(word, word | kLocked, std::memory_order_seq_cst)) return;
+    }
+  }
+
   std::atomic_ref<std::uint32_t> word_;
 };
 
