@@ -92,8 +92,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status Close();
 
  private:
-  explicit HashDBM(std::unique_ptr<Space> heap)
-      : heap_(std::move(heap)), index_(*heap_), writable_(heap_->extents().file().IsWritable()) {}
+  explicit HashDBM(std::unique_ptr<Space> heap) : heap_(std::move(heap)), index_(*heap_), writable_(heap_->extents().file().IsWritable()) {}
 
   auto ForEachSlot() const {
     return [this](auto&& visit) { slots_.ForEach(visit); };

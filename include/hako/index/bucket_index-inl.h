@@ -188,8 +188,10 @@ HAKO_INLINE Status BucketIndex<Space>::Process(Slot& slot, std::uint64_t hash, s
       return absl::OkStatus();
     } else {
       const ActionT action = [&]() -> ActionT {
-        if constexpr (kReads) return visit(value);
-        else return visit(exists);
+        if constexpr (kReads)
+          return visit(value);
+        else
+          return visit(exists);
       }();
       if (action.kind() == ActionT::Kind::kSet) {
         if (exists) return ReplaceEntry(slot, home, entry, hash, key, action.value());
@@ -285,8 +287,10 @@ Status BucketIndex<Space>::InsertSlowly(LockedHome& home, std::uint64_t hash, Ma
     StoreTag(*line, i, tag);
     StoreSlot(*line, i, handle);
   } else {
-    const Entries moved = {{line, format::kLinkEntry, LoadSlot(*line, format::kLinkEntry)}, {nullptr, 0, handle}};
-    HAKO_RETURN_IF_ERROR(FillLine(*lines_.Overflow(id), moved, {LoadTag(*line, format::kLinkEntry), tag}));
+    Line overflow{};
+    overflow.slots = {LoadSlot(*line, format::kLinkEntry), handle};
+    overflow.tags = {LoadTag(*line, format::kLinkEntry), tag};
+    StoreLine(*lines_.Overflow(id), overflow);
     StoreLinkAndHeader(*line, id, Header(*line) | sync::VersionLock::kFlag);
   }
   space_.Commit(handle);
@@ -331,53 +335,51 @@ bool BucketIndex<Space>::Split(Slot& slot) {
   if (!lines_.EnsureHome(n + 1).ok()) return false;
   const std::uint64_t half = std::bit_floor(n);
   const auto depth = static_cast<unsigned>(std::countr_zero(half));
-  const bool new_tags = format::TagBase(depth + 1) != format::TagBase(depth);
   Line& from = lines_.Home(n - half);
+  __builtin_prefetch(&lines_.Home(n - half + (n + 1 < 2 * half ? 1 : 0)), 1);  // the next split's
   sync::VersionLock lock(from.header);
   lock.Lock();
 
-  Entries moved;
-  std::vector<std::uint16_t> moved_tags;
-  Entries stayed;  // only when tags are made anew
-  std::vector<std::uint16_t> stayed_tags;
-  Status status;
-  Status chain = ForEachEntry(from, [&](Line& line, unsigned i, std::uint32_t handle) {
-    std::uint16_t tag = LoadTag(line, i);
-    bool moves = ((tag >> (depth - format::TagBase(depth))) & 1) != 0;
-    if (new_tags) {
-      StatusOr<format::RecordView> record = space_.View(slot, handle);
-      if (!record.ok()) {
-        status = record.status();
-        return;
-      }
-      tag = format::TagOf(space_.KeyHash(record->key), depth + 1);
-    }
-    (moves ? moved : stayed).push_back({&line, i, handle});
-    (moves ? moved_tags : stayed_tags).push_back(tag);
+  Entries moved, stayed;
+  const std::uint16_t deciding_bit = static_cast<std::uint16_t>(1u << (depth - format::TagBase(depth)));
+  Status status = ForEachEntry(from, [&](Line& line, unsigned i, std::uint32_t handle) {
+    const std::uint16_t tag = LoadTag(line, i);
+    ((tag & deciding_bit) != 0 ? moved : stayed).push_back({handle, tag, static_cast<std::uint16_t>(i), &line});
   });
-  if (status.ok()) status = chain;
-  if (status.ok()) status = FillLine(lines_.Home(n), moved, moved_tags);
+  const bool new_tags = format::TagBase(depth + 1) != format::TagBase(depth);
+  if (new_tags && status.ok()) status = MakeTagsAnew(slot, moved, depth + 1);
+  if (new_tags && status.ok()) status = MakeTagsAnew(slot, stayed, depth + 1);
+  if (status.ok()) status = FillLine(lines_.Home(n), moved);
   if (!status.ok()) {
     lock.Unlock(false);
     return false;
   }
   PublishLineCount(n + 1);
-  for (const Entry& entry : moved) {
+  for (const Tagged& entry : moved) {
     StoreSlot(*entry.line, entry.i, 0);
     StoreTag(*entry.line, entry.i, 0);
   }
   if (new_tags) {
-    for (std::size_t i = 0; i < stayed.size(); ++i) StoreTag(*stayed[i].line, stayed[i].i, stayed_tags[i]);
+    for (const Tagged& entry : stayed) StoreTag(*entry.line, entry.i, entry.tag);
   }
   Compact(from);
   lock.Unlock(true);
   return true;
 }
 
+template <class Space>
+Status BucketIndex<Space>::MakeTagsAnew(Slot& slot, Entries& entries, unsigned depth) const {
+  for (Tagged& entry : entries) {
+    HAKO_ASSIGN_OR_RETURN(const format::RecordView record, space_.View(slot, entry.handle));
+    entry.tag = format::TagOf(space_.KeyHash(record.key), depth);
+  }
+  return absl::OkStatus();
+}
+
 // Overwrites a line that no reader can reach yet, with overflow lines as needed. On error nothing is kept.
 template <class Space>
-Status BucketIndex<Space>::FillLine(Line& line, const Entries& entries, const std::vector<std::uint16_t>& tags) {
-  std::vector<std::uint32_t> overflow;
+Status BucketIndex<Space>::FillLine(Line& line, const Entries& entries) {
+  absl::InlinedVector<std::uint32_t, 4> overflow;
   while (entries.size() > format::kLineEntries + overflow.size() * format::kLinkEntry) {
     StatusOr<std::uint32_t> id = lines_.NewOverflow();
     if (!id.ok()) {
@@ -390,20 +392,29 @@ Status BucketIndex<Space>::FillLine(Line& line, const Entries& entries, const st
   Line* at = &line;
   for (std::size_t l = 0; l <= overflow.size(); ++l) {
     const bool linked = l < overflow.size();
-    const unsigned room = linked ? format::kLinkEntry : format::kLineEntries;
-    for (unsigned i = 0; i < format::kLineEntries; ++i) {
-      const bool used = i < room && next < entries.size();
-      StoreTag(*at, i, used ? tags[next] : 0);
-      if (i < format::kLinkEntry) {
-        StoreSlot(*at, i, used ? entries[next].handle : 0);
-      } else {
-        StoreLinkAndHeader(*at, linked ? overflow[l] : used ? entries[next].handle : 0, linked ? sync::VersionLock::kFlag : 0);
-      }
-      next += used;
+    Line content{};
+    for (unsigned i = 0; i < (linked ? format::kLinkEntry : format::kLineEntries) && next < entries.size(); ++i, ++next) {
+      content.tags[i] = entries[next].tag;
+      content.slots[i] = entries[next].handle;
     }
+    if (linked) {
+      content.slots[format::kLinkEntry] = overflow[l];
+      content.header = sync::VersionLock::kFlag;
+    }
+    StoreLine(*at, content);
     if (linked) at = lines_.Overflow(overflow[l]);
   }
   return absl::OkStatus();
+}
+
+// By words: a reader who still follows an old link to a recycled overflow line may look at it meanwhile.
+template <class Space>
+void BucketIndex<Space>::StoreLine(Line& line, const Line& content) {
+  std::uint64_t words[sizeof(Line) / 8];
+  std::memcpy(words, &content, sizeof(words));
+  for (std::size_t w = 0; w < std::size(words); ++w) {
+    std::atomic_ref(reinterpret_cast<std::uint64_t*>(&line)[w]).store(words[w], std::memory_order_relaxed);
+  }
 }
 
 // Drops overflow lines of a locked chain whose entries fit in the lines before them. An entry is in two places for a moment, never in none.
@@ -464,18 +475,23 @@ void BucketIndex<Space>::StartWalkAt(std::uint64_t hash, BucketWalk* walk) const
 }
 
 template <class Space>
+template <class F>
+HAKO_INLINE void BucketIndex<Space>::PrefetchRecords(Line& line, F&& prefetch) const {
+  for (unsigned i = 0; i < EntriesIn(Header(line)); ++i) {
+    if (const std::uint32_t handle = LoadSlot(line, i)) prefetch(handle);
+  }
+}
+
+template <class Space>
 StatusOr<bool> BucketIndex<Space>::Step(BucketWalk* walk) {
   walk->Clear();
   if (walk->next >= walk->lines) return false;
   const std::uint64_t first = walk->next++;
-  // While this bucket is read, the next lines and the heads of their records are on their way.
-  constexpr std::uint64_t kAhead = 3;
-  if (first + 2 * kAhead < walk->lines) {
-    __builtin_prefetch(&lines_.Home(first + 2 * kAhead));
-    Line& soon = lines_.Home(first + kAhead);
-    for (unsigned i = 0; i < format::kLineEntries; ++i) {
-      if (const std::uint32_t handle = LoadSlot(soon, i)) space_.Prefetch(handle);
-    }
+  // While this bucket is read, later lines, the heads of their records, and what lies behind the heads are on their way.
+  if (first + 8 < walk->lines) {
+    __builtin_prefetch(&lines_.Home(first + 8));
+    PrefetchRecords(lines_.Home(first + 4), [this](std::uint32_t handle) { space_.Prefetch(handle); });
+    if (walk->long_records) PrefetchRecords(lines_.Home(first + 2), [this](std::uint32_t handle) { space_.PrefetchRest(handle); });
   }
   const std::uint64_t step = std::uint64_t{1} << Locate(first, walk->lines).depth();
   sync::Backoff backoff;
@@ -490,6 +506,7 @@ StatusOr<bool> BucketIndex<Space>::Step(BucketWalk* walk) {
     if (!raced && (now == n || (now - 1 - first) / step == (n - 1 - first) / step)) break;
     walk->Clear();
   }
+  walk->long_records = walk->size != 0 && walk->items[0].copy.key_size + walk->items[0].copy.value_size > 48;
   for (std::size_t i = 0; i < walk->size; ++i) {
     const BucketWalk::Item& item = walk->items[i];
     if (!space_.CopyIsIntact(item.copy, space_.KeyHash({item.key, item.copy.key_size}), item.handle)) return space_.DamageAt(item.handle);

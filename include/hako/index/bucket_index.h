@@ -20,6 +20,8 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
+#include <cstring>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -49,9 +51,10 @@ struct BucketWalk {
     format::FetchedCopy copy;  // copy.value points into the buffer
     const char* key;
   };
-  std::uint64_t lines = 0;  // when the walk began
-  std::uint64_t next = 0;   // of them, to be visited
-  std::size_t size = 0;  // records of this bucket, the first of `items`
+  std::uint64_t lines = 0;    // when the walk began
+  std::uint64_t next = 0;     // of them, to be visited
+  bool long_records = false;  // of the last bucket: then more than their heads is fetched ahead
+  std::size_t size = 0;       // records of this bucket, the first of `items`
   std::vector<Item> items;
   CopyBuffer buffer;
 
@@ -175,7 +178,13 @@ class BucketIndex {
     std::uint32_t handle = 0;
     format::Lengths lengths = {};  // of the record, if it was looked at
   };
-  using Entries = absl::InlinedVector<Entry, 32>;
+  struct Tagged {
+    std::uint32_t handle;
+    std::uint16_t tag;
+    std::uint16_t i;  // where it stands now
+    Line* line;
+  };
+  using Entries = absl::InlinedVector<Tagged, 32>;
 
   HAKO_INLINE static Place Locate(std::uint64_t hash, std::uint64_t n) {
     const auto bits = static_cast<unsigned>(std::bit_width(n - 1));
@@ -237,7 +246,8 @@ class BucketIndex {
   HAKO_INLINE Status Insert(LockedHome& home, std::uint64_t hash, Make&& make);
   template <class Make>
   [[gnu::noinline]] Status InsertSlowly(LockedHome& home, std::uint64_t hash, Make&& make);
-  HAKO_INLINE Status ReplaceEntry(Slot& slot, LockedHome& home, const Entry& entry, std::uint64_t hash, std::string_view key, std::string_view value);
+  HAKO_INLINE Status ReplaceEntry(Slot& slot, LockedHome& home, const Entry& entry, std::uint64_t hash, std::string_view key,
+                                  std::string_view value);
   HAKO_INLINE static unsigned FreeEntry(Line& line);
 
   void PublishLineCount(std::uint64_t n) {
@@ -247,9 +257,13 @@ class BucketIndex {
   HAKO_INLINE void AddToCount(Slot& slot, std::int64_t delta);
   [[gnu::noinline]] void SettleCount(Slot& slot, std::int64_t pending);
   bool Split(Slot& slot);
-  Status FillLine(Line& line, const Entries& entries, const std::vector<std::uint16_t>& tags);
+  Status FillLine(Line& line, const Entries& entries);
+  static void StoreLine(Line& line, const Line& content);
+  Status MakeTagsAnew(Slot& slot, Entries& entries, unsigned depth) const;
   void Compact(Line& home);
   Status RepairLine(Slot& slot, std::uint64_t index);
+  template <class F>
+  HAKO_INLINE void PrefetchRecords(Line& line, F&& prefetch) const;
   Status CopyLine(std::uint64_t index, BucketWalk* walk, bool lock_it, bool* raced);
 
   Space& space_;

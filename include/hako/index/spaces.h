@@ -22,8 +22,8 @@ namespace hako::index {
 
 template <class S>
 concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle, std::uint64_t n, std::string_view bytes,
-                             format::FetchedCopy& copy, format::Lengths& lengths, Status* error, format::IndexExtent kind, CopyBuffer& buffer, const char** copied_key, char* (*sink)(std::size_t),
-                             bool (*is_current)()) {
+                             format::FetchedCopy& copy, format::Lengths& lengths, Status* error, format::IndexExtent kind,
+                             CopyBuffer& buffer, const char** copied_key, char* (*sink)(std::size_t), bool (*is_current)()) {
   requires std::derived_from<typename S::Slot, sync::WriterSlot>;
   { s.gate() } -> std::same_as<sync::WriteGate&>;
 
@@ -35,17 +35,18 @@ concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle,
 
   // Records.
   { s.Prefetch(handle) } -> std::same_as<void>;                                          // (optimistic)
+  { s.PrefetchRest(handle) } -> std::same_as<void>;                                      // (optimistic) once the head is here
   { s.TryFetch(handle, bytes, sink, is_current, copy) } -> std::same_as<format::Match>;  // (optimistic)
   { s.TryCopyRecord(handle, is_current, buffer, copy) } -> std::same_as<format::Match>;  // (optimistic) appends key and value
   { s.CopyIsIntact(copy, n, handle) } -> std::same_as<bool>;                             // n = hash of the key
   { s.DamageAt(handle) } -> std::same_as<Status>;
-  { s.MatchKey(handle, bytes, &lengths) } -> std::same_as<format::Match>;                     // and the record's lengths
-  { s.View(slot, handle) } -> std::same_as<StatusOr<format::RecordView>>;       // checked; DataLoss if damaged
-  { s.Write(slot, n, bytes, bytes, error) } -> std::same_as<std::uint32_t>;                   // a new record, seen by nobody yet; 0 = error
-  { s.Overwrite(handle, lengths, bytes, bytes) } -> std::same_as<bool>;                       // in place, if the space allows it
-  { s.Commit(handle) } -> std::same_as<void>;                                                 // its slot names it now
-  { s.Revive(handle) } -> std::same_as<void>;                                                 // the same after a process kill
-  { s.Retire(slot, handle, lengths) } -> std::same_as<void>;                                  // its slot will name it no more
+  { s.MatchKey(handle, bytes, &lengths) } -> std::same_as<format::Match>;    // and the record's lengths
+  { s.View(slot, handle) } -> std::same_as<StatusOr<format::RecordView>>;    // checked; DataLoss if damaged
+  { s.Write(slot, n, bytes, bytes, error) } -> std::same_as<std::uint32_t>;  // a new record, seen by nobody yet; 0 = error
+  { s.Overwrite(handle, lengths, bytes, bytes) } -> std::same_as<bool>;      // in place, if the space allows it
+  { s.Commit(handle) } -> std::same_as<void>;                                // its slot names it now
+  { s.Revive(handle) } -> std::same_as<void>;                                // the same after a process kill
+  { s.Retire(slot, handle, lengths) } -> std::same_as<void>;                 // its slot will name it no more
   { s.KeyHash(bytes) } -> std::same_as<std::uint64_t>;
 };
 

@@ -57,7 +57,13 @@ class RecordArena {
   std::uint64_t index_end() const { return arena_->end(); }
   void StoreLineCount(std::uint64_t) {}
 
-  void Prefetch(std::uint32_t handle) const { __builtin_prefetch(At(handle)); }
+  HAKO_INLINE void Prefetch(std::uint32_t handle) const { __builtin_prefetch(At(handle)); }
+  HAKO_INLINE void PrefetchRest(std::uint32_t handle) const {
+    const char* at = At(handle);
+    const format::Lengths lengths = ReadLengths(at);
+    const std::uint64_t size = std::min<std::uint64_t>(lengths.header + lengths.key_size + lengths.value_size, 512);
+    for (std::uint64_t last = size; last > 32; last -= std::min<std::uint64_t>(last, 64)) __builtin_prefetch(at + last - 1);
+  }
 
   template <class S, class C>
   HAKO_INLINE format::Match TryFetch(std::uint32_t handle, std::string_view key, S& sink, const C& is_current,

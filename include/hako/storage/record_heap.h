@@ -77,8 +77,16 @@ class RecordHeap {
   void StoreLineCount(std::uint64_t n) { extents_->StoreLive(&format::LiveState::num_lines, n); }
 
   // ---- for the engine: records ----
-  void Prefetch(std::uint32_t handle) const {
+  HAKO_INLINE void Prefetch(std::uint32_t handle) const {
     if constexpr (kMapped) __builtin_prefetch(base_ + OffsetOf(handle));
+  }
+  HAKO_INLINE void PrefetchRest(std::uint32_t handle) const {
+    if constexpr (kMapped) {
+      const char* at = base_ + OffsetOf(handle);
+      if (!IsPlace(OffsetOf(handle))) return;
+      const std::uint64_t size = std::min<std::uint64_t>(HeadOf(at).size(), 512);
+      for (std::uint64_t last = size; last > 32; last -= std::min<std::uint64_t>(last, 64)) __builtin_prefetch(at + last - 1);
+    }
   }
   template <class S, class C>
   format::Match TryFetch(std::uint32_t handle, std::string_view key, S& sink, const C& is_current, format::FetchedCopy& copy) const;
