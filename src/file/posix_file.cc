@@ -215,7 +215,7 @@ Status PosixFile::Grow(std::uint64_t size) {
   const std::uint64_t step = std::min(std::max(options_.grow_min, std::min(from / 8, options_.grow_max)), limit);
   std::uint64_t to = std::max(size, from + step);
   // The page cache uses a huge page only where the file reaches to its end.
-  if (options_.huge_pages) to = (to + kHugePageBytes - 1) & ~(kHugePageBytes - 1);
+  if (options_.huge_pages && options_.grow_min >= kHugePageBytes) to = (to + kHugePageBytes - 1) & ~(kHugePageBytes - 1);
   to = std::min(to, limit);
   int error = Lengthen(fd_, from, to);
   if (error != 0 && to > size) error = Lengthen(fd_, from, to = size);  // little is left: take no more than is asked for

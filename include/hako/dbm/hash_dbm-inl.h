@@ -39,7 +39,7 @@ Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
       HAKO_RETURN_IF_ERROR(
           AdoptIndex(mine, extents.LoadLive(&format::LiveState::num_lines), extents.LoadLive(&format::LiveState::index_extents)));
       heap_->HarvestBelow(extents.tail());
-      if (extents.LoadLive(&format::LiveState::clearing) == 1) HAKO_RETURN_IF_ERROR(RemoveAllRecords(mine));
+      if (extents.LoadLive(&format::LiveState::clearing) == format::kClearing) HAKO_RETURN_IF_ERROR(RemoveAllRecords(mine));
       if (!writable) return absl::OkStatus();
       HAKO_RETURN_IF_ERROR(extents.CutAtTail());
       return extents.MarkInUse();
@@ -48,13 +48,17 @@ Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
       std::string note(super.note_size, '\0');
       HAKO_RETURN_IF_ERROR(extents.Read(super.tail, note.data(), note.size()));
       const bool note_holds = super.note_check == Hash64(note, super.secret);
-      if (Space::kMapped && note_holds) {
+      if (Space::kMapped && note_holds && super.index_extents != 0) {
         heap_->set_num_index_extents(super.index_extents);
         if (heap_->IndexTableIsInside() && heap_->IndexCheck() == super.index_check) {
           HAKO_RETURN_IF_ERROR(AdoptIndex(mine, super.num_lines, super.index_extents));
           if (Count() != super.num_records) return absl::DataLossError("the index does not hold as many records as the superblock says");
           if (!writable) return absl::OkStatus();
-          HAKO_RETURN_IF_ERROR(heap_->ReadNote(mine, note));
+          if (note.empty()) {
+            heap_->HarvestBelow(extents.tail());
+          } else {
+            HAKO_RETURN_IF_ERROR(heap_->ReadNote(mine, note));
+          }
           HAKO_RETURN_IF_ERROR(extents.MarkInUse());
           return extents.CutAtTail();
         }
@@ -103,7 +107,14 @@ Status HashDBM<FileT>::RecoverByScan(Slot& mine) {
   if (IsWritable()) HAKO_RETURN_IF_ERROR(extents.CutAtTail());
   heap_->set_num_index_extents(0);
   if (!Space::kMapped || !IsWritable()) HAKO_RETURN_IF_ERROR(heap_->UseIndexArena());
-  HAKO_RETURN_IF_ERROR(index_.Create(std::min(extents.super().num_records.get(), end / 8)));
+  const std::uint64_t expected = std::min(extents.super().num_records.get(), end / 8);
+  Status created = index_.Create(expected);
+  if (absl::IsResourceExhausted(created)) {  // a full device: in memory, this time
+    HAKO_RETURN_IF_ERROR(heap_->UseIndexArena());
+    index_.Reset();
+    created = index_.Create(expected);
+  }
+  HAKO_RETURN_IF_ERROR(created);
   std::vector<storage::Extent> others;
   HAKO_RETURN_IF_ERROR(heap_->Scan(
       format::kFirstExtent, end,
@@ -170,7 +181,7 @@ Status HashDBM<FileT>::Clear() {
   if (mine == nullptr) return TooManyThreads();
   HAKO_RETURN_IF_ERROR(heap_->Health());
   return Alone([&] {
-    heap_->extents().StoreLive(&format::LiveState::clearing, 1);
+    heap_->extents().StoreLive(&format::LiveState::clearing, format::kClearing);
     return RemoveAllRecords(*mine);
   });
 }
@@ -256,7 +267,8 @@ Status HashDBM<FileT>::CopyTo(const std::string& path) requires PathFile<FileT> 
 template <File FileT>
 bool HashDBM<FileT>::ShouldBeRebuilt() {
   const Stats stats = GetStats();
-  return stats.total_bytes > (1 << 20) && stats.free_bytes > stats.total_bytes / 2;
+  const std::uint64_t scattered = stats.free_bytes - std::min(stats.free_bytes, heap_->extents().free_extent_bytes());
+  return stats.total_bytes > (1 << 20) && scattered > stats.total_bytes / 2;
 }
 
 template <File FileT>
@@ -327,10 +339,14 @@ Status HashDBM<FileT>::CloseWritable() {
   const std::uint64_t count = Count();
   const auto closed = heap_->CloseEpoch(ForEachSlot());
   extents.LowerTail();
-  const std::string note = heap_->TakeNote(ForEachSlot(), closed.waiting);
+  std::string note = heap_->TakeNote(ForEachSlot(), closed.waiting);
   HAKO_RETURN_IF_ERROR(extents.CutAtTail());
-  HAKO_RETURN_IF_ERROR(extents.file().Resize(extents.tail() + note.size()));
-  HAKO_RETURN_IF_ERROR(extents.Write(extents.tail(), note));
+  if (Status resized = extents.file().Resize(extents.tail() + note.size()); absl::IsResourceExhausted(resized)) {
+    note.clear();  // a full device: the next opener finds the free space piece by piece
+  } else {
+    HAKO_RETURN_IF_ERROR(resized);
+    HAKO_RETURN_IF_ERROR(extents.Write(extents.tail(), note));
+  }
   HAKO_RETURN_IF_ERROR(extents.file().Sync());
   extents.StoreLive(&format::LiveState::in_use, 0);
   return extents.Commit([&](format::HashSuperBlock& super) {

@@ -67,7 +67,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   // Hard: two flushes of the device; writers are stopped for microseconds. Soft: free on a mapped file.
   Status Synchronize(SyncMode mode);
 
-  // Whether more than half of the file is free space that Rebuild could give back.
+  // Whether more than half of the file is free space scattered between records, which Rebuild would bring together.
   bool ShouldBeRebuilt();
   // Moves records together, so that whole extents become free: they are used again at once, and Close, which then also makes the index
   // anew, gives back what it can of the file's end. Beside readers and writers; takes a sixteenth of the file, or 8 MiB, as extra space.

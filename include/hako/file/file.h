@@ -93,7 +93,8 @@ struct FileOptions {
   std::uint64_t grow_min = std::uint64_t{2} << 20;
   std::uint64_t grow_max = std::uint64_t{1} << 30;
   // Mapped files: asks for pages of 2 MiB, which make random access faster by a third and filling a file cheaper by far. The price: a
-  // store dirties 2 MiB, not 4 KiB, so a program that syncs after every few random updates writes more. A hint; the system may do either.
+  // store dirties 2 MiB, not 4 KiB, so a program that syncs after every few random updates writes more. A hint; the system may do
+  // either. Without effect where grow_min is less than such a page.
   bool huge_pages = true;
 };
 

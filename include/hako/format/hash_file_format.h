@@ -68,10 +68,12 @@ struct LiveState {
   std::uint64_t tail;
   std::uint64_t num_lines;
   std::uint64_t index_extents;
-  std::uint64_t clearing;  // 1 while Clear is at work: it is finished at the next open
+  std::uint64_t clearing;  // kClearing while Clear is at work: it is finished at the next open
   std::uint64_t poisoned;  // 1 after a failed sync: the page cache may have dropped what it held
 };
 static_assert(sizeof(LiveState) == 88 && alignof(LiveState) == 8);
+
+inline constexpr std::uint64_t kClearing = 0x63'6c'65'61'72'69'6e'67;  // not a value that a flipped bit makes
 
 // Bits 0..29: offset / 64 KiB; bit 30: 1 MiB long, else 64 KiB; bit 31: overflow lines, else the next chunk of home lines.
 struct IndexExtentEntry {

@@ -195,7 +195,7 @@ HAKO_INLINE Status BucketIndex<Space>::Process(Slot& slot, std::uint64_t hash, s
       }();
       if (action.kind() == ActionT::Kind::kSet) {
         if (exists) return ReplaceEntry(slot, home, entry, hash, key, action.value());
-        HAKO_RETURN_IF_ERROR(Insert(home, hash, [&](Status* error) { return space_.Write(slot, hash, key, action.value(), error); }));
+        HAKO_RETURN_IF_ERROR(Insert<true>(home, hash, [&](Status* error) { return space_.Write(slot, hash, key, action.value(), error); }));
         delta = 1;
       } else if (action.kind() == ActionT::Kind::kRemove && exists) {
         home.changed = true;
@@ -240,13 +240,14 @@ HAKO_INLINE unsigned BucketIndex<Space>::FreeEntry(Line& line) {
   return format::kLineEntries;
 }
 
-// `make(Status*)` gives the handle of the new record, once it is sure that there is an entry for it; 0 with an error if it cannot.
+// `make(Status*)` gives the record's handle, once it is sure that there is an entry for it; 0 with an error if it cannot. A record that is
+// not new has its stamp already.
 template <class Space>
-template <class Make>
+template <bool kNew, class Make>
 HAKO_INLINE Status BucketIndex<Space>::Insert(LockedHome& home, std::uint64_t hash, Make&& make) {
   const unsigned i = FreeEntry(*home.line);
   if (i == format::kLineEntries) [[unlikely]]
-    return InsertSlowly(home, hash, make);
+    return InsertSlowly<kNew>(home, hash, make);
   Status error;
   const std::uint32_t handle = make(&error);
   if (handle == 0) [[unlikely]]
@@ -254,13 +255,13 @@ HAKO_INLINE Status BucketIndex<Space>::Insert(LockedHome& home, std::uint64_t ha
   home.changed = true;
   StoreTag(*home.line, i, home.place.TagOf(hash));
   StoreSlot(*home.line, i, handle);
-  space_.Commit(handle);
+  if constexpr (kNew) space_.Commit(handle);
   return absl::OkStatus();
 }
 
 // The home line is full: into an overflow line, or a new one, to which the last entry of the chain moves together with the new record.
 template <class Space>
-template <class Make>
+template <bool kNew, class Make>
 Status BucketIndex<Space>::InsertSlowly(LockedHome& home, std::uint64_t hash, Make&& make) {
   const std::uint16_t tag = home.place.TagOf(hash);
   unsigned hops = 0;
@@ -293,7 +294,7 @@ Status BucketIndex<Space>::InsertSlowly(LockedHome& home, std::uint64_t hash, Ma
     StoreLine(*lines_.Overflow(id), overflow);
     StoreLinkAndHeader(*line, id, Header(*line) | sync::VersionLock::kFlag);
   }
-  space_.Commit(handle);
+  if constexpr (kNew) space_.Commit(handle);
   return absl::OkStatus();
 }
 
@@ -302,7 +303,7 @@ Status BucketIndex<Space>::Adopt(Slot& slot, std::uint64_t hash, std::uint32_t h
   BusyScope busy{slot};
   {
     LockedHome home(*this, slot, hash);
-    HAKO_RETURN_IF_ERROR(Insert(home, hash, [&](Status*) { return handle; }));
+    HAKO_RETURN_IF_ERROR(Insert<false>(home, hash, [&](Status*) { return handle; }));
   }
   AddToCount(slot, 1);
   return absl::OkStatus();

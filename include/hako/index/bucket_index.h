@@ -242,9 +242,9 @@ class BucketIndex {
   [[gnu::noinline]] Status FetchLocked(Slot* slot, std::uint64_t hash, std::string_view key, S& sink);
   HAKO_INLINE Status Find(Slot& slot, const LockedHome& home, std::uint64_t hash, std::string_view key, Entry* found);
   [[gnu::noinline]] Status FindSlowly(Slot& slot, const LockedHome& home, std::uint64_t hash, std::string_view key, Entry* found);
-  template <class Make>
+  template <bool kNew, class Make>
   HAKO_INLINE Status Insert(LockedHome& home, std::uint64_t hash, Make&& make);
-  template <class Make>
+  template <bool kNew, class Make>
   [[gnu::noinline]] Status InsertSlowly(LockedHome& home, std::uint64_t hash, Make&& make);
   HAKO_INLINE Status ReplaceEntry(Slot& slot, LockedHome& home, const Entry& entry, std::uint64_t hash, std::string_view key,
                                   std::string_view value);

@@ -13,9 +13,9 @@ namespace hako::index {
 
 class CopyBuffer {
  public:
-  // Room for `size` bytes.
+  // Room for `size` bytes; never nullptr.
   HAKO_INLINE char* Take(std::size_t size) {
-    if (size > size_ - used_) [[unlikely]]
+    if (size >= size_ - used_) [[unlikely]]
       Grow(size);
     return bytes_.get() + std::exchange(used_, used_ + size);
   }
@@ -29,7 +29,7 @@ class CopyBuffer {
  private:
   [[gnu::noinline]] void Grow(std::size_t size) {
     if (used_ != 0) full_.push_back(std::move(bytes_));
-    size_ = std::max(2 * size_, std::max<std::size_t>(size, 4096));
+    size_ = std::max(2 * size_, std::max<std::size_t>(size + 1, 4096));
     bytes_ = std::make_unique_for_overwrite<char[]>(size_);
     used_ = 0;
   }

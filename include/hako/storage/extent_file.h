@@ -273,8 +273,8 @@ class ExtentFile {
     tail_.store(super_.tail);
     found_ = FoundState::kCrashed;
     if (super_.clean == 1) {
-      if (super_.note_size > size - super_.tail) return DataLossError("the file is cut short: no room for the closing note,", size);
-      found_ = FoundState::kClean;
+      // The note is only a help; it is cut off before the file is marked as in use.
+      if (super_.note_size <= size - super_.tail) found_ = FoundState::kClean;
     } else if constexpr (kMapped && KernelBackedFile<FileT>) {
       const FileIdentity identity = file_.Identity();
       const std::uint64_t live_tail = live_->tail;

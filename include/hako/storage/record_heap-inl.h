@@ -42,6 +42,7 @@ template <File FileT>
 Status RecordHeap<FileT>::UseIndexArena() {
   HAKO_ASSIGN_OR_RETURN(index_arena_, Arena::Create(std::uint64_t{1} << 36));
   index_bytes_.store(0, std::memory_order_relaxed);
+  set_num_index_extents(0);
   return absl::OkStatus();
 }
 
