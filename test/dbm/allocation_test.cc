@@ -1,7 +1,5 @@
 // A warm database does its work without the system: no allocation and no system call for a Get, a Set of a value of the same size, or a
 // Remove. This file replaces operator new of the whole test program by one that counts.
-#include "support/allocation_counter.h"
-
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -13,6 +11,7 @@
 #include "dbm/listing.h"
 #include "dbm/surroundings.h"
 #include "gtest/gtest.h"
+#include "support/allocation_counter.h"
 #include "support/status_matchers.h"
 #include "support/system_call_counter.h"
 
@@ -37,8 +36,12 @@ void* CountedAllocateOrThrow(std::size_t size, std::size_t alignment = 0) {
 
 void* operator new(std::size_t size) { return CountedAllocateOrThrow(size); }
 void* operator new[](std::size_t size) { return CountedAllocateOrThrow(size); }
-void* operator new(std::size_t size, std::align_val_t alignment) { return CountedAllocateOrThrow(size, static_cast<std::size_t>(alignment)); }
-void* operator new[](std::size_t size, std::align_val_t alignment) { return CountedAllocateOrThrow(size, static_cast<std::size_t>(alignment)); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return CountedAllocateOrThrow(size, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t size, std::align_val_t alignment) {
+  return CountedAllocateOrThrow(size, static_cast<std::size_t>(alignment));
+}
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return CountedAllocate(size); }
 void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return CountedAllocate(size); }
 void* operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "dbm/dbm_conformance.h"
 #include "dbm/listing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
 #include "support/checked_value.h"
 #include "support/random.h"
 #include "support/threads.h"
@@ -289,7 +289,8 @@ TYPED_TEST_P(ConcurrentDBMConformance, ConcurrentIterationShowsPresentRecordsOnc
         this->mishaps_.Check(db.ProcessEach(add));
       }
       for (const auto& [key, times] : shown) this->mishaps_.Check(times == 1, "a record is shown twice: " + key);
-      for (std::uint64_t i = 0; i < kPresent; ++i) this->mishaps_.Check(shown.count(NumberedKey(i)) == 1, "an iteration misses " + NumberedKey(i));
+      for (std::uint64_t i = 0; i < kPresent; ++i)
+        this->mishaps_.Check(shown.count(NumberedKey(i)) == 1, "an iteration misses " + NumberedKey(i));
     }
     --iterating;
   });

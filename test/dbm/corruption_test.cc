@@ -24,6 +24,7 @@
 #include "hako/dbm/tiny_dbm.h"
 #include "hako/file/any_file.h"
 #include "hako/file/memory_file.h"
+#include "hako/format/hash_file_format.h"
 #include "hako/format/snapshot_format.h"
 #include "support/allocation_counter.h"
 #include "support/booted_memory_file.h"
@@ -104,12 +105,16 @@ void DamageSectors(const Image& image, const Image& earlier, const Check& check)
       return copy;
     };
     check(damaged([](Image&, std::span<std::byte> sector) { std::ranges::fill(sector, std::byte{0}); }), "zeroed" + where, Damage::kRandom);
-    check(damaged([](Image&, std::span<std::byte> sector) { std::ranges::fill(sector, std::byte{255}); }), "filled" + where, Damage::kRandom);
+    check(damaged([](Image&, std::span<std::byte> sector) { std::ranges::fill(sector, std::byte{255}); }), "filled" + where,
+          Damage::kRandom);
     const std::size_t other = random.Below(image.size() / kSector) * kSector;
-    check(damaged([&](Image& copy, std::span<std::byte> sector) { std::ranges::swap_ranges(sector, std::span(copy).subspan(other, kSector)); }),
+    check(damaged(
+              [&](Image& copy, std::span<std::byte> sector) { std::ranges::swap_ranges(sector, std::span(copy).subspan(other, kSector)); }),
           "swapped" + where + " with " + std::to_string(other / kSector), Damage::kRandom);
     if (begin + kSector <= earlier.size()) {
-      check(damaged([&](Image&, std::span<std::byte> sector) { std::ranges::copy(std::span(earlier).subspan(begin, kSector), sector.begin()); }),
+      check(damaged([&](Image&, std::span<std::byte> sector) {
+              std::ranges::copy(std::span(earlier).subspan(begin, kSector), sector.begin());
+            }),
             "put back" + where, Damage::kLostWrite);
     }
     if (testing::Test::HasFatalFailure()) return;
@@ -120,7 +125,7 @@ void DamageSectors(const Image& image, const Image& earlier, const Check& check)
 
 // Files of one small database: as Close left it, as a killed process left it, and earlier versions of both.
 struct HashImages {
-  Records records;                                                   // of all but the earlier ones
+  Records records;                                                  // of all but the earlier ones
   std::set<std::pair<std::string, std::string>, std::less<>> ever;  // records that were there at any time
   Image closed, closed_earlier;
   Image killed, killed_earlier;
@@ -289,6 +294,20 @@ TYPED_TEST(HashCorruptionTest, SurvivesDamagedSectors) {
   DamageSectors(this->image, TypeParam::Earlier(this->images), this->MakeCheck());
 }
 
+TEST(HashCorruption, RefusesANewerFormat) {
+  Image image = MakeHashImages().closed;
+  for (const std::uint64_t offset : {std::uint64_t{0}, format::kSuperBlockSlot}) {
+    format::HashSuperBlock super;
+    std::memcpy(&super, image.data() + offset, sizeof(super));
+    super.version = format::kHashFileVersion + 1;
+    super.check = format::CheckOf(super);
+    std::memcpy(image.data() + offset, &super, sizeof(super));
+  }
+  MemoryFile file = MemoryFile::Of(image);
+  EXPECT_THAT(HashDBM<MemoryFile>::Open(file.Share()), StatusIs(absl::StatusCode::kUnimplemented));
+  EXPECT_TRUE(ImageOf(file) == image) << "a refused file is left alone";
+}
+
 // ---- snapshots of TinyDBM ----
 
 struct Snapshot {
@@ -350,7 +369,8 @@ TEST_F(TinyCorruptionTest, DISABLED_SurvivesEveryBitFlipped) { FlipBits(snapshot
 TEST_F(TinyCorruptionTest, RefusesEveryTruncation) {
   for (std::size_t length = 0; length < snapshot.image.size(); ++length) {
     SCOPED_TRACE(length);
-    CheckSnapshot(Image(snapshot.image.begin(), snapshot.image.begin() + static_cast<std::ptrdiff_t>(length)), {}, absl::StatusCode::kDataLoss);
+    CheckSnapshot(Image(snapshot.image.begin(), snapshot.image.begin() + static_cast<std::ptrdiff_t>(length)), {},
+                  absl::StatusCode::kDataLoss);
     if (HasFatalFailure()) return;
   }
 }

@@ -219,8 +219,11 @@ TEST(CrashTest, KilledWritersLoseNothingThatWasAcknowledged) {
     }
     Victim<MemoryMapParallelFile> victim(path);
     const bool many = round % 2 == 1;
-    const Mix mix = {.increments = 20, .synchronizations = round % 3 == 0 ? 50u : 0u, .clears = many ? 0u : 3000u,
-                     .rebuilds = round % 5 == 0 ? 500u : 0u, .reopens = round % 4 == 0 ? 20u : 2000u};
+    const Mix mix = {.increments = 20,
+                     .synchronizations = round % 3 == 0 ? 50u : 0u,
+                     .clears = many ? 0u : 3000u,
+                     .rebuilds = round % 5 == 0 ? 500u : 0u,
+                     .reopens = round % 4 == 0 ? 20u : 2000u};
     ASSERT_NO_FATAL_FAILURE(victim.RunAndKill(mix, many ? 3 : 1, random));
     Records found;
     ASSERT_NO_FATAL_FAILURE(OpenAndList<MemoryMapParallelFile>(path, &found));

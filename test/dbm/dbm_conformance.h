@@ -113,10 +113,12 @@ TYPED_TEST_P(DBMConformance, GetsInEveryForm) {
   EXPECT_EQ(std::string_view(span.data(), span.size()), "xxxxxxxxxxxx") << "a value that does not fit is not copied in part";
 
   int calls = 0;
-  EXPECT_THAT(db.Get("key", [&](std::string_view shown) {
-    ++calls;
-    EXPECT_EQ(shown, "0123456789");
-  }), IsOk());
+  EXPECT_THAT(db.Get("key",
+                     [&](std::string_view shown) {
+                       ++calls;
+                       EXPECT_EQ(shown, "0123456789");
+                     }),
+              IsOk());
   EXPECT_EQ(calls, 1);
   EXPECT_THAT(db.GetOr("key", "fallback"), IsOkAndHolds("0123456789"));
   EXPECT_THAT(db.GetSize("key"), IsOkAndHolds(10u));
@@ -191,7 +193,8 @@ TYPED_TEST_P(DBMConformance, CompareExchangeActsOnlyIfTheRecordIsAsExpected) {
                                                    std::optional<std::string>("other"), std::optional<std::string>("")}) {
     for (const auto& [expected, expected_name] : expectations) {
       for (const auto& [desired, desired_name] : desires) {
-        SCOPED_TRACE(testing::Message() << "record " << before.value_or("(absent)") << ", expected " << expected_name << ", " << desired_name);
+        SCOPED_TRACE(testing::Message() << "record " << before.value_or("(absent)") << ", expected " << expected_name << ", "
+                                        << desired_name);
         ASSERT_THAT(db.Clear(), IsOk());
         if (before) {
           ASSERT_THAT(db.Set("key", *before), IsOk());
@@ -239,28 +242,34 @@ TYPED_TEST_P(DBMConformance, ProcessCarriesOutWhatTheVisitorReturns) {
   auto& db = *this->db_;
   const auto update = [&](std::string_view key, std::optional<std::string_view> expected, Action action) {
     int calls = 0;
-    EXPECT_THAT(db.Process(key, [&](std::optional<std::string_view> value) {
-      ++calls;
-      EXPECT_EQ(value, expected);
-      return action;
-    }), IsOk());
+    EXPECT_THAT(db.Process(key,
+                           [&](std::optional<std::string_view> value) {
+                             ++calls;
+                             EXPECT_EQ(value, expected);
+                             return action;
+                           }),
+                IsOk());
     EXPECT_EQ(calls, 1);
   };
   const auto blind = [&](std::string_view key, bool expected, Action action) {
     int calls = 0;
-    EXPECT_THAT(db.Process(key, [&](bool exists) {
-      ++calls;
-      EXPECT_EQ(exists, expected);
-      return action;
-    }), IsOk());
+    EXPECT_THAT(db.Process(key,
+                           [&](bool exists) {
+                             ++calls;
+                             EXPECT_EQ(exists, expected);
+                             return action;
+                           }),
+                IsOk());
     EXPECT_EQ(calls, 1);
   };
   const auto read = [&](std::string_view key, std::optional<std::string_view> expected) {
     int calls = 0;
-    EXPECT_THAT(db.Process(key, [&](std::optional<std::string_view> value) -> void {
-      ++calls;
-      EXPECT_EQ(value, expected);
-    }), IsOk());
+    EXPECT_THAT(db.Process(key,
+                           [&](std::optional<std::string_view> value) -> void {
+                             ++calls;
+                             EXPECT_EQ(value, expected);
+                           }),
+                IsOk());
     EXPECT_EQ(calls, 1);
   };
   read("k", std::nullopt);
@@ -287,10 +296,15 @@ TYPED_TEST_P(DBMConformance, ProcessCarriesOutWhatTheVisitorReturns) {
 TYPED_TEST_P(DBMConformance, KeepsEmptyAndBinaryKeysAndValues) {
   using namespace std::string_view_literals;
   auto& db = *this->db_;
-  const Records records = {
-      {"", "of the empty key"}, {"empty value", ""}, {std::string("\0"sv), "one NUL"}, {std::string("\0\0"sv), std::string("\0"sv)},
-      {std::string("a\0b"sv), "1"}, {std::string("a\0c"sv), "2"}, {"a", "3"}, {"\xFF\xFF", std::string("\xFF\0\xFF"sv)},
-      {"a\n", "\r\n"}};
+  const Records records = {{"", "of the empty key"},
+                           {"empty value", ""},
+                           {std::string("\0"sv), "one NUL"},
+                           {std::string("\0\0"sv), std::string("\0"sv)},
+                           {std::string("a\0b"sv), "1"},
+                           {std::string("a\0c"sv), "2"},
+                           {"a", "3"},
+                           {"\xFF\xFF", std::string("\xFF\0\xFF"sv)},
+                           {"a\n", "\r\n"}};
   for (const auto& [key, value] : records) ASSERT_THAT(db.Set(key, value), IsOk());
   this->ExpectHolds(records);
   ASSERT_THAT(db.Set("", ""), IsOk());
@@ -453,7 +467,8 @@ TYPED_TEST_P(DBMConformance, ClearDropsEverything) {
 
 TYPED_TEST_P(DBMConformance, IteratorKeepsItsOrderAndJumps) {
   auto& db = *this->db_;
-  for (int i = 0; i < 2000; ++i) ASSERT_THAT(db.Set(NumberedKey(i), CheckedValue(NumberedKey(i), static_cast<std::size_t>(i % 50))), IsOk());
+  for (int i = 0; i < 2000; ++i)
+    ASSERT_THAT(db.Set(NumberedKey(i), CheckedValue(NumberedKey(i), static_cast<std::size_t>(i % 50))), IsOk());
   const Listing all = ListByIterator(db);
   EXPECT_EQ(all.order.size(), 2000u);
   EXPECT_EQ(ListByIterator(db).order, all.order);
@@ -485,7 +500,8 @@ TYPED_TEST_P(DBMConformance, IteratorGoesOnWhileRecordsChange) {
     ASSERT_TRUE(shown.insert(key).second) << "shown twice: " << key;
     ASSERT_TRUE(SaltOf(key, it.value())) << key;
     if (shown.size() > 2u * kRecords) continue;
-    for (int i = 0; i < 4; ++i, ++grown) ASSERT_THAT(db.Set("new" + NumberedKey(grown), CheckedValue("new" + NumberedKey(grown), 20, 2)), IsOk());
+    for (int i = 0; i < 4; ++i, ++grown)
+      ASSERT_THAT(db.Set("new" + NumberedKey(grown), CheckedValue("new" + NumberedKey(grown), 20, 2)), IsOk());
     ASSERT_THAT(db.Set(key, CheckedValue(key, shown.size() % 300, 3)), IsOk());
   }
   EXPECT_THAT(it.status(), IsOk());
@@ -575,11 +591,11 @@ TYPED_TEST_P(DBMConformance, SynchronizeChangesNothing) {
 
 REGISTER_TYPED_TEST_SUITE_P(DBMConformance, IsEmptyAtFirst, GetsInEveryForm, GetOfAbsentKeyInEveryForm, SetOverwritesUnlessTold,
                             RemoveGivesBackTheOldValue, AppendJoinsByTheDelimiter, CompareExchangeActsOnlyIfTheRecordIsAsExpected,
-                            IncrementCountsInEightBigEndianBytes, ProcessCarriesOutWhatTheVisitorReturns,
-                            KeepsEmptyAndBinaryKeysAndValues, KeepsEveryCombinationOfSmallSizes, KeepsLargeKeysAndValues,
-                            RefusesKeysAndValuesBeyondTheLimits, GrowsFromDefaultOptions, HoldsMoreOrFewerRecordsThanExpected,
-                            FollowsValuesThatGrowAndShrink, ReusesTheSpaceOfReplacedRecords, ClearDropsEverything,
-                            IteratorKeepsItsOrderAndJumps, IteratorGoesOnWhileRecordsChange, IteratorPassesOverRemovedRecords,
-                            IteratorEndsAfterClear, StatsFollowTheRecords, InspectNamesEachPropertyOnce, SynchronizeChangesNothing);
+                            IncrementCountsInEightBigEndianBytes, ProcessCarriesOutWhatTheVisitorReturns, KeepsEmptyAndBinaryKeysAndValues,
+                            KeepsEveryCombinationOfSmallSizes, KeepsLargeKeysAndValues, RefusesKeysAndValuesBeyondTheLimits,
+                            GrowsFromDefaultOptions, HoldsMoreOrFewerRecordsThanExpected, FollowsValuesThatGrowAndShrink,
+                            ReusesTheSpaceOfReplacedRecords, ClearDropsEverything, IteratorKeepsItsOrderAndJumps,
+                            IteratorGoesOnWhileRecordsChange, IteratorPassesOverRemovedRecords, IteratorEndsAfterClear,
+                            StatsFollowTheRecords, InspectNamesEachPropertyOnce, SynchronizeChangesNothing);
 
 }  // namespace hako

@@ -196,7 +196,8 @@ TYPED_TEST_P(DurableDBMConformance, KeepsTheOptionsOfItsCreation) {
 
 TYPED_TEST_P(DurableDBMConformance, RefusesOptionsThatMakeNoSense) {
   for (const int align_pow : {-1, 0, 2, 13, 100}) {
-    EXPECT_THAT(this->surroundings_.OpenWith({.align_pow = align_pow}, OpenMode::kCreate, "new"), StatusIs(absl::StatusCode::kInvalidArgument))
+    EXPECT_THAT(this->surroundings_.OpenWith({.align_pow = align_pow}, OpenMode::kCreate, "new"),
+                StatusIs(absl::StatusCode::kInvalidArgument))
         << align_pow;
   }
   EXPECT_EQ(this->ReadFile("new"), "") << "a refused option leaves nothing behind";
@@ -436,11 +437,10 @@ TYPED_TEST_P(DurableDBMConformance, RefusesASecondOpener) {
   }
 }
 
-REGISTER_TYPED_TEST_SUITE_P(DurableDBMConformance, ReopensWithAllItHeld, SurvivesManyReopenings, TheDestructorCloses,
-                            KeepsTheUsersMetadata, SynchronizesInBothModes, ManySynchronizationsReuseSpaceAndWrapNothing,
-                            KeepsTheOptionsOfItsCreation, RefusesOptionsThatMakeNoSense, RebuildGivesSpaceBack, RebuildsAnEmptyDatabase,
-                            ConcurrentRebuildStopsNobody, ConcurrentCopyHoldsAPrefixOfEachWritersWork, CopyIsADatabaseOfItsOwn,
-                            RefusesForeignFilesAndLeavesThemAlone, OpensReadOnlyWithoutChangingAByte, ReadOnlyNeedsAFileThatIsThere,
-                            RefusesASecondOpener);
+REGISTER_TYPED_TEST_SUITE_P(DurableDBMConformance, ReopensWithAllItHeld, SurvivesManyReopenings, TheDestructorCloses, KeepsTheUsersMetadata,
+                            SynchronizesInBothModes, ManySynchronizationsReuseSpaceAndWrapNothing, KeepsTheOptionsOfItsCreation,
+                            RefusesOptionsThatMakeNoSense, RebuildGivesSpaceBack, RebuildsAnEmptyDatabase, ConcurrentRebuildStopsNobody,
+                            ConcurrentCopyHoldsAPrefixOfEachWritersWork, CopyIsADatabaseOfItsOwn, RefusesForeignFilesAndLeavesThemAlone,
+                            OpensReadOnlyWithoutChangingAByte, ReadOnlyNeedsAFileThatIsThere, RefusesASecondOpener);
 
 }  // namespace hako

@@ -2,6 +2,7 @@
 #include "hako/dbm/hash_dbm.h"
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,8 +13,10 @@
 #include "dbm/listing.h"
 #include "dbm/surroundings.h"
 #include "gtest/gtest.h"
+#include "support/archetypes.h"
 #include "support/checked_value.h"
 #include "support/status_matchers.h"
+#include "support/temp_dir.h"
 
 namespace hako {
 namespace {
@@ -43,6 +46,52 @@ TEST(HashDBM, OpensByPath) {
   EXPECT_EQ(db->Count(), 0u);
   EXPECT_THAT(db->Close(), IsOk());
   EXPECT_THAT(HashDBM<>::Open(directory.path() + "/no/such/directory"), testing::Not(IsOk()));
+}
+
+// A file written through one type of file is opened through another, after a clean close and after a crash.
+template <class From, class To>
+void ExpectOpensFrom() {
+  TempDir directory;
+  const std::string path = directory.File("casket.hkh"), crashed = directory.File("crashed.hkh");
+  Records records;
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<From>::Open(path));
+  for (std::uint64_t i = 0; i < 3000; ++i) {
+    const std::string key = NumberedKey(i);
+    records[key] = CheckedValue(key, i % 100);
+    ASSERT_THAT(db->Set(key, records[key]), IsOk());
+    if (i % 3 == 0 && i > 1000) {
+      ASSERT_THAT(db->Remove(NumberedKey(i - 500)), IsOk());
+      records.erase(NumberedKey(i - 500));
+    }
+  }
+  ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+  std::filesystem::copy_file(path, crashed);
+  ASSERT_THAT(db->Close(), IsOk());
+  for (const std::string& there : {path, crashed}) {
+    SCOPED_TRACE(there);
+    for (int again = 0; again < 2; ++again) {
+      ASSERT_OK_AND_ASSIGN(auto opened, HashDBM<To>::Open(there));
+      EXPECT_THAT(opened->Verify(), IsOk());
+      EXPECT_EQ(Difference(records, ListByIterator(*opened).records), "none");
+      records["again" + std::to_string(again)] = "value";
+      EXPECT_THAT(opened->Set("again" + std::to_string(again), "value"), IsOk());
+      EXPECT_THAT(opened->Close(), IsOk());
+    }
+    records.erase("again0");
+    records.erase("again1");
+  }
+}
+TEST(HashDBM, OpensAPositionalFileMapped) { ExpectOpensFrom<PositionalParallelFile, MemoryMapParallelFile>(); }
+TEST(HashDBM, OpensAMappedFilePositional) { ExpectOpensFrom<MemoryMapParallelFile, PositionalParallelFile>(); }
+
+TEST(HashDBM, WorksOnThePoorestFile) {
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<ArchetypeFile>::Open(ArchetypeFile::Make()));
+  for (std::uint64_t i = 0; i < 1000; ++i) ASSERT_THAT(db->Set(NumberedKey(i), "value"), IsOk());
+  EXPECT_EQ(ListByProcessEach(*db).records.size(), 1000u);
+  EXPECT_THAT(db->Rebuild(), IsOk());
+  EXPECT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+  EXPECT_THAT(db->Verify(), IsOk());
+  EXPECT_THAT(db->Close(), IsOk());
 }
 
 TEST(HashDBM, TakesAtMost34BytesForA16ByteRecord) {

@@ -85,8 +85,9 @@ struct Operation {
 template <class Surroundings>
 class ModelTest : public testing::Test {};
 
-using Types = testing::Types<HashSurroundings<MemoryMapParallelFile>, HashSurroundings<PositionalParallelFile>, HashSurroundings<MemoryFile>,
-                             HashSurroundings<AnyFile>, TinySurroundings<MemoryMapParallelFile>, TinySurroundings<MemoryFile>>;
+using Types =
+    testing::Types<HashSurroundings<MemoryMapParallelFile>, HashSurroundings<PositionalParallelFile>, HashSurroundings<MemoryFile>,
+                   HashSurroundings<AnyFile>, TinySurroundings<MemoryMapParallelFile>, TinySurroundings<MemoryFile>>;
 TYPED_TEST_SUITE(ModelTest, Types);
 
 TYPED_TEST(ModelTest, GivesTheAnswersOfTheModel) {

@@ -220,8 +220,9 @@ TEST(OsCrashTest, RecoversFromACrashInEverySequenceOfThreeOperations) {
 
     for (std::size_t event = 0; event <= history->events().size(); ++event) {
       for (int draw = 0; draw < 3; ++draw) {
-        const Image image = history->CrashImageAt(
-            event, [&](std::uint64_t, std::size_t n) { return draw == 0 ? 0 : draw == 1 ? n - 1 : random.Below(n); });
+        const Image image = history->CrashImageAt(event, [&](std::uint64_t, std::size_t n) {
+          return draw == 0 ? 0 : draw == 1 ? n - 1 : random.Below(n);
+        });
         const auto found = Recover<RecordingFile>(image);
         ASSERT_THAT(found, IsOk()) << "event " << event;
         bool allowed = false;

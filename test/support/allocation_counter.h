@@ -7,8 +7,8 @@
 namespace hako {
 
 struct AllocationCounter {
-  static std::uint64_t count();        // by the calling thread, since it began
-  static std::size_t largest();        // bytes of the largest, by the calling thread, since ForgetLargest
+  static std::uint64_t count();  // by the calling thread, since it began
+  static std::size_t largest();  // bytes of the largest, by the calling thread, since ForgetLargest
   static void ForgetLargest();
 };
 

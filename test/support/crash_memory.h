@@ -2,10 +2,12 @@
 //
 // Every 512-byte sector written since it was last synced may hold any of its versions on the device, independently of the others: the
 // synced one, the latest, or one between. So may the file's size. A sector that was never synced may also hold garbage, once anything of
-// the file was. SyncRange makes durable its range and nothing else. Crash() draws one such state of the device; Live() is what a killed process leaves.
+// the file was. SyncRange makes durable its range and nothing else. Crash() draws one such state of the device; Live() is what a killed
+// process leaves.
 //
-// MappedCrashFile lets an engine store into the live bytes, under a boot of its own (booted_memory_file.h); versions are noted whenever the test calls
-// Observe(), and at each sync. PositionalCrashFile notes each write. `on_event` runs before a sync or a write takes effect: the moment to draw a crash in its midst.
+// MappedCrashFile lets an engine store into the live bytes, under a boot of its own (booted_memory_file.h); versions are noted whenever the
+// test calls Observe(), and at each sync. PositionalCrashFile notes each write. `on_event` runs before a sync or a write takes effect: the
+// moment to draw a crash in its midst.
 #pragma once
 
 #include <algorithm>
@@ -134,7 +136,8 @@ class CrashMemory {
   static Sector SectorOf(const Image& image, std::uint64_t sector) {
     Sector bytes{};
     const std::uint64_t begin = std::min<std::uint64_t>(sector * kSectorSize, image.size());
-    std::copy_n(image.begin() + static_cast<std::ptrdiff_t>(begin), std::min<std::uint64_t>(kSectorSize, image.size() - begin), bytes.begin());
+    std::copy_n(image.begin() + static_cast<std::ptrdiff_t>(begin), std::min<std::uint64_t>(kSectorSize, image.size() - begin),
+                bytes.begin());
     return bytes;
   }
 

@@ -65,9 +65,15 @@ class ModelDBM : public Operations<ModelDBM> {
   class Iterator {
    public:
     explicit Iterator(ModelDBM* db) : db_(db) {}
-    void First() { MoveTo([](const Records& records) { return records.begin(); }); }
-    void Jump(std::string_view key) { MoveTo([key](const Records& records) { return records.find(key); }); }
-    void Next() { MoveTo([this](const Records& records) { return records.upper_bound(key_); }); }
+    void First() {
+      MoveTo([](const Records& records) { return records.begin(); });
+    }
+    void Jump(std::string_view key) {
+      MoveTo([key](const Records& records) { return records.find(key); });
+    }
+    void Next() {
+      MoveTo([this](const Records& records) { return records.upper_bound(key_); });
+    }
     bool Valid() const { return valid_; }
     std::string_view key() const { return key_; }
     std::string_view value() const { return value_; }

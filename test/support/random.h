@@ -30,12 +30,14 @@ class Random {
     return result;
   }
 
-  std::uint64_t Below(std::uint64_t bound) { return Next() % bound; }                                       // [0, bound)
-  std::uint64_t Between(std::uint64_t low, std::uint64_t high) { return low + Below(high - low + 1); }      // [low, high]
+  std::uint64_t Below(std::uint64_t bound) { return Next() % bound; }                                   // [0, bound)
+  std::uint64_t Between(std::uint64_t low, std::uint64_t high) { return low + Below(high - low + 1); }  // [low, high]
   bool OneIn(std::uint64_t n) { return Below(n) == 0; }
 
   // A size that is small as a rule and large now and then: uniform in its number of bits.
-  std::size_t SkewedSize(int max_bits) { return static_cast<std::size_t>(Below(std::uint64_t{1} << Below(static_cast<std::uint64_t>(max_bits) + 1))); }
+  std::size_t SkewedSize(int max_bits) {
+    return static_cast<std::size_t>(Below(std::uint64_t{1} << Below(static_cast<std::uint64_t>(max_bits) + 1)));
+  }
 
   std::string Bytes(std::size_t size) {
     std::string bytes(size, '\0');

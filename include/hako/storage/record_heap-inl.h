@@ -60,13 +60,15 @@ typename RecordHeap<FileT>::Head RecordHeap<FileT>::DecodeHead(const char* bytes
 }
 
 template <File FileT>
-HAKO_INLINE typename RecordHeap<FileT>::Head RecordHeap<FileT>::HeadOf(const char* shared) {
+HAKO_INLINE typename RecordHeap<FileT>::Head RecordHeap<FileT>::HeadOf(std::uint64_t offset) const {
+  const char* shared = base_ + offset;
   const std::uint64_t word = sync::LoadSharedWord(shared);
   if ((word & 0x8080'0000'0000'0000u) == 0) [[likely]] {
     return {static_cast<std::uint32_t>(word),
             format::Stamp(static_cast<std::uint16_t>(word >> 32)),
             {2, (word >> 48) & 127, (word >> 56) & 127}};
   }
+  if (offset + kHeadMax > extents_->tail()) return {};  // no room for what long lengths announce
   char bytes[kHeadMax];
   sync::LoadShared(bytes, shared, sizeof(bytes));
   return DecodeHead(bytes, sizeof(bytes));
@@ -100,7 +102,7 @@ HAKO_INLINE format::Match RecordHeap<FileT>::Load(std::uint32_t handle, Head* he
     const std::uint64_t offset = OffsetOf(handle);
     if (!IsPlace(offset)) return Match::kDamaged;
     *bytes = base_ + offset;
-    *head = HeadOf(*bytes);
+    *head = HeadOf(offset);
     return IsInside(offset, *head) ? Match::kYes : Match::kDamaged;
   } else {
     return ReadRecord(handle, head, bytes, nullptr);
@@ -117,7 +119,7 @@ HAKO_INLINE format::Match RecordHeap<FileT>::TryFetch(std::uint32_t handle, std:
     const std::uint64_t offset = OffsetOf(handle);
     if (!IsPlace(offset)) return Match::kDamaged;
     at = base_ + offset;
-    head = HeadOf(at);
+    head = HeadOf(offset);
     if (head.lengths.key_size != key.size()) return Match::kNo;
     if (!IsInside(offset, head)) return Match::kDamaged;
     if (!sync::EqualShared(at + head.key_at(), key.data(), key.size())) return Match::kNo;
@@ -540,7 +542,8 @@ Status RecordHeap<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& vis
           continue;
         }
         wasted += head.size();
-        if (wasted > 64 * size) return DataLossError("a heap extent is too damaged to be read,", extent);
+        if (wasted > std::max<std::uint64_t>(64 * size, std::uint64_t{2} << 30))
+          return DataLossError("a heap extent is too damaged to be read,", extent);
       }
       at += unit;
     }

@@ -82,9 +82,9 @@ class RecordHeap {
   }
   HAKO_INLINE void PrefetchRest(std::uint32_t handle) const {
     if constexpr (kMapped) {
-      const char* at = base_ + OffsetOf(handle);
       if (!IsPlace(OffsetOf(handle))) return;
-      const std::uint64_t size = std::min<std::uint64_t>(HeadOf(at).size(), 512);
+      const char* at = base_ + OffsetOf(handle);
+      const std::uint64_t size = std::min<std::uint64_t>(HeadOf(OffsetOf(handle)).size(), 512);
       for (std::uint64_t last = size; last > 32; last -= std::min<std::uint64_t>(last, 64)) __builtin_prefetch(at + last - 1);
     }
   }
@@ -216,12 +216,12 @@ class RecordHeap {
   std::uint64_t BytesOf(unsigned size_class) const { return format::UnitsOf(size_class) << shift_; }
 
   static Head DecodeHead(const char* bytes, std::size_t size);
-  static Head HeadOf(const char* shared);  // mapped
+  Head HeadOf(std::uint64_t offset) const;  // mapped
   // Whether the record lies inside the file.
   HAKO_INLINE bool IsInside(std::uint64_t offset, const Head& head) const {
     return head.lengths.header != 0 && head.size() <= extents_->tail() - offset;
   }
-  HAKO_INLINE bool IsPlace(std::uint64_t offset) const { return offset >= format::kFirstExtent && offset + kHeadMax <= extents_->tail(); }
+  HAKO_INLINE bool IsPlace(std::uint64_t offset) const { return offset >= format::kFirstExtent && offset + 8 <= extents_->tail(); }
   // Not mapped: the whole record, in this thread's buffer until the next call.
   Match ReadRecord(std::uint32_t handle, Head* head, const char** bytes, Status* status) const;
   // The record, wherever it lies. Under the line's lock.

@@ -1,0 +1,140 @@
+// Fails each call to the device in its turn, once or from then on. Whatever fails, nothing false is read, an update that was refused is
+// not there, and the next open finds the state of the last Synchronize that succeeded, or of one that was tried after it.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/hash_dbm.h"
+#include "hako/file/any_file.h"
+#include "hako/file/memory_file.h"
+#include "support/checked_value.h"
+#include "support/fault_file.h"
+#include "support/random.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+namespace {
+
+// A device whose content outlives its files, and the two ways in which a database may use it.
+struct Mapped {
+  using FileType = FaultFile<MemoryFile>;
+  static FileType Open(const MemoryFile& device, std::shared_ptr<FaultPlan> plan) { return FileType(device.Share(), std::move(plan)); }
+};
+struct Positional {
+  using FileType = FaultFile<AnyFile>;
+  static FileType Open(const MemoryFile& device, std::shared_ptr<FaultPlan> plan) {
+    return FileType(AnyFile(device.Share()), std::move(plan));
+  }
+};
+
+// The work of one run: updates and synchronizations beside a model.
+struct Run {
+  std::vector<Records> durable = {{}};  // the last state that was synchronized, then those that may have been
+  Records now;
+
+  template <class D>
+  void Do(D& db) {
+    Random random(5);
+    for (std::uint64_t i = 0; i < 60; ++i) {
+      const std::string key = NumberedKey(random.Below(15));
+      Records after = now;
+      Status status;
+      if (random.OneIn(10)) {
+        durable.push_back(now);
+        status = db.Synchronize(SyncMode::kHard);
+        if (status.ok()) durable = {now};
+      } else if (random.OneIn(3)) {
+        after.erase(key);
+        status = db.Remove(key);
+        if (absl::IsNotFound(status)) status = absl::OkStatus();
+      } else {
+        after[key] = CheckedValue(key, random.Below(300), i);
+        status = db.Set(key, after[key]);
+      }
+      if (status.ok()) {
+        now = after;
+      } else {
+        EXPECT_FALSE(status.message().empty()) << status;
+        EXPECT_FALSE(absl::IsNotFound(status)) << "a failing device is not an absent key";
+      }
+      std::string value;  // what can be read is true
+      const Status got = db.Get(key, &value);
+      const auto is = [&](const Records& records) { return records.count(key) != 0 && records.at(key) == value; };
+      if (got.ok()) {
+        EXPECT_TRUE(is(now)) << key << ", operation " << i << ", " << status;
+      } else if (absl::IsNotFound(got)) {
+        EXPECT_EQ(now.count(key), 0u) << key << ", operation " << i << ", " << status;
+      }
+    }
+  }
+};
+
+template <class How>
+void FailEachCall(Fault fault) {
+  using FaultyDBM = HashDBM<typename How::FileType>;
+  for (fault.call = 1; fault.call < 5000; ++fault.call) {
+    SCOPED_TRACE(fault.call);
+    MemoryFile device;
+    const auto plan = std::make_shared<FaultPlan>();
+    Run run;
+    plan->Arm(fault);
+    auto first = FaultyDBM::Open(How::Open(device, plan), {.seed = 3});
+    if (first.ok()) {
+      auto& db = *first;
+      run.Do(*db);
+      run.durable.push_back(run.now);
+      if (db->Close().ok()) run.durable = {run.now};
+    }
+    const bool met = plan->fired_count() != 0;
+    plan->Disarm();
+    auto second = FaultyDBM::Open(How::Open(device, plan));
+    if (!first.ok() && absl::IsDataLoss(second.status())) continue;  // half a superblock, of a database that never was
+    ASSERT_THAT(second, IsOk());
+    auto& db = *second;
+    EXPECT_THAT(db->Verify(), IsOk());
+    const Records found = ListByIterator(*db).records;
+    EXPECT_TRUE(std::count(run.durable.begin(), run.durable.end(), found) > 0) << Difference(run.durable.front(), found);
+    EXPECT_THAT(db->Set("works", "again"), IsOk());
+    EXPECT_THAT(db->Close(), IsOk());
+    if (!met || testing::Test::HasFailure()) return;
+  }
+  FAIL() << "the work has no end";
+}
+
+template <class How>
+class FaultTest : public testing::Test {};
+using Ways = testing::Types<Mapped, Positional>;
+TYPED_TEST_SUITE(FaultTest, Ways);
+
+TYPED_TEST(FaultTest, SurvivesEachFailedRead) { FailEachCall<TypeParam>({.kind = FaultKind::kRead}); }
+TYPED_TEST(FaultTest, SurvivesEachFailedWrite) { FailEachCall<TypeParam>({.kind = FaultKind::kWrite}); }
+TYPED_TEST(FaultTest, SurvivesEachShortWrite) { FailEachCall<TypeParam>({.kind = FaultKind::kWrite, .is_short = true}); }
+TYPED_TEST(FaultTest, SurvivesEachFailedResize) {
+  FailEachCall<TypeParam>({.kind = FaultKind::kResize, .status = absl::ResourceExhaustedError("full")});
+}
+TYPED_TEST(FaultTest, SurvivesEachFailedSync) { FailEachCall<TypeParam>({.kind = FaultKind::kSync}); }
+TYPED_TEST(FaultTest, SurvivesADeviceThatDies) { FailEachCall<TypeParam>({.forever = true}); }
+
+TYPED_TEST(FaultTest, RefusesWritesAfterAFailedSyncAndGoesOnReading) {
+  MemoryFile device;
+  const auto plan = std::make_shared<FaultPlan>();
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<typename TypeParam::FileType>::Open(TypeParam::Open(device, plan)));
+  ASSERT_THAT(db->Set("key", "value"), IsOk());
+  plan->Arm({.kind = FaultKind::kSync});
+  EXPECT_FALSE(db->Synchronize(SyncMode::kHard).ok());
+  plan->Disarm();
+  EXPECT_THAT(db->Synchronize(SyncMode::kHard), StatusIs(absl::StatusCode::kFailedPrecondition)) << "a failed sync is never retried";
+  EXPECT_THAT(db->Set("other", "value"), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(db->Remove("key"), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(db->Get("key"), IsOkAndHolds("value"));
+  (void)db->Close();
+}
+
+}  // namespace
+}  // namespace hako
