@@ -149,7 +149,7 @@ Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) {
   if constexpr (ReadVisitor<std::remove_reference_t<V>>) {
     return index_.template Process<void>(*slot, hash, key, visitor);
   } else {
-    if (!writable_) [[unlikely]]
+    if (!writable_ || !heap_->AcceptsWrites()) [[unlikely]]
       return RefuseWrites();
     return index_.template Process<Action>(*slot, hash, key, visitor);
   }
@@ -169,7 +169,7 @@ Status HashDBM<FileT>::ProcessEach(V&& visitor) {
 
 template <File FileT>
 Status HashDBM<FileT>::RefuseWrites() const {
-  return absl::FailedPreconditionError("the database is open for reading only");
+  return writable_ ? heap_->Health() : absl::FailedPreconditionError("the database is open for reading only");
 }
 
 // ---- the whole database ----

@@ -121,13 +121,13 @@ HAKO_INLINE format::Match RecordHeap<FileT>::TryFetch(std::uint32_t handle, std:
     at = base_ + offset;
     head = HeadOf(offset);
     if (head.lengths.key_size != key.size()) return Match::kNo;
-    if (!IsInside(offset, head)) return Match::kDamaged;
+    if (!IsInside(offset, head) || !IsAlive(head)) return Match::kDamaged;
     if (!sync::EqualShared(at + head.key_at(), key.data(), key.size())) return Match::kNo;
     if (head.lengths.value_size > kOptimisticValueMax && !is_current()) return Match::kDamaged;
   } else {
     if (const Match match = ReadRecord(handle, &head, &at, nullptr); match != Match::kYes) return match;
     if (head.lengths.key_size != key.size() || !sync::EqualBytes(at + head.key_at(), key.data(), key.size())) return Match::kNo;
-    if (!is_current()) return Match::kDamaged;
+    if (!is_current() || !IsAlive(head)) return Match::kDamaged;
   }
   copy.check = head.check;
   copy.key_size = head.lengths.key_size;
@@ -146,6 +146,7 @@ HAKO_INLINE format::Match RecordHeap<FileT>::TryCopyRecord(std::uint32_t handle,
   Head head;
   const char* at = nullptr;
   if (const Match match = Load(handle, &head, &at); match != Match::kYes) return match;
+  if (!IsAlive(head)) return Match::kDamaged;
   const auto size = static_cast<std::size_t>(head.lengths.key_size + head.lengths.value_size);
   if (size > kOptimisticValueMax && !is_current()) return Match::kDamaged;
   char* out = buffer.Take(size);
@@ -169,7 +170,7 @@ template <File FileT>
 StatusOr<format::RecordView> RecordHeap<FileT>::View(Slot&, std::uint32_t handle) const {
   Head head;
   const char* at = nullptr;
-  if (Load(handle, &head, &at) != Match::kYes) return DamageAt(handle);
+  if (Load(handle, &head, &at) != Match::kYes || !IsAlive(head)) return DamageAt(handle);
   const format::RecordView record{{at + head.key_at(), head.lengths.key_size},
                                   {at + head.key_at() + head.lengths.key_size, head.lengths.value_size}};
   if (head.check != CheckOf(record.value, KeyHash(record.key), record.key.size(), OffsetOf(handle))) return DamageAt(handle);
@@ -192,8 +193,8 @@ Status RecordHeap<FileT>::DamageAt(std::uint32_t handle) const {
 template <File FileT>
 HAKO_INLINE std::uint32_t RecordHeap<FileT>::Write(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value,
                                                    Status* error) {
-  if (poisoned_.load(std::memory_order_relaxed) || value.size() > kValueSizeMax) [[unlikely]] {
-    *error = value.size() > kValueSizeMax ? TooLargeError("a value", value.size(), kValueSizeMax) : PoisonError();
+  if (value.size() > kValueSizeMax) [[unlikely]] {
+    *error = TooLargeError("a value", value.size(), kValueSizeMax);
     return 0;
   }
   const unsigned size_class = ClassOf(key.size(), value.size());
@@ -248,7 +249,7 @@ HAKO_INLINE void RecordHeap<FileT>::StoreStamp(std::uint32_t handle, format::Sta
   if constexpr (kMapped) {
     auto& word = *reinterpret_cast<std::uint16_t*>(base_ + OffsetOf(handle) + 4);
     std::atomic_ref(word).store(bits, std::memory_order_release);
-  } else if (extents_->file().IsWritable()) {
+  } else if (extents_->file().IsWritable() && AcceptsWrites()) {
     Status status = extents_->Write(OffsetOf(handle) + 4, {reinterpret_cast<const char*>(&bits), sizeof(bits)});
     if (!status.ok()) Poison(status);
   }

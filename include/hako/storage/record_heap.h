@@ -174,6 +174,7 @@ class RecordHeap {
 
   // OK while the heap accepts writes.
   Status Health() const { return poisoned_.load(std::memory_order_acquire) ? PoisonError() : absl::OkStatus(); }
+  bool AcceptsWrites() const { return !poisoned_.load(std::memory_order_relaxed); }
   void Poison(const Status& why);
 
  private:
@@ -220,6 +221,10 @@ class RecordHeap {
   // Whether the record lies inside the file.
   HAKO_INLINE bool IsInside(std::uint64_t offset, const Head& head) const {
     return head.lengths.header != 0 && head.size() <= extents_->tail() - offset;
+  }
+  // An entry names live records only; a damaged one may name an old version. (A file that is read alone keeps the marks a crash left.)
+  HAKO_INLINE bool IsAlive(const Head& head) const {
+    return head.stamp.state() == format::BlockState::kLive || (!kMapped && !extents_->file().IsWritable());
   }
   HAKO_INLINE bool IsPlace(std::uint64_t offset) const { return offset >= format::kFirstExtent && offset + 8 <= extents_->tail(); }
   // Not mapped: the whole record, in this thread's buffer until the next call.
