@@ -26,7 +26,7 @@ struct Fault {
   std::uint64_t call = 1;                        // which call fails, counted from 1
   Status status = absl::UnknownError("injected fault");
   bool forever = false;   // every later call of the kind fails too
-  bool is_short = false;  // a read or write transfers its first half before it fails; within 8 aligned bytes, as a device does, none
+  bool is_short = false;  // a read or write transfers its first half before it fails; never between two bytes of a pair
 };
 
 class FaultPlan {
@@ -91,7 +91,7 @@ class FaultFile {
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) {
     const std::optional<Fault> fault = plan_->Next(FaultKind::kWrite);
     if (!fault) return file_.WriteAt(offset, in);
-    if (fault->is_short) HAKO_RETURN_IF_ERROR(file_.WriteAt(offset, in.first(in.size() / 2 / 8 * 8)));
+    if (fault->is_short) HAKO_RETURN_IF_ERROR(file_.WriteAt(offset, in.first(in.size() / 2 / 2 * 2)));
     return fault->status;
   }
   Status Resize(std::uint64_t size) {
