@@ -78,7 +78,11 @@ class CrashRun {
       if (random_.OneIn(30)) {
         if (now_ != allowed_.back()) allowed_.push_back(now_);
         rare_events_ = false;
-        ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+        if (random_.OneIn(5)) {
+          ASSERT_THAT(db->Rebuild(), IsOk());  // synchronizes too
+        } else {
+          ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+        }
         rare_events_ = !MappedFile<FileT>;
         allowed_ = {now_};
         CheckCrash();

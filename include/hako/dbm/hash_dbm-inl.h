@@ -338,7 +338,12 @@ Status HashDBM<FileT>::CloseWritable() {
   if (Slot* mine = slots_.Mine(); rebuilt_ && Space::kMapped && mine != nullptr) HAKO_RETURN_IF_ERROR(MakeIndexAnew(*mine));
   const std::uint64_t count = Count();
   const auto closed = heap_->CloseEpoch(ForEachSlot());
-  extents.LowerTail();
+  if (extents.EndsInFreeExtent()) {  // the file is cut only when its durable state does not need what is cut off
+    HAKO_RETURN_IF_ERROR(heap_->CommitEpoch(closed, count));
+    extents.StoreLive(&format::LiveState::in_use, 0);  // killed from here on, that state is the one recovered
+    extents.LowerTail();
+    HAKO_RETURN_IF_ERROR(extents.Commit([&](format::HashSuperBlock& super) { super.tail = extents.tail(); }));
+  }
   std::string note = heap_->TakeNote(ForEachSlot(), closed.waiting);
   HAKO_RETURN_IF_ERROR(extents.CutAtTail());
   if (Status resized = extents.file().Resize(extents.tail() + note.size()); absl::IsResourceExhausted(resized)) {
@@ -348,8 +353,7 @@ Status HashDBM<FileT>::CloseWritable() {
     HAKO_RETURN_IF_ERROR(extents.Write(extents.tail(), note));
   }
   HAKO_RETURN_IF_ERROR(extents.file().Sync());
-  extents.StoreLive(&format::LiveState::in_use, 0);
-  return extents.Commit([&](format::HashSuperBlock& super) {
+  HAKO_RETURN_IF_ERROR(extents.Commit([&](format::HashSuperBlock& super) {
     super.epoch = closed.epoch;
     super.tail = extents.tail();
     super.num_records = count;
@@ -359,7 +363,9 @@ Status HashDBM<FileT>::CloseWritable() {
     if constexpr (Space::kMapped) super.index_check = heap_->IndexCheck();
     super.note_size = note.size();
     super.note_check = Hash64(note, super.secret);
-  });
+  }));
+  extents.StoreLive(&format::LiveState::in_use, 0);
+  return absl::OkStatus();
 }
 
 // First the extents that are no more than three quarters full, into fresh ones; then, from the file's end, whatever finds free extents

@@ -13,7 +13,7 @@ using UserMetadata = std::array<std::byte, 64>;
 struct HashOptions {
   // How many records are expected; 0 = unknown. Only a hint, used when the file is created: the table grows by itself in any case.
   std::uint64_t num_records = 0;
-  // Records are aligned to 2^align_pow bytes, fixed when the file is created: 3 to 12. The file can grow to 2^(32 + align_pow) bytes,
+  // Records are aligned to 2^align_pow bytes, fixed when the file is created: 3 to 6. The file can grow to 2^(32 + align_pow) bytes,
   // 32 GiB by default; beyond that, updates fail with ResourceExhausted.
   int align_pow = 3;
   // Seed of the key hash and the record checks, fixed when the file is created; 0 = drawn from the system's entropy.
@@ -23,7 +23,7 @@ struct HashOptions {
 struct TinyOptions {
   // How many records are expected; 0 = unknown. Only a hint: the table grows by itself.
   std::uint64_t num_records = 0;
-  // Records are aligned to 2^align_pow bytes: 2 to 12. The database can grow to 2^(32 + align_pow) bytes, 16 GiB by default.
+  // Records are aligned to 2^align_pow bytes: 2 to 6. The database can grow to 2^(32 + align_pow) bytes, 16 GiB by default.
   int align_pow = 2;
   std::uint64_t seed = 0;  // of the key hash; 0 = drawn from the system's entropy
 };

@@ -156,6 +156,10 @@ class ExtentFile {
     return bytes;
   }
 
+  bool EndsInFreeExtent() const {
+    std::lock_guard lock(mutex_);
+    return !free_extents_.empty() && free_extents_.back().offset + free_extents_.back().bytes == tail();
+  }
   // Moves the tail below free extents at the end. REQUIRES: no other thread uses the file; the space above is zero or cut off afterwards.
   void LowerTail() {
     std::lock_guard lock(mutex_);
