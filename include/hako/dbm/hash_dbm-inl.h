@@ -1,6 +1,8 @@
 // Definitions of dbm/hash_dbm.h: opening and recovery, records, then the whole database.
 #pragma once
 
+#include "hako/dbm/hash_dbm.h"
+
 namespace hako {
 
 // ---- opening ----

@@ -1,6 +1,8 @@
 // Definitions of index/bucket_index.h: look-up and change first, then growth, then whole-table passes.
 #pragma once
 
+#include "hako/index/bucket_index.h"
+
 namespace hako::index {
 
 // ---- one record ----

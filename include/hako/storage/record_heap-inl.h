@@ -1,6 +1,8 @@
 // Definitions of storage/record_heap.h: reading and writing a record first, then space, epochs and whole-file passes.
 #pragma once
 
+#include "hako/storage/record_heap.h"
+
 namespace hako::storage {
 
 template <File FileT>
