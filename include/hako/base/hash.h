@@ -13,13 +13,17 @@
 
 namespace hako {
 
-[[gnu::noinline]] inline std::uint64_t HashLong(const void* data, std::size_t size, std::uint64_t seed) {
+[[gnu::noinline, gnu::flatten]] inline std::uint64_t HashLong(const void* data, std::size_t size, std::uint64_t seed) {
   return XXH3_64bits_withSeed(data, size, seed);
+}
+
+[[gnu::noinline, gnu::flatten]] inline std::uint64_t HashMedium(const void* data, std::size_t size, std::uint64_t seed) {
+  return XXH3_len_17to128_64b(static_cast<const std::uint8_t*>(data), size, XXH3_kSecret, sizeof(XXH3_kSecret), seed);
 }
 
 // XXH3_64bits_withSeed; its form for up to 16 bytes inlines, which spares a call where most keys are.
 HAKO_INLINE std::uint64_t Hash64(const void* data, std::size_t size, std::uint64_t seed) {
-  if (size > 16) return HashLong(data, size, seed);
+  if (size > 16) return size <= 128 ? HashMedium(data, size, seed) : HashLong(data, size, seed);
   return XXH3_len_0to16_64b(static_cast<const std::uint8_t*>(data), size, XXH3_kSecret, seed);
 }
 HAKO_INLINE std::uint64_t Hash64(std::string_view bytes, std::uint64_t seed) { return Hash64(bytes.data(), bytes.size(), seed); }

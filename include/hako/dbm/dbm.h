@@ -31,6 +31,9 @@ class [[nodiscard]] Action {
   // Store `value`, which must stay valid until Process returns and must not be the view that the visitor was given, nor overlap it.
   static Action Set(std::string_view value) { return Action(Kind::kSet, value); }
 
+  // An Action is a visitor too, one that decides on itself whatever is there: the cheapest form of an update.
+  Action operator()(bool) const { return *this; }
+
   Kind kind() const { return kind_; }
   std::string_view value() const { return value_; }
 

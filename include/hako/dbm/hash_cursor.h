@@ -9,68 +9,62 @@
 #include <string_view>
 
 #include "hako/base/status.h"
-#include "hako/index/bucket_index.h"
+#include "hako/index/bucket_walk.h"
 
 namespace hako {
 
 template <class Index, class Space>
 class HashCursor {
  public:
-  HashCursor(Index& index, Space& space) : index_(&index), space_(&space) {}
+  HashCursor(Index& index, Space& space) : space_(&space), walk_(index) {}
 
   void First() {
-    index_->StartWalk(&walk_);
-    Begin();
+    walk_.Start();
+    status_ = absl::OkStatus();
+    record_ = 0;
+    FillBucket();
   }
 
   // To the record of `key`; not Valid if there is none. Next then goes on in the index's order.
   void Jump(std::string_view key) {
-    index_->StartWalkAt(space_->KeyHash(key), &walk_);
+    walk_.StartAt(space_->KeyHash(key));
     status_ = absl::OkStatus();
-    if (StatusOr<bool> more = index_->Step(&walk_); !more.ok()) return Finish(more.status());
-    item_ = 0;
-    while (item_ < walk_.size && walk_.key(item_) != key) ++item_;
-    if (item_ == walk_.size) Finish(absl::OkStatus());
+    if (StatusOr<bool> more = walk_.Step(); !more.ok()) return Finish(more.status());
+    record_ = 0;
+    while (record_ < walk_.size() && walk_.key(record_) != key) ++record_;
+    if (record_ == walk_.size()) Finish(absl::OkStatus());
   }
 
   // REQUIRES: Valid()
   void Next() {
-    ++item_;
+    ++record_;
     FillBucket();
   }
 
-  bool Valid() const { return item_ < walk_.size; }
-  std::string_view key() const { return walk_.key(item_); }      // REQUIRES: Valid(); until the next move
-  std::string_view value() const { return walk_.value(item_); }  // REQUIRES: Valid(); until the next move
+  bool Valid() const { return record_ < walk_.size(); }
+  std::string_view key() const { return walk_.key(record_); }      // REQUIRES: Valid(); until the next move
+  std::string_view value() const { return walk_.value(record_); }  // REQUIRES: Valid(); until the next move
   // OK at the end; otherwise what stopped the walk.
   const Status& status() const { return status_; }
 
  private:
-  void Begin() {
-    status_ = absl::OkStatus();
-    walk_.Clear();
-    item_ = 0;
-    FillBucket();
-  }
   void FillBucket() {
-    while (item_ >= walk_.size) {
-      StatusOr<bool> more = index_->Step(&walk_);
+    while (record_ >= walk_.size()) {
+      StatusOr<bool> more = walk_.Step();
       if (!more.ok()) return Finish(more.status());
       if (!*more) return Finish(absl::OkStatus());
-      item_ = 0;
+      record_ = 0;
     }
   }
   void Finish(Status status) {
     status_ = std::move(status);
-    walk_.Clear();
-    walk_.next = walk_.lines;
-    item_ = 0;
+    walk_.Stop();
+    record_ = 0;
   }
 
-  Index* index_;
   Space* space_;
-  index::BucketWalk walk_;
-  std::size_t item_ = 0;
+  index::BucketWalk<Space> walk_;
+  std::size_t record_ = 0;
   Status status_;
 };
 

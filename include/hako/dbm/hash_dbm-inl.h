@@ -151,7 +151,7 @@ Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) {
   if constexpr (ReadVisitor<std::remove_reference_t<V>>) {
     return index_.template Process<void>(*slot, hash, key, visitor);
   } else {
-    if (!writable_ || !heap_->AcceptsWrites()) [[unlikely]]
+    if (!heap_->AcceptsWrites()) [[unlikely]]
       return RefuseWrites();
     return index_.template Process<Action>(*slot, hash, key, visitor);
   }

@@ -23,10 +23,11 @@ class Operations {
  public:
   // Copies the value into *value, reusing its capacity. On NotFound *value is unspecified.
   Status Get(std::string_view key, std::string* value) {
-    return self().Fetch(key, [value](std::size_t size) {
-      if (value->size() != size) value->resize(size);
-      return value->data();
-    });
+    return self().Fetch(
+        key, [value](std::size_t size) __attribute__((always_inline)) {
+          if (value->size() != size) value->resize(size);
+          return value->data();
+        });
   }
 
   StatusOr<std::string> Get(std::string_view key) {
@@ -73,9 +74,7 @@ class Operations {
     return true;
   }
 
-  Status Set(std::string_view key, std::string_view value) {
-    return self().Process(key, [value](bool) { return Action::Set(value); });
-  }
+  Status Set(std::string_view key, std::string_view value) { return self().Process(key, Action::Set(value)); }
 
   Status Set(std::string_view key, std::string_view value, const SetOptions& options) {
     bool refused = false;

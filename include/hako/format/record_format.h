@@ -74,13 +74,15 @@ inline Lengths DecodeLengths(const char* bytes, std::size_t size) {
   return lengths;
 }
 
-// The low 32 bits of XXH3 over the value, seeded by what it must belong to: key, lengths, place and file. A stale image, or one moved or
-// copied from elsewhere, does not validate.
-HAKO_INLINE std::uint32_t RecordCheck(std::string_view value, std::uint64_t key_hash, std::uint64_t key_size, std::uint64_t offset,
-                                      std::uint64_t file_secret) {
-  const std::uint64_t shape = (key_size << 32 | value.size()) * 0x9e3779b97f4a7c15u;
-  const std::uint64_t place = (offset ^ file_secret) * 0xc2b2ae3d27d4eb4fu;
-  return static_cast<std::uint32_t>(Hash64(value, key_hash ^ shape ^ place));
+// Lengths of one byte each: the usual record, which the short ways are made for.
+inline constexpr std::size_t kShortLength = 128;  // both lengths are below
+inline constexpr std::size_t kShortHead = 8;      // bytes before the key then, in a file
+inline constexpr std::size_t kShortRecordMax = kShortHead + 2 * kShortLength;
+
+// The low 32 bits of XXH3 over the value, seeded by what it must belong to: the key (its hash covers its length), the place and the file. A
+// stale image, or one moved or copied from elsewhere, does not validate.
+HAKO_INLINE std::uint32_t RecordCheck(std::string_view value, std::uint64_t key_hash, std::uint64_t offset, std::uint64_t file_secret) {
+  return static_cast<std::uint32_t>(Hash64(value, (key_hash ^ file_secret) + offset));
 }
 
 }  // namespace hako::format

@@ -2,32 +2,39 @@
 #pragma once
 
 #include "hako/index/bucket_index.h"
+#include "hako/index/bucket_walk.h"
 
 namespace hako::index {
 
 // ---- one record ----
 
-// The short way: the home line, and the first entry whose tag matches. What that does not settle goes the slow way.
+// The short way: the first entry of the chain whose tag matches. What that does not settle goes the slow way.
 template <class Space>
 template <class S, class GetSlot>
 HAKO_INLINE Status BucketIndex<Space>::Fetch(GetSlot&& get_slot, std::uint64_t hash, std::string_view key, S&& sink) {
-  const Place place = Locate(hash, num_lines_.load(std::memory_order_acquire));
-  Line& line = lines_.Home(place.index);
-  const sync::VersionLock lock(line.header);
+  const Place place = Locate(hash, shape());
+  Line* line = &lines_.Home(place.index);
+  const sync::VersionLock lock(line->header);
   const std::uint32_t version = lock.ReadVersion();
   if ((version & sync::VersionLock::kLocked) == 0) [[likely]] {
-    std::uint32_t mask = MatchTags(line, place.TagOf(hash));
-    if (mask != 0) {
-      const auto i = static_cast<unsigned>(std::countr_zero(mask));
-      const std::uint32_t handle = LoadSlot(line, i);
-      format::FetchedCopy copy;
-      if (handle != 0 && (i != format::kLinkEntry || !HasLink(version)) &&
-          space_.TryFetch(
-              handle, key, sink, [&] { return lock.IsCurrent(version); }, copy) == format::Match::kYes &&
-          lock.IsCurrent(version) && space_.CopyIsIntact(copy, hash, handle)) [[likely]]
-        return absl::OkStatus();
-    } else if (!HasLink(version) && lock.IsCurrent(version) && num_lines_.load(std::memory_order_acquire) == place.n) [[likely]] {
-      return AbsentError();
+    const std::uint16_t tag = place.TagOf(hash);
+    std::uint32_t header = version;
+    for (unsigned hops = 0; hops < kShortHops; ++hops) {
+      if (const std::uint32_t mask = MatchTags(*line, tag) & EntryMask(header); mask != 0) {
+        const std::uint32_t handle = LoadSlot(*line, static_cast<unsigned>(std::countr_zero(mask)));
+        if (handle != 0 && space_.TryFetchShort(handle, hash, key, sink) && lock.IsCurrent(version)) [[likely]]
+          return absl::OkStatus();
+        break;
+      }
+      if (!HasLink(header)) {
+        if (lock.IsCurrent(version) && shape().word() == place.shape.word()) [[likely]]
+          return AbsentError();
+        break;
+      }
+      line = lines_.Overflow(LoadSlot(*line, format::kLinkEntry));
+      if (line == nullptr) [[unlikely]]
+        break;
+      header = Header(*line);
     }
   }
   return FetchSlowly(get_slot, hash, key, sink);
@@ -37,7 +44,7 @@ template <class Space>
 template <class S, class GetSlot>
 Status BucketIndex<Space>::FetchSlowly(GetSlot get_slot, std::uint64_t hash, std::string_view key, S& sink) {
   for (sync::Backoff backoff; backoff.count() < kOptimisticTries; backoff.Pause()) {
-    const Place place = Locate(hash, num_lines_.load(std::memory_order_acquire));
+    const Place place = Locate(hash, shape());
     Line* line = &lines_.Home(place.index);
     const sync::VersionLock lock(line->header);
     const std::uint32_t version = lock.ReadVersion();
@@ -57,7 +64,7 @@ Status BucketIndex<Space>::FetchSlowly(GetSlot get_slot, std::uint64_t hash, std
         const format::Match match = space_.TryFetch(handle, key, sink, is_current, copy);
         if (match == format::Match::kYes) [[likely]] {
           if (!is_current()) break;
-          if (space_.CopyIsIntact(copy, hash, handle)) [[likely]]
+          if (space_.CopyIsIntact(copy, hash)) [[likely]]
             return absl::OkStatus();
         }
         suspicious = true;
@@ -73,7 +80,7 @@ Status BucketIndex<Space>::FetchSlowly(GetSlot get_slot, std::uint64_t hash, std
     }
     if (!is_current()) continue;
     if (suspicious) break;
-    if (Locate(hash, num_lines_.load(std::memory_order_acquire)).index == place.index) return AbsentError();
+    if (shape().IndexOf(hash) == place.index) return AbsentError();
   }
   return FetchLocked(get_slot(), hash, key, sink);
 }
@@ -93,62 +100,45 @@ Status BucketIndex<Space>::FetchLocked(Slot* slot, std::uint64_t hash, std::stri
 }
 
 template <class Space>
-HAKO_INLINE BucketIndex<Space>::LockedHome::LockedHome(BucketIndex& index, Slot& slot, std::uint64_t hash) {
-  for (;;) {
-    slot.Enter();
-    place = Locate(hash, index.num_lines_.load(std::memory_order_acquire));
+HAKO_INLINE BucketIndex<Space>::Turn::Turn(BucketIndex& index, Slot& slot, std::uint64_t hash)
+    : place(Locate(hash, index.shape())), slot_(&slot) {
+  slot.Enter();
+  line = &index.lines_.Home(place.index);
+  sync::VersionLock(line->header).Lock();
+  if (index.space_.gate().IsClosed() || index.shape().word() != place.shape.word()) [[unlikely]] {
+    place = index.MoveLock(slot, hash, place);
     line = &index.lines_.Home(place.index);
-    sync::VersionLock lock(line->header);
-    lock.Lock();
-    const bool closed = index.space_.gate().IsClosed();
-    const std::uint64_t n = index.num_lines_.load(std::memory_order_acquire);
-    if (!closed && n == place.n) [[likely]]
-      return;
-    if (!closed) {
-      const Place now = Locate(hash, n);
-      if (now.index == place.index) {
-        place = now;
-        return;
-      }
-    }
-    lock.Unlock(false);
+  }
+}
+
+// The table has grown meanwhile, or somebody wants to be alone. Takes the lock of one home and gives that of another, maybe the same.
+template <class Space>
+typename BucketIndex<Space>::Place BucketIndex<Space>::MoveLock(Slot& slot, std::uint64_t hash, Place place) {
+  for (;;) {
+    const bool closed = space_.gate().IsClosed();
+    const Place now = Locate(hash, shape());
+    if (!closed && now.index == place.index) return now;
+    sync::VersionLock(lines_.Home(place.index).header).Unlock(false);
     if (closed) {
       slot.Leave();
-      index.space_.gate().WaitUntilOpen();
+      space_.gate().WaitUntilOpen();
+      slot.Enter();
     }
+    place = Locate(hash, shape());
+    sync::VersionLock(lines_.Home(place.index).header).Lock();
   }
 }
 
 template <class Space>
-HAKO_INLINE Status BucketIndex<Space>::Find(Slot& slot, const LockedHome& home, std::uint64_t hash, std::string_view key, Entry* found) {
-  const std::uint32_t mask = MatchTags(*home.line, home.place.TagOf(hash));
-  const bool has_link = HasLink(Header(*home.line));
-  if (mask != 0) {
-    const auto i = static_cast<unsigned>(std::countr_zero(mask));
-    const std::uint32_t handle = LoadSlot(*home.line, i);
-    if (handle != 0 && (i != format::kLinkEntry || !has_link)) [[likely]] {
-      format::Lengths lengths;
-      if (space_.MatchKey(handle, key, &lengths) == format::Match::kYes) [[likely]] {
-        *found = {home.line, i, handle, lengths};
-        return absl::OkStatus();
-      }
-    }
-  } else if (!has_link) {
-    return absl::OkStatus();
-  }
-  return FindSlowly(slot, home, hash, key, found);
-}
-
-template <class Space>
-Status BucketIndex<Space>::FindSlowly(Slot& slot, const LockedHome& home, std::uint64_t hash, std::string_view key, Entry* found) {
-  const std::uint16_t tag = home.place.TagOf(hash);
+Status BucketIndex<Space>::Find(Slot& slot, const Turn& turn, std::uint64_t hash, std::string_view key, Entry* found) {
+  const std::uint16_t tag = turn.place.TagOf(hash);
   unsigned hops = 0;
-  for (Line* line = home.line; line != nullptr;) {
+  for (Line* line = turn.line; line != nullptr;) {
     const std::uint32_t header = Header(*line);
-    for (std::uint32_t mask = MatchTags(*line, tag); mask != 0; mask &= mask - 1) {
+    for (std::uint32_t mask = MatchTags(*line, tag) & EntryMask(header); mask != 0; mask &= mask - 1) {
       const auto i = static_cast<unsigned>(std::countr_zero(mask));
       const std::uint32_t handle = LoadSlot(*line, i);
-      if (handle == 0 || i >= EntriesIn(header)) continue;
+      if (handle == 0) continue;
       format::Lengths lengths;
       switch (space_.MatchKey(handle, key, &lengths)) {
         case format::Match::kYes:
@@ -167,68 +157,141 @@ Status BucketIndex<Space>::FindSlowly(Slot& slot, const LockedHome& home, std::u
   return absl::OkStatus();
 }
 
+// The short way keeps its state in registers and settles what most calls are: a short record that is the first with its tag in the home
+// line, or none, and room for one. The rest goes the general way, before the visitor is called (ProcessSlowly) or after (StoreSlowly).
+//
+// A record that is going to be written in any case is written before the old one is looked for. It waits for no cache line, and what comes
+// after the look-up is then so short that the next operation's look-up begins while this one's is under way.
 template <class Space>
 template <class ActionT, class V>
 HAKO_INLINE Status BucketIndex<Space>::Process(Slot& slot, std::uint64_t hash, std::string_view key, V&& visit) {
-  constexpr bool kReads = std::is_void_v<ActionT> || std::is_invocable_v<V&, std::optional<std::string_view>>;
-  BusyScope busy{slot};
-  std::int64_t delta = 0;
-  {
-    LockedHome home(*this, slot, hash);
-    Entry entry;
-    HAKO_RETURN_IF_ERROR(Find(slot, home, hash, key, &entry));
-    const bool exists = entry.line != nullptr;
-    std::optional<std::string_view> value;
-    if constexpr (kReads) {
-      if (exists) {
-        HAKO_ASSIGN_OR_RETURN(const format::RecordView record, space_.View(slot, entry.handle));
-        value = record.value;
-      }
-    }
-    if constexpr (std::is_void_v<ActionT>) {
-      visit(value);
-      return absl::OkStatus();
-    } else {
-      const ActionT action = [&]() -> ActionT {
-        if constexpr (kReads)
-          return visit(value);
-        else
-          return visit(exists);
-      }();
-      if (action.kind() == ActionT::Kind::kSet) {
-        if (exists) return ReplaceEntry(slot, home, entry, hash, key, action.value());
-        HAKO_RETURN_IF_ERROR(Insert<true>(home, hash, [&](Status* error) { return space_.Write(slot, hash, key, action.value(), error); }));
-        delta = 1;
-      } else if (action.kind() == ActionT::Kind::kRemove && exists) {
-        home.changed = true;
-        space_.Retire(slot, entry.handle, entry.lengths);
-        StoreSlot(*entry.line, entry.i, 0);
-        StoreTag(*entry.line, entry.i, 0);
-        delta = -1;
-      } else {
-        return absl::OkStatus();
-      }
-    }
+  using Visit = std::remove_cvref_t<V>;
+  Turn turn(*this, slot, hash);
+  std::uint32_t fresh = 0;
+  if constexpr (std::is_same_v<Visit, ActionT> && !Space::kOverwrites) {
+    if (visit.kind() == ActionT::Kind::kSet) fresh = space_.WriteShort(slot, hash, key, visit.value());
   }
-  AddToCount(slot, delta);
+  const std::uint16_t tag = turn.place.TagOf(hash);
+  ShortEntry entry = FindShort(*turn.line, tag, key);
+  std::optional<std::string_view> value;
+  if constexpr (kReads<ActionT, V>) {
+    if (entry.handle != 0) value = space_.ViewShort(entry.handle, entry.head, hash);
+    entry.settled = entry.settled && value.has_value() == (entry.handle != 0);
+  }
+  if (!entry.settled) [[unlikely]] {
+    if constexpr (std::is_same_v<Visit, ActionT>) {
+      if (visit.kind() == ActionT::Kind::kSet) return StoreSlowly(slot, turn.HandOver(), hash, key, visit.value(), fresh);
+    }
+    return ProcessSlowly<ActionT>(slot, turn.HandOver(), hash, key, visit);
+  }
+  if constexpr (std::is_void_v<ActionT>) {
+    visit(value);
+  } else {
+    const bool exists = entry.handle != 0;
+    const ActionT action = Decide<ActionT>(visit, exists, value);
+    std::int64_t delta = 0;
+    if (action.kind() == ActionT::Kind::kSet) {
+      if (!exists || !space_.OverwriteShort(entry.handle, entry.head, action.value())) {
+        if (!exists) entry.i = FreeEntry(*turn.line);
+        if (fresh == 0 && entry.i != format::kLineEntries) fresh = space_.WriteShort(slot, hash, key, action.value());
+        if (fresh == 0 || entry.i == format::kLineEntries) [[unlikely]]
+          return StoreSlowly(slot, turn.HandOver(), hash, key, action.value(), fresh);
+        if (exists) {
+          space_.RetireShort(slot, entry.handle, entry.head);
+        } else {
+          StoreTag(*turn.line, entry.i, tag);
+          delta = 1;
+        }
+        StoreSlot(*turn.line, entry.i, fresh);
+        space_.Commit(fresh);
+      }
+      turn.changed = true;
+    } else if (action.kind() == ActionT::Kind::kRemove && exists) {
+      space_.RetireShort(slot, entry.handle, entry.head);
+      StoreSlot(*turn.line, entry.i, 0);
+      StoreTag(*turn.line, entry.i, 0);
+      turn.changed = true;
+      delta = -1;
+    }
+    turn.End(*this, delta);
+  }
   return absl::OkStatus();
 }
 
 template <class Space>
-HAKO_INLINE Status BucketIndex<Space>::ReplaceEntry(Slot& slot, LockedHome& home, const Entry& entry, std::uint64_t hash,
-                                                    std::string_view key, std::string_view value) {
-  if (space_.Overwrite(entry.handle, entry.lengths, key, value)) {
-    home.changed = true;
+HAKO_INLINE typename BucketIndex<Space>::ShortEntry BucketIndex<Space>::FindShort(Line& line, std::uint16_t tag, std::string_view key) {
+  const std::uint32_t header = Header(line);
+  const std::uint32_t mask = MatchTags(line, tag) & EntryMask(header);
+  if (mask == 0) return {.settled = !HasLink(header)};
+  ShortEntry entry{.settled = false, .i = static_cast<unsigned>(std::countr_zero(mask))};
+  const std::uint32_t handle = LoadSlot(line, entry.i);
+  if (handle != 0 && space_.MatchShort(handle, key, &entry.head)) [[likely]] {
+    entry.settled = true;
+    entry.handle = handle;
+  }
+  return entry;
+}
+
+template <class Space>
+template <class ActionT, class V>
+Status BucketIndex<Space>::ProcessSlowly(Slot& slot, Place place, std::uint64_t hash, std::string_view key, V& visit) {
+  Turn turn(*this, slot, place);
+  Entry entry;
+  HAKO_RETURN_IF_ERROR(Find(slot, turn, hash, key, &entry));
+  const bool exists = entry.line != nullptr;
+  std::optional<std::string_view> value;
+  if constexpr (kReads<ActionT, V>) {
+    if (exists) {
+      HAKO_ASSIGN_OR_RETURN(const format::RecordView record, space_.View(slot, entry.handle));
+      value = record.value;
+    }
+  }
+  if constexpr (std::is_void_v<ActionT>) {
+    visit(value);
+  } else {
+    const ActionT action = Decide<ActionT>(visit, exists, value);
+    if (action.kind() == ActionT::Kind::kSet) return Store(slot, turn, hash, key, entry, action.value(), 0);
+    if (action.kind() == ActionT::Kind::kRemove && exists) {
+      space_.Retire(slot, entry.handle, entry.lengths);
+      StoreSlot(*entry.line, entry.i, 0);
+      StoreTag(*entry.line, entry.i, 0);
+      turn.changed = true;
+      turn.End(*this, -1);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// `fresh` is the record, if it has been written already.
+template <class Space>
+Status BucketIndex<Space>::StoreSlowly(Slot& slot, Place place, std::uint64_t hash, std::string_view key, std::string_view value,
+                                       std::uint32_t fresh) {
+  Turn turn(*this, slot, place);
+  Entry entry;
+  Status status = Find(slot, turn, hash, key, &entry);
+  if (status.ok()) status = Store(slot, turn, hash, key, entry, value, fresh);
+  if (!status.ok() && fresh != 0) space_.GiveBack(slot, fresh, key.size(), value.size());
+  return status;
+}
+
+template <class Space>
+Status BucketIndex<Space>::Store(Slot& slot, Turn& turn, std::uint64_t hash, std::string_view key, const Entry& entry,
+                                 std::string_view value, std::uint32_t fresh) {
+  const auto write = [&](Status* error) { return fresh != 0 ? fresh : space_.Write(slot, hash, key, value, error); };
+  if (entry.line == nullptr) {
+    HAKO_RETURN_IF_ERROR(Insert<true>(turn, hash, write));
+    turn.End(*this, 1);
     return absl::OkStatus();
   }
-  Status error;
-  const std::uint32_t handle = space_.Write(slot, hash, key, value, &error);
-  if (handle == 0) [[unlikely]]
-    return error;
-  home.changed = true;
-  space_.Retire(slot, entry.handle, entry.lengths);
-  StoreSlot(*entry.line, entry.i, handle);
-  space_.Commit(handle);
+  if (fresh != 0 || !space_.Overwrite(entry.handle, entry.lengths, key, value)) {
+    Status error;
+    const std::uint32_t handle = write(&error);
+    if (handle == 0) return error;
+    space_.Retire(slot, entry.handle, entry.lengths);
+    StoreSlot(*entry.line, entry.i, handle);
+    space_.Commit(handle);
+  }
+  turn.changed = true;
   return absl::OkStatus();
 }
 
@@ -243,31 +306,14 @@ HAKO_INLINE unsigned BucketIndex<Space>::FreeEntry(Line& line) {
 }
 
 // `make(Status*)` gives the record's handle, once it is sure that there is an entry for it; 0 with an error if it cannot. A record that is
-// not new has its stamp already.
+// not new has its stamp already. If the home line is full, the record goes into an overflow line, or into a new one, to which the last
+// entry of the chain moves along.
 template <class Space>
 template <bool kNew, class Make>
-HAKO_INLINE Status BucketIndex<Space>::Insert(LockedHome& home, std::uint64_t hash, Make&& make) {
-  const unsigned i = FreeEntry(*home.line);
-  if (i == format::kLineEntries) [[unlikely]]
-    return InsertSlowly<kNew>(home, hash, make);
-  Status error;
-  const std::uint32_t handle = make(&error);
-  if (handle == 0) [[unlikely]]
-    return error;
-  home.changed = true;
-  StoreTag(*home.line, i, home.place.TagOf(hash));
-  StoreSlot(*home.line, i, handle);
-  if constexpr (kNew) space_.Commit(handle);
-  return absl::OkStatus();
-}
-
-// The home line is full: into an overflow line, or a new one, to which the last entry of the chain moves together with the new record.
-template <class Space>
-template <bool kNew, class Make>
-Status BucketIndex<Space>::InsertSlowly(LockedHome& home, std::uint64_t hash, Make&& make) {
-  const std::uint16_t tag = home.place.TagOf(hash);
+Status BucketIndex<Space>::Insert(Turn& turn, std::uint64_t hash, Make&& make) {
+  const std::uint16_t tag = turn.place.TagOf(hash);
   unsigned hops = 0;
-  Line* line = home.line;
+  Line* line = turn.line;
   unsigned i = FreeEntry(*line);
   while (i == format::kLineEntries) {
     HAKO_ASSIGN_OR_RETURN(Line* const next, NextLine(*line, Header(*line), &hops));
@@ -285,7 +331,6 @@ Status BucketIndex<Space>::InsertSlowly(LockedHome& home, std::uint64_t hash, Ma
     if (id != 0) lines_.FreeOverflow(id);
     return error;
   }
-  home.changed = true;
   if (id == 0) {
     StoreTag(*line, i, tag);
     StoreSlot(*line, i, handle);
@@ -297,17 +342,15 @@ Status BucketIndex<Space>::InsertSlowly(LockedHome& home, std::uint64_t hash, Ma
     StoreLinkAndHeader(*line, id, Header(*line) | sync::VersionLock::kFlag);
   }
   if constexpr (kNew) space_.Commit(handle);
+  turn.changed = true;
   return absl::OkStatus();
 }
 
 template <class Space>
 Status BucketIndex<Space>::Adopt(Slot& slot, std::uint64_t hash, std::uint32_t handle) {
-  BusyScope busy{slot};
-  {
-    LockedHome home(*this, slot, hash);
-    HAKO_RETURN_IF_ERROR(Insert<false>(home, hash, [&](Status*) { return handle; }));
-  }
-  AddToCount(slot, 1);
+  Turn turn(*this, slot, hash);
+  HAKO_RETURN_IF_ERROR(Insert<false>(turn, hash, [&](Status*) { return handle; }));
+  turn.End(*this, 1);
   return absl::OkStatus();
 }
 
@@ -322,7 +365,12 @@ HAKO_INLINE void BucketIndex<Space>::AddToCount(Slot& slot, std::int64_t delta) 
 
 template <class Space>
 void BucketIndex<Space>::SettleCount(Slot& slot, std::int64_t pending) {
-  const std::int64_t total = count_.fetch_add(pending, std::memory_order_acq_rel) + pending;
+  std::int64_t total = count_.load(std::memory_order_relaxed) + pending;
+  if (sync::IsSingleThreaded()) {
+    count_.store(total, std::memory_order_relaxed);
+  } else {
+    total = count_.fetch_add(pending, std::memory_order_acq_rel) + pending;
+  }
   slot.pending_count.store(0, std::memory_order_relaxed);
   for (int splits = 0; splits < 4 && total > static_cast<std::int64_t>(num_lines() * kTargetLoad); ++splits) {
     if (!Split(slot)) break;
@@ -332,9 +380,13 @@ void BucketIndex<Space>::SettleCount(Slot& slot, std::int64_t pending) {
 // Splits the next line in order. False if another thread is splitting, or there is no room: the table then works on, only denser.
 template <class Space>
 bool BucketIndex<Space>::Split(Slot& slot) {
-  std::unique_lock split_lock(split_mutex_, std::try_to_lock);
-  if (!split_lock) return false;
-  const std::uint64_t n = num_lines_.load(std::memory_order_relaxed);
+  sync::VersionLock splitting(split_lock_);
+  if (!splitting.TryLock()) return false;
+  struct Unlocker {
+    sync::VersionLock& lock;
+    ~Unlocker() { lock.Unlock(false); }
+  } unlocker{splitting};
+  const std::uint64_t n = num_lines();
   if (!lines_.EnsureHome(n + 1).ok()) return false;
   const std::uint64_t half = std::bit_floor(n);
   const auto depth = static_cast<unsigned>(std::countr_zero(half));
@@ -466,99 +518,28 @@ void BucketIndex<Space>::Compact(Line& home) {
 // ---- the whole table ----
 
 template <class Space>
-void BucketIndex<Space>::StartWalk(BucketWalk* walk) const {
-  walk->lines = num_lines_.load(std::memory_order_acquire);
-  walk->next = 0;
-}
-
-template <class Space>
-void BucketIndex<Space>::StartWalkAt(std::uint64_t hash, BucketWalk* walk) const {
-  StartWalk(walk);
-  walk->next = Locate(hash, walk->lines).index;
-}
-
-template <class Space>
-template <class F>
-HAKO_INLINE void BucketIndex<Space>::PrefetchRecords(Line& line, F&& prefetch) const {
-  for (unsigned i = 0; i < EntriesIn(Header(line)); ++i) {
-    if (const std::uint32_t handle = LoadSlot(line, i)) prefetch(handle);
+template <class V>
+Status BucketIndex<Space>::ForEach(V& visit) const {
+  BucketWalk<Space> walk(*this);
+  walk.Start();
+  for (;;) {
+    HAKO_ASSIGN_OR_RETURN(const bool more, walk.Step());
+    if (!more) return absl::OkStatus();
+    for (std::size_t i = 0; i < walk.size(); ++i) visit(walk.key(i), walk.value(i));
   }
-}
-
-template <class Space>
-StatusOr<bool> BucketIndex<Space>::Step(BucketWalk* walk) {
-  walk->Clear();
-  if (walk->next >= walk->lines) return false;
-  const std::uint64_t first = walk->next++;
-  // While this bucket is read, later lines, the heads of their records, and what lies behind the heads are on their way.
-  if (first + 8 < walk->lines) {
-    __builtin_prefetch(&lines_.Home(first + 8));
-    PrefetchRecords(lines_.Home(first + 4), [this](std::uint32_t handle) { space_.Prefetch(handle); });
-    if (walk->long_records) PrefetchRecords(lines_.Home(first + 2), [this](std::uint32_t handle) { space_.PrefetchRest(handle); });
-  }
-  const std::uint64_t step = std::uint64_t{1} << Locate(first, walk->lines).depth();
-  sync::Backoff backoff;
-  for (int attempt = 0;; ++attempt, backoff.Pause()) {
-    bool raced = false;
-    const std::uint64_t n = num_lines_.load(std::memory_order_acquire);
-    for (std::uint64_t index = first; index < n && !raced; index += step) {
-      HAKO_RETURN_IF_ERROR(CopyLine(index, walk, attempt >= kOptimisticTries, &raced));
-    }
-    // A line split off meanwhile may have taken records along before they were seen.
-    const std::uint64_t now = num_lines_.load(std::memory_order_acquire);
-    if (!raced && (now == n || (now - 1 - first) / step == (n - 1 - first) / step)) break;
-    walk->Clear();
-  }
-  walk->long_records = walk->size != 0 && walk->items[0].copy.key_size + walk->items[0].copy.value_size > 48;
-  for (std::size_t i = 0; i < walk->size; ++i) {
-    const BucketWalk::Item& item = walk->items[i];
-    if (!space_.CopyIsIntact(item.copy, space_.KeyHash({item.key, item.copy.key_size}), item.handle)) return space_.DamageAt(item.handle);
-  }
-  return true;
-}
-
-template <class Space>
-Status BucketIndex<Space>::CopyLine(std::uint64_t index, BucketWalk* walk, bool lock_it, bool* raced) {
-  Line& home = lines_.Home(index);
-  sync::VersionLock lock(home.header);
-  if (lock_it) lock.Lock();
-  const std::uint32_t version = lock.ReadVersion();
-  const auto is_current = [&] { return lock.IsCurrent(version); };
-  Status status;
-  if (!lock_it && (version & sync::VersionLock::kLocked) != 0) {
-    *raced = true;
-  } else {
-    Status chain = ForEachEntry(home, [&](Line&, unsigned, std::uint32_t handle) {
-      if (*raced || !status.ok()) return;
-      BucketWalk::Item& item = walk->Add();
-      item.handle = handle;
-      if (space_.TryCopyRecord(handle, is_current, walk->buffer, &item.key, item.copy) == format::Match::kYes) [[likely]]
-        return;
-      if (is_current()) {
-        status = space_.DamageAt(handle);
-      } else {
-        *raced = true;
-      }
-    });
-    if (!is_current()) *raced = true;
-    if (status.ok()) status = chain;
-  }
-  if (lock_it) lock.Unlock(false);
-  return *raced ? absl::OkStatus() : status;
 }
 
 template <class Space>
 template <class F>
 Status BucketIndex<Space>::ForEachLocked(Slot& slot, std::uint64_t from, std::uint64_t to, F&& visit) {
   for (std::uint64_t index = from; index < std::min(to, num_lines()); ++index) {
-    BusyScope busy{slot};
-    LockedHome home(*this, slot, index);  // the number of a line, as a hash, is at home there
-    if (home.place.index != index) continue;
+    Turn turn(*this, slot, index);  // the number of a line, as a hash, is at home there
+    if (turn.place.index != index) continue;
     Status status;
-    HAKO_RETURN_IF_ERROR(ForEachEntry(*home.line, [&](Line& line, unsigned i, std::uint32_t handle) {
+    HAKO_RETURN_IF_ERROR(ForEachEntry(*turn.line, [&](Line& line, unsigned i, std::uint32_t handle) {
       if (!status.ok()) return;
       status = visit(handle, [&](std::uint32_t other) {
-        home.changed = true;
+        turn.changed = true;
         StoreSlot(line, i, other);
       });
     }));
@@ -589,8 +570,9 @@ Status BucketIndex<Space>::RemoveAll(F&& visit) {
 
 template <class Space>
 Status BucketIndex<Space>::Recover(Slot& slot, std::uint64_t num_lines, std::unordered_set<std::uint32_t>* used_overflow) {
-  if (num_lines < 2 || num_lines > lines_.HomeCapacity()) return absl::DataLossError("the number of bucket lines makes no sense");
-  num_lines_.store(num_lines, std::memory_order_release);
+  if (num_lines < 2 || num_lines > std::min(lines_.HomeCapacity(), TableShape::kMaxLines))
+    return absl::DataLossError("the number of bucket lines makes no sense");
+  shape_.store(TableShape::Of(num_lines).word(), std::memory_order_release);
   std::int64_t count = 0;
   for (std::uint64_t index = 0; index < num_lines; ++index) {
     Line& home = lines_.Home(index);
@@ -621,7 +603,7 @@ Status BucketIndex<Space>::RepairLine(Slot& slot, std::uint64_t index) {
       return;
     }
     const std::uint64_t hash = space_.KeyHash(record->key);
-    const Place place = Locate(hash, num_lines());
+    const Place place = Locate(hash, shape());
     const bool stays = place.index == index && seen.insert(handle).second;
     if (!stays) StoreSlot(line, i, 0);
     StoreTag(line, i, stays ? place.TagOf(hash) : 0);
@@ -661,7 +643,7 @@ Status BucketIndex<Space>::Verify(Slot& slot, std::uint64_t expected) {
         return;
       }
       const std::uint64_t hash = space_.KeyHash(record->key);
-      const Place place = Locate(hash, n);
+      const Place place = Locate(hash, TableShape::Of(n));
       if (place.index != index) {
         status = absl::DataLossError(absl::StrCat("a record of bucket ", place.index, " is in bucket ", index));
       } else if (LoadTag(line, i) != place.TagOf(hash)) {

@@ -5,7 +5,8 @@
 // the home line. After every kTargetLoad insertions the next line in order is split in two by the inserting writer.
 //
 // Invariants
-//   1. With n lines, the home of a key is Locate(hash, n).index, and every record of a home line's chain has that home, but while the line
+//   1. With n lines, the home of a key is TableShape::Of(n).IndexOf(hash), and every record of a home line's chain has that home, but while
+//   the line
 //      is locked.
 //   2. n only grows. A split fills the new line, then publishes n + 1, then clears what moved from the old one; so at any moment a reader
 //      finds a present key, if after a miss it looks whether its home is still its home.
@@ -22,7 +23,6 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,43 +34,16 @@
 #include "hako/base/inline.h"
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"
-#include "hako/index/copy_buffer.h"
 #include "hako/index/line_access.h"
 #include "hako/index/line_table.h"
 #include "hako/index/spaces.h"
+#include "hako/index/table_shape.h"
 #include "hako/sync/version_lock.h"
 
 namespace hako::index {
 
-// A walk over all records, a bucket at a time. Each step visits one of the home lines that there were when the walk began, together with
-// the lines split off from it since: so a record that is there throughout is seen exactly once, however much the table grows meanwhile.
-// The records of the bucket are copied; the buffers are reused from bucket to bucket.
-struct BucketWalk {
-  struct Item {
-    std::uint32_t handle;
-    format::FetchedCopy copy;  // copy.value points into the buffer
-    const char* key;
-  };
-  std::uint64_t lines = 0;    // when the walk began
-  std::uint64_t next = 0;     // of them, to be visited
-  bool long_records = false;  // of the last bucket: then more than their heads is fetched ahead
-  std::size_t size = 0;       // records of this bucket, the first of `items`
-  std::vector<Item> items;
-  CopyBuffer buffer;
-
-  HAKO_INLINE Item& Add() {
-    if (size == items.size()) [[unlikely]]
-      items.resize(2 * size + 16);
-    return items[size++];
-  }
-  void Clear() {
-    size = 0;
-    buffer.Clear();
-  }
-
-  std::string_view key(std::size_t i) const { return {items[i].key, items[i].copy.key_size}; }
-  std::string_view value(std::size_t i) const { return {items[i].copy.value, items[i].copy.value_size}; }
-};
+template <class Space>
+class BucketWalk;
 
 template <class Space>
 class BucketIndex {
@@ -98,27 +71,13 @@ class BucketIndex {
   template <class S, class GetSlot>
   Status Fetch(GetSlot&& get_slot, std::uint64_t hash, std::string_view key, S&& sink);
 
-  // `visit` is UpdateVisitor, BlindVisitor or ReadVisitor (dbm/dbm.h); told apart by what it accepts.
+  // `visit` is an UpdateVisitor, a BlindVisitor, a ReadVisitor (dbm/dbm.h), told apart by what it accepts.
   template <class ActionT, class V>
   Status Process(Slot& slot, std::uint64_t hash, std::string_view key, V&& visit);
 
-  // Starts a walk at the first bucket, or at that of a hash.
-  void StartWalk(BucketWalk* walk) const;
-  void StartWalkAt(std::uint64_t hash, BucketWalk* walk) const;
-  // Copies the next bucket's records to walk->items; false at the end.
-  StatusOr<bool> Step(BucketWalk* walk);
-
-  // Walks over all records: visit(key, value).
+  // Walks over all records: visit(key, value); see BucketWalk.
   template <class V>
-  Status ForEach(V& visit) {
-    BucketWalk walk;
-    StartWalk(&walk);
-    for (;;) {
-      HAKO_ASSIGN_OR_RETURN(const bool more, Step(&walk));
-      if (!more) return absl::OkStatus();
-      for (std::size_t i = 0; i < walk.size; ++i) visit(walk.key(i), walk.value(i));
-    }
-  }
+  Status ForEach(V& visit) const;
 
   // Enters a record that the space has already, under a key that no entry has.
   Status Adopt(Slot& slot, std::uint64_t hash, std::uint32_t handle);
@@ -139,7 +98,7 @@ class BucketIndex {
   void Reset() {
     lines_.Reset();
     count_.store(0, std::memory_order_release);
-    num_lines_.store(0, std::memory_order_release);
+    shape_.store(0, std::memory_order_release);
   }
 
   template <class ForEachSlot>
@@ -149,34 +108,33 @@ class BucketIndex {
     return count < 0 ? 0 : static_cast<std::uint64_t>(count);
   }
 
-  std::uint64_t num_lines() const { return num_lines_.load(std::memory_order_acquire); }
+  std::uint64_t num_lines() const { return shape().num_lines(); }
   LineTable<Space>& lines() { return lines_; }
 
  private:
+  friend class BucketWalk<Space>;
   static constexpr unsigned kMaxHops = 4096;      // of a chain; more is a loop in a damaged file
+  static constexpr unsigned kShortHops = 8;       // of the short way of a look-up
   static constexpr int kOptimisticTries = 64;     // then a reader takes the lock
   static constexpr std::int64_t kCountBatch = 8;  // insertions between looks at the shared count
 
-  // The home of a hash while there are n lines.
+  // The home of a hash in a table of some shape.
   struct Place {
+    TableShape shape;
     std::uint64_t index;
-    std::uint64_t n;
-    unsigned bits;  // of the hash that choose among the lines that are already split; the others need one less
-
-    HAKO_INLINE bool IsSplit() const {
-      const std::uint64_t half = std::uint64_t{1} << (bits - 1);
-      return (index & (half - 1)) < n - half;
-    }
-    unsigned depth() const { return IsSplit() ? bits : bits - 1; }
-    HAKO_INLINE std::uint16_t TagOf(std::uint64_t hash) const {
-      return format::TagOf(hash, bits % 8 != 0 || IsSplit() ? bits : bits - 1);  // the depth matters only where a new base begins
-    }
+    HAKO_INLINE std::uint16_t TagOf(std::uint64_t hash) const { return shape.TagOf(hash, index); }
   };
   struct Entry {
-    Line* line = nullptr;
+    Line* line = nullptr;  // nullptr = there is none
     unsigned i = 0;
     std::uint32_t handle = 0;
-    format::Lengths lengths = {};  // of the record, if it was looked at
+    format::Lengths lengths = {};  // of the record
+  };
+  struct ShortEntry {
+    bool settled;              // whether this is all there is to know; else ask Find
+    unsigned i = 0;            // in the home line
+    std::uint32_t handle = 0;  // 0 = there is none
+    std::uint64_t head = 0;    // the record's first 8 bytes
   };
   struct Tagged {
     std::uint32_t handle;
@@ -186,26 +144,36 @@ class BucketIndex {
   };
   using Entries = absl::InlinedVector<Tagged, 32>;
 
-  HAKO_INLINE static Place Locate(std::uint64_t hash, std::uint64_t n) {
-    const auto bits = static_cast<unsigned>(std::bit_width(n - 1));
-    const std::uint64_t half = std::uint64_t{1} << (bits - 1);
-    const std::uint64_t index = hash & (2 * half - 1);
-    return {index >= n ? index - half : index, n, bits};
-  }
+  HAKO_INLINE TableShape shape() const { return TableShape(shape_.load(std::memory_order_acquire)); }
+  HAKO_INLINE static Place Locate(std::uint64_t hash, TableShape shape) { return {shape, shape.IndexOf(hash)}; }
 
-  // The calling writer's bucket: locked, and its slot announced as busy, until the end of the scope.
-  class LockedHome {
+  // A writer's turn at a bucket: its slot is announced as busy and the home line locked, until End or the end of the scope.
+  class Turn {
    public:
-    HAKO_INLINE LockedHome(BucketIndex& index, Slot& slot, std::uint64_t hash);
-    HAKO_INLINE ~LockedHome() { sync::VersionLock(line->header).Unlock(changed); }
-    LockedHome(const LockedHome&) = delete;
+    HAKO_INLINE Turn(BucketIndex& index, Slot& slot, std::uint64_t hash);
+    // Takes over what another turn handed over.
+    Turn(BucketIndex& index, Slot& slot, Place home) : line(&index.lines_.Home(home.index)), place(home), slot_(&slot) {}
+    Turn(const Turn&) = delete;
+    HAKO_INLINE ~Turn() {
+      if (line != nullptr) sync::VersionLock(line->header).Unlock(changed);
+      if (slot_ != nullptr) slot_->Leave();
+    }
+    HAKO_INLINE Place HandOver() {
+      line = nullptr;
+      slot_ = nullptr;
+      return place;
+    }
+    // Unlocks, and adds to the number of records.
+    HAKO_INLINE void End(BucketIndex& index, std::int64_t delta) {
+      sync::VersionLock(std::exchange(line, nullptr)->header).Unlock(changed);
+      if (delta != 0) index.AddToCount(*slot_, delta);
+    }
     Line* line;
     Place place;
     bool changed = false;
-  };
-  struct BusyScope {
-    Slot& slot;
-    ~BusyScope() { slot.Leave(); }
+
+   private:
+    Slot* slot_;
   };
 
   StatusOr<Line*> NextLine(Line& line, std::uint32_t header, unsigned* hops) const {
@@ -220,6 +188,11 @@ class BucketIndex {
                          static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(&line) - space_.index_base()));
   }
   HAKO_INLINE static std::uint32_t Header(Line& line) { return std::atomic_ref(line.header).load(std::memory_order_acquire); }
+  // The bits of MatchTags that can be entries.
+  HAKO_INLINE static std::uint32_t EntryMask(std::uint32_t header) {
+    static_assert(sync::VersionLock::kFlag << 8 == 1u << format::kLinkEntry);
+    return ~((header & sync::VersionLock::kFlag) << 8);
+  }
   HAKO_INLINE static unsigned EntriesIn(std::uint32_t header) { return HasLink(header) ? format::kLinkEntry : format::kLineEntries; }
 
   // visit(Line&, i, handle) for the entries of a locked chain.
@@ -240,19 +213,31 @@ class BucketIndex {
   [[gnu::noinline]] Status FetchSlowly(GetSlot get_slot, std::uint64_t hash, std::string_view key, S& sink);
   template <class S>
   [[gnu::noinline]] Status FetchLocked(Slot* slot, std::uint64_t hash, std::string_view key, S& sink);
-  HAKO_INLINE Status Find(Slot& slot, const LockedHome& home, std::uint64_t hash, std::string_view key, Entry* found);
-  [[gnu::noinline]] Status FindSlowly(Slot& slot, const LockedHome& home, std::uint64_t hash, std::string_view key, Entry* found);
+  template <class ActionT, class V>
+  static constexpr bool kReads = std::is_void_v<ActionT> || std::is_invocable_v<V&, std::optional<std::string_view>>;
+  template <class ActionT, class V>
+  HAKO_INLINE static ActionT Decide(V& visit, bool exists, std::optional<std::string_view> value) {
+    if constexpr (kReads<ActionT, V>)
+      return visit(value);
+    else
+      return visit(exists);
+  }
+  [[gnu::noinline]] Place MoveLock(Slot& slot, std::uint64_t hash, Place place);
+  Status Find(Slot& slot, const Turn& turn, std::uint64_t hash, std::string_view key, Entry* found);
+  HAKO_INLINE ShortEntry FindShort(Line& line, std::uint16_t tag, std::string_view key);
+  template <class ActionT, class V>
+  [[gnu::noinline]] Status ProcessSlowly(Slot& slot, Place place, std::uint64_t hash, std::string_view key, V& visit);
+  [[gnu::noinline]] Status StoreSlowly(Slot& slot, Place place, std::uint64_t hash, std::string_view key, std::string_view value,
+                                       std::uint32_t fresh);
+  Status Store(Slot& slot, Turn& turn, std::uint64_t hash, std::string_view key, const Entry& entry, std::string_view value,
+               std::uint32_t fresh);
   template <bool kNew, class Make>
-  HAKO_INLINE Status Insert(LockedHome& home, std::uint64_t hash, Make&& make);
-  template <bool kNew, class Make>
-  [[gnu::noinline]] Status InsertSlowly(LockedHome& home, std::uint64_t hash, Make&& make);
-  HAKO_INLINE Status ReplaceEntry(Slot& slot, LockedHome& home, const Entry& entry, std::uint64_t hash, std::string_view key,
-                                  std::string_view value);
+  Status Insert(Turn& turn, std::uint64_t hash, Make&& make);
   HAKO_INLINE static unsigned FreeEntry(Line& line);
 
   void PublishLineCount(std::uint64_t n) {
     space_.StoreLineCount(n);
-    num_lines_.store(n, std::memory_order_release);
+    shape_.store(TableShape::Of(n).word(), std::memory_order_release);
   }
   HAKO_INLINE void AddToCount(Slot& slot, std::int64_t delta);
   [[gnu::noinline]] void SettleCount(Slot& slot, std::int64_t pending);
@@ -262,17 +247,14 @@ class BucketIndex {
   Status MakeTagsAnew(Slot& slot, Entries& entries, unsigned depth) const;
   void Compact(Line& home);
   Status RepairLine(Slot& slot, std::uint64_t index);
-  template <class F>
-  HAKO_INLINE void PrefetchRecords(Line& line, F&& prefetch) const;
-  Status CopyLine(std::uint64_t index, BucketWalk* walk, bool lock_it, bool* raced);
-
   Space& space_;
   LineTable<Space> lines_;
-  alignas(64) std::atomic<std::uint64_t> num_lines_{0};  // read by every operation, written by splits
-  alignas(64) std::atomic<std::int64_t> count_{0};       // records, but for the slots' pending counts
-  std::mutex split_mutex_;
+  alignas(64) std::atomic<std::uint64_t> shape_{0};  // TableShape; read by every operation, written by splits
+  alignas(64) std::atomic<std::int64_t> count_{0};   // records, but for the slots' pending counts
+  std::uint32_t split_lock_ = 0;
 };
 
 }  // namespace hako::index
 
 #include "hako/index/bucket_index-inl.h"
+#include "hako/index/bucket_walk.h"

@@ -23,7 +23,7 @@ class CopyBuffer {
   // Everything taken becomes invalid; the memory is kept.
   void Clear() {
     used_ = 0;
-    full_.clear();
+    if (!full_.empty()) full_.clear();
   }
 
  private:

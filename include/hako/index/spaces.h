@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,10 +22,12 @@
 namespace hako::index {
 
 template <class S>
-concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle, std::uint64_t n, std::string_view bytes,
-                             format::FetchedCopy& copy, format::Lengths& lengths, Status* error, format::IndexExtent kind,
-                             CopyBuffer& buffer, const char** copied_key, char* (*sink)(std::size_t), bool (*is_current)()) {
+concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle, std::uint64_t n, std::uint64_t head,
+                             std::string_view bytes, format::FetchedCopy& copy, format::Lengths& lengths, Status* error,
+                             format::IndexExtent kind, CopyBuffer& buffer, format::RecordCopy* copied, char* (*sink)(std::size_t),
+                             bool (*is_current)()) {
   requires std::derived_from<typename S::Slot, sync::WriterSlot>;
+  { S::kOverwrites } -> std::convertible_to<bool>;  // whether a value can be changed in place
   { s.gate() } -> std::same_as<sync::WriteGate&>;
 
   // Index lines: zero-filled extents of one address range that never moves.
@@ -36,9 +39,10 @@ concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle,
   // Records.
   { s.Prefetch(handle) } -> std::same_as<void>;                                          // (optimistic)
   { s.PrefetchRest(handle) } -> std::same_as<void>;                                      // (optimistic) once the head is here
+  { s.TryFetchShort(handle, n, bytes, sink) } -> std::same_as<bool>;                     // (optimistic) n = hash; false = ask TryFetch
   { s.TryFetch(handle, bytes, sink, is_current, copy) } -> std::same_as<format::Match>;  // (optimistic)
-  { s.TryCopyRecord(handle, is_current, buffer, copy) } -> std::same_as<format::Match>;  // (optimistic) appends key and value
-  { s.CopyIsIntact(copy, n, handle) } -> std::same_as<bool>;                             // n = hash of the key
+  { s.CopyRecord(handle, is_current, buffer, copied) } -> std::same_as<format::Match>;   // (optimistic) to the buffer; kYes: intact
+  { s.CopyIsIntact(copy, n) } -> std::same_as<bool>;                                     // n = hash of the key
   { s.DamageAt(handle) } -> std::same_as<Status>;
   { s.MatchKey(handle, bytes, &lengths) } -> std::same_as<format::Match>;    // and the record's lengths
   { s.View(slot, handle) } -> std::same_as<StatusOr<format::RecordView>>;    // checked; DataLoss if damaged
@@ -48,6 +52,15 @@ concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle,
   { s.Revive(handle) } -> std::same_as<void>;                                // the same after a process kill
   { s.Retire(slot, handle, lengths) } -> std::same_as<void>;                 // its slot will name it no more
   { s.KeyHash(bytes) } -> std::same_as<std::uint64_t>;
+
+  // The same in short, for short records (format/record_format.h); a refusal, false or 0 or nullopt, means that nothing was done. `head`
+  // is the record's first 8 bytes.
+  { s.MatchShort(handle, bytes, &head) } -> std::same_as<bool>;
+  { s.ViewShort(handle, head, n) } -> std::same_as<std::optional<std::string_view>>;  // its value
+  { s.WriteShort(slot, n, bytes, bytes) } -> std::same_as<std::uint32_t>;
+  { s.GiveBack(slot, handle, n, n) } -> std::same_as<void>;  // of WriteShort, with the sizes of key and value; nobody saw it
+  { s.OverwriteShort(handle, head, bytes) } -> std::same_as<bool>;
+  { s.RetireShort(slot, handle, head) } -> std::same_as<void>;
 };
 
 }  // namespace hako::index

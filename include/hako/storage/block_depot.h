@@ -27,11 +27,12 @@ class BlockDepot {
   // One list a size class, and one for blocks that are not free yet.
   static constexpr unsigned kWaiting = format::kSizeClasses;
   static constexpr unsigned kLists = format::kSizeClasses + 1;
+  static constexpr std::uint32_t kRest = 16;  // for small blocks; see Pop
 
-  // A thread's magazines: indices, 0 = none.
+  // A thread's magazines, one to pop from and one to push to; indices, 0 = none.
   struct Cache {
-    std::array<std::uint32_t, kLists> current{};
-    std::array<std::uint32_t, kLists> spare{};
+    std::array<std::uint32_t, kLists> full{};
+    std::array<std::uint32_t, kLists> given{};
   };
 
   static StatusOr<std::unique_ptr<BlockDepot>> Create() {
@@ -39,28 +40,30 @@ class BlockDepot {
     return std::unique_ptr<BlockDepot>(new BlockDepot(std::move(memory)));
   }
 
-  // A free block of the class, or 0.
+  // A free block of the class, or 0. What the thread itself gave back is taken only once there are `rest` of it: were that 1, an update
+  // would write to the very block that the update before it gave back, and wait until it is known which that is.
+  template <std::uint32_t rest = 1>
   HAKO_INLINE std::uint32_t Pop(Cache& cache, unsigned size_class) {
-    const std::uint32_t current = cache.current[size_class];
-    if ((current == 0 || At(current).count == 0) && !FindMore(cache, size_class)) return 0;
-    Magazine& magazine = At(cache.current[size_class]);
+    const std::uint32_t full = cache.full[size_class];
+    if ((full == 0 || At(full).count == 0) && !FindMore(cache, size_class, rest)) return 0;
+    Magazine& magazine = At(cache.full[size_class]);
     return magazine.handles[--magazine.count];
   }
 
   // Gives a block back. If no memory is left for the list itself the block is forgotten: lost space, not lost data.
   HAKO_INLINE void Push(Cache& cache, unsigned size_class, std::uint32_t handle) {
-    std::uint32_t& current = cache.current[size_class];
-    if (current == 0 || At(current).count == kMagazineSize) {
+    std::uint32_t& given = cache.given[size_class];
+    if (given == 0 || At(given).count == kMagazineSize) {
       if (!MakeRoom(cache, size_class)) return;
     }
-    Magazine& magazine = At(current);
+    Magazine& magazine = At(given);
     magazine.handles[magazine.count++] = handle;
   }
 
   // Moves a thread's magazines of one list to the depot. REQUIRES: the thread is kept out, as for the functions below.
   void Flush(Cache& cache, unsigned list) {
     std::lock_guard lock(mutex_);
-    for (std::uint32_t* m : {&cache.current[list], &cache.spare[list]}) {
+    for (std::uint32_t* m : {&cache.full[list], &cache.given[list]}) {
       if (*m == 0) continue;
       At(*m).next = depot_[list].load(std::memory_order_relaxed);
       depot_[list].store(std::exchange(*m, 0), std::memory_order_relaxed);
@@ -88,7 +91,7 @@ class BlockDepot {
   template <class F>
   void Forget(Cache& cache, F&& drop) {
     for (unsigned list = 0; list < kLists; ++list) {
-      for (const std::uint32_t m : {cache.current[list], cache.spare[list]}) {
+      for (const std::uint32_t m : {cache.full[list], cache.given[list]}) {
         if (m != 0) ForgetIn(m, drop);
       }
     }
@@ -109,7 +112,7 @@ class BlockDepot {
   }
   template <class F>
   void ForEach(const Cache& cache, unsigned list, F&& visit) const {
-    for (const std::uint32_t m : {cache.current[list], cache.spare[list]}) {
+    for (const std::uint32_t m : {cache.full[list], cache.given[list]}) {
       if (m != 0) VisitOne(m, visit);
     }
   }
@@ -145,19 +148,16 @@ class BlockDepot {
     unused_ = m;
   }
 
-  // REQUIRES: the current magazine is empty
-  HAKO_INLINE bool FindMore(Cache& cache, unsigned size_class) {
-    if (cache.spare[size_class] == 0 && depot_[size_class].load(std::memory_order_relaxed) == 0) return false;
-    return FindMoreSlowly(cache, size_class);
-  }
-  [[gnu::noinline]] bool FindMoreSlowly(Cache& cache, unsigned size_class) {
-    if (const std::uint32_t spare = cache.spare[size_class]; spare != 0 && At(spare).count != 0) {
-      std::swap(cache.current[size_class], cache.spare[size_class]);
+  // REQUIRES: there is nothing to pop
+  HAKO_INLINE bool FindMore(Cache& cache, unsigned size_class, std::uint32_t rest) {
+    const std::uint32_t given = cache.given[size_class];
+    if (given != 0 && At(given).count >= rest) {
+      std::swap(cache.full[size_class], cache.given[size_class]);
       return true;
     }
-    return Refill(cache, size_class);
+    return depot_[size_class].load(std::memory_order_relaxed) != 0 && Refill(cache, size_class);
   }
-  bool Refill(Cache& cache, unsigned size_class) {
+  [[gnu::noinline]] bool Refill(Cache& cache, unsigned size_class) {
     std::lock_guard lock(mutex_);
     for (;;) {
       const std::uint32_t next = depot_[size_class].load(std::memory_order_relaxed);
@@ -167,34 +167,32 @@ class BlockDepot {
         Recycle(next);
         continue;
       }
-      std::uint32_t& current = cache.current[size_class];
-      if (current != 0) Recycle(current);
-      current = next;
+      std::uint32_t& full = cache.full[size_class];
+      if (full != 0) Recycle(full);
+      full = next;
       return true;
     }
   }
 
+  // REQUIRES: there is no room to push to
   [[gnu::noinline]] bool MakeRoom(Cache& cache, unsigned size_class) {
-    std::uint32_t& current = cache.current[size_class];
-    std::uint32_t& spare = cache.spare[size_class];
-    if (current != 0 && spare != 0 && At(spare).count < kMagazineSize) {
-      std::swap(current, spare);
-      return true;
-    }
+    std::uint32_t& full = cache.full[size_class];
+    std::uint32_t& given = cache.given[size_class];
+    if (full == 0 || At(full).count == 0) std::swap(full, given);
+    if (given != 0 && At(given).count == 0) return true;
     std::lock_guard lock(mutex_);
     if (unused_ == 0 && (next_ + 1) * sizeof(Magazine) > memory_.size()) return false;
-    if (spare != 0) {
-      At(spare).next = depot_[size_class].load(std::memory_order_relaxed);
-      depot_[size_class].store(spare, std::memory_order_relaxed);
+    if (given != 0) {
+      At(given).next = depot_[size_class].load(std::memory_order_relaxed);
+      depot_[size_class].store(given, std::memory_order_relaxed);
     }
-    spare = current;
     if (unused_ != 0) {
-      current = unused_;
-      unused_ = At(current).next;
+      given = unused_;
+      unused_ = At(given).next;
     } else {
-      current = static_cast<std::uint32_t>(next_++);
+      given = static_cast<std::uint32_t>(next_++);
     }
-    At(current).count = 0;
+    At(given).count = 0;
     return true;
   }
 

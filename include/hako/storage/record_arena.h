@@ -14,12 +14,14 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "hako/base/hash.h"
 #include "hako/base/inline.h"
+#include "hako/base/prefetch.h"
 #include "hako/base/status.h"
 #include "hako/format/record_format.h"
 #include "hako/format/record_view.h"
@@ -34,6 +36,7 @@ namespace hako::storage {
 
 class RecordArena {
  public:
+  static constexpr bool kOverwrites = true;
   struct Slot : sync::WriterSlot {
     BlockDepot::Cache free;
     ChunkRest chunk;
@@ -57,17 +60,30 @@ class RecordArena {
   std::uint64_t index_end() const { return arena_->end(); }
   void StoreLineCount(std::uint64_t) {}
 
-  HAKO_INLINE void Prefetch(std::uint32_t handle) const { __builtin_prefetch(At(handle)); }
+  HAKO_INLINE void Prefetch(std::uint32_t handle) const {
+    hako::Prefetch(At(handle));
+    hako::Prefetch(At(handle) + 31);  // often the next line
+  }
   HAKO_INLINE void PrefetchRest(std::uint32_t handle) const {
     const char* at = At(handle);
     const format::Lengths lengths = ReadLengths(at);
     const std::uint64_t size = std::min<std::uint64_t>(lengths.header + lengths.key_size + lengths.value_size, 512);
-    for (std::uint64_t last = size; last > 32; last -= std::min<std::uint64_t>(last, 64)) __builtin_prefetch(at + last - 1);
+    for (std::uint64_t last = size; last > 32; last -= std::min<std::uint64_t>(last, 64)) hako::Prefetch(at + last - 1);
   }
 
+  // A block of the arena may be read a little past its end: more address space than the arena can use is reserved.
+  template <class S>
+  HAKO_INLINE bool TryFetchShort(std::uint32_t handle, std::uint64_t, std::string_view key, S& sink) const {
+    const char* const at = At(handle) + 2;
+    const std::uint64_t word = sync::LoadSharedWord(at - 2);
+    if ((word & 0x80ff) != key.size() || key.size() >= format::kShortLength || !sync::EqualShared(at, key.data(), key.size())) [[unlikely]]
+      return false;
+    const auto size = static_cast<std::size_t>(word >> 8 & 127);
+    if (char* out = sink(size)) sync::LoadShared(out, at + key.size(), size);
+    return true;
+  }
   template <class S, class C>
-  HAKO_INLINE format::Match TryFetch(std::uint32_t handle, std::string_view key, S& sink, const C& is_current,
-                                     format::FetchedCopy& copy) const {
+  format::Match TryFetch(std::uint32_t handle, std::string_view key, S& sink, const C& is_current, format::FetchedCopy& copy) const {
     const char* at = At(handle);
     const format::Lengths lengths = ReadLengths(at);
     if (lengths.key_size != key.size()) return format::Match::kNo;
@@ -82,24 +98,23 @@ class RecordArena {
   }
 
   template <class C, class B>
-  HAKO_INLINE format::Match TryCopyRecord(std::uint32_t handle, const C& is_current, B& buffer, const char** key,
-                                          format::FetchedCopy& copy) const {
+  HAKO_INLINE format::Match CopyRecord(std::uint32_t handle, const C& is_current, B& buffer, format::RecordCopy* copy) const {
     const char* at = At(handle);
     const format::Lengths lengths = ReadLengths(at);
-    if (!IsInside(handle, lengths)) return format::Match::kDamaged;
     const auto size = static_cast<std::size_t>(lengths.key_size + lengths.value_size);
-    if (size > kOptimisticValueMax && !is_current()) return format::Match::kDamaged;
+    if (size >= 2 * format::kShortLength) [[unlikely]] {
+      if (!IsInside(handle, lengths) || (size > kOptimisticValueMax && !is_current())) return format::Match::kDamaged;
+    }
     char* out = buffer.Take(size);
     sync::LoadShared(out, at + lengths.header, size);
-    *key = out;
-    copy = {out + lengths.key_size, lengths.key_size, lengths.value_size, 0};
-    return format::Match::kYes;
+    *copy = {out, lengths.key_size, lengths.value_size};
+    return lengths.header != 0 ? format::Match::kYes : format::Match::kDamaged;
   }
 
-  bool CopyIsIntact(const format::FetchedCopy&, std::uint64_t, std::uint32_t) const { return true; }
+  bool CopyIsIntact(const format::FetchedCopy&, std::uint64_t) const { return true; }
   Status DamageAt(std::uint32_t handle) const { return absl::InternalError(absl::StrCat("corrupted memory at block ", handle)); }
 
-  HAKO_INLINE format::Match MatchKey(std::uint32_t handle, std::string_view key, format::Lengths* lengths) const {
+  format::Match MatchKey(std::uint32_t handle, std::string_view key, format::Lengths* lengths) const {
     const char* at = At(handle);
     *lengths = ReadLengths(at);
     if (lengths->key_size != key.size()) return format::Match::kNo;
@@ -113,7 +128,7 @@ class RecordArena {
     return format::RecordView{body.substr(0, lengths.key_size), body.substr(lengths.key_size)};
   }
 
-  HAKO_INLINE std::uint32_t Write(Slot& slot, std::uint64_t, std::string_view key, std::string_view value, Status* error) {
+  std::uint32_t Write(Slot& slot, std::uint64_t, std::string_view key, std::string_view value, Status* error) {
     if (value.size() > kValueSizeMax) [[unlikely]] {
       *error = TooLargeError("a value", value.size(), kValueSizeMax);
       return 0;
@@ -132,7 +147,7 @@ class RecordArena {
     return handle;
   }
 
-  HAKO_INLINE bool Overwrite(std::uint32_t handle, const format::Lengths& old, std::string_view key, std::string_view value) {
+  bool Overwrite(std::uint32_t handle, const format::Lengths& old, std::string_view key, std::string_view value) {
     char* at = At(handle);
     if (old.value_size != value.size()) {
       if (value.size() > kValueSizeMax || format::LengthsSize(key.size(), value.size()) != old.header) return false;
@@ -147,10 +162,53 @@ class RecordArena {
   void Commit(std::uint32_t) {}
   void Revive(std::uint32_t) {}
 
-  HAKO_INLINE void Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths) {
+  void Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths) {
     depot_->Push(slot.free, ClassOf(lengths.key_size, lengths.value_size), handle);
   }
   void Retire(Slot& slot, std::uint32_t handle) { Retire(slot, handle, ReadLengths(At(handle))); }
+
+  // Short records.
+  HAKO_INLINE bool MatchShort(std::uint32_t handle, std::string_view key, std::uint64_t* head) const {
+    const char* const at = At(handle);
+    *head = sync::LoadSharedWord(at);
+    return (*head & 0x80ff) == key.size() && key.size() < format::kShortLength && sync::EqualShared(at + 2, key.data(), key.size());
+  }
+  HAKO_INLINE std::optional<std::string_view> ViewShort(std::uint32_t handle, std::uint64_t head, std::uint64_t) const {
+    return std::string_view(At(handle) + 2 + KeySizeOf(head), ValueSizeOf(head));
+  }
+  HAKO_INLINE std::uint32_t WriteShort(Slot& slot, std::uint64_t, std::string_view key, std::string_view value) {
+    if ((key.size() | value.size()) >= format::kShortLength) [[unlikely]]
+      return 0;
+    const unsigned size_class = ShortClassOf(key.size(), value.size());
+    std::uint32_t handle = depot_->Pop<BlockDepot::kRest>(slot.free, size_class);
+    if (handle == 0) {
+      if (slot.chunk.bytes() < BytesOf(size_class)) [[unlikely]]
+        return 0;
+      handle = static_cast<std::uint32_t>(slot.chunk.next >> shift_);
+      slot.chunk.next += BytesOf(size_class);
+    }
+    char* const at = At(handle);
+    StoreShortLengths(at, key.size(), value.size());
+    sync::StoreShared(at + 2, key.data(), key.size());
+    sync::StoreShared(at + 2 + key.size(), value.data(), value.size());
+    return handle;
+  }
+  void GiveBack(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
+    depot_->Push(slot.free, ShortClassOf(key_size, value_size), handle);
+  }
+  HAKO_INLINE bool OverwriteShort(std::uint32_t handle, std::uint64_t head, std::string_view value) {
+    const std::uint64_t key_size = KeySizeOf(head);
+    if (value.size() != ValueSizeOf(head)) {
+      if (value.size() >= format::kShortLength || ShortClassOf(key_size, value.size()) != ShortClassOf(key_size, ValueSizeOf(head)))
+        return false;
+      StoreShortLengths(At(handle), key_size, value.size());
+    }
+    sync::StoreShared(At(handle) + 2 + key_size, value.data(), value.size());
+    return true;
+  }
+  HAKO_INLINE void RetireShort(Slot& slot, std::uint32_t handle, std::uint64_t head) {
+    depot_->Push(slot.free, ShortClassOf(KeySizeOf(head), ValueSizeOf(head)), handle);
+  }
 
   // REQUIRES: writers kept out
   template <class ForEachSlot>
@@ -193,7 +251,16 @@ class RecordArena {
     return lengths.header != 0 && end <= arena_->end();
   }
 
-  HAKO_INLINE unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
+  static std::uint64_t KeySizeOf(std::uint64_t short_head) { return short_head & 127; }
+  static std::uint64_t ValueSizeOf(std::uint64_t short_head) { return short_head >> 8 & 127; }
+  HAKO_INLINE static void StoreShortLengths(char* at, std::uint64_t key_size, std::uint64_t value_size) {
+    const auto lengths = static_cast<std::uint16_t>(key_size | value_size << 8);
+    sync::StoreShared(at, reinterpret_cast<const char*>(&lengths), sizeof(lengths));
+  }
+  HAKO_INLINE unsigned ShortClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
+    return format::SizeClassOf((2 + key_size + value_size + (std::uint64_t{1} << shift_) - 1) >> shift_);
+  }
+  unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
     const std::uint64_t bytes = format::LengthsSize(key_size, value_size) + key_size + value_size;
     return format::SizeClassOf((bytes + (std::uint64_t{1} << shift_) - 1) >> shift_);
   }

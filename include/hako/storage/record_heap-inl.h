@@ -11,7 +11,8 @@ RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents)
       shift_(static_cast<unsigned>(std::uint32_t{extents_->super().align_pow})),
       hash_seed_(extents_->super().hash_seed),
       secret_(extents_->super().secret),
-      epoch_(extents_->super().epoch + 1) {
+      epoch_(extents_->super().epoch + 1),
+      accepts_writes_(extents_->file().IsWritable()) {
   if constexpr (kMapped) base_ = reinterpret_cast<char*>(extents_->base());
   first_epoch_ = extents_->super().epoch + 1;
   if (extents_->found() == FoundState::kKilled) {
@@ -112,9 +113,29 @@ HAKO_INLINE format::Match RecordHeap<FileT>::Load(std::uint32_t handle, Head* he
 }
 
 template <File FileT>
+template <class S>
+HAKO_INLINE bool RecordHeap<FileT>::TryFetchShort(std::uint32_t handle, std::uint64_t key_hash, std::string_view key, S& sink) const {
+  if constexpr (kMapped) {
+    const std::uint64_t offset = OffsetOf(handle);
+    std::uint64_t word;
+    if (!LoadShortHead(offset, key.size(), &word)) [[unlikely]]
+      return false;
+    const char* const at = base_ + offset + format::kShortHead;
+    if (!sync::EqualShared(at, key.data(), key.size())) [[unlikely]]
+      return false;
+    const auto size = static_cast<std::size_t>(word >> 56);
+    char* const out = sink(size);
+    if (out == nullptr) return true;
+    sync::LoadShared(out, at + key.size(), size);
+    return static_cast<std::uint32_t>(word) == CheckOf({sync::SharedOrCopy(at + key.size(), out), size}, key_hash, offset);
+  }
+  return false;
+}
+
+template <File FileT>
 template <class S, class C>
-HAKO_INLINE format::Match RecordHeap<FileT>::TryFetch(std::uint32_t handle, std::string_view key, S& sink, const C& is_current,
-                                                      format::FetchedCopy& copy) const {
+format::Match RecordHeap<FileT>::TryFetch(std::uint32_t handle, std::string_view key, S& sink, const C& is_current,
+                                          format::FetchedCopy& copy) const {
   Head head;
   const char* at = nullptr;
   if constexpr (kMapped) {
@@ -131,6 +152,7 @@ HAKO_INLINE format::Match RecordHeap<FileT>::TryFetch(std::uint32_t handle, std:
     if (head.lengths.key_size != key.size() || !sync::EqualBytes(at + head.key_at(), key.data(), key.size())) return Match::kNo;
     if (!is_current() || !IsAlive(head)) return Match::kDamaged;
   }
+  copy.place = OffsetOf(handle);
   copy.check = head.check;
   copy.key_size = head.lengths.key_size;
   copy.value_size = head.lengths.value_size;
@@ -143,23 +165,40 @@ HAKO_INLINE format::Match RecordHeap<FileT>::TryFetch(std::uint32_t handle, std:
 
 template <File FileT>
 template <class C, class B>
-HAKO_INLINE format::Match RecordHeap<FileT>::TryCopyRecord(std::uint32_t handle, const C& is_current, B& buffer, const char** key,
-                                                           format::FetchedCopy& copy) const {
+HAKO_INLINE format::Match RecordHeap<FileT>::CopyRecord(std::uint32_t handle, const C& is_current, B& buffer,
+                                                        format::RecordCopy* copy) const {
+  if constexpr (kMapped) {
+    const std::uint64_t offset = OffsetOf(handle);
+    std::uint64_t word;
+    if (LoadShortHead(offset, &word)) [[likely]] {
+      const std::uint64_t key_size = word >> 48 & 127, value_size = word >> 56;
+      const char* const at = base_ + offset + format::kShortHead;
+      char* const out = buffer.Take(static_cast<std::size_t>(key_size + value_size));
+      sync::LoadShared(out, at, static_cast<std::size_t>(key_size + value_size));
+      *copy = {out, key_size, value_size};
+      return static_cast<std::uint32_t>(word) == CheckOf(copy->value(), KeyHash(copy->key()), offset) ? Match::kYes : Match::kDamaged;
+    }
+  }
+  return CopyAnyRecord(handle, is_current, buffer, copy);
+}
+
+template <File FileT>
+template <class C, class B>
+format::Match RecordHeap<FileT>::CopyAnyRecord(std::uint32_t handle, const C& is_current, B& buffer, format::RecordCopy* copy) const {
   Head head;
   const char* at = nullptr;
   if (const Match match = Load(handle, &head, &at); match != Match::kYes) return match;
   if (!IsAlive(head)) return Match::kDamaged;
   const auto size = static_cast<std::size_t>(head.lengths.key_size + head.lengths.value_size);
   if (size > kOptimisticValueMax && !is_current()) return Match::kDamaged;
-  char* out = buffer.Take(size);
+  char* const out = buffer.Take(size);
   sync::LoadShared(out, at + head.key_at(), size);
-  *key = out;
-  copy = {out + head.lengths.key_size, head.lengths.key_size, head.lengths.value_size, head.check};
-  return Match::kYes;
+  *copy = {out, head.lengths.key_size, head.lengths.value_size};
+  return head.check == CheckOf(copy->value(), KeyHash(copy->key()), OffsetOf(handle)) ? Match::kYes : Match::kDamaged;
 }
 
 template <File FileT>
-HAKO_INLINE format::Match RecordHeap<FileT>::MatchKey(std::uint32_t handle, std::string_view key, format::Lengths* lengths) const {
+format::Match RecordHeap<FileT>::MatchKey(std::uint32_t handle, std::string_view key, format::Lengths* lengths) const {
   Head head;
   const char* at = nullptr;
   if (const Match match = Load(handle, &head, &at); match != Match::kYes) return match;
@@ -175,7 +214,7 @@ StatusOr<format::RecordView> RecordHeap<FileT>::View(Slot&, std::uint32_t handle
   if (Load(handle, &head, &at) != Match::kYes || !IsAlive(head)) return DamageAt(handle);
   const format::RecordView record{{at + head.key_at(), head.lengths.key_size},
                                   {at + head.key_at() + head.lengths.key_size, head.lengths.value_size}};
-  if (head.check != CheckOf(record.value, KeyHash(record.key), record.key.size(), OffsetOf(handle))) return DamageAt(handle);
+  if (head.check != CheckOf(record.value, KeyHash(record.key), OffsetOf(handle))) return DamageAt(handle);
   return record;
 }
 
@@ -193,8 +232,7 @@ Status RecordHeap<FileT>::DamageAt(std::uint32_t handle) const {
 // ---- writing ----
 
 template <File FileT>
-HAKO_INLINE std::uint32_t RecordHeap<FileT>::Write(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value,
-                                                   Status* error) {
+std::uint32_t RecordHeap<FileT>::Write(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value, Status* error) {
   if (value.size() > kValueSizeMax) [[unlikely]] {
     *error = TooLargeError("a value", value.size(), kValueSizeMax);
     return 0;
@@ -209,10 +247,9 @@ HAKO_INLINE std::uint32_t RecordHeap<FileT>::Write(Slot& slot, std::uint64_t key
 }
 
 template <File FileT>
-HAKO_INLINE Status RecordHeap<FileT>::Put(Slot& slot, std::uint32_t handle, std::uint64_t key_hash, std::string_view key,
-                                          std::string_view value) {
+Status RecordHeap<FileT>::Put(Slot& slot, std::uint32_t handle, std::uint64_t key_hash, std::string_view key, std::string_view value) {
   const std::uint64_t offset = OffsetOf(handle);
-  const std::uint32_t check = CheckOf(value, key_hash, key.size(), offset);
+  const std::uint32_t check = CheckOf(value, key_hash, offset);
   const std::uint16_t stamp = stamps().unborn.bits();
   char head[kHeadMax];
   std::memcpy(head, &check, sizeof(check));
@@ -251,10 +288,60 @@ HAKO_INLINE void RecordHeap<FileT>::StoreStamp(std::uint32_t handle, format::Sta
   if constexpr (kMapped) {
     auto& word = *reinterpret_cast<std::uint16_t*>(base_ + OffsetOf(handle) + 4);
     std::atomic_ref(word).store(bits, std::memory_order_release);
-  } else if (extents_->file().IsWritable() && AcceptsWrites()) {
+  } else if (AcceptsWrites()) {
     Status status = extents_->Write(OffsetOf(handle) + 4, {reinterpret_cast<const char*>(&bits), sizeof(bits)});
     if (!status.ok()) Poison(status);
   }
+}
+
+// ---- short records ----
+
+template <File FileT>
+HAKO_INLINE bool RecordHeap<FileT>::MatchShort(std::uint32_t handle, std::string_view key, std::uint64_t* head) const {
+  if constexpr (!kMapped) return false;
+  const std::uint64_t offset = OffsetOf(handle);
+  return LoadShortHead(offset, key.size(), head) && sync::EqualShared(base_ + offset + format::kShortHead, key.data(), key.size());
+}
+
+template <File FileT>
+HAKO_INLINE std::optional<std::string_view> RecordHeap<FileT>::ViewShort(std::uint32_t handle, std::uint64_t head,
+                                                                         std::uint64_t key_hash) const {
+  const std::uint64_t offset = OffsetOf(handle);
+  const std::string_view value(base_ + offset + format::kShortHead + KeySizeOf(head), ValueSizeOf(head));
+  if (static_cast<std::uint32_t>(head) != CheckOf(value, key_hash, offset)) [[unlikely]]
+    return std::nullopt;
+  return value;
+}
+
+template <File FileT>
+std::uint32_t RecordHeap<FileT>::WriteShort(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value) {
+  if constexpr (!kMapped) return 0;
+  if ((key.size() | value.size()) >= format::kShortLength) [[unlikely]]
+    return 0;
+  const unsigned size_class = ShortClassOf(key.size(), value.size());
+  std::uint32_t handle = depot_->Pop<BlockDepot::kRest>(slot.free, size_class);
+  if (handle == 0) {
+    if (slot.chunk.bytes() < BytesOf(size_class)) [[unlikely]]
+      return 0;
+    handle = HandleOf(slot.chunk.next);
+    slot.chunk.next += BytesOf(size_class);
+  }
+  const std::uint64_t offset = OffsetOf(handle);
+  const std::uint64_t head = CheckOf(value, key_hash, offset) | std::uint64_t{stamps().unborn.bits()} << 32 |
+                             std::uint64_t{key.size()} << 48 | std::uint64_t{value.size()} << 56;
+  char* const at = base_ + offset;
+  sync::StoreShared(at, reinterpret_cast<const char*>(&head), sizeof(head));
+  sync::StoreShared(at + format::kShortHead, key.data(), key.size());
+  sync::StoreShared(at + format::kShortHead + key.size(), value.data(), value.size());
+  return handle;
+}
+
+template <File FileT>
+HAKO_INLINE void RecordHeap<FileT>::RetireShort(Slot& slot, std::uint32_t handle, std::uint64_t head) {
+  if (static_cast<std::uint16_t>(head >> 32) != stamps().live.bits() || evacuating_.load(std::memory_order_relaxed)) [[unlikely]]
+    return Retire(slot, handle, {2, KeySizeOf(head), ValueSizeOf(head)});
+  StoreStamp(handle, stamps().free);
+  depot_->Push(slot.free, ShortClassOf(KeySizeOf(head), ValueSizeOf(head)), handle);
 }
 
 // An entry names the block: so it is alive, whatever a dead process left in its stamp.
@@ -277,7 +364,7 @@ void RecordHeap<FileT>::Revive(std::uint32_t handle) {
 }
 
 template <File FileT>
-HAKO_INLINE void RecordHeap<FileT>::Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths) {
+void RecordHeap<FileT>::Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths) {
   using format::BlockState;
   const format::Stamp stamp = LoadStamp(handle);
   if (stamp.bits() == stamps().live.bits()) return FreeBlock(slot, handle, lengths.key_size, lengths.value_size);
@@ -312,6 +399,7 @@ void RecordHeap<FileT>::Poison(const Status& why) {
   std::lock_guard lock(poison_mutex_);
   if (poison_.ok()) poison_ = why;
   poisoned_.store(true, std::memory_order_release);
+  accepts_writes_.store(false, std::memory_order_relaxed);
 }
 
 template <File FileT>
@@ -539,7 +627,7 @@ Status RecordHeap<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& vis
         const std::string_view key(bytes.data() + at + head.key_at(), head.lengths.key_size);
         const std::string_view value(key.data() + key.size(), head.lengths.value_size);
         const std::uint64_t key_hash = KeyHash(key);
-        if (head.check == CheckOf(value, key_hash, key.size(), extent + at)) {
+        if (head.check == CheckOf(value, key_hash, extent + at)) {
           HAKO_RETURN_IF_ERROR(visit(ScannedRecord{HandleOf(extent + at), head.stamp, key_hash, key, value}));
           at += BytesOf(ClassOf(key.size(), value.size()));
           continue;

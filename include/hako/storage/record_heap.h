@@ -21,6 +21,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +29,7 @@
 
 #include "hako/base/hash.h"
 #include "hako/base/inline.h"
+#include "hako/base/prefetch.h"
 #include "hako/base/status.h"
 #include "hako/format/record_format.h"
 #include "hako/format/record_view.h"
@@ -46,6 +48,7 @@ template <File FileT>
 class RecordHeap {
  public:
   static constexpr bool kMapped = MappedFile<FileT>;
+  static constexpr bool kOverwrites = false;
   using Match = format::Match;
 
   struct Slot : sync::WriterSlot {
@@ -78,32 +81,47 @@ class RecordHeap {
 
   // ---- for the engine: records ----
   HAKO_INLINE void Prefetch(std::uint32_t handle) const {
-    if constexpr (kMapped) __builtin_prefetch(base_ + OffsetOf(handle));
+    if constexpr (kMapped) {
+      hako::Prefetch(base_ + OffsetOf(handle));
+      hako::Prefetch(base_ + OffsetOf(handle) + 31);  // often the next line
+    }
   }
   HAKO_INLINE void PrefetchRest(std::uint32_t handle) const {
     if constexpr (kMapped) {
       if (!IsPlace(OffsetOf(handle))) return;
       const char* at = base_ + OffsetOf(handle);
       const std::uint64_t size = std::min<std::uint64_t>(HeadOf(OffsetOf(handle)).size(), 512);
-      for (std::uint64_t last = size; last > 32; last -= std::min<std::uint64_t>(last, 64)) __builtin_prefetch(at + last - 1);
+      for (std::uint64_t last = size; last > 32; last -= std::min<std::uint64_t>(last, 64)) hako::Prefetch(at + last - 1);
     }
   }
+  template <class S>
+  HAKO_INLINE bool TryFetchShort(std::uint32_t handle, std::uint64_t key_hash, std::string_view key, S& sink) const;
   template <class S, class C>
   format::Match TryFetch(std::uint32_t handle, std::string_view key, S& sink, const C& is_current, format::FetchedCopy& copy) const;
   template <class C, class B>
-  format::Match TryCopyRecord(std::uint32_t handle, const C& is_current, B& buffer, const char** key, format::FetchedCopy& copy) const;
-  HAKO_INLINE bool CopyIsIntact(const format::FetchedCopy& copy, std::uint64_t key_hash, std::uint32_t handle) const {
-    return copy.value == nullptr || copy.check == CheckOf({copy.value, copy.value_size}, key_hash, copy.key_size, OffsetOf(handle));
+  HAKO_INLINE format::Match CopyRecord(std::uint32_t handle, const C& is_current, B& buffer, format::RecordCopy* copy) const;
+  HAKO_INLINE bool CopyIsIntact(const format::FetchedCopy& copy, std::uint64_t key_hash) const {
+    return copy.value == nullptr || copy.check == CheckOf({copy.value, copy.value_size}, key_hash, copy.place);
   }
   Status DamageAt(std::uint32_t handle) const;
-  HAKO_INLINE format::Match MatchKey(std::uint32_t handle, std::string_view key, format::Lengths* lengths) const;
+  format::Match MatchKey(std::uint32_t handle, std::string_view key, format::Lengths* lengths) const;
   StatusOr<format::RecordView> View(Slot& slot, std::uint32_t handle) const;
-  HAKO_INLINE std::uint32_t Write(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value, Status* error);
+  std::uint32_t Write(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value, Status* error);
   bool Overwrite(std::uint32_t, const format::Lengths&, std::string_view, std::string_view) { return false; }
   HAKO_INLINE void Commit(std::uint32_t handle) { StoreStamp(handle, stamps().live); }
   void Revive(std::uint32_t handle);
-  HAKO_INLINE void Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths);
+  void Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths);
   void Retire(Slot& slot, std::uint32_t handle);
+
+  // ---- for the engine: short records ----
+  HAKO_INLINE bool MatchShort(std::uint32_t handle, std::string_view key, std::uint64_t* head) const;
+  HAKO_INLINE std::optional<std::string_view> ViewShort(std::uint32_t handle, std::uint64_t head, std::uint64_t key_hash) const;
+  [[gnu::noinline]] std::uint32_t WriteShort(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value);
+  void GiveBack(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
+    FreeBlock(slot, handle, key_size, value_size);
+  }
+  bool OverwriteShort(std::uint32_t, std::uint64_t, std::string_view) { return false; }
+  HAKO_INLINE void RetireShort(Slot& slot, std::uint32_t handle, std::uint64_t head);
 
   // ---- epochs; REQUIRES: writers kept out, but for CommitEpoch and ReleaseWaiting ----
   struct ClosedEpoch {
@@ -174,7 +192,7 @@ class RecordHeap {
 
   // OK while the heap accepts writes.
   Status Health() const { return poisoned_.load(std::memory_order_acquire) ? PoisonError() : absl::OkStatus(); }
-  bool AcceptsWrites() const { return !poisoned_.load(std::memory_order_relaxed); }
+  bool AcceptsWrites() const { return accepts_writes_.load(std::memory_order_relaxed); }
   void Poison(const Status& why);
 
  private:
@@ -188,6 +206,7 @@ class RecordHeap {
     std::uint64_t size() const { return key_at() + lengths.key_size + lengths.value_size; }
   };
   static constexpr std::uint64_t kFixed = 6;  // check and stamp
+  static constexpr std::uint64_t kLiveWord = std::uint64_t{static_cast<std::uint16_t>(format::BlockState::kLive)} << 32;
   static constexpr std::uint64_t kHeadMax = 16;
   static constexpr std::uint64_t kOptimisticValueMax = 4096;  // a longer value is copied only while the version holds
   static constexpr std::uint64_t kFirstRead = 256;            // of a record in a file that is not mapped
@@ -207,14 +226,38 @@ class RecordHeap {
 
   HAKO_INLINE std::uint64_t OffsetOf(std::uint32_t handle) const { return std::uint64_t{handle} << shift_; }
   std::uint32_t HandleOf(std::uint64_t offset) const { return static_cast<std::uint32_t>(offset >> shift_); }
-  HAKO_INLINE std::uint32_t CheckOf(std::string_view value, std::uint64_t key_hash, std::uint64_t key_size, std::uint64_t offset) const {
-    return format::RecordCheck(value, key_hash, key_size, offset, secret_);
+  HAKO_INLINE std::uint32_t CheckOf(std::string_view value, std::uint64_t key_hash, std::uint64_t offset) const {
+    return format::RecordCheck(value, key_hash, offset, secret_);
   }
-  HAKO_INLINE unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
+  static std::uint64_t KeySizeOf(std::uint64_t short_head) { return short_head >> 48 & 127; }
+  static std::uint64_t ValueSizeOf(std::uint64_t short_head) { return short_head >> 56; }
+  HAKO_INLINE unsigned ShortClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
+    const std::uint64_t bytes = format::kShortHead + key_size + value_size;
+    return format::SizeClassOf((bytes + (std::uint64_t{1} << shift_) - 1) >> shift_);
+  }
+  unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
     const std::uint64_t bytes = kFixed + format::LengthsSize(key_size, value_size) + key_size + value_size;
     return format::SizeClassOf((bytes + (std::uint64_t{1} << shift_) - 1) >> shift_);
   }
   std::uint64_t BytesOf(unsigned size_class) const { return format::UnitsOf(size_class) << shift_; }
+
+  // The first 8 bytes of a mapped record, if it is short, alive, not at the file's very end, and has a key of this size.
+  HAKO_INLINE bool LoadShortHead(std::uint64_t offset, std::size_t key_size, std::uint64_t* word) const {
+    if (key_size >= format::kShortLength || offset + format::kShortRecordMax > extents_->tail()) [[unlikely]]
+      return false;
+    constexpr std::uint64_t kMask = 0x80ff'0007'0000'0000;
+    *word = sync::LoadSharedWord(base_ + offset);
+    return ((*word ^ (kLiveWord | key_size << 48)) & kMask) == 0;
+  }
+  // The same, whatever its key's size.
+  HAKO_INLINE bool LoadShortHead(std::uint64_t offset, std::uint64_t* word) const {
+    if (offset + format::kShortRecordMax > extents_->tail()) [[unlikely]]
+      return false;
+    *word = sync::LoadSharedWord(base_ + offset);
+    return (*word & 0x8080'0007'0000'0000) == kLiveWord;
+  }
+  template <class C, class B>
+  [[gnu::noinline]] format::Match CopyAnyRecord(std::uint32_t handle, const C& is_current, B& buffer, format::RecordCopy* copy) const;
 
   static Head DecodeHead(const char* bytes, std::size_t size);
   Head HeadOf(std::uint64_t offset) const;  // mapped
@@ -236,7 +279,7 @@ class RecordHeap {
   HAKO_INLINE void StoreStamp(std::uint32_t handle, format::Stamp stamp);
 
   // Writes a record into a block that nobody knows yet.
-  HAKO_INLINE Status Put(Slot& slot, std::uint32_t handle, std::uint64_t key_hash, std::string_view key, std::string_view value);
+  Status Put(Slot& slot, std::uint32_t handle, std::uint64_t key_hash, std::string_view key, std::string_view value);
   [[gnu::noinline]] std::uint32_t CarveSlowly(Slot& slot, unsigned size_class, Status* error);
   HAKO_INLINE std::uint32_t Carve(Slot& slot, unsigned size_class, Status* error);
   void Harvest(Slot& slot);
@@ -252,6 +295,7 @@ class RecordHeap {
   alignas(64) std::atomic<std::uint64_t> epoch_{0};
   std::atomic<std::uint64_t> stamps_{0};
   std::atomic<bool> poisoned_{false};
+  std::atomic<bool> accepts_writes_;
   std::atomic<std::uint64_t> index_bytes_{0};
   std::uint64_t num_index_extents_ = 0;
   std::uint64_t first_epoch_;  // of this opening

@@ -49,6 +49,16 @@ class Backoff {
   int count_ = 0;
 };
 
+// glibc knows whether the process has ever had a second thread; until then a locked instruction buys nothing, and costs the overlap of one
+// operation's cache misses with the next one's. shared_ptr does the same.
+HAKO_INLINE bool IsSingleThreaded() {
+#if defined(__GLIBC__) && !defined(HAKO_TSAN)
+  return __libc_single_threaded != 0;
+#else
+  return false;
+#endif
+}
+
 class VersionLock {
  public:
   static constexpr std::uint32_t kLocked = 1;
@@ -77,10 +87,19 @@ class VersionLock {
       return;
     }
     if ((word & kLocked) != 0 || !word_.compare_exchange_weak(word, word | kLocked, std::memory_order_seq_cst)) [[unlikely]]
-      LockSlowly();
+      LockSlowly(word_);
 #if !defined(__x86_64__) && !defined(HAKO_TSAN)
     std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif
+  }
+
+  // False if another thread holds the lock.
+  bool TryLock() {
+    std::uint32_t word = word_.load(std::memory_order_relaxed);
+    if ((word & kLocked) != 0) return false;
+    if (!IsSingleThreaded()) return word_.compare_exchange_strong(word, word | kLocked, std::memory_order_seq_cst);
+    word_.store(word | kLocked, std::memory_order_relaxed);
+    return true;
   }
 
   HAKO_INLINE void Unlock(bool changed) {
@@ -89,20 +108,10 @@ class VersionLock {
   }
 
  private:
-  // glibc knows whether the process has ever had a second thread; until then a locked instruction buys nothing, and costs the overlap of
-  // one operation's cache misses with the next one's. shared_ptr does the same.
-  HAKO_INLINE static bool IsSingleThreaded() {
-#if defined(__GLIBC__) && !defined(HAKO_TSAN)
-    return __libc_single_threaded != 0;
-#else
-    return false;
-#endif
-  }
-
-  [[gnu::noinline]] void LockSlowly() {
+  [[gnu::noinline]] static void LockSlowly(std::atomic_ref<std::uint32_t> shared) {
     for (Backoff backoff;; backoff.Pause()) {
-      std::uint32_t word = word_.load(std::memory_order_relaxed);
-      if ((word & kLocked) == 0 && word_.compare_exchange_weak(word, word | kLocked, std::memory_order_seq_cst)) return;
+      std::uint32_t word = shared.load(std::memory_order_relaxed);
+      if ((word & kLocked) == 0 && shared.compare_exchange_weak(word, word | kLocked, std::memory_order_seq_cst)) return;
     }
   }
 

@@ -1,0 +1,174 @@
+// A walk over all records of a BucketIndex, a bucket at a time, beside writers.
+//
+// Each step visits one of the home lines that there were when the walk began, together with the lines split off from it since: so a record
+// that is there throughout is seen exactly once, however much the table grows meanwhile. The records of the bucket are copied and checked;
+// the buffers are reused from bucket to bucket. One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "hako/base/inline.h"
+#include "hako/base/prefetch.h"
+#include "hako/base/status.h"
+#include "hako/format/record_view.h"
+#include "hako/index/bucket_index.h"
+#include "hako/index/copy_buffer.h"
+
+namespace hako::index {
+
+template <class Space>
+class BucketWalk {
+ public:
+  explicit BucketWalk(const BucketIndex<Space>& index) : index_(&index) {}
+
+  // To the first bucket, or to that of a hash.
+  void Start() {
+    Clear();
+    lines_ = index_->num_lines();
+    next_ = 0;
+  }
+  void StartAt(std::uint64_t hash) {
+    Start();
+    next_ = TableShape::Of(lines_).IndexOf(hash);
+  }
+  void Stop() {
+    Clear();
+    next_ = lines_;
+  }
+
+  // Copies the records of the next bucket; false at the end.
+  StatusOr<bool> Step();
+
+  std::size_t size() const { return size_; }
+  HAKO_INLINE std::string_view key(std::size_t i) const { return records_[i].key(); }
+  HAKO_INLINE std::string_view value(std::size_t i) const { return records_[i].value(); }
+
+ private:
+  using Line = format::BucketLine;
+  // How many steps before a bucket is read it is fetched: first its home line, then what that line names, then what these name.
+  static constexpr std::uint64_t kLineAhead = 8;
+  static constexpr std::uint64_t kRecordsAhead = 4;
+  static constexpr std::uint64_t kRestAhead = 2;
+  static constexpr std::size_t kLongRecord = 48;
+
+  void Clear() {
+    size_ = 0;
+    buffer_.Clear();
+  }
+  void PrefetchAfter(std::uint64_t first) const;
+  bool CopyFamily(std::uint64_t first, bool lock_them, Status* status);
+  HAKO_INLINE Status CopyChain(std::uint64_t index, bool lock_it, bool* raced);
+  template <class C>
+  [[gnu::flatten]] std::uint32_t CopyLine(Line& line, std::uint32_t header, const C& is_current);
+
+  const BucketIndex<Space>* index_;
+  std::uint64_t lines_ = 0;  // when the walk began
+  std::uint64_t next_ = 0;   // of them, to be visited
+  bool long_records_ = false;
+  std::size_t size_ = 0;  // records of this bucket, the first of `records_`
+  std::vector<format::RecordCopy> records_;
+  CopyBuffer buffer_;
+};
+
+template <class Space>
+StatusOr<bool> BucketWalk<Space>::Step() {
+  Clear();
+  if (next_ >= lines_) return false;
+  const std::uint64_t first = next_++;
+  if (first + kLineAhead < lines_) PrefetchAfter(first);
+  sync::Backoff backoff;
+  Status status;
+  while (!CopyFamily(first, backoff.count() >= BucketIndex<Space>::kOptimisticTries, &status)) {
+    Clear();
+    backoff.Pause();
+  }
+  if (!status.ok()) return status;
+  long_records_ = size_ != 0 && key(0).size() + value(0).size() > kLongRecord;
+  return true;
+}
+
+template <class Space>
+HAKO_INLINE void BucketWalk<Space>::PrefetchAfter(std::uint64_t first) const {
+  const Space& space = index_->space_;
+  const auto& lines = index_->lines_;
+  Prefetch(&lines.Home(first + kLineAhead));
+  Line& line = lines.Home(first + kRecordsAhead);
+  const std::uint32_t header = index_->Header(line);
+  for (unsigned i = 0; i < index_->EntriesIn(header); ++i) space.Prefetch(LoadSlot(line, i));
+  if (HasLink(header)) Prefetch(lines.Overflow(LoadSlot(line, format::kLinkEntry)));
+  Line* near = &lines.Home(first + kRestAhead);
+  const std::uint32_t near_header = index_->Header(*near);
+  if (long_records_) {
+    for (unsigned i = 0; i < index_->EntriesIn(near_header); ++i) space.PrefetchRest(LoadSlot(*near, i));
+  }
+  if (!HasLink(near_header)) return;
+  near = lines.Overflow(LoadSlot(*near, format::kLinkEntry));
+  if (near == nullptr) return;
+  for (unsigned i = 0; i < format::kLinkEntry; ++i) space.Prefetch(LoadSlot(*near, i));
+}
+
+// Copies the records of a home line and of those split off from it since; false if a writer came between.
+template <class Space>
+HAKO_INLINE bool BucketWalk<Space>::CopyFamily(std::uint64_t first, bool lock_them, Status* status) {
+  bool raced = false;
+  const std::uint64_t n = index_->num_lines();
+  const std::uint64_t step = n == lines_ ? n : std::uint64_t{1} << TableShape::Of(lines_).DepthOf(first);
+  for (std::uint64_t index = first; index < n && !raced && status->ok(); index += step) *status = CopyChain(index, lock_them, &raced);
+  // A line split off meanwhile may have taken records along before they were seen.
+  const std::uint64_t now = index_->num_lines();
+  return !raced && (now == n || (n != lines_ && (now - 1 - first) / step == (n - 1 - first) / step));
+}
+
+template <class Space>
+HAKO_INLINE Status BucketWalk<Space>::CopyChain(std::uint64_t index, bool lock_it, bool* raced) {
+  Line* line = &index_->lines_.Home(index);
+  sync::VersionLock lock(line->header);
+  if (lock_it) lock.Lock();
+  const std::uint32_t version = lock.ReadVersion();
+  const auto is_current = [&] { return lock.IsCurrent(version); };
+  Status status;
+  std::uint32_t damaged = 0;
+  *raced = !lock_it && (version & sync::VersionLock::kLocked) != 0;
+  if (!*raced) [[likely]] {
+    unsigned hops = 0;
+    for (std::uint32_t header = version; (damaged = CopyLine(*line, header, is_current)) == 0 && HasLink(header);) {
+      StatusOr<Line*> next = index_->NextLine(*line, header, &hops);
+      if (!next.ok()) {
+        status = next.status();
+        break;
+      }
+      line = *next;
+      header = index_->Header(*line);
+    }
+    *raced = !is_current();
+    if (damaged != 0 && !*raced) status = index_->space_.DamageAt(damaged);
+  }
+  if (lock_it) lock.Unlock(false);
+  return *raced ? absl::OkStatus() : status;
+}
+
+// Returns 0, or the handle of a record that does not validate.
+template <class Space>
+template <class C>
+std::uint32_t BucketWalk<Space>::CopyLine(Line& line, std::uint32_t header, const C& is_current) {
+  if (size_ + format::kLineEntries > records_.size()) records_.resize(2 * size_ + 2 * format::kLineEntries);
+  format::RecordCopy* copy = records_.data() + size_;
+  std::uint32_t damaged = 0;
+  const unsigned entries = index_->EntriesIn(header);
+  for (unsigned i = 0; i < entries; ++i) {
+    const std::uint32_t handle = LoadSlot(line, i);
+    if (handle == 0) continue;
+    if (index_->space_.CopyRecord(handle, is_current, buffer_, copy) != format::Match::kYes) [[unlikely]] {
+      damaged = handle;
+      break;
+    }
+    ++copy;
+  }
+  size_ = static_cast<std::size_t>(copy - records_.data());
+  return damaged;
+}
+
+}  // namespace hako::index
