@@ -157,8 +157,8 @@ Status BucketIndex<Space>::Find(Slot& slot, const Turn& turn, std::uint64_t hash
   return absl::OkStatus();
 }
 
-// The short way keeps its state in registers and settles what most calls are: a short record that is the first with its tag in the home
-// line, or none, and room for one. The rest goes the general way, before the visitor is called (ProcessSlowly) or after (StoreSlowly).
+// The short way keeps its state in registers and settles what most calls are: a short record that is the first with its tag in its
+// bucket, or none, and room for one. The rest goes the general way, before the visitor is called (ProcessSlowly) or after (StoreSlowly).
 //
 // A record that is going to be written in any case is written before the old one is looked for. It waits for no cache line, and what comes
 // after the look-up is then so short that the next operation's look-up begins while this one's is under way.
@@ -172,7 +172,7 @@ HAKO_INLINE Status BucketIndex<Space>::Process(Slot& slot, std::uint64_t hash, s
     if (visit.kind() == ActionT::Kind::kSet) fresh = space_.WriteShort(slot, hash, key, visit.value());
   }
   const std::uint16_t tag = turn.place.TagOf(hash);
-  ShortEntry entry = FindShort(*turn.line, tag, key);
+  ShortEntry entry = FindShort(turn.line, tag, key);
   std::optional<std::string_view> value;
   if constexpr (kReads<ActionT, V>) {
     if (entry.handle != 0) value = space_.ViewShort(entry.handle, entry.head, hash);
@@ -192,24 +192,31 @@ HAKO_INLINE Status BucketIndex<Space>::Process(Slot& slot, std::uint64_t hash, s
     std::int64_t delta = 0;
     if (action.kind() == ActionT::Kind::kSet) {
       if (!exists || !space_.OverwriteShort(entry.handle, entry.head, action.value())) {
-        if (!exists) entry.i = FreeEntry(*turn.line);
+        if (!exists) {
+          entry.i = FreeEntry(*turn.line);
+          if (entry.i != format::kLineEntries) {
+            entry.line = turn.line;
+          } else if (entry.line != turn.line) {
+            entry.i = FreeEntry(*entry.line);
+          }
+        }
         if (fresh == 0 && entry.i != format::kLineEntries) fresh = space_.WriteShort(slot, hash, key, action.value());
         if (fresh == 0 || entry.i == format::kLineEntries) [[unlikely]]
           return StoreSlowly(slot, turn.HandOver(), hash, key, action.value(), fresh);
         if (exists) {
           space_.RetireShort(slot, entry.handle, entry.head);
         } else {
-          StoreTag(*turn.line, entry.i, tag);
+          StoreTag(*entry.line, entry.i, tag);
           delta = 1;
         }
-        StoreSlot(*turn.line, entry.i, fresh);
+        StoreSlot(*entry.line, entry.i, fresh);
         space_.Commit(fresh);
       }
       turn.changed = true;
     } else if (action.kind() == ActionT::Kind::kRemove && exists) {
       space_.RetireShort(slot, entry.handle, entry.head);
-      StoreSlot(*turn.line, entry.i, 0);
-      StoreTag(*turn.line, entry.i, 0);
+      StoreSlot(*entry.line, entry.i, 0);
+      StoreTag(*entry.line, entry.i, 0);
       turn.changed = true;
       delta = -1;
     }
@@ -219,17 +226,21 @@ HAKO_INLINE Status BucketIndex<Space>::Process(Slot& slot, std::uint64_t hash, s
 }
 
 template <class Space>
-HAKO_INLINE typename BucketIndex<Space>::ShortEntry BucketIndex<Space>::FindShort(Line& line, std::uint16_t tag, std::string_view key) {
-  const std::uint32_t header = Header(line);
-  const std::uint32_t mask = MatchTags(line, tag) & EntryMask(header);
-  if (mask == 0) return {.settled = !HasLink(header)};
-  ShortEntry entry{.settled = false, .i = static_cast<unsigned>(std::countr_zero(mask))};
-  const std::uint32_t handle = LoadSlot(line, entry.i);
-  if (handle != 0 && space_.MatchShort(handle, key, &entry.head)) [[likely]] {
-    entry.settled = true;
-    entry.handle = handle;
+HAKO_INLINE typename BucketIndex<Space>::ShortEntry BucketIndex<Space>::FindShort(Line* line, std::uint16_t tag, std::string_view key) {
+  for (unsigned hops = 0; hops < kShortHops && line != nullptr; ++hops) {
+    const std::uint32_t header = Header(*line);
+    if (const std::uint32_t mask = MatchTags(*line, tag) & EntryMask(header); mask != 0) {
+      const auto i = static_cast<unsigned>(std::countr_zero(mask));
+      const std::uint32_t handle = LoadSlot(*line, i);
+      std::uint64_t head;
+      if (handle != 0 && space_.MatchShort(handle, key, &head)) [[likely]]
+        return {true, line, i, handle, head};
+      break;
+    }
+    if (!HasLink(header)) return {true, line};
+    line = lines_.Overflow(LoadSlot(*line, format::kLinkEntry));
   }
-  return entry;
+  return {};
 }
 
 template <class Space>
@@ -395,35 +406,52 @@ bool BucketIndex<Space>::Split(Slot& slot) {
   sync::VersionLock lock(from.header);
   lock.Lock();
 
-  Entries moved, stayed;
-  const std::uint16_t deciding_bit = static_cast<std::uint16_t>(1u << (depth - format::TagBase(depth)));
-  Status status = ForEachEntry(from, [&](Line& line, unsigned i, std::uint32_t handle) {
-    const std::uint16_t tag = LoadTag(line, i);
-    ((tag & deciding_bit) != 0 ? moved : stayed).push_back({handle, tag, static_cast<std::uint16_t>(i), &line});
-  });
+  // Without a branch on what decides: it is as good as random.
+  const unsigned deciding_bit = depth - format::TagBase(depth);
+  Entries &moved = split_moved_, &stayed = split_stayed_;
+  std::size_t num_moved = 0, num_stayed = 0, chain = 0;
+  Status status;
+  for (Line* line = &from; line != nullptr && status.ok();) {
+    if (moved.size() < ++chain * format::kLineEntries) {
+      moved.resize(chain * format::kLineEntries);
+      stayed.resize(chain * format::kLineEntries);
+    }
+    const std::uint32_t header = Header(*line);
+    for (unsigned i = 0; i < EntriesIn(header); ++i) {
+      const Tagged entry{LoadSlot(*line, i), LoadTag(*line, i), static_cast<std::uint16_t>(i), line};
+      moved[num_moved] = stayed[num_stayed] = entry;
+      const std::size_t moves = entry.tag >> deciding_bit & 1, is_there = entry.handle != 0;
+      num_moved += is_there & moves;
+      num_stayed += is_there & ~moves;
+    }
+    unsigned hops = static_cast<unsigned>(chain);
+    StatusOr<Line*> next = NextLine(*line, header, &hops);
+    status = next.status();
+    line = next.ok() ? *next : nullptr;
+  }
   const bool new_tags = format::TagBase(depth + 1) != format::TagBase(depth);
-  if (new_tags && status.ok()) status = MakeTagsAnew(slot, moved, depth + 1);
-  if (new_tags && status.ok()) status = MakeTagsAnew(slot, stayed, depth + 1);
-  if (status.ok()) status = FillLine(lines_.Home(n), moved);
+  if (new_tags && status.ok()) status = MakeTagsAnew(slot, {moved.data(), num_moved}, depth + 1);
+  if (new_tags && status.ok()) status = MakeTagsAnew(slot, {stayed.data(), num_stayed}, depth + 1);
+  if (status.ok()) status = FillLine(lines_.Home(n), {moved.data(), num_moved});
   if (!status.ok()) {
     lock.Unlock(false);
     return false;
   }
   PublishLineCount(n + 1);
-  for (const Tagged& entry : moved) {
-    StoreSlot(*entry.line, entry.i, 0);
-    StoreTag(*entry.line, entry.i, 0);
+  for (std::size_t e = 0; e < num_moved; ++e) {
+    StoreSlot(*moved[e].line, moved[e].i, 0);
+    StoreTag(*moved[e].line, moved[e].i, 0);
   }
   if (new_tags) {
-    for (const Tagged& entry : stayed) StoreTag(*entry.line, entry.i, entry.tag);
+    for (std::size_t e = 0; e < num_stayed; ++e) StoreTag(*stayed[e].line, stayed[e].i, stayed[e].tag);
   }
-  Compact(from);
+  Compact(from, chain, num_stayed);
   lock.Unlock(true);
   return true;
 }
 
 template <class Space>
-Status BucketIndex<Space>::MakeTagsAnew(Slot& slot, Entries& entries, unsigned depth) const {
+Status BucketIndex<Space>::MakeTagsAnew(Slot& slot, std::span<Tagged> entries, unsigned depth) const {
   for (Tagged& entry : entries) {
     HAKO_ASSIGN_OR_RETURN(const format::RecordView record, space_.View(slot, entry.handle));
     entry.tag = format::TagOf(space_.KeyHash(record.key), depth);
@@ -433,7 +461,7 @@ Status BucketIndex<Space>::MakeTagsAnew(Slot& slot, Entries& entries, unsigned d
 
 // Overwrites a line that no reader can reach yet, with overflow lines as needed. On error nothing is kept.
 template <class Space>
-Status BucketIndex<Space>::FillLine(Line& line, const Entries& entries) {
+Status BucketIndex<Space>::FillLine(Line& line, std::span<const Tagged> entries) {
   absl::InlinedVector<std::uint32_t, 4> overflow;
   while (entries.size() > format::kLineEntries + overflow.size() * format::kLinkEntry) {
     StatusOr<std::uint32_t> id = lines_.NewOverflow();
@@ -472,43 +500,35 @@ void BucketIndex<Space>::StoreLine(Line& line, const Line& content) {
   }
 }
 
-// Drops overflow lines of a locked chain whose entries fit in the lines before them. An entry is in two places for a moment, never in none.
+// Drops overflow lines of a locked chain of `chain` lines as far as its `num_entries` fit in those before. An entry is in two places for a
+// moment, never in none.
 template <class Space>
-void BucketIndex<Space>::Compact(Line& home) {
-  while (HasLink(Header(home))) {
+void BucketIndex<Space>::Compact(Line& home, std::size_t chain, std::size_t num_entries) {
+  for (; chain > 1 && num_entries <= format::kLinkEntry * (chain - 1) + 1; --chain) {
     Line* before = &home;
-    Line* last = nullptr;
-    absl::InlinedVector<std::pair<Line*, unsigned>, 16> free;
-    for (unsigned hops = 0;;) {
-      const std::uint32_t header = Header(*before);
-      for (unsigned i = 0; i < EntriesIn(header); ++i) {
-        if (LoadSlot(*before, i) == 0) free.emplace_back(before, i);
-      }
-      StatusOr<Line*> next = NextLine(*before, header, &hops);
-      if (!next.ok()) return;
-      last = *next;
-      if (!HasLink(Header(*last))) break;
-      before = last;
-    }
-    absl::InlinedVector<unsigned, format::kLineEntries> entries;
-    for (unsigned i = 0; i < format::kLineEntries; ++i) {
-      if (LoadSlot(*last, i) != 0) entries.push_back(i);
-    }
-    if (entries.size() > free.size() + 1) return;
+    for (std::size_t l = 2; l < chain; ++l) before = lines_.Overflow(LoadSlot(*before, format::kLinkEntry));
+    const std::uint32_t id = LoadSlot(*before, format::kLinkEntry);
+    Line& last = *lines_.Overflow(id);
+    Line* free = &home;
+    unsigned f = 0;
     std::uint32_t last_handle = 0;  // takes the place of the link
     std::uint16_t last_tag = 0;
-    for (std::size_t e = 0; e < entries.size(); ++e) {
-      const std::uint16_t tag = LoadTag(*last, entries[e]);
-      const std::uint32_t handle = LoadSlot(*last, entries[e]);
-      if (e < free.size()) {
-        StoreTag(*free[e].first, free[e].second, tag);
-        StoreSlot(*free[e].first, free[e].second, handle);
-      } else {
-        last_tag = tag;
-        last_handle = handle;
+    for (unsigned i = 0; i < format::kLineEntries; ++i) {
+      const std::uint32_t handle = LoadSlot(last, i);
+      if (handle == 0) continue;
+      while (free != &last && LoadSlot(*free, f) != 0) {
+        if (++f < format::kLinkEntry) continue;
+        free = lines_.Overflow(LoadSlot(*free, format::kLinkEntry));
+        f = 0;
       }
+      if (free == &last) {
+        last_tag = LoadTag(last, i);
+        last_handle = handle;
+        break;
+      }
+      StoreTag(*free, f, LoadTag(last, i));
+      StoreSlot(*free, f, handle);
     }
-    const std::uint32_t id = LoadSlot(*before, format::kLinkEntry);
     StoreTag(*before, format::kLinkEntry, last_tag);
     StoreLinkAndHeader(*before, last_handle, Header(*before) & ~sync::VersionLock::kFlag);
     lines_.FreeOverflow(id);
@@ -555,12 +575,15 @@ Status BucketIndex<Space>::RemoveAll(F&& visit) {
     Line& home = lines_.Home(index);
     sync::VersionLock lock(home.header);
     lock.Lock();
+    std::size_t chain = 1;
+    Line* last = &home;
     Status status = ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t handle) {
       visit(handle);
       StoreSlot(line, i, 0);
       StoreTag(line, i, 0);
     });
-    Compact(home);
+    for (; status.ok() && HasLink(Header(*last)); ++chain) last = lines_.Overflow(LoadSlot(*last, format::kLinkEntry));
+    if (status.ok()) Compact(home, chain, 0);
     lock.Unlock(true);
     HAKO_RETURN_IF_ERROR(status);
   }

@@ -24,6 +24,7 @@
 #include <cstring>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -131,8 +132,9 @@ class BucketIndex {
     format::Lengths lengths = {};  // of the record
   };
   struct ShortEntry {
-    bool settled;              // whether this is all there is to know; else ask Find
-    unsigned i = 0;            // in the home line
+    bool settled = false;  // whether this is all there is to know; else ask Find
+    Line* line = nullptr;  // where it stands; the chain's last line, if there is none
+    unsigned i = 0;
     std::uint32_t handle = 0;  // 0 = there is none
     std::uint64_t head = 0;    // the record's first 8 bytes
   };
@@ -142,7 +144,7 @@ class BucketIndex {
     std::uint16_t i;  // where it stands now
     Line* line;
   };
-  using Entries = absl::InlinedVector<Tagged, 32>;
+  using Entries = std::vector<Tagged>;
 
   HAKO_INLINE TableShape shape() const { return TableShape(shape_.load(std::memory_order_acquire)); }
   HAKO_INLINE static Place Locate(std::uint64_t hash, TableShape shape) { return {shape, shape.IndexOf(hash)}; }
@@ -224,7 +226,7 @@ class BucketIndex {
   }
   [[gnu::noinline]] Place MoveLock(Slot& slot, std::uint64_t hash, Place place);
   Status Find(Slot& slot, const Turn& turn, std::uint64_t hash, std::string_view key, Entry* found);
-  HAKO_INLINE ShortEntry FindShort(Line& line, std::uint16_t tag, std::string_view key);
+  HAKO_INLINE ShortEntry FindShort(Line* line, std::uint16_t tag, std::string_view key);
   template <class ActionT, class V>
   [[gnu::noinline]] Status ProcessSlowly(Slot& slot, Place place, std::uint64_t hash, std::string_view key, V& visit);
   [[gnu::noinline]] Status StoreSlowly(Slot& slot, Place place, std::uint64_t hash, std::string_view key, std::string_view value,
@@ -242,16 +244,17 @@ class BucketIndex {
   HAKO_INLINE void AddToCount(Slot& slot, std::int64_t delta);
   [[gnu::noinline]] void SettleCount(Slot& slot, std::int64_t pending);
   bool Split(Slot& slot);
-  Status FillLine(Line& line, const Entries& entries);
+  Status FillLine(Line& line, std::span<const Tagged> entries);
   static void StoreLine(Line& line, const Line& content);
-  Status MakeTagsAnew(Slot& slot, Entries& entries, unsigned depth) const;
-  void Compact(Line& home);
+  Status MakeTagsAnew(Slot& slot, std::span<Tagged> entries, unsigned depth) const;
+  void Compact(Line& home, std::size_t chain, std::size_t num_entries);
   Status RepairLine(Slot& slot, std::uint64_t index);
   Space& space_;
   LineTable<Space> lines_;
   alignas(64) std::atomic<std::uint64_t> shape_{0};  // TableShape; read by every operation, written by splits
   alignas(64) std::atomic<std::int64_t> count_{0};   // records, but for the slots' pending counts
-  std::uint32_t split_lock_ = 0;
+  std::uint32_t split_lock_ = 0;                     // guards the two below
+  Entries split_moved_, split_stayed_;
 };
 
 }  // namespace hako::index

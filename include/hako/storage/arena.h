@@ -94,7 +94,7 @@ class Arena {
   // taken in vain; later the next region is one from the start.
   void AdviseHugePages(std::uint64_t begin, std::uint64_t end) {
     const std::uint64_t first_untouched = (begin + kHugePage - 1) & ~(kHugePage - 1);
-    const bool large = begin >= 32 * kHugePage;
+    const bool large = begin >= 16 * kHugePage;
     const std::uint64_t last = large ? (end + kHugePage - 1) & ~(kHugePage - 1) : end & ~(kHugePage - 1);
     if (first_untouched < last) ::madvise(base_ + first_untouched, last - first_untouched, MADV_HUGEPAGE);
     const std::uint64_t region = begin & ~(kHugePage - 1);
