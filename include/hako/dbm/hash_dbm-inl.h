@@ -134,7 +134,12 @@ Status HashDBM<FileT>::RecoverByScan(Slot& mine) {
     return absl::DataLossError(absl::StrCat("damaged records: the last synced state has ", std::uint64_t{extents.super().num_records},
                                             " records, ", Count(), " of them can be read"));
   }
-  for (const storage::Extent& extent : others) extents.Free(extent);
+  for (const storage::Extent& extent : others) {
+    // A heap extent whose header the crash lost may hold records of the epoch that was lost with it. A later crash must not bring them back
+    // under the header of another one.
+    if (IsWritable()) HAKO_RETURN_IF_ERROR(extents.FillZero(extent.offset, extent.bytes));
+    extents.Free(extent);
+  }
   return absl::OkStatus();
 }
 

@@ -14,6 +14,7 @@
 
 #include "hako/base/hash.h"
 #include "hako/base/inline.h"
+#include "hako/base/varint.h"
 
 namespace hako {
 
@@ -32,46 +33,28 @@ struct Lengths {
 };
 inline constexpr std::size_t kLengthsMax = 10;  // two varints below 2^32
 
-inline constexpr unsigned VarintSize(std::uint64_t value) {
-  unsigned size = 1;
-  while (value >= 128) {
-    value >>= 7;
-    ++size;
-  }
-  return size;
-}
 HAKO_INLINE constexpr unsigned LengthsSize(std::uint64_t key_size, std::uint64_t value_size) {
-  return (key_size | value_size) < 128 ? 2 : VarintSize(key_size) + VarintSize(value_size);
+  return (key_size | value_size) < 128 ? 2 : static_cast<unsigned>(VarintSize(key_size) + VarintSize(value_size));
 }
 
-inline char* EncodeVarint(char* out, std::uint64_t value) {
-  for (; value >= 128; value >>= 7) *out++ = static_cast<char>(value | 128);
-  *out++ = static_cast<char>(value);
-  return out;
-}
 HAKO_INLINE unsigned EncodeLengths(char* out, std::uint64_t key_size, std::uint64_t value_size) {
   if ((key_size | value_size) < 128) [[likely]] {
     out[0] = static_cast<char>(key_size);
     out[1] = static_cast<char>(value_size);
     return 2;
   }
-  return static_cast<unsigned>(EncodeVarint(EncodeVarint(out, key_size), value_size) - out);
+  auto* const begin = reinterpret_cast<std::byte*>(out);
+  return static_cast<unsigned>(EncodeVarint(value_size, EncodeVarint(key_size, begin)) - begin);
 }
 
-// Decodes from private bytes; at most `size` of them. Values of 2^35 and above are malformed.
+// Decodes from private bytes; at most `size` of them.
 inline Lengths DecodeLengths(const char* bytes, std::size_t size) {
-  Lengths lengths;
-  std::size_t at = 0;
-  for (std::uint64_t* value : {&lengths.key_size, &lengths.value_size}) {
-    for (unsigned shift = 0;; shift += 7) {
-      if (at == size || shift > 28) return {};
-      const auto byte = static_cast<unsigned char>(bytes[at++]);
-      *value |= static_cast<std::uint64_t>(byte & 127) << shift;
-      if (byte < 128) break;
-    }
-  }
-  lengths.header = static_cast<std::uint32_t>(at);
-  return lengths;
+  const auto* const begin = reinterpret_cast<const std::byte*>(bytes);
+  std::uint32_t key_size, value_size;
+  const std::byte* end = DecodeVarint(begin, begin + size, key_size);
+  if (end != nullptr) end = DecodeVarint(end, begin + size, value_size);
+  if (end == nullptr) return {};
+  return {static_cast<std::uint32_t>(end - begin), key_size, value_size};
 }
 
 // Lengths of one byte each: the usual record, which the short ways are made for.

@@ -184,6 +184,15 @@ class ExtentFile {
     return bytes % format::kExtentUnit == 0 && bytes != 0 && bytes <= tail() - offset ? bytes : 0;
   }
 
+  // Whatever was there reads as zero.
+  Status FillZero(std::uint64_t offset, std::uint64_t bytes) {
+    static constexpr std::array<char, 4096> kZeros{};
+    for (std::uint64_t at = offset; at < offset + bytes; at += kZeros.size()) {
+      HAKO_RETURN_IF_ERROR(Write(at, {kZeros.data(), kZeros.size()}));
+    }
+    return absl::OkStatus();
+  }
+
   // No heap extent is found there any more.
   Status ForgetHeapExtent(std::uint64_t offset) {
     static constexpr std::array<char, sizeof(format::HeapExtentHeader)> kZeros{};
@@ -315,14 +324,6 @@ class ExtentFile {
     HAKO_RETURN_IF_ERROR(Write(super_.sequence % 2 * format::kSuperBlockSlot, bytes));
     HAKO_RETURN_IF_ERROR(file_.Sync());
     return Write((super_.sequence + 1) % 2 * format::kSuperBlockSlot, bytes);
-  }
-
-  Status FillZero(std::uint64_t offset, std::uint64_t bytes) {
-    static constexpr std::array<char, 4096> kZeros{};
-    for (std::uint64_t at = offset; at < offset + bytes; at += kZeros.size()) {
-      HAKO_RETURN_IF_ERROR(Write(at, {kZeros.data(), kZeros.size()}));
-    }
-    return absl::OkStatus();
   }
 
   static constexpr std::uint64_t kBlankMax = 4 << 20;
