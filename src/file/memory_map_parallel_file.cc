@@ -6,23 +6,17 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "hako/base/per_byte_copy.h"
+
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#if defined(__SANITIZE_THREAD__)
-#define HAKO_THREAD_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define HAKO_THREAD_SANITIZER 1
-#endif
-#endif
-
 namespace hako {
 namespace {
 
-#ifdef HAKO_THREAD_SANITIZER
+#ifdef HAKO_TSAN
 constexpr std::uint64_t kReserveBytesMax = std::uint64_t{1} << 35;  // ThreadSanitizer leaves little more than a terabyte to all maps
 #else
 constexpr std::uint64_t kReserveBytesMax = std::uint64_t{1} << 62;  // the system knows better

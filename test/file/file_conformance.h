@@ -180,8 +180,30 @@ TYPED_TEST_P(FileConformance, ThreadsWriteAndReadDisjointRangesWhileItGrows) {
   EXPECT_FALSE(failed);
 }
 
+// A reader that asks afterwards whether its bytes were being changed, and then drops them, needs the file to bear with it.
+TYPED_TEST_P(FileConformance, ThreadsReadBytesThatAreBeingWritten) {
+  auto file = this->traits_.Create();
+  constexpr std::size_t kSize = 1000;
+  const int round_count = 2000 / kSlowdown;
+  ASSERT_THAT(file.Resize(kSize), IsOk());
+  ASSERT_THAT(file.WriteAt(0, AsBytes(std::string(kSize, 'a'))), IsOk());
+  std::atomic<bool> failed = false;
+  RunThreads(3, [&](int index) {
+    for (int round = 0; round < round_count && !failed; ++round) {
+      if (index == 0) {
+        if (!file.WriteAt(0, AsBytes(std::string(kSize, round % 2 == 0 ? 'b' : 'a'))).ok()) failed = true;
+      } else {
+        std::string read(kSize, '?');
+        if (!file.ReadAt(0, AsMutableBytes(read)).ok() || read.find_first_not_of("ab") != std::string::npos) failed = true;
+      }
+    }
+  });
+  EXPECT_FALSE(failed);
+}
+
 REGISTER_TYPED_TEST_SUITE_P(FileConformance, StartsEmptyAndWritable, GrowsByZeros, WhatWasCutOffIsZeroWhenItComesBack,
                             ResizeToTheSameSizeKeepsTheContent, HoldsWhatAModelHolds, AccessOutsideTheSizeIsRefusedWhole,
-                            ContentAndSizeOutliveClose, MovesLikeAValue, ThreadsWriteAndReadDisjointRangesWhileItGrows);
+                            ContentAndSizeOutliveClose, MovesLikeAValue, ThreadsWriteAndReadDisjointRangesWhileItGrows,
+                            ThreadsReadBytesThatAreBeingWritten);
 
 }  // namespace hako

@@ -5,17 +5,13 @@
 #include <thread>
 #include <vector>
 
+#include "hako/base/per_byte_copy.h"
+
 namespace hako {
 
 // How much smaller loops are to be under a tool that slows the program down.
-#if defined(__SANITIZE_THREAD__)
+#ifdef HAKO_TSAN
 inline constexpr int kSlowdown = 10;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-inline constexpr int kSlowdown = 10;
-#else
-inline constexpr int kSlowdown = 1;
-#endif
 #else
 inline constexpr int kSlowdown = 1;
 #endif

@@ -18,11 +18,11 @@ namespace hako {
 
 // Bytes on a device, [0, Size()).
 //
-// Resize zero-fills and really allocates: once it is OK, a write inside the size cannot fail for lack of space. ReadAt may run beside
-// ReadAt and beside WriteAt to disjoint ranges; Resize may run beside accesses below both sizes, but not beside another Resize. After
-// Sync() is OK, earlier writes survive a power cut; nothing is promised about the order or the tearing of writes that no Sync followed.
-// A read or write outside [0, Size()) is OutOfRange. Close reports the last error and is called by the destructor where the owner did
-// not; after Close nothing else may be called.
+// Resize zero-fills and really allocates: once it is OK, a write inside the size cannot fail for lack of space. ReadAt and WriteAt may run
+// beside each other: where a read meets a write, each byte is as before or as after; a byte has one writer at a time. Resize may run
+// beside accesses below both sizes, but not beside another Resize. After Sync() is OK, earlier writes survive a power cut; nothing is
+// promised about the order or the tearing of writes that no Sync followed. A read or write outside [0, Size()) is OutOfRange. Close reports
+// the last error and is called by the destructor where the owner did not; after Close nothing else may be called.
 template <class F>
 concept File = std::movable<F> &&
     requires(F& f, const F& cf, std::uint64_t offset, std::span<std::byte> out, std::span<const std::byte> in) {

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "hako/base/assert.h"
+#include "hako/base/per_byte_copy.h"
 #include "hako/base/status.h"
 #include "hako/file/bounds.h"
 #include "hako/file/file.h"
@@ -59,12 +60,12 @@ class MemoryFile {
 
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const {
     HAKO_RETURN_IF_ERROR(CheckInside(offset, out.size(), Size()));
-    if (!out.empty()) std::memcpy(out.data(), content_->base + offset, out.size());
+    LoadPerByte(out.data(), content_->base + offset, out.size());
     return absl::OkStatus();
   }
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) {
     HAKO_RETURN_IF_ERROR(CheckInside(offset, in.size(), Size()));
-    if (!in.empty()) std::memcpy(content_->base + offset, in.data(), in.size());
+    StorePerByte(content_->base + offset, in.data(), in.size());
     return absl::OkStatus();
   }
 

@@ -11,13 +11,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "hako/base/assert.h"
+#include "hako/base/per_byte_copy.h"
 #include "hako/base/status.h"
 #include "hako/file/bounds.h"
 #include "hako/file/file.h"
@@ -58,13 +58,13 @@ class MemoryMapParallelFile {
 
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const {
     HAKO_RETURN_IF_ERROR(CheckInside(offset, out.size(), Size()));
-    if (!out.empty()) std::memcpy(out.data(), base_ + offset, out.size());
+    LoadPerByte(out.data(), base_ + offset, out.size());
     return absl::OkStatus();
   }
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) {
     if (!IsWritable()) return posix_->ReadOnlyError();
     HAKO_RETURN_IF_ERROR(CheckInside(offset, in.size(), Size()));
-    if (!in.empty()) std::memcpy(base_ + offset, in.data(), in.size());
+    StorePerByte(base_ + offset, in.data(), in.size());
     return absl::OkStatus();
   }
 

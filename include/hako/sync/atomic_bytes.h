@@ -1,26 +1,15 @@
 // Bytes that one thread may write while another reads them.
 //
-// An optimistic reader copies bytes that may change under it and afterwards asks a version whether the copy is whole. In C++ such a copy
-// is a data race unless every access is atomic. These functions have the semantics of P1478's atomic_load_per_byte_memcpy and
-// atomic_store_per_byte_memcpy: each byte is read or written atomically (relaxed), the whole is not. Every instruction that a compiler
-// makes from memcpy has that property on the hardware we know, so they are memcpy with the compiler kept from reading twice. A
-// thread-sanitized build makes them loops of real byte atomics instead, so that the sanitizer sees the truth and needs no suppression.
+// An optimistic reader copies bytes that may change under it and afterwards asks a version whether the copy is whole. The copies have the
+// semantics of base/per_byte_copy.h; here are forms of it for short runs of bytes, inlined, with the compiler kept from reading twice.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 #include "hako/base/inline.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define HAKO_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define HAKO_TSAN 1
-#endif
-#endif
+#include "hako/base/per_byte_copy.h"
 
 namespace hako::sync {
 
@@ -100,17 +89,11 @@ HAKO_INLINE bool EqualBytes(const char* a, const char* b, std::size_t size) {
 
 #ifdef HAKO_TSAN
 
-inline char LoadByte(const char* shared) { return __atomic_load_n(shared, __ATOMIC_RELAXED); }
-
-HAKO_INLINE void LoadShared(char* to, const char* shared, std::size_t size) {
-  for (std::size_t i = 0; i < size; ++i) to[i] = LoadByte(shared + i);
-}
-HAKO_INLINE void StoreShared(char* shared, const char* from, std::size_t size) {
-  for (std::size_t i = 0; i < size; ++i) __atomic_store_n(shared + i, from[i], __ATOMIC_RELAXED);
-}
+HAKO_INLINE void LoadShared(char* to, const char* shared, std::size_t size) { LoadPerByte(to, shared, size); }
+HAKO_INLINE void StoreShared(char* shared, const char* from, std::size_t size) { StorePerByte(shared, from, size); }
 HAKO_INLINE bool EqualShared(const char* shared, const char* bytes, std::size_t size) {
   for (std::size_t i = 0; i < size; ++i) {
-    if (LoadByte(shared + i) != bytes[i]) return false;
+    if (__atomic_load_n(shared + i, __ATOMIC_RELAXED) != bytes[i]) return false;
   }
   return true;
 }
