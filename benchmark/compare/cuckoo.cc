@@ -1,36 +1,28 @@
 // libcuckoo's cuckoohash_map of strings, grown from its default size; looked up without making a string.
 #include <libcuckoo/cuckoohash_map.hh>
 
-#include "driver.h"
+#include "map_engine.h"
 
 namespace hako::compare {
 
-class CuckooEngine {
+using CuckooMap = libcuckoo::cuckoohash_map<std::string, std::string, std::hash<std::string_view>, std::equal_to<>>;
+
+class CuckooEngine : public MapEngine<CuckooMap> {
  public:
   static constexpr std::string_view kName = "cuckoo";
-  static constexpr bool kOnDisk = false, kConcurrent = true, kWritable = true;
+  static constexpr bool kConcurrent = true;
 
-  bool Open(const std::string&, std::uint64_t) { return true; }
   bool Set(std::string_view key, std::string_view value) {
     map_.insert_or_assign(key, value);
     return true;
   }
   bool Get(std::string_view key, std::string* value) { return map_.find(key, *value); }
-  bool Remove(std::string_view key) { return map_.erase(key); }
   template <class Visit>
   bool Scan(Visit visit) {
     const auto locked = map_.lock_table();
     for (const auto& [key, value] : locked) visit(key, value);
     return true;
   }
-  std::uint64_t Count() { return map_.size(); }
-  bool Close() {
-    map_.clear();
-    return true;
-  }
-
- private:
-  libcuckoo::cuckoohash_map<std::string, std::string, std::hash<std::string_view>, std::equal_to<>> map_;
 };
 
 }  // namespace hako::compare
