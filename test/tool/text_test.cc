@@ -8,7 +8,7 @@
 #include <random>
 
 #include "tool/numbers.h"
-#include "tool/progress.cc"  // the program is not linked into its tests; this part of it is compiled here
+#include "tool/progress.h"
 
 namespace hako::tool {
 namespace {
