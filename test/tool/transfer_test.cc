@@ -139,19 +139,27 @@ TEST_F(Transfer, ReadsWhatOtherToolsWrite) {
 
 TEST_F(Transfer, LmdbLoadsOurDumpAndWeLoadItsOwn) {
   if (std::system("command -v mdb_load mdb_dump > /dev/null") != 0) GTEST_SKIP() << "lmdb-utils is not installed";
-  RecordMap records = AwkwardRecords();
-  records.erase("");  // which LMDB refuses
-  ASSERT_EQ(RunTool({"import", path_, "--format", "dump"}, HexDump(records)).exit_code, 0);
-  for (const std::string flag : {"--no-progress", "--print"}) {
-    const std::string ours = dir_.File("ours.dump"), lmdb = dir_.File("l.mdb"), theirs = dir_.File("theirs.dump");
-    ASSERT_EQ(RunTool({"export", path_, ours, flag}).exit_code, 0);
-    unlink(lmdb.c_str());
+  RecordMap all = AwkwardRecords();
+  all.erase("");          // which LMDB refuses
+  RecordMap plain = all;  // mdb_dump -p of LMDB 0.9.24 writes a backslash as it is, so that nobody can tell what it means
+  std::erase_if(plain, [](const auto& record) { return (record.first + record.second).find('\\') != std::string::npos; });
+  ASSERT_GT(plain.size(), 50u);
+  struct {
+    std::string export_flag, dump_flag;
+    RecordMap records;
+  } const ways[] = {{"--no-progress", "", all}, {"--print", "", all}, {"--no-progress", "-p", plain}};
+  for (const auto& way : ways) {
+    SCOPED_TRACE(way.export_flag + " " + way.dump_flag);
+    TempDir dir;
+    const std::string db = dir.File("a.hkh"), ours = dir.File("ours.dump"), lmdb = dir.File("l.mdb"), theirs = dir.File("theirs.dump");
+    ASSERT_EQ(RunTool({"import", db, "--format", "dump"}, HexDump(way.records)).exit_code, 0);
+    ASSERT_EQ(RunTool({"export", db, ours, way.export_flag}).exit_code, 0);
     // A header with a mapsize, as mdb_load makes no room by itself.
     ASSERT_EQ(std::system(("sed -i 's/^type=btree/&\\nmapsize=67108864/' " + ours + " && mdb_load -n -f " + ours + " " + lmdb).c_str()), 0);
-    ASSERT_EQ(std::system(("mdb_dump -n -p -f " + theirs + " " + lmdb).c_str()), 0);
-    const std::string back = dir_.File("back" + flag + ".hkh");
+    ASSERT_EQ(std::system(("mdb_dump -n " + way.dump_flag + " -f " + theirs + " " + lmdb).c_str()), 0);
+    const std::string back = dir.File("back.hkh");
     ASSERT_EQ(RunTool({"import", back, theirs}).exit_code, 0);
-    EXPECT_EQ(ReadAll(back), records) << flag;
+    EXPECT_EQ(ReadAll(back), way.records);
   }
 }
 
