@@ -7,20 +7,10 @@
 namespace hako {
 namespace {
 
-template <const std::string_view& kKind>
-struct Traits {
-  using FileT = AnyFile;
-  FileT Create() { return AnyFile::Open(path, {}, kKind).value(); }
-  FileT Reopen(FileT file) {
-    EXPECT_THAT(file.Close(), IsOk());
-    return Create();
-  }
-  TempDir dir;
-  std::string path = dir.File("file");
-};
-
-INSTANTIATE_TYPED_TEST_SUITE_P(AnyMappedFile, FileConformance, Traits<AnyFile::kMemoryMap>);
-INSTANTIATE_TYPED_TEST_SUITE_P(AnyPositionalFile, FileConformance, Traits<AnyFile::kPositional>);
+using MappedTraits = PathFileTraits<AnyFile, AnyFile::kMemoryMap>;
+using PositionalTraits = PathFileTraits<AnyFile, AnyFile::kPositional>;
+INSTANTIATE_TYPED_TEST_SUITE_P(AnyMappedFile, FileConformance, MappedTraits);
+INSTANTIATE_TYPED_TEST_SUITE_P(AnyPositionalFile, FileConformance, PositionalTraits);
 INSTANTIATE_TYPED_TEST_SUITE_P(AnyFile, PathFileConformance, AnyFile);
 
 bool IsMapped(const std::string& path) { return ReadWhole("/proc/self/maps").find(path) != std::string::npos; }

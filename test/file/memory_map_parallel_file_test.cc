@@ -11,19 +11,8 @@
 namespace hako {
 namespace {
 
-struct Traits {
-  using FileT = MemoryMapParallelFile;
-  FileT Create() { return FileT::Open(path).value(); }
-  FileT Reopen(FileT file) {
-    EXPECT_THAT(file.Close(), IsOk());
-    return Create();
-  }
-  TempDir dir;
-  std::string path = dir.File("file");
-};
-
-INSTANTIATE_TYPED_TEST_SUITE_P(MemoryMapParallelFile, FileConformance, Traits);
-INSTANTIATE_TYPED_TEST_SUITE_P(MemoryMapParallelFile, MappedFileConformance, Traits);
+INSTANTIATE_TYPED_TEST_SUITE_P(MemoryMapParallelFile, FileConformance, PathFileTraits<MemoryMapParallelFile>);
+INSTANTIATE_TYPED_TEST_SUITE_P(MemoryMapParallelFile, MappedFileConformance, PathFileTraits<MemoryMapParallelFile>);
 INSTANTIATE_TYPED_TEST_SUITE_P(MemoryMapParallelFile, PathFileConformance, MemoryMapParallelFile);
 
 class MemoryMapParallelFileTest : public testing::Test {

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "file/file_conformance.h"
@@ -23,6 +24,19 @@
 #include "support/temp_dir.h"
 
 namespace hako {
+
+// The fixture type of FileConformance and MappedFileConformance for a file that is opened by path; AnyFile takes a kind too.
+template <PathFile F, const std::string_view&... kKind>
+struct PathFileTraits {
+  using FileT = F;
+  FileT Create() { return FileT::Open(path, {}, kKind...).value(); }
+  FileT Reopen(FileT file) {
+    EXPECT_THAT(file.Close(), IsOk());
+    return Create();
+  }
+  TempDir dir;
+  std::string path = dir.File("file");
+};
 
 template <class FileT>
 class PathFileConformance : public testing::Test {

@@ -7,18 +7,7 @@
 namespace hako {
 namespace {
 
-struct Traits {
-  using FileT = PositionalParallelFile;
-  FileT Create() { return FileT::Open(path).value(); }
-  FileT Reopen(FileT file) {
-    EXPECT_THAT(file.Close(), IsOk());
-    return Create();
-  }
-  TempDir dir;
-  std::string path = dir.File("file");
-};
-
-INSTANTIATE_TYPED_TEST_SUITE_P(PositionalParallelFile, FileConformance, Traits);
+INSTANTIATE_TYPED_TEST_SUITE_P(PositionalParallelFile, FileConformance, PathFileTraits<PositionalParallelFile>);
 INSTANTIATE_TYPED_TEST_SUITE_P(PositionalParallelFile, PathFileConformance, PositionalParallelFile);
 
 static_assert(!KernelBackedFile<PositionalParallelFile>);
