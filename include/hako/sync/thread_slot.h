@@ -84,8 +84,9 @@ class PerThread {
   // Visits every T that was made so far.
   template <class F>
   void ForEach(F&& visit) const {
-    for (const std::atomic<T*>& slot : *slots_) {
-      if (T* t = slot.load(std::memory_order_seq_cst)) visit(*t);
+    const unsigned end = end_.load(std::memory_order_seq_cst);
+    for (unsigned index = 0; index < end; ++index) {
+      if (T* t = (*slots_)[index].load(std::memory_order_seq_cst)) visit(*t);
     }
   }
 
@@ -93,9 +94,13 @@ class PerThread {
   [[gnu::noinline]] T* Make(unsigned index) {
     T* slot = new T();
     (*slots_)[index].store(slot, std::memory_order_seq_cst);
+    for (unsigned end = end_.load(std::memory_order_seq_cst); end <= index;) {
+      if (end_.compare_exchange_weak(end, index + 1, std::memory_order_seq_cst)) break;
+    }
     return slot;
   }
 
+  std::atomic<unsigned> end_{0};  // no T was made at this index or above
   std::unique_ptr<std::array<std::atomic<T*>, kMaxThreads>> slots_;
 };
 
