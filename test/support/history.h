@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -70,15 +71,15 @@ inline bool IsLinearizable(std::vector<HistoryEvent> events) {
   };
   const auto put_back = [&](std::size_t node) { next[previous[node]] = previous[next[node]] = node; };
 
-  std::vector<bool> done(n);
-  std::set<std::pair<std::vector<bool>, RegisterState>> visited;
+  std::string done(n, '0');  // '1' at the events placed
+  std::set<std::pair<std::string, RegisterState>> visited;
   std::vector<std::pair<std::size_t, RegisterState>> path;  // the event placed, and the state before it
   RegisterState state;
   std::size_t node = next[2 * n];
   while (next[2 * n] != 2 * n) {
     if (node < n) {  // a call: may this operation be the next?
       const auto after = Step(state, events[node]);
-      done[node] = true;
+      done[node] = '1';
       if (after && visited.emplace(done, *after).second) {
         path.emplace_back(node, state);
         state = *after;
@@ -86,7 +87,7 @@ inline bool IsLinearizable(std::vector<HistoryEvent> events) {
         take_out(n + node);
         node = next[2 * n];
       } else {
-        done[node] = false;
+        done[node] = '0';
         node = next[node];
       }
     } else {  // a return of an operation that was given no place: go back
@@ -94,7 +95,7 @@ inline bool IsLinearizable(std::vector<HistoryEvent> events) {
       node = path.back().first;
       state = path.back().second;
       path.pop_back();
-      done[node] = false;
+      done[node] = '0';
       put_back(n + node);
       put_back(node);
       node = next[node];
