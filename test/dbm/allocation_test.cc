@@ -1,5 +1,6 @@
 // A warm database does its work without the system: no allocation and no system call for a Get, a Set of a value of the same size, or a
-// Remove. This file replaces operator new of the whole test program by one that counts.
+// Remove. This file replaces operator new of the whole test program by one that counts; under a sanitizer, which has its own and sees more
+// by it, the count is that of the sanitizer's hook in malloc.
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "dbm/surroundings.h"
 #include "gtest/gtest.h"
 #include "support/allocation_counter.h"
+#include "support/sanitizers.h"
 #include "support/status_matchers.h"
 #include "support/system_call_counter.h"
 
@@ -20,9 +22,30 @@ namespace {
 thread_local constinit std::uint64_t allocation_count = 0;
 thread_local constinit std::size_t largest_allocation = 0;
 
-void* CountedAllocate(std::size_t size, std::size_t alignment = 0) {
+void NoteAllocation(std::size_t size) {
   ++allocation_count;
   if (size > largest_allocation) largest_allocation = size;
+}
+
+}  // namespace
+
+#if defined(HAKO_ASAN) || defined(HAKO_TSAN)
+
+extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, std::size_t), void (*)(const volatile void*));
+
+namespace {
+
+[[maybe_unused]] const int hooks = __sanitizer_install_malloc_and_free_hooks(
+    [](const volatile void*, std::size_t size) { NoteAllocation(size); }, [](const volatile void*) {});
+
+}  // namespace
+
+#else
+
+namespace {
+
+void* CountedAllocate(std::size_t size, std::size_t alignment = 0) {
+  NoteAllocation(size);
   if (size == 0) size = 1;
   return alignment == 0 ? std::malloc(size) : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
 }
@@ -59,6 +82,8 @@ void* operator new[](std::size_t size, std::align_val_t alignment, const std::no
 [[gnu::noinline]] void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+#endif
 
 namespace hako {
 

@@ -18,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "support/checked_value.h"
 #include "support/random.h"
+#include "support/sanitizers.h"
 #include "support/threads.h"
 
 namespace hako {

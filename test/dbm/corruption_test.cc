@@ -30,6 +30,7 @@
 #include "support/booted_memory_file.h"
 #include "support/checked_value.h"
 #include "support/random.h"
+#include "support/sanitizers.h"
 #include "support/status_matchers.h"
 
 namespace hako {
@@ -70,16 +71,10 @@ enum class Damage {
 // Calls check(image, what, kind of damage) for damaged copies of `image`.
 using Check = std::function<void(Image, const std::string&, Damage)>;
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr std::uint64_t kSanitizerStride = 6;  // every check is that much slower, and other bytes are drawn next time
-#else
-constexpr std::uint64_t kSanitizerStride = 1;
-#endif
-
 void FlipBits(const Image& image, bool all_bits, const Check& check, std::uint64_t one_byte_in = 1) {
   Random random(TestSeed());
   for (const std::uint64_t offset : InterestingOffsets(image, random)) {
-    if (!random.OneIn(one_byte_in * kSanitizerStride)) continue;
+    if (!random.OneIn(one_byte_in * kSlowdown)) continue;
     for (unsigned bit = all_bits ? 0 : static_cast<unsigned>(random.Below(8)), last = all_bits ? 7 : bit; bit <= last; ++bit) {
       Image damaged = image;
       damaged[offset] ^= std::byte{1} << bit;
@@ -92,7 +87,7 @@ void FlipBits(const Image& image, bool all_bits, const Check& check, std::uint64
 void Truncate(const Image& image, const Check& check) {
   Random random(TestSeed());
   for (const std::uint64_t length : InterestingOffsets(image, random)) {
-    if (length == 0 || !random.OneIn(kSanitizerStride)) continue;  // an empty file is a new one
+    if (length == 0 || !random.OneIn(kSlowdown)) continue;  // an empty file is a new one
     check(Image(image.begin(), image.begin() + static_cast<std::ptrdiff_t>(length)), "cut to " + std::to_string(length) + " bytes",
           Damage::kRandom);
     if (testing::Test::HasFatalFailure()) return;

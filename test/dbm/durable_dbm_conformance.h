@@ -32,6 +32,7 @@
 #include "hako/file/file.h"
 #include "support/checked_value.h"
 #include "support/random.h"
+#include "support/sanitizers.h"
 #include "support/status_matchers.h"
 #include "support/threads.h"
 

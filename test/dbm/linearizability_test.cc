@@ -14,6 +14,7 @@
 #include "support/history.h"
 #include "support/model_dbm.h"
 #include "support/random.h"
+#include "support/sanitizers.h"
 #include "support/status_matchers.h"
 #include "support/threads.h"
 

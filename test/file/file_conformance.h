@@ -24,6 +24,7 @@
 #include "hako/base/bytes.h"
 #include "hako/file/file.h"
 #include "support/random.h"
+#include "support/sanitizers.h"
 #include "support/status_matchers.h"
 #include "support/threads.h"
 

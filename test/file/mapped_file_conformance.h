@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "file/file_conformance.h"
+#include "support/sanitizers.h"
 
 namespace hako {
 

@@ -1,4 +1,5 @@
-// Counts the allocations of this process through operator new, which allocation_test.cc replaces in the program that it is part of.
+// Counts the allocations of this process through operator new (under a sanitizer, through malloc), as allocation_test.cc arranges in the
+// program that it is part of.
 #pragma once
 
 #include <cstddef>

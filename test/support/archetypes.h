@@ -35,7 +35,7 @@ class ArchetypeFile {
     return absl::OkStatus();
   }
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) {
-    const std::shared_lock lock(state_->mutex);
+    const std::unique_lock lock(state_->mutex);
     HAKO_RETURN_IF_ERROR(CheckInside(offset, in.size(), state_->bytes.size()));
     std::ranges::copy(in, state_->bytes.begin() + static_cast<std::ptrdiff_t>(offset));
     return absl::OkStatus();

@@ -5,16 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "hako/base/per_byte_copy.h"
-
 namespace hako {
-
-// How much smaller loops are to be under a tool that slows the program down.
-#ifdef HAKO_TSAN
-inline constexpr int kSlowdown = 10;
-#else
-inline constexpr int kSlowdown = 1;
-#endif
 
 // Runs body(thread_index) in `count` threads.
 template <class Body>

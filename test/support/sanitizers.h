@@ -1,0 +1,25 @@
+// Which sanitizer these tests are compiled with: HAKO_ASAN or HAKO_TSAN is defined, or none. Under one of them every loop of a test that
+// only draws more of the same is shortened, as all code is slower there by far; the next run draws other numbers.
+#pragma once
+
+#include "hako/base/per_byte_copy.h"  // defines HAKO_TSAN
+
+#if defined(__SANITIZE_ADDRESS__)
+#define HAKO_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HAKO_ASAN 1
+#endif
+#endif
+
+namespace hako {
+
+#if defined(HAKO_TSAN)
+inline constexpr int kSlowdown = 10;
+#elif defined(HAKO_ASAN)
+inline constexpr int kSlowdown = 5;
+#else
+inline constexpr int kSlowdown = 1;
+#endif
+
+}  // namespace hako
