@@ -26,6 +26,8 @@
 #pragma once
 
 #include "hako/base/status.h"
+#include "hako/dbm/any_dbm.h"
+#include "hako/dbm/any_options.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/operations.h"

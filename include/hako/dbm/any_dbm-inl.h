@@ -1,0 +1,146 @@
+// Definitions of dbm/any_dbm.h: the virtual interface, its model over a DBM, and the calls that lead there.
+#pragma once
+
+#include "hako/dbm/any_dbm.h"
+
+namespace hako {
+
+struct AnyDBM::CursorInterface {
+  virtual ~CursorInterface() = default;
+  virtual void First() = 0;
+  virtual void Jump(std::string_view key) = 0;
+  virtual void Next() = 0;
+  virtual bool Valid() const = 0;
+  virtual std::string_view key() const = 0;
+  virtual std::string_view value() const = 0;
+  virtual const Status& status() const = 0;
+};
+
+template <class Cursor>
+class AnyDBM::CursorModel final : public CursorInterface {
+ public:
+  explicit CursorModel(Cursor cursor) : cursor_(std::move(cursor)) {}
+  void First() override { cursor_.First(); }
+  void Jump(std::string_view key) override { cursor_.Jump(key); }
+  void Next() override { cursor_.Next(); }
+  bool Valid() const override { return cursor_.Valid(); }
+  std::string_view key() const override { return cursor_.key(); }
+  std::string_view value() const override { return cursor_.value(); }
+  const Status& status() const override { return cursor_.status(); }
+
+ private:
+  Cursor cursor_;
+};
+
+struct AnyDBM::Interface {
+  virtual ~Interface() = default;
+  virtual Status Process(std::string_view key, Update visitor) = 0;
+  virtual Status Process(std::string_view key, BlindUpdate visitor) = 0;
+  virtual Status Process(std::string_view key, Look visitor) = 0;
+  virtual Status Fetch(std::string_view key, Copy sink) = 0;
+  virtual Status ProcessEach(Each visitor) = 0;
+  virtual std::unique_ptr<CursorInterface> MakeCursor() = 0;
+  virtual std::uint64_t Count() const = 0;
+  virtual Status Clear() = 0;
+  virtual Status Synchronize(SyncMode mode) = 0;
+  virtual bool ShouldBeRebuilt() = 0;
+  virtual Status Rebuild() = 0;
+  virtual Status CopyTo(const std::string& path) = 0;
+  virtual Status Verify() = 0;
+  virtual Stats GetStats() = 0;
+  virtual Inspection Inspect() = 0;
+  virtual bool IsWritable() const = 0;
+  virtual Status Close() = 0;
+};
+
+template <class D>
+class AnyDBM::Model : public Interface {
+ public:
+  explicit Model(std::unique_ptr<D> db) : db_(std::move(db)) {}
+  Status Process(std::string_view key, Update visitor) override { return db_->Process(key, visitor); }
+  Status Process(std::string_view key, BlindUpdate visitor) override { return db_->Process(key, visitor); }
+  Status Process(std::string_view key, Look visitor) override { return db_->Process(key, visitor); }
+  Status Fetch(std::string_view key, Copy sink) override { return db_->Fetch(key, sink); }
+  Status ProcessEach(Each visitor) override { return db_->ProcessEach(visitor); }
+  std::unique_ptr<CursorInterface> MakeCursor() override {
+    return std::make_unique<CursorModel<decltype(db_->MakeIterator())>>(db_->MakeIterator());
+  }
+  std::uint64_t Count() const override { return db_->Count(); }
+  Status Clear() override { return db_->Clear(); }
+  Status Synchronize(SyncMode mode) override { return db_->Synchronize(mode); }
+  bool ShouldBeRebuilt() override {
+    if constexpr (requires { db_->ShouldBeRebuilt(); }) return db_->ShouldBeRebuilt();
+    return false;
+  }
+  Status Rebuild() override {
+    if constexpr (requires { db_->Rebuild(); }) return db_->Rebuild();
+    return absl::OkStatus();
+  }
+  Status CopyTo(const std::string& path) override {
+    if constexpr (requires { db_->CopyTo(path); }) return db_->CopyTo(path);
+    if constexpr (requires { db_->Save(path); }) return db_->Save(path);
+    return absl::UnimplementedError("this kind of database cannot be copied to a path");
+  }
+  Status Verify() override { return db_->Verify(); }
+  Stats GetStats() override { return db_->GetStats(); }
+  Inspection Inspect() override { return db_->Inspect(); }
+  bool IsWritable() const override {
+    if constexpr (requires { db_->IsWritable(); }) return db_->IsWritable();
+    return true;
+  }
+  Status Close() override { return db_->Close(); }
+
+ protected:
+  std::unique_ptr<D> db_;
+};
+
+template <DBM D>
+AnyDBM::AnyDBM(std::unique_ptr<D> db) : inside_(std::make_unique<Model<D>>(std::move(db))) {}
+
+template <Visitor V>
+Status AnyDBM::Process(std::string_view key, V&& visitor) {
+  using Plain = std::remove_reference_t<V>;
+  if constexpr (UpdateVisitor<Plain>) {
+    return inside_->Process(key, Update(visitor));
+  } else if constexpr (BlindVisitor<Plain>) {
+    return inside_->Process(key, BlindUpdate(visitor));
+  } else {
+    return inside_->Process(key, Look(visitor));
+  }
+}
+
+template <Sink S>
+Status AnyDBM::Fetch(std::string_view key, S&& sink) {
+  return inside_->Fetch(key, Copy(sink));
+}
+
+template <class V>
+Status AnyDBM::ProcessEach(V&& visitor) {
+  return inside_->ProcessEach(Each(visitor));
+}
+
+inline void AnyDBM::Iterator::First() { inside_->First(); }
+inline void AnyDBM::Iterator::Jump(std::string_view key) { inside_->Jump(key); }
+inline void AnyDBM::Iterator::Next() { inside_->Next(); }
+inline bool AnyDBM::Iterator::Valid() const { return inside_->Valid(); }
+inline std::string_view AnyDBM::Iterator::key() const { return inside_->key(); }
+inline std::string_view AnyDBM::Iterator::value() const { return inside_->value(); }
+inline const Status& AnyDBM::Iterator::status() const { return inside_->status(); }
+inline AnyDBM::Iterator::Iterator(std::unique_ptr<CursorInterface> inside) : inside_(std::move(inside)) {}
+
+inline AnyDBM::AnyDBM(std::unique_ptr<Interface> inside) : inside_(std::move(inside)) {}
+inline AnyDBM::~AnyDBM() = default;
+inline AnyDBM::Iterator AnyDBM::MakeIterator() { return Iterator(inside_->MakeCursor()); }
+inline std::uint64_t AnyDBM::Count() const { return inside_->Count(); }
+inline Status AnyDBM::Clear() { return inside_->Clear(); }
+inline Status AnyDBM::Synchronize(SyncMode mode) { return inside_->Synchronize(mode); }
+inline bool AnyDBM::ShouldBeRebuilt() { return inside_->ShouldBeRebuilt(); }
+inline Status AnyDBM::Rebuild() { return inside_->Rebuild(); }
+inline Status AnyDBM::CopyTo(const std::string& path) { return inside_->CopyTo(path); }
+inline Status AnyDBM::Verify() { return inside_->Verify(); }
+inline Stats AnyDBM::GetStats() { return inside_->GetStats(); }
+inline Inspection AnyDBM::Inspect() { return inside_->Inspect(); }
+inline bool AnyDBM::IsWritable() const { return inside_->IsWritable(); }
+inline Status AnyDBM::Close() { return inside_->Close(); }
+
+}  // namespace hako

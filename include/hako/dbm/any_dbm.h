@@ -1,0 +1,109 @@
+// AnyDBM: a database whose kind is chosen at run time, by the ending of its file name or by an option (dbm/any_options.h).
+//
+//   HAKO_ASSIGN_OR_RETURN(auto db, AnyDBM::Open("casket.hkh?num_records=1m"));
+//
+// It does what every DBM does, at the price of a virtual call an operation; the class templates pay nothing for it. A database in memory
+// that has a path (TinyDBM) is loaded from the snapshot there by Open and saved to it by a hard Synchronize and by Close; meanwhile it
+// keeps the file locked, as a database in a file does. What happens between two saves does not survive the process.
+//
+// Threads: see dbm/dbm.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "hako/base/status.h"
+#include "hako/dbm/any_options.h"
+#include "hako/dbm/dbm.h"
+#include "hako/dbm/operations.h"
+
+namespace hako {
+
+class AnyDBM : public Operations<AnyDBM> {
+  struct Interface;
+  struct CursorInterface;
+  template <class D>
+  class Model;
+  class SnapshotModel;
+  template <class D>
+  class CursorModel;
+
+  using Value = std::optional<std::string_view>;
+  using Update = absl::FunctionRef<Action(Value)>;
+  using BlindUpdate = absl::FunctionRef<Action(bool)>;
+  using Look = absl::FunctionRef<void(Value)>;
+  using Copy = absl::FunctionRef<char*(std::size_t)>;
+  using Each = absl::FunctionRef<void(std::string_view, std::string_view)>;
+
+ public:
+  // A cursor of any kind; the database must outlive it.
+  class Iterator {
+   public:
+    void First();
+    void Jump(std::string_view key);
+    void Next();
+    bool Valid() const;
+    std::string_view key() const;
+    std::string_view value() const;
+    const Status& status() const;
+
+   private:
+    friend AnyDBM;
+    explicit Iterator(std::unique_ptr<CursorInterface> inside);
+    std::unique_ptr<CursorInterface> inside_;
+  };
+
+  static StatusOr<std::unique_ptr<AnyDBM>> Open(const AnyOptions& options);
+  static StatusOr<std::unique_ptr<AnyDBM>> Open(std::string_view name) {
+    HAKO_ASSIGN_OR_RETURN(const AnyOptions options, ParseAnyOptions(name));
+    return Open(options);
+  }
+  // Takes over a database that is open.
+  template <DBM D>
+  explicit AnyDBM(std::unique_ptr<D> db);
+
+  AnyDBM(const AnyDBM&) = delete;
+  AnyDBM& operator=(const AnyDBM&) = delete;
+  ~AnyDBM();
+
+  template <Visitor V>
+  Status Process(std::string_view key, V&& visitor);
+  template <Sink S>
+  Status Fetch(std::string_view key, S&& sink);
+  template <class V>
+  Status ProcessEach(V&& visitor);
+  Iterator MakeIterator();
+
+  std::uint64_t Count() const;
+  Status Clear();
+  Status Synchronize(SyncMode mode);
+  // Databases that need no rebuilding are always as good as rebuilt.
+  bool ShouldBeRebuilt();
+  Status Rebuild();
+  // A copy at `path`, beside readers and writers; it appears there whole and synced or not at all. Unimplemented where the kind has no
+  // file.
+  Status CopyTo(const std::string& path);
+  Status Verify();
+  Stats GetStats();
+  Inspection Inspect();
+  bool IsWritable() const;
+  Status Close();
+
+ private:
+  explicit AnyDBM(std::unique_ptr<Interface> inside);
+  std::unique_ptr<Interface> inside_;
+};
+
+}  // namespace hako
+
+#include "hako/dbm/any_dbm-inl.h"
+
+namespace hako {
+static_assert(DBM<AnyDBM>);
+}  // namespace hako

@@ -1,0 +1,49 @@
+// Which database to open and how, chosen at run time, and the one string that can say it all.
+//
+//   "casket.hkh"                                a hash table in a file, by the ending
+//   "casket.hkh?num_records=1m,file=pos"        with options, after the last question mark
+//   "casket.db?dbm=hash"                        where the ending does not tell
+//   "casket.hks"                                a hash table in memory, loaded from a snapshot and saved to it
+//   "?dbm=tiny"                                 a hash table in memory and nowhere else
+//
+// Options are key=value, separated by commas; numbers may have a suffix (base/parse_number.h):
+//   dbm          hash (.hkh) or tiny (.hks)
+//   file         mmap or pos: how the file is accessed (dbm=hash)
+//   mode         read, write (the file must exist), create or truncate
+//   wait         how long to wait for another holder of the file, in seconds
+//   num_records, align_pow, seed                as in dbm/options.h
+//   reserve_bytes, grow_min, grow_max           as in FileOptions, file/file.h
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+
+namespace hako {
+
+struct AnyOptions {
+  static constexpr std::string_view kHash = "hash";
+  static constexpr std::string_view kTiny = "tiny";
+  static constexpr std::array kKinds = {kHash, kTiny};
+
+  std::string path = {};        // empty: in memory only, for a kind that can
+  std::string kind = {};        // one of kKinds; empty = by the ending of `path`
+  std::string device = "mmap";  // AnyFile::kMemoryMap or kPositional
+  std::uint64_t num_records = 0;
+  std::optional<int> align_pow = {};
+  std::uint64_t seed = 0;
+  FileOptions file = {};
+
+  // `kind`, or what the ending of `path` tells; empty where nothing does.
+  std::string_view ResolvedKind() const;
+};
+
+// The options that `name` says, and for the rest `defaults`. InvalidArgument names the option that is wrong and what there is.
+StatusOr<AnyOptions> ParseAnyOptions(std::string_view name, AnyOptions defaults = {});
+
+}  // namespace hako

@@ -1,0 +1,84 @@
+#include "hako/dbm/any_options.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <utility>
+
+#include "hako/base/parse_number.h"
+
+namespace hako {
+namespace {
+
+constexpr std::string_view kThereAre =
+    "there are dbm, file, mode, wait, num_records, align_pow, seed, reserve_bytes, grow_min and grow_max";
+
+// Assigns the number that `text` is, or leaves `out` alone.
+template <class T>
+bool TakeNumber(std::string_view text, std::int64_t max, T* out) {
+  const auto number = ParseNumber(text);
+  if (!number || *number < 0 || *number > max) return false;
+  *out = static_cast<T>(*number);
+  return true;
+}
+
+bool TakeMode(std::string_view text, OpenMode* mode) {
+  constexpr std::pair<std::string_view, OpenMode> kModes[] = {
+      {"read", OpenMode::kReadOnly}, {"write", OpenMode::kReadWrite}, {"create", OpenMode::kCreate}, {"truncate", OpenMode::kTruncate}};
+  const auto it = std::find_if(std::begin(kModes), std::end(kModes), [text](const auto& named) { return named.first == text; });
+  if (it == std::end(kModes)) return false;
+  *mode = it->second;
+  return true;
+}
+
+// false: there is an option of that name, but not of that value. nullopt: there is no such option.
+std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptions* options) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  FileOptions& file = options->file;
+  if (name == "dbm")
+    return options->kind = value, std::find(AnyOptions::kKinds.begin(), AnyOptions::kKinds.end(), value) != AnyOptions::kKinds.end();
+  if (name == "file") return options->device = value, value == "mmap" || value == "pos";
+  if (name == "mode") return TakeMode(value, &file.mode);
+  if (name == "num_records") return TakeNumber(value, kMax, &options->num_records);
+  if (name == "seed") return TakeNumber(value, kMax, &options->seed);
+  if (name == "reserve_bytes") return TakeNumber(value, kMax, &file.reserve_bytes);
+  if (name == "grow_min") return TakeNumber(value, kMax, &file.grow_min);
+  if (name == "grow_max") return TakeNumber(value, kMax, &file.grow_max);
+  if (name == "align_pow") return TakeNumber(value, 63, &options->align_pow.emplace());
+  if (name == "wait") {
+    std::int64_t seconds = 0;
+    if (!TakeNumber(value, 1'000'000'000, &seconds)) return false;
+    file.lock_timeout = std::chrono::seconds(seconds);
+    return true;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view AnyOptions::ResolvedKind() const {
+  if (!kind.empty()) return kind;
+  if (path.ends_with(".hkh")) return kHash;
+  if (path.ends_with(".hks")) return kTiny;
+  return {};
+}
+
+StatusOr<AnyOptions> ParseAnyOptions(std::string_view name, AnyOptions defaults) {
+  AnyOptions options = std::move(defaults);
+  const std::size_t mark = name.rfind('?');
+  options.path = name.substr(0, mark);
+  std::string_view rest = mark == name.npos ? std::string_view() : name.substr(mark + 1);
+  while (!rest.empty()) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+    const std::size_t equals = item.find('=');
+    const std::string_view key = item.substr(0, equals);
+    const std::string_view value = equals == item.npos ? std::string_view() : item.substr(equals + 1);
+    const std::optional<bool> taken = Take(key, value, &options);
+    if (!taken) return absl::InvalidArgumentError(absl::StrCat("there is no option '", ToAbsl(key), "'; ", ToAbsl(kThereAre)));
+    if (!*taken) return absl::InvalidArgumentError(absl::StrCat("option ", ToAbsl(key), " cannot be '", ToAbsl(value), "'"));
+  }
+  return options;
+}
+
+}  // namespace hako

@@ -1,0 +1,232 @@
+// AnyDBM over every kind of database, how it is named, and what the snapshots of databases in memory survive.
+#include "hako/dbm/any_dbm.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dbm/concurrent_dbm_conformance.h"
+#include "dbm/dbm_conformance.h"
+#include "dbm/listing.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/hash_dbm.h"
+#include "hako/dbm/tiny_dbm.h"
+#include "hako/file/any_file.h"
+#include "hako/file/memory_file.h"
+#include "support/status_matchers.h"
+#include "support/temp_dir.h"
+
+namespace hako {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+struct MappedHash {
+  static constexpr const char* kName = "casket.hkh";
+};
+struct PositionalHash {
+  static constexpr const char* kName = "casket.hkh?file=pos";
+};
+struct SavedTiny {
+  static constexpr const char* kName = "casket.hks";
+};
+struct MemoryTiny {
+  static constexpr const char* kName = "";
+};
+
+template <class Kind>
+struct AnySurroundings {
+  using Database = AnyDBM;
+  StatusOr<std::unique_ptr<AnyDBM>> Open(std::uint64_t num_records = 0) {
+    const std::string_view name = Kind::kName;
+    if (name.empty()) return AnyDBM::Open({.kind = "tiny", .num_records = num_records});
+    HAKO_ASSIGN_OR_RETURN(const AnyOptions options, ParseAnyOptions(directory.File(name), {.num_records = num_records}));
+    return AnyDBM::Open(options);
+  }
+  TempDir directory;
+};
+
+using All =
+    testing::Types<AnySurroundings<MappedHash>, AnySurroundings<PositionalHash>, AnySurroundings<SavedTiny>, AnySurroundings<MemoryTiny>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Any, DBMConformance, All);
+using Some = testing::Types<AnySurroundings<MappedHash>, AnySurroundings<SavedTiny>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Any, ConcurrentDBMConformance, Some);
+
+TEST(AnyDBM, EndingTellsTheKind) {
+  TempDir directory;
+  for (const auto& [name, type] :
+       {std::pair("a.hkh", "HashDBM"), {"a.hks", "TinyDBM"}, {"a.db?dbm=hash", "HashDBM"}, {"b.hkh?dbm=tiny", "TinyDBM"}}) {
+    ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(directory.File(name)));
+    EXPECT_EQ(db->Inspect().front(), (std::pair<std::string, std::string>("class", type))) << name;
+    EXPECT_THAT(db->Set("key", "value"), IsOk());
+    EXPECT_THAT(db->Close(), IsOk());
+  }
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<>::Open(directory.File("a.hkh")));
+  EXPECT_THAT(db->Get("key"), IsOkAndHolds("value"));
+}
+
+TEST(AnyDBM, NamesCarryOptions) {
+  ASSERT_OK_AND_ASSIGN(
+      const AnyOptions options,
+      ParseAnyOptions("dir/what?.hkh?num_records=1m,align_pow=5,file=pos,mode=read,wait=2,seed=7,reserve_bytes=4Gi,dbm=hash"));
+  EXPECT_EQ(options.path, "dir/what?.hkh");
+  EXPECT_EQ(options.num_records, 1'000'000u);
+  EXPECT_EQ(options.align_pow, 5);
+  EXPECT_EQ(options.device, AnyFile::kPositional);
+  EXPECT_EQ(options.file.mode, OpenMode::kReadOnly);
+  EXPECT_EQ(options.file.lock_timeout, std::chrono::seconds(2));
+  EXPECT_EQ(options.file.reserve_bytes, std::uint64_t{4} << 30);
+  EXPECT_EQ(options.seed, 7u);
+  EXPECT_EQ(options.ResolvedKind(), AnyOptions::kHash);
+  ASSERT_OK_AND_ASSIGN(const AnyOptions plain, ParseAnyOptions("a?b.hks?", {.num_records = 5}));
+  EXPECT_EQ(plain.path, "a?b.hks");
+  EXPECT_EQ(plain.num_records, 5u) << "the default holds";
+  EXPECT_EQ(plain.ResolvedKind(), AnyOptions::kTiny);
+}
+
+TEST(AnyDBM, OptionsTakeEffect) {
+  TempDir directory;
+  ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(directory.File("a.hkh?num_records=100k")));
+  ASSERT_OK_AND_ASSIGN(auto small, AnyDBM::Open(directory.File("b.hkh")));
+  EXPECT_GT(db->GetStats().num_buckets, 10 * small->GetStats().num_buckets);
+  EXPECT_THAT(db->Close(), IsOk());
+  EXPECT_THAT(AnyDBM::Open(directory.File("c.hkh?mode=write")), StatusIs(absl::StatusCode::kNotFound));
+  ASSERT_OK_AND_ASSIGN(db, AnyDBM::Open(directory.File("a.hkh?mode=read")));
+  EXPECT_THAT(db->Set("k", "v"), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST(AnyDBM, MistakesInNamesAreTold) {
+  const std::pair<const char*, const char*> mistakes[] = {{"a.hkh?num_recrods=5", "there is no option 'num_recrods'; there are dbm, file,"},
+                                                          {"a.hkh?num_records=many", "option num_records cannot be 'many'"},
+                                                          {"a.hkh?num_records=-1", "option num_records cannot be '-1'"},
+                                                          {"a.hkh?num_records", "option num_records cannot be ''"},
+                                                          {"a.hkh?file=tape", "option file cannot be 'tape'"},
+                                                          {"a.hkh?mode=append", "option mode cannot be 'append'"},
+                                                          {"a.hkh?wait=", "option wait cannot be ''"},
+                                                          {"a.hkh?dbm=tree", "option dbm cannot be 'tree'"},
+                                                          {"a.hkh?,", "there is no option ''"},
+                                                          {"a.foo", "a.foo: the ending does not tell the kind of database"},
+                                                          {"?dbm=hash", "needs a file name"},
+                                                          {"a.hkh?align_pow=9", "align_pow must be 3 to 6"}};
+  TempDir directory;
+  for (const auto& [name, complaint] : mistakes)
+    EXPECT_THAT(AnyDBM::Open(*name == '?' ? name : directory.File(name)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(complaint)))
+        << name;
+}
+
+TEST(AnyDBM, TakesOverAnyDatabase) {
+  ASSERT_OK_AND_ASSIGN(auto hash, HashDBM<MemoryFile>::Open(MemoryFile(std::uint64_t{1} << 30)));
+  AnyDBM db(std::move(hash));
+  EXPECT_THAT(db.Increment("counter", 5), IsOkAndHolds(5));
+  EXPECT_THAT(db.Rebuild(), IsOk());
+  EXPECT_FALSE(db.ShouldBeRebuilt());
+  EXPECT_THAT(db.CopyTo("/tmp/never"), StatusIs(absl::StatusCode::kUnimplemented));
+  EXPECT_THAT(db.Increment("counter", 2), IsOkAndHolds(7));
+  EXPECT_THAT(db.Verify(), IsOk());
+  EXPECT_THAT(db.Close(), IsOk());
+}
+
+TEST(AnyDBM, CopiesWhole) {
+  TempDir directory;
+  for (const std::string ending : {".hkh", ".hks"}) {
+    ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(directory.File("a" + ending)));
+    for (std::uint64_t i = 0; i < 500; ++i) ASSERT_THAT(db->Set(NumberedKey(i), std::to_string(i)), IsOk());
+    const Records records = ListByIterator(*db).records;
+    ASSERT_THAT(db->CopyTo(directory.File("b" + ending)), IsOk());
+    ASSERT_THAT(db->Clear(), IsOk());
+    ASSERT_OK_AND_ASSIGN(auto copy, AnyDBM::Open(directory.File("b" + ending + "?mode=read")));
+    EXPECT_EQ(Difference(records, ListByProcessEach(*copy).records), "none") << ending;
+    EXPECT_EQ(records.size(), 500u);
+  }
+}
+
+class Snapshot : public testing::Test {
+ protected:
+  std::string Get(const std::string& key) {
+    const auto db = AnyDBM::Open(path_ + "?mode=read");
+    return db.ok() ? (*db)->GetOr(key, "absent").value() : db.status().ToString();
+  }
+  TempDir directory_;
+  const std::string path_ = directory_.File("casket.hks");
+};
+
+TEST_F(Snapshot, KeepsWhatWasThereAtTheLastSave) {
+  ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(path_));
+  EXPECT_THAT(db->Set("k", "saved by Close"), IsOk());
+  EXPECT_THAT(db->Close(), IsOk());
+  EXPECT_THAT(db->Close(), IsOk()) << "again";
+  EXPECT_EQ(Get("k"), "saved by Close");
+  ASSERT_OK_AND_ASSIGN(db, AnyDBM::Open(path_));
+  EXPECT_THAT(db->Set("k", "saved by the destructor"), IsOk());
+  db.reset();
+  EXPECT_EQ(Get("k"), "saved by the destructor");
+
+  ASSERT_OK_AND_ASSIGN(db, AnyDBM::Open(path_));
+  EXPECT_THAT(db->Set("k", "saved by Synchronize"), IsOk());
+  EXPECT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+  EXPECT_THAT(db->Set("k", "not saved"), IsOk());
+  EXPECT_THAT(db->Synchronize(SyncMode::kSoft), IsOk());
+  std::filesystem::copy_file(path_, directory_.File("now.hks"));
+  ASSERT_OK_AND_ASSIGN(auto copy, AnyDBM::Open(directory_.File("now.hks")));
+  EXPECT_THAT(copy->Get("k"), IsOkAndHolds("saved by Synchronize"));
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".tmp"));
+}
+
+TEST_F(Snapshot, IsLockedWhileOpenAndAfterEachSave) {
+  ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(path_));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(AnyDBM::Open(path_), StatusIs(absl::StatusCode::kUnavailable));
+    EXPECT_THAT(AnyDBM::Open(path_ + "?mode=read"), StatusIs(absl::StatusCode::kUnavailable));
+    EXPECT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+  }
+  EXPECT_THAT(db->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto reader, AnyDBM::Open(path_ + "?mode=read"));
+  EXPECT_THAT(AnyDBM::Open(path_ + "?mode=read"), IsOk());
+  EXPECT_THAT(AnyDBM::Open(path_), StatusIs(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(Snapshot, ReadersChangeNothing) {
+  ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(path_));
+  EXPECT_THAT(db->Set("k", "v"), IsOk());
+  EXPECT_THAT(db->Close(), IsOk());
+  const auto time = std::filesystem::last_write_time(path_);
+  ASSERT_OK_AND_ASSIGN(db, AnyDBM::Open(path_ + "?mode=read"));
+  EXPECT_FALSE(db->IsWritable());
+  const auto refused = StatusIs(absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(db->Set("k", "w"), refused);
+  EXPECT_THAT(db->Append("k", "w"), refused);
+  EXPECT_THAT(db->Clear(), refused);
+  std::string seen;
+  EXPECT_THAT(db->Get("k", [&seen](std::string_view value) { seen = value; }), IsOk());
+  EXPECT_EQ(seen, "v");
+  EXPECT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+  EXPECT_THAT(db->Close(), IsOk());
+  EXPECT_EQ(std::filesystem::last_write_time(path_), time);
+}
+
+TEST_F(Snapshot, DamageIsToldAndKept) {
+  ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(path_));
+  EXPECT_THAT(db->Set("key", "a value to be damaged"), IsOk());
+  EXPECT_THAT(db->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(AnyFile file, AnyFile::Open(path_));
+  std::vector<std::byte> bytes(file.Size());
+  ASSERT_THAT(file.ReadAt(0, bytes), IsOk());
+  bytes[bytes.size() / 2] ^= std::byte{4};
+  ASSERT_THAT(file.WriteAt(0, bytes), IsOk());
+  ASSERT_THAT(file.Close(), IsOk());
+  EXPECT_THAT(AnyDBM::Open(path_), StatusIs(absl::StatusCode::kDataLoss, StartsWith(path_ + ": ")));
+  ASSERT_OK_AND_ASSIGN(file, AnyFile::Open(path_));
+  std::vector<std::byte> after(file.Size());
+  ASSERT_THAT(file.ReadAt(0, after), IsOk());
+  EXPECT_EQ(after, bytes);
+}
+
+}  // namespace
+}  // namespace hako
