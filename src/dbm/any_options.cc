@@ -57,7 +57,7 @@ std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptio
 }  // namespace
 
 std::string_view AnyOptions::ResolvedKind() const {
-  if (!kind.empty()) return kind;
+  if (kind != kAuto) return kind;
   if (path.ends_with(".hkh")) return kHash;
   if (path.ends_with(".hks")) return kTiny;
   return {};

@@ -1,4 +1,4 @@
-// Commands on single records: get, set, remove.
+// Commands on single records: get, set, remove, rekey.
 #include <unistd.h>
 
 #include <limits>
@@ -6,20 +6,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "hako/format/text_encoding.h"
 #include "tool/command.h"
 #include "tool/database.h"
 #include "tool/output.h"
-#include "tool/text.h"
 
 namespace hako::tool {
 namespace {
 
 // Says on stderr which key is absent (or, of a set, present). Not an error: the exit code tells scripts.
 int SayNo(const DatabaseOptions& database, std::string_view key, std::string_view what) {
-  std::string line = absl::StrCat("hako: ", database.path, ": ", ToAbsl(what), " '");
-  AppendPrintable(key, &line);
-  line.append("'\n");
-  std::fputs(line.c_str(), stderr);
+  std::string line = absl::StrCat(database.path(), ": ", ToAbsl(what), " '");
+  format::AppendPrintable(key, &line);
+  Note(line.append("'"));
   return kExitNo;
 }
 
@@ -56,7 +55,7 @@ struct GetOptions {
 
 int RunGet(const GetOptions& options) {
   if (!options.multi && options.keys.size() > 1) return FailUsage("get", "several keys are for --multi");
-  return WithDatabase(options.database, [&options](auto& db) -> int {
+  return WithDatabase(options.database, [&options](AnyDBM& db) -> int {
     Output output(STDOUT_FILENO);
     const RecordStyle style = options.style.style();
     const bool with_key = options.multi || style == RecordStyle::kJson;
@@ -93,8 +92,7 @@ struct SetCommandOptions {
   bool no_overwrite = false;
 };
 
-template <class D>
-int Increment(const SetCommandOptions& options, D& db) {
+int Increment(const SetCommandOptions& options, AnyDBM& db) {
   const StatusOr<std::int64_t> sum = db.Increment(options.key, options.delta);
   if (!sum.ok()) return FailDatabase(options.database, sum.status());
   Output output(STDOUT_FILENO);
@@ -108,7 +106,7 @@ int RunSet(const SetCommandOptions& options) {
   const bool increments = options.increment->count() > 0;
   if (increments && has_value) return FailUsage("set", "--incr takes the place of VALUE");
   if (!increments && !has_value) return FailUsage("set", "VALUE is required");
-  return WithDatabase(options.database, [&options, increments](auto& db) -> int {
+  return WithDatabase(options.database, [&options, increments](AnyDBM& db) -> int {
     if (increments) return Increment(options, db);
     const Status status = options.append->count() > 0 ? db.Append(options.key, options.value, options.delimiter)
                                                       : db.Set(options.key, options.value, {.overwrite = !options.no_overwrite});
@@ -123,7 +121,7 @@ struct RemoveOptions {
 };
 
 int RunRemove(const RemoveOptions& options) {
-  return WithDatabase(options.database, [&options](auto& db) -> int {
+  return WithDatabase(options.database, [&options](AnyDBM& db) -> int {
     int code = kExitDone;
     for (const std::string& key : options.keys) {
       const Status status = db.Remove(key);
@@ -134,6 +132,28 @@ int RunRemove(const RemoveOptions& options) {
       }
     }
     return code;
+  });
+}
+
+struct RekeyOptions {
+  DatabaseOptions database;
+  std::string old_key;
+  std::string new_key;
+  bool no_overwrite = false;
+};
+
+// The new record is there before the old one goes, so that a kill in between loses neither.
+int RunRekey(const RekeyOptions& options) {
+  return WithDatabase(options.database, [&options](AnyDBM& db) -> int {
+    std::string value;
+    Status status = db.Get(options.old_key, &value);
+    if (absl::IsNotFound(status)) return SayNo(options.database, options.old_key, "there is no record of key");
+    if (!status.ok()) return FailDatabase(options.database, status);
+    if (options.new_key == options.old_key) return kExitDone;
+    status = db.Set(options.new_key, value, {.overwrite = !options.no_overwrite});
+    if (absl::IsAlreadyExists(status)) return SayNo(options.database, options.new_key, "--no_overwrite: there is a record of key");
+    if (status.ok()) status = db.Remove(options.old_key);
+    return status.ok() ? kExitDone : FailDatabase(options.database, status);
   });
 }
 
@@ -169,6 +189,16 @@ void AddRemoveCommand(Commands& commands) {
   CLI::App* app = commands.Add("remove", "Remove records; exit code 1 if one is not there", [options] { return RunRemove(*options); });
   AddDatabaseOptions(app, &options->database, Access::kWrite);
   AddKeys(app, &options->keys, "The keys");
+}
+
+void AddRekeyCommand(Commands& commands) {
+  const auto options = std::make_shared<RekeyOptions>();
+  CLI::App* app =
+      commands.Add("rekey", "Change the key of a record; exit code 1 if there is none", [options] { return RunRekey(*options); });
+  AddDatabaseOptions(app, &options->database, Access::kWrite);
+  app->add_option("OLD_KEY", options->old_key, "The key it has")->required()->type_name("");
+  app->add_option("NEW_KEY", options->new_key, "The key it gets")->required()->type_name("");
+  app->add_flag("--no_overwrite", options->no_overwrite, "Keep a record of the new key that is there; the exit code is then 1");
 }
 
 }  // namespace hako::tool

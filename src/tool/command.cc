@@ -2,11 +2,14 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <string>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tool/numbers.h"
+#include "absl/strings/str_join.h"
+#include "hako/base/parse_number.h"
+#include "tool/terminal.h"
 
 namespace hako::tool {
 namespace {
@@ -49,18 +52,30 @@ std::pair<std::string, std::string> Explain(std::string_view file, const Status&
   }
 }
 
+std::string ProgramName(std::string_view command) { return absl::StrCat("hako", command.empty() ? "" : " ", ToAbsl(command)); }
+
 }  // namespace
+
+void Note(std::string_view message, std::string_view command) {
+  std::fprintf(stderr, "%s: %.*s\n", ProgramName(command).c_str(), static_cast<int>(message.size()), message.data());
+}
+
+void Complain(std::string_view message, std::string_view command) {
+  if (!WantsColor(STDERR_FILENO)) return Note(message, command);
+  std::fprintf(stderr, "%s%s:%s %.*s\n", kErrorColor.data(), ProgramName(command).c_str(), kNoColor.data(),
+               static_cast<int>(message.size()), message.data());
+}
 
 int Fail(std::string_view file, const Status& status) {
   const auto [what, advice] = Explain(file, status);
-  std::fprintf(stderr, "hako: %.*s: %s; %s\n", static_cast<int>(file.size()), file.data(), what.c_str(), advice.c_str());
+  Complain(absl::StrCat(ToAbsl(file), ": ", what, "; ", advice));
   return absl::IsUnavailable(status) ? kExitLocked : kExitFile;
 }
 
 int FailUsage(std::string_view command, std::string_view mistake) {
-  const std::string name = command.empty() ? "" : absl::StrCat(" ", ToAbsl(command));
-  std::fprintf(stderr, "hako%s: %.*s\nTry 'hako help%s'; an argument that begins with - goes after --\n", name.c_str(),
-               static_cast<int>(mistake.size()), mistake.data(), name.c_str());
+  Complain(mistake, command);
+  std::fprintf(stderr, "Try 'hako help%s%.*s'; an argument that begins with - goes after --\n", command.empty() ? "" : " ",
+               static_cast<int>(command.size()), command.data());
   return kExitUsage;
 }
 
@@ -80,6 +95,11 @@ CLI::Option* AddNumber(CLI::App* app, const std::string& name, std::int64_t* num
     return true;
   };
   return app->add_option(name, parse, description)->type_name("N")->expected(1);
+}
+
+CLI::Option* AddChoice(CLI::App* app, const std::string& name, std::string* choice, const std::vector<std::string>& words,
+                       const std::string& description) {
+  return app->add_option(name, *choice, description)->check(CLI::IsMember(words))->option_text(absl::StrJoin(words, "|"));
 }
 
 }  // namespace hako::tool

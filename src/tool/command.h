@@ -1,4 +1,7 @@
-// What the commands share: exit codes, how errors are worded, and how a command joins the program.
+// What the commands share: exit codes, how messages are worded, and how a command joins the program.
+//
+// The tree of CLI::App objects that the Add...Command functions build is the one table of commands and options: the parser, the help, the
+// man page (man_page.cc) and the completions (completion.cc) are all made from it.
 //
 // Data goes to stdout, everything else to stderr. An error is one line that names the file, says what is wrong and what to do about it; a
 // mistake on the command line is two lines, the second of which says where the help is.
@@ -25,6 +28,10 @@ enum ExitCode : int {
   kExitSignal = 128,  // plus the number of the signal that stopped the command
 };
 
+// Prints a line to stderr: "hako: " or "hako COMMAND: ", then `message`. Complain is for errors, which are marked red on a terminal.
+void Note(std::string_view message, std::string_view command = {});
+void Complain(std::string_view message, std::string_view command = {});
+
 // Prints what is wrong with `file` and what to do; returns the exit code that fits.
 int Fail(std::string_view file, const Status& status);
 
@@ -41,6 +48,7 @@ class Commands {
   CLI::App* Add(const std::string& name, const std::string& summary, std::function<int()> run, CLI::App* parent = nullptr);
 
   int Run(const CLI::App* command) const { return runs_.at(command)(); }
+  const CLI::App& root() const { return *root_; }
 
  private:
   CLI::App* root_;
@@ -50,16 +58,27 @@ class Commands {
 void AddCreateCommand(Commands& commands);
 void AddInspectCommand(Commands& commands);
 void AddVerifyCommand(Commands& commands);
+void AddRebuildCommand(Commands& commands);
+void AddCopyCommand(Commands& commands);
+void AddMergeCommand(Commands& commands);
 void AddGetCommand(Commands& commands);
 void AddSetCommand(Commands& commands);
 void AddRemoveCommand(Commands& commands);
+void AddRekeyCommand(Commands& commands);
 void AddListCommand(Commands& commands);
+void AddSearchCommand(Commands& commands);
 void AddExportCommand(Commands& commands);
 void AddImportCommand(Commands& commands);
 void AddPerfCommand(Commands& commands);
+void AddCompletionCommand(Commands& commands);
+void AddManCommand(Commands& commands);
 
-// An option that takes a number with an optional suffix (numbers.h), refused outside [min, max].
+// An option that takes a number with an optional suffix (hako/base/parse_number.h), refused outside [min, max].
 CLI::Option* AddNumber(CLI::App* app, const std::string& name, std::int64_t* number, const std::string& description, std::int64_t min,
                        std::int64_t max);
+
+// An option that takes one of a few words.
+CLI::Option* AddChoice(CLI::App* app, const std::string& name, std::string* choice, const std::vector<std::string>& words,
+                       const std::string& description);
 
 }  // namespace hako::tool

@@ -1,41 +1,57 @@
 #include "tool/database.h"
 
+#include <chrono>
+
 #include "absl/strings/str_cat.h"
 
 namespace hako::tool {
 
-void AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access access) {
-  app->add_option("FILE", options->path, "The database; its kind goes by the ending: .hkh = hash")->required()->type_name("");
-  app->add_option("--dbm", options->kind, "The kind of database, where the ending does not tell: hash")
-      ->check(CLI::IsMember({"auto", "hash"}))
-      ->type_name("KIND");
-  app->add_option("--file", options->device, "How the file is accessed: mmap (mapped into memory) or pos (pread, pwrite)")
-      ->check(CLI::IsMember({"mmap", "pos"}))
-      ->type_name("HOW");
-  app->add_option("--wait", options->wait_seconds, "How long to wait where another process has the file open; 0 = not at all")
-      ->check(CLI::Range(0.0, 1e6))
-      ->type_name("SECONDS");
-  if (access == Access::kRead) return;
-  options->mode = OpenMode::kReadWrite;
-  app->add_flag("--sync_hard", options->sync_hard, "Make the change survive a power cut before the command ends");
+CLI::Option* AddDatabase(CLI::App* app, const std::string& name, DatabaseOptions* options, Access access, const std::string& description) {
+  options->any.file.mode = access == Access::kRead ? OpenMode::kReadOnly : OpenMode::kReadWrite;
+  const auto parse = [name, options](const CLI::results_t& results) {
+    StatusOr<AnyOptions> parsed = ParseAnyOptions(results[0], options->any);
+    if (!parsed.ok()) throw CLI::ValidationError(name, absl::StrCat("'", results[0], "': ", parsed.status().message()));
+    if (parsed->path.empty()) throw CLI::ValidationError(name, absl::StrCat("'", results[0], "' names no file"));
+    if (parsed->file.mode != options->any.file.mode) throw CLI::ValidationError(name, "the command decides on the mode");
+    options->any = *std::move(parsed);
+    return true;
+  };
+  return app->add_option(name, parse, description)->type_name("")->expected(1);
 }
 
-std::string_view KindOfPath(std::string_view path) { return path.ends_with(".hkh") ? "hash" : ""; }
-
-FileOptions MakeFileOptions(const DatabaseOptions& options) {
-  FileOptions file_options;
-  file_options.mode = options.mode;
-  file_options.lock_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.wait_seconds * 1000));
-  return file_options;
+void AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access access) {
+  AddDatabase(app, "FILE", options, access, "The database; its kind goes by the ending: .hkh = hash, .hks = snapshot of a tiny one")
+      ->required();
+  AddChoice(app, "--dbm", &options->any.kind, {"auto", "hash", "tiny"}, "The kind of database, where the ending does not tell");
+  AddChoice(app, "--file", &options->any.device, {"mmap", "pos"}, "How the file is accessed: mapped into memory, or by pread and pwrite");
+  const auto take_wait = [options](const double& seconds) {
+    options->any.file.lock_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+  };
+  app->add_option_function<double>("--wait", take_wait, "How long to wait where another process has the file open; 0 = not at all")
+      ->check(CLI::Range(0.0, 1e6))
+      ->option_text("SECONDS");
+  if (access == Access::kWrite)
+    app->add_flag("--sync_hard", options->sync_hard, "Make the change survive a power cut before the command ends");
 }
 
 int FailDatabase(const DatabaseOptions& options, const Status& status) {
-  const int code = Fail(options.path, status);
+  const int code = Fail(options.path(), status);
   return absl::IsDataLoss(status) ? options.on_damage : code;
 }
 
-int FailUnknownKind(const DatabaseOptions& options) {
-  return FailUsage("", absl::StrCat(options.path, ": the ending does not tell the kind of database; use .hkh, or say --dbm hash"));
+int WithDatabase(const DatabaseOptions& options, const std::function<int(AnyDBM&)>& body) {
+  if (options.any.ResolvedKind().empty()) {
+    return FailUsage(
+        "", absl::StrCat(options.path(), ": the ending does not tell the kind of database; use .hkh or .hks, or say --dbm hash or tiny"));
+  }
+  const auto db = AnyDBM::Open(options.any);
+  if (!db.ok()) return FailDatabase(options, db.status());
+  const int code = body(**db);
+  Status status;
+  if (options.sync_hard) status = (*db)->Synchronize(SyncMode::kHard);
+  const Status closed = (*db)->Close();
+  if (status.ok()) status = closed;
+  return status.ok() ? code : FailDatabase(options, status);
 }
 
 }  // namespace hako::tool

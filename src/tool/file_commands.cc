@@ -24,17 +24,17 @@ std::int64_t FileSize(const std::string& path) {
 struct CreateOptions {
   DatabaseOptions database;
   bool truncate = false;
-  std::int64_t num_records = 0;
-  std::int64_t align_pow = HashOptions().align_pow;
+  std::int64_t num_records = -1;
+  std::int64_t align_pow = -1;
 };
 
 int RunCreate(CreateOptions options) {
-  DatabaseOptions& database = options.database;
-  if (!options.truncate && FileSize(database.path) > 0) return Fail(database.path, absl::AlreadyExistsError(""));
-  database.mode = options.truncate ? OpenMode::kTruncate : OpenMode::kCreate;
-  database.hash.num_records = static_cast<std::uint64_t>(options.num_records);
-  database.hash.align_pow = static_cast<int>(options.align_pow);
-  return WithDatabase(database, [](auto&) { return kExitDone; });
+  AnyOptions& any = options.database.any;
+  if (!options.truncate && FileSize(any.path) > 0) return Fail(any.path, absl::AlreadyExistsError(""));
+  any.file.mode = options.truncate ? OpenMode::kTruncate : OpenMode::kCreate;
+  if (options.num_records >= 0) any.num_records = static_cast<std::uint64_t>(options.num_records);
+  if (options.align_pow >= 0) any.align_pow = static_cast<int>(options.align_pow);
+  return WithDatabase(options.database, [](AnyDBM&) { return kExitDone; });
 }
 
 struct InspectOptions {
@@ -60,7 +60,7 @@ void AppendJson(const InspectOptions& options, const Findings& findings, std::st
   nlohmann::ordered_json attributes = nlohmann::ordered_json::object();
   for (const auto& [name, value] : findings.attributes) attributes[name] = value;
   nlohmann::ordered_json root = {
-      {"file", options.database.path},
+      {"file", options.database.path()},
       {"file_size", findings.file_size},
       {"num_records", stats.num_records},
       {"healthy", findings.is_healthy},
@@ -90,13 +90,12 @@ void AppendText(const InspectOptions& options, const Findings& findings, std::st
                           findings.validation_seconds);
 }
 
-template <class D>
-Findings Examine(const InspectOptions& options, D& db) {
+Findings Examine(const InspectOptions& options, AnyDBM& db) {
   Findings findings;
-  findings.file_size = FileSize(options.database.path);
+  findings.file_size = FileSize(options.database.path());
   findings.attributes = db.Inspect();
   findings.stats = db.GetStats();
-  if constexpr (requires { db.ShouldBeRebuilt(); }) findings.should_be_rebuilt = db.ShouldBeRebuilt();
+  findings.should_be_rebuilt = db.ShouldBeRebuilt();
   if (options.validate) {
     const auto start = std::chrono::steady_clock::now();
     findings.validated = db.Verify();
@@ -108,7 +107,7 @@ Findings Examine(const InspectOptions& options, D& db) {
 
 int RunInspect(InspectOptions options) {
   if (options.validate) options.database.on_damage = kExitNo;
-  return WithDatabase(options.database, [&options](auto& db) -> int {
+  return WithDatabase(options.database, [&options](AnyDBM& db) -> int {
     const Findings findings = Examine(options, db);
     Output output(STDOUT_FILENO);
     if (options.json) {
@@ -123,13 +122,19 @@ int RunInspect(InspectOptions options) {
 
 struct VerifyOptions {
   DatabaseOptions database;
+  bool json = false;
 };
 
 int RunVerify(const VerifyOptions& options) {
   Output output(STDOUT_FILENO);
-  const int code = WithDatabase(options.database, [&](auto& db) -> int {
+  const int code = WithDatabase(options.database, [&](AnyDBM& db) -> int {
     if (const Status status = db.Verify(); !status.ok()) return FailDatabase(options.database, status);
-    absl::StrAppend(output.buffer(), options.database.path, ": ok, ", db.Count(), " records\n");
+    if (options.json) {
+      const nlohmann::ordered_json root = {{"file", options.database.path()}, {"ok", true}, {"num_records", db.Count()}};
+      output.buffer()->append(root.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).append("\n");
+    } else {
+      absl::StrAppend(output.buffer(), options.database.path(), ": ok, ", db.Count(), " records\n");
+    }
     return kExitDone;
   });
   if (const Status written = output.Flush(); !written.ok()) return Fail("standard output", written);
@@ -145,7 +150,7 @@ void AddCreateCommand(Commands& commands) {
   app->add_flag("--truncate", options->truncate, "Empty a file that exists, whatever it holds");
   AddNumber(app, "--num_records", &options->num_records, "How many records are expected: only a hint, the table grows by itself", 0,
             std::int64_t{1} << 40);
-  AddNumber(app, "--align_pow", &options->align_pow, "Records are aligned to 2^N bytes: 3 allows files of 32 GiB, 12 of 16 TiB", 3, 12);
+  AddNumber(app, "--align_pow", &options->align_pow, "Records are aligned to 2^N bytes: 3 allows files of 32 GiB, 6 of 256 GiB", 2, 6);
 }
 
 void AddInspectCommand(Commands& commands) {
@@ -162,6 +167,7 @@ void AddVerifyCommand(Commands& commands) {
       commands.Add("verify", "Check every byte of a database; exit code 1 if it is damaged", [options] { return RunVerify(*options); });
   options->database.on_damage = kExitNo;
   AddDatabaseOptions(app, &options->database, Access::kRead);
+  app->add_flag("--json", options->json, "One JSON object: file, ok, num_records; nothing where the database is damaged");
 }
 
 }  // namespace hako::tool

@@ -1,11 +1,15 @@
-// The command list: records in the order in which the database holds them.
+// The commands list and search: records in the order in which the database holds them.
 #include <unistd.h>
 
 #include <cstdio>
+#include <functional>
 #include <limits>
+#include <regex>
 
+#include "absl/strings/str_cat.h"
 #include "tool/command.h"
 #include "tool/database.h"
+#include "tool/interrupt.h"
 #include "tool/numbers.h"
 #include "tool/output.h"
 
@@ -17,28 +21,89 @@ struct ListOptions {
   StyleOptions style;
   std::int64_t items = 10;
   bool keys = false;
+  std::string move = "first";
+  std::string jump_key;
+  CLI::Option* has_jump_key = nullptr;
 };
 
+void AddListOptions(CLI::App* app, ListOptions* options) {
+  AddNumber(app, "--items", &options->items, "How many at most, 10 unless given; -1 = all", -1, std::numeric_limits<std::int64_t>::max());
+  app->add_flag("--keys", options->keys, "Keys without values");
+  options->style.AddTo(app);
+}
+
+// Prints the records from `it` on whose key `wanted` accepts, up to --items. The exit code; *is_cut: there were more.
+int PrintRecords(const ListOptions& options, AnyDBM::Iterator& it, const std::function<bool(std::string_view)>& wanted,
+                 std::uint64_t* num_listed, bool* is_cut) {
+  Output output(STDOUT_FILENO);
+  const Interrupt interrupt;
+  const RecordStyle style = options.style.style();
+  for (; it.Valid() && output.ok() && interrupt.signal() == 0; it.Next()) {
+    if (!wanted(it.key())) continue;
+    *is_cut = options.items >= 0 && *num_listed == static_cast<std::uint64_t>(options.items);
+    if (*is_cut) break;
+    AppendRecord(style, it.key(), options.keys ? std::nullopt : std::optional<std::string_view>(it.value()), output.buffer());
+    output.MaybeFlush();
+    ++*num_listed;
+  }
+  if (const Status written = output.Flush(); !written.ok()) return Fail("standard output", written);
+  if (interrupt.signal() != 0) return kExitSignal + interrupt.signal();
+  return it.status().ok() ? kExitDone : FailDatabase(options.database, it.status());
+}
+
 int RunList(const ListOptions& options) {
-  return WithDatabase(options.database, [&options](auto& db) -> int {
-    Output output(STDOUT_FILENO);
-    const RecordStyle style = options.style.style();
-    std::int64_t num_listed = 0;
+  const bool jumps = options.move == "jump";
+  if (jumps != (options.has_jump_key->count() > 0)) return FailUsage("list", "--move jump and --jump_key go together");
+  return WithDatabase(options.database, [&](AnyDBM& db) -> int {
+    std::uint64_t num_listed = 0;
+    bool is_cut = false;
     auto it = db.MakeIterator();
-    for (it.First(); it.Valid() && output.ok(); it.Next()) {
-      if (num_listed == options.items) break;
-      AppendRecord(style, it.key(), options.keys ? std::nullopt : std::optional<std::string_view>(it.value()), output.buffer());
-      output.MaybeFlush();
-      ++num_listed;
+    jumps ? it.Jump(options.jump_key) : it.First();
+    if (jumps && !it.Valid() && it.status().ok()) {
+      Note(absl::StrCat(options.database.path(), ": there is no record of the key to jump to"));
+      return kExitNo;
     }
-    const bool is_cut = it.Valid();
-    if (const Status written = output.Flush(); !written.ok()) return Fail("standard output", written);
-    if (!it.status().ok()) return FailDatabase(options.database, it.status());
+    const int code = PrintRecords(
+        options, it, [](std::string_view) { return true; }, &num_listed, &is_cut);
     if (is_cut) {
-      std::fprintf(stderr, "hako: %s: %s of %s records; --items -1 lists all\n", options.database.path.c_str(),
-                   GroupDigits(static_cast<std::uint64_t>(num_listed)).c_str(), GroupDigits(db.Count()).c_str());
+      Note(absl::StrCat(options.database.path(), ": ", GroupDigits(num_listed), " of ", GroupDigits(db.Count()),
+                        " records; --items -1 lists all"));
     }
-    return kExitDone;
+    return code;
+  });
+}
+
+struct SearchOptions : ListOptions {
+  std::string mode = "contain";
+  std::string pattern;
+};
+
+// Which keys a mode accepts; nullptr where the pattern is not a regular expression.
+std::function<bool(std::string_view)> MakeMatcher(const SearchOptions& options) {
+  const std::string_view pattern = options.pattern;
+  if (options.mode == "begin") return [pattern](std::string_view key) { return key.starts_with(pattern); };
+  if (options.mode == "end") return [pattern](std::string_view key) { return key.ends_with(pattern); };
+  if (options.mode == "contain") return [pattern](std::string_view key) { return key.find(pattern) != key.npos; };
+  try {
+    return [regex = std::regex(options.pattern, std::regex::optimize)](std::string_view key) {
+      return std::regex_search(key.begin(), key.end(), regex);
+    };
+  } catch (const std::regex_error&) {
+    return nullptr;
+  }
+}
+
+int RunSearch(const SearchOptions& options) {
+  const auto matcher = MakeMatcher(options);
+  if (!matcher) return FailUsage("search", absl::StrCat("'", options.pattern, "' is not a regular expression (ECMAScript)"));
+  return WithDatabase(options.database, [&](AnyDBM& db) -> int {
+    std::uint64_t num_listed = 0;
+    bool is_cut = false;
+    auto it = db.MakeIterator();
+    it.First();
+    const int code = PrintRecords(options, it, matcher, &num_listed, &is_cut);
+    if (is_cut) Note(absl::StrCat(options.database.path(), ": the first ", GroupDigits(num_listed), "; --items -1 finds all"));
+    return code == kExitDone && num_listed == 0 && options.items != 0 ? kExitNo : code;
   });
 }
 
@@ -48,9 +113,20 @@ void AddListCommand(Commands& commands) {
   const auto options = std::make_shared<ListOptions>();
   CLI::App* app = commands.Add("list", "Print records, in no order that means anything (hash)", [options] { return RunList(*options); });
   AddDatabaseOptions(app, &options->database, Access::kRead);
-  AddNumber(app, "--items", &options->items, "How many at most, 10 unless given; -1 = all", -1, std::numeric_limits<std::int64_t>::max());
-  app->add_flag("--keys", options->keys, "Keys without values");
-  options->style.AddTo(app);
+  AddChoice(app, "--move", &options->move, {"first", "jump"}, "Where to begin: at the first record, or at that of --jump_key");
+  options->has_jump_key = app->add_option("--jump_key", options->jump_key, "With --move jump: the key to begin at")->type_name("KEY");
+  AddListOptions(app, options.get());
+}
+
+void AddSearchCommand(Commands& commands) {
+  const auto options = std::make_shared<SearchOptions>();
+  CLI::App* app = commands.Add("search", "Print records by a pattern of their keys; exit code 1 if there is none",
+                               [options] { return RunSearch(*options); });
+  AddDatabaseOptions(app, &options->database, Access::kRead);
+  app->add_option("PATTERN", options->pattern, "What to look for")->required()->type_name("");
+  AddChoice(app, "--mode", &options->mode, {"contain", "begin", "end", "regex"},
+            "Keys that contain, begin or end with PATTERN, or match it");
+  AddListOptions(app, options.get());
 }
 
 }  // namespace hako::tool

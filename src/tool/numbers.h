@@ -1,35 +1,12 @@
-// Numbers on the command line: decimal digits, a sign, and a suffix: k m g t for powers of 1000, ki mi gi ti for powers of 1024, in
-// either case. "8", "10k", "64Mi", "-1".
+// Numbers as messages show them. How they are read: hako/base/parse_number.h.
 #pragma once
 
-#include <charconv>
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
 
 namespace hako::tool {
 
-// nullopt where `text` is no such number or does not fit.
-inline std::optional<std::int64_t> ParseNumber(std::string_view text) {
-  std::int64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || rest == text.data()) return std::nullopt;
-  std::string suffix(rest, end);
-  for (char& c : suffix) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  std::int64_t factor = 1;
-  if (!suffix.empty()) {
-    constexpr std::string_view kUnits = "kmgt";
-    const std::size_t power = kUnits.find(suffix[0]);
-    if (power == kUnits.npos || suffix.size() > 2 || (suffix.size() == 2 && suffix[1] != 'i')) return std::nullopt;
-    for (std::size_t i = 0; i <= power; ++i) factor *= suffix.size() == 2 ? 1024 : 1000;
-  }
-  if (__builtin_mul_overflow(number, factor, &number)) return std::nullopt;
-  return number;
-}
-
-// 1234567 as "1,234,567", for messages.
+// 1234567 as "1,234,567".
 inline std::string GroupDigits(std::uint64_t number) {
   std::string digits = std::to_string(number);
   for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');

@@ -3,9 +3,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <nlohmann/json.hpp>
 
-#include "tool/text.h"
+#include "hako/format/json_record.h"
+#include "hako/format/text_encoding.h"
+#include "tool/terminal.h"
 
 namespace hako::tool {
 
@@ -44,39 +45,33 @@ RecordStyle StyleOptions::style() const {
   return escape_ || isatty(STDOUT_FILENO) == 1 ? RecordStyle::kPrintable : RecordStyle::kRaw;
 }
 
-void AppendJsonBytes(std::string_view bytes, std::string* out) {
-  if (IsUtf8(bytes)) {
-    out->append(nlohmann::json(bytes).dump());
-    return;
-  }
-  out->append("{\"b64\":\"");
-  AppendBase64(bytes, out);
-  out->append("\"}");
-}
-
 void AppendRecord(RecordStyle style, std::optional<std::string_view> key, std::optional<std::string_view> value, std::string* out) {
   if (style == RecordStyle::kJson) {
     out->push_back('{');
-    if (key) out->append("\"key\":"), AppendJsonBytes(*key, out);
+    if (key) out->append("\"key\":"), format::AppendJsonBytes(*key, out);
     if (key && value) out->push_back(',');
-    if (value) out->append("\"value\":"), AppendJsonBytes(*value, out);
+    if (value) out->append("\"value\":"), format::AppendJsonBytes(*value, out);
     out->append("}\n");
     return;
   }
   const auto append = [style, out](std::string_view bytes) {
     switch (style) {
       case RecordStyle::kPrintable:
-        return AppendPrintable(bytes, out);
+        return format::AppendPrintable(bytes, out);
       case RecordStyle::kTsv:
-        return AppendTsvField(bytes, out);
+        return format::AppendTsvField(bytes, out);
       case RecordStyle::kHex:
-        return AppendHex(bytes, out);
+        return format::AppendHex(bytes, out);
       default:
         out->append(bytes);
     }
   };
   const char end = style == RecordStyle::kNul ? '\0' : '\n';
+  static const bool has_color = WantsColor(STDOUT_FILENO);
+  const bool is_marked = key && value && has_color && style == RecordStyle::kPrintable;
+  if (is_marked) out->append(kKeyColor);
   if (key) append(*key);
+  if (is_marked) out->append(kNoColor);
   if (key && value) out->push_back(style == RecordStyle::kNul ? '\0' : '\t');
   if (value) append(*value);
   out->push_back(end);

@@ -54,10 +54,7 @@ class StyleOptions {
   bool escape_ = false, raw_ = false, tsv_ = false, json_ = false, hex_ = false, nul_ = false;
 };
 
-// One record, with its end; without a value or without a key where that is nullopt.
+// One record, with its end; without a value or without a key where that is nullopt. On a terminal that shows colour, keys are coloured.
 void AppendRecord(RecordStyle style, std::optional<std::string_view> key, std::optional<std::string_view> value, std::string* out);
-
-// A JSON string, or {"b64":"..."} for bytes that are not UTF-8.
-void AppendJsonBytes(std::string_view bytes, std::string* out);
 
 }  // namespace hako::tool

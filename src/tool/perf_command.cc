@@ -44,7 +44,8 @@ int RunHash(const PerfOptions& options) {
 }
 
 int RunSequence(const PerfOptions& options) {
-  const std::string_view kind = options.impl == "auto" ? KindOfPath(options.path) : std::string_view(options.impl);
+  const AnyOptions any = {.path = options.path, .kind = options.impl};
+  const std::string_view kind = any.ResolvedKind();
   if (kind.empty()) return FailUsage(kCommand, "say what to measure: --dbm tiny, --dbm hash --path FILE, or --path FILE.hkh");
   if (kind != "hash" && kind != "tiny") return FailUsage(kCommand, absl::StrCat("--dbm ", options.impl, ": there are auto, hash and tiny"));
   if (kind == "hash" && options.path.empty()) return FailUsage(kCommand, "--dbm hash needs a --path");

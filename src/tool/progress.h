@@ -27,9 +27,9 @@ class Progress {
   // stderr if it is a terminal and the user did not object.
   static std::FILE* Stream(bool is_wanted);
 
-  // `done` of the total; `records` processed so far. Cheap: looks at the clock once in 256 calls.
+  // `done` of the total; `records` processed so far. Looks at the clock, so call it once in a few hundred records.
   void Update(std::uint64_t done, std::uint64_t records) {
-    if (out_ != nullptr && ++num_updates_ % 256 == 0) Show(done, records);
+    if (out_ != nullptr) Show(done, records);
   }
 
   // Wipes the line out.
@@ -45,8 +45,7 @@ class Progress {
   std::uint64_t total_;
   Clock clock_;
   double start_;
-  double next_;  // when to print
-  std::uint64_t num_updates_ = 0;
+  double next_;            // when to print
   std::size_t width_ = 0;  // of the line on the screen
 };
 

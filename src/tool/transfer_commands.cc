@@ -7,31 +7,32 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "hako/dbm/transfer.h"
 #include "tool/command.h"
 #include "tool/database.h"
 #include "tool/interrupt.h"
 #include "tool/numbers.h"
-#include "tool/output.h"
 #include "tool/progress.h"
-#include "tool/record_format.h"
 
 namespace hako::tool {
 namespace {
 
-struct TransferOptions {
+struct CommandOptions {
   DatabaseOptions database;
   std::string path;  // of the text; empty or "-" = standard input or output
   std::string format;
   bool no_progress = false;
-  bool no_escape = false;  // import
-  bool print = false;      // export
+  bool no_escape = false;    // import
+  bool print = false;        // export
+  std::int64_t mapsize = 0;  // export
 
   bool IsStandardStream() const { return path.empty() || path == "-"; }
-  RecordFormat Format() const {
-    if (!format.empty()) return *FormatOfName(format);
-    return FormatOfPath(path).value_or(RecordFormat::kTsv);
+  TextFormat Format() const {
+    if (!format.empty()) return *TextFormatOfName(format);
+    return TextFormatOfPath(path).value_or(TextFormat::kTsv);
   }
 };
 
@@ -43,7 +44,7 @@ class TextFile {
   TextFile& operator=(const TextFile&) = delete;
   ~TextFile() { (void)Close(); }
 
-  Status Open(const TransferOptions& options, int flags) {
+  Status Open(const CommandOptions& options, int flags) {
     const bool is_input = (flags & O_ACCMODE) == O_RDONLY;
     name_ = options.IsStandardStream() ? (is_input ? "standard input" : "standard output") : options.path;
     fd_ = is_input ? STDIN_FILENO : STDOUT_FILENO;
@@ -58,7 +59,23 @@ class TextFile {
     return fd <= STDERR_FILENO || close(fd) == 0 ? absl::OkStatus() : SystemError(errno, "close");
   }
 
-  int fd() const { return fd_; }
+  // Cancelled as soon as a signal has come.
+  StatusOr<std::size_t> Read(const Interrupt& interrupt, std::span<char> buffer) const {
+    while (true) {
+      HAKO_RETURN_IF_ERROR(interrupt.Wait(fd_));
+      const ssize_t size = read(fd_, buffer.data(), buffer.size());
+      if (size >= 0) return static_cast<std::size_t>(size);
+      if (errno != EINTR && errno != EAGAIN) return SystemError(errno, "cannot read");
+    }
+  }
+  Status Write(std::string_view bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t size = write(fd_, bytes.data(), bytes.size());
+      if (size < 0 && errno != EINTR) return SystemError(errno, "cannot write");
+      if (size > 0) bytes.remove_prefix(static_cast<std::size_t>(size));
+    }
+    return absl::OkStatus();
+  }
   const std::string& name() const { return name_; }
   // Bytes of a regular file from here on, which tells how far an import has come; 0 = unknown.
   std::uint64_t Remaining() const {
@@ -79,102 +96,81 @@ bool IsSameFile(const std::string& a, const std::string& b) {
   return stat(a.c_str(), &x) == 0 && stat(b.c_str(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-// Where an import came to its end.
-struct ImportResult {
-  std::uint64_t num_records = 0;
-  Status input;     // Cancelled: a signal
-  Status database;  // of the Set that failed
-};
-
-template <class D>
-ImportResult ImportRecords(const TransferOptions& options, const TextFile& text, const Interrupt& interrupt, D& db) {
-  ImportResult result;
-  LineReader lines(text.fd(), [&interrupt](int fd) { return interrupt.Wait(fd); });
-  const auto reader = RecordReader::Make(options.Format(), !options.no_escape, &lines);
-  Progress progress(Progress::Stream(!options.no_progress), text.Remaining());
-  std::string key;
-  std::string value;
-  while (interrupt.signal() == 0) {
-    const StatusOr<bool> more = reader->Next(&key, &value);
-    result.input = more.status();
-    if (!more.ok() || !*more) return result;
-    result.database = db.Set(key, value);
-    if (!result.database.ok()) return result;
-    ++result.num_records;
-    progress.Update(lines.consumed(), result.num_records);
-  }
-  result.input = absl::CancelledError("");
-  return result;
+// Lets a transfer stop at a signal and tell how far it is: `done` of the total of `progress` is what `how_far` says.
+template <class HowFar>
+auto Watch(const Interrupt& interrupt, Progress& progress, HowFar how_far) {
+  return [&interrupt, &progress, how_far](const TransferProgress& now) {
+    progress.Update(how_far(now), now.num_records);
+    return interrupt.signal() == 0 ? absl::OkStatus() : absl::CancelledError("");
+  };
 }
 
-int RunImport(TransferOptions options) {
-  if (IsSameFile(options.database.path, options.path)) return FailUsage("import", "the database and the text are the same file");
+void Report(const CommandOptions& options, const TransferResult& result, const char* what) {
+  Note(absl::StrCat(options.database.path(), ": ", GroupDigits(result.num_records), " records ", what,
+                    absl::IsCancelled(result.text) ? ", then stopped by a signal" : ""));
+}
+
+int RunImport(CommandOptions options) {
+  if (IsSameFile(options.database.path(), options.path)) return FailUsage("import", "the database and the text are the same file");
   TextFile text;
   if (const Status opened = text.Open(options, O_RDONLY); !opened.ok()) return Fail(text.name(), opened);
-  options.database.mode = OpenMode::kCreate;
+  options.database.any.file.mode = OpenMode::kCreate;
   const Interrupt interrupt;
-  const int code = WithDatabase(options.database, [&](auto& db) -> int {
-    const ImportResult result = ImportRecords(options, text, interrupt, db);
+  return WithDatabase(options.database, [&](AnyDBM& db) -> int {
+    Progress progress(Progress::Stream(!options.no_progress), text.Remaining());
+    const TransferResult result = Import(
+        db, [&](std::span<char> buffer) { return text.Read(interrupt, buffer); },
+        {.format = options.Format(), .escapes = !options.no_escape, .progress = Watch(interrupt, progress, [](const TransferProgress& now) {
+                                                                      return now.num_bytes;
+                                                                    })});
+    progress.Finish();
     const Status synced = db.Synchronize(SyncMode::kHard);
-    const bool is_stopped = absl::IsCancelled(result.input);
-    std::fprintf(stderr, "hako: %s: %s records imported%s\n", options.database.path.c_str(), GroupDigits(result.num_records).c_str(),
-                 is_stopped ? ", then stopped by a signal" : "");
+    Report(options, result, "imported");
     if (!result.database.ok()) return FailDatabase(options.database, result.database);
     if (!synced.ok()) return FailDatabase(options.database, synced);
-    if (is_stopped) return kExitSignal + interrupt.signal();
-    return result.input.ok() ? kExitDone : Fail(text.name(), result.input);
+    if (absl::IsCancelled(result.text)) return kExitSignal + interrupt.signal();
+    return result.text.ok() ? kExitDone : Fail(text.name(), result.text);
   });
-  return code;
 }
 
-template <class D>
-Status ExportRecords(const TransferOptions& options, Output& output, D& db) {
-  const WriterOptions format{.format = options.Format(), .print = options.print};
-  Progress progress(Progress::Stream(!options.no_progress), db.Count());
-  std::uint64_t num_records = 0;
-  AppendHeader(format, output.buffer());
-  auto it = db.MakeIterator();
-  for (it.First(); it.Valid() && output.ok(); it.Next()) {
-    AppendRecord(format, it.key(), it.value(), output.buffer());
-    output.MaybeFlush();
-    ++num_records;
-    progress.Update(num_records, num_records);
-  }
-  if (it.status().ok()) AppendFooter(format, output.buffer());  // a dump that is not whole has no end
-  return it.status();
-}
-
-int RunExport(const TransferOptions& options) {
-  if (options.print && options.Format() != RecordFormat::kDump) return FailUsage("export", "--print is for --format dump");
-  if (IsSameFile(options.database.path, options.path)) return FailUsage("export", "the database and the text are the same file");
-  return WithDatabase(options.database, [&options](auto& db) -> int {
+int RunExport(const CommandOptions& options) {
+  if ((options.print || options.mapsize != 0) && options.Format() != TextFormat::kDump)
+    return FailUsage("export", absl::StrCat(options.print ? "--print" : "--mapsize", " is for --format dump"));
+  if (IsSameFile(options.database.path(), options.path)) return FailUsage("export", "the database and the text are the same file");
+  const Interrupt interrupt;
+  return WithDatabase(options.database, [&](AnyDBM& db) -> int {
     TextFile text;
     if (const Status opened = text.Open(options, O_WRONLY | O_CREAT | O_TRUNC); !opened.ok()) return Fail(text.name(), opened);
-    Output output(text.fd());
-    const Status scanned = ExportRecords(options, output, db);
-    Status written = output.Flush();
-    if (const Status closed = text.Close(); written.ok()) written = closed;
-    if (!written.ok()) return Fail(text.name(), written);
-    return scanned.ok() ? kExitDone : FailDatabase(options.database, scanned);
+    Progress progress(Progress::Stream(!options.no_progress), db.Count());
+    TransferResult result = Export(db, [&text](std::string_view bytes) { return text.Write(bytes); },
+                                   {.format = options.Format(),
+                                    .dump = {.print = options.print, .mapsize = static_cast<std::uint64_t>(options.mapsize)},
+                                    .progress = Watch(interrupt, progress, [](const TransferProgress& now) { return now.num_records; })});
+    progress.Finish();
+    if (absl::IsCancelled(result.text)) {
+      Report(options, result, "exported");
+      return kExitSignal + interrupt.signal();
+    }
+    if (const Status closed = text.Close(); result.text.ok()) result.text = closed;
+    if (!result.text.ok()) return Fail(text.name(), result.text);
+    return result.database.ok() ? kExitDone : FailDatabase(options.database, result.database);
   });
 }
 
-void AddTransferOptions(CLI::App* app, TransferOptions* options, Access access) {
+void AddTransferOptions(CLI::App* app, CommandOptions* options, Access access) {
   AddDatabaseOptions(app, &options->database, access);
   app->add_option("TEXT", options->path,
                   access == Access::kWrite ? "What to read; standard input unless given" : "What to write; standard output unless given")
       ->type_name("");
-  app->add_option("--format", options->format,
-                  "tsv, jsonl (JSON Lines) or dump (of mdb_dump, db_dump); else by the ending of TEXT, else tsv")
-      ->check(CLI::IsMember({"tsv", "jsonl", "dump"}))
-      ->type_name("FORMAT");
+  AddChoice(app, "--format", &options->format, {"tsv", "jsonl", "dump"},
+            "JSON Lines or a dump as of mdb_dump and db_dump; else by the ending of TEXT, else tsv");
   app->add_flag("--no-progress,--no_progress", options->no_progress, "No progress line on a terminal");
 }
 
 }  // namespace
 
 void AddImportCommand(Commands& commands) {
-  const auto options = std::make_shared<TransferOptions>();
+  const auto options = std::make_shared<CommandOptions>();
   CLI::App* app =
       commands.Add("import", "Store the records of a text; makes the database if there is none", [options] { return RunImport(*options); });
   AddTransferOptions(app, options.get(), Access::kWrite);
@@ -182,10 +178,12 @@ void AddImportCommand(Commands& commands) {
 }
 
 void AddExportCommand(Commands& commands) {
-  const auto options = std::make_shared<TransferOptions>();
+  const auto options = std::make_shared<CommandOptions>();
   CLI::App* app = commands.Add("export", "Write all records as text", [options] { return RunExport(*options); });
   AddTransferOptions(app, options.get(), Access::kRead);
   app->add_flag("--print", options->print, "Dump: readable text (format=print) instead of hexadecimal digits");
+  AddNumber(app, "--mapsize", &options->mapsize, "Dump: how much room mdb_load is to make, in bytes; db_load refuses such a dump", 0,
+            std::numeric_limits<std::int64_t>::max());
 }
 
 }  // namespace hako::tool

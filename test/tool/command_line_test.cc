@@ -12,7 +12,8 @@ using testing::HasSubstr;
 using testing::SizeIs;
 using testing::StartsWith;
 
-const std::vector<std::string> kCommands = {"create", "inspect", "get", "set", "remove", "list", "import", "export", "verify", "perf"};
+const std::vector<std::string> kCommands = {"create", "inspect", "get",   "set",     "remove", "rekey", "list",       "search", "import",
+                                            "export", "copy",    "merge", "rebuild", "verify", "perf",  "completion", "man"};
 
 TEST(CommandLine, HelpGoesToStdoutAndListsEveryCommand) {
   const ToolResult bare = RunTool({});
@@ -67,12 +68,28 @@ const Mistake kMistakes[] = {
     {{"set", "a.hkh", "k", "v", "--append", ",", "--no_overwrite"}, "hako set: --no_overwrite excludes --append", " set"},
     {{"set", "a.hkh", "k", "--incr", "1x"}, "hako set: --incr: '1x' is not a number such as 8, 10k or 64Mi", " set"},
     {{"list", "a.hkh", "--items", "9999999t"}, "hako list: --items: '9999999t' is not a number such as 8, 10k or 64Mi", " list"},
-    {{"create", "a.hkh", "--align_pow", "13"}, "hako create: --align_pow: 13 is out of range, 3 to 12", " create"},
+    {{"create", "a.hkh", "--align_pow", "13"}, "hako create: --align_pow: 13 is out of range, 2 to 6", " create"},
     {{"list", "a.hkh", "--json", "--tsv"},
      "hako list: Requires at most 1 options be given from [--json,--tsv,--hex,--escape,--raw,-0]",
      " list"},
-    {{"get", "a.foo", "k"}, "hako: a.foo: the ending does not tell the kind of database; use .hkh, or say --dbm hash", ""},
+    {{"get", "a.foo", "k"}, "hako: a.foo: the ending does not tell the kind of database; use .hkh or .hks, or say --dbm hash or tiny", ""},
     {{"export", "a.hkh", "--format", "xml"}, "hako export: --format: xml not in {tsv,jsonl,dump}", " export"},
+    {{"export", "a.hkh", "--mapsize", "1m"}, "hako export: --mapsize is for --format dump", " export"},
+    {{"list", "a.hkh", "--jump_key", "k"}, "hako list: --move jump and --jump_key go together", " list"},
+    {{"list", "a.hkh", "--move", "jumplower"}, "hako list: --move: jumplower not in {first,jump}", " list"},
+    {{"search", "a.hkh", "(", "--mode", "regex"}, "hako search: '(' is not a regular expression (ECMAScript)", " search"},
+    {{"get", "a.hkh?num_recrods=5", "k"},
+     "hako get: FILE: 'a.hkh?num_recrods=5': there is no option 'num_recrods'; there are dbm, file, mode, wait, num_records, align_pow, "
+     "seed, reserve_bytes, grow_min and grow_max",
+     " get"},
+    {{"get", "?dbm=tiny", "k"}, "hako get: FILE: '?dbm=tiny' names no file", " get"},
+    {{"get", "a.hkh?mode=create", "k"}, "hako get: FILE: the command decides on the mode", " get"},
+    {{"copy", "a.hkh"}, "hako copy: DESTINATION is required", " copy"},
+    {{"merge", "a.hkh", "b.hkh?x=y"},
+     "hako merge: 'b.hkh?x=y': there is no option 'x'; there are dbm, file, mode, wait, num_records, "
+     "align_pow, seed, reserve_bytes, grow_min and grow_max",
+     " merge"},
+    {{"completion", "tcsh"}, "hako completion: unknown command 'tcsh'; did you mean 'bash'?", " completion"},
     {{"export", "a.hkh", "--print"}, "hako export: --print is for --format dump", " export"},
     {{"perf", "sequence"},
      "hako perf sequence: say what to measure: --dbm tiny, --dbm hash --path FILE, or --path FILE.hkh",

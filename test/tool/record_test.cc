@@ -1,9 +1,12 @@
 // create, get, set, remove, list, inspect, verify, and what they answer where the file is not as they wish.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "hako/file/memory_map_parallel_file.h"
 #include "support/status_matchers.h"
@@ -121,11 +124,42 @@ TEST_F(Records, StylesOfOutput) {
   EXPECT_EQ(RunTool({"list", path_, "--hex", "--keys"}).out, "6b\n");
 }
 
+// The environment of the programs that a test runs.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const char* value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old;
+    setenv(name, value, 1);
+  }
+  ~ScopedVariable() { old_ ? setenv(name_, old_->c_str(), 1) : unsetenv(name_); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> old_;
+};
+
 TEST_F(Records, ATerminalIsShownEscapedText) {
+  const ScopedVariable no_color("NO_COLOR", "1");
   ASSERT_EQ(Set("k", "\x1b[31mred\xc2\x9b"), 0);
   EXPECT_EQ(RunOnTerminal({"get", path_, "k"}).out, "\\x1b[31mred\\xc2\\x9b\r\n");
   EXPECT_EQ(RunOnTerminal({"list", path_}).out, "k\t\\x1b[31mred\\xc2\\x9b\r\n");
   EXPECT_EQ(RunOnTerminal({"get", path_, "k", "--raw"}).out, "\x1b[31mred\xc2\x9b");
+}
+
+TEST_F(Records, ColourIsForTerminalsThatWantIt) {
+  ASSERT_EQ(Set("k", "v"), 0);
+  const auto has_colour = [this](const char* no_color, const char* term) {
+    const ScopedVariable first("NO_COLOR", no_color), second("TERM", term);
+    const std::string listed = RunOnTerminal({"list", path_}).out;
+    const std::string failed = RunOnTerminal({"get", dir_.File("absent.hkh"), "k"}).out;
+    EXPECT_EQ(listed.find('\x1b') == listed.npos, failed.find('\x1b') == failed.npos);
+    EXPECT_EQ(RunTool({"list", path_}).out, "k\tv\n");
+    EXPECT_THAT(RunTool({"get", dir_.File("absent.hkh"), "k"}).err, StartsWith("hako: "));
+    return listed == "\x1b[36mk\x1b[0m\tv\r\n" && failed.starts_with("\x1b[1;31mhako:\x1b[0m ");
+  };
+  EXPECT_TRUE(has_colour("", "xterm"));
+  EXPECT_FALSE(has_colour("1", "xterm"));
+  EXPECT_FALSE(has_colour("", "dumb"));
 }
 
 TEST_F(Records, ListStopsAtItemsAndSaysSo) {

@@ -7,7 +7,7 @@
 //   "?dbm=tiny"                                 a hash table in memory and nowhere else
 //
 // Options are key=value, separated by commas; numbers may have a suffix (base/parse_number.h):
-//   dbm          hash (.hkh) or tiny (.hks)
+//   dbm          hash (.hkh), tiny (.hks) or auto, by the ending
 //   file         mmap or pos: how the file is accessed (dbm=hash)
 //   mode         read, write (the file must exist), create or truncate
 //   wait         how long to wait for another holder of the file, in seconds
@@ -27,19 +27,20 @@
 namespace hako {
 
 struct AnyOptions {
+  static constexpr std::string_view kAuto = "auto";  // by the ending of `path`
   static constexpr std::string_view kHash = "hash";
   static constexpr std::string_view kTiny = "tiny";
-  static constexpr std::array kKinds = {kHash, kTiny};
+  static constexpr std::array kKinds = {kAuto, kHash, kTiny};
 
   std::string path = {};        // empty: in memory only, for a kind that can
-  std::string kind = {};        // one of kKinds; empty = by the ending of `path`
+  std::string kind = "auto";    // one of kKinds
   std::string device = "mmap";  // AnyFile::kMemoryMap or kPositional
   std::uint64_t num_records = 0;
   std::optional<int> align_pow = {};
   std::uint64_t seed = 0;
   FileOptions file = {};
 
-  // `kind`, or what the ending of `path` tells; empty where nothing does.
+  // `kind`, or what the ending of `path` tells where that is kAuto; empty where it tells nothing.
   std::string_view ResolvedKind() const;
 };
 

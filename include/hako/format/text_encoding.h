@@ -3,11 +3,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-namespace hako::tool {
+namespace hako::format {
 
 inline constexpr std::string_view kHexDigits = "0123456789abcdef";
 
@@ -38,9 +39,11 @@ inline bool IsUtf8(std::string_view text) {
 }
 
 inline void AppendHex(std::string_view bytes, std::string* out) {
+  std::size_t at = out->size();
+  out->resize(at + 2 * bytes.size());
   for (const char c : bytes) {
-    out->push_back(kHexDigits[static_cast<unsigned char>(c) >> 4]);
-    out->push_back(kHexDigits[static_cast<unsigned char>(c) & 15]);
+    (*out)[at++] = kHexDigits[static_cast<unsigned char>(c) >> 4];
+    (*out)[at++] = kHexDigits[static_cast<unsigned char>(c) & 15];
   }
 }
 
@@ -83,12 +86,12 @@ inline void AppendByteEscape(char c, std::string* out) {
 
 // For a TSV field: tab, line feed, carriage return and backslash escaped, every other byte as it is.
 inline void AppendTsvField(std::string_view bytes, std::string* out) {
-  for (const char c : bytes) {
-    if (c == '\\' || c == '\t' || c == '\n' || c == '\r') {
-      AppendByteEscape(c, out);
-    } else {
-      out->push_back(c);
-    }
+  while (true) {
+    const std::size_t plain = std::min(bytes.size(), bytes.find_first_of("\\\t\n\r"));
+    out->append(bytes.substr(0, plain));
+    if (plain == bytes.size()) return;
+    AppendByteEscape(bytes[plain], out);
+    bytes.remove_prefix(plain + 1);
   }
 }
 
@@ -115,11 +118,11 @@ inline void AppendPrintable(std::string_view bytes, std::string* out) {
 // Undoes AppendTsvField and AppendPrintable: \\ \t \n \r \0 and \xHH; another escape is malformed.
 inline bool DecodeEscapes(std::string_view text, std::string* out) {
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '\\') {
-      out->push_back(text[i]);
-      continue;
-    }
-    if (++i == text.size()) return false;
+    const std::size_t escape = std::min(text.size(), text.find('\\', i));
+    out->append(text.substr(i, escape - i));
+    if (escape == text.size()) break;
+    i = escape + 1;
+    if (i == text.size()) return false;
     switch (text[i]) {
       case '\\':
         out->push_back('\\');
@@ -178,4 +181,4 @@ inline bool DecodeBase64(std::string_view text, std::string* out) {
   return true;
 }
 
-}  // namespace hako::tool
+}  // namespace hako::format

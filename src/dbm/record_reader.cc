@@ -1,26 +1,9 @@
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
-#include "tool/record_format.h"
-#include "tool/text.h"
+#include "hako/dbm/record_text.h"
+#include "hako/format/json_record.h"
+#include "hako/format/text_encoding.h"
 
-namespace hako::tool {
-
-StatusOr<bool> LineReader::Fill() {
-  while (true) {
-    HAKO_RETURN_IF_ERROR(wait_(fd_));
-    const ssize_t size = read(fd_, buffer_.data(), buffer_.size());
-    if (size < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (size < 0) return SystemError(errno, "cannot read");
-    begin_ = 0;
-    end_ = static_cast<std::size_t>(size);
-    return size > 0;
-  }
-}
+namespace hako {
 
 StatusOr<std::optional<std::string_view>> LineReader::Next() {
   line_.clear();
@@ -36,9 +19,9 @@ StatusOr<std::optional<std::string_view>> LineReader::Next() {
     }
     line_.append(rest);
     consumed_ += rest.size();
-    begin_ = end_;
-    HAKO_ASSIGN_OR_RETURN(const bool more, Fill());
-    if (more) continue;
+    begin_ = end_ = 0;
+    HAKO_ASSIGN_OR_RETURN(end_, source_(std::span(buffer_)));
+    if (end_ != 0) continue;
     if (line_.empty()) return std::nullopt;
     ++line_number_;
     return line_;
@@ -68,7 +51,7 @@ class TsvReader : public RecordReader {
  private:
   bool Decode(std::string_view field, std::string* out) const {
     out->clear();
-    if (escapes_) return DecodeEscapes(field, out);
+    if (escapes_) return format::DecodeEscapes(field, out);
     out->assign(field);
     return true;
   }
@@ -84,27 +67,12 @@ class JsonReader : public RecordReader {
   StatusOr<bool> Next(std::string* key, std::string* value) override {
     HAKO_ASSIGN_OR_RETURN(const auto line, lines_->Next());
     if (!line) return false;
-    const auto record = nlohmann::json::parse(*line, nullptr, /*allow_exceptions=*/false);
-    if (!record.is_object()) return Malformed(*lines_, "not a JSON object");
-    if (record.size() != 2 || !Read(record, "key", key) || !Read(record, "value", value))
+    if (!format::JsonRecordParser(*line).Parse(key, value))
       return Malformed(*lines_, "not of the form {\"key\":..., \"value\":...}, each a string or {\"b64\":\"...\"}");
     return true;
   }
 
  private:
-  static bool Read(const nlohmann::json& record, const char* name, std::string* out) {
-    const auto it = record.find(name);
-    if (it == record.end()) return false;
-    if (it->is_string()) {
-      *out = it->get_ref<const std::string&>();
-      return true;
-    }
-    if (!it->is_object() || it->size() != 1) return false;
-    const auto coded = it->find("b64");
-    out->clear();
-    return coded != it->end() && coded->is_string() && DecodeBase64(coded->get_ref<const std::string&>(), out);
-  }
-
   LineReader* lines_;
 };
 
@@ -152,8 +120,9 @@ class DumpReader : public RecordReader {
     if (!line->starts_with(' ')) return Malformed(*lines_, "a data line begins with a space");
     const std::string_view data = line->substr(1);
     out->clear();
-    if (is_print_ ? !DecodePrint(data, out) : !DecodeHex(data, out))
-      return Malformed(*lines_, is_print_ ? "a backslash without two hexadecimal digits" : "not pairs of hexadecimal digits");
+    if (is_print_ ? !DecodePrint(data, out) : !format::DecodeHex(data, out))
+      return Malformed(*lines_, is_print_ ? "a backslash without two hexadecimal digits (mdb_dump -p writes such: dump without -p)"
+                                          : "not pairs of hexadecimal digits");
     return true;
   }
 
@@ -165,7 +134,7 @@ class DumpReader : public RecordReader {
         out->push_back('\\');
         i += 1;
       } else {
-        if (data.size() - i < 3 || !DecodeHex(data.substr(i + 1, 2), out)) return false;
+        if (data.size() - i < 3 || !format::DecodeHex(data.substr(i + 1, 2), out)) return false;
         i += 2;
       }
     }
@@ -179,16 +148,16 @@ class DumpReader : public RecordReader {
 
 }  // namespace
 
-std::unique_ptr<RecordReader> RecordReader::Make(RecordFormat format, bool escapes, LineReader* lines) {
+std::unique_ptr<RecordReader> RecordReader::Make(TextFormat format, bool escapes, LineReader* lines) {
   switch (format) {
-    case RecordFormat::kJsonl:
+    case TextFormat::kJsonLines:
       return std::make_unique<JsonReader>(lines);
-    case RecordFormat::kDump:
+    case TextFormat::kDump:
       return std::make_unique<DumpReader>(lines);
-    case RecordFormat::kTsv:
+    case TextFormat::kTsv:
       break;
   }
   return std::make_unique<TsvReader>(escapes, lines);
 }
 
-}  // namespace hako::tool
+}  // namespace hako

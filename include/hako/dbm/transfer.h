@@ -1,0 +1,113 @@
+// Import and Export: the records of a database from and to text, as streams, in the formats of dbm/record_text.h.
+//
+//   std::ifstream in("packages.tsv");
+//   HAKO_RETURN_IF_ERROR(Import(*db, SourceOf(in)).status());
+//
+// Both may run beside other users of the database. Export shows every record that is there throughout exactly once. What Import has set
+// when it stops, be it at the end, at a malformed line or because it was told to, is in the database; to make it survive a power cut is
+// the caller's decision (Synchronize).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <istream>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "hako/base/status.h"
+#include "hako/dbm/dbm.h"
+#include "hako/dbm/record_text.h"
+
+namespace hako {
+
+// Where text goes to.
+using TextSink = std::function<Status(std::string_view text)>;
+
+// Streams of the standard library; each must outlive the transfer.
+inline TextSource SourceOf(std::istream& stream) {
+  return [&stream](std::span<char> buffer) -> StatusOr<std::size_t> {
+    stream.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
+    if (stream.bad() || (stream.gcount() == 0 && !stream.eof())) return absl::UnknownError("cannot read the text");
+    return static_cast<std::size_t>(stream.gcount());
+  };
+}
+inline TextSink SinkOf(std::ostream& stream) {
+  return [&stream](std::string_view text) {
+    stream.write(text.data(), static_cast<std::streamsize>(text.size())).flush();
+    return stream.good() ? absl::OkStatus() : absl::UnknownError("cannot write the text");
+  };
+}
+
+struct TransferProgress {
+  std::uint64_t num_records = 0;
+  std::uint64_t num_bytes = 0;  // of the text
+};
+
+struct TransferOptions {
+  TextFormat format = TextFormat::kTsv;
+  bool escapes = true;    // Import: whether backslashes mean something in TSV
+  DumpOptions dump = {};  // Export
+  // Called after every 256 records; an error (Cancelled, say) ends the transfer and is its result.
+  std::function<Status(const TransferProgress&)> progress = {};
+};
+
+// How far a transfer came, and what ended it: at most one of the two is an error.
+struct TransferResult : TransferProgress {
+  Status text;      // reading, writing or understanding it; the callback's error
+  Status database;  // of the Set or of the iteration that failed
+  Status status() const { return text.ok() ? database : text; }
+};
+
+// Sets every record of the text; a later one replaces an earlier one of the same key.
+template <DBM D>
+TransferResult Import(D& db, TextSource source, const TransferOptions& options = {}) {
+  TransferResult result;
+  LineReader lines(std::move(source));
+  const auto reader = RecordReader::Make(options.format, options.escapes, &lines);
+  std::string key;
+  std::string value;
+  while (true) {
+    const StatusOr<bool> more = reader->Next(&key, &value);
+    result.num_bytes = lines.consumed();
+    result.text = more.status();
+    if (!more.ok() || !*more) return result;
+    result.database = db.Set(key, value);
+    if (!result.database.ok()) return result;
+    if (++result.num_records % 256 != 0 || !options.progress) continue;
+    result.text = options.progress(result);
+    if (!result.text.ok()) return result;
+  }
+}
+
+// Writes every record. A dump that did not become whole has no end, so that its readers notice.
+template <DBM D>
+TransferResult Export(D& db, TextSink sink, const TransferOptions& options = {}) {
+  constexpr std::size_t kBlockSize = 64 << 10;
+  TransferResult result;
+  const RecordWriter writer(options.format, options.dump);
+  std::string block;
+  const auto flush = [&] {
+    result.num_bytes += block.size();
+    result.text = sink(block);
+    block.clear();
+    return result.text.ok();
+  };
+  writer.Begin(&block);
+  auto it = db.MakeIterator();
+  for (it.First(); it.Valid(); it.Next()) {
+    writer.Add(it.key(), it.value(), &block);
+    if (block.size() >= kBlockSize && !flush()) return result;
+    if (++result.num_records % 256 != 0 || !options.progress) continue;
+    result.text = options.progress(result);
+    if (!result.text.ok()) return result;
+  }
+  result.database = it.status();
+  if (result.database.ok()) writer.End(&block);
+  flush();
+  return result;
+}
+
+}  // namespace hako

@@ -1,0 +1,69 @@
+#include "absl/strings/str_cat.h"
+#include "hako/dbm/record_text.h"
+#include "hako/format/json_record.h"
+#include "hako/format/text_encoding.h"
+
+namespace hako {
+namespace {
+
+// A line of a dump. Backslashes go out as \5c, which every reader of the format knows; not all know \\ .
+void AppendDumpLine(bool print, std::string_view data, std::string* out) {
+  out->push_back(' ');
+  if (!print) {
+    format::AppendHex(data, out);
+  } else {
+    for (const char& c : data) {
+      if (c >= 0x20 && c < 0x7f && c != '\\') {
+        out->push_back(c);
+      } else {
+        out->push_back('\\');
+        format::AppendHex({&c, 1}, out);
+      }
+    }
+  }
+  out->push_back('\n');
+}
+
+}  // namespace
+
+std::optional<TextFormat> TextFormatOfName(std::string_view name) {
+  if (name == "tsv") return TextFormat::kTsv;
+  if (name == "jsonl") return TextFormat::kJsonLines;
+  if (name == "dump") return TextFormat::kDump;
+  return std::nullopt;
+}
+
+std::optional<TextFormat> TextFormatOfPath(std::string_view path) {
+  const std::size_t dot = path.rfind('.');
+  return dot == path.npos ? std::nullopt : TextFormatOfName(path.substr(dot + 1));
+}
+
+void RecordWriter::Begin(std::string* out) const {
+  if (format_ != TextFormat::kDump) return;
+  // type=btree whatever the kind of database: mdb_load knows no other.
+  out->append("VERSION=3\n").append(dump_.print ? "format=print\n" : "format=bytevalue\n").append("type=btree\n");
+  if (dump_.mapsize != 0) absl::StrAppend(out, "mapsize=", dump_.mapsize, "\n");
+  out->append("HEADER=END\n");
+}
+
+void RecordWriter::Add(std::string_view key, std::string_view value, std::string* out) const {
+  switch (format_) {
+    case TextFormat::kTsv:
+      format::AppendTsvField(key, out);
+      out->push_back('\t');
+      format::AppendTsvField(value, out);
+      out->push_back('\n');
+      return;
+    case TextFormat::kJsonLines:
+      return format::AppendJsonRecord(key, value, out);
+    case TextFormat::kDump:
+      AppendDumpLine(dump_.print, key, out);
+      AppendDumpLine(dump_.print, value, out);
+  }
+}
+
+void RecordWriter::End(std::string* out) const {
+  if (format_ == TextFormat::kDump) out->append("DATA=END\n");
+}
+
+}  // namespace hako

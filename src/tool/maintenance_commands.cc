@@ -1,0 +1,162 @@
+// Commands that make databases of databases: rebuild, copy, merge.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tool/command.h"
+#include "tool/database.h"
+#include "tool/interrupt.h"
+#include "tool/numbers.h"
+#include "tool/progress.h"
+
+namespace hako::tool {
+namespace {
+
+std::uint64_t FileSize(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 ? static_cast<std::uint64_t>(info.st_size) : 0;
+}
+
+bool IsThere(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+bool IsSameFile(const std::string& a, const std::string& b) {
+  struct stat x;
+  struct stat y;
+  return stat(a.c_str(), &x) == 0 && stat(b.c_str(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+struct RebuildOptions {
+  DatabaseOptions database;
+  bool dry_run = false;
+  bool if_needed = false;
+};
+
+int RunRebuild(RebuildOptions options) {
+  const std::string& path = options.database.path();
+  if (options.dry_run) options.database.any.file.mode = OpenMode::kReadOnly;
+  bool is_rebuilt = false;
+  const std::uint64_t size = FileSize(path);
+  const int code = WithDatabase(options.database, [&](AnyDBM& db) -> int {
+    const bool should = db.ShouldBeRebuilt();
+    if (options.dry_run || (options.if_needed && !should)) {
+      Note(absl::StrCat(path, should ? ": should be rebuilt" : ": need not be rebuilt"));
+      return should ? kExitDone : kExitNo;
+    }
+    const Status status = db.Rebuild();
+    is_rebuilt = status.ok();
+    return is_rebuilt ? kExitDone : FailDatabase(options.database, status);
+  });
+  // The end of the file is cut off by closing it.
+  if (code == kExitDone && is_rebuilt)
+    Note(absl::StrCat(path, ": rebuilt, ", GroupDigits(size), " bytes before, ", GroupDigits(FileSize(path)), " after"));
+  return code;
+}
+
+struct CopyOptions {
+  DatabaseOptions database;
+  std::string destination;
+  bool force = false;
+};
+
+int RunCopy(const CopyOptions& options) {
+  const std::string& source = options.database.path();
+  if (IsSameFile(source, options.destination)) return FailUsage("copy", "the database and its copy are the same file");
+  if (!options.force && IsThere(options.destination)) {
+    Complain(absl::StrCat(options.destination, ": the file exists; choose another name, or replace it with --force"));
+    return kExitFile;
+  }
+  return WithDatabase(options.database, [&](AnyDBM& db) -> int {
+    const Status copied = db.CopyTo(options.destination);
+    if (copied.ok()) return kExitDone;
+    // Of the two files, the source fails only by damage.
+    return absl::IsDataLoss(copied) ? FailDatabase(options.database, copied) : Fail(options.destination, copied);
+  });
+}
+
+struct MergeOptions {
+  DatabaseOptions database;
+  std::vector<std::string> sources;
+  bool no_overwrite = false;
+  bool no_progress = false;
+};
+
+// Adds the records of one source; what ended it is the exit code.
+int MergeFrom(const MergeOptions& options, const DatabaseOptions& source, const Interrupt& interrupt, AnyDBM& db) {
+  return WithDatabase(source, [&](AnyDBM& from) -> int {
+    Progress progress(Progress::Stream(!options.no_progress), from.Count());
+    std::uint64_t num_records = 0;
+    auto it = from.MakeIterator();
+    for (it.First(); it.Valid() && interrupt.signal() == 0; it.Next()) {
+      const Status set = db.Set(it.key(), it.value(), {.overwrite = !options.no_overwrite});
+      if (!set.ok() && !absl::IsAlreadyExists(set)) return FailDatabase(options.database, set);
+      if (++num_records % 256 == 0) progress.Update(num_records, num_records);
+    }
+    progress.Finish();
+    Note(absl::StrCat(source.path(), ": ", GroupDigits(num_records), " records merged into ", options.database.path(),
+                      interrupt.signal() != 0 ? ", then stopped by a signal" : ""));
+    if (interrupt.signal() != 0) return kExitSignal + interrupt.signal();
+    return it.status().ok() ? kExitDone : FailDatabase(source, it.status());
+  });
+}
+
+int RunMerge(MergeOptions options) {
+  std::vector<DatabaseOptions> sources;
+  for (const std::string& name : options.sources) {
+    DatabaseOptions source;
+    source.any.file.mode = OpenMode::kReadOnly;
+    source.any.file.lock_timeout = options.database.any.file.lock_timeout;
+    source.any.device = options.database.any.device;
+    StatusOr<AnyOptions> parsed = ParseAnyOptions(name, source.any);
+    if (!parsed.ok()) return FailUsage("merge", absl::StrCat("'", name, "': ", parsed.status().message()));
+    source.any = *std::move(parsed);
+    source.any.file.mode = OpenMode::kReadOnly;
+    if (IsSameFile(source.path(), options.database.path())) return FailUsage("merge", "a database cannot be merged into itself");
+    sources.push_back(std::move(source));
+  }
+  options.database.any.file.mode = OpenMode::kCreate;
+  const Interrupt interrupt;
+  return WithDatabase(options.database, [&](AnyDBM& db) -> int {
+    for (const DatabaseOptions& source : sources) {
+      if (const int code = MergeFrom(options, source, interrupt, db); code != kExitDone) return code;
+    }
+    return kExitDone;
+  });
+}
+
+}  // namespace
+
+void AddRebuildCommand(Commands& commands) {
+  const auto options = std::make_shared<RebuildOptions>();
+  CLI::App* app =
+      commands.Add("rebuild", "Bring the records together and give free space back", [options] { return RunRebuild(*options); });
+  AddDatabaseOptions(app, &options->database, Access::kWrite);
+  app->add_flag("--dry_run,--dry-run", options->dry_run, "Only tell whether it should be done; exit code 1 if not");
+  app->add_flag("--if_needed,--if-needed", options->if_needed, "Only do it where it should be done; exit code 1 if not");
+}
+
+void AddCopyCommand(Commands& commands) {
+  const auto options = std::make_shared<CopyOptions>();
+  CLI::App* app =
+      commands.Add("copy", "Back up a database: the copy appears whole and synced, or not at all", [options] { return RunCopy(*options); });
+  AddDatabaseOptions(app, &options->database, Access::kRead);
+  app->add_option("DESTINATION", options->destination, "The file to make, of the same kind")->required()->type_name("");
+  app->add_flag("--force", options->force, "Replace a file that exists");
+}
+
+void AddMergeCommand(Commands& commands) {
+  const auto options = std::make_shared<MergeOptions>();
+  CLI::App* app = commands.Add("merge", "Add the records of other databases; makes the database if there is none",
+                               [options] { return RunMerge(*options); });
+  AddDatabaseOptions(app, &options->database, Access::kWrite);
+  app->add_option("SOURCE", options->sources, "The other databases; of records with the same key the last one wins")
+      ->required()
+      ->type_name("");
+  app->add_flag("--no_overwrite", options->no_overwrite, "Of records with the same key the first one wins");
+  app->add_flag("--no-progress,--no_progress", options->no_progress, "No progress line on a terminal");
+}
+
+}  // namespace hako::tool

@@ -1,0 +1,113 @@
+// The command man: the manual page hako(1) in man(7) macros, made from the command table.
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "hako/version.h"
+#include "tool/command.h"
+#include "tool/command_table.h"
+#include "tool/tkrzw.h"
+
+namespace hako::tool {
+namespace {
+
+// Text that troff shows as it is; a line of the page never begins with it.
+std::string Plain(std::string_view text) {
+  return absl::StrReplaceAll(ToAbsl(text), {{"\\", "\\e"}, {"-", "\\-"}, {"'", "\\(aq"}, {"^", "\\(ha"}, {"`", "\\(ga"}, {"~", "\\(ti"}});
+}
+
+std::string Bold(std::string_view text) { return absl::StrCat("\\fB", Plain(text), "\\fR"); }
+std::string Italic(std::string_view text) { return absl::StrCat("\\fI", Plain(text), "\\fR"); }
+
+void AppendItem(const std::string& head, std::string_view text, std::string* page) {
+  absl::StrAppend(page, ".TP\n", head, "\n", Plain(text), ".\n");
+}
+
+std::string OptionHead(const OptionRow& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.names) names.push_back(option.is_positional ? Italic(name) : Bold(name));
+  std::string head = absl::StrJoin(names, ", ");
+  if (!option.words.empty()) {
+    absl::StrAppend(&head, " ", Plain(absl::StrJoin(option.words, "|")));
+  } else if (!option.value.empty()) {
+    absl::StrAppend(&head, " ", Italic(option.value));
+  }
+  return head;
+}
+
+void AppendCommand(const CommandRow& command, std::string* page) {
+  std::string synopsis = absl::StrCat("hako ", command.name);
+  std::string arguments;
+  for (const OptionRow& option : command.options) {
+    if (!option.is_positional) continue;
+    const std::string name = absl::StrCat(Italic(option.names[0]), option.is_many ? "..." : "");
+    absl::StrAppend(&arguments, " ", option.is_required ? name : absl::StrCat("[", name, "]"));
+  }
+  absl::StrAppend(page, ".SS ", Bold(synopsis), arguments, command.below.empty() ? "" : absl::StrCat(" ", Italic("COMMAND")), "\n",
+                  Plain(command.summary), ".\n");
+  for (const OptionRow& option : command.options) {
+    if (option.names.back() != "--help") AppendItem(OptionHead(option), option.description, page);
+  }
+}
+
+constexpr TkrzwLine kExitCodes[] = {{"0", "Done"},
+                                    {"1", "No: the key is absent, verify found damage, rebuild was not needed"},
+                                    {"2", "A mistake on the command line"},
+                                    {"3", "A file could not be opened, read or written"},
+                                    {"4", "Another process has the database open"},
+                                    {"128 + N", "Stopped by signal N; 130 for Ctrl-C. What was done until then is in the database"}};
+constexpr TkrzwLine kEnvironment[] = {{"NO_COLOR", "Where it is set and not empty, nothing is coloured on a terminal"},
+                                      {"TERM", "Where it is dumb, nothing is coloured either"}};
+constexpr TkrzwLine kExamples[] = {
+    {"hako import packages.hkh packages.tsv", "Make a database of lines of key, tab, value"},
+    {"hako get packages.hkh bash", "Look a key up"},
+    {"hako list packages.hkh --items -1 --json | jq .key", "All records as JSON Lines"},
+    {"hako copy packages.hkh backup.hkh && hako verify backup.hkh", "Back up, and prove that the copy is sound"},
+    {"mdb_dump -n old.mdb | hako import new.hkh - --format dump", "Take over a database of LMDB; db_dump does for Berkeley DB"},
+    {"hako perf sequence --path perf.hkh --iter 1m --honest", "Measure"}};
+
+std::string ManPage(const CLI::App& root) {
+  const std::vector<CommandRow> table = CommandTable(root);
+  std::string page = absl::StrCat(".TH HAKO 1 \"\" \"hako ", HAKO_VERSION_STRING, "\" \"User Commands\"\n.SH NAME\nhako \\- ",
+                                  "create, query, load and check embedded key\\-value databases\n.SH SYNOPSIS\n.B hako\n.I COMMAND\n[",
+                                  Italic("OPTIONS"), "] ", Italic("FILE"), " ...\n.SH DESCRIPTION\n");
+  absl::StrAppend(&page,
+                  "A database of hako is one file that maps keys to values, both byte strings. Data goes to standard output, everything ",
+                  "else to standard error. Numbers may have a suffix: k, m, g, t for powers of 1000, ki, mi, gi, ti for powers of 1024. ",
+                  "An argument that begins with \\- goes after \\-\\-.\n.SH DATABASES\n", Italic("FILE"),
+                  " is the name of a file: ", Bold(".hkh"), " is a hash table in that file, ", Bold(".hks"),
+                  " the snapshot of a hash table in memory, loaded and saved whole. Options may follow after a question mark, as in ",
+                  Plain("db.hkh?num_records=1m,file=pos"),
+                  ": dbm, file, wait, num_records, align_pow, seed, reserve_bytes, grow_min, grow_max. Options of the command win.\n");
+  page.append(".SH COMMANDS\n");
+  for (const CommandRow& command : table) {
+    if (!command.name.empty()) AppendCommand(command, &page);
+  }
+  page.append(".SH EXIT STATUS\n");
+  for (const auto& [code, meaning] : kExitCodes) AppendItem(Plain(code), meaning, &page);
+  page.append(".SH ENVIRONMENT\n");
+  for (const auto& [name, meaning] : kEnvironment) AppendItem(Bold(name), meaning, &page);
+  page.append(".SH EXAMPLES\n");
+  for (const auto& [line, meaning] : kExamples) AppendItem(Bold(line), meaning, &page);
+  absl::StrAppend(&page, ".SH COMING FROM TKRZW\nCommands and options of tkrzw_dbm_util and tkrzw_dbm_perf are here by the same names and ",
+                  "with the same meaning, but for these. mem of perf is bytes, where it is KiB times 1000 there.\n");
+  for (const auto& [name, line] : kTkrzwCommands) AppendItem(Bold(name), line, &page);
+  for (const auto& [name, line] : kTkrzwFlags) AppendItem(Bold(absl::StrCat("--", ToAbsl(name))), line, &page);
+  for (const auto& [name, line] : kTkrzwOptions) AppendItem(Bold(absl::StrCat("--", ToAbsl(name))), line, &page);
+  page.append(".SH SEE ALSO\n.BR mdb_dump (1),\n.BR db_dump (1)\n");
+  return page;
+}
+
+}  // namespace
+
+void AddManCommand(Commands& commands) {
+  commands.Add("man", "Print the manual page: hako man | man -l -", [&commands] {
+    std::fputs(ManPage(commands.root()).c_str(), stdout);
+    return kExitDone;
+  });
+}
+
+}  // namespace hako::tool

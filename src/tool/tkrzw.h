@@ -1,0 +1,76 @@
+// What became of the commands and options of tkrzw_dbm_util and tkrzw_dbm_perf: for each that is not here by the same name and with the
+// same meaning, its counterpart, or why there is none. The man page prints it all; `hako perf` takes the options marked as such, so that
+// a command line can be carried over, and says the line.
+#pragma once
+
+#include <string_view>
+
+namespace hako::tool {
+
+struct TkrzwLine {
+  std::string_view name;
+  std::string_view line;
+};
+
+inline constexpr TkrzwLine kTkrzwCommands[] = {
+    {"restore",
+     "none: a file that opens is whole, nothing is ever repaired by dropping records; go back to a copy where verify finds damage"},
+    {"perf index", "none: there are no indices yet"},
+    {"get --multi, set --multi, remove --multi",
+     "get --multi prints keys too; remove takes several keys without it; for many records use import"},
+    {"set --incr N", "the difference, where it is the first value there; VALUE is not given"},
+    {"list --move jumplower, jumpupper...", "none: for databases in order, of which there is none yet"},
+    {"rebuild --restore", "none, see restore"},
+    {"merge --reducer", "the last record wins, or with --no_overwrite the first"},
+    {"export, import --tsv --escape", "TSV is the default and always escaped; import --no_escape takes backslashes literally"},
+    {"export --keys", "list --keys --items -1"},
+    {"--dbm",
+     "hash and tiny; ordered databases are not there yet, and skip, baby, cache, stdhash, stdtree, poly, shard have no counterpart"},
+    {"--file", "mmap for mmap-para and mmap-atom, pos for pos-para and pos-atom; perf takes the long names"},
+    {"--path", "of perf: as there; elsewhere FILE"},
+    {"perf --cap_memsize", "spelt --cap_mem_size in the program itself; both are taken"},
+};
+
+// Flags and options of tuning that have no meaning here. perf takes them with a note.
+inline constexpr TkrzwLine kTkrzwFlags[] = {
+    {"no_wait", "an open never waits, but with --wait SECONDS"},
+    {"no_lock", "a file is always locked: two writers would destroy it"},
+    {"direct_io", "files are used through the page cache"},
+    {"sync_io", "say --sync_hard: once at the end instead of at each write"},
+    {"padding", "no file needs it"},
+    {"pagecache", "the system's page cache is used, and no second one"},
+    {"append", "records are always written out of place"},
+    {"in_place", "records are always written out of place, so that a crash cannot tear one"},
+    {"cache_buckets", "the buckets of a positional file are always in memory"},
+    {"page_update_write", "it is for trees, which are not there yet"},
+    {"insert_in_order", "it is for skip lists, which have no counterpart"},
+    {"verbose", "what there is to tell is always told"},
+};
+inline constexpr TkrzwLine kTkrzwOptions[] = {
+    {"alloc_init", "files grow by an eighth of their size; FILE?grow_min= says at least how much"},
+    {"alloc_inc", "files grow by an eighth of their size; FILE?grow_max= says at most how much"},
+    {"block_size", "it is for direct I/O, which is not used"},
+    {"ulog", "there are no update logs yet"},
+    {"ulog_ids", "there are no update logs yet"},
+    {"record_crc", "every record has a check, verified whenever it is read"},
+    {"record_comp", "there is no compression yet"},
+    {"cipher_key", "there is no encryption yet"},
+    {"offset_width", "say --align_pow for larger files"},
+    {"fbp_cap", "free space is never forgotten"},
+    {"min_read_size", "reads are sized by themselves"},
+    {"max_page_size", "it is for trees, which are not there yet"},
+    {"max_branches", "it is for trees, which are not there yet"},
+    {"max_cached_pages", "it is for trees, which are not there yet"},
+    {"comparator", "it is for trees, which are not there yet"},
+    {"step_unit", "it is for skip lists, which have no counterpart"},
+    {"max_level", "it is for skip lists, which have no counterpart"},
+    {"sort_mem_size", "it is for skip lists, which have no counterpart"},
+    {"max_cached_records", "it is for skip lists, which have no counterpart"},
+    {"reducer", "it is for skip lists, which have no counterpart"},
+    {"cap_rec_num", "it is for caches, which have no counterpart yet"},
+    {"cap_mem_size", "it is for caches, which have no counterpart yet"},
+    {"cap_memsize", "it is for caches, which have no counterpart yet"},
+    {"params", "options go into the name: FILE?num_records=1m,align_pow=4"},
+};
+
+}  // namespace hako::tool
