@@ -23,6 +23,11 @@ set(CPACK_COMPONENTS_ALL dev)
 if(TARGET hako-tool)
   install(TARGETS hako-tool RUNTIME COMPONENT tools)
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/hako-tools RENAME copyright COMPONENT tools)
+  set(hako_pages ${PROJECT_BINARY_DIR}/pages) # made by the tool itself, see src/CMakeLists.txt
+  install(FILES ${hako_pages}/hako.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tools)
+  install(FILES ${hako_pages}/hako.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME hako COMPONENT tools)
+  install(FILES ${hako_pages}/hako.zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions RENAME _hako COMPONENT tools)
+  install(FILES ${hako_pages}/hako.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT tools)
   list(APPEND CPACK_COMPONENTS_ALL tools)
 endif()
 

@@ -3,55 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 
 namespace hako::tool {
-namespace {
-
-constexpr std::size_t kPatternSize = 2039;  // a prime, so that the slices of values do not repeat soon
-
-std::uint32_t Seed(const PerfOptions& options, std::int64_t seed) {
-  return options.random_seed < 0 ? std::random_device()() : static_cast<std::uint32_t>(seed);
-}
-
-}  // namespace
-
-KeyStream::KeyStream(const PerfOptions& options, int thread)
-    : is_random_(options.random_key),
-      num_threads_(options.num_threads),
-      thread_(thread),
-      generator_(Seed(options, options.random_seed + thread)),
-      distribution_(0, static_cast<std::int32_t>(options.num_iterations * options.num_threads - 1)) {}
-
-std::string_view KeyStream::Next(std::int64_t iteration) {
-  const std::int64_t number = is_random_ ? distribution_(generator_) : iteration * num_threads_ + thread_;
-  char digits[16];
-  const auto size = static_cast<std::size_t>(std::to_chars(digits, digits + sizeof(digits), number).ptr - digits);
-  const std::size_t padding = size < 8 ? 8 - size : 0;
-  std::fill_n(buffer_, padding, '0');
-  std::copy_n(digits, size, buffer_ + padding);
-  return {buffer_, padding + size};
-}
-
-ValueStream::ValueStream(const PerfOptions& options, int thread)
-    : is_random_(options.random_value),
-      size_(static_cast<std::size_t>(options.value_size)),
-      generator_(Seed(options, options.random_seed * 2 + thread + 1)),
-      distribution_(0, static_cast<std::int32_t>(options.value_size)),
-      buffer_(size_ + kPatternSize, '\0') {
-  for (std::size_t i = 0; i < buffer_.size(); ++i)
-    buffer_[i] = static_cast<char>('a' + (static_cast<std::size_t>(thread) + i) % (i % 2 == 1 ? 26 : 9));
-}
-
-std::string_view ValueStream::Next(std::int64_t iteration) {
-  const auto i = static_cast<std::uint32_t>(iteration);
-  const std::size_t offset = i * (i + 1) % kPatternSize;
-  return std::string_view(buffer_).substr(offset, is_random_ ? static_cast<std::size_t>(distribution_(generator_)) : size_);
-}
 
 Dots::Dots(const PerfOptions& options)
     : is_silent_(options.json),
@@ -103,7 +60,17 @@ void PrintJson(const PerfOptions& options, const PhaseReport& report) {
   if (report.validation_elapsed) object["validation_time"] = *report.validation_elapsed;
   if (report.file_size) object["file_size"] = *report.file_size;
   if (report.data_size) object["eff_data_size"] = *report.data_size;
-  if (report.name == "Getting") object["values_copied"] = options.get_copy;
+  object["open_time"] = report.open_elapsed;
+  object["close_time"] = report.close_elapsed;
+  if (report.name == "Getting") {
+    object["values_copied"] = options.get_copy;
+    object["get_order"] = options.get_order;
+    object["miss_percent"] = options.miss_percent;
+  }
+  if (const LatencyHistogram& latency = report.latency; latency.total() > 0) {
+    object["latency_ns"] = {
+        {"p50", latency.Percentile(0.5)}, {"p99", latency.Percentile(0.99)}, {"p99.9", latency.Percentile(0.999)}, {"max", latency.max()}};
+  }
   std::printf("%s\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
@@ -115,15 +82,21 @@ void PrintReport(const PerfOptions& options, const PhaseReport& report) {
     std::fflush(stdout);
     return;
   }
-  std::printf("%.*s done: elapsed_time=%.6f num_records=%lld qps=%.0f mem=%lld\n", static_cast<int>(report.name.size()), report.name.data(),
-              report.elapsed, static_cast<long long>(report.num_records), OperationsPerSecond(options, report),
-              static_cast<long long>(report.mem));
+  const std::string done = report.name == "Doing" ? "Done" : absl::StrCat(ToAbsl(report.name), " done");
+  std::printf("%s: elapsed_time=%.6f num_records=%lld qps=%.0f mem=%lld\n", done.c_str(), report.elapsed,
+              static_cast<long long>(report.num_records), OperationsPerSecond(options, report), static_cast<long long>(report.mem));
   if (report.file_size && report.data_size) {
     std::printf("  file_size=%lld eff_data_size=%lld efficiency=%.2f%%\n", static_cast<long long>(*report.file_size),
                 static_cast<long long>(*report.data_size), Ratio(*report.data_size, *report.file_size) * 100);
   }
   std::printf("  num_buckets=%lld load_factor=%.2f\n", static_cast<long long>(report.num_buckets),
               Ratio(report.num_records, report.num_buckets));
+  if (const LatencyHistogram& latency = report.latency; latency.total() > 0) {
+    const auto percentile = [&latency](double share) { return static_cast<unsigned long long>(latency.Percentile(share)); };
+    std::printf("  latency_ns: p50=%llu p99=%llu p99.9=%llu max=%llu\n", percentile(0.5), percentile(0.99), percentile(0.999),
+                static_cast<unsigned long long>(latency.max()));
+  }
+  if (options.honest) std::printf("  open_time=%.6f close_time=%.6f\n", report.open_elapsed, report.close_elapsed);
   std::printf("\n");
   std::fflush(stdout);
 }

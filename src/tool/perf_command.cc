@@ -1,90 +1,109 @@
-// The command perf sequence: its options.
+// The commands perf sequence, perf parallel and perf wicked: their options.
 #include <cstdio>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "hako/dbm/any_options.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/positional_parallel_file.h"
 #include "tool/command.h"
-#include "tool/database.h"
 #include "tool/perf.h"
+#include "tool/perf_parallel.h"
 #include "tool/perf_sequence.h"
+#include "tool/perf_target.h"
+#include "tool/perf_wicked.h"
+#include "tool/tkrzw.h"
 
 namespace hako::tool {
 namespace {
 
-constexpr const char* kCommand = "perf sequence";
-
 // Options of tkrzw_dbm_perf that tune what hako has not or does by itself. They are taken, so that a command line can be carried over.
-constexpr const char* kFlagsWithoutMeaning[] = {"verbose",   "no_wait", "no_lock",       "direct_io",         "sync_io",        "padding",
-                                                "pagecache", "append",  "cache_buckets", "page_update_write", "insert_in_order"};
-constexpr const char* kOptionsWithoutMeaning[] = {
-    "alloc_init",    "alloc_inc",  "block_size",    "ulog",          "record_crc",         "record_comp", "offset_width", "fbp_cap",
-    "min_read_size", "cipher_key", "max_page_size", "max_branches",  "max_cached_pages",   "cap_rec_num", "cap_mem_size", "cap_memsize",
-    "params",        "step_unit",  "max_level",     "sort_mem_size", "max_cached_records", "reducer"};
-
-void Note(const std::string& what) { std::fprintf(stderr, "hako %s: %s\n", kCommand, what.c_str()); }
-
-void AddOptionsWithoutMeaning(CLI::App* app) {
-  const auto note = [](const char* name) { Note(absl::StrCat("--", name, " has no meaning here")); };
-  for (const char* name : kFlagsWithoutMeaning)
-    app->add_flag_callback(absl::StrCat("--", name), [note, name] { note(name); })->group("");  // "": not in the help
-  for (const char* name : kOptionsWithoutMeaning) {
-    const auto take = [note, name](const CLI::results_t&) {
-      note(name);
+void AddOptionsWithoutMeaning(CLI::App* app, const std::string& command) {
+  const auto note = [command](const TkrzwLine& known) {
+    Note(absl::StrCat("--", ToAbsl(known.name), " has no meaning here: ", ToAbsl(known.line)), command);
+  };
+  for (const TkrzwLine& known : kTkrzwFlags)
+    app->add_flag_callback(absl::StrCat("--", ToAbsl(known.name)), [note, known] { note(known); })->group("");  // "": not in the help
+  for (const TkrzwLine& known : kTkrzwOptions) {
+    const auto take = [note, known](const CLI::results_t&) {
+      note(known);
       return true;
     };
-    app->add_option(absl::StrCat("--", name), take)->expected(1)->group("");
+    app->add_option(absl::StrCat("--", ToAbsl(known.name)), take)->expected(1)->group("");
   }
 }
 
-template <class FileT>
-int RunHash(const PerfOptions& options) {
-  return Sequence<HashTarget<FileT>>(options).Run();
-}
-
-int RunSequence(const PerfOptions& options) {
-  const AnyOptions any = {.path = options.path, .kind = options.impl};
-  const std::string_view kind = any.ResolvedKind();
-  if (kind.empty()) return FailUsage(kCommand, "say what to measure: --dbm tiny, --dbm hash --path FILE, or --path FILE.hkh");
-  if (kind != "hash" && kind != "tiny") return FailUsage(kCommand, absl::StrCat("--dbm ", options.impl, ": there are auto, hash and tiny"));
-  if (kind == "hash" && options.path.empty()) return FailUsage(kCommand, "--dbm hash needs a --path");
+template <template <class> class Run>
+int RunOn(PerfOptions& options) {
+  const char* command = options.command.c_str();
+  const std::string_view kind = AnyOptions{.path = options.path, .kind = options.impl}.ResolvedKind();
+  if (kind.empty()) return FailUsage(command, "say what to measure: --dbm tiny, --dbm hash --path FILE, or --path FILE.hkh");
+  if (kind != "hash" && kind != "tiny") return FailUsage(command, absl::StrCat("--dbm ", options.impl, ": there are auto, hash and tiny"));
+  if (kind == "hash" && options.path.empty()) return FailUsage(command, "--dbm hash needs a --path");
   if (options.num_iterations > std::numeric_limits<std::int32_t>::max() / options.num_threads)
-    return FailUsage(kCommand, "--iter times --threads goes up to 2147483647");
-  if (kind == "tiny") return Sequence<TinyTarget>(options).Run();
+    return FailUsage(command, "--iter times --threads goes up to 2147483647");
+  if (kind == "tiny") return Run<TinyTarget>(options).Run();
 
   const std::string& device = options.device;
-  if (device == "std" || device.ends_with("-atom"))
-    Note(absl::StrCat("--file ", device, ": measured with ", device == "mmap-atom" ? "mmap" : "pos", "-para, which needs no such variant"));
-  return device.starts_with("mmap") ? RunHash<MemoryMapParallelFile>(options) : RunHash<PositionalParallelFile>(options);
+  if (device == "std" || device.ends_with("-atom")) {
+    Note(absl::StrCat("--file ", device, ": measured with ", device == "mmap-atom" ? "mmap" : "pos", "-para, which needs no such variant"),
+         options.command);
+  }
+  if (device.starts_with("mmap")) return Run<HashTarget<MemoryMapParallelFile>>(options).Run();
+  return Run<HashTarget<PositionalParallelFile>>(options).Run();
+}
+
+void AddCommonOptions(CLI::App* app, PerfOptions* options) {
+  constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
+  app->add_option("--dbm", options->impl, "What to measure; auto goes by the ending of --path")->option_text("auto|hash|tiny");
+  AddNumber(app, "--iter", &options->num_iterations, "Iterations of each thread, 10000 unless given", 1, kInt32Max);
+  AddNumber(app, "--size", &options->value_size, "Bytes of a value, 8 unless given", 1, 1 << 30);
+  AddNumber(app, "--threads", &options->num_threads, "Threads, 1 unless given", 1, 2000);
+  AddNumber(app, "--random_seed", &options->random_seed, "Seed of random keys and values; negative = from entropy, new in each phase",
+            -kInt32Max, kInt32Max);
+  app->add_option("--path", options->path, "The database file; it is emptied first")->option_text("FILE");
+  AddChoice(app, "--file", &options->device, {"mmap-para", "pos-para", "mmap", "pos", "mmap-atom", "pos-atom", "std"},
+            "How the file is accessed: mmap-para unless given");
+  app->add_flag("--sync_hard", options->sync_hard, "Synchronize with the device before each close, outside the timing");
+  AddNumber(app, "--buckets", &options->num_buckets, "Records to make room for in advance", 1, std::int64_t{1} << 40);
+  AddNumber(app, "--align_pow", &options->align_pow, "Records are aligned to 2^N bytes", 2, 6);
+  app->add_flag("--validate", options->validate, "Verify the database after updates, inside the timing");
+  app->add_flag("--latency", options->latency, "Time each operation, and print p50, p99, p99.9 and the longest; slows all down a little");
+  app->add_flag("--json", options->json, "One JSON object for each phase instead of the text");
+  AddOptionsWithoutMeaning(app, options->command);
 }
 
 void AddSequenceOptions(CLI::App* app, PerfOptions* options) {
-  constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
-  app->add_option("--dbm", options->impl, "What to measure: auto (by the ending of --path), hash, tiny")->type_name("IMPL");
-  AddNumber(app, "--iter", &options->num_iterations, "Iterations of each thread, 10000 unless given", 1, kInt32Max);
-  AddNumber(app, "--size", &options->value_size, "Bytes of a value, 8 unless given", 1, 1 << 30);
-  AddNumber(app, "--threads", &options->num_threads, "Threads, 1 unless given", 1, 10000);
-  AddNumber(app, "--random_seed", &options->random_seed, "Seed of random keys and values; negative = from entropy, new in each phase",
-            -kInt32Max, kInt32Max);
-  app->add_option("--path", options->path, "The database file; it is emptied by the phase Setting")->type_name("FILE");
-  app->add_option("--file", options->device, "How the file is accessed: mmap-para unless given")
-      ->check(CLI::IsMember({"mmap", "pos", "std", "mmap-para", "mmap-atom", "pos-para", "pos-atom"}))
-      ->type_name("HOW");
-  app->add_flag("--sync_hard", options->sync_hard, "Synchronize with the device before each close, outside the timing");
-  AddNumber(app, "--buckets", &options->num_buckets, "Records to make room for in advance", 1, std::int64_t{1} << 40);
-  AddNumber(app, "--align_pow", &options->align_pow, "Records are aligned to 2^N bytes", 2, 12);
   app->add_flag("--random_key", options->random_key, "Random keys instead of ascending ones");
   app->add_flag("--random_value", options->random_value, "Values of random length, up to --size");
   app->add_flag("--set_only", options->set_only, "Only the phase Setting; these four add up");
   app->add_flag("--get_only", options->get_only, "Only the phase Getting");
   app->add_flag("--iter_only", options->iter_only, "Only the phase Iterating");
   app->add_flag("--remove_only", options->remove_only, "Only the phase Removing");
-  app->add_flag("--validate", options->validate, "Verify the database after Setting and Removing, inside the timing");
-  app->add_option("--copy", options->copy_path, "Copy the database to FILE after Setting")->type_name("FILE");
-  app->add_flag("--get_copy", options->get_copy, "Copy the values out in Getting; without it they are only looked up");
-  app->add_flag("--json", options->json, "One JSON object for each phase instead of the text");
-  AddOptionsWithoutMeaning(app);
+  app->add_option("--copy", options->copy_path, "Copy the database to FILE after Setting")->option_text("FILE");
+  app->add_flag("--get_copy", options->get_copy, "Getting copies the values out; without it they are only looked up");
+  AddChoice(app, "--get_order", &options->get_order, {"same", "shuffle", "uniform", "zipf"},
+            "Getting asks for the keys in the order of Setting, in another one, with draws of equal chance, or few of them most often "
+            "(Zipf, 0.99)");
+  AddNumber(app, "--miss", &options->miss_percent, "N percent of the keys of Getting are absent", 0, 100);
+  app->add_flag("--honest", options->honest,
+                "--get_copy --get_order shuffle, all keys made before the clock runs, open and close timed apart");
+}
+
+void AddParallelOptions(CLI::App* app, PerfOptions* options) {
+  app->add_flag("--random_key", options->random_key, "Random keys instead of ascending ones");
+  app->add_flag("--random_value", options->random_value, "Values of random length, up to --size");
+  AddNumber(app, "--keys", &options->num_keys, "How many different keys there are; as many as iterations unless given", 1,
+            std::numeric_limits<std::int32_t>::max());
+  app->add_flag("--rebuild", options->rebuild, "Rebuild the database now and then, where it should be");
+  app->add_option("--sleep", options->sleep_seconds, "Sleep after each iteration")->check(CLI::Range(0.0, 1e6))->option_text("SECONDS");
+}
+
+void AddWickedOptions(CLI::App* app, PerfOptions* options) {
+  app->add_flag("--iterator", options->iterator, "Use iterators now and then");
+  app->add_flag("--clear", options->clear, "Clear the database now and then");
+  app->add_flag("--sync", options->sync, "Synchronize the database now and then");
+  app->add_flag("--rebuild", options->rebuild, "Rebuild the database now and then");
 }
 
 }  // namespace
@@ -92,11 +111,28 @@ void AddSequenceOptions(CLI::App* app, PerfOptions* options) {
 void AddPerfCommand(Commands& commands) {
   CLI::App* perf = commands.Add("perf", "Measure the speed of a database", [] { return kExitDone; });
   perf->require_subcommand(0, 1);
-  const auto options = std::make_shared<PerfOptions>();
-  CLI::App* sequence = commands.Add(
-      "sequence", "Set, get, iterate, remove, one after the other; options and output of tkrzw_dbm_perf",
-      [options] { return RunSequence(*options); }, perf);
-  AddSequenceOptions(sequence, options.get());
+  const auto add = [&](const std::string& name, const std::string& summary, int (*run)(PerfOptions&),
+                       void (*add_options)(CLI::App*, PerfOptions*)) {
+    const auto options = std::make_shared<PerfOptions>();
+    options->command = absl::StrCat("perf ", name);
+    CLI::App* app = commands.Add(
+        name, summary, [options, run] { return run(*options); }, perf);
+    AddCommonOptions(app, options.get());
+    add_options(app, options.get());
+  };
+  const auto run_sequence = [](PerfOptions& options) {
+    if (options.honest) options.get_copy = true;
+    if (options.honest && options.get_order == "same") options.get_order = "shuffle";
+    return RunOn<Sequence>(options);
+  };
+  const auto run_wicked = [](PerfOptions& options) {
+    options.random_key = true;
+    return RunOn<Wicked>(options);
+  };
+  add("sequence", "Set, get, iterate, remove, one after the other; options and output of tkrzw_dbm_perf", run_sequence, AddSequenceOptions);
+  add("parallel", "Set, get, remove and compare-exchange, mixed; options and output of tkrzw_dbm_perf", RunOn<Parallel>,
+      AddParallelOptions);
+  add("wicked", "Everything at once, and every value checked; options and output of tkrzw_dbm_perf", run_wicked, AddWickedOptions);
 }
 
 }  // namespace hako::tool

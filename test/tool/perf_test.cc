@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "support/temp_dir.h"
@@ -56,13 +58,14 @@ struct Expectation {
 };
 
 void ExpectPhase(Output& output, const Expectation& want, const std::string& phase, const std::string& num_records) {
-  const bool is_update = phase == "Setting" || phase == "Removing";
+  const bool is_update = phase == "Setting" || phase == "Removing" || phase == "Doing";
   output.ExpectLine(phase + ": impl=" + want.impl + " num_iterations=" + want.num_iterations + " value_size=" + want.size +
                     " num_threads=" + want.threads);
   output.ExpectLines(want.dots);
   if (is_update) output.ExpectLine("Synchronizing: \\.\\.\\. done \\(elapsed=[0-9]+\\.[0-9]{6}\\)");
   if (is_update && want.validates) output.ExpectLine("Validating records: \\.\\.\\. done \\(elapsed=[0-9]+\\.[0-9]{6}\\)");
-  output.ExpectLine(phase + " done: elapsed_time=[0-9]+\\.[0-9]{6} num_records=" + num_records + " qps=[0-9]+ mem=-?[0-9]+");
+  output.ExpectLine((phase == "Doing" ? "Done" : phase + " done") + ": elapsed_time=[0-9]+\\.[0-9]{6} num_records=" + num_records +
+                    " qps=[0-9]+ mem=-?[0-9]+");
   if (want.is_in_file) output.ExpectLine("  file_size=[0-9]+ eff_data_size=[0-9]+ efficiency=[0-9]+\\.[0-9]{2}%");
   output.ExpectLine("  num_buckets=[0-9]+ load_factor=[0-9]+\\.[0-9]{2}");
   output.ExpectLine("");
@@ -187,12 +190,124 @@ TEST(Perf, TinyKeepsItsRecordsInPath) {
 }
 
 TEST(Perf, OptionsWithoutMeaningAreTakenWithANote) {
-  const ToolResult result = RunTool({"perf", "sequence", "--dbm", "tiny", "--iter", "1", "--set_only", "--direct_io", "--block_size", "512",
-                                     "--cache_buckets", "--no_wait", "--ulog", "x", "--verbose"});
-  EXPECT_EQ(result.exit_code, 0);
-  for (const char* name : {"--direct_io", "--block_size", "--cache_buckets", "--no_wait", "--ulog", "--verbose"})
-    EXPECT_THAT(result.err, HasSubstr(std::string("hako perf sequence: ") + name + " has no meaning here\n"));
+  for (const std::string command : {"sequence", "parallel", "wicked"}) {
+    const ToolResult result = RunTool({"perf", command, "--dbm", "tiny", "--iter", "1", "--direct_io", "--block_size", "512",
+                                       "--cache_buckets", "--no_wait", "--ulog", "x", "--verbose", "--params", "a=b"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    for (const char* name : {"--direct_io", "--block_size", "--cache_buckets", "--no_wait", "--ulog", "--verbose", "--params"})
+      EXPECT_THAT(result.err, HasSubstr("hako perf " + command + ": " + name + " has no meaning here: "));
+  }
   EXPECT_THAT(RunTool({"perf", "sequence", "--dbm", "tiny", "--iter", "1", "--directio"}).err, HasSubstr("did you mean '--direct_io'?"));
+}
+
+// Every option that the other tool lists in its help is taken here, or refused with what there is instead.
+TEST(Perf, TakesEveryOptionOfTheToolItFollows) {
+  if (std::system("command -v tkrzw_dbm_perf > /dev/null") != 0) GTEST_SKIP() << "tkrzw-utils is not installed";
+  TempDir dir;
+  std::system(("tkrzw_dbm_perf > /dev/null 2> " + dir.File("help")).c_str());
+  const std::map<std::string, std::vector<std::string>> commands = {{"the sequence subcommand", {"sequence"}},
+                                                                    {"the parallel subcommand", {"parallel"}},
+                                                                    {"the wicked subcommand", {"wicked"}},
+                                                                    {"the index subcommand", {}}};
+  const std::map<std::string, std::string> values = {
+      {"--dbm", "tiny"}, {"--file", "mmap-para"}, {"--path", dir.File("p")}, {"--copy", dir.File("copy")}};
+  std::vector<std::string> where = {"sequence", "parallel", "wicked"};
+  int num_options = 0;
+  for (const std::string& line : SplitLines(ReadWhole(dir.File("help")))) {
+    if (line.starts_with("Options for ")) {
+      const auto it = commands.find(line.substr(12, line.size() - 13));
+      where = it == commands.end() ? std::vector<std::string>{"sequence", "parallel", "wicked"} : it->second;
+    }
+    if (!line.starts_with("  --")) continue;
+    const std::string name = line.substr(2, line.find(' ', 2) - 2);
+    const bool takes_value = line[name.size() + 3] != ':' || name == "--keys";  // whose help leaves that out
+    for (const std::string& command : where) {
+      std::vector<std::string> args = {"perf", command, "--iter", "10"};
+      if (name != "--dbm") args.insert(args.end(), {"--dbm", "tiny"});
+      if (name == "--iter") args.resize(2), args.insert(args.end(), {"--dbm", "tiny"});
+      args.push_back(name);
+      if (takes_value) args.push_back(values.contains(name) ? values.at(name) : name == "--align_pow" ? "3" : "2");
+      const ToolResult result = RunTool(args);
+      EXPECT_EQ(result.exit_code, name == "--get_only" ? 1 : 0) << command << " " << name << ": " << result.err;
+      ++num_options;
+    }
+  }
+  EXPECT_GT(num_options, 100);
+}
+
+TEST(Perf, ParallelPrintsOnePhase) {
+  TempDir dir;
+  for (const std::string impl : {"tiny", "hash"}) {
+    const ToolResult result =
+        RunTool({"perf", "parallel", "--dbm", impl, "--path", dir.File(impl), "--iter", "1k", "--threads", "4", "--validate", "--rebuild"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.err, "");
+    Output output(result.out);
+    // A fifth of 4,000 keys see a CompareExchange, which seldom makes a record; of the rest, 4/5 times 1/2 are set.
+    const Expectation want = {
+        .impl = impl, .threads = "4", .is_in_file = impl == "hash", .validates = true, .dots = DotLines(50, 50), .num_iterations = "1000"};
+    ExpectPhase(output, want, "Doing", "1[2-5][0-9]{2}");
+    output.ExpectEnd();
+  }
+}
+
+TEST(Perf, ParallelSharesFewKeys) {
+  const auto report = nlohmann::json::parse(
+      RunTool({"perf", "parallel", "--dbm", "tiny", "--iter", "2k", "--threads", "3", "--keys", "50", "--random_value", "--json"}).out);
+  EXPECT_LE(report.at("num_records"), 50);
+  EXPECT_GT(report.at("num_records"), 5);
+}
+
+TEST(Perf, WickedDoesEverythingAndChecksIt) {
+  TempDir dir;
+  for (const std::string impl : {"tiny", "hash"}) {
+    const ToolResult result = RunTool({"perf", "wicked", "--dbm", impl, "--path", dir.File(impl), "--iter", "3k", "--threads", "4",
+                                       "--size", "100", "--iterator", "--clear", "--sync", "--rebuild", "--validate"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.err, "");
+    Output output(result.out);
+    const Expectation want = {.impl = impl,
+                              .size = "100",
+                              .threads = "4",
+                              .is_in_file = impl == "hash",
+                              .validates = true,
+                              .dots = DotLines(50, 150),
+                              .num_iterations = "3000"};
+    ExpectPhase(output, want, "Doing", "[0-9]+");
+    output.ExpectEnd();
+  }
+  EXPECT_EQ(RunTool({"verify", dir.File("hash"), "--dbm", "hash"}).exit_code, 0);
+}
+
+TEST(Perf, HonestModesAddLines) {
+  const ToolResult result = RunTool({"perf", "sequence", "--dbm", "tiny", "--iter", "2k", "--threads", "2", "--honest", "--latency"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  int num_latencies = 0, num_opens = 0;
+  for (const std::string& line : SplitLines(result.out)) {
+    num_latencies +=
+        testing::Matches(MatchesRegex("  latency_ns: p50=[1-9][0-9]* p99=[1-9][0-9]* p99\\.9=[1-9][0-9]* max=[1-9][0-9]*"))(line);
+    num_opens += testing::Matches(MatchesRegex("  open_time=[0-9]+\\.[0-9]{6} close_time=[0-9]+\\.[0-9]{6}"))(line);
+  }
+  EXPECT_EQ(num_latencies, 4);
+  EXPECT_EQ(num_opens, 4);
+}
+
+TEST(Perf, GetOrdersAndMisses) {
+  for (const std::string order : {"same", "shuffle", "uniform", "zipf"}) {
+    for (const std::string keys : {"--get_copy", "--random_key"}) {
+      const ToolResult result = RunTool({"perf", "sequence", "--dbm", "tiny", "--iter", "3k", "--threads", "2", "--get_order", order,
+                                         "--miss", "30", keys, "--json", "--latency"});
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      const std::vector<std::string> lines = SplitLines(result.out);
+      ASSERT_THAT(lines, SizeIs(4));
+      const auto getting = nlohmann::json::parse(lines[1]);
+      EXPECT_EQ(getting.at("get_order"), order);
+      EXPECT_EQ(getting.at("miss_percent"), 30);
+      EXPECT_GE(getting.at("latency_ns").at("max"), getting.at("latency_ns").at("p99.9"));
+      EXPECT_GE(getting.at("latency_ns").at("p99.9"), getting.at("latency_ns").at("p50"));
+      EXPECT_EQ(nlohmann::json::parse(lines[0]).at("num_records"), nlohmann::json::parse(lines[2]).at("num_records"));
+    }
+  }
 }
 
 TEST(Perf, AFileThatCannotBeOpenedEndsWithThree) {

@@ -1,0 +1,85 @@
+// What perf measures. A target is the kind of database under test: SetUp opens it for a phase, db() is it, TearDown closes it.
+//
+// All of perf is templates over it, so that what is measured is the library and no virtual call.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "hako/base/status.h"
+#include "hako/dbm/hash_dbm.h"
+#include "hako/dbm/options.h"
+#include "hako/dbm/tiny_dbm.h"
+#include "hako/file/file.h"
+#include "tool/perf.h"
+
+namespace hako::tool {
+
+// A HashDBM, opened anew for each phase.
+template <class FileT>
+class HashTarget {
+ public:
+  static constexpr bool kIsInFile = true;
+  explicit HashTarget(const PerfOptions& options) : options_(options) {}
+
+  Status SetUp(bool writable, bool truncate) {
+    HashOptions hash;
+    if (options_.num_buckets > 0) hash.num_records = static_cast<std::uint64_t>(options_.num_buckets);
+    if (options_.align_pow >= 0) hash.align_pow = static_cast<int>(options_.align_pow);
+    FileOptions file;
+    file.mode = !writable ? OpenMode::kReadOnly : truncate ? OpenMode::kTruncate : OpenMode::kCreate;
+    HAKO_ASSIGN_OR_RETURN(db_, HashDBM<FileT>::Open(options_.path, hash, file));
+    is_writable_ = writable;
+    return absl::OkStatus();
+  }
+  HashDBM<FileT>& db() { return *db_; }
+  Status MaybeRebuild() { return db_->ShouldBeRebuilt() ? db_->Rebuild() : absl::OkStatus(); }
+  Status Rebuild() { return db_->Rebuild(); }
+  Status Copy(const std::string& path) { return db_->CopyTo(path); }
+  Status TearDown() {
+    const Status synced = is_writable_ && options_.sync_hard ? db_->Synchronize(SyncMode::kHard) : absl::OkStatus();
+    const Status closed = db_->Close();
+    db_.reset();
+    return synced.ok() ? closed : synced;
+  }
+
+ private:
+  const PerfOptions& options_;
+  std::unique_ptr<HashDBM<FileT>> db_;
+  bool is_writable_ = false;
+};
+
+// A TinyDBM, which lives through all phases, or, with --path, is loaded from there before each and saved after those that write.
+class TinyTarget {
+ public:
+  static constexpr bool kIsInFile = false;
+  explicit TinyTarget(const PerfOptions& options) : options_(options) {}
+
+  Status SetUp(bool writable, bool truncate) {
+    is_writable_ = writable;
+    if (db_ != nullptr) return truncate ? db_->Clear() : absl::OkStatus();
+    TinyOptions tiny;
+    if (options_.num_buckets > 0) tiny.num_records = static_cast<std::uint64_t>(options_.num_buckets);
+    if (options_.align_pow >= 0) tiny.align_pow = static_cast<int>(options_.align_pow);
+    HAKO_ASSIGN_OR_RETURN(db_, TinyDBM<>::Open(tiny));
+    return options_.path.empty() || truncate ? absl::OkStatus() : db_->Load(options_.path);
+  }
+  TinyDBM<>& db() { return *db_; }
+  Status MaybeRebuild() { return absl::OkStatus(); }  // needs none
+  Status Rebuild() { return absl::OkStatus(); }
+  Status Copy(const std::string& path) { return db_->Save(path); }
+  Status TearDown() {
+    if (options_.path.empty()) return absl::OkStatus();
+    const Status saved = is_writable_ ? db_->Save(options_.path) : absl::OkStatus();
+    db_.reset();
+    return saved;
+  }
+
+ private:
+  const PerfOptions& options_;
+  std::unique_ptr<TinyDBM<>> db_;
+  bool is_writable_ = false;
+};
+
+}  // namespace hako::tool
