@@ -33,34 +33,39 @@ std::string BashScript(const std::vector<CommandRow>& table) {
       if (option.is_positional) continue;
       words.insert(words.end(), option.names.begin(), option.names.end());
       for (const std::string& name : option.names) {
-        if (option.words.empty() && option.value.empty()) continue;
-        absl::StrAppend(&values, "    '", command.name, " ", name, "') words=", Quoted(absl::StrJoin(option.words, " ")), " ;;\n");
+        if (option.value.empty() || option.value == "FILE") continue;
+        const std::string action = option.words.empty() ? "return" : absl::StrCat("words=", Quoted(absl::StrJoin(option.words, " ")));
+        absl::StrAppend(&values, "    '", command.name, " ", name, "') ", action, " ;;\n");
       }
     }
     if (!command.name.empty()) absl::StrAppend(&names, names.empty() ? "" : "|", "'", command.name, "'");
-    absl::StrAppend(&options, "    '", command.name, "') words='", absl::StrJoin(words, " "), "' ;;\n");
+    absl::StrAppend(&options, "      '", command.name, "') words='", absl::StrJoin(words, " "), "' ;;\n");
   }
   return absl::StrCat(R"(# Completion of hako for bash, made by: hako completion bash
 _hako() {
-  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} command='' words='' takes_value=1 i
+  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} command='' words='' i
+  COMPREPLY=()
   for ((i = 1; i < COMP_CWORD; i++)); do
     case "${command:+$command }${COMP_WORDS[i]}" in
     )",
                       names, R"() command=${command:+$command }${COMP_WORDS[i]} ;;
     esac
   done
+  [[ $command != help ]] || command=''
   case "$command $previous" in
 )",
-                      values, R"(    *) takes_value= ;;
-  esac
-  if [[ -z $takes_value ]]; then
-    case "$command" in
+                      values, R"(    *)
+      case "$command" in
 )",
-                      options, R"(    esac
-    [[ $current == -* || -z $command || $command == perf || $command == help || $command == completion ]] || words=
+                      options, R"(      esac
+      [[ $current == -* || $command == '' || $command == perf || $command == completion ]] || words=
+      ;;
+  esac
+  if [[ -n $words ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+  else
+    mapfile -t COMPREPLY < <(compgen -f -- "$current")
   fi
-  COMPREPLY=($(compgen -W "$words" -- "$current"))
-  [[ -n $words ]] || COMPREPLY=($(compgen -f -- "$current"))
 }
 complete -o filenames -F _hako hako
 )");

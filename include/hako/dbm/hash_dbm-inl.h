@@ -55,12 +55,12 @@ Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
         if (heap_->IndexTableIsInside() && heap_->IndexCheck() == super.index_check) {
           HAKO_RETURN_IF_ERROR(AdoptIndex(mine, super.num_lines, super.index_extents));
           if (Count() != super.num_records) return absl::DataLossError("the index does not hold as many records as the superblock says");
-          if (!writable) return absl::OkStatus();
           if (note.empty()) {
             heap_->HarvestBelow(extents.tail());
           } else {
             HAKO_RETURN_IF_ERROR(heap_->ReadNote(mine, note));
           }
+          if (!writable) return absl::OkStatus();
           HAKO_RETURN_IF_ERROR(extents.MarkInUse());
           return extents.CutAtTail();
         }
