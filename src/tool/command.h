@@ -57,6 +57,7 @@ class Commands {
 
 void AddCreateCommand(Commands& commands);
 void AddInspectCommand(Commands& commands);
+void AddCountCommand(Commands& commands);
 void AddVerifyCommand(Commands& commands);
 void AddRebuildCommand(Commands& commands);
 void AddCopyCommand(Commands& commands);

@@ -36,7 +36,8 @@ void AddCommand(const CLI::App& app, const std::string& name, std::vector<Comman
   AddOptions(app, &row);
   table->push_back(std::move(row));
   for (const CLI::App* below : app.get_subcommands(nullptr)) {
-    if (!below->get_name().empty()) AddCommand(*below, absl::StrCat(name, name.empty() ? "" : " ", below->get_name()), table);
+    if (!below->get_name().empty() && !below->get_group().empty())
+      AddCommand(*below, absl::StrCat(name, name.empty() ? "" : " ", below->get_name()), table);
   }
 }
 

@@ -35,6 +35,11 @@ void AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access access) 
 }
 
 int FailDatabase(const DatabaseOptions& options, const Status& status) {
+  const bool creates = options.any.file.mode == OpenMode::kCreate || options.any.file.mode == OpenMode::kTruncate;
+  if (creates && absl::IsNotFound(status)) {
+    Complain(absl::StrCat(options.path(), ": there is no such folder, or none that takes a new file; check the name"));
+    return kExitFile;
+  }
   const int code = Fail(options.path(), status);
   return absl::IsDataLoss(status) ? options.on_damage : code;
 }

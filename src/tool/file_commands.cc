@@ -141,6 +141,19 @@ int RunVerify(const VerifyOptions& options) {
   return code;
 }
 
+struct CountOptions {
+  DatabaseOptions database;
+};
+
+int RunCount(const CountOptions& options) {
+  return WithDatabase(options.database, [](AnyDBM& db) -> int {
+    Output output(STDOUT_FILENO);
+    absl::StrAppend(output.buffer(), db.Count(), "\n");
+    const Status written = output.Flush();
+    return written.ok() ? kExitDone : Fail("standard output", written);
+  });
+}
+
 }  // namespace
 
 void AddCreateCommand(Commands& commands) {
@@ -168,6 +181,12 @@ void AddVerifyCommand(Commands& commands) {
   options->database.on_damage = kExitNo;
   AddDatabaseOptions(app, &options->database, Access::kRead);
   app->add_flag("--json", options->json, "One JSON object: file, ok, num_records; nothing where the database is damaged");
+}
+
+void AddCountCommand(Commands& commands) {
+  const auto options = std::make_shared<CountOptions>();
+  CLI::App* app = commands.Add("count", "Print how many records there are", [options] { return RunCount(*options); });
+  AddDatabaseOptions(app, &options->database, Access::kRead);
 }
 
 }  // namespace hako::tool

@@ -18,6 +18,8 @@ namespace hako::tool {
 namespace {
 
 constexpr const char* kFooter =
+    "Begin with: hako create db.hkh; hako set db.hkh key value; hako get db.hkh key; hako list db.hkh\n"
+    "or, with lines of key, tab, value: hako import db.hkh data.tsv. Everything: hako man | man -l -\n\n"
     "Exit codes: 0 done; 1 no (the key is absent, verify found damage); 2 a mistake on the command line;\n"
     "3 a file could not be opened, read or written; 4 another process has the database open; 128 + N stopped by\n"
     "signal N (130 for Ctrl-C). Data goes to stdout, everything else to stderr.";
@@ -29,7 +31,7 @@ std::string VersionText() {
 }
 
 int Run(std::vector<std::string> args) {
-  CLI::App root("An embedded key-value database: persistent hash tables in one file each.", "hako");
+  CLI::App root("An embedded key-value database: hash tables in one file each.", "hako");
   root.footer(kFooter);
   root.set_version_flag("--version", VersionText());
   root.require_subcommand(0, 1);  // at most one, so that later words are never taken for commands
@@ -41,6 +43,7 @@ int Run(std::vector<std::string> args) {
   AddSetCommand(commands);
   AddRemoveCommand(commands);
   AddRekeyCommand(commands);
+  AddCountCommand(commands);
   AddListCommand(commands);
   AddSearchCommand(commands);
   AddImportCommand(commands);

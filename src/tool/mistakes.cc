@@ -41,7 +41,8 @@ std::string Suggest(std::string_view given, const std::vector<std::string>& name
 std::vector<std::string> CommandNames(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
-    if (!command->get_name().empty()) names.push_back(command->get_name());  // groups of options have none
+    const bool is_shown = !command->get_name().empty() && !command->get_group().empty();  // groups of options have no name
+    if (is_shown) names.push_back(command->get_name());
   }
   return names;
 }

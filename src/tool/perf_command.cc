@@ -133,6 +133,8 @@ void AddPerfCommand(Commands& commands) {
   add("parallel", "Set, get, remove and compare-exchange, mixed; options and output of tkrzw_dbm_perf", RunOn<Parallel>,
       AddParallelOptions);
   add("wicked", "Everything at once, and every value checked; options and output of tkrzw_dbm_perf", run_wicked, AddWickedOptions);
+  const auto refuse = [] { return FailUsage("perf", "index: there are no indices yet"); };
+  commands.Add("index", "", refuse, perf)->allow_extras()->group("");  // not in the help
 }
 
 }  // namespace hako::tool

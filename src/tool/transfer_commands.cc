@@ -51,8 +51,7 @@ class TextFile {
     if (options.IsStandardStream()) return absl::OkStatus();
     fd_ = open(options.path.c_str(), flags | O_CLOEXEC, 0644);
     if (fd_ >= 0) return absl::OkStatus();
-    // Not NotFound, whose advice is for databases.
-    return errno == ENOENT ? absl::InvalidArgumentError("there is no such file") : absl::ErrnoToStatus(errno, "cannot open");
+    return absl::ErrnoToStatus(errno, "cannot open");
   }
   Status Close() {
     const int fd = std::exchange(fd_, -1);
@@ -90,6 +89,13 @@ class TextFile {
   std::string name_;
 };
 
+// As Fail, whose advice on a file that is not there is for databases.
+int FailOpen(const std::string& name, const Status& status) {
+  if (!absl::IsNotFound(status)) return Fail(name, status);
+  Complain(absl::StrCat(name, ": there is no such file or folder; check the name"));
+  return kExitFile;
+}
+
 bool IsSameFile(const std::string& a, const std::string& b) {
   struct stat x;
   struct stat y;
@@ -113,7 +119,7 @@ void Report(const CommandOptions& options, const TransferResult& result, const c
 int RunImport(CommandOptions options) {
   if (IsSameFile(options.database.path(), options.path)) return FailUsage("import", "the database and the text are the same file");
   TextFile text;
-  if (const Status opened = text.Open(options, O_RDONLY); !opened.ok()) return Fail(text.name(), opened);
+  if (const Status opened = text.Open(options, O_RDONLY); !opened.ok()) return FailOpen(text.name(), opened);
   options.database.any.file.mode = OpenMode::kCreate;
   const Interrupt interrupt;
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
@@ -140,7 +146,7 @@ int RunExport(const CommandOptions& options) {
   const Interrupt interrupt;
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
     TextFile text;
-    if (const Status opened = text.Open(options, O_WRONLY | O_CREAT | O_TRUNC); !opened.ok()) return Fail(text.name(), opened);
+    if (const Status opened = text.Open(options, O_WRONLY | O_CREAT | O_TRUNC); !opened.ok()) return FailOpen(text.name(), opened);
     Progress progress(Progress::Stream(!options.no_progress), db.Count());
     TransferResult result = Export(db, [&text](std::string_view bytes) { return text.Write(bytes); },
                                    {.format = options.Format(),

@@ -12,8 +12,8 @@ using testing::HasSubstr;
 using testing::SizeIs;
 using testing::StartsWith;
 
-const std::vector<std::string> kCommands = {"create", "inspect", "get",   "set",     "remove", "rekey", "list",       "search", "import",
-                                            "export", "copy",    "merge", "rebuild", "verify", "perf",  "completion", "man"};
+const std::vector<std::string> kCommands = {"create", "inspect", "get",  "set",   "remove",  "rekey",  "count", "list",       "search",
+                                            "import", "export",  "copy", "merge", "rebuild", "verify", "perf",  "completion", "man"};
 
 TEST(CommandLine, HelpGoesToStdoutAndListsEveryCommand) {
   const ToolResult bare = RunTool({});
@@ -91,6 +91,10 @@ const Mistake kMistakes[] = {
      " merge"},
     {{"completion", "tcsh"}, "hako completion: unknown command 'tcsh'; did you mean 'bash'?", " completion"},
     {{"export", "a.hkh", "--print"}, "hako export: --print is for --format dump", " export"},
+    {{"perf", "index", "--type", "mem"}, "hako perf: index: there are no indices yet", " perf"},
+    {{"copy", "a.hkh", "b.hks"},
+     "hako copy: b.hks is of another kind; to turn the one into the other, say 'hako merge b.hks a.hkh'",
+     " copy"},
     {{"perf", "sequence"},
      "hako perf sequence: say what to measure: --dbm tiny, --dbm hash --path FILE, or --path FILE.hkh",
      " perf sequence"},

@@ -71,6 +71,7 @@ TEST_F(Maintenance, RebuildGivesSpaceBack) {
 
 TEST_F(Maintenance, CopyMakesAnotherWholeDatabase) {
   Import(a_, Numbered(0, 100, "v"));
+  EXPECT_EQ(RunTool({"count", a_}).out, "100\n");
   EXPECT_EQ(RunTool({"copy", a_, b_}).exit_code, 0);
   EXPECT_THAT(List(b_), testing::UnorderedElementsAreArray(List(a_)));
   const ToolResult again = RunTool({"copy", a_, b_});

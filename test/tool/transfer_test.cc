@@ -226,7 +226,9 @@ TEST_F(Transfer, MalformedTextsEndWithThreeAndTheLine) {
 
 TEST_F(Transfer, TextsThatCannotBeUsed) {
   ASSERT_EQ(RunTool({"create", path_}).exit_code, 0);
-  EXPECT_EQ(RunTool({"import", dir_.File("b.hkh"), dir_.File("absent.tsv")}).exit_code, 3);
+  const ToolResult absent = RunTool({"import", dir_.File("b.hkh"), dir_.File("absent.tsv")});
+  EXPECT_EQ(absent.exit_code, 3);
+  EXPECT_EQ(absent.err, "hako: " + dir_.File("absent.tsv") + ": there is no such file or folder; check the name\n");
   EXPECT_NE(access(dir_.File("b.hkh").c_str(), F_OK), 0) << "made a database for nothing";
   EXPECT_EQ(RunTool({"import", dir_.File("b.hkh"), dir_.path(), "--format", "tsv"}).exit_code, 3);
   EXPECT_EQ(RunTool({"export", path_, dir_.File("no/such/folder.tsv")}).exit_code, 3);
