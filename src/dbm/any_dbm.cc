@@ -17,7 +17,7 @@ class AnyDBM::SnapshotModel final : public Model<TinyDBM<PositionalParallelFile>
 
  public:
   SnapshotModel(std::unique_ptr<Database> db, PositionalParallelFile file, const AnyOptions& options)
-      : Model(std::move(db)), file_(std::move(file)), path_(options.path), file_options_(options.file) {}
+      : Model(std::move(db)), file_(std::move(file)), writable_(file_.IsWritable()), path_(options.path), file_options_(options.file) {}
   ~SnapshotModel() override { (void)SnapshotModel::Close(); }
 
   // On error nothing of the file is changed, now or later.
@@ -31,7 +31,7 @@ class AnyDBM::SnapshotModel final : public Model<TinyDBM<PositionalParallelFile>
   Status Process(std::string_view key, BlindUpdate visitor) override { return IsWritable() ? Model::Process(key, visitor) : Refuse(); }
   Status Process(std::string_view key, Look visitor) override { return Model::Process(key, visitor); }
   Status Clear() override { return IsWritable() ? Model::Clear() : Refuse(); }
-  bool IsWritable() const override { return file_.IsWritable(); }
+  bool IsWritable() const override { return writable_; }
 
   Status Synchronize(SyncMode mode) override {
     const std::lock_guard lock(mutex_);
@@ -70,6 +70,7 @@ class AnyDBM::SnapshotModel final : public Model<TinyDBM<PositionalParallelFile>
 
   std::mutex mutex_;  // one save at a time
   PositionalParallelFile file_;
+  const bool writable_;  // not asked of the file, which a save exchanges
   const std::string path_;
   const FileOptions file_options_;
   bool closed_ = false;

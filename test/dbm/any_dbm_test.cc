@@ -1,11 +1,13 @@
 // AnyDBM over every kind of database, how it is named, and what the snapshots of databases in memory survive.
 #include "hako/dbm/any_dbm.h"
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -177,6 +179,25 @@ TEST_F(Snapshot, KeepsWhatWasThereAtTheLastSave) {
   ASSERT_OK_AND_ASSIGN(auto copy, AnyDBM::Open(directory_.File("now.hks")));
   EXPECT_THAT(copy->Get("k"), IsOkAndHolds("saved by Synchronize"));
   EXPECT_FALSE(std::filesystem::exists(path_ + ".tmp"));
+}
+
+TEST_F(Snapshot, SavesBesideConcurrentWriters) {
+  constexpr int kThreads = 3, kRecords = 3000;
+  ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(path_));
+  std::atomic<int> num_done = 0;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int i = 0; i < kRecords; ++i) EXPECT_THAT(db->Set(std::to_string(thread) + "/" + std::to_string(i), "v"), IsOk());
+      ++num_done;
+    });
+  }
+  while (num_done < kThreads) EXPECT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(db->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(db, AnyDBM::Open(path_));
+  EXPECT_EQ(db->Count(), std::uint64_t{kThreads} * kRecords);
+  EXPECT_THAT(db->Verify(), IsOk());
 }
 
 TEST_F(Snapshot, IsLockedWhileOpenAndAfterEachSave) {
