@@ -63,13 +63,13 @@ class CrashRun {
   CrashRun(Image start, Records records, std::uint64_t seed, std::uint8_t boot)
       : random_(seed), memory_(std::make_shared<CrashMemory>(std::move(start), boot)), allowed_{records}, now_(std::move(records)) {
     memory_->on_event = [this] {
-      if (random_.OneIn(rare_events_ ? 30 : 2)) CheckCrash();
+      if (random_.OneIn(event_odds_)) CheckCrash();
     };
   }
 
   // Opens, carries out `count` operations and drops the database without closing it.
   void Run(int count) {
-    rare_events_ = !MappedFile<FileT>;
+    event_odds_ = kUsualOdds;
     ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(memory_), {.seed = random_.Next()}));
     for (int i = 0; i < count && !testing::Test::HasFatalFailure(); ++i) {
       ASSERT_THAT(Update(*db, static_cast<std::uint64_t>(i)), IsOk());
@@ -77,19 +77,19 @@ class CrashRun {
       if (random_.OneIn(12)) CheckCrash();
       if (random_.OneIn(30)) {
         if (now_ != allowed_.back()) allowed_.push_back(now_);
-        rare_events_ = false;
+        event_odds_ = kSyncOdds;
         if (random_.OneIn(5)) {
           ASSERT_THAT(db->Rebuild(), IsOk());  // synchronizes too
         } else {
           ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
         }
-        rare_events_ = !MappedFile<FileT>;
+        event_odds_ = kUsualOdds;
         allowed_ = {now_};
         CheckCrash();
       }
     }
     last_image_ = memory_->Crash(random_);
-    rare_events_ = false;
+    event_odds_ = kSyncOdds;
     allowed_.push_back(now_);  // closing synchronizes
     ASSERT_THAT(db->Close(), IsOk());
     allowed_ = {now_};
@@ -101,6 +101,10 @@ class CrashRun {
   int num_crashes() const { return num_crashes_; }
 
  private:
+  // In one of how many events of the file a crash is drawn: a mapped file has few, a positional one has one for each write.
+  static constexpr std::uint64_t kUsualOdds = MappedFile<FileT> ? 2 : 30;
+  static constexpr std::uint64_t kSyncOdds = MappedFile<FileT> ? 2 : 10;
+
   Status Update(HashDBM<FileT>& db, std::uint64_t salt) {
     const std::string key = NumberedKey(random_.Below(60));
     if (random_.OneIn(300)) {
@@ -156,7 +160,7 @@ class CrashRun {
   Records now_;
   Image last_image_;
   int num_crashes_ = 0;
-  bool rare_events_ = false;  // draw fewer crashes, where events are many
+  std::uint64_t event_odds_ = kSyncOdds;
 };
 
 template <class FileT>

@@ -82,7 +82,7 @@ TEST(Perf, TinyPrintsFourPhases) {
   output.ExpectEnd();
 }
 
-TEST(Perf, HashPrintsItsFile) {
+TEST(Perf, ThreadsShareTheWorkOnAFile) {
   TempDir dir;
   const std::string path = dir.File("p.hkh");
   const ToolResult result = RunTool({"perf", "sequence", "--path", path, "--iter", "1000", "--threads", "3", "--size", "20", "--validate",
