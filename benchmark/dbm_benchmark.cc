@@ -4,6 +4,7 @@
 //   overwrite            Set of another value of the same size for a random key
 //   readseq              all records by ProcessEach, in the order of the table
 //   readrandom           Get of a random key into a string that is reused
+//   readmulti            GetMulti of 32 random keys into strings that are reused
 //   readmissing          Get of a key that is not there, but lies among those that are
 //   deleterandom         Remove of all n keys, shuffled
 //
@@ -26,6 +27,7 @@
 #include <filesystem>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <typeinfo>
@@ -292,6 +294,31 @@ void ReadRandom(State& state) {
   });
 }
 
+// Counted in keys.
+template <class D>
+void ReadMulti(State& state) {
+  constexpr std::size_t kKeys = 32;
+  D* const db = GetShared<D>(state);
+  if (db == nullptr) return;
+  const Operands& operands = Data::Of(state).shuffled;
+  Turns turns(state, operands.keys.size());
+  std::array<std::string_view, kKeys> keys;
+  std::array<std::optional<std::string>, kKeys> values;
+  std::uint64_t sum = 0, expected = 0;
+  bool good = true;
+  for (auto _ : state) {
+    for (std::string_view& key : keys) {
+      const std::size_t i = turns.Next();
+      key = operands.keys[i];
+      expected += operands.edges[i];
+    }
+    good &= db->GetMulti(keys, values).ok();
+    for (const std::optional<std::string>& value : values) sum += value ? Edges(*value) : 0;
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(kKeys));
+  if (!good || sum != expected) state.SkipWithError("a result is wrong");
+}
+
 template <class D>
 void ReadMissing(State& state) {
   std::string value;
@@ -349,6 +376,7 @@ void Register(const std::string& name, const Shape& shape) {
   add_whole("fillrandom", FillRandom<D>);
   add_shared("readseq", ReadSeq<D>)->Unit(benchmark::kMillisecond);
   add_shared("readrandom", ReadRandom<D>)->ThreadRange(1, 2);
+  add_shared("readmulti", ReadMulti<D>)->ThreadRange(1, 2);
   add_shared("readmissing", ReadMissing<D>)->ThreadRange(1, 2);
   add_shared("overwrite", Overwrite<D>)->ThreadRange(1, 2);
   add_whole("deleterandom", DeleteRandom<D>);

@@ -68,5 +68,15 @@ TEST(Endian, LoadsAndStoresAtAnyPlace) {
   EXPECT_EQ(LoadLe<std::uint16_t>(bytes + 3), 0x0403);
 }
 
+TEST(Endian, StoresBigEndianNumbersThatSortAsStrings) {
+  char bytes[9] = "????????";
+  StoreBigEndian(0x0102030405060708, bytes);
+  EXPECT_STREQ(bytes, "\x01\x02\x03\x04\x05\x06\x07\x08");
+  EXPECT_EQ(LoadBigEndian(bytes), 0x0102030405060708u);
+  char other[8];
+  StoreBigEndian(0x0102030405060800, other);
+  EXPECT_GT(std::memcmp(bytes, other, 8), 0);
+}
+
 }  // namespace
 }  // namespace hako

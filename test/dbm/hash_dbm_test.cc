@@ -11,6 +11,7 @@
 #include "dbm/dbm_conformance.h"
 #include "dbm/durable_dbm_conformance.h"
 #include "dbm/listing.h"
+#include "dbm/multi_dbm_conformance.h"
 #include "dbm/surroundings.h"
 #include "gtest/gtest.h"
 #include "support/archetypes.h"
@@ -30,8 +31,10 @@ using All = testing::Types<Mapped, Positional, InMemory, Erased>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Hash, DBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Hash, DurableDBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Hash, ConcurrentDBMConformance, All);
+INSTANTIATE_TYPED_TEST_SUITE_P(Hash, MultiDBMConformance, All);
 
-static_assert(DBM<HashDBM<>> && DBM<HashDBM<PositionalParallelFile>> && DBM<HashDBM<MemoryFile>> && DBM<HashDBM<AnyFile>>);
+static_assert(MultiDBM<HashDBM<>> && MultiDBM<HashDBM<PositionalParallelFile>> && MultiDBM<HashDBM<MemoryFile>> &&
+              MultiDBM<HashDBM<AnyFile>>);
 
 TEST(HashDBM, OpensByPath) {
   TempDir directory;

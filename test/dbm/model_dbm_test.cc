@@ -5,6 +5,7 @@
 
 #include "dbm/concurrent_dbm_conformance.h"
 #include "dbm/dbm_conformance.h"
+#include "dbm/multi_dbm_conformance.h"
 
 namespace hako {
 namespace {
@@ -16,6 +17,7 @@ struct ModelSurroundings {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Model, DBMConformance, ModelSurroundings);
 INSTANTIATE_TYPED_TEST_SUITE_P(Model, ConcurrentDBMConformance, ModelSurroundings);
+INSTANTIATE_TYPED_TEST_SUITE_P(Model, MultiDBMConformance, ModelSurroundings);
 
 }  // namespace
 }  // namespace hako

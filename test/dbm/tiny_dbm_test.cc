@@ -11,6 +11,7 @@
 #include "dbm/concurrent_dbm_conformance.h"
 #include "dbm/dbm_conformance.h"
 #include "dbm/listing.h"
+#include "dbm/multi_dbm_conformance.h"
 #include "dbm/surroundings.h"
 #include "gtest/gtest.h"
 #include "support/archetypes.h"
@@ -26,8 +27,9 @@ namespace {
 using All = testing::Types<TinySurroundings<MemoryMapParallelFile>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Tiny, DBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Tiny, ConcurrentDBMConformance, All);
+INSTANTIATE_TYPED_TEST_SUITE_P(Tiny, MultiDBMConformance, All);
 
-static_assert(DBM<TinyDBM<>> && DBM<TinyDBM<MemoryFile>> && DBM<TinyDBM<ArchetypeFile>>);
+static_assert(MultiDBM<TinyDBM<>> && MultiDBM<TinyDBM<MemoryFile>> && MultiDBM<TinyDBM<ArchetypeFile>>);
 
 template <class D>
 Records LoadRecords(D& db, int count) {

@@ -9,12 +9,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include "hako/base/status.h"
+#include "hako/dbm/cursor_operations.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/operations.h"
 
@@ -45,6 +47,35 @@ class ModelDBM : public Operations<ModelDBM> {
     }
   }
 
+  // Decides on copies, which replace the records when all are decided on.
+  template <MultiVisitor V>
+  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
+    std::lock_guard lock(mutex_);
+    std::map<std::string, std::optional<std::string>, std::less<>> after;  // nullopt = no record
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (keys[i].size() > kKeySizeMax) return absl::OutOfRangeError("the key is too long");
+      const auto it = records_->find(keys[i]);
+      auto& value = after.try_emplace(std::string(keys[i]), it != records_->end() ? std::optional(it->second) : std::nullopt).first->second;
+      if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
+        visitor(i, value);
+      } else {
+        const std::optional<Action> action = visitor(i, value);
+        if (!action) return MismatchError();
+        if (action->value().size() > kValueSizeMax) return absl::OutOfRangeError("the value is too long");
+        if (action->kind() == Action::Kind::kSet) value = std::string(action->value());
+        if (action->kind() == Action::Kind::kRemove) value.reset();
+      }
+    }
+    for (auto& [key, value] : after) {
+      if (value) {
+        records_->insert_or_assign(key, std::move(*value));
+      } else {
+        records_->erase(key);
+      }
+    }
+    return absl::OkStatus();
+  }
+
   template <Sink S>
   Status Fetch(std::string_view key, S&& sink) {
     std::lock_guard lock(mutex_);
@@ -62,7 +93,12 @@ class ModelDBM : public Operations<ModelDBM> {
     return absl::OkStatus();
   }
 
-  class Iterator {
+  template <class V>
+  Status ProcessEachParallel(unsigned, V&& visitor) {
+    return ProcessEach(visitor);
+  }
+
+  class Iterator : public CursorOperations<Iterator> {
    public:
     explicit Iterator(ModelDBM* db) : db_(db) {}
     void First() {
@@ -78,6 +114,7 @@ class ModelDBM : public Operations<ModelDBM> {
     std::string_view key() const { return key_; }
     std::string_view value() const { return value_; }
     Status status() const { return absl::OkStatus(); }
+    ModelDBM& database() { return *db_; }
 
    private:
     template <class Find>
@@ -117,6 +154,7 @@ class ModelDBM : public Operations<ModelDBM> {
   }
   Inspection Inspect() const { return {{"class", "ModelDBM"}, {"num_records", std::to_string(Count())}}; }
   Status Synchronize(SyncMode) { return absl::OkStatus(); }
+  Status GetHealth() const { return absl::OkStatus(); }
   Status Verify() { return absl::OkStatus(); }
   Status Close() { return absl::OkStatus(); }
 
@@ -142,6 +180,6 @@ class ModelDBM : public Operations<ModelDBM> {
   std::shared_ptr<Records> records_;
 };
 
-static_assert(DBM<ModelDBM>);
+static_assert(MultiDBM<ModelDBM>);
 
 }  // namespace hako

@@ -9,6 +9,7 @@
 #include <bit>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 
@@ -51,6 +52,17 @@ template <LeValue T>
 void StoreLe(std::byte* to, std::type_identity_t<T> value) {
   const Le<T> le = value;
   std::memcpy(to, &le, sizeof(le));
+}
+
+// A number as 8 big-endian bytes, whose order as strings is that of the numbers: values of Increment, keys that are times.
+inline std::uint64_t LoadBigEndian(const char* from) {
+  std::uint64_t value;
+  std::memcpy(&value, from, sizeof(value));
+  return std::endian::native == std::endian::little ? __builtin_bswap64(value) : value;
+}
+inline void StoreBigEndian(std::uint64_t value, char* to) {
+  if constexpr (std::endian::native == std::endian::little) value = __builtin_bswap64(value);
+  std::memcpy(to, &value, sizeof(value));
 }
 
 }  // namespace hako

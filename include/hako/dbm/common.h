@@ -1,6 +1,8 @@
 // Small things that the DBMs share.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -18,6 +20,15 @@ inline Status CheckKey(std::string_view key) {
 
 [[gnu::cold]] inline Status TooManyThreads() {
   return absl::ResourceExhaustedError("more threads use databases than hako has slots for (sync/thread_slot.h)");
+}
+
+// A MultiUpdateVisitor of one that only looks.
+template <MultiReadVisitor V>
+auto KeepAll(V& visitor) {
+  return [&visitor](std::size_t index, std::optional<std::string_view> value) {
+    visitor(index, value);
+    return Action::Keep();
+  };
 }
 
 inline Inspection InspectionOf(std::string_view type, const Stats& stats) {

@@ -2,15 +2,18 @@
 //
 // A DBM maps keys to values, both byte strings. One primitive changes a record: Process(key, visitor) shows the visitor the record while
 // nobody else can change it, and carries out the Action it returns. Everything else (Set, Remove, Append, CompareExchange, Increment) is
-// derived from it once, in operations.h. A second primitive, Fetch, copies a value out without taking a lock; every Get stands on it.
+// derived from it once, in operations.h. A second primitive, Fetch, copies a value out without taking a lock; every Get stands on it. A
+// third, ProcessMulti, is Process of several records in one step.
 //
 // Threads: all methods may be called from any thread at the same time, except Close and the destructor. An iterator belongs to one thread.
 // Each operation on one key is atomic and linearizable. A visitor runs with its bucket locked: it must be short and must not call the DBM.
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -58,6 +61,18 @@ concept ReadVisitor = requires(V& v, std::optional<std::string_view> value) {
 };
 template <class V>
 concept Visitor = UpdateVisitor<V> || BlindVisitor<V> || ReadVisitor<V>;
+
+// The visitor of several records: sees the number of a key among those of the call, and its value.
+template <class V>  // decides: an Action, or nullopt to call off the whole, also what was decided before
+concept MultiUpdateVisitor = requires(V& v, std::size_t index, std::optional<std::string_view> value) {
+  { v(index, value) } -> std::convertible_to<std::optional<Action>>;
+};
+template <class V>  // only looks; allowed on a read-only database
+concept MultiReadVisitor = requires(V& v, std::size_t index, std::optional<std::string_view> value) {
+  { v(index, value) } -> std::same_as<void>;
+};
+template <class V>
+concept MultiVisitor = MultiUpdateVisitor<V> || MultiReadVisitor<V>;
 
 // A sink says where a value of `size` bytes is to be copied; nullptr = do not copy. It may be called several times for one Fetch (a copy
 // that raced with a writer is thrown away and made again); the last call holds.
@@ -115,7 +130,9 @@ using Inspection = std::vector<std::pair<std::string, std::string>>;
 //   Fetch     copies the value of `key` to the sink without a lock; NotFound if absent
 //   ProcessEach(visitor)  shows each record to void(std::string_view key, std::string_view value); records present throughout exactly once,
 //             others at most once; writers are not stopped
-//   MakeIterator  a cursor: First(), Jump(key), Next(), Valid(), key(), value(), status(); an order of the index's own for hash tables
+//   MakeIterator  a cursor: First(), Jump(key), Next(), Valid(), key(), value(), status(); an order of the index's own for hash tables;
+//   what
+//             it does with its record is in cursor_operations.h
 //   Count     exact when no update runs
 //   Verify    proves the whole structure; DataLoss says what is wrong
 //   Clear     drops all records; atomic to a crash
@@ -138,6 +155,19 @@ concept DBM = requires(D& d, const D& cd, std::string_view key, std::string* out
   { d.GetStats() } -> std::same_as<Stats>;
   { d.Inspect() } -> std::same_as<Inspection>;
   d.MakeIterator();
+};
+
+// A DBM that also changes several records in one step.
+//
+//   ProcessMulti  runs the visitor once for each of `keys`, in their order, while the records of all of them are locked: other threads see
+//             all of it or nothing. No order of keys deadlocks. A key may come several times; each call then sees what those before
+//             decided. All are decided on before anything changes. An Action's value must stay valid until the call returns, and may be a
+//             part of no record. Aborted if the visitor called it off; after any error nothing has changed. Not atomic to a crash: of a
+//             process killed meanwhile some changes may have been made and others not.
+template <class D>
+concept MultiDBM = DBM<D> &&
+    requires(D& d, std::span<const std::string_view> keys, std::optional<Action> (*visit)(std::size_t, std::optional<std::string_view>)) {
+  { d.ProcessMulti(keys, visit) } -> std::same_as<Status>;
 };
 
 }  // namespace hako

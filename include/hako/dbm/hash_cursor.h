@@ -9,14 +9,15 @@
 #include <string_view>
 
 #include "hako/base/status.h"
+#include "hako/dbm/cursor_operations.h"
 #include "hako/index/bucket_walk.h"
 
 namespace hako {
 
-template <class Index, class Space>
-class HashCursor {
+template <class D, class Index, class Space>
+class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
  public:
-  HashCursor(Index& index, Space& space) : space_(&space), walk_(index) {}
+  HashCursor(D& database, Index& index, Space& space) : database_(&database), space_(&space), walk_(index) {}
 
   void First() {
     walk_.Start();
@@ -46,6 +47,7 @@ class HashCursor {
   std::string_view value() const { return walk_.value(record_); }  // REQUIRES: Valid(); until the next move
   // OK at the end; otherwise what stopped the walk.
   const Status& status() const { return status_; }
+  D& database() { return *database_; }
 
  private:
   void FillBucket() {
@@ -62,6 +64,7 @@ class HashCursor {
     record_ = 0;
   }
 
+  D* database_;
   Space* space_;
   index::BucketWalk<Space> walk_;
   std::size_t record_ = 0;

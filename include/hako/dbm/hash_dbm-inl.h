@@ -163,6 +163,20 @@ Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) {
 }
 
 template <File FileT>
+template <MultiVisitor V>
+Status HashDBM<FileT>::ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
+  for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key));
+  Slot* slot = slots_.Mine();
+  if (slot == nullptr) return TooManyThreads();
+  if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
+    return index_.template ProcessMulti<Action>(*slot, keys, KeepAll(visitor));
+  } else {
+    if (!heap_->AcceptsWrites()) return RefuseWrites();
+    return index_.template ProcessMulti<Action>(*slot, keys, visitor);
+  }
+}
+
+template <File FileT>
 template <Sink S>
 HAKO_INLINE Status HashDBM<FileT>::Fetch(std::string_view key, S&& sink) {
   return index_.Fetch([this] { return slots_.Mine(); }, heap_->KeyHash(key), key, sink);

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -44,7 +45,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   using Slot = typename Space::Slot;
 
  public:
-  using Iterator = HashCursor<Index, Space>;
+  using Iterator = HashCursor<HashDBM, Index, Space>;
 
   // Opens the database in `file`; an empty file is made one. Options count for a new database only.
   static StatusOr<std::unique_ptr<HashDBM>> Open(FileT file, const HashOptions& options = {});
@@ -57,9 +58,23 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status Process(std::string_view key, V&& visitor);
   template <Sink S>
   Status Fetch(std::string_view key, S&& sink);
+  template <MultiVisitor V>
+  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor);
+  // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
+  template <class S, class F>
+  Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+    return index_.FetchMulti([this] { return slots_.Mine(); }, keys, sink, arrived);
+  }
+  // A hint that these keys are going to be used.
+  void Prefetch(std::span<const std::string_view> keys) const { index_.Prefetch(keys); }
   template <class V>
   Status ProcessEach(V&& visitor);
-  Iterator MakeIterator() { return Iterator(index_, *heap_); }
+  // ProcessEach in several threads, which call the visitor at the same time.
+  template <class V>
+  Status ProcessEachParallel(unsigned num_threads, V&& visitor) {
+    return index_.ForEachParallel(num_threads, visitor);
+  }
+  Iterator MakeIterator() { return Iterator(*this, index_, *heap_); }
 
   std::uint64_t Count() const { return index_.Count(ForEachSlot()); }
   // Survives a process kill whole: a Clear that was begun is finished by the next Open. Stops writers meanwhile.
@@ -86,6 +101,8 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   UserMetadata GetMetadata() const;
   Status SetMetadata(const UserMetadata& metadata);  // durable when it returns
   bool IsWritable() const { return writable_; }
+  // OK, or the failed write or sync since which the database refuses updates.
+  Status GetHealth() const { return heap_->Health(); }
 
   // Syncs, notes free space for the next Open, and closes the file. The destructor calls it where the user did not. No other thread may
   // use the database any more.

@@ -2,24 +2,25 @@
 //
 // A DBM class D inherits Operations<D> publicly (CRTP, so that visitors inline) and provides Process and Fetch. NotFound, AlreadyExists and
 // Aborted carry no message and cost no allocation. None of these allocates, but for growing a std::string that the caller passed and
-// for Append and the StatusOr<std::string> form of Get.
+// for Append and the StatusOr<std::string> form of Get. Operations on several records are in multi_operations.h.
 #pragma once
 
-#include <bit>
-#include <cstring>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "hako/base/endian.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
+#include "hako/dbm/multi_operations.h"
 
 namespace hako {
 
 template <class D>
-class Operations {
+class Operations : public MultiOperations<D> {
  public:
   // Copies the value into *value, reusing its capacity. On NotFound *value is unspecified.
   Status Get(std::string_view key, std::string* value) {
@@ -151,12 +152,12 @@ class Operations {
         error = absl::StatusCode::kInvalidArgument;
         return Action::Keep();
       }
-      if (found) number = DecodeNumber(found->data());
+      if (found) number = static_cast<std::int64_t>(LoadBigEndian(found->data()));
       if (__builtin_add_overflow(number, delta, &number)) {
         error = absl::StatusCode::kOutOfRange;
         return Action::Keep();
       }
-      EncodeNumber(number, stored);
+      StoreBigEndian(static_cast<std::uint64_t>(number), stored);
       return Action::Set(std::string_view(stored, sizeof(stored)));
     }));
     if (error == absl::StatusCode::kInvalidArgument) return absl::InvalidArgumentError("Increment: the value is not an 8-byte number");
@@ -166,18 +167,6 @@ class Operations {
 
  private:
   D& self() { return static_cast<D&>(*this); }
-
-  static std::int64_t DecodeNumber(const char* bytes) {
-    std::uint64_t number;
-    std::memcpy(&number, bytes, sizeof(number));
-    if constexpr (std::endian::native == std::endian::little) number = __builtin_bswap64(number);
-    return static_cast<std::int64_t>(number);
-  }
-  static void EncodeNumber(std::int64_t value, char* bytes) {
-    auto number = static_cast<std::uint64_t>(value);
-    if constexpr (std::endian::native == std::endian::little) number = __builtin_bswap64(number);
-    std::memcpy(bytes, &number, sizeof(number));
-  }
 };
 
 }  // namespace hako

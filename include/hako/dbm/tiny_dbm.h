@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -35,7 +36,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>> {
   using Index = index::BucketIndex<Space>;
 
  public:
-  using Iterator = HashCursor<Index, Space>;
+  using Iterator = HashCursor<TinyDBM, Index, Space>;
 
   static StatusOr<std::unique_ptr<TinyDBM>> Open(const TinyOptions& options = {}) {
     if (options.align_pow < 2 || options.align_pow > 6) return absl::InvalidArgumentError("TinyOptions::align_pow must be 2 to 6");
@@ -64,12 +65,37 @@ class TinyDBM : public Operations<TinyDBM<FileT>> {
     return index_.Fetch([this] { return slots_.Mine(); }, space_->KeyHash(key), key, sink);
   }
 
+  template <MultiVisitor V>
+  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
+    for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key));
+    Space::Slot* slot = slots_.Mine();
+    if (slot == nullptr) return TooManyThreads();
+    if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
+      return index_.template ProcessMulti<Action>(*slot, keys, KeepAll(visitor));
+    } else {
+      return index_.template ProcessMulti<Action>(*slot, keys, visitor);
+    }
+  }
+
+  // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
+  template <class S, class F>
+  Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+    return index_.FetchMulti([this] { return slots_.Mine(); }, keys, sink, arrived);
+  }
+  // A hint that these keys are going to be used.
+  void Prefetch(std::span<const std::string_view> keys) const { index_.Prefetch(keys); }
+
   template <class V>
   Status ProcessEach(V&& visitor) {
     return index_.ForEach(visitor);
   }
+  // ProcessEach in several threads, which call the visitor at the same time.
+  template <class V>
+  Status ProcessEachParallel(unsigned num_threads, V&& visitor) {
+    return index_.ForEachParallel(num_threads, visitor);
+  }
 
-  Iterator MakeIterator() { return Iterator(index_, *space_); }
+  Iterator MakeIterator() { return Iterator(*this, index_, *space_); }
 
   std::uint64_t Count() const {
     return index_.Count([this](auto&& visit) { slots_.ForEach([&](Space::Slot& slot) { visit(slot); }); });
@@ -142,6 +168,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>> {
   }
 
   bool IsWritable() const { return true; }
+  Status GetHealth() const { return absl::OkStatus(); }
   // Nothing to write back; the memory goes with the object.
   Status Close() { return absl::OkStatus(); }
 

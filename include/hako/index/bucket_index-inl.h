@@ -542,6 +542,31 @@ template <class V>
 Status BucketIndex<Space>::ForEach(V& visit) const {
   BucketWalk<Space> walk(*this);
   walk.Start();
+  return ForEachIn(walk, visit);
+}
+
+template <class Space>
+template <class V>
+Status BucketIndex<Space>::ForEachParallel(unsigned num_threads, V& visit) const {
+  const std::uint64_t lines = num_lines(), parts = std::max(num_threads, 1u);
+  std::vector<Status> results(parts);
+  {
+    std::vector<std::jthread> threads;
+    for (std::uint64_t part = 0; part < parts; ++part) {
+      threads.emplace_back([&, part] {
+        BucketWalk<Space> walk(*this);
+        walk.StartPart(lines, part, parts);
+        results[part] = ForEachIn(walk, visit);
+      });
+    }
+  }
+  for (const Status& result : results) HAKO_RETURN_IF_ERROR(result);
+  return absl::OkStatus();
+}
+
+template <class Space>
+template <class V>
+Status BucketIndex<Space>::ForEachIn(BucketWalk<Space>& walk, V& visit) const {
   for (;;) {
     HAKO_ASSIGN_OR_RETURN(const bool more, walk.Step());
     if (!more) return absl::OkStatus();

@@ -10,7 +10,7 @@
 //      is locked.
 //   2. n only grows. A split fills the new line, then publishes n + 1, then clears what moved from the old one; so at any moment a reader
 //      finds a present key, if after a miss it looks whether its home is still its home.
-//   3. A home line's lock guards its chain. A writer holds one line's lock at a time.
+//   3. A home line's lock guards its chain. A writer locks several in ascending order, and splits while it holds none.
 //   4. Readers write nothing. They validate the home line's version after copying, so that a block may be reused as soon as the version of
 //      the line that named it has moved on.
 //
@@ -27,12 +27,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "hako/base/inline.h"
+#include "hako/base/prefetch.h"
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"
 #include "hako/index/line_access.h"
@@ -76,9 +78,22 @@ class BucketIndex {
   template <class ActionT, class V>
   Status Process(Slot& slot, std::uint64_t hash, std::string_view key, V&& visit);
 
+  // Fetch of each key, in groups whose memory accesses overlap: sink(index, size), then arrived(index, whether the key is there).
+  template <class S, class F, class GetSlot>
+  Status FetchMulti(GetSlot&& get_slot, std::span<const std::string_view> keys, S&& sink, F&& arrived);
+  // Brings near what Fetch and Process of these keys are going to read; a hint.
+  void Prefetch(std::span<const std::string_view> keys) const;
+
+  // All keys at once: visit(index, value) gives an ActionT for each, or nullopt for none at all; see dbm/dbm.h.
+  template <class ActionT, class V>
+  Status ProcessMulti(Slot& slot, std::span<const std::string_view> keys, V&& visit);
+
   // Walks over all records: visit(key, value); see BucketWalk.
   template <class V>
   Status ForEach(V& visit) const;
+  // The same in several threads, which call `visit` at the same time.
+  template <class V>
+  Status ForEachParallel(unsigned num_threads, V& visit) const;
 
   // Enters a record that the space has already, under a key that no entry has.
   Status Adopt(Slot& slot, std::uint64_t hash, std::uint32_t handle);
@@ -114,10 +129,13 @@ class BucketIndex {
 
  private:
   friend class BucketWalk<Space>;
+  template <class ActionT>
+  class MultiTurn;
   static constexpr unsigned kMaxHops = 4096;      // of a chain; more is a loop in a damaged file
   static constexpr unsigned kShortHops = 8;       // of the short way of a look-up
   static constexpr int kOptimisticTries = 64;     // then a reader takes the lock
   static constexpr std::int64_t kCountBatch = 8;  // insertions between looks at the shared count
+  static constexpr std::size_t kPrefetchGroup = 32;
 
   // The home of a hash in a table of some shape.
   struct Place {
@@ -211,6 +229,8 @@ class BucketIndex {
     return absl::OkStatus();
   }
 
+  template <class V>
+  Status ForEachIn(BucketWalk<Space>& walk, V& visit) const;
   template <class S, class GetSlot>
   [[gnu::noinline]] Status FetchSlowly(GetSlot get_slot, std::uint64_t hash, std::string_view key, S& sink);
   template <class S>
@@ -226,6 +246,8 @@ class BucketIndex {
   }
   [[gnu::noinline]] Place MoveLock(Slot& slot, std::uint64_t hash, Place place);
   Status Find(Slot& slot, const Turn& turn, std::uint64_t hash, std::string_view key, Entry* found);
+  template <class HashOf>
+  void PrefetchRecords(std::size_t n, HashOf&& hash_of) const;
   HAKO_INLINE ShortEntry FindShort(Line* line, std::uint16_t tag, std::string_view key);
   template <class ActionT, class V>
   [[gnu::noinline]] Status ProcessSlowly(Slot& slot, Place place, std::uint64_t hash, std::string_view key, V& visit);
@@ -260,4 +282,5 @@ class BucketIndex {
 }  // namespace hako::index
 
 #include "hako/index/bucket_index-inl.h"
+#include "hako/index/bucket_multi-inl.h"
 #include "hako/index/bucket_walk.h"

@@ -25,10 +25,13 @@ class BucketWalk {
   explicit BucketWalk(const BucketIndex<Space>& index) : index_(&index) {}
 
   // To the first bucket, or to that of a hash.
-  void Start() {
+  void Start() { StartPart(index_->num_lines(), 0, 1); }
+  // To the first bucket of a part, of `parts` equal ones, of the `lines` that there were: walks over all parts are one over all records.
+  void StartPart(std::uint64_t lines, std::uint64_t part, std::uint64_t parts) {
     Clear();
-    lines_ = index_->num_lines();
-    next_ = 0;
+    lines_ = lines;
+    next_ = lines * part / parts;
+    end_ = lines * (part + 1) / parts;
   }
   void StartAt(std::uint64_t hash) {
     Start();
@@ -36,7 +39,7 @@ class BucketWalk {
   }
   void Stop() {
     Clear();
-    next_ = lines_;
+    next_ = end_;
   }
 
   // Copies the records of the next bucket; false at the end.
@@ -67,6 +70,7 @@ class BucketWalk {
   const BucketIndex<Space>* index_;
   std::uint64_t lines_ = 0;  // when the walk began
   std::uint64_t next_ = 0;   // of them, to be visited
+  std::uint64_t end_ = 0;
   bool long_records_ = false;
   std::size_t size_ = 0;  // records of this bucket, the first of `records_`
   std::vector<format::RecordCopy> records_;
@@ -76,7 +80,7 @@ class BucketWalk {
 template <class Space>
 StatusOr<bool> BucketWalk<Space>::Step() {
   Clear();
-  if (next_ >= lines_) return false;
+  if (next_ >= end_) return false;
   const std::uint64_t first = next_++;
   if (first + kLineAhead < lines_) PrefetchAfter(first);
   sync::Backoff backoff;

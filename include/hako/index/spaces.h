@@ -58,7 +58,7 @@ concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle,
   { s.MatchShort(handle, bytes, &head) } -> std::same_as<bool>;
   { s.ViewShort(handle, head, n) } -> std::same_as<std::optional<std::string_view>>;  // its value
   { s.WriteShort(slot, n, bytes, bytes) } -> std::same_as<std::uint32_t>;
-  { s.GiveBack(slot, handle, n, n) } -> std::same_as<void>;  // of WriteShort, with the sizes of key and value; nobody saw it
+  { s.GiveBack(slot, handle, n, n) } -> std::same_as<void>;  // of Write or WriteShort, with the sizes of key and value; nobody saw it
   { s.OverwriteShort(handle, head, bytes) } -> std::same_as<bool>;
   { s.RetireShort(slot, handle, head) } -> std::same_as<void>;
 };

@@ -194,7 +194,7 @@ class RecordArena {
     return handle;
   }
   void GiveBack(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
-    depot_->Push(slot.free, ShortClassOf(key_size, value_size), handle);
+    depot_->Push(slot.free, ClassOf(key_size, value_size), handle);
   }
   HAKO_INLINE bool OverwriteShort(std::uint32_t handle, std::uint64_t head, std::string_view value) {
     const std::uint64_t key_size = KeySizeOf(head);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <mutex>
 
+#include "hako/base/assert.h"
 #include "hako/sync/version_lock.h"
 
 namespace hako::sync {
@@ -17,7 +18,10 @@ namespace hako::sync {
 struct alignas(128) WriterSlot {
   std::atomic<bool> busy{false};
   std::atomic<std::int64_t> pending_count{0};  // records added less removed, not yet in the shared count
-  void Enter() { busy.store(true, std::memory_order_relaxed); }
+  void Enter() {
+    HAKO_DCHECK(!busy.load(std::memory_order_relaxed));  // else a visitor calls the database that called it
+    busy.store(true, std::memory_order_relaxed);
+  }
   void Leave() { busy.store(false, std::memory_order_release); }
 };
 

@@ -1,0 +1,237 @@
+// The operations of every DBM on several records, or on a record that the caller does not name: written once, over the primitives of dbm.h.
+//
+// GetMulti, SetMulti, RemoveMulti and AppendMulti are many operations in one call, each atomic for itself; the call is faster than a loop
+// because their memory accesses overlap, where the DBM knows how (FetchMulti, Prefetch). CompareExchangeMulti, Rekey and what else is built
+// on ProcessMulti are one step to other threads.
+//
+// First and last are meant in the order of the DBM's iterator. A hash table has an order of its own: there PushLast and PopFirst make a
+// pool, not a queue, and the first record of a large table that is nearly empty may be far.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "absl/container/inlined_vector.h"
+#include "hako/base/endian.h"
+#include "hako/base/status.h"
+#include "hako/dbm/dbm.h"
+
+namespace hako {
+
+struct KeyValue {
+  std::string_view key;
+  std::string_view value;
+};
+
+// One of the conditions and updates of CompareExchangeMulti.
+struct Exchange {
+  std::string_view key;
+  Expect expected;
+  Action desired;
+};
+
+struct RekeyOptions {
+  bool overwrite = true;         // false: a record that has the new key is kept, and the result is AlreadyExists
+  bool copying = false;          // the record stays under its old key too
+  std::string* value = nullptr;  // receives the value
+};
+
+template <class D>
+class MultiOperations {
+ public:
+  // Shows the value of each key, or nullopt, to visitor(index, value), in order.
+  template <MultiReadVisitor V>
+  Status GetMulti(std::span<const std::string_view> keys, V&& visitor) {
+    char usual[256];
+    std::string longer;
+    std::string_view value;
+    return FetchEach(
+        keys,
+        [&](std::size_t, std::size_t size) {
+          if (size > sizeof(usual)) longer.resize(size);
+          char* const out = size > sizeof(usual) ? longer.data() : usual;
+          value = {out, size};
+          return out;
+        },
+        [&](std::size_t index, bool found) { visitor(index, found ? std::optional(value) : std::nullopt); });
+  }
+
+  // Copies the value of keys[i] into values[i], reusing its capacity, or makes it nullopt. REQUIRES: values.size() >= keys.size()
+  Status GetMulti(std::span<const std::string_view> keys, std::span<std::optional<std::string>> values) {
+    if (values.size() < keys.size()) return absl::InvalidArgumentError("GetMulti: more keys than values");
+    return FetchEach(
+        keys,
+        [values](std::size_t index, std::size_t size) {
+          std::optional<std::string>& value = values[index];
+          if (!value) value.emplace();
+          if (value->size() != size) value->resize(size);
+          return value->data();
+        },
+        [values](std::size_t index, bool found) {
+          if (!found) values[index].reset();
+        });
+  }
+
+  // Sets each record. With overwrite = false those that exist are kept, and the result is AlreadyExists if there were any. Another error
+  // ends the call; the records before are set then.
+  Status SetMulti(std::span<const KeyValue> records, bool overwrite = true) {
+    bool refused = false;
+    HAKO_RETURN_IF_ERROR(ForEachKey(
+        records.size(), [records](std::size_t i) { return records[i].key; },
+        [&](std::size_t i) {
+          if (overwrite) return self().Set(records[i].key, records[i].value);
+          return NoteIf(absl::StatusCode::kAlreadyExists, self().Set(records[i].key, records[i].value, {.overwrite = false}), &refused);
+        }));
+    return refused ? PresentError() : absl::OkStatus();
+  }
+
+  // Removes each record that is there; NotFound if any was not.
+  Status RemoveMulti(std::span<const std::string_view> keys) {
+    bool missed = false;
+    HAKO_RETURN_IF_ERROR(ForEachKey(
+        keys.size(), [keys](std::size_t i) { return keys[i]; },
+        [&](std::size_t i) { return NoteIf(absl::StatusCode::kNotFound, self().Remove(keys[i]), &missed); }));
+    return missed ? AbsentError() : absl::OkStatus();
+  }
+
+  Status AppendMulti(std::span<const KeyValue> records, std::string_view delimiter = {}) {
+    return ForEachKey(
+        records.size(), [records](std::size_t i) { return records[i].key; },
+        [&](std::size_t i) { return self().Append(records[i].key, records[i].value, delimiter); });
+  }
+
+  // Carries out all that is desired if every record is as expected; else changes nothing and returns Aborted. Other threads see all of it
+  // or nothing. Of a key that comes several times, each is compared with what those before leave.
+  Status CompareExchangeMulti(std::span<const Exchange> exchanges) {
+    absl::InlinedVector<std::string_view, 16> keys;
+    for (const Exchange& exchange : exchanges) keys.push_back(exchange.key);
+    return self().ProcessMulti(keys, [exchanges](std::size_t i, std::optional<std::string_view> value) {
+      return exchanges[i].expected.Holds(value) ? std::optional(exchanges[i].desired) : std::nullopt;
+    });
+  }
+
+  // Gives the record of `old_key` the key `new_key`, in one step; NotFound if there is none.
+  Status Rekey(std::string_view old_key, std::string_view new_key, const RekeyOptions& options = {}) {
+    const std::string_view keys[] = {old_key, new_key};
+    std::string own_value;
+    std::string& moved = options.value != nullptr ? *options.value : own_value;
+    bool found = false;
+    const Status status = self().ProcessMulti(keys, [&](std::size_t i, std::optional<std::string_view> value) -> std::optional<Action> {
+      if (i == 0) {
+        found = value.has_value();
+        if (!found) return std::nullopt;
+        moved.assign(*value);
+        return options.copying ? Action::Keep() : Action::Remove();
+      }
+      if (value && !options.overwrite) return std::nullopt;
+      return Action::Set(moved);
+    });
+    if (!absl::IsAborted(status)) return status;
+    return found ? PresentError() : AbsentError();
+  }
+
+  // Runs visitor(key, value), which returns an Action or void, on the first record; NotFound if there is none.
+  template <class V>
+  Status ProcessFirst(V&& visitor) {
+    bool found = false;
+    for (auto it = self().MakeIterator(); !found;) {
+      it.First();
+      if (!it.Valid()) return it.status().ok() ? AbsentError() : Status(it.status());
+      const std::string_view key = it.key();
+      using Result = std::invoke_result_t<V&, std::string_view, std::string_view>;
+      HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> value) -> Result {
+        found = value.has_value();  // else it has been removed meanwhile
+        if constexpr (std::is_void_v<Result>) {
+          if (found) visitor(key, *value);
+        } else {
+          return found ? visitor(key, *value) : Action::Keep();
+        }
+      }));
+    }
+    return absl::OkStatus();
+  }
+
+  // Takes the first record out; NotFound if there is none.
+  Status PopFirst(std::string* key = nullptr, std::string* value = nullptr) {
+    return ProcessFirst([&](std::string_view first_key, std::string_view first_value) {
+      if (key != nullptr) key->assign(first_key);
+      if (value != nullptr) value->assign(first_value);
+      return Action::Remove();
+    });
+  }
+
+  // Makes a record whose key is a time, in units of 10 ns as 8 big-endian bytes: `wtime` in seconds since 1970, or now if it is negative;
+  // later by one unit until no record has that key. *key, if given, receives it. Tkrzw's form.
+  Status PushLast(std::string_view value, double wtime = -1, std::string* key = nullptr) {
+    using Seconds = std::chrono::duration<double>;
+    if (wtime < 0) wtime = Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
+    if (!(wtime < 1e11)) return absl::InvalidArgumentError("PushLast: no such time");
+    char bytes[8];
+    for (auto time = static_cast<std::uint64_t>(wtime * 1e8);; ++time) {
+      StoreBigEndian(time, bytes);
+      const Status status = self().Set(std::string_view(bytes, sizeof(bytes)), value, {.overwrite = false});
+      if (absl::IsAlreadyExists(status)) continue;
+      if (status.ok() && key != nullptr) key->assign(bytes, sizeof(bytes));
+      return status;
+    }
+  }
+
+  // Sets every record in another database, of whatever kind. Records that are there throughout are copied; writers are not stopped.
+  template <class Target>
+  Status Export(Target& target) {
+    auto it = self().MakeIterator();
+    for (it.First(); it.Valid(); it.Next()) HAKO_RETURN_IF_ERROR(target.Set(it.key(), it.value()));
+    return it.status();
+  }
+
+ private:
+  static constexpr std::size_t kGroup = 32;
+
+  D& self() { return static_cast<D&>(*this); }
+
+  static Status NoteIf(absl::StatusCode expected, Status status, bool* noted) {
+    if (status.code() != expected) return status;
+    *noted = true;
+    return absl::OkStatus();
+  }
+
+  template <class S, class F>
+  Status FetchEach(std::span<const std::string_view> keys, S sink, F arrived) {
+    if constexpr (requires { self().FetchMulti(keys, sink, arrived); }) {
+      return self().FetchMulti(keys, sink, arrived);
+    } else {
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        const Status status = self().Fetch(keys[i], [&sink, i](std::size_t size) { return sink(i, size); });
+        if (!status.ok() && !absl::IsNotFound(status)) return status;
+        arrived(i, status.ok());
+      }
+      return absl::OkStatus();
+    }
+  }
+
+  // operation(i) for i in [0, n), with what it is going to read brought near beforehand.
+  template <class KeyOf, class F>
+  Status ForEachKey(std::size_t n, KeyOf key_of, F operation) {
+    for (std::size_t i = 0; i < n; ++i) {
+      if constexpr (requires(std::span<const std::string_view> keys) { self().Prefetch(keys); }) {
+        if (i % kGroup == 0) {
+          std::string_view keys[kGroup];
+          const std::size_t count = std::min(n - i, kGroup);
+          for (std::size_t k = 0; k < count; ++k) keys[k] = key_of(i + k);
+          self().Prefetch(std::span<const std::string_view>(keys, count));
+        }
+      }
+      HAKO_RETURN_IF_ERROR(operation(i));
+    }
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace hako

@@ -1,0 +1,274 @@
+// Definitions of index/bucket_index.h for several keys in one call: changes that are one step to other threads, and look-ups whose memory
+// accesses overlap.
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+#include "hako/base/assert.h"
+#include "hako/index/bucket_index.h"
+
+namespace hako::index {
+
+// A writer's turn at several buckets. All their home lines are locked from the beginning to the end, so that other threads see all of it
+// or nothing. First every key is decided on, while nothing changes; then everything that can fail is done in such a way that it can be
+// undone: the new records are written, entries are made for the new keys; what remains is stores into entries that are there. A process
+// that is killed amid these leaves some keys changed and others not.
+template <class Space>
+template <class ActionT>
+class BucketIndex<Space>::MultiTurn {
+ public:
+  MultiTurn(BucketIndex& index, Slot& slot, std::span<const std::string_view> keys) : index_(index), slot_(slot), keys_(keys) {
+    for (const std::string_view key : keys) records_.push_back({.hash = index.space_.KeyHash(key)});
+    index.PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
+    slot.Enter();
+    Lock();
+    JoinEqualKeys();
+  }
+  MultiTurn(const MultiTurn&) = delete;
+  ~MultiTurn() {
+    Unlock();
+    slot_.Leave();
+  }
+
+  template <class V>
+  Status Decide(V& visit) {
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      Record& record = records_[records_[i].first];
+      if (&record == &records_[i]) HAKO_RETURN_IF_ERROR(Find(i));
+      std::optional<std::string_view> value;  // as those before leave it
+      if (record.action.kind() == ActionT::Kind::kSet) {
+        value = record.action.value();
+      } else if (record.action.kind() == ActionT::Kind::kKeep && record.handle != 0) {
+        HAKO_ASSIGN_OR_RETURN(const format::RecordView view, index_.space_.View(slot_, record.handle));
+        value = view.value;
+      }
+      const std::optional<ActionT> action = visit(i, value);
+      if (!action) return MismatchError();
+      if (action->kind() != ActionT::Kind::kKeep) record.action = *action;
+    }
+    return absl::OkStatus();
+  }
+
+  // On error nothing has changed.
+  Status Apply() {
+    Status status = Prepare();
+    if (!status.ok()) {
+      Undo();
+      return status;
+    }
+    std::int64_t delta = 0;
+    for (Record& record : records_) {
+      if (record.fresh == 0 && !(record.action.kind() == ActionT::Kind::kRemove && record.handle != 0)) continue;
+      MarkChanged(record);
+      if (record.handle == 0) {
+        ++delta;
+      } else {
+        index_.space_.Retire(slot_, record.handle, record.lengths);
+        delta -= record.fresh == 0;
+        ChangeEntry(record, record.handle, record.fresh);
+      }
+      if (record.fresh != 0) index_.space_.Commit(record.fresh);
+    }
+    Unlock();
+    for (; delta > kCountBatch; delta -= kCountBatch) index_.AddToCount(slot_, kCountBatch);  // and splits at the usual pace
+    if (delta != 0) index_.AddToCount(slot_, delta);
+    return status;
+  }
+
+ private:
+  static constexpr std::size_t kUsualKeys = 16;  // need no allocation
+
+  // What is known of a key and to be done about it. Of equal keys only the first has more than `hash`, `home` and `first`.
+  struct Record {
+    std::uint64_t hash;
+    std::uint64_t home = 0;
+    std::size_t first = 0;
+    std::uint32_t handle = 0;  // before; 0 = there is no record
+    std::uint32_t fresh = 0;   // after, where there is a new one
+    bool entered = false;      // a new entry names `fresh`
+    format::Lengths lengths = {};
+    ActionT action = ActionT::Keep();
+  };
+  struct Home {
+    std::uint64_t index;
+    bool changed = false;
+  };
+  // A Turn that does not own its lock.
+  struct LentTurn : Turn {
+    using Turn::Turn;
+    ~LentTurn() { this->HandOver(); }
+  };
+
+  void Lock() {
+    for (;;) {
+      shape_ = index_.shape();
+      for (Record& record : records_) {
+        record.home = shape_.IndexOf(record.hash);
+        homes_.push_back({record.home});
+      }
+      std::ranges::sort(homes_, {}, &Home::index);
+      const auto same = [](const Home& a, const Home& b) { return a.index == b.index; };
+      homes_.erase(std::unique(homes_.begin(), homes_.end(), same), homes_.end());
+      for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Lock();
+      const bool closed = index_.space_.gate().IsClosed();
+      const TableShape now = index_.shape();
+      const auto is_at_home = [now](const Record& record) { return now.IndexOf(record.hash) == record.home; };
+      if (!closed && (now.word() == shape_.word() || std::ranges::all_of(records_, is_at_home))) {
+        shape_ = now;  // may change again, but not for lines that are locked
+        return;
+      }
+      Unlock();
+      if (closed) {
+        slot_.Leave();
+        index_.space_.gate().WaitUntilOpen();
+        slot_.Enter();
+      }
+    }
+  }
+  void Unlock() {
+    for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Unlock(home.changed);
+    homes_.clear();
+  }
+
+  void JoinEqualKeys() {
+    absl::InlinedVector<std::size_t, kUsualKeys> order(keys_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::sort(order, {}, [this](std::size_t i) { return std::tuple(records_[i].hash, keys_[i], i); });
+    for (std::size_t at = 0; at < order.size(); ++at) {
+      const std::size_t i = order[at];
+      const bool again = at != 0 && records_[order[at - 1]].hash == records_[i].hash && keys_[order[at - 1]] == keys_[i];
+      records_[i].first = again ? records_[order[at - 1]].first : i;
+    }
+  }
+
+  LentTurn Lend(const Record& record) { return LentTurn(index_, slot_, Place{shape_, record.home}); }
+
+  Status Find(std::size_t i) {
+    Record& record = records_[i];
+    const LentTurn turn = Lend(record);
+    Entry entry;
+    HAKO_RETURN_IF_ERROR(index_.Find(slot_, turn, record.hash, keys_[i], &entry));
+    record.handle = entry.handle;
+    record.lengths = entry.lengths;
+    return absl::OkStatus();
+  }
+
+  Status Prepare() {
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      Record& record = records_[i];
+      if (record.action.kind() != ActionT::Kind::kSet) continue;
+      Status status;
+      record.fresh = index_.space_.Write(slot_, record.hash, keys_[i], record.action.value(), &status);
+      if (record.fresh == 0) return status;
+    }
+    for (Record& record : records_) {
+      if (record.fresh == 0 || record.handle != 0) continue;
+      LentTurn turn = Lend(record);
+      HAKO_RETURN_IF_ERROR(index_.template Insert<false>(turn, record.hash, [&record](Status*) { return record.fresh; }));
+      record.entered = true;
+    }
+    return absl::OkStatus();
+  }
+
+  void Undo() {
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      Record& record = records_[i];
+      if (record.entered) ChangeEntry(record, record.fresh, 0);
+      if (record.fresh == 0) continue;
+      MarkChanged(record);
+      index_.space_.GiveBack(slot_, record.fresh, keys_[i].size(), record.action.value().size());
+    }
+  }
+
+  // The entry that names `handle`, wherever insertions have moved it, names `other` from now on; 0 = it is empty.
+  void ChangeEntry(const Record& record, std::uint32_t handle, std::uint32_t other) {
+    const Status status = index_.ForEachEntry(index_.lines_.Home(record.home), [&](Line& line, unsigned i, std::uint32_t found) {
+      if (found != handle) return;
+      StoreSlot(line, i, other);
+      if (other == 0) StoreTag(line, i, 0);
+    });
+    HAKO_ASSERT(status.ok());  // the chain has been walked under this lock
+  }
+
+  void MarkChanged(const Record& record) { std::ranges::lower_bound(homes_, record.home, {}, &Home::index)->changed = true; }
+
+  BucketIndex& index_;
+  Slot& slot_;
+  std::span<const std::string_view> keys_;
+  TableShape shape_{0};
+  absl::InlinedVector<Record, kUsualKeys> records_;  // one a key
+  absl::InlinedVector<Home, kUsualKeys> homes_;      // locked, ascending
+};
+
+template <class Space>
+template <class ActionT, class V>
+Status BucketIndex<Space>::ProcessMulti(Slot& slot, std::span<const std::string_view> keys, V&& visit) {
+  if (keys.empty()) return absl::OkStatus();
+  MultiTurn<ActionT> turn(*this, slot, keys);
+  HAKO_RETURN_IF_ERROR(turn.Decide(visit));
+  return turn.Apply();
+}
+
+template <class Space>
+template <class S, class F, class GetSlot>
+Status BucketIndex<Space>::FetchMulti(GetSlot&& get_slot, std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+  std::uint64_t hashes[kPrefetchGroup];
+  for (std::size_t from = 0, n = 0; from < keys.size(); from += n) {
+    n = std::min(keys.size() - from, kPrefetchGroup);
+    for (std::size_t i = 0; i < n; ++i) hashes[i] = space_.KeyHash(keys[from + i]);
+    PrefetchRecords(n, [&hashes](std::size_t i) { return hashes[i]; });
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::size_t k = from + i;
+      const Status status = Fetch(get_slot, hashes[i], keys[k], [&sink, k](std::size_t size) { return sink(k, size); });
+      if (!status.ok() && !absl::IsNotFound(status)) [[unlikely]]
+        return status;
+      arrived(k, status.ok());
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <class Space>
+void BucketIndex<Space>::Prefetch(std::span<const std::string_view> keys) const {
+  for (; !keys.empty(); keys = keys.subspan(std::min(keys.size(), kPrefetchGroup))) {
+    PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this, keys](std::size_t i) { return space_.KeyHash(keys[i]); });
+  }
+}
+
+// The lines first, all of them, then the records that they name; so a group waits for memory three times, not each of its keys. What is
+// read here may be changing: it only guides prefetches. REQUIRES: n <= kPrefetchGroup
+template <class Space>
+template <class HashOf>
+void BucketIndex<Space>::PrefetchRecords(std::size_t n, HashOf&& hash_of) const {
+  struct Wanted {
+    Line* line;
+    std::uint16_t tag;
+  } wanted[kPrefetchGroup];
+  const TableShape now = shape();
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint64_t hash = hash_of(i);
+    const Place place = Locate(hash, now);
+    wanted[i] = {&lines_.Home(place.index), place.TagOf(hash)};
+    hako::Prefetch(wanted[i].line);
+  }
+  for (int link = 0; link < 2 && n != 0; ++link) {
+    std::size_t left = 0;  // whose record is not in this line but may be in the next
+    for (std::size_t i = 0; i < n; ++i) {
+      Line& line = *wanted[i].line;
+      const std::uint32_t header = Header(line);
+      std::uint32_t mask = MatchTags(line, wanted[i].tag) & EntryMask(header);
+      if (mask == 0 && HasLink(header)) {
+        Line* const next = lines_.Overflow(LoadSlot(line, format::kLinkEntry));
+        if (next == nullptr) continue;
+        hako::Prefetch(next);
+        wanted[left++] = {next, wanted[i].tag};
+      }
+      for (; mask != 0; mask &= mask - 1) space_.Prefetch(LoadSlot(line, static_cast<unsigned>(std::countr_zero(mask))));
+    }
+    n = left;
+  }
+}
+
+}  // namespace hako::index
