@@ -163,6 +163,28 @@ TYPED_TEST_P(DurableDBMConformance, SynchronizesInBothModes) {
   this->ExpectHolds(records);
 }
 
+TYPED_TEST_P(DurableDBMConformance, ConcurrentSetsThatMustSurviveAPowerCutSynchronize) {
+  const std::uint64_t before = this->db_->GetStats().epoch;
+  ASSERT_THAT(this->db_->Set("key", "value", {.durability = Durability::kPower}), IsOk());
+  EXPECT_EQ(this->db_->GetStats().epoch, before + 1);
+  ASSERT_THAT(this->db_->Set("key", "other", {.overwrite = false, .durability = Durability::kPower}),
+              StatusIs(absl::StatusCode::kAlreadyExists));
+  EXPECT_EQ(this->db_->GetStats().epoch, before + 1) << "nothing was set";
+  constexpr int kThreads = 8, kEach = 20;
+  std::atomic<int> failures = 0;
+  RunThreads(kThreads, [&](int thread) {
+    for (int i = 0; i < kEach; ++i) {
+      failures +=
+          !this->db_->Set(NumberedKey(static_cast<std::uint64_t>(thread * kEach + i)), "v", {.durability = Durability::kPower}).ok();
+    }
+  });
+  EXPECT_EQ(failures, 0);
+  EXPECT_EQ(this->db_->Count(), 1u + kThreads * kEach);
+  const std::uint64_t epochs = this->db_->GetStats().epoch - before - 1;
+  EXPECT_GE(epochs, static_cast<std::uint64_t>(kEach)) << "each waits for one that began after it";
+  EXPECT_LE(epochs, static_cast<std::uint64_t>(kThreads * kEach));
+}
+
 TYPED_TEST_P(DurableDBMConformance, ManySynchronizationsReuseSpaceAndWrapNothing) {
   Records records;
   for (std::uint64_t i = 0; i < 9000; ++i) {  // more than the 4,096 epochs that a stamp tells apart
@@ -390,6 +412,14 @@ TYPED_TEST_P(DurableDBMConformance, OpensReadOnlyWithoutChangingAByte) {
     EXPECT_THAT(db.Remove(NumberedKey(7)), refused);
     EXPECT_THAT(db.Append(NumberedKey(7), "x"), refused);
     EXPECT_THAT(db.Increment("n"), refused);
+    const std::string numbered = NumberedKey(7);
+    const std::string_view keys[] = {"key", numbered};
+    EXPECT_THAT(db.ProcessMulti(keys, [](std::size_t, std::optional<std::string_view>) { return Action::Keep(); }), refused);
+    bool found[2];
+    EXPECT_THAT(db.ProcessMulti(keys, [&](std::size_t i, std::optional<std::string_view> value) -> void { found[i] = value.has_value(); }),
+                IsOk());
+    EXPECT_THAT(found, testing::ElementsAre(false, true));
+    EXPECT_THAT(db.Rekey(NumberedKey(7), "key"), refused);
     EXPECT_THAT(db.Clear(), refused);
     EXPECT_THAT(db.Rebuild(), refused);
     EXPECT_THAT(db.SetMetadata(metadata), refused);
@@ -439,8 +469,9 @@ TYPED_TEST_P(DurableDBMConformance, RefusesASecondOpener) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(DurableDBMConformance, ReopensWithAllItHeld, SurvivesManyReopenings, TheDestructorCloses, KeepsTheUsersMetadata,
-                            SynchronizesInBothModes, ManySynchronizationsReuseSpaceAndWrapNothing, KeepsTheOptionsOfItsCreation,
-                            RefusesOptionsThatMakeNoSense, RebuildGivesSpaceBack, RebuildsAnEmptyDatabase, ConcurrentRebuildStopsNobody,
+                            SynchronizesInBothModes, ConcurrentSetsThatMustSurviveAPowerCutSynchronize,
+                            ManySynchronizationsReuseSpaceAndWrapNothing, KeepsTheOptionsOfItsCreation, RefusesOptionsThatMakeNoSense,
+                            RebuildGivesSpaceBack, RebuildsAnEmptyDatabase, ConcurrentRebuildStopsNobody,
                             ConcurrentCopyHoldsAPrefixOfEachWritersWork, CopyIsADatabaseOfItsOwn, RefusesForeignFilesAndLeavesThemAlone,
                             OpensReadOnlyWithoutChangingAByte, ReadOnlyNeedsAFileThatIsThere, RefusesASecondOpener);
 

@@ -86,9 +86,16 @@ enum class SyncMode {
   kHard,  // what was acknowledged survives a power cut
 };
 
+// What a single update survives when it returns.
+enum class Durability {
+  kProcess,  // what the database survives anyway: see its head comment
+  kPower,    // as if a hard Synchronize followed; threads that wait for one at the same time share it
+};
+
 struct SetOptions {
   bool overwrite = true;             // false: a record that exists is kept, and the result is AlreadyExists
   std::string* old_value = nullptr;  // receives the value found, whether or not it was overwritten; untouched if there was none
+  Durability durability = Durability::kProcess;
 };
 
 // What CompareExchange expects to find.

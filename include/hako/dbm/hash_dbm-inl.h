@@ -221,8 +221,13 @@ Status HashDBM<FileT>::Synchronize(SyncMode mode) {
   if (mode == SyncMode::kSoft && Space::kMapped) return heap_->Health();
   Slot* mine = slots_.Mine();
   if (mine == nullptr) return TooManyThreads();
+  const std::uint64_t call = sync_calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
   std::lock_guard lock(maintenance_mutex_);
-  return SynchronizeLocked(*mine);
+  if (call <= synced_calls_) return heap_->Health();  // one that began after this call has covered it
+  const std::uint64_t covered = sync_calls_.load(std::memory_order_acquire);
+  HAKO_RETURN_IF_ERROR(SynchronizeLocked(*mine));
+  synced_calls_ = covered;
+  return absl::OkStatus();
 }
 
 template <File FileT>

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -79,7 +80,8 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   std::uint64_t Count() const { return index_.Count(ForEachSlot()); }
   // Survives a process kill whole: a Clear that was begun is finished by the next Open. Stops writers meanwhile.
   Status Clear();
-  // Hard: two flushes of the device; writers are stopped for microseconds. Soft: free on a mapped file.
+  // Hard: two flushes of the device, shared by all threads that wait for them; writers are stopped for microseconds. Soft: free on a
+  // mapped file.
   Status Synchronize(SyncMode mode);
 
   // Whether more than half of the file is free space scattered between records, which Rebuild would bring together.
@@ -137,7 +139,9 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   mutable sync::PerThread<Slot> slots_;
   std::mutex maintenance_mutex_;  // Synchronize, CopyTo, Rebuild, Verify, SetMetadata
   std::uint64_t refresh_line_ = 0;
-  bool rebuilt_ = false;  // Close makes the index anew, as small as it can be
+  std::atomic<std::uint64_t> sync_calls_{0};  // of Synchronize, that have begun
+  std::uint64_t synced_calls_ = 0;            // of these, the first so many are served
+  bool rebuilt_ = false;                      // Close makes the index anew, as small as it can be
   bool closed_ = false;
 };
 

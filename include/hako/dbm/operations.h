@@ -84,7 +84,8 @@ class Operations : public MultiOperations<D> {
       refused = found && !options.overwrite;
       return refused ? Action::Keep() : Action::Set(value);
     }));
-    return refused ? PresentError() : absl::OkStatus();
+    if (refused) return PresentError();
+    return options.durability == Durability::kPower ? self().Synchronize(SyncMode::kHard) : absl::OkStatus();
   }
 
   // Overwrites a record that is there; NotFound if there is none.
