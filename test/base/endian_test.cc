@@ -75,7 +75,7 @@ TEST(Endian, StoresBigEndianNumbersThatSortAsStrings) {
   EXPECT_EQ(LoadBigEndian(bytes), 0x0102030405060708u);
   char other[8];
   StoreBigEndian(0x0102030405060800, other);
-  EXPECT_GT(std::memcmp(bytes, other, 8), 0);
+  EXPECT_LT(std::memcmp(bytes, other, 8), 0);
 }
 
 }  // namespace

@@ -1,12 +1,14 @@
 // A warm database does its work without the system: no allocation and no system call for a Get, a Set of a value of the same size, or a
 // Remove. This file replaces operator new of the whole test program by one that counts; under a sanitizer, which has its own and sees more
 // by it, the count is that of the sanitizer's hook in malloc.
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dbm/listing.h"
@@ -129,6 +131,23 @@ class AllocationTest : public testing::Test {
     for (const std::string& key : keys) fine = db->Set(key, key).ok() && fine;
     return fine;
   }
+  // Sixteen keys at a time.
+  bool ProcessAllInGroups() {
+    bool fine = true;
+    for (std::size_t i = 0; i + 16 <= keys.size(); i += 16) {
+      std::array<std::string_view, 16> group;
+      for (std::size_t k = 0; k < 16; ++k) group[k] = keys[i + k];
+      std::size_t found = 0;
+      fine =
+          fine && db->GetMulti(group, [&](std::size_t, std::optional<std::string_view> shown) -> void { found += shown.has_value(); }).ok();
+      fine = fine && db->ProcessMulti(group, [&](std::size_t k, std::optional<std::string_view> shown) {
+                         found += shown.has_value();
+                         return Action::Set(group[k]);
+                       }).ok();
+      fine = fine && found == 32 && db->Rekey(group[0], group[0], {.copying = true}).ok();
+    }
+    return fine;
+  }
   bool RemoveAll() {
     bool fine = true;
     for (const std::string& key : keys) fine = db->Remove(key).ok() && fine;
@@ -152,6 +171,10 @@ TYPED_TEST(AllocationTest, OperationsAllocateNothing) {
   before = AllocationCounter::count();
   EXPECT_TRUE(this->SetAll());
   EXPECT_EQ(AllocationCounter::count() - before, 0u) << "Set";
+  EXPECT_TRUE(this->ProcessAllInGroups());
+  before = AllocationCounter::count();
+  EXPECT_TRUE(this->ProcessAllInGroups());
+  EXPECT_EQ(AllocationCounter::count() - before, 0u) << "GetMulti, ProcessMulti";
   before = AllocationCounter::count();
   EXPECT_TRUE(this->RemoveAll());
   EXPECT_EQ(AllocationCounter::count() - before, 0u) << "Remove";

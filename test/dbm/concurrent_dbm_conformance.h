@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "dbm/dbm_conformance.h"
@@ -297,6 +298,34 @@ TYPED_TEST_P(ConcurrentDBMConformance, ConcurrentIterationShowsPresentRecordsOnc
   });
 }
 
+// An iteration and two writers, in step: while the walk passes over the records that were there, a hundred times as many come in.
+template <class D>
+void IterateWhileGrowingAHundredfold(D& db, std::uint64_t present, Mishaps& mishaps) {
+  for (std::uint64_t i = 0; i < present; ++i) ASSERT_THAT(db.Set(NumberedKey(i), CheckedValue(NumberedKey(i), 16, 1)), IsOk());
+  std::atomic<std::uint64_t> added = 0;
+  std::vector<int> shown(present);
+  RunThreads(3, [&](int thread) {
+    if (thread != 0) {
+      for (std::uint64_t i = 0; i < 50 * present; ++i, ++added)
+        mishaps.Check(db.Set("new" + NumberedKey(static_cast<std::uint64_t>(thread) + 2 * i), "value"));
+      return;
+    }
+    std::uint64_t passed = 0;
+    auto it = db.MakeIterator();
+    for (it.First(); it.Valid(); it.Next()) {
+      if (it.key().starts_with("new")) continue;
+      ++shown[std::stoull(std::string(it.key()))];
+      for (++passed; added < 99 * passed;) std::this_thread::yield();
+    }
+    mishaps.Check(it.status());
+  });
+  for (std::uint64_t i = 0; i < present; ++i) EXPECT_EQ(shown[i], 1) << i;
+  EXPECT_EQ(db.Count(), 101 * present);
+}
+TYPED_TEST_P(ConcurrentDBMConformance, ConcurrentIterationShowsPresentRecordsOnceBesideHundredfoldGrowth) {
+  IterateWhileGrowingAHundredfold(*this->db_, 800 / kSlowdown, this->mishaps_);
+}
+
 TYPED_TEST_P(ConcurrentDBMConformance, ConcurrentClearIsAtomicToOtherOperations) {
   auto& db = *this->db_;
   std::atomic<int> writing = 3;
@@ -349,7 +378,7 @@ REGISTER_TYPED_TEST_SUITE_P(ConcurrentDBMConformance, ConcurrentSetsOfDisjointKe
                             ConcurrentOperationsOnSharedKeysNeverTearAValue, ConcurrentReadersOfOneKeySeeItsVersionsInOrder,
                             ConcurrentIncrementsSum, ConcurrentAppendsAllArriveInOrder, ConcurrentCompareExchangesLoseNoUpdate,
                             ConcurrentInsertsAndRemovesOfOneKeyAlternate, ConcurrentReadersMissNoPresentKeyWhileTheTableGrows,
-                            ConcurrentIterationShowsPresentRecordsOnce, ConcurrentClearIsAtomicToOtherOperations,
-                            ConcurrentSynchronizeStopsNobody);
+                            ConcurrentIterationShowsPresentRecordsOnce, ConcurrentIterationShowsPresentRecordsOnceBesideHundredfoldGrowth,
+                            ConcurrentClearIsAtomicToOtherOperations, ConcurrentSynchronizeStopsNobody);
 
 }  // namespace hako

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -49,6 +51,14 @@ struct Run {
         durable.push_back(now);
         status = db.Synchronize(SyncMode::kHard);
         if (status.ok()) durable = {now};
+      } else if (random.OneIn(6)) {  // several at once, or none of them
+        const std::string names[] = {NumberedKey(random.Below(15)), key, NumberedKey(15 + random.Below(5))};
+        const std::string values[] = {CheckedValue(names[0], random.Below(300), i), "", CheckedValue(names[2], random.Below(300), i)};
+        for (const int n : {0, 1, 2}) after[names[n]] = values[n];
+        after.erase(key);
+        const std::string_view keys[] = {names[0], names[1], names[2]};
+        status = db.ProcessMulti(
+            keys, [&](std::size_t n, std::optional<std::string_view>) { return n == 1 ? Action::Remove() : Action::Set(values[n]); });
       } else if (random.OneIn(3)) {
         after.erase(key);
         status = db.Remove(key);

@@ -4,8 +4,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "dbm/concurrent_dbm_conformance.h"
 #include "dbm/dbm_conformance.h"
@@ -14,6 +18,7 @@
 #include "dbm/multi_dbm_conformance.h"
 #include "dbm/surroundings.h"
 #include "gtest/gtest.h"
+#include "hako/base/hash.h"
 #include "support/archetypes.h"
 #include "support/checked_value.h"
 #include "support/status_matchers.h"
@@ -110,6 +115,46 @@ TEST(HashDBM, TakesAtMost34BytesForA16ByteRecord) {
   ASSERT_OK_AND_ASSIGN(auto file, surroundings.files.Open("db"));
   EXPECT_LE(file.Size(), 34 * kRecords);
   RecordProperty("bytes_per_record", std::to_string(static_cast<double>(file.Size()) / kRecords));
+}
+
+// Keys that all have one bucket as their home, in which insertions move entries and need space for overflow lines. The device grows from
+// attempt to attempt: there is no space for the records, then none for the lines, then enough.
+TEST(HashDBM, ProcessMultiChangesNothingWhereTheDeviceIsFull) {
+  constexpr std::uint64_t kSeed = 7;
+  std::vector<std::string> names;
+  for (std::uint64_t i = 0; names.size() < 40; ++i) {
+    if (std::string key = NumberedKey(i); Hash64(key, kSeed) % 65'536 == 0) names.push_back(std::move(key));
+  }
+  const std::vector<std::string_view> keys(names.begin(), names.end());
+  const std::string value(100, 'v');
+  int short_of_lines = 0;
+  for (std::uint64_t capacity = 64 << 10;; capacity += 32 << 10) {
+    ASSERT_LE(capacity, 2u << 20);
+    auto opened = HashDBM<MemoryFile>::Open(MemoryFile(capacity), {.seed = kSeed});
+    if (!opened.ok()) continue;
+    auto& db = **opened;
+    Records records;
+    for (int i = 0; i < 10; ++i) {
+      if (db.Set(names[i], "old").ok()) records[names[i]] = "old";
+    }
+    const auto change = [&](std::size_t i, std::optional<std::string_view>) {
+      return i < 10 && i % 2 == 1 ? Action::Remove() : Action::Set(value);
+    };
+    const Status status = db.ProcessMulti(keys, change);
+    if (status.ok()) {
+      for (std::size_t i = 0; i < names.size(); ++i) records[names[i]] = value;
+      for (std::size_t i = 1; i < 10; i += 2) records.erase(names[i]);
+    } else {
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
+    }
+    EXPECT_EQ(Difference(records, ListByIterator(db).records), "none") << capacity;
+    EXPECT_EQ(db.Count(), records.size());
+    EXPECT_THAT(db.Verify(), IsOk());
+    if (status.ok()) break;
+    short_of_lines += records.size() == 10 && db.ProcessMulti(std::span(keys).first(10), change).ok();
+    EXPECT_THAT(db.Verify(), IsOk());
+  }
+  EXPECT_GT(short_of_lines, 0);
 }
 
 TEST(HashDBM, RefusesUpdatesOnAFullDeviceAndGoesOnReading) {

@@ -22,17 +22,37 @@ constexpr int kOperationsPerLife = 5000;
 
 // One operation, drawn beforehand so that the database and the model do the same.
 struct Operation {
-  enum class Kind { kGet, kGetSpan, kSet, kInsert, kReplace, kRemove, kTake, kAppend, kCompareExchange, kIncrement, kProcess, kCount };
+  enum class Kind {
+    kGet,
+    kGetSpan,
+    kSet,
+    kInsert,
+    kReplace,
+    kRemove,
+    kTake,
+    kAppend,
+    kCompareExchange,
+    kIncrement,
+    kProcess,
+    kGetMulti,
+    kProcessMulti,
+    kExchangeMulti,
+    kRekey,
+    kCount
+  };
   Kind kind;
   std::string key;
   std::string value;
   std::uint64_t choice;
+  std::vector<std::string_view> several{};  // keys, some of them equal now and then
 
   Operation(Random& random, const std::vector<std::string>& keys)
       : kind(static_cast<Kind>(random.Below(static_cast<std::uint64_t>(Kind::kCount)))),
         key(keys[random.Below(keys.size())]),
         value(random.Bytes(random.OneIn(200) ? random.Below(70'000) : random.SkewedSize(9))),
-        choice(random.Next()) {}
+        choice(random.Next()) {
+    for (std::uint64_t n = random.Below(6); n > 0; --n) several.push_back(keys[random.Below(keys.size())]);
+  }
 
   // Carries it out and tells all that it gave back.
   template <class D>
@@ -73,6 +93,29 @@ struct Operation {
       case Kind::kIncrement:
         if (choice % 4 == 0) (void)db.Remove(key);
         return std::to_string(db.Increment(key, static_cast<std::int64_t>(choice), 5).value_or(-77));
+      case Kind::kGetMulti:
+        return told(
+            db.GetMulti(several, [&](std::size_t, std::optional<std::string_view> found) -> void { out += found.value_or("none"); }));
+      case Kind::kProcessMulti:
+        return told(db.ProcessMulti(several, [&](std::size_t i, std::optional<std::string_view> found) -> std::optional<Action> {
+          out += found.value_or("none");
+          if (choice % 8 == i) return std::nullopt;
+          const std::uint64_t way = choice >> (8 * i) & 7;
+          return way == 0 ? Action::Remove() : way == 1 ? Action::Keep() : Action::Set(std::string_view(value).substr(value.size() / way));
+        }));
+      case Kind::kExchangeMulti: {
+        std::vector<Exchange> exchanges;
+        for (std::size_t i = 0; i < several.size(); ++i) {
+          const std::uint64_t way = choice >> (8 * i) & 15;
+          const Expect expected = way < 14 ? (db.Contains(several[i]).value() ? Expect::Any() : Expect::Absent()) : Expect::Value(value);
+          exchanges.push_back({several[i], expected, way % 2 == 0 ? Action::Set(value) : Action::Remove()});
+        }
+        return told(db.CompareExchangeMulti(exchanges));
+      }
+      case Kind::kRekey: {
+        const RekeyOptions options{.overwrite = choice % 2 == 0, .copying = choice % 3 == 0, .value = &out};
+        return told(db.Rekey(key, several.empty() ? key : several[0], options));
+      }
       default:
         return told(db.Process(key, [&](std::optional<std::string_view> found) {
           if (found) out.assign(*found);

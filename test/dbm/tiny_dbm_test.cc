@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "dbm/concurrent_dbm_conformance.h"
 #include "dbm/dbm_conformance.h"
@@ -30,6 +32,27 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Tiny, ConcurrentDBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Tiny, MultiDBMConformance, All);
 
 static_assert(MultiDBM<TinyDBM<>> && MultiDBM<TinyDBM<MemoryFile>> && MultiDBM<TinyDBM<ArchetypeFile>>);
+
+TEST(TinyDBM, VisitorThatCallsTheDatabaseIsDetected) {
+#ifdef NDEBUG
+  GTEST_SKIP() << "only in debug builds";
+#else
+  ASSERT_OK_AND_ASSIGN(auto db, TinyDBM<>::Open());
+  const auto set_again = [&](std::optional<std::string_view>) -> void { (void)db->Set("other", "value"); };
+  EXPECT_DEATH((void)db->Process("key", set_again), "check failed");
+#endif
+}
+
+// A hundred times the bucket lines, not only the records.
+TEST(TinyDBM, ConcurrentIterationShowsPresentRecordsOnceWhileTheTableGrowsAHundredfold) {
+  ASSERT_OK_AND_ASSIGN(auto db, TinyDBM<>::Open());
+  Mishaps mishaps;
+  const std::uint64_t lines = db->GetStats().num_buckets;
+  IterateWhileGrowingAHundredfold(*db, 8 * lines / kSlowdown, mishaps);
+  EXPECT_GE(db->GetStats().num_buckets, 100 * lines / kSlowdown);
+  mishaps.ExpectNone();
+  EXPECT_THAT(db->Verify(), IsOk());
+}
 
 template <class D>
 Records LoadRecords(D& db, int count) {
