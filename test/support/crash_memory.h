@@ -6,8 +6,8 @@
 // process leaves.
 //
 // MappedCrashFile lets an engine store into the live bytes, under a boot of its own (booted_memory_file.h); versions are noted whenever the
-// test calls Observe(), and at each sync. PositionalCrashFile notes each write. `on_event` runs before a sync or a write takes effect: the
-// moment to draw a crash in its midst.
+// test calls Observe(), and at each sync. PositionalCrashFile notes each write. `on_event` runs before a sync, a write or a change of size
+// takes effect: the moment to draw a crash in its midst.
 #pragma once
 
 #include <algorithm>
@@ -60,6 +60,7 @@ class CrashMemory {
   }
 
   Status Resize(std::uint64_t size) {
+    on_event();
     std::lock_guard lock(mutex_);
     Look(0, seen_.size());
     HAKO_RETURN_IF_ERROR(live_.Resize(size));

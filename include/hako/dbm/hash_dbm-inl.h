@@ -36,7 +36,9 @@ Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
   const bool writable = IsWritable();
   switch (extents.found()) {
     case storage::FoundState::kNew:
-      return index_.Create(options.num_records);
+      HAKO_RETURN_IF_ERROR(index_.Create(options.num_records));
+      extents.PublishLiveState();
+      return absl::OkStatus();
     case storage::FoundState::kKilled:
       HAKO_RETURN_IF_ERROR(
           AdoptIndex(mine, extents.LoadLive(&format::LiveState::num_lines), extents.LoadLive(&format::LiveState::index_extents)));

@@ -76,6 +76,12 @@ class ExtentFile {
     super_.clean = 0;
     super_.note_size = 0;
     HAKO_RETURN_IF_ERROR(Commit());
+    PublishLiveState();
+    return absl::OkStatus();
+  }
+
+  // From now on, if the process dies, the live state is what counts. To be called when all that it speaks of is there.
+  void PublishLiveState() {
     if constexpr (KernelBackedFile<FileT>) {
       const FileIdentity identity = file_.Identity();
       live_->boot_id = identity.boot_id;
@@ -85,7 +91,6 @@ class ExtentFile {
     StoreLive(&format::LiveState::tail, tail());
     StoreLive(&format::LiveState::poisoned, 0);
     StoreLive(&format::LiveState::in_use, 1);
-    return absl::OkStatus();
   }
 
   // Makes `change(superblock)` the file's durable state. What the superblock speaks of must have been synced before.
@@ -248,7 +253,7 @@ class ExtentFile {
     super_.epoch = 1;
     super_.tail = format::kFirstExtent;
     tail_.store(format::kFirstExtent);
-    return MarkInUse();
+    return Commit();
   }
 
   Status ReadSuperBlock() {
