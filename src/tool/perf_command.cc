@@ -36,7 +36,7 @@ void AddOptionsWithoutMeaning(CLI::App* app, const std::string& command) {
 template <template <class> class Run>
 int RunOn(PerfOptions& options) {
   const char* command = options.command.c_str();
-  const std::string_view kind = AnyOptions{.path = options.path, .kind = options.impl}.ResolvedKind();
+  const std::string kind(AnyOptions{.path = options.path, .kind = options.impl}.ResolvedKind());
   if (kind.empty()) return FailUsage(command, "say what to measure: --dbm tiny, --dbm hash --path FILE, or --path FILE.hkh");
   if (kind != "hash" && kind != "tiny") return FailUsage(command, absl::StrCat("--dbm ", options.impl, ": there are auto, hash and tiny"));
   if (kind == "hash" && options.path.empty()) return FailUsage(command, "--dbm hash needs a --path");
