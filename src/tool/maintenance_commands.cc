@@ -65,7 +65,7 @@ struct CopyOptions {
 int RunCopy(const CopyOptions& options) {
   const std::string& source = options.database.path();
   if (IsSameFile(source, options.destination)) return FailUsage("copy", "the database and its copy are the same file");
-  const std::string_view kind = AnyOptions{.path = options.destination, .kind = "auto"}.ResolvedKind();
+  const std::string kind(AnyOptions{.path = options.destination, .kind = "auto"}.ResolvedKind());
   if (!kind.empty() && kind != options.database.any.ResolvedKind()) {
     return FailUsage("copy", absl::StrCat(options.destination, " is of another kind; to turn the one into the other, say 'hako merge ",
                                           options.destination, " ", source, "'"));
