@@ -301,6 +301,71 @@ TYPED_TEST_P(DurableDBMConformance, ConcurrentRebuildStopsNobody) {
   this->ExpectHolds(all);
 }
 
+// Maintenance of every kind in several threads, beside a writer, a reader and an iterator.
+TYPED_TEST_P(DurableDBMConformance, ConcurrentMaintenanceOfEveryKindAgrees) {
+  auto& db = *this->db_;
+  auto records = this->Load(2000, 100);
+  std::atomic<bool> done{false};
+  RunThreads(6, [&](int index) {
+    const auto rounds = [&](auto&& body) {
+      for (std::uint64_t round = 0; round < 3 || !done; ++round) body(round);
+    };
+    switch (index) {
+      case 0:
+        for (std::uint64_t i = 0; i < 6000 / kSlowdown; ++i) {
+          const std::string key = NumberedKey(i % 2500);
+          if (i % 3 == 0) {
+            EXPECT_EQ(db.Remove(key).ok(), records.erase(key) == 1);
+          } else {
+            records[key] = CheckedValue(key, i % 300, i);
+            EXPECT_THAT(db.Set(key, records[key]), IsOk());
+          }
+        }
+        done = true;
+        break;
+      case 1:
+        rounds([&](std::uint64_t) { EXPECT_THAT(db.Synchronize(SyncMode::kHard), IsOk()); });
+        break;
+      case 2:
+        rounds([&](std::uint64_t) { EXPECT_THAT(db.Rebuild(), IsOk()); });
+        break;
+      case 3:
+        rounds([&](std::uint64_t round) {
+          UserMetadata metadata;
+          metadata.fill(static_cast<std::byte>(round));
+          EXPECT_THAT(db.SetMetadata(metadata), IsOk());
+          EXPECT_THAT(db.Verify(), IsOk());
+        });
+        break;
+      case 4:
+        rounds([&](std::uint64_t) {
+          const UserMetadata metadata = db.GetMetadata();
+          EXPECT_TRUE(std::count(metadata.begin(), metadata.end(), metadata[0]) == static_cast<long>(metadata.size()))
+              << "one metadata or the other, not some of both";
+          const Stats stats = db.GetStats();
+          EXPECT_LE(stats.num_records, 2500u);
+          EXPECT_LE(stats.free_bytes + stats.index_bytes, stats.total_bytes);
+          (void)db.ShouldBeRebuilt();
+          EXPECT_LE(db.Count(), 2500u);
+          EXPECT_FALSE(db.Inspect().empty());
+          std::string value;
+          (void)db.Get(NumberedKey(1), &value);
+        });
+        break;
+      default:
+        rounds([&](std::uint64_t) {
+          auto it = db.MakeIterator();
+          for (it.First(); it.Valid(); it.Next()) EXPECT_TRUE(SaltOf(it.key(), it.value()));
+          EXPECT_THAT(it.status(), IsOk());
+        });
+    }
+  });
+  EXPECT_THAT(db.Verify(), IsOk());
+  this->ExpectHolds(records);
+  this->Reopen();
+  this->ExpectHolds(records);
+}
+
 TYPED_TEST_P(DurableDBMConformance, ConcurrentCopyHoldsAPrefixOfEachWritersWork) {
   auto& db = *this->db_;
   constexpr std::uint64_t kKeys = 700;
@@ -472,7 +537,8 @@ REGISTER_TYPED_TEST_SUITE_P(DurableDBMConformance, ReopensWithAllItHeld, Survive
                             SynchronizesInBothModes, ConcurrentSetsThatMustSurviveAPowerCutSynchronize,
                             ManySynchronizationsReuseSpaceAndWrapNothing, KeepsTheOptionsOfItsCreation, RefusesOptionsThatMakeNoSense,
                             RebuildGivesSpaceBack, RebuildsAnEmptyDatabase, ConcurrentRebuildStopsNobody,
-                            ConcurrentCopyHoldsAPrefixOfEachWritersWork, CopyIsADatabaseOfItsOwn, RefusesForeignFilesAndLeavesThemAlone,
-                            OpensReadOnlyWithoutChangingAByte, ReadOnlyNeedsAFileThatIsThere, RefusesASecondOpener);
+                            ConcurrentMaintenanceOfEveryKindAgrees, ConcurrentCopyHoldsAPrefixOfEachWritersWork, CopyIsADatabaseOfItsOwn,
+                            RefusesForeignFilesAndLeavesThemAlone, OpensReadOnlyWithoutChangingAByte, ReadOnlyNeedsAFileThatIsThere,
+                            RefusesASecondOpener);
 
 }  // namespace hako

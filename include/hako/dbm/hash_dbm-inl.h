@@ -339,15 +339,22 @@ Stats HashDBM<FileT>::GetStats() {
 
 template <File FileT>
 UserMetadata HashDBM<FileT>::GetMetadata() const {
-  return heap_->extents().super().metadata;
+  std::lock_guard lock(metadata_mutex_);
+  return metadata_;
 }
 
 template <File FileT>
 Status HashDBM<FileT>::SetMetadata(const UserMetadata& metadata) {
   if (!IsWritable()) return RefuseWrites();
-  HAKO_RETURN_IF_ERROR(heap_->Health());
   std::lock_guard lock(maintenance_mutex_);
-  return heap_->extents().Commit([&](format::HashSuperBlock& super) { super.metadata = metadata; });
+  HAKO_RETURN_IF_ERROR(heap_->Health());
+  if (Status status = heap_->extents().Commit([&](format::HashSuperBlock& super) { super.metadata = metadata; }); !status.ok()) {
+    heap_->Poison(status);
+    return status;
+  }
+  std::lock_guard metadata_lock(metadata_mutex_);
+  metadata_ = metadata;
+  return absl::OkStatus();
 }
 
 template <File FileT>

@@ -111,7 +111,11 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status Close();
 
  private:
-  explicit HashDBM(std::unique_ptr<Space> heap) : heap_(std::move(heap)), index_(*heap_), writable_(heap_->extents().file().IsWritable()) {}
+  explicit HashDBM(std::unique_ptr<Space> heap)
+      : heap_(std::move(heap)),
+        index_(*heap_),
+        writable_(heap_->extents().file().IsWritable()),
+        metadata_(heap_->extents().super().metadata) {}
 
   auto ForEachSlot() const {
     return [this](auto&& visit) { slots_.ForEach(visit); };
@@ -138,6 +142,8 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   const bool writable_;
   mutable sync::PerThread<Slot> slots_;
   std::mutex maintenance_mutex_;  // Synchronize, CopyTo, Rebuild, Verify, SetMetadata
+  mutable std::mutex metadata_mutex_;
+  UserMetadata metadata_;
   std::uint64_t refresh_line_ = 0;
   std::atomic<std::uint64_t> sync_calls_{0};  // of Synchronize, that have begun
   std::uint64_t synced_calls_ = 0;            // of these, the first so many are served
