@@ -19,6 +19,7 @@
 #include "support/booted_memory_file.h"
 #include "support/checked_value.h"
 #include "support/crash_memory.h"
+#include "support/fault_file.h"
 #include "support/random.h"
 #include "support/recording_file.h"
 #include "support/status_matchers.h"
@@ -202,7 +203,7 @@ TYPED_TEST(PowerCutTest, RecoversTheLastSynchronizedStateExactly) {
 // A heap extent lost its header in a crash, but not its records, which came back under the header of the next extent there.
 TYPED_TEST(PowerCutTest, NothingComesBackFromAnExtentThatACrashLost) {
   int num_crashes = 0;
-  RunLives<TypeParam>(3, &num_crashes);
+  RunLives<TypeParam>(5, &num_crashes);
 }
 
 // Every sequence of three operations of five kinds on a new database, cut after each of its writes and syncs, those of its creation too.
@@ -259,6 +260,176 @@ TEST(OsCrashTest, RecoversFromACrashInEverySequenceOfThreeOperations) {
         ASSERT_TRUE(allowed) << "event " << event << " of " << history->events().size() << ", draw " << draw;
       }
     }
+  }
+}
+
+// A crash of the machine while Clear is at work: that is no business of the database that was recovered, whose process may be killed.
+TEST(OsCrashTest, ForgetsAClearThatACrashCutShort) {
+  const auto before = std::make_shared<CrashMemory>(Image{}, 1);
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedCrashFile>::Open(MappedCrashFile(before)));
+  ASSERT_THAT(db->Set("old", "value"), IsOk());
+  ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+  Image image = before->Live();
+  auto* live = reinterpret_cast<format::LiveState*>(image.data() + format::kLiveStateOffset);
+  live->clearing = format::kClearing;
+
+  const auto after = std::make_shared<CrashMemory>(image, 2);
+  ASSERT_OK_AND_ASSIGN(auto recovered, HashDBM<MappedCrashFile>::Open(MappedCrashFile(after)));
+  ASSERT_THAT(recovered->Set("new", "value"), IsOk());
+  EXPECT_THAT(RecoverIn(BootedMemoryFile(MemoryFile::Of(after->Live()), 2)), IsOkAndHolds(Records{{"new", "value"}, {"old", "value"}}));
+}
+
+// The device was full when the database was recovered, so that its index is in memory and dies with the process.
+TEST(OsCrashTest, OpensAfterTheDeathOfAProcessThatRecoveredOnAFullDevice) {
+  const auto before = std::make_shared<CrashMemory>(Image{}, 1);
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedCrashFile>::Open(MappedCrashFile(before)));
+  ASSERT_THAT(db->Set("old", "value"), IsOk());
+  ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+
+  const auto after = std::make_shared<CrashMemory>(before->Live(), 2);
+  const auto plan = std::make_shared<FaultPlan>();
+  plan->Arm({.kind = FaultKind::kResize, .status = absl::ResourceExhaustedError("full"), .forever = true});
+  ASSERT_OK_AND_ASSIGN(auto recovered, HashDBM<FaultFile<MappedCrashFile>>::Open({MappedCrashFile(after), plan}));
+  ASSERT_GT(plan->fired_count(), 0u);
+  ASSERT_THAT(recovered->Set("new", "value"), IsOk());
+  EXPECT_THAT(RecoverIn(BootedMemoryFile(MemoryFile::Of(after->Live()), 2)), IsOkAndHolds(Records{{"old", "value"}}));
+  ASSERT_THAT(recovered->Synchronize(SyncMode::kSoft), IsOk());
+  EXPECT_THAT(RecoverIn(BootedMemoryFile(MemoryFile::Of(after->Live()), 2)), IsOkAndHolds(Records{{"new", "value"}, {"old", "value"}}));
+}
+
+// Epochs wrap. Blocks that an earlier process retired are not taken for a later epoch's by then, nor is space handed out twice.
+TEST(OsCrashTest, EpochsWrapOverWhatAnEarlierProcessLeft) {
+  SCOPED_TRACE(TestSeed());
+  Random random(TestSeed());
+  for (const bool was_killed : {false, true}) {
+    SCOPED_TRACE(was_killed ? "killed" : "closed");
+    auto memory = std::make_shared<CrashMemory>(Image{}, 1);
+    Records now;
+    const auto set = [&](auto& db, const std::string& key, std::size_t size, std::uint64_t salt) {
+      now[key] = CheckedValue(key, size, salt);
+      ASSERT_THAT(db.Set(key, now[key]), IsOk());
+    };
+    {
+      ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedCrashFile>::Open(MappedCrashFile(memory), {.seed = 3}));
+      for (std::uint64_t i = 0; i < 3000; ++i) set(*db, NumberedKey(i), 100, 0);
+      ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+      for (std::uint64_t i = 0; i < 3000; i += 4) set(*db, NumberedKey(i), 100, 1);
+      ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+      for (std::uint64_t i = 0; i < 3000; i += 2) set(*db, NumberedKey(i), 100, 2);  // retires young ones and others
+      if (was_killed) memory = std::make_shared<CrashMemory>(memory->Live(), 1);
+    }
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedCrashFile>::Open(MappedCrashFile(memory)));
+    constexpr std::uint64_t kHalf = format::kEpochPeriod / 2;
+    for (std::uint64_t i = 0; i < format::kEpochPeriod + 10; ++i) {
+      set(*db, "key", 1, i);
+      if (i > kHalf && i < kHalf + 100) set(*db, NumberedKey(i), 100, i);
+      ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+      if (i % kHalf != 100 && i + 20 < format::kEpochPeriod) continue;
+      const auto found = Recover<MappedCrashFile>(memory->Crash(random));
+      ASSERT_THAT(found, IsOk()) << "after " << i;
+      ASSERT_EQ(Difference(now, *found), "none");
+    }
+    for (std::uint64_t i = 0; i < 5000; ++i) set(*db, NumberedKey(i), 100, 3);
+    ASSERT_THAT(db->Verify(), IsOk());
+    EXPECT_EQ(Difference(now, ListByIterator(*db).records), "none");
+  }
+}
+
+// Many short lives, each of which ends an epoch or two: records of the first are not taken for a later epoch's when epochs wrap.
+template <class FileT>
+void LiveManyTimes(bool each_is_killed) {
+  SCOPED_TRACE(TestSeed());
+  Random random(TestSeed());
+  auto memory = std::make_shared<CrashMemory>(Image{}, 1);
+  Records now, synced;
+  for (std::uint64_t life = 0; life < format::kEpochPeriod / 2 + 100; ++life) {
+    if (each_is_killed) memory = std::make_shared<CrashMemory>(memory->Live(), 1);
+    auto db = HashDBM<FileT>::Open(FileT(memory), {.seed = 3});
+    ASSERT_THAT(db, IsOk()) << "life " << life;
+    for (std::uint64_t i = 0; i < (life == 0 ? 400 : 1); ++i) {
+      const std::string key = life == 0 ? NumberedKey(i) : "key";
+      now[key] = CheckedValue(key, 20, life);
+      ASSERT_THAT((*db)->Set(key, now[key]), IsOk());
+    }
+    if (each_is_killed) {
+      ASSERT_THAT((*db)->Synchronize(SyncMode::kHard), IsOk());
+      synced = now;
+    }
+    if (life % 100 == 99) {
+      const auto found = Recover<FileT>(memory->Crash(random));
+      ASSERT_THAT(found, IsOk()) << "life " << life;
+      EXPECT_EQ(Difference(synced, *found), "none") << "life " << life;
+    }
+    if (!each_is_killed) {
+      ASSERT_THAT((*db)->Close(), IsOk());
+      synced = now;
+    }
+  }
+}
+TYPED_TEST(PowerCutTest, EpochsWrapOverManyLives) { LiveManyTimes<TypeParam>(false); }
+TEST(OsCrashTest, EpochsWrapOverManyKilledLives) { LiveManyTimes<MappedCrashFile>(true); }
+
+// Each sync in its turn fails, and the kernel takes for written what was not. The database is opened again beside the same page cache:
+// what it acknowledges then is durable.
+TYPED_TEST(PowerCutTest, BuildsOnNothingThatAFailedSyncMayHaveLost) {
+  SCOPED_TRACE(TestSeed());
+  for (int failing = 1;; ++failing) {
+    SCOPED_TRACE(failing);
+    Random random(TestSeed() + static_cast<std::uint64_t>(failing));
+    const auto memory = std::make_shared<CrashMemory>(Image{}, 1);
+    Records now;
+    std::vector<Records> allowed = {now};
+    const auto work = [&](auto& db, std::uint64_t salt) -> Status {
+      for (std::uint64_t i = 0; i < 40; ++i) {
+        const std::string key = NumberedKey(random.Below(30));
+        if (random.OneIn(4)) {
+          (void)db.Remove(key);
+          now.erase(key);
+        } else {
+          now[key] = CheckedValue(key, random.SkewedSize(11), salt + i);
+          HAKO_RETURN_IF_ERROR(db.Set(key, now[key]));
+        }
+      }
+      allowed.push_back(now);
+      HAKO_RETURN_IF_ERROR(db.Synchronize(SyncMode::kHard));
+      allowed = {now};
+      return absl::OkStatus();
+    };
+    {
+      ASSERT_OK_AND_ASSIGN(auto db, HashDBM<TypeParam>::Open(TypeParam(memory), {.seed = 3}));
+      ASSERT_THAT(work(*db, 0), IsOk());
+      memory->FailSync(failing);
+      (void)work(*db, 1000);
+      if (now.emplace("one more", "").second) (void)db->Set("one more", "");
+      const Status described = db->SetMetadata(UserMetadata{std::byte{1}});
+      EXPECT_EQ(db->GetMetadata()[0] == std::byte{1}, described.ok());
+      if (!described.ok()) {
+        EXPECT_THAT(db->Synchronize(SyncMode::kHard), StatusIs(absl::StatusCode::kFailedPrecondition));
+      }
+      allowed.push_back(now);
+      const Status closed = db->Close();
+      EXPECT_NE(closed.ok(), memory->HasFailed());
+      if (!memory->HasFailed()) break;
+    }
+    const auto images = std::make_shared<std::vector<Image>>();
+    memory->on_event = [&] { images->push_back(memory->Crash(random)); };
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<TypeParam>::Open(TypeParam(memory)));
+    ASSERT_THAT(db->Verify(), IsOk());
+    now = ListByIterator(*db).records;
+    EXPECT_TRUE(std::count(allowed.begin(), allowed.end(), now) > 0) << Difference(allowed.front(), now);
+    for (const Image& image : *images) {
+      const auto found = Recover<TypeParam>(image);
+      ASSERT_THAT(found, IsOk());
+      EXPECT_TRUE(std::count(allowed.begin(), allowed.end(), *found) > 0) << Difference(allowed.front(), *found);
+    }
+    memory->on_event = [] {};
+    ASSERT_THAT(work(*db, 2000), IsOk());
+    for (int draw = 0; draw < 10; ++draw) {
+      const auto found = Recover<TypeParam>(memory->Crash(random));
+      ASSERT_THAT(found, IsOk());
+      EXPECT_EQ(Difference(now, *found), "none");
+    }
+    if (testing::Test::HasFailure()) break;
   }
 }
 

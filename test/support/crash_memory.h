@@ -2,8 +2,8 @@
 //
 // Every 512-byte sector written since it was last synced may hold any of its versions on the device, independently of the others: the
 // synced one, the latest, or one between. So may the file's size. A sector that was never synced may also hold garbage, once anything of
-// the file was. SyncRange makes durable its range and nothing else. Crash() draws one such state of the device; Live() is what a killed
-// process leaves.
+// the file was: anything, or, where the file was cut and grew again and no sync has passed since, what was there before. SyncRange makes
+// durable its range and nothing else. Crash() draws one such state of the device; Live() is what a killed process leaves.
 //
 // MappedCrashFile lets an engine store into the live bytes, under a boot of its own (booted_memory_file.h); versions are noted whenever the
 // test calls Observe(), and at each sync. PositionalCrashFile notes each write. `on_event` runs before a sync, a write or a change of size
@@ -74,18 +74,29 @@ class CrashMemory {
     return absl::OkStatus();
   }
 
-  void Sync(std::uint64_t offset, std::uint64_t size) {
+  // The n-th sync from now fails, and none of what it was to write ever reaches the device unless it is stored again: the kernel takes it
+  // for written.
+  void FailSync(int n) { syncs_to_failure_ = n; }
+  bool HasFailed() const { return syncs_to_failure_ == 0; }
+
+  Status Sync(std::uint64_t offset, std::uint64_t size) {
     on_event();
     std::lock_guard lock(mutex_);
     Look(0, seen_.size());
-    sizes_ = {seen_.size()};
     const std::uint64_t begin = offset / kSectorSize, end = (offset + size + kSectorSize - 1) / kSectorSize;
+    const bool fails = syncs_to_failure_ > 0 && --syncs_to_failure_ == 0;
+    if (!fails) {
+      ForgetOldSizes();
+      lost_.erase(lost_.lower_bound(begin), lost_.lower_bound(end));
+    }
     for (auto it = versions_.lower_bound(begin); it != versions_.end() && it->first < end; it = versions_.erase(it)) {
+      if (fails) continue;
       const std::uint64_t at = it->first * kSectorSize;
       if (durable_.size() < at + kSectorSize) durable_.resize(at + kSectorSize);
       std::ranges::copy(it->second.back(), durable_.begin() + static_cast<std::ptrdiff_t>(at));
       never_synced_.erase(it->first);
     }
+    return fails ? absl::UnknownError("injected fault") : absl::OkStatus();
   }
 
   // What the page cache holds: what is there if the process is killed now.
@@ -124,7 +135,12 @@ class CrashMemory {
       const std::size_t chosen = style == kPrefix ? (sector < cut ? versions.size() : 0) : choose(versions.size() + 1);
       Sector bytes = chosen == 0 ? SectorOf(durable_, sector) : versions[chosen - 1];
       if (style == kGarbage && !durable_.empty() && never_synced_.count(sector) != 0 && random.OneIn(2)) {
-        for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.Next() >> 56);
+        const auto lost = lost_.find(sector);
+        if (lost != lost_.end() && random.OneIn(2)) {
+          bytes = lost->second;
+        } else {
+          for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.Next() >> 56);
+        }
       }
       std::copy_n(bytes.begin(), std::min<std::uint64_t>(kSectorSize, image.size() - at), image.begin() + static_cast<std::ptrdiff_t>(at));
     }
@@ -140,6 +156,16 @@ class CrashMemory {
     std::copy_n(image.begin() + static_cast<std::ptrdiff_t>(begin), std::min<std::uint64_t>(kSectorSize, image.size() - begin),
                 bytes.begin());
     return bytes;
+  }
+
+  // The size is durable now. What the file was cut to lose is lost: if it grows again, space there was never synced.
+  void ForgetOldSizes() {
+    sizes_ = {seen_.size()};
+    const std::uint64_t end = (seen_.size() + kSectorSize - 1) / kSectorSize;
+    for (std::uint64_t sector = end; sector * kSectorSize < durable_.size(); ++sector) lost_[sector] = SectorOf(durable_, sector);
+    durable_.resize(std::min<std::uint64_t>(durable_.size(), end * kSectorSize));
+    versions_.erase(versions_.lower_bound(end), versions_.end());
+    never_synced_.erase(never_synced_.lower_bound(end), never_synced_.end());
   }
 
   void Look(std::uint64_t offset, std::uint64_t size) {
@@ -167,7 +193,9 @@ class CrashMemory {
   Image durable_;                                          // each sector as it was last synced
   std::map<std::uint64_t, std::vector<Sector>> versions_;  // by sector: its versions since, oldest first
   std::set<std::uint64_t> never_synced_;
-  std::vector<std::uint64_t> sizes_;  // of the file since the last sync, the durable one first
+  std::map<std::uint64_t, Sector> lost_;  // sectors that the file was cut to lose, durably, and that were not synced since
+  int syncs_to_failure_ = -1;             // -1: none is to fail
+  std::vector<std::uint64_t> sizes_;      // of the file since the last sync, the durable one first
 };
 
 class MappedCrashFile {
@@ -181,10 +209,7 @@ class MappedCrashFile {
   std::span<std::byte> MutableView(std::uint64_t offset, std::size_t size) { return memory_->live().MutableView(offset, size); }
   Status Resize(std::uint64_t size) { return memory_->Resize(size); }
   Status Sync() { return SyncRange(0, Size()); }
-  Status SyncRange(std::uint64_t offset, std::size_t size) {
-    memory_->Sync(offset, size);
-    return absl::OkStatus();
-  }
+  Status SyncRange(std::uint64_t offset, std::size_t size) { return memory_->Sync(offset, size); }
   FileIdentity Identity() const { return IdentityOfBoot(memory_->boot()); }
   Status Close() { return absl::OkStatus(); }
 
@@ -205,10 +230,7 @@ class PositionalCrashFile {
     return absl::OkStatus();
   }
   Status Resize(std::uint64_t size) { return memory_->Resize(size); }
-  Status Sync() {
-    memory_->Sync(0, Size());
-    return absl::OkStatus();
-  }
+  Status Sync() { return memory_->Sync(0, Size()); }
   Status Close() { return absl::OkStatus(); }
 
  private:

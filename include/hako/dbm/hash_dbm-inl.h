@@ -37,16 +37,16 @@ Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
   switch (extents.found()) {
     case storage::FoundState::kNew:
       HAKO_RETURN_IF_ERROR(index_.Create(options.num_records));
-      extents.PublishLiveState();
-      return absl::OkStatus();
+      break;
     case storage::FoundState::kKilled:
       HAKO_RETURN_IF_ERROR(
           AdoptIndex(mine, extents.LoadLive(&format::LiveState::num_lines), extents.LoadLive(&format::LiveState::index_extents)));
-      heap_->HarvestBelow(extents.tail());
+      heap_->BeginHarvest(mine);
       if (extents.LoadLive(&format::LiveState::clearing) == format::kClearing) HAKO_RETURN_IF_ERROR(RemoveAllRecords(mine));
       if (!writable) return absl::OkStatus();
       HAKO_RETURN_IF_ERROR(extents.CutAtTail());
-      return extents.MarkInUse();
+      HAKO_RETURN_IF_ERROR(extents.MarkInUse());
+      break;
     case storage::FoundState::kClean: {
       const format::HashSuperBlock& super = extents.super();
       std::string note(super.note_size, '\0');
@@ -57,25 +57,31 @@ Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
         if (heap_->IndexTableIsInside() && heap_->IndexCheck() == super.index_check) {
           HAKO_RETURN_IF_ERROR(AdoptIndex(mine, super.num_lines, super.index_extents));
           if (Count() != super.num_records) return absl::DataLossError("the index does not hold as many records as the superblock says");
+          if (writable) HAKO_RETURN_IF_ERROR(extents.MarkInUse());
           if (note.empty()) {
-            heap_->HarvestBelow(extents.tail());
+            heap_->BeginHarvest(mine);
           } else {
             HAKO_RETURN_IF_ERROR(heap_->ReadNote(mine, note));
           }
           if (!writable) return absl::OkStatus();
-          HAKO_RETURN_IF_ERROR(extents.MarkInUse());
-          return extents.CutAtTail();
+          HAKO_RETURN_IF_ERROR(extents.CutAtTail());
+          break;
         }
       }
       [[fallthrough]];  // the index can always be made anew
     }
     case storage::FoundState::kCrashed:
+      if (writable) {  // the state to be recovered is made durable first: the sync that was to do it may have failed
+        extents.WithdrawLiveState();
+        HAKO_RETURN_IF_ERROR(extents.MarkInUse());
+      }
       HAKO_RETURN_IF_ERROR(RecoverByScan(mine));
       if (!writable) return absl::OkStatus();
       HAKO_RETURN_IF_ERROR(SynchronizeLocked(mine));
-      return extents.MarkInUse();
+      break;
   }
-  return absl::InternalError("unreachable");
+  if (!heap_->index_is_in_memory()) extents.PublishLiveState();
+  return absl::OkStatus();
 }
 
 // Takes over the index that lies in the file.
@@ -125,6 +131,7 @@ Status HashDBM<FileT>::RecoverByScan(Slot& mine) {
       [&](const typename Space::ScannedRecord& record) {
         if (record.stamp.BelongsTo(s)) {
           heap_->Revive(record.handle);
+          heap_->RefreshStamp(record.handle, record.stamp);
           return index_.Adopt(mine, record.key_hash, record.handle);
         }
         heap_->FreeBlock(mine, record.handle, record.key.size(), record.value.size());
@@ -211,16 +218,16 @@ Status HashDBM<FileT>::Clear() {
 
 template <File FileT>
 Status HashDBM<FileT>::RemoveAllRecords(Slot& mine) {
-  HAKO_RETURN_IF_ERROR(index_.RemoveAll([&](std::uint32_t handle) { heap_->Retire(mine, handle); }));
-  slots_.ForEach([](Slot& slot) { slot.pending_count.store(0, std::memory_order_relaxed); });
-  heap_->extents().StoreLive(&format::LiveState::clearing, 0);
-  return absl::OkStatus();
+  Status status = index_.RemoveAll([&](std::uint32_t handle) { heap_->Retire(mine, handle); });
+  if (status.ok()) slots_.ForEach([](Slot& slot) { slot.pending_count.store(0, std::memory_order_relaxed); });
+  heap_->extents().StoreLive(&format::LiveState::clearing, 0);  // after an error too: what is written from now on is not to be removed
+  return status;
 }
 
 template <File FileT>
 Status HashDBM<FileT>::Synchronize(SyncMode mode) {
   if (!IsWritable()) return RefuseWrites();
-  if (mode == SyncMode::kSoft && Space::kMapped) return heap_->Health();
+  if (mode == SyncMode::kSoft && !heap_->index_is_in_memory()) return heap_->Health();
   Slot* mine = slots_.Mine();
   if (mine == nullptr) return TooManyThreads();
   const std::uint64_t call = sync_calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
@@ -247,11 +254,19 @@ Status HashDBM<FileT>::SynchronizeSlots(Slot& mine, Slots&& for_each_slot) {
     return heap_->CloseEpoch(for_each_slot);
   });
   HAKO_RETURN_IF_ERROR(heap_->CommitEpoch(closed, count));
-  heap_->ReleaseWaiting(mine, closed.waiting);
-  const std::uint64_t lines = index_.num_lines();  // every 512 synchronizations have passed over all lines
-  const std::uint64_t from = refresh_line_ < lines ? refresh_line_ : 0;
-  refresh_line_ = from + lines / 512 + 1;
-  return index_.ForEachLocked(mine, from, refresh_line_, [this](std::uint32_t handle, auto&&) {
+  heap_->ReleaseWaiting(mine, closed);
+  return RefreshSomeStamps(mine);
+}
+
+// With each epoch, in whatever life of the file, the records of some lines more: within 512 epochs of all. So no stamp is still there when
+// epochs wrap.
+template <File FileT>
+Status HashDBM<FileT>::RefreshSomeStamps(Slot& mine) {
+  auto& extents = heap_->extents();
+  const std::uint64_t lines = index_.num_lines(), next = extents.LoadLive(&format::LiveState::refresh);
+  const std::uint64_t from = next < lines ? next : 0, to = from + lines / 512 + 1;
+  extents.StoreLive(&format::LiveState::refresh, to);
+  return index_.ForEachLocked(mine, from, to, [this](std::uint32_t handle, auto&&) {
     heap_->RefreshStamp(handle);
     return absl::OkStatus();
   });
@@ -370,12 +385,15 @@ template <File FileT>
 Status HashDBM<FileT>::CloseWritable() {
   auto& extents = heap_->extents();
   HAKO_RETURN_IF_ERROR(heap_->Health());  // after a failed write the next Open recovers the last synced state
-  if (Slot* mine = slots_.Mine(); rebuilt_ && Space::kMapped && mine != nullptr) HAKO_RETURN_IF_ERROR(MakeIndexAnew(*mine));
+  if (Slot* mine = slots_.Mine(); mine != nullptr) {
+    if (rebuilt_ && Space::kMapped) HAKO_RETURN_IF_ERROR(MakeIndexAnew(*mine));
+    (void)RefreshSomeStamps(*mine);  // damage that it meets is no reason to give up what is sound
+  }
   const std::uint64_t count = Count();
   const auto closed = heap_->CloseEpoch(ForEachSlot());
   if (extents.EndsInFreeExtent()) {  // the file is cut only when its durable state does not need what is cut off
     HAKO_RETURN_IF_ERROR(heap_->CommitEpoch(closed, count));
-    extents.StoreLive(&format::LiveState::in_use, 0);  // killed from here on, that state is the one recovered
+    extents.WithdrawLiveState();
     extents.LowerTail();
     HAKO_RETURN_IF_ERROR(extents.Commit([&](format::HashSuperBlock& super) { super.tail = extents.tail(); }));
   }
@@ -387,7 +405,7 @@ Status HashDBM<FileT>::CloseWritable() {
     HAKO_RETURN_IF_ERROR(resized);
     HAKO_RETURN_IF_ERROR(extents.Write(extents.tail(), note));
   }
-  HAKO_RETURN_IF_ERROR(extents.file().Sync());
+  HAKO_RETURN_IF_ERROR(extents.Sync());
   HAKO_RETURN_IF_ERROR(extents.Commit([&](format::HashSuperBlock& super) {
     super.epoch = closed.epoch;
     super.tail = extents.tail();
@@ -399,7 +417,7 @@ Status HashDBM<FileT>::CloseWritable() {
     super.note_size = note.size();
     super.note_check = Hash64(note, super.secret);
   }));
-  extents.StoreLive(&format::LiveState::in_use, 0);
+  extents.WithdrawLiveState();
   return absl::OkStatus();
 }
 
@@ -413,6 +431,7 @@ Status HashDBM<FileT>::Rebuild() {
   std::lock_guard lock(maintenance_mutex_);
   HAKO_RETURN_IF_ERROR(SynchronizeLocked(*mine));
   auto& extents = heap_->extents();
+  heap_->HarvestAll(*mine);
   Slot mover;
   const auto survey = [&](auto&& take) -> Status {
     for (std::uint64_t at = format::kFirstExtent; at < extents.tail();) {
@@ -454,7 +473,7 @@ Status HashDBM<FileT>::Rebuild() {
     }
     return absl::OkStatus();
   }();
-  heap_->ReleaseChunk(*mine, mover);
+  heap_->ReleaseMover(*mine, mover);
   rebuilt_ = true;
   return status;
 }
@@ -491,7 +510,7 @@ template <File FileT>
 Status HashDBM<FileT>::MakeIndexAnew(Slot& mine) {
   auto& extents = heap_->extents();
   HAKO_RETURN_IF_ERROR(SynchronizeLocked(mine));
-  extents.StoreLive(&format::LiveState::in_use, 0);  // killed from here on, the next Open makes the index anew
+  extents.WithdrawLiveState();
   const std::uint64_t count = Count();
   for (const storage::Extent& extent : heap_->TakeIndexExtents()) extents.Free(extent);
   index_.Reset();
@@ -500,7 +519,9 @@ Status HashDBM<FileT>::MakeIndexAnew(Slot& mine) {
   HAKO_RETURN_IF_ERROR(heap_->Scan(
       format::kFirstExtent, extents.tail(),
       [&](const typename Space::ScannedRecord& record) {
-        return record.stamp.state() == format::BlockState::kLive ? index_.Adopt(mine, record.key_hash, record.handle) : absl::OkStatus();
+        if (record.stamp.state() != format::BlockState::kLive) return absl::OkStatus();
+        heap_->RefreshStamp(record.handle, record.stamp);
+        return index_.Adopt(mine, record.key_hash, record.handle);
       },
       [](std::uint64_t, std::uint64_t) {}, [](storage::Extent) {}));
   return Count() == count ? absl::OkStatus() : absl::DataLossError("damaged records were found while making the index anew");

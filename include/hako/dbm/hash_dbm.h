@@ -1,8 +1,9 @@
 // HashDBM: a hash table in a file, on the bucket engine that TinyDBM uses too.
 //
 // What survives. On a mapped file every acknowledged operation survives the death of the process, at no cost. After a crash of the machine
-// the file is exactly as of the last hard Synchronize or Close. On any other file both hold for the last hard Synchronize. Nothing is ever
-// repaired by dropping records: a file that does not validate is refused with DataLoss. How: storage/record_heap.h, format/stamp.h.
+// the file is exactly as of the last hard Synchronize or Close. On any other file both hold for the last hard Synchronize; so they do on a
+// mapped one that was recovered from a crash on a full device, where the index found no place in the file. Nothing is ever repaired by
+// dropping records: a file that does not validate is refused with DataLoss. How: storage/record_heap.h, format/stamp.h.
 //
 // Limits: keys below 1 GiB, values below 4 GiB, files up to 2^(32 + align_pow) bytes (32 GiB by default, 256 GiB with align_pow 6). A limit
 // is an error before anything changes. The table grows by itself, a bucket at a time.
@@ -81,7 +82,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   // Survives a process kill whole: a Clear that was begun is finished by the next Open. Stops writers meanwhile.
   Status Clear();
   // Hard: two flushes of the device, shared by all threads that wait for them; writers are stopped for microseconds. Soft: free on a
-  // mapped file.
+  // mapped file that needs none to survive a kill.
   Status Synchronize(SyncMode mode);
 
   // Whether more than half of the file is free space scattered between records, which Rebuild would bring together.
@@ -132,6 +133,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status SynchronizeLocked(Slot& mine);
   template <class Slots>
   Status SynchronizeSlots(Slot& mine, Slots&& for_each_slot);
+  Status RefreshSomeStamps(Slot& mine);
   Status RemoveAllRecords(Slot& mine);
   Status CloseWritable();
   Status Evacuate(Slot& mine, Slot& mover, const std::vector<storage::Extent>& victims);
@@ -144,7 +146,6 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   std::mutex maintenance_mutex_;  // Synchronize, CopyTo, Rebuild, Verify, SetMetadata
   mutable std::mutex metadata_mutex_;
   UserMetadata metadata_;
-  std::uint64_t refresh_line_ = 0;
   std::atomic<std::uint64_t> sync_calls_{0};  // of Synchronize, that have begun
   std::uint64_t synced_calls_ = 0;            // of these, the first so many are served
   bool rebuilt_ = false;                      // Close makes the index anew, as small as it can be

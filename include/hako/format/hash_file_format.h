@@ -5,7 +5,7 @@
 //            8192  live state                 of the process that has the file open, or had it when it died
 //           12288  index extents              13,312 x u32, see IndexExtentEntry
 //           65536  extents, each a multiple of 64 KiB: heap extents begin with a HeapExtentHeader, index extents are bare bucket lines
-//            tail  after a clean close: the closing note (free blocks and, for files that are not mapped, the index)
+//            tail  after a clean close: the closing note (free space)
 //
 // The superblock names the last synced state; the newer valid slot counts. Only one slot is written at a time, the other is brought up to
 // date after the first is durable, so a torn slot never costs a synced state. The live state and the index are not needed to recover from
@@ -70,8 +70,10 @@ struct LiveState {
   std::uint64_t index_extents;
   std::uint64_t clearing;  // kClearing while Clear is at work: it is finished at the next open
   std::uint64_t poisoned;  // 1 after a failed sync: the page cache may have dropped what it held
+  std::uint64_t settled;   // no block is stamped as retired in an epoch before this one
+  std::uint64_t refresh;   // the line whose records' stamps are refreshed next
 };
-static_assert(sizeof(LiveState) == 88 && alignof(LiveState) == 8);
+static_assert(sizeof(LiveState) == 104 && alignof(LiveState) == 8);
 
 inline constexpr std::uint64_t kClearing = 0x63'6c'65'61'72'69'6e'67;  // not a value that a flipped bit makes
 

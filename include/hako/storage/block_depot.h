@@ -87,10 +87,10 @@ class BlockDepot {
     }
   }
 
-  // Forgets the free blocks for which drop(handle) is true: a thread's, and the depot's.
+  // Forgets the free blocks for which drop(handle) is true: a thread's, and the depot's. Those that wait are no free blocks yet.
   template <class F>
   void Forget(Cache& cache, F&& drop) {
-    for (unsigned list = 0; list < kLists; ++list) {
+    for (unsigned list = 0; list < kWaiting; ++list) {
       for (const std::uint32_t m : {cache.full[list], cache.given[list]}) {
         if (m != 0) ForgetIn(m, drop);
       }
@@ -99,8 +99,8 @@ class BlockDepot {
   template <class F>
   void Forget(F&& drop) {
     std::lock_guard lock(mutex_);
-    for (const auto& list : depot_) {
-      for (std::uint32_t m = list.load(std::memory_order_relaxed); m != 0; m = At(m).next) ForgetIn(m, drop);
+    for (unsigned list = 0; list < kWaiting; ++list) {
+      for (std::uint32_t m = depot_[list].load(std::memory_order_relaxed); m != 0; m = At(m).next) ForgetIn(m, drop);
     }
   }
 

@@ -75,13 +75,12 @@ class ExtentFile {
   Status MarkInUse() {
     super_.clean = 0;
     super_.note_size = 0;
-    HAKO_RETURN_IF_ERROR(Commit());
-    PublishLiveState();
-    return absl::OkStatus();
+    return Commit();
   }
 
   // From now on, if the process dies, the live state is what counts. To be called when all that it speaks of is there.
   void PublishLiveState() {
+    StoreLive(&format::LiveState::clearing, 0);  // of a Clear that another life of the file did not finish
     if constexpr (KernelBackedFile<FileT>) {
       const FileIdentity identity = file_.Identity();
       live_->boot_id = identity.boot_id;
@@ -91,6 +90,16 @@ class ExtentFile {
     StoreLive(&format::LiveState::tail, tail());
     StoreLive(&format::LiveState::poisoned, 0);
     StoreLive(&format::LiveState::in_use, 1);
+  }
+
+  // From now on, if the process dies, the last synced state is what counts.
+  void WithdrawLiveState() { StoreLive(&format::LiveState::in_use, 0); }
+
+  // A failed sync may have cost the page cache what it held: the live state does not count any more.
+  Status Sync() {
+    Status status = file_.Sync();
+    if (!status.ok()) StoreLive(&format::LiveState::poisoned, 1);
+    return status;
   }
 
   // Makes `change(superblock)` the file's durable state. What the superblock speaks of must have been synced before.
@@ -327,7 +336,7 @@ class ExtentFile {
     super_.check = format::CheckOf(super_);
     const std::string_view bytes(reinterpret_cast<const char*>(&super_), sizeof(super_));
     HAKO_RETURN_IF_ERROR(Write(super_.sequence % 2 * format::kSuperBlockSlot, bytes));
-    HAKO_RETURN_IF_ERROR(file_.Sync());
+    HAKO_RETURN_IF_ERROR(Sync());
     return Write((super_.sequence + 1) % 2 * format::kSuperBlockSlot, bytes);
   }
 

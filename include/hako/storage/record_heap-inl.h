@@ -440,7 +440,7 @@ HAKO_INLINE std::uint32_t RecordHeap<FileT>::Carve(Slot& slot, unsigned size_cla
 // From a new chunk, if there is nothing to be harvested.
 template <File FileT>
 std::uint32_t RecordHeap<FileT>::CarveSlowly(Slot& slot, unsigned size_class, Status* error) {
-  while (harvest_next_.load(std::memory_order_relaxed) < harvest_end_ && !evacuating_.load(std::memory_order_relaxed)) {
+  while (!HarvestIsOver() && !evacuating_.load(std::memory_order_relaxed)) {
     Harvest(slot);
     if (const std::uint32_t handle = depot_->Pop(slot.free, size_class)) return handle;
   }
@@ -490,6 +490,23 @@ void RecordHeap<FileT>::Harvest(Slot& slot) {
       [&](std::uint64_t offset, std::uint64_t bytes) { FreeGap(slot, offset, bytes); }, [](Extent) {});
 }
 
+template <File FileT>
+void RecordHeap<FileT>::BeginHarvest(Slot& slot) {
+  if (!AcceptsWrites()) return;
+  harvest_end_ = extents_->tail();
+  harvest_next_.store(format::kFirstExtent, std::memory_order_relaxed);
+  if (first_epoch_ - extents_->LoadLive(&format::LiveState::settled) > kSettledAgeMax) HarvestAll(slot);
+}
+
+template <File FileT>
+void RecordHeap<FileT>::HarvestFor(Slot& slot, std::uint64_t bytes) {
+  const std::uint64_t from = harvest_next_.load(std::memory_order_relaxed);
+  while (!HarvestIsOver() && harvest_next_.load(std::memory_order_relaxed) - from <= bytes &&
+         !evacuating_.load(std::memory_order_relaxed)) {
+    Harvest(slot);
+  }
+}
+
 // ---- epochs ----
 
 template <File FileT>
@@ -498,13 +515,13 @@ typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachSlo
   for_each_slot([this](Slot& slot) { depot_->Flush(slot.free, BlockDepot::kWaiting); });
   const std::uint64_t closed = epoch();
   SetEpoch(closed + 1);
-  return {closed, extents_->tail(), depot_->Take(BlockDepot::kWaiting)};
+  return {closed, extents_->tail(), depot_->Take(BlockDepot::kWaiting), HarvestIsOver()};
 }
 
 template <File FileT>
 Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t num_records) {
   Status status = Health();
-  if (status.ok()) status = extents_->file().Sync();
+  if (status.ok()) status = extents_->Sync();
   if (status.ok()) {
     status = extents_->Commit([&](format::HashSuperBlock& super) {
       super.epoch = closed.epoch;
@@ -512,25 +529,26 @@ Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t n
       super.num_records = num_records;
     });
   }
-  if (!status.ok()) {
-    Poison(status);
-    extents_->StoreLive(&format::LiveState::poisoned, 1);
-  }
+  if (!status.ok()) Poison(status);
   return status;
 }
 
 template <File FileT>
-void RecordHeap<FileT>::ReleaseWaiting(Slot& slot, std::uint32_t waiting) {
-  depot_->Drain(waiting, [&](std::uint32_t handle) {
-    Head head;
-    const char* at = nullptr;
-    if (Load(handle, &head, &at) == Match::kYes) FreeBlock(slot, handle, head.lengths.key_size, head.lengths.value_size);
-  });
+void RecordHeap<FileT>::ReleaseWaiting(Slot& slot, const ClosedEpoch& closed) {
+  depot_->Drain(closed.waiting, [&](std::uint32_t handle) { Release(slot, handle); });
+  if (closed.settles) extents_->StoreLive(&format::LiveState::settled, closed.epoch);
+  HarvestFor(slot, harvest_end_ / kHarvestParts);
 }
 
 template <File FileT>
-void RecordHeap<FileT>::RefreshStamp(std::uint32_t handle) {
-  const format::Stamp stamp = LoadStamp(handle);
+void RecordHeap<FileT>::Release(Slot& slot, std::uint32_t handle) {
+  Head head;
+  const char* at = nullptr;
+  if (Load(handle, &head, &at) == Match::kYes) FreeBlock(slot, handle, head.lengths.key_size, head.lengths.value_size);
+}
+
+template <File FileT>
+void RecordHeap<FileT>::RefreshStamp(std::uint32_t handle, format::Stamp stamp) {
   if (stamp.state() == format::BlockState::kLive && !stamp.IsAncient() && stamp.AgeAt(epoch()) > format::kEpochPeriod / 8 &&
       stamp.IsNotAfter(epoch())) {
     StoreStamp(handle, format::Stamp::Ancient());
@@ -688,8 +706,10 @@ inline bool TakeNumber(std::string_view* in, std::uint64_t* number) {
 
 }  // namespace internal
 
-// Numbers of 8 bytes: count, then {offset, bytes} of the free extents; count, then {next, end} of the chunks' rests; then, for each size
-// class with free blocks, {class, count} and the handles, of 4 bytes each.
+// Numbers of 8 bytes: count, then {offset, bytes} of the free extents; 1 if a harvest is not over, so that the next Open begins it again,
+// and no more; else 0, count, {next, end} of the chunks' rests; then, for each size class with free blocks, {class, count} and the handles,
+// of 4 bytes each. Those that are free when the note is durable, but are still stamped as retired, come last, as the class after all
+// others.
 template <File FileT>
 template <class ForEachSlot>
 std::string RecordHeap<FileT>::TakeNote(ForEachSlot&& for_each_slot, std::uint32_t waiting) {
@@ -700,6 +720,8 @@ std::string RecordHeap<FileT>::TakeNote(ForEachSlot&& for_each_slot, std::uint32
     internal::PutNumber(&note, extent.offset);
     internal::PutNumber(&note, extent.bytes);
   }
+  internal::PutNumber(&note, HarvestIsOver() ? 0 : 1);
+  if (!HarvestIsOver()) return note;
   std::vector<ChunkRest> rests;
   for_each_slot([&](Slot& slot) {
     if (slot.chunk.bytes() != 0) rests.push_back(slot.chunk);
@@ -709,19 +731,14 @@ std::string RecordHeap<FileT>::TakeNote(ForEachSlot&& for_each_slot, std::uint32
     internal::PutNumber(&note, rest.next);
     internal::PutNumber(&note, rest.end);
   }
-  std::vector<std::vector<std::uint32_t>> free_blocks(format::kSizeClasses);
+  std::vector<std::vector<std::uint32_t>> free_blocks(BlockDepot::kLists);
   for (unsigned c = 0; c < format::kSizeClasses; ++c) {
     const auto add = [&](std::uint32_t handle) { free_blocks[c].push_back(handle); };
     depot_->ForEach(c, add);
     for_each_slot([&](Slot& slot) { depot_->ForEach(slot.free, c, add); });
   }
-  depot_->Drain(waiting, [&](std::uint32_t handle) {  // free, once the note is durable
-    Head head;
-    const char* at = nullptr;
-    if (Load(handle, &head, &at) != Match::kYes) return;
-    free_blocks[ClassOf(head.lengths.key_size, head.lengths.value_size)].push_back(handle);
-  });
-  for (unsigned c = 0; c < format::kSizeClasses; ++c) {
+  depot_->Drain(waiting, [&](std::uint32_t handle) { free_blocks[BlockDepot::kWaiting].push_back(handle); });
+  for (unsigned c = 0; c < BlockDepot::kLists; ++c) {
     const std::vector<std::uint32_t>& handles = free_blocks[c];
     if (handles.empty()) continue;
     internal::PutNumber(&note, c);
@@ -743,6 +760,12 @@ Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
     if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b) || !inside(a, b)) return bad;
     extents_->Free({a, b});
   }
+  std::uint64_t harvest;
+  if (!internal::TakeNumber(&note, &harvest)) return bad;
+  if (harvest != 0) {
+    BeginHarvest(slot);
+    return note.empty() ? absl::OkStatus() : bad;
+  }
   if (!internal::TakeNumber(&note, &count)) return bad;
   for (; count != 0; --count) {
     if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b) || b < a || !inside(a, b - a)) return bad;
@@ -750,16 +773,21 @@ Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
     FreeRest(*depot_, slot.free, shift_, {a, b});
   }
   while (!note.empty()) {
-    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &count) || a >= format::kSizeClasses) return bad;
+    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &count) || a >= BlockDepot::kLists) return bad;
     if (count > note.size() / sizeof(std::uint32_t)) return bad;
     for (; count != 0; --count) {
       std::uint32_t handle;
       std::memcpy(&handle, note.data(), sizeof(handle));
       note.remove_prefix(sizeof(handle));
-      if (!inside(OffsetOf(handle), BytesOf(static_cast<unsigned>(a)))) return bad;
+      if (a == BlockDepot::kWaiting && AcceptsWrites()) {
+        Release(slot, handle);
+        continue;
+      }
+      if (!inside(OffsetOf(handle), a == BlockDepot::kWaiting ? 8 : BytesOf(static_cast<unsigned>(a)))) return bad;
       depot_->Push(slot.free, static_cast<unsigned>(a), handle);
     }
   }
+  if (AcceptsWrites()) extents_->StoreLive(&format::LiveState::settled, extents_->super().epoch);
   return absl::OkStatus();
 }
 

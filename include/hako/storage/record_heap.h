@@ -10,6 +10,8 @@
 //   2. A block born in the current epoch is free as soon as it is retired.
 //   3. A record's check is keyed by its key, lengths, place and file (format/record_format.h) and verified by every read.
 //   4. After a failed write or sync nothing more is written; what is there can still be read.
+//   5. The stamp of a retired block is replaced long before epochs wrap, when it would mean a later epoch: at the next synchronization, at
+//      the next Open, or, if the process died, by the harvest, of which each synchronization does a part.
 //
 // Threads: the calls of the engine, from any. An epoch is closed with the writers kept out.
 #pragma once
@@ -128,13 +130,15 @@ class RecordHeap {
     std::uint64_t epoch;
     std::uint64_t tail;
     std::uint32_t waiting;  // a chain of blocks that are free once the epoch is durable
+    bool settles;           // these are all that were retired until its end
   };
   template <class ForEachSlot>
   ClosedEpoch CloseEpoch(ForEachSlot&& for_each_slot);
   Status CommitEpoch(const ClosedEpoch& closed, std::uint64_t num_records);
-  void ReleaseWaiting(Slot& slot, std::uint32_t waiting);
+  void ReleaseWaiting(Slot& slot, const ClosedEpoch& closed);
   // Epochs wrap: makes the stamp of a live record ancient in time. The record's line is locked.
-  void RefreshStamp(std::uint32_t handle);
+  void RefreshStamp(std::uint32_t handle) { RefreshStamp(handle, LoadStamp(handle)); }
+  void RefreshStamp(std::uint32_t handle, format::Stamp stamp);
 
   // ---- whole-file passes ----
   // Visits the records in the heap extents of [from, to): Status visit(ScannedRecord), Status gap(offset, bytes) for runs of zeros, and
@@ -143,11 +147,10 @@ class RecordHeap {
   Status Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Gap&& gap, Other&& other) const;
   HAKO_INLINE void FreeBlock(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
   void FreeGap(Slot& slot, std::uint64_t offset, std::uint64_t bytes);
-  // After a process kill: the blocks below `end` that the dead process had free are found piece by piece, whenever space is needed.
-  void HarvestBelow(std::uint64_t end) {
-    harvest_end_ = end;
-    harvest_next_.store(format::kFirstExtent, std::memory_order_relaxed);
-  }
+  // After a process kill: the blocks that the dead process had free or waiting are found piece by piece, whenever space is needed and a
+  // part with each synchronization; all at once if the stamps that it left are old.
+  void BeginHarvest(Slot& slot);
+  void HarvestAll(Slot& slot) { HarvestFor(slot, harvest_end_); }
 
   // ---- moving records together; one evacuation at a time ----
   // Marks heap extents as victims: from now on no block of theirs is handed out, and those that become free are forgotten.
@@ -163,6 +166,11 @@ class RecordHeap {
   // The victims hold no record of the last synced state any more, nor any other: they become free extents. REQUIRES: writers kept out
   void EndEvacuation(const std::vector<Extent>& victims, bool emptied);
   void ReleaseChunk(Slot& slot, Slot& mover) { FreeRest(*depot_, slot.free, shift_, std::exchange(mover.chunk, {})); }
+  // What the mover retired waits with what others did.
+  void ReleaseMover(Slot& slot, Slot& mover) {
+    ReleaseChunk(slot, mover);
+    depot_->Flush(mover.free, BlockDepot::kWaiting);
+  }
   // The bytes of a heap extent that records take.
   StatusOr<std::uint64_t> LiveBytes(Extent extent) const;
 
@@ -209,7 +217,9 @@ class RecordHeap {
   static constexpr std::uint64_t kLiveWord = std::uint64_t{static_cast<std::uint16_t>(format::BlockState::kLive)} << 32;
   static constexpr std::uint64_t kHeadMax = 16;
   static constexpr std::uint64_t kOptimisticValueMax = 4096;  // a longer value is copied only while the version holds
-  static constexpr std::uint64_t kFirstRead = 256;            // of a record in a file that is not mapped
+  static constexpr std::uint64_t kHarvestParts = 512;
+  static constexpr std::uint64_t kSettledAgeMax = format::kEpochPeriod / 4;  // when a harvest begins: it ends below half the period
+  static constexpr std::uint64_t kFirstRead = 256;                           // of a record in a file that is not mapped
 
   explicit RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents);
 
@@ -283,6 +293,9 @@ class RecordHeap {
   [[gnu::noinline]] std::uint32_t CarveSlowly(Slot& slot, unsigned size_class, Status* error);
   HAKO_INLINE std::uint32_t Carve(Slot& slot, unsigned size_class, Status* error);
   void Harvest(Slot& slot);
+  void HarvestFor(Slot& slot, std::uint64_t bytes);
+  bool HarvestIsOver() const { return harvest_next_.load(std::memory_order_relaxed) >= harvest_end_; }
+  void Release(Slot& slot, std::uint32_t handle);
   [[gnu::cold]] Status PoisonError() const;
 
   std::unique_ptr<ExtentFile<FileT>> extents_;
