@@ -313,15 +313,15 @@ TEST(OsCrashTest, EpochsWrapOverWhatAnEarlierProcessLeft) {
       ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedCrashFile>::Open(MappedCrashFile(memory), {.seed = 3}));
       for (std::uint64_t i = 0; i < 3000; ++i) set(*db, NumberedKey(i), 100, 0);
       ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
-      for (std::uint64_t i = 0; i < 3000; i += 4) set(*db, NumberedKey(i), 100, 1);
+      for (std::uint64_t i = 0; i < 3000; i += 4) set(*db, NumberedKey(i), 200, 1);
       ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
-      for (std::uint64_t i = 0; i < 3000; i += 2) set(*db, NumberedKey(i), 100, 2);  // retires young ones and others
+      for (std::uint64_t i = 0; i < 3000; i += 2) set(*db, NumberedKey(i), 200, 2);  // retires young ones and others
       if (was_killed) memory = std::make_shared<CrashMemory>(memory->Live(), 1);
     }
     ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedCrashFile>::Open(MappedCrashFile(memory)));
     constexpr std::uint64_t kHalf = format::kEpochPeriod / 2;
     for (std::uint64_t i = 0; i < format::kEpochPeriod + 10; ++i) {
-      set(*db, "key", 1, i);
+      set(*db, NumberedKey(0), 100, i);
       if (i > kHalf && i < kHalf + 100) set(*db, NumberedKey(i), 100, i);
       ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
       if (i % kHalf != 100 && i + 20 < format::kEpochPeriod) continue;
