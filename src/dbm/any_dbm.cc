@@ -30,6 +30,8 @@ class AnyDBM::SnapshotModel final : public Model<TinyDBM<PositionalParallelFile>
   Status Process(std::string_view key, Update visitor) override { return IsWritable() ? Model::Process(key, visitor) : Refuse(); }
   Status Process(std::string_view key, BlindUpdate visitor) override { return IsWritable() ? Model::Process(key, visitor) : Refuse(); }
   Status Process(std::string_view key, Look visitor) override { return Model::Process(key, visitor); }
+  Status ProcessMulti(Keys keys, MultiUpdate visitor) override { return IsWritable() ? Model::ProcessMulti(keys, visitor) : Refuse(); }
+  Status ProcessMulti(Keys keys, MultiLook visitor) override { return Model::ProcessMulti(keys, visitor); }
   Status Clear() override { return IsWritable() ? Model::Clear() : Refuse(); }
   bool IsWritable() const override { return writable_; }
 

@@ -14,6 +14,7 @@
 #include "dbm/concurrent_dbm_conformance.h"
 #include "dbm/dbm_conformance.h"
 #include "dbm/listing.h"
+#include "dbm/multi_dbm_conformance.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/tiny_dbm.h"
@@ -59,6 +60,7 @@ using All =
 INSTANTIATE_TYPED_TEST_SUITE_P(Any, DBMConformance, All);
 using Some = testing::Types<AnySurroundings<MappedHash>, AnySurroundings<SavedTiny>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Any, ConcurrentDBMConformance, Some);
+INSTANTIATE_TYPED_TEST_SUITE_P(Any, MultiDBMConformance, All);
 
 TEST(AnyDBM, EndingTellsTheKind) {
   TempDir directory;
@@ -223,6 +225,9 @@ TEST_F(Snapshot, ReadersChangeNothing) {
   const auto refused = StatusIs(absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(db->Set("k", "w"), refused);
   EXPECT_THAT(db->Append("k", "w"), refused);
+  EXPECT_THAT(db->Rekey("k", "l"), refused);
+  const std::string_view keys[] = {"k"};
+  EXPECT_THAT(db->ProcessMulti(keys, [](std::size_t, std::optional<std::string_view> value) { EXPECT_EQ(value, "v"); }), IsOk());
   EXPECT_THAT(db->Clear(), refused);
   std::string seen;
   EXPECT_THAT(db->Get("k", [&seen](std::string_view value) { seen = value; }), IsOk());

@@ -38,8 +38,8 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Hash, DurableDBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Hash, ConcurrentDBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Hash, MultiDBMConformance, All);
 
-static_assert(MultiDBM<HashDBM<>> && MultiDBM<HashDBM<PositionalParallelFile>> && MultiDBM<HashDBM<MemoryFile>> &&
-              MultiDBM<HashDBM<AnyFile>>);
+static_assert(DBM<HashDBM<>> && DBM<HashDBM<PositionalParallelFile>> && DBM<HashDBM<MemoryFile>> && DBM<HashDBM<AnyFile>> &&
+              DBM<HashDBM<ArchetypeFile>>);
 
 TEST(HashDBM, OpensByPath) {
   TempDir directory;

@@ -31,7 +31,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Tiny, DBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Tiny, ConcurrentDBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Tiny, MultiDBMConformance, All);
 
-static_assert(MultiDBM<TinyDBM<>> && MultiDBM<TinyDBM<MemoryFile>> && MultiDBM<TinyDBM<ArchetypeFile>>);
+static_assert(DBM<TinyDBM<>> && DBM<TinyDBM<MemoryFile>> && DBM<TinyDBM<ArchetypeFile>>);
 
 TEST(TinyDBM, VisitorThatCallsTheDatabaseIsDetected) {
 #ifdef NDEBUG

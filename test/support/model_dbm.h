@@ -180,6 +180,6 @@ class ModelDBM : public Operations<ModelDBM> {
   std::shared_ptr<Records> records_;
 };
 
-static_assert(MultiDBM<ModelDBM>);
+static_assert(DBM<ModelDBM>);
 
 }  // namespace hako

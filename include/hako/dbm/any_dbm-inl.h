@@ -38,7 +38,12 @@ struct AnyDBM::Interface {
   virtual Status Process(std::string_view key, BlindUpdate visitor) = 0;
   virtual Status Process(std::string_view key, Look visitor) = 0;
   virtual Status Fetch(std::string_view key, Copy sink) = 0;
+  virtual Status ProcessMulti(Keys keys, MultiUpdate visitor) = 0;
+  virtual Status ProcessMulti(Keys keys, MultiLook visitor) = 0;
+  virtual Status FetchMulti(Keys keys, MultiCopy sink, Arrived arrived) = 0;
+  virtual void Prefetch(Keys keys) const = 0;
   virtual Status ProcessEach(Each visitor) = 0;
+  virtual Status ProcessEachParallel(unsigned num_threads, Each visitor) = 0;
   virtual std::unique_ptr<CursorInterface> MakeCursor() = 0;
   virtual std::uint64_t Count() const = 0;
   virtual Status Clear() = 0;
@@ -50,6 +55,7 @@ struct AnyDBM::Interface {
   virtual Stats GetStats() = 0;
   virtual Inspection Inspect() = 0;
   virtual bool IsWritable() const = 0;
+  virtual Status GetHealth() const = 0;
   virtual Status Close() = 0;
 };
 
@@ -61,7 +67,12 @@ class AnyDBM::Model : public Interface {
   Status Process(std::string_view key, BlindUpdate visitor) override { return db_->Process(key, visitor); }
   Status Process(std::string_view key, Look visitor) override { return db_->Process(key, visitor); }
   Status Fetch(std::string_view key, Copy sink) override { return db_->Fetch(key, sink); }
+  Status ProcessMulti(Keys keys, MultiUpdate visitor) override { return db_->ProcessMulti(keys, visitor); }
+  Status ProcessMulti(Keys keys, MultiLook visitor) override { return db_->ProcessMulti(keys, visitor); }
+  Status FetchMulti(Keys keys, MultiCopy sink, Arrived arrived) override { return db_->FetchMulti(keys, sink, arrived); }
+  void Prefetch(Keys keys) const override { db_->Prefetch(keys); }
   Status ProcessEach(Each visitor) override { return db_->ProcessEach(visitor); }
+  Status ProcessEachParallel(unsigned num_threads, Each visitor) override { return db_->ProcessEachParallel(num_threads, visitor); }
   std::unique_ptr<CursorInterface> MakeCursor() override {
     return std::make_unique<CursorModel<decltype(db_->MakeIterator())>>(db_->MakeIterator());
   }
@@ -88,6 +99,7 @@ class AnyDBM::Model : public Interface {
     if constexpr (requires { db_->IsWritable(); }) return db_->IsWritable();
     return true;
   }
+  Status GetHealth() const override { return db_->GetHealth(); }
   Status Close() override { return db_->Close(); }
 
  protected:
@@ -114,9 +126,28 @@ Status AnyDBM::Fetch(std::string_view key, S&& sink) {
   return inside_->Fetch(key, Copy(sink));
 }
 
+template <MultiVisitor V>
+Status AnyDBM::ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
+  if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
+    return inside_->ProcessMulti(keys, MultiLook(visitor));
+  } else {
+    return inside_->ProcessMulti(keys, MultiUpdate(visitor));
+  }
+}
+
+template <class S, class F>
+Status AnyDBM::FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+  return inside_->FetchMulti(keys, MultiCopy(sink), Arrived(arrived));
+}
+
 template <class V>
 Status AnyDBM::ProcessEach(V&& visitor) {
   return inside_->ProcessEach(Each(visitor));
+}
+
+template <class V>
+Status AnyDBM::ProcessEachParallel(unsigned num_threads, V&& visitor) {
+  return inside_->ProcessEachParallel(num_threads, Each(visitor));
 }
 
 inline void AnyDBM::Iterator::First() { inside_->First(); }
@@ -126,11 +157,13 @@ inline bool AnyDBM::Iterator::Valid() const { return inside_->Valid(); }
 inline std::string_view AnyDBM::Iterator::key() const { return inside_->key(); }
 inline std::string_view AnyDBM::Iterator::value() const { return inside_->value(); }
 inline const Status& AnyDBM::Iterator::status() const { return inside_->status(); }
-inline AnyDBM::Iterator::Iterator(std::unique_ptr<CursorInterface> inside) : inside_(std::move(inside)) {}
+inline AnyDBM::Iterator::Iterator(AnyDBM* database, std::unique_ptr<CursorInterface> inside)
+    : database_(database), inside_(std::move(inside)) {}
 
 inline AnyDBM::AnyDBM(std::unique_ptr<Interface> inside) : inside_(std::move(inside)) {}
 inline AnyDBM::~AnyDBM() = default;
-inline AnyDBM::Iterator AnyDBM::MakeIterator() { return Iterator(inside_->MakeCursor()); }
+inline void AnyDBM::Prefetch(std::span<const std::string_view> keys) const { inside_->Prefetch(keys); }
+inline AnyDBM::Iterator AnyDBM::MakeIterator() { return Iterator(this, inside_->MakeCursor()); }
 inline std::uint64_t AnyDBM::Count() const { return inside_->Count(); }
 inline Status AnyDBM::Clear() { return inside_->Clear(); }
 inline Status AnyDBM::Synchronize(SyncMode mode) { return inside_->Synchronize(mode); }
@@ -141,6 +174,7 @@ inline Status AnyDBM::Verify() { return inside_->Verify(); }
 inline Stats AnyDBM::GetStats() { return inside_->GetStats(); }
 inline Inspection AnyDBM::Inspect() { return inside_->Inspect(); }
 inline bool AnyDBM::IsWritable() const { return inside_->IsWritable(); }
+inline Status AnyDBM::GetHealth() const { return inside_->GetHealth(); }
 inline Status AnyDBM::Close() { return inside_->Close(); }
 
 }  // namespace hako

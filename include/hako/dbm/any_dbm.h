@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -20,6 +21,7 @@
 #include "absl/functional/function_ref.h"
 #include "hako/base/status.h"
 #include "hako/dbm/any_options.h"
+#include "hako/dbm/cursor_operations.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/operations.h"
 
@@ -35,15 +37,20 @@ class AnyDBM : public Operations<AnyDBM> {
   class CursorModel;
 
   using Value = std::optional<std::string_view>;
+  using Keys = std::span<const std::string_view>;
   using Update = absl::FunctionRef<Action(Value)>;
   using BlindUpdate = absl::FunctionRef<Action(bool)>;
   using Look = absl::FunctionRef<void(Value)>;
   using Copy = absl::FunctionRef<char*(std::size_t)>;
   using Each = absl::FunctionRef<void(std::string_view, std::string_view)>;
+  using MultiUpdate = absl::FunctionRef<std::optional<Action>(std::size_t, Value)>;
+  using MultiLook = absl::FunctionRef<void(std::size_t, Value)>;
+  using MultiCopy = absl::FunctionRef<char*(std::size_t, std::size_t)>;
+  using Arrived = absl::FunctionRef<void(std::size_t, bool)>;
 
  public:
   // A cursor of any kind; the database must outlive it.
-  class Iterator {
+  class Iterator : public CursorOperations<Iterator> {
    public:
     void First();
     void Jump(std::string_view key);
@@ -52,10 +59,12 @@ class AnyDBM : public Operations<AnyDBM> {
     std::string_view key() const;
     std::string_view value() const;
     const Status& status() const;
+    AnyDBM& database() { return *database_; }
 
    private:
     friend AnyDBM;
-    explicit Iterator(std::unique_ptr<CursorInterface> inside);
+    Iterator(AnyDBM* database, std::unique_ptr<CursorInterface> inside);
+    AnyDBM* database_;
     std::unique_ptr<CursorInterface> inside_;
   };
 
@@ -76,8 +85,15 @@ class AnyDBM : public Operations<AnyDBM> {
   Status Process(std::string_view key, V&& visitor);
   template <Sink S>
   Status Fetch(std::string_view key, S&& sink);
+  template <MultiVisitor V>
+  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor);
+  template <class S, class F>
+  Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived);
+  void Prefetch(std::span<const std::string_view> keys) const;
   template <class V>
   Status ProcessEach(V&& visitor);
+  template <class V>
+  Status ProcessEachParallel(unsigned num_threads, V&& visitor);
   Iterator MakeIterator();
 
   std::uint64_t Count() const;
@@ -93,6 +109,7 @@ class AnyDBM : public Operations<AnyDBM> {
   Stats GetStats();
   Inspection Inspect();
   bool IsWritable() const;
+  Status GetHealth() const;
   Status Close();
 
  private:

@@ -136,21 +136,30 @@ using Inspection = std::vector<std::pair<std::string, std::string>>;
 //   Process   runs the visitor on the record of `key`; NotFound never, an absent record is nullopt
 //   Fetch     copies the value of `key` to the sink without a lock; NotFound if absent
 //   ProcessEach(visitor)  shows each record to void(std::string_view key, std::string_view value); records present throughout exactly once,
-//             others at most once; writers are not stopped
+//             others at most once; writers are not stopped. ProcessEachParallel(n, visitor) does so in n threads, which call the visitor at
+//             the same time
 //   MakeIterator  a cursor: First(), Jump(key), Next(), Valid(), key(), value(), status(); an order of the index's own for hash tables;
-//   what
-//             it does with its record is in cursor_operations.h
+//             what it does with its record is in cursor_operations.h
 //   Count     exact when no update runs
+//   ProcessMulti  runs the visitor once for each of `keys`, in their order, while the records of all of them are locked: other threads see
+//             all of it or nothing. No order of keys deadlocks. A key may come several times; each call then sees what those before
+//             decided. All are decided on before anything changes. An Action's value must stay valid until the call returns, and may be a
+//             part of no record. Aborted if the visitor called it off; after any error nothing has changed. Not atomic to a crash: of a
+//             process killed meanwhile some changes may have been made and others not.
 //   Verify    proves the whole structure; DataLoss says what is wrong
 //   Clear     drops all records; atomic to a crash
 //   Synchronize  see SyncMode
+//   GetHealth OK, or the failed write or sync since which the database refuses updates
 template <class D>
 concept DBM = requires(D& d, const D& cd, std::string_view key, std::string* out, SyncMode mode,
                        Action (*visit)(std::optional<std::string_view>), char* (*sink)(std::size_t),
-                       void (*each)(std::string_view, std::string_view)) {
+                       void (*each)(std::string_view, std::string_view), std::span<const std::string_view> keys,
+                       std::optional<Action> (*visit_multi)(std::size_t, std::optional<std::string_view>)) {
   { d.Process(key, visit) } -> std::same_as<Status>;
   { d.Fetch(key, sink) } -> std::same_as<Status>;
+  { d.ProcessMulti(keys, visit_multi) } -> std::same_as<Status>;
   { d.ProcessEach(each) } -> std::same_as<Status>;
+  { d.ProcessEachParallel(1u, each) } -> std::same_as<Status>;
   { d.Get(key, out) } -> std::same_as<Status>;
   { d.Set(key, key) } -> std::same_as<Status>;
   { d.Remove(key) } -> std::same_as<Status>;
@@ -161,20 +170,8 @@ concept DBM = requires(D& d, const D& cd, std::string_view key, std::string* out
   { cd.Count() } -> std::same_as<std::uint64_t>;
   { d.GetStats() } -> std::same_as<Stats>;
   { d.Inspect() } -> std::same_as<Inspection>;
+  { cd.GetHealth() } -> std::same_as<Status>;
   d.MakeIterator();
-};
-
-// A DBM that also changes several records in one step.
-//
-//   ProcessMulti  runs the visitor once for each of `keys`, in their order, while the records of all of them are locked: other threads see
-//             all of it or nothing. No order of keys deadlocks. A key may come several times; each call then sees what those before
-//             decided. All are decided on before anything changes. An Action's value must stay valid until the call returns, and may be a
-//             part of no record. Aborted if the visitor called it off; after any error nothing has changed. Not atomic to a crash: of a
-//             process killed meanwhile some changes may have been made and others not.
-template <class D>
-concept MultiDBM = DBM<D> &&
-    requires(D& d, std::span<const std::string_view> keys, std::optional<Action> (*visit)(std::size_t, std::optional<std::string_view>)) {
-  { d.ProcessMulti(keys, visit) } -> std::same_as<Status>;
 };
 
 }  // namespace hako

@@ -1,8 +1,8 @@
 // The operations of every DBM on several records, or on a record that the caller does not name: written once, over the primitives of dbm.h.
 //
 // GetMulti, SetMulti, RemoveMulti and AppendMulti are many operations in one call, each atomic for itself; the call is faster than a loop
-// because their memory accesses overlap, where the DBM knows how (FetchMulti, Prefetch). CompareExchangeMulti, Rekey and what else is built
-// on ProcessMulti are one step to other threads.
+// because their memory accesses overlap, where the DBM knows how (its own FetchMulti and Prefetch). CompareExchangeMulti, Rekey and what
+// else is built on ProcessMulti are one step to other threads.
 //
 // First and last are meant in the order of the DBM's iterator. A hash table has an order of its own: there PushLast and PopFirst make a
 // pool, not a queue, and the first record of a large table that is nearly empty may be far.
@@ -46,13 +46,26 @@ struct RekeyOptions {
 template <class D>
 class MultiOperations {
  public:
+  // Fetch of each key: sink(index, size), then arrived(index, whether the key is there). A DBM that can overlap them has its own.
+  template <class S, class F>
+  Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const Status status = self().Fetch(keys[i], [&sink, i](std::size_t size) { return sink(i, size); });
+      if (!status.ok() && !absl::IsNotFound(status)) return status;
+      arrived(i, status.ok());
+    }
+    return absl::OkStatus();
+  }
+  // A hint that these keys are going to be used. A DBM that can make use of it has its own.
+  void Prefetch(std::span<const std::string_view>) const {}
+
   // Shows the value of each key, or nullopt, to visitor(index, value), in order.
   template <MultiReadVisitor V>
   Status GetMulti(std::span<const std::string_view> keys, V&& visitor) {
     char usual[256];
     std::string longer;
     std::string_view value;
-    return FetchEach(
+    return self().FetchMulti(
         keys,
         [&](std::size_t, std::size_t size) {
           if (size > sizeof(usual)) longer.resize(size);
@@ -66,7 +79,7 @@ class MultiOperations {
   // Copies the value of keys[i] into values[i], reusing its capacity, or makes it nullopt. REQUIRES: values.size() >= keys.size()
   Status GetMulti(std::span<const std::string_view> keys, std::span<std::optional<std::string>> values) {
     if (values.size() < keys.size()) return absl::InvalidArgumentError("GetMulti: more keys than values");
-    return FetchEach(
+    return self().FetchMulti(
         keys,
         [values](std::size_t index, std::size_t size) {
           std::optional<std::string>& value = values[index];
@@ -202,31 +215,15 @@ class MultiOperations {
     return absl::OkStatus();
   }
 
-  template <class S, class F>
-  Status FetchEach(std::span<const std::string_view> keys, S sink, F arrived) {
-    if constexpr (requires { self().FetchMulti(keys, sink, arrived); }) {
-      return self().FetchMulti(keys, sink, arrived);
-    } else {
-      for (std::size_t i = 0; i < keys.size(); ++i) {
-        const Status status = self().Fetch(keys[i], [&sink, i](std::size_t size) { return sink(i, size); });
-        if (!status.ok() && !absl::IsNotFound(status)) return status;
-        arrived(i, status.ok());
-      }
-      return absl::OkStatus();
-    }
-  }
-
   // operation(i) for i in [0, n), with what it is going to read brought near beforehand.
   template <class KeyOf, class F>
   Status ForEachKey(std::size_t n, KeyOf key_of, F operation) {
     for (std::size_t i = 0; i < n; ++i) {
-      if constexpr (requires(std::span<const std::string_view> keys) { self().Prefetch(keys); }) {
-        if (i % kGroup == 0) {
-          std::string_view keys[kGroup];
-          const std::size_t count = std::min(n - i, kGroup);
-          for (std::size_t k = 0; k < count; ++k) keys[k] = key_of(i + k);
-          self().Prefetch(std::span<const std::string_view>(keys, count));
-        }
+      if (i % kGroup == 0) {
+        std::string_view keys[kGroup];
+        const std::size_t count = std::min(n - i, kGroup);
+        for (std::size_t k = 0; k < count; ++k) keys[k] = key_of(i + k);
+        self().Prefetch(std::span<const std::string_view>(keys, count));
       }
       HAKO_RETURN_IF_ERROR(operation(i));
     }
