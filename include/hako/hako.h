@@ -33,6 +33,7 @@
 #include "hako/dbm/operations.h"
 #include "hako/dbm/options.h"
 #include "hako/dbm/record_text.h"
+#include "hako/dbm/search.h"
 #include "hako/dbm/tiny_dbm.h"
 #include "hako/dbm/transfer.h"
 #include "hako/file/any_file.h"

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <functional>
 #include <limits>
-#include <regex>
 
 #include "absl/strings/str_cat.h"
+#include "hako/dbm/search.h"
 #include "tool/command.h"
 #include "tool/database.h"
 #include "tool/interrupt.h"
@@ -78,30 +78,33 @@ struct SearchOptions : ListOptions {
   std::string pattern;
 };
 
-// Which keys a mode accepts; nullptr where the pattern is not a regular expression.
-std::function<bool(std::string_view)> MakeMatcher(const SearchOptions& options) {
-  const std::string_view pattern = options.pattern;
-  if (options.mode == "begin") return [pattern](std::string_view key) { return key.starts_with(pattern); };
-  if (options.mode == "end") return [pattern](std::string_view key) { return key.ends_with(pattern); };
-  if (options.mode == "contain") return [pattern](std::string_view key) { return key.find(pattern) != key.npos; };
-  try {
-    return [regex = std::regex(options.pattern, std::regex::optimize)](std::string_view key) {
-      return std::regex_search(key.begin(), key.end(), regex);
-    };
-  } catch (const std::regex_error&) {
-    return nullptr;
+// The nearest keys, which are known when all have been seen.
+int PrintNearest(const SearchOptions& options, AnyDBM& db) {
+  if (options.items == 0) return kExitDone;
+  const auto keys = Search(db, SearchMode::kEdit, options.pattern, options.items < 0 ? 0 : static_cast<std::size_t>(options.items));
+  if (!keys.ok()) return FailDatabase(options.database, keys.status());
+  Output output(STDOUT_FILENO);
+  std::string value;
+  for (const std::string& key : *keys) {
+    if (const Status got = db.Get(key, &value); !got.ok()) return FailDatabase(options.database, got);
+    AppendRecord(options.style.style(), key, options.keys ? std::nullopt : std::optional<std::string_view>(value), output.buffer());
+    output.MaybeFlush();
   }
+  if (const Status written = output.Flush(); !written.ok()) return Fail("standard output", written);
+  return keys->empty() ? kExitNo : kExitDone;
 }
 
 int RunSearch(const SearchOptions& options) {
-  const auto matcher = MakeMatcher(options);
-  if (!matcher) return FailUsage("search", absl::StrCat("'", options.pattern, "' is not a regular expression (ECMAScript)"));
+  const SearchMode mode = *SearchModeOfName(options.mode);
+  const StatusOr<KeyMatcher> matcher = KeyMatcher::Make(mode, options.pattern);
+  if (!matcher.ok()) return FailUsage("search", std::string(matcher.status().message()));
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
+    if (mode == SearchMode::kEdit) return PrintNearest(options, db);
     std::uint64_t num_listed = 0;
     bool is_cut = false;
     auto it = db.MakeIterator();
     it.First();
-    const int code = PrintRecords(options, it, matcher, &num_listed, &is_cut);
+    const int code = PrintRecords(options, it, *matcher, &num_listed, &is_cut);
     if (is_cut) Note(absl::StrCat(options.database.path(), ": the first ", GroupDigits(num_listed), "; --items -1 finds all"));
     return code == kExitDone && num_listed == 0 && options.items != 0 ? kExitNo : code;
   });
@@ -124,8 +127,8 @@ void AddSearchCommand(Commands& commands) {
                                [options] { return RunSearch(*options); });
   AddDatabaseOptions(app, &options->database, Access::kRead);
   app->add_option("PATTERN", options->pattern, "What to look for")->required()->type_name("");
-  AddChoice(app, "--mode", &options->mode, {"contain", "begin", "end", "regex"},
-            "Keys that contain, begin or end with PATTERN, or match it");
+  AddChoice(app, "--mode", &options->mode, {"contain", "begin", "end", "regex", "edit"},
+            "Keys that contain, begin or end with PATTERN, or match it; or those that the fewest edits make it");
   AddListOptions(app, options.get());
 }
 

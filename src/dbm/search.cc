@@ -1,0 +1,108 @@
+#include "hako/dbm/search.h"
+
+#include <algorithm>
+#include <numeric>
+#include <regex>
+#include <utility>
+
+#include "hako/format/text_encoding.h"
+
+namespace hako {
+namespace {
+
+// The regular expressions of libstdc++ call themselves for every character of the text, so that a long key overflows the stack, unless
+// they are made in this way: then their time is bounded too, and there are no back-references.
+#if defined(__GLIBCXX__)
+constexpr auto kSyntax = std::regex::ECMAScript | std::regex_constants::__polynomial;
+#else
+constexpr auto kSyntax = std::regex::ECMAScript;
+#endif
+
+// REQUIRES: !text.empty()
+std::string_view FirstCharacter(std::string_view text) { return text.substr(0, std::max<std::size_t>(format::Utf8Length(text), 1)); }
+
+}  // namespace
+
+std::optional<SearchMode> SearchModeOfName(std::string_view name) {
+  constexpr std::pair<std::string_view, SearchMode> kModes[] = {{"contain", SearchMode::kContain},
+                                                                {"begin", SearchMode::kBegin},
+                                                                {"end", SearchMode::kEnd},
+                                                                {"regex", SearchMode::kRegex},
+                                                                {"edit", SearchMode::kEdit}};
+  for (const auto& [its_name, mode] : kModes) {
+    if (its_name == name) return mode;
+  }
+  return std::nullopt;
+}
+
+struct KeyMatcher::Pattern {
+  SearchMode mode;
+  std::string text;
+  std::regex regex;
+};
+
+StatusOr<KeyMatcher> KeyMatcher::Make(SearchMode mode, std::string_view pattern) {
+  auto made = std::make_shared<Pattern>(Pattern{mode, std::string(pattern), {}});
+  try {
+    if (mode == SearchMode::kRegex) made->regex.assign(made->text, kSyntax);
+  } catch (const std::regex_error& error) {
+    const bool has_back_reference = error.code() == std::regex_constants::error_complexity;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", made->text, "' ",
+                     has_back_reference ? "has a back-reference, which is not supported" : "is not a regular expression (ECMAScript)"));
+  }
+  return KeyMatcher(std::move(made));
+}
+
+bool KeyMatcher::operator()(std::string_view key) const {
+  switch (pattern_->mode) {
+    case SearchMode::kContain:
+      return key.find(pattern_->text) != key.npos;
+    case SearchMode::kBegin:
+      return key.starts_with(pattern_->text);
+    case SearchMode::kEnd:
+      return key.ends_with(pattern_->text);
+    case SearchMode::kRegex:
+      return std::regex_search(key.begin(), key.end(), pattern_->regex);
+    case SearchMode::kEdit:
+      break;
+  }
+  return true;
+}
+
+std::size_t EditDistance(std::string_view a, std::string_view b) {
+  if (a.size() < b.size()) std::swap(a, b);
+  std::vector<std::string_view> characters;  // of the shorter one
+  for (; !b.empty(); b.remove_prefix(characters.back().size())) characters.push_back(FirstCharacter(b));
+  std::vector<std::size_t> row(characters.size() + 1);  // from what of `a` has been seen to the first so many of them
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (; !a.empty(); a.remove_prefix(FirstCharacter(a).size())) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t i = 0; i < characters.size(); ++i) {
+      const std::size_t replaced = diagonal + (FirstCharacter(a) != characters[i]);
+      diagonal = row[i + 1];
+      row[i + 1] = std::min({replaced, row[i] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+void NearestKeys::Show(std::string_view key) {
+  Found found(EditDistance(pattern_, key), key);
+  if (heap_.size() == capacity_) {
+    if (heap_.empty() || !(found < heap_.front())) return;
+    std::ranges::pop_heap(heap_);
+    heap_.pop_back();
+  }
+  heap_.push_back(std::move(found));
+  std::ranges::push_heap(heap_);
+}
+
+std::vector<std::string> NearestKeys::Take() && {
+  std::ranges::sort_heap(heap_);
+  std::vector<std::string> keys;
+  for (Found& found : heap_) keys.push_back(std::move(found.second));
+  return keys;
+}
+
+}  // namespace hako
