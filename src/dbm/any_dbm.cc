@@ -30,6 +30,9 @@ class AnyDBM::SnapshotModel final : public Model<TinyDBM<PositionalParallelFile>
   Status Process(std::string_view key, Update visitor) override { return IsWritable() ? Model::Process(key, visitor) : Refuse(); }
   Status Process(std::string_view key, BlindUpdate visitor) override { return IsWritable() ? Model::Process(key, visitor) : Refuse(); }
   Status Process(std::string_view key, Look visitor) override { return Model::Process(key, visitor); }
+  Status Append(std::string_view key, std::string_view value, std::string_view delimiter) override {
+    return IsWritable() ? Model::Append(key, value, delimiter) : Refuse();
+  }
   Status ProcessMulti(Keys keys, MultiUpdate visitor) override { return IsWritable() ? Model::ProcessMulti(keys, visitor) : Refuse(); }
   Status ProcessMulti(Keys keys, MultiLook visitor) override { return Model::ProcessMulti(keys, visitor); }
   Status Clear() override { return IsWritable() ? Model::Clear() : Refuse(); }

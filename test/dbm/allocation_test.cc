@@ -14,10 +14,13 @@
 #include "dbm/listing.h"
 #include "dbm/surroundings.h"
 #include "gtest/gtest.h"
+#include "hako/dbm/any_dbm.h"
+#include "hako/dbm/tiny_dbm.h"
 #include "support/allocation_counter.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
 #include "support/system_call_counter.h"
+#include "support/temp_dir.h"
 
 namespace {
 
@@ -122,6 +125,7 @@ class AllocationTest : public testing::Test {
     char span[16];
     for (const std::string& key : keys) {
       fine = fine && db->Get(key, &value).ok() && db->Get(key, std::span<char>(span)).ok() && value == key;
+      fine = fine && db->Get(key, [&key, &fine](std::string_view shown) { fine = fine && shown == key; }).ok();
       fine = fine && absl::IsNotFound(db->Get("absent", &value));
     }
     return fine;
@@ -161,7 +165,14 @@ class AllocationTest : public testing::Test {
   std::string value;
 };
 
-using Warmed = testing::Types<HashSurroundings<MemoryMapParallelFile>, TinySurroundings<MemoryMapParallelFile>>;
+// The same behind the virtual interface.
+struct AnyHashSurroundings {
+  using Database = AnyDBM;
+  StatusOr<std::unique_ptr<AnyDBM>> Open() { return AnyDBM::Open(directory.File("casket.hkh")); }
+  TempDir directory;
+};
+
+using Warmed = testing::Types<HashSurroundings<MemoryMapParallelFile>, TinySurroundings<MemoryMapParallelFile>, AnyHashSurroundings>;
 TYPED_TEST_SUITE(AllocationTest, Warmed);
 
 TYPED_TEST(AllocationTest, OperationsAllocateNothing) {
@@ -178,6 +189,19 @@ TYPED_TEST(AllocationTest, OperationsAllocateNothing) {
   before = AllocationCounter::count();
   EXPECT_TRUE(this->RemoveAll());
   EXPECT_EQ(AllocationCounter::count() - before, 0u) << "Remove";
+}
+
+TEST(TinyDBM, AppendOfSmallPiecesCopiesTheValueOnlyAsItOutgrowsItsBlock) {
+  ASSERT_OK_AND_ASSIGN(auto tiny, TinyDBM<>::Open());
+  AnyDBM db(std::move(tiny));
+  constexpr int kAppends = 100'000;
+  const std::uint64_t before = AllocationCounter::count();
+  for (int i = 0; i < kAppends; ++i) ASSERT_THAT(db.Append("key", "0123456", ","), IsOk());
+  EXPECT_LE(AllocationCounter::count() - before, 200u) << "each copy is put together in memory of its own";
+  ASSERT_OK_AND_ASSIGN(const std::string value, db.Get("key"));
+  ASSERT_EQ(value.size(), 8u * kAppends - 1);
+  for (std::size_t i = 0; i + 1 < value.size(); i += 8) ASSERT_EQ(value.substr(i, 8), i + 7 == value.size() ? "0123456" : "0123456,");
+  EXPECT_THAT(db.Verify(), IsOk());
 }
 
 TYPED_TEST(AllocationTest, OperationsMakeNoSystemCalls) {

@@ -38,6 +38,7 @@ struct AnyDBM::Interface {
   virtual Status Process(std::string_view key, BlindUpdate visitor) = 0;
   virtual Status Process(std::string_view key, Look visitor) = 0;
   virtual Status Fetch(std::string_view key, Copy sink) = 0;
+  virtual Status Append(std::string_view key, std::string_view value, std::string_view delimiter) = 0;
   virtual Status ProcessMulti(Keys keys, MultiUpdate visitor) = 0;
   virtual Status ProcessMulti(Keys keys, MultiLook visitor) = 0;
   virtual Status FetchMulti(Keys keys, MultiCopy sink, Arrived arrived) = 0;
@@ -67,6 +68,9 @@ class AnyDBM::Model : public Interface {
   Status Process(std::string_view key, BlindUpdate visitor) override { return db_->Process(key, visitor); }
   Status Process(std::string_view key, Look visitor) override { return db_->Process(key, visitor); }
   Status Fetch(std::string_view key, Copy sink) override { return db_->Fetch(key, sink); }
+  Status Append(std::string_view key, std::string_view value, std::string_view delimiter) override {
+    return db_->Append(key, value, delimiter);
+  }
   Status ProcessMulti(Keys keys, MultiUpdate visitor) override { return db_->ProcessMulti(keys, visitor); }
   Status ProcessMulti(Keys keys, MultiLook visitor) override { return db_->ProcessMulti(keys, visitor); }
   Status FetchMulti(Keys keys, MultiCopy sink, Arrived arrived) override { return db_->FetchMulti(keys, sink, arrived); }
@@ -162,6 +166,9 @@ inline AnyDBM::Iterator::Iterator(AnyDBM* database, std::unique_ptr<CursorInterf
 
 inline AnyDBM::AnyDBM(std::unique_ptr<Interface> inside) : inside_(std::move(inside)) {}
 inline AnyDBM::~AnyDBM() = default;
+inline Status AnyDBM::Append(std::string_view key, std::string_view value, std::string_view delimiter) {
+  return inside_->Append(key, value, delimiter);
+}
 inline void AnyDBM::Prefetch(std::span<const std::string_view> keys) const { inside_->Prefetch(keys); }
 inline AnyDBM::Iterator AnyDBM::MakeIterator() { return Iterator(this, inside_->MakeCursor()); }
 inline std::uint64_t AnyDBM::Count() const { return inside_->Count(); }

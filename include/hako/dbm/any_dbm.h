@@ -87,6 +87,7 @@ class AnyDBM : public Operations<AnyDBM> {
   Status Fetch(std::string_view key, S&& sink);
   template <MultiVisitor V>
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor);
+  Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {});
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived);
   void Prefetch(std::span<const std::string_view> keys) const;

@@ -118,7 +118,8 @@ class Operations : public MultiOperations<D> {
     return found ? absl::OkStatus() : AbsentError();
   }
 
-  // Adds `value` at the end of the record's value, after `delimiter` if there is a record; makes the record if there is none.
+  // Adds `value` at the end of the record's value, after `delimiter` if there is a record; makes the record if there is none. In a file,
+  // where no record is changed in place, the whole value is written anew.
   Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {}) {
     std::string joined;
     return self().Process(key, [&](std::optional<std::string_view> found) {

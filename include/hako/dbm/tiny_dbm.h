@@ -85,6 +85,16 @@ class TinyDBM : public Operations<TinyDBM<FileT>> {
   // A hint that these keys are going to be used.
   void Prefetch(std::span<const std::string_view> keys) const { index_.Prefetch(keys); }
 
+  // As that of Operations, but in place where the block has room: a value that grows by small pieces is copied about eight times while its
+  // size doubles, so an Append costs no more than its piece, on the average.
+  Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {}) {
+    HAKO_RETURN_IF_ERROR(CheckKey(key));
+    Space::Slot* slot = slots_.Mine();
+    if (slot == nullptr) return TooManyThreads();
+    HAKO_ASSIGN_OR_RETURN(const bool done, index_.Extend(*slot, space_->KeyHash(key), key, delimiter, value));
+    return done ? absl::OkStatus() : Operations<TinyDBM>::Append(key, value, delimiter);
+  }
+
   template <class V>
   Status ProcessEach(V&& visitor) {
     return index_.ForEach(visitor);

@@ -307,6 +307,17 @@ Status BucketIndex<Space>::Store(Slot& slot, Turn& turn, std::uint64_t hash, std
 }
 
 template <class Space>
+StatusOr<bool> BucketIndex<Space>::Extend(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view piece,
+                                          std::string_view other) {
+  Turn turn(*this, slot, hash);
+  Entry entry;
+  HAKO_RETURN_IF_ERROR(Find(slot, turn, hash, key, &entry));
+  if (entry.line == nullptr || !space_.Extend(entry.handle, entry.lengths, piece, other)) return false;
+  turn.changed = true;
+  return true;
+}
+
+template <class Space>
 HAKO_INLINE unsigned BucketIndex<Space>::FreeEntry(Line& line) {
   const unsigned entries = EntriesIn(Header(line));
   for (std::uint32_t mask = MatchTags(line, 0); mask != 0; mask &= mask - 1) {

@@ -84,6 +84,10 @@ class BucketIndex {
   // Brings near what Fetch and Process of these keys are going to read; a hint.
   void Prefetch(std::span<const std::string_view> keys) const;
 
+  // Adds both pieces to the end of the record's value where that can be done in place; false where it cannot, or there is no record. For
+  // spaces that overwrite.
+  StatusOr<bool> Extend(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view piece, std::string_view other);
+
   // All keys at once: visit(index, value) gives an ActionT for each, or nullopt for none at all; see dbm/dbm.h.
   template <class ActionT, class V>
   Status ProcessMulti(Slot& slot, std::span<const std::string_view> keys, V&& visit);

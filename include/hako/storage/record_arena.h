@@ -159,6 +159,20 @@ class RecordArena {
     return true;
   }
 
+  // Adds both pieces to the end of the value, if its block has room for them.
+  bool Extend(std::uint32_t handle, const format::Lengths& old, std::string_view piece, std::string_view other) {
+    const std::uint64_t value_size = old.value_size + piece.size() + other.size();
+    if (value_size > kValueSizeMax || format::LengthsSize(old.key_size, value_size) != old.header) return false;
+    if (ClassOf(old.key_size, value_size) != ClassOf(old.key_size, old.value_size)) return false;
+    char lengths[format::kLengthsMax];
+    char* const at = At(handle);
+    sync::StoreSharedHeader<2>(at, lengths, format::EncodeLengths(lengths, old.key_size, value_size));
+    char* const end = at + old.header + old.key_size + old.value_size;
+    sync::StoreShared(end, piece.data(), piece.size());
+    sync::StoreShared(end + piece.size(), other.data(), other.size());
+    return true;
+  }
+
   void Commit(std::uint32_t) {}
   void Revive(std::uint32_t) {}
 
