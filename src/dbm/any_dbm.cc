@@ -88,6 +88,8 @@ HashOptions HashOptionsOf(const AnyOptions& options) {
   hash.num_records = options.num_records;
   hash.align_pow = options.align_pow.value_or(hash.align_pow);
   hash.seed = options.seed;
+  hash.durability = options.durability;
+  hash.sync_interval = options.sync_interval;
   return hash;
 }
 
@@ -116,6 +118,9 @@ StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::Open(const AnyOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat("there is no file type \"", options.device, "\""));
   }
   if (kind == AnyOptions::kTiny) {
+    if (options.durability != Durability::kProcess || options.sync_interval.count() != 0) {
+      return absl::InvalidArgumentError("a database of kind tiny is saved as a whole: durability and sync_interval are for kind hash");
+    }
     HAKO_ASSIGN_OR_RETURN(auto db, TinyDBM<PositionalParallelFile>::Open(TinyOptionsOf(options)));
     if (options.path.empty()) return std::make_unique<AnyDBM>(std::move(db));
     HAKO_ASSIGN_OR_RETURN(PositionalParallelFile file, PositionalParallelFile::Open(options.path, options.file));

@@ -11,7 +11,7 @@ namespace hako {
 namespace {
 
 constexpr std::string_view kThereAre =
-    "there are dbm, file, mode, wait, num_records, align_pow, seed, reserve_bytes, grow_min and grow_max";
+    "there are dbm, file, mode, wait, num_records, align_pow, seed, durability, sync_interval, reserve_bytes, grow_min and grow_max";
 
 // Assigns the number that `text` is, or leaves `out` alone.
 template <class T>
@@ -31,6 +31,11 @@ bool TakeMode(std::string_view text, OpenMode* mode) {
   return true;
 }
 
+bool TakeDurability(std::string_view text, Durability* durability) {
+  *durability = text == "power" ? Durability::kPower : Durability::kProcess;
+  return text == "power" || text == "process";
+}
+
 // false: there is an option of that name, but not of that value. nullopt: there is no such option.
 std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptions* options) {
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
@@ -39,12 +44,19 @@ std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptio
     return options->kind = value, std::find(AnyOptions::kKinds.begin(), AnyOptions::kKinds.end(), value) != AnyOptions::kKinds.end();
   if (name == "file") return options->device = value, value == "mmap" || value == "pos";
   if (name == "mode") return TakeMode(value, &file.mode);
+  if (name == "durability") return TakeDurability(value, &options->durability);
   if (name == "num_records") return TakeNumber(value, kMax, &options->num_records);
   if (name == "seed") return TakeNumber(value, kMax, &options->seed);
   if (name == "reserve_bytes") return TakeNumber(value, kMax, &file.reserve_bytes);
   if (name == "grow_min") return TakeNumber(value, kMax, &file.grow_min);
   if (name == "grow_max") return TakeNumber(value, kMax, &file.grow_max);
   if (name == "align_pow") return TakeNumber(value, 63, &options->align_pow.emplace());
+  if (name == "sync_interval") {
+    std::int64_t milliseconds = 0;
+    if (!TakeNumber(value, 1'000'000'000, &milliseconds)) return false;
+    options->sync_interval = std::chrono::milliseconds(milliseconds);
+    return true;
+  }
   if (name == "wait") {
     std::int64_t seconds = 0;
     if (!TakeNumber(value, 1'000'000'000, &seconds)) return false;

@@ -78,7 +78,8 @@ TEST(AnyDBM, EndingTellsTheKind) {
 TEST(AnyDBM, NamesCarryOptions) {
   ASSERT_OK_AND_ASSIGN(
       const AnyOptions options,
-      ParseAnyOptions("dir/what?.hkh?num_records=1m,align_pow=5,file=pos,mode=read,wait=2,seed=7,reserve_bytes=4Gi,dbm=hash"));
+      ParseAnyOptions("dir/what?.hkh?num_records=1m,align_pow=5,file=pos,mode=read,wait=2,seed=7,reserve_bytes=4Gi,dbm=hash,"
+                      "durability=power,sync_interval=1k"));
   EXPECT_EQ(options.path, "dir/what?.hkh");
   EXPECT_EQ(options.num_records, 1'000'000u);
   EXPECT_EQ(options.align_pow, 5);
@@ -87,6 +88,8 @@ TEST(AnyDBM, NamesCarryOptions) {
   EXPECT_EQ(options.file.lock_timeout, std::chrono::seconds(2));
   EXPECT_EQ(options.file.reserve_bytes, std::uint64_t{4} << 30);
   EXPECT_EQ(options.seed, 7u);
+  EXPECT_EQ(options.durability, Durability::kPower);
+  EXPECT_EQ(options.sync_interval, std::chrono::seconds(1));
   EXPECT_EQ(options.ResolvedKind(), AnyOptions::kHash);
   ASSERT_OK_AND_ASSIGN(const AnyOptions plain, ParseAnyOptions("a?b.hks?", {.num_records = 5}));
   EXPECT_EQ(plain.path, "a?b.hks");
@@ -100,6 +103,10 @@ TEST(AnyDBM, OptionsTakeEffect) {
   ASSERT_OK_AND_ASSIGN(auto small, AnyDBM::Open(directory.File("b.hkh")));
   EXPECT_GT(db->GetStats().num_buckets, 10 * small->GetStats().num_buckets);
   EXPECT_THAT(db->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto safe, AnyDBM::Open(directory.File("d.hkh?durability=power")));
+  const std::uint64_t epoch = safe->GetStats().epoch;
+  EXPECT_THAT(safe->Set("k", "v"), IsOk());
+  EXPECT_EQ(safe->GetStats().epoch, epoch + 1);
   EXPECT_THAT(AnyDBM::Open(directory.File("c.hkh?mode=write")), StatusIs(absl::StatusCode::kNotFound));
   ASSERT_OK_AND_ASSIGN(db, AnyDBM::Open(directory.File("a.hkh?mode=read")));
   EXPECT_THAT(db->Set("k", "v"), StatusIs(absl::StatusCode::kFailedPrecondition));
@@ -113,6 +120,10 @@ TEST(AnyDBM, MistakesInNamesAreTold) {
                                                           {"a.hkh?file=tape", "option file cannot be 'tape'"},
                                                           {"a.hkh?mode=append", "option mode cannot be 'append'"},
                                                           {"a.hkh?wait=", "option wait cannot be ''"},
+                                                          {"a.hkh?durability=none", "option durability cannot be 'none'"},
+                                                          {"a.hkh?sync_interval=-1", "option sync_interval cannot be '-1'"},
+                                                          {"a.hks?durability=power", "durability and sync_interval are for kind hash"},
+                                                          {"?dbm=tiny,sync_interval=5", "durability and sync_interval are for kind hash"},
                                                           {"a.hkh?dbm=tree", "option dbm cannot be 'tree'"},
                                                           {"a.hkh?,", "there is no option ''"},
                                                           {"a.foo", "a.foo: the ending does not tell the kind of database"},

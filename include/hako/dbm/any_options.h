@@ -12,16 +12,19 @@
 //   mode         read, write (the file must exist), create or truncate
 //   wait         how long to wait for another holder of the file, in seconds
 //   num_records, align_pow, seed                as in dbm/options.h
+//   durability   process or power, sync_interval in milliseconds (dbm=hash): as in dbm/options.h
 //   reserve_bytes, grow_min, grow_max           as in FileOptions, file/file.h
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "hako/base/status.h"
+#include "hako/dbm/dbm.h"
 #include "hako/file/file.h"
 
 namespace hako {
@@ -38,6 +41,8 @@ struct AnyOptions {
   std::uint64_t num_records = 0;
   std::optional<int> align_pow = {};
   std::uint64_t seed = 0;
+  Durability durability = Durability::kProcess;
+  std::chrono::milliseconds sync_interval{0};
   FileOptions file = {};
 
   // `kind`, or what the ending of `path` tells where that is kAuto; empty where it tells nothing.

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
 
@@ -42,6 +43,9 @@ inline Inspection InspectionOf(std::string_view type, const Stats& stats) {
   add("num_buckets", stats.num_buckets);
   add("num_overflow", stats.num_overflow);
   add("epoch", stats.epoch);
+  if (stats.synced_at != 0) {  // in seconds, as date(1) takes it
+    pairs.emplace_back("synced_at", absl::StrFormat("%d.%06d", stats.synced_at / 1'000'000, stats.synced_at % 1'000'000));
+  }
   return pairs;
 }
 

@@ -86,7 +86,7 @@ enum class SyncMode {
   kHard,  // what was acknowledged survives a power cut
 };
 
-// What a single update survives when it returns.
+// What an update survives when it returns: a single one (SetOptions), or every one of a database that is opened so (HashOptions).
 enum class Durability {
   kProcess,  // what the database survives anyway: see its head comment
   kPower,    // as if a hard Synchronize followed; threads that wait for one at the same time share it
@@ -127,6 +127,7 @@ struct Stats {
   std::uint64_t num_buckets = 0;   // home buckets (hash) or leaf pages (tree)
   std::uint64_t num_overflow = 0;  // overflow lines (hash)
   std::uint64_t epoch = 0;         // hard synchronizations so far (files)
+  std::uint64_t synced_at = 0;     // when the last of them was, by the clock on the wall: microseconds since 1970; 0 = unknown
 };
 
 using Inspection = std::vector<std::pair<std::string, std::string>>;

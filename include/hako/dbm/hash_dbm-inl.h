@@ -12,12 +12,18 @@ StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const
   if (options.align_pow < 3 || options.align_pow > 6) return absl::InvalidArgumentError("HashOptions::align_pow must be 3 to 6");
   HAKO_ASSIGN_OR_RETURN(auto extents, storage::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed));
   HAKO_ASSIGN_OR_RETURN(auto heap, Space::Open(std::move(extents)));
-  std::unique_ptr<HashDBM> dbm(new HashDBM(std::move(heap)));
+  std::unique_ptr<HashDBM> dbm(new HashDBM(std::move(heap), options));
   dbm->closed_ = true;  // not before recovery has succeeded may Close write anything
   Slot* mine = dbm->slots_.Mine();
   if (mine == nullptr) return TooManyThreads();
   HAKO_RETURN_IF_ERROR(dbm->Recover(*mine, options));
   dbm->closed_ = false;
+  dbm->synced_at_ = dbm->heap_->extents().super().synced_at;
+  if (options.sync_interval.count() > 0 && dbm->IsWritable()) {
+    dbm->background_ = std::make_unique<sync::PeriodicThread>(options.sync_interval, [self = dbm.get()] {
+      if (self->changed_.exchange(false)) (void)self->Synchronize(SyncMode::kHard);  // a failure poisons the heap, which tells all
+    });
+  }
   return dbm;
 }
 
@@ -167,8 +173,53 @@ Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) {
   } else {
     if (!heap_->AcceptsWrites()) [[unlikely]]
       return RefuseWrites();
+    if (notes_updates_) [[unlikely]]
+      return ProcessNoting(*slot, key, visitor);
     return index_.template Process<Action>(*slot, hash, key, visitor);
   }
+}
+
+template <File FileT>
+Status HashDBM<FileT>::ProcessNoting(Slot& slot, std::string_view key, absl::FunctionRef<Action(std::optional<std::string_view>)> visitor) {
+  bool updates = false;
+  HAKO_RETURN_IF_ERROR(
+      index_.template Process<Action>(slot, heap_->KeyHash(key), key, [&updates, visitor](std::optional<std::string_view> value) {
+        const Action action = visitor(value);
+        updates = action.kind() != Action::Kind::kKeep;
+        return action;
+      }));
+  return updates ? NoteUpdate() : absl::OkStatus();
+}
+
+template <File FileT>
+Status HashDBM<FileT>::ProcessNoting(Slot& slot, std::string_view key, absl::FunctionRef<Action(bool)> visitor) {
+  bool updates = false;
+  HAKO_RETURN_IF_ERROR(index_.template Process<Action>(slot, heap_->KeyHash(key), key, [&updates, visitor](bool exists) {
+    const Action action = visitor(exists);
+    updates = action.kind() != Action::Kind::kKeep;
+    return action;
+  }));
+  return updates ? NoteUpdate() : absl::OkStatus();
+}
+
+template <File FileT>
+Status HashDBM<FileT>::ProcessMultiNoting(Slot& slot, std::span<const std::string_view> keys,
+                                          absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor) {
+  bool updates = false;
+  HAKO_RETURN_IF_ERROR(index_.template ProcessMulti<Action>(
+      slot, keys, [&updates, visitor](std::size_t index, std::optional<std::string_view> value) -> std::optional<Action> {
+        const std::optional<Action> action = visitor(index, value);
+        updates = updates || (action && action->kind() != Action::Kind::kKeep);
+        return action;
+      }));
+  return updates ? NoteUpdate() : absl::OkStatus();
+}
+
+template <File FileT>
+Status HashDBM<FileT>::NoteUpdate() {
+  if (durability_ == Durability::kPower) return Synchronize(SyncMode::kHard);
+  if (!changed_.load(std::memory_order_relaxed)) changed_.store(true);
+  return absl::OkStatus();
 }
 
 template <File FileT>
@@ -181,6 +232,7 @@ Status HashDBM<FileT>::ProcessMulti(std::span<const std::string_view> keys, V&& 
     return index_.template ProcessMulti<Action>(*slot, keys, KeepAll(visitor));
   } else {
     if (!heap_->AcceptsWrites()) return RefuseWrites();
+    if (notes_updates_) return ProcessMultiNoting(*slot, keys, visitor);
     return index_.template ProcessMulti<Action>(*slot, keys, visitor);
   }
 }
@@ -210,10 +262,11 @@ Status HashDBM<FileT>::Clear() {
   Slot* mine = slots_.Mine();
   if (mine == nullptr) return TooManyThreads();
   HAKO_RETURN_IF_ERROR(heap_->Health());
-  return Alone([&] {
+  HAKO_RETURN_IF_ERROR(Alone([&] {
     heap_->extents().StoreLive(&format::LiveState::clearing, format::kClearing);
     return RemoveAllRecords(*mine);
-  });
+  }));
+  return notes_updates_ ? NoteUpdate() : absl::OkStatus();
 }
 
 template <File FileT>
@@ -254,6 +307,7 @@ Status HashDBM<FileT>::SynchronizeSlots(Slot& mine, Slots&& for_each_slot) {
     return heap_->CloseEpoch(for_each_slot);
   });
   HAKO_RETURN_IF_ERROR(heap_->CommitEpoch(closed, count));
+  synced_at_ = heap_->extents().super().synced_at;
   heap_->ReleaseWaiting(mine, closed);
   return RefreshSomeStamps(mine);
 }
@@ -291,6 +345,7 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) {
       },
       [](std::uint64_t, std::uint64_t) {}, [](storage::Extent) {}));
   if (copy->Count() != options.num_records) return absl::DataLossError("damaged records were found while copying; Verify names them");
+  HAKO_RETURN_IF_ERROR(copy->SetType(GetType()));
   HAKO_RETURN_IF_ERROR(copy->SetMetadata(GetMetadata()));
   return copy->Close();
 }
@@ -349,7 +404,26 @@ Stats HashDBM<FileT>::GetStats() {
   stats.num_buckets = index_.num_lines();
   stats.num_overflow = index_.lines().num_overflow();
   stats.epoch = heap_->epoch();
+  stats.synced_at = synced_at_;
   return stats;
+}
+
+template <File FileT>
+Inspection HashDBM<FileT>::Inspect() {
+  Inspection pairs = InspectionOf("HashDBM", GetStats());
+  pairs.emplace_back("type", absl::StrCat(GetType()));
+  return pairs;
+}
+
+template <File FileT>
+std::uint32_t HashDBM<FileT>::GetType() const {
+  std::lock_guard lock(metadata_mutex_);
+  return type_;
+}
+
+template <File FileT>
+Status HashDBM<FileT>::SetType(std::uint32_t type) {
+  return ChangeSuperBlock([type](format::HashSuperBlock& super) { super.type = type; });
 }
 
 template <File FileT>
@@ -360,15 +434,22 @@ UserMetadata HashDBM<FileT>::GetMetadata() const {
 
 template <File FileT>
 Status HashDBM<FileT>::SetMetadata(const UserMetadata& metadata) {
+  return ChangeSuperBlock([&metadata](format::HashSuperBlock& super) { super.metadata = metadata; });
+}
+
+template <File FileT>
+template <class F>
+Status HashDBM<FileT>::ChangeSuperBlock(F&& change) {
   if (!IsWritable()) return RefuseWrites();
   std::lock_guard lock(maintenance_mutex_);
   HAKO_RETURN_IF_ERROR(heap_->Health());
-  if (Status status = heap_->extents().Commit([&](format::HashSuperBlock& super) { super.metadata = metadata; }); !status.ok()) {
+  if (Status status = heap_->extents().Commit(change); !status.ok()) {
     heap_->Poison(status);
     return status;
   }
   std::lock_guard metadata_lock(metadata_mutex_);
-  metadata_ = metadata;
+  metadata_ = heap_->extents().super().metadata;
+  type_ = heap_->extents().super().type;
   return absl::OkStatus();
 }
 
@@ -376,6 +457,7 @@ template <File FileT>
 Status HashDBM<FileT>::Close() {
   if (closed_) return absl::OkStatus();
   closed_ = true;
+  background_.reset();
   Status status = IsWritable() ? CloseWritable() : absl::OkStatus();
   status.Update(heap_->extents().file().Close());
   return status;
@@ -410,6 +492,7 @@ Status HashDBM<FileT>::CloseWritable() {
     super.epoch = closed.epoch;
     super.tail = extents.tail();
     super.num_records = count;
+    super.synced_at = WallClock();
     super.clean = 1;
     super.num_lines = index_.num_lines();
     super.index_extents = heap_->num_index_extents();

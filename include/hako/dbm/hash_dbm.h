@@ -2,8 +2,9 @@
 //
 // What survives. On a mapped file every acknowledged operation survives the death of the process, at no cost. After a crash of the machine
 // the file is exactly as of the last hard Synchronize or Close. On any other file both hold for the last hard Synchronize; so they do on a
-// mapped one that was recovered from a crash on a full device, where the index found no place in the file. Nothing is ever repaired by
-// dropping records: a file that does not validate is refused with DataLoss. How: storage/record_heap.h, format/stamp.h.
+// mapped one that was recovered from a crash on a full device, where the index found no place in the file. By option every update is
+// synchronized before it returns, or what has changed at intervals (HashOptions). Nothing is ever repaired by dropping records: a file that
+// does not validate is refused with DataLoss. How: storage/record_heap.h, format/stamp.h.
 //
 // Limits: keys below 1 GiB, values below 4 GiB, files up to 2^(32 + align_pow) bytes (32 GiB by default, 256 GiB with align_pow 6). A limit
 // is an error before anything changes. The table grows by itself, a bucket at a time.
@@ -17,6 +18,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "hako/base/inline.h"
 #include "hako/base/status.h"
 #include "hako/dbm/common.h"
@@ -36,6 +39,7 @@
 #include "hako/file/path.h"
 #include "hako/index/bucket_index.h"
 #include "hako/storage/record_heap.h"
+#include "hako/sync/periodic_thread.h"
 #include "hako/sync/thread_slot.h"
 
 namespace hako {
@@ -49,7 +53,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
  public:
   using Iterator = HashCursor<HashDBM, Index, Space>;
 
-  // Opens the database in `file`; an empty file is made one. Options count for a new database only.
+  // Opens the database in `file`; an empty file is made one. Options that are fixed at creation count only there.
   static StatusOr<std::unique_ptr<HashDBM>> Open(FileT file, const HashOptions& options = {});
   static StatusOr<std::unique_ptr<HashDBM>> Open(const std::string& path, const HashOptions& options = {},
                                                  const FileOptions& file_options = {}) requires PathFile<FileT>;
@@ -99,10 +103,14 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   // Proves the structure of the whole file. Stops writers meanwhile.
   Status Verify();
   Stats GetStats();
-  Inspection Inspect() { return InspectionOf("HashDBM", GetStats()); }
+  Inspection Inspect();
 
+  // What the user keeps in the file beside the records: a number that says what kind of data they are, and some bytes; zero at first.
+  // Durable when the call returns.
+  std::uint32_t GetType() const;
+  Status SetType(std::uint32_t type);
   UserMetadata GetMetadata() const;
-  Status SetMetadata(const UserMetadata& metadata);  // durable when it returns
+  Status SetMetadata(const UserMetadata& metadata);
   bool IsWritable() const { return writable_; }
   // OK, or the failed write or sync since which the database refuses updates.
   Status GetHealth() const { return heap_->Health(); }
@@ -112,11 +120,14 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status Close();
 
  private:
-  explicit HashDBM(std::unique_ptr<Space> heap)
+  HashDBM(std::unique_ptr<Space> heap, const HashOptions& options)
       : heap_(std::move(heap)),
         index_(*heap_),
         writable_(heap_->extents().file().IsWritable()),
-        metadata_(heap_->extents().super().metadata) {}
+        durability_(options.durability),
+        notes_updates_(options.durability != Durability::kProcess || options.sync_interval.count() > 0),
+        metadata_(heap_->extents().super().metadata),
+        type_(heap_->extents().super().type) {}
 
   auto ForEachSlot() const {
     return [this](auto&& visit) { slots_.ForEach(visit); };
@@ -126,6 +137,15 @@ class HashDBM : public Operations<HashDBM<FileT>> {
     return heap_->gate().RunAlone(ForEachSlot(), body);
   }
   Status RefuseWrites() const;
+
+  // Process where updates have consequences.
+  Status ProcessNoting(Slot& slot, std::string_view key, absl::FunctionRef<Action(std::optional<std::string_view>)> visitor);
+  Status ProcessNoting(Slot& slot, std::string_view key, absl::FunctionRef<Action(bool)> visitor);
+  Status ProcessMultiNoting(Slot& slot, std::span<const std::string_view> keys,
+                            absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor);
+  Status NoteUpdate();
+  template <class F>
+  Status ChangeSuperBlock(F&& change);
 
   Status Recover(Slot& mine, const HashOptions& options);
   Status AdoptIndex(Slot& mine, std::uint64_t num_lines, std::uint64_t num_extents);
@@ -142,14 +162,20 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   std::unique_ptr<Space> heap_;
   Index index_;
   const bool writable_;
+  const Durability durability_;
+  const bool notes_updates_;  // each update must be synchronized, or noted for the next time
   mutable sync::PerThread<Slot> slots_;
   std::mutex maintenance_mutex_;  // Synchronize, CopyTo, Rebuild, Verify, SetMetadata
   mutable std::mutex metadata_mutex_;
   UserMetadata metadata_;
+  std::uint32_t type_;
   std::atomic<std::uint64_t> sync_calls_{0};  // of Synchronize, that have begun
   std::uint64_t synced_calls_ = 0;            // of these, the first so many are served
-  bool rebuilt_ = false;                      // Close makes the index anew, as small as it can be
+  std::atomic<std::uint64_t> synced_at_{0};
+  std::atomic<bool> changed_{false};  // since the background thread looked; only where there is one
+  bool rebuilt_ = false;              // Close makes the index anew, as small as it can be
   bool closed_ = false;
+  std::unique_ptr<sync::PeriodicThread> background_;
 };
 
 }  // namespace hako

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+
+#include "hako/dbm/dbm.h"
 
 namespace hako {
 
@@ -18,6 +21,11 @@ struct HashOptions {
   int align_pow = 3;
   // Seed of the key hash and the record checks, fixed when the file is created; 0 = drawn from the system's entropy.
   std::uint64_t seed = 0;
+  // What every update survives when it returns, of whatever operation; SetOptions can ask for more.
+  Durability durability = Durability::kProcess;
+  // How often the database synchronizes by itself what has been changed, from a thread of its own, so that a power cut costs no more than
+  // what came after the last time; 0 = only when told to. A failure is told to the next update, as that of Synchronize is.
+  std::chrono::milliseconds sync_interval{0};
 };
 
 struct TinyOptions {

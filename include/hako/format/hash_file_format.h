@@ -12,7 +12,7 @@
 // a crash of the machine: then the heap is scanned, and the records that belong to the synced epoch (format/stamp.h) are all there is. If
 // only the process died, the page cache has everything, and the live state tells where the index is.
 //
-// Version history: 1 = first.
+// Version history: 1 = first. (type and synced_at came later, out of reserved bytes: 0 in an older file, kept by an older library.)
 #pragma once
 
 #include <array>
@@ -50,7 +50,10 @@ struct HashSuperBlock {
   Le<std::uint64_t> note_size;    // of the closing note, at tail
   Le<std::uint64_t> note_check;
   std::array<std::byte, 64> metadata;  // the user's
-  std::array<std::byte, 320> reserved;
+  Le<std::uint32_t> type;              // the user's
+  std::array<std::byte, 4> reserved0;
+  Le<std::uint64_t> synced_at;  // when the epoch was made durable: microseconds since 1970; nothing depends on it
+  std::array<std::byte, 304> reserved;
   Le<std::uint64_t> check;  // of the 504 bytes before it
 };
 static_assert(sizeof(HashSuperBlock) == 512 && alignof(HashSuperBlock) == 1 && offsetof(HashSuperBlock, check) == 504);

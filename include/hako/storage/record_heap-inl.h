@@ -527,6 +527,7 @@ Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t n
       super.epoch = closed.epoch;
       super.tail = closed.tail;
       super.num_records = num_records;
+      super.synced_at = WallClock();
     });
   }
   if (!status.ok()) Poison(status);

@@ -33,6 +33,7 @@
 #include "hako/base/inline.h"
 #include "hako/base/prefetch.h"
 #include "hako/base/status.h"
+#include "hako/base/wall_clock.h"
 #include "hako/format/record_format.h"
 #include "hako/format/record_view.h"
 #include "hako/format/size_class.h"
