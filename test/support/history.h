@@ -9,29 +9,40 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "hako/base/endian.h"
+
 namespace hako {
 
-// One operation on one key whose value is a number or absent.
+// A number as Increment keeps it: 8 big-endian bytes.
+inline std::string EncodeNumber(std::int64_t number) {
+  std::string bytes(8, '\0');
+  StoreBigEndian(static_cast<std::uint64_t>(number), bytes.data());
+  return bytes;
+}
+inline std::int64_t DecodeNumber(std::string_view bytes) { return static_cast<std::int64_t>(LoadBigEndian(bytes.data())); }
+
+// One operation on one key.
 struct HistoryEvent {
-  enum class Kind { kGet, kSet, kInsert, kRemove, kCompareExchange, kIncrement };
+  enum class Kind { kGet, kSet, kInsert, kRemove, kCompareExchange, kAppend, kIncrement };
   Kind kind = Kind::kGet;
-  std::int64_t argument = 0;               // what is set, added, or desired
-  std::optional<std::int64_t> expected{};  // by kCompareExchange
-  bool ok = false;                         // it found a record (get, remove), none (insert), what it expected (compare-exchange)
-  std::int64_t result = 0;                 // the number that get and increment gave back
-  std::uint64_t call = 0, end = 0;         // times: unique over the history
+  std::string argument{};                 // what is set, appended, desired, or the number that is added
+  std::optional<std::string> expected{};  // by kCompareExchange
+  bool ok = false;       // it found a record (get, remove), none (insert), what it expected (compare-exchange), a number (increment)
+  std::string result{};  // what get and increment gave back
+  std::uint64_t call = 0, end = 0;  // times: unique over the history
 };
 
-using RegisterState = std::optional<std::int64_t>;
+using RegisterState = std::optional<std::string>;
 
 // The state after `event`, or nothing if its result cannot come from `state`.
 inline std::optional<RegisterState> Step(const RegisterState& state, const HistoryEvent& event) {
   using Kind = HistoryEvent::Kind;
   using After = std::optional<RegisterState>;
-  const auto if_true = [](bool possible, RegisterState after) { return possible ? After(std::in_place, after) : After(); };
+  const auto if_true = [](bool possible, RegisterState after) { return possible ? After(std::in_place, std::move(after)) : After(); };
   switch (event.kind) {
     case Kind::kGet:
       return if_true(event.ok == state.has_value() && (!event.ok || event.result == *state), state);
@@ -43,8 +54,14 @@ inline std::optional<RegisterState> Step(const RegisterState& state, const Histo
       return if_true(event.ok == state.has_value(), std::nullopt);
     case Kind::kCompareExchange:
       return if_true(event.ok == (state == event.expected), event.ok ? RegisterState(event.argument) : state);
-    case Kind::kIncrement:
-      return if_true(event.result == state.value_or(0) + event.argument, RegisterState(event.result));
+    case Kind::kAppend:
+      return After(std::in_place, state.value_or("") + event.argument);
+    case Kind::kIncrement: {
+      const bool is_number = !state || state->size() == 8;
+      if (event.ok != is_number || !is_number) return if_true(event.ok == is_number, state);
+      const std::int64_t sum = DecodeNumber(state.value_or(EncodeNumber(0))) + DecodeNumber(event.argument);
+      return if_true(event.result == EncodeNumber(sum), RegisterState(event.result));
+    }
   }
   return std::nullopt;
 }
