@@ -488,6 +488,23 @@ TYPED_TEST_P(DBMConformance, IteratorKeepsItsOrderAndJumps) {
   EXPECT_EQ(it.key(), all.order[0]);
 }
 
+TYPED_TEST_P(DBMConformance, AnyNumberOfIteratorsAtOnce) {
+  auto& db = *this->db_;
+  for (int i = 0; i < 100; ++i) ASSERT_THAT(db.Set(NumberedKey(i), "value"), IsOk());
+  const Listing all = ListByIterator(db);
+  std::vector<decltype(db.MakeIterator())> iterators;
+  for (int i = 0; i < 100; ++i) iterators.push_back(db.MakeIterator());
+  for (std::size_t i = 0; i < iterators.size(); ++i) iterators[i].Jump(all.order[i]);
+  for (std::size_t step = 0; step < 100; ++step) {
+    for (std::size_t i = 0; i < iterators.size(); ++i) {
+      ASSERT_EQ(iterators[i].Valid(), i + step < all.order.size());
+      if (!iterators[i].Valid()) continue;
+      ASSERT_EQ(iterators[i].key(), all.order[i + step]);
+      iterators[i].Next();
+    }
+  }
+}
+
 TYPED_TEST_P(DBMConformance, IteratorGoesOnWhileRecordsChange) {
   auto& db = *this->db_;
   constexpr int kRecords = 5000;
@@ -595,7 +612,7 @@ REGISTER_TYPED_TEST_SUITE_P(DBMConformance, IsEmptyAtFirst, GetsInEveryForm, Get
                             KeepsEveryCombinationOfSmallSizes, KeepsLargeKeysAndValues, RefusesKeysAndValuesBeyondTheLimits,
                             GrowsFromDefaultOptions, HoldsMoreOrFewerRecordsThanExpected, FollowsValuesThatGrowAndShrink,
                             ReusesTheSpaceOfReplacedRecords, ClearDropsEverything, IteratorKeepsItsOrderAndJumps,
-                            IteratorGoesOnWhileRecordsChange, IteratorPassesOverRemovedRecords, IteratorEndsAfterClear,
-                            StatsFollowTheRecords, InspectNamesEachPropertyOnce, SynchronizeChangesNothing);
+                            AnyNumberOfIteratorsAtOnce, IteratorGoesOnWhileRecordsChange, IteratorPassesOverRemovedRecords,
+                            IteratorEndsAfterClear, StatsFollowTheRecords, InspectNamesEachPropertyOnce, SynchronizeChangesNothing);
 
 }  // namespace hako

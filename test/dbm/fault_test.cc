@@ -51,6 +51,10 @@ struct Run {
         durable.push_back(now);
         status = db.Synchronize(SyncMode::kHard);
         if (status.ok()) durable = {now};
+      } else if (random.OneIn(30)) {
+        durable.push_back(now);
+        status = db.Rebuild();
+        if (status.ok()) durable = {now};
       } else if (random.OneIn(6)) {  // several at once, or none of them
         const std::string names[] = {NumberedKey(random.Below(15)), key, NumberedKey(15 + random.Below(5))};
         const std::string values[] = {CheckedValue(names[0], random.Below(300), i), "", CheckedValue(names[2], random.Below(300), i)};
@@ -131,13 +135,37 @@ TYPED_TEST(FaultTest, SurvivesEachFailedResize) {
 TYPED_TEST(FaultTest, SurvivesEachFailedSync) { FailEachCall<TypeParam>({.kind = FaultKind::kSync}); }
 TYPED_TEST(FaultTest, SurvivesADeviceThatDies) { FailEachCall<TypeParam>({.forever = true}); }
 
+TEST(HashFault, IteratorsStayFailedAfterTheFirstError) {
+  MemoryFile device;
+  const auto plan = std::make_shared<FaultPlan>();
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<Positional::FileType>::Open(Positional::Open(device, plan)));
+  for (std::uint64_t i = 0; i < 3000; ++i) ASSERT_THAT(db->Set(NumberedKey(i), "value"), IsOk());
+  auto it = db->MakeIterator();
+  it.First();
+  ASSERT_TRUE(it.Valid());
+  plan->Arm({.kind = FaultKind::kRead, .forever = true});
+  while (it.Valid()) it.Next();
+  const Status failed = it.status();
+  EXPECT_FALSE(failed.ok());
+  plan->Disarm();
+  EXPECT_FALSE(it.Valid());
+  EXPECT_EQ(it.status(), failed);
+  EXPECT_EQ(it.Set("value"), failed);
+  EXPECT_EQ(it.Remove(), failed);
+  it.First();
+  EXPECT_TRUE(it.Valid()) << "begun anew";
+  EXPECT_THAT(it.status(), IsOk());
+}
+
 TYPED_TEST(FaultTest, RefusesWritesAfterAFailedSyncAndGoesOnReading) {
   MemoryFile device;
   const auto plan = std::make_shared<FaultPlan>();
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<typename TypeParam::FileType>::Open(TypeParam::Open(device, plan)));
   ASSERT_THAT(db->Set("key", "value"), IsOk());
   plan->Arm({.kind = FaultKind::kSync});
+  EXPECT_THAT(db->GetHealth(), IsOk());
   EXPECT_FALSE(db->Synchronize(SyncMode::kHard).ok());
+  EXPECT_FALSE(db->GetHealth().ok());
   plan->Disarm();
   EXPECT_THAT(db->Synchronize(SyncMode::kHard), StatusIs(absl::StatusCode::kFailedPrecondition)) << "a failed sync is never retried";
   EXPECT_THAT(db->Set("other", "value"), StatusIs(absl::StatusCode::kFailedPrecondition));

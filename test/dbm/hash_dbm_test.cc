@@ -19,8 +19,11 @@
 #include "dbm/surroundings.h"
 #include "gtest/gtest.h"
 #include "hako/base/hash.h"
+#include "hako/dbm/any_dbm.h"
+#include "hako/format/hash_file_format.h"
 #include "support/archetypes.h"
 #include "support/checked_value.h"
+#include "support/fault_file.h"
 #include "support/status_matchers.h"
 #include "support/temp_dir.h"
 
@@ -40,6 +43,19 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Hash, MultiDBMConformance, All);
 
 static_assert(DBM<HashDBM<>> && DBM<HashDBM<PositionalParallelFile>> && DBM<HashDBM<MemoryFile>> && DBM<HashDBM<AnyFile>> &&
               DBM<HashDBM<ArchetypeFile>>);
+
+// Changes both superblocks of a file that is closed.
+template <class F>
+void ChangeSuperBlocks(MemoryFile& file, F change) {
+  for (const std::uint64_t offset : {std::uint64_t{0}, format::kSuperBlockSlot}) {
+    format::HashSuperBlock super;
+    const std::span bytes(reinterpret_cast<std::byte*>(&super), sizeof(super));
+    ASSERT_THAT(file.ReadAt(offset, bytes), IsOk());
+    change(super);
+    super.check = format::CheckOf(super);
+    ASSERT_THAT(file.WriteAt(offset, bytes), IsOk());
+  }
+}
 
 TEST(HashDBM, OpensByPath) {
   TempDir directory;
@@ -101,6 +117,88 @@ TEST(HashDBM, WorksOnThePoorestFile) {
   EXPECT_THAT(db->Verify(), IsOk());
   EXPECT_THAT(db->Close(), IsOk());
 }
+
+// What came into the superblock after the first version is zero in an older file.
+TEST(HashDBM, OpensAFileThatIsOlderThanTypeAndSynchronizationTime) {
+  MemoryFile device(std::uint64_t{1} << 30);
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MemoryFile>::Open(device.Share()));
+  ASSERT_THAT(db->Set("key", "value"), IsOk());
+  ASSERT_THAT(db->SetType(7), IsOk());
+  ASSERT_THAT(db->Close(), IsOk());
+  ChangeSuperBlocks(device, [](format::HashSuperBlock& super) {
+    super.type = 0;
+    super.synced_at = 0;
+  });
+  ASSERT_OK_AND_ASSIGN(db, HashDBM<MemoryFile>::Open(device.Share()));
+  EXPECT_EQ(db->GetType(), 0u);
+  EXPECT_EQ(db->GetStats().synced_at, 0u);
+  EXPECT_THAT(db->Inspect(), testing::Not(testing::Contains(testing::Key("synced_at")))) << "it is unknown";
+  EXPECT_THAT(db->Get("key"), IsOkAndHolds("value"));
+  EXPECT_THAT(db->Verify(), IsOk());
+}
+
+// The largest size is reached by a leap: the note of the last Close, and so the end of the file, is moved to just below it.
+TEST(HashDBM, ReachesTheLimitOfItsOffsetsAndRefusesToGoOn) {
+  constexpr std::uint64_t kLimit = std::uint64_t{1} << 35;
+  MemoryFile device(kLimit + (1 << 20));
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MemoryFile>::Open(device.Share()));
+  ASSERT_THAT(db->Set("below", "value"), IsOk());
+  ASSERT_THAT(db->Close(), IsOk());
+  std::uint64_t tail = 0;
+  ChangeSuperBlocks(device, [&tail](format::HashSuperBlock& super) {
+    tail = super.tail;
+    super.tail = kLimit - 4 * format::kExtentUnit;
+  });
+  std::vector<std::byte> note(device.Size() - tail);
+  ASSERT_THAT(device.ReadAt(tail, note), IsOk());
+  ASSERT_THAT(device.Resize(kLimit - 4 * format::kExtentUnit + note.size()), IsOk());
+  ASSERT_THAT(device.WriteAt(tail, std::vector<std::byte>(note.size())), IsOk());
+  ASSERT_THAT(device.WriteAt(kLimit - 4 * format::kExtentUnit, note), IsOk());
+
+  ASSERT_OK_AND_ASSIGN(db, HashDBM<MemoryFile>::Open(device.Share()));
+  EXPECT_EQ(db->Count(), 1u);
+  const std::string value(10'000, 'v');
+  std::uint64_t count = 0;
+  Status status;
+  for (; status.ok() && count < 1000; ++count) status = db->Set(NumberedKey(count), value);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, testing::HasSubstr("has reached its limit of 34359738368 bytes")));
+  EXPECT_EQ(db->Count(), count) << "one from before, and all but the last";
+  EXPECT_GT(count, 20u);
+  for (std::uint64_t i = 0; i + 1 < count; ++i) EXPECT_THAT(db->Get(NumberedKey(i)), IsOkAndHolds(value));
+  EXPECT_THAT(db->Get("below"), IsOkAndHolds("value"));
+  EXPECT_THAT(db->Remove(NumberedKey(0)), IsOk());
+  EXPECT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+  EXPECT_THAT(db->Set(NumberedKey(0), value), IsOk()) << "there is space again";
+  EXPECT_THAT(db->Close(), IsOk());
+}
+
+// On a file that is not mapped: a record of a usual size takes one read, whether its value is wanted or not, and an absent key none.
+TEST(HashDBM, GetReadsTheDeviceOnce) {
+  const auto plan = std::make_shared<FaultPlan>();
+  using File = FaultFile<AnyFile>;
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<File>::Open(File(AnyFile(MemoryFile()), plan)));
+  constexpr std::uint64_t kRecords = 2000;
+  for (std::uint64_t i = 0; i < kRecords; ++i) ASSERT_THAT(db->Set(NumberedKey(i), CheckedValue(NumberedKey(i), i % 200)), IsOk());
+  std::string value;
+  const auto reads_of = [&](auto operation) {
+    const std::uint64_t before = plan->call_count(FaultKind::kRead);
+    for (std::uint64_t i = 0; i < kRecords; ++i) EXPECT_THAT(operation(i), IsOk());
+    return plan->call_count(FaultKind::kRead) - before;
+  };
+  constexpr std::uint64_t kOnce = kRecords + kRecords / 100;  // tags coincide now and then
+  EXPECT_LE(reads_of([&](std::uint64_t i) { return db->Get(NumberedKey(i), &value); }), kOnce);
+  EXPECT_LE(reads_of([&](std::uint64_t i) { return db->GetSize(NumberedKey(i)).status(); }), kOnce);
+  EXPECT_LE(reads_of([&](std::uint64_t i) { return db->Contains(NumberedKey(kRecords + i)).status(); }), kRecords / 100);
+}
+
+// A hash table has no order of keys: what needs one does not compile.
+template <class I>
+concept Orders = requires(I& it) {
+  it.Last();
+}
+|| requires(I& it) { it.Previous(); }
+|| requires(I& it) { it.JumpLower("", true); };
+static_assert(!Orders<HashDBM<>::Iterator> && !Orders<AnyDBM::Iterator>);
 
 TEST(HashDBM, TakesAtMost34BytesForA16ByteRecord) {
   constexpr std::uint64_t kRecords = 1'000'000;

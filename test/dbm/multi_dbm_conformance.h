@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -26,6 +27,7 @@
 #include "gtest/gtest.h"
 #include "hako/base/endian.h"
 #include "support/checked_value.h"
+#include "support/full_size.h"
 #include "support/model_dbm.h"
 #include "support/random.h"
 #include "support/threads.h"
@@ -392,6 +394,7 @@ TYPED_TEST_P(MultiDBMConformance, ConcurrentTransfersPreserveTheSum) {
   constexpr std::size_t kAccounts = 48;
   constexpr std::uint64_t kStart = 1000;
   constexpr int kThreads = 8;
+  const int transfers = FullSize() ? 1'000'000 / kThreads : 1200 / kSlowdown;
   const auto encode = [](std::uint64_t number) {
     std::string bytes(8 + number % 50, '\0');  // of a size that changes
     StoreBigEndian(number, bytes.data());
@@ -404,7 +407,7 @@ TYPED_TEST_P(MultiDBMConformance, ConcurrentTransfersPreserveTheSum) {
   for (int i = 0; i < 8000; ++i) ASSERT_THAT(db.Set("old" + std::to_string(i), "value"), IsOk());  // from here on a hash table grows
   RunThreads(kThreads, [&](int thread) {
     Random random(TestSeed() + static_cast<std::uint64_t>(thread));
-    for (int i = 0; i < 1200 / kSlowdown; ++i) {
+    for (int i = 0; i < transfers; ++i) {
       if (i % 50 == 0) {
         std::uint64_t sum = 0;
         this->mishaps_.Check(db.ProcessMulti(all, [&](std::size_t, Value value) -> void {
@@ -438,11 +441,14 @@ TYPED_TEST_P(MultiDBMConformance, ConcurrentTransfersPreserveTheSum) {
   EXPECT_EQ(sum, kAccounts * kStart);
 }
 
-// The rooms that are "full" or "empty": a thread that finds one empty and makes it full in one step is alone in it.
+// The rooms that are "full" or "empty", among many other records: a thread that finds one empty and makes it full in one step is alone in
+// it, and each comes in as often as it wants to.
 template <class D>
 void ContendForRooms(D& db, int num_threads, Mishaps& mishaps) {
   constexpr std::size_t kRooms = 3;
-  const int visits = std::max(4, 4000 / num_threads / kSlowdown);
+  const int visits = FullSize() ? 1'000'000 / num_threads : std::max(4, 4000 / num_threads / kSlowdown);
+  const std::uint64_t others = FullSize() ? 1'000'000 : 1000;
+  for (std::uint64_t i = 0; i < others; ++i) ASSERT_THAT(db.Set(NumberedKey(i), "value"), IsOk());
   std::vector<std::string> rooms;
   for (std::size_t room = 0; room < kRooms; ++room) rooms.push_back("room" + std::to_string(room));
   for (const std::string& room : rooms) ASSERT_THAT(db.Set(room, "empty"), IsOk());
@@ -468,6 +474,7 @@ void ContendForRooms(D& db, int num_threads, Mishaps& mishaps) {
     }
   });
   testing::Test::RecordProperty("longest_wait_us_of_" + std::to_string(num_threads), std::to_string(longest_wait));
+  if (FullSize()) std::cout << num_threads << " threads, " << visits << " visits each: longest wait " << longest_wait << " us\n";
 }
 TYPED_TEST_P(MultiDBMConformance, ConcurrentVisitorsOfARoomAreAlone2) { ContendForRooms(*this->db_, 2, this->mishaps_); }
 TYPED_TEST_P(MultiDBMConformance, ConcurrentVisitorsOfARoomAreAlone8) { ContendForRooms(*this->db_, 8, this->mishaps_); }
