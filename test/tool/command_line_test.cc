@@ -80,14 +80,14 @@ const Mistake kMistakes[] = {
     {{"search", "a.hkh", "(", "--mode", "regex"}, "hako search: '(' is not a regular expression (ECMAScript)", " search"},
     {{"get", "a.hkh?num_recrods=5", "k"},
      "hako get: FILE: 'a.hkh?num_recrods=5': there is no option 'num_recrods'; there are dbm, file, mode, wait, num_records, align_pow, "
-     "seed, reserve_bytes, grow_min and grow_max",
+     "seed, durability, sync_interval, reserve_bytes, grow_min and grow_max",
      " get"},
     {{"get", "?dbm=tiny", "k"}, "hako get: FILE: '?dbm=tiny' names no file", " get"},
     {{"get", "a.hkh?mode=create", "k"}, "hako get: FILE: the command decides on the mode", " get"},
     {{"copy", "a.hkh"}, "hako copy: DESTINATION is required", " copy"},
     {{"merge", "a.hkh", "b.hkh?x=y"},
      "hako merge: 'b.hkh?x=y': there is no option 'x'; there are dbm, file, mode, wait, num_records, "
-     "align_pow, seed, reserve_bytes, grow_min and grow_max",
+     "align_pow, seed, durability, sync_interval, reserve_bytes, grow_min and grow_max",
      " merge"},
     {{"completion", "tcsh"}, "hako completion: unknown command 'tcsh'; did you mean 'bash'?", " completion"},
     {{"export", "a.hkh", "--print"}, "hako export: --print is for --format dump", " export"},

@@ -135,7 +135,7 @@ TEST_F(Maintenance, SearchFindsByModes) {
   EXPECT_THAT(search({"apple", "--mode", "end"}), UnorderedElementsAre("apple", "pineapple"));
   EXPECT_THAT(search({"^p.*[em]$", "--mode", "regex"}), UnorderedElementsAre("pineapple", "plum"));
   EXPECT_THAT(search({"p+l"}), UnorderedElementsAre("ap+le")) << "no expression without --mode regex";
-  EXPECT_THAT(search({"plumb", "--mode", "edit", "--items", "2"}), testing::ElementsAre("plum", "apple")) << "nearest first";
+  EXPECT_THAT(search({"pineappl", "--mode", "edit", "--items", "2"}), testing::ElementsAre("pineapple", "apple")) << "nearest first";
   const ToolResult none = RunTool({"search", a_, "cherry"});
   EXPECT_EQ(none.exit_code, 1);
   EXPECT_EQ(none.out + none.err, "");
