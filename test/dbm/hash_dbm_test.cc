@@ -163,7 +163,7 @@ TEST(HashDBM, ReachesTheLimitOfItsOffsetsAndRefusesToGoOn) {
   for (; status.ok() && count < 1000; ++count) status = db->Set(NumberedKey(count), value);
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, testing::HasSubstr("has reached its limit of 34359738368 bytes")));
   EXPECT_EQ(db->Count(), count) << "one from before, and all but the last";
-  EXPECT_GT(count, 20u);
+  EXPECT_GT(count, 2u);
   for (std::uint64_t i = 0; i + 1 < count; ++i) EXPECT_THAT(db->Get(NumberedKey(i)), IsOkAndHolds(value));
   EXPECT_THAT(db->Get("below"), IsOkAndHolds("value"));
   EXPECT_THAT(db->Remove(NumberedKey(0)), IsOk());
