@@ -6,20 +6,23 @@
 namespace hako {
 namespace {
 
-// A line of a dump. Backslashes go out as \5c, which every reader of the format knows; not all know \\ .
+// Backslashes go out as \5c, which every reader of the format knows; not all know \\ .
+constexpr format::SpecialBytes kPrintSpecial = {.below = 0x20, .one = '\\', .other = 0x7f, .high = true};
+
+// A line of a dump.
 void AppendDumpLine(bool print, std::string_view data, std::string* out) {
   out->push_back(' ');
   if (!print) {
     format::AppendHex(data, out);
-  } else {
-    for (const char& c : data) {
-      if (c >= 0x20 && c < 0x7f && c != '\\') {
-        out->push_back(c);
-      } else {
-        out->push_back('\\');
-        format::AppendHex({&c, 1}, out);
-      }
-    }
+    return out->push_back('\n');
+  }
+  for (std::size_t i = 0;; ++i) {
+    const std::size_t plain = format::PlainLength<kPrintSpecial>(data, i);
+    out->append(data.data() + i, plain);
+    i += plain;
+    if (i == data.size()) break;
+    out->push_back('\\');
+    format::AppendHex(data.substr(i, 1), out);
   }
   out->push_back('\n');
 }

@@ -17,6 +17,7 @@
 #include "hako/dbm/tiny_dbm.h"
 #include "hako/file/memory_file.h"
 #include "support/status_matchers.h"
+#include "support/temp_dir.h"
 
 namespace hako {
 namespace {
@@ -171,6 +172,72 @@ TEST(Transfer, ErrorsTellWhichSideFailed) {
   std::stringstream broken("a\t1\n");
   broken.setstate(std::ios::badbit);
   EXPECT_THAT(Import(*db, SourceOf(broken)).text, StatusIs(absl::StatusCode::kUnknown));
+}
+
+// Records are set in batches; a line that is wrong somewhere in one takes none of those before it along.
+TEST(Transfer, WhatIsBeforeAMalformedLineIsSet) {
+  for (const int count : {1, 31, 32, 33, 100, 255, 256, 300, 60'000}) {
+    for (const TransferOptions& options : kEveryFormat) {
+      auto from = NewTiny(), to = NewTiny();
+      for (int i = 0; i < count; ++i) ASSERT_THAT(from->Set(std::to_string(i), "value"), IsOk());
+      std::stringstream text;
+      ASSERT_THAT(Export(*from, SinkOf(text), options).status(), IsOk());
+      std::string whole = text.str();
+      if (options.format == TextFormat::kDump) whole.erase(whole.size() - std::string("DATA=END\n").size());
+      std::stringstream cut(whole + " rubbish\n");
+      const TransferResult in = Import(*to, SourceOf(cut), options);
+      EXPECT_THAT(in.text, StatusIs(absl::StatusCode::kInvalidArgument));
+      EXPECT_EQ(in.num_records, static_cast<std::uint64_t>(count));
+      EXPECT_EQ(to->Count(), static_cast<std::uint64_t>(count));
+      EXPECT_EQ(Difference(ListByIterator(*from).records, ListByIterator(*to).records), "none");
+    }
+  }
+}
+
+// Of a pipe, what has arrived is set before more is waited for.
+TEST(Transfer, NothingWaitsForTheNextPiece) {
+  auto db = NewTiny();
+  int piece = 0;
+  const auto source = [&](std::span<char> buffer) -> StatusOr<std::size_t> {
+    EXPECT_EQ(db->Count(), static_cast<std::uint64_t>(3 * piece));
+    if (piece == 20) return 0;
+    std::string text;
+    for (int i = 0; i < 3; ++i) text += std::to_string(3 * piece + i) + "\tv\n";
+    ++piece;
+    return text.copy(buffer.data(), buffer.size());
+  };
+  EXPECT_EQ(Import(*db, source).num_records, 60u);
+}
+
+TEST(Transfer, ALastLineNeedsNoLineFeed) {
+  for (const std::string text : {"a\t1\nb\t2", "a\t1\nb\t2\n"}) {
+    auto db = NewTiny();
+    std::stringstream stream(text);
+    const TransferResult in = Import(*db, SourceOf(stream));
+    EXPECT_THAT(in.status(), IsOk());
+    EXPECT_EQ(in.num_records, 2u);
+    EXPECT_EQ(in.num_bytes, text.size());
+    EXPECT_THAT(db->Get("b"), IsOkAndHolds("2"));
+  }
+}
+
+// By way of the hint that AnyDBM passes on.
+TEST(Transfer, AnyDbmTakesManyInOneCall) {
+  const KeyValue records[] = {{"a", "1"}, {"b", "2"}, {"a", "3"}};
+  TempDir dir;
+  for (const std::string name : {"a.hkh", "a.hks"}) {
+    {
+      ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(dir.File(name) + "?mode=create"));
+      EXPECT_THAT(db->SetMulti(records), IsOk());
+      EXPECT_THAT(db->SetMulti(records, false), StatusIs(absl::StatusCode::kAlreadyExists));
+      EXPECT_THAT(db->Get("a"), IsOkAndHolds("3"));
+      EXPECT_EQ(db->Count(), 2u);
+      ASSERT_THAT(db->Close(), IsOk());
+    }
+    ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(dir.File(name) + "?mode=read"));
+    EXPECT_THAT(db->SetMulti(records), StatusIs(absl::StatusCode::kFailedPrecondition));
+    EXPECT_EQ(db->Count(), 2u);
+  }
 }
 
 TEST(Transfer, FormatsByNameAndByEnding) {

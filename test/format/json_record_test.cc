@@ -13,10 +13,10 @@ namespace {
 
 using Record = std::pair<std::string, std::string>;
 
-std::optional<Record> Parse(std::string_view line) {
-  Record record;
-  if (!JsonRecordParser(line).Parse(&record.first, &record.second)) return std::nullopt;
-  return record;
+std::optional<Record> Parse(std::string line) {
+  std::string_view key, value;
+  if (!JsonRecordParser(line).Parse(&key, &value)) return std::nullopt;
+  return Record(key, value);
 }
 
 std::string Line(std::string_view key, std::string_view value) {

@@ -3,12 +3,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
 
 namespace hako::format {
 namespace {
+
+// Decoding elsewhere and in place are the same.
+std::optional<std::string> Decode(std::optional<std::size_t> (*decode)(std::string_view, char*), std::string text) {
+  std::string out(text.size(), '?');
+  const std::optional<std::size_t> size = decode(text, out.data());
+  EXPECT_EQ(decode(text, text.data()), size);
+  if (!size) return std::nullopt;
+  EXPECT_EQ(text.substr(0, *size), out.substr(0, *size));
+  return out.substr(0, *size);
+}
 
 TEST(TextEncoding, Utf8IsStrict) {
   for (const char* good :
@@ -17,6 +28,14 @@ TEST(TextEncoding, Utf8IsStrict) {
   for (const char* bad : {"\x80", "\xc2", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
                           "\xf8\x88\x80\x80\x80", "\xe2\x82", "\xe2\x82g", "\xff", "a\xc3"})
     EXPECT_FALSE(IsUtf8(bad)) << bad;
+  // Wherever the byte stands in a longer text.
+  for (std::size_t at = 0; at < 20; ++at) {
+    std::string text(20, 'a');
+    EXPECT_TRUE(IsUtf8(text));
+    text[at] = '\xa4';
+    EXPECT_FALSE(IsUtf8(text)) << at;
+    EXPECT_TRUE(IsUtf8(text.insert(at, "\xc3"))) << at;
+  }
 }
 
 std::string Printable(std::string_view bytes) {
@@ -41,12 +60,10 @@ TEST(TextEncoding, EverythingDecodesBack) {
     AppendPrintable(bytes, &printable), AppendTsvField(bytes, &tsv), AppendHex(bytes, &hex), AppendBase64(bytes, &base64);
     EXPECT_EQ(tsv.find_first_of("\t\n\r"), tsv.npos);
     EXPECT_TRUE(IsUtf8(printable));
-    std::string back;
-    EXPECT_TRUE(DecodeEscapes(printable, &back)) << printable;
-    EXPECT_TRUE(DecodeEscapes(tsv, &back));
-    EXPECT_TRUE(DecodeHex(hex, &back));
-    EXPECT_TRUE(DecodeBase64(base64, &back)) << base64;
-    EXPECT_EQ(back, bytes + bytes + bytes + bytes);
+    EXPECT_EQ(Decode(DecodeEscapes, printable), bytes) << printable;
+    EXPECT_EQ(Decode(DecodeEscapes, tsv), bytes) << tsv;
+    EXPECT_EQ(Decode(DecodeHex, hex), bytes);
+    EXPECT_EQ(Decode(DecodeBase64, base64), bytes) << base64;
   }
 }
 
@@ -59,19 +76,16 @@ TEST(TextEncoding, Base64OfTheRfc) {
     EXPECT_EQ(out, coded);
   }
   for (const char* wrong : {"Z", "Zg=", "Zg", "=g==", "Z===", "Zg==Zg==", "Zm9v\n", "Zh==", "Zm9=", "Z=g=", "Zm_v"}) {
-    std::string out;
-    EXPECT_FALSE(DecodeBase64(wrong, &out)) << wrong;
+    EXPECT_EQ(Decode(DecodeBase64, wrong), std::nullopt) << wrong;
   }
 }
 
 TEST(TextEncoding, MalformedEscapesAreRefused) {
   for (const char* wrong : {"\\", "\\q", "\\x", "\\x4", "\\x4g", "a\\"}) {
-    std::string out;
-    EXPECT_FALSE(DecodeEscapes(wrong, &out)) << wrong;
+    EXPECT_EQ(Decode(DecodeEscapes, wrong), std::nullopt) << wrong;
   }
-  std::string out;
-  EXPECT_TRUE(DecodeEscapes("\\0\\x41", &out));
-  EXPECT_EQ(out, std::string("\0A", 2));
+  EXPECT_EQ(Decode(DecodeEscapes, "\\0\\x41"), std::string("\0A", 2));
+  for (const char* wrong : {"0", "0g", "g0", " 00", "000"}) EXPECT_EQ(Decode(DecodeHex, wrong), std::nullopt) << wrong;
 }
 
 }  // namespace

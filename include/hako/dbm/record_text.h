@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "hako/base/status.h"
+#include "hako/dbm/multi_operations.h"
 
 namespace hako {
 
@@ -30,37 +31,55 @@ std::optional<TextFormat> TextFormatOfPath(std::string_view path);
 // Where text comes from: fills as much of the buffer as it likes and returns how much, 0 at the end.
 using TextSource = std::function<StatusOr<std::size_t>(std::span<char> buffer)>;
 
-// Lines of a source, read in blocks.
+// Lines of a source, read in blocks. What is handed out lies in the block itself, and may be changed there: nothing is copied, and what a
+// line stands for, which is never longer, is decoded in its place.
 class LineReader {
  public:
+  using Line = std::span<char>;  // without its line feed
+
   explicit LineReader(TextSource source) : source_(std::move(source)), buffer_(kBufferSize, '\0') {}
 
-  // The next line without its line feed, valid until the next call; nullopt at the end. A last line without a line feed counts.
-  StatusOr<std::optional<std::string_view>> Next();
+  // Hands out the next lines.size() lines and returns how many there were: fewer only at the end of the text, where a last line without a
+  // line feed counts. Lines handed out before are no longer valid.
+  StatusOr<std::size_t> Next(std::span<Line> lines) { return Find(lines, /*reads=*/true); }
+  // The same where all of these lines are here already; otherwise 0. Lines handed out before stay valid.
+  std::size_t NextHere(std::span<Line> lines) { return *Find(lines, /*reads=*/false); }
+  bool NextHere(Line* line) {
+    char* const from = buffer_.data() + begin_;
+    const std::size_t size = std::string_view(from, end_ - begin_).find('\n');
+    if (size == std::string_view::npos) return false;
+    *line = Line(from, size);
+    begin_ += size + 1;
+    ++line_number_;
+    return true;
+  }
 
-  std::uint64_t line_number() const { return line_number_; }  // of the line last returned, from 1
-  std::uint64_t consumed() const { return consumed_; }        // bytes
+  std::uint64_t line_number() const { return line_number_; }          // of the line last handed out, from 1
+  std::uint64_t consumed() const { return read_ - (end_ - begin_); }  // bytes
 
  private:
   static constexpr std::size_t kBufferSize = 256 << 10;
 
+  StatusOr<std::size_t> Find(std::span<Line> lines, bool reads);
+  StatusOr<bool> ReadMore();
+
   TextSource source_;
-  std::string buffer_;
+  std::string buffer_;               // grows where a line, or those asked for, are longer
   std::size_t begin_ = 0, end_ = 0;  // what of the buffer is not handed out yet
-  std::string line_;                 // a line that lies in several buffers
   std::uint64_t line_number_ = 0;
-  std::uint64_t consumed_ = 0;
+  std::uint64_t read_ = 0;  // bytes of the source
 };
 
-// Records from lines. A malformed line is InvalidArgument, and names the line.
+// Records from lines.
 class RecordReader {
  public:
   // `escapes`: whether backslashes mean something in TSV.
   static std::unique_ptr<RecordReader> Make(TextFormat format, bool escapes, LineReader* lines);
   virtual ~RecordReader() = default;
 
-  // Reads the next record; false at the end.
-  virtual StatusOr<bool> Next(std::string* key, std::string* value) = 0;
+  // Reads the next records, as many as are here and fit, but waits for one; 0 = the end. They are valid until the next call. A malformed
+  // line is InvalidArgument, and names the line; the records before it are returned first.
+  virtual StatusOr<std::size_t> Read(std::span<KeyValue> records) = 0;
 };
 
 struct DumpOptions {

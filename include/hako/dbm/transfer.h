@@ -8,11 +8,14 @@
 // the caller's decision (Synchronize).
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <istream>
 #include <memory>
 #include <ostream>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -64,19 +67,28 @@ struct TransferResult : TransferProgress {
 // Sets every record of the text; a later one replaces an earlier one of the same key.
 template <DBM D>
 TransferResult Import(D& db, TextSource source, const TransferOptions& options = {}) {
+  constexpr std::size_t kBatch = 32;
+  constexpr std::size_t kTold = 256;  // progress is, after so many records
   TransferResult result;
   LineReader lines(std::move(source));
   const auto reader = RecordReader::Make(options.format, options.escapes, &lines);
-  std::string key;
-  std::string value;
+  KeyValue batch[kBatch];
   while (true) {
-    const StatusOr<bool> more = reader->Next(&key, &value);
+    const StatusOr<std::size_t> count = reader->Read(std::span(batch).first(std::min(kBatch, kTold - result.num_records % kTold)));
     result.num_bytes = lines.consumed();
-    result.text = more.status();
-    if (!more.ok() || !*more) return result;
-    result.database = db.Set(key, value);
-    if (!result.database.ok()) return result;
-    if (++result.num_records % 256 != 0 || !options.progress) continue;
+    result.text = count.status();
+    if (!count.ok() || *count == 0) return result;
+    if constexpr (requires(std::span<const std::string_view> keys) { db.Prefetch(keys); }) {
+      std::string_view keys[kBatch];
+      for (std::size_t i = 0; i < *count; ++i) keys[i] = batch[i].key;
+      db.Prefetch(std::span<const std::string_view>(keys, *count));
+    }
+    for (std::size_t i = 0; i < *count; ++i) {
+      result.database = db.Set(batch[i].key, batch[i].value);
+      if (!result.database.ok()) return result;
+      ++result.num_records;
+    }
+    if (result.num_records % kTold != 0 || !options.progress) continue;
     result.text = options.progress(result);
     if (!result.text.ok()) return result;
   }

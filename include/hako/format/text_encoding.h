@@ -1,10 +1,14 @@
-// Bytes as text and back: what terminals, TSV, JSON Lines and dumps need. Every Append function adds to `out`; every Decode function
-// returns false where the text is malformed, and then `out` is unspecified.
+// Bytes as text and back: what terminals, TSV, JSON Lines and dumps need. Every Append function adds to `out`. Every Decode function writes
+// to `out` what the text stands for and returns its size, or nullopt where the text is malformed. That is never more than the text itself
+// takes, and `out` may be where the text begins: it is decoded in its place then.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,12 +34,47 @@ inline std::size_t Utf8Length(std::string_view text) {
 }
 
 inline bool IsUtf8(std::string_view text) {
-  while (!text.empty()) {
+  while (true) {
+    constexpr std::uint64_t kHighBits = 0x8080808080808080;  // ASCII has none
+    for (std::uint64_t word; text.size() >= sizeof(word); text.remove_prefix(sizeof(word))) {
+      std::memcpy(&word, text.data(), sizeof(word));
+      if ((word & kHighBits) != 0) break;
+    }
+    if (text.empty()) return true;
     const std::size_t size = Utf8Length(text);
     if (size == 0) return false;
     text.remove_prefix(size);
   }
-  return true;
+}
+
+// Bytes that have to be escaped: those less than `below`, two more, and, with `high`, those from 0x80 on.
+struct SpecialBytes {
+  unsigned char below, one, other;
+  bool high = false;
+
+  constexpr bool Has(char c) const {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < below || byte == one || byte == other || (high && byte >= 0x80);
+  }
+  // Whether one of the 8 bytes of a word is among them (Hacker's Delight, 6-1).
+  constexpr bool HasAny(std::uint64_t word) const {
+    constexpr std::uint64_t kOnes = 0x0101010101010101;
+    const auto zero_in = [](std::uint64_t w) { return (w - kOnes) & ~w; };
+    const std::uint64_t found = ((word - kOnes * below) & ~word) | zero_in(word ^ kOnes * one) | zero_in(word ^ kOnes * other);
+    return ((found | (high ? word : 0)) & (kOnes << 7)) != 0;
+  }
+};
+
+// How many bytes from `begin` on are not special.
+template <SpecialBytes kSpecial>
+std::size_t PlainLength(std::string_view bytes, std::size_t begin) {
+  std::size_t i = begin;
+  for (std::uint64_t word; i + sizeof(word) <= bytes.size(); i += sizeof(word)) {
+    std::memcpy(&word, bytes.data() + i, sizeof(word));
+    if (kSpecial.HasAny(word)) break;
+  }
+  while (i < bytes.size() && !kSpecial.Has(bytes[i])) ++i;
+  return i - begin;
 }
 
 inline void AppendHex(std::string_view bytes, std::string* out) {
@@ -47,22 +86,25 @@ inline void AppendHex(std::string_view bytes, std::string* out) {
   }
 }
 
-inline int HexDigitValue(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-inline bool DecodeHex(std::string_view text, std::string* out) {
-  if (text.size() % 2 != 0) return false;
-  for (std::size_t i = 0; i < text.size(); i += 2) {
-    const int high = HexDigitValue(text[i]);
-    const int low = HexDigitValue(text[i + 1]);
-    if (high < 0 || low < 0) return false;
-    out->push_back(static_cast<char>(high << 4 | low));
+inline constexpr std::array<signed char, 256> kHexValues = [] {
+  std::array<signed char, 256> values{};
+  values.fill(-1);
+  for (int i = 0; i < 16; ++i) {
+    values[static_cast<unsigned char>(kHexDigits[static_cast<std::size_t>(i)])] = static_cast<signed char>(i);
+    values[static_cast<unsigned char>("0123456789ABCDEF"[i])] = static_cast<signed char>(i);
   }
-  return true;
+  return values;
+}();
+
+inline std::optional<std::size_t> DecodeHex(std::string_view text, char* out) {
+  if (text.size() % 2 != 0) return std::nullopt;
+  for (std::size_t i = 0; i < text.size(); i += 2) {
+    const int high = kHexValues[static_cast<unsigned char>(text[i])];
+    const int low = kHexValues[static_cast<unsigned char>(text[i + 1])];
+    if ((high | low) < 0) return std::nullopt;
+    *out++ = static_cast<char>(high << 4 | low);
+  }
+  return text.size() / 2;
 }
 
 inline void AppendByteEscape(char c, std::string* out) {
@@ -86,12 +128,13 @@ inline void AppendByteEscape(char c, std::string* out) {
 
 // For a TSV field: tab, line feed, carriage return and backslash escaped, every other byte as it is.
 inline void AppendTsvField(std::string_view bytes, std::string* out) {
-  while (true) {
-    const std::size_t plain = std::min(bytes.size(), bytes.find_first_of("\\\t\n\r"));
-    out->append(bytes.substr(0, plain));
-    if (plain == bytes.size()) return;
-    AppendByteEscape(bytes[plain], out);
-    bytes.remove_prefix(plain + 1);
+  for (std::size_t i = 0;; ++i) {
+    const std::size_t plain = PlainLength<SpecialBytes{.below = '\r' + 1, .one = '\\', .other = '\\'}>(bytes, i);
+    out->append(bytes.data() + i, plain);
+    i += plain;
+    if (i == bytes.size()) return;
+    const char c = bytes[i];
+    c == '\t' || c == '\n' || c == '\r' || c == '\\' ? AppendByteEscape(c, out) : out->push_back(c);
   }
 }
 
@@ -115,39 +158,37 @@ inline void AppendPrintable(std::string_view bytes, std::string* out) {
   }
 }
 
-// Undoes AppendTsvField and AppendPrintable: \\ \t \n \r \0 and \xHH; another escape is malformed.
-inline bool DecodeEscapes(std::string_view text, std::string* out) {
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const std::size_t escape = std::min(text.size(), text.find('\\', i));
-    out->append(text.substr(i, escape - i));
-    if (escape == text.size()) break;
-    i = escape + 1;
-    if (i == text.size()) return false;
-    switch (text[i]) {
-      case '\\':
-        out->push_back('\\');
-        break;
-      case 't':
-        out->push_back('\t');
-        break;
-      case 'n':
-        out->push_back('\n');
-        break;
-      case 'r':
-        out->push_back('\r');
-        break;
-      case '0':
-        out->push_back('\0');
-        break;
-      case 'x':
-        if (text.size() - i < 3 || !DecodeHex(text.substr(i + 1, 2), out)) return false;
-        i += 2;
-        break;
-      default:
-        return false;
-    }
+// Decodes text in which backslashes introduce escapes: decode(what follows one, byte) sets the byte it stands for and returns how many
+// characters that took, 0 where it is malformed.
+template <class F>
+std::optional<std::size_t> DecodeBackslashes(std::string_view text, char* out, F decode) {
+  char* at = out;
+  while (true) {
+    const std::size_t plain = std::min(text.size(), text.find('\\'));
+    if (plain != 0) std::memmove(at, text.data(), plain);
+    at += plain;
+    if (plain == text.size()) return static_cast<std::size_t>(at - out);
+    text.remove_prefix(plain + 1);
+    char byte = 0;
+    const std::size_t taken = decode(text, &byte);
+    if (taken == 0) return std::nullopt;
+    *at++ = byte;
+    text.remove_prefix(taken);
   }
-  return true;
+}
+
+// Undoes AppendTsvField and AppendPrintable: \\ \t \n \r \0 and \xHH; another escape is malformed.
+inline std::optional<std::size_t> DecodeEscapes(std::string_view text, char* out) {
+  return DecodeBackslashes(text, out, [](std::string_view escape, char* byte) -> std::size_t {
+    if (escape.empty()) return 0;
+    if (escape[0] == 'x') return escape.size() >= 3 && DecodeHex(escape.substr(1, 2), byte) ? 3 : 0;
+    constexpr std::string_view kLetters = "\\tnr0";
+    constexpr std::string_view kBytes("\\\t\n\r\0", 5);
+    const std::size_t i = kLetters.find(escape[0]);
+    if (i == kLetters.npos) return 0;
+    *byte = kBytes[i];
+    return 1;
+  });
 }
 
 // Base64 of RFC 4648, with padding.
@@ -162,23 +203,29 @@ inline void AppendBase64(std::string_view bytes, std::string* out) {
   }
 }
 
-inline bool DecodeBase64(std::string_view text, std::string* out) {
-  if (text.size() % 4 != 0) return false;
+inline constexpr std::array<signed char, 256> kBase64Values = [] {
+  std::array<signed char, 256> values{};
+  values.fill(-1);
+  for (std::size_t i = 0; i < kBase64Digits.size(); ++i) values[static_cast<unsigned char>(kBase64Digits[i])] = static_cast<signed char>(i);
+  return values;
+}();
+
+inline std::optional<std::size_t> DecodeBase64(std::string_view text, char* out) {
+  if (text.size() % 4 != 0) return std::nullopt;
+  const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
+  char* at = out;
   for (std::size_t i = 0; i < text.size(); i += 4) {
+    const std::size_t digits = i + 4 == text.size() ? 4 - padding : 4;
     std::uint32_t group = 0;
-    std::size_t padding = 0;
     for (std::size_t j = 0; j < 4; ++j) {
-      const char c = text[i + j];
-      const std::size_t digit = kBase64Digits.find(c);
-      const bool is_padding = c == '=' && i + 4 == text.size() && j >= 2;
-      if (is_padding ? false : digit == kBase64Digits.npos || padding > 0) return false;
-      padding += is_padding ? 1 : 0;
-      group = group << 6 | static_cast<std::uint32_t>(is_padding ? 0 : digit);
+      const int value = j < digits ? kBase64Values[static_cast<unsigned char>(text[i + j])] : 0;
+      if (value < 0) return std::nullopt;
+      group = group << 6 | static_cast<std::uint32_t>(value);
     }
-    for (std::size_t j = 0; j < 3 - padding; ++j) out->push_back(static_cast<char>(group >> (16 - 8 * j) & 255));
-    if ((padding == 1 && (group & 0xff) != 0) || (padding == 2 && (group & 0xffff) != 0)) return false;  // not what an encoder writes
+    if ((digits == 3 && (group & 0xff) != 0) || (digits == 2 && (group & 0xffff) != 0)) return std::nullopt;  // no encoder writes this
+    for (std::size_t j = 0; j + 1 < digits; ++j) *at++ = static_cast<char>(group >> (16 - 8 * j) & 255);
   }
-  return true;
+  return static_cast<std::size_t>(at - out);
 }
 
 }  // namespace hako::format
