@@ -49,11 +49,15 @@ CLI::Option* AddKeys(CLI::App* app, std::vector<std::string>* keys, const char* 
 struct GetOptions {
   DatabaseOptions database;
   StyleOptions style;
+  UnescapeOption unescape;
   std::vector<std::string> keys;
   bool multi = false;
 };
 
-int RunGet(const GetOptions& options) {
+int RunGet(GetOptions options) {
+  for (std::string& key : options.keys) {
+    if (!options.unescape.Apply({&key})) return FailUsage("get", UnescapeOption::kMalformed);
+  }
   if (!options.multi && options.keys.size() > 1) return FailUsage("get", "several keys are for --multi");
   return WithDatabase(options.database, [&options](AnyDBM& db) -> int {
     Output output(STDOUT_FILENO);
@@ -82,6 +86,7 @@ int RunGet(const GetOptions& options) {
 
 struct SetCommandOptions {
   DatabaseOptions database;
+  UnescapeOption unescape;
   std::string key;
   std::string value;
   std::string delimiter;
@@ -101,11 +106,12 @@ int Increment(const SetCommandOptions& options, AnyDBM& db) {
   return written.ok() ? kExitDone : Fail("standard output", written);
 }
 
-int RunSet(const SetCommandOptions& options) {
+int RunSet(SetCommandOptions options) {
   const bool has_value = options.has_value->count() > 0;
   const bool increments = options.increment->count() > 0;
   if (increments && has_value) return FailUsage("set", "--incr takes the place of VALUE");
   if (!increments && !has_value) return FailUsage("set", "VALUE is required");
+  if (!options.unescape.Apply({&options.key, &options.value, &options.delimiter})) return FailUsage("set", UnescapeOption::kMalformed);
   return WithDatabase(options.database, [&options, increments](AnyDBM& db) -> int {
     if (increments) return Increment(options, db);
     const Status status = options.append->count() > 0 ? db.Append(options.key, options.value, options.delimiter)
@@ -117,10 +123,14 @@ int RunSet(const SetCommandOptions& options) {
 
 struct RemoveOptions {
   DatabaseOptions database;
+  UnescapeOption unescape;
   std::vector<std::string> keys;
 };
 
-int RunRemove(const RemoveOptions& options) {
+int RunRemove(RemoveOptions options) {
+  for (std::string& key : options.keys) {
+    if (!options.unescape.Apply({&key})) return FailUsage("remove", UnescapeOption::kMalformed);
+  }
   return WithDatabase(options.database, [&options](AnyDBM& db) -> int {
     int code = kExitDone;
     for (const std::string& key : options.keys) {
@@ -137,13 +147,15 @@ int RunRemove(const RemoveOptions& options) {
 
 struct RekeyOptions {
   DatabaseOptions database;
+  UnescapeOption unescape;
   std::string old_key;
   std::string new_key;
   bool no_overwrite = false;
 };
 
 // The new record is there before the old one goes, so that a kill in between loses neither.
-int RunRekey(const RekeyOptions& options) {
+int RunRekey(RekeyOptions options) {
+  if (!options.unescape.Apply({&options.old_key, &options.new_key})) return FailUsage("rekey", UnescapeOption::kMalformed);
   return WithDatabase(options.database, [&options](AnyDBM& db) -> int {
     std::string value;
     Status status = db.Get(options.old_key, &value);
@@ -165,6 +177,7 @@ void AddGetCommand(Commands& commands) {
   AddDatabaseOptions(app, &options->database, Access::kRead);
   AddKeys(app, &options->keys, "The key; several with --multi");
   app->add_flag("--multi", options->multi, "Take several keys and print key and value of those that are there");
+  options->unescape.AddTo(app);
   options->style.AddTo(app);
 }
 
@@ -180,6 +193,7 @@ void AddSetCommand(Commands& commands) {
                         ->type_name("DELIM");
   options->increment = AddNumber(app, "--incr", &options->delta, "Add N to the record, an 8-byte big-endian number, and print the sum",
                                  std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
+  options->unescape.AddTo(app);
   options->append->excludes(no_overwrite)->excludes(options->increment);
   options->increment->excludes(no_overwrite);
 }
@@ -189,6 +203,7 @@ void AddRemoveCommand(Commands& commands) {
   CLI::App* app = commands.Add("remove", "Remove records; exit code 1 if one is not there", [options] { return RunRemove(*options); });
   AddDatabaseOptions(app, &options->database, Access::kWrite);
   AddKeys(app, &options->keys, "The keys");
+  options->unescape.AddTo(app);
 }
 
 void AddRekeyCommand(Commands& commands) {
@@ -198,6 +213,7 @@ void AddRekeyCommand(Commands& commands) {
   AddDatabaseOptions(app, &options->database, Access::kWrite);
   app->add_option("OLD_KEY", options->old_key, "The key it has")->required()->type_name("");
   app->add_option("NEW_KEY", options->new_key, "The key it gets")->required()->type_name("");
+  options->unescape.AddTo(app);
   app->add_flag("--no_overwrite", options->no_overwrite, "Keep a record of the new key that is there; the exit code is then 1");
 }
 

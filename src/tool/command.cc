@@ -1,13 +1,17 @@
 #include "tool/command.h"
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "hako/base/parse_number.h"
 #include "tool/terminal.h"
 
@@ -20,11 +24,33 @@ bool HasFolder(std::string_view file) {
   return folder.empty() || std::filesystem::is_directory(folder, ignored);
 }
 
+bool IsDirectory(std::string_view file) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(std::filesystem::path(file), ignored);
+}
+
+bool IsEmpty(std::string_view file) {
+  std::error_code ignored;
+  return std::filesystem::file_size(std::filesystem::path(file), ignored) == 0 && !ignored;
+}
+
+// The message without the file's name, which stands before it anyway; the library may have it in full.
+std::string WithoutName(std::string_view file, std::string message) {
+  std::error_code ignored;
+  const std::string full = std::filesystem::absolute(std::filesystem::path(file), ignored).lexically_normal();
+  for (const std::string& name : {std::string(file), full}) {
+    if (name.empty()) continue;
+    if (message.starts_with(absl::StrCat(name, ": "))) message.erase(0, name.size() + 2);
+    if (message.starts_with(absl::StrCat(name, " "))) message.erase(0, name.size() + 1);
+    message = absl::StrReplaceAll(message, {{absl::StrCat(" for ", name, ":"), ":"}, {absl::StrCat(" ", name, ":"), ":"}});
+  }
+  return message;
+}
+
 // What is wrong, and what to do about it.
 std::pair<std::string, std::string> Explain(std::string_view file, const Status& status) {
-  // The engine may have begun with the file's name; it is printed once.
-  std::string message(status.message());
-  if (message.starts_with(absl::StrCat(ToAbsl(file), ": "))) message.erase(0, file.size() + 2);
+  if (IsDirectory(file)) return {"is a directory", "give the name of a file in it"};
+  const std::string message = WithoutName(file, std::string(status.message()));
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
       return {"locked: another process has it open", "wait for that with --wait SECONDS, or end the other process"};
@@ -36,8 +62,10 @@ std::pair<std::string, std::string> Explain(std::string_view file, const Status&
     case absl::StatusCode::kPermissionDenied:
       return {message, "check the permissions of the file and of its folder"};
     case absl::StatusCode::kResourceExhausted:
-      return {message, "free some space and run the command again"};
+      return {message, "free some space, or raise the limit if it is one, and run the command again"};
     case absl::StatusCode::kDataLoss:
+      if (IsEmpty(file))
+        return {"the file is empty, not a database yet", absl::StrCat("make it one with 'hako create ", ToAbsl(file), "'")};
       return {absl::StrCat("damaged: ", message), "keep the file as it is, and go back to a copy"};
     case absl::StatusCode::kUnimplemented:
       return {message, "use a newer hako"};
@@ -67,6 +95,7 @@ void Complain(std::string_view message, std::string_view command) {
 }
 
 int Fail(std::string_view file, const Status& status) {
+  if (status == ClosedPipe()) return kExitSignal + SIGPIPE;
   const auto [what, advice] = Explain(file, status);
   Complain(absl::StrCat(ToAbsl(file), ": ", what, "; ", advice));
   return absl::IsUnavailable(status) ? kExitLocked : kExitFile;
@@ -78,6 +107,8 @@ int FailUsage(std::string_view command, std::string_view mistake) {
                static_cast<int>(command.size()), command.data());
   return kExitUsage;
 }
+
+Status WriteError(int error) { return error == EPIPE ? ClosedPipe() : SystemError(error, "cannot write"); }
 
 CLI::App* Commands::Add(const std::string& name, const std::string& summary, std::function<int()> run, CLI::App* parent) {
   CLI::App* app = (parent != nullptr ? parent : root_)->add_subcommand(name, summary);
@@ -95,6 +126,18 @@ CLI::Option* AddNumber(CLI::App* app, const std::string& name, std::int64_t* num
     return true;
   };
   return app->add_option(name, parse, description)->type_name("N")->expected(1);
+}
+
+CLI::Option* AddSeconds(CLI::App* app, const std::string& name, std::function<void(double)> store, const std::string& description) {
+  const auto parse = [name, store = std::move(store)](const CLI::results_t& results) {
+    constexpr double kMax = 1e6;
+    double seconds = -1;
+    if (!absl::SimpleAtod(results[0], &seconds) || !(seconds >= 0 && seconds <= kMax))
+      throw CLI::ValidationError(name, absl::StrCat("'", results[0], "' is not a number of seconds, 0 to 1000000"));
+    store(seconds);
+    return true;
+  };
+  return app->add_option(name, parse, description)->option_text("SECONDS")->expected(1);
 }
 
 CLI::Option* AddChoice(CLI::App* app, const std::string& name, std::string* choice, const std::vector<std::string>& words,

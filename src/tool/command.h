@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "hako/base/status.h"
 
@@ -34,6 +35,12 @@ void Complain(std::string_view message, std::string_view command = {});
 
 // Prints what is wrong with `file` and what to do; returns the exit code that fits.
 int Fail(std::string_view file, const Status& status);
+
+// Nobody reads the output any more, as in "hako list | head": no error, but the end. Fail then says nothing, and returns the exit code that
+// the signal SIGPIPE would have made; the database is closed in order first.
+inline Status ClosedPipe() { return absl::CancelledError("closed pipe"); }
+// A failed write; `error` is errno.
+Status WriteError(int error);
 
 // Prints a mistake on the command line in two lines; `command` as in "perf sequence", empty for the program itself.
 int FailUsage(std::string_view command, std::string_view mistake);
@@ -71,12 +78,18 @@ void AddSearchCommand(Commands& commands);
 void AddExportCommand(Commands& commands);
 void AddImportCommand(Commands& commands);
 void AddPerfCommand(Commands& commands);
+// Runs a command line, the words after "hako"; the exit code.
+using RunArguments = std::function<int(std::vector<std::string>)>;
+void AddShellCommand(Commands& commands, RunArguments run);
 void AddCompletionCommand(Commands& commands);
 void AddManCommand(Commands& commands);
 
 // An option that takes a number with an optional suffix (hako/base/parse_number.h), refused outside [min, max].
 CLI::Option* AddNumber(CLI::App* app, const std::string& name, std::int64_t* number, const std::string& description, std::int64_t min,
                        std::int64_t max);
+
+// An option that takes a duration.
+CLI::Option* AddSeconds(CLI::App* app, const std::string& name, std::function<void(double)> store, const std::string& description);
 
 // An option that takes one of a few words.
 CLI::Option* AddChoice(CLI::App* app, const std::string& name, std::string* choice, const std::vector<std::string>& words,

@@ -19,20 +19,31 @@ CLI::Option* AddDatabase(CLI::App* app, const std::string& name, DatabaseOptions
   return app->add_option(name, parse, description)->type_name("")->expected(1);
 }
 
-void AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access access) {
-  AddDatabase(app, "FILE", options, access, "The database; its kind goes by the ending: .hkh = hash, .hks = snapshot of a tiny one")
-      ->required();
+CLI::Option* AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access access) {
+  CLI::Option* file =
+      AddDatabase(app, "FILE", options, access, "The database; its kind goes by the ending: .hkh = hash, .hks = snapshot of a tiny one")
+          ->required();
   AddChoice(app, "--dbm", &options->any.kind, {"auto", "hash", "tiny"}, "The kind of database, where the ending does not tell");
   AddChoice(app, "--file", &options->any.device, {"mmap", "pos"}, "How the file is accessed: mapped into memory, or by pread and pwrite");
-  const auto take_wait = [options](const double& seconds) {
+  const auto take_wait = [options](double seconds) {
     options->any.file.lock_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
   };
-  app->add_option_function<double>("--wait", take_wait, "How long to wait where another process has the file open; 0 = not at all")
-      ->check(CLI::Range(0.0, 1e6))
-      ->option_text("SECONDS");
-  if (access == Access::kWrite)
-    app->add_flag("--sync_hard", options->sync_hard, "Make the change survive a power cut before the command ends");
+  AddSeconds(app, "--wait", take_wait, "How long to wait where another process has the file open; 0 = not at all");
+  if (access == Access::kRead) return file;
+  AddChoice(app, "--durability", &options->durability, {"process", "power"},
+            "What the change survives as soon as it is made: the end of the process, or a power cut");
+  app->add_flag_callback(
+      "--sync_hard", [options] { options->durability = "power"; }, "The same as --durability power");
+  return file;
 }
+
+namespace {
+AnyDBM* shared_database = nullptr;
+}
+
+SharedDatabase::SharedDatabase(AnyDBM& db) { shared_database = &db; }
+SharedDatabase::~SharedDatabase() { shared_database = nullptr; }
+bool SharedDatabase::IsThere() { return shared_database != nullptr; }
 
 int FailDatabase(const DatabaseOptions& options, const Status& status) {
   const bool creates = options.any.file.mode == OpenMode::kCreate || options.any.file.mode == OpenMode::kTruncate;
@@ -45,6 +56,11 @@ int FailDatabase(const DatabaseOptions& options, const Status& status) {
 }
 
 int WithDatabase(const DatabaseOptions& options, const std::function<int(AnyDBM&)>& body) {
+  if (shared_database != nullptr) {
+    const int code = body(*shared_database);
+    const Status synced = options.durability == "power" ? shared_database->Synchronize(SyncMode::kHard) : absl::OkStatus();
+    return synced.ok() ? code : FailDatabase(options, synced);
+  }
   if (options.any.ResolvedKind().empty()) {
     return FailUsage(
         "", absl::StrCat(options.path(), ": the ending does not tell the kind of database; use .hkh or .hks, or say --dbm hash or tiny"));
@@ -53,7 +69,7 @@ int WithDatabase(const DatabaseOptions& options, const std::function<int(AnyDBM&
   if (!db.ok()) return FailDatabase(options, db.status());
   const int code = body(**db);
   Status status;
-  if (options.sync_hard) status = (*db)->Synchronize(SyncMode::kHard);
+  if (options.durability == "power") status = (*db)->Synchronize(SyncMode::kHard);
   const Status closed = (*db)->Close();
   if (status.ok()) status = closed;
   return status.ok() ? code : FailDatabase(options, status);

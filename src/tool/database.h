@@ -17,17 +17,27 @@ enum class Access { kRead, kWrite };
 
 struct DatabaseOptions {
   AnyOptions any;
-  bool sync_hard = false;
-  ExitCode on_damage = kExitFile;  // verify: kExitNo
+  std::string durability = "process";  // or "power"
+  ExitCode on_damage = kExitFile;      // verify: kExitNo
 
   const std::string& path() const { return any.path; }
 };
 
-// The positional FILE and the options that every command on a database takes.
-void AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access access);
+// The positional FILE, which is returned, and the options that every command on a database takes.
+CLI::Option* AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access access);
 
 // The positional `name` alone, a database as well.
 CLI::Option* AddDatabase(CLI::App* app, const std::string& name, DatabaseOptions* options, Access access, const std::string& description);
+
+// While it exists, WithDatabase works on this database, which stays open, whatever its options say. One at a time.
+class SharedDatabase {
+ public:
+  explicit SharedDatabase(AnyDBM& db);
+  SharedDatabase(const SharedDatabase&) = delete;
+  SharedDatabase& operator=(const SharedDatabase&) = delete;
+  ~SharedDatabase();
+  static bool IsThere();
+};
 
 // Fail for the database itself.
 int FailDatabase(const DatabaseOptions& options, const Status& status);

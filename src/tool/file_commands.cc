@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -30,11 +31,14 @@ struct CreateOptions {
 
 int RunCreate(CreateOptions options) {
   AnyOptions& any = options.database.any;
+  const bool is_there = FileSize(any.path) >= 0;
   if (!options.truncate && FileSize(any.path) > 0) return Fail(any.path, absl::AlreadyExistsError(""));
   any.file.mode = options.truncate ? OpenMode::kTruncate : OpenMode::kCreate;
   if (options.num_records >= 0) any.num_records = static_cast<std::uint64_t>(options.num_records);
   if (options.align_pow >= 0) any.align_pow = static_cast<int>(options.align_pow);
-  return WithDatabase(options.database, [](AnyDBM&) { return kExitDone; });
+  const int code = WithDatabase(options.database, [](AnyDBM&) { return kExitDone; });
+  if (!is_there && code == kExitFile) unlink(any.path.c_str());  // what came of it is no database, and may be large
+  return code;
 }
 
 struct InspectOptions {
@@ -110,7 +114,15 @@ int RunInspect(InspectOptions options) {
   return WithDatabase(options.database, [&options](AnyDBM& db) -> int {
     const Findings findings = Examine(options, db);
     Output output(STDOUT_FILENO);
-    if (options.json) {
+    if (!options.attribute.empty()) {
+      const auto it = std::find_if(findings.attributes.begin(), findings.attributes.end(),
+                                   [&options](const auto& attribute) { return attribute.first == options.attribute; });
+      if (it == findings.attributes.end()) {
+        Note(absl::StrCat(options.database.path(), ": there is no attribute '", options.attribute, "'; 'hako inspect' lists them"));
+        return kExitNo;
+      }
+      absl::StrAppend(output.buffer(), it->second, "\n");
+    } else if (options.json) {
       AppendJson(options, findings, output.buffer());
     } else {
       AppendText(options, findings, output.buffer());
@@ -162,7 +174,7 @@ void AddCreateCommand(Commands& commands) {
   AddDatabaseOptions(app, &options->database, Access::kWrite);
   app->add_flag("--truncate", options->truncate, "Empty a file that exists, whatever it holds");
   AddNumber(app, "--num_records", &options->num_records, "How many records are expected: only a hint, the table grows by itself", 0,
-            std::int64_t{1} << 40);
+            std::int64_t{1} << 32);
   AddNumber(app, "--align_pow", &options->align_pow, "Records are aligned to 2^N bytes: 3 allows files of 32 GiB, 6 of 256 GiB", 2, 6);
 }
 
@@ -170,6 +182,7 @@ void AddInspectCommand(Commands& commands) {
   const auto options = std::make_shared<InspectOptions>();
   CLI::App* app = commands.Add("inspect", "Print what a database is and how full", [options] { return RunInspect(*options); });
   AddDatabaseOptions(app, &options->database, Access::kRead);
+  app->add_option("ATTRIBUTE", options->attribute, "Print the value of this one alone; exit code 1 if there is no such")->type_name("");
   app->add_flag("--json", options->json, "One JSON object: file, file_size, num_records, healthy, should_be_rebuilt, stats, attributes");
   app->add_flag("--validate", options->validate, "Prove the whole structure too, as 'verify' does");
 }

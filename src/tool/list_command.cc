@@ -19,8 +19,11 @@ namespace {
 struct ListOptions {
   DatabaseOptions database;
   StyleOptions style;
+  UnescapeOption unescape;
   std::int64_t items = 10;
   bool keys = false;
+  std::string prefix;
+  bool reverse = false;
   std::string move = "first";
   std::string jump_key;
   CLI::Option* has_jump_key = nullptr;
@@ -29,6 +32,7 @@ struct ListOptions {
 void AddListOptions(CLI::App* app, ListOptions* options) {
   AddNumber(app, "--items", &options->items, "How many at most, 10 unless given; -1 = all", -1, std::numeric_limits<std::int64_t>::max());
   app->add_flag("--keys", options->keys, "Keys without values");
+  options->unescape.AddTo(app);
   options->style.AddTo(app);
 }
 
@@ -51,7 +55,13 @@ int PrintRecords(const ListOptions& options, AnyDBM::Iterator& it, const std::fu
   return it.status().ok() ? kExitDone : FailDatabase(options.database, it.status());
 }
 
-int RunList(const ListOptions& options) {
+int RunList(ListOptions options) {
+  if (options.reverse) {
+    const std::string kind(options.database.any.ResolvedKind());
+    return FailUsage("list", absl::StrCat(options.database.path(), ": --reverse is for databases in order, and one of kind ",
+                                          kind.empty() ? "hash" : kind, " has none; sort the output instead"));
+  }
+  if (!options.unescape.Apply({&options.prefix, &options.jump_key})) return FailUsage("list", UnescapeOption::kMalformed);
   const bool jumps = options.move == "jump";
   if (jumps != (options.has_jump_key->count() > 0)) return FailUsage("list", "--move jump and --jump_key go together");
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
@@ -63,9 +73,12 @@ int RunList(const ListOptions& options) {
       Note(absl::StrCat(options.database.path(), ": there is no record of the key to jump to"));
       return kExitNo;
     }
+    const std::string_view prefix = options.prefix;
     const int code = PrintRecords(
-        options, it, [](std::string_view) { return true; }, &num_listed, &is_cut);
-    if (is_cut) {
+        options, it, [prefix](std::string_view key) { return key.starts_with(prefix); }, &num_listed, &is_cut);
+    if (is_cut && !prefix.empty()) {
+      Note(absl::StrCat(options.database.path(), ": the first ", GroupDigits(num_listed), "; --items -1 lists all"));
+    } else if (is_cut) {
       Note(absl::StrCat(options.database.path(), ": ", GroupDigits(num_listed), " of ", GroupDigits(db.Count()),
                         " records; --items -1 lists all"));
     }
@@ -94,8 +107,9 @@ int PrintNearest(const SearchOptions& options, AnyDBM& db) {
   return keys->empty() ? kExitNo : kExitDone;
 }
 
-int RunSearch(const SearchOptions& options) {
+int RunSearch(SearchOptions options) {
   const SearchMode mode = *SearchModeOfName(options.mode);
+  if (mode != SearchMode::kRegex && !options.unescape.Apply({&options.pattern})) return FailUsage("search", UnescapeOption::kMalformed);
   const StatusOr<KeyMatcher> matcher = KeyMatcher::Make(mode, options.pattern);
   if (!matcher.ok()) return FailUsage("search", std::string(matcher.status().message()));
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
@@ -118,6 +132,9 @@ void AddListCommand(Commands& commands) {
   AddDatabaseOptions(app, &options->database, Access::kRead);
   AddChoice(app, "--move", &options->move, {"first", "jump"}, "Where to begin: at the first record, or at that of --jump_key");
   options->has_jump_key = app->add_option("--jump_key", options->jump_key, "With --move jump: the key to begin at")->type_name("KEY");
+  app->add_option("--prefix", options->prefix, "Only records whose key begins with TEXT; of a hash table, all are looked at")
+      ->type_name("TEXT");
+  app->add_flag("--reverse", options->reverse, "From the last to the first; for databases in order, of which there is none yet");
   AddListOptions(app, options.get());
 }
 

@@ -1,6 +1,11 @@
 // hako, the command-line tool: finds the command, parses its options, runs it.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <new>
 #include <string>
@@ -30,6 +35,22 @@ std::string VersionText() {
                       format::kSnapshotVersion, ", read and written");
 }
 
+// Where a standard stream is closed, the next file that is opened would take its place, a database say, and messages would be written into
+// it. What is put there instead fails whenever it is used.
+void OccupyStandardStreams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
+// Writes out what printf has kept; a failure is one of the command.
+int FlushStandardOutput(int code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  const int failed = Fail("standard output", WriteError(errno != 0 ? errno : EIO));
+  return code == kExitDone ? failed : code;
+}
+
 int Run(std::vector<std::string> args) {
   CLI::App root("An embedded key-value database: hash tables in one file each.", "hako");
   root.footer(kFooter);
@@ -52,6 +73,7 @@ int Run(std::vector<std::string> args) {
   AddMergeCommand(commands);
   AddRebuildCommand(commands);
   AddVerifyCommand(commands);
+  AddShellCommand(commands, &Run);
   AddPerfCommand(commands);
   AddCompletionCommand(commands);
   AddManCommand(commands);
@@ -92,7 +114,9 @@ int Run(std::vector<std::string> args) {
 
 int main(int argc, char** argv) {
   try {
-    return hako::tool::Run(std::vector<std::string>(argv + 1, argv + argc));
+    hako::tool::OccupyStandardStreams();
+    std::signal(SIGPIPE, SIG_IGN);  // a write then fails, and the database is closed in order
+    return hako::tool::FlushStandardOutput(hako::tool::Run(std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const std::bad_alloc&) {
     std::fputs("hako: out of memory; end other programs, or take a machine with more\n", stderr);
     return hako::tool::kExitFile;

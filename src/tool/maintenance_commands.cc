@@ -3,10 +3,13 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "hako/file/positional_parallel_file.h"
 #include "tool/command.h"
 #include "tool/database.h"
 #include "tool/interrupt.h"
@@ -70,9 +73,21 @@ int RunCopy(const CopyOptions& options) {
     return FailUsage("copy", absl::StrCat(options.destination, " is of another kind; to turn the one into the other, say 'hako merge ",
                                           options.destination, " ", source, "'"));
   }
+  std::error_code ignored;
+  if (std::filesystem::is_directory(options.destination, ignored)) return Fail(options.destination, absl::AlreadyExistsError(""));
   if (!options.force && IsThere(options.destination)) {
     Complain(absl::StrCat(options.destination, ": the file exists; choose another name, or replace it with --force"));
     return kExitFile;
+  }
+  // What another process has open would go on in a file without a name. Held until the copy has its place.
+  std::optional<PositionalParallelFile> replaced;
+  if (IsThere(options.destination)) {
+    FileOptions exclusive;
+    exclusive.mode = OpenMode::kReadWrite;
+    exclusive.lock_timeout = options.database.any.file.lock_timeout;
+    auto opened = PositionalParallelFile::Open(options.destination, exclusive);
+    if (!opened.ok()) return Fail(options.destination, opened.status());
+    replaced = *std::move(opened);
   }
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
     const Status copied = db.CopyTo(options.destination);

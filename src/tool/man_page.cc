@@ -65,6 +65,9 @@ constexpr TkrzwLine kExamples[] = {
     {"hako import packages.hkh packages.tsv", "Make a database of lines of key, tab, value"},
     {"hako get packages.hkh bash", "Look a key up"},
     {"hako list packages.hkh --items -1 --json | jq .key", "All records as JSON Lines"},
+    {"hako list packages.hkh --prefix lib --items -1", "The records whose keys begin so"},
+    {"hako get packages.hkh '\\x00\\xff' --unescape", "Look up a key that no argument can hold"},
+    {"printf 'set a 1\\nset b 2\\n' | hako shell db.hkh", "Several commands on a database that is opened once"},
     {"hako copy packages.hkh backup.hkh && hako verify backup.hkh", "Back up, and prove that the copy is sound"},
     {"mdb_dump -n old.mdb | hako import new.hkh - --format dump", "Take over a database of LMDB; db_dump does for Berkeley DB"},
     {"hako perf sequence --path perf.hkh --iter 1m --honest", "Measure"}};

@@ -89,7 +89,11 @@ int FailParse(const CLI::App& root, const CLI::ParseError& error) {
   if (!extras.empty() && !names.empty())
     return FailUsage(name, absl::StrCat("unknown command '", extras[0], "'", Suggest(extras[0], names)));
   if (!extras.empty()) return FailUsage(name, absl::StrCat("unexpected argument '", extras[0], "'"));
+  const std::vector<std::string> before = root.remaining();  // the command
+  if (!before.empty()) return FailUsage(name, absl::StrCat("unexpected '", before[0], "'; options go after the command"));
   std::string mistake = error.what();
+  if (const std::size_t end = mistake.find(": 1 required "); end != mistake.npos && mistake.ends_with(" missing"))
+    mistake = absl::StrCat(mistake.substr(0, end), " needs a value");
   std::replace(mistake.begin(), mistake.end(), '\n', ' ');
   return FailUsage(name, mistake);
 }

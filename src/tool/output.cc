@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "hako/format/json_record.h"
 #include "hako/format/text_encoding.h"
+#include "tool/command.h"
 #include "tool/terminal.h"
 
 namespace hako::tool {
@@ -16,7 +18,7 @@ Status Output::Flush() {
     const ssize_t size = write(fd_, rest.data(), rest.size());
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) {
-      status_ = SystemError(errno, "cannot write");
+      status_ = WriteError(errno);
     } else {
       rest.remove_prefix(static_cast<std::size_t>(size));
     }
@@ -43,6 +45,19 @@ RecordStyle StyleOptions::style() const {
   if (nul_) return RecordStyle::kNul;
   if (raw_) return RecordStyle::kRaw;
   return escape_ || isatty(STDOUT_FILENO) == 1 ? RecordStyle::kPrintable : RecordStyle::kRaw;
+}
+
+void UnescapeOption::AddTo(CLI::App* app) {
+  app->add_flag("--unescape", is_given_, "Keys and values are given as --escape prints them: \\\\ \\t \\n \\r \\0 \\xHH stand for a byte");
+}
+
+bool UnescapeOption::Apply(std::initializer_list<std::string*> texts) const {
+  if (!is_given_) return true;
+  return std::all_of(texts.begin(), texts.end(), [](std::string* text) {
+    const std::optional<std::size_t> size = format::DecodeEscapes(*text, text->data());
+    if (size) text->resize(*size);
+    return size.has_value();
+  });
 }
 
 void AppendRecord(RecordStyle style, std::optional<std::string_view> key, std::optional<std::string_view> value, std::string* out) {

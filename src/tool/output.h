@@ -4,6 +4,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,6 +53,18 @@ class StyleOptions {
 
  private:
   bool escape_ = false, raw_ = false, tsv_ = false, json_ = false, hex_ = false, nul_ = false;
+};
+
+// Keys and values of the command line as they are printed escaped: how to say those that no argument can hold.
+class UnescapeOption {
+ public:
+  static constexpr std::string_view kMalformed = "--unescape: a backslash that is none of \\\\ \\t \\n \\r \\0 \\xHH";
+  void AddTo(CLI::App* app);
+  // Decodes them all if the option is given; false where one is malformed.
+  bool Apply(std::initializer_list<std::string*> texts) const;
+
+ private:
+  bool is_given_ = false;
 };
 
 // One record, with its end; without a value or without a key where that is nullopt. On a terminal that shows colour, keys are coloured.

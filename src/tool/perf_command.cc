@@ -96,7 +96,8 @@ void AddParallelOptions(CLI::App* app, PerfOptions* options) {
   AddNumber(app, "--keys", &options->num_keys, "How many different keys there are; as many as iterations unless given", 1,
             std::numeric_limits<std::int32_t>::max());
   app->add_flag("--rebuild", options->rebuild, "Rebuild the database now and then, where it should be");
-  app->add_option("--sleep", options->sleep_seconds, "Sleep after each iteration")->check(CLI::Range(0.0, 1e6))->option_text("SECONDS");
+  AddSeconds(
+      app, "--sleep", [options](double seconds) { options->sleep_seconds = seconds; }, "Sleep after each iteration");
 }
 
 void AddWickedOptions(CLI::App* app, PerfOptions* options) {

@@ -21,6 +21,7 @@ inline constexpr TkrzwLine kTkrzwCommands[] = {
     {"set --incr N", "the difference, where it is the first value there; VALUE is not given"},
     {"list --move jumplower, jumpupper...", "none: for databases in order, of which there is none yet"},
     {"restore --auto, --end_offset, --class; rebuild --restore", "none, see restore"},
+    {"inspect FILE ATTR", "the same; 'hako inspect FILE' lists the attributes"},
     {"create --buckets", "create --num_records; only a hint, as the table grows by itself"},
     {"merge --reducer", "the last record wins, or with --no_overwrite the first"},
     {"export, import --tsv --escape", "TSV is the default and always escaped; import --no_escape takes backslashes literally"},

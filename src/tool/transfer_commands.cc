@@ -50,8 +50,10 @@ class TextFile {
     fd_ = is_input ? STDIN_FILENO : STDOUT_FILENO;
     if (options.IsStandardStream()) return absl::OkStatus();
     fd_ = open(options.path.c_str(), flags | O_CLOEXEC, 0644);
-    if (fd_ >= 0) return absl::OkStatus();
-    return absl::ErrnoToStatus(errno, "cannot open");
+    if (fd_ < 0) return absl::ErrnoToStatus(errno, "cannot open");
+    struct stat info;
+    if (fstat(fd_, &info) == 0 && S_ISDIR(info.st_mode)) return absl::InvalidArgumentError("is a directory");
+    return absl::OkStatus();
   }
   Status Close() {
     const int fd = std::exchange(fd_, -1);
@@ -70,7 +72,7 @@ class TextFile {
   Status Write(std::string_view bytes) const {
     while (!bytes.empty()) {
       const ssize_t size = write(fd_, bytes.data(), bytes.size());
-      if (size < 0 && errno != EINTR) return SystemError(errno, "cannot write");
+      if (size < 0 && errno != EINTR) return WriteError(errno);
       if (size > 0) bytes.remove_prefix(static_cast<std::size_t>(size));
     }
     return absl::OkStatus();
@@ -118,6 +120,8 @@ void Report(const CommandOptions& options, const TransferResult& result, const c
 
 int RunImport(CommandOptions options) {
   if (IsSameFile(options.database.path(), options.path)) return FailUsage("import", "the database and the text are the same file");
+  if (options.IsStandardStream() && SharedDatabase::IsThere())
+    return FailUsage("import", "a shell reads its lines from there; name a file");
   TextFile text;
   if (const Status opened = text.Open(options, O_RDONLY); !opened.ok()) return FailOpen(text.name(), opened);
   options.database.any.file.mode = OpenMode::kCreate;
@@ -153,7 +157,7 @@ int RunExport(const CommandOptions& options) {
                                     .dump = {.print = options.print, .mapsize = static_cast<std::uint64_t>(options.mapsize)},
                                     .progress = Watch(interrupt, progress, [](const TransferProgress& now) { return now.num_records; })});
     progress.Finish();
-    if (absl::IsCancelled(result.text)) {
+    if (absl::IsCancelled(result.text) && interrupt.signal() != 0) {
       Report(options, result, "exported");
       return kExitSignal + interrupt.signal();
     }

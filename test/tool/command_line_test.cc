@@ -2,6 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <map>
+
+#include "support/temp_dir.h"
 #include "tool_runner.h"
 
 namespace hako {
@@ -12,8 +18,9 @@ using testing::HasSubstr;
 using testing::SizeIs;
 using testing::StartsWith;
 
-const std::vector<std::string> kCommands = {"create", "inspect", "get",  "set",   "remove",  "rekey",  "count", "list",       "search",
-                                            "import", "export",  "copy", "merge", "rebuild", "verify", "perf",  "completion", "man"};
+const std::vector<std::string> kCommands = {"create", "inspect", "get",    "set",        "remove", "rekey", "count",
+                                            "list",   "search",  "import", "export",     "copy",   "merge", "rebuild",
+                                            "verify", "shell",   "perf",   "completion", "man"};
 
 TEST(CommandLine, HelpGoesToStdoutAndListsEveryCommand) {
   const ToolResult bare = RunTool({});
@@ -69,6 +76,25 @@ const Mistake kMistakes[] = {
     {{"set", "a.hkh", "k", "--incr", "1x"}, "hako set: --incr: '1x' is not a number such as 8, 10k or 64Mi", " set"},
     {{"list", "a.hkh", "--items", "9999999t"}, "hako list: --items: '9999999t' is not a number such as 8, 10k or 64Mi", " list"},
     {{"create", "a.hkh", "--align_pow", "13"}, "hako create: --align_pow: 13 is out of range, 2 to 6", " create"},
+    {{"list", "a.hkh", "--items"}, "hako list: --items needs a value", " list"},
+    {{"list", "--prefix"}, "hako list: --prefix needs a value", " list"},
+    {{"list", "a.hkh", "--reverse"},
+     "hako list: a.hkh: --reverse is for databases in order, and one of kind hash has none; sort the output instead",
+     " list"},
+    {{"list", "a.hks", "--reverse", "--prefix", "x"},
+     "hako list: a.hks: --reverse is for databases in order, and one of kind tiny has none; sort the output instead",
+     " list"},
+    {{"get", "a.hkh", "k", "--wait", "x"}, "hako get: --wait: 'x' is not a number of seconds, 0 to 1000000", " get"},
+    {{"get", "a.hkh", "k", "--wait", "-1"}, "hako get: --wait: '-1' is not a number of seconds, 0 to 1000000", " get"},
+    {{"get", "a.hkh", "k", "--wait", "nan"}, "hako get: --wait: 'nan' is not a number of seconds, 0 to 1000000", " get"},
+    {{"perf", "parallel", "--sleep", "1 s"},
+     "hako perf parallel: --sleep: '1 s' is not a number of seconds, 0 to 1000000",
+     " perf parallel"},
+    {{"get", "a.hkh", "\\q", "--unescape"}, "hako get: --unescape: a backslash that is none of \\\\ \\t \\n \\r \\0 \\xHH", " get"},
+    {{"--items", "5", "list", "a.hkh"}, "hako list: unexpected '--items'; options go after the command", " list"},
+    {{"set", "a.hkh", "k", "v", "--durability", "disk"}, "hako set: --durability: disk not in {process,power}", " set"},
+    {{"get", "a.hkh", "k", "--durability", "power"}, "hako get: unknown option '--durability'", " get"},
+    {{"create", "a.hkh", "--num_records", "1t"}, "hako create: --num_records: 1t is out of range, 0 to 4294967296", " create"},
     {{"list", "a.hkh", "--json", "--tsv"},
      "hako list: Requires at most 1 options be given from [--json,--tsv,--hex,--escape,--raw,-0]",
      " list"},
@@ -103,6 +129,51 @@ const Mistake kMistakes[] = {
     {{"perf", "sequence", "--dbm", "tiny", "--iter", "0"},
      "hako perf sequence: --iter: 0 is out of range, 1 to 2147483647",
      " perf sequence"}};
+
+// Every command of tkrzw_dbm_util is here, with every option, or the manual says what there is instead.
+TEST(CommandLine, HasWhatTheToolOfTkrzwHasOrSaysWhyNot) {
+  if (std::system("command -v tkrzw_dbm_util > /dev/null") != 0) GTEST_SKIP() << "tkrzw-utils is not installed";
+  TempDir dir;
+  std::system(("tkrzw_dbm_util > /dev/null 2> " + dir.File("help")).c_str());
+  std::string manual = RunTool({"man"}).out;
+  manual = manual.substr(manual.find(".SH COMING FROM TKRZW"));
+  std::erase(manual, '\\');
+  const auto has_word = [](const std::string& text, const std::string& word) {
+    for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
+      const char next = at + word.size() < text.size() ? text[at + word.size()] : ' ';
+      if (std::isalnum(static_cast<unsigned char>(next)) == 0 && next != '_') return true;
+    }
+    return false;
+  };
+  std::vector<std::string> all, where;
+  std::map<std::string, std::string> helps;
+  int num_options = 0;
+  for (const std::string& line : SplitLines(ReadWhole(dir.File("help")))) {
+    std::string name;
+    if (line.starts_with("  tkrzw_dbm_util ")) {
+      name = line.substr(17, line.find(' ', 17) - 17);
+      const bool is_here = std::find(kCommands.begin(), kCommands.end(), name) != kCommands.end();
+      EXPECT_TRUE(is_here || has_word(manual, "fB" + name)) << name;
+      if (is_here) all.push_back(name), helps[name] = RunTool({"help", name}).out;
+    } else if (line.ends_with("subcommand:")) {
+      where = {line.substr(16, line.rfind(' ') - 16)};
+    } else if (line.starts_with("Options for the export and import")) {
+      where = {"export", "import"};
+    } else if (line.starts_with("Tuning options")) {
+      where = {"create"};
+    } else if (line.ends_with(':')) {
+      where = all;
+    } else if (line.starts_with("  --")) {
+      name = line.substr(2, line.find(' ', 2) - 2);
+      for (const std::string& command : where) {
+        EXPECT_TRUE(has_word(helps[command], name) || has_word(manual, name)) << command << " " << name;
+        ++num_options;
+      }
+    }
+  }
+  EXPECT_THAT(all, testing::SizeIs(11));
+  EXPECT_GT(num_options, 100);
+}
 
 TEST(CommandLine, MistakesAreTwoLinesOnStderr) {
   for (const Mistake& mistake : kMistakes) {

@@ -184,6 +184,66 @@ TEST_F(Records, ListStopsAtItemsAndSaysSo) {
   }
 }
 
+TEST_F(Records, ListByPrefix) {
+  ASSERT_EQ(RunTool({"import", path_}, "apple\t1\napricot\t2\nbanana\t3\n\xff\xfe\t4\n").exit_code, 0);
+  const auto list = [this](const std::string& prefix, const std::string& flag) {
+    return SplitLines(RunTool({"list", path_, "--prefix", prefix, flag}).out);
+  };
+  EXPECT_THAT(list("ap", "--keys"), UnorderedElementsAre("apple", "apricot"));
+  EXPECT_THAT(list("apricot", "--raw"), ElementsAre("apricot\t2"));
+  EXPECT_THAT(list("apricots", "--raw"), testing::IsEmpty());
+  EXPECT_THAT(list("\xff", "--hex"), ElementsAre("fffe\t34"));
+  EXPECT_THAT(list("", "--keys"), SizeIs(4));
+  const ToolResult cut = RunTool({"list", path_, "--prefix", "ap", "--items", "1"});
+  EXPECT_EQ(cut.err, "hako: " + path_ + ": the first 1; --items -1 lists all\n");
+  EXPECT_EQ(RunTool({"list", path_, "--prefix", "ap", "--items", "2"}).err, "");
+}
+
+// What is shown escaped can be typed in again: the way to keys that no argument can hold.
+TEST_F(Records, UnescapeTakesWhatEscapePrints) {
+  const std::string key("\0\\\n\xff", 4);
+  const std::string typed = "\\x00\\\\\\n\\xff";
+  ASSERT_EQ(RunTool({"set", path_, typed, "\\tvalue", "--unescape"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"list", path_, "--hex"}).out, "005c0aff\t0976616c7565\n");
+  EXPECT_EQ(RunTool({"list", path_, "--escape"}).out, typed + "\t\\tvalue\n");
+  EXPECT_EQ(RunTool({"get", path_, typed, "--unescape"}).out, "\tvalue\n");
+  EXPECT_EQ(RunTool({"get", path_, typed}).exit_code, 1) << "as it is";
+  EXPECT_EQ(RunTool({"list", path_, "--prefix", "\\0", "--unescape", "--keys", "--escape"}).out, typed + "\n");
+  EXPECT_EQ(RunTool({"search", path_, "\\xff", "--unescape", "--keys", "--escape"}).out, typed + "\n");
+  EXPECT_EQ(RunTool({"list", path_, "--move", "jump", "--jump_key", typed, "--unescape", "--keys", "--escape"}).out, typed + "\n");
+  EXPECT_EQ(RunTool({"rekey", path_, typed, "\\r", "--unescape"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"remove", path_, "\\r", "--unescape"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"count", path_}).out, "0\n");
+}
+
+TEST_F(Records, EveryWriterTakesADurability) {
+  for (const char* level : {"process", "power"}) {
+    EXPECT_EQ(RunTool({"set", path_, "k", "v", "--durability", level}).exit_code, 0);
+    EXPECT_EQ(RunTool({"rekey", path_, "k", "l", "--durability", level}).exit_code, 0);
+    EXPECT_EQ(RunTool({"import", path_, "--durability", level}, "m\t1\n").exit_code, 0);
+    EXPECT_EQ(RunTool({"merge", dir_.File("b.hkh"), path_, "--durability", level}).exit_code, 0);
+    EXPECT_EQ(RunTool({"rebuild", path_, "--durability", level}).exit_code, 0);
+    EXPECT_EQ(RunTool({"remove", path_, "l", "--durability", level}).exit_code, 0);
+  }
+  EXPECT_EQ(RunTool({"list", path_}).out, "m\t1\n");
+  const auto syncs = [this](const std::string& durability) {
+    const std::string epoch = RunTool({"inspect", path_, "epoch"}).out;
+    EXPECT_EQ(RunTool({"set", path_, "k", "v", "--durability", durability}).exit_code, 0);
+    return std::stoi(RunTool({"inspect", path_, "epoch"}).out) - std::stoi(epoch);
+  };
+  EXPECT_GT(syncs("power"), syncs("process"));
+}
+
+TEST_F(Records, InspectPrintsOneAttribute) {
+  ASSERT_EQ(Set("k", "v"), 0);
+  EXPECT_EQ(RunTool({"inspect", path_, "class"}).out, "HashDBM\n");
+  EXPECT_EQ(RunTool({"inspect", path_, "num_records"}).out, "1\n");
+  const ToolResult none = RunTool({"inspect", path_, "colour"});
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_EQ(none.out, "");
+  EXPECT_EQ(none.err, "hako: " + path_ + ": there is no attribute 'colour'; 'hako inspect' lists them\n");
+}
+
 TEST_F(Records, InspectTellsFacts) {
   ASSERT_EQ(Set("k", "v"), 0);
   const std::vector<std::string> lines = SplitLines(RunTool({"inspect", path_, "--validate"}).out);
