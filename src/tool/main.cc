@@ -43,11 +43,17 @@ void OccupyStandardStreams() {
   }
 }
 
-// Writes out what printf has kept; a failure is one of the command.
+// Room for all that printf prints, but for a terminal, which is shown each line at once: written in one piece, a failure has its reason.
+void BufferStandardOutput() {
+  static char buffer[256 << 10];
+  if (isatty(STDOUT_FILENO) != 1) (void)std::setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
+}
+
+// Writes out what printf has kept; a failure, now or before, is one of the command.
 int FlushStandardOutput(int code) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  const int failed = Fail("standard output", WriteError(errno != 0 ? errno : EIO));
+  const int failed = Fail("standard output", errno != 0 ? WriteError(errno) : absl::UnknownError("cannot write all of it"));
   return code == kExitDone ? failed : code;
 }
 
@@ -115,6 +121,7 @@ int Run(std::vector<std::string> args) {
 int main(int argc, char** argv) {
   try {
     hako::tool::OccupyStandardStreams();
+    hako::tool::BufferStandardOutput();
     std::signal(SIGPIPE, SIG_IGN);  // a write then fails, and the database is closed in order
     return hako::tool::FlushStandardOutput(hako::tool::Run(std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const std::bad_alloc&) {

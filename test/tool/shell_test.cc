@@ -46,8 +46,10 @@ TEST_F(Shell, StopsAtTheFirstMistakeOfAPipe) {
 
 TEST_F(Shell, DoesWhatCommandsOnADatabaseDo) {
   WriteWhole(dir_.File("text.tsv"), "x\t1\ny\t2\n");
-  for (const std::string file : {path_, dir_.File("b.hks"), dir_.File("c.db?dbm=hash")}) {
-    if (file != path_) ASSERT_EQ(RunTool({"create", file}).exit_code, 0);
+  for (const std::string& file : {path_, dir_.File("b.hks"), dir_.File("c.db?dbm=hash")}) {
+    if (file != path_) {
+      ASSERT_EQ(RunTool({"create", file}).exit_code, 0);
+    }
     const std::string out = dir_.File("out.tsv"), copy = dir_.File("copy" + std::string(file.ends_with("s") ? ".hks" : ".hkh"));
     std::remove(copy.c_str());
     const ToolResult result =
