@@ -68,7 +68,7 @@ std::pair<std::string, std::string> Explain(std::string_view file, const Status&
         return {"the file is empty, not a database yet", absl::StrCat("make it one with 'hako create ", ToAbsl(file), "'")};
       return {absl::StrCat("damaged: ", message), "keep the file as it is, and go back to a copy"};
     case absl::StatusCode::kUnimplemented:
-      return {message, "use a newer hako"};
+      return {message, "use a hako that reads this format"};
     case absl::StatusCode::kInvalidArgument:
       return {message, "check that this is the right file and these are the right options"};
     case absl::StatusCode::kOutOfRange:

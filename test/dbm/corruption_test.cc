@@ -295,18 +295,24 @@ TYPED_TEST(HashCorruptionTest, SurvivesDamagedSectors) {
   DamageSectors(this->image, TypeParam::Earlier(this->images), this->MakeCheck());
 }
 
-TEST(HashCorruption, RefusesANewerFormat) {
+TEST(HashCorruption, RefusesAFormatThatIsNewerOrTooOld) {
   Image image = MakeHashImages().closed;
-  for (const std::uint64_t offset : {std::uint64_t{0}, format::kSuperBlockSlot}) {
-    format::HashSuperBlock super;
-    std::memcpy(&super, image.data() + offset, sizeof(super));
-    super.version = format::kHashFileVersion + 1;
-    super.check = format::CheckOf(super);
-    std::memcpy(image.data() + offset, &super, sizeof(super));
+  for (const std::uint32_t version : {format::kHashFileVersion + 1, format::kHashFileOldest - 1, 0u}) {
+    SCOPED_TRACE(version);
+    for (const std::uint64_t offset : {std::uint64_t{0}, format::kSuperBlockSlot}) {
+      format::HashSuperBlock super;
+      std::memcpy(&super, image.data() + offset, sizeof(super));
+      super.version = version;
+      super.check = format::CheckOf(super);
+      std::memcpy(image.data() + offset, &super, sizeof(super));
+    }
+    MemoryFile file = MemoryFile::Of(image);
+    const std::uint32_t known = version > format::kHashFileVersion ? format::kHashFileVersion : format::kHashFileOldest;
+    EXPECT_THAT(HashDBM<MemoryFile>::Open(file.Share()),
+                StatusIs(absl::StatusCode::kUnimplemented, testing::AllOf(testing::HasSubstr(absl::StrCat("format ", version)),
+                                                                          testing::EndsWith(absl::StrCat(", ", known)))));
+    EXPECT_TRUE(ImageOf(file) == image) << "a refused file is left alone";
   }
-  MemoryFile file = MemoryFile::Of(image);
-  EXPECT_THAT(HashDBM<MemoryFile>::Open(file.Share()), StatusIs(absl::StatusCode::kUnimplemented));
-  EXPECT_TRUE(ImageOf(file) == image) << "a refused file is left alone";
 }
 
 // ---- snapshots of TinyDBM ----

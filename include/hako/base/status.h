@@ -8,7 +8,7 @@
 //   FailedPrecondition  the database is read-only, or refuses writes after a failed write or sync
 //   ResourceExhausted   no space on the device, or no memory; nothing was changed
 //   Unavailable         another process or another handle has the file open
-//   Unimplemented       the file was written by a newer version
+//   Unimplemented       the file is of a format that this version does not read
 //   DataLoss            bytes in the file do not validate; the message names the offset
 //   Unknown, Internal   the system reported something else; the message names the call
 //

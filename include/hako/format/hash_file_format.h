@@ -12,7 +12,9 @@
 // a crash of the machine: then the heap is scanned, and the records that belong to the synced epoch (format/stamp.h) are all there is. If
 // only the process died, the page cache has everything, and the live state tells where the index is.
 //
-// Version history: 1 = first. (type and synced_at came later, out of reserved bytes: 0 in an older file, kept by an older library.)
+// Version history
+//   1  before any release: another closing note, no `settled` and `refresh` in the live state. Not read any more.
+//   2  the closing note tells which free blocks are still stamped as retired, or that a harvest is not over; type and synced_at.
 #pragma once
 
 #include <array>
@@ -25,7 +27,8 @@
 namespace hako::format {
 
 inline constexpr std::array<char, 16> kHashFileMagic = {'h', 'a', 'k', 'o', ' ', 'h', 'a', 's', 'h', ' ', 'D', 'B', 'M', '\r', '\n', 26};
-inline constexpr std::uint32_t kHashFileVersion = 1;
+inline constexpr std::uint32_t kHashFileVersion = 2;
+inline constexpr std::uint32_t kHashFileOldest = 2;  // that is still read
 inline constexpr std::uint64_t kExtentUnit = 64 << 10;
 inline constexpr std::uint64_t kSuperBlockSlot = 4096;  // distance of the two slots
 inline constexpr std::uint64_t kLiveStateOffset = 8192;

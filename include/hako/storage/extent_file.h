@@ -279,9 +279,14 @@ class ExtentFile {
       return DataLossError("neither superblock matches its check", 0);
     }
     super_ = valid[0] && (!valid[1] || slots[0].sequence > slots[1].sequence) ? slots[0] : slots[1];
-    if (super_.version > format::kHashFileVersion) {
-      return absl::UnimplementedError(absl::StrCat("hash file format ", std::uint32_t{super_.version},
-                                                   " is newer than the newest this library knows, ", format::kHashFileVersion));
+    const std::uint32_t version = super_.version;
+    if (version > format::kHashFileVersion) {
+      return absl::UnimplementedError(
+          absl::StrCat("hash file format ", version, " is newer than the newest this library knows, ", format::kHashFileVersion));
+    }
+    if (version < format::kHashFileOldest) {
+      return absl::UnimplementedError(
+          absl::StrCat("hash file format ", version, " is older than the oldest this library reads, ", format::kHashFileOldest));
     }
     return Validate();
   }
