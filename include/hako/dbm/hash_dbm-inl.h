@@ -21,7 +21,8 @@ StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const
   dbm->synced_at_ = dbm->heap_->extents().super().synced_at;
   if (options.sync_interval.count() > 0 && dbm->IsWritable()) {
     dbm->background_ = std::make_unique<sync::PeriodicThread>(options.sync_interval, [self = dbm.get()] {
-      if (self->changed_.exchange(false)) (void)self->Synchronize(SyncMode::kHard);  // a failure poisons the heap, which tells all
+      if (!self->changed_.exchange(false)) return;
+      if (!self->Synchronize(SyncMode::kHard).ok()) self->changed_ = true;  // a failed sync poisons the heap, which tells all
     });
   }
   return dbm;
