@@ -135,10 +135,10 @@ class BucketIndex {
   friend class BucketWalk<Space>;
   template <class ActionT>
   class MultiTurn;
-  static constexpr unsigned kMaxHops = 4096;      // of a chain; more is a loop in a damaged file
-  static constexpr unsigned kShortHops = 8;       // of the short way of a look-up
-  static constexpr int kOptimisticTries = 64;     // then a reader takes the lock
-  static constexpr std::int64_t kCountBatch = 8;  // insertions between looks at the shared count
+  static constexpr unsigned kMaxHops = 4096;        // of a chain; more is a loop in a damaged file
+  static constexpr unsigned kShortHops = 8;         // of the short way of a look-up
+  static constexpr unsigned kOptimisticTries = 64;  // then a reader takes the lock
+  static constexpr std::int64_t kCountBatch = 8;    // insertions between looks at the shared count
   static constexpr std::size_t kPrefetchGroup = 32;
 
   // The home of a hash in a table of some shape.

@@ -8,9 +8,14 @@
 // A reader takes no lock and writes nothing: it notes the word (ReadVersion), reads what it needs by sync/atomic_bytes.h, and asks
 // IsCurrent whether the word is still the same. A writer locks: one locked instruction, which is also the full fence that publishes its
 // earlier plain stores before anything it reads later (see write_gate.h).
+//
+// The lock has no queue: who looks when it is free gets it. A waiter fails at each look with the probability that others hold the lock, so
+// its wait ends after a few looks unless visitors hold one bucket nearly all the time. What matters is that it keeps looking, and that it
+// lets the holder run: see Backoff.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <thread>
 
@@ -32,21 +37,31 @@ inline void CpuRelax() {
 #endif
 }
 
-// Waits a little longer each time: spins at first, then lets another thread run, which may be the one that is waited for.
+// Waits a little longer each time: spins at first, then lets another thread run, which may be the one that is waited for, then sleeps.
+//
+// Yielding alone would not do. A waiter of a real-time class never lets a holder of an ordinary one run by it, one of a greater share
+// hardly ever; and where the processor is wanted by others too, each yield may cost a whole time slice, so that the lock is looked at a few
+// hundred times a second. A sleeper lets everyone run, and is woken promptly. It sleeps for a different time each time, lest it be in step
+// with a holder that takes the lock again and again.
 class Backoff {
  public:
+  static constexpr unsigned kSpins = 63, kYields = 32;  // together about as long as the shortest sleep
+
   void Pause() {
-    if (++count_ < 64) {
+    if (count_ < kSpins) {
       CpuRelax();
-    } else {
+    } else if (count_ < kSpins + kYields) {
       std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(20 + count_ % 64));
     }
+    ++count_;
   }
 
-  int count() const { return count_; }
+  unsigned count() const { return count_; }
 
  private:
-  int count_ = 0;
+  unsigned count_ = 0;
 };
 
 // glibc knows whether the process has ever had a second thread; until then a locked instruction buys nothing, and costs the overlap of one

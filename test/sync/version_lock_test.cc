@@ -1,0 +1,81 @@
+// The lock of a bucket, and how its waiters wait.
+#include "hako/sync/version_lock.h"
+
+#include <sys/resource.h>
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+
+#include "gtest/gtest.h"
+#include "support/sanitizers.h"
+#include "support/threads.h"
+
+namespace hako::sync {
+namespace {
+
+// How often the calling thread gave up the processor by going to sleep; a yield is not counted.
+long Sleeps() {
+  rusage usage;
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nvcsw;
+}
+
+TEST(VersionLock, AdvancesTheVersionWithChangesOnlyAndKeepsTheFlag) {
+  std::uint32_t word = VersionLock::kFlag;
+  VersionLock lock(word);
+  const std::uint32_t version = lock.ReadVersion();
+  lock.Lock();
+  EXPECT_FALSE(lock.IsCurrent(version));
+  EXPECT_FALSE(lock.TryLock());
+  lock.Unlock(false);
+  EXPECT_TRUE(lock.IsCurrent(version));
+  ASSERT_TRUE(lock.TryLock());
+  lock.Unlock(true);
+  EXPECT_EQ(lock.ReadVersion(), version + VersionLock::kStep);
+  word = ~VersionLock::kLocked;  // the last version
+  lock.Lock();
+  lock.Unlock(true);
+  EXPECT_EQ(word, 2u) << "wraps, with the flag";
+}
+
+// Holders that give up the processor with the lock, so that there is waiting of every kind, and readers that take no lock.
+TEST(VersionLock, ConcurrentHoldersAreAloneAndReadersSeeWholeChanges) {
+  constexpr int kThreads = 4, kTurns = 20'000 / kSlowdown;
+  std::uint32_t word = 0;
+  std::uint64_t plain = 0;  // what the sanitizer would complain of
+  std::atomic<std::uint64_t> left = 0, right = 0;
+  std::atomic<int> mishaps = 0;
+  RunThreads(kThreads, [&](int thread) {
+    VersionLock lock(word);
+    for (int i = 0; i < kTurns; ++i) {
+      if ((thread + i) % 4 == 0) {
+        const std::uint32_t version = lock.ReadVersion();
+        if ((version & VersionLock::kLocked) != 0) continue;
+        const std::uint64_t a = left.load(std::memory_order_relaxed), b = right.load(std::memory_order_relaxed);
+        if (lock.IsCurrent(version)) mishaps += a != b;
+        continue;
+      }
+      lock.Lock();
+      ++plain;
+      left.store(plain, std::memory_order_relaxed);
+      if (i % 1024 == 1) std::this_thread::yield();
+      right.store(plain, std::memory_order_relaxed);
+      lock.Unlock(true);
+    }
+  });
+  EXPECT_EQ(mishaps, 0);
+  EXPECT_EQ(plain, std::uint64_t{kThreads} * kTurns / 4 * 3);
+  EXPECT_EQ(word, plain * VersionLock::kStep);
+}
+
+// A waiter that never slept could keep a holder of lower priority from running.
+TEST(Backoff, SleepsInTheEnd) {
+  Backoff backoff;
+  const long before = Sleeps();
+  while (backoff.count() < Backoff::kSpins + Backoff::kYields + 10) backoff.Pause();
+  EXPECT_GT(Sleeps(), before);
+}
+
+}  // namespace
+}  // namespace hako::sync
