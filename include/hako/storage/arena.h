@@ -53,9 +53,9 @@ class Arena {
  public:
   static constexpr std::uint64_t kExtentAlignment = 64 << 10;
 
-  // Offset 0 is never handed out, so that 0 can mean "none".
+  // Offset 0 is never handed out, so that 0 can mean "none". More than 64 KiB on either side of any extent can be read.
   static StatusOr<std::unique_ptr<Arena>> Create(std::uint64_t max_bytes) {
-    HAKO_ASSIGN_OR_RETURN(ReservedMemory memory, ReservedMemory::Reserve(max_bytes + kHugePage));
+    HAKO_ASSIGN_OR_RETURN(ReservedMemory memory, ReservedMemory::Reserve(max_bytes + 2 * kHugePage));
     return std::unique_ptr<Arena>(new Arena(std::move(memory), max_bytes));
   }
 

@@ -97,6 +97,12 @@ HAKO_INLINE bool EqualShared(const char* shared, const char* bytes, std::size_t 
   }
   return true;
 }
+inline void MoveShared(char* to, const char* from, std::size_t size) {
+  for (std::size_t n = 0; n < size; ++n) {
+    const std::size_t i = to < from ? n : size - 1 - n;
+    __atomic_store_n(to + i, __atomic_load_n(from + i, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+  }
+}
 inline const char* SharedOrCopy(const char*, const char* copy) { return copy; }
 
 #else
@@ -104,6 +110,8 @@ inline const char* SharedOrCopy(const char*, const char* copy) { return copy; }
 HAKO_INLINE void LoadShared(char* to, const char* shared, std::size_t size) { CopyBytes(to, shared, size); }
 HAKO_INLINE void StoreShared(char* shared, const char* from, std::size_t size) { CopyBytes(shared, from, size); }
 HAKO_INLINE bool EqualShared(const char* shared, const char* bytes, std::size_t size) { return EqualBytes(shared, bytes, size); }
+// A move within shared bytes that only the caller writes; the two ranges may overlap.
+HAKO_INLINE void MoveShared(char* to, const char* from, std::size_t size) { std::memmove(to, from, size); }
 // Where to read bytes for a second time that were just loaded from `shared` to `copy`, if what is computed from them counts only should
 // the version still hold afterwards. Not from the copy: its stores cannot be forwarded to loads that they cover in parts, which would
 // therefore wait until all that came before is done.

@@ -117,6 +117,21 @@ class VersionLock {
     return true;
   }
 
+  // Locks if nothing has changed since ReadVersion() returned `version` (which was not locked).
+  HAKO_INLINE bool LockIf(std::uint32_t version) {
+    if (IsSingleThreaded()) {
+      if (word_.load(std::memory_order_relaxed) != version) return false;
+      word_.store(version | kLocked, std::memory_order_relaxed);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      return true;
+    }
+    if (!word_.compare_exchange_strong(version, version | kLocked, std::memory_order_seq_cst)) return false;
+#if !defined(__x86_64__) && !defined(HAKO_TSAN)
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+    return true;
+  }
+
   HAKO_INLINE void Unlock(bool changed) {
     const std::uint32_t word = word_.load(std::memory_order_relaxed) & ~kLocked;
     word_.store(changed ? word + kStep : word, std::memory_order_release);

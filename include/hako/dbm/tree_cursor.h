@@ -1,0 +1,145 @@
+// The iterator of the tree DBMs: in the order of keys, both ways.
+//
+// It copies one leaf at a time and walks over the copy, so it holds no lock and stops no writer. Every record that is there from the first
+// move to the last is visited exactly once; records that come or go are visited at most once, with a value that they had at that moment.
+// One thread; the database must outlive it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "hako/base/comparator.h"
+#include "hako/base/status.h"
+#include "hako/dbm/cursor_operations.h"
+#include "hako/format/page_format.h"
+#include "hako/index/page_tree.h"
+
+namespace hako {
+
+template <class D, class Tree, Comparator Compare>
+class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
+  using View = typename Tree::View;
+
+ public:
+  TreeCursor(D& database, Tree& tree) : database_(&database), tree_(&tree) {}
+
+  void First() {
+    Load(index::Seek::kFirst, {});
+    at_ = 0;
+    SettleForward();
+  }
+  void Last() {
+    Load(index::Seek::kLast, {});
+    at_ = page_.count();
+    StepBack();
+  }
+
+  // To the record of `key`, or the first one after it.
+  void Jump(std::string_view key) { JumpUpper(key, true); }
+  // To the first record above `key`, or `key` itself if inclusive.
+  void JumpUpper(std::string_view key, bool inclusive = false) {
+    Load(index::Seek::kAt, key);
+    const auto place = page_.Find(key);
+    at_ = place.index + (place.found && !inclusive ? 1 : 0);
+    SettleForward();
+  }
+  // To the last record below `key`, or `key` itself if inclusive.
+  void JumpLower(std::string_view key, bool inclusive = false) {
+    Load(inclusive ? index::Seek::kAt : index::Seek::kBefore, key);
+    const auto place = page_.Find(key);
+    at_ = place.index + (place.found && inclusive ? 1 : 0);
+    StepBack();
+  }
+
+  // REQUIRES: Valid()
+  void Next() {
+    ++at_;
+    SettleForward();
+  }
+  // REQUIRES: Valid()
+  void Previous() { StepBack(); }
+
+  bool Valid() const { return valid_; }
+  std::string_view key() const { return key_; }      // REQUIRES: Valid(); until the next move
+  std::string_view value() const { return value_; }  // REQUIRES: Valid(); until the next move
+  // OK at the end; otherwise what stopped the walk.
+  const Status& status() const { return status_; }
+  D& database() { return *database_; }
+
+ private:
+  void Load(index::Seek seek, std::string_view key) {
+    tree_->ReadLeaf(seek, key, &copy_);
+    page_ = copy_.view();
+    page_.prefix().copy(Room(page_.prefix().size()), std::string::npos);
+  }
+
+  // To the slot at_, or to the first after it.
+  HAKO_INLINE void SettleForward() {
+    for (;; ++at_) {
+      while (at_ >= page_.count()) [[unlikely]] {
+        const format::PageTail tail = page_.tail();
+        if ((tail.edges & format::PageTail::kNoHigh) != 0) return End();
+        bound_.assign(page_.high(tail));
+        Load(index::Seek::kAt, bound_);
+        at_ = page_.Find(bound_).index;
+      }
+      if (Take()) return;
+    }
+  }
+
+  // To the last slot before at_.
+  void StepBack() {
+    for (;;) {
+      while (at_ == 0) {
+        const format::PageTail tail = page_.tail();
+        if ((tail.edges & format::PageTail::kNoLow) != 0) return End();
+        bound_.assign(page_.low(tail));
+        Load(index::Seek::kBefore, bound_);
+        at_ = page_.Find(bound_).index;
+      }
+      --at_;
+      if (Take()) return;
+    }
+  }
+
+  // Shows slot at_; false if it is a long value whose record is gone.
+  HAKO_INLINE bool Take() {
+    const char* const cell = page_.cell(at_);
+    const format::Cell sizes = View::Decode(cell);
+    char* const bytes = Room(page_.shape().prefix() + sizes.suffix);
+    key_ = {bytes, page_.CopyKeyAfterPrefix(at_, cell, sizes, bytes)};
+    if (sizes.is_long) [[unlikely]] {
+      const Status status = database_->Get(key_, &long_value_);
+      if (!status.ok() && !absl::IsNotFound(status)) status_ = status;
+      value_ = long_value_;
+      return valid_ = status.ok();
+    }
+    value_ = {cell + sizes.header + sizes.Rest(View::kInlined), sizes.value};
+    return valid_ = true;
+  }
+  HAKO_INLINE char* Room(std::size_t size) {
+    if (size + 8 > key_bytes_.size()) [[unlikely]]
+      key_bytes_.resize(2 * size + 64);
+    return key_bytes_.data();
+  }
+  void End() {
+    valid_ = false;
+    at_ = 0;
+  }
+
+  D* database_;
+  Tree* tree_;
+  typename Tree::Copy copy_;
+  View page_;
+  unsigned at_ = 0;
+  bool valid_ = false;
+  std::string_view key_, value_;
+  std::string key_bytes_;  // begins with the page's prefix
+  std::string long_value_;
+  std::string bound_;
+  Status status_;
+};
+
+}  // namespace hako

@@ -1,0 +1,245 @@
+// The page engine: a B+ tree of slotted pages (format/page_format.h) with optimistic lock coupling (Leis, Haubenschild, Neumann 2019). It
+// serves BabyDBM; pages and lines live in a Space, of which the engine knows no more than this.
+//
+// A reader goes from the root to a leaf and takes no lock: at each step it reads the child's version, then makes sure that the parent's
+// version still holds. A writer does the same and then locks the leaf. Pages are named by ids, and an id's line says where its page lies, so
+// that a page can move without its parent knowing. There are no links between leaves: a walk goes on at the key of the high fence.
+//
+// Invariants
+//   1. The root's id never changes. All leaves have level 0, a page's children the level below its own.
+//   2. The fences of a page's children follow on each other and span the page's own; a child's low fence is its slot's key.
+//   3. A page is changed only while its line is locked, and a child is added to or taken from a page only while both are.
+//   4. Locks are waited for in this order: leaves by key, then upwards. Any other lock is only tried.
+//   5. A page that another takes the place of is unlocked as changed before its id is free.
+//
+// Threads: Fetch, Process, ProcessMulti, ReadLeaf from any; Verify while the caller keeps writers out.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "hako/base/assert.h"
+#include "hako/base/comparator.h"
+#include "hako/base/inline.h"
+#include "hako/base/prefetch.h"
+#include "hako/base/status.h"
+#include "hako/format/page_format.h"
+#include "hako/format/record_format.h"
+#include "hako/index/page_builder.h"
+#include "hako/index/page_editor.h"
+#include "hako/index/page_view.h"
+#include "hako/sync/version_lock.h"
+#include "hako/sync/write_gate.h"
+
+namespace hako::index {
+
+// Which leaf is wanted: that of a key, that of the greatest keys below it, the first, the last.
+enum class Seek { kAt, kBefore, kFirst, kLast };
+
+// A leaf as it was at one moment; the memory is reused from one to the next.
+template <Comparator Compare>
+class LeafCopy {
+ public:
+  using View = PageView<Compare>;
+  LeafCopy() = default;
+
+  View view() { return View(bytes_.get(), line_); }
+  char* Reserve(std::size_t size) {
+    if (size > size_) {
+      bytes_ = std::make_unique_for_overwrite<char[]>(size);
+      size_ = size;
+    }
+    return bytes_.get();
+  }
+  format::PageLine& line() { return line_; }
+
+ private:
+  std::unique_ptr<char[]> bytes_;
+  std::size_t size_ = 0;
+  format::PageLine line_{};
+};
+
+template <class Space, Comparator Compare>
+class PageTree {
+ public:
+  using Slot = typename Space::Slot;
+  using Line = format::PageLine;
+  using View = PageView<Compare>;
+  using Copy = LeafCopy<Compare>;
+
+  // Pages are divided when they would take more than `page_size` bytes, which is no limit for one record.
+  PageTree(Space& space, unsigned page_size) : space_(space), page_size_(page_size), value_max_(page_size / 4) {}
+  PageTree(const PageTree&) = delete;
+  PageTree& operator=(const PageTree&) = delete;
+
+  // A new, empty tree.
+  Status Create();
+
+  // `get_slot()` gives the calling thread's slot; it is asked for only where the lock is needed after all.
+  template <class S, class GetSlot>
+  HAKO_INLINE Status Fetch(GetSlot&& get_slot, std::string_view key, S&& sink);
+  // `visit` is an UpdateVisitor, a BlindVisitor, a ReadVisitor (dbm/dbm.h), told apart by what it accepts.
+  template <class ActionT, class V>
+  Status Process(Slot& slot, std::string_view key, V&& visit);
+  // All keys at once: visit(index, value) gives an ActionT for each, or nullopt for none at all; see dbm/dbm.h.
+  template <class ActionT, class V>
+  Status ProcessMulti(Slot& slot, std::span<const std::string_view> keys, V&& visit);
+  // Fetch of each key, in groups whose memory accesses overlap: sink(index, size), then arrived(index, whether the key is there).
+  template <class S, class F, class GetSlot>
+  Status FetchMulti(GetSlot&& get_slot, std::span<const std::string_view> keys, S&& sink, F&& arrived);
+  // Brings near what Fetch and Process of these keys are going to read; a hint.
+  void Prefetch(std::span<const std::string_view> keys) const;
+
+  void ReadLeaf(Seek seek, std::string_view key, Copy* copy) const;
+
+  // Drops all records. REQUIRES: no writers
+  Status RemoveAll();
+
+  // Proves the invariants; `expected` is how many records there must be. REQUIRES: no writers
+  Status Verify(std::uint64_t expected) const;
+
+  // Visits every page: visit(level, its size in bytes, how many of them are used). REQUIRES: no writers
+  template <class F>
+  void ForEachPage(F&& visit) const {
+    ForEachPageBelow(root_, visit);
+  }
+
+  template <class ForEachSlot>
+  std::uint64_t Count(ForEachSlot&& for_each_slot) const {
+    std::int64_t count = count_.load(std::memory_order_acquire);
+    for_each_slot([&](const sync::WriterSlot& slot) { count += slot.pending_count.load(std::memory_order_relaxed); });
+    return count < 0 ? 0 : static_cast<std::uint64_t>(count);
+  }
+
+ private:
+  using Editor = PageEditor<Space, Compare>;
+  using Builder = PageBuilder<Space, Compare>;
+  using Lock = sync::VersionLock;
+  class MultiTurn;
+  enum class Outcome { kFound, kAbsent, kRaced };
+  static constexpr int kOptimisticTries = 64;      // then a reader takes the lock
+  static constexpr std::int64_t kCountBatch = 64;  // records a thread adds or removes between looks at the shared count
+  static constexpr std::size_t kPrefetchGroup = 32;
+
+  // Where a descent ended, and the version that it saw there.
+  struct Reached {
+    Line* line;
+    std::uint32_t version;
+  };
+  // A locked page that may be divided: then `wanted` is the half that was, and the other is unlocked, or locked still and kept.
+  struct Halves {
+    Line* wanted;
+    std::vector<Line*>* kept;
+  };
+
+  // A writer's turn at a leaf: its slot is announced as busy and the leaf locked, until the end of the scope.
+  class Turn {
+   public:
+    HAKO_INLINE Turn(PageTree& tree, Slot& slot, std::string_view key) : line(tree.LockLeaf(slot, key)), slot_(slot) {}
+    Turn(const Turn&) = delete;
+    HAKO_INLINE ~Turn() {
+      if (line != nullptr) Lock(line->version).Unlock(changed);
+      slot_.Leave();
+    }
+    Line* line;
+    bool changed = false;
+
+   private:
+    Slot& slot_;
+  };
+
+  template <class ActionT, class V>
+  static constexpr bool kReads = std::is_void_v<ActionT> || std::is_invocable_v<V&, std::optional<std::string_view>>;
+
+  HAKO_INLINE Line& root() const { return space_.LineOf(root_); }
+  std::uint32_t IdOf(const Line& line) const { return static_cast<std::uint32_t>(&line - &space_.LineOf(0)); }
+
+  HAKO_INLINE bool Descend(std::string_view key, Reached* reached) const;
+  bool DescendTo(unsigned level, std::string_view key, Reached* reached) const;
+  HAKO_INLINE Line* LockLeaf(Slot& slot, std::string_view key);
+  [[gnu::noinline]] Line* LockLeafSlowly(Slot& slot, std::string_view key);
+  Line* LockParent(const Line& child, std::string_view key) const;
+  template <class S>
+  HAKO_INLINE Outcome TryFetch(std::string_view key, S& sink) const;
+  template <class S>
+  HAKO_INLINE Outcome FetchFrom(const Reached& leaf, std::string_view key, S& sink) const;
+  template <class S, class GetSlot>
+  [[gnu::noinline]] Status FetchSlowly(GetSlot get_slot, std::string_view key, S& sink);
+
+  // The value of a locked leaf's slot.
+  HAKO_INLINE std::string_view ValueOf(const View& page, unsigned i) const {
+    const char* const cell = page.cell(i);
+    const format::Cell sizes = View::Decode(cell);
+    const std::string_view bytes(cell + sizes.header + sizes.Rest(View::kInlined), sizes.value);
+    return sizes.is_long ? space_.ViewLong(LongValueIn(bytes)) : bytes;
+  }
+  static format::LongValue LongValueIn(std::string_view bytes) {
+    format::LongValue value;
+    std::memcpy(&value, bytes.data(), sizeof(value));
+    return value;
+  }
+  std::optional<format::LongValue> LongValueOf(const View& page, unsigned i) const {
+    const char* const cell = page.cell(i);
+    const format::Cell sizes = View::Decode(cell);
+    if (!sizes.is_long) [[likely]]
+      return std::nullopt;
+    return LongValueIn({cell + sizes.header + sizes.Rest(View::kInlined), sizes.value});
+  }
+
+  HAKO_INLINE Status Store(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place);
+  [[gnu::noinline]] Status StoreSlowly(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place);
+  Status MakeRoom(Halves* page, std::string_view key, const Content& content, unsigned index, bool replaces);
+  Status Rebuild(Line& line, Builder& builder, unsigned more_slots, unsigned spare);
+  Status Split(Halves* page, std::string_view key, unsigned cell_size, unsigned index);
+  Status Deepen(Line** page);
+  static Fences FencesOf(const View& page) {
+    const format::PageTail tail = page.tail();
+    return {page.low(tail), page.high(tail), tail.edges};
+  }
+  void RemoveSlot(Line& line, unsigned i);
+  bool IsSparse(const Line& line) const;
+  void Merge(Line* page, std::string_view key);
+  void MoveUp(Line& child);
+  void Unlock(Line* line, bool changed) const { Lock(line->version).Unlock(changed); }
+  void Release(Halves* halves, Line* other) const {
+    if (halves->kept == nullptr) return Unlock(other, true);
+    halves->kept->push_back(other);
+  }
+  [[gnu::cold]] static Status NoMemory() { return absl::ResourceExhaustedError("no memory for a page"); }
+
+  HAKO_INLINE void AddToCount(Slot& slot, std::int64_t delta) {
+    const std::int64_t pending = slot.pending_count.load(std::memory_order_relaxed) + delta;
+    slot.pending_count.store(pending, std::memory_order_relaxed);
+    if (pending > kCountBatch || pending < -kCountBatch) [[unlikely]] {
+      slot.pending_count.store(0, std::memory_order_relaxed);
+      count_.fetch_add(pending, std::memory_order_release);
+    }
+  }
+
+  template <class F>
+  void ForEachPageBelow(std::uint32_t id, F& visit) const;
+  Status VerifyBelow(std::uint32_t id, unsigned level, const Fences& fences, std::uint64_t* found) const;
+  Status VerifyPage(const Line& line, const View& page, std::uint32_t id) const;
+
+  Space& space_;
+  const unsigned page_size_;
+  const unsigned value_max_;  // bytes of a value in its page
+  std::uint32_t root_ = 0;
+  alignas(64) std::atomic<std::int64_t> count_{0};  // records, but for the slots' pending counts
+};
+
+}  // namespace hako::index
+
+#include "hako/index/page_tree-inl.h"

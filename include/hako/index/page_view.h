@@ -1,0 +1,231 @@
+// A page as its line says it is at one moment: search, and access to its parts.
+//
+// Everything here may run without a lock beside a writer of the page. It then may see garbage, but stays inside memory that can be read,
+// and ends; what it found counts only if the line's version still holds.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "hako/base/comparator.h"
+#include "hako/base/endian.h"
+#include "hako/base/inline.h"
+#include "hako/format/page_format.h"
+#include "hako/sync/atomic_bytes.h"
+
+namespace hako::index {
+
+// How many of 16 (or of 12) sorted numbers are below `bound`. No branch, so that nothing is mispredicted (format/page_format.h, 2).
+template <unsigned kNumbers>
+HAKO_INLINE unsigned CountBelow(const std::int32_t* shared, std::int32_t bound) {
+  using Lanes [[gnu::vector_size(16)]] = std::int32_t;
+#ifdef HAKO_TSAN
+  std::int32_t copy[kNumbers];
+  sync::LoadShared(reinterpret_cast<char*>(copy), reinterpret_cast<const char*>(shared), sizeof(copy));
+  shared = copy;
+#endif
+  const auto load = [shared](unsigned at) {
+    Lanes lanes;
+    std::memcpy(&lanes, shared + at, sizeof(lanes));
+    return lanes;
+  };
+  Lanes below = {};
+  for (unsigned at = 0; at < kNumbers; at += 4) below += load(at) < bound;  // each lane is 0 or -1
+  return static_cast<unsigned>(-(below[0] + below[1] + below[2] + below[3]));
+}
+
+template <Comparator Compare>
+class PageView {
+ public:
+  using Line = format::PageLine;
+  using Shape = format::PageShape;
+  static constexpr bool kBytewise = BytewiseOrder<Compare>;
+  static constexpr unsigned kInlined = kBytewise ? 4 : 0;  // bytes of a suffix that the head holds
+
+  struct Place {
+    unsigned index;  // of the first slot whose key is not below the one sought
+    bool found;      // whether that is the key
+  };
+
+  PageView() = default;
+  // `memory_at(unit)` is where a unit begins.
+  template <class Space>
+  HAKO_INLINE PageView(const Space& space, Line& line)
+      : base_(space.At(std::atomic_ref(line.unit).load(std::memory_order_relaxed))),
+        shape_(std::atomic_ref(line.shape).load(std::memory_order_relaxed)),
+        hints_(line.hints) {}
+  // Of a page that was copied, with its line.
+  PageView(char* base, Line& line) : base_(base), shape_(line.shape), hints_(line.hints) {}
+
+  const Shape& shape() const { return shape_; }
+  unsigned count() const { return shape_.count(); }
+  unsigned level() const { return shape_.level(); }
+  char* base() const { return base_; }
+  HAKO_INLINE char* end() const { return base_ + shape_.size(); }
+
+  HAKO_INLINE std::int32_t* heads() const { return reinterpret_cast<std::int32_t*>(base_); }
+  HAKO_INLINE std::uint16_t* offsets() const {
+    return reinterpret_cast<std::uint16_t*>(base_ + shape_.groups() * format::kSlotGroup * sizeof(std::int32_t));
+  }
+  HAKO_INLINE std::uint32_t* children() const {
+    return reinterpret_cast<std::uint32_t*>(base_ + shape_.groups() * format::kSlotGroup * (sizeof(std::int32_t) + sizeof(std::uint16_t)));
+  }
+  HAKO_INLINE std::int32_t head(unsigned i) const { return std::atomic_ref(heads()[i]).load(std::memory_order_relaxed); }
+  HAKO_INLINE unsigned offset(unsigned i) const { return std::atomic_ref(offsets()[i]).load(std::memory_order_relaxed); }
+  HAKO_INLINE std::uint32_t child(unsigned i) const { return std::atomic_ref(children()[i & 0xff]).load(std::memory_order_relaxed); }
+  HAKO_INLINE const char* cell(unsigned i) const { return end() - offset(i); }
+  HAKO_INLINE static format::Cell Decode(const char* cell) { return format::Cell::Decode(sync::LoadSharedWord(cell)); }
+
+  // The head of a key in a page of this prefix.
+  HAKO_INLINE static std::int32_t HeadOf(std::string_view key, std::size_t prefix) {
+    if constexpr (kBytewise) {
+      return static_cast<std::int32_t>(FourBytes(key, prefix) ^ 0x80000000u);
+    } else if constexpr (requires { Compare::Head(key); }) {
+      return static_cast<std::int32_t>(Compare::Head(key) ^ 0x80000000u);
+    } else {
+      return 0;
+    }
+  }
+
+  // The first slot whose key is not below `key`. REQUIRES: leaf
+  HAKO_INLINE Place Find(std::string_view key) const {
+    if (shape_.guarded()) [[unlikely]] {
+      if (const int side = SideOf(key); side != 0) return {side < 0 ? 0 : count(), false};
+    }
+    const std::int32_t sought = HeadOf(key, shape_.prefix());
+    const unsigned i = FirstNotBelow(sought);
+    if (i >= count() || head(i) != sought) return {i, false};
+    const int order = Order(i, key);
+    if (order >= 0) return {i, order == 0};
+    if (i + 1 >= count() || head(i + 1) != sought) return {i + 1, false};
+    return FindTied(i + 1, sought, key);
+  }
+
+  // The slot whose child has `key`. REQUIRES: inner page
+  HAKO_INLINE unsigned ChildFor(std::string_view key) const {
+    if (shape_.guarded()) [[unlikely]] {
+      if (const int side = SideOf(key); side != 0) return side < 0 ? 0 : count() - 1;
+    }
+    const std::int32_t sought = HeadOf(key, shape_.prefix());
+    const unsigned i = FirstNotBelow(sought);
+    if (i >= count() || head(i) != sought) return i - 1;
+    const Place place = FindTied(std::max(i, 1u), sought, key);
+    return place.found ? place.index : place.index - 1;
+  }
+  // The slot whose child has the greatest keys below `key`.
+  unsigned ChildBefore(std::string_view key) const {
+    const unsigned i = ChildFor(key);
+    if (i == 0 || (shape_.guarded() && SideOf(key) != 0)) return i;
+    return head(i) == HeadOf(key, shape_.prefix()) && Order(i, key) == 0 ? i - 1 : i;
+  }
+
+  // The parts at the page's end.
+  format::PageTail tail() const {
+    format::PageTail tail;
+    sync::LoadShared(reinterpret_cast<char*>(&tail), end() - sizeof(tail), sizeof(tail));
+    return tail;
+  }
+  std::string_view prefix() const { return {end() - sizeof(format::PageTail) - shape_.prefix(), shape_.prefix()}; }
+  std::string_view low(const format::PageTail& tail) const { return {prefix().data() - tail.low, tail.low}; }
+  std::string_view high(const format::PageTail& tail) const { return {prefix().data() - tail.low - tail.high, tail.high}; }
+
+  // How slot i compares with a key whose head is the same, less, equal or greater.
+  HAKO_INLINE int Order(unsigned i, std::string_view key) const {
+    const char* const cell = this->cell(i);
+    const format::Cell sizes = Decode(cell);
+    if constexpr (kBytewise) {
+      const std::size_t suffix = key.size() - shape_.prefix();
+      if (std::min<std::size_t>(sizes.suffix, suffix) > kInlined) {
+        const char* const rest = key.data() + shape_.prefix() + kInlined;
+        const std::size_t n = std::min<std::size_t>(sizes.suffix, suffix) - kInlined;
+        if (!sync::EqualShared(cell + sizes.header, rest, n)) return CompareShared(cell + sizes.header, rest, n);
+      }
+      return static_cast<int>(sizes.suffix) - static_cast<int>(suffix);
+    } else {
+#ifdef HAKO_TSAN
+      std::string copy(sizes.suffix, '\0');
+      sync::LoadShared(copy.data(), cell + sizes.header, copy.size());
+      return Compare::Compare(copy, key);
+#else
+      return Compare::Compare({cell + sizes.header, sizes.suffix}, key);
+#endif
+    }
+  }
+
+  // -1 or 1 if a key without the page's prefix is below or above all that have it, else 0.
+  int SideOf(std::string_view key) const {
+    const std::size_t size = shape_.prefix(), common = std::min(size, key.size());
+    const int order = CompareShared(prefix().data(), key.data(), common);
+    return order != 0 ? (order < 0 ? 1 : -1) : key.size() < size ? -1 : 0;
+  }
+
+  // Writes the key of slot i to `out`, which has room; its size. `out` begins with the page's prefix already. REQUIRES: not slot 0 of an
+  // inner page
+  HAKO_INLINE std::size_t CopyKeyAfterPrefix(unsigned i, const char* cell, const format::Cell& sizes, char* out) const {
+    out += shape_.prefix();
+    if constexpr (kBytewise) {
+      const std::uint32_t head = __builtin_bswap32(static_cast<std::uint32_t>(this->head(i)) ^ 0x80000000u);
+      std::memcpy(out, &head, sizeof(head));
+    }
+    sync::LoadShared(out + kInlined, cell + sizes.header, sizes.Rest(kInlined));
+    return shape_.prefix() + sizes.suffix;
+  }
+
+ private:
+  HAKO_INLINE unsigned FirstNotBelow(std::int32_t sought) const {
+    const unsigned group = CountBelow<format::kPageHints>(hints_, sought);
+    return group * format::kSlotGroup + CountBelow<format::kSlotGroup>(heads() + group * format::kSlotGroup, sought);
+  }
+
+  // Find among the slots from `first` on that have this head.
+  [[gnu::noinline]] Place FindTied(unsigned first, std::int32_t sought, std::string_view key) const {
+    unsigned end = sought == format::kNoHead ? count() : std::min(FirstNotBelow(sought + 1), count());
+    const unsigned last = end;
+    while (first < end) {
+      const unsigned middle = (first + end) / 2;
+      if (Order(middle, key) < 0)
+        first = middle + 1;
+      else
+        end = middle;
+    }
+    return {first, first < last && Order(first, key) == 0};
+  }
+
+  HAKO_INLINE static std::uint32_t FourBytes(std::string_view key, std::size_t at) {
+    if (at + 4 <= key.size()) [[likely]]
+      return LoadWord(key.data() + at);
+    if (at >= key.size()) return 0;
+    const auto missing = static_cast<unsigned>(at + 4 - key.size());
+    if (key.size() >= 4) return LoadWord(key.data() + key.size() - 4) << 8 * missing;
+    std::uint32_t word = 0;
+    for (std::size_t i = at; i < at + 4; ++i) word = word << 8 | (i < key.size() ? static_cast<unsigned char>(key[i]) : 0u);
+    return word;
+  }
+  HAKO_INLINE static std::uint32_t LoadWord(const char* bytes) {
+    std::uint32_t word;
+    std::memcpy(&word, bytes, sizeof(word));
+    return __builtin_bswap32(word);
+  }
+  static int CompareShared(const char* shared, const char* bytes, std::size_t size) {
+#ifdef HAKO_TSAN
+    std::string copy(size, '\0');
+    sync::LoadShared(copy.data(), shared, size);
+    shared = copy.data();
+    return size == 0 ? 0 : std::memcmp(shared, bytes, size);
+#else
+    return size == 0 ? 0 : std::memcmp(shared, bytes, size);
+#endif
+  }
+
+  char* base_ = nullptr;
+  Shape shape_;
+  const std::int32_t* hints_ = nullptr;
+};
+
+}  // namespace hako::index

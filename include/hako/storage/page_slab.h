@@ -1,0 +1,243 @@
+// Pages in memory, each just as large as it need be: the space of BabyDBM (index/page_space.h).
+//
+// Page memory is runs of 128-byte units of one arena. Free runs lie in bins by their size and are joined with their free neighbours when
+// they come back (boundary tags: Knuth, TAOCP 2.5), so pages may grow and shrink by single units and leave little between them. The lines
+// that name pages lie in an arena of their own and never move. Values too long for a page are blocks of malloc.
+//
+// Invariants
+//   1. A unit belongs to one page or one free run. No two free runs are neighbours.
+//   2. A free run's first bytes are a Run, its last four its size again; `edge_` has a bit for its first and its last unit, and for no other.
+//   3. All memory stays readable: who still looks at a page that was freed sees other bytes, and then a version that has moved on.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hako/base/inline.h"
+#include "hako/base/status.h"
+#include "hako/format/page_format.h"
+#include "hako/storage/arena.h"
+#include "hako/sync/atomic_bytes.h"
+#include "hako/sync/write_gate.h"
+
+namespace hako::storage {
+
+class PageSlab {
+ public:
+  using Slot = sync::WriterSlot;
+  using Line = format::PageLine;
+  static constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 26;
+
+  static StatusOr<std::unique_ptr<PageSlab>> Create(std::uint64_t max_bytes) {
+    HAKO_ASSIGN_OR_RETURN(auto pages, Arena::Create(max_bytes));
+    HAKO_ASSIGN_OR_RETURN(auto lines, Arena::Create(kPagesMax * sizeof(Line)));
+    return std::unique_ptr<PageSlab>(new PageSlab(std::move(pages), std::move(lines)));
+  }
+  PageSlab(const PageSlab&) = delete;
+  PageSlab& operator=(const PageSlab&) = delete;
+
+  sync::WriteGate& gate() { return gate_; }
+
+  // The line of a page. Any id may be asked for; that of no page has a line that nobody writes.
+  HAKO_INLINE Line& LineOf(std::uint32_t id) const { return lines_[id % kPagesMax]; }
+  HAKO_INLINE char* At(std::uint32_t unit) const { return base_ + std::uint64_t{unit} * format::kPageUnit; }
+
+  // A page without memory; its line is zero but for the version. 0 if there is no more room.
+  std::uint32_t NewPage() {
+    std::lock_guard lock(mutex_);
+    ++num_pages_;
+    if (!free_ids_.empty()) {
+      const std::uint32_t id = free_ids_.back();
+      free_ids_.pop_back();
+      return id;
+    }
+    if (next_id_ * sizeof(Line) == line_arena_->end() && !line_arena_->Allocate(Arena::kExtentAlignment).ok()) return --num_pages_, 0;
+    return next_id_++;
+  }
+  void FreePage(std::uint32_t id) {
+    std::lock_guard lock(mutex_);
+    --num_pages_;
+    free_ids_.push_back(id);
+  }
+
+  // Memory of `units` for a page, its contents undefined; where it begins, or 0 if there is no more room.
+  std::uint32_t Allocate(unsigned units) {
+    std::lock_guard lock(mutex_);
+    const std::uint32_t run = FindRun(units);
+    if (run == 0) return 0;
+    const std::uint32_t size = Unlink(run);
+    if (size > units) Link(run + units, size - units);
+    free_units_ -= units;
+    return run;
+  }
+
+  void Free(std::uint32_t first, unsigned units) {
+    std::lock_guard lock(mutex_);
+    free_units_ += units;
+    GiveBackPages(Join(first, units), first, units);
+  }
+
+  // Long values. 0 if there is no memory.
+  std::uint64_t StoreLong(std::string_view value) {
+    void* block = std::malloc(value.size());
+    if (block == nullptr) return 0;
+    std::memcpy(block, value.data(), value.size());
+    long_bytes_.fetch_add(value.size(), std::memory_order_relaxed);
+    return reinterpret_cast<std::uintptr_t>(block);
+  }
+  std::string_view ViewLong(const format::LongValue& value) const {
+    return {reinterpret_cast<const char*>(value.place), static_cast<std::size_t>(value.size)};
+  }
+  void FreeLong(const format::LongValue& value) {
+    std::free(reinterpret_cast<void*>(value.place));
+    long_bytes_.fetch_sub(value.size, std::memory_order_relaxed);
+  }
+
+  std::uint64_t num_pages() const {
+    std::lock_guard lock(mutex_);
+    return num_pages_;
+  }
+  std::uint64_t free_bytes() const {
+    std::lock_guard lock(mutex_);
+    return free_units_ * format::kPageUnit;
+  }
+  std::uint64_t line_bytes() const { return line_arena_->end() - Arena::kExtentAlignment; }
+  std::uint64_t long_bytes() const { return long_bytes_.load(std::memory_order_relaxed); }
+  std::uint64_t total_bytes() const { return page_arena_->end() - Arena::kExtentAlignment + line_bytes() + long_bytes(); }
+
+ private:
+  struct Run {
+    std::uint32_t units, before, after;  // in its bin
+  };
+  static constexpr unsigned kBins = 64;  // the last has all runs of at least so many units
+  static constexpr std::uint32_t kFirstId = Arena::kExtentAlignment / sizeof(Line);
+  static constexpr std::uint64_t kHugePage = 2 << 20;
+
+  PageSlab(std::unique_ptr<Arena> pages, std::unique_ptr<Arena> lines)
+      : page_arena_(std::move(pages)),
+        line_arena_(std::move(lines)),
+        base_(reinterpret_cast<char*>(page_arena_->base())),
+        lines_(reinterpret_cast<Line*>(line_arena_->base())) {}
+
+  static unsigned BinOf(std::uint32_t units) { return units < kBins ? units - 1 : kBins - 1; }
+  Run Load(std::uint32_t run) const {
+    Run loaded;
+    std::memcpy(&loaded, At(run), sizeof(loaded));
+    return loaded;
+  }
+  void Store(std::uint32_t run, const Run& content) { sync::StoreShared(At(run), reinterpret_cast<const char*>(&content), sizeof(content)); }
+
+  bool IsEdge(std::uint32_t unit) const { return unit / 64 < edge_.size() && (edge_[unit / 64] >> unit % 64 & 1) != 0; }
+  void FlipEdge(std::uint32_t unit) {
+    if (unit / 64 >= edge_.size()) edge_.resize(unit / 64 + 64);
+    edge_[unit / 64] ^= std::uint64_t{1} << unit % 64;
+  }
+
+  // The smallest free run that will do, as far as bins tell sizes apart.
+  std::uint32_t FindRun(unsigned units) {
+    for (;;) {
+      for (std::uint64_t bins = nonempty_ >> BinOf(units) << BinOf(units); bins != 0; bins &= bins - 1) {
+        for (std::uint32_t run = heads_[std::countr_zero(bins)]; run != 0;) {
+          const Run content = Load(run);
+          if (content.units >= units) return run;
+          run = content.after;
+        }
+      }
+      const std::uint64_t bytes = std::max<std::uint64_t>(std::min(page_arena_->end() / 32, kHugePage), units * format::kPageUnit);
+      const auto offset = page_arena_->Allocate(bytes);
+      if (!offset.ok()) return 0;
+      const std::uint64_t size = page_arena_->end() - *offset;
+      free_units_ += size / format::kPageUnit;
+      Join(static_cast<std::uint32_t>(*offset / format::kPageUnit), static_cast<std::uint32_t>(size / format::kPageUnit));
+    }
+  }
+
+  void Link(std::uint32_t run, std::uint32_t units) {
+    std::uint32_t& head = heads_[BinOf(units)];
+    Store(run, {units, 0, head});
+    sync::StoreShared(At(run + units) - sizeof(units), reinterpret_cast<const char*>(&units), sizeof(units));
+    if (head != 0) {
+      Run next = Load(head);
+      next.before = run;
+      Store(head, next);
+    }
+    head = run;
+    nonempty_ |= std::uint64_t{1} << BinOf(units);
+    FlipEdge(run);
+    if (units > 1) FlipEdge(run + units - 1);
+  }
+
+  // Takes a run out of its bin; its size.
+  std::uint32_t Unlink(std::uint32_t run) {
+    const Run content = Load(run);
+    std::uint32_t& head = heads_[BinOf(content.units)];
+    if (content.before != 0) {
+      Run before = Load(content.before);
+      before.after = content.after;
+      Store(content.before, before);
+    } else {
+      head = content.after;
+      if (head == 0) nonempty_ &= ~(std::uint64_t{1} << BinOf(content.units));
+    }
+    if (content.after != 0) {
+      Run after = Load(content.after);
+      after.before = content.before;
+      Store(content.after, after);
+    }
+    FlipEdge(run);
+    if (content.units > 1) FlipEdge(run + content.units - 1);
+    return content.units;
+  }
+
+  struct Span {
+    std::uint32_t first, units;
+  };
+  // Makes free units a run, together with the free runs beside them.
+  Span Join(std::uint32_t first, std::uint32_t units) {
+    if (IsEdge(first + units)) units += Unlink(first + units);
+    if (IsEdge(first - 1)) {
+      std::uint32_t before;
+      std::memcpy(&before, At(first) - sizeof(before), sizeof(before));
+      first -= before;
+      units += Unlink(first);
+    }
+    Link(first, units);
+    return {first, units};
+  }
+
+  // The system gets back the huge pages that a free run covers since `first` came to it.
+  void GiveBackPages(Span run, std::uint32_t first, unsigned units) {
+    const auto bytes = [](std::uint64_t unit) { return unit * format::kPageUnit; };
+    const std::uint64_t begin = bytes(first) & ~(kHugePage - 1);
+    const std::uint64_t end = (bytes(first + units) + kHugePage - 1) & ~(kHugePage - 1);
+    for (std::uint64_t page = begin; page < end; page += kHugePage) {
+      if (page >= bytes(run.first + 1) && page + kHugePage < bytes(run.first + run.units)) ::madvise(base_ + page, kHugePage, MADV_DONTNEED);
+    }
+  }
+
+  std::unique_ptr<Arena> page_arena_, line_arena_;
+  char* base_;
+  Line* lines_;
+  sync::WriteGate gate_;
+  std::atomic<std::uint64_t> long_bytes_{0};
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::array<std::uint32_t, kBins> heads_{};
+  std::uint64_t nonempty_ = 0;
+  std::vector<std::uint64_t> edge_;
+  std::uint64_t free_units_ = 0;
+  std::vector<std::uint32_t> free_ids_;
+  std::uint32_t next_id_ = kFirstId;
+  std::uint64_t num_pages_ = 0;
+};
+
+}  // namespace hako::storage
