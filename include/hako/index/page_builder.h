@@ -65,26 +65,25 @@ class PageBuilder {
 
   // Where to divide a page so that both parts get about the same bytes.
   static unsigned MiddleOf(const View& page) {
+    const format::PageTail tail = page.tail();
     const unsigned count = page.count();
-    unsigned total = 0, half = 0;
-    for (unsigned i = 0; i < count; ++i) total += page.Decode(page.cell(i)).Size(View::kInlined);
-    for (unsigned i = 0; i < count; ++i) {
-      half += page.Decode(page.cell(i)).Size(View::kInlined);
-      if (half * 2 >= total) return std::clamp(i + 1, 1u, count - 1);
-    }
-    return count / 2;
+    const unsigned cells = page.shape().heap() - tail.garbage - page.shape().prefix() - tail.fences();
+    unsigned i = 0;
+    for (unsigned sum = 0; i < count && 2 * sum < cells; ++i) sum += View::Decode(page.cell(i)).Size(View::kInlined);
+    return std::clamp(i, 1u, count - 1);
   }
 
   // Writes the page to new memory and makes `line`, locked or unknown to others, name it; the memory that it named is not freed. Room is
   // made for `more_slots` and cells of `spare` bytes. False if there is no memory.
   bool Build(Space& space, Line& line, unsigned more_slots, unsigned spare) {
-    std::string key;
-    const std::size_t longest = Prepare();
-    key.resize(longest + 8);
-    unsigned cells = 0;
-    ForEachSlot(key, [&](const View&, unsigned, const char*, const format::Cell& sizes, std::string_view whole) {
-      cells += Resized(sizes, whole).Size(View::kInlined);
-    });
+    unsigned cells = 0;  // at most
+    for (unsigned p = 0; p < num_pieces_; ++p) {
+      const View& page = pieces_[p].page;
+      const std::size_t old = page.shape().prefix(), longer = old > prefix_.size() ? old - prefix_.size() + 4 : 0;
+      for (unsigned i = pieces_[p].from; i < pieces_[p].to; ++i)
+        cells += View::Decode(page.cell(i)).Size(View::kInlined) + static_cast<unsigned>(longer);
+      if (p > 0 && level_ > 0) cells += page.tail().low + 4u;  // its slot 0 gets a key
+    }
     format::PageTail tail;
     tail.low = static_cast<std::uint16_t>(fences_.low.size());
     tail.high = static_cast<std::uint16_t>(fences_.high.size());
@@ -117,21 +116,16 @@ class PageBuilder {
     sync::StoreShared(end - heap, fences_.high.data(), fences_.high.size());
 
     unsigned i = 0;
-    ForEachSlot(key, [&](const View& from, unsigned slot, const char* cell, const format::Cell& sizes, std::string_view whole) {
-      const format::Cell resized = Resized(sizes, whole);
-      heap += resized.Size(View::kInlined);
-      const std::uint64_t header = resized.Encode();
-      const unsigned rest = resized.Rest(View::kInlined);
-      char* const at = end - heap;
-      sync::StoreSharedHeader<2>(at, reinterpret_cast<const char*>(&header), resized.header);
-      sync::StoreShared(at + resized.header, whole.data() + whole.size() - rest, rest);
-      sync::StoreShared(at + resized.header + rest, cell + sizes.header + sizes.Rest(View::kInlined), sizes.value);
-      const std::int32_t head = level_ > 0 && i == 0 ? format::kLowestHead : View::HeadOf(whole, prefix_.size());
-      std::atomic_ref(view.heads()[i]).store(head, std::memory_order_relaxed);
-      std::atomic_ref(view.offsets()[i]).store(static_cast<std::uint16_t>(heap), std::memory_order_relaxed);
-      if (level_ > 0) std::atomic_ref(view.children()[i]).store(from.child(slot), std::memory_order_relaxed);
-      ++i;
-    });
+    for (unsigned p = 0; p < num_pieces_; ++p) {
+      const View& from = pieces_[p].page;
+      for (unsigned slot = pieces_[p].from; slot < pieces_[p].to; ++slot, ++i) {
+        std::int32_t head;
+        heap += CopyCell(from, slot, i, end - heap, &head);
+        std::atomic_ref(view.heads()[i]).store(head, std::memory_order_relaxed);
+        std::atomic_ref(view.offsets()[i]).store(static_cast<std::uint16_t>(heap), std::memory_order_relaxed);
+        if (level_ > 0) std::atomic_ref(view.children()[i]).store(from.child(slot), std::memory_order_relaxed);
+      }
+    }
     for (; i < shape.groups() * format::kSlotGroup; ++i) std::atomic_ref(view.heads()[i]).store(format::kNoHead, std::memory_order_relaxed);
     shape.set_heap(heap);
     page.StoreShape(shape);
@@ -158,36 +152,55 @@ class PageBuilder {
 
   bool guarded() const { return fences_.edges != 0; }
 
-  // The longest key; all keys are in pages of at most kPageUnitsMax units.
-  std::size_t Prepare() const {
-    std::size_t longest = 0;
-    for (unsigned p = 0; p < num_pieces_; ++p) {
-      const View& page = pieces_[p].page;
-      longest = std::max<std::size_t>(longest, page.tail().low);
-      for (unsigned i = pieces_[p].from; i < pieces_[p].to; ++i)
-        longest = std::max<std::size_t>(longest, page.shape().prefix() + View::Decode(page.cell(i)).suffix);
+  // Copies a slot's cell, to end where `end` is, for a page of the new prefix; its size there. n = the number of the new slot.
+  HAKO_INLINE unsigned CopyCell(const View& from, unsigned slot, unsigned n, char* end, std::int32_t* head) const {
+    const char* const cell = from.cell(slot);
+    const format::Cell sizes = View::Decode(cell);
+    const std::size_t old = from.shape().prefix();
+    *head = from.head(slot);
+    const bool no_key = level_ > 0 && (slot == 0 || n == 0);
+    if (old == prefix_.size() && !no_key) [[likely]] {
+      const unsigned size = sizes.Size(View::kInlined);
+      sync::StoreShared(end - size, cell, size);
+      return size;
     }
-    return longest;
+    if (old < prefix_.size() && sizes.header == 2 && sizes.suffix <= View::kInlined && !no_key) {  // what is cut off is in the head alone
+      const auto cut = static_cast<unsigned>(prefix_.size() - old);
+      const std::uint32_t rest = cut < 4 ? (static_cast<std::uint32_t>(*head) ^ 0x80000000u) << 8 * cut : 0;
+      *head = static_cast<std::int32_t>(rest ^ 0x80000000u);
+      const unsigned size = 2 + sizes.value;
+      const char suffix = static_cast<char>(sizes.suffix - cut);
+      sync::StoreShared(end - size, &suffix, 1);
+      sync::StoreShared(end - size + 1, cell + 1, size - 1);
+      return size;
+    }
+    return RewriteCell(from, slot, n, end, head);
   }
 
-  // visit(page, slot, cell, its sizes, the whole key). The key of slot 0 of an inner page is the page's low fence, or, in the first piece,
-  // nothing: it becomes slot 0 again.
-  template <class F>
-  void ForEachSlot(std::string& key, F&& visit) const {
-    unsigned n = 0;
-    for (unsigned p = 0; p < num_pieces_; ++p) {
-      const View& page = pieces_[p].page;
-      page.prefix().copy(key.data(), key.size());
-      for (unsigned i = pieces_[p].from; i < pieces_[p].to; ++i, ++n) {
-        const char* const cell = page.cell(i);
-        const format::Cell sizes = View::Decode(cell);
-        if (level_ > 0 && (i == 0 || n == 0)) [[unlikely]] {
-          visit(page, i, cell, sizes, n == 0 ? std::string_view(prefix_) : page.low(page.tail()));
-          continue;
-        }
-        visit(page, i, cell, sizes, std::string_view(key.data(), page.CopyKeyAfterPrefix(i, cell, sizes, key.data())));
+  [[gnu::noinline]] unsigned RewriteCell(const View& from, unsigned slot, unsigned n, char* end, std::int32_t* head) const {
+    char bytes[kTreeKeySizeMax + 8];
+    const char* const cell = from.cell(slot);
+    const format::Cell sizes = View::Decode(cell);
+    std::string_view key;
+    if (level_ > 0 && n == 0) {
+      key = prefix_;
+      *head = format::kLowestHead;
+    } else {
+      if (level_ > 0 && slot == 0) {
+        key = from.low(from.tail());
+      } else {
+        from.prefix().copy(bytes, sizeof(bytes));
+        key = {bytes, from.CopyKeyAfterPrefix(slot, cell, sizes, bytes)};
       }
+      *head = View::HeadOf(key, prefix_.size());
     }
+    const format::Cell resized = format::Cell::For(key.size() - prefix_.size(), sizes.value, sizes.is_long);
+    const std::uint64_t header = resized.Encode();
+    const unsigned rest = resized.Rest(View::kInlined), size = resized.Size(View::kInlined);
+    sync::StoreSharedHeader<2>(end - size, reinterpret_cast<const char*>(&header), resized.header);
+    sync::StoreShared(end - size + resized.header, key.data() + key.size() - rest, rest);
+    sync::StoreShared(end - size + resized.header + rest, cell + sizes.header + sizes.Rest(View::kInlined), sizes.value);
+    return size;
   }
 
   void CopyKey(unsigned n, std::string* key) const {
@@ -214,10 +227,6 @@ class PageBuilder {
   }
 
  private:
-  format::Cell Resized(const format::Cell& sizes, std::string_view key) const {
-    return format::Cell::For(key.size() - prefix_.size(), sizes.value, sizes.is_long);
-  }
-
   unsigned level_;
   Fences fences_;
   std::string prefix_;

@@ -32,7 +32,7 @@ class PageEditor {
   using Line = format::PageLine;
   using Shape = format::PageShape;
 
-  HAKO_INLINE PageEditor(Space& space, Line& line) : space_(space), line_(line), view_(space, line) {}
+  HAKO_INLINE PageEditor(Space& space, Line& line) : space_(space), line_(line), view_(space.memory(), line) {}
 
   HAKO_INLINE const View& view() const { return view_; }
   Line& line() const { return line_; }
@@ -147,7 +147,7 @@ class PageEditor {
   // What the line's shape and hints are to be; `view` follows.
   void StoreShape(Shape shape) {
     std::atomic_ref(line_.shape).store(shape.word(), std::memory_order_relaxed);
-    view_ = View(space_, line_);
+    view_ = View(space_.memory(), line_);
   }
   void StoreHints(unsigned from_slot) {
     const unsigned count = shape().count();

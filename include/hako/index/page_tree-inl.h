@@ -7,8 +7,9 @@ namespace hako::index {
 
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::Create() {
-  root_ = space_.NewPage();
-  if (root_ == 0) return NoMemory();
+  const std::uint32_t id = space_.NewPage();
+  if (id == 0) return NoMemory();
+  root_ = &LineOf(id);
   Builder builder(0, {{}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh});
   if (!builder.Build(space_, root(), format::kSlotGroup, 256)) return NoMemory();
   return absl::OkStatus();
@@ -21,12 +22,12 @@ HAKO_INLINE bool PageTree<Space, Compare>::Descend(std::string_view key, Reached
   if ((version & Lock::kLocked) != 0) [[unlikely]]
     return false;
   for (;;) {
-    const View page(space_, *line);
+    const View page(memory_, *line);
     if (page.level() == 0) {
       *reached = {line, version};
       return true;
     }
-    Line* const child = &space_.LineOf(page.child(page.ChildFor(key)));
+    Line* const child = &LineOf(page.child(page.ChildFor(key)));
     const std::uint32_t child_version = Lock(child->version).ReadVersion();
     if (!Lock(line->version).IsCurrent(version) || (child_version & Lock::kLocked) != 0) [[unlikely]]
       return false;
@@ -41,12 +42,12 @@ bool PageTree<Space, Compare>::DescendTo(unsigned level, std::string_view key, R
   std::uint32_t version = Lock(line->version).ReadVersion();
   for (;;) {
     if ((version & Lock::kLocked) != 0) return false;
-    const View page(space_, *line);
+    const View page(memory_, *line);
     if (page.level() <= level) {
       *reached = {line, version};
       return page.level() == level;
     }
-    Line* const child = &space_.LineOf(page.child(page.ChildFor(key)));
+    Line* const child = &LineOf(page.child(page.ChildFor(key)));
     const std::uint32_t child_version = Lock(child->version).ReadVersion();
     if (!Lock(line->version).IsCurrent(version)) return false;
     line = child;
@@ -85,11 +86,11 @@ auto PageTree<Space, Compare>::LockLeafSlowly(Slot& slot, std::string_view key) 
 template <class Space, Comparator Compare>
 auto PageTree<Space, Compare>::LockParent(const Line& child, std::string_view key) const -> Line* {
   const std::uint32_t id = IdOf(child);
-  const unsigned level = View(space_, const_cast<Line&>(child)).level() + 1;
+  const unsigned level = View(memory_, const_cast<Line&>(child)).level() + 1;
   for (sync::Backoff backoff;; backoff.Pause()) {
     Reached parent;
     if (!DescendTo(level, key, &parent) || !Lock(parent.line->version).LockIf(parent.version)) continue;
-    const View page(space_, *parent.line);
+    const View page(memory_, *parent.line);
     if (page.child(page.ChildFor(key)) == id) return parent.line;
     Unlock(parent.line, false);
   }
@@ -98,13 +99,12 @@ auto PageTree<Space, Compare>::LockParent(const Line& child, std::string_view ke
 template <class Space, Comparator Compare>
 template <class S>
 HAKO_INLINE auto PageTree<Space, Compare>::FetchFrom(const Reached& leaf, std::string_view key, S& sink) const -> Outcome {
-  const View page(space_, *leaf.line);
-  const auto place = page.Find(key);
-  if (!place.found) return Lock(leaf.line->version).IsCurrent(leaf.version) ? Outcome::kAbsent : Outcome::kRaced;
-  const unsigned offset = page.offset(place.index);
-  const char* const cell = page.end() - offset;
-  const format::Cell sizes = View::Decode(cell);
-  if (sizes.is_long || sizes.Size(View::kInlined) > offset) [[unlikely]]
+  const View page(memory_, *leaf.line);
+  format::Cell sizes;
+  unsigned slot;
+  const char* const cell = page.FindCell(key, &sizes, &slot);
+  if (cell == nullptr) return Lock(leaf.line->version).IsCurrent(leaf.version) ? Outcome::kAbsent : Outcome::kRaced;
+  if (sizes.is_long || cell + sizes.Size(View::kInlined) > page.end()) [[unlikely]]
     return Outcome::kRaced;
   if (char* out = sink(std::size_t{sizes.value})) sync::LoadShared(out, cell + sizes.header + sizes.Rest(View::kInlined), sizes.value);
   return Lock(leaf.line->version).IsCurrent(leaf.version) ? Outcome::kFound : Outcome::kRaced;
@@ -144,7 +144,7 @@ Status PageTree<Space, Compare>::FetchSlowly(GetSlot get_slot, std::string_view 
   Slot* slot = get_slot();
   if (slot == nullptr) return absl::ResourceExhaustedError("more threads use databases than hako has slots for (sync/thread_slot.h)");
   Turn turn(*this, *slot, key);
-  const View page(space_, *turn.line);
+  const View page(memory_, *turn.line);
   const auto place = page.Find(key);
   if (!place.found) return AbsentError();
   const std::string_view value = ValueOf(page, place.index);
@@ -156,7 +156,7 @@ template <class Space, Comparator Compare>
 template <class ActionT, class V>
 Status PageTree<Space, Compare>::Process(Slot& slot, std::string_view key, V&& visit) {
   Turn turn(*this, slot, key);
-  const View page(space_, *turn.line);
+  const View page(memory_, *turn.line);
   const auto place = page.Find(key);
   const auto value = [&]() -> std::optional<std::string_view> {
     if (!place.found) return std::nullopt;
@@ -218,7 +218,7 @@ Status PageTree<Space, Compare>::StoreSlowly(Halves* leaf, std::string_view key,
     if (stored.place == 0) return absl::ResourceExhaustedError(absl::StrCat("no memory for a value of ", value.size(), " bytes"));
     content = {{reinterpret_cast<const char*>(&stored), sizeof(stored)}, true};
   }
-  const auto replaced = place.found ? LongValueOf(View(space_, *leaf->wanted), place.index) : std::nullopt;
+  const auto replaced = place.found ? LongValueOf(View(memory_, *leaf->wanted), place.index) : std::nullopt;
   for (;;) {
     Editor page(space_, *leaf->wanted);
     if (place.found) {
@@ -231,7 +231,7 @@ Status PageTree<Space, Compare>::StoreSlowly(Halves* leaf, std::string_view key,
       if (content.is_long) space_.FreeLong(stored);
       return status;
     }
-    place = View(space_, *leaf->wanted).Find(key);
+    place = View(memory_, *leaf->wanted).Find(key);
   }
   if (replaced) space_.FreeLong(*replaced);
   return absl::OkStatus();
@@ -268,7 +268,7 @@ Status PageTree<Space, Compare>::MakeRoom(Halves* halves, std::string_view key, 
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::Rebuild(Line& line, Builder& builder, unsigned more_slots, unsigned spare) {
   const std::uint32_t unit = line.unit;
-  const unsigned units = View(space_, line).shape().units();
+  const unsigned units = View(memory_, line).shape().units();
   if (!builder.Build(space_, line, more_slots, spare)) return NoMemory();
   space_.Free(unit, units);
   return absl::OkStatus();
@@ -280,7 +280,7 @@ Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, uns
   Line* left = halves->wanted;
   if (left == &root()) HAKO_RETURN_IF_ERROR(Deepen(&left));
   halves->wanted = left;
-  const View old(space_, *left);
+  const View old(memory_, *left);
   const unsigned count = old.count(), level = old.level();
   // Where the new slot is the last, all others stay together: an ascending load leaves full pages behind.
   const unsigned at = index == count ? count : count == 1 ? 0 : Builder::MiddleOf(old);
@@ -312,7 +312,7 @@ Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, uns
     return NoMemory();
   };
   if (right_id == 0) return fail();
-  Line& right = space_.LineOf(right_id);
+  Line& right = LineOf(right_id);
   const Content link{{}, false, right_id};
   unsigned child;
   for (;;) {
@@ -337,7 +337,7 @@ Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, uns
   const unsigned right_more = at == count ? format::kSlotGroup : count / 32 + 1;
   const bool built = right_page.Build(space_, right, right_more, std::max(cell_size, right_more * mean));
   if (!built || !left_page.Build(space_, *left, more, at == 0 ? cell_size : more * mean)) {
-    if (built) space_.Free(right.unit, View(space_, right).shape().units());
+    if (built) space_.Free(right.unit, View(memory_, right).shape().units());
     Unlock(&right, true);
     return fail();
   }
@@ -356,8 +356,8 @@ template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::Deepen(Line** page) {
   const std::uint32_t id = space_.NewPage();
   if (id == 0) return NoMemory();
-  Line& line = space_.LineOf(id);
-  const View old(space_, root());
+  Line& line = LineOf(id);
+  const View old(memory_, root());
   const std::uint32_t unit = root().unit;
   Builder builder(old.level() + 1, FencesOf(old));
   if (!builder.Build(space_, root(), format::kSlotGroup, 256)) {
@@ -404,17 +404,17 @@ void PageTree<Space, Compare>::Merge(Line* page, std::string_view key) {
       if (page == &root() || live > page_size_ / 3 || count > format::kPageSlotsMax / 3) return Unlock(page, true);
     }
     Line* const parent = LockParent(*page, key);
-    const View above(space_, *parent);
+    const View above(memory_, *parent);
     const unsigned i = above.ChildFor(key);
     const unsigned j = i + 1 < above.count() ? i + 1 : i - 1;
-    Line* const sibling = above.count() > 1 ? &space_.LineOf(above.child(j)) : nullptr;
+    Line* const sibling = above.count() > 1 ? &LineOf(above.child(j)) : nullptr;
     if (sibling == nullptr || !Lock(sibling->version).TryLock()) {
       Unlock(parent, false);
       return Unlock(page, true);
     }
     Line* const left = i < j ? page : sibling;
     Line* const right = i < j ? sibling : page;
-    const View a(space_, *left), b(space_, *right);
+    const View a(memory_, *left), b(memory_, *right);
     const unsigned live = Editor(space_, *left).LiveBytes() + Editor(space_, *right).LiveBytes();
     bool merged = a.count() + b.count() <= format::kPageSlotsMax * 3 / 4 && (live <= page_size_ * 3 / 4 || empty);
     if (merged) {
@@ -437,7 +437,7 @@ void PageTree<Space, Compare>::Merge(Line* page, std::string_view key) {
     Unlock(right, true);
     space_.FreePage(IdOf(*right));
     Editor(space_, *parent).Erase(std::max(i, j));
-    if (parent == &root() && View(space_, *parent).count() == 1) return MoveUp(*left);
+    if (parent == &root() && View(memory_, *parent).count() == 1) return MoveUp(*left);
     Unlock(left, true);
     page = parent;
   }
@@ -446,8 +446,8 @@ void PageTree<Space, Compare>::Merge(Line* page, std::string_view key) {
 // Makes the root's only child, locked like the root, the root.
 template <class Space, Comparator Compare>
 void PageTree<Space, Compare>::MoveUp(Line& child) {
-  const View below(space_, child);
-  space_.Free(root().unit, View(space_, root()).shape().units());
+  const View below(memory_, child);
+  space_.Free(root().unit, View(memory_, root()).shape().units());
   std::atomic_ref(root().unit).store(child.unit, std::memory_order_relaxed);
   Editor editor(space_, root());
   editor.StoreShape(below.shape());
@@ -465,7 +465,7 @@ void PageTree<Space, Compare>::ReadLeaf(Seek seek, std::string_view key, Copy* c
     std::uint32_t version = Lock(line->version).ReadVersion();
     bool raced = (version & Lock::kLocked) != 0;
     while (!raced) {
-      const View page(space_, *line);
+      const View page(memory_, *line);
       if (page.level() == 0) {
         const unsigned size = page.shape().size();
         char* const bytes = copy->Reserve(size);
@@ -479,7 +479,7 @@ void PageTree<Space, Compare>::ReadLeaf(Seek seek, std::string_view key, Copy* c
                          : seek == Seek::kBefore ? page.ChildBefore(key)
                          : seek == Seek::kFirst  ? 0
                                                  : page.count() - 1;
-      Line* const child = &space_.LineOf(page.child(i));
+      Line* const child = &LineOf(page.child(i));
       const std::uint32_t child_version = Lock(child->version).ReadVersion();
       raced = !Lock(line->version).IsCurrent(version) || (child_version & Lock::kLocked) != 0;
       line = child;
@@ -490,32 +490,30 @@ void PageTree<Space, Compare>::ReadLeaf(Seek seek, std::string_view key, Copy* c
 
 template <class Space, Comparator Compare>
 template <class F>
-void PageTree<Space, Compare>::ForEachPageBelow(std::uint32_t id, F& visit) const {
-  Line& line = space_.LineOf(id);
-  const View page(space_, line);
-  for (unsigned i = 0; page.level() > 0 && i < page.count(); ++i) ForEachPageBelow(page.child(i), visit);
+void PageTree<Space, Compare>::ForEachPageBelow(Line& line, F& visit) const {
+  const View page(memory_, line);
+  for (unsigned i = 0; page.level() > 0 && i < page.count(); ++i) ForEachPageBelow(LineOf(page.child(i)), visit);
   visit(page.level(), page.shape().size(), Editor(space_, line).LiveBytes());
 }
 
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::RemoveAll() {
   // From the root's children down; the root becomes an empty leaf.
-  const auto drop = [this](const auto& self, std::uint32_t id) -> void {
-    Line& line = space_.LineOf(id);
+  const auto drop = [this](const auto& self, Line& line) -> void {
     Lock(line.version).Lock();
-    const View page(space_, line);
+    const View page(memory_, line);
     for (unsigned i = 0; i < page.count(); ++i) {
       if (page.level() > 0)
-        self(self, page.child(i));
+        self(self, LineOf(page.child(i)));
       else if (const auto value = LongValueOf(page, i))
         space_.FreeLong(*value);
     }
-    if (id == root_) return;
+    if (&line == root_) return;
     space_.Free(line.unit, page.shape().units());
     Unlock(&line, true);
-    space_.FreePage(id);
+    space_.FreePage(IdOf(line));
   };
-  drop(drop, root_);
+  drop(drop, root());
   count_.store(0, std::memory_order_release);
   Builder builder(0, {{}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh});
   const Status status = Rebuild(root(), builder, format::kSlotGroup, 256);
@@ -527,17 +525,16 @@ template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::Verify(std::uint64_t expected) const {
   std::uint64_t found = 0;
   HAKO_RETURN_IF_ERROR(
-      VerifyBelow(root_, View(space_, root()).level(), {{}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh}, &found));
+      VerifyBelow(root(), View(memory_, root()).level(), {{}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh}, &found));
   if (found == expected) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(found, " records are in the tree, not ", expected));
 }
 
 template <class Space, Comparator Compare>
-Status PageTree<Space, Compare>::VerifyBelow(std::uint32_t id, unsigned level, const Fences& fences, std::uint64_t* found) const {
-  Line& line = space_.LineOf(id);
-  const View page(space_, line);
+Status PageTree<Space, Compare>::VerifyBelow(Line& line, unsigned level, const Fences& fences, std::uint64_t* found) const {
+  const View page(memory_, line);
   const format::PageTail tail = page.tail();
-  const auto wrong = [id](std::string_view what) { return absl::DataLossError(absl::StrCat("page ", id, ": ", ToAbsl(what))); };
+  const auto wrong = [id = IdOf(line)](std::string_view what) { return absl::DataLossError(absl::StrCat("page ", id, ": ", ToAbsl(what))); };
   if ((line.version & Lock::kLocked) != 0) return wrong("it is locked");
   if (page.level() != level) return wrong("it has the wrong level");
   if (tail.edges != fences.edges || page.low(tail) != fences.low || page.high(tail) != fences.high) return wrong("its fences are not its parent's");
@@ -587,7 +584,7 @@ Status PageTree<Space, Compare>::VerifyBelow(std::uint32_t id, unsigned level, c
     else
       Builder::CopyKeyOf(page, i + 1, &key);
     const unsigned edges = (i == 0 ? fences.edges & format::PageTail::kNoLow : 0) | (last ? fences.edges & format::PageTail::kNoHigh : 0);
-    HAKO_RETURN_IF_ERROR(VerifyBelow(page.child(i), level - 1, {low, key, edges}, found));
+    HAKO_RETURN_IF_ERROR(VerifyBelow(LineOf(page.child(i)), level - 1, {low, key, edges}, found));
     low = key;
   }
   return absl::OkStatus();

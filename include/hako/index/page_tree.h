@@ -55,7 +55,7 @@ class LeafCopy {
   using View = PageView<Compare>;
   LeafCopy() = default;
 
-  View view() { return View(bytes_.get(), line_); }
+  View view() { return View(bytes_.get(), line_, 0); }
   char* Reserve(std::size_t size) {
     if (size > size_) {
       bytes_ = std::make_unique_for_overwrite<char[]>(size);
@@ -80,7 +80,8 @@ class PageTree {
   using Copy = LeafCopy<Compare>;
 
   // Pages are divided when they would take more than `page_size` bytes, which is no limit for one record.
-  PageTree(Space& space, unsigned page_size) : space_(space), page_size_(page_size), value_max_(page_size / 4) {}
+  PageTree(Space& space, unsigned page_size)
+      : space_(space), page_size_(page_size), value_max_(page_size / 4), lines_(space.lines()), memory_(space.memory()) {}
   PageTree(const PageTree&) = delete;
   PageTree& operator=(const PageTree&) = delete;
 
@@ -113,7 +114,7 @@ class PageTree {
   // Visits every page: visit(level, its size in bytes, how many of them are used). REQUIRES: no writers
   template <class F>
   void ForEachPage(F&& visit) const {
-    ForEachPageBelow(root_, visit);
+    ForEachPageBelow(root(), visit);
   }
 
   template <class ForEachSlot>
@@ -163,8 +164,10 @@ class PageTree {
   template <class ActionT, class V>
   static constexpr bool kReads = std::is_void_v<ActionT> || std::is_invocable_v<V&, std::optional<std::string_view>>;
 
-  HAKO_INLINE Line& root() const { return space_.LineOf(root_); }
-  std::uint32_t IdOf(const Line& line) const { return static_cast<std::uint32_t>(&line - &space_.LineOf(0)); }
+  HAKO_INLINE Line& root() const { return *root_; }
+  HAKO_INLINE Line& LineOf(std::uint32_t id) const { return lines_[id % Space::kPagesMax]; }
+  HAKO_INLINE View ViewOf(Line& line) const { return View(memory_, line); }
+  std::uint32_t IdOf(const Line& line) const { return static_cast<std::uint32_t>(&line - lines_); }
 
   HAKO_INLINE bool Descend(std::string_view key, Reached* reached) const;
   bool DescendTo(unsigned level, std::string_view key, Reached* reached) const;
@@ -229,14 +232,15 @@ class PageTree {
   }
 
   template <class F>
-  void ForEachPageBelow(std::uint32_t id, F& visit) const;
-  Status VerifyBelow(std::uint32_t id, unsigned level, const Fences& fences, std::uint64_t* found) const;
-  Status VerifyPage(const Line& line, const View& page, std::uint32_t id) const;
+  void ForEachPageBelow(Line& line, F& visit) const;
+  Status VerifyBelow(Line& line, unsigned level, const Fences& fences, std::uint64_t* found) const;
 
   Space& space_;
   const unsigned page_size_;
   const unsigned value_max_;  // bytes of a value in its page
-  std::uint32_t root_ = 0;
+  Line* const lines_;
+  char* const memory_;
+  Line* root_ = nullptr;
   alignas(64) std::atomic<std::int64_t> count_{0};  // records, but for the slots' pending counts
 };
 

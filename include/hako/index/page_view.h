@@ -19,25 +19,42 @@
 #include "hako/format/page_format.h"
 #include "hako/sync/atomic_bytes.h"
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 namespace hako::index {
 
 // How many of 16 (or of 12) sorted numbers are below `bound`. No branch, so that nothing is mispredicted (format/page_format.h, 2).
 template <unsigned kNumbers>
 HAKO_INLINE unsigned CountBelow(const std::int32_t* shared, std::int32_t bound) {
-  using Lanes [[gnu::vector_size(16)]] = std::int32_t;
 #ifdef HAKO_TSAN
   std::int32_t copy[kNumbers];
   sync::LoadShared(reinterpret_cast<char*>(copy), reinterpret_cast<const char*>(shared), sizeof(copy));
   shared = copy;
 #endif
-  const auto load = [shared](unsigned at) {
-    Lanes lanes;
-    std::memcpy(&lanes, shared + at, sizeof(lanes));
-    return lanes;
+#if defined(__AVX512F__) && defined(__AVX512VL__)
+  const __mmask16 wanted = static_cast<__mmask16>((1u << kNumbers) - 1);
+  const __m512i numbers = _mm512_maskz_loadu_epi32(wanted, shared);
+  return static_cast<unsigned>(__builtin_popcount(_mm512_mask_cmplt_epi32_mask(wanted, numbers, _mm512_set1_epi32(bound))));
+#elif defined(__AVX2__)
+  const auto eight = [=](unsigned at) {
+    const __m256i numbers = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(shared + at));
+    return static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(bound), numbers))));
   };
+  // The last eight overlap those before where there are only twelve; what they share is the lower half of the last.
+  const unsigned last = kNumbers - 8;
+  return static_cast<unsigned>(__builtin_popcount(eight(0) | eight(last) << last));
+#else
+  using Lanes [[gnu::vector_size(16)]] = std::int32_t;
   Lanes below = {};
-  for (unsigned at = 0; at < kNumbers; at += 4) below += load(at) < bound;  // each lane is 0 or -1
+  for (unsigned at = 0; at < kNumbers; at += 4) {
+    Lanes numbers;
+    std::memcpy(&numbers, shared + at, sizeof(numbers));
+    below += numbers < bound;  // each lane is 0 or -1
+  }
   return static_cast<unsigned>(-(below[0] + below[1] + below[2] + below[3]));
+#endif
 }
 
 template <Comparator Compare>
@@ -54,14 +71,12 @@ class PageView {
   };
 
   PageView() = default;
-  // `memory_at(unit)` is where a unit begins.
-  template <class Space>
-  HAKO_INLINE PageView(const Space& space, Line& line)
-      : base_(space.At(std::atomic_ref(line.unit).load(std::memory_order_relaxed))),
+  // `memory` is where unit 0 is.
+  HAKO_INLINE PageView(char* memory, Line& line, std::uint32_t unit)
+      : base_(memory + std::uint64_t{unit} * format::kPageUnit),
         shape_(std::atomic_ref(line.shape).load(std::memory_order_relaxed)),
         hints_(line.hints) {}
-  // Of a page that was copied, with its line.
-  PageView(char* base, Line& line) : base_(base), shape_(line.shape), hints_(line.hints) {}
+  HAKO_INLINE PageView(char* memory, Line& line) : PageView(memory, line, std::atomic_ref(line.unit).load(std::memory_order_relaxed)) {}
 
   const Shape& shape() const { return shape_; }
   unsigned count() const { return shape_.count(); }
@@ -107,6 +122,27 @@ class PageView {
     return FindTied(i + 1, sought, key);
   }
 
+  // The cell of the record of `key`, its sizes and the slot; nullptr if there is none. For readers: a cell need not lie inside the page.
+  HAKO_INLINE const char* FindCell(std::string_view key, format::Cell* sizes, unsigned* slot) const {
+    if (shape_.guarded()) [[unlikely]] {
+      if (SideOf(key) != 0) return nullptr;
+    }
+    const std::int32_t sought = HeadOf(key, shape_.prefix());
+    unsigned i = FirstNotBelow(sought);
+    const char* cell = this->cell(i);  // the tail, or anything, if there is no such slot
+    if (i >= count() || head(i) != sought) return nullptr;
+    *sizes = Decode(cell);
+    if (!IsKey(cell, *sizes, key)) [[unlikely]] {
+      const Place place = FindTied(i, sought, key);
+      if (!place.found) return nullptr;
+      i = place.index;
+      cell = this->cell(i);
+      *sizes = Decode(cell);
+    }
+    *slot = i;
+    return cell;
+  }
+
   // The slot whose child has `key`. REQUIRES: inner page
   HAKO_INLINE unsigned ChildFor(std::string_view key) const {
     if (shape_.guarded()) [[unlikely]] {
@@ -140,7 +176,7 @@ class PageView {
     const char* const cell = this->cell(i);
     const format::Cell sizes = Decode(cell);
     if constexpr (kBytewise) {
-      const std::size_t suffix = key.size() - shape_.prefix();
+      const std::size_t suffix = SuffixSize(key);
       if (std::min<std::size_t>(sizes.suffix, suffix) > kInlined) {
         const char* const rest = key.data() + shape_.prefix() + kInlined;
         const std::size_t n = std::min<std::size_t>(sizes.suffix, suffix) - kInlined;
@@ -158,8 +194,25 @@ class PageView {
     }
   }
 
+  // Whether a cell is that of a key whose head is the same.
+  HAKO_INLINE bool IsKey(const char* cell, const format::Cell& sizes, std::string_view key) const {
+    if constexpr (kBytewise) {
+      const std::size_t suffix = SuffixSize(key);
+      if (sizes.suffix != suffix) return false;
+      return suffix <= kInlined || sync::EqualShared(cell + sizes.header, key.data() + shape_.prefix() + kInlined, suffix - kInlined);
+    } else {
+      return false;  // FindTied asks the comparator
+    }
+  }
+
   // -1 or 1 if a key without the page's prefix is below or above all that have it, else 0.
-  int SideOf(std::string_view key) const {
+  HAKO_INLINE int SideOf(std::string_view key) const {
+    const std::size_t size = shape_.prefix();
+    if (key.size() >= size && sync::EqualShared(prefix().data(), key.data(), size)) [[likely]]
+      return 0;
+    return SideOfOther(key);
+  }
+  [[gnu::noinline]] int SideOfOther(std::string_view key) const {
     const std::size_t size = shape_.prefix(), common = std::min(size, key.size());
     const int order = CompareShared(prefix().data(), key.data(), common);
     return order != 0 ? (order < 0 ? 1 : -1) : key.size() < size ? -1 : 0;
@@ -178,6 +231,10 @@ class PageView {
   }
 
  private:
+  // A reader that raced may ask with a key that is shorter than the prefix.
+  HAKO_INLINE std::size_t SuffixSize(std::string_view key) const {
+    return key.size() > shape_.prefix() ? key.size() - shape_.prefix() : 0;
+  }
   HAKO_INLINE unsigned FirstNotBelow(std::int32_t sought) const {
     const unsigned group = CountBelow<format::kPageHints>(hints_, sought);
     return group * format::kSlotGroup + CountBelow<format::kSlotGroup>(heads() + group * format::kSlotGroup, sought);

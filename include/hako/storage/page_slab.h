@@ -47,9 +47,10 @@ class PageSlab {
 
   sync::WriteGate& gate() { return gate_; }
 
-  // The line of a page. Any id may be asked for; that of no page has a line that nobody writes.
-  HAKO_INLINE Line& LineOf(std::uint32_t id) const { return lines_[id % kPagesMax]; }
-  HAKO_INLINE char* At(std::uint32_t unit) const { return base_ + std::uint64_t{unit} * format::kPageUnit; }
+  // Lines by page id, kPagesMax of them; the line of an id that no page has is one that nobody writes.
+  Line* lines() const { return lines_; }
+  // Where unit 0 would be.
+  char* memory() const { return base_; }
 
   // A page without memory; its line is zero but for the version. 0 if there is no more room.
   std::uint32_t NewPage() {
@@ -128,6 +129,7 @@ class PageSlab {
         base_(reinterpret_cast<char*>(page_arena_->base())),
         lines_(reinterpret_cast<Line*>(line_arena_->base())) {}
 
+  char* At(std::uint32_t unit) const { return base_ + std::uint64_t{unit} * format::kPageUnit; }
   static unsigned BinOf(std::uint32_t units) { return units < kBins ? units - 1 : kBins - 1; }
   Run Load(std::uint32_t run) const {
     Run loaded;
