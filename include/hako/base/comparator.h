@@ -22,7 +22,9 @@ concept Comparator = requires(std::string_view key) {
   { C::Compare(key, key) } -> std::same_as<int>;
 };
 template <class C>
-concept BytewiseOrder = Comparator<C> && requires { requires bool{C::kBytewise}; };
+concept BytewiseOrder = Comparator<C> && requires {
+  requires bool{C::kBytewise};
+};
 
 struct BytewiseComparator {
   static constexpr std::string_view kName = "bytewise";

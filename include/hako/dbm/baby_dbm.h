@@ -40,8 +40,8 @@ class BabyDBM : public Operations<BabyDBM<FileT, Compare>> {
   using Iterator = TreeCursor<BabyDBM, Tree, Compare>;
 
   static StatusOr<std::unique_ptr<BabyDBM>> Open(const BabyOptions& options = {}) {
-    if (options.page_size < 128 || options.page_size > 16384)
-      return absl::InvalidArgumentError("BabyOptions::page_size must be 128 to 16384");
+    if (options.page_size < 128 || options.page_size > 8192)
+      return absl::InvalidArgumentError("BabyOptions::page_size must be 128 to 8192");
     HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.max_bytes));
     auto dbm = std::unique_ptr<BabyDBM>(new BabyDBM(std::move(space), options));
     HAKO_RETURN_IF_ERROR(dbm->tree_.Create());
@@ -123,8 +123,7 @@ class BabyDBM : public Operations<BabyDBM<FileT, Compare>> {
   Status Close() { return absl::OkStatus(); }
 
  private:
-  BabyDBM(std::unique_ptr<Space> space, const BabyOptions& options)
-      : space_(std::move(space)), tree_(*space_, options.page_size) {}
+  BabyDBM(std::unique_ptr<Space> space, const BabyOptions& options) : space_(std::move(space)), tree_(*space_, options.page_size) {}
 
   template <class Body>
   auto Alone(Body&& body) {

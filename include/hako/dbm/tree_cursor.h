@@ -79,12 +79,12 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   HAKO_INLINE void SettleForward() {
     for (;; ++at_) {
       while (at_ >= page_.count()) [[unlikely]] {
-        const format::PageTail tail = page_.tail();
-        if ((tail.edges & format::PageTail::kNoHigh) != 0) return End();
-        bound_.assign(page_.high(tail));
-        Load(index::Seek::kAt, bound_);
-        at_ = page_.Find(bound_).index;
-      }
+          const format::PageTail tail = page_.tail();
+          if ((tail.edges & format::PageTail::kNoHigh) != 0) return End();
+          bound_.assign(page_.high(tail));
+          Load(index::Seek::kAt, bound_);
+          at_ = page_.Find(bound_).index;
+        }
       if (Take()) return;
     }
   }
@@ -108,7 +108,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   HAKO_INLINE bool Take() {
     const char* const cell = page_.cell(at_);
     const format::Cell sizes = View::Decode(cell);
-    char* const bytes = Room(page_.shape().prefix() + sizes.suffix);
+    char* const bytes = Room(page_.prefix_size() + sizes.suffix);
     key_ = {bytes, page_.CopyKeyAfterPrefix(at_, cell, sizes, bytes)};
     if (sizes.is_long) [[unlikely]] {
       const Status status = database_->Get(key_, &long_value_);

@@ -3,18 +3,18 @@
 // What a search needs before it touches the page lies apart, in a line of 64 bytes:
 //   offset  0  version   u32: lock and version (sync/version_lock.h)
 //           4  unit      u32: where the page's bytes begin, in the space's units of 128 bytes
-//           8  shape     u64: PageShape
+//           8  shape     PageShape
 //          16  hints     i32[12]: the head of every 16th key
 // and the page itself is
 //   heads     i32 for each slot: four bytes of the key, in a form that compares as a signed number; behind the last INT32_MAX
-//   offsets   u16 for each slot: where its cell begins, counted back from the page's end
 //   children  u32 for each slot, in inner pages: the page below
+//   offsets   u16 for each slot: where its cell begins, counted back from the page's end
 //   (room)
 //   cells     [u8 key rest][u8 value size][key rest][value], grown downwards
 //   fences    the bounds of the keys that belong here: high, then low
 //   prefix    what all keys here begin with
 //   PageTail
-// Slots come in groups of 16, so that the heads of a group are one cache line.
+// Slots come in groups of 16, so that the heads of a group are one cache line; an inner page has room for all 208.
 //
 // Invariants
 //   1. Heads rise; a slot's key is prefix + suffix, of which the head holds the first four bytes, zero-padded, and the cell the rest. Under
@@ -27,6 +27,7 @@
 //      there may have another prefix.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +39,7 @@
 
 namespace hako {
 
-inline constexpr unsigned kTreeKeySizeMax = 8192;  // bytes of a key in a tree
+inline constexpr unsigned kTreeKeySizeMax = 4096;  // bytes of a key in a tree
 
 }  // namespace hako
 
@@ -48,54 +49,42 @@ inline constexpr unsigned kSlotGroup = 16;
 inline constexpr unsigned kPageHints = 12;
 inline constexpr unsigned kPageSlotsMax = kSlotGroup * (kPageHints + 1);
 inline constexpr unsigned kPageUnit = 128;
-inline constexpr unsigned kPageUnitsMax = 511;  // a cell's offset has 16 bits
+inline constexpr unsigned kPageUnitsMax = 255;
 inline constexpr std::int32_t kNoHead = std::numeric_limits<std::int32_t>::max();
 inline constexpr std::int32_t kLowestHead = std::numeric_limits<std::int32_t>::min();
+
+// What a page's line says of its layout. Written as one word; readers load what they need of it.
+struct alignas(8) PageShape {
+  static constexpr std::uint8_t kLevel = 0x0f, kGuarded = 0x80;
+
+  std::uint8_t count = 0;    // slots in use
+  std::uint8_t kind = 0;     // the level, 0 = leaf; kGuarded
+  std::uint8_t groups = 0;   // slots there is room for, in groups of 16
+  std::uint8_t units = 0;    // the page's size
+  std::uint16_t prefix = 0;  // bytes
+  std::uint16_t heap = 0;    // bytes from the lowest cell to the page's end
+
+  unsigned level() const { return kind & kLevel; }
+  bool guarded() const { return (kind & kGuarded) != 0; }
+  unsigned slots() const { return groups * kSlotGroup; }
+  unsigned size() const { return units * kPageUnit; }
+  unsigned slot_size() const { return level() == 0 ? 6 : 10; }
+  unsigned room() const { return size() - slots() * slot_size() - heap; }
+};
+static_assert(sizeof(PageShape) == 8);
+
+inline constexpr std::uint8_t GroupsFor(unsigned slots) {
+  return static_cast<std::uint8_t>(std::clamp((slots + kSlotGroup - 1) / kSlotGroup, 1u, kPageHints + 1));
+}
 
 struct alignas(64) PageLine {
   std::uint32_t version;
   std::uint32_t unit;
-  std::uint64_t shape;
+  PageShape shape;
   std::int32_t hints[kPageHints];
 };
 static_assert(sizeof(PageLine) == 64);
 static_assert(std::endian::native == std::endian::little, "pages are used in place");
-
-// What a page's line says of its layout, in one word.
-class PageShape {
- public:
-  PageShape() = default;
-  explicit PageShape(std::uint64_t word) : word_(word) {}
-  std::uint64_t word() const { return word_; }
-
-  unsigned count() const { return word_ & 0xff; }         // slots in use
-  unsigned level() const { return word_ >> 8 & 0xf; }     // 0 = leaf
-  unsigned groups() const { return word_ >> 12 & 0xf; }   // slots there is room for, in groups of 16
-  unsigned units() const { return word_ >> 16 & 0x1ff; }  // the page's size, in units
-  bool guarded() const { return (word_ >> 25 & 1) != 0; }
-  unsigned prefix() const { return word_ >> 32 & 0xffff; }             // bytes
-  unsigned heap() const { return static_cast<unsigned>(word_ >> 48); }  // bytes from the lowest cell to the page's end
-
-  unsigned size() const { return units() * kPageUnit; }
-  unsigned slot_size() const { return level() == 0 ? 6 : 10; }
-  unsigned arrays() const { return groups() * kSlotGroup * slot_size(); }
-  unsigned room() const { return size() - arrays() - heap(); }
-
-  void set_count(unsigned count) { Put(0, 8, count); }
-  void set_level(unsigned level) { Put(8, 4, level); }
-  void set_groups(unsigned groups) { Put(12, 4, groups); }
-  void set_units(unsigned units) { Put(16, 9, units); }
-  void set_guarded(bool guarded) { Put(25, 1, guarded ? 1 : 0); }
-  void set_prefix(unsigned prefix) { Put(32, 16, prefix); }
-  void set_heap(unsigned heap) { Put(48, 16, heap); }
-
- private:
-  void Put(unsigned at, unsigned bits, std::uint64_t value) {
-    const std::uint64_t mask = ((std::uint64_t{1} << bits) - 1) << at;
-    word_ = (word_ & ~mask) | value << at;
-  }
-  std::uint64_t word_ = 0;
-};
 
 struct PageTail {
   static constexpr unsigned kNoLow = 1, kNoHigh = 2;
@@ -120,8 +109,8 @@ struct Cell {
   static constexpr unsigned kHeaderMax = 6;
 
   unsigned header = 0;
-  unsigned suffix = 0;  // bytes of the key after the prefix
-  unsigned value = 0;   // bytes of the value in the cell
+  unsigned suffix = 0;   // bytes of the key after the prefix
+  unsigned value = 0;    // bytes of the value in the cell
   bool is_long = false;  // the value is a LongValue
 
   // `word` = the cell's first 8 bytes.

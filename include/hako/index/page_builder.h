@@ -40,8 +40,8 @@ class PageBuilder {
     count_ += to - from;
   }
 
-  // Chooses the prefix: what the fences share, or, at an edge of the tree, so much of what all keys share that their heads are full; `coming`
-  // is a key that is to be inserted afterwards. To be called after the last Add.
+  // Chooses the prefix: what the fences share, or, at an edge of the tree, so much of what all keys share that their heads are full;
+  // `coming` is a key that is to be inserted afterwards. To be called after the last Add.
   void ChoosePrefix(std::optional<std::string_view> coming) {
     if constexpr (!View::kBytewise) return;
     if (!guarded()) {
@@ -59,15 +59,27 @@ class PageBuilder {
       last.assign(*coming);
     }
     if (coming) prefix_.resize(Common(prefix_, *coming));
-    prefix_.resize(std::min(prefix_.size(), std::max<std::size_t>(last.size(), View::kInlined) - View::kInlined));
+    prefix_.resize(std::min({prefix_.size(), std::max<std::size_t>(last.size(), View::kInlined) - View::kInlined, kGuardedPrefixMax}));
   }
   std::size_t prefix_size() const { return prefix_.size(); }
+
+  // The bytes that the cells will take, at most.
+  unsigned CellBytes() const {
+    std::size_t cells = 0;
+    for (unsigned p = 0; p < num_pieces_; ++p) {
+      const View& page = pieces_[p].page;
+      const std::size_t old = page.prefix_size(), longer = old > prefix_.size() ? old - prefix_.size() + 4 : 0;
+      for (unsigned i = pieces_[p].from; i < pieces_[p].to; ++i) cells += View::Decode(page.cell(i)).Size(View::kInlined) + longer;
+      if (p > 0 && level_ > 0) cells += page.tail().low + 4u;  // its slot 0 gets a key
+    }
+    return static_cast<unsigned>(cells);
+  }
 
   // Where to divide a page so that both parts get about the same bytes.
   static unsigned MiddleOf(const View& page) {
     const format::PageTail tail = page.tail();
     const unsigned count = page.count();
-    const unsigned cells = page.shape().heap() - tail.garbage - page.shape().prefix() - tail.fences();
+    const unsigned cells = page.shape().heap - tail.garbage - page.shape().prefix - tail.fences();
     unsigned i = 0;
     for (unsigned sum = 0; i < count && 2 * sum < cells; ++i) sum += View::Decode(page.cell(i)).Size(View::kInlined);
     return std::clamp(i, 1u, count - 1);
@@ -76,14 +88,7 @@ class PageBuilder {
   // Writes the page to new memory and makes `line`, locked or unknown to others, name it; the memory that it named is not freed. Room is
   // made for `more_slots` and cells of `spare` bytes. False if there is no memory.
   bool Build(Space& space, Line& line, unsigned more_slots, unsigned spare) {
-    unsigned cells = 0;  // at most
-    for (unsigned p = 0; p < num_pieces_; ++p) {
-      const View& page = pieces_[p].page;
-      const std::size_t old = page.shape().prefix(), longer = old > prefix_.size() ? old - prefix_.size() + 4 : 0;
-      for (unsigned i = pieces_[p].from; i < pieces_[p].to; ++i)
-        cells += View::Decode(page.cell(i)).Size(View::kInlined) + static_cast<unsigned>(longer);
-      if (p > 0 && level_ > 0) cells += page.tail().low + 4u;  // its slot 0 gets a key
-    }
+    const unsigned cells = CellBytes();
     format::PageTail tail;
     tail.low = static_cast<std::uint16_t>(fences_.low.size());
     tail.high = static_cast<std::uint16_t>(fences_.high.size());
@@ -92,19 +97,17 @@ class PageBuilder {
     unsigned heap = static_cast<unsigned>(sizeof(tail) + prefix_.size()) + tail.fences();
 
     Shape shape;
-    shape.set_level(level_);
-    shape.set_count(count_);
-    shape.set_prefix(static_cast<unsigned>(prefix_.size()));
-    shape.set_guarded(View::kBytewise && guarded());
-    const unsigned slots = std::clamp(count_ + more_slots, 1u, format::kPageSlotsMax);
-    shape.set_groups((slots + format::kSlotGroup - 1) / format::kSlotGroup);
-    const unsigned units = (shape.arrays() + heap + cells + spare + format::kPageUnit - 1) / format::kPageUnit;
+    shape.kind = static_cast<std::uint8_t>(level_ | (View::kBytewise && guarded() ? Shape::kGuarded : 0));
+    shape.count = static_cast<std::uint8_t>(count_);
+    shape.prefix = static_cast<std::uint16_t>(prefix_.size());
+    shape.groups = format::GroupsFor(level_ > 0 ? format::kPageSlotsMax : count_ + more_slots);
+    const unsigned units = (shape.slots() * shape.slot_size() + heap + cells + spare + format::kPageUnit - 1) / format::kPageUnit;
     HAKO_ASSERT(units <= format::kPageUnitsMax);
-    shape.set_units(units);
+    shape.units = static_cast<std::uint8_t>(units);
     const std::uint32_t unit = space.Allocate(units);
     if (unit == 0) return false;
 
-    shape.set_heap(heap);
+    shape.heap = static_cast<std::uint16_t>(heap);
     std::atomic_ref(line.unit).store(unit, std::memory_order_relaxed);
     Editor page(space, line);
     page.StoreShape(shape);
@@ -126,8 +129,8 @@ class PageBuilder {
         if (level_ > 0) std::atomic_ref(view.children()[i]).store(from.child(slot), std::memory_order_relaxed);
       }
     }
-    for (; i < shape.groups() * format::kSlotGroup; ++i) std::atomic_ref(view.heads()[i]).store(format::kNoHead, std::memory_order_relaxed);
-    shape.set_heap(heap);
+    for (; i < shape.slots(); ++i) std::atomic_ref(view.heads()[i]).store(format::kNoHead, std::memory_order_relaxed);
+    shape.heap = static_cast<std::uint16_t>(heap);
     page.StoreShape(shape);
     for (std::int32_t& hint : line.hints) std::atomic_ref(hint).store(format::kNoHead, std::memory_order_relaxed);
     page.StoreHints(0);
@@ -145,6 +148,9 @@ class PageBuilder {
   }
 
  private:
+  // What a page may have to get back in each of its cells when a key comes that does not share its prefix.
+  static constexpr std::size_t kGuardedPrefixMax = 32;
+
   struct Piece {
     View page;
     unsigned from, to;
@@ -156,7 +162,7 @@ class PageBuilder {
   HAKO_INLINE unsigned CopyCell(const View& from, unsigned slot, unsigned n, char* end, std::int32_t* head) const {
     const char* const cell = from.cell(slot);
     const format::Cell sizes = View::Decode(cell);
-    const std::size_t old = from.shape().prefix();
+    const std::size_t old = from.shape().prefix;
     *head = from.head(slot);
     const bool no_key = level_ > 0 && (slot == 0 || n == 0);
     if (old == prefix_.size() && !no_key) [[likely]] {
@@ -221,7 +227,7 @@ class PageBuilder {
     }
     const char* const cell = page.cell(i);
     const format::Cell sizes = View::Decode(cell);
-    key->resize(page.shape().prefix() + sizes.suffix + 8);
+    key->resize(page.shape().prefix + sizes.suffix + 8);
     page.prefix().copy(key->data(), key->size());
     key->resize(page.CopyKeyAfterPrefix(i, cell, sizes, key->data()));
   }

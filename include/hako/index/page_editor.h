@@ -32,40 +32,38 @@ class PageEditor {
   using Line = format::PageLine;
   using Shape = format::PageShape;
 
-  HAKO_INLINE PageEditor(Space& space, Line& line) : space_(space), line_(line), view_(space.memory(), line) {}
+  HAKO_INLINE PageEditor(Space& space, Line& line) : space_(space), line_(line), view_(space.memory(), line), shape_(view_.shape()) {}
 
   HAKO_INLINE const View& view() const { return view_; }
   Line& line() const { return line_; }
-  const Shape& shape() const { return view_.shape(); }
+  const Shape& shape() const { return shape_; }
 
   // The size of a key's cell, if the page has the key's prefix.
   HAKO_INLINE unsigned CellSize(std::string_view key, const Content& content) const { return CellFor(key, content).Size(View::kInlined); }
   HAKO_INLINE bool HasPrefix(std::string_view key) const { return !shape().guarded() || view_.SideOf(key) == 0; }
   // Whether another slot with a cell of that size goes in as the page is.
-  HAKO_INLINE bool HasRoomFor(unsigned cell_size) const {
-    return shape().count() < shape().groups() * format::kSlotGroup && shape().room() >= cell_size;
-  }
+  HAKO_INLINE bool HasRoomFor(unsigned cell_size) const { return shape().count < shape().slots() && shape().room() >= cell_size; }
 
   // Puts a new slot at i. For slot 0 of an inner page, `key` is the page's prefix. REQUIRES: the key has the prefix, and there is room
   HAKO_INLINE void Insert(unsigned i, std::string_view key, const Content& content) {
     Shape shape = this->shape();
-    const unsigned count = shape.count();
+    const unsigned count = shape.count;
     const unsigned heap = WriteCell(key, content);
     MoveSlots(i + 1, i, count - i);
-    StoreSlot(i, shape.level() > 0 && i == 0 ? format::kLowestHead : View::HeadOf(key, shape.prefix()), heap, content.child);
-    shape.set_heap(heap);
-    shape.set_count(count + 1);
+    StoreSlot(i, shape.level() > 0 && i == 0 ? format::kLowestHead : View::HeadOf(key, shape.prefix), heap, content.child);
+    shape.heap = heap;
+    shape.count = count + 1;
     StoreShape(shape);
     StoreHints(i);
   }
 
   HAKO_INLINE void Erase(unsigned i) {
     Shape shape = this->shape();
-    const unsigned count = shape.count();
+    const unsigned count = shape.count;
     AddGarbage(SizeOfCell(i));
     MoveSlots(i, i + 1, count - i - 1);
     std::atomic_ref(view_.heads()[count - 1]).store(format::kNoHead, std::memory_order_relaxed);
-    shape.set_count(count - 1);
+    shape.count = count - 1;
     StoreShape(shape);
     StoreHints(i);
   }
@@ -90,42 +88,40 @@ class PageEditor {
     const unsigned heap = WriteCell(key, content);
     std::atomic_ref(view_.offsets()[i]).store(static_cast<std::uint16_t>(heap), std::memory_order_relaxed);
     Shape shape = this->shape();
-    shape.set_heap(heap);
+    shape.heap = heap;
     StoreShape(shape);
     return true;
   }
 
   // What the page would take if it were made anew: slots, cells, fences, prefix, tail.
-  unsigned LiveBytes() const {
-    return shape().count() * shape().slot_size() + shape().heap() - view_.tail().garbage;
-  }
+  unsigned LiveBytes() const { return shape().count * shape().slot_size() + shape().heap - view_.tail().garbage; }
 
   // Gives the page other memory, with room for `slots` and for cells of `spare` bytes beyond what it has; cells without a slot go. False if
   // there is no memory, or the page would be too large.
   bool Resize(unsigned slots, unsigned spare) {
     const format::PageTail tail = view_.tail();
     Shape shape = this->shape();
-    shape.set_groups(std::min((slots + format::kSlotGroup - 1) / format::kSlotGroup, format::kPageHints + 1));
-    const unsigned units = (shape.arrays() + shape.heap() - tail.garbage + spare + format::kPageUnit - 1) / format::kPageUnit;
+    if (shape.level() == 0) shape.groups = format::GroupsFor(slots);
+    const unsigned units =
+        (shape.slots() * shape.slot_size() + shape.heap - tail.garbage + spare + format::kPageUnit - 1) / format::kPageUnit;
     if (units > format::kPageUnitsMax) return false;
-    shape.set_units(units);
+    shape.units = units;
     const std::uint32_t unit = space_.Allocate(units);
     if (unit == 0) return false;
-    const View old = view_;
-    const std::uint32_t old_unit = line_.unit;
+    PageSnapshot<Compare> before(space_.memory(), line_);
+    const View old = before.view();
     std::atomic_ref(line_.unit).store(unit, std::memory_order_relaxed);
     StoreShape(shape);
 
-    const unsigned count = shape.count();
+    const unsigned count = shape.count;
     CopyArray(view_.heads(), old.heads(), count);
-    for (unsigned i = count; i < shape.groups() * format::kSlotGroup; ++i)
-      std::atomic_ref(view_.heads()[i]).store(format::kNoHead, std::memory_order_relaxed);
+    for (unsigned i = count; i < shape.slots(); ++i) std::atomic_ref(view_.heads()[i]).store(format::kNoHead, std::memory_order_relaxed);
     if (shape.level() > 0) CopyArray(view_.children(), old.children(), count);
     if (tail.garbage == 0) {
       CopyArray(view_.offsets(), old.offsets(), count);
-      sync::StoreShared(view_.end() - shape.heap(), old.end() - shape.heap(), shape.heap());
+      sync::StoreShared(view_.end() - shape.heap, old.end() - shape.heap, shape.heap);
     } else {
-      unsigned heap = static_cast<unsigned>(sizeof(tail)) + tail.fences() + shape.prefix();
+      unsigned heap = static_cast<unsigned>(sizeof(tail)) + tail.fences() + shape.prefix;
       sync::StoreShared(view_.end() - heap, old.end() - heap, heap);
       for (unsigned i = 0; i < count; ++i) {
         const char* const cell = old.cell(i);
@@ -134,11 +130,11 @@ class PageEditor {
         sync::StoreShared(view_.end() - heap, cell, size);
         std::atomic_ref(view_.offsets()[i]).store(static_cast<std::uint16_t>(heap), std::memory_order_relaxed);
       }
-      shape.set_heap(heap);
+      shape.heap = heap;
       StoreShape(shape);
       AddGarbage(-static_cast<int>(tail.garbage));
     }
-    space_.Free(old_unit, old.shape().units());
+    space_.Free(before.unit(), before.units());
     return true;
   }
 
@@ -146,11 +142,12 @@ class PageEditor {
 
   // What the line's shape and hints are to be; `view` follows.
   void StoreShape(Shape shape) {
-    std::atomic_ref(line_.shape).store(shape.word(), std::memory_order_relaxed);
+    std::atomic_ref(line_.shape).store(shape, std::memory_order_relaxed);
     view_ = View(space_.memory(), line_);
+    shape_ = shape;
   }
   void StoreHints(unsigned from_slot) {
-    const unsigned count = shape().count();
+    const unsigned count = shape().count;
     for (unsigned hint = from_slot == 0 ? 0 : (from_slot - 1) / format::kSlotGroup; hint < format::kPageHints; ++hint) {
       const unsigned slot = (hint + 1) * format::kSlotGroup;
       std::atomic_ref word(line_.hints[hint]);
@@ -161,11 +158,11 @@ class PageEditor {
 
  private:
   HAKO_INLINE format::Cell CellFor(std::string_view key, const Content& content) const {
-    return format::Cell::For(key.size() - shape().prefix(), content.value.size(), content.is_long);
+    return format::Cell::For(key.size() - shape().prefix, content.value.size(), content.is_long);
   }
   HAKO_INLINE unsigned WriteCell(std::string_view key, const Content& content) {
     const format::Cell sizes = CellFor(key, content);
-    const unsigned heap = shape().heap() + sizes.Size(View::kInlined);
+    const unsigned heap = shape().heap + sizes.Size(View::kInlined);
     StoreCell(view_.end() - heap, sizes, key, content);
     return heap;
   }
@@ -204,6 +201,7 @@ class PageEditor {
   Space& space_;
   Line& line_;
   View view_;
+  Shape shape_;
 };
 
 }  // namespace hako::index

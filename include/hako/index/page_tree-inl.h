@@ -242,7 +242,7 @@ Status PageTree<Space, Compare>::StoreSlowly(Halves* leaf, std::string_view key,
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::MakeRoom(Halves* halves, std::string_view key, const Content& content, unsigned index, bool replaces) {
   Editor page(space_, *halves->wanted);
-  const unsigned count = page.shape().count(), slot = page.shape().slot_size();
+  const unsigned count = page.shape().count, slot = page.shape().slot_size();
   const unsigned cell = format::Cell::For(key.size(), content.value.size(), content.is_long).Size(0);  // at most
   const unsigned live = page.LiveBytes();
   const bool full = (count == format::kPageSlotsMax && !replaces) || live + page.CellSize(key, content) + slot > page_size_;
@@ -253,12 +253,13 @@ Status PageTree<Space, Compare>::MakeRoom(Halves* halves, std::string_view key, 
   // An ascending load will soon want more, others little by little.
   const unsigned mean = count == 0 ? cell : std::max((live - count * slot) / count, 1u);
   const unsigned more = (index == count && !replaces ? live / 2 : live / 8) / (mean + slot) + 1;
-  const unsigned spare = std::max(cell, more * mean);
+  const unsigned spare = std::max(cell, std::min(more * mean, page_size_ / 2));
   if (page.shape().guarded()) {
-    Builder builder(page.shape().level(), FencesOf(page.view()));
-    builder.Add(page.view(), 0, count);
+    PageSnapshot<Compare> before(memory_, *halves->wanted);
+    Builder builder(page.shape().level(), FencesOf(before.view()));
+    builder.Add(before.view(), 0, count);
     builder.ChoosePrefix(key);
-    if (builder.prefix_size() != page.shape().prefix()) return Rebuild(*halves->wanted, builder, more, spare);
+    if (builder.prefix_size() != page.shape().prefix) return Rebuild(*halves->wanted, builder, more, spare);
   }
   if (!page.Resize(count + more, spare)) return NoMemory();
   return absl::OkStatus();
@@ -268,7 +269,7 @@ Status PageTree<Space, Compare>::MakeRoom(Halves* halves, std::string_view key, 
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::Rebuild(Line& line, Builder& builder, unsigned more_slots, unsigned spare) {
   const std::uint32_t unit = line.unit;
-  const unsigned units = View(memory_, line).shape().units();
+  const unsigned units = View(memory_, line).shape().units;
   if (!builder.Build(space_, line, more_slots, spare)) return NoMemory();
   space_.Free(unit, units);
   return absl::OkStatus();
@@ -280,7 +281,8 @@ Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, uns
   Line* left = halves->wanted;
   if (left == &root()) HAKO_RETURN_IF_ERROR(Deepen(&left));
   halves->wanted = left;
-  const View old(memory_, *left);
+  PageSnapshot<Compare> before(memory_, *left);
+  const View old = before.view();
   const unsigned count = old.count(), level = old.level();
   // Where the new slot is the last, all others stay together: an ascending load leaves full pages behind.
   const unsigned at = index == count ? count : count == 1 ? 0 : Builder::MiddleOf(old);
@@ -317,13 +319,12 @@ Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, uns
   unsigned child;
   for (;;) {
     const Editor page(space_, *parent.wanted);
-    child = page.shape().count() == 0 ? 0 : page.view().ChildFor(separator) + 1;
+    child = page.shape().count == 0 ? 0 : page.view().ChildFor(separator) + 1;
     if (page.HasPrefix(separator) && page.HasRoomFor(page.CellSize(separator, link))) break;
     if (!MakeRoom(&parent, separator, link, child, false).ok()) return fail();
   }
 
   const Fences fences = FencesOf(old);
-  const std::uint32_t old_unit = left->unit;
   Builder left_page(level, {fences.low, separator, fences.edges & format::PageTail::kNoLow});
   Builder right_page(level, {separator, fences.high, fences.edges & format::PageTail::kNoHigh});
   left_page.Add(old, 0, at);
@@ -332,16 +333,16 @@ Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, uns
   left_page.ChoosePrefix(to_left ? std::optional(key) : std::nullopt);
   right_page.ChoosePrefix(to_left ? std::nullopt : std::optional(key));
   Lock(right.version).Lock();
-  const unsigned mean = count == 0 ? cell_size : (old.shape().heap()) / count;
+  const unsigned mean = count == 0 ? cell_size : (old.shape().heap) / count;
   const unsigned more = at == count ? 0 : count / 32 + 1;
   const unsigned right_more = at == count ? format::kSlotGroup : count / 32 + 1;
-  const bool built = right_page.Build(space_, right, right_more, std::max(cell_size, right_more * mean));
-  if (!built || !left_page.Build(space_, *left, more, at == 0 ? cell_size : more * mean)) {
-    if (built) space_.Free(right.unit, View(memory_, right).shape().units());
+  const bool built = right_page.Build(space_, right, right_more, std::max(cell_size, std::min(right_more * mean, page_size_ / 2)));
+  if (!built || !left_page.Build(space_, *left, more, at == 0 ? cell_size : std::min(more * mean, page_size_ / 2))) {
+    if (built) space_.Free(right.unit, View(memory_, right).shape().units);
     Unlock(&right, true);
     return fail();
   }
-  space_.Free(old_unit, old.shape().units());
+  space_.Free(before.unit(), before.units());
 
   Editor page(space_, *parent.wanted);
   page.Insert(child, child == 0 ? page.view().prefix() : std::string_view(separator), link);
@@ -357,15 +358,15 @@ Status PageTree<Space, Compare>::Deepen(Line** page) {
   const std::uint32_t id = space_.NewPage();
   if (id == 0) return NoMemory();
   Line& line = LineOf(id);
-  const View old(memory_, root());
-  const std::uint32_t unit = root().unit;
+  PageSnapshot<Compare> before(memory_, root());
+  const View old = before.view();
   Builder builder(old.level() + 1, FencesOf(old));
   if (!builder.Build(space_, root(), format::kSlotGroup, 256)) {
     space_.FreePage(id);
     return NoMemory();
   }
   Lock(line.version).Lock();
-  std::atomic_ref(line.unit).store(unit, std::memory_order_relaxed);
+  std::atomic_ref(line.unit).store(before.unit(), std::memory_order_relaxed);
   Editor moved(space_, line);
   moved.StoreShape(old.shape());
   for (std::int32_t& hint : line.hints) std::atomic_ref(hint).store(format::kNoHead, std::memory_order_relaxed);
@@ -388,7 +389,7 @@ template <class Space, Comparator Compare>
 bool PageTree<Space, Compare>::IsSparse(const Line& line) const {
   const Editor page(space_, const_cast<Line&>(line));
   const unsigned live = page.LiveBytes();
-  return page.shape().size() > 2 * live + 4 * format::kPageUnit || page.shape().count() == 0;
+  return page.shape().size() > 2 * live + 4 * format::kPageUnit || page.shape().count == 0;
 }
 
 // Unlocks `page`, which is locked and holds `key`, after it was made smaller or joined with a neighbour, if that can be done at once.
@@ -398,8 +399,8 @@ void PageTree<Space, Compare>::Merge(Line* page, std::string_view key) {
     bool empty;
     {
       Editor editor(space_, *page);
-      empty = editor.shape().count() == 0;
-      const unsigned count = editor.shape().count(), live = editor.LiveBytes();
+      empty = editor.shape().count == 0;
+      const unsigned count = editor.shape().count, live = editor.LiveBytes();
       if (count > 0 && editor.shape().size() > 2 * live) editor.Resize(count + 1, live / 16);
       if (page == &root() || live > page_size_ / 3 || count > format::kPageSlotsMax / 3) return Unlock(page, true);
     }
@@ -414,26 +415,23 @@ void PageTree<Space, Compare>::Merge(Line* page, std::string_view key) {
     }
     Line* const left = i < j ? page : sibling;
     Line* const right = i < j ? sibling : page;
-    const View a(memory_, *left), b(memory_, *right);
-    const unsigned live = Editor(space_, *left).LiveBytes() + Editor(space_, *right).LiveBytes();
-    bool merged = a.count() + b.count() <= format::kPageSlotsMax * 3 / 4 && (live <= page_size_ * 3 / 4 || empty);
-    if (merged) {
-      const Fences low = FencesOf(a), high = FencesOf(b);
-      Builder builder(a.level(),
-                      {low.low, high.high, (low.edges & format::PageTail::kNoLow) | (high.edges & format::PageTail::kNoHigh)});
-      builder.Add(a, 0, a.count());
-      builder.Add(b, 0, b.count());
-      builder.ChoosePrefix(std::nullopt);
-      const std::uint32_t old_unit = left->unit;
-      merged = builder.Build(space_, *left, 1, live / 16);
-      if (merged) space_.Free(old_unit, a.shape().units());
-    }
+    PageSnapshot<Compare> left_before(memory_, *left), right_before(memory_, *right);
+    const View a = left_before.view(), b = right_before.view();
+    const Fences low = FencesOf(a), high = FencesOf(b);
+    Builder builder(a.level(), {low.low, high.high, (low.edges & format::PageTail::kNoLow) | (high.edges & format::PageTail::kNoHigh)});
+    builder.Add(a, 0, a.count());
+    builder.Add(b, 0, b.count());
+    builder.ChoosePrefix(std::nullopt);
+    const unsigned bytes = builder.CellBytes() + builder.count() * a.shape().slot_size();
+    const bool fits = builder.count() <= format::kPageSlotsMax * 3 / 4 && (bytes <= page_size_ * 3 / 4 || empty);
+    const bool merged = fits && builder.Build(space_, *left, 1, bytes / 16);
     if (!merged) {
       Unlock(sibling, false);
       Unlock(parent, false);
       return Unlock(page, true);
     }
-    space_.Free(right->unit, b.shape().units());
+    space_.Free(left_before.unit(), left_before.units());
+    space_.Free(right_before.unit(), right_before.units());
     Unlock(right, true);
     space_.FreePage(IdOf(*right));
     Editor(space_, *parent).Erase(std::max(i, j));
@@ -447,7 +445,7 @@ void PageTree<Space, Compare>::Merge(Line* page, std::string_view key) {
 template <class Space, Comparator Compare>
 void PageTree<Space, Compare>::MoveUp(Line& child) {
   const View below(memory_, child);
-  space_.Free(root().unit, View(memory_, root()).shape().units());
+  space_.Free(root().unit, View(memory_, root()).shape().units);
   std::atomic_ref(root().unit).store(child.unit, std::memory_order_relaxed);
   Editor editor(space_, root());
   editor.StoreShape(below.shape());
@@ -471,7 +469,7 @@ void PageTree<Space, Compare>::ReadLeaf(Seek seek, std::string_view key, Copy* c
         char* const bytes = copy->Reserve(size);
         sync::LoadShared(bytes, page.base(), size);
         sync::LoadShared(reinterpret_cast<char*>(copy->line().hints), reinterpret_cast<const char*>(line->hints), sizeof(line->hints));
-        copy->line().shape = page.shape().word();
+        copy->line().shape = page.shape();
         if (Lock(line->version).IsCurrent(version)) return;
         break;
       }
@@ -509,7 +507,7 @@ Status PageTree<Space, Compare>::RemoveAll() {
         space_.FreeLong(*value);
     }
     if (&line == root_) return;
-    space_.Free(line.unit, page.shape().units());
+    space_.Free(line.unit, page.shape().units);
     Unlock(&line, true);
     space_.FreePage(IdOf(line));
   };
@@ -534,37 +532,41 @@ template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::VerifyBelow(Line& line, unsigned level, const Fences& fences, std::uint64_t* found) const {
   const View page(memory_, line);
   const format::PageTail tail = page.tail();
-  const auto wrong = [id = IdOf(line)](std::string_view what) { return absl::DataLossError(absl::StrCat("page ", id, ": ", ToAbsl(what))); };
+  const auto wrong = [id = IdOf(line)](std::string_view what) {
+    return absl::DataLossError(absl::StrCat("page ", id, ": ", ToAbsl(what)));
+  };
   if ((line.version & Lock::kLocked) != 0) return wrong("it is locked");
   if (page.level() != level) return wrong("it has the wrong level");
-  if (tail.edges != fences.edges || page.low(tail) != fences.low || page.high(tail) != fences.high) return wrong("its fences are not its parent's");
+  if (tail.edges != fences.edges || page.low(tail) != fences.low || page.high(tail) != fences.high)
+    return wrong("its fences are not its parent's");
   if (page.shape().guarded() != (View::kBytewise && fences.edges != 0)) return wrong("it is guarded, or not, without reason");
   if (View::kBytewise && fences.edges == 0 && page.prefix() != fences.low.substr(0, Builder::Common(fences.low, fences.high)))
     return wrong("its prefix is not what its fences share");
   if (level > 0 && page.count() == 0) return wrong("it has no child");
-  if (page.count() > page.shape().groups() * format::kSlotGroup) return wrong("it has more slots than room for them");
-  if (page.shape().arrays() + page.shape().heap() > page.shape().size()) return wrong("its parts overlap");
+  if (page.count() > page.shape().slots()) return wrong("it has more slots than room for them");
+  if (page.shape().slots() * page.shape().slot_size() + page.shape().heap > page.shape().size()) return wrong("its parts overlap");
 
   unsigned cells = 0;
   std::string before, key;
   for (unsigned i = 0; i < page.count(); ++i) {
     const format::Cell sizes = View::Decode(page.cell(i));
     cells += sizes.Size(View::kInlined);
-    if (page.offset(i) > page.shape().heap() || sizes.Size(View::kInlined) > page.offset(i)) return wrong("a cell lies outside of the heap");
+    if (page.offset(i) > page.shape().heap || sizes.Size(View::kInlined) > page.offset(i)) return wrong("a cell lies outside of the heap");
     if (level > 0 && i == 0) {
       if (page.head(0) != format::kLowestHead) return wrong("its first slot has a head");
       continue;
     }
     Builder::CopyKeyOf(page, i, &key);
-    if (page.head(i) != View::HeadOf(key, page.shape().prefix())) return wrong("a head is not its key's");
+    if (page.head(i) != View::HeadOf(key, page.shape().prefix)) return wrong("a head is not its key's");
     if (i > (level > 0 ? 1 : 0) && Compare::Compare(before, key) >= 0) return wrong("its keys do not rise");
     if ((fences.edges & format::PageTail::kNoLow) == 0 && Compare::Compare(key, fences.low) < 0) return wrong("a key is below its fence");
-    if ((fences.edges & format::PageTail::kNoHigh) == 0 && Compare::Compare(key, fences.high) >= 0) return wrong("a key is above its fence");
+    if ((fences.edges & format::PageTail::kNoHigh) == 0 && Compare::Compare(key, fences.high) >= 0)
+      return wrong("a key is above its fence");
     before = key;
   }
-  const unsigned fixed = static_cast<unsigned>(sizeof(tail)) + tail.fences() + page.shape().prefix();
-  if (cells + tail.garbage + fixed != page.shape().heap()) return wrong("its cells and its garbage are not all of its heap");
-  for (unsigned i = page.count(); i < page.shape().groups() * format::kSlotGroup; ++i) {
+  const unsigned fixed = static_cast<unsigned>(sizeof(tail)) + tail.fences() + page.shape().prefix;
+  if (cells + tail.garbage + fixed != page.shape().heap) return wrong("its cells and its garbage are not all of its heap");
+  for (unsigned i = page.count(); i < page.shape().slots(); ++i) {
     if (page.head(i) != format::kNoHead) return wrong("a slot that is not in use has a head");
   }
   for (unsigned hint = 0; hint < format::kPageHints; ++hint) {

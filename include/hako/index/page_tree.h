@@ -2,8 +2,8 @@
 // serves BabyDBM; pages and lines live in a Space, of which the engine knows no more than this.
 //
 // A reader goes from the root to a leaf and takes no lock: at each step it reads the child's version, then makes sure that the parent's
-// version still holds. A writer does the same and then locks the leaf. Pages are named by ids, and an id's line says where its page lies, so
-// that a page can move without its parent knowing. There are no links between leaves: a walk goes on at the key of the high fence.
+// version still holds. A writer does the same and then locks the leaf. Pages are named by ids, and an id's line says where its page lies,
+// so that a page can move without its parent knowing. There are no links between leaves: a walk goes on at the key of the high fence.
 //
 // Invariants
 //   1. The root's id never changes. All leaves have level 0, a page's children the level below its own.
@@ -55,7 +55,7 @@ class LeafCopy {
   using View = PageView<Compare>;
   LeafCopy() = default;
 
-  View view() { return View(bytes_.get(), line_, 0); }
+  View view() { return View(line_, bytes_.get()); }
   char* Reserve(std::size_t size) {
     if (size > size_) {
       bytes_ = std::make_unique_for_overwrite<char[]>(size);

@@ -72,28 +72,34 @@ class PageView {
 
   PageView() = default;
   // `memory` is where unit 0 is.
-  HAKO_INLINE PageView(char* memory, Line& line, std::uint32_t unit)
-      : base_(memory + std::uint64_t{unit} * format::kPageUnit),
-        shape_(std::atomic_ref(line.shape).load(std::memory_order_relaxed)),
-        hints_(line.hints) {}
-  HAKO_INLINE PageView(char* memory, Line& line) : PageView(memory, line, std::atomic_ref(line.unit).load(std::memory_order_relaxed)) {}
+  HAKO_INLINE PageView(char* memory, Line& line)
+      : PageView(line, memory + std::uint64_t{std::atomic_ref(line.unit).load(std::memory_order_relaxed)} * format::kPageUnit) {}
+  HAKO_INLINE PageView(Line& line, char* base) : base_(base), line_(&line) {}
 
-  const Shape& shape() const { return shape_; }
-  unsigned count() const { return shape_.count(); }
-  unsigned level() const { return shape_.level(); }
+  // As the line says now.
+  Shape shape() const { return std::atomic_ref(line_->shape).load(std::memory_order_relaxed); }
+  HAKO_INLINE unsigned count() const { return Load(line_->shape.count); }
+  HAKO_INLINE unsigned level() const { return Load(line_->shape.kind) & Shape::kLevel; }
+  HAKO_INLINE bool guarded() const { return (Load(line_->shape.kind) & Shape::kGuarded) != 0; }
+  HAKO_INLINE unsigned prefix_size() const { return Load(line_->shape.prefix); }
   char* base() const { return base_; }
-  HAKO_INLINE char* end() const { return base_ + shape_.size(); }
+  HAKO_INLINE char* end() const { return base_ + Load(line_->shape.units) * format::kPageUnit; }
 
   HAKO_INLINE std::int32_t* heads() const { return reinterpret_cast<std::int32_t*>(base_); }
-  HAKO_INLINE std::uint16_t* offsets() const {
-    return reinterpret_cast<std::uint16_t*>(base_ + shape_.groups() * format::kSlotGroup * sizeof(std::int32_t));
+  // Of a leaf.
+  HAKO_INLINE std::uint16_t* leaf_offsets() const {
+    return reinterpret_cast<std::uint16_t*>(base_ + Load(line_->shape.groups) * format::kSlotGroup * sizeof(std::int32_t));
   }
   HAKO_INLINE std::uint32_t* children() const {
-    return reinterpret_cast<std::uint32_t*>(base_ + shape_.groups() * format::kSlotGroup * (sizeof(std::int32_t) + sizeof(std::uint16_t)));
+    return reinterpret_cast<std::uint32_t*>(base_ + format::kPageSlotsMax * sizeof(std::int32_t));
   }
-  HAKO_INLINE std::int32_t head(unsigned i) const { return std::atomic_ref(heads()[i]).load(std::memory_order_relaxed); }
-  HAKO_INLINE unsigned offset(unsigned i) const { return std::atomic_ref(offsets()[i]).load(std::memory_order_relaxed); }
-  HAKO_INLINE std::uint32_t child(unsigned i) const { return std::atomic_ref(children()[i & 0xff]).load(std::memory_order_relaxed); }
+  std::uint16_t* offsets() const {
+    if (level() == 0) return leaf_offsets();
+    return reinterpret_cast<std::uint16_t*>(base_ + format::kPageSlotsMax * (sizeof(std::int32_t) + sizeof(std::uint32_t)));
+  }
+  HAKO_INLINE std::int32_t head(unsigned i) const { return Load(heads()[i]); }
+  HAKO_INLINE unsigned offset(unsigned i) const { return Load(offsets()[i]); }
+  HAKO_INLINE std::uint32_t child(unsigned i) const { return Load(children()[i & 0xff]); }
   HAKO_INLINE const char* cell(unsigned i) const { return end() - offset(i); }
   HAKO_INLINE static format::Cell Decode(const char* cell) { return format::Cell::Decode(sync::LoadSharedWord(cell)); }
 
@@ -110,10 +116,10 @@ class PageView {
 
   // The first slot whose key is not below `key`. REQUIRES: leaf
   HAKO_INLINE Place Find(std::string_view key) const {
-    if (shape_.guarded()) [[unlikely]] {
+    if (guarded()) [[unlikely]] {
       if (const int side = SideOf(key); side != 0) return {side < 0 ? 0 : count(), false};
     }
-    const std::int32_t sought = HeadOf(key, shape_.prefix());
+    const std::int32_t sought = HeadOf(key, prefix_size());
     const unsigned i = FirstNotBelow(sought);
     if (i >= count() || head(i) != sought) return {i, false};
     const int order = Order(i, key);
@@ -124,13 +130,13 @@ class PageView {
 
   // The cell of the record of `key`, its sizes and the slot; nullptr if there is none. For readers: a cell need not lie inside the page.
   HAKO_INLINE const char* FindCell(std::string_view key, format::Cell* sizes, unsigned* slot) const {
-    if (shape_.guarded()) [[unlikely]] {
+    if (guarded()) [[unlikely]] {
       if (SideOf(key) != 0) return nullptr;
     }
-    const std::int32_t sought = HeadOf(key, shape_.prefix());
+    const std::int32_t sought = HeadOf(key, prefix_size());
     unsigned i = FirstNotBelow(sought);
-    const char* cell = this->cell(i);  // the tail, or anything, if there is no such slot
-    if (i >= count() || head(i) != sought) return nullptr;
+    const char* cell = end() - Load(leaf_offsets()[i]);  // anything, if there is no such slot
+    if (head(i) != sought || i >= count()) return nullptr;
     *sizes = Decode(cell);
     if (!IsKey(cell, *sizes, key)) [[unlikely]] {
       const Place place = FindTied(i, sought, key);
@@ -145,20 +151,21 @@ class PageView {
 
   // The slot whose child has `key`. REQUIRES: inner page
   HAKO_INLINE unsigned ChildFor(std::string_view key) const {
-    if (shape_.guarded()) [[unlikely]] {
+    if (guarded()) [[unlikely]] {
       if (const int side = SideOf(key); side != 0) return side < 0 ? 0 : count() - 1;
     }
-    const std::int32_t sought = HeadOf(key, shape_.prefix());
+    const std::int32_t sought = HeadOf(key, prefix_size());
     const unsigned i = FirstNotBelow(sought);
-    if (i >= count() || head(i) != sought) return i - 1;
+    if (head(i) != sought || i >= count()) [[likely]]
+      return i - 1;
     const Place place = FindTied(std::max(i, 1u), sought, key);
     return place.found ? place.index : place.index - 1;
   }
   // The slot whose child has the greatest keys below `key`.
   unsigned ChildBefore(std::string_view key) const {
     const unsigned i = ChildFor(key);
-    if (i == 0 || (shape_.guarded() && SideOf(key) != 0)) return i;
-    return head(i) == HeadOf(key, shape_.prefix()) && Order(i, key) == 0 ? i - 1 : i;
+    if (i == 0 || (guarded() && SideOf(key) != 0)) return i;
+    return head(i) == HeadOf(key, prefix_size()) && Order(i, key) == 0 ? i - 1 : i;
   }
 
   // The parts at the page's end.
@@ -167,7 +174,10 @@ class PageView {
     sync::LoadShared(reinterpret_cast<char*>(&tail), end() - sizeof(tail), sizeof(tail));
     return tail;
   }
-  std::string_view prefix() const { return {end() - sizeof(format::PageTail) - shape_.prefix(), shape_.prefix()}; }
+  std::string_view prefix() const {
+    const unsigned size = prefix_size();
+    return {end() - sizeof(format::PageTail) - size, size};
+  }
   std::string_view low(const format::PageTail& tail) const { return {prefix().data() - tail.low, tail.low}; }
   std::string_view high(const format::PageTail& tail) const { return {prefix().data() - tail.low - tail.high, tail.high}; }
 
@@ -178,7 +188,7 @@ class PageView {
     if constexpr (kBytewise) {
       const std::size_t suffix = SuffixSize(key);
       if (std::min<std::size_t>(sizes.suffix, suffix) > kInlined) {
-        const char* const rest = key.data() + shape_.prefix() + kInlined;
+        const char* const rest = key.data() + prefix_size() + kInlined;
         const std::size_t n = std::min<std::size_t>(sizes.suffix, suffix) - kInlined;
         if (!sync::EqualShared(cell + sizes.header, rest, n)) return CompareShared(cell + sizes.header, rest, n);
       }
@@ -199,7 +209,7 @@ class PageView {
     if constexpr (kBytewise) {
       const std::size_t suffix = SuffixSize(key);
       if (sizes.suffix != suffix) return false;
-      return suffix <= kInlined || sync::EqualShared(cell + sizes.header, key.data() + shape_.prefix() + kInlined, suffix - kInlined);
+      return suffix <= kInlined || sync::EqualShared(cell + sizes.header, key.data() + prefix_size() + kInlined, suffix - kInlined);
     } else {
       return false;  // FindTied asks the comparator
     }
@@ -207,36 +217,41 @@ class PageView {
 
   // -1 or 1 if a key without the page's prefix is below or above all that have it, else 0.
   HAKO_INLINE int SideOf(std::string_view key) const {
-    const std::size_t size = shape_.prefix();
-    if (key.size() >= size && sync::EqualShared(prefix().data(), key.data(), size)) [[likely]]
+    const std::string_view prefix = this->prefix();
+    if (key.size() >= prefix.size() && sync::EqualShared(prefix.data(), key.data(), prefix.size())) [[likely]]
       return 0;
     return SideOfOther(key);
   }
   [[gnu::noinline]] int SideOfOther(std::string_view key) const {
-    const std::size_t size = shape_.prefix(), common = std::min(size, key.size());
-    const int order = CompareShared(prefix().data(), key.data(), common);
-    return order != 0 ? (order < 0 ? 1 : -1) : key.size() < size ? -1 : 0;
+    const std::string_view prefix = this->prefix();
+    const int order = CompareShared(prefix.data(), key.data(), std::min(prefix.size(), key.size()));
+    return order != 0 ? (order < 0 ? 1 : -1) : key.size() < prefix.size() ? -1 : 0;
   }
 
   // Writes the key of slot i to `out`, which has room; its size. `out` begins with the page's prefix already. REQUIRES: not slot 0 of an
   // inner page
   HAKO_INLINE std::size_t CopyKeyAfterPrefix(unsigned i, const char* cell, const format::Cell& sizes, char* out) const {
-    out += shape_.prefix();
+    out += prefix_size();
     if constexpr (kBytewise) {
       const std::uint32_t head = __builtin_bswap32(static_cast<std::uint32_t>(this->head(i)) ^ 0x80000000u);
       std::memcpy(out, &head, sizeof(head));
     }
     sync::LoadShared(out + kInlined, cell + sizes.header, sizes.Rest(kInlined));
-    return shape_.prefix() + sizes.suffix;
+    return prefix_size() + sizes.suffix;
   }
 
  private:
+  template <class T>
+  HAKO_INLINE static T Load(T& shared) {
+    return std::atomic_ref(shared).load(std::memory_order_relaxed);
+  }
   // A reader that raced may ask with a key that is shorter than the prefix.
   HAKO_INLINE std::size_t SuffixSize(std::string_view key) const {
-    return key.size() > shape_.prefix() ? key.size() - shape_.prefix() : 0;
+    const std::size_t prefix = prefix_size();
+    return key.size() > prefix ? key.size() - prefix : 0;
   }
   HAKO_INLINE unsigned FirstNotBelow(std::int32_t sought) const {
-    const unsigned group = CountBelow<format::kPageHints>(hints_, sought);
+    const unsigned group = CountBelow<format::kPageHints>(line_->hints, sought);
     return group * format::kSlotGroup + CountBelow<format::kSlotGroup>(heads() + group * format::kSlotGroup, sought);
   }
 
@@ -281,8 +296,26 @@ class PageView {
   }
 
   char* base_ = nullptr;
-  Shape shape_;
-  const std::int32_t* hints_ = nullptr;
+  Line* line_ = nullptr;
+};
+
+// A locked page as it is now, to be read while its line is already changed to name other memory.
+template <Comparator Compare>
+class PageSnapshot {
+ public:
+  PageSnapshot(char* memory, format::PageLine& line) : base_(memory + std::uint64_t{line.unit} * format::kPageUnit), unit_(line.unit) {
+    line_.shape = line.shape;
+  }
+  PageSnapshot(const PageSnapshot&) = delete;
+
+  PageView<Compare> view() { return PageView<Compare>(line_, base_); }
+  std::uint32_t unit() const { return unit_; }
+  unsigned units() const { return line_.shape.units; }
+
+ private:
+  format::PageLine line_{};
+  char* base_;
+  std::uint32_t unit_;
 };
 
 }  // namespace hako::index

@@ -6,7 +6,8 @@
 //
 // Invariants
 //   1. A unit belongs to one page or one free run. No two free runs are neighbours.
-//   2. A free run's first bytes are a Run, its last four its size again; `edge_` has a bit for its first and its last unit, and for no other.
+//   2. A free run's first bytes are a Run, its last four its size again; `edge_` has a bit for its first and its last unit, and for no
+//   other.
 //   3. All memory stays readable: who still looks at a page that was freed sees other bytes, and then a version that has moved on.
 #pragma once
 
@@ -136,7 +137,9 @@ class PageSlab {
     std::memcpy(&loaded, At(run), sizeof(loaded));
     return loaded;
   }
-  void Store(std::uint32_t run, const Run& content) { sync::StoreShared(At(run), reinterpret_cast<const char*>(&content), sizeof(content)); }
+  void Store(std::uint32_t run, const Run& content) {
+    sync::StoreShared(At(run), reinterpret_cast<const char*>(&content), sizeof(content));
+  }
 
   bool IsEdge(std::uint32_t unit) const { return unit / 64 < edge_.size() && (edge_[unit / 64] >> unit % 64 & 1) != 0; }
   void FlipEdge(std::uint32_t unit) {
@@ -222,7 +225,8 @@ class PageSlab {
     const std::uint64_t begin = bytes(first) & ~(kHugePage - 1);
     const std::uint64_t end = (bytes(first + units) + kHugePage - 1) & ~(kHugePage - 1);
     for (std::uint64_t page = begin; page < end; page += kHugePage) {
-      if (page >= bytes(run.first + 1) && page + kHugePage < bytes(run.first + run.units)) ::madvise(base_ + page, kHugePage, MADV_DONTNEED);
+      if (page >= bytes(run.first + 1) && page + kHugePage < bytes(run.first + run.units))
+        ::madvise(base_ + page, kHugePage, MADV_DONTNEED);
     }
   }
 
