@@ -12,7 +12,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <type_traits>
+#include <vector>
 
 #include "hako/base/comparator.h"
 #include "hako/base/inline.h"
@@ -21,6 +23,7 @@
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/operations.h"
 #include "hako/dbm/options.h"
+#include "hako/dbm/ordered_operations.h"
 #include "hako/dbm/tree_cursor.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/path.h"
@@ -32,12 +35,13 @@
 namespace hako {
 
 template <File FileT = MemoryMapParallelFile, Comparator Compare = BytewiseComparator>
-class BabyDBM : public Operations<BabyDBM<FileT, Compare>> {
+class BabyDBM : public Operations<BabyDBM<FileT, Compare>>, public OrderedOperations<BabyDBM<FileT, Compare>, Compare> {
   using Space = storage::PageSlab;
   using Tree = index::PageTree<Space, Compare>;
 
  public:
   using Iterator = TreeCursor<BabyDBM, Tree, Compare>;
+  static constexpr std::uint64_t kKeySizeMax = kTreeKeySizeMax;
 
   static StatusOr<std::unique_ptr<BabyDBM>> Open(const BabyOptions& options = {}) {
     if (options.page_size < 128 || options.page_size > 8192)
@@ -52,8 +56,8 @@ class BabyDBM : public Operations<BabyDBM<FileT, Compare>> {
 
   template <Visitor V>
   Status Process(std::string_view key, V&& visitor) {
-    if (key.size() > kTreeKeySizeMax) [[unlikely]]
-      return TooLargeError("a key", key.size(), kTreeKeySizeMax);
+    if (key.size() > kKeySizeMax) [[unlikely]]
+      return TooLargeError("a key", key.size(), kKeySizeMax);
     Space::Slot* slot = slots_.Mine();
     if (slot == nullptr) [[unlikely]]
       return TooManyThreads();
@@ -69,11 +73,40 @@ class BabyDBM : public Operations<BabyDBM<FileT, Compare>> {
     return tree_.Fetch([this] { return slots_.Mine(); }, key, sink);
   }
 
+  template <MultiVisitor V>
+  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
+    for (const std::string_view key : keys) {
+      if (key.size() > kKeySizeMax) return TooLargeError("a key", key.size(), kKeySizeMax);
+    }
+    Space::Slot* slot = slots_.Mine();
+    if (slot == nullptr) return TooManyThreads();
+    if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
+      return tree_.template ProcessMulti<Action>(*slot, keys, KeepAll(visitor));
+    } else {
+      return tree_.template ProcessMulti<Action>(*slot, keys, visitor);
+    }
+  }
+
+  // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
+  template <class S, class F>
+  Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+    return tree_.FetchMulti([this] { return slots_.Mine(); }, keys, sink, arrived);
+  }
+  // A hint that these keys are going to be used.
+  void Prefetch(std::span<const std::string_view> keys) const { tree_.Prefetch(keys); }
+
+  // In the order of keys.
   template <class V>
   Status ProcessEach(V&& visitor) {
     Iterator it = MakeIterator();
     for (it.First(); it.Valid(); it.Next()) visitor(it.key(), it.value());
     return it.status();
+  }
+
+  // ProcessEach in several threads, which call the visitor at the same time, each in a part of the keys.
+  template <class V>
+  Status ProcessEachParallel(unsigned num_threads, V&& visitor) {
+    return ProcessParts(tree_.Parts(std::max(num_threads, 1u)), visitor);
   }
 
   Iterator MakeIterator() { return Iterator(*this, tree_); }
@@ -117,12 +150,53 @@ class BabyDBM : public Operations<BabyDBM<FileT, Compare>> {
 
   Inspection Inspect() { return InspectionOf("BabyDBM", GetStats()); }
 
+  // See OrderedOperations.
+  std::uint64_t CountKeys(std::string_view from, std::optional<std::string_view> to) const { return tree_.CountRange({from, to}); }
+  StatusOr<std::uint64_t> RemoveKeys(std::string_view from, std::optional<std::string_view> to) {
+    Space::Slot* slot = slots_.Mine();
+    if (slot == nullptr) return TooManyThreads();
+    return tree_.RemoveRange(*slot, {from, to});
+  }
+
+  // Writes all records to `file`, which is emptied first, and syncs it. Writers are not stopped: each record is saved with a value it had
+  // during the call.
+  Status Save(FileT& file) { return storage::SaveSnapshot(file, MakeIterator()); }
+  // Replaces the file at `path`, or leaves it as it is.
+  Status Save(const std::string& path) requires PathFile<FileT> {
+    return ReplaceFile<FileT>(path, [this](FileT& file) { return Save(file); });
+  }
+
+  // Replaces all records by those of a snapshot. Nothing is changed if the snapshot does not validate; if memory runs out half-way the
+  // database is left empty.
+  Status Load(FileT& file) { return storage::LoadSnapshot(file, *this); }
+  Status Load(const std::string& path) requires PathFile<FileT> { return storage::LoadSnapshot<FileT>(path, *this); }
+
   bool IsWritable() const { return true; }
   Status GetHealth() const { return absl::OkStatus(); }
   // Nothing to write back; the memory goes with the object.
   Status Close() { return absl::OkStatus(); }
 
  private:
+  // Walks over the keys between each of `bounds` and the next, and before the first and after the last.
+  template <class V>
+  Status ProcessParts(const std::vector<std::string>& bounds, V& visitor) {
+    std::vector<std::thread> threads;
+    std::vector<Status> statuses(bounds.size() + 1);
+    for (std::size_t part = 0; part <= bounds.size(); ++part) {
+      threads.emplace_back([this, part, &bounds, &visitor, &statuses] {
+        Iterator it = MakeIterator();
+        for (part == 0 ? it.First() : it.Jump(bounds[part - 1]); it.Valid(); it.Next()) {
+          if (part < bounds.size() && Compare::Compare(it.key(), bounds[part]) >= 0) break;
+          visitor(it.key(), it.value());
+        }
+        statuses[part] = it.status();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const Status& status : statuses) HAKO_RETURN_IF_ERROR(status);
+    return absl::OkStatus();
+  }
+
   BabyDBM(std::unique_ptr<Space> space, const BabyOptions& options) : space_(std::move(space)), tree_(*space_, options.page_size) {}
 
   template <class Body>

@@ -144,15 +144,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>> {
 
   // Writes all records to `file`, which is emptied first, and syncs it. Writers are not stopped: each record is saved with a value it had
   // during the call.
-  Status Save(FileT& file) {
-    HAKO_RETURN_IF_ERROR(file.Resize(0));
-    storage::SnapshotWriter<FileT> writer(file);
-    HAKO_RETURN_IF_ERROR(writer.Begin());
-    Iterator it = MakeIterator();
-    for (it.First(); it.Valid(); it.Next()) HAKO_RETURN_IF_ERROR(writer.Add(it.key(), it.value()));
-    HAKO_RETURN_IF_ERROR(it.status());
-    return writer.Finish();
-  }
+  Status Save(FileT& file) { return storage::SaveSnapshot(file, MakeIterator()); }
 
   // Replaces the file at `path`, or leaves it as it is.
   Status Save(const std::string& path) requires PathFile<FileT> {
@@ -161,21 +153,8 @@ class TinyDBM : public Operations<TinyDBM<FileT>> {
 
   // Replaces all records by those of a snapshot. Nothing is changed if the snapshot does not validate; if memory runs out half-way the
   // database is left empty.
-  Status Load(FileT& file) {
-    storage::SnapshotReader<FileT> reader(file);
-    HAKO_RETURN_IF_ERROR(reader.ForEach([](std::string_view, std::string_view) { return absl::OkStatus(); }));
-    HAKO_RETURN_IF_ERROR(Clear());
-    Status status = reader.ForEach([this](std::string_view key, std::string_view value) { return this->Set(key, value); });
-    if (!status.ok()) HAKO_RETURN_IF_ERROR(Clear());
-    return status;
-  }
-  Status Load(const std::string& path) requires PathFile<FileT> {
-    FileOptions options;
-    options.mode = OpenMode::kReadOnly;
-    HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, options));
-    HAKO_RETURN_IF_ERROR(Load(file));
-    return file.Close();
-  }
+  Status Load(FileT& file) { return storage::LoadSnapshot(file, *this); }
+  Status Load(const std::string& path) requires PathFile<FileT> { return storage::LoadSnapshot<FileT>(path, *this); }
 
   bool IsWritable() const { return true; }
   Status GetHealth() const { return absl::OkStatus(); }

@@ -457,14 +457,14 @@ void PageTree<Space, Compare>::MoveUp(Line& child) {
 }
 
 template <class Space, Comparator Compare>
-void PageTree<Space, Compare>::ReadLeaf(Seek seek, std::string_view key, Copy* copy) const {
+void PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const {
   for (sync::Backoff backoff;; backoff.Pause()) {
     Line* line = &root();
     std::uint32_t version = Lock(line->version).ReadVersion();
     bool raced = (version & Lock::kLocked) != 0;
     while (!raced) {
       const View page(memory_, *line);
-      if (page.level() == 0) {
+      if (page.level() <= level) {
         const unsigned size = page.shape().size();
         char* const bytes = copy->Reserve(size);
         sync::LoadShared(bytes, page.base(), size);

@@ -48,6 +48,11 @@ namespace hako::index {
 // Which leaf is wanted: that of a key, that of the greatest keys below it, the first, the last.
 enum class Seek { kAt, kBefore, kFirst, kLast };
 
+// The keys k with from <= k < to, as far as there are these bounds.
+struct Range {
+  std::optional<std::string_view> from, to;
+};
+
 // A leaf as it was at one moment; the memory is reused from one to the next.
 template <Comparator Compare>
 class LeafCopy {
@@ -103,7 +108,16 @@ class PageTree {
   // Brings near what Fetch and Process of these keys are going to read; a hint.
   void Prefetch(std::span<const std::string_view> keys) const;
 
-  void ReadLeaf(Seek seek, std::string_view key, Copy* copy) const;
+  // How many keys lie in a range.
+  std::uint64_t CountRange(const Range& range) const;
+  // Removes them, leaf by leaf; how many there were.
+  std::uint64_t RemoveRange(Slot& slot, const Range& range);
+
+  // Keys that divide the tree into about `parts` parts of like size; fewer if it is small.
+  std::vector<std::string> Parts(unsigned parts) const;
+
+  // Copies a leaf.
+  void ReadLeaf(Seek seek, std::string_view key, Copy* copy) const { ReadPage(0, seek, key, copy); }
 
   // Drops all records. REQUIRES: no writers
   Status RemoveAll();
@@ -171,6 +185,9 @@ class PageTree {
 
   HAKO_INLINE bool Descend(std::string_view key, Reached* reached) const;
   bool DescendTo(unsigned level, std::string_view key, Reached* reached) const;
+  static bool IsLastOf(const Range& range, const View& page);
+  void ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const;
+  void DescendTogether(std::span<const std::string_view> keys, Reached* leaves) const;
   HAKO_INLINE Line* LockLeaf(Slot& slot, std::string_view key);
   [[gnu::noinline]] Line* LockLeafSlowly(Slot& slot, std::string_view key);
   Line* LockParent(const Line& child, std::string_view key) const;
@@ -246,4 +263,5 @@ class PageTree {
 
 }  // namespace hako::index
 
+#include "hako/index/page_multi-inl.h"
 #include "hako/index/page_tree-inl.h"

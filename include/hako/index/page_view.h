@@ -16,6 +16,7 @@
 #include "hako/base/comparator.h"
 #include "hako/base/endian.h"
 #include "hako/base/inline.h"
+#include "hako/base/prefetch.h"
 #include "hako/format/page_format.h"
 #include "hako/sync/atomic_bytes.h"
 
@@ -161,6 +162,22 @@ class PageView {
     const Place place = FindTied(std::max(i, 1u), sought, key);
     return place.found ? place.index : place.index - 1;
   }
+  // Brings near what a search for `key` is going to read of the slots; then, in a leaf, the cell that it is going to find.
+  HAKO_INLINE void PrefetchSlots(std::string_view key) const {
+    const unsigned at = CountBelow<format::kPageHints>(line_->hints, HeadOf(key, prefix_size())) * format::kSlotGroup;
+    hako::Prefetch(heads() + at);
+    if (level() == 0)
+      hako::Prefetch(leaf_offsets() + at);
+    else
+      hako::Prefetch(children() + at);
+  }
+  HAKO_INLINE void PrefetchCell(std::string_view key) const {
+    const char* const cell = end() - Load(leaf_offsets()[FirstNotBelow(HeadOf(key, prefix_size()))]);
+    hako::Prefetch(cell);
+    hako::Prefetch(cell + 63);
+    hako::Prefetch(cell + 127);
+  }
+
   // The slot whose child has the greatest keys below `key`.
   unsigned ChildBefore(std::string_view key) const {
     const unsigned i = ChildFor(key);

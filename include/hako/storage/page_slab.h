@@ -41,7 +41,7 @@ class PageSlab {
   static StatusOr<std::unique_ptr<PageSlab>> Create(std::uint64_t max_bytes) {
     HAKO_ASSIGN_OR_RETURN(auto pages, Arena::Create(max_bytes));
     HAKO_ASSIGN_OR_RETURN(auto lines, Arena::Create(kPagesMax * sizeof(Line)));
-    return std::unique_ptr<PageSlab>(new PageSlab(std::move(pages), std::move(lines)));
+    return std::unique_ptr<PageSlab>(new PageSlab(std::move(pages), std::move(lines), max_bytes));
   }
   PageSlab(const PageSlab&) = delete;
   PageSlab& operator=(const PageSlab&) = delete;
@@ -80,6 +80,12 @@ class PageSlab {
     if (size > units) Link(run + units, size - units);
     free_units_ -= units;
     return run;
+  }
+
+  // Whether pages of so many bytes in all are likely to be had.
+  bool HasRoomFor(std::uint64_t bytes) const {
+    std::lock_guard lock(mutex_);
+    return bytes + page_arena_->end() <= max_bytes_ + free_units_ * format::kPageUnit / 2;
   }
 
   void Free(std::uint32_t first, unsigned units) {
@@ -124,8 +130,9 @@ class PageSlab {
   static constexpr std::uint32_t kFirstId = Arena::kExtentAlignment / sizeof(Line);
   static constexpr std::uint64_t kHugePage = 2 << 20;
 
-  PageSlab(std::unique_ptr<Arena> pages, std::unique_ptr<Arena> lines)
-      : page_arena_(std::move(pages)),
+  PageSlab(std::unique_ptr<Arena> pages, std::unique_ptr<Arena> lines, std::uint64_t max_bytes)
+      : max_bytes_(max_bytes),
+        page_arena_(std::move(pages)),
         line_arena_(std::move(lines)),
         base_(reinterpret_cast<char*>(page_arena_->base())),
         lines_(reinterpret_cast<Line*>(line_arena_->base())) {}
@@ -230,6 +237,7 @@ class PageSlab {
     }
   }
 
+  const std::uint64_t max_bytes_;
   std::unique_ptr<Arena> page_arena_, line_arena_;
   char* base_;
   Line* lines_;

@@ -156,4 +156,35 @@ class SnapshotReader {
   FileT& file_;
 };
 
+// All records that an iterator shows, to a file, which is emptied first, and synced.
+template <File FileT, class Iterator>
+Status SaveSnapshot(FileT& file, Iterator it) {
+  HAKO_RETURN_IF_ERROR(file.Resize(0));
+  SnapshotWriter<FileT> writer(file);
+  HAKO_RETURN_IF_ERROR(writer.Begin());
+  for (it.First(); it.Valid(); it.Next()) HAKO_RETURN_IF_ERROR(writer.Add(it.key(), it.value()));
+  HAKO_RETURN_IF_ERROR(it.status());
+  return writer.Finish();
+}
+
+// Replaces a database's records by those of a snapshot: after all of it has been read once and found good, or not at all. A database that
+// cannot take a record is left empty.
+template <File FileT, class D>
+Status LoadSnapshot(FileT& file, D& database) {
+  SnapshotReader<FileT> reader(file);
+  HAKO_RETURN_IF_ERROR(reader.ForEach([](std::string_view, std::string_view) { return absl::OkStatus(); }));
+  HAKO_RETURN_IF_ERROR(database.Clear());
+  Status status = reader.ForEach([&database](std::string_view key, std::string_view value) { return database.Set(key, value); });
+  if (!status.ok()) HAKO_RETURN_IF_ERROR(database.Clear());
+  return status;
+}
+template <PathFile FileT, class D>
+Status LoadSnapshot(const std::string& path, D& database) {
+  FileOptions options;
+  options.mode = OpenMode::kReadOnly;
+  HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, options));
+  HAKO_RETURN_IF_ERROR(LoadSnapshot(file, database));
+  return file.Close();
+}
+
 }  // namespace hako::storage

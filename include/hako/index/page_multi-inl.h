@@ -1,0 +1,292 @@
+// Definitions of index/page_tree.h for several keys in one call: changes that are one step to other threads, look-ups whose memory accesses
+// overlap, and changes of a range.
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+
+#include "hako/index/page_tree.h"
+
+namespace hako::index {
+
+// A writer's turn at several leaves. All are locked, in the order of their keys, from the beginning to the end, so that other threads see
+// all of it or nothing; a leaf that is divided meanwhile stays locked in both its halves. First every key is decided on, while nothing
+// changes; what can fail is tried before the first change.
+template <class Space, Comparator Compare>
+class PageTree<Space, Compare>::MultiTurn {
+ public:
+  MultiTurn(PageTree& tree, Slot& slot, std::span<const std::string_view> keys) : tree_(tree), slot_(slot), keys_(keys) {
+    order_.resize(keys.size());
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    std::ranges::stable_sort(order_, [keys](std::size_t a, std::size_t b) { return Compare::Compare(keys[a], keys[b]) < 0; });
+    leaf_of_.resize(keys.size());
+    leaves_.push_back(tree.LockLeaf(slot, keys[order_[0]]));
+    for (const std::size_t i : order_) {
+      if (!Covers(*leaves_.back(), keys[i])) leaves_.push_back(Lock(keys[i]));
+      leaf_of_[i] = leaves_.back();
+    }
+  }
+  MultiTurn(const MultiTurn&) = delete;
+  ~MultiTurn() {
+    for (Line* leaf : leaves_) tree_.Unlock(leaf, changed_);
+    slot_.Leave();
+    for (const std::size_t i : sparse_) {
+      Turn turn(tree_, slot_, keys_[i]);
+      if (tree_.IsSparse(*turn.line)) tree_.Merge(std::exchange(turn.line, nullptr), keys_[i]);
+    }
+  }
+
+  // What the call at `i` is shown, and is to be done in the end to the first of the keys equal to it.
+  template <class ActionT, class V>
+  Status Run(V& visit) {
+    struct Decision {
+      ActionT action = ActionT::Keep();
+      std::size_t first = 0;
+    };
+    absl::InlinedVector<Decision, kUsualKeys> decisions(keys_.size());
+    for (std::size_t n = 0; n < order_.size(); ++n) {
+      const bool same = n > 0 && Compare::Compare(keys_[order_[n - 1]], keys_[order_[n]]) == 0;
+      decisions[order_[n]].first = same ? decisions[order_[n - 1]].first : order_[n];
+    }
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      Decision& decided = decisions[decisions[i].first];
+      std::optional<std::string_view> value;  // as those before leave it
+      if (decided.action.kind() == ActionT::Kind::kSet) {
+        value = decided.action.value();
+      } else if (decided.action.kind() == ActionT::Kind::kKeep) {
+        const View page(tree_.memory_, *leaf_of_[i]);
+        if (const auto place = page.Find(keys_[i]); place.found) value = tree_.ValueOf(page, place.index);
+      }
+      const std::optional<ActionT> action = visit(i, value);
+      if (!action) return MismatchError();
+      if (action->kind() != ActionT::Kind::kKeep) decided.action = *action;
+    }
+
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      const ActionT& action = decisions[i].action;
+      if (action.kind() != ActionT::Kind::kSet) continue;
+      if (action.value().size() > kValueSizeMax) return TooLargeError("a value", action.value().size(), kValueSizeMax);
+      bytes += 3 * (tree_.page_size_ + keys_[i].size() + std::min<std::size_t>(action.value().size(), tree_.value_max_));
+    }
+    if (bytes != 0 && !tree_.space_.HasRoomFor(bytes)) return NoMemory();
+    std::size_t leaf = 0;
+    for (const std::size_t i : order_) {
+      const ActionT& action = decisions[i].action;  // Keep but for the first of equal keys
+      if (action.kind() == ActionT::Kind::kKeep) continue;
+      while (!Covers(*leaves_[leaf], keys_[i])) ++leaf;
+      const auto place = View(tree_.memory_, *leaves_[leaf]).Find(keys_[i]);
+      if (action.kind() == ActionT::Kind::kSet) {
+        HAKO_RETURN_IF_ERROR(Set(&leaf, keys_[i], action.value(), place));
+      } else if (place.found) {
+        changed_ = true;
+        tree_.RemoveSlot(*leaves_[leaf], place.index);
+        tree_.AddToCount(slot_, -1);
+        if (tree_.IsSparse(*leaves_[leaf])) sparse_.push_back(i);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr std::size_t kUsualKeys = 16;  // need no allocation
+
+  bool Covers(Line& leaf, std::string_view key) const {
+    const View page(tree_.memory_, leaf);
+    const format::PageTail tail = page.tail();
+    return (tail.edges & format::PageTail::kNoHigh) != 0 || Compare::Compare(key, page.high(tail)) < 0;
+  }
+
+  // The gate has been passed already, with the first leaf: whoever closes it waits for this turn to end.
+  Line* Lock(std::string_view key) const {
+    for (sync::Backoff backoff;; backoff.Pause()) {
+      Reached leaf;
+      if (tree_.DescendTo(0, key, &leaf) && sync::VersionLock(leaf.line->version).LockIf(leaf.version)) return leaf.line;
+    }
+  }
+
+  // Stores into leaves_[*leaf]; the halves that it falls into take its place, and *leaf is the one that has the key.
+  Status Set(std::size_t* leaf, std::string_view key, std::string_view value, typename View::Place place) {
+    std::vector<Line*> others;
+    Halves halves{leaves_[*leaf], &others};
+    changed_ = true;
+    const Status status = tree_.Store(&halves, key, value, place);
+    leaves_[*leaf] = halves.wanted;
+    if (!others.empty()) {
+      leaves_.insert(leaves_.begin() + static_cast<std::ptrdiff_t>(*leaf), others.begin(), others.end());
+      const auto begin = leaves_.begin() + static_cast<std::ptrdiff_t>(*leaf);
+      std::ranges::sort(begin, begin + static_cast<std::ptrdiff_t>(others.size() + 1),
+                        [this](Line* a, Line* b) { return IsBelow(*a, *b); });
+      while (leaves_[*leaf] != halves.wanted) ++*leaf;
+    }
+    if (status.ok() && !place.found) tree_.AddToCount(slot_, 1);
+    return status;
+  }
+  bool IsBelow(Line& a, Line& b) const {
+    const View x(tree_.memory_, a), y(tree_.memory_, b);
+    if ((y.tail().edges & format::PageTail::kNoLow) != 0) return false;
+    if ((x.tail().edges & format::PageTail::kNoLow) != 0) return true;
+    return Compare::Compare(x.low(x.tail()), y.low(y.tail())) < 0;
+  }
+
+  PageTree& tree_;
+  Slot& slot_;
+  std::span<const std::string_view> keys_;
+  absl::InlinedVector<std::size_t, kUsualKeys> order_;  // of the keys
+  absl::InlinedVector<Line*, kUsualKeys> leaf_of_;      // before anything changes
+  absl::InlinedVector<Line*, kUsualKeys> leaves_;       // locked, ascending
+  absl::InlinedVector<std::size_t, kUsualKeys> sparse_;
+  bool changed_ = false;
+};
+
+template <class Space, Comparator Compare>
+template <class ActionT, class V>
+Status PageTree<Space, Compare>::ProcessMulti(Slot& slot, std::span<const std::string_view> keys, V&& visit) {
+  if (keys.empty()) return absl::OkStatus();
+  Prefetch(keys.first(std::min(keys.size(), kPrefetchGroup)));
+  MultiTurn turn(*this, slot, keys);
+  return turn.template Run<ActionT>(visit);
+}
+
+template <class Space, Comparator Compare>
+template <class S, class F, class GetSlot>
+Status PageTree<Space, Compare>::FetchMulti(GetSlot&& get_slot, std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+  Reached leaves[kPrefetchGroup];
+  for (std::size_t from = 0, n = 0; from < keys.size(); from += n) {
+    n = std::min(keys.size() - from, kPrefetchGroup);
+    DescendTogether(keys.subspan(from, n), leaves);
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::size_t k = from + i;
+      auto put = [&sink, k ](std::size_t size) __attribute__((always_inline)) { return sink(k, size); };
+      Outcome outcome = leaves[i].line != nullptr ? FetchFrom(leaves[i], keys[k], put) : Outcome::kRaced;
+      if (outcome == Outcome::kRaced) [[unlikely]] {
+        const Status status = FetchSlowly(get_slot, keys[k], put);
+        if (!status.ok() && !absl::IsNotFound(status)) return status;
+        outcome = status.ok() ? Outcome::kFound : Outcome::kAbsent;
+      }
+      arrived(k, outcome == Outcome::kFound);
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <class Space, Comparator Compare>
+void PageTree<Space, Compare>::Prefetch(std::span<const std::string_view> keys) const {
+  Reached leaves[kPrefetchGroup];
+  for (; !keys.empty(); keys = keys.subspan(std::min(keys.size(), kPrefetchGroup)))
+    DescendTogether(keys.first(std::min(keys.size(), kPrefetchGroup)), leaves);
+}
+
+// A level at a time for all keys, so that a group waits for each level once; at last their cells are brought near. A leaf's line is nullptr
+// where the descent raced with a writer.
+template <class Space, Comparator Compare>
+void PageTree<Space, Compare>::DescendTogether(std::span<const std::string_view> keys, Reached* leaves) const {
+  const std::uint32_t version = sync::VersionLock(root().version).ReadVersion();
+  const unsigned levels = View(memory_, root()).level();
+  for (std::size_t i = 0; i < keys.size(); ++i) leaves[i] = {(version & Lock::kLocked) == 0 ? root_ : nullptr, version};
+  for (unsigned level = levels; level > 0; --level) {
+    Line* children[kPrefetchGroup];
+    if (level < levels) {
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        if (leaves[i].line != nullptr) View(memory_, *leaves[i].line).PrefetchSlots(keys[i]);
+      }
+    }
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (leaves[i].line == nullptr) continue;
+      const View page(memory_, *leaves[i].line);
+      children[i] = page.level() == level ? &LineOf(page.child(page.ChildFor(keys[i]))) : nullptr;
+      if (children[i] != nullptr) hako::Prefetch(children[i]);
+    }
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (leaves[i].line == nullptr) continue;
+      const std::uint32_t child = children[i] != nullptr ? Lock(children[i]->version).ReadVersion() : Lock::kLocked;
+      const bool good = (child & Lock::kLocked) == 0 && Lock(leaves[i].line->version).IsCurrent(leaves[i].version);
+      leaves[i] = {good ? children[i] : nullptr, child};
+    }
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (leaves[i].line != nullptr) View(memory_, *leaves[i].line).PrefetchSlots(keys[i]);
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (leaves[i].line != nullptr && View(memory_, *leaves[i].line).level() == 0) View(memory_, *leaves[i].line).PrefetchCell(keys[i]);
+  }
+}
+
+// Whether no page after this one has keys of the range.
+template <class Space, Comparator Compare>
+bool PageTree<Space, Compare>::IsLastOf(const Range& range, const View& page) {
+  const format::PageTail tail = page.tail();
+  return (tail.edges & format::PageTail::kNoHigh) != 0 || (range.to && Compare::Compare(page.high(tail), *range.to) >= 0);
+}
+
+template <class Space, Comparator Compare>
+std::uint64_t PageTree<Space, Compare>::CountRange(const Range& range) const {
+  Copy copy;
+  std::string from(range.from.value_or(std::string_view()));
+  std::uint64_t count = 0;
+  for (bool first = !range.from;; first = false) {
+    ReadLeaf(first ? Seek::kFirst : Seek::kAt, from, &copy);
+    const View page = copy.view();
+    const format::PageTail tail = page.tail();
+    const bool last = IsLastOf(range, page);
+    const unsigned begin = first ? 0 : page.Find(from).index;
+    const unsigned end = last && range.to ? page.Find(*range.to).index : page.count();
+    if (end > begin) count += end - begin;
+    if (last) return count;
+    from.assign(page.high(tail));
+  }
+}
+
+template <class Space, Comparator Compare>
+std::uint64_t PageTree<Space, Compare>::RemoveRange(Slot& slot, const Range& range) {
+  std::string from;
+  if (range.from) {
+    from.assign(*range.from);
+  } else {
+    Copy copy;
+    ReadLeaf(Seek::kFirst, {}, &copy);
+    if (copy.view().count() > 0) Builder::CopyKeyOf(copy.view(), 0, &from);
+  }
+  for (std::uint64_t removed = 0;;) {
+    Turn turn(*this, slot, from);
+    const View page(memory_, *turn.line);
+    const bool last = IsLastOf(range, page);
+    const unsigned begin = page.Find(from).index;
+    const unsigned end = last && range.to ? page.Find(*range.to).index : page.count();
+    std::string next(last ? std::string_view() : page.high(page.tail()));
+    for (unsigned i = end; i > begin; --i, ++removed) {
+      turn.changed = true;
+      RemoveSlot(*turn.line, i - 1);
+      AddToCount(slot, -1);
+    }
+    if (turn.changed && IsSparse(*turn.line)) Merge(std::exchange(turn.line, nullptr), from);
+    if (last) return removed;
+    from = std::move(next);
+  }
+}
+
+template <class Space, Comparator Compare>
+std::vector<std::string> PageTree<Space, Compare>::Parts(unsigned parts) const {
+  std::vector<std::string> bounds, next;  // the keys of a level's slots, from the root down until there are enough
+  for (unsigned level = View(memory_, root()).level(); level > 0 && bounds.size() + 1 < 4 * parts; --level) {
+    next.clear();
+    for (std::size_t i = 0; i <= bounds.size(); ++i) {
+      Copy copy;
+      ReadPage(level, i == 0 ? Seek::kFirst : Seek::kAt, i == 0 ? std::string_view() : bounds[i - 1], &copy);
+      const View page = copy.view();
+      if (i > 0) next.push_back(bounds[i - 1]);
+      for (unsigned slot = 1; slot < page.count(); ++slot) Builder::CopyKeyOf(page, slot, &next.emplace_back());
+    }
+    // Pages may have been divided or joined between two looks at them.
+    std::ranges::sort(next, [](const std::string& a, const std::string& b) { return Compare::Compare(a, b) < 0; });
+    const auto same = [](const std::string& a, const std::string& b) { return Compare::Compare(a, b) == 0; };
+    next.erase(std::unique(next.begin(), next.end(), same), next.end());
+    bounds.swap(next);
+  }
+  if (bounds.size() + 1 <= parts) return bounds;
+  next.clear();
+  for (std::size_t part = 1; part < parts; ++part) next.push_back(std::move(bounds[bounds.size() * part / parts]));
+  return next;
+}
+
+}  // namespace hako::index
