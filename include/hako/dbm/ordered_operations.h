@@ -37,7 +37,7 @@ concept OrderedDBM = DBM<D> && requires(D& d, typename D::Iterator& it, std::str
 //   for (auto [key, value] : db.Range("a", "b")) ...
 // It ends early if the iterator fails: status() then says why.
 template <class Iterator, bool kForward>
-class RangeView : public std::ranges::view_interface<RangeView<Iterator, kForward>> {
+class RangeView : public std::ranges::view_base {
  public:
   using Record = std::pair<std::string_view, std::string_view>;
 

@@ -100,10 +100,10 @@ template <class Space, Comparator Compare>
 template <class S>
 HAKO_INLINE auto PageTree<Space, Compare>::FetchFrom(const Reached& leaf, std::string_view key, S& sink) const -> Outcome {
   const View page(memory_, *leaf.line);
-  format::Cell sizes;
-  unsigned slot;
-  const char* const cell = page.FindCell(key, &sizes, &slot);
-  if (cell == nullptr) return Lock(leaf.line->version).IsCurrent(leaf.version) ? Outcome::kAbsent : Outcome::kRaced;
+  const auto place = page.Find(key);
+  if (!place.found) return Lock(leaf.line->version).IsCurrent(leaf.version) ? Outcome::kAbsent : Outcome::kRaced;
+  const char* const cell = place.cell;
+  const format::Cell sizes = place.sizes;
   if (sizes.is_long || cell + sizes.Size(View::kInlined) > page.end()) [[unlikely]]
     return Outcome::kRaced;
   if (char* out = sink(std::size_t{sizes.value})) sync::LoadShared(out, cell + sizes.header + sizes.Rest(View::kInlined), sizes.value);
@@ -158,9 +158,11 @@ Status PageTree<Space, Compare>::Process(Slot& slot, std::string_view key, V&& v
   Turn turn(*this, slot, key);
   const View page(memory_, *turn.line);
   const auto place = page.Find(key);
+  char* const bytes = const_cast<char*>(place.cell) + place.sizes.header + place.sizes.Rest(View::kInlined);
   const auto value = [&]() -> std::optional<std::string_view> {
     if (!place.found) return std::nullopt;
-    return ValueOf(page, place.index);
+    const std::string_view value(bytes, place.sizes.value);
+    return place.sizes.is_long ? space_.ViewLong(LongValueIn(value)) : value;
   };
   if constexpr (std::is_void_v<ActionT>) {
     visit(value());
@@ -173,6 +175,11 @@ Status PageTree<Space, Compare>::Process(Slot& slot, std::string_view key, V&& v
         return visit(place.found);
     }();
     if (action.kind() == ActionT::Kind::kSet) {
+      if (place.found && place.sizes.value == action.value().size() && !place.sizes.is_long) [[likely]] {
+        turn.changed = true;
+        sync::StoreShared(bytes, action.value().data(), action.value().size());
+        return absl::OkStatus();
+      }
       Halves leaf{turn.line, nullptr};
       const Status status = Store(&leaf, key, action.value(), place);
       turn.line = leaf.wanted;
@@ -252,7 +259,7 @@ Status PageTree<Space, Compare>::MakeRoom(Halves* halves, std::string_view key, 
   }
   // An ascending load will soon want more, others little by little.
   const unsigned mean = count == 0 ? cell : std::max((live - count * slot) / count, 1u);
-  const unsigned more = (index == count && !replaces ? live / 2 : live / 8) / (mean + slot) + 1;
+  const unsigned more = (index == count && !replaces ? live / 2 : live / kGrowth) / (mean + slot) + 1;
   const unsigned spare = std::max(cell, std::min(more * mean, page_size_ / 2));
   if (page.shape().guarded()) {
     PageSnapshot<Compare> before(memory_, *halves->wanted);
@@ -334,8 +341,8 @@ Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, uns
   right_page.ChoosePrefix(to_left ? std::nullopt : std::optional(key));
   Lock(right.version).Lock();
   const unsigned mean = count == 0 ? cell_size : (old.shape().heap) / count;
-  const unsigned more = at == count ? 0 : count / 32 + 1;
-  const unsigned right_more = at == count ? format::kSlotGroup : count / 32 + 1;
+  const unsigned more = at == count ? 0 : at / kGrowth + 1;
+  const unsigned right_more = at == count ? format::kSlotGroup : (count - at) / kGrowth + 1;
   const bool built = right_page.Build(space_, right, right_more, std::max(cell_size, std::min(right_more * mean, page_size_ / 2)));
   if (!built || !left_page.Build(space_, *left, more, at == 0 ? cell_size : std::min(more * mean, page_size_ / 2))) {
     if (built) space_.Free(right.unit, View(memory_, right).shape().units);

@@ -67,8 +67,10 @@ class PageView {
   static constexpr unsigned kInlined = kBytewise ? 4 : 0;  // bytes of a suffix that the head holds
 
   struct Place {
-    unsigned index;  // of the first slot whose key is not below the one sought
-    bool found;      // whether that is the key
+    unsigned index;    // of the first slot whose key is not below the one sought
+    bool found;        // whether that is the key
+    const char* cell;  // if so
+    format::Cell sizes;
   };
 
   PageView() = default;
@@ -115,39 +117,29 @@ class PageView {
     }
   }
 
-  // The first slot whose key is not below `key`. REQUIRES: leaf
+  // The first slot whose key is not below `key`; if that is the key, its cell too. A cell that a reader gets need not lie inside the page.
+  // REQUIRES: leaf
   HAKO_INLINE Place Find(std::string_view key) const {
+    Place place{0, false, nullptr, {}};
     if (guarded()) [[unlikely]] {
-      if (const int side = SideOf(key); side != 0) return {side < 0 ? 0 : count(), false};
+      if (const int side = SideOf(key); side != 0) {
+        if (side > 0) place.index = count();
+        return place;
+      }
     }
     const std::int32_t sought = HeadOf(key, prefix_size());
-    const unsigned i = FirstNotBelow(sought);
-    if (i >= count() || head(i) != sought) return {i, false};
-    const int order = Order(i, key);
-    if (order >= 0) return {i, order == 0};
-    if (i + 1 >= count() || head(i + 1) != sought) return {i + 1, false};
-    return FindTied(i + 1, sought, key);
-  }
-
-  // The cell of the record of `key`, its sizes and the slot; nullptr if there is none. For readers: a cell need not lie inside the page.
-  HAKO_INLINE const char* FindCell(std::string_view key, format::Cell* sizes, unsigned* slot) const {
-    if (guarded()) [[unlikely]] {
-      if (SideOf(key) != 0) return nullptr;
+    place.index = FirstNotBelow(sought);
+    place.cell = end() - Load(leaf_offsets()[place.index]);  // anything, if there is no such slot
+    if (head(place.index) != sought || place.index >= count()) return place;
+    place.sizes = Decode(place.cell);
+    place.found = IsKey(place.cell, place.sizes, key);
+    if (!place.found) [[unlikely]] {
+      place.index = FirstTied(place.index, sought, key, &place.found);
+      if (!place.found) return place;
+      place.cell = cell(place.index);
+      place.sizes = Decode(place.cell);
     }
-    const std::int32_t sought = HeadOf(key, prefix_size());
-    unsigned i = FirstNotBelow(sought);
-    const char* cell = end() - Load(leaf_offsets()[i]);  // anything, if there is no such slot
-    if (head(i) != sought || i >= count()) return nullptr;
-    *sizes = Decode(cell);
-    if (!IsKey(cell, *sizes, key)) [[unlikely]] {
-      const Place place = FindTied(i, sought, key);
-      if (!place.found) return nullptr;
-      i = place.index;
-      cell = this->cell(i);
-      *sizes = Decode(cell);
-    }
-    *slot = i;
-    return cell;
+    return place;
   }
 
   // The slot whose child has `key`. REQUIRES: inner page
@@ -159,8 +151,9 @@ class PageView {
     const unsigned i = FirstNotBelow(sought);
     if (head(i) != sought || i >= count()) [[likely]]
       return i - 1;
-    const Place place = FindTied(std::max(i, 1u), sought, key);
-    return place.found ? place.index : place.index - 1;
+    bool found;
+    const unsigned tied = FirstTied(std::max(i, 1u), sought, key, &found);
+    return found ? tied : tied - 1;
   }
   // Brings near what a search for `key` is going to read of the slots; then, in a leaf, the cell that it is going to find.
   HAKO_INLINE void PrefetchSlots(std::string_view key) const {
@@ -228,7 +221,7 @@ class PageView {
       if (sizes.suffix != suffix) return false;
       return suffix <= kInlined || sync::EqualShared(cell + sizes.header, key.data() + prefix_size() + kInlined, suffix - kInlined);
     } else {
-      return false;  // FindTied asks the comparator
+      return false;  // FirstTied asks the comparator
     }
   }
 
@@ -272,8 +265,8 @@ class PageView {
     return group * format::kSlotGroup + CountBelow<format::kSlotGroup>(heads() + group * format::kSlotGroup, sought);
   }
 
-  // Find among the slots from `first` on that have this head.
-  [[gnu::noinline]] Place FindTied(unsigned first, std::int32_t sought, std::string_view key) const {
+  // The first slot whose key is not below `key` among those from `first` on that have this head, or the next one.
+  [[gnu::noinline]] unsigned FirstTied(unsigned first, std::int32_t sought, std::string_view key, bool* found) const {
     unsigned end = sought == format::kNoHead ? count() : std::min(FirstNotBelow(sought + 1), count());
     const unsigned last = end;
     while (first < end) {
@@ -283,7 +276,8 @@ class PageView {
       else
         end = middle;
     }
-    return {first, first < last && Order(first, key) == 0};
+    *found = first < last && Order(first, key) == 0;
+    return first;
   }
 
   HAKO_INLINE static std::uint32_t FourBytes(std::string_view key, std::size_t at) {
