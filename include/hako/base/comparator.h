@@ -1,4 +1,4 @@
-// The order of keys in a tree: a template parameter, so that it inlines.
+// The order of keys in a tree: a template parameter, so that it inlines. And the orders that Tkrzw's trees offer.
 //
 // A Comparator is a type with
 //   kName                     stored by every file whose pages depend on the order; a file with another name is refused
@@ -6,13 +6,25 @@
 // and, to be fast, one of
 //   kBytewise = true          the order is that of memcmp, a prefix before what it begins: pages then leave out what their keys share
 //   Head(key) -> uint32_t     never falls as keys rise: Compare(a, b) <= 0 implies Head(a) <= Head(b). What differs in it is not compared.
-// Without them every comparison of a search asks Compare. All are static.
+// Without them every comparison of a search asks Compare. All are static, and take any bytes whatever for a key.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
 #include <string_view>
+#include <utility>
+
+#include "hako/base/endian.h"
+#include "hako/base/varint.h"
 
 namespace hako {
 
@@ -30,6 +42,188 @@ struct BytewiseComparator {
   static constexpr std::string_view kName = "bytewise";
   static constexpr bool kBytewise = true;
   static int Compare(std::string_view a, std::string_view b) { return a.compare(b); }
+};
+
+namespace internal {
+
+// Its first four bytes, zero-padded, as a number.
+template <class Byte>
+std::uint32_t FirstFour(std::string_view key, Byte byte) {
+  std::uint32_t word = 0;
+  for (std::size_t i = 0; i < 4; ++i) word = word << 8 | (i < key.size() ? byte(static_cast<unsigned char>(key[i])) : 0u);
+  return word;
+}
+
+// Rises with the number, NaN (of which there is one here) before all.
+inline std::uint32_t HeadOfNumber(double number) {
+  if (std::isnan(number)) return 0;
+  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(number) + 0.0f);  // no -0
+  return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+template <class Number>
+int CompareNumbers(Number a, Number b) {
+  if constexpr (std::floating_point<Number>) {
+    if (std::isnan(a) || std::isnan(b)) return int{std::isnan(b)} - int{std::isnan(a)};
+  }
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+// Numbers first; keys that stand for the same number in other ways ("7", "07") in the order of their bytes, as keys of their own.
+template <class Form>
+struct NumericComparator {
+  static int Compare(std::string_view a, std::string_view b) {
+    const int order = CompareNumbers(Form::Parse(a), Form::Parse(b));
+    return order != 0 ? order : a.compare(b);
+  }
+  static std::uint32_t Head(std::string_view key) { return HeadOfNumber(static_cast<double>(Form::Parse(key))); }
+};
+
+inline std::string_view WithoutSpaceAndPlus(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || (text.front() >= '\t' && text.front() <= '\r'))) text.remove_prefix(1);
+  if (text.size() > 1 && text.front() == '+' && text[1] != '-') text.remove_prefix(1);
+  return text;
+}
+
+struct DecimalForm {
+  static std::int64_t Parse(std::string_view key) {
+    key = WithoutSpaceAndPlus(key);
+    std::int64_t number = 0;
+    const auto result = std::from_chars(key.data(), key.data() + key.size(), number);
+    if (result.ec != std::errc::result_out_of_range) return number;
+    return key.front() == '-' ? std::numeric_limits<std::int64_t>::min() : std::numeric_limits<std::int64_t>::max();
+  }
+};
+
+struct HexadecimalForm {
+  static std::uint64_t Parse(std::string_view key) {
+    key = WithoutSpaceAndPlus(key);
+    if (key.size() > 2 && key[0] == '0' && (key[1] == 'x' || key[1] == 'X')) key.remove_prefix(2);
+    std::uint64_t number = 0;
+    const auto result = std::from_chars(key.data(), key.data() + key.size(), number, 16);
+    return result.ec == std::errc::result_out_of_range ? std::numeric_limits<std::uint64_t>::max() : number;
+  }
+};
+
+struct RealForm {
+  static double Parse(std::string_view key) {
+    key = WithoutSpaceAndPlus(key);
+    double number = 0;
+    const auto result = std::from_chars(key.data(), key.data() + key.size(), number);
+    if (result.ec != std::errc::result_out_of_range) return number;
+    // Too large or too small for a double: the exponent's sign tells which.
+    const std::string_view matched(key.data(), static_cast<std::size_t>(result.ptr - key.data()));
+    const double size = matched.find("e-") != matched.npos || matched.find("E-") != matched.npos ? 0 : HUGE_VAL;
+    return key.front() == '-' ? -size : size;
+  }
+};
+
+// The key's bytes, 8 of them at most, as a big-endian number.
+inline std::uint64_t BigEndianNumber(std::string_view key) {
+  std::uint64_t number = 0;
+  for (const char c : key.substr(0, 8)) number = number << 8 | static_cast<unsigned char>(c);
+  return number;
+}
+
+struct SignedBigEndianForm {
+  static std::int64_t Parse(std::string_view key) {
+    const std::size_t size = std::min<std::size_t>(key.size(), 8);
+    if (size == 0) return 0;
+    const auto shift = static_cast<unsigned>(64 - 8 * size);  // the sign is the first bit of a shorter number too
+    return static_cast<std::int64_t>(BigEndianNumber(key) << shift) >> shift;
+  }
+};
+
+struct FloatBigEndianForm {
+  static double Parse(std::string_view key) {
+    if (key.size() == 4) return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(BigEndianNumber(key))));
+    return key.size() == 8 ? std::bit_cast<double>(BigEndianNumber(key)) : 0;
+  }
+};
+
+}  // namespace internal
+
+// The letters A to Z count as a to z: keys that differ only in that are one key.
+struct CaseInsensitiveComparator {
+  static constexpr std::string_view kName = "case-insensitive";
+  static int Compare(std::string_view a, std::string_view b) {
+    const std::size_t size = std::min(a.size(), b.size());
+    for (std::size_t i = 0; i < size; ++i) {
+      const unsigned x = Fold(static_cast<unsigned char>(a[i])), y = Fold(static_cast<unsigned char>(b[i]));
+      if (x != y) return x < y ? -1 : 1;
+    }
+    return a.size() < b.size() ? -1 : a.size() > b.size() ? 1 : 0;
+  }
+  static std::uint32_t Head(std::string_view key) { return internal::FirstFour(key, Fold); }
+
+ private:
+  static unsigned Fold(unsigned char c) { return c >= 'A' && c <= 'Z' ? c + 32u : c; }
+};
+
+// Decimal integers: spaces, a sign, digits; what follows counts only among keys of the same number, what is no number is 0, what is too
+// large the largest.
+struct DecimalComparator : internal::NumericComparator<internal::DecimalForm> {
+  static constexpr std::string_view kName = "decimal";
+};
+// The same in hexadecimal, without sign, with or without 0x.
+struct HexadecimalComparator : internal::NumericComparator<internal::HexadecimalForm> {
+  static constexpr std::string_view kName = "hexadecimal";
+};
+// Decimal fractions with or without exponent; "nan" before all numbers.
+struct RealNumberComparator : internal::NumericComparator<internal::RealForm> {
+  static constexpr std::string_view kName = "real";
+};
+// Two's complement numbers of up to 8 bytes, the most significant first.
+struct SignedBigEndianComparator : internal::NumericComparator<internal::SignedBigEndianForm> {
+  static constexpr std::string_view kName = "signed-big-endian";
+};
+// IEEE 754 numbers of 4 or 8 bytes, the most significant first.
+struct FloatBigEndianComparator : internal::NumericComparator<internal::FloatBigEndianForm> {
+  static constexpr std::string_view kName = "float-big-endian";
+};
+
+// A key of two parts: [size of the first, varint][first][second].
+inline std::string JoinPair(std::string_view first, std::string_view second) {
+  std::byte size[kVarint64SizeMax];
+  const std::size_t n = EncodeVarint(first.size(), std::span(size));
+  std::string key(reinterpret_cast<const char*>(size), n);
+  return key.append(first).append(second);
+}
+// What is not such a key has nothing but a first part.
+inline std::pair<std::string_view, std::string_view> SplitPair(std::string_view key) {
+  std::uint64_t size = 0;
+  const std::size_t n = DecodeVarint(std::span(reinterpret_cast<const std::byte*>(key.data()), key.size()), size);
+  if (n == 0 || size > key.size() - n) return {key, {}};
+  return {key.substr(n, static_cast<std::size_t>(size)), key.substr(n + static_cast<std::size_t>(size))};
+}
+
+template <class... Parts>
+constexpr auto kPairName = [] {
+  constexpr std::string_view kPair = "pair-";
+  std::array<char, (kPair.size() + ... + Parts::kName.size())> name{};
+  char* end = std::ranges::copy(kPair, name.data()).out;
+  ((end = std::ranges::copy(Parts::kName, end).out), ...);
+  return name;
+}();
+
+// Keys of JoinPair, by their first parts in the order of First, then by their second bytewise.
+template <Comparator First>
+struct PairComparator {
+  static constexpr std::string_view kName{kPairName<First>.data(), kPairName<First>.size()};
+  static int Compare(std::string_view a, std::string_view b) {
+    const auto x = SplitPair(a), y = SplitPair(b);
+    if (const int order = First::Compare(x.first, y.first); order != 0) return order;
+    return x.second.compare(y.second);
+  }
+  static std::uint32_t Head(std::string_view key) {
+    const std::string_view first = SplitPair(key).first;
+    if constexpr (BytewiseOrder<First>)
+      return internal::FirstFour(first, [](unsigned char c) { return unsigned{c}; });
+    else if constexpr (requires { First::Head(first); })
+      return First::Head(first);
+    else
+      return 0;
+  }
 };
 
 }  // namespace hako
