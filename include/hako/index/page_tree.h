@@ -40,6 +40,7 @@
 #include "hako/index/page_builder.h"
 #include "hako/index/page_editor.h"
 #include "hako/index/page_view.h"
+#include "hako/index/spaces.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
 
@@ -78,6 +79,8 @@ class LeafCopy {
 
 template <class Space, Comparator Compare>
 class PageTree {
+  static_assert(PageSpace<Space>);
+
  public:
   using Slot = typename Space::Slot;
   using Line = format::PageLine;

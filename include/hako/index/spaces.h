@@ -1,9 +1,9 @@
-// What the bucket engine asks of the place where its bytes live. The engine knows no file and no storage class; TinyDBM gives it memory,
-// HashDBM a record heap in a file.
+// What the two engines ask of the places where their bytes live. They know no file and no storage class: TinyDBM gives the bucket engine
+// memory, HashDBM a record heap in a file; BabyDBM gives the page engine memory.
 //
-// A record is named by a 32-bit handle, never 0. Calls marked (optimistic) run without a lock beside writers: they may see garbage, must
-// not follow it outside the space, and their result counts only if the line's version still holds. All others run with the record's bucket
-// line locked by the caller.
+// HashSpace. A record is named by a 32-bit handle, never 0. Calls marked (optimistic) run without a lock beside writers: they may see
+// garbage, must not follow it outside the space, and their result counts only if the line's version still holds. All others run with the
+// record's bucket line locked by the caller.
 #pragma once
 
 #include <concepts>
@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "hako/base/status.h"
+#include "hako/format/page_format.h"
 #include "hako/format/record_format.h"
 #include "hako/format/record_view.h"
 #include "hako/index/copy_buffer.h"
@@ -61,6 +62,27 @@ concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle,
   { s.GiveBack(slot, handle, n, n) } -> std::same_as<void>;  // of Write or WriteShort, with the sizes of key and value; nobody saw it
   { s.OverwriteShort(handle, head, bytes) } -> std::same_as<bool>;
   { s.RetireShort(slot, handle, head) } -> std::same_as<void>;
+};
+
+// PageSpace. A page is named by an id, never 0, whose line lies in an array that never moves; its bytes are units of a range of memory that
+// never moves and can always be read, so that a reader that is late finds other bytes and no fault. What a call gives out is 0 where there
+// is no memory. Any thread.
+template <class S>
+concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64_t bytes, std::string_view value, format::LongValue place) {
+  requires std::derived_from<typename S::Slot, sync::WriterSlot>;
+  { s.gate() } -> std::same_as<sync::WriteGate&>;
+  { S::kPagesMax } -> std::convertible_to<std::uint64_t>;
+  { s.lines() } -> std::same_as<format::PageLine*>;  // kPagesMax of them
+  { s.memory() } -> std::same_as<char*>;             // where unit 0 would be
+  { s.NewPage() } -> std::same_as<std::uint32_t>;    // an id; its line has a version that readers of a former page do not know
+  { s.FreePage(id) } -> std::same_as<void>;
+  { s.Allocate(units) } -> std::same_as<std::uint32_t>;  // the first of so many units; their contents are undefined
+  { s.Free(id, units) } -> std::same_as<void>;
+  { s.HasRoomFor(bytes) } -> std::same_as<bool>;  // for pages of so many bytes, most likely
+  // Values too long for a page; read only while the page that names them is locked.
+  { s.StoreLong(value) } -> std::same_as<std::uint64_t>;
+  { s.ViewLong(place) } -> std::same_as<std::string_view>;
+  { s.FreeLong(place) } -> std::same_as<void>;
 };
 
 }  // namespace hako::index

@@ -1,4 +1,4 @@
-// Pages in memory, each just as large as it need be: the space of BabyDBM (index/page_space.h).
+// Pages in memory, each just as large as it need be: the space of BabyDBM (index/spaces.h).
 //
 // Page memory is runs of 128-byte units of one arena. Free runs lie in bins by their size and are joined with their free neighbours when
 // they come back (boundary tags: Knuth, TAOCP 2.5), so pages may grow and shrink by single units and leave little between them. The lines
