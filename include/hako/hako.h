@@ -1,8 +1,9 @@
 // hako, an embedded key-value engine: every public header. A program may as well include only those it uses.
 //
 // Where what is
-//   dbm/      the databases, HashDBM and TinyDBM, and what all of them do: dbm.h, operations.h       namespace hako
-//   index/    the engine that finds a record by its key; knows no file and no storage                hako::index
+//   dbm/      the databases, HashDBM, TinyDBM and BabyDBM, and what they do: dbm.h, operations.h     namespace hako
+//   index/    two engines that find a record by its key, bucket_index.h by hash and page_tree.h      hako::index
+//             by order; they know no file and no storage
 //   storage/  where records and lines lie: in the extents of a file, or in memory; free space        hako::storage
 //   format/   the bytes on the device, as structs and small pure functions                           hako::format
 //   file/     devices: mapped, read and written by offset, in memory, chosen at run time             hako
@@ -15,23 +16,32 @@
 //   record    a key and its value, as stored.
 //   block     the space that one record takes; its size follows from the record's (format/size_class.h). A block without a record is free.
 //   handle    the 32-bit name of a block: its offset, in units of the database's alignment. 0 names none.
-//   line      64 bytes, one cache line: ten entries of a tag and a handle, and a lock (format/bucket_format.h). A home line is found by
-//             number; an overflow line holds what does not fit there.
+//   line      64 bytes, one cache line, with a lock. In a hash table it is ten entries of a tag and a handle (format/bucket_format.h): a
+//             home line is found by number, an overflow line holds what does not fit there. In a tree it is what a search needs before it
+//             touches the page that it names (format/page_format.h).
 //   bucket    the records of one home line and of the overflow lines chained to it. The home line's lock is the bucket's.
-//   slot      a fixed place that holds one of its kind: a handle in a line, a superblock in a file, what one thread owns in a database.
+//   page      a node of a tree: keys in order, as many bytes as they take. A leaf is a page that holds records; the others, inner pages,
+//             hold the ids of the pages below them. The lock of a page's line is the page's.
+//   fence     the bound of the keys that belong to a page, stored in it, whether or not there is such a key: from the low fence on, and
+//             below the high one.
+//   slot      a fixed place that holds one of its kind: a handle in a line, a key in a page, a superblock in a file, what one thread owns
+//             in a database.
 //   extent    a piece of a file or an arena that is given out whole, at least 64 KiB, for records or for lines (storage/extent_file.h).
 //   chunk     what of that is taken at once to be divided further: by one thread for its blocks, by the table for its home lines.
 //   epoch     the time from one hard Synchronize to the next, and its number. After a crash of the machine the last durable epoch is back.
 //   stamp     16 bits of a record in a file: whether it lives, and since which epoch (format/stamp.h). They decide what comes back.
 #pragma once
 
+#include "hako/base/comparator.h"
 #include "hako/base/status.h"
 #include "hako/dbm/any_dbm.h"
 #include "hako/dbm/any_options.h"
+#include "hako/dbm/baby_dbm.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/operations.h"
 #include "hako/dbm/options.h"
+#include "hako/dbm/ordered_operations.h"
 #include "hako/dbm/record_text.h"
 #include "hako/dbm/search.h"
 #include "hako/dbm/tiny_dbm.h"

@@ -1,13 +1,14 @@
-# A program outside, test/consumer, is built against hako in one of four ways and run:
+# Programs outside, those of test/consumer, are built against hako in one of four ways and run:
 #   FindPackage      the built tree is installed to a fresh prefix; find_package(hako)
-#   PkgConfig        the same prefix; one compiler command with pkg-config
+#   PkgConfig        the same prefix; one compiler command each with pkg-config
 #   DebianPackage    the .deb files are made and unpacked; find_package(hako)
-#   AddSubdirectory  hako's source is part of the program's project
+#   AddSubdirectory  hako's source is part of their project
 cmake_minimum_required(VERSION 3.25)
 set(work ${BINARY_DIR}/consumer/${WAY})
 file(REMOVE_RECURSE ${work})
 file(MAKE_DIRECTORY ${work}/run)
 set(prefix ${work}/prefix)
+set(programs main ranges)
 
 function(run)
   execute_process(COMMAND ${ARGN} WORKING_DIRECTORY ${work}/run RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -22,7 +23,9 @@ function(build_with_cmake)
   run(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE_DIR}/test/consumer -B ${work}/build -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_BUILD_TYPE=Debug
     ${ARGN})
   run(${CMAKE_COMMAND} --build ${work}/build)
-  file(COPY ${work}/build/consumer DESTINATION ${work}/run)
+  foreach(program ${programs})
+    file(COPY ${work}/build/${program} DESTINATION ${work}/run)
+  endforeach()
 endfunction()
 
 if(WAY STREQUAL "FindPackage")
@@ -32,8 +35,10 @@ elseif(WAY STREQUAL "PkgConfig")
   run(${CMAKE_COMMAND} --install ${BINARY_DIR} --prefix ${prefix})
   file(GLOB_RECURSE pc_file ${prefix}/*/hako.pc)
   cmake_path(GET pc_file PARENT_PATH pc_directory)
-  run(sh -c "PKG_CONFIG_PATH=${pc_directory} && export PKG_CONFIG_PATH &&
-    ${CXX} ${SOURCE_DIR}/test/consumer/main.cc $(pkg-config --cflags --libs hako) -o consumer")
+  foreach(program ${programs})
+    run(sh -c "PKG_CONFIG_PATH=${pc_directory} && export PKG_CONFIG_PATH &&
+      ${CXX} ${SOURCE_DIR}/test/consumer/${program}.cc $(pkg-config --cflags --libs hako) -o ${program}")
+  endforeach()
 elseif(WAY STREQUAL "DebianPackage")
   find_program(dpkg_deb dpkg-deb)
   if(NOT dpkg_deb)
@@ -52,9 +57,11 @@ else()
   message(FATAL_ERROR "unknown WAY '${WAY}'")
 endif()
 
-run(./consumer)
-if(output STREQUAL "")
-  message(FATAL_ERROR "The consumer printed nothing")
-endif()
-message("${output}")
+foreach(program ${programs})
+  run(./${program})
+  if(output STREQUAL "")
+    message(FATAL_ERROR "${program} printed nothing")
+  endif()
+  message("${output}")
+endforeach()
 file(REMOVE_RECURSE ${work})
