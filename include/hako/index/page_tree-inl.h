@@ -161,8 +161,8 @@ Status PageTree<Space, Compare>::Process(Slot& slot, std::string_view key, V&& v
   char* const bytes = const_cast<char*>(place.cell) + place.sizes.header + place.sizes.Rest(View::kInlined);
   const auto value = [&]() -> std::optional<std::string_view> {
     if (!place.found) return std::nullopt;
-    const std::string_view value(bytes, place.sizes.value);
-    return place.sizes.is_long ? space_.ViewLong(LongValueIn(value)) : value;
+    const std::string_view stored(bytes, place.sizes.value);
+    return place.sizes.is_long ? space_.ViewLong(LongValueIn(stored)) : stored;
   };
   if constexpr (std::is_void_v<ActionT>) {
     visit(value());
