@@ -267,5 +267,7 @@ class PageTree {
 
 }  // namespace hako::index
 
+#include "hako/index/page_balance-inl.h"
 #include "hako/index/page_multi-inl.h"
 #include "hako/index/page_tree-inl.h"
+#include "hako/index/page_verify-inl.h"
