@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "hako/format/record_format.h"
 #include "support/checked_value.h"
 #include "support/status_matchers.h"
 
@@ -19,6 +20,15 @@ using Records = std::map<std::string, std::string, std::less<>>;
 inline std::string NumberedKey(std::uint64_t number) {
   std::string key = std::to_string(number);
   return std::string(key.size() < 8 ? 8 - key.size() : 0, '0') + key;
+}
+
+// The longest key that a database takes, which may be less than what others do.
+template <class D>
+constexpr std::size_t LongestKeyOf() {
+  if constexpr (requires { D::kKeySizeMax; })
+    return D::kKeySizeMax;
+  else
+    return kKeySizeMax;
 }
 
 // All records that an iteration shows, and the order of their keys; fails if one key comes twice.

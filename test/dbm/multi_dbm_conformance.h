@@ -145,7 +145,7 @@ TYPED_TEST_P(MultiDBMConformance, ProcessMultiThatFailsChangesNothing) {
   const Action actions[] = {Action::Set(long_other), Action::Set("value"), Action::Set(long_value), Action::Remove()};
   EXPECT_THAT(db.ProcessMulti(keys, [&](std::size_t i, Value) { return actions[i]; }), StatusIs(absl::StatusCode::kOutOfRange));
   this->ExpectHolds({{"a", "1"}, {"b", "2"}});
-  const Keys long_keys = {"a", long_value.substr(0, std::size_t{kKeySizeMax} + 1)};
+  const Keys long_keys = {"a", long_value.substr(0, LongestKeyOf<typename TypeParam::Database>() + 1)};
   EXPECT_THAT(db.ProcessMulti(long_keys, [&](std::size_t, Value) { return Action::Remove(); }), StatusIs(absl::StatusCode::kOutOfRange));
   EXPECT_EQ(munmap(zeros, size), 0);
   this->ExpectHolds({{"a", "1"}, {"b", "2"}});

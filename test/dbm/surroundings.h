@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "hako/base/status.h"
+#include "hako/dbm/baby_dbm.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/options.h"
 #include "hako/dbm/tiny_dbm.h"
@@ -75,28 +76,53 @@ class HashSurroundings {
   FileStore<FileT> files;
 };
 
-// Reopening a TinyDBM is saving it and loading another from the snapshot.
-template <class FileT>
-class TinySurroundings {
+// Reopening a database in memory is saving it and loading another from the snapshot.
+template <class FileT, class DatabaseT>
+class MemorySurroundings {
  public:
   using FileType = FileT;
-  using Database = TinyDBM<FileT>;
+  using Database = DatabaseT;
   using Opened = StatusOr<std::unique_ptr<Database>>;
 
-  Opened Open(std::uint64_t num_records = 0) { return Database::Open({.num_records = num_records}); }
-
-  Opened Reopen(std::unique_ptr<Database> db) {
+  // Into a database that was just opened.
+  Opened Reload(std::unique_ptr<Database> db, std::unique_ptr<Database> opened) {
     HAKO_ASSIGN_OR_RETURN(FileT snapshot, files.Open("snapshot"));
     HAKO_RETURN_IF_ERROR(snapshot.Resize(0));
     HAKO_RETURN_IF_ERROR(db->Save(snapshot));
     HAKO_RETURN_IF_ERROR(db->Close());
-    HAKO_ASSIGN_OR_RETURN(db, Open());
-    HAKO_RETURN_IF_ERROR(db->Load(snapshot));
+    HAKO_RETURN_IF_ERROR(opened->Load(snapshot));
     HAKO_RETURN_IF_ERROR(snapshot.Close());
-    return db;
+    return opened;
   }
 
   FileStore<FileT> files;
+};
+
+template <class FileT>
+class TinySurroundings : public MemorySurroundings<FileT, TinyDBM<FileT>> {
+ public:
+  using Database = TinyDBM<FileT>;
+  using Opened = StatusOr<std::unique_ptr<Database>>;
+
+  Opened Open(std::uint64_t num_records = 0) { return Database::Open({.num_records = num_records}); }
+  Opened Reopen(std::unique_ptr<Database> db) {
+    HAKO_ASSIGN_OR_RETURN(auto opened, Open());
+    return this->Reload(std::move(db), std::move(opened));
+  }
+};
+
+// With tiny pages, splits and merges are constant.
+template <class FileT, unsigned kPageSize = BabyOptions{}.page_size>
+class BabySurroundings : public MemorySurroundings<FileT, BabyDBM<FileT>> {
+ public:
+  using Database = BabyDBM<FileT>;
+  using Opened = StatusOr<std::unique_ptr<Database>>;
+
+  Opened Open(std::uint64_t = 0) { return Database::Open({.page_size = kPageSize}); }
+  Opened Reopen(std::unique_ptr<Database> db) {
+    HAKO_ASSIGN_OR_RETURN(auto opened, Open());
+    return this->Reload(std::move(db), std::move(opened));
+  }
 };
 
 }  // namespace hako

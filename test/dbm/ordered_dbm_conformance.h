@@ -1,0 +1,417 @@
+// What every ordered DBM does beyond the others: an iterator that goes both ways and to the neighbours of any key, whatever the keys look
+// like and while others change the records.
+//
+// The Surroundings are those of dbm_conformance.h; the order must be bytewise. The names of tests with threads contain "Concurrent".
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "dbm/concurrent_dbm_conformance.h"
+#include "dbm/dbm_conformance.h"
+#include "dbm/listing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "support/checked_value.h"
+#include "support/random.h"
+#include "support/sanitizers.h"
+#include "support/threads.h"
+
+namespace hako {
+
+template <class Surroundings>
+class OrderedDBMConformance : public DBMConformance<Surroundings> {
+ protected:
+  void TearDown() override {
+    mishaps_.ExpectNone();
+    DBMConformance<Surroundings>::TearDown();
+  }
+
+  void Set(std::string_view key, std::size_t value_size) {
+    std::string& value = records_.insert_or_assign(std::string(key), CheckedValue(key, value_size)).first->second;
+    ASSERT_THAT(this->db_->Set(key, value), IsOk());
+  }
+  void Remove(std::string_view key) {
+    const auto it = records_.find(key);
+    ASSERT_NE(it, records_.end());
+    ASSERT_THAT(this->db_->Remove(key), IsOk());
+    records_.erase(it);
+  }
+
+  // The iterator stands where the model's does, end() = nowhere.
+  template <class Iterator>
+  void ExpectAt(const Iterator& it, Records::const_iterator expected, std::string_view move) {
+    ASSERT_THAT(it.status(), IsOk());
+    ASSERT_EQ(it.Valid(), expected != records_.end()) << move << (it.Valid() ? ": at " + testing::PrintToString(it.key()) : "");
+    if (!it.Valid()) return;
+    ASSERT_TRUE(it.key() == expected->first) << move << ": at " << testing::PrintToString(it.key().substr(0, 100)) << ", not at "
+                                             << testing::PrintToString(expected->first.substr(0, 100));
+    ASSERT_TRUE(it.value() == expected->second) << move << ": another value of " << testing::PrintToString(it.key().substr(0, 100));
+  }
+  Records::const_iterator Before(Records::const_iterator place) const {
+    return place == records_.begin() ? records_.end() : std::prev(place);
+  }
+
+  // The whole way there and back.
+  void ExpectWalks() {
+    auto it = this->db_->MakeIterator();
+    it.First();
+    for (auto expected = records_.cbegin(); expected != records_.cend(); ++expected, it.Next())
+      ASSERT_NO_FATAL_FAILURE(ExpectAt(it, expected, "forward"));
+    ASSERT_NO_FATAL_FAILURE(ExpectAt(it, records_.end(), "forward beyond the last"));
+    it.Last();
+    for (auto expected = records_.crbegin(); expected != records_.crend(); ++expected, it.Previous())
+      ASSERT_NO_FATAL_FAILURE(ExpectAt(it, std::prev(expected.base()), "backward"));
+    ASSERT_NO_FATAL_FAILURE(ExpectAt(it, records_.end(), "backward beyond the first"));
+  }
+
+  // From `key`, which need not be there, to its neighbours, and one step on to either side.
+  void ExpectNeighboursOf(std::string_view key) {
+    const auto at_or_above = records_.lower_bound(key), above = records_.upper_bound(key);
+    auto it = this->db_->MakeIterator();
+    const auto expect = [&](Records::const_iterator expected, const char* move, auto jump) {
+      SCOPED_TRACE(move);
+      SCOPED_TRACE("key " + testing::PrintToString(key.substr(0, 100)));
+      jump();
+      ASSERT_NO_FATAL_FAILURE(ExpectAt(it, expected, "jump"));
+      if (!it.Valid()) return;
+      it.Next();
+      ASSERT_NO_FATAL_FAILURE(ExpectAt(it, std::next(expected), "the next one"));
+      jump();
+      it.Previous();
+      ASSERT_NO_FATAL_FAILURE(ExpectAt(it, Before(expected), "the one before"));
+    };
+    expect(at_or_above, "Jump", [&] { it.Jump(key); });
+    expect(at_or_above, "JumpUpper, inclusive", [&] { it.JumpUpper(key, true); });
+    expect(above, "JumpUpper", [&] { it.JumpUpper(key, false); });
+    expect(Before(above), "JumpLower, inclusive", [&] { it.JumpLower(key, true); });
+    expect(Before(at_or_above), "JumpLower", [&] { it.JumpLower(key, false); });
+  }
+
+  // All of it for all keys, and for what lies between them.
+  void ExpectOrder() {
+    ASSERT_NO_FATAL_FAILURE(ExpectWalks());
+    std::vector<std::string> keys = {"", std::string(100, '\xff')};
+    for (const auto& [key, value] : records_) {
+      keys.push_back(key);
+      keys.push_back(key + '\0');
+      if (key.empty()) continue;
+      keys.push_back(key.substr(0, key.size() - 1));
+      keys.push_back(key);
+      --keys.back().back();
+      keys.push_back(key.substr(0, key.size() / 2) + '\xff');
+    }
+    const std::size_t limit = LongestKeyOf<typename Surroundings::Database>();
+    for (const std::string& key : keys) {
+      if (key.size() > limit) continue;
+      ASSERT_NO_FATAL_FAILURE(ExpectNeighboursOf(key));
+    }
+  }
+
+  Records records_;  // what there must be
+  Mishaps mishaps_;
+};
+
+TYPED_TEST_SUITE_P(OrderedDBMConformance);
+
+TYPED_TEST_P(OrderedDBMConformance, FindsNothingInAnEmptyDatabase) {
+  for (int round = 0; round < 2; ++round) {
+    this->ExpectOrder();
+    for (int i = 0; i < 1000; ++i) this->Set(NumberedKey(static_cast<std::uint64_t>(i)), 20);
+    for (int i = 0; i < 1000; ++i) this->Remove(NumberedKey(static_cast<std::uint64_t>(i * 7 % 1000)));
+    this->ExpectOrder();
+  }
+}
+
+TYPED_TEST_P(OrderedDBMConformance, FindsTheOnlyRecord) {
+  this->Set("key", 5);
+  this->ExpectOrder();
+  this->Set("", 7);
+  this->ExpectOrder();
+  this->Remove("key");
+  this->ExpectOrder();
+}
+
+TYPED_TEST_P(OrderedDBMConformance, FindsTheNeighboursOfEveryKey) {
+  for (std::uint64_t i = 0; i < 3000; ++i) this->Set(NumberedKey(i * 1009 % 3000 * 2), i % 60);
+  this->ExpectOrder();
+}
+
+TYPED_TEST_P(OrderedDBMConformance, OrdersWhatWasSetInAnyOrder) {
+  constexpr std::uint64_t kRecords = 2000;
+  for (int way = 0; way < 3; ++way) {
+    SCOPED_TRACE(way);
+    for (std::uint64_t i = 0; i < kRecords; ++i) this->Set(NumberedKey(way == 0 ? i : way == 1 ? kRecords - i : i * 7919 % kRecords), 8);
+    this->ExpectWalks();
+    ASSERT_THAT(this->db_->Verify(), IsOk());
+    for (std::uint64_t i = 0; i + 1 < kRecords; ++i) this->Remove(NumberedKey(way == 0 ? kRecords - i - 1 : i + 1));
+    this->ExpectOrder();
+    ASSERT_THAT(this->db_->Clear(), IsOk());
+    this->records_.clear();
+  }
+}
+
+TYPED_TEST_P(OrderedDBMConformance, OrdersKeysThatArePrefixesOfEachOther) {
+  for (std::size_t size = 0; size <= 300; ++size) this->Set(std::string(size, 'a'), size % 7);
+  for (std::size_t size = 0; size <= 300; ++size) this->Set(std::string(size, '\0'), size % 5);
+  for (std::size_t size = 0; size <= 300; ++size) this->Set(std::string(size, '\xff'), size % 3);
+  for (std::size_t size = 0; size <= 40; ++size) this->Set("a" + std::string(size, '\0'), 1);
+  this->ExpectOrder();
+  for (std::size_t size = 0; size <= 300; size += 2) this->Remove(std::string(size, 'a'));
+  this->ExpectOrder();
+}
+
+TYPED_TEST_P(OrderedDBMConformance, OrdersBinaryKeys) {  // as unsigned bytes, a key before those that it begins
+  const char bytes[] = {'\x00', '\x01', '\x7f', '\x80', '\xff'};
+  std::vector<std::string> keys = {""};
+  for (std::size_t i = 0, sizes = 0; sizes < 5; ++sizes) {
+    for (const std::size_t end = keys.size(); i < end; ++i)
+      for (const char byte : bytes) keys.push_back(keys[i] + byte);
+  }
+  Random random(TestSeed());
+  for (std::size_t i = keys.size(); i > 1; --i) std::swap(keys[i - 1], keys[random.Below(i)]);
+  for (const std::string& key : keys) this->Set(key, random.Below(12));
+  this->ExpectWalks();
+  for (std::size_t i = 0; i < keys.size(); i += 3) this->Remove(keys[i]);
+  this->ExpectWalks();
+  for (const std::string& key : keys) this->ExpectNeighboursOf(key);
+}
+
+TYPED_TEST_P(OrderedDBMConformance, OrdersKeysOfTheGreatestSize) {
+  const std::size_t size = std::min(LongestKeyOf<typename TypeParam::Database>(), std::size_t{1} << 16);
+  for (const std::size_t differ : {std::size_t{0}, std::size_t{3}, size / 2, size - 5, size - 1}) {
+    for (const char filler : {'\0', 'k', '\xff'}) {
+      std::string key(size, filler);
+      for (const char byte : {'\0', 'a', 'k', 'z', '\xff'}) {
+        key[differ] = byte;
+        this->Set(key, 100);
+        this->Set(key.substr(0, size - 1), 10);
+      }
+    }
+  }
+  this->ExpectOrder();
+  while (this->records_.size() > 3) {
+    const std::string middle = std::next(this->records_.begin(), static_cast<std::ptrdiff_t>(this->records_.size() / 2))->first;
+    ASSERT_NO_FATAL_FAILURE(this->Remove(middle));
+    ASSERT_THAT(this->db_->Verify(), IsOk());
+  }
+  this->ExpectOrder();
+}
+
+// Groups of keys that share much, which is lost when the records between two groups go.
+TYPED_TEST_P(OrderedDBMConformance, OrdersKeysOfLongSharedPrefixes) {
+  const std::size_t longest = std::min(LongestKeyOf<typename TypeParam::Database>(), std::size_t{4096}) - 10;
+  for (const std::size_t shared : {std::size_t{10}, std::size_t{30}, std::size_t{100}, std::size_t{1000}, longest}) {
+    SCOPED_TRACE(shared);
+    const auto key = [&](char group, int i) { return std::string(shared, group) + NumberedKey(static_cast<std::uint64_t>(i)); };
+    for (const char group : {'c', 'a', 'b', 'd'})
+      for (int i = 0; i < 300; ++i) this->Set(key(group, i * 7 % 300), 4);
+    ASSERT_THAT(this->db_->Verify(), IsOk());
+    this->ExpectWalks();
+    for (const char group : {'b', 'd', 'a'}) {
+      for (int i = 0; i < 300; ++i) {
+        this->Remove(key(group, i));
+        if (i % 16 != 0) continue;
+        ASSERT_THAT(this->db_->Verify(), IsOk());
+      }
+      this->ExpectNeighboursOf(key(group, 0));
+    }
+    this->ExpectWalks();
+    for (int i = 0; i < 300; ++i) this->ExpectNeighboursOf(key('c', i));
+    for (int i = 0; i < 300; ++i) this->Remove(key('c', i));
+  }
+}
+
+TYPED_TEST_P(OrderedDBMConformance, ShowsLongValuesBothWays) {
+  Random random(TestSeed());
+  for (std::uint64_t i = 0; i < 300; ++i) this->Set(NumberedKey(i * 2), i % 3 == 0 ? random.Below(100'000) : random.SkewedSize(14));
+  this->ExpectOrder();
+  for (std::uint64_t i = 0; i < 300; i += 2) this->Set(NumberedKey(i * 2), random.SkewedSize(17));
+  for (std::uint64_t i = 1; i < 300; i += 4) this->Remove(NumberedKey(i * 2));
+  this->ExpectOrder();
+}
+
+TYPED_TEST_P(OrderedDBMConformance, IteratorChangesItsDirectionAnywhere) {
+  for (std::uint64_t i = 0; i < 500; ++i) this->Set(NumberedKey(i * 3), i % 80);
+  Random random(TestSeed());
+  auto it = this->db_->MakeIterator();
+  it.First();
+  auto expected = this->records_.cbegin();
+  for (int i = 0; i < 50'000 / kSlowdown; ++i) {
+    if (!it.Valid()) {  // beyond an end, from which only a jump leads back
+      const std::string key = NumberedKey(random.Below(1500));
+      it.Jump(key);
+      expected = this->records_.lower_bound(key);
+    } else if (random.OneIn(200)) {
+      const bool last = random.OneIn(2);
+      last ? it.Last() : it.First();
+      expected = last ? std::prev(this->records_.cend()) : this->records_.cbegin();
+    } else if (random.OneIn(2)) {
+      it.Next();
+      ++expected;
+    } else {
+      it.Previous();
+      expected = this->Before(expected);
+    }
+    ASSERT_NO_FATAL_FAILURE(this->ExpectAt(it, expected, "a step"));
+  }
+}
+
+TYPED_TEST_P(OrderedDBMConformance, IteratorJumpsByTheKeyThatItShows) {  // whose bytes are its own
+  auto it = this->db_->MakeIterator();
+  for (const std::size_t shared : {0u, 5u, 30u, 200u, 2000u}) {
+    SCOPED_TRACE(shared);
+    const std::string old_key = std::string(shared, 'm') + "11111111";
+    ASSERT_THAT(this->db_->Clear(), IsOk());
+    this->records_.clear();
+    this->Set(old_key, 8);
+    for (const char other : {'a', 'z'}) {
+      it.First();
+      ASSERT_TRUE(it.Valid());
+      const std::string shown(it.key());
+      ASSERT_THAT(this->db_->Clear(), IsOk());
+      this->records_.clear();
+      for (std::uint64_t i = 0; i < 50; ++i) this->Set(std::string(shared, other) + NumberedKey(i), 8);
+      const bool inclusive = other == 'a';
+      if (inclusive) {
+        it.JumpLower(it.key(), true);
+        ASSERT_NO_FATAL_FAILURE(this->ExpectAt(it, this->Before(this->records_.upper_bound(shown)), "JumpLower"));
+      } else {
+        it.JumpUpper(it.key(), false);
+        ASSERT_NO_FATAL_FAILURE(this->ExpectAt(it, this->records_.upper_bound(shown), "JumpUpper"));
+      }
+    }
+    it.First();
+    for (auto expected = this->records_.cbegin(); it.Valid(); ++expected) {
+      it.Jump(it.key());
+      ASSERT_NO_FATAL_FAILURE(this->ExpectAt(it, expected, "Jump to where it is"));
+      it.JumpUpper(it.key(), false);
+    }
+  }
+}
+
+TYPED_TEST_P(OrderedDBMConformance, IteratorGoesBackWhileRecordsChange) {
+  auto& db = *this->db_;
+  constexpr std::uint64_t kRecords = 2000;
+  for (std::uint64_t i = 0; i < kRecords; ++i) this->Set(NumberedKey(i), 20);
+  auto it = db.MakeIterator();
+  std::uint64_t shown = 0;
+  for (it.Last(); it.Valid(); it.Previous()) {
+    const std::string key(it.key());
+    ASSERT_TRUE(SaltOf(key, it.value())) << key;
+    if (key.size() > 8) continue;  // one that came meanwhile
+    const std::uint64_t number = kRecords - ++shown;
+    ASSERT_EQ(key, NumberedKey(number));
+    const std::string other = NumberedKey(number > 0 ? number - 1 : 0) + "new";
+    ASSERT_THAT(db.Set(other, CheckedValue(other, 8, 2)), IsOk());
+    ASSERT_THAT(db.Set(key, CheckedValue(key, shown % 300, 3)), IsOk());
+    if (shown <= 10) continue;
+    ASSERT_THAT(db.Remove(NumberedKey(number + 10)), IsOk());
+  }
+  EXPECT_EQ(shown, kRecords);
+}
+
+// Two walk over records that stay, one each way, while others fill what lies between them and empty it again.
+TYPED_TEST_P(OrderedDBMConformance, ConcurrentWalksBothWaysShowPresentRecordsOnceInOrder) {
+  auto& db = *this->db_;
+  constexpr std::uint64_t kPresent = 500, kBetween = 40;
+  for (std::uint64_t i = 0; i < kPresent; ++i) ASSERT_THAT(db.Set(NumberedKey(i), CheckedValue(NumberedKey(i), 16, 1)), IsOk());
+  std::atomic<int> walking = 2;
+  RunThreads(4, [&](int thread) {
+    if (thread >= 2) {
+      Random random(TestSeed() + static_cast<std::uint64_t>(thread));
+      while (walking > 0) {
+        const std::uint64_t first = random.Below(kPresent);
+        const bool fill = random.OneIn(2);
+        for (std::uint64_t i = first; i < std::min(first + 20, kPresent); ++i) {
+          const std::string present = NumberedKey(i);
+          for (std::uint64_t k = 0; k < kBetween; ++k) {
+            const std::string key = present + "-" + std::to_string(thread) + NumberedKey(k);
+            const Status status = fill ? db.Set(key, CheckedValue(key, random.Below(30), 2)) : db.Remove(key);
+            if (!absl::IsNotFound(status)) this->mishaps_.Check(status);
+          }
+          this->mishaps_.Check(db.Set(present, CheckedValue(present, random.SkewedSize(7), 3)));
+        }
+      }
+      return;
+    }
+    const bool forward = thread == 0;
+    auto it = db.MakeIterator();
+    for (int round = 0; round < 60 / kSlowdown; ++round) {
+      std::uint64_t expected = forward ? 0 : kPresent - 1, shown = 0;
+      std::string before;
+      for (forward ? it.First() : it.Last(); it.Valid(); forward ? it.Next() : it.Previous()) {
+        this->mishaps_.Check(SaltOf(it.key(), it.value()).has_value(), "a walk shows a torn value");
+        if (!before.empty()) this->mishaps_.Check(forward ? before < it.key() : before > it.key(), "a walk is not in order");
+        before.assign(it.key());
+        if (it.key().size() > 8) continue;
+        this->mishaps_.Check(it.key() == NumberedKey(expected), "a walk misses " + NumberedKey(expected));
+        expected += forward ? 1 : -1;
+        ++shown;
+      }
+      this->mishaps_.Check(it.status());
+      this->mishaps_.Check(shown == kPresent, "a walk ends early");
+    }
+    --walking;
+  });
+}
+
+// Even numbers stay, odd ones come and go: the neighbours of any key are never far.
+TYPED_TEST_P(OrderedDBMConformance, ConcurrentJumpsFindTheNeighbours) {
+  auto& db = *this->db_;
+  constexpr std::uint64_t kNumbers = 4000;
+  for (std::uint64_t i = 0; i < kNumbers; i += 2) ASSERT_THAT(db.Set(NumberedKey(i), CheckedValue(NumberedKey(i), 8, 1)), IsOk());
+  std::atomic<int> jumping = 2;
+  RunThreads(4, [&](int thread) {
+    Random random(TestSeed() + static_cast<std::uint64_t>(thread));
+    if (thread >= 2) {
+      while (jumping > 0) {
+        const std::uint64_t first = random.Below(kNumbers);
+        const bool fill = random.OneIn(2);
+        for (std::uint64_t i = first | 1; i < std::min(first + 300, kNumbers); i += 2) {
+          const Status status = fill ? db.Set(NumberedKey(i), CheckedValue(NumberedKey(i), random.Below(60), 2)) : db.Remove(NumberedKey(i));
+          if (!absl::IsNotFound(status)) this->mishaps_.Check(status);
+        }
+      }
+      return;
+    }
+    auto it = db.MakeIterator();
+    for (int i = 0; i < 20'000 / kSlowdown; ++i) {
+      const std::uint64_t number = 2 + random.Below(kNumbers - 4);
+      const std::string key = NumberedKey(number);
+      const auto expect = [&](std::uint64_t low, std::uint64_t high, const char* move) {
+        const bool fine = it.Valid() && it.key() >= NumberedKey(low) && it.key() <= NumberedKey(high);
+        this->mishaps_.Check(fine, move + (" from " + key + " to ") + (it.Valid() ? std::string(it.key()) : "nowhere"));
+      };
+      const std::uint64_t odd = number % 2;
+      it.Jump(key);
+      expect(number, number + odd, "Jump");
+      it.JumpUpper(key, false);
+      expect(number + 1, number + 2 - odd, "JumpUpper");
+      it.Previous();
+      expect(number - odd, number + 1 - odd, "Previous");
+      it.JumpLower(key, true);
+      expect(number - odd, number, "JumpLower, inclusive");
+      it.JumpLower(key, false);
+      expect(number - 2 + odd, number - 1, "JumpLower");
+      it.Next();
+      expect(number - 1 + odd, number + odd, "Next");
+    }
+    --jumping;
+  });
+}
+
+REGISTER_TYPED_TEST_SUITE_P(OrderedDBMConformance, FindsNothingInAnEmptyDatabase, FindsTheOnlyRecord, FindsTheNeighboursOfEveryKey,
+                            OrdersWhatWasSetInAnyOrder, OrdersKeysThatArePrefixesOfEachOther, OrdersBinaryKeys,
+                            OrdersKeysOfTheGreatestSize, OrdersKeysOfLongSharedPrefixes, ShowsLongValuesBothWays,
+                            IteratorChangesItsDirectionAnywhere, IteratorJumpsByTheKeyThatItShows, IteratorGoesBackWhileRecordsChange,
+                            ConcurrentWalksBothWaysShowPresentRecordsOnceInOrder, ConcurrentJumpsFindTheNeighbours);
+
+}  // namespace hako
