@@ -27,7 +27,8 @@ Status PageTree<Space, Compare>::MakeRoom(Halves* halves, std::string_view key, 
     Builder builder(page.shape().level(), FencesOf(before.view()));
     builder.Add(before.view(), 0, count);
     builder.ChoosePrefix(key);
-    if (builder.prefix_size() != page.shape().prefix) return Rebuild(*halves->wanted, builder, more, spare);
+    // Of an empty page, the new prefix may be another of the same size.
+    if (builder.prefix_size() != page.shape().prefix || !page.HasPrefix(key)) return Rebuild(*halves->wanted, builder, more, spare);
   }
   if (!page.Resize(count + more, spare)) return NoMemory();
   return absl::OkStatus();
@@ -176,7 +177,8 @@ void PageTree<Space, Compare>::Merge(Line* page, std::string_view key) {
     builder.Add(b, 0, b.count());
     builder.ChoosePrefix(std::nullopt);
     const unsigned bytes = builder.CellBytes() + builder.count() * a.shape().slot_size();
-    const bool fits = builder.count() <= format::kPageSlotsMax * 3 / 4 && (bytes <= page_size_ * 3 / 4 || empty);
+    // An empty page is joined with whatever there is, but for one whose keys would become too long without what they share.
+    const bool fits = builder.count() <= format::kPageSlotsMax * 3 / 4 && bytes <= (empty ? kJoinedMax : page_size_ * 3 / 4);
     const bool merged = fits && builder.Build(space_, *left, 1, bytes / 16);
     if (!merged) {
       Unlock(sibling, false);
