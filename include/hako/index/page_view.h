@@ -174,7 +174,7 @@ class PageView {
   // The slot whose child has the greatest keys below `key`.
   unsigned ChildBefore(std::string_view key) const {
     const unsigned i = ChildFor(key);
-    if (i == 0 || (guarded() && SideOf(key) != 0)) return i;
+    if (i == 0 || i >= format::kPageSlotsMax || (guarded() && SideOf(key) != 0)) return i;  // beyond the slots: it raced
     return head(i) == HeadOf(key, prefix_size()) && Order(i, key) == 0 ? i - 1 : i;
   }
 
@@ -196,9 +196,9 @@ class PageView {
     const char* const cell = this->cell(i);
     const format::Cell sizes = Decode(cell);
     if constexpr (kBytewise) {
-      const std::size_t suffix = SuffixSize(key);
+      const std::size_t prefix = prefix_size(), suffix = SuffixSize(key, prefix);
       if (std::min<std::size_t>(sizes.suffix, suffix) > kInlined) {
-        const char* const rest = key.data() + prefix_size() + kInlined;
+        const char* const rest = key.data() + prefix + kInlined;
         const std::size_t n = std::min<std::size_t>(sizes.suffix, suffix) - kInlined;
         if (!sync::EqualShared(cell + sizes.header, rest, n)) return CompareShared(cell + sizes.header, rest, n);
       }
@@ -217,9 +217,9 @@ class PageView {
   // Whether a cell is that of a key whose head is the same.
   HAKO_INLINE bool IsKey(const char* cell, const format::Cell& sizes, std::string_view key) const {
     if constexpr (kBytewise) {
-      const std::size_t suffix = SuffixSize(key);
+      const std::size_t prefix = prefix_size(), suffix = SuffixSize(key, prefix);
       if (sizes.suffix != suffix) return false;
-      return suffix <= kInlined || sync::EqualShared(cell + sizes.header, key.data() + prefix_size() + kInlined, suffix - kInlined);
+      return suffix <= kInlined || sync::EqualShared(cell + sizes.header, key.data() + prefix + kInlined, suffix - kInlined);
     } else {
       return false;  // FirstTied asks the comparator
     }
@@ -255,11 +255,9 @@ class PageView {
   HAKO_INLINE static T Load(T& shared) {
     return std::atomic_ref(shared).load(std::memory_order_relaxed);
   }
-  // A reader that raced may ask with a key that is shorter than the prefix.
-  HAKO_INLINE std::size_t SuffixSize(std::string_view key) const {
-    const std::size_t prefix = prefix_size();
-    return key.size() > prefix ? key.size() - prefix : 0;
-  }
+  // A reader that raced may ask with a key that is shorter than the prefix. The size of that is read once, or it might change between the
+  // look at how much of the key is left and the use of it.
+  HAKO_INLINE static std::size_t SuffixSize(std::string_view key, std::size_t prefix) { return key.size() > prefix ? key.size() - prefix : 0; }
   HAKO_INLINE unsigned FirstNotBelow(std::int32_t sought) const {
     const unsigned group = CountBelow<format::kPageHints>(line_->hints, sought);
     return group * format::kSlotGroup + CountBelow<format::kSlotGroup>(heads() + group * format::kSlotGroup, sought);
