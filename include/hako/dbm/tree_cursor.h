@@ -40,15 +40,17 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   void Jump(std::string_view key) { JumpUpper(key, true); }
   // To the first record above `key`, or `key` itself if inclusive.
   void JumpUpper(std::string_view key, bool inclusive = false) {
-    Load(index::Seek::kAt, key);
-    const auto place = page_.Find(key);
+    bound_.assign(key);  // which may be what key() or value() shows
+    Load(index::Seek::kAt, bound_);
+    const auto place = page_.Find(bound_);
     at_ = place.index + (place.found && !inclusive ? 1 : 0);
     SettleForward();
   }
   // To the last record below `key`, or `key` itself if inclusive.
   void JumpLower(std::string_view key, bool inclusive = false) {
-    Load(inclusive ? index::Seek::kAt : index::Seek::kBefore, key);
-    const auto place = page_.Find(key);
+    bound_.assign(key);
+    Load(inclusive ? index::Seek::kAt : index::Seek::kBefore, bound_);
+    const auto place = page_.Find(bound_);
     at_ = place.index + (place.found && inclusive ? 1 : 0);
     StepBack();
   }
