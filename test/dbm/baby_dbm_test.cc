@@ -1,11 +1,15 @@
 // BabyDBM: the suites of every DBM with pages of the usual size and with tiny ones, and what is its own.
 #include "hako/dbm/baby_dbm.h"
 
+#include <string>
+
 #include "dbm/concurrent_dbm_conformance.h"
 #include "dbm/dbm_conformance.h"
+#include "dbm/multi_dbm_conformance.h"
 #include "dbm/ordered_dbm_conformance.h"
 #include "dbm/surroundings.h"
 #include "gtest/gtest.h"
+#include "support/status_matchers.h"
 
 namespace hako {
 namespace {
@@ -13,7 +17,20 @@ namespace {
 using All = testing::Types<BabySurroundings<MemoryMapParallelFile>, BabySurroundings<MemoryMapParallelFile, 128>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Baby, DBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Baby, ConcurrentDBMConformance, All);
+INSTANTIATE_TYPED_TEST_SUITE_P(Baby, MultiDBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Baby, OrderedDBMConformance, All);
+
+TEST(BabyDBM, TakesKeysOfAnotherPrefixIntoAnEmptiedPage) {
+  ASSERT_OK_AND_ASSIGN(auto db, BabyDBM<>::Open());
+  for (const char prefix : {'b', 'a', 'c'}) {
+    const std::string key(100, prefix);
+    ASSERT_THAT(db->Set(key + "1", "value"), IsOk());
+    ASSERT_THAT(db->Set(key + "2", "value"), IsOk());
+    ASSERT_THAT(db->Remove(key + "1"), IsOk());
+    ASSERT_THAT(db->Remove(key + "2"), IsOk());
+    EXPECT_THAT(db->Verify(), IsOk());
+  }
+}
 
 }  // namespace
 }  // namespace hako
