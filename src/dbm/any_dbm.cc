@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "hako/dbm/baby_dbm.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/options.h"
 #include "hako/dbm/tiny_dbm.h"
@@ -11,13 +12,16 @@
 
 namespace hako {
 
-// A TinyDBM with a file. The file is open, and so locked, from Open to Close; saving puts another in its place while both are locked.
-class AnyDBM::SnapshotModel final : public Model<TinyDBM<PositionalParallelFile>> {
-  using Database = TinyDBM<PositionalParallelFile>;
+// A database in memory with a file. The file is open, and so locked, from Open to Close; saving puts another in its place while both are
+// locked.
+template <class D>
+class AnyDBM::SnapshotModel final : public Model<D> {
+  using Base = Model<D>;
+  using Base::db_;
 
  public:
-  SnapshotModel(std::unique_ptr<Database> db, PositionalParallelFile file, const AnyOptions& options)
-      : Model(std::move(db)), file_(std::move(file)), writable_(file_.IsWritable()), path_(options.path), file_options_(options.file) {}
+  SnapshotModel(std::unique_ptr<D> db, PositionalParallelFile file, const AnyOptions& options)
+      : Base(std::move(db)), file_(std::move(file)), writable_(file_.IsWritable()), path_(options.path), file_options_(options.file) {}
   ~SnapshotModel() override { (void)SnapshotModel::Close(); }
 
   // On error nothing of the file is changed, now or later.
@@ -27,15 +31,15 @@ class AnyDBM::SnapshotModel final : public Model<TinyDBM<PositionalParallelFile>
     return loaded;
   }
 
-  Status Process(std::string_view key, Update visitor) override { return IsWritable() ? Model::Process(key, visitor) : Refuse(); }
-  Status Process(std::string_view key, BlindUpdate visitor) override { return IsWritable() ? Model::Process(key, visitor) : Refuse(); }
-  Status Process(std::string_view key, Look visitor) override { return Model::Process(key, visitor); }
+  Status Process(std::string_view key, Update visitor) override { return IsWritable() ? Base::Process(key, visitor) : Refuse(); }
+  Status Process(std::string_view key, BlindUpdate visitor) override { return IsWritable() ? Base::Process(key, visitor) : Refuse(); }
+  Status Process(std::string_view key, Look visitor) override { return Base::Process(key, visitor); }
   Status Append(std::string_view key, std::string_view value, std::string_view delimiter) override {
-    return IsWritable() ? Model::Append(key, value, delimiter) : Refuse();
+    return IsWritable() ? Base::Append(key, value, delimiter) : Refuse();
   }
-  Status ProcessMulti(Keys keys, MultiUpdate visitor) override { return IsWritable() ? Model::ProcessMulti(keys, visitor) : Refuse(); }
-  Status ProcessMulti(Keys keys, MultiLook visitor) override { return Model::ProcessMulti(keys, visitor); }
-  Status Clear() override { return IsWritable() ? Model::Clear() : Refuse(); }
+  Status ProcessMulti(Keys keys, MultiUpdate visitor) override { return IsWritable() ? Base::ProcessMulti(keys, visitor) : Refuse(); }
+  Status ProcessMulti(Keys keys, MultiLook visitor) override { return Base::ProcessMulti(keys, visitor); }
+  Status Clear() override { return IsWritable() ? Base::Clear() : Refuse(); }
   bool IsWritable() const override { return writable_; }
 
   Status Synchronize(SyncMode mode) override {
@@ -107,7 +111,28 @@ TinyOptions TinyOptionsOf(const AnyOptions& options) {
   return tiny;
 }
 
+BabyOptions BabyOptionsOf(const AnyOptions& options) {
+  BabyOptions baby;
+  baby.page_size = options.page_size.value_or(baby.page_size);
+  baby.max_bytes = options.max_bytes.value_or(baby.max_bytes);
+  return baby;
+}
+
 }  // namespace
+
+template <class D>
+StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenInMemory(StatusOr<std::unique_ptr<D>> db, const AnyOptions& options) {
+  HAKO_RETURN_IF_ERROR(db.status());
+  if (options.durability != Durability::kProcess || options.sync_interval.count() != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("a database of kind ", ToAbsl(options.ResolvedKind()),
+                                                   " is saved as a whole: durability and sync_interval are for kind hash"));
+  }
+  if (options.path.empty()) return std::make_unique<AnyDBM>(*std::move(db));
+  HAKO_ASSIGN_OR_RETURN(PositionalParallelFile file, PositionalParallelFile::Open(options.path, options.file));
+  auto model = std::make_unique<SnapshotModel<D>>(*std::move(db), std::move(file), options);
+  if (const Status loaded = model->Load(); !loaded.ok()) return Status(loaded.code(), absl::StrCat(options.path, ": ", loaded.message()));
+  return std::unique_ptr<AnyDBM>(new AnyDBM(std::unique_ptr<Interface>(std::move(model))));
+}
 
 StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::Open(const AnyOptions& options) {
   const std::string_view kind = options.ResolvedKind();
@@ -117,20 +142,11 @@ StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::Open(const AnyOptions& options) {
     if (options.device == "pos") return OpenHash<PositionalParallelFile>(options);
     return absl::InvalidArgumentError(absl::StrCat("there is no file type \"", options.device, "\""));
   }
-  if (kind == AnyOptions::kTiny) {
-    if (options.durability != Durability::kProcess || options.sync_interval.count() != 0) {
-      return absl::InvalidArgumentError("a database of kind tiny is saved as a whole: durability and sync_interval are for kind hash");
-    }
-    HAKO_ASSIGN_OR_RETURN(auto db, TinyDBM<PositionalParallelFile>::Open(TinyOptionsOf(options)));
-    if (options.path.empty()) return std::make_unique<AnyDBM>(std::move(db));
-    HAKO_ASSIGN_OR_RETURN(PositionalParallelFile file, PositionalParallelFile::Open(options.path, options.file));
-    auto model = std::make_unique<SnapshotModel>(std::move(db), std::move(file), options);
-    if (const Status loaded = model->Load(); !loaded.ok()) return Status(loaded.code(), absl::StrCat(options.path, ": ", loaded.message()));
-    return std::unique_ptr<AnyDBM>(new AnyDBM(std::unique_ptr<Interface>(std::move(model))));
-  }
+  if (kind == AnyOptions::kTiny) return OpenInMemory(TinyDBM<PositionalParallelFile>::Open(TinyOptionsOf(options)), options);
+  if (kind == AnyOptions::kBaby) return OpenInMemory(BabyDBM<PositionalParallelFile>::Open(BabyOptionsOf(options)), options);
   if (!kind.empty()) return absl::InvalidArgumentError(absl::StrCat("there is no kind of database \"", ToAbsl(kind), "\""));
   return absl::InvalidArgumentError(
-      absl::StrCat(options.path, ": the ending does not tell the kind of database: .hkh hash, .hks tiny; or say dbm=hash"));
+      absl::StrCat(options.path, ": the ending does not tell the kind of database: .hkh hash, .hks tiny; or say dbm=hash, tiny or baby"));
 }
 
 }  // namespace hako

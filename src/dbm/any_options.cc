@@ -11,7 +11,8 @@ namespace hako {
 namespace {
 
 constexpr std::string_view kThereAre =
-    "there are dbm, file, mode, wait, num_records, align_pow, seed, durability, sync_interval, reserve_bytes, grow_min and grow_max";
+    "there are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, durability, sync_interval, reserve_bytes, "
+    "grow_min and grow_max";
 
 // Assigns the number that `text` is, or leaves `out` alone.
 template <class T>
@@ -51,6 +52,8 @@ std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptio
   if (name == "grow_min") return TakeNumber(value, kMax, &file.grow_min);
   if (name == "grow_max") return TakeNumber(value, kMax, &file.grow_max);
   if (name == "align_pow") return TakeNumber(value, 63, &options->align_pow.emplace());
+  if (name == "page_size") return TakeNumber(value, std::numeric_limits<int>::max(), &options->page_size.emplace());
+  if (name == "max_bytes") return TakeNumber(value, kMax, &options->max_bytes.emplace());
   if (name == "sync_interval") {
     std::int64_t milliseconds = 0;
     if (!TakeNumber(value, 1'000'000'000, &milliseconds)) return false;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "dbm/dbm_conformance.h"
 #include "dbm/listing.h"
 #include "dbm/multi_dbm_conformance.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/tiny_dbm.h"
@@ -42,6 +44,9 @@ struct SavedTiny {
 struct MemoryTiny {
   static constexpr const char* kName = "";
 };
+struct SavedBaby {
+  static constexpr const char* kName = "casket.hks?dbm=baby,page_size=256";
+};
 
 template <class Kind>
 struct AnySurroundings {
@@ -58,14 +63,19 @@ struct AnySurroundings {
 using All =
     testing::Types<AnySurroundings<MappedHash>, AnySurroundings<PositionalHash>, AnySurroundings<SavedTiny>, AnySurroundings<MemoryTiny>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Any, DBMConformance, All);
-using Some = testing::Types<AnySurroundings<MappedHash>, AnySurroundings<SavedTiny>>;
+using Some = testing::Types<AnySurroundings<MappedHash>, AnySurroundings<SavedTiny>, AnySurroundings<SavedBaby>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Any, ConcurrentDBMConformance, Some);
-INSTANTIATE_TYPED_TEST_SUITE_P(Any, MultiDBMConformance, All);
+using Multi = testing::Types<AnySurroundings<MappedHash>, AnySurroundings<PositionalHash>, AnySurroundings<SavedTiny>,
+                             AnySurroundings<MemoryTiny>, AnySurroundings<SavedBaby>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Any, MultiDBMConformance, Multi);
 
 TEST(AnyDBM, EndingTellsTheKind) {
   TempDir directory;
-  for (const auto& [name, type] :
-       {std::pair("a.hkh", "HashDBM"), {"a.hks", "TinyDBM"}, {"a.db?dbm=hash", "HashDBM"}, {"b.hkh?dbm=tiny", "TinyDBM"}}) {
+  for (const auto& [name, type] : {std::pair("a.hkh", "HashDBM"),
+                                   {"a.hks", "TinyDBM"},
+                                   {"a.db?dbm=hash", "HashDBM"},
+                                   {"b.hkh?dbm=tiny", "TinyDBM"},
+                                   {"c.db?dbm=baby", "BabyDBM"}}) {
     ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(directory.File(name)));
     EXPECT_EQ(db->Inspect().front(), (std::pair<std::string, std::string>("class", type))) << name;
     EXPECT_THAT(db->Set("key", "value"), IsOk());
@@ -79,7 +89,7 @@ TEST(AnyDBM, NamesCarryOptions) {
   ASSERT_OK_AND_ASSIGN(
       const AnyOptions options,
       ParseAnyOptions("dir/what?.hkh?num_records=1m,align_pow=5,file=pos,mode=read,wait=2,seed=7,reserve_bytes=4Gi,dbm=hash,"
-                      "durability=power,sync_interval=1k"));
+                      "page_size=4ki,max_bytes=1Gi,durability=power,sync_interval=1k"));
   EXPECT_EQ(options.path, "dir/what?.hkh");
   EXPECT_EQ(options.num_records, 1'000'000u);
   EXPECT_EQ(options.align_pow, 5);
@@ -88,6 +98,8 @@ TEST(AnyDBM, NamesCarryOptions) {
   EXPECT_EQ(options.file.lock_timeout, std::chrono::seconds(2));
   EXPECT_EQ(options.file.reserve_bytes, std::uint64_t{4} << 30);
   EXPECT_EQ(options.seed, 7u);
+  EXPECT_EQ(options.page_size, 4096u);
+  EXPECT_EQ(options.max_bytes, std::uint64_t{1} << 30);
   EXPECT_EQ(options.durability, Durability::kPower);
   EXPECT_EQ(options.sync_interval, std::chrono::seconds(1));
   EXPECT_EQ(options.ResolvedKind(), AnyOptions::kHash);
@@ -103,6 +115,16 @@ TEST(AnyDBM, OptionsTakeEffect) {
   ASSERT_OK_AND_ASSIGN(auto small, AnyDBM::Open(directory.File("b.hkh")));
   EXPECT_GT(db->GetStats().num_buckets, 10 * small->GetStats().num_buckets);
   EXPECT_THAT(db->Close(), IsOk());
+  const auto num_pages = [](std::string_view name) {
+    const auto baby = AnyDBM::Open(name).value();
+    for (std::uint64_t i = 0; i < 500; ++i) EXPECT_THAT(baby->Set(NumberedKey(i), "v"), IsOk());
+    return baby->GetStats().num_buckets;
+  };
+  EXPECT_GT(num_pages("?dbm=baby,page_size=256"), 3 * num_pages("?dbm=baby"));
+  ASSERT_OK_AND_ASSIGN(auto small_baby, AnyDBM::Open("?dbm=baby,max_bytes=1Mi"));
+  Status filled;
+  for (std::uint64_t i = 0; filled.ok() && i < 10'000; ++i) filled = small_baby->Set(NumberedKey(i), std::string(1000, 'v'));
+  EXPECT_THAT(filled, StatusIs(absl::StatusCode::kResourceExhausted));
   ASSERT_OK_AND_ASSIGN(auto safe, AnyDBM::Open(directory.File("d.hkh?durability=power")));
   const std::uint64_t epoch = safe->GetStats().epoch;
   EXPECT_THAT(safe->Set("k", "v"), IsOk());
@@ -124,6 +146,10 @@ TEST(AnyDBM, MistakesInNamesAreTold) {
                                                           {"a.hkh?sync_interval=-1", "option sync_interval cannot be '-1'"},
                                                           {"a.hks?durability=power", "durability and sync_interval are for kind hash"},
                                                           {"?dbm=tiny,sync_interval=5", "durability and sync_interval are for kind hash"},
+                                                          {"?dbm=baby,sync_interval=5", "kind baby is saved as a whole: durability and"},
+                                                          {"?dbm=baby,page_size=64", "page_size must be 128 to 8192"},
+                                                          {"?dbm=baby,page_size=big", "option page_size cannot be 'big'"},
+                                                          {"?dbm=baby,max_bytes=-1", "option max_bytes cannot be '-1'"},
                                                           {"a.hkh?dbm=tree", "option dbm cannot be 'tree'"},
                                                           {"a.hkh?,", "there is no option ''"},
                                                           {"a.foo", "a.foo: the ending does not tell the kind of database"},
@@ -160,6 +186,72 @@ TEST(AnyDBM, CopiesWhole) {
     EXPECT_EQ(Difference(records, ListByProcessEach(*copy).records), "none") << ending;
     EXPECT_EQ(records.size(), 500u);
   }
+}
+
+std::vector<std::string> Keys(AnyDBM::Iterator& it, void (AnyDBM::Iterator::*move)()) {
+  std::vector<std::string> keys;
+  for (; it.Valid(); (it.*move)()) keys.emplace_back(it.key());
+  return keys;
+}
+
+TEST(AnyDBM, MovesBothWaysWhereThereIsAnOrder) {
+  using testing::ElementsAre;
+  ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open("?dbm=baby"));
+  EXPECT_TRUE(db->IsOrdered());
+  for (const char* key : {"d", "b", "a", "c"}) EXPECT_THAT(db->Set(key, "v"), IsOk());
+  auto it = db->MakeIterator();
+  it.First();
+  EXPECT_THAT(Keys(it, &AnyDBM::Iterator::Next), ElementsAre("a", "b", "c", "d"));
+  it.Last();
+  EXPECT_THAT(Keys(it, &AnyDBM::Iterator::Previous), ElementsAre("d", "c", "b", "a"));
+  it.JumpLower("c");
+  EXPECT_THAT(Keys(it, &AnyDBM::Iterator::Previous), ElementsAre("b", "a"));
+  it.JumpLower("c", true);
+  EXPECT_EQ(it.key(), "c");
+  it.JumpUpper("b");
+  EXPECT_THAT(Keys(it, &AnyDBM::Iterator::Next), ElementsAre("c", "d"));
+  it.JumpUpper("b", true);
+  EXPECT_EQ(it.key(), "b");
+  EXPECT_THAT(it.status(), IsOk());
+}
+
+TEST(AnyDBM, RefusesToMoveBackWhereThereIsNoOrder) {
+  TempDir directory;
+  for (const std::string& name : {directory.File("a.hkh"), std::string("?dbm=tiny")}) {
+    ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(name));
+    EXPECT_FALSE(db->IsOrdered());
+    EXPECT_THAT(db->Set("a", "v"), IsOk());
+    auto it = db->MakeIterator();
+    const std::vector<std::function<void()>> moves = {[&] { it.Last(); }, [&] { it.Previous(); }, [&] { it.JumpLower("b"); },
+                                                      [&] { it.JumpUpper("", true); }};
+    for (const auto& move : moves) {
+      it.First();
+      EXPECT_TRUE(it.Valid());
+      move();
+      EXPECT_FALSE(it.Valid());
+      EXPECT_THAT(it.status(), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("no order")));
+      EXPECT_THAT(it.Set("w"), StatusIs(absl::StatusCode::kUnimplemented));
+      it.Jump("a");
+      EXPECT_TRUE(it.Valid());
+      EXPECT_THAT(it.status(), IsOk());
+    }
+  }
+}
+
+// A snapshot is of no kind: what a hash table saved, a tree can load, and the other way round.
+TEST(AnyDBM, SnapshotsGoFromKindToKind) {
+  TempDir directory;
+  const std::string path = directory.File("casket.hks");
+  std::string kinds[] = {"tiny", "baby", "tiny"};
+  for (std::uint64_t turn = 0; turn < std::size(kinds); ++turn) {
+    ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(path + "?dbm=" + kinds[turn]));
+    EXPECT_EQ(db->Count(), turn * 300);
+    for (std::uint64_t i = turn * 300; i < (turn + 1) * 300; ++i) ASSERT_THAT(db->Set(NumberedKey(i), std::to_string(i)), IsOk());
+    EXPECT_THAT(db->Close(), IsOk());
+  }
+  ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(path + "?dbm=baby,mode=read"));
+  for (std::uint64_t i = 0; i < 900; ++i) EXPECT_THAT(db->Get(NumberedKey(i)), IsOkAndHolds(std::to_string(i)));
+  EXPECT_THAT(db->Set("k", "v"), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
 class Snapshot : public testing::Test {

@@ -10,6 +10,10 @@ struct AnyDBM::CursorInterface {
   virtual void First() = 0;
   virtual void Jump(std::string_view key) = 0;
   virtual void Next() = 0;
+  virtual void Last() = 0;
+  virtual void JumpLower(std::string_view key, bool inclusive) = 0;
+  virtual void JumpUpper(std::string_view key, bool inclusive) = 0;
+  virtual void Previous() = 0;
   virtual bool Valid() const = 0;
   virtual std::string_view key() const = 0;
   virtual std::string_view value() const = 0;
@@ -19,17 +23,51 @@ struct AnyDBM::CursorInterface {
 template <class Cursor>
 class AnyDBM::CursorModel final : public CursorInterface {
  public:
+  static constexpr bool kIsOrdered = requires(Cursor & cursor, std::string_view key) {
+    cursor.Last();
+    cursor.JumpLower(key, true);
+    cursor.JumpUpper(key, true);
+    cursor.Previous();
+  };
+
   explicit CursorModel(Cursor cursor) : cursor_(std::move(cursor)) {}
-  void First() override { cursor_.First(); }
-  void Jump(std::string_view key) override { cursor_.Jump(key); }
+  void First() override {
+    refused_ = absl::OkStatus();
+    cursor_.First();
+  }
+  void Jump(std::string_view key) override {
+    refused_ = absl::OkStatus();
+    cursor_.Jump(key);
+  }
   void Next() override { cursor_.Next(); }
-  bool Valid() const override { return cursor_.Valid(); }
+  void Last() override {
+    InOrder([](auto& cursor) { cursor.Last(); });
+  }
+  void JumpLower(std::string_view key, bool inclusive) override {
+    InOrder([&](auto& cursor) { cursor.JumpLower(key, inclusive); });
+  }
+  void JumpUpper(std::string_view key, bool inclusive) override {
+    InOrder([&](auto& cursor) { cursor.JumpUpper(key, inclusive); });
+  }
+  void Previous() override {
+    InOrder([](auto& cursor) { cursor.Previous(); });
+  }
+  bool Valid() const override { return refused_.ok() && cursor_.Valid(); }
   std::string_view key() const override { return cursor_.key(); }
   std::string_view value() const override { return cursor_.value(); }
-  const Status& status() const override { return cursor_.status(); }
+  const Status& status() const override { return refused_.ok() ? cursor_.status() : refused_; }
 
  private:
+  template <class Move>
+  void InOrder(Move move) {
+    if constexpr (kIsOrdered)
+      move(cursor_);
+    else
+      refused_ = absl::UnimplementedError("this kind of database has no order");
+  }
+
   Cursor cursor_;
+  Status refused_;
 };
 
 struct AnyDBM::Interface {
@@ -46,6 +84,7 @@ struct AnyDBM::Interface {
   virtual Status ProcessEach(Each visitor) = 0;
   virtual Status ProcessEachParallel(unsigned num_threads, Each visitor) = 0;
   virtual std::unique_ptr<CursorInterface> MakeCursor() = 0;
+  virtual bool IsOrdered() const = 0;
   virtual std::uint64_t Count() const = 0;
   virtual Status Clear() = 0;
   virtual Status Synchronize(SyncMode mode) = 0;
@@ -62,6 +101,8 @@ struct AnyDBM::Interface {
 
 template <class D>
 class AnyDBM::Model : public Interface {
+  using Cursor = CursorModel<decltype(std::declval<D&>().MakeIterator())>;
+
  public:
   explicit Model(std::unique_ptr<D> db) : db_(std::move(db)) {}
   Status Process(std::string_view key, Update visitor) override { return db_->Process(key, visitor); }
@@ -77,9 +118,8 @@ class AnyDBM::Model : public Interface {
   void Prefetch(Keys keys) const override { db_->Prefetch(keys); }
   Status ProcessEach(Each visitor) override { return db_->ProcessEach(visitor); }
   Status ProcessEachParallel(unsigned num_threads, Each visitor) override { return db_->ProcessEachParallel(num_threads, visitor); }
-  std::unique_ptr<CursorInterface> MakeCursor() override {
-    return std::make_unique<CursorModel<decltype(db_->MakeIterator())>>(db_->MakeIterator());
-  }
+  std::unique_ptr<CursorInterface> MakeCursor() override { return std::make_unique<Cursor>(db_->MakeIterator()); }
+  bool IsOrdered() const override { return Cursor::kIsOrdered; }
   std::uint64_t Count() const override { return db_->Count(); }
   Status Clear() override { return db_->Clear(); }
   Status Synchronize(SyncMode mode) override { return db_->Synchronize(mode); }
@@ -157,6 +197,10 @@ Status AnyDBM::ProcessEachParallel(unsigned num_threads, V&& visitor) {
 inline void AnyDBM::Iterator::First() { inside_->First(); }
 inline void AnyDBM::Iterator::Jump(std::string_view key) { inside_->Jump(key); }
 inline void AnyDBM::Iterator::Next() { inside_->Next(); }
+inline void AnyDBM::Iterator::Last() { inside_->Last(); }
+inline void AnyDBM::Iterator::JumpLower(std::string_view key, bool inclusive) { inside_->JumpLower(key, inclusive); }
+inline void AnyDBM::Iterator::JumpUpper(std::string_view key, bool inclusive) { inside_->JumpUpper(key, inclusive); }
+inline void AnyDBM::Iterator::Previous() { inside_->Previous(); }
 inline bool AnyDBM::Iterator::Valid() const { return inside_->Valid(); }
 inline std::string_view AnyDBM::Iterator::key() const { return inside_->key(); }
 inline std::string_view AnyDBM::Iterator::value() const { return inside_->value(); }
@@ -171,6 +215,7 @@ inline Status AnyDBM::Append(std::string_view key, std::string_view value, std::
 }
 inline void AnyDBM::Prefetch(std::span<const std::string_view> keys) const { inside_->Prefetch(keys); }
 inline AnyDBM::Iterator AnyDBM::MakeIterator() { return Iterator(this, inside_->MakeCursor()); }
+inline bool AnyDBM::IsOrdered() const { return inside_->IsOrdered(); }
 inline std::uint64_t AnyDBM::Count() const { return inside_->Count(); }
 inline Status AnyDBM::Clear() { return inside_->Clear(); }
 inline Status AnyDBM::Synchronize(SyncMode mode) { return inside_->Synchronize(mode); }

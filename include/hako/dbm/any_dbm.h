@@ -3,8 +3,8 @@
 //   HAKO_ASSIGN_OR_RETURN(auto db, AnyDBM::Open("casket.hkh?num_records=1m"));
 //
 // It does what every DBM does, at the price of a virtual call an operation; the class templates pay nothing for it. A database in memory
-// that has a path (TinyDBM) is loaded from the snapshot there by Open and saved to it by a hard Synchronize and by Close; meanwhile it
-// keeps the file locked, as a database in a file does. What happens between two saves does not survive the process.
+// that has a path (TinyDBM, BabyDBM) is loaded from the snapshot there by Open and saved to it by a hard Synchronize and by Close;
+// meanwhile it keeps the file locked, as a database in a file does. What happens between two saves does not survive the process.
 //
 // Threads: see dbm/dbm.h.
 #pragma once
@@ -32,6 +32,7 @@ class AnyDBM : public Operations<AnyDBM> {
   struct CursorInterface;
   template <class D>
   class Model;
+  template <class D>
   class SnapshotModel;
   template <class D>
   class CursorModel;
@@ -55,6 +56,12 @@ class AnyDBM : public Operations<AnyDBM> {
     void First();
     void Jump(std::string_view key);
     void Next();
+    // As dbm/tree_cursor.h has them. Where the database is not IsOrdered, they lead to the end, and status() is Unimplemented until First
+    // or Jump.
+    void Last();
+    void JumpLower(std::string_view key, bool inclusive = false);
+    void JumpUpper(std::string_view key, bool inclusive = false);
+    void Previous();
     bool Valid() const;
     std::string_view key() const;
     std::string_view value() const;
@@ -96,6 +103,8 @@ class AnyDBM : public Operations<AnyDBM> {
   template <class V>
   Status ProcessEachParallel(unsigned num_threads, V&& visitor);
   Iterator MakeIterator();
+  // Whether records come in the order of their keys, and iterators move both ways.
+  bool IsOrdered() const;
 
   std::uint64_t Count() const;
   Status Clear();
@@ -115,6 +124,8 @@ class AnyDBM : public Operations<AnyDBM> {
 
  private:
   explicit AnyDBM(std::unique_ptr<Interface> inside);
+  template <class D>
+  static StatusOr<std::unique_ptr<AnyDBM>> OpenInMemory(StatusOr<std::unique_ptr<D>> db, const AnyOptions& options);
   std::unique_ptr<Interface> inside_;
 };
 

@@ -5,13 +5,15 @@
 //   "casket.db?dbm=hash"                        where the ending does not tell
 //   "casket.hks"                                a hash table in memory, loaded from a snapshot and saved to it
 //   "?dbm=tiny"                                 a hash table in memory and nowhere else
+//   "?dbm=baby", "casket.hks?dbm=baby"          the same with a B+ tree: a snapshot is of no kind, and either can load it
 //
 // Options are key=value, separated by commas; numbers may have a suffix (base/parse_number.h):
-//   dbm          hash (.hkh), tiny (.hks) or auto, by the ending
+//   dbm          hash (.hkh), tiny (.hks), baby or auto, by the ending
 //   file         mmap or pos: how the file is accessed (dbm=hash)
 //   mode         read, write (the file must exist), create or truncate
 //   wait         how long to wait for another holder of the file, in seconds
-//   num_records, align_pow, seed                as in dbm/options.h
+//   num_records, align_pow, seed                as in dbm/options.h (dbm=hash, tiny)
+//   page_size, max_bytes                        as in dbm/options.h (dbm=baby)
 //   durability   process or power, sync_interval in milliseconds (dbm=hash): as in dbm/options.h
 //   reserve_bytes, grow_min, grow_max           as in FileOptions, file/file.h
 #pragma once
@@ -33,7 +35,8 @@ struct AnyOptions {
   static constexpr std::string_view kAuto = "auto";  // by the ending of `path`
   static constexpr std::string_view kHash = "hash";
   static constexpr std::string_view kTiny = "tiny";
-  static constexpr std::array kKinds = {kAuto, kHash, kTiny};
+  static constexpr std::string_view kBaby = "baby";
+  static constexpr std::array kKinds = {kAuto, kHash, kTiny, kBaby};
 
   std::string path = {};        // empty: in memory only, for a kind that can
   std::string kind = "auto";    // one of kKinds
@@ -41,6 +44,8 @@ struct AnyOptions {
   std::uint64_t num_records = 0;
   std::optional<int> align_pow = {};
   std::uint64_t seed = 0;
+  std::optional<unsigned> page_size = {};
+  std::optional<std::uint64_t> max_bytes = {};
   Durability durability = Durability::kProcess;
   std::chrono::milliseconds sync_interval{0};
   FileOptions file = {};

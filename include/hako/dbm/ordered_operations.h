@@ -91,6 +91,15 @@ class RangeView : public std::ranges::view_base {
   int (*compare_)(std::string_view, std::string_view);
 };
 
+// In bytewise order, the least key above all that begin with `prefix`; none if there is none.
+inline std::optional<std::string> EndOfPrefix(std::string_view prefix) {
+  std::string end(prefix);
+  while (!end.empty() && static_cast<unsigned char>(end.back()) == 0xff) end.pop_back();
+  if (end.empty()) return std::nullopt;
+  ++end.back();
+  return end;
+}
+
 template <class D, Comparator Compare>
 class OrderedOperations {
  public:
@@ -152,14 +161,6 @@ class OrderedOperations {
   D& self() { return static_cast<D&>(*this); }
   static std::optional<std::string> Owned(std::optional<std::string_view> bound) {
     return bound ? std::optional<std::string>(*bound) : std::nullopt;
-  }
-  // The least key above all that begin with `prefix`; none if there is none.
-  static std::optional<std::string> EndOfPrefix(std::string_view prefix) {
-    std::string end(prefix);
-    while (!end.empty() && static_cast<unsigned char>(end.back()) == 0xff) end.pop_back();
-    if (end.empty()) return std::nullopt;
-    ++end.back();
-    return end;
   }
 };
 
