@@ -2,7 +2,10 @@
 //
 //   fillseq, fillrandom  Set of n new keys, ascending or shuffled, into a database made with default options: it grows all the while
 //   overwrite            Set of another value of the same size for a random key
-//   readseq              all records by ProcessEach, in the order of the table
+//   readseq              all records by ProcessEach, in the order of the table or of the keys
+//   readreverse          all records by an iterator, from the last to the first (in order only, as the next two)
+//   seekrandom           Jump to a random key, and its value
+//   scan100              Jump to a random key, and the values of 100 records from there on; an item is one of them
 //   readrandom           Get of a random key into a string that is reused
 //   readmulti            GetMulti of 32 random keys into strings that are reused
 //   readmissing          Get of a key that is not there, but lies among those that are
@@ -129,7 +132,7 @@ const std::filesystem::path& Folder() {
 
 template <class D>
 StatusOr<std::unique_ptr<D>> OpenNew(const char* name) {
-  if constexpr (std::same_as<D, TinyDBM<>>) {
+  if constexpr (std::same_as<D, TinyDBM<>> || std::same_as<D, BabyDBM<>>) {
     return D::Open();
   } else if constexpr (std::same_as<D, HashDBM<MemoryFile>>) {
     return D::Open(MemoryFile());
@@ -357,6 +360,53 @@ void ReadSeq(State& state) {
   if (!good) state.SkipWithError("the scan is wrong");
 }
 
+// ---- in order ----
+
+template <class D>
+void ReadReverse(State& state) {
+  D* const db = GetShared<D>(state);
+  if (db == nullptr) return;
+  const Operands& content = Data::Of(state).ascending;
+  bool good = true;
+  for (auto _ : state) {
+    std::uint64_t sum = 0, expected = 0;
+    std::size_t i = content.keys.size();
+    auto it = db->MakeIterator();
+    for (it.Last(); it.Valid() && i > 0; it.Previous()) {
+      sum += Edges(it.value()) * (Edges(it.key()) | 1);
+      --i;
+      expected += content.edges[i] * (Edges(content.keys[i]) | 1);
+    }
+    good &= i == 0 && !it.Valid() && sum == expected;
+  }
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+  if (!good) state.SkipWithError("the walk is wrong");
+}
+
+// Jumps to a random key again and again, by an iterator that stays, and reads kLength records.
+template <class D, std::size_t kLength>
+void Seek(State& state) {
+  D* const db = GetShared<D>(state);
+  if (db == nullptr) return;
+  const Data& data = Data::Of(state);
+  const std::size_t n = data.shape.n;
+  Turns turns(state, n);
+  auto it = db->MakeIterator();
+  std::uint64_t sum = 0;
+  for (auto _ : state) {
+    std::size_t left = kLength;
+    for (it.Jump(data.shuffled.keys[turns.Next()]); left > 0 && it.Valid(); --left, it.Next()) sum += Edges(it.value());
+  }
+  Turns again(state, n);
+  std::uint64_t num_read = 0;
+  for (std::int64_t i = 0; i < state.iterations(); ++i) {
+    const std::size_t first = std::stoul(std::string(data.shuffled.keys[again.Next()]));  // a key is its place, in digits
+    for (std::size_t at = first; at < std::min(first + kLength, n); ++at, ++num_read) sum -= data.ascending.edges[at];
+  }
+  state.SetItemsProcessed(static_cast<std::int64_t>(num_read));
+  if (sum != 0 || !it.status().ok()) state.SkipWithError("a result is wrong");
+}
+
 // ---- what there is to run ----
 
 template <class D>
@@ -379,6 +429,11 @@ void Register(const std::string& name, const Shape& shape) {
   add_shared("readmulti", ReadMulti<D>)->ThreadRange(1, 2);
   add_shared("readmissing", ReadMissing<D>)->ThreadRange(1, 2);
   add_shared("overwrite", Overwrite<D>)->ThreadRange(1, 2);
+  if constexpr (OrderedDBM<D>) {
+    add_shared("readreverse", ReadReverse<D>)->Unit(benchmark::kMillisecond);
+    add_shared("seekrandom", Seek<D, 1>)->ThreadRange(1, 2);
+    add_shared("scan100", Seek<D, 100>)->ThreadRange(1, 2);
+  }
   add_whole("deleterandom", DeleteRandom<D>);
 }
 
@@ -393,6 +448,7 @@ void RegisterAll() {
     Register<HashDBM<MemoryFile>>("hash/memory", size);
     Register<HashDBM<AnyFile>>("hash/any", size);
     Register<TinyDBM<>>("tiny", size);
+    Register<BabyDBM<>>("baby", size);
   }
 }
 [[maybe_unused]] const bool registered = (RegisterAll(), true);

@@ -24,6 +24,11 @@ class BtreeMapEngine : public MapEngine<TreeMap> {
     return true;
   }
   bool Remove(std::string_view key) { return map_.erase(Key(key)) != 0; }
+  template <class Visit>
+  bool ScanFrom(std::string_view key, std::size_t count, Visit visit) {
+    for (auto it = map_.lower_bound(Key(key)); count > 0 && it != map_.end(); --count, ++it) visit(it->first, it->second);
+    return true;
+  }
   bool Close() {
     TreeMap().swap(map_);
     return true;

@@ -27,30 +27,32 @@ import tempfile
 import time
 
 WORKLOADS = ["seq8", "rnd8", "uniq16x100"]
-PHASES = ["fill", "get", "absent", "update", "scan", "remove"]
+PHASES = ["fill", "get", "absent", "update", "scan", "scan100", "remove"]
 HAKO = ["hako_hash", "hako_hash_presized", "hako_tiny", "hako_tiny_presized"]
+ORDERED = ["hako_baby", "tkrzw_baby", "btree_map"]
 PEERS = ["tkrzw_hash", "tkrzw_tiny", "cdb", "lmdb", "kc_hash", "kc_stash", "flat_hash_map", "cuckoo", "tbb"]
-CONCURRENT = HAKO + ["tkrzw_hash", "tkrzw_tiny", "kc_hash", "kc_stash", "cuckoo", "tbb", "null"]
+CONCURRENT = HAKO + ["hako_baby", "tkrzw_hash", "tkrzw_tiny", "tkrzw_baby", "kc_hash", "kc_stash", "cuckoo", "tbb", "null"]
 
 # One process to run. scale multiplies --n; phases () = all.
 Run = collections.namedtuple("Run", "engine workload scale threads phases latency", defaults=(1, 1, (), False))
 
-# A speed: `base`'s time over `ours`' in one phase, at least `need`. A quantity: a field of a phase of `ours`, divided by the records or not,
+# A speed: `base`'s time over `ours`' in one phase, at least `need` (None: only reported). A quantity: a field of a phase of `ours`, divided by the records or not,
 # at most `need` (None: only reported).
 Speed = collections.namedtuple("Speed", "name ours base phase need")
 Quantity = collections.namedtuple("Quantity", "name ours phase field per_record unit need")
 
-PHASE_NAMES = {"fill": "Set new", "get": "Get", "absent": "Get absent", "update": "Set existing", "scan": "scan", "remove": "Remove"}
+PHASE_NAMES = {"fill": "Set new", "get": "Get", "absent": "Get absent", "update": "Set existing", "scan": "scan", "scan100": "scan of 100",
+               "remove": "Remove"}
 
 
 def figures():
     result = []
 
     def speed(ours, base, phase, need, workloads=WORKLOADS):
-        dbm = "HashDBM" if ours.startswith("hako_hash") else "TinyDBM"
+        dbm = {"hash": "HashDBM", "tiny": "TinyDBM", "baby": "BabyDBM"}[ours.split("_")[1]]
         presized = " presized" if ours.endswith("presized") else ""
         for workload in workloads:
-            needed = need[workload] if isinstance(need, dict) else need
+            needed = need.get(workload) if isinstance(need, dict) else need
             result.append(Speed(f"{dbm}{presized} {PHASE_NAMES[phase]} {workload} / {base}", Run(ours, workload), Run(base, workload), phase, needed))
 
     for ours in HAKO[:2]:
@@ -67,11 +69,26 @@ def figures():
         speed(ours, "tkrzw_tiny", "update", 2.5)
         speed(ours, "tkrzw_tiny", "remove", 2.5)
         speed(ours, "flat_hash_map", "get", 1)
-    for dbm, ours in (("HashDBM", "hako_hash"), ("TinyDBM", "hako_tiny")):
+    for phase in PHASES:
+        points = {"seq8": 2.5, "rnd8": 3.5, "uniq16x100": {"get": 3, "fill": 2.5, "update": 2.5}.get(phase)}
+        scans = {"scan": 1, "scan100": 2}.get(phase)
+        speed("hako_baby", "tkrzw_baby", phase, scans if scans else None if phase == "absent" else points)
+        speed("hako_baby", "btree_map", phase, scans if scans else {"rnd8": 3, "uniq16x100": 3} if phase in ("get", "fill", "update") else None)
+    for phase in ("get", "fill", "remove"):
+        many = Run("hako_baby", "rnd8", scale=10, phases=("get", "remove"))
+        result.append(Speed(f"BabyDBM 10x records {PHASE_NAMES[phase]} rnd8 / 1x", many, Run("hako_baby", "rnd8"), phase, .45))
+    for workload in WORKLOADS:
+        for engine in ORDERED:
+            need = {"seq8": 18, "rnd8": 22}.get(workload) if engine == "hako_baby" else None
+            name = {"hako_baby": "BabyDBM", "tkrzw_baby": "Tkrzw BabyDBM"}.get(engine, engine)
+            result.append(Quantity(f"{name} memory {workload}", Run(engine, workload, phases=("none",)), "fill", "anon_bytes", True, "B/record", need))
+    for dbm, ours in (("HashDBM", "hako_hash"), ("TinyDBM", "hako_tiny"), ("BabyDBM", "hako_baby")):
         for workload in WORKLOADS:
             for phase, need in (("get", 1.8), ("fill", 1.5), ("update", 1.5)):
                 result.append(Speed(f"{dbm} 2 threads {PHASE_NAMES[phase]} {workload} / 1 thread", Run(ours, workload, threads=2),
                                     Run(ours, workload), phase, need))
+        if ours not in HAKO:
+            continue
         grown = Run(ours, "seq8", scale=10, phases=("none",))
         result.append(Speed(f"{dbm} 10x records grown / {ours}_presized", grown, grown._replace(engine=ours + "_presized"), "fill", .75))
         result.append(Quantity(f"{dbm} 10x records grown, longest Set", grown._replace(latency=True), "fill", "max_ns", False, "us", None))
@@ -165,8 +182,8 @@ def check_agreement(results, errors):
         if run.engine == "null":
             continue
         for phases in filter(None, rounds):
-            for name in ("get", "scan"):
-                if name in phases and not (name == "scan" and ("update" not in phases)):
+            for name in ("get", "scan", "scan100"):
+                if name in phases and (name == "get" or "update" in phases):
                     key = (run.workload, run.scale, name)
                     first = seen.setdefault(key, (phases[name]["checksum"], run.engine))
                     if first[0] != phases[name]["checksum"]:
@@ -192,7 +209,7 @@ def judge(figure, results, n, clock):
         base = values(results, figure.base, figure.phase, clock)
         by_round = [b / a for a, b in zip(ours, base) if a and b]
         middle = median(by_round)
-        met = middle is not None and middle >= figure.need
+        met = middle is not None and (figure.need is None or middle >= figure.need)
         sides = (median(ours), median(base))
     else:
         phase_n = n * figure.ours.scale
@@ -246,7 +263,7 @@ def print_figures(chosen, results, n, clock):
     for figure in sorted(chosen, key=beside):
         sides, by_round, middle, verdict = judge(figure, results, n, clock)
         if isinstance(figure, Speed):
-            need, unit = f">={figure.need}x", ""
+            need, unit = ("" if figure.need is None else f">={figure.need}x"), ""
         else:
             need, unit = ("" if figure.need is None else f"<={figure.need}"), figure.unit
         if beside(figure):
@@ -333,7 +350,7 @@ def main():
         return 0
     if not args.bin:
         parser.error("--bin is missing")
-    wanted = args.engines.split(",") if args.engines else ["null"] + HAKO + PEERS
+    wanted = args.engines.split(",") if args.engines else ["null"] + HAKO + ORDERED + PEERS
     engines = [engine for engine in wanted if os.access(os.path.join(args.bin, engine), os.X_OK)]
     missing = [engine for engine in wanted if engine not in engines]
     if missing:

@@ -4,7 +4,8 @@
 //
 // An engine is a class with the members of `Engine` below. The driver runs a workload (../workload.h) in phases and prints one line of JSON
 // for each: open, fill (Set of new keys; in rnd8 some are old), get, absent (Get that misses), update (Set of existing keys), scan (all
-// records), remove, close. It ends with status 1 and a word on stderr if the engine returns anything wrong: each phase's checksum is
+// records), scan100 (engines in order: from each of n / 100 random keys on, 100 records in order; an operation is all of them), remove,
+// close. It ends with status 1 and a word on stderr if the engine returns anything wrong: each phase's checksum is
 // compared with what the workload says, and --verify compares every byte, untimed, after get and after update.
 //
 // Fair to all: keys and values are made before the clock starts and lie in the order of use; a Get copies the value into a string whose
@@ -15,8 +16,11 @@
 // timed on its own, which costs about 50 ns: read those quantiles, not that run's ns_per_op.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
+#include <cstring>
+#include <numeric>
 #include <string>
 #include <string_view>
 
@@ -25,7 +29,7 @@
 
 namespace hako::compare {
 
-enum class Phase { kFill, kGet, kAbsent, kUpdate, kScan, kRemove };
+enum class Phase { kFill, kGet, kAbsent, kUpdate, kScan, kScan100, kRemove };
 
 struct NoVisitor {
   void operator()(std::string_view, std::string_view) const {}
@@ -33,7 +37,8 @@ struct NoVisitor {
 
 // kName is the program's name; kOnDisk: `path` is used, and is empty otherwise; kConcurrent: point operations may run in several threads;
 // kWritable: update and remove exist, and fill may set a key twice. Get returns whether the key is there; the others, whether all went
-// well. `n` = records to expect. Optional: Count, and the hooks BeginPhase(Phase) and EndPhase(Phase), which run on the clock.
+// well. `n` = records to expect. Optional: Count; the hooks BeginPhase(Phase) and EndPhase(Phase), which run on the clock; and of engines
+// in order ScanFrom(key, count, visitor), which shows `count` records from that of `key` on, or as many as there are.
 template <class E>
 concept Engine = std::default_initializable<E> &&
     requires(E& e, const std::string& path, std::uint64_t n, std::string_view bytes, std::string* value) {
@@ -47,6 +52,11 @@ concept Engine = std::default_initializable<E> &&
   { e.Remove(bytes) } -> std::same_as<bool>;
   { e.Scan(NoVisitor{}) } -> std::same_as<bool>;
   { e.Close() } -> std::same_as<bool>;
+};
+
+template <class E>
+concept OrderedEngine = Engine<E> && requires(E& e, std::string_view key, std::size_t count) {
+  { e.ScanFrom(key, count, NoVisitor{}) } -> std::same_as<bool>;
 };
 
 // Cheap, and touches both ends of what was copied out.
@@ -85,7 +95,7 @@ class Driver {
     if (E::kOnDisk) meter_.set_path((std::filesystem::path(options_.dir) / E::kName).concat(".compare"));
     meter_.Start();
     if (!Whole("open", 1, [this] { return engine_.emplace().Open(meter_.path(), work_.num_records); })) return false;
-    if (!Fill() || !Get() || !Absent() || !Update() || !Scan() || !Remove()) return false;
+    if (!Fill() || !Get() || !Absent() || !Update() || !Scan() || !Scan100() || !Remove()) return false;
     return Whole("close", 1, [this] { return engine_->Close(); });
   }
 
@@ -139,9 +149,7 @@ class Driver {
 
   bool Scan() {
     if (!options_.Wants("scan")) return true;
-    std::vector<bool> updated(work_.n);
-    if (updated_)
-      for (std::uint32_t id : work_.update.ids) updated[id] = true;
+    const std::vector<bool> updated = UpdatedIds();
     std::uint64_t expected = work_.num_records;
     for (std::size_t i = 0; i < work_.remove.size(); ++i) {
       const std::uint32_t id = work_.remove.ids[i];
@@ -154,6 +162,41 @@ class Driver {
     return done && Expect("scan", sum, expected);
   }
 
+  bool Scan100() {
+    if constexpr (OrderedEngine<E>) {
+      constexpr std::size_t kLength = 100;
+      if (!options_.Wants("scan100")) return true;
+      const workload::Operands& all = work_.remove;  // each record once
+      std::vector<std::uint32_t> order(all.size());
+      std::iota(order.begin(), order.end(), 0u);
+      std::sort(order.begin(), order.end(), [&all](std::uint32_t a, std::uint32_t b) { return all.keys[a] < all.keys[b]; });
+      const std::vector<bool> updated = UpdatedIds();
+      std::vector<std::uint64_t> sums(all.size());  // of the records, in order
+      for (std::size_t i = 0; i < order.size(); ++i) {
+        const std::uint32_t id = all.ids[order[i]];
+        sums[i] = RecordSum(all.keys[order[i]], work_.Value(id, updated[id] ? 1 : 0));
+      }
+      workload::Rows starts;
+      starts.Reset(work_.key_size, std::max<std::size_t>(1, work_.n / kLength));
+      workload::Random random(work_.seed ^ kLength);
+      std::uint64_t expected = 0;
+      for (std::size_t i = 0; i < starts.size(); ++i) {
+        const std::size_t first = random.Below(static_cast<std::uint32_t>(order.size()));
+        std::memcpy(starts.row(i), all.keys[order[first]].data(), work_.key_size);
+        std::uint64_t sum = 0;
+        for (std::size_t at = first; at < std::min(first + kLength, sums.size()); ++at) sum = sum * 31 + sums[at];
+        expected += sum * (2 * i + 1);
+      }
+      const auto sum = Each(Phase::kScan100, "scan100", starts.size(), [&](std::size_t i, std::string&) -> std::uint64_t {
+        std::uint64_t found = 0;
+        const auto visit = [&found](std::string_view key, std::string_view value) { found = found * 31 + RecordSum(key, value); };
+        return engine_->ScanFrom(starts[i], kLength, visit) ? found * (2 * i + 1) : 1;
+      });
+      return Expect("scan100", sum, expected);
+    }
+    return true;
+  }
+
   bool Remove() {
     const workload::Operands& ops = work_.remove;
     if (!E::kWritable || !options_.Wants("remove")) return true;
@@ -162,6 +205,14 @@ class Driver {
     if (!Expect("remove", sum, 0)) return false;
     if constexpr (requires { engine_->Count(); }) return Expect("count after remove", engine_->Count(), 0);
     return true;
+  }
+
+  // By id, whether the record has the value that update gave it.
+  std::vector<bool> UpdatedIds() const {
+    std::vector<bool> updated(work_.n);
+    if (updated_)
+      for (std::uint32_t id : work_.update.ids) updated[id] = true;
+    return updated;
   }
 
   // A phase of `n` point operations: op(index, a string of the thread's own) returns what is to be summed up. Reports the phase and returns

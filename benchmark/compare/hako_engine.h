@@ -6,6 +6,7 @@
 #include "driver.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
+#include "hako/dbm/ordered_operations.h"
 
 namespace hako::compare {
 
@@ -26,6 +27,12 @@ class HakoEngine {
   template <class Visit>
   bool Scan(Visit visit) {
     return Good(dbm_->ProcessEach(visit));
+  }
+  template <class Visit>
+  bool ScanFrom(std::string_view key, std::size_t count, Visit visit) requires OrderedDBM<DbmT> {
+    auto it = dbm_->MakeIterator();
+    for (it.Jump(key); count > 0 && it.Valid(); --count, it.Next()) visit(it.key(), it.value());
+    return Good(it.status());
   }
   std::uint64_t Count() { return dbm_->Count(); }
   bool Close() {

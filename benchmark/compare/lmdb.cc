@@ -60,6 +60,20 @@ class LmdbEngine {
     mdb_cursor_close(cursor);
     return result == MDB_NOTFOUND;
   }
+  template <class Visit>
+  bool ScanFrom(std::string_view key, std::size_t count, Visit visit) {
+    MDB_cursor* cursor;
+    if (mdb_cursor_open(txn_, dbi_, &cursor) != 0) return false;
+    MDB_val k = Val(key), v;
+    int result = mdb_cursor_get(cursor, &k, &v, MDB_SET_RANGE);
+    for (; result == 0 && count > 0; --count) {
+      visit(std::string_view(static_cast<const char*>(k.mv_data), k.mv_size),
+            std::string_view(static_cast<const char*>(v.mv_data), v.mv_size));
+      result = mdb_cursor_get(cursor, &k, &v, MDB_NEXT);
+    }
+    mdb_cursor_close(cursor);
+    return result == 0 || result == MDB_NOTFOUND;
+  }
   bool Close() {
     if (reader_ != nullptr) mdb_txn_abort(reader_);
     mdb_env_close(env_);

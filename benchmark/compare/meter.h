@@ -89,7 +89,7 @@ struct Options {
     if (!good)
       std::fprintf(stderr,
                    "options: --workload=seq8|rnd8|uniq16x100|all --n=1000000 --seed=1 --threads=1 --dir=DIR\n"
-                   "         --phase=get|absent|update|scan|remove|none (repeatable) --latency --verify --keep\n");
+                   "         --phase=get|absent|update|scan|scan100|remove|none (repeatable) --latency --verify --keep\n");
     if (options.workloads.empty()) options.workloads.assign(std::begin(workload::kKinds), std::end(workload::kKinds));
     return good ? std::optional(options) : std::nullopt;
   }
@@ -104,7 +104,7 @@ struct Options {
 
   bool AddPhase(std::string_view value) {
     phases.emplace_back(value);
-    for (std::string_view known : {"get", "absent", "update", "scan", "remove", "none"})
+    for (std::string_view known : {"get", "absent", "update", "scan", "scan100", "remove", "none"})
       if (value == known) return true;
     return false;
   }

@@ -20,17 +20,7 @@ class TkrzwEngine {
   // ProcessEach is its fastest scan: an iterator looks every record up again.
   template <class Visit>
   bool Scan(Visit visit) {
-    class Processor final : public tkrzw::DBM::RecordProcessor {
-     public:
-      explicit Processor(Visit& each) : each_(each) {}
-      std::string_view ProcessFull(std::string_view key, std::string_view value) override {
-        each_(key, value);
-        return NOOP;
-      }
-
-     private:
-      Visit& each_;
-    } processor(visit);
+    Processor<Visit> processor(visit);
     return dbm_->ProcessEach(&processor, false).IsOK();
   }
 
@@ -41,6 +31,19 @@ class TkrzwEngine {
   }
 
  protected:
+  template <class Visit>
+  class Processor final : public tkrzw::DBM::RecordProcessor {
+   public:
+    explicit Processor(Visit& each) : each_(each) {}
+    std::string_view ProcessFull(std::string_view key, std::string_view value) override {
+      each_(key, value);
+      return NOOP;
+    }
+
+   private:
+    Visit& each_;
+  };
+
   std::unique_ptr<DbmT> dbm_;
 };
 

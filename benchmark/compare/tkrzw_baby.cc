@@ -14,6 +14,18 @@ class TkrzwBabyEngine : public TkrzwEngine<tkrzw::BabyDBM> {
     dbm_ = std::make_unique<tkrzw::BabyDBM>();
     return true;
   }
+  // Process shows the record where it lies; Get would copy it.
+  template <class Visit>
+  bool ScanFrom(std::string_view key, std::size_t count, Visit visit) {
+    Processor<Visit> processor(visit);
+    const auto it = dbm_->MakeIterator();
+    tkrzw::Status status = it->Jump(key);
+    for (; status.IsOK() && count > 0; --count) {
+      status = it->Process(&processor, false);
+      if (status.IsOK() && count > 1) status = it->Next();
+    }
+    return status.IsOK() || status == tkrzw::Status::NOT_FOUND_ERROR;
+  }
   bool Close() {
     dbm_.reset();  // it was never opened on a file
     return true;
