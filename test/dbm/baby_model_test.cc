@@ -46,9 +46,7 @@ struct Shape {
   std::string (*key)(std::uint64_t number);
 };
 
-std::string RandomKey(std::uint64_t number, std::size_t size) {
-  return Random(number * 0x9E3779B97F4A7C15).Bytes(size);
-}
+std::string RandomKey(std::uint64_t number, std::size_t size) { return Random(number * 0x9E3779B97F4A7C15).Bytes(size); }
 constexpr Shape kDigits = {"digits", 4000, false, [](std::uint64_t n) { return NumberedKey(n); }};
 constexpr Shape kAscending = {"ascending", 2000, true, [](std::uint64_t n) { return NumberedKey(n); }};
 constexpr Shape kDescending = {"descending", 2000, true, [](std::uint64_t n) { return NumberedKey(99'999'999 - n); }};

@@ -376,7 +376,8 @@ TYPED_TEST_P(OrderedDBMConformance, ConcurrentJumpsFindTheNeighbours) {
         const std::uint64_t first = random.Below(kNumbers);
         const bool fill = random.OneIn(2);
         for (std::uint64_t i = first | 1; i < std::min(first + 300, kNumbers); i += 2) {
-          const Status status = fill ? db.Set(NumberedKey(i), CheckedValue(NumberedKey(i), random.Below(60), 2)) : db.Remove(NumberedKey(i));
+          const Status status =
+              fill ? db.Set(NumberedKey(i), CheckedValue(NumberedKey(i), random.Below(60), 2)) : db.Remove(NumberedKey(i));
           if (!absl::IsNotFound(status)) this->mishaps_.Check(status);
         }
       }
@@ -409,9 +410,9 @@ TYPED_TEST_P(OrderedDBMConformance, ConcurrentJumpsFindTheNeighbours) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(OrderedDBMConformance, FindsNothingInAnEmptyDatabase, FindsTheOnlyRecord, FindsTheNeighboursOfEveryKey,
-                            OrdersWhatWasSetInAnyOrder, OrdersKeysThatArePrefixesOfEachOther, OrdersBinaryKeys,
-                            OrdersKeysOfTheGreatestSize, OrdersKeysOfLongSharedPrefixes, ShowsLongValuesBothWays,
-                            IteratorChangesItsDirectionAnywhere, IteratorJumpsByTheKeyThatItShows, IteratorGoesBackWhileRecordsChange,
+                            OrdersWhatWasSetInAnyOrder, OrdersKeysThatArePrefixesOfEachOther, OrdersBinaryKeys, OrdersKeysOfTheGreatestSize,
+                            OrdersKeysOfLongSharedPrefixes, ShowsLongValuesBothWays, IteratorChangesItsDirectionAnywhere,
+                            IteratorJumpsByTheKeyThatItShows, IteratorGoesBackWhileRecordsChange,
                             ConcurrentWalksBothWaysShowPresentRecordsOnceInOrder, ConcurrentJumpsFindTheNeighbours);
 
 }  // namespace hako

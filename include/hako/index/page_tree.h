@@ -150,7 +150,7 @@ class PageTree {
   static constexpr int kOptimisticTries = 64;      // then a reader takes the lock
   static constexpr std::int64_t kCountBatch = 64;  // records a thread adds or removes between looks at the shared count
   static constexpr std::size_t kPrefetchGroup = 32;
-  static constexpr unsigned kGrowth = 6;  // a page that is full gets this part of its size more
+  static constexpr unsigned kGrowth = 6;            // a page that is full gets this part of its size more
   static constexpr unsigned kJoinedMax = 16 << 10;  // bytes of slots and cells, which leave room in a page for the longest fences
 
   // Where a descent ended, and the version that it saw there.

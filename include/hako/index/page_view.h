@@ -257,7 +257,9 @@ class PageView {
   }
   // A reader that raced may ask with a key that is shorter than the prefix. The size of that is read once, or it might change between the
   // look at how much of the key is left and the use of it.
-  HAKO_INLINE static std::size_t SuffixSize(std::string_view key, std::size_t prefix) { return key.size() > prefix ? key.size() - prefix : 0; }
+  HAKO_INLINE static std::size_t SuffixSize(std::string_view key, std::size_t prefix) {
+    return key.size() > prefix ? key.size() - prefix : 0;
+  }
   HAKO_INLINE unsigned FirstNotBelow(std::int32_t sought) const {
     const unsigned group = CountBelow<format::kPageHints>(line_->hints, sought);
     return group * format::kSlotGroup + CountBelow<format::kSlotGroup>(heads() + group * format::kSlotGroup, sought);
