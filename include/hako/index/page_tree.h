@@ -61,7 +61,7 @@ class LeafCopy {
   using View = PageView<Compare>;
   LeafCopy() = default;
 
-  View view() { return View(line_, bytes_.get()); }
+  View view() { return View(*line_, bytes_.get()); }
   char* Reserve(std::size_t size) {
     if (size > size_) {
       bytes_ = std::make_unique_for_overwrite<char[]>(size);
@@ -69,12 +69,12 @@ class LeafCopy {
     }
     return bytes_.get();
   }
-  format::PageLine& line() { return line_; }
+  format::PageLine& line() { return *line_; }
 
  private:
   std::unique_ptr<char[]> bytes_;
   std::size_t size_ = 0;
-  format::PageLine line_{};
+  std::unique_ptr<format::PageLine> line_ = std::make_unique<format::PageLine>();  // a view of it stays valid when it is moved
 };
 
 template <class Space, Comparator Compare>
