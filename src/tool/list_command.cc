@@ -4,8 +4,11 @@
 #include <cstdio>
 #include <functional>
 #include <limits>
+#include <optional>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "hako/dbm/ordered_operations.h"
 #include "hako/dbm/search.h"
 #include "tool/command.h"
 #include "tool/database.h"
@@ -24,7 +27,7 @@ struct ListOptions {
   bool keys = false;
   std::string prefix;
   bool reverse = false;
-  std::string move = "first";
+  std::string move;
   std::string jump_key;
   CLI::Option* has_jump_key = nullptr;
 };
@@ -36,14 +39,18 @@ void AddListOptions(CLI::App* app, ListOptions* options) {
   options->style.AddTo(app);
 }
 
-// Prints the records from `it` on whose key `wanted` accepts, up to --items. The exit code; *is_cut: there were more.
-int PrintRecords(const ListOptions& options, AnyDBM::Iterator& it, const std::function<bool(std::string_view)>& wanted,
+enum class Wanted { kYes, kNo, kNoMore };
+
+// Prints the records from `it` on that are wanted by their keys, up to --items. The exit code; *is_cut: there were more.
+int PrintRecords(const ListOptions& options, AnyDBM::Iterator& it, const std::function<Wanted(std::string_view)>& wanted,
                  std::uint64_t* num_listed, bool* is_cut) {
   Output output(STDOUT_FILENO);
   const Interrupt interrupt;
   const RecordStyle style = options.style.style();
-  for (; it.Valid() && output.ok() && interrupt.signal() == 0; it.Next()) {
-    if (!wanted(it.key())) continue;
+  for (; it.Valid() && output.ok() && interrupt.signal() == 0; options.reverse ? it.Previous() : it.Next()) {
+    const Wanted is_wanted = wanted(it.key());
+    if (is_wanted == Wanted::kNoMore) break;
+    if (is_wanted == Wanted::kNo) continue;
     *is_cut = options.items >= 0 && *num_listed == static_cast<std::uint64_t>(options.items);
     if (*is_cut) break;
     AppendRecord(style, it.key(), options.keys ? std::nullopt : std::optional<std::string_view>(it.value()), output.buffer());
@@ -55,27 +62,44 @@ int PrintRecords(const ListOptions& options, AnyDBM::Iterator& it, const std::fu
   return it.status().ok() ? kExitDone : FailDatabase(options.database, it.status());
 }
 
+// To where --move says; else to the first record with the prefix, or with --reverse to the last.
+void MoveToBegin(const ListOptions& options, bool is_ordered, AnyDBM::Iterator& it) {
+  const std::string& move = options.move;
+  if (move.starts_with("jumplower")) return it.JumpLower(options.jump_key, move == "jumplowerinc");
+  if (move.starts_with("jumpupper")) return it.JumpUpper(options.jump_key, move == "jumpupperinc");
+  if (move == "jump") return it.Jump(options.jump_key);
+  if (move == "first" || !is_ordered) return it.First();
+  if (!options.reverse) return it.Jump(options.prefix);
+  const std::optional<std::string> end = EndOfPrefix(options.prefix);
+  end ? it.JumpLower(*end) : it.Last();
+}
+
 int RunList(ListOptions options) {
-  if (options.reverse) {
-    const std::string kind(options.database.any.ResolvedKind());
-    return FailUsage("list", absl::StrCat(options.database.path(), ": --reverse is for databases in order, and one of kind ",
-                                          kind.empty() ? "hash" : kind, " has none; sort the output instead"));
+  const std::string kind(options.database.any.ResolvedKind());
+  const bool needs_order = options.reverse || (options.move.starts_with("jump") && options.move != "jump");
+  if (needs_order && !kind.empty() && kind != AnyOptions::kBaby) {
+    return FailUsage("list", absl::StrCat(options.database.path(), ": ", options.reverse ? "--reverse" : "--move " + options.move,
+                                          " is for databases in order, and one of kind ", kind, " has none; sort the output instead"));
   }
   if (!options.unescape.Apply({&options.prefix, &options.jump_key})) return FailUsage("list", UnescapeOption::kMalformed);
-  const bool jumps = options.move == "jump";
-  if (jumps != (options.has_jump_key->count() > 0)) return FailUsage("list", "--move jump and --jump_key go together");
+  const bool jumps = options.move.starts_with("jump");
+  if (jumps != (options.has_jump_key->count() > 0)) return FailUsage("list", "--move jump... and --jump_key go together");
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
     std::uint64_t num_listed = 0;
     bool is_cut = false;
     auto it = db.MakeIterator();
-    jumps ? it.Jump(options.jump_key) : it.First();
+    MoveToBegin(options, db.IsOrdered(), it);
     if (jumps && !it.Valid() && it.status().ok()) {
       Note(absl::StrCat(options.database.path(), ": there is no record of the key to jump to"));
       return kExitNo;
     }
     const std::string_view prefix = options.prefix;
-    const int code = PrintRecords(
-        options, it, [prefix](std::string_view key) { return key.starts_with(prefix); }, &num_listed, &is_cut);
+    const bool ends_after = db.IsOrdered();
+    const auto wanted = [&](std::string_view key) {
+      if (key.starts_with(prefix)) return Wanted::kYes;
+      return ends_after && (options.reverse ? key < prefix : key > prefix) ? Wanted::kNoMore : Wanted::kNo;
+    };
+    const int code = PrintRecords(options, it, wanted, &num_listed, &is_cut);
     if (is_cut && !prefix.empty()) {
       Note(absl::StrCat(options.database.path(), ": the first ", GroupDigits(num_listed), "; --items -1 lists all"));
     } else if (is_cut) {
@@ -118,7 +142,8 @@ int RunSearch(SearchOptions options) {
     bool is_cut = false;
     auto it = db.MakeIterator();
     it.First();
-    const int code = PrintRecords(options, it, *matcher, &num_listed, &is_cut);
+    const auto wanted = [&](std::string_view key) { return (*matcher)(key) ? Wanted::kYes : Wanted::kNo; };
+    const int code = PrintRecords(options, it, wanted, &num_listed, &is_cut);
     if (is_cut) Note(absl::StrCat(options.database.path(), ": the first ", GroupDigits(num_listed), "; --items -1 finds all"));
     return code == kExitDone && num_listed == 0 && options.items != 0 ? kExitNo : code;
   });
@@ -128,13 +153,16 @@ int RunSearch(SearchOptions options) {
 
 void AddListCommand(Commands& commands) {
   const auto options = std::make_shared<ListOptions>();
-  CLI::App* app = commands.Add("list", "Print records, in no order that means anything (hash)", [options] { return RunList(*options); });
+  CLI::App* app =
+      commands.Add("list", "Print records; by key where the database has an order (baby)", [options] { return RunList(*options); });
   AddDatabaseOptions(app, &options->database, Access::kRead);
-  AddChoice(app, "--move", &options->move, {"first", "jump"}, "Where to begin: at the first record, or at that of --jump_key");
-  options->has_jump_key = app->add_option("--jump_key", options->jump_key, "With --move jump: the key to begin at")->type_name("KEY");
-  app->add_option("--prefix", options->prefix, "Only records whose key begins with TEXT; of a hash table, all are looked at")
+  AddChoice(app, "--move", &options->move, {"first", "jump", "jumplower", "jumplowerinc", "jumpupper", "jumpupperinc"},
+            "Where to begin: at the first record, or at that of --jump_key; in order also at the next below or above, or (inc) itself");
+  options->has_jump_key = app->add_option("--jump_key", options->jump_key, "With --move jump...: the key to begin at")->type_name("KEY");
+  app->add_option("--prefix", options->prefix, "Only records whose key begins with TEXT; where there is no order, all are looked at")
       ->type_name("TEXT");
-  app->add_flag("--reverse", options->reverse, "From the last to the first; for databases in order, of which there is none yet");
+  app->add_flag("--reverse", options->reverse,
+                "From there downwards, unless told otherwise from the last record on; for databases in order (baby)");
   AddListOptions(app, options.get());
 }
 

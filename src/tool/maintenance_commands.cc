@@ -68,8 +68,12 @@ struct CopyOptions {
 int RunCopy(const CopyOptions& options) {
   const std::string& source = options.database.path();
   if (IsSameFile(source, options.destination)) return FailUsage("copy", "the database and its copy are the same file");
-  const std::string kind(AnyOptions{.path = options.destination, .kind = "auto"}.ResolvedKind());
-  if (!kind.empty() && kind != options.database.any.ResolvedKind()) {
+  const auto file_kind = [](const AnyOptions& any) {
+    const std::string_view kind = any.ResolvedKind();
+    return std::string(kind == AnyOptions::kBaby ? AnyOptions::kTiny : kind);  // both are saved as snapshots
+  };
+  const std::string kind = file_kind(AnyOptions{.path = options.destination, .kind = "auto"});
+  if (!kind.empty() && kind != file_kind(options.database.any)) {
     return FailUsage("copy", absl::StrCat(options.destination, " is of another kind; to turn the one into the other, say 'hako merge ",
                                           options.destination, " ", source, "'"));
   }

@@ -26,6 +26,7 @@ struct PerfOptions {
   std::int64_t random_seed = 0;  // negative: from the system's entropy, other keys in each phase
   std::int64_t num_buckets = -1;
   std::int64_t align_pow = -1;
+  std::int64_t max_page_size = -1;
   bool sync_hard = false, json = false, latency = false;
   bool random_key = false, random_value = false, validate = false, rebuild = false;
 

@@ -1,4 +1,5 @@
 // The commands perf sequence, perf parallel and perf wicked: their options.
+#include <algorithm>
 #include <cstdio>
 #include <limits>
 
@@ -37,12 +38,14 @@ template <template <class> class Run>
 int RunOn(PerfOptions& options) {
   const char* command = options.command.c_str();
   const std::string kind(AnyOptions{.path = options.path, .kind = options.impl}.ResolvedKind());
-  if (kind.empty()) return FailUsage(command, "say what to measure: --dbm tiny, --dbm hash --path FILE, or --path FILE.hkh");
-  if (kind != "hash" && kind != "tiny") return FailUsage(command, absl::StrCat("--dbm ", options.impl, ": there are auto, hash and tiny"));
+  if (kind.empty()) return FailUsage(command, "say what to measure: --dbm tiny or baby, --dbm hash --path FILE, or --path FILE.hkh");
+  if (std::find(AnyOptions::kKinds.begin(), AnyOptions::kKinds.end(), kind) == AnyOptions::kKinds.end())
+    return FailUsage(command, absl::StrCat("--dbm ", options.impl, ": there are auto, hash, tiny and baby"));
   if (kind == "hash" && options.path.empty()) return FailUsage(command, "--dbm hash needs a --path");
   if (options.num_iterations > std::numeric_limits<std::int32_t>::max() / options.num_threads)
     return FailUsage(command, "--iter times --threads goes up to 2147483647");
   if (kind == "tiny") return Run<TinyTarget>(options).Run();
+  if (kind == "baby") return Run<BabyTarget>(options).Run();
 
   const std::string& device = options.device;
   if (device == "std" || device.ends_with("-atom")) {
@@ -55,7 +58,7 @@ int RunOn(PerfOptions& options) {
 
 void AddCommonOptions(CLI::App* app, PerfOptions* options) {
   constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
-  app->add_option("--dbm", options->impl, "What to measure; auto goes by the ending of --path")->option_text("auto|hash|tiny");
+  app->add_option("--dbm", options->impl, "What to measure; auto goes by the ending of --path")->option_text("auto|hash|tiny|baby");
   AddNumber(app, "--iter", &options->num_iterations, "Iterations of each thread, 10000 unless given", 1, kInt32Max);
   AddNumber(app, "--size", &options->value_size, "Bytes of a value, 8 unless given", 1, 1 << 30);
   AddNumber(app, "--threads", &options->num_threads, "Threads, 1 unless given", 1, 2000);
@@ -67,6 +70,7 @@ void AddCommonOptions(CLI::App* app, PerfOptions* options) {
   app->add_flag("--sync_hard", options->sync_hard, "Synchronize with the device before each close, outside the timing");
   AddNumber(app, "--buckets", &options->num_buckets, "Records to make room for in advance", 1, std::int64_t{1} << 40);
   AddNumber(app, "--align_pow", &options->align_pow, "Records are aligned to 2^N bytes", 2, 6);
+  AddNumber(app, "--max_page_size", &options->max_page_size, "Bytes of a page at most, 8192 unless given; for baby", 128, 8192);
   app->add_flag("--validate", options->validate, "Verify the database after updates, inside the timing");
   app->add_flag("--latency", options->latency, "Time each operation, and print p50, p99, p99.9 and the longest; slows all down a little");
   app->add_flag("--json", options->json, "One JSON object for each phase instead of the text");

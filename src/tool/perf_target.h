@@ -8,8 +8,10 @@
 #include <string>
 
 #include "hako/base/status.h"
+#include "hako/dbm/baby_dbm.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/options.h"
+#include "hako/dbm/ordered_operations.h"
 #include "hako/dbm/tiny_dbm.h"
 #include "hako/file/file.h"
 #include "tool/perf.h"
@@ -50,22 +52,20 @@ class HashTarget {
   bool is_writable_ = false;
 };
 
-// A TinyDBM, which lives through all phases, or, with --path, is loaded from there before each and saved after those that write.
-class TinyTarget {
+// A database in memory, which lives through all phases, or, with --path, is loaded from there before each and saved after those that write.
+template <class D>
+class MemoryTarget {
  public:
   static constexpr bool kIsInFile = false;
-  explicit TinyTarget(const PerfOptions& options) : options_(options) {}
+  explicit MemoryTarget(const PerfOptions& options) : options_(options) {}
 
   Status SetUp(bool writable, bool truncate) {
     is_writable_ = writable;
     if (db_ != nullptr) return truncate ? db_->Clear() : absl::OkStatus();
-    TinyOptions tiny;
-    if (options_.num_buckets > 0) tiny.num_records = static_cast<std::uint64_t>(options_.num_buckets);
-    if (options_.align_pow >= 0) tiny.align_pow = static_cast<int>(options_.align_pow);
-    HAKO_ASSIGN_OR_RETURN(db_, TinyDBM<>::Open(tiny));
+    HAKO_ASSIGN_OR_RETURN(db_, Open());
     return options_.path.empty() || truncate ? absl::OkStatus() : db_->Load(options_.path);
   }
-  TinyDBM<>& db() { return *db_; }
+  D& db() { return *db_; }
   Status MaybeRebuild() { return absl::OkStatus(); }  // needs none
   Status Rebuild() { return absl::OkStatus(); }
   Status Copy(const std::string& path) { return db_->Save(path); }
@@ -77,9 +77,25 @@ class TinyTarget {
   }
 
  private:
+  StatusOr<std::unique_ptr<D>> Open() const {
+    if constexpr (OrderedDBM<D>) {
+      BabyOptions baby;
+      if (options_.max_page_size >= 0) baby.page_size = static_cast<unsigned>(options_.max_page_size);
+      return D::Open(baby);
+    } else {
+      TinyOptions tiny;
+      if (options_.num_buckets > 0) tiny.num_records = static_cast<std::uint64_t>(options_.num_buckets);
+      if (options_.align_pow >= 0) tiny.align_pow = static_cast<int>(options_.align_pow);
+      return D::Open(tiny);
+    }
+  }
+
   const PerfOptions& options_;
-  std::unique_ptr<TinyDBM<>> db_;
+  std::unique_ptr<D> db_;
   bool is_writable_ = false;
 };
+
+using TinyTarget = MemoryTarget<TinyDBM<>>;
+using BabyTarget = MemoryTarget<BabyDBM<>>;
 
 }  // namespace hako::tool

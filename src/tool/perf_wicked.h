@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "hako/dbm/ordered_operations.h"
 #include "tool/perf_keys.h"
 #include "tool/perf_run.h"
 
@@ -56,11 +57,23 @@ class Wicked : PerfRun<Target> {
     return Check("Get", Tolerate(db().Get(key, &found))) && CheckValue("Get", found);
   }
 
-  // From the key or from the beginning, a few records on; one in ten is removed.
+  // From the key or from the end, a few records on, where there is an order also back; one in ten is removed.
   bool Walk(std::mt19937& random, std::string_view key) {
     auto it = db().MakeIterator();
-    random() % 2 == 0 ? it.First() : it.Jump(key);
-    for (auto steps = random() % 10; steps > 0 && it.Valid(); --steps, it.Next()) {
+    const bool from_end = random() % 2 == 0;
+    if constexpr (OrderedDBM<typename Base::Db>) {
+      if (random() % 2 == 0) {
+        from_end ? it.Last() : it.JumpLower(key, true);
+        return Walk(random, it, [&it] { it.Previous(); });
+      }
+    }
+    from_end ? it.First() : it.Jump(key);
+    return Walk(random, it, [&it] { it.Next(); });
+  }
+
+  template <class Iterator, class Move>
+  bool Walk(std::mt19937& random, Iterator& it, Move move) {
+    for (auto steps = random() % 10; steps > 0 && it.Valid(); --steps, move()) {
       if (!CheckValue("Iterator", it.value())) return false;
       if (random() % 10 == 0 && !Check("Remove", Tolerate(db().Remove(it.key())))) return false;
     }

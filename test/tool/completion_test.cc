@@ -47,7 +47,7 @@ printf '%s\n' "${COMPREPLY[@]}")");
   EXPECT_THAT(complete("i"), ElementsAre("inspect", "import"));
   EXPECT_THAT(complete("perf s"), ElementsAre("sequence"));
   EXPECT_THAT(complete("list a.hkh --it"), ElementsAre("--items"));
-  EXPECT_THAT(complete("list a.hkh --move ''"), ElementsAre("first", "jump"));
+  EXPECT_THAT(complete("list a.hkh --move ''"), ElementsAre("first", "jump", "jumplower", "jumplowerinc", "jumpupper", "jumpupperinc"));
   EXPECT_THAT(complete("perf sequence --get_order z"), ElementsAre("zipf"));
   EXPECT_THAT(complete("perf parallel --get_order z"), ElementsAre("")) << "no such option there";
   EXPECT_THAT(complete("help rek"), ElementsAre("rekey"));
@@ -86,7 +86,7 @@ TEST_F(Completion, Fish) {
   EXPECT_THAT(complete("lis"), ElementsAre("list"));
   EXPECT_THAT(complete("perf "), IsSupersetOf({"sequence", "parallel", "wicked"}));
   EXPECT_THAT(complete("list x --mo"), ElementsAre("--move"));
-  EXPECT_THAT(complete("list x --move "), ElementsAre("first", "jump"));
+  EXPECT_THAT(complete("list x --move "), ElementsAre("first", "jump", "jumplower", "jumplowerinc", "jumpupper", "jumpupperinc"));
   EXPECT_THAT(complete("perf sequence --get_order z"), ElementsAre("zipf"));
 }
 

@@ -71,15 +71,25 @@ void ExpectPhase(Output& output, const Expectation& want, const std::string& pha
   output.ExpectLine("");
 }
 
-TEST(Perf, TinyPrintsFourPhases) {
-  const ToolResult result = RunTool({"perf", "sequence", "--dbm", "tiny", "--iter", "10k"});
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(result.err, "");
-  Output output(result.out);
-  const Expectation want = {.impl = "tiny", .dots = DotLines(50, 500), .num_iterations = "10000"};
-  for (const char* phase : {"Setting", "Getting", "Iterating"}) ExpectPhase(output, want, phase, "10000");
-  ExpectPhase(output, want, "Removing", "0");
-  output.ExpectEnd();
+TEST(Perf, PrintsFourPhases) {
+  for (const std::string impl : {"tiny", "baby"}) {
+    const ToolResult result = RunTool({"perf", "sequence", "--dbm", impl, "--iter", "10k"});
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_EQ(result.err, "");
+    Output output(result.out);
+    const Expectation want = {.impl = impl, .dots = DotLines(50, 500), .num_iterations = "10000"};
+    for (const char* phase : {"Setting", "Getting", "Iterating"}) ExpectPhase(output, want, phase, "10000");
+    ExpectPhase(output, want, "Removing", "0");
+    output.ExpectEnd();
+  }
+}
+
+TEST(Perf, PagesOfBabyAreAsLargeAsToldAtMost) {
+  const auto num_pages = [](const std::string& size) {
+    const ToolResult result = RunTool({"perf", "sequence", "--dbm", "baby", "--set_only", "--max_page_size", size, "--json"});
+    return nlohmann::json::parse(result.out).at("num_buckets").get<int>();
+  };
+  EXPECT_GT(num_pages("512"), 4 * num_pages("4096"));
 }
 
 TEST(Perf, ThreadsShareTheWorkOnAFile) {
@@ -180,13 +190,15 @@ TEST(Perf, KeysFromEntropyMayBeAbsent) {
   EXPECT_EQ(result.err, "");
 }
 
-TEST(Perf, TinyKeepsItsRecordsInPath) {
-  TempDir dir;
-  const std::string path = dir.File("tiny.snapshot");
-  ASSERT_EQ(RunTool({"perf", "sequence", "--dbm", "tiny", "--path", path, "--set_only", "--iter", "500"}).exit_code, 0);
-  const ToolResult got = RunTool({"perf", "sequence", "--dbm", "tiny", "--path", path, "--get_only", "--iter", "500"});
-  EXPECT_EQ(got.exit_code, 0) << got.err;
-  EXPECT_THAT(got.out, HasSubstr("num_records=500 "));
+TEST(Perf, DatabasesInMemoryKeepTheirRecordsInPath) {
+  for (const std::string impl : {"tiny", "baby"}) {
+    TempDir dir;
+    const std::string path = dir.File("snapshot");
+    ASSERT_EQ(RunTool({"perf", "sequence", "--dbm", impl, "--path", path, "--set_only", "--iter", "500"}).exit_code, 0);
+    const ToolResult got = RunTool({"perf", "sequence", "--dbm", impl, "--path", path, "--get_only", "--iter", "500"});
+    EXPECT_EQ(got.exit_code, 0) << got.err;
+    EXPECT_THAT(got.out, HasSubstr("num_records=500 "));
+  }
 }
 
 TEST(Perf, OptionsWithoutMeaningAreTakenWithANote) {
@@ -226,7 +238,8 @@ TEST(Perf, TakesEveryOptionOfTheToolItFollows) {
       if (name != "--dbm") args.insert(args.end(), {"--dbm", "tiny"});
       if (name == "--iter") args.resize(2), args.insert(args.end(), {"--dbm", "tiny"});
       args.push_back(name);
-      if (takes_value) args.push_back(values.contains(name) ? values.at(name) : name == "--align_pow" ? "3" : "2");
+      if (takes_value)
+        args.push_back(values.contains(name) ? values.at(name) : name == "--align_pow" ? "3" : name == "--max_page_size" ? "512" : "2");
       const ToolResult result = RunTool(args);
       EXPECT_EQ(result.exit_code, name == "--get_only" ? 1 : 0) << command << " " << name << ": " << result.err;
       ++num_options;
@@ -237,7 +250,7 @@ TEST(Perf, TakesEveryOptionOfTheToolItFollows) {
 
 TEST(Perf, ParallelPrintsOnePhase) {
   TempDir dir;
-  for (const std::string impl : {"tiny", "hash"}) {
+  for (const std::string impl : {"tiny", "baby", "hash"}) {
     const ToolResult result =
         RunTool({"perf", "parallel", "--dbm", impl, "--path", dir.File(impl), "--iter", "1k", "--threads", "4", "--validate", "--rebuild"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -260,7 +273,7 @@ TEST(Perf, ParallelSharesFewKeys) {
 
 TEST(Perf, WickedDoesEverythingAndChecksIt) {
   TempDir dir;
-  for (const std::string impl : {"tiny", "hash"}) {
+  for (const std::string impl : {"tiny", "baby", "hash"}) {
     const ToolResult result = RunTool({"perf", "wicked", "--dbm", impl, "--path", dir.File(impl), "--iter", "3k", "--threads", "4",
                                        "--size", "100", "--iterator", "--clear", "--sync", "--rebuild", "--validate"});
     EXPECT_EQ(result.exit_code, 0) << result.err;

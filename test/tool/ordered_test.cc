@@ -1,0 +1,106 @@
+// Databases in order: what list, merge and copy do with one, and that the program says which kinds there are.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "support/temp_dir.h"
+#include "tool_runner.h"
+
+namespace hako {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class Ordered : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string text = "banana\t3\napricot\t2\nb\t5\napple\t1\n\xff\xfe\t6\nax\t4\n";
+    ASSERT_EQ(RunTool({"import", path_}, text).exit_code, 0);
+  }
+  void TearDown() override { EXPECT_EQ(RunTool({"verify", path_}).exit_code, 0); }
+
+  std::vector<std::string> List(const std::vector<std::string>& options) {
+    std::vector<std::string> command = {"list", path_, "--keys", "--escape"};
+    command.insert(command.end(), options.begin(), options.end());
+    const ToolResult result = RunTool(command);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return SplitLines(result.out);
+  }
+
+  TempDir dir_;
+  const std::string path_ = dir_.File("fruit.hks?dbm=baby");
+};
+
+TEST_F(Ordered, ListGoesByKeyInBothDirections) {
+  EXPECT_THAT(List({}), ElementsAre("apple", "apricot", "ax", "b", "banana", "\\xff\\xfe"));
+  EXPECT_THAT(List({"--reverse"}), ElementsAre("\\xff\\xfe", "banana", "b", "ax", "apricot", "apple"));
+  EXPECT_THAT(List({"--reverse", "--items", "2"}), ElementsAre("\\xff\\xfe", "banana"));
+  EXPECT_THAT(List({"--move", "first", "--reverse"}), ElementsAre("apple"));
+}
+
+TEST_F(Ordered, ListByPrefixEndsBehindIt) {
+  EXPECT_THAT(List({"--prefix", "ap"}), ElementsAre("apple", "apricot"));
+  EXPECT_THAT(List({"--prefix", "ap", "--reverse"}), ElementsAre("apricot", "apple"));
+  EXPECT_THAT(List({"--prefix", "b"}), ElementsAre("b", "banana"));
+  EXPECT_THAT(List({"--prefix", "\\xff", "--unescape"}), ElementsAre("\\xff\\xfe"));
+  EXPECT_THAT(List({"--prefix", "\\xff", "--unescape", "--reverse"}), ElementsAre("\\xff\\xfe"));
+  EXPECT_THAT(List({"--prefix", "aq"}), IsEmpty());
+  EXPECT_THAT(List({"--prefix", "aq", "--reverse"}), IsEmpty());
+  EXPECT_THAT(List({"--prefix", "b", "--move", "first"}), ElementsAre("b", "banana"));
+  EXPECT_EQ(RunTool({"list", path_, "--prefix", "ap", "--items", "2"}).err, "");
+  EXPECT_THAT(RunTool({"list", path_, "--prefix", "ap", "--items", "1"}).err, HasSubstr("the first 1; --items -1 lists all"));
+}
+
+TEST_F(Ordered, ListBeginsWhereItIsTold) {
+  const auto from = [this](const std::string& move, const std::string& key, const std::vector<std::string>& more = {"--items", "2"}) {
+    std::vector<std::string> options = {"--move", move, "--jump_key", key};
+    options.insert(options.end(), more.begin(), more.end());
+    return List(options);
+  };
+  EXPECT_THAT(from("jump", "ax"), ElementsAre("ax", "b"));
+  EXPECT_THAT(from("jump", "ay"), ElementsAre("b", "banana"));
+  EXPECT_THAT(from("jumplower", "ax"), ElementsAre("apricot", "ax"));
+  EXPECT_THAT(from("jumplowerinc", "ax"), ElementsAre("ax", "b"));
+  EXPECT_THAT(from("jumpupper", "ax"), ElementsAre("b", "banana"));
+  EXPECT_THAT(from("jumpupperinc", "ax"), ElementsAre("ax", "b"));
+  EXPECT_THAT(from("jumplower", "ax", {"--reverse"}), ElementsAre("apricot", "apple"));
+  EXPECT_THAT(from("jump", "b", {"--reverse", "--prefix", "a"}), ElementsAre("ax", "apricot", "apple"));
+  const ToolResult none = RunTool({"list", path_, "--move", "jumplower", "--jump_key", "a"});
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_THAT(none.err, HasSubstr("there is no record of the key to jump to"));
+}
+
+TEST_F(Ordered, SnapshotsAreOfNoKind) {
+  const std::string plain = dir_.File("fruit.hks"), copy = dir_.File("copy.hks");
+  EXPECT_EQ(RunTool({"get", plain, "ax"}).out, "4\n") << "as a tiny one";
+  EXPECT_EQ(RunTool({"set", plain, "ay", "7"}).exit_code, 0);
+  EXPECT_THAT(List({"--prefix", "a"}), ElementsAre("apple", "apricot", "ax", "ay"));
+  EXPECT_EQ(RunTool({"copy", path_, copy}).exit_code, 0);
+  EXPECT_EQ(RunTool({"list", copy, "--dbm", "baby", "--keys", "--items", "1"}).out, "apple\n");
+  EXPECT_EQ(RunTool({"merge", dir_.File("all.hkh"), path_}).exit_code, 0);
+  EXPECT_EQ(RunTool({"count", dir_.File("all.hkh")}).out, "7\n");
+  EXPECT_EQ(RunTool({"shell", path_}, "list --reverse --prefix a --items 1 --keys\n").out, "ay\n");
+}
+
+TEST_F(Ordered, RefusesKeysThatAreTooLong) {
+  EXPECT_EQ(RunTool({"set", path_, std::string(4096, 'k'), "v"}).exit_code, 0);
+  const ToolResult refused = RunTool({"set", path_, std::string(4097, 'k'), "v"});
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_THAT(refused.err, HasSubstr("4096"));
+}
+
+TEST(OrderedHelp, NamesTheKind) {
+  EXPECT_THAT(RunTool({"help", "list"}).out, AllOf(HasSubstr("auto|hash|tiny|baby"), HasSubstr("jumplowerinc")));
+  EXPECT_THAT(RunTool({"help", "perf", "wicked"}).out, AllOf(HasSubstr("auto|hash|tiny|baby"), HasSubstr("--max_page_size")));
+  EXPECT_THAT(RunTool({"man"}).out, AllOf(HasSubstr("auto|hash|tiny|baby"), HasSubstr("page_size, max_bytes")));
+  for (const std::string shell : {"bash", "zsh", "fish"})
+    EXPECT_THAT(RunTool({"completion", shell}).out, HasSubstr("auto hash tiny baby")) << shell;
+}
+
+}  // namespace
+}  // namespace hako
