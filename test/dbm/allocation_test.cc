@@ -172,7 +172,8 @@ struct AnyHashSurroundings {
   TempDir directory;
 };
 
-using Warmed = testing::Types<HashSurroundings<MemoryMapParallelFile>, TinySurroundings<MemoryMapParallelFile>, AnyHashSurroundings>;
+using Warmed = testing::Types<HashSurroundings<MemoryMapParallelFile>, TinySurroundings<MemoryMapParallelFile>,
+                              BabySurroundings<MemoryMapParallelFile>, AnyHashSurroundings>;
 TYPED_TEST_SUITE(AllocationTest, Warmed);
 
 TYPED_TEST(AllocationTest, OperationsAllocateNothing) {

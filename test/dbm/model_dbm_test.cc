@@ -6,6 +6,7 @@
 #include "dbm/concurrent_dbm_conformance.h"
 #include "dbm/dbm_conformance.h"
 #include "dbm/multi_dbm_conformance.h"
+#include "dbm/ordered_dbm_conformance.h"
 
 namespace hako {
 namespace {
@@ -18,6 +19,7 @@ struct ModelSurroundings {
 INSTANTIATE_TYPED_TEST_SUITE_P(Model, DBMConformance, ModelSurroundings);
 INSTANTIATE_TYPED_TEST_SUITE_P(Model, ConcurrentDBMConformance, ModelSurroundings);
 INSTANTIATE_TYPED_TEST_SUITE_P(Model, MultiDBMConformance, ModelSurroundings);
+INSTANTIATE_TYPED_TEST_SUITE_P(Model, OrderedDBMConformance, ModelSurroundings);
 
 }  // namespace
 }  // namespace hako

@@ -1,5 +1,5 @@
 // What every ordered DBM does beyond the others: an iterator that goes both ways and to the neighbours of any key, whatever the keys look
-// like and while others change the records.
+// like and while others change the records; ranges, to be shown, counted or removed; loads of sorted records.
 //
 // The Surroundings are those of dbm_conformance.h; the order must be bytewise. The names of tests with threads contain "Concurrent".
 #pragma once
@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <iterator>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "dbm/concurrent_dbm_conformance.h"
@@ -318,6 +320,127 @@ TYPED_TEST_P(OrderedDBMConformance, IteratorGoesBackWhileRecordsChange) {
   EXPECT_EQ(shown, kRecords);
 }
 
+// The records that a range view shows.
+template <class View>
+std::vector<std::pair<std::string, std::string>> RecordsOf(View view) {
+  std::vector<std::pair<std::string, std::string>> shown;
+  for (const auto [key, value] : view) shown.emplace_back(key, value);
+  EXPECT_THAT(view.status(), IsOk());
+  return shown;
+}
+
+TYPED_TEST_P(OrderedDBMConformance, RangesShowTheirRecordsBothWays) {
+  auto& db = *this->db_;
+  const auto expect = [&](std::string_view from, std::optional<std::string_view> to) {
+    SCOPED_TRACE(testing::Message() << "from " << testing::PrintToString(from) << " to " << (to ? testing::PrintToString(*to) : "the end"));
+    const auto begin = this->records_.lower_bound(from), end = to ? this->records_.lower_bound(*to) : this->records_.end();
+    std::vector<std::pair<std::string, std::string>> expected;
+    if (!to || from < *to) expected.assign(begin, end);
+    EXPECT_TRUE(RecordsOf(db.Range(from, to)) == expected);
+    EXPECT_EQ(db.CountRange(from, to), expected.size());
+    std::reverse(expected.begin(), expected.end());
+    EXPECT_TRUE(RecordsOf(db.ReverseRange(from, to)) == expected);
+  };
+  for (int round = 0; round < 2; ++round) {
+    expect("", std::nullopt);
+    expect("", "");
+    expect("b", "a");
+    EXPECT_EQ(RecordsOf(db.Range()).size(), this->records_.size());
+    EXPECT_EQ(RecordsOf(db.ReverseRange()).size(), this->records_.size());
+    if (round == 0) {
+      for (std::uint64_t i = 0; i < 1500; ++i) this->Set(NumberedKey(i * 2), i % 50 == 0 ? 5000 : i % 30);
+    }
+  }
+  Random random(TestSeed());
+  for (int i = 0; i < 200; ++i) {
+    const std::string from = NumberedKey(random.Below(3010)), to = NumberedKey(random.Below(3010));
+    expect(from, to);
+    expect(from, std::nullopt);
+    expect(from, from);
+  }
+}
+
+TYPED_TEST_P(OrderedDBMConformance, RangesAreViewsThatMayMove) {
+  auto& db = *this->db_;
+  for (std::uint64_t i = 0; i < 1000; ++i) this->Set(NumberedKey(i), i % 7 == 1 ? 3000 : 8);
+  static_assert(std::ranges::input_range<decltype(db.Range())> && std::ranges::view<decltype(db.ReverseRange())>);
+  std::vector<decltype(db.Range())> kept;
+  for (std::uint64_t i = 0; i < 10; ++i) kept.push_back(db.Range(NumberedKey(i)));  // which moves those before
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    auto moved = std::move(kept[i]);
+    const auto shown = *moved.begin();
+    EXPECT_EQ(shown.first, NumberedKey(i));
+    EXPECT_EQ(shown.second, this->records_.find(NumberedKey(i))->second);
+    EXPECT_EQ(RecordsOf(std::move(moved)).size(), 1000 - i);
+  }
+}
+
+TYPED_TEST_P(OrderedDBMConformance, PrefixRangesShowWhatBeginsSo) {
+  auto& db = *this->db_;
+  for (const char* key : {"", "a", "a\xff", "a\xff\xff", "a\xff\xff!", "ab", "b", "\xff", "\xff\xff", "\xff\xff\xff"}) this->Set(key, 5);
+  for (std::uint64_t i = 0; i < 500; ++i) this->Set("prefix" + NumberedKey(i), 5);
+  for (const std::string_view prefix : {"", "a", "a\xff", "a\xff\xff", "aa", "c", "\xff", "\xff\xff", "prefix", "prefix000001"}) {
+    std::vector<std::pair<std::string, std::string>> expected;
+    for (const auto& record : this->records_) {
+      if (std::string_view(record.first).starts_with(prefix)) expected.push_back(record);
+    }
+    EXPECT_TRUE(RecordsOf(db.PrefixRange(prefix)) == expected) << testing::PrintToString(prefix);
+  }
+}
+
+TYPED_TEST_P(OrderedDBMConformance, RemovesRanges) {
+  auto& db = *this->db_;
+  EXPECT_THAT(db.RemoveRange(""), IsOkAndHolds(0u));
+  Random random(TestSeed());
+  const auto remove = [&](std::string_view from, std::optional<std::string_view> to) {
+    const auto begin = this->records_.lower_bound(from);
+    auto end = to ? this->records_.lower_bound(*to) : this->records_.end();
+    if (to && *to < from) end = begin;
+    const auto count = static_cast<std::uint64_t>(std::distance(begin, end));
+    this->records_.erase(begin, end);
+    EXPECT_THAT(db.RemoveRange(from, to), IsOkAndHolds(count));
+    EXPECT_EQ(db.Count(), this->records_.size());
+    EXPECT_THAT(db.Verify(), IsOk());
+  };
+  for (int round = 0; round < 3; ++round) {
+    for (std::uint64_t i = 0; i < 2000; ++i) this->Set(NumberedKey(i), i % 40 == 0 ? 3000 : i % 30);
+    for (int i = 0; i < 40; ++i) {
+      const std::uint64_t from = random.Below(2000);
+      remove(NumberedKey(from), NumberedKey(from + random.SkewedSize(10)));
+    }
+    remove(NumberedKey(1000), NumberedKey(999));
+    remove(NumberedKey(1900), std::nullopt);
+    this->ExpectWalks();
+    remove("", round == 0 ? std::optional<std::string_view>() : "~");
+    this->ExpectHolds({});
+  }
+}
+
+TYPED_TEST_P(OrderedDBMConformance, BulkLoadsWhatRises) {
+  auto& db = *this->db_;
+  const auto load = [&](std::vector<std::string> keys) {
+    std::size_t i = 0;
+    return db.BulkLoad([&, i](std::string_view* key, std::string_view* value) mutable {
+      if (i == keys.size()) return false;
+      *key = *value = keys[i++];
+      return true;
+    });
+  };
+  EXPECT_THAT(load({}), IsOk());
+  std::vector<std::string> keys;
+  for (std::uint64_t i = 0; i < 5000; ++i) {
+    keys.push_back(NumberedKey(i * 2));
+    this->records_[keys.back()] = keys.back();
+  }
+  this->Set(NumberedKey(7), 9);
+  EXPECT_THAT(load(keys), IsOk());
+  this->ExpectWalks();
+  EXPECT_THAT(load({NumberedKey(1), NumberedKey(3), NumberedKey(3), NumberedKey(5)}), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(load({NumberedKey(9), NumberedKey(8)}), StatusIs(absl::StatusCode::kInvalidArgument));
+  for (const std::uint64_t i : {1u, 3u, 9u}) this->records_[NumberedKey(i)] = NumberedKey(i);
+  this->ExpectWalks();
+}
+
 // Two walk over records that stay, one each way, while others fill what lies between them and empty it again.
 TYPED_TEST_P(OrderedDBMConformance, ConcurrentWalksBothWaysShowPresentRecordsOnceInOrder) {
   auto& db = *this->db_;
@@ -332,6 +455,10 @@ TYPED_TEST_P(OrderedDBMConformance, ConcurrentWalksBothWaysShowPresentRecordsOnc
         const bool fill = random.OneIn(2);
         for (std::uint64_t i = first; i < std::min(first + 20, kPresent); ++i) {
           const std::string present = NumberedKey(i);
+          if (!fill && i % 2 == 0) {
+            this->mishaps_.Check(db.RemoveRange(present + "-", present + "~").status());
+            continue;
+          }
           for (std::uint64_t k = 0; k < kBetween; ++k) {
             const std::string key = present + "-" + std::to_string(thread) + NumberedKey(k);
             const Status status = fill ? db.Set(key, CheckedValue(key, random.Below(30), 2)) : db.Remove(key);
@@ -412,7 +539,8 @@ TYPED_TEST_P(OrderedDBMConformance, ConcurrentJumpsFindTheNeighbours) {
 REGISTER_TYPED_TEST_SUITE_P(OrderedDBMConformance, FindsNothingInAnEmptyDatabase, FindsTheOnlyRecord, FindsTheNeighboursOfEveryKey,
                             OrdersWhatWasSetInAnyOrder, OrdersKeysThatArePrefixesOfEachOther, OrdersBinaryKeys, OrdersKeysOfTheGreatestSize,
                             OrdersKeysOfLongSharedPrefixes, ShowsLongValuesBothWays, IteratorChangesItsDirectionAnywhere,
-                            IteratorJumpsByTheKeyThatItShows, IteratorGoesBackWhileRecordsChange,
+                            IteratorJumpsByTheKeyThatItShows, IteratorGoesBackWhileRecordsChange, RangesShowTheirRecordsBothWays,
+                            RangesAreViewsThatMayMove, PrefixRangesShowWhatBeginsSo, RemovesRanges, BulkLoadsWhatRises,
                             ConcurrentWalksBothWaysShowPresentRecordsOnceInOrder, ConcurrentJumpsFindTheNeighbours);
 
 }  // namespace hako

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,14 +16,16 @@
 #include <type_traits>
 #include <utility>
 
+#include "hako/base/comparator.h"
 #include "hako/base/status.h"
 #include "hako/dbm/cursor_operations.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/operations.h"
+#include "hako/dbm/ordered_operations.h"
 
 namespace hako {
 
-class ModelDBM : public Operations<ModelDBM> {
+class ModelDBM : public Operations<ModelDBM>, public OrderedOperations<ModelDBM, BytewiseComparator> {
  public:
   using Records = std::map<std::string, std::string, std::less<>>;
 
@@ -104,19 +107,28 @@ class ModelDBM : public Operations<ModelDBM> {
     void First() {
       MoveTo([](const Records& records) { return records.begin(); });
     }
-    void Jump(std::string_view key) {
-      MoveTo([key](const Records& records) { return records.find(key); });
+    void Last() {
+      MoveTo([](const Records& records) { return Before(records, records.end()); });
     }
-    void Next() {
-      MoveTo([this](const Records& records) { return records.upper_bound(key_); });
+    void Jump(std::string_view key) { JumpUpper(key, true); }
+    void JumpUpper(std::string_view key, bool inclusive = false) {
+      MoveTo([&](const Records& records) { return inclusive ? records.lower_bound(key) : records.upper_bound(key); });
     }
+    void JumpLower(std::string_view key, bool inclusive = false) {
+      MoveTo([&](const Records& records) { return Before(records, inclusive ? records.upper_bound(key) : records.lower_bound(key)); });
+    }
+    void Next() { JumpUpper(key_, false); }
+    void Previous() { JumpLower(key_, false); }
     bool Valid() const { return valid_; }
     std::string_view key() const { return key_; }
     std::string_view value() const { return value_; }
-    Status status() const { return absl::OkStatus(); }
+    const Status& status() const { return status_; }
     ModelDBM& database() { return *db_; }
 
    private:
+    static Records::const_iterator Before(const Records& records, Records::const_iterator place) {
+      return place == records.begin() ? records.end() : std::prev(place);
+    }
     template <class Find>
     void MoveTo(Find find) {
       std::lock_guard lock(db_->mutex_);
@@ -130,12 +142,25 @@ class ModelDBM : public Operations<ModelDBM> {
     bool valid_ = false;
     std::string key_;
     std::string value_;
+    Status status_;
   };
   Iterator MakeIterator() { return Iterator(this); }
 
   std::uint64_t Count() const {
     std::lock_guard lock(mutex_);
     return records_->size();
+  }
+  std::uint64_t CountKeys(std::string_view from, std::optional<std::string_view> to) const {
+    std::lock_guard lock(mutex_);
+    const auto [begin, end] = PlacesOf(from, to);
+    return static_cast<std::uint64_t>(std::distance(begin, end));
+  }
+  StatusOr<std::uint64_t> RemoveKeys(std::string_view from, std::optional<std::string_view> to) {
+    std::lock_guard lock(mutex_);
+    const auto [begin, end] = PlacesOf(from, to);
+    const auto count = static_cast<std::uint64_t>(std::distance(begin, end));
+    records_->erase(begin, end);
+    return count;
   }
   Status Clear() {
     std::lock_guard lock(mutex_);
@@ -164,6 +189,9 @@ class ModelDBM : public Operations<ModelDBM> {
   }
 
  private:
+  std::pair<Records::iterator, Records::iterator> PlacesOf(std::string_view from, std::optional<std::string_view> to) const {
+    return {records_->lower_bound(from), to ? records_->lower_bound(*to) : records_->end()};
+  }
   Status Carry(std::string_view key, Records::iterator it, Action action) {
     if (action.kind() == Action::Kind::kRemove && it != records_->end()) records_->erase(it);
     if (action.kind() != Action::Kind::kSet) return absl::OkStatus();
