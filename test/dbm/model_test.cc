@@ -128,10 +128,9 @@ struct Operation {
 template <class Surroundings>
 class ModelTest : public testing::Test {};
 
-using Types =
-    testing::Types<HashSurroundings<MemoryMapParallelFile>, HashSurroundings<PositionalParallelFile>, HashSurroundings<MemoryFile>,
-                   HashSurroundings<AnyFile>, TinySurroundings<MemoryMapParallelFile>, TinySurroundings<MemoryFile>,
-                   BabySurroundings<MemoryMapParallelFile>, BabySurroundings<MemoryFile, 128>>;
+using Types = testing::Types<HashSurroundings<MemoryMapParallelFile>, HashSurroundings<PositionalParallelFile>,
+                             HashSurroundings<MemoryFile>, HashSurroundings<AnyFile>, TinySurroundings<MemoryMapParallelFile>,
+                             TinySurroundings<MemoryFile>, BabySurroundings<MemoryMapParallelFile>, BabySurroundings<MemoryFile, 128>>;
 TYPED_TEST_SUITE(ModelTest, Types);
 
 TYPED_TEST(ModelTest, GivesTheAnswersOfTheModel) {

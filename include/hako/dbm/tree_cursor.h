@@ -2,7 +2,7 @@
 //
 // It copies one leaf at a time and walks over the copy, so it holds no lock and stops no writer. Every record that is there from the first
 // move to the last is visited exactly once; records that come or go are visited at most once, with a value that they had at that moment.
-// One thread; the database must outlive it.
+// One thread; the database must outlive it. It may be moved: what key() and value() show lies on the heap.
 #pragma once
 
 #include <cstdint>
@@ -113,6 +113,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     char* const bytes = Room(page_.prefix_size() + sizes.suffix);
     key_ = {bytes, page_.CopyKeyAfterPrefix(at_, cell, sizes, bytes)};
     if (sizes.is_long) [[unlikely]] {
+      long_value_.reserve(64);  // that is, not in the string itself
       const Status status = database_->Get(key_, &long_value_);
       if (!status.ok() && !absl::IsNotFound(status)) status_ = status;
       value_ = long_value_;

@@ -74,7 +74,7 @@ class LeafCopy {
  private:
   std::unique_ptr<char[]> bytes_;
   std::size_t size_ = 0;
-  std::unique_ptr<format::PageLine> line_ = std::make_unique<format::PageLine>();  // a view of it stays valid when it is moved
+  std::unique_ptr<format::PageLine> line_ = std::make_unique<format::PageLine>();  // a view of it stays good when the copy moves
 };
 
 template <class Space, Comparator Compare>
