@@ -1,16 +1,21 @@
 // BabyDBM: the suites of every DBM with pages of the usual size and with tiny ones, and what is its own.
 #include "hako/dbm/baby_dbm.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "dbm/concurrent_dbm_conformance.h"
 #include "dbm/dbm_conformance.h"
+#include "dbm/listing.h"
 #include "dbm/multi_dbm_conformance.h"
 #include "dbm/ordered_dbm_conformance.h"
 #include "dbm/surroundings.h"
 #include "gtest/gtest.h"
+#include "support/checked_value.h"
+#include "support/random.h"
 #include "support/status_matchers.h"
 
 namespace hako {
@@ -50,6 +55,112 @@ TEST(BabyDBM, RangesGoOnWhereTheyAreMovedTo) {
   iterator.reset();
   for (; last.Valid(); last.Previous()) EXPECT_EQ(last.key(), std::to_string(--next));
   EXPECT_EQ(next, 100);
+}
+
+TEST(BabyDBM, RefusesOptionsThatMakeNoSense) {
+  EXPECT_THAT(BabyDBM<>::Open({.max_bytes = std::uint64_t{1} << 40}), StatusIs(absl::StatusCode::kInvalidArgument));
+  for (const unsigned page_size : {0u, 127u, 8193u})
+    EXPECT_THAT(BabyDBM<>::Open({.page_size = page_size}), StatusIs(absl::StatusCode::kInvalidArgument)) << page_size;
+}
+
+template <class D>
+Records LoadRecords(D& db, std::uint64_t count) {
+  Records records;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::string key = NumberedKey(i * 7919 % count);
+    records[key] = CheckedValue(key, i % 300, 1);
+    EXPECT_THAT(db.Set(key, records[key]), IsOk());
+  }
+  return records;
+}
+
+TEST(BabyDBM, LoadsWhatWasSaved) {
+  ASSERT_OK_AND_ASSIGN(auto saved, BabyDBM<MemoryFile>::Open());
+  Records records = LoadRecords(*saved, 5000);
+  for (const std::size_t size : {0u, 1000u, 3u << 20}) {
+    const std::string key = "of " + std::to_string(size);
+    records[key] = CheckedValue(key, size);
+    ASSERT_THAT(saved->Set(key, records[key]), IsOk());
+  }
+  MemoryFile file;
+  ASSERT_THAT(saved->Save(file), IsOk());
+  ASSERT_THAT(saved->Set("later", "than the snapshot"), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto loaded, BabyDBM<MemoryFile>::Open({.page_size = 256}));
+  ASSERT_THAT(loaded->Set("earlier", "than the load"), IsOk());
+  ASSERT_THAT(loaded->Load(file), IsOk());
+  EXPECT_EQ(loaded->Count(), records.size());
+  EXPECT_TRUE(ListByIterator(*loaded).records == records);
+  EXPECT_THAT(loaded->Verify(), IsOk());
+
+  std::byte damaged{};
+  ASSERT_THAT(file.ReadAt(file.Size() / 2, {&damaged, 1}), IsOk());
+  damaged ^= std::byte{1};
+  ASSERT_THAT(file.WriteAt(file.Size() / 2, {&damaged, 1}), IsOk());
+  EXPECT_FALSE(loaded->Load(file).ok());
+  EXPECT_TRUE(ListByIterator(*loaded).records == records) << "it keeps what it had";
+}
+
+// Updates fail while there is no memory, and nothing else does; what is removed makes room again.
+TEST(BabyDBM, IsWholeWithoutMemory) {
+  for (const unsigned page_size : {128u, 8192u}) {
+    SCOPED_TRACE(page_size);
+    ASSERT_OK_AND_ASSIGN(auto db, BabyDBM<>::Open({.page_size = page_size, .max_bytes = 1 << 20}));
+    Random random(TestSeed());
+    Records records;
+    for (int round = 0; round < 3; ++round) {
+      std::size_t refused = 0;
+      while (refused < 2000) {
+        const std::string key = random.Bytes(random.Between(1, 20));
+        const std::string value = CheckedValue(key, random.Below(30));
+        const Status status = db->Set(key, value);
+        if (status.ok()) {
+          records[key] = value;
+        } else {
+          ASSERT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
+          ++refused;
+        }
+      }
+      EXPECT_GT(records.size(), 5000u);
+      ASSERT_THAT(db->Verify(), IsOk());
+      EXPECT_EQ(db->Count(), records.size());
+      ASSERT_TRUE(ListByIterator(*db).records == records);
+      while (records.size() > 100) {
+        auto victim = records.lower_bound(random.Bytes(2));
+        if (victim == records.end()) victim = records.begin();
+        ASSERT_THAT(db->Remove(victim->first), IsOk());
+        records.erase(victim);
+      }
+      ASSERT_THAT(db->Verify(), IsOk());
+      ASSERT_TRUE(ListByIterator(*db).records == records);
+    }
+  }
+}
+
+TEST(BabyDBM, TakesFewBytesForA16ByteRecord) {
+  constexpr std::uint64_t kRecords = 1'000'000;
+  for (const bool in_order : {true, false}) {
+    ASSERT_OK_AND_ASSIGN(auto db, BabyDBM<>::Open());
+    for (std::uint64_t i = 0; i < kRecords; ++i) {
+      const std::string key = NumberedKey(in_order ? i : i * 7'368'787 % kRecords);
+      ASSERT_THAT(db->Set(key, key), IsOk());
+    }
+    EXPECT_EQ(db->Count(), kRecords);
+    const std::uint64_t bytes = db->GetStats().total_bytes;
+    EXPECT_LE(bytes, (in_order ? 18 : 22) * kRecords);
+    RecordProperty(in_order ? "bytes_per_record_in_order" : "bytes_per_record", std::to_string(static_cast<double>(bytes) / kRecords));
+    std::uint64_t kept = 0;
+    for (std::uint64_t i = 0; i < kRecords; ++i) {
+      if (i % 10 == 0) {
+        ++kept;
+      } else {
+        ASSERT_THAT(db->Remove(NumberedKey(i)), IsOk());
+      }
+    }
+    EXPECT_EQ(db->Count(), kept);
+    const Stats stats = db->GetStats();
+    EXPECT_LE(stats.total_bytes - stats.free_bytes, 40 * kept + (1 << 20)) << "pages that lose their records are joined";
+    EXPECT_THAT(db->Verify(), IsOk());
+  }
 }
 
 }  // namespace

@@ -46,6 +46,8 @@ class BabyDBM : public Operations<BabyDBM<FileT, Compare>>, public OrderedOperat
   static StatusOr<std::unique_ptr<BabyDBM>> Open(const BabyOptions& options = {}) {
     if (options.page_size < 128 || options.page_size > 8192)
       return absl::InvalidArgumentError("BabyOptions::page_size must be 128 to 8192");
+    if (options.max_bytes > Space::kBytesMax)
+      return absl::InvalidArgumentError(absl::StrCat("BabyOptions::max_bytes must be at most ", Space::kBytesMax));
     HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.max_bytes));
     auto dbm = std::unique_ptr<BabyDBM>(new BabyDBM(std::move(space), options));
     HAKO_RETURN_IF_ERROR(dbm->tree_.Create());

@@ -37,6 +37,7 @@ class PageSlab {
   using Slot = sync::WriterSlot;
   using Line = format::PageLine;
   static constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 26;
+  static constexpr std::uint64_t kBytesMax = format::kPageUnit * (std::uint64_t{1} << 32) - (1 << 20);  // a unit's number has 32 bits
 
   static StatusOr<std::unique_ptr<PageSlab>> Create(std::uint64_t max_bytes) {
     HAKO_ASSIGN_OR_RETURN(auto pages, Arena::Create(max_bytes));
