@@ -43,7 +43,8 @@ class Runs {
   // One of them, the index-th after any that is drawn.
   void Free(Random& random) {
     auto run = runs_.lower_bound(static_cast<std::uint32_t>(random.Below(std::prev(runs_.end())->first + 1)));
-    const auto [first, units] = *run;
+    const std::uint32_t first = run->first;
+    const auto units = run->second;
     const char* const bytes = At(first);
     EXPECT_TRUE(std::all_of(bytes, bytes + Bytes(units), [&](char byte) { return byte == Filler(first); })) << "somebody wrote to it";
     runs_.erase(run);

@@ -18,7 +18,10 @@ class PageTree<Space, Compare>::MultiTurn {
   MultiTurn(PageTree& tree, Slot& slot, std::span<const std::string_view> keys) : tree_(tree), slot_(slot), keys_(keys) {
     order_.resize(keys.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
-    std::ranges::stable_sort(order_, [keys](std::size_t a, std::size_t b) { return Compare::Compare(keys[a], keys[b]) < 0; });
+    std::ranges::sort(order_, [keys](std::size_t a, std::size_t b) {
+      const int order = Compare::Compare(keys[a], keys[b]);
+      return order != 0 ? order < 0 : a < b;
+    });
     leaf_of_.resize(keys.size());
     leaves_.push_back(tree.LockLeaf(slot, keys[order_[0]]));
     for (const std::size_t i : order_) {
