@@ -75,7 +75,7 @@ struct ModelSurroundings {
 template <class Surroundings>
 class LinearizabilityTest : public testing::Test {};
 using Types = testing::Types<ModelSurroundings, HashSurroundings<MemoryMapParallelFile>, HashSurroundings<PositionalParallelFile>,
-                             TinySurroundings<MemoryMapParallelFile>>;
+                             TinySurroundings<MemoryMapParallelFile>, BabySurroundings<MemoryMapParallelFile>>;
 TYPED_TEST_SUITE(LinearizabilityTest, Types);
 
 TYPED_TEST(LinearizabilityTest, ConcurrentHistoriesHaveAnOrder) {

@@ -54,7 +54,8 @@ Status BucketIndex<Space>::FetchSlowly(GetSlot get_slot, std::uint64_t hash, std
     const std::uint16_t tag = place.TagOf(hash);
     std::uint32_t header = version;
     bool suspicious = false;  // a tag matched but the key did not: a coincidence, or damage
-    for (unsigned hops = 0;;) {
+    bool raced = false;       // once seen, it counts: a writer that changes nothing gives the version back as it was
+    for (unsigned hops = 0; !raced;) {
       for (std::uint32_t mask = MatchTags(*line, tag); mask != 0; mask &= mask - 1) {
         const auto i = static_cast<unsigned>(std::countr_zero(mask));
         const std::uint32_t handle = LoadSlot(*line, i);
@@ -63,7 +64,7 @@ Status BucketIndex<Space>::FetchSlowly(GetSlot get_slot, std::uint64_t hash, std
         format::FetchedCopy copy;
         const format::Match match = space_.TryFetch(handle, key, sink, is_current, copy);
         if (match == format::Match::kYes) [[likely]] {
-          if (!is_current()) break;
+          if (raced = !is_current(); raced) break;
           if (space_.CopyIsIntact(copy, hash)) [[likely]]
             return absl::OkStatus();
         }
@@ -78,7 +79,7 @@ Status BucketIndex<Space>::FetchSlowly(GetSlot get_slot, std::uint64_t hash, std
       }
       header = Header(*line);
     }
-    if (!is_current()) continue;
+    if (raced || !is_current()) continue;
     if (suspicious) break;
     if (shape().IndexOf(hash) == place.index) return AbsentError();
   }

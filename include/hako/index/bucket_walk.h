@@ -147,7 +147,8 @@ HAKO_INLINE Status BucketWalk<Space>::CopyChain(std::uint64_t index, bool lock_i
       line = *next;
       header = index_->Header(*line);
     }
-    *raced = !is_current();
+    // Damage is only what is seen under the lock: a writer that changes nothing gives the version back as it was.
+    *raced = !is_current() || (damaged != 0 && !lock_it);
     if (damaged != 0 && !*raced) status = index_->space_.DamageAt(damaged);
   }
   if (lock_it) lock.Unlock(false);
