@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "dbm/listing.h"
@@ -189,7 +190,11 @@ TYPED_TEST(AllocationTest, OperationsAllocateNothing) {
   EXPECT_EQ(AllocationCounter::count() - before, 0u) << "GetMulti, ProcessMulti";
   before = AllocationCounter::count();
   EXPECT_TRUE(this->RemoveAll());
-  EXPECT_EQ(AllocationCounter::count() - before, 0u) << "Remove";
+  if constexpr (requires { this->db->MakeIterator().Last(); } && !std::is_same_v<TypeParam, AnyHashSurroundings>) {
+    EXPECT_LT(AllocationCounter::count() - before, kRecords / 100) << "Remove: only where pages are joined";
+  } else {
+    EXPECT_EQ(AllocationCounter::count() - before, 0u) << "Remove";
+  }
 }
 
 TEST(TinyDBM, AppendOfSmallPiecesCopiesTheValueOnlyAsItOutgrowsItsBlock) {
