@@ -309,7 +309,9 @@ Status HashDBM<FileT>::SynchronizeSlots(Slot& mine, Slots&& for_each_slot) {
   });
   HAKO_RETURN_IF_ERROR(heap_->CommitEpoch(closed, count));
   synced_at_ = heap_->extents().super().synced_at;
+  heap_->gate().Pass(mine);  // GetStats looks at every thread's free blocks
   heap_->ReleaseWaiting(mine, closed);
+  mine.Leave();
   return RefreshSomeStamps(mine);
 }
 

@@ -30,6 +30,17 @@ class WriteGate {
   // REQUIRES: the calling writer announced itself and has executed a full fence since.
   bool IsClosed() const { return closed_.load(std::memory_order_seq_cst); }
 
+  // Announces a writer that locks no bucket but changes its per-thread state; it calls Leave in the end.
+  void Pass(WriterSlot& slot) const {
+    for (;;) {
+      slot.Enter();
+      slot.busy.store(true, std::memory_order_seq_cst);  // the fence that a bucket's lock would be
+      if (!IsClosed()) return;
+      slot.Leave();
+      WaitUntilOpen();
+    }
+  }
+
   void WaitUntilOpen() const {
     for (Backoff backoff; closed_.load(std::memory_order_acquire);) backoff.Pause();
   }
