@@ -50,12 +50,13 @@ namespace {
 
 namespace {
 
-void* CountedAllocate(std::size_t size, std::size_t alignment = 0) {
+// Not inlined: g++ would see malloc behind new, and warn of the delete.
+[[gnu::noinline]] void* CountedAllocate(std::size_t size, std::size_t alignment = 0) {
   NoteAllocation(size);
   if (size == 0) size = 1;
   return alignment == 0 ? std::malloc(size) : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
 }
-void* CountedAllocateOrThrow(std::size_t size, std::size_t alignment = 0) {
+[[gnu::noinline]] void* CountedAllocateOrThrow(std::size_t size, std::size_t alignment = 0) {
   void* const memory = CountedAllocate(size, alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
