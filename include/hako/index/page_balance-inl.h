@@ -5,8 +5,7 @@
 
 namespace hako::index {
 
-// Makes it possible, or comes nearer to it, that a slot of this key goes into the locked page at `index`. The page may become two: then
-// `wanted` is the one for the key, and both are locked.
+// Makes it possible, or comes nearer to it, that a slot of this key goes into the locked page at `index`. The page may become two (Halves).
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::MakeRoom(Halves* halves, std::string_view key, const Content& content, unsigned index, bool replaces) {
   Editor page(space_, *halves->wanted);
@@ -56,18 +55,10 @@ Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, uns
   // Where the new slot is the last, all others stay together: an ascending load leaves full pages behind.
   const unsigned at = index == count ? count : count == 1 ? 0 : Builder::MiddleOf(old);
 
-  std::string separator;  // the least keys of the right page, in short
-  if (level > 0 || !View::kBytewise) {
-    if (at == count)
-      separator.assign(key);
-    else
-      Builder::CopyKeyOf(old, at, &separator);
-  } else {
+  std::string separator(key);  // the least key of the right page
+  if (at < count) Builder::CopyKeyOf(old, at, &separator);
+  if (level == 0 && View::kBytewise) {  // in short
     std::string below;
-    if (at == count)
-      separator.assign(key);
-    else
-      Builder::CopyKeyOf(old, at, &separator);
     if (at == 0)
       below.assign(key);
     else
@@ -135,11 +126,7 @@ Status PageTree<Space, Compare>::Deepen(Line** page) {
     return NoMemory();
   }
   Lock(line.version).Lock();
-  std::atomic_ref(line.unit).store(before.unit(), std::memory_order_relaxed);
-  Editor moved(space_, line);
-  moved.StoreShape(old.shape());
-  for (std::int32_t& hint : line.hints) std::atomic_ref(hint).store(format::kNoHead, std::memory_order_relaxed);
-  moved.StoreHints(0);
+  Editor(space_, line).TakeOver(before.unit(), old.shape());
   Editor(space_, root()).Insert(0, {}, {{}, false, id});
   Unlock(&root(), true);
   *page = &line;
@@ -201,11 +188,7 @@ template <class Space, Comparator Compare>
 void PageTree<Space, Compare>::MoveUp(Line& child) {
   const View below(memory_, child);
   space_.Free(root().unit, View(memory_, root()).shape().units);
-  std::atomic_ref(root().unit).store(child.unit, std::memory_order_relaxed);
-  Editor editor(space_, root());
-  editor.StoreShape(below.shape());
-  for (std::int32_t& hint : root().hints) std::atomic_ref(hint).store(format::kNoHead, std::memory_order_relaxed);
-  editor.StoreHints(0);
+  Editor(space_, root()).TakeOver(child.unit, below.shape());
   Unlock(&child, true);
   space_.FreePage(IdOf(child));
   Unlock(&root(), true);

@@ -132,8 +132,7 @@ class PageBuilder {
     for (; i < shape.slots(); ++i) std::atomic_ref(view.heads()[i]).store(format::kNoHead, std::memory_order_relaxed);
     shape.heap = static_cast<std::uint16_t>(heap);
     page.StoreShape(shape);
-    for (std::int32_t& hint : line.hints) std::atomic_ref(hint).store(format::kNoHead, std::memory_order_relaxed);
-    page.StoreHints(0);
+    page.StoreAllHints();
     return true;
   }
 
@@ -201,11 +200,8 @@ class PageBuilder {
       *head = View::HeadOf(key, prefix_.size());
     }
     const format::Cell resized = format::Cell::For(key.size() - prefix_.size(), sizes.value, sizes.is_long);
-    const std::uint64_t header = resized.Encode();
-    const unsigned rest = resized.Rest(View::kInlined), size = resized.Size(View::kInlined);
-    sync::StoreSharedHeader<2>(end - size, reinterpret_cast<const char*>(&header), resized.header);
-    sync::StoreShared(end - size + resized.header, key.data() + key.size() - rest, rest);
-    sync::StoreShared(end - size + resized.header + rest, cell + sizes.header + sizes.Rest(View::kInlined), sizes.value);
+    const unsigned size = resized.Size(View::kInlined);
+    Editor::StoreCell(end - size, resized, key, {cell + sizes.header + sizes.Rest(View::kInlined), sizes.value});
     return size;
   }
 

@@ -79,7 +79,7 @@ class PageEditor {
     }
     const unsigned old_size = old.Size(View::kInlined), size = sizes.Size(View::kInlined);
     if (size <= old_size) {
-      StoreCell(cell, sizes, key, content);
+      StoreCell(cell, sizes, key, content.value);
       AddGarbage(old_size - size);
       return true;
     }
@@ -146,6 +146,16 @@ class PageEditor {
     view_ = View(space_.memory(), line_);
     shape_ = shape;
   }
+  void StoreAllHints() {
+    for (std::int32_t& hint : line_.hints) std::atomic_ref(hint).store(format::kNoHead, std::memory_order_relaxed);
+    StoreHints(0);
+  }
+  // Makes the line name the memory of another page, which has that shape.
+  void TakeOver(std::uint32_t unit, Shape shape) {
+    std::atomic_ref(line_.unit).store(unit, std::memory_order_relaxed);
+    StoreShape(shape);
+    StoreAllHints();
+  }
   void StoreHints(unsigned from_slot) {
     const unsigned count = shape().count;
     for (unsigned hint = from_slot == 0 ? 0 : (from_slot - 1) / format::kSlotGroup; hint < format::kPageHints; ++hint) {
@@ -156,6 +166,15 @@ class PageEditor {
     }
   }
 
+  // Writes the cell of a key that ends in what the cell is to hold of it.
+  HAKO_INLINE static void StoreCell(char* cell, const format::Cell& sizes, std::string_view key, std::string_view value) {
+    const std::uint64_t header = sizes.Encode();
+    sync::StoreSharedHeader<2>(cell, reinterpret_cast<const char*>(&header), sizes.header);
+    const unsigned rest = sizes.Rest(View::kInlined);
+    if (rest != 0) sync::StoreShared(cell + sizes.header, key.data() + key.size() - rest, rest);
+    sync::StoreShared(cell + sizes.header + rest, value.data(), value.size());
+  }
+
  private:
   HAKO_INLINE format::Cell CellFor(std::string_view key, const Content& content) const {
     return format::Cell::For(key.size() - shape().prefix, content.value.size(), content.is_long);
@@ -163,15 +182,8 @@ class PageEditor {
   HAKO_INLINE unsigned WriteCell(std::string_view key, const Content& content) {
     const format::Cell sizes = CellFor(key, content);
     const unsigned heap = shape().heap + sizes.Size(View::kInlined);
-    StoreCell(view_.end() - heap, sizes, key, content);
+    StoreCell(view_.end() - heap, sizes, key, content.value);
     return heap;
-  }
-  HAKO_INLINE void StoreCell(char* cell, const format::Cell& sizes, std::string_view key, const Content& content) {
-    const std::uint64_t header = sizes.Encode();
-    sync::StoreSharedHeader<2>(cell, reinterpret_cast<const char*>(&header), sizes.header);
-    const unsigned rest = sizes.Rest(View::kInlined);
-    if (rest != 0) sync::StoreShared(cell + sizes.header, key.data() + key.size() - rest, rest);
-    sync::StoreShared(cell + sizes.header + rest, content.value.data(), content.value.size());
   }
   HAKO_INLINE void StoreSlot(unsigned i, std::int32_t head, unsigned offset, std::uint32_t child) {
     std::atomic_ref(view_.heads()[i]).store(head, std::memory_order_relaxed);

@@ -225,14 +225,13 @@ bool PageTree<Space, Compare>::IsLastOf(const Range& range, const View& page) {
 template <class Space, Comparator Compare>
 std::uint64_t PageTree<Space, Compare>::CountRange(const Range& range) const {
   Copy copy;
-  std::string from(range.from.value_or(std::string_view()));
-  std::uint64_t count = 0;
-  for (bool first = !range.from;; first = false) {
-    ReadLeaf(first ? Seek::kFirst : Seek::kAt, from, &copy);
+  std::string from(range.from);
+  for (std::uint64_t count = 0;;) {
+    ReadLeaf(Seek::kAt, from, &copy);
     const View page = copy.view();
     const format::PageTail tail = page.tail();
     const bool last = IsLastOf(range, page);
-    const unsigned begin = first ? 0 : page.Find(from).index;
+    const unsigned begin = page.Find(from).index;
     const unsigned end = last && range.to ? page.Find(*range.to).index : page.count();
     if (end > begin) count += end - begin;
     if (last) return count;
@@ -242,14 +241,7 @@ std::uint64_t PageTree<Space, Compare>::CountRange(const Range& range) const {
 
 template <class Space, Comparator Compare>
 std::uint64_t PageTree<Space, Compare>::RemoveRange(Slot& slot, const Range& range) {
-  std::string from;
-  if (range.from) {
-    from.assign(*range.from);
-  } else {
-    Copy copy;
-    ReadLeaf(Seek::kFirst, {}, &copy);
-    if (copy.view().count() > 0) Builder::CopyKeyOf(copy.view(), 0, &from);
-  }
+  std::string from(range.from);
   for (std::uint64_t removed = 0;;) {
     Turn turn(*this, slot, from);
     const View page(memory_, *turn.line);

@@ -49,9 +49,10 @@ namespace hako::index {
 // Which leaf is wanted: that of a key, that of the greatest keys below it, the first, the last.
 enum class Seek { kAt, kBefore, kFirst, kLast };
 
-// The keys k with from <= k < to, as far as there are these bounds.
+// The keys k with from <= k, and k < to if there is such a bound.
 struct Range {
-  std::optional<std::string_view> from, to;
+  std::string_view from;
+  std::optional<std::string_view> to;
 };
 
 // A leaf as it was at one moment; the memory is reused from one to the next.
