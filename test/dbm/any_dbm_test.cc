@@ -149,6 +149,7 @@ TEST(AnyDBM, MistakesInNamesAreTold) {
                                                           {"?dbm=baby,sync_interval=5", "kind baby is saved as a whole: durability and"},
                                                           {"?dbm=baby,page_size=64", "page_size must be 128 to 8192"},
                                                           {"?dbm=baby,page_size=big", "option page_size cannot be 'big'"},
+                                                          {"?dbm=baby,max_bytes=64Ki", "max_bytes must be 1048576 to 549754765312"},
                                                           {"?dbm=baby,max_bytes=-1", "option max_bytes cannot be '-1'"},
                                                           {"a.hkh?dbm=tree", "option dbm cannot be 'tree'"},
                                                           {"a.hkh?,", "there is no option ''"},

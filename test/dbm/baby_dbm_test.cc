@@ -59,7 +59,8 @@ TEST(BabyDBM, RangesGoOnWhereTheyAreMovedTo) {
 }
 
 TEST(BabyDBM, RefusesOptionsThatMakeNoSense) {
-  EXPECT_THAT(BabyDBM<>::Open({.max_bytes = std::uint64_t{1} << 40}), StatusIs(absl::StatusCode::kInvalidArgument));
+  for (const std::uint64_t max_bytes : {std::uint64_t{0}, std::uint64_t{1} << 16, (std::uint64_t{1} << 20) - 1, std::uint64_t{1} << 40})
+    EXPECT_THAT(BabyDBM<>::Open({.max_bytes = max_bytes}), StatusIs(absl::StatusCode::kInvalidArgument)) << max_bytes;
   for (const unsigned page_size : {0u, 127u, 8193u})
     EXPECT_THAT(BabyDBM<>::Open({.page_size = page_size}), StatusIs(absl::StatusCode::kInvalidArgument)) << page_size;
 }

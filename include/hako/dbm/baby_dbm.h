@@ -46,15 +46,19 @@ class BabyDBM : public Operations<BabyDBM<FileT, Compare>>, public OrderedOperat
   static StatusOr<std::unique_ptr<BabyDBM>> Open(const BabyOptions& options = {}) {
     if (options.page_size < 128 || options.page_size > 8192)
       return absl::InvalidArgumentError("BabyOptions::page_size must be 128 to 8192");
-    if (options.max_bytes > Space::kBytesMax)
-      return absl::InvalidArgumentError(absl::StrCat("BabyOptions::max_bytes must be at most ", Space::kBytesMax));
+    if (options.max_bytes < kBytesMin || options.max_bytes > Space::kBytesMax)
+      return absl::InvalidArgumentError(absl::StrCat("BabyOptions::max_bytes must be ", kBytesMin, " to ", Space::kBytesMax));
     HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.max_bytes));
     auto dbm = std::unique_ptr<BabyDBM>(new BabyDBM(std::move(space), options));
     HAKO_RETURN_IF_ERROR(dbm->tree_.Create());
     return dbm;
   }
 
-  ~BabyDBM() { (void)tree_.RemoveAll(); }
+  // Pages and lines go with the space; a value outside of the pages can be found only by way of them. Where Open failed there may be no
+  // tree yet, but then no such value either.
+  ~BabyDBM() {
+    if (space_->long_bytes() != 0) (void)tree_.RemoveAll();
+  }
 
   template <Visitor V>
   Status Process(std::string_view key, V&& visitor) {
@@ -179,6 +183,8 @@ class BabyDBM : public Operations<BabyDBM<FileT, Compare>>, public OrderedOperat
   Status Close() { return absl::OkStatus(); }
 
  private:
+  static constexpr std::uint64_t kBytesMin = 1 << 20;
+
   // Walks over the keys between each of `bounds` and the next, and before the first and after the last.
   template <class V>
   Status ProcessParts(const std::vector<std::string>& bounds, V& visitor) {

@@ -39,7 +39,8 @@ struct TinyOptions {
 struct BabyOptions {
   // A page is divided when it would take more bytes than this, 128 to 8192; a value longer than a quarter of it lies outside of the page.
   unsigned page_size = 8192;
-  // Address space, below 512 GiB, of which only what is used takes memory; beyond it updates fail with ResourceExhausted.
+  // Address space, 1 MiB to somewhat below 512 GiB, of which only what is used takes memory; beyond it updates fail with
+  // ResourceExhausted.
   std::uint64_t max_bytes = std::uint64_t{32} << 30;
 };
 

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <utility>
 
+#include "hako/base/assert.h"
 #include "hako/base/status.h"
 
 namespace hako::storage {
@@ -54,7 +55,9 @@ class Arena {
   static constexpr std::uint64_t kExtentAlignment = 64 << 10;
 
   // Offset 0 is never handed out, so that 0 can mean "none". More than 64 KiB on either side of any extent can be read.
+  // REQUIRES: max_bytes >= kExtentAlignment
   static StatusOr<std::unique_ptr<Arena>> Create(std::uint64_t max_bytes) {
+    HAKO_ASSERT(max_bytes >= kExtentAlignment);
     HAKO_ASSIGN_OR_RETURN(ReservedMemory memory, ReservedMemory::Reserve(max_bytes + 2 * kHugePage));
     return std::unique_ptr<Arena>(new Arena(std::move(memory), max_bytes));
   }
