@@ -14,6 +14,7 @@
 #include "dbm/ordered_dbm_conformance.h"
 #include "dbm/surroundings.h"
 #include "gtest/gtest.h"
+#include "hako/dbm/tiny_dbm.h"
 #include "support/checked_value.h"
 #include "support/random.h"
 #include "support/sanitizers.h"
@@ -100,6 +101,27 @@ TEST(BabyDBM, LoadsWhatWasSaved) {
   ASSERT_THAT(file.WriteAt(file.Size() / 2, {&damaged, 1}), IsOk());
   EXPECT_FALSE(loaded->Load(file).ok());
   EXPECT_TRUE(ListByIterator(*loaded).records == records) << "it keeps what it had";
+}
+
+// A hash table takes longer keys than a tree, and its snapshot is one that any database in memory may be given.
+TEST(BabyDBM, KeepsWhatItHasIfASnapshotHasKeysTooLongForIt) {
+  ASSERT_OK_AND_ASSIGN(auto saved, TinyDBM<MemoryFile>::Open());
+  MemoryFile file;
+  ASSERT_OK_AND_ASSIGN(auto loaded, BabyDBM<MemoryFile>::Open());
+  const std::string longest(BabyDBM<>::kKeySizeMax, 'k');
+  ASSERT_THAT(saved->Set("key", "value"), IsOk());
+  ASSERT_THAT(saved->Set(longest, "value"), IsOk());
+  ASSERT_THAT(saved->Save(file), IsOk());
+  ASSERT_THAT(loaded->Load(file), IsOk());
+  const Records records = ListByIterator(*loaded).records;
+  EXPECT_EQ(records.size(), 2u);
+
+  ASSERT_THAT(saved->Set("later", "value"), IsOk());
+  ASSERT_THAT(saved->Set(longest + "k", "value"), IsOk());
+  ASSERT_THAT(saved->Save(file), IsOk());
+  EXPECT_THAT(loaded->Load(file), StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_TRUE(ListByIterator(*loaded).records == records);
+  EXPECT_THAT(loaded->Verify(), IsOk());
 }
 
 // Updates fail while there is no memory, and nothing else does; what is removed makes room again.

@@ -172,8 +172,8 @@ class BabyDBM : public Operations<BabyDBM<FileT, Compare>>, public OrderedOperat
     return ReplaceFile<FileT>(path, [this](FileT& file) { return Save(file); });
   }
 
-  // Replaces all records by those of a snapshot. Nothing is changed if the snapshot does not validate; if memory runs out half-way the
-  // database is left empty.
+  // Replaces all records by those of a snapshot. Nothing is changed if the snapshot does not validate or has a key longer than
+  // kKeySizeMax; if memory runs out half-way the database is left empty.
   Status Load(FileT& file) { return storage::LoadSnapshot(file, *this); }
   Status Load(const std::string& path) requires PathFile<FileT> { return storage::LoadSnapshot<FileT>(path, *this); }
 

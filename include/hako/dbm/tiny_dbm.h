@@ -37,6 +37,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>> {
 
  public:
   using Iterator = HashCursor<TinyDBM, Index, Space>;
+  static constexpr std::uint64_t kKeySizeMax = hako::kKeySizeMax;
 
   static StatusOr<std::unique_ptr<TinyDBM>> Open(const TinyOptions& options = {}) {
     if (options.align_pow < 2 || options.align_pow > 6) return absl::InvalidArgumentError("TinyOptions::align_pow must be 2 to 6");

@@ -167,12 +167,14 @@ Status SaveSnapshot(FileT& file, Iterator it) {
   return writer.Finish();
 }
 
-// Replaces a database's records by those of a snapshot: after all of it has been read once and found good, or not at all. A database that
-// cannot take a record is left empty.
+// Replaces a database's records by those of a snapshot: after all of it has been read once and found good, with no key longer than the
+// database takes, or not at all. A database that runs out of memory is left empty.
 template <File FileT, class D>
 Status LoadSnapshot(FileT& file, D& database) {
   SnapshotReader<FileT> reader(file);
-  HAKO_RETURN_IF_ERROR(reader.ForEach([](std::string_view, std::string_view) { return absl::OkStatus(); }));
+  HAKO_RETURN_IF_ERROR(reader.ForEach([](std::string_view key, std::string_view) {
+    return key.size() <= D::kKeySizeMax ? absl::OkStatus() : TooLargeError("a key of the snapshot", key.size(), D::kKeySizeMax);
+  }));
   HAKO_RETURN_IF_ERROR(database.Clear());
   Status status = reader.ForEach([&database](std::string_view key, std::string_view value) { return database.Set(key, value); });
   if (!status.ok()) HAKO_RETURN_IF_ERROR(database.Clear());
