@@ -62,8 +62,7 @@ class BabyDBM : public Operations<BabyDBM<FileT, Compare>>, public OrderedOperat
 
   template <Visitor V>
   Status Process(std::string_view key, V&& visitor) {
-    if (key.size() > kKeySizeMax) [[unlikely]]
-      return TooLargeError("a key", key.size(), kKeySizeMax);
+    HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     Space::Slot* slot = slots_.Mine();
     if (slot == nullptr) [[unlikely]]
       return TooManyThreads();
@@ -81,9 +80,7 @@ class BabyDBM : public Operations<BabyDBM<FileT, Compare>>, public OrderedOperat
 
   template <MultiVisitor V>
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
-    for (const std::string_view key : keys) {
-      if (key.size() > kKeySizeMax) return TooLargeError("a key", key.size(), kKeySizeMax);
-    }
+    for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     Space::Slot* slot = slots_.Mine();
     if (slot == nullptr) return TooManyThreads();
     if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,10 +14,10 @@
 
 namespace hako {
 
-inline Status CheckKey(std::string_view key) {
-  if (key.size() <= kKeySizeMax) [[likely]]
+inline Status CheckKey(std::string_view key, std::uint64_t size_max) {
+  if (key.size() <= size_max) [[likely]]
     return absl::OkStatus();
-  return TooLargeError("a key", key.size(), kKeySizeMax);
+  return TooLargeError("a key", key.size(), size_max);
 }
 
 [[gnu::cold]] inline Status TooManyThreads() {

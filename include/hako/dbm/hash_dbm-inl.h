@@ -164,7 +164,7 @@ Status HashDBM<FileT>::RecoverByScan(Slot& mine) {
 template <File FileT>
 template <Visitor V>
 Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) {
-  HAKO_RETURN_IF_ERROR(CheckKey(key));
+  HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
   Slot* slot = slots_.Mine();
   if (slot == nullptr) [[unlikely]]
     return TooManyThreads();
@@ -226,7 +226,7 @@ Status HashDBM<FileT>::NoteUpdate() {
 template <File FileT>
 template <MultiVisitor V>
 Status HashDBM<FileT>::ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
-  for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key));
+  for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
   Slot* slot = slots_.Mine();
   if (slot == nullptr) return TooManyThreads();
   if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {

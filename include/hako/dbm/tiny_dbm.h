@@ -49,7 +49,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>> {
 
   template <Visitor V>
   Status Process(std::string_view key, V&& visitor) {
-    HAKO_RETURN_IF_ERROR(CheckKey(key));
+    HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     Space::Slot* slot = slots_.Mine();
     if (slot == nullptr) [[unlikely]]
       return TooManyThreads();
@@ -68,7 +68,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>> {
 
   template <MultiVisitor V>
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
-    for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key));
+    for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     Space::Slot* slot = slots_.Mine();
     if (slot == nullptr) return TooManyThreads();
     if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
@@ -89,7 +89,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>> {
   // As that of Operations, but in place where the block has room: a value that grows by small pieces is copied about eight times while its
   // size doubles, so an Append costs no more than its piece, on the average.
   Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {}) {
-    HAKO_RETURN_IF_ERROR(CheckKey(key));
+    HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     Space::Slot* slot = slots_.Mine();
     if (slot == nullptr) return TooManyThreads();
     HAKO_ASSIGN_OR_RETURN(const bool done, index_.Extend(*slot, space_->KeyHash(key), key, delimiter, value));
