@@ -21,21 +21,22 @@
 #include "hako/base/status.h"
 #include "hako/dbm/common.h"
 #include "hako/dbm/dbm.h"
+#include "hako/dbm/memory_operations.h"
 #include "hako/dbm/operations.h"
 #include "hako/dbm/options.h"
 #include "hako/dbm/ordered_operations.h"
 #include "hako/dbm/tree_cursor.h"
 #include "hako/file/memory_map_parallel_file.h"
-#include "hako/file/path.h"
 #include "hako/index/page_tree.h"
 #include "hako/storage/page_slab.h"
-#include "hako/storage/snapshot.h"
 #include "hako/sync/thread_slot.h"
 
 namespace hako {
 
 template <File FileT = MemoryMapParallelFile, Comparator Compare = BytewiseComparator>
-class BabyDBM : public Operations<BabyDBM<FileT, Compare>>, public OrderedOperations<BabyDBM<FileT, Compare>, Compare> {
+class BabyDBM : public Operations<BabyDBM<FileT, Compare>>,
+                public OrderedOperations<BabyDBM<FileT, Compare>, Compare>,
+                public MemoryOperations<BabyDBM<FileT, Compare>, FileT> {
   using Space = storage::PageSlab;
   using Tree = index::PageTree<Space, Compare>;
 
@@ -118,9 +119,6 @@ class BabyDBM : public Operations<BabyDBM<FileT, Compare>>, public OrderedOperat
     return tree_.Count([this](auto&& visit) { slots_.ForEach([&](Space::Slot& slot) { visit(slot); }); });
   }
 
-  // There is no file to synchronize with; always OK.
-  Status Synchronize(SyncMode) { return absl::OkStatus(); }
-
   Status Verify() {
     return Alone([&] { return tree_.Verify(Count()); });
   }
@@ -160,24 +158,6 @@ class BabyDBM : public Operations<BabyDBM<FileT, Compare>>, public OrderedOperat
     if (slot == nullptr) return TooManyThreads();
     return tree_.RemoveRange(*slot, {from, to});
   }
-
-  // Writes all records to `file`, which is emptied first, and syncs it. Writers are not stopped: each record is saved with a value it had
-  // during the call.
-  Status Save(FileT& file) { return storage::SaveSnapshot(file, MakeIterator()); }
-  // Replaces the file at `path`, or leaves it as it is.
-  Status Save(const std::string& path) requires PathFile<FileT> {
-    return ReplaceFile<FileT>(path, [this](FileT& file) { return Save(file); });
-  }
-
-  // Replaces all records by those of a snapshot. Nothing is changed if the snapshot does not validate or has a key longer than
-  // kKeySizeMax; if memory runs out half-way the database is left empty.
-  Status Load(FileT& file) { return storage::LoadSnapshot(file, *this); }
-  Status Load(const std::string& path) requires PathFile<FileT> { return storage::LoadSnapshot<FileT>(path, *this); }
-
-  bool IsWritable() const { return true; }
-  Status GetHealth() const { return absl::OkStatus(); }
-  // Nothing to write back; the memory goes with the object.
-  Status Close() { return absl::OkStatus(); }
 
  private:
   static constexpr std::uint64_t kBytesMin = 1 << 20;

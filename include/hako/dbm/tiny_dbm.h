@@ -9,7 +9,6 @@
 
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -19,19 +18,18 @@
 #include "hako/dbm/common.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/hash_cursor.h"
+#include "hako/dbm/memory_operations.h"
 #include "hako/dbm/operations.h"
 #include "hako/dbm/options.h"
 #include "hako/file/memory_map_parallel_file.h"
-#include "hako/file/path.h"
 #include "hako/index/bucket_index.h"
 #include "hako/storage/record_arena.h"
-#include "hako/storage/snapshot.h"
 #include "hako/sync/thread_slot.h"
 
 namespace hako {
 
 template <File FileT = MemoryMapParallelFile>
-class TinyDBM : public Operations<TinyDBM<FileT>> {
+class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyDBM<FileT>, FileT> {
   using Space = storage::RecordArena;
   using Index = index::BucketIndex<Space>;
 
@@ -119,9 +117,6 @@ class TinyDBM : public Operations<TinyDBM<FileT>> {
     return Alone([&] { return RemoveAllRecords(*mine); });
   }
 
-  // There is no file to synchronize with; always OK.
-  Status Synchronize(SyncMode) { return absl::OkStatus(); }
-
   Status Verify() {
     Space::Slot* mine = slots_.Mine();
     if (mine == nullptr) return TooManyThreads();
@@ -142,25 +137,6 @@ class TinyDBM : public Operations<TinyDBM<FileT>> {
   }
 
   Inspection Inspect() { return InspectionOf("TinyDBM", GetStats()); }
-
-  // Writes all records to `file`, which is emptied first, and syncs it. Writers are not stopped: each record is saved with a value it had
-  // during the call.
-  Status Save(FileT& file) { return storage::SaveSnapshot(file, MakeIterator()); }
-
-  // Replaces the file at `path`, or leaves it as it is.
-  Status Save(const std::string& path) requires PathFile<FileT> {
-    return ReplaceFile<FileT>(path, [this](FileT& file) { return Save(file); });
-  }
-
-  // Replaces all records by those of a snapshot. Nothing is changed if the snapshot does not validate; if memory runs out half-way the
-  // database is left empty.
-  Status Load(FileT& file) { return storage::LoadSnapshot(file, *this); }
-  Status Load(const std::string& path) requires PathFile<FileT> { return storage::LoadSnapshot<FileT>(path, *this); }
-
-  bool IsWritable() const { return true; }
-  Status GetHealth() const { return absl::OkStatus(); }
-  // Nothing to write back; the memory goes with the object.
-  Status Close() { return absl::OkStatus(); }
 
  private:
   explicit TinyDBM(std::unique_ptr<Space> space) : space_(std::move(space)), index_(*space_) {}
