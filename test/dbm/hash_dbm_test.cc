@@ -1,6 +1,10 @@
 // HashDBM on every kind of file, and what is peculiar to it.
 #include "hako/dbm/hash_dbm.h"
 
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -8,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -25,6 +30,7 @@
 #include "support/checked_value.h"
 #include "support/fault_file.h"
 #include "support/status_matchers.h"
+#include "support/system_call_fault.h"
 #include "support/temp_dir.h"
 
 namespace hako {
@@ -70,6 +76,22 @@ TEST(HashDBM, OpensByPath) {
   EXPECT_EQ(db->Count(), 0u);
   EXPECT_THAT(db->Close(), IsOk());
   EXPECT_THAT(HashDBM<>::Open(directory.path() + "/no/such/directory"), testing::Not(IsOk()));
+}
+
+TEST(HashDBM, OpenTellsThatItCannotSynchronizeInTheBackground) {
+  TempDir directory;
+  const std::string path = directory.File("casket.hkh");
+  bool is_possible = true;
+  std::thread([&] {
+    is_possible = FailSystemCallsOfThisThread({SYS_clone, SYS_clone3}, EAGAIN);
+    if (!is_possible) return;
+    const HashOptions options{.sync_interval = std::chrono::milliseconds(1)};
+    EXPECT_THAT(HashDBM<>::Open(path, options), StatusIs(absl::StatusCode::kResourceExhausted));
+  }).join();
+  if (!is_possible) GTEST_SKIP() << "cannot make system calls fail";
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<>::Open(path));
+  EXPECT_THAT(db->Set("key", "value"), IsOk());
+  EXPECT_THAT(db->Close(), IsOk());
 }
 
 // A file written through one type of file is opened through another, after a clean close and after a crash.

@@ -20,10 +20,11 @@ StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const
   dbm->closed_ = false;
   dbm->synced_at_ = dbm->heap_->extents().super().synced_at;
   if (options.sync_interval.count() > 0 && dbm->IsWritable()) {
-    dbm->background_ = std::make_unique<sync::PeriodicThread>(options.sync_interval, [self = dbm.get()] {
+    const auto synchronize = [self = dbm.get()] {
       if (!self->changed_.exchange(false)) return;
       if (!self->Synchronize(SyncMode::kHard).ok()) self->changed_ = true;  // a failed sync poisons the heap, which tells all
-    });
+    };
+    HAKO_ASSIGN_OR_RETURN(dbm->background_, sync::PeriodicThread::Start(options.sync_interval, synchronize));
   }
   return dbm;
 }
