@@ -1,4 +1,4 @@
-// absl::flat_hash_map of strings, grown from empty, with no lock at all: one thread only. Looked up without making a string.
+// absl::flat_hash_map of strings, grown from empty.
 #include "absl/container/flat_hash_map.h"
 
 #include "absl/strings/string_view.h"
@@ -8,29 +8,9 @@ namespace hako::compare {
 
 using FlatMap = absl::flat_hash_map<std::string, std::string>;
 
-class FlatHashMapEngine : public MapEngine<FlatMap> {
+class FlatHashMapEngine : public UnlockedMapEngine<FlatMap, absl::string_view> {
  public:
   static constexpr std::string_view kName = "flat_hash_map";
-  static constexpr bool kConcurrent = false;
-
-  bool Set(std::string_view key, std::string_view value) {
-    map_.try_emplace(Key(key)).first->second.assign(value);
-    return true;
-  }
-  bool Get(std::string_view key, std::string* value) {
-    const auto found = map_.find(Key(key));
-    if (found == map_.end()) return false;
-    value->assign(found->second);
-    return true;
-  }
-  bool Remove(std::string_view key) { return map_.erase(Key(key)) != 0; }
-  bool Close() {
-    FlatMap().swap(map_);
-    return true;
-  }
-
- private:
-  static absl::string_view Key(std::string_view key) { return {key.data(), key.size()}; }  // Debian's is not std::string_view
 };
 
 }  // namespace hako::compare
