@@ -755,7 +755,7 @@ Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
   const auto inside = [&](std::uint64_t offset, std::uint64_t bytes) {
     return offset >= format::kFirstExtent && offset <= extents_->tail() && bytes <= extents_->tail() - offset;
   };
-  std::uint64_t count, a, b;
+  std::uint64_t count = 0, a = 0, b = 0;
   if (!internal::TakeNumber(&note, &count)) return bad;
   for (; count != 0; --count) {
     if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b) || !inside(a, b)) return bad;
