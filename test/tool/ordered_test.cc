@@ -1,28 +1,21 @@
 // Databases in order: what list, merge and copy do with one, and that the program says which kinds there are.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
-#include "support/temp_dir.h"
-#include "tool_runner.h"
+#include "tool_test.h"
 
 namespace hako {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 
-class Ordered : public testing::Test {
+class Ordered : public ToolTest {
  protected:
+  Ordered() : ToolTest("fruit.hks?dbm=baby") {}
   void SetUp() override {
     const std::string text = "banana\t3\napricot\t2\nb\t5\napple\t1\n\xff\xfe\t6\nax\t4\n";
     ASSERT_EQ(RunTool({"import", path_}, text).exit_code, 0);
   }
-  void TearDown() override { EXPECT_EQ(RunTool({"verify", path_}).exit_code, 0); }
 
   std::vector<std::string> List(const std::vector<std::string>& options) {
     std::vector<std::string> command = {"list", path_, "--keys", "--escape"};
@@ -31,9 +24,6 @@ class Ordered : public testing::Test {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return SplitLines(result.out);
   }
-
-  TempDir dir_;
-  const std::string path_ = dir_.File("fruit.hks?dbm=baby");
 };
 
 TEST_F(Ordered, ListGoesByKeyInBothDirections) {

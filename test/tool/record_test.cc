@@ -1,6 +1,4 @@
 // create, get, set, remove, list, inspect, verify, and what they answer where the file is not as they wish.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -10,32 +8,17 @@
 
 #include "hako/file/memory_map_parallel_file.h"
 #include "support/status_matchers.h"
-#include "support/temp_dir.h"
-#include "tool_runner.h"
+#include "tool_test.h"
 
 namespace hako {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::MatchesRegex;
-using testing::SizeIs;
-using testing::StartsWith;
-using testing::UnorderedElementsAre;
-
-class Records : public testing::Test {
+class Records : public ToolTest {
  protected:
   void SetUp() override { ASSERT_EQ(RunTool({"create", path_}).exit_code, 0); }
-  // Every test leaves a database without damage.
-  void TearDown() override { EXPECT_EQ(RunTool({"verify", path_}).exit_code, 0); }
 
   int Set(const std::string& key, const std::string& value) { return RunTool({"set", path_, "--", key, value}).exit_code; }
   std::string Get(const std::string& key) { return RunTool({"get", path_, "--raw", "--", key}).out; }
-
-  TempDir dir_;
-  const std::string path_ = dir_.File("a.hkh");
 };
 
 TEST_F(Records, SetGetRemove) {

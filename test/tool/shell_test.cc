@@ -1,24 +1,12 @@
 // hako shell: lines from a pipe and from a terminal.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "support/temp_dir.h"
-#include "tool_runner.h"
+#include "tool_test.h"
 
 namespace hako {
 namespace {
 
-using testing::AllOf;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::StartsWith;
-
-class Shell : public testing::Test {
+class Shell : public ToolTest {
  protected:
   void SetUp() override { ASSERT_EQ(RunTool({"create", path_}).exit_code, 0); }
-  void TearDown() override { EXPECT_EQ(RunTool({"verify", path_}).exit_code, 0); }
-  TempDir dir_;
-  const std::string path_ = dir_.File("a.hkh");
 };
 
 TEST_F(Shell, RunsALineEach) {

@@ -1,6 +1,4 @@
 // export and import: what goes out in a format comes back the same, malformed texts are told by line, an import can be stopped.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -9,17 +7,10 @@
 #include <map>
 #include <random>
 
-#include "support/temp_dir.h"
-#include "tool_runner.h"
+#include "tool_test.h"
 
 namespace hako {
 namespace {
-
-using testing::AllOf;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
 
 using RecordMap = std::map<std::string, std::string>;
 
@@ -75,11 +66,7 @@ std::string HexDump(const RecordMap& records) {
   return text + "DATA=END\n";
 }
 
-class Transfer : public testing::Test {
- protected:
-  TempDir dir_;
-  const std::string path_ = dir_.File("a.hkh");
-};
+class Transfer : public ToolTest {};
 
 TEST_F(Transfer, RoundTripThroughFilesAndPipes) {
   const RecordMap records = AwkwardRecords();
@@ -212,15 +199,14 @@ const Malformed kMalformedTexts[] = {{"tsv", "a\t1\nb\n", "line 2: no tab", 1},
 TEST_F(Transfer, MalformedTextsEndWithThreeAndTheLine) {
   for (const Malformed& malformed : kMalformedTexts) {
     SCOPED_TRACE(malformed.format + ": " + malformed.text.substr(0, 200));
-    TempDir dir;
-    const std::string path = dir.File("a.hkh");
-    const ToolResult result = RunTool({"import", path, "--format", malformed.format}, malformed.text);
+    unlink(path_.c_str());
+    const ToolResult result = RunTool({"import", path_, "--format", malformed.format}, malformed.text);
     EXPECT_EQ(result.exit_code, 3);
     const auto lines = SplitLines(result.err);
     ASSERT_EQ(lines.size(), 2u) << result.err;
-    EXPECT_EQ(lines[0], "hako: " + path + ": " + std::to_string(malformed.num_kept) + " records imported");
+    EXPECT_EQ(lines[0], "hako: " + path_ + ": " + std::to_string(malformed.num_kept) + " records imported");
     EXPECT_THAT(lines[1], StartsWith("hako: standard input: " + malformed.complaint));
-    EXPECT_EQ(ReadAll(path).size(), malformed.num_kept);
+    EXPECT_EQ(ReadAll(path_).size(), malformed.num_kept);
   }
 }
 
@@ -242,22 +228,15 @@ TEST_F(Transfer, LaterRecordsReplaceEarlierOnes) {
   EXPECT_EQ(ReadAll(path_), (RecordMap{{"k", "2"}, {"l", "3"}}));
 }
 
-// Records whose keys count up, so that what was imported shows whether it is a prefix.
-std::string NumberedRecords(int begin, int end) {
-  std::string text;
-  for (int i = begin; i < end; ++i) text += std::to_string(i) + "\tvalue of " + std::to_string(i) + "\n";
-  return text;
-}
-
 class Signals : public Transfer, public testing::WithParamInterface<int> {};
 
 TEST_P(Signals, StopAnImportBetweenRecords) {
   ToolProcess process({"import", path_});
-  ASSERT_TRUE(process.Write(NumberedRecords(0, 100000)));  // more than a pipe and the program's buffer hold: it is at work
+  ASSERT_TRUE(process.Write(NumberedLines(0, 100000)));  // more than a pipe and the program's buffer hold: it is at work
   process.Send(GetParam());
   const ToolResult result = [&] {
     // The pipe stays open: the program must stop by itself.
-    while (process.Write(NumberedRecords(100000, 100100))) {
+    while (process.Write(NumberedLines(100000, 100100))) {
     }
     return process.Finish();
   }();
@@ -277,7 +256,7 @@ INSTANTIATE_TEST_SUITE_P(Transfer, Signals, testing::Values(SIGINT, SIGTERM, SIG
 
 TEST_F(Transfer, ASignalEndsTheWaitForInput) {
   ToolProcess process({"import", path_});
-  ASSERT_TRUE(process.Write(NumberedRecords(0, 100000)));
+  ASSERT_TRUE(process.Write(NumberedLines(0, 100000)));
   // From here on there is no more input, so sooner or later the program waits; the signal may come before that or after.
   process.Send(SIGINT);
   ASSERT_EQ(process.WaitForEnd(), 0);
@@ -285,12 +264,12 @@ TEST_F(Transfer, ASignalEndsTheWaitForInput) {
 }
 
 TEST_F(Transfer, ProgressIsForTerminalsOnly) {
-  EXPECT_THAT(RunTool({"import", path_}, NumberedRecords(0, 50000)).err, Not(HasSubstr("\r")));
+  EXPECT_THAT(RunTool({"import", path_}, NumberedLines(0, 50000)).err, Not(HasSubstr("\r")));
   ToolProcess process({"import", path_}, ToolProcess::Screen::kTerminal);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(5);
   for (int i = 0; process.ReadTerminal().find('\r') == std::string::npos && std::chrono::steady_clock::now() < deadline;
        i = (i + 1000) % 100000)
-    ASSERT_TRUE(process.Write(NumberedRecords(i, i + 1000)));
+    ASSERT_TRUE(process.Write(NumberedLines(i, i + 1000)));
   const ToolResult result = process.Finish();
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.out, testing::ContainsRegex("\r[0-9,]+ records, [0-9,]+/s"));
