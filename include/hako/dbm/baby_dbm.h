@@ -115,9 +115,7 @@ class BabyDBM : public Operations<BabyDBM<FileT, Compare>>,
 
   Iterator MakeIterator() { return Iterator(*this, tree_); }
 
-  std::uint64_t Count() const {
-    return tree_.Count([this](auto&& visit) { slots_.ForEach([&](Space::Slot& slot) { visit(slot); }); });
-  }
+  std::uint64_t Count() const { return tree_.Count(ForEachSlot()); }
 
   Status Verify() {
     return Alone([&] { return tree_.Verify(Count()); });
@@ -184,9 +182,12 @@ class BabyDBM : public Operations<BabyDBM<FileT, Compare>>,
 
   BabyDBM(std::unique_ptr<Space> space, const BabyOptions& options) : space_(std::move(space)), tree_(*space_, options.page_size) {}
 
+  auto ForEachSlot() const {
+    return [this](auto&& visit) { slots_.ForEach(visit); };
+  }
   template <class Body>
   auto Alone(Body&& body) {
-    return space_->gate().RunAlone([this](auto&& visit) { slots_.ForEach([&](Space::Slot& slot) { visit(slot); }); }, body);
+    return space_->gate().RunAlone(ForEachSlot(), body);
   }
 
   std::unique_ptr<Space> space_;

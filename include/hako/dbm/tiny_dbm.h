@@ -106,9 +106,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
 
   Iterator MakeIterator() { return Iterator(*this, index_, *space_); }
 
-  std::uint64_t Count() const {
-    return index_.Count([this](auto&& visit) { slots_.ForEach([&](Space::Slot& slot) { visit(slot); }); });
-  }
+  std::uint64_t Count() const { return index_.Count(ForEachSlot()); }
 
   // The memory is kept for new records.
   Status Clear() {
@@ -129,7 +127,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
     stats.num_records = Count();
     stats.total_bytes = space_->total_bytes();
     stats.index_bytes = space_->index_bytes();
-    stats.free_bytes = Alone([this] { return space_->FreeBytes([this](auto&& visit) { slots_.ForEach(visit); }); });
+    stats.free_bytes = Alone([this] { return space_->FreeBytes(ForEachSlot()); });
     stats.record_bytes = stats.total_bytes - stats.index_bytes - stats.free_bytes;
     stats.num_buckets = index_.num_lines();
     stats.num_overflow = index_.lines().num_overflow();
@@ -141,9 +139,12 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
  private:
   explicit TinyDBM(std::unique_ptr<Space> space) : space_(std::move(space)), index_(*space_) {}
 
+  auto ForEachSlot() const {
+    return [this](auto&& visit) { slots_.ForEach(visit); };
+  }
   template <class Body>
   auto Alone(Body&& body) {
-    return space_->gate().RunAlone([this](auto&& visit) { slots_.ForEach([&](Space::Slot& slot) { visit(slot); }); }, body);
+    return space_->gate().RunAlone(ForEachSlot(), body);
   }
 
   Status RemoveAllRecords(Space::Slot& mine) {
