@@ -299,7 +299,7 @@ TEST(HashCorruption, RefusesAFormatThatIsNewerOrTooOld) {
   Image image = MakeHashImages().closed;
   for (const std::uint32_t version : {format::kHashFileVersion + 1, format::kHashFileOldest - 1, 0u}) {
     SCOPED_TRACE(version);
-    for (const std::uint64_t offset : {std::uint64_t{0}, format::kSuperBlockSlot}) {
+    for (const std::uint64_t offset : {std::uint64_t{0}, storage::kSlotDistance}) {
       format::HashSuperBlock super;
       std::memcpy(&super, image.data() + offset, sizeof(super));
       super.version = version;

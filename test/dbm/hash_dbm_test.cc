@@ -53,7 +53,7 @@ static_assert(DBM<HashDBM<>> && DBM<HashDBM<PositionalParallelFile>> && DBM<Hash
 // Changes both superblocks of a file that is closed.
 template <class F>
 void ChangeSuperBlocks(MemoryFile& file, F change) {
-  for (const std::uint64_t offset : {std::uint64_t{0}, format::kSuperBlockSlot}) {
+  for (const std::uint64_t offset : {std::uint64_t{0}, storage::kSlotDistance}) {
     format::HashSuperBlock super;
     const std::span bytes(reinterpret_cast<std::byte*>(&super), sizeof(super));
     ASSERT_THAT(file.ReadAt(offset, bytes), IsOk());

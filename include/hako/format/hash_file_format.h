@@ -30,7 +30,6 @@ inline constexpr std::array<char, 16> kHashFileMagic = {'h', 'a', 'k', 'o', ' ',
 inline constexpr std::uint32_t kHashFileVersion = 2;
 inline constexpr std::uint32_t kHashFileOldest = 2;  // that is still read
 inline constexpr std::uint64_t kExtentUnit = 64 << 10;
-inline constexpr std::uint64_t kSuperBlockSlot = 4096;  // distance of the two slots
 inline constexpr std::uint64_t kLiveStateOffset = 8192;
 inline constexpr std::uint64_t kIndexExtentsOffset = 12288;
 inline constexpr std::uint64_t kIndexExtentsMax = (kExtentUnit - kIndexExtentsOffset) / 4;

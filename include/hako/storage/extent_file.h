@@ -26,6 +26,7 @@
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 #include "hako/format/hash_file_format.h"
+#include "hako/storage/superblock_slots.h"
 #include "hako/sync/atomic_bytes.h"
 
 namespace hako::storage {
@@ -49,7 +50,7 @@ class ExtentFile {
 
   static StatusOr<std::unique_ptr<ExtentFile>> Open(FileT file, int align_pow, std::uint64_t hash_seed) {
     std::unique_ptr<ExtentFile> self(new ExtentFile(std::move(file)));
-    HAKO_ASSIGN_OR_RETURN(const bool blank, self->IsBlank());
+    HAKO_ASSIGN_OR_RETURN(const bool blank, IsBlankFile(self->file_, kKind));
     HAKO_RETURN_IF_ERROR(blank ? self->Initialize(align_pow, hash_seed) : self->ReadSuperBlock());
     return self;
   }
@@ -236,19 +237,6 @@ class ExtentFile {
     if constexpr (kMapped) base_ = file_.MutableView(0, 0).data();
   }
 
-  // Whether the file holds nothing: empty, or zeros left by a creation that did not come to its end.
-  StatusOr<bool> IsBlank() {
-    const std::uint64_t size = file_.Size();
-    if (size == 0) {
-      if (!file_.IsWritable()) return absl::DataLossError("the file is empty: not a hako hash database");
-      return true;
-    }
-    if (size > kBlankMax || !file_.IsWritable()) return false;
-    std::string bytes(size, '\0');
-    HAKO_RETURN_IF_ERROR(file_.ReadAt(0, {reinterpret_cast<std::byte*>(bytes.data()), bytes.size()}));
-    return bytes.find_first_not_of('\0') == std::string::npos;
-  }
-
   Status Initialize(int align_pow, std::uint64_t hash_seed) {
     found_ = FoundState::kNew;
     HAKO_RETURN_IF_ERROR(file_.Resize(format::kFirstExtent));
@@ -266,28 +254,7 @@ class ExtentFile {
   }
 
   Status ReadSuperBlock() {
-    if (file_.Size() < format::kFirstExtent) return NotAHashFile("the file ends", file_.Size());
-    format::HashSuperBlock slots[2];
-    bool valid[2];
-    for (int i = 0; i < 2; ++i) {
-      HAKO_RETURN_IF_ERROR(file_.ReadAt(i * format::kSuperBlockSlot, {reinterpret_cast<std::byte*>(&slots[i]), sizeof(slots[i])}));
-      valid[i] = slots[i].magic == format::kHashFileMagic && slots[i].check == format::CheckOf(slots[i]);
-    }
-    if (!valid[0] && !valid[1]) {
-      const bool ours = slots[0].magic == format::kHashFileMagic || slots[1].magic == format::kHashFileMagic;
-      if (!ours) return NotAHashFile("bad magic", 0);
-      return DataLossError("neither superblock matches its check", 0);
-    }
-    super_ = valid[0] && (!valid[1] || slots[0].sequence > slots[1].sequence) ? slots[0] : slots[1];
-    const std::uint32_t version = super_.version;
-    if (version > format::kHashFileVersion) {
-      return absl::UnimplementedError(
-          absl::StrCat("hash file format ", version, " is newer than the newest this library knows, ", format::kHashFileVersion));
-    }
-    if (version < format::kHashFileOldest) {
-      return absl::UnimplementedError(
-          absl::StrCat("hash file format ", version, " is older than the oldest this library reads, ", format::kHashFileOldest));
-    }
+    HAKO_ASSIGN_OR_RETURN(super_, ReadNewerSlot<format::HashSuperBlock>(file_, kKind, format::kFirstExtent));
     return Validate();
   }
 
@@ -320,9 +287,6 @@ class ExtentFile {
     }
     return absl::OkStatus();
   }
-  static Status NotAHashFile(const char* why, std::uint64_t offset) {
-    return absl::InvalidArgumentError(absl::StrCat("not a hako hash database: ", why, " at offset ", offset));
-  }
 
   // The live state and the index extents' table are used in place where the file is mapped.
   void Attach() {
@@ -340,12 +304,12 @@ class ExtentFile {
     super_.sequence = super_.sequence + 1;
     super_.check = format::CheckOf(super_);
     const std::string_view bytes(reinterpret_cast<const char*>(&super_), sizeof(super_));
-    HAKO_RETURN_IF_ERROR(Write(super_.sequence % 2 * format::kSuperBlockSlot, bytes));
+    HAKO_RETURN_IF_ERROR(Write(super_.sequence % 2 * kSlotDistance, bytes));
     HAKO_RETURN_IF_ERROR(Sync());
-    return Write((super_.sequence + 1) % 2 * format::kSuperBlockSlot, bytes);
+    return Write((super_.sequence + 1) % 2 * kSlotDistance, bytes);
   }
 
-  static constexpr std::uint64_t kBlankMax = 4 << 20;
+  static constexpr FileKind kKind{"hash", format::kHashFileMagic, format::kHashFileOldest, format::kHashFileVersion};
   struct OwnLive {
     format::LiveState state{};
     std::array<std::uint32_t, format::kIndexExtentsMax> index_extents{};

@@ -1,0 +1,69 @@
+// What the database files have in common at their beginning: two slots of 512 bytes, 4096 apart, for a superblock, of which the newer valid
+// one counts.
+//
+// A Block has magic, version, sequence and check, and a function CheckOf(block) beside it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+
+namespace hako::storage {
+
+inline constexpr std::uint64_t kSlotDistance = 4096;
+
+struct FileKind {
+  std::string_view name;  // "hash", as in "hako hash database"
+  std::array<char, 16> magic;
+  std::uint32_t oldest, newest;  // versions that are read
+};
+
+// Whether the file holds nothing: empty, or zeros left by a creation that did not come to its end.
+template <File FileT>
+StatusOr<bool> IsBlankFile(const FileT& file, const FileKind& kind) {
+  constexpr std::uint64_t kBlankMax = 4 << 20;
+  const std::uint64_t size = file.Size();
+  if (size == 0) {
+    if (!file.IsWritable()) return absl::DataLossError(absl::StrCat("the file is empty: not a hako ", ToAbsl(kind.name), " database"));
+    return true;
+  }
+  if (size > kBlankMax || !file.IsWritable()) return false;
+  std::string bytes(size, '\0');
+  HAKO_RETURN_IF_ERROR(file.ReadAt(0, {reinterpret_cast<std::byte*>(bytes.data()), bytes.size()}));
+  return bytes.find_first_not_of('\0') == std::string::npos;
+}
+
+// `least` is the size of the smallest file of this kind.
+template <class Block, File FileT>
+StatusOr<Block> ReadNewerSlot(const FileT& file, const FileKind& kind, std::uint64_t least) {
+  const auto not_ours = [&](const char* why, std::uint64_t offset) {
+    return absl::InvalidArgumentError(absl::StrCat("not a hako ", ToAbsl(kind.name), " database: ", why, " at offset ", offset));
+  };
+  if (file.Size() < least) return not_ours("the file ends", file.Size());
+  Block slots[2];
+  bool valid[2];
+  for (int i = 0; i < 2; ++i) {
+    HAKO_RETURN_IF_ERROR(file.ReadAt(i * kSlotDistance, {reinterpret_cast<std::byte*>(&slots[i]), sizeof(slots[i])}));
+    valid[i] = slots[i].magic == kind.magic && slots[i].check == CheckOf(slots[i]);
+  }
+  if (!valid[0] && !valid[1]) {
+    if (slots[0].magic != kind.magic && slots[1].magic != kind.magic) return not_ours("bad magic", 0);
+    return DataLossError("neither superblock matches its check", 0);
+  }
+  const Block& newer = valid[0] && (!valid[1] || slots[0].sequence > slots[1].sequence) ? slots[0] : slots[1];
+  const std::uint32_t version = newer.version;
+  const auto unknown = [&](const char* is, const char* limit, std::uint32_t number) {
+    return absl::UnimplementedError(absl::StrCat(ToAbsl(kind.name), " file format ", version, is, limit, number));
+  };
+  if (version > kind.newest) return unknown(" is newer than the newest", " this library knows, ", kind.newest);
+  if (version < kind.oldest) return unknown(" is older than the oldest", " this library reads, ", kind.oldest);
+  return newer;
+}
+
+}  // namespace hako::storage
