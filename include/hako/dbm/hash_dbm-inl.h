@@ -24,7 +24,7 @@ StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const
       if (!self->changed_.exchange(false)) return;
       if (!self->Synchronize(SyncMode::kHard).ok()) self->changed_ = true;  // a failed sync poisons the heap, which tells all
     };
-    HAKO_ASSIGN_OR_RETURN(dbm->background_, sync::PeriodicThread::Start(options.sync_interval, synchronize));
+    HAKO_ASSIGN_OR_RETURN(dbm->background_, sync::BackgroundThread::Start(options.sync_interval, synchronize));
   }
   return dbm;
 }

@@ -39,7 +39,7 @@
 #include "hako/file/path.h"
 #include "hako/index/bucket_index.h"
 #include "hako/storage/record_heap.h"
-#include "hako/sync/periodic_thread.h"
+#include "hako/sync/background_thread.h"
 #include "hako/sync/thread_slot.h"
 
 namespace hako {
@@ -175,7 +175,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   std::atomic<bool> changed_{false};  // since the background thread looked; only where there is one
   bool rebuilt_ = false;              // Close makes the index anew, as small as it can be
   bool closed_ = false;
-  std::unique_ptr<sync::PeriodicThread> background_;
+  std::unique_ptr<sync::BackgroundThread> background_;
 };
 
 }  // namespace hako

@@ -1,0 +1,66 @@
+// A thread that does something at intervals, or when it is woken.
+//
+// It does not make up for an interval that has passed meanwhile: between two calls there is always a whole one, unless it is woken. Waking
+// it while it is at work makes it work once more. The destructor waits for a call that is under way, and begins no other.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "hako/base/status.h"
+
+namespace hako::sync {
+
+class BackgroundThread {
+ public:
+  // An interval of 0 is none. ResourceExhausted if the system has no thread to give.
+  static StatusOr<std::unique_ptr<BackgroundThread>> Start(std::chrono::milliseconds interval, std::function<void()> work) {
+    std::unique_ptr<BackgroundThread> self(new BackgroundThread);
+    try {
+      self->thread_ = std::jthread([self = self.get(), interval, work = std::move(work)](std::stop_token stop) {
+        while (self->Wait(stop, interval)) work();
+      });
+    } catch (const std::system_error& error) {
+      return absl::ResourceExhaustedError(absl::StrCat("no thread to work in the background: ", error.what()));
+    }
+    return self;
+  }
+
+  void Wake() {
+    {
+      std::lock_guard lock(mutex_);
+      woken_ = true;
+    }
+    wakes_.notify_one();
+  }
+
+ private:
+  BackgroundThread() = default;
+
+  // False when it is to stop.
+  bool Wait(std::stop_token& stop, std::chrono::milliseconds interval) {
+    std::unique_lock lock(mutex_);
+    const auto is_woken = [this] { return woken_; };
+    if (interval.count() > 0)
+      wakes_.wait_for(lock, stop, interval, is_woken);
+    else
+      wakes_.wait(lock, stop, is_woken);
+    woken_ = false;
+    return !stop.stop_requested();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable_any wakes_;
+  bool woken_ = false;
+  std::jthread thread_;  // stops before the rest goes
+};
+
+}  // namespace hako::sync
