@@ -1,7 +1,7 @@
 // hako, an embedded key-value engine: every public header. A program may as well include only those it uses.
 //
 // Where what is
-//   dbm/      the databases, HashDBM, TinyDBM and BabyDBM, and what they do: dbm.h, operations.h     namespace hako
+//   dbm/      the databases, HashDBM, TreeDBM, TinyDBM and BabyDBM, and what they do: dbm.h, operations.h     namespace hako
 //   index/    two engines that find a record by its key, bucket_index.h by hash and page_tree.h      hako::index
 //             by order; they know no file and no storage
 //   storage/  where records and lines lie: in the extents of a file, or in memory; free space        hako::storage
@@ -46,6 +46,7 @@
 #include "hako/dbm/search.h"
 #include "hako/dbm/tiny_dbm.h"
 #include "hako/dbm/transfer.h"
+#include "hako/dbm/tree_dbm.h"
 #include "hako/file/any_file.h"
 #include "hako/file/file.h"
 #include "hako/file/memory_file.h"

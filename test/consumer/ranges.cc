@@ -19,7 +19,7 @@ hako::Status Run() {
   if (it.Valid()) std::cout << "before April: " << it.key() << "\n";
 
   HAKO_ASSIGN_OR_RETURN(const auto num_removed, db->RemoveRange("2024-03", "2024-04"));
-  std::cout << num_removed << " removed, " << db->CountRange("2024") << " left\n";
+  std::cout << num_removed << " removed, " << db->CountRange("2024").value() << " left\n";
   return it.status();
 }
 

@@ -150,7 +150,7 @@ class ModelDBM : public Operations<ModelDBM>, public OrderedOperations<ModelDBM,
     std::lock_guard lock(mutex_);
     return records_->size();
   }
-  std::uint64_t CountKeys(std::string_view from, std::optional<std::string_view> to) const {
+  StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) const {
     std::lock_guard lock(mutex_);
     const auto [begin, end] = PlacesOf(from, to);
     return static_cast<std::uint64_t>(std::distance(begin, end));

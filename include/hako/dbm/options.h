@@ -44,4 +44,19 @@ struct BabyOptions {
   std::uint64_t max_bytes = std::uint64_t{32} << 30;
 };
 
+struct TreeOptions {
+  // A page is divided when it would take more bytes than this, 128 to 8192; a value longer than a quarter of it lies outside of the page.
+  // Fixed when the file is created.
+  unsigned page_size = 8192;
+  // Memory for pages and for what says where they are, at least 1 MiB. Pages that were changed since the last checkpoint take at most about
+  // half of it. For each page of the file, in memory or not, there are about 100 bytes.
+  std::uint64_t cache_bytes = std::uint64_t{256} << 20;
+  // So many bytes of changed pages, or a quarter of cache_bytes, cause a checkpoint.
+  std::uint64_t checkpoint_bytes = std::uint64_t{64} << 20;
+  // What every update survives when it returns, of whatever operation; SetOptions can ask for more.
+  Durability durability = Durability::kProcess;
+  // How often there is a checkpoint in any case, if something has changed; 0 = only as said above.
+  std::chrono::milliseconds sync_interval{0};
+};
+
 }  // namespace hako

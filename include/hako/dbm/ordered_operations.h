@@ -29,7 +29,7 @@ concept OrderedDBM = DBM<D> && requires(D& d, typename D::Iterator& it, std::str
   it.JumpUpper(key, true);
   it.Next();
   it.Previous();
-  { d.CountRange(key, key) } -> std::same_as<std::uint64_t>;
+  { d.CountRange(key, key) } -> std::same_as<StatusOr<std::uint64_t>>;
   { d.RemoveRange(key, key) } -> std::same_as<StatusOr<std::uint64_t>>;
 };
 
@@ -132,8 +132,8 @@ class OrderedOperations {
   }
 
   // How many records lie in [from, to). Not one moment's number if the database changes meanwhile.
-  std::uint64_t CountRange(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
-    if (to && Compare::Compare(from, *to) >= 0) return 0;
+  StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
+    if (to && Compare::Compare(from, *to) >= 0) return std::uint64_t{0};
     return self().CountKeys(from, to);
   }
 

@@ -26,12 +26,12 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   TreeCursor(D& database, Tree& tree) : database_(&database), tree_(&tree) {}
 
   void First() {
-    Load(index::Seek::kFirst, {});
+    if (!Load(index::Seek::kFirst, {})) return End();
     at_ = 0;
     SettleForward();
   }
   void Last() {
-    Load(index::Seek::kLast, {});
+    if (!Load(index::Seek::kLast, {})) return End();
     at_ = page_.count();
     StepBack();
   }
@@ -41,7 +41,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   // To the first record above `key`, or `key` itself if inclusive.
   void JumpUpper(std::string_view key, bool inclusive = false) {
     bound_.assign(key);  // which may be what key() or value() shows
-    Load(index::Seek::kAt, bound_);
+    if (!Load(index::Seek::kAt, bound_)) return End();
     const auto place = page_.Find(bound_);
     at_ = place.index + (place.found && !inclusive ? 1 : 0);
     SettleForward();
@@ -49,7 +49,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   // To the last record below `key`, or `key` itself if inclusive.
   void JumpLower(std::string_view key, bool inclusive = false) {
     bound_.assign(key);
-    Load(inclusive ? index::Seek::kAt : index::Seek::kBefore, bound_);
+    if (!Load(inclusive ? index::Seek::kAt : index::Seek::kBefore, bound_)) return End();
     const auto place = page_.Find(bound_);
     at_ = place.index + (place.found && inclusive ? 1 : 0);
     StepBack();
@@ -71,10 +71,14 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   D& database() { return *database_; }
 
  private:
-  void Load(index::Seek seek, std::string_view key) {
-    tree_->ReadLeaf(seek, key, &copy_);
+  bool Load(index::Seek seek, std::string_view key) {
+    if (Status status = tree_->ReadLeaf(seek, key, &copy_); !status.ok()) {
+      status_ = std::move(status);
+      return false;
+    }
     page_ = copy_.view();
     page_.prefix().copy(Room(page_.prefix().size()), std::string::npos);
+    return true;
   }
 
   // To the slot at_, or to the first after it.
@@ -84,7 +88,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
           const format::PageTail tail = page_.tail();
           if ((tail.edges & format::PageTail::kNoHigh) != 0) return End();
           bound_.assign(page_.high(tail));
-          Load(index::Seek::kAt, bound_);
+          if (!Load(index::Seek::kAt, bound_)) return End();
           at_ = page_.Find(bound_).index;
         }
       if (Take()) return;
@@ -98,7 +102,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
         const format::PageTail tail = page_.tail();
         if ((tail.edges & format::PageTail::kNoLow) != 0) return End();
         bound_.assign(page_.low(tail));
-        Load(index::Seek::kBefore, bound_);
+        if (!Load(index::Seek::kBefore, bound_)) return End();
         at_ = page_.Find(bound_).index;
       }
       --at_;

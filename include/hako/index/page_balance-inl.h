@@ -67,7 +67,8 @@ Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, uns
   }
 
   Halves parent{LockParent(*left, key), nullptr};
-  const std::uint32_t right_id = space_.NewPage();
+  space_.Touch(*parent.wanted);
+  const std::uint32_t right_id = space_.NewPage();  // locked
   const auto fail = [&] {
     if (right_id != 0) space_.FreePage(right_id);
     Unlock(parent.wanted, true);
@@ -92,14 +93,12 @@ Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, uns
   const bool to_left = Compare::Compare(key, separator) < 0;
   left_page.ChoosePrefix(to_left ? std::optional(key) : std::nullopt);
   right_page.ChoosePrefix(to_left ? std::nullopt : std::optional(key));
-  Lock(right.version).Lock();
   const unsigned mean = count == 0 ? cell_size : (old.shape().heap) / count;
   const unsigned more = at == count ? 0 : at / kGrowth + 1;
   const unsigned right_more = at == count ? format::kSlotGroup : (count - at) / kGrowth + 1;
   const bool built = right_page.Build(space_, right, right_more, std::max(cell_size, std::min(right_more * mean, page_size_ / 2)));
   if (!built || !left_page.Build(space_, *left, more, at == 0 ? cell_size : std::min(more * mean, page_size_ / 2))) {
     if (built) space_.Free(right.unit, View(memory_, right).shape().units);
-    Unlock(&right, true);
     return fail();
   }
   space_.Free(before.unit(), before.units());
@@ -125,7 +124,6 @@ Status PageTree<Space, Compare>::Deepen(Line** page) {
     space_.FreePage(id);
     return NoMemory();
   }
-  Lock(line.version).Lock();
   Editor(space_, line).TakeOver(before.unit(), old.shape());
   Editor(space_, root()).Insert(0, {}, {{}, false, id});
   Unlock(&root(), true);
@@ -166,6 +164,7 @@ void PageTree<Space, Compare>::Merge(Line* page, std::string_view key) {
     const unsigned bytes = builder.CellBytes() + builder.count() * a.shape().slot_size();
     // An empty page is joined with whatever there is, but for one whose keys would become too long without what they share.
     const bool fits = builder.count() <= format::kPageSlotsMax * 3 / 4 && bytes <= (empty ? kJoinedMax : page_size_ * 3 / 4);
+    for (Line* const line : {left, right, parent}) space_.Touch(*line);
     const bool merged = fits && builder.Build(space_, *left, 1, bytes / 16);
     if (!merged) {
       Unlock(sibling, false);
@@ -174,7 +173,6 @@ void PageTree<Space, Compare>::Merge(Line* page, std::string_view key) {
     }
     space_.Free(left_before.unit(), left_before.units());
     space_.Free(right_before.unit(), right_before.units());
-    Unlock(right, true);
     space_.FreePage(IdOf(*right));
     Editor(space_, *parent).Erase(std::max(i, j));
     if (parent == &root() && View(memory_, *parent).count() == 1) return MoveUp(*left);
@@ -189,7 +187,6 @@ void PageTree<Space, Compare>::MoveUp(Line& child) {
   const View below(memory_, child);
   space_.Free(root().unit, View(memory_, root()).shape().units);
   Editor(space_, root()).TakeOver(child.unit, below.shape());
-  Unlock(&child, true);
   space_.FreePage(IdOf(child));
   Unlock(&root(), true);
 }

@@ -97,7 +97,7 @@ class PageBuilder {
     unsigned heap = static_cast<unsigned>(sizeof(tail) + prefix_.size()) + tail.fences();
 
     Shape shape;
-    shape.kind = static_cast<std::uint8_t>(level_ | (View::kBytewise && guarded() ? Shape::kGuarded : 0));
+    shape.kind = static_cast<std::uint8_t>(level_ | (View::kBytewise && guarded() ? Shape::kGuarded : 0) | space.mark());
     shape.count = static_cast<std::uint8_t>(count_);
     shape.prefix = static_cast<std::uint16_t>(prefix_.size());
     shape.groups = format::GroupsFor(level_ > 0 ? format::kPageSlotsMax : count_ + more_slots);

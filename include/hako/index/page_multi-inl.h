@@ -23,25 +23,23 @@ class PageTree<Space, Compare>::MultiTurn {
       return order != 0 ? order < 0 : a < b;
     });
     leaf_of_.resize(keys.size());
-    leaves_.push_back(tree.LockLeaf(slot, keys[order_[0]]));
-    for (const std::size_t i : order_) {
-      if (!Covers(*leaves_.back(), keys[i])) leaves_.push_back(Lock(keys[i]));
-      leaf_of_[i] = leaves_.back();
+    for (unsigned tries = 0; !LockAll(tries); ++tries) {
     }
   }
   MultiTurn(const MultiTurn&) = delete;
   ~MultiTurn() {
     for (Line* leaf : leaves_) tree_.Unlock(leaf, changed_);
-    slot_.Leave();
+    tree_.EndTurn(slot_);
     for (const std::size_t i : sparse_) {
       Turn turn(tree_, slot_, keys_[i]);
-      if (tree_.IsSparse(*turn.line)) tree_.Merge(std::exchange(turn.line, nullptr), keys_[i]);
+      if (turn.line != nullptr && tree_.IsSparse(*turn.line)) tree_.Merge(std::exchange(turn.line, nullptr), keys_[i]);
     }
   }
 
   // What the call at `i` is shown, and is to be done in the end to the first of the keys equal to it.
   template <class ActionT, class V>
   Status Run(V& visit) {
+    HAKO_RETURN_IF_ERROR(status_);
     struct Decision {
       ActionT action = ActionT::Keep();
       std::size_t first = 0;
@@ -58,7 +56,9 @@ class PageTree<Space, Compare>::MultiTurn {
         value = decided.action.value();
       } else if (decided.action.kind() == ActionT::Kind::kKeep) {
         const View page(tree_.memory_, *leaf_of_[i]);
-        if (const auto place = page.Find(keys_[i]); place.found) value = tree_.ValueOf(page, place.index);
+        if (const auto place = page.Find(keys_[i]); place.found) {
+          HAKO_ASSIGN_OR_RETURN(value, tree_.ValueOf(slot_, page, place.index));
+        }
       }
       const std::optional<ActionT> action = visit(i, value);
       if (!action) return MismatchError();
@@ -82,7 +82,7 @@ class PageTree<Space, Compare>::MultiTurn {
       if (action.kind() == ActionT::Kind::kSet) {
         HAKO_RETURN_IF_ERROR(Set(&leaf, keys_[i], action.value(), place));
       } else if (place.found) {
-        changed_ = true;
+        Change(*leaves_[leaf]);
         tree_.RemoveSlot(*leaves_[leaf], place.index);
         tree_.AddToCount(slot_, -1);
         if (tree_.IsSparse(*leaves_[leaf])) sparse_.push_back(i);
@@ -100,11 +100,56 @@ class PageTree<Space, Compare>::MultiTurn {
     return (tail.edges & format::PageTail::kNoHigh) != 0 || Compare::Compare(key, page.high(tail)) < 0;
   }
 
-  // The gate has been passed already, with the first leaf: whoever closes it waits for this turn to end.
-  Line* Lock(std::string_view key) const {
+  void Change(Line& leaf) {
+    tree_.space_.Touch(leaf);
+    changed_ = true;
+  }
+
+  // False if a leaf is away: it was brought then, or there is an error.
+  bool LockAll(unsigned tries) {
+    Line* leaf = tree_.LockLeaf(slot_, keys_[order_[0]]);
+    if (leaf == nullptr) {
+      status_ = tree_.ErrorOf(slot_);
+      return true;
+    }
+    leaves_.push_back(leaf);
+    for (const std::size_t i : order_) {
+      if (!Covers(*leaves_.back(), keys_[i])) {
+        Reached away{};
+        leaf = Lock(keys_[i], tries, &away);
+        if (leaf == nullptr) {
+          for (Line* line : leaves_) tree_.Unlock(line, false);
+          leaves_.clear();
+          if (!status_.ok()) return true;
+          slot_.Leave();
+          status_ = tree_.BringIfAway(away);
+          slot_.Enter();
+          if (!status_.ok()) return true;
+          slot_.Leave();
+          return false;
+        }
+        leaves_.push_back(leaf);
+      }
+      leaf_of_[i] = leaves_.back();
+    }
+    return true;
+  }
+
+  // The gate has been passed already, with the first leaf: whoever closes it waits for this turn to end. nullptr if the leaf is away, or
+  // could not be brought.
+  Line* Lock(std::string_view key, unsigned tries, Reached* away) {
+    static constexpr unsigned kTriesMax = 8;  // then the other leaves are kept, lest they go away meanwhile
     for (sync::Backoff backoff;; backoff.Pause()) {
       Reached leaf;
-      if (tree_.DescendTo(0, key, &leaf) && sync::VersionLock(leaf.line->version).LockIf(leaf.version)) return leaf.line;
+      if (tree_.DescendTo(0, key, &leaf)) {
+        if (sync::VersionLock(leaf.line->version).LockIf(leaf.version)) return leaf.line;
+      } else if constexpr (!Space::kResident) {
+        if (leaf.line == nullptr || !tree_.space_.IsAway(tree_.IdOf(*leaf.line))) continue;
+        *away = leaf;
+        if (tries < kTriesMax) return nullptr;
+        status_ = tree_.BringIfAway(leaf);
+        if (!status_.ok()) return nullptr;
+      }
     }
   }
 
@@ -112,7 +157,7 @@ class PageTree<Space, Compare>::MultiTurn {
   Status Set(std::size_t* leaf, std::string_view key, std::string_view value, typename View::Place place) {
     std::vector<Line*> others;
     Halves halves{leaves_[*leaf], &others};
-    changed_ = true;
+    Change(*halves.wanted);
     const Status status = tree_.Store(&halves, key, value, place);
     leaves_[*leaf] = halves.wanted;
     if (!others.empty()) {
@@ -139,6 +184,7 @@ class PageTree<Space, Compare>::MultiTurn {
   absl::InlinedVector<Line*, kUsualKeys> leaf_of_;      // before anything changes
   absl::InlinedVector<Line*, kUsualKeys> leaves_;       // locked, ascending
   absl::InlinedVector<std::size_t, kUsualKeys> sparse_;
+  Status status_;
   bool changed_ = false;
 };
 
@@ -223,11 +269,11 @@ bool PageTree<Space, Compare>::IsLastOf(const Range& range, const View& page) {
 }
 
 template <class Space, Comparator Compare>
-std::uint64_t PageTree<Space, Compare>::CountRange(const Range& range) const {
+StatusOr<std::uint64_t> PageTree<Space, Compare>::CountRange(const Range& range) const {
   Copy copy;
   std::string from(range.from);
   for (std::uint64_t count = 0;;) {
-    ReadLeaf(Seek::kAt, from, &copy);
+    HAKO_RETURN_IF_ERROR(ReadLeaf(Seek::kAt, from, &copy));
     const View page = copy.view();
     const format::PageTail tail = page.tail();
     const bool last = IsLastOf(range, page);
@@ -240,17 +286,18 @@ std::uint64_t PageTree<Space, Compare>::CountRange(const Range& range) const {
 }
 
 template <class Space, Comparator Compare>
-std::uint64_t PageTree<Space, Compare>::RemoveRange(Slot& slot, const Range& range) {
+StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(Slot& slot, const Range& range) {
   std::string from(range.from);
   for (std::uint64_t removed = 0;;) {
     Turn turn(*this, slot, from);
+    if (turn.line == nullptr) return turn.error();
     const View page(memory_, *turn.line);
     const bool last = IsLastOf(range, page);
     const unsigned begin = page.Find(from).index;
     const unsigned end = last && range.to ? page.Find(*range.to).index : page.count();
     std::string next(last ? std::string_view() : page.high(page.tail()));
     for (unsigned i = end; i > begin; --i, ++removed) {
-      turn.changed = true;
+      turn.Change();
       RemoveSlot(*turn.line, i - 1);
       AddToCount(slot, -1);
     }
@@ -267,7 +314,7 @@ std::vector<std::string> PageTree<Space, Compare>::Parts(unsigned parts) const {
     next.clear();
     for (std::size_t i = 0; i <= bounds.size(); ++i) {
       Copy copy;
-      ReadPage(level, i == 0 ? Seek::kFirst : Seek::kAt, i == 0 ? std::string_view() : bounds[i - 1], &copy);
+      (void)ReadPage(level, i == 0 ? Seek::kFirst : Seek::kAt, i == 0 ? std::string_view() : bounds[i - 1], &copy);
       const View page = copy.view();
       if (i > 0) next.push_back(bounds[i - 1]);
       for (unsigned slot = 1; slot < page.count(); ++slot) Builder::CopyKeyOf(page, slot, &next.emplace_back());

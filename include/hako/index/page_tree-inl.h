@@ -12,6 +12,7 @@ Status PageTree<Space, Compare>::Create() {
   root_ = &LineOf(id);
   Builder builder(0, {{}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh});
   if (!builder.Build(space_, root(), format::kSlotGroup, 256)) return NoMemory();
+  Unlock(&root(), true);
   return absl::OkStatus();
 }
 
@@ -40,16 +41,21 @@ template <class Space, Comparator Compare>
 bool PageTree<Space, Compare>::DescendTo(unsigned level, std::string_view key, Reached* reached) const {
   Line* line = &root();
   std::uint32_t version = Lock(line->version).ReadVersion();
+  *reached = {line, version};
   for (;;) {
     if ((version & Lock::kLocked) != 0) return false;
     const View page(memory_, *line);
     if (page.level() <= level) {
-      *reached = {line, version};
+      if (page.level() < level) reached->line = nullptr;
       return page.level() == level;
     }
     Line* const child = &LineOf(page.child(page.ChildFor(key)));
     const std::uint32_t child_version = Lock(child->version).ReadVersion();
-    if (!Lock(line->version).IsCurrent(version)) return false;
+    if (!Lock(line->version).IsCurrent(version)) {
+      reached->line = nullptr;
+      return false;
+    }
+    *reached = {child, child_version, static_cast<int>(page.level()) - 1};
     line = child;
     version = child_version;
   }
@@ -74,7 +80,18 @@ auto PageTree<Space, Compare>::LockLeafSlowly(Slot& slot, std::string_view key) 
       space_.gate().WaitUntilOpen();
       slot.Enter();
     }
-    if (Reached leaf; DescendTo(0, key, &leaf) && Lock(leaf.line->version).LockIf(leaf.version)) {
+    Reached leaf;
+    if (!DescendTo(0, key, &leaf)) {
+      if constexpr (!Space::kResident) {
+        if (leaf.line == nullptr || !space_.IsAway(IdOf(*leaf.line))) continue;
+        slot.Leave();  // so that who closes the gate need not wait for the file
+        slot.error = BringIfAway(leaf);
+        slot.Enter();
+        if (!slot.error.ok()) return nullptr;
+      }
+      continue;
+    }
+    if (Lock(leaf.line->version).LockIf(leaf.version)) {
       if (!space_.gate().IsClosed()) return leaf.line;
       Unlock(leaf.line, false);
     }
@@ -94,6 +111,12 @@ auto PageTree<Space, Compare>::LockParent(const Line& child, std::string_view ke
     if (page.child(page.ChildFor(key)) == id) return parent.line;
     Unlock(parent.line, false);
   }
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::LockPage(Line& line) const {
+  for (sync::Backoff backoff; !Lock(line.version).TryLock(); backoff.Pause()) HAKO_RETURN_IF_ERROR(BringIfAway({&line, 0}, true));
+  return absl::OkStatus();
 }
 
 template <class Space, Comparator Compare>
@@ -135,7 +158,10 @@ Status PageTree<Space, Compare>::FetchSlowly(GetSlot get_slot, std::string_view 
   sync::Backoff backoff;
   for (int i = 0; i < kOptimisticTries; ++i, backoff.Pause()) {
     Reached leaf;
-    if (!DescendTo(0, key, &leaf)) continue;
+    if (!DescendTo(0, key, &leaf)) {
+      HAKO_RETURN_IF_ERROR(BringIfAway(leaf));
+      continue;
+    }
     const Outcome outcome = FetchFrom(leaf, key, sink);
     if (outcome != Outcome::kRaced) return outcome == Outcome::kFound ? absl::OkStatus() : AbsentError();
     // A long value, most likely, which only the lock holds in place.
@@ -144,10 +170,11 @@ Status PageTree<Space, Compare>::FetchSlowly(GetSlot get_slot, std::string_view 
   Slot* slot = get_slot();
   if (slot == nullptr) return absl::ResourceExhaustedError("more threads use databases than hako has slots for (sync/thread_slot.h)");
   Turn turn(*this, *slot, key);
+  if (turn.line == nullptr) return turn.error();
   const View page(memory_, *turn.line);
   const auto place = page.Find(key);
   if (!place.found) return AbsentError();
-  const std::string_view value = ValueOf(page, place.index);
+  HAKO_ASSIGN_OR_RETURN(const std::string_view value, ValueOf(*slot, page, place.index));
   if (char* out = sink(value.size())) std::memcpy(out, value.data(), value.size());
   return absl::OkStatus();
 }
@@ -156,39 +183,42 @@ template <class Space, Comparator Compare>
 template <class ActionT, class V>
 Status PageTree<Space, Compare>::Process(Slot& slot, std::string_view key, V&& visit) {
   Turn turn(*this, slot, key);
+  if (!Space::kResident && turn.line == nullptr) [[unlikely]]
+    return turn.error();
   const View page(memory_, *turn.line);
   const auto place = page.Find(key);
   char* const bytes = const_cast<char*>(place.cell) + place.sizes.header + place.sizes.Rest(View::kInlined);
-  const auto value = [&]() -> std::optional<std::string_view> {
-    if (!place.found) return std::nullopt;
-    const std::string_view stored(bytes, place.sizes.value);
-    return place.sizes.is_long ? space_.ViewLong(LongValueIn(stored)) : stored;
-  };
+  std::optional<std::string_view> value;
+  if constexpr (kReads<ActionT, V>) {
+    if (place.found) value.emplace(bytes, place.sizes.value);
+    if (place.found && place.sizes.is_long) [[unlikely]] {
+      HAKO_ASSIGN_OR_RETURN(value, space_.ViewLong(slot, LongValueIn(*value)));
+    }
+  }
   if constexpr (std::is_void_v<ActionT>) {
-    visit(value());
+    visit(value);
     return absl::OkStatus();
   } else {
     const ActionT action = [&] {
       if constexpr (kReads<ActionT, V>)
-        return visit(value());
+        return visit(value);
       else
         return visit(place.found);
     }();
     if (action.kind() == ActionT::Kind::kSet) {
+      turn.Change();
       if (place.found && place.sizes.value == action.value().size() && !place.sizes.is_long) [[likely]] {
-        turn.changed = true;
         sync::StoreShared(bytes, action.value().data(), action.value().size());
         return absl::OkStatus();
       }
       Halves leaf{turn.line, nullptr};
       const Status status = Store(&leaf, key, action.value(), place);
       turn.line = leaf.wanted;
-      turn.changed = true;
       if (status.ok() && !place.found) AddToCount(slot, 1);
       return status;
     }
     if (action.kind() == ActionT::Kind::kRemove && place.found) {
-      turn.changed = true;
+      turn.Change();
       RemoveSlot(*turn.line, place.index);
       AddToCount(slot, -1);
       if (IsSparse(*turn.line)) [[unlikely]]
@@ -260,12 +290,15 @@ bool PageTree<Space, Compare>::IsSparse(const Line& line) const {
 }
 
 template <class Space, Comparator Compare>
-void PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const {
+Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const {
   for (sync::Backoff backoff;; backoff.Pause()) {
     Line* line = &root();
     std::uint32_t version = Lock(line->version).ReadVersion();
-    bool raced = (version & Lock::kLocked) != 0;
-    while (!raced) {
+    for (;;) {
+      if ((version & Lock::kLocked) != 0) {
+        HAKO_RETURN_IF_ERROR(BringIfAway({line, version}, true));
+        break;
+      }
       const View page(memory_, *line);
       if (page.level() <= level) {
         const unsigned size = page.shape().size();
@@ -273,7 +306,7 @@ void PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string_v
         sync::LoadShared(bytes, page.base(), size);
         sync::LoadShared(reinterpret_cast<char*>(copy->line().hints), reinterpret_cast<const char*>(line->hints), sizeof(line->hints));
         copy->line().shape = page.shape();
-        if (Lock(line->version).IsCurrent(version)) return;
+        if (Lock(line->version).IsCurrent(version)) return absl::OkStatus();
         break;
       }
       const unsigned i = seek == Seek::kAt       ? page.ChildFor(key)
@@ -282,7 +315,7 @@ void PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string_v
                                                  : page.count() - 1;
       Line* const child = &LineOf(page.child(i));
       const std::uint32_t child_version = Lock(child->version).ReadVersion();
-      raced = !Lock(line->version).IsCurrent(version) || (child_version & Lock::kLocked) != 0;
+      if (!Lock(line->version).IsCurrent(version)) break;
       line = child;
       version = child_version;
     }
@@ -291,22 +324,31 @@ void PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string_v
 
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::RemoveAll() {
-  // From the root's children down; the root becomes an empty leaf.
-  const auto drop = [this](const auto& self, Line& line) -> void {
-    Lock(line.version).Lock();
-    const View page(memory_, line);
+  // From the root's children down; the root becomes an empty leaf. What cannot be read is forgotten.
+  const auto drop = [this](const auto& self, const Line& line) -> void {
+    const View page(memory_, const_cast<Line&>(line));
     for (unsigned i = 0; i < page.count(); ++i) {
-      if (page.level() > 0)
-        self(self, LineOf(page.child(i)));
-      else if (const auto value = LongValueOf(page, i))
-        space_.FreeLong(*value);
+      if (page.level() == 0) {
+        if (const auto value = LongValueOf(page, i)) space_.FreeLong(*value);
+        continue;
+      }
+      const std::uint32_t id = page.child(i);
+      Line& child = LineOf(id);
+      if constexpr (!Space::kResident) {
+        if (page.level() == 1 && space_.DropAway(id, false)) continue;
+        if (!LockPage(child).ok() && space_.DropAway(id, true)) continue;
+      } else {
+        (void)LockPage(child);
+      }
+      space_.Touch(child);
+      self(self, child);
+      space_.Free(child.unit, View(memory_, child).shape().units);
+      space_.FreePage(id);
     }
-    if (&line == root_) return;
-    space_.Free(line.unit, page.shape().units);
-    Unlock(&line, true);
-    space_.FreePage(IdOf(line));
   };
+  HAKO_RETURN_IF_ERROR(LockPage(root()));
   drop(drop, root());
+  space_.Touch(root());
   count_.store(0, std::memory_order_release);
   Builder builder(0, {{}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh});
   const Status status = Rebuild(root(), builder, format::kSlotGroup, 256);

@@ -1,5 +1,5 @@
 // The page engine: a B+ tree of slotted pages (format/page_format.h) with optimistic lock coupling (Leis, Haubenschild, Neumann 2019). It
-// serves BabyDBM; pages and lines live in a Space, of which the engine knows no more than this.
+// serves BabyDBM and TreeDBM; pages and lines live in a Space (index/spaces.h), of which the engine knows no more than this.
 //
 // A reader goes from the root to a leaf and takes no lock: at each step it reads the child's version, then makes sure that the parent's
 // version still holds. A writer does the same and then locks the leaf. Pages are named by ids, and an id's line says where its page lies,
@@ -10,7 +10,9 @@
 //   2. The fences of a page's children follow on each other and span the page's own; a child's low fence is its slot's key.
 //   3. A page is changed only while its line is locked, and a child is added to or taken from a page only while both are.
 //   4. Locks are waited for in this order: leaves by key, then upwards. Any other lock is only tried.
-//   5. A page that another takes the place of is unlocked as changed before its id is free.
+//   5. A page that another takes the place of has another version before its id is free.
+//   6. The space is told of a page's change (Touch) before it, while the page is locked.
+//   7. No page is waited for from a file while another is locked, but by a multi-key update that has tried in vain.
 //
 // Threads: Fetch, Process, ProcessMulti, ReadLeaf from any; Verify while the caller keeps writers out.
 #pragma once
@@ -94,8 +96,13 @@ class PageTree {
   PageTree(const PageTree&) = delete;
   PageTree& operator=(const PageTree&) = delete;
 
-  // A new, empty tree.
+  // A new, empty tree; or the tree of that root and so many records.
   Status Create();
+  void Attach(std::uint32_t root, std::uint64_t num_records) {
+    root_ = &LineOf(root);
+    count_.store(static_cast<std::int64_t>(num_records), std::memory_order_release);
+  }
+  std::uint32_t root_id() const { return IdOf(root()); }
 
   // `get_slot()` gives the calling thread's slot; it is asked for only where the lock is needed after all.
   template <class S, class GetSlot>
@@ -113,15 +120,15 @@ class PageTree {
   void Prefetch(std::span<const std::string_view> keys) const;
 
   // How many keys lie in a range.
-  std::uint64_t CountRange(const Range& range) const;
+  StatusOr<std::uint64_t> CountRange(const Range& range) const;
   // Removes them, leaf by leaf; how many there were.
-  std::uint64_t RemoveRange(Slot& slot, const Range& range);
+  StatusOr<std::uint64_t> RemoveRange(Slot& slot, const Range& range);
 
   // Keys that divide the tree into about `parts` parts of like size; fewer if it is small.
   std::vector<std::string> Parts(unsigned parts) const;
 
   // Copies a leaf.
-  void ReadLeaf(Seek seek, std::string_view key, Copy* copy) const { ReadPage(0, seek, key, copy); }
+  Status ReadLeaf(Seek seek, std::string_view key, Copy* copy) const { return ReadPage(0, seek, key, copy); }
 
   // Drops all records. REQUIRES: no writers
   Status RemoveAll();
@@ -129,7 +136,7 @@ class PageTree {
   // Proves the invariants; `expected` is how many records there must be. REQUIRES: no writers
   Status Verify(std::uint64_t expected) const;
 
-  // Visits every page: visit(level, its size in bytes, how many of them are used). REQUIRES: no writers
+  // Visits every page: visit(level, its size in bytes, how many of them are used). REQUIRES: no writers; a resident space
   template <class F>
   void ForEachPage(F&& visit) const {
     ForEachPageBelow(root(), visit);
@@ -154,10 +161,11 @@ class PageTree {
   static constexpr unsigned kGrowth = 6;            // a page that is full gets this part of its size more
   static constexpr unsigned kJoinedMax = 16 << 10;  // bytes of slots and cells, which leave room in a page for the longest fences
 
-  // Where a descent ended, and the version that it saw there.
+  // Where a descent ended, and the version that it saw there. If it failed: the line that was locked, or nullptr.
   struct Reached {
     Line* line;
     std::uint32_t version;
+    int level = -1;  // that a page which is away must have, if that is known
   };
   // A locked page that may be divided: then `wanted` is the half that was, and the other is unlocked, or locked still and kept.
   struct Halves {
@@ -168,16 +176,23 @@ class PageTree {
   // A writer's turn at a leaf: its slot is announced as busy and the leaf locked, until the end of the scope.
   class Turn {
    public:
-    HAKO_INLINE Turn(PageTree& tree, Slot& slot, std::string_view key) : line(tree.LockLeaf(slot, key)), slot_(slot) {}
+    HAKO_INLINE Turn(PageTree& tree, Slot& slot, std::string_view key) : line(tree.LockLeaf(slot, key)), tree_(tree), slot_(slot) {}
     Turn(const Turn&) = delete;
     HAKO_INLINE ~Turn() {
       if (line != nullptr) Lock(line->version).Unlock(changed);
-      slot_.Leave();
+      tree_.EndTurn(slot_);
     }
-    Line* line;
+    // Why there is no leaf.
+    Status error() const { return tree_.ErrorOf(slot_); }
+    HAKO_INLINE void Change() {
+      tree_.space_.Touch(*line);
+      changed = true;
+    }
+    Line* line;  // nullptr if it could not be had, where the space is not resident
     bool changed = false;
 
    private:
+    PageTree& tree_;
     Slot& slot_;
   };
 
@@ -189,14 +204,36 @@ class PageTree {
   HAKO_INLINE View ViewOf(Line& line) const { return View(memory_, line); }
   std::uint32_t IdOf(const Line& line) const { return static_cast<std::uint32_t>(&line - lines_); }
 
+  // Has a page brought to memory, if that is why its line is locked.
+  Status BringIfAway(const Reached& page, bool once = false) const {
+    if constexpr (!Space::kResident) {
+      if (page.line != nullptr && space_.IsAway(IdOf(*page.line))) return space_.Bring(IdOf(*page.line), page.level, once);
+    }
+    return absl::OkStatus();
+  }
+  HAKO_INLINE void EndTurn(Slot& slot) {
+    slot.Leave();
+    if constexpr (!Space::kResident) {
+      if (space_.NeedsSettling()) [[unlikely]]
+        space_.Settle();
+    }
+  }
+  static Status ErrorOf(const Slot& slot) {
+    if constexpr (Space::kResident)
+      return absl::OkStatus();
+    else
+      return slot.error;
+  }
   HAKO_INLINE bool Descend(std::string_view key, Reached* reached) const;
   bool DescendTo(unsigned level, std::string_view key, Reached* reached) const;
   static bool IsLastOf(const Range& range, const View& page);
-  void ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const;
+  Status ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const;
   void DescendTogether(std::span<const std::string_view> keys, Reached* leaves) const;
   HAKO_INLINE Line* LockLeaf(Slot& slot, std::string_view key);
   [[gnu::noinline]] Line* LockLeafSlowly(Slot& slot, std::string_view key);
   Line* LockParent(const Line& child, std::string_view key) const;
+  // Locks a page that is part of the tree while there are no writers.
+  Status LockPage(Line& line) const;
   template <class S>
   HAKO_INLINE Outcome TryFetch(std::string_view key, S& sink) const;
   template <class S>
@@ -205,11 +242,12 @@ class PageTree {
   [[gnu::noinline]] Status FetchSlowly(GetSlot get_slot, std::string_view key, S& sink);
 
   // The value of a locked leaf's slot.
-  HAKO_INLINE std::string_view ValueOf(const View& page, unsigned i) const {
+  HAKO_INLINE StatusOr<std::string_view> ValueOf(Slot& slot, const View& page, unsigned i) const {
     const char* const cell = page.cell(i);
     const format::Cell sizes = View::Decode(cell);
     const std::string_view bytes(cell + sizes.header + sizes.Rest(View::kInlined), sizes.value);
-    return sizes.is_long ? space_.ViewLong(LongValueIn(bytes)) : bytes;
+    if (sizes.is_long) return space_.ViewLong(slot, LongValueIn(bytes));
+    return bytes;
   }
   static format::LongValue LongValueIn(std::string_view bytes) {
     format::LongValue value;

@@ -24,12 +24,22 @@ Status PageTree<Space, Compare>::Verify(std::uint64_t expected) const {
 
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::VerifyBelow(Line& line, unsigned level, const Fences& fences, std::uint64_t* found) const {
+  if (Space::kResident && (line.version & Lock::kLocked) != 0)
+    return absl::DataLossError(absl::StrCat("page ", IdOf(line), ": it is locked"));
+  HAKO_RETURN_IF_ERROR(LockPage(line));
+  struct Unlocker {
+    Line& line;
+    bool locked = true;
+    void Unlock() {
+      if (std::exchange(locked, false)) Lock(line.version).Unlock(false);
+    }
+    ~Unlocker() { Unlock(); }
+  } unlocker{line};
   const View page(memory_, line);
   const format::PageTail tail = page.tail();
   const auto wrong = [id = IdOf(line)](std::string_view what) {
     return absl::DataLossError(absl::StrCat("page ", id, ": ", ToAbsl(what)));
   };
-  if ((line.version & Lock::kLocked) != 0) return wrong("it is locked");
   if (page.level() != level) return wrong("it has the wrong level");
   if (tail.edges != fences.edges || page.low(tail) != fences.low || page.high(tail) != fences.high)
     return wrong("its fences are not its parent's");
@@ -72,6 +82,7 @@ Status PageTree<Space, Compare>::VerifyBelow(Line& line, unsigned level, const F
     *found += page.count();
     return absl::OkStatus();
   }
+  unlocker.Unlock();  // an inner page stays
   std::string low(fences.low);
   for (unsigned i = 0; i < page.count(); ++i) {
     const bool last = i + 1 == page.count();

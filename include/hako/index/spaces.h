@@ -1,5 +1,5 @@
 // What the two engines ask of the places where their bytes live. They know no file and no storage class: TinyDBM gives the bucket engine
-// memory, HashDBM a record heap in a file; BabyDBM gives the page engine memory.
+// memory, HashDBM a record heap in a file; BabyDBM gives the page engine memory, TreeDBM a cache of pages in a file.
 //
 // HashSpace. A record is named by a 32-bit handle, never 0. Calls marked (optimistic) run without a lock beside writers: they may see
 // garbage, must not follow it outside the space, and their result counts only if the line's version still holds. All others run with the
@@ -67,21 +67,34 @@ concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle,
 // PageSpace. A page is named by an id, never 0, whose line lies in an array that never moves; its bytes are units of a range of memory that
 // never moves and can always be read, so that a reader that is late finds other bytes and no fault. What a call gives out is 0 where there
 // is no memory. Any thread.
+//
+// A space that is not resident keeps pages in a file. The line of a page that is away is locked, and no page that is locked by a caller, or
+// that is not a leaf, goes away. It also has
+//   IsAway(id)           whether the page's line is locked because the page is away
+//   Bring(id, level, once)  makes a page that is away be there, for a moment at least. Its level must be that, if it is not negative;
+//                        `once`: it is not likely to be wanted again soon. The caller holds no lock, unless nothing else is left to do.
+//   DropAway(id, unseen) forgets a page, if it is away; unless `unseen`, only if it need not be looked at for long values
+//   NeedsSettling(), Settle()  what the space wants to do when a writer has no lock any more
+//   Slot::error          why a call that has no other way to say so failed
 template <class S>
-concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64_t bytes, std::string_view value, format::LongValue place) {
+concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64_t bytes, std::string_view value, format::LongValue place,
+                             typename S::Slot& slot, format::PageLine& line) {
   requires std::derived_from<typename S::Slot, sync::WriterSlot>;
+  { S::kResident } -> std::convertible_to<bool>;  // every page is in memory
   { s.gate() } -> std::same_as<sync::WriteGate&>;
   { S::kPagesMax } -> std::convertible_to<std::uint64_t>;
   { s.lines() } -> std::same_as<format::PageLine*>;  // kPagesMax of them
   { s.memory() } -> std::same_as<char*>;             // where unit 0 would be
-  { s.NewPage() } -> std::same_as<std::uint32_t>;    // an id; its line has a version that readers of a former page do not know
-  { s.FreePage(id) } -> std::same_as<void>;
+  { s.NewPage() } -> std::same_as<std::uint32_t>;    // an id; its line is locked, with a version that readers of a former page do not know
+  { s.FreePage(id) } -> std::same_as<void>;          // locked by the caller, for the last time
   { s.Allocate(units) } -> std::same_as<std::uint32_t>;  // the first of so many units; their contents are undefined
   { s.Free(id, units) } -> std::same_as<void>;
   { s.HasRoomFor(bytes) } -> std::same_as<bool>;  // for pages of so many bytes, most likely
+  { s.Touch(line) } -> std::same_as<void>;        // the locked page is going to be changed
+  { s.mark() } -> std::same_as<std::uint8_t>;     // PageShape::kMark of a page that is made now
   // Values too long for a page; read only while the page that names them is locked.
   { s.StoreLong(value) } -> std::same_as<std::uint64_t>;
-  { s.ViewLong(place) } -> std::same_as<std::string_view>;
+  { s.ViewLong(slot, place) } -> std::same_as<StatusOr<std::string_view>>;  // until the slot's next look at one
   { s.FreeLong(place) } -> std::same_as<void>;
 };
 

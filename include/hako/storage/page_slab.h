@@ -28,6 +28,7 @@
 #include "hako/format/page_format.h"
 #include "hako/storage/arena.h"
 #include "hako/sync/atomic_bytes.h"
+#include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
 
 namespace hako::storage {
@@ -36,6 +37,7 @@ class PageSlab {
  public:
   using Slot = sync::WriterSlot;
   using Line = format::PageLine;
+  static constexpr bool kResident = true;
   static constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 26;
   static constexpr std::uint64_t kBytesMax = format::kPageUnit * (std::uint64_t{1} << 32) - (1 << 20);  // a unit's number has 32 bits
 
@@ -54,28 +56,38 @@ class PageSlab {
   // Where unit 0 would be.
   char* memory() const { return base_; }
 
-  // A page without memory; its line is zero but for the version. 0 if there is no more room.
+  // A page without memory, its line locked. 0 if there is no more room.
   std::uint32_t NewPage() {
-    std::lock_guard lock(mutex_);
-    ++num_pages_;
-    if (!free_ids_.empty()) {
-      const std::uint32_t id = free_ids_.back();
-      free_ids_.pop_back();
-      return id;
-    }
-    if (next_id_ * sizeof(Line) == line_arena_->end() && !line_arena_->Allocate(Arena::kExtentAlignment).ok()) return --num_pages_, 0;
-    return next_id_++;
+    const std::uint32_t id = NewId();
+    if (id != 0) sync::VersionLock(lines_[id].version).Lock();
+    return id;
   }
   void FreePage(std::uint32_t id) {
+    sync::VersionLock(lines_[id].version).Unlock(true);
     std::lock_guard lock(mutex_);
     --num_pages_;
     free_ids_.push_back(id);
   }
 
-  // Memory of `units` for a page, its contents undefined; where it begins, or 0 if there is no more room.
-  std::uint32_t Allocate(unsigned units) {
+  // Ids below `end` belong to pages from now on, but for those that FreePage takes back.
+  Status RestorePages(std::uint32_t end) {
     std::lock_guard lock(mutex_);
-    const std::uint32_t run = FindRun(units);
+    if (end <= next_id_) return absl::OkStatus();
+    HAKO_RETURN_IF_ERROR(line_arena_->Allocate(end * sizeof(Line)).status());
+    num_pages_ = end - kFirstId;
+    next_id_ = end;
+    return absl::OkStatus();
+  }
+  std::uint32_t page_end() const {  // no page has an id at or above it
+    std::lock_guard lock(mutex_);
+    return next_id_;
+  }
+
+  // Memory of `units` for a page, its contents undefined; where it begins, or 0 if there is no more room: within `limit` bytes of memory in
+  // all.
+  std::uint32_t Allocate(unsigned units, std::uint64_t limit = kBytesMax) {
+    std::lock_guard lock(mutex_);
+    const std::uint32_t run = FindRun(units, limit);
     if (run == 0) return 0;
     const std::uint32_t size = Unlink(run);
     if (size > units) Link(run + units, size - units);
@@ -103,13 +115,16 @@ class PageSlab {
     long_bytes_.fetch_add(value.size(), std::memory_order_relaxed);
     return reinterpret_cast<std::uintptr_t>(block);
   }
-  std::string_view ViewLong(const format::LongValue& value) const {
-    return {reinterpret_cast<const char*>(value.place), static_cast<std::size_t>(value.size)};
+  StatusOr<std::string_view> ViewLong(Slot&, const format::LongValue& value) const {
+    return std::string_view(reinterpret_cast<const char*>(value.place), static_cast<std::size_t>(value.size));
   }
   void FreeLong(const format::LongValue& value) {
     std::free(reinterpret_cast<void*>(value.place));
     long_bytes_.fetch_sub(value.size, std::memory_order_relaxed);
   }
+
+  static constexpr std::uint8_t mark() { return 0; }
+  void Touch(Line&) const {}
 
   std::uint64_t num_pages() const {
     std::lock_guard lock(mutex_);
@@ -119,6 +134,7 @@ class PageSlab {
     std::lock_guard lock(mutex_);
     return free_units_ * format::kPageUnit;
   }
+  std::uint64_t page_bytes() const { return page_arena_->end() - Arena::kExtentAlignment; }
   std::uint64_t line_bytes() const { return line_arena_->end() - Arena::kExtentAlignment; }
   std::uint64_t long_bytes() const { return long_bytes_.load(std::memory_order_relaxed); }
   std::uint64_t total_bytes() const { return page_arena_->end() - Arena::kExtentAlignment + line_bytes() + long_bytes(); }
@@ -138,6 +154,18 @@ class PageSlab {
         base_(reinterpret_cast<char*>(page_arena_->base())),
         lines_(reinterpret_cast<Line*>(line_arena_->base())) {}
 
+  std::uint32_t NewId() {
+    std::lock_guard lock(mutex_);
+    ++num_pages_;
+    if (!free_ids_.empty()) {
+      const std::uint32_t id = free_ids_.back();
+      free_ids_.pop_back();
+      return id;
+    }
+    if (next_id_ * sizeof(Line) == line_arena_->end() && !line_arena_->Allocate(Arena::kExtentAlignment).ok()) return --num_pages_, 0;
+    return next_id_++;
+  }
+
   char* At(std::uint32_t unit) const { return base_ + std::uint64_t{unit} * format::kPageUnit; }
   static unsigned BinOf(std::uint32_t units) { return units < kBins ? units - 1 : kBins - 1; }
   Run Load(std::uint32_t run) const {
@@ -156,7 +184,7 @@ class PageSlab {
   }
 
   // The smallest free run that will do, as far as bins tell sizes apart.
-  std::uint32_t FindRun(unsigned units) {
+  std::uint32_t FindRun(unsigned units, std::uint64_t limit) {
     for (;;) {
       for (std::uint64_t bins = nonempty_ >> BinOf(units) << BinOf(units); bins != 0; bins &= bins - 1) {
         for (std::uint32_t run = heads_[std::countr_zero(bins)]; run != 0;) {
@@ -166,6 +194,7 @@ class PageSlab {
         }
       }
       const std::uint64_t bytes = std::max<std::uint64_t>(std::min(page_arena_->end() / 32, kHugePage), units * format::kPageUnit);
+      if (page_arena_->end() + bytes > limit) return 0;
       const auto offset = page_arena_->Allocate(bytes);
       if (!offset.ok()) return 0;
       const std::uint64_t size = page_arena_->end() - *offset;

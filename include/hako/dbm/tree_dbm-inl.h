@@ -1,0 +1,194 @@
+// Definitions of dbm/tree_dbm.h.
+#pragma once
+
+#include "hako/dbm/tree_dbm.h"
+
+namespace hako {
+
+template <File FileT, Comparator Compare>
+StatusOr<std::unique_ptr<TreeDBM<FileT, Compare>>> TreeDBM<FileT, Compare>::Open(FileT file, const TreeOptions& options) {
+  static_assert(Compare::kName.size() <= format::kComparatorNameMax, "the file has no room for the comparator's name");
+  if (options.page_size < 128 || options.page_size > 8192) return absl::InvalidArgumentError("TreeOptions::page_size must be 128 to 8192");
+  if (options.cache_bytes < (1 << 20)) return absl::InvalidArgumentError("TreeOptions::cache_bytes must be at least 1 MiB");
+  if (options.checkpoint_bytes == 0) return absl::InvalidArgumentError("TreeOptions::checkpoint_bytes must not be 0");
+  HAKO_ASSIGN_OR_RETURN(auto store, storage::PageStore<FileT>::Open(std::move(file), Compare::kName, options.page_size));
+  const bool is_new = store->super().root == 0;
+  storage::PageCacheLimits limits;
+  limits.memory_bytes = options.cache_bytes;
+  limits.dirty_bytes = std::min(options.checkpoint_bytes, options.cache_bytes / 4);
+  limits.inlined = index::PageView<Compare>::kInlined;
+  auto waker = std::make_shared<std::atomic<sync::BackgroundThread*>>(nullptr);
+  HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(std::move(store), limits, [waker] {
+                          if (sync::BackgroundThread* const thread = waker->load()) thread->Wake();
+                        }));
+  const std::uint32_t page_size = space->store().super().page_size;
+  std::unique_ptr<TreeDBM> dbm(new TreeDBM(std::move(space), page_size, options));
+  if (is_new) {
+    HAKO_RETURN_IF_ERROR(dbm->tree_.Create());
+    dbm->space_->SetRoot(dbm->tree_.root_id());
+    HAKO_RETURN_IF_ERROR(dbm->CheckpointLocked());
+  } else {
+    dbm->tree_.Attach(dbm->space_->store().super().root, dbm->space_->store().super().num_records);
+  }
+  if (dbm->IsWritable()) {
+    const auto checkpoint = [self = dbm.get()] {
+      if (self->space_->IsDirty()) (void)self->Synchronize(SyncMode::kHard);  // health_ tells of a failure
+    };
+    HAKO_ASSIGN_OR_RETURN(dbm->background_, sync::BackgroundThread::Start(options.sync_interval, checkpoint));
+    waker->store(dbm->background_.get());
+  }
+  dbm->waker_ = std::move(waker);
+  dbm->closed_ = false;
+  return dbm;
+}
+
+template <File FileT, Comparator Compare>
+Status TreeDBM<FileT, Compare>::CheckpointLocked() {
+  Status status = space_->Checkpoint(this->ForEachSlot(), [this](format::TreeSuperBlock& super) {
+    super.num_records = this->Count();
+    super.root = tree_.root_id();
+    std::lock_guard lock(metadata_mutex_);
+    super.metadata = metadata_;
+    super.type = type_;
+  });
+  std::lock_guard lock(metadata_mutex_);
+  health_ = status;
+  refuses_.store(!status.ok(), std::memory_order_relaxed);
+  return status;
+}
+
+template <File FileT, Comparator Compare>
+Status TreeDBM<FileT, Compare>::Synchronize(SyncMode) {
+  if (!IsWritable()) return RefuseUpdate();
+  const std::uint64_t call = sync_calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
+  std::lock_guard lock(maintenance_mutex_);
+  if (call <= synced_calls_) return absl::OkStatus();  // one that began after this call has covered it
+  const std::uint64_t covered = sync_calls_.load(std::memory_order_acquire);
+  HAKO_RETURN_IF_ERROR(CheckpointLocked());
+  synced_calls_ = covered;
+  return absl::OkStatus();
+}
+
+template <File FileT, Comparator Compare>
+Status TreeDBM<FileT, Compare>::Clear() {
+  HAKO_RETURN_IF_ERROR(MayUpdate());
+  HAKO_RETURN_IF_ERROR(this->Alone([&] { return this->RemoveAll(); }));
+  return NoteUpdate();
+}
+
+template <File FileT, Comparator Compare>
+template <class F>
+Status TreeDBM<FileT, Compare>::ChangeMetadata(F&& change) {
+  HAKO_RETURN_IF_ERROR(MayUpdate());
+  {
+    std::lock_guard lock(metadata_mutex_);
+    change();
+  }
+  return Synchronize(SyncMode::kHard);
+}
+
+template <File FileT, Comparator Compare>
+bool TreeDBM<FileT, Compare>::ShouldBeRebuilt() {
+  const Stats stats = GetStats();
+  return stats.total_bytes > (1 << 20) && stats.free_bytes > stats.total_bytes / 2;
+}
+
+template <File FileT, Comparator Compare>
+Status TreeDBM<FileT, Compare>::Rebuild() {
+  if (!IsWritable()) return RefuseUpdate();
+  static constexpr int kRoundsMax = 8;  // what was moved leaves room for others to be moved to
+  std::lock_guard lock(maintenance_mutex_);
+  HAKO_RETURN_IF_ERROR(CheckpointLocked());
+  for (int round = 0; round < kRoundsMax; ++round) {
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t moved, space_->store().MoveForward());
+    if (moved == 0) break;
+    HAKO_RETURN_IF_ERROR(CheckpointLocked());
+  }
+  return space_->store().CutFile();
+}
+
+template <File FileT, Comparator Compare>
+Status TreeDBM<FileT, Compare>::CopyTo(FileT empty_file) {
+  if (empty_file.Size() != 0) return absl::InvalidArgumentError("CopyTo wants an empty file");
+  auto& store = space_->store();
+  typename storage::PageStore<FileT>::Pinned pinned;
+  {
+    std::lock_guard lock(maintenance_mutex_);
+    if (IsWritable()) HAKO_RETURN_IF_ERROR(CheckpointLocked());
+    HAKO_ASSIGN_OR_RETURN(pinned, store.Pin());
+  }
+  Status status = store.Copy(pinned, empty_file);
+  {
+    std::lock_guard lock(maintenance_mutex_);
+    store.Unpin();
+  }
+  if (status.ok()) status = empty_file.Close();
+  return status;
+}
+
+template <File FileT, Comparator Compare>
+Status TreeDBM<FileT, Compare>::CopyTo(const std::string& path) requires PathFile<FileT> {
+  const std::string beside = absl::StrCat(path, ".tmp");
+  FileOptions options;
+  options.mode = OpenMode::kTruncate;
+  HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(beside, options));
+  Status status = CopyTo(std::move(file));
+  if (status.ok()) status = RenameDurably(beside, path);
+  if (!status.ok()) (void)RemoveFile(beside);
+  return status;
+}
+
+template <File FileT, Comparator Compare>
+Status TreeDBM<FileT, Compare>::Verify() {
+  std::lock_guard lock(maintenance_mutex_);
+  if (IsWritable()) HAKO_RETURN_IF_ERROR(CheckpointLocked());  // so that pages can go while others are looked at
+  return this->Alone([&]() -> Status { return tree_.Verify(this->Count()); });
+}
+
+template <File FileT, Comparator Compare>
+Stats TreeDBM<FileT, Compare>::GetStats() {
+  Stats stats;
+  stats.num_records = this->Count();
+  const auto& store = space_->store();
+  stats.total_bytes = store.file_bytes();
+  stats.free_bytes = store.free_bytes();
+  stats.record_bytes = stats.total_bytes - stats.free_bytes;
+  stats.index_bytes = store.map_bytes();
+  stats.num_buckets = space_->num_pages();
+  stats.epoch = store.num_commits();
+  stats.synced_at = store.synced_at();
+  return stats;
+}
+
+template <File FileT, Comparator Compare>
+Inspection TreeDBM<FileT, Compare>::Inspect() {
+  Inspection pairs = InspectionOf("TreeDBM", GetStats());
+  const auto add = [&](const char* name, std::uint64_t number) { pairs.emplace_back(name, absl::StrCat(number)); };
+  const storage::FileCounters counters = space_->store().counters();
+  add("memory_bytes", space_->memory_bytes());
+  add("file_reads", counters.reads);
+  add("file_read_bytes", counters.read_bytes);
+  add("file_writes", counters.writes);
+  add("file_written_bytes", counters.written_bytes);
+  add("type", GetType());
+  pairs.emplace_back("comparator", std::string(Compare::kName));
+  return pairs;
+}
+
+template <File FileT, Comparator Compare>
+Status TreeDBM<FileT, Compare>::Close() {
+  if (closed_) return absl::OkStatus();
+  closed_ = true;
+  waker_->store(nullptr);
+  background_.reset();
+  Status status;
+  if (IsWritable()) {
+    std::lock_guard lock(maintenance_mutex_);
+    status = space_->IsDirty() ? CheckpointLocked() : GetHealth();
+    if (status.ok()) status = space_->store().CutFile();
+  }
+  const Status closing = space_->store().file().Close();
+  return status.ok() ? closing : status;
+}
+
+}  // namespace hako

@@ -1,0 +1,148 @@
+// TreeDBM: a B+ tree in a file, on the page engine that BabyDBM uses too.
+//
+// Records lie in the order of their keys, which Compare decides; the file knows the order's name and is refused under another. The pages
+// that are in use lie in memory, within TreeOptions::cache_bytes; the others in the file (storage/page_cache.h). About 17 bytes of the file
+// for a record of 8 + 8 bytes loaded in order; keys are at most kTreeKeySizeMax bytes long.
+//
+// What survives. Updates are made in memory, and checkpoints bring them to the file: when so much has changed (checkpoint_bytes), at
+// intervals if that is wanted, at Synchronize and at Close. Whatever happens to the process or the machine, the file is exactly as of the
+// last checkpoint, and opens at once: there is nothing to recover. Synchronize, soft or hard, returns after a checkpoint.
+//
+// Threads: see dbm/dbm.h. Synchronize, CopyTo and Rebuild run beside readers and writers, one of them at a time. A visitor runs with its
+// leaf locked, and if it wants to see a value of more than a quarter of a page the leaf stays locked while that is read.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "hako/base/comparator.h"
+#include "hako/base/status.h"
+#include "hako/dbm/common.h"
+#include "hako/dbm/dbm.h"
+#include "hako/dbm/options.h"
+#include "hako/dbm/tree_operations.h"
+#include "hako/file/memory_map_parallel_file.h"
+#include "hako/file/path.h"
+#include "hako/storage/page_cache.h"
+#include "hako/sync/background_thread.h"
+
+namespace hako {
+
+template <File FileT = MemoryMapParallelFile, Comparator Compare = BytewiseComparator>
+class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare>, storage::PageCache<FileT>, Compare> {
+  using Space = storage::PageCache<FileT>;
+  using Base = TreeOperations<TreeDBM, Space, Compare>;
+  friend Base;
+
+ public:
+  // Opens the database in `file`; an empty file is made one. Options that are fixed at creation count only there.
+  static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, const TreeOptions& options = {});
+  static StatusOr<std::unique_ptr<TreeDBM>> Open(const std::string& path, const TreeOptions& options = {},
+                                                 const FileOptions& file_options = {}) requires PathFile<FileT> {
+    HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, file_options));
+    auto dbm = Open(std::move(file), options);
+    if (dbm.ok()) return dbm;
+    return Status(dbm.status().code(), absl::StrCat(path, ": ", dbm.status().message()));
+  }
+
+  ~TreeDBM() { (void)Close(); }
+
+  // A checkpoint: two flushes of the device, shared by all threads that wait for them; writers are stopped for microseconds.
+  Status Synchronize(SyncMode mode);
+  // Atomic to a crash like everything else: it is in the next checkpoint or not.
+  Status Clear();
+
+  // Whether more than half of the file is free.
+  bool ShouldBeRebuilt();
+  // Moves pages to the file's front and gives back its end, beside readers and writers. On error the database is as good as before.
+  Status Rebuild();
+  // Copies the state at the moment of the call into an empty file, beside readers and writers; or into a new file at `path`, which appears
+  // there whole and synced or not at all.
+  Status CopyTo(FileT empty_file);
+  Status CopyTo(const std::string& path) requires PathFile<FileT>;
+
+  // Proves the structure of the whole file. Stops writers meanwhile.
+  Status Verify();
+  Stats GetStats();
+  Inspection Inspect();
+
+  // What the user keeps in the file beside the records: a number that says what kind of data they are, and some bytes; zero at first.
+  // Durable when the call returns.
+  std::uint32_t GetType() const {
+    std::lock_guard lock(metadata_mutex_);
+    return type_;
+  }
+  Status SetType(std::uint32_t type) {
+    return ChangeMetadata([&] { type_ = type; });
+  }
+  UserMetadata GetMetadata() const {
+    std::lock_guard lock(metadata_mutex_);
+    return metadata_;
+  }
+  Status SetMetadata(const UserMetadata& metadata) {
+    return ChangeMetadata([&] { metadata_ = metadata; });
+  }
+
+  bool IsWritable() const { return writable_; }
+  // OK, or why the last checkpoint failed. A failed write or sync makes the database refuse updates for good; where it was space or memory
+  // that lacked, the next checkpoint may succeed.
+  Status GetHealth() const {
+    std::lock_guard lock(metadata_mutex_);
+    return health_;
+  }
+
+  // A checkpoint, and closes the file. The destructor calls it where the user did not. No other thread may use the database any more.
+  Status Close();
+
+ private:
+  using Base::space_;
+  using Base::tree_;
+
+  TreeDBM(std::unique_ptr<Space> space, unsigned page_size, const TreeOptions& options)
+      : Base(std::move(space), page_size),
+        writable_(space_->store().file().IsWritable()),
+        durability_(options.durability),
+        metadata_(space_->store().super().metadata),
+        type_(space_->store().super().type) {}
+
+  HAKO_INLINE Status MayUpdate() const {
+    if (!writable_ || refuses_.load(std::memory_order_relaxed)) [[unlikely]]
+      return RefuseUpdate();
+    return absl::OkStatus();
+  }
+  HAKO_INLINE Status NoteUpdate() {
+    if (durability_ == Durability::kPower) [[unlikely]]
+      return Synchronize(SyncMode::kHard);
+    return absl::OkStatus();
+  }
+  [[gnu::cold]] Status RefuseUpdate() const {
+    if (!writable_) return absl::FailedPreconditionError("the database was opened read-only");
+    return GetHealth();
+  }
+  Status CheckpointLocked();
+  template <class F>
+  Status ChangeMetadata(F&& change);
+
+  const bool writable_;
+  const Durability durability_;
+  std::atomic<bool> refuses_{false};  // health_ is not OK
+  std::mutex maintenance_mutex_;      // Synchronize, CopyTo, Rebuild, Verify
+  mutable std::mutex metadata_mutex_;
+  UserMetadata metadata_;
+  std::uint32_t type_;
+  Status health_;
+  std::atomic<std::uint64_t> sync_calls_{0};  // of Synchronize, that have begun
+  std::uint64_t synced_calls_ = 0;            // of these, the first so many are served
+  bool closed_ = true;
+  std::shared_ptr<std::atomic<sync::BackgroundThread*>> waker_;  // what the cache wakes
+  std::unique_ptr<sync::BackgroundThread> background_;
+};
+
+}  // namespace hako
+
+#include "hako/dbm/tree_dbm-inl.h"

@@ -1,0 +1,168 @@
+// What the two tree DBMs have in common: a space for pages and a tree in it.
+//
+// A tree DBM class D inherits TreeOperations<D, Space, Compare> publicly. Where updates can be refused, or have consequences, it hides
+// MayUpdate and NoteUpdate.
+//
+// Threads: see dbm/dbm.h. A visitor runs with its leaf locked.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "hako/base/comparator.h"
+#include "hako/base/inline.h"
+#include "hako/base/status.h"
+#include "hako/dbm/common.h"
+#include "hako/dbm/dbm.h"
+#include "hako/dbm/operations.h"
+#include "hako/dbm/ordered_operations.h"
+#include "hako/dbm/tree_cursor.h"
+#include "hako/format/page_format.h"
+#include "hako/index/page_tree.h"
+#include "hako/sync/thread_slot.h"
+
+namespace hako {
+
+template <class D, class Space, Comparator Compare>
+class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare> {
+ protected:
+  using Tree = index::PageTree<Space, Compare>;
+  using Slot = typename Space::Slot;
+
+ public:
+  using Iterator = TreeCursor<D, Tree, Compare>;
+  static constexpr std::uint64_t kKeySizeMax = kTreeKeySizeMax;
+
+  template <Visitor V>
+  HAKO_INLINE Status Process(std::string_view key, V&& visitor) {
+    HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
+    Slot* slot = slots_.Mine();
+    if (slot == nullptr) [[unlikely]]
+      return TooManyThreads();
+    if constexpr (ReadVisitor<std::remove_reference_t<V>>) {
+      return tree_.template Process<void>(*slot, key, visitor);
+    } else {
+      HAKO_RETURN_IF_ERROR(self().MayUpdate());
+      HAKO_RETURN_IF_ERROR((tree_.template Process<Action>(*slot, key, visitor)));
+      return self().NoteUpdate();
+    }
+  }
+
+  template <Sink S>
+  HAKO_INLINE Status Fetch(std::string_view key, S&& sink) {
+    return tree_.Fetch([this] { return slots_.Mine(); }, key, sink);
+  }
+
+  template <MultiVisitor V>
+  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
+    for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
+    Slot* slot = slots_.Mine();
+    if (slot == nullptr) return TooManyThreads();
+    if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
+      return tree_.template ProcessMulti<Action>(*slot, keys, KeepAll(visitor));
+    } else {
+      HAKO_RETURN_IF_ERROR(self().MayUpdate());
+      HAKO_RETURN_IF_ERROR((tree_.template ProcessMulti<Action>(*slot, keys, visitor)));
+      return self().NoteUpdate();
+    }
+  }
+
+  // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
+  template <class S, class F>
+  Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+    return tree_.FetchMulti([this] { return slots_.Mine(); }, keys, sink, arrived);
+  }
+  // A hint that these keys are going to be used.
+  void Prefetch(std::span<const std::string_view> keys) const { tree_.Prefetch(keys); }
+
+  // In the order of keys.
+  template <class V>
+  Status ProcessEach(V&& visitor) {
+    auto it = MakeIterator();
+    for (it.First(); it.Valid(); it.Next()) visitor(it.key(), it.value());
+    return it.status();
+  }
+
+  // ProcessEach in several threads, which call the visitor at the same time, each in a part of the keys.
+  template <class V>
+  Status ProcessEachParallel(unsigned num_threads, V&& visitor) {
+    return ProcessParts(tree_.Parts(std::max(num_threads, 1u)), visitor);
+  }
+
+  Iterator MakeIterator() { return Iterator(self(), tree_); }
+
+  std::uint64_t Count() const { return tree_.Count(ForEachSlot()); }
+
+  // See OrderedOperations.
+  StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) const {
+    return tree_.CountRange({from, to});
+  }
+  StatusOr<std::uint64_t> RemoveKeys(std::string_view from, std::optional<std::string_view> to) {
+    HAKO_RETURN_IF_ERROR(self().MayUpdate());
+    Slot* slot = slots_.Mine();
+    if (slot == nullptr) return TooManyThreads();
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t removed, tree_.RemoveRange(*slot, {from, to}));
+    HAKO_RETURN_IF_ERROR(self().NoteUpdate());
+    return removed;
+  }
+
+ protected:
+  TreeOperations(std::unique_ptr<Space> space, unsigned page_size) : space_(std::move(space)), tree_(*space_, page_size) {}
+  ~TreeOperations() = default;
+
+  HAKO_INLINE static Status MayUpdate() { return absl::OkStatus(); }
+  HAKO_INLINE static Status NoteUpdate() { return absl::OkStatus(); }
+
+  auto ForEachSlot() const {
+    return [this](auto&& visit) { slots_.ForEach(visit); };
+  }
+  // Runs `body` while there are no writers.
+  template <class Body>
+  auto Alone(Body&& body) {
+    return space_->gate().RunAlone(ForEachSlot(), body);
+  }
+  // REQUIRES: no writers
+  Status RemoveAll() {
+    HAKO_RETURN_IF_ERROR(tree_.RemoveAll());
+    slots_.ForEach([](Slot& slot) { slot.pending_count.store(0, std::memory_order_relaxed); });
+    return absl::OkStatus();
+  }
+
+  std::unique_ptr<Space> space_;
+  Tree tree_;
+  mutable sync::PerThread<Slot> slots_;
+
+ private:
+  D& self() { return static_cast<D&>(*this); }
+
+  // Walks over the keys between each of `bounds` and the next, and before the first and after the last.
+  template <class V>
+  Status ProcessParts(const std::vector<std::string>& bounds, V& visitor) {
+    std::vector<std::thread> threads;
+    std::vector<Status> statuses(bounds.size() + 1);
+    for (std::size_t part = 0; part <= bounds.size(); ++part) {
+      threads.emplace_back([this, part, &bounds, &visitor, &statuses] {
+        auto it = MakeIterator();
+        for (part == 0 ? it.First() : it.Jump(bounds[part - 1]); it.Valid(); it.Next()) {
+          if (part < bounds.size() && Compare::Compare(it.key(), bounds[part]) >= 0) break;
+          visitor(it.key(), it.value());
+        }
+        statuses[part] = it.status();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const Status& status : statuses) HAKO_RETURN_IF_ERROR(status);
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace hako

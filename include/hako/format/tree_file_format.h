@@ -1,0 +1,97 @@
+// The file of a TreeDBM (.hkt). All numbers little-endian; space is counted in units of 512 bytes.
+//
+//   offset      0  superblock slot 0          512 bytes used
+//            4096  superblock slot 1
+//            8192  units: images of pages, long values, nodes of the page map; in any order, with free units between them
+//
+// A page is named by an id. The page map tells where its image lies, and is a radix tree: a node has 256 entries of 16 bytes, entry i of
+// the nodes of one level taken together names node i of the level below, and the entries of the lowest level name the images, by id. The
+// superblock has the entries that name the highest nodes. An entry holds the check of what it names, so the whole tree hangs on the
+// superblock's own check.
+//
+// Nothing that the valid superblock reaches is ever overwritten. A checkpoint writes what has changed to free units, syncs, then writes the
+// slot that is not the newer one, and syncs. So whatever happens, the file is as of the last checkpoint, and to open it is to read a slot.
+//
+// A page's image
+//   PageImageHeader
+//   heads     i32[count]    as in format/page_format.h
+//   children  u32[count]    of an inner page
+//   offsets   u16[count]    of the cells, counted back from the image's end
+//   heap      cells, fences, prefix, PageTail: the end of the page as it is in memory
+// A long value is an image of its own: its bytes.
+//
+// Version history
+//   1  the first
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "hako/base/endian.h"
+#include "hako/base/hash.h"
+#include "hako/format/page_format.h"
+
+namespace hako::format {
+
+inline constexpr std::array<char, 16> kTreeFileMagic = {'h', 'a', 'k', 'o', ' ', 't', 'r', 'e', 'e', ' ', 'D', 'B', 'M', '\r', '\n', 26};
+inline constexpr std::uint32_t kTreeFileVersion = 1;
+inline constexpr std::uint64_t kTreeUnit = 512;
+inline constexpr std::uint64_t kTreeFirstUnit = 8192 / kTreeUnit;
+inline constexpr unsigned kMapFanout = 256;
+inline constexpr unsigned kMapLevels = 3;
+inline constexpr unsigned kMapRoots = 4;  // 4 * 256^3 ids
+inline constexpr std::size_t kComparatorNameMax = 64;
+
+// Where an image lies; zero if there is none.
+struct PageEntry {
+  static constexpr unsigned kPlaceBits = 40;
+  Le<std::uint64_t> place_and_units;
+  Le<std::uint64_t> check;  // XXH3 of the image, seeded by the file's secret and the id
+
+  static PageEntry For(std::uint64_t place, std::uint64_t units, std::uint64_t check) { return {place | units << kPlaceBits, check}; }
+  std::uint64_t place() const { return place_and_units & ((std::uint64_t{1} << kPlaceBits) - 1); }
+  std::uint64_t units() const { return place_and_units >> kPlaceBits; }
+  bool IsNone() const { return place_and_units == 0; }
+};
+static_assert(sizeof(PageEntry) == 16 && alignof(PageEntry) == 1);
+
+struct TreeSuperBlock {
+  std::array<char, 16> magic;
+  Le<std::uint32_t> version;
+  Le<std::uint32_t> page_size;
+  std::array<char, kComparatorNameMax> comparator;  // its name, zero-padded
+  Le<std::uint64_t> secret;                         // of the checks
+  Le<std::uint64_t> sequence;                       // of checkpoints; the slot with the larger one is newer
+  Le<std::uint64_t> end;                            // no unit at or above it is in use
+  Le<std::uint64_t> num_records;
+  Le<std::uint32_t> root;        // the root page's id
+  Le<std::uint32_t> id_end;      // no id at or above it is in use
+  Le<std::uint64_t> num_long;    // long values
+  Le<std::uint64_t> log_number;  // of the first log record that is not part of the checkpoint; 0: there is no log
+  std::array<PageEntry, kMapRoots> map;
+  std::array<std::byte, 64> metadata;  // the user's
+  Le<std::uint32_t> type;              // the user's
+  std::array<std::byte, 4> reserved0;
+  Le<std::uint64_t> synced_at;  // microseconds since 1970; nothing depends on it
+  std::array<std::byte, 216> reserved;
+  Le<std::uint64_t> check;  // of the 504 bytes before it
+};
+static_assert(sizeof(TreeSuperBlock) == 512 && alignof(TreeSuperBlock) == 1 && offsetof(TreeSuperBlock, check) == 504);
+
+inline std::uint64_t CheckOf(const TreeSuperBlock& block) { return Hash64(&block, offsetof(TreeSuperBlock, check), 0x68616b74); }
+
+struct PageImageHeader {
+  Le<std::uint32_t> id;
+  std::uint8_t count;
+  std::uint8_t kind;  // PageShape::kLevel and kGuarded of it
+  Le<std::uint16_t> prefix;
+  Le<std::uint16_t> heap;
+  std::array<std::byte, 6> reserved;
+};
+static_assert(sizeof(PageImageHeader) == 16 && alignof(PageImageHeader) == 1);
+
+inline constexpr std::size_t kPageImageMax = 33 << 10;
+static_assert(kPageImageMax >= sizeof(PageImageHeader) + kPageUnitsMax * kPageUnit && kPageImageMax % kTreeUnit == 0);
+
+}  // namespace hako::format

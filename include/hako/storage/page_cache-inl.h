@@ -1,0 +1,327 @@
+// Definitions of storage/page_cache.h: pages that come and go, and checkpoints.
+#pragma once
+
+#include "hako/storage/page_cache.h"
+
+namespace hako::storage {
+
+// ---- pages that come and go ----
+
+template <File FileT>
+Status PageCache<FileT>::Bring(std::uint32_t id, int level, bool once) {
+  Line& line = lines_[id];
+  std::unique_lock lock(mutex_);
+  loaded_.wait(lock, [&] { return State(id) != kLoading; });
+  if (State(id) == kCooling) {
+    SetState(id, kHere);
+    sync::VersionLock(line.version).Unlock(false);
+    return absl::OkStatus();
+  }
+  if (State(id) != kAway || (sync::VersionLock(line.version).ReadVersion() & sync::VersionLock::kLocked) == 0) return absl::OkStatus();
+
+  SetState(id, kLoading);
+  lock.unlock();
+  alignas(64) std::byte bytes[format::kPageImageMax + 8];
+  const auto read = [&]() -> StatusOr<PageImage> {
+    HAKO_ASSIGN_OR_RETURN(const std::size_t size, store_->Read(id, std::span(bytes).first(format::kPageImageMax)));
+    HAKO_ASSIGN_OR_RETURN(const PageImage image, PageImage::Parse(id, std::span(bytes).first(size), limits_.inlined, slab_->page_end()));
+    if (level >= 0 && image.shape().level() != static_cast<unsigned>(level))
+      return absl::DataLossError(absl::StrCat("page ", id, " is not on the level of the tree where it is named"));
+    return image;
+  };
+  const StatusOr<PageImage> image = read();
+  lock.lock();
+  const std::uint32_t unit = image.ok() ? FindMemory(image->shape().units, lock) : 0;
+  if (unit == 0) {
+    SetState(id, kAway);
+    loaded_.notify_all();
+    return image.ok() ? absl::ResourceExhaustedError("no memory for a page") : image.status();
+  }
+  image->Store(memory_ + std::uint64_t{unit} * format::kPageUnit, line.hints);
+  std::atomic_ref(line.unit).store(unit, std::memory_order_relaxed);
+  std::atomic_ref(line.shape).store(image->shape(), std::memory_order_relaxed);
+  // Those below are away, and have not been met before.
+  for (unsigned i = 0; image->shape().level() > 0 && i < image->shape().count; ++i) {
+    if (const std::uint32_t child = image->child(i); State(child) == kAway)
+      std::atomic_ref(lines_[child].version).fetch_or(sync::VersionLock::kLocked, std::memory_order_relaxed);
+  }
+  SetState(id, once ? kHereOnce : kHere);
+  List(id);
+  sync::VersionLock(line.version).Unlock(true);
+  loaded_.notify_all();
+  return absl::OkStatus();
+}
+
+// Memory for a page that is to come; others go for it.
+template <File FileT>
+std::uint32_t PageCache<FileT>::FindMemory(unsigned units, std::unique_lock<std::mutex>& lock) {
+  static constexpr unsigned kWaits = 2;
+  std::uint32_t unit = 0;
+  for (unsigned waits = 0; unit == 0;) {
+    const std::uint64_t limit = PageLimit();
+    if (used_bytes() + units * format::kPageUnit <= limit / 8 * 7) unit = slab_->Allocate(units, limit);
+    if (unit != 0 || EvictOne(resident_.size() / kCooledAtOnce + 1)) continue;
+    if (waits++ < kWaits && IsDirty()) {
+      WaitForCheckpoint(lock);
+    } else {
+      unit = slab_->Allocate(units);  // beyond the limit, if it must be
+      if (unit == 0) return 0;
+    }
+  }
+  used_units_.fetch_add(units, std::memory_order_relaxed);
+  return unit;
+}
+
+template <File FileT>
+void PageCache<FileT>::WaitForCheckpoint(std::unique_lock<std::mutex>& lock) {
+  ask_();
+  // Not for ever: the checkpoint may be waiting for a lock of the caller's.
+  checkpoint_ended_.wait_for(lock, std::chrono::seconds(1), [this, seen = checkpoints_ended_] { return checkpoints_ended_ != seen; });
+}
+
+// Lets a page go; false if none was found that could in so many moves of the hand.
+template <File FileT>
+bool PageCache<FileT>::EvictOne(std::size_t rounds) {
+  for (std::size_t steps = 0; steps <= rounds; ++steps) {
+    CoolSome();
+    while (!cooling_.empty()) {
+      const std::uint32_t id = cooling_.front();
+      cooling_.pop_front();
+      if (State(id) != kCooling) continue;
+      Evict(id);
+      return true;
+    }
+  }
+  return false;
+}
+
+// Moves the hand on. Where nobody asks for most pages, an eighth of all wait to go.
+template <File FileT>
+void PageCache<FileT>::CoolSome() {
+  for (unsigned steps = 0; steps < kCooledAtOnce && cooling_.size() <= resident_.size() / 8 && !resident_.empty(); ++steps) {
+    if (hand_ >= resident_.size()) hand_ = 0;
+    const std::uint32_t id = resident_[hand_];
+    const std::uint8_t state = State(id);
+    if (state == kFree || state == kAway) {
+      SetFlag(id, kListed, false);
+      resident_[hand_] = resident_.back();
+      resident_.pop_back();
+      continue;
+    }
+    ++hand_;
+    Line& line = lines_[id];
+    const auto can_go = [&] {
+      const Shape shape = std::atomic_ref(line.shape).load(std::memory_order_relaxed);
+      return shape.level() == 0 && (shape.kind & Shape::kMark) == 0 && !HasFlag(id, kPinned) && id != root_;
+    };
+    if ((state != kHere && state != kHereOnce) || !can_go() || !sync::VersionLock(line.version).TryLock()) continue;
+    if (!can_go()) {
+      sync::VersionLock(line.version).Unlock(false);
+      continue;
+    }
+    SetState(id, kCooling);
+    if (state == kHereOnce)
+      cooling_.push_front(id);
+    else
+      cooling_.push_back(id);
+  }
+}
+
+template <File FileT>
+void PageCache<FileT>::Evict(std::uint32_t id) {
+  Line& line = lines_[id];
+  Free(line.unit, line.shape.units);
+  SetState(id, kAway);  // and locked, as it was
+}
+
+template <File FileT>
+void PageCache<FileT>::Settle() {
+  needs_settling_.store(false, std::memory_order_relaxed);
+  std::unique_lock lock(mutex_);
+  if (dirty_bytes_.load(std::memory_order_relaxed) > 2 * limits_.dirty_bytes) WaitForCheckpoint(lock);
+  while (IsOverLimit() && EvictOne(4)) {
+  }
+}
+
+// ---- checkpoints ----
+
+template <File FileT>
+void PageCache<FileT>::TouchSlowly(Line& line) {
+  Shape shape = line.shape;
+  if ((shape.kind & Shape::kMark) != 0 && collecting_.load(std::memory_order_relaxed)) {
+    const auto id = static_cast<std::uint32_t>(&line - lines_);
+    Captured captured{id, std::string(format::kPageImageMax, '\0')};
+    captured.image.resize(
+        EncodePage(id, shape, memory_ + std::uint64_t{line.unit} * format::kPageUnit, limits_.inlined, captured.image.data()));
+    captured.image.shrink_to_fit();
+    std::lock_guard lock(captured_mutex_);
+    captured_.push_back(std::move(captured));
+  }
+  shape.kind = static_cast<std::uint8_t>((shape.kind & ~Shape::kMark) | mark());
+  std::atomic_ref(line.shape).store(shape, std::memory_order_relaxed);
+  NoteDirty(shape.size());
+}
+
+template <File FileT>
+template <class ForEachSlot, class F>
+Status PageCache<FileT>::Checkpoint(ForEachSlot&& for_each_slot, F&& describe) {
+  std::lock_guard only(checkpoint_mutex_);
+  HAKO_RETURN_IF_ERROR(store_->Begin([this](std::uint32_t id) { slab_->FreePage(id); }));
+  std::uint8_t frozen = 0;
+  std::vector<std::uint32_t> freed, written;
+  std::vector<std::pair<std::uint32_t, std::shared_ptr<const std::string>>> unsaved;
+  format::TreeSuperBlock description{};
+  gate_.RunAlone(for_each_slot, [&] {
+    frozen = mark();
+    collecting_.store(true, std::memory_order_relaxed);
+    mark_.store(frozen == kMarks[0] ? kMarks[1] : kMarks[0], std::memory_order_relaxed);
+    dirty_bytes_.store(0, std::memory_order_relaxed);
+    std::lock_guard lock(mutex_);
+    freed = std::move(freed_);
+    freed_.clear();
+    unsaved.assign(unsaved_.begin(), unsaved_.end());
+    description.num_long = num_long_;
+    description.id_end = slab_->page_end();
+    describe(description);
+    return 0;
+  });
+
+  Status status = WritePages(frozen, &written);
+  collecting_.store(false, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < unsaved.size() && status.ok(); ++i) status = store_->PutLong(unsaved[i].first, *unsaved[i].second);
+  for (std::size_t i = 0; i < freed.size() && status.ok(); ++i) status = store_->Forget(freed[i]);
+  if (status.ok()) {
+    status = store_->Commit([&](format::TreeSuperBlock& super) {
+      super.num_records = description.num_records;
+      super.root = description.root;
+      super.id_end = description.id_end;
+      super.num_long = description.num_long;
+      super.metadata = description.metadata;
+      super.type = description.type;
+    });
+  }
+
+  if (!status.ok()) MarkAgain(frozen, written);
+  for (const std::uint32_t id : freed) {
+    if (status.ok()) slab_->FreePage(id);
+  }
+  std::lock_guard lock(mutex_);
+  for (const std::uint32_t id : written) SetFlag(id, kPinned, false);
+  if (status.ok()) {
+    for (const auto& [id, value] : unsaved) {
+      if (const auto found = unsaved_.find(id); found != unsaved_.end() && found->second == value) {
+        unsaved_bytes_ -= value->size();
+        unsaved_.erase(found);
+      }
+    }
+    num_checkpoints_.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    freed_.insert(freed_.end(), freed.begin(), freed.end());
+    dirty_bytes_.fetch_add(1, std::memory_order_relaxed);
+  }
+  ++checkpoints_ended_;
+  checkpoint_ended_.notify_all();
+  return status;
+}
+
+// The pages that were changed in the epoch before: leaves first, and in the order of their keys' bytes, so that neighbours are written
+// together. That order need not be exact.
+template <File FileT>
+std::vector<std::uint32_t> PageCache<FileT>::ChangedPages(std::uint8_t frozen) {
+  struct Changed {
+    unsigned level;
+    std::string low;
+    std::uint32_t id;
+  };
+  std::vector<std::uint32_t> ids;
+  {
+    std::lock_guard lock(mutex_);
+    ids = resident_;
+  }
+  std::vector<Changed> changed;
+  for (const std::uint32_t id : ids) {
+    Line& line = lines_[id];
+    const Shape shape = std::atomic_ref(line.shape).load(std::memory_order_relaxed);
+    if ((shape.kind & Shape::kMark) != frozen) continue;
+    format::PageTail tail;
+    const char* const end = memory_ +
+                            (std::uint64_t{std::atomic_ref(line.unit).load(std::memory_order_relaxed)} + shape.units) * format::kPageUnit -
+                            sizeof(tail);
+    sync::LoadShared(reinterpret_cast<char*>(&tail), end, sizeof(tail));
+    std::string low(std::min<std::size_t>(tail.low, 256), '\0');
+    sync::LoadShared(low.data(), end - shape.prefix - tail.low, low.size());
+    changed.push_back({shape.level(), std::move(low), id});
+  }
+  std::ranges::sort(changed, [](const Changed& a, const Changed& b) { return a.level != b.level ? a.level < b.level : a.low < b.low; });
+  ids.clear();
+  for (const Changed& page : changed) ids.push_back(page.id);
+  return ids;
+}
+
+// Locks a page, unless it is gone.
+template <File FileT>
+bool PageCache<FileT>::LockIfChanged(std::uint32_t id) {
+  for (sync::Backoff backoff; !sync::VersionLock(lines_[id].version).TryLock(); backoff.Pause()) {
+    const std::uint8_t state = State(id);
+    if (state == kFree || state == kAway || state == kLoading) return false;
+    if (state == kCooling) (void)Bring(id, -1, false);
+  }
+  if (State(id) == kHere || State(id) == kHereOnce) return true;
+  sync::VersionLock(lines_[id].version).Unlock(false);  // an id without a page
+  return false;
+}
+
+template <File FileT>
+Status PageCache<FileT>::WritePages(std::uint8_t frozen, std::vector<std::uint32_t>* written) {
+  alignas(64) char image[format::kPageImageMax];
+  for (const std::uint32_t id : ChangedPages(frozen)) {
+    Line& line = lines_[id];
+    if (!LockIfChanged(id)) continue;
+    Shape shape = line.shape;
+    std::size_t size = 0;
+    if ((shape.kind & Shape::kMark) == frozen) {
+      size = EncodePage(id, shape, memory_ + std::uint64_t{line.unit} * format::kPageUnit, limits_.inlined, image);
+      shape.kind &= static_cast<std::uint8_t>(~Shape::kMark);
+      std::atomic_ref(line.shape).store(shape, std::memory_order_relaxed);
+      written->push_back(id);
+      std::lock_guard lock(mutex_);
+      SetFlag(id, kPinned, true);
+    }
+    sync::VersionLock(line.version).Unlock(false);
+    if (size != 0) HAKO_RETURN_IF_ERROR(store_->Put(id, std::as_bytes(std::span(image, size))));
+    HAKO_RETURN_IF_ERROR(PutCaptured());
+  }
+  return PutCaptured();
+}
+
+template <File FileT>
+Status PageCache<FileT>::PutCaptured() {
+  std::vector<Captured> captured;
+  {
+    std::lock_guard lock(captured_mutex_);
+    captured.swap(captured_);
+  }
+  for (const Captured& page : captured) HAKO_RETURN_IF_ERROR(store_->Put(page.id, std::as_bytes(std::span(page.image))));
+  return absl::OkStatus();
+}
+
+// After a checkpoint that failed: its pages are changed still.
+template <File FileT>
+void PageCache<FileT>::MarkAgain(std::uint8_t frozen, const std::vector<std::uint32_t>& written) {
+  std::vector<std::uint32_t> ids = ChangedPages(frozen);
+  ids.insert(ids.end(), written.begin(), written.end());
+  for (const std::uint32_t id : ids) {
+    if (!LockIfChanged(id)) continue;
+    Shape shape = lines_[id].shape;
+    if ((shape.kind & Shape::kMark) != mark()) {
+      shape.kind = static_cast<std::uint8_t>((shape.kind & ~Shape::kMark) | mark());
+      std::atomic_ref(lines_[id].shape).store(shape, std::memory_order_relaxed);
+      dirty_bytes_.fetch_add(shape.size(), std::memory_order_relaxed);
+    }
+    sync::VersionLock(lines_[id].version).Unlock(false);
+  }
+  std::lock_guard lock(captured_mutex_);
+  captured_.clear();
+}
+
+}  // namespace hako::storage

@@ -1,0 +1,294 @@
+// Pages of a file in memory: the space of TreeDBM (index/spaces.h). What of the tree is wanted lies in page memory as BabyDBM's pages do;
+// what is not lies in the file (storage/page_store.h), and comes when it is asked for.
+//
+// A page that is away has a locked line, so a search that meets it ends up in Bring, and one that meets none pays nothing. Pages are chosen
+// to go by CLOCK, without a write by those who read them: the hand takes a page that is there and locks its line, and if nobody has asked
+// for it when the hand comes again, it goes; whoever asks before finds the page untouched and just opens it again (LeanStore's cooling
+// stage: Leis et al. 2018). A page that a walk over the records brought goes at the hand's first visit. Inner pages stay.
+//
+// What changes stays in memory until a checkpoint, which runs beside readers and writers. It begins an epoch, for which writers are kept
+// out for a moment; then it copies, one by one, the pages that were changed before that moment, and who wants to change such a page first
+// copies it for the checkpoint. So a checkpoint is of one moment, and nobody waits for the device but who finds neither room nor a page
+// that could go.
+//
+// Invariants
+//   1. A page's line is locked by the cache alone while it is kAway, kLoading or kCooling; these states change under mutex_.
+//   2. A page whose mark is not 0 differs from its image, and does not go. Marks other than mark() are of the epoch before, and there are
+//      none of these when an epoch begins.
+//   3. An id is used again only after the checkpoint that does not know its page any more. Long values are never changed.
+//   4. All memory stays readable (storage/page_slab.h).
+//
+// Threads: any; Checkpoint and what else is said there, one at a time.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "hako/base/status.h"
+#include "hako/format/page_format.h"
+#include "hako/storage/page_image.h"
+#include "hako/storage/page_slab.h"
+#include "hako/storage/page_store.h"
+#include "hako/sync/version_lock.h"
+#include "hako/sync/write_gate.h"
+
+namespace hako::storage {
+
+struct PageCacheLimits {
+  std::uint64_t memory_bytes;  // of all that the cache holds
+  std::uint64_t dirty_bytes;   // of changed pages: then a checkpoint is asked for
+  unsigned inlined;            // bytes of a suffix that a head holds
+};
+
+template <File FileT>
+class PageCache {
+ public:
+  using Line = format::PageLine;
+  using Shape = format::PageShape;
+  static constexpr bool kResident = false;
+  static constexpr std::uint64_t kPagesMax = PageSlab::kPagesMax;
+
+  struct Slot : sync::WriterSlot {
+    Status error;
+    std::string long_value;                     // that was read last
+    std::shared_ptr<const std::string> pinned;  // or one that is not in the file yet
+  };
+
+  // `ask` is called, from any thread, when a checkpoint is due.
+  static StatusOr<std::unique_ptr<PageCache>> Create(std::unique_ptr<PageStore<FileT>> store, const PageCacheLimits& limits,
+                                                     std::function<void()> ask) {
+    HAKO_ASSIGN_OR_RETURN(auto slab, PageSlab::Create(limits.memory_bytes + limits.memory_bytes / 2 + kSpare));
+    HAKO_ASSIGN_OR_RETURN(auto states, ReservedMemory::Reserve(kPagesMax));
+    HAKO_RETURN_IF_ERROR(slab->RestorePages(store->super().id_end));
+    auto cache = std::unique_ptr<PageCache>(new PageCache(std::move(store), std::move(slab), std::move(states), limits, std::move(ask)));
+    if (const std::uint32_t root = cache->store_->super().root; root != 0) {
+      std::atomic_ref(cache->lines_[root].version).store(sync::VersionLock::kLocked);
+      HAKO_RETURN_IF_ERROR(cache->Bring(root, -1, false));
+    }
+    return cache;
+  }
+  PageCache(const PageCache&) = delete;
+  PageCache& operator=(const PageCache&) = delete;
+
+  PageStore<FileT>& store() { return *store_; }
+  // The page that never goes; of a new tree.
+  void SetRoot(std::uint32_t id) { root_ = id; }
+  sync::WriteGate& gate() { return gate_; }
+  Line* lines() const { return lines_; }
+  char* memory() const { return memory_; }
+
+  // ---- pages ----
+
+  std::uint32_t NewPage() {
+    const std::uint32_t id = slab_->NewPage();
+    if (id == 0) return 0;
+    std::lock_guard lock(mutex_);
+    SetState(id, kHere);
+    List(id);
+    return id;
+  }
+  // REQUIRES: its memory was freed
+  void FreePage(std::uint32_t id) {
+    std::lock_guard lock(mutex_);
+    SetState(id, kFree);
+    freed_.push_back(id);
+  }
+  bool DropAway(std::uint32_t id, bool unseen) {
+    std::lock_guard lock(mutex_);
+    if (State(id) != kAway || (num_long_ != 0 && !unseen)) return false;
+    SetState(id, kFree);
+    freed_.push_back(id);
+    return true;
+  }
+
+  std::uint32_t Allocate(unsigned units) {
+    const std::uint32_t unit = slab_->Allocate(units);
+    used_units_.fetch_add(units, std::memory_order_relaxed);
+    if (IsOverLimit()) needs_settling_.store(true, std::memory_order_relaxed);
+    return unit;
+  }
+  void Free(std::uint32_t first, unsigned units) {
+    used_units_.fetch_sub(units, std::memory_order_relaxed);
+    slab_->Free(first, units);
+  }
+  bool HasRoomFor(std::uint64_t bytes) const { return slab_->HasRoomFor(bytes); }
+
+  bool IsAway(std::uint32_t id) const {
+    const std::uint8_t state = State(id);
+    return state == kAway || state == kLoading || state == kCooling;
+  }
+  Status Bring(std::uint32_t id, int level, bool once);
+
+  std::uint8_t mark() const { return mark_.load(std::memory_order_relaxed); }
+  HAKO_INLINE void Touch(Line& line) {
+    if ((line.shape.kind & Shape::kMark) != mark()) [[unlikely]]
+      TouchSlowly(line);
+  }
+
+  bool NeedsSettling() const { return needs_settling_.load(std::memory_order_relaxed); }
+  // Frees memory beyond the limit, and waits for a checkpoint where too much has changed. REQUIRES: the thread holds no lock
+  void Settle();
+
+  // ---- long values: ids whose images are not pages ----
+
+  std::uint64_t StoreLong(std::string_view value) {
+    const std::uint32_t id = slab_->NewPage();
+    if (id == 0) return 0;
+    auto copy = std::make_shared<const std::string>(value);
+    std::lock_guard lock(mutex_);
+    SetState(id, kFree);
+    ++num_long_;
+    unsaved_bytes_ += value.size();
+    NoteDirty(value.size());
+    unsaved_.emplace(id, std::move(copy));
+    return id;
+  }
+  StatusOr<std::string_view> ViewLong(Slot& slot, const format::LongValue& value) {
+    const auto id = static_cast<std::uint32_t>(value.place);
+    {
+      std::lock_guard lock(mutex_);
+      if (const auto found = unsaved_.find(id); found != unsaved_.end()) {
+        slot.pinned = found->second;
+        return std::string_view(*slot.pinned);
+      }
+    }
+    if (value.place >= kPagesMax || value.size > kValueSizeMax) return DataLossError("a long value's name is damaged,", value.place);
+    HAKO_RETURN_IF_ERROR(store_->ReadLong(id, value.size, &slot.long_value));
+    return std::string_view(slot.long_value);
+  }
+  void FreeLong(const format::LongValue& value) {
+    std::lock_guard lock(mutex_);
+    const auto id = static_cast<std::uint32_t>(value.place);
+    --num_long_;
+    if (unsaved_.erase(id) != 0) unsaved_bytes_ -= value.size;
+    freed_.push_back(id);
+    NoteDirty(1);
+  }
+
+  // ---- checkpoints ----
+
+  // Makes the tree durable as it is at one moment of the call; beside readers and writers. describe(superblock) is called at that moment.
+  template <class ForEachSlot, class F>
+  Status Checkpoint(ForEachSlot&& for_each_slot, F&& describe);
+  // Whether something has changed since the last one.
+  bool IsDirty() const { return dirty_bytes_.load(std::memory_order_relaxed) != 0; }
+  std::uint64_t num_checkpoints() const { return num_checkpoints_.load(std::memory_order_relaxed); }
+
+  std::uint64_t memory_bytes() const { return slab_->page_bytes() + TableBytes(); }
+  std::uint64_t num_pages() const { return slab_->num_pages(); }
+
+ private:
+  enum : std::uint8_t { kAway, kLoading, kCooling, kHere, kHereOnce, kFree, kStates = 0x0f, kListed = 0x40, kPinned = 0x80 };
+  static constexpr std::uint64_t kSpare = 64 << 20;  // address space for what is made while nothing can go
+  static constexpr std::size_t kCooledAtOnce = 16;
+  static constexpr std::uint8_t kMarks[2] = {0x10, 0x20};
+
+  struct Captured {
+    std::uint32_t id;
+    std::string image;
+  };
+
+  PageCache(std::unique_ptr<PageStore<FileT>> store, std::unique_ptr<PageSlab> slab, ReservedMemory states, const PageCacheLimits& limits,
+            std::function<void()> ask)
+      : store_(std::move(store)),
+        slab_(std::move(slab)),
+        states_(std::move(states)),
+        state_(reinterpret_cast<std::uint8_t*>(states_.base())),
+        lines_(slab_->lines()),
+        memory_(slab_->memory()),
+        limits_(limits),
+        ask_(std::move(ask)),
+        root_(store_->super().root),
+        num_long_(store_->super().num_long) {}
+
+  std::uint8_t State(std::uint32_t id) const { return std::atomic_ref(state_[id % kPagesMax]).load(std::memory_order_acquire) & kStates; }
+  bool HasFlag(std::uint32_t id, std::uint8_t flag) const { return (state_[id] & flag) != 0; }
+  void SetState(std::uint32_t id, std::uint8_t state) {
+    std::atomic_ref(state_[id]).store(static_cast<std::uint8_t>((state_[id] & ~kStates) | state), std::memory_order_release);
+  }
+  void SetFlag(std::uint32_t id, std::uint8_t flag, bool value) {
+    std::atomic_ref(state_[id]).store(static_cast<std::uint8_t>(value ? state_[id] | flag : state_[id] & ~flag), std::memory_order_release);
+  }
+
+  std::uint64_t TableBytes() const {
+    return slab_->page_end() * (sizeof(Line) + 1) + store_->map_bytes() + unsaved_bytes_.load(std::memory_order_relaxed);
+  }
+  // What pages may take: at least a quarter of all.
+  std::uint64_t PageLimit() const {
+    const std::uint64_t tables = TableBytes(), least = limits_.memory_bytes / 4;
+    return limits_.memory_bytes > tables + least ? limits_.memory_bytes - tables : least;
+  }
+  std::uint64_t used_bytes() const { return used_units_.load(std::memory_order_relaxed) * format::kPageUnit; }
+  bool IsOverLimit() const { return used_bytes() > limits_.memory_bytes / 4 && used_bytes() > PageLimit() / 8 * 7; }
+
+  void NoteDirty(std::uint64_t bytes) {
+    const std::uint64_t before = dirty_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    if (before <= limits_.dirty_bytes && before + bytes > limits_.dirty_bytes) ask_();
+    if (before > 2 * limits_.dirty_bytes) needs_settling_.store(true, std::memory_order_relaxed);
+  }
+  [[gnu::noinline]] void TouchSlowly(Line& line);
+  void List(std::uint32_t id) {
+    if (!HasFlag(id, kListed)) resident_.push_back(id);
+    SetFlag(id, kListed, true);
+  }
+  std::uint32_t FindMemory(unsigned units, std::unique_lock<std::mutex>& lock);
+  void WaitForCheckpoint(std::unique_lock<std::mutex>& lock);
+  bool EvictOne(std::size_t rounds);
+  void CoolSome();
+  void Evict(std::uint32_t id);
+  std::vector<std::uint32_t> ChangedPages(std::uint8_t frozen);
+  Status WritePages(std::uint8_t frozen, std::vector<std::uint32_t>* written);
+  Status PutCaptured();
+  bool LockIfChanged(std::uint32_t id);
+  void MarkAgain(std::uint8_t frozen, const std::vector<std::uint32_t>& written);
+
+  std::unique_ptr<PageStore<FileT>> store_;
+  std::unique_ptr<PageSlab> slab_;
+  ReservedMemory states_;
+  std::uint8_t* const state_;  // of pages by id: what it is, and flags
+  Line* const lines_;
+  char* const memory_;
+  const PageCacheLimits limits_;
+  const std::function<void()> ask_;
+  std::uint32_t root_;
+  sync::WriteGate gate_;
+
+  alignas(64) std::atomic<std::uint8_t> mark_{kMarks[0]};  // of pages that are changed now
+  std::atomic<bool> collecting_{false};                    // a checkpoint copies pages
+  std::atomic<bool> needs_settling_{false};
+  alignas(64) std::atomic<std::uint64_t> used_units_{0};
+  std::atomic<std::uint64_t> dirty_bytes_{0};
+  std::atomic<std::uint64_t> unsaved_bytes_{0};
+  std::atomic<std::uint64_t> num_checkpoints_{0};
+
+  mutable std::mutex mutex_;  // guards what follows; never held while the file is waited for
+  std::condition_variable loaded_;
+  std::vector<std::uint32_t> resident_;  // ids of pages that are here, and of some that no longer are
+  std::size_t hand_ = 0;
+  std::vector<std::uint32_t> freed_;                                               // since the epoch began
+  std::unordered_map<std::uint32_t, std::shared_ptr<const std::string>> unsaved_;  // long values
+  std::uint64_t num_long_;
+  std::deque<std::uint32_t> cooling_;  // ids in the order in which they began to be, and of some that are no longer
+  std::uint64_t checkpoints_ended_ = 0;
+  std::condition_variable checkpoint_ended_;
+
+  std::mutex captured_mutex_;
+  std::vector<Captured> captured_;  // by writers, for the checkpoint that is under way
+  std::mutex checkpoint_mutex_;
+};
+
+}  // namespace hako::storage
+
+#include "hako/storage/page_cache-inl.h"

@@ -1,0 +1,431 @@
+// The file of a TreeDBM: images of pages by id, and checkpoints (format/tree_file_format.h).
+//
+// A checkpoint is Begin, then Put and Forget for what has changed, then Commit. Put collects images in a buffer of a mebibyte, for which it
+// takes a run of free units, so that the device sees few and long writes, in the order in which the images come.
+//
+// Invariants
+//   1. What the newer valid superblock reaches is not overwritten: units that it needs are free again only when a later Commit is durable.
+//   2. After a Put that failed, or a Commit, the map may name images that were not written: the caller keeps what it put, and puts it
+//      again, until a Commit is OK.
+//   3. A sync that failed is not tried again: what it was to write may be lost though a later one says OK. No Commit succeeds any more.
+//
+// Threads: Read and ReadLong from any; the rest by one thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hako/base/hash.h"
+#include "hako/base/random_seed.h"
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+#include "hako/format/tree_file_format.h"
+#include "hako/storage/page_map.h"
+#include "hako/storage/superblock_slots.h"
+#include "hako/storage/unit_space.h"
+
+namespace hako::storage {
+
+struct FileCounters {
+  std::uint64_t reads = 0, read_bytes = 0, writes = 0, written_bytes = 0;
+};
+
+template <File FileT>
+class PageStore {
+ public:
+  using Super = format::TreeSuperBlock;
+  using Entry = format::PageEntry;
+
+  static StatusOr<std::unique_ptr<PageStore>> Open(FileT file, std::string_view comparator, std::uint32_t page_size) {
+    HAKO_ASSIGN_OR_RETURN(const bool blank, IsBlankFile(file, kKind));
+    Super super{};
+    if (blank) {
+      super.magic = kKind.magic;
+      super.version = kKind.newest;
+      super.page_size = page_size;
+      comparator.copy(super.comparator.data(), super.comparator.size());
+      super.secret = RandomSeed();
+      super.end = format::kTreeFirstUnit;
+      HAKO_RETURN_IF_ERROR(file.Resize(format::kTreeFirstUnit * format::kTreeUnit));
+    } else {
+      HAKO_ASSIGN_OR_RETURN(super, ReadNewerSlot<Super>(file, kKind, format::kTreeFirstUnit * format::kTreeUnit));
+      HAKO_RETURN_IF_ERROR(Validate(super, file.Size(), comparator));
+    }
+    HAKO_ASSIGN_OR_RETURN(PageMap map, PageMap::Create(super.map));
+    return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map)));
+  }
+  PageStore(const PageStore&) = delete;
+  PageStore& operator=(const PageStore&) = delete;
+
+  // As of the last checkpoint; of a new file, with no root.
+  const Super& super() const { return super_; }
+  FileT& file() { return file_; }
+  FileCounters counters() const {
+    return {reads_.load(std::memory_order_relaxed), read_bytes_.load(std::memory_order_relaxed), writes_.load(std::memory_order_relaxed),
+            written_bytes_.load(std::memory_order_relaxed)};
+  }
+  std::uint64_t map_bytes() const { return map_bytes_.load(std::memory_order_relaxed); }
+  // Of the file's size, so much is free; known once a checkpoint was begun.
+  std::uint64_t file_bytes() const { return file_.Size(); }
+  std::uint64_t free_bytes() const { return free_bytes_.load(std::memory_order_relaxed); }
+  std::uint64_t num_commits() const { return num_commits_.load(std::memory_order_relaxed); }
+  std::uint64_t synced_at() const { return synced_at_.load(std::memory_order_relaxed); }
+
+  // The image of a page, which `out` has room for (format::kPageImageMax), and zeros up to the next unit; its size.
+  StatusOr<std::size_t> Read(std::uint32_t id, std::span<std::byte> out) {
+    return ReadChecked(id, [&](const Entry& entry) -> StatusOr<std::span<std::byte>> {
+      const std::uint64_t size = entry.units() * format::kTreeUnit;
+      if (entry.IsNone() || size > out.size()) return DataLossError("the page map has no such page, or one too large;", id);
+      return out.first(size);
+    });
+  }
+  Status ReadLong(std::uint32_t id, std::uint64_t size, std::string* out) {
+    return ReadChecked(id,
+                       [&](const Entry& entry) -> StatusOr<std::span<std::byte>> {
+                         if (entry.IsNone() || entry.units() != UnitsFor(size))
+                           return DataLossError("a long value is not in the page map; id", id);
+                         out->resize(size);
+                         return std::span(reinterpret_cast<std::byte*>(out->data()), out->size());
+                       })
+        .status();
+  }
+
+  // Begins a checkpoint. The first time it finds out what is free: an id that has no image is told to `is_free`.
+  template <class F>
+  Status Begin(F&& is_free) {
+    HAKO_RETURN_IF_ERROR(poison_);
+    if (!space_is_known_) HAKO_RETURN_IF_ERROR(FindFreeSpace(is_free));
+    space_.Rewind();
+    if (buffer_ == nullptr) buffer_ = std::make_unique_for_overwrite<std::byte[]>(kRunUnits * format::kTreeUnit);
+    return absl::OkStatus();
+  }
+  Status Put(std::uint32_t id, std::span<const std::byte> image) {
+    HAKO_ASSIGN_OR_RETURN(const Entry entry, Write(image, SeedOf(id), UnitsFor(image.size()) * format::kTreeUnit));
+    return Exchange(id, entry);
+  }
+  Status PutLong(std::uint32_t id, std::string_view value) {
+    HAKO_ASSIGN_OR_RETURN(const Entry entry, Write(std::as_bytes(std::span(value)), SeedOf(id), value.size()));
+    return Exchange(id, entry);
+  }
+  Status Forget(std::uint32_t id) { return Exchange(id, Entry{}); }
+
+  // Makes what was put durable; change(superblock) adds the caller's part.
+  template <class F>
+  Status Commit(F&& change) {
+    HAKO_RETURN_IF_ERROR(WriteMap());
+    HAKO_RETURN_IF_ERROR(Sync());
+    Super super = super_;
+    change(super);
+    super.map = map_.roots();
+    super.end = EndWithoutRetired();
+    super.sequence = super.sequence + 1;
+    super.synced_at = static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
+    super.check = format::CheckOf(super);
+    HAKO_RETURN_IF_ERROR(WriteAt(super.sequence % 2 * kSlotDistance, std::as_bytes(std::span(&super, 1))));
+    HAKO_RETURN_IF_ERROR(Sync());
+    super_ = super;
+    if (num_pins_ == 0) FreeRetired();
+    NoteCommit();
+    return absl::OkStatus();
+  }
+
+  // OK, or the failed write or sync since which nothing can be committed.
+  const Status& Health() const { return poison_; }
+
+  // Moves images towards the file's front, as far as there is room; the next Commit makes it count. How many were moved.
+  StatusOr<std::uint64_t> MoveForward();
+  // Gives back the end of the file, which the last checkpoint does not need. REQUIRES: no Put since
+  Status CutFile() {
+    if (!space_is_known_ || num_pins_ != 0) return absl::OkStatus();
+    const std::uint64_t end = std::max(space_.UsedEnd(), std::uint64_t{super_.end});
+    HAKO_RETURN_IF_ERROR(file_.Resize(end * format::kTreeUnit));
+    space_.Shrink(end);
+    NoteCommit();
+    return absl::OkStatus();
+  }
+
+  // The last checkpoint, which stays readable until Unpin. Between the two, Copy writes it to another file; from any thread.
+  struct Pinned {
+    Super super;
+    std::vector<UnitSpace::Run> runs;
+  };
+  StatusOr<Pinned> Pin() {
+    HAKO_RETURN_IF_ERROR(Begin([](std::uint32_t) {}));
+    Pinned pinned{super_, {}};
+    space_.ForEachUsedRun([&](std::uint64_t place, std::uint64_t units) { pinned.runs.push_back({place, units}); });
+    ++num_pins_;
+    return pinned;
+  }
+  void Unpin() {
+    if (--num_pins_ == 0) FreeRetired();
+  }
+  template <File OtherFile>
+  Status Copy(const Pinned& pinned, OtherFile& out) const;
+
+ private:
+  static constexpr FileKind kKind{"tree", format::kTreeFileMagic, 1, format::kTreeFileVersion};
+  static constexpr std::uint64_t kRunUnits = (1 << 20) / format::kTreeUnit;
+  static constexpr std::uint64_t kGoodRun = (64 << 10) / format::kTreeUnit;  // shorter ones are taken only before the file must grow
+
+  PageStore(FileT file, const Super& super, PageMap map) : file_(std::move(file)), super_(super), map_(std::move(map)) { NoteCommit(); }
+
+  void NoteCommit() {
+    free_bytes_.store(space_.free_units() * format::kTreeUnit, std::memory_order_relaxed);
+    num_commits_.store(super_.sequence, std::memory_order_relaxed);
+    synced_at_.store(super_.synced_at, std::memory_order_relaxed);
+  }
+
+  static std::uint64_t UnitsFor(std::uint64_t bytes) { return (bytes + format::kTreeUnit - 1) / format::kTreeUnit; }
+  std::uint64_t SeedOf(std::uint32_t id) const { return MixBits(super_.secret ^ id); }
+  std::uint64_t SeedOf(unsigned level, std::uint64_t node) const { return MixBits(super_.secret ^ ((level + 1ull) << 32 | node)); }
+
+  static Status Validate(const Super& super, std::uint64_t size, std::string_view comparator) {
+    const auto bad = [](const char* what, std::size_t field) {
+      return DataLossError(absl::StrCat("bad superblock: ", what).c_str(), field);
+    };
+    const std::string_view name(super.comparator.data(), super.comparator.size());
+    const std::string_view theirs = name.substr(0, name.find('\0'));
+    if (theirs != comparator) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the keys of the file are in the order \"", ToAbsl(theirs), "\", not \"", ToAbsl(comparator), "\""));
+    }
+    if (super.page_size < 128 || super.page_size > 8192) return bad("page size", offsetof(Super, page_size));
+    if (super.end < format::kTreeFirstUnit) return bad("end", offsetof(Super, end));
+    if (super.end > size / format::kTreeUnit) return DataLossError("the file is cut short: its pages reach beyond its end,", size);
+    if (super.root >= super.id_end) return bad("root", offsetof(Super, root));
+    return absl::OkStatus();
+  }
+
+  // Reads what the map names. If it does not match its check, it may have been moved meanwhile.
+  template <class F>
+  StatusOr<std::size_t> ReadChecked(std::uint32_t id, F&& place_for) {
+    for (Entry tried{};;) {
+      Entry entry;
+      {
+        std::lock_guard lock(map_mutex_);
+        HAKO_ASSIGN_OR_RETURN(const Entry* at, map_.At(id, NodeReader()));
+        entry = *at;
+        map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
+      }
+      HAKO_ASSIGN_OR_RETURN(const std::span<std::byte> out, place_for(entry));
+      HAKO_RETURN_IF_ERROR(ReadAt(entry, out));
+      if (Hash64(out.data(), out.size(), SeedOf(id)) == entry.check) return out.size();
+      if (std::memcmp(&entry, &tried, sizeof(entry)) == 0) {
+        return DataLossError(absl::StrCat("page ", id, " does not match its check").c_str(), entry.place() * format::kTreeUnit);
+      }
+      tried = entry;
+    }
+  }
+  Status ReadAt(const Entry& entry, std::span<std::byte> out) const {
+    reads_.fetch_add(1, std::memory_order_relaxed);
+    read_bytes_.fetch_add(out.size(), std::memory_order_relaxed);
+    return file_.ReadAt(entry.place() * format::kTreeUnit, out);
+  }
+  auto NodeReader() const {
+    return [this](const Entry& entry, unsigned level, std::uint64_t node, std::span<std::byte> out) -> Status {
+      if (entry.units() * format::kTreeUnit != out.size()) return DataLossError("a node of the page map has a wrong size; node", node);
+      HAKO_RETURN_IF_ERROR(ReadAt(entry, out));
+      if (Hash64(out.data(), out.size(), SeedOf(level, node)) == entry.check) return absl::OkStatus();
+      return DataLossError("a node of the page map does not match its check,", entry.place() * format::kTreeUnit);
+    };
+  }
+
+  template <class F>
+  Status FindFreeSpace(F& is_free) {
+    space_.Reset(format::kTreeFirstUnit, super_.end);
+    std::lock_guard lock(map_mutex_);
+    HAKO_RETURN_IF_ERROR(map_.ForEach(super_.id_end, NodeReader(), [&](int level, std::uint64_t number, const Entry& entry) -> Status {
+      if (entry.IsNone()) {
+        if (level < 0) is_free(static_cast<std::uint32_t>(number));
+      } else if (!space_.MarkUsed(entry.place(), entry.units())) {
+        return DataLossError("two images share space, or one lies outside of the file,", entry.place() * format::kTreeUnit);
+      }
+      return absl::OkStatus();
+    }));
+    space_is_known_ = true;
+    if (file_.IsWritable() && file_.Size() > super_.end * format::kTreeUnit)
+      return file_.Resize(super_.end * format::kTreeUnit);  // of a checkpoint that failed
+    return absl::OkStatus();
+  }
+
+  StatusOr<UnitSpace::Run> TakeRun(std::uint64_t least, std::uint64_t most) {
+    for (const std::uint64_t want : {std::min(most, std::max(least, kGoodRun)), least}) {
+      if (const UnitSpace::Run run = space_.Take(want, most); run.units != 0) return run;
+    }
+    const std::uint64_t end = space_.end() + std::max({most, kRunUnits, space_.end() / 16});
+    HAKO_RETURN_IF_ERROR(file_.Resize(end * format::kTreeUnit));
+    space_.Grow(end);
+    return space_.Take(least, most);
+  }
+
+  // Copies an image to the buffer; the entry that names it, with a check over `checked` bytes, of which those beyond the image are zero.
+  StatusOr<Entry> Write(std::span<const std::byte> image, std::uint64_t seed, std::uint64_t checked) {
+    const std::uint64_t units = UnitsFor(image.size());
+    if (units > kRunUnits) return WriteLong(image, seed);
+    if (units > run_.units - filled_) {
+      HAKO_RETURN_IF_ERROR(Flush());
+      HAKO_ASSIGN_OR_RETURN(run_, TakeRun(units, kRunUnits));
+      filled_ = 0;
+    }
+    std::byte* const to = buffer_.get() + filled_ * format::kTreeUnit;
+    std::memcpy(to, image.data(), image.size());
+    std::memset(to + image.size(), 0, units * format::kTreeUnit - image.size());
+    const Entry entry = Entry::For(run_.place + filled_, units, Hash64(to, checked, seed));
+    filled_ += units;
+    return entry;
+  }
+  StatusOr<Entry> WriteLong(std::span<const std::byte> value, std::uint64_t seed) {
+    const std::uint64_t units = UnitsFor(value.size()), whole = value.size() / format::kTreeUnit * format::kTreeUnit;
+    HAKO_ASSIGN_OR_RETURN(const UnitSpace::Run run, TakeRun(units, units));
+    Status status = WriteAt(run.place * format::kTreeUnit, value.first(whole));
+    if (status.ok() && whole < value.size()) {
+      std::array<std::byte, format::kTreeUnit> last{};
+      std::ranges::copy(value.subspan(whole), last.begin());
+      status = WriteAt(run.place * format::kTreeUnit + whole, last);
+    }
+    if (!status.ok()) {
+      space_.Free(run.place, run.units);
+      return status;
+    }
+    return Entry::For(run.place, units, Hash64(value.data(), value.size(), seed));
+  }
+  Status Flush() {
+    const UnitSpace::Run run = std::exchange(run_, {});
+    const std::uint64_t filled = std::exchange(filled_, 0);
+    if (filled < run.units) space_.Free(run.place + filled, run.units - filled);
+    if (filled == 0) return absl::OkStatus();
+    return WriteAt(run.place * format::kTreeUnit, {buffer_.get(), filled * format::kTreeUnit});
+  }
+  Status WriteAt(std::uint64_t offset, std::span<const std::byte> bytes) {
+    writes_.fetch_add(1, std::memory_order_relaxed);
+    written_bytes_.fetch_add(bytes.size(), std::memory_order_relaxed);
+    Status status = file_.WriteAt(offset, bytes);
+    if (!status.ok() && !absl::IsResourceExhausted(status)) poison_ = status;
+    return status;
+  }
+  Status Sync() {
+    Status status = file_.Sync();
+    if (!status.ok()) poison_ = status;
+    return status;
+  }
+
+  Status Exchange(std::uint32_t id, const Entry& entry) {
+    std::lock_guard lock(map_mutex_);
+    HAKO_ASSIGN_OR_RETURN(const Entry before, map_.Exchange(id, entry, NodeReader()));
+    Retire(before);
+    map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
+  Status WriteMap() {
+    std::lock_guard lock(map_mutex_);
+    Status status = map_.WriteOut(
+        NodeReader(), [&](unsigned level, std::uint64_t node, std::span<const std::byte> bytes, const Entry& before) -> StatusOr<Entry> {
+          Retire(before);
+          return Write(bytes, SeedOf(level, node), bytes.size());
+        });
+    if (status.ok()) status = Flush();
+    if (!status.ok()) map_.MarkAllChanged();
+    return status;
+  }
+  void Retire(const Entry& entry) {
+    if (!entry.IsNone()) retired_.push_back({entry.place(), entry.units()});
+  }
+  // Where the state that is going to be committed ends.
+  std::uint64_t EndWithoutRetired() {
+    for (const UnitSpace::Run& run : retired_) space_.Free(run.place, run.units);
+    const std::uint64_t end = space_.UsedEnd();
+    for (const UnitSpace::Run& run : retired_) space_.MarkUsed(run.place, run.units);
+    return end;
+  }
+  void FreeRetired() {
+    for (const UnitSpace::Run& run : retired_) space_.Free(run.place, run.units);
+    retired_.clear();
+  }
+
+  FileT file_;
+  Super super_;
+  mutable std::mutex map_mutex_;
+  PageMap map_;
+  UnitSpace space_;
+  bool space_is_known_ = false;
+  std::vector<UnitSpace::Run> retired_;  // since the last checkpoint, which may need them
+  unsigned num_pins_ = 0;
+  std::unique_ptr<std::byte[]> buffer_;
+  UnitSpace::Run run_;  // that the buffer will be written to
+  std::uint64_t filled_ = 0;
+  Status poison_;
+  std::atomic<std::uint64_t> map_bytes_{0}, free_bytes_{0}, num_commits_{0}, synced_at_{0};
+  mutable std::atomic<std::uint64_t> reads_{0}, read_bytes_{0};
+  std::atomic<std::uint64_t> writes_{0}, written_bytes_{0};
+};
+
+template <File FileT>
+StatusOr<std::uint64_t> PageStore<FileT>::MoveForward() {
+  struct Image {
+    int level;
+    std::uint64_t number;
+    Entry entry;
+  };
+  std::vector<Image> images;
+  {
+    std::lock_guard lock(map_mutex_);
+    const auto id_end = static_cast<std::uint32_t>(super_.id_end);
+    HAKO_RETURN_IF_ERROR(map_.ForEach(id_end, NodeReader(), [&](int level, std::uint64_t number, const Entry& entry) {
+      // What lies low enough stays, and the map is written anew where it names what was moved.
+      if (level < 0 && !entry.IsNone() && entry.place() + entry.units() > format::kTreeFirstUnit + space_.used_units())
+        images.push_back({level, number, entry});
+      return absl::OkStatus();
+    }));
+  }
+  std::ranges::sort(images, [](const Image& a, const Image& b) { return a.entry.place() > b.entry.place(); });
+  std::uint64_t moved = 0;
+  std::string bytes;
+  for (const Image& image : images) {
+    space_.Rewind();
+    const UnitSpace::Run run = space_.Take(image.entry.units(), image.entry.units());
+    if (run.units == 0) continue;
+    if (run.place > image.entry.place()) {
+      space_.Free(run.place, run.units);
+      continue;
+    }
+    bytes.resize(image.entry.units() * format::kTreeUnit);
+    const std::span<std::byte> out(reinterpret_cast<std::byte*>(bytes.data()), bytes.size());
+    HAKO_RETURN_IF_ERROR(ReadAt(image.entry, out));
+    HAKO_RETURN_IF_ERROR(WriteAt(run.place * format::kTreeUnit, out));
+    HAKO_RETURN_IF_ERROR(Exchange(static_cast<std::uint32_t>(image.number), Entry::For(run.place, run.units, image.entry.check)));
+    ++moved;
+  }
+  return moved;
+}
+
+template <File FileT>
+template <File OtherFile>
+Status PageStore<FileT>::Copy(const Pinned& pinned, OtherFile& out) const {
+  HAKO_RETURN_IF_ERROR(out.Resize(pinned.super.end * format::kTreeUnit));
+  std::vector<std::byte> bytes(kRunUnits * format::kTreeUnit);
+  for (const UnitSpace::Run& run : pinned.runs) {
+    for (std::uint64_t at = 0; at < run.units && run.place + at < pinned.super.end; at += kRunUnits) {
+      const std::uint64_t units = std::min({kRunUnits, run.units - at, pinned.super.end - run.place - at});
+      const std::span<std::byte> part = std::span(bytes).first(units * format::kTreeUnit);
+      HAKO_RETURN_IF_ERROR(file_.ReadAt((run.place + at) * format::kTreeUnit, part));
+      HAKO_RETURN_IF_ERROR(out.WriteAt((run.place + at) * format::kTreeUnit, part));
+    }
+  }
+  HAKO_RETURN_IF_ERROR(out.Sync());
+  HAKO_RETURN_IF_ERROR(out.WriteAt(pinned.super.sequence % 2 * kSlotDistance, std::as_bytes(std::span(&pinned.super, 1))));
+  return out.Sync();
+}
+
+}  // namespace hako::storage

@@ -1,0 +1,125 @@
+// Which units of a file are in use: a bit for each.
+//
+// One thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+namespace hako::storage {
+
+class UnitSpace {
+ public:
+  struct Run {
+    std::uint64_t place = 0;
+    std::uint64_t units = 0;
+  };
+
+  // All units from `first` to `end` are free, all before are in use.
+  void Reset(std::uint64_t first, std::uint64_t end) {
+    used_.assign(end / 64 + 1, 0);
+    end_ = end;
+    used_units_ = 0;
+    next_ = first_ = first;
+    Fill(0, first, true);
+  }
+  std::uint64_t end() const { return end_; }
+  std::uint64_t used_units() const { return used_units_; }
+  // Units free below end().
+  std::uint64_t free_units() const { return end_ - first_ - used_units_; }
+
+  void Grow(std::uint64_t end) {
+    used_.resize(end / 64 + 1);
+    end_ = end;
+  }
+  // Forgets free units at the end.
+  void Shrink(std::uint64_t end) {
+    end_ = end;
+    next_ = std::min(next_, end);
+  }
+  std::uint64_t UsedEnd() const {
+    for (std::uint64_t word = end_ / 64 + 1; word-- > 0;) {
+      const std::uint64_t bits = used_[word] & (word == end_ / 64 ? (std::uint64_t{1} << end_ % 64) - 1 : ~std::uint64_t{0});
+      if (bits != 0) return word * 64 + 64 - static_cast<unsigned>(std::countl_zero(bits));
+    }
+    return 0;
+  }
+
+  // False if they are not all free units.
+  bool MarkUsed(std::uint64_t place, std::uint64_t units) {
+    if (place < first_ || units > end_ || place > end_ - units || RunAt(place, units, false) < units) return false;
+    Fill(place, units, true);
+    used_units_ += units;
+    return true;
+  }
+
+  // The search for free runs begins at the front again.
+  void Rewind() { next_ = first_; }
+
+  // Takes the next free run of at least `least` units, of it at most `most`; none if no such run lies below end().
+  Run Take(std::uint64_t least, std::uint64_t most) {
+    Run run = Search(next_, end_, least, most);
+    if (run.units == 0) run = Search(first_, std::min(next_ + least, end_), least, most);
+    if (run.units == 0) return run;
+    Fill(run.place, run.units, true);
+    used_units_ += run.units;
+    next_ = run.place + run.units;
+    return run;
+  }
+  void Free(std::uint64_t place, std::uint64_t units) {
+    Fill(place, units, false);
+    used_units_ -= units;
+  }
+
+  // Visits the runs of used units behind the first: visit(place, units).
+  template <class F>
+  void ForEachUsedRun(F&& visit) const {
+    for (std::uint64_t at = first_; at < end_;) {
+      at += RunAt(at, end_ - at, false);
+      const std::uint64_t units = at < end_ ? RunAt(at, end_ - at, true) : 0;
+      if (units != 0) visit(at, units);
+      at += units;
+    }
+  }
+
+ private:
+  // How many units from `place` on are all used, or all free; at most `most`.
+  std::uint64_t RunAt(std::uint64_t place, std::uint64_t most, bool used) const {
+    std::uint64_t units = 0;
+    while (units < most) {
+      const std::uint64_t at = place + units;
+      const std::uint64_t word = (used ? ~used_[at / 64] : used_[at / 64]) >> at % 64;
+      const auto same = static_cast<unsigned>(word == 0 ? 64 - at % 64 : std::countr_zero(word));
+      units += same;
+      if (word != 0) break;
+    }
+    return std::min(units, most);
+  }
+  Run Search(std::uint64_t from, std::uint64_t to, std::uint64_t least, std::uint64_t most) const {
+    for (std::uint64_t at = from; at < to;) {
+      at += RunAt(at, to - at, true);
+      if (at >= to) break;
+      const std::uint64_t units = RunAt(at, std::min(most, end_ - at), false);
+      if (units >= least) return {at, units};
+      at += units;
+    }
+    return {};
+  }
+  void Fill(std::uint64_t place, std::uint64_t units, bool used) {
+    while (units > 0) {
+      const unsigned shift = place % 64, n = static_cast<unsigned>(std::min<std::uint64_t>(64 - shift, units));
+      const std::uint64_t bits = (n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1) << shift;
+      std::uint64_t& word = used_[place / 64];
+      word = used ? word | bits : word & ~bits;
+      place += n;
+      units -= n;
+    }
+  }
+
+  std::vector<std::uint64_t> used_;
+  std::uint64_t first_ = 0, end_ = 0, next_ = 0, used_units_ = 0;
+};
+
+}  // namespace hako::storage
