@@ -38,6 +38,7 @@
 
 #include "hako/base/status.h"
 #include "hako/format/page_format.h"
+#include "hako/format/record_format.h"
 #include "hako/storage/page_image.h"
 #include "hako/storage/page_slab.h"
 #include "hako/storage/page_store.h"
