@@ -82,7 +82,7 @@ class PageViewTest : public testing::Test {
   // Every key is where std::lower_bound finds it among those of its page.
   void ExpectFinds(std::string_view key) {
     Tree::Copy copy;
-    tree_->ReadLeaf(Seek::kAt, key, &copy);
+    ASSERT_THAT(tree_->ReadLeaf(Seek::kAt, key, &copy), IsOk());
     const Tree::View page = copy.view();
     ASSERT_EQ(page.level(), 0u);
     std::vector<std::string> in_page(page.count());
@@ -137,7 +137,7 @@ TEST_F(PageViewTest, FindsALeafByTheKeysBelow) {
   for (std::uint64_t i = 0; i < 3000; ++i) ASSERT_NO_FATAL_FAILURE(Add("key" + std::to_string(i * 7919 % 3000)));
   for (std::size_t i = 1; i < keys_.size(); ++i) {
     Tree::Copy copy;
-    tree_->ReadLeaf(Seek::kBefore, keys_[i], &copy);
+    ASSERT_THAT(tree_->ReadLeaf(Seek::kBefore, keys_[i], &copy), IsOk());
     ASSERT_TRUE(copy.view().Find(keys_[i - 1]).found) << keys_[i];
   }
 }

@@ -178,7 +178,8 @@ TEST(PageSlab, KeepsLongValues) {
   ASSERT_OK_AND_ASSIGN(auto slab, PageSlab::Create(kMiB));
   const std::string value(100'000, 'v');
   const format::LongValue stored{slab->StoreLong(value), value.size()};
-  EXPECT_TRUE(slab->ViewLong(stored) == value);
+  PageSlab::Slot slot;
+  EXPECT_TRUE(slab->ViewLong(slot, stored).value() == value);
   EXPECT_EQ(slab->long_bytes(), value.size());
   slab->FreeLong(stored);
   EXPECT_EQ(slab->long_bytes(), 0u);

@@ -130,7 +130,7 @@ void PageCache<FileT>::CoolSome() {
 template <File FileT>
 void PageCache<FileT>::Evict(std::uint32_t id) {
   Line& line = lines_[id];
-  Free(line.unit, line.shape.units);
+  GiveBack(line.unit, line.shape.units);
   SetState(id, kAway);  // and locked, as it was
 }
 
@@ -138,7 +138,7 @@ template <File FileT>
 void PageCache<FileT>::Settle() {
   needs_settling_.store(false, std::memory_order_relaxed);
   std::unique_lock lock(mutex_);
-  if (dirty_bytes_.load(std::memory_order_relaxed) > 2 * limits_.dirty_bytes) WaitForCheckpoint(lock);
+  if (dirty_bytes_.load(std::memory_order_relaxed) > 2 * static_cast<std::int64_t>(limits_.dirty_bytes)) WaitForCheckpoint(lock);
   while (IsOverLimit() && EvictOne(4)) {
   }
 }
@@ -176,6 +176,7 @@ Status PageCache<FileT>::Checkpoint(ForEachSlot&& for_each_slot, F&& describe) {
     collecting_.store(true, std::memory_order_relaxed);
     mark_.store(frozen == kMarks[0] ? kMarks[1] : kMarks[0], std::memory_order_relaxed);
     dirty_bytes_.store(0, std::memory_order_relaxed);
+    changed_.store(false, std::memory_order_relaxed);
     std::lock_guard lock(mutex_);
     freed = std::move(freed_);
     freed_.clear();
@@ -217,7 +218,7 @@ Status PageCache<FileT>::Checkpoint(ForEachSlot&& for_each_slot, F&& describe) {
     num_checkpoints_.fetch_add(1, std::memory_order_relaxed);
   } else {
     freed_.insert(freed_.end(), freed.begin(), freed.end());
-    dirty_bytes_.fetch_add(1, std::memory_order_relaxed);
+    changed_.store(true, std::memory_order_relaxed);
   }
   ++checkpoints_ended_;
   checkpoint_ended_.notify_all();

@@ -116,13 +116,15 @@ class PageCache {
 
   std::uint32_t Allocate(unsigned units) {
     const std::uint32_t unit = slab_->Allocate(units);
+    if (unit == 0) return 0;
     used_units_.fetch_add(units, std::memory_order_relaxed);
+    NoteDirty(units * format::kPageUnit);
     if (IsOverLimit()) needs_settling_.store(true, std::memory_order_relaxed);
     return unit;
   }
   void Free(std::uint32_t first, unsigned units) {
-    used_units_.fetch_sub(units, std::memory_order_relaxed);
-    slab_->Free(first, units);
+    dirty_bytes_.fetch_sub(units * format::kPageUnit, std::memory_order_relaxed);
+    GiveBack(first, units);
   }
   bool HasRoomFor(std::uint64_t bytes) const { return slab_->HasRoomFor(bytes); }
 
@@ -175,7 +177,7 @@ class PageCache {
     --num_long_;
     if (unsaved_.erase(id) != 0) unsaved_bytes_ -= value.size;
     freed_.push_back(id);
-    NoteDirty(1);
+    changed_.store(true, std::memory_order_relaxed);
   }
 
   // ---- checkpoints ----
@@ -184,7 +186,7 @@ class PageCache {
   template <class ForEachSlot, class F>
   Status Checkpoint(ForEachSlot&& for_each_slot, F&& describe);
   // Whether something has changed since the last one.
-  bool IsDirty() const { return dirty_bytes_.load(std::memory_order_relaxed) != 0; }
+  bool IsDirty() const { return changed_.load(std::memory_order_relaxed); }
   std::uint64_t num_checkpoints() const { return num_checkpoints_.load(std::memory_order_relaxed); }
 
   std::uint64_t memory_bytes() const { return slab_->page_bytes() + TableBytes(); }
@@ -234,10 +236,17 @@ class PageCache {
   std::uint64_t used_bytes() const { return used_units_.load(std::memory_order_relaxed) * format::kPageUnit; }
   bool IsOverLimit() const { return used_bytes() > limits_.memory_bytes / 4 && used_bytes() > PageLimit() / 8 * 7; }
 
+  void GiveBack(std::uint32_t first, unsigned units) {
+    used_units_.fetch_sub(units, std::memory_order_relaxed);
+    slab_->Free(first, units);
+  }
+  // Changed pages get larger by so much, or more.
   void NoteDirty(std::uint64_t bytes) {
-    const std::uint64_t before = dirty_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-    if (before <= limits_.dirty_bytes && before + bytes > limits_.dirty_bytes) ask_();
-    if (before > 2 * limits_.dirty_bytes) needs_settling_.store(true, std::memory_order_relaxed);
+    changed_.store(true, std::memory_order_relaxed);
+    const auto size = static_cast<std::int64_t>(bytes), limit = static_cast<std::int64_t>(limits_.dirty_bytes);
+    const std::int64_t before = dirty_bytes_.fetch_add(size, std::memory_order_relaxed);
+    if (before <= limit && before + size > limit) ask_();
+    if (before > 2 * limit) needs_settling_.store(true, std::memory_order_relaxed);
   }
   [[gnu::noinline]] void TouchSlowly(Line& line);
   void List(std::uint32_t id) {
@@ -270,7 +279,8 @@ class PageCache {
   std::atomic<bool> collecting_{false};                    // a checkpoint copies pages
   std::atomic<bool> needs_settling_{false};
   alignas(64) std::atomic<std::uint64_t> used_units_{0};
-  std::atomic<std::uint64_t> dirty_bytes_{0};
+  std::atomic<std::int64_t> dirty_bytes_{0};  // of pages with the current mark, and of long values since the epoch began
+  std::atomic<bool> changed_{false};          // since the epoch began
   std::atomic<std::uint64_t> unsaved_bytes_{0};
   std::atomic<std::uint64_t> num_checkpoints_{0};
 
