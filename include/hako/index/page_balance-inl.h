@@ -131,10 +131,11 @@ Status PageTree<Space, Compare>::Deepen(Line** page) {
   return absl::OkStatus();
 }
 
-// Unlocks `page`, which is locked and holds `key`, after it was made smaller or joined with a neighbour, if that can be done at once.
+// Unlocks `page`, which is locked and holds `key`, after it was made smaller or joined with a neighbour, if that can be done at once, or
+// when a neighbour that is away has come.
 template <class Space, Comparator Compare>
-void PageTree<Space, Compare>::Merge(Line* page, std::string_view key) {
-  for (;;) {
+void PageTree<Space, Compare>::Merge(Slot& slot, Line* page, std::string_view key) {
+  for (bool brought = false;;) {
     bool empty;
     {
       Editor editor(space_, *page);
@@ -150,7 +151,21 @@ void PageTree<Space, Compare>::Merge(Line* page, std::string_view key) {
     Line* const sibling = above.count() > 1 ? &LineOf(above.child(j)) : nullptr;
     if (sibling == nullptr || !Lock(sibling->version).TryLock()) {
       Unlock(parent, false);
-      return Unlock(page, true);
+      const int level = static_cast<int>(View(memory_, *page).level());
+      Unlock(page, true);
+      if constexpr (!Space::kResident) {
+        if (sibling == nullptr || brought || !space_.IsAway(IdOf(*sibling))) return;
+        brought = true;
+        slot.Leave();
+        const Status status = BringIfAway({sibling, 0, level});
+        space_.gate().Pass(slot);
+        Reached again;
+        if (!status.ok() || !DescendTo(static_cast<unsigned>(level), key, &again) || !Lock(again.line->version).LockIf(again.version))
+          return;
+        page = again.line;
+        continue;
+      }
+      return;
     }
     Line* const left = i < j ? page : sibling;
     Line* const right = i < j ? sibling : page;

@@ -32,7 +32,7 @@ class PageTree<Space, Compare>::MultiTurn {
     tree_.EndTurn(slot_);
     for (const std::size_t i : sparse_) {
       Turn turn(tree_, slot_, keys_[i]);
-      if (turn.line != nullptr && tree_.IsSparse(*turn.line)) tree_.Merge(std::exchange(turn.line, nullptr), keys_[i]);
+      if (turn.line != nullptr && tree_.IsSparse(*turn.line)) tree_.Merge(slot_, std::exchange(turn.line, nullptr), keys_[i]);
     }
   }
 
@@ -301,7 +301,7 @@ StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(Slot& slot, const 
       RemoveSlot(*turn.line, i - 1);
       AddToCount(slot, -1);
     }
-    if (turn.changed && IsSparse(*turn.line)) Merge(std::exchange(turn.line, nullptr), from);
+    if (turn.changed && IsSparse(*turn.line)) Merge(slot, std::exchange(turn.line, nullptr), from);
     if (last) return removed;
     from = std::move(next);
   }

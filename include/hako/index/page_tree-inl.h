@@ -164,8 +164,18 @@ Status PageTree<Space, Compare>::FetchSlowly(GetSlot get_slot, std::string_view 
     }
     const Outcome outcome = FetchFrom(leaf, key, sink);
     if (outcome != Outcome::kRaced) return outcome == Outcome::kFound ? absl::OkStatus() : AbsentError();
-    // A long value, most likely, which only the lock holds in place.
-    if (Lock(leaf.line->version).IsCurrent(leaf.version)) break;
+    if (!Lock(leaf.line->version).IsCurrent(leaf.version)) continue;
+    // A long value, most likely. Where it is kept by the space it is never changed, and read while nobody waits; elsewhere only the lock
+    // holds it in place.
+    if (Space::kResident) break;
+    const auto stored = FindLong(leaf, key);
+    Slot* const slot = stored ? get_slot() : nullptr;
+    if (slot == nullptr) break;
+    const StatusOr<std::string_view> value = space_.ViewLong(*slot, *stored);
+    if (!Lock(leaf.line->version).IsCurrent(leaf.version)) continue;  // it may not be the key's value any more
+    HAKO_RETURN_IF_ERROR(value.status());
+    if (char* out = sink(value->size())) std::memcpy(out, value->data(), value->size());
+    return absl::OkStatus();
   }
   Slot* slot = get_slot();
   if (slot == nullptr) return absl::ResourceExhaustedError("more threads use databases than hako has slots for (sync/thread_slot.h)");
@@ -177,6 +187,19 @@ Status PageTree<Space, Compare>::FetchSlowly(GetSlot get_slot, std::string_view 
   HAKO_ASSIGN_OR_RETURN(const std::string_view value, ValueOf(*slot, page, place.index));
   if (char* out = sink(value.size())) std::memcpy(out, value.data(), value.size());
   return absl::OkStatus();
+}
+
+template <class Space, Comparator Compare>
+auto PageTree<Space, Compare>::FindLong(const Reached& leaf, std::string_view key) const -> std::optional<format::LongValue> {
+  const View page(memory_, *leaf.line);
+  const auto place = page.Find(key);
+  if (!place.found || !place.sizes.is_long) return std::nullopt;
+  const char* const bytes = place.cell + place.sizes.header + place.sizes.Rest(View::kInlined);
+  format::LongValue value;
+  if (bytes + sizeof(value) > page.end()) return std::nullopt;
+  sync::LoadShared(reinterpret_cast<char*>(&value), bytes, sizeof(value));
+  if (!Lock(leaf.line->version).IsCurrent(leaf.version)) return std::nullopt;
+  return value;
 }
 
 template <class Space, Comparator Compare>
@@ -222,7 +245,7 @@ Status PageTree<Space, Compare>::Process(Slot& slot, std::string_view key, V&& v
       RemoveSlot(*turn.line, place.index);
       AddToCount(slot, -1);
       if (IsSparse(*turn.line)) [[unlikely]]
-        Merge(std::exchange(turn.line, nullptr), key);
+        Merge(slot, std::exchange(turn.line, nullptr), key);
     }
     return absl::OkStatus();
   }

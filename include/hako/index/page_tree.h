@@ -240,6 +240,8 @@ class PageTree {
   HAKO_INLINE Outcome FetchFrom(const Reached& leaf, std::string_view key, S& sink) const;
   template <class S, class GetSlot>
   [[gnu::noinline]] Status FetchSlowly(GetSlot get_slot, std::string_view key, S& sink);
+  // The name of the long value of a key in a leaf that was not locked; none if it raced.
+  std::optional<format::LongValue> FindLong(const Reached& leaf, std::string_view key) const;
 
   // The value of a locked leaf's slot.
   HAKO_INLINE StatusOr<std::string_view> ValueOf(Slot& slot, const View& page, unsigned i) const {
@@ -274,7 +276,7 @@ class PageTree {
   }
   void RemoveSlot(Line& line, unsigned i);
   bool IsSparse(const Line& line) const;
-  void Merge(Line* page, std::string_view key);
+  void Merge(Slot& slot, Line* page, std::string_view key);
   void MoveUp(Line& child);
   void Unlock(Line* line, bool changed) const { Lock(line->version).Unlock(changed); }
   void Release(Halves* halves, Line* other) const {

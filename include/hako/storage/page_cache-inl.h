@@ -138,7 +138,7 @@ template <File FileT>
 void PageCache<FileT>::Settle() {
   needs_settling_.store(false, std::memory_order_relaxed);
   std::unique_lock lock(mutex_);
-  if (dirty_bytes_.load(std::memory_order_relaxed) > 2 * static_cast<std::int64_t>(limits_.dirty_bytes)) WaitForCheckpoint(lock);
+  if (dirty_bytes_.load(std::memory_order_relaxed) > static_cast<std::int64_t>(limits_.memory_bytes / 2)) WaitForCheckpoint(lock);
   while (IsOverLimit() && EvictOne(4)) {
   }
 }
@@ -150,10 +150,9 @@ void PageCache<FileT>::TouchSlowly(Line& line) {
   Shape shape = line.shape;
   if ((shape.kind & Shape::kMark) != 0 && collecting_.load(std::memory_order_relaxed)) {
     const auto id = static_cast<std::uint32_t>(&line - lines_);
-    Captured captured{id, std::string(format::kPageImageMax, '\0')};
-    captured.image.resize(
-        EncodePage(id, shape, memory_ + std::uint64_t{line.unit} * format::kPageUnit, limits_.inlined, captured.image.data()));
-    captured.image.shrink_to_fit();
+    alignas(64) char image[format::kPageImageMax];
+    const std::size_t size = EncodePage(id, shape, memory_ + std::uint64_t{line.unit} * format::kPageUnit, limits_.inlined, image);
+    Captured captured{id, std::string(image, size)};
     std::lock_guard lock(captured_mutex_);
     captured_.push_back(std::move(captured));
   }
