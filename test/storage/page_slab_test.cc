@@ -162,7 +162,7 @@ TEST(PageSlab, NamesPagesByIdsOfTheirOwn) {
     ASSERT_NE(id, 0u);
     ASSERT_TRUE(ids.insert(id).second);
     ASSERT_LT(id, PageSlab::kPagesMax);
-    ASSERT_EQ(slab->lines()[id].version, 0u);
+    ASSERT_EQ(slab->lines()[id].version, sync::VersionLock::kLocked);
     ASSERT_EQ(slab->lines()[id].unit, 0u);
   }
   EXPECT_EQ(slab->num_pages(), 5000u);

@@ -5,13 +5,14 @@
 
 namespace hako {
 
-template <File FileT, Comparator Compare>
-StatusOr<std::unique_ptr<TreeDBM<FileT, Compare>>> TreeDBM<FileT, Compare>::Open(FileT file, const TreeOptions& options) {
+template <File FileT, Comparator Compare, PageCodec Codec>
+StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare, Codec>::Open(FileT file, const TreeOptions& options) {
   static_assert(Compare::kName.size() <= format::kComparatorNameMax, "the file has no room for the comparator's name");
+  static_assert(Codec::kName.size() <= format::kCodecNameMax, "the file has no room for the codec's name");
   if (options.page_size < 128 || options.page_size > 8192) return absl::InvalidArgumentError("TreeOptions::page_size must be 128 to 8192");
   if (options.cache_bytes < (1 << 20)) return absl::InvalidArgumentError("TreeOptions::cache_bytes must be at least 1 MiB");
   if (options.checkpoint_bytes == 0) return absl::InvalidArgumentError("TreeOptions::checkpoint_bytes must not be 0");
-  HAKO_ASSIGN_OR_RETURN(auto store, storage::PageStore<FileT>::Open(std::move(file), Compare::kName, options.page_size));
+  HAKO_ASSIGN_OR_RETURN(auto store, storage::PageStore<FileT>::Open(std::move(file), Compare::kName, Codec::kName, options.page_size));
   const bool is_new = store->super().root == 0;
   storage::PageCacheLimits limits;
   limits.memory_bytes = options.cache_bytes;
@@ -42,8 +43,8 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare>>> TreeDBM<FileT, Compare>::Open
   return dbm;
 }
 
-template <File FileT, Comparator Compare>
-Status TreeDBM<FileT, Compare>::CheckpointLocked() {
+template <File FileT, Comparator Compare, PageCodec Codec>
+Status TreeDBM<FileT, Compare, Codec>::CheckpointLocked() {
   Status status = space_->Checkpoint(this->ForEachSlot(), [this](format::TreeSuperBlock& super) {
     super.num_records = this->Count();
     super.root = tree_.root_id();
@@ -57,8 +58,8 @@ Status TreeDBM<FileT, Compare>::CheckpointLocked() {
   return status;
 }
 
-template <File FileT, Comparator Compare>
-Status TreeDBM<FileT, Compare>::Synchronize(SyncMode) {
+template <File FileT, Comparator Compare, PageCodec Codec>
+Status TreeDBM<FileT, Compare, Codec>::Synchronize(SyncMode) {
   if (!IsWritable()) return RefuseUpdate();
   const std::uint64_t call = sync_calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
   std::lock_guard lock(maintenance_mutex_);
@@ -69,16 +70,16 @@ Status TreeDBM<FileT, Compare>::Synchronize(SyncMode) {
   return absl::OkStatus();
 }
 
-template <File FileT, Comparator Compare>
-Status TreeDBM<FileT, Compare>::Clear() {
+template <File FileT, Comparator Compare, PageCodec Codec>
+Status TreeDBM<FileT, Compare, Codec>::Clear() {
   HAKO_RETURN_IF_ERROR(MayUpdate());
   HAKO_RETURN_IF_ERROR(this->Alone([&] { return this->RemoveAll(); }));
   return NoteUpdate();
 }
 
-template <File FileT, Comparator Compare>
+template <File FileT, Comparator Compare, PageCodec Codec>
 template <class F>
-Status TreeDBM<FileT, Compare>::ChangeMetadata(F&& change) {
+Status TreeDBM<FileT, Compare, Codec>::ChangeMetadata(F&& change) {
   HAKO_RETURN_IF_ERROR(MayUpdate());
   {
     std::lock_guard lock(metadata_mutex_);
@@ -87,14 +88,14 @@ Status TreeDBM<FileT, Compare>::ChangeMetadata(F&& change) {
   return Synchronize(SyncMode::kHard);
 }
 
-template <File FileT, Comparator Compare>
-bool TreeDBM<FileT, Compare>::ShouldBeRebuilt() {
+template <File FileT, Comparator Compare, PageCodec Codec>
+bool TreeDBM<FileT, Compare, Codec>::ShouldBeRebuilt() {
   const Stats stats = GetStats();
   return stats.total_bytes > (1 << 20) && stats.free_bytes > stats.total_bytes / 2;
 }
 
-template <File FileT, Comparator Compare>
-Status TreeDBM<FileT, Compare>::Rebuild() {
+template <File FileT, Comparator Compare, PageCodec Codec>
+Status TreeDBM<FileT, Compare, Codec>::Rebuild() {
   if (!IsWritable()) return RefuseUpdate();
   static constexpr int kRoundsMax = 8;  // what was moved leaves room for others to be moved to
   std::lock_guard lock(maintenance_mutex_);
@@ -107,8 +108,8 @@ Status TreeDBM<FileT, Compare>::Rebuild() {
   return space_->store().CutFile();
 }
 
-template <File FileT, Comparator Compare>
-Status TreeDBM<FileT, Compare>::CopyTo(FileT empty_file) {
+template <File FileT, Comparator Compare, PageCodec Codec>
+Status TreeDBM<FileT, Compare, Codec>::CopyTo(FileT empty_file) {
   if (empty_file.Size() != 0) return absl::InvalidArgumentError("CopyTo wants an empty file");
   auto& store = space_->store();
   typename storage::PageStore<FileT>::Pinned pinned;
@@ -126,8 +127,8 @@ Status TreeDBM<FileT, Compare>::CopyTo(FileT empty_file) {
   return status;
 }
 
-template <File FileT, Comparator Compare>
-Status TreeDBM<FileT, Compare>::CopyTo(const std::string& path) requires PathFile<FileT> {
+template <File FileT, Comparator Compare, PageCodec Codec>
+Status TreeDBM<FileT, Compare, Codec>::CopyTo(const std::string& path) requires PathFile<FileT> {
   const std::string beside = absl::StrCat(path, ".tmp");
   FileOptions options;
   options.mode = OpenMode::kTruncate;
@@ -138,15 +139,15 @@ Status TreeDBM<FileT, Compare>::CopyTo(const std::string& path) requires PathFil
   return status;
 }
 
-template <File FileT, Comparator Compare>
-Status TreeDBM<FileT, Compare>::Verify() {
+template <File FileT, Comparator Compare, PageCodec Codec>
+Status TreeDBM<FileT, Compare, Codec>::Verify() {
   std::lock_guard lock(maintenance_mutex_);
   if (IsWritable()) HAKO_RETURN_IF_ERROR(CheckpointLocked());  // so that pages can go while others are looked at
   return this->Alone([&]() -> Status { return tree_.Verify(this->Count()); });
 }
 
-template <File FileT, Comparator Compare>
-Stats TreeDBM<FileT, Compare>::GetStats() {
+template <File FileT, Comparator Compare, PageCodec Codec>
+Stats TreeDBM<FileT, Compare, Codec>::GetStats() {
   Stats stats;
   stats.num_records = this->Count();
   const auto& store = space_->store();
@@ -160,8 +161,8 @@ Stats TreeDBM<FileT, Compare>::GetStats() {
   return stats;
 }
 
-template <File FileT, Comparator Compare>
-Inspection TreeDBM<FileT, Compare>::Inspect() {
+template <File FileT, Comparator Compare, PageCodec Codec>
+Inspection TreeDBM<FileT, Compare, Codec>::Inspect() {
   Inspection pairs = InspectionOf("TreeDBM", GetStats());
   const auto add = [&](const char* name, std::uint64_t number) { pairs.emplace_back(name, absl::StrCat(number)); };
   const storage::FileCounters counters = space_->store().counters();
@@ -172,11 +173,12 @@ Inspection TreeDBM<FileT, Compare>::Inspect() {
   add("file_written_bytes", counters.written_bytes);
   add("type", GetType());
   pairs.emplace_back("comparator", std::string(Compare::kName));
+  pairs.emplace_back("codec", std::string(Codec::kName));
   return pairs;
 }
 
-template <File FileT, Comparator Compare>
-Status TreeDBM<FileT, Compare>::Close() {
+template <File FileT, Comparator Compare, PageCodec Codec>
+Status TreeDBM<FileT, Compare, Codec>::Close() {
   if (closed_) return absl::OkStatus();
   closed_ = true;
   waker_->store(nullptr);

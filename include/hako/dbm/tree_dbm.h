@@ -2,7 +2,7 @@
 //
 // Records lie in the order of their keys, which Compare decides; the file knows the order's name and is refused under another. The pages
 // that are in use lie in memory, within TreeOptions::cache_bytes; the others in the file (storage/page_cache.h). About 17 bytes of the file
-// for a record of 8 + 8 bytes loaded in order; keys are at most kTreeKeySizeMax bytes long.
+// for a record of 8 + 8 bytes loaded in order; less if Codec compresses pages (base/page_codec.h). Keys are at most kTreeKeySizeMax bytes.
 //
 // What survives. Updates are made in memory, and checkpoints bring them to the file: when so much has changed (checkpoint_bytes), at
 // intervals if that is wanted, at Synchronize and at Close. Whatever happens to the process or the machine, the file is exactly as of the
@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "hako/base/comparator.h"
+#include "hako/base/page_codec.h"
 #include "hako/base/status.h"
 #include "hako/dbm/common.h"
 #include "hako/dbm/dbm.h"
@@ -33,9 +34,9 @@
 
 namespace hako {
 
-template <File FileT = MemoryMapParallelFile, Comparator Compare = BytewiseComparator>
-class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare>, storage::PageCache<FileT>, Compare> {
-  using Space = storage::PageCache<FileT>;
+template <File FileT = MemoryMapParallelFile, Comparator Compare = BytewiseComparator, PageCodec Codec = NoCodec>
+class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::PageCache<FileT, Codec>, Compare> {
+  using Space = storage::PageCache<FileT, Codec>;
   using Base = TreeOperations<TreeDBM, Space, Compare>;
   friend Base;
 

@@ -18,6 +18,7 @@
 //   children  u32[count]    of an inner page
 //   offsets   u16[count]    of the cells, counted back from the image's end
 //   heap      cells, fences, prefix, PageTail: the end of the page as it is in memory
+// What follows on the header may be compressed (base/page_codec.h).
 // A long value is an image of its own: its bytes.
 //
 // Version history
@@ -42,6 +43,7 @@ inline constexpr unsigned kMapFanout = 256;
 inline constexpr unsigned kMapLevels = 3;
 inline constexpr unsigned kMapRoots = 4;  // 4 * 256^3 ids
 inline constexpr std::size_t kComparatorNameMax = 64;
+inline constexpr std::size_t kCodecNameMax = 16;
 
 // Where an image lies; zero if there is none.
 struct PageEntry {
@@ -61,6 +63,7 @@ struct TreeSuperBlock {
   Le<std::uint32_t> version;
   Le<std::uint32_t> page_size;
   std::array<char, kComparatorNameMax> comparator;  // its name, zero-padded
+  std::array<char, kCodecNameMax> codec;            // its name, likewise
   Le<std::uint64_t> secret;                         // of the checks
   Le<std::uint64_t> sequence;                       // of checkpoints; the slot with the larger one is newer
   Le<std::uint64_t> end;                            // no unit at or above it is in use
@@ -74,7 +77,7 @@ struct TreeSuperBlock {
   Le<std::uint32_t> type;              // the user's
   std::array<std::byte, 4> reserved0;
   Le<std::uint64_t> synced_at;  // microseconds since 1970; nothing depends on it
-  std::array<std::byte, 216> reserved;
+  std::array<std::byte, 200> reserved;
   Le<std::uint64_t> check;  // of the 504 bytes before it
 };
 static_assert(sizeof(TreeSuperBlock) == 512 && alignof(TreeSuperBlock) == 1 && offsetof(TreeSuperBlock, check) == 504);
@@ -87,7 +90,8 @@ struct PageImageHeader {
   std::uint8_t kind;  // PageShape::kLevel and kGuarded of it
   Le<std::uint16_t> prefix;
   Le<std::uint16_t> heap;
-  std::array<std::byte, 6> reserved;
+  Le<std::uint16_t> packed;  // the size of what follows, compressed; 0: it is not
+  std::array<std::byte, 4> reserved;
 };
 static_assert(sizeof(PageImageHeader) == 16 && alignof(PageImageHeader) == 1);
 

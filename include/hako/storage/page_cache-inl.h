@@ -7,8 +7,8 @@ namespace hako::storage {
 
 // ---- pages that come and go ----
 
-template <File FileT>
-Status PageCache<FileT>::Bring(std::uint32_t id, int level, bool once) {
+template <File FileT, PageCodec Codec>
+Status PageCache<FileT, Codec>::Bring(std::uint32_t id, int level, bool once) {
   Line& line = lines_[id];
   std::unique_lock lock(mutex_);
   loaded_.wait(lock, [&] { return State(id) != kLoading; });
@@ -22,9 +22,11 @@ Status PageCache<FileT>::Bring(std::uint32_t id, int level, bool once) {
   SetState(id, kLoading);
   lock.unlock();
   alignas(64) std::byte bytes[format::kPageImageMax + 8];
+  std::byte unpacked[std::same_as<Codec, NoCodec> ? 1 : sizeof(bytes)];
   const auto read = [&]() -> StatusOr<PageImage> {
     HAKO_ASSIGN_OR_RETURN(const std::size_t size, store_->Read(id, std::span(bytes).first(format::kPageImageMax)));
-    HAKO_ASSIGN_OR_RETURN(const PageImage image, PageImage::Parse(id, std::span(bytes).first(size), limits_.inlined, slab_->page_end()));
+    HAKO_ASSIGN_OR_RETURN(const std::span<const std::byte> page, Unpack<Codec>(id, std::span(bytes).first(size), unpacked));
+    HAKO_ASSIGN_OR_RETURN(const PageImage image, PageImage::Parse(id, page, limits_.inlined, slab_->page_end()));
     if (level >= 0 && image.shape().level() != static_cast<unsigned>(level))
       return absl::DataLossError(absl::StrCat("page ", id, " is not on the level of the tree where it is named"));
     return image;
@@ -53,8 +55,8 @@ Status PageCache<FileT>::Bring(std::uint32_t id, int level, bool once) {
 }
 
 // Memory for a page that is to come; others go for it.
-template <File FileT>
-std::uint32_t PageCache<FileT>::FindMemory(unsigned units, std::unique_lock<std::mutex>& lock) {
+template <File FileT, PageCodec Codec>
+std::uint32_t PageCache<FileT, Codec>::FindMemory(unsigned units, std::unique_lock<std::mutex>& lock) {
   static constexpr unsigned kWaits = 2;
   std::uint32_t unit = 0;
   for (unsigned waits = 0; unit == 0;) {
@@ -72,16 +74,16 @@ std::uint32_t PageCache<FileT>::FindMemory(unsigned units, std::unique_lock<std:
   return unit;
 }
 
-template <File FileT>
-void PageCache<FileT>::WaitForCheckpoint(std::unique_lock<std::mutex>& lock) {
+template <File FileT, PageCodec Codec>
+void PageCache<FileT, Codec>::WaitForCheckpoint(std::unique_lock<std::mutex>& lock) {
   ask_();
   // Not for ever: the checkpoint may be waiting for a lock of the caller's.
   checkpoint_ended_.wait_for(lock, std::chrono::seconds(1), [this, seen = checkpoints_ended_] { return checkpoints_ended_ != seen; });
 }
 
 // Lets a page go; false if none was found that could in so many moves of the hand.
-template <File FileT>
-bool PageCache<FileT>::EvictOne(std::size_t rounds) {
+template <File FileT, PageCodec Codec>
+bool PageCache<FileT, Codec>::EvictOne(std::size_t rounds) {
   for (std::size_t steps = 0; steps <= rounds; ++steps) {
     CoolSome();
     while (!cooling_.empty()) {
@@ -96,8 +98,8 @@ bool PageCache<FileT>::EvictOne(std::size_t rounds) {
 }
 
 // Moves the hand on. Where nobody asks for most pages, an eighth of all wait to go.
-template <File FileT>
-void PageCache<FileT>::CoolSome() {
+template <File FileT, PageCodec Codec>
+void PageCache<FileT, Codec>::CoolSome() {
   for (unsigned steps = 0; steps < kCooledAtOnce && cooling_.size() <= resident_.size() / 8 && !resident_.empty(); ++steps) {
     if (hand_ >= resident_.size()) hand_ = 0;
     const std::uint32_t id = resident_[hand_];
@@ -127,15 +129,15 @@ void PageCache<FileT>::CoolSome() {
   }
 }
 
-template <File FileT>
-void PageCache<FileT>::Evict(std::uint32_t id) {
+template <File FileT, PageCodec Codec>
+void PageCache<FileT, Codec>::Evict(std::uint32_t id) {
   Line& line = lines_[id];
   GiveBack(line.unit, line.shape.units);
   SetState(id, kAway);  // and locked, as it was
 }
 
-template <File FileT>
-void PageCache<FileT>::Settle() {
+template <File FileT, PageCodec Codec>
+void PageCache<FileT, Codec>::Settle() {
   needs_settling_.store(false, std::memory_order_relaxed);
   std::unique_lock lock(mutex_);
   if (dirty_bytes_.load(std::memory_order_relaxed) > static_cast<std::int64_t>(limits_.memory_bytes / 2)) WaitForCheckpoint(lock);
@@ -145,8 +147,8 @@ void PageCache<FileT>::Settle() {
 
 // ---- checkpoints ----
 
-template <File FileT>
-void PageCache<FileT>::TouchSlowly(Line& line) {
+template <File FileT, PageCodec Codec>
+void PageCache<FileT, Codec>::TouchSlowly(Line& line) {
   Shape shape = line.shape;
   if ((shape.kind & Shape::kMark) != 0 && collecting_.load(std::memory_order_relaxed)) {
     const auto id = static_cast<std::uint32_t>(&line - lines_);
@@ -161,9 +163,9 @@ void PageCache<FileT>::TouchSlowly(Line& line) {
   NoteDirty(shape.size());
 }
 
-template <File FileT>
+template <File FileT, PageCodec Codec>
 template <class ForEachSlot, class F>
-Status PageCache<FileT>::Checkpoint(ForEachSlot&& for_each_slot, F&& describe) {
+Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& describe) {
   std::lock_guard only(checkpoint_mutex_);
   HAKO_RETURN_IF_ERROR(store_->Begin([this](std::uint32_t id) { slab_->FreePage(id); }));
   std::uint8_t frozen = 0;
@@ -226,8 +228,8 @@ Status PageCache<FileT>::Checkpoint(ForEachSlot&& for_each_slot, F&& describe) {
 
 // The pages that were changed in the epoch before: leaves first, and in the order of their keys' bytes, so that neighbours are written
 // together. That order need not be exact.
-template <File FileT>
-std::vector<std::uint32_t> PageCache<FileT>::ChangedPages(std::uint8_t frozen) {
+template <File FileT, PageCodec Codec>
+std::vector<std::uint32_t> PageCache<FileT, Codec>::ChangedPages(std::uint8_t frozen) {
   struct Changed {
     unsigned level;
     std::string low;
@@ -259,8 +261,8 @@ std::vector<std::uint32_t> PageCache<FileT>::ChangedPages(std::uint8_t frozen) {
 }
 
 // Locks a page, unless it is gone.
-template <File FileT>
-bool PageCache<FileT>::LockIfChanged(std::uint32_t id) {
+template <File FileT, PageCodec Codec>
+bool PageCache<FileT, Codec>::LockIfChanged(std::uint32_t id) {
   for (sync::Backoff backoff; !sync::VersionLock(lines_[id].version).TryLock(); backoff.Pause()) {
     const std::uint8_t state = State(id);
     if (state == kFree || state == kAway || state == kLoading) return false;
@@ -271,8 +273,8 @@ bool PageCache<FileT>::LockIfChanged(std::uint32_t id) {
   return false;
 }
 
-template <File FileT>
-Status PageCache<FileT>::WritePages(std::uint8_t frozen, std::vector<std::uint32_t>* written) {
+template <File FileT, PageCodec Codec>
+Status PageCache<FileT, Codec>::WritePages(std::uint8_t frozen, std::vector<std::uint32_t>* written) {
   alignas(64) char image[format::kPageImageMax];
   for (const std::uint32_t id : ChangedPages(frozen)) {
     Line& line = lines_[id];
@@ -288,26 +290,35 @@ Status PageCache<FileT>::WritePages(std::uint8_t frozen, std::vector<std::uint32
       SetFlag(id, kPinned, true);
     }
     sync::VersionLock(line.version).Unlock(false);
-    if (size != 0) HAKO_RETURN_IF_ERROR(store_->Put(id, std::as_bytes(std::span(image, size))));
+    if (size != 0) HAKO_RETURN_IF_ERROR(PutImage(id, {image, size}));
     HAKO_RETURN_IF_ERROR(PutCaptured());
   }
   return PutCaptured();
 }
 
-template <File FileT>
-Status PageCache<FileT>::PutCaptured() {
+template <File FileT, PageCodec Codec>
+Status PageCache<FileT, Codec>::PutImage(std::uint32_t id, std::span<const char> image) {
+  [[maybe_unused]] char packed[std::same_as<Codec, NoCodec> ? 1 : format::kPageImageMax];
+  if constexpr (!std::same_as<Codec, NoCodec>) {
+    if (const std::size_t size = Pack<Codec>(image, packed); size != 0) image = {packed, size};
+  }
+  return store_->Put(id, std::as_bytes(image));
+}
+
+template <File FileT, PageCodec Codec>
+Status PageCache<FileT, Codec>::PutCaptured() {
   std::vector<Captured> captured;
   {
     std::lock_guard lock(captured_mutex_);
     captured.swap(captured_);
   }
-  for (const Captured& page : captured) HAKO_RETURN_IF_ERROR(store_->Put(page.id, std::as_bytes(std::span(page.image))));
+  for (const Captured& page : captured) HAKO_RETURN_IF_ERROR(PutImage(page.id, page.image));
   return absl::OkStatus();
 }
 
 // After a checkpoint that failed: its pages are changed still.
-template <File FileT>
-void PageCache<FileT>::MarkAgain(std::uint8_t frozen, const std::vector<std::uint32_t>& written) {
+template <File FileT, PageCodec Codec>
+void PageCache<FileT, Codec>::MarkAgain(std::uint8_t frozen, const std::vector<std::uint32_t>& written) {
   std::vector<std::uint32_t> ids = ChangedPages(frozen);
   ids.insert(ids.end(), written.begin(), written.end());
   for (const std::uint32_t id : ids) {

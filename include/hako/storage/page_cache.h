@@ -36,6 +36,7 @@
 #include <utility>
 #include <vector>
 
+#include "hako/base/page_codec.h"
 #include "hako/base/status.h"
 #include "hako/format/page_format.h"
 #include "hako/format/record_format.h"
@@ -53,7 +54,7 @@ struct PageCacheLimits {
   unsigned inlined;            // bytes of a suffix that a head holds
 };
 
-template <File FileT>
+template <File FileT, PageCodec Codec = NoCodec>
 class PageCache {
  public:
   using Line = format::PageLine;
@@ -260,6 +261,7 @@ class PageCache {
   void Evict(std::uint32_t id);
   std::vector<std::uint32_t> ChangedPages(std::uint8_t frozen);
   Status WritePages(std::uint8_t frozen, std::vector<std::uint32_t>* written);
+  Status PutImage(std::uint32_t id, std::span<const char> image);
   Status PutCaptured();
   bool LockIfChanged(std::uint32_t id);
   void MarkAgain(std::uint8_t frozen, const std::vector<std::uint32_t>& written);

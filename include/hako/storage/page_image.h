@@ -7,6 +7,7 @@
 #include <cstring>
 #include <span>
 
+#include "hako/base/page_codec.h"
 #include "hako/base/status.h"
 #include "hako/format/page_format.h"
 #include "hako/format/tree_file_format.h"
@@ -64,6 +65,42 @@ inline std::size_t EncodePage(std::uint32_t id, const format::PageShape& shape, 
   return static_cast<std::size_t>(new_end - out);
 }
 
+// Compresses an image to `out`, which has room for as much; its size then, or 0 if no unit of the file would be saved.
+template <PageCodec Codec>
+std::size_t Pack(std::span<const char> image, char* out) {
+  constexpr std::size_t kHeader = sizeof(format::PageImageHeader);
+  const std::size_t units = (image.size() + format::kTreeUnit - 1) / format::kTreeUnit;
+  if (units < 2) return 0;
+  const std::size_t room = (units - 1) * format::kTreeUnit - kHeader;
+  const std::size_t size = Codec::Compress(image.subspan(kHeader), {out + kHeader, room});
+  if (size == 0) return 0;
+  format::PageImageHeader header;
+  std::memcpy(&header, image.data(), kHeader);
+  header.packed = static_cast<std::uint16_t>(size);
+  std::memcpy(out, &header, kHeader);
+  return kHeader + size;
+}
+
+// The image that was read, or what it is when it is no longer compressed, in `room` for one and 8 bytes.
+template <PageCodec Codec>
+StatusOr<std::span<const std::byte>> Unpack(std::uint32_t id, std::span<const std::byte> image, std::span<std::byte> room) {
+  format::PageImageHeader header;
+  constexpr std::size_t kHeader = sizeof(header);
+  if (image.size() < kHeader) return image;  // which Parse refuses
+  std::memcpy(&header, image.data(), kHeader);
+  const std::size_t packed = header.packed;
+  if (packed == 0) return image;
+  const bool inner = (header.kind & format::PageShape::kLevel) != 0;
+  const std::size_t size = header.count * (inner ? 10u : 6u) + header.heap;
+  if (packed > image.size() - kHeader || size > format::kPageImageMax - kHeader || room.size() < format::kPageImageMax + 8 ||
+      !Codec::Decompress({reinterpret_cast<const char*>(image.data()) + kHeader, packed},
+                         {reinterpret_cast<char*>(room.data()) + kHeader, size}))
+    return absl::DataLossError(absl::StrCat("the image of page ", id, " cannot be decompressed"));
+  header.packed = 0;
+  std::memcpy(room.data(), &header, kHeader);
+  return room.first(kHeader + size);
+}
+
 // An image that was read, and proved to stay inside of itself.
 class PageImage {
  public:
@@ -75,6 +112,7 @@ class PageImage {
     std::memcpy(&image.header_, bytes.data(), sizeof(image.header_));
     const format::PageImageHeader& header = image.header_;
     if (header.id != id) return wrong("it is that of another page");
+    if (header.packed != 0) return wrong("it is compressed");
     format::PageShape& shape = image.shape_;
     shape.count = header.count;
     shape.kind = header.kind;

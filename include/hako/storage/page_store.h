@@ -47,7 +47,8 @@ class PageStore {
   using Super = format::TreeSuperBlock;
   using Entry = format::PageEntry;
 
-  static StatusOr<std::unique_ptr<PageStore>> Open(FileT file, std::string_view comparator, std::uint32_t page_size) {
+  static StatusOr<std::unique_ptr<PageStore>> Open(FileT file, std::string_view comparator, std::string_view codec,
+                                                   std::uint32_t page_size) {
     HAKO_ASSIGN_OR_RETURN(const bool blank, IsBlankFile(file, kKind));
     Super super{};
     if (blank) {
@@ -55,12 +56,13 @@ class PageStore {
       super.version = kKind.newest;
       super.page_size = page_size;
       comparator.copy(super.comparator.data(), super.comparator.size());
+      codec.copy(super.codec.data(), super.codec.size());
       super.secret = RandomSeed();
       super.end = format::kTreeFirstUnit;
       HAKO_RETURN_IF_ERROR(file.Resize(format::kTreeFirstUnit * format::kTreeUnit));
     } else {
       HAKO_ASSIGN_OR_RETURN(super, ReadNewerSlot<Super>(file, kKind, format::kTreeFirstUnit * format::kTreeUnit));
-      HAKO_RETURN_IF_ERROR(Validate(super, file.Size(), comparator));
+      HAKO_RETURN_IF_ERROR(Validate(super, file.Size(), comparator, codec));
     }
     HAKO_ASSIGN_OR_RETURN(PageMap map, PageMap::Create(super.map));
     return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map)));
@@ -191,15 +193,21 @@ class PageStore {
   std::uint64_t SeedOf(std::uint32_t id) const { return MixBits(super_.secret ^ id); }
   std::uint64_t SeedOf(unsigned level, std::uint64_t node) const { return MixBits(super_.secret ^ ((level + 1ull) << 32 | node)); }
 
-  static Status Validate(const Super& super, std::uint64_t size, std::string_view comparator) {
+  static Status Validate(const Super& super, std::uint64_t size, std::string_view comparator, std::string_view codec) {
     const auto bad = [](const char* what, std::size_t field) {
       return DataLossError(absl::StrCat("bad superblock: ", what).c_str(), field);
     };
-    const std::string_view name(super.comparator.data(), super.comparator.size());
-    const std::string_view theirs = name.substr(0, name.find('\0'));
-    if (theirs != comparator) {
+    const auto name = [](const auto& padded) {
+      const std::string_view whole(padded.data(), padded.size());
+      return whole.substr(0, whole.find('\0'));
+    };
+    if (name(super.comparator) != comparator) {
       return absl::FailedPreconditionError(
-          absl::StrCat("the keys of the file are in the order \"", ToAbsl(theirs), "\", not \"", ToAbsl(comparator), "\""));
+          absl::StrCat("the keys of the file are in the order \"", ToAbsl(name(super.comparator)), "\", not \"", ToAbsl(comparator), "\""));
+    }
+    if (name(super.codec) != codec) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the pages of the file are compressed by \"", ToAbsl(name(super.codec)), "\", not \"", ToAbsl(codec), "\""));
     }
     if (super.page_size < 128 || super.page_size > 8192) return bad("page size", offsetof(Super, page_size));
     if (super.end < format::kTreeFirstUnit) return bad("end", offsetof(Super, end));
