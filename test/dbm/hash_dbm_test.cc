@@ -50,6 +50,40 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Hash, MultiDBMConformance, All);
 static_assert(DBM<HashDBM<>> && DBM<HashDBM<PositionalParallelFile>> && DBM<HashDBM<MemoryFile>> && DBM<HashDBM<AnyFile>> &&
               DBM<HashDBM<ArchetypeFile>>);
 
+// What a file type might get in the way of, so with each of them.
+template <class Surroundings>
+class HashOptionsTest : public testing::Test {
+ protected:
+  Surroundings surroundings_;
+};
+TYPED_TEST_SUITE(HashOptionsTest, All);
+
+TYPED_TEST(HashOptionsTest, KeepsTheOptionsOfItsCreation) {
+  auto created = this->surroundings_.OpenWith({.num_records = 1000, .align_pow = 6, .seed = 1234});
+  ASSERT_THAT(created, IsOk());
+  for (std::uint64_t i = 0; i < 100; ++i) ASSERT_THAT((*created)->Set(NumberedKey(i), "x"), IsOk());
+  EXPECT_GE((*created)->GetStats().record_bytes, 100u * 64);
+  ASSERT_THAT((*created)->Close(), IsOk());
+  auto opened = this->surroundings_.OpenWith({.align_pow = 3, .seed = 99}, OpenMode::kReadWrite);
+  ASSERT_THAT(opened, IsOk());
+  for (std::uint64_t i = 0; i < 100; ++i) EXPECT_THAT((*opened)->Get(NumberedKey(i)), IsOkAndHolds("x"));
+  for (std::uint64_t i = 100; i < 200; ++i) ASSERT_THAT((*opened)->Set(NumberedKey(i), "x"), IsOk());
+  EXPECT_GE((*opened)->GetStats().record_bytes, 200u * 64);
+  EXPECT_THAT((*opened)->Verify(), IsOk());
+  EXPECT_THAT((*opened)->Close(), IsOk());
+}
+
+TYPED_TEST(HashOptionsTest, RefusesOptionsThatMakeNoSense) {
+  for (const int align_pow : {-1, 0, 2, 13, 100})
+    EXPECT_THAT(this->surroundings_.OpenWith({.align_pow = align_pow}), StatusIs(absl::StatusCode::kInvalidArgument)) << align_pow;
+  ASSERT_OK_AND_ASSIGN(auto file, this->surroundings_.files.Open("db"));
+  EXPECT_EQ(file.Size(), 0u) << "a refused option leaves nothing behind";
+  ASSERT_THAT(file.Close(), IsOk());
+  auto opened = this->surroundings_.OpenWith({});
+  ASSERT_THAT(opened, IsOk());
+  EXPECT_THAT((*opened)->Close(), IsOk());
+}
+
 // Changes both superblocks of a file that is closed.
 template <class F>
 void ChangeSuperBlocks(MemoryFile& file, F change) {

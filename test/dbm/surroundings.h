@@ -15,6 +15,7 @@
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/options.h"
 #include "hako/dbm/tiny_dbm.h"
+#include "hako/dbm/tree_dbm.h"
 #include "hako/file/any_file.h"
 #include "hako/file/file.h"
 #include "hako/file/memory_file.h"
@@ -58,11 +59,41 @@ class HashSurroundings {
  public:
   using FileType = FileT;
   using Database = HashDBM<FileT>;
+  using Options = HashOptions;
   using Opened = StatusOr<std::unique_ptr<Database>>;
 
   Opened Open(std::uint64_t num_records = 0) { return OpenWith({.num_records = num_records}); }
 
-  Opened OpenWith(const HashOptions& options, OpenMode mode = OpenMode::kCreate, const std::string& name = "db") {
+  Opened OpenWith(const Options& options, OpenMode mode = OpenMode::kCreate, const std::string& name = "db") {
+    HAKO_ASSIGN_OR_RETURN(FileT file, files.Open(name, mode));
+    return Database::Open(std::move(file), options);
+  }
+
+  Opened Reopen(std::unique_ptr<Database> db) {
+    HAKO_RETURN_IF_ERROR(db->Close());
+    db.reset();
+    return Open();
+  }
+
+  FileStore<FileT> files;
+};
+
+// The page size and the size of the cache are those of the Surroundings, whatever the options say. With tiny pages and the smallest cache,
+// pages come and go all the time.
+inline constexpr std::uint64_t kSmallestCache = 1 << 20;
+template <class FileT, unsigned kPageSize = TreeOptions{}.page_size, std::uint64_t kCacheBytes = TreeOptions{}.cache_bytes>
+class TreeSurroundings {
+ public:
+  using FileType = FileT;
+  using Database = TreeDBM<FileT>;
+  using Options = TreeOptions;
+  using Opened = StatusOr<std::unique_ptr<Database>>;
+
+  Opened Open(std::uint64_t = 0) { return OpenWith({}); }
+
+  Opened OpenWith(Options options, OpenMode mode = OpenMode::kCreate, const std::string& name = "db") {
+    options.page_size = kPageSize;
+    options.cache_bytes = kCacheBytes;
     HAKO_ASSIGN_OR_RETURN(FileT file, files.Open(name, mode));
     return Database::Open(std::move(file), options);
   }
