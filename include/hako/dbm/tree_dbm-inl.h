@@ -27,7 +27,7 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare
   if (is_new) {
     HAKO_RETURN_IF_ERROR(dbm->tree_.Create());
     dbm->space_->SetRoot(dbm->tree_.root_id());
-    HAKO_RETURN_IF_ERROR(dbm->CheckpointLocked());
+    if (dbm->IsWritable()) HAKO_RETURN_IF_ERROR(dbm->CheckpointLocked());
   } else {
     dbm->tree_.Attach(dbm->space_->store().super().root, dbm->space_->store().super().num_records);
   }

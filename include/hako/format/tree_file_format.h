@@ -11,6 +11,7 @@
 //
 // Nothing that the valid superblock reaches is ever overwritten. A checkpoint writes what has changed to free units, syncs, then writes the
 // slot that is not the newer one, and syncs. So whatever happens, the file is as of the last checkpoint, and to open it is to read a slot.
+// A new file begins with a slot of its own, synced before anything else, that names no root: the database is empty.
 //
 // A page's image
 //   PageImageHeader
@@ -68,7 +69,7 @@ struct TreeSuperBlock {
   Le<std::uint64_t> sequence;                       // of checkpoints; the slot with the larger one is newer
   Le<std::uint64_t> end;                            // no unit at or above it is in use
   Le<std::uint64_t> num_records;
-  Le<std::uint32_t> root;        // the root page's id
+  Le<std::uint32_t> root;        // the root page's id; 0: there was no checkpoint yet
   Le<std::uint32_t> id_end;      // no id at or above it is in use
   Le<std::uint64_t> num_long;    // long values
   Le<std::uint64_t> log_number;  // of the first log record that is not part of the checkpoint; 0: there is no log

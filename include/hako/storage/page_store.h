@@ -59,7 +59,11 @@ class PageStore {
       codec.copy(super.codec.data(), super.codec.size());
       super.secret = RandomSeed();
       super.end = format::kTreeFirstUnit;
+      super.sequence = 1;
+      super.check = format::CheckOf(super);
       HAKO_RETURN_IF_ERROR(file.Resize(format::kTreeFirstUnit * format::kTreeUnit));
+      HAKO_RETURN_IF_ERROR(file.WriteAt(super.sequence % 2 * kSlotDistance, std::as_bytes(std::span(&super, 1))));
+      HAKO_RETURN_IF_ERROR(file.Sync());  // or pages could reach a file that nobody knows
     } else {
       HAKO_ASSIGN_OR_RETURN(super, ReadNewerSlot<Super>(file, kKind, format::kTreeFirstUnit * format::kTreeUnit));
       HAKO_RETURN_IF_ERROR(Validate(super, file.Size(), comparator, codec));
@@ -70,7 +74,7 @@ class PageStore {
   PageStore(const PageStore&) = delete;
   PageStore& operator=(const PageStore&) = delete;
 
-  // As of the last checkpoint; of a new file, with no root.
+  // As of the last checkpoint; with no root if there was none yet.
   const Super& super() const { return super_; }
   FileT& file() { return file_; }
   FileCounters counters() const {
@@ -212,7 +216,7 @@ class PageStore {
     if (super.page_size < 128 || super.page_size > 8192) return bad("page size", offsetof(Super, page_size));
     if (super.end < format::kTreeFirstUnit) return bad("end", offsetof(Super, end));
     if (super.end > size / format::kTreeUnit) return DataLossError("the file is cut short: its pages reach beyond its end,", size);
-    if (super.root >= super.id_end) return bad("root", offsetof(Super, root));
+    if (super.root >= super.id_end && super.root != 0) return bad("root", offsetof(Super, root));
     return absl::OkStatus();
   }
 
