@@ -30,8 +30,9 @@ WORKLOADS = ["seq8", "rnd8", "uniq16x100"]
 PHASES = ["fill", "get", "absent", "update", "scan", "scan100", "remove"]
 HAKO = ["hako_hash", "hako_hash_presized", "hako_tiny", "hako_tiny_presized"]
 ORDERED = ["hako_baby", "tkrzw_baby", "btree_map"]
+TREES = ["hako_tree", "tkrzw_tree"]  # in order and in a file, as lmdb is
 PEERS = ["tkrzw_hash", "tkrzw_tiny", "cdb", "lmdb", "kc_hash", "kc_stash", "flat_hash_map", "cuckoo", "tbb"]
-CONCURRENT = HAKO + ["hako_baby", "tkrzw_hash", "tkrzw_tiny", "tkrzw_baby", "kc_hash", "kc_stash", "cuckoo", "tbb", "null"]
+CONCURRENT = HAKO + TREES + ["hako_baby", "tkrzw_hash", "tkrzw_tiny", "tkrzw_baby", "kc_hash", "kc_stash", "cuckoo", "tbb", "null"]
 
 # One process to run. scale multiplies --n; phases () = all.
 Run = collections.namedtuple("Run", "engine workload scale threads phases latency", defaults=(1, 1, (), False))
@@ -49,7 +50,7 @@ def figures():
     result = []
 
     def speed(ours, base, phase, need, workloads=WORKLOADS):
-        dbm = {"hash": "HashDBM", "tiny": "TinyDBM", "baby": "BabyDBM"}[ours.split("_")[1]]
+        dbm = {"hash": "HashDBM", "tiny": "TinyDBM", "baby": "BabyDBM", "tree": "TreeDBM"}[ours.split("_")[1]]
         presized = " presized" if ours.endswith("presized") else ""
         for workload in workloads:
             needed = need.get(workload) if isinstance(need, dict) else need
@@ -74,6 +75,10 @@ def figures():
         scans = {"scan": 1, "scan100": 2}.get(phase)
         speed("hako_baby", "tkrzw_baby", phase, scans if scans else None if phase == "absent" else points)
         speed("hako_baby", "btree_map", phase, scans if scans else {"rnd8": 3, "uniq16x100": 3} if phase in ("get", "fill", "update") else None)
+    for phase in PHASES:
+        speed("hako_tree", "tkrzw_tree", phase, None)
+    for phase in ("get", "fill", "scan100"):
+        speed("hako_tree", "lmdb", phase, None)
     for phase in ("get", "fill", "remove"):
         many = Run("hako_baby", "rnd8", scale=10, phases=("get", "remove"))
         result.append(Speed(f"BabyDBM 10x records {PHASE_NAMES[phase]} rnd8 / 1x", many, Run("hako_baby", "rnd8"), phase, .45))
@@ -93,6 +98,8 @@ def figures():
         result.append(Speed(f"{dbm} 10x records grown / {ours}_presized", grown, grown._replace(engine=ours + "_presized"), "fill", .75))
         result.append(Quantity(f"{dbm} 10x records grown, longest Set", grown._replace(latency=True), "fill", "max_ns", False, "us", None))
     for workload in ("seq8", "rnd8"):
+        for dbm, engine in (("TreeDBM", "hako_tree"), ("Tkrzw TreeDBM", "tkrzw_tree")):
+            result.append(Quantity(f"{dbm} file {workload}", Run(engine, workload, phases=("none",)), "close", "file_bytes", True, "B/record", None))
         closed = Run("hako_hash", workload, phases=("none",))
         result.append(Quantity(f"HashDBM file {workload}", closed, "close", "file_bytes", True, "B/record", 34))
         result.append(Quantity(f"TinyDBM memory {workload}", Run("hako_tiny", workload, phases=("none",)), "fill", "anon_bytes", True, "B/record", 30))
@@ -350,7 +357,7 @@ def main():
         return 0
     if not args.bin:
         parser.error("--bin is missing")
-    wanted = args.engines.split(",") if args.engines else ["null"] + HAKO + ORDERED + PEERS
+    wanted = args.engines.split(",") if args.engines else ["null"] + HAKO + ORDERED + TREES + PEERS
     engines = [engine for engine in wanted if os.access(os.path.join(args.bin, engine), os.X_OK)]
     missing = [engine for engine in wanted if engine not in engines]
     if missing:

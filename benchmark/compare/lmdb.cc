@@ -85,7 +85,7 @@ class LmdbEngine {
     num_changes_ = 0;
     return mdb_txn_begin(env_, nullptr, 0, &txn_) == 0 && mdb_dbi_open(txn_, nullptr, 0, &dbi_) == 0;
   }
-  bool Changed() { return ++num_changes_ < 1'000'000 || (mdb_txn_commit(txn_) == 0 && BeginWriting()); }
+  bool Changed() { return ++num_changes_ <= 1'000'000 || (mdb_txn_commit(txn_) == 0 && BeginWriting()); }
 
   static MDB_val Val(std::string_view bytes) { return {bytes.size(), const_cast<char*>(bytes.data())}; }
 

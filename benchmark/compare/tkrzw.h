@@ -1,4 +1,4 @@
-// What the two Tkrzw engines share; they differ in how they are opened.
+// What the Tkrzw engines share; they differ in how they are opened.
 #pragma once
 
 #include <tkrzw_dbm.h>
@@ -45,6 +45,24 @@ class TkrzwEngine {
   };
 
   std::unique_ptr<DbmT> dbm_;
+};
+
+// In the order of the keys.
+template <class DbmT>
+class TkrzwOrderedEngine : public TkrzwEngine<DbmT> {
+ public:
+  // Process shows the record where it lies; Get would copy it.
+  template <class Visit>
+  bool ScanFrom(std::string_view key, std::size_t count, Visit visit) {
+    typename TkrzwEngine<DbmT>::template Processor<Visit> processor(visit);
+    const auto it = this->dbm_->MakeIterator();
+    tkrzw::Status status = it->Jump(key);
+    for (; status.IsOK() && count > 0; --count) {
+      status = it->Process(&processor, false);
+      if (status.IsOK() && count > 1) status = it->Next();
+    }
+    return status.IsOK() || status == tkrzw::Status::NOT_FOUND_ERROR;
+  }
 };
 
 }  // namespace hako::compare
