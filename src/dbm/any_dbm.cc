@@ -6,6 +6,7 @@
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/options.h"
 #include "hako/dbm/tiny_dbm.h"
+#include "hako/dbm/tree_dbm.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/path.h"
 #include "hako/file/positional_parallel_file.h"
@@ -39,6 +40,9 @@ class AnyDBM::SnapshotModel final : public Model<D> {
   }
   Status ProcessMulti(Keys keys, MultiUpdate visitor) override { return IsWritable() ? Base::ProcessMulti(keys, visitor) : Refuse(); }
   Status ProcessMulti(Keys keys, MultiLook visitor) override { return Base::ProcessMulti(keys, visitor); }
+  StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to) override {
+    return IsWritable() ? Base::RemoveRange(from, to) : Refuse();
+  }
   Status Clear() override { return IsWritable() ? Base::Clear() : Refuse(); }
   bool IsWritable() const override { return writable_; }
 
@@ -97,10 +101,29 @@ HashOptions HashOptionsOf(const AnyOptions& options) {
   return hash;
 }
 
-template <class FileT>
-StatusOr<std::unique_ptr<AnyDBM>> OpenHash(const AnyOptions& options) {
-  HAKO_ASSIGN_OR_RETURN(auto db, HashDBM<FileT>::Open(options.path, HashOptionsOf(options), options.file));
+TreeOptions TreeOptionsOf(const AnyOptions& options) {
+  TreeOptions tree;
+  tree.page_size = options.page_size.value_or(tree.page_size);
+  tree.cache_bytes = options.cache_bytes.value_or(tree.cache_bytes);
+  tree.checkpoint_bytes = options.checkpoint_bytes.value_or(tree.checkpoint_bytes);
+  tree.durability = options.durability;
+  tree.sync_interval = options.sync_interval;
+  return tree;
+}
+
+template <class D, class Options>
+StatusOr<std::unique_ptr<AnyDBM>> OpenFile(const AnyOptions& options, const Options& of_kind) {
+  HAKO_ASSIGN_OR_RETURN(auto db, D::Open(options.path, of_kind, options.file));
   return std::make_unique<AnyDBM>(std::move(db));
+}
+
+template <class Mapped, class Positional, class Options>
+StatusOr<std::unique_ptr<AnyDBM>> OpenInFile(const AnyOptions& options, const Options& of_kind) {
+  if (options.path.empty())
+    return absl::InvalidArgumentError(absl::StrCat("a database of kind ", ToAbsl(options.ResolvedKind()), " needs a file name"));
+  if (options.device == "mmap") return OpenFile<Mapped>(options, of_kind);
+  if (options.device == "pos") return OpenFile<Positional>(options, of_kind);
+  return absl::InvalidArgumentError(absl::StrCat("there is no file type \"", options.device, "\""));
 }
 
 TinyOptions TinyOptionsOf(const AnyOptions& options) {
@@ -125,7 +148,7 @@ StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenInMemory(StatusOr<std::unique_ptr<
   HAKO_RETURN_IF_ERROR(db.status());
   if (options.durability != Durability::kProcess || options.sync_interval.count() != 0) {
     return absl::InvalidArgumentError(absl::StrCat("a database of kind ", ToAbsl(options.ResolvedKind()),
-                                                   " is saved as a whole: durability and sync_interval are for kind hash"));
+                                                   " is saved as a whole: durability and sync_interval are for hash and tree"));
   }
   if (options.path.empty()) return std::make_unique<AnyDBM>(*std::move(db));
   HAKO_ASSIGN_OR_RETURN(PositionalParallelFile file, PositionalParallelFile::Open(options.path, options.file));
@@ -136,17 +159,16 @@ StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenInMemory(StatusOr<std::unique_ptr<
 
 StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::Open(const AnyOptions& options) {
   const std::string_view kind = options.ResolvedKind();
-  if (kind == AnyOptions::kHash) {
-    if (options.path.empty()) return absl::InvalidArgumentError("a database of kind hash needs a file name");
-    if (options.device == "mmap") return OpenHash<MemoryMapParallelFile>(options);
-    if (options.device == "pos") return OpenHash<PositionalParallelFile>(options);
-    return absl::InvalidArgumentError(absl::StrCat("there is no file type \"", options.device, "\""));
-  }
+  using Mapped = MemoryMapParallelFile;
+  using Positional = PositionalParallelFile;
+  if (kind == AnyOptions::kHash) return OpenInFile<HashDBM<Mapped>, HashDBM<Positional>>(options, HashOptionsOf(options));
+  if (kind == AnyOptions::kTree) return OpenInFile<TreeDBM<Mapped>, TreeDBM<Positional>>(options, TreeOptionsOf(options));
   if (kind == AnyOptions::kTiny) return OpenInMemory(TinyDBM<PositionalParallelFile>::Open(TinyOptionsOf(options)), options);
   if (kind == AnyOptions::kBaby) return OpenInMemory(BabyDBM<PositionalParallelFile>::Open(BabyOptionsOf(options)), options);
   if (!kind.empty()) return absl::InvalidArgumentError(absl::StrCat("there is no kind of database \"", ToAbsl(kind), "\""));
-  return absl::InvalidArgumentError(
-      absl::StrCat(options.path, ": the ending does not tell the kind of database: .hkh hash, .hks tiny; or say dbm=hash, tiny or baby"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      options.path,
+      ": the ending does not tell the kind of database: .hkh hash, .hkt tree, .hks tiny; or say dbm=hash, tree, tiny or baby"));
 }
 
 }  // namespace hako

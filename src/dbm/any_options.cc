@@ -11,8 +11,8 @@ namespace hako {
 namespace {
 
 constexpr std::string_view kThereAre =
-    "there are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, durability, sync_interval, reserve_bytes, "
-    "grow_min and grow_max";
+    "there are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, durability, "
+    "sync_interval, reserve_bytes, grow_min and grow_max";
 
 // Assigns the number that `text` is, or leaves `out` alone.
 template <class T>
@@ -54,6 +54,8 @@ std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptio
   if (name == "align_pow") return TakeNumber(value, 63, &options->align_pow.emplace());
   if (name == "page_size") return TakeNumber(value, std::numeric_limits<int>::max(), &options->page_size.emplace());
   if (name == "max_bytes") return TakeNumber(value, kMax, &options->max_bytes.emplace());
+  if (name == "cache_bytes") return TakeNumber(value, kMax, &options->cache_bytes.emplace());
+  if (name == "checkpoint_bytes") return TakeNumber(value, kMax, &options->checkpoint_bytes.emplace());
   if (name == "sync_interval") {
     std::int64_t milliseconds = 0;
     if (!TakeNumber(value, 1'000'000'000, &milliseconds)) return false;
@@ -74,6 +76,7 @@ std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptio
 std::string_view AnyOptions::ResolvedKind() const {
   if (kind != kAuto) return kind;
   if (path.ends_with(".hkh")) return kHash;
+  if (path.ends_with(".hkt")) return kTree;
   if (path.ends_with(".hks")) return kTiny;
   return {};
 }

@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/tiny_dbm.h"
+#include "hako/dbm/tree_dbm.h"
 #include "hako/file/any_file.h"
 #include "hako/file/memory_file.h"
 #include "support/status_matchers.h"
@@ -37,6 +38,12 @@ struct MappedHash {
 };
 struct PositionalHash {
   static constexpr const char* kName = "casket.hkh?file=pos";
+};
+struct MappedTree {
+  static constexpr const char* kName = "casket.hkt?page_size=256";
+};
+struct PositionalTree {
+  static constexpr const char* kName = "casket.hkt?file=pos";
 };
 struct SavedTiny {
   static constexpr const char* kName = "casket.hks";
@@ -63,17 +70,21 @@ struct AnySurroundings {
 using All =
     testing::Types<AnySurroundings<MappedHash>, AnySurroundings<PositionalHash>, AnySurroundings<SavedTiny>, AnySurroundings<MemoryTiny>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Any, DBMConformance, All);
-using Some = testing::Types<AnySurroundings<MappedHash>, AnySurroundings<SavedTiny>, AnySurroundings<SavedBaby>>;
+using Some =
+    testing::Types<AnySurroundings<MappedHash>, AnySurroundings<SavedTiny>, AnySurroundings<SavedBaby>, AnySurroundings<PositionalTree>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Any, ConcurrentDBMConformance, Some);
 using Multi = testing::Types<AnySurroundings<MappedHash>, AnySurroundings<PositionalHash>, AnySurroundings<SavedTiny>,
-                             AnySurroundings<MemoryTiny>, AnySurroundings<SavedBaby>>;
+                             AnySurroundings<MemoryTiny>, AnySurroundings<SavedBaby>, AnySurroundings<MappedTree>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Any, MultiDBMConformance, Multi);
 
 TEST(AnyDBM, EndingTellsTheKind) {
   TempDir directory;
   for (const auto& [name, type] : {std::pair("a.hkh", "HashDBM"),
                                    {"a.hks", "TinyDBM"},
+                                   {"a.hkt", "TreeDBM"},
                                    {"a.db?dbm=hash", "HashDBM"},
+                                   {"b.db?dbm=tree", "TreeDBM"},
+                                   {"c.hkt?file=pos", "TreeDBM"},
                                    {"b.hkh?dbm=tiny", "TinyDBM"},
                                    {"c.db?dbm=baby", "BabyDBM"}}) {
     ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(directory.File(name)));
@@ -83,13 +94,15 @@ TEST(AnyDBM, EndingTellsTheKind) {
   }
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<>::Open(directory.File("a.hkh")));
   EXPECT_THAT(db->Get("key"), IsOkAndHolds("value"));
+  ASSERT_OK_AND_ASSIGN(auto tree, TreeDBM<>::Open(directory.File("a.hkt")));
+  EXPECT_THAT(tree->Get("key"), IsOkAndHolds("value"));
 }
 
 TEST(AnyDBM, NamesCarryOptions) {
   ASSERT_OK_AND_ASSIGN(
       const AnyOptions options,
       ParseAnyOptions("dir/what?.hkh?num_records=1m,align_pow=5,file=pos,mode=read,wait=2,seed=7,reserve_bytes=4Gi,dbm=hash,"
-                      "page_size=4ki,max_bytes=1Gi,durability=power,sync_interval=1k"));
+                      "page_size=4ki,max_bytes=1Gi,cache_bytes=64m,checkpoint_bytes=16Mi,durability=power,sync_interval=1k"));
   EXPECT_EQ(options.path, "dir/what?.hkh");
   EXPECT_EQ(options.num_records, 1'000'000u);
   EXPECT_EQ(options.align_pow, 5);
@@ -100,6 +113,8 @@ TEST(AnyDBM, NamesCarryOptions) {
   EXPECT_EQ(options.seed, 7u);
   EXPECT_EQ(options.page_size, 4096u);
   EXPECT_EQ(options.max_bytes, std::uint64_t{1} << 30);
+  EXPECT_EQ(options.cache_bytes, 64'000'000u);
+  EXPECT_EQ(options.checkpoint_bytes, std::uint64_t{16} << 20);
   EXPECT_EQ(options.durability, Durability::kPower);
   EXPECT_EQ(options.sync_interval, std::chrono::seconds(1));
   EXPECT_EQ(options.ResolvedKind(), AnyOptions::kHash);
@@ -107,6 +122,8 @@ TEST(AnyDBM, NamesCarryOptions) {
   EXPECT_EQ(plain.path, "a?b.hks");
   EXPECT_EQ(plain.num_records, 5u) << "the default holds";
   EXPECT_EQ(plain.ResolvedKind(), AnyOptions::kTiny);
+  ASSERT_OK_AND_ASSIGN(const AnyOptions tree, ParseAnyOptions("a.hkt"));
+  EXPECT_EQ(tree.ResolvedKind(), AnyOptions::kTree);
 }
 
 TEST(AnyDBM, OptionsTakeEffect) {
@@ -125,37 +142,74 @@ TEST(AnyDBM, OptionsTakeEffect) {
   Status filled;
   for (std::uint64_t i = 0; filled.ok() && i < 10'000; ++i) filled = small_baby->Set(NumberedKey(i), std::string(1000, 'v'));
   EXPECT_THAT(filled, StatusIs(absl::StatusCode::kResourceExhausted));
-  ASSERT_OK_AND_ASSIGN(auto safe, AnyDBM::Open(directory.File("d.hkh?durability=power")));
-  const std::uint64_t epoch = safe->GetStats().epoch;
-  EXPECT_THAT(safe->Set("k", "v"), IsOk());
-  EXPECT_EQ(safe->GetStats().epoch, epoch + 1);
+  for (const char* name : {"d.hkh?durability=power", "d.hkt?durability=power"}) {
+    ASSERT_OK_AND_ASSIGN(auto safe, AnyDBM::Open(directory.File(name)));
+    const std::uint64_t epoch = safe->GetStats().epoch;
+    EXPECT_THAT(safe->Set("k", "v"), IsOk());
+    EXPECT_EQ(safe->GetStats().epoch, epoch + 1) << name;
+  }
   EXPECT_THAT(AnyDBM::Open(directory.File("c.hkh?mode=write")), StatusIs(absl::StatusCode::kNotFound));
   ASSERT_OK_AND_ASSIGN(db, AnyDBM::Open(directory.File("a.hkh?mode=read")));
   EXPECT_THAT(db->Set("k", "v"), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
+TEST(AnyDBM, OptionsOfTreesTakeEffect) {
+  TempDir directory;
+  const auto fill = [&](std::string_view name) {
+    auto tree = AnyDBM::Open(directory.File(name)).value();
+    for (std::uint64_t i = 0; i < 3000; ++i) EXPECT_THAT(tree->Set(NumberedKey(i), std::string(i == 0 ? 0 : 1000, 'v')), IsOk());
+    return tree;
+  };
+  EXPECT_GT(fill("a.hkt?page_size=4096")->GetStats().num_buckets, fill("b.hkt")->GetStats().num_buckets * 3 / 2);
+  const auto reads = [](AnyDBM& tree) {
+    for (std::uint64_t i = 0; i < 3000; ++i) EXPECT_THAT(tree.Get(NumberedKey(i)), IsOk());
+    for (const auto& [name, value] : tree.Inspect()) {
+      if (name == "file_reads") return std::stoull(value);
+    }
+    return std::stoull("0");
+  };
+  EXPECT_GT(reads(*fill("c.hkt?cache_bytes=1Mi")), 0u) << "3 MB of records";
+  EXPECT_EQ(reads(*fill("d.hkt")), 0u);
+  const auto wait_for_a_checkpoint = [](AnyDBM& tree) {
+    const std::uint64_t epoch = tree.GetStats().epoch;
+    EXPECT_THAT(tree.Set("k", "v"), IsOk());
+    while (tree.GetStats().epoch == epoch) std::this_thread::yield();  // or ctest says that it never came
+  };
+  ASSERT_OK_AND_ASSIGN(auto eager, AnyDBM::Open(directory.File("e.hkt?checkpoint_bytes=1")));
+  wait_for_a_checkpoint(*eager);
+  ASSERT_OK_AND_ASSIGN(auto timed, AnyDBM::Open(directory.File("f.hkt?sync_interval=1")));
+  wait_for_a_checkpoint(*timed);
+}
+
 TEST(AnyDBM, MistakesInNamesAreTold) {
-  const std::pair<const char*, const char*> mistakes[] = {{"a.hkh?num_recrods=5", "there is no option 'num_recrods'; there are dbm, file,"},
-                                                          {"a.hkh?num_records=many", "option num_records cannot be 'many'"},
-                                                          {"a.hkh?num_records=-1", "option num_records cannot be '-1'"},
-                                                          {"a.hkh?num_records", "option num_records cannot be ''"},
-                                                          {"a.hkh?file=tape", "option file cannot be 'tape'"},
-                                                          {"a.hkh?mode=append", "option mode cannot be 'append'"},
-                                                          {"a.hkh?wait=", "option wait cannot be ''"},
-                                                          {"a.hkh?durability=none", "option durability cannot be 'none'"},
-                                                          {"a.hkh?sync_interval=-1", "option sync_interval cannot be '-1'"},
-                                                          {"a.hks?durability=power", "durability and sync_interval are for kind hash"},
-                                                          {"?dbm=tiny,sync_interval=5", "durability and sync_interval are for kind hash"},
-                                                          {"?dbm=baby,sync_interval=5", "kind baby is saved as a whole: durability and"},
-                                                          {"?dbm=baby,page_size=64", "page_size must be 128 to 8192"},
-                                                          {"?dbm=baby,page_size=big", "option page_size cannot be 'big'"},
-                                                          {"?dbm=baby,max_bytes=64Ki", "max_bytes must be 1048576 to 549754765312"},
-                                                          {"?dbm=baby,max_bytes=-1", "option max_bytes cannot be '-1'"},
-                                                          {"a.hkh?dbm=tree", "option dbm cannot be 'tree'"},
-                                                          {"a.hkh?,", "there is no option ''"},
-                                                          {"a.foo", "a.foo: the ending does not tell the kind of database"},
-                                                          {"?dbm=hash", "needs a file name"},
-                                                          {"a.hkh?align_pow=9", "align_pow must be 3 to 6"}};
+  const std::pair<const char*, const char*> mistakes[] = {
+      {"a.hkh?num_recrods=5", "there is no option 'num_recrods'; there are dbm, file,"},
+      {"a.hkh?num_records=many", "option num_records cannot be 'many'"},
+      {"a.hkh?num_records=-1", "option num_records cannot be '-1'"},
+      {"a.hkh?num_records", "option num_records cannot be ''"},
+      {"a.hkh?file=tape", "option file cannot be 'tape'"},
+      {"a.hkh?mode=append", "option mode cannot be 'append'"},
+      {"a.hkh?wait=", "option wait cannot be ''"},
+      {"a.hkh?durability=none", "option durability cannot be 'none'"},
+      {"a.hkh?sync_interval=-1", "option sync_interval cannot be '-1'"},
+      {"a.hks?durability=power", "durability and sync_interval are for hash and tree"},
+      {"?dbm=tiny,sync_interval=5", "durability and sync_interval are for hash and tree"},
+      {"?dbm=baby,sync_interval=5", "kind baby is saved as a whole: durability and"},
+      {"?dbm=baby,page_size=64", "page_size must be 128 to 8192"},
+      {"?dbm=baby,page_size=big", "option page_size cannot be 'big'"},
+      {"?dbm=baby,max_bytes=64Ki", "max_bytes must be 1048576 to 549754765312"},
+      {"?dbm=baby,max_bytes=-1", "option max_bytes cannot be '-1'"},
+      {"a.hkh?dbm=skip", "option dbm cannot be 'skip'"},
+      {"a.hkt?cache_bytes=64Ki", "cache_bytes must be at least 1 MiB"},
+      {"a.hkt?cache_bytes=all", "option cache_bytes cannot be 'all'"},
+      {"a.hkt?checkpoint_bytes=0", "checkpoint_bytes must not be 0"},
+      {"a.hkt?checkpoint_bytes=-5", "option checkpoint_bytes cannot be '-5'"},
+      {"a.hkt?page_size=9000", "page_size must be 128 to 8192"},
+      {"a.hkh?,", "there is no option ''"},
+      {"a.foo", "a.foo: the ending does not tell the kind of database"},
+      {"?dbm=hash", "needs a file name"},
+      {"?dbm=tree", "a database of kind tree needs a file name"},
+      {"a.hkh?align_pow=9", "align_pow must be 3 to 6"}};
   TempDir directory;
   for (const auto& [name, complaint] : mistakes)
     EXPECT_THAT(AnyDBM::Open(*name == '?' ? name : directory.File(name)),
@@ -177,7 +231,7 @@ TEST(AnyDBM, TakesOverAnyDatabase) {
 
 TEST(AnyDBM, CopiesWhole) {
   TempDir directory;
-  for (const std::string ending : {".hkh", ".hks"}) {
+  for (const std::string ending : {".hkh", ".hkt", ".hks"}) {
     ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(directory.File("a" + ending)));
     for (std::uint64_t i = 0; i < 500; ++i) ASSERT_THAT(db->Set(NumberedKey(i), std::to_string(i)), IsOk());
     const Records records = ListByIterator(*db).records;
@@ -197,23 +251,66 @@ std::vector<std::string> Keys(AnyDBM::Iterator& it, void (AnyDBM::Iterator::*mov
 
 TEST(AnyDBM, MovesBothWaysWhereThereIsAnOrder) {
   using testing::ElementsAre;
-  ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open("?dbm=baby"));
-  EXPECT_TRUE(db->IsOrdered());
-  for (const char* key : {"d", "b", "a", "c"}) EXPECT_THAT(db->Set(key, "v"), IsOk());
-  auto it = db->MakeIterator();
-  it.First();
-  EXPECT_THAT(Keys(it, &AnyDBM::Iterator::Next), ElementsAre("a", "b", "c", "d"));
-  it.Last();
-  EXPECT_THAT(Keys(it, &AnyDBM::Iterator::Previous), ElementsAre("d", "c", "b", "a"));
-  it.JumpLower("c");
-  EXPECT_THAT(Keys(it, &AnyDBM::Iterator::Previous), ElementsAre("b", "a"));
-  it.JumpLower("c", true);
-  EXPECT_EQ(it.key(), "c");
-  it.JumpUpper("b");
-  EXPECT_THAT(Keys(it, &AnyDBM::Iterator::Next), ElementsAre("c", "d"));
-  it.JumpUpper("b", true);
-  EXPECT_EQ(it.key(), "b");
-  EXPECT_THAT(it.status(), IsOk());
+  TempDir directory;
+  for (const std::string& name : {std::string("?dbm=baby"), directory.File("a.hkt")}) {
+    ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(name));
+    EXPECT_TRUE(db->IsOrdered());
+    for (const char* key : {"d", "b", "a", "c"}) EXPECT_THAT(db->Set(key, "v"), IsOk());
+    auto it = db->MakeIterator();
+    it.First();
+    EXPECT_THAT(Keys(it, &AnyDBM::Iterator::Next), ElementsAre("a", "b", "c", "d"));
+    it.Last();
+    EXPECT_THAT(Keys(it, &AnyDBM::Iterator::Previous), ElementsAre("d", "c", "b", "a"));
+    it.JumpLower("c");
+    EXPECT_THAT(Keys(it, &AnyDBM::Iterator::Previous), ElementsAre("b", "a"));
+    it.JumpLower("c", true);
+    EXPECT_EQ(it.key(), "c");
+    it.JumpUpper("b");
+    EXPECT_THAT(Keys(it, &AnyDBM::Iterator::Next), ElementsAre("c", "d"));
+    it.JumpUpper("b", true);
+    EXPECT_EQ(it.key(), "b");
+    EXPECT_THAT(it.status(), IsOk());
+  }
+}
+
+std::vector<std::string> KeysOf(auto range) {
+  std::vector<std::string> keys;
+  for (const auto [key, value] : range) keys.emplace_back(key);
+  EXPECT_THAT(range.status(), IsOk());
+  return keys;
+}
+
+TEST(AnyDBM, ShowsRangesWhereThereIsAnOrder) {
+  using testing::ElementsAre;
+  using testing::IsEmpty;
+  TempDir directory;
+  for (const std::string& name : {std::string("?dbm=baby"), directory.File("a.hkt"), directory.File("b.hkt?file=pos")}) {
+    ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(name));
+    for (const char* key : {"d", "b", "", "ba", "c"}) EXPECT_THAT(db->Set(key, "v"), IsOk());
+    EXPECT_THAT(KeysOf(db->Range()), ElementsAre("", "b", "ba", "c", "d"));
+    EXPECT_THAT(KeysOf(db->ReverseRange()), ElementsAre("d", "c", "ba", "b", ""));
+    EXPECT_THAT(KeysOf(db->Range("b", "c")), ElementsAre("b", "ba"));
+    EXPECT_THAT(KeysOf(db->Range("bb")), ElementsAre("c", "d"));
+    EXPECT_THAT(KeysOf(db->ReverseRange("b", "d")), ElementsAre("c", "ba", "b"));
+    EXPECT_THAT(KeysOf(db->ReverseRange("c")), ElementsAre("d", "c"));
+    EXPECT_THAT(KeysOf(db->PrefixRange("b")), ElementsAre("b", "ba"));
+    EXPECT_THAT(KeysOf(db->Range("d", "b")), IsEmpty());
+    EXPECT_THAT(db->CountRange("b", "d"), IsOkAndHolds(3u));
+    EXPECT_THAT(db->RemoveRange("b", "c"), IsOkAndHolds(2u));
+    EXPECT_THAT(KeysOf(db->Range()), ElementsAre("", "c", "d"));
+  }
+}
+
+TEST(AnyDBM, KeepsTheOrderOfWhatItTakesOver) {
+  TempDir directory;
+  ASSERT_OK_AND_ASSIGN(auto tree, (TreeDBM<MemoryMapParallelFile, DecimalComparator>::Open(directory.File("a.hkt"))));
+  AnyDBM db(std::move(tree));
+  for (const char* key : {"10", "9", "100", "8"}) EXPECT_THAT(db.Set(key, "v"), IsOk());
+  EXPECT_THAT(KeysOf(db.Range("9", "100")), testing::ElementsAre("9", "10"));
+  EXPECT_THAT(KeysOf(db.ReverseRange("9", "100")), testing::ElementsAre("10", "9"));
+  EXPECT_THAT(db.CountRange("9"), IsOkAndHolds(3u));
+  EXPECT_THAT(db.Close(), IsOk());
+  EXPECT_THAT(AnyDBM::Open(directory.File("a.hkt")), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("decimal")));
 }
 
 TEST(AnyDBM, RefusesToMoveBackWhereThereIsNoOrder) {
@@ -222,6 +319,12 @@ TEST(AnyDBM, RefusesToMoveBackWhereThereIsNoOrder) {
     ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(name));
     EXPECT_FALSE(db->IsOrdered());
     EXPECT_THAT(db->Set("a", "v"), IsOk());
+    auto range = db->Range("a");
+    EXPECT_TRUE(range.begin() == range.end());
+    EXPECT_THAT(range.status(), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("no order")));
+    EXPECT_THAT(db->CountRange("a"), StatusIs(absl::StatusCode::kUnimplemented));
+    EXPECT_THAT(db->RemoveRange("a"), StatusIs(absl::StatusCode::kUnimplemented));
+    EXPECT_THAT(KeysOf(db->Range()), testing::ElementsAre("a"));
     auto it = db->MakeIterator();
     const std::vector<std::function<void()>> moves = {[&] { it.Last(); }, [&] { it.Previous(); }, [&] { it.JumpLower("b"); },
                                                       [&] { it.JumpUpper("", true); }};

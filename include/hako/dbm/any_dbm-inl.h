@@ -5,6 +5,8 @@
 
 namespace hako {
 
+inline Status AnyDBM::NoOrderError() { return absl::UnimplementedError("this kind of database has no order"); }
+
 struct AnyDBM::CursorInterface {
   virtual ~CursorInterface() = default;
   virtual void First() = 0;
@@ -63,7 +65,7 @@ class AnyDBM::CursorModel final : public CursorInterface {
     if constexpr (kIsOrdered)
       move(cursor_);
     else
-      refused_ = absl::UnimplementedError("this kind of database has no order");
+      refused_ = NoOrderError();
   }
 
   Cursor cursor_;
@@ -85,6 +87,9 @@ struct AnyDBM::Interface {
   virtual Status ProcessEachParallel(unsigned num_threads, Each visitor) = 0;
   virtual std::unique_ptr<CursorInterface> MakeCursor() = 0;
   virtual bool IsOrdered() const = 0;
+  virtual Order KeyOrder() const = 0;  // null where there is none
+  virtual StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to) = 0;
+  virtual StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to) = 0;
   virtual std::uint64_t Count() const = 0;
   virtual Status Clear() = 0;
   virtual Status Synchronize(SyncMode mode) = 0;
@@ -120,6 +125,18 @@ class AnyDBM::Model : public Interface {
   Status ProcessEachParallel(unsigned num_threads, Each visitor) override { return db_->ProcessEachParallel(num_threads, visitor); }
   std::unique_ptr<CursorInterface> MakeCursor() override { return std::make_unique<Cursor>(db_->MakeIterator()); }
   bool IsOrdered() const override { return Cursor::kIsOrdered; }
+  Order KeyOrder() const override {
+    if constexpr (requires { &D::CompareKeys; }) return &D::CompareKeys;
+    return nullptr;
+  }
+  StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to) override {
+    if constexpr (OrderedDBM<D>) return db_->CountRange(from, to);
+    return NoOrderError();
+  }
+  StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to) override {
+    if constexpr (OrderedDBM<D>) return db_->RemoveRange(from, to);
+    return NoOrderError();
+  }
   std::uint64_t Count() const override { return db_->Count(); }
   Status Clear() override { return db_->Clear(); }
   Status Synchronize(SyncMode mode) override { return db_->Synchronize(mode); }
@@ -216,6 +233,28 @@ inline Status AnyDBM::Append(std::string_view key, std::string_view value, std::
 inline void AnyDBM::Prefetch(std::span<const std::string_view> keys) const { inside_->Prefetch(keys); }
 inline AnyDBM::Iterator AnyDBM::MakeIterator() { return Iterator(this, inside_->MakeCursor()); }
 inline bool AnyDBM::IsOrdered() const { return inside_->IsOrdered(); }
+inline RangeView<AnyDBM::Iterator, true> AnyDBM::Range() {
+  return {MakeIterator(), [](Iterator& it) { it.First(); }, std::nullopt, inside_->KeyOrder()};
+}
+inline RangeView<AnyDBM::Iterator, true> AnyDBM::Range(std::string_view from, std::optional<std::string_view> to) {
+  return {MakeIterator(), [from](Iterator& it) { it.JumpUpper(from, true); }, std::optional<std::string>(to), inside_->KeyOrder()};
+}
+inline RangeView<AnyDBM::Iterator, false> AnyDBM::ReverseRange() {
+  return {MakeIterator(), [](Iterator& it) { it.Last(); }, std::nullopt, inside_->KeyOrder()};
+}
+inline RangeView<AnyDBM::Iterator, false> AnyDBM::ReverseRange(std::string_view from, std::optional<std::string_view> to) {
+  return {MakeIterator(), [to](Iterator& it) { to ? it.JumpLower(*to) : it.Last(); }, std::string(from), inside_->KeyOrder()};
+}
+inline RangeView<AnyDBM::Iterator, true> AnyDBM::PrefixRange(std::string_view prefix) {
+  const std::optional<std::string> end = EndOfPrefix(prefix);
+  return Range(prefix, end ? std::optional<std::string_view>(*end) : std::nullopt);
+}
+inline StatusOr<std::uint64_t> AnyDBM::CountRange(std::string_view from, std::optional<std::string_view> to) {
+  return inside_->CountRange(from, to);
+}
+inline StatusOr<std::uint64_t> AnyDBM::RemoveRange(std::string_view from, std::optional<std::string_view> to) {
+  return inside_->RemoveRange(from, to);
+}
 inline std::uint64_t AnyDBM::Count() const { return inside_->Count(); }
 inline Status AnyDBM::Clear() { return inside_->Clear(); }
 inline Status AnyDBM::Synchronize(SyncMode mode) { return inside_->Synchronize(mode); }

@@ -2,9 +2,10 @@
 //
 //   HAKO_ASSIGN_OR_RETURN(auto db, AnyDBM::Open("casket.hkh?num_records=1m"));
 //
-// It does what every DBM does, at the price of a virtual call an operation; the class templates pay nothing for it. A database in memory
-// that has a path (TinyDBM, BabyDBM) is loaded from the snapshot there by Open and saved to it by a hard Synchronize and by Close;
-// meanwhile it keeps the file locked, as a database in a file does. What happens between two saves does not survive the process.
+// It does what every DBM does, and where there is an order what ordered DBMs do beyond that, at the price of a virtual call an operation;
+// the class templates pay nothing for it. A database in memory that has a path (TinyDBM, BabyDBM) is loaded from the snapshot there by Open
+// and saved to it by a hard Synchronize and by Close; meanwhile it keeps the file locked, as a database in a file does. What happens
+// between two saves does not survive the process.
 //
 // Threads: see dbm/dbm.h.
 #pragma once
@@ -24,6 +25,7 @@
 #include "hako/dbm/cursor_operations.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/operations.h"
+#include "hako/dbm/ordered_operations.h"
 
 namespace hako {
 
@@ -48,6 +50,7 @@ class AnyDBM : public Operations<AnyDBM> {
   using MultiLook = absl::FunctionRef<void(std::size_t, Value)>;
   using MultiCopy = absl::FunctionRef<char*(std::size_t, std::size_t)>;
   using Arrived = absl::FunctionRef<void(std::size_t, bool)>;
+  using Order = int (*)(std::string_view, std::string_view);
 
  public:
   // A cursor of any kind; the database must outlive it.
@@ -105,6 +108,16 @@ class AnyDBM : public Operations<AnyDBM> {
   Iterator MakeIterator();
   // Whether records come in the order of their keys, and iterators move both ways.
   bool IsOrdered() const;
+  // As dbm/ordered_operations.h has them. Where the database is not IsOrdered, Range() shows all records, and the others are
+  // Unimplemented: so is status() of a range, which is empty then. PrefixRange REQUIRES: the order of bytes, which is that of all
+  // databases that Open opens.
+  RangeView<Iterator, true> Range();
+  RangeView<Iterator, true> Range(std::string_view from, std::optional<std::string_view> to = std::nullopt);
+  RangeView<Iterator, false> ReverseRange();
+  RangeView<Iterator, false> ReverseRange(std::string_view from, std::optional<std::string_view> to = std::nullopt);
+  RangeView<Iterator, true> PrefixRange(std::string_view prefix);
+  StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to = std::nullopt);
+  StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to = std::nullopt);
 
   std::uint64_t Count() const;
   Status Clear();
@@ -126,6 +139,7 @@ class AnyDBM : public Operations<AnyDBM> {
   explicit AnyDBM(std::unique_ptr<Interface> inside);
   template <class D>
   static StatusOr<std::unique_ptr<AnyDBM>> OpenInMemory(StatusOr<std::unique_ptr<D>> db, const AnyOptions& options);
+  static Status NoOrderError();
   std::unique_ptr<Interface> inside_;
 };
 
@@ -134,5 +148,5 @@ class AnyDBM : public Operations<AnyDBM> {
 #include "hako/dbm/any_dbm-inl.h"
 
 namespace hako {
-static_assert(DBM<AnyDBM>);
+static_assert(OrderedDBM<AnyDBM>);
 }  // namespace hako

@@ -2,20 +2,24 @@
 //
 //   "casket.hkh"                                a hash table in a file, by the ending
 //   "casket.hkh?num_records=1m,file=pos"        with options, after the last question mark
+//   "casket.hkt?cache_bytes=64mi"               a B+ tree in a file
 //   "casket.db?dbm=hash"                        where the ending does not tell
 //   "casket.hks"                                a hash table in memory, loaded from a snapshot and saved to it
 //   "?dbm=tiny"                                 a hash table in memory and nowhere else
 //   "?dbm=baby", "casket.hks?dbm=baby"          the same with a B+ tree: a snapshot is of no kind, and either can load it
 //
 // Options are key=value, separated by commas; numbers may have a suffix (base/parse_number.h):
-//   dbm          hash (.hkh), tiny (.hks), baby or auto, by the ending
-//   file         mmap or pos: how the file is accessed (dbm=hash)
+//   dbm          hash (.hkh), tree (.hkt), tiny (.hks), baby or auto, by the ending
+//   file         mmap or pos: how the file is accessed (dbm=hash, tree)
 //   mode         read, write (the file must exist), create or truncate
 //   wait         how long to wait for another holder of the file, in seconds
 //   num_records, align_pow, seed                as in dbm/options.h (dbm=hash, tiny)
-//   page_size, max_bytes                        as in dbm/options.h (dbm=baby)
-//   durability   process or power, sync_interval in milliseconds (dbm=hash): as in dbm/options.h
+//   page_size                                   as in dbm/options.h (dbm=tree, baby)
+//   max_bytes                                   as in dbm/options.h (dbm=baby)
+//   cache_bytes, checkpoint_bytes               as in dbm/options.h (dbm=tree)
+//   durability   process or power, sync_interval in milliseconds (dbm=hash, tree): as in dbm/options.h
 //   reserve_bytes, grow_min, grow_max           as in FileOptions, file/file.h
+// The keys of trees lie in the order of their bytes: what has another order is opened by its class, and may be handed to AnyDBM then.
 #pragma once
 
 #include <array>
@@ -34,9 +38,10 @@ namespace hako {
 struct AnyOptions {
   static constexpr std::string_view kAuto = "auto";  // by the ending of `path`
   static constexpr std::string_view kHash = "hash";
+  static constexpr std::string_view kTree = "tree";
   static constexpr std::string_view kTiny = "tiny";
   static constexpr std::string_view kBaby = "baby";
-  static constexpr std::array kKinds = {kAuto, kHash, kTiny, kBaby};
+  static constexpr std::array kKinds = {kAuto, kHash, kTree, kTiny, kBaby};
 
   std::string path = {};        // empty: in memory only, for a kind that can
   std::string kind = "auto";    // one of kKinds
@@ -46,6 +51,8 @@ struct AnyOptions {
   std::uint64_t seed = 0;
   std::optional<unsigned> page_size = {};
   std::optional<std::uint64_t> max_bytes = {};
+  std::optional<std::uint64_t> cache_bytes = {};
+  std::optional<std::uint64_t> checkpoint_bytes = {};
   Durability durability = Durability::kProcess;
   std::chrono::milliseconds sync_interval{0};
   FileOptions file = {};

@@ -103,6 +103,9 @@ inline std::optional<std::string> EndOfPrefix(std::string_view prefix) {
 template <class D, Comparator Compare>
 class OrderedOperations {
  public:
+  // The order of keys: below 0 if `a` comes before `b`, 0 if they are equal.
+  static int CompareKeys(std::string_view a, std::string_view b) { return Compare::Compare(a, b); }
+
   // The records of [from, to), in order; without bounds, of all keys from there on. The database must outlive the view.
   auto Range(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
     using View = RangeView<typename D::Iterator, true>;
