@@ -123,7 +123,9 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
   }
   [[gnu::cold]] Status RefuseUpdate() const {
     if (!writable_) return absl::FailedPreconditionError("the database was opened read-only");
-    return GetHealth();
+    const Status health = GetHealth();
+    if (absl::IsResourceExhausted(health)) background_->Wake();  // there may be space again
+    return health;
   }
   Status CheckpointLocked();
   template <class F>

@@ -243,13 +243,14 @@ std::vector<std::uint32_t> PageCache<FileT, Codec>::ChangedPages(std::uint8_t fr
   std::vector<Changed> changed;
   for (const std::uint32_t id : ids) {
     Line& line = lines_[id];
-    const Shape shape = std::atomic_ref(line.shape).load(std::memory_order_relaxed);
+    Shape shape = std::atomic_ref(line.shape).load(std::memory_order_relaxed);
     if ((shape.kind & Shape::kMark) != frozen) continue;
     format::PageTail tail;
     const char* const end = memory_ +
                             (std::uint64_t{std::atomic_ref(line.unit).load(std::memory_order_relaxed)} + shape.units) * format::kPageUnit -
                             sizeof(tail);
     sync::LoadShared(reinterpret_cast<char*>(&tail), end, sizeof(tail));
+    if (tail.low > shape.heap || shape.prefix > shape.heap) tail.low = shape.prefix = 0;  // a writer is at work
     std::string low(std::min<std::size_t>(tail.low, 256), '\0');
     sync::LoadShared(low.data(), end - shape.prefix - tail.low, low.size());
     changed.push_back({shape.level(), std::move(low), id});
