@@ -5,6 +5,7 @@
 //
 // Invariants
 //   1. What the newer valid superblock reaches is not overwritten: units that it needs are free again only when a later Commit is durable.
+//      Nor is what the other one reaches, until the newer is known to be durable.
 //   2. After a Put that failed, or a Commit, the map may name images that were not written: the caller keeps what it put, and puts it
 //      again, until a Commit is OK.
 //   3. A sync that failed is not tried again: what it was to write may be lost though a later one says OK. No Commit succeeds any more.
@@ -111,7 +112,10 @@ class PageStore {
   template <class F>
   Status Begin(F&& is_free) {
     HAKO_RETURN_IF_ERROR(poison_);
-    if (!space_is_known_) HAKO_RETURN_IF_ERROR(FindFreeSpace(is_free));
+    if (!space_is_known_) {
+      if (file_.IsWritable()) HAKO_RETURN_IF_ERROR(MakeSuperDurable());
+      HAKO_RETURN_IF_ERROR(FindFreeSpace(is_free));
+    }
     space_.Rewind();
     if (buffer_ == nullptr) buffer_ = std::make_unique_for_overwrite<std::byte[]>(kRunUnits * format::kTreeUnit);
     return absl::OkStatus();
@@ -139,8 +143,7 @@ class PageStore {
     super.synced_at = static_cast<std::uint64_t>(
         std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
     super.check = format::CheckOf(super);
-    HAKO_RETURN_IF_ERROR(WriteAt(super.sequence % 2 * kSlotDistance, std::as_bytes(std::span(&super, 1))));
-    HAKO_RETURN_IF_ERROR(Sync());
+    HAKO_RETURN_IF_ERROR(WriteSuper(super));
     super_ = super;
     if (num_pins_ == 0) FreeRetired();
     NoteCommit();
@@ -252,6 +255,21 @@ class PageStore {
       if (Hash64(out.data(), out.size(), SeedOf(level, node)) == entry.check) return absl::OkStatus();
       return DataLossError("a node of the page map does not match its check,", entry.place() * format::kTreeUnit);
     };
+  }
+
+  // A process may have died, or failed, before its last superblock was synced; what it says then stands in the page cache only, and the
+  // device still has the one before, whose space is not free yet. The same again would not do: the system may take it for written.
+  Status MakeSuperDurable() {
+    Super super = super_;
+    super.sequence = super.sequence + 2;  // the same slot
+    super.check = format::CheckOf(super);
+    HAKO_RETURN_IF_ERROR(WriteSuper(super));
+    super_ = super;
+    return absl::OkStatus();
+  }
+  Status WriteSuper(const Super& super) {
+    HAKO_RETURN_IF_ERROR(WriteAt(super.sequence % 2 * kSlotDistance, std::as_bytes(std::span(&super, 1))));
+    return Sync();
   }
 
   template <class F>
