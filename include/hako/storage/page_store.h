@@ -257,11 +257,13 @@ class PageStore {
     };
   }
 
-  // A process may have died, or failed, before its last superblock was synced; what it says then stands in the page cache only, and the
-  // device still has the one before, whose space is not free yet. The same again would not do: the system may take it for written.
+  // A process may have died, or failed, before its last superblock was synced: what that says stands in the page cache only, and the device
+  // still has the one before, whose space is not free yet. After a sync that failed another would not do, as the system may take for
+  // written what is not; so the same is also written to the other slot.
   Status MakeSuperDurable() {
+    HAKO_RETURN_IF_ERROR(Sync());
     Super super = super_;
-    super.sequence = super.sequence + 2;  // the same slot
+    super.sequence = super.sequence + 1;
     super.check = format::CheckOf(super);
     HAKO_RETURN_IF_ERROR(WriteSuper(super));
     super_ = super;
