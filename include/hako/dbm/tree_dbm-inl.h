@@ -52,10 +52,16 @@ Status TreeDBM<FileT, Compare, Codec>::CheckpointLocked() {
     super.metadata = metadata_;
     super.type = type_;
   });
-  std::lock_guard lock(metadata_mutex_);
-  health_ = status;
-  refuses_.store(!status.ok(), std::memory_order_relaxed);
+  NoteHealth(status);
   return status;
+}
+
+template <File FileT, Comparator Compare, PageCodec Codec>
+void TreeDBM<FileT, Compare, Codec>::NoteHealth(const Status& status) {
+  const Status& store = space_->store().Health();
+  std::lock_guard lock(metadata_mutex_);
+  health_ = store.ok() ? status : store;
+  refuses_.store(!health_.ok(), std::memory_order_relaxed);
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
@@ -101,8 +107,10 @@ Status TreeDBM<FileT, Compare, Codec>::Rebuild() {
   std::lock_guard lock(maintenance_mutex_);
   HAKO_RETURN_IF_ERROR(CheckpointLocked());
   for (int round = 0; round < kRoundsMax; ++round) {
-    HAKO_ASSIGN_OR_RETURN(const std::uint64_t moved, space_->store().MoveForward());
-    if (moved == 0) break;
+    const StatusOr<std::uint64_t> moved = space_->store().MoveForward();
+    if (!moved.ok()) NoteHealth(absl::OkStatus());  // the store knows whether it matters
+    HAKO_RETURN_IF_ERROR(moved.status());
+    if (*moved == 0) break;
     HAKO_RETURN_IF_ERROR(CheckpointLocked());
   }
   return space_->store().CutFile();

@@ -90,8 +90,8 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
   }
 
   bool IsWritable() const { return writable_; }
-  // OK, or why the last checkpoint failed. A failed write or sync makes the database refuse updates for good; where it was space or memory
-  // that lacked, the next checkpoint may succeed.
+  // OK, or why the last checkpoint failed. After a failed write or sync the database refuses updates for good, with FailedPrecondition;
+  // where it was space or memory that lacked, the next checkpoint may succeed.
   Status GetHealth() const {
     std::lock_guard lock(metadata_mutex_);
     return health_;
@@ -128,6 +128,7 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
     return health;
   }
   Status CheckpointLocked();
+  void NoteHealth(const Status& status);  // of what the store was last asked for
   template <class F>
   Status ChangeMetadata(F&& change);
 

@@ -150,7 +150,7 @@ class PageStore {
     return absl::OkStatus();
   }
 
-  // OK, or the failed write or sync since which nothing can be committed.
+  // OK, or FailedPrecondition since a write or a sync failed: nothing can be committed any more.
   const Status& Health() const { return poison_; }
 
   // Moves images towards the file's front, as far as there is room; the next Commit makes it count. How many were moved.
@@ -344,13 +344,17 @@ class PageStore {
     writes_.fetch_add(1, std::memory_order_relaxed);
     written_bytes_.fetch_add(bytes.size(), std::memory_order_relaxed);
     Status status = file_.WriteAt(offset, bytes);
-    if (!status.ok() && !absl::IsResourceExhausted(status)) poison_ = status;
+    if (!status.ok() && !absl::IsResourceExhausted(status)) Poison(status);
     return status;
   }
   Status Sync() {
     Status status = file_.Sync();
-    if (!status.ok()) poison_ = status;
+    if (!status.ok()) Poison(status);
     return status;
+  }
+  void Poison(const Status& why) {
+    poison_ =
+        absl::FailedPreconditionError(absl::StrCat("no more writes after an error; close the database and open it again: ", why.message()));
   }
 
   Status Exchange(std::uint32_t id, const Entry& entry) {
