@@ -70,6 +70,8 @@ class PageMap {
     return absl::OkStatus();
   }
 
+  // Has a node that is here written anew.
+  void MarkChanged(unsigned level, std::uint64_t node) { SetBit(levels_[level].changed, node); }
   // Of the nodes that are here, any may have been lost on the way to the file.
   void MarkAllChanged() {
     for (Level& level : levels_) {

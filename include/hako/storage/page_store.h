@@ -146,6 +146,7 @@ class PageStore {
     HAKO_RETURN_IF_ERROR(WriteSuper(super));
     super_ = super;
     if (num_pins_ == 0) FreeRetired();
+    is_moving_ = false;
     NoteCommit();
     return absl::OkStatus();
   }
@@ -153,7 +154,8 @@ class PageStore {
   // OK, or FailedPrecondition since a write or a sync failed: nothing can be committed any more.
   const Status& Health() const { return poison_; }
 
-  // Moves images towards the file's front, as far as there is room; the next Commit makes it count. How many were moved.
+  // Moves images towards the file's front, as far as there is room, and has the next Commit do so with the nodes of the map and make it
+  // count. How many were moved, or will be.
   StatusOr<std::uint64_t> MoveForward();
   // Gives back the end of the file, which the last checkpoint does not need. REQUIRES: no Put since
   Status CutFile() {
@@ -293,7 +295,8 @@ class PageStore {
   }
 
   StatusOr<UnitSpace::Run> TakeRun(std::uint64_t least, std::uint64_t most) {
-    for (const std::uint64_t want : {std::min(most, std::max(least, kGoodRun)), least}) {
+    const std::uint64_t good = is_moving_ ? least : std::min(most, std::max(least, kGoodRun));
+    for (const std::uint64_t want : {good, least}) {
       if (const UnitSpace::Run run = space_.Take(want, most); run.units != 0) return run;
     }
     const std::uint64_t end = space_.end() + std::max({most, kRunUnits, space_.end() / 16});
@@ -398,6 +401,7 @@ class PageStore {
   bool space_is_known_ = false;
   std::vector<UnitSpace::Run> retired_;  // since the last checkpoint, which may need them
   unsigned num_pins_ = 0;
+  bool is_moving_ = false;  // until the next Commit: all goes as far to the front as it can
   std::unique_ptr<std::byte[]> buffer_;
   UnitSpace::Run run_;  // that the buffer will be written to
   std::uint64_t filled_ = 0;
@@ -410,23 +414,28 @@ class PageStore {
 template <File FileT>
 StatusOr<std::uint64_t> PageStore<FileT>::MoveForward() {
   struct Image {
-    int level;
     std::uint64_t number;
     Entry entry;
   };
   std::vector<Image> images;
+  std::uint64_t moved = 0;
+  is_moving_ = true;
   {
     std::lock_guard lock(map_mutex_);
     const auto id_end = static_cast<std::uint32_t>(super_.id_end);
     HAKO_RETURN_IF_ERROR(map_.ForEach(id_end, NodeReader(), [&](int level, std::uint64_t number, const Entry& entry) {
-      // What lies low enough stays, and the map is written anew where it names what was moved.
-      if (level < 0 && !entry.IsNone() && entry.place() + entry.units() > format::kTreeFirstUnit + space_.used_units())
-        images.push_back({level, number, entry});
+      // What lies low enough stays.
+      if (entry.IsNone() || entry.place() + entry.units() <= format::kTreeFirstUnit + space_.used_units()) return absl::OkStatus();
+      if (level < 0) {
+        images.push_back({number, entry});
+      } else {
+        map_.MarkChanged(static_cast<unsigned>(level), number);
+        ++moved;
+      }
       return absl::OkStatus();
     }));
   }
   std::ranges::sort(images, [](const Image& a, const Image& b) { return a.entry.place() > b.entry.place(); });
-  std::uint64_t moved = 0;
   std::string bytes;
   for (const Image& image : images) {
     space_.Rewind();
