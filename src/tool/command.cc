@@ -72,7 +72,7 @@ std::pair<std::string, std::string> Explain(std::string_view file, const Status&
     case absl::StatusCode::kInvalidArgument:
       return {message, "check that this is the right file and these are the right options"};
     case absl::StatusCode::kOutOfRange:
-      return {message, "a key may have up to 1 GiB - 1 bytes, in a baby database 4096, and a value up to 4 GiB - 1"};
+      return {message, "a key may have up to 1 GiB - 1 bytes, in one in order (tree, baby) 4096, and a value up to 4 GiB - 1"};
     case absl::StatusCode::kFailedPrecondition:
       return {message, "check that the file and its file system can be written, then run the command again"};
     default:

@@ -20,11 +20,12 @@ CLI::Option* AddDatabase(CLI::App* app, const std::string& name, DatabaseOptions
 }
 
 CLI::Option* AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access access) {
-  CLI::Option* file = AddDatabase(app, "FILE", options, access,
-                                  "The database; its kind goes by the ending: .hkh = hash, .hks = snapshot, loaded as a tiny one")
-                          ->required();
-  AddChoice(app, "--dbm", &options->any.kind, {"auto", "hash", "tiny", "baby"},
-            "The kind of database, where the ending does not tell; baby loads a snapshot and has its records in order");
+  CLI::Option* file =
+      AddDatabase(app, "FILE", options, access,
+                  "The database; its kind goes by the ending: .hkh = hash, .hkt = tree, .hks = snapshot, loaded as a tiny one")
+          ->required();
+  AddChoice(app, "--dbm", &options->any.kind, {"auto", "hash", "tree", "tiny", "baby"},
+            "The kind of database, where the ending does not tell; tree and baby have their records in order, and baby loads a snapshot");
   AddChoice(app, "--file", &options->any.device, {"mmap", "pos"}, "How the file is accessed: mapped into memory, or by pread and pwrite");
   const auto take_wait = [options](double seconds) {
     options->any.file.lock_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
@@ -64,8 +65,8 @@ int WithDatabase(const DatabaseOptions& options, const std::function<int(AnyDBM&
   }
   if (options.any.ResolvedKind().empty()) {
     return FailUsage(
-        "",
-        absl::StrCat(options.path(), ": the ending does not tell the kind of database; use .hkh or .hks, or say --dbm hash, tiny or baby"));
+        "", absl::StrCat(options.path(),
+                         ": the ending does not tell the kind of database; use .hkh, .hkt or .hks, or say --dbm hash, tree, tiny or baby"));
   }
   const auto db = AnyDBM::Open(options.any);
   if (!db.ok()) return FailDatabase(options, db.status());

@@ -27,6 +27,7 @@ struct CreateOptions {
   bool truncate = false;
   std::int64_t num_records = -1;
   std::int64_t align_pow = -1;
+  std::int64_t max_page_size = -1;
 };
 
 int RunCreate(CreateOptions options) {
@@ -36,6 +37,7 @@ int RunCreate(CreateOptions options) {
   any.file.mode = options.truncate ? OpenMode::kTruncate : OpenMode::kCreate;
   if (options.num_records >= 0) any.num_records = static_cast<std::uint64_t>(options.num_records);
   if (options.align_pow >= 0) any.align_pow = static_cast<int>(options.align_pow);
+  if (options.max_page_size >= 0) any.page_size = static_cast<unsigned>(options.max_page_size);
   const int code = WithDatabase(options.database, [](AnyDBM&) { return kExitDone; });
   if (!is_there && code == kExitFile) unlink(any.path.c_str());  // what came of it is no database, and may be large
   return code;
@@ -173,9 +175,11 @@ void AddCreateCommand(Commands& commands) {
   CLI::App* app = commands.Add("create", "Make an empty database", [options] { return RunCreate(*options); });
   AddDatabaseOptions(app, &options->database, Access::kWrite);
   app->add_flag("--truncate", options->truncate, "Empty a file that exists, whatever it holds");
-  AddNumber(app, "--num_records", &options->num_records, "How many records are expected: only a hint, the table grows by itself", 0,
-            std::int64_t{1} << 32);
-  AddNumber(app, "--align_pow", &options->align_pow, "Records are aligned to 2^N bytes: 3 allows files of 32 GiB, 6 of 256 GiB", 2, 6);
+  AddNumber(app, "--num_records", &options->num_records, "How many records are expected: only a hint, the table grows by itself; for hash",
+            0, std::int64_t{1} << 32);
+  AddNumber(app, "--align_pow", &options->align_pow, "Records are aligned to 2^N bytes: 3 allows files of 32 GiB, 6 of 256 GiB; for hash",
+            2, 6);
+  AddNumber(app, "--max_page_size", &options->max_page_size, "Bytes of a page at most, 8192 unless given; for tree", 128, 8192);
 }
 
 void AddInspectCommand(Commands& commands) {

@@ -1,6 +1,7 @@
 // The commands list and search: records in the order in which the database holds them.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <limits>
@@ -25,7 +26,9 @@ struct ListOptions {
   UnescapeOption unescape;
   std::int64_t items = 10;
   bool keys = false;
-  std::string prefix;
+  std::string prefix, from, to;
+  CLI::Option* has_from = nullptr;
+  CLI::Option* has_to = nullptr;
   bool reverse = false;
   std::string move;
   std::string jump_key;
@@ -62,45 +65,63 @@ int PrintRecords(const ListOptions& options, AnyDBM::Iterator& it, const std::fu
   return it.status().ok() ? kExitDone : FailDatabase(options.database, it.status());
 }
 
-// To where --move says; else to the first record with the prefix, or with --reverse to the last.
-void MoveToBegin(const ListOptions& options, bool is_ordered, AnyDBM::Iterator& it) {
+// The keys that --prefix, --from and --to leave.
+struct Bounds {
+  std::string low;
+  std::optional<std::string> high;  // not a part of it; none = no bound
+
+  explicit Bounds(const ListOptions& options) : low(std::max(options.prefix, options.from)), high(EndOfPrefix(options.prefix)) {
+    if (options.has_to->count() > 0 && (!high || options.to < *high)) high = options.to;
+  }
+};
+
+// To where --move says; else to the first record within the bounds, or with --reverse to the last.
+void MoveToBegin(const ListOptions& options, const Bounds& bounds, bool is_ordered, AnyDBM::Iterator& it) {
   const std::string& move = options.move;
   if (move.starts_with("jumplower")) return it.JumpLower(options.jump_key, move == "jumplowerinc");
   if (move.starts_with("jumpupper")) return it.JumpUpper(options.jump_key, move == "jumpupperinc");
   if (move == "jump") return it.Jump(options.jump_key);
   if (move == "first" || !is_ordered) return it.First();
-  if (!options.reverse) return it.Jump(options.prefix);
-  const std::optional<std::string> end = EndOfPrefix(options.prefix);
-  end ? it.JumpLower(*end) : it.Last();
+  if (!options.reverse) return it.Jump(bounds.low);
+  bounds.high ? it.JumpLower(*bounds.high) : it.Last();
+}
+
+// The option given that only a database in order can follow; empty if there is none.
+std::string OptionForOrder(const ListOptions& options) {
+  if (options.reverse) return "--reverse";
+  if (options.has_from->count() > 0) return "--from";
+  if (options.has_to->count() > 0) return "--to";
+  return options.move.starts_with("jump") && options.move != "jump" ? "--move " + options.move : "";
 }
 
 int RunList(ListOptions options) {
   const std::string kind(options.database.any.ResolvedKind());
-  const bool needs_order = options.reverse || (options.move.starts_with("jump") && options.move != "jump");
-  if (needs_order && !kind.empty() && kind != AnyOptions::kBaby) {
-    return FailUsage("list", absl::StrCat(options.database.path(), ": ", options.reverse ? "--reverse" : "--move " + options.move,
-                                          " is for databases in order, and one of kind ", kind, " has none; sort the output instead"));
+  const std::string for_order = OptionForOrder(options);
+  if (!for_order.empty() && (kind == AnyOptions::kHash || kind == AnyOptions::kTiny)) {
+    return FailUsage("list", absl::StrCat(options.database.path(), ": ", for_order, " is for databases in order, and one of kind ", kind,
+                                          " has none; sort the output instead"));
   }
-  if (!options.unescape.Apply({&options.prefix, &options.jump_key})) return FailUsage("list", UnescapeOption::kMalformed);
+  if (!options.unescape.Apply({&options.prefix, &options.from, &options.to, &options.jump_key}))
+    return FailUsage("list", UnescapeOption::kMalformed);
   const bool jumps = options.move.starts_with("jump");
   if (jumps != (options.has_jump_key->count() > 0)) return FailUsage("list", "--move jump... and --jump_key go together");
+  const Bounds bounds(options);
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
     std::uint64_t num_listed = 0;
     bool is_cut = false;
     auto it = db.MakeIterator();
-    MoveToBegin(options, db.IsOrdered(), it);
+    MoveToBegin(options, bounds, db.IsOrdered(), it);
     if (jumps && !it.Valid() && it.status().ok()) {
       Note(absl::StrCat(options.database.path(), ": there is no record of the key to jump to"));
       return kExitNo;
     }
-    const std::string_view prefix = options.prefix;
-    const bool ends_after = db.IsOrdered();
     const auto wanted = [&](std::string_view key) {
-      if (key.starts_with(prefix)) return Wanted::kYes;
-      return ends_after && (options.reverse ? key < prefix : key > prefix) ? Wanted::kNoMore : Wanted::kNo;
+      const bool is_below = key < bounds.low, is_above = bounds.high && key >= *bounds.high;
+      if (!is_below && !is_above) return Wanted::kYes;
+      return db.IsOrdered() && (options.reverse ? is_below : is_above) ? Wanted::kNoMore : Wanted::kNo;
     };
     const int code = PrintRecords(options, it, wanted, &num_listed, &is_cut);
-    if (is_cut && !prefix.empty()) {
+    if (is_cut && (!bounds.low.empty() || bounds.high)) {
       Note(absl::StrCat(options.database.path(), ": the first ", GroupDigits(num_listed), "; --items -1 lists all"));
     } else if (is_cut) {
       Note(absl::StrCat(options.database.path(), ": ", GroupDigits(num_listed), " of ", GroupDigits(db.Count()),
@@ -154,15 +175,19 @@ int RunSearch(SearchOptions options) {
 void AddListCommand(Commands& commands) {
   const auto options = std::make_shared<ListOptions>();
   CLI::App* app =
-      commands.Add("list", "Print records; by key where the database has an order (baby)", [options] { return RunList(*options); });
+      commands.Add("list", "Print records; by key where the database has an order (tree, baby)", [options] { return RunList(*options); });
   AddDatabaseOptions(app, &options->database, Access::kRead);
   AddChoice(app, "--move", &options->move, {"first", "jump", "jumplower", "jumplowerinc", "jumpupper", "jumpupperinc"},
             "Where to begin: at the first record, or at that of --jump_key; in order also at the next below or above, or (inc) itself");
   options->has_jump_key = app->add_option("--jump_key", options->jump_key, "With --move jump...: the key to begin at")->type_name("KEY");
   app->add_option("--prefix", options->prefix, "Only records whose key begins with TEXT; where there is no order, all are looked at")
       ->type_name("TEXT");
+  options->has_from =
+      app->add_option("--from", options->from, "Only records from KEY on; for databases in order (tree, baby)")->type_name("KEY");
+  options->has_to = app->add_option("--to", options->to, "Only records before KEY, itself excluded; for databases in order (tree, baby)")
+                        ->type_name("KEY");
   app->add_flag("--reverse", options->reverse,
-                "From there downwards, unless told otherwise from the last record on; for databases in order (baby)");
+                "From there downwards, unless told otherwise from the last record on; for databases in order (tree, baby)");
   AddListOptions(app, options.get());
 }
 

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/format/snapshot_format.h"
+#include "hako/format/tree_file_format.h"
 #include "hako/version.h"
 #include "tool/command.h"
 #include "tool/mistakes.h"
@@ -31,8 +32,8 @@ constexpr const char* kFooter =
 
 // Two numbers kept apart: the library's, and those of the file formats.
 std::string VersionText() {
-  return absl::StrCat("hako ", HAKO_VERSION_STRING, "\nfile format: hash (.hkh) ", format::kHashFileVersion, ", snapshot (.hks) ",
-                      format::kSnapshotVersion, ", read and written");
+  return absl::StrCat("hako ", HAKO_VERSION_STRING, "\nfile format: hash (.hkh) ", format::kHashFileVersion, ", tree (.hkt) ",
+                      format::kTreeFileVersion, ", snapshot (.hks) ", format::kSnapshotVersion, ", read and written");
 }
 
 // Where a standard stream is closed, the next file that is opened would take its place, a database say, and messages would be written into

@@ -66,7 +66,8 @@ constexpr TkrzwLine kExamples[] = {
     {"hako get packages.hkh bash", "Look a key up"},
     {"hako list packages.hkh --items -1 --json | jq .key", "All records as JSON Lines"},
     {"hako list packages.hkh --prefix lib --items -1", "The records whose keys begin so"},
-    {"hako list 'days.hks?dbm=baby' --reverse --items 5", "The last five records of a database in order"},
+    {"hako list days.hkt --from 2024-03 --to 2024-05 --items -1", "The records from one key to another, of a database in order"},
+    {"hako list days.hkt --reverse --items 5", "The last five records of a database in order"},
     {"hako get packages.hkh '\\x00\\xff' --unescape", "Look up a key that no argument can hold"},
     {"printf 'set a 1\\nset b 2\\n' | hako shell db.hkh", "Several commands on a database that is opened once"},
     {"hako copy packages.hkh backup.hkh && hako verify backup.hkh", "Back up, and prove that the copy is sound"},
@@ -82,11 +83,12 @@ std::string ManPage(const CLI::App& root) {
       &page, "A database of hako is one file that maps keys to values, both byte strings. Data goes to standard output, everything ",
       "else to standard error. Numbers may have a suffix: k, m, g, t for powers of 1000, ki, mi, gi, ti for powers of 1024. ",
       "An argument that begins with \\- goes after \\-\\-.\n.SH DATABASES\n", Italic("FILE"), " is the name of a file: ", Bold(".hkh"),
-      " is a hash table in that file, ", Bold(".hks"), " the snapshot of a hash table in memory, or with ", Bold("--dbm baby"),
+      " is a hash table in that file, ", Bold(".hkt"), " a tree, which has its records in the order of their keys, ", Bold(".hks"),
+      " the snapshot of a hash table in memory, or with ", Bold("--dbm baby"),
       " of a tree in memory, loaded and saved whole. Options may follow after a question mark, as in ",
       Plain("db.hkh?num_records=1m,file=pos"),
-      ": dbm, file, wait, num_records, align_pow, seed, page_size, max_bytes, durability, sync_interval, reserve_bytes, grow_min, "
-      "grow_max. Options of the command win.\n");
+      ": dbm, file, wait, num_records, align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, durability, "
+      "sync_interval, reserve_bytes, grow_min, grow_max. Options of the command win.\n");
   page.append(".SH COMMANDS\n");
   for (const CommandRow& command : table) {
     if (!command.name.empty()) AppendCommand(command, &page);

@@ -27,6 +27,9 @@ struct PerfOptions {
   std::int64_t num_buckets = -1;
   std::int64_t align_pow = -1;
   std::int64_t max_page_size = -1;
+  std::int64_t cache_bytes = -1;
+  std::int64_t max_cached_pages = -1;  // the same in pages of that size
+  std::int64_t checkpoint_bytes = -1;
   bool sync_hard = false, json = false, latency = false;
   bool random_key = false, random_value = false, validate = false, rebuild = false;
 

@@ -38,10 +38,13 @@ template <template <class> class Run>
 int RunOn(PerfOptions& options) {
   const char* command = options.command.c_str();
   const std::string kind(AnyOptions{.path = options.path, .kind = options.impl}.ResolvedKind());
-  if (kind.empty()) return FailUsage(command, "say what to measure: --dbm tiny or baby, --dbm hash --path FILE, or --path FILE.hkh");
+  if (kind.empty())
+    return FailUsage(command,
+                     "say what to measure: --dbm tiny or baby, --dbm hash or tree and --path FILE, or --path FILE.hkh or FILE.hkt");
   if (std::find(AnyOptions::kKinds.begin(), AnyOptions::kKinds.end(), kind) == AnyOptions::kKinds.end())
-    return FailUsage(command, absl::StrCat("--dbm ", options.impl, ": there are auto, hash, tiny and baby"));
-  if (kind == "hash" && options.path.empty()) return FailUsage(command, "--dbm hash needs a --path");
+    return FailUsage(command, absl::StrCat("--dbm ", options.impl, ": there are auto, hash, tree, tiny and baby"));
+  const bool is_in_file = kind == "hash" || kind == "tree";
+  if (is_in_file && options.path.empty()) return FailUsage(command, absl::StrCat("--dbm ", kind, " needs a --path"));
   if (options.num_iterations > std::numeric_limits<std::int32_t>::max() / options.num_threads)
     return FailUsage(command, "--iter times --threads goes up to 2147483647");
   if (kind == "tiny") return Run<TinyTarget>(options).Run();
@@ -52,13 +55,15 @@ int RunOn(PerfOptions& options) {
     Note(absl::StrCat("--file ", device, ": measured with ", device == "mmap-atom" ? "mmap" : "pos", "-para, which needs no such variant"),
          options.command);
   }
-  if (device.starts_with("mmap")) return Run<HashTarget<MemoryMapParallelFile>>(options).Run();
-  return Run<HashTarget<PositionalParallelFile>>(options).Run();
+  const bool is_mapped = device.starts_with("mmap");
+  if (kind == "tree")
+    return is_mapped ? Run<TreeTarget<MemoryMapParallelFile>>(options).Run() : Run<TreeTarget<PositionalParallelFile>>(options).Run();
+  return is_mapped ? Run<HashTarget<MemoryMapParallelFile>>(options).Run() : Run<HashTarget<PositionalParallelFile>>(options).Run();
 }
 
 void AddCommonOptions(CLI::App* app, PerfOptions* options) {
   constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
-  app->add_option("--dbm", options->impl, "What to measure; auto goes by the ending of --path")->option_text("auto|hash|tiny|baby");
+  app->add_option("--dbm", options->impl, "What to measure; auto goes by the ending of --path")->option_text("auto|hash|tree|tiny|baby");
   AddNumber(app, "--iter", &options->num_iterations, "Iterations of each thread, 10000 unless given", 1, kInt32Max);
   AddNumber(app, "--size", &options->value_size, "Bytes of a value, 8 unless given", 1, 1 << 30);
   AddNumber(app, "--threads", &options->num_threads, "Threads, 1 unless given", 1, 2000);
@@ -68,9 +73,14 @@ void AddCommonOptions(CLI::App* app, PerfOptions* options) {
   AddChoice(app, "--file", &options->device, {"mmap-para", "pos-para", "mmap", "pos", "mmap-atom", "pos-atom", "std"},
             "How the file is accessed: mmap-para unless given");
   app->add_flag("--sync_hard", options->sync_hard, "Synchronize with the device before each close, outside the timing");
-  AddNumber(app, "--buckets", &options->num_buckets, "Records to make room for in advance", 1, std::int64_t{1} << 40);
-  AddNumber(app, "--align_pow", &options->align_pow, "Records are aligned to 2^N bytes", 2, 6);
-  AddNumber(app, "--max_page_size", &options->max_page_size, "Bytes of a page at most, 8192 unless given; for baby", 128, 8192);
+  AddNumber(app, "--buckets", &options->num_buckets, "Records to make room for in advance; for hash and tiny", 1, std::int64_t{1} << 40);
+  AddNumber(app, "--align_pow", &options->align_pow, "Records are aligned to 2^N bytes; for hash and tiny", 2, 6);
+  AddNumber(app, "--max_page_size", &options->max_page_size, "Bytes of a page at most, 8192 unless given; for tree and baby", 128, 8192);
+  AddNumber(app, "--cache_bytes", &options->cache_bytes, "Memory for pages, 256Mi unless given; for tree", 1 << 20, std::int64_t{1} << 50);
+  AddNumber(app, "--max_cached_pages", &options->max_cached_pages, "The same, at least 1Mi, in pages of --max_page_size; for tree", 1,
+            std::int64_t{1} << 36);
+  AddNumber(app, "--checkpoint_bytes", &options->checkpoint_bytes,
+            "So many bytes of changed pages cause a checkpoint, 64Mi unless given; for tree", 1, std::int64_t{1} << 50);
   app->add_flag("--validate", options->validate, "Verify the database after updates, inside the timing");
   app->add_flag("--latency", options->latency, "Time each operation, and print p50, p99, p99.9 and the longest; slows all down a little");
   app->add_flag("--json", options->json, "One JSON object for each phase instead of the text");

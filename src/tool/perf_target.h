@@ -3,6 +3,7 @@
 // All of perf is templates over it, so that what is measured is the library and no virtual call.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,29 +14,27 @@
 #include "hako/dbm/options.h"
 #include "hako/dbm/ordered_operations.h"
 #include "hako/dbm/tiny_dbm.h"
+#include "hako/dbm/tree_dbm.h"
 #include "hako/file/file.h"
 #include "tool/perf.h"
 
 namespace hako::tool {
 
-// A HashDBM, opened anew for each phase.
-template <class FileT>
-class HashTarget {
+// A database in a file, opened anew for each phase.
+template <class D>
+class FileTarget {
  public:
   static constexpr bool kIsInFile = true;
-  explicit HashTarget(const PerfOptions& options) : options_(options) {}
+  explicit FileTarget(const PerfOptions& options) : options_(options) {}
 
   Status SetUp(bool writable, bool truncate) {
-    HashOptions hash;
-    if (options_.num_buckets > 0) hash.num_records = static_cast<std::uint64_t>(options_.num_buckets);
-    if (options_.align_pow >= 0) hash.align_pow = static_cast<int>(options_.align_pow);
     FileOptions file;
     file.mode = !writable ? OpenMode::kReadOnly : truncate ? OpenMode::kTruncate : OpenMode::kCreate;
-    HAKO_ASSIGN_OR_RETURN(db_, HashDBM<FileT>::Open(options_.path, hash, file));
+    HAKO_ASSIGN_OR_RETURN(db_, D::Open(options_.path, OptionsOfKind(), file));
     is_writable_ = writable;
     return absl::OkStatus();
   }
-  HashDBM<FileT>& db() { return *db_; }
+  D& db() { return *db_; }
   Status MaybeRebuild() { return db_->ShouldBeRebuilt() ? db_->Rebuild() : absl::OkStatus(); }
   Status Rebuild() { return db_->Rebuild(); }
   Status Copy(const std::string& path) { return db_->CopyTo(path); }
@@ -47,8 +46,25 @@ class HashTarget {
   }
 
  private:
+  auto OptionsOfKind() const {
+    if constexpr (OrderedDBM<D>) {
+      TreeOptions tree;
+      if (options_.max_page_size >= 0) tree.page_size = static_cast<unsigned>(options_.max_page_size);
+      if (options_.max_cached_pages >= 0)
+        tree.cache_bytes = std::max(std::uint64_t{1} << 20, static_cast<std::uint64_t>(options_.max_cached_pages) * tree.page_size);
+      if (options_.cache_bytes >= 0) tree.cache_bytes = static_cast<std::uint64_t>(options_.cache_bytes);
+      if (options_.checkpoint_bytes >= 0) tree.checkpoint_bytes = static_cast<std::uint64_t>(options_.checkpoint_bytes);
+      return tree;
+    } else {
+      HashOptions hash;
+      if (options_.num_buckets > 0) hash.num_records = static_cast<std::uint64_t>(options_.num_buckets);
+      if (options_.align_pow >= 0) hash.align_pow = static_cast<int>(options_.align_pow);
+      return hash;
+    }
+  }
+
   const PerfOptions& options_;
-  std::unique_ptr<HashDBM<FileT>> db_;
+  std::unique_ptr<D> db_;
   bool is_writable_ = false;
 };
 
@@ -95,6 +111,10 @@ class MemoryTarget {
   bool is_writable_ = false;
 };
 
+template <class FileT>
+using HashTarget = FileTarget<HashDBM<FileT>>;
+template <class FileT>
+using TreeTarget = FileTarget<TreeDBM<FileT>>;
 using TinyTarget = MemoryTarget<TinyDBM<>>;
 using BabyTarget = MemoryTarget<BabyDBM<>>;
 

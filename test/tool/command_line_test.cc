@@ -49,7 +49,7 @@ TEST(CommandLine, VersionNamesLibraryAndFileFormat) {
   const ToolResult version = RunTool({"--version"});
   EXPECT_EQ(version.exit_code, 0);
   EXPECT_THAT(SplitLines(version.out), testing::ElementsAre(testing::MatchesRegex("hako [0-9]+\\.[0-9]+\\.[0-9]+"),
-                                                            testing::MatchesRegex("file format: .*\\.hkh.* [0-9]+.*")));
+                                                            testing::MatchesRegex("file format: .*\\.hkh.* [0-9]+.*\\.hkt.* [0-9]+.*")));
 }
 
 struct Mistake {
@@ -99,7 +99,7 @@ const Mistake kMistakes[] = {
      "hako list: Requires at most 1 options be given from [--json,--tsv,--hex,--escape,--raw,-0]",
      " list"},
     {{"get", "a.foo", "k"},
-     "hako: a.foo: the ending does not tell the kind of database; use .hkh or .hks, or say --dbm hash, tiny or baby",
+     "hako: a.foo: the ending does not tell the kind of database; use .hkh, .hkt or .hks, or say --dbm hash, tree, tiny or baby",
      ""},
     {{"export", "a.hkh", "--format", "xml"}, "hako export: --format: xml not in {tsv,jsonl,dump}", " export"},
     {{"export", "a.hkh", "--mapsize", "1m"}, "hako export: --mapsize is for --format dump", " export"},
@@ -108,31 +108,46 @@ const Mistake kMistakes[] = {
      "hako list: a.hkh: --move jumplower is for databases in order, and one of kind hash has none; sort the output instead",
      " list"},
     {{"list", "a.hks", "--dbm", "baby", "--move", "jumplower"}, "hako list: --move jump... and --jump_key go together", " list"},
+    {{"list", "a.hks", "--from", "k"},
+     "hako list: a.hks: --from is for databases in order, and one of kind tiny has none; sort the output instead",
+     " list"},
+    {{"list", "a.hkh", "--to", "k"},
+     "hako list: a.hkh: --to is for databases in order, and one of kind hash has none; sort the output instead",
+     " list"},
     {{"list", "a.hkh", "--move", "back"},
      "hako list: --move: back not in {first,jump,jumplower,jumplowerinc,jumpupper,jumpupperinc}",
      " list"},
     {{"search", "a.hkh", "(", "--mode", "regex"}, "hako search: '(' is not a regular expression (ECMAScript)", " search"},
     {{"get", "a.hkh?num_recrods=5", "k"},
      "hako get: FILE: 'a.hkh?num_recrods=5': there is no option 'num_recrods'; there are dbm, file, mode, wait, num_records, align_pow, "
-     "seed, page_size, max_bytes, durability, sync_interval, reserve_bytes, grow_min and grow_max",
+     "seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, durability, sync_interval, reserve_bytes, grow_min and grow_max",
      " get"},
     {{"get", "?dbm=tiny", "k"}, "hako get: FILE: '?dbm=tiny' names no file", " get"},
     {{"get", "a.hkh?mode=create", "k"}, "hako get: FILE: the command decides on the mode", " get"},
     {{"copy", "a.hkh"}, "hako copy: DESTINATION is required", " copy"},
     {{"merge", "a.hkh", "b.hkh?x=y"},
      "hako merge: 'b.hkh?x=y': there is no option 'x'; there are dbm, file, mode, wait, num_records, "
-     "align_pow, seed, page_size, max_bytes, durability, sync_interval, reserve_bytes, grow_min and grow_max",
+     "align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, durability, sync_interval, reserve_bytes, grow_min and "
+     "grow_max",
      " merge"},
     {{"completion", "tcsh"}, "hako completion: unknown command 'tcsh'; did you mean 'bash'?", " completion"},
     {{"export", "a.hkh", "--print"}, "hako export: --print is for --format dump", " export"},
     {{"perf", "index", "--type", "mem"}, "hako perf: index: there are no indices yet", " perf"},
+    {{"create", "a.hkt", "--max_page_size", "64"}, "hako create: --max_page_size: 64 is out of range, 128 to 8192", " create"},
+    {{"perf", "wicked", "--dbm", "tree", "--cache_bytes", "64ki"},
+     "hako perf wicked: --cache_bytes: 64ki is out of range, 1048576 to 1125899906842624",
+     " perf wicked"},
+    {{"copy", "a.hkt", "b.hkh"},
+     "hako copy: b.hkh is of another kind; to turn the one into the other, say 'hako merge b.hkh a.hkt'",
+     " copy"},
     {{"copy", "a.hkh", "b.hks"},
      "hako copy: b.hks is of another kind; to turn the one into the other, say 'hako merge b.hks a.hkh'",
      " copy"},
     {{"perf", "sequence"},
-     "hako perf sequence: say what to measure: --dbm tiny or baby, --dbm hash --path FILE, or --path FILE.hkh",
+     "hako perf sequence: say what to measure: --dbm tiny or baby, --dbm hash or tree and --path FILE, or --path FILE.hkh or FILE.hkt",
      " perf sequence"},
-    {{"perf", "sequence", "--dbm", "tree"}, "hako perf sequence: --dbm tree: there are auto, hash, tiny and baby", " perf sequence"},
+    {{"perf", "sequence", "--dbm", "tree"}, "hako perf sequence: --dbm tree needs a --path", " perf sequence"},
+    {{"perf", "sequence", "--dbm", "skip"}, "hako perf sequence: --dbm skip: there are auto, hash, tree, tiny and baby", " perf sequence"},
     {{"perf", "sequence", "--dbm", "hash"}, "hako perf sequence: --dbm hash needs a --path", " perf sequence"},
     {{"perf", "sequence", "--dbm", "tiny", "--iter", "0"},
      "hako perf sequence: --iter: 0 is out of range, 1 to 2147483647",

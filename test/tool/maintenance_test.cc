@@ -29,7 +29,7 @@ class Maintenance : public testing::Test {
   void TearDown() override {
     for (const auto& entry : std::filesystem::directory_iterator(dir_.path())) {
       const std::string path = entry.path();
-      if (!path.ends_with(".hkh") && !path.ends_with(".hks")) continue;
+      if (!path.ends_with(".hkh") && !path.ends_with(".hkt") && !path.ends_with(".hks")) continue;
       EXPECT_EQ(RunTool({"verify", path}).exit_code, 0) << path;
     }
   }

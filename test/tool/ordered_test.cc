@@ -9,9 +9,9 @@ namespace {
 
 using testing::IsEmpty;
 
-class Ordered : public ToolTest {
+class Ordered : public ToolTest, public testing::WithParamInterface<const char*> {
  protected:
-  Ordered() : ToolTest("fruit.hks?dbm=baby") {}
+  Ordered() : ToolTest(GetParam()) {}
   void SetUp() override {
     const std::string text = "banana\t3\napricot\t2\nb\t5\napple\t1\n\xff\xfe\t6\nax\t4\n";
     ASSERT_EQ(RunTool({"import", path_}, text).exit_code, 0);
@@ -26,14 +26,14 @@ class Ordered : public ToolTest {
   }
 };
 
-TEST_F(Ordered, ListGoesByKeyInBothDirections) {
+TEST_P(Ordered, ListGoesByKeyInBothDirections) {
   EXPECT_THAT(List({}), ElementsAre("apple", "apricot", "ax", "b", "banana", "\\xff\\xfe"));
   EXPECT_THAT(List({"--reverse"}), ElementsAre("\\xff\\xfe", "banana", "b", "ax", "apricot", "apple"));
   EXPECT_THAT(List({"--reverse", "--items", "2"}), ElementsAre("\\xff\\xfe", "banana"));
   EXPECT_THAT(List({"--move", "first", "--reverse"}), ElementsAre("apple"));
 }
 
-TEST_F(Ordered, ListByPrefixEndsBehindIt) {
+TEST_P(Ordered, ListByPrefixEndsBehindIt) {
   EXPECT_THAT(List({"--prefix", "ap"}), ElementsAre("apple", "apricot"));
   EXPECT_THAT(List({"--prefix", "ap", "--reverse"}), ElementsAre("apricot", "apple"));
   EXPECT_THAT(List({"--prefix", "b"}), ElementsAre("b", "banana"));
@@ -46,7 +46,25 @@ TEST_F(Ordered, ListByPrefixEndsBehindIt) {
   EXPECT_THAT(RunTool({"list", path_, "--prefix", "ap", "--items", "1"}).err, HasSubstr("the first 1; --items -1 lists all"));
 }
 
-TEST_F(Ordered, ListBeginsWhereItIsTold) {
+TEST_P(Ordered, ListKeepsWithinItsBounds) {
+  EXPECT_THAT(List({"--from", "apricot", "--to", "banana"}), ElementsAre("apricot", "ax", "b"));
+  EXPECT_THAT(List({"--from", "apricot", "--to", "banana", "--reverse"}), ElementsAre("b", "ax", "apricot"));
+  EXPECT_THAT(List({"--from", "aq", "--items", "2"}), ElementsAre("ax", "b"));
+  EXPECT_THAT(List({"--to", "aq"}), ElementsAre("apple", "apricot"));
+  EXPECT_THAT(List({"--to", "aq", "--reverse", "--items", "1"}), ElementsAre("apricot"));
+  EXPECT_THAT(List({"--from", "apq", "--prefix", "a"}), ElementsAre("apricot", "ax"));
+  EXPECT_THAT(List({"--to", "ax", "--prefix", "a", "--reverse"}), ElementsAre("apricot", "apple"));
+  EXPECT_THAT(List({"--from", "a", "--to", "c", "--prefix", "b"}), ElementsAre("b", "banana"));
+  EXPECT_THAT(List({"--from", "\\xff", "--unescape"}), ElementsAre("\\xff\\xfe"));
+  EXPECT_THAT(List({"--from", "b", "--to", "b"}), IsEmpty());
+  EXPECT_THAT(List({"--from", "c", "--to", "b", "--reverse"}), IsEmpty());
+  EXPECT_THAT(List({"--to", ""}), IsEmpty());
+  EXPECT_THAT(List({"--move", "jump", "--jump_key", "ax", "--to", "banana"}), ElementsAre("ax", "b"));
+  EXPECT_THAT(List({"--move", "first", "--from", "b", "--to", "c"}), ElementsAre("b", "banana"));
+  EXPECT_THAT(RunTool({"list", path_, "--from", "b", "--items", "1"}).err, HasSubstr("the first 1; --items -1 lists all"));
+}
+
+TEST_P(Ordered, ListBeginsWhereItIsTold) {
   const auto from = [this](const std::string& move, const std::string& key, const std::vector<std::string>& more = {"--items", "2"}) {
     std::vector<std::string> options = {"--move", move, "--jump_key", key};
     options.insert(options.end(), more.begin(), more.end());
@@ -65,31 +83,37 @@ TEST_F(Ordered, ListBeginsWhereItIsTold) {
   EXPECT_THAT(none.err, HasSubstr("there is no record of the key to jump to"));
 }
 
-TEST_F(Ordered, SnapshotsAreOfNoKind) {
-  const std::string plain = dir_.File("fruit.hks"), copy = dir_.File("copy.hks");
-  EXPECT_EQ(RunTool({"get", plain, "ax"}).out, "4\n") << "as a tiny one";
-  EXPECT_EQ(RunTool({"set", plain, "ay", "7"}).exit_code, 0);
-  EXPECT_THAT(List({"--prefix", "a"}), ElementsAre("apple", "apricot", "ax", "ay"));
-  EXPECT_EQ(RunTool({"copy", path_, copy}).exit_code, 0);
-  EXPECT_EQ(RunTool({"list", copy, "--dbm", "baby", "--keys", "--items", "1"}).out, "apple\n");
-  EXPECT_EQ(RunTool({"merge", dir_.File("all.hkh"), path_}).exit_code, 0);
-  EXPECT_EQ(RunTool({"count", dir_.File("all.hkh")}).out, "7\n");
-  EXPECT_EQ(RunTool({"shell", path_}, "list --reverse --prefix a --items 1 --keys\n").out, "ay\n");
-}
-
-TEST_F(Ordered, RefusesKeysThatAreTooLong) {
+TEST_P(Ordered, RefusesKeysThatAreTooLong) {
   EXPECT_EQ(RunTool({"set", path_, std::string(4096, 'k'), "v"}).exit_code, 0);
   const ToolResult refused = RunTool({"set", path_, std::string(4097, 'k'), "v"});
   EXPECT_EQ(refused.exit_code, 3);
   EXPECT_THAT(refused.err, HasSubstr("4096"));
 }
 
-TEST(OrderedHelp, NamesTheKind) {
-  EXPECT_THAT(RunTool({"help", "list"}).out, AllOf(HasSubstr("auto|hash|tiny|baby"), HasSubstr("jumplowerinc")));
-  EXPECT_THAT(RunTool({"help", "perf", "wicked"}).out, AllOf(HasSubstr("auto|hash|tiny|baby"), HasSubstr("--max_page_size")));
-  EXPECT_THAT(RunTool({"man"}).out, AllOf(HasSubstr("auto|hash|tiny|baby"), HasSubstr("page_size, max_bytes")));
+INSTANTIATE_TEST_SUITE_P(Kinds, Ordered, testing::Values("fruit.hkt", "fruit.hkt?file=pos,page_size=128", "fruit.hks?dbm=baby"));
+
+TEST(OrderedSnapshot, IsOfNoKind) {
+  TempDir dir;
+  const std::string path = dir.File("fruit.hks?dbm=baby"), plain = dir.File("fruit.hks"), copy = dir.File("copy.hks");
+  ASSERT_EQ(RunTool({"import", path}, "banana\t3\napple\t1\nax\t4\n").exit_code, 0);
+  EXPECT_EQ(RunTool({"get", plain, "ax"}).out, "4\n") << "as a tiny one";
+  EXPECT_EQ(RunTool({"set", plain, "ay", "7"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"list", path, "--keys", "--prefix", "a"}).out, "apple\nax\nay\n");
+  EXPECT_EQ(RunTool({"copy", path, copy}).exit_code, 0);
+  EXPECT_EQ(RunTool({"list", copy, "--dbm", "baby", "--keys", "--items", "1"}).out, "apple\n");
+  EXPECT_EQ(RunTool({"merge", dir.File("all.hkh"), path}).exit_code, 0);
+  EXPECT_EQ(RunTool({"count", dir.File("all.hkh")}).out, "4\n");
+  EXPECT_EQ(RunTool({"shell", path}, "list --reverse --prefix a --items 1 --keys\n").out, "ay\n");
+}
+
+TEST(OrderedHelp, NamesTheKinds) {
+  EXPECT_THAT(RunTool({"help", "list"}).out,
+              AllOf(HasSubstr("auto|hash|tree|tiny|baby"), HasSubstr("jumplowerinc"), HasSubstr("--from KEY")));
+  EXPECT_THAT(RunTool({"help", "perf", "wicked"}).out, AllOf(HasSubstr("auto|hash|tree|tiny|baby"), HasSubstr("--max_page_size")));
+  EXPECT_THAT(RunTool({"man"}).out,
+              AllOf(HasSubstr("auto|hash|tree|tiny|baby"), HasSubstr("page_size, max_bytes, cache_bytes, checkpoint_bytes")));
   for (const std::string shell : {"bash", "zsh", "fish"})
-    EXPECT_THAT(RunTool({"completion", shell}).out, HasSubstr("auto hash tiny baby")) << shell;
+    EXPECT_THAT(RunTool({"completion", shell}).out, HasSubstr("auto hash tree tiny baby")) << shell;
 }
 
 }  // namespace

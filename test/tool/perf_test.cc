@@ -84,19 +84,44 @@ TEST(Perf, PrintsFourPhases) {
   }
 }
 
-TEST(Perf, PagesOfBabyAreAsLargeAsToldAtMost) {
-  const auto num_pages = [](const std::string& size) {
-    const ToolResult result = RunTool({"perf", "sequence", "--dbm", "baby", "--set_only", "--max_page_size", size, "--json"});
-    return nlohmann::json::parse(result.out).at("num_buckets").get<int>();
-  };
-  EXPECT_GT(num_pages("512"), 4 * num_pages("4096"));
+TEST(Perf, PagesAreAsLargeAsToldAtMost) {
+  TempDir dir;
+  for (const std::string impl : {"baby", "tree"}) {
+    const auto num_pages = [&](const std::string& size) {
+      const std::vector<std::string> command = {"perf",         "sequence",   "--dbm",           impl, "--path",
+                                                dir.File(impl), "--set_only", "--max_page_size", size, "--json"};
+      return nlohmann::json::parse(RunTool(command).out).at("num_buckets").get<int>();
+    };
+    EXPECT_GT(num_pages("512"), 4 * num_pages("4096")) << impl;
+  }
 }
 
-TEST(Perf, ThreadsShareTheWorkOnAFile) {
+TEST(Perf, TreesTakeAsMuchMemoryAsToldAndCheckpointAsOften) {
   TempDir dir;
-  const std::string path = dir.File("p.hkh");
+  const std::string path = dir.File("p.hkt");
+  const auto inspect = [&](const std::vector<std::string>& options, const char* name) {
+    std::vector<std::string> command = {"perf", "sequence", "--path", path, "--set_only", "--iter", "20k", "--size", "200", "--json"};
+    command.insert(command.end(), options.begin(), options.end());
+    const ToolResult result = RunTool(command);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.err, "");
+    EXPECT_EQ(nlohmann::json::parse(result.out).at("num_records"), 20000);
+    return nlohmann::json::parse(RunTool({"inspect", path, "--json"}).out).at("stats").at(name).get<int>();
+  };
+  const int few = inspect({}, "epoch");
+  EXPECT_GT(inspect({"--checkpoint_bytes", "64ki"}, "epoch"), few + 1);
+  EXPECT_GT(inspect({"--cache_bytes", "1Mi"}, "epoch"), few + 1) << "a quarter of it causes a checkpoint too";
+  EXPECT_GT(inspect({"--max_cached_pages", "2"}, "epoch"), few + 1) << "that is 1Mi, the least";
+}
+
+class PerfOnFile : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Endings, PerfOnFile, testing::Values(".hkh", ".hkt"));
+
+TEST_P(PerfOnFile, ThreadsShareTheWork) {
+  TempDir dir;
+  const std::string path = dir.File("p" + GetParam()), copy = dir.File("copy" + GetParam());
   const ToolResult result = RunTool({"perf", "sequence", "--path", path, "--iter", "1000", "--threads", "3", "--size", "20", "--validate",
-                                     "--random_key", "--random_value", "--get_copy", "--sync_hard", "--copy", dir.File("copy.hkh")});
+                                     "--random_key", "--random_value", "--get_copy", "--sync_hard", "--copy", copy});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   Output output(result.out);
   const Expectation want = {.impl = "auto",
@@ -110,7 +135,7 @@ TEST(Perf, ThreadsShareTheWorkOnAFile) {
   for (const char* phase : {"Setting", "Getting", "Iterating"}) ExpectPhase(output, want, phase, "1[89][0-9]{2}");
   ExpectPhase(output, want, "Removing", "0");
   output.ExpectEnd();
-  EXPECT_THAT(RunTool({"verify", dir.File("copy.hkh")}).out, MatchesRegex(".*: ok, 1[89][0-9]{2} records\n"));
+  EXPECT_THAT(RunTool({"verify", copy}).out, MatchesRegex(".*: ok, 1[89][0-9]{2} records\n"));
   EXPECT_EQ(RunTool({"verify", path}).exit_code, 0);
 }
 
@@ -209,6 +234,10 @@ TEST(Perf, OptionsWithoutMeaningAreTakenWithANote) {
     for (const char* name : {"--direct_io", "--block_size", "--cache_buckets", "--no_wait", "--ulog", "--verbose", "--params"})
       EXPECT_THAT(result.err, HasSubstr("hako perf " + command + ": " + name + " has no meaning here: "));
   }
+  const ToolResult tree = RunTool(
+      {"perf", "wicked", "--dbm", "tree", "--path", TempDir().File("p"), "--iter", "1", "--max_branches", "256", "--page_update_write"});
+  EXPECT_THAT(tree.err, HasSubstr("--max_branches has no meaning here: "));
+  EXPECT_THAT(tree.err, HasSubstr("--page_update_write has no meaning here: pages are written by checkpoints"));
   EXPECT_THAT(RunTool({"perf", "sequence", "--dbm", "tiny", "--iter", "1", "--directio"}).err, HasSubstr("did you mean '--direct_io'?"));
 }
 
@@ -250,15 +279,19 @@ TEST(Perf, TakesEveryOptionOfTheToolItFollows) {
 
 TEST(Perf, ParallelPrintsOnePhase) {
   TempDir dir;
-  for (const std::string impl : {"tiny", "baby", "hash"}) {
+  for (const std::string impl : {"tiny", "baby", "hash", "tree"}) {
     const ToolResult result =
         RunTool({"perf", "parallel", "--dbm", impl, "--path", dir.File(impl), "--iter", "1k", "--threads", "4", "--validate", "--rebuild"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_EQ(result.err, "");
     Output output(result.out);
     // A fifth of 4,000 keys see a CompareExchange, which seldom makes a record; of the rest, 4/5 times 1/2 are set.
-    const Expectation want = {
-        .impl = impl, .threads = "4", .is_in_file = impl == "hash", .validates = true, .dots = DotLines(50, 50), .num_iterations = "1000"};
+    const Expectation want = {.impl = impl,
+                              .threads = "4",
+                              .is_in_file = impl == "hash" || impl == "tree",
+                              .validates = true,
+                              .dots = DotLines(50, 50),
+                              .num_iterations = "1000"};
     ExpectPhase(output, want, "Doing", "1[2-5][0-9]{2}");
     output.ExpectEnd();
   }
@@ -273,7 +306,7 @@ TEST(Perf, ParallelSharesFewKeys) {
 
 TEST(Perf, WickedDoesEverythingAndChecksIt) {
   TempDir dir;
-  for (const std::string impl : {"tiny", "baby", "hash"}) {
+  for (const std::string impl : {"tiny", "baby", "hash", "tree"}) {
     const ToolResult result = RunTool({"perf", "wicked", "--dbm", impl, "--path", dir.File(impl), "--iter", "3k", "--threads", "4",
                                        "--size", "100", "--iterator", "--clear", "--sync", "--rebuild", "--validate"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -282,14 +315,14 @@ TEST(Perf, WickedDoesEverythingAndChecksIt) {
     const Expectation want = {.impl = impl,
                               .size = "100",
                               .threads = "4",
-                              .is_in_file = impl == "hash",
+                              .is_in_file = impl == "hash" || impl == "tree",
                               .validates = true,
                               .dots = DotLines(50, 150),
                               .num_iterations = "3000"};
     ExpectPhase(output, want, "Doing", "[0-9]+");
     output.ExpectEnd();
   }
-  EXPECT_EQ(RunTool({"verify", dir.File("hash"), "--dbm", "hash"}).exit_code, 0);
+  for (const std::string impl : {"hash", "tree"}) EXPECT_EQ(RunTool({"verify", dir.File(impl), "--dbm", impl}).exit_code, 0);
 }
 
 TEST(Perf, HonestModesAddLines) {
