@@ -96,6 +96,7 @@ Status TreeDBM<FileT, Compare, Codec>::ChangeMetadata(F&& change) {
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 bool TreeDBM<FileT, Compare, Codec>::ShouldBeRebuilt() {
+  if (!CountFree().ok()) return false;
   const Stats stats = GetStats();
   return stats.total_bytes > (1 << 20) && stats.free_bytes > stats.total_bytes / 2;
 }
@@ -170,7 +171,14 @@ Stats TreeDBM<FileT, Compare, Codec>::GetStats() {
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
+Status TreeDBM<FileT, Compare, Codec>::CountFree() {
+  std::lock_guard lock(maintenance_mutex_);
+  return space_->store().CountFree();
+}
+
+template <File FileT, Comparator Compare, PageCodec Codec>
 Inspection TreeDBM<FileT, Compare, Codec>::Inspect() {
+  const Status counted = CountFree();
   Inspection pairs = InspectionOf("TreeDBM", GetStats());
   const auto add = [&](const char* name, std::uint64_t number) { pairs.emplace_back(name, absl::StrCat(number)); };
   const storage::FileCounters counters = space_->store().counters();
@@ -182,6 +190,7 @@ Inspection TreeDBM<FileT, Compare, Codec>::Inspect() {
   add("type", GetType());
   pairs.emplace_back("comparator", std::string(Compare::kName));
   pairs.emplace_back("codec", std::string(Codec::kName));
+  if (!counted.ok()) pairs.emplace_back("damage", std::string(counted.message()));
   return pairs;
 }
 

@@ -69,6 +69,7 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
 
   // Proves the structure of the whole file. Stops writers meanwhile.
   Status Verify();
+  // free_bytes is 0 before the first checkpoint of an open database, or the first ShouldBeRebuilt or Inspect, which look for it.
   Stats GetStats();
   Inspection Inspect();
 
@@ -129,6 +130,7 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
   }
   Status CheckpointLocked();
   void NoteHealth(const Status& status);  // of what the store was last asked for
+  Status CountFree();
   template <class F>
   Status ChangeMetadata(F&& change);
 

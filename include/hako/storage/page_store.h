@@ -83,9 +83,21 @@ class PageStore {
             written_bytes_.load(std::memory_order_relaxed)};
   }
   std::uint64_t map_bytes() const { return map_bytes_.load(std::memory_order_relaxed); }
-  // Of the file's size, so much is free; known once a checkpoint was begun.
+  // Of the file's size, so much is free; known once a checkpoint was begun, or by CountFree, which looks at the whole page map then.
   std::uint64_t file_bytes() const { return file_.Size(); }
   std::uint64_t free_bytes() const { return free_bytes_.load(std::memory_order_relaxed); }
+  Status CountFree() {
+    if (space_is_known_) return absl::OkStatus();
+    std::uint64_t used = format::kTreeFirstUnit;
+    std::lock_guard lock(map_mutex_);
+    HAKO_RETURN_IF_ERROR(map_.ForEach(super_.id_end, NodeReader(), [&used](int, std::uint64_t, const Entry& entry) {
+      if (!entry.IsNone()) used += entry.units();
+      return absl::OkStatus();
+    }));
+    const std::uint64_t size = file_.Size(), used_bytes = used * format::kTreeUnit;
+    free_bytes_.store(size > used_bytes ? size - used_bytes : 0, std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
   std::uint64_t num_commits() const { return num_commits_.load(std::memory_order_relaxed); }
   std::uint64_t synced_at() const { return synced_at_.load(std::memory_order_relaxed); }
 
