@@ -223,11 +223,11 @@ class PageStore {
       return whole.substr(0, whole.find('\0'));
     };
     if (name(super.comparator) != comparator) {
-      return absl::FailedPreconditionError(
+      return absl::InvalidArgumentError(
           absl::StrCat("the keys of the file are in the order \"", ToAbsl(name(super.comparator)), "\", not \"", ToAbsl(comparator), "\""));
     }
     if (name(super.codec) != codec) {
-      return absl::FailedPreconditionError(
+      return absl::InvalidArgumentError(
           absl::StrCat("the pages of the file are compressed by \"", ToAbsl(name(super.codec)), "\", not \"", ToAbsl(codec), "\""));
     }
     if (super.page_size < 128 || super.page_size > 8192) return bad("page size", offsetof(Super, page_size));
