@@ -1,4 +1,5 @@
-# hako at work on real data: every package that dpkg knows on this machine becomes a record of a database, and the database is asked.
+# hako at work on real data: every package that dpkg knows on this machine becomes a record of a hash table and of a tree, and both are
+# asked.
 #
 #   cmake -D HAKO=<the tool> -D DIR=<a folder for its files> [-D ITERATIONS=<of the speed test>] -P cmake/Demo.cmake
 #
@@ -19,7 +20,7 @@ cmake_path(GET HAKO PARENT_PATH bin)
 set(ENV{PATH} "${bin}:$ENV{PATH}")
 set(ENV{LC_ALL} C.UTF-8) # the tool escapes what is not UTF-8, sort goes by bytes
 file(MAKE_DIRECTORY ${DIR})
-file(REMOVE ${DIR}/packages.hkh ${DIR}/perf.hkh)
+file(REMOVE ${DIR}/packages.hkh ${DIR}/packages.hkt ${DIR}/perf.hkh ${DIR}/perf.hkt)
 set(num_checks 0)
 
 function(say text)
@@ -106,6 +107,23 @@ check("${num_packages} keys" "${output}" ${num_packages})
 run("hako export packages.hkh | sort | cmp - <(sort packages.tsv)")
 check("what comes out is what went in, byte by byte" "${output}" "")
 
+say("\n== In order: the same packages in a tree, asked by prefix and by range")
+run("hako import packages.hkt packages.tsv")
+run("ls -s --block-size=1 packages.hkt")
+run("hako list packages.hkt --keys --prefix libc --items -1")
+ask_dpkg(libc "--showformat=\${binary:Package}\n")
+string(REGEX MATCHALL "[^\n]+" libc "${libc}")
+list(FILTER libc INCLUDE REGEX "^libc")
+list(SORT libc)
+string(JOIN "\n" libc ${libc})
+check("the packages whose names begin with libc, in order, are those of dpkg" "${output}" "${libc}")
+run("hako list packages.hkt --keys --from b --to d --reverse --items 5")
+run("hako list packages.hkt --keys --from b --to d --items -1 | cmp - <(cut -f 1 packages.tsv | sort | awk '\"b\" <= $0 && $0 < \"d\"')")
+check("from b to d they are what sort and awk make of the text" "${output}" "")
+run("hako export packages.hkt | cmp - <(sort packages.tsv)")
+check("all of it comes out sorted, byte by byte what went in" "${output}" "")
+run("hako verify packages.hkt")
+
 say("\n== Verify and inspect")
 run("hako verify packages.hkh")
 run("hako inspect packages.hkh")
@@ -114,11 +132,11 @@ string(JSON num_records GET "${json}" num_records)
 check("${num_packages} records" ${num_records} ${num_packages})
 
 say("\n== Speed: ${ITERATIONS} records of 8 + 8 bytes, one thread; qps = operations a second")
-foreach(target "--path perf.hkh" "--dbm tiny")
+foreach(target "--path perf.hkh" "--path perf.hkt" "--dbm tiny")
   run("hako perf sequence ${target} --iter ${ITERATIONS} --get_copy | grep done:")
   string(REGEX MATCHALL "num_records=[0-9]+" counts "${output}")
   set(all num_records=${ITERATIONS})
   check("all set, found, iterated and removed" "${counts}" "${all};${all};${all};num_records=0")
 endforeach()
 
-say("\n${num_checks} checks passed. The database is ${DIR}/packages.hkh")
+say("\n${num_checks} checks passed. The databases are ${DIR}/packages.hkh and packages.hkt")
