@@ -19,8 +19,10 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -157,7 +159,9 @@ class PageStore {
     super.check = format::CheckOf(super);
     HAKO_RETURN_IF_ERROR(WriteSuper(super));
     super_ = super;
-    if (num_pins_ == 0) FreeRetired();
+    released_.insert(released_.end(), retired_.begin(), retired_.end());
+    retired_.clear();
+    if (num_pins_ == 0) FreeReleased();
     is_moving_ = false;
     NoteCommit();
     return absl::OkStatus();
@@ -173,10 +177,11 @@ class PageStore {
   Status CutFile() {
     if (!space_is_known_ || num_pins_ != 0) return absl::OkStatus();
     const std::uint64_t end = std::max(space_.UsedEnd(), std::uint64_t{super_.end});
-    HAKO_RETURN_IF_ERROR(file_.Resize(end * format::kTreeUnit));
     space_.Shrink(end);
-    NoteCommit();
-    return absl::OkStatus();
+    NoteCommit();                          // before the file is smaller, of which the free part must not be more than all
+    std::lock_guard map_lock(map_mutex_);  // else there may always be a reader
+    std::lock_guard cut_lock(cut_mutex_);
+    return file_.Resize(end * format::kTreeUnit);
   }
 
   // The last checkpoint, which stays readable until Unpin. Between the two, Copy writes it to another file; from any thread.
@@ -192,7 +197,7 @@ class PageStore {
     return pinned;
   }
   void Unpin() {
-    if (--num_pins_ == 0) FreeRetired();
+    if (--num_pins_ == 0) FreeReleased();
   }
   template <File OtherFile>
   Status Copy(const Pinned& pinned, OtherFile& out) const;
@@ -242,10 +247,12 @@ class PageStore {
   StatusOr<std::size_t> ReadChecked(std::uint32_t id, F&& place_for) {
     for (Entry tried{};;) {
       Entry entry;
+      std::shared_lock<std::shared_mutex> not_cut;
       {
         std::lock_guard lock(map_mutex_);
         HAKO_ASSIGN_OR_RETURN(const Entry* at, map_.At(id, NodeReader()));
         entry = *at;
+        not_cut = std::shared_lock(cut_mutex_);
         map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
       }
       HAKO_ASSIGN_OR_RETURN(const std::span<std::byte> out, place_for(entry));
@@ -383,8 +390,9 @@ class PageStore {
     std::lock_guard lock(map_mutex_);
     Status status = map_.WriteOut(
         NodeReader(), [&](unsigned level, std::uint64_t node, std::span<const std::byte> bytes, const Entry& before) -> StatusOr<Entry> {
+          HAKO_ASSIGN_OR_RETURN(const Entry entry, Write(bytes, SeedOf(level, node), bytes.size()));
           Retire(before);
-          return Write(bytes, SeedOf(level, node), bytes.size());
+          return entry;
         });
     if (status.ok()) status = Flush();
     if (!status.ok()) map_.MarkAllChanged();
@@ -395,23 +403,30 @@ class PageStore {
   }
   // Where the state that is going to be committed ends.
   std::uint64_t EndWithoutRetired() {
-    for (const UnitSpace::Run& run : retired_) space_.Free(run.place, run.units);
+    const std::initializer_list<const std::vector<UnitSpace::Run>*> both = {&retired_, &released_};
+    for (const auto* runs : both) {
+      for (const UnitSpace::Run& run : *runs) space_.Free(run.place, run.units);
+    }
     const std::uint64_t end = space_.UsedEnd();
-    for (const UnitSpace::Run& run : retired_) space_.MarkUsed(run.place, run.units);
+    for (const auto* runs : both) {
+      for (const UnitSpace::Run& run : *runs) space_.MarkUsed(run.place, run.units);
+    }
     return end;
   }
-  void FreeRetired() {
-    for (const UnitSpace::Run& run : retired_) space_.Free(run.place, run.units);
-    retired_.clear();
+  void FreeReleased() {
+    for (const UnitSpace::Run& run : released_) space_.Free(run.place, run.units);
+    released_.clear();
   }
 
   FileT file_;
   Super super_;
   mutable std::mutex map_mutex_;
+  std::shared_mutex cut_mutex_;  // shared by who reads what the map has named; after map_mutex_
   PageMap map_;
   UnitSpace space_;
   bool space_is_known_ = false;
-  std::vector<UnitSpace::Run> retired_;  // since the last checkpoint, which may need them
+  std::vector<UnitSpace::Run> retired_;   // since the last checkpoint, which may need them
+  std::vector<UnitSpace::Run> released_;  // before it, but a pinned one may need them
   unsigned num_pins_ = 0;
   bool is_moving_ = false;  // until the next Commit: all goes as far to the front as it can
   std::unique_ptr<std::byte[]> buffer_;

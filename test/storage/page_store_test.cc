@@ -1,0 +1,272 @@
+// The file of a TreeDBM as the store keeps it: what is committed is there, what is not is not, and nobody who reads is in the way of who
+// cuts the file.
+#include "hako/storage/page_store.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/file/memory_file.h"
+#include "support/checked_value.h"
+#include "support/fault_file.h"
+#include "support/random.h"
+#include "support/sanitizers.h"
+#include "support/status_matchers.h"
+#include "support/threads.h"
+
+namespace hako::storage {
+namespace {
+
+using Device = FaultFile<MemoryFile>;
+using Store = PageStore<Device>;
+
+// A file, and its store of images, which prove themselves: those of page `id` are checked values of that key.
+class PageStoreTest : public testing::Test {
+ protected:
+  static constexpr std::uint32_t kIdEnd = 1 << 20;
+
+  void SetUp() override { Open(); }
+  void Open() {
+    store_.reset();
+    auto opened = Store::Open(Device(file_.Share(), plan_), "order", 8192);
+    ASSERT_THAT(opened.status(), IsOk());
+    store_ = *std::move(opened);
+  }
+  static std::string ImageOf(std::uint32_t id, std::size_t size, std::uint64_t salt) {
+    return CheckedValue(std::to_string(id), size, salt);
+  }
+  Status Begin() {
+    return store_->Begin([](std::uint32_t) {});
+  }
+  Status Put(std::uint32_t id, std::size_t size, std::uint64_t salt) {
+    const std::string image = ImageOf(id, size, salt);
+    return store_->Put(id, std::as_bytes(std::span(image)));
+  }
+  Status Commit() {
+    return store_->Commit([](Store::Super& super) { super.id_end = kIdEnd; });
+  }
+  // Whether the page's image is that, with zeros up to the next unit.
+  static Status ExpectImage(Store& store, std::uint32_t id, std::size_t size, std::uint64_t salt) {
+    std::vector<std::byte> bytes(format::kPageImageMax);
+    HAKO_ASSIGN_OR_RETURN(const std::size_t found, store.Read(id, bytes));
+    std::string expected = ImageOf(id, size, salt);
+    expected.resize((size + format::kTreeUnit - 1) / format::kTreeUnit * format::kTreeUnit);
+    if (found == expected.size() && std::memcmp(bytes.data(), expected.data(), found) == 0) return absl::OkStatus();
+    return absl::UnknownError("another image");
+  }
+  Status Expect(std::uint32_t id, std::size_t size, std::uint64_t salt) { return ExpectImage(*store_, id, size, salt); }
+  // A store of the file as it would be found after a crash.
+  StatusOr<std::unique_ptr<Store>> OpenCopy() {
+    std::vector<std::byte> bytes(file_.Size());
+    HAKO_RETURN_IF_ERROR(file_.ReadAt(0, bytes));
+    MemoryFile copy(std::uint64_t{1} << 30);
+    HAKO_RETURN_IF_ERROR(copy.Resize(bytes.size()));
+    HAKO_RETURN_IF_ERROR(copy.WriteAt(0, bytes));
+    return Store::Open(Device(std::move(copy), std::make_shared<FaultPlan>()), "order", 8192);
+  }
+
+  MemoryFile file_{std::uint64_t{1} << 30};
+  std::shared_ptr<FaultPlan> plan_ = std::make_shared<FaultPlan>();
+  std::unique_ptr<Store> store_;
+};
+
+TEST_F(PageStoreTest, KeepsWhatIsCommitted) {
+  Random random(TestSeed());
+  std::map<std::uint32_t, std::pair<std::size_t, std::uint64_t>> committed, now;
+  std::string value;
+  for (std::uint64_t round = 0; round < 30; ++round) {
+    ASSERT_THAT(Begin(), IsOk());
+    for (int i = 0; i < 100; ++i) {
+      const auto id = static_cast<std::uint32_t>(random.OneIn(10) ? random.Below(kIdEnd) : 1000 + random.Below(200));
+      if (random.OneIn(4)) {
+        ASSERT_THAT(store_->Forget(id), IsOk());
+        now.erase(id);
+      } else {
+        now[id] = {random.Between(1, random.OneIn(10) ? format::kPageImageMax : 2000), round};
+        ASSERT_THAT(Put(id, now[id].first, now[id].second), IsOk());
+      }
+    }
+    const bool commits = !random.OneIn(3);
+    if (commits) {
+      ASSERT_THAT(Commit(), IsOk());
+      committed = now;
+    }
+    if (!commits || random.OneIn(2)) {
+      Open();
+      now = committed;
+    }
+    for (const auto& [id, image] : now) ASSERT_THAT(Expect(id, image.first, image.second), IsOk()) << id;
+    ASSERT_THAT(Expect(999, 1, 0), StatusIs(absl::StatusCode::kDataLoss));
+  }
+  EXPECT_LE(file_.Size(), 16u << 20) << "what is free is used again";
+}
+
+TEST_F(PageStoreTest, KeepsLongValues) {
+  ASSERT_THAT(Begin(), IsOk());
+  const std::vector<std::size_t> sizes = {1, 511, 512, 513, 100'000, 1 << 20, (1 << 20) + 1, 3'000'001};
+  for (std::uint32_t i = 0; i < sizes.size(); ++i) ASSERT_THAT(store_->PutLong(100 + i, ImageOf(i, sizes[i], 1)), IsOk());
+  ASSERT_THAT(Commit(), IsOk());
+  Open();
+  std::string value;
+  for (std::uint32_t i = 0; i < sizes.size(); ++i) {
+    ASSERT_THAT(store_->ReadLong(100 + i, sizes[i], &value), IsOk());
+    EXPECT_TRUE(value == ImageOf(i, sizes[i], 1)) << sizes[i];
+  }
+  EXPECT_THAT(store_->ReadLong(100, 600, &value), StatusIs(absl::StatusCode::kDataLoss)) << "it is not so long";
+  EXPECT_THAT(store_->ReadLong(99, 1, &value), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST_F(PageStoreTest, RefusesADamagedImage) {
+  ASSERT_THAT(Begin(), IsOk());
+  for (std::uint32_t id = 1; id <= 3; ++id) ASSERT_THAT(Put(id, 700, 1), IsOk());
+  ASSERT_THAT(Commit(), IsOk());
+  std::vector<std::byte> bytes(file_.Size());
+  ASSERT_THAT(file_.ReadAt(0, bytes), IsOk());
+  const std::string image = ImageOf(2, 700, 1);
+  const auto* const begin = reinterpret_cast<const char*>(bytes.data());
+  const auto found = std::search(begin, begin + bytes.size(), image.begin(), image.end());
+  const auto offset = static_cast<std::uint64_t>(found - begin);
+  ASSERT_LT(offset, bytes.size());
+  for (const std::uint64_t at : {offset, offset + 699, offset + 1023}) {
+    const std::byte damaged = bytes[at] ^ std::byte{4};
+    ASSERT_THAT(file_.WriteAt(at, {&damaged, 1}), IsOk());
+    EXPECT_THAT(Expect(2, 700, 1), StatusIs(absl::StatusCode::kDataLoss, testing::HasSubstr("page 2 does not match its check")));
+    EXPECT_THAT(Expect(3, 700, 1), IsOk());
+    ASSERT_THAT(file_.WriteAt(at, {&bytes[at], 1}), IsOk());
+    EXPECT_THAT(Expect(2, 700, 1), IsOk());
+  }
+}
+
+// Whichever write or change of size fails for want of space: the file is as of the last checkpoint, and the next one makes up for it.
+TEST_F(PageStoreTest, LosesNothingWhereThereIsNoSpace) {
+  constexpr std::uint32_t kPages = 300;
+  ASSERT_THAT(Begin(), IsOk());
+  for (std::uint32_t id = 1; id <= kPages; ++id) ASSERT_THAT(Put(id, 5000, 0), IsOk());
+  ASSERT_THAT(Commit(), IsOk());
+  std::uint64_t committed = 0;
+  for (const FaultKind kind : {FaultKind::kWrite, FaultKind::kResize}) {
+    for (std::uint64_t call = 1;; ++call) {
+      SCOPED_TRACE(call);
+      const std::uint64_t salt = committed + 1;
+      const auto put_all = [&]() -> Status {
+        HAKO_RETURN_IF_ERROR(Begin());
+        for (std::uint32_t id = 1; id <= kPages; ++id) HAKO_RETURN_IF_ERROR(Put(id, 5000, salt));
+        return Commit();
+      };
+      ASSERT_OK_AND_ASSIGN(const auto pinned, store_->Pin());
+      plan_->Arm({.kind = kind, .call = call, .status = absl::ResourceExhaustedError("no space"), .is_short = true});
+      const Status status = put_all();
+      plan_->Disarm();
+      if (status.ok()) {
+        store_->Unpin();
+        committed = salt;
+        break;
+      }
+      ASSERT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
+      store_->Unpin();
+      ASSERT_THAT(Begin(), IsOk());
+      for (std::uint32_t id = 1; id <= kPages; ++id) ASSERT_THAT(Put(id, 5000, salt), IsOk());
+      ASSERT_OK_AND_ASSIGN(auto copy, OpenCopy());
+      for (std::uint32_t id = 1; id <= kPages; ++id) {
+        ASSERT_THAT(ExpectImage(*copy, id, 5000, committed), IsOk()) << "page " << id << " was overwritten before its time";
+      }
+      ASSERT_THAT(Commit(), IsOk());
+      committed = salt;
+      for (std::uint32_t id = 1; id <= kPages; ++id) ASSERT_THAT(Expect(id, 5000, committed), IsOk());
+    }
+  }
+  const auto used_bytes = [&] {
+    EXPECT_THAT(Begin(), IsOk());
+    EXPECT_THAT(Commit(), IsOk());
+    return store_->file_bytes() - store_->free_bytes();
+  };
+  const std::uint64_t used = used_bytes();
+  Open();
+  EXPECT_EQ(used_bytes(), used) << "what is free was counted well";
+}
+
+TEST_F(PageStoreTest, CommitsNothingAfterAFailedSync) {
+  ASSERT_THAT(Begin(), IsOk());
+  ASSERT_THAT(Put(1, 100, 1), IsOk());
+  ASSERT_THAT(Commit(), IsOk());
+  plan_->Arm({.kind = FaultKind::kSync});
+  ASSERT_THAT(Begin(), IsOk());
+  ASSERT_THAT(Put(1, 100, 2), IsOk());
+  EXPECT_THAT(Commit(), StatusIs(absl::StatusCode::kUnknown));
+  plan_->Disarm();
+  EXPECT_THAT(Begin(), StatusIs(absl::StatusCode::kUnknown));
+  EXPECT_THAT(store_->Health(), StatusIs(absl::StatusCode::kUnknown));
+  Open();
+  EXPECT_THAT(Expect(1, 100, 1), IsOk());
+}
+
+TEST_F(PageStoreTest, CopiesTheCheckpointThatIsPinned) {
+  ASSERT_THAT(Begin(), IsOk());
+  for (std::uint32_t id = 1; id <= 500; ++id) ASSERT_THAT(Put(id, 1000, 1), IsOk());
+  ASSERT_THAT(Commit(), IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto pinned, store_->Pin());
+  for (std::uint64_t salt = 2; salt <= 4; ++salt) {
+    ASSERT_THAT(Begin(), IsOk());
+    for (std::uint32_t id = 1; id <= 500; ++id) ASSERT_THAT(Put(id, 1000, salt), IsOk());
+    ASSERT_THAT(Commit(), IsOk());
+    ASSERT_THAT(store_->CutFile(), IsOk());
+  }
+  MemoryFile copied(std::uint64_t{1} << 30);
+  ASSERT_THAT(store_->Copy(pinned, copied), IsOk());
+  store_->Unpin();
+  ASSERT_OK_AND_ASSIGN(auto copy, Store::Open(Device(std::move(copied), plan_), "order", 8192));
+  for (std::uint32_t id = 1; id <= 500; ++id) ASSERT_THAT(ExpectImage(*copy, id, 1000, 1), IsOk());
+  ASSERT_THAT(Begin(), IsOk());
+  const std::uint64_t size = file_.Size();
+  for (std::uint32_t id = 1; id <= 500; ++id) ASSERT_THAT(Put(id, 1000, 5), IsOk());
+  ASSERT_THAT(Commit(), IsOk());
+  EXPECT_EQ(file_.Size(), size) << "what was pinned is free now";
+  for (std::uint32_t id = 1; id <= 500; ++id) ASSERT_THAT(Expect(id, 1000, 5), IsOk());
+}
+
+// Long values lie before the pages; with each that goes, some pages move there from the file's end, which is cut.
+TEST_F(PageStoreTest, ConcurrentReadsGoOnWhileTheFileIsCut) {
+  constexpr std::uint32_t kPages = 400, kLong = 300;
+  const std::string value(4096, 'l');
+  ASSERT_THAT(Begin(), IsOk());
+  for (std::uint32_t id = 1; id <= kLong; ++id) ASSERT_THAT(store_->PutLong(kPages + id, value), IsOk());
+  for (std::uint32_t id = 1; id <= kPages; ++id) ASSERT_THAT(Put(id, 1500, 0), IsOk());
+  ASSERT_THAT(Commit(), IsOk());
+  ASSERT_THAT(store_->CutFile(), IsOk());
+  const std::uint64_t size = file_.Size();
+  std::atomic<bool> done = false;
+  std::atomic<int> mishaps = 0;
+  RunThreads(3, [&](int thread) {
+    if (thread == 0) {
+      for (std::uint32_t id = 1; id <= kLong; ++id) {
+        EXPECT_THAT(Begin(), IsOk());
+        EXPECT_THAT(store_->Forget(kPages + id), IsOk());
+        EXPECT_THAT(Commit(), IsOk());
+        for (std::uint64_t moved = 1, rounds = 0; moved != 0 && rounds < 8; ++rounds) {
+          EXPECT_THAT(Begin(), IsOk());
+          moved = store_->MoveForward().value_or(0);
+          EXPECT_THAT(Commit(), IsOk());
+        }
+        EXPECT_THAT(store_->CutFile(), IsOk());
+      }
+      done = true;
+      return;
+    }
+    Random random(TestSeed() + static_cast<std::uint64_t>(thread));
+    while (!done) mishaps += !Expect(static_cast<std::uint32_t>(random.Between(1, kPages)), 1500, 0).ok();
+  });
+  EXPECT_EQ(mishaps, 0);
+  EXPECT_LE(file_.Size(), size - kLong * value.size() / 4 * 3);
+}
+
+}  // namespace
+}  // namespace hako::storage

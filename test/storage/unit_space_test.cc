@@ -1,0 +1,160 @@
+// Which units are in use, beside a model that has a bool for each.
+#include "hako/storage/unit_space.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "support/random.h"
+#include "support/sanitizers.h"
+
+namespace hako::storage {
+namespace {
+
+constexpr std::uint64_t kFirst = 16;
+
+class Model {
+ public:
+  void Reset(std::uint64_t end) { used_.assign(end, false); }
+  std::uint64_t end() const { return used_.size(); }
+  bool AllFree(std::uint64_t place, std::uint64_t units) const {
+    if (place < kFirst || place > end() || units > end() - place) return false;
+    return std::find(At(place), At(place + units), true) == At(place + units);
+  }
+  void Fill(std::uint64_t place, std::uint64_t units, bool used) {
+    for (std::uint64_t i = place; i < place + units; ++i) {
+      ASSERT_NE(used_[i], used) << i;
+      used_[i] = used;
+    }
+  }
+  void SetEnd(std::uint64_t end) { used_.resize(end); }
+  std::uint64_t used_units() const { return static_cast<std::uint64_t>(std::count(used_.begin(), used_.end(), true)); }
+  std::uint64_t UsedEnd() const {
+    for (std::uint64_t i = end(); i > kFirst; --i) {
+      if (used_[i - 1]) return i;
+    }
+    return kFirst;
+  }
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> Runs(bool used) const {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> runs;
+    for (std::uint64_t at = kFirst; at < end();) {
+      const auto from = std::find(At(at), used_.end(), used);
+      const auto to = std::find(from, used_.end(), !used);
+      if (from != to) runs.emplace_back(from - used_.begin(), to - from);
+      at = static_cast<std::uint64_t>(to - used_.begin());
+    }
+    return runs;
+  }
+
+ private:
+  std::vector<bool>::const_iterator At(std::uint64_t i) const { return used_.begin() + static_cast<std::ptrdiff_t>(i); }
+  std::vector<bool> used_;
+};
+
+void ExpectSame(const UnitSpace& space, const Model& model) {
+  ASSERT_EQ(space.end(), model.end());
+  ASSERT_EQ(space.used_units(), model.used_units());
+  ASSERT_EQ(space.free_units(), model.end() - kFirst - model.used_units());
+  ASSERT_EQ(space.UsedEnd(), model.UsedEnd());
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> runs;
+  space.ForEachUsedRun([&](std::uint64_t place, std::uint64_t units) { runs.emplace_back(place, units); });
+  ASSERT_EQ(runs, model.Runs(true));
+}
+
+TEST(UnitSpace, AgreesWithAModel) {
+  SCOPED_TRACE(TestSeed());
+  Random random(TestSeed());
+  for (int life = 0; life < 6; ++life) {
+    UnitSpace space;
+    Model model;
+    const std::uint64_t first_end = kFirst + random.Below(300);
+    space.Reset(kFirst, first_end);
+    model.Reset(first_end);
+    ASSERT_NO_FATAL_FAILURE(ExpectSame(space, model));
+    for (int i = 0; i < 1500 / kSlowdown; ++i) {
+      const std::uint64_t least = random.Between(1, random.OneIn(8) ? 150 : 10), most = least + random.Below(100);
+      switch (random.Below(8)) {
+        case 0:
+        case 1:
+        case 2: {
+          if (random.OneIn(10)) space.Rewind();
+          const UnitSpace::Run run = space.Take(least, most);
+          if (run.units == 0) {
+            for (const auto& [place, units] : model.Runs(false)) ASSERT_LT(units, least) << "there is a run at " << place;
+          } else {
+            ASSERT_TRUE(run.units >= least && run.units <= most);
+            ASSERT_TRUE(model.AllFree(run.place, run.units)) << run.place;
+            model.Fill(run.place, run.units, true);
+          }
+          break;
+        }
+        case 3: {
+          const std::uint64_t place = random.Below(model.end() + 20);
+          const bool all_free = model.AllFree(place, least);
+          ASSERT_EQ(space.MarkUsed(place, least), all_free) << place << " " << least;
+          if (all_free) model.Fill(place, least, true);
+          break;
+        }
+        case 4:
+        case 5:
+        case 6: {
+          const auto runs = model.Runs(true);
+          if (runs.empty()) break;
+          auto [place, units] = runs[random.Below(runs.size())];
+          const std::uint64_t skipped = random.Below(units), freed = random.Between(1, units - skipped);
+          space.Free(place + skipped, freed);
+          model.Fill(place + skipped, freed, false);
+          break;
+        }
+        default: {
+          const std::uint64_t end = random.OneIn(2) ? model.end() + random.Below(200) : random.Between(model.UsedEnd(), model.end());
+          end < model.end() ? space.Shrink(end) : space.Grow(end);
+          model.SetEnd(end);
+        }
+      }
+      ASSERT_NO_FATAL_FAILURE(ExpectSame(space, model)) << "after operation " << i;
+    }
+  }
+}
+
+TEST(UnitSpace, TakesTheFirstRunThatWillDo) {
+  UnitSpace space;
+  space.Reset(kFirst, 1000);
+  ASSERT_TRUE(space.MarkUsed(20, 10));
+  ASSERT_TRUE(space.MarkUsed(40, 100));
+  const auto take = [&](std::uint64_t least, std::uint64_t most) {
+    const UnitSpace::Run run = space.Take(least, most);
+    return std::pair(run.place, run.units);
+  };
+  EXPECT_EQ(take(5, 100), std::pair(std::uint64_t{30}, std::uint64_t{10}));
+  EXPECT_EQ(take(5, 100), std::pair(std::uint64_t{140}, std::uint64_t{100}));
+  EXPECT_EQ(take(1, 1), std::pair(std::uint64_t{240}, std::uint64_t{1})) << "it goes on where it was";
+  space.Rewind();
+  EXPECT_EQ(take(1, 1), std::pair(std::uint64_t{16}, std::uint64_t{1}));
+  EXPECT_EQ(take(760, 800).second, 0u) << "759 are left behind";
+  EXPECT_EQ(take(759, 800), std::pair(std::uint64_t{241}, std::uint64_t{759}));
+  EXPECT_EQ(take(4, 4).second, 0u);
+  EXPECT_EQ(take(3, 4), std::pair(std::uint64_t{17}, std::uint64_t{3})) << "what was passed over, once the end is reached";
+  EXPECT_EQ(take(1, 1).second, 0u);
+  EXPECT_EQ(space.free_units(), 0u);
+}
+
+TEST(UnitSpace, RefusesWhatIsNotFreeOrNotThere) {
+  UnitSpace space;
+  space.Reset(kFirst, 200);
+  EXPECT_FALSE(space.MarkUsed(15, 2));
+  EXPECT_FALSE(space.MarkUsed(199, 2));
+  EXPECT_FALSE(space.MarkUsed(200, 1));
+  EXPECT_FALSE(space.MarkUsed(~std::uint64_t{0}, 2));
+  EXPECT_FALSE(space.MarkUsed(20, ~std::uint64_t{0}));
+  EXPECT_EQ(space.used_units(), 0u);
+  EXPECT_TRUE(space.MarkUsed(16, 184));
+  EXPECT_FALSE(space.MarkUsed(100, 1));
+}
+
+}  // namespace
+}  // namespace hako::storage
