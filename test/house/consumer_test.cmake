@@ -8,7 +8,7 @@ set(work ${BINARY_DIR}/consumer/${WAY})
 file(REMOVE_RECURSE ${work})
 file(MAKE_DIRECTORY ${work}/run)
 set(prefix ${work}/prefix)
-set(programs main ranges)
+set(programs main ranges tree)
 
 function(run)
   execute_process(COMMAND ${ARGN} WORKING_DIRECTORY ${work}/run RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
