@@ -609,9 +609,9 @@ REGISTER_TYPED_TEST_SUITE_P(DurableDBMConformance, ReopensWithAllItHeld, Survive
                             KeepsTheTypeOfTheDatabase, TellsWhenItWasLastSynchronized, EveryUpdateIsSynchronizedWhereTheDatabaseIsOpenedSo,
                             ConcurrentSynchronizationInTheBackground, SynchronizesInBothModes,
                             ConcurrentSetsThatMustSurviveAPowerCutSynchronize, ManySynchronizationsReuseSpaceAndWrapNothing,
-                            RebuildGivesSpaceBack, RebuildsAnEmptyDatabase,
-                            ConcurrentRebuildStopsNobody, ConcurrentMaintenanceOfEveryKindAgrees,
-                            ConcurrentCopyHoldsAPrefixOfEachWritersWork, CopyIsADatabaseOfItsOwn, RefusesForeignFilesAndLeavesThemAlone,
-                            OpensReadOnlyWithoutChangingAByte, ReadOnlyNeedsAFileThatIsThere, RefusesASecondOpener);
+                            RebuildGivesSpaceBack, RebuildsAnEmptyDatabase, ConcurrentRebuildStopsNobody,
+                            ConcurrentMaintenanceOfEveryKindAgrees, ConcurrentCopyHoldsAPrefixOfEachWritersWork, CopyIsADatabaseOfItsOwn,
+                            RefusesForeignFilesAndLeavesThemAlone, OpensReadOnlyWithoutChangingAByte, ReadOnlyNeedsAFileThatIsThere,
+                            RefusesASecondOpener);
 
 }  // namespace hako
