@@ -298,16 +298,18 @@ class PageStore {
   template <class F>
   Status FindFreeSpace(F& is_free) {
     space_.Reset(format::kTreeFirstUnit, super_.end);
+    std::vector<std::uint32_t> free_ids;
     std::lock_guard lock(map_mutex_);
     HAKO_RETURN_IF_ERROR(map_.ForEach(super_.id_end, NodeReader(), [&](int level, std::uint64_t number, const Entry& entry) -> Status {
       if (entry.IsNone()) {
-        if (level < 0) is_free(static_cast<std::uint32_t>(number));
+        if (level < 0) free_ids.push_back(static_cast<std::uint32_t>(number));
       } else if (!space_.MarkUsed(entry.place(), entry.units())) {
         return DataLossError("two images share space, or one lies outside of the file,", entry.place() * format::kTreeUnit);
       }
       return absl::OkStatus();
     }));
     space_is_known_ = true;
+    for (const std::uint32_t id : free_ids) is_free(id);
     if (file_.IsWritable() && file_.Size() > super_.end * format::kTreeUnit)
       return file_.Resize(super_.end * format::kTreeUnit);  // of a checkpoint that failed
     return absl::OkStatus();
