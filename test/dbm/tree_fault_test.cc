@@ -1,0 +1,360 @@
+// Fails each call of a TreeDBM to its device in its turn, once or from then on. Whatever fails, nothing false is read, an update that was
+// refused is not there, and the next open finds the state of the last checkpoint that succeeded, or of one that was tried after it. Where
+// only space lacked, everything is there once there is space again.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/tree_dbm.h"
+#include "hako/file/any_file.h"
+#include "hako/file/memory_file.h"
+#include "hako/file/memory_map_parallel_file.h"
+#include "hako/file/positional_parallel_file.h"
+#include "support/checked_value.h"
+#include "support/fault_file.h"
+#include "support/random.h"
+#include "support/small_disk.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+namespace {
+
+// A device whose content outlives its files, and the two ways in which a database may use it.
+struct Mapped {
+  using FileType = FaultFile<MemoryFile>;
+  static FileType Open(const MemoryFile& device, std::shared_ptr<FaultPlan> plan) { return FileType(device.Share(), std::move(plan)); }
+};
+struct Positional {
+  using FileType = FaultFile<AnyFile>;
+  static FileType Open(const MemoryFile& device, std::shared_ptr<FaultPlan> plan) {
+    return FileType(AnyFile(device.Share()), std::move(plan));
+  }
+};
+
+// The work of one run: updates and checkpoints beside a model.
+struct Run {
+  std::vector<Records> durable = {{}};  // the last state that was made durable, then those that may have been
+  Records now;
+
+  template <class How>
+  void Do(TreeDBM<typename How::FileType>& db, const std::shared_ptr<FaultPlan>& plan, std::uint64_t seed) {
+    Random random(seed);
+    for (std::uint64_t i = 0; i < 50; ++i) {
+      const std::string key = NumberedKey(random.Below(40));
+      Records after = now;
+      Status status;
+      const auto checkpoint = [&](auto&& body) {
+        durable.push_back(now);
+        status = body();
+        if (status.ok()) durable = {now};
+        const std::string touched = NumberedKey(100);
+        const Status update = db.Set(touched, "value");  // a checkpoint that failed is no secret
+        if (!db.GetHealth().ok()) {
+          EXPECT_FALSE(update.ok());
+        }
+        if (update.ok()) after[touched] = now[touched] = "value";
+      };
+      if (random.OneIn(8)) {
+        checkpoint([&] { return db.Synchronize(SyncMode::kHard); });
+      } else if (random.OneIn(20)) {
+        checkpoint([&] { return db.Rebuild(); });
+      } else if (random.OneIn(20)) {
+        MemoryFile copy;
+        checkpoint([&] { return db.CopyTo(How::Open(copy, plan)); });
+        if (status.ok()) {
+          EXPECT_EQ(Difference(durable.back(), RecordsOf(copy)), "none") << "a copy";
+        }
+      } else if (random.OneIn(40)) {
+        after.clear();
+        status = db.Clear();
+      } else if (random.OneIn(3)) {
+        after.erase(key);
+        status = db.Remove(key);
+        if (absl::IsNotFound(status) && now.count(key) == 0) status = absl::OkStatus();
+      } else {
+        after[key] = CheckedValue(key, random.OneIn(10) ? 5000 : random.Below(60), i);
+        status = db.Set(key, after[key]);
+      }
+      if (status.ok()) {
+        now = after;
+      } else {
+        EXPECT_FALSE(status.message().empty()) << status;
+        EXPECT_FALSE(absl::IsNotFound(status)) << "a failing device is not an absent key";
+      }
+      std::string value;  // what can be read is true
+      const Status got = db.Get(key, &value);
+      if (got.ok()) {
+        EXPECT_TRUE(now.count(key) != 0 && now.at(key) == value) << key << ", operation " << i << ", " << status;
+      } else if (absl::IsNotFound(got)) {
+        EXPECT_EQ(now.count(key), 0u) << key << ", operation " << i << ", " << status;
+      }
+    }
+  }
+
+  static Records RecordsOf(const MemoryFile& device) {
+    auto db = TreeDBM<MemoryFile>::Open(device.Share());
+    EXPECT_THAT(db, IsOk());
+    if (!db.ok()) return {};
+    EXPECT_THAT((*db)->Verify(), IsOk());
+    return ListByIterator(**db).records;
+  }
+};
+
+// Two lives of a database, the second of which has to read.
+template <class How>
+void FailEachCall(Fault fault) {
+  const bool only_space = absl::IsResourceExhausted(fault.status);
+  for (fault.call = 1; fault.call < 5000; ++fault.call) {
+    SCOPED_TRACE(fault.call);
+    MemoryFile device;
+    const auto plan = std::make_shared<FaultPlan>();
+    Run run;
+    plan->Arm(fault);
+    bool created = false;
+    for (const std::uint64_t life : {5u, 6u}) {
+      auto opened = TreeDBM<typename How::FileType>::Open(How::Open(device, plan), {.page_size = 128});
+      if (!opened.ok()) {
+        EXPECT_GT(plan->fired_count(), 0u) << opened.status();
+        break;
+      }
+      created = true;
+      auto& db = **opened;
+      Records found;
+      if (!db.ProcessEach([&](std::string_view key, std::string_view value) { found.emplace(key, value); }).ok()) {
+        EXPECT_GT(plan->fired_count(), 0u);
+        break;
+      }
+      EXPECT_TRUE(std::count(run.durable.begin(), run.durable.end(), found) > 0) << Difference(run.durable.front(), found);
+      run.now = found;
+      run.template Do<How>(db, plan, life);
+      if (only_space && plan->fired_count() != 0) {
+        plan->Disarm();
+        EXPECT_THAT(db.Synchronize(SyncMode::kHard), IsOk()) << "there is space again";
+        EXPECT_THAT(db.GetHealth(), IsOk());
+        EXPECT_EQ(Difference(run.now, ListByIterator(db).records), "none");
+        run.durable = {run.now};
+      }
+      run.durable.push_back(run.now);
+      if (db.Close().ok()) run.durable = {run.now};
+    }
+    const bool met = plan->fired_count() != 0;
+    plan->Disarm();
+    auto again = TreeDBM<typename How::FileType>::Open(How::Open(device, plan));
+    if (!created && absl::IsDataLoss(again.status())) continue;  // half a superblock, of a database that never was
+    ASSERT_THAT(again, IsOk());
+    auto& db = **again;
+    EXPECT_THAT(db.Verify(), IsOk());
+    const Records found = ListByIterator(db).records;
+    EXPECT_TRUE(std::count(run.durable.begin(), run.durable.end(), found) > 0) << Difference(run.durable.front(), found);
+    EXPECT_THAT(db.Set("works", "again"), IsOk());
+    EXPECT_THAT(db.Close(), IsOk());
+    if (!met || testing::Test::HasFailure()) return;
+  }
+  FAIL() << "the work has no end";
+}
+
+template <class How>
+class TreeFaultTest : public testing::Test {};
+using Ways = testing::Types<Mapped, Positional>;
+TYPED_TEST_SUITE(TreeFaultTest, Ways);
+
+const Status kFull = absl::ResourceExhaustedError("full");
+
+TYPED_TEST(TreeFaultTest, SurvivesEachFailedRead) { FailEachCall<TypeParam>({.kind = FaultKind::kRead}); }
+TYPED_TEST(TreeFaultTest, SurvivesEachFailedWrite) { FailEachCall<TypeParam>({.kind = FaultKind::kWrite}); }
+TYPED_TEST(TreeFaultTest, SurvivesEachShortWrite) { FailEachCall<TypeParam>({.kind = FaultKind::kWrite, .is_short = true}); }
+TYPED_TEST(TreeFaultTest, SurvivesEachFailedSync) { FailEachCall<TypeParam>({.kind = FaultKind::kSync}); }
+TYPED_TEST(TreeFaultTest, SurvivesEachFailedClose) { FailEachCall<TypeParam>({.kind = FaultKind::kClose}); }
+TYPED_TEST(TreeFaultTest, SurvivesADeviceThatDies) { FailEachCall<TypeParam>({.forever = true}); }
+TYPED_TEST(TreeFaultTest, SurvivesADeviceThatCannotBeWrittenAnyMore) {
+  FailEachCall<TypeParam>({.kind = FaultKind::kWrite, .forever = true});
+}
+TYPED_TEST(TreeFaultTest, WaitsForSpaceThatAResizeLacks) {
+  FailEachCall<TypeParam>({.kind = FaultKind::kResize, .status = kFull});
+  FailEachCall<TypeParam>({.kind = FaultKind::kResize, .status = kFull, .forever = true});
+}
+TYPED_TEST(TreeFaultTest, WaitsForSpaceThatAWriteLacks) {
+  FailEachCall<TypeParam>({.kind = FaultKind::kWrite, .status = kFull});
+  FailEachCall<TypeParam>({.kind = FaultKind::kWrite, .status = kFull, .forever = true, .is_short = true});
+}
+
+TYPED_TEST(TreeFaultTest, RefusesUpdatesAfterAFailedWriteOrSyncAndGoesOnReading) {
+  for (const FaultKind kind : {FaultKind::kWrite, FaultKind::kSync}) {
+    for (const bool in_rebuild : {false, true}) {
+      SCOPED_TRACE(testing::Message() << (kind == FaultKind::kSync ? "sync" : "write") << (in_rebuild ? " in Rebuild" : ""));
+      MemoryFile device;
+      const auto plan = std::make_shared<FaultPlan>();
+      ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<typename TypeParam::FileType>::Open(TypeParam::Open(device, plan), {.page_size = 256}));
+      for (std::uint64_t i = 0; i < 2000; ++i) ASSERT_THAT(db->Set(NumberedKey(i), "value"), IsOk());
+      ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+      for (std::uint64_t i = 0; i < 1500; ++i) ASSERT_THAT(db->Remove(NumberedKey(i)), IsOk());
+      ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+      EXPECT_THAT(db->GetHealth(), IsOk());
+      // Rebuild's first checkpoint writes a superblock, then it moves pages.
+      plan->Arm({.kind = kind, .call = in_rebuild && kind == FaultKind::kWrite ? 2u : 1u});
+      EXPECT_FALSE((in_rebuild ? db->Rebuild() : db->Synchronize(SyncMode::kHard)).ok());
+      ASSERT_EQ(plan->fired_count(), 1u);
+      plan->Disarm();
+      EXPECT_THAT(db->GetHealth(), StatusIs(absl::StatusCode::kFailedPrecondition));
+      EXPECT_THAT(db->Set("other", "value"), StatusIs(absl::StatusCode::kFailedPrecondition));
+      EXPECT_THAT(db->Remove(NumberedKey(1999)), StatusIs(absl::StatusCode::kFailedPrecondition));
+      EXPECT_THAT(db->Synchronize(SyncMode::kHard), StatusIs(absl::StatusCode::kFailedPrecondition)) << "never tried again";
+      EXPECT_THAT(db->SetMetadata({}), StatusIs(absl::StatusCode::kFailedPrecondition));
+      EXPECT_THAT(db->Get(NumberedKey(1999)), IsOkAndHolds("value"));
+      EXPECT_EQ(db->Count(), 500u);
+      EXPECT_FALSE(db->Close().ok());
+    }
+  }
+}
+
+TEST(TreeFault, IteratorsStayFailedAfterTheFirstError) {
+  MemoryFile device;
+  const auto plan = std::make_shared<FaultPlan>();
+  const auto open = [&] { return TreeDBM<Positional::FileType>::Open(Positional::Open(device, plan), {.page_size = 512}); };
+  {
+    ASSERT_OK_AND_ASSIGN(auto db, open());
+    for (std::uint64_t i = 0; i < 3000; ++i) ASSERT_THAT(db->Set(NumberedKey(i), "value"), IsOk());
+  }
+  ASSERT_OK_AND_ASSIGN(auto db, open());
+  auto it = db->MakeIterator();
+  it.First();
+  ASSERT_TRUE(it.Valid());
+  plan->Arm({.kind = FaultKind::kRead, .forever = true});
+  while (it.Valid()) it.Next();
+  EXPECT_FALSE(it.status().ok());
+  plan->Disarm();
+  EXPECT_FALSE(it.Valid());
+  EXPECT_FALSE(it.status().ok());
+}
+
+// A file in memory that calls back before each write.
+class HookedFile : public MemoryFile {
+ public:
+  using Hook = std::function<void()>;
+  HookedFile(MemoryFile file, Hook hook) : MemoryFile(std::move(file)), hook_(std::move(hook)) {}
+  Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) {
+    hook_();
+    return MemoryFile::WriteAt(offset, in);
+  }
+
+ private:
+  Hook hook_;
+};
+
+// A checkpoint finds no space while a copy is made. What the last one needs is not free when the copy is done.
+TEST(TreeFault, ACopyGivesNothingFreeThatTheLastCheckpointNeeds) {
+  using FileType = FaultFile<HookedFile>;
+  for (std::uint64_t call = 1, failed = 1; failed != 0; ++call) {
+    SCOPED_TRACE(call);
+    MemoryFile device, copy;
+    const auto plan = std::make_shared<FaultPlan>(), no_plan = std::make_shared<FaultPlan>();
+    Records now;
+    const auto change = [&](auto& db, std::uint64_t salt) {
+      for (std::uint64_t i = 0; i < 3000; ++i) {
+        const std::string key = NumberedKey(i);
+        now[key] = CheckedValue(key, 100, salt);
+        ASSERT_THAT(db.Set(key, now[key]), IsOk());
+      }
+    };
+    Records durable;
+    {
+      ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<FileType>::Open({HookedFile(device.Share(), [] {}), plan}, {.page_size = 1024}));
+      ASSERT_NO_FATAL_FAILURE(change(*db, 1));
+      ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+      durable = now;
+      bool tried = false;
+      const auto fail_a_checkpoint = [&] {
+        if (std::exchange(tried, true)) return;
+        ASSERT_NO_FATAL_FAILURE(change(*db, 2));
+        plan->Arm({.kind = FaultKind::kWrite, .call = call, .status = kFull, .forever = true});
+        const Status status = db->Synchronize(SyncMode::kHard);
+        failed = plan->fired_count();
+        EXPECT_EQ(status.ok(), failed == 0);
+        plan->Disarm();
+        if (status.ok()) durable = now;
+      };
+      const Records before = durable;
+      ASSERT_THAT(db->CopyTo({HookedFile(copy.Share(), fail_a_checkpoint), no_plan}), IsOk());
+      ASSERT_TRUE(tried);
+      EXPECT_EQ(Difference(before, Run::RecordsOf(copy)), "none");
+      plan->Arm({.kind = FaultKind::kSync, .forever = true});
+      EXPECT_FALSE(db->Synchronize(SyncMode::kHard).ok());  // has written its pages
+    }
+    ASSERT_EQ(Difference(durable, Run::RecordsOf(device)), "none");
+  }
+}
+
+// The first checkpoint looks for what is free, and fails to read a part of the page map. The next one begins anew.
+TEST(TreeFault, LooksAgainForWhatIsFreeWhereThatFailed) {
+  for (std::uint64_t call = 1, failed = 1; failed != 0; ++call) {
+    SCOPED_TRACE(call);
+    MemoryFile device;
+    const auto plan = std::make_shared<FaultPlan>();
+    const auto open = [&] { return TreeDBM<Mapped::FileType>::Open(Mapped::Open(device, plan), {.page_size = 128}); };
+    {
+      ASSERT_OK_AND_ASSIGN(auto db, open());
+      for (std::uint64_t i = 0; i < 6000; ++i) ASSERT_THAT(db->Set(NumberedKey(i), "value"), IsOk());
+      ASSERT_THAT(db->RemoveRange(NumberedKey(0), NumberedKey(5000)), IsOkAndHolds(5000u));
+      ASSERT_THAT(db->Close(), IsOk());
+    }
+    ASSERT_OK_AND_ASSIGN(auto db, open());
+    plan->Arm({.kind = FaultKind::kRead, .call = call});
+    const Status status = db->Synchronize(SyncMode::kHard);
+    failed = plan->fired_count();
+    ASSERT_EQ(status.ok(), failed == 0);
+    plan->Disarm();
+    ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+    for (std::uint64_t i = 0; i < 5000; ++i) ASSERT_THAT(db->Set(NumberedKey(i), "new"), IsOk());
+    ASSERT_THAT(db->Verify(), IsOk());
+    ASSERT_EQ(ListByIterator(*db).records.size(), 6000u);
+  }
+}
+
+template <class FileT>
+class TreeFullDiskTest : public testing::Test {};
+using RealFiles = testing::Types<MemoryMapParallelFile, PositionalParallelFile>;
+TYPED_TEST_SUITE(TreeFullDiskTest, RealFiles);
+
+TYPED_TEST(TreeFullDiskTest, GoesOnReadingAndCatchesUpWhenThereIsSpaceAgain) {
+  SmallDisk disk(8 << 20);
+  if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a small file system";
+  const std::string path = disk.File("db"), ballast = disk.File("ballast");
+  std::ofstream(ballast) << std::string(4 << 20, 'b');
+  Records now;
+  {
+    ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<TypeParam>::Open(path));
+    Status status;
+    for (std::uint64_t i = 0; i < 100'000 && status.ok(); ++i) {
+      const std::string key = NumberedKey(i), value = CheckedValue(key, i % 500 == 0 ? 50'000 : 40, i);
+      status = db->Set(key, value);
+      if (status.ok()) now[key] = value;
+      if (i % 1000 == 0 && status.ok()) status = db->Synchronize(SyncMode::kHard);
+    }
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
+    EXPECT_THAT(db->Set("refused", ""), StatusIs(absl::StatusCode::kResourceExhausted));
+    EXPECT_EQ(Difference(now, ListByIterator(*db).records), "none");
+    std::filesystem::remove(ballast);
+    ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+    now["accepted"] = "again";
+    ASSERT_THAT(db->Set("accepted", "again"), IsOk());
+    ASSERT_THAT(db->Close(), IsOk());
+  }
+  ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<TypeParam>::Open(path));
+  EXPECT_THAT(db->Verify(), IsOk());
+  EXPECT_EQ(Difference(now, ListByIterator(*db).records), "none");
+}
+
+}  // namespace
+}  // namespace hako
