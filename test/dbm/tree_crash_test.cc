@@ -1,0 +1,216 @@
+// Kills processes at work on a TreeDBM, with checkpoints under way all the time. What is found is the state at one moment of the dead
+// process: each writer's operations up to one of them, not before its last Synchronize that returned, and all writers at the same moment.
+//
+// The operations of a writer follow from (seed, writer, number), so the child only counts them, and the parent does them again in a map.
+// Writers have keys of their own. Now and then one sets its clock and raises a counter that all share, in one step: so the counter always
+// is the number of such steps.
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/base/hash.h"
+#include "hako/dbm/tree_dbm.h"
+#include "hako/file/memory_map_parallel_file.h"
+#include "hako/file/positional_parallel_file.h"
+#include "support/checked_value.h"
+#include "support/crash_child.h"
+#include "support/full_size.h"
+#include "support/random.h"
+#include "support/sanitizers.h"
+#include "support/status_matchers.h"
+#include "support/temp_dir.h"
+
+namespace hako {
+namespace {
+
+// Small, so that pages come and go and checkpoints follow on each other.
+constexpr TreeOptions kOptions = {.page_size = 512, .cache_bytes = 1 << 20, .checkpoint_bytes = 32 << 10};
+
+struct Operation {
+  enum class Kind { kSet, kAppend, kRemove, kTick, kSynchronize };
+
+  Operation(std::uint64_t seed, int writer, std::uint64_t number)
+      : random(Random::Mix(seed) + static_cast<std::uint64_t>(writer) * 0x1000'0000'0000 + number), prefix(std::to_string(writer) + "/") {
+    kind = random.OneIn(150)  ? Kind::kSynchronize
+           : random.OneIn(10) ? Kind::kTick
+           : random.OneIn(4)  ? Kind::kRemove
+           : random.OneIn(6)  ? Kind::kAppend
+                              : Kind::kSet;
+    key = prefix + (kind == Kind::kTick ? "clock" : std::to_string(random.Below(2000)));
+    const std::size_t size = random.OneIn(100) ? random.Below(20'000) : random.SkewedSize(9);
+    value =
+        kind == Kind::kTick ? CheckedValue(key, 16, seed + number) : CheckedValue(key, kind == Kind::kAppend ? size % 50 : size, number);
+  }
+
+  template <class D>
+  Status ApplyTo(D& db) const {
+    switch (kind) {
+      case Kind::kSynchronize:
+        return db.Synchronize(SyncMode::kHard);
+      case Kind::kTick: {
+        const std::string_view keys[] = {"counter", key};
+        std::string counter;
+        return db.ProcessMulti(keys, [&](std::size_t i, std::optional<std::string_view> found) {
+          if (i == 1) return Action::Set(value);
+          counter = std::to_string((found ? std::stoull(std::string(*found)) : 0) + 1);
+          return Action::Set(counter);
+        });
+      }
+      case Kind::kRemove: {
+        const Status status = db.Remove(key);
+        return absl::IsNotFound(status) ? absl::OkStatus() : status;
+      }
+      case Kind::kAppend:
+        return db.Append(key, value);
+      default:
+        return db.Set(key, value);
+    }
+  }
+  // The same in the writer's own records.
+  void ApplyTo(Records& records) const {
+    if (kind == Kind::kSynchronize) return;
+    if (kind == Kind::kRemove)
+      records.erase(key);
+    else if (kind == Kind::kAppend)
+      records[key] += value;
+    else
+      records[key] = value;
+  }
+
+  Random random;
+  std::string prefix, key, value;
+  Kind kind;
+};
+
+// A sum over records, in any order.
+std::uint64_t HashOf(const Records& records, const std::string& key) {
+  const auto it = records.find(key);
+  return it == records.end() ? 0 : Hash64(it->second.data(), it->second.size(), Hash64(key.data(), key.size(), 1));
+}
+std::uint64_t HashOf(const Records& records) {
+  std::uint64_t sum = 0;
+  for (const auto& [key, value] : records) sum += HashOf(records, key);
+  return sum;
+}
+Records OwnRecords(const Records& all, int writer) {
+  const std::string prefix = std::to_string(writer) + "/";
+  Records own;
+  for (auto it = all.lower_bound(prefix); it != all.end() && it->first.starts_with(prefix); ++it) own.insert(*it);
+  return own;
+}
+std::uint64_t CounterIn(const Records& all) {
+  const auto it = all.find("counter");
+  return it == all.end() ? 0 : std::stoull(it->second);
+}
+
+// The body of a child: opens the database and works until it is killed.
+template <class FileT>
+void Work(const std::string& path, std::uint64_t seed, int num_writers, CrashProgress& progress) {
+  auto db = TreeDBM<FileT>::Open(path, kOptions);
+  if (!db.ok()) return progress.Fail(ToStd(db.status().ToString()));
+  progress.ready = true;
+  std::vector<std::thread> threads;
+  for (int writer = 0; writer < num_writers; ++writer) {
+    threads.emplace_back([&, writer] {
+      auto& mine = progress.writers[writer];
+      for (std::uint64_t number = 0;; ++number) {
+        const Operation operation(seed, writer, number);
+        mine.begun = number + 1;
+        const Status status = operation.ApplyTo(**db);
+        if (!status.ok()) return progress.Fail(ToStd(status.ToString()));
+        mine.acknowledged = number + 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Which operations of a writer are in `found`: the first so many, all of them and no others, if there is such a number. Ticks among them
+// are added to *ticks.
+std::optional<std::uint64_t> OperationsIn(const Records& found, Records own, std::uint64_t seed, int writer,
+                                          const CrashProgress::Writer& progress, std::uint64_t* ticks) {
+  const Records wanted = OwnRecords(found, writer);
+  const std::uint64_t wanted_hash = HashOf(wanted);
+  std::uint64_t hash = HashOf(own), least = 0, so_many_ticks = 0;
+  for (std::uint64_t number = 0; number < progress.acknowledged; ++number) {
+    if (Operation(seed, writer, number).kind == Operation::Kind::kSynchronize) least = number + 1;
+  }
+  for (std::uint64_t number = 0;; ++number) {
+    if (number >= least && hash == wanted_hash && own == wanted) {
+      *ticks += so_many_ticks;
+      return number;
+    }
+    if (number == progress.begun) return std::nullopt;
+    const Operation operation(seed, writer, number);
+    hash -= HashOf(own, operation.key);
+    operation.ApplyTo(own);
+    hash += HashOf(own, operation.key);
+    if (operation.kind == Operation::Kind::kTick) ++so_many_ticks;
+  }
+}
+
+template <class FileT>
+void KillWriters(int num_writers) {
+  SCOPED_TRACE(TestSeed());
+  Random random(TestSeed() + static_cast<std::uint64_t>(num_writers));
+  TempDir directory;
+  std::string path;
+  Records records;
+  std::uint64_t acknowledged = 0, survived = 0;
+  for (int round = 0; round < (FullSize() ? 5000 : 60 / kSlowdown); ++round) {
+    SCOPED_TRACE(round);
+    if (round % 15 == 0) {
+      path = directory.File("db" + std::to_string(round));
+      records.clear();
+    }
+    const std::uint64_t seed = random.Next();
+    CrashChild child([&](CrashProgress& progress) { Work<FileT>(path, seed, num_writers, progress); });
+    if (random.OneIn(5)) {
+      CrashChild::Pause(random.Below(3000));  // perhaps still creating the file
+    } else {
+      child.AwaitReady();
+      CrashChild::Pause(1000 + random.Below(random.OneIn(4) ? 40'000 : 10'000));
+    }
+    child.Kill();
+    ASSERT_STREQ(child.progress().failure, "");
+
+    ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<FileT>::Open(path, kOptions));
+    const Records found = ListByIterator(*db).records;
+    ASSERT_EQ(db->Count(), found.size());
+    if (random.OneIn(2)) {  // it makes a checkpoint, without which the next process finds what this one left
+      ASSERT_THAT(db->Verify(), IsOk());
+    }
+    ASSERT_THAT(db->Close(), IsOk());
+    std::uint64_t ticks = CounterIn(records);
+    for (int writer = 0; writer < num_writers; ++writer) {
+      const auto& progress = child.progress().writers[writer];
+      const auto included = OperationsIn(found, OwnRecords(records, writer), seed, writer, progress, &ticks);
+      ASSERT_TRUE(included.has_value()) << "of the " << progress.begun << " operations of writer " << writer << " no first ones are found";
+      acknowledged += progress.acknowledged;
+      survived += *included;
+    }
+    ASSERT_EQ(CounterIn(found), ticks) << "writers are found at different moments";
+    records = found;
+  }
+  EXPECT_GT(acknowledged, 2000u / kSlowdown) << "the children hardly worked";
+  EXPECT_GT(survived, acknowledged / 10) << "there were hardly any checkpoints";
+}
+
+template <class FileT>
+class TreeCrashTest : public testing::Test {};
+using RealFiles = testing::Types<MemoryMapParallelFile, PositionalParallelFile>;
+TYPED_TEST_SUITE(TreeCrashTest, RealFiles);
+
+TYPED_TEST(TreeCrashTest, AKilledWriterLeavesTheStateAfterOneOfItsOperations) { KillWriters<TypeParam>(1); }
+TYPED_TEST(TreeCrashTest, KilledWritersLeaveTheStateOfOneMoment) { KillWriters<TypeParam>(3); }
+
+}  // namespace
+}  // namespace hako
