@@ -80,7 +80,7 @@ template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::Clear() {
   HAKO_RETURN_IF_ERROR(MayUpdate());
   HAKO_RETURN_IF_ERROR(this->Alone([&] { return this->RemoveAll(); }));
-  return NoteUpdate();
+  return NotesUpdates() ? NoteUpdate() : absl::OkStatus();
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
@@ -162,8 +162,9 @@ Stats TreeDBM<FileT, Compare, Codec>::GetStats() {
   const auto& store = space_->store();
   stats.total_bytes = store.file_bytes();
   stats.free_bytes = store.free_bytes();
-  stats.record_bytes = stats.total_bytes - stats.free_bytes;
-  stats.index_bytes = store.map_bytes();
+  const std::uint64_t used_bytes = stats.total_bytes - stats.free_bytes;
+  stats.index_bytes = std::min(store.map_bytes(), used_bytes);  // nodes may be in memory only
+  stats.record_bytes = used_bytes - stats.index_bytes;
   stats.num_buckets = space_->num_pages();
   stats.epoch = store.num_commits();
   stats.synced_at = store.synced_at();

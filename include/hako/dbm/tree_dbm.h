@@ -69,7 +69,8 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
 
   // Proves the structure of the whole file. Stops writers meanwhile.
   Status Verify();
-  // free_bytes is 0 before the first checkpoint of an open database, or the first ShouldBeRebuilt or Inspect, which look for it.
+  // Of the file, as of the last checkpoint. What is free in it is 0 before the first checkpoint of an open database, or the first
+  // ShouldBeRebuilt or Inspect, which look for it.
   Stats GetStats();
   Inspection Inspect();
 
@@ -117,11 +118,8 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
       return RefuseUpdate();
     return absl::OkStatus();
   }
-  HAKO_INLINE Status NoteUpdate() {
-    if (durability_ == Durability::kPower) [[unlikely]]
-      return Synchronize(SyncMode::kHard);
-    return absl::OkStatus();
-  }
+  HAKO_INLINE bool NotesUpdates() const { return durability_ == Durability::kPower; }
+  Status NoteUpdate() { return Synchronize(SyncMode::kHard); }
   [[gnu::cold]] Status RefuseUpdate() const {
     if (!writable_) return absl::FailedPreconditionError("the database was opened read-only");
     const Status health = GetHealth();

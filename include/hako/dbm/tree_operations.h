@@ -1,7 +1,7 @@
 // What the two tree DBMs have in common: a space for pages and a tree in it.
 //
-// A tree DBM class D inherits TreeOperations<D, Space, Compare> publicly. Where updates can be refused, or have consequences, it hides
-// MayUpdate and NoteUpdate.
+// A tree DBM class D inherits TreeOperations<D, Space, Compare> publicly. Where updates can be refused it hides MayUpdate, and where they
+// have consequences NotesUpdates and NoteUpdate.
 //
 // Threads: see dbm/dbm.h. A visitor runs with its leaf locked.
 #pragma once
@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "hako/base/comparator.h"
 #include "hako/base/inline.h"
 #include "hako/base/status.h"
@@ -52,8 +53,9 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
       return tree_.template Process<void>(*slot, key, visitor);
     } else {
       HAKO_RETURN_IF_ERROR(self().MayUpdate());
-      HAKO_RETURN_IF_ERROR((tree_.template Process<Action>(*slot, key, visitor)));
-      return self().NoteUpdate();
+      if (self().NotesUpdates()) [[unlikely]]
+        return ProcessNoting(*slot, key, visitor);
+      return tree_.template Process<Action>(*slot, key, visitor);
     }
   }
 
@@ -71,8 +73,8 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
       return tree_.template ProcessMulti<Action>(*slot, keys, KeepAll(visitor));
     } else {
       HAKO_RETURN_IF_ERROR(self().MayUpdate());
-      HAKO_RETURN_IF_ERROR((tree_.template ProcessMulti<Action>(*slot, keys, visitor)));
-      return self().NoteUpdate();
+      if (self().NotesUpdates()) return ProcessMultiNoting(*slot, keys, visitor);
+      return tree_.template ProcessMulti<Action>(*slot, keys, visitor);
     }
   }
 
@@ -111,7 +113,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
     Slot* slot = slots_.Mine();
     if (slot == nullptr) return TooManyThreads();
     HAKO_ASSIGN_OR_RETURN(const std::uint64_t removed, tree_.RemoveRange(*slot, {from, to}));
-    HAKO_RETURN_IF_ERROR(self().NoteUpdate());
+    if (removed > 0 && self().NotesUpdates()) HAKO_RETURN_IF_ERROR(self().NoteUpdate());
     return removed;
   }
 
@@ -120,7 +122,9 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   ~TreeOperations() = default;
 
   HAKO_INLINE static Status MayUpdate() { return absl::OkStatus(); }
-  HAKO_INLINE static Status NoteUpdate() { return absl::OkStatus(); }
+  // Whether NoteUpdate is to be called after each update.
+  HAKO_INLINE static bool NotesUpdates() { return false; }
+  static Status NoteUpdate() { return absl::OkStatus(); }
 
   auto ForEachSlot() const {
     return [this](auto&& visit) { slots_.ForEach(visit); };
@@ -143,6 +147,36 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
 
  private:
   D& self() { return static_cast<D&>(*this); }
+
+  Status ProcessNoting(Slot& slot, std::string_view key, absl::FunctionRef<Action(std::optional<std::string_view>)> visitor) {
+    bool updates = false;
+    HAKO_RETURN_IF_ERROR((tree_.template Process<Action>(slot, key, [&updates, visitor](std::optional<std::string_view> value) {
+      const Action action = visitor(value);
+      updates = action.kind() != Action::Kind::kKeep;
+      return action;
+    })));
+    return updates ? self().NoteUpdate() : absl::OkStatus();
+  }
+  Status ProcessNoting(Slot& slot, std::string_view key, absl::FunctionRef<Action(bool)> visitor) {
+    bool updates = false;
+    HAKO_RETURN_IF_ERROR((tree_.template Process<Action>(slot, key, [&updates, visitor](bool exists) {
+      const Action action = visitor(exists);
+      updates = action.kind() != Action::Kind::kKeep;
+      return action;
+    })));
+    return updates ? self().NoteUpdate() : absl::OkStatus();
+  }
+  Status ProcessMultiNoting(Slot& slot, std::span<const std::string_view> keys,
+                            absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor) {
+    bool updates = false;
+    HAKO_RETURN_IF_ERROR((tree_.template ProcessMulti<Action>(
+        slot, keys, [&updates, visitor](std::size_t index, std::optional<std::string_view> value) -> std::optional<Action> {
+          const std::optional<Action> action = visitor(index, value);
+          updates = updates || (action && action->kind() != Action::Kind::kKeep);
+          return action;
+        })));
+    return updates ? self().NoteUpdate() : absl::OkStatus();
+  }
 
   // Walks over the keys between each of `bounds` and the next, and before the first and after the last.
   template <class V>
