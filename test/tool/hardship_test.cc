@@ -109,7 +109,7 @@ TEST_F(Hardship, AFullDiskStopsWithoutHarm) {
   const ToolResult exported = RunTool({"export", path, disk.File("a.tsv")});
   EXPECT_EQ(exported.exit_code, 3);
   EXPECT_THAT(exported.err, AllOf(StartsWith("hako: " + disk.File("a.tsv") + ": "), EndsWith(full)));
-  for (const char* name : {"b.hkh", "b.hks"}) {
+  for (const char* name : {"b.hkh", "b.hkt", "b.hks"}) {
     const ToolResult created = RunTool({"create", disk.File(name)});
     EXPECT_EQ(created.exit_code, 3);
     EXPECT_THAT(created.err, AllOf(StartsWith("hako: " + disk.File(name) + ": "), EndsWith(full)));
@@ -120,6 +120,24 @@ TEST_F(Hardship, AFullDiskStopsWithoutHarm) {
   EXPECT_THAT(copied.err, AllOf(StartsWith("hako: " + disk.File("c.hkh") + ": "), EndsWith(full)));
   EXPECT_NE(access(disk.File("c.hkh").c_str(), F_OK), 0);
   EXPECT_NE(access(disk.File("c.hkh.tmp").c_str(), F_OK), 0);
+}
+
+// A tree meets the end of the disk at a checkpoint: what the one before brought to the file is what there is.
+TEST_F(Hardship, AFullDiskLeavesATreeAsOfItsLastCheckpoint) {
+  SmallDisk disk(2 << 20);
+  if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a small file system";
+  const std::string path = disk.File("a.hkt"), options = "?checkpoint_bytes=256ki";
+  const ToolResult imported = RunTool({"import", path + options}, NumberedLines(0, 300'000));
+  EXPECT_EQ(imported.exit_code, 3);
+  EXPECT_THAT(imported.err, AllOf(HasSubstr(" records imported\n"), HasSubstr("No space left on device; free some space")));
+  const int count = std::stoi(RunTool({"count", path}).out);
+  EXPECT_GT(count, 0);
+  EXPECT_EQ(RunTool({"export", path, "-"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"get", path, "0"}).out, "value of 0\n");
+  EXPECT_EQ(RunTool({"verify", path}).out, path + ": ok, " + std::to_string(count) + " records\n");
+  std::vector<std::string> remove = {"remove", path};
+  for (int i = 0; i < 10; ++i) remove.push_back(std::to_string(i));
+  EXPECT_EQ(RunTool(remove).exit_code, 0) << "the end of the file is free again";
 }
 
 TEST_F(Hardship, TooMuchAskedOfCreateLeavesNothing) {
@@ -180,7 +198,7 @@ TEST_F(Hardship, CopyDoesNotReplaceWhatIsInUse) {
 
 TEST_F(Hardship, ForeignFilesAreLeftAlone) {
   const std::string text = "this is no database\n";
-  for (const char* name : {"text.hkh", "text.hks"}) {
+  for (const char* name : {"text.hkh", "text.hkt", "text.hks"}) {
     const std::string path = dir_.File(name);
     WriteWhole(path, text);
     for (const Args& command : {Args{"set", path, "k", "v"}, Args{"import", path}, Args{"create", path}, Args{"rebuild", path},
