@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <set>
 #include <span>
@@ -16,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "dbm/damage.h"
 #include "dbm/listing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -36,92 +36,6 @@
 namespace hako {
 namespace {
 
-using Image = std::vector<std::byte>;
-
-// Offsets worth damaging: all, but of a sector of zeros only one, and of a line of zeros in another sector only one.
-std::vector<std::uint64_t> InterestingOffsets(const Image& image, Random& random) {
-  constexpr std::size_t kLine = 64, kSector = 512;
-  const auto is_zero = [&](std::size_t begin, std::size_t size) {
-    const auto run = std::span(image).subspan(begin, std::min(size, image.size() - begin));
-    return std::ranges::all_of(run, [](std::byte byte) { return byte == std::byte{0}; });
-  };
-  std::vector<std::uint64_t> offsets;
-  for (std::size_t begin = 0; begin < image.size();) {
-    const std::size_t run = begin % kSector == 0 && is_zero(begin, kSector) ? kSector : kLine;
-    const std::size_t end = std::min(begin + run, image.size());
-    if (run == kSector || is_zero(begin, kLine)) {
-      offsets.push_back(random.Between(begin, end - 1));
-    } else {
-      for (std::size_t at = begin; at < end; ++at) offsets.push_back(at);
-    }
-    begin = end;
-  }
-  return offsets;
-}
-
-bool IsClearRefusal(const Status& status) {
-  return (absl::IsDataLoss(status) || absl::IsInvalidArgument(status) || absl::IsUnimplemented(status)) && !status.message().empty();
-}
-
-enum class Damage {
-  kRandom,     // bytes that were never written
-  kLostWrite,  // bytes that stood there before
-};
-
-// Calls check(image, what, kind of damage) for damaged copies of `image`.
-using Check = std::function<void(Image, const std::string&, Damage)>;
-
-void FlipBits(const Image& image, bool all_bits, const Check& check, std::uint64_t one_byte_in = 1) {
-  Random random(TestSeed());
-  for (const std::uint64_t offset : InterestingOffsets(image, random)) {
-    if (!random.OneIn(one_byte_in * kSlowdown)) continue;
-    for (unsigned bit = all_bits ? 0 : static_cast<unsigned>(random.Below(8)), last = all_bits ? 7 : bit; bit <= last; ++bit) {
-      Image damaged = image;
-      damaged[offset] ^= std::byte{1} << bit;
-      check(std::move(damaged), "bit " + std::to_string(bit) + " of byte " + std::to_string(offset), Damage::kRandom);
-      if (testing::Test::HasFatalFailure()) return;
-    }
-  }
-}
-
-void Truncate(const Image& image, const Check& check) {
-  Random random(TestSeed());
-  for (const std::uint64_t length : InterestingOffsets(image, random)) {
-    if (length == 0 || !random.OneIn(kSlowdown)) continue;  // an empty file is a new one
-    check(Image(image.begin(), image.begin() + static_cast<std::ptrdiff_t>(length)), "cut to " + std::to_string(length) + " bytes",
-          Damage::kRandom);
-    if (testing::Test::HasFatalFailure()) return;
-  }
-}
-
-// Sectors zeroed, filled with ones, swapped with another, and put back to what they were in `earlier`.
-void DamageSectors(const Image& image, const Image& earlier, const Check& check) {
-  constexpr std::size_t kSector = 512;
-  Random random(TestSeed());
-  for (std::size_t begin = 0; begin + kSector <= image.size(); begin += kSector) {
-    const std::string where = " sector " + std::to_string(begin / kSector);
-    const auto damaged = [&](auto damage) {
-      Image copy = image;
-      damage(copy, std::span(copy).subspan(begin, kSector));
-      return copy;
-    };
-    check(damaged([](Image&, std::span<std::byte> sector) { std::ranges::fill(sector, std::byte{0}); }), "zeroed" + where, Damage::kRandom);
-    check(damaged([](Image&, std::span<std::byte> sector) { std::ranges::fill(sector, std::byte{255}); }), "filled" + where,
-          Damage::kRandom);
-    const std::size_t other = random.Below(image.size() / kSector) * kSector;
-    check(damaged(
-              [&](Image& copy, std::span<std::byte> sector) { std::ranges::swap_ranges(sector, std::span(copy).subspan(other, kSector)); }),
-          "swapped" + where + " with " + std::to_string(other / kSector), Damage::kRandom);
-    if (begin + kSector <= earlier.size()) {
-      check(damaged([&](Image&, std::span<std::byte> sector) {
-              std::ranges::copy(std::span(earlier).subspan(begin, kSector), sector.begin());
-            }),
-            "put back" + where, Damage::kLostWrite);
-    }
-    if (testing::Test::HasFatalFailure()) return;
-  }
-}
-
 // ---- HashDBM ----
 
 // Files of one small database: as Close left it, as a killed process left it, and earlier versions of both.
@@ -131,12 +45,6 @@ struct HashImages {
   Image closed, closed_earlier;
   Image killed, killed_earlier;
 };
-
-Image ImageOf(const MemoryFile& file) {
-  Image image(file.Size());
-  EXPECT_THAT(file.ReadAt(0, image), IsOk());
-  return image;
-}
 
 HashImages MakeHashImages() {
   HashImages images;
