@@ -80,6 +80,13 @@ Status PageTree<Space, Compare>::VerifyBelow(Line& line, unsigned level, const F
 
   if (level == 0) {
     *found += page.count();
+    if constexpr (!Space::kResident) {
+      Slot slot;  // of nobody
+      for (unsigned i = 0; i < page.count(); ++i) {
+        const auto value = LongValueOf(page, i);
+        if (value) HAKO_RETURN_IF_ERROR(space_.ViewLong(slot, *value).status());
+      }
+    }
     return absl::OkStatus();
   }
   unlocker.Unlock();  // an inner page stays
