@@ -41,6 +41,21 @@ TEST(BabyDBM, TakesKeysOfAnotherPrefixIntoAnEmptiedPage) {
   }
 }
 
+// Whichever end the removals begin at, pages that became small find each other.
+TEST(BabyDBM, JoinsSparsePagesOnEitherSide) {
+  for (const bool ascending : {true, false}) {
+    ASSERT_OK_AND_ASSIGN(auto db, BabyDBM<>::Open());
+    for (std::uint64_t i = 0; i < 4000; ++i) ASSERT_THAT(db->Set(NumberedKey(i), std::string(1000, 'v')), IsOk());
+    const std::uint64_t before = db->GetStats().num_buckets;
+    for (std::uint64_t n = 0; n < 4000; ++n) {
+      const std::uint64_t i = ascending ? n : 3999 - n;
+      if (i % 10 != 0) ASSERT_THAT(db->Remove(NumberedKey(i)), IsOk());
+    }
+    EXPECT_LT(db->GetStats().num_buckets, before / 3) << ascending;
+    EXPECT_THAT(db->Verify(), IsOk());
+  }
+}
+
 // As adaptors of std::views move a range that they take.
 TEST(BabyDBM, RangesGoOnWhereTheyAreMovedTo) {
   ASSERT_OK_AND_ASSIGN(auto db, BabyDBM<>::Open({.page_size = 256}));

@@ -147,53 +147,64 @@ void PageTree<Space, Compare>::Merge(Slot& slot, Line* page, std::string_view ke
     Line* const parent = LockParent(*page, key);
     const View above(memory_, *parent);
     const unsigned i = above.ChildFor(key);
-    const unsigned j = i + 1 < above.count() ? i + 1 : i - 1;
-    Line* const sibling = above.count() > 1 ? &LineOf(above.child(j)) : nullptr;
-    if (sibling == nullptr || !Lock(sibling->version).TryLock()) {
-      Unlock(parent, false);
-      const int level = static_cast<int>(View(memory_, *page).level());
-      Unlock(page, true);
-      if constexpr (!Space::kResident) {
-        if (sibling == nullptr || brought || !space_.IsAway(IdOf(*sibling))) return;
-        brought = true;
-        slot.Leave();
-        const Status status = BringIfAway({sibling, 0, level});
-        space_.gate().Pass(slot);
-        Reached again;
-        if (!status.ok() || !DescendTo(static_cast<unsigned>(level), key, &again) || !Lock(again.line->version).LockIf(again.version))
-          return;
-        page = again.line;
+    Line *joined = nullptr, *away = nullptr;
+    for (const unsigned j : {i + 1, i - 1}) {
+      if (j >= above.count()) continue;  // or i is 0
+      Line& sibling = LineOf(above.child(j));
+      if (!Lock(sibling.version).TryLock()) {
+        if constexpr (!Space::kResident) away = space_.IsAway(IdOf(sibling)) ? &sibling : away;
         continue;
       }
-      return;
+      Line* const left = i < j ? page : &sibling;
+      if (Join(left, i < j ? &sibling : page, empty)) {
+        space_.Touch(*parent);
+        Editor(space_, *parent).Erase(std::max(i, j));
+        joined = left;
+        break;
+      }
+      Unlock(&sibling, false);
     }
-    Line* const left = i < j ? page : sibling;
-    Line* const right = i < j ? sibling : page;
-    PageSnapshot<Compare> left_before(memory_, *left), right_before(memory_, *right);
-    const View a = left_before.view(), b = right_before.view();
-    const Fences low = FencesOf(a), high = FencesOf(b);
-    Builder builder(a.level(), {low.low, high.high, (low.edges & format::PageTail::kNoLow) | (high.edges & format::PageTail::kNoHigh)});
-    builder.Add(a, 0, a.count());
-    builder.Add(b, 0, b.count());
-    builder.ChoosePrefix(std::nullopt);
-    const unsigned bytes = builder.CellBytes() + builder.count() * a.shape().slot_size();
-    // An empty page is joined with whatever there is, but for one whose keys would become too long without what they share.
-    const bool fits = builder.count() <= format::kPageSlotsMax * 3 / 4 && bytes <= (empty ? kJoinedMax : page_size_ * 3 / 4);
-    for (Line* const line : {left, right, parent}) space_.Touch(*line);
-    const bool merged = fits && builder.Build(space_, *left, 1, bytes / 16);
-    if (!merged) {
-      Unlock(sibling, false);
-      Unlock(parent, false);
-      return Unlock(page, true);
+    if (joined != nullptr) {
+      if (parent == &root() && View(memory_, *parent).count() == 1) return MoveUp(*joined);
+      Unlock(joined, true);
+      page = parent;
+      continue;
     }
-    space_.Free(left_before.unit(), left_before.units());
-    space_.Free(right_before.unit(), right_before.units());
-    space_.FreePage(IdOf(*right));
-    Editor(space_, *parent).Erase(std::max(i, j));
-    if (parent == &root() && View(memory_, *parent).count() == 1) return MoveUp(*left);
-    Unlock(left, true);
-    page = parent;
+    const auto level = static_cast<int>(View(memory_, *page).level());
+    Unlock(parent, false);
+    Unlock(page, true);
+    if (away == nullptr || brought) return;
+    brought = true;
+    slot.Leave();
+    const Status status = BringIfAway({away, 0, level});
+    space_.gate().Pass(slot);
+    Reached again;
+    if (!status.ok() || !DescendTo(static_cast<unsigned>(level), key, &again) || !Lock(again.line->version).LockIf(again.version)) return;
+    page = again.line;
   }
+}
+
+// Makes two locked pages that are neighbours one, the left one, if they fit into one; `empty`: one of them has no slot. The right one is
+// gone then.
+template <class Space, Comparator Compare>
+bool PageTree<Space, Compare>::Join(Line* left, Line* right, bool empty) {
+  PageSnapshot<Compare> left_before(memory_, *left), right_before(memory_, *right);
+  const View a = left_before.view(), b = right_before.view();
+  const Fences low = FencesOf(a), high = FencesOf(b);
+  Builder builder(a.level(), {low.low, high.high, (low.edges & format::PageTail::kNoLow) | (high.edges & format::PageTail::kNoHigh)});
+  builder.Add(a, 0, a.count());
+  builder.Add(b, 0, b.count());
+  builder.ChoosePrefix(std::nullopt);
+  const unsigned bytes = builder.CellBytes() + builder.count() * a.shape().slot_size();
+  // An empty page is joined with whatever there is, but for one whose keys would become too long without what they share.
+  if (builder.count() > format::kPageSlotsMax * 3 / 4 || bytes > (empty ? kJoinedMax : page_size_ * 3 / 4)) return false;
+  space_.Touch(*left);
+  space_.Touch(*right);
+  if (!builder.Build(space_, *left, 1, bytes / 16)) return false;
+  space_.Free(left_before.unit(), left_before.units());
+  space_.Free(right_before.unit(), right_before.units());
+  space_.FreePage(IdOf(*right));
+  return true;
 }
 
 // Makes the root's only child, locked like the root, the root.

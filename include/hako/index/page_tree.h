@@ -277,6 +277,7 @@ class PageTree {
   void RemoveSlot(Line& line, unsigned i);
   bool IsSparse(const Line& line) const;
   void Merge(Slot& slot, Line* page, std::string_view key);
+  bool Join(Line* left, Line* right, bool empty);
   void MoveUp(Line& child);
   void Unlock(Line* line, bool changed) const { Lock(line->version).Unlock(changed); }
   void Release(Halves* halves, Line* other) const {
