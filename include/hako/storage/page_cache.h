@@ -71,7 +71,7 @@ class PageCache {
   // `ask` is called, from any thread, when a checkpoint is due.
   static StatusOr<std::unique_ptr<PageCache>> Create(std::unique_ptr<PageStore<FileT>> store, const PageCacheLimits& limits,
                                                      std::function<void()> ask) {
-    HAKO_ASSIGN_OR_RETURN(auto slab, PageSlab::Create(limits.memory_bytes + limits.memory_bytes / 2 + kSpare));
+    HAKO_ASSIGN_OR_RETURN(auto slab, PageSlab::Create(std::min(limits.memory_bytes, kBytesMax) + kSpare));
     HAKO_ASSIGN_OR_RETURN(auto states, ReservedMemory::Reserve(kPagesMax));
     HAKO_RETURN_IF_ERROR(slab->RestorePages(store->super().id_end));
     auto cache = std::unique_ptr<PageCache>(new PageCache(std::move(store), std::move(slab), std::move(states), limits, std::move(ask)));
@@ -195,7 +195,9 @@ class PageCache {
 
  private:
   enum : std::uint8_t { kAway, kLoading, kCooling, kHere, kHereOnce, kFree, kStates = 0x0f, kListed = 0x40, kPinned = 0x80 };
-  static constexpr std::uint64_t kSpare = 64 << 20;  // address space for what is made while nothing can go
+  // Address space for what is made while nothing can go: by a large update of many keys, for one.
+  static constexpr std::uint64_t kSpare = std::uint64_t{32} << 30;
+  static constexpr std::uint64_t kBytesMax = PageSlab::kBytesMax - kSpare;
   static constexpr std::size_t kCooledAtOnce = 16;
   static constexpr std::uint8_t kMarks[2] = {0x10, 0x20};
 
