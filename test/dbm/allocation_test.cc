@@ -175,7 +175,7 @@ struct AnyHashSurroundings {
 };
 
 using Warmed = testing::Types<HashSurroundings<MemoryMapParallelFile>, TinySurroundings<MemoryMapParallelFile>,
-                              BabySurroundings<MemoryMapParallelFile>, AnyHashSurroundings>;
+                              BabySurroundings<MemoryMapParallelFile>, TreeSurroundings<MemoryMapParallelFile>, AnyHashSurroundings>;
 TYPED_TEST_SUITE(AllocationTest, Warmed);
 
 TYPED_TEST(AllocationTest, OperationsAllocateNothing) {

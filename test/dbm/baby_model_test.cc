@@ -1,5 +1,6 @@
-// Millions of random operations on BabyDBM beside a std::map, with keys of every shape and with pages so small that splits and merges are
-// constant. The number of records goes up and down, to nothing and back.
+// Millions of random operations on BabyDBM and TreeDBM beside a std::map, with keys of every shape and with pages so small that splits and
+// merges are constant. The number of records goes up and down, to nothing and back. The cache of TreeDBM has no room for all pages, and the
+// database is opened again now and then.
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -12,6 +13,9 @@
 #include "gtest/gtest.h"
 #include "hako/base/comparator.h"
 #include "hako/dbm/baby_dbm.h"
+#include "hako/dbm/tree_dbm.h"
+#include "hako/file/memory_file.h"
+#include "hako/file/memory_map_parallel_file.h"
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
@@ -65,17 +69,26 @@ constexpr Shape kAnySize = {"any size", 600, false, [](std::uint64_t n) {
                               return n % 2 == 0 ? RandomKey(n, size) : std::string(size, 'x');
                             }};
 
-template <class Compare = BytewiseComparator>
-class ModelRun {
+// Where a database is opened.
+template <class Compare>
+struct InMemory {
   using Database = BabyDBM<MemoryMapParallelFile, Compare>;
+  auto Open(unsigned page_size) { return Database::Open({.page_size = page_size}); }
+};
+template <class Compare>
+struct InFile {
+  using Database = TreeDBM<MemoryFile, Compare>;
+  auto Open(unsigned page_size) { return Database::Open(file.Share(), {.page_size = page_size, .cache_bytes = 1 << 20}); }
+  MemoryFile file{std::uint64_t{1} << 30};
+};
+
+template <class Compare = BytewiseComparator, template <class> class Place = InMemory>
+class ModelRun {
+  using Database = typename Place<Compare>::Database;
   using Model = std::map<std::string, std::string, Less<Compare>>;
 
  public:
-  ModelRun(const Shape& shape, unsigned page_size) : shape_(shape), random_(TestSeed()) {
-    auto opened = Database::Open({.page_size = page_size});
-    EXPECT_THAT(opened.status(), IsOk());
-    db_ = *std::move(opened);
-  }
+  ModelRun(const Shape& shape, unsigned page_size) : shape_(shape), page_size_(page_size), random_(TestSeed()) { Open(); }
 
   void Run(int operations) {
     operations /= kSlowdown;
@@ -89,6 +102,18 @@ class ModelRun {
       if (failed_ || testing::Test::HasFatalFailure()) FAIL() << "operation " << i;
       if (i % (operations / 32) != 0) continue;
       ASSERT_NO_FATAL_FAILURE(ExpectSame()) << "after operation " << i;
+      if constexpr (requires { db_->Rebuild(); }) {
+        if (random_.OneIn(3)) {
+          ASSERT_THAT(db_->Rebuild(), IsOk());
+        }
+        if (random_.OneIn(2)) {
+          ASSERT_THAT(db_->Close(), IsOk());
+          db_.reset();
+          ASSERT_NO_FATAL_FAILURE(Open());
+          it = db_->MakeIterator();
+          ASSERT_NO_FATAL_FAILURE(ExpectSame()) << "opened again after operation " << i;
+        }
+      }
     }
     while (!model_.empty()) {  // from one end or the other, or from the middle
       auto victim = random_.OneIn(2) ? model_.begin() : std::prev(model_.end());
@@ -101,6 +126,11 @@ class ModelRun {
   }
 
  private:
+  void Open() {
+    auto opened = place_.Open(page_size_);
+    ASSERT_THAT(opened.status(), IsOk());
+    db_ = *std::move(opened);
+  }
   std::string Key() {
     if (shape_.moves) time_ += random_.Below(2);
     return shape_.key(random_.Below(shape_.numbers) + time_);
@@ -194,7 +224,9 @@ class ModelRun {
   }
 
   const Shape& shape_;
+  const unsigned page_size_;
   Random random_;
+  Place<Compare> place_;
   std::unique_ptr<Database> db_;
   Model model_;
   std::uint64_t time_ = 0;
@@ -232,6 +264,21 @@ TEST(BabyModel, HoldsKeysInAnotherOrder) {
     ModelRun<BackwardComparator>(kFewBytes, page_size).Run(kOperations / 4);
     ModelRun<SizeComparator>(kBinary, page_size).Run(kOperations / 4);
     ModelRun<SizeComparator>(kAnySize, page_size).Run(kOperations / 8);
+  }
+}
+
+template <class Compare = BytewiseComparator>
+using FileRun = ModelRun<Compare, InFile>;
+
+TEST(TreeModel, HoldsKeysOfEveryShape) {
+  for (const Shape* shape : {&kDigits, &kAscending, &kDescending, &kBinary, &kFewBytes, &kShared, &kAnySize}) {
+    for (const unsigned page_size : {256u, 8192u}) FileRun<>(*shape, page_size).Run(kOperations / 24);
+  }
+}
+TEST(TreeModel, HoldsKeysInAnotherOrder) {
+  for (const unsigned page_size : {512u, 8192u}) {
+    FileRun<BackwardComparator>(kShared, page_size).Run(kOperations / 48);
+    FileRun<SizeComparator>(kBinary, page_size).Run(kOperations / 48);
   }
 }
 

@@ -1,6 +1,7 @@
 // Records what concurrent operations on few keys saw, and asks whether one order of them explains it (support/history.h).
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -72,10 +73,23 @@ struct ModelSurroundings {
   StatusOr<std::unique_ptr<ModelDBM>> Open(std::uint64_t = 0) { return std::make_unique<ModelDBM>(); }
 };
 
+// A TreeDBM whose cache is full of other records, so that pages come and go, and that makes checkpoints all the time.
+struct CrowdedTreeSurroundings : TreeSurroundings<MemoryFile, 512, kSmallestCache> {
+  Opened Open() {
+    auto db = OpenWith({.sync_interval = std::chrono::milliseconds(1)});
+    for (std::uint64_t i = 0; i < 10'000 && db.ok(); ++i) {
+      if (const Status status = (*db)->Set(std::to_string(i % kHistories) + "/" + NumberedKey(i), std::string(50, 'v')); !status.ok())
+        return status;
+    }
+    return db;
+  }
+};
+
 template <class Surroundings>
 class LinearizabilityTest : public testing::Test {};
 using Types = testing::Types<ModelSurroundings, HashSurroundings<MemoryMapParallelFile>, HashSurroundings<PositionalParallelFile>,
-                             TinySurroundings<MemoryMapParallelFile>, BabySurroundings<MemoryMapParallelFile>>;
+                             TinySurroundings<MemoryMapParallelFile>, BabySurroundings<MemoryMapParallelFile>,
+                             TreeSurroundings<MemoryMapParallelFile>, CrowdedTreeSurroundings>;
 TYPED_TEST_SUITE(LinearizabilityTest, Types);
 
 TYPED_TEST(LinearizabilityTest, ConcurrentHistoriesHaveAnOrder) {

@@ -130,7 +130,8 @@ class ModelTest : public testing::Test {};
 
 using Types = testing::Types<HashSurroundings<MemoryMapParallelFile>, HashSurroundings<PositionalParallelFile>,
                              HashSurroundings<MemoryFile>, HashSurroundings<AnyFile>, TinySurroundings<MemoryMapParallelFile>,
-                             TinySurroundings<MemoryFile>, BabySurroundings<MemoryMapParallelFile>, BabySurroundings<MemoryFile, 128>>;
+                             TinySurroundings<MemoryFile>, BabySurroundings<MemoryMapParallelFile>, BabySurroundings<MemoryFile, 128>,
+                             TreeSurroundings<MemoryMapParallelFile>, TreeSurroundings<MemoryFile, 128, kSmallestCache>>;
 TYPED_TEST_SUITE(ModelTest, Types);
 
 TYPED_TEST(ModelTest, GivesTheAnswersOfTheModel) {
