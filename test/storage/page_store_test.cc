@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -266,6 +267,65 @@ TEST_F(PageStoreTest, ConcurrentReadsGoOnWhileTheFileIsCut) {
   });
   EXPECT_EQ(mishaps, 0);
   EXPECT_LE(file_.Size(), size - kLong * value.size() / 4 * 3);
+}
+
+// A file that stops before a read, once, until others have had time to cut it.
+class HesitatingFile {
+ public:
+  struct Plan {
+    std::atomic<bool> armed = false, reading = false, committed = false;
+  };
+  HesitatingFile(MemoryFile file, std::shared_ptr<Plan> plan) : file_(std::move(file)), plan_(std::move(plan)) {}
+
+  std::uint64_t Size() const { return file_.Size(); }
+  bool IsWritable() const { return true; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const {
+    if (plan_->armed.exchange(false)) {
+      const std::uint64_t size = Size();
+      plan_->reading = true;
+      while (!plan_->committed) std::this_thread::yield();
+      for (int i = 0; i < 50 && Size() == size; ++i) std::this_thread::yield();
+    }
+    return file_.ReadAt(offset, out);
+  }
+  Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) { return file_.WriteAt(offset, in); }
+  Status Resize(std::uint64_t size) { return file_.Resize(size); }
+  Status Sync() { return file_.Sync(); }
+  Status Close() { return file_.Close(); }
+
+ private:
+  MemoryFile file_;
+  std::shared_ptr<Plan> plan_;
+};
+
+TEST(PageStore, ConcurrentReadFindsWhatWasMovedMeanwhile) {
+  const auto plan = std::make_shared<HesitatingFile::Plan>();
+  using Hesitating = PageStore<HesitatingFile>;
+  ASSERT_OK_AND_ASSIGN(auto store, Hesitating::Open(HesitatingFile(MemoryFile(1 << 26), plan), "order", 8192));
+  const auto commit = [&] {
+    ASSERT_THAT(store->Commit([](Hesitating::Super& super) { super.id_end = 100; }), IsOk());
+    ASSERT_THAT(store->Begin([](std::uint32_t) {}), IsOk());
+  };
+  const std::string image(1024, 'i');
+  ASSERT_THAT(store->Begin([](std::uint32_t) {}), IsOk());
+  ASSERT_THAT(store->PutLong(1, std::string(100'000, 'l')), IsOk());
+  ASSERT_THAT(store->Put(2, std::as_bytes(std::span(image))), IsOk());
+  commit();
+  ASSERT_THAT(store->Forget(1), IsOk());
+  commit();
+  plan->armed = true;
+  std::thread reader([&] {
+    std::vector<std::byte> bytes(format::kPageImageMax);
+    EXPECT_THAT(store->Read(2, bytes), IsOkAndHolds(image.size()));
+    EXPECT_EQ(std::memcmp(bytes.data(), image.data(), image.size()), 0);
+  });
+  while (!plan->reading) std::this_thread::yield();
+  EXPECT_GT(store->MoveForward().value_or(0), 0u);
+  commit();
+  plan->committed = true;
+  EXPECT_THAT(store->CutFile(), IsOk());
+  reader.join();
+  EXPECT_LT(store->file_bytes(), 100'000u);
 }
 
 }  // namespace
