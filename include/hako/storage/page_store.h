@@ -207,7 +207,10 @@ class PageStore {
   static constexpr std::uint64_t kRunUnits = (1 << 20) / format::kTreeUnit;
   static constexpr std::uint64_t kGoodRun = (64 << 10) / format::kTreeUnit;  // shorter ones are taken only before the file must grow
 
-  PageStore(FileT file, const Super& super, PageMap map) : file_(std::move(file)), super_(super), map_(std::move(map)) { NoteCommit(); }
+  PageStore(FileT file, const Super& super, PageMap map)
+      : file_(std::move(file)), super_(super), secret_(super.secret), map_(std::move(map)) {
+    NoteCommit();
+  }
 
   void NoteCommit() {
     free_bytes_.store(space_.free_units() * format::kTreeUnit, std::memory_order_relaxed);
@@ -216,8 +219,8 @@ class PageStore {
   }
 
   static std::uint64_t UnitsFor(std::uint64_t bytes) { return (bytes + format::kTreeUnit - 1) / format::kTreeUnit; }
-  std::uint64_t SeedOf(std::uint32_t id) const { return MixBits(super_.secret ^ id); }
-  std::uint64_t SeedOf(unsigned level, std::uint64_t node) const { return MixBits(super_.secret ^ ((level + 1ull) << 32 | node)); }
+  std::uint64_t SeedOf(std::uint32_t id) const { return MixBits(secret_ ^ id); }
+  std::uint64_t SeedOf(unsigned level, std::uint64_t node) const { return MixBits(secret_ ^ ((level + 1ull) << 32 | node)); }
 
   static Status Validate(const Super& super, std::uint64_t size, std::string_view comparator, std::string_view codec) {
     const auto bad = [](const char* what, std::size_t field) {
@@ -422,6 +425,7 @@ class PageStore {
 
   FileT file_;
   Super super_;
+  const std::uint64_t secret_;  // for readers, which must not look at super_ while it changes
   mutable std::mutex map_mutex_;
   std::shared_mutex cut_mutex_;  // shared by who reads what the map has named; after map_mutex_
   PageMap map_;
