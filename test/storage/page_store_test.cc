@@ -38,7 +38,7 @@ class PageStoreTest : public testing::Test {
   void SetUp() override { Open(); }
   void Open() {
     store_.reset();
-    auto opened = Store::Open(Device(file_.Share(), plan_), "order", 8192);
+    auto opened = Store::Open(Device(file_.Share(), plan_), "order", "none", 8192);
     ASSERT_THAT(opened.status(), IsOk());
     store_ = *std::move(opened);
   }
@@ -72,7 +72,7 @@ class PageStoreTest : public testing::Test {
     MemoryFile copy(std::uint64_t{1} << 30);
     HAKO_RETURN_IF_ERROR(copy.Resize(bytes.size()));
     HAKO_RETURN_IF_ERROR(copy.WriteAt(0, bytes));
-    return Store::Open(Device(std::move(copy), std::make_shared<FaultPlan>()), "order", 8192);
+    return Store::Open(Device(std::move(copy), std::make_shared<FaultPlan>()), "order", "none", 8192);
   }
 
   MemoryFile file_{std::uint64_t{1} << 30};
@@ -224,7 +224,7 @@ TEST_F(PageStoreTest, CopiesTheCheckpointThatIsPinned) {
   MemoryFile copied(std::uint64_t{1} << 30);
   ASSERT_THAT(store_->Copy(pinned, copied), IsOk());
   store_->Unpin();
-  ASSERT_OK_AND_ASSIGN(auto copy, Store::Open(Device(std::move(copied), plan_), "order", 8192));
+  ASSERT_OK_AND_ASSIGN(auto copy, Store::Open(Device(std::move(copied), plan_), "order", "none", 8192));
   for (std::uint32_t id = 1; id <= 500; ++id) ASSERT_THAT(ExpectImage(*copy, id, 1000, 1), IsOk());
   ASSERT_THAT(Begin(), IsOk());
   const std::uint64_t size = file_.Size();
@@ -301,7 +301,7 @@ class HesitatingFile {
 TEST(PageStore, ConcurrentReadFindsWhatWasMovedMeanwhile) {
   const auto plan = std::make_shared<HesitatingFile::Plan>();
   using Hesitating = PageStore<HesitatingFile>;
-  ASSERT_OK_AND_ASSIGN(auto store, Hesitating::Open(HesitatingFile(MemoryFile(1 << 26), plan), "order", 8192));
+  ASSERT_OK_AND_ASSIGN(auto store, Hesitating::Open(HesitatingFile(MemoryFile(1 << 26), plan), "order", "none", 8192));
   const auto commit = [&] {
     ASSERT_THAT(store->Commit([](Hesitating::Super& super) { super.id_end = 100; }), IsOk());
     ASSERT_THAT(store->Begin([](std::uint32_t) {}), IsOk());
