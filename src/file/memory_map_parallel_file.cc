@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "hako/base/per_byte_copy.h"
+#include "hako/file/positional_io.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
@@ -47,6 +48,13 @@ StatusOr<MemoryMapParallelFile> MemoryMapParallelFile::Open(const std::string& p
   }
   if (options.huge_pages) (void)madvise(base, map_size, MADV_HUGEPAGE);
   return MemoryMapParallelFile(static_cast<std::byte*>(base), map_size, std::move(posix));
+}
+
+Status MemoryMapParallelFile::WriteLong(std::uint64_t offset, std::span<const std::byte> in) {
+  if (const int error = WriteFully(posix_->fd(), offset, in); error != 0) {
+    return SystemError(error, absl::StrCat("cannot write ", in.size(), " bytes at offset ", offset, " of ", path()));
+  }
+  return absl::OkStatus();
 }
 
 Status MemoryMapParallelFile::SyncRange(std::uint64_t offset, std::size_t size) {

@@ -49,10 +49,10 @@ struct TreeOptions {
   // Fixed when the file is created.
   unsigned page_size = 8192;
   // Memory for pages and for what says where they are, at least 1 MiB. Pages that were changed since the last checkpoint take at most about
-  // half of it. For each page of the file, in memory or not, there are about 100 bytes.
+  // three quarters of it. For each page of the file, in memory or not, there are about 100 bytes.
   std::uint64_t cache_bytes = std::uint64_t{256} << 20;
-  // So many bytes of changed pages, or a third of cache_bytes, cause a checkpoint.
-  std::uint64_t checkpoint_bytes = std::uint64_t{64} << 20;
+  // So many bytes of changed pages, or half of cache_bytes, cause a checkpoint.
+  std::uint64_t checkpoint_bytes = std::uint64_t{128} << 20;
   // What every update survives when it returns, of whatever operation; SetOptions can ask for more.
   Durability durability = Durability::kProcess;
   // How often there is a checkpoint in any case, if something has changed; 0 = only as said above.

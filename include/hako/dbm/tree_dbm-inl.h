@@ -16,7 +16,7 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare
   const bool is_new = store->super().root == 0;
   storage::PageCacheLimits limits;
   limits.memory_bytes = options.cache_bytes;
-  limits.dirty_bytes = std::min(options.checkpoint_bytes, options.cache_bytes / 3);
+  limits.dirty_bytes = std::min(options.checkpoint_bytes, options.cache_bytes / 2);
   limits.inlined = index::PageView<Compare>::kInlined;
   auto waker = std::make_shared<std::atomic<sync::BackgroundThread*>>(nullptr);
   HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(std::move(store), limits, [waker] {

@@ -64,6 +64,7 @@ class MemoryMapParallelFile {
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) {
     if (!IsWritable()) return posix_->ReadOnlyError();
     HAKO_RETURN_IF_ERROR(CheckInside(offset, in.size(), Size()));
+    if (in.size() >= kLongWrite) return WriteLong(offset, in);
     StorePerByte(base_ + offset, in.data(), in.size());
     return absl::OkStatus();
   }
@@ -78,8 +79,13 @@ class MemoryMapParallelFile {
   void Prefault(std::uint64_t offset, std::size_t size);
 
  private:
+  static constexpr std::size_t kLongWrite = 64 << 10;
+
   MemoryMapParallelFile(std::byte* base, std::size_t map_size, std::unique_ptr<PosixFile> posix)
       : base_(base), map_size_(map_size), posix_(std::move(posix)) {}
+
+  // By a system call, which need not clear pages that it is going to fill, nor be told of each by a fault.
+  Status WriteLong(std::uint64_t offset, std::span<const std::byte> in);
 
   std::byte* base_;  // nullptr = closed
   std::size_t map_size_;

@@ -140,7 +140,7 @@ template <File FileT, PageCodec Codec>
 void PageCache<FileT, Codec>::Settle() {
   needs_settling_.store(false, std::memory_order_relaxed);
   std::unique_lock lock(mutex_);
-  if (dirty_bytes_.load(std::memory_order_relaxed) > static_cast<std::int64_t>(limits_.memory_bytes / 2)) WaitForCheckpoint(lock);
+  if (dirty_bytes_.load(std::memory_order_relaxed) > static_cast<std::int64_t>(limits_.memory_bytes / 4 * 3)) WaitForCheckpoint(lock);
   while (IsOverLimit() && EvictOne(4)) {
   }
 }

@@ -249,7 +249,7 @@ class PageCache {
     const auto size = static_cast<std::int64_t>(bytes), limit = static_cast<std::int64_t>(limits_.dirty_bytes);
     const std::int64_t before = dirty_bytes_.fetch_add(size, std::memory_order_relaxed);
     if (before <= limit && before + size > limit) ask_();
-    if (before > static_cast<std::int64_t>(limits_.memory_bytes / 2)) needs_settling_.store(true, std::memory_order_relaxed);
+    if (before > static_cast<std::int64_t>(limits_.memory_bytes / 4 * 3)) needs_settling_.store(true, std::memory_order_relaxed);
   }
   [[gnu::noinline]] void TouchSlowly(Line& line);
   void List(std::uint32_t id) {
