@@ -113,14 +113,15 @@ class PageImage {
     const format::PageImageHeader& header = image.header_;
     if (header.id != id) return wrong("it is that of another page");
     if (header.packed != 0) return wrong("it is compressed");
+    constexpr std::uint8_t kKinds = format::PageShape::kLevel | format::PageShape::kGuarded;
+    if ((header.kind & ~kKinds) != 0 || header.reserved != std::array<std::byte, 4>{}) return wrong("what is reserved is not zero");
     format::PageShape& shape = image.shape_;
     shape.count = header.count;
     shape.kind = header.kind;
     shape.prefix = header.prefix;
     shape.heap = header.heap;
     const unsigned count = shape.count, level = shape.level();
-    if ((header.kind & format::PageShape::kMark) != 0 || count > format::kPageSlotsMax || (level > 0 && count == 0))
-      return wrong("bad header");
+    if (count > format::kPageSlotsMax || (level > 0 && count == 0)) return wrong("bad header");
     shape.groups = format::GroupsFor(level > 0 ? format::kPageSlotsMax : count);
     const unsigned units = (shape.slots() * shape.slot_size() + shape.heap + format::kPageUnit - 1) / format::kPageUnit;
     if (units > format::kPageUnitsMax || bytes.size() < sizeof(header) + count * shape.slot_size() + shape.heap) return wrong("bad size");

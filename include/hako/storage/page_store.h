@@ -323,10 +323,18 @@ class PageStore {
     for (const std::uint64_t want : {good, least}) {
       if (const UnitSpace::Run run = space_.Take(want, most); run.units != 0) return run;
     }
-    const std::uint64_t end = space_.end() + std::max({most, kRunUnits, space_.end() / 16});
-    HAKO_RETURN_IF_ERROR(file_.Resize(end * format::kTreeUnit));
-    space_.Grow(end);
-    return space_.Take(least, most);
+    // Ahead of what is needed; on a device that is nearly full, no more than that.
+    Status status;
+    for (const std::uint64_t more : {std::max({most, kRunUnits, space_.end() / 16}), least}) {
+      const std::uint64_t end = space_.end() + more;
+      status = file_.Resize(end * format::kTreeUnit);
+      if (status.ok()) {
+        space_.Grow(end);
+        return space_.Take(least, most);
+      }
+      if (!absl::IsResourceExhausted(status)) break;
+    }
+    return status;
   }
 
   // Copies an image to the buffer; the entry that names it, with a check over `checked` bytes, of which those beyond the image are zero.
