@@ -102,7 +102,7 @@ class PageBuilder {
     shape.prefix = static_cast<std::uint16_t>(prefix_.size());
     shape.groups = format::GroupsFor(level_ > 0 ? format::kPageSlotsMax : count_ + more_slots);
     const unsigned units = (shape.slots() * shape.slot_size() + heap + cells + spare + format::kPageUnit - 1) / format::kPageUnit;
-    HAKO_ASSERT(units <= format::kPageUnitsMax);
+    if (units > format::kPageUnitsMax) return false;  // as no page of ours is, but of a file that somebody made so
     shape.units = static_cast<std::uint8_t>(units);
     const std::uint32_t unit = space.Allocate(units);
     if (unit == 0) return false;

@@ -114,8 +114,8 @@ auto PageTree<Space, Compare>::LockParent(const Line& child, std::string_view ke
 }
 
 template <class Space, Comparator Compare>
-Status PageTree<Space, Compare>::LockPage(Line& line) const {
-  for (sync::Backoff backoff; !Lock(line.version).TryLock(); backoff.Pause()) HAKO_RETURN_IF_ERROR(BringIfAway({&line, 0}, true));
+Status PageTree<Space, Compare>::LockPage(Line& line, int level) const {
+  for (sync::Backoff backoff; !Lock(line.version).TryLock(); backoff.Pause()) HAKO_RETURN_IF_ERROR(BringIfAway({&line, 0, level}, true));
   return absl::OkStatus();
 }
 
@@ -312,14 +312,32 @@ bool PageTree<Space, Compare>::IsSparse(const Line& line) const {
   return page.shape().size() > 2 * live + 4 * format::kPageUnit || page.shape().count == 0;
 }
 
+// Whether the fences of a page are around what was sought; if they are, a walk that goes on at one of them comes to an end.
+template <class Space, Comparator Compare>
+bool PageTree<Space, Compare>::HasSought(const View& page, Seek seek, std::string_view key) {
+  const format::PageTail tail = page.tail();
+  const bool first = (tail.edges & format::PageTail::kNoLow) != 0, last = (tail.edges & format::PageTail::kNoHigh) != 0;
+  const int low = first ? -1 : Compare::Compare(page.low(tail), key), high = last ? 1 : Compare::Compare(page.high(tail), key);
+  switch (seek) {
+    case Seek::kAt:
+      return low <= 0 && high > 0;
+    case Seek::kBefore:
+      return low < 0 && high >= 0;
+    case Seek::kFirst:
+      return first;
+    default:
+      return last;
+  }
+}
+
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const {
   for (sync::Backoff backoff;; backoff.Pause()) {
     Line* line = &root();
     std::uint32_t version = Lock(line->version).ReadVersion();
-    for (;;) {
+    for (int expected = -1;;) {
       if ((version & Lock::kLocked) != 0) {
-        HAKO_RETURN_IF_ERROR(BringIfAway({line, version}, true));
+        HAKO_RETURN_IF_ERROR(BringIfAway({line, version, expected}, true));
         break;
       }
       const View page(memory_, *line);
@@ -329,9 +347,11 @@ Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string
         sync::LoadShared(bytes, page.base(), size);
         sync::LoadShared(reinterpret_cast<char*>(copy->line().hints), reinterpret_cast<const char*>(line->hints), sizeof(line->hints));
         copy->line().shape = page.shape();
-        if (Lock(line->version).IsCurrent(version)) return absl::OkStatus();
-        break;
+        if (!Lock(line->version).IsCurrent(version)) break;
+        if (Space::kResident || HasSought(copy->view(), seek, key)) return absl::OkStatus();
+        return absl::DataLossError(absl::StrCat("page ", IdOf(*line), " has other keys than the page above it says"));
       }
+      expected = static_cast<int>(page.level()) - 1;
       const unsigned i = seek == Seek::kAt       ? page.ChildFor(key)
                          : seek == Seek::kBefore ? page.ChildBefore(key)
                          : seek == Seek::kFirst  ? 0
@@ -359,7 +379,7 @@ Status PageTree<Space, Compare>::RemoveAll() {
       Line& child = LineOf(id);
       if constexpr (!Space::kResident) {
         if (page.level() == 1 && space_.DropAway(id, false)) continue;
-        if (!LockPage(child).ok() && space_.DropAway(id, true)) continue;
+        if (!LockPage(child, static_cast<int>(page.level()) - 1).ok() && space_.DropAway(id, true)) continue;
       } else {
         (void)LockPage(child);
       }

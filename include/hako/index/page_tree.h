@@ -227,13 +227,14 @@ class PageTree {
   HAKO_INLINE bool Descend(std::string_view key, Reached* reached) const;
   bool DescendTo(unsigned level, std::string_view key, Reached* reached) const;
   static bool IsLastOf(const Range& range, const View& page);
+  static bool HasSought(const View& page, Seek seek, std::string_view key);
   Status ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const;
   void DescendTogether(std::span<const std::string_view> keys, Reached* leaves) const;
   HAKO_INLINE Line* LockLeaf(Slot& slot, std::string_view key);
   [[gnu::noinline]] Line* LockLeafSlowly(Slot& slot, std::string_view key);
   Line* LockParent(const Line& child, std::string_view key) const;
   // Locks a page that is part of the tree while there are no writers.
-  Status LockPage(Line& line) const;
+  Status LockPage(Line& line, int level = -1) const;
   template <class S>
   HAKO_INLINE Outcome TryFetch(std::string_view key, S& sink) const;
   template <class S>

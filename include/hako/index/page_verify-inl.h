@@ -26,7 +26,7 @@ template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::VerifyBelow(Line& line, unsigned level, const Fences& fences, std::uint64_t* found) const {
   if (Space::kResident && (line.version & Lock::kLocked) != 0)
     return absl::DataLossError(absl::StrCat("page ", IdOf(line), ": it is locked"));
-  HAKO_RETURN_IF_ERROR(LockPage(line));
+  HAKO_RETURN_IF_ERROR(LockPage(line, static_cast<int>(level)));
   struct Unlocker {
     Line& line;
     bool locked = true;

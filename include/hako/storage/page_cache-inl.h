@@ -31,10 +31,13 @@ Status PageCache<FileT, Codec>::Bring(std::uint32_t id, int level, bool once) {
       return absl::DataLossError(absl::StrCat("page ", id, " is not on the level of the tree where it is named"));
     return image;
   };
-  const StatusOr<PageImage> image = read();
+  StatusOr<PageImage> image = read();
   lock.lock();
+  if (image.ok() && !MeetChildren(*image)) image = absl::DataLossError(absl::StrCat("page ", id, " names a page that is named elsewhere"));
   const std::uint32_t unit = image.ok() ? FindMemory(image->shape().units, lock) : 0;
   if (unit == 0) {
+    for (unsigned i = 0; image.ok() && image->shape().level() > 0 && i < image->shape().count; ++i)
+      std::atomic_ref(lines_[image->child(i)].version).fetch_and(~sync::VersionLock::kLocked, std::memory_order_relaxed);
     SetState(id, kAway);
     loaded_.notify_all();
     return image.ok() ? absl::ResourceExhaustedError("no memory for a page") : image.status();
@@ -42,16 +45,29 @@ Status PageCache<FileT, Codec>::Bring(std::uint32_t id, int level, bool once) {
   image->Store(memory_ + std::uint64_t{unit} * format::kPageUnit, line.hints);
   std::atomic_ref(line.unit).store(unit, std::memory_order_relaxed);
   std::atomic_ref(line.shape).store(image->shape(), std::memory_order_relaxed);
-  // Those below are away, and have not been met before.
-  for (unsigned i = 0; image->shape().level() > 0 && i < image->shape().count; ++i) {
-    if (const std::uint32_t child = image->child(i); State(child) == kAway)
-      std::atomic_ref(lines_[child].version).fetch_or(sync::VersionLock::kLocked, std::memory_order_relaxed);
-  }
   SetState(id, once ? kHereOnce : kHere);
   List(id);
   sync::VersionLock(line.version).Unlock(true);
   loaded_.notify_all();
   return absl::OkStatus();
+}
+
+// Inner pages stay, so each comes once, and names pages that are away and were not met before. Their lines are locked from now on. False if
+// one was met, or is none of a page: then the file is not a tree.
+template <File FileT, PageCodec Codec>
+bool PageCache<FileT, Codec>::MeetChildren(const PageImage& image) {
+  const unsigned count = image.shape().level() > 0 ? image.shape().count : 0;
+  for (unsigned i = 0; i < count; ++i) {
+    std::atomic_ref version(lines_[image.child(i)].version);
+    if (State(image.child(i)) == kAway && (version.load(std::memory_order_relaxed) & sync::VersionLock::kLocked) == 0) {
+      version.fetch_or(sync::VersionLock::kLocked, std::memory_order_relaxed);
+      continue;
+    }
+    for (unsigned met = 0; met < i; ++met)
+      std::atomic_ref(lines_[image.child(met)].version).fetch_and(~sync::VersionLock::kLocked, std::memory_order_relaxed);
+    return false;
+  }
+  return true;
 }
 
 // Memory for a page that is to come; others go for it.
@@ -104,7 +120,7 @@ void PageCache<FileT, Codec>::CoolSome() {
     if (hand_ >= resident_.size()) hand_ = 0;
     const std::uint32_t id = resident_[hand_];
     const std::uint8_t state = State(id);
-    if (state == kFree || state == kAway) {
+    if (state == kFree || state == kLong || state == kAway) {
       SetFlag(id, kListed, false);
       resident_[hand_] = resident_.back();
       resident_.pop_back();
@@ -167,7 +183,12 @@ template <File FileT, PageCodec Codec>
 template <class ForEachSlot, class F>
 Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& describe) {
   std::lock_guard only(checkpoint_mutex_);
-  HAKO_RETURN_IF_ERROR(store_->Begin([this](std::uint32_t id) { slab_->FreePage(id); }));
+  HAKO_RETURN_IF_ERROR(store_->Begin([this](std::uint32_t id) {
+    std::lock_guard lock(mutex_);
+    if (!IsLong(id)) return;  // it was met: the file is damaged
+    SetState(id, kFree);
+    slab_->FreePage(id);
+  }));
   std::uint8_t frozen = 0;
   std::vector<std::uint32_t> freed, written;
   std::vector<std::pair<std::uint32_t, std::shared_ptr<const std::string>>> unsaved;
@@ -266,7 +287,7 @@ template <File FileT, PageCodec Codec>
 bool PageCache<FileT, Codec>::LockIfChanged(std::uint32_t id) {
   for (sync::Backoff backoff; !sync::VersionLock(lines_[id].version).TryLock(); backoff.Pause()) {
     const std::uint8_t state = State(id);
-    if (state == kFree || state == kAway || state == kLoading) return false;
+    if (state == kFree || state == kLong || state == kAway || state == kLoading) return false;
     if (state == kCooling) (void)Bring(id, -1, false);
   }
   if (State(id) == kHere || State(id) == kHereOnce) return true;

@@ -152,7 +152,7 @@ class PageCache {
     if (id == 0) return 0;
     auto copy = std::make_shared<const std::string>(value);
     std::lock_guard lock(mutex_);
-    SetState(id, kFree);
+    SetState(id, kLong);
     ++num_long_;
     unsaved_bytes_ += value.size();
     NoteDirty(value.size());
@@ -175,6 +175,8 @@ class PageCache {
   void FreeLong(const format::LongValue& value) {
     std::lock_guard lock(mutex_);
     const auto id = static_cast<std::uint32_t>(value.place);
+    if (!IsLong(value.place)) return;  // the file is damaged
+    SetState(id, kFree);
     --num_long_;
     if (unsaved_.erase(id) != 0) unsaved_bytes_ -= value.size;
     freed_.push_back(id);
@@ -194,7 +196,7 @@ class PageCache {
   std::uint64_t num_pages() const { return slab_->num_pages(); }
 
  private:
-  enum : std::uint8_t { kAway, kLoading, kCooling, kHere, kHereOnce, kFree, kStates = 0x0f, kListed = 0x40, kPinned = 0x80 };
+  enum : std::uint8_t { kAway, kLoading, kCooling, kHere, kHereOnce, kFree, kLong, kStates = 0x0f, kListed = 0x40, kPinned = 0x80 };
   // Address space for what is made while nothing can go: by a large update of many keys, for one.
   static constexpr std::uint64_t kSpare = std::uint64_t{32} << 30;
   static constexpr std::uint64_t kBytesMax = PageSlab::kBytesMax - kSpare;
@@ -228,6 +230,13 @@ class PageCache {
     std::atomic_ref(state_[id]).store(static_cast<std::uint8_t>(value ? state_[id] | flag : state_[id] & ~flag), std::memory_order_release);
   }
 
+  // Whether an id is a long value's: of the file, one that was never met as a page's.
+  bool IsLong(std::uint64_t id) const {
+    if (id >= slab_->page_end()) return false;
+    const auto word = std::atomic_ref(lines_[id].version).load(std::memory_order_relaxed);
+    return State(static_cast<std::uint32_t>(id)) == kLong ||
+           (State(static_cast<std::uint32_t>(id)) == kAway && (word & sync::VersionLock::kLocked) == 0);
+  }
   std::uint64_t TableBytes() const {
     return slab_->page_end() * (sizeof(Line) + 1) + store_->map_bytes() + unsaved_bytes_.load(std::memory_order_relaxed);
   }
@@ -256,6 +265,7 @@ class PageCache {
     if (!HasFlag(id, kListed)) resident_.push_back(id);
     SetFlag(id, kListed, true);
   }
+  bool MeetChildren(const PageImage& image);
   std::uint32_t FindMemory(unsigned units, std::unique_lock<std::mutex>& lock);
   void WaitForCheckpoint(std::unique_lock<std::mutex>& lock);
   bool EvictOne(std::size_t rounds);

@@ -1,6 +1,7 @@
 // A page between memory and file: its image has no room to grow and no garbage (format/tree_file_format.h).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -136,14 +137,32 @@ class PageImage {
     std::memcpy(&tail, end - sizeof(tail), sizeof(tail));
     const unsigned fixed = static_cast<unsigned>(sizeof(tail)) + tail.low + tail.high + shape.prefix;
     if (fixed > shape.heap || tail.garbage != 0) return wrong("bad tail");
+    if (std::max({tail.low, tail.high, shape.prefix}) > kTreeKeySizeMax) return wrong("a fence is too long");
+    // Cells lie one beside the other: each has two ends, and each place where they meet is an end of two.
+    std::array<std::uint64_t, format::kPageImageMax / 64 + 1> ends{};
+    unsigned cells = 0;
+    const auto flip = [&ends](unsigned at) { ends[at / 64] ^= std::uint64_t{1} << at % 64; };
+    flip(fixed);
+    flip(shape.heap);
     for (unsigned i = 0; i < count; ++i) {
       const unsigned offset = image.At<std::uint16_t>(image.offsets_, i);
       if (offset > shape.heap) return wrong("a cell lies outside");
       std::uint64_t word;
       std::memcpy(&word, end - offset, sizeof(word));
-      if (format::Cell::Decode(word).Size(inlined) > offset) return wrong("a cell reaches too far");
+      const format::Cell cell = format::Cell::Decode(word);
+      const unsigned size = cell.Size(inlined);
+      if (size + fixed > offset) return wrong("a cell reaches too far");
+      if (cell.suffix + shape.prefix > kTreeKeySizeMax) return wrong("a key is too long");
+      cells += size;
+      flip(offset);
+      flip(offset - size);
+      const auto head = image.At<std::int32_t>(image.heads_, i);
+      if (level > 0 && i == 0 ? head != format::kLowestHead : i > 0 && head < image.At<std::int32_t>(image.heads_, i - 1))
+        return wrong("its heads do not rise");
       if (level > 0 && (image.child(i) == 0 || image.child(i) >= id_end)) return wrong("it names a page that cannot be");
     }
+    if (cells + fixed != shape.heap || std::ranges::any_of(ends, [](std::uint64_t word) { return word != 0; }))
+      return wrong("its cells do not fill its heap");
     return image;
   }
 

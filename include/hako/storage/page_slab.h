@@ -73,7 +73,7 @@ class PageSlab {
   Status RestorePages(std::uint32_t end) {
     std::lock_guard lock(mutex_);
     if (end <= next_id_) return absl::OkStatus();
-    HAKO_RETURN_IF_ERROR(line_arena_->Allocate(end * sizeof(Line)).status());
+    HAKO_RETURN_IF_ERROR(line_arena_->Allocate((end - kFirstId) * sizeof(Line)).status());
     num_pages_ = end - kFirstId;
     next_id_ = end;
     return absl::OkStatus();

@@ -204,6 +204,7 @@ class PageStore {
 
  private:
   static constexpr FileKind kKind{"tree", format::kTreeFileMagic, 1, format::kTreeFileVersion};
+  static constexpr std::uint64_t kIdsMax = std::uint64_t{format::kMapRoots} * format::kMapFanout * format::kMapFanout * format::kMapFanout;
   static constexpr std::uint64_t kRunUnits = (1 << 20) / format::kTreeUnit;
   static constexpr std::uint64_t kGoodRun = (64 << 10) / format::kTreeUnit;  // shorter ones are taken only before the file must grow
 
@@ -241,6 +242,7 @@ class PageStore {
     if (super.page_size < 128 || super.page_size > 8192) return bad("page size", offsetof(Super, page_size));
     if (super.end < format::kTreeFirstUnit) return bad("end", offsetof(Super, end));
     if (super.end > size / format::kTreeUnit) return DataLossError("the file is cut short: its pages reach beyond its end,", size);
+    if (super.id_end > kIdsMax) return bad("number of ids", offsetof(Super, id_end));
     if (super.root >= super.id_end && super.root != 0) return bad("root", offsetof(Super, root));
     return absl::OkStatus();
   }
@@ -258,6 +260,8 @@ class PageStore {
         not_cut = std::shared_lock(cut_mutex_);
         map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
       }
+      if (!IsInFile(entry))
+        return DataLossError(absl::StrCat("the page map names a place outside of the file for page ", id).c_str(), file_.Size());
       HAKO_ASSIGN_OR_RETURN(const std::span<std::byte> out, place_for(entry));
       HAKO_RETURN_IF_ERROR(ReadAt(entry, out));
       if (Hash64(out.data(), out.size(), SeedOf(id)) == entry.check) return out.size();
@@ -267,6 +271,7 @@ class PageStore {
       tried = entry;
     }
   }
+  bool IsInFile(const Entry& entry) const { return entry.place() + entry.units() <= file_.Size() / format::kTreeUnit; }
   Status ReadAt(const Entry& entry, std::span<std::byte> out) const {
     reads_.fetch_add(1, std::memory_order_relaxed);
     read_bytes_.fetch_add(out.size(), std::memory_order_relaxed);
@@ -274,7 +279,8 @@ class PageStore {
   }
   auto NodeReader() const {
     return [this](const Entry& entry, unsigned level, std::uint64_t node, std::span<std::byte> out) -> Status {
-      if (entry.units() * format::kTreeUnit != out.size()) return DataLossError("a node of the page map has a wrong size; node", node);
+      if (!IsInFile(entry) || entry.units() * format::kTreeUnit != out.size())
+        return DataLossError("a node of the page map has a wrong size; node", node);
       HAKO_RETURN_IF_ERROR(ReadAt(entry, out));
       if (Hash64(out.data(), out.size(), SeedOf(level, node)) == entry.check) return absl::OkStatus();
       return DataLossError("a node of the page map does not match its check,", entry.place() * format::kTreeUnit);
