@@ -58,7 +58,7 @@ TEST(TreeDBM, IsRefusedUnderAnotherOrder) {
   EXPECT_THAT(db->Inspect(), testing::Contains(testing::Pair("comparator", "backward")));
   ASSERT_THAT(db->Close(), IsOk());
   EXPECT_THAT(TreeDBM<>::Open(path),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
+              StatusIs(absl::StatusCode::kInvalidArgument,
                        testing::AllOf(testing::HasSubstr(path), testing::HasSubstr("\"backward\", not \"bytewise\""))));
   ASSERT_OK_AND_ASSIGN(db, Backward::Open(path));
   EXPECT_THAT(ListByIterator(*db).order, testing::ElementsAre("c", "b", "a"));

@@ -310,9 +310,7 @@ Status HashDBM<FileT>::SynchronizeSlots(Slot& mine, Slots&& for_each_slot) {
   });
   HAKO_RETURN_IF_ERROR(heap_->CommitEpoch(closed, count));
   synced_at_ = heap_->extents().super().synced_at;
-  heap_->gate().Pass(mine);  // GetStats looks at every thread's free blocks
-  heap_->ReleaseWaiting(mine, closed);
-  mine.Leave();
+  AsWriter(mine, [&] { heap_->ReleaseWaiting(mine, closed); });
   return RefreshSomeStamps(mine);
 }
 
@@ -518,7 +516,7 @@ Status HashDBM<FileT>::Rebuild() {
   std::lock_guard lock(maintenance_mutex_);
   HAKO_RETURN_IF_ERROR(SynchronizeLocked(*mine));
   auto& extents = heap_->extents();
-  heap_->HarvestAll(*mine);
+  AsWriter(*mine, [&] { heap_->HarvestAll(*mine); });
   Slot mover;
   const auto survey = [&](auto&& take) -> Status {
     for (std::uint64_t at = format::kFirstExtent; at < extents.tail();) {
@@ -544,7 +542,7 @@ Status HashDBM<FileT>::Rebuild() {
     }));
     for (const auto& sparse : batches) HAKO_RETURN_IF_ERROR(Evacuate(*mine, mover, sparse));
 
-    heap_->ReleaseChunk(*mine, mover);  // the next one lies lower
+    AsWriter(*mine, [&] { heap_->ReleaseChunk(*mine, mover); });  // the next one lies lower
     std::vector<storage::Extent> all;
     HAKO_RETURN_IF_ERROR(survey([&](storage::Extent extent, std::uint64_t) { all.push_back(extent); }));
     while (!all.empty()) {
@@ -560,7 +558,7 @@ Status HashDBM<FileT>::Rebuild() {
     }
     return absl::OkStatus();
   }();
-  heap_->ReleaseMover(*mine, mover);
+  AsWriter(*mine, [&] { heap_->ReleaseMover(*mine, mover); });
   rebuilt_ = true;
   return status;
 }

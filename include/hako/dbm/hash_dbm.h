@@ -136,6 +136,13 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   auto Alone(Body&& body) {
     return heap_->gate().RunAlone(ForEachSlot(), body);
   }
+  // Runs `body`, which changes this thread's lists of free blocks without a bucket's lock; GetStats looks at those of all threads.
+  template <class Body>
+  void AsWriter(Slot& mine, Body&& body) {
+    heap_->gate().Pass(mine);
+    body();
+    mine.Leave();
+  }
   Status RefuseWrites() const;
 
   // Process where updates have consequences.
