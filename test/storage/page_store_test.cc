@@ -204,8 +204,8 @@ TEST_F(PageStoreTest, CommitsNothingAfterAFailedSync) {
   ASSERT_THAT(Put(1, 100, 2), IsOk());
   EXPECT_THAT(Commit(), StatusIs(absl::StatusCode::kUnknown));
   plan_->Disarm();
-  EXPECT_THAT(Begin(), StatusIs(absl::StatusCode::kUnknown));
-  EXPECT_THAT(store_->Health(), StatusIs(absl::StatusCode::kUnknown));
+  EXPECT_THAT(Begin(), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(store_->Health(), StatusIs(absl::StatusCode::kFailedPrecondition));
   Open();
   EXPECT_THAT(Expect(1, 100, 1), IsOk());
 }
