@@ -201,7 +201,8 @@ class Forgery {
     for (unsigned i = 0; i < format::kMapFanout; ++i) {
       format::PageEntry& entry = nodes_[0].entries[i];
       const std::uint64_t id = nodes_[0].number * format::kMapFanout + i, size = entry.units() * format::kTreeUnit;
-      if (entry.IsNone() || entry.place() * format::kTreeUnit + size > image_.size()) continue;
+      const std::uint64_t begin = entry.place() * format::kTreeUnit;
+      if (entry.IsNone() || size == 0 || size > image_.size() || begin > image_.size() - size) continue;
       const auto header = reinterpret_cast<const format::PageImageHeader*>(image_.data() + entry.place() * format::kTreeUnit);
       if (header->id == id) entry.check = Hash64(header, size, MixBits(super.secret ^ id));  // else a long value: as it was
     }

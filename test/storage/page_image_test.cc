@@ -28,6 +28,10 @@ constexpr std::uint32_t kIdEnd = 1 << 20;
 // A tree with pages of every kind: of many levels, with long keys and values, and garbage.
 class PageImageTest : public testing::Test {
  protected:
+  void TearDown() override {
+    if (tree_ != nullptr) EXPECT_THAT(tree_->RemoveAll(), IsOk());  // long values lie outside of the slab
+  }
+
   void Fill(unsigned page_size) {
     auto created = PageSlab::Create(256 << 20);
     ASSERT_THAT(created.status(), IsOk());

@@ -46,6 +46,22 @@ class CrashMemory {
 
   std::function<void()> on_event = [] {};
 
+  // A write: its sectors go to the device with the next sync even if it changed nothing in them, as after a sync that failed the device may
+  // not have what the page cache has.
+  Status Write(std::uint64_t offset, std::span<const std::byte> in) {
+    HAKO_RETURN_IF_ERROR(live_.WriteAt(offset, in));
+    std::lock_guard lock(mutex_);
+    Look(offset, in.size());
+    for (std::uint64_t sector = offset / kSectorSize; sector * kSectorSize < offset + in.size(); ++sector) {
+      const std::uint64_t at = sector * kSectorSize;
+      if (versions_.count(sector) != 0 || at + kSectorSize > seen_.size()) continue;
+      if (at + kSectorSize <= durable_.size() && std::memcmp(durable_.data() + at, seen_.data() + at, kSectorSize) == 0) continue;
+      if (at >= durable_.size()) never_synced_.insert(sector);
+      versions_[sector].push_back(SectorOf(seen_, sector));
+    }
+    return absl::OkStatus();
+  }
+
   MemoryFile& live() { return live_; }
   std::uint8_t boot() const { return boot_; }
 
@@ -204,7 +220,7 @@ class MappedCrashFile {
   std::uint64_t Size() const { return memory_->live().Size(); }
   bool IsWritable() const { return true; }
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const { return memory_->live().ReadAt(offset, out); }
-  Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) { return memory_->live().WriteAt(offset, in); }
+  Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) { return memory_->Write(offset, in); }
   std::span<const std::byte> View(std::uint64_t offset, std::size_t size) const { return memory_->live().View(offset, size); }
   std::span<std::byte> MutableView(std::uint64_t offset, std::size_t size) { return memory_->live().MutableView(offset, size); }
   Status Resize(std::uint64_t size) { return memory_->Resize(size); }
@@ -225,9 +241,7 @@ class PositionalCrashFile {
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const { return memory_->live().ReadAt(offset, out); }
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) {
     memory_->on_event();
-    HAKO_RETURN_IF_ERROR(memory_->live().WriteAt(offset, in));
-    memory_->Observe(offset, in.size());
-    return absl::OkStatus();
+    return memory_->Write(offset, in);
   }
   Status Resize(std::uint64_t size) { return memory_->Resize(size); }
   Status Sync() { return memory_->Sync(0, Size()); }

@@ -78,12 +78,13 @@ struct TreeSuperBlock {
   Le<std::uint32_t> type;              // the user's
   std::array<std::byte, 4> reserved0;
   Le<std::uint64_t> synced_at;  // microseconds since 1970; nothing depends on it
-  std::array<std::byte, 200> reserved;
-  Le<std::uint64_t> check;  // of the 504 bytes before it
+  std::array<std::byte, 192> reserved;
+  std::array<std::byte, 8> touched;  // of no meaning: the first byte is changed to have the block written again
+  Le<std::uint64_t> check;           // of the 496 bytes before `touched`
 };
 static_assert(sizeof(TreeSuperBlock) == 512 && alignof(TreeSuperBlock) == 1 && offsetof(TreeSuperBlock, check) == 504);
 
-inline std::uint64_t CheckOf(const TreeSuperBlock& block) { return Hash64(&block, offsetof(TreeSuperBlock, check), 0x68616b74); }
+inline std::uint64_t CheckOf(const TreeSuperBlock& block) { return Hash64(&block, offsetof(TreeSuperBlock, touched), 0x68616b74); }
 
 struct PageImageHeader {
   Le<std::uint32_t> id;

@@ -288,16 +288,13 @@ class PageStore {
   }
 
   // A process may have died, or failed, before its last superblock was synced: what that says stands in the page cache only, and the device
-  // still has the one before, whose space is not free yet. After a sync that failed another would not do, as the system may take for
-  // written what is not; so the same is also written to the other slot.
+  // still has the one before, whose space is not free yet. After a sync that failed another alone would not do, as the system may take for
+  // written what is not; so the block is made to be written again, by one byte, which no kill can leave half done.
   Status MakeSuperDurable() {
-    HAKO_RETURN_IF_ERROR(Sync());
-    Super super = super_;
-    super.sequence = super.sequence + 1;
-    super.check = format::CheckOf(super);
-    HAKO_RETURN_IF_ERROR(WriteSuper(super));
-    super_ = super;
-    return absl::OkStatus();
+    ++reinterpret_cast<unsigned char&>(super_.touched[0]);
+    HAKO_RETURN_IF_ERROR(
+        WriteAt(super_.sequence % 2 * kSlotDistance + offsetof(Super, touched), std::as_bytes(std::span(super_.touched).first(1))));
+    return Sync();
   }
   Status WriteSuper(const Super& super) {
     HAKO_RETURN_IF_ERROR(WriteAt(super.sequence % 2 * kSlotDistance, std::as_bytes(std::span(&super, 1))));
