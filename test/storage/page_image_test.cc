@@ -29,7 +29,8 @@ constexpr std::uint32_t kIdEnd = 1 << 20;
 class PageImageTest : public testing::Test {
  protected:
   void TearDown() override {
-    if (tree_ != nullptr) EXPECT_THAT(tree_->RemoveAll(), IsOk());  // long values lie outside of the slab
+    if (tree_ == nullptr) return;
+    EXPECT_THAT(tree_->RemoveAll(), IsOk());  // long values lie outside of the slab
   }
 
   void Fill(unsigned page_size) {
