@@ -28,12 +28,14 @@ constexpr std::uint32_t kIdEnd = 1 << 20;
 // A tree with pages of every kind: of many levels, with long keys and values, and garbage.
 class PageImageTest : public testing::Test {
  protected:
-  void TearDown() override {
+  void TearDown() override { Empty(); }
+  void Empty() {
     if (tree_ == nullptr) return;
     EXPECT_THAT(tree_->RemoveAll(), IsOk());  // long values lie outside of the slab
   }
 
   void Fill(unsigned page_size) {
+    Empty();
     auto created = PageSlab::Create(256 << 20);
     ASSERT_THAT(created.status(), IsOk());
     slab_ = *std::move(created);
