@@ -3,6 +3,9 @@
 // A writer announces itself by a plain store to its own slot, then locks the bucket it changes (a full fence), then looks whether the gate
 // is closed, and if so takes everything back and waits. Whoever closes the gate does the mirror image: closes, then waits until each slot
 // is idle (Dekker's argument). While the gate is closed the holder owns all per-thread state; readers never notice.
+//
+// Waiters look only now and then, and might miss every moment in which the gate is open if it were closed again at once; so the next to
+// close it lets those go first who still wait.
 #pragma once
 
 #include <atomic>
@@ -42,7 +45,9 @@ class WriteGate {
   }
 
   void WaitUntilOpen() const {
+    waiters_.fetch_add(1, std::memory_order_relaxed);
     for (Backoff backoff; closed_.load(std::memory_order_acquire);) backoff.Pause();
+    waiters_.fetch_sub(1, std::memory_order_relaxed);
   }
 
   // Runs `body` while no writer is between Enter and Leave. `for_each` visits every WriterSlot. One at a time.
@@ -53,6 +58,7 @@ class WriteGate {
       std::atomic<bool>& closed;
       ~Opener() { closed.store(false, std::memory_order_release); }
     } opener{closed_};
+    for (Backoff backoff; waiters_.load(std::memory_order_relaxed) != 0;) backoff.Pause();
     closed_.store(true, std::memory_order_seq_cst);
     for_each([](WriterSlot& writer) {
       for (Backoff backoff; writer.busy.load(std::memory_order_seq_cst);) backoff.Pause();
@@ -62,6 +68,7 @@ class WriteGate {
 
  private:
   std::atomic<bool> closed_{false};
+  mutable std::atomic<int> waiters_{0};
   std::mutex mutex_;
 };
 

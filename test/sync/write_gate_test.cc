@@ -1,0 +1,77 @@
+// The gate that stops all writers, and how those that it stops come to their turn.
+#include "hako/sync/write_gate.h"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "gtest/gtest.h"
+#include "support/threads.h"
+
+namespace hako::sync {
+namespace {
+
+TEST(WriteGate, ConcurrentWritersAreOutsideWhileItIsClosed) {
+  WriteGate gate;
+  WriterSlot slots[3];
+  std::atomic<int> inside = 0, mishaps = 0, writing = 3;
+  RunThreads(4, [&](int thread) {
+    if (thread == 3) {
+      while (writing > 0)
+        gate.RunAlone(
+            [&](auto&& visit) {
+              for (WriterSlot& slot : slots) visit(slot);
+            },
+            [&] { mishaps += inside != 0; });
+      return;
+    }
+    for (int i = 0; i < 2000; ++i) {
+      gate.Pass(slots[thread]);
+      ++inside;
+      --inside;
+      slots[thread].Leave();
+    }
+    --writing;
+  });
+  EXPECT_EQ(mishaps, 0);
+}
+
+TEST(WriteGate, ConcurrentClosingsAgainAndAgainKeepNoWriterOutForLong) {
+  WriteGate gate;
+  WriterSlot slots[2];
+  std::atomic<int> writing = 2, closings = 0;
+  constexpr int kPasses = 100, kTooMany = 100 * kPasses;
+  RunThreads(3, [&](int thread) {
+    if (thread == 2) {
+      const auto much_longer_than_open = std::chrono::microseconds(300);
+      while (writing > 0 && closings < kTooMany) {
+        gate.RunAlone(
+            [&](auto&& visit) {
+              for (WriterSlot& slot : slots) visit(slot);
+            },
+            [&] {
+              ++closings;
+              const auto start = std::chrono::steady_clock::now();
+              while (std::chrono::steady_clock::now() - start < much_longer_than_open) {
+              }
+            });
+      }
+      closings = kTooMany;
+      return;
+    }
+    for (int i = 0; i < kPasses; ++i) {
+      const int seen = closings;
+      for (Backoff backoff; closings == seen && seen != kTooMany;) backoff.Pause();  // so that it is closed when this writer comes
+      gate.Pass(slots[thread]);
+      slots[thread].Leave();
+      if (i == kPasses - 1) {
+        // Each closing lets those pass that the one before it kept waiting, but for a writer that is interrupted just then.
+        EXPECT_LT(closings, 10 * kPasses);
+      }
+    }
+    --writing;
+  });
+}
+
+}  // namespace
+}  // namespace hako::sync
