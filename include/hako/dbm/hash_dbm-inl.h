@@ -354,14 +354,7 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) {
 
 template <File FileT>
 Status HashDBM<FileT>::CopyTo(const std::string& path) requires PathFile<FileT> {
-  const std::string beside = absl::StrCat(path, ".tmp");
-  FileOptions options;
-  options.mode = OpenMode::kTruncate;
-  HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(beside, options));
-  Status status = CopyTo(std::move(file));
-  if (status.ok()) status = RenameDurably(beside, path);
-  if (!status.ok()) (void)RemoveFile(beside);
-  return status;
+  return ReplaceFileByClosed<FileT>(path, [this](FileT file) { return CopyTo(std::move(file)); });
 }
 
 template <File FileT>

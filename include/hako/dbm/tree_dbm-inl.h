@@ -138,14 +138,7 @@ Status TreeDBM<FileT, Compare, Codec>::CopyTo(FileT empty_file) {
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::CopyTo(const std::string& path) requires PathFile<FileT> {
-  const std::string beside = absl::StrCat(path, ".tmp");
-  FileOptions options;
-  options.mode = OpenMode::kTruncate;
-  HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(beside, options));
-  Status status = CopyTo(std::move(file));
-  if (status.ok()) status = RenameDurably(beside, path);
-  if (!status.ok()) (void)RemoveFile(beside);
-  return status;
+  return ReplaceFileByClosed<FileT>(path, [this](FileT file) { return CopyTo(std::move(file)); });
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>

@@ -39,4 +39,17 @@ Status ReplaceFile(const std::string& path, Fn&& write, FileOptions options = {}
   return status.ok() ? closed : status;
 }
 
+// The same where `write(F)` takes the new file and leaves it closed, its content synced.
+template <PathFile F, class Fn>
+Status ReplaceFileByClosed(const std::string& path, Fn&& write) {
+  const std::string beside = absl::StrCat(path, ".tmp");
+  FileOptions options;
+  options.mode = OpenMode::kTruncate;
+  HAKO_ASSIGN_OR_RETURN(F file, F::Open(beside, options));
+  Status status = std::forward<Fn>(write)(std::move(file));
+  if (status.ok()) status = RenameDurably(beside, path);
+  if (!status.ok()) (void)RemoveFile(beside);
+  return status;
+}
+
 }  // namespace hako
