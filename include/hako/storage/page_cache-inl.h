@@ -165,17 +165,16 @@ void PageCache<FileT, Codec>::Settle() {
 
 template <File FileT, PageCodec Codec>
 void PageCache<FileT, Codec>::TouchSlowly(Line& line) {
-  Shape shape = line.shape;
+  const Shape shape = line.shape;
   if ((shape.kind & Shape::kMark) != 0 && collecting_.load(std::memory_order_relaxed)) {
     const auto id = static_cast<std::uint32_t>(&line - lines_);
     alignas(64) char image[format::kPageImageMax];
-    const std::size_t size = EncodePage(id, shape, memory_ + std::uint64_t{line.unit} * format::kPageUnit, limits_.inlined, image);
+    const std::size_t size = EncodePage(id, shape, BytesOf(line), limits_.inlined, image);
     Captured captured{id, std::string(image, size)};
     std::lock_guard lock(captured_mutex_);
     captured_.push_back(std::move(captured));
   }
-  shape.kind = static_cast<std::uint8_t>((shape.kind & ~Shape::kMark) | mark());
-  std::atomic_ref(line.shape).store(shape, std::memory_order_relaxed);
+  StoreMark(line, shape, mark());
   NoteDirty(shape.size());
 }
 
@@ -237,7 +236,6 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
         unsaved_.erase(found);
       }
     }
-    num_checkpoints_.fetch_add(1, std::memory_order_relaxed);
   } else {
     freed_.insert(freed_.end(), freed.begin(), freed.end());
     changed_.store(true, std::memory_order_relaxed);
@@ -301,12 +299,11 @@ Status PageCache<FileT, Codec>::WritePages(std::uint8_t frozen, std::vector<std:
   for (const std::uint32_t id : ChangedPages(frozen)) {
     Line& line = lines_[id];
     if (!LockIfChanged(id)) continue;
-    Shape shape = line.shape;
+    const Shape shape = line.shape;
     std::size_t size = 0;
     if ((shape.kind & Shape::kMark) == frozen) {
-      size = EncodePage(id, shape, memory_ + std::uint64_t{line.unit} * format::kPageUnit, limits_.inlined, image);
-      shape.kind &= static_cast<std::uint8_t>(~Shape::kMark);
-      std::atomic_ref(line.shape).store(shape, std::memory_order_relaxed);
+      size = EncodePage(id, shape, BytesOf(line), limits_.inlined, image);
+      StoreMark(line, shape, 0);
       written->push_back(id);
       std::lock_guard lock(mutex_);
       SetFlag(id, kPinned, true);
@@ -345,10 +342,9 @@ void PageCache<FileT, Codec>::MarkAgain(std::uint8_t frozen, const std::vector<s
   ids.insert(ids.end(), written.begin(), written.end());
   for (const std::uint32_t id : ids) {
     if (!LockIfChanged(id)) continue;
-    Shape shape = lines_[id].shape;
+    const Shape shape = lines_[id].shape;
     if ((shape.kind & Shape::kMark) != mark()) {
-      shape.kind = static_cast<std::uint8_t>((shape.kind & ~Shape::kMark) | mark());
-      std::atomic_ref(lines_[id].shape).store(shape, std::memory_order_relaxed);
+      StoreMark(lines_[id], shape, mark());
       dirty_bytes_.fetch_add(shape.size(), std::memory_order_relaxed);
     }
     sync::VersionLock(lines_[id].version).Unlock(false);

@@ -23,6 +23,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -190,7 +191,6 @@ class PageCache {
   Status Checkpoint(ForEachSlot&& for_each_slot, F&& describe);
   // Whether something has changed since the last one.
   bool IsDirty() const { return changed_.load(std::memory_order_relaxed); }
-  std::uint64_t num_checkpoints() const { return num_checkpoints_.load(std::memory_order_relaxed); }
 
   std::uint64_t memory_bytes() const { return slab_->page_bytes() + TableBytes(); }
   std::uint64_t num_pages() const { return slab_->num_pages(); }
@@ -261,6 +261,12 @@ class PageCache {
     if (before > static_cast<std::int64_t>(limits_.memory_bytes / 4 * 3)) needs_settling_.store(true, std::memory_order_relaxed);
   }
   [[gnu::noinline]] void TouchSlowly(Line& line);
+  // REQUIRES: the line is locked by the caller; the shape is its own
+  static void StoreMark(Line& line, Shape shape, std::uint8_t mark) {
+    shape.kind = static_cast<std::uint8_t>((shape.kind & ~Shape::kMark) | mark);
+    std::atomic_ref(line.shape).store(shape, std::memory_order_relaxed);
+  }
+  const char* BytesOf(const Line& line) const { return memory_ + std::uint64_t{line.unit} * format::kPageUnit; }
   void List(std::uint32_t id) {
     if (!HasFlag(id, kListed)) resident_.push_back(id);
     SetFlag(id, kListed, true);
@@ -296,7 +302,6 @@ class PageCache {
   std::atomic<std::int64_t> dirty_bytes_{0};  // of pages with the current mark, and of long values since the epoch began
   std::atomic<bool> changed_{false};          // since the epoch began
   std::atomic<std::uint64_t> unsaved_bytes_{0};
-  std::atomic<std::uint64_t> num_checkpoints_{0};
 
   mutable std::mutex mutex_;  // guards what follows; never held while the file is waited for
   std::condition_variable loaded_;

@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
@@ -32,6 +31,7 @@
 #include "hako/base/hash.h"
 #include "hako/base/random_seed.h"
 #include "hako/base/status.h"
+#include "hako/base/wall_clock.h"
 #include "hako/file/file.h"
 #include "hako/format/tree_file_format.h"
 #include "hako/storage/page_map.h"
@@ -154,8 +154,7 @@ class PageStore {
     super.map = map_.roots();
     super.end = EndWithoutRetired();
     super.sequence = super.sequence + 1;
-    super.synced_at = static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
+    super.synced_at = WallClock();
     super.check = format::CheckOf(super);
     HAKO_RETURN_IF_ERROR(WriteSuper(super));
     super_ = super;
