@@ -16,24 +16,15 @@
 #include "hako/file/any_file.h"
 #include "hako/file/memory_file.h"
 #include "support/checked_value.h"
-#include "support/fault_file.h"
+#include "support/faulty_device.h"
 #include "support/random.h"
 #include "support/status_matchers.h"
 
 namespace hako {
 namespace {
 
-// A device whose content outlives its files, and the two ways in which a database may use it.
-struct Mapped {
-  using FileType = FaultFile<MemoryFile>;
-  static FileType Open(const MemoryFile& device, std::shared_ptr<FaultPlan> plan) { return FileType(device.Share(), std::move(plan)); }
-};
-struct Positional {
-  using FileType = FaultFile<AnyFile>;
-  static FileType Open(const MemoryFile& device, std::shared_ptr<FaultPlan> plan) {
-    return FileType(AnyFile(device.Share()), std::move(plan));
-  }
-};
+using Mapped = FaultyMapped;
+using Positional = FaultyPositional;
 
 // The work of one run: updates and synchronizations beside a model.
 struct Run {

@@ -23,7 +23,7 @@
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/positional_parallel_file.h"
 #include "support/checked_value.h"
-#include "support/fault_file.h"
+#include "support/faulty_device.h"
 #include "support/random.h"
 #include "support/small_disk.h"
 #include "support/status_matchers.h"
@@ -31,17 +31,8 @@
 namespace hako {
 namespace {
 
-// A device whose content outlives its files, and the two ways in which a database may use it.
-struct Mapped {
-  using FileType = FaultFile<MemoryFile>;
-  static FileType Open(const MemoryFile& device, std::shared_ptr<FaultPlan> plan) { return FileType(device.Share(), std::move(plan)); }
-};
-struct Positional {
-  using FileType = FaultFile<AnyFile>;
-  static FileType Open(const MemoryFile& device, std::shared_ptr<FaultPlan> plan) {
-    return FileType(AnyFile(device.Share()), std::move(plan));
-  }
-};
+using Mapped = FaultyMapped;
+using Positional = FaultyPositional;
 
 // The work of one run: updates and checkpoints beside a model.
 struct Run {
