@@ -282,7 +282,7 @@ TEST_F(TinyCorruptionTest, SurvivesABitFlippedInEveryByte) {
 TEST_F(TinyCorruptionTest, DISABLED_SurvivesEveryBitFlipped) { FlipBits(snapshot.image, true, MakeCheck()); }
 
 TEST_F(TinyCorruptionTest, RefusesEveryTruncation) {
-  for (std::size_t length = 0; length < snapshot.image.size(); ++length) {
+  for (std::size_t length = 0; length < snapshot.image.size(); length += kSlowdown) {
     SCOPED_TRACE(length);
     CheckSnapshot(Image(snapshot.image.begin(), snapshot.image.begin() + static_cast<std::ptrdiff_t>(length)), {},
                   absl::StatusCode::kDataLoss);

@@ -82,6 +82,7 @@ inline void DamageSectors(const Image& image, const Image& earlier, const Check&
   constexpr std::size_t kSector = 512;
   Random random(TestSeed());
   for (std::size_t begin = 0; begin + kSector <= image.size(); begin += kSector) {
+    if (!random.OneIn(kSlowdown)) continue;
     const std::string where = " sector " + std::to_string(begin / kSector);
     const auto damaged = [&](auto damage) {
       Image copy = image;

@@ -12,12 +12,13 @@
 #include "gtest/gtest.h"
 #include "support/model_dbm.h"
 #include "support/random.h"
+#include "support/sanitizers.h"
 #include "support/status_matchers.h"
 
 namespace hako {
 namespace {
 
-constexpr int kOperations = 250'000;  // of each type
+constexpr int kOperations = 250'000 / kSlowdown;  // of each type
 constexpr int kOperationsPerLife = 5000;
 
 // One operation, drawn beforehand so that the database and the model do the same.

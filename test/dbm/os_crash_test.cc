@@ -22,6 +22,7 @@
 #include "support/fault_file.h"
 #include "support/random.h"
 #include "support/recording_file.h"
+#include "support/sanitizers.h"
 #include "support/status_matchers.h"
 
 namespace hako {
@@ -189,10 +190,11 @@ TYPED_TEST_SUITE(PowerCutTest, CrashFiles);
 template <class FileT>
 void RunLives(std::uint64_t seed, int* num_crashes, Durability durability = Durability::kProcess) {
   SCOPED_TRACE(seed);
-  for (std::uint64_t chain = 0; chain < (durability == Durability::kPower ? 1 : 6); ++chain) {
+  const bool is_short = kSlowdown > 1;
+  for (std::uint64_t chain = 0; chain < (durability == Durability::kPower || is_short ? 1 : 6); ++chain) {
     Image image;
     Records records;
-    for (std::uint64_t life = 0; life < 8; ++life) {
+    for (std::uint64_t life = 0; life < (is_short ? 4 : 8); ++life) {
       CrashRun<FileT> run(image, records, seed + chain * 100 + life, static_cast<std::uint8_t>(life + 1), durability);
       ASSERT_NO_FATAL_FAILURE(run.Run(life == 0 ? 40 : 150));
       *num_crashes += run.num_crashes();
@@ -207,14 +209,14 @@ void RunLives(std::uint64_t seed, int* num_crashes, Durability durability = Dura
 TYPED_TEST(PowerCutTest, RecoversTheLastSynchronizedStateExactly) {
   int num_crashes = 0;
   RunLives<TypeParam>(TestSeed(), &num_crashes);
-  EXPECT_GE(num_crashes, 1000);
+  EXPECT_GE(num_crashes, 1000 / (2 * kSlowdown));
 }
 
 // Opened so that every update survives: what is found is all that was acknowledged, and at most the one update that was at work.
 TYPED_TEST(PowerCutTest, LosesNoUpdateWhereTheDatabaseIsOpenedSo) {
   int num_crashes = 0;
   RunLives<TypeParam>(TestSeed(), &num_crashes, Durability::kPower);
-  EXPECT_GE(num_crashes, 1000);
+  EXPECT_GE(num_crashes, 1000 / (2 * kSlowdown));
 }
 
 // A heap extent lost its header in a crash, but not its records, which came back under the header of the next extent there.
@@ -227,7 +229,7 @@ TYPED_TEST(PowerCutTest, NothingComesBackFromAnExtentThatACrashLost) {
 TEST(OsCrashTest, RecoversFromACrashInEverySequenceOfThreeOperations) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
-  for (int sequence = 0; sequence < 5 * 5 * 5; ++sequence) {
+  for (int sequence = 0; sequence < 5 * 5 * 5; sequence += 1 + static_cast<int>(random.Below(kSlowdown))) {
     SCOPED_TRACE(sequence);
     RecordingFile file;
     const auto history = file.history();

@@ -17,7 +17,7 @@ namespace hako {
 #if defined(HAKO_TSAN)
 inline constexpr int kSlowdown = 10;
 #elif defined(HAKO_ASAN)
-inline constexpr int kSlowdown = 5;
+inline constexpr int kSlowdown = 8;
 #else
 inline constexpr int kSlowdown = 1;
 #endif
