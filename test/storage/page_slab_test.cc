@@ -50,6 +50,20 @@ class Runs {
     runs_.erase(run);
     slab_.Free(first, units);
   }
+  // Moves the first that `wanted` wants to memory that is free; false if there is none.
+  template <class F>
+  bool MoveOne(F&& wanted) {
+    const auto run = std::ranges::find_if(runs_, [&](const auto& each) { return wanted(each.first, each.second); });
+    if (run == runs_.end()) return false;
+    const std::uint32_t to = slab_.Allocate(run->second, 0);
+    EXPECT_NE(to, 0u);
+    EXPECT_FALSE(wanted(to, run->second));
+    std::memset(At(to), Filler(to), Bytes(run->second));
+    runs_.emplace(to, run->second);
+    slab_.Free(run->first, run->second);
+    runs_.erase(run);
+    return !testing::Test::HasFailure();
+  }
   std::size_t size() const { return runs_.size(); }
   std::uint64_t bytes() const {
     std::uint64_t bytes = 0;
@@ -89,6 +103,33 @@ TEST(PageSlab, HandsOutRunsThatDoNotOverlap) {
   ASSERT_TRUE(runs.Allocate(static_cast<unsigned>(all / format::kPageUnit)));
   EXPECT_EQ(PageBytes(*slab), all);
   EXPECT_EQ(slab->free_bytes(), 0u);
+}
+
+TEST(PageSlab, EndsLowerWhenWhatLiesBehindHasMoved) {
+  ASSERT_OK_AND_ASSIGN(auto slab, PageSlab::Create(64 * kMiB));
+  Random random(TestSeed());
+  Runs runs(*slab);
+  while (PageBytes(*slab) < 16 * kMiB) ASSERT_TRUE(runs.Allocate(static_cast<unsigned>(random.Between(1, 64))));
+  while (runs.bytes() > 8 * kMiB) runs.Free(random);
+  const std::uint64_t end = 12 * kMiB;
+  slab->Retreat(end);
+  const auto behind = [&](std::uint32_t first, unsigned units) { return (first + std::uint64_t{units}) * format::kPageUnit > end; };
+  while (runs.MoveOne(behind)) {
+  }
+  slab->CutEnd();
+  EXPECT_LE(PageBytes(*slab), end);
+  EXPECT_EQ(slab->free_bytes() + runs.bytes(), PageBytes(*slab));
+  // It grows again, with zeros.
+  while (PageBytes(*slab) < 16 * kMiB) ASSERT_TRUE(runs.Allocate(64));
+  slab->Retreat(kMiB);
+  slab->CutEnd();
+  EXPECT_GT(PageBytes(*slab), 15 * kMiB) << "it is in use";
+  slab->Retreat(kMiB);
+  while (slab->free_bytes() > kMiB) ASSERT_TRUE(runs.Allocate(8)) << "what lies behind is better than nothing";
+  while (runs.size() > 0) runs.Free(random);
+  slab->CutEnd();
+  EXPECT_LE(PageBytes(*slab), kMiB) << "all of it was free";
+  EXPECT_EQ(slab->free_bytes(), PageBytes(*slab));
 }
 
 TEST(PageSlab, JoinsARunWithItsNeighboursInAnyOrder) {

@@ -1,8 +1,9 @@
 // Anonymous memory that grows without ever moving: address space is reserved once, pages are touched as extents are handed out.
 //
-// Extents are zero-filled, aligned to 64 KiB and never given back one by one; Reset gives back all. Random access to a table wants 2 MiB
-// pages, an almost empty database wants small ones: a 2 MiB region that one large extent covers is advised to use a huge page before it is
-// touched, a region filled by small extents is collapsed into one when it is full. Both are hints that may fail without harm.
+// Extents are zero-filled, aligned to 64 KiB and never given back one by one; Shrink gives back the last ones, Reset all. Random access to
+// a table wants 2 MiB pages, an almost empty database wants small ones: a 2 MiB region that one large extent covers is advised to use a
+// huge page before it is touched, a region filled by small extents is collapsed into one when it is full. Both are hints that may fail
+// without harm.
 #pragma once
 
 #include <sys/mman.h>
@@ -76,6 +77,16 @@ class Arena {
     AdviseHugePages(offset, offset + bytes);
     end_.store(offset + bytes, std::memory_order_release);
     return offset;
+  }
+
+  // Extents from `end` on are no more; their memory reads as zero. REQUIRES: kExtentAlignment <= end
+  void Shrink(std::uint64_t end) {
+    end = (end + kExtentAlignment - 1) & ~(kExtentAlignment - 1);
+    std::lock_guard lock(mutex_);
+    const std::uint64_t before = end_.load(std::memory_order_relaxed);
+    if (end >= before) return;
+    ::madvise(base_ + end, before - end, MADV_DONTNEED);
+    end_.store(end, std::memory_order_release);
   }
 
   void Reset() {

@@ -70,6 +70,16 @@ bool PageCache<FileT, Codec>::MeetChildren(const PageImage& image) {
   return true;
 }
 
+// Memory for what is changed: others go for it, but nothing is waited for.
+template <File FileT, PageCodec Codec>
+std::uint32_t PageCache<FileT, Codec>::AllocateSlowly(unsigned units) {
+  std::lock_guard lock(mutex_);
+  for (unsigned gone = 0; gone < kCooledAtOnce && EvictOne(kCooledAtOnce); ++gone) {
+    if (const std::uint32_t unit = slab_->Allocate(units, PageLimit()); unit != 0) return unit;
+  }
+  return slab_->Allocate(units);  // beyond the limit, until the next checkpoint
+}
+
 // Memory for a page that is to come; others go for it.
 template <File FileT, PageCodec Codec>
 std::uint32_t PageCache<FileT, Codec>::FindMemory(unsigned units, std::unique_lock<std::mutex>& lock) {
@@ -90,11 +100,12 @@ std::uint32_t PageCache<FileT, Codec>::FindMemory(unsigned units, std::unique_lo
   return unit;
 }
 
+// Until one has written something, or ended.
 template <File FileT, PageCodec Codec>
 void PageCache<FileT, Codec>::WaitForCheckpoint(std::unique_lock<std::mutex>& lock) {
-  ask_();
+  if (!is_saving_) ask_();
   // Not for ever: the checkpoint may be waiting for a lock of the caller's.
-  checkpoint_ended_.wait_for(lock, std::chrono::seconds(1), [this, seen = checkpoints_ended_] { return checkpoints_ended_ != seen; });
+  saved_.wait_for(lock, std::chrono::seconds(1), [this, seen = saves_] { return saves_ != seen; });
 }
 
 // Lets a page go; false if none was found that could in so many moves of the hand.
@@ -152,11 +163,45 @@ void PageCache<FileT, Codec>::Evict(std::uint32_t id) {
   SetState(id, kAway);  // and locked, as it was
 }
 
+// The tables have grown, so that pages must have less memory: those at its end move to where there is room before.
+template <File FileT, PageCodec Codec>
+void PageCache<FileT, Codec>::ShrinkMemory() {
+  const std::uint64_t limit = PageLimit();
+  if (slab_->page_bytes() <= limit) return;
+  const std::uint64_t end = limit - limit / 64;
+  slab_->Retreat(end);
+  std::vector<std::uint32_t> ids;
+  {
+    std::lock_guard lock(mutex_);
+    ids = resident_;
+  }
+  for (const std::uint32_t id : ids) {
+    Line& line = lines_[id];
+    const auto is_behind = [&] {
+      const Shape shape = std::atomic_ref(line.shape).load(std::memory_order_relaxed);
+      return (std::atomic_ref(line.unit).load(std::memory_order_relaxed) + std::uint64_t{shape.units}) * format::kPageUnit > end;
+    };
+    if (!is_behind()) continue;
+    std::lock_guard lock(mutex_);
+    const std::uint8_t state = State(id);
+    if (state != kCooling && ((state != kHere && state != kHereOnce) || !sync::VersionLock(line.version).TryLock())) continue;
+    const std::uint32_t before = line.unit;
+    const std::uint32_t unit = is_behind() ? slab_->Allocate(line.shape.units, 0) : 0;
+    if (unit != 0) {
+      sync::StoreShared(memory_ + std::uint64_t{unit} * format::kPageUnit, BytesOf(line), line.shape.size());
+      std::atomic_ref(line.unit).store(unit, std::memory_order_relaxed);
+      slab_->Free(before, line.shape.units);
+    }
+    if (state != kCooling) sync::VersionLock(line.version).Unlock(unit != 0);
+  }
+  slab_->CutEnd();
+}
+
 template <File FileT, PageCodec Codec>
 void PageCache<FileT, Codec>::Settle() {
   needs_settling_.store(false, std::memory_order_relaxed);
   std::unique_lock lock(mutex_);
-  if (dirty_bytes_.load(std::memory_order_relaxed) > static_cast<std::int64_t>(limits_.memory_bytes / 4 * 3)) WaitForCheckpoint(lock);
+  if (TooMuchStays()) WaitForCheckpoint(lock);
   while (IsOverLimit() && EvictOne(4)) {
   }
 }
@@ -173,6 +218,7 @@ void PageCache<FileT, Codec>::TouchSlowly(Line& line) {
     Captured captured{id, std::string(image, size)};
     std::lock_guard lock(captured_mutex_);
     captured_.push_back(std::move(captured));
+    frozen_bytes_.fetch_sub(static_cast<std::int64_t>(shape.size()), std::memory_order_relaxed);
   }
   StoreMark(line, shape, mark());
   NoteDirty(shape.size());
@@ -196,9 +242,10 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
     frozen = mark();
     collecting_.store(true, std::memory_order_relaxed);
     mark_.store(frozen == kMarks[0] ? kMarks[1] : kMarks[0], std::memory_order_relaxed);
-    dirty_bytes_.store(0, std::memory_order_relaxed);
+    frozen_bytes_.store(dirty_bytes_.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);
     changed_.store(false, std::memory_order_relaxed);
     std::lock_guard lock(mutex_);
+    is_saving_ = true;
     freed = std::move(freed_);
     freed_.clear();
     unsaved.assign(unsaved_.begin(), unsaved_.end());
@@ -227,8 +274,9 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
   for (const std::uint32_t id : freed) {
     if (status.ok()) slab_->FreePage(id);
   }
-  std::lock_guard lock(mutex_);
-  for (const std::uint32_t id : written) SetFlag(id, kPinned, false);
+  frozen_bytes_.store(0, std::memory_order_relaxed);
+  std::unique_lock lock(mutex_);
+  is_saving_ = false;
   if (status.ok()) {
     for (const auto& [id, value] : unsaved) {
       if (const auto found = unsaved_.find(id); found != unsaved_.end() && found->second == value) {
@@ -240,9 +288,20 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
     freed_.insert(freed_.end(), freed.begin(), freed.end());
     changed_.store(true, std::memory_order_relaxed);
   }
-  ++checkpoints_ended_;
-  checkpoint_ended_.notify_all();
+  LetGo(&written, 0);
+  lock.unlock();
+  ShrinkMemory();
   return status;
+}
+
+// What was written may go, but for the last ones. REQUIRES: mutex_
+template <File FileT, PageCodec Codec>
+void PageCache<FileT, Codec>::LetGo(std::vector<std::uint32_t>* written, std::size_t kept) {
+  const auto end = written->end() - static_cast<std::ptrdiff_t>(std::min(kept, written->size()));
+  for (auto id = written->begin(); id != end; ++id) SetFlag(*id, kPinned, false);
+  written->erase(written->begin(), end);
+  ++saves_;
+  saved_.notify_all();
 }
 
 // The pages that were changed in the epoch before: leaves first, and in the order of their keys' bytes, so that neighbours are written
@@ -296,6 +355,8 @@ bool PageCache<FileT, Codec>::LockIfChanged(std::uint32_t id) {
 template <File FileT, PageCodec Codec>
 Status PageCache<FileT, Codec>::WritePages(std::uint8_t frozen, std::vector<std::uint32_t>* written) {
   alignas(64) char image[format::kPageImageMax];
+  std::int64_t bytes = 0;  // of what can go when the store writes its buffer
+  std::uint64_t flushes = store_->num_flushes();
   for (const std::uint32_t id : ChangedPages(frozen)) {
     Line& line = lines_[id];
     if (!LockIfChanged(id)) continue;
@@ -311,6 +372,14 @@ Status PageCache<FileT, Codec>::WritePages(std::uint8_t frozen, std::vector<std:
     sync::VersionLock(line.version).Unlock(false);
     if (size != 0) HAKO_RETURN_IF_ERROR(PutImage(id, {image, size}));
     HAKO_RETURN_IF_ERROR(PutCaptured());
+    if (store_->num_flushes() != flushes) {
+      flushes = store_->num_flushes();
+      frozen_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+      bytes = 0;
+      std::lock_guard lock(mutex_);
+      LetGo(written, 1);
+    }
+    if (size != 0) bytes += shape.size();
   }
   return PutCaptured();
 }

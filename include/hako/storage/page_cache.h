@@ -9,12 +9,12 @@
 // What changes stays in memory until a checkpoint, which runs beside readers and writers. It begins an epoch, for which writers are kept
 // out for a moment; then it copies, one by one, the pages that were changed before that moment, and who wants to change such a page first
 // copies it for the checkpoint. So a checkpoint is of one moment, and nobody waits for the device but who finds neither room nor a page
-// that could go.
+// that could go. What the checkpoint has written can go before all of it is durable.
 //
 // Invariants
 //   1. A page's line is locked by the cache alone while it is kAway, kLoading or kCooling; these states change under mutex_.
-//   2. A page whose mark is not 0 differs from its image, and does not go. Marks other than mark() are of the epoch before, and there are
-//      none of these when an epoch begins.
+//   2. A page whose mark is not 0 differs from its image, and does not go; nor does one that is kPinned, whose image is in the store's
+//      buffer only. Marks other than mark() are of the epoch before, and there are none of these when an epoch begins.
 //   3. An id is used again only after the checkpoint that does not know its page any more. Long values are never changed.
 //   4. All memory stays readable (storage/page_slab.h).
 //
@@ -117,7 +117,8 @@ class PageCache {
   }
 
   std::uint32_t Allocate(unsigned units) {
-    const std::uint32_t unit = slab_->Allocate(units);
+    std::uint32_t unit = slab_->Allocate(units, PageLimit());
+    if (unit == 0) unit = AllocateSlowly(units);
     if (unit == 0) return 0;
     used_units_.fetch_add(units, std::memory_order_relaxed);
     NoteDirty(units * format::kPageUnit);
@@ -240,13 +241,20 @@ class PageCache {
   std::uint64_t TableBytes() const {
     return slab_->page_end() * (sizeof(Line) + 1) + store_->map_bytes() + unsaved_bytes_.load(std::memory_order_relaxed);
   }
-  // What pages may take: at least a quarter of all.
+  // What pages may take: what the tables leave, less what they may grow by in an epoch; at least a quarter of all.
   std::uint64_t PageLimit() const {
-    const std::uint64_t tables = TableBytes(), least = limits_.memory_bytes / 4;
-    return limits_.memory_bytes > tables + least ? limits_.memory_bytes - tables : least;
+    const std::uint64_t all = limits_.memory_bytes, tables = TableBytes() + all / 64;
+    return std::max(all / 4, all - std::min(all, tables));
   }
   std::uint64_t used_bytes() const { return used_units_.load(std::memory_order_relaxed) * format::kPageUnit; }
+  // A part stays free, as pages of many sizes never fill all.
   bool IsOverLimit() const { return used_bytes() > limits_.memory_bytes / 4 && used_bytes() > PageLimit() / 8 * 7; }
+
+  // Changed pages, and those that a checkpoint has not written yet, cannot go.
+  bool TooMuchStays() const {
+    const std::int64_t stays = dirty_bytes_.load(std::memory_order_relaxed) + frozen_bytes_.load(std::memory_order_relaxed);
+    return stays > static_cast<std::int64_t>(limits_.memory_bytes / 16 * 3) && stays > static_cast<std::int64_t>(PageLimit() / 4 * 3);
+  }
 
   void GiveBack(std::uint32_t first, unsigned units) {
     used_units_.fetch_sub(units, std::memory_order_relaxed);
@@ -258,7 +266,7 @@ class PageCache {
     const auto size = static_cast<std::int64_t>(bytes), limit = static_cast<std::int64_t>(limits_.dirty_bytes);
     const std::int64_t before = dirty_bytes_.fetch_add(size, std::memory_order_relaxed);
     if (before <= limit && before + size > limit) ask_();
-    if (before > static_cast<std::int64_t>(limits_.memory_bytes / 4 * 3)) needs_settling_.store(true, std::memory_order_relaxed);
+    if (TooMuchStays()) needs_settling_.store(true, std::memory_order_relaxed);
   }
   [[gnu::noinline]] void TouchSlowly(Line& line);
   // REQUIRES: the line is locked by the caller; the shape is its own
@@ -272,11 +280,14 @@ class PageCache {
     SetFlag(id, kListed, true);
   }
   bool MeetChildren(const PageImage& image);
+  std::uint32_t AllocateSlowly(unsigned units);
   std::uint32_t FindMemory(unsigned units, std::unique_lock<std::mutex>& lock);
   void WaitForCheckpoint(std::unique_lock<std::mutex>& lock);
+  void LetGo(std::vector<std::uint32_t>* written, std::size_t kept);
   bool EvictOne(std::size_t rounds);
   void CoolSome();
   void Evict(std::uint32_t id);
+  void ShrinkMemory();
   std::vector<std::uint32_t> ChangedPages(std::uint8_t frozen);
   Status WritePages(std::uint8_t frozen, std::vector<std::uint32_t>* written);
   Status PutImage(std::uint32_t id, std::span<const char> image);
@@ -299,8 +310,9 @@ class PageCache {
   std::atomic<bool> collecting_{false};                    // a checkpoint copies pages
   std::atomic<bool> needs_settling_{false};
   alignas(64) std::atomic<std::uint64_t> used_units_{0};
-  std::atomic<std::int64_t> dirty_bytes_{0};  // of pages with the current mark, and of long values since the epoch began
-  std::atomic<bool> changed_{false};          // since the epoch began
+  std::atomic<std::int64_t> dirty_bytes_{0};   // of pages with the current mark, and of long values since the epoch began
+  std::atomic<std::int64_t> frozen_bytes_{0};  // of pages that the checkpoint which is under way has not written yet
+  std::atomic<bool> changed_{false};           // since the epoch began
   std::atomic<std::uint64_t> unsaved_bytes_{0};
 
   mutable std::mutex mutex_;  // guards what follows; never held while the file is waited for
@@ -311,8 +323,9 @@ class PageCache {
   std::unordered_map<std::uint32_t, std::shared_ptr<const std::string>> unsaved_;  // long values
   std::uint64_t num_long_;
   std::deque<std::uint32_t> cooling_;  // ids in the order in which they began to be, and of some that are no longer
-  std::uint64_t checkpoints_ended_ = 0;
-  std::condition_variable checkpoint_ended_;
+  bool is_saving_ = false;             // a checkpoint is under way
+  std::uint64_t saves_ = 0;            // moments in which pages became ones that can go
+  std::condition_variable saved_;
 
   std::mutex captured_mutex_;
   std::vector<Captured> captured_;  // by writers, for the checkpoint that is under way

@@ -95,6 +95,25 @@ class PageSlab {
     return run;
   }
 
+  // Memory beyond `bytes` is not handed out again, as long as there is any other; CutEnd then gives back as much of it as is free.
+  void Retreat(std::uint64_t bytes) {
+    std::lock_guard lock(mutex_);
+    retreat_ = static_cast<std::uint32_t>(bytes / format::kPageUnit);
+  }
+  void CutEnd() {
+    std::lock_guard lock(mutex_);
+    const auto end = static_cast<std::uint32_t>(page_arena_->end() / format::kPageUnit);
+    retreat_ = kNoRetreat;
+    if (!IsEdge(end - 1)) return;
+    std::uint32_t units;
+    std::memcpy(&units, At(end) - sizeof(units), sizeof(units));
+    const std::uint32_t first = end - Unlink(end - units);
+    page_arena_->Shrink(std::uint64_t{first} * format::kPageUnit);
+    const auto left = static_cast<std::uint32_t>(page_arena_->end() / format::kPageUnit) - first;
+    free_units_ -= units - left;
+    if (left > 0) Link(first, left);
+  }
+
   // Whether pages of so many bytes in all are likely to be had.
   bool HasRoomFor(std::uint64_t bytes) const {
     std::lock_guard lock(mutex_);
@@ -146,6 +165,7 @@ class PageSlab {
   static constexpr unsigned kBins = 64;  // the last has all runs of at least so many units
   static constexpr std::uint32_t kFirstId = Arena::kExtentAlignment / sizeof(Line);
   static constexpr std::uint64_t kHugePage = 2 << 20;
+  static constexpr std::uint32_t kNoRetreat = ~std::uint32_t{0};
 
   PageSlab(std::unique_ptr<Arena> pages, std::unique_ptr<Arena> lines, std::uint64_t max_bytes)
       : max_bytes_(max_bytes),
@@ -189,9 +209,14 @@ class PageSlab {
       for (std::uint64_t bins = nonempty_ >> BinOf(units) << BinOf(units); bins != 0; bins &= bins - 1) {
         for (std::uint32_t run = heads_[std::countr_zero(bins)]; run != 0;) {
           const Run content = Load(run);
-          if (content.units >= units) return run;
+          if (content.units >= units && run + units <= retreat_) return run;
           run = content.after;
         }
+      }
+      if (retreat_ != kNoRetreat) {
+        if (limit != kBytesMax) return 0;
+        retreat_ = kNoRetreat;
+        continue;
       }
       const std::uint64_t bytes = std::max<std::uint64_t>(std::min(page_arena_->end() / 32, kHugePage), units * format::kPageUnit);
       if (page_arena_->end() + bytes > limit) return 0;
@@ -279,6 +304,7 @@ class PageSlab {
   std::uint64_t nonempty_ = 0;
   std::vector<std::uint64_t> edge_;
   std::uint64_t free_units_ = 0;
+  std::uint32_t retreat_ = kNoRetreat;  // units from here on are not handed out
   std::vector<std::uint32_t> free_ids_;
   std::uint32_t next_id_ = kFirstId;
   std::uint64_t num_pages_ = 0;

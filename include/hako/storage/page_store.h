@@ -6,8 +6,8 @@
 // Invariants
 //   1. What the newer valid superblock reaches is not overwritten: units that it needs are free again only when a later Commit is durable.
 //      Nor is what the other one reaches, until the newer is known to be durable.
-//   2. After a Put that failed, or a Commit, the map may name images that were not written: the caller keeps what it put, and puts it
-//      again, until a Commit is OK.
+//   2. After a Put that failed, or a Commit, the map may name images that were not written: the caller keeps what it put since num_flushes
+//      last changed, and puts it again, until a Commit is OK.
 //   3. A sync that failed is not tried again: what it was to write may be lost though a later one says OK. No Commit succeeds any more.
 //
 // Threads: Read and ReadLong from any; the rest by one thread at a time.
@@ -131,6 +131,7 @@ class PageStore {
       HAKO_RETURN_IF_ERROR(FindFreeSpace(is_free));
     }
     space_.Rewind();
+    no_run_of_ = ~std::uint64_t{0};
     if (buffer_ == nullptr) buffer_ = std::make_unique_for_overwrite<std::byte[]>(kRunUnits * format::kTreeUnit);
     return absl::OkStatus();
   }
@@ -143,6 +144,8 @@ class PageStore {
     return Exchange(id, entry);
   }
   Status Forget(std::uint32_t id) { return Exchange(id, Entry{}); }
+  // Where a Put changes it, what was put before that one can be read from the file.
+  std::uint64_t num_flushes() const { return num_flushes_; }
 
   // Makes what was put durable; change(superblock) adds the caller's part.
   template <class F>
@@ -323,7 +326,9 @@ class PageStore {
   StatusOr<UnitSpace::Run> TakeRun(std::uint64_t least, std::uint64_t most) {
     const std::uint64_t good = is_moving_ ? least : std::min(most, std::max(least, kGoodRun));
     for (const std::uint64_t want : {good, least}) {
+      if (want >= no_run_of_) continue;  // else the whole space would be searched again for each image
       if (const UnitSpace::Run run = space_.Take(want, most); run.units != 0) return run;
+      no_run_of_ = want;
     }
     // Ahead of what is needed; on a device that is nearly full, no more than that.
     Status status;
@@ -332,6 +337,7 @@ class PageStore {
       status = file_.Resize(end * format::kTreeUnit);
       if (status.ok()) {
         space_.Grow(end);
+        no_run_of_ = ~std::uint64_t{0};
         return space_.Take(least, most);
       }
       if (!absl::IsResourceExhausted(status)) break;
@@ -375,7 +381,9 @@ class PageStore {
     const std::uint64_t filled = std::exchange(filled_, 0);
     if (filled < run.units) space_.Free(run.place + filled, run.units - filled);
     if (filled == 0) return absl::OkStatus();
-    return WriteAt(run.place * format::kTreeUnit, {buffer_.get(), filled * format::kTreeUnit});
+    HAKO_RETURN_IF_ERROR(WriteAt(run.place * format::kTreeUnit, {buffer_.get(), filled * format::kTreeUnit}));
+    ++num_flushes_;
+    return absl::OkStatus();
   }
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> bytes) {
     writes_.fetch_add(1, std::memory_order_relaxed);
@@ -448,6 +456,8 @@ class PageStore {
   std::unique_ptr<std::byte[]> buffer_;
   UnitSpace::Run run_;  // that the buffer will be written to
   std::uint64_t filled_ = 0;
+  std::uint64_t no_run_of_ = ~std::uint64_t{0};  // units: there is no free run so long in this checkpoint
+  std::uint64_t num_flushes_ = 0;
   Status poison_;
   std::atomic<std::uint64_t> map_bytes_{0}, free_bytes_{0}, num_commits_{0}, synced_at_{0};
   mutable std::atomic<std::uint64_t> reads_{0}, read_bytes_{0};
