@@ -76,9 +76,12 @@ def figures():
         speed("hako_baby", "tkrzw_baby", phase, scans if scans else None if phase == "absent" else points)
         speed("hako_baby", "btree_map", phase, scans if scans else {"rnd8": 3, "uniq16x100": 3} if phase in ("get", "fill", "update") else None)
     for phase in PHASES:
-        speed("hako_tree", "tkrzw_tree", phase, None)
-    for phase in ("get", "fill", "scan100"):
-        speed("hako_tree", "lmdb", phase, None)
+        points = {"seq8": {"get": 2, "fill": 2}.get(phase), "rnd8": 4 if phase == "get" else 3.5,
+                  "uniq16x100": {"get": 3.5, "fill": 3, "update": 3}.get(phase)}
+        speed("hako_tree", "tkrzw_tree", phase, {"absent": None, "scan": None, "scan100": 8}.get(phase, points))
+    for phase, need in (("get", 1.8), ("fill", 1.8)):
+        speed("hako_tree", "lmdb", phase, {"rnd8": need, "uniq16x100": need})
+    speed("hako_tree", "lmdb", "scan100", 1)
     for phase in ("get", "fill", "remove"):
         many = Run("hako_baby", "rnd8", scale=10, phases=("get", "remove"))
         result.append(Speed(f"BabyDBM 10x records {PHASE_NAMES[phase]} rnd8 / 1x", many, Run("hako_baby", "rnd8"), phase, .45))
