@@ -5,12 +5,15 @@
 // One thread; the database must outlive it. It may be moved: what key() and value() show lies on the heap.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "hako/base/comparator.h"
+#include "hako/base/prefetch.h"
 #include "hako/base/status.h"
 #include "hako/dbm/cursor_operations.h"
 #include "hako/format/page_format.h"
@@ -21,6 +24,7 @@ namespace hako {
 template <class D, class Tree, Comparator Compare>
 class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   using View = typename Tree::View;
+  static constexpr std::size_t kAheadMax = 512;  // bytes a record
 
  public:
   TreeCursor(D& database, Tree& tree) : database_(&database), tree_(&tree) {}
@@ -28,11 +32,13 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   void First() {
     if (!Load(index::Seek::kFirst, {})) return End();
     at_ = 0;
+    LookAhead(page_.count());
     SettleForward();
   }
   void Last() {
     if (!Load(index::Seek::kLast, {})) return End();
     at_ = page_.count();
+    LookAhead(at_);
     StepBack();
   }
 
@@ -44,6 +50,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     if (!Load(index::Seek::kAt, bound_)) return End();
     const auto place = page_.Find(bound_);
     at_ = place.index + (place.found && !inclusive ? 1 : 0);
+    LookAhead(page_.count() - at_);
     SettleForward();
   }
   // To the last record below `key`, or `key` itself if inclusive.
@@ -52,6 +59,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     if (!Load(inclusive ? index::Seek::kAt : index::Seek::kBefore, bound_)) return End();
     const auto place = page_.Find(bound_);
     at_ = place.index + (place.found && inclusive ? 1 : 0);
+    LookAhead(at_);
     StepBack();
   }
 
@@ -81,6 +89,12 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     return true;
   }
 
+  // The leaf that is going to be wanted after so many records is fetched into the cache meanwhile, a part with each of them.
+  void LookAhead(unsigned records) {
+    ahead_ = copy_.neighbour.base;
+    ahead_step_ = records == 0 ? 0 : std::min<std::size_t>(copy_.neighbour.size / records, kAheadMax);
+  }
+
   // To the slot at_, or to the first after it.
   HAKO_INLINE void SettleForward() {
     for (;; ++at_) {
@@ -90,6 +104,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
           bound_.assign(page_.high(tail));
           if (!Load(index::Seek::kAt, bound_)) return End();
           at_ = page_.Find(bound_).index;
+          LookAhead(page_.count() - at_);
         }
       if (Take()) return;
     }
@@ -104,6 +119,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
         bound_.assign(page_.low(tail));
         if (!Load(index::Seek::kBefore, bound_)) return End();
         at_ = page_.Find(bound_).index;
+        LookAhead(at_);
       }
       --at_;
       if (Take()) return;
@@ -112,6 +128,8 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
 
   // Shows slot at_; false if it is a long value whose record is gone.
   HAKO_INLINE bool Take() {
+    for (std::size_t i = 0; i < ahead_step_; i += 64) Prefetch(ahead_ + i);
+    ahead_ += ahead_step_;
     const char* const cell = page_.cell(at_);
     const format::Cell sizes = View::Decode(cell);
     char* const bytes = Room(page_.prefix_size() + sizes.suffix);
@@ -142,6 +160,8 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   View page_;
   unsigned at_ = 0;
   bool valid_ = false;
+  const char* ahead_ = nullptr;  // what of the next leaf is fetched with the next record
+  std::size_t ahead_step_ = 0;
   std::string_view key_, value_;
   std::string key_bytes_;  // begins with the page's prefix
   std::string long_value_;

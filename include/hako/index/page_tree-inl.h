@@ -333,7 +333,7 @@ bool PageTree<Space, Compare>::HasSought(const View& page, Seek seek, std::strin
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const {
   for (sync::Backoff backoff;; backoff.Pause()) {
-    Line* line = &root();
+    Line *line = &root(), *neighbour = nullptr;
     std::uint32_t version = Lock(line->version).ReadVersion();
     for (int expected = -1;;) {
       if ((version & Lock::kLocked) != 0) {
@@ -348,6 +348,11 @@ Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string
         sync::LoadShared(reinterpret_cast<char*>(copy->line().hints), reinterpret_cast<const char*>(line->hints), sizeof(line->hints));
         copy->line().shape = page.shape();
         if (!Lock(line->version).IsCurrent(version)) break;
+        copy->neighbour = {};
+        if (neighbour != nullptr) {
+          const View beside(memory_, *neighbour);
+          copy->neighbour = {beside.base(), beside.shape().size()};
+        }
         if (Space::kResident || HasSought(copy->view(), seek, key)) return absl::OkStatus();
         return absl::DataLossError(absl::StrCat("page ", IdOf(*line), " has other keys than the page above it says"));
       }
@@ -356,9 +361,12 @@ Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string
                          : seek == Seek::kBefore ? page.ChildBefore(key)
                          : seek == Seek::kFirst  ? 0
                                                  : page.count() - 1;
+      const unsigned beside = seek == Seek::kBefore || seek == Seek::kLast ? i - 1 : i + 1;
+      neighbour = beside < page.count() ? &LineOf(page.child(beside)) : nullptr;
       Line* const child = &LineOf(page.child(i));
       const std::uint32_t child_version = Lock(child->version).ReadVersion();
       if (!Lock(line->version).IsCurrent(version)) break;
+      if (neighbour != nullptr) hako::Prefetch(neighbour);
       line = child;
       version = child_version;
     }

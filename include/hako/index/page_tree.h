@@ -74,6 +74,13 @@ class LeafCopy {
   }
   format::PageLine& line() { return *line_; }
 
+  // Where the leaf's neighbour, on the side to which it was sought, was at that moment, for prefetches; of no bytes where it is not known.
+  struct Neighbour {
+    const char* base = nullptr;
+    std::size_t size = 0;
+  };
+  Neighbour neighbour;
+
  private:
   std::unique_ptr<char[]> bytes_;
   std::size_t size_ = 0;
