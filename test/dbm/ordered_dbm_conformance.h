@@ -209,16 +209,17 @@ TYPED_TEST_P(OrderedDBMConformance, OrdersKeysOfTheGreatestSize) {
 
 // Groups of keys that share much, which is lost when the records between two groups go.
 TYPED_TEST_P(OrderedDBMConformance, OrdersKeysOfLongSharedPrefixes) {
+  constexpr int kKeys = kSlowdown > 1 ? 100 : 300;
   const std::size_t longest = std::min(LongestKeyOf<typename TypeParam::Database>(), std::size_t{4096}) - 10;
   for (const std::size_t shared : {std::size_t{10}, std::size_t{30}, std::size_t{100}, std::size_t{1000}, longest}) {
     SCOPED_TRACE(shared);
     const auto key = [&](char group, int i) { return std::string(shared, group) + NumberedKey(static_cast<std::uint64_t>(i)); };
     for (const char group : {'c', 'a', 'b', 'd'})
-      for (int i = 0; i < 300; ++i) this->Set(key(group, i * 7 % 300), 4);
+      for (int i = 0; i < kKeys; ++i) this->Set(key(group, i * 7 % kKeys), 4);
     ASSERT_THAT(this->db_->Verify(), IsOk());
     this->ExpectWalks();
     for (const char group : {'b', 'd', 'a'}) {
-      for (int i = 0; i < 300; ++i) {
+      for (int i = 0; i < kKeys; ++i) {
         this->Remove(key(group, i));
         if (i % 16 != 0) continue;
         ASSERT_THAT(this->db_->Verify(), IsOk());
@@ -226,8 +227,8 @@ TYPED_TEST_P(OrderedDBMConformance, OrdersKeysOfLongSharedPrefixes) {
       this->ExpectNeighboursOf(key(group, 0));
     }
     this->ExpectWalks();
-    for (int i = 0; i < 300; ++i) this->ExpectNeighboursOf(key('c', i));
-    for (int i = 0; i < 300; ++i) this->Remove(key('c', i));
+    for (int i = 0; i < kKeys; ++i) this->ExpectNeighboursOf(key('c', i));
+    for (int i = 0; i < kKeys; ++i) this->Remove(key('c', i));
   }
 }
 

@@ -261,7 +261,7 @@ TYPED_TEST(TreePowerCutTest, LeavesTheLastCheckpointExactly) {
 TEST(TreeOsCrashTest, OpensAfterACrashInEverySequenceOfThreeOperations) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
-  for (int sequence = 0; sequence < 5 * 5 * 5; sequence += FullSize() ? 1 : 1 + static_cast<int>(random.Below(3))) {
+  for (int sequence = 0; sequence < 5 * 5 * 5; sequence += FullSize() ? 1 : 1 + static_cast<int>(random.Below(3 * kSlowdown))) {
     SCOPED_TRACE(sequence);
     RecordingFile file;
     const auto history = file.history();
