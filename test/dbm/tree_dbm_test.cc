@@ -239,7 +239,7 @@ TEST(TreeDBM, StaysWithinItsCache) {
     if (i % 1000 == 0) look();
   }
   EXPECT_EQ(db->Count(), kRecords);
-  EXPECT_LE(most, kCache + kCache / 16);
+  EXPECT_LE(most, kCache + kCache / 8);
   ASSERT_THAT(db->Close(), IsOk());
   ASSERT_OK_AND_ASSIGN(db, InMemory::Open(file.Share(), {.cache_bytes = kCache}));
   most = 0;
@@ -265,7 +265,7 @@ TEST(TreeDBM, StaysWithinItsCache) {
   EXPECT_EQ(walked, 0u);
   EXPECT_THAT(it.status(), IsOk());
   look();
-  EXPECT_LE(most, kCache + kCache / 16);
+  EXPECT_LE(most, kCache + kCache / 8);
   EXPECT_THAT(db->Verify(), IsOk());
   EXPECT_THAT(db->Close(), IsOk());
 }
