@@ -3,7 +3,7 @@
 
 #include <atomic>
 #include <chrono>
-#include <thread>
+#include <span>
 
 #include "gtest/gtest.h"
 #include "support/threads.h"
@@ -11,18 +11,20 @@
 namespace hako::sync {
 namespace {
 
+// Visits all slots, as the owner of a gate does.
+auto Each(std::span<WriterSlot> slots) {
+  return [slots](auto&& visit) {
+    for (WriterSlot& slot : slots) visit(slot);
+  };
+}
+
 TEST(WriteGate, ConcurrentWritersAreOutsideWhileItIsClosed) {
   WriteGate gate;
   WriterSlot slots[3];
   std::atomic<int> inside = 0, mishaps = 0, writing = 3;
   RunThreads(4, [&](int thread) {
     if (thread == 3) {
-      while (writing > 0)
-        gate.RunAlone(
-            [&](auto&& visit) {
-              for (WriterSlot& slot : slots) visit(slot);
-            },
-            [&] { mishaps += inside != 0; });
+      while (writing > 0) gate.RunAlone(Each(slots), [&] { mishaps += inside != 0; });
       return;
     }
     for (int i = 0; i < 2000; ++i) {
@@ -45,16 +47,12 @@ TEST(WriteGate, ConcurrentClosingsAgainAndAgainKeepNoWriterOutForLong) {
     if (thread == 2) {
       const auto much_longer_than_open = std::chrono::microseconds(300);
       while (writing > 0 && closings < kTooMany) {
-        gate.RunAlone(
-            [&](auto&& visit) {
-              for (WriterSlot& slot : slots) visit(slot);
-            },
-            [&] {
-              ++closings;
-              const auto start = std::chrono::steady_clock::now();
-              while (std::chrono::steady_clock::now() - start < much_longer_than_open) {
-              }
-            });
+        gate.RunAlone(Each(slots), [&] {
+          ++closings;
+          const auto start = std::chrono::steady_clock::now();
+          while (std::chrono::steady_clock::now() - start < much_longer_than_open) {
+          }
+        });
       }
       closings = kTooMany;
       return;
