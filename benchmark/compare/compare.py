@@ -79,8 +79,8 @@ def figures():
         points = {"seq8": {"get": 2, "fill": 2}.get(phase), "rnd8": 4 if phase == "get" else 3.5,
                   "uniq16x100": {"get": 3.5, "fill": 3, "update": 3}.get(phase)}
         speed("hako_tree", "tkrzw_tree", phase, {"absent": None, "scan": None, "scan100": 8}.get(phase, points))
-    for phase, need in (("get", 1.8), ("fill", 1.8)):
-        speed("hako_tree", "lmdb", phase, {"rnd8": need, "uniq16x100": need})
+    for phase in ("get", "fill"):
+        speed("hako_tree", "lmdb", phase, {"rnd8": 1.8, "uniq16x100": 1.8})
     speed("hako_tree", "lmdb", "scan100", 1)
     for phase in ("get", "fill", "remove"):
         many = Run("hako_baby", "rnd8", scale=10, phases=("get", "remove"))

@@ -51,10 +51,7 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
       const auto i = static_cast<std::size_t>(std::countr_zero(rest));
       Shard& shard = ShardOf(first + i);
       frames_[frames[i]].busy = false;
-      if (!status.ok()) {
-        Unlink(shard, frames[i]);
-        shard.free.push_back(frames[i]);
-      }
+      if (!status.ok()) GiveBack(shard, frames[i]);
       shard.changed.notify_all();
     }
     HAKO_RETURN_IF_ERROR(status);
@@ -99,11 +96,7 @@ bool BlockCache<Device>::TakeFrames(std::span<std::uint32_t> frames, std::uint64
   }
   for (std::size_t i = 0; i < frames.size(); ++i) {
     if ((which >> i & 1) == 0 && frames[i] != kNone) frames_[frames[i]].busy = false;
-    if (*full != nullptr && (taken >> i & 1) != 0) {
-      Shard& shard = ShardOf(first + i);
-      Unlink(shard, frames[i]);
-      shard.free.push_back(frames[i]);
-    }
+    if (*full != nullptr && (taken >> i & 1) != 0) GiveBack(ShardOf(first + i), frames[i]);
   }
   return *full == nullptr;
 }
@@ -143,7 +136,7 @@ Status BlockCache<Device>::ReadRuns(std::uint64_t first, std::span<const std::ui
       if (is_wanted) end = i + 1;
     }
     HAKO_RETURN_IF_ERROR(device_.ReadBlocks((first + begin) * block_size_, std::span(parts).first(end - begin)));
-    wanted = end >= 64 ? 0 : wanted >> end << end;
+    wanted = wanted >> end << end;
   }
   return absl::OkStatus();
 }
@@ -228,8 +221,7 @@ void BlockCache<Device>::Drop(std::uint64_t offset) {
     std::lock_guard lock(shards_[i].mutex);
     for (const std::uint32_t frame : shards_[i].frames) {
       if (frames_[frame].block == kNoBlock || frames_[frame].block < offset / block_size_) continue;
-      Unlink(shards_[i], frame);
-      shards_[i].free.push_back(frame);
+      GiveBack(shards_[i], frame);
     }
   }
 }

@@ -168,6 +168,10 @@ class BlockCache {
     *at = frames_[frame].next;
     frames_[frame] = {};
   }
+  void GiveBack(Shard& shard, std::uint32_t frame) {
+    Unlink(shard, frame);
+    shard.free.push_back(frame);
+  }
 
   template <class F>
   Status ForEachPart(std::uint64_t offset, std::size_t size, F&& access) {

@@ -42,7 +42,7 @@ Status PageCache<FileT, Codec>::Bring(std::uint32_t id, int level, bool once) {
     loaded_.notify_all();
     return image.ok() ? absl::ResourceExhaustedError("no memory for a page") : image.status();
   }
-  image->Store(memory_ + std::uint64_t{unit} * format::kPageUnit, line.hints);
+  image->Store(At(unit), line.hints);
   std::atomic_ref(line.unit).store(unit, std::memory_order_relaxed);
   std::atomic_ref(line.shape).store(image->shape(), std::memory_order_relaxed);
   SetState(id, once ? kHereOnce : kHere);
@@ -188,7 +188,7 @@ void PageCache<FileT, Codec>::ShrinkMemory() {
     const std::uint32_t before = line.unit;
     const std::uint32_t unit = is_behind() ? slab_->Allocate(line.shape.units, 0) : 0;
     if (unit != 0) {
-      sync::StoreShared(memory_ + std::uint64_t{unit} * format::kPageUnit, BytesOf(line), line.shape.size());
+      sync::StoreShared(At(unit), At(line.unit), line.shape.size());
       std::atomic_ref(line.unit).store(unit, std::memory_order_relaxed);
       slab_->Free(before, line.shape.units);
     }
@@ -214,7 +214,7 @@ void PageCache<FileT, Codec>::TouchSlowly(Line& line) {
   if ((shape.kind & Shape::kMark) != 0 && collecting_.load(std::memory_order_relaxed)) {
     const auto id = static_cast<std::uint32_t>(&line - lines_);
     alignas(64) char image[format::kPageImageMax];
-    const std::size_t size = EncodePage(id, shape, BytesOf(line), limits_.inlined, image);
+    const std::size_t size = EncodePage(id, shape, At(line.unit), limits_.inlined, image);
     Captured captured{id, std::string(image, size)};
     std::lock_guard lock(captured_mutex_);
     captured_.push_back(std::move(captured));
@@ -274,7 +274,6 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
   for (const std::uint32_t id : freed) {
     if (status.ok()) slab_->FreePage(id);
   }
-  frozen_bytes_.store(0, std::memory_order_relaxed);
   std::unique_lock lock(mutex_);
   is_saving_ = false;
   if (status.ok()) {
@@ -289,6 +288,7 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
     changed_.store(true, std::memory_order_relaxed);
   }
   LetGo(&written, 0);
+  frozen_bytes_.store(0, std::memory_order_relaxed);
   lock.unlock();
   ShrinkMemory();
   return status;
@@ -298,7 +298,11 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
 template <File FileT, PageCodec Codec>
 void PageCache<FileT, Codec>::LetGo(std::vector<std::uint32_t>* written, std::size_t kept) {
   const auto end = written->end() - static_cast<std::ptrdiff_t>(std::min(kept, written->size()));
-  for (auto id = written->begin(); id != end; ++id) SetFlag(*id, kPinned, false);
+  for (auto id = written->begin(); id != end; ++id) {
+    SetFlag(*id, kPinned, false);
+    const Shape shape = std::atomic_ref(lines_[*id].shape).load(std::memory_order_relaxed);
+    frozen_bytes_.fetch_sub(static_cast<std::int64_t>(shape.size()), std::memory_order_relaxed);
+  }
   written->erase(written->begin(), end);
   ++saves_;
   saved_.notify_all();
@@ -324,9 +328,7 @@ std::vector<std::uint32_t> PageCache<FileT, Codec>::ChangedPages(std::uint8_t fr
     Shape shape = std::atomic_ref(line.shape).load(std::memory_order_relaxed);
     if ((shape.kind & Shape::kMark) != frozen) continue;
     format::PageTail tail;
-    const char* const end = memory_ +
-                            (std::uint64_t{std::atomic_ref(line.unit).load(std::memory_order_relaxed)} + shape.units) * format::kPageUnit -
-                            sizeof(tail);
+    const char* const end = At(std::atomic_ref(line.unit).load(std::memory_order_relaxed)) + shape.size() - sizeof(tail);
     sync::LoadShared(reinterpret_cast<char*>(&tail), end, sizeof(tail));
     if (tail.low > shape.heap || shape.prefix > shape.heap) tail.low = shape.prefix = 0;  // a writer is at work
     std::string low(std::min<std::size_t>(tail.low, 256), '\0');
@@ -355,7 +357,6 @@ bool PageCache<FileT, Codec>::LockIfChanged(std::uint32_t id) {
 template <File FileT, PageCodec Codec>
 Status PageCache<FileT, Codec>::WritePages(std::uint8_t frozen, std::vector<std::uint32_t>* written) {
   alignas(64) char image[format::kPageImageMax];
-  std::int64_t bytes = 0;  // of what can go when the store writes its buffer
   std::uint64_t flushes = store_->num_flushes();
   for (const std::uint32_t id : ChangedPages(frozen)) {
     Line& line = lines_[id];
@@ -363,7 +364,7 @@ Status PageCache<FileT, Codec>::WritePages(std::uint8_t frozen, std::vector<std:
     const Shape shape = line.shape;
     std::size_t size = 0;
     if ((shape.kind & Shape::kMark) == frozen) {
-      size = EncodePage(id, shape, BytesOf(line), limits_.inlined, image);
+      size = EncodePage(id, shape, At(line.unit), limits_.inlined, image);
       StoreMark(line, shape, 0);
       written->push_back(id);
       std::lock_guard lock(mutex_);
@@ -374,12 +375,9 @@ Status PageCache<FileT, Codec>::WritePages(std::uint8_t frozen, std::vector<std:
     HAKO_RETURN_IF_ERROR(PutCaptured());
     if (store_->num_flushes() != flushes) {
       flushes = store_->num_flushes();
-      frozen_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
-      bytes = 0;
       std::lock_guard lock(mutex_);
       LetGo(written, 1);
     }
-    if (size != 0) bytes += shape.size();
   }
   return PutCaptured();
 }

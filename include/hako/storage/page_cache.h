@@ -274,7 +274,7 @@ class PageCache {
     shape.kind = static_cast<std::uint8_t>((shape.kind & ~Shape::kMark) | mark);
     std::atomic_ref(line.shape).store(shape, std::memory_order_relaxed);
   }
-  const char* BytesOf(const Line& line) const { return memory_ + std::uint64_t{line.unit} * format::kPageUnit; }
+  char* At(std::uint32_t unit) const { return memory_ + std::uint64_t{unit} * format::kPageUnit; }
   void List(std::uint32_t id) {
     if (!HasFlag(id, kListed)) resident_.push_back(id);
     SetFlag(id, kListed, true);
