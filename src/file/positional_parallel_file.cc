@@ -1,36 +1,124 @@
 #include "hako/file/positional_parallel_file.h"
 
+#include <algorithm>
+#include <array>
 #include <limits>
-
-#include "hako/file/positional_io.h"
+#include <vector>
 
 namespace hako {
+namespace {
+
+iovec PartOf(std::span<const std::byte> bytes) { return {const_cast<std::byte*>(bytes.data()), bytes.size()}; }
+
+// run(transfers) for all that `part_of` makes of the requests, as many at once as fit on the stack.
+template <class Request, class PartOfRequest, class Run>
+Status InTurns(std::span<const Request> requests, PartOfRequest part_of, Run run) {
+  constexpr std::size_t kAtOnce = 256;
+  while (!requests.empty()) {
+    std::array<iovec, kAtOnce> parts;
+    std::array<Transfer, kAtOnce> transfers;
+    const std::size_t count = std::min(requests.size(), kAtOnce);
+    for (std::size_t i = 0; i < count; ++i) {
+      parts[i] = PartOf(part_of(requests[i]));
+      transfers[i] = {requests[i].offset, std::span(parts).subspan(i, 1)};
+    }
+    HAKO_RETURN_IF_ERROR(run(std::span<const Transfer>(transfers).first(count)));
+    requests = requests.subspan(count);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 StatusOr<PositionalParallelFile> PositionalParallelFile::Open(const std::string& path, const FileOptions& options) {
   // Nothing is mapped, so nothing is reserved: FileOptions::reserve_bytes does not count.
   HAKO_ASSIGN_OR_RETURN(auto posix, PosixFile::Open(path, options, std::numeric_limits<std::int64_t>::max()));
-  return PositionalParallelFile(std::move(posix));
+  PositionalParallelFile file(std::move(posix));
+  if (options.direct) {
+    HAKO_ASSIGN_OR_RETURN(const std::size_t block_size, file.device_->StartDirect(options));
+    HAKO_RETURN_IF_ERROR(file.posix_->AllocateWhole(block_size));
+    const BlockCacheLimits limits = {.block_size = block_size,
+                                     .bytes = options.cache_bytes,
+                                     .memory_alignment = file.device_->memory_alignment(),
+                                     .batches = options.batching};
+    file.cache_ = std::make_unique<BlockCache<PositionalDevice>>(*file.device_, limits);
+  }
+  return file;
+}
+
+PositionalParallelFile& PositionalParallelFile::operator=(PositionalParallelFile&& other) noexcept {
+  if (this != &other) {
+    (void)Close();
+    posix_ = std::move(other.posix_);
+    cache_ = std::move(other.cache_);
+    device_ = std::move(other.device_);
+  }
+  return *this;
 }
 
 Status PositionalParallelFile::ReadAt(std::uint64_t offset, std::span<std::byte> out) const {
   HAKO_RETURN_IF_ERROR(CheckInside(offset, out.size(), Size()));
   if (out.empty()) return absl::OkStatus();
-  counters_->reads.fetch_add(1, std::memory_order_relaxed);
-  if (const int error = ReadFully(posix_->fd(), offset, out); error != 0) [[unlikely]] {
-    return SystemError(error, absl::StrCat("cannot read ", out.size(), " bytes at offset ", offset, " of ", path()));
-  }
-  return absl::OkStatus();
+  if (cache_ != nullptr) return cache_->Read(offset, out);
+  const iovec part = PartOf(out);
+  return device_->Read({offset, std::span(&part, 1)});
 }
 
 Status PositionalParallelFile::WriteAt(std::uint64_t offset, std::span<const std::byte> in) {
   if (!IsWritable()) return posix_->ReadOnlyError();
   HAKO_RETURN_IF_ERROR(CheckInside(offset, in.size(), Size()));
   if (in.empty()) return absl::OkStatus();
-  counters_->writes.fetch_add(1, std::memory_order_relaxed);
-  if (const int error = WriteFully(posix_->fd(), offset, in); error != 0) [[unlikely]] {
-    return SystemError(error, absl::StrCat("cannot write ", in.size(), " bytes at offset ", offset, " of ", path()));
-  }
+  if (cache_ != nullptr) return cache_->Write(offset, in);
+  const iovec part = PartOf(in);
+  return device_->Write({offset, std::span(&part, 1)});
+}
+
+Status PositionalParallelFile::ReadMulti(std::span<const ReadRequest> reads) const {
+  for (const ReadRequest& read : reads) HAKO_RETURN_IF_ERROR(CheckInside(read.offset, read.out.size(), Size()));
+  if (cache_ != nullptr) return cache_->ReadMulti(reads);
+  return InTurns(
+      reads, [](const ReadRequest& read) { return read.out; },
+      [this](auto transfers) { return device_->ReadMulti(transfers, [](std::size_t, bool) {}); });
+}
+
+Status PositionalParallelFile::WriteMulti(std::span<const WriteRequest> writes) {
+  if (!IsWritable()) return posix_->ReadOnlyError();
+  for (const WriteRequest& write : writes) HAKO_RETURN_IF_ERROR(CheckInside(write.offset, write.in.size(), Size()));
+  if (cache_ != nullptr) return cache_->WriteMulti(writes);
+  return InTurns(
+      writes, [](const WriteRequest& write) { return write.in; },
+      [this](auto transfers) { return device_->WriteMulti(transfers, [](std::size_t, bool) {}); });
+}
+
+Status PositionalParallelFile::Resize(std::uint64_t size) {
+  if (cache_ == nullptr) return posix_->Resize(size);
+  const bool is_cut = size < Size();
+  if (is_cut) HAKO_RETURN_IF_ERROR(cache_->Flush());  // in case that the file cannot be cut
+  const std::uint64_t before = posix_->allocated();
+  HAKO_RETURN_IF_ERROR(posix_->Resize(size));
+  if (is_cut) return CutCache(size);
+  cache_->AddFresh(before, posix_->allocated());
   return absl::OkStatus();
+}
+
+// The file was cut to `size`; what is behind reads as zeros from now on.
+Status PositionalParallelFile::CutCache(std::uint64_t size) {
+  const std::uint64_t block = block_size(), rest = (block - size % block) % block;
+  cache_->Drop(size + rest);
+  const std::vector<std::byte> zeros(rest);
+  return rest == 0 ? absl::OkStatus() : cache_->Write(size, zeros);
+}
+
+Status PositionalParallelFile::Sync() {
+  if (cache_ != nullptr) HAKO_RETURN_IF_ERROR(cache_->Flush());
+  return posix_->Sync();
+}
+
+Status PositionalParallelFile::Close() {
+  if (posix_ == nullptr || posix_->fd() < 0) return absl::OkStatus();
+  Status status = cache_ != nullptr ? cache_->Flush() : absl::OkStatus();
+  Status closed = posix_->Close();
+  return status.ok() ? closed : status;
 }
 
 }  // namespace hako

@@ -34,7 +34,7 @@ int MoveAboveStandardStreams(int fd) {
 }
 
 int WriteZeros(int fd, std::uint64_t from, std::uint64_t to) {
-  static constexpr std::array<std::byte, std::size_t{64} << 10> kZeros{};
+  alignas(4096) static constexpr std::array<std::byte, std::size_t{64} << 10> kZeros{};  // as direct I/O wants it
   while (from < to) {
     const std::size_t size = std::min<std::uint64_t>(kZeros.size(), to - from);
     if (const int error = WriteFully(fd, from, std::span(kZeros).first(size)); error != 0) return error;
@@ -79,6 +79,7 @@ int FillHoles(int fd, std::uint64_t size) {
 }
 
 constexpr std::uint64_t kHugePageBytes = std::uint64_t{2} << 20;
+constexpr std::uint64_t RoundUp(std::uint64_t size, std::uint64_t unit) { return (size + unit - 1) & ~(unit - 1); }
 
 // Growing past RLIMIT_FSIZE would raise SIGXFSZ, which kills a process that does not expect it; so the limit is asked for first.
 std::uint64_t ProcessFileSizeMax() {
@@ -135,7 +136,7 @@ StatusOr<std::unique_ptr<PosixFile>> PosixFile::Open(const std::string& path, co
 
 StatusOr<bool> PosixFile::OpenAndLock(std::chrono::steady_clock::time_point deadline) {
   const bool creates = options_.mode == OpenMode::kCreate || options_.mode == OpenMode::kTruncate;
-  const int flags = O_CLOEXEC | (writable_ ? O_RDWR : O_RDONLY) | (creates ? O_CREAT : 0);
+  const int flags = O_CLOEXEC | (writable_ ? O_RDWR : O_RDONLY) | (creates ? O_CREAT : 0) | (options_.sync ? O_DSYNC : 0);
   do {
     fd_ = open(path_.c_str(), flags, 0644);
   } while (fd_ < 0 && errno == EINTR);
@@ -191,17 +192,26 @@ Status PosixFile::Resize(std::uint64_t size) {
   const std::uint64_t old_size = this->size();
   if (size <= old_size) {
     // To the same size too, where space was allocated ahead. Cutting also zeroes what a later growth would show again.
-    if (size == allocated()) return absl::OkStatus();
+    if (size == old_size && allocated() - size < block_) return absl::OkStatus();
     size_.store(size, std::memory_order_release);  // first, so that nobody who asks is told of bytes that are gone
     if (ftruncate(fd_, static_cast<off_t>(size)) != 0) {
       size_.store(old_size, std::memory_order_release);
       return SystemError(errno, absl::StrCat("cannot truncate ", path_));
     }
     allocated_.store(size, std::memory_order_relaxed);
-    return absl::OkStatus();
+    return AllocateWhole(block_);
   }
   if (size > allocated()) HAKO_RETURN_IF_ERROR(Grow(size));
   size_.store(size, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+Status PosixFile::AllocateWhole(std::uint64_t block) {
+  block_ = block;
+  const std::uint64_t from = allocated(), to = RoundUp(from, block);
+  if (!writable_ || to == from) return absl::OkStatus();
+  if (const int error = Lengthen(fd_, from, to); error != 0) return SystemError(error, absl::StrCat("cannot allocate a block for ", path_));
+  allocated_.store(to, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
@@ -215,8 +225,9 @@ Status PosixFile::Grow(std::uint64_t size) {
   const std::uint64_t step = std::min(std::max(options_.grow_min, std::min(from / 8, options_.grow_max)), limit);
   std::uint64_t to = std::max(size, from + step);
   // The page cache uses a huge page only where the file reaches to its end.
-  if (options_.huge_pages && options_.grow_min >= kHugePageBytes) to = (to + kHugePageBytes - 1) & ~(kHugePageBytes - 1);
-  to = std::min(to, limit);
+  if (options_.huge_pages && options_.grow_min >= kHugePageBytes) to = RoundUp(to, kHugePageBytes);
+  size = RoundUp(size, block_);
+  to = std::max(size, std::min(RoundUp(to, block_), limit & ~(block_ - 1)));
   int error = Lengthen(fd_, from, to);
   if (error != 0 && to > size) error = Lengthen(fd_, from, to = size);  // little is left: take no more than is asked for
   if (error != 0) return SystemError(error, absl::StrCat("cannot allocate ", size - from, " bytes for ", path_));
@@ -253,7 +264,8 @@ Status PosixFile::SyncMapped(std::byte* pages, std::size_t size) {
 Status PosixFile::Close() {
   if (fd_ < 0) return absl::OkStatus();
   Status status;
-  if (allocated() != size() && ftruncate(fd_, static_cast<off_t>(size())) != 0) {
+  const std::uint64_t end = options_.padding ? RoundUp(size(), block_) : size();
+  if (writable_ && allocated() != end && ftruncate(fd_, static_cast<off_t>(end)) != 0) {
     status = SystemError(errno, absl::StrCat("cannot truncate ", path_));
   }
   lock_.Release();

@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -23,37 +24,57 @@
 namespace hako {
 namespace {
 
-constexpr std::size_t kBlock = 512;
+constexpr std::size_t kBlock = 512, kMemory = 16;  // what sizes and offsets, and what addresses are multiples of
 
 // Memory that insists on whole blocks and counts what is asked of it.
 class Device {
  public:
   explicit Device(std::size_t num_blocks) : bytes_(num_blocks * kBlock) {}
 
-  Status ReadBlocks(std::uint64_t offset, std::span<const iovec> parts) {
-    return Transfer(offset, parts, &reads, [](std::byte* memory, std::byte* device) { std::memcpy(memory, device, kBlock); });
+  Status Read(const Transfer& transfer) {
+    return Run(transfer, &reads, [](std::byte* memory, std::byte* device, std::size_t size) { std::memcpy(memory, device, size); });
   }
-  Status WriteBlocks(std::uint64_t offset, std::span<const iovec> parts) {
-    return Transfer(offset, parts, &writes, [](std::byte* memory, std::byte* device) { std::memcpy(device, memory, kBlock); });
+  Status Write(const Transfer& transfer) {
+    return Run(transfer, &writes, [](std::byte* memory, std::byte* device, std::size_t size) { std::memcpy(device, memory, size); });
+  }
+  Status ReadMulti(std::span<const Transfer> transfers, absl::FunctionRef<void(std::size_t, bool)> done) {
+    ++batches;
+    Status status;
+    for (std::size_t i = transfers.size(); i-- > 0;) {  // in any order
+      const Status one = Read(transfers[i]);
+      done(i, one.ok());
+      status.Update(one);
+    }
+    return status;
+  }
+  Status WriteMulti(std::span<const Transfer> transfers, absl::FunctionRef<void(std::size_t, bool)> done) {
+    ++batches;
+    Status status;
+    for (std::size_t i = transfers.size(); i-- > 0;) {  // in any order
+      const Status one = Write(transfers[i]);
+      done(i, one.ok());
+      status.Update(one);
+    }
+    return status;
   }
   std::vector<std::byte>& bytes() { return bytes_; }
 
-  std::atomic<int> reads = 0, writes = 0, blocks = 0;
+  std::atomic<int> reads = 0, writes = 0, blocks = 0, batches = 0;
   std::atomic<int> fails_after = 1 << 30;  // transfers
 
  private:
   template <class Copy>
-  Status Transfer(std::uint64_t offset, std::span<const iovec> parts, std::atomic<int>* count, Copy copy) {
+  Status Run(const Transfer& transfer, std::atomic<int>* count, Copy copy) {
     if (fails_after-- <= 0) return absl::UnavailableError("the device is gone");
     ++*count;
-    EXPECT_EQ(offset % kBlock, 0u);
+    EXPECT_EQ(transfer.offset % kBlock, 0u);
     std::lock_guard lock(mutex_);
-    for (const iovec& part : parts) {
-      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(part.iov_base) % kBlock, 0u);
-      EXPECT_EQ(part.iov_len, kBlock);
-      copy(static_cast<std::byte*>(part.iov_base), bytes_.data() + offset);
-      offset += kBlock;
-      ++blocks;
+    for (std::uint64_t offset = transfer.offset; const iovec& part : transfer.parts) {
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(part.iov_base) % kMemory, 0u);
+      EXPECT_EQ(part.iov_len % kBlock, 0u);
+      copy(static_cast<std::byte*>(part.iov_base), bytes_.data() + offset, part.iov_len);
+      offset += part.iov_len;
+      blocks += static_cast<int>(part.iov_len / kBlock);
     }
     return absl::OkStatus();
   }
@@ -66,6 +87,10 @@ std::vector<std::byte> Bytes(std::size_t size, std::uint64_t seed) {
   Random random(seed);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.Next());
   return bytes;
+}
+
+BlockCacheLimits Limits(std::size_t num_blocks) {
+  return {.block_size = kBlock, .bytes = num_blocks * kBlock, .memory_alignment = kMemory};
 }
 
 class BlockCacheTest : public testing::Test {
@@ -87,7 +112,7 @@ class BlockCacheTest : public testing::Test {
   }
 
   Device device_{kBlocks};
-  BlockCache<Device> cache_{device_, kBlock, 64 * kBlock};
+  BlockCache<Device> cache_{device_, Limits(128)};
 };
 
 TEST_F(BlockCacheTest, ReadsAnyBytesOnceByOneTransfer) {
@@ -165,38 +190,117 @@ TEST_F(BlockCacheTest, ForgetsWhatIsDropped) {
 
 TEST_F(BlockCacheTest, TellsOfADeviceThatFailsAndLosesNothing) {
   const auto mine = Bytes(48 * kBlock, 8);
-  EXPECT_THAT(cache_.Write(0, mine), IsOk());
+  for (std::size_t half : {0, 1})
+    EXPECT_THAT(cache_.Write(half * 24 * kBlock, std::span(mine).subspan(half * 24 * kBlock, 24 * kBlock)), IsOk());
   device_.fails_after = 0;
   std::vector<std::byte> out(kBlock);
   EXPECT_THAT(cache_.Read(100 * kBlock, out), StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_THAT(cache_.Flush(), StatusIs(absl::StatusCode::kUnavailable));
-  EXPECT_EQ(Read(0, 48 * kBlock), mine) << "it is here";
+  EXPECT_EQ(Read(0, 24 * kBlock), std::vector(mine.begin(), mine.begin() + 24 * kBlock)) << "it is here";
   device_.fails_after = 1 << 30;
   EXPECT_EQ(Read(100 * kBlock, kBlock), OnDevice(100 * kBlock, kBlock));
   EXPECT_THAT(cache_.Flush(), IsOk());
   EXPECT_EQ(OnDevice(0, 48 * kBlock), mine);
 }
 
+TEST_F(BlockCacheTest, LongRequestsGoPastTheFrames) {
+  const auto mine = Bytes(100 * kBlock, 9), later = Bytes(kBlock, 10);
+  Read(50 * kBlock, 1);
+  ExpectTransfers(1, 0, 1);
+  EXPECT_THAT(cache_.Write(10 * kBlock, mine), IsOk());
+  ExpectTransfers(0, 1, 100);
+  EXPECT_EQ(Read(50 * kBlock, kBlock), OnDevice(50 * kBlock, kBlock)) << "not what was here before";
+  EXPECT_THAT(cache_.Write(60 * kBlock, later), IsOk());
+  ExpectTransfers(1, 0, 1);
+  const auto both = Read(10 * kBlock, 100 * kBlock);
+  ExpectTransfers(1, 1, 101);  // what was dirty, then all
+  EXPECT_TRUE(std::equal(later.begin(), later.end(), both.begin() + 50 * kBlock));
+}
+
+TEST_F(BlockCacheTest, AFreshBlockIsNotRead) {
+  cache_.AddFresh(100 * kBlock, 200 * kBlock);
+  const auto mine = Bytes(100, 11);
+  for (std::uint64_t i = 0; i < 20; ++i) EXPECT_THAT(cache_.Write(100 * kBlock + i * 100, mine), IsOk());
+  EXPECT_EQ(Read(150 * kBlock, 3 * kBlock), std::vector<std::byte>(3 * kBlock));
+  ExpectTransfers(0, 0, 0);
+  EXPECT_THAT(cache_.Flush(), IsOk());
+  ExpectTransfers(0, 1, 4);
+  for (std::uint64_t block = 500; block < 1000; ++block) Read(block * kBlock, 1);
+  ExpectTransfers(500, 0, 500);
+  EXPECT_EQ(Read(100 * kBlock, 100), mine) << "written once, it is fresh no more";
+  ExpectTransfers(1, 0, 1);
+}
+
+TEST_F(BlockCacheTest, ReadsManyTogether) {
+  device_.bytes() = Bytes(kBlocks * kBlock, 12);
+  std::vector<std::vector<std::byte>> out(20, std::vector<std::byte>(2 * kBlock));
+  std::vector<ReadRequest> reads;
+  for (std::size_t i = 0; i < out.size(); ++i) reads.push_back({.offset = (i / 2 * 37 + i % 2 * 2) * kBlock, .out = out[i]});
+  EXPECT_THAT(cache_.ReadMulti(reads), IsOk());
+  for (const ReadRequest& read : reads) EXPECT_TRUE(std::ranges::equal(read.out, OnDevice(read.offset, 2 * kBlock)));
+  EXPECT_EQ(device_.batches.exchange(0), 1);
+  ExpectTransfers(10, 0, 40);  // two of them always touch
+}
+
+TEST(BlockCache, WithoutRoomEachRequestIsATransfer) {
+  Device device(1000);
+  BlockCache<Device> cache(device, Limits(0));
+  const auto mine = Bytes(4 * kBlock, 13);
+  EXPECT_THAT(cache.Write(8 * kBlock, mine), IsOk());
+  EXPECT_EQ(device.writes, 1);
+  std::vector<std::byte> out(4 * kBlock);
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(cache.Read(8 * kBlock, out), IsOk());
+  EXPECT_EQ(out, mine);
+  EXPECT_EQ(device.reads, 3);
+}
+
+TEST(BlockCache, WithoutBatchingEachBlockIsATransfer) {
+  Device device(1000);
+  BlockCache<Device> cache(device, {.block_size = kBlock, .bytes = 128 * kBlock, .memory_alignment = kMemory, .batches = false});
+  EXPECT_THAT(cache.Write(0, Bytes(9 * kBlock, 14)), IsOk());
+  EXPECT_THAT(cache.Flush(), IsOk());
+  EXPECT_EQ(device.writes, 9);
+  std::vector<std::byte> out(9 * kBlock);
+  EXPECT_THAT(cache.Read(100 * kBlock, out), IsOk());
+  EXPECT_EQ(device.reads, 9);
+}
+
 TEST(BlockCache, HoldsWhatAModelHolds) {
-  for (const std::size_t cached : {64u, 300u, 2000u}) {
+  for (const std::size_t cached : {0u, 128u, 300u, 2000u}) {
     SCOPED_TRACE(cached);
     constexpr std::size_t kSize = 1000 * kBlock;
     Device device(1000);
-    BlockCache<Device> cache(device, kBlock, cached * kBlock);
-    std::vector<std::byte> model(kSize), out;
+    BlockCache<Device> cache(device, Limits(cached));
+    cache.AddFresh(0, kSize);
+    std::vector<std::byte> model(kSize);
+    std::array<std::vector<std::byte>, 8> out;
+    std::array<ReadRequest, 8> reads;
     Random random(TestSeed());
+    const auto draw = [&](std::size_t* size) {
+      *size = random.OneIn(50) ? random.Between(1, 100 * kBlock) : random.Between(1, 3 * kBlock);
+      return random.OneIn(3) ? random.Below(kSize - *size + 1) / kBlock * kBlock : random.Below(kSize - *size + 1);
+    };
+    const auto expect = [&](const ReadRequest& read) {
+      ASSERT_TRUE(std::ranges::equal(read.out, std::span(model).subspan(read.offset, read.out.size())));
+    };
     for (int i = 0; i < 40'000 / kSlowdown; ++i) {
-      const std::size_t size = random.OneIn(50) ? random.Between(1, 100 * kBlock) : random.Between(1, 3 * kBlock);
-      const std::uint64_t offset = random.OneIn(3) ? random.Below(kSize - size + 1) / kBlock * kBlock : random.Below(kSize - size + 1);
-      const auto at = model.begin() + static_cast<std::ptrdiff_t>(offset);
-      if (random.OneIn(2)) {
-        const auto bytes = Bytes(size, random.Next());
-        std::ranges::copy(bytes, at);
-        ASSERT_THAT(cache.Write(offset, bytes), IsOk());
+      const std::size_t count = random.OneIn(8) ? out.size() : 1;
+      for (std::size_t k = 0; k < count; ++k) {
+        std::size_t size;
+        reads[k].offset = draw(&size);
+        out[k].resize(size);
+        reads[k].out = out[k];
+      }
+      if (count > 1) {
+        ASSERT_THAT(cache.ReadMulti(reads), IsOk());
+        for (const ReadRequest& read : reads) expect(read);
+      } else if (random.OneIn(2)) {
+        const auto bytes = Bytes(out[0].size(), random.Next());
+        std::ranges::copy(bytes, model.begin() + static_cast<std::ptrdiff_t>(reads[0].offset));
+        ASSERT_THAT(cache.Write(reads[0].offset, bytes), IsOk());
       } else {
-        out.resize(size);
-        ASSERT_THAT(cache.Read(offset, out), IsOk());
-        ASSERT_TRUE(std::equal(out.begin(), out.end(), at));
+        ASSERT_THAT(cache.Read(reads[0].offset, out[0]), IsOk());
+        expect(reads[0]);
       }
       if (!random.OneIn(2000)) continue;
       ASSERT_THAT(cache.Flush(), IsOk());
@@ -209,7 +313,7 @@ TEST(BlockCache, HoldsWhatAModelHolds) {
 TEST(BlockCache, ConcurrentWritersOfOneBlockLoseNothing) {
   constexpr std::size_t kBlocks = 600, kThreads = 4, kMine = 100;
   Device device(kBlocks);
-  BlockCache<Device> cache(device, kBlock, 128 * kBlock);
+  BlockCache<Device> cache(device, Limits(128));
   RunThreads(kThreads, [&](int thread) {
     Random random(TestSeed() + static_cast<std::uint64_t>(thread));
     std::vector<std::uint8_t> versions(kBlocks);
@@ -222,6 +326,11 @@ TEST(BlockCache, ConcurrentWritersOfOneBlockLoseNothing) {
         EXPECT_THAT(cache.Write(offset, bytes), IsOk());
       } else if (random.OneIn(10) && block + 40 <= kBlocks) {
         EXPECT_THAT(cache.Read(block * kBlock, many), IsOk());
+      } else if (random.OneIn(10) && block + 40 <= kBlocks) {
+        const std::span<std::byte> all(many);
+        EXPECT_THAT(
+            cache.ReadMulti(std::array<ReadRequest, 2>{{{block * kBlock, all.first(5000)}, {(block + 20) * kBlock, all.last(5000)}}}),
+            IsOk());
       } else {
         EXPECT_THAT(cache.Read(offset, bytes), IsOk());
         EXPECT_TRUE(std::ranges::all_of(bytes, [&](std::byte byte) { return byte == static_cast<std::byte>(versions[block]); }));

@@ -26,8 +26,8 @@ TEST(PositionalParallelFile, CountsWhatGoesToTheDevice) {
   EXPECT_THAT(file.WriteAt(0, {}), IsOk());
   EXPECT_FALSE(file.ReadAt(99, AsMutableBytes(bytes)).ok());
   EXPECT_FALSE(file.WriteAt(99, AsBytes("abc")).ok());
-  EXPECT_EQ(file.read_count(), 1u);
-  EXPECT_EQ(file.write_count(), 2u);
+  EXPECT_EQ(file.counters().reads, 1u);
+  EXPECT_EQ(file.counters().writes, 2u);
 }
 
 TEST(PositionalParallelFile, NeedsNoReservedAddressSpace) {
@@ -42,7 +42,7 @@ TEST(PositionalParallelFile, ErrorsOfTheDeviceNameThePlaceAndAreNeverNotFound) {
   Fill(file, "content");
   bool is_possible = true;
   std::thread([&] {
-    is_possible = FailSystemCallsOfThisThread({SYS_pread64, SYS_pwrite64}, ENXIO);
+    is_possible = FailSystemCallsOfThisThread({SYS_preadv, SYS_pwritev}, ENXIO);
     if (!is_possible) return;
     std::string bytes(3, '?');
     EXPECT_THAT(file.ReadAt(4, AsMutableBytes(bytes)), StatusIs(absl::StatusCode::kUnknown, testing::HasSubstr("at offset 4")));

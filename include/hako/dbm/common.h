@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
+#include "hako/file/file.h"
 
 namespace hako {
 
@@ -31,6 +32,17 @@ auto KeepAll(V& visitor) {
     visitor(index, value);
     return Action::Keep();
   };
+}
+
+template <class FileT>
+void AddDeviceCounters(const FileT& file, Stats* stats) {
+  if constexpr (CountingFile<FileT>) {
+    const FileCounters counters = file.counters();
+    stats->device_reads = counters.reads;
+    stats->device_read_bytes = counters.read_bytes;
+    stats->device_writes = counters.writes;
+    stats->device_written_bytes = counters.written_bytes;
+  }
 }
 
 inline Inspection InspectionOf(std::string_view type, const Stats& stats) {

@@ -128,6 +128,9 @@ struct Stats {
   std::uint64_t num_overflow = 0;  // overflow lines (hash)
   std::uint64_t epoch = 0;         // hard synchronizations so far (files)
   std::uint64_t synced_at = 0;     // when the last of them was, by the clock on the wall: microseconds since 1970; 0 = unknown
+  // Of files with direct I/O, since they were opened: transfers to and from the device, and their bytes.
+  std::uint64_t device_reads = 0, device_writes = 0, device_read_bytes = 0, device_written_bytes = 0;
+  std::uint64_t second_reads = 0;  // records or pages whose first read was too short
 };
 
 using Inspection = std::vector<std::pair<std::string, std::string>>;

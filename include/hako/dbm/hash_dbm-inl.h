@@ -11,7 +11,7 @@ template <File FileT>
 StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const HashOptions& options) {
   if (options.align_pow < 3 || options.align_pow > 6) return absl::InvalidArgumentError("HashOptions::align_pow must be 3 to 6");
   HAKO_ASSIGN_OR_RETURN(auto extents, storage::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed));
-  HAKO_ASSIGN_OR_RETURN(auto heap, Space::Open(std::move(extents)));
+  HAKO_ASSIGN_OR_RETURN(auto heap, Space::Open(std::move(extents), options.min_read_size));
   std::unique_ptr<HashDBM> dbm(new HashDBM(std::move(heap), options));
   dbm->closed_ = true;  // not before recovery has succeeded may Close write anything
   Slot* mine = dbm->slots_.Mine();
@@ -47,8 +47,8 @@ Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
       HAKO_RETURN_IF_ERROR(index_.Create(options.num_records));
       break;
     case storage::FoundState::kKilled:
-      HAKO_RETURN_IF_ERROR(
-          AdoptIndex(mine, extents.LoadLive(&format::LiveState::num_lines), extents.LoadLive(&format::LiveState::index_extents)));
+      heap_->set_num_index_extents(extents.LoadLive(&format::LiveState::index_extents));
+      HAKO_RETURN_IF_ERROR(AdoptIndex(mine, extents.LoadLive(&format::LiveState::num_lines)));
       heap_->BeginHarvest(mine);
       if (extents.LoadLive(&format::LiveState::clearing) == format::kClearing) HAKO_RETURN_IF_ERROR(RemoveAllRecords(mine));
       if (!writable) return absl::OkStatus();
@@ -60,21 +60,19 @@ Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
       std::string note(super.note_size, '\0');
       HAKO_RETURN_IF_ERROR(extents.Read(super.tail, note.data(), note.size()));
       const bool note_holds = super.note_check == Hash64(note, super.secret);
-      if (Space::kMapped && note_holds && super.index_extents != 0) {
-        heap_->set_num_index_extents(super.index_extents);
-        if (heap_->IndexTableIsInside() && heap_->IndexCheck() == super.index_check) {
-          HAKO_RETURN_IF_ERROR(AdoptIndex(mine, super.num_lines, super.index_extents));
-          if (Count() != super.num_records) return absl::DataLossError("the index does not hold as many records as the superblock says");
-          if (writable) HAKO_RETURN_IF_ERROR(extents.MarkInUse());
-          if (note.empty()) {
-            heap_->BeginHarvest(mine);
-          } else {
-            HAKO_RETURN_IF_ERROR(heap_->ReadNote(mine, note));
-          }
-          if (!writable) return absl::OkStatus();
-          HAKO_RETURN_IF_ERROR(extents.CutAtTail());
-          break;
+      HAKO_ASSIGN_OR_RETURN(const bool has_index, FindIndex());
+      if (note_holds && has_index) {
+        HAKO_RETURN_IF_ERROR(AdoptIndex(mine, super.num_lines));
+        if (Count() != super.num_records) return absl::DataLossError("the index does not hold as many records as the superblock says");
+        if (writable) HAKO_RETURN_IF_ERROR(extents.MarkInUse());
+        if (note.empty()) {
+          heap_->BeginHarvest(mine);
+        } else {
+          HAKO_RETURN_IF_ERROR(heap_->ReadNote(mine, note));
         }
+        if (!writable) return absl::OkStatus();
+        HAKO_RETURN_IF_ERROR(extents.CutAtTail());
+        break;
       }
       [[fallthrough]];  // the index can always be made anew
     }
@@ -92,20 +90,34 @@ Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
   return absl::OkStatus();
 }
 
-// Takes over the index that lies in the file.
+// The index that a clean close left: in place in a mapped file, or, for one that is not, as an image behind the note. False if there is
+// none that holds.
 template <File FileT>
-Status HashDBM<FileT>::AdoptIndex(Slot& mine, std::uint64_t num_lines, std::uint64_t num_extents) {
+StatusOr<bool> HashDBM<FileT>::FindIndex() {
+  const format::HashSuperBlock& super = heap_->extents().super();
+  if constexpr (Space::kMapped) {
+    if (super.index_extents == 0) return false;
+    heap_->set_num_index_extents(super.index_extents);
+    return heap_->IndexTableIsInside() && heap_->IndexCheck() == super.index_check;
+  } else {
+    if (super.index_extents != 0 || super.index_check == 0) return false;
+    return heap_->LoadIndex(PlaceOfIndexImage(super.tail + super.note_size), super.index_check);
+  }
+}
+
+// Takes over the index that was found.
+template <File FileT>
+Status HashDBM<FileT>::AdoptIndex(Slot& mine, std::uint64_t num_lines) {
   auto& lines = index_.lines();
-  heap_->set_num_index_extents(num_extents);
-  if (!heap_->IndexTableIsInside()) return DataLossError("bad table of index extents", format::kIndexExtentsOffset);
+  if (!heap_->index_is_in_memory() && !heap_->IndexTableIsInside())
+    return DataLossError("bad table of index extents", format::kIndexExtentsOffset);
   std::vector<format::IndexExtentEntry> overflow;
-  for (std::uint64_t i = 0; i < num_extents; ++i) {
-    const auto entry = format::IndexExtentEntry::Unpack(heap_->extents().index_extents()[i]);
+  for (const format::IndexExtentEntry& entry : heap_->IndexExtents()) {
     heap_->AddIndexBytes(entry.bytes);
     if (entry.overflow) {
       overflow.push_back(entry);
     } else if (!lines.AdoptHome(entry.offset, entry.bytes)) {
-      return DataLossError("bad table of index extents", format::kIndexExtentsOffset + 4 * i);
+      return DataLossError("bad table of index extents, at the extent", entry.offset);
     }
   }
   std::unordered_set<std::uint32_t> used;
@@ -303,6 +315,7 @@ template <File FileT>
 template <class Slots>
 Status HashDBM<FileT>::SynchronizeSlots(Slot& mine, Slots&& for_each_slot) {
   HAKO_RETURN_IF_ERROR(heap_->Health());
+  const Status refreshed = RefreshSomeStamps(mine);  // damage that it meets is no reason to give up what is sound
   std::uint64_t count = 0;
   const auto closed = Alone([&] {
     count = Count();
@@ -311,21 +324,26 @@ Status HashDBM<FileT>::SynchronizeSlots(Slot& mine, Slots&& for_each_slot) {
   HAKO_RETURN_IF_ERROR(heap_->CommitEpoch(closed, count));
   synced_at_ = heap_->extents().super().synced_at;
   AsWriter(mine, [&] { heap_->ReleaseWaiting(mine, closed); });
-  return RefreshSomeStamps(mine);
+  return refreshed;
 }
 
-// With each epoch, in whatever life of the file, the records of some lines more: within 512 epochs of all. So no stamp is still there when
-// epochs wrap.
+// Before an epoch ends, the records of some lines more, for each epoch since the last durable one: within 512 epochs of all lines, in
+// whatever lives of the file, and within the next 512 of a record that a split takes along behind the sweep. So no stamp is still there
+// when epochs wrap.
 template <File FileT>
 Status HashDBM<FileT>::RefreshSomeStamps(Slot& mine) {
-  auto& extents = heap_->extents();
-  const std::uint64_t lines = index_.num_lines(), next = extents.LoadLive(&format::LiveState::refresh);
-  const std::uint64_t from = next < lines ? next : 0, to = from + lines / 512 + 1;
-  extents.StoreLive(&format::LiveState::refresh, to);
-  return index_.ForEachLocked(mine, from, to, [this](std::uint32_t handle, auto&&) {
-    heap_->RefreshStamp(handle);
-    return absl::OkStatus();
-  });
+  static constexpr std::uint64_t kParts = 512;
+  const std::uint64_t lines = index_.num_lines(), to = heap_->epoch(), from = heap_->extents().super().epoch;
+  if (to <= Space::kStampAgeMax) return absl::OkStatus();  // none is that old
+  for (std::uint64_t epoch = to - std::min(to - from, kParts); epoch < to; ++epoch) {
+    const std::uint64_t part = epoch % kParts;
+    HAKO_RETURN_IF_ERROR(
+        index_.ForEachLocked(mine, lines * part / kParts, lines * (part + 1) / kParts, [this](std::uint32_t handle, auto&&) {
+          heap_->RefreshStamp(handle);
+          return absl::OkStatus();
+        }));
+  }
+  return absl::OkStatus();
 }
 
 template <File FileT>
@@ -400,6 +418,8 @@ Stats HashDBM<FileT>::GetStats() {
   stats.num_overflow = index_.lines().num_overflow();
   stats.epoch = heap_->epoch();
   stats.synced_at = synced_at_;
+  AddDeviceCounters(heap_->extents().file(), &stats);
+  stats.second_reads = heap_->second_reads();
   return stats;
 }
 
@@ -464,7 +484,7 @@ Status HashDBM<FileT>::CloseWritable() {
   HAKO_RETURN_IF_ERROR(heap_->Health());  // after a failed write the next Open recovers the last synced state
   if (Slot* mine = slots_.Mine(); mine != nullptr) {
     if (rebuilt_ && Space::kMapped) HAKO_RETURN_IF_ERROR(MakeIndexAnew(*mine));
-    (void)RefreshSomeStamps(*mine);  // damage that it meets is no reason to give up what is sound
+    (void)RefreshSomeStamps(*mine);
   }
   const std::uint64_t count = Count();
   const auto closed = heap_->CloseEpoch(ForEachSlot());
@@ -482,6 +502,12 @@ Status HashDBM<FileT>::CloseWritable() {
     HAKO_RETURN_IF_ERROR(resized);
     HAKO_RETURN_IF_ERROR(extents.Write(extents.tail(), note));
   }
+  std::uint64_t index_check = 0;
+  if constexpr (Space::kMapped) {
+    index_check = heap_->IndexCheck();
+  } else {
+    HAKO_ASSIGN_OR_RETURN(index_check, heap_->SaveIndex(PlaceOfIndexImage(extents.tail() + note.size())));
+  }
   HAKO_RETURN_IF_ERROR(extents.Sync());
   HAKO_RETURN_IF_ERROR(extents.Commit([&](format::HashSuperBlock& super) {
     super.epoch = closed.epoch;
@@ -491,7 +517,7 @@ Status HashDBM<FileT>::CloseWritable() {
     super.clean = 1;
     super.num_lines = index_.num_lines();
     super.index_extents = heap_->num_index_extents();
-    if constexpr (Space::kMapped) super.index_check = heap_->IndexCheck();
+    super.index_check = index_check;
     super.note_size = note.size();
     super.note_check = Hash64(note, super.secret);
   }));

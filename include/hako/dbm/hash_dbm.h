@@ -155,7 +155,9 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status ChangeSuperBlock(F&& change);
 
   Status Recover(Slot& mine, const HashOptions& options);
-  Status AdoptIndex(Slot& mine, std::uint64_t num_lines, std::uint64_t num_extents);
+  StatusOr<bool> FindIndex();
+  Status AdoptIndex(Slot& mine, std::uint64_t num_lines);
+  static std::uint64_t PlaceOfIndexImage(std::uint64_t end) { return (end + 4095) & ~std::uint64_t{4095}; }
   Status RecoverByScan(Slot& mine);
   Status SynchronizeLocked(Slot& mine);
   template <class Slots>

@@ -26,6 +26,9 @@ struct HashOptions {
   // How often the database synchronizes by itself what has been changed, from a thread of its own, so that a power cut costs no more than
   // what came after the last time; 0 = only when told to. A failure is told to the next update, as that of Synchronize is.
   std::chrono::milliseconds sync_interval{0};
+  // On a file that is not mapped: bytes that the first read of a record takes, in the hope that it is all of it; 0 = what records have
+  // lately been found to take.
+  std::uint64_t min_read_size = 0;
 };
 
 struct TinyOptions {
@@ -57,6 +60,8 @@ struct TreeOptions {
   Durability durability = Durability::kProcess;
   // How often there is a checkpoint in any case, if something has changed; 0 = only as said above.
   std::chrono::milliseconds sync_interval{0};
+  // Bytes that the first read of a page takes; 0 = all, as the page map knows how many there are. Only to measure what knowing it is worth.
+  std::uint64_t min_read_size = 0;
 };
 
 }  // namespace hako

@@ -79,7 +79,9 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   D& database() { return *database_; }
 
  private:
-  bool Load(index::Seek seek, std::string_view key) {
+  // Who goes on from leaf to leaf is likely to go on.
+  bool Load(index::Seek seek, std::string_view key, bool goes_on = false) {
+    if constexpr (!Tree::kResident) copy_.ahead = goes_on ? std::min<unsigned>(2 * copy_.ahead + 1, tree_->ahead_max()) : 0;
     if (Status status = tree_->ReadLeaf(seek, key, &copy_); !status.ok()) {
       status_ = std::move(status);
       return false;
@@ -102,7 +104,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
           const format::PageTail tail = page_.tail();
           if ((tail.edges & format::PageTail::kNoHigh) != 0) return End();
           bound_.assign(page_.high(tail));
-          if (!Load(index::Seek::kAt, bound_)) return End();
+          if (!Load(index::Seek::kAt, bound_, true)) return End();
           at_ = page_.Find(bound_).index;
           LookAhead(page_.count() - at_);
         }
@@ -117,7 +119,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
         const format::PageTail tail = page_.tail();
         if ((tail.edges & format::PageTail::kNoLow) != 0) return End();
         bound_.assign(page_.low(tail));
-        if (!Load(index::Seek::kBefore, bound_)) return End();
+        if (!Load(index::Seek::kBefore, bound_, true)) return End();
         at_ = page_.Find(bound_).index;
         LookAhead(at_);
       }

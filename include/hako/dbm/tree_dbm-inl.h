@@ -12,7 +12,8 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare
   if (options.page_size < 128 || options.page_size > 8192) return absl::InvalidArgumentError("TreeOptions::page_size must be 128 to 8192");
   if (options.cache_bytes < (1 << 20)) return absl::InvalidArgumentError("TreeOptions::cache_bytes must be at least 1 MiB");
   if (options.checkpoint_bytes == 0) return absl::InvalidArgumentError("TreeOptions::checkpoint_bytes must not be 0");
-  HAKO_ASSIGN_OR_RETURN(auto store, storage::PageStore<FileT>::Open(std::move(file), Compare::kName, Codec::kName, options.page_size));
+  HAKO_ASSIGN_OR_RETURN(
+      auto store, storage::PageStore<FileT>::Open(std::move(file), Compare::kName, Codec::kName, options.page_size, options.min_read_size));
   const bool is_new = store->super().root == 0;
   storage::PageCacheLimits limits;
   limits.memory_bytes = options.cache_bytes;
@@ -161,6 +162,8 @@ Stats TreeDBM<FileT, Compare, Codec>::GetStats() {
   stats.num_buckets = space_->num_pages();
   stats.epoch = store.num_commits();
   stats.synced_at = store.synced_at();
+  AddDeviceCounters(space_->store().file(), &stats);
+  stats.second_reads = store.second_reads();
   return stats;
 }
 
@@ -175,7 +178,7 @@ Inspection TreeDBM<FileT, Compare, Codec>::Inspect() {
   const Status counted = CountFree();
   Inspection pairs = InspectionOf("TreeDBM", GetStats());
   const auto add = [&](const char* name, std::uint64_t number) { pairs.emplace_back(name, absl::StrCat(number)); };
-  const storage::FileCounters counters = space_->store().counters();
+  const FileCounters counters = space_->store().counters();
   add("memory_bytes", space_->memory_bytes());
   add("file_reads", counters.reads);
   add("file_read_bytes", counters.read_bytes);
@@ -194,6 +197,7 @@ Status TreeDBM<FileT, Compare, Codec>::Close() {
   closed_ = true;
   waker_->store(nullptr);
   background_.reset();
+  space_->StopReadingAhead();
   Status status;
   if (IsWritable()) {
     std::lock_guard lock(maintenance_mutex_);

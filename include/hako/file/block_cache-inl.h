@@ -1,9 +1,74 @@
-// Definitions of file/block_cache.h.
+// Definitions of file/block_cache.h: a request, many requests, and writing back.
 #pragma once
 
 #include "hako/file/block_cache.h"
 
 namespace hako {
+
+// ---- a request ----
+
+template <BlockDevice Device>
+Status BlockCache<Device>::Read(std::uint64_t offset, std::span<std::byte> out) {
+  return ForEachPart(offset, out.data(), out.size(), [&](std::uint64_t from, std::size_t begin, std::size_t size, bool is_long) {
+    return is_long ? AccessLong<false>(from, out.data() + begin, size) : Access<false>(from, out.data() + begin, size);
+  });
+}
+
+template <BlockDevice Device>
+Status BlockCache<Device>::Write(std::uint64_t offset, std::span<const std::byte> in) {
+  const WriteRequest write = {offset, in};
+  return WriteMulti(std::span(&write, 1));
+}
+
+template <BlockDevice Device>
+Status BlockCache<Device>::WriteMulti(std::span<const WriteRequest> writes) {
+  for (const WriteRequest& write : writes) {
+    auto* const bytes = const_cast<std::byte*>(write.in.data());
+    HAKO_RETURN_IF_ERROR(
+        ForEachPart(write.offset, bytes, write.in.size(), [&](std::uint64_t from, std::size_t begin, std::size_t size, bool is_long) {
+          return is_long ? AccessLong<true>(from, bytes + begin, size) : Access<true>(from, bytes + begin, size);
+        }));
+  }
+  if (keeps_) return absl::OkStatus();
+  absl::InlinedVector<std::uint64_t, 2 * kGroup> blocks;
+  for (const WriteRequest& write : writes) {
+    const std::uint64_t end = write.in.empty() ? 0 : (write.offset + write.in.size() - 1) / block_size_ + 1;
+    for (std::uint64_t block = write.offset / block_size_; block < end; ++block) blocks.push_back(block);
+  }
+  std::ranges::sort(blocks);
+  const Status status = FlushBlocks(blocks);
+  for (const std::uint64_t block : blocks) {
+    const Locks locks(*this, block, block);
+    ReleaseClean(block, 1);
+  }
+  return status;
+}
+
+template <BlockDevice Device>
+template <class F>
+Status BlockCache<Device>::ForEachPart(std::uint64_t offset, const std::byte* bytes, std::size_t size, F&& access) {
+  const std::size_t usual = request_max_ * block_size_;
+  // Whether the rest from here on, where a block begins, can go past the frames.
+  const auto is_long = [&](std::size_t begin) {
+    const bool aligned = reinterpret_cast<std::uintptr_t>(bytes + begin) % memory_alignment_ == 0;
+    return aligned && request_max_ > 1 && size > begin && size - begin > usual;
+  };
+  for (std::size_t begin = 0; begin < size;) {
+    const std::uint64_t from = offset + begin;
+    const std::size_t within = from % block_size_, rest = size - begin;
+    if (within == 0 && is_long(begin)) {
+      const std::size_t part = rest / block_size_ * block_size_;
+      HAKO_RETURN_IF_ERROR(access(from, begin, part, true));
+      begin += part;
+    } else {
+      const bool ends_soon = within != 0 && is_long(begin + block_size_ - within);
+      const std::size_t part = std::min(rest, (ends_soon ? block_size_ : usual) - within);
+      HAKO_RETURN_IF_ERROR(access(from, begin, part, false));
+      begin += part;
+    }
+  }
+  return absl::OkStatus();
+}
 
 template <BlockDevice Device>
 template <bool kWrites>
@@ -17,32 +82,44 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
 
   Locks locks(*this, first, first + count - 1);
   for (;;) {
-    std::uint64_t missing = 0;
+    std::uint64_t missing = 0, fresh = 0;
     Shard* busy = nullptr;
     for (std::size_t i = 0; i < count && busy == nullptr; ++i) {
       frames[i] = Find(ShardOf(first + i), first + i);
-      if (frames[i] == kNone)
+      if (frames[i] == kNone) {
         missing |= std::uint64_t{1} << i;
-      else if (frames_[frames[i]].busy)
+        if (fresh_.Contains(first + i)) fresh |= std::uint64_t{1} << i;
+      } else if (frames_[frames[i]].busy) {
         busy = &ShardOf(first + i);
+      }
     }
     if (busy != nullptr) {
       locks.Wait(*busy);
       continue;
     }
+    if (missing == 0) break;
 
-    const std::uint64_t wanted = kWrites ? missing & kept : missing;
+    const std::uint64_t wanted = missing & ~fresh & (kWrites ? kept : missing);
     const std::uint64_t taken = wanted != 0 ? wanted : missing;
     std::uint32_t dirty = kNone;
     Shard* full = nullptr;
     if (!TakeFrames(frames, first, taken, &dirty, &full)) {
-      if (dirty == kNone)
+      if (dirty == kNone) {
         locks.Wait(*full);
-      else
-        HAKO_RETURN_IF_ERROR(WriteAround(dirty, locks));
+        continue;
+      }
+      locks.Unlock();
+      const Status status = WriteBack(*full, dirty);
+      locks.Lock();
+      HAKO_RETURN_IF_ERROR(status);
       continue;
     }
-    if (wanted == 0) break;
+    if (wanted == 0) {
+      for (std::uint64_t rest = fresh & (kWrites ? kept : fresh); rest != 0; rest &= rest - 1)
+        std::memset(Bytes(frames[static_cast<std::size_t>(std::countr_zero(rest))]), 0, block_size_);
+      if (fresh != 0) fresh_.Remove(first, first + count);
+      break;
+    }
 
     locks.Unlock();
     const Status status = ReadRuns(first, frames, wanted);
@@ -70,11 +147,44 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
     frame.busy = false;
     done += part;
   }
+  if (!keeps_ && !kWrites) ReleaseClean(first, count);
   return absl::OkStatus();
 }
 
-// Frames for the blocks of the bits in `which`, linked and busy; none if there is no room for all of them: then *dirty is one that has to
-// be written first, or all frames of *full are busy.
+template <BlockDevice Device>
+template <bool kWrites>
+Status BlockCache<Device>::AccessLong(std::uint64_t offset, std::byte* bytes, std::size_t size) {
+  const std::uint64_t first = offset / block_size_, end = first + size / block_size_;
+  const iovec part = {bytes, size};
+  if constexpr (kWrites) {
+    fresh_.Remove(first, end);
+    Forget(first, end);  // what is dirty must not be written after this
+    const Status status = device_.Write({offset, std::span(&part, 1)});
+    Forget(first, end);  // or what was read meanwhile stays
+    return status;
+  } else {
+    std::vector<std::uint64_t> blocks;
+    for (std::uint64_t block = first; block < end; ++block) {
+      Shard& shard = ShardOf(block);
+      std::lock_guard lock(shard.mutex);
+      if (const std::uint32_t frame = Find(shard, block); frame != kNone && frames_[frame].dirty) blocks.push_back(block);
+    }
+    HAKO_RETURN_IF_ERROR(FlushBlocks(blocks));
+    return device_.Read({offset, std::span(&part, 1)});
+  }
+}
+
+// Of a cache that keeps nothing. REQUIRES: their shards are locked
+template <BlockDevice Device>
+void BlockCache<Device>::ReleaseClean(std::uint64_t first, std::size_t count) {
+  for (std::uint64_t block = first; block < first + count; ++block) {
+    const std::uint32_t frame = Find(ShardOf(block), block);
+    if (frame != kNone && !frames_[frame].busy && !frames_[frame].dirty) GiveBack(ShardOf(block), frame);
+  }
+}
+
+// Frames for the blocks of the bits in `which`, linked and busy; none if there is no room for all of them in *full: then *dirty is one of
+// its frames that has to be written first, or all of them are busy.
 template <BlockDevice Device>
 bool BlockCache<Device>::TakeFrames(std::span<std::uint32_t> frames, std::uint64_t first, std::uint64_t which, std::uint32_t* dirty,
                                     Shard** full) {
@@ -108,8 +218,9 @@ std::uint32_t BlockCache<Device>::TakeFrame(Shard& shard, std::uint32_t* dirty) 
     shard.free.pop_back();
     return frame;
   }
-  for (std::size_t steps = 0; steps < 2 * shard.frames.size(); ++steps) {
-    const std::uint32_t frame = shard.frames[shard.hand++ % shard.frames.size()];
+  for (std::uint32_t steps = 0; steps < 2 * (shard.end - shard.first); ++steps) {
+    const std::uint32_t frame = shard.hand;
+    if (++shard.hand == shard.end) shard.hand = shard.first;
     Frame& content = frames_[frame];
     if (content.busy || content.block == kNoBlock) continue;
     if (std::exchange(content.recent, false)) continue;
@@ -129,52 +240,186 @@ Status BlockCache<Device>::ReadRuns(std::uint64_t first, std::span<const std::ui
   std::array<iovec, kGroup> parts;
   while (wanted != 0) {
     const auto begin = static_cast<std::size_t>(std::countr_zero(wanted));
-    std::size_t end = begin;
+    std::size_t end = begin, count = 0, count_at_end = 0;
     for (std::size_t i = begin; i < frames.size() && i <= end + kGap; ++i) {
       const bool is_wanted = (wanted >> i & 1) != 0;
-      parts[i - begin] = {is_wanted ? Bytes(frames[i]) : scratch(), block_size_};
-      if (is_wanted) end = i + 1;
+      std::byte* const to = is_wanted ? Bytes(frames[i]) : scratch();
+      if (is_wanted && count != 0 && static_cast<std::byte*>(parts[count - 1].iov_base) + parts[count - 1].iov_len == to)
+        parts[count - 1].iov_len += block_size_;
+      else
+        parts[count++] = {to, block_size_};
+      if (is_wanted) end = i + 1, count_at_end = count;
     }
-    HAKO_RETURN_IF_ERROR(device_.ReadBlocks((first + begin) * block_size_, std::span(parts).first(end - begin)));
+    HAKO_RETURN_IF_ERROR(device_.Read({(first + begin) * block_size_, std::span(parts).first(count_at_end)}));
     wanted = wanted >> end << end;
   }
   return absl::OkStatus();
 }
 
-// Writes a dirty block, with those of its group that are dirty on both sides of it.
+// ---- many requests ----
+
 template <BlockDevice Device>
-Status BlockCache<Device>::WriteAround(std::uint32_t frame, Locks& locks) {
-  const std::uint64_t block = frames_[frame].block, group = block / kGroup * kGroup;
-  const auto can_go = [&](std::uint64_t other) {
-    const std::uint32_t found = Find(ShardOf(block), other);
-    return found != kNone && frames_[found].dirty && !frames_[found].busy;
-  };
-  std::uint64_t first = block, end = block + 1;
-  while (first > group && can_go(first - 1)) --first;
-  while (end < group + kGroup && can_go(end)) ++end;
-  return WriteRun(first, end - first, locks);
+Status BlockCache<Device>::ReadMulti(std::span<const ReadRequest> reads) {
+  for (; !reads.empty(); reads = reads.subspan(std::min(reads.size(), kAtOnce)))
+    HAKO_RETURN_IF_ERROR(ReadTogether(reads.first(std::min(reads.size(), kAtOnce))));
+  return absl::OkStatus();
 }
 
-// REQUIRES: the blocks are dirty and not busy, their shards are among those that are locked
+// What the requests miss comes together, as far as there is room for it at once, and is copied out as it comes. The others, and what
+// failed, are read after that, one by one: while frames are busy, nothing may be waited for.
 template <BlockDevice Device>
-Status BlockCache<Device>::WriteRun(std::uint64_t first, std::size_t count, Locks& locks) {
-  std::array<iovec, kRunMax> parts;
-  const auto for_each = [&](auto&& visit) {
-    for (std::size_t i = 0; i < count; ++i) visit(i, ShardOf(first + i), Find(ShardOf(first + i), first + i));
-  };
-  for_each([&](std::size_t i, Shard&, std::uint32_t frame) {
-    frames_[frame].busy = true;
-    parts[i] = {Bytes(frame), block_size_};
-  });
-  locks.Unlock();
-  const Status status = device_.WriteBlocks(first * block_size_, std::span(parts).first(count));
-  locks.Lock();
-  for_each([&](std::size_t, Shard& shard, std::uint32_t frame) {
-    frames_[frame].busy = false;
-    frames_[frame].dirty = !status.ok();
-    shard.changed.notify_all();
-  });
+Status BlockCache<Device>::ReadTogether(std::span<const ReadRequest> reads) {
+  Batch batch;
+  std::array<std::size_t, kAtOnce> arrives;  // with which transfer
+  std::uint64_t copied = 0;
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    const std::size_t before = batch.num_blocks();
+    if (request_max_ > 1) Claim(reads[i], &batch);
+    arrives[i] = batch.num_blocks() != before ? batch.transfers().size() - 1 : kAtOnce;
+  }
+  if (!batch.IsEmpty()) {
+    (void)device_.ReadMulti(batch.transfers(), [&](std::size_t transfer, bool succeeded) {
+      EndRead(batch.blocks(transfer), succeeded);
+      for (std::size_t i = 0; i < reads.size(); ++i) {
+        if (arrives[i] == transfer && TryCopy(reads[i])) copied |= std::uint64_t{1} << i;
+      }
+    });
+  }
+  Status status;
+  for (std::size_t i = 0; i < reads.size() && status.ok(); ++i) {
+    if ((copied >> i & 1) == 0) status = Read(reads[i].offset, reads[i].out);
+  }
+  for (const std::uint64_t block : keeps_ ? std::span<const std::uint64_t>() : batch.blocks()) {  // neighbours may have shared them
+    const Locks locks(*this, block, block);
+    ReleaseClean(block, 1);
+  }
   return status;
+}
+
+// Takes frames for the blocks that the request misses into the batch.
+template <BlockDevice Device>
+void BlockCache<Device>::Claim(const ReadRequest& read, Batch* batch) {
+  if (read.out.empty()) return;
+  const std::uint64_t last = (read.offset + read.out.size() - 1) / block_size_;
+  for (std::uint64_t block = read.offset / block_size_; block <= last && batch->HasRoomFor(block, run_max_); ++block) {
+    Shard& shard = ShardOf(block);
+    std::lock_guard lock(shard.mutex);
+    if (Find(shard, block) != kNone || fresh_.Contains(block)) continue;
+    std::uint32_t dirty = kNone;
+    const std::uint32_t frame = TakeFrame(shard, &dirty);
+    if (frame == kNone) return;
+    Link(shard, frame, block);
+    frames_[frame].busy = true;
+    batch->Add(block, Bytes(frame), block_size_, run_max_);
+  }
+}
+
+template <BlockDevice Device>
+void BlockCache<Device>::EndRead(std::span<const std::uint64_t> blocks, bool succeeded) {
+  for (const std::uint64_t block : blocks) {
+    Shard& shard = ShardOf(block);
+    std::lock_guard lock(shard.mutex);
+    const std::uint32_t frame = Find(shard, block);
+    frames_[frame].busy = false;
+    if (!succeeded) GiveBack(shard, frame);
+    shard.changed.notify_all();
+  }
+}
+
+// If all of it is here.
+template <BlockDevice Device>
+bool BlockCache<Device>::TryCopy(const ReadRequest& read) {
+  const std::uint64_t first = read.offset / block_size_, last = (read.offset + read.out.size() - 1) / block_size_;
+  if (last - first >= kGroup) return false;
+  std::array<std::uint32_t, kGroup> frames;
+  const Locks locks(*this, first, last);
+  for (std::uint64_t block = first; block <= last; ++block) {
+    const std::uint32_t frame = frames[block - first] = Find(ShardOf(block), block);
+    if (frame == kNone || frames_[frame].busy) return false;
+  }
+  std::size_t begin = read.offset % block_size_, done = 0;
+  for (std::uint64_t block = first; block <= last; ++block, begin = 0) {
+    const std::uint32_t frame = frames[block - first];
+    const std::size_t part = std::min(block_size_ - begin, read.out.size() - done);
+    std::memcpy(read.out.data() + done, Bytes(frame) + begin, part);
+    done += part;
+    frames_[frame].recent = std::exchange(frames_[frame].seen, true);
+  }
+  return true;
+}
+
+// ---- writing back ----
+
+// Writes a dirty frame, and the next ones of its shard that are going to have to be; each with its dirty neighbours.
+template <BlockDevice Device>
+Status BlockCache<Device>::WriteBack(Shard& shard, std::uint32_t victim) {
+  std::array<std::uint64_t, kAtOnce / 2> blocks;
+  std::size_t count = 0;
+  {
+    std::lock_guard lock(shard.mutex);
+    std::uint32_t frame = victim;
+    for (std::uint32_t steps = 0; steps < (shard.end - shard.first) / 2 && count < blocks.size(); ++steps) {
+      const Frame& content = frames_[frame];
+      if (content.dirty && !content.busy && !content.recent) blocks[count++] = content.block;
+      if (++frame == shard.end) frame = shard.first;
+    }
+  }
+  Batch batch;
+  for (const std::uint64_t block : std::span(blocks).first(request_max_ == 1 ? std::min<std::size_t>(count, 1) : count)) {
+    // From the first of its group from which all are dirty.
+    std::uint64_t first = block;
+    {
+      std::lock_guard lock(shard.mutex);
+      const auto can_go = [&](std::uint64_t other) {
+        const std::uint32_t found = Find(shard, other);
+        return found != kNone && frames_[found].dirty && !frames_[found].busy;
+      };
+      while (run_max_ > 1 && first > block / kGroup * kGroup && can_go(first - 1)) --first;
+    }
+    ClaimDirty(first, &batch);
+    if (batch.IsFull() || batch.num_blocks() >= run_max_) break;
+  }
+  return batch.IsEmpty() ? absl::OkStatus() : WriteBatch(&batch);
+}
+
+// Makes the dirty blocks from `first` on busy, as many as follow each other, and takes them into the batch.
+template <BlockDevice Device>
+void BlockCache<Device>::ClaimDirty(std::uint64_t first, Batch* batch) {
+  std::size_t count = 0;
+  for (std::uint64_t block = first; count < run_max_ && batch->HasRoomFor(block, run_max_); ++block, ++count) {
+    Shard& shard = ShardOf(block);
+    std::lock_guard lock(shard.mutex);
+    const std::uint32_t frame = Find(shard, block);
+    if (frame == kNone || !frames_[frame].dirty || frames_[frame].busy) return;
+    frames_[frame].busy = true;
+    batch->Add(block, Bytes(frame), block_size_, run_max_);
+  }
+}
+
+template <BlockDevice Device>
+Status BlockCache<Device>::WriteBatch(Batch* batch) {
+  Status status;
+  if (batch->transfers().size() == 1) {
+    status = device_.Write(batch->transfers()[0]);
+    EndWrite(batch->blocks(), status.ok());
+  } else {
+    status =
+        device_.WriteMulti(batch->transfers(), [&](std::size_t transfer, bool succeeded) { EndWrite(batch->blocks(transfer), succeeded); });
+  }
+  batch->Clear();
+  return status;
+}
+
+template <BlockDevice Device>
+void BlockCache<Device>::EndWrite(std::span<const std::uint64_t> blocks, bool succeeded) {
+  for (const std::uint64_t block : blocks) {
+    Shard& shard = ShardOf(block);
+    std::lock_guard lock(shard.mutex);
+    const std::uint32_t frame = Find(shard, block);
+    frames_[frame].busy = false;
+    frames_[frame].dirty = !succeeded;
+    shard.changed.notify_all();
+  }
 }
 
 template <BlockDevice Device>
@@ -182,46 +427,65 @@ Status BlockCache<Device>::Flush() {
   std::vector<std::uint64_t> blocks;
   for (std::size_t i = 0; i < num_shards_; ++i) {
     std::lock_guard lock(shards_[i].mutex);
-    for (const std::uint32_t frame : shards_[i].frames) {
+    for (std::uint32_t frame = shards_[i].first; frame < shards_[i].end; ++frame) {
       if (frames_[frame].dirty) blocks.push_back(frames_[frame].block);
     }
   }
   std::ranges::sort(blocks);
-  for (std::size_t next = 0; next < blocks.size();) {
-    std::size_t end = next + 1;
-    while (end < blocks.size() && end - next < kRunMax && blocks[end] == blocks[end - 1] + 1) ++end;
-    Locks locks(*this, blocks[next], blocks[end - 1]);
-    // Some may have been written meanwhile, or be just being.
-    std::size_t run = next;
-    Shard* busy = nullptr;
-    for (; run < end && busy == nullptr; ++run) {
-      Shard& shard = ShardOf(blocks[run]);
-      const std::uint32_t frame = Find(shard, blocks[run]);
-      if (frame == kNone || !frames_[frame].dirty) break;
-      if (frames_[frame].busy) {
-        busy = &shard;
-        break;
-      }
+  return FlushBlocks(blocks);
+}
+
+// Writes those of the blocks, which ascend, that are dirty.
+template <BlockDevice Device>
+Status BlockCache<Device>::FlushBlocks(std::span<const std::uint64_t> blocks) {
+  Batch batch;
+  for (const std::uint64_t block : blocks) {
+    if (!batch.HasRoomFor(block, run_max_)) HAKO_RETURN_IF_ERROR(WriteBatch(&batch));
+    Shard& shard = ShardOf(block);
+    std::unique_lock lock(shard.mutex);
+    std::uint32_t frame = Find(shard, block);
+    // Another thread reads or writes it just now; who waits has nothing busy himself.
+    if (frame != kNone && frames_[frame].busy && !batch.IsEmpty()) {
+      lock.unlock();
+      HAKO_RETURN_IF_ERROR(WriteBatch(&batch));
+      lock.lock();
     }
-    if (run > next) {
-      HAKO_RETURN_IF_ERROR(WriteRun(blocks[next], run - next, locks));
-      next = run;
-    } else if (busy != nullptr) {
-      locks.Wait(*busy);
-    } else {
-      ++next;
-    }
+    shard.changed.wait(lock, [&] {
+      frame = Find(shard, block);
+      return frame == kNone || !frames_[frame].busy;
+    });
+    if (frame == kNone || !frames_[frame].dirty) continue;
+    frames_[frame].busy = true;
+    lock.unlock();
+    batch.Add(block, Bytes(frame), block_size_, run_max_);
   }
-  return absl::OkStatus();
+  return batch.IsEmpty() ? absl::OkStatus() : WriteBatch(&batch);
+}
+
+// No frame holds one of these blocks any more, whatever it held.
+template <BlockDevice Device>
+void BlockCache<Device>::Forget(std::uint64_t first, std::uint64_t end) {
+  for (std::uint64_t block = first; block < end; ++block) {
+    Shard& shard = ShardOf(block);
+    std::unique_lock lock(shard.mutex);
+    std::uint32_t frame = kNone;
+    shard.changed.wait(lock, [&] {
+      frame = Find(shard, block);
+      return frame == kNone || !frames_[frame].busy;
+    });
+    if (frame != kNone) GiveBack(shard, frame);
+  }
 }
 
 template <BlockDevice Device>
 void BlockCache<Device>::Drop(std::uint64_t offset) {
   for (std::size_t i = 0; i < num_shards_; ++i) {
-    std::lock_guard lock(shards_[i].mutex);
-    for (const std::uint32_t frame : shards_[i].frames) {
+    Shard& shard = shards_[i];
+    std::unique_lock lock(shard.mutex);
+    for (std::uint32_t frame = shard.first; frame < shard.end; ++frame) {
       if (frames_[frame].block == kNoBlock || frames_[frame].block < offset / block_size_) continue;
-      GiveBack(shards_[i], frame);
+      shard.changed.wait(lock, [&] { return !frames_[frame].busy; });
+      if (frames_[frame].block != kNoBlock && frames_[frame].block >= offset / block_size_) GiveBack(shard, frame);
     }
   }
 }

@@ -1,18 +1,21 @@
 // Blocks of a file in memory: what takes the place of the system's page cache where a file is opened for direct I/O.
 //
 // Bytes anywhere in the file become transfers of whole aligned blocks, as few as there can be: what a request misses is read at once,
-// together with a few blocks between that are here already; a block that is overwritten whole is not read; a dirty block takes its dirty
-// neighbours along when it has to be written, and they stay, clean (the batching of Tkrzw 0.9.20). Which block goes is decided by CLOCK,
-// and blocks that were asked for only once go first.
+// together with a few blocks between that are here already; a block that is overwritten whole is not read, nor one that was never written;
+// a dirty block takes its dirty neighbours along when it has to be written, and they stay, clean (the batching of Tkrzw 0.9.20). Long
+// requests for whole blocks go past the frames, from and to the caller's memory. Which block goes is decided by CLOCK, and blocks that were
+// asked for only once go first. So a row of small appends costs one long write in the end, and no read.
 //
 // Blocks lie in shards, each with a lock; the 32 blocks of a group are in one shard, so that neighbours meet. A request locks the shards of
 // its blocks in ascending order, and holds no lock while the device works.
 //
 // Invariants
 //   1. A block is in at most one frame, of the shard that its number says.
-//   2. A busy frame is being read or written by the one thread that made it so; nobody else looks at its bytes, or waits for locks with it.
+//   2. A busy frame is being read or written by the one thread that made it so, and nobody else looks at its bytes. Who has busy frames
+//      never waits for another's.
 //   3. A dirty frame differs from the device, and goes only after it was written.
-//   4. A request takes all the frames that it needs at one moment, or none: who waits has none, so there is no deadlock.
+//   4. A request takes all the frames that it needs at one moment, or none.
+//   5. A fresh block is zero on the device and in no frame.
 //
 // Threads: any.
 #pragma once
@@ -34,68 +37,86 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "hako/base/status.h"
+#include "hako/file/block_ranges.h"
+#include "hako/file/file.h"
+#include "hako/file/positional_device.h"
 
 namespace hako {
 
-// Transfers of whole blocks. REQUIRES: offsets, sizes and addresses are multiples of the block size
+// REQUIRES: offsets and sizes are multiples of the block size, addresses of the memory's alignment
 template <class D>
-concept BlockDevice = requires(D& device, std::uint64_t offset, std::span<const iovec> parts) {
-  { device.ReadBlocks(offset, parts) } -> std::same_as<Status>;
-  { device.WriteBlocks(offset, parts) } -> std::same_as<Status>;
+concept BlockDevice = requires(D& device, const Transfer& transfer, std::span<const Transfer> transfers, void (*done)(std::size_t, bool)) {
+  { device.Read(transfer) } -> std::same_as<Status>;
+  { device.Write(transfer) } -> std::same_as<Status>;
+  { device.ReadMulti(transfers, done) } -> std::same_as<Status>;
+  { device.WriteMulti(transfers, done) } -> std::same_as<Status>;
+};
+
+struct BlockCacheLimits {
+  std::size_t block_size;            // a power of two, at least 512
+  std::size_t bytes;                 // of frames, at least kBytesMin; 0: these, and no block stays in them
+  std::size_t memory_alignment = 1;  // of what the device takes
+  bool batches = true;               // false: a block at a time
 };
 
 template <BlockDevice Device>
 class BlockCache {
  public:
-  // REQUIRES: block_size is a power of two, and at least 512; a cache of at least kBlocksMin blocks
-  static constexpr std::size_t kBlocksMin = 64;
+  static constexpr std::size_t kBytesMin = 64 << 10, kBytesOfNone = 1 << 20;
 
-  BlockCache(Device& device, std::size_t block_size, std::size_t cache_bytes)
+  BlockCache(Device& device, const BlockCacheLimits& limits)
       : device_(device),
-        block_size_(block_size),
-        num_frames_(std::max(kBlocksMin, cache_bytes / block_size)),
+        block_size_(limits.block_size),
+        keeps_(limits.bytes != 0),
+        num_frames_(std::max<std::size_t>(kBlocksMin, (keeps_ ? std::max(limits.bytes, kBytesMin) : kBytesOfNone) / block_size_)),
         num_shards_(std::clamp<std::size_t>(num_frames_ / (4 * kGroup), 1, kShardsMax)),
-        request_max_(std::min(kGroup, num_frames_ / 4)),
-        memory_(static_cast<std::byte*>(::operator new((num_frames_ + 1) * block_size, std::align_val_t(block_size)))),
+        request_max_(limits.batches ? std::min(kGroup, num_frames_ / num_shards_ / 4) : 1),
+        run_max_(limits.batches ? std::max<std::size_t>(kGroup, std::min(kRunBytes / block_size_, num_frames_ / 4)) : 1),
+        memory_alignment_(limits.memory_alignment),
+        memory_(static_cast<std::byte*>(::operator new((num_frames_ + 1) * block_size_, kAlignment))),
         frames_(num_frames_),
         shards_(std::make_unique<Shard[]>(num_shards_)) {
-    for (std::uint32_t frame = 0; frame < num_frames_; ++frame) {
-      Shard& shard = shards_[frame % num_shards_];
-      shard.frames.push_back(frame);
-      shard.free.push_back(frame);
+    // A shard's frames lie together, and are taken in that order: adjacent blocks are then often adjacent in memory.
+    for (std::size_t i = 0; i < num_shards_; ++i) {
+      Shard& shard = shards_[i];
+      shard.first = static_cast<std::uint32_t>(num_frames_ * i / num_shards_);
+      shard.end = static_cast<std::uint32_t>(num_frames_ * (i + 1) / num_shards_);
+      for (std::uint32_t frame = shard.end; frame > shard.first; --frame) shard.free.push_back(frame - 1);
+      shard.heads.assign(std::bit_ceil(shard.free.size()), kNone);
+      shard.hand = shard.first;
     }
-    for (std::size_t i = 0; i < num_shards_; ++i) shards_[i].heads.assign(std::bit_ceil(shards_[i].frames.size()), kNone);
   }
   BlockCache(const BlockCache&) = delete;
   BlockCache& operator=(const BlockCache&) = delete;
-  ~BlockCache() { ::operator delete(memory_, std::align_val_t(block_size_)); }
+  ~BlockCache() { ::operator delete(memory_, kAlignment); }
 
   std::size_t block_size() const { return block_size_; }
 
-  Status Read(std::uint64_t offset, std::span<std::byte> out) {
-    return ForEachPart(offset, out.size(), [&](std::uint64_t from, std::size_t begin, std::size_t size) {
-      return Access<false>(from, out.data() + begin, size);
-    });
-  }
-  Status Write(std::uint64_t offset, std::span<const std::byte> in) {
-    return ForEachPart(offset, in.size(), [&](std::uint64_t from, std::size_t begin, std::size_t size) {
-      return Access<true>(from, const_cast<std::byte*>(in.data()) + begin, size);
-    });
-  }
+  Status Read(std::uint64_t offset, std::span<std::byte> out);
+  Status Write(std::uint64_t offset, std::span<const std::byte> in);
+  // As File says of these; what they miss is read, or written, together.
+  Status ReadMulti(std::span<const ReadRequest> reads);
+  Status WriteMulti(std::span<const WriteRequest> writes);
 
   // Writes what was dirty when it was called, in the order of the file and in runs as long as they come.
   Status Flush();
-  // Forgets the blocks from `offset` on, which is a multiple of the block size; nobody else may access them meanwhile.
+  // Forgets the blocks from `offset` on, which is a multiple of the block size. REQUIRES: nobody accesses them meanwhile
   void Drop(std::uint64_t offset);
+  // The bytes from `begin` to `end`, multiples of the block size, are new on the device, and zero.
+  void AddFresh(std::uint64_t begin, std::uint64_t end) { fresh_.Add(begin / block_size_, end / block_size_); }
 
  private:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   static constexpr std::uint64_t kNoBlock = ~std::uint64_t{0};
   static constexpr std::size_t kGroup = 32;  // neighbours that share a shard
+  static constexpr std::size_t kBlocksMin = 64;
   static constexpr std::size_t kShardsMax = 64;
-  static constexpr std::size_t kRunMax = 256;  // blocks that Flush writes at once
-  static constexpr std::size_t kGap = 8;       // blocks that are read in vain rather than to read twice
+  static constexpr std::size_t kRunBytes = 1 << 20;  // that are written at once
+  static constexpr std::size_t kGap = 8;             // blocks that are read in vain rather than to read twice
+  static constexpr std::size_t kAtOnce = 64;         // transfers
+  static constexpr auto kAlignment = std::align_val_t(4096);
 
   struct Frame {
     std::uint64_t block = kNoBlock;
@@ -106,8 +127,8 @@ class BlockCache {
   struct alignas(64) Shard {
     std::mutex mutex;
     std::condition_variable changed;  // a frame is no longer busy
-    std::vector<std::uint32_t> heads, frames, free;
-    std::size_t hand = 0;
+    std::vector<std::uint32_t> heads, free;
+    std::uint32_t first = 0, end = 0, hand = 0;  // frames
   };
 
   // The shards of blocks from `first` to `last`, locked in ascending order.
@@ -145,6 +166,53 @@ class BlockCache {
     std::uint64_t mask_ = 0;
   };
 
+  // Busy frames of this thread on their way from or to the device, as transfers of adjacent blocks.
+  class Batch {
+   public:
+    // One more block, in a transfer of its own unless it follows the last one.
+    bool HasRoomFor(std::uint64_t block, std::size_t run_max) const {
+      return count_ < kBlocks && (num_transfers_ < kAtOnce || Follows(block, run_max));
+    }
+    bool IsFull() const { return count_ == kBlocks || num_transfers_ == kAtOnce; }
+    bool IsEmpty() const { return count_ == 0; }
+    std::size_t num_blocks() const { return count_; }
+    void Add(std::uint64_t block, std::byte* bytes, std::size_t block_size, std::size_t run_max) {
+      const bool follows = Follows(block, run_max);
+      run_ = follows ? run_ + 1 : 1;
+      iovec* const last = num_parts_ != 0 ? &parts_[num_parts_ - 1] : nullptr;
+      if (follows && static_cast<std::byte*>(last->iov_base) + last->iov_len == bytes) {
+        last->iov_len += block_size;
+      } else {
+        parts_[num_parts_++] = {bytes, block_size};
+        if (!follows) {
+          first_[num_transfers_] = count_;
+          transfers_[num_transfers_++] = {block * block_size, std::span(&parts_[num_parts_ - 1], 0)};
+        }
+        Transfer& transfer = transfers_[num_transfers_ - 1];
+        transfer.parts = std::span(transfer.parts.data(), transfer.parts.size() + 1);
+      }
+      blocks_[count_++] = block;
+    }
+    std::span<const Transfer> transfers() const { return std::span(transfers_).first(num_transfers_); }
+    std::span<const std::uint64_t> blocks() const { return std::span(blocks_).first(count_); }
+    std::span<const std::uint64_t> blocks(std::size_t transfer) const {
+      const std::size_t end = transfer + 1 < num_transfers_ ? first_[transfer + 1] : count_;
+      return blocks().subspan(first_[transfer], end - first_[transfer]);
+    }
+    void Clear() { count_ = num_parts_ = num_transfers_ = run_ = 0; }
+
+   private:
+    static constexpr std::size_t kBlocks = PositionalDevice::kPartsMax;
+    bool Follows(std::uint64_t block, std::size_t run_max) const {
+      return count_ != 0 && blocks_[count_ - 1] + 1 == block && run_ < run_max;
+    }
+    std::size_t count_ = 0, num_parts_ = 0, num_transfers_ = 0, run_ = 0;
+    std::array<std::uint64_t, kBlocks> blocks_;
+    std::array<iovec, kBlocks> parts_;
+    std::array<Transfer, kAtOnce> transfers_;
+    std::array<std::size_t, kAtOnce> first_;  // of its blocks, in blocks_
+  };
+
   Shard& ShardOf(std::uint64_t block) const { return shards_[block / kGroup % num_shards_]; }
   std::byte* Bytes(std::uint32_t frame) const { return memory_ + frame * block_size_; }
   std::byte* scratch() const { return memory_ + num_frames_ * block_size_; }
@@ -174,28 +242,34 @@ class BlockCache {
   }
 
   template <class F>
-  Status ForEachPart(std::uint64_t offset, std::size_t size, F&& access) {
-    for (std::size_t begin = 0; begin < size;) {
-      const std::uint64_t from = offset + begin, end = (from / block_size_ + request_max_) * block_size_;
-      const std::size_t part = std::min<std::uint64_t>(size - begin, end - from);
-      HAKO_RETURN_IF_ERROR(access(from, begin, part));
-      begin += part;
-    }
-    return absl::OkStatus();
-  }
+  Status ForEachPart(std::uint64_t offset, const std::byte* bytes, std::size_t size, F&& access);
   template <bool kWrites>
   Status Access(std::uint64_t offset, std::byte* bytes, std::size_t size);
+  template <bool kWrites>
+  Status AccessLong(std::uint64_t offset, std::byte* bytes, std::size_t size);
   bool TakeFrames(std::span<std::uint32_t> frames, std::uint64_t first, std::uint64_t which, std::uint32_t* dirty, Shard** full);
   std::uint32_t TakeFrame(Shard& shard, std::uint32_t* dirty);
   Status ReadRuns(std::uint64_t first, std::span<const std::uint32_t> frames, std::uint64_t wanted);
-  Status WriteAround(std::uint32_t frame, Locks& locks);
-  Status WriteRun(std::uint64_t first, std::size_t count, Locks& locks);
+  Status ReadTogether(std::span<const ReadRequest> reads);
+  void Claim(const ReadRequest& read, Batch* batch);
+  void EndRead(std::span<const std::uint64_t> blocks, bool succeeded);
+  bool TryCopy(const ReadRequest& read);
+  Status WriteBack(Shard& shard, std::uint32_t victim);
+  void ClaimDirty(std::uint64_t first, Batch* batch);
+  Status WriteBatch(Batch* batch);
+  void EndWrite(std::span<const std::uint64_t> blocks, bool succeeded);
+  Status FlushBlocks(std::span<const std::uint64_t> blocks);
+  void ReleaseClean(std::uint64_t first, std::size_t count);
+  void Forget(std::uint64_t first, std::uint64_t end);
 
   Device& device_;
-  const std::size_t block_size_, num_frames_, num_shards_, request_max_;
+  const std::size_t block_size_;
+  const bool keeps_;
+  const std::size_t num_frames_, num_shards_, request_max_, run_max_, memory_alignment_;
   std::byte* const memory_;
   std::vector<Frame> frames_;
   std::unique_ptr<Shard[]> shards_;
+  BlockRanges fresh_;
 };
 
 }  // namespace hako

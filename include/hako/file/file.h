@@ -69,11 +69,20 @@ struct WriteRequest {
   std::span<const std::byte> in;
 };
 
-// Many transfers in flight at once; returns when all are done, with the first error.
+// Many transfers in flight at once; returns when all are done, with the first error. No two of a call overlap where one is a write.
 template <class F>
 concept BatchFile = File<F> && requires(F& f, std::span<const ReadRequest> reads, std::span<const WriteRequest> writes) {
   { f.ReadMulti(reads) } -> std::same_as<Status>;
   { f.WriteMulti(writes) } -> std::same_as<Status>;
+};
+
+// Accesses of the device, or of the system's page cache where there is no direct I/O, since Open; they can be asked for after Close.
+struct FileCounters {
+  std::uint64_t reads = 0, read_bytes = 0, writes = 0, written_bytes = 0;
+};
+template <class F>
+concept CountingFile = File<F> && requires(const F& cf) {
+  { cf.counters() } -> std::same_as<FileCounters>;
 };
 
 enum class OpenMode {
@@ -85,7 +94,8 @@ enum class OpenMode {
 
 struct FileOptions {
   OpenMode mode = OpenMode::kCreate;
-  // How long to wait for another holder of the file; 0 = fail at once with Unavailable.
+  // How long to wait for another holder of the file; 0 = fail at once with Unavailable. What a killed process had in flight by direct I/O
+  // holds the file until it is done: some milliseconds.
   std::chrono::milliseconds lock_timeout{0};
   // Address space reserved for a mapped file, in bytes: the largest size it can grow to while open.
   std::uint64_t reserve_bytes = std::uint64_t{1} << 40;
@@ -96,6 +106,19 @@ struct FileOptions {
   // store dirties 2 MiB, not 4 KiB, so a program that syncs after every few random updates writes more. A hint; the system may do
   // either. Without effect where grow_min is less than such a page.
   bool huge_pages = true;
+  // Positional files: transfers go past the system's page cache (O_DIRECT), through a block cache of the file's own. For data far larger
+  // than memory. InvalidArgument where the file system has no direct I/O.
+  bool direct = false;
+  // Direct I/O: bytes of a block, a power of two; 0 = what the device asks for, at least 4096.
+  std::uint64_t block_size = 0;
+  // Direct I/O: bytes of the block cache; 0 = none, but for a mebibyte of buffers that transfers need.
+  std::uint64_t cache_bytes = std::uint64_t{64} << 20;
+  // Direct I/O: Close leaves the file a whole number of blocks long, with zeros at the end.
+  bool padding = false;
+  // Positional files: each write is durable when it returns (O_DSYNC); of a file with a block cache, when the cache has written it.
+  bool sync = false;
+  // Direct I/O: adjacent blocks go in one transfer. Without it each block is a transfer of its own: only to measure what this is worth.
+  bool batching = true;
 };
 
 // A file type that is opened by path.

@@ -1,11 +1,13 @@
-// A file read and written by pread and pwrite, for many threads at once: for data larger than memory, and for systems where mapping is
-// not wanted. Each access is a system call and a copy through the page cache.
+// A file read and written at offsets by system calls, for many threads at once: for data larger than memory, and for systems where mapping
+// is not wanted.
 //
-// What a killed process wrote is in the page cache and thus in the file; what no Sync followed may be lost in a power cut, in any order.
+// Each access is a system call and a copy through the system's page cache. What a killed process wrote is there and thus in the file. With
+// FileOptions::direct (Tkrzw's direct I/O) transfers are of whole blocks and go past the page cache, through a block cache of the file's
+// own (file/block_cache.h): what the cache has not written is lost with the process. In both cases what no Sync followed may be lost in a
+// power cut, in any order.
 // It does not offer an Identity: an engine on top keeps bytes of its own in memory, so the file alone is not what it was at the kill.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,8 +16,10 @@
 #include <utility>
 
 #include "hako/base/status.h"
+#include "hako/file/block_cache.h"
 #include "hako/file/bounds.h"
 #include "hako/file/file.h"
+#include "hako/file/positional_device.h"
 #include "hako/file/posix_file.h"
 
 namespace hako {
@@ -24,32 +28,38 @@ class PositionalParallelFile {
  public:
   static StatusOr<PositionalParallelFile> Open(const std::string& path, const FileOptions& options = {});
 
+  PositionalParallelFile(PositionalParallelFile&&) = default;
+  PositionalParallelFile& operator=(PositionalParallelFile&& other) noexcept;
+  ~PositionalParallelFile() { (void)Close(); }
+
   std::uint64_t Size() const { return posix_->size(); }
   bool IsWritable() const { return posix_->writable(); }
   const std::string& path() const { return posix_->path(); }
 
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const;
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> in);
-  Status Resize(std::uint64_t size) { return posix_->Resize(size); }
-  Status Sync() { return posix_->Sync(); }
-  Status Close() { return posix_->Close(); }
+  Status ReadMulti(std::span<const ReadRequest> reads) const;
+  Status WriteMulti(std::span<const WriteRequest> writes);
+  Status Resize(std::uint64_t size);
+  Status Sync();
+  Status Close();
 
-  // Calls of ReadAt and of WriteAt that went to the device, since Open. May be asked after Close.
-  std::uint64_t read_count() const { return counters_->reads.load(std::memory_order_relaxed); }
-  std::uint64_t write_count() const { return counters_->writes.load(std::memory_order_relaxed); }
+  // Bytes of a block, of direct I/O; 1 without.
+  std::uint64_t block_size() const { return cache_ != nullptr ? cache_->block_size() : 1; }
+  FileCounters counters() const { return device_->counters(); }
 
  private:
-  struct Counters {
-    std::atomic<std::uint64_t> reads{0};
-    std::atomic<std::uint64_t> writes{0};
-  };
+  explicit PositionalParallelFile(std::unique_ptr<PosixFile> posix)
+      : posix_(std::move(posix)), device_(std::make_unique<PositionalDevice>(posix_->fd(), posix_->path())) {}
 
-  explicit PositionalParallelFile(std::unique_ptr<PosixFile> posix) : posix_(std::move(posix)), counters_(std::make_unique<Counters>()) {}
+  Status CutCache(std::uint64_t size);
 
-  std::unique_ptr<PosixFile> posix_;  // closes when it is destroyed
-  std::unique_ptr<Counters> counters_;
+  std::unique_ptr<PosixFile> posix_;
+  std::unique_ptr<PositionalDevice> device_;
+  std::unique_ptr<BlockCache<PositionalDevice>> cache_;  // of direct I/O
 };
 
-static_assert(PathFile<PositionalParallelFile> && !MappedFile<PositionalParallelFile>);
+static_assert(PathFile<PositionalParallelFile> && BatchFile<PositionalParallelFile> && CountingFile<PositionalParallelFile> &&
+              !MappedFile<PositionalParallelFile>);
 
 }  // namespace hako

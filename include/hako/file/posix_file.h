@@ -46,6 +46,9 @@ class PosixFile {
   // As File says. To size() itself: gives back what was allocated ahead.
   Status Resize(std::uint64_t size);
 
+  // From now on whole blocks of so many bytes are allocated, so that a block can be written that size() ends in. REQUIRES: a power of two
+  Status AllocateWhole(std::uint64_t block);
+
   // As File says. The first one also makes the file's name durable, whoever created the file: a killed process may not have done it.
   Status Sync();
 
@@ -73,6 +76,7 @@ class PosixFile {
   FileLock lock_;
   std::atomic<std::uint64_t> size_{0};
   std::atomic<std::uint64_t> allocated_{0};
+  std::uint64_t block_ = 1;  // of which allocated() is a multiple, where the file is writable
   std::atomic<bool> name_is_durable_{false};
   std::atomic<bool> sync_failed_{false};
 };

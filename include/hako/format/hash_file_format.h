@@ -76,7 +76,7 @@ struct LiveState {
   std::uint64_t clearing;  // kClearing while Clear is at work: it is finished at the next open
   std::uint64_t poisoned;  // 1 after a failed sync: the page cache may have dropped what it held
   std::uint64_t settled;   // no block is stamped as retired in an epoch before this one
-  std::uint64_t refresh;   // the line whose records' stamps are refreshed next
+  std::uint64_t reserved;
 };
 static_assert(sizeof(LiveState) == 104 && alignof(LiveState) == 8);
 

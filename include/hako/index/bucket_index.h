@@ -139,7 +139,7 @@ class BucketIndex {
   static constexpr unsigned kShortHops = 8;         // of the short way of a look-up
   static constexpr unsigned kOptimisticTries = 64;  // then a reader takes the lock
   static constexpr std::int64_t kCountBatch = 8;    // insertions between looks at the shared count
-  static constexpr std::size_t kPrefetchGroup = 32;
+  static constexpr std::size_t kPrefetchGroup = Space::kReadsAhead ? 64 : 32;
 
   // The home of a hash in a table of some shape.
   struct Place {
@@ -250,8 +250,22 @@ class BucketIndex {
   }
   [[gnu::noinline]] Place MoveLock(Slot& slot, std::uint64_t hash, Place place);
   Status Find(Slot& slot, const Turn& turn, std::uint64_t hash, std::string_view key, Entry* found);
+  template <class HashOf, class F>
+  void PrefetchLines(std::size_t n, HashOf&& hash_of, F&& record) const;
   template <class HashOf>
-  void PrefetchRecords(std::size_t n, HashOf&& hash_of) const;
+  void PrefetchRecords(std::size_t n, HashOf&& hash_of) const {
+    PrefetchLines(n, hash_of, [this](std::uint32_t handle) { space_.Prefetch(handle); });
+  }
+  // What reads records together where that pays; else nothing.
+  struct NoReadAhead {};
+  using RecordsAhead = std::conditional_t<Space::kReadsAhead, typename Space::Ahead, NoReadAhead>;
+  template <class HashOf>
+  void ReadRecords(RecordsAhead& ahead, std::size_t n, HashOf&& hash_of) const {
+    if constexpr (Space::kReadsAhead) {
+      PrefetchLines(n, hash_of, [&](std::uint32_t handle) { space_.Want(ahead, handle); });
+      space_.Read(ahead);
+    }
+  }
   HAKO_INLINE ShortEntry FindShort(Line* line, std::uint16_t tag, std::string_view key);
   template <class ActionT, class V>
   [[gnu::noinline]] Status ProcessSlowly(Slot& slot, Place place, std::uint64_t hash, std::string_view key, V& visit);

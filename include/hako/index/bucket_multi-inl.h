@@ -24,6 +24,7 @@ class BucketIndex<Space>::MultiTurn {
     index.PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
     slot.Enter();
     Lock();
+    index.ReadRecords(ahead_, std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
     JoinEqualKeys();
   }
   MultiTurn(const MultiTurn&) = delete;
@@ -200,6 +201,7 @@ class BucketIndex<Space>::MultiTurn {
   TableShape shape_{0};
   absl::InlinedVector<Record, kUsualKeys> records_;  // one a key
   absl::InlinedVector<Home, kUsualKeys> homes_;      // locked, ascending
+  [[no_unique_address]] RecordsAhead ahead_;         // what the locked lines name
 };
 
 template <class Space>
@@ -218,7 +220,12 @@ Status BucketIndex<Space>::FetchMulti(GetSlot&& get_slot, std::span<const std::s
   for (std::size_t from = 0, n = 0; from < keys.size(); from += n) {
     n = std::min(keys.size() - from, kPrefetchGroup);
     for (std::size_t i = 0; i < n; ++i) hashes[i] = space_.KeyHash(keys[from + i]);
-    PrefetchRecords(n, [&hashes](std::size_t i) { return hashes[i]; });
+    const auto hash_of = [&hashes](std::size_t i) { return hashes[i]; };
+    [[maybe_unused]] RecordsAhead ahead;
+    if constexpr (Space::kReadsAhead)
+      ReadRecords(ahead, n, hash_of);
+    else
+      PrefetchRecords(n, hash_of);
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t k = from + i;
       const Status status = Fetch(get_slot, hashes[i], keys[k], [&sink, k](std::size_t size) { return sink(k, size); });
@@ -237,11 +244,11 @@ void BucketIndex<Space>::Prefetch(std::span<const std::string_view> keys) const 
   }
 }
 
-// The lines first, all of them, then the records that they name; so a group waits for memory three times, not each of its keys. What is
-// read here may be changing: it only guides prefetches. REQUIRES: n <= kPrefetchGroup
+// The lines first, all of them, then record(handle) for what they name; so a group waits for memory three times, not each of its keys. What
+// is read here may be changing: it only guides prefetches. REQUIRES: n <= kPrefetchGroup
 template <class Space>
-template <class HashOf>
-void BucketIndex<Space>::PrefetchRecords(std::size_t n, HashOf&& hash_of) const {
+template <class HashOf, class F>
+void BucketIndex<Space>::PrefetchLines(std::size_t n, HashOf&& hash_of, F&& record) const {
   struct Wanted {
     Line* line;
     std::uint16_t tag;
@@ -265,7 +272,7 @@ void BucketIndex<Space>::PrefetchRecords(std::size_t n, HashOf&& hash_of) const 
         hako::Prefetch(next);
         wanted[left++] = {next, wanted[i].tag};
       }
-      for (; mask != 0; mask &= mask - 1) space_.Prefetch(LoadSlot(line, static_cast<unsigned>(std::countr_zero(mask))));
+      for (; mask != 0; mask &= mask - 1) record(LoadSlot(line, static_cast<unsigned>(std::countr_zero(mask))));
     }
     n = left;
   }

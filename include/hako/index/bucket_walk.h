@@ -5,6 +5,7 @@
 // the buffers are reused from bucket to bucket. One thread.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -56,12 +57,14 @@ class BucketWalk {
   static constexpr std::uint64_t kRecordsAhead = 4;
   static constexpr std::uint64_t kRestAhead = 2;
   static constexpr std::size_t kLongRecord = 48;
+  static constexpr std::uint64_t kReadTogether = 8;  // buckets whose records a file brings to its cache at once
 
   void Clear() {
     size_ = 0;
     buffer_.Clear();
   }
   void PrefetchAfter(std::uint64_t first) const;
+  void ReadTogether(std::uint64_t first) const;
   bool CopyFamily(std::uint64_t first, bool lock_them, Status* status);
   HAKO_INLINE Status CopyChain(std::uint64_t index, bool lock_it, bool* raced);
   template <class C>
@@ -83,6 +86,9 @@ StatusOr<bool> BucketWalk<Space>::Step() {
   if (next_ >= end_) return false;
   const std::uint64_t first = next_++;
   if (first + kLineAhead < lines_) PrefetchAfter(first);
+  if constexpr (Space::kReadsAhead) {
+    if (first % kReadTogether == 0 && index_->space_.HasCache()) ReadTogether(first);
+  }
   sync::Backoff backoff;
   Status status;
   while (!CopyFamily(first, backoff.count() >= BucketIndex<Space>::kOptimisticTries, &status)) {
@@ -112,6 +118,20 @@ HAKO_INLINE void BucketWalk<Space>::PrefetchAfter(std::uint64_t first) const {
   near = lines.Overflow(LoadSlot(*near, format::kLinkEntry));
   if (near == nullptr) return;
   for (unsigned i = 0; i < format::kLinkEntry; ++i) space.Prefetch(LoadSlot(*near, i));
+}
+
+template <class Space>
+void BucketWalk<Space>::ReadTogether(std::uint64_t first) const {
+  typename Space::Ahead ahead;
+  for (std::uint64_t index = first; index < std::min(first + kReadTogether, end_); ++index) {
+    unsigned links = 0;
+    for (Line* line = &index_->lines_.Home(index); line != nullptr && links < 2; ++links) {
+      const std::uint32_t header = index_->Header(*line);
+      for (unsigned i = 0; i < index_->EntriesIn(header); ++i) index_->space_.Want(ahead, LoadSlot(*line, i));
+      line = HasLink(header) ? index_->lines_.Overflow(LoadSlot(*line, format::kLinkEntry)) : nullptr;
+    }
+  }
+  index_->space_.Read(ahead);
 }
 
 // Copies the records of a home line and of those split off from it since; false if a writer came between.

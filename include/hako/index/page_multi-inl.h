@@ -203,7 +203,16 @@ Status PageTree<Space, Compare>::FetchMulti(GetSlot&& get_slot, std::span<const 
   Reached leaves[kPrefetchGroup];
   for (std::size_t from = 0, n = 0; from < keys.size(); from += n) {
     n = std::min(keys.size() - from, kPrefetchGroup);
-    DescendTogether(keys.subspan(from, n), leaves);
+    if constexpr (Space::kResident) {
+      DescendTogether(keys.subspan(from, n), leaves);
+    } else {
+      AwayLeaves away;
+      DescendTogether(keys.subspan(from, n), leaves, &away);
+      if (away.count > 1) {
+        space_.BringTogether(std::span(away.ids).first(away.count), false);
+        DescendTogether(keys.subspan(from, n), leaves);
+      }
+    }
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t k = from + i;
       auto put = [&sink, k ](std::size_t size) __attribute__((always_inline)) { return sink(k, size); };
@@ -227,9 +236,10 @@ void PageTree<Space, Compare>::Prefetch(std::span<const std::string_view> keys) 
 }
 
 // A level at a time for all keys, so that a group waits for each level once; at last their cells are brought near. A leaf's line is nullptr
-// where the descent raced with a writer.
+// where the descent raced with a writer, or met a page that is away.
 template <class Space, Comparator Compare>
-void PageTree<Space, Compare>::DescendTogether(std::span<const std::string_view> keys, Reached* leaves) const {
+void PageTree<Space, Compare>::DescendTogether(std::span<const std::string_view> keys, Reached* leaves,
+                                               [[maybe_unused]] AwayLeaves* away) const {
   const std::uint32_t version = sync::VersionLock(root().version).ReadVersion();
   const unsigned levels = View(memory_, root()).level();
   for (std::size_t i = 0; i < keys.size(); ++i) leaves[i] = {(version & Lock::kLocked) == 0 ? root_ : nullptr, version};
@@ -250,6 +260,10 @@ void PageTree<Space, Compare>::DescendTogether(std::span<const std::string_view>
       if (leaves[i].line == nullptr) continue;
       const std::uint32_t child = children[i] != nullptr ? Lock(children[i]->version).ReadVersion() : Lock::kLocked;
       const bool good = (child & Lock::kLocked) == 0 && Lock(leaves[i].line->version).IsCurrent(leaves[i].version);
+      if constexpr (!Space::kResident) {
+        if (!good && level == 1 && away != nullptr && children[i] != nullptr && space_.IsAway(IdOf(*children[i])))
+          away->ids[away->count++] = IdOf(*children[i]);
+      }
       leaves[i] = {good ? children[i] : nullptr, child};
     }
   }

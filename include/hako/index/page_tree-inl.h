@@ -365,12 +365,31 @@ Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string
       neighbour = beside < page.count() ? &LineOf(page.child(beside)) : nullptr;
       Line* const child = &LineOf(page.child(i));
       const std::uint32_t child_version = Lock(child->version).ReadVersion();
+      if constexpr (!Space::kResident) {
+        if (copy->ahead != 0 && expected == 0) ReadAhead(page, i, seek, copy->ahead);
+      }
       if (!Lock(line->version).IsCurrent(version)) break;
       if (neighbour != nullptr) hako::Prefetch(neighbour);
       line = child;
       version = child_version;
     }
   }
+}
+
+// Asks for leaves beyond a child, if the one half-way is away. The page may be changing: what is read is a hint.
+template <class Space, Comparator Compare>
+void PageTree<Space, Compare>::ReadAhead(const View& page, unsigned child, Seek seek, unsigned pages) const {
+  const bool backwards = seek == Seek::kBefore || seek == Seek::kLast;
+  const unsigned room = backwards ? child : page.count() - 1 - child, count = std::min(pages, room);
+  const auto id_at = [&](unsigned distance) { return page.child(backwards ? child - distance : child + distance); };
+  if (count == 0 || !space_.IsAway(id_at((count + 1) / 2) % Space::kPagesMax)) return;
+  std::array<std::uint32_t, 64> ids;
+  std::size_t size = 0;
+  for (unsigned distance = 1; distance <= count && size < ids.size(); ++distance) {
+    const std::uint32_t id = id_at(distance) % Space::kPagesMax;
+    if (space_.IsAway(id)) ids[size++] = id;
+  }
+  space_.ReadAhead(std::span(ids).first(size));
 }
 
 template <class Space, Comparator Compare>

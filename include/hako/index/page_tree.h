@@ -74,6 +74,9 @@ class LeafCopy {
   }
   format::PageLine& line() { return *line_; }
 
+  // So many leaves beyond it, on the side to which it is sought, are going to be wanted soon.
+  unsigned ahead = 0;
+
   // Where the leaf's neighbour, on the side to which it was sought, was at that moment, for prefetches; of no bytes where it is not known.
   struct Neighbour {
     const char* base = nullptr;
@@ -130,6 +133,10 @@ class PageTree {
   StatusOr<std::uint64_t> CountRange(const Range& range) const;
   // Removes them, leaf by leaf; how many there were.
   StatusOr<std::uint64_t> RemoveRange(Slot& slot, const Range& range);
+
+  static constexpr bool kResident = Space::kResident;
+  // How many leaves may be asked for ahead of a walk.
+  unsigned ahead_max() const requires(!Space::kResident) { return static_cast<unsigned>(space_.ahead_max()); }
 
   // Keys that divide the tree into about `parts` parts of like size; fewer if it is small.
   std::vector<std::string> Parts(unsigned parts) const;
@@ -236,7 +243,12 @@ class PageTree {
   static bool IsLastOf(const Range& range, const View& page);
   static bool HasSought(const View& page, Seek seek, std::string_view key);
   Status ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const;
-  void DescendTogether(std::span<const std::string_view> keys, Reached* leaves) const;
+  void ReadAhead(const View& page, unsigned child, Seek seek, unsigned pages) const;
+  struct AwayLeaves {
+    std::array<std::uint32_t, kPrefetchGroup> ids;
+    std::size_t count = 0;
+  };
+  void DescendTogether(std::span<const std::string_view> keys, Reached* leaves, AwayLeaves* away = nullptr) const;
   HAKO_INLINE Line* LockLeaf(Slot& slot, std::string_view key);
   [[gnu::noinline]] Line* LockLeafSlowly(Slot& slot, std::string_view key);
   Line* LockParent(const Line& child, std::string_view key) const;

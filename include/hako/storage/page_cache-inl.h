@@ -21,20 +21,83 @@ Status PageCache<FileT, Codec>::Bring(std::uint32_t id, int level, bool once) {
 
   SetState(id, kLoading);
   lock.unlock();
-  alignas(64) std::byte bytes[format::kPageImageMax + 8];
-  std::byte unpacked[std::same_as<Codec, NoCodec> ? 1 : sizeof(bytes)];
-  const auto read = [&]() -> StatusOr<PageImage> {
-    HAKO_ASSIGN_OR_RETURN(const std::size_t size, store_->Read(id, std::span(bytes).first(format::kPageImageMax)));
-    HAKO_ASSIGN_OR_RETURN(const std::span<const std::byte> page, Unpack<Codec>(id, std::span(bytes).first(size), unpacked));
+  alignas(64) std::byte bytes[kImageRoom];
+  const StatusOr<std::size_t> size = store_->Read(id, std::span(bytes).first(format::kPageImageMax));
+  if (size.ok()) return Install(id, std::span(bytes).first(*size), {.level = level, .once = once, .waits = true});
+  lock.lock();
+  SetState(id, kAway);
+  loaded_.notify_all();
+  return size.status();
+}
+
+template <File FileT, PageCodec Codec>
+void PageCache<FileT, Codec>::BringTogether(std::span<const std::uint32_t> ids, bool once) {
+  for (; !ids.empty(); ids = ids.subspan(std::min(ids.size(), kBroughtTogether))) {
+    std::array<typename PageStore<FileT>::ImageRequest, kBroughtTogether> images;
+    static thread_local AlignedBuffer room = MakeAlignedBuffer(kBroughtTogether * kImageRoom);
+    std::size_t count = 0;
+    {
+      std::lock_guard lock(mutex_);
+      for (const std::uint32_t id : ids.first(std::min(ids.size(), kBroughtTogether))) {
+        const bool is_locked = (sync::VersionLock(lines_[id].version).ReadVersion() & sync::VersionLock::kLocked) != 0;
+        if (State(id) != kAway || !is_locked) continue;
+        SetState(id, kLoading);
+        images[count] = {id, {room.get() + count * kImageRoom, format::kPageImageMax}};
+        ++count;
+      }
+    }
+    store_->ReadMulti(std::span(images).first(count));
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto& image = images[i];
+      if (image.size != 0 && Install(image.id, image.out.first(image.size), {.level = 0, .once = once, .waits = false}).ok()) continue;
+      std::lock_guard lock(mutex_);
+      if (State(image.id) == kLoading) SetState(image.id, kAway);
+      loaded_.notify_all();
+    }
+  }
+}
+
+template <File FileT, PageCodec Codec>
+void PageCache<FileT, Codec>::ReadAhead(std::span<const std::uint32_t> ids) {
+  std::lock_guard lock(ahead_mutex_);
+  if (ahead_.size() > 4 * kAheadMax || is_closing_) return;  // the device is slower than whoever walks
+  ahead_.insert(ahead_.end(), ids.begin(), ids.end());
+  if (reader_ == nullptr) {
+    auto reader = sync::BackgroundThread::Start({}, [this] { BringAhead(); });
+    if (!reader.ok()) return ahead_.clear();
+    reader_ = *std::move(reader);
+  }
+  reader_->Wake();
+}
+
+template <File FileT, PageCodec Codec>
+void PageCache<FileT, Codec>::BringAhead() {
+  for (std::vector<std::uint32_t> ids;; ids.clear()) {
+    {
+      std::lock_guard lock(ahead_mutex_);
+      ids.swap(ahead_);
+    }
+    if (ids.empty()) return;
+    BringTogether(ids, true);
+  }
+}
+
+// Makes a page, which is kLoading, what its image says. Without `waits` it stays away where there is no room; on error it is away again.
+template <File FileT, PageCodec Codec>
+Status PageCache<FileT, Codec>::Install(std::uint32_t id, std::span<const std::byte> bytes, const Arrival& arrival) {
+  Line& line = lines_[id];
+  std::byte unpacked[std::same_as<Codec, NoCodec> ? 1 : kImageRoom];
+  const auto parse = [&]() -> StatusOr<PageImage> {
+    HAKO_ASSIGN_OR_RETURN(const std::span<const std::byte> page, Unpack<Codec>(id, bytes, unpacked));
     HAKO_ASSIGN_OR_RETURN(const PageImage image, PageImage::Parse(id, page, limits_.inlined, slab_->page_end()));
-    if (level >= 0 && image.shape().level() != static_cast<unsigned>(level))
+    if (arrival.level >= 0 && image.shape().level() != static_cast<unsigned>(arrival.level))
       return absl::DataLossError(absl::StrCat("page ", id, " is not on the level of the tree where it is named"));
     return image;
   };
-  StatusOr<PageImage> image = read();
-  lock.lock();
+  StatusOr<PageImage> image = parse();
+  std::unique_lock lock(mutex_);
   if (image.ok() && !MeetChildren(*image)) image = absl::DataLossError(absl::StrCat("page ", id, " names a page that is named elsewhere"));
-  const std::uint32_t unit = image.ok() ? FindMemory(image->shape().units, lock) : 0;
+  const std::uint32_t unit = image.ok() ? FindMemory(image->shape().units, lock, arrival.waits) : 0;
   if (unit == 0) {
     for (unsigned i = 0; image.ok() && image->shape().level() > 0 && i < image->shape().count; ++i)
       std::atomic_ref(lines_[image->child(i)].version).fetch_and(~sync::VersionLock::kLocked, std::memory_order_relaxed);
@@ -45,7 +108,7 @@ Status PageCache<FileT, Codec>::Bring(std::uint32_t id, int level, bool once) {
   image->Store(At(unit), line.hints);
   std::atomic_ref(line.unit).store(unit, std::memory_order_relaxed);
   std::atomic_ref(line.shape).store(image->shape(), std::memory_order_relaxed);
-  SetState(id, once ? kHereOnce : kHere);
+  SetState(id, arrival.once ? kHereOnce : kHere);
   List(id);
   sync::VersionLock(line.version).Unlock(true);
   loaded_.notify_all();
@@ -80,15 +143,16 @@ std::uint32_t PageCache<FileT, Codec>::AllocateSlowly(unsigned units) {
   return slab_->Allocate(units);  // beyond the limit, until the next checkpoint
 }
 
-// Memory for a page that is to come; others go for it.
+// Memory for a page that is to come; others go for it. 0 if there is none, or none without waiting.
 template <File FileT, PageCodec Codec>
-std::uint32_t PageCache<FileT, Codec>::FindMemory(unsigned units, std::unique_lock<std::mutex>& lock) {
+std::uint32_t PageCache<FileT, Codec>::FindMemory(unsigned units, std::unique_lock<std::mutex>& lock, bool may_wait) {
   static constexpr unsigned kWaits = 2;
   std::uint32_t unit = 0;
   for (unsigned waits = 0; unit == 0;) {
     const std::uint64_t limit = PageLimit();
     if (used_bytes() + units * format::kPageUnit <= limit / 8 * 7) unit = slab_->Allocate(units, limit);
     if (unit != 0 || EvictOne(resident_.size() / kCooledAtOnce + 1)) continue;
+    if (!may_wait) return 0;
     if (waits++ < kWaits && IsDirty()) {
       WaitForCheckpoint(lock);
     } else {

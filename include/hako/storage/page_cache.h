@@ -22,6 +22,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -37,6 +38,7 @@
 #include <utility>
 #include <vector>
 
+#include "hako/base/aligned_buffer.h"
 #include "hako/base/page_codec.h"
 #include "hako/base/status.h"
 #include "hako/format/page_format.h"
@@ -44,6 +46,7 @@
 #include "hako/storage/page_image.h"
 #include "hako/storage/page_slab.h"
 #include "hako/storage/page_store.h"
+#include "hako/sync/background_thread.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
 
@@ -136,6 +139,22 @@ class PageCache {
     return state == kAway || state == kLoading || state == kCooling;
   }
   Status Bring(std::uint32_t id, int level, bool once);
+  // Brings those of these leaves that are away by reads that are in flight together; what fails, or finds no room, stays away.
+  void BringTogether(std::span<const std::uint32_t> ids, bool once);
+  // The same, in another thread.
+  void ReadAhead(std::span<const std::uint32_t> ids);
+  // How many pages may be read ahead of a walk.
+  std::size_t ahead_max() const { return std::min<std::size_t>(kAheadMax, limits_.memory_bytes / 16 / kUsualPage); }
+  // No page is read ahead any more.
+  void StopReadingAhead() {
+    std::unique_ptr<sync::BackgroundThread> reader;
+    {
+      std::lock_guard lock(ahead_mutex_);
+      is_closing_ = true;
+      reader.swap(reader_);
+      ahead_.clear();
+    }
+  }
 
   std::uint8_t mark() const { return mark_.load(std::memory_order_relaxed); }
   HAKO_INLINE void Touch(Line& line) {
@@ -202,8 +221,15 @@ class PageCache {
   static constexpr std::uint64_t kSpare = std::uint64_t{32} << 30;
   static constexpr std::uint64_t kBytesMax = PageSlab::kBytesMax - kSpare;
   static constexpr std::size_t kCooledAtOnce = 16;
+  static constexpr std::size_t kBroughtTogether = 32;
+  static constexpr std::size_t kAheadMax = 64, kUsualPage = 8192;
+  static constexpr std::size_t kImageRoom = (format::kPageImageMax + 8 + 4095) / 4096 * 4096;
   static constexpr std::uint8_t kMarks[2] = {0x10, 0x20};
 
+  struct Arrival {
+    int level;  // -1: any
+    bool once, waits;
+  };
   struct Captured {
     std::uint32_t id;
     std::string image;
@@ -281,7 +307,9 @@ class PageCache {
   }
   bool MeetChildren(const PageImage& image);
   std::uint32_t AllocateSlowly(unsigned units);
-  std::uint32_t FindMemory(unsigned units, std::unique_lock<std::mutex>& lock);
+  std::uint32_t FindMemory(unsigned units, std::unique_lock<std::mutex>& lock, bool may_wait);
+  Status Install(std::uint32_t id, std::span<const std::byte> bytes, const Arrival& arrival);
+  void BringAhead();
   void WaitForCheckpoint(std::unique_lock<std::mutex>& lock);
   void LetGo(std::vector<std::uint32_t>* written, std::size_t kept);
   bool EvictOne(std::size_t rounds);
@@ -330,6 +358,11 @@ class PageCache {
   std::mutex captured_mutex_;
   std::vector<Captured> captured_;  // by writers, for the checkpoint that is under way
   std::mutex checkpoint_mutex_;
+
+  std::mutex ahead_mutex_;
+  std::vector<std::uint32_t> ahead_;  // ids of pages that walks are going to want
+  bool is_closing_ = false;
+  std::unique_ptr<sync::BackgroundThread> reader_;  // of these
 };
 
 }  // namespace hako::storage

@@ -28,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "hako/base/aligned_buffer.h"
 #include "hako/base/hash.h"
 #include "hako/base/random_seed.h"
 #include "hako/base/status.h"
@@ -40,18 +41,14 @@
 
 namespace hako::storage {
 
-struct FileCounters {
-  std::uint64_t reads = 0, read_bytes = 0, writes = 0, written_bytes = 0;
-};
-
 template <File FileT>
 class PageStore {
  public:
   using Super = format::TreeSuperBlock;
   using Entry = format::PageEntry;
 
-  static StatusOr<std::unique_ptr<PageStore>> Open(FileT file, std::string_view comparator, std::string_view codec,
-                                                   std::uint32_t page_size) {
+  static StatusOr<std::unique_ptr<PageStore>> Open(FileT file, std::string_view comparator, std::string_view codec, std::uint32_t page_size,
+                                                   std::uint64_t min_read_size = 0) {
     HAKO_ASSIGN_OR_RETURN(const bool blank, IsBlankFile(file, kKind));
     Super super{};
     if (blank) {
@@ -72,7 +69,7 @@ class PageStore {
       HAKO_RETURN_IF_ERROR(Validate(super, file.Size(), comparator, codec));
     }
     HAKO_ASSIGN_OR_RETURN(PageMap map, PageMap::Create(super.map));
-    return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map)));
+    return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map), min_read_size));
   }
   PageStore(const PageStore&) = delete;
   PageStore& operator=(const PageStore&) = delete;
@@ -84,6 +81,8 @@ class PageStore {
     return {reads_.load(std::memory_order_relaxed), read_bytes_.load(std::memory_order_relaxed), writes_.load(std::memory_order_relaxed),
             written_bytes_.load(std::memory_order_relaxed)};
   }
+  // Images whose first read was too short (TreeOptions::min_read_size).
+  std::uint64_t second_reads() const { return second_reads_.load(std::memory_order_relaxed); }
   std::uint64_t map_bytes() const { return map_bytes_.load(std::memory_order_relaxed); }
   // Of the file's size, so much is free; known once a checkpoint was begun, or by CountFree, which looks at the whole page map then.
   std::uint64_t file_bytes() const { return file_.Size(); }
@@ -111,6 +110,21 @@ class PageStore {
       return out.first(size);
     });
   }
+  struct ImageRequest {
+    std::uint32_t id;
+    std::span<std::byte> out;  // as for Read
+    std::size_t size = 0;      // of what was read; 0: nothing
+  };
+  // Read of several, in flight together. What cannot be read so is left to Read.
+  void ReadMulti(std::span<ImageRequest> images) {
+    if constexpr (BatchFile<FileT>) {
+      if (min_read_size_ == 0 && images.size() > 1) return ReadTogether(images);
+    }
+    for (ImageRequest& image : images) {
+      const StatusOr<std::size_t> size = Read(image.id, image.out);
+      image.size = size.ok() ? *size : 0;
+    }
+  }
   Status ReadLong(std::uint32_t id, std::uint64_t size, std::string* out) {
     return ReadChecked(id,
                        [&](const Entry& entry) -> StatusOr<std::span<std::byte>> {
@@ -132,7 +146,7 @@ class PageStore {
     }
     space_.Rewind();
     no_run_of_ = ~std::uint64_t{0};
-    if (buffer_ == nullptr) buffer_ = std::make_unique_for_overwrite<std::byte[]>(kRunUnits * format::kTreeUnit);
+    if (buffer_ == nullptr) buffer_ = MakeAlignedBuffer(kRunUnits * format::kTreeUnit);
     return absl::OkStatus();
   }
   Status Put(std::uint32_t id, std::span<const std::byte> image) {
@@ -210,8 +224,8 @@ class PageStore {
   static constexpr std::uint64_t kRunUnits = (1 << 20) / format::kTreeUnit;
   static constexpr std::uint64_t kGoodRun = (64 << 10) / format::kTreeUnit;  // shorter ones are taken only before the file must grow
 
-  PageStore(FileT file, const Super& super, PageMap map)
-      : file_(std::move(file)), super_(super), secret_(super.secret), map_(std::move(map)) {
+  PageStore(FileT file, const Super& super, PageMap map, std::uint64_t min_read_size)
+      : file_(std::move(file)), super_(super), secret_(super.secret), min_read_size_(min_read_size), map_(std::move(map)) {
     NoteCommit();
   }
 
@@ -273,11 +287,51 @@ class PageStore {
       tried = entry;
     }
   }
+  void ReadTogether(std::span<ImageRequest> images) requires BatchFile<FileT> {
+    static constexpr std::size_t kAtOnce = 64;
+    struct Found {
+      ImageRequest* image;
+      Entry entry;
+    };
+    std::array<Found, kAtOnce> found;
+    std::array<ReadRequest, kAtOnce> reads;
+    for (; !images.empty(); images = images.subspan(std::min(images.size(), kAtOnce))) {
+      std::size_t count = 0;
+      std::shared_lock<std::shared_mutex> not_cut;
+      {
+        std::lock_guard lock(map_mutex_);
+        for (ImageRequest& image : images.first(std::min(images.size(), kAtOnce))) {
+          const StatusOr<Entry*> at = map_.At(image.id, NodeReader());
+          if (!at.ok() || (*at)->IsNone() || !IsInFile(**at) || (*at)->units() * format::kTreeUnit > image.out.size()) continue;
+          found[count++] = {&image, **at};
+        }
+        not_cut = std::shared_lock(cut_mutex_);
+        map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
+      }
+      // In the order of the file, in which neighbours are one transfer.
+      std::sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(count),
+                [](const Found& a, const Found& b) { return a.entry.place() < b.entry.place(); });
+      for (std::size_t i = 0; i < count; ++i) {
+        reads[i] = {found[i].entry.place() * format::kTreeUnit, found[i].image->out.first(found[i].entry.units() * format::kTreeUnit)};
+        reads_.fetch_add(1, std::memory_order_relaxed);
+        read_bytes_.fetch_add(reads[i].out.size(), std::memory_order_relaxed);
+      }
+      if (count == 0 || !file_.ReadMulti(std::span<const ReadRequest>(reads).first(count)).ok()) continue;
+      for (std::size_t i = 0; i < count; ++i) {
+        if (Hash64(reads[i].out.data(), reads[i].out.size(), SeedOf(found[i].image->id)) == found[i].entry.check)
+          found[i].image->size = reads[i].out.size();
+      }
+    }
+  }
   bool IsInFile(const Entry& entry) const { return entry.place() + entry.units() <= file_.Size() / format::kTreeUnit; }
   Status ReadAt(const Entry& entry, std::span<std::byte> out) const {
     reads_.fetch_add(1, std::memory_order_relaxed);
     read_bytes_.fetch_add(out.size(), std::memory_order_relaxed);
-    return file_.ReadAt(entry.place() * format::kTreeUnit, out);
+    const std::uint64_t first = min_read_size_ != 0 ? std::min<std::uint64_t>(min_read_size_, out.size()) : out.size();
+    HAKO_RETURN_IF_ERROR(file_.ReadAt(entry.place() * format::kTreeUnit, out.first(first)));
+    if (first == out.size()) return absl::OkStatus();
+    second_reads_.fetch_add(1, std::memory_order_relaxed);
+    return file_.ReadAt(entry.place() * format::kTreeUnit + first, out.subspan(first));
   }
   auto NodeReader() const {
     return [this](const Entry& entry, unsigned level, std::uint64_t node, std::span<std::byte> out) -> Status {
@@ -350,11 +404,11 @@ class PageStore {
     const std::uint64_t units = UnitsFor(image.size());
     if (units > kRunUnits) return WriteLong(image, seed);
     if (units > run_.units - filled_) {
-      HAKO_RETURN_IF_ERROR(Flush());
-      HAKO_ASSIGN_OR_RETURN(run_, TakeRun(units, kRunUnits));
-      filled_ = 0;
+      EndRun();
+      if (units > kRunUnits - used_) HAKO_RETURN_IF_ERROR(Flush());
+      HAKO_ASSIGN_OR_RETURN(run_, TakeRun(units, kRunUnits - used_));
     }
-    std::byte* const to = buffer_.get() + filled_ * format::kTreeUnit;
+    std::byte* const to = buffer_.get() + (used_ + filled_) * format::kTreeUnit;
     std::memcpy(to, image.data(), image.size());
     std::memset(to + image.size(), 0, units * format::kTreeUnit - image.size());
     const Entry entry = Entry::For(run_.place + filled_, units, Hash64(to, checked, seed));
@@ -376,21 +430,42 @@ class PageStore {
     }
     return Entry::For(run.place, units, Hash64(value.data(), value.size(), seed));
   }
-  Status Flush() {
+  // What is free may lie in many short runs: the buffer is filled with several, which are written together.
+  void EndRun() {
     const UnitSpace::Run run = std::exchange(run_, {});
     const std::uint64_t filled = std::exchange(filled_, 0);
     if (filled < run.units) space_.Free(run.place + filled, run.units - filled);
-    if (filled == 0) return absl::OkStatus();
-    HAKO_RETURN_IF_ERROR(WriteAt(run.place * format::kTreeUnit, {buffer_.get(), filled * format::kTreeUnit}));
+    if (filled == 0) return;
+    runs_.push_back({run.place * format::kTreeUnit, {buffer_.get() + used_ * format::kTreeUnit, filled * format::kTreeUnit}});
+    used_ += filled;
+  }
+  Status Flush() {
+    EndRun();
+    used_ = 0;
+    const std::vector<WriteRequest> runs = std::exchange(runs_, {});
+    if (runs.empty()) return absl::OkStatus();
+    Status status;
+    if constexpr (BatchFile<FileT>) {
+      for (const WriteRequest& run : runs) CountWrite(run.in.size());
+      status = PoisonIfBad(file_.WriteMulti(runs));
+    } else {
+      for (const WriteRequest& run : runs) HAKO_RETURN_IF_ERROR(WriteAt(run.offset, run.in));
+    }
+    HAKO_RETURN_IF_ERROR(status);
     ++num_flushes_;
     return absl::OkStatus();
   }
-  Status WriteAt(std::uint64_t offset, std::span<const std::byte> bytes) {
+  void CountWrite(std::size_t size) {
     writes_.fetch_add(1, std::memory_order_relaxed);
-    written_bytes_.fetch_add(bytes.size(), std::memory_order_relaxed);
-    Status status = file_.WriteAt(offset, bytes);
+    written_bytes_.fetch_add(size, std::memory_order_relaxed);
+  }
+  Status PoisonIfBad(Status status) {
     if (!status.ok() && !absl::IsResourceExhausted(status)) Poison(status);
     return status;
+  }
+  Status WriteAt(std::uint64_t offset, std::span<const std::byte> bytes) {
+    CountWrite(bytes.size());
+    return PoisonIfBad(file_.WriteAt(offset, bytes));
   }
   Status Sync() {
     Status status = file_.Sync();
@@ -444,6 +519,7 @@ class PageStore {
   FileT file_;
   Super super_;
   const std::uint64_t secret_;  // for readers, which must not look at super_ while it changes
+  const std::uint64_t min_read_size_;
   mutable std::mutex map_mutex_;
   std::shared_mutex cut_mutex_;  // shared by who reads what the map has named; after map_mutex_
   PageMap map_;
@@ -453,14 +529,16 @@ class PageStore {
   std::vector<UnitSpace::Run> released_;  // before it, but a pinned one may need them
   unsigned num_pins_ = 0;
   bool is_moving_ = false;  // until the next Commit: all goes as far to the front as it can
-  std::unique_ptr<std::byte[]> buffer_;
-  UnitSpace::Run run_;  // that the buffer will be written to
-  std::uint64_t filled_ = 0;
+  AlignedBuffer buffer_;
+  std::uint64_t used_ = 0;                       // units of the buffer, by runs_
+  std::vector<WriteRequest> runs_;               // that were filled
+  UnitSpace::Run run_;                           // that is being filled
+  std::uint64_t filled_ = 0;                     // units of it
   std::uint64_t no_run_of_ = ~std::uint64_t{0};  // units: there is no free run so long in this checkpoint
   std::uint64_t num_flushes_ = 0;
   Status poison_;
   std::atomic<std::uint64_t> map_bytes_{0}, free_bytes_{0}, num_commits_{0}, synced_at_{0};
-  mutable std::atomic<std::uint64_t> reads_{0}, read_bytes_{0};
+  mutable std::atomic<std::uint64_t> reads_{0}, read_bytes_{0}, second_reads_{0};
   std::atomic<std::uint64_t> writes_{0}, written_bytes_{0};
 };
 
@@ -512,11 +590,11 @@ template <File FileT>
 template <File OtherFile>
 Status PageStore<FileT>::Copy(const Pinned& pinned, OtherFile& out) const {
   HAKO_RETURN_IF_ERROR(out.Resize(pinned.super.end * format::kTreeUnit));
-  std::vector<std::byte> bytes(kRunUnits * format::kTreeUnit);
+  const AlignedBuffer bytes = MakeAlignedBuffer(kRunUnits * format::kTreeUnit);
   for (const UnitSpace::Run& run : pinned.runs) {
     for (std::uint64_t at = 0; at < run.units && run.place + at < pinned.super.end; at += kRunUnits) {
       const std::uint64_t units = std::min({kRunUnits, run.units - at, pinned.super.end - run.place - at});
-      const std::span<std::byte> part = std::span(bytes).first(units * format::kTreeUnit);
+      const std::span<std::byte> part(bytes.get(), units * format::kTreeUnit);
       HAKO_RETURN_IF_ERROR(file_.ReadAt((run.place + at) * format::kTreeUnit, part));
       HAKO_RETURN_IF_ERROR(out.WriteAt((run.place + at) * format::kTreeUnit, part));
     }

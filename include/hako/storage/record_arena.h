@@ -37,6 +37,8 @@ namespace hako::storage {
 class RecordArena {
  public:
   static constexpr bool kOverwrites = true;
+  static constexpr bool kReadsAhead = false;
+  struct Ahead {};
   struct Slot : sync::WriterSlot {
     BlockDepot::Cache free;
     ChunkRest chunk;

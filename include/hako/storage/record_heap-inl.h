@@ -6,14 +6,16 @@
 namespace hako::storage {
 
 template <File FileT>
-RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents)
+RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::uint64_t min_read_size)
     : extents_(std::move(extents)),
       shift_(static_cast<unsigned>(std::uint32_t{extents_->super().align_pow})),
       hash_seed_(extents_->super().hash_seed),
       secret_(extents_->super().secret),
+      min_read_size_(min_read_size),
       epoch_(extents_->super().epoch + 1),
       accepts_writes_(extents_->file().IsWritable()) {
   if constexpr (kMapped) base_ = reinterpret_cast<char*>(extents_->base());
+  if constexpr (requires { extents_->file().block_size(); }) block_ = extents_->file().block_size();
   first_epoch_ = extents_->super().epoch + 1;
   if (extents_->found() == FoundState::kKilled) {
     first_epoch_ = std::max(first_epoch_, extents_->LoadLive(&format::LiveState::epoch) + 1);
@@ -34,8 +36,9 @@ void RecordHeap<FileT>::SetEpoch(std::uint64_t epoch) {
 }
 
 template <File FileT>
-StatusOr<std::unique_ptr<RecordHeap<FileT>>> RecordHeap<FileT>::Open(std::unique_ptr<ExtentFile<FileT>> extents) {
-  std::unique_ptr<RecordHeap> self(new RecordHeap(std::move(extents)));
+StatusOr<std::unique_ptr<RecordHeap<FileT>>> RecordHeap<FileT>::Open(std::unique_ptr<ExtentFile<FileT>> extents,
+                                                                     std::uint64_t min_read_size) {
+  std::unique_ptr<RecordHeap> self(new RecordHeap(std::move(extents), min_read_size));
   HAKO_ASSIGN_OR_RETURN(self->depot_, BlockDepot::Create());
   if constexpr (!kMapped) HAKO_RETURN_IF_ERROR(self->UseIndexArena());
   return self;
@@ -43,7 +46,7 @@ StatusOr<std::unique_ptr<RecordHeap<FileT>>> RecordHeap<FileT>::Open(std::unique
 
 template <File FileT>
 Status RecordHeap<FileT>::UseIndexArena() {
-  HAKO_ASSIGN_OR_RETURN(index_arena_, Arena::Create(std::uint64_t{1} << 36));
+  HAKO_ASSIGN_OR_RETURN(index_arena_, IndexArena::Create());
   index_bytes_.store(0, std::memory_order_relaxed);
   set_num_index_extents(0);
   return absl::OkStatus();
@@ -82,20 +85,28 @@ format::Match RecordHeap<FileT>::ReadRecord(std::uint32_t handle, Head* head, co
   static thread_local std::string buffer;
   const std::uint64_t offset = OffsetOf(handle);
   if (!IsPlace(offset)) return Match::kDamaged;
-  const std::uint64_t first = std::min(kFirstRead, extents_->tail() - offset);
-  buffer.resize(first);
   const auto failed = [status](const Status& read) {
     if (status != nullptr) *status = read;
     return !read.ok();
   };
-  if (failed(extents_->Read(offset, buffer.data(), first))) return Match::kFailed;
-  *head = DecodeHead(buffer.data(), std::min(first, kHeadMax));
+  std::span<const std::byte> ready;
+  if constexpr (kReadsAhead) ready = Ahead::Take(&extents_->file(), handle);
+  const std::uint64_t first = ready.empty() ? FirstRead(offset) : ready.size();
+  if (ready.empty()) {
+    buffer.resize(first);
+    if (failed(extents_->Read(offset, buffer.data(), first))) return Match::kFailed;
+  }
+  *bytes = ready.empty() ? buffer.data() : reinterpret_cast<const char*>(ready.data());
+  *head = DecodeHead(*bytes, std::min(first, kHeadMax));
   if (!IsInside(offset, *head)) return Match::kDamaged;
+  guess_.Note(head->size());
   if (head->size() > first) {
+    second_reads_.fetch_add(1, std::memory_order_relaxed);
+    if (!ready.empty()) buffer.assign(*bytes, first);
     buffer.resize(head->size());
     if (failed(extents_->Read(offset + first, buffer.data() + first, head->size() - first))) return Match::kFailed;
+    *bytes = buffer.data();
   }
-  *bytes = buffer.data();
   return Match::kYes;
 }
 
@@ -250,7 +261,9 @@ template <File FileT>
 Status RecordHeap<FileT>::Put(Slot& slot, std::uint32_t handle, std::uint64_t key_hash, std::string_view key, std::string_view value) {
   const std::uint64_t offset = OffsetOf(handle);
   const std::uint32_t check = CheckOf(value, key_hash, offset);
-  const std::uint16_t stamp = stamps().unborn.bits();
+  // What a killed process wrote to a file that is not mapped counts for nothing, so there a record need not be unborn until it is
+  // published.
+  const std::uint16_t stamp = (kMapped ? stamps().unborn : stamps().live).bits();
   char head[kHeadMax];
   std::memcpy(head, &check, sizeof(check));
   std::memcpy(head + 4, &stamp, sizeof(stamp));
@@ -262,6 +275,7 @@ Status RecordHeap<FileT>::Put(Slot& slot, std::uint32_t handle, std::uint64_t ke
     sync::StoreShared(at + head_size + key.size(), value.data(), value.size());
   } else {
     slot.write_buffer.assign(head, head_size).append(key).append(value);
+    if (block_ > 1) slot.write_buffer.resize(BytesOf(ClassOf(key.size(), value.size())));  // a whole block need not be read first
     if (Status status = extents_->Write(offset, slot.write_buffer); !status.ok()) {
       Poison(status);
       return status;
@@ -371,7 +385,7 @@ void RecordHeap<FileT>::Retire(Slot& slot, std::uint32_t handle, const format::L
   const std::uint64_t now = epoch();
   const bool young = !stamp.IsAncient() && stamp.IsOf(now - 1);
   StoreStamp(handle, young ? stamp.With(BlockState::kYoungRetired) : format::Stamp::Of(BlockState::kRetired, now));
-  depot_->Push(slot.free, BlockDepot::kWaiting, handle);
+  Wait(slot, handle, lengths.key_size, lengths.value_size);
 }
 
 template <File FileT>
@@ -415,7 +429,7 @@ template <File FileT>
 StatusOr<std::uint64_t> RecordHeap<FileT>::AllocateIndexExtent(std::uint64_t bytes, format::IndexExtent kind) {
   if (index_arena_ != nullptr) {
     AddIndexBytes(bytes);
-    return index_arena_->Allocate(bytes);
+    return index_arena_->Allocate(bytes, kind);
   }
   std::lock_guard lock(index_mutex_);
   if (num_index_extents_ == format::kIndexExtentsMax) return absl::ResourceExhaustedError("the hash index has reached its largest size");
@@ -430,8 +444,10 @@ StatusOr<std::uint64_t> RecordHeap<FileT>::AllocateIndexExtent(std::uint64_t byt
 template <File FileT>
 HAKO_INLINE std::uint32_t RecordHeap<FileT>::Carve(Slot& slot, unsigned size_class, Status* error) {
   const std::uint64_t bytes = BytesOf(size_class);
-  if (slot.chunk.bytes() < bytes) [[unlikely]]
+  const std::uint64_t place = kMapped ? slot.chunk.next : PlaceIn(slot.chunk, bytes);
+  if (slot.chunk.end - slot.chunk.next < place - slot.chunk.next + bytes) [[unlikely]]
     return CarveSlowly(slot, size_class, error);
+  if (place != slot.chunk.next) FreeRest(*depot_, slot.free, shift_, {std::exchange(slot.chunk.next, place), place});
   const std::uint32_t handle = HandleOf(slot.chunk.next);
   slot.chunk.next += bytes;
   return handle;
@@ -444,7 +460,8 @@ std::uint32_t RecordHeap<FileT>::CarveSlowly(Slot& slot, unsigned size_class, St
     Harvest(slot);
     if (const std::uint32_t handle = depot_->Pop(slot.free, size_class)) return handle;
   }
-  const std::uint64_t size = ChunkSize(extents_->tail(), BytesOf(size_class) + sizeof(format::HeapExtentHeader));
+  const std::uint64_t needed = BytesOf(size_class) + sizeof(format::HeapExtentHeader) + block_ - 1;
+  const std::uint64_t size = std::max(ChunkSize(extents_->tail(), needed), block_ > 1 ? kDirectChunk : 0);
   const StatusOr<std::uint64_t> offset = extents_->AllocateHeapExtent(size);
   if (!offset.ok()) {
     *error = offset.status();
@@ -477,10 +494,10 @@ void RecordHeap<FileT>::Harvest(Slot& slot) {
             if (before_us(first_epoch_ - 1)) FreeBlock(slot, record.handle, record.key.size(), record.value.size());
             break;
           case BlockState::kRetired:
-            if (before_us(first_epoch_ - 1)) depot_->Push(slot.free, BlockDepot::kWaiting, record.handle);
+            if (before_us(first_epoch_ - 1)) Wait(slot, record.handle, record.key.size(), record.value.size());
             break;
           case BlockState::kYoungRetired:
-            if (before_us(first_epoch_ - 2)) depot_->Push(slot.free, BlockDepot::kWaiting, record.handle);
+            if (before_us(first_epoch_ - 2)) Wait(slot, record.handle, record.key.size(), record.value.size());
             break;
           default:
             break;
@@ -512,7 +529,10 @@ void RecordHeap<FileT>::HarvestFor(Slot& slot, std::uint64_t bytes) {
 template <File FileT>
 template <class ForEachSlot>
 typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachSlot&& for_each_slot) {
-  for_each_slot([this](Slot& slot) { depot_->Flush(slot.free, BlockDepot::kWaiting); });
+  for_each_slot([this](Slot& slot) {
+    depot_->Flush(slot.free, BlockDepot::kWaiting);
+    slot.waiting_bytes = 0;
+  });
   const std::uint64_t closed = epoch();
   SetEpoch(closed + 1);
   return {closed, extents_->tail(), depot_->Take(BlockDepot::kWaiting), HarvestIsOver()};
@@ -536,21 +556,53 @@ Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t n
 
 template <File FileT>
 void RecordHeap<FileT>::ReleaseWaiting(Slot& slot, const ClosedEpoch& closed) {
-  depot_->Drain(closed.waiting, [&](std::uint32_t handle) { Release(slot, handle); });
+  std::vector<std::uint32_t> handles;
+  depot_->Drain(closed.waiting, [&](std::uint32_t handle) { handles.push_back(handle); });
+  ReleaseAll(slot, std::move(handles));
   if (closed.settles) extents_->StoreLive(&format::LiveState::settled, closed.epoch);
   HarvestFor(slot, harvest_end_ / kHarvestParts);
 }
 
+// Retired blocks of a durable epoch become free; in a file that is open for reading only they go on waiting, and are counted.
 template <File FileT>
-void RecordHeap<FileT>::Release(Slot& slot, std::uint32_t handle) {
-  Head head;
-  const char* at = nullptr;
-  if (Load(handle, &head, &at) == Match::kYes) FreeBlock(slot, handle, head.lengths.key_size, head.lengths.value_size);
+void RecordHeap<FileT>::ReleaseAll(Slot& slot, std::vector<std::uint32_t> handles) {
+  if constexpr (!kMapped) std::ranges::sort(handles);
+  for (std::size_t i = 0; i < handles.size(); ++i) {
+    if constexpr (kReadsAhead) {
+      if (HasCache() && i % Ahead::kRecordsMax == 0) {  // brings the next ones near
+        Ahead ahead;
+        for (const std::uint32_t handle : std::span(handles).subspan(i, std::min(Ahead::kRecordsMax, handles.size() - i)))
+          if (IsPlace(OffsetOf(handle))) ahead.Want(handle, OffsetOf(handle), 8);
+        Read(ahead);
+      }
+    }
+    Head head;
+    if (!LoadHead(handles[i], &head)) continue;
+    if (AcceptsWrites())
+      FreeBlock(slot, handles[i], head.lengths.key_size, head.lengths.value_size);
+    else
+      Wait(slot, handles[i], head.lengths.key_size, head.lengths.value_size);
+  }
+}
+
+template <File FileT>
+bool RecordHeap<FileT>::LoadHead(std::uint32_t handle, Head* head) const {
+  const std::uint64_t offset = OffsetOf(handle);
+  if (!IsPlace(offset)) return false;
+  if constexpr (kMapped) {
+    *head = HeadOf(offset);
+  } else {
+    char bytes[kHeadMax];
+    const std::uint64_t size = std::min(kHeadMax, extents_->tail() - offset);
+    if (!extents_->Read(offset, bytes, size).ok()) return false;
+    *head = DecodeHead(bytes, size);
+  }
+  return IsInside(offset, *head);
 }
 
 template <File FileT>
 void RecordHeap<FileT>::RefreshStamp(std::uint32_t handle, format::Stamp stamp) {
-  if (stamp.state() == format::BlockState::kLive && !stamp.IsAncient() && stamp.AgeAt(epoch()) > format::kEpochPeriod / 8 &&
+  if (stamp.state() == format::BlockState::kLive && !stamp.IsAncient() && stamp.AgeAt(epoch()) > kStampAgeMax &&
       stamp.IsNotAfter(epoch())) {
     StoreStamp(handle, format::Stamp::Ancient());
   }
@@ -618,7 +670,8 @@ template <File FileT>
 template <class Visit, class Gap, class Other>
 Status RecordHeap<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Gap&& gap, Other&& other) const {
   const std::uint64_t unit = std::uint64_t{1} << shift_;
-  std::string bytes;
+  AlignedBuffer buffer;
+  std::uint64_t room = 0;
   for (std::uint64_t extent = from; extent < to;) {
     HAKO_ASSIGN_OR_RETURN(const std::uint64_t size, extents_->HeapExtentBytes(extent));
     if (size == 0) {
@@ -626,13 +679,14 @@ Status RecordHeap<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& vis
       extent += format::kExtentUnit;
       continue;
     }
-    bytes.resize(size);
-    HAKO_RETURN_IF_ERROR(extents_->Read(extent, bytes.data(), size));
+    if (size > room) buffer = MakeAlignedBuffer(room = size);
+    char* const bytes = reinterpret_cast<char*>(buffer.get());
+    HAKO_RETURN_IF_ERROR(extents_->Read(extent, bytes, size));
     std::uint64_t gap_from = 0;  // 0 = not in a run of zeros
     std::uint64_t wasted = 0;    // bytes hashed in vain: bounds the work on a hostile file
     for (std::uint64_t at = sizeof(format::HeapExtentHeader); at < size;) {
       std::uint64_t word = 0;
-      std::memcpy(&word, bytes.data() + at, std::min<std::uint64_t>(sizeof(word), size - at));
+      std::memcpy(&word, bytes + at, std::min<std::uint64_t>(sizeof(word), size - at));
       if (word == 0) {
         if (gap_from == 0) gap_from = at;
         at += unit;
@@ -640,10 +694,10 @@ Status RecordHeap<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& vis
       }
       if (gap_from != 0) gap(extent + gap_from, at - gap_from);
       gap_from = 0;
-      const Head head = DecodeHead(bytes.data() + at, std::min<std::uint64_t>(kHeadMax, size - at));
+      const Head head = DecodeHead(bytes + at, std::min<std::uint64_t>(kHeadMax, size - at));
       const bool possible = size - at >= 8 && head.lengths.header != 0 && head.stamp.IsValid() && head.size() <= size - at;
       if (possible) {
-        const std::string_view key(bytes.data() + at + head.key_at(), head.lengths.key_size);
+        const std::string_view key(bytes + at + head.key_at(), head.lengths.key_size);
         const std::string_view value(key.data() + key.size(), head.lengths.value_size);
         const std::uint64_t key_hash = KeyHash(key);
         if (head.check == CheckOf(value, key_hash, extent + at)) {
@@ -661,6 +715,16 @@ Status RecordHeap<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& vis
     extent += size;
   }
   return absl::OkStatus();
+}
+
+template <File FileT>
+std::vector<format::IndexExtentEntry> RecordHeap<FileT>::IndexExtents() const {
+  if (index_arena_ != nullptr) return index_arena_->extents();
+  std::vector<format::IndexExtentEntry> entries;
+  for (std::uint64_t i = 0; i < num_index_extents_; ++i) {
+    entries.push_back(format::IndexExtentEntry::Unpack(extents_->index_extents()[i]));
+  }
+  return entries;
 }
 
 template <File FileT>
@@ -776,17 +840,14 @@ Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
   while (!note.empty()) {
     if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &count) || a >= BlockDepot::kLists) return bad;
     if (count > note.size() / sizeof(std::uint32_t)) return bad;
-    for (; count != 0; --count) {
-      std::uint32_t handle;
-      std::memcpy(&handle, note.data(), sizeof(handle));
-      note.remove_prefix(sizeof(handle));
-      if (a == BlockDepot::kWaiting && AcceptsWrites()) {
-        Release(slot, handle);
-        continue;
-      }
+    std::vector<std::uint32_t> handles(count);
+    std::memcpy(handles.data(), note.data(), count * sizeof(handles[0]));
+    note.remove_prefix(count * sizeof(handles[0]));
+    for (const std::uint32_t handle : handles) {
       if (!inside(OffsetOf(handle), a == BlockDepot::kWaiting ? 8 : BytesOf(static_cast<unsigned>(a)))) return bad;
-      depot_->Push(slot.free, static_cast<unsigned>(a), handle);
+      if (a != BlockDepot::kWaiting) depot_->Push(slot.free, static_cast<unsigned>(a), handle);
     }
+    if (a == BlockDepot::kWaiting) ReleaseAll(slot, std::move(handles));
   }
   if (AcceptsWrites()) extents_->StoreLive(&format::LiveState::settled, extents_->super().epoch);
   return absl::OkStatus();
@@ -801,14 +862,8 @@ std::uint64_t RecordHeap<FileT>::FreeBytes(ForEachSlot&& for_each_slot) const {
     depot_->ForEach(c, add);
     for_each_slot([&](Slot& slot) { depot_->ForEach(slot.free, c, add); });
   }
-  const auto add_waiting = [&](std::uint32_t handle) {
-    Head head;
-    const char* at = nullptr;
-    if (Load(handle, &head, &at) == Match::kYes) bytes += BytesOf(ClassOf(head.lengths.key_size, head.lengths.value_size));
-  };
-  depot_->ForEach(BlockDepot::kWaiting, add_waiting);
   for_each_slot([&](Slot& slot) {
-    depot_->ForEach(slot.free, BlockDepot::kWaiting, add_waiting);
+    bytes += slot.waiting_bytes;
     bytes += slot.chunk.bytes();
   });
   return bytes;

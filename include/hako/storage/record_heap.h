@@ -29,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "hako/base/aligned_buffer.h"
 #include "hako/base/hash.h"
 #include "hako/base/inline.h"
 #include "hako/base/prefetch.h"
@@ -38,10 +39,12 @@
 #include "hako/format/record_view.h"
 #include "hako/format/size_class.h"
 #include "hako/format/stamp.h"
-#include "hako/storage/arena.h"
 #include "hako/storage/block_depot.h"
 #include "hako/storage/chunk.h"
 #include "hako/storage/extent_file.h"
+#include "hako/storage/index_arena.h"
+#include "hako/storage/read_ahead.h"
+#include "hako/storage/size_guess.h"
 #include "hako/sync/atomic_bytes.h"
 #include "hako/sync/write_gate.h"
 
@@ -52,12 +55,16 @@ class RecordHeap {
  public:
   static constexpr bool kMapped = MappedFile<FileT>;
   static constexpr bool kOverwrites = false;
+  static constexpr bool kReadsAhead = BatchFile<FileT> && !kMapped;
+  using Ahead = ReadAhead;
+  static constexpr std::uint64_t kStampAgeMax = format::kEpochPeriod / 8;  // in epochs: then RefreshStamp makes it ancient
   using Match = format::Match;
 
   struct Slot : sync::WriterSlot {
     BlockDepot::Cache free;
     ChunkRest chunk;
-    std::string write_buffer;  // where a record is put together for a file that is not mapped
+    std::uint64_t waiting_bytes = 0;  // of blocks that it retired in this epoch, and that wait for its end
+    std::string write_buffer;         // where a record is put together for a file that is not mapped
   };
 
   // A record of the heap as a scan finds it; views into the scan's buffer.
@@ -69,7 +76,8 @@ class RecordHeap {
     std::string_view value;
   };
 
-  static StatusOr<std::unique_ptr<RecordHeap>> Open(std::unique_ptr<ExtentFile<FileT>> extents);
+  // min_read_size: see HashOptions.
+  static StatusOr<std::unique_ptr<RecordHeap>> Open(std::unique_ptr<ExtentFile<FileT>> extents, std::uint64_t min_read_size);
 
   ExtentFile<FileT>& extents() { return *extents_; }
   sync::WriteGate& gate() { return gate_; }
@@ -97,6 +105,13 @@ class RecordHeap {
       for (std::uint64_t last = size; last > 32; last -= std::min<std::uint64_t>(last, 64)) hako::Prefetch(at + last - 1);
     }
   }
+  // The record is one of those that `ahead` is going to read.
+  void Want(Ahead& ahead, std::uint32_t handle) const {
+    if (IsPlace(OffsetOf(handle))) ahead.Want(handle, OffsetOf(handle), FirstRead(OffsetOf(handle)));
+  }
+  void Read(Ahead& ahead) const { ahead.Read(extents_->file()); }
+  // Brings near what a walk is going to read: to the file's own cache.
+  bool HasCache() const { return block_ > 1; }
   template <class S>
   HAKO_INLINE bool TryFetchShort(std::uint32_t handle, std::uint64_t key_hash, std::string_view key, S& sink) const;
   template <class S, class C>
@@ -111,7 +126,9 @@ class RecordHeap {
   StatusOr<format::RecordView> View(Slot& slot, std::uint32_t handle) const;
   std::uint32_t Write(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value, Status* error);
   bool Overwrite(std::uint32_t, const format::Lengths&, std::string_view, std::string_view) { return false; }
-  HAKO_INLINE void Commit(std::uint32_t handle) { StoreStamp(handle, stamps().live); }
+  HAKO_INLINE void Commit(std::uint32_t handle) {
+    if constexpr (kMapped) StoreStamp(handle, stamps().live);  // else it has it already, see Put
+  }
   void Revive(std::uint32_t handle);
   void Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths);
   void Retire(Slot& slot, std::uint32_t handle);
@@ -186,6 +203,13 @@ class RecordHeap {
   void AddIndexBytes(std::uint64_t bytes) { index_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   // From now on index lines lie in memory, not in the file.
   Status UseIndexArena();
+  // All that index lines lie in, in the file or in memory.
+  std::vector<format::IndexExtentEntry> IndexExtents() const;
+  // At a clean close, of an index that is in memory; the check of what was written, 0 if nothing was.
+  StatusOr<std::uint64_t> SaveIndex(std::uint64_t offset) { return index_arena_->Save(*extents_, offset, secret_); }
+  StatusOr<bool> LoadIndex(std::uint64_t offset, std::uint64_t check) { return index_arena_->Load(*extents_, offset, secret_, check); }
+  // Records whose first read was too short.
+  std::uint64_t second_reads() const { return second_reads_.load(std::memory_order_relaxed); }
   std::uint64_t num_index_extents() const { return num_index_extents_; }
   void set_num_index_extents(std::uint64_t n) {
     num_index_extents_ = n;
@@ -219,10 +243,10 @@ class RecordHeap {
   static constexpr std::uint64_t kHeadMax = 16;
   static constexpr std::uint64_t kOptimisticValueMax = 4096;  // a longer value is copied only while the version holds
   static constexpr std::uint64_t kHarvestParts = 512;
+  static constexpr std::uint64_t kDirectChunk = 1 << 20;  // at least, in direct I/O: what is appended is to be written together
   static constexpr std::uint64_t kSettledAgeMax = format::kEpochPeriod / 4;  // when a harvest begins: it ends below half the period
-  static constexpr std::uint64_t kFirstRead = 256;                           // of a record in a file that is not mapped
 
-  explicit RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents);
+  RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::uint64_t min_read_size);
 
   // The stamps of the current epoch, made once.
   struct EpochStamps {
@@ -281,6 +305,18 @@ class RecordHeap {
     return head.stamp.state() == format::BlockState::kLive || (!kMapped && !extents_->file().IsWritable());
   }
   HAKO_INLINE bool IsPlace(std::uint64_t offset) const { return offset >= format::kFirstExtent && offset + 8 <= extents_->tail(); }
+  // Not mapped: how many bytes to read of a record whose size is not known: more than enough costs little, too few cost a second access.
+  std::uint64_t FirstRead(std::uint64_t offset) const {
+    const std::uint64_t end = offset + (min_read_size_ != 0 ? min_read_size_ : guess_.Get());
+    return std::min((end + block_ - 1) & ~(block_ - 1), extents_->tail()) - offset;
+  }
+  // Where a block of `bytes` goes in the rest of a chunk: in direct I/O not across a device block that it fits in, or from the beginning of
+  // one.
+  std::uint64_t PlaceIn(const ChunkRest& chunk, std::uint64_t bytes) const {
+    const std::uint64_t within = chunk.next & (block_ - 1);
+    const bool fits = within == 0 || within + bytes <= block_;
+    return fits ? chunk.next : chunk.next - within + block_;
+  }
   // Not mapped: the whole record, in this thread's buffer until the next call.
   Match ReadRecord(std::uint32_t handle, Head* head, const char** bytes, Status* status) const;
   // The record, wherever it lies. Under the line's lock.
@@ -296,16 +332,25 @@ class RecordHeap {
   void Harvest(Slot& slot);
   void HarvestFor(Slot& slot, std::uint64_t bytes);
   bool HarvestIsOver() const { return harvest_next_.load(std::memory_order_relaxed) >= harvest_end_; }
-  void Release(Slot& slot, std::uint32_t handle);
+  void Wait(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
+    depot_->Push(slot.free, BlockDepot::kWaiting, handle);
+    slot.waiting_bytes += BytesOf(ClassOf(key_size, value_size));
+  }
+  void ReleaseAll(Slot& slot, std::vector<std::uint32_t> handles);
+  bool LoadHead(std::uint32_t handle, Head* head) const;
   [[gnu::cold]] Status PoisonError() const;
 
   std::unique_ptr<ExtentFile<FileT>> extents_;
   std::unique_ptr<BlockDepot> depot_;
-  std::unique_ptr<Arena> index_arena_;  // where the lines are if they cannot be in the file
-  char* base_ = nullptr;                // mapped only
+  std::unique_ptr<IndexArena> index_arena_;  // where the lines are if they cannot be in the file
+  char* base_ = nullptr;                     // mapped only
   unsigned shift_;
   std::uint64_t hash_seed_;
   std::uint64_t secret_;
+  std::uint64_t min_read_size_ = 0;
+  std::uint64_t block_ = 1;  // of the device, in direct I/O
+  mutable SizeGuess guess_;
+  mutable std::atomic<std::uint64_t> second_reads_{0};
   alignas(64) std::atomic<std::uint64_t> epoch_{0};
   std::atomic<std::uint64_t> stamps_{0};
   std::atomic<bool> poisoned_{false};

@@ -4,6 +4,7 @@
 // A Block has magic, version, sequence and check, and a function CheckOf(block) beside it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -34,9 +35,13 @@ StatusOr<bool> IsBlankFile(const FileT& file, const FileKind& kind) {
     return true;
   }
   if (size > kBlankMax || !file.IsWritable()) return false;
-  std::string bytes(size, '\0');
-  HAKO_RETURN_IF_ERROR(file.ReadAt(0, {reinterpret_cast<std::byte*>(bytes.data()), bytes.size()}));
-  return bytes.find_first_not_of('\0') == std::string::npos;
+  std::string bytes(std::min<std::uint64_t>(size, 64 << 10), '\0');
+  for (std::uint64_t at = 0; at < size; at += bytes.size()) {  // as a rule the first part tells
+    bytes.resize(std::min<std::uint64_t>(size - at, bytes.size()));
+    HAKO_RETURN_IF_ERROR(file.ReadAt(at, {reinterpret_cast<std::byte*>(bytes.data()), bytes.size()}));
+    if (bytes.find_first_not_of('\0') != std::string::npos) return false;
+  }
+  return true;
 }
 
 // `least` is the size of the smallest file of this kind.

@@ -1,0 +1,84 @@
+// Records of a file that is not mapped, read together before they are asked for one by one.
+//
+// What was read is handed out once, and is forgotten with the object: it is as the file was at Read, and who takes it must not mind, or
+// hold a lock that keeps it from changing. It belongs to the thread that made it, and is found by whoever reads for that thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+
+namespace hako::storage {
+
+class ReadAhead {
+ public:
+  static constexpr std::size_t kRecordsMax = 64;
+
+  ReadAhead() : before_(std::exchange(current_, this)), room_(std::move(spare_)) {}
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+  ~ReadAhead() {
+    current_ = before_;
+    spare_ = std::move(room_);
+  }
+
+  // More than fit are left to be read later, each on its own.
+  void Want(std::uint32_t handle, std::uint64_t offset, std::uint64_t size) {
+    if (count_ == kRecordsMax || Find(handle) != count_) return;
+    handles_[count_] = handle;
+    reads_[count_] = {offset, {static_cast<std::byte*>(nullptr), static_cast<std::size_t>(size)}};
+    bytes_ += size;
+    ++count_;
+  }
+
+  // What cannot be read is as if it had not been wanted: who asks for it meets the error himself.
+  template <BatchFile FileT>
+  void Read(FileT& file) {
+    file_ = &file;
+    if (bytes_ > room_.size) room_ = {std::make_unique_for_overwrite<std::byte[]>(bytes_), bytes_};
+    std::byte* at = room_.bytes.get();
+    for (ReadRequest& read : std::span(reads_).first(count_)) {
+      read.out = {at, read.out.size()};
+      at += read.out.size();
+    }
+    if (count_ != 0 && !file.ReadMulti(std::span<const ReadRequest>(reads_).first(count_)).ok()) count_ = 0;
+  }
+
+  // The first bytes of a record of that file; none if they are not here.
+  static std::span<const std::byte> Take(const void* file, std::uint32_t handle) {
+    if (current_ == nullptr || current_->file_ != file) return {};
+    const std::size_t i = current_->Find(handle);
+    if (i == current_->count_) return {};
+    current_->handles_[i] = 0;
+    return current_->reads_[i].out;
+  }
+
+ private:
+  std::size_t Find(std::uint32_t handle) const {
+    std::size_t i = 0;
+    while (i < count_ && handles_[i] != handle) ++i;
+    return i;
+  }
+
+  struct Room {
+    std::unique_ptr<std::byte[]> bytes;
+    std::size_t size;
+  };
+  static inline thread_local ReadAhead* current_ = nullptr;
+  static inline thread_local Room spare_{};  // of the last one, for the next
+
+  ReadAhead* const before_;  // of a thread that uses another database while it uses this one
+  Room room_;
+  const void* file_ = nullptr;
+  std::size_t count_ = 0, bytes_ = 0;
+  std::array<std::uint32_t, kRecordsMax> handles_;
+  std::array<ReadRequest, kRecordsMax> reads_;
+};
+
+}  // namespace hako::storage

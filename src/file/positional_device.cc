@@ -1,0 +1,193 @@
+#include "hako/file/positional_device.h"
+
+#include <fcntl.h>
+#include <liburing.h>
+#include <linux/stat.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+namespace hako {
+namespace {
+
+constexpr std::size_t kBlockSizeLeast = 512, kBlockSizeMost = 64 << 10, kBlockSizeUsual = 4096;
+
+struct Alignment {
+  std::size_t offset, memory;  // 0: there is no direct I/O
+};
+
+// What the file system wants of direct I/O.
+Alignment AlignmentOf(int fd) {
+#if defined(STATX_DIOALIGN)
+  struct statx info;
+  if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &info) == 0 && (info.stx_mask & STATX_DIOALIGN) != 0)
+    return {info.stx_dio_offset_align, info.stx_dio_mem_align};
+#endif
+  return {kBlockSizeLeast, kBlockSizeLeast};  // a system older than Linux 6.1 does not tell; the first transfer will
+}
+
+// A thread's io_uring. Of a process that was forked, none: its ring is the parent's.
+class Ring {
+ public:
+  static constexpr unsigned kDepth = 64, kAtOnce = 8;
+
+  static Ring* OfThisThread() {
+    static thread_local Ring ring;
+    return ring.is_there_ && ring.process_ == getpid() ? &ring : nullptr;
+  }
+  Ring(const Ring&) = delete;
+  ~Ring() {
+    if (is_there_ && process_ == getpid()) io_uring_queue_exit(&ring_);
+  }
+
+  io_uring* get() { return &ring_; }
+  void GiveUp() { io_uring_queue_exit(&ring_), is_there_ = false; }
+
+ private:
+  Ring() : process_(getpid()) {
+    // Completions are worked on when this thread asks for them, instead of interrupting it; kernels before 6.1 do not know that.
+    for (const unsigned flags : {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN, 0u}) {
+      is_there_ = io_uring_queue_init(kDepth, &ring_, flags) == 0;
+      if (is_there_) return;
+    }
+  }
+
+  io_uring ring_ = {};
+  const pid_t process_;
+  bool is_there_ = false;
+};
+
+}  // namespace
+
+StatusOr<std::size_t> PositionalDevice::StartDirect(const FileOptions& options) {
+  const Alignment alignment = AlignmentOf(fd_);
+  if (alignment.offset == 0) return absl::InvalidArgumentError(absl::StrCat("the file system of ", path_, " has no direct I/O"));
+  const std::size_t block = options.block_size != 0 ? options.block_size : std::max(kBlockSizeUsual, alignment.offset);
+  if (!std::has_single_bit(block) || block < kBlockSizeLeast || block > kBlockSizeMost) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("FileOptions::block_size must be a power of two from ", kBlockSizeLeast, " to ", kBlockSizeMost));
+  }
+  if (block % alignment.offset != 0 || block % alignment.memory != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("direct I/O of ", path_, " takes blocks of ", std::max(alignment.offset, alignment.memory), " bytes, not of ", block));
+  }
+  const int flags = fcntl(fd_, F_GETFL);
+  if (flags < 0 || fcntl(fd_, F_SETFL, flags | O_DIRECT) != 0) {
+    if (errno == EINVAL) return absl::InvalidArgumentError(absl::StrCat("the file system of ", path_, " has no direct I/O"));
+    return SystemError(errno, absl::StrCat("cannot switch ", path_, " to direct I/O"));
+  }
+  block_size_ = block;
+  memory_alignment_ = alignment.memory;
+  return block;
+}
+
+Status PositionalDevice::Read(const Transfer& transfer) {
+  Count(transfer, Direction::kRead);
+  return Finish(transfer, Direction::kRead, 0);
+}
+
+Status PositionalDevice::Write(const Transfer& transfer) {
+  Count(transfer, Direction::kWrite);
+  return Finish(transfer, Direction::kWrite, 0);
+}
+
+void PositionalDevice::Count(const Transfer& transfer, Direction direction) {
+  const bool reads = direction == Direction::kRead;
+  (reads ? reads_ : writes_).fetch_add(1, std::memory_order_relaxed);
+  (reads ? read_bytes_ : written_bytes_).fetch_add(transfer.size(), std::memory_order_relaxed);
+}
+
+// All that is left after the first `done` bytes. How many bytes are done then, less than all only at the file's end; or a negative errno.
+std::int64_t PositionalDevice::Continue(const Transfer& transfer, Direction direction, std::size_t done) const {
+  std::array<iovec, kPartsMax> rest;
+  std::ranges::copy(transfer.parts, rest.begin());
+  std::size_t first = 0;
+  const auto skip = [&](std::size_t bytes) {
+    while (first < transfer.parts.size() && bytes >= rest[first].iov_len) bytes -= rest[first++].iov_len;
+    if (bytes != 0) rest[first] = {static_cast<std::byte*>(rest[first].iov_base) + bytes, rest[first].iov_len - bytes};
+  };
+  skip(done);
+  while (first < transfer.parts.size()) {
+    const auto count = static_cast<int>(transfer.parts.size() - first);
+    const auto at = static_cast<off_t>(transfer.offset + done);
+    const ssize_t now = direction == Direction::kRead ? preadv(fd_, &rest[first], count, at) : pwritev(fd_, &rest[first], count, at);
+    if (now < 0 && errno == EINTR) continue;
+    if (now < 0) return -errno;
+    if (now == 0) break;
+    done += static_cast<std::size_t>(now);
+    skip(static_cast<std::size_t>(now));
+  }
+  return static_cast<std::int64_t>(done);
+}
+
+Status PositionalDevice::Finish(const Transfer& transfer, Direction direction, std::int64_t done) {
+  const auto size = static_cast<std::int64_t>(transfer.size());
+  if (done == -EINTR || done == -EAGAIN) done = 0;
+  if (done >= 0 && done < size) done = Continue(transfer, direction, static_cast<std::size_t>(done));
+  if (done == size) return absl::OkStatus();
+  const bool reads = direction == Direction::kRead;
+  if (reads && done > 0 && size - done < static_cast<std::int64_t>(block_size_)) {
+    for (std::int64_t begin = 0; const iovec& part : transfer.parts) {
+      const auto whole = static_cast<std::size_t>(std::clamp<std::int64_t>(done - begin, 0, static_cast<std::int64_t>(part.iov_len)));
+      std::memset(static_cast<std::byte*>(part.iov_base) + whole, 0, part.iov_len - whole);
+      begin += static_cast<std::int64_t>(part.iov_len);
+    }
+    return absl::OkStatus();
+  }
+  return SystemError(done < 0 ? static_cast<int>(-done) : EIO,
+                     absl::StrCat("cannot ", reads ? "read " : "write ", size, " bytes at offset ", transfer.offset, " of ", path_));
+}
+
+Status PositionalDevice::RunMulti(std::span<const Transfer> transfers, Direction direction, Done done) {
+  for (const Transfer& transfer : transfers) Count(transfer, direction);
+  Status status;
+  const auto finish = [&](std::size_t number, std::int64_t bytes) {
+    Status one = Finish(transfers[number], direction, bytes);
+    done(number, one.ok());
+    status.Update(std::move(one));
+  };
+  std::size_t next = 0, submitted = 0;
+  unsigned in_flight = 0;
+  // Writes to the page cache gain nothing; and what a killed process had in flight would keep the file locked for a moment.
+  const bool pays = transfers.size() > 1 && (direction == Direction::kRead || block_size_ > 1);
+  Ring* const ring = pays ? Ring::OfThisThread() : nullptr;
+  while (ring != nullptr && (next < transfers.size() || in_flight > 0)) {
+    std::size_t fresh = 0;  // not many at once: the device begins when they are submitted
+    for (io_uring_sqe* entry; fresh < Ring::kAtOnce && next < transfers.size() && in_flight < Ring::kDepth; ++fresh, ++next, ++in_flight) {
+      if ((entry = io_uring_get_sqe(ring->get())) == nullptr) break;
+      const Transfer& transfer = transfers[next];
+      const auto count = static_cast<unsigned>(transfer.parts.size());
+      if (direction == Direction::kRead)
+        io_uring_prep_readv(entry, fd_, transfer.parts.data(), count, transfer.offset);
+      else
+        io_uring_prep_writev(entry, fd_, transfer.parts.data(), count, transfer.offset);
+      io_uring_sqe_set_data64(entry, next);
+    }
+    const bool more = next < transfers.size() && in_flight < Ring::kDepth;
+    const int result = io_uring_submit_and_wait(ring->get(), more ? 0 : std::min(in_flight, Ring::kAtOnce));
+    if (result > 0) submitted += static_cast<std::size_t>(result);  // the others the next time
+    const bool refused = result < 0 && result != -EINTR && result != -EAGAIN && result != -EBUSY;
+    if (refused && submitted + in_flight == next) {  // nothing is on its way: a sandbox may allow a ring, but not its use
+      ring->GiveUp();
+      next = submitted;
+      break;
+    }
+    io_uring_cqe* completion;
+    while (in_flight > 0 && io_uring_peek_cqe(ring->get(), &completion) == 0) {
+      const std::int64_t bytes = completion->res;
+      const std::uint64_t number = io_uring_cqe_get_data64(completion);
+      io_uring_cqe_seen(ring->get(), completion);
+      --in_flight;
+      finish(number, bytes);
+    }
+  }
+  for (; next < transfers.size(); ++next) finish(next, 0);
+  return status;
+}
+
+}  // namespace hako
