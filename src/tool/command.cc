@@ -42,7 +42,10 @@ std::string WithoutName(std::string_view file, std::string message) {
     if (name.empty()) continue;
     if (message.starts_with(absl::StrCat(name, ": "))) message.erase(0, name.size() + 2);
     if (message.starts_with(absl::StrCat(name, " "))) message.erase(0, name.size() + 1);
-    message = absl::StrReplaceAll(message, {{absl::StrCat(" for ", name, ":"), ":"}, {absl::StrCat(" ", name, ":"), ":"}});
+    message = absl::StrReplaceAll(message, {{absl::StrCat(" for ", name, ":"), ":"},
+                                            {absl::StrCat(" of ", name, ":"), ":"},
+                                            {absl::StrCat(" of ", name, " "), " "},
+                                            {absl::StrCat(" ", name, ":"), ":"}});
   }
   return message;
 }

@@ -39,8 +39,10 @@ namespace {
 
 double Ratio(std::uint64_t part, std::uint64_t whole) { return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole); }
 
+std::uint64_t NumOperations(const PerfOptions& options) { return static_cast<std::uint64_t>(options.num_iterations * options.num_threads); }
+
 double OperationsPerSecond(const PerfOptions& options, const PhaseReport& report) {
-  return static_cast<double>(options.num_iterations * options.num_threads) / std::max(report.elapsed, 1e-9);
+  return static_cast<double>(NumOperations(options)) / std::max(report.elapsed, 1e-9);
 }
 
 void PrintJson(const PerfOptions& options, const PhaseReport& report) {
@@ -60,6 +62,16 @@ void PrintJson(const PerfOptions& options, const PhaseReport& report) {
   if (report.validation_elapsed) object["validation_time"] = *report.validation_elapsed;
   if (report.file_size) object["file_size"] = *report.file_size;
   if (report.data_size) object["eff_data_size"] = *report.data_size;
+  if (report.device) {
+    const DeviceTraffic& device = *report.device;
+    object["dev"] = {{"reads", device.reads},
+                     {"writes", device.writes},
+                     {"read_bytes", device.read_bytes},
+                     {"written_bytes", device.written_bytes},
+                     {"second_reads", device.second_reads},
+                     {"reads_per_op", Ratio(device.reads, NumOperations(options))},
+                     {"writes_per_op", Ratio(device.writes, NumOperations(options))}};
+  }
   object["open_time"] = report.open_elapsed;
   object["close_time"] = report.close_elapsed;
   if (report.name == "Getting") {
@@ -91,6 +103,13 @@ void PrintReport(const PerfOptions& options, const PhaseReport& report) {
   }
   std::printf("  num_buckets=%lld load_factor=%.2f\n", static_cast<long long>(report.num_buckets),
               Ratio(report.num_records, report.num_buckets));
+  if (report.device) {
+    const auto& [reads, writes, read_bytes, written_bytes, second_reads] = *report.device;
+    std::printf("  dev: reads=%lld writes=%lld read_bytes=%lld written_bytes=%lld second_reads=%lld reads_per_op=%.3f writes_per_op=%.3f\n",
+                static_cast<long long>(reads), static_cast<long long>(writes), static_cast<long long>(read_bytes),
+                static_cast<long long>(written_bytes), static_cast<long long>(second_reads), Ratio(reads, NumOperations(options)),
+                Ratio(writes, NumOperations(options)));
+  }
   if (const LatencyHistogram& latency = report.latency; latency.total() > 0) {
     const auto percentile = [&latency](double share) { return static_cast<unsigned long long>(latency.Percentile(share)); };
     std::printf("  latency_ns: p50=%llu p99=%llu p99.9=%llu max=%llu\n", percentile(0.5), percentile(0.99), percentile(0.999),

@@ -2,7 +2,7 @@
 //
 // Each prints what tkrzw_dbm_perf prints, line for line, so that scripts and eyes trained on that tool go on working. Two things differ on
 // purpose: `mem` is bytes (there: KiB times 1000), and errors of the command line end with exit code 2. The honest modes, which that tool
-// has not, add lines.
+// has not, and direct I/O add lines.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 
 #include "hako/base/status.h"
 #include "tool/latency.h"
+#include "tool/perf_access.h"
 
 namespace hako::tool {
 
@@ -19,7 +20,7 @@ struct PerfOptions {
   std::string command;        // "perf sequence"
   std::string impl = "auto";  // as given
   std::string path;
-  std::string device = "mmap-para";
+  PerfAccess access;
   std::int64_t num_iterations = 10000;  // of each thread
   std::int64_t value_size = 8;
   std::int64_t num_threads = 1;
@@ -61,6 +62,11 @@ class Dots {
   bool is_in_line_ = false;
 };
 
+// What a phase asked of the device: a difference of two Stats.
+struct DeviceTraffic {
+  std::uint64_t reads = 0, writes = 0, read_bytes = 0, written_bytes = 0, second_reads = 0;
+};
+
 struct PhaseReport {
   std::string_view name;  // "Setting"; "Doing" where there is only one
   double elapsed = 0;
@@ -69,6 +75,7 @@ struct PhaseReport {
   std::int64_t mem = 0;
   std::optional<std::uint64_t> file_size, data_size;  // of databases in a file; keys and values alone
   std::uint64_t num_buckets = 0;
+  std::optional<DeviceTraffic> device;  // of files with direct I/O; from the open to the validation, without either
   double open_elapsed = 0, close_elapsed = 0;
   LatencyHistogram latency;  // empty unless asked for
   bool has_error = false;

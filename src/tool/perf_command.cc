@@ -47,15 +47,25 @@ int RunOn(PerfOptions& options) {
   if (is_in_file && options.path.empty()) return FailUsage(command, absl::StrCat("--dbm ", kind, " needs a --path"));
   if (options.num_iterations > std::numeric_limits<std::int32_t>::max() / options.num_threads)
     return FailUsage(command, "--iter times --threads goes up to 2147483647");
+  if (constexpr int kAlignPowMax = 6; options.align_pow > kAlignPowMax) {
+    if (kind == "hash" || kind == "tiny") {
+      Note(absl::StrCat("--align_pow ", options.align_pow, ": ", kAlignPowMax, " is used, the most there is",
+                        options.access.direct_io ? "; with direct I/O records are placed by blocks anyway" : ""),
+           options.command);
+    }
+    options.align_pow = kAlignPowMax;
+  }
+  if (const std::string mistake = MistakeIn(options.access); is_in_file && !mistake.empty()) return FailUsage(command, mistake);
+  NoteUnused(options.access, is_in_file, options.command);
   if (kind == "tiny") return Run<TinyTarget>(options).Run();
   if (kind == "baby") return Run<BabyTarget>(options).Run();
 
-  const std::string& device = options.device;
+  const std::string& device = options.access.device;
   if (device == "std" || device.ends_with("-atom")) {
     Note(absl::StrCat("--file ", device, ": measured with ", device == "mmap-atom" ? "mmap" : "pos", "-para, which needs no such variant"),
          options.command);
   }
-  const bool is_mapped = device.starts_with("mmap");
+  const bool is_mapped = options.access.IsMapped();
   if (kind == "tree")
     return is_mapped ? Run<TreeTarget<MemoryMapParallelFile>>(options).Run() : Run<TreeTarget<PositionalParallelFile>>(options).Run();
   return is_mapped ? Run<HashTarget<MemoryMapParallelFile>>(options).Run() : Run<HashTarget<PositionalParallelFile>>(options).Run();
@@ -70,11 +80,10 @@ void AddCommonOptions(CLI::App* app, PerfOptions* options) {
   AddNumber(app, "--random_seed", &options->random_seed, "Seed of random keys and values; negative = from entropy, new in each phase",
             -kInt32Max, kInt32Max);
   app->add_option("--path", options->path, "The database file; it is emptied first")->option_text("FILE");
-  AddChoice(app, "--file", &options->device, {"mmap-para", "pos-para", "mmap", "pos", "mmap-atom", "pos-atom", "std"},
-            "How the file is accessed: mmap-para unless given");
+  AddAccessOptions(app, &options->access);
   app->add_flag("--sync_hard", options->sync_hard, "Synchronize with the device before each close, outside the timing");
   AddNumber(app, "--buckets", &options->num_buckets, "Records to make room for in advance; for hash and tiny", 1, std::int64_t{1} << 40);
-  AddNumber(app, "--align_pow", &options->align_pow, "Records are aligned to 2^N bytes; for hash and tiny", 2, 6);
+  AddNumber(app, "--align_pow", &options->align_pow, "Records are aligned to 2^N bytes, more than 6 is as 6; for hash and tiny", 2, 16);
   AddNumber(app, "--max_page_size", &options->max_page_size, "Bytes of a page at most, 8192 unless given; for tree and baby", 128, 8192);
   AddNumber(app, "--cache_bytes", &options->cache_bytes, "Memory for pages, 256Mi unless given; for tree", 1 << 20, std::int64_t{1} << 50);
   AddNumber(app, "--max_cached_pages", &options->max_cached_pages, "The same, at least 1Mi, in pages of --max_page_size; for tree", 1,

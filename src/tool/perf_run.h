@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -47,6 +48,7 @@ class PerfRun {
       return;
     }
     latency_ = LatencyHistogram();
+    const std::optional<DeviceTraffic> device_before = DeviceSinceOpen();
     PrintHead(options_, phase.name);
     report.elapsed = Time([&] {
       std::vector<std::thread> threads;
@@ -54,9 +56,11 @@ class PerfRun {
       for (std::thread& thread : threads) thread.join();
       if (phase.is_update)
         report.sync_elapsed = Measure("Synchronizing", [this] { Check("Synchronize", db().Synchronize(SyncMode::kSoft)); });
+      report.device = DeviceSinceOpen();
       if (phase.is_update && options_.validate)
         report.validation_elapsed = Measure("Validating records", [this] { Check("Validate", db().Verify()); });
     });
+    if (report.device) Subtract(*device_before, &*report.device);
     report.mem = ResidentBytes() - start_mem_ - phase.extra_mem;
     report.latency = latency_;
     Describe(&report);
@@ -114,6 +118,24 @@ class PerfRun {
     const double elapsed = Time(step);
     if (!options_.json) std::printf("done (elapsed=%.6f)\n", elapsed);
     return elapsed;
+  }
+
+  // Nothing where transfers are the system's business.
+  std::optional<DeviceTraffic> DeviceSinceOpen() {
+    if (!Target::kIsInFile || !options_.access.direct_io) return std::nullopt;
+    const Stats stats = db().GetStats();
+    return DeviceTraffic{.reads = stats.device_reads,
+                         .writes = stats.device_writes,
+                         .read_bytes = stats.device_read_bytes,
+                         .written_bytes = stats.device_written_bytes,
+                         .second_reads = stats.second_reads};
+  }
+  static void Subtract(const DeviceTraffic& before, DeviceTraffic* traffic) {
+    traffic->reads -= before.reads;
+    traffic->writes -= before.writes;
+    traffic->read_bytes -= before.read_bytes;
+    traffic->written_bytes -= before.written_bytes;
+    traffic->second_reads -= before.second_reads;
   }
 
   void Describe(PhaseReport* report) {

@@ -28,7 +28,7 @@ class FileTarget {
   explicit FileTarget(const PerfOptions& options) : options_(options) {}
 
   Status SetUp(bool writable, bool truncate) {
-    FileOptions file;
+    FileOptions file = options_.access.ToFileOptions();
     file.mode = !writable ? OpenMode::kReadOnly : truncate ? OpenMode::kTruncate : OpenMode::kCreate;
     HAKO_ASSIGN_OR_RETURN(db_, D::Open(options_.path, OptionsOfKind(), file));
     is_writable_ = writable;
@@ -54,11 +54,13 @@ class FileTarget {
         tree.cache_bytes = std::max(std::uint64_t{1} << 20, static_cast<std::uint64_t>(options_.max_cached_pages) * tree.page_size);
       if (options_.cache_bytes >= 0) tree.cache_bytes = static_cast<std::uint64_t>(options_.cache_bytes);
       if (options_.checkpoint_bytes >= 0) tree.checkpoint_bytes = static_cast<std::uint64_t>(options_.checkpoint_bytes);
+      tree.min_read_size = options_.access.MinReadSize(512);
       return tree;
     } else {
       HashOptions hash;
       if (options_.num_buckets > 0) hash.num_records = static_cast<std::uint64_t>(options_.num_buckets);
       if (options_.align_pow >= 0) hash.align_pow = static_cast<int>(options_.align_pow);
+      hash.min_read_size = options_.access.MinReadSize(16);
       return hash;
     }
   }

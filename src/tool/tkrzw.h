@@ -31,6 +31,9 @@ inline constexpr TkrzwLine kTkrzwCommands[] = {
     {"--dbm", "hash, tree, tiny and baby; skip, cache, stdhash, stdtree, poly, shard have no counterpart"},
     {"--file", "mmap for mmap-para and mmap-atom, pos for pos-para and pos-atom; perf takes the long names"},
     {"--path", "of perf: as there; elsewhere FILE"},
+    {"--direct_io, --block_size, --padding, --pagecache, --sync_io, --min_read_size",
+     "of perf: as there; the other commands use files through the system's page cache"},
+    {"--sync_hard", "of perf and of the commands that change a database; the others have nothing to synchronize"},
     {"perf --cap_memsize", "spelt --cap_mem_size in the program itself; both are taken"},
 };
 
@@ -38,13 +41,9 @@ inline constexpr TkrzwLine kTkrzwCommands[] = {
 inline constexpr TkrzwLine kTkrzwFlags[] = {
     {"no_wait", "an open never waits, but with --wait SECONDS"},
     {"no_lock", "a file is always locked: two writers would destroy it"},
-    {"direct_io", "files are used through the page cache"},
-    {"sync_io", "say --sync_hard: once at the end instead of at each write"},
-    {"padding", "no file needs it"},
-    {"pagecache", "the system's page cache is used, and no second one"},
     {"append", "records are always written out of place"},
     {"in_place", "records are always written out of place, so that a crash cannot tear one"},
-    {"cache_buckets", "the buckets of a positional file are always in memory"},
+    {"cache_buckets", "the directory of a positional file is always in memory"},
     {"page_update_write",
      "pages are written by checkpoints; --checkpoint_bytes says how often, and durability=power in the name of a database "
      "that each update is durable"},
@@ -54,7 +53,6 @@ inline constexpr TkrzwLine kTkrzwFlags[] = {
 inline constexpr TkrzwLine kTkrzwOptions[] = {
     {"alloc_init", "files grow by an eighth of their size; FILE?grow_min= says at least how much"},
     {"alloc_inc", "files grow by an eighth of their size; FILE?grow_max= says at most how much"},
-    {"block_size", "it is for direct I/O, which is not used"},
     {"ulog", "there are no update logs yet"},
     {"ulog_ids", "there are no update logs yet"},
     {"record_crc", "every record has a check, verified whenever it is read"},
@@ -62,7 +60,6 @@ inline constexpr TkrzwLine kTkrzwOptions[] = {
     {"cipher_key", "there is no encryption yet"},
     {"offset_width", "say --align_pow for larger files"},
     {"fbp_cap", "free space is never forgotten"},
-    {"min_read_size", "reads are sized by themselves"},
     {"max_branches", "inner pages are as wide as a page can be"},
     {"comparator", "keys are in the order of their bytes; programs can choose other orders, base/comparator.h"},
     {"step_unit", "it is for skip lists, which have no counterpart"},

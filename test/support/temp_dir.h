@@ -1,4 +1,4 @@
-// A directory of its own for one test, under $TMPDIR or /tmp, removed with all it holds at the end of the scope.
+// A directory of its own for one test, under $TMPDIR or /tmp unless told otherwise, removed with all it holds at the end of the scope.
 #pragma once
 
 #include <stdlib.h>
@@ -15,16 +15,18 @@ namespace hako {
 
 class TempDir {
  public:
-  TempDir() {
-    const char* parent = std::getenv("TMPDIR");
-    path_ = std::string(parent != nullptr && *parent != '\0' ? parent : "/tmp") + "/hako-XXXXXX";
-    HAKO_ASSERT(mkdtemp(path_.data()) != nullptr);
-  }
+  TempDir() : TempDir(DefaultParent()) {}
+  explicit TempDir(const std::string& parent) : path_(parent + "/hako-XXXXXX") { HAKO_ASSERT(mkdtemp(path_.data()) != nullptr); }
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;
   ~TempDir() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
+  }
+
+  static std::string DefaultParent() {
+    const char* parent = std::getenv("TMPDIR");
+    return parent != nullptr && *parent != '\0' ? parent : "/tmp";
   }
 
   const std::string& path() const { return path_; }
