@@ -52,7 +52,6 @@ class HakoEngine {
     return true;
   }
 
- private:
   std::unique_ptr<DbmT> dbm_;
 };
 
