@@ -6,6 +6,7 @@
 // model. Writers have keys of their own, and one counter together.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -23,12 +24,16 @@
 #include "gtest/gtest.h"
 #include "support/checked_value.h"
 #include "support/crash_child.h"
+#include "support/direct_file.h"
 #include "support/model_dbm.h"
 #include "support/random.h"
 #include "support/status_matchers.h"
 
 namespace hako {
 namespace {
+
+// The lock of a process that was killed is held until the system has ended the transfers that it had in flight, a moment after its death.
+const FileOptions kPatiently = {.lock_timeout = std::chrono::seconds(10)};
 
 enum class Kind { kUpdate, kIncrement, kSynchronize, kClear, kRebuild };
 
@@ -89,7 +94,7 @@ bool ReopensAfter(const Mix& mix, std::uint64_t seed, std::uint64_t number) { re
 // The body of a child: opens the database and works until it is killed.
 template <class FileT>
 void Work(const std::string& path, const Mix& mix, std::uint64_t seed, int num_writers, CrashProgress& progress) {
-  auto db = HashDBM<FileT>::Open(path);
+  auto db = HashDBM<FileT>::Open(path, {}, kPatiently);
   if (!db.ok()) return progress.Fail(ToStd(db.status().ToString()));
   progress.ready = true;
   std::vector<std::thread> threads;
@@ -104,7 +109,7 @@ void Work(const std::string& path, const Mix& mix, std::uint64_t seed, int num_w
         mine.acknowledged = number + 1;
         if (num_writers == 1 && ReopensAfter(mix, seed, number)) {
           if (const Status closed = (*db)->Close(); !closed.ok()) return progress.Fail(ToStd(closed.ToString()));
-          db = HashDBM<FileT>::Open(path);
+          db = HashDBM<FileT>::Open(path, {}, kPatiently);
           if (!db.ok()) return progress.Fail(ToStd(db.status().ToString()));
         }
       }
@@ -192,7 +197,7 @@ class Victim {
 template <class FileT>
 void OpenAndList(const std::string& path, Records* found) {
   found->clear();
-  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(path));
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(path, {}, kPatiently));
   ASSERT_THAT(db->Verify(), IsOk());
   for (auto& [key, value] : ListByIterator(*db).records) found->emplace(key, value);
   ASSERT_EQ(db->Count(), found->size());
@@ -234,7 +239,8 @@ TEST(CrashTest, KilledWritersLoseNothingThatWasAcknowledged) {
   EXPECT_GT(acknowledged, 10'000u) << "the children hardly worked";
 }
 
-TEST(CrashTest, KilledWriterOnAPositionalFileLeavesTheLastSynchronizedState) {
+template <class FileT>
+void KillWriterOfAFileThatIsNotMapped() {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed() + 1);
   TempDir directory;
@@ -242,15 +248,17 @@ TEST(CrashTest, KilledWriterOnAPositionalFileLeavesTheLastSynchronizedState) {
   Records records;
   for (int round = 0; round < 60; ++round) {
     SCOPED_TRACE(round);
-    Victim<PositionalParallelFile> victim(path);
+    Victim<FileT> victim(path);
     ASSERT_NO_FATAL_FAILURE(victim.RunAndKill({.increments = 20, .synchronizations = 100, .clears = 1000}, 1, random));
     Records found;
-    ASSERT_NO_FATAL_FAILURE(OpenAndList<PositionalParallelFile>(path, &found));
+    ASSERT_NO_FATAL_FAILURE(OpenAndList<FileT>(path, &found));
     const auto states = victim.LastSynchronized(records);
     ASSERT_TRUE(std::count(states.begin(), states.end(), found) > 0) << Difference(states.front(), found);
     records = found;
   }
 }
+TEST(CrashTest, KilledWriterOnAPositionalFileLeavesTheLastSynchronizedState) { KillWriterOfAFileThatIsNotMapped<PositionalParallelFile>(); }
+TEST(CrashTest, KilledWriterOnADirectFileLeavesTheLastSynchronizedState) { KillWriterOfAFileThatIsNotMapped<DirectFile<512>>(); }
 
 TEST(CrashTest, CopyOfAKilledMappedFileOpensAsAfterAPowerCut) {
   SCOPED_TRACE(TestSeed());

@@ -4,6 +4,7 @@
 // The operations of a writer follow from (seed, writer, number), so the child only counts them, and the parent does them again in a map.
 // Writers have keys of their own. Now and then one sets its clock and raises a counter that all share, in one step: so the counter always
 // is the number of such steps.
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,6 +23,7 @@
 #include "hako/file/positional_parallel_file.h"
 #include "support/checked_value.h"
 #include "support/crash_child.h"
+#include "support/direct_file.h"
 #include "support/full_size.h"
 #include "support/random.h"
 #include "support/sanitizers.h"
@@ -33,6 +35,9 @@ namespace {
 
 // Small, so that pages come and go and checkpoints follow on each other.
 constexpr TreeOptions kOptions = {.page_size = 512, .cache_bytes = 1 << 20, .checkpoint_bytes = 32 << 10};
+
+// The lock of a process that was killed is held until the system has ended the transfers that it had in flight, a moment after its death.
+const FileOptions kPatiently = {.lock_timeout = std::chrono::seconds(10)};
 
 struct Operation {
   enum class Kind { kSet, kAppend, kRemove, kTick, kSynchronize };
@@ -114,7 +119,7 @@ std::uint64_t CounterIn(const Records& all) {
 // The body of a child: opens the database and works until it is killed.
 template <class FileT>
 void Work(const std::string& path, std::uint64_t seed, int num_writers, CrashProgress& progress) {
-  auto db = TreeDBM<FileT>::Open(path, kOptions);
+  auto db = TreeDBM<FileT>::Open(path, kOptions, kPatiently);
   if (!db.ok()) return progress.Fail(ToStd(db.status().ToString()));
   progress.ready = true;
   std::vector<std::thread> threads;
@@ -182,7 +187,7 @@ void KillWriters(int num_writers) {
     child.Kill();
     ASSERT_STREQ(child.progress().failure, "");
 
-    ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<FileT>::Open(path, kOptions));
+    ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<FileT>::Open(path, kOptions, kPatiently));
     const Records found = ListByIterator(*db).records;
     ASSERT_EQ(db->Count(), found.size());
     if (random.OneIn(2)) {  // it makes a checkpoint, without which the next process finds what this one left
@@ -206,7 +211,7 @@ void KillWriters(int num_writers) {
 
 template <class FileT>
 class TreeCrashTest : public testing::Test {};
-using RealFiles = testing::Types<MemoryMapParallelFile, PositionalParallelFile>;
+using RealFiles = testing::Types<MemoryMapParallelFile, PositionalParallelFile, DirectFile<512>>;
 TYPED_TEST_SUITE(TreeCrashTest, RealFiles);
 
 TYPED_TEST(TreeCrashTest, AKilledWriterLeavesTheStateAfterOneOfItsOperations) { KillWriters<TypeParam>(1); }

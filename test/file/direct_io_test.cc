@@ -1,14 +1,8 @@
 // Direct I/O: a positional file whose transfers go past the system's page cache does all that any file does, by as few device accesses as
 // can be, which the system counts too.
-#include <fcntl.h>
-#include <linux/stat.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <thread>
@@ -18,31 +12,13 @@
 #include "file/file_conformance.h"
 #include "file/path_file_conformance.h"
 #include "hako/file/positional_parallel_file.h"
+#include "support/direct_file.h"
 #include "support/random.h"
 #include "support/small_disk.h"
+#include "support/system_counts.h"
 
 namespace hako {
 namespace {
-
-// With small blocks in the smallest cache, so that blocks come and go all the time, or without a cache. Where the file system has no direct
-// I/O, without it.
-template <std::uint64_t kBlockSize, std::uint64_t kCacheBytes = 1>
-class DirectFile : public PositionalParallelFile {
- public:
-  static StatusOr<DirectFile> Open(const std::string& path, FileOptions options = {}) {
-    options.block_size = kBlockSize;
-    options.cache_bytes = kCacheBytes;
-    options.direct = true;
-    auto file = PositionalParallelFile::Open(path, options);
-    options.direct = false;
-    if (absl::IsInvalidArgument(file.status())) file = PositionalParallelFile::Open(path, options);
-    HAKO_RETURN_IF_ERROR(file.status());
-    return DirectFile(*std::move(file));
-  }
-
- private:
-  explicit DirectFile(PositionalParallelFile&& file) : PositionalParallelFile(std::move(file)) {}
-};
 
 using UncachedFile = DirectFile<1024, 0>;
 INSTANTIATE_TYPED_TEST_SUITE_P(DirectFileOfSmallBlocks, FileConformance, PathFileTraits<DirectFile<512>>);
@@ -109,27 +85,6 @@ TEST_F(DirectIo, RefusesBlocksThatCannotBe) {
                 StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("block")));
   }
 }
-
-// Accesses as /proc counts those of this process, in bytes, and the device all, by number.
-struct SystemCounts {
-  std::uint64_t read_bytes = 0, written_bytes = 0, reads = 0, writes = 0;
-
-  static std::optional<SystemCounts> Of(const std::string& path) {
-    SystemCounts counts;
-    std::ifstream io("/proc/self/io");
-    for (std::string name; io >> name;) {
-      std::uint64_t number;
-      io >> number;
-      if (name == "read_bytes:") counts.read_bytes = number;
-      if (name == "write_bytes:") counts.written_bytes = number;
-    }
-    const dev_t device = StatOf(path).st_dev;
-    std::ifstream stat("/sys/dev/block/" + std::to_string(major(device)) + ":" + std::to_string(minor(device)) + "/stat");
-    std::uint64_t merged, sectors, milliseconds;
-    if (!(stat >> counts.reads >> merged >> sectors >> milliseconds >> counts.writes)) return std::nullopt;
-    return counts;
-  }
-};
 
 // What the file counts is what the system sees.
 TEST_F(DirectIo, TheSystemCountsTheSame) {

@@ -585,8 +585,12 @@ Status HashDBM<FileT>::Rebuild() {
 // Moves every record out of the victims, makes that durable, and frees them.
 template <File FileT>
 Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, const std::vector<storage::Extent>& victims) {
+  const auto with_mover = [&](auto&& visit) {  // whose free blocks may lie in victims, and what it retires waits with what the others do
+    ForEachSlot()(visit);
+    visit(mover);
+  };
   Alone([&] {
-    heap_->BeginEvacuation(victims, ForEachSlot());
+    heap_->BeginEvacuation(victims, with_mover);
     return 0;
   });
   Status status = index_.ForEachLocked(mine, 0, ~std::uint64_t{0}, [&](std::uint32_t handle, auto&& replace) -> Status {
@@ -597,11 +601,7 @@ Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, const std::vector<stora
     heap_->Commit(copy);
     return absl::OkStatus();
   });
-  const auto keep_waiting = [&](auto&& visit) {  // what the mover retired waits with what the others did
-    ForEachSlot()(visit);
-    visit(mover);
-  };
-  if (status.ok()) status = SynchronizeSlots(mine, keep_waiting);
+  if (status.ok()) status = SynchronizeSlots(mine, with_mover);
   Alone([&] {
     heap_->EndEvacuation(victims, status.ok());
     return 0;

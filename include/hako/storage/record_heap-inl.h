@@ -16,6 +16,7 @@ RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::u
       accepts_writes_(extents_->file().IsWritable()) {
   if constexpr (kMapped) base_ = reinterpret_cast<char*>(extents_->base());
   if constexpr (requires { extents_->file().block_size(); }) block_ = extents_->file().block_size();
+  if (block_ > 1) place_unit_ = std::max(block_, kDevicePage);
   first_epoch_ = extents_->super().epoch + 1;
   if (extents_->found() == FoundState::kKilled) {
     first_epoch_ = std::max(first_epoch_, extents_->LoadLive(&format::LiveState::epoch) + 1);
@@ -220,22 +221,30 @@ format::Match RecordHeap<FileT>::MatchKey(std::uint32_t handle, std::string_view
 
 template <File FileT>
 StatusOr<format::RecordView> RecordHeap<FileT>::View(Slot&, std::uint32_t handle) const {
-  Head head;
-  const char* at = nullptr;
-  if (Load(handle, &head, &at) != Match::kYes || !IsAlive(head)) return DamageAt(handle);
-  const format::RecordView record{{at + head.key_at(), head.lengths.key_size},
-                                  {at + head.key_at() + head.lengths.key_size, head.lengths.value_size}};
-  if (head.check != CheckOf(record.value, KeyHash(record.key), OffsetOf(handle))) return DamageAt(handle);
+  format::RecordView record;
+  if (!IsIntact(handle, &record)) return DamageAt(handle);
   return record;
 }
 
 template <File FileT>
+bool RecordHeap<FileT>::IsIntact(std::uint32_t handle, format::RecordView* record) const {
+  Head head;
+  const char* at = nullptr;
+  if (Load(handle, &head, &at) != Match::kYes || !IsAlive(head)) return false;
+  *record = {{at + head.key_at(), head.lengths.key_size}, {at + head.key_at() + head.lengths.key_size, head.lengths.value_size}};
+  return head.check == CheckOf(record->value, KeyHash(record->key), OffsetOf(handle));
+}
+
+template <File FileT>
 Status RecordHeap<FileT>::DamageAt(std::uint32_t handle) const {
-  if constexpr (!kMapped) {  // or the device failed
+  if constexpr (!kMapped) {  // or the device failed, perhaps for a moment only
     Head head;
     const char* at = nullptr;
     Status status;
     if (ReadRecord(handle, &head, &at, &status) == Match::kFailed) return status;
+    format::RecordView record;
+    if (IsIntact(handle, &record))
+      return absl::UnavailableError(absl::StrCat("a record at offset ", OffsetOf(handle), " could not be read, but can be now"));
   }
   return DataLossError("a record does not match its check", OffsetOf(handle));
 }
@@ -285,13 +294,14 @@ Status RecordHeap<FileT>::Put(Slot& slot, std::uint32_t handle, std::uint64_t ke
 }
 
 template <File FileT>
-HAKO_INLINE format::Stamp RecordHeap<FileT>::LoadStamp(std::uint32_t handle) const {
+HAKO_INLINE format::Stamp RecordHeap<FileT>::LoadStamp(std::uint32_t handle, Status* status) const {
   std::uint16_t bits = 0;
   if constexpr (kMapped) {
     auto& word = *reinterpret_cast<std::uint16_t*>(base_ + OffsetOf(handle) + 4);
     bits = std::atomic_ref(word).load(std::memory_order_relaxed);
   } else {
-    (void)extents_->Read(OffsetOf(handle) + 4, reinterpret_cast<char*>(&bits), sizeof(bits));
+    Status read = extents_->Read(OffsetOf(handle) + 4, reinterpret_cast<char*>(&bits), sizeof(bits));
+    if (status != nullptr) *status = std::move(read);
   }
   return format::Stamp(bits);
 }
@@ -363,7 +373,9 @@ template <File FileT>
 void RecordHeap<FileT>::Revive(std::uint32_t handle) {
   using format::BlockState;
   if (!IsPlace(OffsetOf(handle))) return;
-  const format::Stamp stamp = LoadStamp(handle);
+  Status status;
+  const format::Stamp stamp = LoadStamp(handle, &status);
+  if (!status.ok()) return StopAt(status);
   switch (stamp.state()) {
     case BlockState::kUnborn:
     case BlockState::kFree:  // only a block of an epoch that is not durable becomes free at once
@@ -380,7 +392,9 @@ void RecordHeap<FileT>::Revive(std::uint32_t handle) {
 template <File FileT>
 void RecordHeap<FileT>::Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths) {
   using format::BlockState;
-  const format::Stamp stamp = LoadStamp(handle);
+  Status status;
+  const format::Stamp stamp = LoadStamp(handle, &status);
+  if (!status.ok()) return StopAt(status);
   if (stamp.bits() == stamps().live.bits()) return FreeBlock(slot, handle, lengths.key_size, lengths.value_size);
   const std::uint64_t now = epoch();
   const bool young = !stamp.IsAncient() && stamp.IsOf(now - 1);
@@ -392,7 +406,9 @@ template <File FileT>
 void RecordHeap<FileT>::Retire(Slot& slot, std::uint32_t handle) {
   Head head;
   const char* at = nullptr;
-  if (Load(handle, &head, &at) == Match::kYes) Retire(slot, handle, head.lengths);
+  const Match match = Load(handle, &head, &at);
+  if (match == Match::kYes) Retire(slot, handle, head.lengths);
+  if (match == Match::kFailed) StopAt(DamageAt(handle));
 }
 
 template <File FileT>
@@ -406,6 +422,13 @@ HAKO_INLINE void RecordHeap<FileT>::FreeBlock(Slot& slot, std::uint32_t handle, 
 template <File FileT>
 void RecordHeap<FileT>::FreeGap(Slot& slot, std::uint64_t offset, std::uint64_t bytes) {
   FreeRest(*depot_, slot.free, shift_, {offset, offset + bytes});
+}
+
+// The stamp of a record that the index does not name any more, or names again, could not be read, so what it has to be is not known. Were
+// a state made durable with the old one, it would have a record too many, or too few.
+template <File FileT>
+void RecordHeap<FileT>::StopAt(const Status& unread) {
+  if (AcceptsWrites()) Poison(unread);
 }
 
 template <File FileT>
@@ -460,7 +483,7 @@ std::uint32_t RecordHeap<FileT>::CarveSlowly(Slot& slot, unsigned size_class, St
     Harvest(slot);
     if (const std::uint32_t handle = depot_->Pop(slot.free, size_class)) return handle;
   }
-  const std::uint64_t needed = BytesOf(size_class) + sizeof(format::HeapExtentHeader) + block_ - 1;
+  const std::uint64_t needed = BytesOf(size_class) + sizeof(format::HeapExtentHeader) + place_unit_ - 1;
   const std::uint64_t size = std::max(ChunkSize(extents_->tail(), needed), block_ > 1 ? kDirectChunk : 0);
   const StatusOr<std::uint64_t> offset = extents_->AllocateHeapExtent(size);
   if (!offset.ok()) {

@@ -9,7 +9,8 @@
 //      synchronization is durable. Until then it waits.
 //   2. A block born in the current epoch is free as soon as it is retired.
 //   3. A record's check is keyed by its key, lengths, place and file (format/record_format.h) and verified by every read.
-//   4. After a failed write or sync nothing more is written; what is there can still be read.
+//   4. After a failed write or sync, or a read that failed where a record's stamp was to be changed, nothing more is written; what is there
+//      can still be read.
 //   5. The stamp of a retired block is replaced long before epochs wrap, when it would mean a later epoch: at the next synchronization, at
 //      the next Open, or, if the process died, by the harvest, of which each synchronization does a part.
 //
@@ -184,10 +185,10 @@ class RecordHeap {
   // The victims hold no record of the last synced state any more, nor any other: they become free extents. REQUIRES: writers kept out
   void EndEvacuation(const std::vector<Extent>& victims, bool emptied);
   void ReleaseChunk(Slot& slot, Slot& mover) { FreeRest(*depot_, slot.free, shift_, std::exchange(mover.chunk, {})); }
-  // What the mover retired waits with what others did.
+  // What the mover retired waits with what others did, and what it did not use is free.
   void ReleaseMover(Slot& slot, Slot& mover) {
     ReleaseChunk(slot, mover);
-    depot_->Flush(mover.free, BlockDepot::kWaiting);
+    for (unsigned list = 0; list < BlockDepot::kLists; ++list) depot_->Flush(mover.free, list);
   }
   // The bytes of a heap extent that records take.
   StatusOr<std::uint64_t> LiveBytes(Extent extent) const;
@@ -243,6 +244,7 @@ class RecordHeap {
   static constexpr std::uint64_t kHeadMax = 16;
   static constexpr std::uint64_t kOptimisticValueMax = 4096;  // a longer value is copied only while the version holds
   static constexpr std::uint64_t kHarvestParts = 512;
+  static constexpr std::uint64_t kDevicePage = 4096;      // what most devices read at once, whatever their smallest block
   static constexpr std::uint64_t kDirectChunk = 1 << 20;  // at least, in direct I/O: what is appended is to be written together
   static constexpr std::uint64_t kSettledAgeMax = format::kEpochPeriod / 4;  // when a harvest begins: it ends below half the period
 
@@ -310,19 +312,21 @@ class RecordHeap {
     const std::uint64_t end = offset + (min_read_size_ != 0 ? min_read_size_ : guess_.Get());
     return std::min((end + block_ - 1) & ~(block_ - 1), extents_->tail()) - offset;
   }
-  // Where a block of `bytes` goes in the rest of a chunk: in direct I/O not across a device block that it fits in, or from the beginning of
-  // one.
+  // Where a block of `bytes` goes in the rest of a chunk: in direct I/O not across a device block, or 4 KiB, that it fits in, or from the
+  // beginning of one.
   std::uint64_t PlaceIn(const ChunkRest& chunk, std::uint64_t bytes) const {
-    const std::uint64_t within = chunk.next & (block_ - 1);
-    const bool fits = within == 0 || within + bytes <= block_;
-    return fits ? chunk.next : chunk.next - within + block_;
+    const std::uint64_t within = chunk.next & (place_unit_ - 1);
+    const bool fits = within == 0 || within + bytes <= place_unit_;
+    return fits ? chunk.next : chunk.next - within + place_unit_;
   }
   // Not mapped: the whole record, in this thread's buffer until the next call.
   Match ReadRecord(std::uint32_t handle, Head* head, const char** bytes, Status* status) const;
   // The record, wherever it lies. Under the line's lock.
   format::Match Load(std::uint32_t handle, Head* head, const char** bytes) const;
 
-  HAKO_INLINE format::Stamp LoadStamp(std::uint32_t handle) const;
+  // Whether the record is alive and matches its check.
+  bool IsIntact(std::uint32_t handle, format::RecordView* record) const;
+  HAKO_INLINE format::Stamp LoadStamp(std::uint32_t handle, Status* status = nullptr) const;
   HAKO_INLINE void StoreStamp(std::uint32_t handle, format::Stamp stamp);
 
   // Writes a record into a block that nobody knows yet.
@@ -338,6 +342,7 @@ class RecordHeap {
   }
   void ReleaseAll(Slot& slot, std::vector<std::uint32_t> handles);
   bool LoadHead(std::uint32_t handle, Head* head) const;
+  [[gnu::cold]] void StopAt(const Status& unread);
   [[gnu::cold]] Status PoisonError() const;
 
   std::unique_ptr<ExtentFile<FileT>> extents_;
@@ -348,7 +353,8 @@ class RecordHeap {
   std::uint64_t hash_seed_;
   std::uint64_t secret_;
   std::uint64_t min_read_size_ = 0;
-  std::uint64_t block_ = 1;  // of the device, in direct I/O
+  std::uint64_t block_ = 1;       // of transfers, in direct I/O
+  std::uint64_t place_unit_ = 1;  // of the device: what lies in one is read at once
   mutable SizeGuess guess_;
   mutable std::atomic<std::uint64_t> second_reads_{0};
   alignas(64) std::atomic<std::uint64_t> epoch_{0};

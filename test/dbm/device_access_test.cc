@@ -1,0 +1,288 @@
+// How often a database on a file with direct I/O goes to the device: once for a record or a page that is not in a cache, hardly at all for
+// one that is new. What the file counts is checked against what the system counts.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/hash_dbm.h"
+#include "hako/dbm/tree_dbm.h"
+#include "hako/file/positional_parallel_file.h"
+#include "support/checked_value.h"
+#include "support/status_matchers.h"
+#include "support/system_call_counter.h"
+#include "support/system_counts.h"
+#include "support/temp_dir.h"
+
+namespace hako {
+namespace {
+
+using File = PositionalParallelFile;
+using Hash = HashDBM<File>;
+using Tree = TreeDBM<File>;
+
+class DeviceAccessTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!File::Open(directory_.File("probe"), {.direct = true}).ok()) GTEST_SKIP() << "no direct I/O here";
+  }
+
+  // Accesses by `body`, and checks that the system saw them: it may have read other things for this process.
+  template <class D, class Body>
+  Stats AccessesOf(D& db, Body body) {
+    const auto system = SystemCounts::Of(path_);
+    const Stats before = db.GetStats();
+    body();
+    Stats stats = db.GetStats();
+    stats.device_reads -= before.device_reads;
+    stats.device_writes -= before.device_writes;
+    stats.device_read_bytes -= before.device_read_bytes;
+    stats.device_written_bytes -= before.device_written_bytes;
+    stats.second_reads -= before.second_reads;
+    if (const auto now = SystemCounts::Of(path_); system && now) {
+      EXPECT_GE(now->read_bytes - system->read_bytes, stats.device_read_bytes);
+      EXPECT_LE(now->read_bytes - system->read_bytes, stats.device_read_bytes + (256 << 10));
+    }
+    return stats;
+  }
+
+  TempDir directory_;
+  const std::string path_ = directory_.File("db");
+};
+
+// ---- HashDBM ----
+
+constexpr std::uint64_t kRecords = 2000, kValueSize = 4000;
+
+// Eight megabytes of records behind a cache of one.
+FileOptions BehindASmallCache(std::uint64_t block_size, bool batching = true) {
+  return {.direct = true, .block_size = block_size, .cache_bytes = 1 << 20, .batching = batching};
+}
+
+template <class D>
+void SetAll(D& db) {
+  for (std::uint64_t i = 0; i < kRecords; ++i) ASSERT_THAT(db.Set(NumberedKey(i), CheckedValue(NumberedKey(i), kValueSize)), IsOk());
+  ASSERT_THAT(db.Synchronize(SyncMode::kHard), IsOk());
+}
+
+// In an order that is not that of the file.
+template <class D>
+void GetAll(D& db) {
+  std::string value;
+  for (std::uint64_t i = 0; i < kRecords; ++i) {
+    const std::string key = NumberedKey(i * 773 % kRecords);
+    ASSERT_THAT(db.Get(key, &value), IsOk());
+    ASSERT_EQ(value.size(), kValueSize);
+    ASSERT_TRUE(SaltOf(key, value).has_value());
+  }
+}
+
+class HashAccessTest : public DeviceAccessTest, public testing::WithParamInterface<std::uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(BlockSizes, HashAccessTest, testing::Values(512, 4096), testing::PrintToStringParamName());
+
+TEST_P(HashAccessTest, ReadsARecordAtOnceAndWritesMany) {
+  ASSERT_OK_AND_ASSIGN(auto db, Hash::Open(path_, {.seed = 1}, BehindASmallCache(GetParam())));
+  const Stats set = AccessesOf(*db, [&] { SetAll(*db); });
+  EXPECT_LE(set.device_writes, kRecords / 20);
+  EXPECT_GE(set.device_written_bytes, kRecords * kValueSize);
+  EXPECT_LE(set.device_reads, kRecords / 100) << "new blocks are not read first";
+  for (const bool opened_anew : {false, true}) {
+    SCOPED_TRACE(opened_anew ? "opened anew" : "just written");
+    if (opened_anew) {
+      ASSERT_THAT(db->Close(), IsOk());
+      ASSERT_OK_AND_ASSIGN(db, Hash::Open(path_, {.seed = 1}, BehindASmallCache(GetParam())));
+    }
+    const Stats got = AccessesOf(*db, [&] { GetAll(*db); });
+    EXPECT_LE(got.device_reads, kRecords * 105 / 100);
+    EXPECT_GE(got.device_reads, kRecords * 3 / 4) << "most are not in the cache";
+    EXPECT_LE(got.second_reads, kRecords / 100);
+    EXPECT_LE(got.device_read_bytes, kRecords * (kValueSize + 2 * std::max<std::uint64_t>(GetParam(), 512)));
+  }
+  EXPECT_THAT(db->Verify(), IsOk());
+}
+
+TEST_F(DeviceAccessTest, WithoutBatchingEachBlockIsAnAccess) {
+  ASSERT_OK_AND_ASSIGN(auto db, Hash::Open(path_, {.seed = 1}, BehindASmallCache(512, false)));
+  const Stats set = AccessesOf(*db, [&] { SetAll(*db); });
+  EXPECT_GE(set.device_writes, kRecords * kValueSize / 512);
+  const Stats got = AccessesOf(*db, [&] { GetAll(*db); });
+  EXPECT_GE(got.device_reads, kRecords * 8 * 3 / 4) << "a quarter may be in the cache";
+  EXPECT_GE(got.device_reads * 512, got.device_read_bytes);
+}
+
+TEST_F(DeviceAccessTest, AFirstReadThatIsTooShortCostsASecond) {
+  ASSERT_OK_AND_ASSIGN(auto db, Hash::Open(path_, {.seed = 1, .min_read_size = 16}, BehindASmallCache(512)));
+  SetAll(*db);
+  ASSERT_THAT(db->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(db, Hash::Open(path_, {.min_read_size = 16}, BehindASmallCache(512)));
+  std::string value;
+  std::uint64_t missed = 0;
+  for (std::uint64_t i = 0; i < kRecords; i += 7) {
+    const Stats got = AccessesOf(*db, [&] { ASSERT_THAT(db->Get(NumberedKey(i), &value), IsOk()); });
+    EXPECT_EQ(got.second_reads, 1u);
+    ASSERT_TRUE(got.device_reads == 0 || got.device_reads == 2) << got.device_reads << " for record " << i;
+    missed += got.device_reads / 2;
+  }
+  EXPECT_GE(missed, kRecords / 7 * 3 / 4);
+}
+
+// The last keys are in the cache, so the first are asked for; their records lie apart.
+std::vector<std::string> SixtyFourKeys() {
+  std::vector<std::string> keys;
+  for (std::uint64_t i = 0; i < 64; ++i) keys.push_back(NumberedKey(i * 21));
+  return keys;
+}
+
+TEST_P(HashAccessTest, GetMultiReadsRecordsTogether) {
+  ASSERT_OK_AND_ASSIGN(auto db, Hash::Open(path_, {.seed = 1}, BehindASmallCache(GetParam())));
+  SetAll(*db);
+  ASSERT_THAT(db->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(db, Hash::Open(path_, {.seed = 1}, BehindASmallCache(GetParam())));
+  ASSERT_THAT(db->Get(NumberedKey(kRecords - 1)).status(), IsOk());  // now it knows how long records are
+  const std::vector<std::string> names = SixtyFourKeys();
+  const std::vector<std::string_view> keys(names.begin(), names.end());
+  const auto get = [&] {
+    std::uint64_t count = 0;
+    const Status status = db->GetMulti(keys, [&](std::size_t i, std::optional<std::string_view> value) -> void {
+      count += value && value->size() == kValueSize && SaltOf(keys[i], *value).has_value();
+    });
+    return status.ok() ? count : 0;
+  };
+  // In a thread that has no ring yet, so that its child makes one: it could not use its parent's.
+  const std::string other_names[] = {NumberedKey(1), NumberedKey(22)};
+  const std::vector<std::string_view> others(std::begin(other_names), std::end(other_names));
+  const auto calls_of = [&](auto body) {
+    std::optional<std::uint64_t> calls;
+    std::thread([&] {
+      calls = CountSystemCalls([&](auto mark) {
+        (void)db->GetMulti(others, [](std::size_t, std::optional<std::string_view>) -> void {});
+        mark();
+        const bool fine = body();
+        mark();
+        if (!fine) _exit(1);
+      });
+    }).join();
+    return calls;
+  };
+  const auto together = calls_of([&] { return get() == 64; });
+  const auto one_by_one = calls_of([&] {
+    std::string value;
+    for (const std::string_view key : keys) {
+      if (!db->Get(key, &value).ok()) return false;
+    }
+    return true;
+  });
+  if (together) {
+    EXPECT_GE(one_by_one, 62u);
+    EXPECT_LE(together, 32u);
+  }
+  const Stats got = AccessesOf(*db, [&] { EXPECT_EQ(get(), 64u); });
+  EXPECT_LE(got.device_reads, 64u);
+  EXPECT_GE(got.device_reads, 60u) << "they were not in the cache";
+  EXPECT_EQ(got.second_reads, 0u);
+  if (!together) GTEST_SKIP() << "this process may not trace another";
+}
+
+TEST_F(DeviceAccessTest, OpenReadsTheIndexAndNotTheRecords) {
+  constexpr std::uint64_t kMany = 50'000;
+  const FileOptions file_options = {.direct = true, .cache_bytes = 1 << 20};
+  ASSERT_OK_AND_ASSIGN(auto db, Hash::Open(path_, {}, file_options));
+  for (std::uint64_t i = 0; i < kMany; ++i) ASSERT_THAT(db->Set(NumberedKey(i), CheckedValue(NumberedKey(i), 100)), IsOk());
+  ASSERT_THAT(db->Close(), IsOk());
+  const auto size = static_cast<std::uint64_t>(StatOf(path_).st_size);
+  for (const OpenMode mode : {OpenMode::kReadOnly, OpenMode::kReadWrite}) {
+    FileOptions again = file_options;
+    again.mode = mode;
+    ASSERT_OK_AND_ASSIGN(db, Hash::Open(path_, {}, again));
+    const Stats stats = db->GetStats();
+    EXPECT_EQ(db->Count(), kMany);
+    EXPECT_GE(stats.device_read_bytes, stats.index_bytes);
+    EXPECT_LE(stats.device_read_bytes, stats.index_bytes + (64 << 10));
+    EXPECT_LE(stats.device_read_bytes, size / 4);
+    EXPECT_LE(stats.device_reads, 40u);
+    RecordProperty("read_bytes", std::to_string(stats.device_read_bytes) + " of " + std::to_string(size));
+    ASSERT_THAT(db->Get(NumberedKey(777)), IsOkAndHolds(CheckedValue(NumberedKey(777), 100)));
+    ASSERT_THAT(db->Close(), IsOk());
+  }
+}
+
+// ---- TreeDBM ----
+
+constexpr std::uint64_t kLeafRecords = 20'000, kLeafValue = 400;
+
+std::uint64_t NumberIn(const Inspection& inspection, std::string_view name) {
+  for (const auto& [key, value] : inspection) {
+    if (key == name) return std::stoull(value);
+  }
+  ADD_FAILURE() << "no " << name;
+  return 0;
+}
+
+// Pages of about 4 KiB, of which the cache has room for a small part, and the file none.
+class TreeAccessTest : public DeviceAccessTest {
+ protected:
+  static constexpr FileOptions kFile = {.direct = true, .block_size = 1024, .cache_bytes = 0};
+  static constexpr TreeOptions kTree = {.page_size = 4060, .cache_bytes = 2 << 20};
+
+  // How often the device was read, and how many images the pages and long values were, in looking up all keys.
+  struct Reads {
+    std::uint64_t device, images, second;
+  };
+  Reads ReadAll(const TreeOptions& options) {
+    auto opened = Tree::Open(path_, options, kFile);
+    EXPECT_THAT(opened, IsOk());
+    if (!opened.ok()) return {};
+    auto& db = **opened;
+    const std::uint64_t before = NumberIn(db.Inspect(), "file_reads");
+    const Stats got = AccessesOf(db, [&] {
+      std::string value;
+      for (std::uint64_t i = 0; i < kLeafRecords; i += 3) {
+        const std::string key = NumberedKey(i * 7919 % kLeafRecords);
+        ASSERT_THAT(db.Get(key, &value), IsOk());
+        ASSERT_TRUE(SaltOf(key, value).has_value());
+      }
+    });
+    return {got.device_reads, NumberIn(db.Inspect(), "file_reads") - before, got.second_reads};
+  }
+};
+
+TEST_F(TreeAccessTest, ReadsAPageAtOnce) {
+  {
+    ASSERT_OK_AND_ASSIGN(auto db, Tree::Open(path_, kTree, kFile));
+    const Stats set = AccessesOf(*db, [&] {
+      for (std::uint64_t i = 0; i < kLeafRecords; ++i) {
+        const std::string key = NumberedKey(i * 7919 % kLeafRecords);
+        ASSERT_THAT(db->Set(key, CheckedValue(key, kLeafValue)), IsOk());
+      }
+      ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+    });
+    EXPECT_GT(set.device_written_bytes, kLeafRecords * kLeafValue);
+    ASSERT_THAT(db->Close(), IsOk());
+  }
+  const Reads whole = ReadAll(kTree);
+  EXPECT_GE(whole.images, kLeafRecords / 6) << "most pages are not in the cache";
+  EXPECT_LE(whole.device, whole.images * 105 / 100);
+  EXPECT_EQ(whole.second, 0u);
+  TreeOptions guessing = kTree;
+  guessing.min_read_size = 512;
+  const Reads twice = ReadAll(guessing);
+  EXPECT_GE(twice.images, kLeafRecords / 6);
+  EXPECT_GE(twice.second, twice.images * 98 / 100) << "all but the shortest nodes of the page map";
+  EXPECT_GE(twice.device, twice.images * 195 / 100);
+  EXPECT_LE(twice.device, twice.images * 210 / 100);
+}
+
+}  // namespace
+}  // namespace hako

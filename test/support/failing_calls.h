@@ -1,0 +1,95 @@
+// Makes the n-th system call by which a file is read, written, synchronized or lengthened fail, come to a part, or be interrupted, in all
+// threads: of a real file, through all of hako.
+//
+// A test program that includes failing_calls_definitions.h in one of its files has these functions of its own, which the linker takes
+// before those of the C library for whatever is linked into the program. io_uring's transfers are made by the kernel; their completions are
+// changed on the way to who waits for them.
+#pragma once
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <mutex>
+
+namespace hako {
+
+enum class CallKind { kRead, kWrite, kSync, kLengthen };
+
+struct CallFault {
+  enum class How { kInterrupted, kPartial, kFails };
+  How how = How::kFails;
+  int error = EIO;                                                   // of kFails
+  std::uint64_t call = 1;                                            // which one, counted from 1
+  bool forever = false;                                              // and all after it
+  bool every_other = false;                                          // and each second one after it
+  bool reads = true, writes = true, syncs = true, lengthens = true;  // the kinds that are counted
+
+  bool Concerns(CallKind kind) const {
+    return kind == CallKind::kRead ? reads : kind == CallKind::kWrite ? writes : kind == CallKind::kSync ? syncs : lengthens;
+  }
+};
+
+class FailingCalls {
+ public:
+  static FailingCalls& Instance() {
+    static FailingCalls calls;
+    return calls;
+  }
+
+  void Arm(const CallFault& fault) {
+    const std::lock_guard lock(mutex_);
+    fault_ = fault;
+    counted_ = fired_ = fired_writes_ = syncs_after_failure_ = 0;
+    sync_failed_ = false;
+    armed_ = true;
+  }
+  void Disarm() {
+    const std::lock_guard lock(mutex_);
+    armed_ = false;
+  }
+
+  // Rings made from now on are refused, as in a sandbox.
+  void RefuseRings(bool refuse) { refuses_rings_ = refuse; }
+  bool refuses_rings() const { return refuses_rings_; }
+
+  // Since Arm.
+  std::uint64_t counted() const { return Get(counted_); }
+  std::uint64_t fired() const { return Get(fired_); }
+  std::uint64_t fired_writes() const { return Get(fired_writes_); }  // or syncs, or lengthenings
+  std::uint64_t syncs_after_failure() const { return Get(syncs_after_failure_); }
+
+  bool armed() const { return armed_; }
+
+  // For the definitions: counts a call; how it is to go wrong, if at all.
+  bool Next(CallKind kind, CallFault::How* how, int* error) {
+    if (!armed_) return false;
+    const std::lock_guard lock(mutex_);
+    if (kind == CallKind::kSync && sync_failed_) ++syncs_after_failure_;
+    if (!armed_ || !fault_.Concerns(kind)) return false;
+    if (fault_.how == CallFault::How::kPartial && kind != CallKind::kRead && kind != CallKind::kWrite) return false;
+    ++counted_;
+    if (counted_ < fault_.call) return false;
+    const std::uint64_t later = counted_ - fault_.call;
+    if (later != 0 && !fault_.forever && !(fault_.every_other && later % 2 == 0)) return false;
+    ++fired_;
+    fired_writes_ += kind != CallKind::kRead;
+    if (kind == CallKind::kSync && fault_.how == CallFault::How::kFails) sync_failed_ = true;
+    *how = fault_.how;
+    *error = fault_.error;
+    return true;
+  }
+
+ private:
+  std::uint64_t Get(const std::uint64_t& number) const {
+    const std::lock_guard lock(mutex_);
+    return number;
+  }
+
+  mutable std::mutex mutex_;
+  std::atomic<bool> armed_{false}, refuses_rings_{false};
+  CallFault fault_;
+  std::uint64_t counted_ = 0, fired_ = 0, fired_writes_ = 0, syncs_after_failure_ = 0;
+  bool sync_failed_ = false;
+};
+
+}  // namespace hako

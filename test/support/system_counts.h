@@ -1,0 +1,36 @@
+// Accesses to a device as the system counts them: those of this process in bytes, as /proc has them, and all of the device by number.
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "support/file_system.h"
+
+namespace hako {
+
+struct SystemCounts {
+  std::uint64_t read_bytes = 0, written_bytes = 0, reads = 0, writes = 0;
+
+  static std::optional<SystemCounts> Of(const std::string& path) {
+    SystemCounts counts;
+    std::ifstream io("/proc/self/io");
+    for (std::string name; io >> name;) {
+      std::uint64_t number;
+      io >> number;
+      if (name == "read_bytes:") counts.read_bytes = number;
+      if (name == "write_bytes:") counts.written_bytes = number;
+    }
+    const dev_t device = StatOf(path).st_dev;
+    std::ifstream stat("/sys/dev/block/" + std::to_string(major(device)) + ":" + std::to_string(minor(device)) + "/stat");
+    std::uint64_t merged, sectors, milliseconds;
+    if (!(stat >> counts.reads >> merged >> sectors >> milliseconds >> counts.writes)) return std::nullopt;
+    return counts;
+  }
+};
+
+}  // namespace hako
