@@ -143,14 +143,10 @@ Status PositionalDevice::Finish(const Transfer& transfer, Direction direction, s
                      absl::StrCat("cannot ", reads ? "read " : "write ", size, " bytes at offset ", transfer.offset, " of ", path_));
 }
 
-Status PositionalDevice::RunMulti(std::span<const Transfer> transfers, Direction direction, Done done) {
+Status PositionalDevice::RunMulti(std::span<const Transfer> transfers, Direction direction) {
   for (const Transfer& transfer : transfers) Count(transfer, direction);
   Status status;
-  const auto finish = [&](std::size_t number, std::int64_t bytes) {
-    Status one = Finish(transfers[number], direction, bytes);
-    done(number, one.ok());
-    status.Update(std::move(one));
-  };
+  const auto finish = [&](std::size_t number, std::int64_t bytes) { status.Update(Finish(transfers[number], direction, bytes)); };
   std::size_t next = 0, submitted = 0;
   unsigned in_flight = 0;
   // Writes to the page cache gain nothing; and what a killed process had in flight would keep the file locked for a moment.

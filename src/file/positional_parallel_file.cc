@@ -77,8 +77,7 @@ Status PositionalParallelFile::ReadMulti(std::span<const ReadRequest> reads) con
   for (const ReadRequest& read : reads) HAKO_RETURN_IF_ERROR(CheckInside(read.offset, read.out.size(), Size()));
   if (cache_ != nullptr) return cache_->ReadMulti(reads);
   return InTurns(
-      reads, [](const ReadRequest& read) { return read.out; },
-      [this](auto transfers) { return device_->ReadMulti(transfers, [](std::size_t, bool) {}); });
+      reads, [](const ReadRequest& read) { return read.out; }, [this](auto transfers) { return device_->ReadMulti(transfers); });
 }
 
 Status PositionalParallelFile::WriteMulti(std::span<const WriteRequest> writes) {
@@ -86,8 +85,7 @@ Status PositionalParallelFile::WriteMulti(std::span<const WriteRequest> writes) 
   for (const WriteRequest& write : writes) HAKO_RETURN_IF_ERROR(CheckInside(write.offset, write.in.size(), Size()));
   if (cache_ != nullptr) return cache_->WriteMulti(writes);
   return InTurns(
-      writes, [](const WriteRequest& write) { return write.in; },
-      [this](auto transfers) { return device_->WriteMulti(transfers, [](std::size_t, bool) {}); });
+      writes, [](const WriteRequest& write) { return write.in; }, [this](auto transfers) { return device_->WriteMulti(transfers); });
 }
 
 Status PositionalParallelFile::Resize(std::uint64_t size) {

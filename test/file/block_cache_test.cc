@@ -37,24 +37,16 @@ class Device {
   Status Write(const Transfer& transfer) {
     return Run(transfer, &writes, [](std::byte* memory, std::byte* device, std::size_t size) { std::memcpy(device, memory, size); });
   }
-  Status ReadMulti(std::span<const Transfer> transfers, absl::FunctionRef<void(std::size_t, bool)> done) {
+  Status ReadMulti(std::span<const Transfer> transfers) {
     ++batches;
     Status status;
-    for (std::size_t i = transfers.size(); i-- > 0;) {  // in any order
-      const Status one = Read(transfers[i]);
-      done(i, one.ok());
-      status.Update(one);
-    }
+    for (const Transfer& transfer : transfers) status.Update(Read(transfer));
     return status;
   }
-  Status WriteMulti(std::span<const Transfer> transfers, absl::FunctionRef<void(std::size_t, bool)> done) {
+  Status WriteMulti(std::span<const Transfer> transfers) {
     ++batches;
     Status status;
-    for (std::size_t i = transfers.size(); i-- > 0;) {  // in any order
-      const Status one = Write(transfers[i]);
-      done(i, one.ok());
-      status.Update(one);
-    }
+    for (const Transfer& transfer : transfers) status.Update(Write(transfer));
     return status;
   }
   std::vector<std::byte>& bytes() { return bytes_; }

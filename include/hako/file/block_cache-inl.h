@@ -9,9 +9,8 @@ namespace hako {
 
 template <BlockDevice Device>
 Status BlockCache<Device>::Read(std::uint64_t offset, std::span<std::byte> out) {
-  return ForEachPart(offset, out.data(), out.size(), [&](std::uint64_t from, std::size_t begin, std::size_t size, bool is_long) {
-    return is_long ? AccessLong<false>(from, out.data() + begin, size) : Access<false>(from, out.data() + begin, size);
-  });
+  const ReadRequest read = {offset, out};
+  return ReadMulti(std::span(&read, 1));
 }
 
 template <BlockDevice Device>
@@ -37,10 +36,7 @@ Status BlockCache<Device>::WriteMulti(std::span<const WriteRequest> writes) {
   }
   std::ranges::sort(blocks);
   const Status status = FlushBlocks(blocks);
-  for (const std::uint64_t block : blocks) {
-    const Locks locks(*this, block, block);
-    ReleaseClean(block, 1);
-  }
+  for (const WriteRequest& write : writes) ReleaseClean(write.offset, write.in.size());
   return status;
 }
 
@@ -147,7 +143,6 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
     frame.busy = false;
     done += part;
   }
-  if (!keeps_ && !kWrites) ReleaseClean(first, count);
   return absl::OkStatus();
 }
 
@@ -174,12 +169,15 @@ Status BlockCache<Device>::AccessLong(std::uint64_t offset, std::byte* bytes, st
   }
 }
 
-// Of a cache that keeps nothing. REQUIRES: their shards are locked
+// Of a cache that keeps nothing: the frames of these bytes, but for what is not written.
 template <BlockDevice Device>
-void BlockCache<Device>::ReleaseClean(std::uint64_t first, std::size_t count) {
-  for (std::uint64_t block = first; block < first + count; ++block) {
-    const std::uint32_t frame = Find(ShardOf(block), block);
-    if (frame != kNone && !frames_[frame].busy && !frames_[frame].dirty) GiveBack(ShardOf(block), frame);
+void BlockCache<Device>::ReleaseClean(std::uint64_t offset, std::size_t size) {
+  if (size == 0) return;
+  for (std::uint64_t block = offset / block_size_; block <= (offset + size - 1) / block_size_; ++block) {
+    Shard& shard = ShardOf(block);
+    std::lock_guard lock(shard.mutex);
+    const std::uint32_t frame = Find(shard, block);
+    if (frame != kNone && !frames_[frame].busy && !frames_[frame].dirty) GiveBack(shard, frame);
   }
 }
 
@@ -265,33 +263,24 @@ Status BlockCache<Device>::ReadMulti(std::span<const ReadRequest> reads) {
   return absl::OkStatus();
 }
 
-// What the requests miss comes together, as far as there is room for it at once, and is copied out as it comes. The others, and what
-// failed, are read after that, one by one: while frames are busy, nothing may be waited for.
+// What the requests miss comes together, as far as there is room for it at once. What failed is read again, by whose error counts: while
+// frames are busy, nothing may be waited for.
 template <BlockDevice Device>
 Status BlockCache<Device>::ReadTogether(std::span<const ReadRequest> reads) {
-  Batch batch;
-  std::array<std::size_t, kAtOnce> arrives;  // with which transfer
-  std::uint64_t copied = 0;
-  for (std::size_t i = 0; i < reads.size(); ++i) {
-    const std::size_t before = batch.num_blocks();
-    if (request_max_ > 1) Claim(reads[i], &batch);
-    arrives[i] = batch.num_blocks() != before ? batch.transfers().size() - 1 : kAtOnce;
-  }
-  if (!batch.IsEmpty()) {
-    (void)device_.ReadMulti(batch.transfers(), [&](std::size_t transfer, bool succeeded) {
-      EndRead(batch.blocks(transfer), succeeded);
-      for (std::size_t i = 0; i < reads.size(); ++i) {
-        if (arrives[i] == transfer && TryCopy(reads[i])) copied |= std::uint64_t{1} << i;
-      }
-    });
+  if (reads.size() > 1 && request_max_ > 1) {
+    Batch batch;
+    for (const ReadRequest& read : reads) Claim(read, &batch);
+    if (!batch.IsEmpty()) EndRead(batch.blocks(), device_.ReadMulti(batch.transfers()).ok());
   }
   Status status;
-  for (std::size_t i = 0; i < reads.size() && status.ok(); ++i) {
-    if ((copied >> i & 1) == 0) status = Read(reads[i].offset, reads[i].out);
+  for (const ReadRequest& read : reads) {
+    status.Update(ForEachPart(
+        read.offset, read.out.data(), read.out.size(), [&](std::uint64_t from, std::size_t begin, std::size_t size, bool is_long) {
+          return is_long ? AccessLong<false>(from, read.out.data() + begin, size) : Access<false>(from, read.out.data() + begin, size);
+        }));
   }
-  for (const std::uint64_t block : keeps_ ? std::span<const std::uint64_t>() : batch.blocks()) {  // neighbours may have shared them
-    const Locks locks(*this, block, block);
-    ReleaseClean(block, 1);
+  for (const ReadRequest& read : reads) {  // not before all are done: they may share blocks
+    if (!keeps_) ReleaseClean(read.offset, read.out.size());
   }
   return status;
 }
@@ -299,7 +288,7 @@ Status BlockCache<Device>::ReadTogether(std::span<const ReadRequest> reads) {
 // Takes frames for the blocks that the request misses into the batch.
 template <BlockDevice Device>
 void BlockCache<Device>::Claim(const ReadRequest& read, Batch* batch) {
-  if (read.out.empty()) return;
+  if (read.out.empty() || read.out.size() > request_max_ * block_size_) return;  // what is long goes past the frames
   const std::uint64_t last = (read.offset + read.out.size() - 1) / block_size_;
   for (std::uint64_t block = read.offset / block_size_; block <= last && batch->HasRoomFor(block, run_max_); ++block) {
     Shard& shard = ShardOf(block);
@@ -324,28 +313,6 @@ void BlockCache<Device>::EndRead(std::span<const std::uint64_t> blocks, bool suc
     if (!succeeded) GiveBack(shard, frame);
     shard.changed.notify_all();
   }
-}
-
-// If all of it is here.
-template <BlockDevice Device>
-bool BlockCache<Device>::TryCopy(const ReadRequest& read) {
-  const std::uint64_t first = read.offset / block_size_, last = (read.offset + read.out.size() - 1) / block_size_;
-  if (last - first >= kGroup) return false;
-  std::array<std::uint32_t, kGroup> frames;
-  const Locks locks(*this, first, last);
-  for (std::uint64_t block = first; block <= last; ++block) {
-    const std::uint32_t frame = frames[block - first] = Find(ShardOf(block), block);
-    if (frame == kNone || frames_[frame].busy) return false;
-  }
-  std::size_t begin = read.offset % block_size_, done = 0;
-  for (std::uint64_t block = first; block <= last; ++block, begin = 0) {
-    const std::uint32_t frame = frames[block - first];
-    const std::size_t part = std::min(block_size_ - begin, read.out.size() - done);
-    std::memcpy(read.out.data() + done, Bytes(frame) + begin, part);
-    done += part;
-    frames_[frame].recent = std::exchange(frames_[frame].seen, true);
-  }
-  return true;
 }
 
 // ---- writing back ----
@@ -398,28 +365,17 @@ void BlockCache<Device>::ClaimDirty(std::uint64_t first, Batch* batch) {
 
 template <BlockDevice Device>
 Status BlockCache<Device>::WriteBatch(Batch* batch) {
-  Status status;
-  if (batch->transfers().size() == 1) {
-    status = device_.Write(batch->transfers()[0]);
-    EndWrite(batch->blocks(), status.ok());
-  } else {
-    status =
-        device_.WriteMulti(batch->transfers(), [&](std::size_t transfer, bool succeeded) { EndWrite(batch->blocks(transfer), succeeded); });
-  }
-  batch->Clear();
-  return status;
-}
-
-template <BlockDevice Device>
-void BlockCache<Device>::EndWrite(std::span<const std::uint64_t> blocks, bool succeeded) {
-  for (const std::uint64_t block : blocks) {
+  const Status status = batch->transfers().size() == 1 ? device_.Write(batch->transfers()[0]) : device_.WriteMulti(batch->transfers());
+  for (const std::uint64_t block : batch->blocks()) {
     Shard& shard = ShardOf(block);
     std::lock_guard lock(shard.mutex);
     const std::uint32_t frame = Find(shard, block);
     frames_[frame].busy = false;
-    frames_[frame].dirty = !succeeded;
+    frames_[frame].dirty = !status.ok();
     shard.changed.notify_all();
   }
+  batch->Clear();
+  return status;
 }
 
 template <BlockDevice Device>

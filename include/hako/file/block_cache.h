@@ -47,11 +47,11 @@ namespace hako {
 
 // REQUIRES: offsets and sizes are multiples of the block size, addresses of the memory's alignment
 template <class D>
-concept BlockDevice = requires(D& device, const Transfer& transfer, std::span<const Transfer> transfers, void (*done)(std::size_t, bool)) {
+concept BlockDevice = requires(D& device, const Transfer& transfer, std::span<const Transfer> transfers) {
   { device.Read(transfer) } -> std::same_as<Status>;
   { device.Write(transfer) } -> std::same_as<Status>;
-  { device.ReadMulti(transfers, done) } -> std::same_as<Status>;
-  { device.WriteMulti(transfers, done) } -> std::same_as<Status>;
+  { device.ReadMulti(transfers) } -> std::same_as<Status>;
+  { device.WriteMulti(transfers) } -> std::same_as<Status>;
 };
 
 struct BlockCacheLimits {
@@ -184,10 +184,7 @@ class BlockCache {
         last->iov_len += block_size;
       } else {
         parts_[num_parts_++] = {bytes, block_size};
-        if (!follows) {
-          first_[num_transfers_] = count_;
-          transfers_[num_transfers_++] = {block * block_size, std::span(&parts_[num_parts_ - 1], 0)};
-        }
+        if (!follows) transfers_[num_transfers_++] = {block * block_size, std::span(&parts_[num_parts_ - 1], 0)};
         Transfer& transfer = transfers_[num_transfers_ - 1];
         transfer.parts = std::span(transfer.parts.data(), transfer.parts.size() + 1);
       }
@@ -195,10 +192,6 @@ class BlockCache {
     }
     std::span<const Transfer> transfers() const { return std::span(transfers_).first(num_transfers_); }
     std::span<const std::uint64_t> blocks() const { return std::span(blocks_).first(count_); }
-    std::span<const std::uint64_t> blocks(std::size_t transfer) const {
-      const std::size_t end = transfer + 1 < num_transfers_ ? first_[transfer + 1] : count_;
-      return blocks().subspan(first_[transfer], end - first_[transfer]);
-    }
     void Clear() { count_ = num_parts_ = num_transfers_ = run_ = 0; }
 
    private:
@@ -210,7 +203,6 @@ class BlockCache {
     std::array<std::uint64_t, kBlocks> blocks_;
     std::array<iovec, kBlocks> parts_;
     std::array<Transfer, kAtOnce> transfers_;
-    std::array<std::size_t, kAtOnce> first_;  // of its blocks, in blocks_
   };
 
   Shard& ShardOf(std::uint64_t block) const { return shards_[block / kGroup % num_shards_]; }
@@ -253,13 +245,11 @@ class BlockCache {
   Status ReadTogether(std::span<const ReadRequest> reads);
   void Claim(const ReadRequest& read, Batch* batch);
   void EndRead(std::span<const std::uint64_t> blocks, bool succeeded);
-  bool TryCopy(const ReadRequest& read);
   Status WriteBack(Shard& shard, std::uint32_t victim);
   void ClaimDirty(std::uint64_t first, Batch* batch);
   Status WriteBatch(Batch* batch);
-  void EndWrite(std::span<const std::uint64_t> blocks, bool succeeded);
   Status FlushBlocks(std::span<const std::uint64_t> blocks);
-  void ReleaseClean(std::uint64_t first, std::size_t count);
+  void ReleaseClean(std::uint64_t offset, std::size_t size);
   void Forget(std::uint64_t first, std::uint64_t end);
 
   Device& device_;

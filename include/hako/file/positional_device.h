@@ -16,7 +16,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/functional/function_ref.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 
@@ -48,10 +47,8 @@ class PositionalDevice {
 
   Status Read(const Transfer& transfer);
   Status Write(const Transfer& transfer);
-  // done(which, whether it succeeded) for each of them as it comes, in this thread; it must not use the device.
-  using Done = absl::FunctionRef<void(std::size_t, bool)>;
-  Status ReadMulti(std::span<const Transfer> transfers, Done done) { return RunMulti(transfers, Direction::kRead, done); }
-  Status WriteMulti(std::span<const Transfer> transfers, Done done) { return RunMulti(transfers, Direction::kWrite, done); }
+  Status ReadMulti(std::span<const Transfer> transfers) { return RunMulti(transfers, Direction::kRead); }
+  Status WriteMulti(std::span<const Transfer> transfers) { return RunMulti(transfers, Direction::kWrite); }
 
   // What addresses in memory must be a multiple of.
   std::size_t memory_alignment() const { return memory_alignment_; }
@@ -63,7 +60,7 @@ class PositionalDevice {
  private:
   enum class Direction { kRead, kWrite };
 
-  Status RunMulti(std::span<const Transfer> transfers, Direction direction, Done done);
+  Status RunMulti(std::span<const Transfer> transfers, Direction direction);
   void Count(const Transfer& transfer, Direction direction);
   // `done` bytes, or a negative errno value, are what the system says that it has done of it; the rest is done here.
   Status Finish(const Transfer& transfer, Direction direction, std::int64_t done);

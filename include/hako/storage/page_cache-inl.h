@@ -32,27 +32,26 @@ Status PageCache<FileT, Codec>::Bring(std::uint32_t id, int level, bool once) {
 
 template <File FileT, PageCodec Codec>
 void PageCache<FileT, Codec>::BringTogether(std::span<const std::uint32_t> ids, bool once) {
-  for (; !ids.empty(); ids = ids.subspan(std::min(ids.size(), kBroughtTogether))) {
-    std::array<typename PageStore<FileT>::ImageRequest, kBroughtTogether> images;
-    static thread_local AlignedBuffer room = MakeAlignedBuffer(kBroughtTogether * kImageRoom);
-    std::size_t count = 0;
-    {
-      std::lock_guard lock(mutex_);
-      for (const std::uint32_t id : ids.first(std::min(ids.size(), kBroughtTogether))) {
-        const bool is_locked = (sync::VersionLock(lines_[id].version).ReadVersion() & sync::VersionLock::kLocked) != 0;
-        if (State(id) != kAway || !is_locked) continue;
-        SetState(id, kLoading);
-        images[count] = {id, {room.get() + count * kImageRoom, format::kPageImageMax}};
-        ++count;
+  if constexpr (BatchFile<FileT>) {
+    for (; !ids.empty(); ids = ids.subspan(std::min(ids.size(), kBroughtTogether))) {
+      std::array<typename PageStore<FileT>::ImageRequest, kBroughtTogether> images;
+      std::size_t count = 0;
+      {
+        std::lock_guard lock(mutex_);
+        for (const std::uint32_t id : ids.first(std::min(ids.size(), kBroughtTogether))) {
+          const bool is_locked = (sync::VersionLock(lines_[id].version).ReadVersion() & sync::VersionLock::kLocked) != 0;
+          if (State(id) != kAway || !is_locked) continue;
+          SetState(id, kLoading);
+          images[count++] = {id};
+        }
       }
-    }
-    store_->ReadMulti(std::span(images).first(count));
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto& image = images[i];
-      if (image.size != 0 && Install(image.id, image.out.first(image.size), {.level = 0, .once = once, .waits = false}).ok()) continue;
-      std::lock_guard lock(mutex_);
-      if (State(image.id) == kLoading) SetState(image.id, kAway);
-      loaded_.notify_all();
+      store_->ReadMulti(std::span(images).first(count));
+      for (const auto& [id, image] : std::span(images).first(count)) {
+        if (!image.empty() && Install(id, image, {.level = 0, .once = once, .waits = false}).ok()) continue;
+        std::lock_guard lock(mutex_);
+        if (State(id) == kLoading) SetState(id, kAway);
+        loaded_.notify_all();
+      }
     }
   }
 }
@@ -62,12 +61,14 @@ void PageCache<FileT, Codec>::ReadAhead(std::span<const std::uint32_t> ids) {
   std::lock_guard lock(ahead_mutex_);
   if (ahead_.size() > 4 * kAheadMax || is_closing_) return;  // the device is slower than whoever walks
   ahead_.insert(ahead_.end(), ids.begin(), ids.end());
-  if (reader_ == nullptr) {
-    auto reader = sync::BackgroundThread::Start({}, [this] { BringAhead(); });
-    if (!reader.ok()) return ahead_.clear();
-    reader_ = *std::move(reader);
+  for (std::unique_ptr<sync::BackgroundThread>& reader : readers_) {
+    if (reader == nullptr) {
+      auto started = sync::BackgroundThread::Start({}, [this] { BringAhead(); });
+      if (!started.ok()) return ahead_.clear();
+      reader = *std::move(started);
+    }
+    reader->Wake();
   }
-  reader_->Wake();
 }
 
 template <File FileT, PageCodec Codec>
@@ -75,7 +76,9 @@ void PageCache<FileT, Codec>::BringAhead() {
   for (std::vector<std::uint32_t> ids;; ids.clear()) {
     {
       std::lock_guard lock(ahead_mutex_);
-      ids.swap(ahead_);
+      const auto end = ahead_.begin() + static_cast<std::ptrdiff_t>(std::min(ahead_.size(), kBroughtTogether));
+      ids.assign(ahead_.begin(), end);
+      ahead_.erase(ahead_.begin(), end);
     }
     if (ids.empty()) return;
     BringTogether(ids, true);

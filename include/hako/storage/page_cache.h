@@ -38,7 +38,6 @@
 #include <utility>
 #include <vector>
 
-#include "hako/base/aligned_buffer.h"
 #include "hako/base/page_codec.h"
 #include "hako/base/status.h"
 #include "hako/format/page_format.h"
@@ -141,17 +140,17 @@ class PageCache {
   Status Bring(std::uint32_t id, int level, bool once);
   // Brings those of these leaves that are away by reads that are in flight together; what fails, or finds no room, stays away.
   void BringTogether(std::span<const std::uint32_t> ids, bool once);
-  // The same, in another thread.
+  // The same, in threads of its own: while one waits for the device, another makes pages of what has come.
   void ReadAhead(std::span<const std::uint32_t> ids);
   // How many pages may be read ahead of a walk.
   std::size_t ahead_max() const { return std::min<std::size_t>(kAheadMax, limits_.memory_bytes / 16 / kUsualPage); }
   // No page is read ahead any more.
   void StopReadingAhead() {
-    std::unique_ptr<sync::BackgroundThread> reader;
+    std::array<std::unique_ptr<sync::BackgroundThread>, 2> readers;
     {
       std::lock_guard lock(ahead_mutex_);
       is_closing_ = true;
-      reader.swap(reader_);
+      readers.swap(readers_);
       ahead_.clear();
     }
   }
@@ -221,8 +220,8 @@ class PageCache {
   static constexpr std::uint64_t kSpare = std::uint64_t{32} << 30;
   static constexpr std::uint64_t kBytesMax = PageSlab::kBytesMax - kSpare;
   static constexpr std::size_t kCooledAtOnce = 16;
-  static constexpr std::size_t kBroughtTogether = 32;
-  static constexpr std::size_t kAheadMax = 64, kUsualPage = 8192;
+  static constexpr std::size_t kBroughtTogether = PageStore<FileT>::kReadTogether;
+  static constexpr std::size_t kAheadMax = 128, kUsualPage = 8192;
   static constexpr std::size_t kImageRoom = (format::kPageImageMax + 8 + 4095) / 4096 * 4096;
   static constexpr std::uint8_t kMarks[2] = {0x10, 0x20};
 
@@ -362,7 +361,7 @@ class PageCache {
   std::mutex ahead_mutex_;
   std::vector<std::uint32_t> ahead_;  // ids of pages that walks are going to want
   bool is_closing_ = false;
-  std::unique_ptr<sync::BackgroundThread> reader_;  // of these
+  std::array<std::unique_ptr<sync::BackgroundThread>, 2> readers_;  // of these
 };
 
 }  // namespace hako::storage

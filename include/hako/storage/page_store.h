@@ -112,19 +112,11 @@ class PageStore {
   }
   struct ImageRequest {
     std::uint32_t id;
-    std::span<std::byte> out;  // as for Read
-    std::size_t size = 0;      // of what was read; 0: nothing
+    std::span<const std::byte> image = {};  // empty: it could not be read so, and is left to Read
   };
-  // Read of several, in flight together. What cannot be read so is left to Read.
-  void ReadMulti(std::span<ImageRequest> images) {
-    if constexpr (BatchFile<FileT>) {
-      if (min_read_size_ == 0 && images.size() > 1) return ReadTogether(images);
-    }
-    for (ImageRequest& image : images) {
-      const StatusOr<std::size_t> size = Read(image.id, image.out);
-      image.size = size.ok() ? *size : 0;
-    }
-  }
+  static constexpr std::size_t kReadTogether = 32;
+  // Read of several, at most kReadTogether, in flight together. The images stay until this thread calls it again.
+  void ReadMulti(std::span<ImageRequest> images) requires BatchFile<FileT>;
   Status ReadLong(std::uint32_t id, std::uint64_t size, std::string* out) {
     return ReadChecked(id,
                        [&](const Entry& entry) -> StatusOr<std::span<std::byte>> {
@@ -285,42 +277,6 @@ class PageStore {
         return DataLossError(absl::StrCat("page ", id, " does not match its check").c_str(), entry.place() * format::kTreeUnit);
       }
       tried = entry;
-    }
-  }
-  void ReadTogether(std::span<ImageRequest> images) requires BatchFile<FileT> {
-    static constexpr std::size_t kAtOnce = 64;
-    struct Found {
-      ImageRequest* image;
-      Entry entry;
-    };
-    std::array<Found, kAtOnce> found;
-    std::array<ReadRequest, kAtOnce> reads;
-    for (; !images.empty(); images = images.subspan(std::min(images.size(), kAtOnce))) {
-      std::size_t count = 0;
-      std::shared_lock<std::shared_mutex> not_cut;
-      {
-        std::lock_guard lock(map_mutex_);
-        for (ImageRequest& image : images.first(std::min(images.size(), kAtOnce))) {
-          const StatusOr<Entry*> at = map_.At(image.id, NodeReader());
-          if (!at.ok() || (*at)->IsNone() || !IsInFile(**at) || (*at)->units() * format::kTreeUnit > image.out.size()) continue;
-          found[count++] = {&image, **at};
-        }
-        not_cut = std::shared_lock(cut_mutex_);
-        map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
-      }
-      // In the order of the file, in which neighbours are one transfer.
-      std::sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(count),
-                [](const Found& a, const Found& b) { return a.entry.place() < b.entry.place(); });
-      for (std::size_t i = 0; i < count; ++i) {
-        reads[i] = {found[i].entry.place() * format::kTreeUnit, found[i].image->out.first(found[i].entry.units() * format::kTreeUnit)};
-        reads_.fetch_add(1, std::memory_order_relaxed);
-        read_bytes_.fetch_add(reads[i].out.size(), std::memory_order_relaxed);
-      }
-      if (count == 0 || !file_.ReadMulti(std::span<const ReadRequest>(reads).first(count)).ok()) continue;
-      for (std::size_t i = 0; i < count; ++i) {
-        if (Hash64(reads[i].out.data(), reads[i].out.size(), SeedOf(found[i].image->id)) == found[i].entry.check)
-          found[i].image->size = reads[i].out.size();
-      }
     }
   }
   bool IsInFile(const Entry& entry) const { return entry.place() + entry.units() <= file_.Size() / format::kTreeUnit; }
@@ -541,6 +497,65 @@ class PageStore {
   mutable std::atomic<std::uint64_t> reads_{0}, read_bytes_{0}, second_reads_{0};
   std::atomic<std::uint64_t> writes_{0}, written_bytes_{0};
 };
+
+// In the order of the file, in which neighbours are one run of whole blocks.
+template <File FileT>
+void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchFile<FileT> {
+  struct Found {
+    ImageRequest* image;
+    Entry entry;
+    std::size_t begin = 0;  // of its bytes, in the room
+  };
+  if (min_read_size_ != 0) return;
+  static constexpr std::size_t kRoomAlignment = 4096;
+  static thread_local AlignedBuffer room;
+  static thread_local std::size_t room_size = 0;
+  std::array<Found, kReadTogether> places;
+  std::size_t count = 0;
+  std::shared_lock<std::shared_mutex> not_cut;
+  {
+    std::lock_guard lock(map_mutex_);
+    for (ImageRequest& image : images) {
+      const StatusOr<Entry*> at = map_.At(image.id, NodeReader());
+      if (at.ok() && !(*at)->IsNone() && IsInFile(**at) && (*at)->units() * format::kTreeUnit <= format::kPageImageMax)
+        places[count++] = {&image, **at};
+    }
+    not_cut = std::shared_lock(cut_mutex_);
+    map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
+  }
+  const std::span<Found> found = std::span(places).first(count);
+  std::ranges::sort(found, {}, [](const Found& one) { return one.entry.place(); });
+
+  std::uint64_t block = 1, end = 0;  // end: of the last run, in the file
+  if constexpr (requires { file_.block_size(); }) block = file_.block_size();
+  std::array<ReadRequest, kReadTogether> reads;
+  std::array<std::size_t, kReadTogether + 1> begins{};  // of the runs, in the room; then where the next would begin
+  std::size_t num_runs = 0;
+  for (Found& one : found) {
+    const std::uint64_t from = one.entry.place() * format::kTreeUnit, first = from & ~(block - 1);
+    if (num_runs == 0 || first > end) {
+      reads[num_runs].offset = first;
+      begins[num_runs + 1] = begins[num_runs];
+      ++num_runs;
+    }
+    end = std::min((from + one.entry.units() * format::kTreeUnit + block - 1) & ~(block - 1), file_.Size());
+    one.begin = begins[num_runs - 1] + (from - reads[num_runs - 1].offset);
+    const std::size_t size = end - reads[num_runs - 1].offset;
+    begins[num_runs] = (begins[num_runs - 1] + size + 8 + kRoomAlignment - 1) / kRoomAlignment * kRoomAlignment;  // 8: see PageImage
+    reads[num_runs - 1].out = {static_cast<std::byte*>(nullptr), size};
+  }
+  if (begins[num_runs] > room_size) room = MakeAlignedBuffer(room_size = begins[num_runs]);
+  for (std::size_t i = 0; i < num_runs; ++i) {
+    reads[i].out = {room.get() + begins[i], reads[i].out.size()};
+    reads_.fetch_add(1, std::memory_order_relaxed);
+    read_bytes_.fetch_add(reads[i].out.size(), std::memory_order_relaxed);
+  }
+  if (num_runs == 0 || !file_.ReadMulti(std::span<const ReadRequest>(reads).first(num_runs)).ok()) return;
+  for (const Found& one : found) {
+    const std::span<const std::byte> image(room.get() + one.begin, one.entry.units() * format::kTreeUnit);
+    if (Hash64(image.data(), image.size(), SeedOf(one.image->id)) == one.entry.check) one.image->image = image;
+  }
+}
 
 template <File FileT>
 StatusOr<std::uint64_t> PageStore<FileT>::MoveForward() {
