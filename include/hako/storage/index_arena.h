@@ -18,6 +18,7 @@
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"
 #include "hako/format/hash_file_format.h"
+#include "hako/format/record_view.h"
 #include "hako/storage/arena.h"
 #include "hako/storage/extent_file.h"
 
