@@ -60,8 +60,8 @@ Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
       std::string note(super.note_size, '\0');
       HAKO_RETURN_IF_ERROR(extents.Read(super.tail, note.data(), note.size()));
       const bool note_holds = super.note_check == Hash64(note, super.secret);
-      HAKO_ASSIGN_OR_RETURN(const bool has_index, FindIndex());
-      if (note_holds && has_index) {
+      HAKO_ASSIGN_OR_RETURN(const bool has_index, note_holds ? FindIndex() : StatusOr<bool>(false));
+      if (has_index) {
         HAKO_RETURN_IF_ERROR(AdoptIndex(mine, super.num_lines));
         if (Count() != super.num_records) return absl::DataLossError("the index does not hold as many records as the superblock says");
         if (writable) HAKO_RETURN_IF_ERROR(extents.MarkInUse());
@@ -101,7 +101,7 @@ StatusOr<bool> HashDBM<FileT>::FindIndex() {
     return heap_->IndexTableIsInside() && heap_->IndexCheck() == super.index_check;
   } else {
     if (super.index_extents != 0 || super.index_check == 0) return false;
-    return heap_->LoadIndex(PlaceOfIndexImage(super.tail + super.note_size), super.index_check);
+    return heap_->LoadIndex(super.tail + super.note_size, super.index_check);
   }
 }
 
@@ -506,7 +506,7 @@ Status HashDBM<FileT>::CloseWritable() {
   if constexpr (Space::kMapped) {
     index_check = heap_->IndexCheck();
   } else {
-    HAKO_ASSIGN_OR_RETURN(index_check, heap_->SaveIndex(PlaceOfIndexImage(extents.tail() + note.size())));
+    HAKO_ASSIGN_OR_RETURN(index_check, heap_->SaveIndex(extents.tail() + note.size()));
   }
   HAKO_RETURN_IF_ERROR(extents.Sync());
   HAKO_RETURN_IF_ERROR(extents.Commit([&](format::HashSuperBlock& super) {

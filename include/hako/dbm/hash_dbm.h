@@ -157,7 +157,6 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status Recover(Slot& mine, const HashOptions& options);
   StatusOr<bool> FindIndex();
   Status AdoptIndex(Slot& mine, std::uint64_t num_lines);
-  static std::uint64_t PlaceOfIndexImage(std::uint64_t end) { return (end + 4095) & ~std::uint64_t{4095}; }
   Status RecoverByScan(Slot& mine);
   Status SynchronizeLocked(Slot& mine);
   template <class Slots>

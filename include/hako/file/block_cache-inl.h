@@ -242,7 +242,7 @@ Status BlockCache<Device>::ReadRuns(std::uint64_t first, std::span<const std::ui
     for (std::size_t i = begin; i < frames.size() && i <= end + kGap; ++i) {
       const bool is_wanted = (wanted >> i & 1) != 0;
       std::byte* const to = is_wanted ? Bytes(frames[i]) : scratch();
-      if (is_wanted && count != 0 && static_cast<std::byte*>(parts[count - 1].iov_base) + parts[count - 1].iov_len == to)
+      if (is_wanted && count != 0 && EndsAt(parts[count - 1], to))
         parts[count - 1].iov_len += block_size_;
       else
         parts[count++] = {to, block_size_};
@@ -268,9 +268,12 @@ Status BlockCache<Device>::ReadMulti(std::span<const ReadRequest> reads) {
 template <BlockDevice Device>
 Status BlockCache<Device>::ReadTogether(std::span<const ReadRequest> reads) {
   if (reads.size() > 1 && request_max_ > 1) {
-    Batch batch;
+    Batch batch(*this);
     for (const ReadRequest& read : reads) Claim(read, &batch);
-    if (!batch.IsEmpty()) EndRead(batch.blocks(), device_.ReadMulti(batch.transfers()).ok());
+    const bool succeeded = batch.IsEmpty() || device_.ReadMulti(batch.transfers()).ok();
+    MakeIdle(batch.blocks(), [&](Shard& shard, std::uint32_t frame) {
+      if (!succeeded) GiveBack(shard, frame);
+    });
   }
   Status status;
   for (const ReadRequest& read : reads) {
@@ -290,7 +293,7 @@ template <BlockDevice Device>
 void BlockCache<Device>::Claim(const ReadRequest& read, Batch* batch) {
   if (read.out.empty() || read.out.size() > request_max_ * block_size_) return;  // what is long goes past the frames
   const std::uint64_t last = (read.offset + read.out.size() - 1) / block_size_;
-  for (std::uint64_t block = read.offset / block_size_; block <= last && batch->HasRoomFor(block, run_max_); ++block) {
+  for (std::uint64_t block = read.offset / block_size_; block <= last && batch->HasRoomFor(block); ++block) {
     Shard& shard = ShardOf(block);
     std::lock_guard lock(shard.mutex);
     if (Find(shard, block) != kNone || fresh_.Contains(block)) continue;
@@ -299,18 +302,20 @@ void BlockCache<Device>::Claim(const ReadRequest& read, Batch* batch) {
     if (frame == kNone) return;
     Link(shard, frame, block);
     frames_[frame].busy = true;
-    batch->Add(block, Bytes(frame), block_size_, run_max_);
+    batch->Add(block, Bytes(frame));
   }
 }
 
+// The device is done with these blocks of this thread; visit(shard, frame) for each.
 template <BlockDevice Device>
-void BlockCache<Device>::EndRead(std::span<const std::uint64_t> blocks, bool succeeded) {
+template <class F>
+void BlockCache<Device>::MakeIdle(std::span<const std::uint64_t> blocks, F&& visit) {
   for (const std::uint64_t block : blocks) {
     Shard& shard = ShardOf(block);
     std::lock_guard lock(shard.mutex);
     const std::uint32_t frame = Find(shard, block);
     frames_[frame].busy = false;
-    if (!succeeded) GiveBack(shard, frame);
+    visit(shard, frame);
     shard.changed.notify_all();
   }
 }
@@ -331,7 +336,7 @@ Status BlockCache<Device>::WriteBack(Shard& shard, std::uint32_t victim) {
       if (++frame == shard.end) frame = shard.first;
     }
   }
-  Batch batch;
+  Batch batch(*this);
   for (const std::uint64_t block : std::span(blocks).first(request_max_ == 1 ? std::min<std::size_t>(count, 1) : count)) {
     // From the first of its group from which all are dirty.
     std::uint64_t first = block;
@@ -353,50 +358,58 @@ Status BlockCache<Device>::WriteBack(Shard& shard, std::uint32_t victim) {
 template <BlockDevice Device>
 void BlockCache<Device>::ClaimDirty(std::uint64_t first, Batch* batch) {
   std::size_t count = 0;
-  for (std::uint64_t block = first; count < run_max_ && batch->HasRoomFor(block, run_max_); ++block, ++count) {
+  for (std::uint64_t block = first; count < run_max_ && batch->HasRoomFor(block); ++block, ++count) {
     Shard& shard = ShardOf(block);
     std::lock_guard lock(shard.mutex);
     const std::uint32_t frame = Find(shard, block);
     if (frame == kNone || !frames_[frame].dirty || frames_[frame].busy) return;
     frames_[frame].busy = true;
-    batch->Add(block, Bytes(frame), block_size_, run_max_);
+    batch->Add(block, Bytes(frame));
   }
 }
 
 template <BlockDevice Device>
 Status BlockCache<Device>::WriteBatch(Batch* batch) {
   const Status status = batch->transfers().size() == 1 ? device_.Write(batch->transfers()[0]) : device_.WriteMulti(batch->transfers());
-  for (const std::uint64_t block : batch->blocks()) {
-    Shard& shard = ShardOf(block);
-    std::lock_guard lock(shard.mutex);
-    const std::uint32_t frame = Find(shard, block);
-    frames_[frame].busy = false;
-    frames_[frame].dirty = !status.ok();
-    shard.changed.notify_all();
-  }
+  MakeIdle(batch->blocks(), [&](Shard&, std::uint32_t frame) { frames_[frame].dirty = !status.ok(); });
   batch->Clear();
   return status;
 }
 
+// Those whose frames are wanted, ascending.
 template <BlockDevice Device>
-Status BlockCache<Device>::Flush() {
+template <class F>
+std::vector<std::uint64_t> BlockCache<Device>::BlocksOf(F&& is_wanted) const {
   std::vector<std::uint64_t> blocks;
   for (std::size_t i = 0; i < num_shards_; ++i) {
     std::lock_guard lock(shards_[i].mutex);
     for (std::uint32_t frame = shards_[i].first; frame < shards_[i].end; ++frame) {
-      if (frames_[frame].dirty) blocks.push_back(frames_[frame].block);
+      if (frames_[frame].block != kNoBlock && is_wanted(frames_[frame])) blocks.push_back(frames_[frame].block);
     }
   }
   std::ranges::sort(blocks);
-  return FlushBlocks(blocks);
+  return blocks;
+}
+
+template <BlockDevice Device>
+Status BlockCache<Device>::Flush() {
+  return FlushBlocks(BlocksOf([](const Frame& frame) { return frame.dirty; }));
+}
+
+// A block's frame, or kNone, once nobody is at work with it. REQUIRES: this thread has nothing busy
+template <BlockDevice Device>
+std::uint32_t BlockCache<Device>::FindIdle(Shard& shard, std::uint64_t block, std::unique_lock<std::mutex>& lock) {
+  std::uint32_t frame;
+  while ((frame = Find(shard, block)) != kNone && frames_[frame].busy) shard.changed.wait(lock);
+  return frame;
 }
 
 // Writes those of the blocks, which ascend, that are dirty.
 template <BlockDevice Device>
 Status BlockCache<Device>::FlushBlocks(std::span<const std::uint64_t> blocks) {
-  Batch batch;
+  Batch batch(*this);
   for (const std::uint64_t block : blocks) {
-    if (!batch.HasRoomFor(block, run_max_)) HAKO_RETURN_IF_ERROR(WriteBatch(&batch));
+    if (!batch.HasRoomFor(block)) HAKO_RETURN_IF_ERROR(WriteBatch(&batch));
     Shard& shard = ShardOf(block);
     std::unique_lock lock(shard.mutex);
     std::uint32_t frame = Find(shard, block);
@@ -406,14 +419,11 @@ Status BlockCache<Device>::FlushBlocks(std::span<const std::uint64_t> blocks) {
       HAKO_RETURN_IF_ERROR(WriteBatch(&batch));
       lock.lock();
     }
-    shard.changed.wait(lock, [&] {
-      frame = Find(shard, block);
-      return frame == kNone || !frames_[frame].busy;
-    });
+    frame = FindIdle(shard, block, lock);
     if (frame == kNone || !frames_[frame].dirty) continue;
     frames_[frame].busy = true;
     lock.unlock();
-    batch.Add(block, Bytes(frame), block_size_, run_max_);
+    batch.Add(block, Bytes(frame));
   }
   return batch.IsEmpty() ? absl::OkStatus() : WriteBatch(&batch);
 }
@@ -424,26 +434,14 @@ void BlockCache<Device>::Forget(std::uint64_t first, std::uint64_t end) {
   for (std::uint64_t block = first; block < end; ++block) {
     Shard& shard = ShardOf(block);
     std::unique_lock lock(shard.mutex);
-    std::uint32_t frame = kNone;
-    shard.changed.wait(lock, [&] {
-      frame = Find(shard, block);
-      return frame == kNone || !frames_[frame].busy;
-    });
-    if (frame != kNone) GiveBack(shard, frame);
+    if (const std::uint32_t frame = FindIdle(shard, block, lock); frame != kNone) GiveBack(shard, frame);
   }
 }
 
 template <BlockDevice Device>
 void BlockCache<Device>::Drop(std::uint64_t offset) {
-  for (std::size_t i = 0; i < num_shards_; ++i) {
-    Shard& shard = shards_[i];
-    std::unique_lock lock(shard.mutex);
-    for (std::uint32_t frame = shard.first; frame < shard.end; ++frame) {
-      if (frames_[frame].block == kNoBlock || frames_[frame].block < offset / block_size_) continue;
-      shard.changed.wait(lock, [&] { return !frames_[frame].busy; });
-      if (frames_[frame].block != kNoBlock && frames_[frame].block >= offset / block_size_) GiveBack(shard, frame);
-    }
-  }
+  const std::uint64_t first = offset / block_size_;
+  for (const std::uint64_t block : BlocksOf([first](const Frame& frame) { return frame.block >= first; })) Forget(block, block + 1);
 }
 
 }  // namespace hako

@@ -32,12 +32,12 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "hako/base/aligned_buffer.h"
 #include "hako/base/status.h"
 #include "hako/file/block_ranges.h"
 #include "hako/file/file.h"
@@ -75,7 +75,7 @@ class BlockCache {
         request_max_(limits.batches ? std::min(kGroup, num_frames_ / num_shards_ / 4) : 1),
         run_max_(limits.batches ? std::max<std::size_t>(kGroup, std::min(kRunBytes / block_size_, num_frames_ / 4)) : 1),
         memory_alignment_(limits.memory_alignment),
-        memory_(static_cast<std::byte*>(::operator new((num_frames_ + 1) * block_size_, kAlignment))),
+        memory_(MakeAlignedBuffer((num_frames_ + 1) * block_size_)),
         frames_(num_frames_),
         shards_(std::make_unique<Shard[]>(num_shards_)) {
     // A shard's frames lie together, and are taken in that order: adjacent blocks are then often adjacent in memory.
@@ -90,9 +90,10 @@ class BlockCache {
   }
   BlockCache(const BlockCache&) = delete;
   BlockCache& operator=(const BlockCache&) = delete;
-  ~BlockCache() { ::operator delete(memory_, kAlignment); }
 
   std::size_t block_size() const { return block_size_; }
+  // Whether blocks stay here, so that it pays to bring near what is going to be read.
+  bool keeps() const { return keeps_; }
 
   Status Read(std::uint64_t offset, std::span<std::byte> out);
   Status Write(std::uint64_t offset, std::span<const std::byte> in);
@@ -116,7 +117,6 @@ class BlockCache {
   static constexpr std::size_t kRunBytes = 1 << 20;  // that are written at once
   static constexpr std::size_t kGap = 8;             // blocks that are read in vain rather than to read twice
   static constexpr std::size_t kAtOnce = 64;         // transfers
-  static constexpr auto kAlignment = std::align_val_t(4096);
 
   struct Frame {
     std::uint64_t block = kNoBlock;
@@ -169,22 +169,21 @@ class BlockCache {
   // Busy frames of this thread on their way from or to the device, as transfers of adjacent blocks.
   class Batch {
    public:
+    explicit Batch(const BlockCache& cache) : block_size_(cache.block_size_), run_max_(cache.run_max_) {}
+    Batch(const Batch&) = delete;
     // One more block, in a transfer of its own unless it follows the last one.
-    bool HasRoomFor(std::uint64_t block, std::size_t run_max) const {
-      return count_ < kBlocks && (num_transfers_ < kAtOnce || Follows(block, run_max));
-    }
+    bool HasRoomFor(std::uint64_t block) const { return count_ < kBlocks && (num_transfers_ < kAtOnce || Follows(block)); }
     bool IsFull() const { return count_ == kBlocks || num_transfers_ == kAtOnce; }
     bool IsEmpty() const { return count_ == 0; }
     std::size_t num_blocks() const { return count_; }
-    void Add(std::uint64_t block, std::byte* bytes, std::size_t block_size, std::size_t run_max) {
-      const bool follows = Follows(block, run_max);
+    void Add(std::uint64_t block, std::byte* bytes) {
+      const bool follows = Follows(block);
       run_ = follows ? run_ + 1 : 1;
-      iovec* const last = num_parts_ != 0 ? &parts_[num_parts_ - 1] : nullptr;
-      if (follows && static_cast<std::byte*>(last->iov_base) + last->iov_len == bytes) {
-        last->iov_len += block_size;
+      if (follows && EndsAt(parts_[num_parts_ - 1], bytes)) {
+        parts_[num_parts_ - 1].iov_len += block_size_;
       } else {
-        parts_[num_parts_++] = {bytes, block_size};
-        if (!follows) transfers_[num_transfers_++] = {block * block_size, std::span(&parts_[num_parts_ - 1], 0)};
+        parts_[num_parts_++] = {bytes, block_size_};
+        if (!follows) transfers_[num_transfers_++] = {block * block_size_, std::span(&parts_[num_parts_ - 1], 0)};
         Transfer& transfer = transfers_[num_transfers_ - 1];
         transfer.parts = std::span(transfer.parts.data(), transfer.parts.size() + 1);
       }
@@ -196,9 +195,8 @@ class BlockCache {
 
    private:
     static constexpr std::size_t kBlocks = PositionalDevice::kPartsMax;
-    bool Follows(std::uint64_t block, std::size_t run_max) const {
-      return count_ != 0 && blocks_[count_ - 1] + 1 == block && run_ < run_max;
-    }
+    bool Follows(std::uint64_t block) const { return count_ != 0 && blocks_[count_ - 1] + 1 == block && run_ < run_max_; }
+    const std::size_t block_size_, run_max_;
     std::size_t count_ = 0, num_parts_ = 0, num_transfers_ = 0, run_ = 0;
     std::array<std::uint64_t, kBlocks> blocks_;
     std::array<iovec, kBlocks> parts_;
@@ -206,8 +204,9 @@ class BlockCache {
   };
 
   Shard& ShardOf(std::uint64_t block) const { return shards_[block / kGroup % num_shards_]; }
-  std::byte* Bytes(std::uint32_t frame) const { return memory_ + frame * block_size_; }
-  std::byte* scratch() const { return memory_ + num_frames_ * block_size_; }
+  std::byte* Bytes(std::uint64_t frame) const { return memory_.get() + frame * block_size_; }
+  std::byte* scratch() const { return Bytes(num_frames_); }
+  static bool EndsAt(const iovec& part, const std::byte* bytes) { return static_cast<std::byte*>(part.iov_base) + part.iov_len == bytes; }
   std::uint32_t& Head(Shard& shard, std::uint64_t block) const {
     const std::uint64_t number = block / kGroup / num_shards_ * kGroup + block % kGroup;  // of the shard's blocks
     return shard.heads[number * 0x9e3779b97f4a7c15u >> 32 & (shard.heads.size() - 1)];
@@ -244,7 +243,11 @@ class BlockCache {
   Status ReadRuns(std::uint64_t first, std::span<const std::uint32_t> frames, std::uint64_t wanted);
   Status ReadTogether(std::span<const ReadRequest> reads);
   void Claim(const ReadRequest& read, Batch* batch);
-  void EndRead(std::span<const std::uint64_t> blocks, bool succeeded);
+  std::uint32_t FindIdle(Shard& shard, std::uint64_t block, std::unique_lock<std::mutex>& lock);
+  template <class F>
+  std::vector<std::uint64_t> BlocksOf(F&& is_wanted) const;
+  template <class F>
+  void MakeIdle(std::span<const std::uint64_t> blocks, F&& visit);
   Status WriteBack(Shard& shard, std::uint32_t victim);
   void ClaimDirty(std::uint64_t first, Batch* batch);
   Status WriteBatch(Batch* batch);
@@ -256,7 +259,7 @@ class BlockCache {
   const std::size_t block_size_;
   const bool keeps_;
   const std::size_t num_frames_, num_shards_, request_max_, run_max_, memory_alignment_;
-  std::byte* const memory_;
+  const AlignedBuffer memory_;
   std::vector<Frame> frames_;
   std::unique_ptr<Shard[]> shards_;
   BlockRanges fresh_;

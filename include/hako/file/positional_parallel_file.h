@@ -46,6 +46,8 @@ class PositionalParallelFile {
 
   // Bytes of a block, of direct I/O; 1 without.
   std::uint64_t block_size() const { return cache_ != nullptr ? cache_->block_size() : 1; }
+  // Whether what was read stays in a cache of the file's own.
+  bool has_cache() const { return cache_ != nullptr && cache_->keeps(); }
   FileCounters counters() const { return device_->counters(); }
 
  private:

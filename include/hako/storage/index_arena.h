@@ -45,9 +45,10 @@ class IndexArena {
     return offset;
   }
 
-  // Writes the image from `offset` on, which is where the file ends; the check by which Load knows it, or 0 if there is no room for it.
+  // Writes the image behind `end`, where the file ends; the check by which Load knows it, or 0 if there is no room for it.
   template <File FileT>
-  StatusOr<std::uint64_t> Save(ExtentFile<FileT>& file, std::uint64_t offset, std::uint64_t secret) const {
+  StatusOr<std::uint64_t> Save(ExtentFile<FileT>& file, std::uint64_t end, std::uint64_t secret) const {
+    const std::uint64_t offset = RoundUp(end);
     std::string head;
     const auto put = [&head](std::uint64_t number) { head.append(reinterpret_cast<const char*>(&number), sizeof(number)); };
     put(extents_.size());
@@ -57,7 +58,7 @@ class IndexArena {
       put(extent.overflow ? 1 : 0);
       size += extent.bytes;
     }
-    head.resize((head.size() + kPage - 1) / kPage * kPage);
+    head.resize(RoundUp(head.size()));
     Status resized = file.file().Resize(offset + head.size() + size);
     if (absl::IsResourceExhausted(resized)) return 0;
     HAKO_RETURN_IF_ERROR(resized);
@@ -74,13 +75,14 @@ class IndexArena {
 
   // Reads what Save wrote; false if it is not there whole. REQUIRES: nothing was allocated
   template <File FileT>
-  StatusOr<bool> Load(ExtentFile<FileT>& file, std::uint64_t offset, std::uint64_t secret, std::uint64_t check) {
+  StatusOr<bool> Load(ExtentFile<FileT>& file, std::uint64_t end, std::uint64_t secret, std::uint64_t check) {
+    const std::uint64_t offset = RoundUp(end);
     const auto has = [&](std::uint64_t at, std::uint64_t size) { return at <= file.file().Size() && size <= file.file().Size() - at; };
     std::uint64_t count = 0;
     if (!has(offset, sizeof(count))) return false;
     HAKO_RETURN_IF_ERROR(file.Read(offset, reinterpret_cast<char*>(&count), sizeof(count)));
     if (count > kBytesMax / Arena::kExtentAlignment) return false;
-    std::string head(((1 + 2 * count) * sizeof(count) + kPage - 1) / kPage * kPage, '\0');
+    std::string head(RoundUp((1 + 2 * count) * sizeof(count)), '\0');
     if (!has(offset, head.size())) return false;
     HAKO_RETURN_IF_ERROR(file.Read(offset, head.data(), head.size()));
     std::uint64_t found = Hash64(head, secret), at = offset + head.size();
@@ -100,6 +102,7 @@ class IndexArena {
 
  private:
   static constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 36, kPage = 4096;
+  static constexpr std::uint64_t RoundUp(std::uint64_t size) { return (size + kPage - 1) / kPage * kPage; }
 
   explicit IndexArena(std::unique_ptr<Arena> arena) : arena_(std::move(arena)) {}
   std::string_view BytesOf(const format::IndexExtentEntry& extent) const {

@@ -25,8 +25,7 @@ Status PageCache<FileT, Codec>::Bring(std::uint32_t id, int level, bool once) {
   const StatusOr<std::size_t> size = store_->Read(id, std::span(bytes).first(format::kPageImageMax));
   if (size.ok()) return Install(id, std::span(bytes).first(*size), {.level = level, .once = once, .waits = true});
   lock.lock();
-  SetState(id, kAway);
-  loaded_.notify_all();
+  StayAway(id);
   return size.status();
 }
 
@@ -47,10 +46,12 @@ void PageCache<FileT, Codec>::BringTogether(std::span<const std::uint32_t> ids, 
       }
       store_->ReadMulti(std::span(images).first(count));
       for (const auto& [id, image] : std::span(images).first(count)) {
-        if (!image.empty() && Install(id, image, {.level = 0, .once = once, .waits = false}).ok()) continue;
-        std::lock_guard lock(mutex_);
-        if (State(id) == kLoading) SetState(id, kAway);
-        loaded_.notify_all();
+        if (image.empty()) {
+          std::lock_guard lock(mutex_);
+          StayAway(id);
+        } else {
+          (void)Install(id, image, {.level = 0, .once = once, .waits = false});
+        }
       }
     }
   }
@@ -104,8 +105,7 @@ Status PageCache<FileT, Codec>::Install(std::uint32_t id, std::span<const std::b
   if (unit == 0) {
     for (unsigned i = 0; image.ok() && image->shape().level() > 0 && i < image->shape().count; ++i)
       std::atomic_ref(lines_[image->child(i)].version).fetch_and(~sync::VersionLock::kLocked, std::memory_order_relaxed);
-    SetState(id, kAway);
-    loaded_.notify_all();
+    StayAway(id);
     return image.ok() ? absl::ResourceExhaustedError("no memory for a page") : image.status();
   }
   image->Store(At(unit), line.hints);

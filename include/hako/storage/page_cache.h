@@ -300,6 +300,11 @@ class PageCache {
     std::atomic_ref(line.shape).store(shape, std::memory_order_relaxed);
   }
   char* At(std::uint32_t unit) const { return memory_ + std::uint64_t{unit} * format::kPageUnit; }
+  // Of a page that was kLoading. REQUIRES: mutex_ is held
+  void StayAway(std::uint32_t id) {
+    SetState(id, kAway);
+    loaded_.notify_all();
+  }
   void List(std::uint32_t id) {
     if (!HasFlag(id, kListed)) resident_.push_back(id);
     SetFlag(id, kListed, true);

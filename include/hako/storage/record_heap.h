@@ -111,8 +111,11 @@ class RecordHeap {
     if (IsPlace(OffsetOf(handle))) ahead.Want(handle, OffsetOf(handle), FirstRead(OffsetOf(handle)));
   }
   void Read(Ahead& ahead) const { ahead.Read(extents_->file()); }
-  // Brings near what a walk is going to read: to the file's own cache.
-  bool HasCache() const { return block_ > 1; }
+  // Whether what is read together stays near, so that it pays for who is going to read it one by one.
+  bool HasCache() const {
+    if constexpr (requires { extents_->file().has_cache(); }) return extents_->file().has_cache();
+    return false;
+  }
   template <class S>
   HAKO_INLINE bool TryFetchShort(std::uint32_t handle, std::uint64_t key_hash, std::string_view key, S& sink) const;
   template <class S, class C>
@@ -206,9 +209,9 @@ class RecordHeap {
   Status UseIndexArena();
   // All that index lines lie in, in the file or in memory.
   std::vector<format::IndexExtentEntry> IndexExtents() const;
-  // At a clean close, of an index that is in memory; the check of what was written, 0 if nothing was.
-  StatusOr<std::uint64_t> SaveIndex(std::uint64_t offset) { return index_arena_->Save(*extents_, offset, secret_); }
-  StatusOr<bool> LoadIndex(std::uint64_t offset, std::uint64_t check) { return index_arena_->Load(*extents_, offset, secret_, check); }
+  // At a clean close, of an index that is in memory, behind the `end` of all else; the check of what was written, 0 if nothing was.
+  StatusOr<std::uint64_t> SaveIndex(std::uint64_t end) { return index_arena_->Save(*extents_, end, secret_); }
+  StatusOr<bool> LoadIndex(std::uint64_t end, std::uint64_t check) { return index_arena_->Load(*extents_, end, secret_, check); }
   // Records whose first read was too short.
   std::uint64_t second_reads() const { return second_reads_.load(std::memory_order_relaxed); }
   std::uint64_t num_index_extents() const { return num_index_extents_; }
