@@ -1,12 +1,11 @@
 // LMDB with a writable map, no sync until it is asked for and no read-ahead. Phases that write commit every thousand operations, which
 // spares it much; one read transaction serves each of the others. Its map is the page cache: it has no direct I/O.
-#include <lmdb.h>
-
 #include "large.h"
+#include "lmdb_reader.h"
 
 namespace hako::compare {
 
-class LargeLmdb {
+class LargeLmdb : public LmdbReader {
  public:
   static constexpr std::string_view kName = "lmdb";
   static constexpr bool kConcurrent = false;
@@ -31,12 +30,6 @@ class LargeLmdb {
     if (mdb_put(txn_, dbi_, &k, &v, 0) != 0) return false;
     return ++num_changes_ % 1000 != 0 || (EndPhase() && BeginPhase(true));
   }
-  bool Get(std::string_view key, std::string* value) {
-    MDB_val k = Val(key), v;
-    if (mdb_get(txn_, dbi_, &k, &v) != 0) return false;
-    value->assign(static_cast<const char*>(v.mv_data), v.mv_size);
-    return true;
-  }
   bool GetMulti(std::span<const std::string_view> keys, std::span<std::optional<std::string>> values) {
     bool good = true;
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -45,18 +38,6 @@ class LargeLmdb {
     }
     return good;
   }
-  template <class Visit>
-  bool Scan(Visit visit) {
-    MDB_cursor* cursor;
-    if (mdb_cursor_open(txn_, dbi_, &cursor) != 0) return false;
-    MDB_val k, v;
-    int result;
-    while ((result = mdb_cursor_get(cursor, &k, &v, MDB_NEXT)) == 0)
-      visit(std::string_view(static_cast<const char*>(k.mv_data), k.mv_size),
-            std::string_view(static_cast<const char*>(v.mv_data), v.mv_size));
-    mdb_cursor_close(cursor);
-    return result == MDB_NOTFOUND;
-  }
   bool Sync() { return mdb_env_sync(env_, 1) == 0; }
   bool Close() {
     mdb_env_close(env_);
@@ -64,11 +45,6 @@ class LargeLmdb {
   }
 
  private:
-  static MDB_val Val(std::string_view bytes) { return {bytes.size(), const_cast<char*>(bytes.data())}; }
-
-  MDB_env* env_ = nullptr;
-  MDB_txn* txn_ = nullptr;
-  MDB_dbi dbi_ = 0;
   std::uint64_t num_changes_ = 0;
 };
 

@@ -1,13 +1,12 @@
 // LMDB with a writable map and no sync; the map is large enough from the start. A phase that writes is one transaction, its commit on the
 // clock (or several, of a million operations each: LMDB bounds how much one can change); one read transaction, renewed at each phase,
 // serves the others. An ordered engine: it does more than a hash table does.
-#include <lmdb.h>
-
 #include "driver.h"
+#include "lmdb_reader.h"
 
 namespace hako::compare {
 
-class LmdbEngine {
+class LmdbEngine : public LmdbReader {
  public:
   static constexpr std::string_view kName = "lmdb";
   static constexpr bool kOnDisk = true, kConcurrent = false, kWritable = true;
@@ -38,27 +37,9 @@ class LmdbEngine {
     MDB_val k = Val(key), v = Val(value);
     return mdb_put(txn_, dbi_, &k, &v, 0) == 0 && Changed();
   }
-  bool Get(std::string_view key, std::string* value) {
-    MDB_val k = Val(key), v;
-    if (mdb_get(txn_, dbi_, &k, &v) != 0) return false;
-    value->assign(static_cast<const char*>(v.mv_data), v.mv_size);
-    return true;
-  }
   bool Remove(std::string_view key) {
     MDB_val k = Val(key);
     return mdb_del(txn_, dbi_, &k, nullptr) == 0 && Changed();
-  }
-  template <class Visit>
-  bool Scan(Visit visit) {
-    MDB_cursor* cursor;
-    if (mdb_cursor_open(txn_, dbi_, &cursor) != 0) return false;
-    MDB_val k, v;
-    int result;
-    while ((result = mdb_cursor_get(cursor, &k, &v, MDB_NEXT)) == 0)
-      visit(std::string_view(static_cast<const char*>(k.mv_data), k.mv_size),
-            std::string_view(static_cast<const char*>(v.mv_data), v.mv_size));
-    mdb_cursor_close(cursor);
-    return result == MDB_NOTFOUND;
   }
   template <class Visit>
   bool ScanFrom(std::string_view key, std::size_t count, Visit visit) {
@@ -67,8 +48,7 @@ class LmdbEngine {
     MDB_val k = Val(key), v;
     int result = mdb_cursor_get(cursor, &k, &v, MDB_SET_RANGE);
     for (; result == 0 && count > 0; --count) {
-      visit(std::string_view(static_cast<const char*>(k.mv_data), k.mv_size),
-            std::string_view(static_cast<const char*>(v.mv_data), v.mv_size));
+      visit(View(k), View(v));
       result = mdb_cursor_get(cursor, &k, &v, MDB_NEXT);
     }
     mdb_cursor_close(cursor);
@@ -87,12 +67,7 @@ class LmdbEngine {
   }
   bool Changed() { return ++num_changes_ <= 1'000'000 || (mdb_txn_commit(txn_) == 0 && BeginWriting()); }
 
-  static MDB_val Val(std::string_view bytes) { return {bytes.size(), const_cast<char*>(bytes.data())}; }
-
-  MDB_env* env_ = nullptr;
-  MDB_txn* txn_ = nullptr;
   MDB_txn* reader_ = nullptr;
-  MDB_dbi dbi_ = 0;
   bool writing_ = false;
   std::uint64_t num_changes_ = 0;
 };
