@@ -256,11 +256,9 @@ class BucketIndex {
   void PrefetchRecords(std::size_t n, HashOf&& hash_of) const {
     PrefetchLines(n, hash_of, [this](std::uint32_t handle) { space_.Prefetch(handle); });
   }
-  // What reads records together where that pays; else nothing.
-  struct NoReadAhead {};
-  using RecordsAhead = std::conditional_t<Space::kReadsAhead, typename Space::Ahead, NoReadAhead>;
+  // Nothing where the space does not read ahead.
   template <class HashOf>
-  void ReadRecords(RecordsAhead& ahead, std::size_t n, HashOf&& hash_of) const {
+  void ReadRecords([[maybe_unused]] typename Space::Ahead& ahead, std::size_t n, HashOf&& hash_of) const {
     if constexpr (Space::kReadsAhead) {
       PrefetchLines(n, hash_of, [&](std::uint32_t handle) { space_.Want(ahead, handle); });
       space_.Read(ahead);

@@ -199,9 +199,9 @@ class BucketIndex<Space>::MultiTurn {
   Slot& slot_;
   std::span<const std::string_view> keys_;
   TableShape shape_{0};
-  absl::InlinedVector<Record, kUsualKeys> records_;  // one a key
-  absl::InlinedVector<Home, kUsualKeys> homes_;      // locked, ascending
-  [[no_unique_address]] RecordsAhead ahead_;         // what the locked lines name
+  absl::InlinedVector<Record, kUsualKeys> records_;    // one a key
+  absl::InlinedVector<Home, kUsualKeys> homes_;        // locked, ascending
+  [[no_unique_address]] typename Space::Ahead ahead_;  // what the locked lines name
 };
 
 template <class Space>
@@ -221,7 +221,7 @@ Status BucketIndex<Space>::FetchMulti(GetSlot&& get_slot, std::span<const std::s
     n = std::min(keys.size() - from, kPrefetchGroup);
     for (std::size_t i = 0; i < n; ++i) hashes[i] = space_.KeyHash(keys[from + i]);
     const auto hash_of = [&hashes](std::size_t i) { return hashes[i]; };
-    [[maybe_unused]] RecordsAhead ahead;
+    [[maybe_unused]] typename Space::Ahead ahead;
     if constexpr (Space::kReadsAhead)
       ReadRecords(ahead, n, hash_of);
     else

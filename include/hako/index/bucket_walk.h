@@ -120,6 +120,7 @@ HAKO_INLINE void BucketWalk<Space>::PrefetchAfter(std::uint64_t first) const {
   for (unsigned i = 0; i < format::kLinkEntry; ++i) space.Prefetch(LoadSlot(*near, i));
 }
 
+// The records of the next buckets: to the file's cache only, as what was read here may be old when its bucket is visited.
 template <class Space>
 void BucketWalk<Space>::ReadTogether(std::uint64_t first) const {
   typename Space::Ahead ahead;

@@ -29,6 +29,8 @@ concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle,
                              bool (*is_current)()) {
   requires std::derived_from<typename S::Slot, sync::WriterSlot>;
   { S::kOverwrites } -> std::convertible_to<bool>;  // whether a value can be changed in place
+  { S::kReadsAhead } -> std::convertible_to<bool>;  // whether an Ahead reads several records together (storage/read_ahead.h), or is nothing
+  typename S::Ahead;
   { s.gate() } -> std::same_as<sync::WriteGate&>;
 
   // Index lines: zero-filled extents of one address range that never moves.

@@ -529,6 +529,7 @@ void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchF
   std::uint64_t block = 1, end = 0;  // end: of the last run, in the file
   if constexpr (requires { file_.block_size(); }) block = file_.block_size();
   std::array<ReadRequest, kReadTogether> reads;
+  std::array<std::size_t, kReadTogether> sizes;         // of the runs
   std::array<std::size_t, kReadTogether + 1> begins{};  // of the runs, in the room; then where the next would begin
   std::size_t num_runs = 0;
   for (Found& one : found) {
@@ -540,13 +541,12 @@ void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchF
     }
     end = std::min((from + one.entry.units() * format::kTreeUnit + block - 1) & ~(block - 1), file_.Size());
     one.begin = begins[num_runs - 1] + (from - reads[num_runs - 1].offset);
-    const std::size_t size = end - reads[num_runs - 1].offset;
+    const std::size_t size = sizes[num_runs - 1] = end - reads[num_runs - 1].offset;
     begins[num_runs] = (begins[num_runs - 1] + size + 8 + kRoomAlignment - 1) / kRoomAlignment * kRoomAlignment;  // 8: see PageImage
-    reads[num_runs - 1].out = {static_cast<std::byte*>(nullptr), size};
   }
   if (begins[num_runs] > room_size) room = MakeAlignedBuffer(room_size = begins[num_runs]);
   for (std::size_t i = 0; i < num_runs; ++i) {
-    reads[i].out = {room.get() + begins[i], reads[i].out.size()};
+    reads[i].out = {room.get() + begins[i], sizes[i]};
     reads_.fetch_add(1, std::memory_order_relaxed);
     read_bytes_.fetch_add(reads[i].out.size(), std::memory_order_relaxed);
   }

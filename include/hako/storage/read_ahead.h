@@ -32,7 +32,8 @@ class ReadAhead {
   void Want(std::uint32_t handle, std::uint64_t offset, std::uint64_t size) {
     if (count_ == kRecordsMax || Find(handle) != count_) return;
     handles_[count_] = handle;
-    reads_[count_] = {offset, {static_cast<std::byte*>(nullptr), static_cast<std::size_t>(size)}};
+    reads_[count_].offset = offset;
+    sizes_[count_] = static_cast<std::size_t>(size);
     bytes_ += size;
     ++count_;
   }
@@ -43,9 +44,9 @@ class ReadAhead {
     file_ = &file;
     if (bytes_ > room_.size) room_ = {std::make_unique_for_overwrite<std::byte[]>(bytes_), bytes_};
     std::byte* at = room_.bytes.get();
-    for (ReadRequest& read : std::span(reads_).first(count_)) {
-      read.out = {at, read.out.size()};
-      at += read.out.size();
+    for (std::size_t i = 0; i < count_; ++i) {
+      reads_[i].out = {at, sizes_[i]};
+      at += sizes_[i];
     }
     if (count_ != 0 && !file.ReadMulti(std::span<const ReadRequest>(reads_).first(count_)).ok()) count_ = 0;
   }
@@ -78,6 +79,7 @@ class ReadAhead {
   const void* file_ = nullptr;
   std::size_t count_ = 0, bytes_ = 0;
   std::array<std::uint32_t, kRecordsMax> handles_;
+  std::array<std::size_t, kRecordsMax> sizes_;
   std::array<ReadRequest, kRecordsMax> reads_;
 };
 

@@ -27,6 +27,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -57,7 +58,8 @@ class RecordHeap {
   static constexpr bool kMapped = MappedFile<FileT>;
   static constexpr bool kOverwrites = false;
   static constexpr bool kReadsAhead = BatchFile<FileT> && !kMapped;
-  using Ahead = ReadAhead;
+  struct NoReadAhead {};
+  using Ahead = std::conditional_t<kReadsAhead, ReadAhead, NoReadAhead>;
   static constexpr std::uint64_t kStampAgeMax = format::kEpochPeriod / 8;  // in epochs: then RefreshStamp makes it ancient
   using Match = format::Match;
 
