@@ -191,8 +191,23 @@ TEST_F(BlockCacheTest, TellsOfADeviceThatFailsAndLosesNothing) {
   EXPECT_EQ(Read(0, 24 * kBlock), std::vector(mine.begin(), mine.begin() + 24 * kBlock)) << "it is here";
   device_.fails_after = 1 << 30;
   EXPECT_EQ(Read(100 * kBlock, kBlock), OnDevice(100 * kBlock, kBlock));
-  EXPECT_THAT(cache_.Flush(), IsOk());
-  EXPECT_EQ(OnDevice(0, 48 * kBlock), mine);
+  EXPECT_EQ(Read(0, 48 * kBlock), mine);
+}
+
+TEST_F(BlockCacheTest, TakesNothingAfterABlockThatCouldNotBeWritten) {
+  const auto mine = Bytes(24 * kBlock, 12);
+  for (std::size_t half : {0, 1}) EXPECT_THAT(cache_.Write(half * 24 * kBlock, mine), IsOk());
+  cache_.AddFresh(100 * kBlock, 200 * kBlock);
+  device_.fails_after = 0;
+  std::vector<std::byte> out(kBlock);
+  Status status;
+  for (std::uint64_t block = 100; block < 200 && status.ok(); ++block) status = cache_.Read(block * kBlock, out);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable)) << "who reads nothing from the device but needs room finds out";
+  device_.fails_after = 1 << 30;  // for a moment only
+  EXPECT_THAT(cache_.Write(200 * kBlock, out), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(cache_.Write(0, mine), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(cache_.Flush(), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(Read(24 * kBlock, 24 * kBlock), mine);
 }
 
 TEST_F(BlockCacheTest, LongRequestsGoPastTheFrames) {

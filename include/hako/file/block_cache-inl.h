@@ -21,6 +21,7 @@ Status BlockCache<Device>::Write(std::uint64_t offset, std::span<const std::byte
 
 template <BlockDevice Device>
 Status BlockCache<Device>::WriteMulti(std::span<const WriteRequest> writes) {
+  HAKO_RETURN_IF_ERROR(Health());
   for (const WriteRequest& write : writes) {
     auto* const bytes = const_cast<std::byte*>(write.in.data());
     HAKO_RETURN_IF_ERROR(
@@ -373,7 +374,19 @@ Status BlockCache<Device>::WriteBatch(Batch* batch) {
   const Status status = batch->transfers().size() == 1 ? device_.Write(batch->transfers()[0]) : device_.WriteMulti(batch->transfers());
   MakeIdle(batch->blocks(), [&](Shard&, std::uint32_t frame) { frames_[frame].dirty = !status.ok(); });
   batch->Clear();
+  if (!status.ok()) {
+    std::lock_guard lock(failure_mutex_);
+    failure_.Update(status);
+    has_failed_.store(true, std::memory_order_release);
+  }
   return status;
+}
+
+template <BlockDevice Device>
+Status BlockCache<Device>::Health() const {
+  if (!has_failed_.load(std::memory_order_acquire)) return absl::OkStatus();
+  std::lock_guard lock(failure_mutex_);
+  return failure_;
 }
 
 // Those whose frames are wanted, ascending.
@@ -393,6 +406,7 @@ std::vector<std::uint64_t> BlockCache<Device>::BlocksOf(F&& is_wanted) const {
 
 template <BlockDevice Device>
 Status BlockCache<Device>::Flush() {
+  HAKO_RETURN_IF_ERROR(Health());
   return FlushBlocks(BlocksOf([](const Frame& frame) { return frame.dirty; }));
 }
 

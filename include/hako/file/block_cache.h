@@ -16,6 +16,8 @@
 //   3. A dirty frame differs from the device, and goes only after it was written.
 //   4. A request takes all the frames that it needs at one moment, or none.
 //   5. A fresh block is zero on the device and in no frame.
+//   6. Once a dirty block could not be written, whoever found out, nothing more is taken and no Flush succeeds, with that first error: what
+//      was to be written before is not. Reads go on.
 //
 // Threads: any.
 #pragma once
@@ -24,6 +26,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <concepts>
 #include <condition_variable>
@@ -248,6 +251,8 @@ class BlockCache {
   std::vector<std::uint64_t> BlocksOf(F&& is_wanted) const;
   template <class F>
   void MakeIdle(std::span<const std::uint64_t> blocks, F&& visit);
+  // OK, or why a dirty block could not be written.
+  Status Health() const;
   Status WriteBack(Shard& shard, std::uint32_t victim);
   void ClaimDirty(std::uint64_t first, Batch* batch);
   Status WriteBatch(Batch* batch);
@@ -263,6 +268,9 @@ class BlockCache {
   std::vector<Frame> frames_;
   std::unique_ptr<Shard[]> shards_;
   BlockRanges fresh_;
+  std::atomic<bool> has_failed_{false};
+  mutable std::mutex failure_mutex_;
+  Status failure_;  // the first
 };
 
 }  // namespace hako
