@@ -12,6 +12,7 @@
 #include "dbm/listing.h"
 #include "dbm/surroundings.h"
 #include "gtest/gtest.h"
+#include "support/direct_file.h"
 #include "support/history.h"
 #include "support/model_dbm.h"
 #include "support/random.h"
@@ -88,8 +89,8 @@ struct CrowdedTreeSurroundings : TreeSurroundings<MemoryFile, 512, kSmallestCach
 template <class Surroundings>
 class LinearizabilityTest : public testing::Test {};
 using Types = testing::Types<ModelSurroundings, HashSurroundings<MemoryMapParallelFile>, HashSurroundings<PositionalParallelFile>,
-                             TinySurroundings<MemoryMapParallelFile>, BabySurroundings<MemoryMapParallelFile>,
-                             TreeSurroundings<MemoryMapParallelFile>, CrowdedTreeSurroundings>;
+                             HashSurroundings<DirectFile<512>>, TinySurroundings<MemoryMapParallelFile>,
+                             BabySurroundings<MemoryMapParallelFile>, TreeSurroundings<MemoryMapParallelFile>, CrowdedTreeSurroundings>;
 TYPED_TEST_SUITE(LinearizabilityTest, Types);
 
 TYPED_TEST(LinearizabilityTest, ConcurrentHistoriesHaveAnOrder) {

@@ -30,7 +30,7 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   void Jump(std::string_view key) {
     walk_.StartAt(space_->KeyHash(key));
     status_ = absl::OkStatus();
-    if (StatusOr<bool> more = walk_.Step(); !more.ok()) return Finish(more.status());
+    if (StatusOr<bool> more = NextBucket(); !more.ok()) return Finish(more.status());
     record_ = 0;
     while (record_ < walk_.size() && walk_.key(record_) != key) ++record_;
     if (record_ == walk_.size()) Finish(absl::OkStatus());
@@ -50,9 +50,13 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   D& database() { return *database_; }
 
  private:
+  StatusOr<bool> NextBucket() {
+    if constexpr (requires { database_->EnterPending(); }) HAKO_RETURN_IF_ERROR(database_->EnterPending());
+    return walk_.Step();
+  }
   void FillBucket() {
     while (record_ >= walk_.size()) {
-      StatusOr<bool> more = walk_.Step();
+      StatusOr<bool> more = NextBucket();
       if (!more.ok()) return Finish(more.status());
       if (!*more) return Finish(absl::OkStatus());
       record_ = 0;

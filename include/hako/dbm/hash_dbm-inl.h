@@ -182,6 +182,12 @@ Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) {
   if (slot == nullptr) [[unlikely]]
     return TooManyThreads();
   const std::uint64_t hash = heap_->KeyHash(key);
+  if constexpr (Space::kReadsAhead && std::is_same_v<std::remove_cvref_t<V>, Action>) {
+    if (pending_ != nullptr && visitor.kind() == Action::Kind::kSet && key.size() <= PendingSets::kKeyMax &&
+        (pending_->MayHold(hash) || index_.MayHold(hash)))
+      return SetLater(*slot, hash, key, visitor.value());
+  }
+  HAKO_RETURN_IF_ERROR(EnterPending(hash));
   if constexpr (ReadVisitor<std::remove_reference_t<V>>) {
     return index_.template Process<void>(*slot, hash, key, visitor);
   } else {
@@ -229,6 +235,54 @@ Status HashDBM<FileT>::ProcessMultiNoting(Slot& slot, std::span<const std::strin
   return updates ? NoteUpdate() : absl::OkStatus();
 }
 
+// Who finds the list full enters it first, so that an error is not of what has been taken.
+template <File FileT>
+Status HashDBM<FileT>::SetLater(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view value) {
+  std::lock_guard lock(pending_->mutex());
+  if (!heap_->AcceptsWrites()) return RefuseWrites();
+  Status status = pending_->IsFull() ? EnterLocked(slot) : absl::OkStatus();
+  if (pending_->IsFull()) return status;
+  status = absl::OkStatus();
+  AsWriter(slot, [&] {
+    const std::uint32_t handle = heap_->Write(slot, hash, key, value, &status);
+    if (handle == 0) return;
+    const PendingSets::Record before = pending_->Put(hash, key, {handle, value.size()});
+    if (before.handle != 0) heap_->GiveBack(slot, before.handle, key.size(), before.value_size);
+  });
+  return status;
+}
+
+template <File FileT>
+Status HashDBM<FileT>::EnterPendingSlowly() const {
+  Slot* slot = slots_.Mine();
+  if (slot == nullptr) return TooManyThreads();
+  std::lock_guard lock(pending_->mutex());
+  return EnterLocked(*slot);
+}
+
+// If not all can be entered together, then those that can be alone.
+template <File FileT>
+Status HashDBM<FileT>::EnterLocked(Slot& slot) const {
+  if (pending_->IsEmpty()) return absl::OkStatus();
+  Status status = index_.EnterMulti(slot, pending_->keys(), pending_->handles());
+  const bool all = status.ok();
+  pending_->Retain([&](std::size_t i) {
+    return !all && !index_.EnterMulti(slot, pending_->keys().subspan(i, 1), pending_->handles().subspan(i, 1)).ok();
+  });
+  return pending_->IsEmpty() ? absl::OkStatus() : status;
+}
+
+template <File FileT>
+template <class Body>
+Status HashDBM<FileT>::AloneAndEntered(Slot& mine, Body&& body) {
+  std::unique_lock<std::mutex> lock;
+  if (pending_ != nullptr) {
+    lock = std::unique_lock(pending_->mutex());
+    HAKO_RETURN_IF_ERROR(EnterLocked(mine));
+  }
+  return Alone(body);
+}
+
 template <File FileT>
 Status HashDBM<FileT>::NoteUpdate() {
   if (durability_ == Durability::kPower) return Synchronize(SyncMode::kHard);
@@ -242,6 +296,7 @@ Status HashDBM<FileT>::ProcessMulti(std::span<const std::string_view> keys, V&& 
   for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
   Slot* slot = slots_.Mine();
   if (slot == nullptr) return TooManyThreads();
+  HAKO_RETURN_IF_ERROR(EnterPending());
   if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
     return index_.template ProcessMulti<Action>(*slot, keys, KeepAll(visitor));
   } else {
@@ -254,12 +309,15 @@ Status HashDBM<FileT>::ProcessMulti(std::span<const std::string_view> keys, V&& 
 template <File FileT>
 template <Sink S>
 HAKO_INLINE Status HashDBM<FileT>::Fetch(std::string_view key, S&& sink) {
-  return index_.Fetch([this] { return slots_.Mine(); }, heap_->KeyHash(key), key, sink);
+  const std::uint64_t hash = heap_->KeyHash(key);
+  HAKO_RETURN_IF_ERROR(EnterPending(hash));
+  return index_.Fetch([this] { return slots_.Mine(); }, hash, key, sink);
 }
 
 template <File FileT>
 template <class V>
 Status HashDBM<FileT>::ProcessEach(V&& visitor) {
+  HAKO_RETURN_IF_ERROR(EnterPending());
   return index_.ForEach(visitor);
 }
 
@@ -276,7 +334,7 @@ Status HashDBM<FileT>::Clear() {
   Slot* mine = slots_.Mine();
   if (mine == nullptr) return TooManyThreads();
   HAKO_RETURN_IF_ERROR(heap_->Health());
-  HAKO_RETURN_IF_ERROR(Alone([&] {
+  HAKO_RETURN_IF_ERROR(AloneAndEntered(*mine, [&] {
     heap_->extents().StoreLive(&format::LiveState::clearing, format::kClearing);
     return RemoveAllRecords(*mine);
   }));
@@ -317,10 +375,12 @@ Status HashDBM<FileT>::SynchronizeSlots(Slot& mine, Slots&& for_each_slot) {
   HAKO_RETURN_IF_ERROR(heap_->Health());
   const Status refreshed = RefreshSomeStamps(mine);  // damage that it meets is no reason to give up what is sound
   std::uint64_t count = 0;
-  const auto closed = Alone([&] {
-    count = Count();
-    return heap_->CloseEpoch(for_each_slot);
-  });
+  typename Space::ClosedEpoch closed{};
+  HAKO_RETURN_IF_ERROR(AloneAndEntered(mine, [&] {
+    count = CountEntered();
+    closed = heap_->CloseEpoch(for_each_slot);
+    return absl::OkStatus();
+  }));
   HAKO_RETURN_IF_ERROR(heap_->CommitEpoch(closed, count));
   synced_at_ = heap_->extents().super().synced_at;
   AsWriter(mine, [&] { heap_->ReleaseWaiting(mine, closed); });
@@ -387,8 +447,8 @@ Status HashDBM<FileT>::Verify() {
   Slot* mine = slots_.Mine();
   if (mine == nullptr) return TooManyThreads();
   std::lock_guard lock(maintenance_mutex_);
-  return Alone([&]() -> Status {
-    const std::uint64_t count = Count();
+  return AloneAndEntered(*mine, [&]() -> Status {
+    const std::uint64_t count = CountEntered();
     HAKO_RETURN_IF_ERROR(index_.Verify(*mine, count));
     std::uint64_t live = 0;
     HAKO_RETURN_IF_ERROR(heap_->Scan(
@@ -482,6 +542,7 @@ template <File FileT>
 Status HashDBM<FileT>::CloseWritable() {
   auto& extents = heap_->extents();
   HAKO_RETURN_IF_ERROR(heap_->Health());  // after a failed write the next Open recovers the last synced state
+  HAKO_RETURN_IF_ERROR(EnterPending());
   if (Slot* mine = slots_.Mine(); mine != nullptr) {
     if (rebuilt_ && Space::kMapped) HAKO_RETURN_IF_ERROR(MakeIndexAnew(*mine));
     (void)RefreshSomeStamps(*mine);
@@ -589,10 +650,10 @@ Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, const std::vector<stora
     ForEachSlot()(visit);
     visit(mover);
   };
-  Alone([&] {
+  HAKO_RETURN_IF_ERROR(AloneAndEntered(mine, [&] {
     heap_->BeginEvacuation(victims, with_mover);
-    return 0;
-  });
+    return absl::OkStatus();
+  }));
   Status status = index_.ForEachLocked(mine, 0, ~std::uint64_t{0}, [&](std::uint32_t handle, auto&& replace) -> Status {
     if (!heap_->IsVictim(handle)) return absl::OkStatus();
     HAKO_ASSIGN_OR_RETURN(const std::uint32_t copy, heap_->Relocate(mover, handle));

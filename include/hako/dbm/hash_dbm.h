@@ -9,6 +9,10 @@
 // Limits: keys below 1 GiB, values below 4 GiB, files up to 2^(32 + align_pow) bytes (32 GiB by default, 256 GiB with align_pow 6). A limit
 // is an error before anything changes. The table grows by itself, a bucket at a time.
 //
+// With direct I/O, Sets of keys that may be there already are entered in groups (dbm/pending_sets.h): such a Set returns when its record is
+// written to the file's cache, as any; if what it replaces cannot be read, then who needs to see it gets the error, Synchronize and Close
+// too.
+//
 // Threads: see dbm/dbm.h. Synchronize, CopyTo and Rebuild run beside readers and writers, one of them at a time.
 #pragma once
 
@@ -35,6 +39,7 @@
 #include "hako/dbm/hash_cursor.h"
 #include "hako/dbm/operations.h"
 #include "hako/dbm/options.h"
+#include "hako/dbm/pending_sets.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/path.h"
 #include "hako/index/bucket_index.h"
@@ -52,6 +57,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
 
  public:
   using Iterator = HashCursor<HashDBM, Index, Space>;
+  friend Iterator;
 
   // Opens the database in `file`; an empty file is made one. Options that are fixed at creation count only there.
   static StatusOr<std::unique_ptr<HashDBM>> Open(FileT file, const HashOptions& options = {});
@@ -69,6 +75,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+    HAKO_RETURN_IF_ERROR(EnterPending());
     return index_.FetchMulti([this] { return slots_.Mine(); }, keys, sink, arrived);
   }
   // A hint that these keys are going to be used.
@@ -78,11 +85,15 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   // ProcessEach in several threads, which call the visitor at the same time.
   template <class V>
   Status ProcessEachParallel(unsigned num_threads, V&& visitor) {
+    HAKO_RETURN_IF_ERROR(EnterPending());
     return index_.ForEachParallel(num_threads, visitor);
   }
   Iterator MakeIterator() { return Iterator(*this, index_, *heap_); }
 
-  std::uint64_t Count() const { return index_.Count(ForEachSlot()); }
+  std::uint64_t Count() const {
+    (void)EnterPending();
+    return CountEntered();
+  }
   // Survives a process kill whole: a Clear that was begun is finished by the next Open. Stops writers meanwhile.
   Status Clear();
   // Hard: two flushes of the device, shared by all threads that wait for them; writers are stopped for microseconds. Soft: free on a
@@ -127,7 +138,11 @@ class HashDBM : public Operations<HashDBM<FileT>> {
         durability_(options.durability),
         notes_updates_(options.durability != Durability::kProcess || options.sync_interval.count() > 0),
         metadata_(heap_->extents().super().metadata),
-        type_(heap_->extents().super().type) {}
+        type_(heap_->extents().super().type) {
+    if constexpr (Space::kReadsAhead) {
+      if (writable_ && !notes_updates_ && heap_->IsDirect()) pending_ = std::make_unique<PendingSets>();
+    }
+  }
 
   auto ForEachSlot() const {
     return [this](auto&& visit) { slots_.ForEach(visit); };
@@ -144,6 +159,28 @@ class HashDBM : public Operations<HashDBM<FileT>> {
     mine.Leave();
   }
   Status RefuseWrites() const;
+  std::uint64_t CountEntered() const { return index_.Count(ForEachSlot()); }
+
+  // ---- Sets that are pending ----
+  Status SetLater(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view value);
+  // All of them; or if there may be one with that hash.
+  HAKO_INLINE Status EnterPending() const {
+    if constexpr (Space::kReadsAhead) {
+      if (pending_ != nullptr && !pending_->IsEmpty()) return EnterPendingSlowly();
+    }
+    return absl::OkStatus();
+  }
+  HAKO_INLINE Status EnterPending(std::uint64_t hash) const {
+    if constexpr (Space::kReadsAhead) {
+      if (pending_ != nullptr && pending_->MayHold(hash)) return EnterPendingSlowly();
+    }
+    return absl::OkStatus();
+  }
+  [[gnu::noinline]] Status EnterPendingSlowly() const;
+  Status EnterLocked(Slot& slot) const;
+  // Runs `body` with the writers kept out and no Set pending.
+  template <class Body>
+  Status AloneAndEntered(Slot& mine, Body&& body);
 
   // Process where updates have consequences.
   Status ProcessNoting(Slot& slot, std::string_view key, absl::FunctionRef<Action(std::optional<std::string_view>)> visitor);
@@ -168,7 +205,8 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status MakeIndexAnew(Slot& mine);
 
   std::unique_ptr<Space> heap_;
-  Index index_;
+  mutable Index index_;                   // who only looks may enter what is pending
+  std::unique_ptr<PendingSets> pending_;  // in direct I/O
   const bool writable_;
   const Durability durability_;
   const bool notes_updates_;  // each update must be synchronized, or noted for the next time

@@ -52,9 +52,19 @@ class BucketIndex<Space>::MultiTurn {
     return absl::OkStatus();
   }
 
+  // Instead of Decide: the new records are there already.
+  Status Take(std::span<const std::uint32_t> fresh) {
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      HAKO_RETURN_IF_ERROR(Find(i));
+      records_[i].fresh = fresh[i];
+    }
+    return absl::OkStatus();
+  }
+
   // On error nothing has changed.
   Status Apply() {
-    Status status = Prepare();
+    Status status = Write();
+    if (status.ok()) status = MakeEntries();
     if (!status.ok()) {
       Undo();
       return status;
@@ -156,7 +166,7 @@ class BucketIndex<Space>::MultiTurn {
     return absl::OkStatus();
   }
 
-  Status Prepare() {
+  Status Write() {
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Record& record = records_[i];
       if (record.action.kind() != ActionT::Kind::kSet) continue;
@@ -164,6 +174,10 @@ class BucketIndex<Space>::MultiTurn {
       record.fresh = index_.space_.Write(slot_, record.hash, keys_[i], record.action.value(), &status);
       if (record.fresh == 0) return status;
     }
+    return absl::OkStatus();
+  }
+
+  Status MakeEntries() {
     for (Record& record : records_) {
       if (record.fresh == 0 || record.handle != 0) continue;
       LentTurn turn = Lend(record);
@@ -179,6 +193,7 @@ class BucketIndex<Space>::MultiTurn {
       if (record.entered) ChangeEntry(record, record.fresh, 0);
       if (record.fresh == 0) continue;
       MarkChanged(record);
+      if (record.action.kind() != ActionT::Kind::kSet) continue;  // it was there before
       index_.space_.GiveBack(slot_, record.fresh, keys_[i].size(), record.action.value().size());
     }
   }
@@ -210,6 +225,22 @@ Status BucketIndex<Space>::ProcessMulti(Slot& slot, std::span<const std::string_
   if (keys.empty()) return absl::OkStatus();
   MultiTurn<ActionT> turn(*this, slot, keys);
   HAKO_RETURN_IF_ERROR(turn.Decide(visit));
+  return turn.Apply();
+}
+
+// For records that were written before: there is nothing to be decided.
+template <class Space>
+struct BucketIndex<Space>::NoAction {
+  enum class Kind { kKeep, kSet, kRemove };
+  static NoAction Keep() { return {}; }
+  Kind kind() const { return Kind::kKeep; }
+  std::string_view value() const { return {}; }
+};
+
+template <class Space>
+Status BucketIndex<Space>::EnterMulti(Slot& slot, std::span<const std::string_view> keys, std::span<const std::uint32_t> handles) {
+  MultiTurn<NoAction> turn(*this, slot, keys);
+  HAKO_RETURN_IF_ERROR(turn.Take(handles));
   return turn.Apply();
 }
 

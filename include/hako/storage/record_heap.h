@@ -113,6 +113,7 @@ class RecordHeap {
     if (IsPlace(OffsetOf(handle))) ahead.Want(handle, OffsetOf(handle), FirstRead(OffsetOf(handle)));
   }
   void Read(Ahead& ahead) const { ahead.Read(extents_->file()); }
+  bool IsDirect() const { return block_ > 1; }
   // Whether what is read together stays near, so that it pays for who is going to read it one by one.
   bool HasCache() const {
     if constexpr (requires { extents_->file().has_cache(); }) return extents_->file().has_cache();

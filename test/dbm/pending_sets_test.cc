@@ -1,0 +1,221 @@
+// Sets of keys that may be there already, in direct I/O: what they replace is read in groups, everybody sees them at once, and none is
+// lost where something cannot be read for a while.
+#include "hako/dbm/pending_sets.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/hash_dbm.h"
+#include "support/checked_value.h"
+#include "support/direct_file.h"
+#include "support/status_matchers.h"
+#include "support/temp_dir.h"
+
+namespace hako {
+namespace {
+
+// Counts what is read alone and what together, and fails to read when it is told to.
+class WatchedFile : public DirectFile<512> {
+ public:
+  static inline std::atomic<std::uint64_t> reads = 0, groups = 0;
+  static inline std::atomic<bool> fails = false;
+
+  static StatusOr<WatchedFile> Open(const std::string& path, const FileOptions& options = {}) {
+    HAKO_ASSIGN_OR_RETURN(auto file, DirectFile::Open(path, options));
+    return WatchedFile(std::move(file));
+  }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const {
+    if (fails) return absl::UnavailableError("the device does not answer");
+    if (out.size() > 8) ++reads;  // no stamp
+    return DirectFile::ReadAt(offset, out);
+  }
+  Status ReadMulti(std::span<const ReadRequest> requests) const {
+    if (fails) return absl::UnavailableError("the device does not answer");
+    ++groups;
+    return DirectFile::ReadMulti(requests);
+  }
+
+ private:
+  explicit WatchedFile(DirectFile&& file) : DirectFile(std::move(file)) {}
+};
+using Hash = HashDBM<WatchedFile>;
+constexpr std::uint64_t kRecords = 640, kValueSize = 500;
+
+class PendingSetsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!PositionalParallelFile::Open(directory_.File("probe"), {.direct = true}).ok()) GTEST_SKIP() << "no direct I/O here";
+    Open();
+    for (std::uint64_t i = 0; i < kRecords; ++i) Set(i, 0);
+    ASSERT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());
+  }
+  void TearDown() override {
+    WatchedFile::fails = false;
+    if (db_ == nullptr) return;
+    EXPECT_THAT(db_->Verify(), IsOk());
+  }
+  void Open() { ASSERT_OK_AND_ASSIGN(db_, Hash::Open(directory_.File("db"), {.seed = 1})); }
+  void Set(std::uint64_t i, std::uint64_t salt) {
+    const std::string key = NumberedKey(i), value = CheckedValue(key, kValueSize, salt);
+    ASSERT_THAT(db_->Set(key, value), IsOk());
+    expected_[key] = value;
+  }
+  void SetSome(std::uint64_t salt) {
+    for (std::uint64_t i = 0; i < 100; ++i) Set(i * 7 % kRecords, salt);
+  }
+
+  TempDir directory_;
+  std::unique_ptr<Hash> db_;
+  Records expected_;
+};
+
+TEST_F(PendingSetsTest, WhatTheyReplaceIsReadInGroups) {
+  WatchedFile::reads = WatchedFile::groups = 0;
+  for (std::uint64_t i = 0; i < kRecords; ++i) Set(i * 7 % kRecords, 1);
+  EXPECT_EQ(WatchedFile::groups, kRecords / PendingSets::kMax - 1) << "the last ones wait";
+  EXPECT_LE(WatchedFile::reads, kRecords / 50);
+  EXPECT_EQ(db_->Count(), kRecords);
+  EXPECT_EQ(WatchedFile::groups, kRecords / PendingSets::kMax);
+  EXPECT_EQ(ListByIterator(*db_).records, expected_);
+}
+
+TEST_F(PendingSetsTest, NewKeysDoNotWait) {
+  WatchedFile::reads = WatchedFile::groups = 0;
+  for (std::uint64_t i = kRecords; i < 2 * kRecords; ++i) Set(i, 0);
+  db_->Count();
+  EXPECT_LE(WatchedFile::reads + WatchedFile::groups, 4u) << "some have the tag of another key";
+  EXPECT_EQ(ListByIterator(*db_).records, expected_);
+}
+
+TEST_F(PendingSetsTest, EveryOperationSeesThem) {
+  std::uint64_t salt = 1;
+  const auto key = NumberedKey(7);
+  const auto value = [&] { return CheckedValue(key, kValueSize, salt); };
+  const std::pair<const char*, std::function<void()>> operations[] = {
+      {"Get", [&] { EXPECT_THAT(db_->Get(key), IsOkAndHolds(value())); }},
+      {"GetMulti",
+       [&] {
+         const std::string_view keys[] = {key};
+         std::optional<std::string> found[1];
+         ASSERT_THAT(db_->GetMulti(keys, found), IsOk());
+         EXPECT_EQ(found[0], value());
+       }},
+      {"Process",
+       [&] { EXPECT_THAT(db_->Process(key, [&](std::optional<std::string_view> found) -> void { EXPECT_EQ(found, value()); }), IsOk()); }},
+      {"ProcessMulti",
+       [&] {
+         const std::string_view keys[] = {key};
+         EXPECT_THAT(db_->ProcessMulti(keys,
+                                       [&](std::size_t, std::optional<std::string_view> found) -> std::optional<Action> {
+                                         EXPECT_EQ(found, value());
+                                         return Action::Keep();
+                                       }),
+                     IsOk());
+       }},
+      {"Append",
+       [&] {
+         EXPECT_THAT(db_->Append(key, "more"), IsOk());
+         EXPECT_THAT(db_->Get(key), IsOkAndHolds(value() + "more"));
+         Set(7, salt);
+       }},
+      {"Remove",
+       [&] {
+         EXPECT_THAT(db_->Remove(key), IsOk());
+         EXPECT_THAT(db_->Remove(key), StatusIs(absl::StatusCode::kNotFound));
+         Set(7, salt);
+       }},
+      {"an iterator", [&] { EXPECT_EQ(ListByIterator(*db_).records, expected_); }},
+      {"an iterator that is under way",
+       [&] {
+         auto it = db_->MakeIterator();
+         Records found;
+         for (it.First(); it.Valid(); it.Next()) {
+           EXPECT_TRUE(found.emplace(it.key(), it.value()).second);
+           SetSome(salt);
+         }
+         EXPECT_EQ(found, expected_);
+       }},
+      {"ProcessEach",
+       [&] {
+         Listing listing;
+         EXPECT_THAT(db_->ProcessEach([&](std::string_view k, std::string_view v) { listing.Add(k, v); }), IsOk());
+         EXPECT_EQ(listing.records, expected_);
+       }},
+      {"ProcessEachParallel",
+       [&] {
+         Listing listing;
+         EXPECT_THAT(db_->ProcessEachParallel(1, [&](std::string_view k, std::string_view v) { listing.Add(k, v); }), IsOk());
+         EXPECT_EQ(listing.records, expected_);
+       }},
+      {"Count", [&] { EXPECT_EQ(db_->Count(), kRecords); }},
+      {"GetStats", [&] { EXPECT_EQ(db_->GetStats().num_records, kRecords); }},
+      {"Verify", [&] { EXPECT_THAT(db_->Verify(), IsOk()); }},
+      {"Rebuild", [&] { EXPECT_THAT(db_->Rebuild(), IsOk()); }},
+      {"CopyTo",
+       [&] {
+         EXPECT_THAT(db_->CopyTo(directory_.File("copy")), IsOk());
+         ASSERT_OK_AND_ASSIGN(auto copy, Hash::Open(directory_.File("copy")));
+         EXPECT_EQ(ListByIterator(*copy).records, expected_);
+       }},
+      {"Close",
+       [&] {
+         ASSERT_THAT(db_->Close(), IsOk());
+         Open();
+       }},
+      {"Clear",
+       [&] {
+         EXPECT_THAT(db_->Clear(), IsOk());
+         EXPECT_EQ(db_->Count(), 0u);
+         expected_.clear();
+         for (std::uint64_t i = 0; i < kRecords; ++i) Set(i, salt);
+       }},
+  };
+  for (const auto& [name, operation] : operations) {
+    SCOPED_TRACE(name);
+    ++salt;
+    SetSome(salt);
+    Set(7, salt);
+    operation();
+    EXPECT_EQ(ListByIterator(*db_).records, expected_);
+    ASSERT_FALSE(HasFailure());
+  }
+}
+
+TEST_F(PendingSetsTest, AKeyThatIsSetAgainAndAgainTakesNoSpace) {
+  const std::uint64_t bytes = db_->GetStats().total_bytes;
+  for (std::uint64_t i = 0; i < 10'000; ++i) Set(i % 3, i);
+  EXPECT_EQ(db_->GetStats().total_bytes, bytes);
+  EXPECT_EQ(ListByIterator(*db_).records, expected_);
+}
+
+TEST_F(PendingSetsTest, NoneIsLostWhileNothingCanBeRead) {
+  ASSERT_THAT(db_->Close(), IsOk());
+  Open();
+  Set(3, 1);
+  WatchedFile::fails = true;
+  Set(5, 1);
+  EXPECT_THAT(db_->Get(NumberedKey(3)), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(db_->Remove(NumberedKey(5)), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(db_->Synchronize(SyncMode::kHard), StatusIs(absl::StatusCode::kUnavailable));
+  Set(5, 2);
+  std::uint64_t taken = 0;
+  while (taken < kRecords && db_->Set(NumberedKey(10 + taken), "taken").ok()) expected_[NumberedKey(10 + taken++)] = "taken";
+  EXPECT_EQ(taken, PendingSets::kMax - 2) << "more than that have no place, and are refused";
+  WatchedFile::fails = false;
+  EXPECT_EQ(ListByIterator(*db_).records, expected_);
+  EXPECT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());
+  EXPECT_EQ(db_->Count(), kRecords);
+}
+
+}  // namespace
+}  // namespace hako
