@@ -210,6 +210,7 @@ bool BlockCache<Device>::TakeFrames(std::span<std::uint32_t> frames, std::uint64
   return *full == nullptr;
 }
 
+// One that is not busy; without `dirty` a clean one, with it the next in turn, which is not taken but told if it is dirty.
 template <BlockDevice Device>
 std::uint32_t BlockCache<Device>::TakeFrame(Shard& shard, std::uint32_t* dirty) {
   if (!shard.free.empty()) {
@@ -224,6 +225,7 @@ std::uint32_t BlockCache<Device>::TakeFrame(Shard& shard, std::uint32_t* dirty) 
     if (content.busy || content.block == kNoBlock) continue;
     if (std::exchange(content.recent, false)) continue;
     if (content.dirty) {
+      if (dirty == nullptr) continue;
       *dirty = frame;
       return kNone;
     }
@@ -298,8 +300,7 @@ void BlockCache<Device>::Claim(const ReadRequest& read, Batch* batch) {
     Shard& shard = ShardOf(block);
     std::lock_guard lock(shard.mutex);
     if (Find(shard, block) != kNone || fresh_.Contains(block)) continue;
-    std::uint32_t dirty = kNone;
-    const std::uint32_t frame = TakeFrame(shard, &dirty);
+    const std::uint32_t frame = TakeFrame(shard, nullptr);
     if (frame == kNone) return;
     Link(shard, frame, block);
     frames_[frame].busy = true;
