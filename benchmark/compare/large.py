@@ -39,6 +39,7 @@ GET = Step("get", "--phase=get")
 SET = Step("set", "--phase=set --phase=sync")
 SCAN = Step("scan", "--phase=scan")
 FIO_READ = Step("fio read QD1", "fio --readonly --rw=randread --bs=4k --ioengine=psync")
+FIO_READ_2 = Step("fio read QD1 2 jobs", FIO_READ.command + " --numjobs=2 --group_reporting")
 FIO_READ_32 = Step("fio read QD32", "fio --readonly --rw=randread --bs=4k --ioengine=io_uring --iodepth=32")
 FIO_SCAN = Step("fio scan", "fio --readonly --rw=read --bs=1M --ioengine=psync")
 FIO_WRITE = Step("fio write QD1", "fio --rw=randwrite --bs=4k --ioengine=psync")  # spoils the file
@@ -53,7 +54,7 @@ def w3a(args):
     runs, figures = [], []
     two = Step("get 2 threads", "--phase=get --threads=2")
     steps = [FILL, GET, two, multi(32), multi(64)]
-    with_fio = [FILL, GET, FIO_READ, two, multi(32), FIO_READ_32, multi(64)]
+    with_fio = [FILL, GET, FIO_READ, two, FIO_READ_2, multi(32), FIO_READ_32, multi(64)]
     for block in (512, 4096):
         options = (f"--records={args.records or 100000} --key_size=8 --value_size=4000 --block_size={block} --align_pow=12 "
                    f"--cache_bytes={args.cache_bytes or 4 << 20}")
@@ -65,6 +66,7 @@ def w3a(args):
                     Figure(f"Get {block} / fio QD1", (hako, "get"), [(hako, "fio read QD1")], .9),
                     Figure(f"Reads per Get {block}", (hako, "get"), [], 1.05, "reads_per_op"),
                     Figure(f"Get {block}, 2 threads / 1", (hako, "get 2 threads"), [(hako, "get")], 1.7),
+                    Figure(f"fio {block}, 2 jobs / 1", (hako, "fio read QD1 2 jobs"), [(hako, "fio read QD1")], None),
                     Figure(f"Set {block}, batching on / off", (hako, "fill"), [(single, "fill")], None),
                     Figure(f"Get {block}, batching on / off", (hako, "get"), [(single, "get")], None),
                     Figure(f"Reads per Get {block}, batching off", (single, "get"), [], None, "reads_per_op"),
