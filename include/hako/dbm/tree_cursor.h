@@ -81,7 +81,10 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
  private:
   // Who goes on from leaf to leaf is likely to go on.
   bool Load(index::Seek seek, std::string_view key, bool goes_on = false) {
-    if constexpr (!Tree::kResident) copy_.ahead = goes_on ? std::min<unsigned>(2 * copy_.ahead + 1, tree_->ahead_max()) : 0;
+    if constexpr (!Tree::kResident) {
+      copy_.ahead = goes_on ? std::min<unsigned>(2 * copy_.ahead + 1, tree_->ahead_max()) : 0;
+      copy_.asked = goes_on && copy_.asked > 0 ? copy_.asked - 1 : 0;
+    }
     if (Status status = tree_->ReadLeaf(seek, key, &copy_); !status.ok()) {
       status_ = std::move(status);
       return false;

@@ -209,7 +209,7 @@ Status PageTree<Space, Compare>::FetchMulti(GetSlot&& get_slot, std::span<const 
       AwayLeaves away;
       DescendTogether(keys.subspan(from, n), leaves, &away);
       if (away.count > 1) {
-        space_.BringTogether(std::span(away.ids).first(away.count), false);
+        space_.BringTogether(std::span(away.ids).first(away.count), 0, false);
         DescendTogether(keys.subspan(from, n), leaves);
       }
     }

@@ -333,7 +333,8 @@ bool PageTree<Space, Compare>::HasSought(const View& page, Seek seek, std::strin
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const {
   for (sync::Backoff backoff;; backoff.Pause()) {
-    Line *line = &root(), *neighbour = nullptr;
+    Line *line = &root(), *neighbour = nullptr, *above = nullptr;
+    unsigned i_above = 0;
     std::uint32_t version = Lock(line->version).ReadVersion();
     for (int expected = -1;;) {
       if ((version & Lock::kLocked) != 0) {
@@ -353,6 +354,9 @@ Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string
           const View beside(memory_, *neighbour);
           copy->neighbour = {beside.base(), beside.shape().size()};
         }
+        if constexpr (!Space::kResident) {
+          if (copy->ahead != 0) space_.LeaveBehind(IdOf(*line));
+        }
         if (Space::kResident || HasSought(copy->view(), seek, key)) return absl::OkStatus();
         return absl::DataLossError(absl::StrCat("page ", IdOf(*line), " has other keys than the page above it says"));
       }
@@ -366,7 +370,9 @@ Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string
       Line* const child = &LineOf(page.child(i));
       const std::uint32_t child_version = Lock(child->version).ReadVersion();
       if constexpr (!Space::kResident) {
-        if (copy->ahead != 0 && expected == 0) ReadAhead(page, i, seek, copy->ahead);
+        if (copy->ahead != 0 && expected == 0) ReadAhead(page, i, above, i_above, seek == Seek::kBefore || seek == Seek::kLast, copy);
+        above = line;
+        i_above = i;
       }
       if (!Lock(line->version).IsCurrent(version)) break;
       if (neighbour != nullptr) hako::Prefetch(neighbour);
@@ -376,20 +382,42 @@ Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string
   }
 }
 
-// Asks for leaves beyond a child, if the one half-way is away. The page may be changing: what is read is a hint.
+// Asks for leaves beyond a child of the page and of those beside it, when a part of what was asked for has been reached. Pages may be
+// changing: what is read is a hint.
 template <class Space, Comparator Compare>
-void PageTree<Space, Compare>::ReadAhead(const View& page, unsigned child, Seek seek, unsigned pages) const {
-  const bool backwards = seek == Seek::kBefore || seek == Seek::kLast;
-  const unsigned room = backwards ? child : page.count() - 1 - child, count = std::min(pages, room);
-  const auto id_at = [&](unsigned distance) { return page.child(backwards ? child - distance : child + distance); };
-  if (count == 0 || !space_.IsAway(id_at((count + 1) / 2) % Space::kPagesMax)) return;
-  std::array<std::uint32_t, 64> ids;
-  std::size_t size = 0;
-  for (unsigned distance = 1; distance <= count && size < ids.size(); ++distance) {
-    const std::uint32_t id = id_at(distance) % Space::kPagesMax;
-    if (space_.IsAway(id)) ids[size++] = id;
+void PageTree<Space, Compare>::ReadAhead(const View& page, unsigned child, Line* above, unsigned child_above, bool backwards,
+                                         Copy* copy) const {
+  if (8 * (copy->ahead - copy->asked) < copy->ahead) return;
+  std::vector<std::uint32_t> ids;
+  unsigned seen = 0;
+  const auto beyond = [backwards](const View& parent, unsigned i) { return backwards ? i : std::max(parent.count(), i + 1) - 1 - i; };
+  // The children from i on.
+  const auto look = [&](const View& parent, unsigned i, unsigned count) {
+    for (unsigned at = std::max(seen, copy->asked) - seen; at < count && seen + at < copy->ahead; ++at) {
+      const std::uint32_t id = parent.child(backwards ? i - at : i + at) % Space::kPagesMax;
+      if (space_.IsAway(id)) ids.push_back(id);
+    }
+    seen = std::min(seen + count, copy->ahead);
+  };
+  look(page, backwards ? child - 1 : child + 1, beyond(page, child));
+  for (unsigned distance = 1; above != nullptr && seen < copy->ahead; ++distance) {
+    const View parent(memory_, *above);
+    if (distance > beyond(parent, child_above)) break;
+    const auto id_at = [&](unsigned i) { return parent.child(backwards ? child_above - i : child_above + i) % Space::kPagesMax; };
+    const std::uint32_t id = id_at(distance);
+    if (space_.IsAway(id)) {
+      // Several, as the leaves below them are going to be wanted before these have come.
+      std::array<std::uint32_t, 8> inner;
+      const unsigned count = std::min<unsigned>(inner.size(), beyond(parent, child_above) - distance + 1);
+      for (unsigned i = 0; i < count; ++i) inner[i] = id_at(distance + i);
+      if (copy->asked_inner != id && space_.ReadAhead(std::span(inner).first(count), 1)) copy->asked_inner = id;
+      break;
+    }
+    const View beside(memory_, LineOf(id));
+    if (beside.level() != 1) break;
+    look(beside, backwards ? beside.count() - 1 : 0, beside.count());
   }
-  space_.ReadAhead(std::span(ids).first(size));
+  if (ids.empty() || space_.ReadAhead(ids, 0)) copy->asked = std::max(copy->asked, seen);
 }
 
 template <class Space, Comparator Compare>

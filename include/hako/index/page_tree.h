@@ -74,8 +74,9 @@ class LeafCopy {
   }
   format::PageLine& line() { return *line_; }
 
-  // So many leaves beyond it, on the side to which it is sought, are going to be wanted soon.
-  unsigned ahead = 0;
+  // So many leaves beyond it, on the side to which it is sought, are going to be wanted soon; so many of these were asked for.
+  unsigned ahead = 0, asked = 0;
+  std::uint32_t asked_inner = 0;  // the first of those pages above leaves that were asked for last
 
   // Where the leaf's neighbour, on the side to which it was sought, was at that moment, for prefetches; of no bytes where it is not known.
   struct Neighbour {
@@ -243,7 +244,7 @@ class PageTree {
   static bool IsLastOf(const Range& range, const View& page);
   static bool HasSought(const View& page, Seek seek, std::string_view key);
   Status ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const;
-  void ReadAhead(const View& page, unsigned child, Seek seek, unsigned pages) const;
+  void ReadAhead(const View& page, unsigned child, Line* above, unsigned child_above, bool backwards, Copy* copy) const;
   struct AwayLeaves {
     std::array<std::uint32_t, kPrefetchGroup> ids;
     std::size_t count = 0;

@@ -54,13 +54,14 @@ class ReservedMemory {
 class Arena {
  public:
   static constexpr std::uint64_t kExtentAlignment = 64 << 10;
+  static constexpr std::uint64_t kSmallUsual = 32 << 20;
 
   // Offset 0 is never handed out, so that 0 can mean "none". More than 64 KiB on either side of any extent can be read.
-  // REQUIRES: max_bytes >= kExtentAlignment
-  static StatusOr<std::unique_ptr<Arena>> Create(std::uint64_t max_bytes) {
+  // Below `small` bytes memory is taken in small pages. REQUIRES: max_bytes >= kExtentAlignment
+  static StatusOr<std::unique_ptr<Arena>> Create(std::uint64_t max_bytes, std::uint64_t small = kSmallUsual) {
     HAKO_ASSERT(max_bytes >= kExtentAlignment);
     HAKO_ASSIGN_OR_RETURN(ReservedMemory memory, ReservedMemory::Reserve(max_bytes + 2 * kHugePage));
-    return std::unique_ptr<Arena>(new Arena(std::move(memory), max_bytes));
+    return std::unique_ptr<Arena>(new Arena(std::move(memory), max_bytes, small));
   }
 
   std::byte* base() const { return base_; }
@@ -99,7 +100,8 @@ class Arena {
   static constexpr std::uint64_t kHugePage = 2 << 20;
   static constexpr int kCollapse = 25;  // MADV_COLLAPSE, Linux 6.1
 
-  Arena(ReservedMemory memory, std::uint64_t max_bytes) : memory_(std::move(memory)), max_bytes_(max_bytes) {
+  Arena(ReservedMemory memory, std::uint64_t max_bytes, std::uint64_t small)
+      : memory_(std::move(memory)), max_bytes_(max_bytes), small_(small) {
     const auto address = reinterpret_cast<std::uintptr_t>(memory_.base());
     base_ = memory_.base() + ((kHugePage - address % kHugePage) % kHugePage);
   }
@@ -108,7 +110,7 @@ class Arena {
   // taken in vain; later the next region is one from the start.
   void AdviseHugePages(std::uint64_t begin, std::uint64_t end) {
     const std::uint64_t first_untouched = (begin + kHugePage - 1) & ~(kHugePage - 1);
-    const bool large = begin >= 16 * kHugePage;
+    const bool large = begin >= small_;
     const std::uint64_t last = large ? (end + kHugePage - 1) & ~(kHugePage - 1) : end & ~(kHugePage - 1);
     if (first_untouched < last) ::madvise(base_ + first_untouched, last - first_untouched, MADV_HUGEPAGE);
     const std::uint64_t region = begin & ~(kHugePage - 1);
@@ -116,7 +118,7 @@ class Arena {
   }
 
   ReservedMemory memory_;
-  std::uint64_t max_bytes_;
+  const std::uint64_t max_bytes_, small_;
   std::byte* base_;
   std::atomic<std::uint64_t> end_{kExtentAlignment};
   std::mutex mutex_;

@@ -23,99 +23,118 @@ Status PageCache<FileT, Codec>::Bring(std::uint32_t id, int level, bool once) {
   lock.unlock();
   alignas(64) std::byte bytes[kImageRoom];
   const StatusOr<std::size_t> size = store_->Read(id, std::span(bytes).first(format::kPageImageMax));
-  if (size.ok()) return Install(id, std::span(bytes).first(*size), {.level = level, .once = once, .waits = true});
-  lock.lock();
-  StayAway(id);
-  return size.status();
+  Arrived page{id, std::span(bytes).first(size.ok() ? *size : 0), size.status()};
+  Install(std::span(&page, 1), {.level = level, .once = once, .waits = true});
+  return page.status;
 }
 
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::BringTogether(std::span<const std::uint32_t> ids, bool once) {
+void PageCache<FileT, Codec>::BringTogether(std::span<const std::uint32_t> ids, int level, bool once) {
   if constexpr (BatchFile<FileT>) {
-    for (; !ids.empty(); ids = ids.subspan(std::min(ids.size(), kBroughtTogether))) {
-      std::array<typename PageStore<FileT>::ImageRequest, kBroughtTogether> images;
-      std::size_t count = 0;
-      {
-        std::lock_guard lock(mutex_);
-        for (const std::uint32_t id : ids.first(std::min(ids.size(), kBroughtTogether))) {
-          const bool is_locked = (sync::VersionLock(lines_[id].version).ReadVersion() & sync::VersionLock::kLocked) != 0;
-          if (State(id) != kAway || !is_locked) continue;
-          SetState(id, kLoading);
-          images[count++] = {id};
-        }
+    std::vector<typename PageStore<FileT>::ImageRequest> images;
+    images.reserve(ids.size());
+    {
+      std::lock_guard lock(mutex_);
+      for (const std::uint32_t id : ids) {
+        const bool is_locked = (sync::VersionLock(lines_[id].version).ReadVersion() & sync::VersionLock::kLocked) != 0;
+        if (State(id) != kAway || !is_locked) continue;
+        SetState(id, kLoading);
+        images.push_back({id});
       }
-      store_->ReadMulti(std::span(images).first(count));
-      for (const auto& [id, image] : std::span(images).first(count)) {
-        if (image.empty()) {
-          std::lock_guard lock(mutex_);
-          StayAway(id);
-        } else {
-          (void)Install(id, image, {.level = 0, .once = once, .waits = false});
-        }
-      }
+    }
+    store_->ReadMulti(images);
+    for (std::size_t i = 0; i < images.size(); i += kInstalledTogether) {
+      std::array<Arrived, kInstalledTogether> pages;
+      const std::size_t count = std::min(images.size() - i, kInstalledTogether);
+      for (std::size_t j = 0; j < count; ++j) pages[j] = {images[i + j].id, images[i + j].image};
+      Install(std::span(pages).first(count), {.level = level, .once = once, .waits = false});
     }
   }
 }
 
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::ReadAhead(std::span<const std::uint32_t> ids) {
+bool PageCache<FileT, Codec>::ReadAhead(std::span<const std::uint32_t> ids, int level) {
   std::lock_guard lock(ahead_mutex_);
-  if (ahead_.size() > 4 * kAheadMax || is_closing_) return;  // the device is slower than whoever walks
-  ahead_.insert(ahead_.end(), ids.begin(), ids.end());
+  if (ahead_.size() > 2 * kAheadParts || is_closing_) return false;  // the device is slower than whoever walks
+  // Inner pages first, as they name more of what is going to be wanted.
+  ahead_.insert(level > 0 ? ahead_.begin() : ahead_.end(), Ahead{level, {ids.begin(), ids.end()}});
   for (std::unique_ptr<sync::BackgroundThread>& reader : readers_) {
     if (reader == nullptr) {
       auto started = sync::BackgroundThread::Start({}, [this] { BringAhead(); });
-      if (!started.ok()) return ahead_.clear();
+      if (!started.ok()) return ahead_.clear(), false;
       reader = *std::move(started);
     }
     reader->Wake();
   }
+  return true;
 }
 
 template <File FileT, PageCodec Codec>
 void PageCache<FileT, Codec>::BringAhead() {
-  for (std::vector<std::uint32_t> ids;; ids.clear()) {
+  const std::size_t part = ahead_max() / kAheadParts + 1;
+  for (;;) {
+    Ahead wanted;
     {
       std::lock_guard lock(ahead_mutex_);
-      const auto end = ahead_.begin() + static_cast<std::ptrdiff_t>(std::min(ahead_.size(), kBroughtTogether));
-      ids.assign(ahead_.begin(), end);
-      ahead_.erase(ahead_.begin(), end);
+      if (ahead_.empty()) return;
+      Ahead& first = ahead_.front();
+      const auto end = first.ids.begin() + static_cast<std::ptrdiff_t>(std::min(first.ids.size(), part));
+      wanted = {first.level, {first.ids.begin(), end}};
+      first.ids.erase(first.ids.begin(), end);
+      if (first.ids.empty()) ahead_.pop_front();
     }
-    if (ids.empty()) return;
-    BringTogether(ids, true);
+    BringTogether(wanted.ids, wanted.level, wanted.level == 0);
   }
 }
 
-// Makes a page, which is kLoading, what its image says. Without `waits` it stays away where there is no room; on error it is away again.
+// Makes pages, which are kLoading, what their images say. Without `waits` they stay away where there is no room; on error they are away
+// again. What takes long, checking and copying, is done while others have the lock.
 template <File FileT, PageCodec Codec>
-Status PageCache<FileT, Codec>::Install(std::uint32_t id, std::span<const std::byte> bytes, const Arrival& arrival) {
-  Line& line = lines_[id];
+void PageCache<FileT, Codec>::Install(std::span<Arrived> pages, const Arrival& arrival) {
   std::byte unpacked[std::same_as<Codec, NoCodec> ? 1 : kImageRoom];
-  const auto parse = [&]() -> StatusOr<PageImage> {
-    HAKO_ASSIGN_OR_RETURN(const std::span<const std::byte> page, Unpack<Codec>(id, bytes, unpacked));
-    HAKO_ASSIGN_OR_RETURN(const PageImage image, PageImage::Parse(id, page, limits_.inlined, slab_->page_end()));
+  const auto parse = [&](const Arrived& page) -> StatusOr<PageImage> {
+    HAKO_RETURN_IF_ERROR(page.status);
+    HAKO_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, Unpack<Codec>(page.id, page.bytes, unpacked));
+    HAKO_ASSIGN_OR_RETURN(PageImage image, PageImage::Parse(page.id, bytes, limits_.inlined, slab_->page_end()));
     if (arrival.level >= 0 && image.shape().level() != static_cast<unsigned>(arrival.level))
-      return absl::DataLossError(absl::StrCat("page ", id, " is not on the level of the tree where it is named"));
+      return absl::DataLossError(absl::StrCat("page ", page.id, " is not on the level of the tree where it is named"));
     return image;
   };
-  StatusOr<PageImage> image = parse();
-  std::unique_lock lock(mutex_);
-  if (image.ok() && !MeetChildren(*image)) image = absl::DataLossError(absl::StrCat("page ", id, " names a page that is named elsewhere"));
-  const std::uint32_t unit = image.ok() ? FindMemory(image->shape().units, lock, arrival.waits) : 0;
-  if (unit == 0) {
-    for (unsigned i = 0; image.ok() && image->shape().level() > 0 && i < image->shape().count; ++i)
-      std::atomic_ref(lines_[image->child(i)].version).fetch_and(~sync::VersionLock::kLocked, std::memory_order_relaxed);
-    StayAway(id);
-    return image.ok() ? absl::ResourceExhaustedError("no memory for a page") : image.status();
+  std::array<std::optional<PageImage>, kInstalledTogether> images;
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    StatusOr<PageImage> image = parse(pages[i]);
+    if (image.ok()) images[i] = *image;
+    pages[i].status = image.status();
   }
-  image->Store(At(unit), line.hints);
-  std::atomic_ref(line.unit).store(unit, std::memory_order_relaxed);
-  std::atomic_ref(line.shape).store(image->shape(), std::memory_order_relaxed);
-  SetState(id, arrival.once ? kHereOnce : kHere);
-  List(id);
-  sync::VersionLock(line.version).Unlock(true);
+  {
+    std::unique_lock lock(mutex_);
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+      if (!images[i]) continue;
+      if (MeetChildren(*images[i])) {
+        pages[i].unit = FindMemory(images[i]->shape().units, lock, arrival.waits);
+        if (pages[i].unit != 0) continue;
+        ForgetChildren(*images[i], images[i]->shape().count);
+        pages[i].status = absl::ResourceExhaustedError("no memory for a page");
+      } else {
+        pages[i].status = absl::DataLossError(absl::StrCat("page ", pages[i].id, " names a page that is named elsewhere"));
+      }
+    }
+  }
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    if (!pages[i].status.ok()) continue;
+    Line& line = lines_[pages[i].id];
+    images[i]->Store(At(pages[i].unit), line.hints);
+    std::atomic_ref(line.unit).store(pages[i].unit, std::memory_order_relaxed);
+    std::atomic_ref(line.shape).store(images[i]->shape(), std::memory_order_relaxed);
+  }
+  std::lock_guard lock(mutex_);
+  for (const Arrived& page : pages) {
+    SetState(page.id, !page.status.ok() ? kAway : arrival.once ? kHereOnce : kHere);
+    if (!page.status.ok()) continue;
+    List(page.id);
+    sync::VersionLock(lines_[page.id].version).Unlock(true);
+  }
   loaded_.notify_all();
-  return absl::OkStatus();
 }
 
 // Inner pages stay, so each comes once, and names pages that are away and were not met before. Their lines are locked from now on. False if
@@ -129,11 +148,17 @@ bool PageCache<FileT, Codec>::MeetChildren(const PageImage& image) {
       version.fetch_or(sync::VersionLock::kLocked, std::memory_order_relaxed);
       continue;
     }
-    for (unsigned met = 0; met < i; ++met)
-      std::atomic_ref(lines_[image.child(met)].version).fetch_and(~sync::VersionLock::kLocked, std::memory_order_relaxed);
+    ForgetChildren(image, i);
     return false;
   }
   return true;
+}
+
+// The first ones, as if they had not been met.
+template <File FileT, PageCodec Codec>
+void PageCache<FileT, Codec>::ForgetChildren(const PageImage& image, unsigned count) {
+  for (unsigned i = 0; image.shape().level() > 0 && i < count; ++i)
+    std::atomic_ref(lines_[image.child(i)].version).fetch_and(~sync::VersionLock::kLocked, std::memory_order_relaxed);
 }
 
 // Memory for what is changed: others go for it, but nothing is waited for.
@@ -205,21 +230,36 @@ void PageCache<FileT, Codec>::CoolSome() {
       continue;
     }
     ++hand_;
-    Line& line = lines_[id];
-    const auto can_go = [&] {
-      const Shape shape = std::atomic_ref(line.shape).load(std::memory_order_relaxed);
-      return shape.level() == 0 && (shape.kind & Shape::kMark) == 0 && !HasFlag(id, kPinned) && id != root_;
-    };
-    if ((state != kHere && state != kHereOnce) || !can_go() || !sync::VersionLock(line.version).TryLock()) continue;
-    if (!can_go()) {
-      sync::VersionLock(line.version).Unlock(false);
-      continue;
-    }
+    if ((state != kHere && state != kHereOnce) || !LockToGo(id)) continue;
     SetState(id, kCooling);
     if (state == kHereOnce)
       cooling_.push_front(id);
     else
       cooling_.push_back(id);
+  }
+}
+
+// Locks a page that is here, if it may go.
+template <File FileT, PageCodec Codec>
+bool PageCache<FileT, Codec>::LockToGo(std::uint32_t id) {
+  Line& line = lines_[id];
+  const auto can_go = [&] {
+    const Shape shape = std::atomic_ref(line.shape).load(std::memory_order_relaxed);
+    return shape.level() == 0 && (shape.kind & Shape::kMark) == 0 && !HasFlag(id, kPinned) && id != root_;
+  };
+  if (!can_go() || !sync::VersionLock(line.version).TryLock()) return false;
+  if (can_go()) return true;
+  sync::VersionLock(line.version).Unlock(false);
+  return false;
+}
+
+template <File FileT, PageCodec Codec>
+void PageCache<FileT, Codec>::LeaveBehind(std::uint32_t id) {
+  if (store_->file_bytes() <= limits_.memory_bytes / 8 * 7) return;
+  std::lock_guard lock(mutex_);
+  behind_.push_back(id);
+  for (; behind_.size() > ahead_max(); behind_.pop_front()) {
+    if (State(behind_.front()) == kHereOnce && LockToGo(behind_.front())) Evict(behind_.front());
   }
 }
 

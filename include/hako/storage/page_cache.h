@@ -4,7 +4,11 @@
 // A page that is away has a locked line, so a search that meets it ends up in Bring, and one that meets none pays nothing. Pages are chosen
 // to go by CLOCK, without a write by those who read them: the hand takes a page that is there and locks its line, and if nobody has asked
 // for it when the hand comes again, it goes; whoever asks before finds the page untouched and just opens it again (LeanStore's cooling
-// stage: Leis et al. 2018). A page that a walk over the records brought goes at the hand's first visit. Inner pages stay.
+// stage: Leis et al. 2018). A page that a walk over the records brought goes at the hand's first visit, or, where the file is larger than
+// the memory, soon after the walk has left it behind: so a walk needs little memory and takes none from others. Inner pages stay.
+//
+// A walk says which leaves, and which pages above others, it is going to want. Threads of the cache read them in runs of up to a mebibyte,
+// and make pages of what has come, many at a time; as many threads as it takes for one to wait for the device while others do that.
 //
 // What changes stays in memory until a checkpoint, which runs beside readers and writers. It begins an epoch, for which writers are kept
 // out for a moment; then it copies, one by one, the pages that were changed before that moment, and who wants to change such a page first
@@ -25,12 +29,14 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <concepts>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -74,7 +80,8 @@ class PageCache {
   // `ask` is called, from any thread, when a checkpoint is due.
   static StatusOr<std::unique_ptr<PageCache>> Create(std::unique_ptr<PageStore<FileT>> store, const PageCacheLimits& limits,
                                                      std::function<void()> ask) {
-    HAKO_ASSIGN_OR_RETURN(auto slab, PageSlab::Create(std::min(limits.memory_bytes, kBytesMax) + kSpare));
+    HAKO_ASSIGN_OR_RETURN(auto slab, PageSlab::Create(std::min(limits.memory_bytes, kBytesMax) + kSpare,
+                                                      std::min(limits.memory_bytes / 16, Arena::kSmallUsual)));
     HAKO_ASSIGN_OR_RETURN(auto states, ReservedMemory::Reserve(kPagesMax));
     HAKO_RETURN_IF_ERROR(slab->RestorePages(store->super().id_end));
     auto cache = std::unique_ptr<PageCache>(new PageCache(std::move(store), std::move(slab), std::move(states), limits, std::move(ask)));
@@ -138,15 +145,19 @@ class PageCache {
     return state == kAway || state == kLoading || state == kCooling;
   }
   Status Bring(std::uint32_t id, int level, bool once);
-  // Brings those of these leaves that are away by reads that are in flight together; what fails, or finds no room, stays away.
-  void BringTogether(std::span<const std::uint32_t> ids, bool once);
-  // The same, in threads of its own: while one waits for the device, another makes pages of what has come.
-  void ReadAhead(std::span<const std::uint32_t> ids);
+  // Brings those of these pages that are away by reads that are in flight together; what fails, or finds no room, stays away.
+  void BringTogether(std::span<const std::uint32_t> ids, int level, bool once);
+  // The same, in threads of its own.
+  // False if there is too much to do: then nothing is done.
+  bool ReadAhead(std::span<const std::uint32_t> ids, int level);
+  // A walk has copied the page. If a walk brought it and not all pages have room, it goes soon, so that the walk goes on in the memory that
+  // it has, and what others want stays.
+  void LeaveBehind(std::uint32_t id);
   // How many pages may be read ahead of a walk.
   std::size_t ahead_max() const { return std::min<std::size_t>(kAheadMax, limits_.memory_bytes / 16 / kUsualPage); }
   // No page is read ahead any more.
   void StopReadingAhead() {
-    std::array<std::unique_ptr<sync::BackgroundThread>, 2> readers;
+    std::array<std::unique_ptr<sync::BackgroundThread>, 3> readers;
     {
       std::lock_guard lock(ahead_mutex_);
       is_closing_ = true;
@@ -220,14 +231,25 @@ class PageCache {
   static constexpr std::uint64_t kSpare = std::uint64_t{32} << 30;
   static constexpr std::uint64_t kBytesMax = PageSlab::kBytesMax - kSpare;
   static constexpr std::size_t kCooledAtOnce = 16;
-  static constexpr std::size_t kBroughtTogether = PageStore<FileT>::kReadTogether;
-  static constexpr std::size_t kAheadMax = 128, kUsualPage = 8192;
+  static constexpr std::size_t kInstalledTogether = std::same_as<Codec, NoCodec> ? 16 : 1;  // unpacked, one needs much room
+  static constexpr std::size_t kAheadMax = 512, kAheadParts = 8, kUsualPage = 8192;
   static constexpr std::size_t kImageRoom = (format::kPageImageMax + 8 + 4095) / 4096 * 4096;
   static constexpr std::uint8_t kMarks[2] = {0x10, 0x20};
 
   struct Arrival {
     int level;  // -1: any
     bool once, waits;
+  };
+  struct Arrived {
+    std::uint32_t id;
+    std::span<const std::byte> bytes;  // its image
+    Status status = {};                // if not OK, there is none, or it was no good
+    std::uint32_t unit = 0;            // where the page lies now
+  };
+  // Pages that a walk is going to want.
+  struct Ahead {
+    int level;
+    std::vector<std::uint32_t> ids;
   };
   struct Captured {
     std::uint32_t id;
@@ -300,11 +322,6 @@ class PageCache {
     std::atomic_ref(line.shape).store(shape, std::memory_order_relaxed);
   }
   char* At(std::uint32_t unit) const { return memory_ + std::uint64_t{unit} * format::kPageUnit; }
-  // Of a page that was kLoading. REQUIRES: mutex_ is held
-  void StayAway(std::uint32_t id) {
-    SetState(id, kAway);
-    loaded_.notify_all();
-  }
   void List(std::uint32_t id) {
     if (!HasFlag(id, kListed)) resident_.push_back(id);
     SetFlag(id, kListed, true);
@@ -312,12 +329,14 @@ class PageCache {
   bool MeetChildren(const PageImage& image);
   std::uint32_t AllocateSlowly(unsigned units);
   std::uint32_t FindMemory(unsigned units, std::unique_lock<std::mutex>& lock, bool may_wait);
-  Status Install(std::uint32_t id, std::span<const std::byte> bytes, const Arrival& arrival);
+  void ForgetChildren(const PageImage& image, unsigned count);
+  void Install(std::span<Arrived> pages, const Arrival& arrival);
   void BringAhead();
   void WaitForCheckpoint(std::unique_lock<std::mutex>& lock);
   void LetGo(std::vector<std::uint32_t>* written, std::size_t kept);
   bool EvictOne(std::size_t rounds);
   void CoolSome();
+  bool LockToGo(std::uint32_t id);
   void Evict(std::uint32_t id);
   void ShrinkMemory();
   std::vector<std::uint32_t> ChangedPages(std::uint8_t frozen);
@@ -355,6 +374,7 @@ class PageCache {
   std::unordered_map<std::uint32_t, std::shared_ptr<const std::string>> unsaved_;  // long values
   std::uint64_t num_long_;
   std::deque<std::uint32_t> cooling_;  // ids in the order in which they began to be, and of some that are no longer
+  std::deque<std::uint32_t> behind_;   // ids of pages that walks have left behind last, and of some that are no longer here
   bool is_saving_ = false;             // a checkpoint is under way
   std::uint64_t saves_ = 0;            // moments in which pages became ones that can go
   std::condition_variable saved_;
@@ -364,9 +384,9 @@ class PageCache {
   std::mutex checkpoint_mutex_;
 
   std::mutex ahead_mutex_;
-  std::vector<std::uint32_t> ahead_;  // ids of pages that walks are going to want
+  std::deque<Ahead> ahead_;
   bool is_closing_ = false;
-  std::array<std::unique_ptr<sync::BackgroundThread>, 2> readers_;  // of these
+  std::array<std::unique_ptr<sync::BackgroundThread>, 3> readers_;  // of these
 };
 
 }  // namespace hako::storage

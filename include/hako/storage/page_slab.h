@@ -41,8 +41,9 @@ class PageSlab {
   static constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 26;
   static constexpr std::uint64_t kBytesMax = format::kPageUnit * (std::uint64_t{1} << 32) - (1 << 20);  // a unit's number has 32 bits
 
-  static StatusOr<std::unique_ptr<PageSlab>> Create(std::uint64_t max_bytes) {
-    HAKO_ASSIGN_OR_RETURN(auto pages, Arena::Create(max_bytes));
+  // Below `small` bytes of pages, memory is taken in small pages of the system.
+  static StatusOr<std::unique_ptr<PageSlab>> Create(std::uint64_t max_bytes, std::uint64_t small = Arena::kSmallUsual) {
+    HAKO_ASSIGN_OR_RETURN(auto pages, Arena::Create(max_bytes, small));
     HAKO_ASSIGN_OR_RETURN(auto lines, Arena::Create(kPagesMax * sizeof(Line)));
     return std::unique_ptr<PageSlab>(new PageSlab(std::move(pages), std::move(lines), max_bytes));
   }

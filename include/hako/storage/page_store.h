@@ -114,8 +114,7 @@ class PageStore {
     std::uint32_t id;
     std::span<const std::byte> image = {};  // empty: it could not be read so, and is left to Read
   };
-  static constexpr std::size_t kReadTogether = 32;
-  // Read of several, at most kReadTogether, in flight together. The images stay until this thread calls it again.
+  // Read of several, in flight together. The images stay until this thread calls it again.
   void ReadMulti(std::span<ImageRequest> images) requires BatchFile<FileT>;
   Status ReadLong(std::uint32_t id, std::uint64_t size, std::string* out) {
     return ReadChecked(id,
@@ -507,50 +506,48 @@ void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchF
     std::size_t begin = 0;  // of its bytes, in the room
   };
   if (min_read_size_ != 0) return;
-  static constexpr std::size_t kRoomAlignment = 4096;
+  static constexpr std::size_t kRoomAlignment = 4096, kGapMax = 16 << 10;  // the gap takes no longer than another read
   static thread_local AlignedBuffer room;
   static thread_local std::size_t room_size = 0;
-  std::array<Found, kReadTogether> places;
-  std::size_t count = 0;
+  std::vector<Found> found;
+  found.reserve(images.size());
   std::shared_lock<std::shared_mutex> not_cut;
   {
     std::lock_guard lock(map_mutex_);
     for (ImageRequest& image : images) {
       const StatusOr<Entry*> at = map_.At(image.id, NodeReader());
       if (at.ok() && !(*at)->IsNone() && IsInFile(**at) && (*at)->units() * format::kTreeUnit <= format::kPageImageMax)
-        places[count++] = {&image, **at};
+        found.push_back({&image, **at});
     }
     not_cut = std::shared_lock(cut_mutex_);
     map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
   }
-  const std::span<Found> found = std::span(places).first(count);
   std::ranges::sort(found, {}, [](const Found& one) { return one.entry.place(); });
 
   std::uint64_t block = 1, end = 0;  // end: of the last run, in the file
   if constexpr (requires { file_.block_size(); }) block = file_.block_size();
-  std::array<ReadRequest, kReadTogether> reads;
-  std::array<std::size_t, kReadTogether> sizes;         // of the runs
-  std::array<std::size_t, kReadTogether + 1> begins{};  // of the runs, in the room; then where the next would begin
-  std::size_t num_runs = 0;
+  struct Run {
+    std::uint64_t offset;
+    std::size_t begin, size;  // in the room
+  };
+  std::vector<Run> runs;
+  std::size_t room_end = 0;
   for (Found& one : found) {
     const std::uint64_t from = one.entry.place() * format::kTreeUnit, first = from & ~(block - 1);
-    if (num_runs == 0 || first > end) {
-      reads[num_runs].offset = first;
-      begins[num_runs + 1] = begins[num_runs];
-      ++num_runs;
-    }
+    if (runs.empty() || first > end + kGapMax) runs.push_back({first, room_end, 0});
+    Run& run = runs.back();
     end = std::min((from + one.entry.units() * format::kTreeUnit + block - 1) & ~(block - 1), file_.Size());
-    one.begin = begins[num_runs - 1] + (from - reads[num_runs - 1].offset);
-    const std::size_t size = sizes[num_runs - 1] = end - reads[num_runs - 1].offset;
-    begins[num_runs] = (begins[num_runs - 1] + size + 8 + kRoomAlignment - 1) / kRoomAlignment * kRoomAlignment;  // 8: see PageImage
+    one.begin = run.begin + (from - run.offset);
+    run.size = end - run.offset;
+    room_end = (run.begin + run.size + 8 + kRoomAlignment - 1) / kRoomAlignment * kRoomAlignment;  // 8: see PageImage
   }
-  if (begins[num_runs] > room_size) room = MakeAlignedBuffer(room_size = begins[num_runs]);
-  for (std::size_t i = 0; i < num_runs; ++i) {
-    reads[i].out = {room.get() + begins[i], sizes[i]};
-    reads_.fetch_add(1, std::memory_order_relaxed);
-    read_bytes_.fetch_add(reads[i].out.size(), std::memory_order_relaxed);
-  }
-  if (num_runs == 0 || !file_.ReadMulti(std::span<const ReadRequest>(reads).first(num_runs)).ok()) return;
+  if (room_end > room_size) room = MakeAlignedBuffer(room_size = room_end);
+  std::vector<ReadRequest> reads;
+  reads.reserve(runs.size());
+  for (const Run& run : runs) reads.push_back({run.offset, {room.get() + run.begin, run.size}});
+  reads_.fetch_add(reads.size(), std::memory_order_relaxed);
+  for (const ReadRequest& read : reads) read_bytes_.fetch_add(read.out.size(), std::memory_order_relaxed);
+  if (reads.empty() || !file_.ReadMulti(reads).ok()) return;
   for (const Found& one : found) {
     const std::span<const std::byte> image(room.get() + one.begin, one.entry.units() * format::kTreeUnit);
     if (Hash64(image.data(), image.size(), SeedOf(one.image->id)) == one.entry.check) one.image->image = image;
