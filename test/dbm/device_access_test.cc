@@ -195,6 +195,28 @@ TEST_P(HashAccessTest, GetMultiReadsRecordsTogether) {
   if (!together) GTEST_SKIP() << "this process may not trace another";
 }
 
+// The system need not see all of it: what was allocated and not yet written is not read from the device.
+TEST_P(HashAccessTest, ProcessEachReadsTheFileInLongPieces) {
+  ASSERT_OK_AND_ASSIGN(auto db, Hash::Open(path_, {.seed = 1}, BehindASmallCache(GetParam())));
+  SetAll(*db);
+  const std::uint64_t mebibytes = db->GetStats().total_bytes >> 20;
+  for (const bool beside_writers : {false, true}) {
+    std::uint64_t count = 0, updates = 0;
+    const Stats before = db->GetStats();
+    ASSERT_THAT(db->ProcessEach([&](std::string_view key, std::string_view) {
+      if (++count % 100 != 0 || !beside_writers) return;
+      ASSERT_THAT(db->Set(key, "short"), IsOk());
+      ++updates;
+    }),
+                IsOk());
+    const Stats after = db->GetStats();
+    EXPECT_EQ(count, kRecords);
+    EXPECT_GE(after.device_read_bytes - before.device_read_bytes, kRecords * kValueSize);
+    EXPECT_LE(after.device_read_bytes - before.device_read_bytes, (mebibytes + 2) << 20);
+    EXPECT_LE(after.device_reads - before.device_reads, mebibytes + 4 + 2 * updates);
+  }
+}
+
 TEST_F(DeviceAccessTest, OpenReadsTheIndexAndNotTheRecords) {
   constexpr std::uint64_t kMany = 50'000;
   const FileOptions file_options = {.direct = true, .cache_bytes = 1 << 20};

@@ -240,7 +240,7 @@ template <File FileT>
 Status HashDBM<FileT>::SetLater(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view value) {
   std::lock_guard lock(pending_->mutex());
   if (!heap_->AcceptsWrites()) return RefuseWrites();
-  Status status = pending_->IsFull() ? EnterLocked(slot) : absl::OkStatus();
+  Status status = pending_->IsFull() ? EnterLocked(&slot) : absl::OkStatus();
   if (pending_->IsFull()) return status;
   status = absl::OkStatus();
   AsWriter(slot, [&] {
@@ -254,31 +254,30 @@ Status HashDBM<FileT>::SetLater(Slot& slot, std::uint64_t hash, std::string_view
 
 template <File FileT>
 Status HashDBM<FileT>::EnterPendingSlowly() const {
-  Slot* slot = slots_.Mine();
-  if (slot == nullptr) return TooManyThreads();
   std::lock_guard lock(pending_->mutex());
-  return EnterLocked(*slot);
+  return EnterLocked(slots_.Mine());
 }
 
 // If not all can be entered together, then those that can be alone.
 template <File FileT>
-Status HashDBM<FileT>::EnterLocked(Slot& slot) const {
+Status HashDBM<FileT>::EnterLocked(Slot* slot) const {
   if (pending_->IsEmpty()) return absl::OkStatus();
-  Status status = index_.EnterMulti(slot, pending_->keys(), pending_->handles());
+  if (slot == nullptr) return TooManyThreads();
+  Status status = index_.EnterMulti(*slot, pending_->keys(), pending_->handles());
   const bool all = status.ok();
   pending_->Retain([&](std::size_t i) {
-    return !all && !index_.EnterMulti(slot, pending_->keys().subspan(i, 1), pending_->handles().subspan(i, 1)).ok();
+    return !all && !index_.EnterMulti(*slot, pending_->keys().subspan(i, 1), pending_->handles().subspan(i, 1)).ok();
   });
   return pending_->IsEmpty() ? absl::OkStatus() : status;
 }
 
 template <File FileT>
 template <class Body>
-Status HashDBM<FileT>::AloneAndEntered(Slot& mine, Body&& body) {
+Status HashDBM<FileT>::AloneAndEntered(Body&& body) {
   std::unique_lock<std::mutex> lock;
   if (pending_ != nullptr) {
     lock = std::unique_lock(pending_->mutex());
-    HAKO_RETURN_IF_ERROR(EnterLocked(mine));
+    HAKO_RETURN_IF_ERROR(EnterLocked(slots_.Mine()));
   }
   return Alone(body);
 }
@@ -317,6 +316,15 @@ HAKO_INLINE Status HashDBM<FileT>::Fetch(std::string_view key, S&& sink) {
 template <File FileT>
 template <class V>
 Status HashDBM<FileT>::ProcessEach(V&& visitor) {
+  if constexpr (!Space::kMapped) {
+    if (HashWalk<Index, Space> walk(index_, *heap_); walk.Claim()) {
+      HAKO_RETURN_IF_ERROR(AloneAndEntered([&] {
+        walk.Start(CountEntered());
+        return absl::OkStatus();
+      }));
+      return walk.Run(visitor);
+    }
+  }
   HAKO_RETURN_IF_ERROR(EnterPending());
   return index_.ForEach(visitor);
 }
@@ -334,7 +342,7 @@ Status HashDBM<FileT>::Clear() {
   Slot* mine = slots_.Mine();
   if (mine == nullptr) return TooManyThreads();
   HAKO_RETURN_IF_ERROR(heap_->Health());
-  HAKO_RETURN_IF_ERROR(AloneAndEntered(*mine, [&] {
+  HAKO_RETURN_IF_ERROR(AloneAndEntered([&] {
     heap_->extents().StoreLive(&format::LiveState::clearing, format::kClearing);
     return RemoveAllRecords(*mine);
   }));
@@ -344,7 +352,10 @@ Status HashDBM<FileT>::Clear() {
 template <File FileT>
 Status HashDBM<FileT>::RemoveAllRecords(Slot& mine) {
   Status status = index_.RemoveAll([&](std::uint32_t handle) { heap_->Retire(mine, handle); });
-  if (status.ok()) slots_.ForEach([](Slot& slot) { slot.pending_count.store(0, std::memory_order_relaxed); });
+  if (status.ok()) {
+    slots_.ForEach([](Slot& slot) { slot.pending_count.store(0, std::memory_order_relaxed); });
+    heap_->moves().ForgetAll();
+  }
   heap_->extents().StoreLive(&format::LiveState::clearing, 0);  // after an error too: what is written from now on is not to be removed
   return status;
 }
@@ -376,7 +387,7 @@ Status HashDBM<FileT>::SynchronizeSlots(Slot& mine, Slots&& for_each_slot) {
   const Status refreshed = RefreshSomeStamps(mine);  // damage that it meets is no reason to give up what is sound
   std::uint64_t count = 0;
   typename Space::ClosedEpoch closed{};
-  HAKO_RETURN_IF_ERROR(AloneAndEntered(mine, [&] {
+  HAKO_RETURN_IF_ERROR(AloneAndEntered([&] {
     count = CountEntered();
     closed = heap_->CloseEpoch(for_each_slot);
     return absl::OkStatus();
@@ -447,7 +458,7 @@ Status HashDBM<FileT>::Verify() {
   Slot* mine = slots_.Mine();
   if (mine == nullptr) return TooManyThreads();
   std::lock_guard lock(maintenance_mutex_);
-  return AloneAndEntered(*mine, [&]() -> Status {
+  return AloneAndEntered([&]() -> Status {
     const std::uint64_t count = CountEntered();
     HAKO_RETURN_IF_ERROR(index_.Verify(*mine, count));
     std::uint64_t live = 0;
@@ -650,13 +661,14 @@ Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, const std::vector<stora
     ForEachSlot()(visit);
     visit(mover);
   };
-  HAKO_RETURN_IF_ERROR(AloneAndEntered(mine, [&] {
+  HAKO_RETURN_IF_ERROR(AloneAndEntered([&] {
     heap_->BeginEvacuation(victims, with_mover);
     return absl::OkStatus();
   }));
   Status status = index_.ForEachLocked(mine, 0, ~std::uint64_t{0}, [&](std::uint32_t handle, auto&& replace) -> Status {
     if (!heap_->IsVictim(handle)) return absl::OkStatus();
     HAKO_ASSIGN_OR_RETURN(const std::uint32_t copy, heap_->Relocate(mover, handle));
+    heap_->NoteMove(handle, copy);
     heap_->Retire(mover, handle);
     replace(copy);
     heap_->Commit(copy);

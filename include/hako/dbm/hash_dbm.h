@@ -37,6 +37,7 @@
 #include "hako/dbm/common.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/hash_cursor.h"
+#include "hako/dbm/hash_walk.h"
 #include "hako/dbm/operations.h"
 #include "hako/dbm/options.h"
 #include "hako/dbm/pending_sets.h"
@@ -80,6 +81,8 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   }
   // A hint that these keys are going to be used.
   void Prefetch(std::span<const std::string_view> keys) const { index_.Prefetch(keys); }
+  // In an order of the index's own; on a file that is not mapped in that of the file, by long reads (dbm/hash_walk.h), unless another such
+  // walk is under way. Its visitor may use the database.
   template <class V>
   Status ProcessEach(V&& visitor);
   // ProcessEach in several threads, which call the visitor at the same time.
@@ -177,10 +180,10 @@ class HashDBM : public Operations<HashDBM<FileT>> {
     return absl::OkStatus();
   }
   [[gnu::noinline]] Status EnterPendingSlowly() const;
-  Status EnterLocked(Slot& slot) const;
+  Status EnterLocked(Slot* slot) const;
   // Runs `body` with the writers kept out and no Set pending.
   template <class Body>
-  Status AloneAndEntered(Slot& mine, Body&& body);
+  Status AloneAndEntered(Body&& body);
 
   // Process where updates have consequences.
   Status ProcessNoting(Slot& slot, std::string_view key, absl::FunctionRef<Action(std::optional<std::string_view>)> visitor);

@@ -81,7 +81,9 @@ Status BucketIndex<Space>::FetchSlowly(GetSlot get_slot, std::uint64_t hash, std
     }
     if (raced || !is_current()) continue;
     if (suspicious) break;
-    if (shape().IndexOf(hash) == place.index) return AbsentError();
+    // A split may have moved the record, or, where it has made tags anew, changed what to look for.
+    const Place now = Locate(hash, shape());
+    if (now.index == place.index && now.TagOf(hash) == tag) return AbsentError();
   }
   return FetchLocked(get_slot(), hash, key, sink);
 }
@@ -264,6 +266,7 @@ Status BucketIndex<Space>::ProcessSlowly(Slot& slot, Place place, std::uint64_t 
     const ActionT action = Decide<ActionT>(visit, exists, value);
     if (action.kind() == ActionT::Kind::kSet) return Store(slot, turn, hash, key, entry, action.value(), 0);
     if (action.kind() == ActionT::Kind::kRemove && exists) {
+      space_.NoteMove(entry.handle, 0);
       space_.Retire(slot, entry.handle, entry.lengths);
       StoreSlot(*entry.line, entry.i, 0);
       StoreTag(*entry.line, entry.i, 0);
@@ -299,6 +302,7 @@ Status BucketIndex<Space>::Store(Slot& slot, Turn& turn, std::uint64_t hash, std
     Status error;
     const std::uint32_t handle = write(&error);
     if (handle == 0) return error;
+    space_.NoteMove(entry.handle, handle);
     space_.Retire(slot, entry.handle, entry.lengths);
     StoreSlot(*entry.line, entry.i, handle);
     space_.Commit(handle);
@@ -354,6 +358,7 @@ Status BucketIndex<Space>::Insert(Turn& turn, std::uint64_t hash, Make&& make) {
     if (id != 0) lines_.FreeOverflow(id);
     return error;
   }
+  space_.NoteMove(0, handle);
   if (id == 0) {
     StoreTag(*line, i, tag);
     StoreSlot(*line, i, handle);
@@ -583,6 +588,31 @@ Status BucketIndex<Space>::ForEachIn(BucketWalk<Space>& walk, V& visit) const {
     HAKO_ASSIGN_OR_RETURN(const bool more, walk.Step());
     if (!more) return absl::OkStatus();
     for (std::size_t i = 0; i < walk.size(); ++i) visit(walk.key(i), walk.value(i));
+  }
+}
+
+// Looks at handles, not at tags: these depend on how far the line has been split.
+template <class Space>
+bool BucketIndex<Space>::Names(std::uint64_t hash, std::uint32_t handle) const {
+  for (sync::Backoff backoff;; backoff.Pause()) {
+    const std::uint64_t index = shape().IndexOf(hash);
+    Line* line = &lines_.Home(index);
+    sync::VersionLock lock(line->header);
+    const bool lock_it = backoff.count() >= kOptimisticTries;
+    if (lock_it) lock.Lock();
+    const std::uint32_t version = lock.ReadVersion();
+    if (!lock_it && (version & sync::VersionLock::kLocked) != 0) continue;
+    bool found = false;
+    std::uint32_t header = version;
+    for (unsigned hops = 0; line != nullptr && hops <= kMaxHops; ++hops) {
+      for (unsigned i = 0; i < EntriesIn(header); ++i) found |= LoadSlot(*line, i) == handle;
+      if (found || !HasLink(header)) break;
+      line = lines_.Overflow(LoadSlot(*line, format::kLinkEntry));
+      if (line != nullptr) header = Header(*line);
+    }
+    const bool is_current = lock.IsCurrent(version) && shape().IndexOf(hash) == index;
+    if (lock_it) lock.Unlock(false);
+    if (is_current) return found;
   }
 }
 

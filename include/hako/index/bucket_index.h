@@ -110,6 +110,10 @@ class BucketIndex {
   template <class V>
   Status ForEachParallel(unsigned num_threads, V& visit) const;
 
+  // Whether the entry of a key of this hash names the handle; and bringing near what that looks at.
+  bool Names(std::uint64_t hash, std::uint32_t handle) const;
+  void PrefetchHome(std::uint64_t hash) const { hako::Prefetch(&lines_.Home(shape().IndexOf(hash))); }
+
   // Enters a record that the space has already, under a key that no entry has.
   Status Adopt(Slot& slot, std::uint64_t hash, std::uint32_t handle);
 

@@ -76,6 +76,7 @@ class BucketIndex<Space>::MultiTurn {
       if (record.handle == 0) {
         ++delta;
       } else {
+        index_.space_.NoteMove(record.handle, record.fresh);
         index_.space_.Retire(slot_, record.handle, record.lengths);
         delta -= record.fresh == 0;
         ChangeEntry(record, record.handle, record.fresh);
@@ -190,7 +191,10 @@ class BucketIndex<Space>::MultiTurn {
   void Undo() {
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Record& record = records_[i];
-      if (record.entered) ChangeEntry(record, record.fresh, 0);
+      if (record.entered) {
+        index_.space_.NoteMove(record.fresh, 0);
+        ChangeEntry(record, record.fresh, 0);
+      }
       if (record.fresh == 0) continue;
       MarkChanged(record);
       if (record.action.kind() != ActionT::Kind::kSet) continue;  // it was there before

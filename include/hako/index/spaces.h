@@ -54,6 +54,9 @@ concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle,
   { s.Commit(handle) } -> std::same_as<void>;                                // its slot names it now
   { s.Revive(handle) } -> std::same_as<void>;                                // the same after a process kill
   { s.Retire(slot, handle, lengths) } -> std::same_as<void>;                 // its slot will name it no more
+  {
+    s.NoteMove(handle, handle)
+    } -> std::same_as<void>;  // the entry of the first is going to name the second, before either knows; 0 = none
   { s.KeyHash(bytes) } -> std::same_as<std::uint64_t>;
 
   // The same in short, for short records (format/record_format.h); a refusal, false or 0 or nullopt, means that nothing was done. `head`

@@ -194,6 +194,10 @@ class ExtentFile {
   StatusOr<std::uint64_t> HeapExtentBytes(std::uint64_t offset) const {
     format::HeapExtentHeader header;
     HAKO_RETURN_IF_ERROR(Read(offset, reinterpret_cast<char*>(&header), sizeof(header)));
+    return HeapExtentBytes(offset, header);
+  }
+  // The same, of one that has been read.
+  std::uint64_t HeapExtentBytes(std::uint64_t offset, const format::HeapExtentHeader& header) const {
     if (header.magic != format::kHeapExtentMagic || header.check != header.CheckAt(offset, super_.secret)) return 0;
     const std::uint64_t bytes = header.bytes;
     return bytes % format::kExtentUnit == 0 && bytes != 0 && bytes <= tail() - offset ? bytes : 0;

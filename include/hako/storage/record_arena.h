@@ -52,6 +52,7 @@ class RecordArena {
 
   sync::WriteGate& gate() { return gate_; }
   HAKO_INLINE std::uint64_t KeyHash(std::string_view key) const { return Hash64(key, seed_); }
+  void NoteMove(std::uint32_t, std::uint32_t) {}
 
   // Index lines share the arena.
   StatusOr<std::uint64_t> AllocateIndexExtent(std::uint64_t bytes, format::IndexExtent) {

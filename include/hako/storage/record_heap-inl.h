@@ -692,7 +692,6 @@ StatusOr<std::uint64_t> RecordHeap<FileT>::LiveBytes(Extent extent) const {
 template <File FileT>
 template <class Visit, class Gap, class Other>
 Status RecordHeap<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Gap&& gap, Other&& other) const {
-  const std::uint64_t unit = std::uint64_t{1} << shift_;
   AlignedBuffer buffer;
   std::uint64_t room = 0;
   for (std::uint64_t extent = from; extent < to;) {
@@ -705,38 +704,46 @@ Status RecordHeap<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& vis
     if (size > room) buffer = MakeAlignedBuffer(room = size);
     char* const bytes = reinterpret_cast<char*>(buffer.get());
     HAKO_RETURN_IF_ERROR(extents_->Read(extent, bytes, size));
-    std::uint64_t gap_from = 0;  // 0 = not in a run of zeros
-    std::uint64_t wasted = 0;    // bytes hashed in vain: bounds the work on a hostile file
-    for (std::uint64_t at = sizeof(format::HeapExtentHeader); at < size;) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, bytes + at, std::min<std::uint64_t>(sizeof(word), size - at));
-      if (word == 0) {
-        if (gap_from == 0) gap_from = at;
-        at += unit;
-        continue;
-      }
-      if (gap_from != 0) gap(extent + gap_from, at - gap_from);
-      gap_from = 0;
-      const Head head = DecodeHead(bytes + at, std::min<std::uint64_t>(kHeadMax, size - at));
-      const bool possible = size - at >= 8 && head.lengths.header != 0 && head.stamp.IsValid() && head.size() <= size - at;
-      if (possible) {
-        const std::string_view key(bytes + at + head.key_at(), head.lengths.key_size);
-        const std::string_view value(key.data() + key.size(), head.lengths.value_size);
-        const std::uint64_t key_hash = KeyHash(key);
-        if (head.check == CheckOf(value, key_hash, extent + at)) {
-          HAKO_RETURN_IF_ERROR(visit(ScannedRecord{HandleOf(extent + at), head.stamp, key_hash, key, value}));
-          at += BytesOf(ClassOf(key.size(), value.size()));
-          continue;
-        }
-        wasted += head.size();
-        if (wasted > std::max<std::uint64_t>(64 * size, std::uint64_t{2} << 30))
-          return DataLossError("a heap extent is too damaged to be read,", extent);
-      }
-      at += unit;
-    }
-    if (gap_from != 0) gap(extent + gap_from, size - gap_from);
+    HAKO_RETURN_IF_ERROR(ScanExtent({extent, size}, bytes, visit, gap));
     extent += size;
   }
+  return absl::OkStatus();
+}
+
+template <File FileT>
+template <class Visit, class Gap>
+Status RecordHeap<FileT>::ScanExtent(Extent extent, const char* bytes, Visit&& visit, Gap&& gap) const {
+  const std::uint64_t size = extent.bytes, unit = std::uint64_t{1} << shift_;
+  std::uint64_t gap_from = 0;  // 0 = not in a run of zeros
+  std::uint64_t wasted = 0;    // bytes hashed in vain: bounds the work on a hostile file
+  for (std::uint64_t at = sizeof(format::HeapExtentHeader); at < size;) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + at, std::min<std::uint64_t>(sizeof(word), size - at));
+    if (word == 0) {
+      if (gap_from == 0) gap_from = at;
+      at += unit;
+      continue;
+    }
+    if (gap_from != 0) gap(extent.offset + gap_from, at - gap_from);
+    gap_from = 0;
+    const Head head = DecodeHead(bytes + at, std::min<std::uint64_t>(kHeadMax, size - at));
+    const bool possible = size - at >= 8 && head.lengths.header != 0 && head.stamp.IsValid() && head.size() <= size - at;
+    if (possible) {
+      const std::string_view key(bytes + at + head.key_at(), head.lengths.key_size);
+      const std::string_view value(key.data() + key.size(), head.lengths.value_size);
+      const std::uint64_t key_hash = KeyHash(key);
+      if (head.check == CheckOf(value, key_hash, extent.offset + at)) {
+        HAKO_RETURN_IF_ERROR(visit(ScannedRecord{HandleOf(extent.offset + at), head.stamp, key_hash, key, value}));
+        at += BytesOf(ClassOf(key.size(), value.size()));
+        continue;
+      }
+      wasted += head.size();
+      if (wasted > std::max<std::uint64_t>(64 * size, std::uint64_t{2} << 30))
+        return DataLossError("a heap extent is too damaged to be read,", extent.offset);
+    }
+    at += unit;
+  }
+  if (gap_from != 0) gap(extent.offset + gap_from, size - gap_from);
   return absl::OkStatus();
 }
 

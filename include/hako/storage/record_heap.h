@@ -45,6 +45,7 @@
 #include "hako/storage/chunk.h"
 #include "hako/storage/extent_file.h"
 #include "hako/storage/index_arena.h"
+#include "hako/storage/move_log.h"
 #include "hako/storage/read_ahead.h"
 #include "hako/storage/size_guess.h"
 #include "hako/sync/atomic_bytes.h"
@@ -131,6 +132,9 @@ class RecordHeap {
   Status DamageAt(std::uint32_t handle) const;
   format::Match MatchKey(std::uint32_t handle, std::string_view key, format::Lengths* lengths) const;
   StatusOr<format::RecordView> View(Slot& slot, std::uint32_t handle) const;
+  HAKO_INLINE void NoteMove([[maybe_unused]] std::uint32_t old, [[maybe_unused]] std::uint32_t fresh) {
+    if constexpr (!kMapped) moves_.Note(old, fresh);
+  }
   std::uint32_t Write(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value, Status* error);
   bool Overwrite(std::uint32_t, const format::Lengths&, std::string_view, std::string_view) { return false; }
   HAKO_INLINE void Commit(std::uint32_t handle) {
@@ -170,6 +174,17 @@ class RecordHeap {
   // void other(Extent) for space that is no heap. Skips what does not validate. May run beside writers.
   template <class Visit, class Gap, class Other>
   Status Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Gap&& gap, Other&& other) const;
+  // The same for an extent that has been read.
+  template <class Visit, class Gap>
+  Status ScanExtent(Extent extent, const char* bytes, Visit&& visit, Gap&& gap) const;
+  // For a walk in the order of the file.
+  MoveLog& moves() { return moves_; }
+  std::uint64_t HandleAt(std::uint64_t offset) const { return offset >> shift_; }
+  // Whether an entry may name a record with this stamp.
+  HAKO_INLINE bool MayBeNamed(format::Stamp stamp) const {
+    // A file that is read alone keeps the marks a crash left.
+    return stamp.state() == format::BlockState::kLive || (!kMapped && !extents_->file().IsWritable());
+  }
   HAKO_INLINE void FreeBlock(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
   void FreeGap(Slot& slot, std::uint64_t offset, std::uint64_t bytes);
   // After a process kill: the blocks that the dead process had free or waiting are found piece by piece, whenever space is needed and a
@@ -308,10 +323,8 @@ class RecordHeap {
   HAKO_INLINE bool IsInside(std::uint64_t offset, const Head& head) const {
     return head.lengths.header != 0 && head.size() <= extents_->tail() - offset;
   }
-  // An entry names live records only; a damaged one may name an old version. (A file that is read alone keeps the marks a crash left.)
-  HAKO_INLINE bool IsAlive(const Head& head) const {
-    return head.stamp.state() == format::BlockState::kLive || (!kMapped && !extents_->file().IsWritable());
-  }
+  // An entry names live records only; a damaged one may name an old version.
+  HAKO_INLINE bool IsAlive(const Head& head) const { return MayBeNamed(head.stamp); }
   HAKO_INLINE bool IsPlace(std::uint64_t offset) const { return offset >= format::kFirstExtent && offset + 8 <= extents_->tail(); }
   // Not mapped: how many bytes to read of a record whose size is not known: more than enough costs little, too few cost a second access.
   std::uint64_t FirstRead(std::uint64_t offset) const {
@@ -379,6 +392,7 @@ class RecordHeap {
   mutable std::mutex poison_mutex_;
   Status poison_;
   sync::WriteGate gate_;
+  MoveLog moves_;
 };
 
 }  // namespace hako::storage
