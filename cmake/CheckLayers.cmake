@@ -5,7 +5,7 @@
 cmake_minimum_required(VERSION 3.25)
 set(layer_base)
 set(layer_sync base)
-set(layer_file base)
+set(layer_file sync base)
 set(layer_format base)
 set(layer_storage file format sync base)
 set(layer_index format sync base)

@@ -40,7 +40,8 @@ StatusOr<PositionalParallelFile> PositionalParallelFile::Open(const std::string&
     const BlockCacheLimits limits = {.block_size = block_size,
                                      .bytes = options.cache_bytes,
                                      .memory_alignment = file.device_->memory_alignment(),
-                                     .batches = options.batching};
+                                     .batches = options.batching,
+                                     .writes_behind = true};
     file.cache_ = std::make_unique<BlockCache<PositionalDevice>>(*file.device_, limits);
   }
   return file;
@@ -114,7 +115,11 @@ Status PositionalParallelFile::Sync() {
 
 Status PositionalParallelFile::Close() {
   if (posix_ == nullptr || posix_->fd() < 0) return absl::OkStatus();
-  Status status = cache_ != nullptr ? cache_->Flush() : absl::OkStatus();
+  Status status;
+  if (cache_ != nullptr) {
+    status = cache_->Flush();
+    cache_->Stop();
+  }
   Status closed = posix_->Close();
   return status.ok() ? closed : status;
 }

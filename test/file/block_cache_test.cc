@@ -12,6 +12,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -81,8 +82,8 @@ std::vector<std::byte> Bytes(std::size_t size, std::uint64_t seed) {
   return bytes;
 }
 
-BlockCacheLimits Limits(std::size_t num_blocks) {
-  return {.block_size = kBlock, .bytes = num_blocks * kBlock, .memory_alignment = kMemory};
+BlockCacheLimits Limits(std::size_t num_blocks, bool writes_behind = false) {
+  return {.block_size = kBlock, .bytes = num_blocks * kBlock, .memory_alignment = kMemory, .writes_behind = writes_behind};
 }
 
 class BlockCacheTest : public testing::Test {
@@ -272,12 +273,73 @@ TEST(BlockCache, WithoutBatchingEachBlockIsATransfer) {
   EXPECT_EQ(device.reads, 9);
 }
 
+class WriteBehind : public testing::Test {
+ protected:
+  void WriteBlocks(std::size_t begin, std::size_t end, std::size_t step) {
+    for (std::size_t i = begin; i < end; ++i) ASSERT_THAT(cache_.Write(i * step * kBlock, mine_), IsOk());
+  }
+  void WaitForBlocks(int count) {
+    for (; device_.blocks < count; std::this_thread::yield()) ASSERT_THAT(cache_.WriteMulti({}), IsOk());  // it may be about to rest
+  }
+  const std::vector<std::byte> mine_ = Bytes(kBlock, 15);
+  Device device_{1000};
+  BlockCache<Device> cache_{device_, Limits(128, true)};
+};
+
+TEST_F(WriteBehind, BeginsWhenHalfIsDirtyAndWritesRuns) {
+  WriteBlocks(0, 63, 1);
+  EXPECT_EQ(device_.writes, 0);
+  WriteBlocks(63, 64, 1);
+  WaitForBlocks(64);
+  EXPECT_EQ(device_.writes, 2);
+  EXPECT_THAT(cache_.Flush(), IsOk());
+  EXPECT_EQ(device_.writes, 2);
+  WriteBlocks(200, 264, 1);  // and again
+  WaitForBlocks(128);
+  EXPECT_EQ(device_.writes, 4);
+}
+
+TEST_F(WriteBehind, LeavesWhatIsWrittenAgain) {
+  WriteBlocks(0, 63, 2);
+  WriteBlocks(0, 32, 2);
+  WriteBlocks(63, 64, 2);
+  WaitForBlocks(32);
+  cache_.Stop();
+  EXPECT_EQ(device_.writes, 32);
+  EXPECT_EQ(device_.batches, 1) << "together";
+  EXPECT_THAT(cache_.Flush(), IsOk());
+  EXPECT_EQ(device_.writes, 64);
+}
+
+TEST_F(WriteBehind, NobodyDoesAfterStop) {
+  cache_.Stop();
+  WriteBlocks(0, 100, 2);
+  EXPECT_EQ(device_.writes, 0);
+  EXPECT_THAT(cache_.Flush(), IsOk());
+  EXPECT_EQ(device_.writes, 100);
+}
+
+TEST_F(WriteBehind, AFailureIsToldToWhoComesNext) {
+  device_.fails_after = 0;
+  WriteBlocks(0, 64, 2);
+  Status status;
+  while (status.ok()) status = cache_.Write(0, mine_);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable));
+  device_.fails_after = 1 << 30;
+  EXPECT_THAT(cache_.Flush(), StatusIs(absl::StatusCode::kUnavailable));
+  std::vector<std::byte> out(kBlock);
+  EXPECT_THAT(cache_.Read(20 * kBlock, out), IsOk());
+  EXPECT_EQ(out, mine_);
+}
+
 TEST(BlockCache, HoldsWhatAModelHolds) {
-  for (const std::size_t cached : {0u, 128u, 300u, 2000u}) {
-    SCOPED_TRACE(cached);
+  for (const std::size_t number : {0u, 128u, 300u, 2000u, 129u, 301u}) {
+    const bool writes_behind = number % 2 != 0;
+    const std::size_t cached = number - writes_behind;
+    SCOPED_TRACE(number);
     constexpr std::size_t kSize = 1000 * kBlock;
     Device device(1000);
-    BlockCache<Device> cache(device, Limits(cached));
+    BlockCache<Device> cache(device, Limits(cached, writes_behind));
     cache.AddFresh(0, kSize);
     std::vector<std::byte> model(kSize);
     std::array<std::vector<std::byte>, 8> out;
@@ -317,10 +379,11 @@ TEST(BlockCache, HoldsWhatAModelHolds) {
 }
 
 // Each thread has bytes of its own in every block.
-TEST(BlockCache, ConcurrentWritersOfOneBlockLoseNothing) {
+void WriteConcurrently(bool writes_behind) {
   constexpr std::size_t kBlocks = 600, kThreads = 4, kMine = 100;
+  std::vector<std::uint8_t> last(kBlocks * kThreads);
   Device device(kBlocks);
-  BlockCache<Device> cache(device, Limits(128));
+  BlockCache<Device> cache(device, Limits(128, writes_behind));
   RunThreads(kThreads, [&](int thread) {
     Random random(TestSeed() + static_cast<std::uint64_t>(thread));
     std::vector<std::uint8_t> versions(kBlocks);
@@ -346,9 +409,15 @@ TEST(BlockCache, ConcurrentWritersOfOneBlockLoseNothing) {
         EXPECT_THAT(cache.Flush(), IsOk());
       }
     }
+    for (std::size_t block = 0; block < kBlocks; ++block) last[block * kThreads + static_cast<std::size_t>(thread)] = versions[block];
   });
   EXPECT_THAT(cache.Flush(), IsOk());
+  for (std::size_t i = 0; i < last.size(); ++i)
+    ASSERT_EQ(device.bytes()[i / kThreads * kBlock + i % kThreads * kMine], static_cast<std::byte>(last[i])) << i;
 }
+
+TEST(BlockCache, ConcurrentWritersOfOneBlockLoseNothing) { WriteConcurrently(false); }
+TEST_F(WriteBehind, ConcurrentWritersOfOneBlockLoseNothing) { WriteConcurrently(true); }
 
 }  // namespace
 }  // namespace hako

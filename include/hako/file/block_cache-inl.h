@@ -29,6 +29,7 @@ Status BlockCache<Device>::WriteMulti(std::span<const WriteRequest> writes) {
           return is_long ? AccessLong<true>(from, bytes + begin, size) : Access<true>(from, bytes + begin, size);
         }));
   }
+  if (dirtied_.load(std::memory_order_relaxed) >= behind_) WakeWriter();
   if (keeps_) return absl::OkStatus();
   absl::InlinedVector<std::uint64_t, 2 * kGroup> blocks;
   for (const WriteRequest& write : writes) {
@@ -131,12 +132,13 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
     HAKO_RETURN_IF_ERROR(status);
   }
 
+  std::size_t dirtied = 0;
   for (std::size_t i = 0, done = 0; i < count; ++i) {
     Frame& frame = frames_[frames[i]];
     const std::size_t begin = i == 0 ? before : 0, part = std::min(block_size_ - begin, size - done);
     if constexpr (kWrites) {
       std::memcpy(Bytes(frames[i]) + begin, bytes + done, part);
-      frame.dirty = true;
+      if (!std::exchange(frame.dirty, true)) ++dirtied;
     } else {
       std::memcpy(bytes + done, Bytes(frames[i]) + begin, part);
     }
@@ -144,6 +146,7 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
     frame.busy = false;
     done += part;
   }
+  if (dirtied != 0) dirtied_.fetch_add(dirtied, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
@@ -383,6 +386,35 @@ Status BlockCache<Device>::WriteBatch(Batch* batch) {
   return status;
 }
 
+// Who comes while the writer is about to rest finds it up and does not wake it; the next one does.
+template <BlockDevice Device>
+void BlockCache<Device>::WakeWriter() {
+  if (writer_is_up_.load(std::memory_order_relaxed) || writer_is_up_.exchange(true)) return;
+  if (writer_ == nullptr) {
+    auto started = sync::BackgroundThread::Start({}, [this] { WriteBehind(); });
+    if (!started.ok()) return;  // it goes without
+    writer_ = *std::move(started);
+  }
+  writer_->Wake();
+}
+
+// The writer's thread: what is dirty and was not asked for again, in the order of the file, each block with the dirty ones that follow it.
+template <BlockDevice Device>
+void BlockCache<Device>::WriteBehind() {
+  while (dirtied_.load(std::memory_order_relaxed) >= behind_) {
+    dirtied_.store(0, std::memory_order_relaxed);
+    const auto blocks = BlocksOf([](const Frame& frame) { return frame.dirty && !frame.busy && !frame.recent; });
+    if (blocks.size() < num_frames_ / 8) continue;  // they have been written meanwhile
+    Batch batch(*this);
+    for (const std::uint64_t block : blocks) {
+      if (batch.IsFull() && !WriteBatch(&batch).ok()) return;  // told by Health()
+      ClaimDirty(block, &batch);
+    }
+    if (!batch.IsEmpty() && !WriteBatch(&batch).ok()) return;
+  }
+  writer_is_up_.store(false);
+}
+
 template <BlockDevice Device>
 Status BlockCache<Device>::Health() const {
   if (!has_failed_.load(std::memory_order_acquire)) return absl::OkStatus();
@@ -408,7 +440,8 @@ std::vector<std::uint64_t> BlockCache<Device>::BlocksOf(F&& is_wanted) const {
 template <BlockDevice Device>
 Status BlockCache<Device>::Flush() {
   HAKO_RETURN_IF_ERROR(Health());
-  return FlushBlocks(BlocksOf([](const Frame& frame) { return frame.dirty; }));
+  Status status = FlushBlocks(BlocksOf([](const Frame& frame) { return frame.dirty; }));
+  return status.ok() ? Health() : status;  // somebody else may have failed meanwhile
 }
 
 // A block's frame, or kNone, once nobody is at work with it. REQUIRES: this thread has nothing busy

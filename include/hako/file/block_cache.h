@@ -9,6 +9,10 @@
 // Blocks lie in shards, each with a lock; the 32 blocks of a group are in one shard, so that neighbours meet. A request locks the shards of
 // its blocks in ascending order, and holds no lock while the device works.
 //
+// With BlockCacheLimits::writes_behind, each time that half as many blocks as there are frames have become dirty, a thread of the cache's
+// own, which begins at the first such time, writes what is dirty and was not asked for again, so that who needs a frame seldom finds that
+// it has to be written first; who does, writes as before. An append goes in long runs still, and in one transfer more for each such time.
+//
 // Invariants
 //   1. A block is in at most one frame, of the shard that its number says.
 //   2. A busy frame is being read or written by the one thread that made it so, and nobody else looks at its bytes. Who has busy frames
@@ -18,6 +22,8 @@
 //   5. A fresh block is zero on the device and in no frame.
 //   6. Once a dirty block could not be written, whoever found out, nothing more is taken and no Flush succeeds, with that first error: what
 //      was to be written before is not. Reads go on.
+//   7. The thread has no privilege: it makes idle dirty frames busy as any request does, waits for none, and holds no lock while it writes.
+//      What it fails at is told as 6 says. After Stop() there is none any more.
 //
 // Threads: any.
 #pragma once
@@ -45,6 +51,7 @@
 #include "hako/file/block_ranges.h"
 #include "hako/file/file.h"
 #include "hako/file/positional_device.h"
+#include "hako/sync/background_thread.h"
 
 namespace hako {
 
@@ -62,6 +69,7 @@ struct BlockCacheLimits {
   std::size_t bytes;                 // of frames, at least kBytesMin; 0: these, and no block stays in them
   std::size_t memory_alignment = 1;  // of what the device takes
   bool batches = true;               // false: a block at a time
+  bool writes_behind = false;        // a thread writes dirty blocks ahead of need; not one by one, nor where no block stays
 };
 
 template <BlockDevice Device>
@@ -77,6 +85,7 @@ class BlockCache {
         num_shards_(std::clamp<std::size_t>(num_frames_ / (4 * kGroup), 1, kShardsMax)),
         request_max_(limits.batches ? std::min(kGroup, num_frames_ / num_shards_ / 4) : 1),
         run_max_(limits.batches ? std::max<std::size_t>(kGroup, std::min(kRunBytes / block_size_, num_frames_ / 4)) : 1),
+        behind_(limits.writes_behind && keeps_ && request_max_ > 1 ? num_frames_ / 2 : kNever),
         memory_alignment_(limits.memory_alignment),
         memory_(MakeAlignedBuffer((num_frames_ + 1) * block_size_)),
         frames_(num_frames_),
@@ -106,6 +115,11 @@ class BlockCache {
 
   // Writes what was dirty when it was called, in the order of the file and in runs as long as they come.
   Status Flush();
+  // Nothing is written behind any more, and the device not used but by who calls. REQUIRES: nobody writes meanwhile
+  void Stop() {
+    writer_.reset();
+    writer_is_up_.store(true);
+  }
   // Forgets the blocks from `offset` on, which is a multiple of the block size. REQUIRES: nobody accesses them meanwhile
   void Drop(std::uint64_t offset);
   // The bytes from `begin` to `end`, multiples of the block size, are new on the device, and zero.
@@ -120,6 +134,7 @@ class BlockCache {
   static constexpr std::size_t kRunBytes = 1 << 20;  // that are written at once
   static constexpr std::size_t kGap = 8;             // blocks that are read in vain rather than to read twice
   static constexpr std::size_t kAtOnce = 64;         // transfers
+  static constexpr std::size_t kNever = ~std::size_t{0};
 
   struct Frame {
     std::uint64_t block = kNoBlock;
@@ -256,6 +271,8 @@ class BlockCache {
   Status WriteBack(Shard& shard, std::uint32_t victim);
   void ClaimDirty(std::uint64_t first, Batch* batch);
   Status WriteBatch(Batch* batch);
+  void WakeWriter();
+  void WriteBehind();
   Status FlushBlocks(std::span<const std::uint64_t> blocks);
   void ReleaseClean(std::uint64_t offset, std::size_t size);
   void Forget(std::uint64_t first, std::uint64_t end);
@@ -263,14 +280,17 @@ class BlockCache {
   Device& device_;
   const std::size_t block_size_;
   const bool keeps_;
-  const std::size_t num_frames_, num_shards_, request_max_, run_max_, memory_alignment_;
+  const std::size_t num_frames_, num_shards_, request_max_, run_max_, behind_, memory_alignment_;
   const AlignedBuffer memory_;
   std::vector<Frame> frames_;
   std::unique_ptr<Shard[]> shards_;
   BlockRanges fresh_;
   std::atomic<bool> has_failed_{false};
   mutable std::mutex failure_mutex_;
-  Status failure_;  // the first
+  Status failure_;                                  // the first
+  std::atomic<std::size_t> dirtied_{0};             // frames, since the writer looked
+  std::atomic<bool> writer_is_up_{false};           // woken or at work, or there is to be none; who sets it may touch writer_
+  std::unique_ptr<sync::BackgroundThread> writer_;  // ends before the rest goes
 };
 
 }  // namespace hako
