@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
@@ -541,7 +542,7 @@ void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchF
     run.size = end - run.offset;
     room_end = (run.begin + run.size + 8 + kRoomAlignment - 1) / kRoomAlignment * kRoomAlignment;  // 8: see PageImage
   }
-  if (room_end > room_size) room = MakeAlignedBuffer(room_size = room_end);
+  if (room_end > room_size) room = MakeAlignedBuffer(room_size = std::bit_ceil(room_end));
   std::vector<ReadRequest> reads;
   reads.reserve(runs.size());
   for (const Run& run : runs) reads.push_back({run.offset, {room.get() + run.begin, run.size}});
