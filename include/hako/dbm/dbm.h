@@ -7,6 +7,7 @@
 //
 // Threads: all methods may be called from any thread at the same time, except Close and the destructor. An iterator belongs to one thread.
 // Each operation on one key is atomic and linearizable. A visitor runs with its bucket locked: it must be short and must not call the DBM.
+// A forked child must neither use nor close a database that it inherited: some have threads of their own, which it lacks.
 #pragma once
 
 #include <concepts>

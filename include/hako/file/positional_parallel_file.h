@@ -3,8 +3,8 @@
 //
 // Each access is a system call and a copy through the system's page cache. What a killed process wrote is there and thus in the file. With
 // FileOptions::direct (Tkrzw's direct I/O) transfers are of whole blocks and go past the page cache, through a block cache of the file's
-// own (file/block_cache.h): what the cache has not written is lost with the process. In both cases what no Sync followed may be lost in a
-// power cut, in any order.
+// own (file/block_cache.h), which has a thread that writes: what the cache has not written is lost with the process. In both cases what no
+// Sync followed may be lost in a power cut, in any order. After a block could not be written, nothing more is, and no Sync succeeds.
 // It does not offer an Identity: an engine on top keeps bytes of its own in memory, so the file alone is not what it was at the kill.
 #pragma once
 
