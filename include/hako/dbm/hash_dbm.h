@@ -230,3 +230,5 @@ class HashDBM : public Operations<HashDBM<FileT>> {
 }  // namespace hako
 
 #include "hako/dbm/hash_dbm-inl.h"
+#include "hako/dbm/hash_rebuild-inl.h"
+#include "hako/dbm/hash_recovery-inl.h"

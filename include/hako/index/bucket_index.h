@@ -313,6 +313,8 @@ class BucketIndex {
 
 }  // namespace hako::index
 
+#include "hako/index/bucket_growth-inl.h"
 #include "hako/index/bucket_index-inl.h"
 #include "hako/index/bucket_multi-inl.h"
+#include "hako/index/bucket_passes-inl.h"
 #include "hako/index/bucket_walk.h"

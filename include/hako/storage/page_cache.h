@@ -392,3 +392,4 @@ class PageCache {
 }  // namespace hako::storage
 
 #include "hako/storage/page_cache-inl.h"
+#include "hako/storage/page_checkpoint-inl.h"

@@ -398,3 +398,5 @@ class RecordHeap {
 }  // namespace hako::storage
 
 #include "hako/storage/record_heap-inl.h"
+#include "hako/storage/record_passes-inl.h"
+#include "hako/storage/record_space-inl.h"

@@ -1,0 +1,115 @@
+// Definitions of dbm/hash_dbm.h: making the file smaller.
+#pragma once
+
+#include "hako/dbm/hash_dbm.h"
+
+namespace hako {
+
+// First the extents that are no more than three quarters full, into fresh ones; then, from the file's end, whatever finds free extents
+// below it. In batches, so that the extents which one batch empties take the records of the next.
+template <File FileT>
+Status HashDBM<FileT>::Rebuild() {
+  if (!IsWritable()) return RefuseWrites();
+  Slot* mine = slots_.Mine();
+  if (mine == nullptr) return TooManyThreads();
+  std::lock_guard lock(maintenance_mutex_);
+  HAKO_RETURN_IF_ERROR(SynchronizeLocked(*mine));
+  auto& extents = heap_->extents();
+  AsWriter(*mine, [&] { heap_->HarvestAll(*mine); });
+  Slot mover;
+  const auto survey = [&](auto&& take) -> Status {
+    for (std::uint64_t at = format::kFirstExtent; at < extents.tail();) {
+      HAKO_ASSIGN_OR_RETURN(const std::uint64_t bytes, extents.HeapExtentBytes(at));
+      const storage::Extent extent{at, bytes};
+      at += std::max(bytes, format::kExtentUnit);
+      if (bytes == 0) continue;
+      HAKO_ASSIGN_OR_RETURN(const std::uint64_t live, heap_->LiveBytes(extent));
+      take(extent, live);
+    }
+    return absl::OkStatus();
+  };
+  const std::uint64_t batch = std::max<std::uint64_t>(8 << 20, extents.tail() / 16);
+  Status status = [&]() -> Status {
+    std::vector<storage::Extent> victims;
+    std::vector<std::vector<storage::Extent>> batches;
+    std::uint64_t live_in_batch = 0;
+    HAKO_RETURN_IF_ERROR(survey([&](storage::Extent extent, std::uint64_t live) {
+      if (live > extent.bytes / 4 * 3) return;
+      if (batches.empty() || live_in_batch + live > batch) batches.emplace_back(), live_in_batch = 0;
+      batches.back().push_back(extent);
+      live_in_batch += live;
+    }));
+    for (const auto& sparse : batches) HAKO_RETURN_IF_ERROR(Evacuate(*mine, mover, sparse));
+
+    AsWriter(*mine, [&] { heap_->ReleaseChunk(*mine, mover); });  // the next one lies lower
+    std::vector<storage::Extent> all;
+    HAKO_RETURN_IF_ERROR(survey([&](storage::Extent extent, std::uint64_t) { all.push_back(extent); }));
+    while (!all.empty()) {
+      std::uint64_t room = 0;
+      for (const storage::Extent& free : extents.free_extents()) room += free.offset < all.back().offset ? free.bytes : 0;
+      room = std::min(room, batch);
+      for (victims.clear(); !all.empty() && all.back().bytes <= room; all.pop_back()) {
+        room -= all.back().bytes;
+        victims.push_back(all.back());
+      }
+      if (victims.empty()) break;
+      HAKO_RETURN_IF_ERROR(Evacuate(*mine, mover, victims));
+    }
+    return absl::OkStatus();
+  }();
+  AsWriter(*mine, [&] { heap_->ReleaseMover(*mine, mover); });
+  rebuilt_ = true;
+  return status;
+}
+
+// Moves every record out of the victims, makes that durable, and frees them.
+template <File FileT>
+Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, const std::vector<storage::Extent>& victims) {
+  const auto with_mover = [&](auto&& visit) {  // whose free blocks may lie in victims, and what it retires waits with what the others do
+    ForEachSlot()(visit);
+    visit(mover);
+  };
+  HAKO_RETURN_IF_ERROR(AloneAndEntered([&] {
+    heap_->BeginEvacuation(victims, with_mover);
+    return absl::OkStatus();
+  }));
+  Status status = index_.ForEachLocked(mine, 0, ~std::uint64_t{0}, [&](std::uint32_t handle, auto&& replace) -> Status {
+    if (!heap_->IsVictim(handle)) return absl::OkStatus();
+    HAKO_ASSIGN_OR_RETURN(const std::uint32_t copy, heap_->Relocate(mover, handle));
+    heap_->NoteMove(handle, copy);
+    heap_->Retire(mover, handle);
+    replace(copy);
+    heap_->Commit(copy);
+    return absl::OkStatus();
+  });
+  if (status.ok()) status = SynchronizeSlots(mine, with_mover);
+  Alone([&] {
+    heap_->EndEvacuation(victims, status.ok());
+    return 0;
+  });
+  return status;
+}
+
+// After a Rebuild: an index of the size that the records need, in the lowest free extents. REQUIRES: nobody else uses the database
+template <File FileT>
+Status HashDBM<FileT>::MakeIndexAnew(Slot& mine) {
+  auto& extents = heap_->extents();
+  HAKO_RETURN_IF_ERROR(SynchronizeLocked(mine));
+  extents.WithdrawLiveState();
+  const std::uint64_t count = Count();
+  for (const storage::Extent& extent : heap_->TakeIndexExtents()) extents.Free(extent);
+  index_.Reset();
+  slots_.ForEach([](Slot& slot) { slot.pending_count.store(0, std::memory_order_relaxed); });
+  HAKO_RETURN_IF_ERROR(index_.Create(count));
+  HAKO_RETURN_IF_ERROR(heap_->Scan(
+      format::kFirstExtent, extents.tail(),
+      [&](const typename Space::ScannedRecord& record) {
+        if (record.stamp.state() != format::BlockState::kLive) return absl::OkStatus();
+        heap_->RefreshStamp(record.handle, record.stamp);
+        return index_.Adopt(mine, record.key_hash, record.handle);
+      },
+      [](std::uint64_t, std::uint64_t) {}, [](storage::Extent) {}));
+  return Count() == count ? absl::OkStatus() : absl::DataLossError("damaged records were found while making the index anew");
+}
+
+}  // namespace hako

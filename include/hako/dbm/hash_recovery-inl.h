@@ -1,0 +1,173 @@
+// Definitions of dbm/hash_dbm.h: opening, and finding the state that is to be gone on with.
+#pragma once
+
+#include "hako/dbm/hash_dbm.h"
+
+namespace hako {
+
+template <File FileT>
+StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const HashOptions& options) {
+  if (options.align_pow < 3 || options.align_pow > 6) return absl::InvalidArgumentError("HashOptions::align_pow must be 3 to 6");
+  HAKO_ASSIGN_OR_RETURN(auto extents, storage::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed));
+  HAKO_ASSIGN_OR_RETURN(auto heap, Space::Open(std::move(extents), options.min_read_size));
+  std::unique_ptr<HashDBM> dbm(new HashDBM(std::move(heap), options));
+  dbm->closed_ = true;  // not before recovery has succeeded may Close write anything
+  Slot* mine = dbm->slots_.Mine();
+  if (mine == nullptr) return TooManyThreads();
+  HAKO_RETURN_IF_ERROR(dbm->Recover(*mine, options));
+  dbm->closed_ = false;
+  dbm->synced_at_ = dbm->heap_->extents().super().synced_at;
+  if (options.sync_interval.count() > 0 && dbm->IsWritable()) {
+    const auto synchronize = [self = dbm.get()] {
+      if (!self->changed_.exchange(false)) return;
+      if (!self->Synchronize(SyncMode::kHard).ok()) self->changed_ = true;  // a failed sync poisons the heap, which tells all
+    };
+    HAKO_ASSIGN_OR_RETURN(dbm->background_, sync::BackgroundThread::Start(options.sync_interval, synchronize));
+  }
+  return dbm;
+}
+
+template <File FileT>
+StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(const std::string& path, const HashOptions& options,
+                                                               const FileOptions& file_options) requires PathFile<FileT> {
+  HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, file_options));
+  auto dbm = Open(std::move(file), options);
+  if (dbm.ok()) return dbm;
+  return Status(dbm.status().code(), absl::StrCat(path, ": ", dbm.status().message()));
+}
+
+template <File FileT>
+Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
+  auto& extents = heap_->extents();
+  const bool writable = IsWritable();
+  switch (extents.found()) {
+    case storage::FoundState::kNew:
+      HAKO_RETURN_IF_ERROR(index_.Create(options.num_records));
+      break;
+    case storage::FoundState::kKilled:
+      heap_->set_num_index_extents(extents.LoadLive(&format::LiveState::index_extents));
+      HAKO_RETURN_IF_ERROR(AdoptIndex(mine, extents.LoadLive(&format::LiveState::num_lines)));
+      heap_->BeginHarvest(mine);
+      if (extents.LoadLive(&format::LiveState::clearing) == format::kClearing) HAKO_RETURN_IF_ERROR(RemoveAllRecords(mine));
+      if (!writable) return absl::OkStatus();
+      HAKO_RETURN_IF_ERROR(extents.CutAtTail());
+      HAKO_RETURN_IF_ERROR(extents.MarkInUse());
+      break;
+    case storage::FoundState::kClean: {
+      const format::HashSuperBlock& super = extents.super();
+      std::string note(super.note_size, '\0');
+      HAKO_RETURN_IF_ERROR(extents.Read(super.tail, note.data(), note.size()));
+      const bool note_holds = super.note_check == Hash64(note, super.secret);
+      HAKO_ASSIGN_OR_RETURN(const bool has_index, note_holds ? FindIndex() : StatusOr<bool>(false));
+      if (has_index) {
+        HAKO_RETURN_IF_ERROR(AdoptIndex(mine, super.num_lines));
+        if (Count() != super.num_records) return absl::DataLossError("the index does not hold as many records as the superblock says");
+        if (writable) HAKO_RETURN_IF_ERROR(extents.MarkInUse());
+        if (note.empty()) {
+          heap_->BeginHarvest(mine);
+        } else {
+          HAKO_RETURN_IF_ERROR(heap_->ReadNote(mine, note));
+        }
+        if (!writable) return absl::OkStatus();
+        HAKO_RETURN_IF_ERROR(extents.CutAtTail());
+        break;
+      }
+      [[fallthrough]];  // the index can always be made anew
+    }
+    case storage::FoundState::kCrashed:
+      if (writable) {  // the state to be recovered is made durable first: the sync that was to do it may have failed
+        extents.WithdrawLiveState();
+        HAKO_RETURN_IF_ERROR(extents.MarkInUse());
+      }
+      HAKO_RETURN_IF_ERROR(RecoverByScan(mine));
+      if (!writable) return absl::OkStatus();
+      HAKO_RETURN_IF_ERROR(SynchronizeLocked(mine));
+      break;
+  }
+  if (!heap_->index_is_in_memory()) extents.PublishLiveState();
+  return absl::OkStatus();
+}
+
+// The index that a clean close left: in place in a mapped file, or, for one that is not, as an image behind the note. False if there is
+// none that holds.
+template <File FileT>
+StatusOr<bool> HashDBM<FileT>::FindIndex() {
+  const format::HashSuperBlock& super = heap_->extents().super();
+  if constexpr (Space::kMapped) {
+    if (super.index_extents == 0) return false;
+    heap_->set_num_index_extents(super.index_extents);
+    return heap_->IndexTableIsInside() && heap_->IndexCheck() == super.index_check;
+  } else {
+    if (super.index_extents != 0 || super.index_check == 0) return false;
+    return heap_->LoadIndex(super.tail + super.note_size, super.index_check);
+  }
+}
+
+// Takes over the index that was found.
+template <File FileT>
+Status HashDBM<FileT>::AdoptIndex(Slot& mine, std::uint64_t num_lines) {
+  auto& lines = index_.lines();
+  if (!heap_->index_is_in_memory() && !heap_->IndexTableIsInside())
+    return DataLossError("bad table of index extents", format::kIndexExtentsOffset);
+  std::vector<format::IndexExtentEntry> overflow;
+  for (const format::IndexExtentEntry& entry : heap_->IndexExtents()) {
+    heap_->AddIndexBytes(entry.bytes);
+    if (entry.overflow) {
+      overflow.push_back(entry);
+    } else if (!lines.AdoptHome(entry.offset, entry.bytes)) {
+      return DataLossError("bad table of index extents, at the extent", entry.offset);
+    }
+  }
+  std::unordered_set<std::uint32_t> used;
+  HAKO_RETURN_IF_ERROR(index_.Recover(mine, num_lines, &used));
+  for (const auto& entry : overflow) lines.AdoptOverflow(entry.offset, entry.bytes, used);
+  return absl::OkStatus();
+}
+
+// Makes the index anew from the records that belong to the last synced state, and finds all free space. Writes nothing that the state
+// needs, so it may be interrupted and begun again.
+template <File FileT>
+Status HashDBM<FileT>::RecoverByScan(Slot& mine) {
+  auto& extents = heap_->extents();
+  const std::uint64_t end = extents.super().tail;
+  const std::uint64_t s = extents.super().epoch;
+  extents.SetTail(end);
+  if (IsWritable()) HAKO_RETURN_IF_ERROR(extents.CutAtTail());
+  heap_->set_num_index_extents(0);
+  if (!Space::kMapped || !IsWritable()) HAKO_RETURN_IF_ERROR(heap_->UseIndexArena());
+  const std::uint64_t expected = std::min(extents.super().num_records.get(), end / 8);
+  Status created = index_.Create(expected);
+  if (absl::IsResourceExhausted(created)) {  // a full device: in memory, this time
+    HAKO_RETURN_IF_ERROR(heap_->UseIndexArena());
+    index_.Reset();
+    created = index_.Create(expected);
+  }
+  HAKO_RETURN_IF_ERROR(created);
+  std::vector<storage::Extent> others;
+  HAKO_RETURN_IF_ERROR(heap_->Scan(
+      format::kFirstExtent, end,
+      [&](const typename Space::ScannedRecord& record) {
+        if (record.stamp.BelongsTo(s)) {
+          heap_->Revive(record.handle);
+          heap_->RefreshStamp(record.handle, record.stamp);
+          return index_.Adopt(mine, record.key_hash, record.handle);
+        }
+        heap_->FreeBlock(mine, record.handle, record.key.size(), record.value.size());
+        return absl::OkStatus();
+      },
+      [&](std::uint64_t offset, std::uint64_t bytes) { heap_->FreeGap(mine, offset, bytes); },
+      [&](storage::Extent extent) { others.push_back(extent); }));
+  if (Count() != extents.super().num_records) {
+    return absl::DataLossError(absl::StrCat("damaged records: the last synced state has ", std::uint64_t{extents.super().num_records},
+                                            " records, ", Count(), " of them can be read"));
+  }
+  for (const storage::Extent& extent : others) {
+    // A heap extent whose header the crash lost may hold records of the epoch that was lost with it. A later crash must not bring them back
+    // under the header of another one.
+    if (IsWritable()) HAKO_RETURN_IF_ERROR(extents.FillZero(extent.offset, extent.bytes));
+    extents.Free(extent);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hako

@@ -1,0 +1,218 @@
+// Definitions of storage/record_heap.h for the whole file: scanning it, the extents of the index, and the note of a clean close.
+#pragma once
+
+#include "hako/storage/record_heap.h"
+
+namespace hako::storage {
+
+template <File FileT>
+template <class Visit, class Gap, class Other>
+Status RecordHeap<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Gap&& gap, Other&& other) const {
+  AlignedBuffer buffer;
+  std::uint64_t room = 0;
+  for (std::uint64_t extent = from; extent < to;) {
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t size, extents_->HeapExtentBytes(extent));
+    if (size == 0) {
+      other(Extent{extent, format::kExtentUnit});
+      extent += format::kExtentUnit;
+      continue;
+    }
+    if (size > room) buffer = MakeAlignedBuffer(room = size);
+    char* const bytes = reinterpret_cast<char*>(buffer.get());
+    HAKO_RETURN_IF_ERROR(extents_->Read(extent, bytes, size));
+    HAKO_RETURN_IF_ERROR(ScanExtent({extent, size}, bytes, visit, gap));
+    extent += size;
+  }
+  return absl::OkStatus();
+}
+
+template <File FileT>
+template <class Visit, class Gap>
+Status RecordHeap<FileT>::ScanExtent(Extent extent, const char* bytes, Visit&& visit, Gap&& gap) const {
+  const std::uint64_t size = extent.bytes, unit = std::uint64_t{1} << shift_;
+  std::uint64_t gap_from = 0;  // 0 = not in a run of zeros
+  std::uint64_t wasted = 0;    // bytes hashed in vain: bounds the work on a hostile file
+  for (std::uint64_t at = sizeof(format::HeapExtentHeader); at < size;) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + at, std::min<std::uint64_t>(sizeof(word), size - at));
+    if (word == 0) {
+      if (gap_from == 0) gap_from = at;
+      at += unit;
+      continue;
+    }
+    if (gap_from != 0) gap(extent.offset + gap_from, at - gap_from);
+    gap_from = 0;
+    const Head head = DecodeHead(bytes + at, std::min<std::uint64_t>(kHeadMax, size - at));
+    const bool possible = size - at >= 8 && head.lengths.header != 0 && head.stamp.IsValid() && head.size() <= size - at;
+    if (possible) {
+      const std::string_view key(bytes + at + head.key_at(), head.lengths.key_size);
+      const std::string_view value(key.data() + key.size(), head.lengths.value_size);
+      const std::uint64_t key_hash = KeyHash(key);
+      if (head.check == CheckOf(value, key_hash, extent.offset + at)) {
+        HAKO_RETURN_IF_ERROR(visit(ScannedRecord{HandleOf(extent.offset + at), head.stamp, key_hash, key, value}));
+        at += BytesOf(ClassOf(key.size(), value.size()));
+        continue;
+      }
+      wasted += head.size();
+      if (wasted > std::max<std::uint64_t>(64 * size, std::uint64_t{2} << 30))
+        return DataLossError("a heap extent is too damaged to be read,", extent.offset);
+    }
+    at += unit;
+  }
+  if (gap_from != 0) gap(extent.offset + gap_from, size - gap_from);
+  return absl::OkStatus();
+}
+
+template <File FileT>
+std::vector<format::IndexExtentEntry> RecordHeap<FileT>::IndexExtents() const {
+  if (index_arena_ != nullptr) return index_arena_->extents();
+  std::vector<format::IndexExtentEntry> entries;
+  for (std::uint64_t i = 0; i < num_index_extents_; ++i) {
+    entries.push_back(format::IndexExtentEntry::Unpack(extents_->index_extents()[i]));
+  }
+  return entries;
+}
+
+template <File FileT>
+std::vector<Extent> RecordHeap<FileT>::TakeIndexExtents() {
+  std::vector<Extent> taken;
+  for (std::uint64_t i = 0; i < num_index_extents_; ++i) {
+    const auto entry = format::IndexExtentEntry::Unpack(extents_->index_extents()[i]);
+    taken.push_back({entry.offset, entry.bytes});
+  }
+  set_num_index_extents(0);
+  index_bytes_.store(0, std::memory_order_relaxed);
+  return taken;
+}
+
+template <File FileT>
+bool RecordHeap<FileT>::IndexTableIsInside() const {
+  for (std::uint64_t i = 0; i < num_index_extents_; ++i) {
+    const auto entry = format::IndexExtentEntry::Unpack(extents_->index_extents()[i]);
+    if (entry.offset < format::kFirstExtent || entry.offset > extents_->tail() || entry.bytes > extents_->tail() - entry.offset)
+      return false;
+  }
+  return true;
+}
+
+template <File FileT>
+std::uint64_t RecordHeap<FileT>::IndexCheck() const {
+  std::uint64_t check = num_index_extents_;
+  for (std::uint64_t i = 0; i < num_index_extents_; ++i) {
+    const auto entry = format::IndexExtentEntry::Unpack(extents_->index_extents()[i]);
+    check = Hash64(base_ + entry.offset, entry.bytes, MixBits(check ^ extents_->index_extents()[i]));
+  }
+  return check;
+}
+
+namespace internal {
+
+inline void PutNumber(std::string* out, std::uint64_t number) { out->append(reinterpret_cast<const char*>(&number), sizeof(number)); }
+inline bool TakeNumber(std::string_view* in, std::uint64_t* number) {
+  if (in->size() < sizeof(*number)) return false;
+  std::memcpy(number, in->data(), sizeof(*number));
+  in->remove_prefix(sizeof(*number));
+  return true;
+}
+
+}  // namespace internal
+
+// Numbers of 8 bytes: count, then {offset, bytes} of the free extents; 1 if a harvest is not over, so that the next Open begins it again,
+// and no more; else 0, count, {next, end} of the chunks' rests; then, for each size class with free blocks, {class, count} and the handles,
+// of 4 bytes each. Those that are free when the note is durable, but are still stamped as retired, come last, as the class after all
+// others.
+template <File FileT>
+template <class ForEachSlot>
+std::string RecordHeap<FileT>::TakeNote(ForEachSlot&& for_each_slot, std::uint32_t waiting) {
+  std::string note;
+  const std::vector<Extent> free = extents_->free_extents();
+  internal::PutNumber(&note, free.size());
+  for (const Extent& extent : free) {
+    internal::PutNumber(&note, extent.offset);
+    internal::PutNumber(&note, extent.bytes);
+  }
+  internal::PutNumber(&note, HarvestIsOver() ? 0 : 1);
+  if (!HarvestIsOver()) return note;
+  std::vector<ChunkRest> rests;
+  for_each_slot([&](Slot& slot) {
+    if (slot.chunk.bytes() != 0) rests.push_back(slot.chunk);
+  });
+  internal::PutNumber(&note, rests.size());
+  for (const ChunkRest& rest : rests) {
+    internal::PutNumber(&note, rest.next);
+    internal::PutNumber(&note, rest.end);
+  }
+  std::vector<std::vector<std::uint32_t>> free_blocks(BlockDepot::kLists);
+  for (unsigned c = 0; c < format::kSizeClasses; ++c) {
+    const auto add = [&](std::uint32_t handle) { free_blocks[c].push_back(handle); };
+    depot_->ForEach(c, add);
+    for_each_slot([&](Slot& slot) { depot_->ForEach(slot.free, c, add); });
+  }
+  depot_->Drain(waiting, [&](std::uint32_t handle) { free_blocks[BlockDepot::kWaiting].push_back(handle); });
+  for (unsigned c = 0; c < BlockDepot::kLists; ++c) {
+    const std::vector<std::uint32_t>& handles = free_blocks[c];
+    if (handles.empty()) continue;
+    internal::PutNumber(&note, c);
+    internal::PutNumber(&note, handles.size());
+    note.append(reinterpret_cast<const char*>(handles.data()), handles.size() * sizeof(handles[0]));
+  }
+  return note;
+}
+
+template <File FileT>
+Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
+  const Status bad = DataLossError("bad closing note", extents_->super().tail);
+  const auto inside = [&](std::uint64_t offset, std::uint64_t bytes) {
+    return offset >= format::kFirstExtent && offset <= extents_->tail() && bytes <= extents_->tail() - offset;
+  };
+  std::uint64_t count = 0, a = 0, b = 0;
+  if (!internal::TakeNumber(&note, &count)) return bad;
+  for (; count != 0; --count) {
+    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b) || !inside(a, b)) return bad;
+    extents_->Free({a, b});
+  }
+  std::uint64_t harvest;
+  if (!internal::TakeNumber(&note, &harvest)) return bad;
+  if (harvest != 0) {
+    BeginHarvest(slot);
+    return note.empty() ? absl::OkStatus() : bad;
+  }
+  if (!internal::TakeNumber(&note, &count)) return bad;
+  for (; count != 0; --count) {
+    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b) || b < a || !inside(a, b - a)) return bad;
+    if (b - a > slot.chunk.bytes()) std::swap(slot.chunk.next, a), std::swap(slot.chunk.end, b);
+    FreeRest(*depot_, slot.free, shift_, {a, b});
+  }
+  while (!note.empty()) {
+    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &count) || a >= BlockDepot::kLists) return bad;
+    if (count > note.size() / sizeof(std::uint32_t)) return bad;
+    std::vector<std::uint32_t> handles(count);
+    std::memcpy(handles.data(), note.data(), count * sizeof(handles[0]));
+    note.remove_prefix(count * sizeof(handles[0]));
+    for (const std::uint32_t handle : handles) {
+      if (!inside(OffsetOf(handle), a == BlockDepot::kWaiting ? 8 : BytesOf(static_cast<unsigned>(a)))) return bad;
+      if (a != BlockDepot::kWaiting) depot_->Push(slot.free, static_cast<unsigned>(a), handle);
+    }
+    if (a == BlockDepot::kWaiting) ReleaseAll(slot, std::move(handles));
+  }
+  if (AcceptsWrites()) extents_->StoreLive(&format::LiveState::settled, extents_->super().epoch);
+  return absl::OkStatus();
+}
+
+template <File FileT>
+template <class ForEachSlot>
+std::uint64_t RecordHeap<FileT>::FreeBytes(ForEachSlot&& for_each_slot) const {
+  std::uint64_t bytes = extents_->free_extent_bytes();
+  for (unsigned c = 0; c < format::kSizeClasses; ++c) {
+    const auto add = [&](std::uint32_t) { bytes += BytesOf(c); };
+    depot_->ForEach(c, add);
+    for_each_slot([&](Slot& slot) { depot_->ForEach(slot.free, c, add); });
+  }
+  for_each_slot([&](Slot& slot) {
+    bytes += slot.waiting_bytes;
+    bytes += slot.chunk.bytes();
+  });
+  return bytes;
+}
+
+}  // namespace hako::storage

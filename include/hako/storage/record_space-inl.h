@@ -1,0 +1,249 @@
+// Definitions of storage/record_heap.h: space, epochs, and moving records together.
+#pragma once
+
+#include "hako/storage/record_heap.h"
+
+namespace hako::storage {
+
+// ---- space ----
+
+template <File FileT>
+StatusOr<std::uint64_t> RecordHeap<FileT>::AllocateIndexExtent(std::uint64_t bytes, format::IndexExtent kind) {
+  if (index_arena_ != nullptr) {
+    AddIndexBytes(bytes);
+    return index_arena_->Allocate(bytes, kind);
+  }
+  std::lock_guard lock(index_mutex_);
+  if (num_index_extents_ == format::kIndexExtentsMax) return absl::ResourceExhaustedError("the hash index has reached its largest size");
+  HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, extents_->Allocate(bytes));
+  const format::IndexExtentEntry entry{offset, bytes, kind == format::IndexExtent::kOverflowLines};
+  std::atomic_ref(extents_->index_extents()[num_index_extents_]).store(entry.Pack(), std::memory_order_release);
+  set_num_index_extents(num_index_extents_ + 1);
+  AddIndexBytes(bytes);
+  return offset;
+}
+
+template <File FileT>
+HAKO_INLINE std::uint32_t RecordHeap<FileT>::Carve(Slot& slot, unsigned size_class, Status* error) {
+  const std::uint64_t bytes = BytesOf(size_class);
+  const std::uint64_t place = kMapped ? slot.chunk.next : PlaceIn(slot.chunk, bytes);
+  if (slot.chunk.end - slot.chunk.next < place - slot.chunk.next + bytes) [[unlikely]]
+    return CarveSlowly(slot, size_class, error);
+  if (place != slot.chunk.next) FreeRest(*depot_, slot.free, shift_, {std::exchange(slot.chunk.next, place), place});
+  const std::uint32_t handle = HandleOf(slot.chunk.next);
+  slot.chunk.next += bytes;
+  return handle;
+}
+
+// From a new chunk, if there is nothing to be harvested.
+template <File FileT>
+std::uint32_t RecordHeap<FileT>::CarveSlowly(Slot& slot, unsigned size_class, Status* error) {
+  while (!HarvestIsOver() && !evacuating_.load(std::memory_order_relaxed)) {
+    Harvest(slot);
+    if (const std::uint32_t handle = depot_->Pop(slot.free, size_class)) return handle;
+  }
+  const std::uint64_t needed = BytesOf(size_class) + sizeof(format::HeapExtentHeader) + place_unit_ - 1;
+  const std::uint64_t size = std::max(ChunkSize(extents_->tail(), needed), block_ > 1 ? kDirectChunk : 0);
+  const StatusOr<std::uint64_t> offset = extents_->AllocateHeapExtent(size);
+  if (!offset.ok()) {
+    *error = offset.status();
+    return 0;
+  }
+  const ChunkRest fresh{*offset + sizeof(format::HeapExtentHeader), *offset + size};
+  FreeRest(*depot_, slot.free, shift_, std::exchange(slot.chunk, fresh));
+  return Carve(slot, size_class, error);
+}
+
+// Takes the free blocks of the next extent that a dead process left.
+template <File FileT>
+void RecordHeap<FileT>::Harvest(Slot& slot) {
+  std::lock_guard lock(harvest_mutex_);
+  const std::uint64_t from = harvest_next_.load(std::memory_order_relaxed);
+  if (from >= harvest_end_) return;
+  const StatusOr<std::uint64_t> extent = extents_->HeapExtentBytes(from);
+  const std::uint64_t to = from + (extent.ok() && *extent != 0 ? *extent : format::kExtentUnit);
+  harvest_next_.store(to, std::memory_order_relaxed);
+  // What cannot be read stays unused; that is no reason to refuse the write that asked for space.
+  (void)Scan(
+      from, to,
+      [&](const ScannedRecord& record) {
+        using format::BlockState;
+        const format::Stamp stamp = record.stamp;
+        const auto before_us = [&](std::uint64_t epoch) { return stamp.IsAncient() || stamp.AgeAt(epoch) <= format::kEpochPeriod / 2; };
+        switch (stamp.state()) {
+          case BlockState::kUnborn:
+          case BlockState::kFree:
+            if (before_us(first_epoch_ - 1)) FreeBlock(slot, record.handle, record.key.size(), record.value.size());
+            break;
+          case BlockState::kRetired:
+            if (before_us(first_epoch_ - 1)) Wait(slot, record.handle, record.key.size(), record.value.size());
+            break;
+          case BlockState::kYoungRetired:
+            if (before_us(first_epoch_ - 2)) Wait(slot, record.handle, record.key.size(), record.value.size());
+            break;
+          default:
+            break;
+        }
+        return absl::OkStatus();
+      },
+      [&](std::uint64_t offset, std::uint64_t bytes) { FreeGap(slot, offset, bytes); }, [](Extent) {});
+}
+
+template <File FileT>
+void RecordHeap<FileT>::BeginHarvest(Slot& slot) {
+  if (!AcceptsWrites()) return;
+  harvest_end_ = extents_->tail();
+  harvest_next_.store(format::kFirstExtent, std::memory_order_relaxed);
+  if (first_epoch_ - extents_->LoadLive(&format::LiveState::settled) > kSettledAgeMax) HarvestAll(slot);
+}
+
+template <File FileT>
+void RecordHeap<FileT>::HarvestFor(Slot& slot, std::uint64_t bytes) {
+  const std::uint64_t from = harvest_next_.load(std::memory_order_relaxed);
+  while (!HarvestIsOver() && harvest_next_.load(std::memory_order_relaxed) - from <= bytes &&
+         !evacuating_.load(std::memory_order_relaxed)) {
+    Harvest(slot);
+  }
+}
+
+// ---- epochs ----
+
+template <File FileT>
+template <class ForEachSlot>
+typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachSlot&& for_each_slot) {
+  for_each_slot([this](Slot& slot) {
+    depot_->Flush(slot.free, BlockDepot::kWaiting);
+    slot.waiting_bytes = 0;
+  });
+  const std::uint64_t closed = epoch();
+  SetEpoch(closed + 1);
+  return {closed, extents_->tail(), depot_->Take(BlockDepot::kWaiting), HarvestIsOver()};
+}
+
+template <File FileT>
+Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t num_records) {
+  Status status = Health();
+  if (status.ok()) status = extents_->Sync();
+  if (status.ok()) {
+    status = extents_->Commit([&](format::HashSuperBlock& super) {
+      super.epoch = closed.epoch;
+      super.tail = closed.tail;
+      super.num_records = num_records;
+      super.synced_at = WallClock();
+    });
+  }
+  if (!status.ok()) Poison(status);
+  return status;
+}
+
+template <File FileT>
+void RecordHeap<FileT>::ReleaseWaiting(Slot& slot, const ClosedEpoch& closed) {
+  std::vector<std::uint32_t> handles;
+  depot_->Drain(closed.waiting, [&](std::uint32_t handle) { handles.push_back(handle); });
+  ReleaseAll(slot, std::move(handles));
+  if (closed.settles) extents_->StoreLive(&format::LiveState::settled, closed.epoch);
+  HarvestFor(slot, harvest_end_ / kHarvestParts);
+}
+
+// Retired blocks of a durable epoch become free; in a file that is open for reading only they go on waiting, and are counted.
+template <File FileT>
+void RecordHeap<FileT>::ReleaseAll(Slot& slot, std::vector<std::uint32_t> handles) {
+  if constexpr (!kMapped) std::ranges::sort(handles);
+  for (std::size_t i = 0; i < handles.size(); ++i) {
+    if constexpr (kReadsAhead) {
+      if (HasCache() && i % Ahead::kRecordsMax == 0) {  // brings the next ones near
+        Ahead ahead;
+        for (const std::uint32_t handle : std::span(handles).subspan(i, std::min(Ahead::kRecordsMax, handles.size() - i)))
+          if (IsPlace(OffsetOf(handle))) ahead.Want(handle, OffsetOf(handle), 8);
+        Read(ahead);
+      }
+    }
+    Head head;
+    if (!LoadHead(handles[i], &head)) continue;
+    if (AcceptsWrites())
+      FreeBlock(slot, handles[i], head.lengths.key_size, head.lengths.value_size);
+    else
+      Wait(slot, handles[i], head.lengths.key_size, head.lengths.value_size);
+  }
+}
+
+template <File FileT>
+bool RecordHeap<FileT>::LoadHead(std::uint32_t handle, Head* head) const {
+  const std::uint64_t offset = OffsetOf(handle);
+  if (!IsPlace(offset)) return false;
+  if constexpr (kMapped) {
+    *head = HeadOf(offset);
+  } else {
+    char bytes[kHeadMax];
+    const std::uint64_t size = std::min(kHeadMax, extents_->tail() - offset);
+    if (!extents_->Read(offset, bytes, size).ok()) return false;
+    *head = DecodeHead(bytes, size);
+  }
+  return IsInside(offset, *head);
+}
+
+template <File FileT>
+void RecordHeap<FileT>::RefreshStamp(std::uint32_t handle, format::Stamp stamp) {
+  if (stamp.state() == format::BlockState::kLive && !stamp.IsAncient() && stamp.AgeAt(epoch()) > kStampAgeMax &&
+      stamp.IsNotAfter(epoch())) {
+    StoreStamp(handle, format::Stamp::Ancient());
+  }
+}
+
+// ---- moving records together ----
+
+template <File FileT>
+template <class ForEachSlot>
+void RecordHeap<FileT>::BeginEvacuation(const std::vector<Extent>& victims, ForEachSlot&& for_each_slot) {
+  victims_.assign(extents_->tail() / format::kExtentUnit, false);
+  for (const Extent& extent : victims) {
+    for (std::uint64_t at = extent.offset; at < extent.offset + extent.bytes; at += format::kExtentUnit) {
+      victims_[at / format::kExtentUnit] = true;
+    }
+  }
+  evacuating_.store(true, std::memory_order_release);
+  const auto is_victim = [this](std::uint32_t handle) { return IsVictim(handle); };
+  depot_->Forget(is_victim);
+  for_each_slot([&](Slot& slot) {
+    depot_->Forget(slot.free, is_victim);
+    if (slot.chunk.bytes() != 0 && IsVictim(HandleOf(slot.chunk.next))) slot.chunk = {};
+  });
+}
+
+template <File FileT>
+StatusOr<std::uint32_t> RecordHeap<FileT>::Relocate(Slot& mover, std::uint32_t handle) {
+  HAKO_RETURN_IF_ERROR(Health());
+  HAKO_ASSIGN_OR_RETURN(const format::RecordView record, View(mover, handle));
+  const std::string key(record.key), value(record.value);
+  Status error;
+  const std::uint32_t copy = Carve(mover, ClassOf(key.size(), value.size()), &error);
+  if (copy == 0) return error;
+  HAKO_RETURN_IF_ERROR(Put(mover, copy, KeyHash(key), key, value));
+  return copy;
+}
+
+template <File FileT>
+void RecordHeap<FileT>::EndEvacuation(const std::vector<Extent>& victims, bool emptied) {
+  evacuating_.store(false, std::memory_order_release);
+  victims_.clear();
+  if (!emptied) return;  // what is free in them stays unused until the next Rebuild or recovery
+  for (const Extent& extent : victims) {
+    if (extents_->ForgetHeapExtent(extent.offset).ok()) extents_->Free(extent);
+  }
+}
+
+template <File FileT>
+StatusOr<std::uint64_t> RecordHeap<FileT>::LiveBytes(Extent extent) const {
+  std::uint64_t bytes = 0;
+  HAKO_RETURN_IF_ERROR(Scan(
+      extent.offset, extent.offset + extent.bytes,
+      [&](const ScannedRecord& record) {
+        const bool is_live = record.stamp.state() == format::BlockState::kLive || record.stamp.state() == format::BlockState::kUnborn;
+        if (is_live) bytes += BytesOf(ClassOf(record.key.size(), record.value.size()));
+        return absl::OkStatus();
+      },
+      [](std::uint64_t, std::uint64_t) {}, [](Extent) {}));
+  return bytes;
+}
+
+}  // namespace hako::storage
