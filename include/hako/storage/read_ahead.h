@@ -20,7 +20,7 @@ class ReadAhead {
  public:
   static constexpr std::size_t kRecordsMax = 64;
 
-  ReadAhead() : before_(std::exchange(current_, this)), room_(std::move(spare_)) {}
+  ReadAhead() : before_(std::exchange(current_, this)), room_(std::exchange(spare_, Room{})) {}
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
   ~ReadAhead() {
