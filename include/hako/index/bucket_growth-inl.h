@@ -68,6 +68,15 @@ bool BucketIndex<Space>::Split(Slot& slot) {
     line = next.ok() ? *next : nullptr;
   }
   const bool new_tags = format::TagBase(depth + 1) != format::TagBase(depth);
+  [[maybe_unused]] std::optional<typename Space::Ahead> ahead;
+  if constexpr (Space::kReadsAhead) {
+    if (new_tags) {
+      ahead.emplace();
+      for (std::size_t e = 0; e < num_moved; ++e) space_.Want(*ahead, moved[e].handle);
+      for (std::size_t e = 0; e < num_stayed; ++e) space_.Want(*ahead, stayed[e].handle);
+      space_.Read(*ahead);
+    }
+  }
   if (new_tags && status.ok()) status = MakeTagsAnew(slot, {moved.data(), num_moved}, depth + 1);
   if (new_tags && status.ok()) status = MakeTagsAnew(slot, {stayed.data(), num_stayed}, depth + 1);
   if (status.ok()) status = FillLine(lines_.Home(n), {moved.data(), num_moved});
