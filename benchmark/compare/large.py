@@ -41,7 +41,7 @@ SCAN = Step("scan", "--phase=scan")
 FIO_READ = Step("fio read QD1", "fio --readonly --rw=randread --bs=4k --ioengine=psync")
 FIO_READ_2 = Step("fio read QD1 2 jobs", FIO_READ.command + " --numjobs=2 --group_reporting")
 FIO_READ_32 = Step("fio read QD32", "fio --readonly --rw=randread --bs=4k --ioengine=io_uring --iodepth=32")
-FIO_SCAN = Step("fio scan", "fio --readonly --rw=read --bs=1M --ioengine=psync")
+FIO_SCAN = Step("fio scan", "fio --readonly --rw=read --bs=1M --ioengine=psync")  # over and over
 FIO_WRITE = Step("fio write QD1", "fio --rw=randwrite --bs=4k --ioengine=psync")  # spoils the file
 
 
@@ -99,17 +99,18 @@ def w3b(args):
 def scan(args):
     """By the bytes of the file, as fio reads all of it; and by those of keys and values alone, where what else is in the file counts against
     the engine. In direct I/O three records of 16 + 1000 bytes lie in each 4 KiB."""
-    cache = args.cache_bytes or 64 << 20
+    cache = args.cache_bytes or 256 << 20
     runs, figures = [], []
     for name, key, value, options in (("hash", 16, 1000, f"--cache_bytes={cache}"),
-                                      ("tree", 16, 100, f"--cache_bytes=0 --page_cache_bytes={cache}")):
+                                      ("tree", 16, 100, f"--page_size=8130 --cache_bytes=0 --page_cache_bytes={cache}")):
         options += f" --records={args.records or 4 * cache // (key + value)} --key_size={key} --value_size={value}"
         ours, base = f"hako {name}", f"tkrzw {name}"
         runs += [Run(ours, f"hako_{name}", options, [FILL_SEQ, SCAN, FIO_SCAN]), Run(base, f"tkrzw_{name}", options, [FILL_SEQ, SCAN])]
         figures += [Figure(f"Scan of {name}, bytes of the file / fio", (ours, "scan"), [(ours, "fio scan")], .8, "file_bytes_per_s"),
                     Figure(f"Scan of {name}, keys and values / fio", (ours, "scan"), [(ours, "fio scan")], None, "bytes_per_s"),
                     Figure(f"Scan of {name} / Tkrzw", (ours, "scan"), [(base, "scan")], None)]
-    runs += [Run("hako tree at random", "hako_tree", options, [FILL, SCAN, FIO_SCAN])]
+    part = f" --page_cache_bytes={cache // 4} --records={(args.records or 4 * cache // 116) // 4}"  # it takes long to fill
+    runs += [Run("hako tree at random", "hako_tree", options + part, [FILL, SCAN, FIO_SCAN])]
     figures.append(Figure("Scan of tree, filled at random / fio", ("hako tree at random", "scan"), [("hako tree at random", "fio scan")], None,
                           "file_bytes_per_s"))
     return runs, figures
