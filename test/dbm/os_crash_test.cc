@@ -316,42 +316,42 @@ TEST(OsCrashTest, OpensAfterTheDeathOfAProcessThatRecoveredOnAFullDevice) {
 }
 
 // Epochs wrap. Blocks that an earlier process retired are not taken for a later epoch's by then, nor is space handed out twice.
-TEST(OsCrashTest, EpochsWrapOverWhatAnEarlierProcessLeft) {
+template <class FileT>
+void LiveLong(bool was_killed) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
-  for (const bool was_killed : {false, true}) {
-    SCOPED_TRACE(was_killed ? "killed" : "closed");
-    auto memory = std::make_shared<CrashMemory>(Image{}, 1);
-    Records now;
-    const auto set = [&](auto& db, const std::string& key, std::size_t size, std::uint64_t salt) {
-      now[key] = CheckedValue(key, size, salt);
-      ASSERT_THAT(db.Set(key, now[key]), IsOk());
-    };
-    {
-      ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedCrashFile>::Open(MappedCrashFile(memory), {.seed = 3}));
-      for (std::uint64_t i = 0; i < 3000; ++i) set(*db, NumberedKey(i), 100, 0);
-      ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
-      for (std::uint64_t i = 0; i < 3000; i += 4) set(*db, NumberedKey(i), 200, 1);
-      ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
-      for (std::uint64_t i = 0; i < 3000; i += 2) set(*db, NumberedKey(i), 200, 2);  // retires young ones and others
-      if (was_killed) memory = std::make_shared<CrashMemory>(memory->Live(), 1);
-    }
-    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedCrashFile>::Open(MappedCrashFile(memory)));
-    constexpr std::uint64_t kHalf = format::kEpochPeriod / 2;
-    for (std::uint64_t i = 0; i < format::kEpochPeriod + 10; ++i) {
-      set(*db, NumberedKey(0), 100, i);
-      if (i > kHalf && i < kHalf + 100) set(*db, NumberedKey(i), 100, i);
-      ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
-      if (i % kHalf != 100 && i + 20 < format::kEpochPeriod) continue;
-      const auto found = Recover<MappedCrashFile>(memory->Crash(random));
-      ASSERT_THAT(found, IsOk()) << "after " << i;
-      ASSERT_EQ(Difference(now, *found), "none");
-    }
-    for (std::uint64_t i = 0; i < 5000; ++i) set(*db, NumberedKey(i), 100, 3);
-    ASSERT_THAT(db->Verify(), IsOk());
-    EXPECT_EQ(Difference(now, ListByIterator(*db).records), "none");
+  auto memory = std::make_shared<CrashMemory>(Image{}, 1);
+  Records now;
+  const auto set = [&](auto& db, const std::string& key, std::size_t size, std::uint64_t salt) {
+    now[key] = CheckedValue(key, size, salt);
+    ASSERT_THAT(db.Set(key, now[key]), IsOk());
+  };
+  {
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(memory), {.seed = 3}));
+    for (std::uint64_t i = 0; i < 3000; ++i) set(*db, NumberedKey(i), 100, 0);
+    ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+    for (std::uint64_t i = 0; i < 3000; i += 4) set(*db, NumberedKey(i), 200, 1);
+    ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+    for (std::uint64_t i = 0; i < 3000; i += 2) set(*db, NumberedKey(i), 200, 2);  // retires young ones and others
+    if (was_killed) memory = std::make_shared<CrashMemory>(memory->Live(), 1);
   }
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(memory)));
+  constexpr std::uint64_t kHalf = format::kEpochPeriod / 2;
+  for (std::uint64_t i = 0; i < format::kEpochPeriod + 10; ++i) {
+    set(*db, NumberedKey(0), 100, i);
+    if (i > kHalf && i < kHalf + 100) set(*db, NumberedKey(i), 100, i);
+    ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+    if (i % kHalf != 100 && i + 20 < format::kEpochPeriod) continue;
+    const auto found = Recover<FileT>(memory->Crash(random));
+    ASSERT_THAT(found, IsOk()) << "after " << i;
+    ASSERT_EQ(Difference(now, *found), "none");
+  }
+  for (std::uint64_t i = 0; i < 5000; ++i) set(*db, NumberedKey(i), 100, 3);
+  ASSERT_THAT(db->Verify(), IsOk());
+  EXPECT_EQ(Difference(now, ListByIterator(*db).records), "none");
 }
+TYPED_TEST(PowerCutTest, EpochsWrapOverWhatAnEarlierProcessLeft) { LiveLong<TypeParam>(false); }
+TEST(OsCrashTest, EpochsWrapOverWhatAKilledProcessLeft) { LiveLong<MappedCrashFile>(true); }
 
 // Many short lives, each of which ends an epoch or two: records of the first are not taken for a later epoch's when epochs wrap.
 template <class FileT>

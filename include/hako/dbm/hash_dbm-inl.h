@@ -392,14 +392,20 @@ Status HashDBM<FileT>::CloseWritable() {
     (void)RefreshSomeStamps(*mine);
   }
   const std::uint64_t count = Count();
-  const auto closed = heap_->CloseEpoch(ForEachSlot());
+  Slot last;  // this thread may have none
+  const auto with_last = [&](auto&& visit) {
+    ForEachSlot()(visit);
+    visit(last);
+  };
+  const auto closed = heap_->CloseEpoch(with_last);
+  heap_->ReleaseUnstamped(last, closed);
   if (extents.EndsInFreeExtent()) {  // the file is cut only when its durable state does not need what is cut off
     HAKO_RETURN_IF_ERROR(heap_->CommitEpoch(closed, count));
     extents.WithdrawLiveState();
     extents.LowerTail();
     HAKO_RETURN_IF_ERROR(extents.Commit([&](format::HashSuperBlock& super) { super.tail = extents.tail(); }));
   }
-  std::string note = heap_->TakeNote(ForEachSlot(), closed.waiting);
+  std::string note = heap_->TakeNote(with_last, closed);
   HAKO_RETURN_IF_ERROR(extents.CutAtTail());
   if (Status resized = extents.file().Resize(extents.tail() + note.size()); absl::IsResourceExhausted(resized)) {
     note.clear();  // a full device: the next opener finds the free space piece by piece

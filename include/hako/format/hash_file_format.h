@@ -14,7 +14,8 @@
 //
 // Version history
 //   1  before any release: another closing note, no `settled` and `refresh` in the live state. Not read any more.
-//   2  the closing note tells which free blocks are still stamped as retired, or that a harvest is not over; type and synced_at.
+//   2  before any release: the closing note did not tell the size of free blocks that are still stamped as retired. Not read any more.
+//   3  it does.
 #pragma once
 
 #include <array>
@@ -27,8 +28,8 @@
 namespace hako::format {
 
 inline constexpr std::array<char, 16> kHashFileMagic = {'h', 'a', 'k', 'o', ' ', 'h', 'a', 's', 'h', ' ', 'D', 'B', 'M', '\r', '\n', 26};
-inline constexpr std::uint32_t kHashFileVersion = 2;
-inline constexpr std::uint32_t kHashFileOldest = 2;  // that is still read
+inline constexpr std::uint32_t kHashFileVersion = 3;
+inline constexpr std::uint32_t kHashFileOldest = 3;  // that is still read
 inline constexpr std::uint64_t kExtentUnit = 64 << 10;
 inline constexpr std::uint64_t kLiveStateOffset = 8192;
 inline constexpr std::uint64_t kIndexExtentsOffset = 12288;

@@ -24,9 +24,10 @@ namespace hako::storage {
 
 class BlockDepot {
  public:
-  // One list a size class, and one for blocks that are not free yet.
-  static constexpr unsigned kWaiting = format::kSizeClasses;
-  static constexpr unsigned kLists = format::kSizeClasses + 1;
+  // Three lists a size class, of the numbers kFree, kUnstamped and kWaiting + class: what is free; what is free as well, but looks like a
+  // block in use to who finds it in the file; and what will be free.
+  static constexpr unsigned kFree = 0, kUnstamped = format::kSizeClasses, kWaiting = 2 * format::kSizeClasses;
+  static constexpr unsigned kLists = 3 * format::kSizeClasses;
   static constexpr std::uint32_t kRest = 16;  // for small blocks; see Pop
 
   // A thread's magazines, one to pop from and one to push to; indices, 0 = none.
@@ -40,33 +41,36 @@ class BlockDepot {
     return std::unique_ptr<BlockDepot>(new BlockDepot(std::move(memory)));
   }
 
-  // A free block of the class, or 0. What the thread itself gave back is taken only once there are `rest` of it: were that 1, an update
+  // A block of the list, or 0. What the thread itself gave back is taken only once there are `rest` of it: were that 1, an update
   // would write to the very block that the update before it gave back, and wait until it is known which that is.
   template <std::uint32_t rest = 1>
-  HAKO_INLINE std::uint32_t Pop(Cache& cache, unsigned size_class) {
-    const std::uint32_t full = cache.full[size_class];
-    if ((full == 0 || At(full).count == 0) && !FindMore(cache, size_class, rest)) return 0;
-    Magazine& magazine = At(cache.full[size_class]);
+  HAKO_INLINE std::uint32_t Pop(Cache& cache, unsigned list) {
+    const std::uint32_t full = cache.full[list];
+    if ((full == 0 || At(full).count == 0) && !FindMore(cache, list, rest)) return 0;
+    Magazine& magazine = At(cache.full[list]);
     return magazine.handles[--magazine.count];
   }
 
   // Gives a block back. If no memory is left for the list itself the block is forgotten: lost space, not lost data.
-  HAKO_INLINE void Push(Cache& cache, unsigned size_class, std::uint32_t handle) {
-    std::uint32_t& given = cache.given[size_class];
+  HAKO_INLINE void Push(Cache& cache, unsigned list, std::uint32_t handle) {
+    std::uint32_t& given = cache.given[list];
     if (given == 0 || At(given).count == kMagazineSize) {
-      if (!MakeRoom(cache, size_class)) return;
+      if (!MakeRoom(cache, list)) return;
     }
     Magazine& magazine = At(given);
     magazine.handles[magazine.count++] = handle;
   }
 
-  // Moves a thread's magazines of one list to the depot. REQUIRES: the thread is kept out, as for the functions below.
-  void Flush(Cache& cache, unsigned list) {
+  // Moves a thread's magazines of the lists from `first` to before `end` to the depot. REQUIRES: the thread is kept out, as for the
+  // functions below.
+  void Flush(Cache& cache, unsigned first, unsigned end) {
     std::lock_guard lock(mutex_);
-    for (std::uint32_t* m : {&cache.full[list], &cache.given[list]}) {
-      if (*m == 0) continue;
-      At(*m).next = depot_[list].load(std::memory_order_relaxed);
-      depot_[list].store(std::exchange(*m, 0), std::memory_order_relaxed);
+    for (unsigned list = first; list < end; ++list) {
+      for (std::uint32_t* m : {&cache.full[list], &cache.given[list]}) {
+        if (*m == 0) continue;
+        At(*m).next = depot_[list].load(std::memory_order_relaxed);
+        depot_[list].store(std::exchange(*m, 0), std::memory_order_relaxed);
+      }
     }
   }
 
@@ -74,6 +78,12 @@ class BlockDepot {
   std::uint32_t Take(unsigned list) {
     std::lock_guard lock(mutex_);
     return depot_[list].exchange(0, std::memory_order_relaxed);
+  }
+  using Chains = std::array<std::uint32_t, format::kSizeClasses>;
+  Chains TakeWaiting() {
+    Chains chains;
+    for (unsigned c = 0; c < chains.size(); ++c) chains[c] = Take(kWaiting + c);
+    return chains;
   }
   // Visits the blocks of a chain and recycles its magazines. Other threads may use the depot meanwhile.
   template <class F>
@@ -87,7 +97,7 @@ class BlockDepot {
     }
   }
 
-  // Forgets the free blocks for which drop(handle) is true: a thread's, and the depot's. Those that wait are no free blocks yet.
+  // Forgets the free blocks, unstamped ones too, for which drop(handle) is true: a thread's, and the depot's.
   template <class F>
   void Forget(Cache& cache, F&& drop) {
     for (unsigned list = 0; list < kWaiting; ++list) {
@@ -149,25 +159,25 @@ class BlockDepot {
   }
 
   // REQUIRES: there is nothing to pop
-  HAKO_INLINE bool FindMore(Cache& cache, unsigned size_class, std::uint32_t rest) {
-    const std::uint32_t given = cache.given[size_class];
+  HAKO_INLINE bool FindMore(Cache& cache, unsigned list, std::uint32_t rest) {
+    const std::uint32_t given = cache.given[list];
     if (given != 0 && At(given).count >= rest) {
-      std::swap(cache.full[size_class], cache.given[size_class]);
+      std::swap(cache.full[list], cache.given[list]);
       return true;
     }
-    return depot_[size_class].load(std::memory_order_relaxed) != 0 && Refill(cache, size_class);
+    return depot_[list].load(std::memory_order_relaxed) != 0 && Refill(cache, list);
   }
-  [[gnu::noinline]] bool Refill(Cache& cache, unsigned size_class) {
+  [[gnu::noinline]] bool Refill(Cache& cache, unsigned list) {
     std::lock_guard lock(mutex_);
     for (;;) {
-      const std::uint32_t next = depot_[size_class].load(std::memory_order_relaxed);
+      const std::uint32_t next = depot_[list].load(std::memory_order_relaxed);
       if (next == 0) return false;
-      depot_[size_class].store(At(next).next, std::memory_order_relaxed);
+      depot_[list].store(At(next).next, std::memory_order_relaxed);
       if (At(next).count == 0) {
         Recycle(next);
         continue;
       }
-      std::uint32_t& full = cache.full[size_class];
+      std::uint32_t& full = cache.full[list];
       if (full != 0) Recycle(full);
       full = next;
       return true;
@@ -175,16 +185,16 @@ class BlockDepot {
   }
 
   // REQUIRES: there is no room to push to
-  [[gnu::noinline]] bool MakeRoom(Cache& cache, unsigned size_class) {
-    std::uint32_t& full = cache.full[size_class];
-    std::uint32_t& given = cache.given[size_class];
+  [[gnu::noinline]] bool MakeRoom(Cache& cache, unsigned list) {
+    std::uint32_t& full = cache.full[list];
+    std::uint32_t& given = cache.given[list];
     if (full == 0 || At(full).count == 0) std::swap(full, given);
     if (given != 0 && At(given).count == 0) return true;
     std::lock_guard lock(mutex_);
     if (unused_ == 0 && (next_ + 1) * sizeof(Magazine) > memory_.size()) return false;
     if (given != 0) {
-      At(given).next = depot_[size_class].load(std::memory_order_relaxed);
-      depot_[size_class].store(given, std::memory_order_relaxed);
+      At(given).next = depot_[list].load(std::memory_order_relaxed);
+      depot_[list].store(given, std::memory_order_relaxed);
     }
     if (unused_ != 0) {
       given = unused_;

@@ -258,7 +258,8 @@ std::uint32_t RecordHeap<FileT>::Write(Slot& slot, std::uint64_t key_hash, std::
     return 0;
   }
   const unsigned size_class = ClassOf(key.size(), value.size());
-  std::uint32_t handle = depot_->Pop(slot.free, size_class);
+  std::uint32_t handle = kMapped ? 0 : depot_->Pop(slot.free, BlockDepot::kUnstamped + size_class);
+  if (handle == 0) handle = depot_->Pop(slot.free, size_class);
   if (handle == 0) handle = Carve(slot, size_class, error);
   if (handle == 0) [[unlikely]]
     return 0;

@@ -11,8 +11,10 @@
 //   3. A record's check is keyed by its key, lengths, place and file (format/record_format.h) and verified by every read.
 //   4. After a failed write or sync, or a read that failed where a record's stamp was to be changed, nothing more is written; what is there
 //      can still be read.
-//   5. The stamp of a retired block is replaced long before epochs wrap, when it would mean a later epoch: at the next synchronization, at
-//      the next Open, or, if the process died, by the harvest, of which each synchronization does a part.
+//   5. The stamp of a retired block is replaced long before epochs wrap, when it would mean a later epoch. In a mapped file: at the next
+//      synchronization, at the next Open, or, if the process died, by the harvest, of which each synchronization does a part. In any other
+//      file it would be an access to the device, and most blocks are written again before long: those that still are free have it replaced
+//      within 256 synchronizations.
 //
 // Threads: the calls of the engine, from any. An epoch is closed with the writers kept out.
 #pragma once
@@ -158,13 +160,16 @@ class RecordHeap {
   struct ClosedEpoch {
     std::uint64_t epoch;
     std::uint64_t tail;
-    std::uint32_t waiting;  // a chain of blocks that are free once the epoch is durable
-    bool settles;           // these are all that were retired until its end
+    BlockDepot::Chains waiting;  // blocks that are free once the epoch is durable, by size class
+    std::uint32_t unstamped;     // a chain of some that are free, see ReleaseUnstamped
+    bool settles;                // those that wait are all that were retired until its end
   };
   template <class ForEachSlot>
   ClosedEpoch CloseEpoch(ForEachSlot&& for_each_slot);
   Status CommitEpoch(const ClosedEpoch& closed, std::uint64_t num_records);
   void ReleaseWaiting(Slot& slot, const ClosedEpoch& closed);
+  // Stamps those of one size class that no release has stamped; each epoch's is another class.
+  void ReleaseUnstamped(Slot& slot, const ClosedEpoch& closed);
   // Epochs wrap: makes the stamp of a live record ancient in time. The record's line is locked.
   void RefreshStamp(std::uint32_t handle) { RefreshStamp(handle, LoadStamp(handle)); }
   void RefreshStamp(std::uint32_t handle, format::Stamp stamp);
@@ -209,14 +214,14 @@ class RecordHeap {
   // What the mover retired waits with what others did, and what it did not use is free.
   void ReleaseMover(Slot& slot, Slot& mover) {
     ReleaseChunk(slot, mover);
-    for (unsigned list = 0; list < BlockDepot::kLists; ++list) depot_->Flush(mover.free, list);
+    depot_->Flush(mover.free, 0, BlockDepot::kLists);
   }
   // The bytes of a heap extent that records take.
   StatusOr<std::uint64_t> LiveBytes(Extent extent) const;
 
   // What a clean close remembers of free space, and taking it back.
   template <class ForEachSlot>
-  std::string TakeNote(ForEachSlot&& for_each_slot, std::uint32_t waiting);
+  std::string TakeNote(ForEachSlot&& for_each_slot, const ClosedEpoch& closed);
   Status ReadNote(Slot& slot, std::string_view note);
 
   template <class ForEachSlot>
@@ -356,11 +361,11 @@ class RecordHeap {
   void HarvestFor(Slot& slot, std::uint64_t bytes);
   bool HarvestIsOver() const { return harvest_next_.load(std::memory_order_relaxed) >= harvest_end_; }
   void Wait(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
-    depot_->Push(slot.free, BlockDepot::kWaiting, handle);
-    slot.waiting_bytes += BytesOf(ClassOf(key_size, value_size));
+    const unsigned size_class = ClassOf(key_size, value_size);
+    depot_->Push(slot.free, BlockDepot::kWaiting + size_class, handle);
+    slot.waiting_bytes += BytesOf(size_class);
   }
-  void ReleaseAll(Slot& slot, std::vector<std::uint32_t> handles);
-  bool LoadHead(std::uint32_t handle, Head* head) const;
+  void StampFree(std::vector<std::uint32_t>& handles);
   [[gnu::cold]] void StopAt(const Status& unread);
   [[gnu::cold]] Status PoisonError() const;
 
@@ -387,7 +392,8 @@ class RecordHeap {
   std::uint64_t harvest_end_ = 0;
   std::mutex harvest_mutex_;
   std::atomic<bool> evacuating_{false};
-  std::vector<bool> victims_;  // by extent unit; changed with writers kept out
+  std::vector<bool> victims_;             // by extent unit; changed with writers kept out
+  std::vector<std::uint32_t> forgotten_;  // free blocks of victims
   std::mutex index_mutex_;
   mutable std::mutex poison_mutex_;
   Status poison_;

@@ -118,12 +118,12 @@ inline bool TakeNumber(std::string_view* in, std::uint64_t* number) {
 }  // namespace internal
 
 // Numbers of 8 bytes: count, then {offset, bytes} of the free extents; 1 if a harvest is not over, so that the next Open begins it again,
-// and no more; else 0, count, {next, end} of the chunks' rests; then, for each size class with free blocks, {class, count} and the handles,
-// of 4 bytes each. Those that are free when the note is durable, but are still stamped as retired, come last, as the class after all
-// others.
+// and no more; else 0, count, {next, end} of the chunks' rests; then, for each list of free blocks that has any, {list, count} and the
+// handles, of 4 bytes each. A list is a size class, or kSizeClasses + one, for what is free when the note is durable, but is still stamped
+// as retired.
 template <File FileT>
 template <class ForEachSlot>
-std::string RecordHeap<FileT>::TakeNote(ForEachSlot&& for_each_slot, std::uint32_t waiting) {
+std::string RecordHeap<FileT>::TakeNote(ForEachSlot&& for_each_slot, const ClosedEpoch& closed) {
   std::string note;
   const std::vector<Extent> free = extents_->free_extents();
   internal::PutNumber(&note, free.size());
@@ -142,17 +142,14 @@ std::string RecordHeap<FileT>::TakeNote(ForEachSlot&& for_each_slot, std::uint32
     internal::PutNumber(&note, rest.next);
     internal::PutNumber(&note, rest.end);
   }
-  std::vector<std::vector<std::uint32_t>> free_blocks(BlockDepot::kLists);
-  for (unsigned c = 0; c < format::kSizeClasses; ++c) {
-    const auto add = [&](std::uint32_t handle) { free_blocks[c].push_back(handle); };
-    depot_->ForEach(c, add);
-    for_each_slot([&](Slot& slot) { depot_->ForEach(slot.free, c, add); });
-  }
-  depot_->Drain(waiting, [&](std::uint32_t handle) { free_blocks[BlockDepot::kWaiting].push_back(handle); });
-  for (unsigned c = 0; c < BlockDepot::kLists; ++c) {
-    const std::vector<std::uint32_t>& handles = free_blocks[c];
+  for (unsigned list = 0; list < BlockDepot::kWaiting; ++list) {
+    std::vector<std::uint32_t> handles;
+    const auto add = [&](std::uint32_t handle) { handles.push_back(handle); };
+    depot_->ForEach(list, add);
+    for_each_slot([&](Slot& slot) { depot_->ForEach(slot.free, list, add); });
+    if (list >= BlockDepot::kUnstamped) depot_->Drain(closed.waiting[list - BlockDepot::kUnstamped], add);
     if (handles.empty()) continue;
-    internal::PutNumber(&note, c);
+    internal::PutNumber(&note, list);
     internal::PutNumber(&note, handles.size());
     note.append(reinterpret_cast<const char*>(handles.data()), handles.size() * sizeof(handles[0]));
   }
@@ -184,16 +181,18 @@ Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
     FreeRest(*depot_, slot.free, shift_, {a, b});
   }
   while (!note.empty()) {
-    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &count) || a >= BlockDepot::kLists) return bad;
+    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &count) || a >= BlockDepot::kWaiting) return bad;
     if (count > note.size() / sizeof(std::uint32_t)) return bad;
     std::vector<std::uint32_t> handles(count);
     std::memcpy(handles.data(), note.data(), count * sizeof(handles[0]));
     note.remove_prefix(count * sizeof(handles[0]));
+    const auto list = static_cast<unsigned>(a), size_class = list % format::kSizeClasses;
+    const bool stamps_now = kMapped && list != size_class && AcceptsWrites();
     for (const std::uint32_t handle : handles) {
-      if (!inside(OffsetOf(handle), a == BlockDepot::kWaiting ? 8 : BytesOf(static_cast<unsigned>(a)))) return bad;
-      if (a != BlockDepot::kWaiting) depot_->Push(slot.free, static_cast<unsigned>(a), handle);
+      if (!inside(OffsetOf(handle), BytesOf(size_class))) return bad;
+      if (stamps_now) StoreStamp(handle, stamps().free);
+      depot_->Push(slot.free, stamps_now ? size_class : list, handle);
     }
-    if (a == BlockDepot::kWaiting) ReleaseAll(slot, std::move(handles));
   }
   if (AcceptsWrites()) extents_->StoreLive(&format::LiveState::settled, extents_->super().epoch);
   return absl::OkStatus();
@@ -203,10 +202,10 @@ template <File FileT>
 template <class ForEachSlot>
 std::uint64_t RecordHeap<FileT>::FreeBytes(ForEachSlot&& for_each_slot) const {
   std::uint64_t bytes = extents_->free_extent_bytes();
-  for (unsigned c = 0; c < format::kSizeClasses; ++c) {
-    const auto add = [&](std::uint32_t) { bytes += BytesOf(c); };
-    depot_->ForEach(c, add);
-    for_each_slot([&](Slot& slot) { depot_->ForEach(slot.free, c, add); });
+  for (unsigned list = 0; list < BlockDepot::kWaiting; ++list) {
+    const auto add = [&](std::uint32_t) { bytes += BytesOf(list % format::kSizeClasses); };
+    depot_->ForEach(list, add);
+    for_each_slot([&](Slot& slot) { depot_->ForEach(slot.free, list, add); });
   }
   for_each_slot([&](Slot& slot) {
     bytes += slot.waiting_bytes;

@@ -111,13 +111,15 @@ void RecordHeap<FileT>::HarvestFor(Slot& slot, std::uint64_t bytes) {
 template <File FileT>
 template <class ForEachSlot>
 typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachSlot&& for_each_slot) {
-  for_each_slot([this](Slot& slot) {
-    depot_->Flush(slot.free, BlockDepot::kWaiting);
+  const std::uint64_t closed = epoch();
+  const unsigned unstamped = BlockDepot::kUnstamped + closed % format::kSizeClasses;
+  for_each_slot([&](Slot& slot) {
+    depot_->Flush(slot.free, unstamped, unstamped + 1);
+    depot_->Flush(slot.free, BlockDepot::kWaiting, BlockDepot::kLists);
     slot.waiting_bytes = 0;
   });
-  const std::uint64_t closed = epoch();
   SetEpoch(closed + 1);
-  return {closed, extents_->tail(), depot_->Take(BlockDepot::kWaiting), HarvestIsOver()};
+  return {closed, extents_->tail(), depot_->TakeWaiting(), depot_->Take(unstamped), HarvestIsOver()};
 }
 
 template <File FileT>
@@ -138,48 +140,43 @@ Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t n
 
 template <File FileT>
 void RecordHeap<FileT>::ReleaseWaiting(Slot& slot, const ClosedEpoch& closed) {
-  std::vector<std::uint32_t> handles;
-  depot_->Drain(closed.waiting, [&](std::uint32_t handle) { handles.push_back(handle); });
-  ReleaseAll(slot, std::move(handles));
+  ReleaseUnstamped(slot, closed);
+  const bool evacuating = evacuating_.load(std::memory_order_relaxed);
+  for (unsigned c = 0; c < closed.waiting.size(); ++c) {
+    depot_->Drain(closed.waiting[c], [&](std::uint32_t handle) {
+      if (evacuating && IsVictim(handle)) return forgotten_.push_back(handle);
+      if constexpr (kMapped) StoreStamp(handle, stamps().free);
+      depot_->Push(slot.free, (kMapped ? BlockDepot::kFree : BlockDepot::kUnstamped) + c, handle);
+    });
+  }
   if (closed.settles) extents_->StoreLive(&format::LiveState::settled, closed.epoch);
   HarvestFor(slot, harvest_end_ / kHarvestParts);
 }
 
-// Retired blocks of a durable epoch become free; in a file that is open for reading only they go on waiting, and are counted.
 template <File FileT>
-void RecordHeap<FileT>::ReleaseAll(Slot& slot, std::vector<std::uint32_t> handles) {
-  if constexpr (!kMapped) std::ranges::sort(handles);
+void RecordHeap<FileT>::ReleaseUnstamped(Slot& slot, const ClosedEpoch& closed) {
+  static_assert(format::kSizeClasses < kStampAgeMax);
+  std::vector<std::uint32_t> handles;
+  depot_->Drain(closed.unstamped, [&](std::uint32_t handle) { handles.push_back(handle); });
+  StampFree(handles);
+  for (const std::uint32_t handle : handles) depot_->Push(slot.free, closed.epoch % format::kSizeClasses, handle);
+}
+
+// In the order of the file, of which it brings the next blocks near.
+template <File FileT>
+void RecordHeap<FileT>::StampFree(std::vector<std::uint32_t>& handles) {
+  std::ranges::sort(handles);
   for (std::size_t i = 0; i < handles.size(); ++i) {
     if constexpr (kReadsAhead) {
-      if (HasCache() && i % Ahead::kRecordsMax == 0) {  // brings the next ones near
+      if (HasCache() && i % Ahead::kRecordsMax == 0) {
         Ahead ahead;
         for (const std::uint32_t handle : std::span(handles).subspan(i, std::min(Ahead::kRecordsMax, handles.size() - i)))
-          if (IsPlace(OffsetOf(handle))) ahead.Want(handle, OffsetOf(handle), 8);
+          ahead.Want(handle, OffsetOf(handle), 8);
         Read(ahead);
       }
     }
-    Head head;
-    if (!LoadHead(handles[i], &head)) continue;
-    if (AcceptsWrites())
-      FreeBlock(slot, handles[i], head.lengths.key_size, head.lengths.value_size);
-    else
-      Wait(slot, handles[i], head.lengths.key_size, head.lengths.value_size);
+    StoreStamp(handles[i], stamps().free);
   }
-}
-
-template <File FileT>
-bool RecordHeap<FileT>::LoadHead(std::uint32_t handle, Head* head) const {
-  const std::uint64_t offset = OffsetOf(handle);
-  if (!IsPlace(offset)) return false;
-  if constexpr (kMapped) {
-    *head = HeadOf(offset);
-  } else {
-    char bytes[kHeadMax];
-    const std::uint64_t size = std::min(kHeadMax, extents_->tail() - offset);
-    if (!extents_->Read(offset, bytes, size).ok()) return false;
-    *head = DecodeHead(bytes, size);
-  }
-  return IsInside(offset, *head);
 }
 
 template <File FileT>
@@ -202,10 +199,14 @@ void RecordHeap<FileT>::BeginEvacuation(const std::vector<Extent>& victims, ForE
     }
   }
   evacuating_.store(true, std::memory_order_release);
-  const auto is_victim = [this](std::uint32_t handle) { return IsVictim(handle); };
-  depot_->Forget(is_victim);
+  const auto forget = [this](std::uint32_t handle) {
+    if (!IsVictim(handle)) return false;
+    forgotten_.push_back(handle);
+    return true;
+  };
+  depot_->Forget(forget);
   for_each_slot([&](Slot& slot) {
-    depot_->Forget(slot.free, is_victim);
+    depot_->Forget(slot.free, forget);
     if (slot.chunk.bytes() != 0 && IsVictim(HandleOf(slot.chunk.next))) slot.chunk = {};
   });
 }
@@ -226,7 +227,8 @@ template <File FileT>
 void RecordHeap<FileT>::EndEvacuation(const std::vector<Extent>& victims, bool emptied) {
   evacuating_.store(false, std::memory_order_release);
   victims_.clear();
-  if (!emptied) return;  // what is free in them stays unused until the next Rebuild or recovery
+  std::vector<std::uint32_t> forgotten = std::exchange(forgotten_, {});
+  if (!emptied) return StampFree(forgotten);  // they stay unused until the next Rebuild or recovery
   for (const Extent& extent : victims) {
     if (extents_->ForgetHeapExtent(extent.offset).ok()) extents_->Free(extent);
   }
