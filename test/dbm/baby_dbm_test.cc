@@ -57,6 +57,31 @@ TEST(BabyDBM, JoinsSparsePagesOnEitherSide) {
   }
 }
 
+// An order that pages cannot make use of: keys are kept whole.
+struct BackwardComparator {
+  static constexpr std::string_view kName = "backward";
+  static int Compare(std::string_view a, std::string_view b) { return b.compare(a); }
+};
+
+// Where a page has room for a few keys only, the inner pages are still fewer than the leaves, so that the tree does not grow in height
+// while records come and go.
+TEST(BabyDBM, StaysLowUnderLongKeys) {
+  SCOPED_TRACE(TestSeed());
+  Random random(TestSeed());
+  ASSERT_OK_AND_ASSIGN(auto db, (BabyDBM<MemoryMapParallelFile, BackwardComparator>::Open({.page_size = 128})));
+  for (int i = 0; i < 400'000 / kSlowdown; ++i) {
+    const std::uint64_t number = random.Below(2000);
+    const std::string key = std::string(number % 8 < 6 ? 0 : 1000, static_cast<char>('a' + number % 3)) + NumberedKey(number);
+    const bool sets = random.Below(10) < (i / 10'000 % 2 == 0 ? 8u : 2u);
+    const Status status = sets ? db->Set(key, "value") : db->Remove(key);
+    ASSERT_TRUE(status.ok() || (!sets && absl::IsNotFound(status))) << status;
+    if (i % 10'000 != 9'999) continue;
+    const Stats stats = db->GetStats();
+    ASSERT_LT(stats.index_bytes, stats.num_buckets * 4000) << "an inner page takes 3 to 7 KB here; after " << i;
+    ASSERT_THAT(db->Verify(), IsOk());
+  }
+}
+
 // As adaptors of std::views move a range that they take.
 TEST(BabyDBM, RangesGoOnWhereTheyAreMovedTo) {
   ASSERT_OK_AND_ASSIGN(auto db, BabyDBM<>::Open({.page_size = 256}));

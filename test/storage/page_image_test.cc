@@ -151,7 +151,7 @@ TEST_F(PageImageTest, IsRefusedWhereItIsWrong) {
     using Header = format::PageImageHeader;
     const unsigned count = ViewOf(id).count();
     EXPECT_THAT(Parse(id, with(offsetof(Header, count), std::uint8_t{255})).status(), refused("bad header"));
-    EXPECT_THAT(Parse(id, with(offsetof(Header, kind), std::uint8_t{0x10})).status(), refused("reserved"));
+    EXPECT_THAT(Parse(id, with(offsetof(Header, kind), std::uint8_t{0x20})).status(), refused("reserved"));
     EXPECT_THAT(Parse(id, with(offsetof(Header, heap), std::uint16_t{0xffff})).status(), refused("bad size"));
     EXPECT_THAT(Parse(id, with(offsetof(Header, heap), std::uint16_t{7})).status(), StatusIs(absl::StatusCode::kDataLoss));
     EXPECT_THAT(Parse(id, with(offsetof(Header, prefix), std::uint16_t{0x7fff})).status(), refused("bad tail"));

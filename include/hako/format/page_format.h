@@ -55,10 +55,10 @@ inline constexpr std::int32_t kLowestHead = std::numeric_limits<std::int32_t>::m
 
 // What a page's line says of its layout. Written as one word; readers load what they need of it.
 struct alignas(8) PageShape {
-  static constexpr std::uint8_t kLevel = 0x0f, kMark = 0x30, kGuarded = 0x80;
+  static constexpr std::uint8_t kLevel = 0x1f, kMark = 0x60, kGuarded = 0x80;
 
   std::uint8_t count = 0;    // slots in use
-  std::uint8_t kind = 0;     // the level, 0 = leaf; kGuarded; kMark: 0, or 16 or 32 = changed in an odd or an even epoch (page_cache.h)
+  std::uint8_t kind = 0;     // the level, 0 = leaf; kGuarded; kMark: 0, or 32 or 64 = changed in an odd or an even epoch (page_cache.h)
   std::uint8_t groups = 0;   // slots there is room for, in groups of 16
   std::uint8_t units = 0;    // the page's size
   std::uint16_t prefix = 0;  // bytes

@@ -13,7 +13,7 @@ Status PageTree<Space, Compare>::MakeRoom(Halves* halves, std::string_view key, 
   const unsigned cell = format::Cell::For(key.size(), content.value.size(), content.is_long).Size(0);  // at most
   const unsigned live = page.LiveBytes();
   const bool full = (count == format::kPageSlotsMax && !replaces) || live + page.CellSize(key, content) + slot > page_size_;
-  const unsigned fewest = page.shape().level() > 0 ? 4 : replaces ? 2 : 1;  // slots, to be divided
+  const unsigned fewest = page.shape().level() > 0 ? kInnerSlotsMin : replaces ? 2 : 1;  // to be divided
   if (full && count >= fewest) {
     return Split(halves, key, cell, replaces ? count / 2 : index);
   }
@@ -69,10 +69,10 @@ Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, uns
   Halves parent{LockParent(*left, key), nullptr};
   space_.Touch(*parent.wanted);
   const std::uint32_t right_id = space_.NewPage();  // locked
-  const auto fail = [&] {
+  const auto fail = [&](const Status& why = NoMemory()) {
     if (right_id != 0) space_.FreePage(right_id);
     Unlock(parent.wanted, true);
-    return NoMemory();
+    return why;
   };
   if (right_id == 0) return fail();
   Line& right = LineOf(right_id);
@@ -82,7 +82,7 @@ Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, uns
     const Editor page(space_, *parent.wanted);
     child = page.shape().count == 0 ? 0 : page.view().ChildFor(separator) + 1;
     if (page.HasPrefix(separator) && page.HasRoomFor(page.CellSize(separator, link))) break;
-    if (!MakeRoom(&parent, separator, link, child, false).ok()) return fail();
+    if (Status made = MakeRoom(&parent, separator, link, child, false); !made.ok()) return fail(made);
   }
 
   const Fences fences = FencesOf(old);
@@ -114,6 +114,8 @@ Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, uns
 // Gives the locked root's contents to a new page, locked too, and makes the root its parent.
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::Deepen(Line** page) {
+  if (View(memory_, root()).level() == format::PageShape::kLevel)
+    return absl::ResourceExhaustedError("the tree has reached its largest height");
   const std::uint32_t id = space_.NewPage();
   if (id == 0) return NoMemory();
   Line& line = LineOf(id);
@@ -142,7 +144,8 @@ void PageTree<Space, Compare>::Merge(Slot& slot, Line* page, std::string_view ke
       empty = editor.shape().count == 0;
       const unsigned count = editor.shape().count, live = editor.LiveBytes();
       if (count > 0 && editor.shape().size() > 2 * live) editor.Resize(count + 1, live / 16);
-      if (page == &root() || live > page_size_ / 3 || count > format::kPageSlotsMax / 3) return Unlock(page, true);
+      const bool sparse = (live <= page_size_ / 3 && count <= format::kPageSlotsMax / 3) || IsNarrow(editor.shape().level(), count);
+      if (page == &root() || !sparse) return Unlock(page, true);
     }
     Line* const parent = LockParent(*page, key);
     const View above(memory_, *parent);
@@ -196,8 +199,10 @@ bool PageTree<Space, Compare>::Join(Line* left, Line* right, bool empty) {
   builder.Add(b, 0, b.count());
   builder.ChoosePrefix(std::nullopt);
   const unsigned bytes = builder.CellBytes() + builder.count() * a.shape().slot_size();
-  // An empty page is joined with whatever there is, but for one whose keys would become too long without what they share.
-  if (builder.count() > format::kPageSlotsMax * 3 / 4 || bytes > (empty ? kJoinedMax : page_size_ * 3 / 4)) return false;
+  // An empty page is joined with whatever there is, but for one whose keys would become too long without what they share; and so are inner
+  // pages of few slots, or else, where keys are long, most would have one in the end, and the tree would grow in height for nothing.
+  const bool at_any_size = empty || IsNarrow(a.level(), builder.count());
+  if (builder.count() > format::kPageSlotsMax * 3 / 4 || bytes > (at_any_size ? kJoinedMax : page_size_ * 3 / 4)) return false;
   space_.Touch(*left);
   space_.Touch(*right);
   if (!builder.Build(space_, *left, 1, bytes / 16)) return false;

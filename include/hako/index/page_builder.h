@@ -75,14 +75,15 @@ class PageBuilder {
     return static_cast<unsigned>(cells);
   }
 
-  // Where to divide a page so that both parts get about the same bytes.
+  // Where to divide a page so that both parts get about the same bytes, and an inner page at least two slots, of the 4 that it has.
   static unsigned MiddleOf(const View& page) {
     const format::PageTail tail = page.tail();
     const unsigned count = page.count();
     const unsigned cells = page.shape().heap - tail.garbage - page.shape().prefix - tail.fences();
     unsigned i = 0;
     for (unsigned sum = 0; i < count && 2 * sum < cells; ++i) sum += View::Decode(page.cell(i)).Size(View::kInlined);
-    return std::clamp(i, 1u, count - 1);
+    const unsigned least = page.level() > 0 ? 2 : 1;
+    return std::clamp(i, least, count - least);
   }
 
   // Writes the page to new memory and makes `line`, locked or unknown to others, name it; the memory that it named is not freed. Room is

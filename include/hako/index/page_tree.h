@@ -175,6 +175,8 @@ class PageTree {
   static constexpr std::size_t kPrefetchGroup = 32;
   static constexpr unsigned kGrowth = 6;            // a page that is full gets this part of its size more
   static constexpr unsigned kJoinedMax = 16 << 10;  // bytes of slots and cells, which leave room in a page for the longest fences
+  static constexpr unsigned kInnerSlotsMin = 4;     // an inner page has room for so many slots, however long its keys are
+  static bool IsNarrow(unsigned level, unsigned count) { return level > 0 && count < kInnerSlotsMin; }
 
   // Where a descent ended, and the version that it saw there. If it failed: the line that was locked, or nullptr.
   struct Reached {

@@ -234,7 +234,7 @@ class PageCache {
   static constexpr std::size_t kInstalledTogether = std::same_as<Codec, NoCodec> ? 16 : 1;  // unpacked, one needs much room
   static constexpr std::size_t kAheadMax = 512, kAheadParts = 8, kUsualPage = 8192;
   static constexpr std::size_t kImageRoom = (format::kPageImageMax + 8 + 4095) / 4096 * 4096;
-  static constexpr std::uint8_t kMarks[2] = {0x10, 0x20};
+  static constexpr std::uint8_t kMarks[2] = {0x20, 0x40};
 
   struct Arrival {
     int level;  // -1: any
