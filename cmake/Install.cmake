@@ -4,7 +4,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(hako_config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/hako)
-install(TARGETS hako EXPORT hako-targets FILE_SET HEADERS COMPONENT dev ARCHIVE COMPONENT dev)
+install(TARGETS hako EXPORT hako-targets FILE_SET HEADERS COMPONENT dev FILE_SET definitions COMPONENT dev ARCHIVE COMPONENT dev)
 install(EXPORT hako-targets NAMESPACE hako:: DESTINATION ${hako_config_dir} COMPONENT dev)
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/hako-config.cmake.in ${PROJECT_BINARY_DIR}/hako-config.cmake

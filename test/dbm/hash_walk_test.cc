@@ -38,7 +38,7 @@ using Buffered = PositionalParallelFile;
 constexpr std::uint64_t kKeys = 6000 / kSlowdown, kValueSize = 900;
 
 template <class FileT>
-class FileWalkTest : public testing::Test {
+class HashWalkTest : public testing::Test {
  protected:
   using Database = HashDBM<FileT>;
 
@@ -78,9 +78,9 @@ class FileWalkTest : public testing::Test {
   std::unique_ptr<Database> db_;
 };
 using Files = testing::Types<Direct, Buffered>;
-TYPED_TEST_SUITE(FileWalkTest, Files);
+TYPED_TEST_SUITE(HashWalkTest, Files);
 
-TYPED_TEST(FileWalkTest, NothingIsShownOfAnEmptyDatabase) {
+TYPED_TEST(HashWalkTest, NothingIsShownOfAnEmptyDatabase) {
   EXPECT_TRUE(this->Walk().empty());
   this->SetAll(100);
   for (std::uint64_t i = 0; i < 100; ++i) ASSERT_THAT(this->db_->Remove(NumberedKey(i)), IsOk());
@@ -90,7 +90,7 @@ TYPED_TEST(FileWalkTest, NothingIsShownOfAnEmptyDatabase) {
   EXPECT_TRUE(this->Walk().empty());
 }
 
-TYPED_TEST(FileWalkTest, ShowsRecordsOfAnySizeAlsoIfOpenedAnew) {
+TYPED_TEST(HashWalkTest, ShowsRecordsOfAnySizeAlsoIfOpenedAnew) {
   Records records;
   for (std::uint64_t i = 0; i < kKeySizeMax && i < 3000; ++i) {
     // A few are longer than what is read at once.
@@ -108,7 +108,7 @@ TYPED_TEST(FileWalkTest, ShowsRecordsOfAnySizeAlsoIfOpenedAnew) {
 }
 
 // Each record is shown once while writers replace, remove and add others all the time, the table grows, and records are moved together.
-TYPED_TEST(FileWalkTest, BesideWritersWhatIsThereThroughoutIsShownOnce) {
+TYPED_TEST(HashWalkTest, BesideWritersWhatIsThereThroughoutIsShownOnce) {
   this->SetAll();
   ASSERT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
   // Of four keys one stays as it is, one is replaced, one is replaced by all, and one comes and goes.
@@ -175,7 +175,7 @@ TYPED_TEST(FileWalkTest, BesideWritersWhatIsThereThroughoutIsShownOnce) {
   EXPECT_THAT(this->db_->Verify(), IsOk());
 }
 
-TYPED_TEST(FileWalkTest, TheVisitorMaySetWhatItIsShownAndAddMore) {
+TYPED_TEST(HashWalkTest, TheVisitorMaySetWhatItIsShownAndAddMore) {
   this->SetAll();
   std::map<std::string, int> shown;
   ASSERT_THAT(this->db_->ProcessEach([&](std::string_view key, std::string_view) {
@@ -192,7 +192,7 @@ TYPED_TEST(FileWalkTest, TheVisitorMaySetWhatItIsShownAndAddMore) {
 
 // All that is not shown yet is replaced again and again, or moved by Rebuild; a part of it is removed and set again, which need not be
 // shown, but not twice.
-TYPED_TEST(FileWalkTest, TheVisitorMayMoveWhatItIsNotShownYet) {
+TYPED_TEST(HashWalkTest, TheVisitorMayMoveWhatItIsNotShownYet) {
   constexpr std::uint64_t kSome = 2000 / kSlowdown;
   this->SetAll(kSome);
   std::uint64_t calls = 0, version = 1;
@@ -224,7 +224,7 @@ TYPED_TEST(FileWalkTest, TheVisitorMayMoveWhatItIsNotShownYet) {
 }
 
 // Records that are owed at the end, and are replaced faster than they can be read.
-TYPED_TEST(FileWalkTest, ARecordThatIsReplacedAllTheTimeIsShown) {
+TYPED_TEST(HashWalkTest, ARecordThatIsReplacedAllTheTimeIsShown) {
   this->SetAll(100);
   std::atomic<bool> walking = true;
   RunThreads(2, [&](int thread) {
@@ -241,7 +241,7 @@ TYPED_TEST(FileWalkTest, ARecordThatIsReplacedAllTheTimeIsShown) {
   });
 }
 
-TYPED_TEST(FileWalkTest, SeveralWalksMayRunAtOnce) {
+TYPED_TEST(HashWalkTest, SeveralWalksMayRunAtOnce) {
   constexpr std::uint64_t kSome = 1500 / kSlowdown;
   this->SetAll(kSome);
   std::map<std::string, std::uint64_t> inner;
@@ -256,7 +256,7 @@ TYPED_TEST(FileWalkTest, SeveralWalksMayRunAtOnce) {
   });
 }
 
-TYPED_TEST(FileWalkTest, NothingIsShownAfterAClear) {
+TYPED_TEST(HashWalkTest, NothingIsShownAfterAClear) {
   this->SetAll();
   std::uint64_t calls = 0;
   const auto shown = this->Walk([&] {
@@ -269,7 +269,7 @@ TYPED_TEST(FileWalkTest, NothingIsShownAfterAClear) {
 }
 
 // There stamps are as a crash left them, and only the index knows which of two records is the one that counts.
-TYPED_TEST(FileWalkTest, OfACrashedFileThatIsReadAloneTheLastSyncedStateIsShown) {
+TYPED_TEST(HashWalkTest, OfACrashedFileThatIsReadAloneTheLastSyncedStateIsShown) {
   this->SetAll();
   ASSERT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
   for (std::uint64_t i = 0; i < kKeys; i += 2) ASSERT_THAT(this->Set(NumberedKey(i), 2), IsOk());
@@ -281,7 +281,7 @@ TYPED_TEST(FileWalkTest, OfACrashedFileThatIsReadAloneTheLastSyncedStateIsShown)
   for (const auto& [key, version] : shown) ASSERT_EQ(version, 1u) << key;
 }
 
-TYPED_TEST(FileWalkTest, DamageIsFoundAndAllElseIsShown) {
+TYPED_TEST(HashWalkTest, DamageIsFoundAndAllElseIsShown) {
   this->SetAll();
   ASSERT_THAT(this->db_->Close(), IsOk());
   std::string bytes;

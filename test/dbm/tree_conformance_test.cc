@@ -1,7 +1,8 @@
-// TreeDBM in the suites of every DBM and of those in a file, on every kind of file, and with tiny pages in the smallest cache.
+// TreeDBM in the suites of every DBM and of those in a file.
 #include "dbm/concurrent_dbm_conformance.h"
 #include "dbm/dbm_conformance.h"
 #include "dbm/durable_dbm_conformance.h"
+#include "dbm/multi_dbm_conformance.h"
 #include "dbm/surroundings.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/tree_dbm.h"
@@ -13,17 +14,12 @@ namespace {
 static_assert(DBM<TreeDBM<>> && DBM<TreeDBM<PositionalParallelFile>> && DBM<TreeDBM<MemoryFile>> && DBM<TreeDBM<AnyFile>> &&
               DBM<TreeDBM<ArchetypeFile>>);
 
-using Mapped = TreeSurroundings<MemoryMapParallelFile>;
-using Positional = TreeSurroundings<PositionalParallelFile>;
-using InMemory = TreeSurroundings<MemoryFile>;
-using Erased = TreeSurroundings<AnyFile>;
-using Tiny = TreeSurroundings<MemoryFile, 256, kSmallestCache>;  // a device would have to sync all the time
-
-using All = testing::Types<Mapped, Positional, InMemory, Erased, Tiny>;
-INSTANTIATE_TYPED_TEST_SUITE_P(Tree, DBMConformance, All);
-INSTANTIATE_TYPED_TEST_SUITE_P(Tree, DurableDBMConformance, All);
-using Some = testing::Types<Mapped, Tiny>;
-INSTANTIATE_TYPED_TEST_SUITE_P(Tree, ConcurrentDBMConformance, Some);
+using Mapped = testing::Types<TreeSurroundings<MemoryMapParallelFile>>;
+using Some = testing::Types<TreeSurroundings<MemoryMapParallelFile>, TreeSurroundings<PositionalParallelFile>>;  // the others: repeats
+INSTANTIATE_TYPED_TEST_SUITE_P(Tree, DBMConformance, Some);
+INSTANTIATE_TYPED_TEST_SUITE_P(Tree, DurableDBMConformance, Some);
+INSTANTIATE_TYPED_TEST_SUITE_P(Tree, ConcurrentDBMConformance, Mapped);
+INSTANTIATE_TYPED_TEST_SUITE_P(Tree, MultiDBMConformance, Mapped);
 
 }  // namespace
 }  // namespace hako
