@@ -109,7 +109,7 @@ def scan(args):
         figures += [Figure(f"Scan of {name}, bytes of the file / fio", (ours, "scan"), [(ours, "fio scan")], .8, "file_bytes_per_s"),
                     Figure(f"Scan of {name}, keys and values / fio", (ours, "scan"), [(ours, "fio scan")], None, "bytes_per_s"),
                     Figure(f"Scan of {name} / Tkrzw", (ours, "scan"), [(base, "scan")], None)]
-    part = f" --page_cache_bytes={cache // 4} --records={(args.records or 4 * cache // 116) // 4}"  # it takes long to fill
+    part = f" --page_cache_bytes={cache // 4} --records={(args.records or 4 * cache // (key + value)) // 4}"  # it takes long to fill
     runs += [Run("hako tree at random", "hako_tree", options + part, [FILL, SCAN, FIO_SCAN])]
     figures.append(Figure("Scan of tree, filled at random / fio", ("hako tree at random", "scan"), [("hako tree at random", "fio scan")], None,
                           "file_bytes_per_s"))
@@ -224,7 +224,8 @@ def fio(step, path, args):
     if "randread" in step.command and before is not None and reads - before < .9 * ops:
         note(f"{step.name}: {reads - before} reads of the device for {ops} of fio's: the file has holes")
     quantiles = result["clat_ns"].get("percentile", {})
-    return {"ops_per_s": result["iops"], "bytes_per_s": result["bw_bytes"], "file_bytes_per_s": result["bw_bytes"], "p50_us": quantiles.get("50.000000", 0) / 1e3}
+    return {"ops_per_s": result["iops"], "bytes_per_s": result["bw_bytes"], "file_bytes_per_s": result["bw_bytes"],
+            "p50_us": quantiles.get("50.000000", 0) / 1e3}
 
 
 def engine(run, step, path, seed, args):

@@ -73,9 +73,10 @@ template <File FileT>
 Status HashDBM<FileT>::SetLater(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view value) {
   std::lock_guard lock(pending_->mutex());
   if (!heap_->AcceptsWrites()) return RefuseWrites();
-  Status status = pending_->IsFull() ? EnterLocked(&slot) : absl::OkStatus();
-  if (pending_->IsFull()) return status;
-  status = absl::OkStatus();
+  if (pending_->IsFull()) {
+    if (Status entered = EnterLocked(&slot); pending_->IsFull()) return entered;
+  }
+  Status status;
   AsWriter(slot, [&] {
     const std::uint32_t handle = heap_->Write(slot, hash, key, value, &status);
     if (handle == 0) return;
@@ -96,10 +97,10 @@ template <File FileT>
 Status HashDBM<FileT>::EnterLocked(Slot* slot) const {
   if (pending_->IsEmpty()) return absl::OkStatus();
   if (slot == nullptr) return TooManyThreads();
-  Status status = index_.EnterMulti(*slot, pending_->keys(), pending_->handles());
+  Status status = index_.template EnterMulti<Action>(*slot, pending_->keys(), pending_->handles());
   const bool all = status.ok();
   pending_->Retain([&](std::size_t i) {
-    return !all && !index_.EnterMulti(*slot, pending_->keys().subspan(i, 1), pending_->handles().subspan(i, 1)).ok();
+    return !all && !index_.template EnterMulti<Action>(*slot, pending_->keys().subspan(i, 1), pending_->handles().subspan(i, 1)).ok();
   });
   return pending_->IsEmpty() ? absl::OkStatus() : status;
 }

@@ -21,7 +21,7 @@ Status BlockCache<Device>::Write(std::uint64_t offset, std::span<const std::byte
 
 template <BlockDevice Device>
 Status BlockCache<Device>::WriteMulti(std::span<const WriteRequest> writes) {
-  HAKO_RETURN_IF_ERROR(Health());
+  HAKO_RETURN_IF_ERROR(failure_.Get());
   for (const WriteRequest& write : writes) {
     auto* const bytes = const_cast<std::byte*>(write.in.data());
     HAKO_RETURN_IF_ERROR(
@@ -378,11 +378,7 @@ Status BlockCache<Device>::WriteBatch(Batch* batch) {
   const Status status = batch->transfers().size() == 1 ? device_.Write(batch->transfers()[0]) : device_.WriteMulti(batch->transfers());
   MakeIdle(batch->blocks(), [&](Shard&, std::uint32_t frame) { frames_[frame].dirty = !status.ok(); });
   batch->Clear();
-  if (!status.ok()) {
-    std::lock_guard lock(failure_mutex_);
-    failure_.Update(status);
-    has_failed_.store(true, std::memory_order_release);
-  }
+  if (!status.ok()) failure_.Set(status);
   return status;
 }
 
@@ -407,19 +403,12 @@ void BlockCache<Device>::WriteBehind() {
     if (blocks.size() < num_frames_ / 8) continue;  // they have been written meanwhile
     Batch batch(*this);
     for (const std::uint64_t block : blocks) {
-      if (batch.IsFull() && !WriteBatch(&batch).ok()) return;  // told by Health()
+      if (batch.IsFull() && !WriteBatch(&batch).ok()) return;  // told by failure_
       ClaimDirty(block, &batch);
     }
     if (!batch.IsEmpty() && !WriteBatch(&batch).ok()) return;
   }
   writer_is_up_.store(false);
-}
-
-template <BlockDevice Device>
-Status BlockCache<Device>::Health() const {
-  if (!has_failed_.load(std::memory_order_acquire)) return absl::OkStatus();
-  std::lock_guard lock(failure_mutex_);
-  return failure_;
 }
 
 // Those whose frames are wanted, ascending.
@@ -439,9 +428,9 @@ std::vector<std::uint64_t> BlockCache<Device>::BlocksOf(F&& is_wanted) const {
 
 template <BlockDevice Device>
 Status BlockCache<Device>::Flush() {
-  HAKO_RETURN_IF_ERROR(Health());
+  HAKO_RETURN_IF_ERROR(failure_.Get());
   Status status = FlushBlocks(BlocksOf([](const Frame& frame) { return frame.dirty; }));
-  return status.ok() ? Health() : status;  // somebody else may have failed meanwhile
+  return status.ok() ? failure_.Get() : status;  // somebody else may have failed meanwhile
 }
 
 // A block's frame, or kNone, once nobody is at work with it. REQUIRES: this thread has nothing busy

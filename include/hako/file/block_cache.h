@@ -52,6 +52,7 @@
 #include "hako/file/file.h"
 #include "hako/file/positional_device.h"
 #include "hako/sync/background_thread.h"
+#include "hako/sync/first_failure.h"
 
 namespace hako {
 
@@ -266,8 +267,6 @@ class BlockCache {
   std::vector<std::uint64_t> BlocksOf(F&& is_wanted) const;
   template <class F>
   void MakeIdle(std::span<const std::uint64_t> blocks, F&& visit);
-  // OK, or why a dirty block could not be written.
-  Status Health() const;
   Status WriteBack(Shard& shard, std::uint32_t victim);
   void ClaimDirty(std::uint64_t first, Batch* batch);
   Status WriteBatch(Batch* batch);
@@ -285,9 +284,7 @@ class BlockCache {
   std::vector<Frame> frames_;
   std::unique_ptr<Shard[]> shards_;
   BlockRanges fresh_;
-  std::atomic<bool> has_failed_{false};
-  mutable std::mutex failure_mutex_;
-  Status failure_;                                  // the first
+  sync::FirstFailure failure_;                      // why a dirty block could not be written
   std::atomic<std::size_t> dirtied_{0};             // frames, since the writer looked
   std::atomic<bool> writer_is_up_{false};           // woken or at work, or there is to be none; who sets it may touch writer_
   std::unique_ptr<sync::BackgroundThread> writer_;  // ends before the rest goes

@@ -68,7 +68,7 @@ bool BucketIndex<Space>::Split(Slot& slot) {
     line = next.ok() ? *next : nullptr;
   }
   const bool new_tags = format::TagBase(depth + 1) != format::TagBase(depth);
-  [[maybe_unused]] std::optional<typename Space::Ahead> ahead;
+  [[maybe_unused]] std::optional<typename Space::Ahead> ahead;  // until MakeTagsAnew has looked at the records
   if constexpr (Space::kReadsAhead) {
     if (new_tags) {
       ahead.emplace();

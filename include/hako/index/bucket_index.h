@@ -94,6 +94,7 @@ class BucketIndex {
 
   // Enters records that the space has already, each in the place of the one with the same key, if there is one; all at once. The keys
   // differ. On error nothing has changed.
+  template <class ActionT>
   Status EnterMulti(Slot& slot, std::span<const std::string_view> keys, std::span<const std::uint32_t> handles);
   // Whether Process of a key with this hash would have to look at a record, as far as can be told at a glance.
   bool MayHold(std::uint64_t hash) const {
@@ -150,7 +151,6 @@ class BucketIndex {
   friend class BucketWalk<Space>;
   template <class ActionT>
   class MultiTurn;
-  struct NoAction;
   static constexpr unsigned kMaxHops = 4096;        // of a chain; more is a loop in a damaged file
   static constexpr unsigned kShortHops = 8;         // of the short way of a look-up
   static constexpr unsigned kOptimisticTries = 64;  // then a reader takes the lock

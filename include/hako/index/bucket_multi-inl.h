@@ -232,18 +232,10 @@ Status BucketIndex<Space>::ProcessMulti(Slot& slot, std::span<const std::string_
   return turn.Apply();
 }
 
-// For records that were written before: there is nothing to be decided.
 template <class Space>
-struct BucketIndex<Space>::NoAction {
-  enum class Kind { kKeep, kSet, kRemove };
-  static NoAction Keep() { return {}; }
-  Kind kind() const { return Kind::kKeep; }
-  std::string_view value() const { return {}; }
-};
-
-template <class Space>
+template <class ActionT>
 Status BucketIndex<Space>::EnterMulti(Slot& slot, std::span<const std::string_view> keys, std::span<const std::uint32_t> handles) {
-  MultiTurn<NoAction> turn(*this, slot, keys);
+  MultiTurn<ActionT> turn(*this, slot, keys);
   HAKO_RETURN_IF_ERROR(turn.Take(handles));
   return turn.Apply();
 }

@@ -29,8 +29,7 @@ Status PageCache<FileT, Codec>::Bring(std::uint32_t id, int level, bool once) {
 template <File FileT, PageCodec Codec>
 void PageCache<FileT, Codec>::BringTogether(std::span<const std::uint32_t> ids, int level, bool once) {
   if constexpr (BatchFile<FileT>) {
-    std::vector<typename PageStore<FileT>::ImageRequest> images;
-    images.reserve(ids.size());
+    absl::InlinedVector<typename PageStore<FileT>::ImageRequest, 32> images;
     {
       std::lock_guard lock(mutex_);
       for (const std::uint32_t id : ids) {
@@ -88,13 +87,13 @@ void PageCache<FileT, Codec>::BringAhead() {
 // Makes pages, which are kLoading, what their images say. Without `waits` they stay away where there is no room; on error they are away
 // again. What takes long, checking and copying, is done while others have the lock.
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::Install(std::span<Arrived> pages, const Arrival& arrival) {
+void PageCache<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInstall& how) {
   std::byte unpacked[std::same_as<Codec, NoCodec> ? 1 : kImageRoom];
   const auto parse = [&](const Arrived& page) -> StatusOr<PageImage> {
     HAKO_RETURN_IF_ERROR(page.status);
     HAKO_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, Unpack<Codec>(page.id, page.bytes, unpacked));
     HAKO_ASSIGN_OR_RETURN(PageImage image, PageImage::Parse(page.id, bytes, limits_.inlined, slab_->page_end()));
-    if (arrival.level >= 0 && image.shape().level() != static_cast<unsigned>(arrival.level))
+    if (how.level >= 0 && image.shape().level() != static_cast<unsigned>(how.level))
       return absl::DataLossError(absl::StrCat("page ", page.id, " is not on the level of the tree where it is named"));
     return image;
   };
@@ -109,7 +108,7 @@ void PageCache<FileT, Codec>::Install(std::span<Arrived> pages, const Arrival& a
     for (std::size_t i = 0; i < pages.size(); ++i) {
       if (!images[i]) continue;
       if (MeetChildren(*images[i])) {
-        pages[i].unit = FindMemory(images[i]->shape().units, lock, arrival.waits);
+        pages[i].unit = FindMemory(images[i]->shape().units, lock, how.waits);
         if (pages[i].unit != 0) continue;
         ForgetChildren(*images[i], images[i]->shape().count);
         pages[i].status = absl::ResourceExhaustedError("no memory for a page");
@@ -127,7 +126,7 @@ void PageCache<FileT, Codec>::Install(std::span<Arrived> pages, const Arrival& a
   }
   std::lock_guard lock(mutex_);
   for (const Arrived& page : pages) {
-    SetState(page.id, !page.status.ok() ? kAway : arrival.once ? kHereOnce : kHere);
+    SetState(page.id, !page.status.ok() ? kAway : how.once ? kHereOnce : kHere);
     if (!page.status.ok()) continue;
     List(page.id);
     sync::VersionLock(lines_[page.id].version).Unlock(true);

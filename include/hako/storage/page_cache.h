@@ -44,6 +44,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "hako/base/page_codec.h"
 #include "hako/base/status.h"
 #include "hako/format/page_format.h"
@@ -157,7 +158,7 @@ class PageCache {
   std::size_t ahead_max() const { return std::min<std::size_t>(kAheadMax, limits_.memory_bytes / 16 / kUsualPage); }
   // No page is read ahead any more.
   void StopReadingAhead() {
-    std::array<std::unique_ptr<sync::BackgroundThread>, 3> readers;
+    decltype(readers_) readers;
     {
       std::lock_guard lock(ahead_mutex_);
       is_closing_ = true;
@@ -236,8 +237,8 @@ class PageCache {
   static constexpr std::size_t kImageRoom = (format::kPageImageMax + 8 + 4095) / 4096 * 4096;
   static constexpr std::uint8_t kMarks[2] = {0x20, 0x40};
 
-  struct Arrival {
-    int level;  // -1: any
+  struct HowToInstall {
+    int level;  // of the pages; -1: any
     bool once, waits;
   };
   struct Arrived {
@@ -330,7 +331,7 @@ class PageCache {
   std::uint32_t AllocateSlowly(unsigned units);
   std::uint32_t FindMemory(unsigned units, std::unique_lock<std::mutex>& lock, bool may_wait);
   void ForgetChildren(const PageImage& image, unsigned count);
-  void Install(std::span<Arrived> pages, const Arrival& arrival);
+  void Install(std::span<Arrived> pages, const HowToInstall& how);
   void BringAhead();
   void WaitForCheckpoint(std::unique_lock<std::mutex>& lock);
   void LetGo(std::vector<std::uint32_t>* written, std::size_t kept);

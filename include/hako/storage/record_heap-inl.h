@@ -434,17 +434,9 @@ void RecordHeap<FileT>::StopAt(const Status& unread) {
 
 template <File FileT>
 void RecordHeap<FileT>::Poison(const Status& why) {
-  std::lock_guard lock(poison_mutex_);
-  if (poison_.ok()) poison_ = why;
-  poisoned_.store(true, std::memory_order_release);
+  failure_.Set(
+      absl::FailedPreconditionError(absl::StrCat("no more writes after an error; close the database and open it again: ", why.message())));
   accepts_writes_.store(false, std::memory_order_relaxed);
-}
-
-template <File FileT>
-Status RecordHeap<FileT>::PoisonError() const {
-  std::lock_guard lock(poison_mutex_);
-  return absl::FailedPreconditionError(
-      absl::StrCat("no more writes after an error; close the database and open it again: ", poison_.message()));
 }
 
 }  // namespace hako::storage

@@ -51,6 +51,7 @@
 #include "hako/storage/read_ahead.h"
 #include "hako/storage/size_guess.h"
 #include "hako/sync/atomic_bytes.h"
+#include "hako/sync/first_failure.h"
 #include "hako/sync/write_gate.h"
 
 namespace hako::storage {
@@ -184,7 +185,7 @@ class RecordHeap {
   Status ScanExtent(Extent extent, const char* bytes, Visit&& visit, Gap&& gap) const;
   // For a walk in the order of the file.
   MoveLog& moves() { return moves_; }
-  std::uint64_t HandleAt(std::uint64_t offset) const { return offset >> shift_; }
+  std::uint64_t HandleAt(std::uint64_t offset) const { return offset >> shift_; }  // one more than any record's, at the file's end
   // Whether an entry may name a record with this stamp.
   HAKO_INLINE bool MayBeNamed(format::Stamp stamp) const {
     // A file that is read alone keeps the marks a crash left.
@@ -251,7 +252,7 @@ class RecordHeap {
   std::uint64_t IndexCheck() const;
 
   // OK while the heap accepts writes.
-  Status Health() const { return poisoned_.load(std::memory_order_acquire) ? PoisonError() : absl::OkStatus(); }
+  Status Health() const { return failure_.Get(); }
   bool AcceptsWrites() const { return accepts_writes_.load(std::memory_order_relaxed); }
   void Poison(const Status& why);
 
@@ -288,7 +289,7 @@ class RecordHeap {
   void SetEpoch(std::uint64_t epoch);
 
   HAKO_INLINE std::uint64_t OffsetOf(std::uint32_t handle) const { return std::uint64_t{handle} << shift_; }
-  std::uint32_t HandleOf(std::uint64_t offset) const { return static_cast<std::uint32_t>(offset >> shift_); }
+  std::uint32_t HandleOf(std::uint64_t offset) const { return static_cast<std::uint32_t>(HandleAt(offset)); }
   HAKO_INLINE std::uint32_t CheckOf(std::string_view value, std::uint64_t key_hash, std::uint64_t offset) const {
     return format::RecordCheck(value, key_hash, offset, secret_);
   }
@@ -367,7 +368,6 @@ class RecordHeap {
   }
   void StampFree(std::vector<std::uint32_t>& handles);
   [[gnu::cold]] void StopAt(const Status& unread);
-  [[gnu::cold]] Status PoisonError() const;
 
   std::unique_ptr<ExtentFile<FileT>> extents_;
   std::unique_ptr<BlockDepot> depot_;
@@ -383,7 +383,6 @@ class RecordHeap {
   mutable std::atomic<std::uint64_t> second_reads_{0};
   alignas(64) std::atomic<std::uint64_t> epoch_{0};
   std::atomic<std::uint64_t> stamps_{0};
-  std::atomic<bool> poisoned_{false};
   std::atomic<bool> accepts_writes_;
   std::atomic<std::uint64_t> index_bytes_{0};
   std::uint64_t num_index_extents_ = 0;
@@ -395,8 +394,7 @@ class RecordHeap {
   std::vector<bool> victims_;             // by extent unit; changed with writers kept out
   std::vector<std::uint32_t> forgotten_;  // free blocks of victims
   std::mutex index_mutex_;
-  mutable std::mutex poison_mutex_;
-  Status poison_;
+  sync::FirstFailure failure_;
   sync::WriteGate gate_;
   MoveLog moves_;
 };

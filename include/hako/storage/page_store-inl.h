@@ -1,0 +1,125 @@
+// Definitions of storage/page_store.h: reading many images, moving them, and copying a checkpoint.
+#pragma once
+
+#include "hako/storage/page_store.h"
+
+namespace hako::storage {
+
+// In the order of the file, in which neighbours are one run of whole blocks.
+template <File FileT>
+void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchFile<FileT> {
+  struct Found {
+    ImageRequest* image;
+    Entry entry;
+    std::size_t begin = 0;  // of its bytes, in the room
+  };
+  if (min_read_size_ != 0) return;
+  static constexpr std::size_t kRoomAlignment = 4096, kGapMax = 16 << 10;  // the gap takes no longer than another read
+  static thread_local AlignedBuffer room;
+  static thread_local std::size_t room_size = 0;
+  absl::InlinedVector<Found, 32> found;
+  std::shared_lock<std::shared_mutex> not_cut;
+  {
+    std::lock_guard lock(map_mutex_);
+    for (ImageRequest& image : images) {
+      const StatusOr<Entry*> at = map_.At(image.id, NodeReader());
+      if (at.ok() && !(*at)->IsNone() && IsInFile(**at) && (*at)->units() * format::kTreeUnit <= format::kPageImageMax)
+        found.push_back({&image, **at});
+    }
+    not_cut = std::shared_lock(cut_mutex_);
+    map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
+  }
+  std::ranges::sort(found, {}, [](const Found& one) { return one.entry.place(); });
+
+  std::uint64_t block = 1, end = 0;  // end: of the last run, in the file
+  if constexpr (requires { file_.block_size(); }) block = file_.block_size();
+  struct Run {
+    std::uint64_t offset;
+    std::size_t begin, size;  // in the room
+  };
+  absl::InlinedVector<Run, 32> runs;
+  std::size_t room_end = 0;
+  for (Found& one : found) {
+    const std::uint64_t from = one.entry.place() * format::kTreeUnit, first = from & ~(block - 1);
+    if (runs.empty() || first > end + kGapMax) runs.push_back({first, room_end, 0});
+    Run& run = runs.back();
+    end = std::min((from + one.entry.units() * format::kTreeUnit + block - 1) & ~(block - 1), file_.Size());
+    one.begin = run.begin + (from - run.offset);
+    run.size = end - run.offset;
+    room_end = (run.begin + run.size + 8 + kRoomAlignment - 1) / kRoomAlignment * kRoomAlignment;  // 8: see PageImage
+  }
+  if (room_end > room_size) room = MakeAlignedBuffer(room_size = std::bit_ceil(room_end));
+  absl::InlinedVector<ReadRequest, 32> reads;
+  for (const Run& run : runs) reads.push_back({run.offset, {room.get() + run.begin, run.size}});
+  reads_.fetch_add(reads.size(), std::memory_order_relaxed);
+  for (const ReadRequest& read : reads) read_bytes_.fetch_add(read.out.size(), std::memory_order_relaxed);
+  if (reads.empty() || !file_.ReadMulti(reads).ok()) return;
+  for (const Found& one : found) {
+    const std::span<const std::byte> image(room.get() + one.begin, one.entry.units() * format::kTreeUnit);
+    if (Hash64(image.data(), image.size(), SeedOf(one.image->id)) == one.entry.check) one.image->image = image;
+  }
+}
+
+template <File FileT>
+StatusOr<std::uint64_t> PageStore<FileT>::MoveForward() {
+  struct Image {
+    std::uint64_t number;
+    Entry entry;
+  };
+  std::vector<Image> images;
+  std::uint64_t moved = 0;
+  is_moving_ = true;
+  {
+    std::lock_guard lock(map_mutex_);
+    const auto id_end = static_cast<std::uint32_t>(super_.id_end);
+    HAKO_RETURN_IF_ERROR(map_.ForEach(id_end, NodeReader(), [&](int level, std::uint64_t number, const Entry& entry) {
+      // What lies low enough stays.
+      if (entry.IsNone() || entry.place() + entry.units() <= format::kTreeFirstUnit + space_.used_units()) return absl::OkStatus();
+      if (level < 0) {
+        images.push_back({number, entry});
+      } else {
+        map_.MarkChanged(static_cast<unsigned>(level), number);
+        ++moved;
+      }
+      return absl::OkStatus();
+    }));
+  }
+  std::ranges::sort(images, [](const Image& a, const Image& b) { return a.entry.place() > b.entry.place(); });
+  std::string bytes;
+  for (const Image& image : images) {
+    space_.Rewind();
+    const UnitSpace::Run run = space_.Take(image.entry.units(), image.entry.units());
+    if (run.units == 0) continue;
+    if (run.place > image.entry.place()) {
+      space_.Free(run.place, run.units);
+      continue;
+    }
+    bytes.resize(image.entry.units() * format::kTreeUnit);
+    const std::span<std::byte> out(reinterpret_cast<std::byte*>(bytes.data()), bytes.size());
+    HAKO_RETURN_IF_ERROR(ReadAt(image.entry, out));
+    HAKO_RETURN_IF_ERROR(WriteAt(run.place * format::kTreeUnit, out));
+    HAKO_RETURN_IF_ERROR(Exchange(static_cast<std::uint32_t>(image.number), Entry::For(run.place, run.units, image.entry.check)));
+    ++moved;
+  }
+  return moved;
+}
+
+template <File FileT>
+template <File OtherFile>
+Status PageStore<FileT>::Copy(const Pinned& pinned, OtherFile& out) const {
+  HAKO_RETURN_IF_ERROR(out.Resize(pinned.super.end * format::kTreeUnit));
+  const AlignedBuffer bytes = MakeAlignedBuffer(kRunUnits * format::kTreeUnit);
+  for (const UnitSpace::Run& run : pinned.runs) {
+    for (std::uint64_t at = 0; at < run.units && run.place + at < pinned.super.end; at += kRunUnits) {
+      const std::uint64_t units = std::min({kRunUnits, run.units - at, pinned.super.end - run.place - at});
+      const std::span<std::byte> part(bytes.get(), units * format::kTreeUnit);
+      HAKO_RETURN_IF_ERROR(file_.ReadAt((run.place + at) * format::kTreeUnit, part));
+      HAKO_RETURN_IF_ERROR(out.WriteAt((run.place + at) * format::kTreeUnit, part));
+    }
+  }
+  HAKO_RETURN_IF_ERROR(out.Sync());
+  HAKO_RETURN_IF_ERROR(out.WriteAt(pinned.super.sequence % 2 * kSlotDistance, std::as_bytes(std::span(&pinned.super, 1))));
+  return out.Sync();
+}
+
+}  // namespace hako::storage
