@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -237,6 +238,28 @@ TEST_F(DeviceAccessTest, OpenReadsTheIndexAndNotTheRecords) {
     RecordProperty("read_bytes", std::to_string(stats.device_read_bytes) + " of " + std::to_string(size));
     ASSERT_THAT(db->Get(NumberedKey(777)), IsOkAndHolds(CheckedValue(NumberedKey(777), 100)));
     ASSERT_THAT(db->Close(), IsOk());
+  }
+}
+
+// What a process left that did not close.
+TEST_P(HashAccessTest, RecoveryReadsTheFileOnceInLongPieces) {
+  const std::string left = directory_.File("left");
+  std::uint64_t mebibytes = 0;
+  {
+    ASSERT_OK_AND_ASSIGN(auto db, Hash::Open(path_, {.seed = 1}, BehindASmallCache(GetParam())));
+    SetAll(*db);
+    mebibytes = (db->GetStats().total_bytes >> 20) + 1;
+    std::filesystem::copy_file(path_, left);
+  }
+  for (const OpenMode mode : {OpenMode::kReadOnly, OpenMode::kReadWrite}) {
+    FileOptions file_options = BehindASmallCache(GetParam());
+    file_options.mode = mode;
+    ASSERT_OK_AND_ASSIGN(auto db, Hash::Open(left, {}, file_options));
+    const Stats stats = db->GetStats();
+    EXPECT_EQ(db->Count(), kRecords);
+    EXPECT_LE(stats.device_read_bytes, (mebibytes << 20) + (128 << 10));
+    EXPECT_LE(stats.device_reads, 2 * mebibytes + 20);
+    EXPECT_THAT(db->Verify(), IsOk());
   }
 }
 

@@ -148,7 +148,7 @@ Status HashDBM<FileT>::RecoverByScan(Slot& mine) {
       format::kFirstExtent, end,
       [&](const typename Space::ScannedRecord& record) {
         if (record.stamp.BelongsTo(s)) {
-          heap_->Revive(record.handle);
+          heap_->Revive(record.handle, record.stamp);
           heap_->RefreshStamp(record.handle, record.stamp);
           return index_.Adopt(mine, record.key_hash, record.handle);
         }

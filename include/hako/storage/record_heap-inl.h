@@ -369,14 +369,18 @@ HAKO_INLINE void RecordHeap<FileT>::RetireShort(Slot& slot, std::uint32_t handle
   depot_->Push(slot.free, ShortClassOf(KeySizeOf(head), ValueSizeOf(head)), handle);
 }
 
-// An entry names the block: so it is alive, whatever a dead process left in its stamp.
 template <File FileT>
 void RecordHeap<FileT>::Revive(std::uint32_t handle) {
-  using format::BlockState;
   if (!IsPlace(OffsetOf(handle))) return;
   Status status;
   const format::Stamp stamp = LoadStamp(handle, &status);
   if (!status.ok()) return StopAt(status);
+  Revive(handle, stamp);
+}
+
+template <File FileT>
+void RecordHeap<FileT>::Revive(std::uint32_t handle, format::Stamp stamp) {
+  using format::BlockState;
   switch (stamp.state()) {
     case BlockState::kUnborn:
     case BlockState::kFree:  // only a block of an epoch that is not durable becomes free at once

@@ -143,7 +143,9 @@ class RecordHeap {
   HAKO_INLINE void Commit(std::uint32_t handle) {
     if constexpr (kMapped) StoreStamp(handle, stamps().live);  // else it has it already, see Put
   }
+  // An entry names the block, or will: so it is alive, whatever a dead process left in its stamp.
   void Revive(std::uint32_t handle);
+  void Revive(std::uint32_t handle, format::Stamp stamp);
   void Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths);
   void Retire(Slot& slot, std::uint32_t handle);
 
