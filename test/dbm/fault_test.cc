@@ -165,5 +165,21 @@ TYPED_TEST(FaultTest, RefusesWritesAfterAFailedSyncAndGoesOnReading) {
   (void)db->Close();
 }
 
+// Close stamps the free blocks of one size class, which depends on the epoch, before it writes anything else.
+TEST(HashFault, CloseTellsThatItsFirstWriteFailed) {
+  for (int more_epochs = 0; more_epochs < 256; ++more_epochs) {
+    MemoryFile device;
+    const auto plan = std::make_shared<FaultPlan>();
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<Positional::FileType>::Open(Positional::Open(device, plan)));
+    for (const char* value : {"before", "after"}) {
+      ASSERT_THAT(db->Set("key", value), IsOk());
+      ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+    }
+    for (int epoch = 0; epoch < more_epochs; ++epoch) ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+    plan->Arm({.kind = FaultKind::kWrite});
+    EXPECT_FALSE(db->Close().ok()) << "after " << more_epochs << " epochs";
+  }
+}
+
 }  // namespace
 }  // namespace hako
