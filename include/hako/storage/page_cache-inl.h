@@ -294,9 +294,10 @@ void PageCache<FileT, Codec>::ShrinkMemory() {
     if (unit != 0) {
       sync::StoreShared(At(unit), At(line.unit), line.shape.size());
       std::atomic_ref(line.unit).store(unit, std::memory_order_relaxed);
+      sync::VersionLock(line.version).Advance();  // Bring unlocks a cooling page as one that is unchanged
       slab_->Free(before, line.shape.units);
     }
-    if (state != kCooling) sync::VersionLock(line.version).Unlock(unit != 0);
+    if (state != kCooling) sync::VersionLock(line.version).Unlock(false);
   }
   slab_->CutEnd();
 }

@@ -20,7 +20,8 @@
 //   2. A page whose mark is not 0 differs from its image, and does not go; nor does one that is kPinned, whose image is in the store's
 //      buffer only. Marks other than mark() are of the epoch before, and there are none of these when an epoch begins.
 //   3. An id is used again only after the checkpoint that does not know its page any more. Long values are never changed.
-//   4. All memory stays readable (storage/page_slab.h).
+//   4. All memory stays readable (storage/page_slab.h). A page whose memory is given back has another version when its line is next
+//      unlocked: readers that still look at that memory find out.
 //
 // Threads: any; Checkpoint and what else is said there, one at a time.
 #pragma once

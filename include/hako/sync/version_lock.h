@@ -132,6 +132,9 @@ class VersionLock {
     return true;
   }
 
+  // Makes the next unlock one that changed something. REQUIRES: locked by the caller
+  void Advance() { word_.store(word_.load(std::memory_order_relaxed) + kStep, std::memory_order_release); }
+
   HAKO_INLINE void Unlock(bool changed) {
     const std::uint32_t word = word_.load(std::memory_order_relaxed) & ~kLocked;
     word_.store(changed ? word + kStep : word, std::memory_order_release);

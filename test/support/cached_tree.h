@@ -1,0 +1,79 @@
+// A tree of cached pages on a file in memory, without the DBM around it: for tests of storage/page_cache.h that look at pages.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "gtest/gtest.h"
+#include "hako/dbm/dbm.h"
+#include "hako/file/memory_file.h"
+#include "hako/index/page_tree.h"
+#include "hako/storage/page_cache.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+
+class CachedTree {
+ public:
+  using Cache = storage::PageCache<MemoryFile>;
+  using Tree = index::PageTree<Cache, BytewiseComparator>;
+  using View = Tree::View;
+
+  CachedTree(MemoryFile file, std::uint64_t memory_bytes, unsigned page_size) {
+    auto store = storage::PageStore<MemoryFile>::Open(std::move(file), BytewiseComparator::kName, NoCodec::kName, page_size).value();
+    const auto root = std::pair(std::uint32_t{store->super().root}, std::uint64_t{store->super().num_records});
+    cache_ = Cache::Create(std::move(store), {memory_bytes, memory_bytes / 2, View::kInlined}, [this] { is_asked_ = true; }).value();
+    tree_ = std::make_unique<Tree>(*cache_, page_size);
+    if (root.first != 0) {
+      tree_->Attach(root.first, root.second);
+    } else {
+      EXPECT_THAT(tree_->Create(), IsOk());
+      cache_->SetRoot(tree_->root_id());
+    }
+  }
+
+  Cache& cache() { return *cache_; }
+  Tree& tree() { return *tree_; }
+
+  // A checkpoint follows at once when the cache asks for one.
+  Status Set(std::string_view key, std::string_view value) {
+    HAKO_RETURN_IF_ERROR(tree_->Process<Action>(slot_, key, Action::Set(value)));
+    return std::exchange(is_asked_, false) ? Checkpoint() : absl::OkStatus();
+  }
+  Status Remove(std::string_view key) { return tree_->Process<Action>(slot_, key, Action::Remove()); }
+  Status Get(std::string_view key) {
+    return tree_->Fetch([this] { return &slot_; }, key, [](std::size_t) -> char* { return nullptr; });
+  }
+  Status Checkpoint() {
+    const auto for_each_slot = [this](auto&& visit) { visit(slot_); };
+    return cache_->Checkpoint(for_each_slot, [&](format::TreeSuperBlock& super) {
+      super.num_records = tree_->Count(for_each_slot);
+      super.root = tree_->root_id();
+    });
+  }
+
+  // Visits the pages whose lines are not locked: visit(id, line, page).
+  template <class F>
+  void ForEachUnlockedPage(F&& visit) {
+    ForEachBelow(tree_->root_id(), visit);
+  }
+
+ private:
+  template <class F>
+  void ForEachBelow(std::uint32_t id, F& visit) {
+    format::PageLine& line = cache_->lines()[id];
+    if ((line.version & sync::VersionLock::kLocked) != 0) return;
+    View page(cache_->memory(), line);
+    visit(id, line, page);
+    for (unsigned i = 0; page.level() > 0 && i < page.count(); ++i) ForEachBelow(page.child(i), visit);
+  }
+
+  Cache::Slot slot_;
+  bool is_asked_ = false;
+  std::unique_ptr<Cache> cache_;
+  std::unique_ptr<Tree> tree_;
+};
+
+}  // namespace hako
