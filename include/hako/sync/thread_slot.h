@@ -1,16 +1,19 @@
 // State that each thread has for itself, without a lock and without sharing a cache line.
 //
-// ThreadIndex() is a small number that no other living thread of the process has; it is claimed at a thread's first call and free again
-// when the thread ends. PerThread<T> has one T per index, made at first use. Only the thread that holds the index may change its T, with
-// plain stores; a T outlives the thread and is taken over by the next holder of the index, so nothing in it is lost. Members that other
-// threads read must be atomics.
+// ThreadIndex() is a small number that no other living thread of the process has. A thread claims it at its first call and keeps it until
+// the destructors of its thread_local objects have run, since these may use a database too. PerThread<T> has one T per index, made at first
+// use. Only the thread that holds the index may change its T, with plain stores. A T outlives the thread and is taken over by the next
+// holder of the index, so nothing in it is lost. Members that other threads read must be atomics.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <bit>
+#include <cstdint>
 #include <memory>
-#include <mutex>
-#include <vector>
+#include <new>
+
+#include "hako/base/thread_exit.h"
 
 namespace hako::sync {
 
@@ -18,48 +21,52 @@ inline constexpr unsigned kMaxThreads = 2048;  // living threads that use databa
 
 namespace internal {
 
-class ThreadIndexRegistry {
+// Which indexes are claimed: a bit each. Constant-initialized and without a destructor, as threads may come before and go after main.
+class ThreadIndexes {
  public:
-  static ThreadIndexRegistry& Get() {
-    static auto* registry = new ThreadIndexRegistry;  // never destroyed: threads may end after main returns
-    return *registry;
-  }
+  // The least that is free; kMaxThreads if none is.
   unsigned Claim() {
-    std::lock_guard lock(mutex_);
-    if (free_.empty()) return next_ < kMaxThreads ? next_++ : kMaxThreads;
-    const unsigned index = free_.back();
-    free_.pop_back();
-    return index;
+    for (unsigned i = 0; i < words_.size(); ++i) {
+      std::uint64_t word = words_[i].load(std::memory_order_relaxed);
+      while (word != ~std::uint64_t{0}) {
+        const auto bit = static_cast<unsigned>(std::countr_one(word));
+        if (words_[i].compare_exchange_weak(word, word | std::uint64_t{1} << bit, std::memory_order_acquire)) return 64 * i + bit;
+      }
+    }
+    return kMaxThreads;
   }
-  void Release(unsigned index) {
-    std::lock_guard lock(mutex_);
-    if (index < kMaxThreads) free_.push_back(index);
-  }
+  void Release(unsigned index) { words_[index / 64].fetch_and(~(std::uint64_t{1} << index % 64), std::memory_order_release); }
 
  private:
-  std::mutex mutex_;
-  std::vector<unsigned> free_;
-  unsigned next_ = 0;
+  std::array<std::atomic<std::uint64_t>, kMaxThreads / 64> words_{};
 };
 
-inline constinit thread_local unsigned thread_index = ~0u;
+inline constinit ThreadIndexes thread_indexes;
+inline constexpr unsigned kNoIndex = ~0u;
+inline constinit thread_local unsigned thread_index = kNoIndex;
 
-struct ThreadIndexHolder {
-  ~ThreadIndexHolder() { ThreadIndexRegistry::Get().Release(thread_index); }
-};
+inline void ReleaseThreadIndex() {
+  thread_indexes.Release(thread_index);
+  thread_index = kNoIndex;  // what uses a database later still claims another
+}
+inline constinit thread_local ThreadExitCall release_thread_index{&ReleaseThreadIndex};
 
 [[gnu::noinline]] inline unsigned ClaimThreadIndex() {
-  thread_index = ThreadIndexRegistry::Get().Claim();
-  static thread_local ThreadIndexHolder holder;
-  (void)holder;
-  return thread_index;
+  const unsigned index = thread_indexes.Claim();
+  if (index == kMaxThreads) return index;  // the next call tries again
+  if (!release_thread_index.Arm()) {
+    thread_indexes.Release(index);
+    return kMaxThreads;
+  }
+  return thread_index = index;
 }
 
 }  // namespace internal
 
+// kMaxThreads if so many other threads have one.
 inline unsigned ThreadIndex() {
   const unsigned index = internal::thread_index;
-  return index != ~0u ? index : internal::ClaimThreadIndex();
+  return index != internal::kNoIndex ? index : internal::ClaimThreadIndex();
 }
 
 template <class T>
@@ -72,7 +79,7 @@ class PerThread {
     ForEach([](T& slot) { delete &slot; });
   }
 
-  // The calling thread's T; nullptr if more than kMaxThreads threads live.
+  // The calling thread's T; nullptr if more than kMaxThreads threads live, or if there is no memory for it.
   T* Mine() {
     const unsigned index = ThreadIndex();
     if (index >= kMaxThreads) [[unlikely]]
@@ -92,7 +99,8 @@ class PerThread {
 
  private:
   [[gnu::noinline]] T* Make(unsigned index) {
-    T* slot = new T();
+    T* slot = new (std::nothrow) T();
+    if (slot == nullptr) return nullptr;
     (*slots_)[index].store(slot, std::memory_order_seq_cst);
     for (unsigned end = end_.load(std::memory_order_seq_cst); end <= index;) {
       if (end_.compare_exchange_weak(end, index + 1, std::memory_order_seq_cst)) break;

@@ -1,0 +1,97 @@
+// Memory that is used again and again, and given back after a use that needed much of it.
+//
+// A thread that once read a value of a gigabyte must not keep a gigabyte. So a use ends with Trim, which keeps at most kKeptMax bytes for
+// the next one. A larger buffer is mapped and unmapped by the system at each use, which costs little beside filling it.
+//
+// The object has no destructor, so that it can be thread_local and still be used by destructors that run later (base/thread_exit.h):
+// ThreadScratch frees it when the thread ends, OwnedScratch where it is a member or a local variable.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "hako/base/thread_exit.h"
+
+namespace hako {
+
+class ScratchBuffer {
+ public:
+  static constexpr std::size_t kKeptMax = 1 << 20;
+
+  constexpr ScratchBuffer() = default;
+  ScratchBuffer(const ScratchBuffer&) = delete;
+  ScratchBuffer& operator=(const ScratchBuffer&) = delete;
+
+  // Room for `size` bytes, aligned to 4 KiB; the first `kept` bytes are as they were. nullptr if there is no memory: then the buffer is as
+  // it was. What an earlier call returned is invalid.
+  [[nodiscard]] char* Take(std::size_t size, std::size_t kept = 0) {
+    if (size <= capacity_ && bytes_ != nullptr) [[likely]]
+      return bytes_;
+    return Grow(size, kept);
+  }
+  // The end of a use: what Take returned is invalid.
+  void Trim() {
+    if (capacity_ > kKeptMax) [[unlikely]]
+      Free();
+  }
+  void Free() {
+    ::operator delete(std::exchange(bytes_, nullptr), kAlignment);
+    capacity_ = 0;
+  }
+  std::size_t capacity() const { return capacity_; }
+
+ private:
+  static constexpr std::align_val_t kAlignment{4096};
+
+  [[gnu::noinline]] char* Grow(std::size_t size, std::size_t kept) {
+    const std::size_t capacity = size > kKeptMax ? size : std::bit_ceil(std::max(size, static_cast<std::size_t>(kAlignment)));
+    auto* const bytes = static_cast<char*>(::operator new(capacity, kAlignment, std::nothrow));
+    if (bytes == nullptr) return nullptr;
+    if (kept != 0) std::memcpy(bytes, bytes_, kept);
+    Free();
+    capacity_ = capacity;
+    return bytes_ = bytes;
+  }
+
+  char* bytes_ = nullptr;
+  std::size_t capacity_ = 0;
+};
+
+class OwnedScratch : public ScratchBuffer {
+ public:
+  OwnedScratch() = default;
+  ~OwnedScratch() { Free(); }
+};
+
+// Trims a buffer at the end of the scope.
+class ScratchUse {
+ public:
+  explicit ScratchUse(ScratchBuffer& buffer) : buffer_(buffer) {}
+  ScratchUse(const ScratchUse&) = delete;
+  ScratchUse& operator=(const ScratchUse&) = delete;
+  ~ScratchUse() { buffer_.Trim(); }
+
+ private:
+  ScratchBuffer& buffer_;
+};
+
+// The calling thread's buffer for one purpose, which a type names.
+template <class Purpose>
+class ThreadScratch {
+ public:
+  static ScratchBuffer& Get() {
+    (void)at_exit_.Arm();  // without it the memory stays
+    return buffer_;
+  }
+
+ private:
+  static void Free() { buffer_.Free(); }
+  static inline constinit thread_local ScratchBuffer buffer_{};
+  static inline constinit thread_local ThreadExitCall at_exit_{&Free};
+};
+
+}  // namespace hako
