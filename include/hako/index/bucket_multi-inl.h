@@ -70,18 +70,23 @@ class BucketIndex<Space>::MultiTurn {
       return status;
     }
     std::int64_t delta = 0;
+    // Stores come before removals: a process that is killed while it moves a value to another key may leave it under both, never under
+    // none.
     for (Record& record : records_) {
-      if (record.fresh == 0 && !(record.action.kind() == ActionT::Kind::kRemove && record.handle != 0)) continue;
+      if (record.fresh == 0) continue;
       MarkChanged(record);
       if (record.handle == 0) {
         ++delta;
       } else {
-        index_.space_.NoteMove(record.handle, record.fresh);
-        index_.space_.Retire(slot_, record.handle, record.lengths);
-        delta -= record.fresh == 0;
-        ChangeEntry(record, record.handle, record.fresh);
+        Replace(record);
       }
-      if (record.fresh != 0) index_.space_.Commit(record.fresh);
+      index_.space_.Commit(record.fresh);
+    }
+    for (Record& record : records_) {
+      if (record.action.kind() != ActionT::Kind::kRemove || record.handle == 0) continue;
+      MarkChanged(record);
+      Replace(record);
+      --delta;
     }
     Unlock();
     for (; delta > kCountBatch; delta -= kCountBatch) index_.AddToCount(slot_, kCountBatch);  // and splits at the usual pace
@@ -200,6 +205,13 @@ class BucketIndex<Space>::MultiTurn {
       if (record.action.kind() != ActionT::Kind::kSet) continue;  // it was there before
       index_.space_.GiveBack(slot_, record.fresh, keys_[i].size(), record.action.value().size());
     }
+  }
+
+  // The record's entry names `fresh` instead of `handle`.
+  void Replace(Record& record) {
+    index_.space_.NoteMove(record.handle, record.fresh);
+    index_.space_.Retire(slot_, record.handle, record.lengths);
+    ChangeEntry(record, record.handle, record.fresh);
   }
 
   // The entry that names `handle`, wherever insertions have moved it, names `other` from now on; 0 = it is empty.

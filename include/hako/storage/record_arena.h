@@ -242,15 +242,16 @@ class RecordArena {
   std::uint64_t total_bytes() const { return arena_->end(); }
   std::uint64_t index_bytes() const { return index_bytes_.load(std::memory_order_relaxed); }
 
- private:
-  static constexpr std::uint64_t kOptimisticValueMax = 4096;  // a longer value is copied only while the version holds
-
+ protected:
   RecordArena(std::unique_ptr<Arena> arena, std::unique_ptr<BlockDepot> depot, int shift, std::uint64_t seed)
       : arena_(std::move(arena)),
         depot_(std::move(depot)),
         base_(reinterpret_cast<char*>(arena_->base())),
         shift_(static_cast<unsigned>(shift)),
         seed_(seed) {}
+
+ private:
+  static constexpr std::uint64_t kOptimisticValueMax = 4096;  // a longer value is copied only while the version holds
 
   HAKO_INLINE char* At(std::uint32_t handle) const { return base_ + (std::uint64_t{handle} << shift_); }
 

@@ -1,0 +1,75 @@
+// The order in which an operation on several keys changes the table: it decides what a process that is killed halfway leaves behind.
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/dbm.h"
+#include "hako/index/bucket_index.h"
+#include "hako/storage/record_arena.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+namespace {
+
+enum class Step { kDrops, kPublishes };
+
+// Records in memory, with a log of the steps that drop and publish records.
+class LoggingArena : public storage::RecordArena {
+ public:
+  static StatusOr<std::unique_ptr<LoggingArena>> Create() {
+    HAKO_ASSIGN_OR_RETURN(auto arena, storage::Arena::Create(1 << 24));
+    HAKO_ASSIGN_OR_RETURN(auto depot, storage::BlockDepot::Create());
+    return std::unique_ptr<LoggingArena>(new LoggingArena(std::move(arena), std::move(depot), 3, 1));
+  }
+  using RecordArena::Retire;
+  void Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths) {
+    steps.push_back(Step::kDrops);
+    RecordArena::Retire(slot, handle, lengths);
+  }
+  void Commit(std::uint32_t) { steps.push_back(Step::kPublishes); }
+
+  std::vector<Step> steps;
+
+ private:
+  using RecordArena::RecordArena;
+};
+
+class BucketMultiTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(arena, LoggingArena::Create());
+    index.emplace(*arena);
+    ASSERT_THAT(index->Create(0), IsOk());
+  }
+  void Set(std::string_view key, std::string_view value) {
+    ASSERT_THAT(index->Process<Action>(slot, arena->KeyHash(key), key, Action::Set(value)), IsOk());
+  }
+
+  std::unique_ptr<LoggingArena> arena;
+  std::optional<index::BucketIndex<LoggingArena>> index;
+  LoggingArena::Slot slot;
+};
+
+TEST_F(BucketMultiTest, MovesRecordOntoAnotherKeyBeforeItRemovesTheFirst) {
+  Set("from", "the value");
+  Set("to", "overwritten");
+  arena->steps.clear();
+
+  const std::array<std::string_view, 2> keys = {"from", "to"};
+  ASSERT_THAT(index->ProcessMulti<Action>(slot, keys,
+                                          [](std::size_t i, std::optional<std::string_view>) -> std::optional<Action> {
+                                            return i == 0 ? Action::Remove() : Action::Set("the value");
+                                          }),
+              IsOk());
+
+  EXPECT_THAT(arena->steps, testing::ElementsAre(Step::kDrops, Step::kPublishes, Step::kDrops));
+}
+
+}  // namespace
+}  // namespace hako
