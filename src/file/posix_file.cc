@@ -12,11 +12,10 @@
 #include <chrono>
 #include <filesystem>
 #include <limits>
-#include <random>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "hako/file/file_identity.h"
 #include "hako/file/path.h"
 #include "hako/file/positional_io.h"
 
@@ -88,30 +87,6 @@ std::uint64_t ProcessFileSizeMax() {
   return std::min<std::uint64_t>(limit.rlim_cur, std::numeric_limits<off_t>::max());
 }
 
-std::array<std::byte, 16> ReadBootId() {
-  std::array<std::byte, 16> id{};
-  std::array<std::byte, 36> text{};  // 8-4-4-4-12 hexadecimal digits
-  const int fd = MoveAboveStandardStreams(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-  std::size_t digit_count = 0;
-  if (fd >= 0) {
-    if (ReadFully(fd, 0, text) == 0) {
-      for (const std::byte byte : text) {
-        const char c = std::to_integer<char>(byte);
-        const std::size_t digit = std::string_view("0123456789abcdef").find(c);
-        if (digit == std::string_view::npos || digit_count == 32) continue;
-        id[digit_count / 2] |= static_cast<std::byte>(digit_count % 2 == 0 ? digit << 4 : digit);
-        ++digit_count;
-      }
-    }
-    close(fd);
-  }
-  if (digit_count != 32) {  // no /proc: an id that no other process has, so that nothing is ever taken for the same boot
-    std::random_device random;
-    for (std::byte& byte : id) byte = static_cast<std::byte>(random());
-  }
-  return id;
-}
-
 }  // namespace
 
 PosixFile::PosixFile(std::string path, const FileOptions& options, std::uint64_t size_max)
@@ -147,6 +122,7 @@ StatusOr<bool> PosixFile::OpenAndLock(std::chrono::steady_clock::time_point dead
   if (fstat(fd_, &opened) != 0) return SystemError(errno, absl::StrCat("fstat ", path_));
   if (!S_ISREG(opened.st_mode)) return absl::InvalidArgumentError(absl::StrCat(path_, " is not a regular file"));
   key_ = {.device = opened.st_dev, .inode = opened.st_ino};
+  identity_ = IdentityOf(fd_, opened);
   HAKO_RETURN_IF_ERROR(lock_.Acquire(fd_, key_, writable_, deadline, path_));
   // While we waited, the holder may have put another file in this one's place, or removed it.
   struct stat named;
@@ -178,11 +154,6 @@ Status PosixFile::Prepare(std::uint64_t size, bool has_holes) {
   allocated_.store(size, std::memory_order_relaxed);
   size_.store(size, std::memory_order_release);
   return absl::OkStatus();
-}
-
-FileIdentity PosixFile::identity() const {
-  static const std::array<std::byte, 16> boot_id = ReadBootId();
-  return {.boot_id = boot_id, .device = key_.device, .inode = key_.inode};
 }
 
 Status PosixFile::ReadOnlyError() const { return absl::FailedPreconditionError(absl::StrCat(path_, " is open read-only")); }

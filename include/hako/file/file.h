@@ -45,10 +45,10 @@ concept MappedFile = File<F> && requires(F& f, const F& cf, std::uint64_t offset
   { f.SyncRange(offset, size) } -> std::same_as<Status>;
 };
 
-// Which boot of which machine holds which inode. Equal identities at two opens prove that what a killed process stored through a map
-// is still in the page cache; a copied file or another boot has another identity.
+// Which page cache of which file (file/file_identity.h). Equal identities at two opens say that nothing happened to the page cache since:
+// it still holds what a killed process stored through a map. A copied file, another boot or another mount has another identity.
 struct FileIdentity {
-  std::array<std::byte, 16> boot_id{};
+  std::array<std::byte, 16> boot_id{};  // of the boot, the mounted file system and the generation of the inode
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;

@@ -40,7 +40,7 @@ class PosixFile {
   bool writable() const { return writable_; }
   std::uint64_t size() const { return size_.load(std::memory_order_acquire); }
   std::uint64_t allocated() const { return allocated_.load(std::memory_order_relaxed); }
-  FileIdentity identity() const;
+  const FileIdentity& identity() const { return identity_; }
   Status ReadOnlyError() const;  // what to answer to a write where writable() is false
 
   // As File says. To size() itself: gives back what was allocated ahead.
@@ -74,6 +74,7 @@ class PosixFile {
   int fd_ = -1;
   FileLock::Key key_;
   FileLock lock_;
+  FileIdentity identity_;
   std::atomic<std::uint64_t> size_{0};
   std::atomic<std::uint64_t> allocated_{0};
   std::uint64_t block_ = 1;  // of which allocated() is a multiple, where the file is writable

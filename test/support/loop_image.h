@@ -1,0 +1,71 @@
+// A file system in an image file, mounted for one test, so that files can be tried on what this machine does not use itself. Mounting needs
+// privileges and a loop device; a test skips without, and says why.
+//
+//   LoopImage image("xfs");
+//   if (!image.is_mounted()) GTEST_SKIP() << image.reason();
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "support/file_system.h"
+#include "support/temp_dir.h"
+
+namespace hako {
+
+class LoopImage {
+ public:
+  static constexpr std::uint64_t kSize = std::uint64_t{320} << 20;  // xfs takes no less; the image is sparse
+
+  // `type` is that of a mkfs program, or "tmpfs", which needs no image.
+  explicit LoopImage(std::string_view type) : type_(type) {
+    std::filesystem::create_directory(folder_);
+    if (type == "tmpfs") {
+      is_mounted_ = Mount();
+      return;
+    }
+    WriteWhole(image_, "");
+    std::error_code error;
+    std::filesystem::resize_file(image_, kSize, error);
+    const bool forces = type == "xfs" || type == "btrfs";
+    if (error || !Runs("mkfs." + type_ + (forces ? " -q -f " : " -q -F ") + image_)) {
+      reason_ = "cannot make a file system of type " + type_;
+      return;
+    }
+    is_mounted_ = Mount();
+  }
+  LoopImage(const LoopImage&) = delete;
+  LoopImage& operator=(const LoopImage&) = delete;
+  ~LoopImage() {
+    if (is_mounted_ && !Runs("umount " + folder_)) Runs("umount -l " + folder_);
+  }
+
+  bool is_mounted() const { return is_mounted_; }
+  const std::string& reason() const { return reason_; }  // why it is not
+  const std::string& folder() const { return folder_; }
+  std::string File(std::string_view name) const { return folder_ + "/" + std::string(name); }
+
+  // REQUIRES: no file is open there
+  bool Remount() { return Runs("umount " + folder_) && Mount(); }
+
+ private:
+  static bool Runs(const std::string& command) {
+    return std::system(("PATH=$PATH:/usr/sbin:/sbin " + command + " >/dev/null 2>&1").c_str()) == 0;
+  }
+  bool Mount() {
+    is_mounted_ = type_ == "tmpfs" ? Runs("mount -t tmpfs -o size=256m tmpfs " + folder_) : Runs("mount -o loop " + image_ + " " + folder_);
+    if (!is_mounted_) reason_ = "cannot mount a file system of type " + type_;
+    return is_mounted_;
+  }
+
+  const std::string type_;
+  TempDir dir_;
+  const std::string image_ = dir_.File("image"), folder_ = dir_.File("mounted");
+  std::string reason_;
+  bool is_mounted_ = false;
+};
+
+}  // namespace hako
