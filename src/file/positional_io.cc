@@ -1,5 +1,6 @@
 #include "hako/file/positional_io.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +31,15 @@ int ReadFully(int fd, std::uint64_t offset, std::span<std::byte> out) {
 
 int WriteFully(int fd, std::uint64_t offset, std::span<const std::byte> in) {
   return Repeat(offset, in, [fd](const std::byte* from, std::size_t size, off_t at) { return pwrite(fd, from, size, at); });
+}
+
+int MoveAboveStandardStreams(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return moved;
 }
 
 }  // namespace hako

@@ -22,16 +22,6 @@
 namespace hako {
 namespace {
 
-// Standard input, output and error are not for us: a stray print would land in the database.
-int MoveAboveStandardStreams(int fd) {
-  if (fd < 0 || fd > STDERR_FILENO) return fd;
-  const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  const int error = errno;
-  close(fd);
-  errno = error;
-  return moved;
-}
-
 int WriteZeros(int fd, std::uint64_t from, std::uint64_t to) {
   alignas(4096) static constexpr std::array<std::byte, std::size_t{64} << 10> kZeros{};  // as direct I/O wants it
   while (from < to) {
@@ -87,6 +77,24 @@ std::uint64_t ProcessFileSizeMax() {
   return std::min<std::uint64_t>(limit.rlim_cur, std::numeric_limits<off_t>::max());
 }
 
+Status CheckRegular(const struct stat& info, const std::string& path) {
+  if (S_ISREG(info.st_mode)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(path, S_ISDIR(info.st_mode) ? " is a directory" : " is not a regular file"));
+}
+
+// NotFound is the code of an absent key. It has a message where the file is absent instead; a missing
+// folder is FailedPrecondition.
+Status OpenError(int error, const std::string& path, bool creates) {
+  const std::string what = absl::StrCat("cannot open ", path);
+  if (error != ENOENT) return SystemError(error, what);
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  struct stat info;
+  const bool has_folder = stat(folder.c_str(), &info) == 0;
+  if (has_folder && !creates) return absl::ErrnoToStatus(error, what);
+  if (has_folder) return absl::FailedPreconditionError(absl::StrCat(what, ": it links to a folder that does not exist"));
+  return absl::FailedPreconditionError(absl::StrCat(what, ": there is no folder ", folder));
+}
+
 }  // namespace
 
 PosixFile::PosixFile(std::string path, const FileOptions& options, std::uint64_t size_max)
@@ -112,15 +120,18 @@ StatusOr<std::unique_ptr<PosixFile>> PosixFile::Open(const std::string& path, co
 StatusOr<bool> PosixFile::OpenAndLock(std::chrono::steady_clock::time_point deadline) {
   const bool creates = options_.mode == OpenMode::kCreate || options_.mode == OpenMode::kTruncate;
   const int flags = O_CLOEXEC | (writable_ ? O_RDWR : O_RDONLY) | (creates ? O_CREAT : 0) | (options_.sync ? O_DSYNC : 0);
+  struct stat opened;
+  // Opening a device may do something to it, and opening a pipe waits for its other end (without O_NONBLOCK).
+  if (stat(path_.c_str(), &opened) == 0) HAKO_RETURN_IF_ERROR(CheckRegular(opened, path_));
   do {
-    fd_ = open(path_.c_str(), flags, 0644);
+    fd_ = open(path_.c_str(), flags | O_NONBLOCK, 0644);
   } while (fd_ < 0 && errno == EINTR);
   fd_ = MoveAboveStandardStreams(fd_);
-  // The one place where NotFound has a message: it is the file that is absent, not a key.
-  if (fd_ < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path_));
-  struct stat opened;
+  if (fd_ < 0) return OpenError(errno, path_, creates);
   if (fstat(fd_, &opened) != 0) return SystemError(errno, absl::StrCat("fstat ", path_));
-  if (!S_ISREG(opened.st_mode)) return absl::InvalidArgumentError(absl::StrCat(path_, " is not a regular file"));
+  HAKO_RETURN_IF_ERROR(CheckRegular(opened, path_));
+  const int opened_flags = fcntl(fd_, F_GETFL);  // io_uring refuses to wait for a file that is not to block
+  if (opened_flags < 0 || fcntl(fd_, F_SETFL, opened_flags & ~O_NONBLOCK) != 0) return SystemError(errno, absl::StrCat("fcntl ", path_));
   key_ = {.device = opened.st_dev, .inode = opened.st_ino};
   identity_ = IdentityOf(fd_, opened);
   HAKO_RETURN_IF_ERROR(lock_.Acquire(fd_, key_, writable_, deadline, path_));

@@ -53,12 +53,12 @@ std::string WithoutName(std::string_view file, std::string message) {
 // What is wrong, and what to do about it.
 std::pair<std::string, std::string> Explain(std::string_view file, const Status& status) {
   if (IsDirectory(file)) return {"is a directory", "give the name of a file in it"};
+  if (!HasFolder(file)) return {"there is no such folder", "check the name, or make the folder first"};
   const std::string message = WithoutName(file, std::string(status.message()));
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
       return {"locked: another process has it open", "wait for that with --wait SECONDS, or end the other process"};
     case absl::StatusCode::kNotFound:
-      if (!HasFolder(file)) return {"there is no such folder", "check the name, or make the folder first"};
       return {"there is no such file", absl::StrCat("check the name, or make it with 'hako create ", ToAbsl(file), "'")};
     case absl::StatusCode::kAlreadyExists:
       return {"the file exists", "choose another name, or empty it with --truncate"};

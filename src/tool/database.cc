@@ -48,11 +48,6 @@ SharedDatabase::~SharedDatabase() { shared_database = nullptr; }
 bool SharedDatabase::IsThere() { return shared_database != nullptr; }
 
 int FailDatabase(const DatabaseOptions& options, const Status& status) {
-  const bool creates = options.any.file.mode == OpenMode::kCreate || options.any.file.mode == OpenMode::kTruncate;
-  if (creates && absl::IsNotFound(status)) {
-    Complain(absl::StrCat(options.path(), ": there is no such folder, or none that takes a new file; check the name"));
-    return kExitFile;
-  }
   const int code = Fail(options.path(), status);
   return absl::IsDataLoss(status) ? options.on_damage : code;
 }

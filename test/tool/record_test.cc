@@ -329,7 +329,7 @@ TEST_F(Records, FilesThatCannotBeOpenedEndWithThree) {
     EXPECT_NE(access(absent.c_str(), F_OK), 0) << command[0] << " made it";
   }
   EXPECT_THAT(RunTool({"create", dir_.File("no/such.hkh")}).err,
-              HasSubstr("there is no such folder, or none that takes a new file; check the name"));
+              HasSubstr("there is no such folder; check the name, or make the folder first"));
   EXPECT_EQ(RunTool({"list", dir_.path(), "--dbm", "hash"}).exit_code, 3);
   WriteWhole(dir_.File("text.hkh"), std::string(200000, 'x'));
   const ToolResult foreign = RunTool({"list", dir_.File("text.hkh")});

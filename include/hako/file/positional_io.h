@@ -13,4 +13,8 @@ namespace hako {
 int ReadFully(int fd, std::uint64_t offset, std::span<std::byte> out);
 int WriteFully(int fd, std::uint64_t offset, std::span<const std::byte> in);
 
+// `fd`, or a copy of it in its place where it is that of standard input, output or error: a stray print
+// would land in a database. -1, with errno, where `fd` is that or there is no descriptor left.
+int MoveAboveStandardStreams(int fd);
+
 }  // namespace hako
