@@ -53,4 +53,5 @@
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/path.h"
 #include "hako/file/positional_parallel_file.h"
+#include "hako/file/replace_file.h"
 #include "hako/version.h"

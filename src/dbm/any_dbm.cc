@@ -1,6 +1,9 @@
 #include "hako/dbm/any_dbm.h"
 
+#include <filesystem>
 #include <mutex>
+#include <string>
+#include <system_error>
 
 #include "hako/dbm/baby_dbm.h"
 #include "hako/dbm/hash_dbm.h"
@@ -8,13 +11,12 @@
 #include "hako/dbm/tiny_dbm.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/file/memory_map_parallel_file.h"
-#include "hako/file/path.h"
 #include "hako/file/positional_parallel_file.h"
+#include "hako/file/replace_file.h"
 
 namespace hako {
 
-// A database in memory with a file. The file is open, and so locked, from Open to Close; saving puts another in its place while both are
-// locked.
+// A database in memory with a file. The file is open, and so locked, from Open to Close; saving replaces it while both are locked.
 template <class D>
 class AnyDBM::SnapshotModel final : public Model<D> {
   using Base = Model<D>;
@@ -22,7 +24,11 @@ class AnyDBM::SnapshotModel final : public Model<D> {
 
  public:
   SnapshotModel(std::unique_ptr<D> db, PositionalParallelFile file, const AnyOptions& options)
-      : Base(std::move(db)), file_(std::move(file)), writable_(file_.IsWritable()), path_(options.path), file_options_(options.file) {}
+      : Base(std::move(db)),
+        file_(std::move(file)),
+        writable_(file_.IsWritable()),
+        path_(Canonical(file_.path())),
+        file_options_(options.file) {}
   ~SnapshotModel() override { (void)SnapshotModel::Close(); }
 
   // On error nothing of the file is changed, now or later.
@@ -63,28 +69,21 @@ class AnyDBM::SnapshotModel final : public Model<D> {
  private:
   static Status Refuse() { return absl::FailedPreconditionError("the database is open read-only"); }
 
-  // As ReplaceFile, but the new file stays open.
+  static std::string Canonical(const std::string& path) {
+    std::error_code error;
+    const std::string canonical = std::filesystem::canonical(path, error).string();
+    return error ? path : canonical;
+  }
+
   Status Save() {
-    FileOptions options = file_options_;
-    options.mode = OpenMode::kTruncate;
-    const std::string beside = absl::StrCat(path_, ".tmp");
-    HAKO_ASSIGN_OR_RETURN(PositionalParallelFile file, PositionalParallelFile::Open(beside, options));
-    Status status = db_->Save(file);
-    if (status.ok()) status = file.Resize(file.Size());
-    if (status.ok()) status = file.Sync();
-    if (status.ok()) status = RenameDurably(beside, path_);
-    if (!status.ok()) {
-      (void)RemoveFile(beside);
-      return status;
-    }
-    std::swap(file_, file);
-    return file.Close();
+    return ReplaceFile<PositionalParallelFile>(
+        path_, [this](PositionalParallelFile& file) { return db_->Save(file); }, file_options_, &file_);
   }
 
   std::mutex mutex_;  // one save at a time
   PositionalParallelFile file_;
-  const bool writable_;  // not asked of the file, which a save exchanges
-  const std::string path_;
+  const bool writable_;     // not asked of the file, which a save exchanges
+  const std::string path_;  // neither a later chdir nor another link leads elsewhere
   const FileOptions file_options_;
   bool closed_ = false;
 };

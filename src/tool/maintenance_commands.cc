@@ -4,12 +4,11 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "hako/file/positional_parallel_file.h"
+#include "hako/file/replace_file.h"
 #include "tool/command.h"
 #include "tool/database.h"
 #include "tool/interrupt.h"
@@ -83,16 +82,9 @@ int RunCopy(const CopyOptions& options) {
     Complain(absl::StrCat(options.destination, ": the file exists; choose another name, or replace it with --force"));
     return kExitFile;
   }
-  // What another process has open would go on in a file without a name. Held until the copy has its place.
-  std::optional<PositionalParallelFile> replaced;
-  if (IsThere(options.destination)) {
-    FileOptions exclusive;
-    exclusive.mode = OpenMode::kReadWrite;
-    exclusive.lock_timeout = options.database.any.file.lock_timeout;
-    auto opened = PositionalParallelFile::Open(options.destination, exclusive);
-    if (!opened.ok()) return Fail(options.destination, opened.status());
-    replaced = *std::move(opened);
-  }
+  // Waits for a process that has the destination open; CopyTo does not wait.
+  const auto possible = FileReplacement::Begin(options.destination, options.database.any.file.lock_timeout).status();
+  if (!possible.ok()) return Fail(options.destination, possible);
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
     const Status copied = db.CopyTo(options.destination);
     if (copied.ok()) return kExitDone;

@@ -277,7 +277,7 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) {
 
 template <File FileT>
 Status HashDBM<FileT>::CopyTo(const std::string& path) requires PathFile<FileT> {
-  return ReplaceFileByClosed<FileT>(path, [this](FileT file) { return CopyTo(std::move(file)); });
+  return ReplaceFile<FileT>(path, [this](FileT file) { return CopyTo(std::move(file)); });
 }
 
 template <File FileT>

@@ -42,7 +42,7 @@
 #include "hako/dbm/options.h"
 #include "hako/dbm/pending_sets.h"
 #include "hako/file/memory_map_parallel_file.h"
-#include "hako/file/path.h"
+#include "hako/file/replace_file.h"
 #include "hako/index/bucket_index.h"
 #include "hako/storage/record_heap.h"
 #include "hako/sync/background_thread.h"

@@ -13,7 +13,7 @@
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
 #include "hako/file/file.h"
-#include "hako/file/path.h"
+#include "hako/file/replace_file.h"
 #include "hako/storage/snapshot.h"
 
 namespace hako {
@@ -23,7 +23,7 @@ class MemoryOperations {
  public:
   // Writes all records to `file`, which is emptied first, and syncs it.
   Status Save(FileT& file) { return storage::SaveSnapshot(file, self().MakeIterator()); }
-  // Replaces the file at `path`, or leaves it as it is: a snapshot beside it is synced and renamed.
+  // Replaces the file at `path` (file/replace_file.h), or leaves it as it is.
   Status Save(const std::string& path) requires PathFile<FileT> {
     return ReplaceFile<FileT>(path, [this](FileT& file) { return Save(file); });
   }

@@ -139,7 +139,7 @@ Status TreeDBM<FileT, Compare, Codec>::CopyTo(FileT empty_file) {
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::CopyTo(const std::string& path) requires PathFile<FileT> {
-  return ReplaceFileByClosed<FileT>(path, [this](FileT file) { return CopyTo(std::move(file)); });
+  return ReplaceFile<FileT>(path, [this](FileT file) { return CopyTo(std::move(file)); });
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>

@@ -28,7 +28,7 @@
 #include "hako/dbm/options.h"
 #include "hako/dbm/tree_operations.h"
 #include "hako/file/memory_map_parallel_file.h"
-#include "hako/file/path.h"
+#include "hako/file/replace_file.h"
 #include "hako/storage/page_cache.h"
 #include "hako/sync/background_thread.h"
 

@@ -35,6 +35,7 @@ class PositionalParallelFile {
   std::uint64_t Size() const { return posix_->size(); }
   bool IsWritable() const { return posix_->writable(); }
   const std::string& path() const { return posix_->path(); }
+  FileLock::Key lock_key() const { return posix_->lock_key(); }  // of the lock that this handle holds
 
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const;
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> in);

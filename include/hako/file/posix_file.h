@@ -41,6 +41,7 @@ class PosixFile {
   std::uint64_t size() const { return size_.load(std::memory_order_acquire); }
   std::uint64_t allocated() const { return allocated_.load(std::memory_order_relaxed); }
   const FileIdentity& identity() const { return identity_; }
+  FileLock::Key lock_key() const { return key_; }
   Status ReadOnlyError() const;  // what to answer to a write where writable() is false
 
   // As File says. To size() itself: gives back what was allocated ahead.
