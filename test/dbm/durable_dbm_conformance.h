@@ -283,7 +283,7 @@ TYPED_TEST_P(DurableDBMConformance, ConcurrentSynchronizationInTheBackground) {
 
 TYPED_TEST_P(DurableDBMConformance, ManySynchronizationsReuseSpaceAndWrapNothing) {
   Records records;
-  for (std::uint64_t i = 0; i < 9000; ++i) {  // more than the 4,096 epochs that a stamp of HashDBM tells apart
+  for (std::uint64_t i = 0; i < 9000; ++i) {  // more than the 4,095 epochs that the stamps of HashDBM's free blocks tell apart
     const std::string key = NumberedKey(i % 50 == 0 ? i : i % 30);
     records[key] = CheckedValue(key, 100, i);
     ASSERT_THAT(this->db_->Set(key, records[key]), IsOk());

@@ -336,12 +336,12 @@ void LiveLong(bool was_killed) {
     if (was_killed) memory = std::make_shared<CrashMemory>(memory->Live(), 1);
   }
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(memory)));
-  constexpr std::uint64_t kHalf = format::kEpochPeriod / 2;
-  for (std::uint64_t i = 0; i < format::kEpochPeriod + 10; ++i) {
+  constexpr std::uint64_t kHalf = format::kLivePeriod / 2;
+  for (std::uint64_t i = 0; i < format::kLivePeriod + 10; ++i) {
     set(*db, NumberedKey(0), 100, i);
     if (i > kHalf && i < kHalf + 100) set(*db, NumberedKey(i), 100, i);
     ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
-    if (i % kHalf != 100 && i + 20 < format::kEpochPeriod) continue;
+    if (i % kHalf != 100 && i + 20 < format::kLivePeriod) continue;
     const auto found = Recover<FileT>(memory->Crash(random));
     ASSERT_THAT(found, IsOk()) << "after " << i;
     ASSERT_EQ(Difference(now, *found), "none");
@@ -360,7 +360,7 @@ void LiveManyTimes(bool each_is_killed) {
   Random random(TestSeed());
   auto memory = std::make_shared<CrashMemory>(Image{}, 1);
   Records now, synced;
-  for (std::uint64_t life = 0; life < format::kEpochPeriod / 2 + 100; ++life) {
+  for (std::uint64_t life = 0; life < format::kOtherPeriod / 2 + 100; ++life) {
     if (each_is_killed) memory = std::make_shared<CrashMemory>(memory->Live(), 1);
     auto db = HashDBM<FileT>::Open(FileT(memory), {.seed = 3});
     ASSERT_THAT(db, IsOk()) << "life " << life;

@@ -44,6 +44,19 @@ class CrashMemory {
     (void)live_.WriteAt(0, seen_);
   }
 
+  // What the next process finds if this one is killed now: the page cache whole, and of it on the device what may be there.
+  std::shared_ptr<CrashMemory> Kill() {
+    std::lock_guard lock(mutex_);
+    Look(0, seen_.size());
+    auto next = std::make_shared<CrashMemory>(seen_, boot_);
+    next->durable_ = durable_;
+    next->versions_ = versions_;
+    next->never_synced_ = never_synced_;
+    next->lost_ = lost_;
+    next->sizes_ = sizes_;
+    return next;
+  }
+
   std::function<void()> on_event = [] {};
 
   // A write: its sectors go to the device with the next sync even if it changed nothing in them, as after a sync that failed the device may

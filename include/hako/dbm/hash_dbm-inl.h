@@ -239,7 +239,7 @@ template <File FileT>
 Status HashDBM<FileT>::RefreshSomeStamps(Slot& mine) {
   static constexpr std::uint64_t kParts = 512;
   const std::uint64_t lines = index_.num_lines(), to = heap_->epoch(), from = heap_->extents().super().epoch;
-  if (to <= Space::kStampAgeMax) return absl::OkStatus();  // none is that old
+  if (to <= format::kRefreshAge) return absl::OkStatus();  // none is that old
   for (std::uint64_t epoch = to - std::min(to - from, kParts); epoch < to; ++epoch) {
     const std::uint64_t part = epoch % kParts;
     HAKO_RETURN_IF_ERROR(
@@ -299,7 +299,7 @@ Status HashDBM<FileT>::Verify() {
     HAKO_RETURN_IF_ERROR(heap_->Scan(
         format::kFirstExtent, heap_->extents().tail(),
         [&](const typename Space::ScannedRecord& record) {
-          live += record.stamp.state() == format::BlockState::kLive;
+          live += record.stamp.IsLive();
           return absl::OkStatus();
         },
         [](std::uint64_t, std::uint64_t) {}, [](storage::Extent) {}));

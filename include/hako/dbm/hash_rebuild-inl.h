@@ -104,7 +104,7 @@ Status HashDBM<FileT>::MakeIndexAnew(Slot& mine) {
   HAKO_RETURN_IF_ERROR(heap_->Scan(
       format::kFirstExtent, extents.tail(),
       [&](const typename Space::ScannedRecord& record) {
-        if (record.stamp.state() != format::BlockState::kLive) return absl::OkStatus();
+        if (!record.stamp.IsLive()) return absl::OkStatus();
         heap_->RefreshStamp(record.handle, record.stamp);
         return index_.Adopt(mine, record.key_hash, record.handle);
       },

@@ -45,13 +45,16 @@ Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
       HAKO_RETURN_IF_ERROR(index_.Create(options.num_records));
       break;
     case storage::FoundState::kKilled:
+      // First of all the epoch that the superblock names is made durable: stamps depend on it. The dead process may have died before it
+      // was.
+      if (writable) HAKO_RETURN_IF_ERROR(extents.MarkInUse());
       heap_->set_num_index_extents(extents.LoadLive(&format::LiveState::index_extents));
       HAKO_RETURN_IF_ERROR(AdoptIndex(mine, extents.LoadLive(&format::LiveState::num_lines)));
       heap_->BeginHarvest(mine);
       if (extents.LoadLive(&format::LiveState::clearing) == format::kClearing) HAKO_RETURN_IF_ERROR(RemoveAllRecords(mine));
       if (!writable) return absl::OkStatus();
       HAKO_RETURN_IF_ERROR(extents.CutAtTail());
-      HAKO_RETURN_IF_ERROR(extents.MarkInUse());
+      if (heap_->IsFarAhead()) HAKO_RETURN_IF_ERROR(SynchronizeLocked(mine));
       break;
     case storage::FoundState::kClean: {
       const format::HashSuperBlock& super = extents.super();

@@ -15,7 +15,8 @@
 // Version history
 //   1  before any release: another closing note, no `settled` and `refresh` in the live state. Not read any more.
 //   2  before any release: the closing note did not tell the size of free blocks that are still stamped as retired. Not read any more.
-//   3  it does.
+//   3  before any release: other stamps (format/stamp.h). Not read any more.
+//   4  this one.
 #pragma once
 
 #include <array>
@@ -28,8 +29,8 @@
 namespace hako::format {
 
 inline constexpr std::array<char, 16> kHashFileMagic = {'h', 'a', 'k', 'o', ' ', 'h', 'a', 's', 'h', ' ', 'D', 'B', 'M', '\r', '\n', 26};
-inline constexpr std::uint32_t kHashFileVersion = 3;
-inline constexpr std::uint32_t kHashFileOldest = 3;  // that is still read
+inline constexpr std::uint32_t kHashFileVersion = 4;
+inline constexpr std::uint32_t kHashFileOldest = 4;  // that is still read
 inline constexpr std::uint64_t kExtentUnit = 64 << 10;
 inline constexpr std::uint64_t kLiveStateOffset = 8192;
 inline constexpr std::uint64_t kIndexExtentsOffset = 12288;

@@ -1,19 +1,28 @@
-// The stamp of a record in a file: 16 bits that tell what becomes of its block in a crash.
+// The stamp of a record in a file: 16 bits that tell what becomes of its block after a crash.
 //
-//   bits 0..2  state    bits 3..14  epoch (0 = ancient, else 1..4095)    bit 15  parity
+//   live          bit 0 = 1    bits 1..14  epoch of birth (0 = ancient, else epoch % 16383 + 1)                     bit 15  parity
+//   other states  bit 0 = 0    bits 1..2   state           bits 3..14  epoch of the change (epoch % 4095 + 1)       bit 15  parity
 //
-// An epoch runs from one hard synchronization to the next; s is the last durable epoch, named by the superblock. Epochs wrap: they are
-// compared within half the range, and a live stamp is made ancient long before it could be taken for a new one.
+// An epoch runs from one hard synchronization to the next. `durable` is the last epoch whose end is on the device, named by the superblock;
+// `now` is the current one. After a crash the superblock names s: the durable epoch, or the one whose synchronization was under way. A
+// process that dies ends its epoch too, but that epoch never becomes durable.
 //
-//   state              written                                          after a crash of the machine
-//   unborn             before its entry was published                   free
-//   live b             born in epoch b                                  kept if b <= s
-//   retired r          was part of a synced state, dropped in epoch r   kept if r > s
-//   young-retired b    born in b, dropped in b + 1                      kept if b == s
-//   free f             became free in f                                 free
+//   state              written when                                          after a crash of the machine
+//   unborn             the record is written, before its entry names it      free
+//   live b             the entry names it; b is the epoch of its birth       kept if b <= s
+//   free f             it may be written again                               free
+// and when the entry no longer names it, in epoch now:
+//   free now           it was born in this epoch: no state has it
+//   retired now        it was born in the durable epoch or before it         kept if s < now
+//   young-retired now  it was born between: only the epoch that is being     kept if s == now - 1
+//                      synchronized has it, if that becomes durable
 //
 // So exactly the records of epoch s come back. A block that is part of a synced state is not written before the next synchronization,
-// but for these two bytes, which a sector write cannot tear.
+// except for these two bytes, which a sector write cannot tear.
+//
+// Epochs wrap. A stamp is later than s if it lies less than kEpochsAhead after it, and not later otherwise. So a process that opens a
+// file synchronizes before `now` runs that far ahead, and stamps are made ancient, or replaced, before they are that close from the other
+// side.
 #pragma once
 
 #include <bit>
@@ -21,32 +30,48 @@
 
 namespace hako::format {
 
-enum class BlockState : std::uint16_t { kUnwritten = 0, kUnborn = 1, kLive = 2, kRetired = 3, kYoungRetired = 4, kFree = 5 };
+enum class BlockState : std::uint8_t { kUnwritten, kUnborn, kLive, kRetired, kYoungRetired, kFree };
 
-inline constexpr std::uint64_t kEpochPeriod = 4095;
+// What a writer knows of epochs.
+struct Epochs {
+  std::uint64_t durable = 0;
+  std::uint64_t now = 0;
+};
+
+inline constexpr std::uint64_t kLivePeriod = 16383;                             // of the epochs of live stamps
+inline constexpr std::uint64_t kOtherPeriod = 4095;                             // of those of the other states
+inline constexpr std::uint64_t kEpochsAhead = 1024;                             // a stamp at least so far after s is an old one
+inline constexpr std::uint64_t kLiveAgeMax = kLivePeriod - 2 * kEpochsAhead;    // in epochs: older live stamps must be ancient
+inline constexpr std::uint64_t kOtherAgeMax = kOtherPeriod - 2 * kEpochsAhead;  // older stamps of other states must have been replaced
 
 class Stamp {
  public:
+  static constexpr std::uint16_t kLiveMask = 1, kLiveBits = 1;  // bits & kLiveMask == kLiveBits: live
+
   constexpr Stamp() = default;
   explicit constexpr Stamp(std::uint16_t bits) : bits_(bits) {}
-  static constexpr Stamp Of(BlockState state, std::uint64_t epoch) { return Pack(state, static_cast<unsigned>(epoch % kEpochPeriod) + 1); }
-  static constexpr Stamp Ancient() { return Pack(BlockState::kLive, 0); }
-  // The same epoch in another state.
-  constexpr Stamp With(BlockState state) const { return Pack(state, field()); }
+  // REQUIRES: state != kUnwritten
+  static constexpr Stamp Of(BlockState state, std::uint64_t epoch) {
+    if (state == BlockState::kLive) return Pack(static_cast<unsigned>(epoch % kLivePeriod + 1) << 1 | kLiveBits);
+    return Pack(static_cast<unsigned>(epoch % kOtherPeriod + 1) << 3 | Code(state) << 1);
+  }
+  static constexpr Stamp Ancient() { return Pack(kLiveBits); }
 
   constexpr std::uint16_t bits() const { return bits_; }
-  constexpr BlockState state() const { return static_cast<BlockState>(bits_ & 7); }
-  constexpr bool IsValid() const {
-    return state() <= BlockState::kFree && state() != BlockState::kUnwritten && std::popcount(bits_) % 2 == 0;
+  constexpr bool IsLive() const { return (bits_ & kLiveMask) == kLiveBits; }
+  constexpr BlockState state() const {
+    if (IsLive()) return BlockState::kLive;
+    if (field() == 0) return BlockState::kUnwritten;
+    constexpr BlockState kStates[] = {BlockState::kUnborn, BlockState::kRetired, BlockState::kYoungRetired, BlockState::kFree};
+    return kStates[bits_ >> 1 & 3];
   }
-  constexpr bool IsAncient() const { return field() == 0; }
-  constexpr bool IsOf(std::uint64_t epoch) const { return field() == epoch % kEpochPeriod + 1; }
+  constexpr bool IsValid() const { return std::popcount(bits_) % 2 == 0 && state() != BlockState::kUnwritten; }
+  constexpr bool IsAncient() const { return IsLive() && field() == 0; }
+  // Epochs from the stamp's to `epoch`, within the period. REQUIRES: !IsAncient()
+  constexpr std::uint64_t AgeAt(std::uint64_t epoch) const { return (epoch % period() + 1 + period() - field()) % period(); }
+  constexpr bool IsNotAfter(std::uint64_t epoch) const { return IsAncient() || AgeAt(epoch) <= period() - kEpochsAhead; }
 
-  // Epochs between the stamp's and `epoch`; less than half the period if the stamp's is not later. REQUIRES: !IsAncient()
-  constexpr std::uint64_t AgeAt(std::uint64_t epoch) const { return (epoch % kEpochPeriod + 1 + kEpochPeriod - field()) % kEpochPeriod; }
-  constexpr bool IsNotAfter(std::uint64_t epoch) const { return IsAncient() || AgeAt(epoch) <= kEpochPeriod / 2; }
-
-  // Whether the record is part of the state of durable epoch s.
+  // Whether the record is part of the state of epoch s.
   constexpr bool BelongsTo(std::uint64_t s) const {
     switch (state()) {
       case BlockState::kLive:
@@ -54,25 +79,74 @@ class Stamp {
       case BlockState::kRetired:
         return !IsNotAfter(s);
       case BlockState::kYoungRetired:
-        return IsOf(s);
+        return AgeAt(s + 1) == 0;
       default:
         return false;
     }
   }
 
  private:
-  static constexpr Stamp Pack(BlockState state, unsigned field) {
-    const auto bits = static_cast<std::uint16_t>(static_cast<unsigned>(state) | field << 3);
-    return Stamp(static_cast<std::uint16_t>(bits | (std::popcount(bits) % 2) << 15));
+  static constexpr unsigned Code(BlockState state) {
+    switch (state) {
+      case BlockState::kRetired:
+        return 1;
+      case BlockState::kYoungRetired:
+        return 2;
+      case BlockState::kFree:
+        return 3;
+      default:
+        return 0;
+    }
   }
-  constexpr unsigned field() const { return (bits_ >> 3) & 4095; }
+  static constexpr Stamp Pack(unsigned bits) {
+    return Stamp(static_cast<std::uint16_t>(bits | static_cast<unsigned>(std::popcount(bits) % 2) << 15));
+  }
+  constexpr std::uint64_t period() const { return IsLive() ? kLivePeriod : kOtherPeriod; }
+  constexpr unsigned field() const { return IsLive() ? bits_ >> 1 & 0x3fff : bits_ >> 3 & 0xfff; }
 
   std::uint16_t bits_ = 0;
 };
 
-static_assert(Stamp::Of(BlockState::kLive, 7).BelongsTo(7) && !Stamp::Of(BlockState::kLive, 8).BelongsTo(7));
-static_assert(Stamp::Of(BlockState::kRetired, 8).BelongsTo(7) && !Stamp::Of(BlockState::kRetired, 7).BelongsTo(7));
-static_assert(Stamp::Of(BlockState::kLive, 4094).BelongsTo(4095) && !Stamp::Of(BlockState::kLive, 4095).BelongsTo(4094));
-static_assert(Stamp::Ancient().BelongsTo(123) && Stamp::Of(BlockState::kYoungRetired, 5).BelongsTo(5));
+// The transitions: which stamp takes the place of `stamp`.
+
+// The entry of a live record no longer names it. If the block is free at once the result is free; otherwise it waits for the end of the
+// epoch to be durable.
+constexpr Stamp Retire(Stamp stamp, Epochs epochs) {
+  if (stamp.bits() == Stamp::Of(BlockState::kLive, epochs.now).bits()) return Stamp::Of(BlockState::kFree, epochs.now);
+  return Stamp::Of(stamp.IsNotAfter(epochs.durable) ? BlockState::kRetired : BlockState::kYoungRetired, epochs.now);
+}
+
+// An entry names the block, whatever a process that died left in its stamp.
+constexpr Stamp Revive(Stamp stamp, Epochs epochs) {
+  if (stamp.IsLive()) return stamp;
+  return stamp.BelongsTo(epochs.durable) ? Stamp::Ancient() : Stamp::Of(BlockState::kLive, epochs.now);
+}
+
+// A live record that has been seen: old stamps become ancient, in time before epochs wrap.
+inline constexpr std::uint64_t kRefreshAge = 1024;
+constexpr Stamp Refresh(Stamp stamp, Epochs epochs) {
+  const bool is_old = stamp.IsLive() && stamp.IsNotAfter(epochs.durable) && !stamp.IsAncient() && stamp.AgeAt(epochs.now) > kRefreshAge;
+  return is_old ? Stamp::Ancient() : stamp;
+}
+
+// What a process that died left of a block that no entry names. `now` is the first epoch of the process that follows it, later than all of
+// the other's.
+enum class Leftover {
+  kNone,     // the block is in use, or this process retired it
+  kFree,     // it can be written at once
+  kWaiting,  // it can be written when the next synchronization is durable
+};
+constexpr Leftover LeftoverOf(Stamp stamp, std::uint64_t first_epoch) {
+  switch (stamp.state()) {
+    case BlockState::kUnborn:
+    case BlockState::kFree:
+      return Leftover::kFree;
+    case BlockState::kRetired:
+    case BlockState::kYoungRetired:
+      return stamp.IsNotAfter(first_epoch - 1) ? Leftover::kWaiting : Leftover::kNone;
+    default:
+      return Leftover::kNone;
+  }
+}
 
 }  // namespace hako::format

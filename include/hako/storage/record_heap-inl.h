@@ -13,6 +13,7 @@ RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::u
       secret_(extents_->super().secret),
       min_read_size_(min_read_size),
       epoch_(extents_->super().epoch + 1),
+      durable_epoch_(extents_->super().epoch),
       accepts_writes_(extents_->file().IsWritable()) {
   if constexpr (kMapped) base_ = reinterpret_cast<char*>(extents_->base());
   if constexpr (requires { extents_->file().block_size(); }) block_ = extents_->file().block_size();
@@ -380,30 +381,16 @@ void RecordHeap<FileT>::Revive(std::uint32_t handle) {
 
 template <File FileT>
 void RecordHeap<FileT>::Revive(std::uint32_t handle, format::Stamp stamp) {
-  using format::BlockState;
-  switch (stamp.state()) {
-    case BlockState::kUnborn:
-    case BlockState::kFree:  // only a block of an epoch that is not durable becomes free at once
-      return StoreStamp(handle, format::Stamp::Of(BlockState::kLive, epoch()));
-    case BlockState::kRetired:  // only a block of a durable epoch
-      return StoreStamp(handle, format::Stamp::Ancient());
-    case BlockState::kYoungRetired:
-      return StoreStamp(handle, stamp.With(BlockState::kLive));
-    default:
-      return;
-  }
+  if (!stamp.IsLive()) StoreStamp(handle, format::Revive(stamp, epochs()));
 }
 
 template <File FileT>
 void RecordHeap<FileT>::Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths) {
-  using format::BlockState;
   Status status;
   const format::Stamp stamp = LoadStamp(handle, &status);
   if (!status.ok()) return StopAt(status);
   if (stamp.bits() == stamps().live.bits()) return FreeBlock(slot, handle, lengths.key_size, lengths.value_size);
-  const std::uint64_t now = epoch();
-  const bool young = !stamp.IsAncient() && stamp.IsOf(now - 1);
-  StoreStamp(handle, young ? stamp.With(BlockState::kYoungRetired) : format::Stamp::Of(BlockState::kRetired, now));
+  StoreStamp(handle, format::Retire(stamp, epochs()));
   Wait(slot, handle, lengths.key_size, lengths.value_size);
 }
 

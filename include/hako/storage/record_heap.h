@@ -64,7 +64,6 @@ class RecordHeap {
   static constexpr bool kReadsAhead = BatchFile<FileT> && !kMapped;
   struct NoReadAhead {};
   using Ahead = std::conditional_t<kReadsAhead, ReadAhead, NoReadAhead>;
-  static constexpr std::uint64_t kStampAgeMax = format::kEpochPeriod / 8;  // in epochs: then RefreshStamp makes it ancient
   using Match = format::Match;
 
   struct Slot : sync::WriterSlot {
@@ -90,6 +89,9 @@ class RecordHeap {
   sync::WriteGate& gate() { return gate_; }
   HAKO_INLINE std::uint64_t KeyHash(std::string_view key) const { return Hash64(key, hash_seed_); }
   std::uint64_t epoch() const { return epoch_.load(std::memory_order_relaxed); }
+  // Whether one is due before epochs wrap, because many processes died without a synchronization between.
+  bool IsFarAhead() const { return epochs().now - epochs().durable > format::kEpochsAhead / 4; }
+  format::Epochs epochs() const { return {durable_epoch_.load(std::memory_order_relaxed), epoch()}; }
 
   // ---- for the engine: index lines ----
   StatusOr<std::uint64_t> AllocateIndexExtent(std::uint64_t bytes, format::IndexExtent kind);
@@ -191,7 +193,7 @@ class RecordHeap {
   // Whether an entry may name a record with this stamp.
   HAKO_INLINE bool MayBeNamed(format::Stamp stamp) const {
     // A file that is read alone keeps the marks a crash left.
-    return stamp.state() == format::BlockState::kLive || (!kMapped && !extents_->file().IsWritable());
+    return stamp.IsLive() || (!kMapped && !extents_->file().IsWritable());
   }
   HAKO_INLINE void FreeBlock(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
   void FreeGap(Slot& slot, std::uint64_t offset, std::uint64_t bytes);
@@ -269,13 +271,15 @@ class RecordHeap {
     std::uint64_t size() const { return key_at() + lengths.key_size + lengths.value_size; }
   };
   static constexpr std::uint64_t kFixed = 6;  // check and stamp
-  static constexpr std::uint64_t kLiveWord = std::uint64_t{static_cast<std::uint16_t>(format::BlockState::kLive)} << 32;
+  // The bits of a short record's first 8 bytes that tell a short live one: its stamp's, and the high ones of its lengths.
+  static constexpr std::uint64_t kShortLiveMask = std::uint64_t{0x8080'0000'0000'0000} | std::uint64_t{format::Stamp::kLiveMask} << 32;
+  static constexpr std::uint64_t kShortLiveWord = std::uint64_t{format::Stamp::kLiveBits} << 32;
   static constexpr std::uint64_t kHeadMax = 16;
   static constexpr std::uint64_t kOptimisticValueMax = 4096;  // a longer value is copied only while the version holds
   static constexpr std::uint64_t kHarvestParts = 512;
   static constexpr std::uint64_t kDevicePage = 4096;      // what most devices read at once, whatever their smallest block
   static constexpr std::uint64_t kDirectChunk = 1 << 20;  // at least, in direct I/O: what is appended is to be written together
-  static constexpr std::uint64_t kSettledAgeMax = format::kEpochPeriod / 4;  // when a harvest begins: it ends below half the period
+  static constexpr std::uint64_t kSettledAgeMax = format::kOtherAgeMax / 2;  // when a harvest begins: it ends before kOtherAgeMax
 
   RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::uint64_t min_read_size);
 
@@ -311,16 +315,16 @@ class RecordHeap {
   HAKO_INLINE bool LoadShortHead(std::uint64_t offset, std::size_t key_size, std::uint64_t* word) const {
     if (key_size >= format::kShortLength || offset + format::kShortRecordMax > extents_->tail()) [[unlikely]]
       return false;
-    constexpr std::uint64_t kMask = 0x80ff'0007'0000'0000;
+    constexpr std::uint64_t kMask = kShortLiveMask | std::uint64_t{0xff} << 48;
     *word = sync::LoadSharedWord(base_ + offset);
-    return ((*word ^ (kLiveWord | key_size << 48)) & kMask) == 0;
+    return ((*word ^ (kShortLiveWord | key_size << 48)) & kMask) == 0;
   }
   // The same, whatever its key's size.
   HAKO_INLINE bool LoadShortHead(std::uint64_t offset, std::uint64_t* word) const {
     if (offset + format::kShortRecordMax > extents_->tail()) [[unlikely]]
       return false;
     *word = sync::LoadSharedWord(base_ + offset);
-    return (*word & 0x8080'0007'0000'0000) == kLiveWord;
+    return (*word & kShortLiveMask) == kShortLiveWord;
   }
   template <class C, class B>
   [[gnu::noinline]] format::Match CopyAnyRecord(std::uint32_t handle, const C& is_current, B& buffer, format::RecordCopy* copy) const;
@@ -384,6 +388,7 @@ class RecordHeap {
   mutable SizeGuess guess_;
   mutable std::atomic<std::uint64_t> second_reads_{0};
   alignas(64) std::atomic<std::uint64_t> epoch_{0};
+  std::atomic<std::uint64_t> durable_epoch_;  // of the superblock, once it is on the device
   std::atomic<std::uint64_t> stamps_{0};
   std::atomic<bool> accepts_writes_;
   std::atomic<std::uint64_t> index_bytes_{0};

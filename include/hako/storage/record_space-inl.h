@@ -67,21 +67,14 @@ void RecordHeap<FileT>::Harvest(Slot& slot) {
   (void)Scan(
       from, to,
       [&](const ScannedRecord& record) {
-        using format::BlockState;
-        const format::Stamp stamp = record.stamp;
-        const auto before_us = [&](std::uint64_t epoch) { return stamp.IsAncient() || stamp.AgeAt(epoch) <= format::kEpochPeriod / 2; };
-        switch (stamp.state()) {
-          case BlockState::kUnborn:
-          case BlockState::kFree:
-            if (before_us(first_epoch_ - 1)) FreeBlock(slot, record.handle, record.key.size(), record.value.size());
+        switch (format::LeftoverOf(record.stamp, first_epoch_)) {
+          case format::Leftover::kFree:
+            FreeBlock(slot, record.handle, record.key.size(), record.value.size());
             break;
-          case BlockState::kRetired:
-            if (before_us(first_epoch_ - 1)) Wait(slot, record.handle, record.key.size(), record.value.size());
+          case format::Leftover::kWaiting:
+            Wait(slot, record.handle, record.key.size(), record.value.size());
             break;
-          case BlockState::kYoungRetired:
-            if (before_us(first_epoch_ - 2)) Wait(slot, record.handle, record.key.size(), record.value.size());
-            break;
-          default:
+          case format::Leftover::kNone:
             break;
         }
         return absl::OkStatus();
@@ -134,8 +127,12 @@ Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t n
       super.synced_at = WallClock();
     });
   }
-  if (!status.ok()) Poison(status);
-  return status;
+  if (!status.ok()) {
+    Poison(status);
+    return status;
+  }
+  durable_epoch_.store(closed.epoch, std::memory_order_release);
+  return absl::OkStatus();
 }
 
 template <File FileT>
@@ -155,7 +152,7 @@ void RecordHeap<FileT>::ReleaseWaiting(Slot& slot, const ClosedEpoch& closed) {
 
 template <File FileT>
 void RecordHeap<FileT>::ReleaseUnstamped(Slot& slot, const ClosedEpoch& closed) {
-  static_assert(format::kSizeClasses < kStampAgeMax);
+  static_assert(format::kSizeClasses < format::kOtherAgeMax / 2);
   std::vector<std::uint32_t> handles;
   depot_->Drain(closed.unstamped, [&](std::uint32_t handle) { handles.push_back(handle); });
   StampFree(handles);
@@ -181,10 +178,8 @@ void RecordHeap<FileT>::StampFree(std::vector<std::uint32_t>& handles) {
 
 template <File FileT>
 void RecordHeap<FileT>::RefreshStamp(std::uint32_t handle, format::Stamp stamp) {
-  if (stamp.state() == format::BlockState::kLive && !stamp.IsAncient() && stamp.AgeAt(epoch()) > kStampAgeMax &&
-      stamp.IsNotAfter(epoch())) {
-    StoreStamp(handle, format::Stamp::Ancient());
-  }
+  const format::Stamp refreshed = format::Refresh(stamp, epochs());
+  if (refreshed.bits() != stamp.bits()) StoreStamp(handle, refreshed);
 }
 
 // ---- moving records together ----
@@ -240,7 +235,7 @@ StatusOr<std::uint64_t> RecordHeap<FileT>::LiveBytes(Extent extent) const {
   HAKO_RETURN_IF_ERROR(Scan(
       extent.offset, extent.offset + extent.bytes,
       [&](const ScannedRecord& record) {
-        const bool is_live = record.stamp.state() == format::BlockState::kLive || record.stamp.state() == format::BlockState::kUnborn;
+        const bool is_live = record.stamp.IsLive() || record.stamp.state() == format::BlockState::kUnborn;
         if (is_live) bytes += BytesOf(ClassOf(record.key.size(), record.value.size()));
         return absl::OkStatus();
       },
