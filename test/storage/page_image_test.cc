@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "hako/dbm/dbm.h"
 #include "hako/index/page_tree.h"
+#include "hako/storage/page_encoding.h"
 #include "hako/storage/page_slab.h"
 #include "support/random.h"
 #include "support/status_matchers.h"
@@ -61,7 +62,7 @@ class PageImageTest : public testing::Test {
     return image + "beyond!!";
   }
   static StatusOr<PageImage> Parse(std::uint32_t id, const std::string& image, std::uint32_t id_end = kIdEnd) {
-    return PageImage::Parse(id, std::as_bytes(std::span(image)).first(image.size() - 8), View::kInlined, id_end);
+    return PageImage::Parse(id, std::as_bytes(std::span(image)).first(image.size() - 8), View::kOrder, id_end);
   }
   static std::string_view CellOf(const View& page, unsigned i) { return {page.cell(i), View::Decode(page.cell(i)).Size(View::kInlined)}; }
 

@@ -24,7 +24,7 @@ class CachedTree {
   CachedTree(MemoryFile file, std::uint64_t memory_bytes, unsigned page_size) {
     auto store = storage::PageStore<MemoryFile>::Open(std::move(file), BytewiseComparator::kName, NoCodec::kName, page_size).value();
     const auto root = std::pair(std::uint32_t{store->super().root}, std::uint64_t{store->super().num_records});
-    cache_ = Cache::Create(std::move(store), {memory_bytes, memory_bytes / 2, View::kInlined}, [this] { is_asked_ = true; }).value();
+    cache_ = Cache::Create(std::move(store), {memory_bytes, memory_bytes / 2, View::kOrder}, [this] { is_asked_ = true; }).value();
     tree_ = std::make_unique<Tree>(*cache_, page_size);
     if (root.first != 0) {
       tree_->Attach(root.first, root.second);

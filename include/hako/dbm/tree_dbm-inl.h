@@ -18,7 +18,7 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare
   storage::PageCacheLimits limits;
   limits.memory_bytes = options.cache_bytes;
   limits.dirty_bytes = std::min(options.checkpoint_bytes, options.cache_bytes / 2);
-  limits.inlined = index::PageView<Compare>::kInlined;
+  limits.order = index::PageView<Compare>::kOrder;
   auto waker = std::make_shared<std::atomic<sync::BackgroundThread*>>(nullptr);
   HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(std::move(store), limits, [waker] {
                           if (sync::BackgroundThread* const thread = waker->load()) thread->Wake();

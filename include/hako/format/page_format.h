@@ -103,6 +103,13 @@ struct LongValue {
   std::uint64_t size;
 };
 
+// What a page's bytes depend on of the order of its keys.
+struct PageOrder {
+  unsigned inlined;  // bytes of a suffix that the head holds: 4 where the order is that of memcmp, else 0
+  int (*compare)(std::string_view a, std::string_view b);
+  std::int32_t (*head)(std::string_view key);  // of a key that no prefix was taken from
+};
+
 // The sizes of a cell. Each of the two is one byte, or an escape and then 16 bits.
 struct Cell {
   static constexpr unsigned kLongKey = 255, kWideValue = 254, kLongValue = 255;

@@ -117,6 +117,8 @@ class PageView {
     }
   }
 
+  static constexpr format::PageOrder kOrder{kInlined, &Compare::Compare, [](std::string_view key) { return HeadOf(key, 0); }};
+
   // The first slot whose key is not below `key`; if that is the key, its cell too. A cell that a reader gets need not lie inside the page.
   // REQUIRES: leaf
   HAKO_INLINE Place Find(std::string_view key) const {

@@ -92,9 +92,11 @@ void PageCache<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInsta
   const auto parse = [&](const Arrived& page) -> StatusOr<PageImage> {
     HAKO_RETURN_IF_ERROR(page.status);
     HAKO_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, Unpack<Codec>(page.id, page.bytes, unpacked));
-    HAKO_ASSIGN_OR_RETURN(PageImage image, PageImage::Parse(page.id, bytes, limits_.inlined, slab_->page_end()));
+    HAKO_ASSIGN_OR_RETURN(PageImage image, PageImage::Parse(page.id, bytes, limits_.order, slab_->page_end()));
     if (how.level >= 0 && image.shape().level() != static_cast<unsigned>(how.level))
       return absl::DataLossError(absl::StrCat("page ", page.id, " is not on the level of the tree where it is named"));
+    if (!HasExpectedBounds(page.id, image))
+      return absl::DataLossError(absl::StrCat("page ", page.id, ": its fences are not what the page above it says"));
     return image;
   };
   std::array<std::optional<PageImage>, kInstalledTogether> images;
@@ -134,19 +136,26 @@ void PageCache<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInsta
   loaded_.notify_all();
 }
 
-// Inner pages stay, so each comes once, and names pages that are away and were not met before. Their lines are locked from now on. False if
-// one was met, or is none of a page: then the file is not a tree.
+// Inner pages stay, so each comes once, and names pages that are away and were not met before. Their lines are locked from now on, and
+// hold what their fences must be. False if one was met, or is none of a page: then the file is not a tree.
 template <File FileT, PageCodec Codec>
 bool PageCache<FileT, Codec>::MeetChildren(const PageImage& image) {
   const unsigned count = image.shape().level() > 0 ? image.shape().count : 0;
+  PageImage::KeyBuffer buffers[2];
+  std::string_view low = image.low();
   for (unsigned i = 0; i < count; ++i) {
-    std::atomic_ref version(lines_[image.child(i)].version);
-    if (State(image.child(i)) == kAway && (version.load(std::memory_order_relaxed) & sync::VersionLock::kLocked) == 0) {
-      version.fetch_or(sync::VersionLock::kLocked, std::memory_order_relaxed);
-      continue;
+    const std::uint32_t id = image.child(i);
+    std::atomic_ref version(lines_[id].version);
+    if (State(id) != kAway || (version.load(std::memory_order_relaxed) & sync::VersionLock::kLocked) != 0) {
+      ForgetChildren(image, i);
+      return false;
     }
-    ForgetChildren(image, i);
-    return false;
+    version.fetch_or(sync::VersionLock::kLocked, std::memory_order_relaxed);
+    const bool is_last = i + 1 == count;
+    const std::string_view high = is_last ? image.high() : image.Key(i + 1, limits_.order, buffers[i % 2]);
+    const unsigned edges = (i == 0 ? image.edges() & format::PageTail::kNoLow : 0) | (is_last ? image.edges() & format::PageTail::kNoHigh : 0);
+    Expect(id, HashOfBounds(low, high, edges));
+    low = high;
   }
   return true;
 }
@@ -264,6 +273,7 @@ template <File FileT, PageCodec Codec>
 void PageCache<FileT, Codec>::Evict(std::uint32_t id) {
   Line& line = lines_[id];
   GiveBack(line.unit, line.shape.units);
+  Expect(id, 0);
   SetState(id, kAway);  // and locked, as it was
 }
 

@@ -46,10 +46,13 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "hako/base/hash.h"
 #include "hako/base/page_codec.h"
+#include "hako/base/random_seed.h"
 #include "hako/base/status.h"
 #include "hako/format/page_format.h"
 #include "hako/format/record_format.h"
+#include "hako/storage/page_encoding.h"
 #include "hako/storage/page_image.h"
 #include "hako/storage/page_slab.h"
 #include "hako/storage/page_store.h"
@@ -62,7 +65,7 @@ namespace hako::storage {
 struct PageCacheLimits {
   std::uint64_t memory_bytes;  // of all that the cache holds
   std::uint64_t dirty_bytes;   // of changed pages: then a checkpoint is asked for
-  unsigned inlined;            // bytes of a suffix that a head holds
+  format::PageOrder order;
 };
 
 template <File FileT, PageCodec Codec = NoCodec>
@@ -89,6 +92,7 @@ class PageCache {
     auto cache = std::unique_ptr<PageCache>(new PageCache(std::move(store), std::move(slab), std::move(states), limits, std::move(ask)));
     if (const std::uint32_t root = cache->store_->super().root; root != 0) {
       std::atomic_ref(cache->lines_[root].version).store(sync::VersionLock::kLocked);
+      cache->Expect(root, cache->HashOfBounds({}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh));
       HAKO_RETURN_IF_ERROR(cache->Bring(root, -1, false));
     }
     return cache;
@@ -210,8 +214,11 @@ class PageCache {
     const auto id = static_cast<std::uint32_t>(value.place);
     if (!IsLong(value.place)) return;  // the file is damaged
     SetState(id, kFree);
-    --num_long_;
-    if (unsaved_.erase(id) != 0) unsaved_bytes_ -= value.size;
+    if (num_long_ > 0) --num_long_;
+    if (const auto found = unsaved_.find(id); found != unsaved_.end()) {
+      unsaved_bytes_ -= found->second->size();
+      unsaved_.erase(found);
+    }
     freed_.push_back(id);
     changed_.store(true, std::memory_order_relaxed);
   }
@@ -328,6 +335,21 @@ class PageCache {
     if (!HasFlag(id, kListed)) resident_.push_back(id);
     SetFlag(id, kListed, true);
   }
+  // The line of a page that was never here holds a hash of the fences that the page above it has for it, in place of hints; of a page that
+  // was here, 0: its fences were right, and do not change while it is away.
+  std::uint64_t HashOfBounds(std::string_view low, std::string_view high, unsigned edges) const {
+    return MixBits(Hash64(low, bounds_seed_) + edges) ^ Hash64(high, bounds_seed_);
+  }
+  void Expect(std::uint32_t id, std::uint64_t hash) {
+    for (const unsigned i : {0u, 1u}) {
+      std::atomic_ref(lines_[id].hints[i]).store(static_cast<std::int32_t>(hash >> 32 * i), std::memory_order_relaxed);
+    }
+  }
+  bool HasExpectedBounds(std::uint32_t id, const PageImage& image) const {
+    const auto half = [&](unsigned i) { return std::uint64_t{static_cast<std::uint32_t>(lines_[id].hints[i])} << 32 * i; };
+    const std::uint64_t expected = half(0) | half(1);
+    return expected == 0 || expected == HashOfBounds(image.low(), image.high(), image.edges());
+  }
   bool MeetChildren(const PageImage& image);
   std::uint32_t AllocateSlowly(unsigned units);
   std::uint32_t FindMemory(unsigned units, std::unique_lock<std::mutex>& lock, bool may_wait);
@@ -356,6 +378,7 @@ class PageCache {
   char* const memory_;
   const PageCacheLimits limits_;
   const std::function<void()> ask_;
+  const std::uint64_t bounds_seed_ = RandomSeed();
   std::uint32_t root_;
   sync::WriteGate gate_;
 

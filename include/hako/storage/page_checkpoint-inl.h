@@ -11,7 +11,7 @@ void PageCache<FileT, Codec>::TouchSlowly(Line& line) {
   if ((shape.kind & Shape::kMark) != 0 && collecting_.load(std::memory_order_relaxed)) {
     const auto id = static_cast<std::uint32_t>(&line - lines_);
     alignas(64) char image[format::kPageImageMax];
-    const std::size_t size = EncodePage(id, shape, At(line.unit), limits_.inlined, image);
+    const std::size_t size = EncodePage(id, shape, At(line.unit), limits_.order.inlined, image);
     Captured captured{id, std::string(image, size)};
     std::lock_guard lock(captured_mutex_);
     captured_.push_back(std::move(captured));
@@ -161,7 +161,7 @@ Status PageCache<FileT, Codec>::WritePages(std::uint8_t frozen, std::vector<std:
     const Shape shape = line.shape;
     std::size_t size = 0;
     if ((shape.kind & Shape::kMark) == frozen) {
-      size = EncodePage(id, shape, At(line.unit), limits_.inlined, image);
+      size = EncodePage(id, shape, At(line.unit), limits_.order.inlined, image);
       StoreMark(line, shape, 0);
       written->push_back(id);
       std::lock_guard lock(mutex_);

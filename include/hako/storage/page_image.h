@@ -1,4 +1,7 @@
-// A page between memory and file: its image has no room to grow and no garbage (format/tree_file_format.h).
+// The image of a page as it is read from a file (format/tree_file_format.h).
+//
+// A check that is right does not prove that the bytes make sense: they may have been made up. Parse proves everything that code which
+// searches and changes the page relies on, so that no image whatever can lead it outside of the page, or have it wait for ever.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +10,8 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string_view>
 
-#include "hako/base/page_codec.h"
 #include "hako/base/status.h"
 #include "hako/format/page_format.h"
 #include "hako/format/tree_file_format.h"
@@ -16,97 +19,12 @@
 
 namespace hako::storage {
 
-// The image of a locked page; its size. `out` has room for kPageImageMax bytes; `inlined` = bytes of a suffix that a head holds.
-inline std::size_t EncodePage(std::uint32_t id, const format::PageShape& shape, const char* base, unsigned inlined, char* out) {
-  const unsigned count = shape.count, slots = shape.slots();
-  const bool inner = shape.level() > 0;
-  const char* const end = base + shape.size();
-  const char* const children = base + slots * sizeof(std::int32_t);
-  const char* const offsets = children + (inner ? slots * sizeof(std::uint32_t) : 0);
-  format::PageTail tail;
-  std::memcpy(&tail, end - sizeof(tail), sizeof(tail));
-
-  format::PageImageHeader header{};
-  header.id = id;
-  header.count = shape.count;
-  header.kind = shape.kind & static_cast<std::uint8_t>(~format::PageShape::kMark);
-  header.prefix = shape.prefix;
-  header.heap = static_cast<std::uint16_t>(shape.heap - tail.garbage);
-  char* to = out;
-  const auto put = [&to](const void* bytes, std::size_t size) {
-    std::memcpy(to, bytes, size);
-    to += size;
-  };
-  put(&header, sizeof(header));
-  put(base, count * sizeof(std::int32_t));
-  if (inner) put(children, count * sizeof(std::uint32_t));
-  if (tail.garbage == 0) {
-    put(offsets, count * sizeof(std::uint16_t));
-    put(end - shape.heap, shape.heap);
-    return static_cast<std::size_t>(to - out);
-  }
-  char* const new_offsets = to;
-  to += count * sizeof(std::uint16_t);
-  char* const new_end = to + header.heap;
-  unsigned heap = static_cast<unsigned>(sizeof(tail)) + tail.fences() + shape.prefix;
-  std::memcpy(new_end - heap, end - heap, heap);
-  tail.garbage = 0;
-  std::memcpy(new_end - sizeof(tail), &tail, sizeof(tail));
-  for (unsigned i = 0; i < count; ++i) {
-    std::uint16_t offset;
-    std::memcpy(&offset, offsets + i * sizeof(offset), sizeof(offset));
-    std::uint64_t word;
-    std::memcpy(&word, end - offset, sizeof(word));
-    const unsigned size = format::Cell::Decode(word).Size(inlined);
-    heap += size;
-    std::memcpy(new_end - heap, end - offset, size);
-    offset = static_cast<std::uint16_t>(heap);
-    std::memcpy(new_offsets + i * sizeof(offset), &offset, sizeof(offset));
-  }
-  return static_cast<std::size_t>(new_end - out);
-}
-
-// Compresses an image to `out`, which has room for as much; its size then, or 0 if no unit of the file would be saved.
-template <PageCodec Codec>
-std::size_t Pack(std::span<const char> image, char* out) {
-  constexpr std::size_t kHeader = sizeof(format::PageImageHeader);
-  const std::size_t units = (image.size() + format::kTreeUnit - 1) / format::kTreeUnit;
-  if (units < 2) return 0;
-  const std::size_t room = (units - 1) * format::kTreeUnit - kHeader;
-  const std::size_t size = Codec::Compress(image.subspan(kHeader), {out + kHeader, room});
-  if (size == 0) return 0;
-  format::PageImageHeader header;
-  std::memcpy(&header, image.data(), kHeader);
-  header.packed = static_cast<std::uint16_t>(size);
-  std::memcpy(out, &header, kHeader);
-  return kHeader + size;
-}
-
-// The image that was read, or what it is when it is no longer compressed, in `room` for one and 8 bytes.
-template <PageCodec Codec>
-StatusOr<std::span<const std::byte>> Unpack(std::uint32_t id, std::span<const std::byte> image, std::span<std::byte> room) {
-  format::PageImageHeader header;
-  constexpr std::size_t kHeader = sizeof(header);
-  if (image.size() < kHeader) return image;  // which Parse refuses
-  std::memcpy(&header, image.data(), kHeader);
-  const std::size_t packed = header.packed;
-  if (packed == 0) return image;
-  const bool inner = (header.kind & format::PageShape::kLevel) != 0;
-  const std::size_t size = header.count * (inner ? 10u : 6u) + header.heap;
-  if (packed > image.size() - kHeader || size > format::kPageImageMax - kHeader || room.size() < format::kPageImageMax + 8 ||
-      !Codec::Decompress({reinterpret_cast<const char*>(image.data()) + kHeader, packed},
-                         {reinterpret_cast<char*>(room.data()) + kHeader, size}))
-    return absl::DataLossError(absl::StrCat("the image of page ", id, " cannot be decompressed"));
-  header.packed = 0;
-  std::memcpy(room.data(), &header, kHeader);
-  return room.first(kHeader + size);
-}
-
-// An image that was read, and proved to stay inside of itself.
 class PageImage {
  public:
+  using Order = format::PageOrder;
+
   // `bytes` may go on behind the image. REQUIRES: 8 bytes more can be read
-  static StatusOr<PageImage> Parse(std::uint32_t id, std::span<const std::byte> bytes, unsigned inlined, std::uint32_t id_end) {
+  static StatusOr<PageImage> Parse(std::uint32_t id, std::span<const std::byte> bytes, const Order& order, std::uint32_t id_end) {
     PageImage image;
     const auto wrong = [id](const char* what) { return absl::DataLossError(absl::StrCat("the image of page ", id, ": ", what)); };
     if (bytes.size() < sizeof(image.header_)) return wrong("it is cut short");
@@ -138,36 +56,33 @@ class PageImage {
     const unsigned fixed = static_cast<unsigned>(sizeof(tail)) + tail.low + tail.high + shape.prefix;
     if (fixed > shape.heap || tail.garbage != 0) return wrong("bad tail");
     if (std::max({tail.low, tail.high, shape.prefix}) > kTreeKeySizeMax) return wrong("a fence is too long");
-    // Cells lie one beside the other: each has two ends, and each place where they meet is an end of two.
-    std::array<std::uint64_t, format::kPageImageMax / 64 + 1> ends{};
-    unsigned cells = 0;
-    const auto flip = [&ends](unsigned at) { ends[at / 64] ^= std::uint64_t{1} << at % 64; };
-    flip(fixed);
-    flip(shape.heap);
-    for (unsigned i = 0; i < count; ++i) {
-      const unsigned offset = image.At<std::uint16_t>(image.offsets_, i);
-      if (offset > shape.heap) return wrong("a cell lies outside");
-      std::uint64_t word;
-      std::memcpy(&word, end - offset, sizeof(word));
-      const format::Cell cell = format::Cell::Decode(word);
-      const unsigned size = cell.Size(inlined);
-      if (size + fixed > offset) return wrong("a cell reaches too far");
-      if (cell.suffix + shape.prefix > kTreeKeySizeMax) return wrong("a key is too long");
-      cells += size;
-      flip(offset);
-      flip(offset - size);
-      const auto head = image.At<std::int32_t>(image.heads_, i);
-      if (level > 0 && i == 0 ? head != format::kLowestHead : i > 0 && head < image.At<std::int32_t>(image.heads_, i - 1))
-        return wrong("its heads do not rise");
-      if (level > 0 && (image.child(i) == 0 || image.child(i) >= id_end)) return wrong("it names a page that cannot be");
-    }
-    if (cells + fixed != shape.heap || std::ranges::any_of(ends, [](std::uint64_t word) { return word != 0; }))
-      return wrong("its cells do not fill its heap");
+    image.tail_ = tail;
+    image.end_ = end;
+    if (const char* const what = image.FlawInBounds(order)) return wrong(what);
+    if (const char* const what = image.FlawInSlots(order, fixed, id_end)) return wrong(what);
     return image;
   }
 
   const format::PageShape& shape() const { return shape_; }
   std::uint32_t child(unsigned i) const { return At<std::uint32_t>(children_, i); }
+  // The bounds of the page's keys; `edges` says which of them there are.
+  unsigned edges() const { return tail_.edges; }
+  std::string_view low() const { return {prefix().data() - tail_.low, tail_.low}; }
+  std::string_view high() const { return {prefix().data() - tail_.low - tail_.high, tail_.high}; }
+
+  // A key, in a buffer that has room for kTreeKeySizeMax bytes. REQUIRES: not slot 0 of an inner page
+  using KeyBuffer = std::array<char, kTreeKeySizeMax + sizeof(std::uint32_t)>;
+  std::string_view Key(unsigned i, const Order& order, KeyBuffer& buffer) const {
+    const Slot slot = SlotAt(i);
+    char* to = std::ranges::copy(prefix(), buffer.data()).out;
+    if (order.inlined != 0) {
+      const std::uint32_t first = __builtin_bswap32(static_cast<std::uint32_t>(slot.head) ^ 0x80000000u);
+      std::memcpy(to, &first, sizeof(first));
+      to += order.inlined;
+    }
+    std::memcpy(to, slot.rest(), slot.sizes.Rest(order.inlined));
+    return {buffer.data(), prefix().size() + slot.sizes.suffix};
+  }
 
   // Writes the page to shape().size() bytes at `base`, which late readers of what was there may be reading; and its hints.
   void Store(char* base, std::int32_t* hints) const {
@@ -190,6 +105,100 @@ class PageImage {
   }
 
  private:
+  struct Slot {
+    std::int32_t head;
+    unsigned offset;
+    const char* cell;
+    format::Cell sizes;
+    const char* rest() const { return cell + sizes.header; }
+  };
+
+  Slot SlotAt(unsigned i) const {
+    Slot slot{At<std::int32_t>(heads_, i), At<std::uint16_t>(offsets_, i), nullptr, {}};
+    slot.cell = end_ - slot.offset;
+    std::uint64_t word;
+    std::memcpy(&word, slot.cell, sizeof(word));
+    slot.sizes = format::Cell::Decode(word);
+    return slot;
+  }
+  std::string_view prefix() const { return {end_ - sizeof(format::PageTail) - shape_.prefix, shape_.prefix}; }
+
+  // What is wrong with the fences and the prefix, or nullptr.
+  const char* FlawInBounds(const Order& order) const {
+    constexpr unsigned kNoLow = format::PageTail::kNoLow, kNoHigh = format::PageTail::kNoHigh;
+    const bool bytewise = order.inlined != 0;
+    if ((tail_.edges & ~(kNoLow | kNoHigh)) != 0) return "bad tail";
+    if (((tail_.edges & kNoLow) != 0 && tail_.low != 0) || ((tail_.edges & kNoHigh) != 0 && tail_.high != 0))
+      return "it has a fence where there is none";
+    if (shape_.guarded() != (bytewise && tail_.edges != 0)) return "it is guarded, or not, without reason";
+    if (!bytewise && shape_.prefix != 0) return "its order has no prefixes";
+    if (tail_.edges != 0) return nullptr;
+    if (order.compare(low(), high()) >= 0) return "its fences do not rise";
+    const std::size_t prefix = shape_.prefix;  // `high` is the greater: it does not end where the two begin to differ
+    if (bytewise && (prefix >= high().size() || !low().starts_with(this->prefix()) || !high().starts_with(this->prefix()) ||
+                     (prefix < low().size() && low()[prefix] == high()[prefix])))
+      return "its prefix is not what its fences share";
+    return nullptr;
+  }
+
+  // The same of the slots and their cells; `fixed` is the size of what lies behind the cells.
+  const char* FlawInSlots(const Order& order, unsigned fixed, std::uint32_t id_end) const {
+    const unsigned count = shape_.count, first = shape_.level() > 0 ? 1 : 0;  // that has a key
+    // Cells lie one beside the other: each has two ends, and each place where they meet is an end of two.
+    std::array<std::uint64_t, format::kPageImageMax / 64 + 1> ends{};
+    unsigned cells = 0;
+    const auto flip = [&ends](unsigned at) { ends[at / 64] ^= std::uint64_t{1} << at % 64; };
+    flip(fixed);
+    flip(shape_.heap);
+    Slot before{};
+    for (unsigned i = 0; i < count; ++i) {
+      if (At<std::uint16_t>(offsets_, i) > shape_.heap) return "a cell lies outside";
+      const Slot slot = SlotAt(i);
+      const unsigned size = slot.sizes.Size(order.inlined);
+      if (size + fixed > slot.offset) return "a cell reaches too far";
+      if (slot.sizes.suffix + shape_.prefix > kTreeKeySizeMax) return "a key is too long";
+      cells += size;
+      flip(slot.offset);
+      flip(slot.offset - size);
+      if (first != 0) {
+        if (child(i) == 0 || child(i) >= id_end) return "it names a page that cannot be";
+        if (slot.sizes.value != 0) return "a child has a value";
+      }
+      if (i < first) {
+        if (slot.head != format::kLowestHead || slot.sizes.suffix != 0) return "its first child has a key";
+        continue;
+      }
+      if (!IsHeadOf(slot, order)) return "a head is not its key's";
+      if (i > first && !AreInOrder(before, slot, order)) return "its keys do not rise";
+      before = slot;
+    }
+    if (cells + fixed != shape_.heap || std::ranges::any_of(ends, [](std::uint64_t word) { return word != 0; }))
+      return "its cells do not fill its heap";
+    if (count == first) return nullptr;
+    KeyBuffer buffer;
+    if ((tail_.edges & format::PageTail::kNoLow) == 0) {
+      const int from_low = order.compare(Key(first, order, buffer), low());
+      if (from_low < 0 || (from_low == 0 && first != 0)) return "a key is below its fence";
+    }
+    if ((tail_.edges & format::PageTail::kNoHigh) == 0 && order.compare(Key(count - 1, order, buffer), high()) >= 0)
+      return "a key is above its fence";
+    return nullptr;
+  }
+
+  static bool IsHeadOf(const Slot& slot, const Order& order) {
+    if (order.inlined == 0) return slot.head == order.head({slot.rest(), slot.sizes.suffix});
+    const unsigned unused = slot.sizes.suffix < 4 ? 8 * (4 - slot.sizes.suffix) : 0;  // its last bits, which are zero
+    return ((static_cast<std::uint32_t>(slot.head) ^ 0x80000000u) & ((std::uint64_t{1} << unused) - 1)) == 0;
+  }
+  // REQUIRES: their heads are those of their keys
+  static bool AreInOrder(const Slot& a, const Slot& b, const Order& order) {
+    if (a.head != b.head) return a.head < b.head;
+    if (order.inlined == 0) return order.compare({a.rest(), a.sizes.suffix}, {b.rest(), b.sizes.suffix}) < 0;
+    const unsigned shared = std::min(a.sizes.Rest(order.inlined), b.sizes.Rest(order.inlined));
+    const int rests = shared == 0 ? 0 : std::memcmp(a.rest(), b.rest(), shared);
+    return rests != 0 ? rests < 0 : a.sizes.suffix < b.sizes.suffix;
+  }
+
   template <class T>
   static T At(const char* array, unsigned i) {
     T value;
@@ -199,7 +208,8 @@ class PageImage {
 
   format::PageImageHeader header_;
   format::PageShape shape_;
-  const char *heads_ = nullptr, *children_ = nullptr, *offsets_ = nullptr;
+  const char *heads_ = nullptr, *children_ = nullptr, *offsets_ = nullptr, *end_ = nullptr;
+  format::PageTail tail_;
 };
 
 }  // namespace hako::storage

@@ -81,7 +81,8 @@ class PageMap {
     }
   }
 
-  // Visits what there is below `id_end`, nodes too: visit(level, number, entry); the images have level -1 and their id.
+  // Visits every entry that names something, nodes too, and the empty ones of ids below `id_end`, where they have a node: visit(level,
+  // number, entry); the images have level -1 and their id.
   template <class Read, class F>
   Status ForEach(std::uint32_t id_end, Read&& read, F&& visit) {
     for (unsigned root = 0; root < format::kMapRoots; ++root) {
@@ -129,16 +130,14 @@ class PageMap {
 
   template <class Read, class F>
   Status ForEachBelow(unsigned level, std::uint64_t node, const Entry& entry, std::uint32_t id_end, Read& read, F& visit) {
-    std::uint64_t ids = 1;  // below an entry of this node
-    for (unsigned i = 0; i < level; ++i) ids *= format::kMapFanout;
     const bool in_memory = node < levels_[level].here.size() && levels_[level].here[node];
-    if ((entry.IsNone() && !in_memory) || node * format::kMapFanout * ids >= id_end) return absl::OkStatus();
+    if (entry.IsNone() && !in_memory) return absl::OkStatus();
     if (!entry.IsNone()) HAKO_RETURN_IF_ERROR(visit(static_cast<int>(level), node, entry));
-    for (std::uint64_t i = node * format::kMapFanout; i < (node + 1) * format::kMapFanout && i * ids < id_end; ++i) {
+    for (std::uint64_t i = node * format::kMapFanout; i < (node + 1) * format::kMapFanout; ++i) {
       HAKO_ASSIGN_OR_RETURN(const Entry* below, At(level, i, read));
       if (level > 0) {
         HAKO_RETURN_IF_ERROR(ForEachBelow(level - 1, i, *below, id_end, read, visit));
-      } else {
+      } else if (!below->IsNone() || i < id_end) {
         HAKO_RETURN_IF_ERROR(visit(-1, i, *below));
       }
     }

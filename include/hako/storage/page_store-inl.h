@@ -43,7 +43,8 @@ void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchF
     const std::uint64_t from = one.entry.place() * format::kTreeUnit, first = from & ~(block - 1);
     if (runs.empty() || first > end + kGapMax) runs.push_back({first, room_end, 0});
     Run& run = runs.back();
-    end = std::min((from + one.entry.units() * format::kTreeUnit + block - 1) & ~(block - 1), file_.Size());
+    const std::uint64_t to = (from + one.entry.units() * format::kTreeUnit + block - 1) & ~(block - 1);
+    end = std::max(end, std::min(to, file_.Size()));  // a damaged map may name a place inside of another
     one.begin = run.begin + (from - run.offset);
     run.size = end - run.offset;
     room_end = (run.begin + run.size + 8 + kRoomAlignment - 1) / kRoomAlignment * kRoomAlignment;  // 8: see PageImage

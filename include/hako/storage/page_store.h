@@ -93,9 +93,9 @@ class PageStore {
     if (space_is_known_) return absl::OkStatus();
     std::uint64_t used = format::kTreeFirstUnit;
     std::lock_guard lock(map_mutex_);
-    HAKO_RETURN_IF_ERROR(map_.ForEach(super_.id_end, NodeReader(), [&used](int, std::uint64_t, const Entry& entry) {
+    HAKO_RETURN_IF_ERROR(map_.ForEach(super_.id_end, NodeReader(), [&](int, std::uint64_t, const Entry& entry) -> Status {
       if (!entry.IsNone()) used += entry.units();
-      return absl::OkStatus();
+      return used <= super_.end ? absl::OkStatus() : DataLossError("the page map names more space than the file has,", super_.end);
     }));
     const std::uint64_t size = file_.Size(), used_bytes = used * format::kTreeUnit;
     free_bytes_.store(size > used_bytes ? size - used_bytes : 0, std::memory_order_relaxed);
@@ -322,6 +322,8 @@ class PageStore {
     HAKO_RETURN_IF_ERROR(map_.ForEach(super_.id_end, NodeReader(), [&](int level, std::uint64_t number, const Entry& entry) -> Status {
       if (entry.IsNone()) {
         if (level < 0) free_ids.push_back(static_cast<std::uint32_t>(number));
+      } else if (level < 0 && number >= super_.id_end) {
+        return DataLossError("the page map names an image of an id that is not in use,", number);
       } else if (!space_.MarkUsed(entry.place(), entry.units())) {
         return DataLossError("two images share space, or one lies outside of the file,", entry.place() * format::kTreeUnit);
       }

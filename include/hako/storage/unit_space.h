@@ -47,9 +47,9 @@ class UnitSpace {
     return 0;
   }
 
-  // False if they are not all free units.
+  // False if they are not all free units, or none.
   bool MarkUsed(std::uint64_t place, std::uint64_t units) {
-    if (place < first_ || units > end_ || place > end_ - units || RunAt(place, units, false) < units) return false;
+    if (units == 0 || place < first_ || units > end_ || place > end_ - units || RunAt(place, units, false) < units) return false;
     Fill(place, units, true);
     used_units_ += units;
     return true;
