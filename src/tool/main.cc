@@ -109,7 +109,7 @@ int Run(std::vector<std::string> args) {
   }
   std::string name;
   const CLI::App* chosen = ChosenCommand(root, &name);
-  if (!CommandNames(*chosen).empty()) {  // a group of commands: its help lists them
+  if (!CommandNames(*chosen).empty() && chosen->parse_order().empty()) {  // a group of commands: its help lists them
     std::printf("%s", root.help().c_str());
     return kExitDone;
   }

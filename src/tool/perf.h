@@ -1,4 +1,5 @@
-// hako perf: what is measured, and how it is told. The phases themselves are in perf_sequence.h, perf_parallel.h and perf_wicked.h.
+// hako perf: what is measured, and how it is told. The phases themselves are in perf_sequence.h, perf_parallel.h, perf_wicked.h
+// and perf_stalls.h.
 //
 // Each prints what tkrzw_dbm_perf prints, line for line, so that scripts and eyes trained on that tool go on working. Two things differ on
 // purpose: `mem` is bytes (there: KiB times 1000), and errors of the command line end with exit code 2. The honest modes, which that tool
@@ -9,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "hako/base/status.h"
 #include "tool/latency.h"
@@ -45,6 +47,13 @@ struct PerfOptions {
   double sleep_seconds = 0;
   // wicked
   bool iterator = false, clear = false, sync = false;
+  // stalls
+  bool stalls = false, durable = false;
+  std::int64_t num_records = 1'000'000;
+  std::int64_t huge_size = 128 << 20;
+  std::int64_t batch_size = -1;  // a sixteenth of the records
+  double seconds = 1;
+  std::vector<std::string> operations;  // empty: all
 
   bool IsAll() const { return !set_only && !get_only && !iter_only && !remove_only; }
 };

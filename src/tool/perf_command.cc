@@ -1,9 +1,10 @@
-// The commands perf sequence, perf parallel and perf wicked: their options.
+// The commands perf sequence, perf parallel, perf wicked and perf --stalls: their options.
 #include <algorithm>
 #include <cstdio>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "hako/dbm/any_options.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/positional_parallel_file.h"
@@ -11,6 +12,7 @@
 #include "tool/perf.h"
 #include "tool/perf_parallel.h"
 #include "tool/perf_sequence.h"
+#include "tool/perf_stalls.h"
 #include "tool/perf_target.h"
 #include "tool/perf_wicked.h"
 #include "tool/tkrzw.h"
@@ -71,17 +73,11 @@ int RunOn(PerfOptions& options) {
   return is_mapped ? Run<HashTarget<MemoryMapParallelFile>>(options).Run() : Run<HashTarget<PositionalParallelFile>>(options).Run();
 }
 
-void AddCommonOptions(CLI::App* app, PerfOptions* options) {
-  constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
+// What database is measured, and how its file is accessed.
+void AddTargetOptions(CLI::App* app, PerfOptions* options) {
   app->add_option("--dbm", options->impl, "What to measure; auto goes by the ending of --path")->option_text("auto|hash|tree|tiny|baby");
-  AddNumber(app, "--iter", &options->num_iterations, "Iterations of each thread, 10000 unless given", 1, kInt32Max);
-  AddNumber(app, "--size", &options->value_size, "Bytes of a value, 8 unless given", 1, 1 << 30);
-  AddNumber(app, "--threads", &options->num_threads, "Threads, 1 unless given", 1, 2000);
-  AddNumber(app, "--random_seed", &options->random_seed, "Seed of random keys and values; negative = from entropy, new in each phase",
-            -kInt32Max, kInt32Max);
   app->add_option("--path", options->path, "The database file; it is emptied first")->option_text("FILE");
   AddAccessOptions(app, &options->access);
-  app->add_flag("--sync_hard", options->sync_hard, "Synchronize with the device before each close, outside the timing");
   AddNumber(app, "--buckets", &options->num_buckets, "Records to make room for in advance; for hash and tiny", 1, std::int64_t{1} << 40);
   AddNumber(app, "--align_pow", &options->align_pow, "Records are aligned to 2^N bytes, more than 6 is as 6; for hash and tiny", 2, 16);
   AddNumber(app, "--max_page_size", &options->max_page_size, "Bytes of a page at most, 8192 unless given; for tree and baby", 128, 8192);
@@ -90,6 +86,17 @@ void AddCommonOptions(CLI::App* app, PerfOptions* options) {
             std::int64_t{1} << 36);
   AddNumber(app, "--checkpoint_bytes", &options->checkpoint_bytes,
             "So many bytes of changed pages cause a checkpoint, 64Mi unless given; for tree", 1, std::int64_t{1} << 50);
+}
+
+void AddCommonOptions(CLI::App* app, PerfOptions* options) {
+  constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
+  AddTargetOptions(app, options);
+  AddNumber(app, "--iter", &options->num_iterations, "Iterations of each thread, 10000 unless given", 1, kInt32Max);
+  AddNumber(app, "--size", &options->value_size, "Bytes of a value, 8 unless given", 1, 1 << 30);
+  AddNumber(app, "--threads", &options->num_threads, "Threads, 1 unless given", 1, 2000);
+  AddNumber(app, "--random_seed", &options->random_seed, "Seed of random keys and values; negative = from entropy, new in each phase",
+            -kInt32Max, kInt32Max);
+  app->add_flag("--sync_hard", options->sync_hard, "Synchronize with the device before each close, outside the timing");
   app->add_flag("--validate", options->validate, "Verify the database after updates, inside the timing");
   app->add_flag("--latency", options->latency, "Time each operation, and print p50, p99, p99.9 and the longest; slows all down a little");
   app->add_flag("--json", options->json, "One JSON object for each phase instead of the text");
@@ -130,10 +137,49 @@ void AddWickedOptions(CLI::App* app, PerfOptions* options) {
   app->add_flag("--rebuild", options->rebuild, "Rebuild the database now and then");
 }
 
+void AddStallOptions(CLI::App* app, PerfOptions* options) {
+  app->add_flag("--stalls", options->stalls,
+                "Measure how long single Gets and Sets take beside each maintenance operation: p50, p99.9 and the longest");
+  AddTargetOptions(app, options);
+  AddNumber(app, "--records", &options->num_records, "With --stalls: records of the database, 1000000 unless given", 1, 1 << 30);
+  AddNumber(app, "--size", &options->value_size, "With --stalls: bytes of a value, 100 unless given", 1, 1 << 30);
+  AddNumber(app, "--huge", &options->huge_size, "With --stalls: bytes of the huge value, 128Mi unless given", 1, 2'147'483'647);
+  AddNumber(app, "--batch", &options->batch_size,
+            "With --stalls: keys of the large batch, a sixteenth of all unless given, which touches every page of a tree", 1, 1 << 30);
+  std::vector<std::string> names = {std::string(kHarvest)};
+  for (const std::string_view name : StallOperations<TinyDBM<>>::kNames) names.emplace_back(name);
+  app->add_option("--operations", options->operations, "With --stalls: some of the operations, separated by commas; all unless given")
+      ->delimiter(',')
+      ->option_text(absl::StrJoin(names, "|"))
+      ->check([names](const std::string& name) {
+        return std::find(names.begin(), names.end(), name) != names.end() ? ""
+                                                                          : absl::StrCat(name, ": there are ", absl::StrJoin(names, ", "));
+      });
+  AddSeconds(
+      app, "--seconds", [options](double seconds) { options->seconds = seconds; },
+      "With --stalls: how long \"idle\" lasts, the measurement beside nothing; 1 unless given");
+  app->add_option("--copy", options->copy_path, "With --stalls: the copy's FILE, that of --path and .stalls unless given")
+      ->option_text("FILE");
+  app->add_flag("--durable", options->durable, "With --stalls: each Set survives a power cut when it returns");
+  app->add_flag("--json", options->json, "With --stalls: one JSON object for each operation, in nanoseconds");
+}
+
+int RunStalls(PerfOptions& options) {
+  if (!options.stalls) return FailUsage("perf", "say what to measure: sequence, parallel, wicked or --stalls");
+  // Of a tree that all fits into memory a large batch would show nothing.
+  if (options.cache_bytes < 0 && options.max_cached_pages < 0)
+    options.cache_bytes = std::max<std::int64_t>(1 << 20, options.num_records * (options.value_size + 16) / 10);
+  return RunOn<Stalls>(options);
+}
+
 }  // namespace
 
 void AddPerfCommand(Commands& commands) {
-  CLI::App* perf = commands.Add("perf", "Measure the speed of a database", [] { return kExitDone; });
+  const auto stalls = std::make_shared<PerfOptions>();
+  stalls->command = "perf";
+  stalls->value_size = 100;
+  CLI::App* perf = commands.Add("perf", "Measure the speed of a database", [stalls] { return RunStalls(*stalls); });
+  AddStallOptions(perf, stalls.get());
   perf->require_subcommand(0, 1);
   const auto add = [&](const std::string& name, const std::string& summary, int (*run)(PerfOptions&),
                        void (*add_options)(CLI::App*, PerfOptions*)) {
