@@ -263,12 +263,9 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) {
   options.num_records = heap_->extents().super().num_records;
   options.align_pow = static_cast<int>(std::uint32_t{heap_->extents().super().align_pow});
   HAKO_ASSIGN_OR_RETURN(auto copy, Open(std::move(empty_file), options));
-  HAKO_RETURN_IF_ERROR(heap_->Scan(
-      format::kFirstExtent, heap_->extents().super().tail,
-      [&](const typename Space::ScannedRecord& record) {
-        return record.stamp.BelongsTo(s) ? copy->Set(record.key, record.value) : absl::OkStatus();
-      },
-      [](std::uint64_t, std::uint64_t) {}, [](storage::Extent) {}));
+  HAKO_RETURN_IF_ERROR(heap_->Scan(format::kFirstExtent, heap_->extents().super().tail, [&](const typename Space::ScannedRecord& record) {
+    return record.stamp.BelongsTo(s) ? copy->Set(record.key, record.value) : absl::OkStatus();
+  }));
   if (copy->Count() != options.num_records) return absl::DataLossError("damaged records were found while copying; Verify names them");
   HAKO_RETURN_IF_ERROR(copy->SetType(GetType()));
   HAKO_RETURN_IF_ERROR(copy->SetMetadata(GetMetadata()));
@@ -296,13 +293,10 @@ Status HashDBM<FileT>::Verify() {
     const std::uint64_t count = CountEntered();
     HAKO_RETURN_IF_ERROR(index_.Verify(*mine, count));
     std::uint64_t live = 0;
-    HAKO_RETURN_IF_ERROR(heap_->Scan(
-        format::kFirstExtent, heap_->extents().tail(),
-        [&](const typename Space::ScannedRecord& record) {
-          live += record.stamp.IsLive();
-          return absl::OkStatus();
-        },
-        [](std::uint64_t, std::uint64_t) {}, [](storage::Extent) {}));
+    HAKO_RETURN_IF_ERROR(heap_->Scan(format::kFirstExtent, heap_->extents().tail(), [&](const typename Space::ScannedRecord& record) {
+      live += record.stamp.IsLive();
+      return absl::OkStatus();
+    }));
     if (live == count) return absl::OkStatus();
     return absl::DataLossError(absl::StrCat("the heap holds ", live, " live records, the index ", count));
   });

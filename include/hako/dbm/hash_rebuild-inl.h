@@ -58,7 +58,7 @@ Status HashDBM<FileT>::Rebuild() {
     return absl::OkStatus();
   }();
   AsWriter(*mine, [&] { heap_->ReleaseMover(*mine, mover); });
-  rebuilt_ = true;
+  rebuilt_ = rebuilt_ || status.ok();
   return status;
 }
 
@@ -101,14 +101,11 @@ Status HashDBM<FileT>::MakeIndexAnew(Slot& mine) {
   index_.Reset();
   slots_.ForEach([](Slot& slot) { slot.pending_count.store(0, std::memory_order_relaxed); });
   HAKO_RETURN_IF_ERROR(index_.Create(count));
-  HAKO_RETURN_IF_ERROR(heap_->Scan(
-      format::kFirstExtent, extents.tail(),
-      [&](const typename Space::ScannedRecord& record) {
-        if (!record.stamp.IsLive()) return absl::OkStatus();
-        heap_->RefreshStamp(record.handle, record.stamp);
-        return index_.Adopt(mine, record.key_hash, record.handle);
-      },
-      [](std::uint64_t, std::uint64_t) {}, [](storage::Extent) {}));
+  HAKO_RETURN_IF_ERROR(heap_->Scan(format::kFirstExtent, extents.tail(), [&](const typename Space::ScannedRecord& record) {
+    if (!record.stamp.IsLive()) return absl::OkStatus();
+    heap_->RefreshStamp(record.handle, record.stamp);
+    return index_.Adopt(mine, record.key_hash, record.handle);
+  }));
   return Count() == count ? absl::OkStatus() : absl::DataLossError("damaged records were found while making the index anew");
 }
 

@@ -50,7 +50,7 @@ Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
       if (writable) HAKO_RETURN_IF_ERROR(extents.MarkInUse());
       heap_->set_num_index_extents(extents.LoadLive(&format::LiveState::index_extents));
       HAKO_RETURN_IF_ERROR(AdoptIndex(mine, extents.LoadLive(&format::LiveState::num_lines)));
-      heap_->BeginHarvest(mine);
+      heap_->BeginHarvest(mine, Count());
       if (extents.LoadLive(&format::LiveState::clearing) == format::kClearing) HAKO_RETURN_IF_ERROR(RemoveAllRecords(mine));
       if (!writable) return absl::OkStatus();
       HAKO_RETURN_IF_ERROR(extents.CutAtTail());
@@ -67,7 +67,7 @@ Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
         if (Count() != super.num_records) return absl::DataLossError("the index does not hold as many records as the superblock says");
         if (writable) HAKO_RETURN_IF_ERROR(extents.MarkInUse());
         if (note.empty()) {
-          heap_->BeginHarvest(mine);
+          heap_->BeginHarvest(mine, Count());
         } else {
           HAKO_RETURN_IF_ERROR(heap_->ReadNote(mine, note));
         }
@@ -147,19 +147,21 @@ Status HashDBM<FileT>::RecoverByScan(Slot& mine) {
   }
   HAKO_RETURN_IF_ERROR(created);
   std::vector<storage::Extent> others;
+  storage::KeptBlocks kept([&](std::uint64_t offset, std::uint64_t bytes, bool) { heap_->FreeGap(mine, offset, bytes); });
   HAKO_RETURN_IF_ERROR(heap_->Scan(
       format::kFirstExtent, end,
       [&](const typename Space::ScannedRecord& record) {
-        if (record.stamp.BelongsTo(s)) {
-          heap_->Revive(record.handle, record.stamp);
-          heap_->RefreshStamp(record.handle, record.stamp);
-          return index_.Adopt(mine, record.key_hash, record.handle);
+        if (!record.stamp.BelongsTo(s)) {
+          heap_->Bury(record.handle);
+          return absl::OkStatus();
         }
-        heap_->FreeBlock(mine, record.handle, record.key.size(), record.value.size());
-        return absl::OkStatus();
+        kept.Keep(heap_->OffsetOf(record.handle), heap_->BlockBytes(record));
+        heap_->Revive(record.handle, record.stamp);
+        heap_->RefreshStamp(record.handle, record.stamp);
+        return index_.Adopt(mine, record.key_hash, record.handle);
       },
-      [&](std::uint64_t offset, std::uint64_t bytes) { heap_->FreeGap(mine, offset, bytes); },
-      [&](storage::Extent extent) { others.push_back(extent); }));
+      [&](storage::Extent extent) { kept.Enter(extent); }, [&](storage::Extent extent) { others.push_back(extent); }));
+  kept.Leave();
   if (Count() != extents.super().num_records) {
     return absl::DataLossError(absl::StrCat("damaged records: the last synced state has ", std::uint64_t{extents.super().num_records},
                                             " records, ", Count(), " of them can be read"));

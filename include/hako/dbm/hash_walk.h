@@ -73,7 +73,7 @@ class HashWalk {
           if (found_.size() == kTogether || ++scanned_ == kScannedMax) Show(std::uint64_t{record.handle} + 1, visit);
           return absl::OkStatus();
         };
-        HAKO_RETURN_IF_ERROR(heap_.ScanExtent(extent, window->At(extent), scan, [](std::uint64_t, std::uint64_t) {}));
+        HAKO_RETURN_IF_ERROR(heap_.ScanExtent(extent, window->At(extent), scan, [] {}));
       }
       Show(heap_.HandleAt(window->offset + window->bytes), visit);
     }

@@ -1,10 +1,12 @@
 // How a record is laid out in its block.
 //
 //   in memory   [lengths][key][value]
-//   in a file   [u32 check][u16 stamp][lengths][key][value]      8 bytes before the key if both lengths are below 128
+//   in a file   [u32 check][u16 stamp][lengths][key][value]                    both lengths below 128: 8 bytes before the key
+//               [u32 check][u16 stamp][lengths][u16 head check][key][value]    otherwise
 //
-// Lengths are two LEB128 varints, key size then value size. What follows the value up to the block's end (format/size_class.h) means
-// nothing. The check covers lengths, key, value and place; the stamp is described in format/stamp.h.
+// Lengths are two LEB128 varints, key size then value size. The bytes behind the value up to the block's end (format/size_class.h) mean
+// nothing. The check covers lengths, key, value and place; the stamp is described in format/stamp.h. The head check covers the lengths and
+// the place of a longer record, so that a scan through other bytes need not hash the megabytes that they announce.
 #pragma once
 
 #include <cstddef>
@@ -61,6 +63,15 @@ inline Lengths DecodeLengths(const char* bytes, std::size_t size) {
 inline constexpr std::size_t kShortLength = 128;  // both lengths are below
 inline constexpr std::size_t kShortHead = 8;      // bytes before the key then, in a file
 inline constexpr std::size_t kShortRecordMax = kShortHead + 2 * kShortLength;
+
+// Bytes before the key in a file; `lengths` of them are the varints, 2 exactly if both lengths are below kShortLength.
+HAKO_INLINE constexpr std::uint64_t RecordHeadSize(std::uint64_t lengths) { return lengths == 2 ? kShortHead : kShortHead + lengths; }
+inline constexpr std::size_t kRecordHeadMax = kShortHead + kLengthsMax;
+
+HAKO_INLINE constexpr std::uint16_t RecordHeadCheck(std::uint64_t key_size, std::uint64_t value_size, std::uint64_t offset,
+                                                    std::uint64_t file_secret) {
+  return static_cast<std::uint16_t>(MixBits((key_size << 32 | value_size) ^ MixBits(offset ^ file_secret)));
+}
 
 // The low 32 bits of XXH3 over the value, seeded by what it must belong to: the key (its hash covers its length), the place and the file. A
 // stale image, or one moved or copied from elsewhere, does not validate.

@@ -149,4 +149,8 @@ constexpr Leftover LeftoverOf(Stamp stamp, std::uint64_t first_epoch) {
   }
 }
 
+// Whether the block of the stamp held a live record when the process began whose first epoch this is. REQUIRES: the block was not written
+// since
+constexpr bool WasLiveBefore(Stamp stamp, std::uint64_t first_epoch) { return stamp.IsLive() || !stamp.IsNotAfter(first_epoch - 1); }
+
 }  // namespace hako::format

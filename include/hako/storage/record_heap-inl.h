@@ -275,10 +275,13 @@ Status RecordHeap<FileT>::Put(Slot& slot, std::uint32_t handle, std::uint64_t ke
   // What a killed process wrote to a file that is not mapped counts for nothing, so there a record need not be unborn until it is
   // published.
   const std::uint16_t stamp = (kMapped ? stamps().unborn : stamps().live).bits();
-  char head[kHeadMax];
+  char head[format::kRecordHeadMax];
   std::memcpy(head, &check, sizeof(check));
   std::memcpy(head + 4, &stamp, sizeof(stamp));
-  const std::size_t head_size = kFixed + format::EncodeLengths(head + kFixed, key.size(), value.size());
+  const unsigned lengths = format::EncodeLengths(head + kFixed, key.size(), value.size());
+  const auto head_size = static_cast<std::size_t>(format::RecordHeadSize(lengths));
+  const std::uint16_t head_check = format::RecordHeadCheck(key.size(), value.size(), offset, secret_);
+  if (lengths > 2) std::memcpy(head + kFixed + lengths, &head_check, sizeof(head_check));
   if constexpr (kMapped) {
     char* at = base_ + offset;
     sync::StoreSharedHeader<8>(at, head, head_size);

@@ -47,6 +47,7 @@
 #include "hako/storage/chunk.h"
 #include "hako/storage/extent_file.h"
 #include "hako/storage/index_arena.h"
+#include "hako/storage/kept_blocks.h"
 #include "hako/storage/move_log.h"
 #include "hako/storage/read_ahead.h"
 #include "hako/storage/size_guess.h"
@@ -180,15 +181,27 @@ class RecordHeap {
   void RefreshStamp(std::uint32_t handle, format::Stamp stamp);
 
   // ---- whole-file passes ----
-  // Visits the records in the heap extents of [from, to): Status visit(ScannedRecord), Status gap(offset, bytes) for runs of zeros, and
-  // void other(Extent) for space that is no heap. Skips what does not validate. May run beside writers.
-  template <class Visit, class Gap, class Other>
-  Status Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Gap&& gap, Other&& other) const;
-  // The same for an extent that has been read.
-  template <class Visit, class Gap>
-  Status ScanExtent(Extent extent, const char* bytes, Visit&& visit, Gap&& gap) const;
+  // Visits the heap extents in [from, to), void enter(Extent), and after each its records, Status visit(ScannedRecord); void other(Extent)
+  // gets space that is no heap. Bytes that do not validate are skipped. What validates may be long dead, wherever it lies outside of other
+  // records: stamps and the index tell. May run beside writers.
+  template <class Visit, class Enter, class Other>
+  Status Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Enter&& enter, Other&& other) const;
+  template <class Visit>
+  Status Scan(std::uint64_t from, std::uint64_t to, Visit&& visit) const {
+    return Scan(
+        from, to, visit, [](Extent) {}, [](Extent) {});
+  }
+  // The same for an extent that has been read, or whose bytes nobody changes but for stamps. doubt() is called at bytes that are neither
+  // zero nor a record.
+  enum class Trust { kNothing, kLiveHeads };  // kLiveHeads: a long record that is alive is not hashed if its head is intact
+  template <Trust kTrust = Trust::kNothing, class Visit, class Doubt>
+  Status ScanExtent(Extent extent, const char* bytes, Visit&& visit, Doubt&& doubt) const;
   // For a walk in the order of the file.
   MoveLog& moves() { return moves_; }
+  HAKO_INLINE std::uint64_t OffsetOf(std::uint32_t handle) const { return std::uint64_t{handle} << shift_; }
+  std::uint64_t BlockBytes(const ScannedRecord& record) const { return BytesOf(ClassOf(record.key.size(), record.value.size())); }
+  // Marks a dead record, so that no later recovery takes it for one of its state.
+  void Bury(std::uint32_t handle) { StoreStamp(handle, stamps().free); }
   std::uint64_t HandleAt(std::uint64_t offset) const { return offset >> shift_; }  // one more than any record's, at the file's end
   // Whether an entry may name a record with this stamp.
   HAKO_INLINE bool MayBeNamed(format::Stamp stamp) const {
@@ -197,9 +210,10 @@ class RecordHeap {
   }
   HAKO_INLINE void FreeBlock(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
   void FreeGap(Slot& slot, std::uint64_t offset, std::uint64_t bytes);
-  // After a process kill: the blocks that the dead process had free or waiting are found piece by piece, whenever space is needed and a
-  // part with each synchronization; all at once if the stamps that it left are old.
-  void BeginHarvest(Slot& slot);
+  // After a process kill: the space that the dead process had free or waiting is found extent by extent, whenever space is needed and a
+  // part with each synchronization; all at once if the stamps that it left are old. Until its turn comes an extent is frozen: nothing in it
+  // is handed out, so what is written there are stamps only. `num_records` are alive.
+  void BeginHarvest(Slot& slot, std::uint64_t num_records);
   void HarvestAll(Slot& slot) { HarvestFor(slot, harvest_end_); }
 
   // ---- moving records together; one evacuation at a time ----
@@ -221,7 +235,7 @@ class RecordHeap {
     ReleaseChunk(slot, mover);
     depot_->Flush(mover.free, 0, BlockDepot::kLists);
   }
-  // The bytes of a heap extent that records take.
+  // The bytes of a heap extent that live records take.
   StatusOr<std::uint64_t> LiveBytes(Extent extent) const;
 
   // What a clean close remembers of free space, and taking it back.
@@ -267,16 +281,17 @@ class RecordHeap {
     format::Stamp stamp;
     format::Lengths lengths;
 
-    std::uint64_t key_at() const { return kFixed + lengths.header; }  // from the record's start
+    std::uint64_t key_at() const { return format::RecordHeadSize(lengths.header); }  // from the record's start
     std::uint64_t size() const { return key_at() + lengths.key_size + lengths.value_size; }
   };
   static constexpr std::uint64_t kFixed = 6;  // check and stamp
   // The bits of a short record's first 8 bytes that tell a short live one: its stamp's, and the high ones of its lengths.
   static constexpr std::uint64_t kShortLiveMask = std::uint64_t{0x8080'0000'0000'0000} | std::uint64_t{format::Stamp::kLiveMask} << 32;
   static constexpr std::uint64_t kShortLiveWord = std::uint64_t{format::Stamp::kLiveBits} << 32;
-  static constexpr std::uint64_t kHeadMax = 16;
+  static constexpr std::uint64_t kHeadMax = 16;               // without the head check
   static constexpr std::uint64_t kOptimisticValueMax = 4096;  // a longer value is copied only while the version holds
   static constexpr std::uint64_t kHarvestParts = 512;
+  static constexpr int kHarvestsAtOnce = 2;               // extents, of 1 MiB as a rule
   static constexpr std::uint64_t kDevicePage = 4096;      // what most devices read at once, whatever their smallest block
   static constexpr std::uint64_t kDirectChunk = 1 << 20;  // at least, in direct I/O: what is appended is to be written together
   static constexpr std::uint64_t kSettledAgeMax = format::kOtherAgeMax / 2;  // when a harvest begins: it ends before kOtherAgeMax
@@ -294,7 +309,6 @@ class RecordHeap {
   }
   void SetEpoch(std::uint64_t epoch);
 
-  HAKO_INLINE std::uint64_t OffsetOf(std::uint32_t handle) const { return std::uint64_t{handle} << shift_; }
   std::uint32_t HandleOf(std::uint64_t offset) const { return static_cast<std::uint32_t>(HandleAt(offset)); }
   HAKO_INLINE std::uint32_t CheckOf(std::string_view value, std::uint64_t key_hash, std::uint64_t offset) const {
     return format::RecordCheck(value, key_hash, offset, secret_);
@@ -306,7 +320,7 @@ class RecordHeap {
     return format::SizeClassOf((bytes + (std::uint64_t{1} << shift_) - 1) >> shift_);
   }
   unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
-    const std::uint64_t bytes = kFixed + format::LengthsSize(key_size, value_size) + key_size + value_size;
+    const std::uint64_t bytes = format::RecordHeadSize(format::LengthsSize(key_size, value_size)) + key_size + value_size;
     return format::SizeClassOf((bytes + (std::uint64_t{1} << shift_) - 1) >> shift_);
   }
   std::uint64_t BytesOf(unsigned size_class) const { return format::UnitsOf(size_class) << shift_; }
@@ -330,6 +344,7 @@ class RecordHeap {
   [[gnu::noinline]] format::Match CopyAnyRecord(std::uint32_t handle, const C& is_current, B& buffer, format::RecordCopy* copy) const;
 
   static Head DecodeHead(const char* bytes, std::size_t size);
+  bool DecodeWholeHead(const char* shared, std::uint64_t size, std::uint64_t offset, Head* head) const;
   Head HeadOf(std::uint64_t offset) const;  // mapped
   // Whether the record lies inside the file.
   HAKO_INLINE bool IsInside(std::uint64_t offset, const Head& head) const {
@@ -364,8 +379,9 @@ class RecordHeap {
   Status Put(Slot& slot, std::uint32_t handle, std::uint64_t key_hash, std::string_view key, std::string_view value);
   [[gnu::noinline]] std::uint32_t CarveSlowly(Slot& slot, unsigned size_class, Status* error);
   HAKO_INLINE std::uint32_t Carve(Slot& slot, unsigned size_class, Status* error);
-  void Harvest(Slot& slot);
   void HarvestFor(Slot& slot, std::uint64_t bytes);
+  void HarvestUntil(Slot& slot, std::uint64_t end);  // REQUIRES: harvest_mutex_ held
+  void HarvestExtent(Slot& slot, Extent extent);
   bool HarvestIsOver() const { return harvest_next_.load(std::memory_order_relaxed) >= harvest_end_; }
   void Wait(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
     const unsigned size_class = ClassOf(key_size, value_size);
@@ -396,7 +412,10 @@ class RecordHeap {
   std::uint64_t first_epoch_;  // of this opening
   std::atomic<std::uint64_t> harvest_next_{0};
   std::uint64_t harvest_end_ = 0;
-  std::mutex harvest_mutex_;
+  std::mutex harvest_mutex_;                // guards harvest_next_ and the three below
+  std::uint64_t live_to_harvest_ = 0;       // records that were alive at the beginning and are not yet found
+  std::vector<std::uint64_t> index_units_;  // where extent units of the index begin
+  std::vector<ChunkRest> doubtful_;         // free, unless they hold a damaged record
   std::atomic<bool> evacuating_{false};
   std::vector<bool> victims_;             // by extent unit; changed with writers kept out
   std::vector<std::uint32_t> forgotten_;  // free blocks of victims

@@ -6,8 +6,8 @@
 namespace hako::storage {
 
 template <File FileT>
-template <class Visit, class Gap, class Other>
-Status RecordHeap<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Gap&& gap, Other&& other) const {
+template <class Visit, class Enter, class Other>
+Status RecordHeap<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Enter&& enter, Other&& other) const {
   AlignedBuffer buffer;
   std::uint64_t room = 0;
   for (std::uint64_t extent = from; extent < to;) {
@@ -20,46 +20,53 @@ Status RecordHeap<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& vis
     if (size > room) buffer = MakeAlignedBuffer(room = size);
     char* const bytes = reinterpret_cast<char*>(buffer.get());
     HAKO_RETURN_IF_ERROR(extents_->Read(extent, bytes, size));
-    HAKO_RETURN_IF_ERROR(ScanExtent({extent, size}, bytes, visit, gap));
+    enter(Extent{extent, size});
+    HAKO_RETURN_IF_ERROR(ScanExtent({extent, size}, bytes, visit, [] {}));
     extent += size;
   }
   return absl::OkStatus();
 }
 
+// Whether there may be a record in the first `size` of these bytes, from `offset` on.
 template <File FileT>
-template <class Visit, class Gap>
-Status RecordHeap<FileT>::ScanExtent(Extent extent, const char* bytes, Visit&& visit, Gap&& gap) const {
+bool RecordHeap<FileT>::DecodeWholeHead(const char* shared, std::uint64_t size, std::uint64_t offset, Head* head) const {
+  char bytes[format::kRecordHeadMax];
+  const auto head_max = static_cast<std::size_t>(std::min<std::uint64_t>(sizeof(bytes), size));
+  sync::LoadShared(bytes, shared, head_max);
+  *head = DecodeHead(bytes, std::min<std::size_t>(kHeadMax, head_max));
+  if (!head->stamp.IsValid() || head->lengths.header == 0 || head->size() > size) return false;
+  if (head->lengths.header == 2) return true;
+  std::uint16_t head_check;
+  std::memcpy(&head_check, bytes + kFixed + head->lengths.header, sizeof(head_check));
+  return head_check == format::RecordHeadCheck(head->lengths.key_size, head->lengths.value_size, offset, secret_);
+}
+
+// Goes on behind the end of a record, not of its block: there may lie dead records, and, where the record is dead itself, live ones.
+template <File FileT>
+template <typename RecordHeap<FileT>::Trust kTrust, class Visit, class Doubt>
+Status RecordHeap<FileT>::ScanExtent(Extent extent, const char* bytes, Visit&& visit, Doubt&& doubt) const {
   const std::uint64_t size = extent.bytes, unit = std::uint64_t{1} << shift_;
-  std::uint64_t gap_from = 0;  // 0 = not in a run of zeros
-  std::uint64_t wasted = 0;    // bytes hashed in vain: bounds the work on a hostile file
-  for (std::uint64_t at = sizeof(format::HeapExtentHeader); at < size;) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes + at, std::min<std::uint64_t>(sizeof(word), size - at));
-    if (word == 0) {
-      if (gap_from == 0) gap_from = at;
-      at += unit;
+  const std::uint64_t wasted_max = std::max<std::uint64_t>(64 * size, std::uint64_t{2} << 30);
+  std::uint64_t wasted = 0;  // bytes hashed in vain: bounds the work on a hostile file
+  for (std::uint64_t at = sizeof(format::HeapExtentHeader); size - at >= format::kShortHead && wasted <= wasted_max; at += unit) {
+    if (sync::LoadSharedWord(bytes + at) == 0) continue;
+    Head head;
+    if (!DecodeWholeHead(bytes + at, size - at, extent.offset + at, &head)) {
+      doubt();
       continue;
     }
-    if (gap_from != 0) gap(extent.offset + gap_from, at - gap_from);
-    gap_from = 0;
-    const Head head = DecodeHead(bytes + at, std::min<std::uint64_t>(kHeadMax, size - at));
-    const bool possible = size - at >= 8 && head.lengths.header != 0 && head.stamp.IsValid() && head.size() <= size - at;
-    if (possible) {
-      const std::string_view key(bytes + at + head.key_at(), head.lengths.key_size);
-      const std::string_view value(key.data() + key.size(), head.lengths.value_size);
-      const std::uint64_t key_hash = KeyHash(key);
-      if (head.check == CheckOf(value, key_hash, extent.offset + at)) {
-        HAKO_RETURN_IF_ERROR(visit(ScannedRecord{HandleOf(extent.offset + at), head.stamp, key_hash, key, value}));
-        at += BytesOf(ClassOf(key.size(), value.size()));
-        continue;
-      }
+    const std::string_view key(bytes + at + head.key_at(), head.lengths.key_size);
+    const std::string_view value(key.data() + key.size(), head.lengths.value_size);
+    const std::uint64_t key_hash = KeyHash(key);
+    const bool trusted = kTrust == Trust::kLiveHeads && head.lengths.header > 2 && head.stamp.IsLive();
+    if (!trusted && head.check != CheckOf(value, key_hash, extent.offset + at)) {
+      doubt();
       wasted += head.size();
-      if (wasted > std::max<std::uint64_t>(64 * size, std::uint64_t{2} << 30))
-        return DataLossError("a heap extent is too damaged to be read,", extent.offset);
+      continue;
     }
-    at += unit;
+    HAKO_RETURN_IF_ERROR(visit(ScannedRecord{HandleOf(extent.offset + at), head.stamp, key_hash, key, value}));
+    at += (head.size() - 1) & ~(unit - 1);  // and a unit
   }
-  if (gap_from != 0) gap(extent.offset + gap_from, size - gap_from);
   return absl::OkStatus();
 }
 
@@ -125,7 +132,7 @@ template <File FileT>
 template <class ForEachSlot>
 std::string RecordHeap<FileT>::TakeNote(ForEachSlot&& for_each_slot, const ClosedEpoch& closed) {
   std::string note;
-  const std::vector<Extent> free = extents_->free_extents();
+  const std::vector<Extent> free = HarvestIsOver() ? extents_->free_extents() : std::vector<Extent>();  // the harvest finds them
   internal::PutNumber(&note, free.size());
   for (const Extent& extent : free) {
     internal::PutNumber(&note, extent.offset);
@@ -171,7 +178,7 @@ Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
   std::uint64_t harvest;
   if (!internal::TakeNumber(&note, &harvest)) return bad;
   if (harvest != 0) {
-    BeginHarvest(slot);
+    BeginHarvest(slot, extents_->super().num_records);
     return note.empty() ? absl::OkStatus() : bad;
   }
   if (!internal::TakeNumber(&note, &count)) return bad;

@@ -35,12 +35,16 @@ HAKO_INLINE std::uint32_t RecordHeap<FileT>::Carve(Slot& slot, unsigned size_cla
   return handle;
 }
 
-// From a new chunk, if there is nothing to be harvested.
+// From a new chunk, if the next extents of the harvest have nothing. Few of them: the caller has a bucket locked.
 template <File FileT>
 std::uint32_t RecordHeap<FileT>::CarveSlowly(Slot& slot, unsigned size_class, Status* error) {
-  while (!HarvestIsOver() && !evacuating_.load(std::memory_order_relaxed)) {
-    Harvest(slot);
-    if (const std::uint32_t handle = depot_->Pop(slot.free, size_class)) return handle;
+  if (!HarvestIsOver() && !evacuating_.load(std::memory_order_relaxed)) {
+    for (int i = 0; i < kHarvestsAtOnce; ++i) {
+      if (std::unique_lock lock(harvest_mutex_, std::try_to_lock); lock) {
+        HarvestUntil(slot, std::min(harvest_next_.load(std::memory_order_relaxed) + 1, harvest_end_));
+      }
+      if (const std::uint32_t handle = depot_->Pop(slot.free, size_class)) return handle;
+    }
   }
   const std::uint64_t needed = BytesOf(size_class) + sizeof(format::HeapExtentHeader) + place_unit_ - 1;
   const std::uint64_t size = std::max(ChunkSize(extents_->tail(), needed), block_ > 1 ? kDirectChunk : 0);
@@ -54,49 +58,75 @@ std::uint32_t RecordHeap<FileT>::CarveSlowly(Slot& slot, unsigned size_class, St
   return Carve(slot, size_class, error);
 }
 
-// Takes the free blocks of the next extent that a dead process left.
-template <File FileT>
-void RecordHeap<FileT>::Harvest(Slot& slot) {
-  std::lock_guard lock(harvest_mutex_);
-  const std::uint64_t from = harvest_next_.load(std::memory_order_relaxed);
-  if (from >= harvest_end_) return;
-  const StatusOr<std::uint64_t> extent = extents_->HeapExtentBytes(from);
-  const std::uint64_t to = from + (extent.ok() && *extent != 0 ? *extent : format::kExtentUnit);
-  harvest_next_.store(to, std::memory_order_relaxed);
-  // What cannot be read stays unused; that is no reason to refuse the write that asked for space.
-  (void)Scan(
-      from, to,
-      [&](const ScannedRecord& record) {
-        switch (format::LeftoverOf(record.stamp, first_epoch_)) {
-          case format::Leftover::kFree:
-            FreeBlock(slot, record.handle, record.key.size(), record.value.size());
-            break;
-          case format::Leftover::kWaiting:
-            Wait(slot, record.handle, record.key.size(), record.value.size());
-            break;
-          case format::Leftover::kNone:
-            break;
-        }
-        return absl::OkStatus();
-      },
-      [&](std::uint64_t offset, std::uint64_t bytes) { FreeGap(slot, offset, bytes); }, [](Extent) {});
-}
+// ---- harvest ----
 
 template <File FileT>
-void RecordHeap<FileT>::BeginHarvest(Slot& slot) {
+void RecordHeap<FileT>::BeginHarvest(Slot& slot, std::uint64_t num_records) {
   if (!AcceptsWrites()) return;
+  std::lock_guard lock(harvest_mutex_);
+  live_to_harvest_ = num_records;
+  for (std::uint64_t i = 0; i < num_index_extents_; ++i) {
+    const auto entry = format::IndexExtentEntry::Unpack(extents_->index_extents()[i]);
+    for (std::uint64_t at = 0; at < entry.bytes; at += format::kExtentUnit) index_units_.push_back(entry.offset + at);
+  }
+  std::ranges::sort(index_units_);
   harvest_end_ = extents_->tail();
   harvest_next_.store(format::kFirstExtent, std::memory_order_relaxed);
-  if (first_epoch_ - extents_->LoadLive(&format::LiveState::settled) > kSettledAgeMax) HarvestAll(slot);
+  if (first_epoch_ - extents_->LoadLive(&format::LiveState::settled) > kSettledAgeMax) HarvestUntil(slot, harvest_end_);
 }
 
 template <File FileT>
 void RecordHeap<FileT>::HarvestFor(Slot& slot, std::uint64_t bytes) {
-  const std::uint64_t from = harvest_next_.load(std::memory_order_relaxed);
-  while (!HarvestIsOver() && harvest_next_.load(std::memory_order_relaxed) - from <= bytes &&
-         !evacuating_.load(std::memory_order_relaxed)) {
-    Harvest(slot);
+  if (HarvestIsOver() || evacuating_.load(std::memory_order_relaxed)) return;
+  std::lock_guard lock(harvest_mutex_);
+  HarvestUntil(slot, std::min(harvest_next_.load(std::memory_order_relaxed) + bytes, harvest_end_));
+}
+
+template <File FileT>
+void RecordHeap<FileT>::HarvestUntil(Slot& slot, std::uint64_t end) {
+  for (std::uint64_t next; (next = harvest_next_.load(std::memory_order_relaxed)) < end;) {
+    const StatusOr<std::uint64_t> bytes = extents_->HeapExtentBytes(next);
+    if (!bytes.ok() || *bytes != 0) {
+      if (bytes.ok()) HarvestExtent(slot, {next, *bytes});
+      next += bytes.ok() ? *bytes : format::kExtentUnit;  // what cannot be read stays unused
+    } else {
+      if (!std::ranges::binary_search(index_units_, next)) extents_->Free({next, format::kExtentUnit});
+      next += format::kExtentUnit;
+    }
+    harvest_next_.store(next, std::memory_order_relaxed);
+    if (next < harvest_end_) continue;
+    // If a live record is damaged, it may be one of the doubtful pieces, which then stay unused.
+    if (live_to_harvest_ == 0) {
+      for (const ChunkRest& piece : doubtful_) FreeGap(slot, piece.next, piece.bytes());
+    }
+    doubtful_ = {};
   }
+}
+
+// Nothing is written to the extent meanwhile but stamps.
+template <File FileT>
+void RecordHeap<FileT>::HarvestExtent(Slot& slot, Extent extent) {
+  AlignedBuffer buffer;
+  const char* bytes = base_ + (kMapped ? extent.offset : 0);
+  if constexpr (!kMapped) {
+    buffer = MakeAlignedBuffer(extent.bytes);
+    bytes = reinterpret_cast<const char*>(buffer.get());
+    if (!extents_->Read(extent.offset, reinterpret_cast<char*>(buffer.get()), extent.bytes).ok()) return;
+  }
+  KeptBlocks kept([&](std::uint64_t offset, std::uint64_t size, bool certain) {
+    if (certain) return FreeGap(slot, offset, size);
+    doubtful_.push_back({offset, offset + size});
+  });
+  kept.Enter(extent);
+  const auto visit = [&](const ScannedRecord& record) {
+    const format::Leftover leftover = format::LeftoverOf(record.stamp, first_epoch_);
+    if (leftover == format::Leftover::kWaiting) Wait(slot, record.handle, record.key.size(), record.value.size());
+    if (format::WasLiveBefore(record.stamp, first_epoch_)) --live_to_harvest_;
+    if (leftover != format::Leftover::kFree) kept.Keep(OffsetOf(record.handle), BlockBytes(record));
+    return absl::OkStatus();
+  };
+  (void)ScanExtent<Trust::kLiveHeads>(extent, bytes, visit, [&] { kept.Doubt(); });
+  kept.Leave();
 }
 
 // ---- epochs ----
@@ -139,14 +169,19 @@ template <File FileT>
 void RecordHeap<FileT>::ReleaseWaiting(Slot& slot, const ClosedEpoch& closed) {
   ReleaseUnstamped(slot, closed);
   const bool evacuating = evacuating_.load(std::memory_order_relaxed);
+  std::unique_lock harvest(harvest_mutex_, std::defer_lock);
+  if (!HarvestIsOver()) harvest.lock();
+  const std::uint64_t frozen = harvest_next_.load(std::memory_order_relaxed);  // from here: the harvest takes it
   for (unsigned c = 0; c < closed.waiting.size(); ++c) {
     depot_->Drain(closed.waiting[c], [&](std::uint32_t handle) {
       if (evacuating && IsVictim(handle)) return forgotten_.push_back(handle);
+      if (OffsetOf(handle) >= frozen && OffsetOf(handle) < harvest_end_) return StoreStamp(handle, stamps().free);
       if constexpr (kMapped) StoreStamp(handle, stamps().free);
       depot_->Push(slot.free, (kMapped ? BlockDepot::kFree : BlockDepot::kUnstamped) + c, handle);
     });
   }
   if (closed.settles) extents_->StoreLive(&format::LiveState::settled, closed.epoch);
+  if (harvest) harvest.unlock();
   HarvestFor(slot, harvest_end_ / kHarvestParts);
 }
 
@@ -232,14 +267,11 @@ void RecordHeap<FileT>::EndEvacuation(const std::vector<Extent>& victims, bool e
 template <File FileT>
 StatusOr<std::uint64_t> RecordHeap<FileT>::LiveBytes(Extent extent) const {
   std::uint64_t bytes = 0;
-  HAKO_RETURN_IF_ERROR(Scan(
-      extent.offset, extent.offset + extent.bytes,
-      [&](const ScannedRecord& record) {
-        const bool is_live = record.stamp.IsLive() || record.stamp.state() == format::BlockState::kUnborn;
-        if (is_live) bytes += BytesOf(ClassOf(record.key.size(), record.value.size()));
-        return absl::OkStatus();
-      },
-      [](std::uint64_t, std::uint64_t) {}, [](Extent) {}));
+  HAKO_RETURN_IF_ERROR(Scan(extent.offset, extent.offset + extent.bytes, [&](const ScannedRecord& record) {
+    const bool is_live = record.stamp.IsLive() || record.stamp.state() == format::BlockState::kUnborn;
+    if (is_live) bytes += BytesOf(ClassOf(record.key.size(), record.value.size()));
+    return absl::OkStatus();
+  }));
   return bytes;
 }
 
