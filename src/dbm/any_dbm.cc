@@ -29,7 +29,10 @@ class AnyDBM::SnapshotModel final : public Model<D> {
         writable_(file_.IsWritable()),
         path_(Canonical(file_.path())),
         file_options_(options.file) {}
-  ~SnapshotModel() override { (void)SnapshotModel::Close(); }
+  ~SnapshotModel() override {
+    (void)SnapshotModel::Close();
+    if (is_inherited_) new PositionalParallelFile(std::move(file_));  // never destroyed: the lock is the parent's
+  }
 
   // On error nothing of the file is changed, now or later.
   Status Load() {
@@ -53,15 +56,20 @@ class AnyDBM::SnapshotModel final : public Model<D> {
   bool IsWritable() const override { return writable_; }
 
   Status Synchronize(SyncMode mode) override {
+    HAKO_RETURN_IF_ERROR(db_->Synchronize(mode));
     const std::lock_guard lock(mutex_);
     return mode == SyncMode::kHard && IsWritable() ? Save() : absl::OkStatus();
   }
 
   Status Close() override {
-    const std::lock_guard lock(mutex_);
     if (closed_) return absl::OkStatus();
     closed_ = true;
+    if (!db_->CheckOpen().ok()) {
+      is_inherited_ = true;  // by a forked child, which leaves the file to its parent
+      return db_->Close();
+    }
     const Status saved = IsWritable() ? Save() : absl::OkStatus();
+    (void)db_->Close();
     const Status closed = file_.Close();
     return saved.ok() ? closed : saved;
   }
@@ -86,6 +94,7 @@ class AnyDBM::SnapshotModel final : public Model<D> {
   const std::string path_;  // neither a later chdir nor another link leads elsewhere
   const FileOptions file_options_;
   bool closed_ = false;
+  bool is_inherited_ = false;
 };
 
 namespace {

@@ -6,9 +6,12 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <new>
+
+#include "hako/base/no_memory.h"
 
 namespace hako {
 
@@ -18,14 +21,23 @@ struct FreeAligned {
 };
 using AlignedBuffer = std::unique_ptr<std::byte[], FreeAligned>;
 
-inline AlignedBuffer MakeAlignedBuffer(std::size_t size) {
-  constexpr std::size_t kHugePage = 2 << 20, kLong = kHugePage / 4;
-  const bool is_long = size >= kLong;
-  if (is_long) size = (size + kHugePage - 1) / kHugePage * kHugePage;
-  const FreeAligned free{std::align_val_t{is_long ? kHugePage : 4096}};
-  auto* const bytes = static_cast<std::byte*>(::operator new(size, free.alignment));
-  if (is_long) (void)::madvise(bytes, size, MADV_HUGEPAGE);
+// Rounds *size up to what is taken; null if there is no memory.
+inline AlignedBuffer TryMakeAlignedBuffer(std::size_t* size) {
+  constexpr std::size_t kPage = 4096, kHugePage = 2 << 20, kLong = kHugePage / 4;
+  const bool is_long = *size >= kLong;
+  const std::size_t unit = is_long ? kHugePage : kPage;
+  *size = (std::max<std::size_t>(*size, 1) + unit - 1) / unit * unit;
+  const FreeAligned free{std::align_val_t{unit}};
+  auto* const bytes = static_cast<std::byte*>(::operator new(*size, free.alignment, std::nothrow));
+  if (is_long && bytes != nullptr) (void)::madvise(bytes, *size, MADV_HUGEPAGE);
   return {bytes, free};
+}
+
+// Throws std::bad_alloc if there is no memory (base/no_memory.h).
+inline AlignedBuffer MakeAlignedBuffer(std::size_t size) {
+  AlignedBuffer buffer = TryMakeAlignedBuffer(&size);
+  if (buffer == nullptr) ThrowNoMemory();
+  return buffer;
 }
 
 }  // namespace hako

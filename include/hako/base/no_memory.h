@@ -6,6 +6,7 @@
 // the process when memory runs out, and these macros are nothing.
 #pragma once
 
+#include <cstdlib>
 #include <new>
 
 #include "hako/base/status.h"
@@ -29,6 +30,14 @@ namespace hako {
   HAKO_CATCH_NO_MEMORY()
 #if defined(__cpp_exceptions)
   return Status(absl::StatusCode::kResourceExhausted, absl::string_view());  // which takes no memory
+#endif
+}
+
+[[noreturn, gnu::cold]] inline void ThrowNoMemory() {
+#if defined(__cpp_exceptions)
+  throw std::bad_alloc();
+#else
+  std::abort();  // as the standard library does
 #endif
 }
 

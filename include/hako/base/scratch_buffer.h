@@ -7,20 +7,19 @@
 // ThreadScratch frees it when the thread ends, OwnedScratch where it is a member or a local variable.
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstring>
-#include <new>
 #include <utility>
 
+#include "hako/base/aligned_buffer.h"
 #include "hako/base/thread_exit.h"
 
 namespace hako {
 
 class ScratchBuffer {
  public:
-  static constexpr std::size_t kKeptMax = 1 << 20;
+  static constexpr std::size_t kKeptMax = 2 << 20;
 
   constexpr ScratchBuffer() = default;
   ScratchBuffer(const ScratchBuffer&) = delete;
@@ -39,26 +38,27 @@ class ScratchBuffer {
       Free();
   }
   void Free() {
-    ::operator delete(std::exchange(bytes_, nullptr), kAlignment);
+    free_(reinterpret_cast<std::byte*>(std::exchange(bytes_, nullptr)));
     capacity_ = 0;
   }
+  char* data() { return bytes_; }
   std::size_t capacity() const { return capacity_; }
 
  private:
-  static constexpr std::align_val_t kAlignment{4096};
-
   [[gnu::noinline]] char* Grow(std::size_t size, std::size_t kept) {
-    const std::size_t capacity = size > kKeptMax ? size : std::bit_ceil(std::max(size, static_cast<std::size_t>(kAlignment)));
-    auto* const bytes = static_cast<char*>(::operator new(capacity, kAlignment, std::nothrow));
-    if (bytes == nullptr) return nullptr;
-    if (kept != 0) std::memcpy(bytes, bytes_, kept);
+    std::size_t capacity = size > kKeptMax ? size : std::bit_ceil(size);
+    AlignedBuffer buffer = TryMakeAlignedBuffer(&capacity);
+    if (buffer == nullptr) return nullptr;
+    if (kept != 0) std::memcpy(buffer.get(), bytes_, kept);
     Free();
+    free_ = buffer.get_deleter();
     capacity_ = capacity;
-    return bytes_ = bytes;
+    return bytes_ = reinterpret_cast<char*>(buffer.release());
   }
 
   char* bytes_ = nullptr;
   std::size_t capacity_ = 0;
+  FreeAligned free_;
 };
 
 class OwnedScratch : public ScratchBuffer {

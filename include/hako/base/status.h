@@ -5,7 +5,7 @@
 //   Aborted             a CompareExchange found something else than expected (empty message)
 //   InvalidArgument     the caller's mistake: an option, a file of another type, a value that is not a number
 //   OutOfRange          a key, a value or a number beyond its documented limit
-//   FailedPrecondition  the database is read-only, or refuses writes after a failed write or sync
+//   FailedPrecondition  the database is read-only or closed, refuses writes after a failed write or sync, or was called by its own visitor
 //   ResourceExhausted   no space on the device, or no memory; nothing was changed
 //   Unavailable         another process or another handle has the file open
 //   Unimplemented       the file is of a format that this version does not read

@@ -4,11 +4,12 @@
 #include <zstd.h>
 
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "hako/base/page_codec.h"
+#include "hako/base/thread_exit.h"
 
 namespace hako {
 
@@ -16,15 +17,27 @@ template <int kLevel = 1>
 struct ZstdCodec {
   static constexpr std::string_view kName = "zstd";  // whatever the level, all read all
   static std::size_t Compress(std::span<const char> in, std::span<char> out) {
-    static thread_local const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context(ZSTD_createCCtx(), &ZSTD_freeCCtx);
-    if (context == nullptr) return 0;
-    const std::size_t size = ZSTD_compressCCtx(context.get(), out.data(), out.size(), in.data(), in.size(), kLevel);
+    if (compressor_ == nullptr) compressor_ = ZSTD_createCCtx();
+    if (compressor_ == nullptr) return 0;
+    (void)at_exit_.Arm();
+    const std::size_t size = ZSTD_compressCCtx(compressor_, out.data(), out.size(), in.data(), in.size(), kLevel);
     return ZSTD_isError(size) == 0 && size < out.size() ? size : 0;
   }
   static bool Decompress(std::span<const char> in, std::span<char> out) {
-    static thread_local const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(), &ZSTD_freeDCtx);
-    return context != nullptr && ZSTD_decompressDCtx(context.get(), out.data(), out.size(), in.data(), in.size()) == out.size();
+    if (decompressor_ == nullptr) decompressor_ = ZSTD_createDCtx();
+    if (decompressor_ == nullptr) return false;
+    (void)at_exit_.Arm();
+    return ZSTD_decompressDCtx(decompressor_, out.data(), out.size(), in.data(), in.size()) == out.size();
   }
+
+ private:
+  static void Free() {
+    ZSTD_freeCCtx(std::exchange(compressor_, nullptr));
+    ZSTD_freeDCtx(std::exchange(decompressor_, nullptr));
+  }
+  static inline constinit thread_local ZSTD_CCtx* compressor_ = nullptr;
+  static inline constinit thread_local ZSTD_DCtx* decompressor_ = nullptr;
+  static inline constinit thread_local ThreadExitCall at_exit_{&Free};
 };
 static_assert(PageCodec<ZstdCodec<>>);
 

@@ -42,23 +42,32 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, storage::PageSlab
     return dbm;
   }
 
+  ~BabyDBM() { (void)Close(); }
+
   // Pages and lines go with the space; a value outside of the pages can be found only by way of them. Where Open failed there may be no
   // tree yet, but then no such value either.
-  ~BabyDBM() {
-    if (space_->long_bytes() != 0) (void)tree_.RemoveAll();
+  Status Close() {
+    if (this->IsClosed()) return absl::OkStatus();
+    const Status status = this->CheckOpen();
+    if (status.ok() && space_->long_bytes() != 0) (void)tree_.RemoveAll();
+    this->Seal();
+    return status;
   }
 
   Status Verify() {
+    HAKO_RETURN_IF_ERROR(this->CheckIdle());
     return this->Alone([&] { return tree_.Verify(this->Count()); });
   }
 
   Status Clear() {
+    HAKO_RETURN_IF_ERROR(this->CheckIdle());
     return this->Alone([&] { return this->RemoveAll(); });
   }
 
   // Stops writers for a moment.
   Stats GetStats() {
     Stats stats;
+    if (!this->CheckIdle().ok()) return stats;
     this->Alone([&] {
       stats.num_records = this->Count();
       stats.total_bytes = space_->total_bytes();

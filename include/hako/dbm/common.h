@@ -21,10 +21,6 @@ inline Status CheckKey(std::string_view key, std::uint64_t size_max) {
   return TooLargeError("a key", key.size(), size_max);
 }
 
-[[gnu::cold]] inline Status TooManyThreads() {
-  return absl::ResourceExhaustedError("more threads use databases than hako has slots for (sync/thread_slot.h)");
-}
-
 // A MultiUpdateVisitor of one that only looks.
 template <MultiReadVisitor V>
 auto KeepAll(V& visitor) {

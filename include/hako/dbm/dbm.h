@@ -7,7 +7,11 @@
 //
 // Threads: all methods may be called from any thread at the same time, except Close and the destructor. An iterator belongs to one thread.
 // Each operation on one key is atomic and linearizable. A visitor runs with its bucket locked: it must be short and must not call the DBM.
-// A forked child must neither use nor close a database that it inherited: some have threads of their own, which it lacks.
+// A call from it that would wait for the visitor's own lock, or stop it, is FailedPrecondition.
+//
+// After Close every call is FailedPrecondition, and those that return no Status return nothing (0, an iterator that is not Valid). A forked
+// child must not use a database that it inherited: its threads and locks belong to the parent. There, Close and every call that is not
+// about single records are FailedPrecondition, and the destructor leaves the file as it is.
 #pragma once
 
 #include <concepts>

@@ -20,16 +20,16 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   HashCursor(D& database, Index& index, Space& space) : database_(&database), space_(&space), walk_(index) {}
 
   void First() {
+    if (status_ = database_->CheckOpen(); !status_.ok()) return Finish(status_);
     walk_.Start();
-    status_ = absl::OkStatus();
     record_ = 0;
     FillBucket();
   }
 
   // To the record of `key`; not Valid if there is none. Next then goes on in the index's order.
   void Jump(std::string_view key) {
+    if (status_ = database_->CheckOpen(); !status_.ok()) return Finish(status_);
     walk_.StartAt(space_->KeyHash(key));
-    status_ = absl::OkStatus();
     if (StatusOr<bool> more = NextBucket(); !more.ok()) return Finish(more.status());
     record_ = 0;
     while (record_ < walk_.size() && walk_.key(record_) != key) ++record_;
@@ -51,6 +51,7 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
 
  private:
   StatusOr<bool> NextBucket() {
+    if (database_->IsClosed()) return database_->CheckOpen();
     if constexpr (requires { database_->EnterPending(); }) HAKO_RETURN_IF_ERROR(database_->EnterPending());
     return walk_.Step();
   }

@@ -13,7 +13,7 @@ Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) {
   HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
   Slot* slot = slots_.Mine();
   if (slot == nullptr) [[unlikely]]
-    return TooManyThreads();
+    return slots_.Refusal();
   const std::uint64_t hash = heap_->KeyHash(key);
   if constexpr (Space::kReadsAhead && std::is_same_v<std::remove_cvref_t<V>, Action>) {
     if (pending_ != nullptr && visitor.kind() == Action::Kind::kSet && key.size() <= PendingSets::kKeyMax &&
@@ -96,7 +96,7 @@ Status HashDBM<FileT>::EnterPendingSlowly() const {
 template <File FileT>
 Status HashDBM<FileT>::EnterLocked(Slot* slot) const {
   if (pending_->IsEmpty()) return absl::OkStatus();
-  if (slot == nullptr) return TooManyThreads();
+  if (slot == nullptr) return slots_.Refusal();
   Status status = index_.template EnterMulti<Action>(*slot, pending_->keys(), pending_->handles());
   const bool all = status.ok();
   pending_->Retain([&](std::size_t i) {
@@ -128,7 +128,7 @@ template <MultiVisitor V>
 Status HashDBM<FileT>::ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
   for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
   Slot* slot = slots_.Mine();
-  if (slot == nullptr) return TooManyThreads();
+  if (slot == nullptr) return slots_.Refusal();
   HAKO_RETURN_IF_ERROR(EnterPending());
   if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
     return index_.template ProcessMulti<Action>(*slot, keys, KeepAll(visitor));
@@ -144,12 +144,13 @@ template <Sink S>
 HAKO_INLINE Status HashDBM<FileT>::Fetch(std::string_view key, S&& sink) {
   const std::uint64_t hash = heap_->KeyHash(key);
   HAKO_RETURN_IF_ERROR(EnterPending(hash));
-  return index_.Fetch([this] { return slots_.Mine(); }, hash, key, sink);
+  return index_.Fetch(slots_, hash, key, sink);
 }
 
 template <File FileT>
 template <class V>
 Status HashDBM<FileT>::ProcessEach(V&& visitor) {
+  HAKO_RETURN_IF_ERROR(CheckIdle());
   if constexpr (!Space::kMapped) {
     if (HashWalk<Index, Space> walk(index_, *heap_); walk.Claim()) {
       HAKO_RETURN_IF_ERROR(AloneAndEntered([&] {
@@ -172,9 +173,10 @@ Status HashDBM<FileT>::RefuseWrites() const {
 
 template <File FileT>
 Status HashDBM<FileT>::Clear() {
+  HAKO_RETURN_IF_ERROR(CheckIdle());
   if (!IsWritable()) return RefuseWrites();
   Slot* mine = slots_.Mine();
-  if (mine == nullptr) return TooManyThreads();
+  if (mine == nullptr) return slots_.Refusal();
   HAKO_RETURN_IF_ERROR(heap_->Health());
   HAKO_RETURN_IF_ERROR(AloneAndEntered([&] {
     heap_->extents().StoreLive(&format::LiveState::clearing, format::kClearing);
@@ -196,10 +198,11 @@ Status HashDBM<FileT>::RemoveAllRecords(Slot& mine) {
 
 template <File FileT>
 Status HashDBM<FileT>::Synchronize(SyncMode mode) {
+  HAKO_RETURN_IF_ERROR(CheckIdle());
   if (!IsWritable()) return RefuseWrites();
   if (mode == SyncMode::kSoft && !heap_->index_is_in_memory()) return heap_->Health();
   Slot* mine = slots_.Mine();
-  if (mine == nullptr) return TooManyThreads();
+  if (mine == nullptr) return slots_.Refusal();
   const std::uint64_t call = sync_calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
   std::lock_guard lock(maintenance_mutex_);
   if (call <= synced_calls_) return heap_->Health();  // one that began after this call has covered it
@@ -253,9 +256,10 @@ Status HashDBM<FileT>::RefreshSomeStamps(Slot& mine) {
 
 template <File FileT>
 Status HashDBM<FileT>::CopyTo(FileT empty_file) {
+  HAKO_RETURN_IF_ERROR(CheckIdle());
   if (empty_file.Size() != 0) return absl::InvalidArgumentError("CopyTo wants an empty file");
   Slot* mine = slots_.Mine();
-  if (mine == nullptr) return TooManyThreads();
+  if (mine == nullptr) return slots_.Refusal();
   std::lock_guard lock(maintenance_mutex_);  // no block of the copied state is reused before the next synchronization
   if (IsWritable()) HAKO_RETURN_IF_ERROR(SynchronizeLocked(*mine));
   const std::uint64_t s = heap_->extents().super().epoch;
@@ -274,11 +278,13 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) {
 
 template <File FileT>
 Status HashDBM<FileT>::CopyTo(const std::string& path) requires PathFile<FileT> {
+  HAKO_RETURN_IF_ERROR(CheckIdle());  // before a file is made
   return ReplaceFile<FileT>(path, [this](FileT file) { return CopyTo(std::move(file)); });
 }
 
 template <File FileT>
 bool HashDBM<FileT>::ShouldBeRebuilt() {
+  if (!CheckIdle().ok()) return false;
   const Stats stats = GetStats();
   const std::uint64_t scattered = stats.free_bytes - std::min(stats.free_bytes, heap_->extents().free_extent_bytes());
   return stats.total_bytes > (1 << 20) && scattered > stats.total_bytes / 2;
@@ -286,8 +292,9 @@ bool HashDBM<FileT>::ShouldBeRebuilt() {
 
 template <File FileT>
 Status HashDBM<FileT>::Verify() {
+  HAKO_RETURN_IF_ERROR(CheckIdle());
   Slot* mine = slots_.Mine();
-  if (mine == nullptr) return TooManyThreads();
+  if (mine == nullptr) return slots_.Refusal();
   std::lock_guard lock(maintenance_mutex_);
   return AloneAndEntered([&]() -> Status {
     const std::uint64_t count = CountEntered();
@@ -305,6 +312,7 @@ Status HashDBM<FileT>::Verify() {
 template <File FileT>
 Stats HashDBM<FileT>::GetStats() {
   Stats stats;
+  if (!CheckIdle().ok()) return stats;
   stats.num_records = Count();
   stats.index_bytes = heap_->index_bytes();
   Alone([&] {
@@ -354,6 +362,7 @@ Status HashDBM<FileT>::SetMetadata(const UserMetadata& metadata) {
 template <File FileT>
 template <class F>
 Status HashDBM<FileT>::ChangeSuperBlock(F&& change) {
+  HAKO_RETURN_IF_ERROR(CheckOpen());
   if (!IsWritable()) return RefuseWrites();
   std::lock_guard lock(maintenance_mutex_);
   HAKO_RETURN_IF_ERROR(heap_->Health());
@@ -371,8 +380,14 @@ template <File FileT>
 Status HashDBM<FileT>::Close() {
   if (closed_) return absl::OkStatus();
   closed_ = true;
+  if (Status inherited = CheckOpen(); !inherited.ok()) {
+    slots_.Close();
+    return inherited;
+  }
   background_.reset();
   Status status = IsWritable() ? CloseWritable() : absl::OkStatus();
+  slots_.Close();
+  index_.Seal();
   status.Update(heap_->extents().file().Close());
   return status;
 }

@@ -46,7 +46,7 @@
 #include "hako/index/bucket_index.h"
 #include "hako/storage/record_heap.h"
 #include "hako/sync/background_thread.h"
-#include "hako/sync/thread_slot.h"
+#include "hako/sync/writer_slots.h"
 
 namespace hako {
 
@@ -65,7 +65,10 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   static StatusOr<std::unique_ptr<HashDBM>> Open(const std::string& path, const HashOptions& options = {},
                                                  const FileOptions& file_options = {}) requires PathFile<FileT>;
 
-  ~HashDBM() { (void)Close(); }
+  ~HashDBM() {
+    (void)Close();
+    if (slots_.IsInherited()) (void)heap_.release();  // its file and locks are the other process's
+  }
 
   template <Visitor V>
   Status Process(std::string_view key, V&& visitor);
@@ -76,11 +79,14 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+    HAKO_RETURN_IF_ERROR(CheckOpen());
     HAKO_RETURN_IF_ERROR(EnterPending());
-    return index_.FetchMulti([this] { return slots_.Mine(); }, keys, sink, arrived);
+    return index_.FetchMulti(slots_, keys, sink, arrived);
   }
   // A hint that these keys are going to be used.
-  void Prefetch(std::span<const std::string_view> keys) const { index_.Prefetch(keys); }
+  void Prefetch(std::span<const std::string_view> keys) const {
+    if (!IsClosed()) index_.Prefetch(keys);
+  }
   // In an order of the index's own; on a file that is not mapped in that of the file, by long reads (dbm/hash_walk.h), unless another such
   // walk is under way. Its visitor may use the database.
   template <class V>
@@ -88,12 +94,14 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   // ProcessEach in several threads, which call the visitor at the same time.
   template <class V>
   Status ProcessEachParallel(unsigned num_threads, V&& visitor) {
+    HAKO_RETURN_IF_ERROR(CheckOpen());
     HAKO_RETURN_IF_ERROR(EnterPending());
     return index_.ForEachParallel(num_threads, visitor);
   }
   Iterator MakeIterator() { return Iterator(*this, index_, *heap_); }
 
   std::uint64_t Count() const {
+    if (IsClosed()) return 0;
     (void)EnterPending();
     return CountEntered();
   }
@@ -127,7 +135,14 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status SetMetadata(const UserMetadata& metadata);
   bool IsWritable() const { return writable_; }
   // OK, or the failed write or sync since which the database refuses updates.
-  Status GetHealth() const { return heap_->Health(); }
+  Status GetHealth() const {
+    HAKO_RETURN_IF_ERROR(CheckOpen());
+    return heap_->Health();
+  }
+  // OK, or why the calling thread may not use the database now (sync/writer_slots.h).
+  Status CheckOpen() const { return slots_.CheckOpen(); }
+  Status CheckIdle() const { return slots_.CheckIdle(); }
+  bool IsClosed() const { return slots_.IsClosed(); }
 
   // Syncs, notes free space for the next Open, and closes the file. The destructor calls it where the user did not. No other thread may
   // use the database any more.
@@ -213,7 +228,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   const bool writable_;
   const Durability durability_;
   const bool notes_updates_;  // each update must be synchronized, or noted for the next time
-  mutable sync::PerThread<Slot> slots_;
+  mutable sync::WriterSlots<Slot> slots_;
   std::mutex maintenance_mutex_;  // Synchronize, CopyTo, Rebuild, Verify, SetMetadata
   mutable std::mutex metadata_mutex_;
   UserMetadata metadata_;
@@ -224,7 +239,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   std::atomic<bool> changed_{false};  // since the background thread looked; only where there is one
   bool rebuilt_ = false;              // Close makes the index anew, as small as it can be
   bool closed_ = false;
-  std::unique_ptr<sync::BackgroundThread> background_;
+  sync::BackgroundThread::Pointer background_;
 };
 
 }  // namespace hako

@@ -9,9 +9,10 @@ namespace hako {
 // below it. In batches, so that the extents which one batch empties take the records of the next.
 template <File FileT>
 Status HashDBM<FileT>::Rebuild() {
+  HAKO_RETURN_IF_ERROR(CheckIdle());
   if (!IsWritable()) return RefuseWrites();
   Slot* mine = slots_.Mine();
-  if (mine == nullptr) return TooManyThreads();
+  if (mine == nullptr) return slots_.Refusal();
   std::lock_guard lock(maintenance_mutex_);
   HAKO_RETURN_IF_ERROR(SynchronizeLocked(*mine));
   auto& extents = heap_->extents();

@@ -13,7 +13,7 @@ StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const
   std::unique_ptr<HashDBM> dbm(new HashDBM(std::move(heap), options));
   dbm->closed_ = true;  // not before recovery has succeeded may Close write anything
   Slot* mine = dbm->slots_.Mine();
-  if (mine == nullptr) return TooManyThreads();
+  if (mine == nullptr) return dbm->slots_.Refusal();
   HAKO_RETURN_IF_ERROR(dbm->Recover(*mine, options));
   dbm->closed_ = false;
   dbm->synced_at_ = dbm->heap_->extents().super().synced_at;

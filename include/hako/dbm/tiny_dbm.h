@@ -24,7 +24,7 @@
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/index/bucket_index.h"
 #include "hako/storage/record_arena.h"
-#include "hako/sync/thread_slot.h"
+#include "hako/sync/writer_slots.h"
 
 namespace hako {
 
@@ -50,7 +50,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
     HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     Space::Slot* slot = slots_.Mine();
     if (slot == nullptr) [[unlikely]]
-      return TooManyThreads();
+      return slots_.Refusal();
     const std::uint64_t hash = space_->KeyHash(key);
     if constexpr (ReadVisitor<std::remove_reference_t<V>>) {
       return index_.template Process<void>(*slot, hash, key, visitor);
@@ -61,14 +61,14 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
 
   template <Sink S>
   HAKO_INLINE Status Fetch(std::string_view key, S&& sink) {
-    return index_.Fetch([this] { return slots_.Mine(); }, space_->KeyHash(key), key, sink);
+    return index_.Fetch(slots_, space_->KeyHash(key), key, sink);
   }
 
   template <MultiVisitor V>
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
     for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     Space::Slot* slot = slots_.Mine();
-    if (slot == nullptr) return TooManyThreads();
+    if (slot == nullptr) return slots_.Refusal();
     if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
       return index_.template ProcessMulti<Action>(*slot, keys, KeepAll(visitor));
     } else {
@@ -79,51 +79,59 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) {
-    return index_.FetchMulti([this] { return slots_.Mine(); }, keys, sink, arrived);
+    HAKO_RETURN_IF_ERROR(slots_.CheckOpen());
+    return index_.FetchMulti(slots_, keys, sink, arrived);
   }
   // A hint that these keys are going to be used.
-  void Prefetch(std::span<const std::string_view> keys) const { index_.Prefetch(keys); }
+  void Prefetch(std::span<const std::string_view> keys) const {
+    if (!IsClosed()) index_.Prefetch(keys);
+  }
 
   // As that of Operations, but in place where the block has room: a value that grows by small pieces is copied about eight times while its
   // size doubles, so an Append costs no more than its piece, on the average.
   Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {}) {
     HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     Space::Slot* slot = slots_.Mine();
-    if (slot == nullptr) return TooManyThreads();
+    if (slot == nullptr) return slots_.Refusal();
     HAKO_ASSIGN_OR_RETURN(const bool done, index_.Extend(*slot, space_->KeyHash(key), key, delimiter, value));
     return done ? absl::OkStatus() : Operations<TinyDBM>::Append(key, value, delimiter);
   }
 
   template <class V>
   Status ProcessEach(V&& visitor) {
+    HAKO_RETURN_IF_ERROR(slots_.CheckOpen());
     return index_.ForEach(visitor);
   }
   // ProcessEach in several threads, which call the visitor at the same time.
   template <class V>
   Status ProcessEachParallel(unsigned num_threads, V&& visitor) {
+    HAKO_RETURN_IF_ERROR(slots_.CheckOpen());
     return index_.ForEachParallel(num_threads, visitor);
   }
 
   Iterator MakeIterator() { return Iterator(*this, index_, *space_); }
 
-  std::uint64_t Count() const { return index_.Count(ForEachSlot()); }
+  std::uint64_t Count() const { return slots_.IsClosed() ? 0 : index_.Count(ForEachSlot()); }
 
   // The memory is kept for new records.
   Status Clear() {
+    HAKO_RETURN_IF_ERROR(CheckOpen());
     Space::Slot* mine = slots_.Mine();
-    if (mine == nullptr) return TooManyThreads();
+    if (mine == nullptr) return slots_.Refusal();
     return Alone([&] { return RemoveAllRecords(*mine); });
   }
 
   Status Verify() {
+    HAKO_RETURN_IF_ERROR(CheckOpen());
     Space::Slot* mine = slots_.Mine();
-    if (mine == nullptr) return TooManyThreads();
+    if (mine == nullptr) return slots_.Refusal();
     return Alone([&] { return index_.Verify(*mine, Count()); });
   }
 
   // Stops writers for a moment.
   Stats GetStats() {
     Stats stats;
+    if (slots_.Mine() == nullptr) return stats;
     stats.num_records = Count();
     stats.total_bytes = space_->total_bytes();
     stats.index_bytes = space_->index_bytes();
@@ -135,6 +143,19 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   }
 
   Inspection Inspect() { return InspectionOf("TinyDBM", GetStats()); }
+
+  // OK, or why the calling thread may not use the database now (sync/writer_slots.h).
+  Status CheckOpen() const { return slots_.CheckOpen(); }
+  Status CheckIdle() const { return slots_.CheckIdle(); }
+  bool IsClosed() const { return slots_.IsClosed(); }
+  // The memory goes with the object.
+  Status Close() {
+    if (slots_.IsClosed()) return absl::OkStatus();
+    const Status status = slots_.CheckOpen();
+    slots_.Close();
+    index_.Seal();
+    return status;
+  }
 
  private:
   explicit TinyDBM(std::unique_ptr<Space> space) : space_(std::move(space)), index_(*space_) {}
@@ -155,7 +176,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
 
   std::unique_ptr<Space> space_;
   Index index_;
-  mutable sync::PerThread<Space::Slot> slots_;
+  mutable sync::WriterSlots<Space::Slot> slots_;
 };
 
 }  // namespace hako

@@ -67,6 +67,7 @@ void TreeDBM<FileT, Compare, Codec>::NoteHealth(const Status& status) {
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::Synchronize(SyncMode) {
+  HAKO_RETURN_IF_ERROR(this->CheckIdle());
   if (!IsWritable()) return RefuseUpdate();
   const std::uint64_t call = sync_calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
   std::lock_guard lock(maintenance_mutex_);
@@ -79,6 +80,7 @@ Status TreeDBM<FileT, Compare, Codec>::Synchronize(SyncMode) {
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::Clear() {
+  HAKO_RETURN_IF_ERROR(this->CheckIdle());
   HAKO_RETURN_IF_ERROR(MayUpdate());
   HAKO_RETURN_IF_ERROR(this->Alone([&] { return this->RemoveAll(); }));
   return NotesUpdates() ? NoteUpdate() : absl::OkStatus();
@@ -87,6 +89,7 @@ Status TreeDBM<FileT, Compare, Codec>::Clear() {
 template <File FileT, Comparator Compare, PageCodec Codec>
 template <class F>
 Status TreeDBM<FileT, Compare, Codec>::ChangeMetadata(F&& change) {
+  HAKO_RETURN_IF_ERROR(this->CheckIdle());
   HAKO_RETURN_IF_ERROR(MayUpdate());
   {
     std::lock_guard lock(metadata_mutex_);
@@ -104,6 +107,7 @@ bool TreeDBM<FileT, Compare, Codec>::ShouldBeRebuilt() {
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::Rebuild() {
+  HAKO_RETURN_IF_ERROR(this->CheckIdle());
   if (!IsWritable()) return RefuseUpdate();
   static constexpr int kRoundsMax = 8;  // what was moved leaves room for others to be moved to
   std::lock_guard lock(maintenance_mutex_);
@@ -120,6 +124,7 @@ Status TreeDBM<FileT, Compare, Codec>::Rebuild() {
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::CopyTo(FileT empty_file) {
+  HAKO_RETURN_IF_ERROR(this->CheckIdle());
   if (empty_file.Size() != 0) return absl::InvalidArgumentError("CopyTo wants an empty file");
   auto& store = space_->store();
   typename storage::PageStore<FileT>::Pinned pinned;
@@ -139,11 +144,13 @@ Status TreeDBM<FileT, Compare, Codec>::CopyTo(FileT empty_file) {
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::CopyTo(const std::string& path) requires PathFile<FileT> {
+  HAKO_RETURN_IF_ERROR(this->CheckIdle());  // before a file is made
   return ReplaceFile<FileT>(path, [this](FileT file) { return CopyTo(std::move(file)); });
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::Verify() {
+  HAKO_RETURN_IF_ERROR(this->CheckIdle());
   std::lock_guard lock(maintenance_mutex_);
   if (IsWritable()) HAKO_RETURN_IF_ERROR(CheckpointLocked());  // so that pages can go while others are looked at
   return this->Alone([&]() -> Status { return tree_.Verify(this->Count()); });
@@ -152,6 +159,7 @@ Status TreeDBM<FileT, Compare, Codec>::Verify() {
 template <File FileT, Comparator Compare, PageCodec Codec>
 Stats TreeDBM<FileT, Compare, Codec>::GetStats() {
   Stats stats;
+  if (this->IsClosed()) return stats;
   stats.num_records = this->Count();
   const auto& store = space_->store();
   stats.total_bytes = store.file_bytes();
@@ -169,6 +177,7 @@ Stats TreeDBM<FileT, Compare, Codec>::GetStats() {
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::CountFree() {
+  HAKO_RETURN_IF_ERROR(this->CheckOpen());
   std::lock_guard lock(maintenance_mutex_);
   return space_->store().CountFree();
 }
@@ -176,6 +185,7 @@ Status TreeDBM<FileT, Compare, Codec>::CountFree() {
 template <File FileT, Comparator Compare, PageCodec Codec>
 Inspection TreeDBM<FileT, Compare, Codec>::Inspect() {
   const Status counted = CountFree();
+  if (this->IsClosed()) return InspectionOf("TreeDBM", {});
   Inspection pairs = InspectionOf("TreeDBM", GetStats());
   const auto add = [&](const char* name, std::uint64_t number) { pairs.emplace_back(name, absl::StrCat(number)); };
   const FileCounters counters = space_->store().counters();
@@ -195,6 +205,10 @@ template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::Close() {
   if (closed_) return absl::OkStatus();
   closed_ = true;
+  if (Status inherited = this->CheckOpen(); !inherited.ok()) {
+    this->Seal();
+    return inherited;
+  }
   waker_->store(nullptr);
   background_.reset();
   space_->StopReadingAhead();
@@ -204,6 +218,7 @@ Status TreeDBM<FileT, Compare, Codec>::Close() {
     status = space_->IsDirty() ? CheckpointLocked() : GetHealth();
     if (status.ok()) status = space_->store().CutFile();
   }
+  this->Seal();
   const Status closing = space_->store().file().Close();
   return status.ok() ? closing : status;
 }

@@ -51,7 +51,10 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
     return Status(dbm.status().code(), absl::StrCat(path, ": ", dbm.status().message()));
   }
 
-  ~TreeDBM() { (void)Close(); }
+  ~TreeDBM() {
+    (void)Close();
+    if (this->slots_.IsInherited()) (void)space_.release();  // its threads and locks are the other process's
+  }
 
   // A checkpoint: two flushes of the device, shared by all threads that wait for them; writers are stopped for microseconds.
   Status Synchronize(SyncMode mode);
@@ -95,6 +98,7 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
   // OK, or why the last checkpoint failed. After a failed write or sync the database refuses updates for good, with FailedPrecondition;
   // where it was space or memory that lacked, the next checkpoint may succeed.
   Status GetHealth() const {
+    HAKO_RETURN_IF_ERROR(this->CheckOpen());
     std::lock_guard lock(metadata_mutex_);
     return health_;
   }
@@ -144,7 +148,7 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
   std::uint64_t synced_calls_ = 0;            // of these, the first so many are served
   bool closed_ = true;
   std::shared_ptr<std::atomic<sync::BackgroundThread*>> waker_;  // what the cache wakes
-  std::unique_ptr<sync::BackgroundThread> background_;
+  sync::BackgroundThread::Pointer background_;
 };
 
 }  // namespace hako

@@ -29,7 +29,7 @@
 #include "hako/dbm/tree_cursor.h"
 #include "hako/format/page_format.h"
 #include "hako/index/page_tree.h"
-#include "hako/sync/thread_slot.h"
+#include "hako/sync/writer_slots.h"
 
 namespace hako {
 
@@ -48,7 +48,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
     HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     Slot* slot = slots_.Mine();
     if (slot == nullptr) [[unlikely]]
-      return TooManyThreads();
+      return slots_.Refusal();
     if constexpr (ReadVisitor<std::remove_reference_t<V>>) {
       return tree_.template Process<void>(*slot, key, visitor);
     } else {
@@ -61,14 +61,14 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
 
   template <Sink S>
   HAKO_INLINE Status Fetch(std::string_view key, S&& sink) {
-    return tree_.Fetch([this] { return slots_.Mine(); }, key, sink);
+    return tree_.Fetch(slots_, key, sink);
   }
 
   template <MultiVisitor V>
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
     for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     Slot* slot = slots_.Mine();
-    if (slot == nullptr) return TooManyThreads();
+    if (slot == nullptr) return slots_.Refusal();
     if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
       return tree_.template ProcessMulti<Action>(*slot, keys, KeepAll(visitor));
     } else {
@@ -81,10 +81,13 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) {
-    return tree_.FetchMulti([this] { return slots_.Mine(); }, keys, sink, arrived);
+    HAKO_RETURN_IF_ERROR(CheckOpen());
+    return tree_.FetchMulti(slots_, keys, sink, arrived);
   }
   // A hint that these keys are going to be used.
-  void Prefetch(std::span<const std::string_view> keys) const { tree_.Prefetch(keys); }
+  void Prefetch(std::span<const std::string_view> keys) const {
+    if (!IsClosed()) tree_.Prefetch(keys);
+  }
 
   // In the order of keys.
   template <class V>
@@ -97,21 +100,28 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   // ProcessEach in several threads, which call the visitor at the same time, each in a part of the keys.
   template <class V>
   Status ProcessEachParallel(unsigned num_threads, V&& visitor) {
+    HAKO_RETURN_IF_ERROR(CheckOpen());
     return ProcessParts(tree_.Parts(std::max(num_threads, 1u)), visitor);
   }
 
   Iterator MakeIterator() { return Iterator(self(), tree_); }
 
-  std::uint64_t Count() const { return tree_.Count(ForEachSlot()); }
+  std::uint64_t Count() const { return IsClosed() ? 0 : tree_.Count(ForEachSlot()); }
+
+  // OK, or why the calling thread may not use the database now (sync/writer_slots.h).
+  Status CheckOpen() const { return slots_.CheckOpen(); }
+  Status CheckIdle() const { return slots_.CheckIdle(); }
+  bool IsClosed() const { return slots_.IsClosed(); }
 
   // See OrderedOperations.
   StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) const {
+    HAKO_RETURN_IF_ERROR(CheckOpen());
     return tree_.CountRange({from, to});
   }
   StatusOr<std::uint64_t> RemoveKeys(std::string_view from, std::optional<std::string_view> to) {
-    HAKO_RETURN_IF_ERROR(self().MayUpdate());
     Slot* slot = slots_.Mine();
-    if (slot == nullptr) return TooManyThreads();
+    if (slot == nullptr) return slots_.Refusal();
+    HAKO_RETURN_IF_ERROR(self().MayUpdate());
     HAKO_ASSIGN_OR_RETURN(const std::uint64_t removed, tree_.RemoveRange(*slot, {from, to}));
     if (removed > 0 && self().NotesUpdates()) HAKO_RETURN_IF_ERROR(self().NoteUpdate());
     return removed;
@@ -125,6 +135,11 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   // Whether NoteUpdate is to be called after each update.
   HAKO_INLINE static bool NotesUpdates() { return false; }
   static Status NoteUpdate() { return absl::OkStatus(); }
+
+  void Seal() {
+    slots_.Close();
+    tree_.Seal();
+  }
 
   auto ForEachSlot() const {
     return [this](auto&& visit) { slots_.ForEach(visit); };
@@ -143,7 +158,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
 
   std::unique_ptr<Space> space_;
   Tree tree_;
-  mutable sync::PerThread<Slot> slots_;
+  mutable sync::WriterSlots<Slot> slots_;
 
  private:
   D& self() { return static_cast<D&>(*this); }

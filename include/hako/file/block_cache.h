@@ -287,7 +287,7 @@ class BlockCache {
   sync::FirstFailure failure_;                      // why a dirty block could not be written
   std::atomic<std::size_t> dirtied_{0};             // frames, since the writer looked
   std::atomic<bool> writer_is_up_{false};           // woken or at work, or there is to be none; who sets it may touch writer_
-  std::unique_ptr<sync::BackgroundThread> writer_;  // ends before the rest goes
+  sync::BackgroundThread::Pointer writer_;  // ends before the rest goes
 };
 
 }  // namespace hako

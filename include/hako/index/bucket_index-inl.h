@@ -8,8 +8,8 @@ namespace hako::index {
 
 // The short way: the first entry of the chain whose tag matches. What that does not settle goes the slow way.
 template <class Space>
-template <class S, class GetSlot>
-HAKO_INLINE Status BucketIndex<Space>::Fetch(GetSlot&& get_slot, std::uint64_t hash, std::string_view key, S&& sink) {
+template <class S>
+HAKO_INLINE Status BucketIndex<Space>::Fetch(Slots& slots, std::uint64_t hash, std::string_view key, S&& sink) {
   const Place place = Locate(hash, shape());
   Line* line = &lines_.Home(place.index);
   const sync::VersionLock lock(line->header);
@@ -35,12 +35,12 @@ HAKO_INLINE Status BucketIndex<Space>::Fetch(GetSlot&& get_slot, std::uint64_t h
       header = Header(*line);
     }
   }
-  return FetchSlowly(get_slot, hash, key, sink);
+  return FetchSlowly(slots, hash, key, sink);
 }
 
 template <class Space>
-template <class S, class GetSlot>
-Status BucketIndex<Space>::FetchSlowly(GetSlot get_slot, std::uint64_t hash, std::string_view key, S& sink) {
+template <class S>
+Status BucketIndex<Space>::FetchSlowly(Slots& slots, std::uint64_t hash, std::string_view key, S& sink) {
   for (sync::Backoff backoff; backoff.count() < kOptimisticTries; backoff.Pause()) {
     const Place place = Locate(hash, shape());
     Line* line = &lines_.Home(place.index);
@@ -83,14 +83,15 @@ Status BucketIndex<Space>::FetchSlowly(GetSlot get_slot, std::uint64_t hash, std
     const Place now = Locate(hash, shape());
     if (now.index == place.index && now.TagOf(hash) == tag) return AbsentError();
   }
-  return FetchLocked(get_slot(), hash, key, sink);
+  return FetchLocked(slots, hash, key, sink);
 }
 
 // After a coincidence of tags, damage, a failing device or in a crowd of writers: looks again, with the lock and with all checks.
 template <class Space>
 template <class S>
-Status BucketIndex<Space>::FetchLocked(Slot* slot, std::uint64_t hash, std::string_view key, S& sink) {
-  if (slot == nullptr) return absl::ResourceExhaustedError("more threads use databases than there are slots for");
+Status BucketIndex<Space>::FetchLocked(Slots& slots, std::uint64_t hash, std::string_view key, S& sink) {
+  Slot* const slot = slots.Mine();
+  if (slot == nullptr) return slots.Refusal();
   bool found = false;
   HAKO_RETURN_IF_ERROR((Process<void>(*slot, hash, key, [&](std::optional<std::string_view> value) -> void {
     found = value.has_value();

@@ -42,6 +42,7 @@
 #include "hako/index/spaces.h"
 #include "hako/index/table_shape.h"
 #include "hako/sync/version_lock.h"
+#include "hako/sync/writer_slots.h"
 
 namespace hako::index {
 
@@ -52,6 +53,7 @@ template <class Space>
 class BucketIndex {
  public:
   using Slot = typename Space::Slot;
+  using Slots = sync::WriterSlots<Slot>;
   using Line = format::BucketLine;
   static constexpr std::uint64_t kMinLines = 1024;
   static constexpr std::uint64_t kTargetLoad = 8;  // records a home line, on average
@@ -70,17 +72,17 @@ class BucketIndex {
   // killed process left locked. DataLoss if the chains make no sense.
   Status Recover(Slot& slot, std::uint64_t num_lines, std::unordered_set<std::uint32_t>* used_overflow);
 
-  // `get_slot()` gives the calling thread's slot; it is asked for only where the lock is needed after all.
-  template <class S, class GetSlot>
-  Status Fetch(GetSlot&& get_slot, std::uint64_t hash, std::string_view key, S&& sink);
+  // The calling thread's slot is taken from `slots` only where the lock is needed after all.
+  template <class S>
+  Status Fetch(Slots& slots, std::uint64_t hash, std::string_view key, S&& sink);
 
   // `visit` is an UpdateVisitor, a BlindVisitor, a ReadVisitor (dbm/dbm.h), told apart by what it accepts.
   template <class ActionT, class V>
   Status Process(Slot& slot, std::uint64_t hash, std::string_view key, V&& visit);
 
   // Fetch of each key, in groups whose memory accesses overlap: sink(index, size), then arrived(index, whether the key is there).
-  template <class S, class F, class GetSlot>
-  Status FetchMulti(GetSlot&& get_slot, std::span<const std::string_view> keys, S&& sink, F&& arrived);
+  template <class S, class F>
+  Status FetchMulti(Slots& slots, std::span<const std::string_view> keys, S&& sink, F&& arrived);
   // Brings near what Fetch and Process of these keys are going to read; a hint.
   void Prefetch(std::span<const std::string_view> keys) const;
 
@@ -135,6 +137,13 @@ class BucketIndex {
     lines_.Reset();
     count_.store(0, std::memory_order_release);
     shape_.store(0, std::memory_order_release);
+  }
+
+  // After this there is one line, which is locked for ever: so each Fetch asks for a slot. REQUIRES: nobody else uses the index, and there
+  // are no slots any more
+  void Seal() {
+    Reset();
+    lines_.Seal();
   }
 
   template <class ForEachSlot>
@@ -251,10 +260,10 @@ class BucketIndex {
 
   template <class V>
   Status ForEachIn(BucketWalk<Space>& walk, V& visit) const;
-  template <class S, class GetSlot>
-  [[gnu::noinline]] Status FetchSlowly(GetSlot get_slot, std::uint64_t hash, std::string_view key, S& sink);
   template <class S>
-  [[gnu::noinline]] Status FetchLocked(Slot* slot, std::uint64_t hash, std::string_view key, S& sink);
+  [[gnu::noinline]] Status FetchSlowly(Slots& slots, std::uint64_t hash, std::string_view key, S& sink);
+  template <class S>
+  [[gnu::noinline]] Status FetchLocked(Slots& slots, std::uint64_t hash, std::string_view key, S& sink);
   template <class ActionT, class V>
   static constexpr bool kReads = std::is_void_v<ActionT> || std::is_invocable_v<V&, std::optional<std::string_view>>;
   template <class ActionT, class V>

@@ -253,8 +253,8 @@ Status BucketIndex<Space>::EnterMulti(Slot& slot, std::span<const std::string_vi
 }
 
 template <class Space>
-template <class S, class F, class GetSlot>
-Status BucketIndex<Space>::FetchMulti(GetSlot&& get_slot, std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+template <class S, class F>
+Status BucketIndex<Space>::FetchMulti(Slots& slots, std::span<const std::string_view> keys, S&& sink, F&& arrived) {
   std::uint64_t hashes[kPrefetchGroup];
   for (std::size_t from = 0, n = 0; from < keys.size(); from += n) {
     n = std::min(keys.size() - from, kPrefetchGroup);
@@ -267,7 +267,7 @@ Status BucketIndex<Space>::FetchMulti(GetSlot&& get_slot, std::span<const std::s
       PrefetchRecords(n, hash_of);
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t k = from + i;
-      const Status status = Fetch(get_slot, hashes[i], keys[k], [&sink, k](std::size_t size) { return sink(k, size); });
+      const Status status = Fetch(slots, hashes[i], keys[k], [&sink, k](std::size_t size) { return sink(k, size); });
       if (!status.ok() && !absl::IsNotFound(status)) [[unlikely]]
         return status;
       arrived(k, status.ok());

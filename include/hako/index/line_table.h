@@ -23,6 +23,7 @@
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"
 #include "hako/index/spaces.h"
+#include "hako/sync/version_lock.h"
 
 namespace hako::index {
 
@@ -107,6 +108,8 @@ class LineTable {
     return num_overflow_;
   }
 
+  // Home line 0 is one that stays locked; there is no other.
+  void Seal() { chunks_[0].store(&sealed_, std::memory_order_relaxed); }
   // Forgets all lines; the space took their memory back.
   void Reset() {
     std::lock_guard lock(mutex_);
@@ -137,6 +140,8 @@ class LineTable {
       free_overflow_.push_back(static_cast<std::uint32_t>((offset + at - sizeof(Line)) / sizeof(Line)));
     }
   }
+
+  static inline constinit Line sealed_{.header = sync::VersionLock::kLocked};
 
   Space& space_;
   std::unique_ptr<std::atomic<Line*>[]> chunks_;

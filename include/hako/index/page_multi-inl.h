@@ -198,8 +198,8 @@ Status PageTree<Space, Compare>::ProcessMulti(Slot& slot, std::span<const std::s
 }
 
 template <class Space, Comparator Compare>
-template <class S, class F, class GetSlot>
-Status PageTree<Space, Compare>::FetchMulti(GetSlot&& get_slot, std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+template <class S, class F>
+Status PageTree<Space, Compare>::FetchMulti(Slots& slots, std::span<const std::string_view> keys, S&& sink, F&& arrived) {
   Reached leaves[kPrefetchGroup];
   for (std::size_t from = 0, n = 0; from < keys.size(); from += n) {
     n = std::min(keys.size() - from, kPrefetchGroup);
@@ -218,7 +218,7 @@ Status PageTree<Space, Compare>::FetchMulti(GetSlot&& get_slot, std::span<const 
       auto put = [&sink, k ](std::size_t size) __attribute__((always_inline)) { return sink(k, size); };
       Outcome outcome = leaves[i].line != nullptr ? FetchFrom(leaves[i], keys[k], put) : Outcome::kRaced;
       if (outcome == Outcome::kRaced) [[unlikely]] {
-        const Status status = FetchSlowly(get_slot, keys[k], put);
+        const Status status = FetchSlowly(slots, keys[k], put);
         if (!status.ok() && !absl::IsNotFound(status)) return status;
         outcome = status.ok() ? Outcome::kFound : Outcome::kAbsent;
       }

@@ -143,18 +143,19 @@ HAKO_INLINE auto PageTree<Space, Compare>::TryFetch(std::string_view key, S& sin
 }
 
 template <class Space, Comparator Compare>
-template <class S, class GetSlot>
-HAKO_INLINE Status PageTree<Space, Compare>::Fetch(GetSlot&& get_slot, std::string_view key, S&& sink) {
+template <class S>
+HAKO_INLINE Status PageTree<Space, Compare>::Fetch(Slots& slots, std::string_view key, S&& sink) {
   const Outcome outcome = TryFetch(key, sink);
   if (outcome == Outcome::kFound) [[likely]]
     return absl::OkStatus();
   if (outcome == Outcome::kAbsent) return AbsentError();
-  return FetchSlowly(get_slot, key, sink);
+  return FetchSlowly(slots, key, sink);
 }
 
 template <class Space, Comparator Compare>
-template <class S, class GetSlot>
-Status PageTree<Space, Compare>::FetchSlowly(GetSlot get_slot, std::string_view key, S& sink) {
+template <class S>
+Status PageTree<Space, Compare>::FetchSlowly(Slots& slots, std::string_view key, S& sink) {
+  if (slots.IsClosed()) return slots.Refusal();
   sync::Backoff backoff;
   for (int i = 0; i < kOptimisticTries; ++i, backoff.Pause()) {
     Reached leaf;
@@ -169,7 +170,7 @@ Status PageTree<Space, Compare>::FetchSlowly(GetSlot get_slot, std::string_view 
     // holds it in place.
     if (Space::kResident) break;
     const auto stored = FindLong(leaf, key);
-    Slot* const slot = stored ? get_slot() : nullptr;
+    Slot* const slot = stored ? slots.Mine() : nullptr;
     if (slot == nullptr) break;
     const StatusOr<std::string_view> value = space_.ViewLong(*slot, *stored);
     if (!Lock(leaf.line->version).IsCurrent(leaf.version)) continue;  // it may not be the key's value any more
@@ -177,8 +178,8 @@ Status PageTree<Space, Compare>::FetchSlowly(GetSlot get_slot, std::string_view 
     if (char* out = sink(value->size())) std::memcpy(out, value->data(), value->size());
     return absl::OkStatus();
   }
-  Slot* slot = get_slot();
-  if (slot == nullptr) return absl::ResourceExhaustedError("more threads use databases than hako has slots for (sync/thread_slot.h)");
+  Slot* const slot = slots.Mine();
+  if (slot == nullptr) return slots.Refusal();
   Turn turn(*this, *slot, key);
   if (turn.line == nullptr) return turn.error();
   const View page(memory_, *turn.line);

@@ -45,6 +45,7 @@
 #include "hako/index/spaces.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
+#include "hako/sync/writer_slots.h"
 
 namespace hako::index {
 
@@ -97,6 +98,7 @@ class PageTree {
 
  public:
   using Slot = typename Space::Slot;
+  using Slots = sync::WriterSlots<Slot>;
   using Line = format::PageLine;
   using View = PageView<Compare>;
   using Copy = LeafCopy<Compare>;
@@ -114,10 +116,12 @@ class PageTree {
     count_.store(static_cast<std::int64_t>(num_records), std::memory_order_release);
   }
   std::uint32_t root_id() const { return IdOf(root()); }
+  // After this the root stays locked: so each Fetch asks for a slot. REQUIRES: nobody else uses the tree, and there are no slots any more
+  void Seal() { root_ = &sealed_; }
 
-  // `get_slot()` gives the calling thread's slot; it is asked for only where the lock is needed after all.
-  template <class S, class GetSlot>
-  HAKO_INLINE Status Fetch(GetSlot&& get_slot, std::string_view key, S&& sink);
+  // The calling thread's slot is taken from `slots` only where the lock is needed after all.
+  template <class S>
+  HAKO_INLINE Status Fetch(Slots& slots, std::string_view key, S&& sink);
   // `visit` is an UpdateVisitor, a BlindVisitor, a ReadVisitor (dbm/dbm.h), told apart by what it accepts.
   template <class ActionT, class V>
   Status Process(Slot& slot, std::string_view key, V&& visit);
@@ -125,8 +129,8 @@ class PageTree {
   template <class ActionT, class V>
   Status ProcessMulti(Slot& slot, std::span<const std::string_view> keys, V&& visit);
   // Fetch of each key, in groups whose memory accesses overlap: sink(index, size), then arrived(index, whether the key is there).
-  template <class S, class F, class GetSlot>
-  Status FetchMulti(GetSlot&& get_slot, std::span<const std::string_view> keys, S&& sink, F&& arrived);
+  template <class S, class F>
+  Status FetchMulti(Slots& slots, std::span<const std::string_view> keys, S&& sink, F&& arrived);
   // Brings near what Fetch and Process of these keys are going to read; a hint.
   void Prefetch(std::span<const std::string_view> keys) const;
 
@@ -261,8 +265,8 @@ class PageTree {
   HAKO_INLINE Outcome TryFetch(std::string_view key, S& sink) const;
   template <class S>
   HAKO_INLINE Outcome FetchFrom(const Reached& leaf, std::string_view key, S& sink) const;
-  template <class S, class GetSlot>
-  [[gnu::noinline]] Status FetchSlowly(GetSlot get_slot, std::string_view key, S& sink);
+  template <class S>
+  [[gnu::noinline]] Status FetchSlowly(Slots& slots, std::string_view key, S& sink);
   // The name of the long value of a key in a leaf that was not locked; none if it raced.
   std::optional<format::LongValue> FindLong(const Reached& leaf, std::string_view key) const;
 
@@ -321,6 +325,8 @@ class PageTree {
   template <class F>
   void ForEachPageBelow(Line& line, F& visit) const;
   Status VerifyBelow(Line& line, unsigned level, const Fences& fences, std::uint64_t* found) const;
+
+  static inline constinit Line sealed_{.version = Lock::kLocked};
 
   Space& space_;
   const unsigned page_size_;

@@ -55,7 +55,7 @@ bool PageCache<FileT, Codec>::ReadAhead(std::span<const std::uint32_t> ids, int 
   if (ahead_.size() > 2 * kAheadParts || is_closing_) return false;  // the device is slower than whoever walks
   // Inner pages first, as they name more of what is going to be wanted.
   ahead_.insert(level > 0 ? ahead_.begin() : ahead_.end(), Ahead{level, {ids.begin(), ids.end()}});
-  for (std::unique_ptr<sync::BackgroundThread>& reader : readers_) {
+  for (sync::BackgroundThread::Pointer& reader : readers_) {
     if (reader == nullptr) {
       auto started = sync::BackgroundThread::Start({}, [this] { BringAhead(); });
       if (!started.ok()) return ahead_.clear(), false;

@@ -411,7 +411,7 @@ class PageCache {
   std::mutex ahead_mutex_;
   std::deque<Ahead> ahead_;
   bool is_closing_ = false;
-  std::array<std::unique_ptr<sync::BackgroundThread>, 3> readers_;  // of these
+  std::array<sync::BackgroundThread::Pointer, 3> readers_;  // of these
 };
 
 }  // namespace hako::storage

@@ -15,8 +15,8 @@ void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchF
   };
   if (min_read_size_ != 0) return;
   static constexpr std::size_t kRoomAlignment = 4096, kGapMax = 16 << 10;  // the gap takes no longer than another read
-  static thread_local AlignedBuffer room;
-  static thread_local std::size_t room_size = 0;
+  ScratchBuffer& buffer = ThreadScratch<PageStore>::Get();
+  buffer.Trim();
   absl::InlinedVector<Found, 32> found;
   std::shared_lock<std::shared_mutex> not_cut;
   {
@@ -49,14 +49,15 @@ void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchF
     run.size = end - run.offset;
     room_end = (run.begin + run.size + 8 + kRoomAlignment - 1) / kRoomAlignment * kRoomAlignment;  // 8: see PageImage
   }
-  if (room_end > room_size) room = MakeAlignedBuffer(room_size = std::bit_ceil(room_end));
+  auto* const room = reinterpret_cast<std::byte*>(buffer.Take(room_end));
+  if (room == nullptr) return;
   absl::InlinedVector<ReadRequest, 32> reads;
-  for (const Run& run : runs) reads.push_back({run.offset, {room.get() + run.begin, run.size}});
+  for (const Run& run : runs) reads.push_back({run.offset, {room + run.begin, run.size}});
   reads_.fetch_add(reads.size(), std::memory_order_relaxed);
   for (const ReadRequest& read : reads) read_bytes_.fetch_add(read.out.size(), std::memory_order_relaxed);
   if (reads.empty() || !file_.ReadMulti(reads).ok()) return;
   for (const Found& one : found) {
-    const std::span<const std::byte> image(room.get() + one.begin, one.entry.units() * format::kTreeUnit);
+    const std::span<const std::byte> image(room + one.begin, one.entry.units() * format::kTreeUnit);
     if (Hash64(image.data(), image.size(), SeedOf(one.image->id)) == one.entry.check) one.image->image = image;
   }
 }

@@ -33,6 +33,7 @@
 #include "hako/base/aligned_buffer.h"
 #include "hako/base/hash.h"
 #include "hako/base/random_seed.h"
+#include "hako/base/scratch_buffer.h"
 #include "hako/base/status.h"
 #include "hako/base/wall_clock.h"
 #include "hako/file/file.h"

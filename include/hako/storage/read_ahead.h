@@ -7,10 +7,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <utility>
 
+#include "hako/base/scratch_buffer.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 
@@ -20,12 +20,12 @@ class ReadAhead {
  public:
   static constexpr std::size_t kRecordsMax = 64;
 
-  ReadAhead() : before_(std::exchange(current_, this)), room_(std::exchange(spare_, Room{})) {}
+  ReadAhead() : before_(std::exchange(current_, this)) {}
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
   ~ReadAhead() {
     current_ = before_;
-    spare_ = std::move(room_);
+    room_.Trim();
   }
 
   // More than fit are left to be read later, each on its own.
@@ -42,8 +42,8 @@ class ReadAhead {
   template <BatchFile FileT>
   void Read(FileT& file) {
     file_ = &file;
-    if (bytes_ > room_.size) room_ = {std::make_unique_for_overwrite<std::byte[]>(bytes_), bytes_};
-    std::byte* at = room_.bytes.get();
+    auto* at = reinterpret_cast<std::byte*>(room_.Take(bytes_));
+    if (at == nullptr) count_ = 0;
     for (std::size_t i = 0; i < count_; ++i) {
       reads_[i].out = {at, sizes_[i]};
       at += sizes_[i];
@@ -67,15 +67,12 @@ class ReadAhead {
     return i;
   }
 
-  struct Room {
-    std::unique_ptr<std::byte[]> bytes;
-    std::size_t size;
-  };
-  static inline thread_local ReadAhead* current_ = nullptr;
-  static inline thread_local Room spare_{};  // of the last one, for the next
+  static inline constinit thread_local ReadAhead* current_ = nullptr;
 
   ReadAhead* const before_;  // of a thread that uses another database while it uses this one
-  Room room_;
+  // The thread's room, unless it is in use already.
+  OwnedScratch own_room_;
+  ScratchBuffer& room_ = before_ == nullptr ? ThreadScratch<ReadAhead>::Get() : own_room_;
   const void* file_ = nullptr;
   std::size_t count_ = 0, bytes_ = 0;
   std::array<std::uint32_t, kRecordsMax> handles_;

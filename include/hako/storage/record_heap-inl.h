@@ -84,29 +84,30 @@ HAKO_INLINE typename RecordHeap<FileT>::Head RecordHeap<FileT>::HeadOf(std::uint
 
 template <File FileT>
 format::Match RecordHeap<FileT>::ReadRecord(std::uint32_t handle, Head* head, const char** bytes, Status* status) const {
-  static thread_local std::string buffer;
   const std::uint64_t offset = OffsetOf(handle);
   if (!IsPlace(offset)) return Match::kDamaged;
+  ScratchBuffer& buffer = ThreadScratch<RecordHeap>::Get();
+  buffer.Trim();
   const auto failed = [status](const Status& read) {
     if (status != nullptr) *status = read;
     return !read.ok();
   };
+  // Makes the buffer hold `size` bytes of the record, of which it has the first `had`.
+  const auto read_rest = [&](std::uint64_t had, std::uint64_t size) {
+    char* const out = buffer.Take(size, had);
+    return !failed(out == nullptr ? NoMemoryError() : extents_->Read(offset + had, out + had, size - had));
+  };
   std::span<const std::byte> ready;
   if constexpr (kReadsAhead) ready = Ahead::Take(&extents_->file(), handle);
   const std::uint64_t first = ready.empty() ? FirstRead(offset) : ready.size();
-  if (ready.empty()) {
-    buffer.resize(first);
-    if (failed(extents_->Read(offset, buffer.data(), first))) return Match::kFailed;
-  }
+  if (ready.empty() && !read_rest(0, first)) return Match::kFailed;
   *bytes = ready.empty() ? buffer.data() : reinterpret_cast<const char*>(ready.data());
   *head = DecodeHead(*bytes, std::min(first, kHeadMax));
   if (!IsInside(offset, *head)) return Match::kDamaged;
   guess_.Note(head->size());
   if (head->size() > first) {
     second_reads_.fetch_add(1, std::memory_order_relaxed);
-    if (!ready.empty()) buffer.assign(*bytes, first);
-    buffer.resize(head->size());
-    if (failed(extents_->Read(offset + first, buffer.data() + first, head->size() - first))) return Match::kFailed;
+    if (!read_rest(ready.empty() ? first : 0, head->size())) return Match::kFailed;
     *bytes = buffer.data();
   }
   return Match::kYes;

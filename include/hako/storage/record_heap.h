@@ -37,6 +37,8 @@
 #include "hako/base/hash.h"
 #include "hako/base/inline.h"
 #include "hako/base/prefetch.h"
+#include "hako/base/no_memory.h"
+#include "hako/base/scratch_buffer.h"
 #include "hako/base/status.h"
 #include "hako/base/wall_clock.h"
 #include "hako/format/record_format.h"

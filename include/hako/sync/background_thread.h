@@ -4,6 +4,8 @@
 // it while it is at work makes it work once more. The destructor waits for a call that is under way, and begins no other.
 #pragma once
 
+#include <unistd.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -20,10 +22,19 @@
 namespace hako::sync {
 
 class BackgroundThread {
+  // A child that was forked lacks the thread: it can neither stop it nor destroy what the thread may have been waiting for.
+  struct Stop {
+    void operator()(BackgroundThread* thread) const {
+      if (thread->process_ == getpid()) delete thread;
+    }
+  };
+
  public:
+  using Pointer = std::unique_ptr<BackgroundThread, Stop>;
+
   // An interval of 0 is none. ResourceExhausted if the system has no thread to give.
-  static StatusOr<std::unique_ptr<BackgroundThread>> Start(std::chrono::milliseconds interval, std::function<void()> work) {
-    std::unique_ptr<BackgroundThread> self(new BackgroundThread);
+  static StatusOr<Pointer> Start(std::chrono::milliseconds interval, std::function<void()> work) {
+    Pointer self(new BackgroundThread);
     try {
       self->thread_ = std::jthread([self = self.get(), interval, work = std::move(work)](std::stop_token stop) {
         while (self->Wait(stop, interval)) work();
@@ -57,6 +68,7 @@ class BackgroundThread {
     return !stop.stop_requested();
   }
 
+  const pid_t process_ = getpid();
   std::mutex mutex_;
   std::condition_variable_any wakes_;
   bool woken_ = false;

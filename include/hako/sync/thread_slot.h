@@ -72,21 +72,25 @@ inline unsigned ThreadIndex() {
 template <class T>
 class PerThread {
  public:
-  PerThread() : slots_(new std::array<std::atomic<T*>, kMaxThreads>()) {}
+  PerThread() : slots_(new Slots()), found_(slots_.get()) {}
   PerThread(const PerThread&) = delete;
   PerThread& operator=(const PerThread&) = delete;
   ~PerThread() {
     ForEach([](T& slot) { delete &slot; });
   }
 
-  // The calling thread's T; nullptr if more than kMaxThreads threads live, or if there is no memory for it.
+  // The calling thread's T; nullptr if more than kMaxThreads threads live, if there is no memory for it, or after Seal.
   T* Mine() {
     const unsigned index = ThreadIndex();
     if (index >= kMaxThreads) [[unlikely]]
       return nullptr;
-    T* slot = (*slots_)[index].load(std::memory_order_relaxed);
+    T* slot = (*found_)[index].load(std::memory_order_relaxed);
     return slot != nullptr ? slot : Make(index);
   }
+
+  // From now on no thread finds a T. REQUIRES: no other thread uses this object
+  void Seal() { found_ = &none_; }
+  bool IsSealed() const { return found_ == &none_; }
 
   // Visits every T that was made so far.
   template <class F>
@@ -98,7 +102,10 @@ class PerThread {
   }
 
  private:
+  using Slots = std::array<std::atomic<T*>, kMaxThreads>;
+
   [[gnu::noinline]] T* Make(unsigned index) {
+    if (IsSealed()) return nullptr;
     T* slot = new (std::nothrow) T();
     if (slot == nullptr) return nullptr;
     (*slots_)[index].store(slot, std::memory_order_seq_cst);
@@ -109,7 +116,9 @@ class PerThread {
   }
 
   std::atomic<unsigned> end_{0};  // no T was made at this index or above
-  std::unique_ptr<std::array<std::atomic<T*>, kMaxThreads>> slots_;
+  std::unique_ptr<Slots> slots_;
+  Slots* found_;  // where Mine looks: slots_, or none_ after Seal
+  static inline constinit Slots none_{};
 };
 
 }  // namespace hako::sync
