@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "hako/base/parse_number.h"
+#include "hako/format/text_encoding.h"
 #include "tool/terminal.h"
 
 namespace hako::tool {
@@ -87,14 +88,19 @@ std::string ProgramName(std::string_view command) { return absl::StrCat("hako", 
 
 }  // namespace
 
+std::string Displayed(std::string_view text) {
+  std::string line;
+  format::AppendPrintable(text, &line, /*escapes_backslash=*/false);
+  return line;
+}
+
 void Note(std::string_view message, std::string_view command) {
-  std::fprintf(stderr, "%s: %.*s\n", ProgramName(command).c_str(), static_cast<int>(message.size()), message.data());
+  std::fprintf(stderr, "%s: %s\n", ProgramName(command).c_str(), Displayed(message).c_str());
 }
 
 void Complain(std::string_view message, std::string_view command) {
   if (!WantsColor(STDERR_FILENO)) return Note(message, command);
-  std::fprintf(stderr, "%s%s:%s %.*s\n", kErrorColor.data(), ProgramName(command).c_str(), kNoColor.data(),
-               static_cast<int>(message.size()), message.data());
+  std::fprintf(stderr, "%s%s:%s %s\n", kErrorColor.data(), ProgramName(command).c_str(), kNoColor.data(), Displayed(message).c_str());
 }
 
 int Fail(std::string_view file, const Status& status) {

@@ -29,7 +29,11 @@ enum ExitCode : int {
   kExitSignal = 128,  // plus the number of the signal that stopped the command
 };
 
-// Prints a line to stderr: "hako: " or "hako COMMAND: ", then `message`. Complain is for errors, which are marked red on a terminal.
+// Text with a name in it, without characters that could play tricks with a terminal. Backslashes stay: keys in it are escaped already.
+std::string Displayed(std::string_view text);
+
+// Prints a line to stderr, as Displayed has it: "hako: " or "hako COMMAND: ", then `message`. Complain is for errors, which are marked red
+// on a terminal.
 void Note(std::string_view message, std::string_view command = {});
 void Complain(std::string_view message, std::string_view command = {});
 

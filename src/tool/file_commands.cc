@@ -87,7 +87,7 @@ void AppendJson(const InspectOptions& options, const Findings& findings, std::st
 
 void AppendText(const InspectOptions& options, const Findings& findings, std::string* out) {
   out->append("Inspection:\n");
-  for (const auto& [name, value] : findings.attributes) absl::StrAppend(out, "  ", name, "=", value, "\n");
+  for (const auto& [name, value] : findings.attributes) absl::StrAppend(out, "  ", name, "=", Displayed(value), "\n");
   absl::StrAppend(out, "Actual File Size: ", findings.file_size, "\nNumber of Records: ", findings.stats.num_records);
   absl::StrAppend(out, "\nHealthy: ", findings.is_healthy ? "true" : "false");
   absl::StrAppend(out, "\nShould be Rebuilt: ", findings.should_be_rebuilt ? "true" : "false", "\n");
@@ -147,7 +147,8 @@ int RunVerify(const VerifyOptions& options) {
       const nlohmann::ordered_json root = {{"file", options.database.path()}, {"ok", true}, {"num_records", db.Count()}};
       output.buffer()->append(root.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).append("\n");
     } else {
-      absl::StrAppend(output.buffer(), options.database.path(), ": ok, ", db.Count(), " records\n");
+      absl::StrAppend(output.buffer(), isatty(STDOUT_FILENO) == 1 ? Displayed(options.database.path()) : options.database.path(), ": ok, ",
+                      db.Count(), db.Count() == 1 ? " record\n" : " records\n");
     }
     return kExitDone;
   });

@@ -13,4 +13,6 @@ inline std::string GroupDigits(std::uint64_t number) {
   return digits;
 }
 
+inline std::string CountOfRecords(std::uint64_t number) { return GroupDigits(number) + (number == 1 ? " record" : " records"); }
+
 }  // namespace hako::tool

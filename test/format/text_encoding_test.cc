@@ -51,6 +51,17 @@ TEST(TextEncoding, PrintableHidesControlCharacters) {
   EXPECT_EQ(Printable("\xe2\x82"), "\\xe2\\x82");
 }
 
+TEST(TextEncoding, PrintableHidesCharactersThatSteerText) {
+  for (const char* text : {"\xe2\x80\xae", "\xe2\x81\xa6", "\xe2\x80\x8b", "\xe2\x80\xa8", "\xef\xbb\xbf", "\xd8\x9c", "\xf3\xa0\x81\x81"})
+    EXPECT_EQ(Printable(text).find_first_not_of("\\x0123456789abcdef"), std::string::npos) << Printable(text);
+  EXPECT_EQ(Printable("a\xe2\x80\xae"
+                      "b"),
+            "a\\xe2\\x80\\xae"
+            "b");
+  const std::string joined = "\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x9a\x80";
+  EXPECT_EQ(Printable(joined), joined) << "joiners are a part of what is written";
+}
+
 TEST(TextEncoding, EverythingDecodesBack) {
   std::mt19937 random(1);
   for (int i = 0; i < 2000; ++i) {

@@ -8,9 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace hako::format {
 
@@ -138,23 +140,35 @@ inline void AppendTsvField(std::string_view bytes, std::string* out) {
   }
 }
 
-// For a terminal: printable ASCII and well-formed UTF-8 as they are; control characters (C0, DEL, C1), backslashes and stray bytes escaped.
-inline void AppendPrintable(std::string_view bytes, std::string* out) {
+// The code point of a well-formed UTF-8 sequence.
+inline std::uint32_t CodePoint(std::string_view sequence) {
+  const auto byte = [sequence](std::size_t i) { return static_cast<unsigned char>(sequence[i]); };
+  if (sequence.size() == 1) return byte(0);
+  std::uint32_t point = byte(0) & (0x7fu >> sequence.size());
+  for (std::size_t i = 1; i < sequence.size(); ++i) point = point << 6 | (byte(i) & 0x3fu);
+  return point;
+}
+
+// Characters that reorder, break or hide the text around them: controls (C0, DEL, C1), bidirectional marks, separators of lines and
+// paragraphs, spaces without width, tags. The joiners U+200C and U+200D are not among them: scripts are written with these.
+inline bool SteersText(std::uint32_t point) {
+  constexpr std::pair<std::uint32_t, std::uint32_t> kRanges[] = {{0, 0x1f},        {0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},
+                                                                 {0x180e, 0x180e}, {0x200b, 0x200b}, {0x200e, 0x200f}, {0x2028, 0x202e},
+                                                                 {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f}};
+  return std::any_of(std::begin(kRanges), std::end(kRanges),
+                     [point](const auto& range) { return range.first <= point && point <= range.second; });
+}
+
+// For a terminal: printable ASCII and well-formed UTF-8 as they are; characters that steer text, stray bytes, and unless told otherwise
+// backslashes are escaped, byte by byte.
+inline void AppendPrintable(std::string_view bytes, std::string* out, bool escapes_backslash = true) {
   while (!bytes.empty()) {
     const std::size_t size = Utf8Length(bytes);
-    const auto lead = static_cast<unsigned char>(bytes[0]);
-    const bool is_c1 = size == 2 && lead == 0xc2 && static_cast<unsigned char>(bytes[1]) < 0xa0;
-    if (size > 1 && !is_c1) {
-      out->append(bytes.substr(0, size));
-      bytes.remove_prefix(size);
-      continue;
-    }
-    if (lead >= 0x20 && lead < 0x7f && lead != '\\') {
-      out->push_back(bytes[0]);
-    } else {
-      AppendByteEscape(bytes[0], out);
-    }
-    bytes.remove_prefix(1);
+    const std::string_view one = bytes.substr(0, std::max<std::size_t>(size, 1));
+    const bool is_escaped = size == 0 || SteersText(CodePoint(one)) || (escapes_backslash && one[0] == '\\');
+    if (!is_escaped) out->append(one);
+    for (const char c : is_escaped ? one : std::string_view()) AppendByteEscape(c, out);
+    bytes.remove_prefix(one.size());
   }
 }
 
