@@ -26,6 +26,10 @@ StatusOr<std::size_t> LineReader::Find(std::span<Line> lines, bool reads) {
     }
     if (!reads) return 0;
     searched = rest.size();
+    if (rest.size() - (found == 0 ? 0 : ends[found - 1] + 1) > line_max_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("line ", line_number_ + found + 1, ": longer than ", line_max_, " bytes (--max_line raises the limit)"));
+    }
     HAKO_ASSIGN_OR_RETURN(const bool more, ReadMore());
     if (more) continue;
     is_cut = rest.size() > (found == 0 ? 0 : ends[found - 1] + 1);
@@ -38,6 +42,9 @@ StatusOr<std::size_t> LineReader::Find(std::span<Line> lines, bool reads) {
     start = ends[i] + 1;
   }
   begin_ += is_cut ? start - 1 : start;
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (line_number_ == 0 && found != 0 && std::string_view(lines[0].data(), lines[0].size()).starts_with(kByteOrderMark))
+    lines[0] = lines[0].subspan(kByteOrderMark.size());
   line_number_ += found;
   return found;
 }
@@ -85,6 +92,13 @@ class FormatReader : public RecordReader {
     return 0;
   }
   bool TakeLine(Line* line) { return waits_ ? Take(std::span(line, 1)) != 0 : lines_->NextHere(line); }
+  // The next line that is not blank.
+  bool TakeLineWithText(Line* line) {
+    do {
+      if (!TakeLine(line)) return false;
+    } while (std::all_of(line->begin(), line->end(), F::IsBlank));
+    return true;
+  }
   // Whether Take came to the end of the text where it took too few.
   bool IsAtEnd() const { return waits_ && status_.ok(); }
 
@@ -113,10 +127,11 @@ bool DecodeInPlace(std::span<char> field, Decode decode, std::string_view* bytes
 class TsvReader final : public FormatReader<TsvReader> {
  public:
   TsvReader(bool escapes, LineReader* lines) : FormatReader(lines), escapes_(escapes) {}
+  static bool IsBlank(char c) { return c == '\r'; }
 
   bool ReadRecord(KeyValue* record) {
     Line line;
-    if (!TakeLine(&line)) return false;
+    if (!TakeLineWithText(&line)) return false;
     const std::size_t tab = ViewOf(line).find('\t');
     if (tab == std::string_view::npos) return Refuse("no tab between key and value");
     const Line key = line.first(tab);
@@ -134,10 +149,11 @@ class TsvReader final : public FormatReader<TsvReader> {
 class JsonReader final : public FormatReader<JsonReader> {
  public:
   using FormatReader::FormatReader;
+  static bool IsBlank(char c) { return c == '\r' || c == ' ' || c == '\t'; }
 
   bool ReadRecord(KeyValue* record) {
     Line line;
-    if (!TakeLine(&line)) return false;
+    if (!TakeLineWithText(&line)) return false;
     return format::JsonRecordParser(line).Parse(&record->key, &record->value) ||
            Refuse("not of the form {\"key\":..., \"value\":...}, each a string or {\"b64\":\"...\"}");
   }

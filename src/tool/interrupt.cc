@@ -47,9 +47,10 @@ Interrupt::~Interrupt() {
 
 int Interrupt::signal() const { return first_signal; }
 
-Status Interrupt::Wait(int fd) const {
+Status Interrupt::Wait(int fd, For use) const {
   while (first_signal == 0) {
-    pollfd waits[2] = {{.fd = fd, .events = POLLIN, .revents = 0}, {.fd = wake_pipe[0], .events = POLLIN, .revents = 0}};
+    const short events = use == For::kReading ? POLLIN : POLLOUT;
+    pollfd waits[2] = {{.fd = fd, .events = events, .revents = 0}, {.fd = wake_pipe[0], .events = POLLIN, .revents = 0}};
     const int ready = poll(waits, 2, -1);
     if (ready < 0 && errno != EINTR) return SystemError(errno, "poll");
     if (ready > 0 && waits[1].revents == 0) return absl::OkStatus();

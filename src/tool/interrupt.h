@@ -16,8 +16,9 @@ class Interrupt {
 
   int signal() const;  // the one that came first, or 0
 
-  // Waits until `fd` can be read or has ended; Cancelled as soon as a signal has come.
-  Status Wait(int fd) const;
+  // Waits until `fd` can be read or written, or has ended; Cancelled as soon as a signal has come.
+  enum class For { kReading, kWriting };
+  Status Wait(int fd, For use) const;
 };
 
 }  // namespace hako::tool

@@ -124,8 +124,8 @@ int RunList(ListOptions options) {
     if (is_cut && (!bounds.low.empty() || bounds.high)) {
       Note(absl::StrCat(options.database.path(), ": the first ", GroupDigits(num_listed), "; --items -1 lists all"));
     } else if (is_cut) {
-      Note(absl::StrCat(options.database.path(), ": ", GroupDigits(num_listed), " of ", GroupDigits(db.Count()),
-                        " records; --items -1 lists all"));
+      Note(absl::StrCat(options.database.path(), ": ", GroupDigits(num_listed), " of ", CountOfRecords(db.Count()),
+                        "; --items -1 lists all"));
     }
     return code;
   });

@@ -14,6 +14,7 @@
 #include "tool/interrupt.h"
 #include "tool/numbers.h"
 #include "tool/progress.h"
+#include "tool/text_file.h"
 
 namespace hako::tool {
 namespace {
@@ -24,12 +25,6 @@ std::uint64_t FileSize(const std::string& path) {
 }
 
 bool IsThere(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
-
-bool IsSameFile(const std::string& a, const std::string& b) {
-  struct stat x;
-  struct stat y;
-  return stat(a.c_str(), &x) == 0 && stat(b.c_str(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
 
 struct RebuildOptions {
   DatabaseOptions database;
@@ -112,7 +107,7 @@ int MergeFrom(const MergeOptions& options, const DatabaseOptions& source, const 
       if (++num_records % 256 == 0) progress.Update(num_records, num_records);
     }
     progress.Finish();
-    Note(absl::StrCat(source.path(), ": ", GroupDigits(num_records), " records merged into ", options.database.path(),
+    Note(absl::StrCat(source.path(), ": ", CountOfRecords(num_records), " merged into ", options.database.path(),
                       interrupt.signal() != 0 ? ", then stopped by a signal" : ""));
     if (interrupt.signal() != 0) return kExitSignal + interrupt.signal();
     return it.status().ok() ? kExitDone : FailDatabase(source, it.status());

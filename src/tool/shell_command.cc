@@ -78,7 +78,7 @@ class Lines {
   void Read() {
     const Interrupt interrupt;
     std::array<char, 4096> buffer;
-    const ssize_t size = interrupt.Wait(STDIN_FILENO).ok() ? read(STDIN_FILENO, buffer.data(), buffer.size()) : 0;
+    const ssize_t size = interrupt.Wait(STDIN_FILENO, Interrupt::For::kReading).ok() ? read(STDIN_FILENO, buffer.data(), buffer.size()) : 0;
     signal_ = interrupt.signal();
     if (signal_ != 0) text_.clear();
     is_at_end_ = size <= 0;

@@ -84,8 +84,9 @@ TEST_F(Hardship, NoPermissionIsTold) {
   chmod(path_.c_str(), 0444);
   EXPECT_EQ(Shell(as_nobody + "$HAKO count $DB > /dev/null", 0), "") << "reading needs no more than that";
   const std::string text = locked_folder + "/a.tsv";
-  EXPECT_EQ(Shell(as_nobody + "$HAKO export $DB " + text, 3), "hako: " + text + ": cannot open: " + advice);
-  EXPECT_THAT(Shell(as_nobody + "$HAKO copy $DB " + made, 3), AllOf(StartsWith("hako: " + made + ": cannot make a new file"), EndsWith(advice)));
+  EXPECT_EQ(Shell(as_nobody + "$HAKO export $DB " + text, 3), "hako: " + text + ": cannot make a new file: " + advice);
+  EXPECT_THAT(Shell(as_nobody + "$HAKO copy $DB " + made, 3),
+              AllOf(StartsWith("hako: " + made + ": cannot make a new file"), EndsWith(advice)));
 }
 
 TEST_F(Hardship, AFullDiskStopsWithoutHarm) {

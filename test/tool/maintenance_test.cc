@@ -99,7 +99,7 @@ TEST_F(Maintenance, MergeAddsWhatOthersHold) {
   EXPECT_EQ(merged.exit_code, 0);
   EXPECT_THAT(SplitLines(merged.err),
               ElementsAre("hako: " + a_ + ": 2 records merged into " + d, "hako: " + b_ + ": 2 records merged into " + d,
-                          "hako: " + c + ": 1 records merged into " + d));
+                          "hako: " + c + ": 1 record merged into " + d));
   EXPECT_THAT(List(d), UnorderedElementsAre("k\tof c", "only a\t1", "only b\t2"));
   EXPECT_EQ(RunTool({"merge", a_, b_, "--no_overwrite"}).exit_code, 0);
   EXPECT_THAT(List(a_), UnorderedElementsAre("k\tof a", "only a\t1", "only b\t2"));
@@ -163,7 +163,7 @@ TEST_F(Maintenance, ASnapshotDoesWhatAFileDoes) {
   EXPECT_EQ(RunTool({"get", path, "k"}).out, "v,w\n");
   EXPECT_EQ(RunTool({"set", path, "n", "--incr", "5"}).out, "5\n");
   EXPECT_EQ(RunTool({"remove", path, "n"}).exit_code, 0);
-  EXPECT_EQ(RunTool({"verify", path}).out, path + ": ok, 1 records\n");
+  EXPECT_EQ(RunTool({"verify", path}).out, path + ": ok, 1 record\n");
   EXPECT_EQ(nlohmann::json::parse(RunTool({"verify", path, "--json"}).out),
             nlohmann::json({{"file", path}, {"ok", true}, {"num_records", 1}}));
   EXPECT_EQ(nlohmann::json::parse(RunTool({"inspect", path, "--json"}).out).at("attributes").at("class"), "TinyDBM");

@@ -176,7 +176,7 @@ const Malformed kMalformedTexts[] = {{"tsv", "a\t1\nb\n", "line 2: no tab", 1},
                                      {"tsv", "a\t\\q\n", "line 1: a backslash", 0},
                                      {"tsv", "a\t\\x4\n", "line 1: a backslash", 0},
                                      {"tsv", "a\t\\", "line 1: a backslash", 0},
-                                     {"tsv", "a\t1\n\nb\t2\n", "line 2: no tab", 1},
+                                     {"tsv", "a\t1\n\nb\n", "line 3: no tab", 1},
                                      {"jsonl", "{\"key\":\"a\"}\n", "line 1: not of the form", 0},
                                      {"jsonl", "{\"key\":\"a\",\"value\":\"1\"}\n[1,\n", "line 2: not of the form", 1},
                                      {"jsonl", "{\"key\":\"a\",\"value\":1}\n", "line 1: not of the form", 0},
@@ -204,7 +204,8 @@ TEST_F(Transfer, MalformedTextsEndWithThreeAndTheLine) {
     EXPECT_EQ(result.exit_code, 3);
     const auto lines = SplitLines(result.err);
     ASSERT_EQ(lines.size(), 2u) << result.err;
-    EXPECT_EQ(lines[0], "hako: " + path_ + ": " + std::to_string(malformed.num_kept) + " records imported");
+    EXPECT_EQ(lines[0], "hako: " + path_ + ": " + std::to_string(malformed.num_kept) + (malformed.num_kept == 1 ? " record" : " records") +
+                            " imported");
     EXPECT_THAT(lines[1], StartsWith("hako: standard input: " + malformed.complaint));
     EXPECT_EQ(ReadAll(path_).size(), malformed.num_kept);
   }
@@ -220,6 +221,34 @@ TEST_F(Transfer, TextsThatCannotBeUsed) {
   EXPECT_EQ(RunTool({"export", path_, dir_.File("no/such/folder.tsv")}).exit_code, 3);
   for (const char* command : {"import", "export"}) EXPECT_EQ(RunTool({command, path_, path_}).exit_code, 2);
   EXPECT_EQ(RunTool({"verify", path_}).exit_code, 0);
+}
+
+TEST_F(Transfer, BlankLinesAndByteOrderMarksAreSkipped) {
+  const std::pair<std::string, std::string> texts[] = {
+      {"tsv", "\xef\xbb\xbf\na\t1\n\n\r\n\nb\t2\n\n"},
+      {"tsv",
+       "\xef\xbb\xbf"
+       "a\t1\nb\t2\n\r"},
+      {"jsonl", "\xef\xbb\xbf{\"key\":\"a\",\"value\":\"1\"}\n\n \t\r\n{\"key\":\"b\",\"value\":\"2\"}\n\n"},
+      {"dump", "\xef\xbb\xbf" + kHeader + " 61\n 31\n 62\n 32\nDATA=END\n"}};
+  for (const auto& [format, text] : texts) {
+    unlink(path_.c_str());
+    const ToolResult result = RunTool({"import", path_, "--format", format}, text);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(ReadAll(path_), (RecordMap{{"a", "1"}, {"b", "2"}})) << text;
+  }
+}
+
+TEST_F(Transfer, LineWithoutEndIsRefusedAtItsLimit) {
+  ASSERT_EQ(RunTool({"create", path_}).exit_code, 0);
+  const std::string line = "k\t" + std::string(3 << 20, 'v');
+  for (const std::string format : {"tsv", "jsonl", "dump"}) {
+    const ToolResult result = RunTool({"import", path_, "--format", format, "--max_line", "1Mi"}, line);
+    EXPECT_EQ(result.exit_code, 3);
+    EXPECT_THAT(result.err, HasSubstr("line 1: longer than 1048576 bytes")) << format;
+    EXPECT_THAT(result.err, HasSubstr("--max_line"));
+  }
+  EXPECT_EQ(RunTool({"import", path_, "--max_line", "4Mi"}, line).exit_code, 0);
 }
 
 TEST_F(Transfer, LaterRecordsReplaceEarlierOnes) {

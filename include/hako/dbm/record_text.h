@@ -1,7 +1,7 @@
 // The text formats of dbm/transfer.h, as streams: none needs more memory than its longest record takes.
 //
 //   tsv    key, tab, value, line feed; \\ \t \n \r \0 \xHH stand for bytes that would get in the way. The value reaches to the end of
-//          the line, further tabs included.
+//          the line, further tabs included. Empty lines are skipped, here and in jsonl.
 //   jsonl  one object a line, {"key":"...","value":"..."}; bytes that are not UTF-8 are {"b64":"..."} instead of a string
 //   dump   what mdb_dump and db_dump write and mdb_load and db_load read: a header up to HEADER=END, then a line for each key and each
 //          value, a space before it, in hexadecimal (format=bytevalue) or as text with \HH escapes (format=print), up to DATA=END.
@@ -36,8 +36,11 @@ using TextSource = std::function<StatusOr<std::size_t>(std::span<char> buffer)>;
 class LineReader {
  public:
   using Line = std::span<char>;  // without its line feed
+  static constexpr std::uint64_t kLineMax = std::uint64_t{256} << 20;
 
-  explicit LineReader(TextSource source) : source_(std::move(source)), buffer_(kBufferSize, '\0') {}
+  // A line longer than `line_max`, and than the buffer of 256 KiB, is InvalidArgument. A byte order mark at the beginning is skipped.
+  explicit LineReader(TextSource source, std::uint64_t line_max = kLineMax)
+      : source_(std::move(source)), line_max_(line_max), buffer_(kBufferSize, '\0') {}
 
   // Hands out the next lines.size() lines and returns how many there were: fewer only at the end of the text, where a last line without a
   // line feed counts. Lines handed out before are no longer valid.
@@ -64,6 +67,7 @@ class LineReader {
   StatusOr<bool> ReadMore();
 
   TextSource source_;
+  const std::uint64_t line_max_;
   std::string buffer_;               // grows where a line, or those asked for, are longer
   std::size_t begin_ = 0, end_ = 0;  // what of the buffer is not handed out yet
   std::uint64_t line_number_ = 0;

@@ -51,8 +51,9 @@ struct TransferProgress {
 
 struct TransferOptions {
   TextFormat format = TextFormat::kTsv;
-  bool escapes = true;    // Import: whether backslashes mean something in TSV
-  DumpOptions dump = {};  // Export
+  bool escapes = true;                            // Import: whether backslashes mean something in TSV
+  std::uint64_t line_max = LineReader::kLineMax;  // Import: a longer line ends it
+  DumpOptions dump = {};                          // Export
   // Called after every 256 records; an error (Cancelled, say) ends the transfer and is its result.
   std::function<Status(const TransferProgress&)> progress = {};
 };
@@ -70,7 +71,7 @@ TransferResult Import(D& db, TextSource source, const TransferOptions& options =
   constexpr std::size_t kBatch = 32;
   constexpr std::size_t kTold = 256;  // progress is, after so many records
   TransferResult result;
-  LineReader lines(std::move(source));
+  LineReader lines(std::move(source), options.line_max);
   const auto reader = RecordReader::Make(options.format, options.escapes, &lines);
   KeyValue batch[kBatch];
   while (true) {

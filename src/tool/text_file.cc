@@ -1,0 +1,110 @@
+#include "tool/text_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <utility>
+
+#include "hako/format/hash_file_format.h"
+#include "hako/format/snapshot_format.h"
+#include "hako/format/tree_file_format.h"
+#include "tool/command.h"
+
+namespace hako::tool {
+namespace {
+
+// Standard streams stay open.
+Status CloseFile(int* fd) {
+  const int closed = std::exchange(*fd, -1);
+  return closed <= STDERR_FILENO || close(closed) == 0 ? absl::OkStatus() : SystemError(errno, "close");
+}
+
+}  // namespace
+
+bool IsSameFile(const std::string& a, const std::string& b) {
+  struct stat x;
+  struct stat y;
+  return stat(a.c_str(), &x) == 0 && stat(b.c_str(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+bool HoldsDatabase(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return false;
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return false;
+  std::array<char, 16> head{};
+  const ssize_t size = pread(fd, head.data(), head.size(), 0);
+  close(fd);
+  return size == ssize_t{head.size()} &&
+         (head == format::kHashFileMagic || head == format::kTreeFileMagic || head == format::kSnapshotMagic);
+}
+
+bool IsNamedAsDatabase(std::string_view path) { return path.ends_with(".hkh") || path.ends_with(".hkt") || path.ends_with(".hks"); }
+
+TextInput::~TextInput() { (void)CloseFile(&fd_); }
+
+Status TextInput::Open(const std::string& path) {
+  name_ = IsStandardStream(path) ? "standard input" : path;
+  fd_ = STDIN_FILENO;
+  if (IsStandardStream(path)) return absl::OkStatus();
+  fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd_ < 0) return absl::ErrnoToStatus(errno, "cannot open");
+  struct stat info;
+  if (fstat(fd_, &info) == 0 && S_ISDIR(info.st_mode)) return absl::InvalidArgumentError("is a directory");
+  return absl::OkStatus();
+}
+
+StatusOr<std::size_t> TextInput::Read(const Interrupt& interrupt, std::span<char> buffer) const {
+  while (true) {
+    HAKO_RETURN_IF_ERROR(interrupt.Wait(fd_, Interrupt::For::kReading));
+    const ssize_t size = read(fd_, buffer.data(), buffer.size());
+    if (size >= 0) return static_cast<std::size_t>(size);
+    if (errno != EINTR && errno != EAGAIN) return SystemError(errno, "cannot read");
+  }
+}
+
+std::uint64_t TextInput::Remaining() const {
+  struct stat info;
+  const off_t offset = lseek(fd_, 0, SEEK_CUR);
+  if (fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode) || offset < 0) return 0;
+  return static_cast<std::uint64_t>(std::max<off_t>(0, info.st_size - offset));
+}
+
+TextOutput::~TextOutput() { (void)CloseFile(&fd_); }
+
+Status TextOutput::Open(const std::string& path) {
+  name_ = IsStandardStream(path) ? "standard output" : path;
+  fd_ = STDOUT_FILENO;
+  if (IsStandardStream(path)) return absl::OkStatus();
+  fd_ = -1;
+  struct stat info;
+  const bool is_there = stat(path.c_str(), &info) == 0;
+  if (is_there && S_ISDIR(info.st_mode)) return absl::InvalidArgumentError("is a directory");
+  if (!is_there || S_ISREG(info.st_mode)) {
+    HAKO_ASSIGN_OR_RETURN(replacement_, FileReplacement::Begin(path));
+    return absl::OkStatus();
+  }
+  fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  return fd_ >= 0 ? absl::OkStatus() : absl::ErrnoToStatus(errno, "cannot open");
+}
+
+// To a pipe in pieces for which it has room, so that a signal is not kept waiting for its reader.
+Status TextOutput::Write(const Interrupt& interrupt, std::string_view bytes) {
+  const int fd = replacement_ ? replacement_->fd() : fd_;
+  while (!bytes.empty()) {
+    if (!replacement_) HAKO_RETURN_IF_ERROR(interrupt.Wait(fd, Interrupt::For::kWriting));
+    const ssize_t size = write(fd, bytes.data(), replacement_ ? bytes.size() : std::min<std::size_t>(bytes.size(), PIPE_BUF));
+    if (size < 0 && errno != EINTR && errno != EAGAIN) return WriteError(errno);
+    if (size > 0) bytes.remove_prefix(static_cast<std::size_t>(size));
+  }
+  return absl::OkStatus();
+}
+
+Status TextOutput::Commit() { return replacement_ ? replacement_->Commit() : CloseFile(&fd_); }
+
+}  // namespace hako::tool

@@ -1,0 +1,67 @@
+// The texts that import reads and export writes: a file by name, or a standard stream.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "hako/base/status.h"
+#include "hako/file/replace_file.h"
+#include "tool/interrupt.h"
+
+namespace hako::tool {
+
+inline bool IsStandardStream(std::string_view path) { return path.empty() || path == "-"; }
+
+// Whether both names lead to one file.
+bool IsSameFile(const std::string& a, const std::string& b);
+
+// Whether the file is a database or a snapshot, by its first bytes. False where it cannot be read.
+bool HoldsDatabase(const std::string& path);
+// Whether the name ends as those of databases do.
+bool IsNamedAsDatabase(std::string_view path);
+
+class TextInput {
+ public:
+  TextInput() = default;
+  TextInput(const TextInput&) = delete;
+  TextInput& operator=(const TextInput&) = delete;
+  ~TextInput();
+
+  Status Open(const std::string& path);
+  // Cancelled as soon as a signal has come.
+  StatusOr<std::size_t> Read(const Interrupt& interrupt, std::span<char> buffer) const;
+  // Bytes of a regular file from here on, which tell how far an import has come; 0 = unknown.
+  std::uint64_t Remaining() const;
+  const std::string& name() const { return name_; }
+
+ private:
+  int fd_ = -1;
+  std::string name_;
+};
+
+// A file appears whole and synced at Commit, or not at all (file/replace_file.h). Pipes and devices are written as they are.
+class TextOutput {
+ public:
+  TextOutput() = default;
+  TextOutput(const TextOutput&) = delete;
+  TextOutput& operator=(const TextOutput&) = delete;
+  ~TextOutput();
+
+  Status Open(const std::string& path);
+  // Cancelled as soon as a signal has come.
+  Status Write(const Interrupt& interrupt, std::string_view bytes);
+  Status Commit();
+  // Whether nothing is seen of the text before Commit.
+  bool is_replacement() const { return replacement_.has_value(); }
+  const std::string& name() const { return name_; }
+
+ private:
+  int fd_ = -1;
+  std::optional<FileReplacement> replacement_;
+  std::string name_;
+};
+
+}  // namespace hako::tool
