@@ -1,0 +1,130 @@
+// After the death of a process that used a mapped file, the next one finds the space that was free, extent by extent.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/hash_dbm.h"
+#include "hako/file/memory_file.h"
+#include "support/booted_memory_file.h"
+#include "support/checked_value.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+namespace {
+
+using Image = std::vector<std::byte>;
+using DB = HashDBM<BootedMemoryFile>;
+
+StatusOr<std::unique_ptr<DB>> Open(const MemoryFile& memory) { return DB::Open(BootedMemoryFile(memory.Share(), 1), {.seed = 11}); }
+
+Image ImageOf(const MemoryFile& file) {
+  Image image(file.Size());
+  EXPECT_THAT(file.ReadAt(0, image), IsOk());
+  return image;
+}
+
+std::size_t PlaceOf(std::string_view text, const MemoryFile& file) {
+  const Image image = ImageOf(file);
+  return std::string_view(reinterpret_cast<const char*>(image.data()), image.size()).find(text);
+}
+
+// The file of a process that carried out `work` and was killed.
+template <class F>
+MemoryFile FileOfTheDead(F&& work) {
+  MemoryFile memory;
+  auto db = Open(memory);
+  EXPECT_THAT(db, IsOk());
+  work(**db);
+  return MemoryFile::Of(ImageOf(memory));
+}
+
+std::string ValueNamed(const std::string& name, std::size_t size) {
+  std::string value(size, '\0');
+  std::memcpy(value.data(), name.data(), name.size());
+  return value;
+}
+
+void SynchronizeOften(DB& db) {
+  for (int i = 0; i < 600; ++i) ASSERT_THAT(db.Synchronize(SyncMode::kHard), IsOk());
+}
+
+// Space inside an extent that the harvest has not seen would be found a second time when it comes there.
+TEST(HarvestTest, WritesNothingToAnExtentBeforeItIsHarvested) {
+  const MemoryFile memory = FileOfTheDead([](DB& db) {
+    for (std::uint64_t i = 0; i < 60; ++i) ASSERT_THAT(db.Set(NumberedKey(i), ValueNamed("first" + NumberedKey(i), 200'000)), IsOk());
+    ASSERT_THAT(db.Synchronize(SyncMode::kHard), IsOk());
+  });
+  const std::size_t place = PlaceOf("first00000059", memory);
+  ASSERT_OK_AND_ASSIGN(auto db, Open(memory));
+  for (const std::string name : {"second", "third", "fourth"}) {
+    ASSERT_THAT(db->Set(NumberedKey(59), ValueNamed(name, 200'000)), IsOk());
+    ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+    EXPECT_NE(PlaceOf(name, memory), place) << "the space of the last record, in the last extent, was handed out";
+  }
+  ASSERT_NO_FATAL_FAILURE(SynchronizeOften(*db));
+  const std::uint64_t total = db->GetStats().total_bytes;
+  ASSERT_THAT(db->Set("another", ValueNamed("another", 200'000)), IsOk());
+  EXPECT_EQ(db->GetStats().total_bytes, total) << "once it was harvested the space is used again";
+  EXPECT_THAT(db->Verify(), IsOk());
+}
+
+TEST(HarvestTest, FirstSetHarvestsFewExtents) {
+  const MemoryFile memory = FileOfTheDead([](DB& db) {
+    for (std::uint64_t i = 0; i < 40'000; ++i) ASSERT_THAT(db.Set(NumberedKey(i), std::string(90, 'v')), IsOk());
+    for (std::uint64_t i = 0; i < 40'000; ++i) {
+      if (i % 10 != 0) ASSERT_THAT(db.Remove(NumberedKey(i)), IsOk());
+    }
+  });
+  ASSERT_OK_AND_ASSIGN(auto db, Open(memory));
+  ASSERT_THAT(db->Set("new", std::string(3000, 'v')), IsOk());
+  EXPECT_LT(db->GetStats().free_bytes, std::uint64_t{400'000}) << "of four megabytes";
+  ASSERT_NO_FATAL_FAILURE(SynchronizeOften(*db));
+  EXPECT_GT(db->GetStats().free_bytes, std::uint64_t{3'000'000});
+  EXPECT_THAT(db->Verify(), IsOk());
+}
+
+TEST(HarvestTest, FindsTheExtentsThatARebuildEmptied) {
+  std::uint64_t records_before = 0;
+  const MemoryFile memory = FileOfTheDead([&](DB& db) {
+    for (std::uint64_t i = 0; i < 40'000; ++i) ASSERT_THAT(db.Set(NumberedKey(i), std::string(90, 'v')), IsOk());
+    for (std::uint64_t i = 0; i < 40'000; ++i) {
+      if (i % 10 != 0) ASSERT_THAT(db.Remove(NumberedKey(i)), IsOk());
+    }
+    ASSERT_THAT(db.Rebuild(), IsOk());
+    records_before = db.GetStats().record_bytes;
+  });
+  ASSERT_OK_AND_ASSIGN(auto db, Open(memory));
+  ASSERT_NO_FATAL_FAILURE(SynchronizeOften(*db));
+  EXPECT_LE(db->GetStats().record_bytes, records_before + (64 << 10));
+  const std::uint64_t total = db->GetStats().total_bytes;
+  for (std::uint64_t i = 0; i < 20'000; ++i) ASSERT_THAT(db->Set(NumberedKey(i), std::string(90, 'w')), IsOk());
+  EXPECT_LE(db->GetStats().total_bytes, total) << "the free extents are used again";
+  EXPECT_THAT(db->Verify(), IsOk());
+}
+
+// A live record that is damaged cannot be told from what was free; so such space stays unused.
+TEST(HarvestTest, HandsOutNoSpaceOfADamagedRecord) {
+  MemoryFile memory = FileOfTheDead([](DB& db) {
+    for (std::uint64_t i = 0; i < 2000; ++i) ASSERT_THAT(db.Set(NumberedKey(i), CheckedValue(NumberedKey(i), 90)), IsOk());
+  });
+  const std::size_t place = PlaceOf(NumberedKey(1000) + CheckedValue(NumberedKey(1000), 90), memory);
+  memory.MutableView(place, 1)[0] ^= std::byte{1};  // in the key
+  ASSERT_OK_AND_ASSIGN(auto db, Open(memory));
+  ASSERT_NO_FATAL_FAILURE(SynchronizeOften(*db));
+  for (std::uint64_t i = 2000; i < 4000; ++i) ASSERT_THAT(db->Set(NumberedKey(i), CheckedValue(NumberedKey(i), 90)), IsOk());
+  EXPECT_THAT(db->Get(NumberedKey(1000)), StatusIs(absl::StatusCode::kDataLoss));
+  for (std::uint64_t i = 0; i < 4000; ++i) {
+    if (i != 1000) EXPECT_THAT(db->Get(NumberedKey(i)), IsOkAndHolds(CheckedValue(NumberedKey(i), 90)));
+  }
+}
+
+}  // namespace
+}  // namespace hako
