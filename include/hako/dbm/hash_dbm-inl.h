@@ -264,12 +264,19 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) {
   if (IsWritable()) HAKO_RETURN_IF_ERROR(SynchronizeLocked(*mine));
   const std::uint64_t s = heap_->extents().super().epoch;
   HashOptions options;
-  options.num_records = heap_->extents().super().num_records;
+  options.num_records = IsWritable() ? std::uint64_t{heap_->extents().super().num_records} : CountEntered();
   options.align_pow = static_cast<int>(std::uint32_t{heap_->extents().super().align_pow});
   HAKO_ASSIGN_OR_RETURN(auto copy, Open(std::move(empty_file), options));
-  HAKO_RETURN_IF_ERROR(heap_->Scan(format::kFirstExtent, heap_->extents().super().tail, [&](const typename Space::ScannedRecord& record) {
-    return record.stamp.BelongsTo(s) ? copy->Set(record.key, record.value) : absl::OkStatus();
-  }));
+  if (IsWritable()) {
+    const auto set = [&](const typename Space::ScannedRecord& record) {
+      return record.stamp.BelongsTo(s) ? copy->Set(record.key, record.value) : absl::OkStatus();
+    };
+    HAKO_RETURN_IF_ERROR(heap_->Scan(format::kFirstExtent, heap_->extents().super().tail, set));
+  } else {  // what a process that died did not synchronize is a part of what is read here
+    Status status;
+    HAKO_RETURN_IF_ERROR(ProcessEach([&](std::string_view key, std::string_view value) { status.Update(copy->Set(key, value)); }));
+    HAKO_RETURN_IF_ERROR(status);
+  }
   if (copy->Count() != options.num_records) return absl::DataLossError("damaged records were found while copying; Verify names them");
   HAKO_RETURN_IF_ERROR(copy->SetType(GetType()));
   HAKO_RETURN_IF_ERROR(copy->SetMetadata(GetMetadata()));
@@ -301,7 +308,7 @@ Status HashDBM<FileT>::Verify() {
     HAKO_RETURN_IF_ERROR(index_.Verify(*mine, count));
     std::uint64_t live = 0;
     HAKO_RETURN_IF_ERROR(heap_->Scan(format::kFirstExtent, heap_->extents().tail(), [&](const typename Space::ScannedRecord& record) {
-      live += record.stamp.IsLive();
+      live += heap_->IsNamed(record.stamp);
       return absl::OkStatus();
     }));
     if (live == count) return absl::OkStatus();

@@ -36,8 +36,8 @@
 #include "hako/base/aligned_buffer.h"
 #include "hako/base/hash.h"
 #include "hako/base/inline.h"
-#include "hako/base/prefetch.h"
 #include "hako/base/no_memory.h"
+#include "hako/base/prefetch.h"
 #include "hako/base/scratch_buffer.h"
 #include "hako/base/status.h"
 #include "hako/base/wall_clock.h"
@@ -206,10 +206,9 @@ class RecordHeap {
   void Bury(std::uint32_t handle) { StoreStamp(handle, stamps().free); }
   std::uint64_t HandleAt(std::uint64_t offset) const { return offset >> shift_; }  // one more than any record's, at the file's end
   // Whether an entry may name a record with this stamp.
-  HAKO_INLINE bool MayBeNamed(format::Stamp stamp) const {
-    // A file that is read alone keeps the marks a crash left.
-    return stamp.IsLive() || (!kMapped && !extents_->file().IsWritable());
-  }
+  HAKO_INLINE bool MayBeNamed(format::Stamp stamp) const { return stamp.IsLive() || KeepsStamps(); }
+  // Whether one does name it.
+  bool IsNamed(format::Stamp stamp) const { return KeepsStamps() ? stamp.BelongsTo(extents_->super().epoch) : stamp.IsLive(); }
   HAKO_INLINE void FreeBlock(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
   void FreeGap(Slot& slot, std::uint64_t offset, std::uint64_t bytes);
   // After a process kill: the space that the dead process had free or waiting is found extent by extent, whenever space is needed and a
@@ -345,6 +344,8 @@ class RecordHeap {
   template <class C, class B>
   [[gnu::noinline]] format::Match CopyAnyRecord(std::uint32_t handle, const C& is_current, B& buffer, format::RecordCopy* copy) const;
 
+  // A file that is neither mapped nor writable keeps the stamps that a crash left.
+  HAKO_INLINE bool KeepsStamps() const { return !kMapped && !extents_->file().IsWritable(); }
   static Head DecodeHead(const char* bytes, std::size_t size);
   bool DecodeWholeHead(const char* shared, std::uint64_t size, std::uint64_t offset, Head* head) const;
   Head HeadOf(std::uint64_t offset) const;  // mapped
