@@ -313,12 +313,15 @@ Status BucketIndex<Space>::Store(Slot& slot, Turn& turn, std::uint64_t hash, std
 template <class Space>
 StatusOr<bool> BucketIndex<Space>::Extend(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view piece,
                                           std::string_view other) {
-  Turn turn(*this, slot, hash);
-  Entry entry;
-  HAKO_RETURN_IF_ERROR(Find(slot, turn, hash, key, &entry));
-  if (entry.line == nullptr || !space_.Extend(entry.handle, entry.lengths, piece, other)) return false;
-  turn.changed = true;
-  return true;
+  if constexpr (requires { &Space::Extend; }) {
+    Turn turn(*this, slot, hash);
+    Entry entry;
+    HAKO_RETURN_IF_ERROR(Find(slot, turn, hash, key, &entry));
+    if (entry.line == nullptr || !space_.Extend(entry.handle, entry.lengths, piece, other)) return false;
+    turn.changed = true;
+    return true;
+  }
+  return false;
 }
 
 template <class Space>

@@ -119,9 +119,13 @@ class RecordHeap {
   }
   // The record is one of those that `ahead` is going to read.
   void Want(Ahead& ahead, std::uint32_t handle) const {
-    if (IsPlace(OffsetOf(handle))) ahead.Want(handle, OffsetOf(handle), FirstRead(OffsetOf(handle)));
+    if constexpr (kReadsAhead) {
+      if (IsPlace(OffsetOf(handle))) ahead.Want(handle, OffsetOf(handle), FirstRead(OffsetOf(handle)));
+    }
   }
-  void Read(Ahead& ahead) const { ahead.Read(extents_->file()); }
+  void Read(Ahead& ahead) const {
+    if constexpr (kReadsAhead) ahead.Read(extents_->file());
+  }
   bool IsDirect() const { return block_ > 1; }
   // Whether what is read together stays near, so that it pays for who is going to read it one by one.
   bool HasCache() const {

@@ -1,0 +1,11 @@
+#include "hako/dbm/tree_dbm.h"
+
+namespace hako {
+
+template class TreeDBM<>;
+template class OrderedOperations<TreeDBM<>, BytewiseComparator>;
+template class TreeOperations<TreeDBM<>, storage::PageCache<MemoryMapParallelFile>, BytewiseComparator>;
+template class storage::PageCache<MemoryMapParallelFile>;
+template class index::PageTree<storage::PageCache<MemoryMapParallelFile>, BytewiseComparator>;
+
+}  // namespace hako
