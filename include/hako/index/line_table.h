@@ -141,7 +141,7 @@ class LineTable {
     }
   }
 
-  static inline constinit Line sealed_{.header = sync::VersionLock::kLocked};
+  static inline constinit Line sealed_{.tags = {}, .slots = {}, .header = sync::VersionLock::kLocked};
 
   Space& space_;
   std::unique_ptr<std::atomic<Line*>[]> chunks_;
