@@ -9,7 +9,9 @@
 #include "hako/format/text_encoding.h"
 #include "tool/command.h"
 #include "tool/database.h"
+#include "tool/interrupt.h"
 #include "tool/output.h"
+#include "tool/text_file.h"
 
 namespace hako::tool {
 namespace {
@@ -61,8 +63,7 @@ int RunGet(GetOptions options) {
   if (!options.multi && options.keys.size() > 1) return FailUsage("get", "several keys are for --multi");
   return WithDatabase(options.database, [&options](AnyDBM& db) -> int {
     Output output(STDOUT_FILENO);
-    const RecordStyle style = options.style.style();
-    const bool with_key = options.multi || style == RecordStyle::kJson;
+    const bool with_key = options.multi || options.style.style() == RecordStyle::kJson;
     int code = kExitDone;
     std::string value;
     for (const std::string& key : options.keys) {
@@ -73,9 +74,9 @@ int RunGet(GetOptions options) {
       }
       if (!status.ok()) return FailDatabase(options.database, status);
       if (options.style.is_raw() && !options.multi) {
-        output.buffer()->append(value);
+        options.style.AppendValue(value, output.buffer());
       } else {
-        AppendRecord(style, with_key ? std::optional<std::string_view>(key) : std::nullopt, value, output.buffer());
+        options.style.Append(with_key ? std::optional<std::string_view>(key) : std::nullopt, value, output.buffer());
       }
       output.MaybeFlush();
     }
@@ -91,6 +92,7 @@ struct SetCommandOptions {
   std::string value;
   std::string delimiter;
   std::int64_t delta = 0;
+  std::string value_file;
   CLI::Option* has_value = nullptr;
   CLI::Option* append = nullptr;
   CLI::Option* increment = nullptr;
@@ -106,12 +108,37 @@ int Increment(const SetCommandOptions& options, AnyDBM& db) {
   return written.ok() ? kExitDone : Fail("standard output", written);
 }
 
+// Reads the value that VALUE or --value_file names, as it is; the exit code.
+int ReadValue(const std::string& file, std::string* value) {
+  constexpr std::size_t kPiece = 64 << 10;
+  if (IsStandardStream(file) && SharedDatabase::IsThere()) return FailUsage("set", "a shell reads its lines from there; name a file");
+  TextInput input;
+  const Interrupt interrupt;
+  Status status = input.Open(file);
+  value->clear();
+  for (std::size_t size = 0; status.ok() && size <= kValueSizeMax;) {
+    value->resize(size + kPiece);
+    const auto read = input.Read(interrupt, std::span(*value).subspan(size));
+    size += read.value_or(0);
+    value->resize(size);
+    status = read.status();
+    if (read.value_or(0) == 0) break;
+  }
+  if (interrupt.signal() != 0) return kExitSignal + interrupt.signal();
+  return status.ok() ? kExitDone : FailText(input.name(), status);
+}
+
 int RunSet(SetCommandOptions options) {
   const bool has_value = options.has_value->count() > 0;
+  const bool has_file = !options.value_file.empty();
   const bool increments = options.increment->count() > 0;
-  if (increments && has_value) return FailUsage("set", "--incr takes the place of VALUE");
-  if (!increments && !has_value) return FailUsage("set", "VALUE is required");
+  if (increments && (has_value || has_file)) return FailUsage("set", "--incr takes the place of VALUE");
+  if (has_value && has_file) return FailUsage("set", "--value_file takes the place of VALUE");
+  if (!increments && !has_value && !has_file) return FailUsage("set", "VALUE is required");
   if (!options.unescape.Apply({&options.key, &options.value, &options.delimiter})) return FailUsage("set", UnescapeOption::kMalformed);
+  if (has_file || (options.value == "-" && !options.unescape.is_given())) {
+    if (const int code = ReadValue(has_file ? options.value_file : "-", &options.value); code != kExitDone) return code;
+  }
   return WithDatabase(options.database, [&options, increments](AnyDBM& db) -> int {
     if (increments) return Increment(options, db);
     const Status status = options.append->count() > 0 ? db.Append(options.key, options.value, options.delimiter)
@@ -186,12 +213,16 @@ void AddSetCommand(Commands& commands) {
   CLI::App* app = commands.Add("set", "Store a record", [options] { return RunSet(*options); });
   AddDatabaseOptions(app, &options->database, Access::kWrite);
   app->add_option("KEY", options->key, "The key")->required()->type_name("");
-  options->has_value = app->add_option("VALUE", options->value, "The value")->type_name("");
+  options->has_value =
+      app->add_option("VALUE", options->value, "The value; - = standard input, to its end ('\\x2d' with --unescape is the value -)")
+          ->type_name("");
+  app->add_option("--value_file,--value-file", options->value_file, "Take the value from this file, as it is")->type_name("FILE");
   CLI::Option* no_overwrite =
       app->add_flag("--no_overwrite", options->no_overwrite, "Keep a record that is there; the exit code is then 1");
   options->append = app->add_option("--append", options->delimiter, "Add VALUE at the end of the record, after DELIM if there is one")
                         ->type_name("DELIM");
-  options->increment = AddNumber(app, "--incr", &options->delta, "Add N to the record, an 8-byte big-endian number, and print the sum",
+  options->increment = AddNumber(app, "--incr", &options->delta,
+                                 "Add N to the record, an 8-byte big-endian number, and print the sum; 'get --number' prints it",
                                  std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
   options->unescape.AddTo(app);
   options->append->excludes(no_overwrite)->excludes(options->increment);

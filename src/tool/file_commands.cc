@@ -12,7 +12,9 @@
 #include "absl/strings/str_format.h"
 #include "tool/command.h"
 #include "tool/database.h"
+#include "tool/numbers.h"
 #include "tool/output.h"
+#include "tool/progress.h"
 
 namespace hako::tool {
 namespace {
@@ -96,6 +98,11 @@ void AppendText(const InspectOptions& options, const Findings& findings, std::st
                           findings.validation_seconds);
 }
 
+Status VerifyShowingTime(AnyDBM& db) {
+  const Ticker ticker(absl::StrCat("verifying ", CountOfRecords(db.Count())));
+  return db.Verify();
+}
+
 Findings Examine(const InspectOptions& options, AnyDBM& db) {
   Findings findings;
   findings.file_size = FileSize(options.database.path());
@@ -104,7 +111,7 @@ Findings Examine(const InspectOptions& options, AnyDBM& db) {
   findings.should_be_rebuilt = db.ShouldBeRebuilt();
   if (options.validate) {
     const auto start = std::chrono::steady_clock::now();
-    findings.validated = db.Verify();
+    findings.validated = VerifyShowingTime(db);
     findings.validation_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     findings.is_healthy = findings.validated.ok();
   }
@@ -142,13 +149,13 @@ struct VerifyOptions {
 int RunVerify(const VerifyOptions& options) {
   Output output(STDOUT_FILENO);
   const int code = WithDatabase(options.database, [&](AnyDBM& db) -> int {
-    if (const Status status = db.Verify(); !status.ok()) return FailDatabase(options.database, status);
+    if (const Status status = VerifyShowingTime(db); !status.ok()) return FailDatabase(options.database, status);
     if (options.json) {
       const nlohmann::ordered_json root = {{"file", options.database.path()}, {"ok", true}, {"num_records", db.Count()}};
       output.buffer()->append(root.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).append("\n");
     } else {
       absl::StrAppend(output.buffer(), isatty(STDOUT_FILENO) == 1 ? Displayed(options.database.path()) : options.database.path(), ": ok, ",
-                      db.Count(), db.Count() == 1 ? " record\n" : " records\n");
+                      db.Count() == 1 ? "1 record" : absl::StrCat(db.Count(), " records"), "\n");
     }
     return kExitDone;
   });

@@ -24,7 +24,7 @@ struct ListOptions {
   DatabaseOptions database;
   StyleOptions style;
   UnescapeOption unescape;
-  std::int64_t items = 10;
+  std::int64_t items = isatty(STDOUT_FILENO) == 1 ? 10 : -1;
   bool keys = false;
   std::string prefix, from, to;
   CLI::Option* has_from = nullptr;
@@ -36,7 +36,8 @@ struct ListOptions {
 };
 
 void AddListOptions(CLI::App* app, ListOptions* options) {
-  AddNumber(app, "--items", &options->items, "How many at most, 10 unless given; -1 = all", -1, std::numeric_limits<std::int64_t>::max());
+  AddNumber(app, "--items", &options->items, "How many at most; -1 = all. Unless given, 10 on a terminal and all elsewhere", -1,
+            std::numeric_limits<std::int64_t>::max());
   app->add_flag("--keys", options->keys, "Keys without values");
   options->unescape.AddTo(app);
   options->style.AddTo(app);
@@ -49,14 +50,13 @@ int PrintRecords(const ListOptions& options, AnyDBM::Iterator& it, const std::fu
                  std::uint64_t* num_listed, bool* is_cut) {
   Output output(STDOUT_FILENO);
   const Interrupt interrupt;
-  const RecordStyle style = options.style.style();
   for (; it.Valid() && output.ok() && interrupt.signal() == 0; options.reverse ? it.Previous() : it.Next()) {
     const Wanted is_wanted = wanted(it.key());
     if (is_wanted == Wanted::kNoMore) break;
     if (is_wanted == Wanted::kNo) continue;
     *is_cut = options.items >= 0 && *num_listed == static_cast<std::uint64_t>(options.items);
     if (*is_cut) break;
-    AppendRecord(style, it.key(), options.keys ? std::nullopt : std::optional<std::string_view>(it.value()), output.buffer());
+    options.style.Append(it.key(), options.keys ? std::nullopt : std::optional<std::string_view>(it.value()), output.buffer());
     output.MaybeFlush();
     ++*num_listed;
   }
@@ -145,7 +145,7 @@ int PrintNearest(const SearchOptions& options, AnyDBM& db) {
   std::string value;
   for (const std::string& key : *keys) {
     if (const Status got = db.Get(key, &value); !got.ok()) return FailDatabase(options.database, got);
-    AppendRecord(options.style.style(), key, options.keys ? std::nullopt : std::optional<std::string_view>(value), output.buffer());
+    options.style.Append(key, options.keys ? std::nullopt : std::optional<std::string_view>(value), output.buffer());
     output.MaybeFlush();
   }
   if (const Status written = output.Flush(); !written.ok()) return Fail("standard output", written);

@@ -59,7 +59,7 @@ int FlushStandardOutput(int code) {
 }
 
 int Run(std::vector<std::string> args) {
-  CLI::App root("An embedded key-value database: hash tables in one file each, hash tables and trees in memory.", "hako");
+  CLI::App root("An embedded key-value database: hash tables and ordered trees, each in one file or in memory.", "hako");
   root.footer(kFooter);
   root.set_version_flag("--version", VersionText());
   root.require_subcommand(0, 1);  // at most one, so that later words are never taken for commands

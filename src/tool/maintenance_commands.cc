@@ -43,7 +43,10 @@ int RunRebuild(RebuildOptions options) {
       Note(absl::StrCat(path, should ? ": should be rebuilt" : ": need not be rebuilt"));
       return should ? kExitDone : kExitNo;
     }
-    const Status status = db.Rebuild();
+    const Status status = [&] {
+      const Ticker ticker(absl::StrCat("rebuilding ", CountOfRecords(db.Count())));
+      return db.Rebuild();
+    }();
     is_rebuilt = status.ok();
     return is_rebuilt ? kExitDone : FailDatabase(options.database, status);
   });
@@ -81,7 +84,10 @@ int RunCopy(const CopyOptions& options) {
   const auto possible = FileReplacement::Begin(options.destination, options.database.any.file.lock_timeout).status();
   if (!possible.ok()) return Fail(options.destination, possible);
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
-    const Status copied = db.CopyTo(options.destination);
+    const Status copied = [&] {
+      const Ticker ticker(absl::StrCat("copying ", CountOfRecords(db.Count())));
+      return db.CopyTo(options.destination);
+    }();
     if (copied.ok()) return kExitDone;
     // Of the two files, the source fails only by damage.
     return absl::IsDataLoss(copied) ? FailDatabase(options.database, copied) : Fail(options.destination, copied);

@@ -26,9 +26,23 @@ std::size_t EditDistance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+// What other programs call the commands.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"add", "set"},        {"backup", "copy"},  {"cat", "get"},       {"check", "verify"}, {"cli", "shell"},        {"compact", "rebuild"},
+    {"cp", "copy"},        {"del", "remove"},   {"delete", "remove"}, {"dump", "export"},  {"find", "search"},      {"fsck", "verify"},
+    {"grep", "search"},    {"info", "inspect"}, {"init", "create"},   {"insert", "set"},   {"keys", "list"},        {"len", "count"},
+    {"load", "import"},    {"ls", "list"},      {"mv", "rekey"},      {"new", "create"},   {"optimize", "rebuild"}, {"put", "set"},
+    {"rename", "rekey"},   {"repl", "shell"},   {"rm", "remove"},     {"scan", "list"},    {"size", "count"},       {"stat", "inspect"},
+    {"stats", "inspect"},  {"store", "set"},    {"unset", "remove"},  {"update", "set"},   {"vacuum", "rebuild"},   {"bench", "perf"},
+    {"benchmark", "perf"}, {"quit", "exit"}};
+
 }  // namespace
 
 std::string Suggest(std::string_view given, const std::vector<std::string>& names) {
+  for (const auto& [other, ours] : kOtherNames) {
+    if (given == other && std::find(names.begin(), names.end(), ours) != names.end())
+      return absl::StrCat("; did you mean '", ToAbsl(ours), "'?");
+  }
   const std::string* best = nullptr;
   std::size_t best_distance = given.size() / 3 + 2;
   for (const std::string& name : names) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 
 #include "hako/format/json_record.h"
 #include "hako/format/text_encoding.h"
@@ -36,6 +37,24 @@ void StyleOptions::AddTo(CLI::App* app) {
   styles->add_flag("--raw", raw_, "The bytes as they are, on a terminal too; 'get' then adds no line feed");
   styles->add_flag("-0", nul_, "The bytes as they are, each key and value ended by NUL");
   styles->require_option(0, 1);
+  app->add_flag("--number", number_, "Values of 8 bytes as numbers: what 'set --incr' stores");
+}
+
+std::string_view StyleOptions::Shown(std::string_view value, std::string* digits) const {
+  if (!number_ || value.size() != sizeof(std::uint64_t)) return value;
+  std::uint64_t number = 0;
+  for (const char c : value) number = number << 8 | static_cast<unsigned char>(c);
+  return *digits = std::to_string(static_cast<std::int64_t>(number));
+}
+
+void StyleOptions::Append(std::optional<std::string_view> key, std::optional<std::string_view> value, std::string* out) const {
+  std::string digits;
+  AppendRecord(style(), key, value ? std::optional(Shown(*value, &digits)) : std::nullopt, out);
+}
+
+void StyleOptions::AppendValue(std::string_view value, std::string* out) const {
+  std::string digits;
+  out->append(Shown(value, &digits));
 }
 
 RecordStyle StyleOptions::style() const {

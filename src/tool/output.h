@@ -50,8 +50,13 @@ class StyleOptions {
   void AddTo(CLI::App* app);
   RecordStyle style() const;
   bool is_raw() const { return raw_; }
+  // A record in this style. With --number a value of 8 bytes, as `set --incr` stores them, is its decimal digits.
+  void Append(std::optional<std::string_view> key, std::optional<std::string_view> value, std::string* out) const;
+  void AppendValue(std::string_view value, std::string* out) const;  // alone, without an end
 
  private:
+  std::string_view Shown(std::string_view value, std::string* digits) const;
+  bool number_ = false;
   bool escape_ = false, raw_ = false, tsv_ = false, json_ = false, hex_ = false, nul_ = false;
 };
 
@@ -60,6 +65,7 @@ class UnescapeOption {
  public:
   static constexpr std::string_view kMalformed = "--unescape: a backslash that is none of \\\\ \\t \\n \\r \\0 \\xHH";
   void AddTo(CLI::App* app);
+  bool is_given() const { return is_given_; }
   // Decodes them all if the option is given; false where one is malformed.
   bool Apply(std::initializer_list<std::string*> texts) const;
 

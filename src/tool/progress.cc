@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tool/numbers.h"
 
@@ -45,6 +46,28 @@ void Progress::Finish() {
   Print("");
   std::fputc('\r', out_);
   std::fflush(out_);
+}
+
+Ticker::Ticker(std::string what, std::FILE* out) : what_(std::move(what)), progress_(out, 0) {
+  if (out != nullptr) thread_ = std::thread([this] { Run(); });
+}
+
+Ticker::~Ticker() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_done_ = true;
+  }
+  wakes_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Ticker::Run() {
+  const auto start = std::chrono::steady_clock::now();
+  std::unique_lock lock(mutex_);
+  while (!wakes_.wait_for(lock, std::chrono::seconds(1), [this] { return is_done_; })) {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    progress_.Print(absl::StrCat(what_, ", ", Progress::FormatTime(seconds)));
+  }
 }
 
 }  // namespace hako::tool

@@ -5,10 +5,13 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace hako::tool {
@@ -36,6 +39,7 @@ class Progress {
   void Finish();
 
  private:
+  friend class Ticker;
   static double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
   static std::string FormatTime(double seconds);
   void Show(std::uint64_t done, std::uint64_t records);
@@ -47,6 +51,26 @@ class Progress {
   double start_;
   double next_;            // when to print
   std::size_t width_ = 0;  // of the line on the screen
+};
+
+// A line on a terminal for one long call that does not tell how far it is: what is done, and for how long. As Progress, it appears after
+// one second where stderr is a terminal, and is wiped out at the end.
+class Ticker {
+ public:
+  explicit Ticker(std::string what, std::FILE* out = Progress::Stream(true));
+  Ticker(const Ticker&) = delete;
+  Ticker& operator=(const Ticker&) = delete;
+  ~Ticker();
+
+ private:
+  void Run();
+
+  const std::string what_;
+  Progress progress_;
+  std::mutex mutex_;
+  std::condition_variable wakes_;
+  bool is_done_ = false;
+  std::thread thread_;  // none where there is nothing to show
 };
 
 }  // namespace hako::tool

@@ -46,6 +46,12 @@ bool HoldsDatabase(const std::string& path) {
 
 bool IsNamedAsDatabase(std::string_view path) { return path.ends_with(".hkh") || path.ends_with(".hkt") || path.ends_with(".hks"); }
 
+int FailText(const std::string& name, const Status& status) {
+  if (!absl::IsNotFound(status)) return Fail(name, status);
+  Complain(absl::StrCat(name, ": there is no such file or folder; check the name"));
+  return kExitFile;
+}
+
 TextInput::~TextInput() { (void)CloseFile(&fd_); }
 
 Status TextInput::Open(const std::string& path) {

@@ -23,6 +23,9 @@ bool HoldsDatabase(const std::string& path);
 // Whether the name ends as those of databases do.
 bool IsNamedAsDatabase(std::string_view path);
 
+// Fail for a text, whose advice on a file that is not there is for databases.
+int FailText(const std::string& name, const Status& status);
+
 class TextInput {
  public:
   TextInput() = default;

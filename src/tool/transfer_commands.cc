@@ -33,13 +33,6 @@ struct CommandOptions {
   }
 };
 
-// As Fail, whose advice on a file that is not there is for databases.
-int FailOpen(const std::string& name, const Status& status) {
-  if (!absl::IsNotFound(status)) return Fail(name, status);
-  Complain(absl::StrCat(name, ": there is no such file or folder; check the name"));
-  return kExitFile;
-}
-
 // Lets a transfer stop at a signal and tell how far it is: `done` of the total of `progress` is what `how_far` says.
 template <class HowFar>
 auto Watch(const Interrupt& interrupt, Progress& progress, HowFar how_far) {
@@ -63,7 +56,7 @@ int RunImport(CommandOptions options) {
   if (IsStandardStream(options.path) && SharedDatabase::IsThere())
     return FailUsage("import", "a shell reads its lines from there; name a file");
   TextInput text;
-  if (const Status opened = text.Open(options.path); !opened.ok()) return FailOpen(text.name(), opened);
+  if (const Status opened = text.Open(options.path); !opened.ok()) return FailText(text.name(), opened);
   options.database.any.file.mode = OpenMode::kCreate;
   const Interrupt interrupt;
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
@@ -105,7 +98,7 @@ int RunExport(const CommandOptions& options) {
   const Interrupt interrupt;
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
     TextOutput text;
-    if (const Status opened = text.Open(options.path); !opened.ok()) return FailOpen(text.name(), opened);
+    if (const Status opened = text.Open(options.path); !opened.ok()) return FailText(text.name(), opened);
     Progress progress(Progress::Stream(!options.no_progress), db.Count());
     TransferResult result = Export(db, [&](std::string_view bytes) { return text.Write(interrupt, bytes); },
                                    {.format = options.Format(),

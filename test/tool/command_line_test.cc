@@ -61,6 +61,12 @@ struct Mistake {
 const Mistake kMistakes[] = {
     {{"lst"}, "hako: unknown command 'lst'; did you mean 'list'?", ""},
     {{"frobnicate"}, "hako: unknown command 'frobnicate'", ""},
+    {{"delete", "a.hkh", "k"}, "hako: unknown command 'delete'; did you mean 'remove'?", ""},
+    {{"ls", "a.hkh"}, "hako: unknown command 'ls'; did you mean 'list'?", ""},
+    {{"put", "a.hkh", "k", "v"}, "hako: unknown command 'put'; did you mean 'set'?", ""},
+    {{"scan", "a.hkh"}, "hako: unknown command 'scan'; did you mean 'list'?", ""},
+    {{"stat", "a.hkh"}, "hako: unknown command 'stat'; did you mean 'inspect'?", ""},
+    {{"set", "a.hkh", "k", "v", "--value_file", "f"}, "hako set: --value_file takes the place of VALUE", " set"},
     {{"help", "improt"}, "hako: unknown command 'improt'; did you mean 'import'?", ""},
     {{"--verison"}, "hako: unknown option '--verison'; did you mean '--version'?", ""},
     {{"perf", "sequense"}, "hako perf: unknown command 'sequense'; did you mean 'sequence'?", " perf"},

@@ -74,5 +74,17 @@ TEST(ProgressLine, LongTimesHaveHours) {
   EXPECT_EQ(screen.Take(), "\r  0%, 2 records, 1/s, ETA 2:46:38");
 }
 
+TEST(Ticker, ShowsTheTimeOfALongCallAndWipesItOut) {
+  Screen screen;
+  {
+    const Ticker ticker("verifying 5 records", screen.file());
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  }
+  EXPECT_THAT(screen.Take(), testing::MatchesRegex("\rverifying 5 records, 0:0[1-9]\r *\r"));
+  { const Ticker quick("verifying", screen.file()); }
+  EXPECT_EQ(screen.Take(), "") << "nothing is shown in the first second";
+  { const Ticker silent("verifying", nullptr); }
+}
+
 }  // namespace
 }  // namespace hako::tool

@@ -149,13 +149,16 @@ TEST_F(Records, ListStopsAtItemsAndSaysSo) {
   std::string text;
   for (int i = 0; i < 25; ++i) text += "key" + std::to_string(i) + "\tvalue" + std::to_string(i) + "\n";
   ASSERT_EQ(RunTool({"import", path_}, text).exit_code, 0);
-  const ToolResult some = RunTool({"list", path_});
+  const ToolResult some = RunOnTerminal({"list", path_});
   EXPECT_EQ(some.exit_code, 0);
-  EXPECT_THAT(SplitLines(some.out), SizeIs(10));
-  EXPECT_EQ(some.err, "hako: " + path_ + ": 10 of 25 records; --items -1 lists all\n");
-  const ToolResult all = RunTool({"list", path_, "--items", "-1"});
-  EXPECT_EQ(all.err, "");
-  EXPECT_THAT(SplitLines(all.out), testing::UnorderedElementsAreArray(SplitLines(text)));
+  EXPECT_THAT(SplitLines(some.out), SizeIs(11));
+  EXPECT_THAT(some.out, EndsWith("hako: " + path_ + ": 10 of 25 records; --items -1 lists all\r\n"));
+  EXPECT_EQ(RunTool({"list", path_, "--items", "10"}).err, "hako: " + path_ + ": 10 of 25 records; --items -1 lists all\n");
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"list", path_, "--items", "-1"}, {"list", path_}}) {
+    const ToolResult all = RunTool(command);
+    EXPECT_EQ(all.err, "");
+    EXPECT_THAT(SplitLines(all.out), testing::UnorderedElementsAreArray(SplitLines(text))) << "a pipe gets all";
+  }
   EXPECT_THAT(RunTool({"list", path_, "--items", "25"}).err, "");
   const std::vector<std::string> keys = SplitLines(RunTool({"list", path_, "--items", "3", "--keys"}).out);
   EXPECT_THAT(keys, testing::Each(MatchesRegex("key[0-9]+")));
@@ -165,6 +168,33 @@ TEST_F(Records, ListStopsAtItemsAndSaysSo) {
     const auto record = nlohmann::json::parse(line);
     EXPECT_EQ("value" + record.at("key").get<std::string>().substr(3), record.at("value").get<std::string>());
   }
+}
+
+TEST_F(Records, SetTakesItsValueFromAStreamOrAFile) {
+  std::string value(300'000, 'v');
+  value += std::string("\0\n", 2);
+  WriteWhole(dir_.File("value"), value);
+  EXPECT_EQ(RunTool({"set", path_, "piped", "-"}, value).exit_code, 0);
+  EXPECT_EQ(RunTool({"set", path_, "from file", "--value_file", dir_.File("value")}).exit_code, 0);
+  EXPECT_EQ(RunTool({"set", path_, "appended", "-", "--append", ""}, "piped").exit_code, 0);
+  EXPECT_EQ(RunTool({"set", path_, "dash", "\\x2d", "--unescape"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"get", path_, "piped", "--raw"}).out, value);
+  EXPECT_EQ(RunTool({"get", path_, "from file", "--raw"}).out, value);
+  EXPECT_EQ(RunTool({"get", path_, "appended"}).out, "piped\n");
+  EXPECT_EQ(RunTool({"get", path_, "dash"}).out, "-\n");
+  const ToolResult absent = RunTool({"set", path_, "k", "--value_file", dir_.File("absent")});
+  EXPECT_EQ(absent.exit_code, 3);
+  EXPECT_THAT(absent.err, HasSubstr("there is no such file or folder"));
+  EXPECT_EQ(RunTool({"shell", path_}, "set k -\n").exit_code, 2);
+}
+
+TEST_F(Records, NumbersOfIncrPrintReadably) {
+  ASSERT_EQ(RunTool({"set", path_, "n", "--incr", "-42"}).out, "-42\n");
+  EXPECT_EQ(RunTool({"get", path_, "n", "--number"}).out, "-42\n");
+  EXPECT_EQ(RunTool({"get", path_, "n", "--number", "--raw"}).out, "-42");
+  EXPECT_EQ(RunTool({"list", path_, "--number", "--json"}).out, "{\"key\":\"n\",\"value\":\"-42\"}\n");
+  ASSERT_EQ(Set("text", "no number"), 0);
+  EXPECT_EQ(RunTool({"get", path_, "text", "--number"}).out, "no number\n");
 }
 
 TEST_F(Records, ListByPrefix) {
