@@ -30,6 +30,15 @@ auto KeepAll(V& visitor) {
   };
 }
 
+// The options of the file of a database that is opened with `options`. Where syncs are frequent, each would write a huge page for every
+// small one that was changed.
+template <class Options>
+FileOptions FileOptionsFor(const Options& options, FileOptions file_options) {
+  const bool syncs_often = options.durability == Durability::kPower || options.sync_interval.count() > 0;
+  file_options.huge_pages = file_options.huge_pages && !syncs_often;
+  return file_options;
+}
+
 template <class FileT>
 void AddDeviceCounters(const FileT& file, Stats* stats) {
   if constexpr (CountingFile<FileT>) {

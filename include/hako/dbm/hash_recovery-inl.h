@@ -30,7 +30,7 @@ StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const
 template <File FileT>
 StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(const std::string& path, const HashOptions& options,
                                                                const FileOptions& file_options) requires PathFile<FileT> {
-  HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, file_options));
+  HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, FileOptionsFor(options, file_options)));
   auto dbm = Open(std::move(file), options);
   if (dbm.ok()) return dbm;
   return Status(dbm.status().code(), absl::StrCat(path, ": ", dbm.status().message()));

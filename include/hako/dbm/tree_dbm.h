@@ -45,7 +45,7 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
   static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, const TreeOptions& options = {});
   static StatusOr<std::unique_ptr<TreeDBM>> Open(const std::string& path, const TreeOptions& options = {},
                                                  const FileOptions& file_options = {}) requires PathFile<FileT> {
-    HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, file_options));
+    HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, FileOptionsFor(options, file_options)));
     auto dbm = Open(std::move(file), options);
     if (dbm.ok()) return dbm;
     return Status(dbm.status().code(), absl::StrCat(path, ": ", dbm.status().message()));

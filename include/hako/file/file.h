@@ -97,14 +97,16 @@ struct FileOptions {
   // How long to wait for another holder of the file; 0 = fail at once with Unavailable. What a killed process had in flight by direct I/O
   // holds the file until it is done: some milliseconds.
   std::chrono::milliseconds lock_timeout{0};
-  // Address space reserved for a mapped file, in bytes: the largest size it can grow to while open.
-  std::uint64_t reserve_bytes = std::uint64_t{1} << 40;
+  // Address space reserved for a mapped file, in bytes: the largest size it can grow to while open. 0: a terabyte, and less for each of
+  // many files of one process, down to 4 GiB, or where the system allows less (ulimit -v).
+  std::uint64_t reserve_bytes = 0;
   // Space is allocated ahead of Size() in steps of an eighth of the size, within these bounds, in bytes; Close gives back the rest.
   std::uint64_t grow_min = std::uint64_t{2} << 20;
   std::uint64_t grow_max = std::uint64_t{1} << 30;
-  // Mapped files: asks for pages of 2 MiB, which make random access faster by a third and filling a file cheaper by far. The price: a
-  // store dirties 2 MiB, not 4 KiB, so a program that syncs after every few random updates writes more. A hint; the system may do
-  // either. Without effect where grow_min is less than such a page.
+  // Mapped files: asks for pages of 2 MiB for what the file grows by, which make random access faster by a third and filling a file cheaper
+  // by far. The price: a store dirties 2 MiB, not 4 KiB. Databases do not ask for them where each update is synced (Durability::kPower) or
+  // there is a sync_interval, and a file that is synced eight times within a second leaves them (file/map_paging.h). A hint; the system may
+  // do either. Without effect where grow_min is less than such a page.
   bool huge_pages = true;
   // Positional files: transfers go past the system's page cache (O_DIRECT), through a block cache of the file's own. For data far larger
   // than memory. InvalidArgument where the file system has no direct I/O.

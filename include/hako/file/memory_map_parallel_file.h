@@ -1,9 +1,10 @@
 // A file mapped into memory, for many threads at once: reading and writing are memory accesses, without system calls, locks or copies.
 //
 // Address space for the largest size (FileOptions::reserve_bytes) is mapped once at Open, as LMDB does; growing allocates blocks behind
-// it and moves nothing, so views need no protection from growth. Pages beyond the file's end must not be touched: that is SIGBUS, as it
-// is for views above the new size once Resize has made the file shorter. A full disk is never SIGBUS: Resize allocates the blocks first
-// (posix_file.h).
+// it and moves nothing, so views need no protection from growth. Where nothing is asked for, each file takes a share of the address space
+// that is left, so that thousands can be open; a file that has outgrown its share gets a larger one when it is opened again. Pages beyond
+// the file's end must not be touched: that is SIGBUS, as it is for views above the new size once Resize has made the file shorter. A full
+// disk is never SIGBUS: Resize allocates the blocks first (posix_file.h).
 //
 // What a killed process stored is in the page cache and thus in the file; what no Sync followed may be lost in a power cut, page by page
 // in any order. A read-only file is mapped privately: stores into it are seen by this handle alone.
@@ -21,6 +22,7 @@
 #include "hako/base/status.h"
 #include "hako/file/bounds.h"
 #include "hako/file/file.h"
+#include "hako/file/map_paging.h"
 #include "hako/file/posix_file.h"
 
 namespace hako {
@@ -30,13 +32,17 @@ class MemoryMapParallelFile {
   static StatusOr<MemoryMapParallelFile> Open(const std::string& path, const FileOptions& options = {});
 
   MemoryMapParallelFile(MemoryMapParallelFile&& other) noexcept
-      : base_(std::exchange(other.base_, nullptr)), map_size_(other.map_size_), posix_(std::move(other.posix_)) {}
+      : base_(std::exchange(other.base_, nullptr)),
+        map_size_(other.map_size_),
+        posix_(std::move(other.posix_)),
+        paging_(std::move(other.paging_)) {}
   MemoryMapParallelFile& operator=(MemoryMapParallelFile&& other) noexcept {
     if (this != &other) {
       (void)Close();
       base_ = std::exchange(other.base_, nullptr);
       map_size_ = other.map_size_;
       posix_ = std::move(other.posix_);
+      paging_ = std::move(other.paging_);
     }
     return *this;
   }
@@ -70,7 +76,7 @@ class MemoryMapParallelFile {
   }
 
   Status Resize(std::uint64_t size) { return posix_->Resize(size); }
-  Status Sync() { return posix_->Sync(); }  // on Linux, fdatasync finds pages dirtied through a map as msync does
+  Status Sync();
   Status SyncRange(std::uint64_t offset, std::size_t size);
   Status Close();
 
@@ -78,11 +84,17 @@ class MemoryMapParallelFile {
   // the file. Does nothing where the system cannot (before Linux 5.14).
   void Prefault(std::uint64_t offset, std::size_t size);
 
+  // A hint: a long range is going to be read. REQUIRES: inside Size()
+  void Prefetch(std::uint64_t offset, std::size_t size) const;
+
  private:
   static constexpr std::size_t kLongWrite = 64 << 10;
 
-  MemoryMapParallelFile(std::byte* base, std::size_t map_size, std::unique_ptr<PosixFile> posix)
-      : base_(base), map_size_(map_size), posix_(std::move(posix)) {}
+  MemoryMapParallelFile(std::byte* base, std::size_t map_size, std::unique_ptr<PosixFile> posix, bool huge_pages)
+      : base_(base),
+        map_size_(map_size),
+        posix_(std::move(posix)),
+        paging_(std::make_unique<MapPaging>(base, map_size, posix_->size(), huge_pages)) {}
 
   // By a system call, which need not clear pages that it is going to fill, nor be told of each by a fault.
   Status WriteLong(std::uint64_t offset, std::span<const std::byte> in);
@@ -90,6 +102,7 @@ class MemoryMapParallelFile {
   std::byte* base_;  // nullptr = closed
   std::size_t map_size_;
   std::unique_ptr<PosixFile> posix_;
+  std::unique_ptr<MapPaging> paging_;
 };
 
 static_assert(MappedFile<MemoryMapParallelFile> && KernelBackedFile<MemoryMapParallelFile> && PathFile<MemoryMapParallelFile>);

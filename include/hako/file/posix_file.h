@@ -44,6 +44,9 @@ class PosixFile {
   FileLock::Key lock_key() const { return key_; }
   Status ReadOnlyError() const;  // what to answer to a write where writable() is false
 
+  // From now on the file never grows beyond `size_max`. REQUIRES: nobody else uses it yet
+  void LimitTo(std::uint64_t size_max) { size_max_ = size_max; }
+
   // As File says. To size() itself: gives back what was allocated ahead.
   Status Resize(std::uint64_t size);
 
@@ -70,7 +73,7 @@ class PosixFile {
 
   const std::string path_;
   const FileOptions options_;
-  const std::uint64_t size_max_;
+  std::uint64_t size_max_;
   const bool writable_;
   int fd_ = -1;
   FileLock::Key key_;

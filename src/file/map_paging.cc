@@ -1,0 +1,71 @@
+#include "hako/file/map_paging.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#ifndef MADV_COLD
+#define MADV_COLD 20
+#endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
+namespace hako {
+namespace {
+
+constexpr std::uint64_t kSmallPage = 4096;      // at least that
+constexpr std::uint64_t kSplitStep = 16 << 10;  // bytes of the smallest page that is worth it
+
+bool FitsIntoMemory(std::uint64_t bytes) {
+  static const std::uint64_t memory =
+      static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  return bytes <= memory / 2;
+}
+
+}  // namespace
+
+MapPaging::MapPaging(std::byte* base, std::uint64_t bytes, std::uint64_t file_size, bool huge_pages)
+    : base_(base), bytes_(bytes), reads_page_by_page_(!FitsIntoMemory(file_size)) {
+  const bool grows_huge = huge_pages && !reads_page_by_page_;
+  num_syncs_ = grows_huge ? 0 : kSyncs;
+  grown_from_ = std::min((file_size + kHugePage - 1) & ~(kHugePage - 1), bytes);
+  if (reads_page_by_page_) (void)madvise(base, grown_from_, MADV_RANDOM);
+  AdviseGrowth(grows_huge ? MADV_HUGEPAGE : MADV_RANDOM);  // pages of new space that are read ahead are written together
+}
+
+void MapPaging::AdviseGrowth(int advice) {
+  if (grown_from_ < bytes_) (void)madvise(base_ + grown_from_, bytes_ - grown_from_, advice);
+}
+
+// The system splits a page of several small ones when a part of it is said to be cold. It has to be mapped for that, which it may not be
+// yet; what is not in memory must not be read. Where a page cannot be split, it stays as it is.
+void MapPaging::Split(std::byte* region, std::uint64_t bytes) {
+  static const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  std::array<unsigned char, kHugePage / kSmallPage> is_in_memory{};
+  if (mincore(region, bytes, is_in_memory.data()) != 0) return;
+  for (std::uint64_t at = 0; at < bytes; at += std::max(kSplitStep, page)) {
+    if ((is_in_memory[at / page] & 1) == 0) continue;
+    (void)madvise(region + at, page, MADV_POPULATE_READ);
+    (void)madvise(region + at, page, MADV_COLD);
+  }
+}
+
+void MapPaging::CountSync(std::uint64_t file_size) {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  if (num_syncs_ < kSyncs) {
+    const auto now = std::chrono::steady_clock::now();
+    if (num_syncs_ == 0 || now - second_ > std::chrono::seconds(1)) second_ = now, num_syncs_ = 0;
+    if (++num_syncs_ < kSyncs) return;
+    AdviseGrowth(MADV_NOHUGEPAGE);
+    AdviseGrowth(MADV_RANDOM);
+  }
+  const std::uint64_t end = std::min({file_size, bytes_, split_to_ + kRegionsAtOnce * kHugePage});
+  for (; split_to_ < end; split_to_ += kHugePage) Split(base_ + split_to_, std::min(kHugePage, end - split_to_));
+  if (split_to_ >= file_size) may_have_huge_pages_.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace hako
