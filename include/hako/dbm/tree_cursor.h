@@ -79,18 +79,13 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   D& database() { return *database_; }
 
  private:
-  // Who goes on from leaf to leaf is likely to go on.
   bool Load(index::Seek seek, std::string_view key, bool goes_on = false) {
     if (!goes_on) status_ = absl::OkStatus();
     if (database_->IsClosed()) {
       status_ = database_->CheckOpen();
       return false;
     }
-    if constexpr (!Tree::kResident) {
-      copy_.ahead = goes_on ? std::min<unsigned>(2 * copy_.ahead + 1, tree_->ahead_max()) : 0;
-      copy_.asked = goes_on && copy_.asked > 0 ? copy_.asked - 1 : 0;
-    }
-    if (Status status = tree_->ReadLeaf(seek, key, &copy_); !status.ok()) {
+    if (Status status = tree_->ReadLeaf(seek, key, &copy_, goes_on); !status.ok()) {
       status_ = std::move(status);
       return false;
     }

@@ -11,7 +11,7 @@ namespace hako::index {
 
 // A writer's turn at several leaves. All are locked, in the order of their keys, from the beginning to the end, so that other threads see
 // all of it or nothing; a leaf that is divided meanwhile stays locked in both its halves. First every key is decided on, while nothing
-// changes; what can fail is tried before the first change.
+// changes; what can fail is tried before the first change. Pages are loaded before the first lock and never while one is held.
 template <class Space, Comparator Compare>
 class PageTree<Space, Compare>::MultiTurn {
  public:
@@ -23,12 +23,15 @@ class PageTree<Space, Compare>::MultiTurn {
       return order != 0 ? order < 0 : a < b;
     });
     leaf_of_.resize(keys.size());
-    for (unsigned tries = 0; !LockAll(tries); ++tries) {
-    }
+    Acquire();
   }
   MultiTurn(const MultiTurn&) = delete;
   ~MultiTurn() {
-    for (Line* leaf : leaves_) tree_.Unlock(leaf, changed_);
+    UnlockAll(changed_);
+    if constexpr (!Space::kResident) {
+      if (held_) held_->Release(changed_);
+      held_.reset();
+    }
     tree_.EndTurn(slot_);
     for (const std::size_t i : sparse_) {
       Turn turn(tree_, slot_, keys_[i]);
@@ -93,6 +96,7 @@ class PageTree<Space, Compare>::MultiTurn {
 
  private:
   static constexpr std::size_t kUsualKeys = 16;  // need no allocation
+  static constexpr unsigned kTriesMax = 2;       // then pages are held until all are locked
 
   bool Covers(Line& leaf, std::string_view key) const {
     const View page(tree_.memory_, leaf);
@@ -105,51 +109,83 @@ class PageTree<Space, Compare>::MultiTurn {
     changed_ = true;
   }
 
-  // False if a leaf is away: it was brought then, or there is an error.
-  bool LockAll(unsigned tries) {
-    Line* leaf = tree_.LockLeaf(slot_, keys_[order_[0]]);
-    if (leaf == nullptr) {
-      status_ = tree_.ErrorOf(slot_);
-      return true;
-    }
-    leaves_.push_back(leaf);
-    for (const std::size_t i : order_) {
-      if (!Covers(*leaves_.back(), keys_[i])) {
-        Reached away{};
-        leaf = Lock(keys_[i], tries, &away);
-        if (leaf == nullptr) {
-          for (Line* line : leaves_) tree_.Unlock(line, false);
-          leaves_.clear();
-          if (!status_.ok()) return true;
-          slot_.Leave();
-          status_ = tree_.BringIfAway(away);
-          slot_.Enter();
-          if (!status_.ok()) return true;
-          slot_.Leave();
-          return false;
-        }
-        leaves_.push_back(leaf);
+  // Locks the leaves. In a small cache some that were loaded may be evicted again before all are locked, more often the more there are;
+  // after a few tries, or where they are many, they are held.
+  void Acquire() {
+    for (unsigned tries = 0;; ++tries) {
+      const bool locked = LockAll();
+      if constexpr (!Space::kResident) {
+        const bool is_large = locked && !held_ && tree_.space_.IsLarge(leaves_.size());
+        if (is_large) UnlockAll(false);
+        if ((locked && !is_large) || !status_.ok()) return;
+        if (!held_ && (is_large || tries == kTriesMax)) held_.emplace(tree_.space_);
+        status_ = LoadAll();
+        if (!status_.ok()) return;
+      } else if (locked) {
+        return;
       }
-      leaf_of_[i] = leaves_.back();
     }
-    return true;
   }
 
-  // The gate has been passed already, with the first leaf: whoever closes it waits for this turn to end. nullptr if the leaf is away, or
-  // could not be brought.
-  Line* Lock(std::string_view key, unsigned tries, Reached* away) {
-    static constexpr unsigned kTriesMax = 8;  // then the other leaves are kept, lest they go away meanwhile
+  // Locks the leaves, and waits for nothing but threads that have locked one of them. False if a leaf was not in memory, or could not be
+  // read: then none is locked, and the slot is not busy.
+  bool LockAll() {
+    Line* leaf = tree_.LockLeaf(slot_, keys_[order_[0]]);
+    if (leaf == nullptr) status_ = tree_.ErrorOf(slot_);
+    for (const std::size_t i : order_) {
+      if (leaf == nullptr) break;
+      if (leaves_.empty() || !Covers(*leaves_.back(), keys_[i])) {
+        if (!leaves_.empty()) leaf = Lock(keys_[i]);
+        if (leaf != nullptr) leaves_.push_back(leaf);
+      }
+      leaf_of_[i] = leaf;
+    }
+    if (leaf == nullptr) UnlockAll(false);
+    return leaf != nullptr;
+  }
+  void UnlockAll(bool changed) {
+    for (Line* line : leaves_) tree_.Unlock(line, changed);
+    leaves_.clear();
+    slot_.Leave();
+  }
+
+  // The gate has been passed already, with the first leaf: whoever closes it waits for this turn to end. nullptr if the leaf is not in
+  // memory.
+  Line* Lock(std::string_view key) {
     for (sync::Backoff backoff;; backoff.Pause()) {
       Reached leaf;
       if (tree_.DescendTo(0, key, &leaf)) {
         if (sync::VersionLock(leaf.line->version).LockIf(leaf.version)) return leaf.line;
       } else if constexpr (!Space::kResident) {
-        if (leaf.line == nullptr || !tree_.space_.IsAway(tree_.IdOf(*leaf.line))) continue;
-        *away = leaf;
-        if (tries < kTriesMax) return nullptr;
-        status_ = tree_.BringIfAway(leaf);
-        if (!status_.ok()) return nullptr;
+        if (leaf.line != nullptr && tree_.space_.IsAway(tree_.IdOf(*leaf.line))) return nullptr;
       }
+    }
+  }
+
+  // Loads the leaves that are not in memory, while nothing is locked.
+  Status LoadAll() requires(!Space::kResident) {
+    std::array<std::string_view, kPrefetchGroup> group;
+    Reached leaves[kPrefetchGroup];
+    for (std::size_t from = 0, n = 0; from < order_.size(); from += n) {
+      n = std::min(order_.size() - from, kPrefetchGroup);
+      for (std::size_t i = 0; i < n; ++i) group[i] = keys_[order_[from + i]];
+      AwayLeaves away;
+      tree_.DescendTogether(std::span(group).first(n), leaves, &away);
+      const auto end = std::unique(away.ids.begin(), away.ids.begin() + static_cast<std::ptrdiff_t>(away.count));
+      const std::span<const std::uint32_t> ids(away.ids.begin(), end);
+      if (held_) held_->MakeRoomFor(ids.size());
+      if (ids.size() > 1) tree_.space_.BringTogether(ids, 0, false);
+      for (std::size_t i = 0; i < n; ++i) HAKO_RETURN_IF_ERROR(Load(group[i]));
+    }
+    return absl::OkStatus();
+  }
+  Status Load(std::string_view key) requires(!Space::kResident) {
+    for (sync::Backoff backoff;; backoff.Pause()) {
+      Reached leaf;
+      const bool reached = tree_.DescendTo(0, key, &leaf);
+      if (leaf.line == nullptr || (!reached && leaf.level != 0 && !tree_.space_.IsAway(tree_.IdOf(*leaf.line)))) continue;
+      if (!tree_.space_.IsAway(tree_.IdOf(*leaf.line)) && (!held_ || held_->Add(tree_.IdOf(*leaf.line)))) return absl::OkStatus();
+      HAKO_RETURN_IF_ERROR(tree_.BringIfAway(leaf));
     }
   }
 
@@ -186,6 +222,16 @@ class PageTree<Space, Compare>::MultiTurn {
   absl::InlinedVector<std::size_t, kUsualKeys> sparse_;
   Status status_;
   bool changed_ = false;
+  struct NoPages {
+    explicit NoPages(Space&) {}
+  };
+  static auto HeldPages() {
+    if constexpr (Space::kResident)
+      return std::type_identity<NoPages>();
+    else
+      return std::type_identity<typename Space::HeldPages>();
+  }
+  std::optional<typename decltype(HeldPages())::type> held_;
 };
 
 template <class Space, Comparator Compare>
@@ -287,7 +333,7 @@ StatusOr<std::uint64_t> PageTree<Space, Compare>::CountRange(const Range& range)
   Copy copy;
   std::string from(range.from);
   for (std::uint64_t count = 0;;) {
-    HAKO_RETURN_IF_ERROR(ReadLeaf(Seek::kAt, from, &copy));
+    HAKO_RETURN_IF_ERROR(ReadLeaf(Seek::kAt, from, &copy, from != range.from));
     const View page = copy.view();
     const format::PageTail tail = page.tail();
     const bool last = IsLastOf(range, page);
@@ -301,8 +347,12 @@ StatusOr<std::uint64_t> PageTree<Space, Compare>::CountRange(const Range& range)
 
 template <class Space, Comparator Compare>
 StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(Slot& slot, const Range& range) {
+  Copy copy;
   std::string from(range.from);
   for (std::uint64_t removed = 0;;) {
+    if constexpr (!Space::kResident) {  // loads the leaf, and reads ahead
+      HAKO_RETURN_IF_ERROR(ReadLeaf(Seek::kAt, from, &copy, from != range.from));
+    }
     Turn turn(*this, slot, from);
     if (turn.line == nullptr) return turn.error();
     const View page(memory_, *turn.line);

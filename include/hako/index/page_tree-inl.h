@@ -371,7 +371,8 @@ Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string
       Line* const child = &LineOf(page.child(i));
       const std::uint32_t child_version = Lock(child->version).ReadVersion();
       if constexpr (!Space::kResident) {
-        if (copy->ahead != 0 && expected == 0) ReadAhead(page, i, above, i_above, seek == Seek::kBefore || seek == Seek::kLast, copy);
+        if (Space::kReadsAhead && copy->ahead != 0 && expected == 0)
+          ReadAhead(page, i, above, i_above, seek == Seek::kBefore || seek == Seek::kLast, copy);
         above = line;
         i_above = i;
       }
@@ -396,7 +397,7 @@ void PageTree<Space, Compare>::ReadAhead(const View& page, unsigned child, Line*
   const auto look = [&](const View& parent, unsigned i, unsigned count) {
     for (unsigned at = std::max(seen, copy->asked) - seen; at < count && seen + at < copy->ahead; ++at) {
       const std::uint32_t id = parent.child(backwards ? i - at : i + at) % Space::kPagesMax;
-      if (space_.IsAway(id)) ids.push_back(id);
+      if (space_.MustBeRead(id)) ids.push_back(id);
     }
     seen = std::min(seen + count, copy->ahead);
   };

@@ -12,7 +12,7 @@
 //   4. Locks are waited for in this order: leaves by key, then upwards. Any other lock is only tried.
 //   5. A page that another takes the place of has another version before its id is free.
 //   6. The space is told of a page's change (Touch) before it, while the page is locked.
-//   7. No page is waited for from a file while another is locked, but by a multi-key update that has tried in vain.
+//   7. No page is waited for from a file while another is locked.
 //
 // Threads: Fetch, Process, ProcessMulti, ReadLeaf from any; Verify while the caller keeps writers out.
 #pragma once
@@ -139,15 +139,17 @@ class PageTree {
   // Removes them, leaf by leaf; how many there were.
   StatusOr<std::uint64_t> RemoveRange(Slot& slot, const Range& range);
 
-  static constexpr bool kResident = Space::kResident;
-  // How many leaves may be asked for ahead of a walk.
-  unsigned ahead_max() const requires(!Space::kResident) { return static_cast<unsigned>(space_.ahead_max()); }
-
   // Keys that divide the tree into about `parts` parts of like size; fewer if it is small.
   std::vector<std::string> Parts(unsigned parts) const;
 
-  // Copies a leaf.
-  Status ReadLeaf(Seek seek, std::string_view key, Copy* copy) const { return ReadPage(0, seek, key, copy); }
+  // Copies a leaf. A caller that `goes_on` from leaf to leaf is likely to go on: more and more leaves are read ahead of it.
+  Status ReadLeaf(Seek seek, std::string_view key, Copy* copy, bool goes_on = false) const {
+    if constexpr (!Space::kResident) {
+      copy->ahead = goes_on ? std::min(2 * copy->ahead + 1, static_cast<unsigned>(space_.ahead_max())) : 0;
+      copy->asked = goes_on && copy->asked > 0 ? copy->asked - 1 : 0;
+    }
+    return ReadPage(0, seek, key, copy);
+  }
 
   // Drops all records. REQUIRES: no writers
   Status RemoveAll();

@@ -55,7 +55,9 @@ bool PageCache<FileT, Codec>::ReadAhead(std::span<const std::uint32_t> ids, int 
   if (ahead_.size() > 2 * kAheadParts || is_closing_) return false;  // the device is slower than whoever walks
   // Inner pages first, as they name more of what is going to be wanted.
   ahead_.insert(level > 0 ? ahead_.begin() : ahead_.end(), Ahead{level, {ids.begin(), ids.end()}});
-  for (sync::BackgroundThread::Pointer& reader : readers_) {
+  const std::size_t parts = ids.size() / (ahead_max() / kAheadParts + 1) + 1;
+  for (std::size_t i = 0; i < std::min(parts, readers_.size()); ++i) {
+    sync::BackgroundThread::Pointer& reader = readers_[i];
     if (reader == nullptr) {
       auto started = sync::BackgroundThread::Start({}, [this] { BringAhead(); });
       if (!started.ok()) return ahead_.clear(), false;
@@ -153,7 +155,8 @@ bool PageCache<FileT, Codec>::MeetChildren(const PageImage& image) {
     version.fetch_or(sync::VersionLock::kLocked, std::memory_order_relaxed);
     const bool is_last = i + 1 == count;
     const std::string_view high = is_last ? image.high() : image.Key(i + 1, limits_.order, buffers[i % 2]);
-    const unsigned edges = (i == 0 ? image.edges() & format::PageTail::kNoLow : 0) | (is_last ? image.edges() & format::PageTail::kNoHigh : 0);
+    const unsigned edges =
+        (i == 0 ? image.edges() & format::PageTail::kNoLow : 0) | (is_last ? image.edges() & format::PageTail::kNoHigh : 0);
     Expect(id, HashOfBounds(low, high, edges));
     low = high;
   }
@@ -251,7 +254,7 @@ bool PageCache<FileT, Codec>::LockToGo(std::uint32_t id) {
   Line& line = lines_[id];
   const auto can_go = [&] {
     const Shape shape = std::atomic_ref(line.shape).load(std::memory_order_relaxed);
-    return shape.level() == 0 && (shape.kind & Shape::kMark) == 0 && !HasFlag(id, kPinned) && id != root_;
+    return shape.level() == 0 && (shape.kind & Shape::kMark) == 0 && !HasFlag(id, kPinned | kHeld) && id != root_;
   };
   if (!can_go() || !sync::VersionLock(line.version).TryLock()) return false;
   if (can_go()) return true;

@@ -74,6 +74,7 @@ class PageCache {
   using Line = format::PageLine;
   using Shape = format::PageShape;
   static constexpr bool kResident = false;
+  static constexpr bool kReadsAhead = BatchFile<FileT>;  // ReadAhead has an effect
   static constexpr std::uint64_t kPagesMax = PageSlab::kPagesMax;
 
   struct Slot : sync::WriterSlot {
@@ -150,6 +151,8 @@ class PageCache {
     const std::uint8_t state = State(id);
     return state == kAway || state == kLoading || state == kCooling;
   }
+  // Whether it is neither in memory nor on its way there.
+  bool MustBeRead(std::uint32_t id) const { return State(id) == kAway; }
   Status Bring(std::uint32_t id, int level, bool once);
   // Brings those of these pages that are away by reads that are in flight together; what fails, or finds no room, stays away.
   void BringTogether(std::span<const std::uint32_t> ids, int level, bool once);
@@ -161,6 +164,9 @@ class PageCache {
   void LeaveBehind(std::uint32_t id);
   // How many pages may be read ahead of a walk.
   std::size_t ahead_max() const { return std::min<std::size_t>(kAheadMax, limits_.memory_bytes / 16 / kUsualPage); }
+  class HeldPages;  // storage/page_hold-inl.h
+  // Whether changing so many pages at once wants them to be held: else others would wait for the checkpoint that writes them.
+  bool IsLarge(std::size_t num_pages) const { return num_pages * kUsualPage > limits_.memory_bytes / 8; }
   // No page is read ahead any more.
   void StopReadingAhead() {
     decltype(readers_) readers;
@@ -235,7 +241,19 @@ class PageCache {
   std::uint64_t num_pages() const { return slab_->num_pages(); }
 
  private:
-  enum : std::uint8_t { kAway, kLoading, kCooling, kHere, kHereOnce, kFree, kLong, kStates = 0x0f, kListed = 0x40, kPinned = 0x80 };
+  enum : std::uint8_t {
+    kAway,
+    kLoading,
+    kCooling,
+    kHere,
+    kHereOnce,
+    kFree,
+    kLong,
+    kStates = 0x0f,
+    kHeld = 0x10,
+    kListed = 0x40,
+    kPinned = 0x80
+  };
   // Address space for what is made while nothing can go: by a large update of many keys, for one.
   static constexpr std::uint64_t kSpare = std::uint64_t{32} << 30;
   static constexpr std::uint64_t kBytesMax = PageSlab::kBytesMax - kSpare;
@@ -297,10 +315,11 @@ class PageCache {
   std::uint64_t TableBytes() const {
     return slab_->page_end() * (sizeof(Line) + 1) + store_->map_bytes() + unsaved_bytes_.load(std::memory_order_relaxed);
   }
-  // What pages may take: what the tables leave, less what they may grow by in an epoch; at least a quarter of all.
+  // What pages may take: what the tables leave, less what they may grow by in an epoch; at least a quarter of all. More while a large
+  // update holds pages.
   std::uint64_t PageLimit() const {
     const std::uint64_t all = limits_.memory_bytes, tables = TableBytes() + all / 64;
-    return std::max(all / 4, all - std::min(all, tables));
+    return std::max(all / 4, all - std::min(all, tables)) + held_bytes_.load(std::memory_order_relaxed);
   }
   std::uint64_t used_bytes() const { return used_units_.load(std::memory_order_relaxed) * format::kPageUnit; }
   // A part stays free, as pages of many sizes never fill all.
@@ -362,6 +381,7 @@ class PageCache {
   void CoolSome();
   bool LockToGo(std::uint32_t id);
   void Evict(std::uint32_t id);
+  void EvictToLimit(std::uint64_t bytes);
   void ShrinkMemory();
   std::vector<std::uint32_t> ChangedPages(std::uint8_t frozen);
   Status WritePages(std::uint8_t frozen, std::vector<std::uint32_t>* written);
@@ -390,6 +410,7 @@ class PageCache {
   std::atomic<std::int64_t> frozen_bytes_{0};  // of pages that the checkpoint which is under way has not written yet
   std::atomic<bool> changed_{false};           // since the epoch began
   std::atomic<std::uint64_t> unsaved_bytes_{0};
+  std::atomic<std::uint64_t> held_bytes_{0};  // by which the limit is higher, see HeldPages
 
   mutable std::mutex mutex_;  // guards what follows; never held while the file is waited for
   std::condition_variable loaded_;
@@ -403,7 +424,9 @@ class PageCache {
   bool is_saving_ = false;             // a checkpoint is under way
   std::uint64_t saves_ = 0;            // moments in which pages became ones that can go
   std::condition_variable saved_;
+  std::uint64_t unsaved_held_bytes_ = 0;  // of held_bytes_, by updates that are over: until the next checkpoint has ended
 
+  std::mutex hold_mutex_;  // of the update that holds pages; before mutex_
   std::mutex captured_mutex_;
   std::vector<Captured> captured_;  // by writers, for the checkpoint that is under way
   std::mutex checkpoint_mutex_;
@@ -418,3 +441,4 @@ class PageCache {
 
 #include "hako/storage/page_cache-inl.h"
 #include "hako/storage/page_checkpoint-inl.h"
+#include "hako/storage/page_hold-inl.h"

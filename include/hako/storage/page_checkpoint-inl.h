@@ -35,6 +35,7 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
   std::vector<std::uint32_t> freed, written;
   std::vector<std::pair<std::uint32_t, std::shared_ptr<const std::string>>> unsaved;
   format::TreeSuperBlock description{};
+  std::uint64_t held_bytes = 0;
   gate_.RunAlone(for_each_slot, [&] {
     frozen = mark();
     collecting_.store(true, std::memory_order_relaxed);
@@ -43,6 +44,7 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
     changed_.store(false, std::memory_order_relaxed);
     std::lock_guard lock(mutex_);
     is_saving_ = true;
+    held_bytes = unsaved_held_bytes_;
     freed = std::move(freed_);
     freed_.clear();
     unsaved.assign(unsaved_.begin(), unsaved_.end());
@@ -74,6 +76,7 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
   std::unique_lock lock(mutex_);
   is_saving_ = false;
   if (status.ok()) {
+    unsaved_held_bytes_ -= held_bytes;
     for (const auto& [id, value] : unsaved) {
       if (const auto found = unsaved_.find(id); found != unsaved_.end() && found->second == value) {
         unsaved_bytes_ -= value->size();
@@ -87,6 +90,7 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
   LetGo(&written, 0);
   frozen_bytes_.store(0, std::memory_order_relaxed);
   lock.unlock();
+  if (status.ok()) EvictToLimit(held_bytes);
   ShrinkMemory();
   return status;
 }

@@ -1,0 +1,59 @@
+// A file in memory that is not mapped and calls a function of the test before each transfer and each sync. The function may wait: then the
+// thread that uses the file waits for its device.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+#include "hako/file/memory_file.h"
+
+namespace hako {
+
+enum class Access { kRead, kWrite, kSync };
+
+class HookedFile {
+ public:
+  using Hook = std::function<void(Access)>;  // called by any thread
+
+  HookedFile(MemoryFile file, Hook hook) : file_(std::move(file)), hook_(std::make_unique<Hook>(std::move(hook))) {}
+
+  std::uint64_t Size() const { return file_.Size(); }
+  bool IsWritable() const { return true; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const {
+    (*hook_)(Access::kRead);
+    return file_.ReadAt(offset, out);
+  }
+  Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) {
+    (*hook_)(Access::kWrite);
+    return file_.WriteAt(offset, in);
+  }
+  Status ReadMulti(std::span<const ReadRequest> reads) {
+    (*hook_)(Access::kRead);
+    for (const ReadRequest& read : reads) HAKO_RETURN_IF_ERROR(file_.ReadAt(read.offset, read.out));
+    return absl::OkStatus();
+  }
+  Status WriteMulti(std::span<const WriteRequest> writes) {
+    (*hook_)(Access::kWrite);
+    for (const WriteRequest& write : writes) HAKO_RETURN_IF_ERROR(file_.WriteAt(write.offset, write.in));
+    return absl::OkStatus();
+  }
+  Status Resize(std::uint64_t size) { return file_.Resize(size); }
+  Status Sync() {
+    (*hook_)(Access::kSync);
+    return file_.Sync();
+  }
+  Status Close() { return file_.Close(); }
+
+ private:
+  MemoryFile file_;
+  std::unique_ptr<Hook> hook_;
+};
+
+static_assert(BatchFile<HookedFile> && !MappedFile<HookedFile>);
+
+}  // namespace hako
