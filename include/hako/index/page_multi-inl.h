@@ -163,30 +163,35 @@ class PageTree<Space, Compare>::MultiTurn {
   }
 
   // Loads the leaves that are not in memory, while nothing is locked.
-  Status LoadAll() requires(!Space::kResident) {
+  Status LoadAll() {
     std::array<std::string_view, kPrefetchGroup> group;
     Reached leaves[kPrefetchGroup];
     for (std::size_t from = 0, n = 0; from < order_.size(); from += n) {
       n = std::min(order_.size() - from, kPrefetchGroup);
       for (std::size_t i = 0; i < n; ++i) group[i] = keys_[order_[from + i]];
-      AwayLeaves away;
-      tree_.DescendTogether(std::span(group).first(n), leaves, &away);
-      const auto end = std::unique(away.ids.begin(), away.ids.begin() + static_cast<std::ptrdiff_t>(away.count));
-      const std::span<const std::uint32_t> ids(away.ids.begin(), end);
-      if (held_) held_->MakeRoomFor(ids.size());
-      if (ids.size() > 1) tree_.space_.BringTogether(ids, 0, false);
-      for (std::size_t i = 0; i < n; ++i) HAKO_RETURN_IF_ERROR(Load(group[i]));
+      if constexpr (!Space::kResident) {
+        AwayLeaves away;
+        tree_.DescendTogether(std::span(group).first(n), leaves, &away);
+        const auto end = std::unique(away.ids.begin(), away.ids.begin() + static_cast<std::ptrdiff_t>(away.count));
+        const std::span<const std::uint32_t> ids(away.ids.begin(), end);
+        if (held_) held_->MakeRoomFor(ids.size());
+        if (ids.size() > 1) tree_.space_.BringTogether(ids, 0, false);
+        for (std::size_t i = 0; i < n; ++i) HAKO_RETURN_IF_ERROR(Load(group[i]));
+      }
     }
     return absl::OkStatus();
   }
-  Status Load(std::string_view key) requires(!Space::kResident) {
-    for (sync::Backoff backoff;; backoff.Pause()) {
-      Reached leaf;
-      const bool reached = tree_.DescendTo(0, key, &leaf);
-      if (leaf.line == nullptr || (!reached && leaf.level != 0 && !tree_.space_.IsAway(tree_.IdOf(*leaf.line)))) continue;
-      if (!tree_.space_.IsAway(tree_.IdOf(*leaf.line)) && (!held_ || held_->Add(tree_.IdOf(*leaf.line)))) return absl::OkStatus();
-      HAKO_RETURN_IF_ERROR(tree_.BringIfAway(leaf));
+  Status Load(std::string_view key) {
+    if constexpr (!Space::kResident) {
+      for (sync::Backoff backoff;; backoff.Pause()) {
+        Reached leaf;
+        const bool reached = tree_.DescendTo(0, key, &leaf);
+        if (leaf.line == nullptr || (!reached && leaf.level != 0 && !tree_.space_.IsAway(tree_.IdOf(*leaf.line)))) continue;
+        if (!tree_.space_.IsAway(tree_.IdOf(*leaf.line)) && (!held_ || held_->Add(tree_.IdOf(*leaf.line)))) return absl::OkStatus();
+        HAKO_RETURN_IF_ERROR(tree_.BringIfAway(leaf));
+      }
     }
+    return absl::OkStatus();
   }
 
   // Stores into leaves_[*leaf]; the halves that it falls into take its place, and *leaf is the one that has the key.

@@ -328,7 +328,7 @@ class PageTree {
   void ForEachPageBelow(Line& line, F& visit) const;
   Status VerifyBelow(Line& line, unsigned level, const Fences& fences, std::uint64_t* found) const;
 
-  static inline constinit Line sealed_{.version = Lock::kLocked, .unit = 0, .shape = 0, .hints = {}};
+  static inline constinit Line sealed_{.version = Lock::kLocked, .unit = 0, .shape = {}, .hints = {}};
 
   Space& space_;
   const unsigned page_size_;

@@ -40,6 +40,7 @@ class PageSlab {
   static constexpr bool kResident = true;
   static constexpr std::size_t ahead_max() { return 0; }  // every page is in memory: nothing is read ahead
   static constexpr bool IsAway(std::uint32_t /*id*/) { return false; }
+  static constexpr bool MustBeRead(std::uint32_t /*id*/) { return false; }
   static constexpr bool ReadAhead(std::span<const std::uint32_t> /*ids*/, int /*level*/) { return true; }
   static constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 26;
   static constexpr std::uint64_t kBytesMax = format::kPageUnit * (std::uint64_t{1} << 32) - (1 << 20);  // a unit's number has 32 bits
