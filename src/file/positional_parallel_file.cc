@@ -5,6 +5,8 @@
 #include <limits>
 #include <vector>
 
+#include "hako/base/no_memory.h"
+
 namespace hako {
 namespace {
 
@@ -42,7 +44,12 @@ StatusOr<PositionalParallelFile> PositionalParallelFile::Open(const std::string&
                                      .memory_alignment = file.device_->memory_alignment(),
                                      .batches = options.batching,
                                      .writes_behind = true};
-    file.cache_ = std::make_unique<BlockCache<PositionalDevice>>(*file.device_, limits);
+    if (options.cache_bytes / block_size > BlockCache<PositionalDevice>::kFramesMax) {
+      return absl::InvalidArgumentError(absl::StrCat("FileOptions::cache_bytes of ", path, " is more than a block cache can hold"));
+    }
+    HAKO_TRY { file.cache_ = std::make_unique<BlockCache<PositionalDevice>>(*file.device_, limits); }
+    HAKO_CATCH_NO_MEMORY(return absl::ResourceExhaustedError(
+                                    absl::StrCat("there is no memory for a block cache of ", options.cache_bytes, " bytes for ", path));)
   }
   return file;
 }

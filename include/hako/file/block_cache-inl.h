@@ -1,4 +1,4 @@
-// Definitions of file/block_cache.h: a request, many requests, and writing back.
+// Definitions of file/block_cache.h: a request, and many requests.
 #pragma once
 
 #include "hako/file/block_cache.h"
@@ -96,6 +96,13 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
       continue;
     }
     if (missing == 0) break;
+    if (failure_.IsSet()) {
+      if (kWrites) return failure_.Get();
+      locks.Unlock();
+      const Status status = ReadBeside(offset, bytes, size);
+      locks.Lock();
+      return status;
+    }
 
     const std::uint64_t wanted = missing & ~fresh & (kWrites ? kept : missing);
     const std::uint64_t taken = wanted != 0 ? wanted : missing;
@@ -109,7 +116,7 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
       locks.Unlock();
       const Status status = WriteBack(*full, dirty);
       locks.Lock();
-      HAKO_RETURN_IF_ERROR(status);
+      if (kWrites) HAKO_RETURN_IF_ERROR(status);  // a read goes on without
       continue;
     }
     if (wanted == 0) {
@@ -138,7 +145,7 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
     const std::size_t begin = i == 0 ? before : 0, part = std::min(block_size_ - begin, size - done);
     if constexpr (kWrites) {
       std::memcpy(Bytes(frames[i]) + begin, bytes + done, part);
-      if (!std::exchange(frame.dirty, true)) ++dirtied;
+      if (!frame.dirty) SetDirty(ShardOf(first + i), frames[i], true), ++dirtied;
     } else {
       std::memcpy(bytes + done, Bytes(frames[i]) + begin, part);
     }
@@ -168,7 +175,7 @@ Status BlockCache<Device>::AccessLong(std::uint64_t offset, std::byte* bytes, st
       std::lock_guard lock(shard.mutex);
       if (const std::uint32_t frame = Find(shard, block); frame != kNone && frames_[frame].dirty) blocks.push_back(block);
     }
-    HAKO_RETURN_IF_ERROR(FlushBlocks(blocks));
+    if (failure_.IsSet() || !FlushBlocks(blocks).ok()) return ReadBeside(offset, bytes, size);
     return device_.Read({offset, std::span(&part, 1)});
   }
 }
@@ -238,24 +245,36 @@ std::uint32_t BlockCache<Device>::TakeFrame(Shard& shard, std::uint32_t* dirty) 
   return kNone;
 }
 
-// Reads the wanted blocks, which are busy, by as few transfers as there can be.
+// Reads the wanted blocks, which are busy, by as few transfers as there can be. What lies between goes to blocks of memory of its own each:
+// some file systems check what they have read, after the caller's next part may have been written there.
 template <BlockDevice Device>
 Status BlockCache<Device>::ReadRuns(std::uint64_t first, std::span<const std::uint32_t> frames, std::uint64_t wanted) {
   std::array<iovec, kGroup> parts;
+  std::size_t num_gaps = 0;
+  for (std::uint64_t rest = wanted; rest != 0; rest &= rest - 1) {
+    const auto gap = static_cast<std::size_t>(std::countr_zero(rest & (rest - 1)) - std::countr_zero(rest) - 1);
+    if ((rest & (rest - 1)) != 0 && gap <= kGap) num_gaps += gap;
+  }
+  ScratchBuffer& scratch = ThreadScratch<BlockCache>::Get();
+  const ScratchUse use(scratch);
+  auto* gap = num_gaps == 0 ? nullptr : reinterpret_cast<std::byte*>(scratch.Take(num_gaps * block_size_));
+  const std::size_t gap_max = gap != nullptr ? kGap : 0;  // without memory each run is read by itself
   while (wanted != 0) {
     const auto begin = static_cast<std::size_t>(std::countr_zero(wanted));
-    std::size_t end = begin, count = 0, count_at_end = 0;
-    for (std::size_t i = begin; i < frames.size() && i <= end + kGap; ++i) {
-      const bool is_wanted = (wanted >> i & 1) != 0;
-      std::byte* const to = is_wanted ? Bytes(frames[i]) : scratch();
-      if (is_wanted && count != 0 && EndsAt(parts[count - 1], to))
+    std::size_t count = 0;
+    for (std::uint64_t rest = wanted >> begin << begin, end = begin; rest != 0; rest &= rest - 1) {
+      const auto next = static_cast<std::size_t>(std::countr_zero(rest));
+      if (next - end > gap_max) break;
+      for (; end < next; ++end, gap += block_size_) parts[count++] = {gap, block_size_};
+      std::byte* const to = Bytes(frames[next]);
+      if (count != 0 && EndsAt(parts[count - 1], to))
         parts[count - 1].iov_len += block_size_;
       else
         parts[count++] = {to, block_size_};
-      if (is_wanted) end = i + 1, count_at_end = count;
+      end = next + 1;
+      wanted &= ~(std::uint64_t{1} << next);
     }
-    HAKO_RETURN_IF_ERROR(device_.Read({(first + begin) * block_size_, std::span(parts).first(count_at_end)}));
-    wanted = wanted >> end << end;
+    HAKO_RETURN_IF_ERROR(device_.Read({(first + begin) * block_size_, std::span(parts).first(count)}));
   }
   return absl::OkStatus();
 }
@@ -273,7 +292,7 @@ Status BlockCache<Device>::ReadMulti(std::span<const ReadRequest> reads) {
 // frames are busy, nothing may be waited for.
 template <BlockDevice Device>
 Status BlockCache<Device>::ReadTogether(std::span<const ReadRequest> reads) {
-  if (reads.size() > 1 && request_max_ > 1) {
+  if (reads.size() > 1 && request_max_ > 1 && !failure_.IsSet()) {
     Batch batch(*this);
     for (const ReadRequest& read : reads) Claim(read, &batch);
     const bool succeeded = batch.IsEmpty() || device_.ReadMulti(batch.transfers()).ok();
@@ -325,160 +344,6 @@ void BlockCache<Device>::MakeIdle(std::span<const std::uint64_t> blocks, F&& vis
   }
 }
 
-// ---- writing back ----
-
-// Writes a dirty frame, and the next ones of its shard that are going to have to be; each with its dirty neighbours.
-template <BlockDevice Device>
-Status BlockCache<Device>::WriteBack(Shard& shard, std::uint32_t victim) {
-  std::array<std::uint64_t, kAtOnce / 2> blocks;
-  std::size_t count = 0;
-  {
-    std::lock_guard lock(shard.mutex);
-    std::uint32_t frame = victim;
-    for (std::uint32_t steps = 0; steps < (shard.end - shard.first) / 2 && count < blocks.size(); ++steps) {
-      const Frame& content = frames_[frame];
-      if (content.dirty && !content.busy && !content.recent) blocks[count++] = content.block;
-      if (++frame == shard.end) frame = shard.first;
-    }
-  }
-  Batch batch(*this);
-  for (const std::uint64_t block : std::span(blocks).first(request_max_ == 1 ? std::min<std::size_t>(count, 1) : count)) {
-    // From the first of its group from which all are dirty.
-    std::uint64_t first = block;
-    {
-      std::lock_guard lock(shard.mutex);
-      const auto can_go = [&](std::uint64_t other) {
-        const std::uint32_t found = Find(shard, other);
-        return found != kNone && frames_[found].dirty && !frames_[found].busy;
-      };
-      while (run_max_ > 1 && first > block / kGroup * kGroup && can_go(first - 1)) --first;
-    }
-    ClaimDirty(first, &batch);
-    if (batch.IsFull() || batch.num_blocks() >= run_max_) break;
-  }
-  return batch.IsEmpty() ? absl::OkStatus() : WriteBatch(&batch);
-}
-
-// Makes the dirty blocks from `first` on busy, as many as follow each other, and takes them into the batch.
-template <BlockDevice Device>
-void BlockCache<Device>::ClaimDirty(std::uint64_t first, Batch* batch) {
-  std::size_t count = 0;
-  for (std::uint64_t block = first; count < run_max_ && batch->HasRoomFor(block); ++block, ++count) {
-    Shard& shard = ShardOf(block);
-    std::lock_guard lock(shard.mutex);
-    const std::uint32_t frame = Find(shard, block);
-    if (frame == kNone || !frames_[frame].dirty || frames_[frame].busy) return;
-    frames_[frame].busy = true;
-    batch->Add(block, Bytes(frame));
-  }
-}
-
-template <BlockDevice Device>
-Status BlockCache<Device>::WriteBatch(Batch* batch) {
-  const Status status = batch->transfers().size() == 1 ? device_.Write(batch->transfers()[0]) : device_.WriteMulti(batch->transfers());
-  MakeIdle(batch->blocks(), [&](Shard&, std::uint32_t frame) { frames_[frame].dirty = !status.ok(); });
-  batch->Clear();
-  if (!status.ok()) failure_.Set(status);
-  return status;
-}
-
-// Who comes while the writer is about to rest finds it up and does not wake it; the next one does.
-template <BlockDevice Device>
-void BlockCache<Device>::WakeWriter() {
-  if (writer_is_up_.load(std::memory_order_relaxed) || writer_is_up_.exchange(true)) return;
-  if (writer_ == nullptr) {
-    auto started = sync::BackgroundThread::Start({}, [this] { WriteBehind(); });
-    if (!started.ok()) return;  // it goes without
-    writer_ = *std::move(started);
-  }
-  writer_->Wake();
-}
-
-// The writer's thread: what is dirty and was not asked for again, in the order of the file, each block with the dirty ones that follow it.
-template <BlockDevice Device>
-void BlockCache<Device>::WriteBehind() {
-  while (dirtied_.load(std::memory_order_relaxed) >= behind_) {
-    dirtied_.store(0, std::memory_order_relaxed);
-    const auto blocks = BlocksOf([](const Frame& frame) { return frame.dirty && !frame.busy && !frame.recent; });
-    if (blocks.size() < num_frames_ / 8) continue;  // they have been written meanwhile
-    Batch batch(*this);
-    for (const std::uint64_t block : blocks) {
-      if (batch.IsFull() && !WriteBatch(&batch).ok()) return;  // told by failure_
-      ClaimDirty(block, &batch);
-    }
-    if (!batch.IsEmpty() && !WriteBatch(&batch).ok()) return;
-  }
-  writer_is_up_.store(false);
-}
-
-// Those whose frames are wanted, ascending.
-template <BlockDevice Device>
-template <class F>
-std::vector<std::uint64_t> BlockCache<Device>::BlocksOf(F&& is_wanted) const {
-  std::vector<std::uint64_t> blocks;
-  for (std::size_t i = 0; i < num_shards_; ++i) {
-    std::lock_guard lock(shards_[i].mutex);
-    for (std::uint32_t frame = shards_[i].first; frame < shards_[i].end; ++frame) {
-      if (frames_[frame].block != kNoBlock && is_wanted(frames_[frame])) blocks.push_back(frames_[frame].block);
-    }
-  }
-  std::ranges::sort(blocks);
-  return blocks;
-}
-
-template <BlockDevice Device>
-Status BlockCache<Device>::Flush() {
-  HAKO_RETURN_IF_ERROR(failure_.Get());
-  Status status = FlushBlocks(BlocksOf([](const Frame& frame) { return frame.dirty; }));
-  return status.ok() ? failure_.Get() : status;  // somebody else may have failed meanwhile
-}
-
-// A block's frame, or kNone, once nobody is at work with it. REQUIRES: this thread has nothing busy
-template <BlockDevice Device>
-std::uint32_t BlockCache<Device>::FindIdle(Shard& shard, std::uint64_t block, std::unique_lock<std::mutex>& lock) {
-  std::uint32_t frame;
-  while ((frame = Find(shard, block)) != kNone && frames_[frame].busy) shard.changed.wait(lock);
-  return frame;
-}
-
-// Writes those of the blocks, which ascend, that are dirty.
-template <BlockDevice Device>
-Status BlockCache<Device>::FlushBlocks(std::span<const std::uint64_t> blocks) {
-  Batch batch(*this);
-  for (const std::uint64_t block : blocks) {
-    if (!batch.HasRoomFor(block)) HAKO_RETURN_IF_ERROR(WriteBatch(&batch));
-    Shard& shard = ShardOf(block);
-    std::unique_lock lock(shard.mutex);
-    std::uint32_t frame = Find(shard, block);
-    // Another thread reads or writes it just now; who waits has nothing busy himself.
-    if (frame != kNone && frames_[frame].busy && !batch.IsEmpty()) {
-      lock.unlock();
-      HAKO_RETURN_IF_ERROR(WriteBatch(&batch));
-      lock.lock();
-    }
-    frame = FindIdle(shard, block, lock);
-    if (frame == kNone || !frames_[frame].dirty) continue;
-    frames_[frame].busy = true;
-    lock.unlock();
-    batch.Add(block, Bytes(frame));
-  }
-  return batch.IsEmpty() ? absl::OkStatus() : WriteBatch(&batch);
-}
-
-// No frame holds one of these blocks any more, whatever it held.
-template <BlockDevice Device>
-void BlockCache<Device>::Forget(std::uint64_t first, std::uint64_t end) {
-  for (std::uint64_t block = first; block < end; ++block) {
-    Shard& shard = ShardOf(block);
-    std::unique_lock lock(shard.mutex);
-    if (const std::uint32_t frame = FindIdle(shard, block, lock); frame != kNone) GiveBack(shard, frame);
-  }
-}
-
-template <BlockDevice Device>
-void BlockCache<Device>::Drop(std::uint64_t offset) {
-  const std::uint64_t first = offset / block_size_;
-  for (const std::uint64_t block : BlocksOf([first](const Frame& frame) { return frame.block >= first; })) Forget(block, block + 1);
-}
-
 }  // namespace hako
+
+#include "hako/file/block_cache_write-inl.h"

@@ -20,8 +20,8 @@
 //   3. A dirty frame differs from the device, and goes only after it was written.
 //   4. A request takes all the frames that it needs at one moment, or none.
 //   5. A fresh block is zero on the device and in no frame.
-//   6. Once a dirty block could not be written, whoever found out, nothing more is taken and no Flush succeeds, with that first error: what
-//      was to be written before is not. Reads go on.
+//   6. Once a dirty block could not be written, whoever found out, no write is taken and no Flush succeeds, with that first error: what was
+//      to be written before is not. Reads go on: they find what was written in the frames, and leave these as they are.
 //   7. The thread has no privilege: it makes idle dirty frames busy as any request does, waits for none, and holds no lock while it writes.
 //      What it fails at is told as 6 says. After Stop() there is none any more.
 //
@@ -47,6 +47,8 @@
 
 #include "absl/container/inlined_vector.h"
 #include "hako/base/aligned_buffer.h"
+#include "hako/base/no_memory.h"
+#include "hako/base/scratch_buffer.h"
 #include "hako/base/status.h"
 #include "hako/file/block_ranges.h"
 #include "hako/file/file.h"
@@ -77,6 +79,7 @@ template <BlockDevice Device>
 class BlockCache {
  public:
   static constexpr std::size_t kBytesMin = 64 << 10, kBytesOfNone = 1 << 20;
+  static constexpr std::size_t kFramesMax = std::size_t{1} << 31;
 
   BlockCache(Device& device, const BlockCacheLimits& limits)
       : device_(device),
@@ -88,7 +91,7 @@ class BlockCache {
         run_max_(limits.batches ? std::max<std::size_t>(kGroup, std::min(kRunBytes / block_size_, num_frames_ / 4)) : 1),
         behind_(limits.writes_behind && keeps_ && request_max_ > 1 ? num_frames_ / 2 : kNever),
         memory_alignment_(limits.memory_alignment),
-        memory_(MakeAlignedBuffer((num_frames_ + 1) * block_size_)),
+        memory_(MakeAlignedBuffer(num_frames_ * block_size_)),
         frames_(num_frames_),
         shards_(std::make_unique<Shard[]>(num_shards_)) {
     // A shard's frames lie together, and are taken in that order: adjacent blocks are then often adjacent in memory.
@@ -99,6 +102,7 @@ class BlockCache {
       for (std::uint32_t frame = shard.end; frame > shard.first; --frame) shard.free.push_back(frame - 1);
       shard.heads.assign(std::bit_ceil(shard.free.size()), kNone);
       shard.hand = shard.first;
+      shard.dirty.assign((shard.end - shard.first + 63) / 64, 0);
     }
   }
   BlockCache(const BlockCache&) = delete;
@@ -144,9 +148,10 @@ class BlockCache {
     bool seen = false, recent = false;  // asked for at all; and again, since the hand came by
   };
   struct alignas(64) Shard {
-    std::mutex mutex;
+    mutable std::mutex mutex;
     std::condition_variable changed;  // a frame is no longer busy
     std::vector<std::uint32_t> heads, free;
+    std::vector<std::uint64_t> dirty;            // a bit for each frame: Frame::dirty
     std::uint32_t first = 0, end = 0, hand = 0;  // frames
   };
 
@@ -224,7 +229,6 @@ class BlockCache {
 
   Shard& ShardOf(std::uint64_t block) const { return shards_[block / kGroup % num_shards_]; }
   std::byte* Bytes(std::uint64_t frame) const { return memory_.get() + frame * block_size_; }
-  std::byte* scratch() const { return Bytes(num_frames_); }
   static bool EndsAt(const iovec& part, const std::byte* bytes) { return static_cast<std::byte*>(part.iov_base) + part.iov_len == bytes; }
   std::uint32_t& Head(Shard& shard, std::uint64_t block) const {
     const std::uint64_t number = block / kGroup / num_shards_ * kGroup + block % kGroup;  // of the shard's blocks
@@ -240,7 +244,14 @@ class BlockCache {
     frames_[frame] = {.block = block, .next = head};
     head = frame;
   }
+  void SetDirty(Shard& shard, std::uint32_t frame, bool dirty) {
+    const std::uint32_t number = frame - shard.first;
+    const std::uint64_t bit = std::uint64_t{1} << number % 64;
+    frames_[frame].dirty = dirty;
+    shard.dirty[number / 64] = (shard.dirty[number / 64] & ~bit) | (dirty ? bit : 0);
+  }
   void Unlink(Shard& shard, std::uint32_t frame) {
+    if (frames_[frame].dirty) SetDirty(shard, frame, false);
     std::uint32_t* at = &Head(shard, frames_[frame].block);
     while (*at != frame) at = &frames_[*at].next;
     *at = frames_[frame].next;
@@ -264,7 +275,7 @@ class BlockCache {
   void Claim(const ReadRequest& read, Batch* batch);
   std::uint32_t FindIdle(Shard& shard, std::uint64_t block, std::unique_lock<std::mutex>& lock);
   template <class F>
-  std::vector<std::uint64_t> BlocksOf(F&& is_wanted) const;
+  std::vector<std::uint64_t> DirtyBlocks(F&& is_wanted) const;
   template <class F>
   void MakeIdle(std::span<const std::uint64_t> blocks, F&& visit);
   Status WriteBack(Shard& shard, std::uint32_t victim);
@@ -272,6 +283,7 @@ class BlockCache {
   Status WriteBatch(Batch* batch);
   void WakeWriter();
   void WriteBehind();
+  Status ReadBeside(std::uint64_t offset, std::byte* bytes, std::size_t size);
   Status FlushBlocks(std::span<const std::uint64_t> blocks);
   void ReleaseClean(std::uint64_t offset, std::size_t size);
   void Forget(std::uint64_t first, std::uint64_t end);
@@ -284,9 +296,9 @@ class BlockCache {
   std::vector<Frame> frames_;
   std::unique_ptr<Shard[]> shards_;
   BlockRanges fresh_;
-  sync::FirstFailure failure_;                      // why a dirty block could not be written
-  std::atomic<std::size_t> dirtied_{0};             // frames, since the writer looked
-  std::atomic<bool> writer_is_up_{false};           // woken or at work, or there is to be none; who sets it may touch writer_
+  sync::FirstFailure failure_;              // why a dirty block could not be written
+  std::atomic<std::size_t> dirtied_{0};     // frames, since the writer looked
+  std::atomic<bool> writer_is_up_{false};   // woken or at work, or there is to be none; who sets it may touch writer_
   sync::BackgroundThread::Pointer writer_;  // ends before the rest goes
 };
 

@@ -12,9 +12,10 @@ namespace hako::sync {
 
 class FirstFailure {
  public:
+  bool IsSet() const { return has_failed_.load(std::memory_order_acquire); }
   // OK, or the first error that was set.
   Status Get() const {
-    if (!has_failed_.load(std::memory_order_acquire)) [[likely]]
+    if (!IsSet()) [[likely]]
       return absl::OkStatus();
     std::lock_guard lock(mutex_);
     return status_;

@@ -1,0 +1,212 @@
+// Definitions of file/block_cache.h: writing back, and reading after that has failed.
+#pragma once
+
+#include "hako/file/block_cache.h"
+
+namespace hako {
+
+// Writes a dirty frame, and the next ones of its shard that are going to have to be; each with its dirty neighbours.
+template <BlockDevice Device>
+Status BlockCache<Device>::WriteBack(Shard& shard, std::uint32_t victim) {
+  std::array<std::uint64_t, kAtOnce / 2> blocks;
+  std::size_t count = 0;
+  {
+    std::lock_guard lock(shard.mutex);
+    std::uint32_t frame = victim;
+    for (std::uint32_t steps = 0; steps < (shard.end - shard.first) / 2 && count < blocks.size(); ++steps) {
+      const Frame& content = frames_[frame];
+      if (content.dirty && !content.busy && !content.recent) blocks[count++] = content.block;
+      if (++frame == shard.end) frame = shard.first;
+    }
+  }
+  Batch batch(*this);
+  for (const std::uint64_t block : std::span(blocks).first(request_max_ == 1 ? std::min<std::size_t>(count, 1) : count)) {
+    // From the first of its group from which all are dirty.
+    std::uint64_t first = block;
+    {
+      std::lock_guard lock(shard.mutex);
+      const auto can_go = [&](std::uint64_t other) {
+        const std::uint32_t found = Find(shard, other);
+        return found != kNone && frames_[found].dirty && !frames_[found].busy;
+      };
+      while (run_max_ > 1 && first > block / kGroup * kGroup && can_go(first - 1)) --first;
+    }
+    ClaimDirty(first, &batch);
+    if (batch.IsFull() || batch.num_blocks() >= run_max_) break;
+  }
+  return batch.IsEmpty() ? absl::OkStatus() : WriteBatch(&batch);
+}
+
+// Makes the dirty blocks from `first` on busy, as many as follow each other, and takes them into the batch.
+template <BlockDevice Device>
+void BlockCache<Device>::ClaimDirty(std::uint64_t first, Batch* batch) {
+  std::size_t count = 0;
+  for (std::uint64_t block = first; count < run_max_ && batch->HasRoomFor(block); ++block, ++count) {
+    Shard& shard = ShardOf(block);
+    std::lock_guard lock(shard.mutex);
+    const std::uint32_t frame = Find(shard, block);
+    if (frame == kNone || !frames_[frame].dirty || frames_[frame].busy) return;
+    frames_[frame].busy = true;
+    batch->Add(block, Bytes(frame));
+  }
+}
+
+template <BlockDevice Device>
+Status BlockCache<Device>::WriteBatch(Batch* batch) {
+  const Status status = batch->transfers().size() == 1 ? device_.Write(batch->transfers()[0]) : device_.WriteMulti(batch->transfers());
+  MakeIdle(batch->blocks(), [&](Shard& shard, std::uint32_t frame) {
+    if (status.ok()) SetDirty(shard, frame, false);
+  });
+  batch->Clear();
+  if (!status.ok()) failure_.Set(status);
+  return status;
+}
+
+// Who comes while the writer is about to rest finds it up and does not wake it; the next one does.
+template <BlockDevice Device>
+void BlockCache<Device>::WakeWriter() {
+  if (writer_is_up_.load(std::memory_order_relaxed) || writer_is_up_.exchange(true)) return;
+  if (writer_ == nullptr) {
+    auto started = sync::BackgroundThread::Start({}, [this] { WriteBehind(); });
+    if (!started.ok()) return;  // it goes without
+    writer_ = *std::move(started);
+  }
+  writer_->Wake();
+}
+
+// The writer's thread: what is dirty and was not asked for again, in the order of the file, each block with the dirty ones that follow it.
+template <BlockDevice Device>
+void BlockCache<Device>::WriteBehind() {
+  while (dirtied_.load(std::memory_order_relaxed) >= behind_) {
+    dirtied_.store(0, std::memory_order_relaxed);
+    const auto blocks = DirtyBlocks([](const Frame& frame) { return !frame.busy && !frame.recent; });
+    if (blocks.size() < num_frames_ / 8) continue;  // they have been written meanwhile
+    Batch batch(*this);
+    for (const std::uint64_t block : blocks) {
+      if (batch.IsFull() && !WriteBatch(&batch).ok()) return;  // told by failure_
+      ClaimDirty(block, &batch);
+    }
+    if (!batch.IsEmpty() && !WriteBatch(&batch).ok()) return;
+  }
+  writer_is_up_.store(false);
+}
+
+// The dirty ones whose frames are wanted, ascending.
+template <BlockDevice Device>
+template <class F>
+std::vector<std::uint64_t> BlockCache<Device>::DirtyBlocks(F&& is_wanted) const {
+  std::vector<std::uint64_t> blocks;
+  for (std::size_t i = 0; i < num_shards_; ++i) {
+    const Shard& shard = shards_[i];
+    std::lock_guard lock(shard.mutex);
+    for (std::size_t word = 0; word < shard.dirty.size(); ++word) {
+      for (std::uint64_t rest = shard.dirty[word]; rest != 0; rest &= rest - 1) {
+        const Frame& frame = frames_[shard.first + word * 64 + static_cast<std::size_t>(std::countr_zero(rest))];
+        if (is_wanted(frame)) blocks.push_back(frame.block);
+      }
+    }
+  }
+  std::ranges::sort(blocks);
+  return blocks;
+}
+
+template <BlockDevice Device>
+Status BlockCache<Device>::Flush() {
+  HAKO_RETURN_IF_ERROR(failure_.Get());
+  Status status = FlushBlocks(DirtyBlocks([](const Frame&) { return true; }));
+  return status.ok() ? failure_.Get() : status;  // somebody else may have failed meanwhile
+}
+
+// A block's frame, or kNone, once nobody is at work with it. REQUIRES: this thread has nothing busy
+template <BlockDevice Device>
+std::uint32_t BlockCache<Device>::FindIdle(Shard& shard, std::uint64_t block, std::unique_lock<std::mutex>& lock) {
+  std::uint32_t frame;
+  while ((frame = Find(shard, block)) != kNone && frames_[frame].busy) shard.changed.wait(lock);
+  return frame;
+}
+
+// Writes those of the blocks, which ascend, that are dirty.
+template <BlockDevice Device>
+Status BlockCache<Device>::FlushBlocks(std::span<const std::uint64_t> blocks) {
+  Batch batch(*this);
+  for (const std::uint64_t block : blocks) {
+    if (!batch.HasRoomFor(block)) HAKO_RETURN_IF_ERROR(WriteBatch(&batch));
+    Shard& shard = ShardOf(block);
+    std::unique_lock lock(shard.mutex);
+    std::uint32_t frame = Find(shard, block);
+    // Another thread reads or writes it just now; who waits has nothing busy himself.
+    if (frame != kNone && frames_[frame].busy && !batch.IsEmpty()) {
+      lock.unlock();
+      HAKO_RETURN_IF_ERROR(WriteBatch(&batch));
+      lock.lock();
+    }
+    frame = FindIdle(shard, block, lock);
+    if (frame == kNone || !frames_[frame].dirty) continue;
+    frames_[frame].busy = true;
+    lock.unlock();
+    batch.Add(block, Bytes(frame));
+  }
+  return batch.IsEmpty() ? absl::OkStatus() : WriteBatch(&batch);
+}
+
+// No frame holds one of these blocks any more, whatever it held.
+template <BlockDevice Device>
+void BlockCache<Device>::Forget(std::uint64_t first, std::uint64_t end) {
+  for (std::uint64_t block = first; block < end; ++block) {
+    Shard& shard = ShardOf(block);
+    std::unique_lock lock(shard.mutex);
+    if (const std::uint32_t frame = FindIdle(shard, block, lock); frame != kNone) GiveBack(shard, frame);
+  }
+}
+
+template <BlockDevice Device>
+void BlockCache<Device>::Drop(std::uint64_t offset) {
+  const std::uint64_t first = offset / block_size_;
+  for (std::size_t i = 0; i < num_shards_; ++i) {
+    Shard& shard = shards_[i];
+    std::unique_lock lock(shard.mutex);
+    for (std::uint32_t frame = shard.first; frame < shard.end; ++frame) {
+      while (frames_[frame].busy) shard.changed.wait(lock);
+      if (frames_[frame].block != kNoBlock && frames_[frame].block >= first) GiveBack(shard, frame);
+    }
+  }
+}
+
+// Once a block could not be written, reads leave the cache as it is, since there may be no clean frame in it: these bytes are copied from
+// the frames that there are, and the rest is read to memory beside them.
+template <BlockDevice Device>
+Status BlockCache<Device>::ReadBeside(std::uint64_t offset, std::byte* bytes, std::size_t size) {
+  ScratchBuffer& scratch = ThreadScratch<BlockCache>::Get();
+  const ScratchUse use(scratch);
+  while (size != 0) {
+    const std::uint64_t first = offset / block_size_, before = offset % block_size_;
+    const std::size_t part = std::min(size, kGroup * block_size_ - before), count = (before + part - 1) / block_size_ + 1;
+    auto* const room = reinterpret_cast<std::byte*>(scratch.Take(count * block_size_));
+    if (room == nullptr) return NoMemoryError();
+    std::uint64_t missing = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      Shard& shard = ShardOf(first + i);
+      std::unique_lock lock(shard.mutex);
+      std::byte* const block = room + i * block_size_;
+      if (const std::uint32_t frame = FindIdle(shard, first + i, lock); frame != kNone) {
+        std::memcpy(block, Bytes(frame), block_size_);
+      } else if (fresh_.Contains(first + i)) {
+        std::memset(block, 0, block_size_);
+      } else {
+        missing |= std::uint64_t{1} << i;
+      }
+    }
+    while (missing != 0) {
+      const auto begin = static_cast<std::size_t>(std::countr_zero(missing));
+      const auto run = static_cast<std::size_t>(std::countr_one(missing >> begin));
+      const iovec to = {room + begin * block_size_, run * block_size_};
+      HAKO_RETURN_IF_ERROR(device_.Read({(first + begin) * block_size_, std::span(&to, 1)}));
+      missing &= ~(((std::uint64_t{1} << run) - 1) << begin);
+    }
+    std::memcpy(bytes, room + before, part);
+    offset += part, bytes += part, size -= part;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hako
