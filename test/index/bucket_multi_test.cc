@@ -24,7 +24,7 @@ class LoggingArena : public storage::RecordArena {
  public:
   static StatusOr<std::unique_ptr<LoggingArena>> Create() {
     HAKO_ASSIGN_OR_RETURN(auto arena, storage::Arena::Create(1 << 24));
-    HAKO_ASSIGN_OR_RETURN(auto depot, storage::BlockDepot::Create());
+    HAKO_ASSIGN_OR_RETURN(auto depot, storage::BlockDepot::Create(3));
     return std::unique_ptr<LoggingArena>(new LoggingArena(std::move(arena), std::move(depot), 3, 1));
   }
   using RecordArena::Retire;

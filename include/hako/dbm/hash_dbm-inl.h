@@ -416,6 +416,8 @@ Status HashDBM<FileT>::CloseWritable() {
   };
   const auto closed = heap_->CloseEpoch(with_last);
   heap_->ReleaseUnstamped(last, closed);
+  heap_->GatherFree(with_last);
+  heap_->ReleaseExtents();
   HAKO_RETURN_IF_ERROR(heap_->Health());  // where a stamp could not be written, the next Open recovers too
   if (extents.EndsInFreeExtent()) {       // the file is cut only when its durable state does not need what is cut off
     HAKO_RETURN_IF_ERROR(heap_->CommitEpoch(closed, count));

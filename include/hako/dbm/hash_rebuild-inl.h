@@ -17,6 +17,8 @@ Status HashDBM<FileT>::Rebuild() {
   HAKO_RETURN_IF_ERROR(SynchronizeLocked(*mine));
   auto& extents = heap_->extents();
   AsWriter(*mine, [&] { heap_->HarvestAll(*mine); });
+  heap_->ReleaseExtents();
+  const typename Space::ExtentPin pin(*heap_);  // the extents that are surveyed stay what they are
   Slot mover;
   const auto survey = [&](auto&& take) -> Status {
     for (std::uint64_t at = format::kFirstExtent; at < extents.tail();) {
@@ -42,7 +44,7 @@ Status HashDBM<FileT>::Rebuild() {
     }));
     for (const auto& sparse : batches) HAKO_RETURN_IF_ERROR(Evacuate(*mine, mover, sparse));
 
-    AsWriter(*mine, [&] { heap_->ReleaseChunk(*mine, mover); });  // the next one lies lower
+    AsWriter(*mine, [&] { heap_->ReleaseChunk(mover); });  // the next one lies lower
     std::vector<storage::Extent> all;
     HAKO_RETURN_IF_ERROR(survey([&](storage::Extent extent, std::uint64_t) { all.push_back(extent); }));
     while (!all.empty()) {
@@ -58,7 +60,7 @@ Status HashDBM<FileT>::Rebuild() {
     }
     return absl::OkStatus();
   }();
-  AsWriter(*mine, [&] { heap_->ReleaseMover(*mine, mover); });
+  AsWriter(*mine, [&] { heap_->ReleaseMover(mover); });
   rebuilt_ = rebuilt_ || status.ok();
   return status;
 }

@@ -1,10 +1,24 @@
-// Free blocks, by size class, without a lock and without an allocation in the steady state.
+// The free space of a store of records: small blocks by size class, without a lock and without an allocation in the steady state, and
+// everything else as runs of bytes that are joined and split as needed.
 //
-// The magazine layer of Bonwick and Adams ("Magazines and Vmem", USENIX 2001): each thread has up to two magazines of free blocks a class
-// and works on them alone; full magazines travel through a shared depot. A block is a handle, nothing is stored in the block itself, so
-// the depot serves memory, mapped files and files that are read and written alike. Magazines live in reserved memory and are recycled.
+// Small blocks follow the magazine layer of Bonwick and Adams ("Magazines and Vmem", USENIX 2001): each thread has up to two magazines of
+// free blocks a class and works on them alone; full magazines travel through a shared depot. Magazines are bounded by bytes. A block is a
+// handle, nothing is stored in the block itself, so the depot serves memory, mapped files and files that are read and written alike.
 //
-// Threads: Push and Pop with a Cache of one's own from any thread.
+// Runs (storage/free_runs.h) hold larger blocks and are what threads carve small blocks from, a chunk at a time. The space is divided into
+// regions of 64 KiB. A region knows how many of its bytes are free here; when all are, its small blocks become a run again. Their names in
+// the magazines are not searched for: they are outdated by the region's number of renewals and are dropped when a thread takes the
+// magazine.
+//
+// Invariants
+//   1. A byte of the space is in a block or a chunk in use, or in a thread's magazines, or free in the depot: in a magazine or in a run.
+//   Of the last kind its region counts it, once.
+//   2. A block of kFree in the depot counts only if its region was not renewed since its magazine came.
+//   3. A small block does not reach over the end of a region. One that an older version of hako placed so is never joined.
+//   4. A block that is joined was stamped as free before: whatever finds its old head inside another block later takes it for free space.
+//
+// Threads: Push and Pop with a Cache of one's own from any thread, and the functions of runs. Flush, Drain, Forget and ForEach while the
+// threads whose caches they look at are kept out.
 #pragma once
 
 #include <algorithm>
@@ -14,32 +28,51 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "hako/base/inline.h"
 #include "hako/base/status.h"
 #include "hako/format/size_class.h"
 #include "hako/storage/arena.h"
+#include "hako/storage/chunk.h"
+#include "hako/storage/free_runs.h"
 
 namespace hako::storage {
 
 class BlockDepot {
  public:
   // Three lists a size class, of the numbers kFree, kUnstamped and kWaiting + class: what is free; what is free as well, but looks like a
-  // block in use to who finds it in the file; and what will be free.
+  // block in use to a scan of the file; and what will be free.
   static constexpr unsigned kFree = 0, kUnstamped = format::kSizeClasses, kWaiting = 2 * format::kSizeClasses;
   static constexpr unsigned kLists = 3 * format::kSizeClasses;
-  static constexpr std::uint32_t kRest = 16;  // for small blocks; see Pop
+  static constexpr std::uint32_t kRest = 16;          // for small blocks; see Pop
+  static constexpr std::uint64_t kSmallMax = 4096;    // bytes of a small block; a free larger one is a run
+  static constexpr std::uint64_t kRegion = 64 << 10;  // bytes
+  static constexpr std::uint64_t kHeader = 64;        // bytes at the start of an extent that are never free
 
   // A thread's magazines, one to pop from and one to push to; indices, 0 = none.
   struct Cache {
     std::array<std::uint32_t, kLists> full{};
     std::array<std::uint32_t, kLists> given{};
   };
+  // Whether an extent with a header begins at an offset.
+  struct Extents {
+    bool (*begins_at)(const void* context, std::uint64_t offset) = nullptr;
+    const void* context = nullptr;
+  };
 
-  static StatusOr<std::unique_ptr<BlockDepot>> Create() {
+  // Of a space whose handles are offsets in units of 1 << shift bytes.
+  static StatusOr<std::unique_ptr<BlockDepot>> Create(unsigned shift) { return Create(shift, Extents{}); }
+  static StatusOr<std::unique_ptr<BlockDepot>> Create(unsigned shift, const Extents& extents) {
     HAKO_ASSIGN_OR_RETURN(ReservedMemory memory, ReservedMemory::Reserve(kReserveBytes));
-    return std::unique_ptr<BlockDepot>(new BlockDepot(std::move(memory)));
+    HAKO_ASSIGN_OR_RETURN(ReservedMemory regions,
+                          ReservedMemory::Reserve(((std::uint64_t{1} << (32 + shift)) / kRegion + 1) * sizeof(Region)));
+    return std::unique_ptr<BlockDepot>(new BlockDepot(std::move(memory), std::move(regions), shift, extents));
   }
+
+  HAKO_INLINE bool IsSmall(unsigned size_class) const { return size_class <= last_small_; }
+
+  // ---- small blocks; any size, in the lists kUnstamped and kWaiting ----
 
   // A block of the list, or 0. What the thread itself gave back is taken only once there are `rest` of it: were that 1, an update
   // would write to the very block that the update before it gave back, and wait until it is known which that is.
@@ -54,12 +87,116 @@ class BlockDepot {
   // Gives a block back. If no memory is left for the list itself the block is forgotten: lost space, not lost data.
   HAKO_INLINE void Push(Cache& cache, unsigned list, std::uint32_t handle) {
     std::uint32_t& given = cache.given[list];
-    if (given == 0 || At(given).count == kMagazineSize) {
+    if (given == 0 || At(given).count == At(given).limit) {
       if (!MakeRoom(cache, list)) return;
     }
     Magazine& magazine = At(given);
     magazine.handles[magazine.count++] = handle;
   }
+
+  // ---- runs ----
+
+  // Gives bytes back, in whole units. Returns the run that they are a part of then.
+  Run FreeRun(Run run) {
+    std::lock_guard lock(mutex_);
+    return AddRun(run);
+  }
+  // Gives bytes back between blocks in use: as a run, or, if they are few, as small blocks.
+  void FreeGap(Cache& cache, Run run) {
+    if (run.bytes() >= kRunMin) {
+      FreeRun(run);
+      return;
+    }
+    while (run.bytes() >> shift_ != 0) {  // the largest blocks that fit, none across the end of a region
+      const std::uint64_t most = std::min(run.end, RegionEnd(run.begin)) - run.begin;
+      unsigned size_class = std::min(format::SizeClassOf(most >> shift_), last_small_);
+      while (BytesOf(size_class) > most) --size_class;
+      Push(cache, size_class, static_cast<std::uint32_t>(run.begin >> shift_));
+      run.begin += BytesOf(size_class);
+    }
+  }
+  // Gives back a block of any size; if it was not small, returns the run that it is a part of then.
+  HAKO_INLINE Run FreeBlock(Cache& cache, unsigned size_class, std::uint32_t handle) {
+    if (IsSmall(size_class)) [[likely]] {
+      Push(cache, size_class, handle);
+      return {};
+    }
+    return FreeRun(BlockAt(size_class, handle));
+  }
+
+  // A block of `bytes`, at a multiple of `alignment`, out of the lowest run with room for it; an empty run if there is none.
+  Run TakeBlock(std::uint64_t bytes, std::uint64_t alignment = 1) {
+    const std::uint64_t unit = std::uint64_t{1} << shift_;
+    alignment = std::max(alignment, unit);
+    std::lock_guard lock(mutex_);
+    const Run found = runs_.Find(bytes + alignment - unit);
+    if (found.bytes() == 0) return {};
+    const std::uint64_t begin = (found.begin + alignment - 1) & ~(alignment - 1);
+    return TakeRun({begin, begin + bytes});
+  }
+
+  // A part of one region, of at least `bytes`, to carve small blocks from. REQUIRES: bytes <= kRegion / 4
+  ChunkRest TakeChunk(std::uint64_t bytes) {
+    std::lock_guard lock(mutex_);
+    Run run = runs_.Find(std::max(2 * bytes, kRunMin));
+    if (run.bytes() == 0) return {};
+    if (RegionEnd(run.begin) - run.begin < bytes) run.begin = RegionEnd(run.begin);
+    run.end = std::min(run.end, RegionEnd(run.begin));
+    TakeRun(run);
+    return {run.begin, run.end};
+  }
+
+  // Takes a run out, if it is still there and no longer.
+  bool TakeIfThere(Run run) {
+    std::lock_guard lock(mutex_);
+    const Run found = runs_.At(run.begin);
+    if (found.begin != run.begin || found.end != run.end) return false;
+    TakeRun(run);
+    return true;
+  }
+  // Takes out the runs that are wanted(Run).
+  template <class F>
+  std::vector<Run> TakeRuns(F&& wanted) {
+    std::lock_guard lock(mutex_);
+    std::vector<Run> taken;
+    runs_.ForEach([&](Run run) {
+      if (wanted(run)) taken.push_back(run);
+    });
+    for (const Run run : taken) TakeRun(run);
+    return taken;
+  }
+
+  // Takes all that is free in the range: visit(Run). What threads have in their caches is taken by Forget.
+  template <class F>
+  void TakeAll(Run range, F&& visit) {
+    std::lock_guard lock(mutex_);
+    for (unsigned list = kFree; list < kUnstamped; ++list) {
+      VisitList(list, [&](std::uint32_t handle) {
+        const Run block = BlockAt(list, handle);
+        if (block.begin < range.begin || block.begin >= range.end) return;
+        if (IsCounted(block)) Count(block, -1);
+        visit(block);
+      });
+    }
+    runs_.Cut(range, [&](Run run) {
+      Count(run, -1);
+      visit(run);
+    });
+    for (std::uint64_t at = range.begin; at < range.end; at = RegionEnd(at)) RegionAt(at) = {++renewals_, 0, 0};
+  }
+
+  template <class F>
+  void ForEachRun(F&& visit) const {
+    std::lock_guard lock(mutex_);
+    runs_.ForEach(visit);
+  }
+  // Bytes that are free in the depot: in runs, and in the lists of kFree.
+  std::uint64_t free_bytes() const {
+    std::lock_guard lock(mutex_);
+    return free_bytes_;
+  }
+
+  // ---- lists as a whole ----
 
   // Moves a thread's magazines of the lists from `first` to before `end` to the depot. REQUIRES: the thread is kept out, as for the
   // functions below.
@@ -67,14 +204,12 @@ class BlockDepot {
     std::lock_guard lock(mutex_);
     for (unsigned list = first; list < end; ++list) {
       for (std::uint32_t* m : {&cache.full[list], &cache.given[list]}) {
-        if (*m == 0) continue;
-        At(*m).next = depot_[list].load(std::memory_order_relaxed);
-        depot_[list].store(std::exchange(*m, 0), std::memory_order_relaxed);
+        if (*m != 0) Enter(list, std::exchange(*m, 0));
       }
     }
   }
 
-  // Takes a whole list of the depot: the first of a chain of magazines, to be given to Drain.
+  // Takes a whole list of kUnstamped or kWaiting: the first of a chain of magazines, to be given to Drain.
   std::uint32_t Take(unsigned list) {
     std::lock_guard lock(mutex_);
     return depot_[list].exchange(0, std::memory_order_relaxed);
@@ -97,20 +232,21 @@ class BlockDepot {
     }
   }
 
-  // Forgets the free blocks, unstamped ones too, for which drop(handle) is true: a thread's, and the depot's.
+  // Drops the blocks for which drop(handle, size class) is true: of kFree and kUnstamped in a thread's cache, and of kUnstamped in the
+  // depot.
   template <class F>
   void Forget(Cache& cache, F&& drop) {
     for (unsigned list = 0; list < kWaiting; ++list) {
       for (const std::uint32_t m : {cache.full[list], cache.given[list]}) {
-        if (m != 0) ForgetIn(m, drop);
+        if (m != 0) ForgetIn(m, list, drop);
       }
     }
   }
   template <class F>
   void Forget(F&& drop) {
     std::lock_guard lock(mutex_);
-    for (unsigned list = 0; list < kWaiting; ++list) {
-      for (std::uint32_t m = depot_[list].load(std::memory_order_relaxed); m != 0; m = At(m).next) ForgetIn(m, drop);
+    for (unsigned list = kUnstamped; list < kWaiting; ++list) {
+      for (std::uint32_t m = depot_[list].load(std::memory_order_relaxed); m != 0; m = At(m).next) ForgetIn(m, list, drop);
     }
   }
 
@@ -118,39 +254,131 @@ class BlockDepot {
   template <class F>
   void ForEach(unsigned list, F&& visit) const {
     std::lock_guard lock(mutex_);
-    for (std::uint32_t m = depot_[list].load(std::memory_order_relaxed); m != 0; m = At(m).next) VisitOne(m, visit);
+    VisitList(list, visit);
   }
   template <class F>
   void ForEach(const Cache& cache, unsigned list, F&& visit) const {
     for (const std::uint32_t m : {cache.full[list], cache.given[list]}) {
-      if (m != 0) VisitOne(m, visit);
+      for (std::uint32_t i = 0; m != 0 && i < At(m).count; ++i) visit(At(m).handles[i]);
     }
   }
 
  private:
-  static constexpr std::uint32_t kMagazineSize = 62;
+  static constexpr std::uint32_t kMagazineSize = 60;
+  static constexpr std::uint64_t kMagazineBytes = 32 << 10;               // of blocks that are free, at most
+  static constexpr std::uint64_t kRunMin = 512;                           // no chunk is taken from a shorter one
   static constexpr std::uint64_t kReserveBytes = std::uint64_t{8} << 30;  // address space: two thousand million free blocks
 
   struct Magazine {
-    std::uint32_t count;
+    std::uint16_t count;
+    std::uint16_t limit;
     std::uint32_t next;
+    std::uint64_t renewals;  // of all regions, when it came to the depot
     std::uint32_t handles[kMagazineSize];
   };
   static_assert(sizeof(Magazine) == 256);
+  struct Region {
+    std::uint64_t renewal;  // the number of its last one
+    std::uint32_t free;     // bytes that are free in the depot
+    std::uint32_t listed;   // of these, bytes in magazines
+  };
 
-  explicit BlockDepot(ReservedMemory memory) : memory_(std::move(memory)) {}
+  BlockDepot(ReservedMemory memory, ReservedMemory regions, unsigned shift, const Extents& extents)
+      : memory_(std::move(memory)),
+        region_memory_(std::move(regions)),
+        shift_(shift),
+        last_small_(format::SizeClassOf(kSmallMax >> shift)),
+        extents_(extents) {}
 
   Magazine& At(std::uint32_t index) const { return reinterpret_cast<Magazine*>(memory_.base())[index]; }
+  Region& RegionAt(std::uint64_t offset) const { return reinterpret_cast<Region*>(region_memory_.base())[offset / kRegion]; }
+  static std::uint64_t RegionEnd(std::uint64_t offset) { return offset / kRegion * kRegion + kRegion; }
+  std::uint64_t BytesOf(unsigned size_class) const { return format::UnitsOf(size_class) << shift_; }
+  Run BlockAt(unsigned list, std::uint32_t handle) const {
+    const std::uint64_t begin = std::uint64_t{handle} << shift_;
+    return {begin, begin + BytesOf(list % format::kSizeClasses)};
+  }
+  static bool IsCounted(Run block) { return block.end <= RegionEnd(block.begin); }
+  bool IsCurrent(const Magazine& magazine, Run block) const { return RegionAt(block.begin).renewal <= magazine.renewals; }
+
+  // REQUIRES, from here to IsFree: mutex_ held
+  void Count(Run run, int sign) {
+    free_bytes_ += sign > 0 ? run.bytes() : 0 - run.bytes();
+    for (std::uint64_t at = run.begin; at < run.end; at = RegionEnd(at)) {
+      const auto bytes = static_cast<std::uint32_t>(std::min(run.end, RegionEnd(at)) - at);
+      RegionAt(at).free += sign > 0 ? bytes : 0 - bytes;
+    }
+  }
+  Run AddRun(Run run) {
+    Run joined = runs_.Add(run);
+    Count(run, 1);
+    for (std::uint64_t at = run.begin; at < run.end; at = RegionEnd(at)) {
+      if (const Run renewed = RenewIfFree(at); renewed.bytes() != 0) joined = renewed;
+    }
+    return joined;
+  }
+  Run TakeRun(Run run) {
+    runs_.Take(run);
+    Count(run, -1);
+    return run;
+  }
+  // A region that is free all over is a run, whatever its blocks were.
+  Run RenewIfFree(std::uint64_t offset) {
+    Region& region = RegionAt(offset);
+    if (region.listed == 0 || region.free < kRegion - kHeader) return {};
+    Run whole{RegionEnd(offset) - kRegion, RegionEnd(offset)};
+    if (region.free != kRegion) {
+      if (region.free != kRegion - kHeader || extents_.begins_at == nullptr || !extents_.begins_at(extents_.context, whole.begin))
+        return {};
+      whole.begin += kHeader;
+    }
+    region.renewal = ++renewals_;
+    region.listed = 0;
+    runs_.Take(whole);
+    return runs_.Add(whole);
+  }
+  // A thread's magazine comes to the depot.
+  void Enter(unsigned list, std::uint32_t m) {
+    Magazine& magazine = At(m);
+    magazine.next = depot_[list].load(std::memory_order_relaxed);
+    magazine.renewals = renewals_;
+    depot_[list].store(m, std::memory_order_relaxed);
+    for (std::uint32_t i = 0; list < kUnstamped && i < magazine.count; ++i) {
+      const Run block = BlockAt(list, magazine.handles[i]);
+      if (!IsCounted(block)) continue;
+      Count(block, 1);
+      RegionAt(block.begin).listed += static_cast<std::uint32_t>(block.bytes());
+      RenewIfFree(block.begin);
+    }
+  }
+  // A magazine of the depot goes to a thread, without what is outdated.
+  void Leave(unsigned list, Magazine& magazine) {
+    std::uint16_t kept = 0;
+    for (std::uint32_t i = 0; i < magazine.count; ++i) {
+      const Run block = BlockAt(list, magazine.handles[i]);
+      if (!IsCurrent(magazine, block)) continue;
+      magazine.handles[kept++] = magazine.handles[i];
+      if (!IsCounted(block)) continue;
+      Count(block, -1);
+      RegionAt(block.begin).listed -= static_cast<std::uint32_t>(block.bytes());
+    }
+    magazine.count = kept;
+  }
 
   template <class F>
-  void VisitOne(std::uint32_t m, F& visit) const {
-    for (std::uint32_t i = 0; i < At(m).count; ++i) visit(At(m).handles[i]);
+  void VisitList(unsigned list, F&& visit) const {
+    for (std::uint32_t m = depot_[list].load(std::memory_order_relaxed); m != 0; m = At(m).next) {
+      for (std::uint32_t i = 0; i < At(m).count; ++i) {
+        if (list >= kUnstamped || IsCurrent(At(m), BlockAt(list, At(m).handles[i]))) visit(At(m).handles[i]);
+      }
+    }
   }
   template <class F>
-  void ForgetIn(std::uint32_t m, F& drop) {
+  void ForgetIn(std::uint32_t m, unsigned list, F& drop) {
     Magazine& magazine = At(m);
+    const auto gone = [&](std::uint32_t handle) { return drop(handle, list % format::kSizeClasses); };
     magazine.count =
-        static_cast<std::uint32_t>(std::remove_if(magazine.handles, magazine.handles + magazine.count, drop) - magazine.handles);
+        static_cast<std::uint16_t>(std::remove_if(magazine.handles, magazine.handles + magazine.count, gone) - magazine.handles);
   }
   void Recycle(std::uint32_t m) {  // REQUIRES: mutex_ held
     At(m).count = 0;
@@ -173,6 +401,7 @@ class BlockDepot {
       const std::uint32_t next = depot_[list].load(std::memory_order_relaxed);
       if (next == 0) return false;
       depot_[list].store(At(next).next, std::memory_order_relaxed);
+      if (list < kUnstamped) Leave(list, At(next));
       if (At(next).count == 0) {
         Recycle(next);
         continue;
@@ -192,10 +421,7 @@ class BlockDepot {
     if (given != 0 && At(given).count == 0) return true;
     std::lock_guard lock(mutex_);
     if (unused_ == 0 && (next_ + 1) * sizeof(Magazine) > memory_.size()) return false;
-    if (given != 0) {
-      At(given).next = depot_[list].load(std::memory_order_relaxed);
-      depot_[list].store(given, std::memory_order_relaxed);
-    }
+    if (given != 0) Enter(list, given);
     if (unused_ != 0) {
       given = unused_;
       unused_ = At(given).next;
@@ -203,14 +429,25 @@ class BlockDepot {
       given = static_cast<std::uint32_t>(next_++);
     }
     At(given).count = 0;
+    At(given).limit = LimitOf(list);
     return true;
+  }
+  std::uint16_t LimitOf(unsigned list) const {
+    if (list >= kWaiting) return kMagazineSize;
+    return static_cast<std::uint16_t>(std::clamp<std::uint64_t>(kMagazineBytes / BytesOf(list % format::kSizeClasses), 1, kMagazineSize));
   }
 
   ReservedMemory memory_;
+  ReservedMemory region_memory_;
+  const unsigned shift_, last_small_;
+  const Extents extents_;
   mutable std::mutex mutex_;
   std::array<std::atomic<std::uint32_t>, kLists> depot_{};  // full magazines, changed under mutex_
   std::uint32_t unused_ = 0;                                // empty magazines
   std::uint64_t next_ = 1;                                  // magazines never used yet
+  FreeRuns runs_;
+  std::uint64_t renewals_ = 0;  // of regions
+  std::uint64_t free_bytes_ = 0;
 };
 
 }  // namespace hako::storage

@@ -5,9 +5,8 @@
 #include <bit>
 #include <cstdint>
 
-#include "hako/format/size_class.h"
 #include "hako/storage/arena.h"
-#include "hako/storage/block_depot.h"
+#include "hako/storage/free_runs.h"
 
 namespace hako::storage {
 
@@ -17,21 +16,12 @@ struct ChunkRest {
   std::uint64_t end = 0;
   std::uint64_t bytes() const { return end - next; }
 };
+inline Run Rest(ChunkRest chunk) { return {chunk.next, chunk.end}; }
 
 // How much to take from a space of `used` bytes for a record of `bytes`: little from a small one, so that little is left unused.
 inline std::uint64_t ChunkSize(std::uint64_t used, std::uint64_t bytes) {
   const std::uint64_t usual = std::clamp<std::uint64_t>(std::bit_floor(used / 256 + 1), 64 << 10, 1 << 20);
   return std::max(usual, (bytes + Arena::kExtentAlignment - 1) & ~(Arena::kExtentAlignment - 1));
-}
-
-// Gives what a chunk has left to the free lists, as the largest blocks that fit; units of 1 << shift bytes.
-inline void FreeRest(BlockDepot& depot, BlockDepot::Cache& cache, unsigned shift, ChunkRest rest) {
-  while (rest.bytes() >> shift != 0) {
-    unsigned size_class = format::SizeClassOf(rest.bytes() >> shift);
-    while (format::UnitsOf(size_class) << shift > rest.bytes()) --size_class;
-    depot.Push(cache, size_class, static_cast<std::uint32_t>(rest.next >> shift));
-    rest.next += format::UnitsOf(size_class) << shift;
-  }
 }
 
 }  // namespace hako::storage

@@ -46,7 +46,7 @@ class RecordArena {
 
   static StatusOr<std::unique_ptr<RecordArena>> Create(int align_pow, std::uint64_t seed) {
     HAKO_ASSIGN_OR_RETURN(auto arena, Arena::Create(std::uint64_t{1} << (32 + align_pow)));
-    HAKO_ASSIGN_OR_RETURN(auto depot, BlockDepot::Create());
+    HAKO_ASSIGN_OR_RETURN(auto depot, BlockDepot::Create(static_cast<unsigned>(align_pow)));
     return std::unique_ptr<RecordArena>(new RecordArena(std::move(arena), std::move(depot), align_pow, seed));
   }
 
@@ -137,8 +137,12 @@ class RecordArena {
       return 0;
     }
     const unsigned size_class = ClassOf(key.size(), value.size());
-    std::uint32_t handle = depot_->Pop(slot.free, size_class);
-    if (handle == 0) handle = Carve(slot, size_class, error);
+    std::uint32_t handle = 0;
+    if (depot_->IsSmall(size_class)) [[likely]] {
+      handle = depot_->Pop(slot.free, size_class);
+      if (handle == 0) handle = Carve(slot, size_class);
+    }
+    if (handle == 0) handle = CarveSlowly(slot, size_class, error);
     if (handle == 0) [[unlikely]]
       return 0;
     char lengths[format::kLengthsMax];
@@ -180,7 +184,7 @@ class RecordArena {
   void Revive(std::uint32_t) {}
 
   void Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths) {
-    depot_->Push(slot.free, ClassOf(lengths.key_size, lengths.value_size), handle);
+    depot_->FreeBlock(slot.free, ClassOf(lengths.key_size, lengths.value_size), handle);
   }
   void Retire(Slot& slot, std::uint32_t handle) { Retire(slot, handle, ReadLengths(At(handle))); }
 
@@ -211,7 +215,7 @@ class RecordArena {
     return handle;
   }
   void GiveBack(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
-    depot_->Push(slot.free, ClassOf(key_size, value_size), handle);
+    depot_->FreeBlock(slot.free, ClassOf(key_size, value_size), handle);
   }
   HAKO_INLINE bool OverwriteShort(std::uint32_t handle, std::uint64_t head, std::string_view value) {
     const std::uint64_t key_size = KeySizeOf(head);
@@ -230,13 +234,11 @@ class RecordArena {
   // REQUIRES: writers kept out
   template <class ForEachSlot>
   std::uint64_t FreeBytes(ForEachSlot&& for_each_slot) const {
-    std::uint64_t bytes = 0;
-    for (unsigned c = 0; c < format::kSizeClasses; ++c) {
-      const auto add = [&](std::uint32_t) { bytes += BytesOf(c); };
-      depot_->ForEach(c, add);
-      for_each_slot([&](Slot& slot) { depot_->ForEach(slot.free, c, add); });
-    }
-    for_each_slot([&](Slot& slot) { bytes += slot.chunk.bytes(); });
+    std::uint64_t bytes = depot_->free_bytes();
+    for_each_slot([&](Slot& slot) {
+      bytes += slot.chunk.bytes();
+      for (unsigned c = 0; depot_->IsSmall(c); ++c) depot_->ForEach(slot.free, c, [&](std::uint32_t) { bytes += BytesOf(c); });
+    });
     return bytes;
   }
   std::uint64_t total_bytes() const { return arena_->end(); }
@@ -284,23 +286,40 @@ class RecordArena {
   }
   std::uint64_t BytesOf(unsigned size_class) const { return format::UnitsOf(size_class) << shift_; }
 
-  HAKO_INLINE std::uint32_t Carve(Slot& slot, unsigned size_class, Status* error) {
+  // A small block of the thread's chunk, or 0.
+  HAKO_INLINE std::uint32_t Carve(Slot& slot, unsigned size_class) {
     const std::uint64_t bytes = BytesOf(size_class);
     ChunkRest& chunk = slot.chunk;
-    if (chunk.bytes() < bytes) [[unlikely]] {
-      if (*error = NewChunk(slot, bytes); !error->ok()) return 0;
-    }
+    if (chunk.bytes() < bytes) [[unlikely]]
+      return 0;
     const auto handle = static_cast<std::uint32_t>(chunk.next >> shift_);
     chunk.next += bytes;
     return handle;
   }
 
-  [[gnu::noinline]] Status NewChunk(Slot& slot, std::uint64_t bytes) {
-    const std::uint64_t size = ChunkSize(arena_->end(), bytes);
-    HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, arena_->Allocate(size));
-    const ChunkRest fresh{offset, offset + size};
-    FreeRest(*depot_, slot.free, shift_, std::exchange(slot.chunk, fresh));
-    return absl::OkStatus();
+  // A block of any size, from what is free, else from more memory.
+  [[gnu::noinline]] std::uint32_t CarveSlowly(Slot& slot, unsigned size_class, Status* error) {
+    const std::uint64_t bytes = BytesOf(size_class);
+    const bool small = depot_->IsSmall(size_class);
+    if (small) depot_->FreeRun(Rest(std::exchange(slot.chunk, {})));
+    for (bool gathered = false;;) {
+      if (!small) {
+        if (const Run block = depot_->TakeBlock(bytes); block.bytes() != 0) return static_cast<std::uint32_t>(block.begin >> shift_);
+      } else if (slot.chunk = depot_->TakeChunk(bytes); slot.chunk.bytes() != 0) {
+        return Carve(slot, size_class);
+      }
+      if (!std::exchange(gathered, true)) {
+        depot_->Flush(slot.free, BlockDepot::kFree, BlockDepot::kUnstamped);
+        continue;
+      }
+      const std::uint64_t size = ChunkSize(arena_->end(), bytes);
+      const StatusOr<std::uint64_t> offset = arena_->Allocate(size);
+      if (!offset.ok()) {
+        *error = offset.status();
+        return 0;
+      }
+      depot_->FreeRun({*offset, *offset + size});
+    }
   }
 
   std::unique_ptr<Arena> arena_;

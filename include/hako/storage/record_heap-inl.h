@@ -41,7 +41,11 @@ template <File FileT>
 StatusOr<std::unique_ptr<RecordHeap<FileT>>> RecordHeap<FileT>::Open(std::unique_ptr<ExtentFile<FileT>> extents,
                                                                      std::uint64_t min_read_size) {
   std::unique_ptr<RecordHeap> self(new RecordHeap(std::move(extents), min_read_size));
-  HAKO_ASSIGN_OR_RETURN(self->depot_, BlockDepot::Create());
+  const auto begins_at = [](const void* heap, std::uint64_t offset) {
+    const StatusOr<std::uint64_t> bytes = static_cast<const RecordHeap*>(heap)->extents_->HeapExtentBytes(offset);
+    return bytes.ok() && *bytes != 0;
+  };
+  HAKO_ASSIGN_OR_RETURN(self->depot_, BlockDepot::Create(self->shift_, {begins_at, self.get()}));
   if constexpr (!kMapped) HAKO_RETURN_IF_ERROR(self->UseIndexArena());
   return self;
 }
@@ -260,9 +264,13 @@ std::uint32_t RecordHeap<FileT>::Write(Slot& slot, std::uint64_t key_hash, std::
     return 0;
   }
   const unsigned size_class = ClassOf(key.size(), value.size());
-  std::uint32_t handle = kMapped ? 0 : depot_->Pop(slot.free, BlockDepot::kUnstamped + size_class);
-  if (handle == 0) handle = depot_->Pop(slot.free, size_class);
-  if (handle == 0) handle = Carve(slot, size_class, error);
+  std::uint32_t handle = 0;
+  if (depot_->IsSmall(size_class)) [[likely]] {
+    if constexpr (!kMapped) handle = depot_->Pop(slot.free, BlockDepot::kUnstamped + size_class);
+    if (handle == 0) handle = depot_->Pop(slot.free, size_class);
+    if (handle == 0) handle = Carve(slot, size_class);
+  }
+  if (handle == 0) handle = CarveSlowly(slot, size_class, error);
   if (handle == 0) [[unlikely]]
     return 0;
   *error = Put(slot, handle, key_hash, key, value);
@@ -410,14 +418,22 @@ void RecordHeap<FileT>::Retire(Slot& slot, std::uint32_t handle) {
 template <File FileT>
 HAKO_INLINE void RecordHeap<FileT>::FreeBlock(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
   StoreStamp(handle, stamps().free);
-  if (evacuating_.load(std::memory_order_relaxed) && IsVictim(handle)) [[unlikely]]
-    return;
-  depot_->Push(slot.free, ClassOf(key_size, value_size), handle);
+  FreeStamped(slot, handle, ClassOf(key_size, value_size));
 }
 
 template <File FileT>
-void RecordHeap<FileT>::FreeGap(Slot& slot, std::uint64_t offset, std::uint64_t bytes) {
-  FreeRest(*depot_, slot.free, shift_, {offset, offset + bytes});
+HAKO_INLINE void RecordHeap<FileT>::FreeStamped(Slot& slot, std::uint32_t handle, unsigned size_class) {
+  if (evacuating_.load(std::memory_order_relaxed) && IsVictim(handle)) [[unlikely]]
+    return ForgetBlock(handle, size_class);
+  const Run run = depot_->FreeBlock(slot.free, size_class, handle);
+  if (run.bytes() >= kLarge) [[unlikely]]
+    ReleaseIfExtent(run);
+}
+
+template <File FileT>
+void RecordHeap<FileT>::ForgetBlock(std::uint32_t handle, unsigned size_class) {
+  std::lock_guard lock(forgotten_mutex_);
+  forgotten_.push_back({OffsetOf(handle), OffsetOf(handle) + BytesOf(size_class)});
 }
 
 // The stamp of a record that the index does not name any more, or names again, could not be read, so what it has to be is not known. Were

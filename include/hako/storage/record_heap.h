@@ -214,7 +214,8 @@ class RecordHeap {
   // Whether one does name it.
   bool IsNamed(format::Stamp stamp) const { return KeepsStamps() ? stamp.BelongsTo(extents_->super().epoch) : stamp.IsLive(); }
   HAKO_INLINE void FreeBlock(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
-  void FreeGap(Slot& slot, std::uint64_t offset, std::uint64_t bytes);
+  // Gives bytes of a heap extent back that no block has, in whole units.
+  void FreeGap(Slot& slot, std::uint64_t offset, std::uint64_t bytes) { depot_->FreeGap(slot.free, {offset, offset + bytes}); }
   // After a process kill: the space that the dead process had free or waiting is found extent by extent, whenever space is needed and a
   // part with each synchronization; all at once if the stamps that it left are old. Until its turn comes an extent is frozen: nothing in it
   // is handed out, so what is written there are stamps only. `num_records` are alive.
@@ -234,14 +235,34 @@ class RecordHeap {
   StatusOr<std::uint32_t> Relocate(Slot& mover, std::uint32_t handle);
   // The victims hold no record of the last synced state any more, nor any other: they become free extents. REQUIRES: writers kept out
   void EndEvacuation(const std::vector<Extent>& victims, bool emptied);
-  void ReleaseChunk(Slot& slot, Slot& mover) { FreeRest(*depot_, slot.free, shift_, std::exchange(mover.chunk, {})); }
+  void ReleaseChunk(Slot& mover) { depot_->FreeRun(Rest(std::exchange(mover.chunk, {}))); }
   // What the mover retired waits with what others did, and what it did not use is free.
-  void ReleaseMover(Slot& slot, Slot& mover) {
-    ReleaseChunk(slot, mover);
+  void ReleaseMover(Slot& mover) {
+    ReleaseChunk(mover);
     depot_->Flush(mover.free, 0, BlockDepot::kLists);
   }
   // The bytes of a heap extent that live records take.
   StatusOr<std::uint64_t> LiveBytes(Extent extent) const;
+
+  // Gives heap extents that are free all over back to the file, for any use. Not while extents are pinned.
+  void ReleaseExtents();
+  // While a pin lives no heap extent becomes anything else, so that a list of them stays true.
+  class ExtentPin {
+   public:
+    explicit ExtentPin(RecordHeap& heap) : heap_(heap) { Add(1); }
+    ExtentPin(const ExtentPin&) = delete;
+    ~ExtentPin() { Add(-1); }
+
+   private:
+    void Add(int n) {
+      std::lock_guard lock(heap_.extents_mutex_);
+      heap_.extent_pins_ += n;
+    }
+    RecordHeap& heap_;
+  };
+  // All that threads keep for themselves goes to the depot. REQUIRES: writers kept out
+  template <class ForEachSlot>
+  void GatherFree(ForEachSlot&& for_each_slot);
 
   // What a clean close remembers of free space, and taking it back.
   template <class ForEachSlot>
@@ -297,6 +318,7 @@ class RecordHeap {
   static constexpr std::uint64_t kOptimisticValueMax = 4096;  // a longer value is copied only while the version holds
   static constexpr std::uint64_t kHarvestParts = 512;
   static constexpr int kHarvestsAtOnce = 2;               // extents, of 1 MiB as a rule
+  static constexpr std::uint64_t kLarge = 1 << 20;        // bytes of a block whose extent, once free, is given back at once
   static constexpr std::uint64_t kDevicePage = 4096;      // what most devices read at once, whatever their smallest block
   static constexpr std::uint64_t kDirectChunk = 1 << 20;  // at least, in direct I/O: what is appended is to be written together
   static constexpr std::uint64_t kSettledAgeMax = format::kOtherAgeMax / 2;  // when a harvest begins: it ends before kOtherAgeMax
@@ -384,8 +406,16 @@ class RecordHeap {
 
   // Writes a record into a block that nobody knows yet.
   Status Put(Slot& slot, std::uint32_t handle, std::uint64_t key_hash, std::string_view key, std::string_view value);
+  // A small block of the thread's chunk, or 0.
+  HAKO_INLINE std::uint32_t Carve(Slot& slot, unsigned size_class);
+  // A block of any size, from what is free, else from a new extent; 0 with an error.
   [[gnu::noinline]] std::uint32_t CarveSlowly(Slot& slot, unsigned size_class, Status* error);
-  HAKO_INLINE std::uint32_t Carve(Slot& slot, unsigned size_class, Status* error);
+  // How large an extent to take for a block of `bytes`, for which `most` bytes are enough wherever they lie.
+  std::uint64_t ExtentSize(std::uint64_t bytes, std::uint64_t most) const;
+  // Whether the run is all that a heap extent has for records.
+  bool IsHeapExtent(Run run) const;
+  void ReleaseIfExtent(Run run);
+  void ReleaseExtent(Run run);
   void HarvestFor(Slot& slot, std::uint64_t bytes);
   void HarvestUntil(Slot& slot, std::uint64_t end);  // REQUIRES: harvest_mutex_ held
   void HarvestExtent(Slot& slot, Extent extent);
@@ -396,6 +426,9 @@ class RecordHeap {
     slot.waiting_bytes += BytesOf(size_class);
   }
   void StampFree(std::vector<std::uint32_t>& handles);
+  // A block that is stamped as free goes to the free space, or, of a victim, is forgotten until the evacuation is over.
+  HAKO_INLINE void FreeStamped(Slot& slot, std::uint32_t handle, unsigned size_class);
+  [[gnu::noinline]] void ForgetBlock(std::uint32_t handle, unsigned size_class);
   [[gnu::cold]] void StopAt(const Status& unread);
 
   std::unique_ptr<ExtentFile<FileT>> extents_;
@@ -424,8 +457,11 @@ class RecordHeap {
   std::vector<std::uint64_t> index_units_;  // where extent units of the index begin
   std::vector<ChunkRest> doubtful_;         // free, unless they hold a damaged record
   std::atomic<bool> evacuating_{false};
-  std::vector<bool> victims_;             // by extent unit; changed with writers kept out
-  std::vector<std::uint32_t> forgotten_;  // free blocks of victims
+  std::vector<bool> victims_;  // by extent unit; changed with writers kept out
+  std::mutex forgotten_mutex_;
+  std::vector<Run> forgotten_;  // what is free in victims
+  std::mutex extents_mutex_;    // held while heap extents are given back to the file
+  int extent_pins_ = 0;
   std::mutex index_mutex_;
   sync::FirstFailure failure_;
   sync::WriteGate gate_;

@@ -125,7 +125,7 @@ inline bool TakeNumber(std::string_view* in, std::uint64_t* number) {
 }  // namespace internal
 
 // Numbers of 8 bytes: count, then {offset, bytes} of the free extents; 1 if a harvest is not over, so that the next Open begins it again,
-// and no more; else 0, count, {next, end} of the chunks' rests; then, for each list of free blocks that has any, {list, count} and the
+// and no more; else 0, count, {begin, end} of the free runs; then, for each list of free blocks that has any, {list, count} and the
 // handles, of 4 bytes each. A list is a size class, or kSizeClasses + one, for what is free when the note is durable, but is still stamped
 // as retired.
 template <File FileT>
@@ -140,14 +140,12 @@ std::string RecordHeap<FileT>::TakeNote(ForEachSlot&& for_each_slot, const Close
   }
   internal::PutNumber(&note, HarvestIsOver() ? 0 : 1);
   if (!HarvestIsOver()) return note;
-  std::vector<ChunkRest> rests;
-  for_each_slot([&](Slot& slot) {
-    if (slot.chunk.bytes() != 0) rests.push_back(slot.chunk);
-  });
-  internal::PutNumber(&note, rests.size());
-  for (const ChunkRest& rest : rests) {
-    internal::PutNumber(&note, rest.next);
-    internal::PutNumber(&note, rest.end);
+  std::vector<Run> runs;
+  depot_->ForEachRun([&](Run run) { runs.push_back(run); });
+  internal::PutNumber(&note, runs.size());
+  for (const Run run : runs) {
+    internal::PutNumber(&note, run.begin);
+    internal::PutNumber(&note, run.end);
   }
   for (unsigned list = 0; list < BlockDepot::kWaiting; ++list) {
     std::vector<std::uint32_t> handles;
@@ -184,8 +182,7 @@ Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
   if (!internal::TakeNumber(&note, &count)) return bad;
   for (; count != 0; --count) {
     if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b) || b < a || !inside(a, b - a)) return bad;
-    if (b - a > slot.chunk.bytes()) std::swap(slot.chunk.next, a), std::swap(slot.chunk.end, b);
-    FreeRest(*depot_, slot.free, shift_, {a, b});
+    depot_->FreeRun({a, b});
   }
   while (!note.empty()) {
     if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &count) || a >= BlockDepot::kWaiting) return bad;
@@ -194,11 +191,16 @@ Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
     std::memcpy(handles.data(), note.data(), count * sizeof(handles[0]));
     note.remove_prefix(count * sizeof(handles[0]));
     const auto list = static_cast<unsigned>(a), size_class = list % format::kSizeClasses;
-    const bool stamps_now = kMapped && list != size_class && AcceptsWrites();
+    const bool stays = !kMapped && list != size_class && depot_->IsSmall(size_class);  // in a list of blocks that are not stamped
+    const bool stamps_now = !stays && list != size_class && AcceptsWrites();
     for (const std::uint32_t handle : handles) {
       if (!inside(OffsetOf(handle), BytesOf(size_class))) return bad;
       if (stamps_now) StoreStamp(handle, stamps().free);
-      depot_->Push(slot.free, stamps_now ? size_class : list, handle);
+      if (stays) {
+        depot_->Push(slot.free, list, handle);
+      } else {
+        depot_->FreeBlock(slot.free, size_class, handle);
+      }
     }
   }
   if (AcceptsWrites()) extents_->StoreLive(&format::LiveState::settled, extents_->super().epoch);
@@ -208,10 +210,10 @@ Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
 template <File FileT>
 template <class ForEachSlot>
 std::uint64_t RecordHeap<FileT>::FreeBytes(ForEachSlot&& for_each_slot) const {
-  std::uint64_t bytes = extents_->free_extent_bytes();
+  std::uint64_t bytes = extents_->free_extent_bytes() + depot_->free_bytes();
   for (unsigned list = 0; list < BlockDepot::kWaiting; ++list) {
     const auto add = [&](std::uint32_t) { bytes += BytesOf(list % format::kSizeClasses); };
-    depot_->ForEach(list, add);
+    if (list >= BlockDepot::kUnstamped) depot_->ForEach(list, add);
     for_each_slot([&](Slot& slot) { depot_->ForEach(slot.free, list, add); });
   }
   for_each_slot([&](Slot& slot) {

@@ -24,38 +24,99 @@ StatusOr<std::uint64_t> RecordHeap<FileT>::AllocateIndexExtent(std::uint64_t byt
 }
 
 template <File FileT>
-HAKO_INLINE std::uint32_t RecordHeap<FileT>::Carve(Slot& slot, unsigned size_class, Status* error) {
+HAKO_INLINE std::uint32_t RecordHeap<FileT>::Carve(Slot& slot, unsigned size_class) {
   const std::uint64_t bytes = BytesOf(size_class);
   const std::uint64_t place = kMapped ? slot.chunk.next : PlaceIn(slot.chunk, bytes);
   if (slot.chunk.end - slot.chunk.next < place - slot.chunk.next + bytes) [[unlikely]]
-    return CarveSlowly(slot, size_class, error);
-  if (place != slot.chunk.next) FreeRest(*depot_, slot.free, shift_, {std::exchange(slot.chunk.next, place), place});
-  const std::uint32_t handle = HandleOf(slot.chunk.next);
-  slot.chunk.next += bytes;
-  return handle;
+    return 0;
+  if (place != slot.chunk.next) FreeGap(slot, slot.chunk.next, place - slot.chunk.next);
+  slot.chunk.next = place + bytes;
+  return HandleOf(place);
 }
 
-// From a new chunk, if the next extents of the harvest have nothing. Few of them: the caller has a bucket locked.
 template <File FileT>
 std::uint32_t RecordHeap<FileT>::CarveSlowly(Slot& slot, unsigned size_class, Status* error) {
-  if (!HarvestIsOver() && !evacuating_.load(std::memory_order_relaxed)) {
-    for (int i = 0; i < kHarvestsAtOnce; ++i) {
-      if (std::unique_lock lock(harvest_mutex_, std::try_to_lock); lock) {
+  const bool small = depot_->IsSmall(size_class);
+  const std::uint64_t bytes = BytesOf(size_class), most = bytes + place_unit_ - 1;
+  if (small) depot_->FreeRun(Rest(std::exchange(slot.chunk, {})));
+  int harvests = 0;  // few: the caller has a bucket locked
+  for (bool gathered = false;;) {
+    if (!small) {
+      if (const Run block = depot_->TakeBlock(bytes, place_unit_); block.bytes() != 0) return HandleOf(block.begin);
+    } else if (slot.chunk = depot_->TakeChunk(most); slot.chunk.bytes() != 0) {
+      return Carve(slot, size_class);
+    }
+    if (harvests < kHarvestsAtOnce && !HarvestIsOver() && !evacuating_.load(std::memory_order_relaxed)) {
+      ++harvests;
+      if (std::unique_lock harvest(harvest_mutex_, std::try_to_lock); harvest) {
         HarvestUntil(slot, std::min(harvest_next_.load(std::memory_order_relaxed) + 1, harvest_end_));
       }
-      if (const std::uint32_t handle = depot_->Pop(slot.free, size_class)) return handle;
+      const std::uint32_t handle = small ? depot_->Pop(slot.free, size_class) : 0;
+      if (handle != 0) return handle;
+      continue;
     }
+    if (!std::exchange(gathered, true)) {  // before the file grows
+      depot_->Flush(slot.free, BlockDepot::kFree, BlockDepot::kUnstamped);
+      if (!small) ReleaseExtents();  // two that are neighbours may be large enough together
+      continue;
+    }
+    const std::uint64_t size = ExtentSize(bytes, most);
+    const StatusOr<std::uint64_t> offset = extents_->AllocateHeapExtent(size);
+    if (!offset.ok()) {
+      *error = offset.status();
+      return 0;
+    }
+    depot_->FreeRun({*offset + sizeof(format::HeapExtentHeader), *offset + size});
   }
-  const std::uint64_t needed = BytesOf(size_class) + sizeof(format::HeapExtentHeader) + place_unit_ - 1;
-  const std::uint64_t size = std::max(ChunkSize(extents_->tail(), needed), block_ > 1 ? kDirectChunk : 0);
-  const StatusOr<std::uint64_t> offset = extents_->AllocateHeapExtent(size);
-  if (!offset.ok()) {
-    *error = offset.status();
-    return 0;
-  }
-  const ChunkRest fresh{*offset + sizeof(format::HeapExtentHeader), *offset + size};
-  FreeRest(*depot_, slot.free, shift_, std::exchange(slot.chunk, fresh));
-  return Carve(slot, size_class, error);
+}
+
+// For a block that is not small: several, so that little is left over, but few while the file is small; a large one alone, so that it is
+// free soon.
+template <File FileT>
+std::uint64_t RecordHeap<FileT>::ExtentSize(std::uint64_t bytes, std::uint64_t most) const {
+  const std::uint64_t used = extents_->tail();
+  const std::uint64_t blocks = bytes < kLarge ? std::clamp<std::uint64_t>(used / 16 / bytes, 1, 8) : 1;
+  const std::uint64_t needed = most + (blocks - 1) * bytes + sizeof(format::HeapExtentHeader);
+  return std::max(ChunkSize(bytes < kLarge ? used : 0, needed), block_ > 1 ? kDirectChunk : 0);
+}
+
+template <File FileT>
+bool RecordHeap<FileT>::IsHeapExtent(Run run) const {
+  static constexpr std::uint64_t kHeader = sizeof(format::HeapExtentHeader);
+  if (run.begin % format::kExtentUnit != kHeader || run.end % format::kExtentUnit != 0) return false;
+  const StatusOr<std::uint64_t> bytes = extents_->HeapExtentBytes(run.begin - kHeader);
+  return bytes.ok() && *bytes == run.bytes() + kHeader;
+}
+
+template <File FileT>
+void RecordHeap<FileT>::ReleaseExtents() {
+  std::lock_guard lock(extents_mutex_);
+  if (extent_pins_ != 0) return;
+  for (const Run run : depot_->TakeRuns([this](Run each) { return IsHeapExtent(each); })) ReleaseExtent(run);
+}
+
+template <File FileT>
+void RecordHeap<FileT>::ReleaseIfExtent(Run run) {
+  if (!IsHeapExtent(run)) return;
+  std::lock_guard lock(extents_mutex_);
+  if (extent_pins_ == 0 && depot_->TakeIfThere(run)) ReleaseExtent(run);
+}
+
+template <File FileT>
+void RecordHeap<FileT>::ReleaseExtent(Run run) {
+  const std::uint64_t offset = run.begin - sizeof(format::HeapExtentHeader);
+  if (!AcceptsWrites()) return;
+  if (Status status = extents_->ForgetHeapExtent(offset); !status.ok()) return Poison(status);
+  extents_->Free({offset, run.end - offset});
+}
+
+template <File FileT>
+template <class ForEachSlot>
+void RecordHeap<FileT>::GatherFree(ForEachSlot&& for_each_slot) {
+  for_each_slot([&](Slot& slot) {
+    depot_->FreeRun(Rest(std::exchange(slot.chunk, {})));
+    depot_->Flush(slot.free, BlockDepot::kFree, BlockDepot::kUnstamped);
+  });
 }
 
 // ---- harvest ----
@@ -173,12 +234,18 @@ void RecordHeap<FileT>::ReleaseWaiting(Slot& slot, const ClosedEpoch& closed) {
   if (!HarvestIsOver()) harvest.lock();
   const std::uint64_t frozen = harvest_next_.load(std::memory_order_relaxed);  // from here: the harvest takes it
   for (unsigned c = 0; c < closed.waiting.size(); ++c) {
+    const bool stamps_now = kMapped || !depot_->IsSmall(c);
+    std::vector<std::uint32_t> later;  // in the order of the file
     depot_->Drain(closed.waiting[c], [&](std::uint32_t handle) {
-      if (evacuating && IsVictim(handle)) return forgotten_.push_back(handle);
+      if (evacuating && IsVictim(handle)) return ForgetBlock(handle, c);
       if (OffsetOf(handle) >= frozen && OffsetOf(handle) < harvest_end_) return StoreStamp(handle, stamps().free);
-      if constexpr (kMapped) StoreStamp(handle, stamps().free);
-      depot_->Push(slot.free, (kMapped ? BlockDepot::kFree : BlockDepot::kUnstamped) + c, handle);
+      if (!stamps_now) return depot_->Push(slot.free, BlockDepot::kUnstamped + c, handle);
+      if constexpr (!kMapped) return later.push_back(handle);
+      StoreStamp(handle, stamps().free);
+      FreeStamped(slot, handle, c);
     });
+    StampFree(later);
+    for (const std::uint32_t handle : later) FreeStamped(slot, handle, c);
   }
   if (closed.settles) extents_->StoreLive(&format::LiveState::settled, closed.epoch);
   if (harvest) harvest.unlock();
@@ -191,7 +258,7 @@ void RecordHeap<FileT>::ReleaseUnstamped(Slot& slot, const ClosedEpoch& closed) 
   std::vector<std::uint32_t> handles;
   depot_->Drain(closed.unstamped, [&](std::uint32_t handle) { handles.push_back(handle); });
   StampFree(handles);
-  for (const std::uint32_t handle : handles) depot_->Push(slot.free, closed.epoch % format::kSizeClasses, handle);
+  for (const std::uint32_t handle : handles) FreeStamped(slot, handle, closed.epoch % format::kSizeClasses);
 }
 
 // In the order of the file, of which it brings the next blocks near.
@@ -229,16 +296,19 @@ void RecordHeap<FileT>::BeginEvacuation(const std::vector<Extent>& victims, ForE
     }
   }
   evacuating_.store(true, std::memory_order_release);
-  const auto forget = [this](std::uint32_t handle) {
+  const auto forget = [this](std::uint32_t handle, unsigned size_class) {
     if (!IsVictim(handle)) return false;
-    forgotten_.push_back(handle);
+    ForgetBlock(handle, size_class);
     return true;
   };
   depot_->Forget(forget);
+  for_each_slot([&](Slot& slot) { depot_->Forget(slot.free, forget); });
   for_each_slot([&](Slot& slot) {
-    depot_->Forget(slot.free, forget);
-    if (slot.chunk.bytes() != 0 && IsVictim(HandleOf(slot.chunk.next))) slot.chunk = {};
+    if (slot.chunk.bytes() != 0 && IsVictim(HandleOf(slot.chunk.next))) forgotten_.push_back(Rest(std::exchange(slot.chunk, {})));
   });
+  for (const Extent& extent : victims) {
+    depot_->TakeAll({extent.offset, extent.offset + extent.bytes}, [this](Run run) { forgotten_.push_back(run); });
+  }
 }
 
 template <File FileT>
@@ -247,7 +317,9 @@ StatusOr<std::uint32_t> RecordHeap<FileT>::Relocate(Slot& mover, std::uint32_t h
   HAKO_ASSIGN_OR_RETURN(const format::RecordView record, View(mover, handle));
   const std::string key(record.key), value(record.value);
   Status error;
-  const std::uint32_t copy = Carve(mover, ClassOf(key.size(), value.size()), &error);
+  const unsigned size_class = ClassOf(key.size(), value.size());
+  std::uint32_t copy = depot_->IsSmall(size_class) ? Carve(mover, size_class) : 0;
+  if (copy == 0) copy = CarveSlowly(mover, size_class, &error);
   if (copy == 0) return error;
   HAKO_RETURN_IF_ERROR(Put(mover, copy, KeyHash(key), key, value));
   return copy;
@@ -257,8 +329,14 @@ template <File FileT>
 void RecordHeap<FileT>::EndEvacuation(const std::vector<Extent>& victims, bool emptied) {
   evacuating_.store(false, std::memory_order_release);
   victims_.clear();
-  std::vector<std::uint32_t> forgotten = std::exchange(forgotten_, {});
-  if (!emptied) return StampFree(forgotten);  // they stay unused until the next Rebuild or recovery
+  const std::vector<Run> forgotten = std::exchange(forgotten_, {});
+  if (!emptied) {
+    for (const Run run : forgotten) {
+      if constexpr (!kMapped) StoreStamp(HandleOf(run.begin), stamps().free);  // it may be a block that still is stamped as retired
+      depot_->FreeRun(run);
+    }
+    return;
+  }
   for (const Extent& extent : victims) {
     if (extents_->ForgetHeapExtent(extent.offset).ok()) extents_->Free(extent);
   }
