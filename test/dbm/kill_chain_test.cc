@@ -129,7 +129,7 @@ TYPED_TEST_SUITE(KillChainTest, CrashFiles);
 
 TYPED_TEST(KillChainTest, PowerCutAfterSeveralDeathsLeavesTheLastSynchronizedState) {
   SCOPED_TRACE(TestSeed());
-  const std::uint64_t wanted = CrashStates(600) / kSlowdown;
+  const std::uint64_t wanted = CrashStates(500) / kSlowdown;
   std::uint64_t power_cuts = 0;
   for (std::uint64_t seed = TestSeed(); power_cuts < wanted; ++seed) {
     SCOPED_TRACE(seed);

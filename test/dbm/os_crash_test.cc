@@ -336,12 +336,12 @@ void LiveLong(bool was_killed) {
     if (was_killed) memory = std::make_shared<CrashMemory>(memory->Live(), 1);
   }
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(memory)));
-  constexpr std::uint64_t kHalf = format::kLivePeriod / 2;
-  for (std::uint64_t i = 0; i < format::kLivePeriod + 10; ++i) {
+  constexpr std::uint64_t kHalf = format::kOtherPeriod / 2;
+  for (std::uint64_t i = 0; i < format::kOtherPeriod + 10; ++i) {
     set(*db, NumberedKey(0), 100, i);
     if (i > kHalf && i < kHalf + 100) set(*db, NumberedKey(i), 100, i);
     ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
-    if (i % kHalf != 100 && i + 20 < format::kLivePeriod) continue;
+    if (i % kHalf != 100 && i + 20 < format::kOtherPeriod) continue;
     const auto found = Recover<FileT>(memory->Crash(random));
     ASSERT_THAT(found, IsOk()) << "after " << i;
     ASSERT_EQ(Difference(now, *found), "none");

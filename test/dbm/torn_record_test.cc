@@ -176,7 +176,7 @@ void CutPowerIn(const LargeSet& set, std::uint64_t states) {
 
 TEST(TornRecordTest, PowerCutInALargeSetLeavesTheSynchronizedState) {
   SCOPED_TRACE(TestSeed());
-  const std::uint64_t states = CrashStates(500) / kSlowdown;
+  const std::uint64_t states = CrashStates(400) / kSlowdown;
   for (const bool reuse : {false, true}) {
     const auto set = LargeSet::Make(SparseValue(std::size_t{2} << 20, 5), reuse);
     ASSERT_NO_FATAL_FAILURE(CutPowerIn<BootedMemoryFile>(set, states / 4));

@@ -261,7 +261,7 @@ class Model {
 
 TEST(StampModelTest, EveryPowerCutBringsBackExactlyTheRecordsOfTheSyncedState) {
   Model model(Retire);
-  EXPECT_EQ(model.FindViolation(7), "");
+  EXPECT_EQ(model.FindViolation(6), "");
   EXPECT_GT(model.num_worlds(), 10'000);
 }
 

@@ -235,23 +235,22 @@ Status HashDBM<FileT>::SynchronizeSlots(Slot& mine, Slots&& for_each_slot) {
   return refreshed;
 }
 
-// Before an epoch ends, the records of some lines more, for each epoch since the last durable one: within 512 epochs of all lines, in
-// whatever lives of the file, and within the next 512 of a record that a split takes along behind the sweep. So no stamp is still there
-// when epochs wrap.
 template <File FileT>
 Status HashDBM<FileT>::RefreshSomeStamps(Slot& mine) {
-  static constexpr std::uint64_t kParts = 512;
-  const std::uint64_t lines = index_.num_lines(), to = heap_->epoch(), from = heap_->extents().super().epoch;
-  if (to <= format::kRefreshAge) return absl::OkStatus();  // none is that old
-  for (std::uint64_t epoch = to - std::min(to - from, kParts); epoch < to; ++epoch) {
-    const std::uint64_t part = epoch % kParts;
-    HAKO_RETURN_IF_ERROR(
-        index_.ForEachLocked(mine, lines * part / kParts, lines * (part + 1) / kParts, [this](std::uint32_t handle, auto&&) {
-          heap_->RefreshStamp(handle);
-          return absl::OkStatus();
-        }));
-  }
-  return absl::OkStatus();
+  using Record = typename Space::SweptRecord;
+  struct Named {
+    bool Has(const Record& record) const { return index.Names(record.key_hash, record.handle); }
+    void Prefetch(const std::vector<Record>& records) const {
+      for (const Record& record : records) index.PrefetchHome(record.key_hash);
+    }
+    void Refresh(const Record& record) const {
+      index.RunIfNamed(slot, record.key_hash, record.handle, [&] { heap.RefreshStamp(record.handle); });
+    }
+    Slot& slot;
+    Index& index;
+    Space& heap;
+  };
+  return heap_->Sweep(Named{mine, index_, *heap_});
 }
 
 template <File FileT>

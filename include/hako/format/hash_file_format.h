@@ -56,8 +56,11 @@ struct HashSuperBlock {
   std::array<std::byte, 64> metadata;  // the user's
   Le<std::uint32_t> type;              // the user's
   std::array<std::byte, 4> reserved0;
-  Le<std::uint64_t> synced_at;  // when the epoch was made durable: microseconds since 1970; nothing depends on it
-  std::array<std::byte, 304> reserved;
+  Le<std::uint64_t> synced_at;     // when the epoch was made durable: microseconds since 1970; nothing depends on it
+  Le<std::uint64_t> sweep_extent;  // where old stamps are being made ancient: an extent, how far, and where that ends
+  Le<std::uint64_t> sweep_to;
+  Le<std::uint64_t> sweep_end;
+  std::array<std::byte, 280> reserved;
   Le<std::uint64_t> check;  // of the 504 bytes before it
 };
 static_assert(sizeof(HashSuperBlock) == 512 && alignof(HashSuperBlock) == 1 && offsetof(HashSuperBlock, check) == 504);

@@ -1,6 +1,6 @@
 // The stamp of a record in a file: 16 bits that tell what becomes of its block after a crash.
 //
-//   live          bit 0 = 1    bits 1..14  epoch of birth (0 = ancient, else epoch % 16383 + 1)                     bit 15  parity
+//   live          bit 0 = 1    bits 1..15  epoch of birth (0 = ancient, else epoch % 32767 + 1)
 //   other states  bit 0 = 0    bits 1..2   state           bits 3..14  epoch of the change (epoch % 4095 + 1)       bit 15  parity
 //
 // An epoch runs from one hard synchronization to the next. `durable` is the last epoch whose end is on the device, named by the superblock;
@@ -38,7 +38,7 @@ struct Epochs {
   std::uint64_t now = 0;
 };
 
-inline constexpr std::uint64_t kLivePeriod = 16383;                             // of the epochs of live stamps
+inline constexpr std::uint64_t kLivePeriod = 32767;                             // of the epochs of live stamps
 inline constexpr std::uint64_t kOtherPeriod = 4095;                             // of those of the other states
 inline constexpr std::uint64_t kEpochsAhead = 1024;                             // a stamp at least so far after s is an old one
 inline constexpr std::uint64_t kLiveAgeMax = kLivePeriod - 2 * kEpochsAhead;    // in epochs: older live stamps must be ancient
@@ -52,10 +52,10 @@ class Stamp {
   explicit constexpr Stamp(std::uint16_t bits) : bits_(bits) {}
   // REQUIRES: state != kUnwritten
   static constexpr Stamp Of(BlockState state, std::uint64_t epoch) {
-    if (state == BlockState::kLive) return Pack(static_cast<unsigned>(epoch % kLivePeriod + 1) << 1 | kLiveBits);
+    if (state == BlockState::kLive) return Stamp(static_cast<std::uint16_t>((epoch % kLivePeriod + 1) << 1 | kLiveBits));
     return Pack(static_cast<unsigned>(epoch % kOtherPeriod + 1) << 3 | Code(state) << 1);
   }
-  static constexpr Stamp Ancient() { return Pack(kLiveBits); }
+  static constexpr Stamp Ancient() { return Stamp(kLiveBits); }
 
   constexpr std::uint16_t bits() const { return bits_; }
   constexpr bool IsLive() const { return (bits_ & kLiveMask) == kLiveBits; }
@@ -65,7 +65,7 @@ class Stamp {
     constexpr BlockState kStates[] = {BlockState::kUnborn, BlockState::kRetired, BlockState::kYoungRetired, BlockState::kFree};
     return kStates[bits_ >> 1 & 3];
   }
-  constexpr bool IsValid() const { return std::popcount(bits_) % 2 == 0 && state() != BlockState::kUnwritten; }
+  constexpr bool IsValid() const { return IsLive() || (std::popcount(bits_) % 2 == 0 && state() != BlockState::kUnwritten); }
   constexpr bool IsAncient() const { return IsLive() && field() == 0; }
   // Epochs from the stamp's to `epoch`, within the period. REQUIRES: !IsAncient()
   constexpr std::uint64_t AgeAt(std::uint64_t epoch) const { return (epoch % period() + 1 + period() - field()) % period(); }
@@ -102,7 +102,7 @@ class Stamp {
     return Stamp(static_cast<std::uint16_t>(bits | static_cast<unsigned>(std::popcount(bits) % 2) << 15));
   }
   constexpr std::uint64_t period() const { return IsLive() ? kLivePeriod : kOtherPeriod; }
-  constexpr unsigned field() const { return IsLive() ? bits_ >> 1 & 0x3fff : bits_ >> 3 & 0xfff; }
+  constexpr unsigned field() const { return IsLive() ? bits_ >> 1 : bits_ >> 3 & 0xfff; }
 
   std::uint16_t bits_ = 0;
 };

@@ -115,6 +115,9 @@ class BucketIndex {
 
   // Whether the entry of a key of this hash names the handle; and bringing near what that looks at.
   bool Names(std::uint64_t hash, std::uint32_t handle) const;
+  // Runs `body` with the line locked if that entry names the handle.
+  template <class F>
+  void RunIfNamed(Slot& slot, std::uint64_t hash, std::uint32_t handle, F&& body);
   void PrefetchHome(std::uint64_t hash) const { hako::Prefetch(&lines_.Home(shape().IndexOf(hash))); }
 
   // Enters a record that the space has already, under a key that no entry has.

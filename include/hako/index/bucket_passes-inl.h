@@ -69,6 +69,16 @@ bool BucketIndex<Space>::Names(std::uint64_t hash, std::uint32_t handle) const {
 
 template <class Space>
 template <class F>
+void BucketIndex<Space>::RunIfNamed(Slot& slot, std::uint64_t hash, std::uint32_t handle, F&& body) {
+  Turn turn(*this, slot, hash);
+  bool named = false;
+  const Status chain = ForEachEntry(*turn.line, [&](Line&, unsigned, std::uint32_t entry) { named |= entry == handle; });
+  if (named) body();
+  (void)chain;  // a broken one is found by who needs the rest of it
+}
+
+template <class Space>
+template <class F>
 Status BucketIndex<Space>::ForEachLocked(Slot& slot, std::uint64_t from, std::uint64_t to, F&& visit) {
   for (std::uint64_t index = from; index < std::min(to, num_lines()); ++index) {
     Turn turn(*this, slot, index);  // the number of a line, as a hash, is at home there

@@ -18,6 +18,7 @@ RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::u
   if constexpr (kMapped) base_ = reinterpret_cast<char*>(extents_->base());
   if constexpr (requires { extents_->file().block_size(); }) block_ = extents_->file().block_size();
   if (block_ > 1) place_unit_ = std::max(block_, kDevicePage);
+  sweep_ = {extents_->super().sweep_extent, extents_->super().sweep_to, extents_->super().sweep_end};
   first_epoch_ = extents_->super().epoch + 1;
   if (extents_->found() == FoundState::kKilled) {
     first_epoch_ = std::max(first_epoch_, extents_->LoadLive(&format::LiveState::epoch) + 1);

@@ -182,7 +182,15 @@ class RecordHeap {
   void ReleaseWaiting(Slot& slot, const ClosedEpoch& closed);
   // Stamps those of one size class that no release has stamped; each epoch's is another class.
   void ReleaseUnstamped(Slot& slot, const ClosedEpoch& closed);
-  // Epochs wrap: makes the stamp of a live record ancient in time. The record's line is locked.
+  // Epochs wrap: before one ends, looks at some live records more and makes old stamps ancient. Named is told of them by
+  //   bool Has(SweptRecord)         whether an entry names the record
+  //   void Prefetch(span), Refresh(SweptRecord)   calls RefreshStamp if an entry names it, with the line locked
+  struct SweptRecord {
+    std::uint64_t key_hash;
+    std::uint32_t handle;
+  };
+  template <class Named>
+  Status Sweep(Named&& named);
   void RefreshStamp(std::uint32_t handle) { RefreshStamp(handle, LoadStamp(handle)); }
   void RefreshStamp(std::uint32_t handle, format::Stamp stamp);
 
@@ -317,6 +325,8 @@ class RecordHeap {
   static constexpr std::uint64_t kHeadMax = 16;               // without the head check
   static constexpr std::uint64_t kOptimisticValueMax = 4096;  // a longer value is copied only while the version holds
   static constexpr std::uint64_t kHarvestParts = 512;
+  static constexpr std::uint64_t kSweepEpochs = 14'000;
+  static constexpr std::uint64_t kSweepPiece = 256 << 10;
   static constexpr int kHarvestsAtOnce = 2;               // extents, of 1 MiB as a rule
   static constexpr std::uint64_t kLarge = 1 << 20;        // bytes of a block whose extent, once free, is given back at once
   static constexpr std::uint64_t kDevicePage = 4096;      // what most devices read at once, whatever their smallest block
@@ -429,6 +439,10 @@ class RecordHeap {
   // A block that is stamped as free goes to the free space, or, of a victim, is forgotten until the evacuation is over.
   HAKO_INLINE void FreeStamped(Slot& slot, std::uint32_t handle, unsigned size_class);
   [[gnu::noinline]] void ForgetBlock(std::uint32_t handle, unsigned size_class);
+  template <class Named>
+  Status SweepPiece(std::uint64_t bytes, Named&& named);
+  template <class Named>
+  Status SweepRecord(std::uint64_t offset, const char* bytes, std::uint64_t room, std::uint64_t* size, Named&& named);
   [[gnu::cold]] void StopAt(const Status& unread);
 
   std::unique_ptr<ExtentFile<FileT>> extents_;
@@ -456,6 +470,12 @@ class RecordHeap {
   std::uint64_t live_to_harvest_ = 0;       // records that were alive at the beginning and are not yet found
   std::vector<std::uint64_t> index_units_;  // where extent units of the index begin
   std::vector<ChunkRest> doubtful_;         // free, unless they hold a damaged record
+  struct SweepPlace {
+    std::uint64_t extent, to, end;
+  };
+  SweepPlace sweep_;  // used by who closes epochs
+  std::string sweep_buffer_;
+  std::vector<SweptRecord> sweep_found_;
   std::atomic<bool> evacuating_{false};
   std::vector<bool> victims_;  // by extent unit; changed with writers kept out
   std::mutex forgotten_mutex_;
@@ -473,3 +493,4 @@ class RecordHeap {
 #include "hako/storage/record_heap-inl.h"
 #include "hako/storage/record_passes-inl.h"
 #include "hako/storage/record_space-inl.h"
+#include "hako/storage/record_sweep-inl.h"

@@ -216,6 +216,9 @@ Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t n
       super.tail = closed.tail;
       super.num_records = num_records;
       super.synced_at = WallClock();
+      super.sweep_extent = sweep_.extent;
+      super.sweep_to = sweep_.to;
+      super.sweep_end = sweep_.end;
     });
   }
   if (!status.ok()) {

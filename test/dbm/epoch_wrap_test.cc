@@ -1,0 +1,73 @@
+// Epochs wrap: the stamps of records that are never written again are made ancient before, however short the lives of the processes are.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/hash_dbm.h"
+#include "hako/file/any_file.h"
+#include "hako/file/memory_file.h"
+#include "support/booted_memory_file.h"
+#include "support/checked_value.h"
+#include "support/sanitizers.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+namespace {
+
+template <class FileT>
+class EpochWrapTest : public testing::Test {
+ protected:
+  using DB = HashDBM<FileT>;
+
+  StatusOr<std::unique_ptr<DB>> Open(const MemoryFile& memory, std::uint8_t boot = 1) {
+    if constexpr (MappedFile<FileT>) {
+      return DB::Open(FileT(memory.Share(), boot), {.seed = 11});
+    } else {
+      return DB::Open(FileT(memory.Share()), {.seed = 11});
+    }
+  }
+  static MemoryFile CopyOf(const MemoryFile& memory) {
+    std::vector<std::byte> image(memory.Size());
+    EXPECT_THAT(memory.ReadAt(0, image), IsOk());
+    return MemoryFile::Of(image);
+  }
+  void Set(DB& db, const std::string& key, std::size_t size, std::uint64_t salt) {
+    now_[key] = CheckedValue(key, size, salt);
+    ASSERT_THAT(db.Set(key, now_[key]), IsOk());
+  }
+  void ExpectSurvivesAPowerCut(const MemoryFile& memory) {
+    ASSERT_OK_AND_ASSIGN(auto db, Open(CopyOf(memory), 2));
+    ASSERT_EQ(Difference(now_, ListByIterator(*db).records), "none");
+    ASSERT_THAT(db->Verify(), IsOk());
+  }
+
+  Records now_;
+};
+using Files = testing::Types<BootedMemoryFile, AnyFile>;
+TYPED_TEST_SUITE(EpochWrapTest, Files);
+
+TYPED_TEST(EpochWrapTest, OldRecordsOutliveTheWrapOfLiveStamps) {
+  MemoryFile memory;
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(memory));
+  for (std::uint64_t i = 0; i < 400; ++i) this->Set(*db, NumberedKey(i), i % 50 == 0 ? 10'000 : i, 0);
+  this->Set(*db, "huge", std::size_t{1} << 20, 0);
+  for (std::uint64_t i = 0; i < format::kLivePeriod + format::kEpochsAhead; ++i) {
+    this->Set(*db, "key", 20, i);
+    if (i % 100 == 0) this->Set(*db, NumberedKey(1000 + i / 100), 100, i);  // so that the file grows beside the sweep
+    ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+    if (i % 4000 == 0) ASSERT_NO_FATAL_FAILURE(this->ExpectSurvivesAPowerCut(memory));
+    if (i % 300 != 0) continue;
+    if (MappedFile<TypeParam> && i % 600 == 0) memory = this->CopyOf(memory);  // the process dies; else it closes
+    db.reset();
+    ASSERT_OK_AND_ASSIGN(db, this->Open(memory));
+  }
+  ASSERT_NO_FATAL_FAILURE(this->ExpectSurvivesAPowerCut(memory));
+}
+
+}  // namespace
+}  // namespace hako
