@@ -47,6 +47,18 @@ SharedDatabase::SharedDatabase(AnyDBM& db) { shared_database = &db; }
 SharedDatabase::~SharedDatabase() { shared_database = nullptr; }
 bool SharedDatabase::IsThere() { return shared_database != nullptr; }
 
+void DamageSkipper::Note(const DatabaseOptions& database, const Status& damage) {
+  ++count_;
+  tool::Note(absl::StrCat(database.path(), ": skipped: ", damage.message()));
+}
+
+int DamageSkipper::Finish(const DatabaseOptions& database, int code) const {
+  if (count_ == 0) return code;
+  tool::Note(absl::StrCat(database.path(), ": ", count_ == 1 ? "1 place was damaged" : absl::StrCat(count_, " places were damaged"),
+                          " and left out; keep the file, and go back to a copy if there is one"));
+  return code == kExitDone ? kExitNo : code;
+}
+
 int FailDatabase(const DatabaseOptions& options, const Status& status) {
   const int code = Fail(options.path(), status);
   return absl::IsDataLoss(status) ? options.on_damage : code;

@@ -39,6 +39,26 @@ class SharedDatabase {
   static bool IsThere();
 };
 
+// The option --skip_damaged of commands that read all records, and what became of it: damage is told as it is met.
+class DamageSkipper {
+ public:
+  void AddTo(CLI::App* app) {
+    app->add_flag("--skip_damaged,--skip-damaged", is_wanted_, "Go on behind damage, which is told and counted; the exit code is then 1");
+  }
+  bool is_wanted() const { return is_wanted_; }
+  void Note(const DatabaseOptions& database, const Status& damage);
+  // Whether `it` is at a record, behind damage if that is to be skipped.
+  bool IsAtRecord(const DatabaseOptions& database, AnyDBM::Iterator& it) {
+    return it.Valid() || (is_wanted_ && it.PassDamage([&](const Status& damage) { Note(database, damage); }));
+  }
+  // `code`, or where that is kExitDone and something was damaged the code that says so, after a line with the count.
+  int Finish(const DatabaseOptions& database, int code) const;
+
+ private:
+  bool is_wanted_ = false;
+  std::uint64_t count_ = 0;
+};
+
 // Fail for the database itself.
 int FailDatabase(const DatabaseOptions& options, const Status& status);
 

@@ -24,6 +24,7 @@ struct ListOptions {
   DatabaseOptions database;
   StyleOptions style;
   UnescapeOption unescape;
+  DamageSkipper damage;
   std::int64_t items = isatty(STDOUT_FILENO) == 1 ? 10 : -1;
   bool keys = false;
   std::string prefix, from, to;
@@ -41,16 +42,18 @@ void AddListOptions(CLI::App* app, ListOptions* options) {
   app->add_flag("--keys", options->keys, "Keys without values");
   options->unescape.AddTo(app);
   options->style.AddTo(app);
+  options->damage.AddTo(app);
 }
 
 enum class Wanted { kYes, kNo, kNoMore };
 
 // Prints the records from `it` on that are wanted by their keys, up to --items. The exit code; *is_cut: there were more.
-int PrintRecords(const ListOptions& options, AnyDBM::Iterator& it, const std::function<Wanted(std::string_view)>& wanted,
+int PrintRecords(ListOptions& options, AnyDBM::Iterator& it, const std::function<Wanted(std::string_view)>& wanted,
                  std::uint64_t* num_listed, bool* is_cut) {
   Output output(STDOUT_FILENO);
   const Interrupt interrupt;
-  for (; it.Valid() && output.ok() && interrupt.signal() == 0; options.reverse ? it.Previous() : it.Next()) {
+  for (; options.damage.IsAtRecord(options.database, it) && output.ok() && interrupt.signal() == 0;
+       options.reverse ? it.Previous() : it.Next()) {
     const Wanted is_wanted = wanted(it.key());
     if (is_wanted == Wanted::kNoMore) break;
     if (is_wanted == Wanted::kNo) continue;
@@ -62,7 +65,7 @@ int PrintRecords(const ListOptions& options, AnyDBM::Iterator& it, const std::fu
   }
   if (const Status written = output.Flush(); !written.ok()) return Fail("standard output", written);
   if (interrupt.signal() != 0) return kExitSignal + interrupt.signal();
-  return it.status().ok() ? kExitDone : FailDatabase(options.database, it.status());
+  return options.damage.Finish(options.database, it.status().ok() ? kExitDone : FailDatabase(options.database, it.status()));
 }
 
 // The keys that --prefix, --from and --to leave.

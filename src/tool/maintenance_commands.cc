@@ -99,15 +99,16 @@ struct MergeOptions {
   std::vector<std::string> sources;
   bool no_overwrite = false;
   bool no_progress = false;
+  DamageSkipper damage;
 };
 
 // Adds the records of one source; what ended it is the exit code.
-int MergeFrom(const MergeOptions& options, const DatabaseOptions& source, const Interrupt& interrupt, AnyDBM& db) {
+int MergeFrom(MergeOptions& options, const DatabaseOptions& source, const Interrupt& interrupt, AnyDBM& db) {
   return WithDatabase(source, [&](AnyDBM& from) -> int {
     Progress progress(Progress::Stream(!options.no_progress), from.Count());
     std::uint64_t num_records = 0;
     auto it = from.MakeIterator();
-    for (it.First(); it.Valid() && interrupt.signal() == 0; it.Next()) {
+    for (it.First(); options.damage.IsAtRecord(source, it) && interrupt.signal() == 0; it.Next()) {
       const Status set = db.Set(it.key(), it.value(), {.overwrite = !options.no_overwrite});
       if (!set.ok() && !absl::IsAlreadyExists(set)) return FailDatabase(options.database, set);
       if (++num_records % 256 == 0) progress.Update(num_records, num_records);
@@ -140,7 +141,7 @@ int RunMerge(MergeOptions options) {
     for (const DatabaseOptions& source : sources) {
       if (const int code = MergeFrom(options, source, interrupt, db); code != kExitDone) return code;
     }
-    return kExitDone;
+    return options.damage.Finish(options.database, kExitDone);
   });
 }
 
@@ -172,6 +173,7 @@ void AddMergeCommand(Commands& commands) {
   app->add_option("SOURCE", options->sources, "The other databases; of records with the same key the last one wins")
       ->required()
       ->type_name("");
+  options->damage.AddTo(app);
   app->add_flag("--no_overwrite", options->no_overwrite, "Of records with the same key the first one wins");
   app->add_flag("--no-progress,--no_progress", options->no_progress, "No progress line on a terminal");
 }

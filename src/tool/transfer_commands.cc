@@ -25,6 +25,7 @@ struct CommandOptions {
   bool no_escape = false;                        // import
   std::int64_t line_max = LineReader::kLineMax;  // import
   bool print = false;                            // export
+  DamageSkipper damage;                          // export
   std::int64_t mapsize = 0;                      // export
 
   TextFormat Format() const {
@@ -91,7 +92,7 @@ std::string MistakeInTarget(const CommandOptions& options) {
   return absl::StrCat(options.path, ": the ending does not tell the format; use .tsv, .jsonl or .dump, or say --format tsv, jsonl or dump");
 }
 
-int RunExport(const CommandOptions& options) {
+int RunExport(CommandOptions options) {
   if (const std::string mistake = MistakeInTarget(options); !mistake.empty()) return FailUsage("export", mistake);
   if ((options.print || options.mapsize != 0) && options.Format() != TextFormat::kDump)
     return FailUsage("export", absl::StrCat(options.print ? "--print" : "--mapsize", " is for --format dump"));
@@ -100,9 +101,11 @@ int RunExport(const CommandOptions& options) {
     TextOutput text;
     if (const Status opened = text.Open(options.path); !opened.ok()) return FailText(text.name(), opened);
     Progress progress(Progress::Stream(!options.no_progress), db.Count());
+    const auto note_damage = [&options](const Status& damage) { options.damage.Note(options.database, damage); };
     TransferResult result = Export(db, [&](std::string_view bytes) { return text.Write(interrupt, bytes); },
                                    {.format = options.Format(),
                                     .dump = {.print = options.print, .mapsize = static_cast<std::uint64_t>(options.mapsize)},
+                                    .on_damage = options.damage.is_wanted() ? std::function<void(const Status&)>(note_damage) : nullptr,
                                     .progress = Watch(interrupt, progress, [](const TransferProgress& now) { return now.num_records; })});
     progress.Finish();
     if (absl::IsCancelled(result.text) && interrupt.signal() != 0) {
@@ -113,7 +116,7 @@ int RunExport(const CommandOptions& options) {
     if (!result.text.ok()) return Fail(text.name(), result.text);
     if (!result.database.ok()) return FailDatabase(options.database, result.database);
     const Status committed = text.Commit();
-    return committed.ok() ? kExitDone : Fail(text.name(), committed);
+    return options.damage.Finish(options.database, committed.ok() ? kExitDone : Fail(text.name(), committed));
   });
 }
 
@@ -143,6 +146,7 @@ void AddExportCommand(Commands& commands) {
   const auto options = std::make_shared<CommandOptions>();
   CLI::App* app = commands.Add("export", "Write all records as text", [options] { return RunExport(*options); });
   AddTransferOptions(app, options.get(), Access::kRead);
+  options->damage.AddTo(app);
   app->add_flag("--print", options->print, "Dump: readable text (format=print) instead of hexadecimal digits");
   AddNumber(app, "--mapsize", &options->mapsize, "Dump: how much room mdb_load is to make, in bytes; db_load refuses such a dump", 0,
             std::numeric_limits<std::int64_t>::max());

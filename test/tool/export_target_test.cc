@@ -80,6 +80,27 @@ TEST_F(ExportTarget, DamagedDatabaseLeavesNoHalfFile) {
   EXPECT_THAT(Names(), UnorderedElementsAre("a.hkh", "damaged.hkh", "text.tsv"));
 }
 
+TEST_F(ExportTarget, SkipDamagedWritesAllThatIsSound) {
+  const std::string damaged = dir_.File("damaged.hkh"), text = dir_.File("text.tsv");
+  ASSERT_EQ(RunTool({"import", damaged}, "one\t1\ntwo\tthe value that is damaged\nthree\t3\n").exit_code, 0);
+  std::string bytes = ReadWhole(damaged);
+  bytes[bytes.find("value that is")] ^= 1;
+  WriteWhole(damaged, bytes);
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"export", damaged, "--skip_damaged"}, {"list", damaged, "--skip_damaged"}}) {
+    const ToolResult result = RunTool(command);
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(SplitLines(result.out), UnorderedElementsAre("one\t1", "three\t3"));
+    EXPECT_THAT(SplitLines(result.err), ElementsAre(MatchesRegex("hako: .*damaged\\.hkh: skipped: .* at offset [0-9]+"),
+                                                    HasSubstr("damaged.hkh: 1 place was damaged and left out; keep the file")));
+  }
+  EXPECT_EQ(RunTool({"export", damaged, text, "--skip_damaged"}).exit_code, 1);
+  EXPECT_THAT(SplitLines(ReadWhole(text)), UnorderedElementsAre("one\t1", "three\t3"));
+  EXPECT_EQ(RunTool({"merge", dir_.File("new.hkh"), damaged, "--skip_damaged"}).exit_code, 1);
+  EXPECT_EQ(RunTool({"count", dir_.File("new.hkh")}).out, "2\n");
+  EXPECT_EQ(RunTool({"list", damaged}).exit_code, 3) << "unless told otherwise damage ends it";
+}
+
 // The source is large enough that the signal comes in the middle.
 TEST_F(ExportTarget, SignalLeavesTheOldTextAndItsExitCode) {
   ASSERT_EQ(RunTool({"import", path_}, NumberedLines(0, 300'000)).exit_code, 0);

@@ -20,6 +20,7 @@ struct AnyDBM::CursorInterface {
   virtual std::string_view key() const = 0;
   virtual std::string_view value() const = 0;
   virtual const Status& status() const = 0;
+  virtual bool SkipDamage() = 0;
 };
 
 template <class Cursor>
@@ -58,6 +59,10 @@ class AnyDBM::CursorModel final : public CursorInterface {
   std::string_view key() const override { return cursor_.key(); }
   std::string_view value() const override { return cursor_.value(); }
   const Status& status() const override { return refused_.ok() ? cursor_.status() : refused_; }
+  bool SkipDamage() override {
+    if constexpr (requires { cursor_.SkipDamage(); }) return refused_.ok() && cursor_.SkipDamage();
+    return false;
+  }
 
  private:
   template <class Move>
@@ -222,6 +227,7 @@ inline bool AnyDBM::Iterator::Valid() const { return inside_->Valid(); }
 inline std::string_view AnyDBM::Iterator::key() const { return inside_->key(); }
 inline std::string_view AnyDBM::Iterator::value() const { return inside_->value(); }
 inline const Status& AnyDBM::Iterator::status() const { return inside_->status(); }
+inline bool AnyDBM::Iterator::SkipDamage() { return inside_->SkipDamage(); }
 inline AnyDBM::Iterator::Iterator(AnyDBM* database, std::unique_ptr<CursorInterface> inside)
     : database_(database), inside_(std::move(inside)) {}
 

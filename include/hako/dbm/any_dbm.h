@@ -69,6 +69,7 @@ class AnyDBM : public Operations<AnyDBM> {
     std::string_view key() const;
     std::string_view value() const;
     const Status& status() const;
+    bool SkipDamage();
     AnyDBM& database() { return *database_; }
 
    private:

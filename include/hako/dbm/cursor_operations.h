@@ -47,6 +47,18 @@ class CursorOperations {
     return absl::OkStatus();
   }
 
+  // Where damage has stopped the iterator: calls on_damage(status) and goes on behind it, until a sound record or the end. Whether it is
+  // Valid then. As in
+  //   for (it.First(); it.Valid() || it.PassDamage(report); it.Next()) ...
+  template <class F>
+  bool PassDamage(F&& on_damage) {
+    while (!self().Valid() && absl::IsDataLoss(self().status())) {
+      on_damage(Status(self().status()));
+      if (!self().SkipDamage()) return false;
+    }
+    return self().Valid();
+  }
+
  private:
   C& self() { return static_cast<C&>(*this); }
   Status End() { return self().status().ok() ? AbsentError() : Status(self().status()); }

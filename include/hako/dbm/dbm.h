@@ -148,7 +148,7 @@ using Inspection = std::vector<std::pair<std::string, std::string>>;
 //             others at most once; writers are not stopped. ProcessEachParallel(n, visitor) does so in n threads, which call the visitor at
 //             the same time
 //   MakeIterator  a cursor: First(), Jump(key), Next(), Valid(), key(), value(), status(); an order of the index's own for hash tables;
-//             what it does with its record is in cursor_operations.h
+//             what it does with its record is in cursor_operations.h. Where damage stops it, SkipDamage() goes on behind
 //   Count     exact when no update runs
 //   ProcessMulti  runs the visitor once for each of `keys`, in their order, while the records of all of them are locked: other threads see
 //             all of it or nothing. No order of keys deadlocks. A key may come several times; each call then sees what those before

@@ -47,6 +47,13 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   std::string_view value() const { return walk_.value(record_); }  // REQUIRES: Valid(); until the next move
   // OK at the end; otherwise what stopped the walk.
   const Status& status() const { return status_; }
+  // Where status() is DataLoss: goes on behind the damaged record, which may lead to the next damage. False where there is none to skip.
+  bool SkipDamage() {
+    if (Valid() || !absl::IsDataLoss(status_) || !walk_.SkipDamage()) return false;
+    status_ = absl::OkStatus();
+    FillBucket();
+    return true;
+  }
   D& database() { return *database_; }
 
  private:
@@ -65,8 +72,8 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   }
   void Finish(Status status) {
     status_ = std::move(status);
-    walk_.Stop();
-    record_ = 0;
+    if (status_.ok()) walk_.Stop();
+    record_ = walk_.size();
   }
 
   D* database_;

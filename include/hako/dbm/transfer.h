@@ -54,6 +54,8 @@ struct TransferOptions {
   bool escapes = true;                            // Import: whether backslashes mean something in TSV
   std::uint64_t line_max = LineReader::kLineMax;  // Import: a longer line ends it
   DumpOptions dump = {};                          // Export
+  // Export: where it is given, damage does not end the transfer: this is called with what is damaged, which is left out.
+  std::function<void(const Status&)> on_damage = {};
   // Called after every 256 records; an error (Cancelled, say) ends the transfer and is its result.
   std::function<Status(const TransferProgress&)> progress = {};
 };
@@ -110,7 +112,7 @@ TransferResult Export(D& db, TextSink sink, const TransferOptions& options = {})
   };
   writer.Begin(&block);
   auto it = db.MakeIterator();
-  for (it.First(); it.Valid(); it.Next()) {
+  for (it.First(); it.Valid() || (options.on_damage && it.PassDamage(options.on_damage)); it.Next()) {
     writer.Add(it.key(), it.value(), &block);
     if (block.size() >= kBlockSize && !flush()) return result;
     if (++result.num_records % 256 != 0 || !options.progress) continue;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,13 +31,13 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   TreeCursor(D& database, Tree& tree) : database_(&database), tree_(&tree) {}
 
   void First() {
-    if (!Load(index::Seek::kFirst, {})) return End();
+    if (!Load(index::Seek::kFirst, {})) return Fail(index::Seek::kFirst, false);
     at_ = 0;
     LookAhead(page_.count());
     SettleForward();
   }
   void Last() {
-    if (!Load(index::Seek::kLast, {})) return End();
+    if (!Load(index::Seek::kLast, {})) return Fail(index::Seek::kLast, true);
     at_ = page_.count();
     LookAhead(at_);
     StepBack();
@@ -47,7 +48,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   // To the first record above `key`, or `key` itself if inclusive.
   void JumpUpper(std::string_view key, bool inclusive = false) {
     bound_.assign(key);  // which may be what key() or value() shows
-    if (!Load(index::Seek::kAt, bound_)) return End();
+    if (!Load(index::Seek::kAt, bound_)) return Fail(index::Seek::kAt, false);
     const auto place = page_.Find(bound_);
     at_ = place.index + (place.found && !inclusive ? 1 : 0);
     LookAhead(page_.count() - at_);
@@ -56,7 +57,8 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   // To the last record below `key`, or `key` itself if inclusive.
   void JumpLower(std::string_view key, bool inclusive = false) {
     bound_.assign(key);
-    if (!Load(inclusive ? index::Seek::kAt : index::Seek::kBefore, bound_)) return End();
+    const index::Seek seek = inclusive ? index::Seek::kAt : index::Seek::kBefore;
+    if (!Load(seek, bound_)) return Fail(seek, true);
     const auto place = page_.Find(bound_);
     at_ = place.index + (place.found && inclusive ? 1 : 0);
     LookAhead(at_);
@@ -76,6 +78,40 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   std::string_view value() const { return value_; }  // REQUIRES: Valid(); until the next move
   // OK at the end; otherwise what stopped the walk.
   const Status& status() const { return status_; }
+  // Where status() is DataLoss: goes on behind the damaged value or pages, in the direction of the last move, which may lead to the next
+  // damage. False where there is none to skip.
+  bool SkipDamage() {
+    if (valid_ || !absl::IsDataLoss(status_)) return false;
+    if (!failed_) {
+      status_ = absl::OkStatus();
+      if (!failed_downwards_) ++at_;
+      failed_downwards_ ? StepBack() : SettleForward();
+      return true;
+    }
+    auto fence = tree_->FenceBeyond(*failed_, bound_, failed_downwards_);
+    if (!fence.ok()) return false;
+    status_ = absl::OkStatus();
+    if (!*fence) {
+      End();
+      return true;
+    }
+    const bool has_bound = *failed_ == index::Seek::kAt || *failed_ == index::Seek::kBefore;
+    if (has_bound) {  // damaged pages must not lead back
+      const int order = Compare::Compare(**fence, bound_);
+      const bool goes_on = failed_downwards_ ? order < 0 || (order == 0 && *failed_ == index::Seek::kAt) : order > 0;
+      if (!goes_on) return false;
+    }
+    bound_ = **std::move(fence);
+    const index::Seek seek = failed_downwards_ ? index::Seek::kBefore : index::Seek::kAt;
+    if (!Load(seek, bound_)) {
+      Fail(seek, failed_downwards_);
+      return true;
+    }
+    at_ = page_.Find(bound_).index;
+    LookAhead(failed_downwards_ ? at_ : page_.count() - at_);
+    failed_downwards_ ? StepBack() : SettleForward();
+    return true;
+  }
   D& database() { return *database_; }
 
  private:
@@ -107,11 +143,12 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
           const format::PageTail tail = page_.tail();
           if ((tail.edges & format::PageTail::kNoHigh) != 0) return End();
           bound_.assign(page_.high(tail));
-          if (!Load(index::Seek::kAt, bound_, true)) return End();
+          if (!Load(index::Seek::kAt, bound_, true)) return Fail(index::Seek::kAt, false);
           at_ = page_.Find(bound_).index;
           LookAhead(page_.count() - at_);
         }
       if (Take()) return;
+      if (!status_.ok()) return Fail(std::nullopt, false);
     }
   }
 
@@ -122,12 +159,13 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
         const format::PageTail tail = page_.tail();
         if ((tail.edges & format::PageTail::kNoLow) != 0) return End();
         bound_.assign(page_.low(tail));
-        if (!Load(index::Seek::kBefore, bound_, true)) return End();
+        if (!Load(index::Seek::kBefore, bound_, true)) return Fail(index::Seek::kBefore, true);
         at_ = page_.Find(bound_).index;
         LookAhead(at_);
       }
       --at_;
       if (Take()) return;
+      if (!status_.ok()) return Fail(std::nullopt, true);
     }
   }
 
@@ -158,6 +196,12 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     valid_ = false;
     at_ = 0;
   }
+  // The leaf that was sought could not be read, or, without a seek, the long value of slot at_.
+  [[gnu::cold]] void Fail(std::optional<index::Seek> seek, bool downwards) {
+    valid_ = false;
+    failed_ = seek;
+    failed_downwards_ = downwards;
+  }
 
   D* database_;
   Tree* tree_;
@@ -172,6 +216,8 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   std::string long_value_;
   std::string bound_;
   Status status_;
+  std::optional<index::Seek> failed_;  // of what status_ tells
+  bool failed_downwards_ = false;
 };
 
 }  // namespace hako

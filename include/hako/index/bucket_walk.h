@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hako/base/inline.h"
@@ -43,8 +44,17 @@ class BucketWalk {
     next_ = end_;
   }
 
-  // Copies the records of the next bucket; false at the end.
+  // Copies the records of the next bucket; false at the end. After an error SkipDamage can be called.
   StatusOr<bool> Step();
+  // Makes the next Step go on behind the damage for which the last one failed: in the same bucket without the damaged record, or in the
+  // next one where a bucket cannot be followed to its end. False where no Step has failed.
+  bool SkipDamage() {
+    if (!std::exchange(failed_, false)) return false;
+    if (damaged_ == 0) return true;
+    skipped_.push_back(damaged_);
+    --next_;
+    return true;
+  }
 
   std::size_t size() const { return size_; }
   HAKO_INLINE std::string_view key(std::size_t i) const { return records_[i].key(); }
@@ -74,6 +84,9 @@ class BucketWalk {
   std::uint64_t lines_ = 0;  // when the walk began
   std::uint64_t next_ = 0;   // of them, to be visited
   std::uint64_t end_ = 0;
+  bool failed_ = false;                 // the last Step
+  std::uint32_t damaged_ = 0;           // the record for which it failed; 0 = none
+  std::vector<std::uint32_t> skipped_;  // damaged records that are passed over
   bool long_records_ = false;
   std::size_t size_ = 0;  // records of this bucket, the first of `records_`
   std::vector<format::RecordCopy> records_;
@@ -85,6 +98,7 @@ StatusOr<bool> BucketWalk<Space>::Step() {
   Clear();
   if (next_ >= end_) return false;
   const std::uint64_t first = next_++;
+  damaged_ = 0;
   if (first + kLineAhead < lines_) PrefetchAfter(first);
   if constexpr (Space::kReadsAhead) {
     if (first % kReadTogether == 0 && index_->space_.HasCache()) ReadTogether(first);
@@ -95,7 +109,8 @@ StatusOr<bool> BucketWalk<Space>::Step() {
     Clear();
     backoff.Pause();
   }
-  if (!status.ok()) return status;
+  failed_ = !status.ok();
+  if (failed_) return status;
   long_records_ = size_ != 0 && key(0).size() + value(0).size() > kLongRecord;
   return true;
 }
@@ -170,7 +185,7 @@ HAKO_INLINE Status BucketWalk<Space>::CopyChain(std::uint64_t index, bool lock_i
     }
     // Damage is only what is seen under the lock: a writer that changes nothing gives the version back as it was.
     *raced = !is_current() || (damaged != 0 && !lock_it);
-    if (damaged != 0 && !*raced) status = index_->space_.DamageAt(damaged);
+    if (damaged != 0 && !*raced) status = index_->space_.DamageAt(damaged_ = damaged);
   }
   if (lock_it) lock.Unlock(false);
   return *raced ? absl::OkStatus() : status;
@@ -188,6 +203,7 @@ std::uint32_t BucketWalk<Space>::CopyLine(Line& line, std::uint32_t header, cons
     const std::uint32_t handle = LoadSlot(line, i);
     if (handle == 0) continue;
     if (index_->space_.CopyRecord(handle, is_current, buffer_, copy) != format::Match::kYes) [[unlikely]] {
+      if (std::find(skipped_.begin(), skipped_.end(), handle) != skipped_.end()) continue;
       damaged = handle;
       break;
     }

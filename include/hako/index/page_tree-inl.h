@@ -384,6 +384,32 @@ Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string
   }
 }
 
+template <class Space, Comparator Compare>
+StatusOr<std::optional<std::string>> PageTree<Space, Compare>::FenceBeyond(Seek seek, std::string_view key, bool downwards) const {
+  for (unsigned level = 1;; ++level) {
+    Copy copy;
+    if (Status read = ReadPage(level, seek, key, &copy); !read.ok()) {
+      if (!absl::IsDataLoss(read) || level > format::PageShape::kLevel) return read;
+      continue;
+    }
+    const View page = copy.view();
+    if (page.level() < level) return absl::DataLossError("the root of the tree cannot be read");
+    const unsigned i = seek == Seek::kAt       ? page.ChildFor(key)
+                       : seek == Seek::kBefore ? page.ChildBefore(key)
+                       : seek == Seek::kFirst  ? 0
+                                               : page.count() - 1;
+    const unsigned slot = downwards ? i : i + 1;  // whose key is the fence
+    if (slot > 0 && slot < page.count()) {
+      std::optional<std::string> fence(std::in_place);
+      Builder::CopyKeyOf(page, slot, &*fence);
+      return fence;
+    }
+    const format::PageTail tail = page.tail();
+    if ((tail.edges & (downwards ? format::PageTail::kNoLow : format::PageTail::kNoHigh)) != 0) return std::optional<std::string>();
+    return std::optional<std::string>(downwards ? page.low(tail) : page.high(tail));
+  }
+}
+
 // Asks for leaves beyond a child of the page and of those beside it, when a part of what was asked for has been reached. Pages may be
 // changing: what is read is a hint.
 template <class Space, Comparator Compare>

@@ -151,6 +151,10 @@ class PageTree {
     return ReadPage(0, seek, key, copy);
   }
 
+  // Where ReadLeaf fails by damage: the fence beyond the smallest part of the tree that cannot be read, upwards or downwards; nullopt where
+  // that part reaches to the end. DataLoss where the root cannot be read.
+  StatusOr<std::optional<std::string>> FenceBeyond(Seek seek, std::string_view key, bool downwards) const;
+
   // Drops all records. REQUIRES: no writers
   Status RemoveAll();
 
