@@ -1,4 +1,4 @@
-# Programs outside, those of test/consumer, are built against hako in one of four ways and run:
+# Programs outside, those of test/consumer (strict.cc twice, not with PkgConfig), are built against hako in one of four ways and run:
 #   FindPackage      the built tree is installed to a fresh prefix; find_package(hako)
 #   PkgConfig        the same prefix; one compiler command each with pkg-config
 #   DebianPackage    the .deb files are made and unpacked; find_package(hako)
@@ -9,6 +9,9 @@ file(REMOVE_RECURSE ${work})
 file(MAKE_DIRECTORY ${work}/run)
 set(prefix ${work}/prefix)
 set(programs main ranges tree)
+if(NOT WAY STREQUAL "PkgConfig")
+  list(APPEND programs strict no_exceptions)
+endif()
 
 function(run)
   execute_process(COMMAND ${ARGN} WORKING_DIRECTORY ${work}/run RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)

@@ -184,7 +184,7 @@ class BlockCache {
    private:
     template <class F>
     void ForEach(F&& visit) {
-      for (std::uint64_t rest = mask_; rest != 0; rest &= rest - 1) visit(cache_.shards_[std::countr_zero(rest)]);
+      for (std::uint64_t rest = mask_; rest != 0; rest &= rest - 1) visit(cache_.shards_[static_cast<unsigned>(std::countr_zero(rest))]);
     }
     const BlockCache& cache_;
     std::uint64_t mask_ = 0;

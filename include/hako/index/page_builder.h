@@ -79,7 +79,7 @@ class PageBuilder {
   static unsigned MiddleOf(const View& page) {
     const format::PageTail tail = page.tail();
     const unsigned count = page.count();
-    const unsigned cells = page.shape().heap - tail.garbage - page.shape().prefix - tail.fences();
+    const unsigned cells = unsigned{page.shape().heap} - tail.garbage - page.shape().prefix - tail.fences();
     unsigned i = 0;
     for (unsigned sum = 0; i < count && 2 * sum < cells; ++i) sum += View::Decode(page.cell(i)).Size(View::kInlined);
     const unsigned least = page.level() > 0 ? 2 : 1;

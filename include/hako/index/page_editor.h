@@ -51,8 +51,8 @@ class PageEditor {
     const unsigned heap = WriteCell(key, content);
     MoveSlots(i + 1, i, count - i);
     StoreSlot(i, shape.level() > 0 && i == 0 ? format::kLowestHead : View::HeadOf(key, shape.prefix), heap, content.child);
-    shape.heap = heap;
-    shape.count = count + 1;
+    shape.heap = static_cast<std::uint16_t>(heap);
+    shape.count = static_cast<std::uint8_t>(count + 1);
     StoreShape(shape);
     StoreHints(i);
   }
@@ -60,10 +60,10 @@ class PageEditor {
   HAKO_INLINE void Erase(unsigned i) {
     Shape shape = this->shape();
     const unsigned count = shape.count;
-    AddGarbage(SizeOfCell(i));
+    AddGarbage(static_cast<int>(SizeOfCell(i)));
     MoveSlots(i, i + 1, count - i - 1);
     std::atomic_ref(view_.heads()[count - 1]).store(format::kNoHead, std::memory_order_relaxed);
-    shape.count = count - 1;
+    shape.count = static_cast<std::uint8_t>(count - 1);
     StoreShape(shape);
     StoreHints(i);
   }
@@ -80,15 +80,15 @@ class PageEditor {
     const unsigned old_size = old.Size(View::kInlined), size = sizes.Size(View::kInlined);
     if (size <= old_size) {
       StoreCell(cell, sizes, key, content.value);
-      AddGarbage(old_size - size);
+      AddGarbage(static_cast<int>(old_size - size));
       return true;
     }
     if (shape().room() < size) return false;
-    AddGarbage(old_size);
+    AddGarbage(static_cast<int>(old_size));
     const unsigned heap = WriteCell(key, content);
     std::atomic_ref(view_.offsets()[i]).store(static_cast<std::uint16_t>(heap), std::memory_order_relaxed);
     Shape shape = this->shape();
-    shape.heap = heap;
+    shape.heap = static_cast<std::uint16_t>(heap);
     StoreShape(shape);
     return true;
   }
@@ -105,7 +105,7 @@ class PageEditor {
     const unsigned units =
         (shape.slots() * shape.slot_size() + shape.heap - tail.garbage + spare + format::kPageUnit - 1) / format::kPageUnit;
     if (units > format::kPageUnitsMax) return false;
-    shape.units = units;
+    shape.units = static_cast<std::uint8_t>(units);
     const std::uint32_t unit = space_.Allocate(units);
     if (unit == 0) return false;
     PageSnapshot<Compare> before(space_.memory(), line_);
@@ -130,7 +130,7 @@ class PageEditor {
         sync::StoreShared(view_.end() - heap, cell, size);
         std::atomic_ref(view_.offsets()[i]).store(static_cast<std::uint16_t>(heap), std::memory_order_relaxed);
       }
-      shape.heap = heap;
+      shape.heap = static_cast<std::uint16_t>(heap);
       StoreShape(shape);
       AddGarbage(-static_cast<int>(tail.garbage));
     }

@@ -422,7 +422,7 @@ void PageTree<Space, Compare>::ReadAhead(const View& page, unsigned child, Line*
   // The children from i on.
   const auto look = [&](const View& parent, unsigned i, unsigned count) {
     for (unsigned at = std::max(seen, copy->asked) - seen; at < count && seen + at < copy->ahead; ++at) {
-      const std::uint32_t id = parent.child(backwards ? i - at : i + at) % Space::kPagesMax;
+      const auto id = static_cast<std::uint32_t>(parent.child(backwards ? i - at : i + at) % Space::kPagesMax);
       if (space_.MustBeRead(id)) ids.push_back(id);
     }
     seen = std::min(seen + count, copy->ahead);
@@ -431,7 +431,9 @@ void PageTree<Space, Compare>::ReadAhead(const View& page, unsigned child, Line*
   for (unsigned distance = 1; above != nullptr && seen < copy->ahead; ++distance) {
     const View parent(memory_, *above);
     if (distance > beyond(parent, child_above)) break;
-    const auto id_at = [&](unsigned i) { return parent.child(backwards ? child_above - i : child_above + i) % Space::kPagesMax; };
+    const auto id_at = [&](unsigned i) {
+      return static_cast<std::uint32_t>(parent.child(backwards ? child_above - i : child_above + i) % Space::kPagesMax);
+    };
     const std::uint32_t id = id_at(distance);
     if (space_.IsAway(id)) {
       // Several, as the leaves below them are going to be wanted before these have come.

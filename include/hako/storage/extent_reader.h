@@ -16,7 +16,6 @@
 #include <cstring>
 #include <mutex>
 #include <stop_token>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -26,6 +25,7 @@
 #include "hako/file/file.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/storage/extent_file.h"
+#include "hako/sync/start_thread.h"
 
 namespace hako::storage {
 
@@ -45,10 +45,8 @@ class ExtentReader {
   // For the extents that begin in [from, to), multiples of the extent unit.
   ExtentReader(const ExtentFile<FileT>& file, std::uint64_t from, std::uint64_t to) : file_(file), next_(from), to_(to) {
     if (to_ <= next_ + kWindowBytes) return;
-    try {
-      thread_ = std::jthread([this](std::stop_token stop) { ReadAhead(std::move(stop)); });
-    } catch (const std::system_error&) {  // so there is none
-    }
+    auto thread = sync::StartThread([this](std::stop_token stop) { ReadAhead(std::move(stop)); });
+    if (thread.ok()) thread_ = *std::move(thread);  // else the caller reads
   }
 
   // The next window, which is valid until the next call; nullptr at the end.

@@ -212,7 +212,7 @@ class PageSlab {
   std::uint32_t FindRun(unsigned units, std::uint64_t limit) {
     for (;;) {
       for (std::uint64_t bins = nonempty_ >> BinOf(units) << BinOf(units); bins != 0; bins &= bins - 1) {
-        for (std::uint32_t run = heads_[std::countr_zero(bins)]; run != 0;) {
+        for (std::uint32_t run = heads_[static_cast<unsigned>(std::countr_zero(bins))]; run != 0;) {
           const Run content = Load(run);
           if (content.units >= units && run + units <= retreat_) return run;
           run = content.after;

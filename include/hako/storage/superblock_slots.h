@@ -53,7 +53,7 @@ StatusOr<Block> ReadNewerSlot(const FileT& file, const FileKind& kind, std::uint
   if (file.Size() < least) return not_ours("the file ends", file.Size());
   Block slots[2];
   bool valid[2];
-  for (int i = 0; i < 2; ++i) {
+  for (unsigned i = 0; i < 2; ++i) {
     HAKO_RETURN_IF_ERROR(file.ReadAt(i * kSlotDistance, {reinterpret_cast<std::byte*>(&slots[i]), sizeof(slots[i])}));
     valid[i] = slots[i].magic == kind.magic && slots[i].check == CheckOf(slots[i]);
   }

@@ -91,7 +91,7 @@ class UnitSpace {
     while (units < most) {
       const std::uint64_t at = place + units;
       const std::uint64_t word = (used ? ~used_[at / 64] : used_[at / 64]) >> at % 64;
-      const auto same = static_cast<unsigned>(word == 0 ? 64 - at % 64 : std::countr_zero(word));
+      const auto same = static_cast<unsigned>(word == 0 ? 64 - at % 64 : static_cast<unsigned>(std::countr_zero(word)));
       units += same;
       if (word != 0) break;
     }

@@ -12,12 +12,11 @@
 #include <memory>
 #include <mutex>
 #include <stop_token>
-#include <system_error>
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "hako/base/status.h"
+#include "hako/sync/start_thread.h"
 
 namespace hako::sync {
 
@@ -35,13 +34,9 @@ class BackgroundThread {
   // An interval of 0 is none. ResourceExhausted if the system has no thread to give.
   static StatusOr<Pointer> Start(std::chrono::milliseconds interval, std::function<void()> work) {
     Pointer self(new BackgroundThread);
-    try {
-      self->thread_ = std::jthread([self = self.get(), interval, work = std::move(work)](std::stop_token stop) {
-        while (self->Wait(stop, interval)) work();
-      });
-    } catch (const std::system_error& error) {
-      return absl::ResourceExhaustedError(absl::StrCat("no thread to work in the background: ", error.what()));
-    }
+    HAKO_ASSIGN_OR_RETURN(self->thread_, StartThread([self = self.get(), interval, work = std::move(work)](std::stop_token stop) {
+                            while (self->Wait(stop, interval)) work();
+                          }));
     return self;
   }
 

@@ -1,0 +1,15 @@
+// Starts a thread without an exception. The definition is in the library, so that programs compiled without exceptions can use it.
+#pragma once
+
+#include <functional>
+#include <stop_token>
+#include <thread>
+
+#include "hako/base/status.h"
+
+namespace hako::sync {
+
+// ResourceExhausted if the system has no thread to give.
+StatusOr<std::jthread> StartThread(std::function<void(std::stop_token)> work);
+
+}  // namespace hako::sync
