@@ -33,16 +33,16 @@ void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchF
 
   std::uint64_t block = 1, end = 0;  // end: of the last run, in the file
   if constexpr (requires { file_.block_size(); }) block = file_.block_size();
-  struct Run {
+  struct Piece {
     std::uint64_t offset;
     std::size_t begin, size;  // in the room
   };
-  absl::InlinedVector<Run, 32> runs;
+  absl::InlinedVector<Piece, 32> runs;
   std::size_t room_end = 0;
   for (Found& one : found) {
     const std::uint64_t from = one.entry.place() * format::kTreeUnit, first = from & ~(block - 1);
     if (runs.empty() || first > end + kGapMax) runs.push_back({first, room_end, 0});
-    Run& run = runs.back();
+    Piece& run = runs.back();
     const std::uint64_t to = (from + one.entry.units() * format::kTreeUnit + block - 1) & ~(block - 1);
     end = std::max(end, std::min(to, file_.Size()));  // a damaged map may name a place inside of another
     one.begin = run.begin + (from - run.offset);
@@ -52,7 +52,7 @@ void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchF
   auto* const room = reinterpret_cast<std::byte*>(buffer.Take(room_end));
   if (room == nullptr) return;
   absl::InlinedVector<ReadRequest, 32> reads;
-  for (const Run& run : runs) reads.push_back({run.offset, {room + run.begin, run.size}});
+  for (const Piece& run : runs) reads.push_back({run.offset, {room + run.begin, run.size}});
   reads_.fetch_add(reads.size(), std::memory_order_relaxed);
   for (const ReadRequest& read : reads) read_bytes_.fetch_add(read.out.size(), std::memory_order_relaxed);
   if (reads.empty() || !file_.ReadMulti(reads).ok()) return;
