@@ -1,6 +1,7 @@
 #include "hako/file/file_lock.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -83,11 +84,12 @@ Status FileLock::Acquire(int fd, Key key, bool writer, Clock::time_point deadlin
   }
   fd_ = fd;
   key_ = key;
+  process_ = getpid();
   return absl::OkStatus();
 }
 
 void FileLock::Release() {
-  if (fd_ < 0) return;
+  if (fd_ < 0 || process_ != getpid()) return;
   // Unlocked by name and not only by close(): a forked child may still hold a copy of the descriptor.
   SetLock(fd_, F_UNLCK);
   fd_ = -1;

@@ -12,6 +12,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "hako/base/thread_exit.h"
+
 namespace hako {
 namespace {
 
@@ -32,35 +34,60 @@ Alignment AlignmentOf(int fd) {
 }
 
 // A thread's io_uring. Of a process that was forked, none: its ring is the parent's.
+//
+// It has no destructor: objects with static storage, and thread_local ones of the program, may use a file when this thread's other state
+// is gone (base/thread_exit.h).
 class Ring {
  public:
   static constexpr unsigned kDepth = 64, kAtOnce = 8;
 
   static Ring* OfThisThread() {
-    static thread_local Ring ring;
-    return ring.is_there_ && ring.process_ == getpid() ? &ring : nullptr;
+    Ring& ring = of_thread_;
+    if (ring.state_ == State::kNotTried) ring.Start();
+    return ring.state_ == State::kStarted && ring.process_ == getpid() ? &ring : nullptr;
   }
   Ring(const Ring&) = delete;
-  ~Ring() {
-    if (is_there_ && process_ == getpid()) io_uring_queue_exit(&ring_);
-  }
+  Ring& operator=(const Ring&) = delete;
 
   io_uring* get() { return &ring_; }
-  void GiveUp() { io_uring_queue_exit(&ring_), is_there_ = false; }
-
- private:
-  Ring() : process_(getpid()) {
-    // Completions are worked on when this thread asks for them, instead of interrupting it; kernels before 6.1 do not know that.
-    for (const unsigned flags : {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN, 0u}) {
-      is_there_ = io_uring_queue_init(kDepth, &ring_, flags) == 0;
-      if (is_there_) return;
-    }
+  void GiveUp() {
+    io_uring_queue_exit(&ring_);
+    state_ = State::kNone;
   }
 
+ private:
+  enum class State { kNotTried, kStarted, kNone };
+
+  constexpr Ring() = default;
+
+  void Start() {
+    state_ = State::kNone;
+    process_ = getpid();
+    if (!at_exit_.Arm()) return;
+    // Completions are worked on when this thread asks for them, instead of interrupting it; kernels before 6.1 do not know that.
+    for (const unsigned flags : {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN, 0u}) {
+      if (io_uring_queue_init(kDepth, &ring_, flags) != 0) continue;
+      state_ = State::kStarted;
+      return;
+    }
+  }
+  // A later use starts another one.
+  static void End() {
+    Ring& ring = of_thread_;
+    if (ring.state_ == State::kStarted && ring.process_ == getpid()) io_uring_queue_exit(&ring.ring_);
+    ring.state_ = State::kNotTried;
+  }
+
+  static constinit thread_local Ring of_thread_;
+  static constinit thread_local ThreadExitCall at_exit_;
+
   io_uring ring_ = {};
-  const pid_t process_;
-  bool is_there_ = false;
+  pid_t process_ = -1;
+  State state_ = State::kNotTried;
 };
+
+constinit thread_local Ring Ring::of_thread_;
+constinit thread_local ThreadExitCall Ring::at_exit_{&Ring::End};
 
 }  // namespace
 

@@ -123,7 +123,9 @@ Status PositionalParallelFile::Sync() {
 Status PositionalParallelFile::Close() {
   if (posix_ == nullptr || posix_->fd() < 0) return absl::OkStatus();
   Status status;
-  if (cache_ != nullptr) {
+  if (posix_->is_inherited()) {
+    (void)cache_.release();  // its locks may be held by threads that are not here
+  } else if (cache_ != nullptr) {
     status = cache_->Flush();
     cache_->Stop();
   }

@@ -1,9 +1,11 @@
 #include "hako/file/posix_file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +21,10 @@
 #include "hako/file/path.h"
 #include "hako/file/positional_io.h"
 
+#ifndef XFS_SUPER_MAGIC
+#define XFS_SUPER_MAGIC 0x58465342
+#endif
+
 namespace hako {
 namespace {
 
@@ -30,6 +36,16 @@ int WriteZeros(int fd, std::uint64_t from, std::uint64_t to) {
     from += size;
   }
   return 0;
+}
+
+// The same where `from` may be within a block of a file that is open for direct I/O, which takes whole blocks only.
+int WriteZerosFromAnywhere(int fd, std::uint64_t from, std::uint64_t to) {
+  const int flags = fcntl(fd, F_GETFL);
+  const bool is_direct = flags >= 0 && (flags & O_DIRECT) != 0;
+  if (is_direct && fcntl(fd, F_SETFL, flags & ~O_DIRECT) != 0) return errno;
+  const int error = WriteZeros(fd, from, to);
+  if (is_direct && fcntl(fd, F_SETFL, flags) != 0) return errno;
+  return error;
 }
 
 // The next three return 0 or an errno value.
@@ -47,7 +63,7 @@ bool IsUnsupported(int error) { return error == EOPNOTSUPP || error == ENOSYS; }
 // Lengthens the file from `from` to `to` bytes with blocks behind all of them, or leaves its length alone.
 int Lengthen(int fd, std::uint64_t from, std::uint64_t to) {
   int error = AllocateBlocks(fd, from, to);
-  if (IsUnsupported(error)) error = WriteZeros(fd, from, to);
+  if (IsUnsupported(error)) error = WriteZerosFromAnywhere(fd, from, to);
   // A failure half-way may have left blocks and length behind. The error that counts is the first.
   if (error != 0 && ftruncate(fd, static_cast<off_t>(from)) != 0) return error;
   return error;
@@ -61,7 +77,7 @@ int FillHoles(int fd, std::uint64_t size) {
   for (off_t hole = lseek(fd, 0, SEEK_HOLE); error == 0 && hole >= 0 && static_cast<std::uint64_t>(hole) < size;) {
     const off_t data = lseek(fd, hole, SEEK_DATA);  // fails in the last hole
     const std::uint64_t end = data < 0 ? size : static_cast<std::uint64_t>(data);
-    error = WriteZeros(fd, static_cast<std::uint64_t>(hole), end);
+    error = WriteZerosFromAnywhere(fd, static_cast<std::uint64_t>(hole), end);
     hole = lseek(fd, static_cast<off_t>(end), SEEK_HOLE);
   }
   return error;
@@ -69,6 +85,14 @@ int FillHoles(int fd, std::uint64_t size) {
 
 constexpr std::uint64_t kHugePageBytes = std::uint64_t{2} << 20;
 constexpr std::uint64_t RoundUp(std::uint64_t size, std::uint64_t unit) { return (size + unit - 1) & ~(unit - 1); }
+
+// Whether st_blocks tells of holes: file systems that compress, or copy on write, count otherwise.
+bool CountsBlocks(int fd) {
+  struct statfs info;
+  if (fstatfs(fd, &info) != 0) return false;
+  const auto type = static_cast<unsigned long>(info.f_type);
+  return type == EXT4_SUPER_MAGIC || type == XFS_SUPER_MAGIC || type == TMPFS_MAGIC;
+}
 
 // Growing past RLIMIT_FSIZE would raise SIGXFSZ, which kills a process that does not expect it; so the limit is asked for first.
 std::uint64_t ProcessFileSizeMax() {
@@ -134,6 +158,7 @@ StatusOr<bool> PosixFile::OpenAndLock(std::chrono::steady_clock::time_point dead
   if (opened_flags < 0 || fcntl(fd_, F_SETFL, opened_flags & ~O_NONBLOCK) != 0) return SystemError(errno, absl::StrCat("fcntl ", path_));
   key_ = {.device = opened.st_dev, .inode = opened.st_ino};
   identity_ = IdentityOf(fd_, opened);
+  counts_blocks_ = CountsBlocks(fd_);
   HAKO_RETURN_IF_ERROR(lock_.Acquire(fd_, key_, writable_, deadline, path_));
   // While we waited, the holder may have put another file in this one's place, or removed it.
   struct stat named;
@@ -159,11 +184,23 @@ Status PosixFile::Prepare(std::uint64_t size, bool has_holes) {
         absl::StrCat(path_, " has ", size, " bytes, more than FileOptions::reserve_bytes allows (", size_max_, ")"));
   }
   if (writable_ && size > ProcessFileSizeMax()) return SystemError(EFBIG, absl::StrCat(path_, " exceeds RLIMIT_FSIZE"));
-  if (writable_ && size != 0 && has_holes) {
-    if (const int error = FillHoles(fd_, size); error != 0) return SystemError(error, absl::StrCat("cannot fill the holes of ", path_));
-  }
+  has_holes_.store(size != 0 && has_holes, std::memory_order_relaxed);
   allocated_.store(size, std::memory_order_relaxed);
   size_.store(size, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+FileIdentity PosixFile::identity() const {
+  // This file system counts blocks exactly, so a file with holes was never in use here: it is a copy, maybe over the same inode.
+  return has_holes_.load(std::memory_order_relaxed) && counts_blocks_ ? FileIdentity{} : identity_;
+}
+
+Status PosixFile::FillHolesNow() {
+  const std::lock_guard lock(holes_mutex_);
+  if (!has_holes_.load(std::memory_order_relaxed)) return absl::OkStatus();
+  if (const int error = FillHoles(fd_, allocated()); error != 0)
+    return SystemError(error, absl::StrCat("cannot fill the holes of ", path_));
+  has_holes_.store(false, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
@@ -171,6 +208,7 @@ Status PosixFile::ReadOnlyError() const { return absl::FailedPreconditionError(a
 
 Status PosixFile::Resize(std::uint64_t size) {
   if (!writable_) return ReadOnlyError();
+  HAKO_RETURN_IF_ERROR(FillHolesOnce());
   const std::uint64_t old_size = this->size();
   if (size <= old_size) {
     // To the same size too, where space was allocated ahead. Cutting also zeroes what a later growth would show again.
@@ -192,13 +230,14 @@ Status PosixFile::AllocateWhole(std::uint64_t block) {
   block_ = block;
   const std::uint64_t from = allocated(), to = RoundUp(from, block);
   if (!writable_ || to == from) return absl::OkStatus();
+  if (to > ProcessFileSizeMax()) return SystemError(EFBIG, absl::StrCat("the last block of ", path_, " exceeds RLIMIT_FSIZE"));
   if (const int error = Lengthen(fd_, from, to); error != 0) return SystemError(error, absl::StrCat("cannot allocate a block for ", path_));
   allocated_.store(to, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
 Status PosixFile::Grow(std::uint64_t size) {
-  const std::uint64_t limit = std::min(size_max_, ProcessFileSizeMax());
+  const std::uint64_t limit = std::min(size_max_, ProcessFileSizeMax()) & ~(block_ - 1);
   if (size > limit) {
     return absl::ResourceExhaustedError(
         absl::StrCat(path_, " cannot grow to ", size, " bytes: limited to ", limit, " by FileOptions::reserve_bytes or RLIMIT_FSIZE"));
@@ -209,7 +248,7 @@ Status PosixFile::Grow(std::uint64_t size) {
   // The page cache uses a huge page only where the file reaches to its end.
   if (options_.huge_pages && options_.grow_min >= kHugePageBytes) to = RoundUp(to, kHugePageBytes);
   size = RoundUp(size, block_);
-  to = std::max(size, std::min(RoundUp(to, block_), limit & ~(block_ - 1)));
+  to = std::max(size, std::min(RoundUp(to, block_), limit));
   int error = Lengthen(fd_, from, to);
   if (error != 0 && to > size) error = Lengthen(fd_, from, to = size);  // little is left: take no more than is asked for
   if (error != 0) return SystemError(error, absl::StrCat("cannot allocate ", size - from, " bytes for ", path_));
@@ -221,17 +260,26 @@ template <class Call>
 Status PosixFile::SyncBy(Call call) {
   if (!writable_) return absl::OkStatus();  // nothing of this handle reaches the device
   if (sync_failed_.load(std::memory_order_acquire)) return absl::FailedPreconditionError(absl::StrCat("an earlier sync failed: ", path_));
+  HAKO_RETURN_IF_ERROR(FillHolesOnce());
   int result;
   do {
     result = call();
   } while (result != 0 && errno == EINTR);
-  Status status = result == 0 ? absl::OkStatus() : SystemError(errno, absl::StrCat("cannot sync ", path_));
-  if (status.ok() && !name_is_durable_.load(std::memory_order_acquire)) {
-    status = SyncDirectoryOf(path_);
-    if (status.ok()) name_is_durable_.store(true, std::memory_order_release);
+  if (result != 0) {
+    Status status = SystemError(errno, absl::StrCat("cannot sync ", path_));
+    sync_failed_.store(true, std::memory_order_release);
+    return status;
   }
-  if (!status.ok()) sync_failed_.store(true, std::memory_order_release);
-  return status;
+  return name_is_durable_.load(std::memory_order_acquire) ? absl::OkStatus() : SyncName();
+}
+
+// A folder that may be entered but not read cannot be opened, nor can any where descriptors have run out. Then the whole file system is
+// synced: that needs nothing but the file. Where this fails too, no data is lost yet, and the next Sync tries again.
+Status PosixFile::SyncName() {
+  const Status status = SyncDirectoryOf(path_);
+  if (!status.ok() && syncfs(fd_) != 0) return status;
+  name_is_durable_.store(true, std::memory_order_release);
+  return absl::OkStatus();
 }
 
 Status PosixFile::Sync() {
@@ -245,6 +293,10 @@ Status PosixFile::SyncMapped(std::byte* pages, std::size_t size) {
 
 Status PosixFile::Close() {
   if (fd_ < 0) return absl::OkStatus();
+  if (is_inherited()) {
+    close(std::exchange(fd_, -1));
+    return absl::OkStatus();
+  }
   Status status;
   const std::uint64_t end = options_.padding ? RoundUp(size(), block_) : size();
   if (writable_ && allocated() != end && ftruncate(fd_, static_cast<off_t>(end)) != 0) {

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <thread>
 #include <vector>
 
 #include "file/file_conformance.h"
@@ -136,9 +137,17 @@ TEST_F(MemoryMapParallelFileTest, PrefaultMakesPagesPresentAndChangesNothing) {
 TEST_F(MemoryMapParallelFileTest, SyncRangeMakesTheNameDurableAndRemembersFailure) {
   ASSERT_OK_AND_ASSIGN(auto file, MemoryMapParallelFile::Open(path_));
   Fill(file, "content");
-  std::filesystem::rename(dir_.path(), dir_.path() + "-moved");
-  EXPECT_FALSE(file.SyncRange(0, 7).ok());
-  std::filesystem::rename(dir_.path() + "-moved", dir_.path());
+  bool is_possible = true;
+  const auto fails_where = [&](std::initializer_list<long> calls) {
+    std::thread([&] {
+      is_possible = FailSystemCallsOfThisThread(calls, EIO);
+      if (is_possible) EXPECT_FALSE(file.SyncRange(0, 7).ok());
+    }).join();
+  };
+  fails_where({SYS_open, SYS_openat, SYS_syncfs});
+  if (!is_possible) GTEST_SKIP() << "cannot make system calls fail";
+  EXPECT_THAT(file.SyncRange(0, 7), IsOk());  // the name is durable now
+  fails_where({SYS_msync});
   EXPECT_THAT(file.SyncRange(0, 7), StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(file.Sync(), StatusIs(absl::StatusCode::kFailedPrecondition));
 }

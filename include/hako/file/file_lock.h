@@ -6,6 +6,8 @@
 // and holds where a file system keeps its locks by process. Lock and unlock from any thread; one lock is not shared by threads.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <compare>
 #include <cstdint>
@@ -33,11 +35,12 @@ class FileLock {
   // has passed; `path` is for the message. REQUIRES: not held; for a writer `fd` is open for writing.
   Status Acquire(int fd, Key key, bool writer, std::chrono::steady_clock::time_point deadline, const std::string& path);
 
-  // Gives it back; harmless where it is not held. REQUIRES: `fd` is still open.
+  // Gives it back; harmless where it is not held, and in a forked child, which does not hold it. REQUIRES: `fd` is still open.
   void Release();
 
  private:
   int fd_ = -1;  // -1 = not held
+  pid_t process_ = -1;
   Key key_;
 };
 

@@ -70,6 +70,7 @@ class MemoryMapParallelFile {
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) {
     if (!IsWritable()) return posix_->ReadOnlyError();
     HAKO_RETURN_IF_ERROR(CheckInside(offset, in.size(), Size()));
+    HAKO_RETURN_IF_ERROR(posix_->FillHolesOnce());
     if (in.size() >= kLongWrite) return WriteLong(offset, in);
     StorePerByte(base_ + offset, in.data(), in.size());
     return absl::OkStatus();

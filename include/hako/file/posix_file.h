@@ -6,18 +6,23 @@
 //
 // Invariants
 // 1. Every byte below allocated() has a block on the device before size() can reach it: writing to it cannot run out of space. (File
-//    systems that copy on write cannot promise this.)
+//    systems that copy on write cannot promise this.) A file that has holes when it is opened gets their blocks before the first growth
+//    or sync: until then it may turn out to be something else.
 // 2. Bytes in [size(), allocated()) are zero.
 // 3. Nothing of the file is changed before the lock is held.
-// 4. After one failed sync every later one fails: the system may have dropped the pages that it could not write, and a second sync
+// 4. After one failed sync of data every later one fails: the system may have dropped the pages that it could not write, and a second sync
 //    would then call them durable.
 #pragma once
+
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "hako/base/status.h"
@@ -40,12 +45,20 @@ class PosixFile {
   bool writable() const { return writable_; }
   std::uint64_t size() const { return size_.load(std::memory_order_acquire); }
   std::uint64_t allocated() const { return allocated_.load(std::memory_order_relaxed); }
-  const FileIdentity& identity() const { return identity_; }
+  FileIdentity identity() const;
+  bool is_inherited() const { return process_ != getpid(); }  // by a forked child, which must leave the file alone
   FileLock::Key lock_key() const { return key_; }
   Status ReadOnlyError() const;  // what to answer to a write where writable() is false
 
   // From now on the file never grows beyond `size_max`. REQUIRES: nobody else uses it yet
   void LimitTo(std::uint64_t size_max) { size_max_ = size_max; }
+
+  // Puts blocks behind the holes that the file had when it was opened. Resize and Sync do it too.
+  Status FillHolesOnce() {
+    if (!has_holes_.load(std::memory_order_relaxed)) [[likely]]
+      return absl::OkStatus();
+    return writable_ ? FillHolesNow() : absl::OkStatus();
+  }
 
   // As File says. To size() itself: gives back what was allocated ahead.
   Status Resize(std::uint64_t size);
@@ -59,7 +72,7 @@ class PosixFile {
   // Sync for the pages of a shared map of this file. REQUIRES: `pages` is aligned to a page.
   Status SyncMapped(std::byte* pages, std::size_t size);
 
-  // Cuts the file to size(), unlocks and closes it. A second call does nothing.
+  // Cuts the file to size(), unlocks and closes it. A second call does nothing. In a forked child it only closes the descriptor.
   Status Close();
 
  private:
@@ -68,6 +81,8 @@ class PosixFile {
   StatusOr<bool> OpenAndLock(std::chrono::steady_clock::time_point deadline);  // false: the path has come to name another file
   Status Prepare(std::uint64_t size, bool has_holes);
   Status Grow(std::uint64_t size);
+  Status FillHolesNow();
+  Status SyncName();
   template <class Call>
   Status SyncBy(Call call);
 
@@ -79,9 +94,13 @@ class PosixFile {
   FileLock::Key key_;
   FileLock lock_;
   FileIdentity identity_;
+  bool counts_blocks_ = false;
+  const pid_t process_ = getpid();
   std::atomic<std::uint64_t> size_{0};
   std::atomic<std::uint64_t> allocated_{0};
   std::uint64_t block_ = 1;  // of which allocated() is a multiple, where the file is writable
+  std::atomic<bool> has_holes_{false};
+  std::mutex holes_mutex_;
   std::atomic<bool> name_is_durable_{false};
   std::atomic<bool> sync_failed_{false};
 };
