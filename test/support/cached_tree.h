@@ -11,6 +11,7 @@
 #include "hako/file/memory_file.h"
 #include "hako/index/page_tree.h"
 #include "hako/storage/page_cache.h"
+#include "hako/sync/writer_slots.h"
 #include "support/status_matchers.h"
 
 namespace hako {
@@ -39,15 +40,15 @@ class CachedTree {
 
   // A checkpoint follows at once when the cache asks for one.
   Status Set(std::string_view key, std::string_view value) {
-    HAKO_RETURN_IF_ERROR(tree_->Process<Action>(slot_, key, Action::Set(value)));
+    HAKO_RETURN_IF_ERROR(tree_->Process<Action>(*slots_.Mine(), key, Action::Set(value)));
     return std::exchange(is_asked_, false) ? Checkpoint() : absl::OkStatus();
   }
-  Status Remove(std::string_view key) { return tree_->Process<Action>(slot_, key, Action::Remove()); }
+  Status Remove(std::string_view key) { return tree_->Process<Action>(*slots_.Mine(), key, Action::Remove()); }
   Status Get(std::string_view key) {
-    return tree_->Fetch([this] { return &slot_; }, key, [](std::size_t) -> char* { return nullptr; });
+    return tree_->Fetch(slots_, key, [](std::size_t) -> char* { return nullptr; });
   }
   Status Checkpoint() {
-    const auto for_each_slot = [this](auto&& visit) { visit(slot_); };
+    const auto for_each_slot = [this](auto&& visit) { slots_.ForEach(visit); };
     return cache_->Checkpoint(for_each_slot, [&](format::TreeSuperBlock& super) {
       super.num_records = tree_->Count(for_each_slot);
       super.root = tree_->root_id();
@@ -70,7 +71,7 @@ class CachedTree {
     for (unsigned i = 0; page.level() > 0 && i < page.count(); ++i) ForEachBelow(page.child(i), visit);
   }
 
-  Cache::Slot slot_;
+  sync::WriterSlots<Cache::Slot> slots_;
   bool is_asked_ = false;
   std::unique_ptr<Cache> cache_;
   std::unique_ptr<Tree> tree_;
