@@ -70,12 +70,24 @@ Status TreeDBM<FileT, Compare, Codec>::Synchronize(SyncMode) {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
   if (!IsWritable()) return RefuseUpdate();
   const std::uint64_t call = sync_calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
+  num_waiting_.fetch_add(1, std::memory_order_relaxed);
   std::lock_guard lock(maintenance_mutex_);
+  num_waiting_.fetch_sub(1, std::memory_order_relaxed);
   if (call <= synced_calls_) return absl::OkStatus();  // one that began after this call has covered it
   const std::uint64_t covered = sync_calls_.load(std::memory_order_acquire);
   HAKO_RETURN_IF_ERROR(CheckpointLocked());
   synced_calls_ = covered;
   return absl::OkStatus();
+}
+
+// Between two steps of a longer work: if threads wait for a checkpoint, one of them makes it before the work goes on.
+template <File FileT, Comparator Compare, PageCodec Codec>
+void TreeDBM<FileT, Compare, Codec>::YieldToCheckpoints(std::unique_lock<std::mutex>& lock) {
+  const std::uint64_t commits = space_->store().num_commits();
+  lock.unlock();
+  for (sync::Backoff backoff; num_waiting_.load(std::memory_order_relaxed) != 0 && space_->store().num_commits() == commits;)
+    backoff.Pause();
+  lock.lock();
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
@@ -110,7 +122,7 @@ Status TreeDBM<FileT, Compare, Codec>::Rebuild() {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
   if (!IsWritable()) return RefuseUpdate();
   static constexpr int kRoundsMax = 8;  // what was moved leaves room for others to be moved to
-  std::lock_guard lock(maintenance_mutex_);
+  std::unique_lock lock(maintenance_mutex_);
   HAKO_RETURN_IF_ERROR(CheckpointLocked());
   for (int round = 0; round < kRoundsMax; ++round) {
     const StatusOr<std::uint64_t> moved = space_->store().MoveForward();
@@ -118,28 +130,32 @@ Status TreeDBM<FileT, Compare, Codec>::Rebuild() {
     HAKO_RETURN_IF_ERROR(moved.status());
     if (*moved == 0) break;
     HAKO_RETURN_IF_ERROR(CheckpointLocked());
+    YieldToCheckpoints(lock);
   }
   return space_->store().CutFile();
+}
+
+template <File FileT, Comparator Compare, PageCodec Codec>
+auto TreeDBM<FileT, Compare, Codec>::PinNewest() -> StatusOr<typename storage::PageStore<FileT>::Pinned> {
+  std::lock_guard lock(maintenance_mutex_);
+  if (IsWritable()) HAKO_RETURN_IF_ERROR(CheckpointLocked());
+  return space_->store().Pin();
+}
+
+template <File FileT, Comparator Compare, PageCodec Codec>
+void TreeDBM<FileT, Compare, Codec>::Unpin() {
+  std::lock_guard lock(maintenance_mutex_);
+  space_->store().Unpin();
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::CopyTo(FileT empty_file) {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
   if (empty_file.Size() != 0) return absl::InvalidArgumentError("CopyTo wants an empty file");
-  auto& store = space_->store();
-  typename storage::PageStore<FileT>::Pinned pinned;
-  {
-    std::lock_guard lock(maintenance_mutex_);
-    if (IsWritable()) HAKO_RETURN_IF_ERROR(CheckpointLocked());
-    HAKO_ASSIGN_OR_RETURN(pinned, store.Pin());
-  }
-  Status status = store.Copy(pinned, empty_file);
-  {
-    std::lock_guard lock(maintenance_mutex_);
-    store.Unpin();
-  }
-  if (status.ok()) status = empty_file.Close();
-  return status;
+  HAKO_ASSIGN_OR_RETURN(const auto pinned, PinNewest());
+  const Status status = space_->store().Copy(pinned, empty_file);
+  Unpin();
+  return status.ok() ? empty_file.Close() : status;
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
@@ -151,9 +167,24 @@ Status TreeDBM<FileT, Compare, Codec>::CopyTo(const std::string& path) requires 
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::Verify() {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
-  std::lock_guard lock(maintenance_mutex_);
-  if (IsWritable()) HAKO_RETURN_IF_ERROR(CheckpointLocked());  // so that pages can go while others are looked at
-  return this->Alone([&]() -> Status { return tree_.Verify(this->Count()); });
+  HAKO_ASSIGN_OR_RETURN(const auto pinned, PinNewest());
+  const Status status = VerifyPinned(pinned);
+  Unpin();
+  return status;
+}
+
+// A tree of its own, in the file as it was, shows the state that is pinned.
+template <File FileT, Comparator Compare, PageCodec Codec>
+Status TreeDBM<FileT, Compare, Codec>::VerifyPinned(const typename storage::PageStore<FileT>::Pinned& pinned) {
+  using View = ReadOnlyView<FileT>;
+  using ViewSpace = storage::PageCache<View, Codec>;
+  HAKO_ASSIGN_OR_RETURN(auto store, storage::PageStore<View>::OpenAt(View(space_->store().file()), pinned.super));
+  storage::PageCacheLimits limits = space_->limits();
+  limits.memory_bytes = std::min(limits.memory_bytes, kVerifyBytes);
+  HAKO_ASSIGN_OR_RETURN(auto space, ViewSpace::Create(std::move(store), limits, [] {}));
+  index::PageTree<ViewSpace, Compare> tree(*space, pinned.super.page_size);
+  tree.Attach(pinned.super.root, pinned.super.num_records);
+  return tree.Verify(pinned.super.num_records);
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>

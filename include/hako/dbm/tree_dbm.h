@@ -8,8 +8,9 @@
 // intervals if that is wanted, at Synchronize and at Close. Whatever happens to the process or the machine, the file is exactly as of the
 // last checkpoint, and opens at once: there is nothing to recover. Synchronize, soft or hard, returns after a checkpoint.
 //
-// Threads: see dbm/dbm.h. Synchronize, CopyTo and Rebuild run beside readers and writers, one of them at a time. A visitor runs with its
-// leaf locked, and if it wants to see a value of more than a quarter of a page the leaf stays locked while that is read.
+// Threads: see dbm/dbm.h. Synchronize, CopyTo, Rebuild and Verify run beside readers and writers, and checkpoints beside the other three. A
+// visitor runs with its leaf locked, and if it wants to see a value of more than a quarter of a page the leaf stays locked while that is
+// read.
 #pragma once
 
 #include <atomic>
@@ -28,6 +29,7 @@
 #include "hako/dbm/options.h"
 #include "hako/dbm/tree_operations.h"
 #include "hako/file/memory_map_parallel_file.h"
+#include "hako/file/read_only_view.h"
 #include "hako/file/replace_file.h"
 #include "hako/storage/page_cache.h"
 #include "hako/sync/background_thread.h"
@@ -70,7 +72,8 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
   Status CopyTo(FileT empty_file);
   Status CopyTo(const std::string& path) requires PathFile<FileT>;
 
-  // Proves the structure of the whole file. Stops writers meanwhile.
+  // Reads the whole file and proves its structure, as of the moment of the call; beside readers and writers. Takes some memory: a page's
+  // line, 64 bytes, for each page, the inner pages, and at most kVerifyBytes more.
   Status Verify();
   // Of the file, as of the last checkpoint. What is free in it is 0 before the first checkpoint of an open database, or the first
   // ShouldBeRebuilt or Inspect, which look for it.
@@ -130,7 +133,12 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
     if (absl::IsResourceExhausted(health)) background_->Wake();  // there may be space again
     return health;
   }
+  static constexpr std::uint64_t kVerifyBytes = 8 << 20;
   Status CheckpointLocked();
+  Status VerifyPinned(const typename storage::PageStore<FileT>::Pinned& pinned);
+  StatusOr<typename storage::PageStore<FileT>::Pinned> PinNewest();
+  void Unpin();
+  void YieldToCheckpoints(std::unique_lock<std::mutex>& lock);
   void NoteHealth(const Status& status);  // of what the store was last asked for
   Status CountFree();
   template <class F>
@@ -139,12 +147,13 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
   const bool writable_;
   const Durability durability_;
   std::atomic<bool> refuses_{false};  // health_ is not OK
-  std::mutex maintenance_mutex_;      // Synchronize, CopyTo, Rebuild, Verify
+  std::mutex maintenance_mutex_;      // of the store's one thread: checkpoints, steps of Rebuild, Pin and Unpin
   mutable std::mutex metadata_mutex_;
   UserMetadata metadata_;
   std::uint32_t type_;
   Status health_;
   std::atomic<std::uint64_t> sync_calls_{0};  // of Synchronize, that have begun
+  std::atomic<int> num_waiting_{0};           // of its callers, for maintenance_mutex_
   std::uint64_t synced_calls_ = 0;            // of these, the first so many are served
   bool closed_ = true;
   std::shared_ptr<std::atomic<sync::BackgroundThread*>> waker_;  // what the cache wakes

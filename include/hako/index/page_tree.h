@@ -330,6 +330,7 @@ class PageTree {
 
   template <class F>
   void ForEachPageBelow(Line& line, F& visit) const;
+  void LoadChildren(const View& page, unsigned begin, unsigned count) const;
   Status VerifyBelow(Line& line, unsigned level, const Fences& fences, std::uint64_t* found) const;
 
   static inline constinit Line sealed_{.version = Lock::kLocked, .unit = 0, .shape = {}, .hints = {}};

@@ -22,6 +22,16 @@ Status PageTree<Space, Compare>::Verify(std::uint64_t expected) const {
   return absl::DataLossError(absl::StrCat(found, " records are in the tree, not ", expected));
 }
 
+// Loads the children from the one at `begin` on, so many at most; a hint.
+template <class Space, Comparator Compare>
+void PageTree<Space, Compare>::LoadChildren(const View& page, unsigned begin, unsigned count) const {
+  if constexpr (!Space::kResident) {
+    absl::InlinedVector<std::uint32_t, kPrefetchGroup> ids;
+    for (unsigned i = begin; i < page.count() && i < begin + count; ++i) ids.push_back(page.child(i));
+    space_.BringTogether(ids, static_cast<int>(page.level()) - 1, true);
+  }
+}
+
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::VerifyBelow(Line& line, unsigned level, const Fences& fences, std::uint64_t* found) const {
   if (Space::kResident && (line.version & Lock::kLocked) != 0)
@@ -92,6 +102,7 @@ Status PageTree<Space, Compare>::VerifyBelow(Line& line, unsigned level, const F
   unlocker.Unlock();  // an inner page stays
   std::string low(fences.low);
   for (unsigned i = 0; i < page.count(); ++i) {
+    if (level == 1 && i % kPrefetchGroup == 0) LoadChildren(page, i, kPrefetchGroup);
     const bool last = i + 1 == page.count();
     if (last)
       key.assign(fences.high);

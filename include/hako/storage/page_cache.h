@@ -102,6 +102,7 @@ class PageCache {
   PageCache& operator=(const PageCache&) = delete;
 
   PageStore<FileT>& store() { return *store_; }
+  const PageCacheLimits& limits() const { return limits_; }
   // The page that never goes; of a new tree.
   void SetRoot(std::uint32_t id) { root_ = id; }
   sync::WriteGate& gate() { return gate_; }

@@ -74,6 +74,11 @@ class PageStore {
     HAKO_ASSIGN_OR_RETURN(PageMap map, PageMap::Create(super.map));
     return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map), min_read_size));
   }
+  // One that reads the file as of a checkpoint that is pinned there.
+  static StatusOr<std::unique_ptr<PageStore>> OpenAt(FileT file, const Super& super) {
+    HAKO_ASSIGN_OR_RETURN(PageMap map, PageMap::Create(super.map));
+    return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map), 0));
+  }
   PageStore(const PageStore&) = delete;
   PageStore& operator=(const PageStore&) = delete;
 

@@ -1,0 +1,90 @@
+// Durable updates of a TreeDBM beside its long operations: they go on, however slow the device is that the operation waits for.
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/tree_dbm.h"
+#include "hako/file/memory_file.h"
+#include "support/hooked_file.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+namespace {
+
+constexpr std::uint64_t kRecords = 3000;
+using Database = TreeDBM<HookedFile>;
+
+std::string KeyOf(std::uint64_t i) { return std::to_string(10'000 + i); }
+
+// A database of some megabytes and a thread that makes one durable Set after the other.
+class TreeMaintenance : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto db = Database::Open(HookedFile(MemoryFile(), Hook()));
+    ASSERT_THAT(db, IsOk());
+    db_ = *std::move(db);
+    for (std::uint64_t i = 0; i < kRecords; ++i) ASSERT_THAT(db_->Set(KeyOf(i), std::string(1000, 'v')), IsOk());
+    ASSERT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());
+    setter_ = std::thread([this] {
+      for (std::uint64_t i = 0; !is_over_; ++i, ++num_sets_)
+        EXPECT_THAT(db_->Set(KeyOf(i % kRecords), "durable", {.durability = Durability::kPower}), IsOk());
+    });
+  }
+  void TearDown() override {
+    is_over_ = true;
+    setter_.join();
+    EXPECT_FALSE(has_stalled_) << "a durable Set waited for the operation";
+    EXPECT_THAT(db_->Close(), IsOk());
+  }
+
+  // Each read of the thread that called Begin waits, the first few times, for two more durable Sets. (What it writes are its checkpoints.)
+  HookedFile::Hook Hook() {
+    return [this](Access access) {
+      if (access == Access::kRead && std::this_thread::get_id() == operator_.load()) WaitForSets();
+    };
+  }
+  void WaitForSets() {
+    if (num_waits_ == 20) return;
+    ++num_waits_;
+    const std::uint64_t until = num_sets_ + 2;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (num_sets_ < until && !has_stalled_) {
+      if (std::chrono::steady_clock::now() > deadline) has_stalled_ = true;
+      std::this_thread::yield();
+    }
+  }
+  void Begin() { operator_ = std::this_thread::get_id(); }
+
+  std::unique_ptr<Database> db_;
+  std::thread setter_;
+  std::atomic<std::thread::id> operator_;
+  std::atomic<bool> is_over_{false}, has_stalled_{false};
+  std::atomic<std::uint64_t> num_sets_{0};
+  std::atomic<int> num_waits_{0};
+};
+
+TEST_F(TreeMaintenance, DurableSetsGoOnBesideCopyTo) {
+  MemoryFile copy;
+  HookedFile target(copy.Share(), [this](Access) { WaitForSets(); });
+  EXPECT_THAT(db_->CopyTo(std::move(target)), IsOk());
+  EXPECT_GT(num_waits_, 3);
+  auto copied = Database::Open(HookedFile(std::move(copy), [](Access) {}));
+  ASSERT_THAT(copied, IsOk());
+  EXPECT_EQ((*copied)->Count(), kRecords);
+  EXPECT_THAT((*copied)->Verify(), IsOk());
+}
+
+TEST_F(TreeMaintenance, DurableSetsGoOnBesideVerify) {
+  Begin();
+  EXPECT_THAT(db_->Verify(), IsOk());
+  EXPECT_GT(num_waits_, 3);
+}
+
+}  // namespace
+}  // namespace hako
