@@ -2,6 +2,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -32,8 +33,9 @@ class TreeMaintenance : public testing::Test {
     for (std::uint64_t i = 0; i < kRecords; ++i) ASSERT_THAT(db_->Set(KeyOf(i), std::string(1000, 'v')), IsOk());
     ASSERT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());
     setter_ = std::thread([this] {
-      for (std::uint64_t i = 0; !is_over_; ++i, ++num_sets_)
+      for (std::uint64_t i = 0; !is_over_; ++i, ++num_sets_) {
         EXPECT_THAT(db_->Set(KeyOf(i % kRecords), "durable", {.durability = Durability::kPower}), IsOk());
+      }
     });
   }
   void TearDown() override {
@@ -46,7 +48,7 @@ class TreeMaintenance : public testing::Test {
   // Each read of the thread that called Begin waits, the first few times, for two more durable Sets. (What it writes are its checkpoints.)
   HookedFile::Hook Hook() {
     return [this](Access access) {
-      if (access == Access::kRead && std::this_thread::get_id() == operator_.load()) WaitForSets();
+      if (access == Access::kRead && std::this_thread::get_id() == operator_.load()) on_read_();
     };
   }
   void WaitForSets() {
@@ -61,6 +63,7 @@ class TreeMaintenance : public testing::Test {
   }
   void Begin() { operator_ = std::this_thread::get_id(); }
 
+  std::function<void()> on_read_ = [this] { WaitForSets(); };
   std::unique_ptr<Database> db_;
   std::thread setter_;
   std::atomic<std::thread::id> operator_;
@@ -84,6 +87,22 @@ TEST_F(TreeMaintenance, DurableSetsGoOnBesideVerify) {
   Begin();
   EXPECT_THAT(db_->Verify(), IsOk());
   EXPECT_GT(num_waits_, 3);
+}
+
+// Rebuild moves pages in steps, and after each a checkpoint that is waited for comes first.
+TEST_F(TreeMaintenance, DurableSetsGoOnBesideRebuild) {
+  for (std::uint64_t i = kRecords; i < 4 * kRecords; ++i) ASSERT_THAT(db_->Set(KeyOf(i), std::string(1000, 'v')), IsOk());
+  ASSERT_THAT(db_->RemoveRange(KeyOf(kRecords), KeyOf(2 * kRecords)), IsOk());
+  ASSERT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());
+  std::uint64_t first = 0, last = 0;  // how many durable Sets there were when Rebuild read the first page and the last one
+  on_read_ = [&, num_reads = 0]() mutable {
+    if (++num_reads % 30 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));  // then the next Set waits for a checkpoint
+    last = num_sets_;
+    if (first == 0) first = last;
+  };
+  Begin();
+  EXPECT_THAT(db_->Rebuild(), IsOk());
+  EXPECT_GT(last, first);
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::CheckpointLocked() {
+  const std::uint64_t covered = sync_calls_.load(std::memory_order_acquire);
   Status status = space_->Checkpoint(this->ForEachSlot(), [this](format::TreeSuperBlock& super) {
     super.num_records = this->Count();
     super.root = tree_.root_id();
@@ -54,6 +55,7 @@ Status TreeDBM<FileT, Compare, Codec>::CheckpointLocked() {
     super.type = type_;
   });
   NoteHealth(status);
+  if (status.ok()) synced_calls_ = covered;
   return status;
 }
 
@@ -74,10 +76,7 @@ Status TreeDBM<FileT, Compare, Codec>::Synchronize(SyncMode) {
   std::lock_guard lock(maintenance_mutex_);
   num_waiting_.fetch_sub(1, std::memory_order_relaxed);
   if (call <= synced_calls_) return absl::OkStatus();  // one that began after this call has covered it
-  const std::uint64_t covered = sync_calls_.load(std::memory_order_acquire);
-  HAKO_RETURN_IF_ERROR(CheckpointLocked());
-  synced_calls_ = covered;
-  return absl::OkStatus();
+  return CheckpointLocked();
 }
 
 // Between two steps of a longer work: if threads wait for a checkpoint, one of them makes it before the work goes on.
@@ -121,14 +120,18 @@ template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::Rebuild() {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
   if (!IsWritable()) return RefuseUpdate();
-  static constexpr int kRoundsMax = 8;  // what was moved leaves room for others to be moved to
+  static constexpr std::uint64_t kStepMin = 1 << 20, kStepMax = 8 << 20;  // bytes to move while checkpoints wait
+  static constexpr int kRoundsMax = 8;                                    // what was moved leaves room for others to be moved to
   std::unique_lock lock(maintenance_mutex_);
   HAKO_RETURN_IF_ERROR(CheckpointLocked());
-  for (int round = 0; round < kRoundsMax; ++round) {
-    const StatusOr<std::uint64_t> moved = space_->store().MoveForward();
+  for (int round = 0; round < kRoundsMax;) {
+    auto& store = space_->store();
+    const std::uint64_t step = std::clamp(store.file_bytes() / 64, kStepMin, kStepMax), written = store.counters().written_bytes;
+    const StatusOr<std::uint64_t> moved = store.MoveForward(step);
     if (!moved.ok()) NoteHealth(absl::OkStatus());  // the store knows whether it matters
     HAKO_RETURN_IF_ERROR(moved.status());
     if (*moved == 0) break;
+    if (store.counters().written_bytes - written < step) ++round;  // all was moved that could be
     HAKO_RETURN_IF_ERROR(CheckpointLocked());
     YieldToCheckpoints(lock);
   }

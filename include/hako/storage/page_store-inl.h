@@ -63,7 +63,7 @@ void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchF
 }
 
 template <File FileT>
-StatusOr<std::uint64_t> PageStore<FileT>::MoveForward() {
+StatusOr<std::uint64_t> PageStore<FileT>::MoveForward(std::uint64_t max_bytes) {
   struct Image {
     std::uint64_t number;
     Entry entry;
@@ -88,7 +88,9 @@ StatusOr<std::uint64_t> PageStore<FileT>::MoveForward() {
   }
   std::ranges::sort(images, [](const Image& a, const Image& b) { return a.entry.place() > b.entry.place(); });
   std::string bytes;
+  std::uint64_t moved_bytes = 0;
   for (const Image& image : images) {
+    if (moved_bytes >= max_bytes) break;
     space_.Rewind();
     const UnitSpace::Run run = space_.Take(image.entry.units(), image.entry.units());
     if (run.units == 0) continue;
@@ -101,6 +103,7 @@ StatusOr<std::uint64_t> PageStore<FileT>::MoveForward() {
     HAKO_RETURN_IF_ERROR(ReadAt(image.entry, out));
     HAKO_RETURN_IF_ERROR(WriteAt(run.place * format::kTreeUnit, out));
     HAKO_RETURN_IF_ERROR(Exchange(static_cast<std::uint32_t>(image.number), Entry::For(run.place, run.units, image.entry.check)));
+    moved_bytes += bytes.size();
     ++moved;
   }
   return moved;

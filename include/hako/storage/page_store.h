@@ -186,8 +186,8 @@ class PageStore {
   const Status& Health() const { return poison_; }
 
   // Moves images towards the file's front, as far as there is room, and has the next Commit do so with the nodes of the map and make it
-  // count. How many were moved, or will be.
-  StatusOr<std::uint64_t> MoveForward();
+  // count. Begins no other image after so many bytes. How many images and nodes were moved, or will be.
+  StatusOr<std::uint64_t> MoveForward(std::uint64_t max_bytes = ~std::uint64_t{0});
   // Gives back the end of the file, which the last checkpoint does not need. REQUIRES: no Put since
   Status CutFile() {
     if (!space_is_known_ || num_pins_ != 0) return absl::OkStatus();
