@@ -60,7 +60,9 @@ TYPED_TEST(EpochWrapTest, OldRecordsOutliveTheWrapOfLiveStamps) {
     this->Set(*db, "key", 20, i);
     if (i % 100 == 0) this->Set(*db, NumberedKey(1000 + i / 100), 100, i);  // so that the file grows beside the sweep
     ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
-    if (i % 4000 == 0) ASSERT_NO_FATAL_FAILURE(this->ExpectSurvivesAPowerCut(memory));
+    if (i % 4000 == 0) {
+      ASSERT_NO_FATAL_FAILURE(this->ExpectSurvivesAPowerCut(memory));
+    }
     if (i % 300 != 0) continue;
     if (MappedFile<TypeParam> && i % 600 == 0) memory = this->CopyOf(memory);  // the process dies; else it closes
     db.reset();
