@@ -9,18 +9,28 @@
 
 namespace hako {
 
-Status SyncDirectoryOf(const std::string& path) {
+bool TrySyncDirectoryOf(const std::string& path, Status* status) {
   std::string directory = std::filesystem::path(path).parent_path().string();
   if (directory.empty()) directory = ".";
   const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return SystemError(errno, absl::StrCat("cannot open directory ", directory));
+  if (fd < 0) {
+    *status = SystemError(errno, absl::StrCat("cannot open directory ", directory));
+    return false;
+  }
   int result;
   do {
     result = fsync(fd);
   } while (result != 0 && errno == EINTR);
   const int error = errno;
   close(fd);
-  return result == 0 ? absl::OkStatus() : SystemError(error, absl::StrCat("cannot sync directory ", directory));
+  *status = result == 0 ? absl::OkStatus() : SystemError(error, absl::StrCat("cannot sync directory ", directory));
+  return true;
+}
+
+Status SyncDirectoryOf(const std::string& path) {
+  Status status;
+  (void)TrySyncDirectoryOf(path, &status);
+  return status;
 }
 
 Status RenameDurably(const std::string& from, const std::string& to) {

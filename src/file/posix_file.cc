@@ -265,21 +265,21 @@ Status PosixFile::SyncBy(Call call) {
   do {
     result = call();
   } while (result != 0 && errno == EINTR);
-  if (result != 0) {
-    Status status = SystemError(errno, absl::StrCat("cannot sync ", path_));
-    sync_failed_.store(true, std::memory_order_release);
-    return status;
+  Status status = result == 0 ? absl::OkStatus() : SystemError(errno, absl::StrCat("cannot sync ", path_));
+  if (status.ok() && !name_is_durable_.load(std::memory_order_acquire)) {
+    status = SyncName();
+    if (status.ok()) name_is_durable_.store(true, std::memory_order_release);
   }
-  return name_is_durable_.load(std::memory_order_acquire) ? absl::OkStatus() : SyncName();
+  if (!status.ok()) sync_failed_.store(true, std::memory_order_release);
+  return status;
 }
 
 // A folder that may be entered but not read cannot be opened, nor can any where descriptors have run out. Then the whole file system is
-// synced: that needs nothing but the file. Where this fails too, no data is lost yet, and the next Sync tries again.
+// synced: that needs nothing but the file.
 Status PosixFile::SyncName() {
-  const Status status = SyncDirectoryOf(path_);
-  if (!status.ok() && syncfs(fd_) != 0) return status;
-  name_is_durable_.store(true, std::memory_order_release);
-  return absl::OkStatus();
+  Status status;
+  const bool is_open = TrySyncDirectoryOf(path_, &status);
+  return is_open || syncfs(fd_) != 0 ? status : absl::OkStatus();
 }
 
 Status PosixFile::Sync() {

@@ -12,6 +12,8 @@ namespace hako {
 
 // Syncs the directory that holds `path`, so that creating, renaming or removing `path` survives a power cut.
 Status SyncDirectoryOf(const std::string& path);
+// The same; false if the directory cannot be opened, and nothing was synced.
+bool TrySyncDirectoryOf(const std::string& path, Status* status);
 
 // Renames `from` to `to`, replacing what was there, durably. Both in one file system. REQUIRES: the content of `from` is synced.
 Status RenameDurably(const std::string& from, const std::string& to);

@@ -10,7 +10,7 @@
 //    or sync: until then it may turn out to be something else.
 // 2. Bytes in [size(), allocated()) are zero.
 // 3. Nothing of the file is changed before the lock is held.
-// 4. After one failed sync of data every later one fails: the system may have dropped the pages that it could not write, and a second sync
+// 4. After one failed sync every later one fails: the system may have dropped the pages that it could not write, and a second sync
 //    would then call them durable.
 #pragma once
 
