@@ -1,9 +1,13 @@
 #include "hako/dbm/any_dbm.h"
 
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <mutex>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "hako/dbm/baby_dbm.h"
 #include "hako/dbm/hash_dbm.h"
@@ -13,6 +17,8 @@
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/positional_parallel_file.h"
 #include "hako/file/replace_file.h"
+#include "hako/format/tree_file_format.h"
+#include "hako/storage/superblock_slots.h"
 
 namespace hako {
 
@@ -109,16 +115,6 @@ HashOptions HashOptionsOf(const AnyOptions& options) {
   return hash;
 }
 
-TreeOptions TreeOptionsOf(const AnyOptions& options) {
-  TreeOptions tree;
-  tree.page_size = options.page_size.value_or(tree.page_size);
-  tree.cache_bytes = options.cache_bytes.value_or(tree.cache_bytes);
-  tree.checkpoint_bytes = options.checkpoint_bytes.value_or(tree.checkpoint_bytes);
-  tree.durability = options.durability;
-  tree.sync_interval = options.sync_interval;
-  return tree;
-}
-
 template <class D, class Options>
 StatusOr<std::unique_ptr<AnyDBM>> OpenFile(const AnyOptions& options, const Options& of_kind) {
   HAKO_ASSIGN_OR_RETURN(auto db, D::Open(options.path, of_kind, options.file));
@@ -132,6 +128,58 @@ StatusOr<std::unique_ptr<AnyDBM>> OpenInFile(const AnyOptions& options, const Op
   if (options.device == "mmap") return OpenFile<Mapped>(options, of_kind);
   if (options.device == "pos") return OpenFile<Positional>(options, of_kind);
   return absl::InvalidArgumentError(absl::StrCat("there is no file type \"", options.device, "\""));
+}
+
+// The order and the codec of an existing tree's file; empty names where there is none. Both are fixed when a file is created.
+std::pair<std::string, std::string> NamesInTreeFile(const AnyOptions& options) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(options.path, error)) return {};  // a pipe would wait
+  std::ifstream file(options.path, std::ios::binary);                     // without its lock: the names never change
+  format::TreeSuperBlock block;
+  for (int slot = 0; slot < 2; ++slot) {
+    file.clear();
+    file.seekg(static_cast<std::streamoff>(static_cast<std::uint64_t>(slot) * storage::kSlotDistance));
+    if (!file.read(reinterpret_cast<char*>(&block), sizeof(block))) continue;
+    if (block.magic != format::kTreeFileMagic || block.check != format::CheckOf(block)) continue;
+    const auto name = [](const auto& chars) { return std::string(chars.data(), strnlen(chars.data(), chars.size())); };
+    return {name(block.comparator), name(block.codec)};
+  }
+  return {};
+}
+
+// Trees of other orders and codecs, by their names.
+struct OtherTrees {
+  std::mutex mutex;
+  std::map<std::pair<std::string, std::string>, AnyDBM::OpenTree> openers;
+
+  // Never destroyed: databases may be opened by destructors of static objects.
+  static OtherTrees& Get() {
+    static OtherTrees& trees = *new OtherTrees;
+    return trees;
+  }
+};
+
+StatusOr<std::unique_ptr<AnyDBM>> OpenTreeFile(AnyOptions options) {
+  const auto [order, codec] =
+      options.path.empty() || options.file.mode == OpenMode::kTruncate ? std::pair<std::string, std::string>() : NamesInTreeFile(options);
+  const auto or_else = [](const std::string& name, std::string_view other) { return name.empty() ? std::string(other) : name; };
+  options.order = or_else(options.order, or_else(order, BytewiseComparator::kName));
+  options.codec = or_else(options.codec, or_else(codec, NoCodec::kName));
+  if (options.order == BytewiseComparator::kName && options.codec == NoCodec::kName)
+    return OpenInFile<TreeDBM<MemoryMapParallelFile>, TreeDBM<PositionalParallelFile>>(options, TreeOptionsOf(options));
+  AnyDBM::OpenTree open = nullptr;
+  std::string known;
+  {
+    OtherTrees& trees = OtherTrees::Get();
+    const std::lock_guard lock(trees.mutex);
+    for (const auto& [names, opener] : trees.openers) {
+      absl::StrAppend(&known, ", ", names.first, " with ", names.second);
+      if (names == std::pair(options.order, options.codec)) open = opener;
+    }
+  }
+  if (open != nullptr) return open(options);
+  return absl::InvalidArgumentError(absl::StrCat(options.path, ": this program knows no tree of order ", options.order, " with codec ",
+                                                 options.codec, ", but bytewise with none", known, " (dbm/any_tree.h)"));
 }
 
 TinyOptions TinyOptionsOf(const AnyOptions& options) {
@@ -165,12 +213,19 @@ StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenInMemory(StatusOr<std::unique_ptr<
   return std::unique_ptr<AnyDBM>(new AnyDBM(std::unique_ptr<Interface>(std::move(model))));
 }
 
+void AnyDBM::AddTree(std::string_view order, std::string_view codec, OpenTree open) {
+  OtherTrees& trees = OtherTrees::Get();
+  const std::lock_guard lock(trees.mutex);
+  trees.openers[{std::string(order), std::string(codec)}] = open;
+}
+
 StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::Open(const AnyOptions& options) {
   const std::string_view kind = options.ResolvedKind();
   using Mapped = MemoryMapParallelFile;
   using Positional = PositionalParallelFile;
+  if (kind == AnyOptions::kTree) return OpenTreeFile(options);
+  if (!options.order.empty() || !options.codec.empty()) return absl::InvalidArgumentError("order and codec are for dbm=tree");
   if (kind == AnyOptions::kHash) return OpenInFile<HashDBM<Mapped>, HashDBM<Positional>>(options, HashOptionsOf(options));
-  if (kind == AnyOptions::kTree) return OpenInFile<TreeDBM<Mapped>, TreeDBM<Positional>>(options, TreeOptionsOf(options));
   if (kind == AnyOptions::kTiny) return OpenInMemory(TinyDBM<PositionalParallelFile>::Open(TinyOptionsOf(options)), options);
   if (kind == AnyOptions::kBaby) return OpenInMemory(BabyDBM<PositionalParallelFile>::Open(BabyOptionsOf(options)), options);
   if (!kind.empty()) return absl::InvalidArgumentError(absl::StrCat("there is no kind of database \"", ToAbsl(kind), "\""));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kThereAre =
     "there are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, durability, "
-    "sync_interval, reserve_bytes, grow_min and grow_max";
+    "sync_interval, order, codec, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and grow_max";
 
 // Assigns the number that `text` is, or leaves `out` alone.
 template <class T>
@@ -37,12 +37,26 @@ bool TakeDurability(std::string_view text, Durability* durability) {
   return text == "power" || text == "process";
 }
 
+bool TakeFlag(std::string_view text, bool* flag) {
+  *flag = text.empty() || text == "true";
+  return *flag || text == "false";
+}
+
 // false: there is an option of that name, but not of that value. nullopt: there is no such option.
 std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptions* options) {
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   FileOptions& file = options->file;
   if (name == "dbm")
     return options->kind = value, std::find(AnyOptions::kKinds.begin(), AnyOptions::kKinds.end(), value) != AnyOptions::kKinds.end();
+  if (name == "order") return options->order = value, !value.empty();
+  if (name == "codec") return options->codec = value, !value.empty();
+  if (name == "huge_pages") return TakeFlag(value, &file.huge_pages);
+  if (name == "block_cache_bytes") return TakeNumber(value, kMax, &file.cache_bytes);
+  if (name == "direct") {
+    if (!TakeFlag(value, &file.direct)) return false;
+    if (file.direct) options->device = "pos";
+    return true;
+  }
   if (name == "file") return options->device = value, value == "mmap" || value == "pos";
   if (name == "mode") return TakeMode(value, &file.mode);
   if (name == "durability") return TakeDurability(value, &options->durability);
@@ -79,6 +93,16 @@ std::string_view AnyOptions::ResolvedKind() const {
   if (path.ends_with(".hkt")) return kTree;
   if (path.ends_with(".hks")) return kTiny;
   return {};
+}
+
+TreeOptions TreeOptionsOf(const AnyOptions& options) {
+  TreeOptions tree;
+  tree.page_size = options.page_size.value_or(tree.page_size);
+  tree.cache_bytes = options.cache_bytes.value_or(tree.cache_bytes);
+  tree.checkpoint_bytes = options.checkpoint_bytes.value_or(tree.checkpoint_bytes);
+  tree.durability = options.durability;
+  tree.sync_interval = options.sync_interval;
+  return tree;
 }
 
 StatusOr<AnyOptions> ParseAnyOptions(std::string_view name, AnyOptions defaults) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "hako/base/comparator.h"
 #include "hako/dbm/ordered_operations.h"
 #include "hako/dbm/search.h"
 #include "tool/command.h"
@@ -97,6 +98,14 @@ std::string OptionForOrder(const ListOptions& options) {
   return options.move.starts_with("jump") && options.move != "jump" ? "--move " + options.move : "";
 }
 
+// The name of the order of the keys, as Inspect has it; trees in memory are in that of bytes.
+std::string OrderOf(AnyDBM& db) {
+  for (const auto& [name, value] : db.Inspect()) {
+    if (name == "comparator") return value;
+  }
+  return std::string(BytewiseComparator::kName);
+}
+
 int RunList(ListOptions options) {
   const std::string kind(options.database.any.ResolvedKind());
   const std::string for_order = OptionForOrder(options);
@@ -112,8 +121,17 @@ int RunList(ListOptions options) {
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
     std::uint64_t num_listed = 0;
     bool is_cut = false;
+    const bool has_byte_order = db.IsOrdered() && OrderOf(db) == BytewiseComparator::kName;
+    if (db.IsOrdered() && !has_byte_order && (options.has_from->count() > 0 || options.has_to->count() > 0)) {
+      return FailUsage("list",
+                       absl::StrCat(options.database.path(), ": --from and --to are for the order of bytes, and this one is in the order '",
+                                    OrderOf(db), "'"));
+    }
     auto it = db.MakeIterator();
-    MoveToBegin(options, bounds, db.IsOrdered(), it);
+    if (options.reverse && !has_byte_order && options.move.empty())
+      it.Last();
+    else
+      MoveToBegin(options, bounds, has_byte_order, it);
     if (jumps && !it.Valid() && it.status().ok()) {
       Note(absl::StrCat(options.database.path(), ": there is no record of the key to jump to"));
       return kExitNo;
@@ -121,7 +139,7 @@ int RunList(ListOptions options) {
     const auto wanted = [&](std::string_view key) {
       const bool is_below = key < bounds.low, is_above = bounds.high && key >= *bounds.high;
       if (!is_below && !is_above) return Wanted::kYes;
-      return db.IsOrdered() && (options.reverse ? is_below : is_above) ? Wanted::kNoMore : Wanted::kNo;
+      return has_byte_order && (options.reverse ? is_below : is_above) ? Wanted::kNoMore : Wanted::kNo;
     };
     const int code = PrintRecords(options, it, wanted, &num_listed, &is_cut);
     if (is_cut && (!bounds.low.empty() || bounds.high)) {

@@ -19,6 +19,7 @@
 #include "hako/version.h"
 #include "tool/command.h"
 #include "tool/mistakes.h"
+#include "tool/other_trees.h"
 
 namespace hako::tool {
 namespace {
@@ -123,6 +124,7 @@ int main(int argc, char** argv) {
   try {
     hako::tool::OccupyStandardStreams();
     hako::tool::BufferStandardOutput();
+    hako::tool::AddOtherTrees();
     std::signal(SIGPIPE, SIG_IGN);  // a write then fails, and the database is closed in order
     return hako::tool::FlushStandardOutput(hako::tool::Run(std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const std::bad_alloc&) {

@@ -84,6 +84,9 @@ class AnyDBM : public Operations<AnyDBM> {
     HAKO_ASSIGN_OR_RETURN(const AnyOptions options, ParseAnyOptions(name));
     return Open(options);
   }
+  // Makes Open take trees of another order or codec: see dbm/any_tree.h.
+  using OpenTree = StatusOr<std::unique_ptr<AnyDBM>> (*)(const AnyOptions& options);
+  static void AddTree(std::string_view order, std::string_view codec, OpenTree open);
   // Takes over a database that is open.
   template <DBM D>
   explicit AnyDBM(std::unique_ptr<D> db);
@@ -110,8 +113,7 @@ class AnyDBM : public Operations<AnyDBM> {
   // Whether records come in the order of their keys, and iterators move both ways.
   bool IsOrdered() const;
   // As dbm/ordered_operations.h has them. Where the database is not IsOrdered, Range() shows all records, and the others are
-  // Unimplemented: so is status() of a range, which is empty then. PrefixRange REQUIRES: the order of bytes, which is that of all
-  // databases that Open opens.
+  // Unimplemented: so is status() of a range, which is empty then. PrefixRange REQUIRES: the order of bytes.
   RangeView<Iterator, true> Range();
   RangeView<Iterator, true> Range(std::string_view from, std::optional<std::string_view> to = std::nullopt);
   RangeView<Iterator, false> ReverseRange();

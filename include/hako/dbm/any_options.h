@@ -17,9 +17,11 @@
 //   page_size                                   as in dbm/options.h (dbm=tree, baby)
 //   max_bytes                                   as in dbm/options.h (dbm=baby)
 //   cache_bytes, checkpoint_bytes               as in dbm/options.h (dbm=tree)
+//   order, codec the names of a comparator and of a page codec, as Inspect tells them (dbm=tree): those of the file unless given, in a new
+//                file bytewise and none. Others must have been added by the program (dbm/any_tree.h); they are accessed as file=pos.
+//   direct, huge_pages, block_cache_bytes       as in FileOptions, file/file.h; direct implies file=pos, and alone means direct=true
 //   durability   process or power, sync_interval in milliseconds (dbm=hash, tree): as in dbm/options.h
 //   reserve_bytes, grow_min, grow_max           as in FileOptions, file/file.h
-// The keys of trees lie in the order of their bytes: what has another order is opened by its class, and may be handed to AnyDBM then.
 #pragma once
 
 #include <array>
@@ -31,6 +33,7 @@
 
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
+#include "hako/dbm/options.h"
 #include "hako/file/file.h"
 
 namespace hako {
@@ -53,6 +56,8 @@ struct AnyOptions {
   std::optional<std::uint64_t> max_bytes = {};
   std::optional<std::uint64_t> cache_bytes = {};
   std::optional<std::uint64_t> checkpoint_bytes = {};
+  std::string order = {};  // of a tree's keys; empty = that of the file, bytewise in a new one
+  std::string codec = {};  // of a tree's pages, likewise; none in a new one
   Durability durability = Durability::kProcess;
   std::chrono::milliseconds sync_interval{0};
   FileOptions file = {};
@@ -60,6 +65,8 @@ struct AnyOptions {
   // `kind`, or what the ending of `path` tells where that is kAuto; empty where it tells nothing.
   std::string_view ResolvedKind() const;
 };
+
+TreeOptions TreeOptionsOf(const AnyOptions& options);
 
 // The options that `name` says, and for the rest `defaults`. InvalidArgument names the option that is wrong and what there is.
 StatusOr<AnyOptions> ParseAnyOptions(std::string_view name, AnyOptions defaults = {});
