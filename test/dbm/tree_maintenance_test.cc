@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -87,6 +88,16 @@ TEST_F(TreeMaintenance, DurableSetsGoOnBesideVerify) {
   Begin();
   EXPECT_THAT(db_->Verify(), IsOk());
   EXPECT_GT(num_waits_, 3);
+}
+
+TEST_F(TreeMaintenance, DurableSetsGoOnWhileTheLongValueOfAVisitorIsRead) {
+  ASSERT_THAT(db_->Set("long", std::string(100'000, 'v')), IsOk());
+  ASSERT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());
+  std::size_t size = 0;
+  Begin();
+  EXPECT_THAT(db_->Get("long", [&size](std::string_view value) { size = value.size(); }), IsOk());
+  EXPECT_EQ(size, 100'000u);
+  EXPECT_GT(num_waits_, 0);
 }
 
 // Rebuild moves pages in steps, and after each a checkpoint that is waited for comes first.

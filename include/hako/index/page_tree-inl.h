@@ -216,7 +216,15 @@ Status PageTree<Space, Compare>::Process(Slot& slot, std::string_view key, V&& v
   if constexpr (kReads<ActionT, V>) {
     if (place.found) value.emplace(bytes, place.sizes.value);
     if (place.found && place.sizes.is_long) [[unlikely]] {
-      HAKO_ASSIGN_OR_RETURN(value, space_.ViewLong(slot, LongValueIn(*value)));
+      const format::LongValue stored = LongValueIn(*value);
+      if constexpr (!Space::kResident) {
+        if (space_.MustReadLong(slot, stored, *turn.line)) {
+          turn.End();
+          space_.ReadLong(slot);
+          return Process<ActionT>(slot, key, visit);
+        }
+      }
+      HAKO_ASSIGN_OR_RETURN(value, space_.ViewLong(slot, stored));
     }
   }
   if constexpr (std::is_void_v<ActionT>) {

@@ -209,6 +209,11 @@ class PageTree {
       if (line != nullptr) Lock(line->version).Unlock(changed);
       tree_.EndTurn(slot_);
     }
+    // Before the end of the scope.
+    void End() {
+      Lock(std::exchange(line, nullptr)->version).Unlock(changed);
+      tree_.EndTurn(slot_);
+    }
     // Why there is no leaf.
     Status error() const { return tree_.ErrorOf(slot_); }
     HAKO_INLINE void Change() {

@@ -79,6 +79,7 @@ concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle,
 //   Bring(id, level, once)  makes a page that is away be there, for a moment at least. Its level must be that, if it is not negative;
 //                        `once`: it is not likely to be wanted again soon. The caller holds no lock, unless nothing else is left to do.
 //   kReadsAhead, ReadAhead(ids, level), ahead_max(), MustBeRead(id), LeaveBehind(id)  see storage/page_cache.h
+//   MustReadLong(slot, place, line), ReadLong(slot)  reads a long value while its leaf is not locked
 //   DropAway(id, unseen) forgets a page, if it is away; unless `unseen`, only if it need not be looked at for long values
 //   HeldPages            pages that one caller keeps in memory (storage/page_hold-inl.h)
 //   NeedsSettling(), Settle()  what the space wants to do when a writer has no lock any more

@@ -77,8 +77,18 @@ class PageCache {
   static constexpr bool kReadsAhead = BatchFile<FileT>;  // ReadAhead has an effect
   static constexpr std::uint64_t kPagesMax = PageSlab::kPagesMax;
 
+  // What a thread has read while nothing was locked: the value of that name, which was seen in the leaf of that line and version.
+  struct LongRead {
+    format::LongValue value{};
+    const Line* line = nullptr;
+    std::uint32_t version = 0;
+    std::uint64_t num_commits = 0;
+  };
   struct Slot : sync::WriterSlot {
     Status error;
+    LongRead read;
+    unsigned num_reads = 0;                     // in vain, one after the other
+    bool has_read = false;                      // long_value is what ViewLong is going to be asked for
     std::string long_value;                     // that was read last
     std::shared_ptr<const std::string> pinned;  // or one that is not in the file yet
   };
@@ -213,10 +223,17 @@ class PageCache {
       }
     }
     if (value.place >= kPagesMax || value.size > kValueSizeMax) return DataLossError("a long value's name is damaged,", value.place);
+    if (std::exchange(slot.has_read, false)) return std::string_view(slot.long_value);
+    slot.read = {};
     HAKO_RETURN_IF_ERROR(store_->ReadLong(id, value.size, &slot.long_value));
     return std::string_view(slot.long_value);
   }
+  // Whether the caller, who has locked the leaf that names the value, should unlock it, call ReadLong, and look again. False where the
+  // value is in memory, has been read so, or has been replaced too often meanwhile; then ViewLong gives it.
+  bool MustReadLong(Slot& slot, const format::LongValue& value, const Line& line);
+  void ReadLong(Slot& slot);
   void FreeLong(const format::LongValue& value) {
+    std::shared_ptr<const std::string> unsaved;  // given back to the system when others need not wait for it any more
     std::lock_guard lock(mutex_);
     const auto id = static_cast<std::uint32_t>(value.place);
     if (!IsLong(value.place)) return;  // the file is damaged
@@ -224,6 +241,7 @@ class PageCache {
     if (num_long_ > 0) --num_long_;
     if (const auto found = unsaved_.find(id); found != unsaved_.end()) {
       unsaved_bytes_ -= found->second->size();
+      unsaved = std::move(found->second);
       unsaved_.erase(found);
     }
     freed_.push_back(id);
@@ -443,3 +461,4 @@ class PageCache {
 #include "hako/storage/page_cache-inl.h"
 #include "hako/storage/page_checkpoint-inl.h"
 #include "hako/storage/page_hold-inl.h"
+#include "hako/storage/page_long-inl.h"
