@@ -164,10 +164,12 @@ class Victim {
     return model.CopyRecords();
   }
 
-  // The states of the last hard Synchronize or Close that was acknowledged, and of the one that was running, if any. REQUIRES: one writer.
-  std::vector<Records> LastSynchronized(const Records& before) const {
+  // The states of the last hard Synchronize or Close that was acknowledged, `durable` if there was none, and of the one that was running,
+  // if any. REQUIRES: one writer.
+  std::vector<Records> LastSynchronized(const Records& before) const { return LastSynchronized(before, {before}); }
+  std::vector<Records> LastSynchronized(const Records& before, std::vector<Records> durable) const {
     ModelDBM model(std::make_shared<ModelDBM::Records>(before));
-    std::vector<Records> states = {before};
+    std::vector<Records> states = std::move(durable);
     for (std::uint64_t number = 0; number < begun_[0]; ++number) {
       const Operation operation = At(0, number);
       (void)operation.ApplyTo(model);
@@ -279,6 +281,39 @@ TEST(CrashTest, CopyOfAKilledMappedFileOpensAsAfterAPowerCut) {
     ASSERT_NO_FATAL_FAILURE(OpenAndList<MemoryMapParallelFile>(path, &found));  // and the file itself has everything
     records = victim.AfterKill(records, found);
     ASSERT_EQ(Difference(records, found), "none");
+  }
+}
+
+// Several processes die, one after the other, and nothing is closed or synchronized between unless they did.
+TEST(CrashTest, CopyAfterSeveralDeathsOpensWithTheLastSynchronizedState) {
+  SCOPED_TRACE(TestSeed());
+  Random random(TestSeed() + 3);
+  TempDir directory;
+  const std::string path = directory.File("db"), copy = directory.File("copy");
+  ASSERT_NO_FATAL_FAILURE({
+    Records none;
+    OpenAndList<MemoryMapParallelFile>(path, &none);
+  });
+  Records records;
+  std::vector<Records> durable = {records};
+  for (int death = 0; death < 60; ++death) {
+    SCOPED_TRACE(death);
+    Victim<MemoryMapParallelFile> victim(path);
+    const Mix mix = {.increments = 20, .synchronizations = random.OneIn(2) ? 0u : 300u, .reopens = ~std::uint64_t{0}};
+    ASSERT_NO_FATAL_FAILURE(victim.RunAndKill(mix, 1, random));
+    durable = victim.LastSynchronized(records, durable);
+    Records found;
+    {
+      ASSERT_OK_AND_ASSIGN(auto db, HashDBM<>::Open(path, {}, {.mode = OpenMode::kReadOnly, .lock_timeout = kPatiently.lock_timeout}));
+      ASSERT_THAT(db->Verify(), IsOk());
+      found = ListByIterator(*db).records;
+    }
+    records = victim.AfterKill(records, found);
+    ASSERT_EQ(Difference(records, found), "none");
+    if (random.OneIn(2)) continue;
+    std::filesystem::copy_file(path, copy, std::filesystem::copy_options::overwrite_existing);
+    ASSERT_NO_FATAL_FAILURE(OpenAndList<MemoryMapParallelFile>(copy, &found));
+    ASSERT_TRUE(std::count(durable.begin(), durable.end(), found) > 0) << Difference(durable.front(), found);
   }
 }
 
