@@ -20,7 +20,7 @@ namespace hako::storage {
 namespace {
 
 using Entry = format::PageEntry;
-constexpr std::uint32_t kIdEnd = 4u << 24;
+constexpr std::uint32_t kIdEnd = 4u << 24;  // of all ids
 
 bool operator==(const Entry& a, const Entry& b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
 
@@ -45,6 +45,16 @@ class Nodes {
       return Entry::For(next_++, 8, 0);
     };
   }
+  Status Write(PageMap& map) {
+    HAKO_RETURN_IF_ERROR(map.WriteOut(Reader(), Writer(), [this](const Entry& entry) { nodes_.erase(entry.place()); }));
+    map.MarkWritten();
+    return absl::OkStatus();
+  }
+  // Says whether an entry was taken back, of those that were written since `next`.
+  auto Withdrawer(std::uint64_t next) {
+    return [this, next](const Entry& entry) { return entry.place() >= next && nodes_.erase(entry.place()) == 1; };
+  }
+  std::uint64_t next() const { return next_; }
   std::size_t size() const { return nodes_.size(); }
 
   int reads = 0, writes = 0, fail_at = 0;
@@ -88,11 +98,11 @@ TEST(PageMap, AgreesWithAModel) {
     }
     std::map<std::uint32_t, Entry> found;
     std::set<std::pair<int, std::uint64_t>> visited;
-    ASSERT_THAT(map.WriteOut(nodes.Reader(), nodes.Writer()), IsOk());
-    ASSERT_THAT(map.ForEach(kIdEnd, nodes.Reader(),
+    ASSERT_THAT(nodes.Write(map), IsOk());
+    ASSERT_THAT(map.ForEach(nodes.Reader(),
                             [&](int level, std::uint64_t number, const Entry& entry) {
                               EXPECT_TRUE(visited.emplace(level, number).second);
-                              if (level < 0 && !entry.IsNone()) found[static_cast<std::uint32_t>(number)] = entry;
+                              if (level < 0) found[static_cast<std::uint32_t>(number)] = entry;
                               return absl::OkStatus();
                             }),
                 IsOk());
@@ -101,7 +111,7 @@ TEST(PageMap, AgreesWithAModel) {
     const auto num_nodes = std::distance(visited.lower_bound({0, 0}), visited.end());
     EXPECT_EQ(static_cast<std::size_t>(num_nodes), nodes.size()) << "each node is named once";
     nodes.writes = 0;
-    ASSERT_THAT(map.WriteOut(nodes.Reader(), nodes.Writer()), IsOk());
+    ASSERT_THAT(nodes.Write(map), IsOk());
     EXPECT_EQ(nodes.writes, 0) << "nothing has changed since";
     roots = map.roots();
   }
@@ -113,7 +123,7 @@ TEST(PageMap, ReadsOnlyTheNodesOnTheWay) {
   for (const std::uint32_t id : {5u, 300u, 70'000u, 1u << 24})
     ASSERT_THAT(map.Exchange(id, Entry::For(id, 1, 2), nodes.Reader()).status(), IsOk());
   EXPECT_EQ(nodes.reads, 0) << "of a map without nodes";
-  ASSERT_THAT(map.WriteOut(nodes.Reader(), nodes.Writer()), IsOk());
+  ASSERT_THAT(nodes.Write(map), IsOk());
   EXPECT_EQ(nodes.writes, 4 + 3 + 2);
   PageMap again = MapOf(map.roots());
   ASSERT_OK_AND_ASSIGN(const Entry* at, again.At(300, nodes.Reader()));
@@ -133,9 +143,10 @@ TEST(PageMap, WritesWhatAFailedAttemptDidNot) {
     PageMap map = MapOf({});
     for (const std::uint32_t id : {5u, 300u, 700u}) ASSERT_THAT(map.Exchange(id, Entry::For(id, 1, 2), nodes.Reader()).status(), IsOk());
     nodes.fail_at = fail_at;
-    EXPECT_THAT(map.WriteOut(nodes.Reader(), nodes.Writer()), StatusIs(absl::StatusCode::kResourceExhausted));
-    map.MarkAllChanged();
-    ASSERT_THAT(map.WriteOut(nodes.Reader(), nodes.Writer()), IsOk());
+    EXPECT_THAT(nodes.Write(map), StatusIs(absl::StatusCode::kResourceExhausted));
+    map.TakeBack(nodes.Withdrawer(1));
+    EXPECT_EQ(nodes.size(), 0u);
+    ASSERT_THAT(nodes.Write(map), IsOk());
     EXPECT_EQ(nodes.size(), 5u);
     PageMap again = MapOf(map.roots());
     for (const std::uint32_t id : {5u, 300u, 700u}) {
@@ -145,13 +156,53 @@ TEST(PageMap, WritesWhatAFailedAttemptDidNot) {
   }
 }
 
+// After a failed attempt, only what has changed is written again.
+TEST(PageMap, WritesChangedNodesOnlyAfterAFailedAttempt) {
+  Nodes nodes;
+  PageMap map = MapOf({});
+  for (std::uint32_t id = 0; id < 100'000; id += 100)
+    ASSERT_THAT(map.Exchange(id, Entry::For(id + 1, 1, 2), nodes.Reader()).status(), IsOk());
+  ASSERT_THAT(nodes.Write(map), IsOk());
+  const std::size_t size = nodes.size();
+  ASSERT_THAT(map.Exchange(700, Entry::For(1, 1, 2), nodes.Reader()).status(), IsOk());
+  for (int fail_at = 1; fail_at <= 3; ++fail_at) {
+    const std::uint64_t next = nodes.next();
+    nodes.writes = 0;
+    nodes.fail_at = fail_at;
+    EXPECT_THAT(nodes.Write(map), StatusIs(absl::StatusCode::kResourceExhausted));
+    map.TakeBack(nodes.Withdrawer(next));
+  }
+  nodes.writes = nodes.fail_at = 0;
+  ASSERT_THAT(nodes.Write(map), IsOk());
+  EXPECT_EQ(nodes.writes, 3);
+  EXPECT_EQ(nodes.size(), size);
+}
+
+TEST(PageMap, DropsNodesWithoutEntries) {
+  Nodes nodes;
+  PageMap map = MapOf({});
+  for (std::uint32_t id = 0; id < 100'000; ++id) ASSERT_THAT(map.Exchange(id, Entry::For(id + 1, 1, 2), nodes.Reader()).status(), IsOk());
+  ASSERT_THAT(nodes.Write(map), IsOk());
+  EXPECT_GT(nodes.size(), 390u);
+  const std::uint64_t bytes = map.bytes();
+  for (std::uint32_t id = 300; id < 100'000; ++id) ASSERT_THAT(map.Exchange(id, Entry{}, nodes.Reader()).status(), IsOk());
+  ASSERT_THAT(nodes.Write(map), IsOk());
+  EXPECT_EQ(nodes.size(), 4u);
+  EXPECT_LT(map.bytes(), bytes / 50);
+  ASSERT_OK_AND_ASSIGN(const Entry* at, map.At(99'999, nodes.Reader()));
+  EXPECT_TRUE(at->IsNone());
+  for (std::uint32_t id = 0; id < 300; ++id) ASSERT_THAT(map.Exchange(id, Entry{}, nodes.Reader()).status(), IsOk());
+  ASSERT_THAT(nodes.Write(map), IsOk());
+  EXPECT_EQ(nodes.size(), 0u);
+}
+
 TEST(PageMap, TellsOfANodeThatCannotBeRead) {
   Nodes nodes;
   PageMap map = MapOf({Entry::For(99, 8, 0)});
   EXPECT_THAT(map.At(1, nodes.Reader()).status(), StatusIs(absl::StatusCode::kDataLoss));
   EXPECT_THAT(map.At(1, nodes.Reader()).status(), StatusIs(absl::StatusCode::kDataLoss)) << "and does not take it for there then";
   EXPECT_THAT(map.At(1u << 24, nodes.Reader()), IsOk());
-  EXPECT_THAT(map.ForEach(kIdEnd, nodes.Reader(), [](int, std::uint64_t, const Entry&) { return absl::OkStatus(); }),
+  EXPECT_THAT(map.ForEach(nodes.Reader(), [](int, std::uint64_t, const Entry&) { return absl::OkStatus(); }),
               StatusIs(absl::StatusCode::kDataLoss));
 }
 

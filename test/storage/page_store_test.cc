@@ -46,7 +46,7 @@ class PageStoreTest : public testing::Test {
     return CheckedValue(std::to_string(id), size, salt);
   }
   Status Begin() {
-    return store_->Begin([](std::uint32_t) {});
+    return store_->Begin([](std::uint32_t, std::uint32_t) {});
   }
   Status Put(std::uint32_t id, std::size_t size, std::uint64_t salt) {
     const std::string image = ImageOf(id, size, salt);
@@ -304,10 +304,10 @@ TEST(PageStore, ConcurrentReadFindsWhatWasMovedMeanwhile) {
   ASSERT_OK_AND_ASSIGN(auto store, Hesitating::Open(HesitatingFile(MemoryFile(1 << 26), plan), "order", "none", 8192));
   const auto commit = [&] {
     ASSERT_THAT(store->Commit([](Hesitating::Super& super) { super.id_end = 100; }), IsOk());
-    ASSERT_THAT(store->Begin([](std::uint32_t) {}), IsOk());
+    ASSERT_THAT(store->Begin([](std::uint32_t, std::uint32_t) {}), IsOk());
   };
   const std::string image(1024, 'i');
-  ASSERT_THAT(store->Begin([](std::uint32_t) {}), IsOk());
+  ASSERT_THAT(store->Begin([](std::uint32_t, std::uint32_t) {}), IsOk());
   ASSERT_THAT(store->PutLong(1, std::string(100'000, 'l')), IsOk());
   ASSERT_THAT(store->Put(2, std::as_bytes(std::span(image))), IsOk());
   commit();

@@ -34,7 +34,8 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare
   }
   if (dbm->IsWritable()) {
     const auto checkpoint = [self = dbm.get()] {
-      if (self->space_->IsDirty()) (void)self->Synchronize(SyncMode::kHard);  // health_ tells of a failure
+      const bool is_due = self->space_->IsDirty() || self->refuses_.load(std::memory_order_relaxed);
+      if (is_due && self->IsTimeToRetry()) (void)self->Synchronize(SyncMode::kHard);  // health_ tells of a failure
     };
     HAKO_ASSIGN_OR_RETURN(dbm->background_, sync::BackgroundThread::Start(options.sync_interval, checkpoint));
     waker->store(dbm->background_.get());
@@ -47,13 +48,18 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::CheckpointLocked() {
   const std::uint64_t covered = sync_calls_.load(std::memory_order_acquire);
-  Status status = space_->Checkpoint(this->ForEachSlot(), [this](format::TreeSuperBlock& super) {
-    super.num_records = this->Count();
-    super.root = tree_.root_id();
-    std::lock_guard lock(metadata_mutex_);
-    super.metadata = metadata_;
-    super.type = type_;
-  });
+  const auto checkpoint = [this] {
+    return space_->Checkpoint(this->ForEachSlot(), [this](format::TreeSuperBlock& super) {
+      super.num_records = this->Count();
+      super.root = tree_.root_id();
+      std::lock_guard lock(metadata_mutex_);
+      super.metadata = metadata_;
+      super.type = type_;
+    });
+  };
+  const bool was_short = space_->store().is_short();
+  Status status = checkpoint();
+  if (absl::IsResourceExhausted(status) && !was_short && space_->store().is_short()) status = checkpoint();  // there is a reserve
   NoteHealth(status);
   if (status.ok()) synced_calls_ = covered;
   return status;
@@ -64,7 +70,12 @@ void TreeDBM<FileT, Compare, Codec>::NoteHealth(const Status& status) {
   const Status& store = space_->store().Health();
   std::lock_guard lock(metadata_mutex_);
   health_ = store.ok() ? status : store;
+  if (health_.ok() && space_->store().is_short())
+    health_ = absl::ResourceExhaustedError("the device is full: only removals are accepted until there is space again");
   refuses_.store(!health_.ok(), std::memory_order_relaxed);
+  static constexpr std::chrono::milliseconds kFirstDelay{10}, kDelayMax{1000};
+  retry_delay_ = absl::IsResourceExhausted(health_) ? std::clamp(2 * retry_delay_, kFirstDelay, kDelayMax) : std::chrono::milliseconds{0};
+  retry_at_ = std::chrono::steady_clock::now() + retry_delay_;
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
@@ -92,7 +103,7 @@ void TreeDBM<FileT, Compare, Codec>::YieldToCheckpoints(std::unique_lock<std::mu
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::Clear() {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
-  HAKO_RETURN_IF_ERROR(MayUpdate());
+  HAKO_RETURN_IF_ERROR(MayRemove());
   HAKO_RETURN_IF_ERROR(this->Alone([&] { return this->RemoveAll(); }));
   return NotesUpdates() ? NoteUpdate() : absl::OkStatus();
 }
@@ -249,7 +260,7 @@ Status TreeDBM<FileT, Compare, Codec>::Close() {
   Status status;
   if (IsWritable()) {
     std::lock_guard lock(maintenance_mutex_);
-    status = space_->IsDirty() ? CheckpointLocked() : GetHealth();
+    status = space_->IsDirty() ? CheckpointLocked() : space_->store().Health();
     if (status.ok()) status = space_->store().CutFile();
   }
   this->Seal();

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -98,8 +99,9 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
   }
 
   bool IsWritable() const { return writable_; }
-  // OK, or why the last checkpoint failed. After a failed write or sync the database refuses updates for good, with FailedPrecondition;
-  // where it was space or memory that lacked, the next checkpoint may succeed.
+  // OK, or why updates are refused. After a failed write or sync they are refused until the database is opened again, with
+  // FailedPrecondition. While the device is full, with ResourceExhausted: then removals are accepted, and updates again once there is
+  // space.
   Status GetHealth() const {
     HAKO_RETURN_IF_ERROR(this->CheckOpen());
     std::lock_guard lock(metadata_mutex_);
@@ -125,12 +127,17 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
       return RefuseUpdate();
     return absl::OkStatus();
   }
+  // Removals are accepted where only space lacks: they make room.
+  Status MayRemove() const {
+    const Status may = MayUpdate();
+    return absl::IsResourceExhausted(may) ? absl::OkStatus() : may;
+  }
   HAKO_INLINE bool NotesUpdates() const { return durability_ == Durability::kPower; }
   Status NoteUpdate() { return Synchronize(SyncMode::kHard); }
   [[gnu::cold]] Status RefuseUpdate() const {
     if (!writable_) return absl::FailedPreconditionError("the database was opened read-only");
     const Status health = GetHealth();
-    if (absl::IsResourceExhausted(health)) background_->Wake();  // there may be space again
+    if (absl::IsResourceExhausted(health) && IsTimeToRetry()) background_->Wake();  // there may be space again
     return health;
   }
   static constexpr std::uint64_t kVerifyBytes = 8 << 20;
@@ -140,6 +147,11 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
   void Unpin();
   void YieldToCheckpoints(std::unique_lock<std::mutex>& lock);
   void NoteHealth(const Status& status);  // of what the store was last asked for
+  // While space lacks, checkpoints that nobody asked for are tried less and less often.
+  bool IsTimeToRetry() const {
+    std::lock_guard lock(metadata_mutex_);
+    return std::chrono::steady_clock::now() >= retry_at_;
+  }
   Status CountFree();
   template <class F>
   Status ChangeMetadata(F&& change);
@@ -152,6 +164,8 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
   UserMetadata metadata_;
   std::uint32_t type_;
   Status health_;
+  std::chrono::milliseconds retry_delay_{0};
+  std::chrono::steady_clock::time_point retry_at_;
   std::atomic<std::uint64_t> sync_calls_{0};  // of Synchronize, that have begun
   std::atomic<int> num_waiting_{0};           // of its callers, for maintenance_mutex_
   std::uint64_t synced_calls_ = 0;            // of these, the first so many are served

@@ -52,7 +52,8 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
     if constexpr (ReadVisitor<std::remove_reference_t<V>>) {
       return tree_.template Process<void>(*slot, key, visitor);
     } else {
-      HAKO_RETURN_IF_ERROR(self().MayUpdate());
+      if (const Status may = self().MayUpdate(); !may.ok()) [[unlikely]]
+        return ProcessRemoval(*slot, key, visitor, may);
       if (self().NotesUpdates()) [[unlikely]]
         return ProcessNoting(*slot, key, visitor);
       return tree_.template Process<Action>(*slot, key, visitor);
@@ -72,7 +73,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
     if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
       return tree_.template ProcessMulti<Action>(*slot, keys, KeepAll(visitor));
     } else {
-      HAKO_RETURN_IF_ERROR(self().MayUpdate());
+      if (const Status may = self().MayUpdate(); !may.ok()) return ProcessMultiRemoval(*slot, keys, visitor, may);
       if (self().NotesUpdates()) return ProcessMultiNoting(*slot, keys, visitor);
       return tree_.template ProcessMulti<Action>(*slot, keys, visitor);
     }
@@ -121,7 +122,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   StatusOr<std::uint64_t> RemoveKeys(std::string_view from, std::optional<std::string_view> to) {
     Slot* slot = slots_.Mine();
     if (slot == nullptr) return slots_.Refusal();
-    HAKO_RETURN_IF_ERROR(self().MayUpdate());
+    HAKO_RETURN_IF_ERROR(self().MayRemove());
     HAKO_ASSIGN_OR_RETURN(const std::uint64_t removed, tree_.RemoveRange(*slot, {from, to}));
     if (removed > 0 && self().NotesUpdates()) HAKO_RETURN_IF_ERROR(self().NoteUpdate());
     return removed;
@@ -132,6 +133,8 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   ~TreeOperations() = default;
 
   HAKO_INLINE static Status MayUpdate() { return absl::OkStatus(); }
+  // The same of an update that only removes.
+  static Status MayRemove() { return absl::OkStatus(); }
   // Whether NoteUpdate is to be called after each update.
   HAKO_INLINE static bool NotesUpdates() { return false; }
   static Status NoteUpdate() { return absl::OkStatus(); }
@@ -180,6 +183,43 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
       return action;
     })));
     return updates ? self().NoteUpdate() : absl::OkStatus();
+  }
+  // Where updates are refused, removals may not be. A visitor that wants to set a value has the refusal returned.
+  template <class Seen>
+  Status RemoveIfAccepted(Slot& slot, std::string_view key, absl::FunctionRef<Action(Seen)> visitor, const Status& refusal) {
+    HAKO_RETURN_IF_ERROR(self().MayRemove());
+    Status status;
+    bool removes = false;
+    HAKO_RETURN_IF_ERROR((tree_.template Process<Action>(slot, key, [&](Seen seen) {
+      const Action action = visitor(seen);
+      removes = action.kind() == Action::Kind::kRemove;
+      if (action.kind() != Action::Kind::kSet) return action;
+      status = refusal;
+      return Action::Keep();
+    })));
+    return removes && self().NotesUpdates() ? self().NoteUpdate() : status;
+  }
+  [[gnu::cold]] Status ProcessRemoval(Slot& slot, std::string_view key, absl::FunctionRef<Action(std::optional<std::string_view>)> visitor,
+                                      const Status& refusal) {
+    return RemoveIfAccepted(slot, key, visitor, refusal);
+  }
+  [[gnu::cold]] Status ProcessRemoval(Slot& slot, std::string_view key, absl::FunctionRef<Action(bool)> visitor, const Status& refusal) {
+    return RemoveIfAccepted(slot, key, visitor, refusal);
+  }
+  Status ProcessMultiRemoval(Slot& slot, std::span<const std::string_view> keys,
+                             absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor,
+                             const Status& refusal) {
+    HAKO_RETURN_IF_ERROR(self().MayRemove());
+    bool sets = false;
+    const auto remove_only = [&](std::size_t index, std::optional<std::string_view> value) {
+      std::optional<Action> action = visitor(index, value);
+      sets = sets || (action && action->kind() == Action::Kind::kSet);
+      return sets ? std::nullopt : action;
+    };
+    const Status status = tree_.template ProcessMulti<Action>(slot, keys, remove_only);
+    if (sets) return refusal;
+    HAKO_RETURN_IF_ERROR(status);
+    return self().NotesUpdates() ? self().NoteUpdate() : absl::OkStatus();
   }
   Status ProcessMultiNoting(Slot& slot, std::span<const std::string_view> keys,
                             absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor) {

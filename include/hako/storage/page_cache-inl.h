@@ -204,6 +204,7 @@ std::uint32_t PageCache<FileT, Codec>::FindMemory(unsigned units, std::unique_lo
 // Until one has written something, or ended.
 template <File FileT, PageCodec Codec>
 void PageCache<FileT, Codec>::WaitForCheckpoint(std::unique_lock<std::mutex>& lock) {
+  if (has_failed_) return;  // there may be no space for a long time
   if (!is_saving_) ask_();
   // Not for ever: the checkpoint may be waiting for a lock of the caller's.
   saved_.wait_for(lock, std::chrono::seconds(1), [this, seen = saves_] { return saves_ != seen; });

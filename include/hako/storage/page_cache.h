@@ -19,7 +19,8 @@
 //   1. A page's line is locked by the cache alone while it is kAway, kLoading or kCooling; these states change under mutex_.
 //   2. A page whose mark is not 0 differs from its image, and does not go; nor does one that is kPinned, whose image is in the store's
 //      buffer only. Marks other than mark() are of the epoch before, and there are none of these when an epoch begins.
-//   3. An id is used again only after the checkpoint that does not know its page any more. Long values are never changed.
+//   3. An id that a checkpoint knows is used again only after the checkpoint that does not know its page any more. Long values are never
+//      changed.
 //   4. All memory stays readable (storage/page_slab.h). A page whose memory is given back has another version when its line is next
 //      unlocked: readers that still look at that memory find out.
 //
@@ -100,12 +101,16 @@ class PageCache {
                                                       std::min(limits.memory_bytes / 16, Arena::kSmallUsual)));
     HAKO_ASSIGN_OR_RETURN(auto states, ReservedMemory::Reserve(kPagesMax));
     HAKO_RETURN_IF_ERROR(slab->RestorePages(store->super().id_end));
+    const format::TreeSuperBlock super = store->super();
     auto cache = std::unique_ptr<PageCache>(new PageCache(std::move(store), std::move(slab), std::move(states), limits, std::move(ask)));
-    if (const std::uint32_t root = cache->store_->super().root; root != 0) {
+    if (const std::uint32_t root = super.root; root != 0) {
       std::atomic_ref(cache->lines_[root].version).store(sync::VersionLock::kLocked);
       cache->Expect(root, cache->HashOfBounds({}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh));
       HAKO_RETURN_IF_ERROR(cache->Bring(root, -1, false));
     }
+    // Where most ids are free, they are used before others; else they need not be known yet.
+    const bool is_sparse = super.num_ids != 0 && super.id_end > PageSlab::kFirstId + super.num_ids + super.num_ids / 4 + kIdsSpare;
+    if (is_sparse && cache->store_->file().IsWritable()) (void)cache->FindFreeSpace();  // the first checkpoint tells of an error
     return cache;
   }
   PageCache(const PageCache&) = delete;
@@ -124,16 +129,19 @@ class PageCache {
   std::uint32_t NewPage() {
     const std::uint32_t id = slab_->NewPage();
     if (id == 0) return 0;
+    StoreMark(lines_[id], lines_[id].shape, mark());
+    NoteChanged(id);
     std::lock_guard lock(mutex_);
     SetState(id, kHere);
+    SetFlag(id, kNew, true);
     List(id);
     return id;
   }
   // REQUIRES: its memory was freed
   void FreePage(std::uint32_t id) {
+    StoreMark(lines_[id], lines_[id].shape, 0);
     std::lock_guard lock(mutex_);
-    SetState(id, kFree);
-    freed_.push_back(id);
+    ForgetId(id);
   }
   bool DropAway(std::uint32_t id, bool unseen) {
     std::lock_guard lock(mutex_);
@@ -207,6 +215,7 @@ class PageCache {
     auto copy = std::make_shared<const std::string>(value);
     std::lock_guard lock(mutex_);
     SetState(id, kLong);
+    SetFlag(id, kNew, true);
     ++num_long_;
     unsaved_bytes_ += value.size();
     NoteDirty(value.size());
@@ -237,14 +246,13 @@ class PageCache {
     std::lock_guard lock(mutex_);
     const auto id = static_cast<std::uint32_t>(value.place);
     if (!IsLong(value.place)) return;  // the file is damaged
-    SetState(id, kFree);
     if (num_long_ > 0) --num_long_;
     if (const auto found = unsaved_.find(id); found != unsaved_.end()) {
       unsaved_bytes_ -= found->second->size();
       unsaved = std::move(found->second);
       unsaved_.erase(found);
     }
-    freed_.push_back(id);
+    ForgetId(id);
     changed_.store(true, std::memory_order_relaxed);
   }
 
@@ -268,8 +276,9 @@ class PageCache {
     kHereOnce,
     kFree,
     kLong,
-    kStates = 0x0f,
+    kStates = 0x07,
     kHeld = 0x10,
+    kNew = 0x20,  // no checkpoint knows the id
     kListed = 0x40,
     kPinned = 0x80
   };
@@ -277,6 +286,7 @@ class PageCache {
   static constexpr std::uint64_t kSpare = std::uint64_t{32} << 30;
   static constexpr std::uint64_t kBytesMax = PageSlab::kBytesMax - kSpare;
   static constexpr std::size_t kCooledAtOnce = 16;
+  static constexpr std::uint64_t kIdsSpare = 1024;
   static constexpr std::size_t kInstalledTogether = std::same_as<Codec, NoCodec> ? 16 : 1;  // unpacked, one needs much room
   static constexpr std::size_t kAheadMax = 512, kAheadParts = 8, kUsualPage = 8192;
   static constexpr std::size_t kImageRoom = (format::kPageImageMax + 8 + 4095) / 4096 * 4096;
@@ -324,9 +334,25 @@ class PageCache {
     std::atomic_ref(state_[id]).store(static_cast<std::uint8_t>(value ? state_[id] | flag : state_[id] & ~flag), std::memory_order_release);
   }
 
+  // Of a page or a long value that is no more. The id can be used again at once if no checkpoint knows it. REQUIRES: mutex_
+  void ForgetId(std::uint32_t id) {
+    SetState(id, kFree);
+    if (!HasFlag(id, kNew)) return freed_.push_back(id);
+    SetFlag(id, kNew, false);
+    slab_->FreePage(id);
+  }
+  // Has the checkpoint of this epoch look at the page. REQUIRES: its mark is mark(), and was another
+  void NoteChanged(std::uint32_t id) {
+    std::lock_guard lock(touched_mutex_);
+    touched_.push_back(id);
+    if (touched_.size() <= touched_limit_) return;
+    std::ranges::sort(touched_);  // ids that are used again and again
+    touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
+    touched_limit_ = std::max<std::size_t>(1 << 16, 2 * touched_.size());
+  }
   // Whether an id is a long value's: of the file, one that was never met as a page's.
   bool IsLong(std::uint64_t id) const {
-    if (id >= slab_->page_end()) return false;
+    if (id >= slab_->page_end() || slab_->IsFree(static_cast<std::uint32_t>(id))) return false;
     const auto word = std::atomic_ref(lines_[id].version).load(std::memory_order_relaxed);
     return State(static_cast<std::uint32_t>(id)) == kLong ||
            (State(static_cast<std::uint32_t>(id)) == kAway && (word & sync::VersionLock::kLocked) == 0);
@@ -402,12 +428,15 @@ class PageCache {
   void Evict(std::uint32_t id);
   void EvictToLimit(std::uint64_t bytes);
   void ShrinkMemory();
-  std::vector<std::uint32_t> ChangedPages(std::uint8_t frozen);
-  Status WritePages(std::uint8_t frozen, std::vector<std::uint32_t>* written);
+  struct Epoch;
+  Status FindFreeSpace();
+  Status WriteEpoch(Epoch& epoch);
+  void SortPages(Epoch& epoch);
+  Status WritePages(Epoch& epoch);
   Status PutImage(std::uint32_t id, std::span<const char> image);
-  Status PutCaptured();
+  Status PutCaptured(Epoch& epoch);
   bool LockIfChanged(std::uint32_t id);
-  void MarkAgain(std::uint8_t frozen, const std::vector<std::uint32_t>& written);
+  void TakeBack(Epoch& epoch);
 
   std::unique_ptr<PageStore<FileT>> store_;
   std::unique_ptr<PageSlab> slab_;
@@ -441,12 +470,15 @@ class PageCache {
   std::deque<std::uint32_t> cooling_;  // ids in the order in which they began to be, and of some that are no longer
   std::deque<std::uint32_t> behind_;   // ids of pages that walks have left behind last, and of some that are no longer here
   bool is_saving_ = false;             // a checkpoint is under way
+  bool has_failed_ = false;            // the last one
   std::uint64_t saves_ = 0;            // moments in which pages became ones that can go
   std::condition_variable saved_;
   std::uint64_t unsaved_held_bytes_ = 0;  // of held_bytes_, by updates that are over: until the next checkpoint has ended
 
   std::mutex hold_mutex_;  // of the update that holds pages; before mutex_
-  std::mutex captured_mutex_;
+  std::mutex touched_mutex_;
+  std::vector<std::uint32_t> touched_;  // ids of pages that were marked since the epoch began, and of some that were freed since
+  std::size_t touched_limit_ = 1 << 16;
   std::vector<Captured> captured_;  // by writers, for the checkpoint that is under way
   std::mutex checkpoint_mutex_;
 

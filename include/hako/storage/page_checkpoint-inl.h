@@ -5,94 +5,117 @@
 
 namespace hako::storage {
 
+// What was changed in the epoch that a checkpoint writes.
+template <File FileT, PageCodec Codec>
+struct PageCache<FileT, Codec>::Epoch {
+  using LongValue = std::pair<std::uint32_t, std::shared_ptr<const std::string>>;
+  std::uint8_t mark;
+  std::vector<std::uint32_t> touched, freed;  // ids
+  std::vector<LongValue> unsaved;
+  format::TreeSuperBlock description{};
+  std::vector<std::uint32_t> written, captured;  // ids of pages that were put; the first of these only until they can go
+};
+
 template <File FileT, PageCodec Codec>
 void PageCache<FileT, Codec>::TouchSlowly(Line& line) {
   const Shape shape = line.shape;
+  const auto id = static_cast<std::uint32_t>(&line - lines_);
   if ((shape.kind & Shape::kMark) != 0 && collecting_.load(std::memory_order_relaxed)) {
-    const auto id = static_cast<std::uint32_t>(&line - lines_);
     alignas(64) char image[format::kPageImageMax];
     const std::size_t size = EncodePage(id, shape, At(line.unit), limits_.order.inlined, image);
     Captured captured{id, std::string(image, size)};
-    std::lock_guard lock(captured_mutex_);
+    {
+      std::lock_guard lock(mutex_);
+      SetFlag(id, kNew, false);
+    }
+    std::lock_guard lock(touched_mutex_);
     captured_.push_back(std::move(captured));
     frozen_bytes_.fetch_sub(static_cast<std::int64_t>(shape.size()), std::memory_order_relaxed);
   }
   StoreMark(line, shape, mark());
+  NoteChanged(id);
   NoteDirty(shape.size());
+}
+
+template <File FileT, PageCodec Codec>
+Status PageCache<FileT, Codec>::FindFreeSpace() {
+  return store_->Begin([this](std::uint32_t first, std::uint32_t end) { slab_->FreeIds(first, end); });
 }
 
 template <File FileT, PageCodec Codec>
 template <class ForEachSlot, class F>
 Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& describe) {
   std::lock_guard only(checkpoint_mutex_);
-  HAKO_RETURN_IF_ERROR(store_->Begin([this](std::uint32_t id) {
-    std::lock_guard lock(mutex_);
-    if (!IsLong(id)) return;  // it was met: the file is damaged
-    SetState(id, kFree);
-    slab_->FreePage(id);
-  }));
-  std::uint8_t frozen = 0;
-  std::vector<std::uint32_t> freed, written;
-  std::vector<std::pair<std::uint32_t, std::shared_ptr<const std::string>>> unsaved;
-  format::TreeSuperBlock description{};
+  HAKO_RETURN_IF_ERROR(FindFreeSpace());
+  Epoch epoch;
   std::uint64_t held_bytes = 0;
   gate_.RunAlone(for_each_slot, [&] {
-    frozen = mark();
+    epoch.mark = mark();
     collecting_.store(true, std::memory_order_relaxed);
-    mark_.store(frozen == kMarks[0] ? kMarks[1] : kMarks[0], std::memory_order_relaxed);
+    mark_.store(epoch.mark == kMarks[0] ? kMarks[1] : kMarks[0], std::memory_order_relaxed);
     frozen_bytes_.store(dirty_bytes_.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);
     changed_.store(false, std::memory_order_relaxed);
+    epoch.touched.swap(touched_);  // no writer is at work
     std::lock_guard lock(mutex_);
     is_saving_ = true;
     held_bytes = unsaved_held_bytes_;
-    freed = std::move(freed_);
-    freed_.clear();
-    unsaved.assign(unsaved_.begin(), unsaved_.end());
-    description.num_long = num_long_;
-    description.id_end = slab_->page_end();
-    describe(description);
+    epoch.freed.swap(freed_);
+    epoch.unsaved.assign(unsaved_.begin(), unsaved_.end());
+    for (const auto& [id, value] : epoch.unsaved) SetFlag(id, kNew, false);
+    epoch.description.num_long = num_long_;
+    describe(epoch.description);
     return 0;
   });
 
-  Status status = WritePages(frozen, &written);
-  collecting_.store(false, std::memory_order_relaxed);
-  for (std::size_t i = 0; i < unsaved.size() && status.ok(); ++i) status = store_->PutLong(unsaved[i].first, *unsaved[i].second);
-  for (std::size_t i = 0; i < freed.size() && status.ok(); ++i) status = store_->Forget(freed[i]);
-  if (status.ok()) {
-    status = store_->Commit([&](format::TreeSuperBlock& super) {
-      super.num_records = description.num_records;
-      super.root = description.root;
-      super.id_end = description.id_end;
-      super.num_long = description.num_long;
-      super.metadata = description.metadata;
-      super.type = description.type;
-    });
+  const Status status = WriteEpoch(epoch);
+  const bool is_saved = status.ok() || store_->is_written();  // though no superblock may know of it yet
+  if (!is_saved) TakeBack(epoch);
+  for (const std::uint32_t id : epoch.freed) {
+    if (is_saved) slab_->FreePage(id);
   }
-
-  if (!status.ok()) MarkAgain(frozen, written);
-  for (const std::uint32_t id : freed) {
-    if (status.ok()) slab_->FreePage(id);
-  }
+  slab_->CutIds();
   std::unique_lock lock(mutex_);
   is_saving_ = false;
-  if (status.ok()) {
+  has_failed_ = !status.ok();
+  if (is_saved) {
     unsaved_held_bytes_ -= held_bytes;
-    for (const auto& [id, value] : unsaved) {
+    for (const auto& [id, value] : epoch.unsaved) {
       if (const auto found = unsaved_.find(id); found != unsaved_.end() && found->second == value) {
         unsaved_bytes_ -= value->size();
         unsaved_.erase(found);
       }
     }
   } else {
-    freed_.insert(freed_.end(), freed.begin(), freed.end());
-    changed_.store(true, std::memory_order_relaxed);
+    freed_.insert(freed_.end(), epoch.freed.begin(), epoch.freed.end());
   }
-  LetGo(&written, 0);
+  if (!status.ok()) changed_.store(true, std::memory_order_relaxed);
+  LetGo(&epoch.written, 0);
   frozen_bytes_.store(0, std::memory_order_relaxed);
   lock.unlock();
-  if (status.ok()) EvictToLimit(held_bytes);
+  if (is_saved) EvictToLimit(held_bytes);
   ShrinkMemory();
   return status;
+}
+
+// Beside writers, who capture what they change before it is written.
+template <File FileT, PageCodec Codec>
+Status PageCache<FileT, Codec>::WriteEpoch(Epoch& epoch) {
+  SortPages(epoch);
+  const Status written = WritePages(epoch);
+  collecting_.store(false, std::memory_order_relaxed);
+  HAKO_RETURN_IF_ERROR(written);
+  for (const auto& [id, value] : epoch.unsaved) HAKO_RETURN_IF_ERROR(store_->PutLong(id, *value));
+  std::ranges::sort(epoch.freed);
+  for (const std::uint32_t id : epoch.freed) HAKO_RETURN_IF_ERROR(store_->Forget(id));
+  return store_->Commit([&](format::TreeSuperBlock& super) {
+    super.num_records = epoch.description.num_records;
+    super.root = epoch.description.root;
+    super.id_end = slab_->PageEndWithout(epoch.freed);
+    super.num_ids = slab_->num_pages() - epoch.freed.size();
+    super.num_long = epoch.description.num_long;
+    super.metadata = epoch.description.metadata;
+    super.type = epoch.description.type;
+  });
 }
 
 // What was written may go, but for the last ones. REQUIRES: mutex_
@@ -109,25 +132,19 @@ void PageCache<FileT, Codec>::LetGo(std::vector<std::uint32_t>* written, std::si
   saved_.notify_all();
 }
 
-// The pages that were changed in the epoch before: leaves first, and in the order of their keys' bytes, so that neighbours are written
-// together. That order need not be exact.
+// Leaves first, and in the order of their keys' bytes, so that neighbours are written together. That order need not be exact.
 template <File FileT, PageCodec Codec>
-std::vector<std::uint32_t> PageCache<FileT, Codec>::ChangedPages(std::uint8_t frozen) {
+void PageCache<FileT, Codec>::SortPages(Epoch& epoch) {
   struct Changed {
     unsigned level;
     std::string low;
     std::uint32_t id;
   };
-  std::vector<std::uint32_t> ids;
-  {
-    std::lock_guard lock(mutex_);
-    ids = resident_;
-  }
   std::vector<Changed> changed;
-  for (const std::uint32_t id : ids) {
+  for (const std::uint32_t id : epoch.touched) {
     Line& line = lines_[id];
     Shape shape = std::atomic_ref(line.shape).load(std::memory_order_relaxed);
-    if ((shape.kind & Shape::kMark) != frozen) continue;
+    if ((shape.kind & Shape::kMark) != epoch.mark) continue;  // captured, or freed
     format::PageTail tail;
     const char* const end = At(std::atomic_ref(line.unit).load(std::memory_order_relaxed)) + shape.size() - sizeof(tail);
     sync::LoadShared(reinterpret_cast<char*>(&tail), end, sizeof(tail));
@@ -137,9 +154,8 @@ std::vector<std::uint32_t> PageCache<FileT, Codec>::ChangedPages(std::uint8_t fr
     changed.push_back({shape.level(), std::move(low), id});
   }
   std::ranges::sort(changed, [](const Changed& a, const Changed& b) { return a.level != b.level ? a.level < b.level : a.low < b.low; });
-  ids.clear();
-  for (const Changed& page : changed) ids.push_back(page.id);
-  return ids;
+  epoch.touched.clear();
+  for (const Changed& page : changed) epoch.touched.push_back(page.id);
 }
 
 // Locks a page, unless it is gone.
@@ -156,31 +172,32 @@ bool PageCache<FileT, Codec>::LockIfChanged(std::uint32_t id) {
 }
 
 template <File FileT, PageCodec Codec>
-Status PageCache<FileT, Codec>::WritePages(std::uint8_t frozen, std::vector<std::uint32_t>* written) {
+Status PageCache<FileT, Codec>::WritePages(Epoch& epoch) {
   alignas(64) char image[format::kPageImageMax];
   std::uint64_t flushes = store_->num_flushes();
-  for (const std::uint32_t id : ChangedPages(frozen)) {
+  for (const std::uint32_t id : epoch.touched) {
     Line& line = lines_[id];
     if (!LockIfChanged(id)) continue;
     const Shape shape = line.shape;
     std::size_t size = 0;
-    if ((shape.kind & Shape::kMark) == frozen) {
+    if ((shape.kind & Shape::kMark) == epoch.mark) {
       size = EncodePage(id, shape, At(line.unit), limits_.order.inlined, image);
       StoreMark(line, shape, 0);
-      written->push_back(id);
+      epoch.written.push_back(id);
       std::lock_guard lock(mutex_);
       SetFlag(id, kPinned, true);
+      SetFlag(id, kNew, false);
     }
     sync::VersionLock(line.version).Unlock(false);
     if (size != 0) HAKO_RETURN_IF_ERROR(PutImage(id, {image, size}));
-    HAKO_RETURN_IF_ERROR(PutCaptured());
+    HAKO_RETURN_IF_ERROR(PutCaptured(epoch));
     if (store_->num_flushes() != flushes) {
       flushes = store_->num_flushes();
       std::lock_guard lock(mutex_);
-      LetGo(written, 1);
+      LetGo(&epoch.written, 1);
     }
   }
-  return PutCaptured();
+  return PutCaptured(epoch);
 }
 
 template <File FileT, PageCodec Codec>
@@ -193,32 +210,41 @@ Status PageCache<FileT, Codec>::PutImage(std::uint32_t id, std::span<const char>
 }
 
 template <File FileT, PageCodec Codec>
-Status PageCache<FileT, Codec>::PutCaptured() {
+Status PageCache<FileT, Codec>::PutCaptured(Epoch& epoch) {
   std::vector<Captured> captured;
   {
-    std::lock_guard lock(captured_mutex_);
+    std::lock_guard lock(touched_mutex_);
     captured.swap(captured_);
   }
-  for (const Captured& page : captured) HAKO_RETURN_IF_ERROR(PutImage(page.id, page.image));
+  for (const Captured& page : captured) {
+    epoch.captured.push_back(page.id);
+    HAKO_RETURN_IF_ERROR(PutImage(page.id, page.image));
+  }
   return absl::OkStatus();
 }
 
-// After a checkpoint that failed: its pages are changed still.
+// After a checkpoint that failed: what is in memory of the epoch's pages belongs to the next one, and its images are dropped. Pages that
+// are away keep theirs.
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::MarkAgain(std::uint8_t frozen, const std::vector<std::uint32_t>& written) {
-  std::vector<std::uint32_t> ids = ChangedPages(frozen);
-  ids.insert(ids.end(), written.begin(), written.end());
-  for (const std::uint32_t id : ids) {
+void PageCache<FileT, Codec>::TakeBack(Epoch& epoch) {
+  std::vector<std::uint32_t> dropped = std::move(epoch.captured);
+  for (const std::uint32_t id : epoch.touched) {
     if (!LockIfChanged(id)) continue;
     const Shape shape = lines_[id].shape;
     if ((shape.kind & Shape::kMark) != mark()) {
       StoreMark(lines_[id], shape, mark());
+      NoteChanged(id);
       dirty_bytes_.fetch_add(shape.size(), std::memory_order_relaxed);
     }
     sync::VersionLock(lines_[id].version).Unlock(false);
+    dropped.push_back(id);
   }
-  std::lock_guard lock(captured_mutex_);
-  captured_.clear();
+  for (const auto& [id, value] : epoch.unsaved) dropped.push_back(id);
+  {
+    std::lock_guard lock(touched_mutex_);
+    captured_.clear();
+  }
+  store_->TakeBack(dropped);
 }
 
 }  // namespace hako::storage

@@ -4,7 +4,11 @@
 // Threads: the caller's lock.
 #pragma once
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -45,60 +49,94 @@ class PageMap {
   template <class Read>
   StatusOr<Entry> Exchange(std::uint32_t id, Entry entry, Read&& read) {
     HAKO_ASSIGN_OR_RETURN(Entry * at, At(0, id, read));
-    SetBit(levels_[0].changed, id / format::kMapFanout);
+    MarkChanged(0, id / format::kMapFanout);
     return std::exchange(*at, entry);
   }
 
-  // Writes the nodes that have changed, from below: write(level, number of the node, its bytes, its entry so far) gives the new entry.
-  template <class Read, class Write>
-  Status WriteOut(Read&& read, Write&& write) {
+  // Writes the nodes that have changed since MarkWritten, from below: write(level, number of the node, its bytes, its entry so far) gives
+  // the new entry. A node without entries is not written: drop(its entry so far).
+  template <class Read, class Write, class Drop>
+  Status WriteOut(Read&& read, Write&& write, Drop&& drop) {
     for (unsigned level = 0; level < format::kMapLevels; ++level) {
-      Level& here = levels_[level];
-      for (std::size_t node = 0; node < here.changed.size(); ++node) {
-        if (!here.changed[node]) continue;
+      std::ranges::sort(levels_[level].changed);
+      for (const std::uint64_t node : levels_[level].changed) {
         Entry* named;
         if (level + 1 < format::kMapLevels) {
           HAKO_ASSIGN_OR_RETURN(named, At(level + 1, node, read));
-          SetBit(levels_[level + 1].changed, node / format::kMapFanout);
+          MarkChanged(level + 1, node / format::kMapFanout);
         } else {
           named = &roots_[node];
         }
-        HAKO_ASSIGN_OR_RETURN(*named, write(level, node, NodeOf(level, node), *named));
-        here.changed[node] = false;
+        if (IsEmpty(level, node)) {
+          drop(std::exchange(*named, Entry{}));
+        } else {
+          HAKO_ASSIGN_OR_RETURN(*named, write(level, node, NodeOf(level, node), *named));
+        }
       }
     }
     return absl::OkStatus();
   }
-
-  // Has a node that is here written anew.
-  void MarkChanged(unsigned level, std::uint64_t node) { SetBit(levels_[level].changed, node); }
-  // Of the nodes that are here, any may have been lost on the way to the file.
-  void MarkAllChanged() {
-    for (Level& level : levels_) {
-      for (std::size_t node = 0; node < level.here.size(); ++node) {
-        if (level.here[node]) SetBit(level.changed, node);
+  // What WriteOut has written is in the file. Nodes without entries are forgotten.
+  void MarkWritten() {
+    for (unsigned level = 0; level < format::kMapLevels; ++level) {
+      for (const std::uint64_t node : std::exchange(levels_[level].changed, {})) {
+        levels_[level].flags[node] &= static_cast<std::uint8_t>(~kChanged);
+        if (IsEmpty(level, node)) Forget(level, node);
+      }
+    }
+  }
+  // WriteOut has failed, or what it has written is lost: the entries that name changed nodes are void. withdraw(entry) says whether to take
+  // one back.
+  template <class Withdraw>
+  void TakeBack(Withdraw&& withdraw) {
+    for (unsigned level = 0; level < format::kMapLevels; ++level) {
+      for (const std::uint64_t node : levels_[level].changed) {
+        Entry* const named = level + 1 < format::kMapLevels ? EntryAt(level + 1, node) : &roots_[node];
+        if ((level + 1 == format::kMapLevels || IsHere(level + 1, node / format::kMapFanout)) && withdraw(*named)) *named = {};
       }
     }
   }
 
-  // Visits every entry that names something, nodes too, and the empty ones of ids below `id_end`, where they have a node: visit(level,
-  // number, entry); the images have level -1 and their id.
+  // Has a node that is here written again.
+  void MarkChanged(unsigned level, std::uint64_t node) {
+    std::uint8_t& flags = FlagsOf(level, node);
+    if ((flags & kChanged) == 0) levels_[level].changed.push_back(node);
+    flags |= kChanged;
+  }
+
+  // Visits every entry that names something, nodes too: visit(level, number, entry); the images have level -1 and their id, and come in the
+  // order of these.
   template <class Read, class F>
-  Status ForEach(std::uint32_t id_end, Read&& read, F&& visit) {
+  Status ForEach(Read&& read, F&& visit) {
     for (unsigned root = 0; root < format::kMapRoots; ++root) {
-      HAKO_RETURN_IF_ERROR(ForEachBelow(format::kMapLevels - 1, root, roots_[root], id_end, read, visit));
+      HAKO_RETURN_IF_ERROR(ForEachBelow(format::kMapLevels - 1, root, roots_[root], read, visit));
     }
     return absl::OkStatus();
   }
 
  private:
+  enum : std::uint8_t { kHere = 1, kChanged = 2 };
   struct Level {
     ReservedMemory entries;
-    std::vector<bool> here, changed;  // by node
+    std::vector<std::uint8_t> flags;     // by node
+    std::vector<std::uint64_t> changed;  // nodes that are kChanged
   };
-  static void SetBit(std::vector<bool>& bits, std::size_t at) {
-    if (at >= bits.size()) bits.resize(at + at / 2 + 16);
-    bits[at] = true;
+  std::uint8_t& FlagsOf(unsigned level, std::uint64_t node) {
+    std::vector<std::uint8_t>& flags = levels_[level].flags;
+    if (node >= flags.size()) flags.resize(node + node / 2 + 16);
+    return flags[node];
+  }
+  bool IsHere(unsigned level, std::uint64_t node) const {
+    return node < levels_[level].flags.size() && (levels_[level].flags[node] & kHere) != 0;
+  }
+  bool IsEmpty(unsigned level, std::uint64_t node) const {
+    return std::ranges::all_of(NodeOf(level, node), [](std::byte byte) { return byte == std::byte{0}; });
+  }
+  void Forget(unsigned level, std::uint64_t node) {
+    levels_[level].flags[node] = 0;
+    --num_here_;
+    const std::span<const std::byte> bytes = NodeOf(level, node);
+    ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_DONTNEED);  // where a page of the system is larger, nothing
   }
 
   PageMap() = default;
@@ -110,7 +148,7 @@ class PageMap {
   template <class Read>
   StatusOr<Entry*> At(unsigned level, std::uint64_t index, Read& read) {
     const std::uint64_t node = index / format::kMapFanout;
-    if (node >= levels_[level].here.size() || !levels_[level].here[node]) HAKO_RETURN_IF_ERROR(ReadNode(level, node, read));
+    if (!IsHere(level, node)) HAKO_RETURN_IF_ERROR(ReadNode(level, node, read));
     return EntryAt(level, index);
   }
   template <class Read>
@@ -123,21 +161,20 @@ class PageMap {
       const std::span<const std::byte> bytes = NodeOf(level, node);
       HAKO_RETURN_IF_ERROR(read(*named, level, node, std::span(const_cast<std::byte*>(bytes.data()), bytes.size())));
     }
-    SetBit(levels_[level].here, node);
+    FlagsOf(level, node) |= kHere;
     ++num_here_;
     return absl::OkStatus();
   }
 
   template <class Read, class F>
-  Status ForEachBelow(unsigned level, std::uint64_t node, const Entry& entry, std::uint32_t id_end, Read& read, F& visit) {
-    const bool in_memory = node < levels_[level].here.size() && levels_[level].here[node];
-    if (entry.IsNone() && !in_memory) return absl::OkStatus();
+  Status ForEachBelow(unsigned level, std::uint64_t node, const Entry& entry, Read& read, F& visit) {
+    if (entry.IsNone() && !IsHere(level, node)) return absl::OkStatus();
     if (!entry.IsNone()) HAKO_RETURN_IF_ERROR(visit(static_cast<int>(level), node, entry));
     for (std::uint64_t i = node * format::kMapFanout; i < (node + 1) * format::kMapFanout; ++i) {
       HAKO_ASSIGN_OR_RETURN(const Entry* below, At(level, i, read));
       if (level > 0) {
-        HAKO_RETURN_IF_ERROR(ForEachBelow(level - 1, i, *below, id_end, read, visit));
-      } else if (!below->IsNone() || i < id_end) {
+        HAKO_RETURN_IF_ERROR(ForEachBelow(level - 1, i, *below, read, visit));
+      } else if (!below->IsNone()) {
         HAKO_RETURN_IF_ERROR(visit(-1, i, *below));
       }
     }

@@ -11,6 +11,7 @@
 //   3. All memory stays readable: who still looks at a page that was freed sees other bytes, and then a version that has moved on.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -19,6 +20,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -27,6 +29,7 @@
 #include "hako/base/status.h"
 #include "hako/format/page_format.h"
 #include "hako/storage/arena.h"
+#include "hako/storage/id_pool.h"
 #include "hako/sync/atomic_bytes.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
@@ -43,6 +46,7 @@ class PageSlab {
   static constexpr bool MustBeRead(std::uint32_t /*id*/) { return false; }
   static constexpr bool ReadAhead(std::span<const std::uint32_t> /*ids*/, int /*level*/) { return true; }
   static constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 26;
+  static constexpr std::uint32_t kFirstId = Arena::kExtentAlignment / sizeof(Line);
   static constexpr std::uint64_t kBytesMax = format::kPageUnit * (std::uint64_t{1} << 32) - (1 << 20);  // a unit's number has 32 bits
 
   // Below `small` bytes of pages, memory is taken in small pages of the system.
@@ -63,29 +67,64 @@ class PageSlab {
 
   // A page without memory, its line locked. 0 if there is no more room.
   std::uint32_t NewPage() {
-    const std::uint32_t id = NewId();
-    if (id != 0) sync::VersionLock(lines_[id].version).Lock();
+    std::lock_guard lock(mutex_);
+    std::uint32_t id;
+    do {
+      id = ids_.Take();
+    } while (id != 0 && (std::atomic_ref(lines_[id].version).load(std::memory_order_relaxed) & sync::VersionLock::kLocked) != 0);
+    if (id == 0) {
+      if (ids_.end() * sizeof(Line) == line_arena_->end() && !line_arena_->Allocate(Arena::kExtentAlignment).ok()) return 0;
+      id = ids_.Grow();
+    }
+    std::atomic_ref version(lines_[id].version);
+    if (version.load(std::memory_order_relaxed) < least_version_) version.store(least_version_, std::memory_order_relaxed);
+    sync::VersionLock(lines_[id].version).Lock();
     return id;
   }
   void FreePage(std::uint32_t id) {
-    sync::VersionLock(lines_[id].version).Unlock(true);
+    sync::VersionLock line(lines_[id].version);
+    line.Unlock(true);
     std::lock_guard lock(mutex_);
-    --num_pages_;
-    free_ids_.push_back(id);
+    last_version_ = std::max(last_version_, line.ReadVersion());
+    ids_.Give(id, id + 1);
+  }
+  // Ids from `first` to before `end`, which RestorePages took for those of pages, are of none. Where a line is locked, the id is left out:
+  // a file that is damaged names it.
+  void FreeIds(std::uint32_t first, std::uint32_t end) {
+    std::lock_guard lock(mutex_);
+    ids_.Give(std::max(first, kFirstId), end);
+  }
+  bool IsFree(std::uint32_t id) const {
+    std::lock_guard lock(mutex_);
+    return ids_.IsFree(id);
   }
 
   // Ids below `end` belong to pages from now on, but for those that FreePage takes back.
   Status RestorePages(std::uint32_t end) {
     std::lock_guard lock(mutex_);
-    if (end <= next_id_) return absl::OkStatus();
-    HAKO_RETURN_IF_ERROR(line_arena_->Allocate((end - kFirstId) * sizeof(Line)).status());
-    num_pages_ = end - kFirstId;
-    next_id_ = end;
+    if (end <= ids_.end()) return absl::OkStatus();
+    HAKO_RETURN_IF_ERROR(line_arena_->Allocate((end - ids_.end()) * sizeof(Line)).status());
+    ids_.GrowTo(end);
     return absl::OkStatus();
   }
   std::uint32_t page_end() const {  // no page has an id at or above it
     std::lock_guard lock(mutex_);
-    return next_id_;
+    return ids_.end();
+  }
+  // What page_end would be if these ids, which rise, were free too.
+  std::uint32_t PageEndWithout(std::span<const std::uint32_t> ids) const {
+    std::lock_guard lock(mutex_);
+    return ids_.EndWithout(ids);
+  }
+  // Forgets free ids at the end, and gives the memory of their lines back. A line that comes again has a version that it never had.
+  void CutIds() {
+    std::lock_guard lock(mutex_);
+    ids_.Cut();
+    const std::uint64_t kept =
+        (ids_.end() * sizeof(Line) + Arena::kExtentAlignment - 1) / Arena::kExtentAlignment * Arena::kExtentAlignment;
+    if (kept >= line_arena_->end()) return;
+    least_version_ = last_version_;
+    line_arena_->Shrink(kept);
   }
 
   // Memory of `units` for a page, its contents undefined; where it begins, or 0 if there is no more room: within `limit` bytes of memory in
@@ -152,7 +191,7 @@ class PageSlab {
 
   std::uint64_t num_pages() const {
     std::lock_guard lock(mutex_);
-    return num_pages_;
+    return ids_.num_used();
   }
   std::uint64_t free_bytes() const {
     std::lock_guard lock(mutex_);
@@ -168,7 +207,6 @@ class PageSlab {
     std::uint32_t units, before, after;  // in its bin
   };
   static constexpr unsigned kBins = 64;  // the last has all runs of at least so many units
-  static constexpr std::uint32_t kFirstId = Arena::kExtentAlignment / sizeof(Line);
   static constexpr std::uint64_t kHugePage = 2 << 20;
   static constexpr std::uint32_t kNoRetreat = ~std::uint32_t{0};
 
@@ -178,18 +216,6 @@ class PageSlab {
         line_arena_(std::move(lines)),
         base_(reinterpret_cast<char*>(page_arena_->base())),
         lines_(reinterpret_cast<Line*>(line_arena_->base())) {}
-
-  std::uint32_t NewId() {
-    std::lock_guard lock(mutex_);
-    ++num_pages_;
-    if (!free_ids_.empty()) {
-      const std::uint32_t id = free_ids_.back();
-      free_ids_.pop_back();
-      return id;
-    }
-    if (next_id_ * sizeof(Line) == line_arena_->end() && !line_arena_->Allocate(Arena::kExtentAlignment).ok()) return --num_pages_, 0;
-    return next_id_++;
-  }
 
   char* At(std::uint32_t unit) const { return base_ + std::uint64_t{unit} * format::kPageUnit; }
   static unsigned BinOf(std::uint32_t units) { return units < kBins ? units - 1 : kBins - 1; }
@@ -310,9 +336,9 @@ class PageSlab {
   std::vector<std::uint64_t> edge_;
   std::uint64_t free_units_ = 0;
   std::uint32_t retreat_ = kNoRetreat;  // units from here on are not handed out
-  std::vector<std::uint32_t> free_ids_;
-  std::uint32_t next_id_ = kFirstId;
-  std::uint64_t num_pages_ = 0;
+  IdPool ids_{kFirstId};
+  std::uint32_t last_version_ = 0;   // no line of an id that was freed has a later one
+  std::uint32_t least_version_ = 0;  // of the line of a page that is made
 };
 
 }  // namespace hako::storage

@@ -73,10 +73,9 @@ StatusOr<std::uint64_t> PageStore<FileT>::MoveForward(std::uint64_t max_bytes) {
   is_moving_ = true;
   {
     std::lock_guard lock(map_mutex_);
-    const auto id_end = static_cast<std::uint32_t>(super_.id_end);
-    HAKO_RETURN_IF_ERROR(map_.ForEach(id_end, NodeReader(), [&](int level, std::uint64_t number, const Entry& entry) {
+    HAKO_RETURN_IF_ERROR(map_.ForEach(NodeReader(), [&](int level, std::uint64_t number, const Entry& entry) {
       // What lies low enough stays.
-      if (entry.IsNone() || entry.place() + entry.units() <= format::kTreeFirstUnit + space_.used_units()) return absl::OkStatus();
+      if (entry.place() + entry.units() <= format::kTreeFirstUnit + space_.used_units()) return absl::OkStatus();
       if (level < 0) {
         images.push_back({number, entry});
       } else {
@@ -89,15 +88,11 @@ StatusOr<std::uint64_t> PageStore<FileT>::MoveForward(std::uint64_t max_bytes) {
   std::ranges::sort(images, [](const Image& a, const Image& b) { return a.entry.place() > b.entry.place(); });
   std::string bytes;
   std::uint64_t moved_bytes = 0;
+  UnitSpace::Front front;
   for (const Image& image : images) {
     if (moved_bytes >= max_bytes) break;
-    space_.Rewind();
-    const UnitSpace::Run run = space_.Take(image.entry.units(), image.entry.units());
+    const UnitSpace::Run run = space_.TakeFirst(image.entry.units(), image.entry.place(), &front);
     if (run.units == 0) continue;
-    if (run.place > image.entry.place()) {
-      space_.Free(run.place, run.units);
-      continue;
-    }
     bytes.resize(image.entry.units() * format::kTreeUnit);
     const std::span<std::byte> out(reinterpret_cast<std::byte*>(bytes.data()), bytes.size());
     HAKO_RETURN_IF_ERROR(ReadAt(image.entry, out));

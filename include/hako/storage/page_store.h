@@ -3,11 +3,15 @@
 // A checkpoint is Begin, then Put and Forget for what has changed, then Commit. Put collects images in a buffer of a mebibyte, for which it
 // takes a run of free units, so that the device sees few and long writes, in the order in which the images come.
 //
+// A checkpoint that fails is taken back (TakeBack): its images are dropped and their space is free at once, so that the file does not grow
+// with each attempt. Some space is kept in reserve, so that a checkpoint still succeeds on a device that has become full, and removals can
+// make room.
+//
 // Invariants
 //   1. What the newer valid superblock reaches is not overwritten: units that it needs are free again only when a later Commit is durable.
 //      Nor is what the other one reaches, until the newer is known to be durable.
-//   2. After a Put that failed, or a Commit, the map may name images that were not written: the caller keeps what it put since num_flushes
-//      last changed, and puts it again, until a Commit is OK.
+//   2. What was put since num_flushes last changed is in memory only. After a Put or a Commit that failed, unless is_written(), the caller
+//      takes back what it has put and puts it again.
 //   3. A sync that failed is not tried again: what it was to write may be lost though a later one says OK. No Commit succeeds any more.
 //
 // Threads: Read and ReadLong from any; the rest by one thread at a time.
@@ -99,8 +103,8 @@ class PageStore {
     if (space_is_known_) return absl::OkStatus();
     std::uint64_t used = format::kTreeFirstUnit;
     std::lock_guard lock(map_mutex_);
-    HAKO_RETURN_IF_ERROR(map_.ForEach(super_.id_end, NodeReader(), [&](int, std::uint64_t, const Entry& entry) -> Status {
-      if (!entry.IsNone()) used += entry.units();
+    HAKO_RETURN_IF_ERROR(map_.ForEach(NodeReader(), [&](int, std::uint64_t, const Entry& entry) -> Status {
+      used += entry.units();
       return used <= super_.end ? absl::OkStatus() : DataLossError("the page map names more space than the file has,", super_.end);
     }));
     const std::uint64_t size = file_.Size(), used_bytes = used * format::kTreeUnit;
@@ -135,7 +139,7 @@ class PageStore {
         .status();
   }
 
-  // Begins a checkpoint. The first time it finds out what is free: an id that has no image is told to `is_free`.
+  // Begins a checkpoint. The first time it finds out what is free: is_free(first, end) is called for ids without an image.
   template <class F>
   Status Begin(F&& is_free) {
     HAKO_RETURN_IF_ERROR(poison_);
@@ -145,6 +149,7 @@ class PageStore {
     }
     space_.Rewind();
     no_run_of_ = ~std::uint64_t{0};
+    is_written_ = false;
     if (buffer_ == nullptr) buffer_ = MakeAlignedBuffer(kRunUnits * format::kTreeUnit);
     return absl::OkStatus();
   }
@@ -165,6 +170,13 @@ class PageStore {
   Status Commit(F&& change) {
     HAKO_RETURN_IF_ERROR(WriteMap());
     HAKO_RETURN_IF_ERROR(Sync());
+    {
+      std::lock_guard lock(map_mutex_);
+      map_.MarkWritten();
+      map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
+    }
+    space_.ForgetYoung();  // a superblock that could not be written may be there nevertheless
+    is_written_ = true;
     Super super = super_;
     change(super);
     super.map = map_.roots();
@@ -178,9 +190,33 @@ class PageStore {
     retired_.clear();
     if (num_pins_ == 0) FreeReleased();
     is_moving_ = false;
+    if (is_short_ && KeepReserve(0).ok()) is_short_ = false;
     NoteCommit();
     return absl::OkStatus();
   }
+  // Whether all that was put is in the file, though no superblock may name it yet.
+  bool is_written() const { return is_written_; }
+
+  // After a Put or a Commit that failed, unless is_written(): drops these images, which are going to be put again, and whatever was not
+  // flushed, and gives their space back.
+  void TakeBack(std::span<const std::uint32_t> ids) {
+    EndRun();
+    used_ = 0;
+    runs_.clear();
+    std::lock_guard lock(map_mutex_);
+    const auto withdraw = [this](const Entry& entry) {
+      if (entry.IsNone() || !space_.IsYoung(entry.place())) return false;
+      space_.Free(entry.place(), entry.units());
+      return true;
+    };
+    for (const std::uint32_t id : ids) {
+      if (const StatusOr<Entry*> at = map_.At(id, NodeReader()); at.ok() && withdraw(**at)) (void)map_.Exchange(id, Entry{}, NodeReader());
+    }
+    map_.TakeBack(withdraw);
+  }
+
+  // Whether the device has become full: since then the reserve may be used, until it is whole again.
+  bool is_short() const { return is_short_; }
 
   // OK, or FailedPrecondition since a write or a sync failed: nothing can be committed any more.
   const Status& Health() const { return poison_; }
@@ -205,7 +241,7 @@ class PageStore {
     std::vector<UnitSpace::Run> runs;
   };
   StatusOr<Pinned> Pin() {
-    HAKO_RETURN_IF_ERROR(Begin([](std::uint32_t) {}));
+    HAKO_RETURN_IF_ERROR(Begin([](std::uint32_t, std::uint32_t) {}));
     Pinned pinned{super_, {}};
     space_.ForEachUsedRun([&](std::uint64_t place, std::uint64_t units) { pinned.runs.push_back({place, units}); });
     ++num_pins_;
@@ -221,6 +257,7 @@ class PageStore {
   static constexpr FileKind kKind{"tree", format::kTreeFileMagic, 1, format::kTreeFileVersion};
   static constexpr std::uint64_t kIdsMax = std::uint64_t{format::kMapRoots} * format::kMapFanout * format::kMapFanout * format::kMapFanout;
   static constexpr std::uint64_t kRunUnits = (1 << 20) / format::kTreeUnit;
+  static constexpr std::uint64_t kReserveMin = (256 << 10) / format::kTreeUnit;
   static constexpr std::uint64_t kGoodRun = (64 << 10) / format::kTreeUnit;  // shorter ones are taken only before the file must grow
 
   PageStore(FileT file, const Super& super, PageMap map, std::uint64_t min_read_size)
@@ -323,45 +360,62 @@ class PageStore {
   template <class F>
   Status FindFreeSpace(F& is_free) {
     space_.Reset(format::kTreeFirstUnit, super_.end);
-    std::vector<std::uint32_t> free_ids;
-    std::lock_guard lock(map_mutex_);
-    HAKO_RETURN_IF_ERROR(map_.ForEach(super_.id_end, NodeReader(), [&](int level, std::uint64_t number, const Entry& entry) -> Status {
-      if (entry.IsNone()) {
-        if (level < 0) free_ids.push_back(static_cast<std::uint32_t>(number));
-      } else if (level < 0 && number >= super_.id_end) {
-        return DataLossError("the page map names an image of an id that is not in use,", number);
-      } else if (!space_.MarkUsed(entry.place(), entry.units())) {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> free_ids;  // from the first to before the second
+    std::uint64_t next_id = 0;
+    std::unique_lock lock(map_mutex_);
+    HAKO_RETURN_IF_ERROR(map_.ForEach(NodeReader(), [&](int level, std::uint64_t number, const Entry& entry) -> Status {
+      if (!space_.MarkUsed(entry.place(), entry.units()))
         return DataLossError("two images share space, or one lies outside of the file,", entry.place() * format::kTreeUnit);
-      }
+      if (level >= 0) return absl::OkStatus();
+      if (number >= super_.id_end) return DataLossError("the page map names an image of an id that is not in use,", number);
+      if (number > next_id) free_ids.emplace_back(next_id, number);
+      next_id = number + 1;
       return absl::OkStatus();
     }));
+    if (next_id < super_.id_end) free_ids.emplace_back(next_id, super_.id_end);
+    lock.unlock();
     space_is_known_ = true;
-    for (const std::uint32_t id : free_ids) is_free(id);
+    for (const auto& [first, end] : free_ids) {
+      is_free(static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(end));
+    }
     if (file_.IsWritable() && file_.Size() > super_.end * format::kTreeUnit)
       return file_.Resize(super_.end * format::kTreeUnit);  // of a checkpoint that failed
     return absl::OkStatus();
   }
 
+  // `least` units or more.
   StatusOr<UnitSpace::Run> TakeRun(std::uint64_t least, std::uint64_t most) {
+    if (!is_short_) HAKO_RETURN_IF_ERROR(KeepReserve(least));
     const std::uint64_t good = is_moving_ ? least : std::min(most, std::max(least, kGoodRun));
     for (const std::uint64_t want : {good, least}) {
       if (want >= no_run_of_) continue;  // else the whole space would be searched again for each image
       if (const UnitSpace::Run run = space_.Take(want, most); run.units != 0) return run;
       no_run_of_ = want;
     }
-    // Ahead of what is needed; on a device that is nearly full, no more than that.
+    HAKO_RETURN_IF_ERROR(GrowBy(std::max({most, kRunUnits, space_.end() / 16}), least));
+    return space_.Take(least, most);
+  }
+  // Has the file grow by `good` units, ahead of what is needed; on a device that is nearly full by `least`, no more than that.
+  Status GrowBy(std::uint64_t good, std::uint64_t least) {
     Status status;
-    for (const std::uint64_t more : {std::max({most, kRunUnits, space_.end() / 16}), least}) {
+    for (const std::uint64_t more : {good, least}) {
       const std::uint64_t end = space_.end() + more;
       status = file_.Resize(end * format::kTreeUnit);
       if (status.ok()) {
         space_.Grow(end);
         no_run_of_ = ~std::uint64_t{0};
-        return space_.Take(least, most);
+        return status;
       }
-      if (!absl::IsResourceExhausted(status)) break;
+      if (!absl::IsResourceExhausted(status)) return status;
     }
+    is_short_ = true;
     return status;
+  }
+  // Has the file have its reserve beside `units`.
+  Status KeepReserve(std::uint64_t units) {
+    const std::uint64_t wanted = units + std::max(kReserveMin, space_.end() / 64), free = space_.free_units();
+    if (free >= wanted) return absl::OkStatus();
+    return GrowBy(std::max({kRunUnits, space_.end() / 16, wanted - free}), wanted - free);
   }
 
   // Copies an image to the buffer; the entry that names it, with a check over `checked` bytes, of which those beyond the image are zero.
@@ -412,7 +466,7 @@ class PageStore {
     Status status;
     if constexpr (BatchFile<FileT>) {
       for (const WriteRequest& run : runs) CountWrite(run.in.size());
-      status = PoisonIfBad(file_.WriteMulti(runs));
+      status = NoteFailure(file_.WriteMulti(runs));
     } else {
       for (const WriteRequest& run : runs) HAKO_RETURN_IF_ERROR(WriteAt(run.offset, run.in));
     }
@@ -424,13 +478,16 @@ class PageStore {
     writes_.fetch_add(1, std::memory_order_relaxed);
     written_bytes_.fetch_add(size, std::memory_order_relaxed);
   }
-  Status PoisonIfBad(Status status) {
-    if (!status.ok() && !absl::IsResourceExhausted(status)) Poison(status);
+  Status NoteFailure(Status status) {
+    if (absl::IsResourceExhausted(status))
+      is_short_ = true;
+    else if (!status.ok())
+      Poison(status);
     return status;
   }
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> bytes) {
     CountWrite(bytes.size());
-    return PoisonIfBad(file_.WriteAt(offset, bytes));
+    return NoteFailure(file_.WriteAt(offset, bytes));
   }
   Status Sync() {
     Status status = file_.Sync();
@@ -451,18 +508,21 @@ class PageStore {
   }
   Status WriteMap() {
     std::lock_guard lock(map_mutex_);
-    Status status = map_.WriteOut(
-        NodeReader(), [&](unsigned level, std::uint64_t node, std::span<const std::byte> bytes, const Entry& before) -> StatusOr<Entry> {
-          HAKO_ASSIGN_OR_RETURN(const Entry entry, Write(bytes, SeedOf(level, node), bytes.size()));
-          Retire(before);
-          return entry;
-        });
-    if (status.ok()) status = Flush();
-    if (!status.ok()) map_.MarkAllChanged();
-    return status;
+    const auto write = [&](unsigned level, std::uint64_t node, std::span<const std::byte> bytes, const Entry& before) -> StatusOr<Entry> {
+      HAKO_ASSIGN_OR_RETURN(const Entry entry, Write(bytes, SeedOf(level, node), bytes.size()));
+      Retire(before);
+      return entry;
+    };
+    HAKO_RETURN_IF_ERROR(map_.WriteOut(NodeReader(), write, [this](const Entry& before) { Retire(before); }));
+    return Flush();
   }
+  // What no checkpoint has committed is free at once.
   void Retire(const Entry& entry) {
-    if (!entry.IsNone()) retired_.push_back({entry.place(), entry.units()});
+    if (entry.IsNone()) return;
+    if (space_.IsYoung(entry.place()))
+      space_.Free(entry.place(), entry.units());
+    else
+      retired_.push_back({entry.place(), entry.units()});
   }
   // Where the state that is going to be committed ends.
   std::uint64_t EndWithoutRetired() {
@@ -493,6 +553,7 @@ class PageStore {
   std::vector<UnitSpace::Run> retired_;   // since the last checkpoint, which may need them
   std::vector<UnitSpace::Run> released_;  // before it, but a pinned one may need them
   unsigned num_pins_ = 0;
+  bool is_written_ = false, is_short_ = false;
   bool is_moving_ = false;  // until the next Commit: all goes as far to the front as it can
   AlignedBuffer buffer_;
   std::uint64_t used_ = 0;                       // units of the buffer, by runs_

@@ -1,4 +1,4 @@
-// Which units of a file are in use: a bit for each.
+// Which units of a file are in use: a bit for each. And which of these are young: in use since the last checkpoint only.
 //
 // One thread at a time.
 #pragma once
@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <vector>
 
 namespace hako::storage {
@@ -20,10 +22,12 @@ class UnitSpace {
   // All units from `first` to `end` are free, all before are in use.
   void Reset(std::uint64_t first, std::uint64_t end) {
     used_.assign(end / 64 + 1, 0);
+    young_.assign(end / 64 + 1, 0);
+    young_runs_.clear();
     end_ = end;
     used_units_ = 0;
     next_ = first_ = first;
-    Fill(0, first, true);
+    Fill(used_, 0, first, true);
   }
   std::uint64_t end() const { return end_; }
   std::uint64_t used_units() const { return used_units_; }
@@ -31,7 +35,8 @@ class UnitSpace {
   std::uint64_t free_units() const { return end_ - first_ - used_units_; }
 
   void Grow(std::uint64_t end) {
-    used_.resize(end / 64 + 1);
+    used_.resize(std::max<std::size_t>(used_.size(), end / 64 + 1));
+    young_.resize(used_.size());
     end_ = end;
   }
   // Forgets free units at the end.
@@ -50,7 +55,7 @@ class UnitSpace {
   // False if they are not all free units, or none.
   bool MarkUsed(std::uint64_t place, std::uint64_t units) {
     if (units == 0 || place < first_ || units > end_ || place > end_ - units || RunAt(place, units, false) < units) return false;
-    Fill(place, units, true);
+    Fill(used_, place, units, true);
     used_units_ += units;
     return true;
   }
@@ -63,15 +68,43 @@ class UnitSpace {
     Run run = Search(next_, end_, least, most);
     if (run.units == 0) run = Search(first_, std::min(next_ + least, end_), least, most);
     if (run.units == 0) return run;
-    Fill(run.place, run.units, true);
-    used_units_ += run.units;
+    MakeYoung(run);
     next_ = run.place + run.units;
     return run;
   }
   void Free(std::uint64_t place, std::uint64_t units) {
-    Fill(place, units, false);
+    Fill(used_, place, units, false);
     used_units_ -= units;
   }
+
+  // Where free runs of each size begin, while nothing is freed: an entry says that no run of that size or more lies before a place. Both
+  // rise together.
+  using Front = std::map<std::uint64_t, std::uint64_t>;
+  // Takes the first free units that begin below `to`; none if there are none. All calls with one Front together read the map once for each
+  // size, not once for each call.
+  Run TakeFirst(std::uint64_t units, std::uint64_t to, Front* front) {
+    const auto above = front->upper_bound(units);
+    const std::uint64_t from = above == front->begin() ? first_ : std::prev(above)->second;
+    to = std::min(to, end_);
+    if (from >= to) return {};
+    const Run run = Search(from, to, units, units);
+    if (run.units != 0) MakeYoung(run);
+    const std::uint64_t bound = run.units != 0 ? run.place + run.units : to;
+    auto last = above;
+    while (last != front->end() && last->second <= bound) ++last;
+    front->erase(above, last);
+    front->insert_or_assign(units, bound);
+    return run;
+  }
+
+  bool IsYoung(std::uint64_t place) const { return place < end_ && (young_[place / 64] >> place % 64 & 1) != 0; }
+  void ForgetYoung() {
+    for (const Run& run : young_runs_) Fill(young_, run.place, run.units, false);
+    young_runs_.clear();
+  }
+
+  // Words of the map that searches have read: their cost.
+  std::uint64_t words_read() const { return words_read_; }
 
   // Visits the runs of used units behind the first: visit(place, units).
   template <class F>
@@ -91,6 +124,7 @@ class UnitSpace {
     while (units < most) {
       const std::uint64_t at = place + units;
       const std::uint64_t word = (used ? ~used_[at / 64] : used_[at / 64]) >> at % 64;
+      ++words_read_;
       const auto same = static_cast<unsigned>(word == 0 ? 64 - at % 64 : static_cast<unsigned>(std::countr_zero(word)));
       units += same;
       if (word != 0) break;
@@ -107,18 +141,26 @@ class UnitSpace {
     }
     return {};
   }
-  void Fill(std::uint64_t place, std::uint64_t units, bool used) {
+  void MakeYoung(const Run& run) {
+    Fill(used_, run.place, run.units, true);
+    Fill(young_, run.place, run.units, true);
+    young_runs_.push_back(run);
+    used_units_ += run.units;
+  }
+  static void Fill(std::vector<std::uint64_t>& map, std::uint64_t place, std::uint64_t units, bool used) {
     while (units > 0) {
       const unsigned shift = place % 64, n = static_cast<unsigned>(std::min<std::uint64_t>(64 - shift, units));
       const std::uint64_t bits = (n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1) << shift;
-      std::uint64_t& word = used_[place / 64];
+      std::uint64_t& word = map[place / 64];
       word = used ? word | bits : word & ~bits;
       place += n;
       units -= n;
     }
   }
 
-  std::vector<std::uint64_t> used_;
+  std::vector<std::uint64_t> used_, young_;
+  std::vector<Run> young_runs_;  // of young units, and of some that were freed since
+  mutable std::uint64_t words_read_ = 0;
   std::uint64_t first_ = 0, end_ = 0, next_ = 0, used_units_ = 0;
 };
 
