@@ -21,7 +21,7 @@ namespace {
 std::string KeyOf(std::uint64_t number) { return std::to_string(100'000 + number); }
 
 constexpr std::uint64_t kCacheBytes = 1 << 20;
-constexpr std::uint64_t kRecords = 3000;  // of 1,000 bytes each: three times the cache
+constexpr std::uint64_t kRecords = 2000;  // of 1,000 bytes each: twice the cache
 constexpr std::size_t kValueSize = 1000;
 
 std::string Numbered(std::uint64_t count) {

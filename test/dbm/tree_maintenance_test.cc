@@ -19,7 +19,7 @@
 namespace hako {
 namespace {
 
-constexpr std::uint64_t kRecords = 3000;
+constexpr std::uint64_t kRecords = 2000;
 using Database = TreeDBM<HookedFile>;
 
 std::string KeyOf(std::uint64_t i) { return std::to_string(10'000 + i); }

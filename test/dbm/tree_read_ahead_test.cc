@@ -17,7 +17,7 @@
 namespace hako {
 namespace {
 
-constexpr std::uint64_t kRecords = 3000;
+constexpr std::uint64_t kRecords = 2000;
 using Database = TreeDBM<HookedFile>;
 
 class TreeReadAhead : public testing::Test {
