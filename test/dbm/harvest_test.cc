@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "dbm/listing.h"
@@ -110,6 +111,37 @@ TEST(HarvestTest, FindsTheExtentsThatARebuildEmptied) {
   for (std::uint64_t i = 0; i < 20'000; ++i) ASSERT_THAT(db->Set(NumberedKey(i), std::string(90, 'w')), IsOk());
   EXPECT_LE(db->GetStats().total_bytes, total) << "the free extents are used again";
   EXPECT_THAT(db->Verify(), IsOk());
+}
+
+// Values with long runs of zeros, which a harvest of half-written records would take for free space.
+TEST(HarvestTest, WritersBesideTheHarvestLoseNothing) {
+  constexpr std::uint64_t kKeys = 240, kWriters = 3;
+  const auto size_of = [](std::uint64_t salt) { return std::size_t{1000} + salt % 3 * 30'000; };
+  const MemoryFile memory = FileOfTheDead([&](DB& db) {
+    for (std::uint64_t i = 0; i < kKeys; ++i) ASSERT_THAT(db.Set(NumberedKey(i), ValueNamed("first", size_of(i))), IsOk());
+    ASSERT_THAT(db.Synchronize(SyncMode::kHard), IsOk());
+    for (std::uint64_t i = 0; i < kKeys; i += 3) ASSERT_THAT(db.Remove(NumberedKey(i)), IsOk());
+  });
+  ASSERT_OK_AND_ASSIGN(auto db, Open(memory));
+  std::vector<std::thread> threads;
+  for (std::uint64_t writer = 0; writer < kWriters; ++writer) {
+    threads.emplace_back([&, writer] {
+      for (std::uint64_t i = 0; i < 400; ++i) {
+        const std::uint64_t key = (i * 7 % (kKeys / kWriters)) * kWriters + writer;
+        EXPECT_THAT(db->Set(NumberedKey(key), ValueNamed(NumberedKey(key), size_of(i + key))), IsOk());
+        if (i % 8 == 0) {
+          EXPECT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(db->Verify(), IsOk());
+  for (std::uint64_t i = 0; i < kKeys; ++i) {
+    const auto value = db->Get(NumberedKey(i));
+    ASSERT_THAT(value, IsOk());
+    EXPECT_TRUE(value->starts_with(NumberedKey(i)));
+  }
 }
 
 // A live record that is damaged cannot be told from what was free; so such space stays unused.
