@@ -150,7 +150,9 @@ TEST_P(FileSystemsTest, SyncedBytesOutliveAKillAndAnUnmount) {
   });
   child.Wait();
   child.Kill();
-  if (std::string_view(std::get<0>(GetParam())) != "tmpfs") ASSERT_TRUE(image_.Remount());
+  if (std::string_view(std::get<0>(GetParam())) != "tmpfs") {
+    ASSERT_TRUE(image_.Remount());
+  }
   ASSERT_OK_AND_ASSIGN(auto file, Open());
   ASSERT_GE(file.Size(), expected.size());
   std::vector<std::byte> out(expected.size());

@@ -140,7 +140,9 @@ TEST_F(MemoryMapParallelFileTest, SyncRangeMakesTheNameDurableAndRemembersFailur
   bool is_possible = true;
   std::thread([&] {
     is_possible = FailSystemCallsOfThisThread({SYS_open, SYS_openat, SYS_syncfs}, EIO);
-    if (is_possible) EXPECT_FALSE(file.SyncRange(0, 7).ok());
+    if (is_possible) {
+      EXPECT_FALSE(file.SyncRange(0, 7).ok());
+    }
   }).join();
   if (!is_possible) GTEST_SKIP() << "cannot make system calls fail";
   EXPECT_THAT(file.SyncRange(0, 7), StatusIs(absl::StatusCode::kFailedPrecondition));

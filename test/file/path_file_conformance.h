@@ -379,7 +379,9 @@ TYPED_TEST_P(PathFileConformance, SyncsInAFolderThatCannotBeOpened) {
     bool is_possible = true;
     std::thread([&] {
       is_possible = FailSystemCallsOfThisThread({SYS_open, SYS_openat}, error);
-      if (is_possible) EXPECT_THAT(file.Sync(), IsOk());
+      if (is_possible) {
+        EXPECT_THAT(file.Sync(), IsOk());
+      }
     }).join();
     if (!is_possible) GTEST_SKIP() << "cannot make system calls fail";
   }

@@ -35,6 +35,7 @@ class LineTable {
   static constexpr std::uint64_t kLargeChunkBytes = 1 << 20;
   static constexpr std::uint64_t kSmallChunks = 4096;
   static constexpr std::uint64_t kChunks = 13 * 1024;
+  static constexpr std::uint64_t kHomeMax = (kSmallChunks * kSmallChunkBytes + (kChunks - kSmallChunks) * kLargeChunkBytes) / sizeof(Line);
 
   explicit LineTable(Space& space) : space_(space), chunks_(new std::atomic<Line*>[kChunks]()) {}
 
@@ -53,8 +54,8 @@ class LineTable {
 
   // Makes room for home lines [0, count).
   Status EnsureHome(std::uint64_t count) {
+    if (count > kHomeMax) return absl::ResourceExhaustedError("the hash table has reached its largest size");
     while (HomeCapacity() < count) {
-      if (num_chunks_ == kChunks) return absl::ResourceExhaustedError("the hash table has reached its largest size");
       const std::uint64_t bytes = num_chunks_ < kSmallChunks ? kSmallChunkBytes : kLargeChunkBytes;
       HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, space_.AllocateIndexExtent(bytes, format::IndexExtent::kHomeLines));
       AppendChunk(offset);

@@ -8,6 +8,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -28,6 +29,15 @@ class ReservedMemory {
     void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) return SystemError(errno, absl::StrCat("reserving ", bytes, " bytes of address space").c_str());
     return ReservedMemory(static_cast<std::byte*>(base), bytes);
+  }
+  // From `least` to `bytes`, as much as the system allows (ulimit -v); then half of that, to leave room to others.
+  static StatusOr<ReservedMemory> ReserveUpTo(std::uint64_t bytes, std::uint64_t least) {
+    auto memory = Reserve(bytes);
+    for (std::uint64_t size = bytes / 2; !memory.ok() && size >= least; size /= 2) {
+      memory = Reserve(size);
+      if (memory.ok() && size / 2 >= least) memory = Reserve(size / 2);
+    }
+    return memory;
   }
   ReservedMemory() = default;
   ReservedMemory(ReservedMemory&& other) noexcept : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)) {}
@@ -56,11 +66,13 @@ class Arena {
   static constexpr std::uint64_t kExtentAlignment = 64 << 10;
   static constexpr std::uint64_t kSmallUsual = 32 << 20;
 
-  // Offset 0 is never handed out, so that 0 can mean "none". More than 64 KiB on either side of any extent can be read.
-  // Below `small` bytes memory is taken in small pages. REQUIRES: max_bytes >= kExtentAlignment
+  // Where the system allows less address space, the limit is lower. Offset 0 is never handed out, so that 0 can mean "none". More than 64
+  // KiB on either side of any extent can be read. Below `small` bytes memory is taken in small pages. REQUIRES: max_bytes >=
+  // kExtentAlignment
   static StatusOr<std::unique_ptr<Arena>> Create(std::uint64_t max_bytes, std::uint64_t small = kSmallUsual) {
     HAKO_ASSERT(max_bytes >= kExtentAlignment);
-    HAKO_ASSIGN_OR_RETURN(ReservedMemory memory, ReservedMemory::Reserve(max_bytes + 2 * kHugePage));
+    HAKO_ASSIGN_OR_RETURN(ReservedMemory memory, ReservedMemory::ReserveUpTo(max_bytes + 2 * kHugePage, kLeast));
+    max_bytes = std::min(max_bytes, memory.size() - 2 * kHugePage);
     return std::unique_ptr<Arena>(new Arena(std::move(memory), max_bytes, small));
   }
 
@@ -97,7 +109,7 @@ class Arena {
   }
 
  private:
-  static constexpr std::uint64_t kHugePage = 2 << 20;
+  static constexpr std::uint64_t kHugePage = 2 << 20, kLeast = 64 << 20;
   static constexpr int kCollapse = 25;  // MADV_COLLAPSE, Linux 6.1
 
   Arena(ReservedMemory memory, std::uint64_t max_bytes, std::uint64_t small)

@@ -64,7 +64,7 @@ class BlockDepot {
   // Of a space whose handles are offsets in units of 1 << shift bytes.
   static StatusOr<std::unique_ptr<BlockDepot>> Create(unsigned shift) { return Create(shift, Extents{}); }
   static StatusOr<std::unique_ptr<BlockDepot>> Create(unsigned shift, const Extents& extents) {
-    HAKO_ASSIGN_OR_RETURN(ReservedMemory memory, ReservedMemory::Reserve(kReserveBytes));
+    HAKO_ASSIGN_OR_RETURN(ReservedMemory memory, ReservedMemory::ReserveUpTo(kReserveBytes, 64 << 20));
     HAKO_ASSIGN_OR_RETURN(ReservedMemory regions,
                           ReservedMemory::Reserve(((std::uint64_t{1} << (32 + shift)) / kRegion + 1) * sizeof(Region)));
     return std::unique_ptr<BlockDepot>(new BlockDepot(std::move(memory), std::move(regions), shift, extents));

@@ -221,6 +221,9 @@ class ExtentFile {
   Status Read(std::uint64_t offset, char* out, std::uint64_t size) const {
     if constexpr (kMapped) {
       if (offset + size > file_.Size()) return absl::OutOfRangeError(absl::StrCat("a read beyond the file's end, at ", offset));
+      if constexpr (requires { file_.Prefetch(offset, size); }) {
+        if (size >= format::kExtentUnit) file_.Prefetch(offset, size);
+      }
       sync::LoadShared(out, reinterpret_cast<const char*>(base_) + offset, size);
       return absl::OkStatus();
     } else {
