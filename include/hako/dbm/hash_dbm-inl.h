@@ -26,8 +26,11 @@ Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) {
   } else {
     if (!heap_->AcceptsWrites()) [[unlikely]]
       return RefuseWrites();
-    if (notes_updates_) [[unlikely]]
-      return ProcessNoting(*slot, key, visitor);
+    if (notes_updates_) [[unlikely]] {
+      if constexpr (!std::is_same_v<std::remove_cvref_t<V>, Action>) return ProcessNoting(*slot, key, visitor);
+      HAKO_RETURN_IF_ERROR(index_.template Process<Action>(*slot, hash, key, visitor));
+      return NoteUpdate();
+    }
     return index_.template Process<Action>(*slot, hash, key, visitor);
   }
 }
@@ -82,6 +85,7 @@ Status HashDBM<FileT>::SetLater(Slot& slot, std::uint64_t hash, std::string_view
     if (handle == 0) return;
     const PendingSets::Record before = pending_->Put(hash, key, {handle, value.size()});
     if (before.handle != 0) heap_->GiveBack(slot, before.handle, key.size(), before.value_size);
+    heap_->ReleaseFreed(slot);
   });
   return status;
 }
@@ -188,6 +192,7 @@ Status HashDBM<FileT>::Clear() {
 template <File FileT>
 Status HashDBM<FileT>::RemoveAllRecords(Slot& mine) {
   Status status = index_.RemoveAll([&](std::uint32_t handle) { heap_->Retire(mine, handle); });
+  heap_->ReleaseFreed(mine);
   if (status.ok()) {
     slots_.ForEach([](Slot& slot) { slot.pending_count.store(0, std::memory_order_relaxed); });
     heap_->moves().ForgetAll();

@@ -219,7 +219,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status RefreshSomeStamps(Slot& mine);
   Status RemoveAllRecords(Slot& mine);
   Status CloseWritable();
-  Status Evacuate(Slot& mine, Slot& mover, const std::vector<storage::Extent>& victims);
+  Status Evacuate(Slot& mine, Slot& mover, std::vector<storage::Extent>& victims);
   Status MakeIndexAnew(Slot& mine);
 
   std::unique_ptr<Space> heap_;

@@ -42,7 +42,7 @@ Status HashDBM<FileT>::Rebuild() {
       batches.back().push_back(extent);
       live_in_batch += live;
     }));
-    for (const auto& sparse : batches) HAKO_RETURN_IF_ERROR(Evacuate(*mine, mover, sparse));
+    for (auto& sparse : batches) HAKO_RETURN_IF_ERROR(Evacuate(*mine, mover, sparse));
 
     AsWriter(*mine, [&] { heap_->ReleaseChunk(mover); });  // the next one lies lower
     std::vector<storage::Extent> all;
@@ -67,7 +67,7 @@ Status HashDBM<FileT>::Rebuild() {
 
 // Moves every record out of the victims, makes that durable, and frees them.
 template <File FileT>
-Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, const std::vector<storage::Extent>& victims) {
+Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, std::vector<storage::Extent>& victims) {
   const auto with_mover = [&](auto&& visit) {  // whose free blocks may lie in victims, and what it retires waits with what the others do
     ForEachSlot()(visit);
     visit(mover);

@@ -168,6 +168,10 @@ template <class Space>
 template <class ActionT, class V>
 HAKO_INLINE Status BucketIndex<Space>::Process(Slot& slot, std::uint64_t hash, std::string_view key, V&& visit) {
   using Visit = std::remove_cvref_t<V>;
+  if constexpr (std::is_same_v<Visit, ActionT>) {
+    if (visit.kind() == ActionT::Kind::kSet && visit.value().size() > kLongValue) [[unlikely]]
+      return StoreLong(slot, hash, key, visit.value());
+  }
   Turn turn(*this, slot, hash);
   std::uint32_t fresh = 0;
   if constexpr (std::is_same_v<Visit, ActionT> && !Space::kOverwrites) {
@@ -269,11 +273,23 @@ Status BucketIndex<Space>::ProcessSlowly(Slot& slot, Place place, std::uint64_t 
       space_.Retire(slot, entry.handle, entry.lengths);
       StoreSlot(*entry.line, entry.i, 0);
       StoreTag(*entry.line, entry.i, 0);
+      space_.ReleaseFreed(slot);
       turn.changed = true;
       turn.End(*this, -1);
     }
   }
   return absl::OkStatus();
+}
+
+// The record is written before anything is locked, so that no other thread waits for its bytes.
+template <class Space>
+Status BucketIndex<Space>::StoreLong(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view value) {
+  Status error;
+  const std::uint32_t fresh = space_.WriteAhead(slot, hash, key, value, &error);
+  if (fresh == 0) return error;
+  Turn turn(*this, slot, hash);
+  space_.EndAhead(slot, fresh);
+  return StoreSlowly(slot, turn.HandOver(), hash, key, value, fresh);
 }
 
 // `fresh` is the record, if it has been written already.
@@ -284,7 +300,10 @@ Status BucketIndex<Space>::StoreSlowly(Slot& slot, Place place, std::uint64_t ha
   Entry entry;
   Status status = Find(slot, turn, hash, key, &entry);
   if (status.ok()) status = Store(slot, turn, hash, key, entry, value, fresh);
-  if (!status.ok() && fresh != 0) space_.GiveBack(slot, fresh, key.size(), value.size());
+  if (!status.ok() && fresh != 0) {
+    space_.GiveBack(slot, fresh, key.size(), value.size());
+    space_.ReleaseFreed(slot);
+  }
   return status;
 }
 
@@ -305,6 +324,7 @@ Status BucketIndex<Space>::Store(Slot& slot, Turn& turn, std::uint64_t hash, std
     space_.Retire(slot, entry.handle, entry.lengths);
     StoreSlot(*entry.line, entry.i, handle);
     space_.Commit(handle);
+    space_.ReleaseFreed(slot);
   }
   turn.changed = true;
   return absl::OkStatus();

@@ -163,6 +163,7 @@ class BucketIndex {
   friend class BucketWalk<Space>;
   template <class ActionT>
   class MultiTurn;
+  static constexpr std::size_t kLongValue = 8192;   // a longer one that is known before is written before the bucket is locked
   static constexpr unsigned kMaxHops = 4096;        // of a chain; more is a loop in a damaged file
   static constexpr unsigned kShortHops = 8;         // of the short way of a look-up
   static constexpr unsigned kOptimisticTries = 64;  // then a reader takes the lock
@@ -297,6 +298,7 @@ class BucketIndex {
   [[gnu::noinline]] Status ProcessSlowly(Slot& slot, Place place, std::uint64_t hash, std::string_view key, V& visit);
   [[gnu::noinline]] Status StoreSlowly(Slot& slot, Place place, std::uint64_t hash, std::string_view key, std::string_view value,
                                        std::uint32_t fresh);
+  [[gnu::noinline]] Status StoreLong(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view value);
   Status Store(Slot& slot, Turn& turn, std::uint64_t hash, std::string_view key, const Entry& entry, std::string_view value,
                std::uint32_t fresh);
   template <bool kNew, class Make>

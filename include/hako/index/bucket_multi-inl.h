@@ -88,6 +88,7 @@ class BucketIndex<Space>::MultiTurn {
       Replace(record);
       --delta;
     }
+    index_.space_.ReleaseFreed(slot_);
     Unlock();
     for (; delta > kCountBatch; delta -= kCountBatch) index_.AddToCount(slot_, kCountBatch);  // and splits at the usual pace
     if (delta != 0) index_.AddToCount(slot_, delta);
@@ -205,6 +206,7 @@ class BucketIndex<Space>::MultiTurn {
       if (record.action.kind() != ActionT::Kind::kSet) continue;  // it was there before
       index_.space_.GiveBack(slot_, record.fresh, keys_[i].size(), record.action.value().size());
     }
+    index_.space_.ReleaseFreed(slot_);
   }
 
   // The record's entry names `fresh` instead of `handle`.

@@ -47,13 +47,16 @@ concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle,
   { s.CopyRecord(handle, is_current, buffer, copied) } -> std::same_as<format::Match>;   // (optimistic) to the buffer; kYes: intact
   { s.CopyIsIntact(copy, n) } -> std::same_as<bool>;                                     // n = hash of the key
   { s.DamageAt(handle) } -> std::same_as<Status>;
-  { s.MatchKey(handle, bytes, &lengths) } -> std::same_as<format::Match>;    // and the record's lengths
-  { s.View(slot, handle) } -> std::same_as<StatusOr<format::RecordView>>;    // checked; DataLoss if damaged
-  { s.Write(slot, n, bytes, bytes, error) } -> std::same_as<std::uint32_t>;  // a new record, seen by nobody yet; 0 = error
-  { s.Overwrite(handle, lengths, bytes, bytes) } -> std::same_as<bool>;      // in place, if the space allows it
-  { s.Commit(handle) } -> std::same_as<void>;                                // its slot names it now
-  { s.Revive(handle) } -> std::same_as<void>;                                // the same after a process kill
-  { s.Retire(slot, handle, lengths) } -> std::same_as<void>;                 // its slot will name it no more
+  { s.MatchKey(handle, bytes, &lengths) } -> std::same_as<format::Match>;         // and the record's lengths
+  { s.View(slot, handle) } -> std::same_as<StatusOr<format::RecordView>>;         // checked; DataLoss if damaged
+  { s.Write(slot, n, bytes, bytes, error) } -> std::same_as<std::uint32_t>;       // a new record, seen by nobody yet; 0 = error
+  { s.WriteAhead(slot, n, bytes, bytes, error) } -> std::same_as<std::uint32_t>;  // the same for a long value, outside the gate and locks
+  { s.EndAhead(slot, handle) } -> std::same_as<void>;                             // inside the gate, before it is published or given back
+  { s.Overwrite(handle, lengths, bytes, bytes) } -> std::same_as<bool>;           // in place, if the space allows it
+  { s.Commit(handle) } -> std::same_as<void>;                                     // its slot names it now
+  { s.Revive(handle) } -> std::same_as<void>;                                     // the same after a process kill
+  { s.Retire(slot, handle, lengths) } -> std::same_as<void>;                      // its slot will name it no more
+  { s.ReleaseFreed(slot) } -> std::same_as<void>;  // what was retired may be used again: its slot names it no more
   {
     s.NoteMove(handle, handle)
     } -> std::same_as<void>;  // the entry of the first is going to name the second, before either knows; 0 = none

@@ -19,6 +19,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -110,27 +111,42 @@ class ExtentFile {
     return Commit();
   }
 
-  // An extent of `bytes`, a multiple of 64 KiB, all zero. ResourceExhausted leaves everything as it was.
+  // An extent of `bytes`, a multiple of 64 KiB, all zero. ResourceExhausted leaves everything as it was. However long a large one takes,
+  // others are served meanwhile.
   StatusOr<std::uint64_t> Allocate(std::uint64_t bytes) {
-    std::lock_guard lock(mutex_);
-    for (std::size_t i = 0; i < free_extents_.size(); ++i) {
-      Extent& extent = free_extents_[i];
-      if (extent.bytes < bytes) continue;
-      HAKO_RETURN_IF_ERROR(FillZero(extent.offset, bytes));
-      const std::uint64_t offset = extent.offset;
-      extent = {extent.offset + bytes, extent.bytes - bytes};
-      if (extent.bytes == 0) free_extents_.erase(free_extents_.begin() + static_cast<std::ptrdiff_t>(i));
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      if (const std::uint64_t offset = TakeFree(bytes); offset != 0) {
+        lock.unlock();
+        Status status = FillZero(offset, bytes);
+        if (status.ok()) return offset;
+        Free({offset, bytes});
+        return status;
+      }
+      const std::uint64_t offset = tail(), size = file_.Size();
+      const std::uint64_t limit = std::uint64_t{1} << (32 + super_.align_pow);
+      if (bytes > limit - offset) {
+        return absl::ResourceExhaustedError(absl::StrCat("the file has reached its limit of ", limit, " bytes (HashOptions::align_pow)"));
+      }
+      if (size < offset + bytes) {
+        const std::uint64_t step = std::min(offset + bytes, std::max(size, offset) + kGrowthStep);
+        if (Status status = file_.Resize(step); !status.ok()) {
+          if (size > offset) (void)file_.Resize(offset);
+          return status;
+        }
+        if (step < offset + bytes) {
+          lock.unlock();
+          std::this_thread::yield();
+          lock.lock();
+          continue;
+        }
+      }
+      if constexpr (requires { file_.Prefault(offset, bytes); }) {
+        if (bytes <= kGrowthStep) file_.Prefault(offset, bytes);
+      }
+      SetTail(offset + bytes);
       return offset;
     }
-    const std::uint64_t offset = tail();
-    const std::uint64_t limit = std::uint64_t{1} << (32 + super_.align_pow);
-    if (bytes > limit - offset) {
-      return absl::ResourceExhaustedError(absl::StrCat("the file has reached its limit of ", limit, " bytes (HashOptions::align_pow)"));
-    }
-    HAKO_RETURN_IF_ERROR(file_.Resize(offset + bytes));
-    if constexpr (requires { file_.Prefault(offset, bytes); }) file_.Prefault(offset, bytes);
-    SetTail(offset + bytes);
-    return offset;
   }
 
   StatusOr<std::uint64_t> AllocateHeapExtent(std::uint64_t bytes) {
@@ -240,6 +256,18 @@ class ExtentFile {
   }
 
  private:
+  static constexpr std::uint64_t kGrowthStep = 8 << 20;  // of the file, while the mutex is held
+
+  // Takes the lowest free extent that is large enough, or a part of it; 0 if there is none. REQUIRES: mutex_ held
+  std::uint64_t TakeFree(std::uint64_t bytes) {
+    const auto extent = std::ranges::find_if(free_extents_, [bytes](const Extent& e) { return e.bytes >= bytes; });
+    if (extent == free_extents_.end()) return 0;
+    const std::uint64_t offset = extent->offset;
+    *extent = {offset + bytes, extent->bytes - bytes};
+    if (extent->bytes == 0) free_extents_.erase(extent);
+    return offset;
+  }
+
   explicit ExtentFile(FileT file) : file_(std::move(file)) {
     if constexpr (kMapped) base_ = file_.MutableView(0, 0).data();
   }

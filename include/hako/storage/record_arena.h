@@ -145,14 +145,27 @@ class RecordArena {
     if (handle == 0) handle = CarveSlowly(slot, size_class, error);
     if (handle == 0) [[unlikely]]
       return 0;
-    char lengths[format::kLengthsMax];
-    const unsigned header = format::EncodeLengths(lengths, key.size(), value.size());
-    char* at = At(handle);
-    sync::StoreSharedHeader<2>(at, lengths, header);
-    sync::StoreShared(at + header, key.data(), key.size());
-    sync::StoreShared(at + header + key.size(), value.data(), value.size());
+    Put(handle, key, value);
     return handle;
   }
+
+  // Write for a long value, while the caller holds no lock.
+  std::uint32_t WriteAhead(Slot&, std::uint64_t, std::string_view key, std::string_view value, Status* error) {
+    if (value.size() > kValueSizeMax) {
+      *error = TooLargeError("a value", value.size(), kValueSizeMax);
+      return 0;
+    }
+    const std::uint64_t bytes = BytesOf(ClassOf(key.size(), value.size()));
+    for (;;) {
+      if (const Run block = depot_->TakeBlock(bytes); block.bytes() != 0) {
+        const auto handle = static_cast<std::uint32_t>(block.begin >> shift_);
+        Put(handle, key, value);
+        return handle;
+      }
+      if (*error = Grow(bytes); !error->ok()) return 0;
+    }
+  }
+  void EndAhead(Slot&, std::uint32_t) {}
 
   bool Overwrite(std::uint32_t handle, const format::Lengths& old, std::string_view key, std::string_view value) {
     char* at = At(handle);
@@ -186,6 +199,7 @@ class RecordArena {
   void Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths) {
     depot_->FreeBlock(slot.free, ClassOf(lengths.key_size, lengths.value_size), handle);
   }
+  void ReleaseFreed(Slot&) {}
   void Retire(Slot& slot, std::uint32_t handle) { Retire(slot, handle, ReadLengths(At(handle))); }
 
   // Short records.
@@ -286,6 +300,15 @@ class RecordArena {
   }
   std::uint64_t BytesOf(unsigned size_class) const { return format::UnitsOf(size_class) << shift_; }
 
+  void Put(std::uint32_t handle, std::string_view key, std::string_view value) {
+    char lengths[format::kLengthsMax];
+    const unsigned header = format::EncodeLengths(lengths, key.size(), value.size());
+    char* at = At(handle);
+    sync::StoreSharedHeader<2>(at, lengths, header);
+    sync::StoreShared(at + header, key.data(), key.size());
+    sync::StoreShared(at + header + key.size(), value.data(), value.size());
+  }
+
   // A small block of the thread's chunk, or 0.
   HAKO_INLINE std::uint32_t Carve(Slot& slot, unsigned size_class) {
     const std::uint64_t bytes = BytesOf(size_class);
@@ -312,14 +335,14 @@ class RecordArena {
         depot_->Flush(slot.free, BlockDepot::kFree, BlockDepot::kUnstamped);
         continue;
       }
-      const std::uint64_t size = ChunkSize(arena_->end(), bytes);
-      const StatusOr<std::uint64_t> offset = arena_->Allocate(size);
-      if (!offset.ok()) {
-        *error = offset.status();
-        return 0;
-      }
-      depot_->FreeRun({*offset, *offset + size});
+      if (*error = Grow(bytes); !error->ok()) return 0;
     }
+  }
+  Status Grow(std::uint64_t bytes) {
+    const std::uint64_t size = ChunkSize(arena_->end(), bytes);
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, arena_->Allocate(size));
+    depot_->FreeRun({offset, offset + size});
+    return absl::OkStatus();
   }
 
   std::unique_ptr<Arena> arena_;

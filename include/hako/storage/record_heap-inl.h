@@ -274,20 +274,49 @@ std::uint32_t RecordHeap<FileT>::Write(Slot& slot, std::uint64_t key_hash, std::
   if (handle == 0) handle = CarveSlowly(slot, size_class, error);
   if (handle == 0) [[unlikely]]
     return 0;
-  *error = Put(slot, handle, key_hash, key, value);
+  *error = Put(slot, handle, fresh_stamp(), key_hash, key, value);
   return error->ok() ? handle : 0;
 }
 
 template <File FileT>
-Status RecordHeap<FileT>::Put(Slot& slot, std::uint32_t handle, std::uint64_t key_hash, std::string_view key, std::string_view value) {
+std::uint32_t RecordHeap<FileT>::WriteAhead(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value,
+                                            Status* error) {
+  if (value.size() > kValueSizeMax) {
+    *error = TooLargeError("a value", value.size(), kValueSizeMax);
+    return 0;
+  }
+  const unsigned size_class = ClassOf(key.size(), value.size());
+  const std::uint64_t bytes = BytesOf(size_class), most = bytes + place_unit_ - 1;
+  for (;;) {
+    gate_.Pass(slot);
+    slot.ahead = depot_->TakeBlock(bytes, place_unit_);
+    if (slot.ahead.bytes() == 0) HarvestSome(slot);
+    if (slot.ahead.bytes() == 0) slot.ahead = depot_->TakeBlock(bytes, place_unit_);
+    slot.Leave();
+    if (slot.ahead.bytes() != 0) break;
+    *error = Grow(bytes, most);  // may take long: the file system finds the space
+    if (!error->ok()) return 0;
+  }
+  const std::uint32_t handle = HandleOf(slot.ahead.begin);
+  *error = Put(slot, handle, stamps().unborn, key_hash, key, value);
+  if (error->ok()) return handle;
+  gate_.Pass(slot);
+  slot.ahead = {};
+  FreeBlock(slot, handle, key.size(), value.size());
+  ReleaseFreed(slot);
+  slot.Leave();
+  return 0;
+}
+
+template <File FileT>
+Status RecordHeap<FileT>::Put(Slot& slot, std::uint32_t handle, format::Stamp stamp, std::uint64_t key_hash, std::string_view key,
+                              std::string_view value) {
   const std::uint64_t offset = OffsetOf(handle);
   const std::uint32_t check = CheckOf(value, key_hash, offset);
-  // What a killed process wrote to a file that is not mapped counts for nothing, so there a record need not be unborn until it is
-  // published.
-  const std::uint16_t stamp = (kMapped ? stamps().unborn : stamps().live).bits();
+  const std::uint16_t stamp_bits = stamp.bits();
   char head[format::kRecordHeadMax];
   std::memcpy(head, &check, sizeof(check));
-  std::memcpy(head + 4, &stamp, sizeof(stamp));
+  std::memcpy(head + 4, &stamp_bits, sizeof(stamp_bits));
   const unsigned lengths = format::EncodeLengths(head + kFixed, key.size(), value.size());
   const auto head_size = static_cast<std::size_t>(format::RecordHeadSize(lengths));
   const std::uint16_t head_check = format::RecordHeadCheck(key.size(), value.size(), offset, secret_);
@@ -298,9 +327,17 @@ Status RecordHeap<FileT>::Put(Slot& slot, std::uint32_t handle, std::uint64_t ke
     sync::StoreShared(at + head_size, key.data(), key.size());
     sync::StoreShared(at + head_size + key.size(), value.data(), value.size());
   } else {
-    slot.write_buffer.assign(head, head_size).append(key).append(value);
-    if (block_ > 1) slot.write_buffer.resize(BytesOf(ClassOf(key.size(), value.size())));  // a whole block need not be read first
-    if (Status status = extents_->Write(offset, slot.write_buffer); !status.ok()) {
+    // Of a whole block nothing need be read first.
+    const std::size_t used = head_size + key.size() + value.size();
+    const std::size_t size = block_ > 1 ? static_cast<std::size_t>(BytesOf(ClassOf(key.size(), value.size()))) : used;
+    const ScratchUse use(slot.write_buffer);
+    char* const bytes = slot.write_buffer.Take(size);
+    if (bytes == nullptr) return NoMemoryError();
+    std::memcpy(bytes, head, head_size);
+    sync::CopyBytes(bytes + head_size, key.data(), key.size());
+    sync::CopyBytes(bytes + head_size + key.size(), value.data(), value.size());
+    std::memset(bytes + used, 0, size - used);
+    if (Status status = extents_->Write(offset, {bytes, size}); !status.ok()) {
       Poison(status);
       return status;
     }
@@ -419,7 +456,12 @@ void RecordHeap<FileT>::Retire(Slot& slot, std::uint32_t handle) {
 template <File FileT>
 HAKO_INLINE void RecordHeap<FileT>::FreeBlock(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
   StoreStamp(handle, stamps().free);
-  FreeStamped(slot, handle, ClassOf(key_size, value_size));
+  const unsigned size_class = ClassOf(key_size, value_size);
+  if (depot_->IsSmall(size_class)) [[likely]]
+    return FreeStamped(slot, handle, size_class);
+  ReleaseFreed(slot);
+  slot.freed = handle;
+  slot.freed_class = size_class;
 }
 
 template <File FileT>

@@ -73,7 +73,10 @@ class RecordHeap {
     BlockDepot::Cache free;
     ChunkRest chunk;
     std::uint64_t waiting_bytes = 0;  // of blocks that it retired in this epoch, and that wait for its end
-    std::string write_buffer;         // where a record is put together for a file that is not mapped
+    OwnedScratch write_buffer;        // where a record is put together for a file that is not mapped
+    std::uint32_t freed = 0;          // a large block that goes to the free space with ReleaseFreed
+    unsigned freed_class = 0;
+    Run ahead;  // the block of a record that is being written and that no entry names yet
   };
 
   // A record of the heap as a scan finds it; views into the scan's buffer.
@@ -148,6 +151,13 @@ class RecordHeap {
     if constexpr (!kMapped) moves_.Note(old, fresh);
   }
   std::uint32_t Write(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value, Status* error);
+  // Write for a long value, while the caller is no writer (sync/write_gate.h) and holds no lock: epochs may close and other threads go on
+  // meanwhile. The record is unborn until EndAhead, which the caller calls as a writer, and then publishes it or gives it back.
+  std::uint32_t WriteAhead(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value, Status* error);
+  void EndAhead(Slot& slot, std::uint32_t handle) {
+    slot.ahead = {};
+    if constexpr (!kMapped) StoreStamp(handle, stamps().live);
+  }
   bool Overwrite(std::uint32_t, const format::Lengths&, std::string_view, std::string_view) { return false; }
   HAKO_INLINE void Commit(std::uint32_t handle) {
     if constexpr (kMapped) StoreStamp(handle, stamps().live);  // else it has it already, see Put
@@ -155,7 +165,13 @@ class RecordHeap {
   // An entry names the block, or will: so it is alive, whatever a dead process left in its stamp.
   void Revive(std::uint32_t handle);
   void Revive(std::uint32_t handle, format::Stamp stamp);
+  // A small block that becomes free stays with the thread for now. A large one is for all threads at once, but not before no entry names
+  // it: if the process dies first, it is alive again. So the engine calls ReleaseFreed once the entry is changed.
   void Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths);
+  HAKO_INLINE void ReleaseFreed(Slot& slot) {
+    if (slot.freed != 0) [[unlikely]]
+      FreeStamped(slot, std::exchange(slot.freed, 0), slot.freed_class);
+  }
   void Retire(Slot& slot, std::uint32_t handle);
 
   // ---- for the engine: short records ----
@@ -231,10 +247,11 @@ class RecordHeap {
   void HarvestAll(Slot& slot) { HarvestFor(slot, harvest_end_); }
 
   // ---- moving records together; one evacuation at a time ----
-  // Marks heap extents as victims: from now on no block of theirs is handed out, and those that become free are forgotten.
+  // Marks heap extents as victims: from now on no block of theirs is handed out, and those that become free are forgotten. Leaves out, and
+  // takes from the list, those that a record is being written to.
   // REQUIRES: writers kept out
   template <class ForEachSlot>
-  void BeginEvacuation(const std::vector<Extent>& victims, ForEachSlot&& for_each_slot);
+  void BeginEvacuation(std::vector<Extent>& victims, ForEachSlot&& for_each_slot);
   bool IsVictim(std::uint32_t handle) const {
     const std::uint64_t unit = OffsetOf(handle) / format::kExtentUnit;
     return unit < victims_.size() && victims_[unit];
@@ -415,11 +432,16 @@ class RecordHeap {
   HAKO_INLINE void StoreStamp(std::uint32_t handle, format::Stamp stamp);
 
   // Writes a record into a block that nobody knows yet.
-  Status Put(Slot& slot, std::uint32_t handle, std::uint64_t key_hash, std::string_view key, std::string_view value);
+  Status Put(Slot& slot, std::uint32_t handle, format::Stamp stamp, std::uint64_t key_hash, std::string_view key, std::string_view value);
+  // That of a record written under its bucket's lock. What a killed process wrote to a file that is not mapped counts for nothing, so there
+  // a record need not be unborn until it is published.
+  format::Stamp fresh_stamp() const { return kMapped ? stamps().unborn : stamps().live; }
   // A small block of the thread's chunk, or 0.
   HAKO_INLINE std::uint32_t Carve(Slot& slot, unsigned size_class);
   // A block of any size, from what is free, else from a new extent; 0 with an error.
   [[gnu::noinline]] std::uint32_t CarveSlowly(Slot& slot, unsigned size_class, Status* error);
+  // Makes a new heap extent with room for a block.
+  Status Grow(std::uint64_t bytes, std::uint64_t most);
   // How large an extent to take for a block of `bytes`, for which `most` bytes are enough wherever they lie.
   std::uint64_t ExtentSize(std::uint64_t bytes, std::uint64_t most) const;
   // Whether the run is all that a heap extent has for records.
@@ -427,6 +449,7 @@ class RecordHeap {
   void ReleaseIfExtent(Run run);
   void ReleaseExtent(Run run);
   void HarvestFor(Slot& slot, std::uint64_t bytes);
+  bool HarvestSome(Slot& slot);
   void HarvestUntil(Slot& slot, std::uint64_t end);  // REQUIRES: harvest_mutex_ held
   void HarvestExtent(Slot& slot, Extent extent);
   bool HarvestIsOver() const { return harvest_next_.load(std::memory_order_relaxed) >= harvest_end_; }

@@ -39,35 +39,31 @@ std::uint32_t RecordHeap<FileT>::CarveSlowly(Slot& slot, unsigned size_class, St
   const bool small = depot_->IsSmall(size_class);
   const std::uint64_t bytes = BytesOf(size_class), most = bytes + place_unit_ - 1;
   if (small) depot_->FreeRun(Rest(std::exchange(slot.chunk, {})));
-  int harvests = 0;  // few: the caller has a bucket locked
-  for (bool gathered = false;;) {
+  for (bool harvested = false, gathered = false;;) {
     if (!small) {
       if (const Run block = depot_->TakeBlock(bytes, place_unit_); block.bytes() != 0) return HandleOf(block.begin);
     } else if (slot.chunk = depot_->TakeChunk(most); slot.chunk.bytes() != 0) {
       return Carve(slot, size_class);
     }
-    if (harvests < kHarvestsAtOnce && !HarvestIsOver() && !evacuating_.load(std::memory_order_relaxed)) {
-      ++harvests;
-      if (std::unique_lock harvest(harvest_mutex_, std::try_to_lock); harvest) {
-        HarvestUntil(slot, std::min(harvest_next_.load(std::memory_order_relaxed) + 1, harvest_end_));
-      }
-      const std::uint32_t handle = small ? depot_->Pop(slot.free, size_class) : 0;
-      if (handle != 0) return handle;
+    if (!std::exchange(harvested, true) && HarvestSome(slot)) {
+      if (const std::uint32_t handle = small ? depot_->Pop(slot.free, size_class) : 0; handle != 0) return handle;
       continue;
     }
     if (!std::exchange(gathered, true)) {  // before the file grows
       depot_->Flush(slot.free, BlockDepot::kFree, BlockDepot::kUnstamped);
-      if (!small) ReleaseExtents();  // two that are neighbours may be large enough together
       continue;
     }
-    const std::uint64_t size = ExtentSize(bytes, most);
-    const StatusOr<std::uint64_t> offset = extents_->AllocateHeapExtent(size);
-    if (!offset.ok()) {
-      *error = offset.status();
-      return 0;
-    }
-    depot_->FreeRun({*offset + sizeof(format::HeapExtentHeader), *offset + size});
+    if (*error = Grow(bytes, most); !error->ok()) return 0;
   }
+}
+
+template <File FileT>
+Status RecordHeap<FileT>::Grow(std::uint64_t bytes, std::uint64_t most) {
+  if (bytes > BlockDepot::kSmallMax) ReleaseExtents();  // two that are neighbours may be large enough together
+  const std::uint64_t size = ExtentSize(bytes, most);
+  HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, extents_->AllocateHeapExtent(size));
+  depot_->FreeRun({offset + sizeof(format::HeapExtentHeader), offset + size});
+  return absl::OkStatus();
 }
 
 // For a block that is not small: several, so that little is left over, but few while the file is small; a large one alone, so that it is
@@ -114,6 +110,7 @@ template <File FileT>
 template <class ForEachSlot>
 void RecordHeap<FileT>::GatherFree(ForEachSlot&& for_each_slot) {
   for_each_slot([&](Slot& slot) {
+    ReleaseFreed(slot);
     depot_->FreeRun(Rest(std::exchange(slot.chunk, {})));
     depot_->Flush(slot.free, BlockDepot::kFree, BlockDepot::kUnstamped);
   });
@@ -141,6 +138,18 @@ void RecordHeap<FileT>::HarvestFor(Slot& slot, std::uint64_t bytes) {
   if (HarvestIsOver() || evacuating_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(harvest_mutex_);
   HarvestUntil(slot, std::min(harvest_next_.load(std::memory_order_relaxed) + bytes, harvest_end_));
+}
+
+// Few extents: the caller has a bucket locked. False if there is nothing to harvest.
+template <File FileT>
+bool RecordHeap<FileT>::HarvestSome(Slot& slot) {
+  for (int i = 0; i < kHarvestsAtOnce; ++i) {
+    if (HarvestIsOver() || evacuating_.load(std::memory_order_relaxed)) return i != 0;
+    if (std::unique_lock harvest(harvest_mutex_, std::try_to_lock); harvest) {
+      HarvestUntil(slot, std::min(harvest_next_.load(std::memory_order_relaxed) + 1, harvest_end_));
+    }
+  }
+  return true;
 }
 
 template <File FileT>
@@ -291,7 +300,12 @@ void RecordHeap<FileT>::RefreshStamp(std::uint32_t handle, format::Stamp stamp) 
 
 template <File FileT>
 template <class ForEachSlot>
-void RecordHeap<FileT>::BeginEvacuation(const std::vector<Extent>& victims, ForEachSlot&& for_each_slot) {
+void RecordHeap<FileT>::BeginEvacuation(std::vector<Extent>& victims, ForEachSlot&& for_each_slot) {
+  for_each_slot([&](Slot& slot) {
+    std::erase_if(victims, [&](const Extent& extent) {
+      return slot.ahead.bytes() != 0 && slot.ahead.begin >= extent.offset && slot.ahead.begin < extent.offset + extent.bytes;
+    });
+  });
   victims_.assign(extents_->tail() / format::kExtentUnit, false);
   for (const Extent& extent : victims) {
     for (std::uint64_t at = extent.offset; at < extent.offset + extent.bytes; at += format::kExtentUnit) {
@@ -324,7 +338,7 @@ StatusOr<std::uint32_t> RecordHeap<FileT>::Relocate(Slot& mover, std::uint32_t h
   std::uint32_t copy = depot_->IsSmall(size_class) ? Carve(mover, size_class) : 0;
   if (copy == 0) copy = CarveSlowly(mover, size_class, &error);
   if (copy == 0) return error;
-  HAKO_RETURN_IF_ERROR(Put(mover, copy, KeyHash(key), key, value));
+  HAKO_RETURN_IF_ERROR(Put(mover, copy, fresh_stamp(), KeyHash(key), key, value));
   return copy;
 }
 
@@ -335,7 +349,7 @@ void RecordHeap<FileT>::EndEvacuation(const std::vector<Extent>& victims, bool e
   const std::vector<Run> forgotten = std::exchange(forgotten_, {});
   if (!emptied) {
     for (const Run run : forgotten) {
-      if constexpr (!kMapped) StoreStamp(HandleOf(run.begin), stamps().free);  // it may be a block that still is stamped as retired
+      StoreStamp(HandleOf(run.begin), stamps().free);  // it may be a block that still is stamped as retired
       depot_->FreeRun(run);
     }
     return;
