@@ -60,7 +60,10 @@ constexpr TkrzwLine kExitCodes[] = {{"0", "Done"},
                                     {"4", "Another process has the database open"},
                                     {"128 + N", "Stopped by signal N; 130 for Ctrl-C. What was done until then is in the database"}};
 constexpr TkrzwLine kEnvironment[] = {{"NO_COLOR", "Where it is set and not empty, nothing is coloured on a terminal"},
-                                      {"TERM", "Where it is dumb, nothing is coloured either"}};
+                                      {"TERM", "Where it is dumb, nothing is coloured either"},
+                                      {"HAKO_HISTORY",
+                                       "The file that keeps the lines of 'hako shell', ~/.hako_history unless it is set; "
+                                       "empty for none. A line that begins with a blank is not kept"}};
 constexpr TkrzwLine kExamples[] = {
     {"hako import packages.hkh packages.tsv", "Make a database of lines of key, tab, value"},
     {"hako get packages.hkh bash", "Look a key up"},

@@ -1,7 +1,7 @@
 // The command shell: a command a line, on one database that is opened once and stays open, and locked, to the end.
 //
 // A line is a command of the program without the name of the file: "set key value" in the shell of db.hkh is "hako set db.hkh key value".
-// From a terminal a prompt is shown and mistakes do no harm; from a pipe or a file the first line that fails is the last.
+// On a terminal lines are edited (tool/line_editor.h) and mistakes do no harm; from a pipe or a file the first line that fails is the last.
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,9 +15,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "hako/format/text_encoding.h"
 #include "tool/command.h"
+#include "tool/command_table.h"
 #include "tool/database.h"
 #include "tool/interrupt.h"
+#include "tool/line_editor.h"
 #include "tool/mistakes.h"
 
 namespace hako::tool {
@@ -95,34 +98,102 @@ struct ShellOptions {
   std::string name;  // as given, with its options
 };
 
-int RunWords(const ShellOptions& options, std::vector<std::string> words, const RunArguments& run) {
+// What can be typed here; the summaries are those of the program's help.
+void PrintHelp(const Commands& commands) {
+  std::printf("Commands on the database that is open, which is not named again; 'help COMMAND' explains one:\n");
+  for (const CommandRow& row : CommandTable(commands.root())) {
+    if (row.name != "help" && std::find(kLines.begin(), kLines.end(), row.name) != kLines.end())
+      std::printf("  %-10s %s\n", row.name.c_str(), row.summary.c_str());
+  }
+  std::printf("  %-10s %s\n  %-10s %s\n", "help", "Print this, or explain a command", "exit",
+              "End the shell, as the end of the input does");
+}
+
+int RunWords(const ShellOptions& options, std::vector<std::string> words, const Commands& commands, const RunArguments& run) {
   const std::string& command = words[0];
-  if (std::find(kLines.begin(), kLines.end(), command) == kLines.end())
-    return FailUsage(
-        "shell", absl::StrCat("there is no '", command, "' here", Suggest(command, kLines), "; there are ", absl::StrJoin(kLines, ", ")));
+  const auto exists = [](const std::string& name) { return std::find(kLines.begin(), kLines.end(), name) != kLines.end(); };
+  const std::string& wanted = command == "help" && words.size() > 1 ? words[1] : command;
+  if (!exists(wanted))
+    return FailUsage("shell",
+                     absl::StrCat("there is no '", wanted, "' here", Suggest(wanted, kLines), "; there are ", absl::StrJoin(kLines, ", ")));
+  if (command == "help" && (words.size() == 1 || wanted == "help" || wanted == "exit")) {
+    PrintHelp(commands);
+    std::fflush(stdout);
+    return kExitDone;
+  }
   if (command != "help") words.insert(words.begin() + 1, {options.name, "--dbm", std::string(options.database.any.ResolvedKind())});
   const int code = run(words);
   std::fflush(stdout);
   return code;
 }
 
-int RunShell(const ShellOptions& options, const RunArguments& run) {
+// A word as it is typed; nullopt for one that a line cannot hold.
+std::optional<std::string> Typed(std::string_view word) {
+  std::string typed;
+  for (const char c : word) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return std::nullopt;
+    if (std::string_view(" \\'\"#").find(c) != std::string_view::npos) typed.push_back('\\');
+    typed.push_back(c);
+  }
+  if (!format::IsUtf8(typed)) return std::nullopt;
+  return typed;
+}
+
+// Commands, the options of a command, and keys where these are in order, so that few have to be looked at.
+LineEditor::Completion CompleteLine(std::string_view line, const Commands& commands, AnyDBM& db) {
+  constexpr std::size_t kKeysMax = 50;
+  LineEditor::Completion completion;
+  std::size_t begin = line.size();  // of the last word: a blank before it is not escaped
+  while (begin > 0 && (line[begin - 1] != ' ' || (begin > 1 && line[begin - 2] == '\\'))) --begin;
+  completion.begin = begin;
+  const std::string_view typed = line.substr(begin);
+  const auto offer = [&](const std::string& word) {
+    if (word.starts_with(typed)) completion.words.push_back(word);
+  };
+  const std::optional<std::vector<std::string>> before = SplitWords(line.substr(0, begin));
+  if (!before) return completion;  // within quotes
+  if (before->empty() || (before->size() == 1 && before->front() == "help")) {
+    for (const std::string& name : kLines) offer(name);
+    return completion;
+  }
+  if (typed.starts_with('-')) {
+    for (const CommandRow& row : CommandTable(commands.root())) {
+      for (const OptionRow& option : row.name == before->front() ? row.options : std::vector<OptionRow>()) {
+        for (const std::string& name : option.is_positional ? std::vector<std::string>() : option.names) offer(name);
+      }
+    }
+    return completion;
+  }
+  const std::optional<std::vector<std::string>> word = SplitWords(typed);
+  if (!db.IsOrdered() || !word || word->size() > 1) return completion;
+  const std::string prefix = word->empty() ? "" : word->front();
+  auto it = db.MakeIterator();
+  for (it.Jump(prefix); it.Valid() && it.key().starts_with(prefix) && completion.words.size() < kKeysMax; it.Next()) {
+    if (const std::optional<std::string> key = Typed(it.key())) offer(*key);
+  }
+  return completion;
+}
+
+int RunShell(const ShellOptions& options, const Commands& commands, const RunArguments& run) {
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
     const SharedDatabase shared(db);
     const bool is_terminal = isatty(STDIN_FILENO) == 1;
+    constexpr const char* kPrompt = "hako> ";
+    const auto editor = LineEditor::Make(kPrompt, [&](std::string_view line) { return CompleteLine(line, commands, db); });
     Lines lines;
     int result = kExitDone;
     for (int number = 1;; ++number) {
-      if (is_terminal) std::fputs("hako> ", stderr);
-      const std::optional<std::string> line = lines.Next();
+      if (is_terminal && editor == nullptr) std::fputs(kPrompt, stderr);
+      const std::optional<std::string> line = editor != nullptr ? editor->Next() : lines.Next();
       if (!line) {
+        const int signal = editor != nullptr ? editor->signal() : lines.signal();
         if (is_terminal) std::fputc('\n', stderr);
-        return lines.signal() != 0 ? kExitSignal + lines.signal() : result;
+        return signal != 0 ? kExitSignal + signal : result;
       }
       const std::optional<std::vector<std::string>> words = SplitWords(*line);
       if (words && words->empty()) continue;
       if (words && words->front() == "exit") return result;
-      const int code = words ? RunWords(options, *words, run) : FailUsage("shell", "a quote has no end");
+      const int code = words ? RunWords(options, *words, commands, run) : FailUsage("shell", "a quote has no end");
       if (is_terminal) continue;
       if (code != kExitDone) result = code;
       if (code <= kExitNo) continue;
@@ -136,8 +207,8 @@ int RunShell(const ShellOptions& options, const RunArguments& run) {
 
 void AddShellCommand(Commands& commands, RunArguments run) {
   const auto options = std::make_shared<ShellOptions>();
-  CLI::App* app =
-      commands.Add("shell", "Run commands, a line each, on a database that stays open", [options, run] { return RunShell(*options, run); });
+  CLI::App* app = commands.Add("shell", "Run commands, a line each, on a database that stays open",
+                               [options, &commands, run] { return RunShell(*options, commands, run); });
   AddDatabaseOptions(app, &options->database, Access::kWrite)->each([options](const std::string& name) { options->name = name; });
 }
 

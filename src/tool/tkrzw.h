@@ -13,8 +13,7 @@ struct TkrzwLine {
 };
 
 inline constexpr TkrzwLine kTkrzwCommands[] = {
-    {"restore",
-     "none: a file that opens is whole, nothing is ever repaired by dropping records; go back to a copy where verify finds damage"},
+    {"restore", "none: a file that opens is whole; where verify finds damage go back to a copy, or take the rest by merge --skip_damaged"},
     {"perf index", "none: there are no indices yet"},
     {"get --multi, set --multi, remove --multi",
      "get --multi prints keys too; remove takes several keys without it; for many records use import"},
@@ -32,7 +31,7 @@ inline constexpr TkrzwLine kTkrzwCommands[] = {
     {"--file", "mmap for mmap-para and mmap-atom, pos for pos-para and pos-atom; perf takes the long names"},
     {"--path", "of perf: as there; elsewhere FILE"},
     {"--direct_io, --block_size, --padding, --pagecache, --sync_io, --min_read_size",
-     "of perf: as there; the other commands use files through the system's page cache"},
+     "of perf: as there; elsewhere FILE?direct, the rest has no counterpart"},
     {"--sync_hard", "of perf and of the commands that change a database; the others have nothing to synchronize"},
     {"perf --cap_memsize", "spelt --cap_mem_size in the program itself; both are taken"},
 };
@@ -56,12 +55,12 @@ inline constexpr TkrzwLine kTkrzwOptions[] = {
     {"ulog", "there are no update logs yet"},
     {"ulog_ids", "there are no update logs yet"},
     {"record_crc", "every record has a check, verified whenever it is read"},
-    {"record_comp", "there is no compression yet"},
+    {"record_comp", "say FILE.hkt?codec=zstd or lz4 when it is made"},
     {"cipher_key", "there is no encryption yet"},
     {"offset_width", "say --align_pow for larger files"},
     {"fbp_cap", "free space is never forgotten"},
     {"max_branches", "inner pages are as wide as a page can be"},
-    {"comparator", "keys are in the order of their bytes; programs can choose other orders, base/comparator.h"},
+    {"comparator", "say FILE.hkt?order=decimal when it is made; hexadecimal, real, signed-big-endian, float-big-endian, case-insensitive"},
     {"step_unit", "it is for skip lists, which have no counterpart"},
     {"max_level", "it is for skip lists, which have no counterpart"},
     {"sort_mem_size", "it is for skip lists, which have no counterpart"},

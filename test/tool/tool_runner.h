@@ -46,7 +46,7 @@ inline void WriteWhole(const std::string& path, std::string_view text) {
 // One run. Its input is a pipe from here; its output goes to files, so that neither side waits for the other, or to a terminal.
 class ToolProcess {
  public:
-  enum class Screen { kNone, kTerminal };  // kTerminal: stdout and stderr are one
+  enum class Screen { kNone, kTerminal, kInteractive };  // kTerminal: stdout and stderr are one; kInteractive: stdin too
 
   explicit ToolProcess(const std::vector<std::string>& args, Screen screen = Screen::kNone) {
     signal(SIGPIPE, SIG_IGN);  // the program may end before it has read its input
@@ -56,9 +56,13 @@ class ToolProcess {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, input[0], 0);
-    if (screen == Screen::kTerminal) {
+    if (screen != Screen::kNone) {
       const std::string terminal = OpenTerminal();
       posix_spawn_file_actions_addopen(&actions, 1, terminal.c_str(), O_RDWR | O_NOCTTY, 0);
+      if (screen == Screen::kInteractive) {
+        posix_spawn_file_actions_adddup2(&actions, 1, 0);
+        close(std::exchange(input_, fcntl(terminal_, F_DUPFD_CLOEXEC, 3)));
+      }
       posix_spawn_file_actions_adddup2(&actions, 1, 2);
     } else {
       posix_spawn_file_actions_addopen(&actions, 1, dir_.File("out").c_str(), O_WRONLY | O_CREAT, 0600);
