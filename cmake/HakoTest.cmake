@@ -1,24 +1,50 @@
-# hako_add_tests(<layer>): one program from all *_test.cc files below test/<layer>/, each test of it known to ctest as <layer>/<Suite.Name>
-# and labelled with the layer. A layer that has no test file yet is passed over.
-include(GoogleTest)
-option(HAKO_TEST_REPEATS "Tests: also the suites of test/*/repeats, which run again what the others have, on other files" ON)
-option(HAKO_TEST_PRECOMPILE "Tests: the headers that all of them use are compiled once" OFF)
+# hako_add_tests(<layer>): one program from the *_test.cc files below test/<layer>/. ctest knows each suite of it as <layer>/<Suite> and runs
+# it in a process of its own, which writes what became of each test to gtest/ in the build folder. A layer without a test file is skipped.
+#
+# Of the library's tests a build may take a part:
+#   HAKO_TEST_PART     all; plain: the files that test/CMakeLists.txt names in plain_tests; checked: the others
+#   HAKO_TEST_REPEATS  whether the suites of test/*/repeats are among them, which run again what others have, on other files
+#   HAKO_TEST_FILTER   of the layers above file, the tests that match this filter of GoogleTest
+set(HAKO_TEST_PART all CACHE STRING "Tests: all, plain or checked")
+set(HAKO_TEST_FILTER "*" CACHE STRING "Tests: a filter for those of the layers above file")
+option(HAKO_TEST_REPEATS "Tests: also the suites of test/*/repeats" ON)
+option(HAKO_TEST_PRECOMPILE "Tests: compile the headers that all of them use once" OFF)
 
 function(hako_add_tests layer)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/test/${layer}/*_test.cc)
   if(NOT HAKO_TEST_REPEATS)
     list(FILTER sources EXCLUDE REGEX "/repeats/")
   endif()
+  list(JOIN plain_tests "|" names)
+  if(HAKO_TEST_PART STREQUAL plain)
+    list(FILTER sources INCLUDE REGEX "/test/(${names})_test.cc$")
+  elseif(HAKO_TEST_PART STREQUAL checked)
+    list(FILTER sources EXCLUDE REGEX "/test/(${names})_test.cc$")
+  endif()
   if(NOT sources)
     return()
+  endif()
+  set(filter "${HAKO_TEST_FILTER}")
+  if(layer MATCHES "^(base|sync|file)$")
+    set(filter "*")
   endif()
   set(program hako_${layer}_test)
   add_executable(${program} ${sources})
   target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/test)
   target_link_libraries(${program} PRIVATE hako::hako GTest::gmock_main)
-  if(HAKO_TEST_PRECOMPILE)
+  get_property(precompiled GLOBAL PROPERTY hako_precompiled)
+  if(HAKO_TEST_PRECOMPILE AND precompiled)
+    target_precompile_headers(${program} REUSE_FROM ${precompiled})
+  elseif(HAKO_TEST_PRECOMPILE)
+    set_property(GLOBAL PROPERTY hako_precompiled ${program})
     target_precompile_headers(${program} PRIVATE <algorithm> <array> <atomic> <filesystem> <map> <memory> <mutex> <optional> <string>
       <thread> <vector> <gmock/gmock.h> <gtest/gtest.h> <absl/status/statusor.h> <absl/strings/str_cat.h>)
   endif()
-  gtest_discover_tests(${program} TEST_PREFIX ${layer}/ DISCOVERY_TIMEOUT 120 PROPERTIES LABELS ${layer} TIMEOUT 600)
+  set(suites ${CMAKE_CURRENT_BINARY_DIR}/${program}.cmake)
+  add_custom_command(TARGET ${program} POST_BUILD BYPRODUCTS ${suites} VERBATIM COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}>
+    -D LAYER=${layer} -D "FILTER=${filter}" -D RESULTS=${PROJECT_BINARY_DIR}/gtest -D SUITES=${suites}
+    -P ${PROJECT_SOURCE_DIR}/cmake/ListSuites.cmake)
+  set(include_file ${CMAKE_CURRENT_BINARY_DIR}/${program}_include.cmake)
+  file(WRITE ${include_file} "include([==[${suites}]==] OPTIONAL RESULT_VARIABLE found)\nif(NOT found)\n  add_test(${program}_NOT_BUILT false)\nendif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${include_file})
 endfunction()
