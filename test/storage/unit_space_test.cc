@@ -143,6 +143,59 @@ TEST(UnitSpace, TakesTheFirstRunThatWillDo) {
   EXPECT_EQ(space.free_units(), 0u);
 }
 
+// As Rebuild does: thousands of images of a few sizes go to the front of a file that is nearly full there.
+TEST(UnitSpace, FindsPlacesForManyImagesInOnePassForEachSize) {
+  constexpr std::uint64_t kUnits = 1 << 20, kImages = 4000, kSizes = 8;
+  UnitSpace space;
+  space.Reset(kFirst, kUnits);
+  ASSERT_TRUE(space.MarkUsed(kFirst, kUnits - kFirst));
+  Random random(1);
+  std::vector<std::uint64_t> holes(kUnits);  // units free at a place
+  for (std::uint64_t at = kFirst; at + 20 < kUnits / 2; at += 60 + random.Below(20)) {
+    holes[at] = random.Between(1, 10);
+    space.Free(at, holes[at]);
+  }
+  UnitSpace::Front front;
+  std::uint64_t placed = 0;
+  for (std::uint64_t i = 0; i < kImages; ++i) {
+    const std::uint64_t units = 1 + i % kSizes;
+    const UnitSpace::Run run = space.TakeFirst(units, kUnits - 10 * i, &front);
+    if (run.units == 0) continue;
+    ++placed;
+    ASSERT_EQ(run.units, units);
+    ASSERT_LT(run.place, kUnits / 2);
+  }
+  EXPECT_GT(placed, kImages / 2);
+  EXPECT_LE(space.words_read(), 3 * kSizes * kUnits / 64) << "searches from the front read " << kImages / 2 * kUnits / 64;
+}
+
+// A place is the first one, whatever other sizes were sought before.
+TEST(UnitSpace, TakeFirstAgreesWithASearchFromTheFront) {
+  Random random(2);
+  for (int round = 0; round < 200; ++round) {
+    UnitSpace space, model;
+    space.Reset(kFirst, 2000);
+    model.Reset(kFirst, 2000);
+    for (std::uint64_t at = kFirst; at < 1950; at += random.Between(1, 40)) {
+      const std::uint64_t units = random.Between(1, 30);
+      EXPECT_EQ(space.MarkUsed(at, units), model.MarkUsed(at, units));
+    }
+    UnitSpace::Front front;
+    for (std::uint64_t to = 2000; to > 1000; to -= 5) {
+      const std::uint64_t units = random.Between(1, 12);
+      model.Rewind();
+      UnitSpace::Run expected = model.Take(units, units);
+      if (expected.units != 0 && expected.place >= to) {
+        model.Free(expected.place, expected.units);
+        expected = {};
+      }
+      const UnitSpace::Run run = space.TakeFirst(units, to, &front);
+      ASSERT_EQ(run.units, expected.units);
+      if (run.units != 0) ASSERT_EQ(run.place, expected.place);
+    }
+  }
+}
+
 TEST(UnitSpace, RefusesWhatIsNotFreeOrNotThere) {
   UnitSpace space;
   space.Reset(kFirst, 200);

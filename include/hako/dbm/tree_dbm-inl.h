@@ -135,16 +135,20 @@ Status TreeDBM<FileT, Compare, Codec>::Rebuild() {
   static constexpr int kRoundsMax = 8;                                    // what was moved leaves room for others to be moved to
   std::unique_lock lock(maintenance_mutex_);
   HAKO_RETURN_IF_ERROR(CheckpointLocked());
-  for (int round = 0; round < kRoundsMax;) {
-    auto& store = space_->store();
-    const std::uint64_t step = std::clamp(store.file_bytes() / 64, kStepMin, kStepMax), written = store.counters().written_bytes;
-    const StatusOr<std::uint64_t> moved = store.MoveForward(step);
-    if (!moved.ok()) NoteHealth(absl::OkStatus());  // the store knows whether it matters
-    HAKO_RETURN_IF_ERROR(moved.status());
-    if (*moved == 0) break;
-    if (store.counters().written_bytes - written < step) ++round;  // all was moved that could be
-    HAKO_RETURN_IF_ERROR(CheckpointLocked());
-    YieldToCheckpoints(lock);
+  auto& store = space_->store();
+  std::uint64_t moved = 1;  // in a round
+  for (int round = 0; round < kRoundsMax && moved != 0; ++round) {
+    HAKO_ASSIGN_OR_RETURN(auto moving, store.BeginMoving());
+    moved = moving.num_nodes;
+    do {
+      const StatusOr<std::uint64_t> now = store.MoveForward(&moving, std::clamp(store.file_bytes() / 64, kStepMin, kStepMax));
+      if (!now.ok()) NoteHealth(absl::OkStatus());  // the store knows whether it matters
+      HAKO_RETURN_IF_ERROR(now.status());
+      moved += *now;
+      if (moved == 0) break;
+      HAKO_RETURN_IF_ERROR(CheckpointLocked());
+      YieldToCheckpoints(lock);
+    } while (moving.next < moving.images.size());
   }
   return space_->store().CutFile();
 }

@@ -63,41 +63,43 @@ void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchF
 }
 
 template <File FileT>
-StatusOr<std::uint64_t> PageStore<FileT>::MoveForward(std::uint64_t max_bytes) {
-  struct Image {
-    std::uint64_t number;
-    Entry entry;
-  };
-  std::vector<Image> images;
-  std::uint64_t moved = 0;
+auto PageStore<FileT>::BeginMoving() -> StatusOr<Moving> {
+  Moving moving;
+  std::lock_guard lock(map_mutex_);
+  HAKO_RETURN_IF_ERROR(map_.ForEach(NodeReader(), [&](int level, std::uint64_t number, const Entry& entry) {
+    if (entry.place() + entry.units() <= format::kTreeFirstUnit + space_.used_units()) return absl::OkStatus();  // it lies low enough
+    if (level < 0) {
+      moving.images.push_back({static_cast<std::uint32_t>(number), entry});
+    } else {
+      map_.MarkChanged(static_cast<unsigned>(level), number);
+      ++moving.num_nodes;
+    }
+    return absl::OkStatus();
+  }));
+  using Image = typename Moving::Image;
+  std::ranges::sort(moving.images, [](const Image& a, const Image& b) { return a.entry.place() > b.entry.place(); });
+  return moving;
+}
+
+template <File FileT>
+StatusOr<std::uint64_t> PageStore<FileT>::MoveForward(Moving* moving, std::uint64_t max_bytes) {
   is_moving_ = true;
-  {
-    std::lock_guard lock(map_mutex_);
-    HAKO_RETURN_IF_ERROR(map_.ForEach(NodeReader(), [&](int level, std::uint64_t number, const Entry& entry) {
-      // What lies low enough stays.
-      if (entry.place() + entry.units() <= format::kTreeFirstUnit + space_.used_units()) return absl::OkStatus();
-      if (level < 0) {
-        images.push_back({number, entry});
-      } else {
-        map_.MarkChanged(static_cast<unsigned>(level), number);
-        ++moved;
-      }
-      return absl::OkStatus();
-    }));
-  }
-  std::ranges::sort(images, [](const Image& a, const Image& b) { return a.entry.place() > b.entry.place(); });
   std::string bytes;
-  std::uint64_t moved_bytes = 0;
-  UnitSpace::Front front;
-  for (const Image& image : images) {
-    if (moved_bytes >= max_bytes) break;
-    const UnitSpace::Run run = space_.TakeFirst(image.entry.units(), image.entry.place(), &front);
+  std::uint64_t moved = 0;
+  for (std::uint64_t moved_bytes = 0; moving->next < moving->images.size() && moved_bytes < max_bytes;) {
+    const auto& [id, entry] = moving->images[moving->next++];
+    {
+      std::lock_guard lock(map_mutex_);
+      HAKO_ASSIGN_OR_RETURN(const Entry* now, map_.At(id, NodeReader()));
+      if (std::memcmp(now, &entry, sizeof(entry)) != 0) continue;  // a checkpoint has written it elsewhere
+    }
+    const UnitSpace::Run run = space_.TakeFirst(entry.units(), entry.place(), &moving->front);
     if (run.units == 0) continue;
-    bytes.resize(image.entry.units() * format::kTreeUnit);
+    bytes.resize(entry.units() * format::kTreeUnit);
     const std::span<std::byte> out(reinterpret_cast<std::byte*>(bytes.data()), bytes.size());
-    HAKO_RETURN_IF_ERROR(ReadAt(image.entry, out));
+    HAKO_RETURN_IF_ERROR(ReadAt(entry, out));
     HAKO_RETURN_IF_ERROR(WriteAt(run.place * format::kTreeUnit, out));
-    HAKO_RETURN_IF_ERROR(Exchange(static_cast<std::uint32_t>(image.number), Entry::For(run.place, run.units, image.entry.check)));
+    HAKO_RETURN_IF_ERROR(Exchange(id, Entry::For(run.place, run.units, entry.check)));
     moved_bytes += bytes.size();
     ++moved;
   }

@@ -221,9 +221,22 @@ class PageStore {
   // OK, or FailedPrecondition since a write or a sync failed: nothing can be committed any more.
   const Status& Health() const { return poison_; }
 
-  // Moves images towards the file's front, as far as there is room, and has the next Commit do so with the nodes of the map and make it
-  // count. Begins no other image after so many bytes. How many images and nodes were moved, or will be.
-  StatusOr<std::uint64_t> MoveForward(std::uint64_t max_bytes = ~std::uint64_t{0});
+  // The images that lie too far back in the file, the last first, and how far the search for places before them has come.
+  struct Moving {
+    struct Image {
+      std::uint32_t id;
+      Entry entry;
+    };
+    std::vector<Image> images;
+    std::size_t next = 0;         // of these
+    std::uint64_t num_nodes = 0;  // of the page map that lie too far back too
+    UnitSpace::Front front;
+  };
+  // Has the next Commit move the nodes of the map that lie too far back.
+  StatusOr<Moving> BeginMoving();
+  // Moves images towards the file's front, as far as there is room; the next Commit makes it count. Begins no other image after so many
+  // bytes. How many were moved. Checkpoints may lie between two calls.
+  StatusOr<std::uint64_t> MoveForward(Moving* moving, std::uint64_t max_bytes);
   // Gives back the end of the file, which the last checkpoint does not need. REQUIRES: no Put since
   Status CutFile() {
     if (!space_is_known_ || num_pins_ != 0) return absl::OkStatus();
