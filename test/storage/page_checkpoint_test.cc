@@ -1,0 +1,50 @@
+// What a checkpoint of a cached tree looks at.
+#include <time.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "dbm/listing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "support/cached_tree.h"
+#include "support/sanitizers.h"
+
+namespace hako {
+namespace {
+
+std::uint64_t CpuNanoseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+// The processor time of a checkpoint after one change, the least of several.
+std::uint64_t CostOfACheckpoint(CachedTree& tree) {
+  std::uint64_t least = ~std::uint64_t{0};
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_THAT(tree.Set(NumberedKey(7), std::to_string(i % 10)), IsOk());
+    const std::uint64_t begin = CpuNanoseconds();
+    EXPECT_THAT(tree.Checkpoint(), IsOk());
+    least = std::min(least, CpuNanoseconds() - begin);
+  }
+  return least;
+}
+
+TEST(PageCheckpoint, CostsNoMoreWhereMorePagesAreResident) {
+  CachedTree few(MemoryFile(), 1 << 30, 128), many(MemoryFile(), 1 << 30, 128);
+  for (std::uint64_t i = 0; i < 100; ++i) ASSERT_THAT(few.Set(NumberedKey(i), "0"), IsOk());
+  for (std::uint64_t i = 0; i < 300'000 / kSlowdown; ++i) ASSERT_THAT(many.Set(NumberedKey(i), "0"), IsOk());
+  ASSERT_THAT(few.Checkpoint(), IsOk());
+  ASSERT_THAT(many.Checkpoint(), IsOk());
+  const std::uint64_t small = CostOfACheckpoint(few), large = CostOfACheckpoint(many);
+  std::printf("%llu pages: %llu us; %llu pages: %llu us\n", static_cast<unsigned long long>(few.cache().num_pages()),
+              static_cast<unsigned long long>(small / 1000), static_cast<unsigned long long>(many.cache().num_pages()),
+              static_cast<unsigned long long>(large / 1000));
+  EXPECT_LE(large, 4 * small + 50'000);
+}
+
+}  // namespace
+}  // namespace hako
