@@ -56,6 +56,21 @@ int RunRebuild(RebuildOptions options) {
   return code;
 }
 
+// While it exists, new files are for those at most who may use the file at `path`.
+class UmaskOf {
+ public:
+  explicit UmaskOf(const std::string& path) : before_(umask(077)) {
+    struct stat info;
+    umask(stat(path.c_str(), &info) == 0 ? before_ | (~info.st_mode & 0777) : before_);
+  }
+  UmaskOf(const UmaskOf&) = delete;
+  UmaskOf& operator=(const UmaskOf&) = delete;
+  ~UmaskOf() { umask(before_); }
+
+ private:
+  const mode_t before_;
+};
+
 struct CopyOptions {
   DatabaseOptions database;
   std::string destination;
@@ -80,6 +95,7 @@ int RunCopy(const CopyOptions& options) {
     Complain(absl::StrCat(options.destination, ": the file exists; choose another name, or replace it with --force"));
     return kExitFile;
   }
+  const UmaskOf as_source(source);
   // Waits for a process that has the destination open; CopyTo does not wait.
   const auto possible = FileReplacement::Begin(options.destination, options.database.any.file.lock_timeout).status();
   if (!possible.ok()) return Fail(options.destination, possible);

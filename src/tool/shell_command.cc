@@ -76,12 +76,14 @@ class Lines {
     }
   }
   int signal() const { return signal_; }
+  const Status& status() const { return status_; }  // why nothing can be read
 
  private:
   void Read() {
     const Interrupt interrupt;
     std::array<char, 4096> buffer;
     const ssize_t size = interrupt.Wait(STDIN_FILENO, Interrupt::For::kReading).ok() ? read(STDIN_FILENO, buffer.data(), buffer.size()) : 0;
+    if (size < 0) status_ = SystemError(errno, "cannot read");
     signal_ = interrupt.signal();
     if (signal_ != 0) text_.clear();
     is_at_end_ = size <= 0;
@@ -91,6 +93,7 @@ class Lines {
   std::string text_;
   bool is_at_end_ = false;
   int signal_ = 0;
+  Status status_;
 };
 
 struct ShellOptions {
@@ -188,6 +191,7 @@ int RunShell(const ShellOptions& options, const Commands& commands, const RunArg
       if (!line) {
         const int signal = editor != nullptr ? editor->signal() : lines.signal();
         if (is_terminal) std::fputc('\n', stderr);
+        if (signal == 0 && !lines.status().ok()) return Fail("standard input", lines.status());
         return signal != 0 ? kExitSignal + signal : result;
       }
       const std::optional<std::vector<std::string>> words = SplitWords(*line);

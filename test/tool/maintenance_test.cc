@@ -109,6 +109,20 @@ TEST_F(Maintenance, MergeAddsWhatOthersHold) {
   EXPECT_THAT(absent.err, StartsWith("hako: " + dir_.File("absent.hkh") + ": there is no such file"));
 }
 
+TEST_F(Maintenance, CopyOfAPrivateDatabaseIsPrivate) {
+  Import(a_, "k\tv\n");
+  const std::string copy = dir_.File("copy.hkh");
+  ASSERT_EQ(chmod(a_.c_str(), 0600), 0);
+  EXPECT_EQ(RunTool({"copy", a_, copy}).exit_code, 0);
+  struct stat info = {};
+  ASSERT_EQ(stat(copy.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0600u);
+  ASSERT_EQ(chmod(copy.c_str(), 0640), 0);
+  EXPECT_EQ(RunTool({"copy", a_, copy, "--force"}).exit_code, 0);
+  ASSERT_EQ(stat(copy.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0640u) << "that of the file that it replaces";
+}
+
 TEST_F(Maintenance, RekeyMovesARecord) {
   Import(a_, "old\tvalue\nother\tx\n");
   EXPECT_EQ(RunTool({"rekey", a_, "old", "new"}).exit_code, 0);
