@@ -132,7 +132,7 @@ Status TreeDBM<FileT, Compare, Codec>::Rebuild() {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
   if (!IsWritable()) return RefuseUpdate();
   static constexpr std::uint64_t kStepMin = 256 << 10, kStepMax = 8 << 20;  // bytes to move while checkpoints wait
-  static constexpr int kRoundsMax = 8;                                    // what was moved leaves room for others to be moved to
+  static constexpr int kRoundsMax = 8;                                      // what was moved leaves room for others to be moved to
   std::unique_lock lock(maintenance_mutex_);
   HAKO_RETURN_IF_ERROR(CheckpointLocked());
   auto& store = space_->store();
