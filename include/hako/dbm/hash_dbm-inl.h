@@ -249,7 +249,7 @@ Status HashDBM<FileT>::RefreshSomeStamps(Slot& mine) {
       for (const Record& record : records) index.PrefetchHome(record.key_hash);
     }
     void Refresh(const Record& record) const {
-      index.RunIfNamed(slot, record.key_hash, record.handle, [&] { heap.RefreshStamp(record.handle); });
+      index.RunIfNamed(slot, record.key_hash, record.handle, [&] { heap.StampAncient(record.handle); });
     }
     Slot& slot;
     Index& index;

@@ -198,16 +198,17 @@ class RecordHeap {
   void ReleaseWaiting(Slot& slot, const ClosedEpoch& closed);
   // Stamps those of one size class that no release has stamped; each epoch's is another class.
   void ReleaseUnstamped(Slot& slot, const ClosedEpoch& closed);
-  // Epochs wrap: before one ends, looks at some live records more and makes old stamps ancient. Named is told of them by
-  //   bool Has(SweptRecord)         whether an entry names the record
-  //   void Prefetch(span), Refresh(SweptRecord)   calls RefreshStamp if an entry names it, with the line locked
+  // Epochs wrap: before one ends, looks at some more records and makes old stamps ancient. `named` knows the index:
+  //   bool Has(SweptRecord)      whether an entry names the record
+  //   void Prefetch(records)     of a file that is not mapped: they are going to be refreshed
+  //   void Refresh(SweptRecord)  the same: calls StampAncient, with the line locked, if an entry names the record
   struct SweptRecord {
     std::uint64_t key_hash;
     std::uint32_t handle;
   };
   template <class Named>
   Status Sweep(Named&& named);
-  void RefreshStamp(std::uint32_t handle) { RefreshStamp(handle, LoadStamp(handle)); }
+  void StampAncient(std::uint32_t handle) { StoreStamp(handle, format::Stamp::Ancient()); }
   void RefreshStamp(std::uint32_t handle, format::Stamp stamp);
 
   // ---- whole-file passes ----
@@ -466,6 +467,7 @@ class RecordHeap {
   Status SweepPiece(std::uint64_t bytes, Named&& named);
   template <class Named>
   Status SweepRecord(std::uint64_t offset, const char* bytes, std::uint64_t room, std::uint64_t* size, Named&& named);
+  void MakeAncient(std::uint64_t offset, format::Stamp stamp, std::uint64_t key_hash);
   [[gnu::cold]] void StopAt(const Status& unread);
 
   std::unique_ptr<ExtentFile<FileT>> extents_;

@@ -47,8 +47,10 @@ Status RecordHeap<FileT>::SweepPiece(std::uint64_t bytes, Named&& named) {
     HAKO_RETURN_IF_ERROR(SweepRecord(offset, sweep_buffer_.data() + (offset - from), end - offset, &size, named));
     offset += size == 0 ? unit : (size + unit - 1) & ~(unit - 1);
   }
-  named.Prefetch(sweep_found_);
-  for (const SweptRecord& record : sweep_found_) named.Refresh(record);
+  if constexpr (!kMapped) {
+    named.Prefetch(sweep_found_);
+    for (const SweptRecord& record : sweep_found_) named.Refresh(record);
+  }
   if (offset + format::kShortHead > end) {
     leave(end);
   } else {
@@ -75,7 +77,7 @@ Status RecordHeap<FileT>::SweepRecord(std::uint64_t offset, const char* bytes, s
     const std::uint64_t key_hash = KeyHash(key);
     if (head.check != CheckOf({key.data() + key.size(), head.lengths.value_size}, key_hash, offset)) return absl::OkStatus();
     *size = head.size();
-    if (is_old) sweep_found_.push_back({key_hash, HandleOf(offset)});
+    if (is_old) MakeAncient(offset, head.stamp, key_hash);
     return absl::OkStatus();
   }
   if (!head.stamp.IsLive()) return absl::OkStatus();
@@ -84,8 +86,21 @@ Status RecordHeap<FileT>::SweepRecord(std::uint64_t offset, const char* bytes, s
   const SweptRecord record{KeyHash(key), HandleOf(offset)};
   if (!named.Has(record)) return absl::OkStatus();
   *size = head.size();
-  if (is_old) sweep_found_.push_back(record);
+  if (is_old) MakeAncient(offset, head.stamp, record.key_hash);
   return absl::OkStatus();
+}
+
+// Beside writers, which may retire the record, but write nothing else to it before the next synchronization: the thread that would release
+// its block is this one. In memory a retirement makes the exchange fail; in a file the line is locked.
+template <File FileT>
+void RecordHeap<FileT>::MakeAncient(std::uint64_t offset, format::Stamp stamp, std::uint64_t key_hash) {
+  if constexpr (kMapped) {
+    std::uint16_t old = stamp.bits();
+    auto& word = *reinterpret_cast<std::uint16_t*>(base_ + offset + 4);
+    std::atomic_ref(word).compare_exchange_strong(old, format::Stamp::Ancient().bits(), std::memory_order_relaxed);
+  } else {
+    sweep_found_.push_back({key_hash, HandleOf(offset)});
+  }
 }
 
 }  // namespace hako::storage
