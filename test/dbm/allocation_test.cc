@@ -23,81 +23,7 @@
 #include "support/system_call_counter.h"
 #include "support/temp_dir.h"
 
-namespace {
-
-thread_local constinit std::uint64_t allocation_count = 0;
-thread_local constinit std::size_t largest_allocation = 0;
-
-void NoteAllocation(std::size_t size) {
-  ++allocation_count;
-  if (size > largest_allocation) largest_allocation = size;
-}
-
-}  // namespace
-
-#if defined(HAKO_ASAN) || defined(HAKO_TSAN)
-
-extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, std::size_t), void (*)(const volatile void*));
-
-namespace {
-
-[[maybe_unused]] const int hooks = __sanitizer_install_malloc_and_free_hooks(
-    [](const volatile void*, std::size_t size) { NoteAllocation(size); }, [](const volatile void*) {});
-
-}  // namespace
-
-#else
-
-namespace {
-
-// Not inlined: g++ would see malloc behind new, and warn of the delete.
-[[gnu::noinline]] void* CountedAllocate(std::size_t size, std::size_t alignment = 0) {
-  NoteAllocation(size);
-  if (size == 0) size = 1;
-  return alignment == 0 ? std::malloc(size) : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-}
-[[gnu::noinline]] void* CountedAllocateOrThrow(std::size_t size, std::size_t alignment = 0) {
-  void* const memory = CountedAllocate(size, alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(std::size_t size) { return CountedAllocateOrThrow(size); }
-void* operator new[](std::size_t size) { return CountedAllocateOrThrow(size); }
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  return CountedAllocateOrThrow(size, static_cast<std::size_t>(alignment));
-}
-void* operator new[](std::size_t size, std::align_val_t alignment) {
-  return CountedAllocateOrThrow(size, static_cast<std::size_t>(alignment));
-}
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return CountedAllocate(size); }
-void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return CountedAllocate(size); }
-void* operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  return CountedAllocate(size, static_cast<std::size_t>(alignment));
-}
-void* operator new[](std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  return CountedAllocate(size, static_cast<std::size_t>(alignment));
-}
-// not inlined, or the compiler warns of free() where it sees operator new
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-
-#endif
-
 namespace hako {
-
-std::uint64_t AllocationCounter::count() { return allocation_count; }
-std::size_t AllocationCounter::largest() { return largest_allocation; }
-void AllocationCounter::ForgetLargest() { largest_allocation = 0; }
-
 namespace {
 
 constexpr int kRecords = 20'000;
@@ -230,14 +156,6 @@ TYPED_TEST(AllocationTest, OperationsMakeNoSystemCalls) {
   EXPECT_LT(calls_of([&] { return this->GetAll(); }).value_or(kRecords), kMost) << "Get";
   EXPECT_LT(calls_of([&] { return this->SetAll(); }).value_or(kRecords), kMost) << "Set";
   EXPECT_LT(calls_of([&] { return this->RemoveAll(); }).value_or(kRecords), kMost) << "Remove";
-}
-
-TEST(AllocationCounter, Counts) {
-  const std::uint64_t before = AllocationCounter::count();
-  AllocationCounter::ForgetLargest();
-  std::make_unique<std::vector<char>>(1000).reset();
-  EXPECT_EQ(AllocationCounter::count() - before, 2u);
-  EXPECT_EQ(AllocationCounter::largest(), 1000u);
 }
 
 }  // namespace

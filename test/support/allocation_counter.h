@@ -1,5 +1,5 @@
-// Counts the allocations of this process through operator new (under a sanitizer, through malloc), as allocation_test.cc arranges in the
-// program that it is part of.
+// Counts the allocations of this process through operator new, and lets chosen ones fail. allocation_hooks_test.cc replaces the operators in
+// the program that it is part of.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,18 @@ struct AllocationCounter {
   static std::uint64_t count();  // by the calling thread, since it began
   static std::size_t largest();  // bytes of the largest, by the calling thread, since ForgetLargest
   static void ForgetLargest();
+};
+
+// While it lives, the n-th allocation fails, counted from 1; with kFromThenOn so do all later ones. One at a time.
+class FailingAllocation {
+ public:
+  enum class Which { kOnce, kFromThenOn };
+  enum class Whose { kThisThread, kAllThreads };
+  FailingAllocation(std::uint64_t n, Which which, Whose whose);
+  FailingAllocation(const FailingAllocation&) = delete;
+  ~FailingAllocation();
+  // Whether an allocation has failed.
+  bool HasFailed() const;
 };
 
 }  // namespace hako

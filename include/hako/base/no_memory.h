@@ -8,20 +8,24 @@
 
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "hako/base/status.h"
 
+// HAKO_TRY { ... } HAKO_CATCH(const E& e, statements): these run after an exception of that type. Several may follow each other.
 #if defined(__cpp_exceptions)
 #define HAKO_TRY try
-// Follows HAKO_TRY { ... }; the statements run after a std::bad_alloc.
-#define HAKO_CATCH_NO_MEMORY(...) \
-  catch (const std::bad_alloc&) { \
-    __VA_ARGS__                   \
+#define HAKO_CATCH(exception, ...) \
+  catch (exception) {              \
+    __VA_ARGS__                    \
   }
 #else
 #define HAKO_TRY
-#define HAKO_CATCH_NO_MEMORY(...)
+#define HAKO_CATCH(exception, ...)
 #endif
+#define HAKO_CATCH_NO_MEMORY(...) HAKO_CATCH(const std::bad_alloc&, __VA_ARGS__)
+// A function that returns a Status or a StatusOr: Status F() HAKO_TRY { ... } HAKO_OR_NO_MEMORY
+#define HAKO_OR_NO_MEMORY HAKO_CATCH_NO_MEMORY(return ::hako::NoMemoryError();)
 
 namespace hako {
 
@@ -38,6 +42,16 @@ namespace hako {
   throw std::bad_alloc();
 #else
   std::abort();  // as the standard library does
+#endif
+}
+
+// Adds to the end of a container; false if there is no memory.
+template <class Container, class T>
+bool TryPushBack(Container& container, T&& value) {
+  HAKO_TRY { return container.push_back(std::forward<T>(value)), true; }
+  HAKO_CATCH_NO_MEMORY()
+#if defined(__cpp_exceptions)
+  return false;
 #endif
 }
 

@@ -240,20 +240,39 @@ inline void AnyDBM::Prefetch(std::span<const std::string_view> keys) const { ins
 inline AnyDBM::Iterator AnyDBM::MakeIterator() { return Iterator(this, inside_->MakeCursor()); }
 inline bool AnyDBM::IsOrdered() const { return inside_->IsOrdered(); }
 inline RangeView<AnyDBM::Iterator, true> AnyDBM::Range() {
-  return {MakeIterator(), [](Iterator& it) { it.First(); }, std::nullopt, inside_->KeyOrder()};
+  const auto start = [](Iterator& it) {
+    it.First();
+    return std::nullopt;
+  };
+  return {MakeIterator(), start, inside_->KeyOrder()};
 }
 inline RangeView<AnyDBM::Iterator, true> AnyDBM::Range(std::string_view from, std::optional<std::string_view> to) {
-  return {MakeIterator(), [from](Iterator& it) { it.JumpUpper(from, true); }, std::optional<std::string>(to), inside_->KeyOrder()};
+  const auto start = [from, to](Iterator& it) {
+    it.JumpUpper(from, true);
+    return std::optional<std::string>(to);
+  };
+  return {MakeIterator(), start, inside_->KeyOrder()};
 }
 inline RangeView<AnyDBM::Iterator, false> AnyDBM::ReverseRange() {
-  return {MakeIterator(), [](Iterator& it) { it.Last(); }, std::nullopt, inside_->KeyOrder()};
+  const auto start = [](Iterator& it) {
+    it.Last();
+    return std::nullopt;
+  };
+  return {MakeIterator(), start, inside_->KeyOrder()};
 }
 inline RangeView<AnyDBM::Iterator, false> AnyDBM::ReverseRange(std::string_view from, std::optional<std::string_view> to) {
-  return {MakeIterator(), [to](Iterator& it) { to ? it.JumpLower(*to) : it.Last(); }, std::string(from), inside_->KeyOrder()};
+  const auto start = [from, to](Iterator& it) {
+    to ? it.JumpLower(*to) : it.Last();
+    return std::string(from);
+  };
+  return {MakeIterator(), start, inside_->KeyOrder()};
 }
 inline RangeView<AnyDBM::Iterator, true> AnyDBM::PrefixRange(std::string_view prefix) {
-  const std::optional<std::string> end = EndOfPrefix(prefix);
-  return Range(prefix, end ? std::optional<std::string_view>(*end) : std::nullopt);
+  const auto start = [prefix](Iterator& it) {
+    it.JumpUpper(prefix, true);
+    return EndOfPrefix(prefix);
+  };
+  return {MakeIterator(), start, inside_->KeyOrder()};
 }
 inline StatusOr<std::uint64_t> AnyDBM::CountRange(std::string_view from, std::optional<std::string_view> to) {
   return inside_->CountRange(from, to);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "hako/base/comparator.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/common.h"
 #include "hako/dbm/dbm.h"
@@ -31,7 +32,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, storage::PageSlab
   friend Base;
 
  public:
-  static StatusOr<std::unique_ptr<BabyDBM>> Open(const BabyOptions& options = {}) {
+  static StatusOr<std::unique_ptr<BabyDBM>> Open(const BabyOptions& options = {}) HAKO_TRY {
     if (options.page_size < 128 || options.page_size > 8192)
       return absl::InvalidArgumentError("BabyOptions::page_size must be 128 to 8192");
     if (options.max_bytes < kBytesMin || options.max_bytes > Space::kBytesMax)
@@ -41,6 +42,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, storage::PageSlab
     HAKO_RETURN_IF_ERROR(dbm->tree_.Create());
     return dbm;
   }
+  HAKO_OR_NO_MEMORY
 
   ~BabyDBM() { (void)Close(); }
 
@@ -54,15 +56,17 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, storage::PageSlab
     return status;
   }
 
-  Status Verify() {
+  Status Verify() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckIdle());
     return this->Alone([&] { return tree_.Verify(this->Count()); });
   }
+  HAKO_OR_NO_MEMORY
 
-  Status Clear() {
+  Status Clear() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckIdle());
     return this->Alone([&] { return this->RemoveAll(); });
   }
+  HAKO_OR_NO_MEMORY
 
   // Stops writers for a moment.
   Stats GetStats() {
@@ -83,7 +87,8 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, storage::PageSlab
     return stats;
   }
 
-  Inspection Inspect() { return InspectionOf("BabyDBM", GetStats()); }
+  Inspection Inspect() HAKO_TRY { return InspectionOf("BabyDBM", GetStats()); }
+  HAKO_CATCH_NO_MEMORY(return {};)
 
  private:
   static constexpr std::uint64_t kBytesMin = 1 << 20;

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
 #include "hako/file/file.h"
@@ -62,7 +61,8 @@ inline Inspection InspectionOf(std::string_view type, const Stats& stats) {
   add("num_overflow", stats.num_overflow);
   add("epoch", stats.epoch);
   if (stats.synced_at != 0) {  // in seconds, as date(1) takes it
-    pairs.emplace_back("synced_at", absl::StrFormat("%d.%06d", stats.synced_at / 1'000'000, stats.synced_at % 1'000'000));
+    pairs.emplace_back("synced_at",
+                       absl::StrCat(stats.synced_at / 1'000'000, ".", absl::Dec(stats.synced_at % 1'000'000, absl::kZeroPad6)));
   }
   return pairs;
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
 
@@ -39,13 +40,14 @@ class CursorOperations {
   }
 
   // Copies key and value, each if wanted, and moves to the next; NotFound at the end.
-  Status Step(std::string* key, std::string* value = nullptr) {
+  Status Step(std::string* key, std::string* value = nullptr) HAKO_TRY {
     if (!self().Valid()) return End();
     if (key != nullptr) key->assign(self().key());
     if (value != nullptr) value->assign(self().value());
     self().Next();
     return absl::OkStatus();
   }
+  HAKO_OR_NO_MEMORY
 
   // Where damage has stopped the iterator: calls on_damage(status) and goes on behind it, until a sound record or the end. Whether it is
   // Valid then. As in

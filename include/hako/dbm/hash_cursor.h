@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/cursor_operations.h"
 #include "hako/index/bucket_walk.h"
@@ -19,15 +20,16 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
  public:
   HashCursor(D& database, Index& index, Space& space) : database_(&database), space_(&space), walk_(index) {}
 
-  void First() {
+  void First() HAKO_TRY {
     if (status_ = database_->CheckOpen(); !status_.ok()) return Finish(status_);
     walk_.Start();
     record_ = 0;
     FillBucket();
   }
+  HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
 
   // To the record of `key`; not Valid if there is none. Next then goes on in the index's order.
-  void Jump(std::string_view key) {
+  void Jump(std::string_view key) HAKO_TRY {
     if (status_ = database_->CheckOpen(); !status_.ok()) return Finish(status_);
     walk_.StartAt(space_->KeyHash(key));
     if (StatusOr<bool> more = NextBucket(); !more.ok()) return Finish(more.status());
@@ -35,12 +37,14 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
     while (record_ < walk_.size() && walk_.key(record_) != key) ++record_;
     if (record_ == walk_.size()) Finish(absl::OkStatus());
   }
+  HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
 
   // REQUIRES: Valid()
-  void Next() {
+  void Next() HAKO_TRY {
     ++record_;
     FillBucket();
   }
+  HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
 
   bool Valid() const { return record_ < walk_.size(); }
   std::string_view key() const { return walk_.key(record_); }      // REQUIRES: Valid(); until the next move

@@ -9,7 +9,7 @@ namespace hako {
 
 template <File FileT>
 template <Visitor V>
-Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) {
+Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
   Slot* slot = slots_.Mine();
   if (slot == nullptr) [[unlikely]]
@@ -34,6 +34,7 @@ Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) {
     return index_.template Process<Action>(*slot, hash, key, visitor);
   }
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT>
 Status HashDBM<FileT>::ProcessNoting(Slot& slot, std::string_view key, absl::FunctionRef<Action(std::optional<std::string_view>)> visitor) {
@@ -129,7 +130,7 @@ Status HashDBM<FileT>::NoteUpdate() {
 
 template <File FileT>
 template <MultiVisitor V>
-Status HashDBM<FileT>::ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
+Status HashDBM<FileT>::ProcessMulti(std::span<const std::string_view> keys, V&& visitor) HAKO_TRY {
   for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
   Slot* slot = slots_.Mine();
   if (slot == nullptr) return slots_.Refusal();
@@ -142,18 +143,20 @@ Status HashDBM<FileT>::ProcessMulti(std::span<const std::string_view> keys, V&& 
     return index_.template ProcessMulti<Action>(*slot, keys, visitor);
   }
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT>
 template <Sink S>
-HAKO_INLINE Status HashDBM<FileT>::Fetch(std::string_view key, S&& sink) {
+HAKO_INLINE Status HashDBM<FileT>::Fetch(std::string_view key, S&& sink) HAKO_TRY {
   const std::uint64_t hash = heap_->KeyHash(key);
   HAKO_RETURN_IF_ERROR(EnterPending(hash));
   return index_.Fetch(slots_, hash, key, sink);
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT>
 template <class V>
-Status HashDBM<FileT>::ProcessEach(V&& visitor) {
+Status HashDBM<FileT>::ProcessEach(V&& visitor) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
   if constexpr (!Space::kMapped) {
     if (HashWalk<Index, Space> walk(index_, *heap_); walk.Claim()) {
@@ -167,6 +170,7 @@ Status HashDBM<FileT>::ProcessEach(V&& visitor) {
   HAKO_RETURN_IF_ERROR(EnterPending());
   return index_.ForEach(visitor);
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT>
 Status HashDBM<FileT>::RefuseWrites() const {
@@ -176,7 +180,7 @@ Status HashDBM<FileT>::RefuseWrites() const {
 // ---- the whole database ----
 
 template <File FileT>
-Status HashDBM<FileT>::Clear() {
+Status HashDBM<FileT>::Clear() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
   if (!IsWritable()) return RefuseWrites();
   Slot* mine = slots_.Mine();
@@ -188,6 +192,7 @@ Status HashDBM<FileT>::Clear() {
   }));
   return notes_updates_ ? NoteUpdate() : absl::OkStatus();
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT>
 Status HashDBM<FileT>::RemoveAllRecords(Slot& mine) {
@@ -202,7 +207,7 @@ Status HashDBM<FileT>::RemoveAllRecords(Slot& mine) {
 }
 
 template <File FileT>
-Status HashDBM<FileT>::Synchronize(SyncMode mode) {
+Status HashDBM<FileT>::Synchronize(SyncMode mode) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
   if (!IsWritable()) return RefuseWrites();
   if (mode == SyncMode::kSoft && !heap_->index_is_in_memory()) return heap_->Health();
@@ -216,6 +221,7 @@ Status HashDBM<FileT>::Synchronize(SyncMode mode) {
   synced_calls_ = covered;
   return absl::OkStatus();
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT>
 Status HashDBM<FileT>::SynchronizeLocked(Slot& mine) {
@@ -259,7 +265,7 @@ Status HashDBM<FileT>::RefreshSomeStamps(Slot& mine) {
 }
 
 template <File FileT>
-Status HashDBM<FileT>::CopyTo(FileT empty_file) {
+Status HashDBM<FileT>::CopyTo(FileT empty_file) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
   if (empty_file.Size() != 0) return absl::InvalidArgumentError("CopyTo wants an empty file");
   Slot* mine = slots_.Mine();
@@ -286,12 +292,14 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) {
   HAKO_RETURN_IF_ERROR(copy->SetMetadata(GetMetadata()));
   return copy->Close();
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT>
-Status HashDBM<FileT>::CopyTo(const std::string& path) requires PathFile<FileT> {
+Status HashDBM<FileT>::CopyTo(const std::string& path) requires PathFile<FileT> HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());  // before a file is made
   return ReplaceFile<FileT>(path, [this](FileT file) { return CopyTo(std::move(file)); });
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT>
 bool HashDBM<FileT>::ShouldBeRebuilt() {
@@ -302,7 +310,7 @@ bool HashDBM<FileT>::ShouldBeRebuilt() {
 }
 
 template <File FileT>
-Status HashDBM<FileT>::Verify() {
+Status HashDBM<FileT>::Verify() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
   Slot* mine = slots_.Mine();
   if (mine == nullptr) return slots_.Refusal();
@@ -319,6 +327,7 @@ Status HashDBM<FileT>::Verify() {
     return absl::DataLossError(absl::StrCat("the heap holds ", live, " live records, the index ", count));
   });
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT>
 Stats HashDBM<FileT>::GetStats() {
@@ -342,11 +351,12 @@ Stats HashDBM<FileT>::GetStats() {
 }
 
 template <File FileT>
-Inspection HashDBM<FileT>::Inspect() {
+Inspection HashDBM<FileT>::Inspect() HAKO_TRY {
   Inspection pairs = InspectionOf("HashDBM", GetStats());
   pairs.emplace_back("type", absl::StrCat(GetType()));
   return pairs;
 }
+HAKO_CATCH_NO_MEMORY(return {};)
 
 template <File FileT>
 std::uint32_t HashDBM<FileT>::GetType() const {
@@ -355,9 +365,10 @@ std::uint32_t HashDBM<FileT>::GetType() const {
 }
 
 template <File FileT>
-Status HashDBM<FileT>::SetType(std::uint32_t type) {
+Status HashDBM<FileT>::SetType(std::uint32_t type) HAKO_TRY {
   return ChangeSuperBlock([type](format::HashSuperBlock& super) { super.type = type; });
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT>
 UserMetadata HashDBM<FileT>::GetMetadata() const {
@@ -366,9 +377,10 @@ UserMetadata HashDBM<FileT>::GetMetadata() const {
 }
 
 template <File FileT>
-Status HashDBM<FileT>::SetMetadata(const UserMetadata& metadata) {
+Status HashDBM<FileT>::SetMetadata(const UserMetadata& metadata) HAKO_TRY {
   return ChangeSuperBlock([&metadata](format::HashSuperBlock& super) { super.metadata = metadata; });
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT>
 template <class F>
@@ -396,7 +408,7 @@ Status HashDBM<FileT>::Close() {
     return inherited;
   }
   background_.reset();
-  Status status = IsWritable() ? CloseWritable() : absl::OkStatus();
+  Status status = IsWritable() ? CatchNoMemory([this] { return CloseWritable(); }) : absl::OkStatus();
   slots_.Close();
   index_.Seal();
   status.Update(heap_->extents().file().Close());

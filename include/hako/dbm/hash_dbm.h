@@ -33,6 +33,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "hako/base/inline.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/common.h"
 #include "hako/dbm/dbm.h"
@@ -78,11 +79,12 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor);
   // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
   template <class S, class F>
-  Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+  Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckOpen());
     HAKO_RETURN_IF_ERROR(EnterPending());
     return index_.FetchMulti(slots_, keys, sink, arrived);
   }
+  HAKO_OR_NO_MEMORY
   // A hint that these keys are going to be used.
   void Prefetch(std::span<const std::string_view> keys) const {
     if (!IsClosed()) index_.Prefetch(keys);
@@ -93,11 +95,12 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status ProcessEach(V&& visitor);
   // ProcessEach in several threads, which call the visitor at the same time.
   template <class V>
-  Status ProcessEachParallel(unsigned num_threads, V&& visitor) {
+  Status ProcessEachParallel(unsigned num_threads, V&& visitor) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckOpen());
     HAKO_RETURN_IF_ERROR(EnterPending());
     return index_.ForEachParallel(num_threads, visitor);
   }
+  HAKO_OR_NO_MEMORY
   Iterator MakeIterator() { return Iterator(*this, index_, *heap_); }
 
   std::uint64_t Count() const {
@@ -173,8 +176,8 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   template <class Body>
   void AsWriter(Slot& mine, Body&& body) {
     heap_->gate().Pass(mine);
+    const sync::LeaveAtEnd leave(mine);
     body();
-    mine.Leave();
   }
   Status RefuseWrites() const;
   std::uint64_t CountEntered() const { return index_.Count(ForEachSlot()); }

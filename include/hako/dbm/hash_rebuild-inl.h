@@ -8,7 +8,7 @@ namespace hako {
 // First the extents that are no more than three quarters full, into fresh ones; then, from the file's end, whatever finds free extents
 // below it. In batches, so that the extents which one batch empties take the records of the next.
 template <File FileT>
-Status HashDBM<FileT>::Rebuild() {
+Status HashDBM<FileT>::Rebuild() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
   if (!IsWritable()) return RefuseWrites();
   Slot* mine = slots_.Mine();
@@ -64,6 +64,7 @@ Status HashDBM<FileT>::Rebuild() {
   rebuilt_ = rebuilt_ || status.ok();
   return status;
 }
+HAKO_OR_NO_MEMORY
 
 // Moves every record out of the victims, makes that durable, and frees them.
 template <File FileT>

@@ -6,7 +6,7 @@
 namespace hako {
 
 template <File FileT>
-StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const HashOptions& options) {
+StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const HashOptions& options) HAKO_TRY {
   if (options.align_pow < 3 || options.align_pow > 6) return absl::InvalidArgumentError("HashOptions::align_pow must be 3 to 6");
   HAKO_ASSIGN_OR_RETURN(auto extents, storage::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed));
   HAKO_ASSIGN_OR_RETURN(auto heap, Space::Open(std::move(extents), options.min_read_size));
@@ -26,15 +26,17 @@ StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const
   }
   return dbm;
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT>
 StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(const std::string& path, const HashOptions& options,
-                                                               const FileOptions& file_options) requires PathFile<FileT> {
+                                                               const FileOptions& file_options) requires PathFile<FileT> HAKO_TRY {
   HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, FileOptionsFor(options, file_options)));
   auto dbm = Open(std::move(file), options);
   if (dbm.ok()) return dbm;
   return Status(dbm.status().code(), absl::StrCat(path, ": ", dbm.status().message()));
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT>
 Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {

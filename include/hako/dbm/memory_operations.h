@@ -10,6 +10,7 @@
 
 #include <string>
 
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
 #include "hako/file/file.h"
@@ -22,26 +23,30 @@ template <class D, File FileT>
 class MemoryOperations {
  public:
   // Writes all records to `file`, which is emptied first, and syncs it.
-  Status Save(FileT& file) {
+  Status Save(FileT& file) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
     return storage::SaveSnapshot(file, self().MakeIterator());
   }
+  HAKO_OR_NO_MEMORY
   // Replaces the file at `path` (file/replace_file.h), or leaves it as it is.
-  Status Save(const std::string& path) requires PathFile<FileT> {
+  Status Save(const std::string& path) requires PathFile<FileT> HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
     return ReplaceFile<FileT>(path, [this](FileT& file) { return Save(file); });
   }
+  HAKO_OR_NO_MEMORY
 
   // Replaces all records by those of a snapshot. Nothing is changed if the snapshot does not validate or has a key longer than
   // D::kKeySizeMax; if memory runs out half-way the database is left empty.
-  Status Load(FileT& file) {
+  Status Load(FileT& file) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
     return storage::LoadSnapshot(file, self());
   }
-  Status Load(const std::string& path) requires PathFile<FileT> {
+  HAKO_OR_NO_MEMORY
+  Status Load(const std::string& path) requires PathFile<FileT> HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
     return storage::LoadSnapshot<FileT>(path, self());
   }
+  HAKO_OR_NO_MEMORY
 
   // There is no file to synchronize with, and none that could fail or be read-only.
   Status Synchronize(SyncMode) { return self().CheckIdle(); }

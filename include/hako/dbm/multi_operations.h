@@ -20,6 +20,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "hako/base/endian.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
 
@@ -122,13 +123,14 @@ class MultiOperations {
 
   // Carries out all that is desired if every record is as expected; else changes nothing and returns Aborted. Other threads see all of it
   // or nothing. Of a key that comes several times, each is compared with what those before leave.
-  Status CompareExchangeMulti(std::span<const Exchange> exchanges) {
+  Status CompareExchangeMulti(std::span<const Exchange> exchanges) HAKO_TRY {
     absl::InlinedVector<std::string_view, 16> keys;
     for (const Exchange& exchange : exchanges) keys.push_back(exchange.key);
     return self().ProcessMulti(keys, [exchanges](std::size_t i, std::optional<std::string_view> value) {
       return exchanges[i].expected.Holds(value) ? std::optional(exchanges[i].desired) : std::nullopt;
     });
   }
+  HAKO_OR_NO_MEMORY
 
   // Gives the record of `old_key` the key `new_key`, in one step; NotFound if there is none.
   Status Rekey(std::string_view old_key, std::string_view new_key, const RekeyOptions& options = {}) {
@@ -152,7 +154,7 @@ class MultiOperations {
 
   // Runs visitor(key, value), which returns an Action or void, on the first record; NotFound if there is none.
   template <class V>
-  Status ProcessFirst(V&& visitor) {
+  Status ProcessFirst(V&& visitor) HAKO_TRY {
     bool found = false;
     for (auto it = self().MakeIterator(); !found;) {
       it.First();
@@ -170,6 +172,7 @@ class MultiOperations {
     }
     return absl::OkStatus();
   }
+  HAKO_OR_NO_MEMORY
 
   // Takes the first record out; NotFound if there is none.
   Status PopFirst(std::string* key = nullptr, std::string* value = nullptr) {
@@ -182,7 +185,7 @@ class MultiOperations {
 
   // Makes a record whose key is a time, in units of 10 ns as 8 big-endian bytes: `wtime` in seconds since 1970, or now if it is negative;
   // later by one unit until no record has that key. *key, if given, receives it. Tkrzw's form.
-  Status PushLast(std::string_view value, double wtime = -1, std::string* key = nullptr) {
+  Status PushLast(std::string_view value, double wtime = -1, std::string* key = nullptr) HAKO_TRY {
     using Seconds = std::chrono::duration<double>;
     if (wtime < 0) wtime = Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
     if (!(wtime < 1e11)) return absl::InvalidArgumentError("PushLast: no such time");
@@ -195,14 +198,16 @@ class MultiOperations {
       return status;
     }
   }
+  HAKO_OR_NO_MEMORY
 
   // Sets every record in another database, of whatever kind. Records that are there throughout are copied; writers are not stopped.
   template <class Target>
-  Status Export(Target& target) {
+  Status Export(Target& target) HAKO_TRY {
     auto it = self().MakeIterator();
     for (it.First(); it.Valid(); it.Next()) HAKO_RETURN_IF_ERROR(target.Set(it.key(), it.value()));
     return it.status();
   }
+  HAKO_OR_NO_MEMORY
 
  private:
   static constexpr std::size_t kGroup = 32;

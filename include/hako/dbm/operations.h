@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "hako/base/endian.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/multi_operations.h"
@@ -59,11 +60,12 @@ class Operations : public MultiOperations<D> {
   }
 
   // A copy of the value, or of `fallback` if the key is absent; an error still is one.
-  StatusOr<std::string> GetOr(std::string_view key, std::string_view fallback) {
+  StatusOr<std::string> GetOr(std::string_view key, std::string_view fallback) HAKO_TRY {
     StatusOr<std::string> value = Get(key);
     if (absl::IsNotFound(value.status())) return std::string(fallback);
     return value;
   }
+  HAKO_OR_NO_MEMORY
 
   // The value's size in bytes.
   StatusOr<std::size_t> GetSize(std::string_view key) { return Get(key, std::span<char>()); }

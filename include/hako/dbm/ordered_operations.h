@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "hako/base/comparator.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
 
@@ -59,18 +60,18 @@ class RangeView : public std::ranges::view_base {
     RangeView* range_;
   };
 
-  // `in_range(key)` tells whether the walk, which starts where `it` is at begin(), goes on.
+  // start(it) moves the iterator to the first record and returns the bound, if there is one, at which the range ends.
   template <class Start>
-  RangeView(Iterator it, Start start, std::optional<std::string> bound, int (*compare)(std::string_view, std::string_view))
-      : it_(std::move(it)), bound_(std::move(bound)), compare_(compare) {
-    start(it_);
+  RangeView(Iterator it, Start start, int (*compare)(std::string_view, std::string_view)) : it_(std::move(it)), compare_(compare) {
+    HAKO_TRY { bound_ = start(it_); }
+    HAKO_CATCH_NO_MEMORY(status_ = NoMemoryError();)
   }
   RangeView(RangeView&&) = default;
   RangeView& operator=(RangeView&&) = default;
 
   iterator begin() { return iterator(this); }
   std::default_sentinel_t end() { return {}; }
-  const Status& status() const { return it_.status(); }
+  const Status& status() const { return status_.ok() ? it_.status() : status_; }
 
  private:
   void Step() {
@@ -80,7 +81,7 @@ class RangeView : public std::ranges::view_base {
       it_.Previous();
   }
   bool AtEnd() const {
-    if (!it_.Valid()) return true;
+    if (!it_.Valid() || !status_.ok()) return true;
     if (!bound_) return false;
     const int order = compare_(it_.key(), *bound_);
     return kForward ? order >= 0 : order < 0;
@@ -88,6 +89,7 @@ class RangeView : public std::ranges::view_base {
 
   Iterator it_;
   std::optional<std::string> bound_;
+  Status status_;  // of the beginning
   int (*compare_)(std::string_view, std::string_view);
 };
 
@@ -108,30 +110,36 @@ class OrderedOperations {
 
   // The records of [from, to), in order; without bounds, of all keys from there on. The database must outlive the view.
   auto Range(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
-    using View = RangeView<typename D::Iterator, true>;
-    return View(
-        self().MakeIterator(), [from](auto& it) { it.Jump(from); }, Owned(to), &Compare::Compare);
+    return View<true>([from, to](auto& it) {
+      it.Jump(from);
+      return std::optional<std::string>(to);
+    });
   }
   auto Range() {
-    using View = RangeView<typename D::Iterator, true>;
-    return View(
-        self().MakeIterator(), [](auto& it) { it.First(); }, std::nullopt, &Compare::Compare);
+    return View<true>([](auto& it) {
+      it.First();
+      return std::nullopt;
+    });
   }
   // The same records, the last first.
   auto ReverseRange(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
-    using View = RangeView<typename D::Iterator, false>;
-    return View(
-        self().MakeIterator(), [to](auto& it) { to ? it.JumpLower(*to, false) : it.Last(); }, std::string(from), &Compare::Compare);
+    return View<false>([from, to](auto& it) {
+      to ? it.JumpLower(*to, false) : it.Last();
+      return std::string(from);
+    });
   }
   auto ReverseRange() {
-    using View = RangeView<typename D::Iterator, false>;
-    return View(
-        self().MakeIterator(), [](auto& it) { it.Last(); }, std::nullopt, &Compare::Compare);
+    return View<false>([](auto& it) {
+      it.Last();
+      return std::nullopt;
+    });
   }
   // The records whose keys begin with `prefix`, in order.
   auto PrefixRange(std::string_view prefix) requires BytewiseOrder<Compare> {
-    const std::optional<std::string> end = EndOfPrefix(prefix);
-    return Range(prefix, end ? std::optional<std::string_view>(*end) : std::nullopt);
+    return View<true>([prefix](auto& it) {
+      it.Jump(prefix);
+      return EndOfPrefix(prefix);
+    });
   }
 
   // How many records lie in [from, to). Not one moment's number if the database changes meanwhile.
@@ -149,7 +157,7 @@ class OrderedOperations {
   // Sets records whose keys rise, which leaves full pages: next(&key, &value) gives one after the other and returns false at the end.
   // InvalidArgument if a key is not above the one before; those before are in the database then.
   template <class Next>
-  Status BulkLoad(Next&& next) {
+  Status BulkLoad(Next&& next) HAKO_TRY {
     std::string before;
     std::string_view key, value;
     for (bool first = true; next(&key, &value); first = false) {
@@ -159,11 +167,13 @@ class OrderedOperations {
     }
     return absl::OkStatus();
   }
+  HAKO_OR_NO_MEMORY
 
  private:
   D& self() { return static_cast<D&>(*this); }
-  static std::optional<std::string> Owned(std::optional<std::string_view> bound) {
-    return bound ? std::optional<std::string>(*bound) : std::nullopt;
+  template <bool kForward, class Start>
+  auto View(Start start) {
+    return RangeView<typename D::Iterator, kForward>(self().MakeIterator(), start, &Compare::Compare);
   }
 };
 

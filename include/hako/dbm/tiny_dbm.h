@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "hako/base/inline.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/random_seed.h"
 #include "hako/base/status.h"
 #include "hako/dbm/common.h"
@@ -37,16 +38,17 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   using Iterator = HashCursor<TinyDBM, Index, Space>;
   static constexpr std::uint64_t kKeySizeMax = hako::kKeySizeMax;
 
-  static StatusOr<std::unique_ptr<TinyDBM>> Open(const TinyOptions& options = {}) {
+  static StatusOr<std::unique_ptr<TinyDBM>> Open(const TinyOptions& options = {}) HAKO_TRY {
     if (options.align_pow < 2 || options.align_pow > 6) return absl::InvalidArgumentError("TinyOptions::align_pow must be 2 to 6");
     HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.align_pow, options.seed != 0 ? options.seed : RandomSeed()));
     auto dbm = std::unique_ptr<TinyDBM>(new TinyDBM(std::move(space)));
     HAKO_RETURN_IF_ERROR(dbm->index_.Create(options.num_records));
     return dbm;
   }
+  HAKO_OR_NO_MEMORY
 
   template <Visitor V>
-  Status Process(std::string_view key, V&& visitor) {
+  Status Process(std::string_view key, V&& visitor) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     Space::Slot* slot = slots_.Mine();
     if (slot == nullptr) [[unlikely]]
@@ -58,14 +60,16 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
       return index_.template Process<Action>(*slot, hash, key, visitor);
     }
   }
+  HAKO_OR_NO_MEMORY
 
   template <Sink S>
-  HAKO_INLINE Status Fetch(std::string_view key, S&& sink) {
+  HAKO_INLINE Status Fetch(std::string_view key, S&& sink) HAKO_TRY {
     return index_.Fetch(slots_, space_->KeyHash(key), key, sink);
   }
+  HAKO_OR_NO_MEMORY
 
   template <MultiVisitor V>
-  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
+  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) HAKO_TRY {
     for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     Space::Slot* slot = slots_.Mine();
     if (slot == nullptr) return slots_.Refusal();
@@ -75,13 +79,15 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
       return index_.template ProcessMulti<Action>(*slot, keys, visitor);
     }
   }
+  HAKO_OR_NO_MEMORY
 
   // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
   template <class S, class F>
-  Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+  Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(slots_.CheckOpen());
     return index_.FetchMulti(slots_, keys, sink, arrived);
   }
+  HAKO_OR_NO_MEMORY
   // A hint that these keys are going to be used.
   void Prefetch(std::span<const std::string_view> keys) const {
     if (!IsClosed()) index_.Prefetch(keys);
@@ -89,44 +95,49 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
 
   // As that of Operations, but in place where the block has room: a value that grows by small pieces is copied about eight times while its
   // size doubles, so an Append costs no more than its piece, on the average.
-  Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {}) {
+  Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {}) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     Space::Slot* slot = slots_.Mine();
     if (slot == nullptr) return slots_.Refusal();
     HAKO_ASSIGN_OR_RETURN(const bool done, index_.Extend(*slot, space_->KeyHash(key), key, delimiter, value));
     return done ? absl::OkStatus() : Operations<TinyDBM>::Append(key, value, delimiter);
   }
+  HAKO_OR_NO_MEMORY
 
   template <class V>
-  Status ProcessEach(V&& visitor) {
+  Status ProcessEach(V&& visitor) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(slots_.CheckOpen());
     return index_.ForEach(visitor);
   }
+  HAKO_OR_NO_MEMORY
   // ProcessEach in several threads, which call the visitor at the same time.
   template <class V>
-  Status ProcessEachParallel(unsigned num_threads, V&& visitor) {
+  Status ProcessEachParallel(unsigned num_threads, V&& visitor) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(slots_.CheckOpen());
     return index_.ForEachParallel(num_threads, visitor);
   }
+  HAKO_OR_NO_MEMORY
 
   Iterator MakeIterator() { return Iterator(*this, index_, *space_); }
 
   std::uint64_t Count() const { return slots_.IsClosed() ? 0 : index_.Count(ForEachSlot()); }
 
   // The memory is kept for new records.
-  Status Clear() {
+  Status Clear() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckOpen());
     Space::Slot* mine = slots_.Mine();
     if (mine == nullptr) return slots_.Refusal();
     return Alone([&] { return RemoveAllRecords(*mine); });
   }
+  HAKO_OR_NO_MEMORY
 
-  Status Verify() {
+  Status Verify() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckOpen());
     Space::Slot* mine = slots_.Mine();
     if (mine == nullptr) return slots_.Refusal();
     return Alone([&] { return index_.Verify(*mine, Count()); });
   }
+  HAKO_OR_NO_MEMORY
 
   // Stops writers for a moment.
   Stats GetStats() {
@@ -142,7 +153,8 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
     return stats;
   }
 
-  Inspection Inspect() { return InspectionOf("TinyDBM", GetStats()); }
+  Inspection Inspect() HAKO_TRY { return InspectionOf("TinyDBM", GetStats()); }
+  HAKO_CATCH_NO_MEMORY(return {};)
 
   // OK, or why the calling thread may not use the database now (sync/writer_slots.h).
   Status CheckOpen() const { return slots_.CheckOpen(); }

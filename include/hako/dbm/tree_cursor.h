@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "hako/base/comparator.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/prefetch.h"
 #include "hako/base/status.h"
 #include "hako/dbm/cursor_operations.h"
@@ -30,23 +31,25 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
  public:
   TreeCursor(D& database, Tree& tree) : database_(&database), tree_(&tree) {}
 
-  void First() {
+  void First() HAKO_TRY {
     if (!Load(index::Seek::kFirst, {})) return Fail(index::Seek::kFirst, false);
     at_ = 0;
     LookAhead(page_.count());
     SettleForward();
   }
-  void Last() {
+  HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
+  void Last() HAKO_TRY {
     if (!Load(index::Seek::kLast, {})) return Fail(index::Seek::kLast, true);
     at_ = page_.count();
     LookAhead(at_);
     StepBack();
   }
+  HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
   // To the record of `key`, or the first one after it.
   void Jump(std::string_view key) { JumpUpper(key, true); }
   // To the first record above `key`, or `key` itself if inclusive.
-  void JumpUpper(std::string_view key, bool inclusive = false) {
+  void JumpUpper(std::string_view key, bool inclusive = false) HAKO_TRY {
     bound_.assign(key);  // which may be what key() or value() shows
     if (!Load(index::Seek::kAt, bound_)) return Fail(index::Seek::kAt, false);
     const auto place = page_.Find(bound_);
@@ -54,8 +57,9 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     LookAhead(page_.count() - at_);
     SettleForward();
   }
+  HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
   // To the last record below `key`, or `key` itself if inclusive.
-  void JumpLower(std::string_view key, bool inclusive = false) {
+  void JumpLower(std::string_view key, bool inclusive = false) HAKO_TRY {
     bound_.assign(key);
     const index::Seek seek = inclusive ? index::Seek::kAt : index::Seek::kBefore;
     if (!Load(seek, bound_)) return Fail(seek, true);
@@ -64,14 +68,17 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     LookAhead(at_);
     StepBack();
   }
+  HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
   // REQUIRES: Valid()
-  void Next() {
+  void Next() HAKO_TRY {
     ++at_;
     SettleForward();
   }
+  HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
   // REQUIRES: Valid()
-  void Previous() { StepBack(); }
+  void Previous() HAKO_TRY { StepBack(); }
+  HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
   bool Valid() const { return valid_; }
   std::string_view key() const { return key_; }      // REQUIRES: Valid(); until the next move
@@ -195,6 +202,10 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   void End() {
     valid_ = false;
     at_ = 0;
+  }
+  [[gnu::cold]] void EndFor(Status status) {
+    status_ = std::move(status);
+    End();
   }
   // The leaf that was sought could not be read, or, without a seek, the long value of slot at_.
   [[gnu::cold]] void Fail(std::optional<index::Seek> seek, bool downwards) {

@@ -6,7 +6,8 @@
 namespace hako {
 
 template <File FileT, Comparator Compare, PageCodec Codec>
-StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare, Codec>::Open(FileT file, const TreeOptions& options) {
+StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare, Codec>::Open(FileT file,
+                                                                                               const TreeOptions& options) HAKO_TRY {
   static_assert(Compare::kName.size() <= format::kComparatorNameMax, "the file has no room for the comparator's name");
   static_assert(Codec::kName.size() <= format::kCodecNameMax, "the file has no room for the codec's name");
   if (options.page_size < 128 || options.page_size > 8192) return absl::InvalidArgumentError("TreeOptions::page_size must be 128 to 8192");
@@ -44,6 +45,7 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare
   dbm->closed_ = false;
   return dbm;
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::CheckpointLocked() {
@@ -79,7 +81,7 @@ void TreeDBM<FileT, Compare, Codec>::NoteHealth(const Status& status) {
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
-Status TreeDBM<FileT, Compare, Codec>::Synchronize(SyncMode) {
+Status TreeDBM<FileT, Compare, Codec>::Synchronize(SyncMode) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
   if (!IsWritable()) return RefuseUpdate();
   const std::uint64_t call = sync_calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
@@ -89,6 +91,7 @@ Status TreeDBM<FileT, Compare, Codec>::Synchronize(SyncMode) {
   if (call <= synced_calls_) return absl::OkStatus();  // one that began after this call has covered it
   return CheckpointLocked();
 }
+HAKO_OR_NO_MEMORY
 
 // Between two steps of a longer work: if threads wait for a checkpoint, one of them makes it before the work goes on.
 template <File FileT, Comparator Compare, PageCodec Codec>
@@ -101,12 +104,13 @@ void TreeDBM<FileT, Compare, Codec>::YieldToCheckpoints(std::unique_lock<std::mu
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
-Status TreeDBM<FileT, Compare, Codec>::Clear() {
+Status TreeDBM<FileT, Compare, Codec>::Clear() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
   HAKO_RETURN_IF_ERROR(MayRemove());
   HAKO_RETURN_IF_ERROR(this->Alone([&] { return this->RemoveAll(); }));
   return NotesUpdates() ? NoteUpdate() : absl::OkStatus();
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 template <class F>
@@ -128,7 +132,7 @@ bool TreeDBM<FileT, Compare, Codec>::ShouldBeRebuilt() {
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
-Status TreeDBM<FileT, Compare, Codec>::Rebuild() {
+Status TreeDBM<FileT, Compare, Codec>::Rebuild() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
   if (!IsWritable()) return RefuseUpdate();
   static constexpr std::uint64_t kStepMin = 256 << 10, kStepMax = 8 << 20;  // bytes to move while checkpoints wait
@@ -152,6 +156,7 @@ Status TreeDBM<FileT, Compare, Codec>::Rebuild() {
   }
   return space_->store().CutFile();
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 auto TreeDBM<FileT, Compare, Codec>::PinNewest() -> StatusOr<typename storage::PageStore<FileT>::Pinned> {
@@ -167,29 +172,32 @@ void TreeDBM<FileT, Compare, Codec>::Unpin() {
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
-Status TreeDBM<FileT, Compare, Codec>::CopyTo(FileT empty_file) {
+Status TreeDBM<FileT, Compare, Codec>::CopyTo(FileT empty_file) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
   if (empty_file.Size() != 0) return absl::InvalidArgumentError("CopyTo wants an empty file");
   HAKO_ASSIGN_OR_RETURN(const auto pinned, PinNewest());
-  const Status status = space_->store().Copy(pinned, empty_file);
+  const Status status = CatchNoMemory([&] { return space_->store().Copy(pinned, empty_file); });
   Unpin();
   return status.ok() ? empty_file.Close() : status;
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT, Comparator Compare, PageCodec Codec>
-Status TreeDBM<FileT, Compare, Codec>::CopyTo(const std::string& path) requires PathFile<FileT> {
+Status TreeDBM<FileT, Compare, Codec>::CopyTo(const std::string& path) requires PathFile<FileT> HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());  // before a file is made
   return ReplaceFile<FileT>(path, [this](FileT file) { return CopyTo(std::move(file)); });
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT, Comparator Compare, PageCodec Codec>
-Status TreeDBM<FileT, Compare, Codec>::Verify() {
+Status TreeDBM<FileT, Compare, Codec>::Verify() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
   HAKO_ASSIGN_OR_RETURN(const auto pinned, PinNewest());
-  const Status status = VerifyPinned(pinned);
+  const Status status = CatchNoMemory([&] { return VerifyPinned(pinned); });
   Unpin();
   return status;
 }
+HAKO_OR_NO_MEMORY
 
 // A tree of its own, in the file as it was, shows the state that is pinned.
 template <File FileT, Comparator Compare, PageCodec Codec>
@@ -225,14 +233,15 @@ Stats TreeDBM<FileT, Compare, Codec>::GetStats() {
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
-Status TreeDBM<FileT, Compare, Codec>::CountFree() {
+Status TreeDBM<FileT, Compare, Codec>::CountFree() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckOpen());
   std::lock_guard lock(maintenance_mutex_);
   return space_->store().CountFree();
 }
+HAKO_OR_NO_MEMORY
 
 template <File FileT, Comparator Compare, PageCodec Codec>
-Inspection TreeDBM<FileT, Compare, Codec>::Inspect() {
+Inspection TreeDBM<FileT, Compare, Codec>::Inspect() HAKO_TRY {
   const Status counted = CountFree();
   if (this->IsClosed()) return InspectionOf("TreeDBM", {});
   Inspection pairs = InspectionOf("TreeDBM", GetStats());
@@ -249,6 +258,7 @@ Inspection TreeDBM<FileT, Compare, Codec>::Inspect() {
   if (!counted.ok()) pairs.emplace_back("damage", std::string(counted.message()));
   return pairs;
 }
+HAKO_CATCH_NO_MEMORY(return {};)
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::Close() {
@@ -261,12 +271,12 @@ Status TreeDBM<FileT, Compare, Codec>::Close() {
   waker_->store(nullptr);
   background_.reset();
   space_->StopReadingAhead();
-  Status status;
-  if (IsWritable()) {
+  const Status status = CatchNoMemory([this]() -> Status {
+    if (!IsWritable()) return absl::OkStatus();
     std::lock_guard lock(maintenance_mutex_);
-    status = space_->IsDirty() ? CheckpointLocked() : space_->store().Health();
-    if (status.ok()) status = space_->store().CutFile();
-  }
+    HAKO_RETURN_IF_ERROR(space_->IsDirty() ? CheckpointLocked() : space_->store().Health());
+    return space_->store().CutFile();
+  });
   this->Seal();
   const Status closing = space_->store().file().Close();
   return status.ok() ? closing : status;

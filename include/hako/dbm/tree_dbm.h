@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "hako/base/comparator.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/page_codec.h"
 #include "hako/base/status.h"
 #include "hako/dbm/common.h"
@@ -47,12 +48,13 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
   // Opens the database in `file`; an empty file is made one. Options that are fixed at creation count only there.
   static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, const TreeOptions& options = {});
   static StatusOr<std::unique_ptr<TreeDBM>> Open(const std::string& path, const TreeOptions& options = {},
-                                                 const FileOptions& file_options = {}) requires PathFile<FileT> {
+                                                 const FileOptions& file_options = {}) requires PathFile<FileT> HAKO_TRY {
     HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, FileOptionsFor(options, file_options)));
     auto dbm = Open(std::move(file), options);
     if (dbm.ok()) return dbm;
     return Status(dbm.status().code(), absl::StrCat(path, ": ", dbm.status().message()));
   }
+  HAKO_OR_NO_MEMORY
 
   ~TreeDBM() {
     (void)Close();

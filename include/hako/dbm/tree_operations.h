@@ -13,7 +13,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "absl/functional/function_ref.h"
 #include "hako/base/comparator.h"
 #include "hako/base/inline.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/common.h"
 #include "hako/dbm/dbm.h"
@@ -29,6 +29,7 @@
 #include "hako/dbm/tree_cursor.h"
 #include "hako/format/page_format.h"
 #include "hako/index/page_tree.h"
+#include "hako/sync/run_parts.h"
 #include "hako/sync/writer_slots.h"
 
 namespace hako {
@@ -44,7 +45,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   static constexpr std::uint64_t kKeySizeMax = kTreeKeySizeMax;
 
   template <Visitor V>
-  HAKO_INLINE Status Process(std::string_view key, V&& visitor) {
+  HAKO_INLINE Status Process(std::string_view key, V&& visitor) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     Slot* slot = slots_.Mine();
     if (slot == nullptr) [[unlikely]]
@@ -59,14 +60,16 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
       return tree_.template Process<Action>(*slot, key, visitor);
     }
   }
+  HAKO_OR_NO_MEMORY
 
   template <Sink S>
-  HAKO_INLINE Status Fetch(std::string_view key, S&& sink) {
+  HAKO_INLINE Status Fetch(std::string_view key, S&& sink) HAKO_TRY {
     return tree_.Fetch(slots_, key, sink);
   }
+  HAKO_OR_NO_MEMORY
 
   template <MultiVisitor V>
-  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
+  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) HAKO_TRY {
     for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     Slot* slot = slots_.Mine();
     if (slot == nullptr) return slots_.Refusal();
@@ -78,13 +81,15 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
       return tree_.template ProcessMulti<Action>(*slot, keys, visitor);
     }
   }
+  HAKO_OR_NO_MEMORY
 
   // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
   template <class S, class F>
-  Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+  Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckOpen());
     return tree_.FetchMulti(slots_, keys, sink, arrived);
   }
+  HAKO_OR_NO_MEMORY
   // A hint that these keys are going to be used.
   void Prefetch(std::span<const std::string_view> keys) const {
     if (!IsClosed()) tree_.Prefetch(keys);
@@ -92,18 +97,20 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
 
   // In the order of keys.
   template <class V>
-  Status ProcessEach(V&& visitor) {
+  Status ProcessEach(V&& visitor) HAKO_TRY {
     auto it = MakeIterator();
     for (it.First(); it.Valid(); it.Next()) visitor(it.key(), it.value());
     return it.status();
   }
+  HAKO_OR_NO_MEMORY
 
   // ProcessEach in several threads, which call the visitor at the same time, each in a part of the keys.
   template <class V>
-  Status ProcessEachParallel(unsigned num_threads, V&& visitor) {
+  Status ProcessEachParallel(unsigned num_threads, V&& visitor) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckOpen());
     return ProcessParts(tree_.Parts(std::max(num_threads, 1u)), visitor);
   }
+  HAKO_OR_NO_MEMORY
 
   Iterator MakeIterator() { return Iterator(self(), tree_); }
 
@@ -115,11 +122,12 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   bool IsClosed() const { return slots_.IsClosed(); }
 
   // See OrderedOperations.
-  StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) const {
+  StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) const HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckOpen());
     return tree_.CountRange({from, to});
   }
-  StatusOr<std::uint64_t> RemoveKeys(std::string_view from, std::optional<std::string_view> to) {
+  HAKO_OR_NO_MEMORY
+  StatusOr<std::uint64_t> RemoveKeys(std::string_view from, std::optional<std::string_view> to) HAKO_TRY {
     Slot* slot = slots_.Mine();
     if (slot == nullptr) return slots_.Refusal();
     HAKO_RETURN_IF_ERROR(self().MayRemove());
@@ -127,6 +135,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
     if (removed > 0 && self().NotesUpdates()) HAKO_RETURN_IF_ERROR(self().NoteUpdate());
     return removed;
   }
+  HAKO_OR_NO_MEMORY
 
  protected:
   TreeOperations(std::unique_ptr<Space> space, unsigned page_size) : space_(std::move(space)), tree_(*space_, page_size) {}
@@ -236,21 +245,14 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   // Walks over the keys between each of `bounds` and the next, and before the first and after the last.
   template <class V>
   Status ProcessParts(const std::vector<std::string>& bounds, V& visitor) {
-    std::vector<std::thread> threads;
-    std::vector<Status> statuses(bounds.size() + 1);
-    for (std::size_t part = 0; part <= bounds.size(); ++part) {
-      threads.emplace_back([this, part, &bounds, &visitor, &statuses] {
-        auto it = MakeIterator();
-        for (part == 0 ? it.First() : it.Jump(bounds[part - 1]); it.Valid(); it.Next()) {
-          if (part < bounds.size() && Compare::Compare(it.key(), bounds[part]) >= 0) break;
-          visitor(it.key(), it.value());
-        }
-        statuses[part] = it.status();
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const Status& status : statuses) HAKO_RETURN_IF_ERROR(status);
-    return absl::OkStatus();
+    return sync::RunParts(bounds.size() + 1, [&](std::size_t part) -> Status {
+      auto it = MakeIterator();
+      for (part == 0 ? it.First() : it.Jump(bounds[part - 1]); it.Valid(); it.Next()) {
+        if (part < bounds.size() && Compare::Compare(it.key(), bounds[part]) >= 0) break;
+        visitor(it.key(), it.value());
+      }
+      return it.status();
+    });
   }
 };
 

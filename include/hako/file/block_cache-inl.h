@@ -96,7 +96,7 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
       continue;
     }
     if (missing == 0) break;
-    if (failure_.IsSet()) {
+    if (!failure_.IsOk()) {
       if (kWrites) return failure_.Get();
       locks.Unlock();
       const Status status = ReadBeside(offset, bytes, size);
@@ -175,7 +175,7 @@ Status BlockCache<Device>::AccessLong(std::uint64_t offset, std::byte* bytes, st
       std::lock_guard lock(shard.mutex);
       if (const std::uint32_t frame = Find(shard, block); frame != kNone && frames_[frame].dirty) blocks.push_back(block);
     }
-    if (failure_.IsSet() || !FlushBlocks(blocks).ok()) return ReadBeside(offset, bytes, size);
+    if (!failure_.IsOk() || !FlushBlocks(blocks).ok()) return ReadBeside(offset, bytes, size);
     return device_.Read({offset, std::span(&part, 1)});
   }
 }
@@ -292,7 +292,7 @@ Status BlockCache<Device>::ReadMulti(std::span<const ReadRequest> reads) {
 // frames are busy, nothing may be waited for.
 template <BlockDevice Device>
 Status BlockCache<Device>::ReadTogether(std::span<const ReadRequest> reads) {
-  if (reads.size() > 1 && request_max_ > 1 && !failure_.IsSet()) {
+  if (reads.size() > 1 && request_max_ > 1 && failure_.IsOk()) {
     Batch batch(*this);
     for (const ReadRequest& read : reads) Claim(read, &batch);
     const bool succeeded = batch.IsEmpty() || device_.ReadMulti(batch.transfers()).ok();

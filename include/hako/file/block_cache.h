@@ -54,7 +54,7 @@
 #include "hako/file/file.h"
 #include "hako/file/positional_device.h"
 #include "hako/sync/background_thread.h"
-#include "hako/sync/first_failure.h"
+#include "hako/sync/sticky_status.h"
 
 namespace hako {
 
@@ -296,7 +296,7 @@ class BlockCache {
   std::vector<Frame> frames_;
   std::unique_ptr<Shard[]> shards_;
   BlockRanges fresh_;
-  sync::FirstFailure failure_;              // why a dirty block could not be written
+  sync::StickyStatus failure_;              // why a dirty block could not be written
   std::atomic<std::size_t> dirtied_{0};     // frames, since the writer looked
   std::atomic<bool> writer_is_up_{false};   // woken or at work, or there is to be none; who sets it may touch writer_
   sync::BackgroundThread::Pointer writer_;  // ends before the rest goes

@@ -1,6 +1,7 @@
 // Definitions of index/bucket_index.h: counting, and splitting lines.
 #pragma once
 
+#include "hako/base/no_memory.h"
 #include "hako/index/bucket_index.h"
 
 namespace hako::index {
@@ -21,9 +22,12 @@ void BucketIndex<Space>::SettleCount(Slot& slot, std::int64_t pending) {
     total = count_.fetch_add(pending, std::memory_order_acq_rel) + pending;
   }
   slot.pending_count.store(0, std::memory_order_relaxed);
-  for (int splits = 0; splits < 4 && total > static_cast<std::int64_t>(num_lines() * kTargetLoad); ++splits) {
-    if (!Split(slot)) break;
+  HAKO_TRY {
+    for (int splits = 0; splits < 4 && total > static_cast<std::int64_t>(num_lines() * kTargetLoad); ++splits) {
+      if (!Split(slot)) break;
+    }
   }
+  HAKO_CATCH_NO_MEMORY()  // the next insertions try again
 }
 
 // Splits the next line in order. False if another thread is splitting, or there is no room: the table then works on, only denser.
@@ -31,10 +35,7 @@ template <class Space>
 bool BucketIndex<Space>::Split(Slot& slot) {
   sync::VersionLock splitting(split_lock_);
   if (!splitting.TryLock()) return false;
-  struct Unlocker {
-    sync::VersionLock& lock;
-    ~Unlocker() { lock.Unlock(false); }
-  } unlocker{splitting};
+  const sync::LockHolder split_holder(splitting);
   const std::uint64_t n = num_lines();
   if (!lines_.EnsureHome(n + 1).ok()) return false;
   const std::uint64_t half = std::bit_floor(n);
@@ -43,6 +44,7 @@ bool BucketIndex<Space>::Split(Slot& slot) {
   __builtin_prefetch(&lines_.Home(n - half + (n + 1 < 2 * half ? 1 : 0)), 1);  // the next split's
   sync::VersionLock lock(from.header);
   lock.Lock();
+  sync::LockHolder holder(lock);
 
   // Without a branch on what decides: it is as good as random.
   const unsigned deciding_bit = depth - format::TagBase(depth);
@@ -80,11 +82,9 @@ bool BucketIndex<Space>::Split(Slot& slot) {
   if (new_tags && status.ok()) status = MakeTagsAnew(slot, {moved.data(), num_moved}, depth + 1);
   if (new_tags && status.ok()) status = MakeTagsAnew(slot, {stayed.data(), num_stayed}, depth + 1);
   if (status.ok()) status = FillLine(lines_.Home(n), {moved.data(), num_moved});
-  if (!status.ok()) {
-    lock.Unlock(false);
-    return false;
-  }
-  PublishLineCount(n + 1);
+  if (!status.ok()) return false;
+  PublishLineCount(n + 1);  // from here on nothing can fail
+  holder.changed = true;
   for (std::size_t e = 0; e < num_moved; ++e) {
     StoreSlot(*moved[e].line, moved[e].i, 0);
     StoreTag(*moved[e].line, moved[e].i, 0);
@@ -93,7 +93,6 @@ bool BucketIndex<Space>::Split(Slot& slot) {
     for (std::size_t e = 0; e < num_stayed; ++e) StoreTag(*stayed[e].line, stayed[e].i, stayed[e].tag);
   }
   Compact(from, chain, num_stayed);
-  lock.Unlock(true);
   return true;
 }
 
@@ -110,6 +109,7 @@ Status BucketIndex<Space>::MakeTagsAnew(Slot& slot, std::span<Tagged> entries, u
 template <class Space>
 Status BucketIndex<Space>::FillLine(Line& line, std::span<const Tagged> entries) {
   absl::InlinedVector<std::uint32_t, 4> overflow;
+  overflow.reserve(entries.size() / format::kLinkEntry + 1);
   while (entries.size() > format::kLineEntries + overflow.size() * format::kLinkEntry) {
     StatusOr<std::uint32_t> id = lines_.NewOverflow();
     if (!id.ok()) {

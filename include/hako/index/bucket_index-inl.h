@@ -370,17 +370,21 @@ Status BucketIndex<Space>::Insert(Turn& turn, std::uint64_t hash, Make&& make) {
     line = next;
     i = FreeEntry(*line);
   }
-  std::uint32_t id = 0;
+  struct NewLine {
+    LineTable<Space>& lines;
+    std::uint32_t id = 0;
+    ~NewLine() {
+      if (id != 0) lines.FreeOverflow(id);
+    }
+  } new_line{lines_};
   if (i == format::kLineEntries) {
-    HAKO_ASSIGN_OR_RETURN(id, lines_.NewOverflow());
+    HAKO_ASSIGN_OR_RETURN(new_line.id, lines_.NewOverflow());
   }
   Status error;
   const std::uint32_t handle = make(&error);
-  if (handle == 0) {
-    if (id != 0) lines_.FreeOverflow(id);
-    return error;
-  }
+  if (handle == 0) return error;
   space_.NoteMove(0, handle);
+  const std::uint32_t id = std::exchange(new_line.id, 0);
   if (id == 0) {
     StoreTag(*line, i, tag);
     StoreSlot(*line, i, handle);

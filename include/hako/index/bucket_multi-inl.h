@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "hako/base/assert.h"
+#include "hako/base/no_memory.h"
 #include "hako/index/bucket_index.h"
 
 namespace hako::index {
@@ -22,16 +23,15 @@ class BucketIndex<Space>::MultiTurn {
   MultiTurn(BucketIndex& index, Slot& slot, std::span<const std::string_view> keys) : index_(index), slot_(slot), keys_(keys) {
     for (const std::string_view key : keys) records_.push_back({.hash = index.space_.KeyHash(key)});
     index.PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
+    homes_.all.reserve(keys.size());
     slot.Enter();
+    busy_.emplace(slot);
     Lock();
     index.ReadRecords(ahead_, std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
     JoinEqualKeys();
   }
   MultiTurn(const MultiTurn&) = delete;
-  ~MultiTurn() {
-    Unlock();
-    slot_.Leave();
-  }
+  ~MultiTurn() = default;
 
   template <class V>
   Status Decide(V& visit) {
@@ -63,8 +63,12 @@ class BucketIndex<Space>::MultiTurn {
 
   // On error nothing has changed.
   Status Apply() {
-    Status status = Write();
-    if (status.ok()) status = MakeEntries();
+    Status status;
+    HAKO_TRY {
+      status = Write();
+      if (status.ok()) status = MakeEntries();
+    }
+    HAKO_CATCH_NO_MEMORY(status = NoMemoryError();)
     if (!status.ok()) {
       Undo();
       return status;
@@ -89,7 +93,7 @@ class BucketIndex<Space>::MultiTurn {
       --delta;
     }
     index_.space_.ReleaseFreed(slot_);
-    Unlock();
+    homes_.Unlock();
     for (; delta > kCountBatch; delta -= kCountBatch) index_.AddToCount(slot_, kCountBatch);  // and splits at the usual pace
     if (delta != 0) index_.AddToCount(slot_, delta);
     return status;
@@ -113,6 +117,17 @@ class BucketIndex<Space>::MultiTurn {
     std::uint64_t index;
     bool changed = false;
   };
+  // Those that are locked, ascending.
+  struct LockedHomes {
+    explicit LockedHomes(BucketIndex& of) : index(of) {}
+    ~LockedHomes() { Unlock(); }
+    void Unlock() {
+      for (const Home& home : all) sync::VersionLock(index.lines_.Home(home.index).header).Unlock(home.changed);
+      all.clear();
+    }
+    BucketIndex& index;
+    absl::InlinedVector<Home, kUsualKeys> all;
+  };
   // A Turn that does not own its lock.
   struct LentTurn : Turn {
     using Turn::Turn;
@@ -124,12 +139,13 @@ class BucketIndex<Space>::MultiTurn {
       shape_ = index_.shape();
       for (Record& record : records_) {
         record.home = shape_.IndexOf(record.hash);
-        homes_.push_back({record.home});
+        homes_.all.push_back({record.home});
       }
-      std::ranges::sort(homes_, {}, &Home::index);
+      auto& homes = homes_.all;
+      std::ranges::sort(homes, {}, &Home::index);
       const auto same = [](const Home& a, const Home& b) { return a.index == b.index; };
-      homes_.erase(std::unique(homes_.begin(), homes_.end(), same), homes_.end());
-      for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Lock();
+      homes.erase(std::unique(homes.begin(), homes.end(), same), homes.end());
+      for (const Home& home : homes) sync::VersionLock(index_.lines_.Home(home.index).header).Lock();
       const bool closed = index_.space_.gate().IsClosed();
       const TableShape now = index_.shape();
       const auto is_at_home = [now](const Record& record) { return now.IndexOf(record.hash) == record.home; };
@@ -137,7 +153,7 @@ class BucketIndex<Space>::MultiTurn {
         shape_ = now;  // may change again, but not for lines that are locked
         return;
       }
-      Unlock();
+      homes_.Unlock();
       if (closed) {
         slot_.Leave();
         index_.space_.gate().WaitUntilOpen();
@@ -145,11 +161,6 @@ class BucketIndex<Space>::MultiTurn {
       }
     }
   }
-  void Unlock() {
-    for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Unlock(home.changed);
-    homes_.clear();
-  }
-
   void JoinEqualKeys() {
     absl::InlinedVector<std::size_t, kUsualKeys> order(keys_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -226,14 +237,15 @@ class BucketIndex<Space>::MultiTurn {
     HAKO_ASSERT(status.ok());  // the chain has been walked under this lock
   }
 
-  void MarkChanged(const Record& record) { std::ranges::lower_bound(homes_, record.home, {}, &Home::index)->changed = true; }
+  void MarkChanged(const Record& record) { std::ranges::lower_bound(homes_.all, record.home, {}, &Home::index)->changed = true; }
 
   BucketIndex& index_;
   Slot& slot_;
   std::span<const std::string_view> keys_;
   TableShape shape_{0};
-  absl::InlinedVector<Record, kUsualKeys> records_;    // one a key
-  absl::InlinedVector<Home, kUsualKeys> homes_;        // locked, ascending
+  absl::InlinedVector<Record, kUsualKeys> records_;  // one a key
+  std::optional<sync::LeaveAtEnd> busy_;
+  LockedHomes homes_{index_};
   [[no_unique_address]] typename Space::Ahead ahead_;  // what the locked lines name
 };
 

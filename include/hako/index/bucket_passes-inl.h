@@ -2,6 +2,7 @@
 #pragma once
 
 #include "hako/index/bucket_index.h"
+#include "hako/sync/run_parts.h"
 
 namespace hako::index {
 
@@ -17,19 +18,11 @@ template <class Space>
 template <class V>
 Status BucketIndex<Space>::ForEachParallel(unsigned num_threads, V& visit) const {
   const std::uint64_t lines = num_lines(), parts = std::max(num_threads, 1u);
-  std::vector<Status> results(parts);
-  {
-    std::vector<std::jthread> threads;
-    for (std::uint64_t part = 0; part < parts; ++part) {
-      threads.emplace_back([&, part] {
-        BucketWalk<Space> walk(*this);
-        walk.StartPart(lines, part, parts);
-        results[part] = ForEachIn(walk, visit);
-      });
-    }
-  }
-  for (const Status& result : results) HAKO_RETURN_IF_ERROR(result);
-  return absl::OkStatus();
+  return sync::RunParts(parts, [&](std::size_t part) {
+    BucketWalk<Space> walk(*this);
+    walk.StartPart(lines, part, parts);
+    return ForEachIn(walk, visit);
+  });
 }
 
 template <class Space>
@@ -103,6 +96,8 @@ Status BucketIndex<Space>::RemoveAll(F&& visit) {
     Line& home = lines_.Home(index);
     sync::VersionLock lock(home.header);
     lock.Lock();
+    sync::LockHolder holder(lock);
+    holder.changed = true;
     std::size_t chain = 1;
     Line* last = &home;
     Status status = ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t handle) {
@@ -112,7 +107,6 @@ Status BucketIndex<Space>::RemoveAll(F&& visit) {
     });
     for (; status.ok() && HasLink(Header(*last)); ++chain) last = lines_.Overflow(LoadSlot(*last, format::kLinkEntry));
     if (status.ok()) Compact(home, chain, 0);
-    lock.Unlock(true);
     HAKO_RETURN_IF_ERROR(status);
   }
   count_.store(0, std::memory_order_release);

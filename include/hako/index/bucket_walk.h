@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -166,7 +167,11 @@ template <class Space>
 HAKO_INLINE Status BucketWalk<Space>::CopyChain(std::uint64_t index, bool lock_it, bool* raced) {
   Line* line = &index_->lines_.Home(index);
   sync::VersionLock lock(line->header);
-  if (lock_it) lock.Lock();
+  std::optional<sync::LockHolder> holder;
+  if (lock_it) {
+    lock.Lock();
+    holder.emplace(lock);
+  }
   const std::uint32_t version = lock.ReadVersion();
   const auto is_current = [&] { return lock.IsCurrent(version); };
   Status status;
@@ -187,7 +192,6 @@ HAKO_INLINE Status BucketWalk<Space>::CopyChain(std::uint64_t index, bool lock_i
     *raced = !is_current() || (damaged != 0 && !lock_it);
     if (damaged != 0 && !*raced) status = index_->space_.DamageAt(damaged_ = damaged);
   }
-  if (lock_it) lock.Unlock(false);
   return *raced ? absl::OkStatus() : status;
 }
 

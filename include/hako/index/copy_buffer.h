@@ -13,6 +13,8 @@ namespace hako::index {
 
 class CopyBuffer {
  public:
+  static constexpr std::size_t kKeptMax = 1 << 20;
+
   // Room for `size` bytes; never nullptr.
   HAKO_INLINE char* Take(std::size_t size) {
     if (size >= size_ - used_) [[unlikely]]
@@ -20,17 +22,23 @@ class CopyBuffer {
     return bytes_.get() + std::exchange(used_, used_ + size);
   }
 
-  // Everything taken becomes invalid; the memory is kept.
+  // Everything taken becomes invalid. At most kKeptMax bytes of memory are kept.
   void Clear() {
     used_ = 0;
     if (!full_.empty()) full_.clear();
+    if (size_ > kKeptMax) [[unlikely]] {
+      bytes_.reset();
+      size_ = 0;
+    }
   }
 
  private:
   [[gnu::noinline]] void Grow(std::size_t size) {
+    const std::size_t bigger = std::max({size + 1, std::min(2 * size_, kKeptMax), std::size_t{4096}});
+    auto bytes = std::make_unique_for_overwrite<char[]>(bigger);
     if (used_ != 0) full_.push_back(std::move(bytes_));
-    size_ = std::max(2 * size_, std::max<std::size_t>(size + 1, 4096));
-    bytes_ = std::make_unique_for_overwrite<char[]>(size_);
+    bytes_ = std::move(bytes);
+    size_ = bigger;
     used_ = 0;
   }
 

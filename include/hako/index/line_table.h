@@ -67,6 +67,7 @@ class LineTable {
     std::lock_guard lock(mutex_);
     if (free_overflow_.empty()) {
       const std::uint64_t bytes = num_overflow_ < kSmallChunks * 128 ? kSmallChunkBytes : kLargeChunkBytes;
+      free_overflow_.reserve(num_overflow_ + bytes / sizeof(Line));
       HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, space_.AllocateIndexExtent(bytes, format::IndexExtent::kOverflowLines));
       AddOverflowExtent(offset, bytes);
     }
@@ -76,6 +77,7 @@ class LineTable {
     return id;
   }
 
+  // Never fails: there is room for all that exist.
   void FreeOverflow(std::uint32_t id) {
     std::lock_guard lock(mutex_);
     free_overflow_.push_back(id);
@@ -90,6 +92,7 @@ class LineTable {
   }
   void AdoptOverflow(std::uint64_t offset, std::uint64_t bytes, const std::unordered_set<std::uint32_t>& used) {
     std::lock_guard lock(mutex_);
+    free_overflow_.reserve(num_overflow_ + free_overflow_.size() + bytes / sizeof(Line));
     for (std::uint64_t at = offset; at < offset + bytes; at += sizeof(Line)) {
       const auto id = static_cast<std::uint32_t>(at / sizeof(Line));
       if (used.contains(id)) {

@@ -46,19 +46,19 @@ Status PageTree<Space, Compare>::Rebuild(Line& line, Builder& builder, unsigned 
 // Divides the locked page for a slot of `key` that is to come at `index`.
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, unsigned cell_size, unsigned index) {
-  Line* left = halves->wanted;
-  if (left == &root()) HAKO_RETURN_IF_ERROR(Deepen(&left));
-  halves->wanted = left;
+  if (halves->kept != nullptr) halves->kept->reserve(halves->kept->size() + 1);
+  if (halves->wanted == &root()) HAKO_RETURN_IF_ERROR(Deepen(&halves->wanted));
+  Line* const left = halves->wanted;
   PageSnapshot<Compare> before(memory_, *left);
   const View old = before.view();
   const unsigned count = old.count(), level = old.level();
   // Where the new slot is the last, all others stay together: an ascending load leaves full pages behind.
   const unsigned at = index == count ? count : count == 1 ? 0 : Builder::MiddleOf(old);
 
-  std::string separator(key);  // the least key of the right page
+  KeyBuffer separator(key);  // the least key of the right page
   if (at < count) Builder::CopyKeyOf(old, at, &separator);
   if (level == 0 && View::kBytewise) {  // in short
-    std::string below;
+    KeyBuffer below;
     if (at == 0)
       below.assign(key);
     else
@@ -66,15 +66,19 @@ Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, uns
     separator.resize(Builder::Common(below, separator) + 1);
   }
 
-  Halves parent{LockParent(*left, key), nullptr};
+  struct Locked {  // until the scope ends, however it does
+    ~Locked() {
+      if (right_id != 0) tree.space_.FreePage(right_id);
+      tree.Unlock(parent, true);
+    }
+    PageTree& tree;
+    Line* parent;
+    std::uint32_t right_id = 0;
+  } locked{*this, LockParent(*left, key)};
+  Halves parent{locked.parent, nullptr};
   space_.Touch(*parent.wanted);
-  const std::uint32_t right_id = space_.NewPage();  // locked
-  const auto fail = [&](const Status& why = NoMemory()) {
-    if (right_id != 0) space_.FreePage(right_id);
-    Unlock(parent.wanted, true);
-    return why;
-  };
-  if (right_id == 0) return fail();
+  const std::uint32_t right_id = locked.right_id = space_.NewPage();  // locked
+  if (right_id == 0) return NoMemory();
   Line& right = LineOf(right_id);
   const Content link{{}, false, right_id};
   unsigned child;
@@ -82,7 +86,7 @@ Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, uns
     const Editor page(space_, *parent.wanted);
     child = page.shape().count == 0 ? 0 : page.view().ChildFor(separator) + 1;
     if (page.HasPrefix(separator) && page.HasRoomFor(page.CellSize(separator, link))) break;
-    if (Status made = MakeRoom(&parent, separator, link, child, false); !made.ok()) return fail(made);
+    HAKO_RETURN_IF_ERROR(MakeRoom(&parent, separator, link, child, false));
   }
 
   const Fences fences = FencesOf(old);
@@ -99,13 +103,13 @@ Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, uns
   const bool built = right_page.Build(space_, right, right_more, std::max(cell_size, std::min(right_more * mean, page_size_ / 2)));
   if (!built || !left_page.Build(space_, *left, more, at == 0 ? cell_size : std::min(more * mean, page_size_ / 2))) {
     if (built) space_.Free(right.unit, View(memory_, right).shape().units);
-    return fail();
+    return NoMemory();
   }
   space_.Free(before.unit(), before.units());
 
   Editor page(space_, *parent.wanted);
   page.Insert(child, child == 0 ? page.view().prefix() : std::string_view(separator), link);
-  Unlock(parent.wanted, true);
+  locked.right_id = 0;
   halves->wanted = to_left ? left : &right;
   Release(halves, to_left ? &right : left);
   return absl::OkStatus();
@@ -159,7 +163,7 @@ void PageTree<Space, Compare>::Merge(Slot& slot, Line* page, std::string_view ke
         continue;
       }
       Line* const left = i < j ? page : &sibling;
-      if (Join(left, i < j ? &sibling : page, empty)) {
+      if (TryTouch(*page) && TryTouch(sibling) && TryTouch(*parent) && Join(left, i < j ? &sibling : page, empty)) {
         space_.Touch(*parent);
         Editor(space_, *parent).Erase(std::max(i, j));
         joined = left;

@@ -48,7 +48,7 @@ class PageBuilder {
       prefix_.assign(fences_.low.substr(0, Common(fences_.low, fences_.high)));
       return;
     }
-    std::string last;
+    KeyBuffer last;
     const unsigned first = level_ > 0 ? 1 : 0;  // slot 0 of an inner page has no key of its own
     if (count_ > first) {
       CopyKey(first, &prefix_);
@@ -206,7 +206,7 @@ class PageBuilder {
     return size;
   }
 
-  void CopyKey(unsigned n, std::string* key) const {
+  void CopyKey(unsigned n, KeyBuffer* key) const {
     for (unsigned p = 0; p < num_pieces_; ++p) {
       const Piece& piece = pieces_[p];
       const unsigned i = piece.from + n;
@@ -217,7 +217,8 @@ class PageBuilder {
 
  public:
   // The whole key of a slot, of an inner page's slot 0 the low fence.
-  static void CopyKeyOf(const View& page, unsigned i, std::string* key) {
+  template <class Key>
+  static void CopyKeyOf(const View& page, unsigned i, Key* key) {
     if (page.level() > 0 && i == 0) {
       key->assign(page.low(page.tail()));
       return;
@@ -232,7 +233,7 @@ class PageBuilder {
  private:
   unsigned level_;
   Fences fences_;
-  std::string prefix_;
+  KeyBuffer prefix_;
   Piece pieces_[2];
   unsigned num_pieces_ = 0;
   unsigned count_ = 0;

@@ -23,10 +23,12 @@ class PageTree<Space, Compare>::MultiTurn {
       return order != 0 ? order < 0 : a < b;
     });
     leaf_of_.resize(keys.size());
-    Acquire();
+    leaves_.reserve(keys.size());
+    sparse_.reserve(keys.size());
   }
   MultiTurn(const MultiTurn&) = delete;
   ~MultiTurn() {
+    for (Line* line : halves_) tree_.Unlock(line, changed_);
     UnlockAll(changed_);
     if constexpr (!Space::kResident) {
       if (held_) held_->Release(changed_);
@@ -42,12 +44,14 @@ class PageTree<Space, Compare>::MultiTurn {
   // What the call at `i` is shown, and is to be done in the end to the first of the keys equal to it.
   template <class ActionT, class V>
   Status Run(V& visit) {
-    HAKO_RETURN_IF_ERROR(status_);
     struct Decision {
       ActionT action = ActionT::Keep();
       std::size_t first = 0;
+      format::LongValue stored{};  // a long value, stored before anything changes
     };
     absl::InlinedVector<Decision, kUsualKeys> decisions(keys_.size());
+    Acquire();
+    HAKO_RETURN_IF_ERROR(status_);
     for (std::size_t n = 0; n < order_.size(); ++n) {
       const bool same = n > 0 && Compare::Compare(keys_[order_[n - 1]], keys_[order_[n]]) == 0;
       decisions[order_[n]].first = same ? decisions[order_[n - 1]].first : order_[n];
@@ -76,6 +80,23 @@ class PageTree<Space, Compare>::MultiTurn {
       bytes += 3 * (tree_.page_size_ + keys_[i].size() + std::min<std::size_t>(action.value().size(), tree_.value_max_));
     }
     if (bytes != 0 && !tree_.space_.HasRoomFor(bytes)) return NoMemory();
+    struct Unused {  // frees the long values that no cell names
+      ~Unused() {
+        for (const Decision& decision : all) {
+          if (decision.stored.place != 0) tree.space_.FreeLong(decision.stored);
+        }
+      }
+      PageTree& tree;
+      absl::InlinedVector<Decision, kUsualKeys>& all;
+    } unused{tree_, decisions};
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      Decision& decision = decisions[i];
+      if (decision.action.kind() == ActionT::Kind::kKeep) continue;
+      if (!tree_.TryTouch(*leaf_of_[i])) return NoMemory();
+      if (decision.action.kind() == ActionT::Kind::kSet && decision.action.value().size() > tree_.value_max_) {
+        HAKO_ASSIGN_OR_RETURN(decision.stored, tree_.StoreLong(decision.action.value()));
+      }
+    }
     std::size_t leaf = 0;
     for (const std::size_t i : order_) {
       const ActionT& action = decisions[i].action;  // Keep but for the first of equal keys
@@ -83,7 +104,8 @@ class PageTree<Space, Compare>::MultiTurn {
       while (!Covers(*leaves_[leaf], keys_[i])) ++leaf;
       const auto place = View(tree_.memory_, *leaves_[leaf]).Find(keys_[i]);
       if (action.kind() == ActionT::Kind::kSet) {
-        HAKO_RETURN_IF_ERROR(Set(&leaf, keys_[i], action.value(), place));
+        HAKO_RETURN_IF_ERROR(Set(&leaf, keys_[i], action.value(), decisions[i].stored, place));
+        decisions[i].stored = {};
       } else if (place.found) {
         Change(*leaves_[leaf]);
         tree_.RemoveSlot(*leaves_[leaf], place.index);
@@ -195,18 +217,20 @@ class PageTree<Space, Compare>::MultiTurn {
   }
 
   // Stores into leaves_[*leaf]; the halves that it falls into take its place, and *leaf is the one that has the key.
-  Status Set(std::size_t* leaf, std::string_view key, std::string_view value, typename View::Place place) {
-    std::vector<Line*> others;
-    Halves halves{leaves_[*leaf], &others};
+  Status Set(std::size_t* leaf, std::string_view key, std::string_view value, const format::LongValue& stored, typename View::Place place) {
+    Halves halves{leaves_[*leaf], &halves_};
     Change(*halves.wanted);
-    const Status status = tree_.Store(&halves, key, value, place);
-    leaves_[*leaf] = halves.wanted;
-    if (!others.empty()) {
-      leaves_.insert(leaves_.begin() + static_cast<std::ptrdiff_t>(*leaf), others.begin(), others.end());
+    const Status status =
+        stored.place != 0 ? tree_.StoreSlowly(&halves, key, value, stored, place) : tree_.Store(&halves, key, value, place);
+    if (!halves_.empty()) {
+      Line* const wanted = halves.wanted;
+      leaves_.reserve(leaves_.size() + halves_.size());
+      leaves_.insert(leaves_.begin() + static_cast<std::ptrdiff_t>(*leaf), halves_.begin(), halves_.end());
       const auto begin = leaves_.begin() + static_cast<std::ptrdiff_t>(*leaf);
-      std::ranges::sort(begin, begin + static_cast<std::ptrdiff_t>(others.size() + 1),
+      std::ranges::sort(begin, begin + static_cast<std::ptrdiff_t>(halves_.size() + 1),
                         [this](Line* a, Line* b) { return IsBelow(*a, *b); });
-      while (leaves_[*leaf] != halves.wanted) ++*leaf;
+      halves_.clear();
+      while (leaves_[*leaf] != wanted) ++*leaf;
     }
     if (status.ok() && !place.found) tree_.AddToCount(slot_, 1);
     return status;
@@ -224,6 +248,7 @@ class PageTree<Space, Compare>::MultiTurn {
   absl::InlinedVector<std::size_t, kUsualKeys> order_;  // of the keys
   absl::InlinedVector<Line*, kUsualKeys> leaf_of_;      // before anything changes
   absl::InlinedVector<Line*, kUsualKeys> leaves_;       // locked, ascending
+  std::vector<Line*> halves_;                           // locked: of the leaf that is being divided
   absl::InlinedVector<std::size_t, kUsualKeys> sparse_;
   Status status_;
   bool changed_ = false;

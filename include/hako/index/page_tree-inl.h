@@ -245,7 +245,6 @@ Status PageTree<Space, Compare>::Process(Slot& slot, std::string_view key, V&& v
       }
       Halves leaf{turn.line, nullptr};
       const Status status = Store(&leaf, key, action.value(), place);
-      turn.line = leaf.wanted;
       if (status.ok() && !place.found) AddToCount(slot, 1);
       return status;
     }
@@ -274,19 +273,33 @@ HAKO_INLINE Status PageTree<Space, Compare>::Store(Halves* leaf, std::string_vie
       return absl::OkStatus();
     }
   }
-  return StoreSlowly(leaf, key, value, place);
+  return StoreNew(leaf, key, value, place);
 }
 
 template <class Space, Comparator Compare>
-Status PageTree<Space, Compare>::StoreSlowly(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place) {
-  if (value.size() > kValueSizeMax) return TooLargeError("a value", value.size(), kValueSizeMax);
-  format::LongValue stored{};
-  Content content{value};
-  if (value.size() > value_max_) {
-    stored = {space_.StoreLong(value), value.size()};
-    if (stored.place == 0) return absl::ResourceExhaustedError(absl::StrCat("no memory for a value of ", value.size(), " bytes"));
-    content = {{reinterpret_cast<const char*>(&stored), sizeof(stored)}, true};
+StatusOr<format::LongValue> PageTree<Space, Compare>::StoreLong(std::string_view value) {
+  HAKO_TRY {
+    if (const std::uint64_t place = space_.StoreLong(value); place != 0) return format::LongValue{place, value.size()};
   }
+  HAKO_CATCH_NO_MEMORY()
+  return absl::ResourceExhaustedError(absl::StrCat("no memory for a value of ", value.size(), " bytes"));
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::StoreNew(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place) {
+  if (value.size() > kValueSizeMax) return TooLargeError("a value", value.size(), kValueSizeMax);
+  if (value.size() <= value_max_) return StoreSlowly(leaf, key, value, {}, place);
+  HAKO_ASSIGN_OR_RETURN(const format::LongValue stored, StoreLong(value));
+  const Status status = CatchNoMemory([&] { return StoreSlowly(leaf, key, value, stored, place); });
+  if (!status.ok()) space_.FreeLong(stored);
+  return status;
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::StoreSlowly(Halves* leaf, std::string_view key, std::string_view value, const format::LongValue& stored,
+                                             typename View::Place place) {
+  Content content{value};
+  if (stored.place != 0) content = {{reinterpret_cast<const char*>(&stored), sizeof(stored)}, true};
   const auto replaced = place.found ? LongValueOf(View(memory_, *leaf->wanted), place.index) : std::nullopt;
   for (;;) {
     Editor page(space_, *leaf->wanted);
@@ -296,10 +309,7 @@ Status PageTree<Space, Compare>::StoreSlowly(Halves* leaf, std::string_view key,
       page.Insert(place.index, key, content);
       break;
     }
-    if (const Status status = MakeRoom(leaf, key, content, place.index, place.found); !status.ok()) {
-      if (content.is_long) space_.FreeLong(stored);
-      return status;
-    }
+    HAKO_RETURN_IF_ERROR(MakeRoom(leaf, key, content, place.index, place.found));
     place = View(memory_, *leaf->wanted).Find(key);
   }
   if (replaced) space_.FreeLong(*replaced);

@@ -35,6 +35,7 @@
 #include "hako/base/assert.h"
 #include "hako/base/comparator.h"
 #include "hako/base/inline.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/prefetch.h"
 #include "hako/base/status.h"
 #include "hako/format/page_format.h"
@@ -67,6 +68,7 @@ class LeafCopy {
 
   View view() { return View(*line_, bytes_.get()); }
   char* Reserve(std::size_t size) {
+    if (line_ == nullptr) line_ = std::make_unique<format::PageLine>();
     if (size > size_) {
       bytes_ = std::make_unique_for_overwrite<char[]>(size);
       size_ = size;
@@ -89,7 +91,7 @@ class LeafCopy {
  private:
   std::unique_ptr<char[]> bytes_;
   std::size_t size_ = 0;
-  std::unique_ptr<format::PageLine> line_ = std::make_unique<format::PageLine>();  // a view of it stays good when the copy moves
+  std::unique_ptr<format::PageLine> line_;  // a view of it stays good when the copy moves
 };
 
 template <class Space, Comparator Compare>
@@ -196,7 +198,7 @@ class PageTree {
   };
   // A locked page that may be divided: then `wanted` is the half that was, and the other is unlocked, or locked still and kept.
   struct Halves {
-    Line* wanted;
+    Line*& wanted;
     std::vector<Line*>* kept;
   };
 
@@ -246,8 +248,10 @@ class PageTree {
   HAKO_INLINE void EndTurn(Slot& slot) {
     slot.Leave();
     if constexpr (!Space::kResident) {
-      if (space_.NeedsSettling()) [[unlikely]]
-        space_.Settle();
+      if (space_.NeedsSettling()) [[unlikely]] {
+        HAKO_TRY { space_.Settle(); }
+        HAKO_CATCH_NO_MEMORY()  // what it was to free stays until the next turn
+      }
     }
   }
   static Status ErrorOf(const Slot& slot) {
@@ -303,7 +307,11 @@ class PageTree {
   }
 
   HAKO_INLINE Status Store(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place);
-  [[gnu::noinline]] Status StoreSlowly(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place);
+  // `stored` names the value, if that is long.
+  [[gnu::noinline]] Status StoreSlowly(Halves* leaf, std::string_view key, std::string_view value, const format::LongValue& stored,
+                                       typename View::Place place);
+  [[gnu::noinline]] Status StoreNew(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place);
+  StatusOr<format::LongValue> StoreLong(std::string_view value);
   Status MakeRoom(Halves* page, std::string_view key, const Content& content, unsigned index, bool replaces);
   Status Rebuild(Line& line, Builder& builder, unsigned more_slots, unsigned spare);
   Status Split(Halves* page, std::string_view key, unsigned cell_size, unsigned index);
@@ -313,6 +321,12 @@ class PageTree {
     return {page.low(tail), page.high(tail), tail.edges};
   }
   void RemoveSlot(Line& line, unsigned i);
+  // False if there is no memory for it.
+  bool TryTouch(Line& line) {
+    HAKO_TRY { return space_.Touch(line), true; }
+    HAKO_CATCH_NO_MEMORY()
+    return false;
+  }
   bool IsSparse(const Line& line) const;
   void Merge(Slot& slot, Line* page, std::string_view key);
   bool Join(Line* left, Line* right, bool empty);
@@ -320,7 +334,7 @@ class PageTree {
   void Unlock(Line* line, bool changed) const { Lock(line->version).Unlock(changed); }
   void Release(Halves* halves, Line* other) const {
     if (halves->kept == nullptr) return Unlock(other, true);
-    halves->kept->push_back(other);
+    halves->kept->push_back(other);  // there is room, see Split
   }
   [[gnu::cold]] static Status NoMemory() { return absl::ResourceExhaustedError("no memory for a page"); }
 

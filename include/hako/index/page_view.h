@@ -18,6 +18,7 @@
 #include "hako/base/inline.h"
 #include "hako/base/prefetch.h"
 #include "hako/format/page_format.h"
+#include "hako/index/key_buffer.h"
 #include "hako/sync/atomic_bytes.h"
 
 #if defined(__AVX2__)
@@ -206,13 +207,9 @@ class PageView {
       }
       return static_cast<int>(sizes.suffix) - static_cast<int>(suffix);
     } else {
-#ifdef HAKO_TSAN
-      std::string copy(sizes.suffix, '\0');
-      sync::LoadShared(copy.data(), cell + sizes.header, copy.size());
+      KeyBuffer copy;  // a comparator must not see bytes that change
+      copy.LoadShared(cell + sizes.header, sizes.suffix);
       return Compare::Compare(copy, key);
-#else
-      return Compare::Compare({cell + sizes.header, sizes.suffix}, key);
-#endif
     }
   }
 
@@ -299,10 +296,9 @@ class PageView {
   }
   static int CompareShared(const char* shared, const char* bytes, std::size_t size) {
 #ifdef HAKO_TSAN
-    std::string copy(size, '\0');
-    sync::LoadShared(copy.data(), shared, size);
-    shared = copy.data();
-    return size == 0 ? 0 : std::memcmp(shared, bytes, size);
+    KeyBuffer copy;
+    copy.LoadShared(shared, size);
+    return size == 0 ? 0 : std::memcmp(copy.data(), bytes, size);
 #else
     return size == 0 ? 0 : std::memcmp(shared, bytes, size);
 #endif

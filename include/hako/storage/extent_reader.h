@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "hako/base/aligned_buffer.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 #include "hako/format/hash_file_format.h"
@@ -61,7 +62,7 @@ class ExtentReader {
       ++taken_;
     } else {
       if (next_ >= to_) return nullptr;
-      window.status = Fill(&window);
+      window.status = CatchNoMemory([&] { return Fill(&window); });
     }
     HAKO_RETURN_IF_ERROR(window.status);
     return &window;
@@ -83,7 +84,7 @@ class ExtentReader {
       if (!changed_.wait(lock, stop, has_room)) return;
       Window& window = windows_[read_ % kWindows];
       lock.unlock();
-      window.status = Fill(&window);
+      window.status = CatchNoMemory([&] { return Fill(&window); });
       failed = !window.status.ok();
       lock.lock();
       ++read_;

@@ -20,7 +20,7 @@ Status PageCache<FileT, Codec>::Bring(std::uint32_t id, int level, bool once) {
   SetState(id, kLoading);
   lock.unlock();
   alignas(64) std::byte bytes[kImageRoom];
-  const StatusOr<std::size_t> size = store_->Read(id, std::span(bytes).first(format::kPageImageMax));
+  const StatusOr<std::size_t> size = CatchNoMemory([&] { return store_->Read(id, std::span(bytes).first(format::kPageImageMax)); });
   Arrived page{id, std::span(bytes).first(size.ok() ? *size : 0), size.status()};
   Install(std::span(&page, 1), {.level = level, .once = once, .waits = true});
   return page.status;
@@ -30,6 +30,7 @@ template <File FileT, PageCodec Codec>
 void PageCache<FileT, Codec>::BringTogether(std::span<const std::uint32_t> ids, int level, bool once) {
   if constexpr (BatchFile<FileT>) {
     absl::InlinedVector<typename PageStore<FileT>::ImageRequest, 32> images;
+    images.reserve(ids.size());
     {
       std::lock_guard lock(mutex_);
       for (const std::uint32_t id : ids) {
@@ -39,7 +40,8 @@ void PageCache<FileT, Codec>::BringTogether(std::span<const std::uint32_t> ids, 
         images.push_back({id});
       }
     }
-    store_->ReadMulti(images);
+    HAKO_TRY { store_->ReadMulti(images); }
+    HAKO_CATCH_NO_MEMORY()  // those that were not read stay away
     for (std::size_t i = 0; i < images.size(); i += kInstalledTogether) {
       std::array<Arrived, kInstalledTogether> pages;
       const std::size_t count = std::min(images.size() - i, kInstalledTogether);
@@ -103,7 +105,7 @@ void PageCache<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInsta
   };
   std::array<std::optional<PageImage>, kInstalledTogether> images;
   for (std::size_t i = 0; i < pages.size(); ++i) {
-    StatusOr<PageImage> image = parse(pages[i]);
+    StatusOr<PageImage> image = CatchNoMemory([&] { return parse(pages[i]); });
     if (image.ok()) images[i] = *image;
     pages[i].status = image.status();
   }
@@ -113,7 +115,8 @@ void PageCache<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInsta
       if (!images[i]) continue;
       if (MeetChildren(*images[i])) {
         pages[i].unit = FindMemory(images[i]->shape().units, lock, how.waits);
-        if (pages[i].unit != 0) continue;
+        if (pages[i].unit != 0 && List(pages[i].id)) continue;
+        if (pages[i].unit != 0) GiveBack(pages[i].unit, images[i]->shape().units);
         ForgetChildren(*images[i], images[i]->shape().count);
         pages[i].status = absl::ResourceExhaustedError("no memory for a page");
       } else {
@@ -132,7 +135,6 @@ void PageCache<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInsta
   for (const Arrived& page : pages) {
     SetState(page.id, !page.status.ok() ? kAway : how.once ? kHereOnce : kHere);
     if (!page.status.ok()) continue;
-    List(page.id);
     sync::VersionLock(lines_[page.id].version).Unlock(true);
   }
   loaded_.notify_all();

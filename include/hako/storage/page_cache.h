@@ -48,6 +48,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "hako/base/hash.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/page_codec.h"
 #include "hako/base/random_seed.h"
 #include "hako/base/status.h"
@@ -129,12 +130,12 @@ class PageCache {
   std::uint32_t NewPage() {
     const std::uint32_t id = slab_->NewPage();
     if (id == 0) return 0;
-    StoreMark(lines_[id], lines_[id].shape, mark());
-    NoteChanged(id);
+    if (!TryNoteChanged(id)) return slab_->FreePage(id), 0;
     std::lock_guard lock(mutex_);
+    if (!List(id)) return slab_->FreePage(id), 0;
+    StoreMark(lines_[id], lines_[id].shape, mark());
     SetState(id, kHere);
     SetFlag(id, kNew, true);
-    List(id);
     return id;
   }
   // REQUIRES: its memory was freed
@@ -147,7 +148,7 @@ class PageCache {
     std::lock_guard lock(mutex_);
     if (State(id) != kAway || (num_long_ != 0 && !unseen)) return false;
     SetState(id, kFree);
-    freed_.push_back(id);
+    (void)TryPushBack(freed_, id);  // or the id is lost until the file is opened again
     return true;
   }
 
@@ -210,16 +211,17 @@ class PageCache {
   // ---- long values: ids whose images are not pages ----
 
   std::uint64_t StoreLong(std::string_view value) {
+    auto copy = std::make_shared<const std::string>(value);
     const std::uint32_t id = slab_->NewPage();
     if (id == 0) return 0;
-    auto copy = std::make_shared<const std::string>(value);
     std::lock_guard lock(mutex_);
+    HAKO_TRY { unsaved_.emplace(id, std::move(copy)); }
+    HAKO_CATCH_NO_MEMORY(slab_->FreePage(id); return 0;)
     SetState(id, kLong);
     SetFlag(id, kNew, true);
     ++num_long_;
     unsaved_bytes_ += value.size();
     NoteDirty(value.size());
-    unsaved_.emplace(id, std::move(copy));
     return id;
   }
   StatusOr<std::string_view> ViewLong(Slot& slot, const format::LongValue& value) {
@@ -337,11 +339,18 @@ class PageCache {
   // Of a page or a long value that is no more. The id can be used again at once if no checkpoint knows it. REQUIRES: mutex_
   void ForgetId(std::uint32_t id) {
     SetState(id, kFree);
-    if (!HasFlag(id, kNew)) return freed_.push_back(id);
+    if (!HasFlag(id, kNew)) return (void)TryPushBack(freed_, id);  // or the id is lost until the file is opened again
     SetFlag(id, kNew, false);
     slab_->FreePage(id);
   }
   // Has the checkpoint of this epoch look at the page. REQUIRES: its mark is mark(), and was another
+  bool TryNoteChanged(std::uint32_t id) {
+    HAKO_TRY { return NoteChanged(id), true; }
+    HAKO_CATCH_NO_MEMORY()
+#if defined(__cpp_exceptions)
+    return false;
+#endif
+  }
   void NoteChanged(std::uint32_t id) {
     std::lock_guard lock(touched_mutex_);
     touched_.push_back(id);
@@ -395,9 +404,10 @@ class PageCache {
     std::atomic_ref(line.shape).store(shape, std::memory_order_relaxed);
   }
   char* At(std::uint32_t unit) const { return memory_ + std::uint64_t{unit} * format::kPageUnit; }
-  void List(std::uint32_t id) {
-    if (!HasFlag(id, kListed)) resident_.push_back(id);
-    SetFlag(id, kListed, true);
+  // False if there is no memory for it.
+  bool List(std::uint32_t id) {
+    if (!HasFlag(id, kListed)) SetFlag(id, kListed, TryPushBack(resident_, id));
+    return HasFlag(id, kListed);
   }
   // The line of a page that was never here holds a hash of the fences that the page above it has for it, in place of hints; of a page that
   // was here, 0: its fences were right, and do not change while it is away.

@@ -20,6 +20,7 @@ template <File FileT, PageCodec Codec>
 void PageCache<FileT, Codec>::TouchSlowly(Line& line) {
   const Shape shape = line.shape;
   const auto id = static_cast<std::uint32_t>(&line - lines_);
+  NoteChanged(id);
   if ((shape.kind & Shape::kMark) != 0 && collecting_.load(std::memory_order_relaxed)) {
     alignas(64) char image[format::kPageImageMax];
     const std::size_t size = EncodePage(id, shape, At(line.unit), limits_.order.inlined, image);
@@ -33,7 +34,6 @@ void PageCache<FileT, Codec>::TouchSlowly(Line& line) {
     frozen_bytes_.fetch_sub(static_cast<std::int64_t>(shape.size()), std::memory_order_relaxed);
   }
   StoreMark(line, shape, mark());
-  NoteChanged(id);
   NoteDirty(shape.size());
 }
 

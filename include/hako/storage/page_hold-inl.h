@@ -39,12 +39,12 @@ class PageCache<FileT, Codec>::HeldPages {
     const std::uint8_t state = cache_.State(id);
     if (state != kHere && state != kHereOnce && state != kCooling) return false;
     if (cache_.HasFlag(id, kHeld)) return true;
+    ids_.push_back(id);
     if (state == kCooling) {
       cache_.SetState(id, kHere);
       sync::VersionLock(cache_.lines_[id].version).Unlock(false);
     }
     cache_.SetFlag(id, kHeld, true);
-    ids_.push_back(id);
     cache_.held_bytes_.fetch_add(kRoom, std::memory_order_relaxed);
     return true;
   }

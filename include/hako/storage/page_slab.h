@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "hako/base/inline.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/format/page_format.h"
 #include "hako/storage/arena.h"
@@ -86,7 +87,8 @@ class PageSlab {
     line.Unlock(true);
     std::lock_guard lock(mutex_);
     last_version_ = std::max(last_version_, line.ReadVersion());
-    ids_.Give(id, id + 1);
+    HAKO_TRY { ids_.Give(id, id + 1); }
+    HAKO_CATCH_NO_MEMORY()  // the id is lost until the database is opened again
   }
   // Ids from `first` to before `end`, which RestorePages took for those of pages, are of none. Where a line is locked, the id is left out:
   // a file that is damaged names it.

@@ -54,7 +54,7 @@
 #include "hako/storage/read_ahead.h"
 #include "hako/storage/size_guess.h"
 #include "hako/sync/atomic_bytes.h"
-#include "hako/sync/first_failure.h"
+#include "hako/sync/sticky_status.h"
 #include "hako/sync/write_gate.h"
 
 namespace hako::storage {
@@ -508,7 +508,7 @@ class RecordHeap {
   std::mutex extents_mutex_;    // held while heap extents are given back to the file
   int extent_pins_ = 0;
   std::mutex index_mutex_;
-  sync::FirstFailure failure_;
+  sync::StickyStatus failure_;
   sync::WriteGate gate_;
   MoveLog moves_;
 };

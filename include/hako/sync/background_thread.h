@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/sync/start_thread.h"
 
@@ -35,7 +36,10 @@ class BackgroundThread {
   static StatusOr<Pointer> Start(std::chrono::milliseconds interval, std::function<void()> work) {
     Pointer self(new BackgroundThread);
     HAKO_ASSIGN_OR_RETURN(self->thread_, StartThread([self = self.get(), interval, work = std::move(work)](std::stop_token stop) {
-                            while (self->Wait(stop, interval)) work();
+                            while (self->Wait(stop, interval)) {
+                              HAKO_TRY { work(); }
+                              HAKO_CATCH_NO_MEMORY()  // the next time may have more
+                            }
                           }));
     return self;
   }

@@ -112,9 +112,7 @@ class VersionLock {
   bool TryLock() {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     if ((word & kLocked) != 0) return false;
-    if (!IsSingleThreaded()) return word_.compare_exchange_strong(word, word | kLocked, std::memory_order_seq_cst);
-    word_.store(word | kLocked, std::memory_order_relaxed);
-    return true;
+    return LockIf(word);
   }
 
   // Locks if nothing has changed since ReadVersion() returned `version` (which was not locked).
@@ -149,6 +147,19 @@ class VersionLock {
   }
 
   std::atomic_ref<std::uint32_t> word_;
+};
+
+// Unlocks what the caller has locked at the end of the scope, however that is left.
+class LockHolder {
+ public:
+  explicit LockHolder(const VersionLock& lock) : lock_(lock) {}
+  LockHolder(const LockHolder&) = delete;
+  LockHolder& operator=(const LockHolder&) = delete;
+  ~LockHolder() { lock_.Unlock(changed); }
+  bool changed = false;
+
+ private:
+  VersionLock lock_;
 };
 
 }  // namespace hako::sync

@@ -28,6 +28,18 @@ struct alignas(128) WriterSlot {
   void Leave() { busy.store(false, std::memory_order_release); }
 };
 
+// Ends what Enter, or WriteGate::Pass, has begun, at the end of the scope.
+class LeaveAtEnd {
+ public:
+  explicit LeaveAtEnd(WriterSlot& slot) : slot_(slot) {}
+  LeaveAtEnd(const LeaveAtEnd&) = delete;
+  LeaveAtEnd& operator=(const LeaveAtEnd&) = delete;
+  ~LeaveAtEnd() { slot_.Leave(); }
+
+ private:
+  WriterSlot& slot_;
+};
+
 class WriteGate {
  public:
   // REQUIRES: the calling writer announced itself and has executed a full fence since.

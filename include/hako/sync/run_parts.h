@@ -1,0 +1,45 @@
+// Work in several threads at once.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <stop_token>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "hako/base/no_memory.h"
+#include "hako/base/status.h"
+#include "hako/sync/start_thread.h"
+#include "hako/sync/sticky_status.h"
+
+namespace hako::sync {
+
+// Status body(part) for each part of [0, parts), in as many threads, of which the calling one is the last. Where the system has fewer to
+// give, these do the others' parts as well. The first error; other parts are run all the same.
+template <class F>
+Status RunParts(std::size_t parts, F&& body) {
+  StickyStatus failure;
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t part; (part = next.fetch_add(1, std::memory_order_relaxed)) < parts;) {
+      if (const Status status = CatchNoMemory([&] { return body(part); }); !status.ok()) failure.Set(status);
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    HAKO_TRY {
+      threads.reserve(parts);
+      while (threads.size() + 1 < parts) {
+        auto thread = StartThread([&work](std::stop_token) { work(); });
+        if (!thread.ok()) break;
+        threads.push_back(*std::move(thread));
+      }
+    }
+    HAKO_CATCH_NO_MEMORY()
+    work();
+  }
+  return failure.Get();
+}
+
+}  // namespace hako::sync
