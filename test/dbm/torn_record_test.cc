@@ -1,5 +1,6 @@
-// A record of megabytes is torn, by a power cut that wrote any of its pages or by the death of the process that wrote it: the database opens
-// with exactly the last synchronized state, or with all that was acknowledged, in bounded time, and every operation on the whole file works.
+// A record of megabytes is torn, by a power cut that wrote any of its pages or by the death of the process that wrote it: the database
+// opens with exactly the last synchronized state, or with all that was acknowledged, in bounded time, and every operation on the whole file
+// works.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

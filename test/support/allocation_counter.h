@@ -1,5 +1,5 @@
-// Counts the allocations of this process through operator new, and lets chosen ones fail. allocation_hooks_test.cc replaces the operators in
-// the program that it is part of.
+// Counts the allocations of this process through operator new, and lets chosen ones fail. allocation_hooks_test.cc replaces the operators
+// in the program that it is part of.
 #pragma once
 
 #include <cstddef>

@@ -78,7 +78,7 @@ struct TreeSuperBlock {
   Le<std::uint32_t> type;              // the user's
   std::array<std::byte, 4> reserved0;
   Le<std::uint64_t> synced_at;  // microseconds since 1970; nothing depends on it
-  Le<std::uint64_t> num_ids;  // ids that are in use; 0: not known
+  Le<std::uint64_t> num_ids;    // ids that are in use; 0: not known
   std::array<std::byte, 184> reserved;
   std::array<std::byte, 8> touched;  // of no meaning: the first byte is changed to have the block written again
   Le<std::uint64_t> check;           // of the 496 bytes before `touched`
