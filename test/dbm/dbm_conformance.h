@@ -199,11 +199,11 @@ TYPED_TEST_P(DBMConformance, CompareExchangeActsOnlyIfTheRecordIsAsExpected) {
         if (before) {
           ASSERT_THAT(db.Set("key", *before), IsOk());
         }
-        std::string actual = "untouched";
+        std::string actual = "of another call";
         bool found = !before.has_value();
         const Status status = db.CompareExchange("key", expected, desired, &actual, &found);
         EXPECT_EQ(found, before.has_value());
-        EXPECT_EQ(actual, before.value_or("untouched"));
+        EXPECT_EQ(actual, before.value_or(""));
         const bool holds = expected.Holds(before);
         EXPECT_EQ(status.code(), holds ? absl::StatusCode::kOk : absl::StatusCode::kAborted);
         Records after;

@@ -133,12 +133,12 @@ class Operations : public MultiOperations<D> {
   }
 
   // Carries out `desired` (Keep, Remove or Set) if the record is as `expected`; else changes nothing and returns Aborted. *actual, if
-  // given, receives the value found; *found whether there was a record.
+  // given, receives the value found, or becomes empty; *found tells whether there was a record.
   Status CompareExchange(std::string_view key, Expect expected, Action desired, std::string* actual = nullptr, bool* found = nullptr) {
     bool holds = false;
     HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> value) {
       holds = expected.Holds(value);
-      if (value && actual != nullptr) actual->assign(*value);
+      if (actual != nullptr) actual->assign(value.value_or(std::string_view()));
       if (found != nullptr) *found = value.has_value();
       return holds ? desired : Action::Keep();
     }));

@@ -64,6 +64,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
 
   template <Sink S>
   HAKO_INLINE Status Fetch(std::string_view key, S&& sink) HAKO_TRY {
+    HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     return tree_.Fetch(slots_, key, sink);
   }
   HAKO_OR_NO_MEMORY
@@ -86,6 +87,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
+    for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     HAKO_RETURN_IF_ERROR(CheckOpen());
     return tree_.FetchMulti(slots_, keys, sink, arrived);
   }
