@@ -61,11 +61,15 @@ class AllocationFailure : public testing::Test {
   void Restore() {
     const Records now = Content();
     for (const auto& [key, value] : now) {
-      if (!before_.contains(key)) ASSERT_THAT(db_->Remove(key), IsOk());
+      if (!before_.contains(key)) {
+        ASSERT_THAT(db_->Remove(key), IsOk());
+      }
     }
     for (const auto& [key, value] : before_) {
       const auto found = now.find(key);
-      if (found == now.end() || found->second != value) ASSERT_THAT(db_->Set(key, value), IsOk());
+      if (found == now.end() || found->second != value) {
+        ASSERT_THAT(db_->Set(key, value), IsOk());
+      }
     }
   }
   Records Content() {

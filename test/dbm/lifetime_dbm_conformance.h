@@ -197,7 +197,9 @@ TYPED_TEST_P(LifetimeDBMConformance, RefusesCallsFromItsOwnVisitor) {
                            EXPECT_THAT(db.Clear(), refused);
                            EXPECT_THAT(db.Verify(), refused);
                            (void)db.GetStats();
-                           if (this->kIsDurable) EXPECT_THAT(db.Synchronize(SyncMode::kHard), refused);
+                           if (this->kIsDurable) {
+                             EXPECT_THAT(db.Synchronize(SyncMode::kHard), refused);
+                           }
                            EXPECT_EQ(value, this->Value(1)) << "the view is as it was";
                            return Action::Set("from the visitor");
                          }),

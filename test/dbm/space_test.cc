@@ -28,7 +28,9 @@ void AppendInLockStep(D& db) {
   constexpr std::uint64_t kKeys = 1000, kRounds = 80;
   for (std::uint64_t round = 1; round <= kRounds; ++round) {
     for (std::uint64_t i = 0; i < kKeys; ++i) ASSERT_THAT(db.Append("key" + std::to_string(i), "12345678"), IsOk());
-    if (round >= 48 && round % 16 == 0) EXPECT_LE(Ratio(db, kKeys * (8 * round + 6)), 2.0) << "after " << round << " rounds";
+    if (round >= 48 && round % 16 == 0) {
+      EXPECT_LE(Ratio(db, kKeys * (8 * round + 6)), 2.0) << "after " << round << " rounds";
+    }
   }
   EXPECT_THAT(db.Verify(), IsOk());
 }
@@ -56,7 +58,9 @@ TEST(SpaceTest, LargeValuesThatAreOverwrittenKeepTheFileSmall) {
   const std::string value(1'000'000, 'v');
   for (int i = 0; i < 80; ++i) {
     ASSERT_THAT(db->Set("key" + std::to_string(i % 4), value), IsOk());
-    if (i % 2 != 0) ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+    if (i % 2 != 0) {
+      ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+    }
   }
   EXPECT_LE(Ratio(*db, 4 * value.size()), 2.0);  // two of them wait for the next synchronization
 }
@@ -87,7 +91,9 @@ TEST(SpaceTest, ShortRunsOfManyThreadsLeaveLittleUnused) {
     }
     for (std::thread& thread : threads) thread.join();
     payload += 8 * 50 * 107;
-    if (run == 19) EXPECT_LE(Ratio(*db, payload), 2.0);
+    if (run == 19) {
+      EXPECT_LE(Ratio(*db, payload), 2.0);
+    }
     ASSERT_THAT(db->Close(), IsOk());
   }
 }
@@ -111,13 +117,17 @@ TEST(SpaceTest, ValuesOfManySizesStayNearTheSpaceThatTheyOnceTook) {
         ASSERT_THAT(db->Set(key, std::string_view(bytes).substr(0, size)), IsOk());
         sizes[id] = size;
       } else {
-        if (sizes[id] != 0) ASSERT_THAT(db->Remove(key), IsOk());
+        if (sizes[id] != 0) {
+          ASSERT_THAT(db->Remove(key), IsOk());
+        }
         sizes[id] = 0;
       }
       live += sizes[id];
       most = std::max(most, live);
     }
-    if (round >= 5) EXPECT_LE(Ratio(*db, most), 1.75) << "round " << round;
+    if (round >= 5) {
+      EXPECT_LE(Ratio(*db, most), 1.75) << "round " << round;
+    }
     ASSERT_THAT(db->Close(), IsOk());
   }
   EXPECT_GT(most, kTarget / 2) << "the test never filled the database";

@@ -75,7 +75,9 @@ TEST(PageIds, AreUsedAgainInEachSession) {
       } else if (how == How::kRemoveEach) {
         for (std::uint64_t i = 0; i < kRecords; ++i) ASSERT_THAT(db->Remove(NumberedKey(i)), IsOk());
       } else if (how == How::kQueue) {
-        if (session > 0) ASSERT_THAT(db->RemoveRange(NumberedKey(0), NumberedKey(session * kRecords)).status(), IsOk());
+        if (session > 0) {
+          ASSERT_THAT(db->RemoveRange(NumberedKey(0), NumberedKey(session * kRecords)).status(), IsOk());
+        }
       } else {
         ASSERT_THAT(db->Clear(), IsOk());
       }

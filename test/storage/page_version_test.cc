@@ -49,7 +49,9 @@ TEST_F(PageVersionTest, AdvancesWhenAPageThatWasCoolingMoves) {
     for (std::uint64_t i = 0; i < 500; ++i) ASSERT_THAT(tree_.Set(NumberedKey(kRecords + round * 500 + i), std::string(300, 'x')), IsOk());
     ASSERT_THAT(tree_.Checkpoint(), IsOk());
     for (const auto& [id, seen] : seen_) {
-      if (tree_.cache().IsAway(id)) ASSERT_THAT(tree_.cache().Bring(id, 0, false), IsOk());
+      if (tree_.cache().IsAway(id)) {
+        ASSERT_THAT(tree_.cache().Bring(id, 0, false), IsOk());
+      }
     }
     LookAtPages();
   }
@@ -73,8 +75,12 @@ TEST_F(PageVersionTest, TellsOfEveryChangeUnderRandomOperations) {
         ASSERT_THAT(tree_.Set(key, std::string(random.OneIn(20) ? random.Below(3000) : random.Below(200), 'v')), IsOk());
       }
     }
-    if (random.OneIn(5)) ASSERT_THAT(tree_.Checkpoint(), IsOk());
-    if (random.OneIn(50)) ASSERT_THAT(tree_.tree().RemoveAll(), IsOk());
+    if (random.OneIn(5)) {
+      ASSERT_THAT(tree_.Checkpoint(), IsOk());
+    }
+    if (random.OneIn(50)) {
+      ASSERT_THAT(tree_.tree().RemoveAll(), IsOk());
+    }
     LookAtPages();
     if (HasFailure()) return;
   }

@@ -191,7 +191,9 @@ TEST(UnitSpace, TakeFirstAgreesWithASearchFromTheFront) {
       }
       const UnitSpace::Run run = space.TakeFirst(units, to, &front);
       ASSERT_EQ(run.units, expected.units);
-      if (run.units != 0) ASSERT_EQ(run.place, expected.place);
+      if (run.units != 0) {
+        ASSERT_EQ(run.place, expected.place);
+      }
     }
   }
 }

@@ -6,6 +6,7 @@
 // the process when memory runs out, and these macros are nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdlib>
 #include <new>
 #include <utility>
@@ -49,6 +50,16 @@ namespace hako {
 template <class Container, class T>
 bool TryPushBack(Container& container, T&& value) {
   HAKO_TRY { return container.push_back(std::forward<T>(value)), true; }
+  HAKO_CATCH_NO_MEMORY()
+#if defined(__cpp_exceptions)
+  return false;
+#endif
+}
+
+// False if there is no memory. Out of line: a try block beside a lock-free look-up would keep its variables in memory.
+template <class Container>
+[[gnu::noinline]] bool TryResize(Container& container, std::size_t size) {
+  HAKO_TRY { return container.resize(size), true; }
   HAKO_CATCH_NO_MEMORY()
 #if defined(__cpp_exceptions)
   return false;

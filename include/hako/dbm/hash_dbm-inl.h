@@ -92,10 +92,11 @@ Status HashDBM<FileT>::SetLater(Slot& slot, std::uint64_t hash, std::string_view
 }
 
 template <File FileT>
-Status HashDBM<FileT>::EnterPendingSlowly() const {
+Status HashDBM<FileT>::EnterPendingSlowly() const HAKO_TRY {
   std::lock_guard lock(pending_->mutex());
   return EnterLocked(slots_.Mine());
 }
+HAKO_OR_NO_MEMORY
 
 // If not all can be entered together, then those that can be alone.
 template <File FileT>
@@ -147,12 +148,11 @@ HAKO_OR_NO_MEMORY
 
 template <File FileT>
 template <Sink S>
-HAKO_INLINE Status HashDBM<FileT>::Fetch(std::string_view key, S&& sink) HAKO_TRY {
+HAKO_INLINE Status HashDBM<FileT>::Fetch(std::string_view key, S&& sink) {
   const std::uint64_t hash = heap_->KeyHash(key);
   HAKO_RETURN_IF_ERROR(EnterPending(hash));
   return index_.Fetch(slots_, hash, key, sink);
 }
-HAKO_OR_NO_MEMORY
 
 template <File FileT>
 template <class V>

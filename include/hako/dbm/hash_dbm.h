@@ -80,7 +80,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
-    HAKO_RETURN_IF_ERROR(CheckOpen());
+    if (IsClosed()) return slots_.Refusal();
     HAKO_RETURN_IF_ERROR(EnterPending());
     return index_.FetchMulti(slots_, keys, sink, arrived);
   }

@@ -25,11 +25,18 @@ class Operations : public MultiOperations<D> {
  public:
   // Copies the value into *value, reusing its capacity. On NotFound *value is unspecified.
   Status Get(std::string_view key, std::string* value) {
-    return self().Fetch(
-        key, [value](std::size_t size) __attribute__((always_inline)) {
-          if (value->size() != size) value->resize(size);
+    bool has_room = true;
+    Status status = self().Fetch(
+        key, [ value, &has_room ](std::size_t size) __attribute__((always_inline))->char* {
+          if (value->size() != size) [[unlikely]] {
+            has_room = TryResize(*value, size);
+            if (!has_room) return nullptr;
+          }
           return value->data();
         });
+    if (!has_room) [[unlikely]]
+      return NoMemoryError();
+    return status;
   }
 
   StatusOr<std::string> Get(std::string_view key) {

@@ -63,10 +63,9 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   HAKO_OR_NO_MEMORY
 
   template <Sink S>
-  HAKO_INLINE Status Fetch(std::string_view key, S&& sink) HAKO_TRY {
+  HAKO_INLINE Status Fetch(std::string_view key, S&& sink) {
     return index_.Fetch(slots_, space_->KeyHash(key), key, sink);
   }
-  HAKO_OR_NO_MEMORY
 
   template <MultiVisitor V>
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) HAKO_TRY {
@@ -84,7 +83,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
-    HAKO_RETURN_IF_ERROR(slots_.CheckOpen());
+    if (slots_.IsClosed()) return slots_.Refusal();
     return index_.FetchMulti(slots_, keys, sink, arrived);
   }
   HAKO_OR_NO_MEMORY

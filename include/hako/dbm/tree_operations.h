@@ -63,11 +63,10 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   HAKO_OR_NO_MEMORY
 
   template <Sink S>
-  HAKO_INLINE Status Fetch(std::string_view key, S&& sink) HAKO_TRY {
+  HAKO_INLINE Status Fetch(std::string_view key, S&& sink) {
     HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     return tree_.Fetch(slots_, key, sink);
   }
-  HAKO_OR_NO_MEMORY
 
   template <MultiVisitor V>
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) HAKO_TRY {
@@ -88,7 +87,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
     for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
-    HAKO_RETURN_IF_ERROR(CheckOpen());
+    if (IsClosed()) return slots_.Refusal();
     return tree_.FetchMulti(slots_, keys, sink, arrived);
   }
   HAKO_OR_NO_MEMORY

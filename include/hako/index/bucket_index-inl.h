@@ -40,7 +40,7 @@ HAKO_INLINE Status BucketIndex<Space>::Fetch(Slots& slots, std::uint64_t hash, s
 
 template <class Space>
 template <class S>
-Status BucketIndex<Space>::FetchSlowly(Slots& slots, std::uint64_t hash, std::string_view key, S& sink) {
+Status BucketIndex<Space>::FetchSlowly(Slots& slots, std::uint64_t hash, std::string_view key, S& sink) HAKO_TRY {
   for (sync::Backoff backoff; backoff.count() < kOptimisticTries; backoff.Pause()) {
     const Place place = Locate(hash, shape());
     Line* line = &lines_.Home(place.index);
@@ -85,6 +85,7 @@ Status BucketIndex<Space>::FetchSlowly(Slots& slots, std::uint64_t hash, std::st
   }
   return FetchLocked(slots, hash, key, sink);
 }
+HAKO_OR_NO_MEMORY
 
 // After a coincidence of tags, damage, a failing device or in a crowd of writers: looks again, with the lock and with all checks.
 template <class Space>

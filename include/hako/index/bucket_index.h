@@ -34,6 +34,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "hako/base/inline.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/prefetch.h"
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"

@@ -154,7 +154,7 @@ HAKO_INLINE Status PageTree<Space, Compare>::Fetch(Slots& slots, std::string_vie
 
 template <class Space, Comparator Compare>
 template <class S>
-Status PageTree<Space, Compare>::FetchSlowly(Slots& slots, std::string_view key, S& sink) {
+Status PageTree<Space, Compare>::FetchSlowly(Slots& slots, std::string_view key, S& sink) HAKO_TRY {
   if (slots.IsClosed()) return slots.Refusal();
   sync::Backoff backoff;
   for (int i = 0; i < kOptimisticTries; ++i, backoff.Pause()) {
@@ -189,6 +189,7 @@ Status PageTree<Space, Compare>::FetchSlowly(Slots& slots, std::string_view key,
   if (char* out = sink(value.size())) std::memcpy(out, value.data(), value.size());
   return absl::OkStatus();
 }
+HAKO_OR_NO_MEMORY
 
 template <class Space, Comparator Compare>
 auto PageTree<Space, Compare>::FindLong(const Reached& leaf, std::string_view key) const -> std::optional<format::LongValue> {
