@@ -112,7 +112,12 @@ format::Match RecordHeap<FileT>::ReadRecord(std::uint32_t handle, Head* head, co
   guess_.Note(head->size());
   if (head->size() > first) {
     second_reads_.fetch_add(1, std::memory_order_relaxed);
-    if (!read_rest(ready.empty() ? first : 0, head->size())) return Match::kFailed;
+    if (!ready.empty()) {
+      char* const out = buffer.Take(first);
+      if (out == nullptr) return failed(NoMemoryError()), Match::kFailed;
+      std::memcpy(out, ready.data(), first);
+    }
+    if (!read_rest(first, head->size())) return Match::kFailed;
     *bytes = buffer.data();
   }
   return Match::kYes;
