@@ -6,6 +6,5 @@ template class TreeDBM<>;
 template class OrderedOperations<TreeDBM<>, BytewiseComparator>;
 template class TreeOperations<TreeDBM<>, storage::PageCache<MemoryMapParallelFile>, BytewiseComparator>;
 template class storage::PageCache<MemoryMapParallelFile>;
-template class index::PageTree<storage::PageCache<MemoryMapParallelFile>, BytewiseComparator>;
 
 }  // namespace hako
