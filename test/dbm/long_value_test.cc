@@ -10,6 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
+#include "hako/file/memory_file.h"
 #include "support/crash_memory.h"
 #include "support/random.h"
 #include "support/status_matchers.h"
@@ -93,6 +94,26 @@ TEST_F(LongValueTest, SurvivesARebuildThatRunsWhileItIsWritten) {
   EXPECT_TRUE(ended);
   EXPECT_TRUE(db->Get("long").value() == long_value);
   EXPECT_THAT(db->Verify(), IsOk());
+}
+
+// Blocks that a Rebuild frees belong to extents that are about to be freed as a whole.
+TEST(LongValueRebuildTest, KeepsValuesThatOthersReplaceMeanwhile) {
+  ASSERT_OK_AND_ASSIGN(auto database, HashDBM<MemoryFile>::Open(MemoryFile()));
+  Random random(1);
+  const std::string bytes = random.Bytes(1 << 20);
+  const auto value = [&bytes](int i) { return std::string_view(bytes).substr(static_cast<std::size_t>(i) * 1000, 700'000); };
+  for (int i = 0; i < 20; ++i) ASSERT_THAT(database->Set(std::to_string(i), value(i)), IsOk());
+  std::atomic<bool> stop = false;
+  Status status;
+  auto writer = std::async(std::launch::async, [&] {
+    for (int i = 0; !stop && status.ok(); ++i) status = database->Set(std::to_string(i % 20), value(i % 20));
+  });
+  for (int i = 0; i < 25; ++i) EXPECT_THAT(database->Rebuild(), IsOk());
+  stop = true;
+  writer.wait();
+  EXPECT_THAT(status, IsOk());
+  for (int i = 0; i < 20; ++i) EXPECT_THAT(database->Get(std::to_string(i)), IsOkAndHolds(value(i)));
+  EXPECT_THAT(database->Verify(), IsOk());
 }
 
 }  // namespace

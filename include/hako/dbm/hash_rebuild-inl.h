@@ -84,6 +84,7 @@ Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, std::vector<storage::Ex
     heap_->Retire(mover, handle);
     replace(copy);
     heap_->Commit(copy);
+    heap_->ReleaseFreed(mover);  // while it counts as a block of a victim
     return absl::OkStatus();
   });
   if (status.ok()) status = SynchronizeSlots(mine, with_mover);
