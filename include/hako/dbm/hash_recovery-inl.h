@@ -117,6 +117,8 @@ Status HashDBM<FileT>::AdoptIndex(Slot& mine, std::uint64_t num_lines) {
   std::vector<format::IndexExtentEntry> overflow;
   for (const format::IndexExtentEntry& entry : heap_->IndexExtents()) {
     heap_->AddIndexBytes(entry.bytes);
+    const bool is_new = heap_->index_is_in_memory() || heap_->extents().AddIndexExtent({entry.offset, entry.bytes});
+    if (!is_new) return DataLossError("bad table of index extents: it names one twice, at", entry.offset);
     if (entry.overflow) {
       overflow.push_back(entry);
     } else if (!lines.AdoptHome(entry.offset, entry.bytes)) {
@@ -126,6 +128,7 @@ Status HashDBM<FileT>::AdoptIndex(Slot& mine, std::uint64_t num_lines) {
   std::unordered_set<std::uint32_t> used;
   HAKO_RETURN_IF_ERROR(index_.Recover(mine, num_lines, &used));
   for (const auto& entry : overflow) lines.AdoptOverflow(entry.offset, entry.bytes, used);
+  if (lines.num_overflow() != used.size()) return absl::DataLossError("a bucket goes on where there are no overflow lines");
   return absl::OkStatus();
 }
 

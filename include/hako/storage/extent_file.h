@@ -163,11 +163,12 @@ class ExtentFile {
     return offset;
   }
 
-  // Gives an extent back; nobody may be using it, nor may the last synced state need it.
+  // Gives an extent back; nobody may be using it, nor may the last synced state need it. Space that is free already, or that the index
+  // has, is not given back: the file is damaged.
   void Free(Extent extent) {
     std::lock_guard lock(mutex_);
-    const auto next = std::find_if(free_extents_.begin(), free_extents_.end(), [&](const Extent& e) { return e.offset > extent.offset; });
-    auto here = free_extents_.insert(next, extent);
+    if (Overlaps(free_extents_, extent) || IndexHas(extent)) return;
+    auto here = free_extents_.insert(After(free_extents_, extent.offset), extent);
     if (const auto after = here + 1; after != free_extents_.end() && here->offset + here->bytes == after->offset) {
       here->bytes += after->bytes;
       free_extents_.erase(after);
@@ -206,6 +207,22 @@ class ExtentFile {
   // Cuts the file at the tail, so that what lies above is zero when it is used again.
   Status CutAtTail() { return file_.Size() == tail() ? absl::OkStatus() : file_.Resize(tail()); }
 
+  // Says that bucket lines lie in an extent, so that no other use of it is believed. False if they do already, in a part of it.
+  bool AddIndexExtent(Extent extent) {
+    std::lock_guard lock(index_mutex_);
+    if (Overlaps(index_, extent)) return false;
+    index_.insert(After(index_, extent.offset), extent);
+    return true;
+  }
+  void ForgetIndexExtents() {
+    std::lock_guard lock(index_mutex_);
+    index_.clear();
+  }
+  bool IndexHas(Extent extent) const {  // or a part of it
+    std::lock_guard lock(index_mutex_);
+    return Overlaps(index_, extent);
+  }
+
   // The heap extent at `offset`, if there is one.
   StatusOr<std::uint64_t> HeapExtentBytes(std::uint64_t offset) const {
     format::HeapExtentHeader header;
@@ -216,7 +233,9 @@ class ExtentFile {
   std::uint64_t HeapExtentBytes(std::uint64_t offset, const format::HeapExtentHeader& header) const {
     if (header.magic != format::kHeapExtentMagic || header.check != header.CheckAt(offset, super_.secret)) return 0;
     const std::uint64_t bytes = header.bytes;
-    return bytes % format::kExtentUnit == 0 && bytes != 0 && bytes <= tail() - offset ? bytes : 0;
+    const std::uint64_t end = tail();
+    const bool fits = bytes % format::kExtentUnit == 0 && bytes != 0 && offset < end && bytes <= end - offset;
+    return fits && !IndexHas({offset, bytes}) ? bytes : 0;
   }
 
   // Whatever was there reads as zero.
@@ -236,7 +255,8 @@ class ExtentFile {
 
   Status Read(std::uint64_t offset, char* out, std::uint64_t size) const {
     if constexpr (kMapped) {
-      if (offset + size > file_.Size()) return absl::OutOfRangeError(absl::StrCat("a read beyond the file's end, at ", offset));
+      if (offset > file_.Size() || size > file_.Size() - offset)
+        return absl::OutOfRangeError(absl::StrCat("a read beyond the file's end, at ", offset));
       if constexpr (requires { file_.Prefetch(offset, size); }) {
         if (size >= format::kExtentUnit) file_.Prefetch(offset, size);
       }
@@ -257,6 +277,16 @@ class ExtentFile {
 
  private:
   static constexpr std::uint64_t kGrowthStep = 8 << 20;  // of the file, while the mutex is held
+
+  // Of lists in the order of offsets, none of which overlap.
+  static std::vector<Extent>::const_iterator After(const std::vector<Extent>& extents, std::uint64_t offset) {
+    return std::ranges::upper_bound(extents, offset, {}, &Extent::offset);
+  }
+  static bool Overlaps(const std::vector<Extent>& extents, Extent extent) {
+    const auto next = After(extents, extent.offset);
+    if (next != extents.end() && next->offset - extent.offset < extent.bytes) return true;
+    return next != extents.begin() && (next - 1)->bytes > extent.offset - (next - 1)->offset;
+  }
 
   // Takes the lowest free extent that is large enough, or a part of it; 0 if there is none. REQUIRES: mutex_ held
   std::uint64_t TakeFree(std::uint64_t bytes) {
@@ -299,7 +329,8 @@ class ExtentFile {
       return DataLossError(absl::StrCat("bad superblock: ", what).c_str(), field);
     };
     if (super_.align_pow < 3 || super_.align_pow > 6) return bad("alignment", offsetof(format::HashSuperBlock, align_pow));
-    if (super_.tail < format::kFirstExtent || super_.tail % format::kExtentUnit != 0)
+    const std::uint64_t tail_max = std::uint64_t{1} << (32 + super_.align_pow);  // handles are 32 bits
+    if (super_.tail < format::kFirstExtent || super_.tail % format::kExtentUnit != 0 || super_.tail > tail_max)
       return bad("tail", offsetof(format::HashSuperBlock, tail));
     if (super_.tail > size) return DataLossError("the file is cut short: its records reach beyond its end,", size);
     if (super_.index_extents > format::kIndexExtentsMax) return bad("index extents", offsetof(format::HashSuperBlock, index_extents));
@@ -314,7 +345,7 @@ class ExtentFile {
       const std::uint64_t live_tail = live_->tail;
       const bool same = live_->in_use == 1 && live_->boot_id == identity.boot_id && live_->device == identity.device &&
                         live_->inode == identity.inode && live_->poisoned == 0;
-      if (same && live_tail >= super_.tail && live_tail % format::kExtentUnit == 0 && live_tail <= size &&
+      if (same && live_tail >= super_.tail && live_tail % format::kExtentUnit == 0 && live_tail <= std::min(size, tail_max) &&
           live_->index_extents <= format::kIndexExtentsMax) {
         tail_.store(live_tail);
         found_ = FoundState::kKilled;
@@ -360,6 +391,8 @@ class ExtentFile {
   std::atomic<std::uint64_t> tail_{0};
   mutable std::mutex mutex_;
   std::vector<Extent> free_extents_;  // by offset, none adjacent
+  mutable std::mutex index_mutex_;    // the innermost
+  std::vector<Extent> index_;         // of a mapped file: where bucket lines are, by offset
 };
 
 }  // namespace hako::storage

@@ -18,7 +18,10 @@ RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::u
   if constexpr (kMapped) base_ = reinterpret_cast<char*>(extents_->base());
   if constexpr (requires { extents_->file().block_size(); }) block_ = extents_->file().block_size();
   if (block_ > 1) place_unit_ = std::max(block_, kDevicePage);
-  sweep_ = {extents_->super().sweep_extent, extents_->super().sweep_to, extents_->super().sweep_end};
+  sweep_ = {extents_->super().sweep_extent, extents_->super().sweep_to,
+            std::min<std::uint64_t>(extents_->super().sweep_end, extents_->tail())};
+  const bool is_place = sweep_.extent >= format::kFirstExtent && sweep_.extent % format::kExtentUnit == 0 && sweep_.extent <= sweep_.to;
+  if (!is_place) sweep_ = {};  // the next one begins at the front
   first_epoch_ = extents_->super().epoch + 1;
   if (extents_->found() == FoundState::kKilled) {
     first_epoch_ = std::max(first_epoch_, extents_->LoadLive(&format::LiveState::epoch) + 1);
@@ -55,6 +58,7 @@ template <File FileT>
 Status RecordHeap<FileT>::UseIndexArena() {
   HAKO_ASSIGN_OR_RETURN(index_arena_, IndexArena::Create());
   index_bytes_.store(0, std::memory_order_relaxed);
+  extents_->ForgetIndexExtents();
   set_num_index_extents(0);
   return absl::OkStatus();
 }
@@ -297,6 +301,7 @@ std::uint32_t RecordHeap<FileT>::WriteAhead(Slot& slot, std::uint64_t key_hash, 
     slot.ahead = depot_->TakeBlock(bytes, place_unit_);
     if (slot.ahead.bytes() == 0) HarvestSome(slot);
     if (slot.ahead.bytes() == 0) slot.ahead = depot_->TakeBlock(bytes, place_unit_);
+    if (IndexHas(slot.ahead)) slot.ahead = {};
     slot.Leave();
     if (slot.ahead.bytes() != 0) break;
     *error = Grow(bytes, most);  // may take long: the file system finds the space

@@ -441,6 +441,8 @@ class RecordHeap {
   HAKO_INLINE std::uint32_t Carve(Slot& slot, unsigned size_class);
   // A block of any size, from what is free, else from a new extent; 0 with an error.
   [[gnu::noinline]] std::uint32_t CarveSlowly(Slot& slot, unsigned size_class, Status* error);
+  // Whether the run is none, though it looks free: a record whose length is damaged reached into the index.
+  bool IndexHas(Run run) const { return run.bytes() != 0 && extents_->IndexHas({run.begin, run.bytes()}); }
   // Makes a new heap extent with room for a block.
   Status Grow(std::uint64_t bytes, std::uint64_t most);
   // How large an extent to take for a block of `bytes`, for which `most` bytes are enough wherever they lie.
@@ -491,10 +493,9 @@ class RecordHeap {
   std::uint64_t first_epoch_;  // of this opening
   std::atomic<std::uint64_t> harvest_next_{0};
   std::uint64_t harvest_end_ = 0;
-  std::mutex harvest_mutex_;                // guards harvest_next_ and the three below
-  std::uint64_t live_to_harvest_ = 0;       // records that were alive at the beginning and are not yet found
-  std::vector<std::uint64_t> index_units_;  // where extent units of the index begin
-  std::vector<ChunkRest> doubtful_;         // free, unless they hold a damaged record
+  std::mutex harvest_mutex_;           // guards harvest_next_ and the two below
+  std::uint64_t live_to_harvest_ = 0;  // records that were alive at the beginning and are not yet found
+  std::vector<ChunkRest> doubtful_;    // free, unless they hold a damaged record
   struct SweepPlace {
     std::uint64_t extent, to, end;
   };

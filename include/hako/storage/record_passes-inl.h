@@ -88,6 +88,7 @@ std::vector<Extent> RecordHeap<FileT>::TakeIndexExtents() {
     taken.push_back({entry.offset, entry.bytes});
   }
   set_num_index_extents(0);
+  extents_->ForgetIndexExtents();
   index_bytes_.store(0, std::memory_order_relaxed);
   return taken;
 }
@@ -164,13 +165,27 @@ std::string RecordHeap<FileT>::TakeNote(ForEachSlot&& for_each_slot, const Close
 template <File FileT>
 Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
   const Status bad = DataLossError("bad closing note", extents_->super().tail);
-  const auto inside = [&](std::uint64_t offset, std::uint64_t bytes) {
-    return offset >= format::kFirstExtent && offset <= extents_->tail() && bytes <= extents_->tail() - offset;
+  const std::uint64_t tail = extents_->tail(), unit = std::uint64_t{1} << shift_;
+  std::vector<bool> taken(tail / format::kExtentUnit);  // extent units that are free or of the index, so that no block lies there
+  const auto is_free = [&](std::uint64_t offset, std::uint64_t bytes) {
+    if (offset < format::kFirstExtent || offset > tail || bytes > tail - offset) return false;
+    for (std::uint64_t at = offset / format::kExtentUnit; at * format::kExtentUnit < offset + bytes; ++at) {
+      if (taken[at]) return false;
+    }
+    return true;
   };
+  const auto take = [&](std::uint64_t offset, std::uint64_t bytes) {
+    for (std::uint64_t at = offset; at < offset + bytes; at += format::kExtentUnit) taken[at / format::kExtentUnit] = true;
+  };
+  if (!index_is_in_memory()) {
+    for (const format::IndexExtentEntry& entry : IndexExtents()) take(entry.offset, entry.bytes);
+  }
   std::uint64_t count = 0, a = 0, b = 0;
   if (!internal::TakeNumber(&note, &count)) return bad;
   for (; count != 0; --count) {
-    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b) || !inside(a, b)) return bad;
+    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b) || !is_free(a, b)) return bad;
+    if ((a | b) % format::kExtentUnit != 0 || b == 0) return bad;
+    take(a, b);
     extents_->Free({a, b});
   }
   std::uint64_t harvest;
@@ -180,8 +195,9 @@ Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
     return note.empty() ? absl::OkStatus() : bad;
   }
   if (!internal::TakeNumber(&note, &count)) return bad;
-  for (; count != 0; --count) {
-    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b) || b < a || !inside(a, b - a)) return bad;
+  for (std::uint64_t before = 0; count != 0; --count, before = b) {
+    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b) || b < a || !is_free(a, b - a)) return bad;
+    if (a < before || (a | b) % unit != 0) return bad;
     depot_->FreeRun({a, b});
   }
   while (!note.empty()) {
@@ -194,7 +210,7 @@ Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
     const bool stays = !kMapped && list != size_class && depot_->IsSmall(size_class);  // in a list of blocks that are not stamped
     const bool stamps_now = !stays && list != size_class && AcceptsWrites();
     for (const std::uint32_t handle : handles) {
-      if (!inside(OffsetOf(handle), BytesOf(size_class))) return bad;
+      if (!is_free(OffsetOf(handle), BytesOf(size_class))) return bad;
       if (stamps_now) StoreStamp(handle, stamps().free);
       if (stays) {
         depot_->Push(slot.free, list, handle);

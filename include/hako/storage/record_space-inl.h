@@ -17,6 +17,7 @@ StatusOr<std::uint64_t> RecordHeap<FileT>::AllocateIndexExtent(std::uint64_t byt
   if (num_index_extents_ == format::kIndexExtentsMax) return absl::ResourceExhaustedError("the hash index has reached its largest size");
   HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, extents_->Allocate(bytes));
   const format::IndexExtentEntry entry{offset, bytes, kind == format::IndexExtent::kOverflowLines};
+  extents_->AddIndexExtent({offset, bytes});
   std::atomic_ref(extents_->index_extents()[num_index_extents_]).store(entry.Pack(), std::memory_order_release);
   set_num_index_extents(num_index_extents_ + 1);
   AddIndexBytes(bytes);
@@ -41,8 +42,10 @@ std::uint32_t RecordHeap<FileT>::CarveSlowly(Slot& slot, unsigned size_class, St
   if (small) depot_->FreeRun(Rest(std::exchange(slot.chunk, {})));
   for (bool harvested = false, gathered = false;;) {
     if (!small) {
-      if (const Run block = depot_->TakeBlock(bytes, place_unit_); block.bytes() != 0) return HandleOf(block.begin);
-    } else if (slot.chunk = depot_->TakeChunk(most); slot.chunk.bytes() != 0) {
+      if (const Run block = depot_->TakeBlock(bytes, place_unit_); block.bytes() != 0 && !IndexHas(block)) return HandleOf(block.begin);
+    } else if (slot.chunk = depot_->TakeChunk(most); IndexHas(Rest(slot.chunk))) {
+      slot.chunk = {};
+    } else if (slot.chunk.bytes() != 0) {
       return Carve(slot, size_class);
     }
     if (!std::exchange(harvested, true) && HarvestSome(slot)) {
@@ -123,11 +126,6 @@ void RecordHeap<FileT>::BeginHarvest(Slot& slot, std::uint64_t num_records) {
   if (!AcceptsWrites()) return;
   std::lock_guard lock(harvest_mutex_);
   live_to_harvest_ = num_records;
-  for (std::uint64_t i = 0; i < num_index_extents_; ++i) {
-    const auto entry = format::IndexExtentEntry::Unpack(extents_->index_extents()[i]);
-    for (std::uint64_t at = 0; at < entry.bytes; at += format::kExtentUnit) index_units_.push_back(entry.offset + at);
-  }
-  std::ranges::sort(index_units_);
   harvest_end_ = extents_->tail();
   harvest_next_.store(format::kFirstExtent, std::memory_order_relaxed);
   if (first_epoch_ - extents_->LoadLive(&format::LiveState::settled) > kSettledAgeMax) HarvestUntil(slot, harvest_end_);
@@ -160,7 +158,7 @@ void RecordHeap<FileT>::HarvestUntil(Slot& slot, std::uint64_t end) {
       if (bytes.ok()) HarvestExtent(slot, {next, *bytes});
       next += bytes.ok() ? *bytes : format::kExtentUnit;  // what cannot be read stays unused
     } else {
-      if (!std::ranges::binary_search(index_units_, next)) extents_->Free({next, format::kExtentUnit});
+      extents_->Free({next, format::kExtentUnit});  // if the index does not have it
       next += format::kExtentUnit;
     }
     harvest_next_.store(next, std::memory_order_relaxed);
