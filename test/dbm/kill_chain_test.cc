@@ -139,5 +139,26 @@ TYPED_TEST(KillChainTest, PowerCutAfterSeveralDeathsLeavesTheLastSynchronizedSta
   }
 }
 
+// The process that creates the file is killed before its first synchronization is done. Until the next process has done its own, the device
+// may hold any part of what either wrote.
+TYPED_TEST(KillChainTest, OpensEmptyWhereNoSynchronizationOfTheCreationWasDone) {
+  SCOPED_TRACE(TestSeed());
+  Random random(TestSeed());
+  auto created = std::make_shared<CrashMemory>(CrashMemory::Image{}, 1);
+  std::vector<std::shared_ptr<CrashMemory>> deaths;
+  created->on_event = [&] { deaths.push_back(created->Kill()); };
+  ASSERT_THAT(HashDBM<TypeParam>::Open(TypeParam(created), {.seed = 7}), IsOk());
+  for (const auto& death : deaths) {
+    death->on_event = [&] {
+      for (int draw = 0; draw < 10; ++draw) {
+        const auto found = std::make_shared<CrashMemory>(death->Crash(random), 2);
+        ASSERT_OK_AND_ASSIGN(auto db, HashDBM<TypeParam>::Open(TypeParam(found), {.seed = 7}));
+        ASSERT_EQ(db->Count(), 0u);
+      }
+    };
+    ASSERT_THAT(HashDBM<TypeParam>::Open(TypeParam(death), {.seed = 7}), IsOk());
+  }
+}
+
 }  // namespace
 }  // namespace hako

@@ -49,7 +49,10 @@ Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
     case storage::FoundState::kKilled:
       // First of all the epoch that the superblock names is made durable: stamps depend on it. The dead process may have died before it
       // was.
-      if (writable) HAKO_RETURN_IF_ERROR(extents.MarkInUse());
+      if (writable) {
+        HAKO_RETURN_IF_ERROR(extents.MarkInUse());
+        heap_->PublishEpoch();
+      }
       heap_->set_num_index_extents(extents.LoadLive(&format::LiveState::index_extents));
       HAKO_RETURN_IF_ERROR(AdoptIndex(mine, extents.LoadLive(&format::LiveState::num_lines)));
       heap_->BeginHarvest(mine, Count());
@@ -89,6 +92,7 @@ Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
       HAKO_RETURN_IF_ERROR(SynchronizeLocked(mine));
       break;
   }
+  heap_->PublishEpoch();
   if (!heap_->index_is_in_memory()) extents.PublishLiveState();
   return absl::OkStatus();
 }

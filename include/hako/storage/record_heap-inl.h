@@ -26,11 +26,11 @@ RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::u
   if (extents_->found() == FoundState::kKilled) {
     first_epoch_ = std::max(first_epoch_, extents_->LoadLive(&format::LiveState::epoch) + 1);
   }
-  SetEpoch(first_epoch_);
+  UseEpoch(first_epoch_);
 }
 
 template <File FileT>
-void RecordHeap<FileT>::SetEpoch(std::uint64_t epoch) {
+void RecordHeap<FileT>::UseEpoch(std::uint64_t epoch) {
   using format::BlockState;
   std::uint64_t bits = 0;
   for (const BlockState state : {BlockState::kFree, BlockState::kLive, BlockState::kUnborn}) {
@@ -38,7 +38,6 @@ void RecordHeap<FileT>::SetEpoch(std::uint64_t epoch) {
   }
   epoch_.store(epoch, std::memory_order_seq_cst);
   stamps_.store(bits, std::memory_order_seq_cst);
-  extents_->StoreLive(&format::LiveState::epoch, epoch);
 }
 
 template <File FileT>

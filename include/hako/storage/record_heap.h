@@ -95,6 +95,9 @@ class RecordHeap {
   sync::WriteGate& gate() { return gate_; }
   HAKO_INLINE std::uint64_t KeyHash(std::string_view key) const { return Hash64(key, hash_seed_); }
   std::uint64_t epoch() const { return epoch_.load(std::memory_order_relaxed); }
+  // Tells the epoch to the process that opens the file if this one is killed. REQUIRES: the superblock says durably that the file is in
+  // use; until then nothing but superblocks is stored, so that a file of which no superblock is durable yet is blank after a power cut.
+  void PublishEpoch() { extents_->StoreLive(&format::LiveState::epoch, epoch()); }
   // Whether one is due before epochs wrap, because many processes died without a synchronization between.
   bool IsFarAhead() const { return epochs().now - epochs().durable > format::kEpochsAhead / 4; }
   format::Epochs epochs() const { return {durable_epoch_.load(std::memory_order_relaxed), epoch()}; }
@@ -362,7 +365,7 @@ class RecordHeap {
     const auto at = [bits](int i) { return format::Stamp(static_cast<std::uint16_t>(bits >> (16 * i))); };
     return {at(0), at(1), at(2)};
   }
-  void SetEpoch(std::uint64_t epoch);
+  void UseEpoch(std::uint64_t epoch);
 
   std::uint32_t HandleOf(std::uint64_t offset) const { return static_cast<std::uint32_t>(HandleAt(offset)); }
   HAKO_INLINE std::uint32_t CheckOf(std::string_view value, std::uint64_t key_hash, std::uint64_t offset) const {

@@ -209,7 +209,8 @@ typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachSlo
     depot_->Flush(slot.free, BlockDepot::kWaiting, BlockDepot::kLists);
     slot.waiting_bytes = 0;
   });
-  SetEpoch(closed + 1);
+  UseEpoch(closed + 1);
+  PublishEpoch();
   return {closed, extents_->tail(), depot_->TakeWaiting(), depot_->Take(unstamped), HarvestIsOver()};
 }
 
