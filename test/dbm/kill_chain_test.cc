@@ -14,6 +14,7 @@
 #include "hako/dbm/hash_dbm.h"
 #include "support/checked_value.h"
 #include "support/crash_memory.h"
+#include "support/crash_states.h"
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
@@ -129,7 +130,7 @@ TYPED_TEST_SUITE(KillChainTest, CrashFiles);
 
 TYPED_TEST(KillChainTest, PowerCutAfterSeveralDeathsLeavesTheLastSynchronizedState) {
   SCOPED_TRACE(TestSeed());
-  const std::uint64_t wanted = CrashStates(500) / kSlowdown;
+  const std::uint64_t wanted = CrashStates(1000) / kSlowdown;
   std::uint64_t power_cuts = 0;
   for (std::uint64_t seed = TestSeed(); power_cuts < wanted; ++seed) {
     SCOPED_TRACE(seed);
@@ -137,6 +138,7 @@ TYPED_TEST(KillChainTest, PowerCutAfterSeveralDeathsLeavesTheLastSynchronizedSta
     for (int life = 0; life < 8; ++life) ASSERT_NO_FATAL_FAILURE(chain.Live());
     power_cuts += chain.num_power_cuts();
   }
+  ReportCrashStates(power_cuts);
 }
 
 // The process that creates the file is killed before its first synchronization is done. Until the next process has done its own, the device

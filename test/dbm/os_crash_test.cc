@@ -19,6 +19,7 @@
 #include "support/booted_memory_file.h"
 #include "support/checked_value.h"
 #include "support/crash_memory.h"
+#include "support/crash_states.h"
 #include "support/fault_file.h"
 #include "support/random.h"
 #include "support/recording_file.h"
@@ -209,6 +210,7 @@ TYPED_TEST(PowerCutTest, RecoversTheLastSynchronizedStateExactly) {
   int num_crashes = 0;
   RunLives<TypeParam>(TestSeed(), &num_crashes);
   EXPECT_GE(num_crashes, kSlowdown > 1 ? 200 : 1000);
+  ReportCrashStates(static_cast<std::uint64_t>(num_crashes));
 }
 
 // Opened so that every update survives: what is found is all that was acknowledged, and at most the one update that was at work.
@@ -216,12 +218,14 @@ TYPED_TEST(PowerCutTest, LosesNoUpdateWhereTheDatabaseIsOpenedSo) {
   int num_crashes = 0;
   RunLives<TypeParam>(TestSeed(), &num_crashes, Durability::kPower);
   EXPECT_GE(num_crashes, kSlowdown > 1 ? 200 : 1000);
+  ReportCrashStates(static_cast<std::uint64_t>(num_crashes));
 }
 
 // A heap extent lost its header in a crash, but not its records, which came back under the header of the next extent there.
 TYPED_TEST(PowerCutTest, NothingComesBackFromAnExtentThatACrashLost) {
   int num_crashes = 0;
   RunLives<TypeParam>(5, &num_crashes);
+  ReportCrashStates(static_cast<std::uint64_t>(num_crashes));
 }
 
 // Every sequence of three operations of five kinds on a new database, cut after each of its writes and syncs, those of its creation too.

@@ -19,6 +19,7 @@
 #include "hako/file/memory_file.h"
 #include "support/booted_memory_file.h"
 #include "support/checked_value.h"
+#include "support/crash_states.h"
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
@@ -183,21 +184,28 @@ TEST(TornRecordTest, PowerCutInALargeSetLeavesTheSynchronizedState) {
     ASSERT_NO_FATAL_FAILURE(CutPowerIn<BootedMemoryFile>(set, states / 4));
     ASSERT_NO_FATAL_FAILURE(CutPowerIn<AnyFile>(set, states / 4));
   }
+  ReportCrashStates(states / 4 * 4);
 }
 
 // Bytes in which every few words look like the head of a record that is megabytes long.
 TEST(TornRecordTest, PowerCutInASetOfRandomBytesIsRecoveredInBoundedTime) {
   SCOPED_TRACE(TestSeed());
+  std::uint64_t compared = 0;
   for (const std::size_t mib : {2, 8}) {
     const auto set = LargeSet::Make(Random(TestSeed()).Bytes(mib << 20), mib == 2);
-    ASSERT_NO_FATAL_FAILURE(CutPowerIn<BootedMemoryFile>(set, CrashStates(40) / mib / kSlowdown + 1));
+    const std::uint64_t states = CrashStates(40) / mib / kSlowdown + 1;
+    ASSERT_NO_FATAL_FAILURE(CutPowerIn<BootedMemoryFile>(set, states));
+    compared += states;
   }
+  ReportCrashStates(compared);
 }
 
 TEST(TornRecordTest, PowerCutInASetOf64MiBLeavesTheSynchronizedState) {
   SCOPED_TRACE(TestSeed());
   const auto set = LargeSet::Make(SparseValue(std::size_t{64} << 20, 5), true);
-  ASSERT_NO_FATAL_FAILURE(CutPowerIn<BootedMemoryFile>(set, CrashStates(32) / 32 / kSlowdown + 1));
+  const std::uint64_t states = CrashStates(32) / 32 / kSlowdown + 1;
+  ASSERT_NO_FATAL_FAILURE(CutPowerIn<BootedMemoryFile>(set, states));
+  ReportCrashStates(states);
 }
 
 // Every operation on the whole file works beside what a dead process half wrote, and so does the next life.

@@ -17,6 +17,7 @@
 #include "hako/file/memory_file.h"
 #include "support/checked_value.h"
 #include "support/crash_memory.h"
+#include "support/crash_states.h"
 #include "support/fault_file.h"
 #include "support/full_size.h"
 #include "support/random.h"
@@ -255,6 +256,7 @@ TYPED_TEST(TreePowerCutTest, LeavesTheLastCheckpointExactly) {
     num_crashes += device.num_crashes();
   }
   EXPECT_GE(num_crashes, num_devices * 50);
+  ReportCrashStates(static_cast<std::uint64_t>(num_crashes));
 }
 
 // Every sequence of three operations of five kinds on a new database, cut after each of its writes and syncs, those of its creation too.

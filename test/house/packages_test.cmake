@@ -50,6 +50,9 @@ needs(tkrzw-utils "dev;tsan;release;coverage" tkrzw_dbm_perf tkrzw_dbm_util)
 needs(zsh "dev;tsan;release;coverage" zsh)
 needs(fish "dev;tsan;release;coverage" fish)
 needs(mandoc "dev;tsan;release;coverage" mandoc)
+needs(e2fsprogs "${tested}" mkfs.ext2 mkfs.ext4)
+needs(xfsprogs "${tested}" mkfs.xfs)
+needs(btrfs-progs "${tested}" mkfs.btrfs)
 
 # What is used.
 set(used "")
@@ -81,7 +84,7 @@ foreach(source ${sources})
   endforeach()
   # Programs that a test looks for before it starts them.
   file(READ ${source} text)
-  string(REGEX MATCHALL "(command -v [a-z0-9_. ]+|Has\\(\"[a-z0-9_.]+\")" asked "${text}")
+  string(REGEX MATCHALL "(command -v [a-z0-9_. ]+|Has\\(\"[a-z0-9_.]+\"|mkfs\\.[a-z0-9]+)" asked "${text}")
   foreach(one ${asked})
     string(REGEX REPLACE "^(command -v |Has\\(\")|\"" "" names "${one}")
     string(REGEX REPLACE " +" ";" names "${names}")

@@ -20,7 +20,7 @@ class LoopImage {
  public:
   static constexpr std::uint64_t kSize = std::uint64_t{320} << 20;  // xfs takes no less; the image is sparse
 
-  // `type` is that of a mkfs program, or "tmpfs", which needs no image.
+  // `type` is one of those that Maker knows, or "tmpfs", which needs no image.
   explicit LoopImage(std::string_view type) : type_(type) {
     std::filesystem::create_directory(folder_);
     if (type == "tmpfs") {
@@ -30,8 +30,7 @@ class LoopImage {
     WriteWhole(image_, "");
     std::error_code error;
     std::filesystem::resize_file(image_, kSize, error);
-    const bool forces = type == "xfs" || type == "btrfs";
-    if (error || !Runs("mkfs." + type_ + (forces ? " -q -f " : " -q -F ") + image_)) {
+    if (error || !Runs(Maker(type_) + " " + image_)) {
       reason_ = "cannot make a file system of type " + type_;
       return;
     }
@@ -56,6 +55,13 @@ class LoopImage {
   static std::string Parent() {
     struct stat memory;
     return stat("/dev/shm", &memory) == 0 && S_ISDIR(memory.st_mode) ? "/dev/shm" : TempDir::DefaultParent();
+  }
+  static std::string Maker(const std::string& type) {
+    if (type == "ext2") return "mkfs.ext2 -q -F";
+    if (type == "ext4") return "mkfs.ext4 -q -F";
+    if (type == "xfs") return "mkfs.xfs -q -f";
+    if (type == "btrfs") return "mkfs.btrfs -q -f";
+    return "false";
   }
   static bool Runs(const std::string& command) {
     return std::system(("PATH=$PATH:/usr/sbin:/sbin " + command + " >/dev/null 2>&1").c_str()) == 0;

@@ -68,10 +68,4 @@ inline std::uint64_t TestSeed() {
   return seed;
 }
 
-// How many states a test of power cuts draws: HAKO_CRASH_STATES, or `usual`.
-inline std::uint64_t CrashStates(std::uint64_t usual) {
-  const char* given = std::getenv("HAKO_CRASH_STATES");
-  return given != nullptr ? std::strtoull(given, nullptr, 0) : usual;
-}
-
 }  // namespace hako

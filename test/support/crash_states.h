@@ -1,0 +1,26 @@
+// How many states of a crash the tests draw, and saying how many they compared.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace hako {
+
+// How many states a test draws: HAKO_CRASH_STATES, or `usual`.
+inline std::uint64_t CrashStates(std::uint64_t usual) {
+  const char* given = std::getenv("HAKO_CRASH_STATES");
+  return given != nullptr ? std::strtoull(given, nullptr, 0) : usual;
+}
+
+// To be called at the end of a test, once: prints how many states it compared with those allowed, and leaves the number in its results,
+// where .ci/run adds them up.
+inline void ReportCrashStates(std::uint64_t compared) {
+  std::printf("%llu crash states compared\n", static_cast<unsigned long long>(compared));
+  testing::Test::RecordProperty("crash_states", std::to_string(compared));
+}
+
+}  // namespace hako
