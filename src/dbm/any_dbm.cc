@@ -112,6 +112,7 @@ HashOptions HashOptionsOf(const AnyOptions& options) {
   hash.seed = options.seed;
   hash.durability = options.durability;
   hash.sync_interval = options.sync_interval;
+  hash.reclaim_bytes = options.reclaim_bytes.value_or(hash.reclaim_bytes);
   return hash;
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kThereAre =
     "there are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, durability, "
-    "sync_interval, order, codec, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and grow_max";
+    "sync_interval, reclaim_bytes, order, codec, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and grow_max";
 
 // Assigns the number that `text` is, or leaves `out` alone.
 template <class T>
@@ -69,6 +69,7 @@ std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptio
   if (name == "page_size") return TakeNumber(value, std::numeric_limits<int>::max(), &options->page_size.emplace());
   if (name == "max_bytes") return TakeNumber(value, kMax, &options->max_bytes.emplace());
   if (name == "cache_bytes") return TakeNumber(value, kMax, &options->cache_bytes.emplace());
+  if (name == "reclaim_bytes") return TakeNumber(value, kMax, &options->reclaim_bytes.emplace());
   if (name == "checkpoint_bytes") return TakeNumber(value, kMax, &options->checkpoint_bytes.emplace());
   if (name == "sync_interval") {
     std::int64_t milliseconds = 0;

@@ -54,8 +54,9 @@ TEST(AnyDBM, EndingTellsTheKind) {
 TEST(AnyDBM, NamesCarryOptions) {
   ASSERT_OK_AND_ASSIGN(
       const AnyOptions options,
-      ParseAnyOptions("dir/what?.hkh?num_records=1m,align_pow=5,file=pos,mode=read,wait=2,seed=7,reserve_bytes=4Gi,dbm=hash,"
-                      "page_size=4ki,max_bytes=1Gi,cache_bytes=64m,checkpoint_bytes=16Mi,durability=power,sync_interval=1k"));
+      ParseAnyOptions(
+          "dir/what?.hkh?num_records=1m,align_pow=5,file=pos,mode=read,wait=2,seed=7,reserve_bytes=4Gi,dbm=hash,"
+          "page_size=4ki,max_bytes=1Gi,cache_bytes=64m,checkpoint_bytes=16Mi,durability=power,sync_interval=1k,reclaim_bytes=8Mi"));
   EXPECT_EQ(options.path, "dir/what?.hkh");
   EXPECT_EQ(options.num_records, 1'000'000u);
   EXPECT_EQ(options.align_pow, 5);
@@ -68,6 +69,7 @@ TEST(AnyDBM, NamesCarryOptions) {
   EXPECT_EQ(options.max_bytes, std::uint64_t{1} << 30);
   EXPECT_EQ(options.cache_bytes, 64'000'000u);
   EXPECT_EQ(options.checkpoint_bytes, std::uint64_t{16} << 20);
+  EXPECT_EQ(options.reclaim_bytes, std::uint64_t{8} << 20);
   EXPECT_EQ(options.durability, Durability::kPower);
   EXPECT_EQ(options.sync_interval, std::chrono::seconds(1));
   EXPECT_EQ(options.ResolvedKind(), AnyOptions::kHash);

@@ -126,7 +126,8 @@ const Mistake kMistakes[] = {
     {{"search", "a.hkh", "(", "--mode", "regex"}, "hako search: '(' is not a regular expression (ECMAScript)", " search"},
     {{"get", "a.hkh?num_recrods=5", "k"},
      "hako get: FILE: 'a.hkh?num_recrods=5': there is no option 'num_recrods'; there are dbm, file, mode, wait, num_records, align_pow, "
-     "seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, durability, sync_interval, order, codec, direct, huge_pages, "
+     "seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, durability, sync_interval, reclaim_bytes, order, codec, direct, "
+     "huge_pages, "
      "block_cache_bytes, reserve_bytes, grow_min and grow_max",
      " get"},
     {{"get", "?dbm=tiny", "k"}, "hako get: FILE: '?dbm=tiny' names no file", " get"},
@@ -134,7 +135,8 @@ const Mistake kMistakes[] = {
     {{"copy", "a.hkh"}, "hako copy: DESTINATION is required", " copy"},
     {{"merge", "a.hkh", "b.hkh?x=y"},
      "hako merge: 'b.hkh?x=y': there is no option 'x'; there are dbm, file, mode, wait, num_records, "
-     "align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, durability, sync_interval, order, codec, direct, huge_pages, "
+     "align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, durability, sync_interval, reclaim_bytes, order, codec, "
+     "direct, huge_pages, "
      "block_cache_bytes, reserve_bytes, grow_min and "
      "grow_max",
      " merge"},

@@ -21,6 +21,7 @@
 //                file bytewise and none. Others must have been added by the program (dbm/any_tree.h); they are accessed as file=pos.
 //   direct, huge_pages, block_cache_bytes       as in FileOptions, file/file.h; direct implies file=pos, and alone means direct=true
 //   durability   process or power, sync_interval in milliseconds (dbm=hash, tree): as in dbm/options.h
+//   reclaim_bytes                               as in dbm/options.h (dbm=hash)
 //   reserve_bytes, grow_min, grow_max           as in FileOptions, file/file.h
 #pragma once
 
@@ -56,6 +57,7 @@ struct AnyOptions {
   std::optional<std::uint64_t> max_bytes = {};
   std::optional<std::uint64_t> cache_bytes = {};
   std::optional<std::uint64_t> checkpoint_bytes = {};
+  std::optional<std::uint64_t> reclaim_bytes = {};
   std::string order = {};  // of a tree's keys; empty = that of the file, bytewise in a new one
   std::string codec = {};  // of a tree's pages, likewise; none in a new one
   Durability durability = Durability::kProcess;

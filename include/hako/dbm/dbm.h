@@ -125,14 +125,16 @@ class Expect {
 // Figures of a database at one moment; sizes in bytes. Under concurrent updates they are approximate.
 struct Stats {
   std::uint64_t num_records = 0;
-  std::uint64_t total_bytes = 0;   // the file's size, or the memory the database takes: everything included
-  std::uint64_t record_bytes = 0;  // blocks that hold a record
-  std::uint64_t free_bytes = 0;    // blocks that hold none and can be used again, now or after the next hard Synchronize
-  std::uint64_t index_bytes = 0;   // bucket lines or pages
-  std::uint64_t num_buckets = 0;   // home buckets (hash) or leaf pages (tree)
-  std::uint64_t num_overflow = 0;  // overflow lines (hash)
-  std::uint64_t epoch = 0;         // hard synchronizations so far (files)
-  std::uint64_t synced_at = 0;     // when the last of them was, by the clock on the wall: microseconds since 1970; 0 = unknown
+  std::uint64_t total_bytes = 0;    // the file's size, or the memory the database takes: everything included
+  std::uint64_t record_bytes = 0;   // blocks that hold a record
+  std::uint64_t free_bytes = 0;     // blocks that hold none and can be used again, now or after the next hard Synchronize
+  std::uint64_t index_bytes = 0;    // bucket lines or pages
+  std::uint64_t num_buckets = 0;    // home buckets (hash) or leaf pages (tree)
+  std::uint64_t num_overflow = 0;   // overflow lines (hash)
+  std::uint64_t epoch = 0;          // hard synchronizations so far (files)
+  std::uint64_t own_syncs = 0;      // of these, those since Open that nobody asked for (HashOptions::sync_interval, reclaim_bytes)
+  std::uint64_t waiting_bytes = 0;  // of free_bytes, those that the next hard Synchronize makes usable (hash)
+  std::uint64_t synced_at = 0;      // when the last of them was, by the clock on the wall: microseconds since 1970; 0 = unknown
   // Of files with direct I/O, since they were opened: transfers to and from the device, and their bytes.
   std::uint64_t device_reads = 0, device_writes = 0, device_read_bytes = 0, device_written_bytes = 0;
   std::uint64_t second_reads = 0;  // records or pages whose first read was too short

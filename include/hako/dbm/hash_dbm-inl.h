@@ -129,6 +129,35 @@ Status HashDBM<FileT>::NoteUpdate() {
   return absl::OkStatus();
 }
 
+// ---- synchronizing without being told to ----
+
+template <File FileT>
+Status HashDBM<FileT>::StartBackground() {
+  HAKO_ASSIGN_OR_RETURN(background_, sync::BackgroundThread::Start(sync_interval_, [this] { SynchronizeInBackground(); }));
+  return absl::OkStatus();
+}
+
+template <File FileT>
+void HashDBM<FileT>::SynchronizeInBackground() {
+  bool ok = true;
+  for (bool due = changed_.exchange(false); ok && (due || heap_->NeedsReclaim()); due = false) {
+    ok = Synchronize(SyncMode::kHard).ok();
+    own_syncs_.fetch_add(ok, std::memory_order_relaxed);
+  }
+  if (!ok) changed_ = true;  // a failed sync poisons the heap, which tells all
+  heap_->EndReclaim();
+}
+
+// Called by an update that has a bucket locked; wakes the background thread, which the first call starts. If there is no thread to be had,
+// the file grows, and later calls try again.
+template <File FileT>
+bool HashDBM<FileT>::ReclaimSoon() {
+  if (closed_ || slots_.IsInherited()) return false;
+  if (background_ == nullptr && !CatchNoMemory([this] { return StartBackground(); }).ok()) return false;
+  background_->Wake();
+  return true;
+}
+
 template <File FileT>
 template <MultiVisitor V>
 Status HashDBM<FileT>::ProcessMulti(std::span<const std::string_view> keys, V&& visitor) HAKO_TRY {
@@ -337,6 +366,7 @@ Stats HashDBM<FileT>::GetStats() {
   stats.index_bytes = heap_->index_bytes();
   Alone([&] {
     stats.free_bytes = heap_->FreeBytes(ForEachSlot());
+    stats.waiting_bytes = heap_->WaitingBytes(ForEachSlot());
     stats.total_bytes = heap_->extents().tail() + (heap_->index_is_in_memory() ? stats.index_bytes : 0);
     return 0;
   });
@@ -345,6 +375,7 @@ Stats HashDBM<FileT>::GetStats() {
   stats.num_overflow = index_.lines().num_overflow();
   stats.epoch = heap_->epoch();
   stats.synced_at = synced_at_;
+  stats.own_syncs = own_syncs_.load(std::memory_order_relaxed);
   AddDeviceCounters(heap_->extents().file(), &stats);
   stats.second_reads = heap_->second_reads();
   return stats;

@@ -1,10 +1,11 @@
 // HashDBM: a hash table in a file, on the bucket engine that TinyDBM uses too.
 //
 // What survives. On a mapped file every acknowledged operation survives the death of the process, at no cost. After a crash of the machine
-// the file is exactly as of the last hard Synchronize or Close. On any other file both hold for the last hard Synchronize; so they do on a
-// mapped one that was recovered from a crash on a full device, where the index found no place in the file. By option every update is
-// synchronized before it returns, or what has changed at intervals (HashOptions). Nothing is ever repaired by dropping records: a file that
-// does not validate is refused with DataLoss. How: storage/record_heap.h, format/stamp.h.
+// the file is exactly as of the last synchronization: a hard Synchronize, Close, or one that the database made by itself. On any other file
+// both hold for the last synchronization; so they do on a mapped one that was recovered from a crash on a full device, where the index
+// found no place in the file. By option every update is synchronized before it returns, or what has changed at intervals (HashOptions). The
+// database synchronizes by itself too where large records that were replaced take much of the file (HashOptions::reclaim_bytes). Nothing is
+// ever repaired by dropping records: a file that does not validate is refused with DataLoss. How: storage/record_heap.h, format/stamp.h.
 //
 // Limits: keys below 1 GiB, values below 4 GiB, files up to 2^(32 + align_pow) bytes (32 GiB by default, 256 GiB with align_pow 6). A limit
 // is an error before anything changes. The table grows by itself, a bucket at a time.
@@ -18,6 +19,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -158,6 +160,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
         writable_(heap_->extents().file().IsWritable()),
         durability_(options.durability),
         notes_updates_(options.durability != Durability::kProcess || options.sync_interval.count() > 0),
+        sync_interval_(options.sync_interval),
         metadata_(heap_->extents().super().metadata),
         type_(heap_->extents().super().type) {
     if constexpr (Space::kReadsAhead) {
@@ -209,6 +212,10 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status ProcessMultiNoting(Slot& slot, std::span<const std::string_view> keys,
                             absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor);
   Status NoteUpdate();
+  // ---- synchronizing without being told to ----
+  Status StartBackground();
+  void SynchronizeInBackground();
+  bool ReclaimSoon();
   template <class F>
   Status ChangeSuperBlock(F&& change);
 
@@ -231,6 +238,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   const bool writable_;
   const Durability durability_;
   const bool notes_updates_;  // each update must be synchronized, or noted for the next time
+  const std::chrono::milliseconds sync_interval_;
   mutable sync::WriterSlots<Slot> slots_;
   std::mutex maintenance_mutex_;  // Synchronize, CopyTo, Rebuild, Verify, SetMetadata
   mutable std::mutex metadata_mutex_;
@@ -239,7 +247,8 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   std::atomic<std::uint64_t> sync_calls_{0};  // of Synchronize, that have begun
   std::uint64_t synced_calls_ = 0;            // of these, the first so many are served
   std::atomic<std::uint64_t> synced_at_{0};
-  std::atomic<bool> changed_{false};  // since the background thread looked; only where there is one
+  std::atomic<std::uint64_t> own_syncs_{0};
+  std::atomic<bool> changed_{false};  // since the background thread looked; only where it works at intervals
   bool rebuilt_ = false;              // Close makes the index anew, as small as it can be
   bool closed_ = false;
   sync::BackgroundThread::Pointer background_;

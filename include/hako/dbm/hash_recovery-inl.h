@@ -17,13 +17,9 @@ StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const
   HAKO_RETURN_IF_ERROR(dbm->Recover(*mine, options));
   dbm->closed_ = false;
   dbm->synced_at_ = dbm->heap_->extents().super().synced_at;
-  if (options.sync_interval.count() > 0 && dbm->IsWritable()) {
-    const auto synchronize = [self = dbm.get()] {
-      if (!self->changed_.exchange(false)) return;
-      if (!self->Synchronize(SyncMode::kHard).ok()) self->changed_ = true;  // a failed sync poisons the heap, which tells all
-    };
-    HAKO_ASSIGN_OR_RETURN(dbm->background_, sync::BackgroundThread::Start(options.sync_interval, synchronize));
-  }
+  if (!dbm->IsWritable()) return dbm;
+  if (options.sync_interval.count() > 0) HAKO_RETURN_IF_ERROR(dbm->StartBackground());
+  dbm->heap_->ReclaimFrom(options.reclaim_bytes, {[](void* self) { return static_cast<HashDBM*>(self)->ReclaimSoon(); }, dbm.get()});
   return dbm;
 }
 HAKO_OR_NO_MEMORY

@@ -183,8 +183,9 @@ class ExtentFile {
     return free_extents_;
   }
   std::uint64_t free_extent_bytes() const {
+    std::lock_guard lock(mutex_);
     std::uint64_t bytes = 0;
-    for (const Extent& extent : free_extents()) bytes += extent.bytes;
+    for (const Extent& extent : free_extents_) bytes += extent.bytes;
     return bytes;
   }
 

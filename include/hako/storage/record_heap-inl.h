@@ -293,6 +293,7 @@ std::uint32_t RecordHeap<FileT>::WriteAhead(Slot& slot, std::uint64_t key_hash, 
     *error = TooLargeError("a value", value.size(), kValueSizeMax);
     return 0;
   }
+  PaceLongWrite();
   const unsigned size_class = ClassOf(key.size(), value.size());
   const std::uint64_t bytes = BytesOf(size_class), most = bytes + place_unit_ - 1;
   for (;;) {

@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -29,6 +30,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -201,6 +203,27 @@ class RecordHeap {
   void ReleaseWaiting(Slot& slot, const ClosedEpoch& closed);
   // Stamps those of one size class that no release has stamped; each epoch's is another class.
   void ReleaseUnstamped(Slot& slot, const ClosedEpoch& closed);
+
+  // Once large blocks of `bytes` bytes wait for the end of the epoch, and of an eighth of what live records take, `ask` is called; 0 =
+  // never. It arranges for a synchronization, and for EndReclaim after it, and returns true; or returns false. The caller holds a bucket's
+  // lock, so `ask` must neither wait nor retire blocks. Small blocks do not count: after a synchronization the first store to each page
+  // takes microseconds, which is little for a large record and ten times the update of a small one.
+  struct ReclaimCall {
+    bool (*ask)(void* context) = nullptr;
+    void* context = nullptr;
+  };
+  void ReclaimFrom(std::uint64_t bytes, ReclaimCall call) {
+    reclaim_bytes_ = bytes;
+    reclaim_call_ = call;
+  }
+  bool NeedsReclaim() const;
+  void EndReclaim() { is_reclaiming_.store(false, std::memory_order_release); }
+  template <class ForEachSlot>
+  std::uint64_t WaitingBytes(ForEachSlot&& for_each_slot) const {
+    std::uint64_t bytes = 0;
+    for_each_slot([&](const Slot& slot) { bytes += slot.waiting_bytes; });
+    return bytes;
+  }
   // Epochs wrap: before one ends, looks at some more records and makes old stamps ancient. `named` knows the index:
   //   bool Has(SweptRecord)      whether an entry names the record
   //   void Prefetch(records)     of a file that is not mapped: they are going to be refreshed
@@ -345,6 +368,8 @@ class RecordHeap {
   static constexpr std::uint64_t kShortLiveWord = std::uint64_t{format::Stamp::kLiveBits} << 32;
   static constexpr std::uint64_t kHeadMax = 16;               // without the head check
   static constexpr std::uint64_t kOptimisticValueMax = 4096;  // a longer value is copied only while the version holds
+  static constexpr std::uint64_t kReclaimShare = 8;           // of the live bytes
+  static constexpr int kPauses = 10;                          // of a Set of a long value, of 1 ms each
   static constexpr std::uint64_t kHarvestParts = 512;
   static constexpr std::uint64_t kSweepEpochs = 14'000;
   static constexpr std::uint64_t kSweepPiece = 256 << 10;
@@ -463,7 +488,15 @@ class RecordHeap {
     const unsigned size_class = ClassOf(key_size, value_size);
     depot_->Push(slot.free, BlockDepot::kWaiting + size_class, handle);
     slot.waiting_bytes += BytesOf(size_class);
+    if (!depot_->IsSmall(size_class)) [[unlikely]]
+      CountLarge(BytesOf(size_class));
   }
+  [[gnu::noinline]] void CountLarge(std::uint64_t bytes);
+  std::uint64_t LargeWaiting() const {
+    return large_waiting_.load(std::memory_order_relaxed) + large_closing_.load(std::memory_order_relaxed);
+  }
+  std::uint64_t AllLive() const;
+  void PaceLongWrite() const;
   void StampFree(std::vector<std::uint32_t>& handles);
   // A block that is stamped as free goes to the free space, or, of a victim, is forgotten until the evacuation is over.
   HAKO_INLINE void FreeStamped(Slot& slot, std::uint32_t handle, unsigned size_class);
@@ -487,6 +520,11 @@ class RecordHeap {
   std::uint64_t place_unit_ = 1;  // of the device: what lies in one is read at once
   mutable SizeGuess guess_;
   mutable std::atomic<std::uint64_t> second_reads_{0};
+  std::atomic<std::uint64_t> large_waiting_{0};  // bytes of large blocks that wait for the end of this epoch
+  std::atomic<std::uint64_t> large_closing_{0};  // the same, of one whose end is being made durable
+  std::atomic<bool> is_reclaiming_{false};       // a synchronization was asked for and has not ended
+  std::uint64_t reclaim_bytes_ = 0;
+  ReclaimCall reclaim_call_;
   alignas(64) std::atomic<std::uint64_t> epoch_{0};
   std::atomic<std::uint64_t> durable_epoch_;  // of the superblock, once it is on the device
   std::atomic<std::uint64_t> stamps_{0};

@@ -197,6 +197,41 @@ void RecordHeap<FileT>::HarvestExtent(Slot& slot, Extent extent) {
   kept.Leave();
 }
 
+// ---- reclaiming ----
+
+template <File FileT>
+void RecordHeap<FileT>::CountLarge(std::uint64_t bytes) {
+  large_waiting_.fetch_add(bytes, std::memory_order_relaxed);
+  if (!NeedsReclaim() || is_reclaiming_.exchange(true, std::memory_order_acq_rel)) return;
+  if (!reclaim_call_.ask(reclaim_call_.context)) EndReclaim();
+}
+
+template <File FileT>
+bool RecordHeap<FileT>::NeedsReclaim() const {
+  const std::uint64_t waiting = large_waiting_.load(std::memory_order_relaxed);
+  return reclaim_bytes_ != 0 && waiting >= reclaim_bytes_ && waiting >= AllLive() / kReclaimShare;
+}
+
+// Free blocks that threads keep for themselves and small ones that wait count as live here.
+template <File FileT>
+std::uint64_t RecordHeap<FileT>::AllLive() const {
+  const std::uint64_t index = index_is_in_memory() ? 0 : index_bytes();
+  const std::uint64_t others = LargeWaiting() + index + extents_->free_extent_bytes() + depot_->free_bytes(), all = extents_->tail();
+  return all - std::min(all, others);
+}
+
+// Long values are written faster than a device syncs. While twice the bytes wait that cause a synchronization, the Set of one waits a
+// little for it, so that the file does not grow by all that is written meanwhile.
+template <File FileT>
+void RecordHeap<FileT>::PaceLongWrite() const {
+  if (!is_reclaiming_.load(std::memory_order_acquire) || LargeWaiting() < 2 * reclaim_bytes_) [[likely]]
+    return;
+  const std::uint64_t most = std::max(2 * reclaim_bytes_, AllLive() / kReclaimShare * 2);
+  for (int i = 0; i < kPauses && LargeWaiting() >= most && is_reclaiming_.load(std::memory_order_acquire); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 // ---- epochs ----
 
 template <File FileT>
@@ -209,6 +244,7 @@ typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachSlo
     depot_->Flush(slot.free, BlockDepot::kWaiting, BlockDepot::kLists);
     slot.waiting_bytes = 0;
   });
+  large_closing_.store(large_waiting_.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);
   UseEpoch(closed + 1);
   PublishEpoch();
   return {closed, extents_->tail(), depot_->TakeWaiting(), depot_->Take(unstamped), HarvestIsOver()};
@@ -258,6 +294,7 @@ void RecordHeap<FileT>::ReleaseWaiting(Slot& slot, const ClosedEpoch& closed) {
     StampFree(later);
     for (const std::uint32_t handle : later) FreeStamped(slot, handle, c);
   }
+  large_closing_.store(0, std::memory_order_relaxed);
   if (closed.settles) extents_->StoreLive(&format::LiveState::settled, closed.epoch);
   if (harvest) harvest.unlock();
   HarvestFor(slot, harvest_end_ / kHarvestParts);
