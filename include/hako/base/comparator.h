@@ -3,6 +3,8 @@
 // A Comparator is a type with
 //   kName                     stored by every file whose pages depend on the order; a file with another name is refused
 //   Compare(a, b)             < 0, 0 or > 0; a total order. Keys that compare equal are one key.
+//                             However it is spelled in later calls, the record keeps the spelling that it was first stored with: Set, Rekey
+//                             to an equal key and all other updates keep it. To change it, Remove the record and store it again.
 // and, to be fast, one of
 //   kBytewise = true          the order is that of memcmp, a prefix before what it begins: pages then leave out what their keys share
 //   Head(key) -> uint32_t     never falls as keys rise: Compare(a, b) <= 0 implies Head(a) <= Head(b). What differs in it is not compared.

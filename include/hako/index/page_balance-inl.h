@@ -10,9 +10,10 @@ template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::MakeRoom(Halves* halves, std::string_view key, const Content& content, unsigned index, bool replaces) {
   Editor page(space_, *halves->wanted);
   const unsigned count = page.shape().count, slot = page.shape().slot_size();
-  const unsigned cell = format::Cell::For(key.size(), content.value.size(), content.is_long).Size(0);  // at most
+  const std::size_t key_size = replaces ? page.KeySize(index) : key.size();
+  const unsigned cell = format::Cell::For(key_size, content.value.size(), content.is_long).Size(0);  // at most
   const unsigned live = page.LiveBytes();
-  const bool full = (count == format::kPageSlotsMax && !replaces) || live + page.CellSize(key, content) + slot > page_size_;
+  const bool full = (count == format::kPageSlotsMax && !replaces) || live + page.CellSize(key_size, content) + slot > page_size_;
   const unsigned fewest = page.shape().level() > 0 ? kInnerSlotsMin : replaces ? 2 : 1;  // to be divided
   if (full && count >= fewest) {
     return Split(halves, key, cell, replaces ? count / 2 : index);

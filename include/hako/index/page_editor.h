@@ -39,7 +39,10 @@ class PageEditor {
   const Shape& shape() const { return shape_; }
 
   // The size of a key's cell, if the page has the key's prefix.
-  HAKO_INLINE unsigned CellSize(std::string_view key, const Content& content) const { return CellFor(key, content).Size(View::kInlined); }
+  HAKO_INLINE unsigned CellSize(std::string_view key, const Content& content) const { return CellSize(key.size(), content); }
+  HAKO_INLINE unsigned CellSize(std::size_t key_size, const Content& content) const {
+    return format::Cell::For(key_size - shape().prefix, content.value.size(), content.is_long).Size(View::kInlined);
+  }
   HAKO_INLINE bool HasPrefix(std::string_view key) const { return !shape().guarded() || view_.SideOf(key) == 0; }
   // Whether another slot with a cell of that size goes in as the page is.
   HAKO_INLINE bool HasRoomFor(unsigned cell_size) const { return shape().count < shape().slots() && shape().room() >= cell_size; }
@@ -68,30 +71,37 @@ class PageEditor {
     StoreHints(i);
   }
 
-  // Gives slot i another value, if that fits; `key` is its key.
-  HAKO_INLINE bool Replace(unsigned i, std::string_view key, const Content& content) {
+  // Gives slot i another value, if that fits. Its key stays as it is spelled.
+  HAKO_INLINE bool Replace(unsigned i, const Content& content) {
     char* const cell = const_cast<char*>(view_.cell(i));
     const format::Cell old = View::Decode(cell);
-    const format::Cell sizes = CellFor(key, content);
+    const format::Cell sizes = format::Cell::For(old.suffix, content.value.size(), content.is_long);
+    const std::string_view rest(cell + old.header, old.Rest(View::kInlined));
     if (old.header == sizes.header && old.value == sizes.value && old.is_long == sizes.is_long) [[likely]] {
-      sync::StoreShared(cell + old.header + old.Rest(View::kInlined), content.value.data(), content.value.size());
+      sync::StoreShared(cell + old.header + rest.size(), content.value.data(), content.value.size());
       return true;
     }
     const unsigned old_size = old.Size(View::kInlined), size = sizes.Size(View::kInlined);
     if (size <= old_size) {
-      StoreCell(cell, sizes, key, content.value);
+      const std::uint64_t header = sizes.Encode();
+      sync::StoreSharedHeader<2>(cell, reinterpret_cast<const char*>(&header), sizes.header);
+      if (sizes.header != old.header) sync::MoveShared(cell + sizes.header, rest.data(), rest.size());
+      sync::StoreShared(cell + sizes.header + rest.size(), content.value.data(), content.value.size());
       AddGarbage(static_cast<int>(old_size - size));
       return true;
     }
     if (shape().room() < size) return false;
     AddGarbage(static_cast<int>(old_size));
-    const unsigned heap = WriteCell(key, content);
+    const unsigned heap = shape().heap + size;
+    StoreCell(view_.end() - heap, sizes, rest, content.value);
     std::atomic_ref(view_.offsets()[i]).store(static_cast<std::uint16_t>(heap), std::memory_order_relaxed);
     Shape shape = this->shape();
     shape.heap = static_cast<std::uint16_t>(heap);
     StoreShape(shape);
     return true;
   }
+
+  unsigned KeySize(unsigned i) const { return shape().prefix + View::Decode(view_.cell(i)).suffix; }
 
   // What the page would take if it were made anew: slots, cells, fences, prefix, tail.
   unsigned LiveBytes() const { return shape().count * shape().slot_size() + shape().heap - view_.tail().garbage; }
@@ -176,11 +186,8 @@ class PageEditor {
   }
 
  private:
-  HAKO_INLINE format::Cell CellFor(std::string_view key, const Content& content) const {
-    return format::Cell::For(key.size() - shape().prefix, content.value.size(), content.is_long);
-  }
   HAKO_INLINE unsigned WriteCell(std::string_view key, const Content& content) {
-    const format::Cell sizes = CellFor(key, content);
+    const format::Cell sizes = format::Cell::For(key.size() - shape().prefix, content.value.size(), content.is_long);
     const unsigned heap = shape().heap + sizes.Size(View::kInlined);
     StoreCell(view_.end() - heap, sizes, key, content.value);
     return heap;

@@ -267,7 +267,7 @@ HAKO_INLINE Status PageTree<Space, Compare>::Store(Halves* leaf, std::string_vie
   const Content content{value};
   if (value.size() <= value_max_) [[likely]] {
     if (place.found) {
-      if (!LongValueOf(page.view(), place.index) && page.Replace(place.index, key, content)) [[likely]]
+      if (!LongValueOf(page.view(), place.index) && page.Replace(place.index, content)) [[likely]]
         return absl::OkStatus();
     } else if (page.HasPrefix(key) && page.HasRoomFor(page.CellSize(key, content))) [[likely]] {
       page.Insert(place.index, key, content);
@@ -305,7 +305,7 @@ Status PageTree<Space, Compare>::StoreSlowly(Halves* leaf, std::string_view key,
   for (;;) {
     Editor page(space_, *leaf->wanted);
     if (place.found) {
-      if (page.Replace(place.index, key, content)) break;
+      if (page.Replace(place.index, content)) break;
     } else if (page.HasPrefix(key) && page.HasRoomFor(page.CellSize(key, content))) {
       page.Insert(place.index, key, content);
       break;
