@@ -87,9 +87,9 @@ Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, std::vector<storage::Ex
     heap_->ReleaseFreed(mover);  // while it counts as a block of a victim
     return absl::OkStatus();
   });
-  if (status.ok()) status = SynchronizeSlots(mine, with_mover);
+  status.Update(SynchronizeSlots(mine, with_mover));  // after an error too: what was moved until then leaves space that is wanted
   Alone([&] {
-    heap_->EndEvacuation(victims, status.ok());
+    heap_->EndEvacuation(mine, victims, status.ok());
     return 0;
   });
   return status;

@@ -146,6 +146,27 @@ class BlockDepot {
     return {run.begin, run.end};
   }
 
+  // For a space that cannot grow: the smallest block in the depot of at least a size class, out of its list of kFree or kUnstamped; an
+  // empty run if there is none.
+  Run TakeSmallBlock(unsigned first, unsigned size_class) {
+    std::lock_guard lock(mutex_);
+    for (unsigned list = first + size_class; list <= first + last_small_; ++list) {
+      for (std::uint32_t m; (m = depot_[list].load(std::memory_order_relaxed)) != 0;) {
+        Magazine& magazine = At(m);
+        while (magazine.count != 0) {
+          const Run block = BlockAt(list, magazine.handles[--magazine.count]);
+          if (list >= kUnstamped) return block;
+          if (!IsCurrent(magazine, block)) continue;
+          if (IsCounted(block)) Unlist(block);
+          return block;
+        }
+        depot_[list].store(magazine.next, std::memory_order_relaxed);
+        Recycle(m);
+      }
+    }
+    return {};
+  }
+
   // Takes a run out, if it is still there and no longer.
   bool TakeIfThere(Run run) {
     std::lock_guard lock(mutex_);
@@ -358,11 +379,14 @@ class BlockDepot {
       const Run block = BlockAt(list, magazine.handles[i]);
       if (!IsCurrent(magazine, block)) continue;
       magazine.handles[kept++] = magazine.handles[i];
-      if (!IsCounted(block)) continue;
-      Count(block, -1);
-      RegionAt(block.begin).listed -= static_cast<std::uint32_t>(block.bytes());
+      if (IsCounted(block)) Unlist(block);
     }
     magazine.count = kept;
+  }
+  // A block in a magazine of the depot is not free any more.
+  void Unlist(Run block) {
+    Count(block, -1);
+    RegionAt(block.begin).listed -= static_cast<std::uint32_t>(block.bytes());
   }
 
   template <class F>

@@ -286,7 +286,7 @@ class RecordHeap {
   // A copy of the record, in a chunk of the mover's; to be published in its place.
   StatusOr<std::uint32_t> Relocate(Slot& mover, std::uint32_t handle);
   // The victims hold no record of the last synced state any more, nor any other: they become free extents. REQUIRES: writers kept out
-  void EndEvacuation(const std::vector<Extent>& victims, bool emptied);
+  void EndEvacuation(Slot& slot, const std::vector<Extent>& victims, bool emptied);
   void ReleaseChunk(Slot& mover) { depot_->FreeRun(Rest(std::exchange(mover.chunk, {}))); }
   // What the mover retired waits with what others did, and what it did not use is free.
   void ReleaseMover(Slot& mover) {
@@ -471,6 +471,7 @@ class RecordHeap {
   [[gnu::noinline]] std::uint32_t CarveSlowly(Slot& slot, unsigned size_class, Status* error);
   // Whether the run is none, though it looks free: a record whose length is damaged reached into the index.
   bool IndexHas(Run run) const { return run.bytes() != 0 && extents_->IndexHas({run.begin, run.bytes()}); }
+  std::uint32_t CutSmall(Slot& slot, unsigned size_class);
   // Makes a new heap extent with room for a block.
   Status Grow(std::uint64_t bytes, std::uint64_t most);
   // How large an extent to take for a block of `bytes`, for which `most` bytes are enough wherever they lie.

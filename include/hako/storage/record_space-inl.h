@@ -56,8 +56,22 @@ std::uint32_t RecordHeap<FileT>::CarveSlowly(Slot& slot, unsigned size_class, St
       depot_->Flush(slot.free, BlockDepot::kFree, BlockDepot::kUnstamped);
       continue;
     }
-    if (*error = Grow(bytes, most); !error->ok()) return 0;
+    if (*error = Grow(bytes, most); error->ok()) continue;
+    const std::uint32_t handle = small ? CutSmall(slot, size_class) : 0;
+    if (handle != 0) *error = absl::OkStatus();
+    return handle;
   }
+}
+
+// Where the file cannot grow: the beginning of a free block of any small size. What is left of it is free.
+template <File FileT>
+std::uint32_t RecordHeap<FileT>::CutSmall(Slot& slot, unsigned size_class) {
+  Run block = depot_->TakeSmallBlock(BlockDepot::kFree, size_class);
+  if (!kMapped && block.bytes() == 0) block = depot_->TakeSmallBlock(BlockDepot::kUnstamped, size_class);
+  if (block.bytes() == 0) return 0;
+  const std::uint64_t used = BytesOf(size_class);
+  FreeGap(slot, block.begin + used, block.bytes() - used);
+  return HandleOf(block.begin);
 }
 
 template <File FileT>
@@ -379,14 +393,14 @@ StatusOr<std::uint32_t> RecordHeap<FileT>::Relocate(Slot& mover, std::uint32_t h
 }
 
 template <File FileT>
-void RecordHeap<FileT>::EndEvacuation(const std::vector<Extent>& victims, bool emptied) {
+void RecordHeap<FileT>::EndEvacuation(Slot& slot, const std::vector<Extent>& victims, bool emptied) {
   evacuating_.store(false, std::memory_order_release);
   victims_.clear();
   const std::vector<Run> forgotten = std::exchange(forgotten_, {});
   if (!emptied) {
     for (const Run run : forgotten) {
       StoreStamp(HandleOf(run.begin), stamps().free);  // it may be a block that still is stamped as retired
-      depot_->FreeRun(run);
+      FreeGap(slot, run.begin, run.bytes());           // a small one would be of no use among the runs
     }
     return;
   }
