@@ -364,12 +364,17 @@ class BlockDepot {
     magazine.next = depot_[list].load(std::memory_order_relaxed);
     magazine.renewals = renewals_;
     depot_[list].store(m, std::memory_order_relaxed);
-    for (std::uint32_t i = 0; list < kUnstamped && i < magazine.count; ++i) {
-      const Run block = BlockAt(list, magazine.handles[i]);
-      if (!IsCounted(block)) continue;
-      Count(block, 1);
-      RegionAt(block.begin).listed += static_cast<std::uint32_t>(block.bytes());
-      RenewIfFree(block.begin);
+    if (list >= kUnstamped) return;
+    const auto bytes = static_cast<std::uint32_t>(BytesOf(list));
+    for (std::uint32_t i = 0; i < magazine.count; ++i) {
+      const std::uint64_t begin = std::uint64_t{magazine.handles[i]} << shift_;
+      if (begin % kRegion + bytes > kRegion) continue;
+      Region& region = RegionAt(begin);
+      region.free += bytes;
+      region.listed += bytes;
+      free_bytes_ += bytes;
+      if (region.free >= kRegion - kHeader) [[unlikely]]
+        RenewIfFree(begin);
     }
   }
   // A magazine of the depot goes to a thread, without what is outdated.
