@@ -216,18 +216,36 @@ Status AnyDBM::ProcessEachParallel(unsigned num_threads, V&& visitor) {
   return inside_->ProcessEachParallel(num_threads, Each(visitor));
 }
 
-inline void AnyDBM::Iterator::First() { inside_->First(); }
-inline void AnyDBM::Iterator::Jump(std::string_view key) { inside_->Jump(key); }
-inline void AnyDBM::Iterator::Next() { inside_->Next(); }
-inline void AnyDBM::Iterator::Last() { inside_->Last(); }
-inline void AnyDBM::Iterator::JumpLower(std::string_view key, bool inclusive) { inside_->JumpLower(key, inclusive); }
-inline void AnyDBM::Iterator::JumpUpper(std::string_view key, bool inclusive) { inside_->JumpUpper(key, inclusive); }
-inline void AnyDBM::Iterator::Previous() { inside_->Previous(); }
-inline bool AnyDBM::Iterator::Valid() const { return inside_->Valid(); }
+inline void AnyDBM::Iterator::First() {
+  if (inside_ != nullptr) inside_->First();
+}
+inline void AnyDBM::Iterator::Jump(std::string_view key) {
+  if (inside_ != nullptr) inside_->Jump(key);
+}
+inline void AnyDBM::Iterator::Next() {
+  if (inside_ != nullptr) inside_->Next();
+}
+inline void AnyDBM::Iterator::Last() {
+  if (inside_ != nullptr) inside_->Last();
+}
+inline void AnyDBM::Iterator::JumpLower(std::string_view key, bool inclusive) {
+  if (inside_ != nullptr) inside_->JumpLower(key, inclusive);
+}
+inline void AnyDBM::Iterator::JumpUpper(std::string_view key, bool inclusive) {
+  if (inside_ != nullptr) inside_->JumpUpper(key, inclusive);
+}
+inline void AnyDBM::Iterator::Previous() {
+  if (inside_ != nullptr) inside_->Previous();
+}
+inline bool AnyDBM::Iterator::Valid() const { return inside_ != nullptr && inside_->Valid(); }
 inline std::string_view AnyDBM::Iterator::key() const { return inside_->key(); }
 inline std::string_view AnyDBM::Iterator::value() const { return inside_->value(); }
-inline const Status& AnyDBM::Iterator::status() const { return inside_->status(); }
-inline bool AnyDBM::Iterator::SkipDamage() { return inside_->SkipDamage(); }
+inline const Status& AnyDBM::Iterator::status() const {
+  if (inside_ != nullptr) return inside_->status();
+  static const Status no_memory = NoMemoryError();
+  return no_memory;
+}
+inline bool AnyDBM::Iterator::SkipDamage() { return inside_ != nullptr && inside_->SkipDamage(); }
 inline AnyDBM::Iterator::Iterator(AnyDBM* database, std::unique_ptr<CursorInterface> inside)
     : database_(database), inside_(std::move(inside)) {}
 
@@ -237,7 +255,13 @@ inline Status AnyDBM::Append(std::string_view key, std::string_view value, std::
   return inside_->Append(key, value, delimiter);
 }
 inline void AnyDBM::Prefetch(std::span<const std::string_view> keys) const { inside_->Prefetch(keys); }
-inline AnyDBM::Iterator AnyDBM::MakeIterator() { return Iterator(this, inside_->MakeCursor()); }
+inline AnyDBM::Iterator AnyDBM::MakeIterator() {
+  HAKO_TRY { return Iterator(this, inside_->MakeCursor()); }
+  HAKO_CATCH_NO_MEMORY()
+#if defined(__cpp_exceptions)
+  return Iterator(this, nullptr);
+#endif
+}
 inline bool AnyDBM::IsOrdered() const { return inside_->IsOrdered(); }
 inline RangeView<AnyDBM::Iterator, true> AnyDBM::Range() {
   const auto start = [](Iterator& it) {

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "absl/functional/function_ref.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/any_options.h"
 #include "hako/dbm/cursor_operations.h"
@@ -76,7 +77,7 @@ class AnyDBM : public Operations<AnyDBM> {
     friend AnyDBM;
     Iterator(AnyDBM* database, std::unique_ptr<CursorInterface> inside);
     AnyDBM* database_;
-    std::unique_ptr<CursorInterface> inside_;
+    std::unique_ptr<CursorInterface> inside_;  // null: there was no memory for it
   };
 
   static StatusOr<std::unique_ptr<AnyDBM>> Open(const AnyOptions& options);
@@ -109,6 +110,7 @@ class AnyDBM : public Operations<AnyDBM> {
   Status ProcessEach(V&& visitor);
   template <class V>
   Status ProcessEachParallel(unsigned num_threads, V&& visitor);
+  // Where memory runs out, an iterator that stays at the end, with ResourceExhausted as its status.
   Iterator MakeIterator();
   // Whether records come in the order of their keys, and iterators move both ways.
   bool IsOrdered() const;

@@ -1,0 +1,97 @@
+// Memory that runs out while an AnyDBM makes an iterator or a range, at each allocation in turn: no exception leaves the call, and the
+// status tells.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "dbm/listing.h"
+#include "hako/dbm/any_dbm.h"
+#include "support/allocation_counter.h"
+#include "support/status_matchers.h"
+#include "support/temp_dir.h"
+
+namespace hako {
+namespace {
+
+class AllocationFailureAnyTest : public testing::TestWithParam<const char*> {
+ protected:
+  static constexpr std::uint64_t kRecords = 50, kAllocationsMax = 10'000;
+
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(db_, AnyDBM::Open(directory_.File(GetParam())));
+    for (std::uint64_t i = 0; i < kRecords; ++i) ASSERT_THAT(db_->Set(NumberedKey(i), "value"), IsOk());
+  }
+
+  // Runs count(&shown), which returns a status, with each of its allocations failing.
+  template <class Count>
+  void Try(Count count) {
+    std::uint64_t num_failed = 0;
+    for (std::uint64_t n = 1; n < kAllocationsMax; ++n) {
+      std::uint64_t shown = 0;
+      bool has_failed = false;
+      Status status;
+      {
+        FailingAllocation failing(n, FailingAllocation::Which::kOnce, FailingAllocation::Whose::kThisThread);
+        status = count(&shown);
+        has_failed = failing.HasFailed();
+      }
+      if (status.ok()) {
+        EXPECT_EQ(shown, kRecords) << "allocation " << n;
+      } else {
+        EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted)) << "allocation " << n;
+      }
+      num_failed += !status.ok();
+      if (!has_failed) break;
+    }
+    EXPECT_NE(num_failed, 0u);
+  }
+
+  TempDir directory_;
+  std::unique_ptr<AnyDBM> db_;
+};
+INSTANTIATE_TEST_SUITE_P(, AllocationFailureAnyTest, testing::Values("db.hkh", "db.hkt", "db.hks"),
+                         [](const auto& tested) { return std::string(tested.param).substr(3); });
+
+TEST_P(AllocationFailureAnyTest, MakeIteratorReturnsOneThatTells) {
+  Try([this](std::uint64_t* shown) {
+    auto it = db_->MakeIterator();
+    for (it.First(); it.Valid(); it.Next()) ++*shown;
+    return it.status();
+  });
+}
+
+TEST_P(AllocationFailureAnyTest, RangeReturnsOneThatTells) {
+  Try([this](std::uint64_t* shown) {
+    auto range = db_->Range();
+    for ([[maybe_unused]] const auto& record : range) ++*shown;
+    return range.status();
+  });
+}
+
+TEST_P(AllocationFailureAnyTest, IteratorWithoutMemoryStaysAtTheEnd) {
+  std::unique_ptr<AnyDBM::Iterator> it;
+  {
+    FailingAllocation failing(1, FailingAllocation::Which::kOnce, FailingAllocation::Whose::kThisThread);
+    auto made = db_->MakeIterator();
+    EXPECT_TRUE(failing.HasFailed());
+    it = std::make_unique<AnyDBM::Iterator>(std::move(made));
+  }
+  it->First();
+  it->Jump(NumberedKey(1));
+  it->Next();
+  it->Last();
+  it->JumpLower(NumberedKey(3));
+  it->JumpUpper(NumberedKey(3));
+  it->Previous();
+  EXPECT_FALSE(it->Valid());
+  EXPECT_FALSE(it->SkipDamage());
+  EXPECT_THAT(it->status(), StatusIs(absl::StatusCode::kResourceExhausted));
+}
+
+}  // namespace
+}  // namespace hako
