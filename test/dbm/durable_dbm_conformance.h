@@ -174,7 +174,10 @@ TYPED_TEST_P(DurableDBMConformance, KeepsTheTypeOfTheDatabase) {
 }
 
 TYPED_TEST_P(DurableDBMConformance, TellsWhenItWasLastSynchronized) {
-  const std::uint64_t start = WallClock();
+  const std::uint64_t start = WallClock(), made = this->db_->GetStats().synced_at;
+  EXPECT_NE(made, 0u) << "Open does that makes the file";
+  EXPECT_LE(made, start);
+  EXPECT_THAT(this->db_->Inspect(), testing::Contains(testing::Key("synced_at")));
   ASSERT_THAT(this->db_->Set("key", "value"), IsOk());
   ASSERT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
   const std::uint64_t first = this->db_->GetStats().synced_at;

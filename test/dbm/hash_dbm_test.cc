@@ -175,14 +175,6 @@ TEST(HashDBM, WorksOnThePoorestFile) {
   EXPECT_THAT(db->Close(), IsOk());
 }
 
-TEST(HashDBM, KnowsNoTimeOfASynchronizationBeforeTheFirst) {
-  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MemoryFile>::Open(MemoryFile()));
-  EXPECT_EQ(db->GetStats().synced_at, 0u);
-  EXPECT_THAT(db->Inspect(), testing::Not(testing::Contains(testing::Key("synced_at"))));
-  ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
-  EXPECT_THAT(db->Inspect(), testing::Contains(testing::Key("synced_at")));
-}
-
 // The largest size is reached by a leap: the note of the last Close, and so the end of the file, is moved to just below it.
 TEST(HashDBM, ReachesTheLimitOfItsOffsetsAndRefusesToGoOn) {
   constexpr std::uint64_t kLimit = std::uint64_t{1} << 35;

@@ -25,6 +25,7 @@
 
 #include "hako/base/random_seed.h"
 #include "hako/base/status.h"
+#include "hako/base/wall_clock.h"
 #include "hako/file/file.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/storage/superblock_slots.h"
@@ -315,6 +316,7 @@ class ExtentFile {
     super_.secret = hash_seed != 0 ? MixBits(hash_seed) : RandomSeed();
     super_.epoch = 1;
     super_.tail = format::kFirstExtent;
+    super_.synced_at = WallClock();
     tail_.store(format::kFirstExtent);
     return Commit();
   }
