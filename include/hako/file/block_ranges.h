@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <mutex>
-#include <vector>
 
 namespace hako {
 
@@ -16,24 +16,22 @@ class BlockRanges {
   void Add(std::uint64_t first, std::uint64_t end) {
     if (first >= end) return;
     std::lock_guard lock(mutex_);
-    auto at = std::ranges::lower_bound(ranges_, first, {}, &Range::end);  // the first that it touches
-    auto after = at;
-    for (; after != ranges_.end() && after->first <= end; ++after) {
-      first = std::min(first, after->first);
-      end = std::max(end, after->end);
+    for (auto at = ranges_.lower_bound(first); at != ranges_.end() && at->second <= end; at = ranges_.erase(at)) {  // that it touches
+      first = std::min(first, at->second);
+      end = std::max(end, at->first);
     }
-    ranges_.insert(ranges_.erase(at, after), {first, end});
+    ranges_.emplace(end, first);
     is_empty_.store(false, std::memory_order_release);
   }
 
   void Remove(std::uint64_t first, std::uint64_t end) {
     if (is_empty_.load(std::memory_order_acquire)) return;
     std::lock_guard lock(mutex_);
-    for (auto at = FirstAbove(first); at != ranges_.end() && at->first < end;) {
-      const Range range = *at;
+    for (auto at = ranges_.upper_bound(first); at != ranges_.end() && at->second < end;) {
+      const auto [range_end, range_first] = *at;
       at = ranges_.erase(at);
-      if (range.end > end) at = ranges_.insert(at, {end, range.end});
-      if (range.first < first) at = ranges_.insert(at, {range.first, first}) + 1;
+      if (range_end > end) at = ranges_.emplace_hint(at, range_end, end);
+      if (range_first < first) ranges_.emplace_hint(at, first, range_first);
     }
     is_empty_.store(ranges_.empty(), std::memory_order_release);
   }
@@ -41,21 +39,13 @@ class BlockRanges {
   bool Contains(std::uint64_t block) const {
     if (is_empty_.load(std::memory_order_acquire)) return false;
     std::lock_guard lock(mutex_);
-    const auto at = FirstAbove(block);
-    return at != ranges_.end() && at->first <= block;
+    const auto at = ranges_.upper_bound(block);
+    return at != ranges_.end() && at->second <= block;
   }
 
  private:
-  struct Range {
-    std::uint64_t first, end;
-  };
-  std::vector<Range>::const_iterator FirstAbove(std::uint64_t block) const {
-    return std::ranges::upper_bound(ranges_, block, {}, &Range::end);
-  }
-  std::vector<Range>::iterator FirstAbove(std::uint64_t block) { return std::ranges::upper_bound(ranges_, block, {}, &Range::end); }
-
   mutable std::mutex mutex_;
-  std::vector<Range> ranges_;  // ascending, none touching another
+  std::map<std::uint64_t, std::uint64_t> ranges_;  // end -> first block; none touches another
   std::atomic<bool> is_empty_{true};
 };
 
