@@ -7,6 +7,11 @@
 // Lengths are two LEB128 varints, key size then value size. The bytes behind the value up to the block's end (format/size_class.h) mean
 // nothing. The check covers lengths, key, value and place; the stamp is described in format/stamp.h. The head check covers the lengths and
 // the place of a longer record, so that a scan through other bytes need not hash the megabytes that they announce.
+//
+// The check finds accidents. It has 32 bits: torn, stale or random bytes pass it once in 2^32 times, and would then be taken for a record
+// of this key and place. A scan also asks for a stamp that is valid and, of a longer record, for the 16 bits of the head check. A record
+// that the index names is not found by chance: its key is compared, too. The secret that seeds the checks is in the file, so they are no
+// proof against somebody who writes a file on purpose; what such a file can do is an error or a wrong value, never an access outside of it.
 #pragma once
 
 #include <cstddef>
