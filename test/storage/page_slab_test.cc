@@ -218,11 +218,13 @@ TEST(PageSlab, NamesPagesByIdsOfTheirOwn) {
 TEST(PageSlab, KeepsLongValues) {
   ASSERT_OK_AND_ASSIGN(auto slab, PageSlab::Create(kMiB));
   const std::string value(100'000, 'v');
-  const format::LongValue stored{slab->StoreLong(value), value.size()};
-  PageSlab::Slot slot;
-  EXPECT_TRUE(slab->ViewLong(slot, stored).value() == value);
+  PageSlab::Deferred deferred(*slab);
+  const format::LongValue stored{slab->StoreLong(value, deferred), value.size()};
+  PageSlab::LongRead read(*slab);
+  EXPECT_TRUE(read.Has(stored));
+  EXPECT_TRUE(read.bytes() == value);
   EXPECT_EQ(slab->long_bytes(), value.size());
-  slab->FreeLong(stored);
+  slab->FreeLong(stored, deferred);
   EXPECT_EQ(slab->long_bytes(), 0u);
 }
 

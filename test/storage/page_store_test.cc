@@ -126,12 +126,16 @@ TEST_F(PageStoreTest, KeepsLongValues) {
   ASSERT_THAT(Commit(), IsOk());
   Open();
   std::string value;
+  const auto read = [&](std::uint32_t id, std::size_t size) {
+    value.resize(size);
+    return store_->ReadLong(id, store_->EntryOf(id).value(), value);
+  };
   for (std::uint32_t i = 0; i < sizes.size(); ++i) {
-    ASSERT_THAT(store_->ReadLong(100 + i, sizes[i], &value), IsOk());
+    ASSERT_THAT(read(100 + i, sizes[i]), IsOk());
     EXPECT_TRUE(value == ImageOf(i, sizes[i], 1)) << sizes[i];
   }
-  EXPECT_THAT(store_->ReadLong(100, 600, &value), StatusIs(absl::StatusCode::kDataLoss)) << "it is not so long";
-  EXPECT_THAT(store_->ReadLong(99, 1, &value), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(read(100, 600), StatusIs(absl::StatusCode::kDataLoss)) << "it is not so long";
+  EXPECT_THAT(read(99, 1), StatusIs(absl::StatusCode::kDataLoss));
 }
 
 TEST_F(PageStoreTest, RefusesADamagedImage) {

@@ -51,7 +51,8 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, storage::PageSlab
   Status Close() {
     if (this->IsClosed()) return absl::OkStatus();
     const Status status = this->CheckOpen();
-    if (status.ok() && space_->long_bytes() != 0) (void)tree_.RemoveAll();
+    typename Space::Deferred deferred(*space_);
+    if (status.ok() && space_->long_bytes() != 0) (void)tree_.RemoveAll(deferred);
     this->Seal();
     return status;
   }
@@ -64,7 +65,8 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, storage::PageSlab
 
   Status Clear() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckIdle());
-    return this->Alone([&] { return this->RemoveAll(); });
+    typename Space::Deferred deferred(*space_);
+    return this->Alone([&] { return this->RemoveAll(deferred); });
   }
   HAKO_OR_NO_MEMORY
 

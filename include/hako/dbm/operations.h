@@ -88,11 +88,18 @@ class Operations : public MultiOperations<D> {
 
   Status Set(std::string_view key, std::string_view value, const SetOptions& options) {
     bool refused = false;
-    HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> found) {
-      if (found && options.old_value != nullptr) options.old_value->assign(*found);
-      refused = found && !options.overwrite;
+    const auto decide = [&](bool exists) {
+      refused = exists && !options.overwrite;
       return refused ? Action::Keep() : Action::Set(value);
-    }));
+    };
+    if (options.old_value == nullptr) {  // then the old value need not be read
+      HAKO_RETURN_IF_ERROR(self().Process(key, decide));
+    } else {
+      HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> found) {
+        if (found) options.old_value->assign(*found);
+        return decide(found.has_value());
+      }));
+    }
     if (refused) return PresentError();
     return options.durability == Durability::kPower ? self().Synchronize(SyncMode::kHard) : absl::OkStatus();
   }

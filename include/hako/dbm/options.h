@@ -60,7 +60,9 @@ struct TreeOptions {
   unsigned page_size = 8192;
   // Memory for pages and for what says where they are, at least 1 MiB. Pages that were changed since the last checkpoint take at most about
   // three quarters of it. For each page of the file, in memory or not, there are about 100 bytes.
-  // A ProcessMulti of more pages than an eighth of it holds them all in memory beside it, until a checkpoint has written them.
+  // A ProcessMulti of more pages than an eighth of it holds them all in memory beside it, until a checkpoint has written them. Values that
+  // lie outside of pages take memory beside it too, until a checkpoint has written them: while they take more than an eighth of it, a
+  // thread that has set another one waits for a checkpoint.
   std::uint64_t cache_bytes = std::uint64_t{256} << 20;
   // So many bytes of changed pages, or half of cache_bytes, cause a checkpoint.
   std::uint64_t checkpoint_bytes = std::uint64_t{128} << 20;

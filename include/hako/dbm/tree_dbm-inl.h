@@ -107,7 +107,10 @@ template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::Clear() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
   HAKO_RETURN_IF_ERROR(MayRemove());
-  HAKO_RETURN_IF_ERROR(this->Alone([&] { return this->RemoveAll(); }));
+  {
+    typename Space::Deferred deferred(*space_);  // ends when writers go on
+    HAKO_RETURN_IF_ERROR(this->Alone([&] { return this->RemoveAll(deferred); }));
+  }
   return NotesUpdates() ? NoteUpdate() : absl::OkStatus();
 }
 HAKO_OR_NO_MEMORY

@@ -9,8 +9,9 @@
 // last checkpoint, and opens at once: there is nothing to recover. Synchronize, soft or hard, returns after a checkpoint.
 //
 // Threads: see dbm/dbm.h. Synchronize, CopyTo, Rebuild and Verify run beside readers and writers, and checkpoints beside the other three. A
-// visitor runs with its leaf locked, and if it wants to see a value of more than a quarter of a page the leaf stays locked while that is
-// read.
+// visitor runs with its leaf locked. A value of more than a quarter of a page is copied, read and written while nothing is locked, and read
+// again if it is replaced meanwhile; a visitor that only looks at one sees a copy, with nothing locked. ProcessMulti has all those of its
+// keys in memory until it returns.
 #pragma once
 
 #include <atomic>

@@ -163,8 +163,8 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
     return space_->gate().RunAlone(ForEachSlot(), body);
   }
   // REQUIRES: no writers
-  Status RemoveAll() {
-    HAKO_RETURN_IF_ERROR(tree_.RemoveAll());
+  Status RemoveAll(typename Space::Deferred& deferred) {
+    HAKO_RETURN_IF_ERROR(tree_.RemoveAll(deferred));
     slots_.ForEach([](Slot& slot) { slot.pending_count.store(0, std::memory_order_relaxed); });
     return absl::OkStatus();
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "hako/index/page_tree.h"
@@ -11,7 +12,8 @@ namespace hako::index {
 
 // A writer's turn at several leaves. All are locked, in the order of their keys, from the beginning to the end, so that other threads see
 // all of it or nothing; a leaf that is divided meanwhile stays locked in both its halves. First every key is decided on, while nothing
-// changes; what can fail is tried before the first change. Pages are loaded before the first lock and never while one is held.
+// changes; what can fail is tried before the first change. Pages are loaded before the first lock and never while one is held, and so are
+// long values: if the locked leaves name some that are not at hand, they are unlocked again until these have been read.
 template <class Space, Comparator Compare>
 class PageTree<Space, Compare>::MultiTurn {
  public:
@@ -62,9 +64,13 @@ class PageTree<Space, Compare>::MultiTurn {
       if (decided.action.kind() == ActionT::Kind::kSet) {
         value = decided.action.value();
       } else if (decided.action.kind() == ActionT::Kind::kKeep) {
-        const View page(tree_.memory_, *leaf_of_[i]);
-        if (const auto place = page.Find(keys_[i]); place.found) {
-          HAKO_ASSIGN_OR_RETURN(value, tree_.ValueOf(slot_, page, place.index));
+        const auto place = View(tree_.memory_, *leaf_of_[i]).Find(keys_[i]);
+        if (place.found) value = ContentOf(place);
+        if (place.found && place.sizes.is_long) {
+          const auto found = long_values_.find(decisions[i].first);
+          if (found == long_values_.end()) return absl::DataLossError("a page names a long value, of which the file has none");
+          HAKO_RETURN_IF_ERROR(found->second.status());
+          value = found->second.bytes();
         }
       }
       const std::optional<ActionT> action = visit(i, value);
@@ -83,18 +89,19 @@ class PageTree<Space, Compare>::MultiTurn {
     struct Unused {  // frees the long values that no cell names
       ~Unused() {
         for (const Decision& decision : all) {
-          if (decision.stored.place != 0) tree.space_.FreeLong(decision.stored);
+          if (decision.stored.place != 0) tree.space_.FreeLong(decision.stored, deferred);
         }
       }
       PageTree& tree;
+      Deferred& deferred;
       absl::InlinedVector<Decision, kUsualKeys>& all;
-    } unused{tree_, decisions};
+    } unused{tree_, deferred_, decisions};
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Decision& decision = decisions[i];
       if (decision.action.kind() == ActionT::Kind::kKeep) continue;
       if (!tree_.TryTouch(*leaf_of_[i])) return NoMemory();
       if (decision.action.kind() == ActionT::Kind::kSet && decision.action.value().size() > tree_.value_max_) {
-        HAKO_ASSIGN_OR_RETURN(decision.stored, tree_.StoreLong(decision.action.value()));
+        HAKO_ASSIGN_OR_RETURN(decision.stored, tree_.StoreLong(decision.action.value(), deferred_));
       }
     }
     std::size_t leaf = 0;
@@ -108,7 +115,7 @@ class PageTree<Space, Compare>::MultiTurn {
         decisions[i].stored = {};
       } else if (place.found) {
         Change(*leaves_[leaf]);
-        tree_.RemoveSlot(*leaves_[leaf], place.index);
+        tree_.RemoveSlot(*leaves_[leaf], place.index, deferred_);
         tree_.AddToCount(slot_, -1);
         if (tree_.IsSparse(*leaves_[leaf])) sparse_.push_back(i);
       }
@@ -139,11 +146,20 @@ class PageTree<Space, Compare>::MultiTurn {
       if constexpr (!Space::kResident) {
         const bool is_large = locked && !held_ && tree_.space_.IsLarge(leaves_.size());
         if (is_large) UnlockAll(false);
-        if ((locked && !is_large) || !status_.ok()) return;
-        if (!held_ && (is_large || tries == kTriesMax)) held_.emplace(tree_.space_);
+        if (locked && !is_large) {
+          if (HasLongValues()) return;
+          UnlockAll(false);
+          for (auto& [i, read] : long_values_) {
+            if (!read.has) read.Read();
+          }
+          continue;
+        }
+        if (!status_.ok()) return;
+        if (!held_ && (is_large || tries >= kTriesMax)) held_.emplace(tree_.space_);
         status_ = LoadAll();
         if (!status_.ok()) return;
       } else if (locked) {
+        (void)HasLongValues();
         return;
       }
     }
@@ -220,8 +236,9 @@ class PageTree<Space, Compare>::MultiTurn {
   Status Set(std::size_t* leaf, std::string_view key, std::string_view value, const format::LongValue& stored, typename View::Place place) {
     Halves halves{leaves_[*leaf], &halves_};
     Change(*halves.wanted);
+    const bool is_long = stored.place != 0 || place.sizes.is_long;
     const Status status =
-        stored.place != 0 ? tree_.StoreSlowly(&halves, key, value, stored, place) : tree_.Store(&halves, key, value, place);
+        is_long ? tree_.StoreSlowly(&halves, key, value, stored, place, &deferred_) : tree_.Store(&halves, key, value, place);
     if (!halves_.empty()) {
       Line* const wanted = halves.wanted;
       leaves_.reserve(leaves_.size() + halves_.size());
@@ -242,7 +259,29 @@ class PageTree<Space, Compare>::MultiTurn {
     return Compare::Compare(x.low(x.tail()), y.low(y.tail())) < 0;
   }
 
+  // A look at the long value of a key that was locked, and whether it has what the key's leaf names now.
+  struct LongLook : LongRead {
+    using LongRead::LongRead;
+    bool has = false;
+  };
+  // Whether those long values are at hand that the locked leaves name.
+  bool HasLongValues() {
+    if (!tree_.space_.has_long_values()) return true;
+    bool has_all = true;
+    for (std::size_t n = 0; n < order_.size(); ++n) {
+      const std::size_t i = order_[n];
+      if (n > 0 && Compare::Compare(keys_[order_[n - 1]], keys_[i]) == 0) continue;
+      const auto place = View(tree_.memory_, *leaf_of_[i]).Find(keys_[i]);
+      if (!place.found || !place.sizes.is_long) continue;
+      LongLook& read = long_values_.try_emplace(i, tree_.space_).first->second;
+      read.has = read.Has(LongValueIn(ContentOf(place)));
+      has_all = has_all && read.has;
+    }
+    return has_all;
+  }
+
   PageTree& tree_;
+  Deferred deferred_{tree_.space_};  // done when all is unlocked
   Slot& slot_;
   std::span<const std::string_view> keys_;
   absl::InlinedVector<std::size_t, kUsualKeys> order_;  // of the keys
@@ -250,6 +289,7 @@ class PageTree<Space, Compare>::MultiTurn {
   absl::InlinedVector<Line*, kUsualKeys> leaves_;       // locked, ascending
   std::vector<Line*> halves_;                           // locked: of the leaf that is being divided
   absl::InlinedVector<std::size_t, kUsualKeys> sparse_;
+  std::map<std::size_t, LongLook> long_values_;  // of the first of equal keys; they stay until the call returns
   Status status_;
   bool changed_ = false;
   struct NoPages {
@@ -383,6 +423,7 @@ StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(Slot& slot, const 
     if constexpr (!Space::kResident) {  // loads the leaf, and reads ahead
       HAKO_RETURN_IF_ERROR(ReadLeaf(Seek::kAt, from, &copy, from != range.from));
     }
+    Deferred deferred(space_);
     Turn turn(*this, slot, from);
     if (turn.line == nullptr) return turn.error();
     const View page(memory_, *turn.line);
@@ -392,10 +433,10 @@ StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(Slot& slot, const 
     std::string next(last ? std::string_view() : page.high(page.tail()));
     for (unsigned i = end; i > begin; --i, ++removed) {
       turn.Change();
-      RemoveSlot(*turn.line, i - 1);
+      RemoveSlot(*turn.line, i - 1, deferred);
       AddToCount(slot, -1);
     }
-    if (turn.changed && IsSparse(*turn.line)) Merge(slot, std::exchange(turn.line, nullptr), from);
+    if (turn.changed) MergeIfSparse(turn, slot, from);
     if (last) return removed;
     from = std::move(next);
   }

@@ -168,28 +168,69 @@ Status PageTree<Space, Compare>::FetchSlowly(Slots& slots, std::string_view key,
     if (!Lock(leaf.line->version).IsCurrent(leaf.version)) continue;
     // A long value, most likely. Where it is kept by the space it is never changed, and read while nobody waits; elsewhere only the lock
     // holds it in place.
-    if (Space::kResident) break;
-    const auto stored = FindLong(leaf, key);
-    Slot* const slot = stored ? slots.Mine() : nullptr;
-    if (slot == nullptr) break;
-    const StatusOr<std::string_view> value = space_.ViewLong(*slot, *stored);
-    if (!Lock(leaf.line->version).IsCurrent(leaf.version)) continue;  // it may not be the key's value any more
-    HAKO_RETURN_IF_ERROR(value.status());
-    if (char* out = sink(value->size())) std::memcpy(out, value->data(), value->size());
-    return absl::OkStatus();
+    if constexpr (!Space::kResident) {
+      if (const auto stored = FindLong(leaf, key)) return FetchLong(key, sink, leaf, stored);
+    }
+    break;
   }
   Slot* const slot = slots.Mine();
   if (slot == nullptr) return slots.Refusal();
   Turn turn(*this, *slot, key);
   if (turn.line == nullptr) return turn.error();
-  const View page(memory_, *turn.line);
-  const auto place = page.Find(key);
+  const auto place = View(memory_, *turn.line).Find(key);
   if (!place.found) return AbsentError();
-  HAKO_ASSIGN_OR_RETURN(const std::string_view value, ValueOf(*slot, page, place.index));
+  std::string_view value = ContentOf(place);
+  if (place.sizes.is_long) {
+    if constexpr (!Space::kResident) {
+      turn.End();
+      return FetchLong(key, sink, {}, std::nullopt);
+    }
+    LongRead read(space_);
+    (void)read.Has(LongValueIn(value));
+    value = read.bytes();
+  }
   if (char* out = sink(value.size())) std::memcpy(out, value.data(), value.size());
   return absl::OkStatus();
 }
 HAKO_OR_NO_MEMORY
+
+// `stored` is what the leaf named as of the version that `leaf` has. The value is read to where the sink wants it, once, unless it is
+// replaced meanwhile; nothing is locked.
+template <class Space, Comparator Compare>
+template <class S>
+Status PageTree<Space, Compare>::FetchLong(std::string_view key, S& sink, Reached leaf, std::optional<format::LongValue> stored) {
+  LongRead read(space_);
+  char* out = nullptr;
+  for (sync::Backoff backoff;; backoff.Pause()) {
+    if (stored) {
+      bool has = read.Has(*stored);
+      if (!has) {
+        out = sink(static_cast<std::size_t>(stored->size));
+        if (out == nullptr) return absl::OkStatus();
+        read.Read(out);
+        has = read.Has(*stored);
+      }
+      if (has && Lock(leaf.line->version).IsCurrent(leaf.version)) {
+        HAKO_RETURN_IF_ERROR(read.status());
+        const std::string_view value = read.bytes();
+        if (value.data() == out) return absl::OkStatus();
+        out = sink(value.size());
+        if (out != nullptr) std::memcpy(out, value.data(), value.size());
+        return absl::OkStatus();
+      }
+      stored.reset();
+    }
+    if (!DescendTo(0, key, &leaf)) {
+      HAKO_RETURN_IF_ERROR(BringIfAway(leaf));
+      continue;
+    }
+    stored = FindLong(leaf, key);
+    if (stored) continue;
+    const Outcome outcome = FetchFrom(leaf, key, sink);
+    if (outcome != Outcome::kRaced) return outcome == Outcome::kFound ? absl::OkStatus() : AbsentError();
+    read = LongRead(space_);  // the sink may have given its memory for another value
+  }
+}
 
 template <class Space, Comparator Compare>
 auto PageTree<Space, Compare>::FindLong(const Reached& leaf, std::string_view key) const -> std::optional<format::LongValue> {
@@ -215,18 +256,9 @@ Status PageTree<Space, Compare>::Process(Slot& slot, std::string_view key, V&& v
   char* const bytes = const_cast<char*>(place.cell) + place.sizes.header + place.sizes.Rest(View::kInlined);
   std::optional<std::string_view> value;
   if constexpr (kReads<ActionT, V>) {
+    if (place.found && place.sizes.is_long) [[unlikely]]
+      return ProcessLong<ActionT>(turn, slot, key, visit);
     if (place.found) value.emplace(bytes, place.sizes.value);
-    if (place.found && place.sizes.is_long) [[unlikely]] {
-      const format::LongValue stored = LongValueIn(*value);
-      if constexpr (!Space::kResident) {
-        if (space_.MustReadLong(slot, stored, *turn.line)) {
-          turn.End();
-          space_.ReadLong(slot);
-          return Process<ActionT>(slot, key, visit);
-        }
-      }
-      HAKO_ASSIGN_OR_RETURN(value, space_.ViewLong(slot, stored));
-    }
   }
   if constexpr (std::is_void_v<ActionT>) {
     visit(value);
@@ -244,6 +276,8 @@ Status PageTree<Space, Compare>::Process(Slot& slot, std::string_view key, V&& v
         sync::StoreShared(bytes, action.value().data(), action.value().size());
         return absl::OkStatus();
       }
+      if (action.value().size() > value_max_ || place.sizes.is_long) [[unlikely]]
+        return SetLong(turn, slot, key, action.value(), place);
       Halves leaf{turn.line, nullptr};
       const Status status = Store(&leaf, key, action.value(), place);
       if (status.ok() && !place.found) AddToCount(slot, 1);
@@ -251,13 +285,72 @@ Status PageTree<Space, Compare>::Process(Slot& slot, std::string_view key, V&& v
     }
     if (action.kind() == ActionT::Kind::kRemove && place.found) {
       turn.Change();
-      RemoveSlot(*turn.line, place.index);
+      if (place.sizes.is_long) [[unlikely]]
+        return RemoveLong(turn, slot, key, place.index);
+      Editor(space_, *turn.line).Erase(place.index);
       AddToCount(slot, -1);
-      if (IsSparse(*turn.line)) [[unlikely]]
-        Merge(slot, std::exchange(turn.line, nullptr), key);
+      MergeIfSparse(turn, slot, key);
     }
     return absl::OkStatus();
   }
+}
+
+template <class Space, Comparator Compare>
+bool PageTree<Space, Compare>::ReadLong(Turn& turn, std::string_view key, LongRead* read, typename View::Place* place) {
+  for (;;) {
+    *place = View(memory_, *turn.line).Find(key);
+    if (!place->found || !place->sizes.is_long || read->Has(LongValueIn(ContentOf(*place)))) return true;
+    turn.End();
+    read->Read();
+    turn.Begin(key);
+    if (turn.line == nullptr) return false;
+  }
+}
+
+// A visitor that only looks sees a copy of its own, so it need not keep the leaf from others.
+template <class Space, Comparator Compare>
+template <class ActionT, class V>
+Status PageTree<Space, Compare>::ProcessLong(Turn& turn, Slot& slot, std::string_view key, V& visit) {
+  LongRead read(space_);
+  typename View::Place place;
+  if (!ReadLong(turn, key, &read, &place)) return turn.error();
+  std::optional<std::string_view> value;
+  const bool is_long = place.found && place.sizes.is_long;
+  if (is_long) HAKO_RETURN_IF_ERROR(read.status());
+  if (place.found) value = is_long ? read.bytes() : ContentOf(place);
+  if constexpr (std::is_void_v<ActionT>) {
+    if (!Space::kResident && is_long) turn.End();
+    visit(value);
+  } else {
+    const ActionT action = visit(value);
+    if (action.kind() != ActionT::Kind::kKeep) turn.Change();
+    if (action.kind() == ActionT::Kind::kSet) return SetLong(turn, slot, key, action.value(), place);
+    if (action.kind() == ActionT::Kind::kRemove && place.found) return RemoveLong(turn, slot, key, place.index);
+  }
+  return absl::OkStatus();
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::SetLong(Turn& turn, Slot& slot, std::string_view key, std::string_view value, typename View::Place place) {
+  Deferred deferred(space_);
+  const Status status = CatchNoMemory([&]() -> Status {
+    Halves leaf{turn.line, nullptr};
+    return StoreAny(&leaf, key, value, place, deferred);
+  });
+  if (status.ok() && !place.found) AddToCount(slot, 1);
+  turn.End();
+  return status;
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::RemoveLong(Turn& turn, Slot& slot, std::string_view key, unsigned i) {
+  Deferred deferred(space_);
+  RemoveSlot(*turn.line, i, deferred);
+  AddToCount(slot, -1);
+  HAKO_TRY { MergeIfSparse(turn, slot, key); }
+  HAKO_CATCH_NO_MEMORY()  // it stays sparse
+  turn.End();
+  return absl::OkStatus();
 }
 
 // Puts the record into the locked leaf, where `place` says; the leaf may become two.
@@ -265,40 +358,39 @@ template <class Space, Comparator Compare>
 HAKO_INLINE Status PageTree<Space, Compare>::Store(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place) {
   Editor page(space_, *leaf->wanted);
   const Content content{value};
-  if (value.size() <= value_max_) [[likely]] {
-    if (place.found) {
-      if (!LongValueOf(page.view(), place.index) && page.Replace(place.index, content)) [[likely]]
-        return absl::OkStatus();
-    } else if (page.HasPrefix(key) && page.HasRoomFor(page.CellSize(key, content))) [[likely]] {
-      page.Insert(place.index, key, content);
+  if (place.found) {
+    if (page.Replace(place.index, content)) [[likely]]
       return absl::OkStatus();
-    }
+  } else if (page.HasPrefix(key) && page.HasRoomFor(page.CellSize(key, content))) [[likely]] {
+    page.Insert(place.index, key, content);
+    return absl::OkStatus();
   }
-  return StoreNew(leaf, key, value, place);
+  return StoreSlowly(leaf, key, value, {}, place, nullptr);
 }
 
 template <class Space, Comparator Compare>
-StatusOr<format::LongValue> PageTree<Space, Compare>::StoreLong(std::string_view value) {
+StatusOr<format::LongValue> PageTree<Space, Compare>::StoreLong(std::string_view value, Deferred& deferred) {
   HAKO_TRY {
-    if (const std::uint64_t place = space_.StoreLong(value); place != 0) return format::LongValue{place, value.size()};
+    if (const std::uint64_t place = space_.StoreLong(value, deferred); place != 0) return format::LongValue{place, value.size()};
   }
   HAKO_CATCH_NO_MEMORY()
   return absl::ResourceExhaustedError(absl::StrCat("no memory for a value of ", value.size(), " bytes"));
 }
 
 template <class Space, Comparator Compare>
-Status PageTree<Space, Compare>::StoreNew(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place) {
+Status PageTree<Space, Compare>::StoreAny(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place,
+                                          Deferred& deferred) {
   if (value.size() > kValueSizeMax) return TooLargeError("a value", value.size(), kValueSizeMax);
-  if (value.size() <= value_max_) return StoreSlowly(leaf, key, value, {}, place);
-  HAKO_ASSIGN_OR_RETURN(const format::LongValue stored, StoreLong(value));
-  const Status status = CatchNoMemory([&] { return StoreSlowly(leaf, key, value, stored, place); });
-  if (!status.ok()) space_.FreeLong(stored);
+  if (value.size() <= value_max_) return StoreSlowly(leaf, key, value, {}, place, &deferred);
+  HAKO_ASSIGN_OR_RETURN(const format::LongValue stored, StoreLong(value, deferred));
+  const Status status = CatchNoMemory([&] { return StoreSlowly(leaf, key, value, stored, place, &deferred); });
+  if (!status.ok()) space_.FreeLong(stored, deferred);
   return status;
 }
 
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::StoreSlowly(Halves* leaf, std::string_view key, std::string_view value, const format::LongValue& stored,
-                                             typename View::Place place) {
+                                             typename View::Place place, Deferred* deferred) {
   Content content{value};
   if (stored.place != 0) content = {{reinterpret_cast<const char*>(&stored), sizeof(stored)}, true};
   const auto replaced = place.found ? LongValueOf(View(memory_, *leaf->wanted), place.index) : std::nullopt;
@@ -313,14 +405,14 @@ Status PageTree<Space, Compare>::StoreSlowly(Halves* leaf, std::string_view key,
     HAKO_RETURN_IF_ERROR(MakeRoom(leaf, key, content, place.index, place.found));
     place = View(memory_, *leaf->wanted).Find(key);
   }
-  if (replaced) space_.FreeLong(*replaced);
+  if (replaced) space_.FreeLong(*replaced, *deferred);
   return absl::OkStatus();
 }
 
 template <class Space, Comparator Compare>
-void PageTree<Space, Compare>::RemoveSlot(Line& line, unsigned i) {
+void PageTree<Space, Compare>::RemoveSlot(Line& line, unsigned i, Deferred& deferred) {
   Editor page(space_, line);
-  if (const auto value = LongValueOf(page.view(), i)) space_.FreeLong(*value);
+  if (const auto value = LongValueOf(page.view(), i)) space_.FreeLong(*value, deferred);
   page.Erase(i);
 }
 
@@ -470,13 +562,13 @@ void PageTree<Space, Compare>::ReadAhead(const View& page, unsigned child, Line*
 }
 
 template <class Space, Comparator Compare>
-Status PageTree<Space, Compare>::RemoveAll() {
+Status PageTree<Space, Compare>::RemoveAll(Deferred& deferred) {
   // From the root's children down; the root becomes an empty leaf. What cannot be read is forgotten.
-  const auto drop = [this](const auto& self, const Line& line) -> void {
+  const auto drop = [this, &deferred](const auto& self, const Line& line) -> void {
     const View page(memory_, const_cast<Line&>(line));
     for (unsigned i = 0; i < page.count(); ++i) {
       if (page.level() == 0) {
-        if (const auto value = LongValueOf(page, i)) space_.FreeLong(*value);
+        if (const auto value = LongValueOf(page, i)) space_.FreeLong(*value, deferred);
         continue;
       }
       const std::uint32_t id = page.child(i);

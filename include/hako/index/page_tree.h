@@ -101,6 +101,7 @@ class PageTree {
  public:
   using Slot = typename Space::Slot;
   using Slots = sync::WriterSlots<Slot>;
+  using Deferred = typename Space::Deferred;
   using Line = format::PageLine;
   using View = PageView<Compare>;
   using Copy = LeafCopy<Compare>;
@@ -158,7 +159,7 @@ class PageTree {
   StatusOr<std::optional<std::string>> FenceBeyond(Seek seek, std::string_view key, bool downwards) const;
 
   // Drops all records. REQUIRES: no writers
-  Status RemoveAll();
+  Status RemoveAll(Deferred& deferred);
 
   // Proves the invariants; `expected` is how many records there must be. REQUIRES: no writers
   Status Verify(std::uint64_t expected) const;
@@ -179,6 +180,7 @@ class PageTree {
  private:
   using Editor = PageEditor<Space, Compare>;
   using Builder = PageBuilder<Space, Compare>;
+  using LongRead = typename Space::LongRead;
   using Lock = sync::VersionLock;
   class MultiTurn;
   enum class Outcome { kFound, kAbsent, kRaced };
@@ -213,9 +215,12 @@ class PageTree {
     }
     // Before the end of the scope.
     void End() {
-      Lock(std::exchange(line, nullptr)->version).Unlock(changed);
+      if (line != nullptr) Lock(std::exchange(line, nullptr)->version).Unlock(changed);
+      changed = false;
       tree_.EndTurn(slot_);
     }
+    // After End.
+    void Begin(std::string_view key) { line = tree_.LockLeaf(slot_, key); }
     // Why there is no leaf.
     Status error() const { return tree_.ErrorOf(slot_); }
     HAKO_INLINE void Change() {
@@ -285,13 +290,9 @@ class PageTree {
   // The name of the long value of a key in a leaf that was not locked; none if it raced.
   std::optional<format::LongValue> FindLong(const Reached& leaf, std::string_view key) const;
 
-  // The value of a locked leaf's slot.
-  HAKO_INLINE StatusOr<std::string_view> ValueOf(Slot& slot, const View& page, unsigned i) const {
-    const char* const cell = page.cell(i);
-    const format::Cell sizes = View::Decode(cell);
-    const std::string_view bytes(cell + sizes.header + sizes.Rest(View::kInlined), sizes.value);
-    if (sizes.is_long) return space_.ViewLong(slot, LongValueIn(bytes));
-    return bytes;
+  // What a locked leaf's slot has of a value: the value, or the name of a long one.
+  HAKO_INLINE static std::string_view ContentOf(const typename View::Place& place) {
+    return {place.cell + place.sizes.header + place.sizes.Rest(View::kInlined), place.sizes.value};
   }
   static format::LongValue LongValueIn(std::string_view bytes) {
     format::LongValue value;
@@ -306,12 +307,24 @@ class PageTree {
     return LongValueIn({cell + sizes.header + sizes.Rest(View::kInlined), sizes.value});
   }
 
+  // The steps of Process from where they meet a long value, which is there, is to be stored, or is replaced or removed. They end the turn.
+  template <class ActionT, class V>
+  [[gnu::noinline]] Status ProcessLong(Turn& turn, Slot& slot, std::string_view key, V& visit);
+  [[gnu::noinline]] Status SetLong(Turn& turn, Slot& slot, std::string_view key, std::string_view value, typename View::Place place);
+  [[gnu::noinline]] Status RemoveLong(Turn& turn, Slot& slot, std::string_view key, unsigned i);
+  // Waits, with nothing locked, for the long value that was found; the leaf is locked again then, as *place says. False if it cannot be
+  // had.
+  bool ReadLong(Turn& turn, std::string_view key, LongRead* read, typename View::Place* place);
+  template <class S>
+  [[gnu::noinline]] Status FetchLong(std::string_view key, S& sink, Reached leaf, std::optional<format::LongValue> stored);
+
+  // Neither the value nor the one that it replaces is long.
   HAKO_INLINE Status Store(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place);
   // `stored` names the value, if that is long.
   [[gnu::noinline]] Status StoreSlowly(Halves* leaf, std::string_view key, std::string_view value, const format::LongValue& stored,
-                                       typename View::Place place);
-  [[gnu::noinline]] Status StoreNew(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place);
-  StatusOr<format::LongValue> StoreLong(std::string_view value);
+                                       typename View::Place place, Deferred* deferred);
+  Status StoreAny(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place, Deferred& deferred);
+  StatusOr<format::LongValue> StoreLong(std::string_view value, Deferred& deferred);
   Status MakeRoom(Halves* page, std::string_view key, const Content& content, unsigned index, bool replaces);
   Status Rebuild(Line& line, Builder& builder, unsigned more_slots, unsigned spare);
   Status Split(Halves* page, std::string_view key, unsigned cell_size, unsigned index);
@@ -320,7 +333,11 @@ class PageTree {
     const format::PageTail tail = page.tail();
     return {page.low(tail), page.high(tail), tail.edges};
   }
-  void RemoveSlot(Line& line, unsigned i);
+  void RemoveSlot(Line& line, unsigned i, Deferred& deferred);
+  void MergeIfSparse(Turn& turn, Slot& slot, std::string_view key) {
+    if (IsSparse(*turn.line)) [[unlikely]]
+      Merge(slot, std::exchange(turn.line, nullptr), key);
+  }
   // False if there is no memory for it.
   bool TryTouch(Line& line) {
     HAKO_TRY { return space_.Touch(line), true; }

@@ -91,10 +91,12 @@ Status PageTree<Space, Compare>::VerifyBelow(Line& line, unsigned level, const F
   if (level == 0) {
     *found += page.count();
     if constexpr (!Space::kResident) {
-      Slot slot;  // of nobody
       for (unsigned i = 0; i < page.count(); ++i) {
         const auto value = LongValueOf(page, i);
-        if (value) HAKO_RETURN_IF_ERROR(space_.ViewLong(slot, *value).status());
+        if (!value) continue;
+        LongRead read(space_);
+        while (!read.Has(*value)) read.Read();
+        HAKO_RETURN_IF_ERROR(read.status());
       }
     }
     return absl::OkStatus();

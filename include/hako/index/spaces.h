@@ -82,14 +82,13 @@ concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle,
 //   Bring(id, level, once)  makes a page that is away be there, for a moment at least. Its level must be that, if it is not negative;
 //                        `once`: it is not likely to be wanted again soon. The caller holds no lock, unless nothing else is left to do.
 //   kReadsAhead, ReadAhead(ids, level), ahead_max(), MustBeRead(id), LeaveBehind(id)  see storage/page_cache.h
-//   MustReadLong(slot, place, line), ReadLong(slot)  reads a long value while its leaf is not locked
 //   DropAway(id, unseen) forgets a page, if it is away; unless `unseen`, only if it need not be looked at for long values
 //   HeldPages            pages that one caller keeps in memory (storage/page_hold-inl.h)
 //   NeedsSettling(), Settle()  what the space wants to do when a writer has no lock any more
 //   Slot::error          why a call that has no other way to say so failed
 template <class S>
 concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64_t bytes, std::string_view value, format::LongValue place,
-                             typename S::Slot& slot, format::PageLine& line) {
+                             typename S::Deferred& deferred, typename S::LongRead& read, format::PageLine& line) {
   requires std::derived_from<typename S::Slot, sync::WriterSlot>;
   { S::kResident } -> std::convertible_to<bool>;  // every page is in memory
   { s.gate() } -> std::same_as<sync::WriteGate&>;
@@ -103,10 +102,16 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
   { s.HasRoomFor(bytes) } -> std::same_as<bool>;  // for pages of so many bytes, most likely
   { s.Touch(line) } -> std::same_as<void>;        // the locked page is going to be changed
   { s.mark() } -> std::same_as<std::uint8_t>;     // PageShape::kMark of a page that is made now
-  // Values too long for a page; read only while the page that names them is locked.
-  { s.StoreLong(value) } -> std::same_as<std::uint64_t>;
-  { s.ViewLong(slot, place) } -> std::same_as<StatusOr<std::string_view>>;  // until the slot's next look at one
-  { s.FreeLong(place) } -> std::same_as<void>;
+  // Values too long for a page. A Deferred has the rest of the work, and does it when it ends, after the caller's last lock is released. A
+  // LongRead reads one, in turns: Has(place) with the leaf locked that names it, or watched; Read() with nothing locked; until Has is true.
+  typename S::Deferred;
+  { s.has_long_values() } -> std::same_as<bool>;  // false: there are none
+  { s.StoreLong(value, deferred) } -> std::same_as<std::uint64_t>;
+  { s.FreeLong(place, deferred) } -> std::same_as<void>;
+  { read.Has(place) } -> std::same_as<bool>;  // whether status() and bytes() are those of this value
+  { read.Read() } -> std::same_as<void>;      // with an argument: to there
+  { read.status() } -> std::convertible_to<Status>;
+  { read.bytes() } -> std::same_as<std::string_view>;
 };
 
 }  // namespace hako::index

@@ -15,6 +15,9 @@
 // copies it for the checkpoint. So a checkpoint is of one moment, and nobody waits for the device but who finds neither room nor a page
 // that could go. What the checkpoint has written can go before all of it is durable.
 //
+// Long values are copied, read, written and given back while no page is locked (storage/page_long-inl.h). Those that no checkpoint has
+// written yet take memory of their own: a thread waits for it that stores long values, not one that changes pages.
+//
 // Invariants
 //   1. A page's line is locked by the cache alone while it is kAway, kLoading or kCooling; these states change under mutex_.
 //   2. A page whose mark is not 0 differs from its image, and does not go; nor does one that is kPinned, whose image is in the store's
@@ -58,6 +61,7 @@
 #include "hako/storage/page_image.h"
 #include "hako/storage/page_slab.h"
 #include "hako/storage/page_store.h"
+#include "hako/storage/unsaved_value.h"
 #include "hako/sync/background_thread.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
@@ -79,20 +83,8 @@ class PageCache {
   static constexpr bool kReadsAhead = BatchFile<FileT>;  // ReadAhead has an effect
   static constexpr std::uint64_t kPagesMax = PageSlab::kPagesMax;
 
-  // What a thread has read while nothing was locked: the value of that name, which was seen in the leaf of that line and version.
-  struct LongRead {
-    format::LongValue value{};
-    const Line* line = nullptr;
-    std::uint32_t version = 0;
-    std::uint64_t num_commits = 0;
-  };
   struct Slot : sync::WriterSlot {
     Status error;
-    LongRead read;
-    unsigned num_reads = 0;                     // in vain, one after the other
-    bool has_read = false;                      // long_value is what ViewLong is going to be asked for
-    std::string long_value;                     // that was read last
-    std::shared_ptr<const std::string> pinned;  // or one that is not in the file yet
   };
 
   // `ask` is called, from any thread, when a checkpoint is due.
@@ -210,53 +202,12 @@ class PageCache {
 
   // ---- long values: ids whose images are not pages ----
 
-  std::uint64_t StoreLong(std::string_view value) {
-    auto copy = std::make_shared<const std::string>(value);
-    const std::uint32_t id = slab_->NewPage();
-    if (id == 0) return 0;
-    std::lock_guard lock(mutex_);
-    HAKO_TRY { unsaved_.emplace(id, std::move(copy)); }
-    HAKO_CATCH_NO_MEMORY(slab_->FreePage(id); return 0;)
-    SetState(id, kLong);
-    SetFlag(id, kNew, true);
-    ++num_long_;
-    unsaved_bytes_ += value.size();
-    NoteDirty(value.size());
-    return id;
-  }
-  StatusOr<std::string_view> ViewLong(Slot& slot, const format::LongValue& value) {
-    const auto id = static_cast<std::uint32_t>(value.place);
-    {
-      std::lock_guard lock(mutex_);
-      if (const auto found = unsaved_.find(id); found != unsaved_.end()) {
-        slot.pinned = found->second;
-        return std::string_view(*slot.pinned);
-      }
-    }
-    if (value.place >= kPagesMax || value.size > kValueSizeMax) return DataLossError("a long value's name is damaged,", value.place);
-    if (std::exchange(slot.has_read, false)) return std::string_view(slot.long_value);
-    slot.read = {};
-    HAKO_RETURN_IF_ERROR(store_->ReadLong(id, value.size, &slot.long_value));
-    return std::string_view(slot.long_value);
-  }
-  // Whether the caller, who has locked the leaf that names the value, should unlock it, call ReadLong, and look again. False where the
-  // value is in memory, has been read so, or has been replaced too often meanwhile; then ViewLong gives it.
-  bool MustReadLong(Slot& slot, const format::LongValue& value, const Line& line);
-  void ReadLong(Slot& slot);
-  void FreeLong(const format::LongValue& value) {
-    std::shared_ptr<const std::string> unsaved;  // given back to the system when others need not wait for it any more
-    std::lock_guard lock(mutex_);
-    const auto id = static_cast<std::uint32_t>(value.place);
-    if (!IsLong(value.place)) return;  // the file is damaged
-    if (num_long_ > 0) --num_long_;
-    if (const auto found = unsaved_.find(id); found != unsaved_.end()) {
-      unsaved_bytes_ -= found->second->size();
-      unsaved = std::move(found->second);
-      unsaved_.erase(found);
-    }
-    ForgetId(id);
-    changed_.store(true, std::memory_order_relaxed);
-  }
+  class Deferred;  // storage/page_long-inl.h
+  class LongRead;  // there too
+  bool has_long_values() const { return num_long_.load(std::memory_order_relaxed) != 0; }
+  // Copies the value when `deferred` ends; others see it then. The thread waits then, if too many values are not in the file yet.
+  std::uint64_t StoreLong(std::string_view value, Deferred& deferred);
+  void FreeLong(const format::LongValue& value, Deferred& deferred);
 
   // ---- checkpoints ----
 
@@ -266,7 +217,7 @@ class PageCache {
   // Whether something has changed since the last one.
   bool IsDirty() const { return changed_.load(std::memory_order_relaxed); }
 
-  std::uint64_t memory_bytes() const { return slab_->page_bytes() + TableBytes(); }
+  std::uint64_t memory_bytes() const { return slab_->page_bytes() + TableBytes() + unsaved_bytes_.load(std::memory_order_relaxed); }
   std::uint64_t num_pages() const { return slab_->num_pages(); }
 
  private:
@@ -366,13 +317,14 @@ class PageCache {
     return State(static_cast<std::uint32_t>(id)) == kLong ||
            (State(static_cast<std::uint32_t>(id)) == kAway && (word & sync::VersionLock::kLocked) == 0);
   }
-  std::uint64_t TableBytes() const {
-    return slab_->page_end() * (sizeof(Line) + 1) + store_->map_bytes() + unsaved_bytes_.load(std::memory_order_relaxed);
-  }
-  // What pages may take: what the tables leave, less what they may grow by in an epoch; at least a quarter of all. More while a large
-  // update holds pages.
+  std::uint64_t TableBytes() const { return slab_->page_end() * (sizeof(Line) + 1) + store_->map_bytes(); }
+  // Beyond so many bytes of long values that are not in the file, a thread that stores another one waits.
+  std::uint64_t UnsavedMax() const { return limits_.memory_bytes / 8; }
+  // What pages may take: what the tables and the long values leave, less what tables may grow by in an epoch; at least a quarter of all.
+  // More while a large update holds pages. Pages make no room for long values beyond UnsavedMax: others would have to wait for that.
   std::uint64_t PageLimit() const {
-    const std::uint64_t all = limits_.memory_bytes, tables = TableBytes() + all / 64;
+    const std::uint64_t all = limits_.memory_bytes;
+    const std::uint64_t tables = TableBytes() + std::min(unsaved_bytes_.load(std::memory_order_relaxed), UnsavedMax()) + all / 64;
     return std::max(all / 4, all - std::min(all, tables)) + held_bytes_.load(std::memory_order_relaxed);
   }
   std::uint64_t used_bytes() const { return used_units_.load(std::memory_order_relaxed) * format::kPageUnit; }
@@ -391,11 +343,15 @@ class PageCache {
   }
   // Changed pages get larger by so much, or more.
   void NoteDirty(std::uint64_t bytes) {
-    changed_.store(true, std::memory_order_relaxed);
-    const auto size = static_cast<std::int64_t>(bytes), limit = static_cast<std::int64_t>(limits_.dirty_bytes);
-    const std::int64_t before = dirty_bytes_.fetch_add(size, std::memory_order_relaxed);
-    if (before <= limit && before + size > limit) ask_();
+    const auto size = static_cast<std::int64_t>(bytes);
+    AskIfDue(dirty_bytes_.fetch_add(size, std::memory_order_relaxed) + long_bytes_.load(std::memory_order_relaxed), size);
     if (TooMuchStays()) needs_settling_.store(true, std::memory_order_relaxed);
+  }
+  // Of `before` bytes that have changed, and `size` more.
+  void AskIfDue(std::int64_t before, std::int64_t size) {
+    changed_.store(true, std::memory_order_relaxed);
+    const auto limit = static_cast<std::int64_t>(limits_.dirty_bytes);
+    if (before <= limit && before + size > limit) ask_();
   }
   [[gnu::noinline]] void TouchSlowly(Line& line);
   // REQUIRES: the line is locked by the caller; the shape is its own
@@ -431,6 +387,7 @@ class PageCache {
   void Install(std::span<Arrived> pages, const HowToInstall& how);
   void BringAhead();
   void WaitForCheckpoint(std::unique_lock<std::mutex>& lock);
+  void WaitForLongValues();
   void LetGo(std::vector<std::uint32_t>* written, std::size_t kept);
   bool EvictOne(std::size_t rounds);
   void CoolSome();
@@ -464,7 +421,8 @@ class PageCache {
   std::atomic<bool> collecting_{false};                    // a checkpoint copies pages
   std::atomic<bool> needs_settling_{false};
   alignas(64) std::atomic<std::uint64_t> used_units_{0};
-  std::atomic<std::int64_t> dirty_bytes_{0};   // of pages with the current mark, and of long values since the epoch began
+  std::atomic<std::int64_t> dirty_bytes_{0};   // of pages with the current mark
+  std::atomic<std::int64_t> long_bytes_{0};    // of long values since the epoch began
   std::atomic<std::int64_t> frozen_bytes_{0};  // of pages that the checkpoint which is under way has not written yet
   std::atomic<bool> changed_{false};           // since the epoch began
   std::atomic<std::uint64_t> unsaved_bytes_{0};
@@ -474,12 +432,13 @@ class PageCache {
   std::condition_variable loaded_;
   std::vector<std::uint32_t> resident_;  // ids of pages that are here, and of some that no longer are
   std::size_t hand_ = 0;
-  std::vector<std::uint32_t> freed_;                                               // since the epoch began
-  std::unordered_map<std::uint32_t, std::shared_ptr<const std::string>> unsaved_;  // long values
-  std::uint64_t num_long_;
+  std::vector<std::uint32_t> freed_;                                          // since the epoch began
+  std::unordered_map<std::uint32_t, std::shared_ptr<UnsavedValue>> unsaved_;  // long values that are not in the file yet
+  std::atomic<std::uint64_t> num_long_;                                       // changed with the lock held
   std::deque<std::uint32_t> cooling_;  // ids in the order in which they began to be, and of some that are no longer
   std::deque<std::uint32_t> behind_;   // ids of pages that walks have left behind last, and of some that are no longer here
   bool is_saving_ = false;             // a checkpoint is under way
+  bool is_writing_ = false;            // it waits for nothing but the file
   bool has_failed_ = false;            // the last one
   std::uint64_t saves_ = 0;            // moments in which pages became ones that can go
   std::condition_variable saved_;

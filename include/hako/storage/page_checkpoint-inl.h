@@ -8,7 +8,7 @@ namespace hako::storage {
 // What was changed in the epoch that a checkpoint writes.
 template <File FileT, PageCodec Codec>
 struct PageCache<FileT, Codec>::Epoch {
-  using LongValue = std::pair<std::uint32_t, std::shared_ptr<const std::string>>;
+  using LongValue = std::pair<std::uint32_t, std::shared_ptr<UnsavedValue>>;
   std::uint8_t mark;
   std::vector<std::uint32_t> touched, freed;  // ids
   std::vector<LongValue> unsaved;
@@ -54,6 +54,7 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
     collecting_.store(true, std::memory_order_relaxed);
     mark_.store(epoch.mark == kMarks[0] ? kMarks[1] : kMarks[0], std::memory_order_relaxed);
     frozen_bytes_.store(dirty_bytes_.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);
+    long_bytes_.store(0, std::memory_order_relaxed);
     changed_.store(false, std::memory_order_relaxed);
     epoch.touched.swap(touched_);  // no writer is at work
     std::lock_guard lock(mutex_);
@@ -62,7 +63,7 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
     epoch.freed.swap(freed_);
     epoch.unsaved.assign(unsaved_.begin(), unsaved_.end());
     for (const auto& [id, value] : epoch.unsaved) SetFlag(id, kNew, false);
-    epoch.description.num_long = num_long_;
+    epoch.description.num_long = num_long_.load(std::memory_order_relaxed);
     describe(epoch.description);
     return 0;
   });
@@ -75,7 +76,7 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
   }
   slab_->CutIds();
   std::unique_lock lock(mutex_);
-  is_saving_ = false;
+  is_saving_ = is_writing_ = false;
   has_failed_ = !status.ok();
   if (is_saved) {
     unsaved_held_bytes_ -= held_bytes;
@@ -104,7 +105,11 @@ Status PageCache<FileT, Codec>::WriteEpoch(Epoch& epoch) {
   const Status written = WritePages(epoch);
   collecting_.store(false, std::memory_order_relaxed);
   HAKO_RETURN_IF_ERROR(written);
-  for (const auto& [id, value] : epoch.unsaved) HAKO_RETURN_IF_ERROR(store_->PutLong(id, *value));
+  {
+    std::lock_guard lock(mutex_);
+    is_writing_ = true;
+  }
+  for (const auto& [id, value] : epoch.unsaved) HAKO_RETURN_IF_ERROR(store_->PutLong(id, value->Wait()));
   std::ranges::sort(epoch.freed);
   for (const std::uint32_t id : epoch.freed) HAKO_RETURN_IF_ERROR(store_->Forget(id));
   return store_->Commit([&](format::TreeSuperBlock& super) {
@@ -239,7 +244,10 @@ void PageCache<FileT, Codec>::TakeBack(Epoch& epoch) {
     sync::VersionLock(lines_[id].version).Unlock(false);
     dropped.push_back(id);
   }
-  for (const auto& [id, value] : epoch.unsaved) dropped.push_back(id);
+  for (const auto& [id, value] : epoch.unsaved) {
+    dropped.push_back(id);
+    long_bytes_.fetch_add(static_cast<std::int64_t>(value->size()), std::memory_order_relaxed);
+  }
   {
     std::lock_guard lock(touched_mutex_);
     captured_.clear();

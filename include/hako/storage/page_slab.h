@@ -173,17 +173,32 @@ class PageSlab {
   }
 
   // Long values. 0 if there is no memory.
-  std::uint64_t StoreLong(std::string_view value) {
+  struct Deferred {
+    explicit Deferred(PageSlab&) {}
+  };
+  std::uint64_t StoreLong(std::string_view value, Deferred&) {
     void* block = std::malloc(value.size());
     if (block == nullptr) return 0;
     std::memcpy(block, value.data(), value.size());
     long_bytes_.fetch_add(value.size(), std::memory_order_relaxed);
     return reinterpret_cast<std::uintptr_t>(block);
   }
-  StatusOr<std::string_view> ViewLong(Slot&, const format::LongValue& value) const {
-    return std::string_view(reinterpret_cast<const char*>(value.place), static_cast<std::size_t>(value.size));
-  }
-  void FreeLong(const format::LongValue& value) {
+  // All are there to be read, while the leaf that names them is locked.
+  class LongRead {
+   public:
+    explicit LongRead(PageSlab&) {}
+    bool Has(const format::LongValue& value) {
+      bytes_ = {reinterpret_cast<const char*>(value.place), static_cast<std::size_t>(value.size)};
+      return true;
+    }
+    static void Read(char* /*out*/ = nullptr) {}
+    static Status status() { return absl::OkStatus(); }
+    std::string_view bytes() const { return bytes_; }
+
+   private:
+    std::string_view bytes_;
+  };
+  void FreeLong(const format::LongValue& value, Deferred&) {
     std::free(reinterpret_cast<void*>(value.place));
     long_bytes_.fetch_sub(value.size, std::memory_order_relaxed);
   }
@@ -201,6 +216,7 @@ class PageSlab {
   }
   std::uint64_t page_bytes() const { return page_arena_->end() - Arena::kExtentAlignment; }
   std::uint64_t line_bytes() const { return line_arena_->end() - Arena::kExtentAlignment; }
+  bool has_long_values() const { return long_bytes() != 0; }
   std::uint64_t long_bytes() const { return long_bytes_.load(std::memory_order_relaxed); }
   std::uint64_t total_bytes() const { return page_arena_->end() - Arena::kExtentAlignment + line_bytes() + long_bytes(); }
 

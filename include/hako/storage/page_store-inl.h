@@ -63,6 +63,28 @@ void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchF
 }
 
 template <File FileT>
+Status PageStore<FileT>::ReadLong(std::uint32_t id, const Entry& entry, std::span<char> out) {
+  if (entry.IsNone() || entry.units() != UnitsFor(out.size())) return DataLossError("a long value is not in the page map; id", id);
+  static constexpr std::size_t kPart = 1 << 20;
+  const std::span<std::byte> bytes = std::as_writable_bytes(out);
+  reads_.fetch_add(1, std::memory_order_relaxed);
+  read_bytes_.fetch_add(bytes.size(), std::memory_order_relaxed);
+  for (std::size_t at = 0; at < bytes.size(); at += kPart) {
+    std::shared_lock<std::shared_mutex> not_cut;
+    {
+      std::lock_guard lock(map_mutex_);  // else CutFile might wait for ever
+      not_cut = std::shared_lock(cut_mutex_);
+    }
+    if (!IsInFile(entry))
+      return DataLossError(absl::StrCat("the page map names a place outside of the file for long value ", id).c_str(), file_.Size());
+    const std::span<std::byte> part = bytes.subspan(at, std::min(kPart, bytes.size() - at));
+    HAKO_RETURN_IF_ERROR(file_.ReadAt(entry.place() * format::kTreeUnit + at, part));
+  }
+  if (Hash64(bytes.data(), bytes.size(), SeedOf(id)) == entry.check) return absl::OkStatus();
+  return DataLossError(absl::StrCat("long value ", id, " does not match its check").c_str(), entry.place() * format::kTreeUnit);
+}
+
+template <File FileT>
 auto PageStore<FileT>::BeginMoving() -> StatusOr<Moving> {
   Moving moving;
   std::lock_guard lock(map_mutex_);

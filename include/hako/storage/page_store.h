@@ -128,16 +128,16 @@ class PageStore {
   };
   // Read of several, in flight together. The images stay until this thread calls it again.
   void ReadMulti(std::span<ImageRequest> images) requires BatchFile<FileT>;
-  Status ReadLong(std::uint32_t id, std::uint64_t size, std::string* out) {
-    return ReadChecked(id,
-                       [&](const Entry& entry) -> StatusOr<std::span<std::byte>> {
-                         if (entry.IsNone() || entry.units() != UnitsFor(size))
-                           return DataLossError("a long value is not in the page map; id", id);
-                         out->resize(size);
-                         return std::span(reinterpret_cast<std::byte*>(out->data()), out->size());
-                       })
-        .status();
+  // Where the image of an id lies now.
+  StatusOr<Entry> EntryOf(std::uint32_t id) {
+    std::lock_guard lock(map_mutex_);
+    HAKO_ASSIGN_OR_RETURN(const Entry* at, map_.At(id, NodeReader()));
+    map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
+    return *at;
   }
+  // Reads a long value of that entry, in parts, so that CutFile, and others who want the map, need not wait for the whole. DataLoss also if
+  // the id has another entry now: it may have been moved, or freed and used again.
+  Status ReadLong(std::uint32_t id, const Entry& entry, std::span<char> out);
 
   // Begins a checkpoint. The first time it finds out what is free: is_free(first, end) is called for ids without an image.
   template <class F>
