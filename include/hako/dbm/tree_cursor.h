@@ -1,7 +1,13 @@
 // The iterator of the tree DBMs: in the order of keys, both ways.
 //
-// It copies one leaf at a time and walks over the copy, so it holds no lock and stops no writer. Every record that is there from the first
-// move to the last is visited exactly once; records that come or go are visited at most once, with a value that they had at that moment.
+// It copies one leaf at a time and walks over the copy, so it holds no lock and stops no writer. It is no snapshot (as LevelDB's iterator
+// is): it looks at the database as it is at each move, as LMDB's cursor does.
+//   - Every record that is there from the first move to the last is visited exactly once, in order.
+//   - A record that another thread adds or removes meanwhile, on the side to which the iterator moves, may be visited or not.
+//   - What the iterator's own thread has changed before a move is seen by the move: a record that it added is visited, one that it removed
+//     is not, and a new value is shown.
+//   - key() and value() stay as they are until the next move, also after Set and Remove.
+// For this a move looks whether the leaf has changed since it was copied, and copies it again if so.
 // One thread; the database must outlive it. It may be moved: what key() and value() show lies on the heap.
 #pragma once
 
@@ -16,6 +22,7 @@
 #include "hako/base/comparator.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/prefetch.h"
+#include "hako/base/scratch_buffer.h"
 #include "hako/base/status.h"
 #include "hako/dbm/cursor_operations.h"
 #include "hako/format/page_format.h"
@@ -73,11 +80,19 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   // REQUIRES: Valid()
   void Next() HAKO_TRY {
     ++at_;
+    if (copy_.HasChanged()) [[unlikely]] {
+      if (!Reload(index::Seek::kAt)) return Fail(index::Seek::kAt, false);
+    }
     SettleForward();
   }
   HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
   // REQUIRES: Valid()
-  void Previous() HAKO_TRY { StepBack(); }
+  void Previous() HAKO_TRY {
+    if (copy_.HasChanged()) [[unlikely]] {
+      if (!Reload(index::Seek::kBefore)) return Fail(index::Seek::kBefore, true);
+    }
+    StepBack();
+  }
   HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
   bool Valid() const { return valid_; }
@@ -124,6 +139,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
  private:
   bool Load(index::Seek seek, std::string_view key, bool goes_on = false) {
     if (!goes_on) status_ = absl::OkStatus();
+    if (long_value_.capacity() > ScratchBuffer::kKeptMax) std::string().swap(long_value_);
     if (database_->IsClosed()) {
       status_ = database_->CheckOpen();
       return false;
@@ -134,6 +150,17 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     }
     page_ = copy_.view();
     page_.prefix().copy(Room(page_.prefix().size()), std::string::npos);
+    return true;
+  }
+
+  // Copies the leaf again, or what has become of it, for a move from the current record: at_ is the slot behind its key, or before which
+  // the move to the last slot below it begins.
+  [[gnu::noinline]] bool Reload(index::Seek seek) {
+    bound_.assign(key_);
+    if (!Load(seek, bound_, true)) return false;
+    const auto place = page_.Find(bound_);
+    at_ = place.index + (place.found && seek == index::Seek::kAt ? 1 : 0);
+    LookAhead(seek == index::Seek::kAt ? page_.count() - at_ : at_);
     return true;
   }
 
@@ -185,6 +212,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     char* const bytes = Room(page_.prefix_size() + sizes.suffix);
     key_ = {bytes, page_.CopyKeyAfterPrefix(at_, cell, sizes, bytes)};
     if (sizes.is_long) [[unlikely]] {
+      if (long_value_.capacity() > ScratchBuffer::kKeptMax) std::string().swap(long_value_);
       long_value_.reserve(64);  // that is, not in the string itself
       const Status status = database_->Get(key_, &long_value_);
       if (!status.ok() && !absl::IsNotFound(status)) status_ = status;

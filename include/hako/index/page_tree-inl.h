@@ -461,6 +461,7 @@ Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string
         sync::LoadShared(reinterpret_cast<char*>(copy->line().hints), reinterpret_cast<const char*>(line->hints), sizeof(line->hints));
         copy->line().shape = page.shape();
         if (!Lock(line->version).IsCurrent(version)) break;
+        copy->NoteSource(&line->version, version);
         copy->neighbour = {};
         if (neighbour != nullptr) {
           const View beside(memory_, *neighbour);

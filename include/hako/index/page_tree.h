@@ -77,6 +77,16 @@ class LeafCopy {
   }
   format::PageLine& line() { return *line_; }
 
+  // The leaf's line, and its version at that moment. A leaf that is locked, or away, counts as unchanged for now.
+  void NoteSource(std::uint32_t* version_word, std::uint32_t version) {
+    source_ = version_word;
+    version_ = version;
+  }
+  HAKO_INLINE bool HasChanged() const {
+    const std::uint32_t now = sync::VersionLock(*source_).ReadVersion();
+    return now != version_ && (now & sync::VersionLock::kLocked) == 0;
+  }
+
   // So many leaves beyond it, on the side to which it is sought, are going to be wanted soon; so many of these were asked for.
   unsigned ahead = 0, asked = 0;
   std::uint32_t asked_inner = 0;  // the first of those pages above leaves that were asked for last
@@ -92,6 +102,8 @@ class LeafCopy {
   std::unique_ptr<char[]> bytes_;
   std::size_t size_ = 0;
   std::unique_ptr<format::PageLine> line_;  // a view of it stays good when the copy moves
+  std::uint32_t* source_ = nullptr;
+  std::uint32_t version_ = 0;
 };
 
 template <class Space, Comparator Compare>

@@ -1,0 +1,93 @@
+// What an iterator of a tree sees of changes that are made while it stands on a leaf.
+#include <concepts>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/baby_dbm.h"
+#include "hako/dbm/tree_dbm.h"
+#include "hako/file/memory_file.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+namespace {
+
+template <class Database>
+class TreeCursorTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if constexpr (std::same_as<Database, BabyDBM<MemoryFile>>) {
+      ASSERT_OK_AND_ASSIGN(db_, Database::Open({}));
+    } else {
+      ASSERT_OK_AND_ASSIGN(db_, Database::Open(MemoryFile()));
+    }
+    for (const std::string_view key : {"b", "d", "f", "h"}) ASSERT_THAT(db_->Set(key, key), IsOk());
+  }
+  template <class Iterator>
+  static std::vector<std::string> Rest(Iterator& it, bool backwards = false) {
+    std::vector<std::string> keys;
+    for (; it.Valid(); backwards ? it.Previous() : it.Next()) keys.emplace_back(it.key());
+    EXPECT_THAT(it.status(), IsOk());
+    return keys;
+  }
+
+  std::unique_ptr<Database> db_;
+};
+using All = testing::Types<TreeDBM<MemoryFile>, BabyDBM<MemoryFile>>;
+TYPED_TEST_SUITE(TreeCursorTest, All);
+
+TYPED_TEST(TreeCursorTest, SeesRecordsThatItsThreadAddsAheadOfIt) {
+  auto it = this->db_->MakeIterator();
+  it.Jump("d");
+  ASSERT_THAT(this->db_->Set("e", "new"), IsOk());
+  ASSERT_THAT(this->db_->Set("c", "new"), IsOk());
+  EXPECT_EQ(it.key(), "d");
+  EXPECT_THAT(this->Rest(it), testing::ElementsAre("d", "e", "f", "h"));
+  it.Jump("f");
+  ASSERT_THAT(this->db_->Set("da", "new"), IsOk());
+  ASSERT_THAT(this->db_->Set("g", "new"), IsOk());
+  EXPECT_THAT(this->Rest(it, true), testing::ElementsAre("f", "e", "da", "d", "c", "b"));
+}
+
+TYPED_TEST(TreeCursorTest, SeesARecordThatIsAddedBehindTheLastOne) {
+  auto it = this->db_->MakeIterator();
+  it.Last();
+  ASSERT_THAT(it.Set("other"), IsOk());
+  ASSERT_THAT(this->db_->Set("i", "new"), IsOk());
+  EXPECT_THAT(this->Rest(it), testing::ElementsAre("h", "i"));
+}
+
+TYPED_TEST(TreeCursorTest, DoesNotSeeRecordsThatItsThreadHasRemoved) {
+  auto it = this->db_->MakeIterator();
+  it.First();
+  ASSERT_THAT(this->db_->Remove("b"), IsOk());
+  ASSERT_THAT(this->db_->Remove("d"), IsOk());
+  EXPECT_EQ(it.key(), "b") << "until the next move";
+  EXPECT_THAT(this->Rest(it), testing::ElementsAre("b", "f", "h"));
+}
+
+TYPED_TEST(TreeCursorTest, ShowsTheValueThatItsThreadHasSet) {
+  auto it = this->db_->MakeIterator();
+  it.First();
+  ASSERT_THAT(this->db_->Set("d", "a longer value"), IsOk());
+  it.Next();
+  EXPECT_EQ(it.value(), "a longer value");
+}
+
+TYPED_TEST(TreeCursorTest, GoesOnWhereItsLeafIsDividedOrJoined) {
+  auto it = this->db_->MakeIterator();
+  it.Jump("d");
+  std::vector<std::string> expected = {"d"};
+  for (int i = 1000; i < 4000; ++i) ASSERT_THAT(this->db_->Set(expected.emplace_back("e" + std::to_string(i)), "new"), IsOk());
+  expected.insert(expected.end(), {"f", "h"});
+  EXPECT_EQ(this->Rest(it), expected);
+  it.Jump("e1010");
+  ASSERT_THAT(this->db_->RemoveRange("e", "f").status(), IsOk());
+  EXPECT_THAT(this->Rest(it), testing::ElementsAre("e1010", "f", "h"));
+}
+
+}  // namespace
+}  // namespace hako
