@@ -46,7 +46,8 @@ class Nodes {
     };
   }
   Status Write(PageMap& map) {
-    HAKO_RETURN_IF_ERROR(map.WriteOut(Reader(), Writer(), [this](const Entry& entry) { nodes_.erase(entry.place()); }));
+    HAKO_RETURN_IF_ERROR(map.WriteOut(
+        Reader(), [] {}, Writer(), [this](const Entry& entry) { nodes_.erase(entry.place()); }));
     map.MarkWritten();
     return absl::OkStatus();
   }

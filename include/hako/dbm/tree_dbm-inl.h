@@ -50,15 +50,14 @@ HAKO_OR_NO_MEMORY
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::CheckpointLocked() {
   const std::uint64_t covered = sync_calls_.load(std::memory_order_acquire);
-  const auto checkpoint = [this] {
-    return space_->Checkpoint(this->ForEachSlot(), [this](format::TreeSuperBlock& super) {
-      super.num_records = this->Count();
-      super.root = tree_.root_id();
-      std::lock_guard lock(metadata_mutex_);
-      super.metadata = metadata_;
-      super.type = type_;
-    });
+  const auto describe = [this](format::TreeSuperBlock& super) {
+    super.num_records = this->Count();
+    super.root = tree_.root_id();
+    std::lock_guard lock(metadata_mutex_);
+    super.metadata = metadata_;
+    super.type = type_;
   };
+  const auto checkpoint = [&] { return CatchNoMemory([&] { return space_->Checkpoint(this->ForEachSlot(), describe); }); };
   const bool was_short = space_->store().is_short();
   Status status = checkpoint();
   if (absl::IsResourceExhausted(status) && !was_short && space_->store().is_short()) status = checkpoint();  // there is a reserve
@@ -72,8 +71,11 @@ void TreeDBM<FileT, Compare, Codec>::NoteHealth(const Status& status) {
   const Status& store = space_->store().Health();
   std::lock_guard lock(metadata_mutex_);
   health_ = store.ok() ? status : store;
-  if (health_.ok() && space_->store().is_short())
-    health_ = absl::ResourceExhaustedError("the device is full: only removals are accepted until there is space again");
+  if (health_.ok() && space_->store().is_short()) {
+    health_ = CatchNoMemory([]() -> Status {
+      return absl::ResourceExhaustedError("the device is full: only removals are accepted until there is space again");
+    });
+  }
   refuses_.store(!health_.ok(), std::memory_order_relaxed);
   static constexpr std::chrono::milliseconds kFirstDelay{10}, kDelayMax{1000};
   retry_delay_ = absl::IsResourceExhausted(health_) ? std::clamp(2 * retry_delay_, kFirstDelay, kDelayMax) : std::chrono::milliseconds{0};

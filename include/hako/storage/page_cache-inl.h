@@ -244,10 +244,8 @@ void PageCache<FileT, Codec>::CoolSome() {
     ++hand_;
     if ((state != kHere && state != kHereOnce) || !LockToGo(id)) continue;
     SetState(id, kCooling);
-    if (state == kHereOnce)
-      cooling_.push_front(id);
-    else
-      cooling_.push_back(id);
+    HAKO_TRY { state == kHereOnce ? cooling_.push_front(id) : cooling_.push_back(id); }
+    HAKO_CATCH_NO_MEMORY(SetState(id, state); sync::VersionLock(lines_[id].version).Unlock(false); return;)
   }
 }
 
@@ -293,7 +291,8 @@ void PageCache<FileT, Codec>::ShrinkMemory() {
   std::vector<std::uint32_t> ids;
   {
     std::lock_guard lock(mutex_);
-    ids = resident_;
+    HAKO_TRY { ids = resident_; }
+    HAKO_CATCH_NO_MEMORY()  // then only what is free at the end goes
   }
   for (const std::uint32_t id : ids) {
     Line& line = lines_[id];

@@ -140,7 +140,7 @@ class PageCache {
     std::lock_guard lock(mutex_);
     if (State(id) != kAway || (num_long_ != 0 && !unseen)) return false;
     SetState(id, kFree);
-    (void)TryPushBack(freed_, id);  // or the id is lost until the file is opened again
+    NoteFreed(id);
     return true;
   }
 
@@ -230,6 +230,7 @@ class PageCache {
     kFree,
     kLong,
     kStates = 0x07,
+    kUnlisted = 0x08,  // an id that is to be in freed_, for which there was no memory
     kHeld = 0x10,
     kNew = 0x20,  // no checkpoint knows the id
     kListed = 0x40,
@@ -290,9 +291,24 @@ class PageCache {
   // Of a page or a long value that is no more. The id can be used again at once if no checkpoint knows it. REQUIRES: mutex_
   void ForgetId(std::uint32_t id) {
     SetState(id, kFree);
-    if (!HasFlag(id, kNew)) return (void)TryPushBack(freed_, id);  // or the id is lost until the file is opened again
+    if (!HasFlag(id, kNew)) return NoteFreed(id);
     SetFlag(id, kNew, false);
     slab_->FreePage(id);
+  }
+  // Has the checkpoint of this epoch drop the image of an id, which can be used again then. REQUIRES: mutex_
+  void NoteFreed(std::uint32_t id) {
+    if (TryPushBack(freed_, id)) return;
+    SetFlag(id, kUnlisted, true);
+    has_unlisted_ = true;
+  }
+  // REQUIRES: mutex_
+  void ListFreed() {
+    for (std::uint32_t id = 0; has_unlisted_ && id < slab_->page_end(); ++id) {
+      if (!HasFlag(id, kUnlisted)) continue;
+      freed_.push_back(id);
+      SetFlag(id, kUnlisted, false);
+    }
+    has_unlisted_ = false;
   }
   // Has the checkpoint of this epoch look at the page. REQUIRES: its mark is mark(), and was another
   bool TryNoteChanged(std::uint32_t id) {
@@ -433,6 +449,7 @@ class PageCache {
   std::vector<std::uint32_t> resident_;  // ids of pages that are here, and of some that no longer are
   std::size_t hand_ = 0;
   std::vector<std::uint32_t> freed_;                                          // since the epoch began
+  bool has_unlisted_ = false;                                                 // there are ids that are kUnlisted
   std::unordered_map<std::uint32_t, std::shared_ptr<UnsavedValue>> unsaved_;  // long values that are not in the file yet
   std::atomic<std::uint64_t> num_long_;                                       // changed with the lock held
   std::deque<std::uint32_t> cooling_;  // ids in the order in which they began to be, and of some that are no longer
@@ -448,7 +465,8 @@ class PageCache {
   std::mutex touched_mutex_;
   std::vector<std::uint32_t> touched_;  // ids of pages that were marked since the epoch began, and of some that were freed since
   std::size_t touched_limit_ = 1 << 16;
-  std::vector<Captured> captured_;  // by writers, for the checkpoint that is under way
+  std::vector<std::uint32_t> touched_again_;  // those of a checkpoint that failed; only checkpoints use them
+  std::vector<Captured> captured_;            // by writers, for the checkpoint that is under way
   std::mutex checkpoint_mutex_;
 
   std::mutex ahead_mutex_;

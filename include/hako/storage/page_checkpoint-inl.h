@@ -50,6 +50,13 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
   Epoch epoch;
   std::uint64_t held_bytes = 0;
   gate_.RunAlone(for_each_slot, [&] {
+    {  // what needs memory comes before anything has changed
+      std::lock_guard lock(mutex_);
+      ListFreed();
+      epoch.unsaved.assign(unsaved_.begin(), unsaved_.end());
+      touched_.insert(touched_.end(), touched_again_.begin(), touched_again_.end());
+      touched_again_.clear();
+    }
     epoch.mark = mark();
     collecting_.store(true, std::memory_order_relaxed);
     mark_.store(epoch.mark == kMarks[0] ? kMarks[1] : kMarks[0], std::memory_order_relaxed);
@@ -61,14 +68,14 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
     is_saving_ = true;
     held_bytes = unsaved_held_bytes_;
     epoch.freed.swap(freed_);
-    epoch.unsaved.assign(unsaved_.begin(), unsaved_.end());
     for (const auto& [id, value] : epoch.unsaved) SetFlag(id, kNew, false);
     epoch.description.num_long = num_long_.load(std::memory_order_relaxed);
     describe(epoch.description);
     return 0;
   });
 
-  const Status status = WriteEpoch(epoch);
+  const Status status = CatchNoMemory([&] { return WriteEpoch(epoch); });
+  collecting_.store(false, std::memory_order_relaxed);
   const bool is_saved = status.ok() || store_->is_written();  // though no superblock may know of it yet
   if (!is_saved) TakeBack(epoch);
   for (const std::uint32_t id : epoch.freed) {
@@ -87,7 +94,8 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
       }
     }
   } else {
-    freed_.insert(freed_.end(), epoch.freed.begin(), epoch.freed.end());
+    freed_.swap(epoch.freed);
+    for (const std::uint32_t id : epoch.freed) NoteFreed(id);
   }
   if (!status.ok()) changed_.store(true, std::memory_order_relaxed);
   LetGo(&epoch.written, 0);
@@ -161,6 +169,7 @@ void PageCache<FileT, Codec>::SortPages(Epoch& epoch) {
   std::ranges::sort(changed, [](const Changed& a, const Changed& b) { return a.level != b.level ? a.level < b.level : a.low < b.low; });
   epoch.touched.clear();
   for (const Changed& page : changed) epoch.touched.push_back(page.id);
+  epoch.written.reserve(epoch.touched.size());  // where pages are locked there may be no memory
 }
 
 // Locks a page, unless it is gone.
@@ -229,30 +238,32 @@ Status PageCache<FileT, Codec>::PutCaptured(Epoch& epoch) {
 }
 
 // After a checkpoint that failed: what is in memory of the epoch's pages belongs to the next one, and its images are dropped. Pages that
-// are away keep theirs.
+// are away keep theirs. Needs no memory, as its lack may be why it failed.
 template <File FileT, PageCodec Codec>
 void PageCache<FileT, Codec>::TakeBack(Epoch& epoch) {
-  std::vector<std::uint32_t> dropped = std::move(epoch.captured);
-  for (const std::uint32_t id : epoch.touched) {
-    if (!LockIfChanged(id)) continue;
+  std::erase_if(epoch.touched, [this](std::uint32_t id) {
+    if (!LockIfChanged(id)) return true;
     const Shape shape = lines_[id].shape;
     if ((shape.kind & Shape::kMark) != mark()) {
       StoreMark(lines_[id], shape, mark());
-      NoteChanged(id);
       dirty_bytes_.fetch_add(shape.size(), std::memory_order_relaxed);
     }
     sync::VersionLock(lines_[id].version).Unlock(false);
-    dropped.push_back(id);
-  }
-  for (const auto& [id, value] : epoch.unsaved) {
-    dropped.push_back(id);
-    long_bytes_.fetch_add(static_cast<std::int64_t>(value->size()), std::memory_order_relaxed);
-  }
+    return false;
+  });
   {
     std::lock_guard lock(touched_mutex_);
     captured_.clear();
   }
-  store_->TakeBack(dropped);
+  store_->BeginTakeBack();
+  for (const std::uint32_t id : epoch.touched) store_->TakeBack(id);
+  for (const std::uint32_t id : epoch.captured) store_->TakeBack(id);
+  for (const auto& [id, value] : epoch.unsaved) {
+    store_->TakeBack(id);
+    long_bytes_.fetch_add(static_cast<std::int64_t>(value->size()), std::memory_order_relaxed);
+  }
+  store_->EndTakeBack();
+  touched_again_.swap(epoch.touched);
 }
 
 }  // namespace hako::storage

@@ -45,6 +45,8 @@ class PageMap {
   StatusOr<Entry*> At(std::uint32_t id, Read&& read) {
     return At(0, id, read);
   }
+  // The entry of an id whose node is here, else nullptr.
+  Entry* Find(std::uint32_t id) const { return IsHere(0, id / format::kMapFanout) ? EntryAt(0, id) : nullptr; }
   // Gives an id another entry; the one that it had.
   template <class Read>
   StatusOr<Entry> Exchange(std::uint32_t id, Entry entry, Read&& read) {
@@ -54,9 +56,9 @@ class PageMap {
   }
 
   // Writes the nodes that have changed since MarkWritten, from below: write(level, number of the node, its bytes, its entry so far) gives
-  // the new entry. A node without entries is not written: drop(its entry so far).
-  template <class Read, class Write, class Drop>
-  Status WriteOut(Read&& read, Write&& write, Drop&& drop) {
+  // the new entry. A node without entries is not written: prepare(), then drop(its entry so far), which must not fail.
+  template <class Read, class Prepare, class Write, class Drop>
+  Status WriteOut(Read&& read, Prepare&& prepare, Write&& write, Drop&& drop) {
     for (unsigned level = 0; level < format::kMapLevels; ++level) {
       std::ranges::sort(levels_[level].changed);
       for (const std::uint64_t node : levels_[level].changed) {
@@ -68,6 +70,7 @@ class PageMap {
           named = &roots_[node];
         }
         if (IsEmpty(level, node)) {
+          prepare();
           drop(std::exchange(*named, Entry{}));
         } else {
           HAKO_ASSIGN_OR_RETURN(*named, write(level, node, NodeOf(level, node), *named));
@@ -100,7 +103,7 @@ class PageMap {
   // Has a node that is here written again.
   void MarkChanged(unsigned level, std::uint64_t node) {
     std::uint8_t& flags = FlagsOf(level, node);
-    if ((flags & kChanged) == 0) levels_[level].changed.push_back(node);
+    if ((flags & kChanged) == 0) levels_[level].changed.push_back(node);  // first, as it may fail
     flags |= kChanged;
   }
 

@@ -269,6 +269,8 @@ class PageSlab {
       }
       const std::uint64_t bytes = std::max<std::uint64_t>(std::min(page_arena_->end() / 32, kHugePage), units * format::kPageUnit);
       if (page_arena_->end() + bytes > limit) return 0;
+      // Beforehand, as what is freed must not need memory.
+      edge_.resize(std::max<std::size_t>(edge_.size(), (page_arena_->end() + bytes + 2 * kHugePage) / format::kPageUnit / 64 + 64));
       const auto offset = page_arena_->Allocate(bytes);
       if (!offset.ok()) return 0;
       const std::uint64_t size = page_arena_->end() - *offset;

@@ -115,12 +115,16 @@ StatusOr<std::uint64_t> PageStore<FileT>::MoveForward(Moving* moving, std::uint6
       HAKO_ASSIGN_OR_RETURN(const Entry* now, map_.At(id, NodeReader()));
       if (std::memcmp(now, &entry, sizeof(entry)) != 0) continue;  // a checkpoint has written it elsewhere
     }
+    bytes.resize(entry.units() * format::kTreeUnit);
     const UnitSpace::Run run = space_.TakeFirst(entry.units(), entry.place(), &moving->front);
     if (run.units == 0) continue;
-    bytes.resize(entry.units() * format::kTreeUnit);
     const std::span<std::byte> out(reinterpret_cast<std::byte*>(bytes.data()), bytes.size());
-    HAKO_RETURN_IF_ERROR(ReadAt(entry, out));
-    HAKO_RETURN_IF_ERROR(WriteAt(run.place * format::kTreeUnit, out));
+    const Status copied = CatchNoMemory([&, from = entry]() -> Status {
+      HAKO_RETURN_IF_ERROR(ReadAt(from, out));
+      return WriteAt(run.place * format::kTreeUnit, out);
+    });
+    if (!copied.ok()) space_.Free(run.place, run.units);
+    HAKO_RETURN_IF_ERROR(copied);
     HAKO_RETURN_IF_ERROR(Exchange(id, Entry::For(run.place, run.units, entry.check)));
     moved_bytes += bytes.size();
     ++moved;

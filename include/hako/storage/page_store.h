@@ -36,6 +36,7 @@
 #include "absl/container/inlined_vector.h"
 #include "hako/base/aligned_buffer.h"
 #include "hako/base/hash.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/random_seed.h"
 #include "hako/base/scratch_buffer.h"
 #include "hako/base/status.h"
@@ -169,6 +170,7 @@ class PageStore {
   template <class F>
   Status Commit(F&& change) {
     HAKO_RETURN_IF_ERROR(WriteMap());
+    released_.reserve(released_.size() + retired_.size());  // while it may fail yet
     HAKO_RETURN_IF_ERROR(Sync());
     {
       std::lock_guard lock(map_mutex_);
@@ -197,22 +199,22 @@ class PageStore {
   // Whether all that was put is in the file, though no superblock may name it yet.
   bool is_written() const { return is_written_; }
 
-  // After a Put or a Commit that failed, unless is_written(): drops these images, which are going to be put again, and whatever was not
-  // flushed, and gives their space back.
-  void TakeBack(std::span<const std::uint32_t> ids) {
-    EndRun();
+  // After a Put or a Commit that failed, unless is_written(): BeginTakeBack drops whatever was not flushed, TakeBack(id) an image that is
+  // going to be put again, EndTakeBack what was written of the map; and they give the space back. They need no memory.
+  void BeginTakeBack() {
+    const UnitSpace::Run run = std::exchange(run_, {});
+    const std::uint64_t filled = std::exchange(filled_, 0);
+    if (filled < run.units) space_.Free(run.place + filled, run.units - filled);
     used_ = 0;
     runs_.clear();
+  }
+  void TakeBack(std::uint32_t id) {
     std::lock_guard lock(map_mutex_);
-    const auto withdraw = [this](const Entry& entry) {
-      if (entry.IsNone() || !space_.IsYoung(entry.place())) return false;
-      space_.Free(entry.place(), entry.units());
-      return true;
-    };
-    for (const std::uint32_t id : ids) {
-      if (const StatusOr<Entry*> at = map_.At(id, NodeReader()); at.ok() && withdraw(**at)) (void)map_.Exchange(id, Entry{}, NodeReader());
-    }
-    map_.TakeBack(withdraw);
+    if (Entry* const at = map_.Find(id); at != nullptr && Withdraw(*at)) *at = Entry{};  // its node has changed already
+  }
+  void EndTakeBack() {
+    std::lock_guard lock(map_mutex_);
+    map_.TakeBack([this](const Entry& entry) { return Withdraw(entry); });
   }
 
   // Whether the device has become full: since then the reserve may be used, until it is whole again.
@@ -512,22 +514,40 @@ class PageStore {
         absl::FailedPreconditionError(absl::StrCat("no more writes after an error; close the database and open it again: ", why.message()));
   }
 
+  // Takes the space of the entry back if it fails.
   Status Exchange(std::uint32_t id, const Entry& entry) {
+    const StatusOr<Entry> before = CatchNoMemory([&]() -> StatusOr<Entry> {
+      std::lock_guard lock(map_mutex_);
+      MakeRoomToRetire();
+      return map_.Exchange(id, entry, NodeReader());
+    });
+    if (!before.ok() && !entry.IsNone()) space_.Free(entry.place(), entry.units());
+    HAKO_RETURN_IF_ERROR(before.status());
     std::lock_guard lock(map_mutex_);
-    HAKO_ASSIGN_OR_RETURN(const Entry before, map_.Exchange(id, entry, NodeReader()));
-    Retire(before);
+    Retire(*before);
     map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
     return absl::OkStatus();
   }
   Status WriteMap() {
     std::lock_guard lock(map_mutex_);
     const auto write = [&](unsigned level, std::uint64_t node, std::span<const std::byte> bytes, const Entry& before) -> StatusOr<Entry> {
+      MakeRoomToRetire();
       HAKO_ASSIGN_OR_RETURN(const Entry entry, Write(bytes, SeedOf(level, node), bytes.size()));
       Retire(before);
       return entry;
     };
-    HAKO_RETURN_IF_ERROR(map_.WriteOut(NodeReader(), write, [this](const Entry& before) { Retire(before); }));
+    HAKO_RETURN_IF_ERROR(map_.WriteOut(
+        NodeReader(), [this] { MakeRoomToRetire(); }, write, [this](const Entry& before) { Retire(before); }));
     return Flush();
+  }
+  // For the next Retire, which must not fail.
+  void MakeRoomToRetire() {
+    if (retired_.size() == retired_.capacity()) retired_.reserve(2 * retired_.size() + 16);
+  }
+  bool Withdraw(const Entry& entry) {
+    if (entry.IsNone() || !space_.IsYoung(entry.place())) return false;
+    space_.Free(entry.place(), entry.units());
+    return true;
   }
   // What no checkpoint has committed is free at once.
   void Retire(const Entry& entry) {

@@ -88,12 +88,12 @@ class UnitSpace {
     to = std::min(to, end_);
     if (from >= to) return {};
     const Run run = Search(from, to, units, units);
-    if (run.units != 0) MakeYoung(run);
     const std::uint64_t bound = run.units != 0 ? run.place + run.units : to;
     auto last = above;
     while (last != front->end() && last->second <= bound) ++last;
     front->erase(above, last);
     front->insert_or_assign(units, bound);
+    if (run.units != 0) MakeYoung(run);
     return run;
   }
 
@@ -142,9 +142,9 @@ class UnitSpace {
     return {};
   }
   void MakeYoung(const Run& run) {
+    young_runs_.push_back(run);  // first, as it may fail
     Fill(used_, run.place, run.units, true);
     Fill(young_, run.place, run.units, true);
-    young_runs_.push_back(run);
     used_units_ += run.units;
   }
   static void Fill(std::vector<std::uint64_t>& map, std::uint64_t place, std::uint64_t units, bool used) {
