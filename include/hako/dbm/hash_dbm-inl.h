@@ -254,25 +254,52 @@ HAKO_OR_NO_MEMORY
 
 template <File FileT>
 Status HashDBM<FileT>::SynchronizeLocked(Slot& mine) {
-  return SynchronizeSlots(mine, ForEachSlot());
+  return SynchronizeSlots(mine, ForEachSlot(), [](std::uint64_t) { return absl::OkStatus(); });
 }
 
+// at_end(number of records) runs at the end of the epoch, with the writers kept out.
 template <File FileT>
-template <class Slots>
-Status HashDBM<FileT>::SynchronizeSlots(Slot& mine, Slots&& for_each_slot) {
+template <class Slots, class AtEnd>
+Status HashDBM<FileT>::SynchronizeSlots(Slot& mine, Slots&& for_each_slot, AtEnd&& at_end) {
   HAKO_RETURN_IF_ERROR(heap_->Health());
   const Status refreshed = RefreshSomeStamps(mine);  // damage that it meets is no reason to give up what is sound
   std::uint64_t count = 0;
   typename Space::ClosedEpoch closed{};
-  HAKO_RETURN_IF_ERROR(AloneAndEntered([&] {
+  const Status ended = AloneAndEntered([&]() -> Status {
     count = CountEntered();
+    HAKO_RETURN_IF_ERROR(at_end(count));
     closed = heap_->CloseEpoch(for_each_slot);
     return absl::OkStatus();
-  }));
+  });
+  HAKO_RETURN_IF_ERROR(ended);
   HAKO_RETURN_IF_ERROR(heap_->CommitEpoch(closed, count));
   synced_at_ = heap_->extents().super().synced_at;
-  AsWriter(mine, [&] { heap_->ReleaseWaiting(mine, closed); });
+  heap_->ReleaseWaiting(mine, closed, InStepsOf(mine));
   return refreshed;
+}
+
+// Synchronizes, and runs `body` while the blocks of that state are not used for anything else; see SynchronizeSlots for at_end.
+// REQUIRES: reorganizing_mutex_ held
+template <File FileT>
+template <class AtEnd, class Body>
+Status HashDBM<FileT>::WithPinnedState(Slot& mine, AtEnd&& at_end, Body&& body) {
+  heap_->HarvestAll(mine, InStepsOf(mine));
+  const auto pin = [&](std::uint64_t count) {
+    HAKO_RETURN_IF_ERROR(at_end(count));
+    return heap_->PinState(ForEachSlot());
+  };
+  Status status;
+  {
+    const typename Space::ExtentPin extents(*heap_);
+    status = CatchNoMemory([&] {
+      std::lock_guard lock(maintenance_mutex_);
+      return SynchronizeSlots(mine, ForEachSlot(), pin);
+    });
+    if (status.ok()) status = CatchNoMemory(body);
+  }
+  std::lock_guard lock(maintenance_mutex_);
+  heap_->UnpinState(mine, InStepsOf(mine));
+  return status;
 }
 
 template <File FileT>
@@ -284,7 +311,7 @@ Status HashDBM<FileT>::RefreshSomeStamps(Slot& mine) {
       for (const Record& record : records) index.PrefetchHome(record.key_hash);
     }
     void Refresh(const Record& record) const {
-      index.RunIfNamed(slot, record.key_hash, record.handle, [&] { heap.StampAncient(record.handle); });
+      index.RunIfNamed(slot, record.key_hash, record.handle, [&](auto&&) { heap.StampAncient(record.handle); });
     }
     Slot& slot;
     Index& index;
@@ -299,29 +326,38 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) HAKO_TRY {
   if (empty_file.Size() != 0) return absl::InvalidArgumentError("CopyTo wants an empty file");
   Slot* mine = slots_.Mine();
   if (mine == nullptr) return slots_.Refusal();
-  std::lock_guard lock(maintenance_mutex_);  // no block of the copied state is reused before the next synchronization
-  if (IsWritable()) HAKO_RETURN_IF_ERROR(SynchronizeLocked(*mine));
-  const std::uint64_t s = heap_->extents().super().epoch;
   HashOptions options;
-  options.num_records = IsWritable() ? std::uint64_t{heap_->extents().super().num_records} : CountEntered();
   options.align_pow = static_cast<int>(std::uint32_t{heap_->extents().super().align_pow});
-  HAKO_ASSIGN_OR_RETURN(auto copy, Open(std::move(empty_file), options));
-  if (IsWritable()) {
-    const auto set = [&](const typename Space::ScannedRecord& record) {
-      return record.stamp.BelongsTo(s) ? copy->Set(record.key, record.value) : absl::OkStatus();
-    };
-    HAKO_RETURN_IF_ERROR(heap_->Scan(format::kFirstExtent, heap_->extents().super().tail, set));
-  } else {  // what a process that died did not synchronize is a part of what is read here
+  const auto open = [&] { return Open(std::move(empty_file), options); };
+  if (!IsWritable()) {  // what a process that died did not synchronize is a part of what is read here
+    options.num_records = CountEntered();
+    HAKO_ASSIGN_OR_RETURN(auto copy, open());
     Status status;
     HAKO_RETURN_IF_ERROR(ProcessEach([&](std::string_view key, std::string_view value) { status.Update(copy->Set(key, value)); }));
     HAKO_RETURN_IF_ERROR(status);
+    return FinishCopy(*copy, options.num_records);
   }
-  if (copy->Count() != options.num_records) return absl::DataLossError("damaged records were found while copying; Verify names them");
-  HAKO_RETURN_IF_ERROR(copy->SetType(GetType()));
-  HAKO_RETURN_IF_ERROR(copy->SetMetadata(GetMetadata()));
-  return copy->Close();
+  std::lock_guard lock(reorganizing_mutex_);
+  const auto note_count = [&](std::uint64_t count) {
+    options.num_records = count;
+    return absl::OkStatus();
+  };
+  return WithPinnedState(*mine, note_count, [&]() -> Status {
+    HAKO_ASSIGN_OR_RETURN(auto copy, open());
+    const auto set = [&](const typename Space::ScannedRecord& record) { return copy->Set(record.key, record.value); };
+    HAKO_RETURN_IF_ERROR(heap_->ScanPinned(set));
+    return FinishCopy(*copy, options.num_records);
+  });
 }
 HAKO_OR_NO_MEMORY
+
+template <File FileT>
+Status HashDBM<FileT>::FinishCopy(HashDBM& copy, std::uint64_t num_records) {
+  if (copy.Count() != num_records) return absl::DataLossError("damaged records were found while copying; Verify names them");
+  HAKO_RETURN_IF_ERROR(copy.SetType(GetType()));
+  HAKO_RETURN_IF_ERROR(copy.SetMetadata(GetMetadata()));
+  return copy.Close();
+}
 
 template <File FileT>
 Status HashDBM<FileT>::CopyTo(const std::string& path) requires PathFile<FileT> HAKO_TRY {
@@ -338,25 +374,72 @@ bool HashDBM<FileT>::ShouldBeRebuilt() {
   return stats.total_bytes > (1 << 20) && scattered > stats.total_bytes / 2;
 }
 
+// The index is a proof of the heap and the other way round: there are as many entries as records, and each record has one.
 template <File FileT>
 Status HashDBM<FileT>::Verify() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
   Slot* mine = slots_.Mine();
   if (mine == nullptr) return slots_.Refusal();
-  std::lock_guard lock(maintenance_mutex_);
+  std::lock_guard lock(reorganizing_mutex_);
+  std::uint64_t count = 0, live = 0;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> twins;
+  const auto verify_lines = [&](std::uint64_t num_records) {
+    count = num_records;
+    return index_.VerifyLines(count, [&](std::uint32_t a, std::uint32_t b) { twins.emplace_back(a, b); });
+  };
+  const auto visit = [&](const typename Space::ScannedRecord& record) {
+    ++live;
+    return VerifyEntry(record);
+  };
+  const auto finish = [&]() -> Status {
+    for (const auto& [a, b] : twins) HAKO_RETURN_IF_ERROR(VerifyDiffer(*mine, a, b));
+    return live == count ? absl::OkStatus() : FindDamage(live, count);
+  };
+  if (heap_->AcceptsWrites()) {
+    return WithPinnedState(*mine, verify_lines, [&]() -> Status {
+      HAKO_RETURN_IF_ERROR(heap_->ScanPinned(visit));
+      return finish();
+    });
+  }
   return AloneAndEntered([&]() -> Status {
-    const std::uint64_t count = CountEntered();
-    HAKO_RETURN_IF_ERROR(index_.Verify(*mine, count));
-    std::uint64_t live = 0;
+    HAKO_RETURN_IF_ERROR(verify_lines(CountEntered()));
     HAKO_RETURN_IF_ERROR(heap_->Scan(format::kFirstExtent, heap_->extents().tail(), [&](const typename Space::ScannedRecord& record) {
-      live += heap_->IsNamed(record.stamp);
-      return absl::OkStatus();
+      return heap_->IsNamed(record.stamp) ? visit(record) : absl::OkStatus();
     }));
-    if (live == count) return absl::OkStatus();
-    return absl::DataLossError(absl::StrCat("the heap holds ", live, " live records, the index ", count));
+    return finish();
   });
 }
 HAKO_OR_NO_MEMORY
+
+// A record of the state, which has an entry with its tag, unless it was retired since.
+template <File FileT>
+Status HashDBM<FileT>::VerifyEntry(const typename Space::ScannedRecord& record) const {
+  const typename Index::Naming naming = index_.NamingOf(record.key_hash, record.handle);
+  if (naming == Index::Naming::kRight || (naming == Index::Naming::kNone && !heap_->IsNamed(record.handle))) return absl::OkStatus();
+  return DataLossError(naming == Index::Naming::kNone ? "no bucket has the record" : "a bucket has a wrong tag for the record",
+                       heap_->OffsetOf(record.handle));
+}
+
+// Two records whose entries have the same tag.
+template <File FileT>
+Status HashDBM<FileT>::VerifyDiffer(Slot& mine, std::uint32_t a, std::uint32_t b) const {
+  const auto key_of = [&](std::uint32_t handle) -> StatusOr<std::string> {
+    HAKO_ASSIGN_OR_RETURN(const format::RecordView record, heap_->View(mine, handle));
+    return std::string(record.key);
+  };
+  const StatusOr<std::string> first = key_of(a), second = key_of(b);
+  if (!first.ok() || !second.ok() || *first != *second) return absl::OkStatus();  // one that is damaged is missing among the records
+  if (!heap_->IsNamed(a) || !heap_->IsNamed(b)) return absl::OkStatus();
+  return DataLossError("a bucket has two records of the same key, the second one", heap_->OffsetOf(b));
+}
+
+// Of the heap's live records some are missing, or are too many.
+template <File FileT>
+Status HashDBM<FileT>::FindDamage(std::uint64_t live, std::uint64_t count) const {
+  const auto pass = [](std::string_view, std::string_view) {};
+  HAKO_RETURN_IF_ERROR(index_.ForEach(pass));
+  return absl::DataLossError(absl::StrCat("the heap holds ", live, " live records, the index ", count));
+}
 
 template <File FileT>
 Stats HashDBM<FileT>::GetStats() {
@@ -462,7 +545,7 @@ Status HashDBM<FileT>::CloseWritable() {
     visit(last);
   };
   const auto closed = heap_->CloseEpoch(with_last);
-  heap_->ReleaseUnstamped(last, closed);
+  heap_->ReleaseUnstamped(last, closed, [](auto&& step) { step(); });
   heap_->GatherFree(with_last);
   heap_->ReleaseExtents();
   HAKO_RETURN_IF_ERROR(heap_->Health());  // where a stamp could not be written, the next Open recovers too

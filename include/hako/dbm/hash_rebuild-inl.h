@@ -13,10 +13,13 @@ Status HashDBM<FileT>::Rebuild() HAKO_TRY {
   if (!IsWritable()) return RefuseWrites();
   Slot* mine = slots_.Mine();
   if (mine == nullptr) return slots_.Refusal();
-  std::lock_guard lock(maintenance_mutex_);
-  HAKO_RETURN_IF_ERROR(SynchronizeLocked(*mine));
+  std::lock_guard lock(reorganizing_mutex_);
+  {
+    std::lock_guard sync_lock(maintenance_mutex_);
+    HAKO_RETURN_IF_ERROR(SynchronizeLocked(*mine));
+  }
   auto& extents = heap_->extents();
-  AsWriter(*mine, [&] { heap_->HarvestAll(*mine); });
+  heap_->HarvestAll(*mine, InStepsOf(*mine));
   heap_->ReleaseExtents();
   const typename Space::ExtentPin pin(*heap_);  // the extents that are surveyed stay what they are
   Slot mover;
@@ -32,7 +35,7 @@ Status HashDBM<FileT>::Rebuild() HAKO_TRY {
     return absl::OkStatus();
   };
   const std::uint64_t batch = std::max<std::uint64_t>(8 << 20, extents.tail() / 16);
-  Status status = [&]() -> Status {
+  Status status = CatchNoMemory([&]() -> Status {
     std::vector<storage::Extent> victims;
     std::vector<std::vector<storage::Extent>> batches;
     std::uint64_t live_in_batch = 0;
@@ -59,7 +62,7 @@ Status HashDBM<FileT>::Rebuild() HAKO_TRY {
       HAKO_RETURN_IF_ERROR(Evacuate(*mine, mover, victims));
     }
     return absl::OkStatus();
-  }();
+  });
   AsWriter(*mine, [&] { heap_->ReleaseMover(mover); });
   rebuilt_ = rebuilt_ || status.ok();
   return status;
@@ -77,22 +80,62 @@ Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, std::vector<storage::Ex
     heap_->BeginEvacuation(victims, with_mover);
     return absl::OkStatus();
   }));
-  Status status = index_.ForEachLocked(mine, 0, ~std::uint64_t{0}, [&](std::uint32_t handle, auto&& replace) -> Status {
-    if (!heap_->IsVictim(handle)) return absl::OkStatus();
-    HAKO_ASSIGN_OR_RETURN(const std::uint32_t copy, heap_->Relocate(mover, handle));
-    heap_->NoteMove(handle, copy);
-    heap_->Retire(mover, handle);
-    replace(copy);
-    heap_->Commit(copy);
-    heap_->ReleaseFreed(mover);  // while it counts as a block of a victim
-    return absl::OkStatus();
+  // Long records are moved one by one, so that nobody waits for their bytes.
+  std::vector<std::uint32_t> long_records;
+  Status status = CatchNoMemory([&] {
+    return index_.ForEachLocked(mine, 0, ~std::uint64_t{0}, [&](std::uint32_t handle, auto&& replace) -> Status {
+      if (!heap_->IsVictim(handle)) return absl::OkStatus();
+      if (heap_->IsLong(handle)) return long_records.push_back(handle), absl::OkStatus();
+      HAKO_ASSIGN_OR_RETURN(const std::uint32_t copy, heap_->Relocate(mover, handle));
+      heap_->NoteMove(handle, copy);
+      heap_->Retire(mover, handle);
+      replace(copy);
+      heap_->Commit(copy);
+      heap_->ReleaseFreed(mover);  // while it counts as a block of a victim
+      return absl::OkStatus();
+    });
   });
-  status.Update(SynchronizeSlots(mine, with_mover));  // after an error too: what was moved until then leaves space that is wanted
+  for (std::size_t i = 0; status.ok() && i < long_records.size(); ++i) {
+    status = CatchNoMemory([&] { return MoveLong(mine, mover, long_records[i]); });
+  }
+  std::lock_guard lock(maintenance_mutex_);  // until nothing that waited in a victim is yet to be released
+  // After an error too: what was moved until then leaves space that is wanted.
+  status.Update(CatchNoMemory([&] { return SynchronizeSlots(mine, with_mover, [](std::uint64_t) { return absl::OkStatus(); }); }));
   Alone([&] {
     heap_->EndEvacuation(mine, victims, status.ok());
     return 0;
   });
   return status;
+}
+
+// The copy is written while nothing is locked: a victim's blocks stay as they are, even of a record that is retired meanwhile.
+template <File FileT>
+Status HashDBM<FileT>::MoveLong(Slot& mine, Slot& mover, std::uint32_t handle) {
+  StatusOr<format::RecordView> record = heap_->View(mine, handle);
+  if (!record.ok()) return heap_->IsNamed(handle) ? record.status() : absl::OkStatus();
+  const std::uint64_t hash = heap_->KeyHash(record->key);
+  const std::size_t key_size = record->key.size(), value_size = record->value.size();
+  Status error;
+  const std::uint32_t copy = heap_->WriteAhead(mine, hash, record->key, record->value, &error);
+  if (copy == 0) return error;
+  bool moved = false;
+  index_.RunIfNamed(mine, hash, handle, [&](auto&& replace) {
+    moved = true;
+    error = heap_->EndAhead(mine, copy);
+    if (!error.ok()) return;
+    heap_->NoteMove(handle, copy);
+    heap_->Retire(mover, handle);
+    replace(copy);
+    heap_->Commit(copy);
+    heap_->ReleaseFreed(mover);
+  });
+  if (moved) return error;
+  AsWriter(mine, [&] {
+    error = heap_->EndAhead(mine, copy);
+    heap_->GiveBack(mine, copy, key_size, value_size);
+    heap_->ReleaseFreed(mine);
+  });
+  return error;
 }
 
 // After a Rebuild: an index of the size that the records need, in the lowest free extents. REQUIRES: nobody else uses the database

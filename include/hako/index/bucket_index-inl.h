@@ -289,7 +289,7 @@ Status BucketIndex<Space>::StoreLong(Slot& slot, std::uint64_t hash, std::string
   const std::uint32_t fresh = space_.WriteAhead(slot, hash, key, value, &error);
   if (fresh == 0) return error;
   Turn turn(*this, slot, hash);
-  space_.EndAhead(slot, fresh);
+  HAKO_RETURN_IF_ERROR(space_.EndAhead(slot, fresh));
   return StoreSlowly(slot, turn.HandOver(), hash, key, value, fresh);
 }
 

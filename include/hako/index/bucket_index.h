@@ -14,7 +14,7 @@
 //   4. Readers write nothing. They validate the home line's version after copying, so that a block may be reused as soon as the version of
 //      the line that named it has moved on.
 //
-// Threads: Fetch, Process, Step from any; Verify while the caller keeps writers out; Recover alone.
+// Threads: Fetch, Process, Step from any; VerifyLines while the caller keeps writers out; Recover alone.
 #pragma once
 
 #include <algorithm>
@@ -114,9 +114,11 @@ class BucketIndex {
   template <class V>
   Status ForEachParallel(unsigned num_threads, V& visit) const;
 
-  // Whether the entry of a key of this hash names the handle; and bringing near what that looks at.
-  bool Names(std::uint64_t hash, std::uint32_t handle) const;
-  // Runs `body` with the line locked if that entry names the handle.
+  // Whether an entry of this hash's bucket names the handle, and has the hash's tag. The space is not asked.
+  enum class Naming { kNone, kWrongTag, kRight };
+  Naming NamingOf(std::uint64_t hash, std::uint32_t handle) const;
+  bool Names(std::uint64_t hash, std::uint32_t handle) const { return NamingOf(hash, handle) != Naming::kNone; }
+  // If one does, runs body(replace) with the line locked; replace(h) makes the entry name h instead, in one step.
   template <class F>
   void RunIfNamed(Slot& slot, std::uint64_t hash, std::uint32_t handle, F&& body);
   void PrefetchHome(std::uint64_t hash) const { hako::Prefetch(&lines_.Home(shape().IndexOf(hash))); }
@@ -133,8 +135,12 @@ class BucketIndex {
   template <class F>
   Status RemoveAll(F&& visit);
 
-  // Proves the invariants; `expected` is how many records there must be.
-  Status Verify(Slot& slot, std::uint64_t expected);
+  // Proves the invariants, in two parts. The chains and the number of entries: twins(handle, handle) gets entries of one bucket that have
+  // the same tag, and so may have the same key. REQUIRES: no writers.
+  template <class F>
+  Status VerifyLines(std::uint64_t expected, F&& twins);
+  // And what entries name, a bucket at a time, beside writers; for a space whose records are looked at in no time.
+  Status VerifyRecords(Slot& slot);
 
   // Forgets everything, to be created anew. REQUIRES: nobody uses the index, the slots' pending counts are 0
   void Reset() {

@@ -35,26 +35,29 @@ Status BucketIndex<Space>::ForEachIn(BucketWalk<Space>& walk, V& visit) const {
   }
 }
 
-// Looks at handles, not at tags: these depend on how far the line has been split.
+// Looks for the handle, not for the tag: that depends on how far the line has been split.
 template <class Space>
-bool BucketIndex<Space>::Names(std::uint64_t hash, std::uint32_t handle) const {
+typename BucketIndex<Space>::Naming BucketIndex<Space>::NamingOf(std::uint64_t hash, std::uint32_t handle) const {
   for (sync::Backoff backoff;; backoff.Pause()) {
-    const std::uint64_t index = shape().IndexOf(hash);
-    Line* line = &lines_.Home(index);
+    const Place place = Locate(hash, shape());
+    const std::uint16_t tag = place.TagOf(hash);
+    Line* line = &lines_.Home(place.index);
     sync::VersionLock lock(line->header);
     const bool lock_it = backoff.count() >= kOptimisticTries;
     if (lock_it) lock.Lock();
     const std::uint32_t version = lock.ReadVersion();
     if (!lock_it && (version & sync::VersionLock::kLocked) != 0) continue;
-    bool found = false;
+    Naming found = Naming::kNone;
     std::uint32_t header = version;
     for (unsigned hops = 0; line != nullptr && hops <= kMaxHops; ++hops) {
-      for (unsigned i = 0; i < EntriesIn(header); ++i) found |= LoadSlot(*line, i) == handle;
-      if (found || !HasLink(header)) break;
+      for (unsigned i = 0; i < EntriesIn(header); ++i) {
+        if (LoadSlot(*line, i) == handle) found = LoadTag(*line, i) == tag ? Naming::kRight : Naming::kWrongTag;
+      }
+      if (found != Naming::kNone || !HasLink(header)) break;
       line = lines_.Overflow(LoadSlot(*line, format::kLinkEntry));
       if (line != nullptr) header = Header(*line);
     }
-    const bool is_current = lock.IsCurrent(version) && shape().IndexOf(hash) == index;
+    const bool is_current = lock.IsCurrent(version) && shape().IndexOf(hash) == place.index;
     if (lock_it) lock.Unlock(false);
     if (is_current) return found;
   }
@@ -64,10 +67,17 @@ template <class Space>
 template <class F>
 void BucketIndex<Space>::RunIfNamed(Slot& slot, std::uint64_t hash, std::uint32_t handle, F&& body) {
   Turn turn(*this, slot, hash);
-  bool named = false;
-  const Status chain = ForEachEntry(*turn.line, [&](Line&, unsigned, std::uint32_t entry) { named |= entry == handle; });
-  if (named) body();
-  (void)chain;  // a broken one is found by who needs the rest of it
+  Line* named = nullptr;
+  unsigned at = 0;
+  const Status chain = ForEachEntry(*turn.line, [&](Line& line, unsigned i, std::uint32_t entry) {
+    if (entry == handle) named = &line, at = i;
+  });
+  (void)chain;  // a broken one is found by the next call that needs the rest of it
+  if (named == nullptr) return;
+  body([&](std::uint32_t other) {
+    turn.changed = true;
+    StoreSlot(*named, at, other);
+  });
 }
 
 template <class Space>
@@ -166,11 +176,11 @@ Status BucketIndex<Space>::RepairLine(Slot& slot, std::uint64_t index) {
 }
 
 template <class Space>
-Status BucketIndex<Space>::Verify(Slot& slot, std::uint64_t expected) {
+template <class F>
+Status BucketIndex<Space>::VerifyLines(std::uint64_t expected, F&& twins) {
   std::uint64_t records = 0;
   std::unordered_set<std::uint32_t> overflow;
-  const std::uint64_t n = num_lines();
-  for (std::uint64_t index = 0; index < n; ++index) {
+  for (std::uint64_t index = 0; index < num_lines(); ++index) {
     Line& home = lines_.Home(index);
     unsigned hops = 0;
     for (Line* line = &home; line != nullptr;) {
@@ -178,31 +188,43 @@ Status BucketIndex<Space>::Verify(Slot& slot, std::uint64_t expected) {
       if (HasLink(header) && !overflow.insert(LoadSlot(*line, format::kLinkEntry)).second) return BrokenChain(*line);
       HAKO_ASSIGN_OR_RETURN(line, NextLine(*line, header, &hops));
     }
-    std::vector<std::string> keys;
-    Status status;
+    absl::InlinedVector<std::pair<std::uint16_t, std::uint32_t>, 2 * format::kLineEntries> seen;  // tags and handles
     HAKO_RETURN_IF_ERROR(ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t handle) {
-      if (!status.ok()) return;
-      StatusOr<format::RecordView> record = space_.View(slot, handle);
-      if (!record.ok()) {
-        status = record.status();
-        return;
+      const std::uint16_t tag = LoadTag(line, i);
+      for (const auto& [other_tag, other] : seen) {
+        if (other_tag == tag) twins(other, handle);
       }
+      seen.emplace_back(tag, handle);
+      ++records;
+    }));
+  }
+  if (records != expected) return absl::DataLossError(absl::StrCat("the buckets hold ", records, " records instead of ", expected));
+  return absl::OkStatus();
+}
+
+template <class Space>
+Status BucketIndex<Space>::VerifyRecords(Slot& slot) {
+  for (std::uint64_t index = 0; index < num_lines(); ++index) {
+    Turn turn(*this, slot, index);  // the number of a line, as a hash, is at home there
+    if (turn.place.index != index) continue;
+    Status status;
+    absl::InlinedVector<std::string, format::kLineEntries> keys;
+    HAKO_RETURN_IF_ERROR(ForEachEntry(*turn.line, [&](Line& line, unsigned i, std::uint32_t handle) {
+      const StatusOr<format::RecordView> record = space_.View(slot, handle);
+      if (!record.ok()) return status.Update(record.status());
       const std::uint64_t hash = space_.KeyHash(record->key);
-      const Place place = Locate(hash, TableShape::Of(n));
+      const Place place = Locate(hash, shape());
       if (place.index != index) {
-        status = absl::DataLossError(absl::StrCat("a record of bucket ", place.index, " is in bucket ", index));
+        status.Update(absl::DataLossError(absl::StrCat("a record of bucket ", place.index, " is in bucket ", index)));
       } else if (LoadTag(line, i) != place.TagOf(hash)) {
-        status = absl::DataLossError(absl::StrCat("a wrong tag in bucket ", index));
-      }
-      for (const std::string& key : keys) {
-        if (key == record->key) status = absl::DataLossError(absl::StrCat("a key stands twice in bucket ", index));
+        status.Update(absl::DataLossError(absl::StrCat("a wrong tag in bucket ", index)));
+      } else if (std::find(keys.begin(), keys.end(), record->key) != keys.end()) {
+        status.Update(absl::DataLossError(absl::StrCat("a key stands twice in bucket ", index)));
       }
       keys.emplace_back(record->key);
-      ++records;
     }));
     HAKO_RETURN_IF_ERROR(status);
   }
-  if (records != expected) return absl::DataLossError(absl::StrCat("the buckets hold ", records, " records instead of ", expected));
   return absl::OkStatus();
 }
 

@@ -51,7 +51,7 @@ concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle,
   { s.View(slot, handle) } -> std::same_as<StatusOr<format::RecordView>>;         // checked; DataLoss if damaged
   { s.Write(slot, n, bytes, bytes, error) } -> std::same_as<std::uint32_t>;       // a new record, seen by nobody yet; 0 = error
   { s.WriteAhead(slot, n, bytes, bytes, error) } -> std::same_as<std::uint32_t>;  // the same for a long value, outside the gate and locks
-  { s.EndAhead(slot, handle) } -> std::same_as<void>;                             // inside the gate, before it is published or given back
+  { s.EndAhead(slot, handle) } -> std::same_as<Status>;                           // inside the gate, before it is published or given back
   { s.Overwrite(handle, lengths, bytes, bytes) } -> std::same_as<bool>;           // in place, if the space allows it
   { s.Commit(handle) } -> std::same_as<void>;                                     // its slot names it now
   { s.Revive(handle) } -> std::same_as<void>;                                     // the same after a process kill

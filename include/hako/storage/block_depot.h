@@ -36,6 +36,7 @@
 #include "hako/storage/arena.h"
 #include "hako/storage/chunk.h"
 #include "hako/storage/free_runs.h"
+#include "hako/storage/pinned_state.h"
 
 namespace hako::storage {
 
@@ -132,6 +133,7 @@ class BlockDepot {
     const Run found = runs_.Find(bytes + alignment - unit);
     if (found.bytes() == 0) return {};
     const std::uint64_t begin = (found.begin + alignment - 1) & ~(alignment - 1);
+    if (handed_out_ != nullptr) handed_out_->Add(begin >> shift_);
     return TakeRun({begin, begin + bytes});
   }
 
@@ -142,6 +144,7 @@ class BlockDepot {
     if (run.bytes() == 0) return {};
     if (RegionEnd(run.begin) - run.begin < bytes) run.begin = RegionEnd(run.begin);
     run.end = std::min(run.end, RegionEnd(run.begin));
+    if (handed_out_ != nullptr) handed_out_->Add(run.begin >> shift_, run.end >> shift_);
     TakeRun(run);
     return {run.begin, run.end};
   }
@@ -155,9 +158,9 @@ class BlockDepot {
         Magazine& magazine = At(m);
         while (magazine.count != 0) {
           const Run block = BlockAt(list, magazine.handles[--magazine.count]);
-          if (list >= kUnstamped) return block;
-          if (!IsCurrent(magazine, block)) continue;
-          if (IsCounted(block)) Unlist(block);
+          if (list < kUnstamped && !IsCurrent(magazine, block)) continue;
+          if (list < kUnstamped && IsCounted(block)) Unlist(block);
+          if (handed_out_ != nullptr) handed_out_->Add(block.begin >> shift_, block.end >> shift_);
           return block;
         }
         depot_[list].store(magazine.next, std::memory_order_relaxed);
@@ -206,6 +209,12 @@ class BlockDepot {
     for (std::uint64_t at = range.begin; at < range.end; at = RegionEnd(at)) RegionAt(at) = {++renewals_, 0, 0};
   }
 
+  // From now on, or, with nullptr, no longer, the blocks that leave the depot are added there.
+  void NoteHandedOut(HandleSet* handed_out) {
+    std::lock_guard lock(mutex_);
+    handed_out_ = handed_out;
+  }
+
   template <class F>
   void ForEachRun(F&& visit) const {
     std::lock_guard lock(mutex_);
@@ -241,16 +250,18 @@ class BlockDepot {
     for (unsigned c = 0; c < chains.size(); ++c) chains[c] = Take(kWaiting + c);
     return chains;
   }
-  // Visits the blocks of a chain and recycles its magazines. Other threads may use the depot meanwhile.
+  // Visits the blocks of a chain and recycles its magazines, `most` of them; returns the rest of the chain. Other threads may use the depot
+  // meanwhile.
   template <class F>
-  void Drain(std::uint32_t chain, F&& visit) {
-    while (chain != 0) {
+  std::uint32_t Drain(std::uint32_t chain, F&& visit, unsigned most = ~0u) {
+    for (; chain != 0 && most != 0; --most) {
       for (std::uint32_t i = 0; i < At(chain).count; ++i) visit(At(chain).handles[i]);
       const std::uint32_t next = At(chain).next;
       std::lock_guard lock(mutex_);
       Recycle(chain);
       chain = next;
     }
+    return chain;
   }
 
   // Drops the blocks for which drop(handle, size class) is true: of kFree and kUnstamped in a thread's cache, and of kUnstamped in the
@@ -431,6 +442,7 @@ class BlockDepot {
       if (next == 0) return false;
       depot_[list].store(At(next).next, std::memory_order_relaxed);
       if (list < kUnstamped) Leave(list, At(next));
+      for (std::uint32_t i = 0; handed_out_ != nullptr && i < At(next).count; ++i) handed_out_->Add(At(next).handles[i]);
       if (At(next).count == 0) {
         Recycle(next);
         continue;
@@ -477,6 +489,7 @@ class BlockDepot {
   FreeRuns runs_;
   std::uint64_t renewals_ = 0;  // of regions
   std::uint64_t free_bytes_ = 0;
+  HandleSet* handed_out_ = nullptr;  // while a state is pinned
 };
 
 }  // namespace hako::storage

@@ -165,7 +165,7 @@ class RecordArena {
       if (*error = Grow(bytes); !error->ok()) return 0;
     }
   }
-  void EndAhead(Slot&, std::uint32_t) {}
+  Status EndAhead(Slot&, std::uint32_t) { return absl::OkStatus(); }
 
   bool Overwrite(std::uint32_t handle, const format::Lengths& old, std::string_view key, std::string_view value) {
     char* at = At(handle);

@@ -15,6 +15,7 @@
 //      synchronization, at the next Open, or, if the process died, by the harvest, of which each synchronization does a part. In any other
 //      file it would be an access to the device, and most blocks are written again before long: those that still are free have it replaced
 //      within 256 synchronizations.
+//   6. While a state is pinned (storage/pinned_state.h), none of its blocks is written, but for the stamp, or handed out.
 //
 // Threads: the calls of the engine, from any. An epoch is closed with the writers kept out.
 #pragma once
@@ -53,6 +54,7 @@
 #include "hako/storage/index_arena.h"
 #include "hako/storage/kept_blocks.h"
 #include "hako/storage/move_log.h"
+#include "hako/storage/pinned_state.h"
 #include "hako/storage/read_ahead.h"
 #include "hako/storage/size_guess.h"
 #include "hako/sync/atomic_bytes.h"
@@ -159,9 +161,12 @@ class RecordHeap {
   // Write for a long value, while the caller is no writer (sync/write_gate.h) and holds no lock: epochs may close and other threads go on
   // meanwhile. The record is unborn until EndAhead, which the caller calls as a writer, and then publishes it or gives it back.
   std::uint32_t WriteAhead(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value, Status* error);
-  void EndAhead(Slot& slot, std::uint32_t handle) {
+  // An error if the record could not be made live: then the heap takes no more writes, and nobody may name the record.
+  Status EndAhead(Slot& slot, std::uint32_t handle) {
     slot.ahead = {};
-    if constexpr (!kMapped) StoreStamp(handle, stamps().live);
+    if constexpr (kMapped) return absl::OkStatus();
+    StoreStamp(handle, stamps().live);
+    return Health();
   }
   bool Overwrite(std::uint32_t, const format::Lengths&, std::string_view, std::string_view) { return false; }
   HAKO_INLINE void Commit(std::uint32_t handle) {
@@ -200,9 +205,12 @@ class RecordHeap {
   template <class ForEachSlot>
   ClosedEpoch CloseEpoch(ForEachSlot&& for_each_slot);
   Status CommitEpoch(const ClosedEpoch& closed, std::uint64_t num_records);
-  void ReleaseWaiting(Slot& slot, const ClosedEpoch& closed);
+  // Makes free what waited for the end of the epoch, in steps: as_writer(step) runs each as a writer with this slot.
+  template <class AsWriter>
+  void ReleaseWaiting(Slot& slot, ClosedEpoch& closed, AsWriter&& as_writer);
   // Stamps those of one size class that no release has stamped; each epoch's is another class.
-  void ReleaseUnstamped(Slot& slot, const ClosedEpoch& closed);
+  template <class AsWriter>
+  void ReleaseUnstamped(Slot& slot, const ClosedEpoch& closed, AsWriter&& as_writer);
 
   // Once large blocks of `bytes` bytes wait for the end of the epoch, and of an eighth of what live records take, `ask` is called; 0 =
   // never. It arranges for a synchronization, and for EndReclaim after it, and returns true; or returns false. The caller holds a bucket's
@@ -263,6 +271,7 @@ class RecordHeap {
   // Whether an entry may name a record with this stamp.
   HAKO_INLINE bool MayBeNamed(format::Stamp stamp) const { return stamp.IsLive() || KeepsStamps(); }
   // Whether one does name it.
+  bool IsNamed(std::uint32_t handle) const { return IsNamed(LoadStamp(handle)); }
   bool IsNamed(format::Stamp stamp) const { return KeepsStamps() ? stamp.BelongsTo(extents_->super().epoch) : stamp.IsLive(); }
   HAKO_INLINE void FreeBlock(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
   // Gives bytes of a heap extent back that no block has, in whole units.
@@ -271,7 +280,21 @@ class RecordHeap {
   // part with each synchronization; all at once if the stamps that it left are old. Until its turn comes an extent is frozen: nothing in it
   // is handed out, so what is written there are stamps only. `num_records` are alive.
   void BeginHarvest(Slot& slot, std::uint64_t num_records);
-  void HarvestAll(Slot& slot) { HarvestFor(slot, harvest_end_); }
+  template <class AsWriter>
+  void HarvestAll(Slot& slot, AsWriter&& as_writer) {
+    while (!HarvestIsOver()) as_writer([&] { HarvestFor(slot, 1); });
+  }
+
+  // ---- a state that stays readable while epochs go on (storage/pinned_state.h); one at a time, and no evacuation meanwhile ----
+  // Pins the state of the epoch that is closed next. REQUIRES: writers kept out, nothing left to harvest, extents pinned
+  template <class ForEachSlot>
+  Status PinState(ForEachSlot&& for_each_slot);
+  // Visits the records of the pinned state.
+  template <class Visit>
+  Status ScanPinned(Visit&& visit) const;
+  // REQUIRES: no epoch is closed meanwhile, extents not pinned any more
+  template <class AsWriter>
+  void UnpinState(Slot& slot, AsWriter&& as_writer);
 
   // ---- moving records together; one evacuation at a time ----
   // Marks heap extents as victims: from now on no block of theirs is handed out, and those that become free are forgotten. Leaves out, and
@@ -283,6 +306,8 @@ class RecordHeap {
     const std::uint64_t unit = OffsetOf(handle) / format::kExtentUnit;
     return unit < victims_.size() && victims_[unit];
   }
+  // Whether copying the record would keep others waiting: then it is moved by WriteAhead, before its bucket is locked.
+  bool IsLong(std::uint32_t handle) const;
   // A copy of the record, in a chunk of the mover's; to be published in its place.
   StatusOr<std::uint32_t> Relocate(Slot& mover, std::uint32_t handle);
   // The victims hold no record of the last synced state any more, nor any other: they become free extents. REQUIRES: writers kept out
@@ -373,7 +398,9 @@ class RecordHeap {
   static constexpr std::uint64_t kHarvestParts = 512;
   static constexpr std::uint64_t kSweepEpochs = 14'000;
   static constexpr std::uint64_t kSweepPiece = 256 << 10;
+  static constexpr std::uint64_t kLongRecord = 8192;      // bytes
   static constexpr int kHarvestsAtOnce = 2;               // extents, of 1 MiB as a rule
+  static constexpr unsigned kReleasesAtOnce = 16;         // magazines
   static constexpr std::uint64_t kLarge = 1 << 20;        // bytes of a block whose extent, once free, is given back at once
   static constexpr std::uint64_t kDevicePage = 4096;      // what most devices read at once, whatever their smallest block
   static constexpr std::uint64_t kDirectChunk = 1 << 20;  // at least, in direct I/O: what is appended is to be written together
@@ -484,6 +511,10 @@ class RecordHeap {
   bool HarvestSome(Slot& slot);
   void HarvestUntil(Slot& slot, std::uint64_t end);  // REQUIRES: harvest_mutex_ held
   void HarvestExtent(Slot& slot, Extent extent);
+  // Of an extent that the harvest has yet to come to. REQUIRES: harvest_mutex_ held, or the harvest is over
+  bool IsFrozen(std::uint32_t handle) const {
+    return OffsetOf(handle) >= harvest_next_.load(std::memory_order_relaxed) && OffsetOf(handle) < harvest_end_;
+  }
   bool HarvestIsOver() const { return harvest_next_.load(std::memory_order_relaxed) >= harvest_end_; }
   void Wait(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
     const unsigned size_class = ClassOf(key_size, value_size);
@@ -499,6 +530,11 @@ class RecordHeap {
   std::uint64_t AllLive() const;
   void PaceLongWrite() const;
   void StampFree(std::vector<std::uint32_t>& handles);
+  std::vector<std::uint32_t> StampFree(std::uint32_t chain);
+  template <class AsWriter>
+  void FreeSlowly(Slot& slot, unsigned size_class, std::vector<std::uint32_t> handles, AsWriter&& as_writer);
+  std::uint32_t ReleaseSome(Slot& slot, unsigned size_class, std::uint32_t chain);
+  void KeepPinned(unsigned size_class, std::uint32_t chain);
   // A block that is stamped as free goes to the free space, or, of a victim, is forgotten until the evacuation is over.
   HAKO_INLINE void FreeStamped(Slot& slot, std::uint32_t handle, unsigned size_class);
   [[gnu::noinline]] void ForgetBlock(std::uint32_t handle, unsigned size_class);
@@ -544,6 +580,7 @@ class RecordHeap {
   SweepPlace sweep_;  // used by who closes epochs
   std::string sweep_buffer_;
   std::vector<SweptRecord> sweep_found_;
+  std::unique_ptr<PinnedState> pinned_;  // changed with writers kept out
   std::atomic<bool> evacuating_{false};
   std::vector<bool> victims_;  // by extent unit; changed with writers kept out
   std::mutex forgotten_mutex_;
@@ -560,5 +597,6 @@ class RecordHeap {
 
 #include "hako/storage/record_heap-inl.h"
 #include "hako/storage/record_passes-inl.h"
+#include "hako/storage/record_pin-inl.h"
 #include "hako/storage/record_space-inl.h"
 #include "hako/storage/record_sweep-inl.h"

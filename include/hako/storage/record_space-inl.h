@@ -288,39 +288,78 @@ Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t n
 }
 
 template <File FileT>
-void RecordHeap<FileT>::ReleaseWaiting(Slot& slot, const ClosedEpoch& closed) {
-  ReleaseUnstamped(slot, closed);
-  const bool evacuating = evacuating_.load(std::memory_order_relaxed);
-  std::unique_lock harvest(harvest_mutex_, std::defer_lock);
-  if (!HarvestIsOver()) harvest.lock();
-  const std::uint64_t frozen = harvest_next_.load(std::memory_order_relaxed);  // from here: the harvest takes it
+template <class AsWriter>
+void RecordHeap<FileT>::ReleaseWaiting(Slot& slot, ClosedEpoch& closed, AsWriter&& as_writer) {
+  ReleaseUnstamped(slot, closed, as_writer);
+  const bool keeps = pinned_ != nullptr && closed.epoch > pinned_->epoch;
   for (unsigned c = 0; c < closed.waiting.size(); ++c) {
-    const bool stamps_now = kMapped || !depot_->IsSmall(c);
-    std::vector<std::uint32_t> later;  // in the order of the file
-    depot_->Drain(closed.waiting[c], [&](std::uint32_t handle) {
-      if (evacuating && IsVictim(handle)) return ForgetBlock(handle, c);
-      if (OffsetOf(handle) >= frozen && OffsetOf(handle) < harvest_end_) return StoreStamp(handle, stamps().free);
-      if (!stamps_now) return depot_->Push(slot.free, BlockDepot::kUnstamped + c, handle);
-      if constexpr (!kMapped) return later.push_back(handle);
-      StoreStamp(handle, stamps().free);
-      FreeStamped(slot, handle, c);
-    });
-    StampFree(later);
-    for (const std::uint32_t handle : later) FreeStamped(slot, handle, c);
+    std::uint32_t& chain = closed.waiting[c];
+    if (keeps) {
+      KeepPinned(c, chain);
+    } else if (kMapped || depot_->IsSmall(c)) {
+      while (chain != 0) as_writer([&] { chain = ReleaseSome(slot, c, chain); });
+    } else if (chain != 0) {
+      FreeSlowly(slot, c, StampFree(chain), as_writer);
+    }
   }
   large_closing_.store(0, std::memory_order_relaxed);
   if (closed.settles) extents_->StoreLive(&format::LiveState::settled, closed.epoch);
-  if (harvest) harvest.unlock();
-  HarvestFor(slot, harvest_end_ / kHarvestParts);
+  const std::uint64_t until = harvest_next_.load(std::memory_order_relaxed) + harvest_end_ / kHarvestParts;
+  while (!HarvestIsOver() && !evacuating_.load(std::memory_order_relaxed) && harvest_next_.load(std::memory_order_relaxed) <= until) {
+    as_writer([&] { HarvestFor(slot, 1); });
+  }
+}
+
+// Some magazines of a chain of small blocks, or of any in memory; returns the rest of it.
+template <File FileT>
+std::uint32_t RecordHeap<FileT>::ReleaseSome(Slot& slot, unsigned size_class, std::uint32_t chain) {
+  const bool evacuating = evacuating_.load(std::memory_order_relaxed);
+  std::unique_lock harvest(harvest_mutex_, std::defer_lock);
+  if (!HarvestIsOver()) harvest.lock();
+  return depot_->Drain(
+      chain,
+      [&](std::uint32_t handle) {
+        if (pinned_ != nullptr) pinned_->handed_out.Add(handle);
+        if (evacuating && IsVictim(handle)) return ForgetBlock(handle, size_class);
+        if (IsFrozen(handle)) return StoreStamp(handle, stamps().free);  // the harvest finds it
+        if (!kMapped) return depot_->Push(slot.free, BlockDepot::kUnstamped + size_class, handle);
+        StoreStamp(handle, stamps().free);
+        FreeStamped(slot, handle, size_class);
+      },
+      kReleasesAtOnce);
+}
+
+// The blocks of a chain without those that the harvest will find, all stamped as free.
+template <File FileT>
+std::vector<std::uint32_t> RecordHeap<FileT>::StampFree(std::uint32_t chain) {
+  std::unique_lock harvest(harvest_mutex_, std::defer_lock);
+  if (!HarvestIsOver()) harvest.lock();
+  std::vector<std::uint32_t> handles;
+  (void)depot_->Drain(chain, [&](std::uint32_t handle) {
+    if (pinned_ != nullptr) pinned_->handed_out.Add(handle);
+    if (IsFrozen(handle) || !TryPushBack(handles, handle)) StoreStamp(handle, stamps().free);  // without memory: lost space, not lost data
+  });
+  StampFree(handles);
+  return handles;
 }
 
 template <File FileT>
-void RecordHeap<FileT>::ReleaseUnstamped(Slot& slot, const ClosedEpoch& closed) {
+template <class AsWriter>
+void RecordHeap<FileT>::ReleaseUnstamped(Slot& slot, const ClosedEpoch& closed, AsWriter&& as_writer) {
   static_assert(format::kSizeClasses < format::kOtherAgeMax / 2);
-  std::vector<std::uint32_t> handles;
-  depot_->Drain(closed.unstamped, [&](std::uint32_t handle) { handles.push_back(handle); });
-  StampFree(handles);
-  for (const std::uint32_t handle : handles) FreeStamped(slot, handle, closed.epoch % format::kSizeClasses);
+  if (closed.unstamped != 0) FreeSlowly(slot, closed.epoch % format::kSizeClasses, StampFree(closed.unstamped), as_writer);
+}
+
+// Not more at once than writers can wait for.
+template <File FileT>
+template <class AsWriter>
+void RecordHeap<FileT>::FreeSlowly(Slot& slot, unsigned size_class, std::vector<std::uint32_t> handles, AsWriter&& as_writer) {
+  while (!handles.empty()) {
+    as_writer([&] {
+      for (unsigned i = 0; i < kReleasesAtOnce * 60 && !handles.empty(); ++i, handles.pop_back())
+        FreeStamped(slot, handles.back(), size_class);
+    });
+  }
 }
 
 // In the order of the file, of which it brings the next blocks near.
@@ -376,6 +415,15 @@ void RecordHeap<FileT>::BeginEvacuation(std::vector<Extent>& victims, ForEachSlo
   for (const Extent& extent : victims) {
     depot_->TakeAll({extent.offset, extent.offset + extent.bytes}, [this](Run run) { forgotten_.push_back(run); });
   }
+}
+
+template <File FileT>
+bool RecordHeap<FileT>::IsLong(std::uint32_t handle) const {
+  char bytes[kHeadMax];
+  const std::uint64_t offset = OffsetOf(handle);
+  if (!IsPlace(offset)) return false;
+  const std::uint64_t size = std::min<std::uint64_t>(sizeof(bytes), extents_->tail() - offset);
+  return extents_->Read(offset, bytes, size).ok() && DecodeHead(bytes, static_cast<std::size_t>(size)).size() > kLongRecord;
 }
 
 template <File FileT>
