@@ -100,7 +100,7 @@ TEST_F(HashMaintenance, DurableUpdatesGoOnBesideRebuild) {
   for (std::uint64_t i = kRecords + 10; i < 3 * kRecords; ++i) ASSERT_THAT(db_->Remove(KeyOf(i)), IsOk());
   std::uint64_t first = 0, last = 0;  // how many updates there were when Rebuild read the first record and the last one
   on_read_ = [&, num_reads = 0]() mutable {
-    if (++num_reads % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (++num_reads % 200 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     last = num_updates_;
     if (first == 0) first = last;
   };

@@ -1,6 +1,7 @@
 // How large a hash table's file or memory is beside its data: what is freed is used again, whatever the sizes.
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -63,6 +64,20 @@ TEST(SpaceTest, LargeValuesThatAreOverwrittenKeepTheFileSmall) {
     }
   }
   EXPECT_LE(Ratio(*db, 4 * value.size()), 2.0);  // two of them wait for the next synchronization
+}
+
+// A large index is in front of the records; Close makes a smaller one, and the records follow.
+TEST(SpaceTest, CloseAfterRebuildLeavesNoHoleWhereTheIndexWas) {
+  TempDir dir;
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<>::Open(dir.File("a.hkh"), {.num_records = 3'000'000}));  // 24 MB of lines
+  const std::string value(1000, 'v');
+  for (int i = 0; i < 10'000; ++i) ASSERT_THAT(db->Set("key" + std::to_string(i), value), IsOk());
+  ASSERT_THAT(db->Rebuild(), IsOk());
+  ASSERT_THAT(db->Close(), IsOk());
+  EXPECT_LE(std::filesystem::file_size(dir.File("a.hkh")), 14u << 20);
+  ASSERT_OK_AND_ASSIGN(db, HashDBM<>::Open(dir.File("a.hkh")));
+  EXPECT_EQ(db->Count(), 10'000u);
+  EXPECT_THAT(db->Verify(), IsOk());
 }
 
 TEST(SpaceTest, MemoryThatOneThreadFreesIsUsedByAnother) {

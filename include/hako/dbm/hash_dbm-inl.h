@@ -535,7 +535,12 @@ Status HashDBM<FileT>::CloseWritable() {
   HAKO_RETURN_IF_ERROR(heap_->Health());  // after a failed write the next Open recovers the last synced state
   HAKO_RETURN_IF_ERROR(EnterPending());
   if (Slot* mine = slots_.Mine(); mine != nullptr) {
-    if (rebuilt_ && Space::kMapped) HAKO_RETURN_IF_ERROR(MakeIndexAnew(*mine));
+    if (rebuilt_ && Space::kMapped) {
+      HAKO_RETURN_IF_ERROR(MakeIndexAnew(*mine));
+      // To where the old index was. It is no error if there is no room for a batch.
+      (void)WithMover(*mine, [&](Slot& mover, std::uint64_t batch) { return MoveDown(*mine, mover, batch); });
+      HAKO_RETURN_IF_ERROR(heap_->Health());
+    }
     (void)RefreshSomeStamps(*mine);
   }
   const std::uint64_t count = Count();

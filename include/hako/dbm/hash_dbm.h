@@ -239,6 +239,11 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status FindDamage(std::uint64_t live, std::uint64_t count) const;
   Status RemoveAllRecords(Slot& mine);
   Status CloseWritable();
+  template <class Body>
+  Status WithMover(Slot& mine, Body&& body);
+  template <class F>
+  Status ForEachHeapExtent(F&& visit);
+  Status MoveDown(Slot& mine, Slot& mover, std::uint64_t batch);
   Status Evacuate(Slot& mine, Slot& mover, std::vector<storage::Extent>& victims);
   Status MoveLong(Slot& mine, Slot& mover, std::uint32_t handle);
   Status MakeIndexAnew(Slot& mine);

@@ -5,8 +5,8 @@
 
 namespace hako {
 
-// First the extents that are no more than three quarters full, into fresh ones; then, from the file's end, whatever finds free extents
-// below it. In batches, so that the extents which one batch empties take the records of the next.
+// First the extents that are no more than three quarters full are emptied into fresh ones; then the last ones into free ones below. In
+// batches, so that the extents which one batch empties take the records of the next.
 template <File FileT>
 Status HashDBM<FileT>::Rebuild() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
@@ -18,56 +18,69 @@ Status HashDBM<FileT>::Rebuild() HAKO_TRY {
     std::lock_guard sync_lock(maintenance_mutex_);
     HAKO_RETURN_IF_ERROR(SynchronizeLocked(*mine));
   }
-  auto& extents = heap_->extents();
   heap_->HarvestAll(*mine, InStepsOf(*mine));
-  heap_->ReleaseExtents();
-  const typename Space::ExtentPin pin(*heap_);  // the extents that are surveyed stay what they are
-  Slot mover;
-  const auto survey = [&](auto&& take) -> Status {
-    for (std::uint64_t at = format::kFirstExtent; at < extents.tail();) {
-      HAKO_ASSIGN_OR_RETURN(const std::uint64_t bytes, extents.HeapExtentBytes(at));
-      const storage::Extent extent{at, bytes};
-      at += std::max(bytes, format::kExtentUnit);
-      if (bytes == 0) continue;
-      HAKO_ASSIGN_OR_RETURN(const std::uint64_t live, heap_->LiveBytes(extent));
-      take(extent, live);
-    }
-    return absl::OkStatus();
-  };
-  const std::uint64_t batch = std::max<std::uint64_t>(8 << 20, extents.tail() / 16);
-  Status status = CatchNoMemory([&]() -> Status {
-    std::vector<storage::Extent> victims;
+  const Status status = WithMover(*mine, [&](Slot& mover, std::uint64_t batch) -> Status {
     std::vector<std::vector<storage::Extent>> batches;
     std::uint64_t live_in_batch = 0;
-    HAKO_RETURN_IF_ERROR(survey([&](storage::Extent extent, std::uint64_t live) {
-      if (live > extent.bytes / 4 * 3) return;
+    HAKO_RETURN_IF_ERROR(ForEachHeapExtent([&](storage::Extent extent) -> Status {
+      HAKO_ASSIGN_OR_RETURN(const std::uint64_t live, heap_->LiveBytes(extent));
+      if (live > extent.bytes / 4 * 3) return absl::OkStatus();
       if (batches.empty() || live_in_batch + live > batch) batches.emplace_back(), live_in_batch = 0;
       batches.back().push_back(extent);
       live_in_batch += live;
+      return absl::OkStatus();
     }));
     for (auto& sparse : batches) HAKO_RETURN_IF_ERROR(Evacuate(*mine, mover, sparse));
-
     AsWriter(*mine, [&] { heap_->ReleaseChunk(mover); });  // the next one lies lower
-    std::vector<storage::Extent> all;
-    HAKO_RETURN_IF_ERROR(survey([&](storage::Extent extent, std::uint64_t) { all.push_back(extent); }));
-    while (!all.empty()) {
-      std::uint64_t room = 0;
-      for (const storage::Extent& free : extents.free_extents()) room += free.offset < all.back().offset ? free.bytes : 0;
-      room = std::min(room, batch);
-      for (victims.clear(); !all.empty() && all.back().bytes <= room; all.pop_back()) {
-        room -= all.back().bytes;
-        victims.push_back(all.back());
-      }
-      if (victims.empty()) break;
-      HAKO_RETURN_IF_ERROR(Evacuate(*mine, mover, victims));
-    }
-    return absl::OkStatus();
+    return MoveDown(*mine, mover, batch);
   });
-  AsWriter(*mine, [&] { heap_->ReleaseMover(mover); });
   rebuilt_ = rebuilt_ || status.ok();
   return status;
 }
 HAKO_OR_NO_MEMORY
+
+// Runs body(mover, batch), which moves records with the mover, up to `batch` bytes at once.
+template <File FileT>
+template <class Body>
+Status HashDBM<FileT>::WithMover(Slot& mine, Body&& body) {
+  heap_->ReleaseExtents();
+  const typename Space::ExtentPin pin(*heap_);  // a list of extents stays true
+  Slot mover;
+  const Status status = CatchNoMemory([&] { return body(mover, std::max<std::uint64_t>(8 << 20, heap_->extents().tail() / 16)); });
+  AsWriter(mine, [&] { heap_->ReleaseMover(mover); });
+  return status;
+}
+
+template <File FileT>
+template <class F>
+Status HashDBM<FileT>::ForEachHeapExtent(F&& visit) {
+  auto& extents = heap_->extents();
+  for (std::uint64_t at = format::kFirstExtent; at < extents.tail();) {
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t bytes, extents.HeapExtentBytes(at));
+    if (bytes != 0) HAKO_RETURN_IF_ERROR(visit(storage::Extent{at, bytes}));
+    at += std::max(bytes, format::kExtentUnit);
+  }
+  return absl::OkStatus();
+}
+
+// Empties the last heap extents, as long as free ones below have room for what they hold.
+template <File FileT>
+Status HashDBM<FileT>::MoveDown(Slot& mine, Slot& mover, std::uint64_t batch) {
+  std::vector<storage::Extent> all, victims;
+  HAKO_RETURN_IF_ERROR(ForEachHeapExtent([&](storage::Extent extent) { return all.push_back(extent), absl::OkStatus(); }));
+  while (!all.empty()) {
+    std::uint64_t room = 0;
+    for (const storage::Extent& free : heap_->extents().free_extents()) room += free.offset < all.back().offset ? free.bytes : 0;
+    room = std::min(room, batch);
+    for (victims.clear(); !all.empty() && all.back().bytes <= room; all.pop_back()) {
+      room -= all.back().bytes;
+      victims.push_back(all.back());
+    }
+    if (victims.empty()) break;
+    HAKO_RETURN_IF_ERROR(Evacuate(mine, mover, victims));
+  }
+  return absl::OkStatus();
+}
 
 // Moves every record out of the victims, makes that durable, and frees them.
 template <File FileT>
