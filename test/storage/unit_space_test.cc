@@ -198,6 +198,19 @@ TEST(UnitSpace, TakeFirstAgreesWithASearchFromTheFront) {
   }
 }
 
+TEST(UnitSpace, ReadsLittleOfAMapThatIsFullButForTheEnd) {
+  constexpr std::uint64_t kUnits = 1 << 20;
+  UnitSpace space;
+  space.Reset(16, kUnits);
+  ASSERT_TRUE(space.MarkUsed(16, kUnits - 16 - 100));
+  const std::uint64_t before = space.words_read();
+  EXPECT_EQ(space.Take(8, 8).place, kUnits - 100);
+  EXPECT_LE(space.words_read() - before, 200u);
+  space.Free(5000, 8);
+  space.Rewind();
+  EXPECT_EQ(space.Take(8, 8).place, 5000u);
+}
+
 TEST(UnitSpace, RefusesWhatIsNotFreeOrNotThere) {
   UnitSpace space;
   space.Reset(kFirst, 200);

@@ -22,12 +22,13 @@ class UnitSpace {
   // All units from `first` to `end` are free, all before are in use.
   void Reset(std::uint64_t first, std::uint64_t end) {
     used_.assign(end / 64 + 1, 0);
+    used_in_.assign(end / kPart + 1, 0);
     young_.assign(end / 64 + 1, 0);
     young_runs_.clear();
     end_ = end;
     used_units_ = 0;
     next_ = first_ = first;
-    Fill(used_, 0, first, true);
+    SetUsed(0, first, true);
   }
   std::uint64_t end() const { return end_; }
   std::uint64_t used_units() const { return used_units_; }
@@ -36,6 +37,7 @@ class UnitSpace {
 
   void Grow(std::uint64_t end) {
     used_.resize(std::max<std::size_t>(used_.size(), end / 64 + 1));
+    used_in_.resize(std::max<std::size_t>(used_in_.size(), end / kPart + 1));
     young_.resize(used_.size());
     end_ = end;
   }
@@ -55,7 +57,7 @@ class UnitSpace {
   // False if they are not all free units, or none.
   bool MarkUsed(std::uint64_t place, std::uint64_t units) {
     if (units == 0 || place < first_ || units > end_ || place > end_ - units || RunAt(place, units, false) < units) return false;
-    Fill(used_, place, units, true);
+    SetUsed(place, units, true);
     used_units_ += units;
     return true;
   }
@@ -73,7 +75,7 @@ class UnitSpace {
     return run;
   }
   void Free(std::uint64_t place, std::uint64_t units) {
-    Fill(used_, place, units, false);
+    SetUsed(place, units, false);
     used_units_ -= units;
   }
 
@@ -123,6 +125,10 @@ class UnitSpace {
     std::uint64_t units = 0;
     while (units < most) {
       const std::uint64_t at = place + units;
+      if (used && at % kPart == 0 && used_in_[at / kPart] == kPart) {  // the usual condition of a large file
+        units += kPart;
+        continue;
+      }
       const std::uint64_t word = (used ? ~used_[at / 64] : used_[at / 64]) >> at % 64;
       ++words_read_;
       const auto same = static_cast<unsigned>(word == 0 ? 64 - at % 64 : static_cast<unsigned>(std::countr_zero(word)));
@@ -143,9 +149,18 @@ class UnitSpace {
   }
   void MakeYoung(const Run& run) {
     young_runs_.push_back(run);  // first, as it may fail
-    Fill(used_, run.place, run.units, true);
+    SetUsed(run.place, run.units, true);
     Fill(young_, run.place, run.units, true);
     used_units_ += run.units;
+  }
+  void SetUsed(std::uint64_t place, std::uint64_t units, bool used) {
+    Fill(used_, place, units, used);
+    while (units > 0) {
+      const std::uint64_t n = std::min(kPart - place % kPart, units);
+      used_in_[place / kPart] = static_cast<std::uint16_t>(used_in_[place / kPart] + (used ? n : 0 - n));
+      place += n;
+      units -= n;
+    }
   }
   static void Fill(std::vector<std::uint64_t>& map, std::uint64_t place, std::uint64_t units, bool used) {
     while (units > 0) {
@@ -158,8 +173,10 @@ class UnitSpace {
     }
   }
 
+  static constexpr std::uint64_t kPart = 4096;
   std::vector<std::uint64_t> used_, young_;
-  std::vector<Run> young_runs_;  // of young units, and of some that were freed since
+  std::vector<std::uint16_t> used_in_;  // units in use of each part of kPart
+  std::vector<Run> young_runs_;         // of young units, and of some that were freed since
   mutable std::uint64_t words_read_ = 0;
   std::uint64_t first_ = 0, end_ = 0, next_ = 0, used_units_ = 0;
 };
