@@ -68,7 +68,8 @@ class PageViewTest : public testing::Test {
   }
   void TearDown() override {
     EXPECT_THAT(tree_->Verify(keys_.size()), IsOk());
-    EXPECT_THAT(tree_->RemoveAll(), IsOk());
+    storage::PageSlab::Deferred deferred(*space_);
+    EXPECT_THAT(tree_->RemoveAll(deferred), IsOk());
   }
 
   void Add(const std::string& key) {

@@ -32,7 +32,8 @@ class PageImageTest : public testing::Test {
   void TearDown() override { Empty(); }
   void Empty() {
     if (tree_ == nullptr) return;
-    EXPECT_THAT(tree_->RemoveAll(), IsOk());  // long values lie outside of the slab
+    Tree::Deferred deferred(*slab_);
+    EXPECT_THAT(tree_->RemoveAll(deferred), IsOk());  // long values lie outside of the slab
   }
 
   void Fill(unsigned page_size) {

@@ -79,7 +79,8 @@ TEST_F(PageVersionTest, TellsOfEveryChangeUnderRandomOperations) {
       ASSERT_THAT(tree_.Checkpoint(), IsOk());
     }
     if (random.OneIn(50)) {
-      ASSERT_THAT(tree_.tree().RemoveAll(), IsOk());
+      CachedTree::Cache::Deferred deferred(tree_.cache());
+      ASSERT_THAT(tree_.tree().RemoveAll(deferred), IsOk());
     }
     LookAtPages();
     if (HasFailure()) return;
