@@ -120,7 +120,8 @@ TEST_F(BlockDepotTest, TakesEverythingOutOfARange) {
   for (std::size_t i = 0; i < handles.size(); i += 2) depot->FreeBlock(cache, ClassOf(1024), handles[i]);
   depot->Flush(cache, BlockDepot::kFree, BlockDepot::kUnstamped);
   std::uint64_t bytes = 0;
-  depot->TakeAll({5 * kRegion, 7 * kRegion}, [&](storage::Run run) { bytes += run.bytes(); });
+  const auto is_inside = [](std::uint32_t handle) { return handle >= 5 * kRegion >> kShift && handle < 7 * kRegion >> kShift; };
+  depot->TakeAll({{5 * kRegion, 6 * kRegion}, {6 * kRegion, 7 * kRegion}}, is_inside, [&](storage::Run run) { bytes += run.bytes(); });
   EXPECT_EQ(bytes, kRegion);
   EXPECT_EQ(depot->free_bytes(), kRegion);
   std::vector<std::uint32_t> left;

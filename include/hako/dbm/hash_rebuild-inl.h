@@ -89,25 +89,28 @@ Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, std::vector<storage::Ex
     ForEachSlot()(visit);
     visit(mover);
   };
-  HAKO_RETURN_IF_ERROR(AloneAndEntered([&] {
-    heap_->BeginEvacuation(victims, with_mover);
-    return absl::OkStatus();
-  }));
-  // Long records are moved one by one, so that nobody waits for their bytes.
-  std::vector<std::uint32_t> long_records;
   Status status = CatchNoMemory([&] {
-    return index_.ForEachLocked(mine, 0, ~std::uint64_t{0}, [&](std::uint32_t handle, auto&& replace) -> Status {
-      if (!heap_->IsVictim(handle)) return absl::OkStatus();
-      if (heap_->IsLong(handle)) return long_records.push_back(handle), absl::OkStatus();
-      HAKO_ASSIGN_OR_RETURN(const std::uint32_t copy, heap_->Relocate(mover, handle));
-      heap_->NoteMove(handle, copy);
-      heap_->Retire(mover, handle);
-      replace(copy);
-      heap_->Commit(copy);
-      heap_->ReleaseFreed(mover);  // while it counts as a block of a victim
+    return AloneAndEntered([&] {
+      heap_->BeginEvacuation(victims, with_mover);
       return absl::OkStatus();
     });
   });
+  // Long records are moved one by one, so that nobody waits for their bytes.
+  std::vector<std::uint32_t> long_records;
+  if (status.ok())
+    status = CatchNoMemory([&] {
+      return index_.ForEachLocked(mine, 0, ~std::uint64_t{0}, [&](std::uint32_t handle, auto&& replace) -> Status {
+        if (!heap_->IsVictim(handle)) return absl::OkStatus();
+        if (heap_->IsLong(handle)) return long_records.push_back(handle), absl::OkStatus();
+        HAKO_ASSIGN_OR_RETURN(const std::uint32_t copy, heap_->Relocate(mover, handle));
+        heap_->NoteMove(handle, copy);
+        heap_->Retire(mover, handle);
+        replace(copy);
+        heap_->Commit(copy);
+        heap_->ReleaseFreed(mover);  // while it counts as a block of a victim
+        return absl::OkStatus();
+      });
+    });
   for (std::size_t i = 0; status.ok() && i < long_records.size(); ++i) {
     status = CatchNoMemory([&] { return MoveLong(mine, mover, long_records[i]); });
   }

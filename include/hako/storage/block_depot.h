@@ -190,23 +190,26 @@ class BlockDepot {
     return taken;
   }
 
-  // Takes all that is free in the range: visit(Run). What threads have in their caches is taken by Forget.
-  template <class F>
-  void TakeAll(Run range, F&& visit) {
+  // Takes all that is free in the ranges: visit(Run). is_inside(handle) tells whether a block lies in one of them. What threads have in
+  // their caches is taken by Forget.
+  template <class IsInside, class F>
+  void TakeAll(const std::vector<Run>& ranges, IsInside&& is_inside, F&& visit) {
     std::lock_guard lock(mutex_);
     for (unsigned list = kFree; list < kUnstamped; ++list) {
       VisitList(list, [&](std::uint32_t handle) {
+        if (!is_inside(handle)) return;
         const Run block = BlockAt(list, handle);
-        if (block.begin < range.begin || block.begin >= range.end) return;
         if (IsCounted(block)) Count(block, -1);
         visit(block);
       });
     }
-    runs_.Cut(range, [&](Run run) {
-      Count(run, -1);
-      visit(run);
-    });
-    for (std::uint64_t at = range.begin; at < range.end; at = RegionEnd(at)) RegionAt(at) = {++renewals_, 0, 0};
+    for (const Run range : ranges) {
+      runs_.Cut(range, [&](Run run) {
+        Count(run, -1);
+        visit(run);
+      });
+      for (std::uint64_t at = range.begin; at < range.end; at = RegionEnd(at)) RegionAt(at) = {++renewals_, 0, 0};
+    }
   }
 
   // From now on, or, with nullptr, no longer, the blocks that leave the depot are added there.

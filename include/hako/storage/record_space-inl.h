@@ -412,9 +412,10 @@ void RecordHeap<FileT>::BeginEvacuation(std::vector<Extent>& victims, ForEachSlo
   for_each_slot([&](Slot& slot) {
     if (slot.chunk.bytes() != 0 && IsVictim(HandleOf(slot.chunk.next))) forgotten_.push_back(Rest(std::exchange(slot.chunk, {})));
   });
-  for (const Extent& extent : victims) {
-    depot_->TakeAll({extent.offset, extent.offset + extent.bytes}, [this](Run run) { forgotten_.push_back(run); });
-  }
+  std::vector<Run> ranges;
+  for (const Extent& extent : victims) ranges.push_back({extent.offset, extent.offset + extent.bytes});
+  depot_->TakeAll(
+      ranges, [this](std::uint32_t handle) { return IsVictim(handle); }, [this](Run run) { forgotten_.push_back(run); });
 }
 
 template <File FileT>
