@@ -63,7 +63,7 @@ Status HashDBM<FileT>::ForEachHeapExtent(F&& visit) {
   return absl::OkStatus();
 }
 
-// Empties the last heap extents, as long as free ones below have room for what they hold.
+// Empties the last heap extents, as long as free extents below have room for their records.
 template <File FileT>
 Status HashDBM<FileT>::MoveDown(Slot& mine, Slot& mover, std::uint64_t batch) {
   std::vector<storage::Extent> all, victims;
@@ -115,7 +115,7 @@ Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, std::vector<storage::Ex
     status = CatchNoMemory([&] { return MoveLong(mine, mover, long_records[i]); });
   }
   std::lock_guard lock(maintenance_mutex_);  // until nothing that waited in a victim is yet to be released
-  // After an error too: what was moved until then leaves space that is wanted.
+  // After an error too: the records moved so far leave space that is needed.
   status.Update(CatchNoMemory([&] { return SynchronizeSlots(mine, with_mover, [](std::uint64_t) { return absl::OkStatus(); }); }));
   Alone([&] {
     heap_->EndEvacuation(mine, victims, status.ok());

@@ -2,13 +2,13 @@
 //
 // It copies one leaf at a time and walks over the copy, so it holds no lock and stops no writer. It is no snapshot (as LevelDB's iterator
 // is): it looks at the database as it is at each move, as LMDB's cursor does.
-//   - Every record that is there from the first move to the last is visited exactly once, in order.
+//   - Every record that exists from the first move to the last is visited exactly once, in order.
 //   - A record that another thread adds or removes meanwhile, on the side to which the iterator moves, may be visited or not.
 //   - What the iterator's own thread has changed before a move is seen by the move: a record that it added is visited, one that it removed
 //     is not, and a new value is shown. Not so if another thread is changing the same leaf at that moment, or the leaf has left the cache:
 //     then the move goes on in the copy, as for changes of other threads.
 //   - key() and value() stay as they are until the next move, also after Set and Remove.
-// For this a move looks whether the leaf has changed since it was copied, and copies it again if so.
+// To this end a move checks whether the leaf has changed since it was copied, and copies it again if so.
 // One thread; the database must outlive it. It may be moved: what key() and value() show lies on the heap.
 #pragma once
 

@@ -1,8 +1,8 @@
 // Which records a synchronized state of a HashDBM consists of, for a reader that goes through the file while newer states are made durable.
 //
-// The stamps alone cannot tell: they count epochs in a few bits (format/stamp.h), and a long copy outlasts any number of them. So while a
-// state is pinned, each of its blocks stays as it is but for the stamp, and two bits a block tell the rest:
-//   handed out   somebody wrote, or may write, a record there since: the block was not part of the state
+// Stamps alone do not suffice: they count epochs in a few bits (format/stamp.h), and a long copy outlasts their period. So while a state is
+// pinned, each of its blocks keeps its content except the stamp, and two bits for each block decide:
+//   handed out   a writer has taken the block since: it was not part of the state
 //   released     the block was part of the state, was retired since, and its stamp says free by now
 //
 // Threads: marks and look-ups from any; `waiting` belongs to the thread that releases what epochs leave.

@@ -15,7 +15,7 @@
 //      synchronization, at the next Open, or, if the process died, by the harvest, of which each synchronization does a part. In any other
 //      file it would be an access to the device, and most blocks are written again before long: those that still are free have it replaced
 //      within 256 synchronizations.
-//   6. While a state is pinned (storage/pinned_state.h), none of its blocks is written, but for the stamp, or handed out.
+//   6. While a state is pinned (storage/pinned_state.h), none of its blocks is written, except for its stamp, or handed out.
 //
 // Threads: the calls of the engine, from any. An epoch is closed with the writers kept out.
 #pragma once

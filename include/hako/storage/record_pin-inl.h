@@ -5,7 +5,7 @@
 
 namespace hako::storage {
 
-// All that is free goes to the depot, which notes what it hands out from now on.
+// Moves all free blocks to the depot, which records the blocks that it hands out from now on.
 template <File FileT>
 template <class ForEachSlot>
 Status RecordHeap<FileT>::PinState(ForEachSlot&& for_each_slot) {
