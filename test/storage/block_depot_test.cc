@@ -38,7 +38,12 @@ class BlockDepotTest : public testing::Test {
     }
     return handles;
   }
-  std::vector<std::uint64_t> RunSizes() const {
+  // Of all runs, those of blocks that nobody has counted yet too.
+  std::vector<std::uint64_t> RunSizes() {
+    EXPECT_EQ(depot->TakeBlock(std::uint64_t{1} << 40).bytes(), 0u);
+    return CountedRunSizes();
+  }
+  std::vector<std::uint64_t> CountedRunSizes() const {
     std::vector<std::uint64_t> sizes;
     depot->ForEachRun([&](storage::Run run) { sizes.push_back(run.bytes()); });
     return sizes;
@@ -90,6 +95,38 @@ TEST_F(BlockDepotTest, ListsBlocksAgainAfterTheirRegionWasRenewed) {
     depot->Flush(cache, BlockDepot::kFree, BlockDepot::kUnstamped);
     EXPECT_THAT(RunSizes(), testing::ElementsAre(kRegion));
   }
+}
+
+TEST_F(BlockDepotTest, LeavesBlocksInTheirListsUntilARunIsWanted) {
+  depot->FreeRun({kRegion, 2 * kRegion});
+  const std::vector<std::uint32_t> handles = Carve(64, ~std::size_t{0});
+  const auto free_all = [&] {
+    for (const std::uint32_t handle : handles) depot->FreeBlock(cache, ClassOf(64), handle);
+    depot->Flush(cache, BlockDepot::kFree, BlockDepot::kUnstamped);
+  };
+  free_all();
+  EXPECT_EQ(depot->free_bytes(), kRegion);
+  std::size_t popped = 0;
+  for (; depot->Pop(cache, ClassOf(64)) != 0; ++popped) {
+  }
+  EXPECT_EQ(popped, handles.size()) << "the region was joined though nobody wanted a run";
+  EXPECT_EQ(depot->free_bytes(), 0u);
+  free_all();
+  EXPECT_EQ(depot->TakeBlock(kRegion).bytes(), kRegion);
+  EXPECT_EQ(depot->Pop(cache, ClassOf(64)), 0u);
+  EXPECT_EQ(depot->free_bytes(), 0u);
+}
+
+// So that a thread that wants a run has a limited number of blocks to count.
+TEST_F(BlockDepotTest, JoinsBlocksWithoutBeingAskedWhereVeryManyAreFree) {
+  depot->FreeRun({kRegion, 101 * kRegion});
+  const std::vector<std::uint32_t> handles = Carve(8, ~std::size_t{0});
+  ASSERT_EQ(handles.size(), 100 * kRegion / 8);
+  for (const std::uint32_t handle : handles) depot->FreeBlock(cache, ClassOf(8), handle);
+  depot->Flush(cache, BlockDepot::kFree, BlockDepot::kUnstamped);
+  EXPECT_THAT(CountedRunSizes(), testing::ElementsAre(testing::Ge(30 * kRegion)));
+  EXPECT_EQ(depot->free_bytes(), 100 * kRegion);
+  EXPECT_THAT(RunSizes(), testing::ElementsAre(100 * kRegion));
 }
 
 TEST_F(BlockDepotTest, KeepsFewBytesOfLargerBlocksForAThread) {

@@ -10,9 +10,12 @@
 // the magazines are not searched for: they are outdated by the region's number of renewals and are dropped when a thread takes the
 // magazine.
 //
+// A region counts the blocks of a magazine only once a run is wanted and there is none: most magazines are handed to a thread again
+// before that, and so the free of a small block costs no access to its region.
+//
 // Invariants
 //   1. A byte of the space is in a block or a chunk in use, or in a thread's magazines, or free in the depot: in a magazine or in a run.
-//   Of the last kind its region counts it, once.
+//   Of the last kind its region counts it, once, unless its magazine is uncounted.
 //   2. A block of kFree in the depot counts only if its region was not renewed since its magazine came.
 //   3. A small block does not reach over the end of a region. One that an older version of hako placed so is never joined.
 //   4. A block that is joined was stamped as free before: whatever finds its old head inside another block later takes it for free space.
@@ -47,6 +50,7 @@ class BlockDepot {
   static constexpr unsigned kFree = 0, kUnstamped = format::kSizeClasses, kWaiting = 2 * format::kSizeClasses;
   static constexpr unsigned kLists = 3 * format::kSizeClasses;
   static constexpr std::uint32_t kRest = 16;          // for small blocks; see Pop
+  static constexpr std::uint32_t kMagazineSize = 60;  // blocks
   static constexpr std::uint64_t kSmallMax = 4096;    // bytes of a small block; a free larger one is a run
   static constexpr std::uint64_t kRegion = 64 << 10;  // bytes
   static constexpr std::uint64_t kHeader = 64;        // bytes at the start of an extent that are never free
@@ -129,8 +133,8 @@ class BlockDepot {
   Run TakeBlock(std::uint64_t bytes, std::uint64_t alignment = 1) {
     const std::uint64_t unit = std::uint64_t{1} << shift_;
     alignment = std::max(alignment, unit);
-    std::lock_guard lock(mutex_);
-    const Run found = runs_.Find(bytes + alignment - unit);
+    std::unique_lock lock(mutex_);
+    const Run found = FindRun(bytes + alignment - unit, lock);
     if (found.bytes() == 0) return {};
     const std::uint64_t begin = (found.begin + alignment - 1) & ~(alignment - 1);
     if (handed_out_ != nullptr) handed_out_->Add(begin >> shift_);
@@ -139,8 +143,8 @@ class BlockDepot {
 
   // A part of one region, of at least `bytes`, to carve small blocks from. REQUIRES: bytes <= kRegion / 4
   ChunkRest TakeChunk(std::uint64_t bytes) {
-    std::lock_guard lock(mutex_);
-    Run run = runs_.Find(std::max(2 * bytes, kRunMin));
+    std::unique_lock lock(mutex_);
+    Run run = FindRun(std::max(2 * bytes, kRunMin), lock);
     if (run.bytes() == 0) return {};
     if (RegionEnd(run.begin) - run.begin < bytes) run.begin = RegionEnd(run.begin);
     run.end = std::min(run.end, RegionEnd(run.begin));
@@ -152,19 +156,19 @@ class BlockDepot {
   // For a space that cannot grow: the smallest block in the depot of at least a size class, out of its list of kFree or kUnstamped; an
   // empty run if there is none.
   Run TakeSmallBlock(unsigned first, unsigned size_class) {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    CountAll(lock);
     for (unsigned list = first + size_class; list <= first + last_small_; ++list) {
-      for (std::uint32_t m; (m = depot_[list].load(std::memory_order_relaxed)) != 0;) {
+      for (std::uint32_t m; (m = depot_[list]) != 0;) {
         Magazine& magazine = At(m);
         while (magazine.count != 0) {
           const Run block = BlockAt(list, magazine.handles[--magazine.count]);
           if (list < kUnstamped && !IsCurrent(magazine, block)) continue;
-          if (list < kUnstamped && IsCounted(block)) Unlist(block);
+          if (list < kUnstamped && CanBeCounted(block)) Unlist(block);
           if (handed_out_ != nullptr) handed_out_->Add(block.begin >> shift_, block.end >> shift_);
           return block;
         }
-        depot_[list].store(magazine.next, std::memory_order_relaxed);
-        Recycle(m);
+        Recycle(TakeFrom(list, depot_[list]));
       }
     }
     return {};
@@ -181,7 +185,8 @@ class BlockDepot {
   // Takes out the runs that are wanted(Run).
   template <class F>
   std::vector<Run> TakeRuns(F&& wanted) {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    CountAll(lock);
     std::vector<Run> taken;
     runs_.ForEach([&](Run run) {
       if (wanted(run)) taken.push_back(run);
@@ -194,12 +199,13 @@ class BlockDepot {
   // their caches is taken by Forget.
   template <class IsInside, class F>
   void TakeAll(const std::vector<Run>& ranges, IsInside&& is_inside, F&& visit) {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    CountAll(lock);
     for (unsigned list = kFree; list < kUnstamped; ++list) {
       VisitList(list, [&](std::uint32_t handle) {
         if (!is_inside(handle)) return;
         const Run block = BlockAt(list, handle);
-        if (IsCounted(block)) Count(block, -1);
+        if (CanBeCounted(block)) Count(block, -1);
         visit(block);
       });
     }
@@ -226,7 +232,7 @@ class BlockDepot {
   // Bytes that are free in the depot: in runs, and in the lists of kFree.
   std::uint64_t free_bytes() const {
     std::lock_guard lock(mutex_);
-    return free_bytes_;
+    return free_bytes_ + uncounted_bytes_;
   }
 
   // ---- lists as a whole ----
@@ -245,7 +251,9 @@ class BlockDepot {
   // Takes a whole list of kUnstamped or kWaiting: the first of a chain of magazines, to be given to Drain.
   std::uint32_t Take(unsigned list) {
     std::lock_guard lock(mutex_);
-    return depot_[list].exchange(0, std::memory_order_relaxed);
+    const std::uint32_t chain = std::exchange(depot_[list], 0);
+    UpdateHas(list);
+    return chain;
   }
   using Chains = std::array<std::uint32_t, format::kSizeClasses>;
   Chains TakeWaiting() {
@@ -281,7 +289,7 @@ class BlockDepot {
   void Forget(F&& drop) {
     std::lock_guard lock(mutex_);
     for (unsigned list = kUnstamped; list < kWaiting; ++list) {
-      for (std::uint32_t m = depot_[list].load(std::memory_order_relaxed); m != 0; m = At(m).next) ForgetIn(m, list, drop);
+      for (std::uint32_t m = depot_[list]; m != 0; m = At(m).next) ForgetIn(m, list, drop);
     }
   }
 
@@ -299,9 +307,10 @@ class BlockDepot {
   }
 
  private:
-  static constexpr std::uint32_t kMagazineSize = 60;
-  static constexpr std::uint64_t kMagazineBytes = 32 << 10;               // of blocks that are free, at most
-  static constexpr std::uint64_t kRunMin = 512;                           // no chunk is taken from a shorter one
+  static constexpr std::uint64_t kMagazineBytes = 32 << 10;  // of blocks that are free, at most
+  static constexpr std::uint64_t kRunMin = 512;              // no chunk is taken from a shorter one
+  static constexpr std::uint32_t kUncountedMax = 8192;       // magazines: a thread that wants a run may have to count all of them
+  static constexpr std::uint32_t kCountedAtOnce = 64;        // magazines, while other threads wait for the mutex
   static constexpr std::uint64_t kReserveBytes = std::uint64_t{8} << 30;  // address space: two thousand million free blocks
 
   struct Magazine {
@@ -333,7 +342,7 @@ class BlockDepot {
     const std::uint64_t begin = std::uint64_t{handle} << shift_;
     return {begin, begin + BytesOf(list % format::kSizeClasses)};
   }
-  static bool IsCounted(Run block) { return block.end <= RegionEnd(block.begin); }
+  static bool CanBeCounted(Run block) { return block.end <= RegionEnd(block.begin); }
   bool IsCurrent(const Magazine& magazine, Run block) const { return RegionAt(block.begin).renewal <= magazine.renewals; }
 
   // REQUIRES, from here to IsFree: mutex_ held
@@ -372,13 +381,47 @@ class BlockDepot {
     runs_.Take(whole);
     return runs_.Add(whole);
   }
+  // The first run of at least `bytes`, if need be one of blocks that nobody has counted; an empty one if there is none.
+  Run FindRun(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+    for (;;) {
+      const Run found = runs_.Find(bytes);
+      if (found.bytes() != 0 || !CountSome(lock)) return found;
+    }
+  }
+
   // A thread's magazine comes to the depot.
   void Enter(unsigned list, std::uint32_t m) {
     Magazine& magazine = At(m);
-    magazine.next = depot_[list].load(std::memory_order_relaxed);
     magazine.renewals = renewals_;
-    depot_[list].store(m, std::memory_order_relaxed);
-    if (list >= kUnstamped) return;
+    const bool counts_later = list < kUnstamped && num_uncounted_ < kUncountedMax;
+    if (counts_later) {
+      ++num_uncounted_;
+      uncounted_bytes_ += magazine.count * BytesOf(list);
+    } else if (list < kUnstamped) {
+      CountIn(list, magazine);
+    }
+    std::uint32_t& chain = counts_later ? uncounted_[list] : depot_[list];
+    magazine.next = chain;
+    chain = m;
+    UpdateHas(list);
+  }
+  // Takes the first magazine of a chain of the list.
+  std::uint32_t TakeFrom(unsigned list, std::uint32_t& chain) {
+    const std::uint32_t m = chain;
+    chain = At(m).next;
+    UpdateHas(list);
+    return m;
+  }
+  std::uint32_t TakeUncounted(unsigned list) {
+    const std::uint32_t m = TakeFrom(list, uncounted_[list]);
+    --num_uncounted_;
+    uncounted_bytes_ -= At(m).count * BytesOf(list);
+    return m;
+  }
+  void UpdateHas(unsigned list) {
+    has_[list].store(depot_[list] != 0 || (list < kUnstamped && uncounted_[list] != 0), std::memory_order_relaxed);
+  }
+  void CountIn(unsigned list, const Magazine& magazine) {
     const auto bytes = static_cast<std::uint32_t>(BytesOf(list));
     for (std::uint32_t i = 0; i < magazine.count; ++i) {
       const std::uint64_t begin = std::uint64_t{magazine.handles[i]} << shift_;
@@ -391,6 +434,26 @@ class BlockDepot {
         RenewIfFree(begin);
     }
   }
+  // Counts the blocks of some magazines, between which others get the mutex; false if all are counted.
+  bool CountSome(std::unique_lock<std::mutex>& lock) {
+    if (num_uncounted_ == 0) return false;
+    lock.unlock();
+    lock.lock();
+    std::uint32_t left = kCountedAtOnce;
+    for (unsigned list = kFree; list < kUnstamped && left != 0; ++list) {
+      for (; uncounted_[list] != 0 && left != 0; --left) {
+        const std::uint32_t m = TakeUncounted(list);
+        CountIn(list, At(m));
+        At(m).next = std::exchange(depot_[list], m);
+        UpdateHas(list);
+      }
+    }
+    return true;
+  }
+  void CountAll(std::unique_lock<std::mutex>& lock) {
+    while (CountSome(lock)) {
+    }
+  }
   // A magazine of the depot goes to a thread, without what is outdated.
   void Leave(unsigned list, Magazine& magazine) {
     std::uint16_t kept = 0;
@@ -398,7 +461,7 @@ class BlockDepot {
       const Run block = BlockAt(list, magazine.handles[i]);
       if (!IsCurrent(magazine, block)) continue;
       magazine.handles[kept++] = magazine.handles[i];
-      if (IsCounted(block)) Unlist(block);
+      if (CanBeCounted(block)) Unlist(block);
     }
     magazine.count = kept;
   }
@@ -410,9 +473,11 @@ class BlockDepot {
 
   template <class F>
   void VisitList(unsigned list, F&& visit) const {
-    for (std::uint32_t m = depot_[list].load(std::memory_order_relaxed); m != 0; m = At(m).next) {
-      for (std::uint32_t i = 0; i < At(m).count; ++i) {
-        if (list >= kUnstamped || IsCurrent(At(m), BlockAt(list, At(m).handles[i]))) visit(At(m).handles[i]);
+    for (const std::uint32_t chain : {depot_[list], list < kUnstamped ? uncounted_[list] : 0}) {
+      for (std::uint32_t m = chain; m != 0; m = At(m).next) {
+        for (std::uint32_t i = 0; i < At(m).count; ++i) {
+          if (list >= kUnstamped || IsCurrent(At(m), BlockAt(list, At(m).handles[i]))) visit(At(m).handles[i]);
+        }
       }
     }
   }
@@ -436,15 +501,15 @@ class BlockDepot {
       std::swap(cache.full[list], cache.given[list]);
       return true;
     }
-    return depot_[list].load(std::memory_order_relaxed) != 0 && Refill(cache, list);
+    return has_[list].load(std::memory_order_relaxed) && Refill(cache, list);
   }
   [[gnu::noinline]] bool Refill(Cache& cache, unsigned list) {
     std::lock_guard lock(mutex_);
     for (;;) {
-      const std::uint32_t next = depot_[list].load(std::memory_order_relaxed);
-      if (next == 0) return false;
-      depot_[list].store(At(next).next, std::memory_order_relaxed);
-      if (list < kUnstamped) Leave(list, At(next));
+      const bool is_uncounted = list < kUnstamped && uncounted_[list] != 0;
+      if (!is_uncounted && depot_[list] == 0) return false;
+      const std::uint32_t next = is_uncounted ? TakeUncounted(list) : TakeFrom(list, depot_[list]);
+      if (list < kUnstamped && !is_uncounted) Leave(list, At(next));
       for (std::uint32_t i = 0; handed_out_ != nullptr && i < At(next).count; ++i) handed_out_->Add(At(next).handles[i]);
       if (At(next).count == 0) {
         Recycle(next);
@@ -486,9 +551,13 @@ class BlockDepot {
   const unsigned shift_, last_small_;
   const Extents extents_;
   mutable std::mutex mutex_;
-  std::array<std::atomic<std::uint32_t>, kLists> depot_{};  // full magazines, changed under mutex_
-  std::uint32_t unused_ = 0;                                // empty magazines
-  std::uint64_t next_ = 1;                                  // magazines never used yet
+  std::array<std::atomic<bool>, kLists> has_{};  // whether the depot has magazines of the list; changed under mutex_
+  std::array<std::uint32_t, kLists> depot_{};    // full magazines; those of kFree are counted
+  std::array<std::uint32_t, kUnstamped> uncounted_{};
+  std::uint32_t num_uncounted_ = 0;
+  std::uint64_t uncounted_bytes_ = 0;
+  std::uint32_t unused_ = 0;  // empty magazines
+  std::uint64_t next_ = 1;    // magazines never used yet
   FreeRuns runs_;
   std::uint64_t renewals_ = 0;  // of regions
   std::uint64_t free_bytes_ = 0;

@@ -356,7 +356,7 @@ template <class AsWriter>
 void RecordHeap<FileT>::FreeSlowly(Slot& slot, unsigned size_class, std::vector<std::uint32_t> handles, AsWriter&& as_writer) {
   while (!handles.empty()) {
     as_writer([&] {
-      for (unsigned i = 0; i < kReleasesAtOnce * 60 && !handles.empty(); ++i, handles.pop_back())
+      for (unsigned i = 0; i < kReleasesAtOnce * BlockDepot::kMagazineSize && !handles.empty(); ++i, handles.pop_back())
         FreeStamped(slot, handles.back(), size_class);
     });
   }
