@@ -46,6 +46,13 @@ inline Status DataLossError(std::string_view what, std::uint64_t offset) {
   return absl::OutOfRangeError(absl::StrCat(ToAbsl(what), " of ", size, " bytes; the limit is ", limit));
 }
 
+// Why a database refuses updates.
+[[gnu::cold]] inline Status ReadOnlyError() { return absl::FailedPreconditionError("the database was opened read-only"); }
+[[gnu::cold]] inline Status NoMoreWritesError(const Status& failure) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("no more writes after an error; close the database and open it again: ", failure.message()));
+}
+
 // A failed system call on the data path. NotFound means "absent key" to callers, so the errno values that abseil maps to it (ENOENT,
 // ENXIO, ENODEV) become Unknown: a dying disk must not read as an absent key.
 inline Status SystemError(int error_number, std::string_view what) {

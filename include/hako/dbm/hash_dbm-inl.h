@@ -25,7 +25,7 @@ Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) HAKO_TRY {
     return index_.template Process<void>(*slot, hash, key, visitor);
   } else {
     if (!heap_->AcceptsWrites()) [[unlikely]]
-      return RefuseWrites();
+      return heap_->Refusal();
     if (notes_updates_) [[unlikely]] {
       if constexpr (!std::is_same_v<std::remove_cvref_t<V>, Action>) return ProcessNoting(*slot, key, visitor);
       HAKO_RETURN_IF_ERROR(index_.template Process<Action>(*slot, hash, key, visitor));
@@ -76,7 +76,7 @@ Status HashDBM<FileT>::ProcessMultiNoting(Slot& slot, std::span<const std::strin
 template <File FileT>
 Status HashDBM<FileT>::SetLater(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view value) {
   std::lock_guard lock(pending_->mutex());
-  if (!heap_->AcceptsWrites()) return RefuseWrites();
+  if (!heap_->AcceptsWrites()) return heap_->Refusal();
   if (pending_->IsFull()) {
     if (Status entered = EnterLocked(&slot); pending_->IsFull()) return entered;
   }
@@ -168,7 +168,7 @@ Status HashDBM<FileT>::ProcessMulti(std::span<const std::string_view> keys, V&& 
   if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
     return index_.template ProcessMulti<Action>(*slot, keys, KeepAll(visitor));
   } else {
-    if (!heap_->AcceptsWrites()) return RefuseWrites();
+    if (!heap_->AcceptsWrites()) return heap_->Refusal();
     if (notes_updates_) return ProcessMultiNoting(*slot, keys, visitor);
     return index_.template ProcessMulti<Action>(*slot, keys, visitor);
   }
@@ -201,20 +201,14 @@ Status HashDBM<FileT>::ProcessEach(V&& visitor) HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-template <File FileT>
-Status HashDBM<FileT>::RefuseWrites() const {
-  return writable_ ? heap_->Health() : absl::FailedPreconditionError("the database is open for reading only");
-}
-
 // ---- the whole database ----
 
 template <File FileT>
 Status HashDBM<FileT>::Clear() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
-  if (!IsWritable()) return RefuseWrites();
+  HAKO_RETURN_IF_ERROR(heap_->Refusal());
   Slot* mine = slots_.Mine();
   if (mine == nullptr) return slots_.Refusal();
-  HAKO_RETURN_IF_ERROR(heap_->Health());
   HAKO_RETURN_IF_ERROR(AloneAndEntered([&] {
     heap_->extents().StoreLive(&format::LiveState::clearing, format::kClearing);
     return RemoveAllRecords(*mine);
@@ -238,8 +232,8 @@ Status HashDBM<FileT>::RemoveAllRecords(Slot& mine) {
 template <File FileT>
 Status HashDBM<FileT>::Synchronize(SyncMode mode) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
-  if (!IsWritable()) return RefuseWrites();
-  if (mode == SyncMode::kSoft && !heap_->index_is_in_memory()) return heap_->Health();
+  HAKO_RETURN_IF_ERROR(heap_->Refusal());
+  if (mode == SyncMode::kSoft && !heap_->index_is_in_memory()) return absl::OkStatus();
   Slot* mine = slots_.Mine();
   if (mine == nullptr) return slots_.Refusal();
   const std::uint64_t call = sync_calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
@@ -500,7 +494,7 @@ template <File FileT>
 template <class F>
 Status HashDBM<FileT>::ChangeSuperBlock(F&& change) {
   HAKO_RETURN_IF_ERROR(CheckOpen());
-  if (!IsWritable()) return RefuseWrites();
+  HAKO_RETURN_IF_ERROR(heap_->Refusal());
   std::lock_guard lock(maintenance_mutex_);
   HAKO_RETURN_IF_ERROR(heap_->Health());
   if (Status status = heap_->extents().Commit(change); !status.ok()) {

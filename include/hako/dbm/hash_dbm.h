@@ -186,7 +186,6 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   auto InStepsOf(Slot& mine) {
     return [this, &mine](auto&& step) { this->AsWriter(mine, step); };
   }
-  Status RefuseWrites() const;
   std::uint64_t CountEntered() const { return index_.Count(ForEachSlot()); }
 
   // ---- Sets that are pending ----

@@ -10,7 +10,7 @@ namespace hako {
 template <File FileT>
 Status HashDBM<FileT>::Rebuild() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
-  if (!IsWritable()) return RefuseWrites();
+  HAKO_RETURN_IF_ERROR(heap_->Refusal());
   Slot* mine = slots_.Mine();
   if (mine == nullptr) return slots_.Refusal();
   std::lock_guard lock(reorganizing_mutex_);

@@ -35,8 +35,8 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare
   }
   if (dbm->IsWritable()) {
     const auto checkpoint = [self = dbm.get()] {
-      const bool is_due = self->space_->IsDirty() || self->refuses_.load(std::memory_order_relaxed);
-      if (is_due && self->IsTimeToRetry()) (void)self->Synchronize(SyncMode::kHard);  // health_ tells of a failure
+      const bool is_due = self->space_->IsDirty() || !self->refusal_.IsOk();
+      if (is_due && self->IsTimeToRetry()) (void)self->Synchronize(SyncMode::kHard);  // a failure is kept in refusal_
     };
     HAKO_ASSIGN_OR_RETURN(dbm->background_, sync::BackgroundThread::Start(options.sync_interval, checkpoint));
     waker->store(dbm->background_.get());
@@ -68,24 +68,24 @@ Status TreeDBM<FileT, Compare, Codec>::CheckpointLocked() {
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 void TreeDBM<FileT, Compare, Codec>::NoteHealth(const Status& status) {
-  const Status& store = space_->store().Health();
-  std::lock_guard lock(metadata_mutex_);
-  health_ = store.ok() ? status : store;
-  if (health_.ok() && space_->store().is_short()) {
-    health_ = CatchNoMemory([]() -> Status {
+  const Status failure = space_->store().Health();
+  Status health = failure.ok() ? status : failure;
+  if (health.ok() && space_->store().is_short()) {
+    health = CatchNoMemory([]() -> Status {
       return absl::ResourceExhaustedError("the device is full: only removals are accepted until there is space again");
     });
   }
-  refuses_.store(!health_.ok(), std::memory_order_relaxed);
+  refusal_.Assign(health);
   static constexpr std::chrono::milliseconds kFirstDelay{10}, kDelayMax{1000};
-  retry_delay_ = absl::IsResourceExhausted(health_) ? std::clamp(2 * retry_delay_, kFirstDelay, kDelayMax) : std::chrono::milliseconds{0};
+  std::lock_guard lock(metadata_mutex_);
+  retry_delay_ = absl::IsResourceExhausted(health) ? std::clamp(2 * retry_delay_, kFirstDelay, kDelayMax) : std::chrono::milliseconds{0};
   retry_at_ = std::chrono::steady_clock::now() + retry_delay_;
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::Synchronize(SyncMode) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
-  if (!IsWritable()) return RefuseUpdate();
+  if (!IsWritable()) return refusal_.Get();
   const std::uint64_t call = sync_calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
   num_waiting_.fetch_add(1, std::memory_order_relaxed);
   std::lock_guard lock(maintenance_mutex_);
@@ -139,7 +139,7 @@ bool TreeDBM<FileT, Compare, Codec>::ShouldBeRebuilt() {
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::Rebuild() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
-  if (!IsWritable()) return RefuseUpdate();
+  if (!IsWritable()) return refusal_.Get();
   static constexpr std::uint64_t kStepMin = 256 << 10, kStepMax = 8 << 20;  // bytes to move while checkpoints wait
   static constexpr int kRoundsMax = 8;                                      // what was moved leaves room for others to be moved to
   std::unique_lock lock(maintenance_mutex_);

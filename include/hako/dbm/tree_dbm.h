@@ -36,6 +36,7 @@
 #include "hako/file/replace_file.h"
 #include "hako/storage/page_cache.h"
 #include "hako/sync/background_thread.h"
+#include "hako/sync/sticky_status.h"
 
 namespace hako {
 
@@ -107,8 +108,7 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
   // space.
   Status GetHealth() const {
     HAKO_RETURN_IF_ERROR(this->CheckOpen());
-    std::lock_guard lock(metadata_mutex_);
-    return health_;
+    return writable_ ? refusal_.Get() : absl::OkStatus();
   }
 
   // A checkpoint, and closes the file. The destructor calls it where the user did not. No other thread may use the database any more.
@@ -123,10 +123,11 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
         writable_(space_->store().file().IsWritable()),
         durability_(options.durability),
         metadata_(space_->store().super().metadata),
-        type_(space_->store().super().type) {}
+        type_(space_->store().super().type),
+        refusal_(writable_ ? absl::OkStatus() : ReadOnlyError()) {}
 
   HAKO_INLINE Status MayUpdate() const {
-    if (!writable_ || refuses_.load(std::memory_order_relaxed)) [[unlikely]]
+    if (!refusal_.IsOk()) [[unlikely]]
       return RefuseUpdate();
     return absl::OkStatus();
   }
@@ -138,10 +139,9 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
   HAKO_INLINE bool NotesUpdates() const { return durability_ == Durability::kPower; }
   Status NoteUpdate() { return Synchronize(SyncMode::kHard); }
   [[gnu::cold]] Status RefuseUpdate() const {
-    if (!writable_) return absl::FailedPreconditionError("the database was opened read-only");
-    const Status health = GetHealth();
-    if (absl::IsResourceExhausted(health) && IsTimeToRetry()) background_->Wake();  // there may be space again
-    return health;
+    const Status refusal = refusal_.Get();
+    if (absl::IsResourceExhausted(refusal) && IsTimeToRetry()) background_->Wake();  // there may be space again
+    return refusal;
   }
   static constexpr std::uint64_t kVerifyBytes = 8 << 20;
   Status CheckpointLocked();
@@ -161,12 +161,11 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
 
   const bool writable_;
   const Durability durability_;
-  std::atomic<bool> refuses_{false};  // health_ is not OK
-  std::mutex maintenance_mutex_;      // of the store's one thread: checkpoints, steps of Rebuild, Pin and Unpin
+  std::mutex maintenance_mutex_;  // of the store's one thread: checkpoints, steps of Rebuild, Pin and Unpin
   mutable std::mutex metadata_mutex_;
   UserMetadata metadata_;
   std::uint32_t type_;
-  Status health_;
+  sync::StickyStatus refusal_;  // why updates are refused: opened read-only, a failure, or a full device, which may pass
   std::chrono::milliseconds retry_delay_{0};
   std::chrono::steady_clock::time_point retry_at_;
   std::atomic<std::uint64_t> sync_calls_{0};  // of Synchronize, that have begun

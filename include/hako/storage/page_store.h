@@ -46,6 +46,7 @@
 #include "hako/storage/page_map.h"
 #include "hako/storage/superblock_slots.h"
 #include "hako/storage/unit_space.h"
+#include "hako/sync/sticky_status.h"
 
 namespace hako::storage {
 
@@ -143,7 +144,7 @@ class PageStore {
   // Begins a checkpoint. The first time it finds out what is free: is_free(first, end) is called for ids without an image.
   template <class F>
   Status Begin(F&& is_free) {
-    HAKO_RETURN_IF_ERROR(poison_);
+    HAKO_RETURN_IF_ERROR(Health());
     if (!space_is_known_) {
       if (file_.IsWritable()) HAKO_RETURN_IF_ERROR(MakeSuperDurable());
       HAKO_RETURN_IF_ERROR(FindFreeSpace(is_free));
@@ -221,7 +222,7 @@ class PageStore {
   bool is_short() const { return is_short_; }
 
   // OK, or FailedPrecondition since a write or a sync failed: nothing can be committed any more.
-  const Status& Health() const { return poison_; }
+  Status Health() const { return failure_.Get(); }
 
   // The images that lie too far back in the file, the last first, and how far the search for places before them has come.
   struct Moving {
@@ -509,10 +510,7 @@ class PageStore {
     if (!status.ok()) Poison(status);
     return status;
   }
-  void Poison(const Status& why) {
-    poison_ =
-        absl::FailedPreconditionError(absl::StrCat("no more writes after an error; close the database and open it again: ", why.message()));
-  }
+  void Poison(const Status& why) { failure_.Set(NoMoreWritesError(why)); }
 
   // Takes the space of the entry back if it fails.
   Status Exchange(std::uint32_t id, const Entry& entry) {
@@ -595,7 +593,7 @@ class PageStore {
   std::uint64_t filled_ = 0;                     // units of it
   std::uint64_t no_run_of_ = ~std::uint64_t{0};  // units: there is no free run so long in this checkpoint
   std::uint64_t num_flushes_ = 0;
-  Status poison_;
+  sync::StickyStatus failure_;
   std::atomic<std::uint64_t> map_bytes_{0}, free_bytes_{0}, num_commits_{0}, synced_at_{0};
   mutable std::atomic<std::uint64_t> reads_{0}, read_bytes_{0}, second_reads_{0};
   std::atomic<std::uint64_t> writes_{0}, written_bytes_{0};

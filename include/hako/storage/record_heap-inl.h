@@ -14,7 +14,7 @@ RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::u
       min_read_size_(min_read_size),
       epoch_(extents_->super().epoch + 1),
       durable_epoch_(extents_->super().epoch),
-      accepts_writes_(extents_->file().IsWritable()) {
+      refusal_(extents_->file().IsWritable() ? absl::OkStatus() : ReadOnlyError()) {
   if constexpr (kMapped) base_ = reinterpret_cast<char*>(extents_->base());
   if constexpr (requires { extents_->file().block_size(); }) block_ = extents_->file().block_size();
   if (block_ > 1) place_unit_ = std::max(block_, kDevicePage);
@@ -498,9 +498,7 @@ void RecordHeap<FileT>::StopAt(const Status& unread) {
 
 template <File FileT>
 void RecordHeap<FileT>::Poison(const Status& why) {
-  failure_.Set(
-      absl::FailedPreconditionError(absl::StrCat("no more writes after an error; close the database and open it again: ", why.message())));
-  accepts_writes_.store(false, std::memory_order_relaxed);
+  refusal_.Set(NoMoreWritesError(why));
 }
 
 }  // namespace hako::storage

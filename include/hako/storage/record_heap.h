@@ -372,9 +372,10 @@ class RecordHeap {
   // XXH3 over the index extents and their table. REQUIRES: kMapped, writers kept out.
   std::uint64_t IndexCheck() const;
 
-  // OK while the heap accepts writes.
-  Status Health() const { return failure_.Get(); }
-  bool AcceptsWrites() const { return accepts_writes_.load(std::memory_order_relaxed); }
+  // OK, or the failure since which the heap refuses writes. One of a file that is open for reading is OK too, and accepts none.
+  Status Health() const { return extents_->file().IsWritable() ? refusal_.Get() : absl::OkStatus(); }
+  Status Refusal() const { return refusal_.Get(); }
+  bool AcceptsWrites() const { return refusal_.IsOk(); }
   void Poison(const Status& why);
 
  private:
@@ -564,8 +565,8 @@ class RecordHeap {
   ReclaimCall reclaim_call_;
   alignas(64) std::atomic<std::uint64_t> epoch_{0};
   std::atomic<std::uint64_t> durable_epoch_;  // of the superblock, once it is on the device
+  sync::StickyStatus refusal_;                // why writes are refused: the file is open for reading, or a write failed
   std::atomic<std::uint64_t> stamps_{0};
-  std::atomic<bool> accepts_writes_;
   std::atomic<std::uint64_t> index_bytes_{0};
   std::uint64_t num_index_extents_ = 0;
   std::uint64_t first_epoch_;  // of this opening
@@ -588,7 +589,6 @@ class RecordHeap {
   std::mutex extents_mutex_;    // held while heap extents are given back to the file
   int extent_pins_ = 0;
   std::mutex index_mutex_;
-  sync::StickyStatus failure_;
   sync::WriteGate gate_;
   MoveLog moves_;
 };
