@@ -163,6 +163,34 @@ TEST_F(TreeLongValueWrite, GoesOnWhileOthersSetShortOnes) {
   EXPECT_TRUE(db_->Get("long").value() == value);
 }
 
+TEST_F(TreeLongValueWrite, GoesOnWhileOthersChangeMorePagesThanTheCacheHolds) {
+  constexpr int kRecords = 1200;  // on 150 pages; the cache holds 128
+  armed_ = true;
+  const std::string value(kSize, 'v'), record(1000, 'r');
+  std::thread setter([&] { EXPECT_THAT(db_->Set("long", value), IsOk()); });
+  while (!is_writing_) std::this_thread::yield();
+  for (int i = 0; i < kRecords; ++i) EXPECT_THAT(db_->Set(Key(i), record), IsOk());
+  is_done_ = true;
+  setter.join();
+  EXPECT_FALSE(has_given_up_) << "Sets of short values waited until the long one was written";
+  for (int i = 0; i < kRecords; ++i) ASSERT_THAT(db_->Get(Key(i)), IsOkAndHolds(record));
+}
+
+TEST_F(TreeLongValueWrite, GoesOnWhileOthersReadMorePagesThanTheCacheHolds) {
+  constexpr int kRecords = 2400;
+  const std::string value(kSize, 'v'), record(1000, 'r');
+  for (int i = 0; i < kRecords; ++i) ASSERT_THAT(db_->Set(Key(i), record), IsOk());
+  ASSERT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());
+  armed_ = true;
+  std::thread setter([&] { EXPECT_THAT(db_->Set("long", value), IsOk()); });
+  while (!is_writing_) std::this_thread::yield();
+  for (int i = 0; i < kRecords / 2; ++i) EXPECT_THAT(db_->Set(Key(i), record), IsOk());  // pages that cannot be evicted now
+  for (int i = 0; i < kRecords; ++i) EXPECT_THAT(db_->Get(Key(i)), IsOkAndHolds(record));
+  is_done_ = true;
+  setter.join();
+  EXPECT_FALSE(has_given_up_) << "a Get waited until the long value was written";
+}
+
 // Each read of the file by the thread of `operation` waits for another thread that changes the leaf and has it written.
 class TreeLongValueRead : public TreeLongValue {
  protected:

@@ -58,8 +58,10 @@ struct TreeOptions {
   // A page is divided when it would take more bytes than this, 128 to 8192; a value longer than a quarter of it lies outside of the page.
   // Fixed when the file is created.
   unsigned page_size = 8192;
-  // Memory for pages and for what says where they are, at least 1 MiB. Pages that were changed since the last checkpoint take at most about
-  // three quarters of it. For each page of the file, in memory or not, there are about 100 bytes.
+  // Memory for pages and for what says where they are, at least 1 MiB. Pages that were changed since the last checkpoint take about three
+  // quarters of it: as they approach that, each update of another page pauses, for up to 4 milliseconds, so that updates slow down to the
+  // speed of the device. While the device stands still they go on with these pauses, which double with each 4 MiB, or eighth of the cache,
+  // beyond. For each page of the file, in memory or not, there are about 100 bytes.
   // A ProcessMulti of more pages than an eighth of it holds them all in memory beside it, until a checkpoint has written them. Values that
   // lie outside of pages take memory beside it too, until a checkpoint has written them: while they take more than an eighth of it, a
   // thread that has set another one waits for a checkpoint.

@@ -22,7 +22,7 @@ Status PageCache<FileT, Codec>::Bring(std::uint32_t id, int level, bool once) {
   alignas(64) std::byte bytes[kImageRoom];
   const StatusOr<std::size_t> size = CatchNoMemory([&] { return store_->Read(id, std::span(bytes).first(format::kPageImageMax)); });
   Arrived page{id, std::span(bytes).first(size.ok() ? *size : 0), size.status()};
-  Install(std::span(&page, 1), {.level = level, .once = once, .waits = true});
+  Install(std::span(&page, 1), {.level = level, .once = once, .must = true});
   return page.status;
 }
 
@@ -46,7 +46,7 @@ void PageCache<FileT, Codec>::BringTogether(std::span<const std::uint32_t> ids, 
       std::array<Arrived, kInstalledTogether> pages;
       const std::size_t count = std::min(images.size() - i, kInstalledTogether);
       for (std::size_t j = 0; j < count; ++j) pages[j] = {images[i + j].id, images[i + j].image};
-      Install(std::span(pages).first(count), {.level = level, .once = once, .waits = false});
+      Install(std::span(pages).first(count), {.level = level, .once = once, .must = false});
     }
   }
 }
@@ -88,7 +88,7 @@ void PageCache<FileT, Codec>::BringAhead() {
   }
 }
 
-// Makes pages, which are kLoading, what their images say. Without `waits` they stay away where there is no room; on error they are away
+// Makes pages, which are kLoading, what their images say. Without `must` they stay away where there is no room; on error they are away
 // again. What takes long, checking and copying, is done while others have the lock.
 template <File FileT, PageCodec Codec>
 void PageCache<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInstall& how) {
@@ -110,11 +110,11 @@ void PageCache<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInsta
     pages[i].status = image.status();
   }
   {
-    std::unique_lock lock(mutex_);
+    std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < pages.size(); ++i) {
       if (!images[i]) continue;
       if (MeetChildren(*images[i])) {
-        pages[i].unit = FindMemory(images[i]->shape().units, lock, how.waits);
+        pages[i].unit = FindMemory(images[i]->shape().units, how.must);
         if (pages[i].unit != 0 && List(pages[i].id)) continue;
         if (pages[i].unit != 0) GiveBack(pages[i].unit, images[i]->shape().units);
         ForgetChildren(*images[i], images[i]->shape().count);
@@ -182,24 +182,20 @@ std::uint32_t PageCache<FileT, Codec>::AllocateSlowly(unsigned units) {
   return slab_->Allocate(units);  // beyond the limit, until the next checkpoint
 }
 
-// Memory for a page that is to come; others go for it. 0 if there is none, or none without waiting.
+// Memory for a page that is to come; others go for it. 0 if there is none, or without `must` none within the limit.
 template <File FileT, PageCodec Codec>
-std::uint32_t PageCache<FileT, Codec>::FindMemory(unsigned units, std::unique_lock<std::mutex>& lock, bool may_wait) {
-  static constexpr unsigned kWaits = 2;
+std::uint32_t PageCache<FileT, Codec>::FindMemory(unsigned units, bool must) {
   std::uint32_t unit = 0;
-  for (unsigned waits = 0; unit == 0;) {
+  for (bool has_evicted = false;; has_evicted = true) {
     const std::uint64_t limit = PageLimit();
     if (used_bytes() + units * format::kPageUnit <= limit / 8 * 7) unit = slab_->Allocate(units, limit);
-    if (unit != 0 || EvictOne(resident_.size() / kCooledAtOnce + 1)) continue;
-    if (!may_wait) return 0;
-    if (waits++ < kWaits && IsDirty()) {
-      WaitForCheckpoint(lock);
-    } else {
-      unit = slab_->Allocate(units);  // beyond the limit, if it must be
-      if (unit == 0) return 0;
-    }
+    if (unit != 0) break;
+    // Where few pages can be evicted, one makes room for one: else each page that comes would cost all of these.
+    if (has_evicted && StayingBytes() > static_cast<std::int64_t>(limit / 2)) break;
+    if (!EvictOne(resident_.size() / kCooledAtOnce + 1)) break;
   }
-  used_units_.fetch_add(units, std::memory_order_relaxed);
+  if (unit == 0 && must) unit = slab_->Allocate(units);  // until the next checkpoint has ended
+  if (unit != 0) used_units_.fetch_add(units, std::memory_order_relaxed);
   return unit;
 }
 
@@ -321,8 +317,14 @@ template <File FileT, PageCodec Codec>
 void PageCache<FileT, Codec>::Settle() {
   needs_settling_.store(false, std::memory_order_relaxed);
   std::unique_lock lock(mutex_);
-  if (TooMuchStays()) WaitForCheckpoint(lock);
-  while (IsOverLimit() && EvictOne(4)) {
+  if (const std::chrono::microseconds pause = Pause(); pause.count() != 0 && !has_failed_) {  // else there may be no space for a long time
+    if (!is_saving_) ask_();
+    saved_.wait_for(lock, pause, [this] { return Pause().count() == 0; });
+  }
+  for (unsigned evicted = 0; IsOverLimit() && EvictOne(4);) {
+    if (++evicted < kEvictedAtOnce) continue;
+    needs_settling_.store(true, std::memory_order_relaxed);
+    break;
   }
 }
 

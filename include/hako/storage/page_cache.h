@@ -12,8 +12,12 @@
 //
 // What changes stays in memory until a checkpoint, which runs beside readers and writers. It begins an epoch, for which writers are kept
 // out for a moment; then it copies, one by one, the pages that were changed before that moment, and who wants to change such a page first
-// copies it for the checkpoint. So a checkpoint is of one moment, and nobody waits for the device but who finds neither room nor a page
-// that could go. What the checkpoint has written can go before all of it is durable.
+// copies it for the checkpoint. So a checkpoint is of one moment. What the checkpoint has written can go before all of it is durable.
+//
+// No Set of a short value waits until a checkpoint has ended. As the pages that cannot be evicted approach their limit, each thread that
+// changes a page pauses after it has released its locks, for a time that doubles with each 32nd of the limit, up to four milliseconds: so
+// writers slow down to the speed of the device in small steps. The limit is soft: beyond it the pause doubles with each eighth of it, or
+// each 4 MiB. Loading a page never waits for a checkpoint.
 //
 // Long values are copied, read, written and given back while no page is locked (storage/page_long-inl.h). Those that no checkpoint has
 // written yet take memory of their own: a thread waits for it that stores long values, not one that changes pages.
@@ -197,7 +201,7 @@ class PageCache {
   }
 
   bool NeedsSettling() const { return needs_settling_.load(std::memory_order_relaxed); }
-  // Frees memory beyond the limit, and waits for a checkpoint where too much has changed. REQUIRES: the thread holds no lock
+  // Frees memory beyond the limit, and pauses where too much has changed. REQUIRES: the thread holds no lock
   void Settle();
 
   // ---- long values: ids whose images are not pages ----
@@ -240,6 +244,7 @@ class PageCache {
   static constexpr std::uint64_t kSpare = std::uint64_t{32} << 30;
   static constexpr std::uint64_t kBytesMax = PageSlab::kBytesMax - kSpare;
   static constexpr std::size_t kCooledAtOnce = 16;
+  static constexpr unsigned kEvictedAtOnce = 64;  // by one thread, as others wait for the lock
   static constexpr std::uint64_t kIdsSpare = 1024;
   static constexpr std::size_t kInstalledTogether = std::same_as<Codec, NoCodec> ? 16 : 1;  // unpacked, one needs much room
   static constexpr std::size_t kAheadMax = 512, kAheadParts = 8, kUsualPage = 8192;
@@ -248,7 +253,8 @@ class PageCache {
 
   struct HowToInstall {
     int level;  // of the pages; -1: any
-    bool once, waits;
+    bool once;
+    bool must;  // have memory, beyond the limit if there is no other
   };
   struct Arrived {
     std::uint32_t id;
@@ -347,10 +353,18 @@ class PageCache {
   // A part stays free, as pages of many sizes never fill all.
   bool IsOverLimit() const { return used_bytes() > limits_.memory_bytes / 4 && used_bytes() > PageLimit() / 8 * 7; }
 
-  // Changed pages, and those that a checkpoint has not written yet, cannot go.
-  bool TooMuchStays() const {
-    const std::int64_t stays = dirty_bytes_.load(std::memory_order_relaxed) + frozen_bytes_.load(std::memory_order_relaxed);
-    return stays > static_cast<std::int64_t>(limits_.memory_bytes / 16 * 3) && stays > static_cast<std::int64_t>(PageLimit() / 4 * 3);
+  // Changed pages, and those that a checkpoint has not written yet, cannot be evicted.
+  std::int64_t StayingBytes() const { return dirty_bytes_.load(std::memory_order_relaxed) + frozen_bytes_.load(std::memory_order_relaxed); }
+  // How long a thread that has changed a page pauses.
+  std::chrono::microseconds Pause() const {
+    static constexpr std::int64_t kAtLimit = 4096, kHalvingsMax = 5, kDoublingsMax = 8, kDoublingMin = 4 << 20;
+    const std::int64_t stays = StayingBytes();
+    if (stays < static_cast<std::int64_t>(limits_.memory_bytes / 8)) return {};  // the limit is at least 3/16 of all memory
+    const auto limit = static_cast<std::int64_t>(PageLimit() / 4 * 3);
+    if (stays > limit)
+      return std::chrono::microseconds(kAtLimit << std::min((stays - limit) / std::max(limit / 8, kDoublingMin), kDoublingsMax));
+    const std::int64_t halvings = (limit - stays) / (limit / 32);
+    return std::chrono::microseconds(halvings > kHalvingsMax ? 0 : kAtLimit >> halvings);
   }
 
   void GiveBack(std::uint32_t first, unsigned units) {
@@ -361,7 +375,7 @@ class PageCache {
   void NoteDirty(std::uint64_t bytes) {
     const auto size = static_cast<std::int64_t>(bytes);
     AskIfDue(dirty_bytes_.fetch_add(size, std::memory_order_relaxed) + long_bytes_.load(std::memory_order_relaxed), size);
-    if (TooMuchStays()) needs_settling_.store(true, std::memory_order_relaxed);
+    if (Pause().count() != 0) needs_settling_.store(true, std::memory_order_relaxed);
   }
   // Of `before` bytes that have changed, and `size` more.
   void AskIfDue(std::int64_t before, std::int64_t size) {
@@ -398,7 +412,7 @@ class PageCache {
   }
   bool MeetChildren(const PageImage& image);
   std::uint32_t AllocateSlowly(unsigned units);
-  std::uint32_t FindMemory(unsigned units, std::unique_lock<std::mutex>& lock, bool may_wait);
+  std::uint32_t FindMemory(unsigned units, bool must);
   void ForgetChildren(const PageImage& image, unsigned count);
   void Install(std::span<Arrived> pages, const HowToInstall& how);
   void BringAhead();

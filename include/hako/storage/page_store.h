@@ -527,15 +527,18 @@ class PageStore {
     return absl::OkStatus();
   }
   Status WriteMap() {
-    std::lock_guard lock(map_mutex_);
-    const auto write = [&](unsigned level, std::uint64_t node, std::span<const std::byte> bytes, const Entry& before) -> StatusOr<Entry> {
+    std::unique_lock lock(map_mutex_);
+    const auto write = [&](unsigned level, std::uint64_t node, std::span<const std::byte> bytes, Entry before) -> StatusOr<Entry> {
       MakeRoomToRetire();
-      HAKO_ASSIGN_OR_RETURN(const Entry entry, Write(bytes, SeedOf(level, node), bytes.size()));
-      Retire(before);
+      lock.unlock();  // threads that read pages do not wait for these writes; only this thread changes nodes
+      StatusOr<Entry> entry = Write(bytes, SeedOf(level, node), bytes.size());
+      lock.lock();
+      if (entry.ok()) Retire(before);
       return entry;
     };
     HAKO_RETURN_IF_ERROR(map_.WriteOut(
         NodeReader(), [this] { MakeRoomToRetire(); }, write, [this](const Entry& before) { Retire(before); }));
+    lock.unlock();
     return Flush();
   }
   // For the next Retire, which must not fail.
