@@ -7,9 +7,11 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
+#include "hako/dbm/tiny_dbm.h"
 #include "hako/file/memory_file.h"
 #include "support/crash_memory.h"
 #include "support/random.h"
@@ -39,6 +41,11 @@ class LongValueTest : public testing::Test {
   // Sets the key "long"; at the first write of that, another thread runs `other`, for which the write waits.
   template <class F>
   void SetLongBeside(F other) {
+    RunBeside([this] { return db->Set("long", long_value); }, other);
+  }
+  // The same for any update.
+  template <class Update, class F>
+  void RunBeside(Update update, F other) {
     std::atomic<bool> armed{true};
     memory->on_event = [&] {
       if (!armed.exchange(false)) return;
@@ -46,8 +53,16 @@ class LongValueTest : public testing::Test {
       ended = done.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
       if (!ended) late = std::move(done);
     };
-    ASSERT_THAT(db->Set("long", long_value), IsOk());
+    ASSERT_THAT(update(), IsOk());
     memory->on_event = [] {};
+  }
+
+  // Reads and updates so many keys that some are in each bucket, and reads the one that is being changed.
+  void UseAllBuckets() {
+    for (int i = 0; i < 6000; ++i) EXPECT_THAT(db->Set("other" + std::to_string(i), "other"), IsOk());
+    for (int i = 0; i < 6000; ++i) EXPECT_THAT(db->Get("other" + std::to_string(i)), IsOkAndHolds("other"));
+    EXPECT_THAT(db->Get("long"), IsOkAndHolds("short as yet"));
+    EXPECT_THAT(db->Synchronize(SyncMode::kSoft), IsOk());
   }
 
   std::shared_ptr<CrashMemory> memory;
@@ -66,6 +81,58 @@ TEST_F(LongValueTest, OthersReadWriteAndSynchronizeWhileItIsWritten) {
   });
   EXPECT_TRUE(ended) << "another thread had to wait";
   EXPECT_TRUE(db->Get("long").value() == long_value);
+  EXPECT_THAT(db->Verify(), IsOk());
+}
+
+TEST_F(LongValueTest, OthersUseTheBucketWhileTheResultOfAVisitorIsWritten) {
+  int visits = 0;
+  const auto visitor = [&](std::optional<std::string_view> value) {
+    ++visits;
+    EXPECT_EQ(value, "short as yet");
+    return Action::Set(long_value);
+  };
+  RunBeside([&] { return db->Process("long", visitor); }, [&] { UseAllBuckets(); });
+  EXPECT_TRUE(ended) << "another thread had to wait";
+  EXPECT_EQ(visits, 1);
+  EXPECT_TRUE(db->Get("long").value() == long_value);
+  EXPECT_THAT(db->Verify(), IsOk());
+}
+
+TEST_F(LongValueTest, OthersUseTheBucketsWhileTheResultsOfAMultiVisitorAreWritten) {
+  const std::vector<std::string_view> keys = {"key1", "long", "absent", "key2", "long"};
+  const auto visitor = [&](std::size_t i, std::optional<std::string_view>) -> std::optional<Action> {
+    return i == 3 ? Action::Remove() : i == 0 ? Action::Keep() : Action::Set(long_value);
+  };
+  const auto use_without_synchronizing = [&] {
+    for (int i = 0; i < 6000; ++i) EXPECT_THAT(db->Set("other" + std::to_string(i), "other"), IsOk());
+    EXPECT_THAT(db->Get("long"), IsOkAndHolds("short as yet"));
+    EXPECT_THAT(db->Get("key2"), IsOkAndHolds("value"));
+  };
+  RunBeside([&] { return db->ProcessMulti(keys, visitor); }, use_without_synchronizing);
+  EXPECT_TRUE(ended) << "another thread had to wait";
+  EXPECT_TRUE(db->Get("long").value() == long_value);
+  EXPECT_TRUE(db->Get("absent").value() == long_value);
+  EXPECT_THAT(db->Get("key1"), IsOkAndHolds("value"));
+  EXPECT_THAT(db->Get("key2").status(), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_EQ(db->Count(), 500u + 1 + 6000);
+  EXPECT_THAT(db->Verify(), IsOk());
+}
+
+TEST_F(LongValueTest, ClearDoesNotComeBetweenAVisitorAndItsResult) {
+  std::future<Status> cleared;
+  std::atomic<bool> armed{true};
+  memory->on_event = [&] {
+    if (!armed.exchange(false)) return;
+    cleared = std::async(std::launch::async, [&] { return db->Clear(); });
+    cleared.wait_for(std::chrono::milliseconds(300));  // time for a mistake
+  };
+  const auto visitor = [&](std::optional<std::string_view> value) {
+    EXPECT_TRUE(value.has_value());
+    return Action::Set(long_value);
+  };
+  EXPECT_THAT(db->Process("long", visitor), IsOk());
+  EXPECT_THAT(cleared.get(), IsOk());
+  EXPECT_EQ(db->Count(), 0u) << "the visitor saw a record that was cleared before its result was stored";
   EXPECT_THAT(db->Verify(), IsOk());
 }
 
@@ -94,6 +161,51 @@ TEST_F(LongValueTest, SurvivesARebuildThatRunsWhileItIsWritten) {
   EXPECT_TRUE(ended);
   EXPECT_TRUE(db->Get("long").value() == long_value);
   EXPECT_THAT(db->Verify(), IsOk());
+}
+
+template <class D>
+void ExpectAtomicUpdates(D& db) {
+  constexpr int kThreads = 4, kUpdates = 40;
+  constexpr std::size_t kPiece = 1000;  // so that results become long on the way
+  const auto append = [](std::string& result, std::optional<std::string_view> value) {
+    result.assign(value.value_or("")).append(kPiece, 'p');
+    return Action::Set(result);
+  };
+  const std::vector<std::string_view> both = {"a", "b"};
+  std::vector<std::future<void>> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.push_back(std::async(std::launch::async, [&, t] {
+      std::string result, other;
+      for (int i = 0; i < kUpdates; ++i) {
+        if ((i + t) % 2 == 0) {
+          EXPECT_THAT(db.Process("single", [&](std::optional<std::string_view> value) { return append(result, value); }), IsOk());
+        } else {
+          EXPECT_THAT(db.ProcessMulti(both,
+                                      [&](std::size_t k, std::optional<std::string_view> value) {
+                                        return std::optional(append(k == 0 ? result : other, value));
+                                      }),
+                      IsOk());
+        }
+        if (i % 8 == 0) EXPECT_THAT(db.Set("filler" + std::to_string(t * kUpdates + i), std::string(10'000, 'f')), IsOk());
+      }
+    }));
+  }
+  for (auto& thread : threads) thread.wait();
+  const std::size_t all = kThreads * kUpdates / 2 * kPiece;
+  EXPECT_EQ(db.Get("single").value().size(), all);
+  EXPECT_EQ(db.Get("a").value().size(), all);
+  EXPECT_EQ(db.Get("b").value().size(), all);
+  EXPECT_THAT(db.Verify(), IsOk());
+}
+
+TEST(LongResultTest, UpdatesOfOneKeyAreAtomicInAFile) {
+  ASSERT_OK_AND_ASSIGN(auto database, HashDBM<MemoryFile>::Open(MemoryFile()));
+  ExpectAtomicUpdates(*database);
+}
+
+TEST(LongResultTest, UpdatesOfOneKeyAreAtomicInMemory) {
+  ASSERT_OK_AND_ASSIGN(auto database, TinyDBM<>::Open());
+  ExpectAtomicUpdates(*database);
 }
 
 // Blocks that a Rebuild frees belong to extents that are about to be freed as a whole.

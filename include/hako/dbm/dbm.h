@@ -8,6 +8,8 @@
 // Threads: all methods may be called from any thread at the same time, except Close and the destructor. An iterator belongs to one thread.
 // Each operation on one key is atomic and linearizable. A visitor runs with its bucket locked: it must be short and must not call the DBM.
 // A call from it that would wait for the visitor's own lock, or stop it, is FailedPrecondition.
+// The visitor of one update runs once. In a hash table a new value of more than 8 KiB is written after that with the bucket unlocked:
+// meanwhile other threads read the old value, use all other keys, and wait only to change the same key (of ProcessMulti, of up to 16 keys).
 //
 // After Close every call is FailedPrecondition, and those that return no Status return nothing (0, an iterator that is not Valid). A forked
 // child must not use a database that it inherited: its threads and locks belong to the parent. There, Close and every call that is not

@@ -209,6 +209,7 @@ Status HashDBM<FileT>::Clear() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(heap_->Refusal());
   Slot* mine = slots_.Mine();
   if (mine == nullptr) return slots_.Refusal();
+  const sync::NoHolds no_holds(heap_->gate());
   HAKO_RETURN_IF_ERROR(AloneAndEntered([&] {
     heap_->extents().StoreLive(&format::LiveState::clearing, format::kClearing);
     return RemoveAllRecords(*mine);

@@ -126,6 +126,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
     HAKO_RETURN_IF_ERROR(CheckOpen());
     Space::Slot* mine = slots_.Mine();
     if (mine == nullptr) return slots_.Refusal();
+    const sync::NoHolds no_holds(space_->gate());
     return Alone([&] { return RemoveAllRecords(*mine); });
   }
   HAKO_OR_NO_MEMORY

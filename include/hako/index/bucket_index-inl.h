@@ -103,27 +103,30 @@ Status BucketIndex<Space>::FetchLocked(Slots& slots, std::uint64_t hash, std::st
 }
 
 template <class Space>
-HAKO_INLINE BucketIndex<Space>::Turn::Turn(BucketIndex& index, Slot& slot, std::uint64_t hash)
+HAKO_INLINE BucketIndex<Space>::Turn::Turn(BucketIndex& index, Slot& slot, std::uint64_t hash, bool heeds_holds)
     : place(Locate(hash, index.shape())), slot_(&slot) {
   slot.Enter();
   line = &index.lines_.Home(place.index);
   sync::VersionLock(line->header).Lock();
-  if (index.space_.gate().IsClosed() || index.shape().word() != place.shape.word()) [[unlikely]] {
-    place = index.MoveLock(slot, hash, place);
+  if (index.space_.gate().IsBusy() || index.shape().word() != place.shape.word()) [[unlikely]] {
+    place = index.MoveLock(slot, hash, place, heeds_holds);
     line = &index.lines_.Home(place.index);
   }
 }
 
-// The table has grown meanwhile, or somebody wants to be alone. Takes the lock of one home and gives that of another, maybe the same.
+// The table has grown meanwhile, or another thread wants to be alone or holds the key. Takes the lock of one home and gives that of
+// another, maybe the same.
 template <class Space>
-typename BucketIndex<Space>::Place BucketIndex<Space>::MoveLock(Slot& slot, std::uint64_t hash, Place place) {
+typename BucketIndex<Space>::Place BucketIndex<Space>::MoveLock(Slot& slot, std::uint64_t hash, Place place, bool heeds_holds) {
   for (;;) {
     const bool closed = space_.gate().IsClosed();
     const Place now = Locate(hash, shape());
-    if (!closed && now.index == place.index) return now;
+    const bool held = heeds_holds && now.index == place.index && space_.gate().IsHeld(hash);
+    if (!closed && !held && now.index == place.index) return now;
     sync::VersionLock(lines_.Home(place.index).header).Unlock(false);
-    if (closed) {
+    if (closed || held) {
       slot.Leave();
+      if (held) space_.gate().WaitUntilReleased(hash);
       space_.gate().WaitUntilOpen();
       slot.Enter();
     }
@@ -171,9 +174,9 @@ HAKO_INLINE Status BucketIndex<Space>::Process(Slot& slot, std::uint64_t hash, s
   using Visit = std::remove_cvref_t<V>;
   if constexpr (std::is_same_v<Visit, ActionT>) {
     if (visit.kind() == ActionT::Kind::kSet && visit.value().size() > kLongValue) [[unlikely]]
-      return StoreLong(slot, hash, key, visit.value());
+      return StoreLong(slot, hash, key, visit.value(), false);
   }
-  Turn turn(*this, slot, hash);
+  Turn turn(*this, slot, hash, !std::is_void_v<ActionT>);
   std::uint32_t fresh = 0;
   if constexpr (std::is_same_v<Visit, ActionT> && !Space::kOverwrites) {
     if (visit.kind() == ActionT::Kind::kSet) fresh = space_.WriteShort(slot, hash, key, visit.value());
@@ -268,7 +271,7 @@ Status BucketIndex<Space>::ProcessSlowly(Slot& slot, Place place, std::uint64_t 
     visit(value);
   } else {
     const ActionT action = Decide<ActionT>(visit, exists, value);
-    if (action.kind() == ActionT::Kind::kSet) return Store(slot, turn, hash, key, entry, action.value(), 0);
+    if (action.kind() == ActionT::Kind::kSet) return StoreResult(slot, turn, hash, key, entry, action.value());
     if (action.kind() == ActionT::Kind::kRemove && exists) {
       space_.NoteMove(entry.handle, 0);
       space_.Retire(slot, entry.handle, entry.lengths);
@@ -282,15 +285,26 @@ Status BucketIndex<Space>::ProcessSlowly(Slot& slot, Place place, std::uint64_t 
   return absl::OkStatus();
 }
 
-// The record is written before anything is locked, so that no other thread waits for its bytes.
+// The record is written before anything is locked, so that no other thread waits for its bytes. `is_held`: this thread holds the key.
 template <class Space>
-Status BucketIndex<Space>::StoreLong(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view value) {
+Status BucketIndex<Space>::StoreLong(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view value, bool is_held) {
   Status error;
   const std::uint32_t fresh = space_.WriteAhead(slot, hash, key, value, &error);
   if (fresh == 0) return error;
-  Turn turn(*this, slot, hash);
+  Turn turn(*this, slot, hash, !is_held);
   HAKO_RETURN_IF_ERROR(space_.EndAhead(slot, fresh));
   return StoreSlowly(slot, turn.HandOver(), hash, key, value, fresh);
+}
+
+// The result of a visitor, which has seen the record under this lock. A long one is written while the key is held instead: others may read
+// the key, and use its neighbours in the bucket.
+template <class Space>
+Status BucketIndex<Space>::StoreResult(Slot& slot, Turn& turn, std::uint64_t hash, std::string_view key, const Entry& entry,
+                                       std::string_view value) {
+  sync::KeyHold hold(space_.gate());
+  if (value.size() <= kLongValue || !hold.Add(hash)) return Store(slot, turn, hash, key, entry, value, 0);
+  turn.Cancel();
+  return StoreLong(slot, hash, key, value, true);
 }
 
 // `fresh` is the record, if it has been written already.
@@ -300,6 +314,7 @@ Status BucketIndex<Space>::StoreSlowly(Slot& slot, Place place, std::uint64_t ha
   Turn turn(*this, slot, place);
   Entry entry;
   Status status = Find(slot, turn, hash, key, &entry);
+  if (status.ok() && fresh == 0) return StoreResult(slot, turn, hash, key, entry, value);
   if (status.ok()) status = Store(slot, turn, hash, key, entry, value, fresh);
   if (!status.ok() && fresh != 0) {
     space_.GiveBack(slot, fresh, key.size(), value.size());

@@ -170,7 +170,7 @@ class BucketIndex {
   friend class BucketWalk<Space>;
   template <class ActionT>
   class MultiTurn;
-  static constexpr std::size_t kLongValue = 8192;   // a longer one that is known before is written before the bucket is locked
+  static constexpr std::size_t kLongValue = 8192;   // a longer one is written while the bucket is not locked
   static constexpr unsigned kMaxHops = 4096;        // of a chain; more is a loop in a damaged file
   static constexpr unsigned kShortHops = 8;         // of the short way of a look-up
   static constexpr unsigned kOptimisticTries = 64;  // then a reader takes the lock
@@ -210,7 +210,8 @@ class BucketIndex {
   // A writer's turn at a bucket: its slot is announced as busy and the home line locked, until End or the end of the scope.
   class Turn {
    public:
-    HAKO_INLINE Turn(BucketIndex& index, Slot& slot, std::uint64_t hash);
+    // Without `heeds_holds` the caller leaves the key's value as it is.
+    HAKO_INLINE Turn(BucketIndex& index, Slot& slot, std::uint64_t hash, bool heeds_holds = true);
     // Takes over what another turn handed over.
     Turn(BucketIndex& index, Slot& slot, Place home) : line(&index.lines_.Home(home.index)), place(home), slot_(&slot) {}
     Turn(const Turn&) = delete;
@@ -222,6 +223,11 @@ class BucketIndex {
       line = nullptr;
       slot_ = nullptr;
       return place;
+    }
+    // Unlocks, and has changed nothing.
+    HAKO_INLINE void Cancel() {
+      sync::VersionLock(std::exchange(line, nullptr)->header).Unlock(false);
+      std::exchange(slot_, nullptr)->Leave();
     }
     // Unlocks, and adds to the number of records.
     HAKO_INLINE void End(BucketIndex& index, std::int64_t delta) {
@@ -284,7 +290,7 @@ class BucketIndex {
     else
       return visit(exists);
   }
-  [[gnu::noinline]] Place MoveLock(Slot& slot, std::uint64_t hash, Place place);
+  [[gnu::noinline]] Place MoveLock(Slot& slot, std::uint64_t hash, Place place, bool heeds_holds);
   Status Find(Slot& slot, const Turn& turn, std::uint64_t hash, std::string_view key, Entry* found);
   template <class HashOf, class F>
   void PrefetchLines(std::size_t n, HashOf&& hash_of, F&& record) const;
@@ -305,7 +311,8 @@ class BucketIndex {
   [[gnu::noinline]] Status ProcessSlowly(Slot& slot, Place place, std::uint64_t hash, std::string_view key, V& visit);
   [[gnu::noinline]] Status StoreSlowly(Slot& slot, Place place, std::uint64_t hash, std::string_view key, std::string_view value,
                                        std::uint32_t fresh);
-  [[gnu::noinline]] Status StoreLong(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view value);
+  [[gnu::noinline]] Status StoreLong(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view value, bool is_held);
+  Status StoreResult(Slot& slot, Turn& turn, std::uint64_t hash, std::string_view key, const Entry& entry, std::string_view value);
   Status Store(Slot& slot, Turn& turn, std::uint64_t hash, std::string_view key, const Entry& entry, std::string_view value,
                std::uint32_t fresh);
   template <bool kNew, class Make>

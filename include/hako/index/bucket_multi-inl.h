@@ -13,9 +13,10 @@
 namespace hako::index {
 
 // A writer's turn at several buckets. All their home lines are locked from the beginning to the end, so that other threads see all of it
-// or nothing. First every key is decided on, while nothing changes; then everything that can fail is done in such a way that it can be
-// undone: the new records are written, entries are made for the new keys; what remains is stores into entries that are there. A process
-// that is killed amid these leaves some keys changed and others not.
+// or nothing; while long values are written the keys are held instead (sync/write_gate.h), so that other threads see nothing yet. First
+// every key is decided on, while nothing changes; then everything that can fail is done in such a way that it can be undone: the new
+// records are written, entries are made for the new keys; what remains is stores into entries that are there. A process that is killed amid
+// these leaves some keys changed and others not.
 template <class Space>
 template <class ActionT>
 class BucketIndex<Space>::MultiTurn {
@@ -27,7 +28,7 @@ class BucketIndex<Space>::MultiTurn {
     slot.Enter();
     busy_.emplace(slot);
     Lock();
-    index.ReadRecords(ahead_, std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
+    index.ReadRecords(*ahead_, std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
     JoinEqualKeys();
   }
   MultiTurn(const MultiTurn&) = delete;
@@ -50,6 +51,23 @@ class BucketIndex<Space>::MultiTurn {
       if (action->kind() != ActionT::Kind::kKeep) record.action = *action;
     }
     return absl::OkStatus();
+  }
+
+  // Long values are written while the keys are held instead of their buckets locked. The thread stays a writer, so the epoch stays too.
+  Status WriteLong() {
+    const auto is_long = [](const Record& record) {
+      return record.action.kind() == ActionT::Kind::kSet && record.action.value().size() > kLongValue;
+    };
+    if (std::ranges::none_of(records_, is_long) || !HoldAll()) return absl::OkStatus();
+    ahead_.reset();  // what was read of unlocked buckets may not be true any more
+    homes_.Unlock();
+    Status status = CatchNoMemory([this] { return Write(); });
+    Lock();
+    for (std::size_t i = 0; i < keys_.size() && status.ok(); ++i) {  // another thread may have moved the records
+      if (records_[i].first == i) status = Find(i);
+    }
+    if (!status.ok()) Undo();
+    return status;
   }
 
   // Instead of Decide: the new records are there already.
@@ -146,17 +164,22 @@ class BucketIndex<Space>::MultiTurn {
       const auto same = [](const Home& a, const Home& b) { return a.index == b.index; };
       homes.erase(std::unique(homes.begin(), homes.end(), same), homes.end());
       for (const Home& home : homes) sync::VersionLock(index_.lines_.Home(home.index).header).Lock();
-      const bool closed = index_.space_.gate().IsClosed();
+      const auto& gate = index_.space_.gate();
+      const bool closed = hold_.IsEmpty() && gate.IsClosed();  // a thread that holds keys was here before, and is waited for
       const TableShape now = index_.shape();
       const auto is_at_home = [now](const Record& record) { return now.IndexOf(record.hash) == record.home; };
-      if (!closed && (now.word() == shape_.word() || std::ranges::all_of(records_, is_at_home))) {
+      const bool at_home = now.word() == shape_.word() || std::ranges::all_of(records_, is_at_home);
+      const auto is_held = [&gate](const Record& record) { return gate.IsHeld(record.hash); };
+      const auto held = hold_.IsEmpty() && at_home ? std::ranges::find_if(records_, is_held) : records_.end();
+      if (!closed && at_home && held == records_.end()) {
         shape_ = now;  // may change again, but not for lines that are locked
         return;
       }
       homes_.Unlock();
-      if (closed) {
+      if (closed || held != records_.end()) {
         slot_.Leave();
-        index_.space_.gate().WaitUntilOpen();
+        if (held != records_.end()) gate.WaitUntilReleased(held->hash);
+        gate.WaitUntilOpen();
         slot_.Enter();
       }
     }
@@ -184,10 +207,17 @@ class BucketIndex<Space>::MultiTurn {
     return absl::OkStatus();
   }
 
+  bool HoldAll() {
+    for (const Record& record : records_) {
+      if (&records_[record.first] == &record && !hold_.Add(record.hash)) return hold_.Release(), false;
+    }
+    return true;
+  }
+
   Status Write() {
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Record& record = records_[i];
-      if (record.action.kind() != ActionT::Kind::kSet) continue;
+      if (record.action.kind() != ActionT::Kind::kSet || record.fresh != 0) continue;
       Status status;
       record.fresh = index_.space_.Write(slot_, record.hash, keys_[i], record.action.value(), &status);
       if (record.fresh == 0) return status;
@@ -244,9 +274,10 @@ class BucketIndex<Space>::MultiTurn {
   std::span<const std::string_view> keys_;
   TableShape shape_{0};
   absl::InlinedVector<Record, kUsualKeys> records_;  // one a key
+  sync::KeyHold hold_{index_.space_.gate()};
   std::optional<sync::LeaveAtEnd> busy_;
   LockedHomes homes_{index_};
-  [[no_unique_address]] typename Space::Ahead ahead_;  // what the locked lines name
+  std::optional<typename Space::Ahead> ahead_{std::in_place};  // what the locked lines name
 };
 
 template <class Space>
@@ -255,6 +286,7 @@ Status BucketIndex<Space>::ProcessMulti(Slot& slot, std::span<const std::string_
   if (keys.empty()) return absl::OkStatus();
   MultiTurn<ActionT> turn(*this, slot, keys);
   HAKO_RETURN_IF_ERROR(turn.Decide(visit));
+  HAKO_RETURN_IF_ERROR(turn.WriteLong());
   return turn.Apply();
 }
 

@@ -66,7 +66,7 @@ typename BucketIndex<Space>::Naming BucketIndex<Space>::NamingOf(std::uint64_t h
 template <class Space>
 template <class F>
 void BucketIndex<Space>::RunIfNamed(Slot& slot, std::uint64_t hash, std::uint32_t handle, F&& body) {
-  Turn turn(*this, slot, hash);
+  Turn turn(*this, slot, hash, false);  // the record moves, or its stamp changes, and the key may be held meanwhile
   Line* named = nullptr;
   unsigned at = 0;
   const Status chain = ForEachEntry(*turn.line, [&](Line& line, unsigned i, std::uint32_t entry) {
