@@ -37,6 +37,9 @@ class Nodes {
       return absl::OkStatus();
     };
   }
+  auto Loader(PageMap& map) {
+    return [this, &map](unsigned level, std::uint64_t node) { return map.Load(level, node, Reader()); };
+  }
   auto Writer() {
     return [this](unsigned level, std::uint64_t node, std::span<const std::byte> bytes, const Entry& before) -> StatusOr<Entry> {
       if (++writes == fail_at) return absl::ResourceExhaustedError("no space");
@@ -100,7 +103,7 @@ TEST(PageMap, AgreesWithAModel) {
     std::map<std::uint32_t, Entry> found;
     std::set<std::pair<int, std::uint64_t>> visited;
     ASSERT_THAT(nodes.Write(map), IsOk());
-    ASSERT_THAT(map.ForEach(nodes.Reader(),
+    ASSERT_THAT(map.ForEach(nodes.Loader(map),
                             [&](int level, std::uint64_t number, const Entry& entry) {
                               EXPECT_TRUE(visited.emplace(level, number).second);
                               if (level < 0) found[static_cast<std::uint32_t>(number)] = entry;
@@ -203,8 +206,31 @@ TEST(PageMap, TellsOfANodeThatCannotBeRead) {
   EXPECT_THAT(map.At(1, nodes.Reader()).status(), StatusIs(absl::StatusCode::kDataLoss));
   EXPECT_THAT(map.At(1, nodes.Reader()).status(), StatusIs(absl::StatusCode::kDataLoss)) << "and does not take it for there then";
   EXPECT_THAT(map.At(1u << 24, nodes.Reader()), IsOk());
-  EXPECT_THAT(map.ForEach(nodes.Reader(), [](int, std::uint64_t, const Entry&) { return absl::OkStatus(); }),
+  EXPECT_THAT(map.ForEach(nodes.Loader(map), [](int, std::uint64_t, const Entry&) { return absl::OkStatus(); }),
               StatusIs(absl::StatusCode::kDataLoss));
+}
+
+// A reader that releases the lock may find the node read, or moved, by another thread when it has it again.
+TEST(PageMap, TakesANodeThatAnotherThreadHasLoadedOrMoved) {
+  Nodes nodes;
+  PageMap first = MapOf({});
+  for (const std::uint32_t id : {5u, 300u}) ASSERT_THAT(first.Exchange(id, Entry::For(id, 1, 2), nodes.Reader()).status(), IsOk());
+  ASSERT_THAT(nodes.Write(first), IsOk());
+
+  PageMap map = MapOf(first.roots());
+  int calls = 0;
+  const auto read = [&](const Entry& entry, unsigned level, std::uint64_t node, std::span<std::byte> out) -> Status {
+    if (level > 0 || ++calls > 1) return nodes.Reader()(entry, level, node, out);
+    EXPECT_THAT(map.Exchange(300, Entry::For(301, 1, 2), nodes.Reader()).status(), IsOk());  // in another thread, say
+    EXPECT_THAT(map.Exchange(5, Entry::For(6, 1, 2), nodes.Reader()).status(), IsOk());
+    EXPECT_THAT(nodes.Write(map), IsOk());
+    return nodes.Reader()(entry, level, node, out);  // of a place that is not the node's any more: an error
+  };
+  ASSERT_OK_AND_ASSIGN(const Entry* at, map.At(5, read));
+  EXPECT_EQ(at->place(), 6u);
+  EXPECT_EQ(calls, 1);
+  ASSERT_OK_AND_ASSIGN(at, map.At(300, read));
+  EXPECT_EQ(at->place(), 301u);
 }
 
 }  // namespace

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <future>
 #include <map>
 #include <memory>
 #include <span>
@@ -19,6 +21,7 @@
 #include "hako/file/memory_file.h"
 #include "support/checked_value.h"
 #include "support/fault_file.h"
+#include "support/hooked_file.h"
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
@@ -309,6 +312,53 @@ class HesitatingFile {
   MemoryFile file_;
   std::shared_ptr<Plan> plan_;
 };
+
+// Each transfer of the store's one thread waits until another thread has looked up a page.
+TEST(PageStore, LooksUpPagesWhileTheDeviceWorks) {
+  using Hooked = PageStore<HookedFile>;
+  MemoryFile file(std::uint64_t{1} << 30);
+  Hooked* store = nullptr;
+  std::atomic<int> lookups{0};
+  const std::thread::id owner = std::this_thread::get_id();
+  const auto look = [&](Access) {
+    if (store == nullptr || std::this_thread::get_id() != owner) return;
+    auto found = std::async(std::launch::async, [&] { return store->EntryOf(5).status(); });
+    EXPECT_EQ(found.wait_for(std::chrono::seconds(20)), std::future_status::ready) << "waits for the device";
+    if (testing::Test::HasFailure()) store = nullptr;
+    EXPECT_THAT(found.get(), IsOk());
+    ++lookups;
+  };
+  const auto open = [&] { return Hooked::Open(HookedFile(file.Share(), look), "order", "none", 8192); };
+  const auto begin = [](Hooked& opened) { return opened.Begin([](std::uint32_t, std::uint32_t) {}); };
+  const auto commit = [](Hooked& opened) { return opened.Commit([](Hooked::Super& super) { super.id_end = 100'000; }); };
+  const auto put = [](Hooked& opened, std::uint32_t from) -> Status {
+    const std::string image(100, 'x');
+    for (std::uint32_t id = from; id < 50'000; id += 256) HAKO_RETURN_IF_ERROR(opened.Put(id, std::as_bytes(std::span(image))));
+    return absl::OkStatus();
+  };
+  {
+    ASSERT_OK_AND_ASSIGN(auto opened, open());
+    ASSERT_THAT(begin(*opened), IsOk());
+    ASSERT_THAT(put(*opened, 5), IsOk());
+    ASSERT_THAT(put(*opened, 6), IsOk());
+    ASSERT_THAT(commit(*opened), IsOk());
+  }
+  ASSERT_OK_AND_ASSIGN(auto opened, open());
+  ASSERT_THAT(opened->EntryOf(5), IsOk());  // its node is read
+  store = opened.get();
+  std::vector<std::byte> out(format::kPageImageMax);
+  ASSERT_THAT(opened->Read(300 * 256 / 2, out).status(), StatusIs(absl::StatusCode::kDataLoss));  // no such page
+  ASSERT_THAT(opened->Read(1029, out), IsOk());
+  ASSERT_THAT(opened->CountFree(), IsOk());
+  ASSERT_THAT(begin(*opened), IsOk());
+  ASSERT_THAT(put(*opened, 6), IsOk());
+  ASSERT_THAT(commit(*opened), IsOk());
+  ASSERT_THAT(begin(*opened), IsOk());
+  EXPECT_GT(MoveAll(*opened), 0u);
+  ASSERT_THAT(commit(*opened), IsOk());
+  EXPECT_GT(lookups, 200);
+  store = nullptr;
+}
 
 TEST(PageStore, ConcurrentReadFindsWhatWasMovedMeanwhile) {
   const auto plan = std::make_shared<HesitatingFile::Plan>();

@@ -20,11 +20,12 @@ void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchF
   absl::InlinedVector<Found, 32> found;
   std::shared_lock<std::shared_mutex> not_cut;
   {
-    std::lock_guard lock(map_mutex_);
+    std::unique_lock lock(map_mutex_);
+    for (const ImageRequest& image : images) (void)map_.At(image.id, NodeReader(lock));  // which may release the lock
     for (ImageRequest& image : images) {
-      const StatusOr<Entry*> at = map_.At(image.id, NodeReader());
-      if (at.ok() && !(*at)->IsNone() && IsInFile(**at) && (*at)->units() * format::kTreeUnit <= format::kPageImageMax)
-        found.push_back({&image, **at});
+      const Entry* const at = map_.Find(image.id);
+      if (at != nullptr && !at->IsNone() && IsInFile(*at) && at->units() * format::kTreeUnit <= format::kPageImageMax)
+        found.push_back({&image, *at});
     }
     not_cut = std::shared_lock(cut_mutex_);
     map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
@@ -87,12 +88,12 @@ Status PageStore<FileT>::ReadLong(std::uint32_t id, const Entry& entry, std::spa
 template <File FileT>
 auto PageStore<FileT>::BeginMoving() -> StatusOr<Moving> {
   Moving moving;
-  std::lock_guard lock(map_mutex_);
-  HAKO_RETURN_IF_ERROR(map_.ForEach(NodeReader(), [&](int level, std::uint64_t number, const Entry& entry) {
+  HAKO_RETURN_IF_ERROR(map_.ForEach(NodeLoader(), [&](int level, std::uint64_t number, const Entry& entry) {
     if (entry.place() + entry.units() <= format::kTreeFirstUnit + space_.used_units()) return absl::OkStatus();  // it lies low enough
     if (level < 0) {
       moving.images.push_back({static_cast<std::uint32_t>(number), entry});
     } else {
+      std::lock_guard lock(map_mutex_);
       map_.MarkChanged(static_cast<unsigned>(level), number);
       ++moving.num_nodes;
     }
@@ -111,8 +112,8 @@ StatusOr<std::uint64_t> PageStore<FileT>::MoveForward(Moving* moving, std::uint6
   for (std::uint64_t moved_bytes = 0; moving->next < moving->images.size() && moved_bytes < max_bytes;) {
     const auto& [id, entry] = moving->images[moving->next++];
     {
-      std::lock_guard lock(map_mutex_);
-      HAKO_ASSIGN_OR_RETURN(const Entry* now, map_.At(id, NodeReader()));
+      std::unique_lock lock(map_mutex_);
+      HAKO_ASSIGN_OR_RETURN(const Entry* now, map_.At(id, NodeReader(lock)));
       if (std::memcmp(now, &entry, sizeof(entry)) != 0) continue;  // a checkpoint has written it elsewhere
     }
     bytes.resize(entry.units() * format::kTreeUnit);

@@ -104,8 +104,7 @@ class PageStore {
   Status CountFree() {
     if (space_is_known_) return absl::OkStatus();
     std::uint64_t used = format::kTreeFirstUnit;
-    std::lock_guard lock(map_mutex_);
-    HAKO_RETURN_IF_ERROR(map_.ForEach(NodeReader(), [&](int, std::uint64_t, const Entry& entry) -> Status {
+    HAKO_RETURN_IF_ERROR(map_.ForEach(NodeLoader(), [&](int, std::uint64_t, const Entry& entry) -> Status {
       used += entry.units();
       return used <= super_.end ? absl::OkStatus() : DataLossError("the page map names more space than the file has,", super_.end);
     }));
@@ -132,8 +131,8 @@ class PageStore {
   void ReadMulti(std::span<ImageRequest> images) requires BatchFile<FileT>;
   // Where the image of an id lies now.
   StatusOr<Entry> EntryOf(std::uint32_t id) {
-    std::lock_guard lock(map_mutex_);
-    HAKO_ASSIGN_OR_RETURN(const Entry* at, map_.At(id, NodeReader()));
+    std::unique_lock lock(map_mutex_);
+    HAKO_ASSIGN_OR_RETURN(const Entry* at, map_.At(id, NodeReader(lock)));
     map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
     return *at;
   }
@@ -322,8 +321,8 @@ class PageStore {
       Entry entry;
       std::shared_lock<std::shared_mutex> not_cut;
       {
-        std::lock_guard lock(map_mutex_);
-        HAKO_ASSIGN_OR_RETURN(const Entry* at, map_.At(id, NodeReader()));
+        std::unique_lock lock(map_mutex_);
+        HAKO_ASSIGN_OR_RETURN(const Entry* at, map_.At(id, NodeReader(lock)));
         entry = *at;
         not_cut = std::shared_lock(cut_mutex_);
         map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
@@ -349,14 +348,29 @@ class PageStore {
     second_reads_.fetch_add(1, std::memory_order_relaxed);
     return file_.ReadAt(entry.place() * format::kTreeUnit + first, out.subspan(first));
   }
-  auto NodeReader() const {
-    return [this](const Entry& entry, unsigned level, std::uint64_t node, std::span<std::byte> out) -> Status {
-      if (!IsInFile(entry) || entry.units() * format::kTreeUnit != out.size())
-        return DataLossError("a node of the page map has a wrong size; node", node);
-      HAKO_RETURN_IF_ERROR(ReadAt(entry, out));
-      if (Hash64(out.data(), out.size(), SeedOf(level, node)) == entry.check) return absl::OkStatus();
-      return DataLossError("a node of the page map does not match its check,", entry.place() * format::kTreeUnit);
+  // For the map's calls. Releases `lock` while it reads, in which time the file is not cut.
+  auto NodeReader(std::unique_lock<std::mutex>& lock) {
+    return [this, &lock](const Entry& entry, unsigned level, std::uint64_t node, std::span<std::byte> out) -> Status {
+      std::shared_lock not_cut(cut_mutex_);
+      lock.unlock();
+      const Status status = ReadNode(entry, level, node, out);
+      not_cut.unlock();  // comes after map_mutex_
+      lock.lock();
+      return status;
     };
+  }
+  auto NodeLoader() {
+    return [this](unsigned level, std::uint64_t node) -> StatusOr<bool> {
+      std::unique_lock lock(map_mutex_);
+      return map_.Load(level, node, NodeReader(lock));
+    };
+  }
+  Status ReadNode(const Entry& entry, unsigned level, std::uint64_t node, std::span<std::byte> out) const {
+    if (!IsInFile(entry) || entry.units() * format::kTreeUnit != out.size())
+      return DataLossError("a node of the page map has a wrong size; node", node);
+    HAKO_RETURN_IF_ERROR(ReadAt(entry, out));
+    if (Hash64(out.data(), out.size(), SeedOf(level, node)) == entry.check) return absl::OkStatus();
+    return DataLossError("a node of the page map does not match its check,", entry.place() * format::kTreeUnit);
   }
 
   // A process may have died, or failed, before its last superblock was synced: what that says stands in the page cache only, and the device
@@ -378,8 +392,7 @@ class PageStore {
     space_.Reset(format::kTreeFirstUnit, super_.end);
     std::vector<std::pair<std::uint64_t, std::uint64_t>> free_ids;  // from the first to before the second
     std::uint64_t next_id = 0;
-    std::unique_lock lock(map_mutex_);
-    HAKO_RETURN_IF_ERROR(map_.ForEach(NodeReader(), [&](int level, std::uint64_t number, const Entry& entry) -> Status {
+    HAKO_RETURN_IF_ERROR(map_.ForEach(NodeLoader(), [&](int level, std::uint64_t number, const Entry& entry) -> Status {
       if (!space_.MarkUsed(entry.place(), entry.units()))
         return DataLossError("two images share space, or one lies outside of the file,", entry.place() * format::kTreeUnit);
       if (level >= 0) return absl::OkStatus();
@@ -389,7 +402,6 @@ class PageStore {
       return absl::OkStatus();
     }));
     if (next_id < super_.id_end) free_ids.emplace_back(next_id, super_.id_end);
-    lock.unlock();
     space_is_known_ = true;
     for (const auto& [first, end] : free_ids) {
       is_free(static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(end));
@@ -515,29 +527,30 @@ class PageStore {
   // Takes the space of the entry back if it fails.
   Status Exchange(std::uint32_t id, const Entry& entry) {
     const StatusOr<Entry> before = CatchNoMemory([&]() -> StatusOr<Entry> {
-      std::lock_guard lock(map_mutex_);
       MakeRoomToRetire();
-      return map_.Exchange(id, entry, NodeReader());
+      std::unique_lock lock(map_mutex_);
+      return map_.Exchange(id, entry, NodeReader(lock));
     });
     if (!before.ok() && !entry.IsNone()) space_.Free(entry.place(), entry.units());
     HAKO_RETURN_IF_ERROR(before.status());
-    std::lock_guard lock(map_mutex_);
     Retire(*before);
+    std::lock_guard lock(map_mutex_);
     map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
     return absl::OkStatus();
   }
   Status WriteMap() {
+    map_.SortChanged();
     std::unique_lock lock(map_mutex_);
-    const auto write = [&](unsigned level, std::uint64_t node, std::span<const std::byte> bytes, Entry before) -> StatusOr<Entry> {
+    const auto write = [&](unsigned level, std::uint64_t node, std::span<const std::byte> bytes, const Entry& before) -> StatusOr<Entry> {
       MakeRoomToRetire();
-      lock.unlock();  // threads that read pages do not wait for these writes; only this thread changes nodes
-      StatusOr<Entry> entry = Write(bytes, SeedOf(level, node), bytes.size());
+      lock.unlock();
+      const StatusOr<Entry> entry = Write(bytes, SeedOf(level, node), bytes.size());
       lock.lock();
       if (entry.ok()) Retire(before);
       return entry;
     };
     HAKO_RETURN_IF_ERROR(map_.WriteOut(
-        NodeReader(), [this] { MakeRoomToRetire(); }, write, [this](const Entry& before) { Retire(before); }));
+        NodeReader(lock), [this] { MakeRoomToRetire(); }, write, [this](const Entry& before) { Retire(before); }));
     lock.unlock();
     return Flush();
   }
@@ -579,8 +592,8 @@ class PageStore {
   Super super_;
   const std::uint64_t secret_;  // for readers, which must not look at super_ while it changes
   const std::uint64_t min_read_size_;
-  mutable std::mutex map_mutex_;
-  std::shared_mutex cut_mutex_;  // shared by who reads what the map has named; after map_mutex_
+  std::mutex map_mutex_;         // never held while the device reads or writes
+  std::shared_mutex cut_mutex_;  // held shared while a place that the map has named is read; after map_mutex_
   PageMap map_;
   UnitSpace space_;
   bool space_is_known_ = false;
