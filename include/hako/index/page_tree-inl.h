@@ -442,6 +442,20 @@ bool PageTree<Space, Compare>::HasSought(const View& page, Seek seek, std::strin
   }
 }
 
+// Copies a page as of a version that was read before; false if that is not its version any more.
+template <class Space, Comparator Compare>
+bool PageTree<Space, Compare>::CopyPage(Line& line, std::uint32_t version, Copy* copy) const {
+  const View page(memory_, line);
+  const unsigned size = page.shape().size();
+  char* const bytes = copy->Reserve(size);
+  sync::LoadShared(bytes, page.base(), size);
+  sync::LoadShared(reinterpret_cast<char*>(copy->line().hints), reinterpret_cast<const char*>(line.hints), sizeof(line.hints));
+  copy->line().shape = page.shape();
+  if (!Lock(line.version).IsCurrent(version)) return false;
+  copy->NoteSource(&line.version, version);
+  return true;
+}
+
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const {
   for (sync::Backoff backoff;; backoff.Pause()) {
@@ -455,13 +469,7 @@ Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string
       }
       const View page(memory_, *line);
       if (page.level() <= level) {
-        const unsigned size = page.shape().size();
-        char* const bytes = copy->Reserve(size);
-        sync::LoadShared(bytes, page.base(), size);
-        sync::LoadShared(reinterpret_cast<char*>(copy->line().hints), reinterpret_cast<const char*>(line->hints), sizeof(line->hints));
-        copy->line().shape = page.shape();
-        if (!Lock(line->version).IsCurrent(version)) break;
-        copy->NoteSource(&line->version, version);
+        if (!CopyPage(*line, version, copy)) break;
         copy->neighbour = {};
         if (neighbour != nullptr) {
           const View beside(memory_, *neighbour);

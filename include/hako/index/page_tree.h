@@ -175,6 +175,10 @@ class PageTree {
 
   // Proves the invariants; `expected` is how many records there must be. REQUIRES: no writers
   Status Verify(std::uint64_t expected) const;
+  // The same in two parts, of a resident space: CheckCount, which looks only at lines and inner pages. REQUIRES: no writers. Then
+  // VerifyBeside, page by page, beside writers; it locks nothing.
+  Status CheckCount(std::uint64_t expected) const;
+  Status VerifyBeside() const;
 
   // Visits every page: visit(level, its size in bytes, how many of them are used). REQUIRES: no writers; a resident space
   template <class F>
@@ -376,9 +380,26 @@ class PageTree {
     }
   }
 
+  // A page as it was at one moment, which has been checked, and what the page above said of it.
+  struct CheckedPage {
+    Line* line = nullptr;
+    std::uint32_t version = 0;
+    Copy copy;
+    std::string low, high;  // fences
+    unsigned edges = 0;
+    bool HasFences(const View& page) const {
+      const format::PageTail tail = page.tail();
+      return tail.edges == edges && page.low(tail) == low && page.high(tail) == high;
+    }
+  };
   template <class F>
   void ForEachPageBelow(Line& line, F& visit) const;
   void LoadChildren(const View& page, unsigned begin, unsigned count) const;
+  static Status CheckPage(std::uint32_t id, const View& page, const std::int32_t* hints, unsigned level, const Fences& fences);
+  bool CopyPage(Line& line, std::uint32_t version, Copy* copy) const;
+  static void NameChild(const CheckedPage& above, const View& view, unsigned child, CheckedPage* below);
+  std::uint64_t CountBelow(Line& line) const;
+  StatusOr<bool> CheckPath(const std::optional<std::string>& from, std::vector<CheckedPage>* path) const;
   Status VerifyBelow(Line& line, unsigned level, const Fences& fences, std::uint64_t* found) const;
 
   static inline constinit Line sealed_{.version = Lock::kLocked, .unit = 0, .shape = {}, .hints = {}};
