@@ -1,8 +1,13 @@
 // Epochs wrap: the stamps of records that are never written again are made ancient before, however short the lives of the processes are.
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <future>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dbm/listing.h"
@@ -13,6 +18,7 @@
 #include "hako/file/memory_file.h"
 #include "support/booted_memory_file.h"
 #include "support/checked_value.h"
+#include "support/hooked_file.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
 
@@ -69,6 +75,62 @@ TYPED_TEST(EpochWrapTest, OldRecordsOutliveTheWrapOfLiveStamps) {
     ASSERT_OK_AND_ASSIGN(db, this->Open(memory));
   }
   ASSERT_NO_FATAL_FAILURE(this->ExpectSurvivesAPowerCut(memory));
+}
+
+class SweepTest : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kRecords = 2000;
+
+  // Opens a database whose next synchronization finds the stamps of the first records old.
+  void SetUp() override {
+    HookedFile file(memory_.Share(), [this](Access access) { on_access_(access); });
+    ASSERT_OK_AND_ASSIGN(db_, HashDBM<HookedFile>::Open(std::move(file), {.seed = 11}));
+    for (std::uint64_t i = 0; i < kRecords; ++i) ASSERT_THAT(db_->Set(NumberedKey(i), "value"), IsOk());
+    while (db_->GetStats().epoch <= format::kRefreshAge + 2) Synchronize();
+  }
+  void TearDown() override {
+    on_access_ = [](Access) {};
+  }
+  void Synchronize() {
+    ASSERT_THAT(db_->Set("other", "value"), IsOk());
+    ASSERT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());
+  }
+
+  MemoryFile memory_;
+  std::function<void(Access)> on_access_ = [](Access) {};
+  std::unique_ptr<HashDBM<HookedFile>> db_;
+};
+
+TEST_F(SweepTest, WritesTheStampsOfNeighboursTogether) {
+  std::atomic<int> writes = 0;
+  on_access_ = [&](Access access) { writes += access == Access::kWrite; };
+  for (int i = 0; i < 10; ++i) Synchronize();
+  EXPECT_LE(writes, 10 * 10) << "4 KiB of small records each time";
+  EXPECT_THAT(db_->Verify(), IsOk());
+}
+
+TEST_F(SweepTest, LeavesARecordRetiredThatWasRemovedAfterItWasRead) {
+  constexpr std::uint64_t kFirst = 70, kEnd = 75;  // read by the same synchronization as the first records, and written later
+  std::atomic<bool> armed = true, ended = false;
+  std::future<void> removal;
+  on_access_ = [&](Access access) {
+    if (access != Access::kWrite || !armed.exchange(false)) return;
+    removal = std::async(std::launch::async, [&] {
+      for (std::uint64_t i = kFirst; i < kEnd; ++i) EXPECT_THAT(db_->Remove(NumberedKey(i)), IsOk());
+    });
+    ended = removal.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  };
+  ASSERT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());
+  removal.wait();
+  EXPECT_TRUE(ended) << "the removal had to wait";
+  std::vector<std::byte> image(memory_.Size());
+  ASSERT_THAT(memory_.ReadAt(0, image), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto recovered, HashDBM<MemoryFile>::Open(MemoryFile::Of(image)));
+  for (std::uint64_t i = 0; i < kRecords; ++i) {
+    const bool is_removed = i >= kFirst && i < kEnd;
+    ASSERT_EQ(recovered->Get(NumberedKey(i)).ok(), !is_removed) << i;
+  }
+  EXPECT_THAT(recovered->Verify(), IsOk());
 }
 
 }  // namespace

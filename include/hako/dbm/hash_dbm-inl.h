@@ -305,14 +305,13 @@ Status HashDBM<FileT>::RefreshSomeStamps(Slot& mine) {
     void Prefetch(const std::vector<Record>& records) const {
       for (const Record& record : records) index.PrefetchHome(record.key_hash);
     }
-    void Refresh(const Record& record) const {
-      index.RunIfNamed(slot, record.key_hash, record.handle, [&](auto&&) { heap.StampAncient(record.handle); });
+    void RunLocked(std::span<const Record> records, absl::FunctionRef<void(std::uint64_t)> body) const {
+      index.RunLocked(slot, records, body);
     }
     Slot& slot;
     Index& index;
-    Space& heap;
   };
-  return heap_->Sweep(Named{mine, index_, *heap_});
+  return heap_->Sweep(Named{mine, index_});
 }
 
 template <File FileT>

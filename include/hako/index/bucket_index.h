@@ -121,6 +121,11 @@ class BucketIndex {
   // If one does, runs body(replace) with the line locked; replace(h) makes the entry name h instead, in one step.
   template <class F>
   void RunIfNamed(Slot& slot, std::uint64_t hash, std::uint32_t handle, F&& body);
+  // Runs body(mask) with the buckets of all these records locked; the mask has a bit for each record that an entry names. A record has
+  // key_hash and handle.
+  static constexpr std::size_t kLockedMax = 64;
+  template <class Record, class F>
+  void RunLocked(Slot& slot, std::span<const Record> records, F&& body);  // REQUIRES: at most kLockedMax
   void PrefetchHome(std::uint64_t hash) const { hako::Prefetch(&lines_.Home(shape().IndexOf(hash))); }
 
   // Enters a record that the space has already, under a key that no entry has.

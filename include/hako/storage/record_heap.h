@@ -233,16 +233,16 @@ class RecordHeap {
     return bytes;
   }
   // Epochs wrap: before one ends, looks at some more records and makes old stamps ancient. `named` knows the index:
-  //   bool Has(SweptRecord)      whether an entry names the record
-  //   void Prefetch(records)     of a file that is not mapped: they are going to be refreshed
-  //   void Refresh(SweptRecord)  the same: calls StampAncient, with the line locked, if an entry names the record
+  //   bool Has(SweptRecord)   whether an entry names the record
+  //   void Prefetch(records)  of a file that is not mapped: they are going to be refreshed
+  //   void RunLocked(span of at most 64 records, body)  the same: body(mask) with their lines locked; a bit for each that an entry names
   struct SweptRecord {
     std::uint64_t key_hash;
     std::uint32_t handle;
+    std::uint32_t block_bytes;  // 0 of a long one, whose bytes have not been read
   };
   template <class Named>
   Status Sweep(Named&& named);
-  void StampAncient(std::uint32_t handle) { StoreStamp(handle, format::Stamp::Ancient()); }
   void RefreshStamp(std::uint32_t handle, format::Stamp stamp);
 
   // ---- whole-file passes ----
@@ -399,6 +399,7 @@ class RecordHeap {
   static constexpr std::uint64_t kHarvestParts = 512;
   static constexpr std::uint64_t kSweepEpochs = 14'000;
   static constexpr std::uint64_t kSweepPiece = 256 << 10;
+  static constexpr std::size_t kStampedAtOnce = 64;       // records, in one write
   static constexpr std::uint64_t kLongRecord = 8192;      // bytes
   static constexpr int kHarvestsAtOnce = 2;               // extents, of 1 MiB as a rule
   static constexpr unsigned kReleasesAtOnce = 16;         // magazines
@@ -543,7 +544,8 @@ class RecordHeap {
   Status SweepPiece(std::uint64_t bytes, Named&& named);
   template <class Named>
   Status SweepRecord(std::uint64_t offset, const char* bytes, std::uint64_t room, std::uint64_t* size, Named&& named);
-  void MakeAncient(std::uint64_t offset, format::Stamp stamp, std::uint64_t key_hash);
+  void MakeAncient(std::uint64_t offset, const Head& head, std::uint64_t key_hash);
+  void StampAncient(std::span<const SweptRecord> run, std::uint64_t mask, std::uint64_t read_from);
   [[gnu::cold]] void StopAt(const Status& unread);
 
   std::unique_ptr<ExtentFile<FileT>> extents_;

@@ -49,7 +49,13 @@ Status RecordHeap<FileT>::SweepPiece(std::uint64_t bytes, Named&& named) {
   }
   if constexpr (!kMapped) {
     named.Prefetch(sweep_found_);
-    for (const SweptRecord& record : sweep_found_) named.Refresh(record);
+    for (std::span<const SweptRecord> rest(sweep_found_); !rest.empty();) {
+      std::size_t count = 1;
+      const auto is_next = [&] { return OffsetOf(rest[count - 1].handle) + rest[count - 1].block_bytes == OffsetOf(rest[count].handle); };
+      while (count < std::min(rest.size(), kStampedAtOnce) && is_next()) ++count;
+      named.RunLocked(rest.first(count), [&](std::uint64_t mask) { StampAncient(rest.first(count), mask, from); });
+      rest = rest.subspan(count);
+    }
   }
   if (offset + format::kShortHead > end) {
     leave(end);
@@ -77,29 +83,54 @@ Status RecordHeap<FileT>::SweepRecord(std::uint64_t offset, const char* bytes, s
     const std::uint64_t key_hash = KeyHash(key);
     if (head.check != CheckOf({key.data() + key.size(), head.lengths.value_size}, key_hash, offset)) return absl::OkStatus();
     *size = head.size();
-    if (is_old) MakeAncient(offset, head.stamp, key_hash);
+    if (is_old) MakeAncient(offset, head, key_hash);
     return absl::OkStatus();
   }
   if (!head.stamp.IsLive()) return absl::OkStatus();
   std::string key(head.lengths.key_size, '\0');  // instead of the value, the index vouches for a longer record
   HAKO_RETURN_IF_ERROR(extents_->Read(offset + head.key_at(), key.data(), key.size()));
-  const SweptRecord record{KeyHash(key), HandleOf(offset)};
+  const SweptRecord record{KeyHash(key), HandleOf(offset), 0};
   if (!named.Has(record)) return absl::OkStatus();
   *size = head.size();
-  if (is_old) MakeAncient(offset, head.stamp, record.key_hash);
+  if (is_old) MakeAncient(offset, head, record.key_hash);
   return absl::OkStatus();
 }
 
 // Beside writers, which may retire the record, but write nothing else to it before the next synchronization: the thread that would release
-// its block is this one. In memory a retirement makes the exchange fail; in a file the line is locked.
+// its block is this one. In memory a retirement makes the exchange fail; in a file the lines are locked: see StampAncient.
 template <File FileT>
-void RecordHeap<FileT>::MakeAncient(std::uint64_t offset, format::Stamp stamp, std::uint64_t key_hash) {
+void RecordHeap<FileT>::MakeAncient(std::uint64_t offset, const Head& head, std::uint64_t key_hash) {
   if constexpr (kMapped) {
-    std::uint16_t old = stamp.bits();
+    std::uint16_t old = head.stamp.bits();
     auto& word = *reinterpret_cast<std::uint16_t*>(base_ + offset + 4);
     std::atomic_ref(word).compare_exchange_strong(old, format::Stamp::Ancient().bits(), std::memory_order_relaxed);
   } else {
-    sweep_found_.push_back({key_hash, HandleOf(offset)});
+    const bool is_short = head.lengths.header == 2;
+    const std::uint64_t bytes = is_short ? BytesOf(ClassOf(head.lengths.key_size, head.lengths.value_size)) : 0;
+    sweep_found_.push_back({key_hash, HandleOf(offset), static_cast<std::uint32_t>(bytes)});
+  }
+}
+
+// Of records whose blocks follow each other, those of the mask: with their lines locked, and named, so that nobody writes to the blocks,
+// which still are as they were read. Neighbours go in one write.
+template <File FileT>
+void RecordHeap<FileT>::StampAncient(std::span<const SweptRecord> run, std::uint64_t mask, std::uint64_t read_from) {
+  static constexpr std::uint64_t kStampAt = 4;
+  const std::uint16_t bits = format::Stamp::Ancient().bits();
+  while (mask != 0) {
+    const auto first = static_cast<std::size_t>(std::countr_zero(mask));
+    const auto count = static_cast<std::size_t>(std::countr_one(mask >> first));
+    mask = first + count < 64 ? mask >> (first + count) << (first + count) : 0;
+    if (count == 1) {
+      StoreStamp(run[first].handle, format::Stamp(bits));
+      continue;
+    }
+    const auto stamp_of = [&](std::size_t i) { return sweep_buffer_.data() + (OffsetOf(run[i].handle) + kStampAt - read_from); };
+    for (std::size_t i = first; i < first + count; ++i) std::memcpy(stamp_of(i), &bits, sizeof(bits));
+    const auto size = static_cast<std::size_t>(stamp_of(first + count - 1) - stamp_of(first)) + sizeof(bits);
+    if (!AcceptsWrites()) return;
+    const Status status = extents_->Write(OffsetOf(run[first].handle) + kStampAt, {stamp_of(first), size});
+    if (!status.ok()) Poison(status);
   }
 }
 
