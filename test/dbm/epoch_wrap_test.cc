@@ -110,7 +110,7 @@ TEST_F(SweepTest, WritesTheStampsOfNeighboursTogether) {
 }
 
 TEST_F(SweepTest, LeavesARecordRetiredThatWasRemovedAfterItWasRead) {
-  constexpr std::uint64_t kFirst = 70, kEnd = 75;  // read by the same synchronization as the first records, and written later
+  constexpr std::uint64_t kFirst = 440, kEnd = 445;  // read by the first synchronization that finds old stamps, and not in its first write
   std::atomic<bool> armed = true, ended = false;
   std::future<void> removal;
   on_access_ = [&](Access access) {

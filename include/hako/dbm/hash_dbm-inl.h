@@ -249,7 +249,7 @@ HAKO_OR_NO_MEMORY
 
 template <File FileT>
 Status HashDBM<FileT>::SynchronizeLocked(Slot& mine) {
-  return SynchronizeSlots(mine, ForEachSlot(), [](std::uint64_t) { return absl::OkStatus(); });
+  return SynchronizeSlots(mine, ForEachSlot());
 }
 
 // at_end(number of records) runs at the end of the epoch, with the writers kept out.

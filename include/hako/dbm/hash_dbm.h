@@ -227,8 +227,11 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status AdoptIndex(Slot& mine, std::uint64_t num_lines);
   Status RecoverByScan(Slot& mine);
   Status SynchronizeLocked(Slot& mine);
-  template <class Slots, class AtEnd>
-  Status SynchronizeSlots(Slot& mine, Slots&& for_each_slot, AtEnd&& at_end);
+  struct NothingAtEnd {
+    Status operator()(std::uint64_t) const { return absl::OkStatus(); }
+  };
+  template <class Slots, class AtEnd = NothingAtEnd>
+  Status SynchronizeSlots(Slot& mine, Slots&& for_each_slot, AtEnd&& at_end = {});
   Status RefreshSomeStamps(Slot& mine);
   template <class AtEnd, class Body>
   Status WithPinnedState(Slot& mine, AtEnd&& at_end, Body&& body);

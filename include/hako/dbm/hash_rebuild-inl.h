@@ -116,7 +116,7 @@ Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, std::vector<storage::Ex
   }
   std::lock_guard lock(maintenance_mutex_);  // until nothing that waited in a victim is yet to be released
   // After an error too: the records moved so far leave space that is needed.
-  status.Update(CatchNoMemory([&] { return SynchronizeSlots(mine, with_mover, [](std::uint64_t) { return absl::OkStatus(); }); }));
+  status.Update(CatchNoMemory([&] { return SynchronizeSlots(mine, with_mover); }));
   Alone([&] {
     heap_->EndEvacuation(mine, victims, status.ok());
     return 0;

@@ -29,6 +29,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -531,7 +532,7 @@ class RecordHeap {
   }
   std::uint64_t AllLive() const;
   void PaceLongWrite() const;
-  void StampFree(std::vector<std::uint32_t>& handles);
+  void StampFree(std::span<std::uint32_t> handles);
   std::vector<std::uint32_t> StampFree(std::uint32_t chain);
   template <class AsWriter>
   void FreeSlowly(Slot& slot, unsigned size_class, std::vector<std::uint32_t> handles, AsWriter&& as_writer);

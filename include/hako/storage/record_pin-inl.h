@@ -38,14 +38,14 @@ Status RecordHeap<FileT>::ScanPinned(Visit&& visit) const {
 // Their stamps are replaced as ever, before epochs wrap, but nobody gets them before the pin ends.
 template <File FileT>
 void RecordHeap<FileT>::KeepPinned(unsigned size_class, std::uint32_t chain) {
-  std::vector<std::uint32_t> handles;
+  std::vector<std::uint32_t>& waiting = pinned_->waiting[size_class];
+  const std::size_t before = waiting.size();
   (void)depot_->Drain(chain, [&](std::uint32_t handle) {
     pinned_->released.Add(handle);
-    if (!TryPushBack(handles, handle)) StoreStamp(handle, stamps().free);  // without memory: lost space, not lost data
+    if (!TryPushBack(waiting, handle)) StoreStamp(handle, stamps().free);  // without memory: lost space, not lost data
   });
   std::atomic_thread_fence(std::memory_order_release);
-  StampFree(handles);
-  for (const std::uint32_t handle : handles) (void)TryPushBack(pinned_->waiting[size_class], handle);
+  StampFree(std::span(waiting).subspan(before));
 }
 
 template <File FileT>

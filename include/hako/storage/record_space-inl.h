@@ -339,7 +339,7 @@ std::vector<std::uint32_t> RecordHeap<FileT>::StampFree(std::uint32_t chain) {
     if (pinned_ != nullptr) pinned_->handed_out.Add(handle);
     if (IsFrozen(handle) || !TryPushBack(handles, handle)) StoreStamp(handle, stamps().free);  // without memory: lost space, not lost data
   });
-  StampFree(handles);
+  StampFree(std::span(handles));
   return handles;
 }
 
@@ -364,13 +364,13 @@ void RecordHeap<FileT>::FreeSlowly(Slot& slot, unsigned size_class, std::vector<
 
 // In the order of the file, of which it brings the next blocks near.
 template <File FileT>
-void RecordHeap<FileT>::StampFree(std::vector<std::uint32_t>& handles) {
+void RecordHeap<FileT>::StampFree(std::span<std::uint32_t> handles) {
   std::ranges::sort(handles);
   for (std::size_t i = 0; i < handles.size(); ++i) {
     if constexpr (kReadsAhead) {
       if (HasCache() && i % Ahead::kRecordsMax == 0) {
         Ahead ahead;
-        for (const std::uint32_t handle : std::span(handles).subspan(i, std::min(Ahead::kRecordsMax, handles.size() - i)))
+        for (const std::uint32_t handle : handles.subspan(i, std::min(Ahead::kRecordsMax, handles.size() - i)))
           ahead.Want(handle, OffsetOf(handle), 8);
         Read(ahead);
       }
