@@ -32,6 +32,9 @@ struct HashOptions {
   // much waits, a Set of a value of more than 8 KiB takes up to 10 ms longer. Smaller records never cause it, since random updates of small
   // records are much slower after each synchronization; their file grows to twice what lived in it at the last one. Of what is replaced
   // before the first synchronization of a new file nothing waits.
+  // A larger number makes it faster to replace such records, and the file larger. Where half of 100 MB of live data may wait instead of an
+  // eighth, the file is 2.3 instead of 1.5 times as large as its values, of 16 KiB, and their replacement has been seen to take a quarter
+  // of the time, as it seldom waits for a synchronization. The default keeps files small.
   std::uint64_t reclaim_bytes = std::uint64_t{16} << 20;
   // On a file that is not mapped: bytes that the first read of a record takes, in the hope that it is all of it; 0 = what records have
   // lately been found to take.
