@@ -19,7 +19,7 @@
 namespace hako::tool {
 namespace {
 
-std::uint64_t FileSize(const std::string& path) {
+std::uint64_t FileSizeOrZero(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0 ? static_cast<std::uint64_t>(info.st_size) : 0;
 }
@@ -36,7 +36,7 @@ int RunRebuild(RebuildOptions options) {
   const std::string& path = options.database.path();
   if (options.dry_run) options.database.any.file.mode = OpenMode::kReadOnly;
   bool is_rebuilt = false;
-  const std::uint64_t size = FileSize(path);
+  const std::uint64_t size = FileSizeOrZero(path);
   const int code = WithDatabase(options.database, [&](AnyDBM& db) -> int {
     const bool should = db.ShouldBeRebuilt();
     if (options.dry_run || (options.if_needed && !should)) {
@@ -52,7 +52,7 @@ int RunRebuild(RebuildOptions options) {
   });
   // The end of the file is cut off by closing it.
   if (code == kExitDone && is_rebuilt)
-    Note(absl::StrCat(path, ": rebuilt, ", GroupDigits(size), " bytes before, ", GroupDigits(FileSize(path)), " after"));
+    Note(absl::StrCat(path, ": rebuilt, ", GroupDigits(size), " bytes before, ", GroupDigits(FileSizeOrZero(path)), " after"));
   return code;
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "dbm/damage.h"
 #include "dbm/listing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -21,16 +22,9 @@
 namespace hako {
 namespace {
 
-using Image = std::vector<std::byte>;
 using DB = HashDBM<BootedMemoryFile>;
 
 StatusOr<std::unique_ptr<DB>> Open(const MemoryFile& memory) { return DB::Open(BootedMemoryFile(memory.Share(), 1), {.seed = 11}); }
-
-Image ImageOf(const MemoryFile& file) {
-  Image image(file.Size());
-  EXPECT_THAT(file.ReadAt(0, image), IsOk());
-  return image;
-}
 
 std::size_t PlaceOf(std::string_view text, const MemoryFile& file) {
   const Image image = ImageOf(file);

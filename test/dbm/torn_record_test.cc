@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "dbm/damage.h"
 #include "dbm/listing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -27,17 +28,10 @@
 namespace hako {
 namespace {
 
-using Image = std::vector<std::byte>;
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint8_t kBoot = 1, kNextBoot = 2;
 
 using Mapped = HashDBM<BootedMemoryFile>;
-
-Image ImageOf(const MemoryFile& file) {
-  Image image(file.Size());
-  EXPECT_THAT(file.ReadAt(0, image), IsOk());
-  return image;
-}
 
 // A value that is cheap to hash and to look through: zeros but for a few bytes in each page.
 std::string SparseValue(std::size_t size, std::uint64_t salt) {

@@ -2,7 +2,7 @@
 #   FindPackage      the built tree is installed to a fresh prefix; find_package(hako). All programs, strict.cc twice
 #   PkgConfig        the same prefix; one compiler command each with pkg-config
 #   DebianPackage    the .deb files are made and unpacked; find_package(hako)
-#   AddSubdirectory  hako's source is part of their project
+#   AddSubdirectory  hako's source is part of their project; it is compiled in units, which saves time
 # The last three build one program with a hash table and one with a tree: what they differ in is where headers and library are found.
 cmake_minimum_required(VERSION 3.25)
 set(work ${BINARY_DIR}/consumer/${WAY})
@@ -56,7 +56,7 @@ elseif(WAY STREQUAL "DebianPackage")
   endforeach()
   build_with_cmake(-D CMAKE_PREFIX_PATH=${prefix}/usr)
 elseif(WAY STREQUAL "AddSubdirectory")
-  build_with_cmake(-D HAKO_SOURCE_DIR=${SOURCE_DIR})
+  build_with_cmake(-D HAKO_SOURCE_DIR=${SOURCE_DIR} -D CMAKE_UNITY_BUILD=ON)
 else()
   message(FATAL_ERROR "unknown WAY '${WAY}'")
 endif()

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "support/temp_dir.h"
-#include "tool_runner.h"
+#include "tool/tool_runner.h"
 
 namespace hako {
 namespace {

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "support/temp_dir.h"
-#include "tool_runner.h"
+#include "tool/tool_runner.h"
 
 namespace hako {
 namespace {

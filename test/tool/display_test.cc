@@ -1,5 +1,5 @@
 // Names and records never reach a terminal as they are where they could play tricks with it.
-#include "tool_test.h"
+#include "tool/tool_test.h"
 
 namespace hako {
 namespace {

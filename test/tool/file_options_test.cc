@@ -1,5 +1,5 @@
 // What the name of a file can ask for: orders, codecs, direct I/O, huge pages; and such files are read without being told again.
-#include "tool_test.h"
+#include "tool/tool_test.h"
 
 namespace hako {
 namespace {

@@ -11,7 +11,7 @@
 #include "hako/file/memory_map_parallel_file.h"
 #include "support/small_disk.h"
 #include "support/status_matchers.h"
-#include "tool_test.h"
+#include "tool/tool_test.h"
 
 namespace hako {
 namespace {

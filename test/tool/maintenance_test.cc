@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/temp_dir.h"
-#include "tool_runner.h"
+#include "tool/tool_runner.h"
 
 namespace hako {
 namespace {

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "tool_test.h"
+#include "tool/tool_test.h"
 
 namespace hako {
 namespace {

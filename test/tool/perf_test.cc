@@ -10,7 +10,7 @@
 
 #include "hako/file/positional_parallel_file.h"
 #include "support/temp_dir.h"
-#include "tool_runner.h"
+#include "tool/tool_runner.h"
 
 namespace hako {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "tool_test.h"
+#include "tool/tool_test.h"
 
 namespace hako {
 namespace {

@@ -1,5 +1,5 @@
 // hako shell: lines from a pipe and from a terminal.
-#include "tool_test.h"
+#include "tool/tool_test.h"
 
 namespace hako {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "support/temp_dir.h"
-#include "tool_runner.h"
+#include "tool/tool_runner.h"
 
 namespace hako {
 

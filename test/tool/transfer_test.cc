@@ -7,7 +7,7 @@
 #include <map>
 #include <random>
 
-#include "tool_test.h"
+#include "tool/tool_test.h"
 
 namespace hako {
 namespace {
