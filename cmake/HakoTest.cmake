@@ -47,7 +47,7 @@ function(hako_add_tests layer)
   endif()
   set(suites ${CMAKE_CURRENT_BINARY_DIR}/${program}.cmake)
   add_custom_command(TARGET ${program} POST_BUILD BYPRODUCTS ${suites} VERBATIM COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}>
-    -D LAYER=${layer} -D "FILTER=${filter}" -D RESULTS=${PROJECT_BINARY_DIR}/gtest -D SUITES=${suites}
+    -D LAYER=${layer} -D "FILTER=${filter}" -D "LONG=${long_suites}" -D RESULTS=${PROJECT_BINARY_DIR}/gtest -D SUITES=${suites}
     -P ${PROJECT_SOURCE_DIR}/cmake/ListSuites.cmake)
   set(include_file ${CMAKE_CURRENT_BINARY_DIR}/${program}_include.cmake)
   file(WRITE ${include_file} "include([==[${suites}]==] OPTIONAL RESULT_VARIABLE found)\nif(NOT found)\n  add_test(${program}_NOT_BUILT false)\nendif()\n")
