@@ -137,6 +137,23 @@ TEST_F(TreeLongValue, IsReadWholeByThreadsThatCameWhileItWasCopied) {
   EXPECT_THAT(synchronize.get(), IsOk());
 }
 
+// What a visitor returns may be a part of what it was shown.
+TEST_F(TreeLongValue, CanBeSetToAPartOfAnother) {
+  const std::string value(kSize, 'v');
+  ASSERT_THAT(db_->Set("long", value), IsOk());
+  ASSERT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());  // so that it is read from the file
+  const std::string_view keys[] = {"long", "key3"};
+  std::optional<std::string_view> seen;
+  EXPECT_THAT(db_->ProcessMulti(keys,
+                                [&](std::size_t i, std::optional<std::string_view> found) {
+                                  if (i == 0) seen = found;
+                                  return std::optional(i == 0 ? Action::Remove() : Action::Set(seen->substr(1)));
+                                }),
+              IsOk());
+  EXPECT_THAT(db_->Get("long").status(), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(db_->Get("key3"), IsOkAndHolds(value.substr(1)));
+}
+
 // The first write of the file waits until the test has used other records.
 class TreeLongValueWrite : public TreeLongValue {
  protected:

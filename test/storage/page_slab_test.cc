@@ -218,14 +218,21 @@ TEST(PageSlab, NamesPagesByIdsOfTheirOwn) {
 TEST(PageSlab, KeepsLongValues) {
   ASSERT_OK_AND_ASSIGN(auto slab, PageSlab::Create(kMiB));
   const std::string value(100'000, 'v');
-  PageSlab::Deferred deferred(*slab);
-  const format::LongValue stored{slab->StoreLong(value, deferred), value.size()};
+  format::LongValue stored{0, value.size()};
   PageSlab::LongRead read(*slab);
+  {
+    PageSlab::Deferred deferred(*slab);
+    stored.place = slab->StoreLong(value, deferred);
+    EXPECT_FALSE(read.Has(stored)) << "it is copied when the update ends";
+  }
   EXPECT_TRUE(read.Has(stored));
-  EXPECT_TRUE(read.bytes() == value);
   EXPECT_EQ(slab->long_bytes(), value.size());
-  slab->FreeLong(stored, deferred);
+  {
+    PageSlab::Deferred deferred(*slab);
+    slab->FreeLong(stored, deferred);
+  }
   EXPECT_EQ(slab->long_bytes(), 0u);
+  EXPECT_TRUE(read.bytes() == value) << "it stays until it has been read";
 }
 
 TEST(PageSlab, ConcurrentAllocationsDoNotOverlap) {

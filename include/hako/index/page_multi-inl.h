@@ -143,24 +143,22 @@ class PageTree<Space, Compare>::MultiTurn {
   void Acquire() {
     for (unsigned tries = 0;; ++tries) {
       const bool locked = LockAll();
-      if constexpr (!Space::kResident) {
-        const bool is_large = locked && !held_ && tree_.space_.IsLarge(leaves_.size());
-        if (is_large) UnlockAll(false);
-        if (locked && !is_large) {
-          if (HasLongValues()) return;
-          UnlockAll(false);
-          for (auto& [i, read] : long_values_) {
-            if (!read.has) read.Read();
-          }
-          continue;
+      bool is_large = false;
+      if constexpr (!Space::kResident) is_large = locked && !held_ && tree_.space_.IsLarge(leaves_.size());
+      if (locked && !is_large) {
+        if (HasLongValues()) return;
+        UnlockAll(false);
+        for (auto& [i, read] : long_values_) {
+          if (!read.has) read.Read();
         }
+        continue;
+      }
+      if constexpr (!Space::kResident) {
+        if (is_large) UnlockAll(false);
         if (!status_.ok()) return;
         if (!held_ && (is_large || tries >= kTriesMax)) held_.emplace(tree_.space_);
         status_ = LoadAll();
         if (!status_.ok()) return;
-      } else if (locked) {
-        (void)HasLongValues();
-        return;
       }
     }
   }
@@ -281,7 +279,6 @@ class PageTree<Space, Compare>::MultiTurn {
   }
 
   PageTree& tree_;
-  Deferred deferred_{tree_.space_};  // done when all is unlocked
   Slot& slot_;
   std::span<const std::string_view> keys_;
   absl::InlinedVector<std::size_t, kUsualKeys> order_;  // of the keys
@@ -290,6 +287,7 @@ class PageTree<Space, Compare>::MultiTurn {
   std::vector<Line*> halves_;                           // locked: of the leaf that is being divided
   absl::InlinedVector<std::size_t, kUsualKeys> sparse_;
   std::map<std::size_t, LongLook> long_values_;  // of the first of equal keys; they stay until the call returns
+  Deferred deferred_{tree_.space_};              // done when all is unlocked; what it stores may be one of those
   Status status_;
   bool changed_ = false;
   struct NoPages {

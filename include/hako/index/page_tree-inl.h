@@ -166,8 +166,7 @@ Status PageTree<Space, Compare>::FetchSlowly(Slots& slots, std::string_view key,
     const Outcome outcome = FetchFrom(leaf, key, sink);
     if (outcome != Outcome::kRaced) return outcome == Outcome::kFound ? absl::OkStatus() : AbsentError();
     if (!Lock(leaf.line->version).IsCurrent(leaf.version)) continue;
-    // A long value, most likely. Where it is kept by the space it is never changed, and read while nobody waits; elsewhere only the lock
-    // holds it in place.
+    // A long value, most likely. In a resident space it can be shared only while the leaf is locked; elsewhere it is found without that.
     if constexpr (!Space::kResident) {
       if (const auto stored = FindLong(leaf, key)) return FetchLong(key, sink, leaf, stored);
     }
@@ -180,13 +179,14 @@ Status PageTree<Space, Compare>::FetchSlowly(Slots& slots, std::string_view key,
   const auto place = View(memory_, *turn.line).Find(key);
   if (!place.found) return AbsentError();
   std::string_view value = ContentOf(place);
+  LongRead read(space_);  // until the value is copied
   if (place.sizes.is_long) {
     if constexpr (!Space::kResident) {
       turn.End();
       return FetchLong(key, sink, {}, std::nullopt);
     }
-    LongRead read(space_);
     (void)read.Has(LongValueIn(value));
+    turn.End();
     value = read.bytes();
   }
   if (char* out = sink(value.size())) std::memcpy(out, value.data(), value.size());
@@ -319,7 +319,7 @@ Status PageTree<Space, Compare>::ProcessLong(Turn& turn, Slot& slot, std::string
   if (is_long) HAKO_RETURN_IF_ERROR(read.status());
   if (place.found) value = is_long ? read.bytes() : ContentOf(place);
   if constexpr (std::is_void_v<ActionT>) {
-    if (!Space::kResident && is_long) turn.End();
+    if (is_long) turn.End();
     visit(value);
   } else {
     const ActionT action = visit(value);

@@ -2,7 +2,8 @@
 //
 // Page memory is runs of 128-byte units of one arena. Free runs lie in bins by their size and are joined with their free neighbours when
 // they come back (boundary tags: Knuth, TAOCP 2.5), so pages may grow and shrink by single units and leave little between them. The lines
-// that name pages lie in an arena of their own and never move. Values too long for a page are blocks of malloc.
+// that name pages lie in an arena of their own and never move. Values too long for a page are blocks of malloc, which are copied, read and
+// freed while no page is locked (storage/shared_value.h).
 //
 // Invariants
 //   1. A unit belongs to one page or one free run. No two free runs are neighbours.
@@ -25,12 +26,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "hako/base/inline.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/format/page_format.h"
 #include "hako/storage/arena.h"
 #include "hako/storage/id_pool.h"
+#include "hako/storage/shared_value.h"
 #include "hako/sync/atomic_bytes.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
@@ -172,35 +175,48 @@ class PageSlab {
     GiveBackPages(Join(first, units), first, units);
   }
 
-  // Long values. 0 if there is no memory.
-  struct Deferred {
+  // Long values. A Deferred fills those that were stored, and drops those that were freed, when it ends. REQUIRES: then the thread has
+  // nothing locked, and the values are valid still
+  class Deferred {
+   public:
     explicit Deferred(PageSlab&) {}
+    Deferred(const Deferred&) = delete;
+    ~Deferred() {
+      for (const auto& [to, value] : copies_) to->Fill(value);
+    }
+
+   private:
+    friend PageSlab;
+    absl::InlinedVector<SharedValue::Pointer, 1> dropped_;
+    absl::InlinedVector<std::pair<SharedValue::Pointer, std::string_view>, 1> copies_;
   };
-  std::uint64_t StoreLong(std::string_view value, Deferred&) {
-    void* block = std::malloc(value.size());
+  // 0 if there is no memory.
+  std::uint64_t StoreLong(std::string_view value, Deferred& deferred) {
+    SharedValue::Pointer block = SharedValue::Make(value.size());
     if (block == nullptr) return 0;
-    std::memcpy(block, value.data(), value.size());
+    deferred.copies_.emplace_back(block->Share(), value);
     long_bytes_.fetch_add(value.size(), std::memory_order_relaxed);
-    return reinterpret_cast<std::uintptr_t>(block);
+    return reinterpret_cast<std::uintptr_t>(block.release());
   }
-  // All are there to be read, while the leaf that names them is locked.
   class LongRead {
    public:
     explicit LongRead(PageSlab&) {}
     bool Has(const format::LongValue& value) {
-      bytes_ = {reinterpret_cast<const char*>(value.place), static_cast<std::size_t>(value.size)};
-      return true;
+      auto* const named = reinterpret_cast<SharedValue*>(value.place);
+      if (named != block_.get()) block_ = named->Share();
+      return named->is_filled();
     }
-    static void Read(char* /*out*/ = nullptr) {}
+    void Read(char* /*out*/ = nullptr) { (void)block_->Wait(); }
     static Status status() { return absl::OkStatus(); }
-    std::string_view bytes() const { return bytes_; }
+    std::string_view bytes() const { return block_->Wait(); }
 
    private:
-    std::string_view bytes_;
+    SharedValue::Pointer block_;
   };
-  void FreeLong(const format::LongValue& value, Deferred&) {
-    std::free(reinterpret_cast<void*>(value.place));
+  void FreeLong(const format::LongValue& value, Deferred& deferred) {
+    SharedValue::Pointer block(reinterpret_cast<SharedValue*>(value.place));
     long_bytes_.fetch_sub(value.size, std::memory_order_relaxed);
+    (void)TryPushBack(deferred.dropped_, std::move(block));  // where there is no memory for that, it is dropped now
   }
 
   static constexpr std::uint8_t mark() { return 0; }
