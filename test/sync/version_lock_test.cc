@@ -4,8 +4,10 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <thread>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "support/sanitizers.h"
@@ -75,6 +77,36 @@ TEST(Backoff, SleepsInTheEnd) {
   const long before = Sleeps();
   while (backoff.count() < Backoff::kSpins + Backoff::kYields + 10) backoff.Pause();
   EXPECT_GT(Sleeps(), before);
+}
+
+// Together they are woken no more often than a few would be, as the thread that they wait for needs the processor.
+TEST(VersionLock, ManyWaitersLeaveTheProcessorToTheHolder) {
+  constexpr int kWaiters = 150;
+  std::uint32_t word = 0;
+  VersionLock holder(word);
+  holder.Lock();
+  const auto sleeps = [] {
+    rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nvcsw;
+  };
+  std::vector<std::thread> waiters;
+  for (int i = 0; i < kWaiters; ++i) {
+    waiters.emplace_back([&] {
+      VersionLock lock(word);
+      lock.Lock();
+      lock.Unlock(true);
+    });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until most of them sleep
+  const auto begin = std::chrono::steady_clock::now();
+  const long before = sleeps();
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  const long count = sleeps() - before;
+  const double milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  holder.Unlock(true);
+  for (std::thread& waiter : waiters) waiter.join();
+  EXPECT_LT(static_cast<double>(count), 150 * milliseconds) << "in " << milliseconds << " ms";
 }
 
 }  // namespace

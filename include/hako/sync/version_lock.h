@@ -14,6 +14,7 @@
 // lets the holder run: see Backoff.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -42,7 +43,9 @@ inline void CpuRelax() {
 // Yielding alone would not do. A waiter of a real-time class never lets a holder of an ordinary one run by it, one of a greater share
 // hardly ever; and where the processor is wanted by others too, each yield may cost a whole time slice, so that the lock is looked at a few
 // hundred times a second. A sleeper lets everyone run, and is woken promptly. It sleeps for a different time each time, lest it be in step
-// with a holder that takes the lock again and again.
+// with a holder that takes the lock again and again. Where many threads sleep, each sleeps longer in proportion, so that all of them
+// together are woken no more often than kFewSleepers would be: hundreds that looked every few microseconds would leave no processor to the
+// holder.
 class Backoff {
  public:
   static constexpr unsigned kSpins = 63, kYields = 32;  // together about as long as the shortest sleep
@@ -53,7 +56,9 @@ class Backoff {
     } else if (count_ < kSpins + kYields) {
       std::this_thread::yield();
     } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(20 + count_ % 64));
+      const unsigned sleepers = sleepers_.fetch_add(1, std::memory_order_relaxed) + 1;
+      std::this_thread::sleep_for(std::chrono::microseconds((20 + count_ % 64) * std::clamp(sleepers / kFewSleepers, 1u, kLongestFactor)));
+      sleepers_.fetch_sub(1, std::memory_order_relaxed);
     }
     ++count_;
   }
@@ -61,6 +66,9 @@ class Backoff {
   unsigned count() const { return count_; }
 
  private:
+  static constexpr unsigned kFewSleepers = 4, kLongestFactor = 100;  // at most 8 milliseconds
+  static inline std::atomic<unsigned> sleepers_{0};                  // of the process
+
   unsigned count_ = 0;
 };
 
