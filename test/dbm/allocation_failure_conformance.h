@@ -194,6 +194,11 @@ TYPED_TEST_P(AllocationFailure, OfSeveralRecords) {
       return std::optional(i % 3 == 0 ? Action::Remove() : i % 3 == 1 ? Action::Set(longer) : Action::Set(longest));
     });
   });
+  std::vector<std::string_view> repeated;  // more keys than fit a small vector, few enough to be held one by one
+  for (std::size_t i = 0; i < 40; ++i) repeated.push_back(keys[i % 10]);
+  this->Try("ProcessMulti of repeated keys", [&](Database& db) {
+    return db.ProcessMulti(repeated, [&](std::size_t, std::optional<std::string_view>) { return std::optional(Action::Set(longest)); });
+  });
   this->Try("ProcessMulti that looks",
             [&](Database& db) { return db.ProcessMulti(keys, [](std::size_t, std::optional<std::string_view>) {}); });
   std::vector<Exchange> exchanges;

@@ -62,9 +62,9 @@ class BucketIndex<Space>::MultiTurn {
     ahead_.reset();  // what was read of unlocked buckets may not be true any more
     homes_.Unlock();
     Status status = CatchNoMemory([this] { return Write(); });
-    Lock();
+    Lock();                                                          // allocates nothing
     for (std::size_t i = 0; i < keys_.size() && status.ok(); ++i) {  // another thread may have moved the records
-      if (records_[i].first == i) status = Find(i);
+      if (records_[i].first == i) status = CatchNoMemory([&] { return Find(i); });
     }
     if (!status.ok()) Undo();
     return status;
@@ -141,7 +141,7 @@ class BucketIndex<Space>::MultiTurn {
     ~LockedHomes() { Unlock(); }
     void Unlock() {
       for (const Home& home : all) sync::VersionLock(index.lines_.Home(home.index).header).Unlock(home.changed);
-      all.clear();
+      all.erase(all.begin(), all.end());  // clear() would give up the memory that the next Lock() counts on
     }
     BucketIndex& index;
     absl::InlinedVector<Home, kUsualKeys> all;

@@ -36,6 +36,7 @@ class PageTree<Space, Compare>::MultiTurn {
       if (held_) held_->Release(changed_);
       held_.reset();
     }
+    deferred_.Finish();  // before this thread pauses: others may wait for its values
     tree_.EndTurn(slot_);
     for (const std::size_t i : sparse_) {
       Turn turn(tree_, slot_, keys_[i]);
@@ -181,7 +182,7 @@ class PageTree<Space, Compare>::MultiTurn {
   }
   void UnlockAll(bool changed) {
     for (Line* line : leaves_) tree_.Unlock(line, changed);
-    leaves_.clear();
+    leaves_.erase(leaves_.begin(), leaves_.end());  // clear() would give up the memory that the next LockAll() counts on
     slot_.Leave();
   }
 

@@ -255,9 +255,9 @@ Status PageTree<Space, Compare>::Process(Slot& slot, std::string_view key, V&& v
   const auto place = page.Find(key);
   char* const bytes = const_cast<char*>(place.cell) + place.sizes.header + place.sizes.Rest(View::kInlined);
   std::optional<std::string_view> value;
+  if (place.found && place.sizes.is_long) [[unlikely]]
+    return ProcessLong<ActionT>(turn, slot, key, visit);
   if constexpr (kReads<ActionT, V>) {
-    if (place.found && place.sizes.is_long) [[unlikely]]
-      return ProcessLong<ActionT>(turn, slot, key, visit);
     if (place.found) value.emplace(bytes, place.sizes.value);
   }
   if constexpr (std::is_void_v<ActionT>) {
@@ -272,11 +272,11 @@ Status PageTree<Space, Compare>::Process(Slot& slot, std::string_view key, V&& v
     }();
     if (action.kind() == ActionT::Kind::kSet) {
       turn.Change();
-      if (place.found && place.sizes.value == action.value().size() && !place.sizes.is_long) [[likely]] {
+      if (place.found && place.sizes.value == action.value().size()) [[likely]] {
         sync::StoreShared(bytes, action.value().data(), action.value().size());
         return absl::OkStatus();
       }
-      if (action.value().size() > value_max_ || place.sizes.is_long) [[unlikely]]
+      if (action.value().size() > value_max_) [[unlikely]]
         return SetLong(turn, slot, key, action.value(), place);
       Halves leaf{turn.line, nullptr};
       const Status status = Store(&leaf, key, action.value(), place);
@@ -285,8 +285,6 @@ Status PageTree<Space, Compare>::Process(Slot& slot, std::string_view key, V&& v
     }
     if (action.kind() == ActionT::Kind::kRemove && place.found) {
       turn.Change();
-      if (place.sizes.is_long) [[unlikely]]
-        return RemoveLong(turn, slot, key, place.index);
       Editor(space_, *turn.line).Erase(place.index);
       AddToCount(slot, -1);
       MergeIfSparse(turn, slot, key);
@@ -296,10 +294,11 @@ Status PageTree<Space, Compare>::Process(Slot& slot, std::string_view key, V&& v
 }
 
 template <class Space, Comparator Compare>
-bool PageTree<Space, Compare>::ReadLong(Turn& turn, std::string_view key, LongRead* read, typename View::Place* place) {
+bool PageTree<Space, Compare>::ReadLong(Turn& turn, std::string_view key, LongRead* read, typename View::Place* place, bool shows) {
   for (;;) {
     *place = View(memory_, *turn.line).Find(key);
     if (!place->found || !place->sizes.is_long || read->Has(LongValueIn(ContentOf(*place)))) return true;
+    if (!shows && !read->IsBeingFilled()) return true;
     turn.End();
     read->Read();
     turn.Begin(key);
@@ -307,22 +306,31 @@ bool PageTree<Space, Compare>::ReadLong(Turn& turn, std::string_view key, LongRe
   }
 }
 
-// A visitor that only looks sees a copy of its own, so it need not keep the leaf from others.
+// A visitor that only looks sees a copy of its own, so it need not keep the leaf from others. An update that does not look at the value
+// waits nevertheless until the thread that stored it has filled it in: else those who set it again and again would keep it from those who
+// look.
 template <class Space, Comparator Compare>
 template <class ActionT, class V>
 Status PageTree<Space, Compare>::ProcessLong(Turn& turn, Slot& slot, std::string_view key, V& visit) {
   LongRead read(space_);
   typename View::Place place;
-  if (!ReadLong(turn, key, &read, &place)) return turn.error();
+  if (!ReadLong(turn, key, &read, &place, kReads<ActionT, V>)) return turn.error();
   std::optional<std::string_view> value;
   const bool is_long = place.found && place.sizes.is_long;
-  if (is_long) HAKO_RETURN_IF_ERROR(read.status());
-  if (place.found) value = is_long ? read.bytes() : ContentOf(place);
+  if constexpr (kReads<ActionT, V>) {
+    if (is_long) HAKO_RETURN_IF_ERROR(read.status());
+    if (place.found) value = is_long ? read.bytes() : ContentOf(place);
+  }
   if constexpr (std::is_void_v<ActionT>) {
     if (is_long) turn.End();
     visit(value);
   } else {
-    const ActionT action = visit(value);
+    const ActionT action = [&] {
+      if constexpr (kReads<ActionT, V>)
+        return visit(value);
+      else
+        return visit(place.found);
+    }();
     if (action.kind() != ActionT::Kind::kKeep) turn.Change();
     if (action.kind() == ActionT::Kind::kSet) return SetLong(turn, slot, key, action.value(), place);
     if (action.kind() == ActionT::Kind::kRemove && place.found) return RemoveLong(turn, slot, key, place.index);
@@ -338,7 +346,7 @@ Status PageTree<Space, Compare>::SetLong(Turn& turn, Slot& slot, std::string_vie
     return StoreAny(&leaf, key, value, place, deferred);
   });
   if (status.ok() && !place.found) AddToCount(slot, 1);
-  turn.End();
+  turn.Unlock();  // and `deferred` fills the value, before this thread pauses
   return status;
 }
 
@@ -349,7 +357,7 @@ Status PageTree<Space, Compare>::RemoveLong(Turn& turn, Slot& slot, std::string_
   AddToCount(slot, -1);
   HAKO_TRY { MergeIfSparse(turn, slot, key); }
   HAKO_CATCH_NO_MEMORY()  // it stays sparse
-  turn.End();
+  turn.Unlock();
   return absl::OkStatus();
 }
 

@@ -235,6 +235,12 @@ class PageTree {
       changed = false;
       tree_.EndTurn(slot_);
     }
+    // End, without the pause that a writer may have to make: that comes at the end of the scope.
+    void Unlock() {
+      if (line != nullptr) Lock(std::exchange(line, nullptr)->version).Unlock(changed);
+      changed = false;
+      slot_.Leave();
+    }
     // After End.
     void Begin(std::string_view key) { line = tree_.LockLeaf(slot_, key); }
     // Why there is no leaf.
@@ -330,7 +336,7 @@ class PageTree {
   [[gnu::noinline]] Status RemoveLong(Turn& turn, Slot& slot, std::string_view key, unsigned i);
   // Waits, with nothing locked, for the long value that was found; the leaf is locked again then, as *place says. False if it cannot be
   // had.
-  bool ReadLong(Turn& turn, std::string_view key, LongRead* read, typename View::Place* place);
+  bool ReadLong(Turn& turn, std::string_view key, LongRead* read, typename View::Place* place, bool shows);
   template <class S>
   [[gnu::noinline]] Status FetchLong(std::string_view key, S& sink, Reached leaf, std::optional<format::LongValue> stored);
 

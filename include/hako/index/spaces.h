@@ -102,14 +102,17 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
   { s.HasRoomFor(bytes) } -> std::same_as<bool>;  // for pages of so many bytes, most likely
   { s.Touch(line) } -> std::same_as<void>;        // the locked page is going to be changed
   { s.mark() } -> std::same_as<std::uint8_t>;     // PageShape::kMark of a page that is made now
-  // Values too long for a page. A Deferred has the rest of the work, and does it when it ends, after the caller's last lock is released. A
-  // LongRead reads one, in turns: Has(place) with the leaf locked that names it, or watched; Read() with nothing locked; until Has is true.
+  // Values too long for a page. A Deferred has the rest of the work, and does it when it ends, or in Finish(), after the caller's last lock
+  // is released. A LongRead reads one, in turns: Has(place) with the leaf locked that names it, or watched; Read() with nothing locked;
+  // until Has is true.
   typename S::Deferred;
   { s.has_long_values() } -> std::same_as<bool>;  // false: there are none
   { s.StoreLong(value, deferred) } -> std::same_as<std::uint64_t>;
   { s.FreeLong(place, deferred) } -> std::same_as<void>;
-  { read.Has(place) } -> std::same_as<bool>;  // whether status() and bytes() are those of this value
-  { read.Read() } -> std::same_as<void>;      // with an argument: to there
+  { deferred.Finish() } -> std::same_as<void>;
+  { read.Has(place) } -> std::same_as<bool>;       // whether status() and bytes() are those of this value
+  { read.IsBeingFilled() } -> std::same_as<bool>;  // after Has: whether Read is going to wait for the thread that stored it
+  { read.Read() } -> std::same_as<void>;           // with an argument: to there
   { read.status() } -> std::convertible_to<Status>;
   { read.bytes() } -> std::same_as<std::string_view>;
 };

@@ -19,17 +19,18 @@
 namespace hako::storage {
 
 // What an update leaves to be done when it holds no lock any more: to copy values to where the tree names them already, and to give back
-// the memory of others. Its destructor does that. REQUIRES: then the thread has nothing locked, and the values are valid still
+// the memory of others. Finish does that, or the destructor. REQUIRES: then the thread has nothing locked, and the values are valid still
 template <File FileT, PageCodec Codec>
 class PageCache<FileT, Codec>::Deferred {
  public:
   explicit Deferred(PageCache& cache) : cache_(cache) {}
   Deferred(const Deferred&) = delete;
-  ~Deferred() {
+  ~Deferred() { Finish(); }
+  void Finish() {
     for (const auto& [to, value] : copies_) to->Fill(value);
     copies_.clear();
     dropped_.clear();
-    if (waits_) cache_.WaitForLongValues();
+    if (std::exchange(waits_, false)) cache_.WaitForLongValues();
   }
 
  private:
@@ -70,6 +71,8 @@ class PageCache<FileT, Codec>::LongRead {
     if (!now.ok()) status_ = now.status();
     return !now.ok() || (now->units() == entry_.units() && now->check == entry_.check);
   }
+  // After Has: whether it is not there because the thread that stored it has not filled it in yet, which Read waits for.
+  bool IsBeingFilled() const { return unsaved_ != nullptr && !unsaved_->is_filled(); }
   // Reads what Has was asked for last, to `out` if given.
   void Read(char* out = nullptr) {
     if (unsaved_ != nullptr) return (void)unsaved_->Wait();

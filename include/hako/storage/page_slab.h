@@ -175,14 +175,17 @@ class PageSlab {
     GiveBackPages(Join(first, units), first, units);
   }
 
-  // Long values. A Deferred fills those that were stored, and drops those that were freed, when it ends. REQUIRES: then the thread has
-  // nothing locked, and the values are valid still
+  // Long values. A Deferred fills those that were stored, and drops those that were freed, by Finish or when it ends. REQUIRES: then the
+  // thread has nothing locked, and the values are valid still
   class Deferred {
    public:
     explicit Deferred(PageSlab&) {}
     Deferred(const Deferred&) = delete;
-    ~Deferred() {
+    ~Deferred() { Finish(); }
+    void Finish() {
       for (const auto& [to, value] : copies_) to->Fill(value);
+      copies_.clear();
+      dropped_.clear();
     }
 
    private:
@@ -206,6 +209,7 @@ class PageSlab {
       if (named != block_.get()) block_ = named->Share();
       return named->is_filled();
     }
+    bool IsBeingFilled() const { return block_ != nullptr && !block_->is_filled(); }
     void Read(char* /*out*/ = nullptr) { (void)block_->Wait(); }
     static Status status() { return absl::OkStatus(); }
     std::string_view bytes() const { return block_->Wait(); }
