@@ -211,6 +211,50 @@ TEST(UnitSpace, ReadsLittleOfAMapThatIsFullButForTheEnd) {
   EXPECT_EQ(space.Take(8, 8).place, 5000u);
 }
 
+TEST(UnitSpace, TakesTheFirstLongEnoughRunOfALargeMap) {
+  SCOPED_TRACE(TestSeed());
+  Random random(TestSeed());
+  for (int round = 0; round < 300 / kSlowdown; ++round) {
+    const std::uint64_t end = 8000 + random.Below(9000), gap_max = random.OneIn(2) ? 30 : 600, hole_max = random.OneIn(2) ? 20 : 200;
+    UnitSpace space;
+    Model model;
+    space.Reset(kFirst, end);
+    model.Reset(end);
+    for (std::uint64_t at = kFirst; at < end; at += random.Between(1, hole_max)) {
+      const std::uint64_t units = std::min(random.Between(1, random.OneIn(50) ? 5000 : gap_max), end - at);
+      ASSERT_TRUE(space.MarkUsed(at, units));
+      model.Fill(at, units, true);
+      at += units;
+    }
+    for (int i = 0; i < 40; ++i) {
+      const std::uint64_t least = random.SkewedSize(9) + 1, most = least + random.Below(100);
+      space.Rewind();
+      const UnitSpace::Run run = space.Take(least, most);
+      const auto runs = model.Runs(false);
+      const auto expected = std::ranges::find_if(runs, [&](const auto& one) { return one.second >= least; });
+      ASSERT_EQ(run.units, expected == runs.end() ? 0 : std::min(expected->second, most));
+      if (run.units == 0) continue;
+      ASSERT_EQ(run.place, expected->first);
+      model.Fill(run.place, run.units, true);
+    }
+  }
+}
+
+TEST(UnitSpace, ReadsLittleOfAMapWithManyShortHoles) {
+  constexpr std::uint64_t kUnits = 1 << 20;
+  UnitSpace space;
+  space.Reset(16, kUnits);
+  ASSERT_TRUE(space.MarkUsed(16, kUnits - 16 - 100));
+  for (std::uint64_t at = 1000; at + 1000 < kUnits; at += 1000) space.Free(at, 16);  // the last one crosses no part's end
+  space.Free(3 * 4096 - 30, 30);                                                     // two together are long enough
+  space.Free(3 * 4096, 70);
+  space.Rewind();
+  const std::uint64_t before = space.words_read();
+  EXPECT_EQ(space.Take(100, 100).place, 3 * 4096 - 30u);
+  EXPECT_EQ(space.Take(100, 100).place, kUnits - 100);
+  EXPECT_LE(space.words_read() - before, 1000u) << "of " << kUnits / 64;
+}
+
 TEST(UnitSpace, RefusesWhatIsNotFreeOrNotThere) {
   UnitSpace space;
   space.Reset(kFirst, 200);

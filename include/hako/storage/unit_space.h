@@ -137,8 +137,25 @@ class UnitSpace {
     }
     return std::min(units, most);
   }
+  // Where the free units begin that end at `end`, the end of a part; not before `floor`.
+  std::uint64_t FreeBefore(std::uint64_t end, std::uint64_t floor) const {
+    while (end > floor) {
+      const auto free = static_cast<unsigned>(std::countl_zero(used_[end / 64 - 1]));
+      ++words_read_;
+      end -= free;
+      if (free < 64) break;
+    }
+    return end;
+  }
   Run Search(std::uint64_t from, std::uint64_t to, std::uint64_t least, std::uint64_t most) const {
     for (std::uint64_t at = from; at < to;) {
+      const std::uint64_t part_end = (at / kPart + 1) * kPart;
+      const std::uint64_t free = part_end <= end_ ? kPart - used_in_[at / kPart] : kPart;
+      if (free < least) {  // a run so long that begins here goes on behind the part
+        at = free == 0 ? part_end : FreeBefore(part_end, at);
+        if (at == part_end) continue;
+        if (at >= to) break;
+      }
       at += RunAt(at, to - at, true);
       if (at >= to) break;
       const std::uint64_t units = RunAt(at, std::min(most, end_ - at), false);
