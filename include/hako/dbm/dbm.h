@@ -9,7 +9,8 @@
 // Each operation on one key is atomic and linearizable. A visitor runs with its bucket locked: it must be short and must not call the DBM.
 // A call from it that would wait for the visitor's own lock, or stop it, is FailedPrecondition.
 // The visitor of one update runs once. In a hash table a new value of more than 8 KiB is written after that with the bucket unlocked:
-// meanwhile other threads read the old value, use all other keys, and wait only to change the same key (of ProcessMulti, of up to 16 keys).
+// meanwhile other threads read the old value and use all other keys; an update of the same key waits, and so does each ProcessMulti with
+// it. (A ProcessMulti does so for up to 16 keys.) In direct I/O a Set of the key may make Sets of others wait too.
 //
 // After Close every call is FailedPrecondition, and those that return no Status return nothing (0, an iterator that is not Valid). A forked
 // child must not use a database that it inherited: its threads and locks belong to the parent. There, Close and every call that is not
