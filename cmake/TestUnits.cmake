@@ -1,5 +1,5 @@
-# hako_unite_tests(<variable> <name> <families...>): the test files listed in <variable> are compiled together, so that what they have in
-# common, the headers and the instantiations of the databases above all, is compiled once. A family is a regular expression: the files it
+# hako_unite_tests(<variable> <name> <families...>): the test files listed in <variable> are compiled together, so that the parts they
+# share, above all the headers and the instantiations of the databases, are compiled once. A family is a regular expression: the files it
 # matches are one unit; the files that none matches are one more. Replaces the list by that of the units. A file stays alone
 # unless it has one unnamed namespace, within namespace hako.
 #

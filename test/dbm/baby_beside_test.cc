@@ -1,4 +1,4 @@
-// Other threads beside Verify of a BabyDBM: they are not stopped, and what they change is not taken for damage.
+// Other threads beside Verify of a BabyDBM: they are not stopped, and their changes are not taken for damage.
 #include <atomic>
 #include <chrono>
 #include <cstdint>

@@ -129,7 +129,7 @@ TEST_F(BabyLongValue, IsSeenByAVisitorWithNothingLocked) {
   EXPECT_THAT(db_->Get("long"), IsOkAndHolds("replaced"));
 }
 
-// What a visitor returns may be a part of what it was shown.
+// A visitor may return a part of the value that it was shown.
 TEST_F(BabyLongValue, CanBeSetToAPartOfAnother) {
   const std::string value(kSize, 'v');
   ASSERT_THAT(db_->Set("long", value), IsOk());

@@ -57,7 +57,7 @@ class LongValueTest : public testing::Test {
     memory->on_event = [] {};
   }
 
-  // Reads and updates so many keys that some are in each bucket, and reads the one that is being changed.
+  // Reads and updates enough keys that each bucket has some, and reads the one that is being changed.
   void UseAllBuckets() {
     for (int i = 0; i < 6000; ++i) EXPECT_THAT(db->Set("other" + std::to_string(i), "other"), IsOk());
     for (int i = 0; i < 6000; ++i) EXPECT_THAT(db->Get("other" + std::to_string(i)), IsOkAndHolds("other"));

@@ -143,7 +143,7 @@ TEST_F(TreeLongValue, IsReadWholeByThreadsThatCameWhileItWasCopied) {
   EXPECT_THAT(synchronize.get(), IsOk());
 }
 
-// What a visitor returns may be a part of what it was shown.
+// A visitor may return a part of the value that it was shown.
 TEST_F(TreeLongValue, CanBeSetToAPartOfAnother) {
   const std::string value(kSize, 'v');
   ASSERT_THAT(db_->Set("long", value), IsOk());

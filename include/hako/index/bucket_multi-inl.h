@@ -15,7 +15,7 @@ namespace hako::index {
 // A writer's turn at several buckets. All their home lines are locked from the beginning to the end, so that other threads see all of it
 // or nothing; while long values are written the keys are held instead (sync/write_gate.h), so that other threads see nothing yet. First
 // every key is decided on, while nothing changes; then everything that can fail is done in such a way that it can be undone: the new
-// records are written, entries are made for the new keys; what remains is stores into entries that are there. A process that is killed amid
+// records are written, entries are made for the new keys; the last step stores into existing entries. A process that is killed amid
 // these leaves some keys changed and others not.
 template <class Space>
 template <class ActionT>
@@ -59,7 +59,7 @@ class BucketIndex<Space>::MultiTurn {
       return record.action.kind() == ActionT::Kind::kSet && record.action.value().size() > kLongValue;
     };
     if (std::ranges::none_of(records_, is_long) || !HoldAll()) return absl::OkStatus();
-    ahead_.reset();  // what was read of unlocked buckets may not be true any more
+    ahead_.reset();  // records read ahead may be outdated once their buckets are unlocked
     homes_.Unlock();
     Status status = CatchNoMemory([this] { return Write(); });
     Lock();                                                          // allocates nothing
@@ -277,7 +277,7 @@ class BucketIndex<Space>::MultiTurn {
   sync::KeyHold hold_{index_.space_.gate()};
   std::optional<sync::LeaveAtEnd> busy_;
   LockedHomes homes_{index_};
-  std::optional<typename Space::Ahead> ahead_{std::in_place};  // what the locked lines name
+  std::optional<typename Space::Ahead> ahead_{std::in_place};  // records that the locked lines name
 };
 
 template <class Space>

@@ -288,7 +288,7 @@ class PageTree<Space, Compare>::MultiTurn {
   std::vector<Line*> halves_;                           // locked: of the leaf that is being divided
   absl::InlinedVector<std::size_t, kUsualKeys> sparse_;
   std::map<std::size_t, LongLook> long_values_;  // of the first of equal keys; they stay until the call returns
-  Deferred deferred_{tree_.space_};              // done when all is unlocked; what it stores may be one of those
+  Deferred deferred_{tree_.space_};              // done when all is unlocked; it may store one of those
   Status status_;
   bool changed_ = false;
   struct NoPages {

@@ -306,9 +306,9 @@ bool PageTree<Space, Compare>::ReadLong(Turn& turn, std::string_view key, LongRe
   }
 }
 
-// A visitor that only looks sees a copy of its own, so it need not keep the leaf from others. An update that does not look at the value
-// waits nevertheless until the thread that stored it has filled it in: else those who set it again and again would keep it from those who
-// look.
+// A visitor that only looks sees a separate copy, so the leaf is unlocked meanwhile. An update that does not look at the value waits
+// nevertheless until the thread that stored it has filled it in: otherwise threads that set the key again and again could starve threads
+// that read it under the lock.
 template <class Space, Comparator Compare>
 template <class ActionT, class V>
 Status PageTree<Space, Compare>::ProcessLong(Turn& turn, Slot& slot, std::string_view key, V& visit) {

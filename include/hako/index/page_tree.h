@@ -386,7 +386,7 @@ class PageTree {
     }
   }
 
-  // A page as it was at one moment, which has been checked, and what the page above said of it.
+  // A checked copy of a page at one moment, and the entry for it in the page above.
   struct CheckedPage {
     Line* line = nullptr;
     std::uint32_t version = 0;

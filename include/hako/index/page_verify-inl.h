@@ -42,7 +42,7 @@ std::uint64_t PageTree<Space, Compare>::CountBelow(Line& line) const {
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::VerifyBeside() const {
   std::vector<CheckedPage> path;
-  std::optional<std::string> from;  // where the next leaf begins, but for the first one
+  std::optional<std::string> from;  // where the next leaf begins; none for the first
   for (sync::Backoff backoff;;) {
     HAKO_ASSIGN_OR_RETURN(const bool checked, CheckPath(from, &path));
     if (!checked) {
@@ -119,7 +119,7 @@ void PageTree<Space, Compare>::LoadChildren(const View& page, unsigned begin, un
   }
 }
 
-// Proves what must hold of a page alone, and its level and fences. `hints` are its line's.
+// Checks the invariants of a page alone, and its level and fences. `hints` are its line's.
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::CheckPage(std::uint32_t id, const View& page, const std::int32_t* hints, unsigned level,
                                            const Fences& fences) {

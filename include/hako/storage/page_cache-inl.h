@@ -88,8 +88,8 @@ void PageCache<FileT, Codec>::BringAhead() {
   }
 }
 
-// Makes pages, which are kLoading, what their images say. Without `must` they stay away where there is no room; on error they are away
-// again. What takes long, checking and copying, is done while others have the lock.
+// Loads the images of pages, which are kLoading. Without `must` they stay evicted where there is no room; after an error they are evicted
+// again. Checking and copying, which take long, are done without the lock.
 template <File FileT, PageCodec Codec>
 void PageCache<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInstall& how) {
   std::byte unpacked[std::same_as<Codec, NoCodec> ? 1 : kImageRoom];

@@ -12,7 +12,7 @@
 //
 // What changes stays in memory until a checkpoint, which runs beside readers and writers. It begins an epoch, for which writers are kept
 // out for a moment; then it copies, one by one, the pages that were changed before that moment, and who wants to change such a page first
-// copies it for the checkpoint. So a checkpoint is of one moment. What the checkpoint has written can go before all of it is durable.
+// copies it for the checkpoint. So a checkpoint is of one moment. Pages that it has written can be evicted before all of it is durable.
 //
 // No Set of a short value waits until a checkpoint has ended. As the pages that cannot be evicted approach their limit, each thread that
 // changes a page pauses after it has released its locks, for a time that doubles with each 32nd of the limit, up to four milliseconds: so

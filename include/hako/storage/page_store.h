@@ -592,7 +592,7 @@ class PageStore {
   Super super_;
   const std::uint64_t secret_;  // for readers, which must not look at super_ while it changes
   const std::uint64_t min_read_size_;
-  std::mutex map_mutex_;         // never held while the device reads or writes
+  std::mutex map_mutex_;         // not held while the device reads or writes, except by CutFile
   std::shared_mutex cut_mutex_;  // held shared while a place that the map has named is read; after map_mutex_
   PageMap map_;
   UnitSpace space_;

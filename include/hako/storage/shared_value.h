@@ -1,5 +1,5 @@
-// A long value in memory with a count of those who use it: the leaf that names it, the threads that read it, the thread that fills it. The
-// last one to drop it frees it.
+// A long value in memory with a count of its users: the leaf that names it, the threads that read it, the thread that fills it. The last to
+// drop it frees it.
 //
 // It is made while the leaf that is to name it is locked, which takes no time however long it is, and filled when nothing is locked any
 // more; it is shared by a thread that has the leaf locked, and then read while nothing is.
@@ -46,7 +46,7 @@ class SharedValue {
     is_filled_.notify_all();
   }
   bool is_filled() const { return is_filled_.load(std::memory_order_acquire) != 0; }
-  // The bytes, when they are there. REQUIRES: the caller holds no lock, or the value is filled
+  // Waits until the value is filled, and returns its bytes. REQUIRES: the caller holds no lock, or the value is filled
   std::string_view Wait() {
     is_filled_.wait(0, std::memory_order_acquire);
     return {bytes(), size_};

@@ -11,7 +11,7 @@
 // read the key, and use all others of the bucket; a writer that wants the same key finds it held once it has locked the bucket, unlocks
 // that, and waits. Holds and the gate share a word, so that a writer looks at one thing.
 //
-// Order: a key is held before its bucket is unlocked, and released after what was decided is published. A writer that holds keys may lock
+// Order: a key is held before its bucket is unlocked, and released after the decision is published. A writer that holds keys may lock
 // buckets and pass the gate; a writer that has a bucket locked waits for no hold.
 #pragma once
 
