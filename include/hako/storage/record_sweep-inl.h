@@ -65,15 +65,15 @@ Status RecordHeap<FileT>::SweepPiece(std::uint64_t bytes, Named&& named) {
   return absl::OkStatus();
 }
 
-// Notes the record, if there is one and its stamp is old. *size = 0 if there is none that lives, as long as that can be told: the bytes of
-// one that is dead may be another's by now.
+// Notes the record, if there is one and its stamp is old. *size = 0 if there is none that lives: the bytes of one that is dead may be
+// another's by now.
 template <File FileT>
 template <class Named>
 Status RecordHeap<FileT>::SweepRecord(std::uint64_t offset, const char* bytes, std::uint64_t room, std::uint64_t* size, Named&& named) {
   const auto read = static_cast<std::uint64_t>(sweep_buffer_.data() + sweep_buffer_.size() - bytes);
   std::uint64_t word = 0;
   std::memcpy(&word, bytes, std::min<std::uint64_t>(sizeof(word), read));
-  if (!format::Stamp(static_cast<std::uint16_t>(word >> 32)).IsValid()) return absl::OkStatus();
+  if (!format::Stamp(static_cast<std::uint16_t>(word >> 32)).IsLive()) return absl::OkStatus();
   Head head;
   if (!DecodeWholeHead(bytes, room, offset, &head) || head.key_at() > read) return absl::OkStatus();
   const bool is_old = format::Refresh(head.stamp, epochs()).bits() != head.stamp.bits();
@@ -86,7 +86,6 @@ Status RecordHeap<FileT>::SweepRecord(std::uint64_t offset, const char* bytes, s
     if (is_old) MakeAncient(offset, head, key_hash);
     return absl::OkStatus();
   }
-  if (!head.stamp.IsLive()) return absl::OkStatus();
   std::string key(head.lengths.key_size, '\0');  // instead of the value, the index vouches for a longer record
   HAKO_RETURN_IF_ERROR(extents_->Read(offset + head.key_at(), key.data(), key.size()));
   const SweptRecord record{KeyHash(key), HandleOf(offset), 0};

@@ -1,0 +1,156 @@
+// A record whose block begins in the last unit of a dead one. The dead record's check holds as long as the bytes that the two have in
+// common did not change, which for one byte is so once in 256 times. Whatever goes through the file must find the live one nevertheless.
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/hash_dbm.h"
+#include "hako/file/any_file.h"
+#include "hako/file/memory_file.h"
+#include "hako/format/hash_file_format.h"
+#include "hako/format/record_format.h"
+#include "hako/format/stamp.h"
+#include "support/booted_memory_file.h"
+#include "support/checked_value.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+namespace {
+
+template <class FileT>
+class OverlappedRecordTest : public testing::Test {
+ protected:
+  using DB = HashDBM<FileT>;
+
+  static FileT FileOf(const MemoryFile& memory, std::uint8_t boot = 1) {
+    if constexpr (MappedFile<FileT>) {
+      return FileT(memory.Share(), boot);
+    } else {
+      return FileT(memory.Share());
+    }
+  }
+  static StatusOr<std::unique_ptr<DB>> Open(const MemoryFile& memory, std::uint8_t boot = 1) {
+    return DB::Open(FileOf(memory, boot), {.seed = 11});
+  }
+  static MemoryFile CopyOf(const MemoryFile& memory) {
+    std::vector<std::byte> image(memory.Size());
+    EXPECT_THAT(memory.ReadAt(0, image), IsOk());
+    return MemoryFile::Of(image);
+  }
+
+  // A synchronized file with a dead record in front of the record "live", which has its last `common` bytes.
+  void Make(std::uint64_t common, format::BlockState state = format::BlockState::kFree) {
+    memory_ = MemoryFile();
+    ASSERT_OK_AND_ASSIGN(db_, Open(memory_));
+    for (const std::string key : {"dead", "live", "next"}) ASSERT_THAT(db_->Set(key, CheckedValue(key, 60)), IsOk());
+    const std::uint64_t dead = OffsetOf("dead");
+    live_ = OffsetOf("live");
+    ASSERT_LT(dead, live_);
+    ASSERT_THAT(db_->Remove("dead"), IsOk());
+    for (int i = 0; i < 2; ++i) ASSERT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());
+    format::HashSuperBlock super;
+    Read(0, &super, sizeof(super));
+    std::string record(live_ + common - dead, 'x');
+    std::memcpy(record.data() + format::kShortHead, "dead", 4);
+    Read(live_, record.data() + record.size() - common, common);
+    const std::string_view value = std::string_view(record).substr(format::kShortHead + 4);
+    const std::uint32_t check = format::RecordCheck(value, Hash64(std::string_view("dead"), super.hash_seed), dead, super.secret);
+    const std::uint16_t stamp = format::Stamp::Of(state, super.epoch).bits();
+    std::memcpy(record.data(), &check, sizeof(check));
+    std::memcpy(record.data() + 4, &stamp, sizeof(stamp));
+    ASSERT_EQ(format::EncodeLengths(record.data() + 6, 4, value.size()), 2u);
+    ASSERT_THAT(memory_.WriteAt(dead, std::as_bytes(std::span(record))), IsOk());
+  }
+  std::uint64_t OffsetOf(const std::string& key) {
+    std::string bytes(memory_.Size(), '\0');
+    Read(0, bytes.data(), bytes.size());
+    const std::size_t at = bytes.find(key + CheckedValue(key, 60));
+    EXPECT_NE(at, std::string::npos);
+    return at - format::kShortHead;
+  }
+  void Read(std::uint64_t offset, void* out, std::size_t size) {
+    ASSERT_THAT(memory_.ReadAt(offset, {static_cast<std::byte*>(out), size}), IsOk());
+  }
+  static void ExpectBoth(DB& db) {
+    ASSERT_THAT(db.Verify(), IsOk());
+    std::string value;
+    for (const std::string key : {"live", "next"}) {
+      ASSERT_THAT(db.Get(key, &value), IsOk()) << key;
+      ASSERT_EQ(value, CheckedValue(key, 60)) << key;
+    }
+  }
+
+  MemoryFile memory_;
+  std::unique_ptr<DB> db_;
+  std::uint64_t live_ = 0;
+};
+using Files = testing::Types<BootedMemoryFile, AnyFile>;
+TYPED_TEST_SUITE(OverlappedRecordTest, Files);
+
+TYPED_TEST(OverlappedRecordTest, IsRecoveredAfterAPowerCut) {
+  for (const auto state : {format::BlockState::kFree, format::BlockState::kUnborn}) {
+    for (std::uint64_t common = 1; common <= 8; ++common) {
+      SCOPED_TRACE(common);
+      ASSERT_NO_FATAL_FAILURE(this->Make(common, state));
+      ASSERT_OK_AND_ASSIGN(auto recovered, this->Open(this->CopyOf(this->memory_), 2));
+      ASSERT_NO_FATAL_FAILURE(this->ExpectBoth(*recovered));
+    }
+  }
+}
+
+TYPED_TEST(OverlappedRecordTest, IsNotOverwrittenAfterTheDeathOfAProcess) {
+  for (const auto state : {format::BlockState::kFree, format::BlockState::kUnborn}) {
+    ASSERT_NO_FATAL_FAILURE(this->Make(1, state));
+    ASSERT_OK_AND_ASSIGN(auto recovered, this->Open(this->CopyOf(this->memory_)));
+    for (std::uint64_t i = 0; i < 2000; ++i) ASSERT_THAT(recovered->Set(NumberedKey(i), CheckedValue(NumberedKey(i), i % 120)), IsOk());
+    ASSERT_NO_FATAL_FAILURE(this->ExpectBoth(*recovered));
+    EXPECT_EQ(recovered->Count(), 2002u);
+  }
+}
+
+TYPED_TEST(OverlappedRecordTest, IsVerifiedListedAndCopied) {
+  ASSERT_NO_FATAL_FAILURE(this->Make(1));
+  ASSERT_NO_FATAL_FAILURE(this->ExpectBoth(*this->db_));
+  EXPECT_EQ(ListByIterator(*this->db_).records.size(), 2u);
+  std::uint64_t listed = 0;
+  ASSERT_THAT(this->db_->ProcessEach([&](std::string_view, std::string_view) { ++listed; }), IsOk());
+  EXPECT_EQ(listed, 2u);
+  const MemoryFile to;
+  ASSERT_THAT(this->db_->CopyTo(this->FileOf(to)), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto copy, this->Open(to));
+  ASSERT_NO_FATAL_FAILURE(this->ExpectBoth(*copy));
+}
+
+TYPED_TEST(OverlappedRecordTest, OutlivesARebuildAndAClose) {
+  ASSERT_NO_FATAL_FAILURE(this->Make(1));
+  for (std::uint64_t i = 0; i < 3000; ++i) ASSERT_THAT(this->db_->Set(NumberedKey(i), CheckedValue(NumberedKey(i), 200)), IsOk());
+  for (std::uint64_t i = 0; i < 3000; ++i) ASSERT_THAT(this->db_->Remove(NumberedKey(i)), IsOk());
+  ASSERT_THAT(this->db_->Rebuild(), IsOk());
+  ASSERT_NO_FATAL_FAILURE(this->ExpectBoth(*this->db_));
+  ASSERT_THAT(this->db_->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto reopened, this->Open(this->memory_));
+  ASSERT_NO_FATAL_FAILURE(this->ExpectBoth(*reopened));
+}
+
+TYPED_TEST(OverlappedRecordTest, HasItsStampMadeAncientInTime) {
+  ASSERT_NO_FATAL_FAILURE(this->Make(1));
+  for (std::uint64_t i = 0; i < format::kLiveAgeMax; ++i) {
+    ASSERT_THAT(this->db_->Set("key", CheckedValue("key", 200, i)), IsOk());  // longer than what is free in front of the record
+    ASSERT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
+  }
+  std::uint16_t bits = 0;
+  this->Read(this->live_ + 4, &bits, sizeof(bits));
+  EXPECT_TRUE(format::Stamp(bits).IsAncient());
+}
+
+}  // namespace
+}  // namespace hako
