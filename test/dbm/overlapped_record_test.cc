@@ -19,6 +19,7 @@
 #include "hako/format/hash_file_format.h"
 #include "hako/format/record_format.h"
 #include "hako/format/stamp.h"
+#include "hako/storage/superblock_slots.h"
 #include "support/booted_memory_file.h"
 #include "support/checked_value.h"
 #include "support/status_matchers.h"
@@ -64,11 +65,15 @@ class OverlappedRecordTest : public testing::Test {
     Read(live_, record.data() + record.size() - common, common);
     const std::string_view value = std::string_view(record).substr(format::kShortHead + 4);
     const std::uint32_t check = format::RecordCheck(value, Hash64(std::string_view("dead"), super.hash_seed), dead, super.secret);
-    const std::uint16_t stamp = format::Stamp::Of(state, super.epoch).bits();
     std::memcpy(record.data(), &check, sizeof(check));
-    std::memcpy(record.data() + 4, &stamp, sizeof(stamp));
     ASSERT_EQ(format::EncodeLengths(record.data() + 6, 4, value.size()), 2u);
     ASSERT_THAT(memory_.WriteAt(dead, std::as_bytes(std::span(record))), IsOk());
+    SetStamp(dead, format::Stamp::Of(state, super.epoch));
+    dead_ = dead;
+  }
+  void SetStamp(std::uint64_t offset, format::Stamp stamp) {
+    const std::uint16_t bits = stamp.bits();
+    ASSERT_THAT(memory_.WriteAt(offset + 4, std::as_bytes(std::span(&bits, 1))), IsOk());
   }
   std::uint64_t OffsetOf(const std::string& key) {
     std::string bytes(memory_.Size(), '\0');
@@ -91,7 +96,7 @@ class OverlappedRecordTest : public testing::Test {
 
   MemoryFile memory_;
   std::unique_ptr<DB> db_;
-  std::uint64_t live_ = 0;
+  std::uint64_t dead_ = 0, live_ = 0;  // where the two begin
 };
 using Files = testing::Types<BootedMemoryFile, AnyFile>;
 TYPED_TEST_SUITE(OverlappedRecordTest, Files);
@@ -104,6 +109,31 @@ TYPED_TEST(OverlappedRecordTest, IsRecoveredAfterAPowerCut) {
       ASSERT_OK_AND_ASSIGN(auto recovered, this->Open(this->CopyOf(this->memory_), 2));
       ASSERT_NO_FATAL_FAILURE(this->ExpectBoth(*recovered));
     }
+  }
+}
+
+// The dead record's stamp as free was lost with the power, and the other record is of the epoch that was lost.
+TYPED_TEST(OverlappedRecordTest, IsBuriedIfItIsLaterThanTheStateThatIsRecovered) {
+  ASSERT_NO_FATAL_FAILURE(this->Make(1));
+  format::HashSuperBlock super;
+  this->Read(0, &super, sizeof(super));
+  for (const std::uint64_t offset : {this->dead_, this->live_}) {
+    this->SetStamp(offset, format::Stamp::Of(format::BlockState::kLive, super.epoch + 1));
+  }
+  super.num_records = 1;
+  super.check = format::CheckOf(super);
+  for (const std::uint64_t offset : {std::uint64_t{0}, storage::kSlotDistance}) {
+    ASSERT_THAT(this->memory_.WriteAt(offset, std::as_bytes(std::span(&super, 1))), IsOk());
+  }
+  MemoryFile memory = this->CopyOf(this->memory_);
+  for (std::uint8_t boot = 2; boot != 5; ++boot) {  // each time the power fails, and the file is opened again
+    SCOPED_TRACE(boot);
+    memory = this->CopyOf(memory);
+    ASSERT_OK_AND_ASSIGN(auto recovered, this->Open(memory, boot));
+    ASSERT_THAT(recovered->Verify(), IsOk());
+    ASSERT_EQ(recovered->Count(), 1u);
+    ASSERT_THAT(recovered->Synchronize(SyncMode::kHard), IsOk());
+    memory = this->CopyOf(memory);
   }
 }
 

@@ -43,17 +43,18 @@ bool RecordHeap<FileT>::DecodeWholeHead(const char* shared, std::uint64_t size, 
 
 // Goes on behind the end of a record, not of its block: there may lie dead records.
 //
-// The block of a record that is unborn or free may be in part another's: its check holds while the bytes that both have are the same, for
-// one byte once in 256 times. So the last unit of such a record is looked at too. An earlier one need not be: two records with eight equal
-// bytes are as rare as a wrong check that holds.
+// Of a record that the durable state does not have, the block may be in part another's: its check holds while the bytes that both have are
+// the same, for one byte once in 256 times. So the last unit of such a record is looked at too. An earlier one need not be: two records
+// with eight equal bytes are as rare as a wrong check that holds. What its stamp says does not help: after a crash of the machine the block
+// may be free and its stamp be one from before.
 template <File FileT>
 template <typename RecordHeap<FileT>::Trust kTrust, class Visit, class Doubt>
 Status RecordHeap<FileT>::ScanExtent(Extent extent, const char* bytes, Visit&& visit, Doubt&& doubt) const {
   const std::uint64_t size = extent.bytes, unit = std::uint64_t{1} << shift_;
   const std::uint64_t wasted_max = std::max<std::uint64_t>(64 * size, std::uint64_t{2} << 30);
-  std::uint64_t wasted = 0;      // bytes hashed in vain: bounds the work on a hostile file
-  std::uint64_t dead_until = 0;  // the end of the last record that is unborn or free
-  const auto is_doubtful = [&](std::uint64_t at) { return at >= dead_until; };
+  std::uint64_t wasted = 0;        // bytes hashed in vain: bounds the work on a hostile file
+  std::uint64_t shared_until = 0;  // the end of the last record that the durable state does not have
+  const auto is_doubtful = [&](std::uint64_t at) { return at >= shared_until; };
   for (std::uint64_t at = sizeof(format::HeapExtentHeader); size - at >= format::kShortHead && wasted <= wasted_max; at += unit) {
     if (sync::LoadSharedWord(bytes + at) == 0) continue;
     Head head;
@@ -72,10 +73,9 @@ Status RecordHeap<FileT>::ScanExtent(Extent extent, const char* bytes, Visit&& v
     }
     HAKO_RETURN_IF_ERROR(visit(ScannedRecord{HandleOf(extent.offset + at), head.stamp, key_hash, key, value}));
     const std::uint64_t last_unit = (head.size() - 1) & ~(unit - 1);
-    const format::BlockState state = head.stamp.state();
-    const bool may_overlap = state == format::BlockState::kUnborn || state == format::BlockState::kFree;
-    if (may_overlap) dead_until = at + head.size();
-    at += may_overlap && last_unit != 0 ? last_unit - unit : last_unit;  // and a unit
+    const bool looks_at_last = last_unit != 0 && !head.stamp.BelongsTo(epochs().durable);
+    if (looks_at_last) shared_until = at + head.size();
+    at += looks_at_last ? last_unit - unit : last_unit;  // and a unit
   }
   return absl::OkStatus();
 }
