@@ -1,8 +1,12 @@
-// The order in which an operation on several keys changes the table: it decides what a process that is killed halfway leaves behind.
+// Operations on several keys: the order in which they change the table, which decides what a process that is killed halfway leaves behind,
+// and how they lock several buckets while the table grows.
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -40,6 +44,8 @@ class LoggingArena : public storage::RecordArena {
   using RecordArena::RecordArena;
 };
 
+constexpr std::uint64_t kLine = 1000;
+
 class BucketMultiTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -51,9 +57,33 @@ class BucketMultiTest : public testing::Test {
     ASSERT_THAT(index->Process<Action>(slot, arena->KeyHash(key), key, Action::Set(value)), IsOk());
   }
 
+  // Inserts records until the next bucket is split.
+  void Grow() {
+    for (const std::uint64_t lines = index->num_lines(); index->num_lines() == lines; ++num_filled) {
+      const std::string key = std::to_string(num_filled);
+      if (arena->KeyHash(key) % kMinLines != kLine)
+        ASSERT_THAT(index->Process<Action>(other_slot, arena->KeyHash(key), key, Action::Set("")), IsOk());
+    }
+  }
+
+  static constexpr std::uint64_t kMinLines = index::BucketIndex<LoggingArena>::kMinLines;
+  std::uint64_t num_filled = 0;
   std::unique_ptr<LoggingArena> arena;
   std::optional<index::BucketIndex<LoggingArena>> index;
-  LoggingArena::Slot slot;
+  LoggingArena::Slot slot, other_slot;
+};
+
+// A hash that is at home in one line, until the table has twice as many; reading it calls a function of the test.
+struct HookedHash {
+  operator std::uint64_t() const {
+    (*hook)();
+    return kLine;
+  }
+  const std::function<void()>* hook;
+};
+struct HookedRecord {
+  HookedHash key_hash;
+  std::uint32_t handle;
 };
 
 TEST_F(BucketMultiTest, MovesRecordOntoAnotherKeyBeforeItRemovesTheFirst) {
@@ -69,6 +99,21 @@ TEST_F(BucketMultiTest, MovesRecordOntoAnotherKeyBeforeItRemovesTheFirst) {
               IsOk());
 
   EXPECT_THAT(arena->steps, testing::ElementsAre(Step::kDrops, Step::kPublishes, Step::kDrops));
+}
+
+TEST_F(BucketMultiTest, LocksABucketOnceWhileOthersAreSplit) {
+  int growths = 0;
+  const std::function<void()> grow = [&] {
+    if (++growths < 20) Grow();
+  };
+  const HookedRecord records[] = {{{&grow}, 1}};
+  bool ran = false;
+  index->RunLocked(slot, std::span<const HookedRecord>(records), [&](std::uint64_t mask) {
+    ran = true;
+    EXPECT_EQ(mask, 0u);
+  });
+  EXPECT_TRUE(ran);
+  EXPECT_LT(growths, 20) << "it starts again each time that any bucket is split";
 }
 
 }  // namespace

@@ -123,9 +123,8 @@ class BucketIndex {
   void RunIfNamed(Slot& slot, std::uint64_t hash, std::uint32_t handle, F&& body);
   // Runs body(mask) with the buckets of all these records locked; the mask has a bit for each record that an entry names. A record has
   // key_hash and handle.
-  static constexpr std::size_t kLockedMax = 64;
   template <class Record, class F>
-  void RunLocked(Slot& slot, std::span<const Record> records, F&& body);  // REQUIRES: at most kLockedMax
+  void RunLocked(Slot& slot, std::span<const Record> records, F&& body);  // REQUIRES: at most 64
   void PrefetchHome(std::uint64_t hash) const { hako::Prefetch(&lines_.Home(shape().IndexOf(hash))); }
 
   // Enters a record that the space has already, under a key that no entry has.
@@ -173,6 +172,7 @@ class BucketIndex {
 
  private:
   friend class BucketWalk<Space>;
+  class LockedHomes;
   template <class ActionT>
   class MultiTurn;
   static constexpr std::size_t kLongValue = 8192;   // a longer one is written while the bucket is not locked
@@ -180,6 +180,7 @@ class BucketIndex {
   static constexpr unsigned kShortHops = 8;         // of the short way of a look-up
   static constexpr unsigned kOptimisticTries = 64;  // then a reader takes the lock
   static constexpr std::int64_t kCountBatch = 8;    // insertions between looks at the shared count
+  static constexpr std::size_t kUsualKeys = 16;     // of one call; more cost it an allocation
   static constexpr std::size_t kPrefetchGroup = Space::kReadsAhead ? 64 : 32;
 
   // The home of a hash in a table of some shape.

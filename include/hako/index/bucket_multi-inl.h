@@ -12,6 +12,51 @@
 
 namespace hako::index {
 
+// The home lines of several hashes, locked in ascending order; unlocked at the end of the scope.
+template <class Space>
+class BucketIndex<Space>::LockedHomes {
+ public:
+  // Makes room for so many hashes: Lock allocates nothing.
+  LockedHomes(BucketIndex& index, std::size_t count) : index_(index) { homes_.reserve(count); }
+  LockedHomes(const LockedHomes&) = delete;
+  ~LockedHomes() { Unlock(); }
+
+  // Of hash_of(i) for each i < count. Starts again only where one of these has another home by the time that its line is locked: what is
+  // locked is not split. REQUIRES: none is locked
+  template <class HashOf>
+  void Lock(std::size_t count, HashOf&& hash_of) {
+    for (;;) {
+      shape_ = index_.shape();
+      for (std::size_t i = 0; i < count; ++i) homes_.push_back({shape_.IndexOf(hash_of(i))});
+      std::ranges::sort(homes_, {}, &Home::index);
+      const auto same = [](const Home& a, const Home& b) { return a.index == b.index; };
+      homes_.erase(std::unique(homes_.begin(), homes_.end(), same), homes_.end());
+      for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Lock();
+      const TableShape before = std::exchange(shape_, index_.shape());
+      std::size_t i = shape_.word() == before.word() ? count : 0;
+      while (i < count && shape_.IndexOf(hash_of(i)) == before.IndexOf(hash_of(i))) ++i;
+      if (i == count) return;
+      Unlock();
+    }
+  }
+  void Unlock() {
+    for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Unlock(home.changed);
+    homes_.erase(homes_.begin(), homes_.end());  // clear() would give up the memory that the next Lock counts on
+  }
+  // Of a hash whose home is locked.
+  Place PlaceOf(std::uint64_t hash) const { return Locate(hash, shape_); }
+  void MarkChanged(std::uint64_t hash) { std::ranges::lower_bound(homes_, shape_.IndexOf(hash), {}, &Home::index)->changed = true; }
+
+ private:
+  struct Home {
+    std::uint64_t index;
+    bool changed = false;
+  };
+  BucketIndex& index_;
+  TableShape shape_{0};                          // as of the last Lock; the homes that are locked are the same in the latest one
+  absl::InlinedVector<Home, kUsualKeys> homes_;  // that are locked, ascending
+};
+
 // A writer's turn at several buckets. All their home lines are locked from the beginning to the end, so that other threads see all of it
 // or nothing; while long values are written the keys are held instead (sync/write_gate.h), so that other threads see nothing yet. First
 // every key is decided on, while nothing changes; then everything that can fail is done in such a way that it can be undone: the new
@@ -21,10 +66,10 @@ template <class Space>
 template <class ActionT>
 class BucketIndex<Space>::MultiTurn {
  public:
-  MultiTurn(BucketIndex& index, Slot& slot, std::span<const std::string_view> keys) : index_(index), slot_(slot), keys_(keys) {
+  MultiTurn(BucketIndex& index, Slot& slot, std::span<const std::string_view> keys)
+      : index_(index), slot_(slot), keys_(keys), homes_(index, keys.size()) {
     for (const std::string_view key : keys) records_.push_back({.hash = index.space_.KeyHash(key)});
     index.PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
-    homes_.all.reserve(keys.size());
     slot.Enter();
     busy_.emplace(slot);
     Lock();
@@ -62,7 +107,7 @@ class BucketIndex<Space>::MultiTurn {
     ahead_.reset();  // records read ahead may be outdated once their buckets are unlocked
     homes_.Unlock();
     Status status = CatchNoMemory([this] { return Write(); });
-    Lock();                                                          // allocates nothing
+    Lock();
     for (std::size_t i = 0; i < keys_.size() && status.ok(); ++i) {  // another thread may have moved the records
       if (records_[i].first == i) status = CatchNoMemory([&] { return Find(i); });
     }
@@ -96,7 +141,7 @@ class BucketIndex<Space>::MultiTurn {
     // none.
     for (Record& record : records_) {
       if (record.fresh == 0) continue;
-      MarkChanged(record);
+      homes_.MarkChanged(record.hash);
       if (record.handle == 0) {
         ++delta;
       } else {
@@ -106,7 +151,7 @@ class BucketIndex<Space>::MultiTurn {
     }
     for (Record& record : records_) {
       if (record.action.kind() != ActionT::Kind::kRemove || record.handle == 0) continue;
-      MarkChanged(record);
+      homes_.MarkChanged(record.hash);
       Replace(record);
       --delta;
     }
@@ -118,33 +163,15 @@ class BucketIndex<Space>::MultiTurn {
   }
 
  private:
-  static constexpr std::size_t kUsualKeys = 16;  // need no allocation
-
-  // What is known of a key and to be done about it. Of equal keys only the first has more than `hash`, `home` and `first`.
+  // What is known of a key and to be done about it. Of equal keys only the first has more than `hash` and `first`.
   struct Record {
     std::uint64_t hash;
-    std::uint64_t home = 0;
     std::size_t first = 0;
     std::uint32_t handle = 0;  // before; 0 = there is no record
     std::uint32_t fresh = 0;   // after, where there is a new one
     bool entered = false;      // a new entry names `fresh`
     format::Lengths lengths = {};
     ActionT action = ActionT::Keep();
-  };
-  struct Home {
-    std::uint64_t index;
-    bool changed = false;
-  };
-  // Those that are locked, ascending.
-  struct LockedHomes {
-    explicit LockedHomes(BucketIndex& of) : index(of) {}
-    ~LockedHomes() { Unlock(); }
-    void Unlock() {
-      for (const Home& home : all) sync::VersionLock(index.lines_.Home(home.index).header).Unlock(home.changed);
-      all.erase(all.begin(), all.end());  // clear() would give up the memory that the next Lock() counts on
-    }
-    BucketIndex& index;
-    absl::InlinedVector<Home, kUsualKeys> all;
   };
   // A Turn that does not own its lock.
   struct LentTurn : Turn {
@@ -153,35 +180,19 @@ class BucketIndex<Space>::MultiTurn {
   };
 
   void Lock() {
+    const auto& gate = index_.space_.gate();
     for (;;) {
-      shape_ = index_.shape();
-      for (Record& record : records_) {
-        record.home = shape_.IndexOf(record.hash);
-        homes_.all.push_back({record.home});
-      }
-      auto& homes = homes_.all;
-      std::ranges::sort(homes, {}, &Home::index);
-      const auto same = [](const Home& a, const Home& b) { return a.index == b.index; };
-      homes.erase(std::unique(homes.begin(), homes.end(), same), homes.end());
-      for (const Home& home : homes) sync::VersionLock(index_.lines_.Home(home.index).header).Lock();
-      const auto& gate = index_.space_.gate();
-      const bool closed = hold_.IsEmpty() && gate.IsClosed();  // a thread that holds keys was here before, and is waited for
-      const TableShape now = index_.shape();
-      const auto is_at_home = [now](const Record& record) { return now.IndexOf(record.hash) == record.home; };
-      const bool at_home = now.word() == shape_.word() || std::ranges::all_of(records_, is_at_home);
-      const auto is_held = [&gate](const Record& record) { return gate.IsHeld(record.hash); };
-      const auto held = hold_.IsEmpty() && at_home ? std::ranges::find_if(records_, is_held) : records_.end();
-      if (!closed && at_home && held == records_.end()) {
-        shape_ = now;  // may change again, but not for lines that are locked
-        return;
-      }
+      homes_.Lock(keys_.size(), [this](std::size_t i) { return records_[i].hash; });
+      if (!hold_.IsEmpty()) return;  // a thread that holds keys was here before, and is waited for
+      const bool closed = gate.IsClosed();
+      const auto held = std::ranges::find_if(records_, [&gate](const Record& record) { return gate.IsHeld(record.hash); });
+      const bool is_held = held != records_.end();
+      if (!closed && !is_held) return;
       homes_.Unlock();
-      if (closed || held != records_.end()) {
-        slot_.Leave();
-        if (held != records_.end()) gate.WaitUntilReleased(held->hash);
-        gate.WaitUntilOpen();
-        slot_.Enter();
-      }
+      slot_.Leave();
+      if (is_held) gate.WaitUntilReleased(held->hash);
+      gate.WaitUntilOpen();
+      slot_.Enter();
     }
   }
   void JoinEqualKeys() {
@@ -195,7 +206,7 @@ class BucketIndex<Space>::MultiTurn {
     }
   }
 
-  LentTurn Lend(const Record& record) { return LentTurn(index_, slot_, Place{shape_, record.home}); }
+  LentTurn Lend(const Record& record) { return LentTurn(index_, slot_, homes_.PlaceOf(record.hash)); }
 
   Status Find(std::size_t i) {
     Record& record = records_[i];
@@ -243,7 +254,7 @@ class BucketIndex<Space>::MultiTurn {
         ChangeEntry(record, record.fresh, 0);
       }
       if (record.fresh == 0) continue;
-      MarkChanged(record);
+      homes_.MarkChanged(record.hash);
       if (record.action.kind() != ActionT::Kind::kSet) continue;  // it was there before
       index_.space_.GiveBack(slot_, record.fresh, keys_[i].size(), record.action.value().size());
     }
@@ -259,7 +270,8 @@ class BucketIndex<Space>::MultiTurn {
 
   // The entry that names `handle`, wherever insertions have moved it, names `other` from now on; 0 = it is empty.
   void ChangeEntry(const Record& record, std::uint32_t handle, std::uint32_t other) {
-    const Status status = index_.ForEachEntry(index_.lines_.Home(record.home), [&](Line& line, unsigned i, std::uint32_t found) {
+    Line& home = index_.lines_.Home(homes_.PlaceOf(record.hash).index);
+    const Status status = index_.ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t found) {
       if (found != handle) return;
       StoreSlot(line, i, other);
       if (other == 0) StoreTag(line, i, 0);
@@ -267,16 +279,13 @@ class BucketIndex<Space>::MultiTurn {
     HAKO_ASSERT(status.ok());  // the chain has been walked under this lock
   }
 
-  void MarkChanged(const Record& record) { std::ranges::lower_bound(homes_.all, record.home, {}, &Home::index)->changed = true; }
-
   BucketIndex& index_;
   Slot& slot_;
   std::span<const std::string_view> keys_;
-  TableShape shape_{0};
   absl::InlinedVector<Record, kUsualKeys> records_;  // one a key
   sync::KeyHold hold_{index_.space_.gate()};
   std::optional<sync::LeaveAtEnd> busy_;
-  LockedHomes homes_{index_};
+  LockedHomes homes_;
   std::optional<typename Space::Ahead> ahead_{std::in_place};  // records that the locked lines name
 };
 
@@ -296,6 +305,31 @@ Status BucketIndex<Space>::EnterMulti(Slot& slot, std::span<const std::string_vi
   MultiTurn<ActionT> turn(*this, slot, keys);
   HAKO_RETURN_IF_ERROR(turn.Take(handles));
   return turn.Apply();
+}
+
+template <class Space>
+template <class Record, class F>
+void BucketIndex<Space>::RunLocked(Slot& slot, std::span<const Record> records, F&& body) {
+  LockedHomes homes(*this, records.size());
+  slot.Enter();
+  const sync::LeaveAtEnd leave(slot);
+  for (;;) {
+    homes.Lock(records.size(), [records](std::size_t i) { return records[i].key_hash; });
+    if (!space_.gate().IsClosed()) break;
+    homes.Unlock();
+    slot.Leave();
+    space_.gate().WaitUntilOpen();
+    slot.Enter();
+  }
+  std::uint64_t mask = 0;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    Line& home = lines_.Home(homes.PlaceOf(records[i].key_hash).index);
+    const Status chain = ForEachEntry(home, [&](Line&, unsigned, std::uint32_t handle) {
+      if (handle == records[i].handle) mask |= std::uint64_t{1} << i;
+    });
+    (void)chain;  // a broken one is found by the next call that needs the rest of it
+  }
+  body(mask);
 }
 
 template <class Space>

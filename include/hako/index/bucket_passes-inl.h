@@ -81,48 +81,6 @@ void BucketIndex<Space>::RunIfNamed(Slot& slot, std::uint64_t hash, std::uint32_
 }
 
 template <class Space>
-template <class Record, class F>
-void BucketIndex<Space>::RunLocked(Slot& slot, std::span<const Record> records, F&& body) {
-  struct Locked {
-    ~Locked() { Unlock(); }
-    void Unlock() {
-      for (std::size_t i = 0; i < count; ++i) sync::VersionLock(index.lines_.Home(homes[i]).header).Unlock(false);
-      count = 0;
-    }
-    BucketIndex& index;
-    std::size_t count = 0;
-    std::array<std::uint64_t, kLockedMax> homes = {};  // ascending
-  };
-  slot.Enter();
-  const sync::LeaveAtEnd leave(slot);
-  Locked locked{*this};
-  TableShape now = shape();
-  for (;; now = shape()) {
-    auto& homes = locked.homes;
-    std::ranges::transform(records, homes.begin(), [now](const Record& record) { return now.IndexOf(record.key_hash); });
-    const auto end = homes.begin() + static_cast<std::ptrdiff_t>(records.size());
-    std::sort(homes.begin(), end);
-    const auto last = std::unique(homes.begin(), end);
-    for (auto home = homes.begin(); home != last; ++home, ++locked.count) sync::VersionLock(lines_.Home(*home).header).Lock();
-    const bool closed = space_.gate().IsClosed();
-    if (!closed && shape().word() == now.word()) break;
-    locked.Unlock();
-    if (!closed) continue;
-    slot.Leave();
-    space_.gate().WaitUntilOpen();
-    slot.Enter();
-  }
-  std::uint64_t mask = 0;
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    const Status chain = ForEachEntry(lines_.Home(now.IndexOf(records[i].key_hash)), [&](Line&, unsigned, std::uint32_t handle) {
-      if (handle == records[i].handle) mask |= std::uint64_t{1} << i;
-    });
-    (void)chain;  // a broken one is found by the next call that needs the rest of it
-  }
-  body(mask);
-}
-
-template <class Space>
 template <class F>
 Status BucketIndex<Space>::ForEachLocked(Slot& slot, std::uint64_t from, std::uint64_t to, F&& visit) {
   for (std::uint64_t index = from; index < std::min(to, num_lines()); ++index) {
