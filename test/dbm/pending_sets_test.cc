@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,11 +26,14 @@
 namespace hako {
 namespace {
 
-// Counts what is read alone and what together, and fails to read when it is told to.
+constexpr std::uint64_t kRecords = 640, kValueSize = 500, kLongSize = 300'000;
+
+// Counts what is read alone and what together, fails to read when it is told to, and lets a long write wait for the test.
 class WatchedFile : public DirectFile<512> {
  public:
   static inline std::atomic<std::uint64_t> reads = 0, groups = 0;
   static inline std::atomic<bool> fails = false;
+  static inline std::function<void()> on_long_write;  // called by the writing thread, once
 
   static StatusOr<WatchedFile> Open(const std::string& path, const FileOptions& options = {}) {
     HAKO_ASSIGN_OR_RETURN(auto file, DirectFile::Open(path, options));
@@ -38,6 +43,10 @@ class WatchedFile : public DirectFile<512> {
     if (fails) return absl::UnavailableError("the device does not answer");
     if (out.size() > 8) ++reads;  // no stamp
     return DirectFile::ReadAt(offset, out);
+  }
+  Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) {
+    if (in.size() > 2 * kValueSize && on_long_write) std::exchange(on_long_write, nullptr)();
+    return DirectFile::WriteAt(offset, in);
   }
   Status ReadMulti(std::span<const ReadRequest> requests) const {
     if (fails) return absl::UnavailableError("the device does not answer");
@@ -49,7 +58,6 @@ class WatchedFile : public DirectFile<512> {
   explicit WatchedFile(DirectFile&& file) : DirectFile(std::move(file)) {}
 };
 using Hash = HashDBM<WatchedFile>;
-constexpr std::uint64_t kRecords = 640, kValueSize = 500;
 
 class PendingSetsTest : public testing::Test {
  protected:
@@ -61,6 +69,7 @@ class PendingSetsTest : public testing::Test {
   }
   void TearDown() override {
     WatchedFile::fails = false;
+    WatchedFile::on_long_write = nullptr;
     if (db_ == nullptr) return;
     EXPECT_THAT(db_->Verify(), IsOk());
   }
@@ -72,6 +81,28 @@ class PendingSetsTest : public testing::Test {
   }
   void SetSome(std::uint64_t salt) {
     for (std::uint64_t i = 0; i < 100; ++i) Set(i * 7 % kRecords, salt);
+  }
+
+  // A visitor, which calls `visit`, makes a long value of the record; while that is written, another thread runs `beside`, for which the
+  // write waits.
+  template <class F>
+  void MakeLongBeside(
+      std::string_view key, F beside, const std::function<void()>& visit = [] {}) {
+    std::future<void> late;
+    bool ended = false;
+    WatchedFile::on_long_write = [&] {
+      std::future<void> done = std::async(std::launch::async, beside);
+      ended = done.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+      if (!ended) late = std::move(done);
+    };
+    const std::string result(kLongSize, 'r');
+    EXPECT_THAT(db_->Process(key,
+                             [&](std::optional<std::string_view>) {
+                               visit();
+                               return Action::Set(result);
+                             }),
+                IsOk());
+    EXPECT_TRUE(ended) << "another thread had to wait for the long write";
   }
 
   TempDir directory_;
@@ -215,6 +246,42 @@ TEST_F(PendingSetsTest, NoneIsLostWhileNothingCanBeRead) {
   EXPECT_EQ(ListByIterator(*db_).records, expected_);
   EXPECT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());
   EXPECT_EQ(db_->Count(), kRecords);
+}
+
+TEST_F(PendingSetsTest, OthersGoOnWhileASetWaitsForTheLongResultOfAVisitor) {
+  const std::string held = NumberedKey(3);
+  std::future<Status> set;
+  MakeLongBeside(held, [&] {
+    set = std::async(std::launch::async, [&] { return db_->Set(held, "after the visitor"); });
+    set.wait_for(std::chrono::milliseconds(300));  // so that it is pending, or waits
+    Set(5, 1);
+    EXPECT_THAT(db_->Get(NumberedKey(5)), IsOkAndHolds(expected_[NumberedKey(5)]));
+    EXPECT_EQ(db_->Count(), kRecords);
+  });
+  EXPECT_THAT(set.get(), IsOk());
+  expected_[held] = "after the visitor";
+  EXPECT_TRUE(ListByIterator(*db_).records == expected_);
+}
+
+TEST_F(PendingSetsTest, OthersGoOnWhileASetThatCameDuringAVisitIsPending) {
+  const std::string held = NumberedKey(3), other = NumberedKey(5);
+  std::future<StatusOr<std::string>> get;
+  std::future<Status> synchronization;
+  const auto set = [&] { return db_->Set(held, "after the visitor"); };
+  MakeLongBeside(
+      held,
+      [&] {
+        get = std::async(std::launch::async, [&] { return db_->Get(held); });
+        synchronization = std::async(std::launch::async, [&] { return db_->Synchronize(SyncMode::kHard); });
+        get.wait_for(std::chrono::milliseconds(300));  // so that both wait
+        Set(5, 1);
+        EXPECT_THAT(db_->Get(other), IsOkAndHolds(expected_[other]));
+      },
+      [&] { EXPECT_THAT(std::async(std::launch::async, set).get(), IsOk()); });
+  EXPECT_THAT(get.get(), IsOkAndHolds("after the visitor"));
+  EXPECT_THAT(synchronization.get(), IsOk());
+  expected_[held] = "after the visitor";
+  EXPECT_TRUE(ListByIterator(*db_).records == expected_);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) HAKO_TRY {
     return slots_.Refusal();
   const std::uint64_t hash = heap_->KeyHash(key);
   if constexpr (Space::kReadsAhead && std::is_same_v<std::remove_cvref_t<V>, Action>) {
-    if (pending_ != nullptr && visitor.kind() == Action::Kind::kSet && key.size() <= PendingSets::kKeyMax &&
+    if (pending_ != nullptr && visitor.kind() == Action::Kind::kSet && key.size() <= PendingSets::kKeyMax && !heap_->gate().IsHeld(hash) &&
         (pending_->MayHold(hash) || index_.MayHold(hash)))
       return SetLater(*slot, hash, key, visitor.value());
   }
@@ -77,8 +77,9 @@ template <File FileT>
 Status HashDBM<FileT>::SetLater(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view value) {
   std::lock_guard lock(pending_->mutex());
   if (!heap_->AcceptsWrites()) return heap_->Refusal();
-  if (pending_->IsFull()) {
-    if (Status entered = EnterLocked(&slot); pending_->IsFull()) return entered;
+  static_assert(PendingSets::kMax > sync::WriteGate::kHoldsMax);  // so that not all of them can wait for keys
+  while (pending_->IsFull()) {
+    if (Status entered = EnterLocked(&slot); !entered.ok() && pending_->IsFull()) return entered;
   }
   Status status;
   AsWriter(slot, [&] {
@@ -92,23 +93,44 @@ Status HashDBM<FileT>::SetLater(Slot& slot, std::uint64_t hash, std::string_view
 }
 
 template <File FileT>
-Status HashDBM<FileT>::EnterPendingSlowly() const HAKO_TRY {
-  std::lock_guard lock(pending_->mutex());
-  return EnterLocked(slots_.Mine());
+Status HashDBM<FileT>::EnterPendingSlowly(std::optional<std::uint64_t> hash) const HAKO_TRY {
+  std::unique_lock lock(pending_->mutex());
+  return EnterUntilNone(lock, hash);
 }
 HAKO_OR_NO_MEMORY
 
-// If not all can be entered together, then those that can be alone.
+// Until none is pending; or none with that hash. While another thread holds a key that matters, the mutex is not held.
+template <File FileT>
+Status HashDBM<FileT>::EnterUntilNone(std::unique_lock<std::mutex>& lock, std::optional<std::uint64_t> hash) const {
+  for (;;) {
+    Status status = EnterLocked(slots_.Mine());
+    if (hash ? !pending_->MayHold(*hash) : pending_->IsEmpty()) return absl::OkStatus();
+    if (!status.ok()) return status;
+    const std::uint64_t held = hash ? *hash : pending_->first_hash();
+    lock.unlock();
+    heap_->gate().WaitUntilReleased(held);
+    lock.lock();
+  }
+}
+
+// If not all can be entered together, then those that can be alone. Those whose key another thread holds stay pending, without an error.
 template <File FileT>
 Status HashDBM<FileT>::EnterLocked(Slot* slot) const {
   if (pending_->IsEmpty()) return absl::OkStatus();
   if (slot == nullptr) return slots_.Refusal();
-  Status status = index_.template EnterMulti<Action>(*slot, pending_->keys(), pending_->handles());
-  const bool all = status.ok();
+  const auto enter = [&](std::size_t from, std::size_t count) {
+    return index_.template EnterMulti<Action>(*slot, pending_->keys().subspan(from, count), pending_->handles().subspan(from, count));
+  };
+  const StatusOr<bool> together = enter(0, pending_->keys().size());
+  const bool all = together.ok() && *together;
+  Status status;
   pending_->Retain([&](std::size_t i) {
-    return !all && !index_.template EnterMulti<Action>(*slot, pending_->keys().subspan(i, 1), pending_->handles().subspan(i, 1)).ok();
+    if (all) return false;
+    const StatusOr<bool> alone = enter(i, 1);
+    if (!alone.ok()) status = alone.status();
+    return !alone.ok() || !*alone;
   });
-  return pending_->IsEmpty() ? absl::OkStatus() : status;
+  return status;
 }
 
 template <File FileT>
@@ -117,7 +139,7 @@ Status HashDBM<FileT>::AloneAndEntered(Body&& body) {
   std::unique_lock<std::mutex> lock;
   if (pending_ != nullptr) {
     lock = std::unique_lock(pending_->mutex());
-    HAKO_RETURN_IF_ERROR(EnterLocked(slots_.Mine()));
+    HAKO_RETURN_IF_ERROR(EnterUntilNone(lock, {}));
   }
   return Alone(body);
 }

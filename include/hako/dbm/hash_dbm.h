@@ -193,18 +193,19 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   // All of them; or if there may be one with that hash.
   HAKO_INLINE Status EnterPending() const {
     if constexpr (Space::kReadsAhead) {
-      if (pending_ != nullptr && !pending_->IsEmpty()) return EnterPendingSlowly();
+      if (pending_ != nullptr && !pending_->IsEmpty()) return EnterPendingSlowly({});
     }
     return absl::OkStatus();
   }
   HAKO_INLINE Status EnterPending(std::uint64_t hash) const {
     if constexpr (Space::kReadsAhead) {
-      if (pending_ != nullptr && pending_->MayHold(hash)) return EnterPendingSlowly();
+      if (pending_ != nullptr && pending_->MayHold(hash)) return EnterPendingSlowly(hash);
     }
     return absl::OkStatus();
   }
-  [[gnu::noinline]] Status EnterPendingSlowly() const;
+  [[gnu::noinline]] Status EnterPendingSlowly(std::optional<std::uint64_t> hash) const;
   Status EnterLocked(Slot* slot) const;
+  Status EnterUntilNone(std::unique_lock<std::mutex>& lock, std::optional<std::uint64_t> hash) const;
   // Runs `body` with the writers kept out and no Set pending.
   template <class Body>
   Status AloneAndEntered(Body&& body);

@@ -7,8 +7,10 @@
 // Invariants
 //   1. A pending record was written in the current epoch. No epoch ends, and no extent is emptied, while one is pending.
 //   2. The keys differ: who Sets one again takes the place of the first.
-//   3. What cannot be entered, because what it may replace cannot be read, stays pending: who would have to see it gets the error.
-//   4. The mutex is taken before the gate is passed and before any bucket's lock; so who holds it may enter, and stop the writers.
+//   3. A Set whose key another thread holds (sync/write_gate.h) is not made pending. One that came while that thread's visitor had yet to
+//      decide stays pending until the key is released; a thread that needs it waits without the mutex.
+//   4. What cannot be entered, because what it may replace cannot be read, stays pending: who would have to see it gets the error.
+//   5. The mutex is taken before the gate is passed and before any bucket's lock; so who holds it may enter, and stop the writers.
 //
 // Threads: IsEmpty and MayHold from any, what they say may be old; for the rest the mutex is held.
 #pragma once
@@ -48,6 +50,7 @@ class PendingSets {
   bool IsFull() const { return size() == kMax; }
   std::span<const std::string_view> keys() const { return std::span(keys_).first(size()); }
   std::span<const std::uint32_t> handles() const { return std::span(handles_).first(size()); }
+  std::uint64_t first_hash() const { return hashes_[0].load(std::memory_order_relaxed); }
 
   // Adds a key, or replaces its record; the one before then, whose handle is 0 if there was none. REQUIRES: there is room, or it is there
   Record Put(std::uint64_t hash, std::string_view key, const Record& record) {

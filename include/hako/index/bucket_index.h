@@ -96,9 +96,9 @@ class BucketIndex {
   Status ProcessMulti(Slot& slot, std::span<const std::string_view> keys, V&& visit);
 
   // Enters records that the space has already, each in the place of the one with the same key, if there is one; all at once. The keys
-  // differ. On error nothing has changed.
+  // differ. On error nothing has changed. False, and nothing has changed, while another thread holds one of the keys (sync/write_gate.h).
   template <class ActionT>
-  Status EnterMulti(Slot& slot, std::span<const std::string_view> keys, std::span<const std::uint32_t> handles);
+  StatusOr<bool> EnterMulti(Slot& slot, std::span<const std::string_view> keys, std::span<const std::uint32_t> handles);
   // Whether Process of a key with this hash would have to look at a record, as far as can be told at a glance.
   bool MayHold(std::uint64_t hash) const {
     bool found = false;

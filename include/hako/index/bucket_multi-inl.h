@@ -43,6 +43,7 @@ class BucketIndex<Space>::LockedHomes {
     for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Unlock(home.changed);
     homes_.erase(homes_.begin(), homes_.end());  // clear() would give up the memory that the next Lock counts on
   }
+  bool IsEmpty() const { return homes_.empty(); }
   // Of a hash whose home is locked.
   Place PlaceOf(std::uint64_t hash) const { return Locate(hash, shape_); }
   void MarkChanged(std::uint64_t hash) { std::ranges::lower_bound(homes_, shape_.IndexOf(hash), {}, &Home::index)->changed = true; }
@@ -66,18 +67,22 @@ template <class Space>
 template <class ActionT>
 class BucketIndex<Space>::MultiTurn {
  public:
-  MultiTurn(BucketIndex& index, Slot& slot, std::span<const std::string_view> keys)
-      : index_(index), slot_(slot), keys_(keys), homes_(index, keys.size()) {
+  // Waits while another thread holds one of the keys; or locks nothing then.
+  enum class IfHeld { kWait, kLockNothing };
+  MultiTurn(BucketIndex& index, Slot& slot, std::span<const std::string_view> keys, IfHeld if_held = IfHeld::kWait)
+      : index_(index), slot_(slot), keys_(keys), if_held_(if_held), homes_(index, keys.size()) {
     for (const std::string_view key : keys) records_.push_back({.hash = index.space_.KeyHash(key)});
     index.PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
     slot.Enter();
     busy_.emplace(slot);
     Lock();
+    if (!IsLocked()) return;
     index.ReadRecords(*ahead_, std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
     JoinEqualKeys();
   }
   MultiTurn(const MultiTurn&) = delete;
   ~MultiTurn() = default;
+  bool IsLocked() const { return !homes_.IsEmpty(); }
 
   template <class V>
   Status Decide(V& visit) {
@@ -189,6 +194,7 @@ class BucketIndex<Space>::MultiTurn {
       const bool is_held = held != records_.end();
       if (!closed && !is_held) return;
       homes_.Unlock();
+      if (is_held && if_held_ == IfHeld::kLockNothing) return;
       slot_.Leave();
       if (is_held) gate.WaitUntilReleased(held->hash);
       gate.WaitUntilOpen();
@@ -282,6 +288,7 @@ class BucketIndex<Space>::MultiTurn {
   BucketIndex& index_;
   Slot& slot_;
   std::span<const std::string_view> keys_;
+  const IfHeld if_held_;
   absl::InlinedVector<Record, kUsualKeys> records_;  // one a key
   sync::KeyHold hold_{index_.space_.gate()};
   std::optional<sync::LeaveAtEnd> busy_;
@@ -301,10 +308,12 @@ Status BucketIndex<Space>::ProcessMulti(Slot& slot, std::span<const std::string_
 
 template <class Space>
 template <class ActionT>
-Status BucketIndex<Space>::EnterMulti(Slot& slot, std::span<const std::string_view> keys, std::span<const std::uint32_t> handles) {
-  MultiTurn<ActionT> turn(*this, slot, keys);
+StatusOr<bool> BucketIndex<Space>::EnterMulti(Slot& slot, std::span<const std::string_view> keys, std::span<const std::uint32_t> handles) {
+  MultiTurn<ActionT> turn(*this, slot, keys, MultiTurn<ActionT>::IfHeld::kLockNothing);
+  if (!turn.IsLocked()) return false;
   HAKO_RETURN_IF_ERROR(turn.Take(handles));
-  return turn.Apply();
+  HAKO_RETURN_IF_ERROR(turn.Apply());
+  return true;
 }
 
 template <class Space>

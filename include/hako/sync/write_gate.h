@@ -59,7 +59,7 @@ class WriteGate {
   bool IsClosed() const { return (state_.load(std::memory_order_seq_cst) & kClosed) != 0; }
   // Whether the gate may be closed or a key held. REQUIRES: as IsClosed
   HAKO_INLINE bool IsBusy() const { return state_.load(std::memory_order_seq_cst) != 0; }
-  // Whether another writer holds the key with this hash. REQUIRES: its bucket is locked by the caller
+  // Whether another writer holds the key with this hash; a hint, unless the caller has the key's bucket locked.
   bool IsHeld(std::uint64_t hash) const {
     if (state_.load(std::memory_order_acquire) < kHold) return false;
     for (const auto& held : held_) {
