@@ -255,6 +255,15 @@ TEST(UnitSpace, ReadsLittleOfAMapWithManyShortHoles) {
   EXPECT_LE(space.words_read() - before, 1000u) << "of " << kUnits / 64;
 }
 
+TEST(UnitSpace, SearchesTheEndOfTheMapForARunLongerThanAPart) {
+  UnitSpace space;
+  space.Reset(kFirst, 4096 + 1000);
+  EXPECT_EQ(space.Take(5000, 5000).place, kFirst);
+  EXPECT_EQ(space.Take(5000, 5000).units, 0u);
+  space.Grow(3 * 4096 + 1000);
+  EXPECT_EQ(space.Take(5000, 5000).place, kFirst + 5000);
+}
+
 TEST(UnitSpace, RefusesWhatIsNotFreeOrNotThere) {
   UnitSpace space;
   space.Reset(kFirst, 200);

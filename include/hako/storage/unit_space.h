@@ -150,8 +150,8 @@ class UnitSpace {
   Run Search(std::uint64_t from, std::uint64_t to, std::uint64_t least, std::uint64_t most) const {
     for (std::uint64_t at = from; at < to;) {
       const std::uint64_t part_end = (at / kPart + 1) * kPart;
-      const std::uint64_t free = part_end <= end_ ? kPart - used_in_[at / kPart] : kPart;
-      if (free < least) {  // a run so long that begins here goes on behind the part
+      const std::uint64_t free = kPart - used_in_[at / kPart];
+      if (free < least && part_end <= end_) {  // a run so long that begins here goes on behind the part
         at = free == 0 ? part_end : FreeBefore(part_end, at);
         if (at == part_end) continue;
         if (at >= to) break;
