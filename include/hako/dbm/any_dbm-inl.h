@@ -189,7 +189,8 @@ Status AnyDBM::Process(std::string_view key, V&& visitor) {
 
 template <Sink S>
 Status AnyDBM::Fetch(std::string_view key, S&& sink) {
-  return inside_->Fetch(key, Copy(sink));
+  const auto copy = [&sink](std::size_t size) { return sink(size); };
+  return inside_->Fetch(key, Copy(copy));
 }
 
 template <MultiVisitor V>

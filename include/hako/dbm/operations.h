@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "hako/base/endian.h"
+#include "hako/base/inline.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
@@ -20,21 +21,39 @@
 
 namespace hako {
 
+// Sinks are not lambdas with references to local variables: Fetch keeps a copy of a plain struct in registers, while a variable whose
+// address a call could have is stored and loaded around each copy. That load would wait for the copy, whose place depends on a record that
+// may still be on its way from memory, and so would the next look-ups.
+struct StringSink {
+  std::string* value;
+  bool has_room = true;
+
+  HAKO_INLINE char* operator()(std::size_t size) {
+    if (value->size() != size) [[unlikely]] {
+      has_room = TryResize(*value, size);
+      if (!has_room) return nullptr;
+    }
+    return value->data();
+  }
+};
+struct SpanSink {
+  std::span<char> out;
+  std::size_t size = 0;  // of the value
+
+  HAKO_INLINE char* operator()(std::size_t found) {
+    size = found;
+    return found <= out.size() ? out.data() : nullptr;
+  }
+};
+
 template <class D>
 class Operations : public MultiOperations<D> {
  public:
   // Copies the value into *value, reusing its capacity. On NotFound *value is unspecified.
   Status Get(std::string_view key, std::string* value) {
-    bool has_room = true;
-    Status status = self().Fetch(
-        key, [ value, &has_room ](std::size_t size) __attribute__((always_inline))->char* {
-          if (value->size() != size) [[unlikely]] {
-            has_room = TryResize(*value, size);
-            if (!has_room) return nullptr;
-          }
-          return value->data();
-        });
-    if (!has_room) [[unlikely]]
+    StringSink sink{value};
+    Status status = self().Fetch(key, sink);
+    if (!sink.has_room) [[unlikely]]
       return NoMemoryError();
     return status;
   }
@@ -47,12 +66,9 @@ class Operations : public MultiOperations<D> {
 
   // Copies the value into `out` if it fits, and returns its size either way: more than out.size() means that nothing was copied.
   StatusOr<std::size_t> Get(std::string_view key, std::span<char> out) {
-    std::size_t found = 0;
-    HAKO_RETURN_IF_ERROR(self().Fetch(key, [&found, out](std::size_t size) {
-      found = size;
-      return size <= out.size() ? out.data() : nullptr;
-    }));
-    return found;
+    SpanSink sink{out};
+    HAKO_RETURN_IF_ERROR(self().Fetch(key, sink));
+    return sink.size;
   }
 
   // Shows the value in place, without a copy, to visitor(std::string_view). The record's bucket is locked meanwhile.

@@ -35,7 +35,14 @@ HAKO_INLINE Status BucketIndex<Space>::Fetch(Slots& slots, std::uint64_t hash, s
       header = Header(*line);
     }
   }
-  return FetchSlowly(slots, hash, key, sink);
+  if constexpr (std::is_trivially_copy_assignable_v<std::remove_cvref_t<S>>) {
+    std::remove_cvref_t<S> copy = sink;  // no call has the address of `sink`: its members stay in registers
+    Status status = FetchSlowly(slots, hash, key, copy);
+    sink = copy;
+    return status;
+  } else {
+    return FetchSlowly(slots, hash, key, sink);
+  }
 }
 
 template <class Space>
