@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -46,6 +48,14 @@ class CachedTree {
   Status Remove(std::string_view key) { return tree_->Process<Action>(*slots_.Mine(), key, Action::Remove()); }
   Status Get(std::string_view key) {
     return tree_->Fetch(slots_, key, [](std::size_t) -> char* { return nullptr; });
+  }
+  // Shows the record to a visitor that changes nothing, with its leaf locked; as one of several; and to one that decides to keep it.
+  Status Look(std::string_view key) {
+    const auto look = [](std::optional<std::string_view>) -> void {};
+    HAKO_RETURN_IF_ERROR(tree_->Process<void>(*slots_.Mine(), key, look));
+    const auto keep_each = [](std::size_t, std::optional<std::string_view>) { return std::optional(Action::Keep()); };
+    HAKO_RETURN_IF_ERROR(tree_->ProcessMulti<Action>(*slots_.Mine(), std::span(&key, 1), keep_each));
+    return tree_->Process<Action>(*slots_.Mine(), key, Action::Keep());
   }
   Status Checkpoint() {
     const auto for_each_slot = [this](auto&& visit) { slots_.ForEach(visit); };

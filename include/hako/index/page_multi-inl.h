@@ -37,10 +37,12 @@ class PageTree<Space, Compare>::MultiTurn {
       held_.reset();
     }
     deferred_.Finish();  // before this thread pauses: others may wait for its values
-    tree_.EndTurn(slot_);
+    tree_.EndTurn(slot_, changed_);
     for (const std::size_t i : sparse_) {
       Turn turn(tree_, slot_, keys_[i]);
-      if (turn.line != nullptr && tree_.IsSparse(*turn.line)) tree_.Merge(slot_, std::exchange(turn.line, nullptr), keys_[i]);
+      if (turn.line == nullptr || !tree_.IsSparse(*turn.line)) continue;
+      turn.changed = true;
+      tree_.Merge(slot_, std::exchange(turn.line, nullptr), keys_[i]);
     }
   }
 

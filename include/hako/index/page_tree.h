@@ -227,18 +227,16 @@ class PageTree {
     Turn(const Turn&) = delete;
     HAKO_INLINE ~Turn() {
       if (line != nullptr) Lock(line->version).Unlock(changed);
-      tree_.EndTurn(slot_);
+      tree_.EndTurn(slot_, changed);
     }
     // Before the end of the scope.
     void End() {
       if (line != nullptr) Lock(std::exchange(line, nullptr)->version).Unlock(changed);
-      changed = false;
-      tree_.EndTurn(slot_);
+      tree_.EndTurn(slot_, std::exchange(changed, false));
     }
     // End, without the pause that a writer may have to make: that comes at the end of the scope.
     void Unlock() {
       if (line != nullptr) Lock(std::exchange(line, nullptr)->version).Unlock(changed);
-      changed = false;
       slot_.Leave();
     }
     // After End.
@@ -249,8 +247,8 @@ class PageTree {
       tree_.space_.Touch(*line);
       changed = true;
     }
-    Line* line;  // nullptr if it could not be had, where the space is not resident
-    bool changed = false;
+    Line* line;            // nullptr if it could not be had, where the space is not resident
+    bool changed = false;  // so the thread may have to pause
 
    private:
     PageTree& tree_;
@@ -272,10 +270,11 @@ class PageTree {
     }
     return absl::OkStatus();
   }
-  HAKO_INLINE void EndTurn(Slot& slot) {
+  // A thread that has only read leaves the pause, and what is to be evicted, to those that change pages.
+  HAKO_INLINE void EndTurn(Slot& slot, bool changed) {
     slot.Leave();
     if constexpr (!Space::kResident) {
-      if (space_.NeedsSettling()) [[unlikely]] {
+      if (changed && space_.NeedsSettling()) [[unlikely]] {
         HAKO_TRY { space_.Settle(); }
         HAKO_CATCH_NO_MEMORY()  // what it was to free stays until the next turn
       }

@@ -84,7 +84,7 @@ concept HashSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle,
 //   kReadsAhead, ReadAhead(ids, level), ahead_max(), MustBeRead(id), LeaveBehind(id)  see storage/page_cache.h
 //   DropAway(id, unseen) forgets a page, if it is away; unless `unseen`, only if it need not be looked at for long values
 //   HeldPages            pages that one caller keeps in memory (storage/page_hold-inl.h)
-//   NeedsSettling(), Settle()  what the space wants to do when a writer has no lock any more
+//   NeedsSettling(), Settle()  what the space wants to do when a thread that has changed pages has no lock any more
 //   Slot::error          why a call that has no other way to say so failed
 template <class S>
 concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64_t bytes, std::string_view value, format::LongValue place,
