@@ -139,7 +139,7 @@ class RecordArena {
     const unsigned size_class = ClassOf(key.size(), value.size());
     std::uint32_t handle = 0;
     if (depot_->IsSmall(size_class)) [[likely]] {
-      handle = depot_->Pop(slot.free, size_class);
+      handle = depot_->Pop<BlockDepot::kRest>(slot.free, size_class);
       if (handle == 0) handle = Carve(slot, size_class);
     }
     if (handle == 0) handle = CarveSlowly(slot, size_class, error);
@@ -335,7 +335,10 @@ class RecordArena {
         depot_->Flush(slot.free, BlockDepot::kFree, BlockDepot::kUnstamped);
         continue;
       }
-      if (*error = Grow(bytes); !error->ok()) return 0;
+      if (*error = Grow(bytes); error->ok()) continue;
+      const std::uint32_t handle = small ? depot_->Pop(slot.free, size_class) : 0;
+      if (handle != 0) *error = absl::OkStatus();
+      return handle;
     }
   }
   Status Grow(std::uint64_t bytes) {

@@ -276,7 +276,7 @@ std::uint32_t RecordHeap<FileT>::Write(Slot& slot, std::uint64_t key_hash, std::
   std::uint32_t handle = 0;
   if (depot_->IsSmall(size_class)) [[likely]] {
     if constexpr (!kMapped) handle = depot_->Pop(slot.free, BlockDepot::kUnstamped + size_class);
-    if (handle == 0) handle = depot_->Pop(slot.free, size_class);
+    if (handle == 0) handle = depot_->Pop<BlockDepot::kRest>(slot.free, size_class);
     if (handle == 0) handle = Carve(slot, size_class);
   }
   if (handle == 0) handle = CarveSlowly(slot, size_class, error);

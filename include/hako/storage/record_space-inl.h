@@ -57,7 +57,8 @@ std::uint32_t RecordHeap<FileT>::CarveSlowly(Slot& slot, unsigned size_class, St
       continue;
     }
     if (*error = Grow(bytes, most); error->ok()) continue;
-    const std::uint32_t handle = small ? CutSmall(slot, size_class) : 0;
+    std::uint32_t handle = small ? depot_->Pop(slot.free, size_class) : 0;
+    if (small && handle == 0) handle = CutSmall(slot, size_class);
     if (handle != 0) *error = absl::OkStatus();
     return handle;
   }
