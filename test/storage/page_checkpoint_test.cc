@@ -1,6 +1,4 @@
 // What a checkpoint of a cached tree looks at.
-#include <time.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -10,16 +8,11 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "support/cached_tree.h"
+#include "support/cpu_time.h"
 #include "support/sanitizers.h"
 
 namespace hako {
 namespace {
-
-std::uint64_t CpuNanoseconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 // The processor time of a checkpoint after one change, the least of several.
 std::uint64_t CostOfACheckpoint(CachedTree& tree) {

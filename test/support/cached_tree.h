@@ -42,9 +42,11 @@ class CachedTree {
 
   // A checkpoint follows at once when the cache asks for one.
   Status Set(std::string_view key, std::string_view value) {
-    HAKO_RETURN_IF_ERROR(tree_->Process<Action>(*slots_.Mine(), key, Action::Set(value)));
+    HAKO_RETURN_IF_ERROR(SetAlone(key, value));
     return std::exchange(is_asked_, false) ? Checkpoint() : absl::OkStatus();
   }
+  // Without a checkpoint.
+  Status SetAlone(std::string_view key, std::string_view value) { return tree_->Process<Action>(*slots_.Mine(), key, Action::Set(value)); }
   Status Remove(std::string_view key) { return tree_->Process<Action>(*slots_.Mine(), key, Action::Remove()); }
   Status Get(std::string_view key) {
     return tree_->Fetch(slots_, key, [](std::size_t) -> char* { return nullptr; });

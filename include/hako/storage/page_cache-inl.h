@@ -176,7 +176,7 @@ void PageCache<FileT, Codec>::ForgetChildren(const PageImage& image, unsigned co
 template <File FileT, PageCodec Codec>
 std::uint32_t PageCache<FileT, Codec>::AllocateSlowly(unsigned units) {
   std::lock_guard lock(mutex_);
-  for (unsigned gone = 0; gone < kCooledAtOnce && EvictOne(kCooledAtOnce); ++gone) {
+  for (unsigned gone = 0; gone < kCooledAtOnce && EvictOne(); ++gone) {
     if (const std::uint32_t unit = slab_->Allocate(units, PageLimit()); unit != 0) return unit;
   }
   return slab_->Allocate(units);  // beyond the limit, until the next checkpoint
@@ -192,7 +192,7 @@ std::uint32_t PageCache<FileT, Codec>::FindMemory(unsigned units, bool must) {
     if (unit != 0) break;
     // Where few pages can be evicted, one makes room for one: else each page that comes would cost all of these.
     if (has_evicted && StayingBytes() > static_cast<std::int64_t>(limit / 2)) break;
-    if (!EvictOne(resident_.size() / kCooledAtOnce + 1)) break;
+    if (!EvictOne()) break;
   }
   if (unit == 0 && must) unit = slab_->Allocate(units);  // until the next checkpoint has ended
   if (unit != 0) used_units_.fetch_add(units, std::memory_order_relaxed);
@@ -208,10 +208,11 @@ void PageCache<FileT, Codec>::WaitForCheckpoint(std::unique_lock<std::mutex>& lo
   saved_.wait_for(lock, std::chrono::seconds(1), [this, seen = saves_] { return saves_ != seen; });
 }
 
-// Lets a page go; false if none was found that could in so many moves of the hand.
+// Lets a page go; false if a few moves of the hand found none that could: where most pages have changed, to look for one longer would cost
+// more than to load it did. The next call goes on where this one ends.
 template <File FileT, PageCodec Codec>
-bool PageCache<FileT, Codec>::EvictOne(std::size_t rounds) {
-  for (std::size_t steps = 0; steps <= rounds; ++steps) {
+bool PageCache<FileT, Codec>::EvictOne() {
+  for (unsigned moves = 0; moves < kMovesMax; ++moves) {
     CoolSome();
     while (!cooling_.empty()) {
       const std::uint32_t id = cooling_.front();
@@ -321,7 +322,7 @@ void PageCache<FileT, Codec>::Settle() {
     if (!is_saving_) ask_();
     saved_.wait_for(lock, pause, [this] { return Pause().count() == 0; });
   }
-  for (unsigned evicted = 0; IsOverLimit() && EvictOne(4);) {
+  for (unsigned evicted = 0; IsOverLimit() && EvictOne();) {
     if (++evicted < kEvictedAtOnce) continue;
     needs_settling_.store(true, std::memory_order_relaxed);
     break;

@@ -244,6 +244,7 @@ class PageCache {
   static constexpr std::uint64_t kSpare = std::uint64_t{32} << 30;
   static constexpr std::uint64_t kBytesMax = PageSlab::kBytesMax - kSpare;
   static constexpr std::size_t kCooledAtOnce = 16;
+  static constexpr unsigned kMovesMax = 8;        // of the hand, over kCooledAtOnce pages each, for one page to evict
   static constexpr unsigned kEvictedAtOnce = 64;  // by one thread, as others wait for the lock
   static constexpr std::uint64_t kIdsSpare = 1024;
   static constexpr std::size_t kInstalledTogether = std::same_as<Codec, NoCodec> ? 16 : 1;  // unpacked, one needs much room
@@ -419,7 +420,7 @@ class PageCache {
   void WaitForCheckpoint(std::unique_lock<std::mutex>& lock);
   void WaitForLongValues();
   void LetGo(std::vector<std::uint32_t>* written, std::size_t kept);
-  bool EvictOne(std::size_t rounds);
+  bool EvictOne();
   void CoolSome();
   bool LockToGo(std::uint32_t id);
   void Evict(std::uint32_t id);

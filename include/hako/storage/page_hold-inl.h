@@ -81,14 +81,16 @@ class PageCache<FileT, Codec>::HeldPages {
 // wait for the lock.
 template <File FileT, PageCodec Codec>
 void PageCache<FileT, Codec>::EvictToLimit(std::uint64_t bytes) {
+  std::size_t vain = 0;  // pages looked at since one was evicted, at most all
   for (bool goes_on = true; goes_on;) {
     const std::uint64_t step = std::min<std::uint64_t>(bytes, 16 * kUsualPage);
     bytes -= step;
     std::lock_guard lock(mutex_);
     held_bytes_.fetch_sub(step, std::memory_order_relaxed);
     unsigned evicted = 0;
-    while (evicted < kCooledAtOnce && IsOverLimit() && EvictOne(resident_.size() / kCooledAtOnce + 1)) ++evicted;
-    goes_on = bytes != 0 || evicted == kCooledAtOnce;
+    while (evicted < kCooledAtOnce && IsOverLimit() && EvictOne()) ++evicted;
+    vain = evicted != 0 ? 0 : vain + kMovesMax * kCooledAtOnce;
+    goes_on = bytes != 0 || (IsOverLimit() && vain < resident_.size());
   }
 }
 
