@@ -274,7 +274,7 @@ class PageTree {
   HAKO_INLINE void EndTurn(Slot& slot, bool changed) {
     slot.Leave();
     if constexpr (!Space::kResident) {
-      if (changed && space_.NeedsSettling()) [[unlikely]] {
+      if (space_.NeedsSettling() && changed) [[unlikely]] {
         HAKO_TRY { space_.Settle(); }
         HAKO_CATCH_NO_MEMORY()  // what it was to free stays until the next turn
       }
