@@ -7,9 +7,11 @@
 #include "dbm/listing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hako/dbm/tree_dbm.h"
 #include "support/cached_tree.h"
 #include "support/cpu_time.h"
 #include "support/sanitizers.h"
+#include "support/status_matchers.h"
 
 namespace hako {
 namespace {
@@ -37,6 +39,21 @@ TEST(PageCheckpoint, CostsNoMoreWhereMorePagesAreResident) {
               static_cast<unsigned long long>(small / 1000), static_cast<unsigned long long>(many.cache().num_pages()),
               static_cast<unsigned long long>(large / 1000));
   EXPECT_LE(large, 4 * small + 50'000);
+}
+
+TEST(PageCheckpoint, WritesPagesThatChangeInEverySecondEpoch) {
+  MemoryFile file;
+  ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<MemoryFile>::Open(file.Share()));
+  const std::string keys[] = {NumberedKey(0), NumberedKey(4999)};  // in different leaves
+  for (std::uint64_t i = 0; i < 5000; ++i) ASSERT_THAT(db->Set(NumberedKey(i), "0"), IsOk());
+  for (unsigned epoch = 0; epoch < 8; ++epoch) {
+    ASSERT_THAT(db->Set(keys[epoch % 2], std::to_string(epoch)), IsOk());
+    ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+  }
+  ASSERT_THAT(db->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(db, TreeDBM<MemoryFile>::Open(file.Share()));
+  EXPECT_THAT(db->Get(keys[0]), IsOkAndHolds("6"));
+  EXPECT_THAT(db->Get(keys[1]), IsOkAndHolds("7"));
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ class PageCache {
                                                      std::function<void()> ask) {
     HAKO_ASSIGN_OR_RETURN(auto slab, PageSlab::Create(std::min(limits.memory_bytes, kBytesMax) + kSpare,
                                                       std::min(limits.memory_bytes / 16, Arena::kSmallUsual)));
-    HAKO_ASSIGN_OR_RETURN(auto states, ReservedMemory::Reserve(kPagesMax));
+    HAKO_ASSIGN_OR_RETURN(auto states, ReservedMemory::Reserve(2 * kPagesMax));
     HAKO_RETURN_IF_ERROR(slab->RestorePages(store->super().id_end));
     const format::TreeSuperBlock super = store->super();
     auto cache = std::unique_ptr<PageCache>(new PageCache(std::move(store), std::move(slab), std::move(states), limits, std::move(ask)));
@@ -279,6 +279,7 @@ class PageCache {
         slab_(std::move(slab)),
         states_(std::move(states)),
         state_(reinterpret_cast<std::uint8_t*>(states_.base())),
+        noted_(state_ + kPagesMax),
         lines_(slab_->lines()),
         memory_(slab_->memory()),
         limits_(limits),
@@ -327,11 +328,17 @@ class PageCache {
   }
   void NoteChanged(std::uint32_t id) {
     std::lock_guard lock(touched_mutex_);
+    std::atomic_ref noted(noted_[id]);
+    if (noted.load(std::memory_order_relaxed) == mark()) return;  // the id of a page that was freed since
     touched_.push_back(id);
-    if (touched_.size() <= touched_limit_) return;
-    std::ranges::sort(touched_);  // ids that are used again and again
-    touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
-    touched_limit_ = std::max<std::size_t>(1 << 16, 2 * touched_.size());
+    noted.store(mark(), std::memory_order_relaxed);
+  }
+  // Ids of the epoch before, which writers of this one may note at the same time.
+  void ForgetNoted(const std::vector<std::uint32_t>& ids, std::uint8_t mark) {
+    for (const std::uint32_t id : ids) {
+      std::uint8_t expected = mark;
+      std::atomic_ref(noted_[id]).compare_exchange_strong(expected, 0, std::memory_order_relaxed);
+    }
   }
   // Whether an id is a long value's: of the file, one that was never met as a page's.
   bool IsLong(std::uint64_t id) const {
@@ -340,7 +347,7 @@ class PageCache {
     return State(static_cast<std::uint32_t>(id)) == kLong ||
            (State(static_cast<std::uint32_t>(id)) == kAway && (word & sync::VersionLock::kLocked) == 0);
   }
-  std::uint64_t TableBytes() const { return slab_->page_end() * (sizeof(Line) + 1) + store_->map_bytes(); }
+  std::uint64_t TableBytes() const { return slab_->page_end() * (sizeof(Line) + 2) + store_->map_bytes(); }
   // Beyond so many bytes of long values that are not in the file, a thread that stores another one waits.
   std::uint64_t UnsavedMax() const { return limits_.memory_bytes / 8; }
   // What pages may take: what the tables and the long values leave, less what tables may grow by in an epoch; at least a quarter of all.
@@ -440,6 +447,7 @@ class PageCache {
   std::unique_ptr<PageSlab> slab_;
   ReservedMemory states_;
   std::uint8_t* const state_;  // of pages by id: what it is, and flags
+  std::uint8_t* const noted_;  // by id: the mark with which it is in touched_, or 0
   Line* const lines_;
   char* const memory_;
   const PageCacheLimits limits_;
@@ -478,8 +486,7 @@ class PageCache {
 
   std::mutex hold_mutex_;  // of the update that holds pages; before mutex_
   std::mutex touched_mutex_;
-  std::vector<std::uint32_t> touched_;  // ids of pages that were marked since the epoch began, and of some that were freed since
-  std::size_t touched_limit_ = 1 << 16;
+  std::vector<std::uint32_t> touched_;        // ids of pages that were marked since the epoch began, and of some that were freed since
   std::vector<std::uint32_t> touched_again_;  // those of a checkpoint that failed; only checkpoints use them
   std::vector<Captured> captured_;            // by writers, for the checkpoint that is under way
   std::mutex checkpoint_mutex_;

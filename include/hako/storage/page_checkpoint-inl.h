@@ -74,6 +74,7 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
     return 0;
   });
 
+  ForgetNoted(epoch.touched, epoch.mark);
   const Status status = CatchNoMemory([&] { return WriteEpoch(epoch); });
   collecting_.store(false, std::memory_order_relaxed);
   const bool is_saved = status.ok() || store_->is_written();  // though no superblock may know of it yet
