@@ -146,96 +146,94 @@ class AllocationFailure : public testing::Test {
 TYPED_TEST_SUITE_P(AllocationFailure);
 
 TYPED_TEST_P(AllocationFailure, OfOneRecord) {
-  using Database = typename TestFixture::Database;
+  using D = typename TestFixture::Database;
   const std::string key = this->Key(7), longer(3000, 'n'), longest(100'000, 'N');
-  this->Try("Get", [&](Database& db) { return db.Get("long").status(); });
-  this->Try("Get, appending to a string", [&](Database& db) {
+  this->Try("Get", [&](D& db) { return db.Get("long").status(); });
+  this->Try("Get, appending to a string", [&](D& db) {
     std::string value;
     return db.Get("long", &value);
   });
-  this->Try("Get with a visitor that copies", [&](Database& db) {
+  this->Try("Get with a visitor that copies", [&](D& db) {
     std::string copy;
     return db.Get("long", [&copy](std::string_view value) { copy.assign(value); });
   });
-  this->Try("GetOr", [&](Database& db) { return db.GetOr("absent", longer).status(); });
-  this->Try("Contains", [&](Database& db) { return db.Contains(key).status(); });
-  this->Try("Set of a new key", [&](Database& db) { return db.Set("new", "value"); });
-  this->Try("Set of a longer value", [&](Database& db) { return db.Set(key, longer); });
-  this->Try("Set of a very long value", [&](Database& db) { return db.Set(key, longest); });
-  this->Try("Set of a short value", [&](Database& db) { return db.Set("long", "short"); });
-  this->Try("Set that keeps", [&](Database& db) {
+  this->Try("GetOr", [&](D& db) { return db.GetOr("absent", longer).status(); });
+  this->Try("Contains", [&](D& db) { return db.Contains(key).status(); });
+  this->Try("Set of a new key", [&](D& db) { return db.Set("new", "value"); });
+  this->Try("Set of a longer value", [&](D& db) { return db.Set(key, longer); });
+  this->Try("Set of a very long value", [&](D& db) { return db.Set(key, longest); });
+  this->Try("Set of a short value", [&](D& db) { return db.Set("long", "short"); });
+  this->Try("Set that keeps", [&](D& db) {
     std::string old;
     const Status status = db.Set("long", "new", {.overwrite = false, .old_value = &old});
     return absl::IsAlreadyExists(status) ? absl::OkStatus() : status;
   });
-  this->Try("Replace", [&](Database& db) { return db.Replace(key, longer); });
-  this->Try("Remove", [&](Database& db) { return db.Remove("long"); });
-  this->Try("Remove with the old value", [&](Database& db) {
+  this->Try("Replace", [&](D& db) { return db.Replace(key, longer); });
+  this->Try("Remove", [&](D& db) { return db.Remove("long"); });
+  this->Try("Remove with the old value", [&](D& db) {
     std::string old;
     return db.Remove("long", &old);
   });
-  this->Try("Append", [&](Database& db) { return db.Append(key, longer, ","); });
-  this->Try("CompareExchange", [&](Database& db) {
+  this->Try("Append", [&](D& db) { return db.Append(key, longer, ","); });
+  this->Try("CompareExchange", [&](D& db) {
     std::string actual;
     return db.CompareExchange("long", Expect::Any(), Action::Set(longest), &actual);
   });
-  this->Try("Increment", [&](Database& db) { return db.Increment("number").status(); });
+  this->Try("Increment", [&](D& db) { return db.Increment("number").status(); });
 }
 
 TYPED_TEST_P(AllocationFailure, OfSeveralRecords) {
-  using Database = typename TestFixture::Database;
+  using D = typename TestFixture::Database;
   std::vector<std::string> owned;
   for (int i = 0; i < 40; ++i) owned.push_back(this->Key(3 * i));  // some are absent
   const std::vector<std::string_view> keys(owned.begin(), owned.end());
   const std::string longer(500, 'm'), longest(20'000, 'M');
   const std::string key = this->Key(7);
-  this->Try("ProcessMulti", [&](Database& db) {
+  this->Try("ProcessMulti", [&](D& db) {
     return db.ProcessMulti(keys, [&](std::size_t i, std::optional<std::string_view>) {
       return std::optional(i % 3 == 0 ? Action::Remove() : i % 3 == 1 ? Action::Set(longer) : Action::Set(longest));
     });
   });
   std::vector<std::string_view> repeated;  // more keys than fit a small vector, few enough to be held one by one
   for (std::size_t i = 0; i < 40; ++i) repeated.push_back(keys[i % 10]);
-  this->Try("ProcessMulti of repeated keys", [&](Database& db) {
+  this->Try("ProcessMulti of repeated keys", [&](D& db) {
     return db.ProcessMulti(repeated, [&](std::size_t, std::optional<std::string_view>) { return std::optional(Action::Set(longest)); });
   });
-  this->Try("ProcessMulti that looks",
-            [&](Database& db) { return db.ProcessMulti(keys, [](std::size_t, std::optional<std::string_view>) {}); });
+  this->Try("ProcessMulti that looks", [&](D& db) { return db.ProcessMulti(keys, [](std::size_t, std::optional<std::string_view>) {}); });
   std::vector<Exchange> exchanges;
   std::vector<KeyValue> records;
   std::vector<std::optional<std::string>> values(keys.size());
   for (const std::string_view one : keys) records.push_back({one, longer});
   for (int i = 10; i < 30; ++i) exchanges.push_back({keys[static_cast<std::size_t>(i)], Expect::Any(), Action::Set(longer)});
-  this->Try("CompareExchangeMulti", [&](Database& db) { return db.CompareExchangeMulti(exchanges); });
-  this->Try("Rekey", [&](Database& db) { return db.Rekey("long", "longer"); });
-  this->Try("GetMulti", [&](Database& db) { return db.GetMulti(keys, values); });
-  this->Try("GetMulti with a visitor",
-            [&](Database& db) { return db.GetMulti(keys, [](std::size_t, std::optional<std::string_view>) {}); });
+  this->Try("CompareExchangeMulti", [&](D& db) { return db.CompareExchangeMulti(exchanges); });
+  this->Try("Rekey", [&](D& db) { return db.Rekey("long", "longer"); });
+  this->Try("GetMulti", [&](D& db) { return db.GetMulti(keys, values); });
+  this->Try("GetMulti with a visitor", [&](D& db) { return db.GetMulti(keys, [](std::size_t, std::optional<std::string_view>) {}); });
   this->Try(
-      "SetMulti", [&](Database& db) { return db.SetMulti(records); }, false);
+      "SetMulti", [&](D& db) { return db.SetMulti(records); }, false);
   this->Try(
-      "AppendMulti", [&](Database& db) { return db.AppendMulti(records); }, false);
-  this->Try("PopFirst", [&](Database& db) {
+      "AppendMulti", [&](D& db) { return db.AppendMulti(records); }, false);
+  this->Try("PopFirst", [&](D& db) {
     std::string popped, value;
     return db.PopFirst(&popped, &value);
   });
 }
 
 TYPED_TEST_P(AllocationFailure, OfManyUpdates) {
-  using Database = typename TestFixture::Database;
+  using D = typename TestFixture::Database;
   std::vector<std::string> keys;
   for (int i = 0; i < 300; ++i) keys.push_back("many" + std::to_string(i * 7919 % 300));
   const std::string value(40, 'v');
   this->Try(
       "Set of new keys",
-      [&](Database& db) {
+      [&](D& db) {
         for (const std::string& key : keys) HAKO_RETURN_IF_ERROR(db.Set(key, value));
         return absl::OkStatus();
       },
       false);
   this->Try(
       "Remove of most",
-      [&](Database& db) {
+      [&](D& db) {
         for (int i = 0; i < 90; ++i) {
           char key[8];
           const int size = std::snprintf(key, sizeof(key), "key%d", i);
@@ -247,42 +245,42 @@ TYPED_TEST_P(AllocationFailure, OfManyUpdates) {
 }
 
 TYPED_TEST_P(AllocationFailure, OfTheWholeDatabase) {
-  using Database = typename TestFixture::Database;
+  using D = typename TestFixture::Database;
   const auto all_threads = FailingAllocation::Whose::kAllThreads;
   std::atomic<int> shown = 0;
-  this->Try("ProcessEach", [&](Database& db) { return db.ProcessEach([&](std::string_view, std::string_view) { ++shown; }); });
+  this->Try("ProcessEach", [&](D& db) { return db.ProcessEach([&](std::string_view, std::string_view) { ++shown; }); });
   this->Try(
-      "ProcessEachParallel", [&](Database& db) { return db.ProcessEachParallel(3, [&](std::string_view, std::string_view) { ++shown; }); },
-      true, all_threads);
-  this->Try("iteration", [&](Database& db) -> Status {
+      "ProcessEachParallel", [&](D& db) { return db.ProcessEachParallel(3, [&](std::string_view, std::string_view) { ++shown; }); }, true,
+      all_threads);
+  this->Try("iteration", [&](D& db) -> Status {
     auto it = db.MakeIterator();
     for (it.First(); it.Valid(); it.Next()) ++shown;
     return it.status();
   });
-  this->Try("Jump", [&](Database& db) -> Status {
+  this->Try("Jump", [&](D& db) -> Status {
     auto it = db.MakeIterator();
     it.Jump("long");
     return it.status();
   });
-  this->Try("Clear", [&](Database& db) { return db.Clear(); });
-  constexpr bool kIsFile = requires(Database & db) { db.SetType(1); };
+  this->Try("Clear", [&](D& db) { return db.Clear(); });
+  constexpr bool kIsFile = requires(D & db) { db.SetType(1); };
   this->Try(
-      "Synchronize", [&](Database& db) { return db.Synchronize(SyncMode::kHard); }, true, all_threads);
+      "Synchronize", [&](D& db) { return db.Synchronize(SyncMode::kHard); }, true, all_threads);
   this->Try(
-      "Verify", [&](Database& db) { return db.Verify(); }, true, all_threads);
-  this->Try("GetStats, Inspect, Count", [&](Database& db) {
+      "Verify", [&](D& db) { return db.Verify(); }, true, all_threads);
+  this->Try("GetStats, Inspect, Count", [&](D& db) {
     (void)db.GetStats();
     (void)db.Inspect();
     (void)db.Count();
     return absl::OkStatus();
   });
   if constexpr (kIsFile) {
-    this->Try("SetType", [&](Database& db) { return db.SetType(1); });
+    this->Try("SetType", [&](D& db) { return db.SetType(1); });
     this->Try(
-        "Rebuild", [&](Database& db) { return db.Rebuild(); }, true, all_threads, 1);
+        "Rebuild", [&](D& db) { return db.Rebuild(); }, true, all_threads, 1);
   }
-  if constexpr (OrderedDBM<Database>) {
-    this->Try("ranges", [&](Database& db) -> Status {
+  if constexpr (OrderedDBM<D>) {
+    this->Try("ranges", [&](D& db) -> Status {
       auto range = db.Range("key2", "key7");
       for (const auto& record : range) shown += static_cast<int>(record.first.size());
       HAKO_RETURN_IF_ERROR(range.status());
@@ -292,7 +290,7 @@ TYPED_TEST_P(AllocationFailure, OfTheWholeDatabase) {
       return db.CountRange("key2", "key7").status();
     });
     this->Try(
-        "RemoveRange", [&](Database& db) { return db.RemoveRange("key2", "key7").status(); }, false);
+        "RemoveRange", [&](D& db) { return db.RemoveRange("key2", "key7").status(); }, false);
   }
 }
 

@@ -116,7 +116,9 @@ class LifetimeDBMConformance : public testing::Test {
     }
     if constexpr (requires { surroundings_.files; }) {
       ASSERT_OK_AND_ASSIGN(auto file, surroundings_.files.Open("copy"));
-      if constexpr (requires { db.CopyTo(std::move(file)); }) EXPECT_THAT(db.CopyTo(std::move(file)), refused);
+      if constexpr (requires { db.CopyTo(std::move(file)); }) {
+        EXPECT_THAT(db.CopyTo(std::move(file)), refused);
+      }
       if constexpr (requires { db.Save(file); }) {
         EXPECT_THAT(db.Save(file), refused);
         EXPECT_THAT(db.Load(file), refused);
@@ -232,12 +234,12 @@ template <class Database>
 inline thread_local WritesAtTheEnd<Database> writes_at_the_end;
 
 TYPED_TEST_P(LifetimeDBMConformance, ThreadLocalDestructorsUseItBesideOtherThreads) {
-  using Database = typename TestFixture::Database;
+  using D = typename TestFixture::Database;
   std::atomic<int> wrong = 0;
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&, t] {
-      auto& writes = writes_at_the_end<Database>;  // constructed before anything that hako keeps for the thread
+      auto& writes = writes_at_the_end<D>;  // constructed before anything that hako keeps for the thread
       writes.prefix = std::to_string(t) + "/";
       writes.wrong = &wrong;
       writes.db = this->db_.get();

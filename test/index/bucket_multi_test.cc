@@ -61,8 +61,8 @@ class BucketMultiTest : public testing::Test {
   void Grow() {
     for (const std::uint64_t lines = index->num_lines(); index->num_lines() == lines; ++num_filled) {
       const std::string key = std::to_string(num_filled);
-      if (arena->KeyHash(key) % kMinLines != kLine)
-        ASSERT_THAT(index->Process<Action>(other_slot, arena->KeyHash(key), key, Action::Set("")), IsOk());
+      if (arena->KeyHash(key) % kMinLines == kLine) continue;
+      ASSERT_THAT(index->Process<Action>(other_slot, arena->KeyHash(key), key, Action::Set("")), IsOk());
     }
   }
 
