@@ -1,16 +1,26 @@
 # Fails when a file includes a layer above its own: cmake -D SOURCE_DIR=<repository> -P cmake/CheckLayers.cmake
 #
-# A layer is a folder of include/hako, with the folder of the same name in src. A layer may include itself and what stands behind its name
-# here; a folder that is not in the table is an error. The programs in src may include everything.
+# A layer is a folder of include/hako, with the folder of the same name in src. A layer may include itself and the layers behind its name
+# here, so hash and tree never include each other; a folder that is not in the table is an error. The programs in src may include
+# everything.
+#
+# hash and tree each hold an engine and its homes. An engine does not depend on a home, on storage or on a file: of its own layer it
+# includes only files of the engine.
 cmake_minimum_required(VERSION 3.25)
 set(layer_base)
 set(layer_sync base)
 set(layer_file sync base)
 set(layer_format base)
+set(layer_text base)
 set(layer_storage file format sync base)
-set(layer_index format sync base)
-set(layer_dbm index storage format file sync base)
-set(layers base sync file format storage index dbm)
+set(layer_hash storage file format sync base)
+set(layer_tree storage file format sync base)
+set(layer_dbm hash tree storage text format file sync base)
+set(layers base sync file format text storage hash tree dbm)
+set(engine_hash bucket_growth bucket_index bucket_multi bucket_passes bucket_walk copy_buffer line_access line_table record_space
+  record_view table_shape)
+set(engine_tree key_buffer page_balance page_builder page_editor page_multi page_space page_tree page_verify page_view)
+set(below_engine format sync base)
 set(programs tool server)
 
 file(GLOB folders LIST_DIRECTORIES true RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/include/hako/* ${SOURCE_DIR}/src/*)
@@ -28,6 +38,7 @@ foreach(folder ${folders})
 
   file(GLOB_RECURSE files RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/${folder}/*)
   foreach(file ${files})
+    string(REGEX REPLACE ".*/|(-inl)?\\.[a-z]+$" "" stem ${file})
     math(EXPR num_files "${num_files} + 1")
     file(READ ${SOURCE_DIR}/${file} text)
     string(REGEX MATCHALL "(^|\n)[ \t]*#[ \t]*include[ \t]*[<\"][^>\"\n]+" includes "${text}")
@@ -37,6 +48,12 @@ foreach(folder ${folders})
       if(header MATCHES "^hako/([^/]+)/" AND CMAKE_MATCH_1 IN_LIST layers)
         if(NOT CMAKE_MATCH_1 STREQUAL layer AND NOT CMAKE_MATCH_1 IN_LIST layer_${layer})
           list(APPEND complaints "${file}: ${layer} must not include ${header}")
+        elseif(stem IN_LIST engine_${layer})
+          set(below ${CMAKE_MATCH_1})
+          string(REGEX REPLACE ".*/|(-inl)?\\.h$" "" included ${header})
+          if(NOT below IN_LIST below_engine AND NOT (below STREQUAL layer AND included IN_LIST engine_${layer}))
+            list(APPEND complaints "${file}: the engine of ${layer} must not include ${header}")
+          endif()
         endif()
       elseif(header MATCHES "^hako/" AND NOT header STREQUAL "hako/version.h")
         list(APPEND complaints "${file}: no layer may include ${header}")

@@ -1,15 +1,24 @@
 // hako, an embedded key-value engine: every public header. A program may as well include only those it uses.
 //
 // Where what is
-//   dbm/      the databases, HashDBM, TreeDBM, TinyDBM and BabyDBM, and what they do: dbm.h, operations.h     namespace hako
-//   index/    two engines that find a record by its key, bucket_index.h by hash and page_tree.h      hako::index
-//             by order; they know no file and no storage
-//   storage/  where records and lines lie: in the extents of a file, or in memory; free space        hako::storage
-//   format/   the bytes on the device, as structs and small pure functions                           hako::format
-//   file/     devices: mapped, read and written by offset, in memory, chosen at run time             hako
-//   sync/     locks, versions and per-thread state                                                   hako::sync
-//   base/     errors, hashing, byte order                                                            hako
-// A folder includes only folders below it, and index/ and storage/ do not know each other: dbm/ brings them together. Start with dbm/dbm.h.
+//   dbm/      the databases and all that they do: dbm.h, operations.h. A program includes these.          namespace hako
+//   hash/     the hash table and its two homes, in memory and in a file                                   hako::hash
+//   tree/     the B+ tree and its two homes, in memory and in a file                                      hako::tree
+//   storage/  what both use: reserved memory, snapshots, the superblocks of a file                        hako::storage
+//   text/     records as text: TSV, JSON Lines, dumps                                                     hako, hako::text
+//   format/   the bytes on the device, as structs and small pure functions                                hako::format
+//   file/     devices: mapped, read and written by offset, in memory, chosen at run time                  hako
+//   sync/     locks, versions and per-thread state                                                        hako::sync
+//   base/     errors, hashing, byte order                                                                 hako
+// A folder includes only folders below it. hash/ and tree/ do not include each other; dbm/ puts engine, home and file together:
+//
+//   engine, and the concept of its home        home in memory              home in a file
+//   hash/bucket_index.h   hash/record_space.h  hash/record_arena.h         hash/record_heap.h
+//                                              = dbm/tiny_dbm.h            = dbm/hash_dbm.h
+//   tree/page_tree.h      tree/page_space.h    tree/page_slab.h            tree/page_cache.h over tree/page_store.h
+//                                              = dbm/baby_dbm.h            = dbm/tree_dbm.h
+//
+// Start with dbm/dbm.h.
 // What is in a namespace of its own, or called internal, may change with any version.
 //
 // Words, each with one meaning
@@ -26,7 +35,7 @@
 //             below the high one.
 //   slot      a fixed place that holds one of its kind: a handle in a line, a key in a page, a superblock in a file, what one thread owns
 //             in a database.
-//   extent    a piece of a file or an arena that is given out whole, at least 64 KiB, for records or for lines (storage/extent_file.h).
+//   extent    a piece of a file or an arena that is given out whole, at least 64 KiB, for records or for lines (hash/extent_file.h).
 //   chunk     what of that is taken at once to be divided further: by one thread for its blocks, by the table for its home lines.
 //   epoch     the time from one hard Synchronize to the next, and its number. After a crash of the machine the last durable epoch is back.
 //   stamp     16 bits of a record in a file: whether it lives, and since which epoch (format/stamp.h). They decide what comes back.
@@ -42,7 +51,6 @@
 #include "hako/dbm/operations.h"
 #include "hako/dbm/options.h"
 #include "hako/dbm/ordered_operations.h"
-#include "hako/dbm/record_text.h"
 #include "hako/dbm/search.h"
 #include "hako/dbm/tiny_dbm.h"
 #include "hako/dbm/transfer.h"
@@ -54,4 +62,5 @@
 #include "hako/file/path.h"
 #include "hako/file/positional_parallel_file.h"
 #include "hako/file/replace_file.h"
+#include "hako/text/record_text.h"
 #include "hako/version.h"

@@ -4,7 +4,7 @@ namespace hako {
 
 template class BabyDBM<>;
 template class OrderedOperations<BabyDBM<>, BytewiseComparator>;
-template class TreeOperations<BabyDBM<>, storage::PageSlab, BytewiseComparator>;
-template class index::PageTree<storage::PageSlab, BytewiseComparator>;
+template class TreeOperations<BabyDBM<>, tree::PageSlab, BytewiseComparator>;
+template class tree::PageTree<tree::PageSlab, BytewiseComparator>;
 
 }  // namespace hako

@@ -3,7 +3,7 @@
 namespace hako {
 
 template class HashDBM<>;
-template class storage::RecordHeap<MemoryMapParallelFile>;
-template class index::BucketIndex<storage::RecordHeap<MemoryMapParallelFile>>;
+template class hash::RecordHeap<MemoryMapParallelFile>;
+template class hash::BucketIndex<hash::RecordHeap<MemoryMapParallelFile>>;
 
 }  // namespace hako

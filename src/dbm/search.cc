@@ -5,7 +5,7 @@
 #include <regex>
 #include <utility>
 
-#include "hako/format/text_encoding.h"
+#include "hako/text/text_encoding.h"
 
 namespace hako {
 namespace {
@@ -19,7 +19,7 @@ constexpr auto kSyntax = std::regex::ECMAScript;
 #endif
 
 // REQUIRES: !text.empty()
-std::string_view FirstCharacter(std::string_view text) { return text.substr(0, std::max<std::size_t>(format::Utf8Length(text), 1)); }
+std::string_view FirstCharacter(std::string_view text) { return text.substr(0, std::max<std::size_t>(text::Utf8Length(text), 1)); }
 
 }  // namespace
 

@@ -3,6 +3,6 @@
 namespace hako {
 
 template class TinyDBM<>;
-template class index::BucketIndex<storage::RecordArena>;
+template class hash::BucketIndex<hash::RecordArena>;
 
 }  // namespace hako

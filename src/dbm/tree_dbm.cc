@@ -4,7 +4,7 @@ namespace hako {
 
 template class TreeDBM<>;
 template class OrderedOperations<TreeDBM<>, BytewiseComparator>;
-template class TreeOperations<TreeDBM<>, storage::PageCache<MemoryMapParallelFile>, BytewiseComparator>;
-template class storage::PageCache<MemoryMapParallelFile>;
+template class TreeOperations<TreeDBM<>, tree::PageCache<MemoryMapParallelFile>, BytewiseComparator>;
+template class tree::PageCache<MemoryMapParallelFile>;
 
 }  // namespace hako

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "hako/format/text_encoding.h"
+#include "hako/text/text_encoding.h"
 #include "tool/command.h"
 #include "tool/database.h"
 #include "tool/interrupt.h"
@@ -19,7 +19,7 @@ namespace {
 // Says on stderr which key is absent (or, of a set, present). Not an error: the exit code tells scripts.
 int SayNo(const DatabaseOptions& database, std::string_view key, std::string_view what) {
   std::string line = absl::StrCat(database.path(), ": ", ToAbsl(what), " '");
-  format::AppendPrintable(key, &line);
+  text::AppendPrintable(key, &line);
   Note(line.append("'"));
   return kExitNo;
 }

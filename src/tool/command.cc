@@ -13,7 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "hako/base/parse_number.h"
-#include "hako/format/text_encoding.h"
+#include "hako/text/text_encoding.h"
 #include "tool/terminal.h"
 
 namespace hako::tool {
@@ -90,7 +90,7 @@ std::string ProgramName(std::string_view command) { return absl::StrCat("hako", 
 
 std::string Displayed(std::string_view text) {
   std::string line;
-  format::AppendPrintable(text, &line, /*escapes_backslash=*/false);
+  text::AppendPrintable(text, &line, /*escapes_backslash=*/false);
   return line;
 }
 

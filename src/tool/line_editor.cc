@@ -21,7 +21,7 @@ std::unique_ptr<LineEditor> LineEditor::Make(std::string_view, Complete) { retur
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "hako/format/text_encoding.h"
+#include "hako/text/text_encoding.h"
 #include "tool/interrupt.h"
 
 namespace hako::tool {
@@ -113,14 +113,14 @@ class LibEditor final : public LineEditor {
     std::string common = words[0];
     for (const std::string& word : words)
       common.resize(static_cast<std::size_t>(std::mismatch(common.begin(), common.end(), word.begin(), word.end()).first - common.begin()));
-    while (!format::IsUtf8(common)) common.pop_back();
+    while (!text::IsUtf8(common)) common.pop_back();
     const std::size_t typed = line.size() - begin;
     const std::string inserted = (common.size() > typed ? common.substr(typed) : "") + (words.size() == 1 ? " " : "");
     if (!inserted.empty()) return el_insertstr(edit, inserted.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
     std::fputc('\n', stderr);
     for (const std::string& word : words) {
       std::string shown;
-      format::AppendPrintable(word, &shown, /*escapes_backslash=*/false);
+      text::AppendPrintable(word, &shown, /*escapes_backslash=*/false);
       std::fprintf(stderr, "%s  ", shown.c_str());
     }
     std::fputc('\n', stderr);

@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "hako/format/json_record.h"
-#include "hako/format/text_encoding.h"
+#include "hako/text/json_record.h"
+#include "hako/text/text_encoding.h"
 #include "tool/command.h"
 #include "tool/terminal.h"
 
@@ -73,7 +73,7 @@ void UnescapeOption::AddTo(CLI::App* app) {
 bool UnescapeOption::Apply(std::initializer_list<std::string*> texts) const {
   if (!is_given_) return true;
   return std::all_of(texts.begin(), texts.end(), [](std::string* text) {
-    const std::optional<std::size_t> size = format::DecodeEscapes(*text, text->data());
+    const std::optional<std::size_t> size = text::DecodeEscapes(*text, text->data());
     if (size) text->resize(*size);
     return size.has_value();
   });
@@ -82,20 +82,20 @@ bool UnescapeOption::Apply(std::initializer_list<std::string*> texts) const {
 void AppendRecord(RecordStyle style, std::optional<std::string_view> key, std::optional<std::string_view> value, std::string* out) {
   if (style == RecordStyle::kJson) {
     out->push_back('{');
-    if (key) out->append("\"key\":"), format::AppendJsonBytes(*key, out);
+    if (key) out->append("\"key\":"), text::AppendJsonBytes(*key, out);
     if (key && value) out->push_back(',');
-    if (value) out->append("\"value\":"), format::AppendJsonBytes(*value, out);
+    if (value) out->append("\"value\":"), text::AppendJsonBytes(*value, out);
     out->append("}\n");
     return;
   }
   const auto append = [style, out](std::string_view bytes) {
     switch (style) {
       case RecordStyle::kPrintable:
-        return format::AppendPrintable(bytes, out);
+        return text::AppendPrintable(bytes, out);
       case RecordStyle::kTsv:
-        return format::AppendTsvField(bytes, out);
+        return text::AppendTsvField(bytes, out);
       case RecordStyle::kHex:
-        return format::AppendHex(bytes, out);
+        return text::AppendHex(bytes, out);
       default:
         out->append(bytes);
     }

@@ -15,7 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "hako/format/text_encoding.h"
+#include "hako/text/text_encoding.h"
 #include "tool/command.h"
 #include "tool/command_table.h"
 #include "tool/database.h"
@@ -138,7 +138,7 @@ std::optional<std::string> Typed(std::string_view word) {
     if (std::string_view(" \\'\"#").find(c) != std::string_view::npos) typed.push_back('\\');
     typed.push_back(c);
   }
-  if (!format::IsUtf8(typed)) return std::nullopt;
+  if (!text::IsUtf8(typed)) return std::nullopt;
   return typed;
 }
 

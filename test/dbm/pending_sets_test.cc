@@ -1,6 +1,6 @@
 // Sets of keys that may be there already, in direct I/O: what they replace is read in groups, everybody sees them at once, and none is
 // lost where something cannot be read for a while.
-#include "hako/dbm/pending_sets.h"
+#include "hako/hash/pending_sets.h"
 
 #include <algorithm>
 #include <atomic>
@@ -113,10 +113,10 @@ class PendingSetsTest : public testing::Test {
 TEST_F(PendingSetsTest, WhatTheyReplaceIsReadInGroups) {
   WatchedFile::reads = WatchedFile::groups = 0;
   for (std::uint64_t i = 0; i < kRecords; ++i) Set(i * 7 % kRecords, 1);
-  EXPECT_EQ(WatchedFile::groups, kRecords / PendingSets::kMax - 1) << "the last ones wait";
+  EXPECT_EQ(WatchedFile::groups, kRecords / hash::PendingSets::kMax - 1) << "the last ones wait";
   EXPECT_LE(WatchedFile::reads, kRecords / 50);
   EXPECT_EQ(db_->Count(), kRecords);
-  EXPECT_EQ(WatchedFile::groups, kRecords / PendingSets::kMax);
+  EXPECT_EQ(WatchedFile::groups, kRecords / hash::PendingSets::kMax);
   EXPECT_EQ(ListByIterator(*db_).records, expected_);
 }
 
@@ -241,7 +241,7 @@ TEST_F(PendingSetsTest, NoneIsLostWhileNothingCanBeRead) {
   Set(5, 2);
   std::uint64_t taken = 0;
   while (taken < kRecords && db_->Set(NumberedKey(10 + taken), "taken").ok()) expected_[NumberedKey(10 + taken++)] = "taken";
-  EXPECT_EQ(taken, PendingSets::kMax - 2) << "more than that have no place, and are refused";
+  EXPECT_EQ(taken, hash::PendingSets::kMax - 2) << "more than that have no place, and are refused";
   WatchedFile::fails = false;
   EXPECT_EQ(ListByIterator(*db_).records, expected_);
   EXPECT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());

@@ -1,4 +1,4 @@
-// A tree of cached pages on a file in memory, without the DBM around it: for tests of storage/page_cache.h that look at pages.
+// A tree of cached pages on a file in memory, without the DBM around it: for tests of tree/page_cache.h that look at pages.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 #include "gtest/gtest.h"
 #include "hako/dbm/dbm.h"
 #include "hako/file/memory_file.h"
-#include "hako/index/page_tree.h"
-#include "hako/storage/page_cache.h"
 #include "hako/sync/writer_slots.h"
+#include "hako/tree/page_cache.h"
+#include "hako/tree/page_tree.h"
 #include "support/status_matchers.h"
 
 namespace hako {
 
 class CachedTree {
  public:
-  using Cache = storage::PageCache<MemoryFile>;
-  using Tree = index::PageTree<Cache, BytewiseComparator>;
+  using Cache = tree::PageCache<MemoryFile>;
+  using Tree = tree::PageTree<Cache, BytewiseComparator>;
   using View = Tree::View;
 
   CachedTree(MemoryFile file, std::uint64_t memory_bytes, unsigned page_size) {
-    auto store = storage::PageStore<MemoryFile>::Open(std::move(file), BytewiseComparator::kName, NoCodec::kName, page_size).value();
+    auto store = tree::PageStore<MemoryFile>::Open(std::move(file), BytewiseComparator::kName, NoCodec::kName, page_size).value();
     const auto root = std::pair(std::uint32_t{store->super().root}, std::uint64_t{store->super().num_records});
     cache_ = Cache::Create(std::move(store), {memory_bytes, memory_bytes / 2, View::kOrder}, [this] { is_asked_ = true; }).value();
     tree_ = std::make_unique<Tree>(*cache_, page_size);

@@ -20,14 +20,14 @@
 #include "hako/dbm/options.h"
 #include "hako/dbm/tree_operations.h"
 #include "hako/file/memory_map_parallel_file.h"
-#include "hako/storage/page_slab.h"
+#include "hako/tree/page_slab.h"
 
 namespace hako {
 
 template <File FileT = MemoryMapParallelFile, Comparator Compare = BytewiseComparator>
-class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, storage::PageSlab, Compare>,
+class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageSlab, Compare>,
                 public MemoryOperations<BabyDBM<FileT, Compare>, FileT> {
-  using Space = storage::PageSlab;
+  using Space = tree::PageSlab;
   using Base = TreeOperations<BabyDBM, Space, Compare>;
   friend Base;
 
@@ -110,7 +110,7 @@ namespace hako {
 // The library has these compiled: a program that uses them takes a third of the time to compile.
 extern template class BabyDBM<>;
 extern template class OrderedOperations<BabyDBM<>, BytewiseComparator>;
-extern template class TreeOperations<BabyDBM<>, storage::PageSlab, BytewiseComparator>;
-extern template class index::PageTree<storage::PageSlab, BytewiseComparator>;
+extern template class TreeOperations<BabyDBM<>, tree::PageSlab, BytewiseComparator>;
+extern template class tree::PageTree<tree::PageSlab, BytewiseComparator>;
 
 }  // namespace hako

@@ -11,7 +11,7 @@
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/cursor_operations.h"
-#include "hako/index/bucket_walk.h"
+#include "hako/hash/bucket_walk.h"
 
 namespace hako {
 
@@ -82,7 +82,7 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
 
   D* database_;
   Space* space_;
-  index::BucketWalk<Space> walk_;
+  hash::BucketWalk<Space> walk_;
   std::size_t record_ = 0;
   Status status_;
 };

@@ -16,8 +16,8 @@ Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) HAKO_TRY {
     return slots_.Refusal();
   const std::uint64_t hash = heap_->KeyHash(key);
   if constexpr (Space::kReadsAhead && std::is_same_v<std::remove_cvref_t<V>, Action>) {
-    if (pending_ != nullptr && visitor.kind() == Action::Kind::kSet && key.size() <= PendingSets::kKeyMax && !heap_->gate().IsHeld(hash) &&
-        (pending_->MayHold(hash) || index_.MayHold(hash)))
+    if (pending_ != nullptr && visitor.kind() == Action::Kind::kSet && key.size() <= hash::PendingSets::kKeyMax &&
+        !heap_->gate().IsHeld(hash) && (pending_->MayHold(hash) || index_.MayHold(hash)))
       return SetLater(*slot, hash, key, visitor.value());
   }
   HAKO_RETURN_IF_ERROR(EnterPending(hash));
@@ -77,7 +77,7 @@ template <File FileT>
 Status HashDBM<FileT>::SetLater(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view value) {
   std::lock_guard lock(pending_->mutex());
   if (!heap_->AcceptsWrites()) return heap_->Refusal();
-  static_assert(PendingSets::kMax > sync::WriteGate::kHoldsMax);  // so that not all of them can wait for keys
+  static_assert(hash::PendingSets::kMax > sync::WriteGate::kHoldsMax);  // so that not all of them can wait for keys
   while (pending_->IsFull()) {
     if (Status entered = EnterLocked(&slot); !entered.ok() && pending_->IsFull()) return entered;
   }
@@ -85,7 +85,7 @@ Status HashDBM<FileT>::SetLater(Slot& slot, std::uint64_t hash, std::string_view
   AsWriter(slot, [&] {
     const std::uint32_t handle = heap_->Write(slot, hash, key, value, &status);
     if (handle == 0) return;
-    const PendingSets::Record before = pending_->Put(hash, key, {handle, value.size()});
+    const hash::PendingSets::Record before = pending_->Put(hash, key, {handle, value.size()});
     if (before.handle != 0) heap_->GiveBack(slot, before.handle, key.size(), before.value_size);
     heap_->ReleaseFreed(slot);
   });
@@ -210,7 +210,7 @@ template <class V>
 Status HashDBM<FileT>::ProcessEach(V&& visitor) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
   if constexpr (!Space::kMapped) {
-    if (HashWalk<Index, Space> walk(index_, *heap_); walk.Claim()) {
+    if (hash::HashWalk<Index, Space> walk(index_, *heap_); walk.Claim()) {
       HAKO_RETURN_IF_ERROR(AloneAndEntered([&] {
         walk.Start(CountEntered());
         return absl::OkStatus();
@@ -440,7 +440,7 @@ Status HashDBM<FileT>::VerifyEntry(const typename Space::ScannedRecord& record) 
 template <File FileT>
 Status HashDBM<FileT>::VerifyDiffer(Slot& mine, std::uint32_t a, std::uint32_t b) const {
   const auto key_of = [&](std::uint32_t handle) -> StatusOr<std::string> {
-    HAKO_ASSIGN_OR_RETURN(const format::RecordView record, heap_->View(mine, handle));
+    HAKO_ASSIGN_OR_RETURN(const hash::RecordView record, heap_->View(mine, handle));
     return std::string(record.key);
   };
   const StatusOr<std::string> first = key_of(a), second = key_of(b);

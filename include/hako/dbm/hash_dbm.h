@@ -5,14 +5,14 @@
 // both hold for the last synchronization; so they do on a mapped one that was recovered from a crash on a full device, where the index
 // found no place in the file. By option every update is synchronized before it returns, or what has changed at intervals (HashOptions). The
 // database synchronizes by itself too where large records that were replaced take much of the file (HashOptions::reclaim_bytes). Nothing is
-// ever repaired by dropping records: a file that does not validate is refused with DataLoss. How: storage/record_heap.h, format/stamp.h.
+// ever repaired by dropping records: a file that does not validate is refused with DataLoss. How: hash/record_heap.h, format/stamp.h.
 //
 // Limits: keys below 1 GiB, values below 4 GiB, files up to 2^(32 + align_pow) bytes (32 GiB by default, 256 GiB with align_pow 6). A limit
 // is an error before anything changes. The table grows by itself, a bucket at a time.
 //
-// With direct I/O, Sets of keys that may be there already are entered in groups (dbm/pending_sets.h): such a Set returns when its record is
-// written to the file's cache, as any; if what it replaces cannot be read, then who needs to see it gets the error, Synchronize and Close
-// too.
+// With direct I/O, Sets of keys that may be there already are entered in groups (hash/pending_sets.h): such a Set returns when its record
+// is written to the file's cache, as any; if what it replaces cannot be read, then who needs to see it gets the error, Synchronize and
+// Close too.
 //
 // Threads: see dbm/dbm.h. CopyTo, Rebuild and Verify run beside readers, writers and Synchronize, one of the three at a time.
 #pragma once
@@ -40,14 +40,14 @@
 #include "hako/dbm/common.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/hash_cursor.h"
-#include "hako/dbm/hash_walk.h"
 #include "hako/dbm/operations.h"
 #include "hako/dbm/options.h"
-#include "hako/dbm/pending_sets.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/replace_file.h"
-#include "hako/index/bucket_index.h"
-#include "hako/storage/record_heap.h"
+#include "hako/hash/bucket_index.h"
+#include "hako/hash/hash_walk.h"
+#include "hako/hash/pending_sets.h"
+#include "hako/hash/record_heap.h"
 #include "hako/sync/background_thread.h"
 #include "hako/sync/writer_slots.h"
 
@@ -55,8 +55,8 @@ namespace hako {
 
 template <File FileT = MemoryMapParallelFile>
 class HashDBM : public Operations<HashDBM<FileT>> {
-  using Space = storage::RecordHeap<FileT>;
-  using Index = index::BucketIndex<Space>;
+  using Space = hash::RecordHeap<FileT>;
+  using Index = hash::BucketIndex<Space>;
   using Slot = typename Space::Slot;
 
  public:
@@ -91,7 +91,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   void Prefetch(std::span<const std::string_view> keys) const {
     if (!IsClosed()) index_.Prefetch(keys);
   }
-  // In an order of the index's own; on a file that is not mapped in that of the file, by long reads (dbm/hash_walk.h), unless another such
+  // In an order of the index's own; on a file that is not mapped in that of the file, by long reads (hash/hash_walk.h), unless another such
   // walk is under way. Its visitor may use the database.
   template <class V>
   Status ProcessEach(V&& visitor);
@@ -165,7 +165,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
         metadata_(heap_->extents().super().metadata),
         type_(heap_->extents().super().type) {
     if constexpr (Space::kReadsAhead) {
-      if (writable_ && !notes_updates_ && heap_->IsDirect()) pending_ = std::make_unique<PendingSets>();
+      if (writable_ && !notes_updates_ && heap_->IsDirect()) pending_ = std::make_unique<hash::PendingSets>();
     }
   }
 
@@ -247,13 +247,13 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   template <class F>
   Status ForEachHeapExtent(F&& visit);
   Status MoveDown(Slot& mine, Slot& mover, std::uint64_t batch);
-  Status Evacuate(Slot& mine, Slot& mover, std::vector<storage::Extent>& victims);
+  Status Evacuate(Slot& mine, Slot& mover, std::vector<hash::Extent>& victims);
   Status MoveLong(Slot& mine, Slot& mover, std::uint32_t handle);
   Status MakeIndexAnew(Slot& mine);
 
   std::unique_ptr<Space> heap_;
-  mutable Index index_;                   // who only looks may enter what is pending
-  std::unique_ptr<PendingSets> pending_;  // in direct I/O
+  mutable Index index_;                         // who only looks may enter what is pending
+  std::unique_ptr<hash::PendingSets> pending_;  // in direct I/O
   const bool writable_;
   const Durability durability_;
   const bool notes_updates_;  // each update must be synchronized, or noted for the next time
@@ -284,7 +284,7 @@ namespace hako {
 
 // The library has these compiled: a program that uses them takes a third of the time to compile.
 extern template class HashDBM<>;
-extern template class storage::RecordHeap<MemoryMapParallelFile>;
-extern template class index::BucketIndex<storage::RecordHeap<MemoryMapParallelFile>>;
+extern template class hash::RecordHeap<MemoryMapParallelFile>;
+extern template class hash::BucketIndex<hash::RecordHeap<MemoryMapParallelFile>>;
 
 }  // namespace hako

@@ -20,9 +20,9 @@ Status HashDBM<FileT>::Rebuild() HAKO_TRY {
   }
   heap_->HarvestAll(*mine, InStepsOf(*mine));
   const Status status = WithMover(*mine, [&](Slot& mover, std::uint64_t batch) -> Status {
-    std::vector<std::vector<storage::Extent>> batches;
+    std::vector<std::vector<hash::Extent>> batches;
     std::uint64_t live_in_batch = 0;
-    HAKO_RETURN_IF_ERROR(ForEachHeapExtent([&](storage::Extent extent) -> Status {
+    HAKO_RETURN_IF_ERROR(ForEachHeapExtent([&](hash::Extent extent) -> Status {
       HAKO_ASSIGN_OR_RETURN(const std::uint64_t live, heap_->LiveBytes(extent));
       if (live > extent.bytes / 4 * 3) return absl::OkStatus();
       if (batches.empty() || live_in_batch + live > batch) batches.emplace_back(), live_in_batch = 0;
@@ -57,7 +57,7 @@ Status HashDBM<FileT>::ForEachHeapExtent(F&& visit) {
   auto& extents = heap_->extents();
   for (std::uint64_t at = format::kFirstExtent; at < extents.tail();) {
     HAKO_ASSIGN_OR_RETURN(const std::uint64_t bytes, extents.HeapExtentBytes(at));
-    if (bytes != 0) HAKO_RETURN_IF_ERROR(visit(storage::Extent{at, bytes}));
+    if (bytes != 0) HAKO_RETURN_IF_ERROR(visit(hash::Extent{at, bytes}));
     at += std::max(bytes, format::kExtentUnit);
   }
   return absl::OkStatus();
@@ -66,11 +66,11 @@ Status HashDBM<FileT>::ForEachHeapExtent(F&& visit) {
 // Empties the last heap extents, as long as free extents below have room for their records.
 template <File FileT>
 Status HashDBM<FileT>::MoveDown(Slot& mine, Slot& mover, std::uint64_t batch) {
-  std::vector<storage::Extent> all, victims;
-  HAKO_RETURN_IF_ERROR(ForEachHeapExtent([&](storage::Extent extent) { return all.push_back(extent), absl::OkStatus(); }));
+  std::vector<hash::Extent> all, victims;
+  HAKO_RETURN_IF_ERROR(ForEachHeapExtent([&](hash::Extent extent) { return all.push_back(extent), absl::OkStatus(); }));
   while (!all.empty()) {
     std::uint64_t room = 0;
-    for (const storage::Extent& free : heap_->extents().free_extents()) room += free.offset < all.back().offset ? free.bytes : 0;
+    for (const hash::Extent& free : heap_->extents().free_extents()) room += free.offset < all.back().offset ? free.bytes : 0;
     room = std::min(room, batch);
     for (victims.clear(); !all.empty() && all.back().bytes <= room; all.pop_back()) {
       room -= all.back().bytes;
@@ -84,7 +84,7 @@ Status HashDBM<FileT>::MoveDown(Slot& mine, Slot& mover, std::uint64_t batch) {
 
 // Moves every record out of the victims, makes that durable, and frees them.
 template <File FileT>
-Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, std::vector<storage::Extent>& victims) {
+Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, std::vector<hash::Extent>& victims) {
   const auto with_mover = [&](auto&& visit) {  // whose free blocks may lie in victims, and what it retires waits with what the others do
     ForEachSlot()(visit);
     visit(mover);
@@ -127,7 +127,7 @@ Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, std::vector<storage::Ex
 // The copy is written while nothing is locked: a victim's blocks stay as they are, even of a record that is retired meanwhile.
 template <File FileT>
 Status HashDBM<FileT>::MoveLong(Slot& mine, Slot& mover, std::uint32_t handle) {
-  StatusOr<format::RecordView> record = heap_->View(mine, handle);
+  StatusOr<hash::RecordView> record = heap_->View(mine, handle);
   if (!record.ok()) return heap_->IsNamed(handle) ? record.status() : absl::OkStatus();
   const std::uint64_t hash = heap_->KeyHash(record->key);
   const std::size_t key_size = record->key.size(), value_size = record->value.size();
@@ -161,7 +161,7 @@ Status HashDBM<FileT>::MakeIndexAnew(Slot& mine) {
   HAKO_RETURN_IF_ERROR(SynchronizeLocked(mine));
   extents.WithdrawLiveState();
   const std::uint64_t count = Count();
-  for (const storage::Extent& extent : heap_->TakeIndexExtents()) extents.Free(extent);
+  for (const hash::Extent& extent : heap_->TakeIndexExtents()) extents.Free(extent);
   index_.Reset();
   slots_.ForEach([](Slot& slot) { slot.pending_count.store(0, std::memory_order_relaxed); });
   HAKO_RETURN_IF_ERROR(index_.Create(count));

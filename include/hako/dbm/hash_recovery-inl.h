@@ -8,7 +8,7 @@ namespace hako {
 template <File FileT>
 StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const HashOptions& options) HAKO_TRY {
   if (options.align_pow < 3 || options.align_pow > 6) return absl::InvalidArgumentError("HashOptions::align_pow must be 3 to 6");
-  HAKO_ASSIGN_OR_RETURN(auto extents, storage::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed));
+  HAKO_ASSIGN_OR_RETURN(auto extents, hash::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed));
   HAKO_ASSIGN_OR_RETURN(auto heap, Space::Open(std::move(extents), options.min_read_size));
   std::unique_ptr<HashDBM> dbm(new HashDBM(std::move(heap), options));
   dbm->closed_ = true;  // not before recovery has succeeded may Close write anything
@@ -39,10 +39,10 @@ Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
   auto& extents = heap_->extents();
   const bool writable = IsWritable();
   switch (extents.found()) {
-    case storage::FoundState::kNew:
+    case hash::FoundState::kNew:
       HAKO_RETURN_IF_ERROR(index_.Create(options.num_records));
       break;
-    case storage::FoundState::kKilled:
+    case hash::FoundState::kKilled:
       // First of all the epoch that the superblock names is made durable: stamps depend on it. The dead process may have died before it
       // was.
       if (writable) {
@@ -57,7 +57,7 @@ Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
       HAKO_RETURN_IF_ERROR(extents.CutAtTail());
       if (heap_->IsFarAhead()) HAKO_RETURN_IF_ERROR(SynchronizeLocked(mine));
       break;
-    case storage::FoundState::kClean: {
+    case hash::FoundState::kClean: {
       const format::HashSuperBlock& super = extents.super();
       std::string note(super.note_size, '\0');
       HAKO_RETURN_IF_ERROR(extents.Read(super.tail, note.data(), note.size()));
@@ -78,7 +78,7 @@ Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
       }
       [[fallthrough]];  // the index can always be made anew
     }
-    case storage::FoundState::kCrashed:
+    case hash::FoundState::kCrashed:
       if (writable) {  // the state to be recovered is made durable first: the sync that was to do it may have failed
         extents.WithdrawLiveState();
         HAKO_RETURN_IF_ERROR(extents.MarkInUse());
@@ -151,8 +151,8 @@ Status HashDBM<FileT>::RecoverByScan(Slot& mine) {
     created = index_.Create(expected);
   }
   HAKO_RETURN_IF_ERROR(created);
-  std::vector<storage::Extent> others;
-  storage::KeptBlocks kept([&](std::uint64_t offset, std::uint64_t bytes, bool) { heap_->FreeGap(mine, offset, bytes); });
+  std::vector<hash::Extent> others;
+  hash::KeptBlocks kept([&](std::uint64_t offset, std::uint64_t bytes, bool) { heap_->FreeGap(mine, offset, bytes); });
   HAKO_RETURN_IF_ERROR(heap_->Scan(
       format::kFirstExtent, end,
       [&](const typename Space::ScannedRecord& record) {
@@ -165,13 +165,13 @@ Status HashDBM<FileT>::RecoverByScan(Slot& mine) {
         heap_->RefreshStamp(record.handle, record.stamp);
         return index_.Adopt(mine, record.key_hash, record.handle);
       },
-      [&](storage::Extent extent) { kept.Enter(extent); }, [&](storage::Extent extent) { others.push_back(extent); }));
+      [&](hash::Extent extent) { kept.Enter(extent); }, [&](hash::Extent extent) { others.push_back(extent); }));
   kept.Leave();
   if (Count() != extents.super().num_records) {
     return absl::DataLossError(absl::StrCat("damaged records: the last synced state has ", std::uint64_t{extents.super().num_records},
                                             " records, ", Count(), " of them can be read"));
   }
-  for (const storage::Extent& extent : others) {
+  for (const hash::Extent& extent : others) {
     // A heap extent whose header the crash lost may hold records of the epoch that was lost with it. A later crash must not bring them back
     // under the header of another one.
     if (IsWritable()) HAKO_RETURN_IF_ERROR(extents.FillZero(extent.offset, extent.bytes));

@@ -20,16 +20,12 @@
 
 #include "absl/container/inlined_vector.h"
 #include "hako/base/endian.h"
+#include "hako/base/key_value.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
 
 namespace hako {
-
-struct KeyValue {
-  std::string_view key;
-  std::string_view value;
-};
 
 // One of the conditions and updates of CompareExchangeMulti.
 struct Exchange {

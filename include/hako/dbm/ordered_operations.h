@@ -1,6 +1,6 @@
 // What the ordered DBMs do beside the operations of every DBM: ranges of keys, in both directions.
 //
-// An ordered DBM class D inherits OrderedOperations<D, Compare> publicly and provides CountKeys and RemoveKeys of an index::Range, and an
+// An ordered DBM class D inherits OrderedOperations<D, Compare> publicly and provides CountKeys and RemoveKeys of a tree::Range, and an
 // iterator that moves both ways: First, Last, Jump, JumpLower, JumpUpper, Next, Previous. A range is [from, to): `to` is not a part of it.
 #pragma once
 

@@ -23,16 +23,16 @@
 #include "hako/dbm/operations.h"
 #include "hako/dbm/options.h"
 #include "hako/file/memory_map_parallel_file.h"
-#include "hako/index/bucket_index.h"
-#include "hako/storage/record_arena.h"
+#include "hako/hash/bucket_index.h"
+#include "hako/hash/record_arena.h"
 #include "hako/sync/writer_slots.h"
 
 namespace hako {
 
 template <File FileT = MemoryMapParallelFile>
 class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyDBM<FileT>, FileT> {
-  using Space = storage::RecordArena;
-  using Index = index::BucketIndex<Space>;
+  using Space = hash::RecordArena;
+  using Index = hash::BucketIndex<Space>;
 
  public:
   using Iterator = HashCursor<TinyDBM, Index, Space>;
@@ -200,6 +200,6 @@ namespace hako {
 
 // The library has these compiled: a program that uses them takes a third of the time to compile.
 extern template class TinyDBM<>;
-extern template class index::BucketIndex<storage::RecordArena>;
+extern template class hash::BucketIndex<hash::RecordArena>;
 
 }  // namespace hako

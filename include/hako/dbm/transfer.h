@@ -1,4 +1,4 @@
-// Import and Export: the records of a database from and to text, as streams, in the formats of dbm/record_text.h.
+// Import and Export: the records of a database from and to text, as streams, in the formats of text/record_text.h.
 //
 //   std::ifstream in("packages.tsv");
 //   HAKO_RETURN_IF_ERROR(Import(*db, SourceOf(in)).status());
@@ -22,7 +22,7 @@
 
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
-#include "hako/dbm/record_text.h"
+#include "hako/text/record_text.h"
 
 namespace hako {
 

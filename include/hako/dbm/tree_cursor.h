@@ -27,7 +27,7 @@
 #include "hako/base/status.h"
 #include "hako/dbm/cursor_operations.h"
 #include "hako/format/page_format.h"
-#include "hako/index/page_tree.h"
+#include "hako/tree/page_tree.h"
 
 namespace hako {
 
@@ -40,14 +40,14 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   TreeCursor(D& database, Tree& tree) : database_(&database), tree_(&tree) {}
 
   void First() HAKO_TRY {
-    if (!Load(index::Seek::kFirst, {})) return Fail(index::Seek::kFirst, false);
+    if (!Load(tree::Seek::kFirst, {})) return Fail(tree::Seek::kFirst, false);
     at_ = 0;
     LookAhead(page_.count());
     SettleForward();
   }
   HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
   void Last() HAKO_TRY {
-    if (!Load(index::Seek::kLast, {})) return Fail(index::Seek::kLast, true);
+    if (!Load(tree::Seek::kLast, {})) return Fail(tree::Seek::kLast, true);
     at_ = page_.count();
     LookAhead(at_);
     StepBack();
@@ -59,7 +59,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   // To the first record above `key`, or `key` itself if inclusive.
   void JumpUpper(std::string_view key, bool inclusive = false) HAKO_TRY {
     bound_.assign(key);  // which may be what key() or value() shows
-    if (!Load(index::Seek::kAt, bound_)) return Fail(index::Seek::kAt, false);
+    if (!Load(tree::Seek::kAt, bound_)) return Fail(tree::Seek::kAt, false);
     const auto place = page_.Find(bound_);
     at_ = place.index + (place.found && !inclusive ? 1 : 0);
     LookAhead(page_.count() - at_);
@@ -69,7 +69,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   // To the last record below `key`, or `key` itself if inclusive.
   void JumpLower(std::string_view key, bool inclusive = false) HAKO_TRY {
     bound_.assign(key);
-    const index::Seek seek = inclusive ? index::Seek::kAt : index::Seek::kBefore;
+    const tree::Seek seek = inclusive ? tree::Seek::kAt : tree::Seek::kBefore;
     if (!Load(seek, bound_)) return Fail(seek, true);
     const auto place = page_.Find(bound_);
     at_ = place.index + (place.found && inclusive ? 1 : 0);
@@ -82,7 +82,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   void Next() HAKO_TRY {
     ++at_;
     if (copy_.HasChanged()) [[unlikely]] {
-      if (!Reload(index::Seek::kAt)) return Fail(index::Seek::kAt, false);
+      if (!Reload(tree::Seek::kAt)) return Fail(tree::Seek::kAt, false);
     }
     SettleForward();
   }
@@ -90,7 +90,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   // REQUIRES: Valid()
   void Previous() HAKO_TRY {
     if (copy_.HasChanged()) [[unlikely]] {
-      if (!Reload(index::Seek::kBefore)) return Fail(index::Seek::kBefore, true);
+      if (!Reload(tree::Seek::kBefore)) return Fail(tree::Seek::kBefore, true);
     }
     StepBack();
   }
@@ -118,14 +118,14 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
       End();
       return true;
     }
-    const bool has_bound = *failed_ == index::Seek::kAt || *failed_ == index::Seek::kBefore;
+    const bool has_bound = *failed_ == tree::Seek::kAt || *failed_ == tree::Seek::kBefore;
     if (has_bound) {  // damaged pages must not lead back
       const int order = Compare::Compare(**fence, bound_);
-      const bool goes_on = failed_downwards_ ? order < 0 || (order == 0 && *failed_ == index::Seek::kAt) : order > 0;
+      const bool goes_on = failed_downwards_ ? order < 0 || (order == 0 && *failed_ == tree::Seek::kAt) : order > 0;
       if (!goes_on) return false;
     }
     bound_ = **std::move(fence);
-    const index::Seek seek = failed_downwards_ ? index::Seek::kBefore : index::Seek::kAt;
+    const tree::Seek seek = failed_downwards_ ? tree::Seek::kBefore : tree::Seek::kAt;
     if (!Load(seek, bound_)) {
       Fail(seek, failed_downwards_);
       return true;
@@ -138,7 +138,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   D& database() { return *database_; }
 
  private:
-  bool Load(index::Seek seek, std::string_view key, bool goes_on = false) {
+  bool Load(tree::Seek seek, std::string_view key, bool goes_on = false) {
     if (!goes_on) status_ = absl::OkStatus();
     if (long_value_.capacity() > ScratchBuffer::kKeptMax) std::string().swap(long_value_);
     if (database_->IsClosed()) {
@@ -156,12 +156,12 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
 
   // Copies the leaf again, or what has become of it, for a move from the current record: at_ is the slot behind its key, or before which
   // the move to the last slot below it begins.
-  [[gnu::noinline]] bool Reload(index::Seek seek) {
+  [[gnu::noinline]] bool Reload(tree::Seek seek) {
     bound_.assign(key_);
     if (!Load(seek, bound_, true)) return false;
     const auto place = page_.Find(bound_);
-    at_ = place.index + (place.found && seek == index::Seek::kAt ? 1 : 0);
-    LookAhead(seek == index::Seek::kAt ? page_.count() - at_ : at_);
+    at_ = place.index + (place.found && seek == tree::Seek::kAt ? 1 : 0);
+    LookAhead(seek == tree::Seek::kAt ? page_.count() - at_ : at_);
     return true;
   }
 
@@ -178,7 +178,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
           const format::PageTail tail = page_.tail();
           if ((tail.edges & format::PageTail::kNoHigh) != 0) return End();
           bound_.assign(page_.high(tail));
-          if (!Load(index::Seek::kAt, bound_, true)) return Fail(index::Seek::kAt, false);
+          if (!Load(tree::Seek::kAt, bound_, true)) return Fail(tree::Seek::kAt, false);
           at_ = page_.Find(bound_).index;
           LookAhead(page_.count() - at_);
         }
@@ -194,7 +194,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
         const format::PageTail tail = page_.tail();
         if ((tail.edges & format::PageTail::kNoLow) != 0) return End();
         bound_.assign(page_.low(tail));
-        if (!Load(index::Seek::kBefore, bound_, true)) return Fail(index::Seek::kBefore, true);
+        if (!Load(tree::Seek::kBefore, bound_, true)) return Fail(tree::Seek::kBefore, true);
         at_ = page_.Find(bound_).index;
         LookAhead(at_);
       }
@@ -237,7 +237,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     End();
   }
   // The leaf that was sought could not be read, or, without a seek, the long value of slot at_.
-  [[gnu::cold]] void Fail(std::optional<index::Seek> seek, bool downwards) {
+  [[gnu::cold]] void Fail(std::optional<tree::Seek> seek, bool downwards) {
     valid_ = false;
     failed_ = seek;
     failed_downwards_ = downwards;
@@ -256,7 +256,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   std::string long_value_;
   std::string bound_;
   Status status_;
-  std::optional<index::Seek> failed_;  // of what status_ tells
+  std::optional<tree::Seek> failed_;  // of what status_ tells
   bool failed_downwards_ = false;
 };
 

@@ -14,12 +14,12 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare
   if (options.cache_bytes < (1 << 20)) return absl::InvalidArgumentError("TreeOptions::cache_bytes must be at least 1 MiB");
   if (options.checkpoint_bytes == 0) return absl::InvalidArgumentError("TreeOptions::checkpoint_bytes must not be 0");
   HAKO_ASSIGN_OR_RETURN(
-      auto store, storage::PageStore<FileT>::Open(std::move(file), Compare::kName, Codec::kName, options.page_size, options.min_read_size));
+      auto store, tree::PageStore<FileT>::Open(std::move(file), Compare::kName, Codec::kName, options.page_size, options.min_read_size));
   const bool is_new = store->super().root == 0;
-  storage::PageCacheLimits limits;
+  tree::PageCacheLimits limits;
   limits.memory_bytes = options.cache_bytes;
   limits.dirty_bytes = std::min(options.checkpoint_bytes, options.cache_bytes / 2);
-  limits.order = index::PageView<Compare>::kOrder;
+  limits.order = tree::PageView<Compare>::kOrder;
   auto waker = std::make_shared<std::atomic<sync::BackgroundThread*>>(nullptr);
   HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(std::move(store), limits, [waker] {
                           if (sync::BackgroundThread* const thread = waker->load()) thread->Wake();
@@ -164,7 +164,7 @@ Status TreeDBM<FileT, Compare, Codec>::Rebuild() HAKO_TRY {
 HAKO_OR_NO_MEMORY
 
 template <File FileT, Comparator Compare, PageCodec Codec>
-auto TreeDBM<FileT, Compare, Codec>::PinNewest() -> StatusOr<typename storage::PageStore<FileT>::Pinned> {
+auto TreeDBM<FileT, Compare, Codec>::PinNewest() -> StatusOr<typename tree::PageStore<FileT>::Pinned> {
   std::lock_guard lock(maintenance_mutex_);
   if (IsWritable()) HAKO_RETURN_IF_ERROR(CheckpointLocked());
   return space_->store().Pin();
@@ -206,14 +206,14 @@ HAKO_OR_NO_MEMORY
 
 // A tree of its own, in the file as it was, shows the state that is pinned.
 template <File FileT, Comparator Compare, PageCodec Codec>
-Status TreeDBM<FileT, Compare, Codec>::VerifyPinned(const typename storage::PageStore<FileT>::Pinned& pinned) {
+Status TreeDBM<FileT, Compare, Codec>::VerifyPinned(const typename tree::PageStore<FileT>::Pinned& pinned) {
   using View = ReadOnlyView<FileT>;
-  using ViewSpace = storage::PageCache<View, Codec>;
-  HAKO_ASSIGN_OR_RETURN(auto store, storage::PageStore<View>::OpenAt(View(space_->store().file()), pinned.super));
-  storage::PageCacheLimits limits = space_->limits();
+  using ViewSpace = tree::PageCache<View, Codec>;
+  HAKO_ASSIGN_OR_RETURN(auto store, tree::PageStore<View>::OpenAt(View(space_->store().file()), pinned.super));
+  tree::PageCacheLimits limits = space_->limits();
   limits.memory_bytes = std::min(limits.memory_bytes, kVerifyBytes);
   HAKO_ASSIGN_OR_RETURN(auto space, ViewSpace::Create(std::move(store), limits, [] {}));
-  index::PageTree<ViewSpace, Compare> tree(*space, pinned.super.page_size);
+  tree::PageTree<ViewSpace, Compare> tree(*space, pinned.super.page_size);
   tree.Attach(pinned.super.root, pinned.super.num_records);
   return tree.Verify(pinned.super.num_records);
 }

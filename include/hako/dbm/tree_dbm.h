@@ -1,7 +1,7 @@
 // TreeDBM: a B+ tree in a file, on the page engine that BabyDBM uses too.
 //
 // Records lie in the order of their keys, which Compare decides; the file knows the order's name and is refused under another. The pages
-// that are in use lie in memory, within TreeOptions::cache_bytes; the others in the file (storage/page_cache.h). About 17 bytes of the file
+// that are in use lie in memory, within TreeOptions::cache_bytes; the others in the file (tree/page_cache.h). About 17 bytes of the file
 // for a record of 8 + 8 bytes loaded in order; less if Codec compresses pages (base/page_codec.h). Keys are at most kTreeKeySizeMax bytes.
 //
 // What survives. Updates are made in memory, and checkpoints bring them to the file: when so much has changed (checkpoint_bytes), at
@@ -34,15 +34,15 @@
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/read_only_view.h"
 #include "hako/file/replace_file.h"
-#include "hako/storage/page_cache.h"
 #include "hako/sync/background_thread.h"
 #include "hako/sync/sticky_status.h"
+#include "hako/tree/page_cache.h"
 
 namespace hako {
 
 template <File FileT = MemoryMapParallelFile, Comparator Compare = BytewiseComparator, PageCodec Codec = NoCodec>
-class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::PageCache<FileT, Codec>, Compare> {
-  using Space = storage::PageCache<FileT, Codec>;
+class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::PageCache<FileT, Codec>, Compare> {
+  using Space = tree::PageCache<FileT, Codec>;
   using Base = TreeOperations<TreeDBM, Space, Compare>;
   friend Base;
 
@@ -145,8 +145,8 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, storage::P
   }
   static constexpr std::uint64_t kVerifyBytes = 8 << 20;
   Status CheckpointLocked();
-  Status VerifyPinned(const typename storage::PageStore<FileT>::Pinned& pinned);
-  StatusOr<typename storage::PageStore<FileT>::Pinned> PinNewest();
+  Status VerifyPinned(const typename tree::PageStore<FileT>::Pinned& pinned);
+  StatusOr<typename tree::PageStore<FileT>::Pinned> PinNewest();
   void Unpin();
   void YieldToCheckpoints(std::unique_lock<std::mutex>& lock);
   void NoteHealth(const Status& status);  // of what the store was last asked for
@@ -186,7 +186,7 @@ namespace hako {
 // PageTree is not among them: compiled in the program, a Set of an existing key takes 10 to 20 % less time.
 extern template class TreeDBM<>;
 extern template class OrderedOperations<TreeDBM<>, BytewiseComparator>;
-extern template class TreeOperations<TreeDBM<>, storage::PageCache<MemoryMapParallelFile>, BytewiseComparator>;
-extern template class storage::PageCache<MemoryMapParallelFile>;
+extern template class TreeOperations<TreeDBM<>, tree::PageCache<MemoryMapParallelFile>, BytewiseComparator>;
+extern template class tree::PageCache<MemoryMapParallelFile>;
 
 }  // namespace hako

@@ -28,16 +28,16 @@
 #include "hako/dbm/ordered_operations.h"
 #include "hako/dbm/tree_cursor.h"
 #include "hako/format/page_format.h"
-#include "hako/index/page_tree.h"
 #include "hako/sync/run_parts.h"
 #include "hako/sync/writer_slots.h"
+#include "hako/tree/page_tree.h"
 
 namespace hako {
 
 template <class D, class Space, Comparator Compare>
 class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare> {
  protected:
-  using Tree = index::PageTree<Space, Compare>;
+  using Tree = tree::PageTree<Space, Compare>;
   using Slot = typename Space::Slot;
 
  public:

@@ -1,0 +1,567 @@
+// The free space of a store of records: small blocks by size class, without a lock and without an allocation in the steady state, and
+// everything else as runs of bytes that are joined and split as needed.
+//
+// Small blocks follow the magazine layer of Bonwick and Adams ("Magazines and Vmem", USENIX 2001): each thread has up to two magazines of
+// free blocks a class and works on them alone; full magazines travel through a shared depot. Magazines are bounded by bytes. A block is a
+// handle, nothing is stored in the block itself, so the depot serves memory, mapped files and files that are read and written alike.
+//
+// Runs (hash/free_runs.h) hold larger blocks and are what threads carve small blocks from, a chunk at a time. The space is divided into
+// regions of 64 KiB. A region knows how many of its bytes are free here; when all are, its small blocks become a run again. Their names in
+// the magazines are not searched for: they are outdated by the region's number of renewals and are dropped when a thread takes the
+// magazine.
+//
+// A region counts the blocks of a magazine only once a run is wanted and there is none: most magazines are handed to a thread again
+// before that, and so the free of a small block costs no access to its region.
+//
+// Invariants
+//   1. A byte of the space is in a block or a chunk in use, or in a thread's magazines, or free in the depot: in a magazine or in a run.
+//   Of the last kind its region counts it, once, unless its magazine is uncounted.
+//   2. A block of kFree in the depot counts only if its region was not renewed since its magazine came.
+//   3. A small block does not reach over the end of a region. One that an older version of hako placed so is never joined.
+//   4. A block that is joined was stamped as free before: whatever finds its old head inside another block later takes it for free space.
+//
+// Threads: Push and Pop with a Cache of one's own from any thread, and the functions of runs. Flush, Drain, Forget and ForEach while the
+// threads whose caches they look at are kept out.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "hako/base/inline.h"
+#include "hako/base/status.h"
+#include "hako/format/size_class.h"
+#include "hako/hash/chunk.h"
+#include "hako/hash/free_runs.h"
+#include "hako/hash/pinned_state.h"
+#include "hako/storage/arena.h"
+
+namespace hako::hash {
+
+class BlockDepot {
+ public:
+  // Three lists a size class, of the numbers kFree, kUnstamped and kWaiting + class: what is free; what is free as well, but looks like a
+  // block in use to a scan of the file; and what will be free.
+  static constexpr unsigned kFree = 0, kUnstamped = format::kSizeClasses, kWaiting = 2 * format::kSizeClasses;
+  static constexpr unsigned kLists = 3 * format::kSizeClasses;
+  static constexpr std::uint32_t kRest = 16;          // for small blocks; see Pop
+  static constexpr std::uint32_t kMagazineSize = 60;  // blocks
+  static constexpr std::uint64_t kSmallMax = 4096;    // bytes of a small block; a free larger one is a run
+  static constexpr std::uint64_t kRegion = 64 << 10;  // bytes
+  static constexpr std::uint64_t kHeader = 64;        // bytes at the start of an extent that are never free
+
+  // A thread's magazines, one to pop from and one to push to; indices, 0 = none.
+  struct Cache {
+    std::array<std::uint32_t, kLists> full{};
+    std::array<std::uint32_t, kLists> given{};
+  };
+  // Whether an extent with a header begins at an offset.
+  struct Extents {
+    bool (*begins_at)(const void* context, std::uint64_t offset) = nullptr;
+    const void* context = nullptr;
+  };
+
+  // Of a space whose handles are offsets in units of 1 << shift bytes.
+  static StatusOr<std::unique_ptr<BlockDepot>> Create(unsigned shift) { return Create(shift, Extents{}); }
+  static StatusOr<std::unique_ptr<BlockDepot>> Create(unsigned shift, const Extents& extents) {
+    HAKO_ASSIGN_OR_RETURN(storage::ReservedMemory memory, storage::ReservedMemory::ReserveUpTo(kReserveBytes, 64 << 20));
+    HAKO_ASSIGN_OR_RETURN(storage::ReservedMemory regions,
+                          storage::ReservedMemory::Reserve(((std::uint64_t{1} << (32 + shift)) / kRegion + 1) * sizeof(Region)));
+    return std::unique_ptr<BlockDepot>(new BlockDepot(std::move(memory), std::move(regions), shift, extents));
+  }
+
+  HAKO_INLINE bool IsSmall(unsigned size_class) const { return size_class <= last_small_; }
+
+  // ---- small blocks; any size, in the lists kUnstamped and kWaiting ----
+
+  // A block of the list, or 0. What the thread itself gave back is taken only once there are `rest` of it: were that 1, an update
+  // would write to the very block that the update before it gave back, and wait until it is known which that is.
+  template <std::uint32_t rest = 1>
+  HAKO_INLINE std::uint32_t Pop(Cache& cache, unsigned list) {
+    const std::uint32_t full = cache.full[list];
+    if ((full == 0 || At(full).count == 0) && !FindMore(cache, list, rest)) return 0;
+    Magazine& magazine = At(cache.full[list]);
+    return magazine.handles[--magazine.count];
+  }
+
+  // Gives a block back. If no memory is left for the list itself the block is forgotten: lost space, not lost data.
+  HAKO_INLINE void Push(Cache& cache, unsigned list, std::uint32_t handle) {
+    std::uint32_t& given = cache.given[list];
+    if (given == 0 || At(given).count == At(given).limit) {
+      if (!MakeRoom(cache, list)) return;
+    }
+    Magazine& magazine = At(given);
+    magazine.handles[magazine.count++] = handle;
+  }
+
+  // ---- runs ----
+
+  // Gives bytes back, in whole units. Returns the run that they are a part of then.
+  Run FreeRun(Run run) {
+    std::lock_guard lock(mutex_);
+    return AddRun(run);
+  }
+  // Gives bytes back between blocks in use: as a run, or, if they are few, as small blocks.
+  void FreeGap(Cache& cache, Run run) {
+    if (run.bytes() >= kRunMin) {
+      FreeRun(run);
+      return;
+    }
+    while (run.bytes() >> shift_ != 0) {  // the largest blocks that fit, none across the end of a region
+      const std::uint64_t most = std::min(run.end, RegionEnd(run.begin)) - run.begin;
+      unsigned size_class = std::min(format::SizeClassOf(most >> shift_), last_small_);
+      while (BytesOf(size_class) > most) --size_class;
+      Push(cache, size_class, static_cast<std::uint32_t>(run.begin >> shift_));
+      run.begin += BytesOf(size_class);
+    }
+  }
+  // Gives back a block of any size; if it was not small, returns the run that it is a part of then.
+  HAKO_INLINE Run FreeBlock(Cache& cache, unsigned size_class, std::uint32_t handle) {
+    if (IsSmall(size_class)) [[likely]] {
+      Push(cache, size_class, handle);
+      return {};
+    }
+    return FreeRun(BlockAt(size_class, handle));
+  }
+
+  // A block of `bytes`, at a multiple of `alignment`, out of the lowest run with room for it; an empty run if there is none.
+  Run TakeBlock(std::uint64_t bytes, std::uint64_t alignment = 1) {
+    const std::uint64_t unit = std::uint64_t{1} << shift_;
+    alignment = std::max(alignment, unit);
+    std::unique_lock lock(mutex_);
+    const Run found = FindRun(bytes + alignment - unit, lock);
+    if (found.bytes() == 0) return {};
+    const std::uint64_t begin = (found.begin + alignment - 1) & ~(alignment - 1);
+    if (handed_out_ != nullptr) handed_out_->Add(begin >> shift_);
+    return TakeRun({begin, begin + bytes});
+  }
+
+  // A part of one region, of at least `bytes`, to carve small blocks from. REQUIRES: bytes <= kRegion / 4
+  ChunkRest TakeChunk(std::uint64_t bytes) {
+    std::unique_lock lock(mutex_);
+    Run run = FindRun(std::max(2 * bytes, kRunMin), lock);
+    if (run.bytes() == 0) return {};
+    if (RegionEnd(run.begin) - run.begin < bytes) run.begin = RegionEnd(run.begin);
+    run.end = std::min(run.end, RegionEnd(run.begin));
+    if (handed_out_ != nullptr) handed_out_->Add(run.begin >> shift_, run.end >> shift_);
+    TakeRun(run);
+    return {run.begin, run.end};
+  }
+
+  // For a space that cannot grow: the smallest block in the depot of at least a size class, out of its list of kFree or kUnstamped; an
+  // empty run if there is none.
+  Run TakeSmallBlock(unsigned first, unsigned size_class) {
+    std::unique_lock lock(mutex_);
+    CountAll(lock);
+    for (unsigned list = first + size_class; list <= first + last_small_; ++list) {
+      for (std::uint32_t m; (m = depot_[list]) != 0;) {
+        Magazine& magazine = At(m);
+        while (magazine.count != 0) {
+          const Run block = BlockAt(list, magazine.handles[--magazine.count]);
+          if (list < kUnstamped && !IsCurrent(magazine, block)) continue;
+          if (list < kUnstamped && CanBeCounted(block)) Unlist(block);
+          if (handed_out_ != nullptr) handed_out_->Add(block.begin >> shift_, block.end >> shift_);
+          return block;
+        }
+        Recycle(TakeFrom(list, depot_[list]));
+      }
+    }
+    return {};
+  }
+
+  // Takes a run out, if it is still there and no longer.
+  bool TakeIfThere(Run run) {
+    std::lock_guard lock(mutex_);
+    const Run found = runs_.At(run.begin);
+    if (found.begin != run.begin || found.end != run.end) return false;
+    TakeRun(run);
+    return true;
+  }
+  // Takes out the runs that are wanted(Run).
+  template <class F>
+  std::vector<Run> TakeRuns(F&& wanted) {
+    std::unique_lock lock(mutex_);
+    CountAll(lock);
+    std::vector<Run> taken;
+    runs_.ForEach([&](Run run) {
+      if (wanted(run)) taken.push_back(run);
+    });
+    for (const Run run : taken) TakeRun(run);
+    return taken;
+  }
+
+  // Takes all that is free in the ranges: visit(Run). is_inside(handle) tells whether a block lies in one of them. What threads have in
+  // their caches is taken by Forget.
+  template <class IsInside, class F>
+  void TakeAll(const std::vector<Run>& ranges, IsInside&& is_inside, F&& visit) {
+    std::unique_lock lock(mutex_);
+    CountAll(lock);
+    for (unsigned list = kFree; list < kUnstamped; ++list) {
+      VisitList(list, [&](std::uint32_t handle) {
+        if (!is_inside(handle)) return;
+        const Run block = BlockAt(list, handle);
+        if (CanBeCounted(block)) Count(block, -1);
+        visit(block);
+      });
+    }
+    for (const Run range : ranges) {
+      runs_.Cut(range, [&](Run run) {
+        Count(run, -1);
+        visit(run);
+      });
+      for (std::uint64_t at = range.begin; at < range.end; at = RegionEnd(at)) RegionAt(at) = {++renewals_, 0, 0};
+    }
+  }
+
+  // From now on, or, with nullptr, no longer, the blocks that leave the depot are added there.
+  void NoteHandedOut(HandleSet* handed_out) {
+    std::lock_guard lock(mutex_);
+    handed_out_ = handed_out;
+  }
+
+  template <class F>
+  void ForEachRun(F&& visit) const {
+    std::lock_guard lock(mutex_);
+    runs_.ForEach(visit);
+  }
+  // Bytes that are free in the depot: in runs, and in the lists of kFree.
+  std::uint64_t free_bytes() const {
+    std::lock_guard lock(mutex_);
+    return free_bytes_ + uncounted_bytes_;
+  }
+
+  // ---- lists as a whole ----
+
+  // Moves a thread's magazines of the lists from `first` to before `end` to the depot. REQUIRES: the thread is kept out, as for the
+  // functions below.
+  void Flush(Cache& cache, unsigned first, unsigned end) {
+    std::lock_guard lock(mutex_);
+    for (unsigned list = first; list < end; ++list) {
+      for (std::uint32_t* m : {&cache.full[list], &cache.given[list]}) {
+        if (*m != 0) Enter(list, std::exchange(*m, 0));
+      }
+    }
+  }
+
+  // Takes a whole list of kUnstamped or kWaiting: the first of a chain of magazines, to be given to Drain.
+  std::uint32_t Take(unsigned list) {
+    std::lock_guard lock(mutex_);
+    const std::uint32_t chain = std::exchange(depot_[list], 0);
+    UpdateHas(list);
+    return chain;
+  }
+  using Chains = std::array<std::uint32_t, format::kSizeClasses>;
+  Chains TakeWaiting() {
+    Chains chains;
+    for (unsigned c = 0; c < chains.size(); ++c) chains[c] = Take(kWaiting + c);
+    return chains;
+  }
+  // Visits the blocks of a chain and recycles its magazines, `most` of them; returns the rest of the chain. Other threads may use the depot
+  // meanwhile.
+  template <class F>
+  std::uint32_t Drain(std::uint32_t chain, F&& visit, unsigned most = ~0u) {
+    for (; chain != 0 && most != 0; --most) {
+      for (std::uint32_t i = 0; i < At(chain).count; ++i) visit(At(chain).handles[i]);
+      const std::uint32_t next = At(chain).next;
+      std::lock_guard lock(mutex_);
+      Recycle(chain);
+      chain = next;
+    }
+    return chain;
+  }
+
+  // Drops the blocks for which drop(handle, size class) is true: of kFree and kUnstamped in a thread's cache, and of kUnstamped in the
+  // depot.
+  template <class F>
+  void Forget(Cache& cache, F&& drop) {
+    for (unsigned list = 0; list < kWaiting; ++list) {
+      for (const std::uint32_t m : {cache.full[list], cache.given[list]}) {
+        if (m != 0) ForgetIn(m, list, drop);
+      }
+    }
+  }
+  template <class F>
+  void Forget(F&& drop) {
+    std::lock_guard lock(mutex_);
+    for (unsigned list = kUnstamped; list < kWaiting; ++list) {
+      for (std::uint32_t m = depot_[list]; m != 0; m = At(m).next) ForgetIn(m, list, drop);
+    }
+  }
+
+  // Visits the blocks of one list, the depot's and a thread's, without taking them.
+  template <class F>
+  void ForEach(unsigned list, F&& visit) const {
+    std::lock_guard lock(mutex_);
+    VisitList(list, visit);
+  }
+  template <class F>
+  void ForEach(const Cache& cache, unsigned list, F&& visit) const {
+    for (const std::uint32_t m : {cache.full[list], cache.given[list]}) {
+      for (std::uint32_t i = 0; m != 0 && i < At(m).count; ++i) visit(At(m).handles[i]);
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t kMagazineBytes = 32 << 10;  // of blocks that are free, at most
+  static constexpr std::uint64_t kRunMin = 512;              // no chunk is taken from a shorter one
+  static constexpr std::uint32_t kUncountedMax = 8192;       // magazines: a thread that wants a run may have to count all of them
+  static constexpr std::uint32_t kCountedAtOnce = 64;        // magazines, while other threads wait for the mutex
+  static constexpr std::uint64_t kReserveBytes = std::uint64_t{8} << 30;  // address space: two thousand million free blocks
+
+  struct Magazine {
+    std::uint16_t count;
+    std::uint16_t limit;
+    std::uint32_t next;
+    std::uint64_t renewals;  // of all regions, when it came to the depot
+    std::uint32_t handles[kMagazineSize];
+  };
+  static_assert(sizeof(Magazine) == 256);
+  struct Region {
+    std::uint64_t renewal;  // the number of its last one
+    std::uint32_t free;     // bytes that are free in the depot
+    std::uint32_t listed;   // of these, bytes in magazines
+  };
+
+  BlockDepot(storage::ReservedMemory memory, storage::ReservedMemory regions, unsigned shift, const Extents& extents)
+      : memory_(std::move(memory)),
+        region_memory_(std::move(regions)),
+        shift_(shift),
+        last_small_(format::SizeClassOf(kSmallMax >> shift)),
+        extents_(extents) {}
+
+  Magazine& At(std::uint32_t index) const { return reinterpret_cast<Magazine*>(memory_.base())[index]; }
+  Region& RegionAt(std::uint64_t offset) const { return reinterpret_cast<Region*>(region_memory_.base())[offset / kRegion]; }
+  static std::uint64_t RegionEnd(std::uint64_t offset) { return offset / kRegion * kRegion + kRegion; }
+  std::uint64_t BytesOf(unsigned size_class) const { return format::UnitsOf(size_class) << shift_; }
+  Run BlockAt(unsigned list, std::uint32_t handle) const {
+    const std::uint64_t begin = std::uint64_t{handle} << shift_;
+    return {begin, begin + BytesOf(list % format::kSizeClasses)};
+  }
+  static bool CanBeCounted(Run block) { return block.end <= RegionEnd(block.begin); }
+  bool IsCurrent(const Magazine& magazine, Run block) const { return RegionAt(block.begin).renewal <= magazine.renewals; }
+
+  // REQUIRES, from here to IsFree: mutex_ held
+  void Count(Run run, int sign) {
+    free_bytes_ += sign > 0 ? run.bytes() : 0 - run.bytes();
+    for (std::uint64_t at = run.begin; at < run.end; at = RegionEnd(at)) {
+      const auto bytes = static_cast<std::uint32_t>(std::min(run.end, RegionEnd(at)) - at);
+      RegionAt(at).free += sign > 0 ? bytes : 0 - bytes;
+    }
+  }
+  Run AddRun(Run run) {
+    Run joined = runs_.Add(run);
+    Count(run, 1);
+    for (std::uint64_t at = run.begin; at < run.end; at = RegionEnd(at)) {
+      if (const Run renewed = RenewIfFree(at); renewed.bytes() != 0) joined = renewed;
+    }
+    return joined;
+  }
+  Run TakeRun(Run run) {
+    runs_.Take(run);
+    Count(run, -1);
+    return run;
+  }
+  // A region that is free all over is a run, whatever its blocks were.
+  Run RenewIfFree(std::uint64_t offset) {
+    Region& region = RegionAt(offset);
+    if (region.listed == 0 || region.free < kRegion - kHeader) return {};
+    Run whole{RegionEnd(offset) - kRegion, RegionEnd(offset)};
+    if (region.free != kRegion) {
+      if (region.free != kRegion - kHeader || extents_.begins_at == nullptr || !extents_.begins_at(extents_.context, whole.begin))
+        return {};
+      whole.begin += kHeader;
+    }
+    region.renewal = ++renewals_;
+    region.listed = 0;
+    runs_.Take(whole);
+    return runs_.Add(whole);
+  }
+  // The first run of at least `bytes`, if need be one of blocks that nobody has counted; an empty one if there is none.
+  Run FindRun(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+    for (;;) {
+      const Run found = runs_.Find(bytes);
+      if (found.bytes() != 0 || !CountSome(lock)) return found;
+    }
+  }
+
+  // A thread's magazine comes to the depot.
+  void Enter(unsigned list, std::uint32_t m) {
+    Magazine& magazine = At(m);
+    magazine.renewals = renewals_;
+    const bool counts_later = list < kUnstamped && num_uncounted_ < kUncountedMax;
+    if (counts_later) {
+      ++num_uncounted_;
+      uncounted_bytes_ += magazine.count * BytesOf(list);
+    } else if (list < kUnstamped) {
+      CountIn(list, magazine);
+    }
+    std::uint32_t& chain = counts_later ? uncounted_[list] : depot_[list];
+    magazine.next = chain;
+    chain = m;
+    UpdateHas(list);
+  }
+  // Takes the first magazine of a chain of the list.
+  std::uint32_t TakeFrom(unsigned list, std::uint32_t& chain) {
+    const std::uint32_t m = chain;
+    chain = At(m).next;
+    UpdateHas(list);
+    return m;
+  }
+  std::uint32_t TakeUncounted(unsigned list) {
+    const std::uint32_t m = TakeFrom(list, uncounted_[list]);
+    --num_uncounted_;
+    uncounted_bytes_ -= At(m).count * BytesOf(list);
+    return m;
+  }
+  void UpdateHas(unsigned list) {
+    has_[list].store(depot_[list] != 0 || (list < kUnstamped && uncounted_[list] != 0), std::memory_order_relaxed);
+  }
+  void CountIn(unsigned list, const Magazine& magazine) {
+    const auto bytes = static_cast<std::uint32_t>(BytesOf(list));
+    for (std::uint32_t i = 0; i < magazine.count; ++i) {
+      const std::uint64_t begin = std::uint64_t{magazine.handles[i]} << shift_;
+      if (begin % kRegion + bytes > kRegion) continue;
+      Region& region = RegionAt(begin);
+      region.free += bytes;
+      region.listed += bytes;
+      free_bytes_ += bytes;
+      if (region.free >= kRegion - kHeader) [[unlikely]]
+        RenewIfFree(begin);
+    }
+  }
+  // Counts the blocks of some magazines, between which others get the mutex; false if all are counted.
+  bool CountSome(std::unique_lock<std::mutex>& lock) {
+    if (num_uncounted_ == 0) return false;
+    lock.unlock();
+    lock.lock();
+    std::uint32_t left = kCountedAtOnce;
+    for (unsigned list = kFree; list < kUnstamped && left != 0; ++list) {
+      for (; uncounted_[list] != 0 && left != 0; --left) {
+        const std::uint32_t m = TakeUncounted(list);
+        CountIn(list, At(m));
+        At(m).next = std::exchange(depot_[list], m);
+        UpdateHas(list);
+      }
+    }
+    return true;
+  }
+  void CountAll(std::unique_lock<std::mutex>& lock) {
+    while (CountSome(lock)) {
+    }
+  }
+  // A magazine of the depot goes to a thread, without what is outdated.
+  void Leave(unsigned list, Magazine& magazine) {
+    std::uint16_t kept = 0;
+    for (std::uint32_t i = 0; i < magazine.count; ++i) {
+      const Run block = BlockAt(list, magazine.handles[i]);
+      if (!IsCurrent(magazine, block)) continue;
+      magazine.handles[kept++] = magazine.handles[i];
+      if (CanBeCounted(block)) Unlist(block);
+    }
+    magazine.count = kept;
+  }
+  // A block in a magazine of the depot is not free any more.
+  void Unlist(Run block) {
+    Count(block, -1);
+    RegionAt(block.begin).listed -= static_cast<std::uint32_t>(block.bytes());
+  }
+
+  template <class F>
+  void VisitList(unsigned list, F&& visit) const {
+    for (const std::uint32_t chain : {depot_[list], list < kUnstamped ? uncounted_[list] : 0}) {
+      for (std::uint32_t m = chain; m != 0; m = At(m).next) {
+        for (std::uint32_t i = 0; i < At(m).count; ++i) {
+          if (list >= kUnstamped || IsCurrent(At(m), BlockAt(list, At(m).handles[i]))) visit(At(m).handles[i]);
+        }
+      }
+    }
+  }
+  template <class F>
+  void ForgetIn(std::uint32_t m, unsigned list, F& drop) {
+    Magazine& magazine = At(m);
+    const auto gone = [&](std::uint32_t handle) { return drop(handle, list % format::kSizeClasses); };
+    magazine.count =
+        static_cast<std::uint16_t>(std::remove_if(magazine.handles, magazine.handles + magazine.count, gone) - magazine.handles);
+  }
+  void Recycle(std::uint32_t m) {  // REQUIRES: mutex_ held
+    At(m).count = 0;
+    At(m).next = unused_;
+    unused_ = m;
+  }
+
+  // REQUIRES: there is nothing to pop
+  HAKO_INLINE bool FindMore(Cache& cache, unsigned list, std::uint32_t rest) {
+    const std::uint32_t given = cache.given[list];
+    if (given != 0 && At(given).count >= rest) {
+      std::swap(cache.full[list], cache.given[list]);
+      return true;
+    }
+    return has_[list].load(std::memory_order_relaxed) && Refill(cache, list);
+  }
+  [[gnu::noinline]] bool Refill(Cache& cache, unsigned list) {
+    std::lock_guard lock(mutex_);
+    for (;;) {
+      const bool is_uncounted = list < kUnstamped && uncounted_[list] != 0;
+      if (!is_uncounted && depot_[list] == 0) return false;
+      const std::uint32_t next = is_uncounted ? TakeUncounted(list) : TakeFrom(list, depot_[list]);
+      if (list < kUnstamped && !is_uncounted) Leave(list, At(next));
+      for (std::uint32_t i = 0; handed_out_ != nullptr && i < At(next).count; ++i) handed_out_->Add(At(next).handles[i]);
+      if (At(next).count == 0) {
+        Recycle(next);
+        continue;
+      }
+      std::uint32_t& full = cache.full[list];
+      if (full != 0) Recycle(full);
+      full = next;
+      return true;
+    }
+  }
+
+  // REQUIRES: there is no room to push to
+  [[gnu::noinline]] bool MakeRoom(Cache& cache, unsigned list) {
+    std::uint32_t& full = cache.full[list];
+    std::uint32_t& given = cache.given[list];
+    if (full == 0 || At(full).count == 0) std::swap(full, given);
+    if (given != 0 && At(given).count == 0) return true;
+    std::lock_guard lock(mutex_);
+    if (unused_ == 0 && (next_ + 1) * sizeof(Magazine) > memory_.size()) return false;
+    if (given != 0) Enter(list, given);
+    if (unused_ != 0) {
+      given = unused_;
+      unused_ = At(given).next;
+    } else {
+      given = static_cast<std::uint32_t>(next_++);
+    }
+    At(given).count = 0;
+    At(given).limit = LimitOf(list);
+    return true;
+  }
+  std::uint16_t LimitOf(unsigned list) const {
+    if (list >= kWaiting) return kMagazineSize;
+    return static_cast<std::uint16_t>(std::clamp<std::uint64_t>(kMagazineBytes / BytesOf(list % format::kSizeClasses), 1, kMagazineSize));
+  }
+
+  storage::ReservedMemory memory_;
+  storage::ReservedMemory region_memory_;
+  const unsigned shift_, last_small_;
+  const Extents extents_;
+  mutable std::mutex mutex_;
+  std::array<std::atomic<bool>, kLists> has_{};  // whether the depot has magazines of the list; changed under mutex_
+  std::array<std::uint32_t, kLists> depot_{};    // full magazines; those of kFree are counted
+  std::array<std::uint32_t, kUnstamped> uncounted_{};
+  std::uint32_t num_uncounted_ = 0;
+  std::uint64_t uncounted_bytes_ = 0;
+  std::uint32_t unused_ = 0;  // empty magazines
+  std::uint64_t next_ = 1;    // magazines never used yet
+  FreeRuns runs_;
+  std::uint64_t renewals_ = 0;  // of regions
+  std::uint64_t free_bytes_ = 0;
+  HandleSet* handed_out_ = nullptr;  // while a state is pinned
+};
+
+}  // namespace hako::hash

@@ -1,0 +1,185 @@
+// Definitions of hash/bucket_index.h: counting, and splitting lines.
+#pragma once
+
+#include "hako/base/no_memory.h"
+#include "hako/hash/bucket_index.h"
+
+namespace hako::hash {
+
+template <class Space>
+HAKO_INLINE void BucketIndex<Space>::AddToCount(Slot& slot, std::int64_t delta) {
+  const std::int64_t pending = slot.pending_count.load(std::memory_order_relaxed) + delta;
+  slot.pending_count.store(pending, std::memory_order_relaxed);
+  if (pending >= kCountBatch || pending <= -kCountBatch) SettleCount(slot, pending);
+}
+
+template <class Space>
+void BucketIndex<Space>::SettleCount(Slot& slot, std::int64_t pending) {
+  std::int64_t total = count_.load(std::memory_order_relaxed) + pending;
+  if (sync::IsSingleThreaded()) {
+    count_.store(total, std::memory_order_relaxed);
+  } else {
+    total = count_.fetch_add(pending, std::memory_order_acq_rel) + pending;
+  }
+  slot.pending_count.store(0, std::memory_order_relaxed);
+  HAKO_TRY {
+    for (int splits = 0; splits < 4 && total > static_cast<std::int64_t>(num_lines() * kTargetLoad); ++splits) {
+      if (!Split(slot)) break;
+    }
+  }
+  HAKO_CATCH_NO_MEMORY()  // the next insertions try again
+}
+
+// Splits the next line in order. False if another thread is splitting, or there is no room: the table then works on, only denser.
+template <class Space>
+bool BucketIndex<Space>::Split(Slot& slot) {
+  sync::VersionLock splitting(split_lock_);
+  if (!splitting.TryLock()) return false;
+  const sync::LockHolder split_holder(splitting);
+  const std::uint64_t n = num_lines();
+  if (!lines_.EnsureHome(n + 1).ok()) return false;
+  const std::uint64_t half = std::bit_floor(n);
+  const auto depth = static_cast<unsigned>(std::countr_zero(half));
+  Line& from = lines_.Home(n - half);
+  __builtin_prefetch(&lines_.Home(n - half + (n + 1 < 2 * half ? 1 : 0)), 1);  // the next split's
+  sync::VersionLock lock(from.header);
+  lock.Lock();
+  sync::LockHolder holder(lock);
+
+  // Without a branch on what decides: it is as good as random.
+  const unsigned deciding_bit = depth - format::TagBase(depth);
+  Entries &moved = split_moved_, &stayed = split_stayed_;
+  std::size_t num_moved = 0, num_stayed = 0, chain = 0;
+  Status status;
+  for (Line* line = &from; line != nullptr && status.ok();) {
+    if (moved.size() < ++chain * format::kLineEntries) {
+      moved.resize(chain * format::kLineEntries);
+      stayed.resize(chain * format::kLineEntries);
+    }
+    const std::uint32_t header = Header(*line);
+    for (unsigned i = 0; i < EntriesIn(header); ++i) {
+      const Tagged entry{LoadSlot(*line, i), LoadTag(*line, i), static_cast<std::uint16_t>(i), line};
+      moved[num_moved] = stayed[num_stayed] = entry;
+      const std::size_t moves = entry.tag >> deciding_bit & 1, is_there = entry.handle != 0;
+      num_moved += is_there & moves;
+      num_stayed += is_there & ~moves;
+    }
+    unsigned hops = static_cast<unsigned>(chain);
+    StatusOr<Line*> next = NextLine(*line, header, &hops);
+    status = next.status();
+    line = next.ok() ? *next : nullptr;
+  }
+  const bool new_tags = format::TagBase(depth + 1) != format::TagBase(depth);
+  [[maybe_unused]] std::optional<typename Space::Ahead> ahead;  // until MakeTagsAnew has looked at the records
+  if constexpr (Space::kReadsAhead) {
+    if (new_tags) {
+      ahead.emplace();
+      for (std::size_t e = 0; e < num_moved; ++e) space_.Want(*ahead, moved[e].handle);
+      for (std::size_t e = 0; e < num_stayed; ++e) space_.Want(*ahead, stayed[e].handle);
+      space_.Read(*ahead);
+    }
+  }
+  if (new_tags && status.ok()) status = MakeTagsAnew(slot, {moved.data(), num_moved}, depth + 1);
+  if (new_tags && status.ok()) status = MakeTagsAnew(slot, {stayed.data(), num_stayed}, depth + 1);
+  if (status.ok()) status = FillLine(lines_.Home(n), {moved.data(), num_moved});
+  if (!status.ok()) return false;
+  PublishLineCount(n + 1);  // from here on nothing can fail
+  holder.changed = true;
+  for (std::size_t e = 0; e < num_moved; ++e) {
+    StoreSlot(*moved[e].line, moved[e].i, 0);
+    StoreTag(*moved[e].line, moved[e].i, 0);
+  }
+  if (new_tags) {
+    for (std::size_t e = 0; e < num_stayed; ++e) StoreTag(*stayed[e].line, stayed[e].i, stayed[e].tag);
+  }
+  Compact(from, chain, num_stayed);
+  return true;
+}
+
+template <class Space>
+Status BucketIndex<Space>::MakeTagsAnew(Slot& slot, std::span<Tagged> entries, unsigned depth) const {
+  for (Tagged& entry : entries) {
+    HAKO_ASSIGN_OR_RETURN(const RecordView record, space_.View(slot, entry.handle));
+    entry.tag = format::TagOf(space_.KeyHash(record.key), depth);
+  }
+  return absl::OkStatus();
+}
+
+// Overwrites a line that no reader can reach yet, with overflow lines as needed. On error nothing is kept.
+template <class Space>
+Status BucketIndex<Space>::FillLine(Line& line, std::span<const Tagged> entries) {
+  absl::InlinedVector<std::uint32_t, 4> overflow;
+  overflow.reserve(entries.size() / format::kLinkEntry + 1);
+  while (entries.size() > format::kLineEntries + overflow.size() * format::kLinkEntry) {
+    StatusOr<std::uint32_t> id = lines_.NewOverflow();
+    if (!id.ok()) {
+      for (std::uint32_t other : overflow) lines_.FreeOverflow(other);
+      return id.status();
+    }
+    overflow.push_back(*id);
+  }
+  std::size_t next = 0;
+  Line* at = &line;
+  for (std::size_t l = 0; l <= overflow.size(); ++l) {
+    const bool linked = l < overflow.size();
+    Line content{};
+    for (unsigned i = 0; i < (linked ? format::kLinkEntry : format::kLineEntries) && next < entries.size(); ++i, ++next) {
+      content.tags[i] = entries[next].tag;
+      content.slots[i] = entries[next].handle;
+    }
+    if (linked) {
+      content.slots[format::kLinkEntry] = overflow[l];
+      content.header = sync::VersionLock::kFlag;
+    }
+    StoreLine(*at, content);
+    if (linked) at = lines_.Overflow(overflow[l]);
+  }
+  return absl::OkStatus();
+}
+
+// By words: a reader who still follows an old link to a recycled overflow line may look at it meanwhile.
+template <class Space>
+void BucketIndex<Space>::StoreLine(Line& line, const Line& content) {
+  std::uint64_t words[sizeof(Line) / 8];
+  std::memcpy(words, &content, sizeof(words));
+  for (std::size_t w = 0; w < std::size(words); ++w) {
+    std::atomic_ref(reinterpret_cast<std::uint64_t*>(&line)[w]).store(words[w], std::memory_order_relaxed);
+  }
+}
+
+// Drops overflow lines of a locked chain of `chain` lines as far as its `num_entries` fit in those before. An entry is in two places for a
+// moment, never in none.
+template <class Space>
+void BucketIndex<Space>::Compact(Line& home, std::size_t chain, std::size_t num_entries) {
+  for (; chain > 1 && num_entries <= format::kLinkEntry * (chain - 1) + 1; --chain) {
+    Line* before = &home;
+    for (std::size_t l = 2; l < chain; ++l) before = lines_.Overflow(LoadSlot(*before, format::kLinkEntry));
+    const std::uint32_t id = LoadSlot(*before, format::kLinkEntry);
+    Line& last = *lines_.Overflow(id);
+    Line* free = &home;
+    unsigned f = 0;
+    std::uint32_t last_handle = 0;  // takes the place of the link
+    std::uint16_t last_tag = 0;
+    for (unsigned i = 0; i < format::kLineEntries; ++i) {
+      const std::uint32_t handle = LoadSlot(last, i);
+      if (handle == 0) continue;
+      while (free != &last && LoadSlot(*free, f) != 0) {
+        if (++f < format::kLinkEntry) continue;
+        free = lines_.Overflow(LoadSlot(*free, format::kLinkEntry));
+        f = 0;
+      }
+      if (free == &last) {
+        last_tag = LoadTag(last, i);
+        last_handle = handle;
+        break;
+      }
+      StoreTag(*free, f, LoadTag(last, i));
+      StoreSlot(*free, f, handle);
+    }
+    StoreTag(*before, format::kLinkEntry, last_tag);
+    StoreLinkAndHeader(*before, last_handle, Header(*before) & ~sync::VersionLock::kFlag);
+    lines_.FreeOverflow(id);
+  }
+}
+
+}  // namespace hako::hash

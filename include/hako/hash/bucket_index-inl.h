@@ -1,0 +1,434 @@
+// Definitions of hash/bucket_index.h: look-up and change of one record.
+#pragma once
+
+#include "hako/hash/bucket_index.h"
+#include "hako/hash/bucket_walk.h"
+
+namespace hako::hash {
+
+// The short way: the first entry of the chain whose tag matches. What that does not settle goes the slow way.
+template <class Space>
+template <class S>
+HAKO_INLINE Status BucketIndex<Space>::Fetch(Slots& slots, std::uint64_t hash, std::string_view key, S&& sink) {
+  const Place place = Locate(hash, shape());
+  Line* line = &lines_.Home(place.index);
+  const sync::VersionLock lock(line->header);
+  const std::uint32_t version = lock.ReadVersion();
+  if ((version & sync::VersionLock::kLocked) == 0) [[likely]] {
+    const std::uint16_t tag = place.TagOf(hash);
+    std::uint32_t header = version;
+    for (unsigned hops = 0; hops < kShortHops; ++hops) {
+      if (const std::uint32_t mask = MatchTags(*line, tag) & EntryMask(header); mask != 0) {
+        const std::uint32_t handle = LoadSlot(*line, static_cast<unsigned>(std::countr_zero(mask)));
+        if (handle != 0 && space_.TryFetchShort(handle, hash, key, sink) && lock.IsCurrent(version)) [[likely]]
+          return absl::OkStatus();
+        break;
+      }
+      if (!HasLink(header)) {
+        if (lock.IsCurrent(version) && shape().word() == place.shape.word()) [[likely]]
+          return AbsentError();
+        break;
+      }
+      line = lines_.Overflow(LoadSlot(*line, format::kLinkEntry));
+      if (line == nullptr) [[unlikely]]
+        break;
+      header = Header(*line);
+    }
+  }
+  if constexpr (std::is_trivially_copy_assignable_v<std::remove_cvref_t<S>>) {
+    std::remove_cvref_t<S> copy = sink;  // no call has the address of `sink`: its members stay in registers
+    Status status = FetchSlowly(slots, hash, key, copy);
+    sink = copy;
+    return status;
+  } else {
+    return FetchSlowly(slots, hash, key, sink);
+  }
+}
+
+template <class Space>
+template <class S>
+Status BucketIndex<Space>::FetchSlowly(Slots& slots, std::uint64_t hash, std::string_view key, S& sink) HAKO_TRY {
+  for (sync::Backoff backoff; backoff.count() < kOptimisticTries; backoff.Pause()) {
+    const Place place = Locate(hash, shape());
+    Line* line = &lines_.Home(place.index);
+    const sync::VersionLock lock(line->header);
+    const std::uint32_t version = lock.ReadVersion();
+    if ((version & sync::VersionLock::kLocked) != 0) [[unlikely]]
+      continue;
+    const auto is_current = [&lock, version] { return lock.IsCurrent(version); };
+    const std::uint16_t tag = place.TagOf(hash);
+    std::uint32_t header = version;
+    bool suspicious = false;  // a tag matched but the key did not: a coincidence, or damage
+    bool raced = false;       // once seen, it counts: a writer that changes nothing gives the version back as it was
+    for (unsigned hops = 0; !raced;) {
+      for (std::uint32_t mask = MatchTags(*line, tag); mask != 0; mask &= mask - 1) {
+        const auto i = static_cast<unsigned>(std::countr_zero(mask));
+        const std::uint32_t handle = LoadSlot(*line, i);
+        if (handle == 0 || (i == format::kLinkEntry && HasLink(header))) [[unlikely]]
+          continue;
+        FetchedCopy copy;
+        const Match match = space_.TryFetch(handle, key, sink, is_current, copy);
+        if (match == Match::kYes) [[likely]] {
+          if (raced = !is_current(); raced) break;
+          if (space_.CopyIsIntact(copy, hash)) [[likely]]
+            return absl::OkStatus();
+        }
+        suspicious = true;
+      }
+      if (!HasLink(header)) [[likely]]
+        break;
+      line = lines_.Overflow(LoadSlot(*line, format::kLinkEntry));
+      if (line == nullptr || ++hops > kMaxHops) [[unlikely]] {
+        suspicious = true;
+        break;
+      }
+      header = Header(*line);
+    }
+    if (raced || !is_current()) continue;
+    if (suspicious) break;
+    // A split may have moved the record, or, where it has made tags anew, changed what to look for.
+    const Place now = Locate(hash, shape());
+    if (now.index == place.index && now.TagOf(hash) == tag) return AbsentError();
+  }
+  return FetchLocked(slots, hash, key, sink);
+}
+HAKO_OR_NO_MEMORY
+
+// After a coincidence of tags, damage, a failing device or in a crowd of writers: looks again, with the lock and with all checks.
+template <class Space>
+template <class S>
+Status BucketIndex<Space>::FetchLocked(Slots& slots, std::uint64_t hash, std::string_view key, S& sink) {
+  Slot* const slot = slots.Mine();
+  if (slot == nullptr) return slots.Refusal();
+  bool found = false;
+  HAKO_RETURN_IF_ERROR((Process<void>(*slot, hash, key, [&](std::optional<std::string_view> value) -> void {
+    found = value.has_value();
+    if (!found) return;
+    if (char* out = sink(value->size())) sync::CopyBytes(out, value->data(), value->size());
+  })));
+  return found ? absl::OkStatus() : AbsentError();
+}
+
+template <class Space>
+HAKO_INLINE BucketIndex<Space>::Turn::Turn(BucketIndex& index, Slot& slot, std::uint64_t hash, bool heeds_holds)
+    : place(Locate(hash, index.shape())), slot_(&slot) {
+  slot.Enter();
+  line = &index.lines_.Home(place.index);
+  sync::VersionLock(line->header).Lock();
+  if (index.space_.gate().IsBusy() || index.shape().word() != place.shape.word()) [[unlikely]] {
+    place = index.MoveLock(slot, hash, place, heeds_holds);
+    line = &index.lines_.Home(place.index);
+  }
+}
+
+// The table has grown meanwhile, or another thread wants to be alone or holds the key. Takes the lock of one home and gives that of
+// another, maybe the same.
+template <class Space>
+typename BucketIndex<Space>::Place BucketIndex<Space>::MoveLock(Slot& slot, std::uint64_t hash, Place place, bool heeds_holds) {
+  for (;;) {
+    const bool closed = space_.gate().IsClosed();
+    const Place now = Locate(hash, shape());
+    const bool held = heeds_holds && now.index == place.index && space_.gate().IsHeld(hash);
+    if (!closed && !held && now.index == place.index) return now;
+    sync::VersionLock(lines_.Home(place.index).header).Unlock(false);
+    if (closed || held) {
+      slot.Leave();
+      if (held) space_.gate().WaitUntilReleased(hash);
+      space_.gate().WaitUntilOpen();
+      slot.Enter();
+    }
+    place = Locate(hash, shape());
+    sync::VersionLock(lines_.Home(place.index).header).Lock();
+  }
+}
+
+template <class Space>
+Status BucketIndex<Space>::Find(Slot& slot, const Turn& turn, std::uint64_t hash, std::string_view key, Entry* found) {
+  const std::uint16_t tag = turn.place.TagOf(hash);
+  unsigned hops = 0;
+  for (Line* line = turn.line; line != nullptr;) {
+    const std::uint32_t header = Header(*line);
+    for (std::uint32_t mask = MatchTags(*line, tag) & EntryMask(header); mask != 0; mask &= mask - 1) {
+      const auto i = static_cast<unsigned>(std::countr_zero(mask));
+      const std::uint32_t handle = LoadSlot(*line, i);
+      if (handle == 0) continue;
+      format::Lengths lengths;
+      switch (space_.MatchKey(handle, key, &lengths)) {
+        case Match::kYes:
+          *found = {line, i, handle, lengths};
+          return absl::OkStatus();
+        case Match::kNo:  // a coincidence, unless the record is damaged
+          HAKO_RETURN_IF_ERROR(space_.View(slot, handle).status());
+          break;
+        case Match::kDamaged:
+        case Match::kFailed:
+          return space_.DamageAt(handle);
+      }
+    }
+    HAKO_ASSIGN_OR_RETURN(line, NextLine(*line, header, &hops));
+  }
+  return absl::OkStatus();
+}
+
+// The short way keeps its state in registers and settles what most calls are: a short record that is the first with its tag in its
+// bucket, or none, and room for one. The rest goes the general way, before the visitor is called (ProcessSlowly) or after (StoreSlowly).
+//
+// A record that is going to be written in any case is written before the old one is looked for. It waits for no cache line, and what comes
+// after the look-up is then so short that the next operation's look-up begins while this one's is under way.
+template <class Space>
+template <class ActionT, class V>
+HAKO_INLINE Status BucketIndex<Space>::Process(Slot& slot, std::uint64_t hash, std::string_view key, V&& visit) {
+  using Visit = std::remove_cvref_t<V>;
+  if constexpr (std::is_same_v<Visit, ActionT>) {
+    if (visit.kind() == ActionT::Kind::kSet && visit.value().size() > kLongValue) [[unlikely]]
+      return StoreLong(slot, hash, key, visit.value(), false);
+  }
+  Turn turn(*this, slot, hash, !std::is_void_v<ActionT>);
+  std::uint32_t fresh = 0;
+  if constexpr (std::is_same_v<Visit, ActionT> && !Space::kOverwrites) {
+    if (visit.kind() == ActionT::Kind::kSet) fresh = space_.WriteShort(slot, hash, key, visit.value());
+  }
+  const std::uint16_t tag = turn.place.TagOf(hash);
+  ShortEntry entry = FindShort(turn.line, tag, key);
+  std::optional<std::string_view> value;
+  if constexpr (kReads<ActionT, V>) {
+    if (entry.handle != 0) value = space_.ViewShort(entry.handle, entry.head, hash);
+    entry.settled = entry.settled && value.has_value() == (entry.handle != 0);
+  }
+  if (!entry.settled) [[unlikely]] {
+    if constexpr (std::is_same_v<Visit, ActionT>) {
+      if (visit.kind() == ActionT::Kind::kSet) return StoreSlowly(slot, turn.HandOver(), hash, key, visit.value(), fresh);
+    }
+    return ProcessSlowly<ActionT>(slot, turn.HandOver(), hash, key, visit);
+  }
+  if constexpr (std::is_void_v<ActionT>) {
+    visit(value);
+  } else {
+    const bool exists = entry.handle != 0;
+    const ActionT action = Decide<ActionT>(visit, exists, value);
+    std::int64_t delta = 0;
+    if (action.kind() == ActionT::Kind::kSet) {
+      if (!exists || !space_.OverwriteShort(entry.handle, entry.head, action.value())) {
+        if (!exists) {
+          entry.i = FreeEntry(*turn.line);
+          if (entry.i != format::kLineEntries) {
+            entry.line = turn.line;
+          } else if (entry.line != turn.line) {
+            entry.i = FreeEntry(*entry.line);
+          }
+        }
+        if (fresh == 0 && entry.i != format::kLineEntries) fresh = space_.WriteShort(slot, hash, key, action.value());
+        if (fresh == 0 || entry.i == format::kLineEntries) [[unlikely]]
+          return StoreSlowly(slot, turn.HandOver(), hash, key, action.value(), fresh);
+        if (exists) {
+          space_.RetireShort(slot, entry.handle, entry.head);
+        } else {
+          StoreTag(*entry.line, entry.i, tag);
+          delta = 1;
+        }
+        StoreSlot(*entry.line, entry.i, fresh);
+        space_.Commit(fresh);
+      }
+      turn.changed = true;
+    } else if (action.kind() == ActionT::Kind::kRemove && exists) {
+      space_.RetireShort(slot, entry.handle, entry.head);
+      StoreSlot(*entry.line, entry.i, 0);
+      StoreTag(*entry.line, entry.i, 0);
+      turn.changed = true;
+      delta = -1;
+    }
+    turn.End(*this, delta);
+  }
+  return absl::OkStatus();
+}
+
+template <class Space>
+HAKO_INLINE typename BucketIndex<Space>::ShortEntry BucketIndex<Space>::FindShort(Line* line, std::uint16_t tag, std::string_view key) {
+  for (unsigned hops = 0; hops < kShortHops && line != nullptr; ++hops) {
+    const std::uint32_t header = Header(*line);
+    if (const std::uint32_t mask = MatchTags(*line, tag) & EntryMask(header); mask != 0) {
+      const auto i = static_cast<unsigned>(std::countr_zero(mask));
+      const std::uint32_t handle = LoadSlot(*line, i);
+      std::uint64_t head;
+      if (handle != 0 && space_.MatchShort(handle, key, &head)) [[likely]]
+        return {true, line, i, handle, head};
+      break;
+    }
+    if (!HasLink(header)) return {true, line};
+    line = lines_.Overflow(LoadSlot(*line, format::kLinkEntry));
+  }
+  return {};
+}
+
+template <class Space>
+template <class ActionT, class V>
+Status BucketIndex<Space>::ProcessSlowly(Slot& slot, Place place, std::uint64_t hash, std::string_view key, V& visit) {
+  Turn turn(*this, slot, place);
+  Entry entry;
+  HAKO_RETURN_IF_ERROR(Find(slot, turn, hash, key, &entry));
+  const bool exists = entry.line != nullptr;
+  std::optional<std::string_view> value;
+  if constexpr (kReads<ActionT, V>) {
+    if (exists) {
+      HAKO_ASSIGN_OR_RETURN(const RecordView record, space_.View(slot, entry.handle));
+      value = record.value;
+    }
+  }
+  if constexpr (std::is_void_v<ActionT>) {
+    visit(value);
+  } else {
+    const ActionT action = Decide<ActionT>(visit, exists, value);
+    if (action.kind() == ActionT::Kind::kSet) return StoreResult(slot, turn, hash, key, entry, action.value());
+    if (action.kind() == ActionT::Kind::kRemove && exists) {
+      space_.NoteMove(entry.handle, 0);
+      space_.Retire(slot, entry.handle, entry.lengths);
+      StoreSlot(*entry.line, entry.i, 0);
+      StoreTag(*entry.line, entry.i, 0);
+      space_.ReleaseFreed(slot);
+      turn.changed = true;
+      turn.End(*this, -1);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The record is written before anything is locked, so that no other thread waits for its bytes. `is_held`: this thread holds the key.
+template <class Space>
+Status BucketIndex<Space>::StoreLong(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view value, bool is_held) {
+  Status error;
+  const std::uint32_t fresh = space_.WriteAhead(slot, hash, key, value, &error);
+  if (fresh == 0) return error;
+  Turn turn(*this, slot, hash, !is_held);
+  HAKO_RETURN_IF_ERROR(space_.EndAhead(slot, fresh));
+  return StoreSlowly(slot, turn.HandOver(), hash, key, value, fresh);
+}
+
+// The result of a visitor, which has seen the record under this lock. A long one is written while the key is held instead: others may read
+// the key, and use its neighbours in the bucket.
+template <class Space>
+Status BucketIndex<Space>::StoreResult(Slot& slot, Turn& turn, std::uint64_t hash, std::string_view key, const Entry& entry,
+                                       std::string_view value) {
+  sync::KeyHold hold(space_.gate());
+  if (value.size() <= kLongValue || !hold.Add(hash)) return Store(slot, turn, hash, key, entry, value, 0);
+  turn.Cancel();
+  return StoreLong(slot, hash, key, value, true);
+}
+
+// `fresh` is the record, if it has been written already.
+template <class Space>
+Status BucketIndex<Space>::StoreSlowly(Slot& slot, Place place, std::uint64_t hash, std::string_view key, std::string_view value,
+                                       std::uint32_t fresh) {
+  Turn turn(*this, slot, place);
+  Entry entry;
+  Status status = Find(slot, turn, hash, key, &entry);
+  if (status.ok() && fresh == 0) return StoreResult(slot, turn, hash, key, entry, value);
+  if (status.ok()) status = Store(slot, turn, hash, key, entry, value, fresh);
+  if (!status.ok() && fresh != 0) {
+    space_.GiveBack(slot, fresh, key.size(), value.size());
+    space_.ReleaseFreed(slot);
+  }
+  return status;
+}
+
+template <class Space>
+Status BucketIndex<Space>::Store(Slot& slot, Turn& turn, std::uint64_t hash, std::string_view key, const Entry& entry,
+                                 std::string_view value, std::uint32_t fresh) {
+  const auto write = [&](Status* error) { return fresh != 0 ? fresh : space_.Write(slot, hash, key, value, error); };
+  if (entry.line == nullptr) {
+    HAKO_RETURN_IF_ERROR(Insert<true>(turn, hash, write));
+    turn.End(*this, 1);
+    return absl::OkStatus();
+  }
+  if (fresh != 0 || !space_.Overwrite(entry.handle, entry.lengths, key, value)) {
+    Status error;
+    const std::uint32_t handle = write(&error);
+    if (handle == 0) return error;
+    space_.NoteMove(entry.handle, handle);
+    space_.Retire(slot, entry.handle, entry.lengths);
+    StoreSlot(*entry.line, entry.i, handle);
+    space_.Commit(handle);
+    space_.ReleaseFreed(slot);
+  }
+  turn.changed = true;
+  return absl::OkStatus();
+}
+
+template <class Space>
+StatusOr<bool> BucketIndex<Space>::Extend(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view piece,
+                                          std::string_view other) {
+  if constexpr (requires { &Space::Extend; }) {
+    Turn turn(*this, slot, hash);
+    Entry entry;
+    HAKO_RETURN_IF_ERROR(Find(slot, turn, hash, key, &entry));
+    if (entry.line == nullptr || !space_.Extend(entry.handle, entry.lengths, piece, other)) return false;
+    turn.changed = true;
+    return true;
+  }
+  return false;
+}
+
+template <class Space>
+HAKO_INLINE unsigned BucketIndex<Space>::FreeEntry(Line& line) {
+  const unsigned entries = EntriesIn(Header(line));
+  for (std::uint32_t mask = MatchTags(line, 0); mask != 0; mask &= mask - 1) {
+    const auto i = static_cast<unsigned>(std::countr_zero(mask));
+    if (i < entries && LoadSlot(line, i) == 0) return i;
+  }
+  return format::kLineEntries;
+}
+
+// `make(Status*)` gives the record's handle, once it is sure that there is an entry for it; 0 with an error if it cannot. A record that is
+// not new has its stamp already. If the home line is full, the record goes into an overflow line, or into a new one, to which the last
+// entry of the chain moves along.
+template <class Space>
+template <bool kNew, class Make>
+Status BucketIndex<Space>::Insert(Turn& turn, std::uint64_t hash, Make&& make) {
+  const std::uint16_t tag = turn.place.TagOf(hash);
+  unsigned hops = 0;
+  Line* line = turn.line;
+  unsigned i = FreeEntry(*line);
+  while (i == format::kLineEntries) {
+    HAKO_ASSIGN_OR_RETURN(Line* const next, NextLine(*line, Header(*line), &hops));
+    if (next == nullptr) break;
+    line = next;
+    i = FreeEntry(*line);
+  }
+  struct NewLine {
+    LineTable<Space>& lines;
+    std::uint32_t id = 0;
+    ~NewLine() {
+      if (id != 0) lines.FreeOverflow(id);
+    }
+  } new_line{lines_};
+  if (i == format::kLineEntries) {
+    HAKO_ASSIGN_OR_RETURN(new_line.id, lines_.NewOverflow());
+  }
+  Status error;
+  const std::uint32_t handle = make(&error);
+  if (handle == 0) return error;
+  space_.NoteMove(0, handle);
+  const std::uint32_t id = std::exchange(new_line.id, 0);
+  if (id == 0) {
+    StoreTag(*line, i, tag);
+    StoreSlot(*line, i, handle);
+  } else {
+    Line overflow{};
+    overflow.slots = {LoadSlot(*line, format::kLinkEntry), handle};
+    overflow.tags = {LoadTag(*line, format::kLinkEntry), tag};
+    StoreLine(*lines_.Overflow(id), overflow);
+    StoreLinkAndHeader(*line, id, Header(*line) | sync::VersionLock::kFlag);
+  }
+  if constexpr (kNew) space_.Commit(handle);
+  turn.changed = true;
+  return absl::OkStatus();
+}
+
+template <class Space>
+Status BucketIndex<Space>::Adopt(Slot& slot, std::uint64_t hash, std::uint32_t handle) {
+  Turn turn(*this, slot, hash);
+  HAKO_RETURN_IF_ERROR(Insert<false>(turn, hash, [&](Status*) { return handle; }));
+  turn.End(*this, 1);
+  return absl::OkStatus();
+}
+
+}  // namespace hako::hash

@@ -1,0 +1,409 @@
+// Definitions of hash/bucket_index.h for several keys in one call: changes that are one step to other threads, and look-ups whose memory
+// accesses overlap.
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+#include "hako/base/assert.h"
+#include "hako/base/no_memory.h"
+#include "hako/hash/bucket_index.h"
+
+namespace hako::hash {
+
+// The home lines of several hashes, locked in ascending order; unlocked at the end of the scope.
+template <class Space>
+class BucketIndex<Space>::LockedHomes {
+ public:
+  // Makes room for so many hashes: Lock allocates nothing.
+  LockedHomes(BucketIndex& index, std::size_t count) : index_(index) { homes_.reserve(count); }
+  LockedHomes(const LockedHomes&) = delete;
+  ~LockedHomes() { Unlock(); }
+
+  // Of hash_of(i) for each i < count. Starts again only where one of these has another home by the time that its line is locked: what is
+  // locked is not split. REQUIRES: none is locked
+  template <class HashOf>
+  void Lock(std::size_t count, HashOf&& hash_of) {
+    for (;;) {
+      shape_ = index_.shape();
+      for (std::size_t i = 0; i < count; ++i) homes_.push_back({shape_.IndexOf(hash_of(i))});
+      std::ranges::sort(homes_, {}, &Home::index);
+      const auto same = [](const Home& a, const Home& b) { return a.index == b.index; };
+      homes_.erase(std::unique(homes_.begin(), homes_.end(), same), homes_.end());
+      for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Lock();
+      const TableShape before = std::exchange(shape_, index_.shape());
+      std::size_t i = shape_.word() == before.word() ? count : 0;
+      while (i < count && shape_.IndexOf(hash_of(i)) == before.IndexOf(hash_of(i))) ++i;
+      if (i == count) return;
+      Unlock();
+    }
+  }
+  void Unlock() {
+    for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Unlock(home.changed);
+    homes_.erase(homes_.begin(), homes_.end());  // clear() would give up the memory that the next Lock counts on
+  }
+  bool IsEmpty() const { return homes_.empty(); }
+  // Of a hash whose home is locked.
+  Place PlaceOf(std::uint64_t hash) const { return Locate(hash, shape_); }
+  void MarkChanged(std::uint64_t hash) { std::ranges::lower_bound(homes_, shape_.IndexOf(hash), {}, &Home::index)->changed = true; }
+
+ private:
+  struct Home {
+    std::uint64_t index;
+    bool changed = false;
+  };
+  BucketIndex& index_;
+  TableShape shape_{0};                          // as of the last Lock; the homes that are locked are the same in the latest one
+  absl::InlinedVector<Home, kUsualKeys> homes_;  // that are locked, ascending
+};
+
+// A writer's turn at several buckets. All their home lines are locked from the beginning to the end, so that other threads see all of it
+// or nothing; while long values are written the keys are held instead (sync/write_gate.h), so that other threads see nothing yet. First
+// every key is decided on, while nothing changes; then everything that can fail is done in such a way that it can be undone: the new
+// records are written, entries are made for the new keys; the last step stores into existing entries. A process that is killed amid
+// these leaves some keys changed and others not.
+template <class Space>
+template <class ActionT>
+class BucketIndex<Space>::MultiTurn {
+ public:
+  // Waits while another thread holds one of the keys; or locks nothing then.
+  enum class IfHeld { kWait, kLockNothing };
+  MultiTurn(BucketIndex& index, Slot& slot, std::span<const std::string_view> keys, IfHeld if_held = IfHeld::kWait)
+      : index_(index), slot_(slot), keys_(keys), if_held_(if_held), homes_(index, keys.size()) {
+    for (const std::string_view key : keys) records_.push_back({.hash = index.space_.KeyHash(key)});
+    index.PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
+    slot.Enter();
+    busy_.emplace(slot);
+    Lock();
+    if (!IsLocked()) return;
+    index.ReadRecords(*ahead_, std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
+    JoinEqualKeys();
+  }
+  MultiTurn(const MultiTurn&) = delete;
+  ~MultiTurn() = default;
+  bool IsLocked() const { return !homes_.IsEmpty(); }
+
+  template <class V>
+  Status Decide(V& visit) {
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      Record& record = records_[records_[i].first];
+      if (&record == &records_[i]) HAKO_RETURN_IF_ERROR(Find(i));
+      std::optional<std::string_view> value;  // as those before leave it
+      if (record.action.kind() == ActionT::Kind::kSet) {
+        value = record.action.value();
+      } else if (record.action.kind() == ActionT::Kind::kKeep && record.handle != 0) {
+        HAKO_ASSIGN_OR_RETURN(const RecordView view, index_.space_.View(slot_, record.handle));
+        value = view.value;
+      }
+      const std::optional<ActionT> action = visit(i, value);
+      if (!action) return MismatchError();
+      if (action->kind() != ActionT::Kind::kKeep) record.action = *action;
+    }
+    return absl::OkStatus();
+  }
+
+  // Long values are written while the keys are held instead of their buckets locked. The thread stays a writer, so the epoch stays too.
+  Status WriteLong() {
+    const auto is_long = [](const Record& record) {
+      return record.action.kind() == ActionT::Kind::kSet && record.action.value().size() > kLongValue;
+    };
+    if (std::ranges::none_of(records_, is_long) || !HoldAll()) return absl::OkStatus();
+    ahead_.reset();  // records read ahead may be outdated once their buckets are unlocked
+    homes_.Unlock();
+    Status status = CatchNoMemory([this] { return Write(); });
+    Lock();
+    for (std::size_t i = 0; i < keys_.size() && status.ok(); ++i) {  // another thread may have moved the records
+      if (records_[i].first == i) status = CatchNoMemory([&] { return Find(i); });
+    }
+    if (!status.ok()) Undo();
+    return status;
+  }
+
+  // Instead of Decide: the new records are there already.
+  Status Take(std::span<const std::uint32_t> fresh) {
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      HAKO_RETURN_IF_ERROR(Find(i));
+      records_[i].fresh = fresh[i];
+    }
+    return absl::OkStatus();
+  }
+
+  // On error nothing has changed.
+  Status Apply() {
+    Status status;
+    HAKO_TRY {
+      status = Write();
+      if (status.ok()) status = MakeEntries();
+    }
+    HAKO_CATCH_NO_MEMORY(status = NoMemoryError();)
+    if (!status.ok()) {
+      Undo();
+      return status;
+    }
+    std::int64_t delta = 0;
+    // Stores come before removals: a process that is killed while it moves a value to another key may leave it under both, never under
+    // none.
+    for (Record& record : records_) {
+      if (record.fresh == 0) continue;
+      homes_.MarkChanged(record.hash);
+      if (record.handle == 0) {
+        ++delta;
+      } else {
+        Replace(record);
+      }
+      index_.space_.Commit(record.fresh);
+    }
+    for (Record& record : records_) {
+      if (record.action.kind() != ActionT::Kind::kRemove || record.handle == 0) continue;
+      homes_.MarkChanged(record.hash);
+      Replace(record);
+      --delta;
+    }
+    index_.space_.ReleaseFreed(slot_);
+    homes_.Unlock();
+    for (; delta > kCountBatch; delta -= kCountBatch) index_.AddToCount(slot_, kCountBatch);  // and splits at the usual pace
+    if (delta != 0) index_.AddToCount(slot_, delta);
+    return status;
+  }
+
+ private:
+  // What is known of a key and to be done about it. Of equal keys only the first has more than `hash` and `first`.
+  struct Record {
+    std::uint64_t hash;
+    std::size_t first = 0;
+    std::uint32_t handle = 0;  // before; 0 = there is no record
+    std::uint32_t fresh = 0;   // after, where there is a new one
+    bool entered = false;      // a new entry names `fresh`
+    format::Lengths lengths = {};
+    ActionT action = ActionT::Keep();
+  };
+  // A Turn that does not own its lock.
+  struct LentTurn : Turn {
+    using Turn::Turn;
+    ~LentTurn() { this->HandOver(); }
+  };
+
+  void Lock() {
+    const auto& gate = index_.space_.gate();
+    for (;;) {
+      homes_.Lock(keys_.size(), [this](std::size_t i) { return records_[i].hash; });
+      if (!hold_.IsEmpty()) return;  // a thread that holds keys was here before, and is waited for
+      const bool closed = gate.IsClosed();
+      const auto held = std::ranges::find_if(records_, [&gate](const Record& record) { return gate.IsHeld(record.hash); });
+      const bool is_held = held != records_.end();
+      if (!closed && !is_held) return;
+      homes_.Unlock();
+      if (is_held && if_held_ == IfHeld::kLockNothing) return;
+      slot_.Leave();
+      if (is_held) gate.WaitUntilReleased(held->hash);
+      gate.WaitUntilOpen();
+      slot_.Enter();
+    }
+  }
+  void JoinEqualKeys() {
+    absl::InlinedVector<std::size_t, kUsualKeys> order(keys_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::sort(order, {}, [this](std::size_t i) { return std::tuple(records_[i].hash, keys_[i], i); });
+    for (std::size_t at = 0; at < order.size(); ++at) {
+      const std::size_t i = order[at];
+      const bool again = at != 0 && records_[order[at - 1]].hash == records_[i].hash && keys_[order[at - 1]] == keys_[i];
+      records_[i].first = again ? records_[order[at - 1]].first : i;
+    }
+  }
+
+  LentTurn Lend(const Record& record) { return LentTurn(index_, slot_, homes_.PlaceOf(record.hash)); }
+
+  Status Find(std::size_t i) {
+    Record& record = records_[i];
+    const LentTurn turn = Lend(record);
+    Entry entry;
+    HAKO_RETURN_IF_ERROR(index_.Find(slot_, turn, record.hash, keys_[i], &entry));
+    record.handle = entry.handle;
+    record.lengths = entry.lengths;
+    return absl::OkStatus();
+  }
+
+  bool HoldAll() {
+    for (const Record& record : records_) {
+      if (&records_[record.first] == &record && !hold_.Add(record.hash)) return hold_.Release(), false;
+    }
+    return true;
+  }
+
+  Status Write() {
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      Record& record = records_[i];
+      if (record.action.kind() != ActionT::Kind::kSet || record.fresh != 0) continue;
+      Status status;
+      record.fresh = index_.space_.Write(slot_, record.hash, keys_[i], record.action.value(), &status);
+      if (record.fresh == 0) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  Status MakeEntries() {
+    for (Record& record : records_) {
+      if (record.fresh == 0 || record.handle != 0) continue;
+      LentTurn turn = Lend(record);
+      HAKO_RETURN_IF_ERROR(index_.template Insert<false>(turn, record.hash, [&record](Status*) { return record.fresh; }));
+      record.entered = true;
+    }
+    return absl::OkStatus();
+  }
+
+  void Undo() {
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      Record& record = records_[i];
+      if (record.entered) {
+        index_.space_.NoteMove(record.fresh, 0);
+        ChangeEntry(record, record.fresh, 0);
+      }
+      if (record.fresh == 0) continue;
+      homes_.MarkChanged(record.hash);
+      if (record.action.kind() != ActionT::Kind::kSet) continue;  // it was there before
+      index_.space_.GiveBack(slot_, record.fresh, keys_[i].size(), record.action.value().size());
+    }
+    index_.space_.ReleaseFreed(slot_);
+  }
+
+  // The record's entry names `fresh` instead of `handle`.
+  void Replace(Record& record) {
+    index_.space_.NoteMove(record.handle, record.fresh);
+    index_.space_.Retire(slot_, record.handle, record.lengths);
+    ChangeEntry(record, record.handle, record.fresh);
+  }
+
+  // The entry that names `handle`, wherever insertions have moved it, names `other` from now on; 0 = it is empty.
+  void ChangeEntry(const Record& record, std::uint32_t handle, std::uint32_t other) {
+    Line& home = index_.lines_.Home(homes_.PlaceOf(record.hash).index);
+    const Status status = index_.ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t found) {
+      if (found != handle) return;
+      StoreSlot(line, i, other);
+      if (other == 0) StoreTag(line, i, 0);
+    });
+    HAKO_ASSERT(status.ok());  // the chain has been walked under this lock
+  }
+
+  BucketIndex& index_;
+  Slot& slot_;
+  std::span<const std::string_view> keys_;
+  const IfHeld if_held_;
+  absl::InlinedVector<Record, kUsualKeys> records_;  // one a key
+  sync::KeyHold hold_{index_.space_.gate()};
+  std::optional<sync::LeaveAtEnd> busy_;
+  LockedHomes homes_;
+  std::optional<typename Space::Ahead> ahead_{std::in_place};  // records that the locked lines name
+};
+
+template <class Space>
+template <class ActionT, class V>
+Status BucketIndex<Space>::ProcessMulti(Slot& slot, std::span<const std::string_view> keys, V&& visit) {
+  if (keys.empty()) return absl::OkStatus();
+  MultiTurn<ActionT> turn(*this, slot, keys);
+  HAKO_RETURN_IF_ERROR(turn.Decide(visit));
+  HAKO_RETURN_IF_ERROR(turn.WriteLong());
+  return turn.Apply();
+}
+
+template <class Space>
+template <class ActionT>
+StatusOr<bool> BucketIndex<Space>::EnterMulti(Slot& slot, std::span<const std::string_view> keys, std::span<const std::uint32_t> handles) {
+  MultiTurn<ActionT> turn(*this, slot, keys, MultiTurn<ActionT>::IfHeld::kLockNothing);
+  if (!turn.IsLocked()) return false;
+  HAKO_RETURN_IF_ERROR(turn.Take(handles));
+  HAKO_RETURN_IF_ERROR(turn.Apply());
+  return true;
+}
+
+template <class Space>
+template <class Record, class F>
+void BucketIndex<Space>::RunLocked(Slot& slot, std::span<const Record> records, F&& body) {
+  LockedHomes homes(*this, records.size());
+  slot.Enter();
+  const sync::LeaveAtEnd leave(slot);
+  for (;;) {
+    homes.Lock(records.size(), [records](std::size_t i) { return records[i].key_hash; });
+    if (!space_.gate().IsClosed()) break;
+    homes.Unlock();
+    slot.Leave();
+    space_.gate().WaitUntilOpen();
+    slot.Enter();
+  }
+  std::uint64_t mask = 0;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    Line& home = lines_.Home(homes.PlaceOf(records[i].key_hash).index);
+    const Status chain = ForEachEntry(home, [&](Line&, unsigned, std::uint32_t handle) {
+      if (handle == records[i].handle) mask |= std::uint64_t{1} << i;
+    });
+    (void)chain;  // a broken one is found by the next call that needs the rest of it
+  }
+  body(mask);
+}
+
+template <class Space>
+template <class S, class F>
+Status BucketIndex<Space>::FetchMulti(Slots& slots, std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+  std::uint64_t hashes[kPrefetchGroup];
+  for (std::size_t from = 0, n = 0; from < keys.size(); from += n) {
+    n = std::min(keys.size() - from, kPrefetchGroup);
+    for (std::size_t i = 0; i < n; ++i) hashes[i] = space_.KeyHash(keys[from + i]);
+    const auto hash_of = [&hashes](std::size_t i) { return hashes[i]; };
+    [[maybe_unused]] typename Space::Ahead ahead;
+    if constexpr (Space::kReadsAhead)
+      ReadRecords(ahead, n, hash_of);
+    else
+      PrefetchRecords(n, hash_of);
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::size_t k = from + i;
+      const Status status = Fetch(slots, hashes[i], keys[k], [&sink, k](std::size_t size) { return sink(k, size); });
+      if (!status.ok() && !absl::IsNotFound(status)) [[unlikely]]
+        return status;
+      arrived(k, status.ok());
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <class Space>
+void BucketIndex<Space>::Prefetch(std::span<const std::string_view> keys) const {
+  for (; !keys.empty(); keys = keys.subspan(std::min(keys.size(), kPrefetchGroup))) {
+    PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this, keys](std::size_t i) { return space_.KeyHash(keys[i]); });
+  }
+}
+
+// The lines first, all of them, then record(handle) for what they name; so a group waits for memory three times, not each of its keys. What
+// is read here may be changing: it only guides prefetches. REQUIRES: n <= kPrefetchGroup
+template <class Space>
+template <class HashOf, class F>
+void BucketIndex<Space>::PrefetchLines(std::size_t n, HashOf&& hash_of, F&& record) const {
+  struct Wanted {
+    Line* line;
+    std::uint16_t tag;
+  } wanted[kPrefetchGroup];
+  const TableShape now = shape();
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint64_t hash = hash_of(i);
+    const Place place = Locate(hash, now);
+    wanted[i] = {&lines_.Home(place.index), place.TagOf(hash)};
+    hako::Prefetch(wanted[i].line);
+  }
+  for (int link = 0; link < 2 && n != 0; ++link) {
+    std::size_t left = 0;  // whose record is not in this line but may be in the next
+    for (std::size_t i = 0; i < n; ++i) {
+      Line& line = *wanted[i].line;
+      const std::uint32_t header = Header(line);
+      std::uint32_t mask = MatchTags(line, wanted[i].tag) & EntryMask(header);
+      if (mask == 0 && HasLink(header)) {
+        Line* const next = lines_.Overflow(LoadSlot(line, format::kLinkEntry));
+        if (next == nullptr) continue;
+        hako::Prefetch(next);
+        wanted[left++] = {next, wanted[i].tag};
+      }
+      for (; mask != 0; mask &= mask - 1) record(LoadSlot(line, static_cast<unsigned>(std::countr_zero(mask))));
+    }
+    n = left;
+  }
+}
+
+}  // namespace hako::hash

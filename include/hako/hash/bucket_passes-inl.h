@@ -1,0 +1,231 @@
+// Definitions of hash/bucket_index.h for the whole table: walks, recovery, and proving the invariants.
+#pragma once
+
+#include "hako/hash/bucket_index.h"
+#include "hako/sync/run_parts.h"
+
+namespace hako::hash {
+
+template <class Space>
+template <class V>
+Status BucketIndex<Space>::ForEach(V& visit) const {
+  BucketWalk<Space> walk(*this);
+  walk.Start();
+  return ForEachIn(walk, visit);
+}
+
+template <class Space>
+template <class V>
+Status BucketIndex<Space>::ForEachParallel(unsigned num_threads, V& visit) const {
+  const std::uint64_t lines = num_lines(), parts = std::max(num_threads, 1u);
+  return sync::RunParts(parts, [&](std::size_t part) {
+    BucketWalk<Space> walk(*this);
+    walk.StartPart(lines, part, parts);
+    return ForEachIn(walk, visit);
+  });
+}
+
+template <class Space>
+template <class V>
+Status BucketIndex<Space>::ForEachIn(BucketWalk<Space>& walk, V& visit) const {
+  for (;;) {
+    HAKO_ASSIGN_OR_RETURN(const bool more, walk.Step());
+    if (!more) return absl::OkStatus();
+    for (std::size_t i = 0; i < walk.size(); ++i) visit(walk.key(i), walk.value(i));
+  }
+}
+
+// Looks for the handle, not for the tag: that depends on how far the line has been split.
+template <class Space>
+typename BucketIndex<Space>::Naming BucketIndex<Space>::NamingOf(std::uint64_t hash, std::uint32_t handle) const {
+  for (sync::Backoff backoff;; backoff.Pause()) {
+    const Place place = Locate(hash, shape());
+    const std::uint16_t tag = place.TagOf(hash);
+    Line* line = &lines_.Home(place.index);
+    sync::VersionLock lock(line->header);
+    const bool lock_it = backoff.count() >= kOptimisticTries;
+    if (lock_it) lock.Lock();
+    const std::uint32_t version = lock.ReadVersion();
+    if (!lock_it && (version & sync::VersionLock::kLocked) != 0) continue;
+    Naming found = Naming::kNone;
+    std::uint32_t header = version;
+    for (unsigned hops = 0; line != nullptr && hops <= kMaxHops; ++hops) {
+      for (unsigned i = 0; i < EntriesIn(header); ++i) {
+        if (LoadSlot(*line, i) == handle) found = LoadTag(*line, i) == tag ? Naming::kRight : Naming::kWrongTag;
+      }
+      if (found != Naming::kNone || !HasLink(header)) break;
+      line = lines_.Overflow(LoadSlot(*line, format::kLinkEntry));
+      if (line != nullptr) header = Header(*line);
+    }
+    const bool is_current = lock.IsCurrent(version) && shape().IndexOf(hash) == place.index;
+    if (lock_it) lock.Unlock(false);
+    if (is_current) return found;
+  }
+}
+
+template <class Space>
+template <class F>
+void BucketIndex<Space>::RunIfNamed(Slot& slot, std::uint64_t hash, std::uint32_t handle, F&& body) {
+  Turn turn(*this, slot, hash, false);  // the record moves, or its stamp changes, and the key may be held meanwhile
+  Line* named = nullptr;
+  unsigned at = 0;
+  const Status chain = ForEachEntry(*turn.line, [&](Line& line, unsigned i, std::uint32_t entry) {
+    if (entry == handle) named = &line, at = i;
+  });
+  (void)chain;  // a broken one is found by the next call that needs the rest of it
+  if (named == nullptr) return;
+  body([&](std::uint32_t other) {
+    turn.changed = true;
+    StoreSlot(*named, at, other);
+  });
+}
+
+template <class Space>
+template <class F>
+Status BucketIndex<Space>::ForEachLocked(Slot& slot, std::uint64_t from, std::uint64_t to, F&& visit) {
+  for (std::uint64_t index = from; index < std::min(to, num_lines()); ++index) {
+    Turn turn(*this, slot, index);  // the number of a line, as a hash, is at home there
+    if (turn.place.index != index) continue;
+    Status status;
+    HAKO_RETURN_IF_ERROR(ForEachEntry(*turn.line, [&](Line& line, unsigned i, std::uint32_t handle) {
+      if (!status.ok()) return;
+      status = visit(handle, [&](std::uint32_t other) {
+        turn.changed = true;
+        StoreSlot(line, i, other);
+      });
+    }));
+    HAKO_RETURN_IF_ERROR(status);
+  }
+  return absl::OkStatus();
+}
+
+template <class Space>
+template <class F>
+Status BucketIndex<Space>::RemoveAll(F&& visit) {
+  for (std::uint64_t index = 0; index < num_lines(); ++index) {
+    Line& home = lines_.Home(index);
+    sync::VersionLock lock(home.header);
+    lock.Lock();
+    sync::LockHolder holder(lock);
+    holder.changed = true;
+    std::size_t chain = 1;
+    Line* last = &home;
+    Status status = ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t handle) {
+      visit(handle);
+      StoreSlot(line, i, 0);
+      StoreTag(line, i, 0);
+    });
+    for (; status.ok() && HasLink(Header(*last)); ++chain) last = lines_.Overflow(LoadSlot(*last, format::kLinkEntry));
+    if (status.ok()) Compact(home, chain, 0);
+    HAKO_RETURN_IF_ERROR(status);
+  }
+  count_.store(0, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+template <class Space>
+Status BucketIndex<Space>::Recover(Slot& slot, std::uint64_t num_lines, std::unordered_set<std::uint32_t>* used_overflow) {
+  if (num_lines < 2 || num_lines > std::min(lines_.HomeCapacity(), TableShape::kMaxLines))
+    return absl::DataLossError("the number of bucket lines makes no sense");
+  shape_.store(TableShape::Of(num_lines).word(), std::memory_order_release);
+  std::int64_t count = 0;
+  for (std::uint64_t index = 0; index < num_lines; ++index) {
+    Line& home = lines_.Home(index);
+    if ((Header(home) & sync::VersionLock::kLocked) != 0) HAKO_RETURN_IF_ERROR(RepairLine(slot, index));
+    for (Line* line = &home; HasLink(Header(*line));) {
+      const std::uint32_t id = LoadSlot(*line, format::kLinkEntry);
+      Line* next = lines_.Overflow(id);
+      if (next == nullptr || !used_overflow->insert(id).second) return BrokenChain(*line);
+      line = next;
+    }
+    HAKO_RETURN_IF_ERROR(ForEachEntry(home, [&](Line&, unsigned, std::uint32_t) { ++count; }));
+  }
+  count_.store(count, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+// A killed process was changing this line. Its slots tell what is true; see the order of stores in Process, Split and Compact.
+template <class Space>
+Status BucketIndex<Space>::RepairLine(Slot& slot, std::uint64_t index) {
+  Line& home = lines_.Home(index);
+  std::unordered_set<std::uint32_t> seen;
+  Status status;
+  HAKO_RETURN_IF_ERROR(ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t handle) {
+    space_.Revive(handle);
+    StatusOr<RecordView> record = space_.View(slot, handle);
+    if (!record.ok()) {
+      status = record.status();
+      return;
+    }
+    const std::uint64_t hash = space_.KeyHash(record->key);
+    const Place place = Locate(hash, shape());
+    const bool stays = place.index == index && seen.insert(handle).second;
+    if (!stays) StoreSlot(line, i, 0);
+    StoreTag(line, i, stays ? place.TagOf(hash) : 0);
+  }));
+  HAKO_RETURN_IF_ERROR(status);
+  unsigned hops = 0;
+  for (Line* line = &home; line != nullptr;) {  // a tag without a slot: an insertion that was not published
+    for (unsigned i = 0; i < EntriesIn(Header(*line)); ++i) {
+      if (LoadSlot(*line, i) == 0) StoreTag(*line, i, 0);
+    }
+    HAKO_ASSIGN_OR_RETURN(line, NextLine(*line, Header(*line), &hops));
+  }
+  sync::VersionLock(home.header).Unlock(true);
+  return absl::OkStatus();
+}
+
+template <class Space>
+template <class F>
+Status BucketIndex<Space>::VerifyLines(std::uint64_t expected, F&& twins) {
+  std::uint64_t records = 0;
+  std::unordered_set<std::uint32_t> overflow;
+  for (std::uint64_t index = 0; index < num_lines(); ++index) {
+    Line& home = lines_.Home(index);
+    unsigned hops = 0;
+    for (Line* line = &home; line != nullptr;) {
+      const std::uint32_t header = Header(*line);
+      if (HasLink(header) && !overflow.insert(LoadSlot(*line, format::kLinkEntry)).second) return BrokenChain(*line);
+      HAKO_ASSIGN_OR_RETURN(line, NextLine(*line, header, &hops));
+    }
+    absl::InlinedVector<std::pair<std::uint16_t, std::uint32_t>, 2 * format::kLineEntries> seen;  // tags and handles
+    HAKO_RETURN_IF_ERROR(ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t handle) {
+      const std::uint16_t tag = LoadTag(line, i);
+      for (const auto& [other_tag, other] : seen) {
+        if (other_tag == tag) twins(other, handle);
+      }
+      seen.emplace_back(tag, handle);
+      ++records;
+    }));
+  }
+  if (records != expected) return absl::DataLossError(absl::StrCat("the buckets hold ", records, " records instead of ", expected));
+  return absl::OkStatus();
+}
+
+template <class Space>
+Status BucketIndex<Space>::VerifyRecords(Slot& slot) {
+  for (std::uint64_t index = 0; index < num_lines(); ++index) {
+    Turn turn(*this, slot, index);  // the number of a line, as a hash, is at home there
+    if (turn.place.index != index) continue;
+    Status status;
+    absl::InlinedVector<std::string, format::kLineEntries> keys;
+    HAKO_RETURN_IF_ERROR(ForEachEntry(*turn.line, [&](Line& line, unsigned i, std::uint32_t handle) {
+      const StatusOr<RecordView> record = space_.View(slot, handle);
+      if (!record.ok()) return status.Update(record.status());
+      const std::uint64_t hash = space_.KeyHash(record->key);
+      const Place place = Locate(hash, shape());
+      if (place.index != index) {
+        status.Update(absl::DataLossError(absl::StrCat("a record of bucket ", place.index, " is in bucket ", index)));
+      } else if (LoadTag(line, i) != place.TagOf(hash)) {
+        status.Update(absl::DataLossError(absl::StrCat("a wrong tag in bucket ", index)));
+      } else if (std::find(keys.begin(), keys.end(), record->key) != keys.end()) {
+        status.Update(absl::DataLossError(absl::StrCat("a key stands twice in bucket ", index)));
+      }
+      keys.emplace_back(record->key);
+    }));
+    HAKO_RETURN_IF_ERROR(status);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hako::hash

@@ -1,0 +1,220 @@
+// A walk over all records of a BucketIndex, a bucket at a time, beside writers.
+//
+// Each step visits one of the home lines that there were when the walk began, together with the lines split off from it since: so a record
+// that is there throughout is seen exactly once, however much the table grows meanwhile. The records of the bucket are copied and checked;
+// the buffers are reused from bucket to bucket. One thread.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hako/base/inline.h"
+#include "hako/base/prefetch.h"
+#include "hako/base/status.h"
+#include "hako/hash/bucket_index.h"
+#include "hako/hash/copy_buffer.h"
+#include "hako/hash/record_view.h"
+
+namespace hako::hash {
+
+template <class Space>
+class BucketWalk {
+ public:
+  explicit BucketWalk(const BucketIndex<Space>& index) : index_(&index) {}
+
+  // To the first bucket, or to that of a hash.
+  void Start() { StartPart(index_->num_lines(), 0, 1); }
+  // To the first bucket of a part, of `parts` equal ones, of the `lines` that there were: walks over all parts are one over all records.
+  void StartPart(std::uint64_t lines, std::uint64_t part, std::uint64_t parts) {
+    Clear();
+    lines_ = lines;
+    next_ = lines * part / parts;
+    end_ = lines * (part + 1) / parts;
+  }
+  void StartAt(std::uint64_t hash) {
+    Start();
+    next_ = TableShape::Of(lines_).IndexOf(hash);
+  }
+  void Stop() {
+    Clear();
+    next_ = end_;
+  }
+
+  // Copies the records of the next bucket; false at the end. After an error SkipDamage can be called.
+  StatusOr<bool> Step();
+  // Makes the next Step go on behind the damage for which the last one failed: in the same bucket without the damaged record, or in the
+  // next one where a bucket cannot be followed to its end. False where no Step has failed.
+  bool SkipDamage() {
+    if (!std::exchange(failed_, false)) return false;
+    if (damaged_ == 0) return true;
+    skipped_.push_back(damaged_);
+    --next_;
+    return true;
+  }
+
+  std::size_t size() const { return size_; }
+  HAKO_INLINE std::string_view key(std::size_t i) const { return records_[i].key(); }
+  HAKO_INLINE std::string_view value(std::size_t i) const { return records_[i].value(); }
+
+ private:
+  using Line = format::BucketLine;
+  // How many steps before a bucket is read it is fetched: first its home line, then what that line names, then what these name.
+  static constexpr std::uint64_t kLineAhead = 8;
+  static constexpr std::uint64_t kRecordsAhead = 4;
+  static constexpr std::uint64_t kRestAhead = 2;
+  static constexpr std::size_t kLongRecord = 48;
+  static constexpr std::uint64_t kReadTogether = 8;  // buckets whose records a file brings to its cache at once
+
+  void Clear() {
+    size_ = 0;
+    buffer_.Clear();
+  }
+  void PrefetchAfter(std::uint64_t first) const;
+  void ReadTogether(std::uint64_t first) const;
+  bool CopyFamily(std::uint64_t first, bool lock_them, Status* status);
+  HAKO_INLINE Status CopyChain(std::uint64_t index, bool lock_it, bool* raced);
+  template <class C>
+  [[gnu::flatten]] std::uint32_t CopyLine(Line& line, std::uint32_t header, const C& is_current);
+
+  const BucketIndex<Space>* index_;
+  std::uint64_t lines_ = 0;  // when the walk began
+  std::uint64_t next_ = 0;   // of them, to be visited
+  std::uint64_t end_ = 0;
+  bool failed_ = false;                 // the last Step
+  std::uint32_t damaged_ = 0;           // the record for which it failed; 0 = none
+  std::vector<std::uint32_t> skipped_;  // damaged records that are passed over
+  bool long_records_ = false;
+  std::size_t size_ = 0;  // records of this bucket, the first of `records_`
+  std::vector<RecordCopy> records_;
+  CopyBuffer buffer_;
+};
+
+template <class Space>
+StatusOr<bool> BucketWalk<Space>::Step() {
+  Clear();
+  if (next_ >= end_) return false;
+  const std::uint64_t first = next_++;
+  damaged_ = 0;
+  if (first + kLineAhead < lines_) PrefetchAfter(first);
+  if constexpr (Space::kReadsAhead) {
+    if (first % kReadTogether == 0 && index_->space_.HasCache()) ReadTogether(first);
+  }
+  sync::Backoff backoff;
+  Status status;
+  while (!CopyFamily(first, backoff.count() >= BucketIndex<Space>::kOptimisticTries, &status)) {
+    Clear();
+    backoff.Pause();
+  }
+  failed_ = !status.ok();
+  if (failed_) return status;
+  long_records_ = size_ != 0 && key(0).size() + value(0).size() > kLongRecord;
+  return true;
+}
+
+template <class Space>
+HAKO_INLINE void BucketWalk<Space>::PrefetchAfter(std::uint64_t first) const {
+  const Space& space = index_->space_;
+  const auto& lines = index_->lines_;
+  Prefetch(&lines.Home(first + kLineAhead));
+  Line& line = lines.Home(first + kRecordsAhead);
+  const std::uint32_t header = index_->Header(line);
+  for (unsigned i = 0; i < index_->EntriesIn(header); ++i) space.Prefetch(LoadSlot(line, i));
+  if (HasLink(header)) Prefetch(lines.Overflow(LoadSlot(line, format::kLinkEntry)));
+  Line* near = &lines.Home(first + kRestAhead);
+  const std::uint32_t near_header = index_->Header(*near);
+  if (long_records_) {
+    for (unsigned i = 0; i < index_->EntriesIn(near_header); ++i) space.PrefetchRest(LoadSlot(*near, i));
+  }
+  if (!HasLink(near_header)) return;
+  near = lines.Overflow(LoadSlot(*near, format::kLinkEntry));
+  if (near == nullptr) return;
+  for (unsigned i = 0; i < format::kLinkEntry; ++i) space.Prefetch(LoadSlot(*near, i));
+}
+
+// The records of the next buckets: to the file's cache only, as what was read here may be old when its bucket is visited.
+template <class Space>
+void BucketWalk<Space>::ReadTogether(std::uint64_t first) const {
+  typename Space::Ahead ahead;
+  for (std::uint64_t index = first; index < std::min(first + kReadTogether, end_); ++index) {
+    unsigned links = 0;
+    for (Line* line = &index_->lines_.Home(index); line != nullptr && links < 2; ++links) {
+      const std::uint32_t header = index_->Header(*line);
+      for (unsigned i = 0; i < index_->EntriesIn(header); ++i) index_->space_.Want(ahead, LoadSlot(*line, i));
+      line = HasLink(header) ? index_->lines_.Overflow(LoadSlot(*line, format::kLinkEntry)) : nullptr;
+    }
+  }
+  index_->space_.Read(ahead);
+}
+
+// Copies the records of a home line and of those split off from it since; false if a writer came between.
+template <class Space>
+HAKO_INLINE bool BucketWalk<Space>::CopyFamily(std::uint64_t first, bool lock_them, Status* status) {
+  bool raced = false;
+  const std::uint64_t n = index_->num_lines();
+  const std::uint64_t step = n == lines_ ? n : std::uint64_t{1} << TableShape::Of(lines_).DepthOf(first);
+  for (std::uint64_t index = first; index < n && !raced && status->ok(); index += step) *status = CopyChain(index, lock_them, &raced);
+  // A line split off meanwhile may have taken records along before they were seen.
+  const std::uint64_t now = index_->num_lines();
+  return !raced && (now == n || (n != lines_ && (now - 1 - first) / step == (n - 1 - first) / step));
+}
+
+template <class Space>
+HAKO_INLINE Status BucketWalk<Space>::CopyChain(std::uint64_t index, bool lock_it, bool* raced) {
+  Line* line = &index_->lines_.Home(index);
+  sync::VersionLock lock(line->header);
+  std::optional<sync::LockHolder> holder;
+  if (lock_it) {
+    lock.Lock();
+    holder.emplace(lock);
+  }
+  const std::uint32_t version = lock.ReadVersion();
+  const auto is_current = [&] { return lock.IsCurrent(version); };
+  Status status;
+  std::uint32_t damaged = 0;
+  *raced = !lock_it && (version & sync::VersionLock::kLocked) != 0;
+  if (!*raced) [[likely]] {
+    unsigned hops = 0;
+    for (std::uint32_t header = version; (damaged = CopyLine(*line, header, is_current)) == 0 && HasLink(header);) {
+      StatusOr<Line*> next = index_->NextLine(*line, header, &hops);
+      if (!next.ok()) {
+        status = next.status();
+        break;
+      }
+      line = *next;
+      header = index_->Header(*line);
+    }
+    // Damage is only what is seen under the lock: a writer that changes nothing gives the version back as it was.
+    *raced = !is_current() || (damaged != 0 && !lock_it);
+    if (damaged != 0 && !*raced) status = index_->space_.DamageAt(damaged_ = damaged);
+  }
+  return *raced ? absl::OkStatus() : status;
+}
+
+// Returns 0, or the handle of a record that does not validate.
+template <class Space>
+template <class C>
+std::uint32_t BucketWalk<Space>::CopyLine(Line& line, std::uint32_t header, const C& is_current) {
+  if (size_ + format::kLineEntries > records_.size()) records_.resize(2 * size_ + 2 * format::kLineEntries);
+  RecordCopy* copy = records_.data() + size_;
+  std::uint32_t damaged = 0;
+  const unsigned entries = index_->EntriesIn(header);
+  for (unsigned i = 0; i < entries; ++i) {
+    const std::uint32_t handle = LoadSlot(line, i);
+    if (handle == 0) continue;
+    if (index_->space_.CopyRecord(handle, is_current, buffer_, copy) != Match::kYes) [[unlikely]] {
+      if (std::find(skipped_.begin(), skipped_.end(), handle) != skipped_.end()) continue;
+      damaged = handle;
+      break;
+    }
+    ++copy;
+  }
+  size_ = static_cast<std::size_t>(copy - records_.data());
+  return damaged;
+}
+
+}  // namespace hako::hash

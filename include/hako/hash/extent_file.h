@@ -1,0 +1,401 @@
+// The file of a HashDBM as a row of extents behind a superblock (format/hash_file_format.h): who last used it, the commit protocol, and
+// space.
+//
+// Invariants
+//   1. Bytes at and above tail() are zero, but for a closing note.
+//   2. After Commit is OK both slots hold the same state, or the one that does not is about to be written with it; a crash at any moment
+//      leaves a slot that is valid, and the newer valid one names a state that was synced before it.
+//   3. Before the first change of an open file its superblock says durably that it is in use.
+//
+// Threads: Allocate from any; everything else by one thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "hako/base/random_seed.h"
+#include "hako/base/status.h"
+#include "hako/base/wall_clock.h"
+#include "hako/file/file.h"
+#include "hako/format/hash_file_format.h"
+#include "hako/storage/superblock_slots.h"
+#include "hako/sync/atomic_bytes.h"
+
+namespace hako::hash {
+
+struct Extent {
+  std::uint64_t offset;
+  std::uint64_t bytes;
+};
+
+enum class FoundState {
+  kNew,      // just made
+  kClean,    // closed by its last user
+  kKilled,   // its last user died, but the page cache that it stored to is still here
+  kCrashed,  // anything else
+};
+
+template <File FileT>
+class ExtentFile {
+ public:
+  static constexpr bool kMapped = MappedFile<FileT>;
+
+  static StatusOr<std::unique_ptr<ExtentFile>> Open(FileT file, int align_pow, std::uint64_t hash_seed) {
+    std::unique_ptr<ExtentFile> self(new ExtentFile(std::move(file)));
+    HAKO_ASSIGN_OR_RETURN(const bool blank, storage::IsBlankFile(self->file_, kKind));
+    HAKO_RETURN_IF_ERROR(blank ? self->Initialize(align_pow, hash_seed) : self->ReadSuperBlock());
+    return self;
+  }
+
+  FileT& file() { return file_; }
+  const FileT& file() const { return file_; }
+  FoundState found() const { return found_; }
+  const format::HashSuperBlock& super() const { return super_; }
+  std::uint64_t tail() const { return tail_.load(std::memory_order_acquire); }
+  // The mapping's first byte. REQUIRES: kMapped
+  std::byte* base() const { return base_; }
+
+  // A field of the live state; relaxed stores. Lost unless the file is a mapped one of the kernel's.
+  void StoreLive(std::uint64_t format::LiveState::*field, std::uint64_t value) {
+    std::atomic_ref(live_->*field).store(value, std::memory_order_release);
+  }
+  std::uint64_t LoadLive(std::uint64_t format::LiveState::*field) const {
+    return std::atomic_ref(live_->*field).load(std::memory_order_acquire);
+  }
+  std::uint32_t* index_extents() { return index_extents_; }
+
+  // Says durably that the file is in use. To be called before anything else is changed.
+  Status MarkInUse() {
+    super_.clean = 0;
+    super_.note_size = 0;
+    return Commit();
+  }
+
+  // From now on, if the process dies, the live state is what counts. To be called when all that it speaks of is there.
+  void PublishLiveState() {
+    StoreLive(&format::LiveState::clearing, 0);  // of a Clear that another life of the file did not finish
+    if constexpr (KernelBackedFile<FileT>) {
+      const FileIdentity identity = file_.Identity();
+      live_->boot_id = identity.boot_id;
+      StoreLive(&format::LiveState::device, identity.device);
+      StoreLive(&format::LiveState::inode, identity.inode);
+    }
+    StoreLive(&format::LiveState::tail, tail());
+    StoreLive(&format::LiveState::poisoned, 0);
+    StoreLive(&format::LiveState::in_use, 1);
+  }
+
+  // From now on, if the process dies, the last synced state is what counts.
+  void WithdrawLiveState() { StoreLive(&format::LiveState::in_use, 0); }
+
+  // A failed sync may have cost the page cache what it held: the live state does not count any more.
+  Status Sync() {
+    Status status = file_.Sync();
+    if (!status.ok()) StoreLive(&format::LiveState::poisoned, 1);
+    return status;
+  }
+
+  // Makes `change(superblock)` the file's durable state. What the superblock speaks of must have been synced before.
+  template <class F>
+  Status Commit(F&& change) {
+    change(super_);
+    return Commit();
+  }
+
+  // An extent of `bytes`, a multiple of 64 KiB, all zero. ResourceExhausted leaves everything as it was. However long a large one takes,
+  // others are served meanwhile.
+  StatusOr<std::uint64_t> Allocate(std::uint64_t bytes) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      if (const std::uint64_t offset = TakeFree(bytes); offset != 0) {
+        lock.unlock();
+        Status status = FillZero(offset, bytes);
+        if (status.ok()) return offset;
+        Free({offset, bytes});
+        return status;
+      }
+      const std::uint64_t offset = tail(), size = file_.Size();
+      const std::uint64_t limit = std::uint64_t{1} << (32 + super_.align_pow);
+      if (bytes > limit - offset) {
+        return absl::ResourceExhaustedError(absl::StrCat("the file has reached its limit of ", limit, " bytes (HashOptions::align_pow)"));
+      }
+      if (size < offset + bytes) {
+        const std::uint64_t step = std::min(offset + bytes, std::max(size, offset) + kGrowthStep);
+        if (Status status = file_.Resize(step); !status.ok()) {
+          if (size > offset) (void)file_.Resize(offset);
+          return status;
+        }
+        if (step < offset + bytes) {
+          lock.unlock();
+          std::this_thread::yield();
+          lock.lock();
+          continue;
+        }
+      }
+      if constexpr (requires { file_.Prefault(offset, bytes); }) {
+        if (bytes <= kGrowthStep) file_.Prefault(offset, bytes);
+      }
+      SetTail(offset + bytes);
+      return offset;
+    }
+  }
+
+  StatusOr<std::uint64_t> AllocateHeapExtent(std::uint64_t bytes) {
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, Allocate(bytes));
+    format::HeapExtentHeader header{};
+    header.magic = format::kHeapExtentMagic;
+    header.bytes = bytes;
+    header.check = header.CheckAt(offset, super_.secret);
+    Status status = Write(offset, {reinterpret_cast<const char*>(&header), sizeof(header)});
+    if (!status.ok()) {
+      Free({offset, bytes});
+      return status;
+    }
+    return offset;
+  }
+
+  // Gives an extent back; nobody may be using it, nor may the last synced state need it. Space that is free already, or that the index
+  // has, is not given back: the file is damaged.
+  void Free(Extent extent) {
+    std::lock_guard lock(mutex_);
+    if (Overlaps(free_extents_, extent) || IndexHas(extent)) return;
+    auto here = free_extents_.insert(After(free_extents_, extent.offset), extent);
+    if (const auto after = here + 1; after != free_extents_.end() && here->offset + here->bytes == after->offset) {
+      here->bytes += after->bytes;
+      free_extents_.erase(after);
+    }
+    if (here != free_extents_.begin() && (here - 1)->offset + (here - 1)->bytes == here->offset) {
+      (here - 1)->bytes += here->bytes;
+      free_extents_.erase(here);
+    }
+  }
+  std::vector<Extent> free_extents() const {
+    std::lock_guard lock(mutex_);
+    return free_extents_;
+  }
+  std::uint64_t free_extent_bytes() const {
+    std::lock_guard lock(mutex_);
+    std::uint64_t bytes = 0;
+    for (const Extent& extent : free_extents_) bytes += extent.bytes;
+    return bytes;
+  }
+
+  bool EndsInFreeExtent() const {
+    std::lock_guard lock(mutex_);
+    return !free_extents_.empty() && free_extents_.back().offset + free_extents_.back().bytes == tail();
+  }
+  // Moves the tail below free extents at the end. REQUIRES: no other thread uses the file; the space above is zero or cut off afterwards.
+  void LowerTail() {
+    std::lock_guard lock(mutex_);
+    while (!free_extents_.empty() && free_extents_.back().offset + free_extents_.back().bytes == tail()) {
+      SetTail(free_extents_.back().offset);
+      free_extents_.pop_back();
+    }
+  }
+  void SetTail(std::uint64_t tail) {
+    tail_.store(tail, std::memory_order_release);
+    StoreLive(&format::LiveState::tail, tail);
+  }
+  // Cuts the file at the tail, so that what lies above is zero when it is used again.
+  Status CutAtTail() { return file_.Size() == tail() ? absl::OkStatus() : file_.Resize(tail()); }
+
+  // Says that bucket lines lie in an extent, so that no other use of it is believed. False if they do already, in a part of it.
+  bool AddIndexExtent(Extent extent) {
+    std::lock_guard lock(index_mutex_);
+    if (Overlaps(index_, extent)) return false;
+    index_.insert(After(index_, extent.offset), extent);
+    return true;
+  }
+  void ForgetIndexExtents() {
+    std::lock_guard lock(index_mutex_);
+    index_.clear();
+  }
+  bool IndexHas(Extent extent) const {  // or a part of it
+    std::lock_guard lock(index_mutex_);
+    return Overlaps(index_, extent);
+  }
+
+  // The heap extent at `offset`, if there is one.
+  StatusOr<std::uint64_t> HeapExtentBytes(std::uint64_t offset) const {
+    format::HeapExtentHeader header;
+    HAKO_RETURN_IF_ERROR(Read(offset, reinterpret_cast<char*>(&header), sizeof(header)));
+    return HeapExtentBytes(offset, header);
+  }
+  // The same, of one that has been read.
+  std::uint64_t HeapExtentBytes(std::uint64_t offset, const format::HeapExtentHeader& header) const {
+    if (header.magic != format::kHeapExtentMagic || header.check != header.CheckAt(offset, super_.secret)) return 0;
+    const std::uint64_t bytes = header.bytes;
+    const std::uint64_t end = tail();
+    const bool fits = bytes % format::kExtentUnit == 0 && bytes != 0 && offset < end && bytes <= end - offset;
+    return fits && !IndexHas({offset, bytes}) ? bytes : 0;
+  }
+
+  // Whatever was there reads as zero.
+  Status FillZero(std::uint64_t offset, std::uint64_t bytes) {
+    static constexpr std::array<char, 4096> kZeros{};
+    for (std::uint64_t at = offset; at < offset + bytes; at += kZeros.size()) {
+      HAKO_RETURN_IF_ERROR(Write(at, {kZeros.data(), kZeros.size()}));
+    }
+    return absl::OkStatus();
+  }
+
+  // No heap extent is found there any more.
+  Status ForgetHeapExtent(std::uint64_t offset) {
+    static constexpr std::array<char, sizeof(format::HeapExtentHeader)> kZeros{};
+    return Write(offset, {kZeros.data(), kZeros.size()});
+  }
+
+  Status Read(std::uint64_t offset, char* out, std::uint64_t size) const {
+    if constexpr (kMapped) {
+      if (offset > file_.Size() || size > file_.Size() - offset)
+        return absl::OutOfRangeError(absl::StrCat("a read beyond the file's end, at ", offset));
+      if constexpr (requires { file_.Prefetch(offset, size); }) {
+        if (size >= format::kExtentUnit) file_.Prefetch(offset, size);
+      }
+      sync::LoadShared(out, reinterpret_cast<const char*>(base_) + offset, size);
+      return absl::OkStatus();
+    } else {
+      return file_.ReadAt(offset, {reinterpret_cast<std::byte*>(out), size});
+    }
+  }
+  Status Write(std::uint64_t offset, std::string_view bytes) {
+    if constexpr (kMapped) {
+      sync::StoreShared(reinterpret_cast<char*>(base_) + offset, bytes.data(), bytes.size());
+      return absl::OkStatus();
+    } else {
+      return file_.WriteAt(offset, {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()});
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t kGrowthStep = 8 << 20;  // of the file, while the mutex is held
+
+  // Of lists in the order of offsets, none of which overlap.
+  static std::vector<Extent>::const_iterator After(const std::vector<Extent>& extents, std::uint64_t offset) {
+    return std::ranges::upper_bound(extents, offset, {}, &Extent::offset);
+  }
+  static bool Overlaps(const std::vector<Extent>& extents, Extent extent) {
+    const auto next = After(extents, extent.offset);
+    if (next != extents.end() && next->offset - extent.offset < extent.bytes) return true;
+    return next != extents.begin() && (next - 1)->bytes > extent.offset - (next - 1)->offset;
+  }
+
+  // Takes the lowest free extent that is large enough, or a part of it; 0 if there is none. REQUIRES: mutex_ held
+  std::uint64_t TakeFree(std::uint64_t bytes) {
+    const auto extent = std::ranges::find_if(free_extents_, [bytes](const Extent& e) { return e.bytes >= bytes; });
+    if (extent == free_extents_.end()) return 0;
+    const std::uint64_t offset = extent->offset;
+    *extent = {offset + bytes, extent->bytes - bytes};
+    if (extent->bytes == 0) free_extents_.erase(extent);
+    return offset;
+  }
+
+  explicit ExtentFile(FileT file) : file_(std::move(file)) {
+    if constexpr (kMapped) base_ = file_.MutableView(0, 0).data();
+  }
+
+  Status Initialize(int align_pow, std::uint64_t hash_seed) {
+    found_ = FoundState::kNew;
+    HAKO_RETURN_IF_ERROR(file_.Resize(format::kFirstExtent));
+    Attach();
+    super_ = {};
+    super_.magic = format::kHashFileMagic;
+    super_.version = format::kHashFileVersion;
+    super_.align_pow = static_cast<std::uint32_t>(align_pow);
+    super_.hash_seed = hash_seed != 0 ? hash_seed : RandomSeed();
+    super_.secret = hash_seed != 0 ? MixBits(hash_seed) : RandomSeed();
+    super_.epoch = 1;
+    super_.tail = format::kFirstExtent;
+    super_.synced_at = WallClock();
+    tail_.store(format::kFirstExtent);
+    return Commit();
+  }
+
+  Status ReadSuperBlock() {
+    HAKO_ASSIGN_OR_RETURN(super_, storage::ReadNewerSlot<format::HashSuperBlock>(file_, kKind, format::kFirstExtent));
+    return Validate();
+  }
+
+  Status Validate() {
+    const std::uint64_t size = file_.Size();
+    const auto bad = [](const char* what, std::size_t field) {
+      return DataLossError(absl::StrCat("bad superblock: ", what).c_str(), field);
+    };
+    if (super_.align_pow < 3 || super_.align_pow > 6) return bad("alignment", offsetof(format::HashSuperBlock, align_pow));
+    const std::uint64_t tail_max = std::uint64_t{1} << (32 + super_.align_pow);  // handles are 32 bits
+    if (super_.tail < format::kFirstExtent || super_.tail % format::kExtentUnit != 0 || super_.tail > tail_max)
+      return bad("tail", offsetof(format::HashSuperBlock, tail));
+    if (super_.tail > size) return DataLossError("the file is cut short: its records reach beyond its end,", size);
+    if (super_.index_extents > format::kIndexExtentsMax) return bad("index extents", offsetof(format::HashSuperBlock, index_extents));
+    Attach();
+    tail_.store(super_.tail);
+    found_ = FoundState::kCrashed;
+    if (super_.clean == 1) {
+      // The note is only a help; it is cut off before the file is marked as in use.
+      if (super_.note_size <= size - super_.tail) found_ = FoundState::kClean;
+    } else if constexpr (kMapped && KernelBackedFile<FileT>) {
+      const FileIdentity identity = file_.Identity();
+      const std::uint64_t live_tail = live_->tail;
+      const bool same = live_->in_use == 1 && live_->boot_id == identity.boot_id && live_->device == identity.device &&
+                        live_->inode == identity.inode && live_->poisoned == 0;
+      if (same && live_tail >= super_.tail && live_tail % format::kExtentUnit == 0 && live_tail <= std::min(size, tail_max) &&
+          live_->index_extents <= format::kIndexExtentsMax) {
+        tail_.store(live_tail);
+        found_ = FoundState::kKilled;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // The live state and the index extents' table are used in place where the file is mapped.
+  void Attach() {
+    if constexpr (kMapped) {
+      live_ = reinterpret_cast<format::LiveState*>(base_ + format::kLiveStateOffset);
+      index_extents_ = reinterpret_cast<std::uint32_t*>(base_ + format::kIndexExtentsOffset);
+    } else {
+      own_live_ = std::make_unique<OwnLive>();
+      live_ = &own_live_->state;
+      index_extents_ = own_live_->index_extents.data();
+    }
+  }
+
+  Status Commit() {
+    super_.sequence = super_.sequence + 1;
+    super_.check = format::CheckOf(super_);
+    const std::string_view bytes(reinterpret_cast<const char*>(&super_), sizeof(super_));
+    HAKO_RETURN_IF_ERROR(Write(super_.sequence % 2 * storage::kSlotDistance, bytes));
+    HAKO_RETURN_IF_ERROR(Sync());
+    return Write((super_.sequence + 1) % 2 * storage::kSlotDistance, bytes);
+  }
+
+  static constexpr storage::FileKind kKind{"hash", format::kHashFileMagic, format::kHashFileOldest, format::kHashFileVersion};
+  struct OwnLive {
+    format::LiveState state{};
+    std::array<std::uint32_t, format::kIndexExtentsMax> index_extents{};
+  };
+
+  FileT file_;
+  std::byte* base_ = nullptr;
+  FoundState found_ = FoundState::kNew;
+  format::HashSuperBlock super_;
+  format::LiveState* live_ = nullptr;
+  std::uint32_t* index_extents_ = nullptr;
+  std::unique_ptr<OwnLive> own_live_;
+  std::atomic<std::uint64_t> tail_{0};
+  mutable std::mutex mutex_;
+  std::vector<Extent> free_extents_;  // by offset, none adjacent
+  mutable std::mutex index_mutex_;    // the innermost
+  std::vector<Extent> index_;         // of a mapped file: where bucket lines are, by offset
+};
+
+}  // namespace hako::hash

@@ -1,0 +1,141 @@
+// Reads the heap extents of a file that is not mapped, one after the other, in windows of whole extents that take one long read each, or
+// two. A thread of its own reads the next windows while one is looked at; where the system has none to give, or there is only one window,
+// each is read when it is asked for.
+//
+// What is read beside writers is as it was at some moment between the call of Next before it and its own, but not all at the same one.
+// Extents come and go meanwhile: only those that are there throughout are sure to be found.
+//
+// Threads: one. The file outlives the reader.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "hako/base/aligned_buffer.h"
+#include "hako/base/no_memory.h"
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+#include "hako/format/hash_file_format.h"
+#include "hako/hash/extent_file.h"
+#include "hako/sync/start_thread.h"
+
+namespace hako::hash {
+
+template <File FileT>
+class ExtentReader {
+ public:
+  struct Window {
+    std::uint64_t offset = 0, bytes = 0;
+    std::vector<Extent> extents;
+    const char* At(const Extent& extent) const { return reinterpret_cast<const char*>(buffer.get()) + (extent.offset - offset); }
+
+    AlignedBuffer buffer;
+    std::uint64_t room = 0;
+    Status status;
+  };
+
+  // For the extents that begin in [from, to), multiples of the extent unit.
+  ExtentReader(const ExtentFile<FileT>& file, std::uint64_t from, std::uint64_t to) : file_(file), next_(from), to_(to) {
+    if (to_ <= next_ + kWindowBytes) return;
+    auto thread = sync::StartThread([this](std::stop_token stop) { ReadAhead(std::move(stop)); });
+    if (thread.ok()) thread_ = *std::move(thread);  // else the caller reads
+  }
+
+  // The next window, which is valid until the next call; nullptr at the end.
+  StatusOr<const Window*> Next() {
+    Window& window = windows_[taken_ % kWindows];
+    if (thread_.joinable()) {
+      std::unique_lock lock(mutex_);
+      given_back_ = taken_;
+      changed_.notify_all();
+      changed_.wait(lock, [this] { return read_ > taken_ || is_over_; });
+      if (read_ == taken_) return nullptr;
+      ++taken_;
+    } else {
+      if (next_ >= to_) return nullptr;
+      window.status = CatchNoMemory([&] { return Fill(&window); });
+    }
+    HAKO_RETURN_IF_ERROR(window.status);
+    return &window;
+  }
+
+ private:
+  static constexpr std::uint64_t kWindowBytes = 1 << 20;
+  static constexpr std::uint64_t kWindows = 3;
+
+  void ReadAhead(std::stop_token stop) {
+    // A huge extent is here alone with the one that is looked at.
+    const auto has_room = [this] {
+      std::uint64_t ahead = 0;
+      for (std::uint64_t i = taken_; i < read_; ++i) ahead += windows_[i % kWindows].bytes;
+      return read_ - given_back_ < kWindows && ahead < kWindows * kWindowBytes;
+    };
+    std::unique_lock lock(mutex_);
+    for (bool failed = false; next_ < to_ && !failed;) {
+      if (!changed_.wait(lock, stop, has_room)) return;
+      Window& window = windows_[read_ % kWindows];
+      lock.unlock();
+      window.status = CatchNoMemory([&] { return Fill(&window); });
+      failed = !window.status.ok();
+      lock.lock();
+      ++read_;
+      changed_.notify_all();
+    }
+    is_over_ = true;
+    changed_.notify_all();
+  }
+
+  Status Fill(Window* window) {
+    window->offset = next_;
+    window->bytes = 0;
+    window->extents.clear();
+    HAKO_RETURN_IF_ERROR(Read(window, std::min(kWindowBytes, to_ - next_)));
+    while (next_ < window->offset + window->bytes) {
+      format::HeapExtentHeader header;
+      std::memcpy(&header, window->At({next_, 0}), sizeof(header));
+      const std::uint64_t bytes = file_.HeapExtentBytes(next_, header);
+      if (bytes != 0) {
+        const std::uint64_t end = next_ + bytes - window->offset;
+        if (end > window->bytes) HAKO_RETURN_IF_ERROR(Read(window, end));
+        window->extents.push_back({next_, bytes});
+      }
+      next_ += std::max(bytes, format::kExtentUnit);
+    }
+    return absl::OkStatus();
+  }
+
+  // The window's bytes up to `end`.
+  Status Read(Window* window, std::uint64_t end) {
+    if (end > window->room || window->room > 4 * kWindowBytes) {
+      AlignedBuffer buffer = MakeAlignedBuffer(std::max(end, 2 * kWindowBytes));
+      if (window->bytes != 0) std::memcpy(buffer.get(), window->buffer.get(), window->bytes);
+      window->buffer = std::move(buffer);
+      window->room = std::max(end, 2 * kWindowBytes);
+    }
+    char* const out = reinterpret_cast<char*>(window->buffer.get()) + window->bytes;
+    HAKO_RETURN_IF_ERROR(file_.Read(window->offset + window->bytes, out, end - window->bytes));
+    window->bytes = end;
+    return absl::OkStatus();
+  }
+
+  const ExtentFile<FileT>& file_;
+  std::uint64_t next_;  // to be read
+  const std::uint64_t to_;
+  std::array<Window, kWindows> windows_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::uint64_t read_ = 0, taken_ = 0, given_back_ = 0;  // windows so far
+  bool is_over_ = false;
+  std::jthread thread_;  // stops before the rest goes
+};
+
+}  // namespace hako::hash

@@ -1,0 +1,158 @@
+// Where the bucket lines are: home lines by number, overflow lines by id.
+//
+// Home lines lie in chunks that are allocated as the table grows and never move: 4,096 chunks of 64 KiB, then chunks of 1 MiB, found
+// through a table of pointers. Overflow lines are carved from extents of their own and recycled through a list in memory. The id of an
+// overflow line is its offset in the space divided by 64.
+//
+// Invariants
+//   1. Chunk i is there for every home line below the engine's line count.
+//   2. A free overflow line is reachable from no home line.
+//
+// Threads: Home and Overflow from any thread; EnsureHome is called by one splitter at a time.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_set>
+#include <vector>
+
+#include "hako/base/inline.h"
+#include "hako/base/status.h"
+#include "hako/format/bucket_format.h"
+#include "hako/hash/record_space.h"
+#include "hako/sync/version_lock.h"
+
+namespace hako::hash {
+
+template <class Space>
+class LineTable {
+ public:
+  using Line = format::BucketLine;
+  static constexpr std::uint64_t kSmallChunkBytes = 64 << 10;
+  static constexpr std::uint64_t kLargeChunkBytes = 1 << 20;
+  static constexpr std::uint64_t kSmallChunks = 4096;
+  static constexpr std::uint64_t kChunks = 13 * 1024;
+  static constexpr std::uint64_t kHomeMax = (kSmallChunks * kSmallChunkBytes + (kChunks - kSmallChunks) * kLargeChunkBytes) / sizeof(Line);
+
+  explicit LineTable(Space& space) : space_(space), chunks_(new std::atomic<Line*>[kChunks]()) {}
+
+  HAKO_INLINE Line& Home(std::uint64_t index) const {
+    const auto [chunk, within] = Split(index);
+    return chunks_[chunk].load(std::memory_order_relaxed)[within];
+  }
+
+  // nullptr if the id cannot be one (a damaged file).
+  HAKO_INLINE Line* Overflow(std::uint32_t id) const {
+    const std::uint64_t offset = std::uint64_t{id} * sizeof(Line);
+    if (id == 0 || offset + sizeof(Line) > space_.index_end()) [[unlikely]]
+      return nullptr;
+    return reinterpret_cast<Line*>(space_.index_base() + offset);
+  }
+
+  // Makes room for home lines [0, count).
+  Status EnsureHome(std::uint64_t count) {
+    if (count > kHomeMax) return absl::ResourceExhaustedError("the hash table has reached its largest size");
+    while (HomeCapacity() < count) {
+      const std::uint64_t bytes = num_chunks_ < kSmallChunks ? kSmallChunkBytes : kLargeChunkBytes;
+      HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, space_.AllocateIndexExtent(bytes, IndexExtent::kHomeLines));
+      AppendChunk(offset);
+    }
+    return absl::OkStatus();
+  }
+
+  StatusOr<std::uint32_t> NewOverflow() {
+    std::lock_guard lock(mutex_);
+    if (free_overflow_.empty()) {
+      const std::uint64_t bytes = num_overflow_ < kSmallChunks * 128 ? kSmallChunkBytes : kLargeChunkBytes;
+      free_overflow_.reserve(num_overflow_ + bytes / sizeof(Line));
+      HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, space_.AllocateIndexExtent(bytes, IndexExtent::kOverflowLines));
+      AddOverflowExtent(offset, bytes);
+    }
+    const std::uint32_t id = free_overflow_.back();
+    free_overflow_.pop_back();
+    ++num_overflow_;
+    return id;
+  }
+
+  // Never fails: there is room for all that exist.
+  void FreeOverflow(std::uint32_t id) {
+    std::lock_guard lock(mutex_);
+    free_overflow_.push_back(id);
+    --num_overflow_;
+  }
+
+  // Re-opening: the next chunk of home lines lies at `offset` (false if it cannot); an overflow extent, with the ids in use.
+  bool AdoptHome(std::uint64_t offset, std::uint64_t bytes) {
+    if (num_chunks_ == kChunks || bytes != (num_chunks_ < kSmallChunks ? kSmallChunkBytes : kLargeChunkBytes)) return false;
+    AppendChunk(offset);
+    return true;
+  }
+  void AdoptOverflow(std::uint64_t offset, std::uint64_t bytes, const std::unordered_set<std::uint32_t>& used) {
+    std::lock_guard lock(mutex_);
+    free_overflow_.reserve(num_overflow_ + free_overflow_.size() + bytes / sizeof(Line));
+    for (std::uint64_t at = offset; at < offset + bytes; at += sizeof(Line)) {
+      const auto id = static_cast<std::uint32_t>(at / sizeof(Line));
+      if (used.contains(id)) {
+        ++num_overflow_;
+      } else {
+        free_overflow_.push_back(id);
+      }
+    }
+  }
+
+  std::uint64_t HomeCapacity() const {
+    if (num_chunks_ <= kSmallChunks) return num_chunks_ * (kSmallChunkBytes / sizeof(Line));
+    return kSmallLines + (num_chunks_ - kSmallChunks) * (kLargeChunkBytes / sizeof(Line));
+  }
+  std::uint64_t num_overflow() {
+    std::lock_guard lock(mutex_);
+    return num_overflow_;
+  }
+
+  // Home line 0 is one that stays locked; there is no other.
+  void Seal() { chunks_[0].store(&sealed_, std::memory_order_relaxed); }
+  // Forgets all lines; the space took their memory back.
+  void Reset() {
+    std::lock_guard lock(mutex_);
+    num_chunks_ = 0;
+    num_overflow_ = 0;
+    free_overflow_.clear();
+  }
+
+ private:
+  static constexpr std::uint64_t kSmallLines = kSmallChunks * (kSmallChunkBytes / sizeof(Line));
+
+  struct Place {
+    std::uint64_t chunk;
+    std::uint64_t within;
+  };
+  HAKO_INLINE static Place Split(std::uint64_t index) {
+    if (index < kSmallLines) [[likely]]
+      return {index >> 10, index & 1023};
+    const std::uint64_t beyond = index - kSmallLines;
+    return {kSmallChunks + (beyond >> 14), beyond & 16383};
+  }
+
+  void AppendChunk(std::uint64_t offset) {
+    chunks_[num_chunks_++].store(reinterpret_cast<Line*>(space_.index_base() + offset), std::memory_order_relaxed);
+  }
+  void AddOverflowExtent(std::uint64_t offset, std::uint64_t bytes) {  // REQUIRES: mutex_ held; ascending use of the extent
+    for (std::uint64_t at = bytes; at != 0; at -= sizeof(Line)) {
+      free_overflow_.push_back(static_cast<std::uint32_t>((offset + at - sizeof(Line)) / sizeof(Line)));
+    }
+  }
+
+  static inline constinit Line sealed_{.tags = {}, .slots = {}, .header = sync::VersionLock::kLocked};
+
+  Space& space_;
+  std::unique_ptr<std::atomic<Line*>[]> chunks_;
+  std::uint64_t num_chunks_ = 0;
+  std::mutex mutex_;
+  std::vector<std::uint32_t> free_overflow_;
+  std::uint64_t num_overflow_ = 0;
+};
+
+}  // namespace hako::hash

@@ -1,0 +1,100 @@
+// Sets of keys that may be there already, on a file with direct I/O: their records are written, but not entered in the index yet.
+//
+// To enter one, the record that it replaces has to be read, or that of another key with the same tag, and nothing else of a Set costs as
+// much. So these Sets wait for each other, and what all of them need is read in flight together (the idea of group commit, for reads). Who
+// is to see what they do enters them first: an operation on one of their keys, and all that concern the whole database.
+//
+// Invariants
+//   1. A pending record was written in the current epoch. No epoch ends, and no extent is emptied, while one is pending.
+//   2. The keys differ: who Sets one again takes the place of the first.
+//   3. A Set whose key another thread holds (sync/write_gate.h) is not made pending. One that came while that thread's visitor had yet to
+//      decide stays pending until the key is released; a thread that needs it waits without the mutex.
+//   4. What cannot be entered, because what it may replace cannot be read, stays pending: who would have to see it gets the error.
+//   5. The mutex is taken before the gate is passed and before any bucket's lock; so who holds it may enter, and stop the writers.
+//
+// Threads: IsEmpty and MayHold from any, what they say may be old; for the rest the mutex is held.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string_view>
+
+namespace hako::hash {
+
+class PendingSets {
+ public:
+  static constexpr std::size_t kMax = 64;
+  static constexpr std::size_t kKeyMax = 256;  // bytes; a longer key is not worth keeping
+
+  struct Record {
+    std::uint32_t handle;
+    std::size_t value_size;
+  };
+
+  bool IsEmpty() const { return count_.load(std::memory_order_acquire) == 0; }
+  // Whether one of the keys may have this hash.
+  bool MayHold(std::uint64_t hash) const {
+    const std::size_t count = count_.load(std::memory_order_acquire);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (hashes_[i].load(std::memory_order_relaxed) == hash) return true;
+    }
+    return false;
+  }
+
+  std::mutex& mutex() { return mutex_; }
+  bool IsFull() const { return size() == kMax; }
+  std::span<const std::string_view> keys() const { return std::span(keys_).first(size()); }
+  std::span<const std::uint32_t> handles() const { return std::span(handles_).first(size()); }
+  std::uint64_t first_hash() const { return hashes_[0].load(std::memory_order_relaxed); }
+
+  // Adds a key, or replaces its record; the one before then, whose handle is 0 if there was none. REQUIRES: there is room, or it is there
+  Record Put(std::uint64_t hash, std::string_view key, const Record& record) {
+    const std::size_t count = size();
+    const auto found = static_cast<std::size_t>(std::ranges::find(keys(), key) - keys().begin());
+    const Record before = found < count ? Record{handles_[found], value_sizes_[found]} : Record{0, 0};
+    handles_[found] = record.handle;
+    value_sizes_[found] = record.value_size;
+    if (found < count) return before;
+    key.copy(bytes_[found].data(), kKeyMax);
+    keys_[found] = {bytes_[found].data(), key.size()};
+    hashes_[found].store(hash, std::memory_order_relaxed);
+    count_.store(count + 1, std::memory_order_release);
+    return before;
+  }
+
+  // Keeps only those for which keep(i) is true, in their order.
+  template <class F>
+  void Retain(F&& keep) {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < size(); ++i) {
+      if (!keep(i)) continue;
+      if (kept != i) {
+        bytes_[kept] = bytes_[i];
+        keys_[kept] = {bytes_[kept].data(), keys_[i].size()};
+        handles_[kept] = handles_[i];
+        value_sizes_[kept] = value_sizes_[i];
+        hashes_[kept].store(hashes_[i].load(std::memory_order_relaxed), std::memory_order_relaxed);
+      }
+      ++kept;
+    }
+    count_.store(kept, std::memory_order_release);
+  }
+
+ private:
+  std::size_t size() const { return count_.load(std::memory_order_relaxed); }
+
+  std::mutex mutex_;
+  std::atomic<std::size_t> count_{0};
+  std::array<std::atomic<std::uint64_t>, kMax> hashes_{};
+  std::array<std::uint32_t, kMax> handles_;
+  std::array<std::size_t, kMax> value_sizes_;
+  std::array<std::string_view, kMax> keys_;
+  std::array<std::array<char, kKeyMax>, kMax> bytes_;  // of the keys
+};
+
+}  // namespace hako::hash

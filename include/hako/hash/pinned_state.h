@@ -1,0 +1,75 @@
+// Which records a synchronized state of a HashDBM consists of, for a reader that goes through the file while newer states are made durable.
+//
+// Stamps alone do not suffice: they count epochs in a few bits (format/stamp.h), and a long copy outlasts their period. So while a state is
+// pinned, each of its blocks keeps its content except the stamp, and two bits for each block decide:
+//   handed out   a writer has taken the block since: it was not part of the state
+//   released     the block was part of the state, was retired since, and its stamp says free by now
+//
+// Threads: marks and look-ups from any; `waiting` belongs to the thread that releases what epochs leave.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "hako/base/status.h"
+#include "hako/format/size_class.h"
+#include "hako/storage/arena.h"
+
+namespace hako::hash {
+
+// A set of handles, in a bit each; memory is taken for the parts that have any.
+class HandleSet {
+ public:
+  static StatusOr<HandleSet> Create(std::uint64_t end) {
+    HAKO_ASSIGN_OR_RETURN(storage::ReservedMemory memory, storage::ReservedMemory::Reserve(end / 8 + sizeof(std::uint64_t)));
+    return HandleSet(std::move(memory), end);
+  }
+
+  // Handles from `end` on are passed over.
+  void Add(std::uint64_t handle) {
+    if (handle < end_) Word(handle).fetch_or(Bit(handle), std::memory_order_relaxed);
+  }
+  void Add(std::uint64_t first, std::uint64_t last) {  // without `last`
+    for (last = last < end_ ? last : end_; first < last;) {
+      if (first % 64 == 0 && last - first >= 64) {
+        Word(first).store(~std::uint64_t{0}, std::memory_order_relaxed);
+        first += 64;
+      } else {
+        Add(first++);
+      }
+    }
+  }
+  bool Has(std::uint64_t handle) const { return handle >= end_ || (Word(handle).load(std::memory_order_relaxed) & Bit(handle)) != 0; }
+
+ private:
+  HandleSet(storage::ReservedMemory memory, std::uint64_t end) : memory_(std::move(memory)), end_(end) {}
+  static std::uint64_t Bit(std::uint64_t handle) { return std::uint64_t{1} << handle % 64; }
+  std::atomic_ref<std::uint64_t> Word(std::uint64_t handle) const {
+    return std::atomic_ref(reinterpret_cast<std::uint64_t*>(memory_.base())[handle / 64]);
+  }
+
+  storage::ReservedMemory memory_;
+  std::uint64_t end_;
+};
+
+struct PinnedState {
+  // `end`: one more than the largest handle of the state.
+  static StatusOr<std::unique_ptr<PinnedState>> Create(std::uint64_t epoch, std::uint64_t tail, std::uint64_t end) {
+    HAKO_ASSIGN_OR_RETURN(HandleSet handed_out, HandleSet::Create(end));
+    HAKO_ASSIGN_OR_RETURN(HandleSet released, HandleSet::Create(end));
+    return std::make_unique<PinnedState>(PinnedState{epoch, tail, std::move(handed_out), std::move(released), {}});
+  }
+
+  std::uint64_t epoch;
+  std::uint64_t tail;  // of the file
+  HandleSet handed_out;
+  HandleSet released;
+  // Blocks that are free when the pin ends, by size class.
+  std::array<std::vector<std::uint32_t>, format::kSizeClasses> waiting;
+};
+
+}  // namespace hako::hash

@@ -1,0 +1,473 @@
+// Definitions of hash/record_heap.h: space, epochs, and moving records together.
+#pragma once
+
+#include "hako/hash/record_heap.h"
+
+namespace hako::hash {
+
+// ---- space ----
+
+template <File FileT>
+StatusOr<std::uint64_t> RecordHeap<FileT>::AllocateIndexExtent(std::uint64_t bytes, IndexExtent kind) {
+  if (index_arena_ != nullptr) {
+    AddIndexBytes(bytes);
+    return index_arena_->Allocate(bytes, kind);
+  }
+  std::lock_guard lock(index_mutex_);
+  if (num_index_extents_ == format::kIndexExtentsMax) return absl::ResourceExhaustedError("the hash index has reached its largest size");
+  HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, extents_->Allocate(bytes));
+  const format::IndexExtentEntry entry{offset, bytes, kind == IndexExtent::kOverflowLines};
+  extents_->AddIndexExtent({offset, bytes});
+  std::atomic_ref(extents_->index_extents()[num_index_extents_]).store(entry.Pack(), std::memory_order_release);
+  set_num_index_extents(num_index_extents_ + 1);
+  AddIndexBytes(bytes);
+  return offset;
+}
+
+template <File FileT>
+HAKO_INLINE std::uint32_t RecordHeap<FileT>::Carve(Slot& slot, unsigned size_class) {
+  const std::uint64_t bytes = BytesOf(size_class);
+  const std::uint64_t place = kMapped ? slot.chunk.next : PlaceIn(slot.chunk, bytes);
+  if (slot.chunk.end - slot.chunk.next < place - slot.chunk.next + bytes) [[unlikely]]
+    return 0;
+  if (place != slot.chunk.next) FreeGap(slot, slot.chunk.next, place - slot.chunk.next);
+  slot.chunk.next = place + bytes;
+  return HandleOf(place);
+}
+
+template <File FileT>
+std::uint32_t RecordHeap<FileT>::CarveSlowly(Slot& slot, unsigned size_class, Status* error) {
+  const bool small = depot_->IsSmall(size_class);
+  const std::uint64_t bytes = BytesOf(size_class), most = bytes + place_unit_ - 1;
+  if (small) depot_->FreeRun(Rest(std::exchange(slot.chunk, {})));
+  for (bool harvested = false, gathered = false;;) {
+    if (!small) {
+      if (const Run block = depot_->TakeBlock(bytes, place_unit_); block.bytes() != 0 && !IndexHas(block)) return HandleOf(block.begin);
+    } else if (slot.chunk = depot_->TakeChunk(most); IndexHas(Rest(slot.chunk))) {
+      slot.chunk = {};
+    } else if (slot.chunk.bytes() != 0) {
+      return Carve(slot, size_class);
+    }
+    if (!std::exchange(harvested, true) && HarvestSome(slot)) {
+      if (const std::uint32_t handle = small ? depot_->Pop(slot.free, size_class) : 0; handle != 0) return handle;
+      continue;
+    }
+    if (!std::exchange(gathered, true)) {  // before the file grows
+      depot_->Flush(slot.free, BlockDepot::kFree, BlockDepot::kUnstamped);
+      continue;
+    }
+    if (*error = Grow(bytes, most); error->ok()) continue;
+    std::uint32_t handle = small ? depot_->Pop(slot.free, size_class) : 0;
+    if (small && handle == 0) handle = CutSmall(slot, size_class);
+    if (handle != 0) *error = absl::OkStatus();
+    return handle;
+  }
+}
+
+// Where the file cannot grow: the beginning of a free block of any small size. What is left of it is free.
+template <File FileT>
+std::uint32_t RecordHeap<FileT>::CutSmall(Slot& slot, unsigned size_class) {
+  Run block = depot_->TakeSmallBlock(BlockDepot::kFree, size_class);
+  if (!kMapped && block.bytes() == 0) block = depot_->TakeSmallBlock(BlockDepot::kUnstamped, size_class);
+  if (block.bytes() == 0) return 0;
+  const std::uint64_t used = BytesOf(size_class);
+  FreeGap(slot, block.begin + used, block.bytes() - used);
+  return HandleOf(block.begin);
+}
+
+template <File FileT>
+Status RecordHeap<FileT>::Grow(std::uint64_t bytes, std::uint64_t most) {
+  if (bytes > BlockDepot::kSmallMax) ReleaseExtents();  // two that are neighbours may be large enough together
+  const std::uint64_t size = ExtentSize(bytes, most);
+  HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, extents_->AllocateHeapExtent(size));
+  depot_->FreeRun({offset + sizeof(format::HeapExtentHeader), offset + size});
+  return absl::OkStatus();
+}
+
+// For a block that is not small: several, so that little is left over, but few while the file is small; a large one alone, so that it is
+// free soon.
+template <File FileT>
+std::uint64_t RecordHeap<FileT>::ExtentSize(std::uint64_t bytes, std::uint64_t most) const {
+  const std::uint64_t used = extents_->tail();
+  const std::uint64_t blocks = bytes < kLarge ? std::clamp<std::uint64_t>(used / 16 / bytes, 1, 8) : 1;
+  const std::uint64_t needed = most + (blocks - 1) * bytes + sizeof(format::HeapExtentHeader);
+  return std::max(ChunkSize(bytes < kLarge ? used : 0, needed), block_ > 1 ? kDirectChunk : 0);
+}
+
+template <File FileT>
+bool RecordHeap<FileT>::IsHeapExtent(Run run) const {
+  static constexpr std::uint64_t kHeader = sizeof(format::HeapExtentHeader);
+  if (run.begin % format::kExtentUnit != kHeader || run.end % format::kExtentUnit != 0) return false;
+  const StatusOr<std::uint64_t> bytes = extents_->HeapExtentBytes(run.begin - kHeader);
+  return bytes.ok() && *bytes == run.bytes() + kHeader;
+}
+
+template <File FileT>
+void RecordHeap<FileT>::ReleaseExtents() {
+  std::lock_guard lock(extents_mutex_);
+  if (extent_pins_ != 0) return;
+  for (const Run run : depot_->TakeRuns([this](Run each) { return IsHeapExtent(each); })) ReleaseExtent(run);
+}
+
+template <File FileT>
+void RecordHeap<FileT>::ReleaseIfExtent(Run run) {
+  if (!IsHeapExtent(run)) return;
+  std::lock_guard lock(extents_mutex_);
+  if (extent_pins_ == 0 && depot_->TakeIfThere(run)) ReleaseExtent(run);
+}
+
+template <File FileT>
+void RecordHeap<FileT>::ReleaseExtent(Run run) {
+  const std::uint64_t offset = run.begin - sizeof(format::HeapExtentHeader);
+  if (!AcceptsWrites()) return;
+  if (Status status = extents_->ForgetHeapExtent(offset); !status.ok()) return Poison(status);
+  extents_->Free({offset, run.end - offset});
+}
+
+template <File FileT>
+template <class ForEachSlot>
+void RecordHeap<FileT>::GatherFree(ForEachSlot&& for_each_slot) {
+  for_each_slot([&](Slot& slot) {
+    ReleaseFreed(slot);
+    depot_->FreeRun(Rest(std::exchange(slot.chunk, {})));
+    depot_->Flush(slot.free, BlockDepot::kFree, BlockDepot::kUnstamped);
+  });
+}
+
+// ---- harvest ----
+
+template <File FileT>
+void RecordHeap<FileT>::BeginHarvest(Slot& slot, std::uint64_t num_records) {
+  if (!AcceptsWrites()) return;
+  std::lock_guard lock(harvest_mutex_);
+  live_to_harvest_ = num_records;
+  harvest_end_ = extents_->tail();
+  harvest_next_.store(format::kFirstExtent, std::memory_order_relaxed);
+  if (first_epoch_ - extents_->LoadLive(&format::LiveState::settled) > kSettledAgeMax) HarvestUntil(slot, harvest_end_);
+}
+
+template <File FileT>
+void RecordHeap<FileT>::HarvestFor(Slot& slot, std::uint64_t bytes) {
+  if (HarvestIsOver() || evacuating_.load(std::memory_order_relaxed)) return;
+  std::lock_guard lock(harvest_mutex_);
+  HarvestUntil(slot, std::min(harvest_next_.load(std::memory_order_relaxed) + bytes, harvest_end_));
+}
+
+// Few extents: the caller has a bucket locked. False if there is nothing to harvest.
+template <File FileT>
+bool RecordHeap<FileT>::HarvestSome(Slot& slot) {
+  for (int i = 0; i < kHarvestsAtOnce; ++i) {
+    if (HarvestIsOver() || evacuating_.load(std::memory_order_relaxed)) return i != 0;
+    if (std::unique_lock harvest(harvest_mutex_, std::try_to_lock); harvest) {
+      HarvestUntil(slot, std::min(harvest_next_.load(std::memory_order_relaxed) + 1, harvest_end_));
+    }
+  }
+  return true;
+}
+
+template <File FileT>
+void RecordHeap<FileT>::HarvestUntil(Slot& slot, std::uint64_t end) {
+  for (std::uint64_t next; (next = harvest_next_.load(std::memory_order_relaxed)) < end;) {
+    const StatusOr<std::uint64_t> bytes = extents_->HeapExtentBytes(next);
+    if (!bytes.ok() || *bytes != 0) {
+      if (bytes.ok()) HarvestExtent(slot, {next, *bytes});
+      next += bytes.ok() ? *bytes : format::kExtentUnit;  // what cannot be read stays unused
+    } else {
+      extents_->Free({next, format::kExtentUnit});  // if the index does not have it
+      next += format::kExtentUnit;
+    }
+    harvest_next_.store(next, std::memory_order_relaxed);
+    if (next < harvest_end_) continue;
+    // If a live record is damaged, it may be one of the doubtful pieces, which then stay unused.
+    if (live_to_harvest_ == 0) {
+      for (const ChunkRest& piece : doubtful_) FreeGap(slot, piece.next, piece.bytes());
+    }
+    doubtful_ = {};
+  }
+}
+
+// Nothing is written to the extent meanwhile but stamps.
+template <File FileT>
+void RecordHeap<FileT>::HarvestExtent(Slot& slot, Extent extent) {
+  AlignedBuffer buffer;
+  const char* bytes = base_ + (kMapped ? extent.offset : 0);
+  if constexpr (!kMapped) {
+    buffer = MakeAlignedBuffer(extent.bytes);
+    bytes = reinterpret_cast<const char*>(buffer.get());
+    if (!extents_->Read(extent.offset, reinterpret_cast<char*>(buffer.get()), extent.bytes).ok()) return;
+  }
+  KeptBlocks kept([&](std::uint64_t offset, std::uint64_t size, bool certain) {
+    if (certain) return FreeGap(slot, offset, size);
+    doubtful_.push_back({offset, offset + size});
+  });
+  kept.Enter(extent);
+  const auto visit = [&](const ScannedRecord& record) {
+    const format::Leftover leftover = format::LeftoverOf(record.stamp, first_epoch_);
+    if (leftover == format::Leftover::kWaiting) Wait(slot, record.handle, record.key.size(), record.value.size());
+    if (format::WasLiveBefore(record.stamp, first_epoch_)) --live_to_harvest_;
+    if (leftover != format::Leftover::kFree) kept.Keep(OffsetOf(record.handle), BlockBytes(record));
+    return absl::OkStatus();
+  };
+  (void)ScanExtent<Trust::kLiveHeads>(extent, bytes, visit, [&] { kept.Doubt(); });
+  kept.Leave();
+}
+
+// ---- reclaiming ----
+
+template <File FileT>
+void RecordHeap<FileT>::CountLarge(std::uint64_t bytes) {
+  large_waiting_.fetch_add(bytes, std::memory_order_relaxed);
+  if (!NeedsReclaim() || is_reclaiming_.exchange(true, std::memory_order_acq_rel)) return;
+  if (!reclaim_call_.ask(reclaim_call_.context)) EndReclaim();
+}
+
+template <File FileT>
+bool RecordHeap<FileT>::NeedsReclaim() const {
+  const std::uint64_t waiting = large_waiting_.load(std::memory_order_relaxed);
+  return reclaim_bytes_ != 0 && waiting >= reclaim_bytes_ && waiting >= AllLive() / kReclaimShare;
+}
+
+// Free blocks that threads keep for themselves and small ones that wait count as live here.
+template <File FileT>
+std::uint64_t RecordHeap<FileT>::AllLive() const {
+  const std::uint64_t index = index_is_in_memory() ? 0 : index_bytes();
+  const std::uint64_t others = LargeWaiting() + index + extents_->free_extent_bytes() + depot_->free_bytes(), all = extents_->tail();
+  return all - std::min(all, others);
+}
+
+// Long values are written faster than a device syncs. While twice the bytes wait that cause a synchronization, the Set of one waits a
+// little for it, so that the file does not grow by all that is written meanwhile.
+template <File FileT>
+void RecordHeap<FileT>::PaceLongWrite() const {
+  if (!is_reclaiming_.load(std::memory_order_acquire) || LargeWaiting() < 2 * reclaim_bytes_) [[likely]]
+    return;
+  const std::uint64_t most = std::max(2 * reclaim_bytes_, AllLive() / kReclaimShare * 2);
+  for (int i = 0; i < kPauses && LargeWaiting() >= most && is_reclaiming_.load(std::memory_order_acquire); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// ---- epochs ----
+
+template <File FileT>
+template <class ForEachSlot>
+typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachSlot&& for_each_slot) {
+  const std::uint64_t closed = epoch();
+  const unsigned unstamped = BlockDepot::kUnstamped + closed % format::kSizeClasses;
+  for_each_slot([&](Slot& slot) {
+    depot_->Flush(slot.free, unstamped, unstamped + 1);
+    depot_->Flush(slot.free, BlockDepot::kWaiting, BlockDepot::kLists);
+    slot.waiting_bytes = 0;
+  });
+  large_closing_.store(large_waiting_.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);
+  UseEpoch(closed + 1);
+  PublishEpoch();
+  return {closed, extents_->tail(), depot_->TakeWaiting(), depot_->Take(unstamped), HarvestIsOver()};
+}
+
+template <File FileT>
+Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t num_records) {
+  Status status = Health();
+  if (status.ok()) status = extents_->Sync();
+  if (status.ok()) {
+    status = extents_->Commit([&](format::HashSuperBlock& super) {
+      super.epoch = closed.epoch;
+      super.tail = closed.tail;
+      super.num_records = num_records;
+      super.synced_at = WallClock();
+      super.sweep_extent = sweep_.extent;
+      super.sweep_to = sweep_.to;
+      super.sweep_end = sweep_.end;
+    });
+  }
+  if (!status.ok()) {
+    Poison(status);
+    return status;
+  }
+  durable_epoch_.store(closed.epoch, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+template <File FileT>
+template <class AsWriter>
+void RecordHeap<FileT>::ReleaseWaiting(Slot& slot, ClosedEpoch& closed, AsWriter&& as_writer) {
+  ReleaseUnstamped(slot, closed, as_writer);
+  const bool keeps = pinned_ != nullptr && closed.epoch > pinned_->epoch;
+  for (unsigned c = 0; c < closed.waiting.size(); ++c) {
+    std::uint32_t& chain = closed.waiting[c];
+    if (keeps) {
+      KeepPinned(c, chain);
+    } else if (kMapped || depot_->IsSmall(c)) {
+      while (chain != 0) as_writer([&] { chain = ReleaseSome(slot, c, chain); });
+    } else if (chain != 0) {
+      FreeSlowly(slot, c, StampFree(chain), as_writer);
+    }
+  }
+  large_closing_.store(0, std::memory_order_relaxed);
+  if (closed.settles) extents_->StoreLive(&format::LiveState::settled, closed.epoch);
+  const std::uint64_t until = harvest_next_.load(std::memory_order_relaxed) + harvest_end_ / kHarvestParts;
+  while (!HarvestIsOver() && !evacuating_.load(std::memory_order_relaxed) && harvest_next_.load(std::memory_order_relaxed) <= until) {
+    as_writer([&] { HarvestFor(slot, 1); });
+  }
+}
+
+// Some magazines of a chain of small blocks, or of any in memory; returns the rest of it.
+template <File FileT>
+std::uint32_t RecordHeap<FileT>::ReleaseSome(Slot& slot, unsigned size_class, std::uint32_t chain) {
+  const bool evacuating = evacuating_.load(std::memory_order_relaxed);
+  std::unique_lock harvest(harvest_mutex_, std::defer_lock);
+  if (!HarvestIsOver()) harvest.lock();
+  return depot_->Drain(
+      chain,
+      [&](std::uint32_t handle) {
+        if (pinned_ != nullptr) pinned_->handed_out.Add(handle);
+        if (evacuating && IsVictim(handle)) return ForgetBlock(handle, size_class);
+        if (IsFrozen(handle)) return StoreStamp(handle, stamps().free);  // the harvest finds it
+        if (!kMapped) return depot_->Push(slot.free, BlockDepot::kUnstamped + size_class, handle);
+        StoreStamp(handle, stamps().free);
+        FreeStamped(slot, handle, size_class);
+      },
+      kReleasesAtOnce);
+}
+
+// The blocks of a chain without those that the harvest will find, all stamped as free.
+template <File FileT>
+std::vector<std::uint32_t> RecordHeap<FileT>::StampFree(std::uint32_t chain) {
+  std::unique_lock harvest(harvest_mutex_, std::defer_lock);
+  if (!HarvestIsOver()) harvest.lock();
+  std::vector<std::uint32_t> handles;
+  (void)depot_->Drain(chain, [&](std::uint32_t handle) {
+    if (pinned_ != nullptr) pinned_->handed_out.Add(handle);
+    if (IsFrozen(handle) || !TryPushBack(handles, handle)) StoreStamp(handle, stamps().free);  // without memory: lost space, not lost data
+  });
+  StampFree(std::span(handles));
+  return handles;
+}
+
+template <File FileT>
+template <class AsWriter>
+void RecordHeap<FileT>::ReleaseUnstamped(Slot& slot, const ClosedEpoch& closed, AsWriter&& as_writer) {
+  static_assert(format::kSizeClasses < format::kOtherAgeMax / 2);
+  if (closed.unstamped != 0) FreeSlowly(slot, closed.epoch % format::kSizeClasses, StampFree(closed.unstamped), as_writer);
+}
+
+// Not more at once than writers can wait for.
+template <File FileT>
+template <class AsWriter>
+void RecordHeap<FileT>::FreeSlowly(Slot& slot, unsigned size_class, std::vector<std::uint32_t> handles, AsWriter&& as_writer) {
+  while (!handles.empty()) {
+    as_writer([&] {
+      for (unsigned i = 0; i < kReleasesAtOnce * BlockDepot::kMagazineSize && !handles.empty(); ++i, handles.pop_back())
+        FreeStamped(slot, handles.back(), size_class);
+    });
+  }
+}
+
+// In the order of the file, of which it brings the next blocks near.
+template <File FileT>
+void RecordHeap<FileT>::StampFree(std::span<std::uint32_t> handles) {
+  std::ranges::sort(handles);
+  for (std::size_t i = 0; i < handles.size(); ++i) {
+    if constexpr (kReadsAhead) {
+      if (HasCache() && i % Ahead::kRecordsMax == 0) {
+        Ahead ahead;
+        for (const std::uint32_t handle : handles.subspan(i, std::min(Ahead::kRecordsMax, handles.size() - i)))
+          ahead.Want(handle, OffsetOf(handle), 8);
+        Read(ahead);
+      }
+    }
+    StoreStamp(handles[i], stamps().free);
+  }
+}
+
+template <File FileT>
+void RecordHeap<FileT>::RefreshStamp(std::uint32_t handle, format::Stamp stamp) {
+  const format::Stamp refreshed = format::Refresh(stamp, epochs());
+  if (refreshed.bits() != stamp.bits()) StoreStamp(handle, refreshed);
+}
+
+// ---- moving records together ----
+
+template <File FileT>
+template <class ForEachSlot>
+void RecordHeap<FileT>::BeginEvacuation(std::vector<Extent>& victims, ForEachSlot&& for_each_slot) {
+  for_each_slot([&](Slot& slot) {
+    std::erase_if(victims, [&](const Extent& extent) {
+      return slot.ahead.bytes() != 0 && slot.ahead.begin >= extent.offset && slot.ahead.begin < extent.offset + extent.bytes;
+    });
+  });
+  victims_.assign(extents_->tail() / format::kExtentUnit, false);
+  for (const Extent& extent : victims) {
+    for (std::uint64_t at = extent.offset; at < extent.offset + extent.bytes; at += format::kExtentUnit) {
+      victims_[at / format::kExtentUnit] = true;
+    }
+  }
+  evacuating_.store(true, std::memory_order_release);
+  const auto forget = [this](std::uint32_t handle, unsigned size_class) {
+    if (!IsVictim(handle)) return false;
+    ForgetBlock(handle, size_class);
+    return true;
+  };
+  depot_->Forget(forget);
+  for_each_slot([&](Slot& slot) { depot_->Forget(slot.free, forget); });
+  for_each_slot([&](Slot& slot) {
+    if (slot.chunk.bytes() != 0 && IsVictim(HandleOf(slot.chunk.next))) forgotten_.push_back(Rest(std::exchange(slot.chunk, {})));
+  });
+  std::vector<Run> ranges;
+  for (const Extent& extent : victims) ranges.push_back({extent.offset, extent.offset + extent.bytes});
+  depot_->TakeAll(
+      ranges, [this](std::uint32_t handle) { return IsVictim(handle); }, [this](Run run) { forgotten_.push_back(run); });
+}
+
+template <File FileT>
+bool RecordHeap<FileT>::IsLong(std::uint32_t handle) const {
+  char bytes[kHeadMax];
+  const std::uint64_t offset = OffsetOf(handle);
+  if (!IsPlace(offset)) return false;
+  const std::uint64_t size = std::min<std::uint64_t>(sizeof(bytes), extents_->tail() - offset);
+  return extents_->Read(offset, bytes, size).ok() && DecodeHead(bytes, static_cast<std::size_t>(size)).size() > kLongRecord;
+}
+
+template <File FileT>
+StatusOr<std::uint32_t> RecordHeap<FileT>::Relocate(Slot& mover, std::uint32_t handle) {
+  HAKO_RETURN_IF_ERROR(Health());
+  HAKO_ASSIGN_OR_RETURN(const RecordView record, View(mover, handle));
+  const std::string key(record.key), value(record.value);
+  Status error;
+  const unsigned size_class = ClassOf(key.size(), value.size());
+  std::uint32_t copy = depot_->IsSmall(size_class) ? Carve(mover, size_class) : 0;
+  if (copy == 0) copy = CarveSlowly(mover, size_class, &error);
+  if (copy == 0) return error;
+  HAKO_RETURN_IF_ERROR(Put(mover, copy, fresh_stamp(), KeyHash(key), key, value));
+  return copy;
+}
+
+template <File FileT>
+void RecordHeap<FileT>::EndEvacuation(Slot& slot, const std::vector<Extent>& victims, bool emptied) {
+  evacuating_.store(false, std::memory_order_release);
+  victims_.clear();
+  const std::vector<Run> forgotten = std::exchange(forgotten_, {});
+  if (!emptied) {
+    for (const Run run : forgotten) {
+      StoreStamp(HandleOf(run.begin), stamps().free);  // it may be a block that still is stamped as retired
+      FreeGap(slot, run.begin, run.bytes());           // a small one would be of no use among the runs
+    }
+    return;
+  }
+  for (const Extent& extent : victims) {
+    if (extents_->ForgetHeapExtent(extent.offset).ok()) extents_->Free(extent);
+  }
+}
+
+template <File FileT>
+StatusOr<std::uint64_t> RecordHeap<FileT>::LiveBytes(Extent extent) const {
+  std::uint64_t bytes = 0;
+  HAKO_RETURN_IF_ERROR(Scan(extent.offset, extent.offset + extent.bytes, [&](const ScannedRecord& record) {
+    const bool is_live = record.stamp.IsLive() || record.stamp.state() == format::BlockState::kUnborn;
+    if (is_live) bytes += BytesOf(ClassOf(record.key.size(), record.value.size()));
+    return absl::OkStatus();
+  }));
+  return bytes;
+}
+
+}  // namespace hako::hash

@@ -1,0 +1,363 @@
+// Records in memory: the space of TinyDBM (hash/record_space.h).
+//
+// Blocks are carved from chunks that each thread has for itself, and freed blocks go to the thread's magazines, so that an update takes no
+// lock but its bucket's. A value whose block has the right size is overwritten in place, under the bucket's version. Memory that records
+// once took is reused, and given back when the database is destroyed.
+//
+// Invariants
+//   1. A block is named by one entry, or lies in a free list, or belongs to a write in progress.
+//   2. Handle h is the block at byte h << shift of the arena.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "hako/base/hash.h"
+#include "hako/base/inline.h"
+#include "hako/base/prefetch.h"
+#include "hako/base/status.h"
+#include "hako/format/record_format.h"
+#include "hako/format/size_class.h"
+#include "hako/hash/block_depot.h"
+#include "hako/hash/chunk.h"
+#include "hako/hash/record_space.h"
+#include "hako/hash/record_view.h"
+#include "hako/storage/arena.h"
+#include "hako/sync/atomic_bytes.h"
+#include "hako/sync/write_gate.h"
+
+namespace hako::hash {
+
+class RecordArena {
+ public:
+  static constexpr bool kOverwrites = true;
+  static constexpr bool kReadsAhead = false;
+  struct Ahead {};
+  struct Slot : sync::WriterSlot {
+    BlockDepot::Cache free;
+    ChunkRest chunk;
+  };
+
+  static StatusOr<std::unique_ptr<RecordArena>> Create(int align_pow, std::uint64_t seed) {
+    HAKO_ASSIGN_OR_RETURN(auto arena, storage::Arena::Create(std::uint64_t{1} << (32 + align_pow)));
+    HAKO_ASSIGN_OR_RETURN(auto depot, BlockDepot::Create(static_cast<unsigned>(align_pow)));
+    return std::unique_ptr<RecordArena>(new RecordArena(std::move(arena), std::move(depot), align_pow, seed));
+  }
+
+  sync::WriteGate& gate() { return gate_; }
+  HAKO_INLINE std::uint64_t KeyHash(std::string_view key) const { return Hash64(key, seed_); }
+  void NoteMove(std::uint32_t, std::uint32_t) {}
+
+  // Index lines share the arena.
+  StatusOr<std::uint64_t> AllocateIndexExtent(std::uint64_t bytes, IndexExtent) {
+    index_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    return arena_->Allocate(bytes);
+  }
+  std::byte* index_base() const { return arena_->base(); }
+  std::uint64_t index_end() const { return arena_->end(); }
+  void StoreLineCount(std::uint64_t) {}
+
+  HAKO_INLINE void Prefetch(std::uint32_t handle) const {
+    hako::Prefetch(At(handle));
+    hako::Prefetch(At(handle) + 31);  // often the next line
+  }
+  HAKO_INLINE void PrefetchRest(std::uint32_t handle) const {
+    const char* at = At(handle);
+    const format::Lengths lengths = ReadLengths(at);
+    const std::uint64_t size = std::min<std::uint64_t>(lengths.header + lengths.key_size + lengths.value_size, 512);
+    for (std::uint64_t last = size; last > 32; last -= std::min<std::uint64_t>(last, 64)) hako::Prefetch(at + last - 1);
+  }
+
+  // A block of the arena may be read a little past its end: more address space than the arena can use is reserved.
+  template <class S>
+  HAKO_INLINE bool TryFetchShort(std::uint32_t handle, std::uint64_t, std::string_view key, S& sink) const {
+    const char* const at = At(handle) + 2;
+    const std::uint64_t word = sync::LoadSharedWord(at - 2);
+    if ((word & 0x80ff) != key.size() || key.size() >= format::kShortLength || !sync::EqualShared(at, key.data(), key.size())) [[unlikely]]
+      return false;
+    const auto size = static_cast<std::size_t>(word >> 8 & 127);
+    if (char* out = sink(size)) sync::LoadShared(out, at + key.size(), size);
+    return true;
+  }
+  template <class S, class C>
+  Match TryFetch(std::uint32_t handle, std::string_view key, S& sink, const C& is_current, FetchedCopy& copy) const {
+    const char* at = At(handle);
+    const format::Lengths lengths = ReadLengths(at);
+    if (lengths.key_size != key.size()) return Match::kNo;
+    if (!IsInside(handle, lengths)) return Match::kDamaged;
+    if (!sync::EqualShared(at + lengths.header, key.data(), key.size())) return Match::kNo;
+    if (lengths.value_size > kOptimisticValueMax && !is_current()) return Match::kDamaged;
+    if (char* out = sink(static_cast<std::size_t>(lengths.value_size))) {
+      sync::LoadShared(out, at + lengths.header + lengths.key_size, static_cast<std::size_t>(lengths.value_size));
+      copy.value = out;
+    }
+    return Match::kYes;
+  }
+
+  template <class C, class B>
+  HAKO_INLINE Match CopyRecord(std::uint32_t handle, const C& is_current, B& buffer, RecordCopy* copy) const {
+    const char* at = At(handle);
+    const format::Lengths lengths = ReadLengths(at);
+    const auto size = static_cast<std::size_t>(lengths.key_size + lengths.value_size);
+    if (size >= 2 * format::kShortLength) [[unlikely]] {
+      if (!IsInside(handle, lengths) || (size > kOptimisticValueMax && !is_current())) return Match::kDamaged;
+    }
+    char* out = buffer.Take(size);
+    sync::LoadShared(out, at + lengths.header, size);
+    *copy = {out, lengths.key_size, lengths.value_size};
+    return lengths.header != 0 ? Match::kYes : Match::kDamaged;
+  }
+
+  bool CopyIsIntact(const FetchedCopy&, std::uint64_t) const { return true; }
+  Status DamageAt(std::uint32_t handle) const { return absl::InternalError(absl::StrCat("corrupted memory at block ", handle)); }
+
+  Match MatchKey(std::uint32_t handle, std::string_view key, format::Lengths* lengths) const {
+    const char* at = At(handle);
+    *lengths = ReadLengths(at);
+    if (lengths->key_size != key.size()) return Match::kNo;
+    return sync::EqualShared(at + lengths->header, key.data(), key.size()) ? Match::kYes : Match::kNo;
+  }
+
+  StatusOr<RecordView> View(Slot&, std::uint32_t handle) const {
+    const char* at = At(handle);
+    const format::Lengths lengths = ReadLengths(at);
+    const std::string_view body(at + lengths.header, lengths.key_size + lengths.value_size);
+    return RecordView{body.substr(0, lengths.key_size), body.substr(lengths.key_size)};
+  }
+
+  std::uint32_t Write(Slot& slot, std::uint64_t, std::string_view key, std::string_view value, Status* error) {
+    if (value.size() > kValueSizeMax) [[unlikely]] {
+      *error = TooLargeError("a value", value.size(), kValueSizeMax);
+      return 0;
+    }
+    const unsigned size_class = ClassOf(key.size(), value.size());
+    std::uint32_t handle = 0;
+    if (depot_->IsSmall(size_class)) [[likely]] {
+      handle = depot_->Pop<BlockDepot::kRest>(slot.free, size_class);
+      if (handle == 0) handle = Carve(slot, size_class);
+    }
+    if (handle == 0) handle = CarveSlowly(slot, size_class, error);
+    if (handle == 0) [[unlikely]]
+      return 0;
+    Put(handle, key, value);
+    return handle;
+  }
+
+  // Write for a long value, while the caller holds no lock.
+  std::uint32_t WriteAhead(Slot&, std::uint64_t, std::string_view key, std::string_view value, Status* error) {
+    if (value.size() > kValueSizeMax) {
+      *error = TooLargeError("a value", value.size(), kValueSizeMax);
+      return 0;
+    }
+    const std::uint64_t bytes = BytesOf(ClassOf(key.size(), value.size()));
+    for (;;) {
+      if (const Run block = depot_->TakeBlock(bytes); block.bytes() != 0) {
+        const auto handle = static_cast<std::uint32_t>(block.begin >> shift_);
+        Put(handle, key, value);
+        return handle;
+      }
+      if (*error = Grow(bytes); !error->ok()) return 0;
+    }
+  }
+  Status EndAhead(Slot&, std::uint32_t) { return absl::OkStatus(); }
+
+  bool Overwrite(std::uint32_t handle, const format::Lengths& old, std::string_view key, std::string_view value) {
+    char* at = At(handle);
+    if (old.value_size != value.size()) {
+      if (value.size() > kValueSizeMax || format::LengthsSize(key.size(), value.size()) != old.header) return false;
+      if (ClassOf(key.size(), value.size()) != ClassOf(old.key_size, old.value_size)) return false;
+      char lengths[format::kLengthsMax];
+      sync::StoreSharedHeader<2>(at, lengths, format::EncodeLengths(lengths, key.size(), value.size()));
+    }
+    sync::StoreShared(at + old.header + key.size(), value.data(), value.size());
+    return true;
+  }
+
+  // Adds both pieces to the end of the value, if its block has room for them.
+  bool Extend(std::uint32_t handle, const format::Lengths& old, std::string_view piece, std::string_view other) {
+    const std::uint64_t value_size = old.value_size + piece.size() + other.size();
+    if (value_size > kValueSizeMax || format::LengthsSize(old.key_size, value_size) != old.header) return false;
+    if (ClassOf(old.key_size, value_size) != ClassOf(old.key_size, old.value_size)) return false;
+    char lengths[format::kLengthsMax];
+    char* const at = At(handle);
+    sync::StoreSharedHeader<2>(at, lengths, format::EncodeLengths(lengths, old.key_size, value_size));
+    char* const end = at + old.header + old.key_size + old.value_size;
+    sync::StoreShared(end, piece.data(), piece.size());
+    sync::StoreShared(end + piece.size(), other.data(), other.size());
+    return true;
+  }
+
+  void Commit(std::uint32_t) {}
+  void Revive(std::uint32_t) {}
+
+  void Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths) {
+    depot_->FreeBlock(slot.free, ClassOf(lengths.key_size, lengths.value_size), handle);
+  }
+  void ReleaseFreed(Slot&) {}
+  void Retire(Slot& slot, std::uint32_t handle) { Retire(slot, handle, ReadLengths(At(handle))); }
+
+  // Short records.
+  HAKO_INLINE bool MatchShort(std::uint32_t handle, std::string_view key, std::uint64_t* head) const {
+    const char* const at = At(handle);
+    *head = sync::LoadSharedWord(at);
+    return (*head & 0x80ff) == key.size() && key.size() < format::kShortLength && sync::EqualShared(at + 2, key.data(), key.size());
+  }
+  HAKO_INLINE std::optional<std::string_view> ViewShort(std::uint32_t handle, std::uint64_t head, std::uint64_t) const {
+    return std::string_view(At(handle) + 2 + KeySizeOf(head), ValueSizeOf(head));
+  }
+  HAKO_INLINE std::uint32_t WriteShort(Slot& slot, std::uint64_t, std::string_view key, std::string_view value) {
+    if ((key.size() | value.size()) >= format::kShortLength) [[unlikely]]
+      return 0;
+    const unsigned size_class = ShortClassOf(key.size(), value.size());
+    std::uint32_t handle = depot_->Pop<BlockDepot::kRest>(slot.free, size_class);
+    if (handle == 0) {
+      if (slot.chunk.bytes() < BytesOf(size_class)) [[unlikely]]
+        return 0;
+      handle = static_cast<std::uint32_t>(slot.chunk.next >> shift_);
+      slot.chunk.next += BytesOf(size_class);
+    }
+    char* const at = At(handle);
+    StoreShortLengths(at, key.size(), value.size());
+    sync::StoreShared(at + 2, key.data(), key.size());
+    sync::StoreShared(at + 2 + key.size(), value.data(), value.size());
+    return handle;
+  }
+  void GiveBack(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
+    depot_->FreeBlock(slot.free, ClassOf(key_size, value_size), handle);
+  }
+  HAKO_INLINE bool OverwriteShort(std::uint32_t handle, std::uint64_t head, std::string_view value) {
+    const std::uint64_t key_size = KeySizeOf(head);
+    if (value.size() != ValueSizeOf(head)) {
+      if (value.size() >= format::kShortLength || ShortClassOf(key_size, value.size()) != ShortClassOf(key_size, ValueSizeOf(head)))
+        return false;
+      StoreShortLengths(At(handle), key_size, value.size());
+    }
+    sync::StoreShared(At(handle) + 2 + key_size, value.data(), value.size());
+    return true;
+  }
+  HAKO_INLINE void RetireShort(Slot& slot, std::uint32_t handle, std::uint64_t head) {
+    depot_->Push(slot.free, ShortClassOf(KeySizeOf(head), ValueSizeOf(head)), handle);
+  }
+
+  // REQUIRES: writers kept out
+  template <class ForEachSlot>
+  std::uint64_t FreeBytes(ForEachSlot&& for_each_slot) const {
+    std::uint64_t bytes = depot_->free_bytes();
+    for_each_slot([&](Slot& slot) {
+      bytes += slot.chunk.bytes();
+      for (unsigned c = 0; depot_->IsSmall(c); ++c) depot_->ForEach(slot.free, c, [&](std::uint32_t) { bytes += BytesOf(c); });
+    });
+    return bytes;
+  }
+  std::uint64_t total_bytes() const { return arena_->end(); }
+  std::uint64_t index_bytes() const { return index_bytes_.load(std::memory_order_relaxed); }
+
+ protected:
+  RecordArena(std::unique_ptr<storage::Arena> arena, std::unique_ptr<BlockDepot> depot, int shift, std::uint64_t seed)
+      : arena_(std::move(arena)),
+        depot_(std::move(depot)),
+        base_(reinterpret_cast<char*>(arena_->base())),
+        shift_(static_cast<unsigned>(shift)),
+        seed_(seed) {}
+
+ private:
+  static constexpr std::uint64_t kOptimisticValueMax = 4096;  // a longer value is copied only while the version holds
+
+  HAKO_INLINE char* At(std::uint32_t handle) const { return base_ + (std::uint64_t{handle} << shift_); }
+
+  HAKO_INLINE static format::Lengths ReadLengths(const char* at) {
+    const std::uint64_t word = sync::LoadSharedWord(at);
+    if ((word & 0x8080) == 0) [[likely]]
+      return {2, word & 127, (word >> 8) & 127};
+    char bytes[format::kLengthsMax];
+    sync::LoadShared(bytes, at, sizeof(bytes));
+    return format::DecodeLengths(bytes, sizeof(bytes));
+  }
+
+  HAKO_INLINE bool IsInside(std::uint32_t handle, const format::Lengths& lengths) const {
+    const std::uint64_t end = (std::uint64_t{handle} << shift_) + lengths.header + lengths.key_size + lengths.value_size;
+    return lengths.header != 0 && end <= arena_->end();
+  }
+
+  static std::uint64_t KeySizeOf(std::uint64_t short_head) { return short_head & 127; }
+  static std::uint64_t ValueSizeOf(std::uint64_t short_head) { return short_head >> 8 & 127; }
+  HAKO_INLINE static void StoreShortLengths(char* at, std::uint64_t key_size, std::uint64_t value_size) {
+    const auto lengths = static_cast<std::uint16_t>(key_size | value_size << 8);
+    sync::StoreShared(at, reinterpret_cast<const char*>(&lengths), sizeof(lengths));
+  }
+  HAKO_INLINE unsigned ShortClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
+    return format::SizeClassOf((2 + key_size + value_size + (std::uint64_t{1} << shift_) - 1) >> shift_);
+  }
+  unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
+    const std::uint64_t bytes = format::LengthsSize(key_size, value_size) + key_size + value_size;
+    return format::SizeClassOf((bytes + (std::uint64_t{1} << shift_) - 1) >> shift_);
+  }
+  std::uint64_t BytesOf(unsigned size_class) const { return format::UnitsOf(size_class) << shift_; }
+
+  void Put(std::uint32_t handle, std::string_view key, std::string_view value) {
+    char lengths[format::kLengthsMax];
+    const unsigned header = format::EncodeLengths(lengths, key.size(), value.size());
+    char* at = At(handle);
+    sync::StoreSharedHeader<2>(at, lengths, header);
+    sync::StoreShared(at + header, key.data(), key.size());
+    sync::StoreShared(at + header + key.size(), value.data(), value.size());
+  }
+
+  // A small block of the thread's chunk, or 0.
+  HAKO_INLINE std::uint32_t Carve(Slot& slot, unsigned size_class) {
+    const std::uint64_t bytes = BytesOf(size_class);
+    ChunkRest& chunk = slot.chunk;
+    if (chunk.bytes() < bytes) [[unlikely]]
+      return 0;
+    const auto handle = static_cast<std::uint32_t>(chunk.next >> shift_);
+    chunk.next += bytes;
+    return handle;
+  }
+
+  // A block of any size, from what is free, else from more memory.
+  [[gnu::noinline]] std::uint32_t CarveSlowly(Slot& slot, unsigned size_class, Status* error) {
+    const std::uint64_t bytes = BytesOf(size_class);
+    const bool small = depot_->IsSmall(size_class);
+    if (small) depot_->FreeRun(Rest(std::exchange(slot.chunk, {})));
+    for (bool gathered = false;;) {
+      if (!small) {
+        if (const Run block = depot_->TakeBlock(bytes); block.bytes() != 0) return static_cast<std::uint32_t>(block.begin >> shift_);
+      } else if (slot.chunk = depot_->TakeChunk(bytes); slot.chunk.bytes() != 0) {
+        return Carve(slot, size_class);
+      }
+      if (!std::exchange(gathered, true)) {
+        depot_->Flush(slot.free, BlockDepot::kFree, BlockDepot::kUnstamped);
+        continue;
+      }
+      if (*error = Grow(bytes); error->ok()) continue;
+      const std::uint32_t handle = small ? depot_->Pop(slot.free, size_class) : 0;
+      if (handle != 0) *error = absl::OkStatus();
+      return handle;
+    }
+  }
+  Status Grow(std::uint64_t bytes) {
+    const std::uint64_t size = ChunkSize(arena_->end(), bytes);
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, arena_->Allocate(size));
+    depot_->FreeRun({offset, offset + size});
+    return absl::OkStatus();
+  }
+
+  std::unique_ptr<storage::Arena> arena_;
+  std::unique_ptr<BlockDepot> depot_;
+  char* base_;
+  unsigned shift_;
+  std::uint64_t seed_;
+  std::atomic<std::uint64_t> index_bytes_{0};
+  sync::WriteGate gate_;
+};
+
+static_assert(RecordSpace<RecordArena>);
+
+}  // namespace hako::hash

@@ -1,0 +1,60 @@
+// Definitions of hash/record_heap.h: keeping a state readable while epochs go on.
+#pragma once
+
+#include "hako/hash/record_heap.h"
+
+namespace hako::hash {
+
+// Moves all free blocks to the depot, which records the blocks that it hands out from now on.
+template <File FileT>
+template <class ForEachSlot>
+Status RecordHeap<FileT>::PinState(ForEachSlot&& for_each_slot) {
+  HAKO_ASSIGN_OR_RETURN(pinned_, PinnedState::Create(epoch(), extents_->tail(), HandleAt(extents_->tail())));
+  GatherFree(for_each_slot);
+  for_each_slot([&](Slot& slot) {
+    depot_->Flush(slot.free, BlockDepot::kUnstamped, BlockDepot::kWaiting);
+    if (slot.ahead.bytes() != 0) pinned_->handed_out.Add(HandleAt(slot.ahead.begin));
+  });
+  depot_->NoteHandedOut(&pinned_->handed_out);
+  return absl::OkStatus();
+}
+
+// A block that is retired meanwhile is in one of three conditions: stamped as retired in a later epoch than the pinned one, which can be
+// told as long as stamps are not a whole period old; stamped as free, and noted before; or, where the scan read it before that, alive.
+template <File FileT>
+template <class Visit>
+Status RecordHeap<FileT>::ScanPinned(Visit&& visit) const {
+  return Scan(format::kFirstExtent, pinned_->tail, [&](const ScannedRecord& record) {
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (pinned_->handed_out.Has(record.handle)) return absl::OkStatus();
+    const format::BlockState state = record.stamp.state();
+    const bool is_retired = state == format::BlockState::kRetired || state == format::BlockState::kYoungRetired;
+    const std::uint64_t now = epoch();
+    const bool belongs = record.stamp.IsLive() || (is_retired && now - record.stamp.AgeAt(now) > pinned_->epoch);
+    return belongs || pinned_->released.Has(record.handle) ? visit(record) : absl::OkStatus();
+  });
+}
+
+// Their stamps are replaced as ever, before epochs wrap, but nobody gets them before the pin ends.
+template <File FileT>
+void RecordHeap<FileT>::KeepPinned(unsigned size_class, std::uint32_t chain) {
+  std::vector<std::uint32_t>& waiting = pinned_->waiting[size_class];
+  const std::size_t before = waiting.size();
+  (void)depot_->Drain(chain, [&](std::uint32_t handle) {
+    pinned_->released.Add(handle);
+    if (!TryPushBack(waiting, handle)) StoreStamp(handle, stamps().free);  // without memory: lost space, not lost data
+  });
+  std::atomic_thread_fence(std::memory_order_release);
+  StampFree(std::span(waiting).subspan(before));
+}
+
+template <File FileT>
+template <class AsWriter>
+void RecordHeap<FileT>::UnpinState(Slot& slot, AsWriter&& as_writer) {
+  if (pinned_ == nullptr) return;
+  depot_->NoteHandedOut(nullptr);
+  const std::unique_ptr<PinnedState> pinned = std::move(pinned_);
+  for (unsigned c = 0; c < pinned->waiting.size(); ++c) FreeSlowly(slot, c, std::move(pinned->waiting[c]), as_writer);
+}
+
+}  // namespace hako::hash

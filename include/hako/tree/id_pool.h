@@ -1,0 +1,81 @@
+// Which ids of pages are in use: a bit for each. The smallest free id is given first, so that ids stay dense and their end can fall.
+//
+// Threads: the caller's lock.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace hako::tree {
+
+class IdPool {
+ public:
+  explicit IdPool(std::uint32_t first) : first_(first), end_(first) {}
+
+  std::uint32_t end() const { return end_; }  // no id at or above it is in use
+  std::uint64_t num_used() const { return end_ - first_ - num_free_; }
+
+  // An id below end() that is free; 0 if there is none: then Grow gives one.
+  std::uint32_t Take() {
+    if (num_free_ == 0) return 0;
+    while (free_[lowest_] == 0) ++lowest_;
+    const auto bit = static_cast<std::uint32_t>(std::countr_zero(free_[lowest_]));
+    free_[lowest_] &= free_[lowest_] - 1;
+    --num_free_;
+    return static_cast<std::uint32_t>(lowest_) * 64 + bit;
+  }
+  std::uint32_t Grow() { return end_++; }
+  // All ids below `end` that were not known are in use.
+  void GrowTo(std::uint32_t end) { end_ = std::max(end_, end); }
+
+  // Ids from `first` to before `end` are free, if they were not. REQUIRES: end <= end()
+  void Give(std::uint32_t first, std::uint32_t end) {
+    if (first >= end) return;
+    if ((end - 1) / 64 >= free_.size()) free_.resize(std::max<std::size_t>((end - 1) / 64 + 1, free_.size() * 2));
+    lowest_ = std::min<std::size_t>(lowest_, first / 64);
+    for (std::uint64_t id = first; id < end;) {
+      const unsigned shift = id % 64, count = static_cast<unsigned>(std::min<std::uint64_t>(64 - shift, end - id));
+      const std::uint64_t bits = (count == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1) << shift;
+      num_free_ += static_cast<unsigned>(std::popcount(bits & ~free_[id / 64]));
+      free_[id / 64] |= bits;
+      id += count;
+    }
+  }
+  bool IsFree(std::uint32_t id) const { return id / 64 < free_.size() && (free_[id / 64] >> id % 64 & 1) != 0; }
+
+  // What end() would be if these ids, which rise, were free too.
+  std::uint32_t EndWithout(std::span<const std::uint32_t> ids) const {
+    std::uint32_t end = end_;
+    for (; end > first_; --end) {
+      while (end % 64 == 0 && end > first_ && end / 64 <= free_.size() && free_[end / 64 - 1] == ~std::uint64_t{0}) end -= 64;
+      if (end == first_) break;
+      while (!ids.empty() && ids.back() >= end) ids = ids.first(ids.size() - 1);
+      const bool is_listed = !ids.empty() && ids.back() == end - 1;
+      if (is_listed) ids = ids.first(ids.size() - 1);
+      if (!is_listed && !IsFree(end - 1)) break;
+    }
+    return end;
+  }
+  // Forgets free ids at the end.
+  void Cut() {
+    const std::uint32_t end = EndWithout({});
+    if (end == end_) return;
+    num_free_ -= end_ - end;  // all of them
+    end_ = end;
+    free_.resize(std::min<std::size_t>(free_.size(), end / 64 + 1));
+    if (end / 64 < free_.size()) free_[end / 64] &= (std::uint64_t{1} << end % 64) - 1;
+    lowest_ = std::min<std::size_t>(lowest_, free_.size());
+  }
+
+ private:
+  std::vector<std::uint64_t> free_;  // a bit for each id below end_
+  std::size_t lowest_ = 0;           // no word before it has a bit
+  std::uint64_t num_free_ = 0;
+  const std::uint32_t first_;
+  std::uint32_t end_;
+};
+
+}  // namespace hako::tree

@@ -1,0 +1,509 @@
+// Pages of a file in memory: the space of TreeDBM (tree/page_space.h). What of the tree is wanted lies in page memory as BabyDBM's pages
+// do; what is not lies in the file (tree/page_store.h), and comes when it is asked for.
+//
+// A page that is away has a locked line, so a search that meets it ends up in Bring, and one that meets none pays nothing. Pages are chosen
+// to go by CLOCK, without a write by those who read them: the hand takes a page that is there and locks its line, and if nobody has asked
+// for it when the hand comes again, it goes; whoever asks before finds the page untouched and just opens it again (LeanStore's cooling
+// stage: Leis et al. 2018). A page that a walk over the records brought goes at the hand's first visit, or, where the file is larger than
+// the memory, soon after the walk has left it behind: so a walk needs little memory and takes none from others. Inner pages stay.
+//
+// A walk says which leaves, and which pages above others, it is going to want. Threads of the cache read them in runs of up to a mebibyte,
+// and make pages of what has come, many at a time; as many threads as it takes for one to wait for the device while others do that.
+//
+// What changes stays in memory until a checkpoint, which runs beside readers and writers. It begins an epoch, for which writers are kept
+// out for a moment; then it copies, one by one, the pages that were changed before that moment, and who wants to change such a page first
+// copies it for the checkpoint. So a checkpoint is of one moment. Pages that it has written can be evicted before all of it is durable.
+//
+// No Set of a short value waits until a checkpoint has ended. As the pages that cannot be evicted approach their limit, each thread that
+// changes a page pauses after it has released its locks, for a time that doubles with each 32nd of the limit, up to four milliseconds: so
+// writers slow down to the speed of the device in small steps. The limit is soft: beyond it the pause doubles with each eighth of it, or
+// each 4 MiB. Loading a page never waits for a checkpoint.
+//
+// Long values are copied, read, written and given back while no page is locked (tree/page_long-inl.h). Those that no checkpoint has
+// written yet take memory of their own: a thread waits for it that stores long values, not one that changes pages.
+//
+// Invariants
+//   1. A page's line is locked by the cache alone while it is kAway, kLoading or kCooling; these states change under mutex_.
+//   2. A page whose mark is not 0 differs from its image, and does not go; nor does one that is kPinned, whose image is in the store's
+//      buffer only. Marks other than mark() are of the epoch before, and there are none of these when an epoch begins.
+//   3. An id that a checkpoint knows is used again only after the checkpoint that does not know its page any more. Long values are never
+//      changed.
+//   4. All memory stays readable (tree/page_slab.h). A page whose memory is given back has another version when its line is next
+//      unlocked: readers that still look at that memory find out.
+//
+// Threads: any; Checkpoint and what else is said there, one at a time.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <concepts>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "hako/base/hash.h"
+#include "hako/base/no_memory.h"
+#include "hako/base/page_codec.h"
+#include "hako/base/random_seed.h"
+#include "hako/base/status.h"
+#include "hako/file/memory_map_parallel_file.h"
+#include "hako/format/page_format.h"
+#include "hako/format/record_format.h"
+#include "hako/sync/background_thread.h"
+#include "hako/sync/version_lock.h"
+#include "hako/sync/write_gate.h"
+#include "hako/tree/page_encoding.h"
+#include "hako/tree/page_image.h"
+#include "hako/tree/page_slab.h"
+#include "hako/tree/page_space.h"
+#include "hako/tree/page_store.h"
+#include "hako/tree/unsaved_value.h"
+
+namespace hako::tree {
+
+struct PageCacheLimits {
+  std::uint64_t memory_bytes;  // of all that the cache holds
+  std::uint64_t dirty_bytes;   // of changed pages: then a checkpoint is asked for
+  format::PageOrder order;
+};
+
+template <File FileT, PageCodec Codec = NoCodec>
+class PageCache {
+ public:
+  using Line = format::PageLine;
+  using Shape = format::PageShape;
+  static constexpr bool kResident = false;
+  static constexpr bool kReadsAhead = BatchFile<FileT>;  // ReadAhead has an effect
+  static constexpr std::uint64_t kPagesMax = PageSlab::kPagesMax;
+
+  struct Slot : sync::WriterSlot {
+    Status error;
+  };
+
+  // `ask` is called, from any thread, when a checkpoint is due.
+  static StatusOr<std::unique_ptr<PageCache>> Create(std::unique_ptr<PageStore<FileT>> store, const PageCacheLimits& limits,
+                                                     std::function<void()> ask) {
+    HAKO_ASSIGN_OR_RETURN(auto slab, PageSlab::Create(std::min(limits.memory_bytes, kBytesMax) + kSpare,
+                                                      std::min(limits.memory_bytes / 16, storage::Arena::kSmallUsual)));
+    HAKO_ASSIGN_OR_RETURN(auto states, storage::ReservedMemory::Reserve(2 * kPagesMax));
+    HAKO_RETURN_IF_ERROR(slab->RestorePages(store->super().id_end));
+    const format::TreeSuperBlock super = store->super();
+    auto cache = std::unique_ptr<PageCache>(new PageCache(std::move(store), std::move(slab), std::move(states), limits, std::move(ask)));
+    if (const std::uint32_t root = super.root; root != 0) {
+      std::atomic_ref(cache->lines_[root].version).store(sync::VersionLock::kLocked);
+      cache->Expect(root, cache->HashOfBounds({}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh));
+      HAKO_RETURN_IF_ERROR(cache->Bring(root, -1, false));
+    }
+    // Where most ids are free, they are used before others; else they need not be known yet.
+    const bool is_sparse = super.num_ids != 0 && super.id_end > PageSlab::kFirstId + super.num_ids + super.num_ids / 4 + kIdsSpare;
+    if (is_sparse && cache->store_->file().IsWritable()) (void)cache->FindFreeSpace();  // the first checkpoint tells of an error
+    return cache;
+  }
+  PageCache(const PageCache&) = delete;
+  PageCache& operator=(const PageCache&) = delete;
+
+  PageStore<FileT>& store() { return *store_; }
+  const PageCacheLimits& limits() const { return limits_; }
+  // The page that never goes; of a new tree.
+  void SetRoot(std::uint32_t id) { root_ = id; }
+  sync::WriteGate& gate() { return gate_; }
+  Line* lines() const { return lines_; }
+  char* memory() const { return memory_; }
+
+  // ---- pages ----
+
+  std::uint32_t NewPage() {
+    const std::uint32_t id = slab_->NewPage();
+    if (id == 0) return 0;
+    if (!TryNoteChanged(id)) return slab_->FreePage(id), 0;
+    std::lock_guard lock(mutex_);
+    if (!List(id)) return slab_->FreePage(id), 0;
+    StoreMark(lines_[id], lines_[id].shape, mark());
+    SetState(id, kHere);
+    SetFlag(id, kNew, true);
+    return id;
+  }
+  // REQUIRES: its memory was freed
+  void FreePage(std::uint32_t id) {
+    StoreMark(lines_[id], lines_[id].shape, 0);
+    std::lock_guard lock(mutex_);
+    ForgetId(id);
+  }
+  bool DropAway(std::uint32_t id, bool unseen) {
+    std::lock_guard lock(mutex_);
+    if (State(id) != kAway || (num_long_ != 0 && !unseen)) return false;
+    SetState(id, kFree);
+    NoteFreed(id);
+    return true;
+  }
+
+  std::uint32_t Allocate(unsigned units) {
+    std::uint32_t unit = slab_->Allocate(units, PageLimit());
+    if (unit == 0) unit = AllocateSlowly(units);
+    if (unit == 0) return 0;
+    used_units_.fetch_add(units, std::memory_order_relaxed);
+    NoteDirty(units * format::kPageUnit);
+    if (IsOverLimit()) needs_settling_.store(true, std::memory_order_relaxed);
+    return unit;
+  }
+  void Free(std::uint32_t first, unsigned units) {
+    dirty_bytes_.fetch_sub(units * format::kPageUnit, std::memory_order_relaxed);
+    GiveBack(first, units);
+  }
+  bool HasRoomFor(std::uint64_t bytes) const { return slab_->HasRoomFor(bytes); }
+
+  bool IsAway(std::uint32_t id) const {
+    const std::uint8_t state = State(id);
+    return state == kAway || state == kLoading || state == kCooling;
+  }
+  // Whether it is neither in memory nor on its way there.
+  bool MustBeRead(std::uint32_t id) const { return State(id) == kAway; }
+  Status Bring(std::uint32_t id, int level, bool once);
+  // Brings those of these pages that are away by reads that are in flight together; what fails, or finds no room, stays away.
+  void BringTogether(std::span<const std::uint32_t> ids, int level, bool once);
+  // The same, in threads of its own.
+  // False if there is too much to do: then nothing is done.
+  bool ReadAhead(std::span<const std::uint32_t> ids, int level);
+  // A walk has copied the page. If a walk brought it and not all pages have room, it goes soon, so that the walk goes on in the memory that
+  // it has, and what others want stays.
+  void LeaveBehind(std::uint32_t id);
+  // How many pages may be read ahead of a walk.
+  std::size_t ahead_max() const { return std::min<std::size_t>(kAheadMax, limits_.memory_bytes / 16 / kUsualPage); }
+  class HeldPages;  // tree/page_hold-inl.h
+  // Whether changing so many pages at once wants them to be held: else others would wait for the checkpoint that writes them.
+  bool IsLarge(std::size_t num_pages) const { return num_pages * kUsualPage > limits_.memory_bytes / 8; }
+  // No page is read ahead any more.
+  void StopReadingAhead() {
+    decltype(readers_) readers;
+    {
+      std::lock_guard lock(ahead_mutex_);
+      is_closing_ = true;
+      readers.swap(readers_);
+      ahead_.clear();
+    }
+  }
+
+  std::uint8_t mark() const { return mark_.load(std::memory_order_relaxed); }
+  HAKO_INLINE void Touch(Line& line) {
+    if ((line.shape.kind & Shape::kMark) != mark()) [[unlikely]]
+      TouchSlowly(line);
+  }
+
+  bool NeedsSettling() const { return needs_settling_.load(std::memory_order_relaxed); }
+  // Frees memory beyond the limit, and pauses where too much has changed. REQUIRES: the thread holds no lock
+  void Settle();
+
+  // ---- long values: ids whose images are not pages ----
+
+  class Deferred;  // tree/page_long-inl.h
+  class LongRead;  // there too
+  bool has_long_values() const { return num_long_.load(std::memory_order_relaxed) != 0; }
+  // Copies the value when `deferred` ends; others see it then. The thread waits then, if too many values are not in the file yet.
+  std::uint64_t StoreLong(std::string_view value, Deferred& deferred);
+  void FreeLong(const format::LongValue& value, Deferred& deferred);
+
+  // ---- checkpoints ----
+
+  // Makes the tree durable as it is at one moment of the call; beside readers and writers. describe(superblock) is called at that moment.
+  template <class ForEachSlot, class F>
+  Status Checkpoint(ForEachSlot&& for_each_slot, F&& describe);
+  // Whether something has changed since the last one.
+  bool IsDirty() const { return changed_.load(std::memory_order_relaxed); }
+
+  std::uint64_t memory_bytes() const { return slab_->page_bytes() + TableBytes() + unsaved_bytes_.load(std::memory_order_relaxed); }
+  std::uint64_t num_pages() const { return slab_->num_pages(); }
+
+ private:
+  enum : std::uint8_t {
+    kAway,
+    kLoading,
+    kCooling,
+    kHere,
+    kHereOnce,
+    kFree,
+    kLong,
+    kStates = 0x07,
+    kUnlisted = 0x08,  // an id that is to be in freed_, for which there was no memory
+    kHeld = 0x10,
+    kNew = 0x20,  // no checkpoint knows the id
+    kListed = 0x40,
+    kPinned = 0x80
+  };
+  // Address space for what is made while nothing can go: by a large update of many keys, for one.
+  static constexpr std::uint64_t kSpare = std::uint64_t{32} << 30;
+  static constexpr std::uint64_t kBytesMax = PageSlab::kBytesMax - kSpare;
+  static constexpr std::size_t kCooledAtOnce = 16;
+  static constexpr unsigned kMovesMax = 8;        // of the hand, over kCooledAtOnce pages each, for one page to evict
+  static constexpr unsigned kEvictedAtOnce = 64;  // by one thread, as others wait for the lock
+  static constexpr std::uint64_t kIdsSpare = 1024;
+  static constexpr std::size_t kInstalledTogether = std::same_as<Codec, NoCodec> ? 16 : 1;  // unpacked, one needs much room
+  static constexpr std::size_t kAheadMax = 512, kAheadParts = 8, kUsualPage = 8192;
+  static constexpr std::size_t kImageRoom = (format::kPageImageMax + 8 + 4095) / 4096 * 4096;
+  static constexpr std::uint8_t kMarks[2] = {0x20, 0x40};
+
+  struct HowToInstall {
+    int level;  // of the pages; -1: any
+    bool once;
+    bool must;  // have memory, beyond the limit if there is no other
+  };
+  struct Arrived {
+    std::uint32_t id;
+    std::span<const std::byte> bytes;  // its image
+    Status status = {};                // if not OK, there is none, or it was no good
+    std::uint32_t unit = 0;            // where the page lies now
+  };
+  // Pages that a walk is going to want.
+  struct Ahead {
+    int level;
+    std::vector<std::uint32_t> ids;
+  };
+  struct Captured {
+    std::uint32_t id;
+    std::string image;
+  };
+
+  PageCache(std::unique_ptr<PageStore<FileT>> store, std::unique_ptr<PageSlab> slab, storage::ReservedMemory states,
+            const PageCacheLimits& limits, std::function<void()> ask)
+      : store_(std::move(store)),
+        slab_(std::move(slab)),
+        states_(std::move(states)),
+        state_(reinterpret_cast<std::uint8_t*>(states_.base())),
+        noted_(state_ + kPagesMax),
+        lines_(slab_->lines()),
+        memory_(slab_->memory()),
+        limits_(limits),
+        ask_(std::move(ask)),
+        root_(store_->super().root),
+        num_long_(store_->super().num_long) {}
+
+  std::uint8_t State(std::uint32_t id) const { return std::atomic_ref(state_[id % kPagesMax]).load(std::memory_order_acquire) & kStates; }
+  bool HasFlag(std::uint32_t id, std::uint8_t flag) const { return (state_[id] & flag) != 0; }
+  void SetState(std::uint32_t id, std::uint8_t state) {
+    std::atomic_ref(state_[id]).store(static_cast<std::uint8_t>((state_[id] & ~kStates) | state), std::memory_order_release);
+  }
+  void SetFlag(std::uint32_t id, std::uint8_t flag, bool value) {
+    std::atomic_ref(state_[id]).store(static_cast<std::uint8_t>(value ? state_[id] | flag : state_[id] & ~flag), std::memory_order_release);
+  }
+
+  // Of a page or a long value that is no more. The id can be used again at once if no checkpoint knows it. REQUIRES: mutex_
+  void ForgetId(std::uint32_t id) {
+    SetState(id, kFree);
+    if (!HasFlag(id, kNew)) return NoteFreed(id);
+    SetFlag(id, kNew, false);
+    slab_->FreePage(id);
+  }
+  // Has the checkpoint of this epoch drop the image of an id, which can be used again then. REQUIRES: mutex_
+  void NoteFreed(std::uint32_t id) {
+    if (TryPushBack(freed_, id)) return;
+    SetFlag(id, kUnlisted, true);
+    has_unlisted_ = true;
+  }
+  // REQUIRES: mutex_
+  void ListFreed() {
+    for (std::uint32_t id = 0; has_unlisted_ && id < slab_->page_end(); ++id) {
+      if (!HasFlag(id, kUnlisted)) continue;
+      freed_.push_back(id);
+      SetFlag(id, kUnlisted, false);
+    }
+    has_unlisted_ = false;
+  }
+  // Has the checkpoint of this epoch look at the page. REQUIRES: its mark is mark(), and was another
+  bool TryNoteChanged(std::uint32_t id) {
+    HAKO_TRY { return NoteChanged(id), true; }
+    HAKO_CATCH_NO_MEMORY()
+#if defined(__cpp_exceptions)
+    return false;
+#endif
+  }
+  void NoteChanged(std::uint32_t id) {
+    std::lock_guard lock(touched_mutex_);
+    std::atomic_ref noted(noted_[id]);
+    if (noted.load(std::memory_order_relaxed) == mark()) return;  // the id of a page that was freed since
+    touched_.push_back(id);
+    noted.store(mark(), std::memory_order_relaxed);
+  }
+  // Ids of the epoch before, which writers of this one may note at the same time.
+  void ForgetNoted(const std::vector<std::uint32_t>& ids, std::uint8_t mark) {
+    for (const std::uint32_t id : ids) {
+      std::uint8_t expected = mark;
+      std::atomic_ref(noted_[id]).compare_exchange_strong(expected, 0, std::memory_order_relaxed);
+    }
+  }
+  // Whether an id is a long value's: of the file, one that was never met as a page's.
+  bool IsLong(std::uint64_t id) const {
+    if (id >= slab_->page_end() || slab_->IsFree(static_cast<std::uint32_t>(id))) return false;
+    const auto word = std::atomic_ref(lines_[id].version).load(std::memory_order_relaxed);
+    return State(static_cast<std::uint32_t>(id)) == kLong ||
+           (State(static_cast<std::uint32_t>(id)) == kAway && (word & sync::VersionLock::kLocked) == 0);
+  }
+  std::uint64_t TableBytes() const { return slab_->page_end() * (sizeof(Line) + 2) + store_->map_bytes(); }
+  // Beyond so many bytes of long values that are not in the file, a thread that stores another one waits.
+  std::uint64_t UnsavedMax() const { return limits_.memory_bytes / 8; }
+  // What pages may take: what the tables and the long values leave, less what tables may grow by in an epoch; at least a quarter of all.
+  // More while a large update holds pages. Pages make no room for long values beyond UnsavedMax: others would have to wait for that.
+  std::uint64_t PageLimit() const {
+    const std::uint64_t all = limits_.memory_bytes;
+    const std::uint64_t tables = TableBytes() + std::min(unsaved_bytes_.load(std::memory_order_relaxed), UnsavedMax()) + all / 64;
+    return std::max(all / 4, all - std::min(all, tables)) + held_bytes_.load(std::memory_order_relaxed);
+  }
+  std::uint64_t used_bytes() const { return used_units_.load(std::memory_order_relaxed) * format::kPageUnit; }
+  // A part stays free, as pages of many sizes never fill all.
+  bool IsOverLimit() const { return used_bytes() > limits_.memory_bytes / 4 && used_bytes() > PageLimit() / 8 * 7; }
+
+  // Changed pages, and those that a checkpoint has not written yet, cannot be evicted.
+  std::int64_t StayingBytes() const { return dirty_bytes_.load(std::memory_order_relaxed) + frozen_bytes_.load(std::memory_order_relaxed); }
+  // How long a thread that has changed a page pauses.
+  std::chrono::microseconds Pause() const {
+    static constexpr std::int64_t kAtLimit = 4096, kHalvingsMax = 5, kDoublingsMax = 8, kDoublingMin = 4 << 20;
+    const std::int64_t stays = StayingBytes();
+    if (stays < static_cast<std::int64_t>(limits_.memory_bytes / 8)) return {};  // the limit is at least 3/16 of all memory
+    const auto limit = static_cast<std::int64_t>(PageLimit() / 4 * 3);
+    if (stays > limit)
+      return std::chrono::microseconds(kAtLimit << std::min((stays - limit) / std::max(limit / 8, kDoublingMin), kDoublingsMax));
+    const std::int64_t halvings = (limit - stays) / (limit / 32);
+    return std::chrono::microseconds(halvings > kHalvingsMax ? 0 : kAtLimit >> halvings);
+  }
+
+  void GiveBack(std::uint32_t first, unsigned units) {
+    used_units_.fetch_sub(units, std::memory_order_relaxed);
+    slab_->Free(first, units);
+  }
+  // Changed pages get larger by so much, or more.
+  void NoteDirty(std::uint64_t bytes) {
+    const auto size = static_cast<std::int64_t>(bytes);
+    AskIfDue(dirty_bytes_.fetch_add(size, std::memory_order_relaxed) + long_bytes_.load(std::memory_order_relaxed), size);
+    if (Pause().count() != 0) needs_settling_.store(true, std::memory_order_relaxed);
+  }
+  // Of `before` bytes that have changed, and `size` more.
+  void AskIfDue(std::int64_t before, std::int64_t size) {
+    changed_.store(true, std::memory_order_relaxed);
+    const auto limit = static_cast<std::int64_t>(limits_.dirty_bytes);
+    if (before <= limit && before + size > limit) ask_();
+  }
+  [[gnu::noinline]] void TouchSlowly(Line& line);
+  // REQUIRES: the line is locked by the caller; the shape is its own
+  static void StoreMark(Line& line, Shape shape, std::uint8_t mark) {
+    shape.kind = static_cast<std::uint8_t>((shape.kind & ~Shape::kMark) | mark);
+    std::atomic_ref(line.shape).store(shape, std::memory_order_relaxed);
+  }
+  char* At(std::uint32_t unit) const { return memory_ + std::uint64_t{unit} * format::kPageUnit; }
+  // False if there is no memory for it.
+  bool List(std::uint32_t id) {
+    if (!HasFlag(id, kListed)) SetFlag(id, kListed, TryPushBack(resident_, id));
+    return HasFlag(id, kListed);
+  }
+  // The line of a page that was never here holds a hash of the fences that the page above it has for it, in place of hints; of a page that
+  // was here, 0: its fences were right, and do not change while it is away.
+  std::uint64_t HashOfBounds(std::string_view low, std::string_view high, unsigned edges) const {
+    return MixBits(Hash64(low, bounds_seed_) + edges) ^ Hash64(high, bounds_seed_);
+  }
+  void Expect(std::uint32_t id, std::uint64_t hash) {
+    for (const unsigned i : {0u, 1u}) {
+      std::atomic_ref(lines_[id].hints[i]).store(static_cast<std::int32_t>(hash >> 32 * i), std::memory_order_relaxed);
+    }
+  }
+  bool HasExpectedBounds(std::uint32_t id, const PageImage& image) const {
+    const auto half = [&](unsigned i) { return std::uint64_t{static_cast<std::uint32_t>(lines_[id].hints[i])} << 32 * i; };
+    const std::uint64_t expected = half(0) | half(1);
+    return expected == 0 || expected == HashOfBounds(image.low(), image.high(), image.edges());
+  }
+  bool MeetChildren(const PageImage& image);
+  std::uint32_t AllocateSlowly(unsigned units);
+  std::uint32_t FindMemory(unsigned units, bool must);
+  void ForgetChildren(const PageImage& image, unsigned count);
+  void Install(std::span<Arrived> pages, const HowToInstall& how);
+  void BringAhead();
+  void WaitForCheckpoint(std::unique_lock<std::mutex>& lock);
+  void WaitForLongValues();
+  void LetGo(std::vector<std::uint32_t>* written, std::size_t kept);
+  bool EvictOne();
+  void CoolSome();
+  bool LockToGo(std::uint32_t id);
+  void Evict(std::uint32_t id);
+  void EvictToLimit(std::uint64_t bytes);
+  void ShrinkMemory();
+  struct Epoch;
+  Status FindFreeSpace();
+  Status WriteEpoch(Epoch& epoch);
+  void SortPages(Epoch& epoch);
+  Status WritePages(Epoch& epoch);
+  Status PutImage(std::uint32_t id, std::span<const char> image);
+  Status PutCaptured(Epoch& epoch);
+  bool LockIfChanged(std::uint32_t id);
+  void TakeBack(Epoch& epoch);
+
+  std::unique_ptr<PageStore<FileT>> store_;
+  std::unique_ptr<PageSlab> slab_;
+  storage::ReservedMemory states_;
+  std::uint8_t* const state_;  // of pages by id: what it is, and flags
+  std::uint8_t* const noted_;  // by id: the mark with which it is in touched_, or 0
+  Line* const lines_;
+  char* const memory_;
+  const PageCacheLimits limits_;
+  const std::function<void()> ask_;
+  const std::uint64_t bounds_seed_ = RandomSeed();
+  std::uint32_t root_;
+  sync::WriteGate gate_;
+
+  alignas(64) std::atomic<std::uint8_t> mark_{kMarks[0]};  // of pages that are changed now
+  std::atomic<bool> collecting_{false};                    // a checkpoint copies pages
+  std::atomic<bool> needs_settling_{false};
+  alignas(64) std::atomic<std::uint64_t> used_units_{0};
+  std::atomic<std::int64_t> dirty_bytes_{0};   // of pages with the current mark
+  std::atomic<std::int64_t> long_bytes_{0};    // of long values since the epoch began
+  std::atomic<std::int64_t> frozen_bytes_{0};  // of pages that the checkpoint which is under way has not written yet
+  std::atomic<bool> changed_{false};           // since the epoch began
+  std::atomic<std::uint64_t> unsaved_bytes_{0};
+  std::atomic<std::uint64_t> held_bytes_{0};  // by which the limit is higher, see HeldPages
+
+  mutable std::mutex mutex_;  // guards what follows; never held while the file is waited for
+  std::condition_variable loaded_;
+  std::vector<std::uint32_t> resident_;  // ids of pages that are here, and of some that no longer are
+  std::size_t hand_ = 0;
+  std::vector<std::uint32_t> freed_;                                          // since the epoch began
+  bool has_unlisted_ = false;                                                 // there are ids that are kUnlisted
+  std::unordered_map<std::uint32_t, std::shared_ptr<UnsavedValue>> unsaved_;  // long values that are not in the file yet
+  std::atomic<std::uint64_t> num_long_;                                       // changed with the lock held
+  std::deque<std::uint32_t> cooling_;  // ids in the order in which they began to be, and of some that are no longer
+  std::deque<std::uint32_t> behind_;   // ids of pages that walks have left behind last, and of some that are no longer here
+  bool is_saving_ = false;             // a checkpoint is under way
+  bool is_writing_ = false;            // it waits for nothing but the file
+  bool has_failed_ = false;            // the last one
+  std::uint64_t saves_ = 0;            // moments in which pages became ones that can go
+  std::condition_variable saved_;
+  std::uint64_t unsaved_held_bytes_ = 0;  // of held_bytes_, by updates that are over: until the next checkpoint has ended
+
+  std::mutex hold_mutex_;  // of the update that holds pages; before mutex_
+  std::mutex touched_mutex_;
+  std::vector<std::uint32_t> touched_;        // ids of pages that were marked since the epoch began, and of some that were freed since
+  std::vector<std::uint32_t> touched_again_;  // those of a checkpoint that failed; only checkpoints use them
+  std::vector<Captured> captured_;            // by writers, for the checkpoint that is under way
+  std::mutex checkpoint_mutex_;
+
+  std::mutex ahead_mutex_;
+  std::deque<Ahead> ahead_;
+  bool is_closing_ = false;
+  std::array<sync::BackgroundThread::Pointer, 3> readers_;  // of these
+};
+
+}  // namespace hako::tree
+
+#include "hako/tree/page_cache-inl.h"
+#include "hako/tree/page_checkpoint-inl.h"
+#include "hako/tree/page_hold-inl.h"
+#include "hako/tree/page_long-inl.h"
+
+static_assert(hako::tree::PageSpace<hako::tree::PageCache<hako::MemoryMapParallelFile>>);

@@ -1,0 +1,226 @@
+// Changes of one page whose line is locked by the caller.
+//
+// A page is changed in place as long as the change fits; else it gets other memory (Resize), or becomes two (page_tree.h). What a reader
+// beside it sees meanwhile is void, as the line's version says.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "hako/base/assert.h"
+#include "hako/base/inline.h"
+#include "hako/format/page_format.h"
+#include "hako/sync/atomic_bytes.h"
+#include "hako/tree/page_view.h"
+
+namespace hako::tree {
+
+// What a slot is to hold beside its key: the bytes of a value, or the name of a long one, or a child.
+struct Content {
+  std::string_view value;  // of the cell
+  bool is_long = false;
+  std::uint32_t child = 0;
+};
+
+template <class Space, Comparator Compare>
+class PageEditor {
+ public:
+  using View = PageView<Compare>;
+  using Line = format::PageLine;
+  using Shape = format::PageShape;
+
+  HAKO_INLINE PageEditor(Space& space, Line& line) : space_(space), line_(line), view_(space.memory(), line), shape_(view_.shape()) {}
+
+  HAKO_INLINE const View& view() const { return view_; }
+  Line& line() const { return line_; }
+  const Shape& shape() const { return shape_; }
+
+  // The size of a key's cell, if the page has the key's prefix.
+  HAKO_INLINE unsigned CellSize(std::string_view key, const Content& content) const { return CellSize(key.size(), content); }
+  HAKO_INLINE unsigned CellSize(std::size_t key_size, const Content& content) const {
+    return format::Cell::For(key_size - shape().prefix, content.value.size(), content.is_long).Size(View::kInlined);
+  }
+  HAKO_INLINE bool HasPrefix(std::string_view key) const { return !shape().guarded() || view_.SideOf(key) == 0; }
+  // Whether another slot with a cell of that size goes in as the page is.
+  HAKO_INLINE bool HasRoomFor(unsigned cell_size) const { return shape().count < shape().slots() && shape().room() >= cell_size; }
+
+  // Puts a new slot at i. For slot 0 of an inner page, `key` is the page's prefix. REQUIRES: the key has the prefix, and there is room
+  HAKO_INLINE void Insert(unsigned i, std::string_view key, const Content& content) {
+    Shape shape = this->shape();
+    const unsigned count = shape.count;
+    const unsigned heap = WriteCell(key, content);
+    MoveSlots(i + 1, i, count - i);
+    StoreSlot(i, shape.level() > 0 && i == 0 ? format::kLowestHead : View::HeadOf(key, shape.prefix), heap, content.child);
+    shape.heap = static_cast<std::uint16_t>(heap);
+    shape.count = static_cast<std::uint8_t>(count + 1);
+    StoreShape(shape);
+    StoreHints(i);
+  }
+
+  HAKO_INLINE void Erase(unsigned i) {
+    Shape shape = this->shape();
+    const unsigned count = shape.count;
+    AddGarbage(static_cast<int>(SizeOfCell(i)));
+    MoveSlots(i, i + 1, count - i - 1);
+    std::atomic_ref(view_.heads()[count - 1]).store(format::kNoHead, std::memory_order_relaxed);
+    shape.count = static_cast<std::uint8_t>(count - 1);
+    StoreShape(shape);
+    StoreHints(i);
+  }
+
+  // Gives slot i another value, if that fits. Its key stays as it is spelled.
+  HAKO_INLINE bool Replace(unsigned i, const Content& content) {
+    char* const cell = const_cast<char*>(view_.cell(i));
+    const format::Cell old = View::Decode(cell);
+    const format::Cell sizes = format::Cell::For(old.suffix, content.value.size(), content.is_long);
+    const std::string_view rest(cell + old.header, old.Rest(View::kInlined));
+    if (old.header == sizes.header && old.value == sizes.value && old.is_long == sizes.is_long) [[likely]] {
+      sync::StoreShared(cell + old.header + rest.size(), content.value.data(), content.value.size());
+      return true;
+    }
+    const unsigned old_size = old.Size(View::kInlined), size = sizes.Size(View::kInlined);
+    if (size <= old_size) {
+      const std::uint64_t header = sizes.Encode();
+      sync::StoreSharedHeader<2>(cell, reinterpret_cast<const char*>(&header), sizes.header);
+      if (sizes.header != old.header) sync::MoveShared(cell + sizes.header, rest.data(), rest.size());
+      sync::StoreShared(cell + sizes.header + rest.size(), content.value.data(), content.value.size());
+      AddGarbage(static_cast<int>(old_size - size));
+      return true;
+    }
+    if (shape().room() < size) return false;
+    AddGarbage(static_cast<int>(old_size));
+    const unsigned heap = shape().heap + size;
+    StoreCell(view_.end() - heap, sizes, rest, content.value);
+    std::atomic_ref(view_.offsets()[i]).store(static_cast<std::uint16_t>(heap), std::memory_order_relaxed);
+    Shape shape = this->shape();
+    shape.heap = static_cast<std::uint16_t>(heap);
+    StoreShape(shape);
+    return true;
+  }
+
+  unsigned KeySize(unsigned i) const { return shape().prefix + View::Decode(view_.cell(i)).suffix; }
+
+  // What the page would take if it were made anew: slots, cells, fences, prefix, tail.
+  unsigned LiveBytes() const { return shape().count * shape().slot_size() + shape().heap - view_.tail().garbage; }
+
+  // Gives the page other memory, with room for `slots` and for cells of `spare` bytes beyond what it has; cells without a slot go. False if
+  // there is no memory, or the page would be too large.
+  bool Resize(unsigned slots, unsigned spare) {
+    const format::PageTail tail = view_.tail();
+    Shape shape = this->shape();
+    if (shape.level() == 0) shape.groups = format::GroupsFor(slots);
+    const unsigned units =
+        (shape.slots() * shape.slot_size() + shape.heap - tail.garbage + spare + format::kPageUnit - 1) / format::kPageUnit;
+    if (units > format::kPageUnitsMax) return false;
+    shape.units = static_cast<std::uint8_t>(units);
+    const std::uint32_t unit = space_.Allocate(units);
+    if (unit == 0) return false;
+    PageSnapshot<Compare> before(space_.memory(), line_);
+    const View old = before.view();
+    std::atomic_ref(line_.unit).store(unit, std::memory_order_relaxed);
+    StoreShape(shape);
+
+    const unsigned count = shape.count;
+    CopyArray(view_.heads(), old.heads(), count);
+    for (unsigned i = count; i < shape.slots(); ++i) std::atomic_ref(view_.heads()[i]).store(format::kNoHead, std::memory_order_relaxed);
+    if (shape.level() > 0) CopyArray(view_.children(), old.children(), count);
+    if (tail.garbage == 0) {
+      CopyArray(view_.offsets(), old.offsets(), count);
+      sync::StoreShared(view_.end() - shape.heap, old.end() - shape.heap, shape.heap);
+    } else {
+      unsigned heap = static_cast<unsigned>(sizeof(tail)) + tail.fences() + shape.prefix;
+      sync::StoreShared(view_.end() - heap, old.end() - heap, heap);
+      for (unsigned i = 0; i < count; ++i) {
+        const char* const cell = old.cell(i);
+        const unsigned size = View::Decode(cell).Size(View::kInlined);
+        heap += size;
+        sync::StoreShared(view_.end() - heap, cell, size);
+        std::atomic_ref(view_.offsets()[i]).store(static_cast<std::uint16_t>(heap), std::memory_order_relaxed);
+      }
+      shape.heap = static_cast<std::uint16_t>(heap);
+      StoreShape(shape);
+      AddGarbage(-static_cast<int>(tail.garbage));
+    }
+    space_.Free(before.unit(), before.units());
+    return true;
+  }
+
+  unsigned SizeOfCell(unsigned i) const { return View::Decode(view_.cell(i)).Size(View::kInlined); }
+
+  // What the line's shape and hints are to be; `view` follows.
+  void StoreShape(Shape shape) {
+    std::atomic_ref(line_.shape).store(shape, std::memory_order_relaxed);
+    view_ = View(space_.memory(), line_);
+    shape_ = shape;
+  }
+  void StoreAllHints() {
+    for (std::int32_t& hint : line_.hints) std::atomic_ref(hint).store(format::kNoHead, std::memory_order_relaxed);
+    StoreHints(0);
+  }
+  // Makes the line name the memory of another page, which has that shape.
+  void TakeOver(std::uint32_t unit, Shape shape) {
+    std::atomic_ref(line_.unit).store(unit, std::memory_order_relaxed);
+    StoreShape(shape);
+    StoreAllHints();
+  }
+  void StoreHints(unsigned from_slot) {
+    const unsigned count = shape().count;
+    for (unsigned hint = from_slot == 0 ? 0 : (from_slot - 1) / format::kSlotGroup; hint < format::kPageHints; ++hint) {
+      const unsigned slot = (hint + 1) * format::kSlotGroup;
+      std::atomic_ref word(line_.hints[hint]);
+      if (slot > count + 1) break;
+      word.store(slot < count ? view_.head(slot) : format::kNoHead, std::memory_order_relaxed);
+    }
+  }
+
+  // Writes the cell of a key that ends in what the cell is to hold of it.
+  HAKO_INLINE static void StoreCell(char* cell, const format::Cell& sizes, std::string_view key, std::string_view value) {
+    const std::uint64_t header = sizes.Encode();
+    sync::StoreSharedHeader<2>(cell, reinterpret_cast<const char*>(&header), sizes.header);
+    const unsigned rest = sizes.Rest(View::kInlined);
+    if (rest != 0) sync::StoreShared(cell + sizes.header, key.data() + key.size() - rest, rest);
+    sync::StoreShared(cell + sizes.header + rest, value.data(), value.size());
+  }
+
+ private:
+  HAKO_INLINE unsigned WriteCell(std::string_view key, const Content& content) {
+    const format::Cell sizes = format::Cell::For(key.size() - shape().prefix, content.value.size(), content.is_long);
+    const unsigned heap = shape().heap + sizes.Size(View::kInlined);
+    StoreCell(view_.end() - heap, sizes, key, content.value);
+    return heap;
+  }
+  HAKO_INLINE void StoreSlot(unsigned i, std::int32_t head, unsigned offset, std::uint32_t child) {
+    std::atomic_ref(view_.heads()[i]).store(head, std::memory_order_relaxed);
+    std::atomic_ref(view_.offsets()[i]).store(static_cast<std::uint16_t>(offset), std::memory_order_relaxed);
+    if (shape().level() > 0) std::atomic_ref(view_.children()[i]).store(child, std::memory_order_relaxed);
+  }
+  HAKO_INLINE void MoveSlots(unsigned to, unsigned from, unsigned n) {
+    if (n == 0) return;
+    MoveArray(view_.heads(), to, from, n);
+    MoveArray(view_.offsets(), to, from, n);
+    if (shape().level() > 0) MoveArray(view_.children(), to, from, n);
+  }
+  template <class T>
+  static void MoveArray(T* array, unsigned to, unsigned from, unsigned n) {
+    sync::MoveShared(reinterpret_cast<char*>(array + to), reinterpret_cast<const char*>(array + from), n * sizeof(T));
+  }
+  template <class T>
+  static void CopyArray(T* to, const T* from, unsigned n) {
+    sync::StoreShared(reinterpret_cast<char*>(to), reinterpret_cast<const char*>(from), n * sizeof(T));
+  }
+  void AddGarbage(int bytes) {
+    format::PageTail tail = view_.tail();
+    tail.garbage = static_cast<std::uint16_t>(tail.garbage + bytes);
+    sync::StoreShared(view_.end() - sizeof(tail), reinterpret_cast<const char*>(&tail), sizeof(tail));
+  }
+
+  Space& space_;
+  Line& line_;
+  View view_;
+  Shape shape_;
+};
+
+}  // namespace hako::tree

@@ -1,0 +1,215 @@
+// The image of a page as it is read from a file (format/tree_file_format.h).
+//
+// A check that is right does not prove that the bytes make sense: they may have been made up. Parse proves everything that code which
+// searches and changes the page relies on, so that no image whatever can lead it outside of the page, or have it wait for ever.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include "hako/base/status.h"
+#include "hako/format/page_format.h"
+#include "hako/format/tree_file_format.h"
+#include "hako/sync/atomic_bytes.h"
+
+namespace hako::tree {
+
+class PageImage {
+ public:
+  using Order = format::PageOrder;
+
+  // `bytes` may go on behind the image. REQUIRES: 8 bytes more can be read
+  static StatusOr<PageImage> Parse(std::uint32_t id, std::span<const std::byte> bytes, const Order& order, std::uint32_t id_end) {
+    PageImage image;
+    const auto wrong = [id](const char* what) { return absl::DataLossError(absl::StrCat("the image of page ", id, ": ", what)); };
+    if (bytes.size() < sizeof(image.header_)) return wrong("it is cut short");
+    std::memcpy(&image.header_, bytes.data(), sizeof(image.header_));
+    const format::PageImageHeader& header = image.header_;
+    if (header.id != id) return wrong("it is that of another page");
+    if (header.packed != 0) return wrong("it is compressed");
+    constexpr std::uint8_t kKinds = format::PageShape::kLevel | format::PageShape::kGuarded;
+    if ((header.kind & ~kKinds) != 0 || header.reserved != std::array<std::byte, 4>{}) return wrong("what is reserved is not zero");
+    format::PageShape& shape = image.shape_;
+    shape.count = header.count;
+    shape.kind = header.kind;
+    shape.prefix = header.prefix;
+    shape.heap = header.heap;
+    const unsigned count = shape.count, level = shape.level();
+    if (count > format::kPageSlotsMax || (level > 0 && count == 0)) return wrong("bad header");
+    shape.groups = format::GroupsFor(level > 0 ? format::kPageSlotsMax : count);
+    const unsigned units = (shape.slots() * shape.slot_size() + shape.heap + format::kPageUnit - 1) / format::kPageUnit;
+    if (units > format::kPageUnitsMax || bytes.size() < sizeof(header) + count * shape.slot_size() + shape.heap) return wrong("bad size");
+    shape.units = static_cast<std::uint8_t>(units);
+
+    image.heads_ = reinterpret_cast<const char*>(bytes.data()) + sizeof(header);
+    image.children_ = image.heads_ + count * sizeof(std::int32_t);
+    image.offsets_ = image.children_ + (level > 0 ? count * sizeof(std::uint32_t) : 0);
+    const char* const end = image.offsets_ + count * sizeof(std::uint16_t) + shape.heap;
+    format::PageTail tail;
+    if (shape.heap < sizeof(tail)) return wrong("bad heap");
+    std::memcpy(&tail, end - sizeof(tail), sizeof(tail));
+    const unsigned fixed = static_cast<unsigned>(sizeof(tail)) + tail.low + tail.high + shape.prefix;
+    if (fixed > shape.heap || tail.garbage != 0) return wrong("bad tail");
+    if (std::max({tail.low, tail.high, shape.prefix}) > kTreeKeySizeMax) return wrong("a fence is too long");
+    image.tail_ = tail;
+    image.end_ = end;
+    if (const char* const what = image.FlawInBounds(order)) return wrong(what);
+    if (const char* const what = image.FlawInSlots(order, fixed, id_end)) return wrong(what);
+    return image;
+  }
+
+  const format::PageShape& shape() const { return shape_; }
+  std::uint32_t child(unsigned i) const { return At<std::uint32_t>(children_, i); }
+  // The bounds of the page's keys; `edges` says which of them there are.
+  unsigned edges() const { return tail_.edges; }
+  std::string_view low() const { return {prefix().data() - tail_.low, tail_.low}; }
+  std::string_view high() const { return {prefix().data() - tail_.low - tail_.high, tail_.high}; }
+
+  // A key, in a buffer that has room for kTreeKeySizeMax bytes. REQUIRES: not slot 0 of an inner page
+  using KeyBuffer = std::array<char, kTreeKeySizeMax + sizeof(std::uint32_t)>;
+  std::string_view Key(unsigned i, const Order& order, KeyBuffer& buffer) const {
+    const Slot slot = SlotAt(i);
+    char* to = std::ranges::copy(prefix(), buffer.data()).out;
+    if (order.inlined != 0) {
+      const std::uint32_t first = __builtin_bswap32(static_cast<std::uint32_t>(slot.head) ^ 0x80000000u);
+      std::memcpy(to, &first, sizeof(first));
+      to += order.inlined;
+    }
+    std::memcpy(to, slot.rest(), slot.sizes.Rest(order.inlined));
+    return {buffer.data(), prefix().size() + slot.sizes.suffix};
+  }
+
+  // Writes the page to shape().size() bytes at `base`, which late readers of what was there may be reading; and its hints.
+  void Store(char* base, std::int32_t* hints) const {
+    const unsigned count = shape_.count, slots = shape_.slots();
+    std::array<std::int32_t, format::kPageSlotsMax> heads;
+    heads.fill(format::kNoHead);
+    std::memcpy(heads.data(), heads_, count * sizeof(std::int32_t));
+    sync::StoreShared(base, reinterpret_cast<const char*>(heads.data()), slots * sizeof(std::int32_t));
+    char* to = base + slots * sizeof(std::int32_t);
+    if (shape_.level() > 0) {
+      sync::StoreShared(to, children_, count * sizeof(std::uint32_t));
+      to += slots * sizeof(std::uint32_t);
+    }
+    sync::StoreShared(to, offsets_, count * sizeof(std::uint16_t));
+    sync::StoreShared(base + shape_.size() - shape_.heap, offsets_ + count * sizeof(std::uint16_t), shape_.heap);
+    for (unsigned hint = 0; hint < format::kPageHints; ++hint) {
+      const unsigned slot = (hint + 1) * format::kSlotGroup;
+      std::atomic_ref(hints[hint]).store(slot < count ? heads[slot] : format::kNoHead, std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  struct Slot {
+    std::int32_t head;
+    unsigned offset;
+    const char* cell;
+    format::Cell sizes;
+    const char* rest() const { return cell + sizes.header; }
+  };
+
+  Slot SlotAt(unsigned i) const {
+    Slot slot{At<std::int32_t>(heads_, i), At<std::uint16_t>(offsets_, i), nullptr, {}};
+    slot.cell = end_ - slot.offset;
+    std::uint64_t word;
+    std::memcpy(&word, slot.cell, sizeof(word));
+    slot.sizes = format::Cell::Decode(word);
+    return slot;
+  }
+  std::string_view prefix() const { return {end_ - sizeof(format::PageTail) - shape_.prefix, shape_.prefix}; }
+
+  // What is wrong with the fences and the prefix, or nullptr.
+  const char* FlawInBounds(const Order& order) const {
+    constexpr unsigned kNoLow = format::PageTail::kNoLow, kNoHigh = format::PageTail::kNoHigh;
+    const bool bytewise = order.inlined != 0;
+    if ((tail_.edges & ~(kNoLow | kNoHigh)) != 0) return "bad tail";
+    if (((tail_.edges & kNoLow) != 0 && tail_.low != 0) || ((tail_.edges & kNoHigh) != 0 && tail_.high != 0))
+      return "it has a fence where there is none";
+    if (shape_.guarded() != (bytewise && tail_.edges != 0)) return "it is guarded, or not, without reason";
+    if (!bytewise && shape_.prefix != 0) return "its order has no prefixes";
+    if (tail_.edges != 0) return nullptr;
+    if (order.compare(low(), high()) >= 0) return "its fences do not rise";
+    const std::size_t prefix = shape_.prefix;  // `high` is the greater: it does not end where the two begin to differ
+    if (bytewise && (prefix >= high().size() || !low().starts_with(this->prefix()) || !high().starts_with(this->prefix()) ||
+                     (prefix < low().size() && low()[prefix] == high()[prefix])))
+      return "its prefix is not what its fences share";
+    return nullptr;
+  }
+
+  // The same of the slots and their cells; `fixed` is the size of what lies behind the cells.
+  const char* FlawInSlots(const Order& order, unsigned fixed, std::uint32_t id_end) const {
+    const unsigned count = shape_.count, first = shape_.level() > 0 ? 1 : 0;  // that has a key
+    // Cells lie one beside the other: each has two ends, and each place where they meet is an end of two.
+    std::array<std::uint64_t, format::kPageImageMax / 64 + 1> ends{};
+    unsigned cells = 0;
+    const auto flip = [&ends](unsigned at) { ends[at / 64] ^= std::uint64_t{1} << at % 64; };
+    flip(fixed);
+    flip(shape_.heap);
+    Slot before{};
+    for (unsigned i = 0; i < count; ++i) {
+      if (At<std::uint16_t>(offsets_, i) > shape_.heap) return "a cell lies outside";
+      const Slot slot = SlotAt(i);
+      const unsigned size = slot.sizes.Size(order.inlined);
+      if (size + fixed > slot.offset) return "a cell reaches too far";
+      if (slot.sizes.suffix + shape_.prefix > kTreeKeySizeMax) return "a key is too long";
+      cells += size;
+      flip(slot.offset);
+      flip(slot.offset - size);
+      if (first != 0) {
+        if (child(i) == 0 || child(i) >= id_end) return "it names a page that cannot be";
+        if (slot.sizes.value != 0) return "a child has a value";
+      }
+      if (i < first) {
+        if (slot.head != format::kLowestHead || slot.sizes.suffix != 0) return "its first child has a key";
+        continue;
+      }
+      if (!IsHeadOf(slot, order)) return "a head is not its key's";
+      if (i > first && !AreInOrder(before, slot, order)) return "its keys do not rise";
+      before = slot;
+    }
+    if (cells + fixed != shape_.heap || std::ranges::any_of(ends, [](std::uint64_t word) { return word != 0; }))
+      return "its cells do not fill its heap";
+    if (count == first) return nullptr;
+    KeyBuffer buffer;
+    if ((tail_.edges & format::PageTail::kNoLow) == 0) {
+      const int from_low = order.compare(Key(first, order, buffer), low());
+      if (from_low < 0 || (from_low == 0 && first != 0)) return "a key is below its fence";
+    }
+    if ((tail_.edges & format::PageTail::kNoHigh) == 0 && order.compare(Key(count - 1, order, buffer), high()) >= 0)
+      return "a key is above its fence";
+    return nullptr;
+  }
+
+  static bool IsHeadOf(const Slot& slot, const Order& order) {
+    if (order.inlined == 0) return slot.head == order.head({slot.rest(), slot.sizes.suffix});
+    const unsigned unused = slot.sizes.suffix < 4 ? 8 * (4 - slot.sizes.suffix) : 0;  // its last bits, which are zero
+    return ((static_cast<std::uint32_t>(slot.head) ^ 0x80000000u) & ((std::uint64_t{1} << unused) - 1)) == 0;
+  }
+  // REQUIRES: their heads are those of their keys
+  static bool AreInOrder(const Slot& a, const Slot& b, const Order& order) {
+    if (a.head != b.head) return a.head < b.head;
+    if (order.inlined == 0) return order.compare({a.rest(), a.sizes.suffix}, {b.rest(), b.sizes.suffix}) < 0;
+    const unsigned shared = std::min(a.sizes.Rest(order.inlined), b.sizes.Rest(order.inlined));
+    const int rests = shared == 0 ? 0 : std::memcmp(a.rest(), b.rest(), shared);
+    return rests != 0 ? rests < 0 : a.sizes.suffix < b.sizes.suffix;
+  }
+
+  template <class T>
+  static T At(const char* array, unsigned i) {
+    T value;
+    std::memcpy(&value, array + i * sizeof(T), sizeof(T));
+    return value;
+  }
+
+  format::PageImageHeader header_;
+  format::PageShape shape_;
+  const char *heads_ = nullptr, *children_ = nullptr, *offsets_ = nullptr, *end_ = nullptr;
+  format::PageTail tail_;
+};
+
+}  // namespace hako::tree

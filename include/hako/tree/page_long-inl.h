@@ -1,0 +1,167 @@
+// Definitions of tree/page_cache.h: long values, which are copied, read and given back while nothing is locked.
+//
+// A leaf names a long value by its id and its size. The bytes are in memory until a checkpoint has written them (UnsavedValue), then in the
+// file. What a thread has read for a name is the value of that name as long as the page map has the same check for the id: an id may be
+// used again, for a value of the same size too, but the check covers the bytes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "hako/base/no_memory.h"
+#include "hako/tree/page_cache.h"
+
+namespace hako::tree {
+
+// What an update leaves to be done when it holds no lock any more: to copy values to where the tree names them already, and to give back
+// the memory of others. Finish does that, or the destructor. REQUIRES: then the thread has nothing locked, and the values are valid still
+template <File FileT, PageCodec Codec>
+class PageCache<FileT, Codec>::Deferred {
+ public:
+  explicit Deferred(PageCache& cache) : cache_(cache) {}
+  Deferred(const Deferred&) = delete;
+  ~Deferred() { Finish(); }
+  void Finish() {
+    for (const auto& [to, value] : copies_) to->Fill(value);
+    copies_.clear();
+    dropped_.clear();
+    if (std::exchange(waits_, false)) cache_.WaitForLongValues();
+  }
+
+ private:
+  friend PageCache;
+  PageCache& cache_;
+  absl::InlinedVector<std::pair<std::shared_ptr<UnsavedValue>, std::string_view>, 1> copies_;
+  absl::InlinedVector<std::shared_ptr<UnsavedValue>, 1> dropped_;
+  bool waits_ = false;  // for others to be written
+};
+
+// One look at a long value, in turns: Has, with the leaf locked that names it, or watched; Read, with nothing locked; Has again, and so on
+// until that is true. A value that was replaced meanwhile is read again.
+template <File FileT, PageCodec Codec>
+class PageCache<FileT, Codec>::LongRead {
+ public:
+  explicit LongRead(PageCache& cache) : cache_(&cache) {}
+
+  // Whether status() and bytes() are those of the value of this name. Waits for nothing.
+  bool Has(const format::LongValue& name) {
+    const auto id = static_cast<std::uint32_t>(name.place);
+    if (name.place != name_.place || name.size != name_.size) Forget();
+    name_ = name;
+    if (name.place >= kPagesMax || name.size > kValueSizeMax) {
+      status_ = DataLossError("a long value's name is damaged,", name.place);
+      return true;
+    }
+    {
+      std::lock_guard lock(cache_->mutex_);
+      if (const auto found = cache_->unsaved_.find(id); found != cache_->unsaved_.end()) {
+        Forget();
+        unsaved_ = found->second;
+        return unsaved_->is_filled();
+      }
+    }
+    unsaved_.reset();
+    if (!has_read_) return false;
+    const StatusOr<format::PageEntry> now = cache_->store_->EntryOf(id);
+    if (!now.ok()) status_ = now.status();
+    return !now.ok() || (now->units() == entry_.units() && now->check == entry_.check);
+  }
+  // After Has: whether it is not there because the thread that stored it has not filled it in yet, which Read waits for.
+  bool IsBeingFilled() const { return unsaved_ != nullptr && !unsaved_->is_filled(); }
+  // Reads what Has was asked for last, to `out` if given.
+  void Read(char* out = nullptr) {
+    if (unsaved_ != nullptr) return (void)unsaved_->Wait();
+    has_read_ = true;
+    const auto id = static_cast<std::uint32_t>(name_.place);
+    const auto size = static_cast<std::size_t>(name_.size);
+    const StatusOr<format::PageEntry> entry = cache_->store_->EntryOf(id);
+    entry_ = entry.ok() ? *entry : format::PageEntry{};
+    status_ = entry.status();
+    if (status_.ok() && out == nullptr) {
+      if (bytes_ == nullptr) bytes_.reset(new (std::nothrow) char[size]);
+      out = bytes_.get();
+      if (out == nullptr) status_ = NoMemoryError();
+    }
+    if (status_.ok()) status_ = cache_->store_->ReadLong(id, entry_, {out, size});
+    view_ = {out, size};
+  }
+
+  // REQUIRES: Has was true
+  const Status& status() const { return status_; }
+  std::string_view bytes() const { return unsaved_ != nullptr ? unsaved_->Wait() : view_; }
+
+ private:
+  void Forget() {
+    has_read_ = false;
+    status_ = absl::OkStatus();
+    bytes_.reset();
+  }
+
+  PageCache* cache_;
+  format::LongValue name_{};
+  std::shared_ptr<const UnsavedValue> unsaved_;  // if the value is not in the file
+  bool has_read_ = false;
+  format::PageEntry entry_{};  // that was read, with this result
+  Status status_;
+  std::unique_ptr<char[]> bytes_;
+  std::string_view view_;
+};
+
+template <File FileT, PageCodec Codec>
+std::uint64_t PageCache<FileT, Codec>::StoreLong(std::string_view value, Deferred& deferred) {
+  std::shared_ptr<UnsavedValue> unsaved = UnsavedValue::Make(value.size());
+  if (unsaved == nullptr) return 0;
+  deferred.copies_.reserve(deferred.copies_.size() + 1);
+  const std::uint32_t id = slab_->NewPage();
+  if (id == 0) return 0;
+  std::lock_guard lock(mutex_);
+  HAKO_TRY { unsaved_.emplace(id, unsaved); }
+  HAKO_CATCH_NO_MEMORY(slab_->FreePage(id); return 0;)
+  deferred.copies_.emplace_back(std::move(unsaved), value);
+  SetState(id, kLong);
+  SetFlag(id, kNew, true);
+  ++num_long_;
+  const std::uint64_t before = unsaved_bytes_.fetch_add(value.size(), std::memory_order_relaxed);
+  if (before > UnsavedMax()) deferred.waits_ = true;
+  const auto size = static_cast<std::int64_t>(value.size());
+  AskIfDue(long_bytes_.fetch_add(size, std::memory_order_relaxed) + dirty_bytes_.load(std::memory_order_relaxed), size);
+  return id;
+}
+
+template <File FileT, PageCodec Codec>
+void PageCache<FileT, Codec>::FreeLong(const format::LongValue& value, Deferred& deferred) {
+  std::shared_ptr<UnsavedValue> unsaved;
+  std::lock_guard lock(mutex_);
+  const auto id = static_cast<std::uint32_t>(value.place);
+  if (!IsLong(value.place)) return;  // the file is damaged
+  if (num_long_ > 0) --num_long_;
+  if (const auto found = unsaved_.find(id); found != unsaved_.end()) {
+    const std::uint64_t size = found->second->size();
+    unsaved_bytes_.fetch_sub(size, std::memory_order_relaxed);
+    if (HasFlag(id, kNew)) long_bytes_.fetch_sub(static_cast<std::int64_t>(size), std::memory_order_relaxed);
+    unsaved = std::move(found->second);
+    unsaved_.erase(found);
+    (void)TryPushBack(deferred.dropped_, std::move(unsaved));
+  }
+  ForgetId(id);
+  changed_.store(true, std::memory_order_relaxed);
+}
+
+// The thread that stores long values waits until those before have been written: not those that change pages.
+template <File FileT, PageCodec Codec>
+void PageCache<FileT, Codec>::WaitForLongValues() {
+  const auto has_room = [this] { return unsaved_bytes_.load(std::memory_order_relaxed) <= UnsavedMax() || has_failed_; };
+  std::unique_lock lock(mutex_);
+  while (!has_room()) {
+    if (!is_saving_) ask_();
+    // A checkpoint that is not writing may be waiting for a lock of the caller's.
+    if (!saved_.wait_for(lock, std::chrono::seconds(1), has_room) && !is_writing_) return;
+  }
+}
+
+}  // namespace hako::tree

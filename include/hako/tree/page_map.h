@@ -1,0 +1,222 @@
+// The page map of a tree file: where the image of each id lies (format/tree_file_format.h). A node is read when one of its entries is first
+// asked for, and stays in memory until it has no entries.
+//
+// Threads. One thread at a time changes entries. It and all others hold the caller's lock, with one exception: the thread that changes
+// entries may call SortChanged and ForEach without it, as other threads only add nodes. `read` of each call may release the lock while it
+// reads, so that no thread waits for the device because of another; the map checks afterwards that the node is still wanted.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "hako/base/status.h"
+#include "hako/format/tree_file_format.h"
+#include "hako/storage/arena.h"
+
+namespace hako::tree {
+
+class PageMap {
+ public:
+  using Entry = format::PageEntry;
+  using Node = std::span<Entry, format::kMapFanout>;
+
+  static StatusOr<PageMap> Create(const std::array<Entry, format::kMapRoots>& roots) {
+    PageMap map;
+    map.roots_ = roots;
+    std::uint64_t nodes = format::kMapRoots;
+    for (unsigned level = format::kMapLevels; level-- > 0; nodes *= format::kMapFanout) {
+      HAKO_ASSIGN_OR_RETURN(map.levels_[level].entries, storage::ReservedMemory::Reserve(nodes * format::kMapFanout * sizeof(Entry)));
+    }
+    return map;
+  }
+
+  const std::array<Entry, format::kMapRoots>& roots() const { return roots_; }
+  // Memory of the nodes that are here.
+  std::uint64_t bytes() const { return num_here_ * sizeof(Entry) * format::kMapFanout; }
+
+  // The entry of an id. read(entry, level, node, bytes) reads the node that an entry names.
+  template <class Read>
+  StatusOr<Entry*> At(std::uint32_t id, Read&& read) {
+    return At(0, id, read);
+  }
+  // The entry of an id whose node is here, else nullptr.
+  Entry* Find(std::uint32_t id) const { return IsHere(0, id / format::kMapFanout) ? EntryAt(0, id) : nullptr; }
+  // Gives an id another entry and returns the one that it had.
+  template <class Read>
+  StatusOr<Entry> Exchange(std::uint32_t id, Entry entry, Read&& read) {
+    HAKO_ASSIGN_OR_RETURN(Entry * at, At(0, id, read));
+    MarkChanged(0, id / format::kMapFanout);
+    return std::exchange(*at, entry);
+  }
+
+  // Has the next WriteOut do less while the lock is held.
+  void SortChanged() { std::ranges::sort(levels_[0].changed); }
+  // Writes the nodes that have changed since MarkWritten, from below: write(level, number of the node, its bytes, its entry so far) returns
+  // the new entry, and may release the lock. A node without entries is not written: prepare(), then drop(its entry so far), which must not
+  // fail.
+  template <class Read, class Prepare, class Write, class Drop>
+  Status WriteOut(Read&& read, Prepare&& prepare, Write&& write, Drop&& drop) {
+    for (unsigned level = 0; level < format::kMapLevels; ++level) {
+      if (!std::ranges::is_sorted(levels_[level].changed)) std::ranges::sort(levels_[level].changed);
+      for (const std::uint64_t node : levels_[level].changed) {
+        Entry* named;
+        if (level + 1 < format::kMapLevels) {
+          HAKO_ASSIGN_OR_RETURN(named, At(level + 1, node, read));
+          MarkChanged(level + 1, node / format::kMapFanout);
+        } else {
+          named = &roots_[node];
+        }
+        if (IsEmpty(level, node)) {
+          prepare();
+          drop(std::exchange(*named, Entry{}));
+        } else {
+          HAKO_ASSIGN_OR_RETURN(*named, write(level, node, NodeOf(level, node), *named));
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+  // What WriteOut has written is in the file. Nodes without entries are forgotten.
+  void MarkWritten() {
+    for (unsigned level = 0; level < format::kMapLevels; ++level) {
+      for (const std::uint64_t node : std::exchange(levels_[level].changed, {})) {
+        levels_[level].flags[node] &= static_cast<std::uint8_t>(~kChanged);
+        if (IsEmpty(level, node)) Forget(level, node);
+      }
+    }
+  }
+  // WriteOut has failed, or what it has written is lost: the entries that name changed nodes are void. withdraw(entry) says whether to take
+  // one back.
+  template <class Withdraw>
+  void TakeBack(Withdraw&& withdraw) {
+    for (unsigned level = 0; level < format::kMapLevels; ++level) {
+      for (const std::uint64_t node : levels_[level].changed) {
+        Entry* const named = level + 1 < format::kMapLevels ? EntryAt(level + 1, node) : &roots_[node];
+        if ((level + 1 == format::kMapLevels || IsHere(level + 1, node / format::kMapFanout)) && withdraw(*named)) *named = {};
+      }
+    }
+  }
+
+  // Has a node that is here written again.
+  void MarkChanged(unsigned level, std::uint64_t node) {
+    std::uint8_t& flags = FlagsOf(level, node);
+    if ((flags & kChanged) == 0) levels_[level].changed.push_back(node);  // first, as it may fail
+    flags |= kChanged;
+  }
+
+  // Reads a node, and the nodes above it, where they are not in memory; false if there is no such node.
+  template <class Read>
+  StatusOr<bool> Load(unsigned level, std::uint64_t node, Read&& read) {
+    if (level + 1 < format::kMapLevels && !IsHere(level + 1, node / format::kMapFanout)) {
+      HAKO_RETURN_IF_ERROR(LoadOrMake(level + 1, node / format::kMapFanout, read));
+    }
+    if (!IsHere(level, node) && NameOf(level, node).IsNone()) return false;
+    HAKO_RETURN_IF_ERROR(LoadOrMake(level, node, read));
+    return true;
+  }
+  // Visits every entry that names something, nodes too: visit(level, number, entry); the images have level -1 and their id, and come in the
+  // order of these. load(level, node) takes the lock and calls Load.
+  template <class LoadNode, class F>
+  Status ForEach(LoadNode&& load, F&& visit) {
+    for (unsigned root = 0; root < format::kMapRoots; ++root) {
+      HAKO_RETURN_IF_ERROR(ForEachBelow(format::kMapLevels - 1, root, roots_[root], load, visit));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  enum : std::uint8_t { kHere = 1, kChanged = 2 };
+  struct Level {
+    storage::ReservedMemory entries;
+    std::vector<std::uint8_t> flags;     // by node
+    std::vector<std::uint64_t> changed;  // nodes that are kChanged
+  };
+  std::uint8_t& FlagsOf(unsigned level, std::uint64_t node) {
+    std::vector<std::uint8_t>& flags = levels_[level].flags;
+    if (node >= flags.size()) flags.resize(node + node / 2 + 16);
+    return flags[node];
+  }
+  bool IsHere(unsigned level, std::uint64_t node) const {
+    return node < levels_[level].flags.size() && (levels_[level].flags[node] & kHere) != 0;
+  }
+  bool IsEmpty(unsigned level, std::uint64_t node) const {
+    return std::ranges::all_of(NodeOf(level, node), [](std::byte byte) { return byte == std::byte{0}; });
+  }
+  void Forget(unsigned level, std::uint64_t node) {
+    levels_[level].flags[node] = 0;
+    --num_here_;
+    const std::span<const std::byte> bytes = NodeOf(level, node);
+    ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_DONTNEED);  // where a page of the system is larger, nothing
+  }
+
+  PageMap() = default;
+  Entry* EntryAt(unsigned level, std::uint64_t index) const { return reinterpret_cast<Entry*>(levels_[level].entries.base()) + index; }
+  std::span<const std::byte> NodeOf(unsigned level, std::uint64_t node) const {
+    return {levels_[level].entries.base() + node * format::kMapFanout * sizeof(Entry), format::kMapFanout * sizeof(Entry)};
+  }
+
+  // The entry that names a node. REQUIRES: the node above it is here
+  const Entry& NameOf(unsigned level, std::uint64_t node) const {
+    return level + 1 < format::kMapLevels ? *EntryAt(level + 1, node) : roots_[node % format::kMapRoots];
+  }
+
+  template <class Read>
+  StatusOr<Entry*> At(unsigned level, std::uint64_t index, Read& read) {
+    const std::uint64_t node = index / format::kMapFanout;
+    if (!IsHere(level, node)) HAKO_RETURN_IF_ERROR(LoadOrMake(level, node, read));
+    return EntryAt(level, index);
+  }
+  // Reads the topmost node that is missing on the way to this one, until this one is here. A node that no entry names is made, empty.
+  template <class Read>
+  Status LoadOrMake(unsigned level, std::uint64_t node, Read& read) {
+    while (!IsHere(level, node)) {
+      unsigned top = level;
+      std::uint64_t missing = node;
+      for (; top + 1 < format::kMapLevels && !IsHere(top + 1, missing / format::kMapFanout); ++top) missing /= format::kMapFanout;
+      const Entry name = NameOf(top, missing);
+      std::array<Entry, format::kMapFanout> entries{};
+      if (!name.IsNone()) {
+        const Status status = read(name, top, missing, std::as_writable_bytes(std::span(entries)));
+        const bool is_above_here = top + 1 == format::kMapLevels || IsHere(top + 1, missing / format::kMapFanout);
+        const bool has_changed = !is_above_here || IsHere(top, missing) || std::memcmp(&NameOf(top, missing), &name, sizeof(name)) != 0;
+        if (has_changed) continue;  // while `read` had released the lock
+        HAKO_RETURN_IF_ERROR(status);
+      }
+      std::uint8_t& flags = FlagsOf(top, missing);
+      if (!name.IsNone()) std::ranges::copy(entries, EntryAt(top, missing * format::kMapFanout));
+      flags |= kHere;
+      ++num_here_;
+    }
+    return absl::OkStatus();
+  }
+
+  template <class LoadNode, class F>
+  Status ForEachBelow(unsigned level, std::uint64_t node, const Entry& entry, LoadNode& load, F& visit) {
+    HAKO_ASSIGN_OR_RETURN(const bool is_there, load(level, node));
+    if (!is_there) return absl::OkStatus();
+    if (!entry.IsNone()) HAKO_RETURN_IF_ERROR(visit(static_cast<int>(level), node, entry));
+    for (std::uint64_t i = node * format::kMapFanout; i < (node + 1) * format::kMapFanout; ++i) {
+      const Entry& below = *EntryAt(level, i);
+      if (level > 0) {
+        HAKO_RETURN_IF_ERROR(ForEachBelow(level - 1, i, below, load, visit));
+      } else if (!below.IsNone()) {
+        HAKO_RETURN_IF_ERROR(visit(-1, i, below));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  std::array<Entry, format::kMapRoots> roots_{};
+  std::array<Level, format::kMapLevels> levels_;
+  std::uint64_t num_here_ = 0;
+};
+
+}  // namespace hako::tree

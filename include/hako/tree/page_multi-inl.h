@@ -1,0 +1,470 @@
+// Definitions of tree/page_tree.h for several keys in one call: changes that are one step to other threads, look-ups whose memory accesses
+// overlap, and changes of a range.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "hako/tree/page_tree.h"
+
+namespace hako::tree {
+
+// A writer's turn at several leaves. All are locked, in the order of their keys, from the beginning to the end, so that other threads see
+// all of it or nothing; a leaf that is divided meanwhile stays locked in both its halves. First every key is decided on, while nothing
+// changes; what can fail is tried before the first change. Pages are loaded before the first lock and never while one is held, and so are
+// long values: if the locked leaves name some that are not at hand, they are unlocked again until these have been read.
+template <class Space, Comparator Compare>
+class PageTree<Space, Compare>::MultiTurn {
+ public:
+  MultiTurn(PageTree& tree, Slot& slot, std::span<const std::string_view> keys) : tree_(tree), slot_(slot), keys_(keys) {
+    order_.resize(keys.size());
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    std::ranges::sort(order_, [keys](std::size_t a, std::size_t b) {
+      const int order = Compare::Compare(keys[a], keys[b]);
+      return order != 0 ? order < 0 : a < b;
+    });
+    leaf_of_.resize(keys.size());
+    leaves_.reserve(keys.size());
+    sparse_.reserve(keys.size());
+  }
+  MultiTurn(const MultiTurn&) = delete;
+  ~MultiTurn() {
+    for (Line* line : halves_) tree_.Unlock(line, changed_);
+    UnlockAll(changed_);
+    if constexpr (!Space::kResident) {
+      if (held_) held_->Release(changed_);
+      held_.reset();
+    }
+    deferred_.Finish();  // before this thread pauses: others may wait for its values
+    tree_.EndTurn(slot_, changed_);
+    for (const std::size_t i : sparse_) {
+      Turn turn(tree_, slot_, keys_[i]);
+      if (turn.line == nullptr || !tree_.IsSparse(*turn.line)) continue;
+      turn.changed = true;
+      tree_.Merge(slot_, std::exchange(turn.line, nullptr), keys_[i]);
+    }
+  }
+
+  // What the call at `i` is shown, and is to be done in the end to the first of the keys equal to it.
+  template <class ActionT, class V>
+  Status Run(V& visit) {
+    struct Decision {
+      ActionT action = ActionT::Keep();
+      std::size_t first = 0;
+      format::LongValue stored{};  // a long value, stored before anything changes
+    };
+    absl::InlinedVector<Decision, kUsualKeys> decisions(keys_.size());
+    Acquire();
+    HAKO_RETURN_IF_ERROR(status_);
+    for (std::size_t n = 0; n < order_.size(); ++n) {
+      const bool same = n > 0 && Compare::Compare(keys_[order_[n - 1]], keys_[order_[n]]) == 0;
+      decisions[order_[n]].first = same ? decisions[order_[n - 1]].first : order_[n];
+    }
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      Decision& decided = decisions[decisions[i].first];
+      std::optional<std::string_view> value;  // as those before leave it
+      if (decided.action.kind() == ActionT::Kind::kSet) {
+        value = decided.action.value();
+      } else if (decided.action.kind() == ActionT::Kind::kKeep) {
+        const auto place = View(tree_.memory_, *leaf_of_[i]).Find(keys_[i]);
+        if (place.found) value = ContentOf(place);
+        if (place.found && place.sizes.is_long) {
+          const auto found = long_values_.find(decisions[i].first);
+          if (found == long_values_.end()) return absl::DataLossError("a page names a long value, of which the file has none");
+          HAKO_RETURN_IF_ERROR(found->second.status());
+          value = found->second.bytes();
+        }
+      }
+      const std::optional<ActionT> action = visit(i, value);
+      if (!action) return MismatchError();
+      if (action->kind() != ActionT::Kind::kKeep) decided.action = *action;
+    }
+
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      const ActionT& action = decisions[i].action;
+      if (action.kind() != ActionT::Kind::kSet) continue;
+      if (action.value().size() > kValueSizeMax) return TooLargeError("a value", action.value().size(), kValueSizeMax);
+      bytes += 3 * (tree_.page_size_ + keys_[i].size() + std::min<std::size_t>(action.value().size(), tree_.value_max_));
+    }
+    if (bytes != 0 && !tree_.space_.HasRoomFor(bytes)) return NoMemory();
+    struct Unused {  // frees the long values that no cell names
+      ~Unused() {
+        for (const Decision& decision : all) {
+          if (decision.stored.place != 0) tree.space_.FreeLong(decision.stored, deferred);
+        }
+      }
+      PageTree& tree;
+      Deferred& deferred;
+      absl::InlinedVector<Decision, kUsualKeys>& all;
+    } unused{tree_, deferred_, decisions};
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      Decision& decision = decisions[i];
+      if (decision.action.kind() == ActionT::Kind::kKeep) continue;
+      if (!tree_.TryTouch(*leaf_of_[i])) return NoMemory();
+      if (decision.action.kind() == ActionT::Kind::kSet && decision.action.value().size() > tree_.value_max_) {
+        HAKO_ASSIGN_OR_RETURN(decision.stored, tree_.StoreLong(decision.action.value(), deferred_));
+      }
+    }
+    std::size_t leaf = 0;
+    for (const std::size_t i : order_) {
+      const ActionT& action = decisions[i].action;  // Keep but for the first of equal keys
+      if (action.kind() == ActionT::Kind::kKeep) continue;
+      while (!Covers(*leaves_[leaf], keys_[i])) ++leaf;
+      const auto place = View(tree_.memory_, *leaves_[leaf]).Find(keys_[i]);
+      if (action.kind() == ActionT::Kind::kSet) {
+        HAKO_RETURN_IF_ERROR(Set(&leaf, keys_[i], action.value(), decisions[i].stored, place));
+        decisions[i].stored = {};
+      } else if (place.found) {
+        Change(*leaves_[leaf]);
+        tree_.RemoveSlot(*leaves_[leaf], place.index, deferred_);
+        tree_.AddToCount(slot_, -1);
+        if (tree_.IsSparse(*leaves_[leaf])) sparse_.push_back(i);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr std::size_t kUsualKeys = 16;  // need no allocation
+  static constexpr unsigned kTriesMax = 2;       // then pages are held until all are locked
+
+  bool Covers(Line& leaf, std::string_view key) const {
+    const View page(tree_.memory_, leaf);
+    const format::PageTail tail = page.tail();
+    return (tail.edges & format::PageTail::kNoHigh) != 0 || Compare::Compare(key, page.high(tail)) < 0;
+  }
+
+  void Change(Line& leaf) {
+    tree_.space_.Touch(leaf);
+    changed_ = true;
+  }
+
+  // Locks the leaves. In a small cache some that were loaded may be evicted again before all are locked, more often the more there are;
+  // after a few tries, or where they are many, they are held.
+  void Acquire() {
+    for (unsigned tries = 0;; ++tries) {
+      const bool locked = LockAll();
+      bool is_large = false;
+      if constexpr (!Space::kResident) is_large = locked && !held_ && tree_.space_.IsLarge(leaves_.size());
+      if (locked && !is_large) {
+        if (HasLongValues()) return;
+        UnlockAll(false);
+        for (auto& [i, read] : long_values_) {
+          if (!read.has) read.Read();
+        }
+        continue;
+      }
+      if constexpr (!Space::kResident) {
+        if (is_large) UnlockAll(false);
+        if (!status_.ok()) return;
+        if (!held_ && (is_large || tries >= kTriesMax)) held_.emplace(tree_.space_);
+        status_ = LoadAll();
+        if (!status_.ok()) return;
+      }
+    }
+  }
+
+  // Locks the leaves, and waits for nothing but threads that have locked one of them. False if a leaf was not in memory, or could not be
+  // read: then none is locked, and the slot is not busy.
+  bool LockAll() {
+    Line* leaf = tree_.LockLeaf(slot_, keys_[order_[0]]);
+    if (leaf == nullptr) status_ = tree_.ErrorOf(slot_);
+    for (const std::size_t i : order_) {
+      if (leaf == nullptr) break;
+      if (leaves_.empty() || !Covers(*leaves_.back(), keys_[i])) {
+        if (!leaves_.empty()) leaf = Lock(keys_[i]);
+        if (leaf != nullptr) leaves_.push_back(leaf);
+      }
+      leaf_of_[i] = leaf;
+    }
+    if (leaf == nullptr) UnlockAll(false);
+    return leaf != nullptr;
+  }
+  void UnlockAll(bool changed) {
+    for (Line* line : leaves_) tree_.Unlock(line, changed);
+    leaves_.erase(leaves_.begin(), leaves_.end());  // clear() would give up the memory that the next LockAll() counts on
+    slot_.Leave();
+  }
+
+  // The gate has been passed already, with the first leaf: whoever closes it waits for this turn to end. nullptr if the leaf is not in
+  // memory.
+  Line* Lock(std::string_view key) {
+    for (sync::Backoff backoff;; backoff.Pause()) {
+      Reached leaf;
+      if (tree_.DescendTo(0, key, &leaf)) {
+        if (sync::VersionLock(leaf.line->version).LockIf(leaf.version)) return leaf.line;
+      } else if constexpr (!Space::kResident) {
+        if (leaf.line != nullptr && tree_.space_.IsAway(tree_.IdOf(*leaf.line))) return nullptr;
+      }
+    }
+  }
+
+  // Loads the leaves that are not in memory, while nothing is locked.
+  Status LoadAll() {
+    std::array<std::string_view, kPrefetchGroup> group;
+    Reached leaves[kPrefetchGroup];
+    for (std::size_t from = 0, n = 0; from < order_.size(); from += n) {
+      n = std::min(order_.size() - from, kPrefetchGroup);
+      for (std::size_t i = 0; i < n; ++i) group[i] = keys_[order_[from + i]];
+      if constexpr (!Space::kResident) {
+        AwayLeaves away;
+        tree_.DescendTogether(std::span(group).first(n), leaves, &away);
+        const auto end = std::unique(away.ids.begin(), away.ids.begin() + static_cast<std::ptrdiff_t>(away.count));
+        const std::span<const std::uint32_t> ids(away.ids.begin(), end);
+        if (held_) held_->MakeRoomFor(ids.size());
+        if (ids.size() > 1) tree_.space_.BringTogether(ids, 0, false);
+        for (std::size_t i = 0; i < n; ++i) HAKO_RETURN_IF_ERROR(Load(group[i]));
+      }
+    }
+    return absl::OkStatus();
+  }
+  Status Load(std::string_view key) {
+    if constexpr (!Space::kResident) {
+      for (sync::Backoff backoff;; backoff.Pause()) {
+        Reached leaf;
+        const bool reached = tree_.DescendTo(0, key, &leaf);
+        if (leaf.line == nullptr || (!reached && leaf.level != 0 && !tree_.space_.IsAway(tree_.IdOf(*leaf.line)))) continue;
+        if (!tree_.space_.IsAway(tree_.IdOf(*leaf.line)) && (!held_ || held_->Add(tree_.IdOf(*leaf.line)))) return absl::OkStatus();
+        HAKO_RETURN_IF_ERROR(tree_.BringIfAway(leaf));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Stores into leaves_[*leaf]; the halves that it falls into take its place, and *leaf is the one that has the key.
+  Status Set(std::size_t* leaf, std::string_view key, std::string_view value, const format::LongValue& stored, typename View::Place place) {
+    Halves halves{leaves_[*leaf], &halves_};
+    Change(*halves.wanted);
+    const bool is_long = stored.place != 0 || place.sizes.is_long;
+    const Status status =
+        is_long ? tree_.StoreSlowly(&halves, key, value, stored, place, &deferred_) : tree_.Store(&halves, key, value, place);
+    if (!halves_.empty()) {
+      Line* const wanted = halves.wanted;
+      leaves_.reserve(leaves_.size() + halves_.size());
+      leaves_.insert(leaves_.begin() + static_cast<std::ptrdiff_t>(*leaf), halves_.begin(), halves_.end());
+      const auto begin = leaves_.begin() + static_cast<std::ptrdiff_t>(*leaf);
+      std::ranges::sort(begin, begin + static_cast<std::ptrdiff_t>(halves_.size() + 1),
+                        [this](Line* a, Line* b) { return IsBelow(*a, *b); });
+      halves_.clear();
+      while (leaves_[*leaf] != wanted) ++*leaf;
+    }
+    if (status.ok() && !place.found) tree_.AddToCount(slot_, 1);
+    return status;
+  }
+  bool IsBelow(Line& a, Line& b) const {
+    const View x(tree_.memory_, a), y(tree_.memory_, b);
+    if ((y.tail().edges & format::PageTail::kNoLow) != 0) return false;
+    if ((x.tail().edges & format::PageTail::kNoLow) != 0) return true;
+    return Compare::Compare(x.low(x.tail()), y.low(y.tail())) < 0;
+  }
+
+  // A look at the long value of a key that was locked, and whether it has what the key's leaf names now.
+  struct LongLook : LongRead {
+    using LongRead::LongRead;
+    bool has = false;
+  };
+  // Whether those long values are at hand that the locked leaves name.
+  bool HasLongValues() {
+    if (!tree_.space_.has_long_values()) return true;
+    bool has_all = true;
+    for (std::size_t n = 0; n < order_.size(); ++n) {
+      const std::size_t i = order_[n];
+      if (n > 0 && Compare::Compare(keys_[order_[n - 1]], keys_[i]) == 0) continue;
+      const auto place = View(tree_.memory_, *leaf_of_[i]).Find(keys_[i]);
+      if (!place.found || !place.sizes.is_long) continue;
+      LongLook& read = long_values_.try_emplace(i, tree_.space_).first->second;
+      read.has = read.Has(LongValueIn(ContentOf(place)));
+      has_all = has_all && read.has;
+    }
+    return has_all;
+  }
+
+  PageTree& tree_;
+  Slot& slot_;
+  std::span<const std::string_view> keys_;
+  absl::InlinedVector<std::size_t, kUsualKeys> order_;  // of the keys
+  absl::InlinedVector<Line*, kUsualKeys> leaf_of_;      // before anything changes
+  absl::InlinedVector<Line*, kUsualKeys> leaves_;       // locked, ascending
+  std::vector<Line*> halves_;                           // locked: of the leaf that is being divided
+  absl::InlinedVector<std::size_t, kUsualKeys> sparse_;
+  std::map<std::size_t, LongLook> long_values_;  // of the first of equal keys; they stay until the call returns
+  Deferred deferred_{tree_.space_};              // done when all is unlocked; it may store one of those
+  Status status_;
+  bool changed_ = false;
+  struct NoPages {
+    explicit NoPages(Space&) {}
+  };
+  static auto HeldPages() {
+    if constexpr (Space::kResident)
+      return std::type_identity<NoPages>();
+    else
+      return std::type_identity<typename Space::HeldPages>();
+  }
+  std::optional<typename decltype(HeldPages())::type> held_;
+};
+
+template <class Space, Comparator Compare>
+template <class ActionT, class V>
+Status PageTree<Space, Compare>::ProcessMulti(Slot& slot, std::span<const std::string_view> keys, V&& visit) {
+  if (keys.empty()) return absl::OkStatus();
+  Prefetch(keys.first(std::min(keys.size(), kPrefetchGroup)));
+  MultiTurn turn(*this, slot, keys);
+  return turn.template Run<ActionT>(visit);
+}
+
+template <class Space, Comparator Compare>
+template <class S, class F>
+Status PageTree<Space, Compare>::FetchMulti(Slots& slots, std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+  Reached leaves[kPrefetchGroup];
+  for (std::size_t from = 0, n = 0; from < keys.size(); from += n) {
+    n = std::min(keys.size() - from, kPrefetchGroup);
+    if constexpr (Space::kResident) {
+      DescendTogether(keys.subspan(from, n), leaves);
+    } else {
+      AwayLeaves away;
+      DescendTogether(keys.subspan(from, n), leaves, &away);
+      if (away.count > 1) {
+        space_.BringTogether(std::span(away.ids).first(away.count), 0, false);
+        DescendTogether(keys.subspan(from, n), leaves);
+      }
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::size_t k = from + i;
+      auto put = [&sink, k ](std::size_t size) __attribute__((always_inline)) { return sink(k, size); };
+      Outcome outcome = leaves[i].line != nullptr ? FetchFrom(leaves[i], keys[k], put) : Outcome::kRaced;
+      if (outcome == Outcome::kRaced) [[unlikely]] {
+        const Status status = FetchSlowly(slots, keys[k], put);
+        if (!status.ok() && !absl::IsNotFound(status)) return status;
+        outcome = status.ok() ? Outcome::kFound : Outcome::kAbsent;
+      }
+      arrived(k, outcome == Outcome::kFound);
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <class Space, Comparator Compare>
+void PageTree<Space, Compare>::Prefetch(std::span<const std::string_view> keys) const {
+  Reached leaves[kPrefetchGroup];
+  for (; !keys.empty(); keys = keys.subspan(std::min(keys.size(), kPrefetchGroup)))
+    DescendTogether(keys.first(std::min(keys.size(), kPrefetchGroup)), leaves);
+}
+
+// A level at a time for all keys, so that a group waits for each level once; at last their cells are brought near. A leaf's line is nullptr
+// where the descent raced with a writer, or met a page that is away.
+template <class Space, Comparator Compare>
+void PageTree<Space, Compare>::DescendTogether(std::span<const std::string_view> keys, Reached* leaves,
+                                               [[maybe_unused]] AwayLeaves* away) const {
+  const std::uint32_t version = sync::VersionLock(root().version).ReadVersion();
+  const unsigned levels = View(memory_, root()).level();
+  for (std::size_t i = 0; i < keys.size(); ++i) leaves[i] = {(version & Lock::kLocked) == 0 ? root_ : nullptr, version};
+  for (unsigned level = levels; level > 0; --level) {
+    Line* children[kPrefetchGroup];
+    if (level < levels) {
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        if (leaves[i].line != nullptr) View(memory_, *leaves[i].line).PrefetchSlots(keys[i]);
+      }
+    }
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (leaves[i].line == nullptr) continue;
+      const View page(memory_, *leaves[i].line);
+      children[i] = page.level() == level ? &LineOf(page.child(page.ChildFor(keys[i]))) : nullptr;
+      if (children[i] != nullptr) hako::Prefetch(children[i]);
+    }
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (leaves[i].line == nullptr) continue;
+      const std::uint32_t child = children[i] != nullptr ? Lock(children[i]->version).ReadVersion() : Lock::kLocked;
+      const bool good = (child & Lock::kLocked) == 0 && Lock(leaves[i].line->version).IsCurrent(leaves[i].version);
+      if constexpr (!Space::kResident) {
+        if (!good && level == 1 && away != nullptr && children[i] != nullptr && space_.IsAway(IdOf(*children[i])))
+          away->ids[away->count++] = IdOf(*children[i]);
+      }
+      leaves[i] = {good ? children[i] : nullptr, child};
+    }
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (leaves[i].line != nullptr) View(memory_, *leaves[i].line).PrefetchSlots(keys[i]);
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (leaves[i].line != nullptr && View(memory_, *leaves[i].line).level() == 0) View(memory_, *leaves[i].line).PrefetchCell(keys[i]);
+  }
+}
+
+// Whether no page after this one has keys of the range.
+template <class Space, Comparator Compare>
+bool PageTree<Space, Compare>::IsLastOf(const Range& range, const View& page) {
+  const format::PageTail tail = page.tail();
+  return (tail.edges & format::PageTail::kNoHigh) != 0 || (range.to && Compare::Compare(page.high(tail), *range.to) >= 0);
+}
+
+template <class Space, Comparator Compare>
+StatusOr<std::uint64_t> PageTree<Space, Compare>::CountRange(const Range& range) const {
+  Copy copy;
+  std::string from(range.from);
+  for (std::uint64_t count = 0;;) {
+    HAKO_RETURN_IF_ERROR(ReadLeaf(Seek::kAt, from, &copy, from != range.from));
+    const View page = copy.view();
+    const format::PageTail tail = page.tail();
+    const bool last = IsLastOf(range, page);
+    const unsigned begin = page.Find(from).index;
+    const unsigned end = last && range.to ? page.Find(*range.to).index : page.count();
+    if (end > begin) count += end - begin;
+    if (last) return count;
+    from.assign(page.high(tail));
+  }
+}
+
+template <class Space, Comparator Compare>
+StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(Slot& slot, const Range& range) {
+  Copy copy;
+  std::string from(range.from);
+  for (std::uint64_t removed = 0;;) {
+    if constexpr (!Space::kResident) {  // loads the leaf, and reads ahead
+      HAKO_RETURN_IF_ERROR(ReadLeaf(Seek::kAt, from, &copy, from != range.from));
+    }
+    Deferred deferred(space_);
+    Turn turn(*this, slot, from);
+    if (turn.line == nullptr) return turn.error();
+    const View page(memory_, *turn.line);
+    const bool last = IsLastOf(range, page);
+    const unsigned begin = page.Find(from).index;
+    const unsigned end = last && range.to ? page.Find(*range.to).index : page.count();
+    std::string next(last ? std::string_view() : page.high(page.tail()));
+    for (unsigned i = end; i > begin; --i, ++removed) {
+      turn.Change();
+      RemoveSlot(*turn.line, i - 1, deferred);
+      AddToCount(slot, -1);
+    }
+    if (turn.changed) MergeIfSparse(turn, slot, from);
+    if (last) return removed;
+    from = std::move(next);
+  }
+}
+
+template <class Space, Comparator Compare>
+std::vector<std::string> PageTree<Space, Compare>::Parts(unsigned parts) const {
+  std::vector<std::string> bounds, next;  // the keys of a level's slots, from the root down until there are enough
+  for (unsigned level = View(memory_, root()).level(); level > 0 && bounds.size() + 1 < 4 * parts; --level) {
+    next.clear();
+    for (std::size_t i = 0; i <= bounds.size(); ++i) {
+      Copy copy;
+      (void)ReadPage(level, i == 0 ? Seek::kFirst : Seek::kAt, i == 0 ? std::string_view() : bounds[i - 1], &copy);
+      const View page = copy.view();
+      if (i > 0) next.push_back(bounds[i - 1]);
+      for (unsigned slot = 1; slot < page.count(); ++slot) Builder::CopyKeyOf(page, slot, &next.emplace_back());
+    }
+    // Pages may have been divided or joined between two looks at them.
+    std::ranges::sort(next, [](const std::string& a, const std::string& b) { return Compare::Compare(a, b) < 0; });
+    const auto same = [](const std::string& a, const std::string& b) { return Compare::Compare(a, b) == 0; };
+    next.erase(std::unique(next.begin(), next.end(), same), next.end());
+    bounds.swap(next);
+  }
+  if (bounds.size() + 1 <= parts) return bounds;
+  next.clear();
+  for (std::size_t part = 1; part < parts; ++part) next.push_back(std::move(bounds[bounds.size() * part / parts]));
+  return next;
+}
+
+}  // namespace hako::tree

@@ -1,0 +1,387 @@
+// Pages in memory, each just as large as it need be: the space of BabyDBM (tree/page_space.h).
+//
+// Page memory is runs of 128-byte units of one arena. Free runs lie in bins by their size and are joined with their free neighbours when
+// they come back (boundary tags: Knuth, TAOCP 2.5), so pages may grow and shrink by single units and leave little between them. The lines
+// that name pages lie in an arena of their own and never move. Values too long for a page are blocks of malloc, which are copied, read and
+// freed while no page is locked (tree/shared_value.h).
+//
+// Invariants
+//   1. A unit belongs to one page or one free run. No two free runs are neighbours.
+//   2. A free run's first bytes are a Run, its last four its size again; `edge_` has a bit for its first and its last unit, and for no
+//   other.
+//   3. All memory stays readable: who still looks at a page that was freed sees other bytes, and then a version that has moved on.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "hako/base/inline.h"
+#include "hako/base/no_memory.h"
+#include "hako/base/status.h"
+#include "hako/format/page_format.h"
+#include "hako/storage/arena.h"
+#include "hako/sync/atomic_bytes.h"
+#include "hako/sync/version_lock.h"
+#include "hako/sync/write_gate.h"
+#include "hako/tree/id_pool.h"
+#include "hako/tree/page_space.h"
+#include "hako/tree/shared_value.h"
+
+namespace hako::tree {
+
+class PageSlab {
+ public:
+  using Slot = sync::WriterSlot;
+  using Line = format::PageLine;
+  static constexpr bool kResident = true;
+  static constexpr std::size_t ahead_max() { return 0; }  // every page is in memory: nothing is read ahead
+  static constexpr bool IsAway(std::uint32_t /*id*/) { return false; }
+  static constexpr bool MustBeRead(std::uint32_t /*id*/) { return false; }
+  static constexpr bool ReadAhead(std::span<const std::uint32_t> /*ids*/, int /*level*/) { return true; }
+  static constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 26;
+  static constexpr std::uint32_t kFirstId = storage::Arena::kExtentAlignment / sizeof(Line);
+  static constexpr std::uint64_t kBytesMax = format::kPageUnit * (std::uint64_t{1} << 32) - (1 << 20);  // a unit's number has 32 bits
+
+  // Below `small` bytes of pages, memory is taken in small pages of the system.
+  static StatusOr<std::unique_ptr<PageSlab>> Create(std::uint64_t max_bytes, std::uint64_t small = storage::Arena::kSmallUsual) {
+    HAKO_ASSIGN_OR_RETURN(auto pages, storage::Arena::Create(max_bytes, small));
+    HAKO_ASSIGN_OR_RETURN(auto lines, storage::Arena::Create(kPagesMax * sizeof(Line)));
+    return std::unique_ptr<PageSlab>(new PageSlab(std::move(pages), std::move(lines), max_bytes));
+  }
+  PageSlab(const PageSlab&) = delete;
+  PageSlab& operator=(const PageSlab&) = delete;
+
+  sync::WriteGate& gate() { return gate_; }
+
+  // Lines by page id, kPagesMax of them; the line of an id that no page has is one that nobody writes.
+  Line* lines() const { return lines_; }
+  // Where unit 0 would be.
+  char* memory() const { return base_; }
+
+  // A page without memory, its line locked. 0 if there is no more room.
+  std::uint32_t NewPage() {
+    std::lock_guard lock(mutex_);
+    std::uint32_t id;
+    do {
+      id = ids_.Take();
+    } while (id != 0 && (std::atomic_ref(lines_[id].version).load(std::memory_order_relaxed) & sync::VersionLock::kLocked) != 0);
+    if (id == 0) {
+      if (ids_.end() * sizeof(Line) == line_arena_->end() && !line_arena_->Allocate(storage::Arena::kExtentAlignment).ok()) return 0;
+      id = ids_.Grow();
+    }
+    std::atomic_ref version(lines_[id].version);
+    if (version.load(std::memory_order_relaxed) < least_version_) version.store(least_version_, std::memory_order_relaxed);
+    sync::VersionLock(lines_[id].version).Lock();
+    return id;
+  }
+  void FreePage(std::uint32_t id) {
+    sync::VersionLock line(lines_[id].version);
+    line.Unlock(true);
+    std::lock_guard lock(mutex_);
+    last_version_ = std::max(last_version_, line.ReadVersion());
+    HAKO_TRY { ids_.Give(id, id + 1); }
+    HAKO_CATCH_NO_MEMORY()  // the id is lost until the database is opened again
+  }
+  // Ids from `first` to before `end`, which RestorePages took for those of pages, are of none. Where a line is locked, the id is left out:
+  // a file that is damaged names it.
+  void FreeIds(std::uint32_t first, std::uint32_t end) {
+    std::lock_guard lock(mutex_);
+    ids_.Give(std::max(first, kFirstId), end);
+  }
+  bool IsFree(std::uint32_t id) const {
+    std::lock_guard lock(mutex_);
+    return ids_.IsFree(id);
+  }
+
+  // Ids below `end` belong to pages from now on, but for those that FreePage takes back.
+  Status RestorePages(std::uint32_t end) {
+    std::lock_guard lock(mutex_);
+    if (end <= ids_.end()) return absl::OkStatus();
+    HAKO_RETURN_IF_ERROR(line_arena_->Allocate((end - ids_.end()) * sizeof(Line)).status());
+    ids_.GrowTo(end);
+    return absl::OkStatus();
+  }
+  std::uint32_t page_end() const {  // no page has an id at or above it
+    std::lock_guard lock(mutex_);
+    return ids_.end();
+  }
+  // What page_end would be if these ids, which rise, were free too.
+  std::uint32_t PageEndWithout(std::span<const std::uint32_t> ids) const {
+    std::lock_guard lock(mutex_);
+    return ids_.EndWithout(ids);
+  }
+  // Forgets free ids at the end, and gives the memory of their lines back. A line that comes again has a version that it never had.
+  void CutIds() {
+    std::lock_guard lock(mutex_);
+    ids_.Cut();
+    const std::uint64_t kept = (ids_.end() * sizeof(Line) + storage::Arena::kExtentAlignment - 1) / storage::Arena::kExtentAlignment *
+                               storage::Arena::kExtentAlignment;
+    if (kept >= line_arena_->end()) return;
+    least_version_ = last_version_;
+    line_arena_->Shrink(kept);
+  }
+
+  // Memory of `units` for a page, its contents undefined; where it begins, or 0 if there is no more room: within `limit` bytes of memory in
+  // all.
+  std::uint32_t Allocate(unsigned units, std::uint64_t limit = kBytesMax) {
+    std::lock_guard lock(mutex_);
+    const std::uint32_t run = FindRun(units, limit);
+    if (run == 0) return 0;
+    const std::uint32_t size = Unlink(run);
+    if (size > units) Link(run + units, size - units);
+    free_units_ -= units;
+    return run;
+  }
+
+  // Memory beyond `bytes` is not handed out again, as long as there is any other; CutEnd then gives back as much of it as is free.
+  void Retreat(std::uint64_t bytes) {
+    std::lock_guard lock(mutex_);
+    retreat_ = static_cast<std::uint32_t>(bytes / format::kPageUnit);
+  }
+  void CutEnd() {
+    std::lock_guard lock(mutex_);
+    const auto end = static_cast<std::uint32_t>(page_arena_->end() / format::kPageUnit);
+    retreat_ = kNoRetreat;
+    if (!IsEdge(end - 1)) return;
+    std::uint32_t units;
+    std::memcpy(&units, At(end) - sizeof(units), sizeof(units));
+    const std::uint32_t first = end - Unlink(end - units);
+    page_arena_->Shrink(std::uint64_t{first} * format::kPageUnit);
+    const auto left = static_cast<std::uint32_t>(page_arena_->end() / format::kPageUnit) - first;
+    free_units_ -= units - left;
+    if (left > 0) Link(first, left);
+  }
+
+  // Whether pages of so many bytes in all are likely to be had.
+  bool HasRoomFor(std::uint64_t bytes) const {
+    std::lock_guard lock(mutex_);
+    return bytes + page_arena_->end() <= max_bytes_ + free_units_ * format::kPageUnit / 2;
+  }
+
+  void Free(std::uint32_t first, unsigned units) {
+    std::lock_guard lock(mutex_);
+    free_units_ += units;
+    GiveBackPages(Join(first, units), first, units);
+  }
+
+  // Long values. A Deferred fills those that were stored, and drops those that were freed, by Finish or when it ends. REQUIRES: then the
+  // thread has nothing locked, and the values are valid still
+  class Deferred {
+   public:
+    explicit Deferred(PageSlab&) {}
+    Deferred(const Deferred&) = delete;
+    ~Deferred() { Finish(); }
+    void Finish() {
+      for (const auto& [to, value] : copies_) to->Fill(value);
+      copies_.clear();
+      dropped_.clear();
+    }
+
+   private:
+    friend PageSlab;
+    absl::InlinedVector<SharedValue::Pointer, 1> dropped_;
+    absl::InlinedVector<std::pair<SharedValue::Pointer, std::string_view>, 1> copies_;
+  };
+  // 0 if there is no memory.
+  std::uint64_t StoreLong(std::string_view value, Deferred& deferred) {
+    SharedValue::Pointer block = SharedValue::Make(value.size());
+    if (block == nullptr) return 0;
+    deferred.copies_.emplace_back(block->Share(), value);
+    long_bytes_.fetch_add(value.size(), std::memory_order_relaxed);
+    return reinterpret_cast<std::uintptr_t>(block.release());
+  }
+  class LongRead {
+   public:
+    explicit LongRead(PageSlab&) {}
+    bool Has(const format::LongValue& value) {
+      auto* const named = reinterpret_cast<SharedValue*>(value.place);
+      if (named != block_.get()) block_ = named->Share();
+      return named->is_filled();
+    }
+    bool IsBeingFilled() const { return block_ != nullptr && !block_->is_filled(); }
+    void Read(char* /*out*/ = nullptr) { (void)block_->Wait(); }
+    static Status status() { return absl::OkStatus(); }
+    std::string_view bytes() const { return block_->Wait(); }
+
+   private:
+    SharedValue::Pointer block_;
+  };
+  void FreeLong(const format::LongValue& value, Deferred& deferred) {
+    SharedValue::Pointer block(reinterpret_cast<SharedValue*>(value.place));
+    long_bytes_.fetch_sub(value.size, std::memory_order_relaxed);
+    (void)TryPushBack(deferred.dropped_, std::move(block));  // where there is no memory for that, it is dropped now
+  }
+
+  static constexpr std::uint8_t mark() { return 0; }
+  void Touch(Line&) const {}
+
+  std::uint64_t num_pages() const {
+    std::lock_guard lock(mutex_);
+    return ids_.num_used();
+  }
+  std::uint64_t free_bytes() const {
+    std::lock_guard lock(mutex_);
+    return free_units_ * format::kPageUnit;
+  }
+  std::uint64_t page_bytes() const { return page_arena_->end() - storage::Arena::kExtentAlignment; }
+  std::uint64_t line_bytes() const { return line_arena_->end() - storage::Arena::kExtentAlignment; }
+  bool has_long_values() const { return long_bytes() != 0; }
+  std::uint64_t long_bytes() const { return long_bytes_.load(std::memory_order_relaxed); }
+  std::uint64_t total_bytes() const { return page_arena_->end() - storage::Arena::kExtentAlignment + line_bytes() + long_bytes(); }
+
+ private:
+  struct Run {
+    std::uint32_t units, before, after;  // in its bin
+  };
+  static constexpr unsigned kBins = 64;  // the last has all runs of at least so many units
+  static constexpr std::uint64_t kHugePage = 2 << 20;
+  static constexpr std::uint32_t kNoRetreat = ~std::uint32_t{0};
+
+  PageSlab(std::unique_ptr<storage::Arena> pages, std::unique_ptr<storage::Arena> lines, std::uint64_t max_bytes)
+      : max_bytes_(max_bytes),
+        page_arena_(std::move(pages)),
+        line_arena_(std::move(lines)),
+        base_(reinterpret_cast<char*>(page_arena_->base())),
+        lines_(reinterpret_cast<Line*>(line_arena_->base())) {}
+
+  char* At(std::uint32_t unit) const { return base_ + std::uint64_t{unit} * format::kPageUnit; }
+  static unsigned BinOf(std::uint32_t units) { return units < kBins ? units - 1 : kBins - 1; }
+  Run Load(std::uint32_t run) const {
+    Run loaded;
+    std::memcpy(&loaded, At(run), sizeof(loaded));
+    return loaded;
+  }
+  void Store(std::uint32_t run, const Run& content) {
+    sync::StoreShared(At(run), reinterpret_cast<const char*>(&content), sizeof(content));
+  }
+
+  bool IsEdge(std::uint32_t unit) const { return unit / 64 < edge_.size() && (edge_[unit / 64] >> unit % 64 & 1) != 0; }
+  void FlipEdge(std::uint32_t unit) {
+    if (unit / 64 >= edge_.size()) edge_.resize(unit / 64 + 64);
+    edge_[unit / 64] ^= std::uint64_t{1} << unit % 64;
+  }
+
+  // The smallest free run that will do, as far as bins tell sizes apart.
+  std::uint32_t FindRun(unsigned units, std::uint64_t limit) {
+    for (;;) {
+      for (std::uint64_t bins = nonempty_ >> BinOf(units) << BinOf(units); bins != 0; bins &= bins - 1) {
+        for (std::uint32_t run = heads_[static_cast<unsigned>(std::countr_zero(bins))]; run != 0;) {
+          const Run content = Load(run);
+          if (content.units >= units && run + units <= retreat_) return run;
+          run = content.after;
+        }
+      }
+      if (retreat_ != kNoRetreat) {
+        if (limit != kBytesMax) return 0;
+        retreat_ = kNoRetreat;
+        continue;
+      }
+      const std::uint64_t bytes = std::max<std::uint64_t>(std::min(page_arena_->end() / 32, kHugePage), units * format::kPageUnit);
+      if (page_arena_->end() + bytes > limit) return 0;
+      // Beforehand, as what is freed must not need memory.
+      edge_.resize(std::max<std::size_t>(edge_.size(), (page_arena_->end() + bytes + 2 * kHugePage) / format::kPageUnit / 64 + 64));
+      const auto offset = page_arena_->Allocate(bytes);
+      if (!offset.ok()) return 0;
+      const std::uint64_t size = page_arena_->end() - *offset;
+      free_units_ += size / format::kPageUnit;
+      Join(static_cast<std::uint32_t>(*offset / format::kPageUnit), static_cast<std::uint32_t>(size / format::kPageUnit));
+    }
+  }
+
+  void Link(std::uint32_t run, std::uint32_t units) {
+    std::uint32_t& head = heads_[BinOf(units)];
+    Store(run, {units, 0, head});
+    sync::StoreShared(At(run + units) - sizeof(units), reinterpret_cast<const char*>(&units), sizeof(units));
+    if (head != 0) {
+      Run next = Load(head);
+      next.before = run;
+      Store(head, next);
+    }
+    head = run;
+    nonempty_ |= std::uint64_t{1} << BinOf(units);
+    FlipEdge(run);
+    if (units > 1) FlipEdge(run + units - 1);
+  }
+
+  // Takes a run out of its bin; its size.
+  std::uint32_t Unlink(std::uint32_t run) {
+    const Run content = Load(run);
+    std::uint32_t& head = heads_[BinOf(content.units)];
+    if (content.before != 0) {
+      Run before = Load(content.before);
+      before.after = content.after;
+      Store(content.before, before);
+    } else {
+      head = content.after;
+      if (head == 0) nonempty_ &= ~(std::uint64_t{1} << BinOf(content.units));
+    }
+    if (content.after != 0) {
+      Run after = Load(content.after);
+      after.before = content.before;
+      Store(content.after, after);
+    }
+    FlipEdge(run);
+    if (content.units > 1) FlipEdge(run + content.units - 1);
+    return content.units;
+  }
+
+  struct Span {
+    std::uint32_t first, units;
+  };
+  // Makes free units a run, together with the free runs beside them.
+  Span Join(std::uint32_t first, std::uint32_t units) {
+    if (IsEdge(first + units)) units += Unlink(first + units);
+    if (IsEdge(first - 1)) {
+      std::uint32_t before;
+      std::memcpy(&before, At(first) - sizeof(before), sizeof(before));
+      first -= before;
+      units += Unlink(first);
+    }
+    Link(first, units);
+    return {first, units};
+  }
+
+  // The system gets back the huge pages that a free run covers since `first` came to it.
+  void GiveBackPages(Span run, std::uint32_t first, unsigned units) {
+    const auto bytes = [](std::uint64_t unit) { return unit * format::kPageUnit; };
+    const std::uint64_t begin = bytes(first) & ~(kHugePage - 1);
+    const std::uint64_t end = (bytes(first + units) + kHugePage - 1) & ~(kHugePage - 1);
+    for (std::uint64_t page = begin; page < end; page += kHugePage) {
+      if (page >= bytes(run.first + 1) && page + kHugePage < bytes(run.first + run.units))
+        ::madvise(base_ + page, kHugePage, MADV_DONTNEED);
+    }
+  }
+
+  const std::uint64_t max_bytes_;
+  std::unique_ptr<storage::Arena> page_arena_, line_arena_;
+  char* base_;
+  Line* lines_;
+  sync::WriteGate gate_;
+  std::atomic<std::uint64_t> long_bytes_{0};
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::array<std::uint32_t, kBins> heads_{};
+  std::uint64_t nonempty_ = 0;
+  std::vector<std::uint64_t> edge_;
+  std::uint64_t free_units_ = 0;
+  std::uint32_t retreat_ = kNoRetreat;  // units from here on are not handed out
+  IdPool ids_{kFirstId};
+  std::uint32_t last_version_ = 0;   // no line of an id that was freed has a later one
+  std::uint32_t least_version_ = 0;  // of the line of a page that is made
+};
+
+static_assert(PageSpace<PageSlab>);
+
+}  // namespace hako::tree

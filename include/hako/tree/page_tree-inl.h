@@ -1,0 +1,615 @@
+// Definitions of tree/page_tree.h: look-ups, and changes of one record.
+#pragma once
+
+#include "hako/tree/page_tree.h"
+
+namespace hako::tree {
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::Create() {
+  const std::uint32_t id = space_.NewPage();
+  if (id == 0) return NoMemory();
+  root_ = &LineOf(id);
+  Builder builder(0, {{}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh});
+  if (!builder.Build(space_, root(), format::kSlotGroup, 256)) return NoMemory();
+  Unlock(&root(), true);
+  return absl::OkStatus();
+}
+
+template <class Space, Comparator Compare>
+HAKO_INLINE bool PageTree<Space, Compare>::Descend(std::string_view key, Reached* reached) const {
+  Line* line = &root();
+  std::uint32_t version = Lock(line->version).ReadVersion();
+  if ((version & Lock::kLocked) != 0) [[unlikely]]
+    return false;
+  for (;;) {
+    const View page(memory_, *line);
+    if (page.level() == 0) {
+      *reached = {line, version};
+      return true;
+    }
+    Line* const child = &LineOf(page.child(page.ChildFor(key)));
+    const std::uint32_t child_version = Lock(child->version).ReadVersion();
+    if (!Lock(line->version).IsCurrent(version) || (child_version & Lock::kLocked) != 0) [[unlikely]]
+      return false;
+    line = child;
+    version = child_version;
+  }
+}
+
+template <class Space, Comparator Compare>
+bool PageTree<Space, Compare>::DescendTo(unsigned level, std::string_view key, Reached* reached) const {
+  Line* line = &root();
+  std::uint32_t version = Lock(line->version).ReadVersion();
+  *reached = {line, version};
+  for (;;) {
+    if ((version & Lock::kLocked) != 0) return false;
+    const View page(memory_, *line);
+    if (page.level() <= level) {
+      if (page.level() < level) reached->line = nullptr;
+      return page.level() == level;
+    }
+    Line* const child = &LineOf(page.child(page.ChildFor(key)));
+    const std::uint32_t child_version = Lock(child->version).ReadVersion();
+    if (!Lock(line->version).IsCurrent(version)) {
+      reached->line = nullptr;
+      return false;
+    }
+    *reached = {child, child_version, static_cast<int>(page.level()) - 1};
+    line = child;
+    version = child_version;
+  }
+}
+
+template <class Space, Comparator Compare>
+HAKO_INLINE auto PageTree<Space, Compare>::LockLeaf(Slot& slot, std::string_view key) -> Line* {
+  slot.Enter();
+  if (Reached leaf; Descend(key, &leaf) && Lock(leaf.line->version).LockIf(leaf.version)) [[likely]] {
+    if (!space_.gate().IsClosed()) [[likely]]
+      return leaf.line;
+    Unlock(leaf.line, false);
+  }
+  return LockLeafSlowly(slot, key);
+}
+
+template <class Space, Comparator Compare>
+auto PageTree<Space, Compare>::LockLeafSlowly(Slot& slot, std::string_view key) -> Line* {
+  for (sync::Backoff backoff;; backoff.Pause()) {
+    if (space_.gate().IsClosed()) {
+      slot.Leave();
+      space_.gate().WaitUntilOpen();
+      slot.Enter();
+    }
+    Reached leaf;
+    if (!DescendTo(0, key, &leaf)) {
+      if constexpr (!Space::kResident) {
+        if (leaf.line == nullptr || !space_.IsAway(IdOf(*leaf.line))) continue;
+        slot.Leave();  // so that who closes the gate need not wait for the file
+        slot.error = BringIfAway(leaf);
+        slot.Enter();
+        if (!slot.error.ok()) return nullptr;
+      }
+      continue;
+    }
+    if (Lock(leaf.line->version).LockIf(leaf.version)) {
+      if (!space_.gate().IsClosed()) return leaf.line;
+      Unlock(leaf.line, false);
+    }
+  }
+}
+
+// The locked page above `child`, which the caller has locked and which holds `key`: so it stays somewhere below the root, and what is above
+// it changes only by others, who end.
+template <class Space, Comparator Compare>
+auto PageTree<Space, Compare>::LockParent(const Line& child, std::string_view key) const -> Line* {
+  const std::uint32_t id = IdOf(child);
+  const unsigned level = View(memory_, const_cast<Line&>(child)).level() + 1;
+  for (sync::Backoff backoff;; backoff.Pause()) {
+    Reached parent;
+    if (!DescendTo(level, key, &parent) || !Lock(parent.line->version).LockIf(parent.version)) continue;
+    const View page(memory_, *parent.line);
+    if (page.child(page.ChildFor(key)) == id) return parent.line;
+    Unlock(parent.line, false);
+  }
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::LockPage(Line& line, int level) const {
+  for (sync::Backoff backoff; !Lock(line.version).TryLock(); backoff.Pause()) HAKO_RETURN_IF_ERROR(BringIfAway({&line, 0, level}, true));
+  return absl::OkStatus();
+}
+
+template <class Space, Comparator Compare>
+template <class S>
+HAKO_INLINE auto PageTree<Space, Compare>::FetchFrom(const Reached& leaf, std::string_view key, S& sink) const -> Outcome {
+  const View page(memory_, *leaf.line);
+  const auto place = page.Find(key);
+  if (!place.found) return Lock(leaf.line->version).IsCurrent(leaf.version) ? Outcome::kAbsent : Outcome::kRaced;
+  const char* const cell = place.cell;
+  const format::Cell sizes = place.sizes;
+  if (sizes.is_long || cell + sizes.Size(View::kInlined) > page.end()) [[unlikely]]
+    return Outcome::kRaced;
+  if (char* out = sink(std::size_t{sizes.value})) sync::LoadShared(out, cell + sizes.header + sizes.Rest(View::kInlined), sizes.value);
+  return Lock(leaf.line->version).IsCurrent(leaf.version) ? Outcome::kFound : Outcome::kRaced;
+}
+
+template <class Space, Comparator Compare>
+template <class S>
+HAKO_INLINE auto PageTree<Space, Compare>::TryFetch(std::string_view key, S& sink) const -> Outcome {
+  Reached leaf;
+  if (!Descend(key, &leaf)) [[unlikely]]
+    return Outcome::kRaced;
+  return FetchFrom(leaf, key, sink);
+}
+
+template <class Space, Comparator Compare>
+template <class S>
+HAKO_INLINE Status PageTree<Space, Compare>::Fetch(Slots& slots, std::string_view key, S&& sink) {
+  const Outcome outcome = TryFetch(key, sink);
+  if (outcome == Outcome::kFound) [[likely]]
+    return absl::OkStatus();
+  if (outcome == Outcome::kAbsent) return AbsentError();
+  return FetchSlowly(slots, key, sink);
+}
+
+template <class Space, Comparator Compare>
+template <class S>
+Status PageTree<Space, Compare>::FetchSlowly(Slots& slots, std::string_view key, S& sink) HAKO_TRY {
+  if (slots.IsClosed()) return slots.Refusal();
+  sync::Backoff backoff;
+  for (int i = 0; i < kOptimisticTries; ++i, backoff.Pause()) {
+    Reached leaf;
+    if (!DescendTo(0, key, &leaf)) {
+      HAKO_RETURN_IF_ERROR(BringIfAway(leaf));
+      continue;
+    }
+    const Outcome outcome = FetchFrom(leaf, key, sink);
+    if (outcome != Outcome::kRaced) return outcome == Outcome::kFound ? absl::OkStatus() : AbsentError();
+    if (!Lock(leaf.line->version).IsCurrent(leaf.version)) continue;
+    // A long value, most likely. In a resident space it can be shared only while the leaf is locked; elsewhere it is found without that.
+    if constexpr (!Space::kResident) {
+      if (const auto stored = FindLong(leaf, key)) return FetchLong(key, sink, leaf, stored);
+    }
+    break;
+  }
+  Slot* const slot = slots.Mine();
+  if (slot == nullptr) return slots.Refusal();
+  Turn turn(*this, *slot, key);
+  if (turn.line == nullptr) return turn.error();
+  const auto place = View(memory_, *turn.line).Find(key);
+  if (!place.found) return AbsentError();
+  std::string_view value = ContentOf(place);
+  LongRead read(space_);  // until the value is copied
+  if (place.sizes.is_long) {
+    if constexpr (!Space::kResident) {
+      turn.End();
+      return FetchLong(key, sink, {}, std::nullopt);
+    }
+    (void)read.Has(LongValueIn(value));
+    turn.End();
+    value = read.bytes();
+  }
+  if (char* out = sink(value.size())) std::memcpy(out, value.data(), value.size());
+  return absl::OkStatus();
+}
+HAKO_OR_NO_MEMORY
+
+// `stored` is what the leaf named as of the version that `leaf` has. The value is read to where the sink wants it, once, unless it is
+// replaced meanwhile; nothing is locked.
+template <class Space, Comparator Compare>
+template <class S>
+Status PageTree<Space, Compare>::FetchLong(std::string_view key, S& sink, Reached leaf, std::optional<format::LongValue> stored) {
+  LongRead read(space_);
+  char* out = nullptr;
+  for (sync::Backoff backoff;; backoff.Pause()) {
+    if (stored) {
+      bool has = read.Has(*stored);
+      if (!has) {
+        out = sink(static_cast<std::size_t>(stored->size));
+        if (out == nullptr) return absl::OkStatus();
+        read.Read(out);
+        has = read.Has(*stored);
+      }
+      if (has && Lock(leaf.line->version).IsCurrent(leaf.version)) {
+        HAKO_RETURN_IF_ERROR(read.status());
+        const std::string_view value = read.bytes();
+        if (value.data() == out) return absl::OkStatus();
+        out = sink(value.size());
+        if (out != nullptr) std::memcpy(out, value.data(), value.size());
+        return absl::OkStatus();
+      }
+      stored.reset();
+    }
+    if (!DescendTo(0, key, &leaf)) {
+      HAKO_RETURN_IF_ERROR(BringIfAway(leaf));
+      continue;
+    }
+    stored = FindLong(leaf, key);
+    if (stored) continue;
+    const Outcome outcome = FetchFrom(leaf, key, sink);
+    if (outcome != Outcome::kRaced) return outcome == Outcome::kFound ? absl::OkStatus() : AbsentError();
+    read = LongRead(space_);  // the sink may have given its memory for another value
+  }
+}
+
+template <class Space, Comparator Compare>
+auto PageTree<Space, Compare>::FindLong(const Reached& leaf, std::string_view key) const -> std::optional<format::LongValue> {
+  const View page(memory_, *leaf.line);
+  const auto place = page.Find(key);
+  if (!place.found || !place.sizes.is_long) return std::nullopt;
+  const char* const bytes = place.cell + place.sizes.header + place.sizes.Rest(View::kInlined);
+  format::LongValue value;
+  if (bytes + sizeof(value) > page.end()) return std::nullopt;
+  sync::LoadShared(reinterpret_cast<char*>(&value), bytes, sizeof(value));
+  if (!Lock(leaf.line->version).IsCurrent(leaf.version)) return std::nullopt;
+  return value;
+}
+
+template <class Space, Comparator Compare>
+template <class ActionT, class V>
+Status PageTree<Space, Compare>::Process(Slot& slot, std::string_view key, V&& visit) {
+  Turn turn(*this, slot, key);
+  if (!Space::kResident && turn.line == nullptr) [[unlikely]]
+    return turn.error();
+  const View page(memory_, *turn.line);
+  const auto place = page.Find(key);
+  char* const bytes = const_cast<char*>(place.cell) + place.sizes.header + place.sizes.Rest(View::kInlined);
+  std::optional<std::string_view> value;
+  if (place.found && place.sizes.is_long) [[unlikely]]
+    return ProcessLong<ActionT>(turn, slot, key, visit);
+  if constexpr (kReads<ActionT, V>) {
+    if (place.found) value.emplace(bytes, place.sizes.value);
+  }
+  if constexpr (std::is_void_v<ActionT>) {
+    visit(value);
+    return absl::OkStatus();
+  } else {
+    const ActionT action = [&] {
+      if constexpr (kReads<ActionT, V>)
+        return visit(value);
+      else
+        return visit(place.found);
+    }();
+    if (action.kind() == ActionT::Kind::kSet) {
+      turn.Change();
+      if (place.found && place.sizes.value == action.value().size()) [[likely]] {
+        sync::StoreShared(bytes, action.value().data(), action.value().size());
+        return absl::OkStatus();
+      }
+      if (action.value().size() > value_max_) [[unlikely]]
+        return SetLong(turn, slot, key, action.value(), place);
+      Halves leaf{turn.line, nullptr};
+      const Status status = Store(&leaf, key, action.value(), place);
+      if (status.ok() && !place.found) AddToCount(slot, 1);
+      return status;
+    }
+    if (action.kind() == ActionT::Kind::kRemove && place.found) {
+      turn.Change();
+      Editor(space_, *turn.line).Erase(place.index);
+      AddToCount(slot, -1);
+      MergeIfSparse(turn, slot, key);
+    }
+    return absl::OkStatus();
+  }
+}
+
+template <class Space, Comparator Compare>
+bool PageTree<Space, Compare>::ReadLong(Turn& turn, std::string_view key, LongRead* read, typename View::Place* place, bool shows) {
+  for (;;) {
+    *place = View(memory_, *turn.line).Find(key);
+    if (!place->found || !place->sizes.is_long || read->Has(LongValueIn(ContentOf(*place)))) return true;
+    if (!shows && !read->IsBeingFilled()) return true;
+    turn.End();
+    read->Read();
+    turn.Begin(key);
+    if (turn.line == nullptr) return false;
+  }
+}
+
+// A visitor that only looks sees a separate copy, so the leaf is unlocked meanwhile. An update that does not look at the value waits
+// nevertheless until the thread that stored it has filled it in: otherwise threads that set the key again and again could starve threads
+// that read it under the lock.
+template <class Space, Comparator Compare>
+template <class ActionT, class V>
+Status PageTree<Space, Compare>::ProcessLong(Turn& turn, Slot& slot, std::string_view key, V& visit) {
+  LongRead read(space_);
+  typename View::Place place;
+  if (!ReadLong(turn, key, &read, &place, kReads<ActionT, V>)) return turn.error();
+  std::optional<std::string_view> value;
+  const bool is_long = place.found && place.sizes.is_long;
+  if constexpr (kReads<ActionT, V>) {
+    if (is_long) HAKO_RETURN_IF_ERROR(read.status());
+    if (place.found) value = is_long ? read.bytes() : ContentOf(place);
+  }
+  if constexpr (std::is_void_v<ActionT>) {
+    if (is_long) turn.End();
+    visit(value);
+  } else {
+    const ActionT action = [&] {
+      if constexpr (kReads<ActionT, V>)
+        return visit(value);
+      else
+        return visit(place.found);
+    }();
+    if (action.kind() != ActionT::Kind::kKeep) turn.Change();
+    if (action.kind() == ActionT::Kind::kSet) return SetLong(turn, slot, key, action.value(), place);
+    if (action.kind() == ActionT::Kind::kRemove && place.found) return RemoveLong(turn, slot, key, place.index);
+  }
+  return absl::OkStatus();
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::SetLong(Turn& turn, Slot& slot, std::string_view key, std::string_view value, typename View::Place place) {
+  Deferred deferred(space_);
+  const Status status = CatchNoMemory([&]() -> Status {
+    Halves leaf{turn.line, nullptr};
+    return StoreAny(&leaf, key, value, place, deferred);
+  });
+  if (status.ok() && !place.found) AddToCount(slot, 1);
+  turn.Unlock();  // and `deferred` fills the value, before this thread pauses
+  return status;
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::RemoveLong(Turn& turn, Slot& slot, std::string_view key, unsigned i) {
+  Deferred deferred(space_);
+  RemoveSlot(*turn.line, i, deferred);
+  AddToCount(slot, -1);
+  HAKO_TRY { MergeIfSparse(turn, slot, key); }
+  HAKO_CATCH_NO_MEMORY()  // it stays sparse
+  turn.Unlock();
+  return absl::OkStatus();
+}
+
+// Puts the record into the locked leaf, where `place` says; the leaf may become two.
+template <class Space, Comparator Compare>
+HAKO_INLINE Status PageTree<Space, Compare>::Store(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place) {
+  Editor page(space_, *leaf->wanted);
+  const Content content{value};
+  if (place.found) {
+    if (page.Replace(place.index, content)) [[likely]]
+      return absl::OkStatus();
+  } else if (page.HasPrefix(key) && page.HasRoomFor(page.CellSize(key, content))) [[likely]] {
+    page.Insert(place.index, key, content);
+    return absl::OkStatus();
+  }
+  return StoreSlowly(leaf, key, value, {}, place, nullptr);
+}
+
+template <class Space, Comparator Compare>
+StatusOr<format::LongValue> PageTree<Space, Compare>::StoreLong(std::string_view value, Deferred& deferred) {
+  HAKO_TRY {
+    if (const std::uint64_t place = space_.StoreLong(value, deferred); place != 0) return format::LongValue{place, value.size()};
+  }
+  HAKO_CATCH_NO_MEMORY()
+  return absl::ResourceExhaustedError(absl::StrCat("no memory for a value of ", value.size(), " bytes"));
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::StoreAny(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place,
+                                          Deferred& deferred) {
+  if (value.size() > kValueSizeMax) return TooLargeError("a value", value.size(), kValueSizeMax);
+  if (value.size() <= value_max_) return StoreSlowly(leaf, key, value, {}, place, &deferred);
+  HAKO_ASSIGN_OR_RETURN(const format::LongValue stored, StoreLong(value, deferred));
+  const Status status = CatchNoMemory([&] { return StoreSlowly(leaf, key, value, stored, place, &deferred); });
+  if (!status.ok()) space_.FreeLong(stored, deferred);
+  return status;
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::StoreSlowly(Halves* leaf, std::string_view key, std::string_view value, const format::LongValue& stored,
+                                             typename View::Place place, Deferred* deferred) {
+  Content content{value};
+  if (stored.place != 0) content = {{reinterpret_cast<const char*>(&stored), sizeof(stored)}, true};
+  const auto replaced = place.found ? LongValueOf(View(memory_, *leaf->wanted), place.index) : std::nullopt;
+  for (;;) {
+    Editor page(space_, *leaf->wanted);
+    if (place.found) {
+      if (page.Replace(place.index, content)) break;
+    } else if (page.HasPrefix(key) && page.HasRoomFor(page.CellSize(key, content))) {
+      page.Insert(place.index, key, content);
+      break;
+    }
+    HAKO_RETURN_IF_ERROR(MakeRoom(leaf, key, content, place.index, place.found));
+    place = View(memory_, *leaf->wanted).Find(key);
+  }
+  if (replaced) space_.FreeLong(*replaced, *deferred);
+  return absl::OkStatus();
+}
+
+template <class Space, Comparator Compare>
+void PageTree<Space, Compare>::RemoveSlot(Line& line, unsigned i, Deferred& deferred) {
+  Editor page(space_, line);
+  if (const auto value = LongValueOf(page.view(), i)) space_.FreeLong(*value, deferred);
+  page.Erase(i);
+}
+
+// Whether a locked leaf has so little left that it should give memory back, or join its neighbour.
+template <class Space, Comparator Compare>
+bool PageTree<Space, Compare>::IsSparse(const Line& line) const {
+  const Editor page(space_, const_cast<Line&>(line));
+  const unsigned live = page.LiveBytes();
+  return page.shape().size() > 2 * live + 4 * format::kPageUnit || page.shape().count == 0;
+}
+
+// Whether the fences of a page are around what was sought; if they are, a walk that goes on at one of them comes to an end.
+template <class Space, Comparator Compare>
+bool PageTree<Space, Compare>::HasSought(const View& page, Seek seek, std::string_view key) {
+  const format::PageTail tail = page.tail();
+  const bool first = (tail.edges & format::PageTail::kNoLow) != 0, last = (tail.edges & format::PageTail::kNoHigh) != 0;
+  const int low = first ? -1 : Compare::Compare(page.low(tail), key), high = last ? 1 : Compare::Compare(page.high(tail), key);
+  switch (seek) {
+    case Seek::kAt:
+      return low <= 0 && high > 0;
+    case Seek::kBefore:
+      return low < 0 && high >= 0;
+    case Seek::kFirst:
+      return first;
+    default:
+      return last;
+  }
+}
+
+// Copies a page as of a version that was read before; false if that is not its version any more.
+template <class Space, Comparator Compare>
+bool PageTree<Space, Compare>::CopyPage(Line& line, std::uint32_t version, Copy* copy) const {
+  const View page(memory_, line);
+  const unsigned size = page.shape().size();
+  char* const bytes = copy->Reserve(size);
+  sync::LoadShared(bytes, page.base(), size);
+  sync::LoadShared(reinterpret_cast<char*>(copy->line().hints), reinterpret_cast<const char*>(line.hints), sizeof(line.hints));
+  copy->line().shape = page.shape();
+  if (!Lock(line.version).IsCurrent(version)) return false;
+  copy->NoteSource(&line.version, version);
+  return true;
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const {
+  for (sync::Backoff backoff;; backoff.Pause()) {
+    Line *line = &root(), *neighbour = nullptr, *above = nullptr;
+    unsigned i_above = 0;
+    std::uint32_t version = Lock(line->version).ReadVersion();
+    for (int expected = -1;;) {
+      if ((version & Lock::kLocked) != 0) {
+        HAKO_RETURN_IF_ERROR(BringIfAway({line, version, expected}, true));
+        break;
+      }
+      const View page(memory_, *line);
+      if (page.level() <= level) {
+        if (!CopyPage(*line, version, copy)) break;
+        copy->neighbour = {};
+        if (neighbour != nullptr) {
+          const View beside(memory_, *neighbour);
+          copy->neighbour = {beside.base(), beside.shape().size()};
+        }
+        if constexpr (!Space::kResident) {
+          if (copy->ahead != 0) space_.LeaveBehind(IdOf(*line));
+        }
+        if (Space::kResident || HasSought(copy->view(), seek, key)) return absl::OkStatus();
+        return absl::DataLossError(absl::StrCat("page ", IdOf(*line), " has other keys than the page above it says"));
+      }
+      expected = static_cast<int>(page.level()) - 1;
+      const unsigned i = seek == Seek::kAt       ? page.ChildFor(key)
+                         : seek == Seek::kBefore ? page.ChildBefore(key)
+                         : seek == Seek::kFirst  ? 0
+                                                 : page.count() - 1;
+      const unsigned beside = seek == Seek::kBefore || seek == Seek::kLast ? i - 1 : i + 1;
+      neighbour = beside < page.count() ? &LineOf(page.child(beside)) : nullptr;
+      Line* const child = &LineOf(page.child(i));
+      const std::uint32_t child_version = Lock(child->version).ReadVersion();
+      if constexpr (!Space::kResident) {
+        if (Space::kReadsAhead && copy->ahead != 0 && expected == 0)
+          ReadAhead(page, i, above, i_above, seek == Seek::kBefore || seek == Seek::kLast, copy);
+        above = line;
+        i_above = i;
+      }
+      if (!Lock(line->version).IsCurrent(version)) break;
+      if (neighbour != nullptr) hako::Prefetch(neighbour);
+      line = child;
+      version = child_version;
+    }
+  }
+}
+
+template <class Space, Comparator Compare>
+StatusOr<std::optional<std::string>> PageTree<Space, Compare>::FenceBeyond(Seek seek, std::string_view key, bool downwards) const {
+  for (unsigned level = 1;; ++level) {
+    Copy copy;
+    if (Status read = ReadPage(level, seek, key, &copy); !read.ok()) {
+      if (!absl::IsDataLoss(read) || level > format::PageShape::kLevel) return read;
+      continue;
+    }
+    const View page = copy.view();
+    if (page.level() < level) return absl::DataLossError("the root of the tree cannot be read");
+    const unsigned i = seek == Seek::kAt       ? page.ChildFor(key)
+                       : seek == Seek::kBefore ? page.ChildBefore(key)
+                       : seek == Seek::kFirst  ? 0
+                                               : page.count() - 1;
+    const unsigned slot = downwards ? i : i + 1;  // whose key is the fence
+    if (slot > 0 && slot < page.count()) {
+      std::optional<std::string> fence(std::in_place);
+      Builder::CopyKeyOf(page, slot, &*fence);
+      return fence;
+    }
+    const format::PageTail tail = page.tail();
+    if ((tail.edges & (downwards ? format::PageTail::kNoLow : format::PageTail::kNoHigh)) != 0) return std::optional<std::string>();
+    return std::optional<std::string>(downwards ? page.low(tail) : page.high(tail));
+  }
+}
+
+// Asks for leaves beyond a child of the page and of those beside it, when a part of what was asked for has been reached. Pages may be
+// changing: what is read is a hint.
+template <class Space, Comparator Compare>
+void PageTree<Space, Compare>::ReadAhead(const View& page, unsigned child, Line* above, unsigned child_above, bool backwards,
+                                         Copy* copy) const {
+  if (8 * (copy->ahead - copy->asked) < copy->ahead) return;
+  std::vector<std::uint32_t> ids;
+  unsigned seen = 0;
+  const auto beyond = [backwards](const View& parent, unsigned i) { return backwards ? i : std::max(parent.count(), i + 1) - 1 - i; };
+  // The children from i on.
+  const auto look = [&](const View& parent, unsigned i, unsigned count) {
+    for (unsigned at = std::max(seen, copy->asked) - seen; at < count && seen + at < copy->ahead; ++at) {
+      const auto id = static_cast<std::uint32_t>(parent.child(backwards ? i - at : i + at) % Space::kPagesMax);
+      if (space_.MustBeRead(id)) ids.push_back(id);
+    }
+    seen = std::min(seen + count, copy->ahead);
+  };
+  look(page, backwards ? child - 1 : child + 1, beyond(page, child));
+  for (unsigned distance = 1; above != nullptr && seen < copy->ahead; ++distance) {
+    const View parent(memory_, *above);
+    if (distance > beyond(parent, child_above)) break;
+    const auto id_at = [&](unsigned i) {
+      return static_cast<std::uint32_t>(parent.child(backwards ? child_above - i : child_above + i) % Space::kPagesMax);
+    };
+    const std::uint32_t id = id_at(distance);
+    if (space_.IsAway(id)) {
+      // Several, as the leaves below them are going to be wanted before these have come.
+      std::array<std::uint32_t, 8> inner;
+      const unsigned count = std::min<unsigned>(inner.size(), beyond(parent, child_above) - distance + 1);
+      for (unsigned i = 0; i < count; ++i) inner[i] = id_at(distance + i);
+      if (copy->asked_inner != id && space_.ReadAhead(std::span(inner).first(count), 1)) copy->asked_inner = id;
+      break;
+    }
+    const View beside(memory_, LineOf(id));
+    if (beside.level() != 1) break;
+    look(beside, backwards ? beside.count() - 1 : 0, beside.count());
+  }
+  if (ids.empty() || space_.ReadAhead(ids, 0)) copy->asked = std::max(copy->asked, seen);
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::RemoveAll(Deferred& deferred) {
+  // From the root's children down; the root becomes an empty leaf. What cannot be read is forgotten.
+  const auto drop = [this, &deferred](const auto& self, const Line& line) -> void {
+    const View page(memory_, const_cast<Line&>(line));
+    for (unsigned i = 0; i < page.count(); ++i) {
+      if (page.level() == 0) {
+        if (const auto value = LongValueOf(page, i)) space_.FreeLong(*value, deferred);
+        continue;
+      }
+      const std::uint32_t id = page.child(i);
+      Line& child = LineOf(id);
+      if constexpr (!Space::kResident) {
+        if (page.level() == 1 && space_.DropAway(id, false)) continue;
+        if (!LockPage(child, static_cast<int>(page.level()) - 1).ok() && space_.DropAway(id, true)) continue;
+      } else {
+        (void)LockPage(child);
+      }
+      space_.Touch(child);
+      self(self, child);
+      space_.Free(child.unit, View(memory_, child).shape().units);
+      space_.FreePage(id);
+    }
+  };
+  HAKO_RETURN_IF_ERROR(LockPage(root()));
+  drop(drop, root());
+  space_.Touch(root());
+  count_.store(0, std::memory_order_release);
+  Builder builder(0, {{}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh});
+  const Status status = Rebuild(root(), builder, format::kSlotGroup, 256);
+  Unlock(&root(), true);
+  return status;
+}
+
+}  // namespace hako::tree

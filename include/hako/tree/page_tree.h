@@ -1,0 +1,426 @@
+// The page engine: a B+ tree of slotted pages (format/page_format.h) with optimistic lock coupling (Leis, Haubenschild, Neumann 2019). It
+// serves BabyDBM and TreeDBM; pages and lines live in a Space (tree/page_space.h), of which the engine knows no more than this.
+//
+// A reader goes from the root to a leaf and takes no lock: at each step it reads the child's version, then makes sure that the parent's
+// version still holds. A writer does the same and then locks the leaf. Pages are named by ids, and an id's line says where its page lies,
+// so that a page can move without its parent knowing. There are no links between leaves: a walk goes on at the key of the high fence.
+//
+// Invariants
+//   1. The root's id never changes. All leaves have level 0, a page's children the level below its own.
+//   2. The fences of a page's children follow on each other and span the page's own; a child's low fence is its slot's key.
+//   3. A page is changed only while its line is locked, and a child is added to or taken from a page only while both are.
+//   4. Locks are waited for in this order: leaves by key, then upwards. Any other lock is only tried.
+//   5. A page that another takes the place of has another version before its id is free.
+//   6. The space is told of a page's change (Touch) before it, while the page is locked.
+//   7. No page is waited for from a file while another is locked.
+//
+// Threads: Fetch, Process, ProcessMulti, ReadLeaf from any; Verify while the caller keeps writers out.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "hako/base/assert.h"
+#include "hako/base/comparator.h"
+#include "hako/base/inline.h"
+#include "hako/base/no_memory.h"
+#include "hako/base/prefetch.h"
+#include "hako/base/status.h"
+#include "hako/format/page_format.h"
+#include "hako/format/record_format.h"
+#include "hako/sync/version_lock.h"
+#include "hako/sync/write_gate.h"
+#include "hako/sync/writer_slots.h"
+#include "hako/tree/page_builder.h"
+#include "hako/tree/page_editor.h"
+#include "hako/tree/page_space.h"
+#include "hako/tree/page_view.h"
+
+namespace hako::tree {
+
+// Which leaf is wanted: that of a key, that of the greatest keys below it, the first, the last.
+enum class Seek { kAt, kBefore, kFirst, kLast };
+
+// The keys k with from <= k, and k < to if there is such a bound.
+struct Range {
+  std::string_view from;
+  std::optional<std::string_view> to;
+};
+
+// A leaf as it was at one moment; the memory is reused from one to the next.
+template <Comparator Compare>
+class LeafCopy {
+ public:
+  using View = PageView<Compare>;
+  LeafCopy() = default;
+
+  View view() { return View(*line_, bytes_.get()); }
+  char* Reserve(std::size_t size) {
+    if (line_ == nullptr) line_ = std::make_unique<format::PageLine>();
+    if (size > size_) {
+      bytes_ = std::make_unique_for_overwrite<char[]>(size);
+      size_ = size;
+    }
+    return bytes_.get();
+  }
+  format::PageLine& line() { return *line_; }
+
+  // The leaf's line, and its version at that moment. A leaf that is locked, or away, counts as unchanged for now.
+  void NoteSource(std::uint32_t* version_word, std::uint32_t version) {
+    source_ = version_word;
+    version_ = version;
+  }
+  HAKO_INLINE bool HasChanged() const {
+    const std::uint32_t now = sync::VersionLock(*source_).ReadVersion();
+    return now != version_ && (now & sync::VersionLock::kLocked) == 0;
+  }
+
+  // So many leaves beyond it, on the side to which it is sought, are going to be wanted soon; so many of these were asked for.
+  unsigned ahead = 0, asked = 0;
+  std::uint32_t asked_inner = 0;  // the first of those pages above leaves that were asked for last
+
+  // Where the leaf's neighbour, on the side to which it was sought, was at that moment, for prefetches; of no bytes where it is not known.
+  struct Neighbour {
+    const char* base = nullptr;
+    std::size_t size = 0;
+  };
+  Neighbour neighbour;
+
+ private:
+  std::unique_ptr<char[]> bytes_;
+  std::size_t size_ = 0;
+  std::unique_ptr<format::PageLine> line_;  // a view of it stays good when the copy moves
+  std::uint32_t* source_ = nullptr;
+  std::uint32_t version_ = 0;
+};
+
+template <class Space, Comparator Compare>
+class PageTree {
+  static_assert(PageSpace<Space>);
+
+ public:
+  using Slot = typename Space::Slot;
+  using Slots = sync::WriterSlots<Slot>;
+  using Deferred = typename Space::Deferred;
+  using Line = format::PageLine;
+  using View = PageView<Compare>;
+  using Copy = LeafCopy<Compare>;
+
+  // Pages are divided when they would take more than `page_size` bytes, which is no limit for one record.
+  PageTree(Space& space, unsigned page_size)
+      : space_(space), page_size_(page_size), value_max_(page_size / 4), lines_(space.lines()), memory_(space.memory()) {}
+  PageTree(const PageTree&) = delete;
+  PageTree& operator=(const PageTree&) = delete;
+
+  // A new, empty tree; or the tree of that root and so many records.
+  Status Create();
+  void Attach(std::uint32_t root, std::uint64_t num_records) {
+    root_ = &LineOf(root);
+    count_.store(static_cast<std::int64_t>(num_records), std::memory_order_release);
+  }
+  std::uint32_t root_id() const { return IdOf(root()); }
+  // After this the root stays locked: so each Fetch asks for a slot. REQUIRES: nobody else uses the tree, and there are no slots any more
+  void Seal() { root_ = &sealed_; }
+
+  // The calling thread's slot is taken from `slots` only where the lock is needed after all.
+  template <class S>
+  HAKO_INLINE Status Fetch(Slots& slots, std::string_view key, S&& sink);
+  // `visit` is an UpdateVisitor, a BlindVisitor, a ReadVisitor (dbm/dbm.h), told apart by what it accepts.
+  template <class ActionT, class V>
+  Status Process(Slot& slot, std::string_view key, V&& visit);
+  // All keys at once: visit(index, value) gives an ActionT for each, or nullopt for none at all; see dbm/dbm.h.
+  template <class ActionT, class V>
+  Status ProcessMulti(Slot& slot, std::span<const std::string_view> keys, V&& visit);
+  // Fetch of each key, in groups whose memory accesses overlap: sink(index, size), then arrived(index, whether the key is there).
+  template <class S, class F>
+  Status FetchMulti(Slots& slots, std::span<const std::string_view> keys, S&& sink, F&& arrived);
+  // Brings near what Fetch and Process of these keys are going to read; a hint.
+  void Prefetch(std::span<const std::string_view> keys) const;
+
+  // How many keys lie in a range.
+  StatusOr<std::uint64_t> CountRange(const Range& range) const;
+  // Removes them, leaf by leaf; how many there were.
+  StatusOr<std::uint64_t> RemoveRange(Slot& slot, const Range& range);
+
+  // Keys that divide the tree into about `parts` parts of like size; fewer if it is small.
+  std::vector<std::string> Parts(unsigned parts) const;
+
+  // Copies a leaf. A caller that `goes_on` from leaf to leaf is likely to go on: more and more leaves are read ahead of it.
+  Status ReadLeaf(Seek seek, std::string_view key, Copy* copy, bool goes_on = false) const {
+    if constexpr (!Space::kResident) {
+      copy->ahead = goes_on ? std::min(2 * copy->ahead + 1, static_cast<unsigned>(space_.ahead_max())) : 0;
+      copy->asked = goes_on && copy->asked > 0 ? copy->asked - 1 : 0;
+    }
+    return ReadPage(0, seek, key, copy);
+  }
+
+  // Where ReadLeaf fails by damage: the fence beyond the smallest part of the tree that cannot be read, upwards or downwards; nullopt where
+  // that part reaches to the end. DataLoss where the root cannot be read.
+  StatusOr<std::optional<std::string>> FenceBeyond(Seek seek, std::string_view key, bool downwards) const;
+
+  // Drops all records. REQUIRES: no writers
+  Status RemoveAll(Deferred& deferred);
+
+  // Proves the invariants; `expected` is how many records there must be. REQUIRES: no writers
+  Status Verify(std::uint64_t expected) const;
+  // The same in two parts, of a resident space: CheckCount, which looks only at lines and inner pages. REQUIRES: no writers. Then
+  // VerifyBeside, page by page, beside writers; it locks nothing.
+  Status CheckCount(std::uint64_t expected) const;
+  Status VerifyBeside() const;
+
+  // Visits every page: visit(level, its size in bytes, how many of them are used). REQUIRES: no writers; a resident space
+  template <class F>
+  void ForEachPage(F&& visit) const {
+    ForEachPageBelow(root(), visit);
+  }
+
+  template <class ForEachSlot>
+  std::uint64_t Count(ForEachSlot&& for_each_slot) const {
+    std::int64_t count = count_.load(std::memory_order_acquire);
+    for_each_slot([&](const sync::WriterSlot& slot) { count += slot.pending_count.load(std::memory_order_relaxed); });
+    return count < 0 ? 0 : static_cast<std::uint64_t>(count);
+  }
+
+ private:
+  using Editor = PageEditor<Space, Compare>;
+  using Builder = PageBuilder<Space, Compare>;
+  using LongRead = typename Space::LongRead;
+  using Lock = sync::VersionLock;
+  class MultiTurn;
+  enum class Outcome { kFound, kAbsent, kRaced };
+  static constexpr int kOptimisticTries = 64;      // then a reader takes the lock
+  static constexpr std::int64_t kCountBatch = 64;  // records a thread adds or removes between looks at the shared count
+  static constexpr std::size_t kPrefetchGroup = 32;
+  static constexpr unsigned kGrowth = 6;            // a page that is full gets this part of its size more
+  static constexpr unsigned kJoinedMax = 16 << 10;  // bytes of slots and cells, which leave room in a page for the longest fences
+  static constexpr unsigned kInnerSlotsMin = 4;     // an inner page has room for so many slots, however long its keys are
+  static bool IsNarrow(unsigned level, unsigned count) { return level > 0 && count < kInnerSlotsMin; }
+
+  // Where a descent ended, and the version that it saw there. If it failed: the line that was locked, or nullptr.
+  struct Reached {
+    Line* line;
+    std::uint32_t version;
+    int level = -1;  // that a page which is away must have, if that is known
+  };
+  // A locked page that may be divided: then `wanted` is the half that was, and the other is unlocked, or locked still and kept.
+  struct Halves {
+    Line*& wanted;
+    std::vector<Line*>* kept;
+  };
+
+  // A writer's turn at a leaf: its slot is announced as busy and the leaf locked, until the end of the scope.
+  class Turn {
+   public:
+    HAKO_INLINE Turn(PageTree& tree, Slot& slot, std::string_view key) : line(tree.LockLeaf(slot, key)), tree_(tree), slot_(slot) {}
+    Turn(const Turn&) = delete;
+    HAKO_INLINE ~Turn() {
+      if (line != nullptr) Lock(line->version).Unlock(changed);
+      tree_.EndTurn(slot_, changed);
+    }
+    // Before the end of the scope.
+    void End() {
+      if (line != nullptr) Lock(std::exchange(line, nullptr)->version).Unlock(changed);
+      tree_.EndTurn(slot_, std::exchange(changed, false));
+    }
+    // End, without the pause that a writer may have to make: that comes at the end of the scope.
+    void Unlock() {
+      if (line != nullptr) Lock(std::exchange(line, nullptr)->version).Unlock(changed);
+      slot_.Leave();
+    }
+    // After End.
+    void Begin(std::string_view key) { line = tree_.LockLeaf(slot_, key); }
+    // Why there is no leaf.
+    Status error() const { return tree_.ErrorOf(slot_); }
+    HAKO_INLINE void Change() {
+      tree_.space_.Touch(*line);
+      changed = true;
+    }
+    Line* line;            // nullptr if it could not be had, where the space is not resident
+    bool changed = false;  // so the thread may have to pause
+
+   private:
+    PageTree& tree_;
+    Slot& slot_;
+  };
+
+  template <class ActionT, class V>
+  static constexpr bool kReads = std::is_void_v<ActionT> || std::is_invocable_v<V&, std::optional<std::string_view>>;
+
+  HAKO_INLINE Line& root() const { return *root_; }
+  HAKO_INLINE Line& LineOf(std::uint32_t id) const { return lines_[id % Space::kPagesMax]; }
+  HAKO_INLINE View ViewOf(Line& line) const { return View(memory_, line); }
+  std::uint32_t IdOf(const Line& line) const { return static_cast<std::uint32_t>(&line - lines_); }
+
+  // Has a page brought to memory, if that is why its line is locked.
+  Status BringIfAway(const Reached& page, bool once = false) const {
+    if constexpr (!Space::kResident) {
+      if (page.line != nullptr && space_.IsAway(IdOf(*page.line))) return space_.Bring(IdOf(*page.line), page.level, once);
+    }
+    return absl::OkStatus();
+  }
+  // A thread that has only read leaves the pause, and what is to be evicted, to those that change pages.
+  HAKO_INLINE void EndTurn(Slot& slot, bool changed) {
+    slot.Leave();
+    if constexpr (!Space::kResident) {
+      if (space_.NeedsSettling() && changed) [[unlikely]] {
+        HAKO_TRY { space_.Settle(); }
+        HAKO_CATCH_NO_MEMORY()  // what it was to free stays until the next turn
+      }
+    }
+  }
+  static Status ErrorOf(const Slot& slot) {
+    if constexpr (Space::kResident)
+      return absl::OkStatus();
+    else
+      return slot.error;
+  }
+  HAKO_INLINE bool Descend(std::string_view key, Reached* reached) const;
+  bool DescendTo(unsigned level, std::string_view key, Reached* reached) const;
+  static bool IsLastOf(const Range& range, const View& page);
+  static bool HasSought(const View& page, Seek seek, std::string_view key);
+  Status ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const;
+  void ReadAhead(const View& page, unsigned child, Line* above, unsigned child_above, bool backwards, Copy* copy) const;
+  struct AwayLeaves {
+    std::array<std::uint32_t, kPrefetchGroup> ids;
+    std::size_t count = 0;
+  };
+  void DescendTogether(std::span<const std::string_view> keys, Reached* leaves, AwayLeaves* away = nullptr) const;
+  HAKO_INLINE Line* LockLeaf(Slot& slot, std::string_view key);
+  [[gnu::noinline]] Line* LockLeafSlowly(Slot& slot, std::string_view key);
+  Line* LockParent(const Line& child, std::string_view key) const;
+  // Locks a page that is part of the tree while there are no writers.
+  Status LockPage(Line& line, int level = -1) const;
+  template <class S>
+  HAKO_INLINE Outcome TryFetch(std::string_view key, S& sink) const;
+  template <class S>
+  HAKO_INLINE Outcome FetchFrom(const Reached& leaf, std::string_view key, S& sink) const;
+  template <class S>
+  [[gnu::noinline]] Status FetchSlowly(Slots& slots, std::string_view key, S& sink);
+  // The name of the long value of a key in a leaf that was not locked; none if it raced.
+  std::optional<format::LongValue> FindLong(const Reached& leaf, std::string_view key) const;
+
+  // What a locked leaf's slot has of a value: the value, or the name of a long one.
+  HAKO_INLINE static std::string_view ContentOf(const typename View::Place& place) {
+    return {place.cell + place.sizes.header + place.sizes.Rest(View::kInlined), place.sizes.value};
+  }
+  static format::LongValue LongValueIn(std::string_view bytes) {
+    format::LongValue value;
+    std::memcpy(&value, bytes.data(), sizeof(value));
+    return value;
+  }
+  std::optional<format::LongValue> LongValueOf(const View& page, unsigned i) const {
+    const char* const cell = page.cell(i);
+    const format::Cell sizes = View::Decode(cell);
+    if (!sizes.is_long) [[likely]]
+      return std::nullopt;
+    return LongValueIn({cell + sizes.header + sizes.Rest(View::kInlined), sizes.value});
+  }
+
+  // The steps of Process from where they meet a long value, which is there, is to be stored, or is replaced or removed. They end the turn.
+  template <class ActionT, class V>
+  [[gnu::noinline]] Status ProcessLong(Turn& turn, Slot& slot, std::string_view key, V& visit);
+  [[gnu::noinline]] Status SetLong(Turn& turn, Slot& slot, std::string_view key, std::string_view value, typename View::Place place);
+  [[gnu::noinline]] Status RemoveLong(Turn& turn, Slot& slot, std::string_view key, unsigned i);
+  // Waits, with nothing locked, for the long value that was found; the leaf is locked again then, as *place says. False if it cannot be
+  // had.
+  bool ReadLong(Turn& turn, std::string_view key, LongRead* read, typename View::Place* place, bool shows);
+  template <class S>
+  [[gnu::noinline]] Status FetchLong(std::string_view key, S& sink, Reached leaf, std::optional<format::LongValue> stored);
+
+  // Neither the value nor the one that it replaces is long.
+  HAKO_INLINE Status Store(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place);
+  // `stored` names the value, if that is long.
+  [[gnu::noinline]] Status StoreSlowly(Halves* leaf, std::string_view key, std::string_view value, const format::LongValue& stored,
+                                       typename View::Place place, Deferred* deferred);
+  Status StoreAny(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place, Deferred& deferred);
+  StatusOr<format::LongValue> StoreLong(std::string_view value, Deferred& deferred);
+  Status MakeRoom(Halves* page, std::string_view key, const Content& content, unsigned index, bool replaces);
+  Status Rebuild(Line& line, Builder& builder, unsigned more_slots, unsigned spare);
+  Status Split(Halves* page, std::string_view key, unsigned cell_size, unsigned index);
+  Status Deepen(Line** page);
+  static Fences FencesOf(const View& page) {
+    const format::PageTail tail = page.tail();
+    return {page.low(tail), page.high(tail), tail.edges};
+  }
+  void RemoveSlot(Line& line, unsigned i, Deferred& deferred);
+  void MergeIfSparse(Turn& turn, Slot& slot, std::string_view key) {
+    if (IsSparse(*turn.line)) [[unlikely]]
+      Merge(slot, std::exchange(turn.line, nullptr), key);
+  }
+  // False if there is no memory for it.
+  bool TryTouch(Line& line) {
+    HAKO_TRY { return space_.Touch(line), true; }
+    HAKO_CATCH_NO_MEMORY()
+    return false;
+  }
+  bool IsSparse(const Line& line) const;
+  void Merge(Slot& slot, Line* page, std::string_view key);
+  bool Join(Line* left, Line* right, bool empty);
+  void MoveUp(Line& child);
+  void Unlock(Line* line, bool changed) const { Lock(line->version).Unlock(changed); }
+  void Release(Halves* halves, Line* other) const {
+    if (halves->kept == nullptr) return Unlock(other, true);
+    halves->kept->push_back(other);  // there is room, see Split
+  }
+  [[gnu::cold]] static Status NoMemory() { return absl::ResourceExhaustedError("no memory for a page"); }
+
+  HAKO_INLINE void AddToCount(Slot& slot, std::int64_t delta) {
+    const std::int64_t pending = slot.pending_count.load(std::memory_order_relaxed) + delta;
+    slot.pending_count.store(pending, std::memory_order_relaxed);
+    if (pending > kCountBatch || pending < -kCountBatch) [[unlikely]] {
+      slot.pending_count.store(0, std::memory_order_relaxed);
+      count_.fetch_add(pending, std::memory_order_release);
+    }
+  }
+
+  // A checked copy of a page at one moment, and the entry for it in the page above.
+  struct CheckedPage {
+    Line* line = nullptr;
+    std::uint32_t version = 0;
+    Copy copy;
+    std::string low, high;  // fences
+    unsigned edges = 0;
+    bool HasFences(const View& page) const {
+      const format::PageTail tail = page.tail();
+      return tail.edges == edges && page.low(tail) == low && page.high(tail) == high;
+    }
+  };
+  template <class F>
+  void ForEachPageBelow(Line& line, F& visit) const;
+  void LoadChildren(const View& page, unsigned begin, unsigned count) const;
+  static Status CheckPage(std::uint32_t id, const View& page, const std::int32_t* hints, unsigned level, const Fences& fences);
+  bool CopyPage(Line& line, std::uint32_t version, Copy* copy) const;
+  static void NameChild(const CheckedPage& above, const View& view, unsigned child, CheckedPage* below);
+  std::uint64_t CountBelow(Line& line) const;
+  StatusOr<bool> CheckPath(const std::optional<std::string>& from, std::vector<CheckedPage>* path) const;
+  Status VerifyBelow(Line& line, unsigned level, const Fences& fences, std::uint64_t* found) const;
+
+  static inline constinit Line sealed_{.version = Lock::kLocked, .unit = 0, .shape = {}, .hints = {}};
+
+  Space& space_;
+  const unsigned page_size_;
+  const unsigned value_max_;  // bytes of a value in its page
+  Line* const lines_;
+  char* const memory_;
+  Line* root_ = nullptr;
+  alignas(64) std::atomic<std::int64_t> count_{0};  // records, but for the slots' pending counts
+};
+
+}  // namespace hako::tree
+
+#include "hako/tree/page_balance-inl.h"
+#include "hako/tree/page_multi-inl.h"
+#include "hako/tree/page_tree-inl.h"
+#include "hako/tree/page_verify-inl.h"

@@ -1,0 +1,208 @@
+// Definitions of tree/page_tree.h that look at every page.
+#pragma once
+
+#include "hako/tree/page_tree.h"
+
+namespace hako::tree {
+
+template <class Space, Comparator Compare>
+template <class F>
+void PageTree<Space, Compare>::ForEachPageBelow(Line& line, F& visit) const {
+  const View page(memory_, line);
+  for (unsigned i = 0; page.level() > 0 && i < page.count(); ++i) ForEachPageBelow(LineOf(page.child(i)), visit);
+  visit(page.level(), page.shape().size(), Editor(space_, line).LiveBytes());
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::Verify(std::uint64_t expected) const {
+  std::uint64_t found = 0;
+  HAKO_RETURN_IF_ERROR(
+      VerifyBelow(root(), View(memory_, root()).level(), {{}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh}, &found));
+  if (found == expected) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(found, " records are in the tree, not ", expected));
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::CheckCount(std::uint64_t expected) const {
+  const std::uint64_t found = CountBelow(root());
+  if (found == expected) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(found, " records are in the tree, not ", expected));
+}
+
+// Leaves may be locked: a writer locks one before it sees that the gate is closed.
+template <class Space, Comparator Compare>
+std::uint64_t PageTree<Space, Compare>::CountBelow(Line& line) const {
+  const View page(memory_, line);
+  if (page.level() == 0) return page.count();
+  std::uint64_t found = 0;
+  for (unsigned i = 0; i < page.count(); ++i) found += CountBelow(LineOf(page.child(i)));
+  return found;
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::VerifyBeside() const {
+  std::vector<CheckedPage> path;
+  std::optional<std::string> from;  // where the next leaf begins; none for the first
+  for (sync::Backoff backoff;;) {
+    HAKO_ASSIGN_OR_RETURN(const bool checked, CheckPath(from, &path));
+    if (!checked) {
+      backoff.Pause();
+      continue;
+    }
+    const CheckedPage& leaf = path.back();
+    if ((leaf.edges & format::PageTail::kNoHigh) != 0) return absl::OkStatus();
+    from = leaf.high;
+    backoff = {};
+  }
+}
+
+// Checks the leaf where keys from `from` on are, the first one without, and the pages above it; those that `path` has of the leaf before
+// are not checked again. False if a page has changed meanwhile.
+template <class Space, Comparator Compare>
+StatusOr<bool> PageTree<Space, Compare>::CheckPath(const std::optional<std::string>& from, std::vector<CheckedPage>* path) const {
+  Line* line = &root();
+  unsigned level = View(memory_, root()).level();
+  path->resize(std::max<std::size_t>(path->size(), 1));
+  (*path)[0].edges = format::PageTail::kNoLow | format::PageTail::kNoHigh;
+  bool is_new = false;
+  for (std::size_t depth = 0;; ++depth, --level) {
+    CheckedPage& page = (*path)[depth];
+    const std::uint32_t version = Lock(line->version).ReadVersion();
+    if ((version & Lock::kLocked) != 0) return false;
+    is_new = is_new || page.line != line || page.version != version;
+    if (is_new) {
+      page.line = nullptr;
+      if (!CopyPage(*line, version, &page.copy)) return false;
+    }
+    // If the page above has not changed since it was copied, it named this one at the moment of this copy.
+    if (depth > 0 && !Lock((*path)[depth - 1].line->version).IsCurrent((*path)[depth - 1].version)) return false;
+    const View view = page.copy.view();
+    if (depth == 0) level = view.level();
+    if (is_new || !page.HasFences(view)) {
+      HAKO_RETURN_IF_ERROR(CheckPage(IdOf(*line), view, page.copy.line().hints, level, {page.low, page.high, page.edges}));
+      page.line = line;
+      page.version = version;
+    }
+    path->resize(level == 0 ? depth + 1 : std::max(path->size(), depth + 2));
+    if (level == 0) return true;
+    const unsigned child = from ? view.ChildFor(*from) : 0;
+    NameChild((*path)[depth], view, child, &(*path)[depth + 1]);
+    line = &LineOf(view.child(child));
+  }
+}
+
+// The fences that a child must have.
+template <class Space, Comparator Compare>
+void PageTree<Space, Compare>::NameChild(const CheckedPage& above, const View& view, unsigned child, CheckedPage* below) {
+  below->edges = 0;
+  if (child > 0) {
+    Builder::CopyKeyOf(view, child, &below->low);
+  } else {
+    below->low = above.low;
+    below->edges |= above.edges & format::PageTail::kNoLow;
+  }
+  if (child + 1 < view.count()) {
+    Builder::CopyKeyOf(view, child + 1, &below->high);
+  } else {
+    below->high = above.high;
+    below->edges |= above.edges & format::PageTail::kNoHigh;
+  }
+}
+
+// Loads the children from the one at `begin` on, so many at most; a hint.
+template <class Space, Comparator Compare>
+void PageTree<Space, Compare>::LoadChildren(const View& page, unsigned begin, unsigned count) const {
+  if constexpr (!Space::kResident) {
+    absl::InlinedVector<std::uint32_t, kPrefetchGroup> ids;
+    for (unsigned i = begin; i < page.count() && i < begin + count; ++i) ids.push_back(page.child(i));
+    space_.BringTogether(ids, static_cast<int>(page.level()) - 1, true);
+  }
+}
+
+// Checks the invariants of a page alone, and its level and fences. `hints` are its line's.
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::CheckPage(std::uint32_t id, const View& page, const std::int32_t* hints, unsigned level,
+                                           const Fences& fences) {
+  const format::PageTail tail = page.tail();
+  const auto wrong = [id](std::string_view what) { return absl::DataLossError(absl::StrCat("page ", id, ": ", ToAbsl(what))); };
+  if (page.level() != level) return wrong("it has the wrong level");
+  if (tail.edges != fences.edges || page.low(tail) != fences.low || page.high(tail) != fences.high)
+    return wrong("its fences are not its parent's");
+  if (page.shape().guarded() != (View::kBytewise && fences.edges != 0)) return wrong("it is guarded, or not, without reason");
+  if (View::kBytewise && fences.edges == 0 && page.prefix() != fences.low.substr(0, Builder::Common(fences.low, fences.high)))
+    return wrong("its prefix is not what its fences share");
+  if (level > 0 && page.count() == 0) return wrong("it has no child");
+  if (page.count() > page.shape().slots()) return wrong("it has more slots than room for them");
+  if (page.shape().slots() * page.shape().slot_size() + page.shape().heap > page.shape().size()) return wrong("its parts overlap");
+
+  unsigned cells = 0;
+  std::string before, key;
+  for (unsigned i = 0; i < page.count(); ++i) {
+    const format::Cell sizes = View::Decode(page.cell(i));
+    cells += sizes.Size(View::kInlined);
+    if (page.offset(i) > page.shape().heap || sizes.Size(View::kInlined) > page.offset(i)) return wrong("a cell lies outside of the heap");
+    if (level > 0 && i == 0) {
+      if (page.head(0) != format::kLowestHead) return wrong("its first slot has a head");
+      continue;
+    }
+    Builder::CopyKeyOf(page, i, &key);
+    if (page.head(i) != View::HeadOf(key, page.shape().prefix)) return wrong("a head is not its key's");
+    if (i > (level > 0 ? 1 : 0) && Compare::Compare(before, key) >= 0) return wrong("its keys do not rise");
+    if ((fences.edges & format::PageTail::kNoLow) == 0 && Compare::Compare(key, fences.low) < 0) return wrong("a key is below its fence");
+    if ((fences.edges & format::PageTail::kNoHigh) == 0 && Compare::Compare(key, fences.high) >= 0)
+      return wrong("a key is above its fence");
+    before = key;
+  }
+  const unsigned fixed = static_cast<unsigned>(sizeof(tail)) + tail.fences() + page.shape().prefix;
+  if (cells + tail.garbage + fixed != page.shape().heap) return wrong("its cells and its garbage are not all of its heap");
+  for (unsigned i = page.count(); i < page.shape().slots(); ++i) {
+    if (page.head(i) != format::kNoHead) return wrong("a slot that is not in use has a head");
+  }
+  for (unsigned hint = 0; hint < format::kPageHints; ++hint) {
+    const unsigned slot = (hint + 1) * format::kSlotGroup;
+    if (hints[hint] != (slot < page.count() ? page.head(slot) : format::kNoHead)) return wrong("a hint is not the head it stands for");
+  }
+  return absl::OkStatus();
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::VerifyBelow(Line& line, unsigned level, const Fences& fences, std::uint64_t* found) const {
+  HAKO_RETURN_IF_ERROR(LockPage(line, static_cast<int>(level)));
+  struct Unlocker {
+    Line& line;
+    bool locked = true;
+    void Unlock() {
+      if (std::exchange(locked, false)) Lock(line.version).Unlock(false);
+    }
+    ~Unlocker() { Unlock(); }
+  } unlocker{line};
+  const View page(memory_, line);
+  HAKO_RETURN_IF_ERROR(CheckPage(IdOf(line), page, line.hints, level, fences));
+  if (level == 0) {
+    *found += page.count();
+    for (unsigned i = 0; i < page.count(); ++i) {
+      const auto value = LongValueOf(page, i);
+      if (!value) continue;
+      LongRead read(space_);
+      while (!read.Has(*value)) read.Read();
+      HAKO_RETURN_IF_ERROR(read.status());
+    }
+    return absl::OkStatus();
+  }
+  unlocker.Unlock();  // an inner page stays
+  std::string low(fences.low), key;
+  for (unsigned i = 0; i < page.count(); ++i) {
+    if (level == 1 && i % kPrefetchGroup == 0) LoadChildren(page, i, kPrefetchGroup);
+    const bool last = i + 1 == page.count();
+    if (last)
+      key.assign(fences.high);
+    else
+      Builder::CopyKeyOf(page, i + 1, &key);
+    const unsigned edges = (i == 0 ? fences.edges & format::PageTail::kNoLow : 0) | (last ? fences.edges & format::PageTail::kNoHigh : 0);
+    HAKO_RETURN_IF_ERROR(VerifyBelow(LineOf(page.child(i)), level - 1, {low, key, edges}, found));
+    low = key;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hako::tree

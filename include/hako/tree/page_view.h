@@ -1,0 +1,330 @@
+// A page as its line says it is at one moment: search, and access to its parts.
+//
+// Everything here may run without a lock beside a writer of the page. It then may see garbage, but stays inside memory that can be read,
+// and ends; what it found counts only if the line's version still holds.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "hako/base/comparator.h"
+#include "hako/base/endian.h"
+#include "hako/base/inline.h"
+#include "hako/base/prefetch.h"
+#include "hako/format/page_format.h"
+#include "hako/sync/atomic_bytes.h"
+#include "hako/tree/key_buffer.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace hako::tree {
+
+// How many of 16 (or of 12) sorted numbers are below `bound`. No branch, so that nothing is mispredicted (format/page_format.h, 2).
+template <unsigned kNumbers>
+HAKO_INLINE unsigned CountBelow(const std::int32_t* shared, std::int32_t bound) {
+#ifdef HAKO_TSAN
+  std::int32_t copy[kNumbers];
+  sync::LoadShared(reinterpret_cast<char*>(copy), reinterpret_cast<const char*>(shared), sizeof(copy));
+  shared = copy;
+#endif
+#if defined(__AVX512F__) && defined(__AVX512VL__)
+  const __mmask16 wanted = static_cast<__mmask16>((1u << kNumbers) - 1);
+  const __m512i numbers = _mm512_maskz_loadu_epi32(wanted, shared);
+  return static_cast<unsigned>(__builtin_popcount(_mm512_mask_cmplt_epi32_mask(wanted, numbers, _mm512_set1_epi32(bound))));
+#elif defined(__AVX2__)
+  const auto eight = [=](unsigned at) {
+    const __m256i numbers = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(shared + at));
+    return static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(bound), numbers))));
+  };
+  // The last eight overlap those before where there are only twelve; what they share is the lower half of the last.
+  const unsigned last = kNumbers - 8;
+  return static_cast<unsigned>(__builtin_popcount(eight(0) | eight(last) << last));
+#else
+  using Lanes [[gnu::vector_size(16)]] = std::int32_t;
+  Lanes below = {};
+  for (unsigned at = 0; at < kNumbers; at += 4) {
+    Lanes numbers;
+    std::memcpy(&numbers, shared + at, sizeof(numbers));
+    below += numbers < bound;  // each lane is 0 or -1
+  }
+  return static_cast<unsigned>(-(below[0] + below[1] + below[2] + below[3]));
+#endif
+}
+
+template <Comparator Compare>
+class PageView {
+ public:
+  using Line = format::PageLine;
+  using Shape = format::PageShape;
+  static constexpr bool kBytewise = BytewiseOrder<Compare>;
+  static constexpr unsigned kInlined = kBytewise ? 4 : 0;  // bytes of a suffix that the head holds
+
+  struct Place {
+    unsigned index;    // of the first slot whose key is not below the one sought
+    bool found;        // whether that is the key
+    const char* cell;  // if so
+    format::Cell sizes;
+  };
+
+  PageView() = default;
+  // `memory` is where unit 0 is.
+  HAKO_INLINE PageView(char* memory, Line& line)
+      : PageView(line, memory + std::uint64_t{std::atomic_ref(line.unit).load(std::memory_order_relaxed)} * format::kPageUnit) {}
+  HAKO_INLINE PageView(Line& line, char* base) : base_(base), line_(&line) {}
+
+  // As the line says now.
+  Shape shape() const { return std::atomic_ref(line_->shape).load(std::memory_order_relaxed); }
+  HAKO_INLINE unsigned count() const { return Load(line_->shape.count); }
+  HAKO_INLINE unsigned level() const { return Load(line_->shape.kind) & Shape::kLevel; }
+  HAKO_INLINE bool guarded() const { return (Load(line_->shape.kind) & Shape::kGuarded) != 0; }
+  HAKO_INLINE unsigned prefix_size() const { return Load(line_->shape.prefix); }
+  char* base() const { return base_; }
+  HAKO_INLINE char* end() const { return base_ + Load(line_->shape.units) * format::kPageUnit; }
+
+  HAKO_INLINE std::int32_t* heads() const { return reinterpret_cast<std::int32_t*>(base_); }
+  // Of a leaf.
+  HAKO_INLINE std::uint16_t* leaf_offsets() const {
+    return reinterpret_cast<std::uint16_t*>(base_ + Load(line_->shape.groups) * format::kSlotGroup * sizeof(std::int32_t));
+  }
+  HAKO_INLINE std::uint32_t* children() const {
+    return reinterpret_cast<std::uint32_t*>(base_ + format::kPageSlotsMax * sizeof(std::int32_t));
+  }
+  std::uint16_t* offsets() const {
+    if (level() == 0) return leaf_offsets();
+    return reinterpret_cast<std::uint16_t*>(base_ + format::kPageSlotsMax * (sizeof(std::int32_t) + sizeof(std::uint32_t)));
+  }
+  HAKO_INLINE std::int32_t head(unsigned i) const { return Load(heads()[i]); }
+  HAKO_INLINE unsigned offset(unsigned i) const { return Load(offsets()[i]); }
+  HAKO_INLINE std::uint32_t child(unsigned i) const { return Load(children()[i & 0xff]); }
+  HAKO_INLINE const char* cell(unsigned i) const { return end() - offset(i); }
+  HAKO_INLINE static format::Cell Decode(const char* cell) { return format::Cell::Decode(sync::LoadSharedWord(cell)); }
+
+  // The head of a key in a page of this prefix.
+  HAKO_INLINE static std::int32_t HeadOf(std::string_view key, std::size_t prefix) {
+    if constexpr (kBytewise) {
+      return static_cast<std::int32_t>(FourBytes(key, prefix) ^ 0x80000000u);
+    } else if constexpr (requires { Compare::Head(key); }) {
+      return static_cast<std::int32_t>(Compare::Head(key) ^ 0x80000000u);
+    } else {
+      return 0;
+    }
+  }
+
+  static constexpr format::PageOrder kOrder{kInlined, &Compare::Compare, [](std::string_view key) { return HeadOf(key, 0); }};
+
+  // The first slot whose key is not below `key`; if that is the key, its cell too. A cell that a reader gets need not lie inside the page.
+  // REQUIRES: leaf
+  HAKO_INLINE Place Find(std::string_view key) const {
+    Place place{0, false, nullptr, {}};
+    if (guarded()) [[unlikely]] {
+      if (const int side = SideOf(key); side != 0) {
+        if (side > 0) place.index = count();
+        return place;
+      }
+    }
+    const std::int32_t sought = HeadOf(key, prefix_size());
+    place.index = FirstNotBelow(sought);
+    place.cell = end() - Load(leaf_offsets()[place.index]);  // anything, if there is no such slot
+    if (head(place.index) != sought || place.index >= count()) return place;
+    place.sizes = Decode(place.cell);
+    place.found = IsKey(place.cell, place.sizes, key);
+    if (!place.found) [[unlikely]] {
+      place.index = FirstTied(place.index, sought, key, &place.found);
+      if (!place.found) return place;
+      place.cell = cell(place.index);
+      place.sizes = Decode(place.cell);
+    }
+    return place;
+  }
+
+  // The slot whose child has `key`. REQUIRES: inner page
+  HAKO_INLINE unsigned ChildFor(std::string_view key) const {
+    if (guarded()) [[unlikely]] {
+      if (const int side = SideOf(key); side != 0) return side < 0 ? 0 : count() - 1;
+    }
+    const std::int32_t sought = HeadOf(key, prefix_size());
+    const unsigned i = FirstNotBelow(sought);
+    if (head(i) != sought || i >= count()) [[likely]]
+      return i - 1;
+    bool found;
+    const unsigned tied = FirstTied(std::max(i, 1u), sought, key, &found);
+    return found ? tied : tied - 1;
+  }
+  // Brings near what a search for `key` is going to read of the slots; then, in a leaf, the cell that it is going to find.
+  HAKO_INLINE void PrefetchSlots(std::string_view key) const {
+    const unsigned at = CountBelow<format::kPageHints>(line_->hints, HeadOf(key, prefix_size())) * format::kSlotGroup;
+    hako::Prefetch(heads() + at);
+    if (level() == 0)
+      hako::Prefetch(leaf_offsets() + at);
+    else
+      hako::Prefetch(children() + at);
+  }
+  HAKO_INLINE void PrefetchCell(std::string_view key) const {
+    const char* const cell = end() - Load(leaf_offsets()[FirstNotBelow(HeadOf(key, prefix_size()))]);
+    hako::Prefetch(cell);
+    hako::Prefetch(cell + 63);
+    hako::Prefetch(cell + 127);
+  }
+
+  // The slot whose child has the greatest keys below `key`.
+  unsigned ChildBefore(std::string_view key) const {
+    const unsigned i = ChildFor(key);
+    if (i == 0 || i >= format::kPageSlotsMax || (guarded() && SideOf(key) != 0)) return i;  // beyond the slots: it raced
+    return head(i) == HeadOf(key, prefix_size()) && Order(i, key) == 0 ? i - 1 : i;
+  }
+
+  // The parts at the page's end.
+  format::PageTail tail() const {
+    format::PageTail tail;
+    sync::LoadShared(reinterpret_cast<char*>(&tail), end() - sizeof(tail), sizeof(tail));
+    return tail;
+  }
+  std::string_view prefix() const {
+    const unsigned size = prefix_size();
+    return {end() - sizeof(format::PageTail) - size, size};
+  }
+  std::string_view low(const format::PageTail& tail) const { return {prefix().data() - tail.low, tail.low}; }
+  std::string_view high(const format::PageTail& tail) const { return {prefix().data() - tail.low - tail.high, tail.high}; }
+
+  // How slot i compares with a key whose head is the same, less, equal or greater.
+  HAKO_INLINE int Order(unsigned i, std::string_view key) const {
+    const char* const cell = this->cell(i);
+    const format::Cell sizes = Decode(cell);
+    if constexpr (kBytewise) {
+      const std::size_t prefix = prefix_size(), suffix = SuffixSize(key, prefix);
+      if (std::min<std::size_t>(sizes.suffix, suffix) > kInlined) {
+        const char* const rest = key.data() + prefix + kInlined;
+        const std::size_t n = std::min<std::size_t>(sizes.suffix, suffix) - kInlined;
+        if (!sync::EqualShared(cell + sizes.header, rest, n)) return CompareShared(cell + sizes.header, rest, n);
+      }
+      return static_cast<int>(sizes.suffix) - static_cast<int>(suffix);
+    } else {
+      KeyBuffer copy;  // a comparator must not see bytes that change
+      copy.LoadShared(cell + sizes.header, sizes.suffix);
+      return Compare::Compare(copy, key);
+    }
+  }
+
+  // Whether a cell is that of a key whose head is the same.
+  HAKO_INLINE bool IsKey(const char* cell, const format::Cell& sizes, std::string_view key) const {
+    if constexpr (kBytewise) {
+      const std::size_t prefix = prefix_size(), suffix = SuffixSize(key, prefix);
+      if (sizes.suffix != suffix) return false;
+      return suffix <= kInlined || sync::EqualShared(cell + sizes.header, key.data() + prefix + kInlined, suffix - kInlined);
+    } else {
+      return false;  // FirstTied asks the comparator
+    }
+  }
+
+  // -1 or 1 if a key without the page's prefix is below or above all that have it, else 0.
+  HAKO_INLINE int SideOf(std::string_view key) const {
+    const std::string_view prefix = this->prefix();
+    if (key.size() >= prefix.size() && sync::EqualShared(prefix.data(), key.data(), prefix.size())) [[likely]]
+      return 0;
+    return SideOfOther(key);
+  }
+  [[gnu::noinline]] int SideOfOther(std::string_view key) const {
+    const std::string_view prefix = this->prefix();
+    const int order = CompareShared(prefix.data(), key.data(), std::min(prefix.size(), key.size()));
+    return order != 0 ? (order < 0 ? 1 : -1) : key.size() < prefix.size() ? -1 : 0;
+  }
+
+  // Writes the key of slot i to `out`, which has room; its size. `out` begins with the page's prefix already. REQUIRES: not slot 0 of an
+  // inner page
+  HAKO_INLINE std::size_t CopyKeyAfterPrefix(unsigned i, const char* cell, const format::Cell& sizes, char* out) const {
+    out += prefix_size();
+    if constexpr (kBytewise) {
+      const std::uint32_t head = __builtin_bswap32(static_cast<std::uint32_t>(this->head(i)) ^ 0x80000000u);
+      std::memcpy(out, &head, sizeof(head));
+    }
+    sync::LoadShared(out + kInlined, cell + sizes.header, sizes.Rest(kInlined));
+    return prefix_size() + sizes.suffix;
+  }
+
+ private:
+  template <class T>
+  HAKO_INLINE static T Load(T& shared) {
+    return std::atomic_ref(shared).load(std::memory_order_relaxed);
+  }
+  // A reader that raced may ask with a key that is shorter than the prefix. The size of that is read once, or it might change between the
+  // look at how much of the key is left and the use of it.
+  HAKO_INLINE static std::size_t SuffixSize(std::string_view key, std::size_t prefix) {
+    return key.size() > prefix ? key.size() - prefix : 0;
+  }
+  HAKO_INLINE unsigned FirstNotBelow(std::int32_t sought) const {
+    const unsigned group = CountBelow<format::kPageHints>(line_->hints, sought);
+    return group * format::kSlotGroup + CountBelow<format::kSlotGroup>(heads() + group * format::kSlotGroup, sought);
+  }
+
+  // The first slot whose key is not below `key` among those from `first` on that have this head, or the next one.
+  [[gnu::noinline]] unsigned FirstTied(unsigned first, std::int32_t sought, std::string_view key, bool* found) const {
+    unsigned end = sought == format::kNoHead ? count() : std::min(FirstNotBelow(sought + 1), count());
+    const unsigned last = end;
+    while (first < end) {
+      const unsigned middle = (first + end) / 2;
+      if (Order(middle, key) < 0)
+        first = middle + 1;
+      else
+        end = middle;
+    }
+    *found = first < last && Order(first, key) == 0;
+    return first;
+  }
+
+  HAKO_INLINE static std::uint32_t FourBytes(std::string_view key, std::size_t at) {
+    if (at + 4 <= key.size()) [[likely]]
+      return LoadWord(key.data() + at);
+    if (at >= key.size()) return 0;
+    const auto missing = static_cast<unsigned>(at + 4 - key.size());
+    if (key.size() >= 4) return LoadWord(key.data() + key.size() - 4) << 8 * missing;
+    std::uint32_t word = 0;
+    for (std::size_t i = at; i < at + 4; ++i) word = word << 8 | (i < key.size() ? static_cast<unsigned char>(key[i]) : 0u);
+    return word;
+  }
+  HAKO_INLINE static std::uint32_t LoadWord(const char* bytes) {
+    std::uint32_t word;
+    std::memcpy(&word, bytes, sizeof(word));
+    return __builtin_bswap32(word);
+  }
+  static int CompareShared(const char* shared, const char* bytes, std::size_t size) {
+#ifdef HAKO_TSAN
+    KeyBuffer copy;
+    copy.LoadShared(shared, size);
+    return size == 0 ? 0 : std::memcmp(copy.data(), bytes, size);
+#else
+    return size == 0 ? 0 : std::memcmp(shared, bytes, size);
+#endif
+  }
+
+  char* base_ = nullptr;
+  Line* line_ = nullptr;
+};
+
+// A locked page as it is now, to be read while its line is already changed to name other memory.
+template <Comparator Compare>
+class PageSnapshot {
+ public:
+  PageSnapshot(char* memory, format::PageLine& line) : base_(memory + std::uint64_t{line.unit} * format::kPageUnit), unit_(line.unit) {
+    line_.shape = line.shape;
+  }
+  PageSnapshot(const PageSnapshot&) = delete;
+
+  PageView<Compare> view() { return PageView<Compare>(line_, base_); }
+  std::uint32_t unit() const { return unit_; }
+  unsigned units() const { return line_.shape.units; }
+
+ private:
+  format::PageLine line_{};
+  char* base_;
+  std::uint32_t unit_;
+};
+
+}  // namespace hako::tree

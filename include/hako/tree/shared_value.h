@@ -1,0 +1,70 @@
+// A long value in memory with a count of its users: the leaf that names it, the threads that read it, the thread that fills it. The last to
+// drop it frees it.
+//
+// It is made while the leaf that is to name it is locked, which takes no time however long it is, and filled when nothing is locked any
+// more; it is shared by a thread that has the leaf locked, and then read while nothing is.
+//
+// Threads: any. One fills it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string_view>
+
+namespace hako::tree {
+
+class SharedValue {
+  struct Dropper {
+    void operator()(SharedValue* value) const { value->Drop(); }
+  };
+
+ public:
+  using Pointer = std::unique_ptr<SharedValue, Dropper>;
+
+  // nullptr if there is no memory.
+  static Pointer Make(std::size_t size) {
+    void* const block = std::malloc(sizeof(SharedValue) + size);
+    return Pointer(block == nullptr ? nullptr : new (block) SharedValue(size));
+  }
+  SharedValue(const SharedValue&) = delete;
+
+  // Another one who uses it. REQUIRES: it is used meanwhile
+  Pointer Share() {
+    users_.fetch_add(1, std::memory_order_relaxed);
+    return Pointer(this);
+  }
+  std::size_t size() const { return size_; }
+  // Once. REQUIRES: `value` has size() bytes
+  void Fill(std::string_view value) {
+    std::memcpy(bytes(), value.data(), size_);
+    is_filled_.store(1, std::memory_order_release);
+    is_filled_.notify_all();
+  }
+  bool is_filled() const { return is_filled_.load(std::memory_order_acquire) != 0; }
+  // Waits until the value is filled, and returns its bytes. REQUIRES: the caller holds no lock, or the value is filled
+  std::string_view Wait() {
+    is_filled_.wait(0, std::memory_order_acquire);
+    return {bytes(), size_};
+  }
+
+ private:
+  explicit SharedValue(std::size_t size) : size_(size) {}
+  ~SharedValue() = default;
+  char* bytes() { return reinterpret_cast<char*>(this + 1); }
+  void Drop() {
+    if (users_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    this->~SharedValue();
+    std::free(this);
+  }
+
+  std::atomic<std::uint32_t> users_{1}, is_filled_{0};
+  const std::size_t size_;
+};
+static_assert(sizeof(SharedValue) == 16);
+
+}  // namespace hako::tree

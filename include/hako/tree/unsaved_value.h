@@ -1,0 +1,56 @@
+// A long value of a tree that no checkpoint has written yet.
+//
+// It is made while the leaf that is to name it is locked, which takes no time however long it is, and filled when nothing is locked any
+// more: so no other thread waits for the copy, unless it wants to read this very value.
+//
+// Threads: one fills it; any, once it is made.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include "hako/base/no_memory.h"
+
+namespace hako::tree {
+
+class UnsavedValue {
+ public:
+  // nullptr if there is no memory.
+  static std::shared_ptr<UnsavedValue> Make(std::size_t size) {
+    std::unique_ptr<char[]> bytes(new (std::nothrow) char[size]);
+    if (bytes == nullptr) return nullptr;
+    HAKO_TRY { return std::make_shared<UnsavedValue>(std::move(bytes), size); }
+    HAKO_CATCH_NO_MEMORY()
+#if defined(__cpp_exceptions)
+    return nullptr;
+#endif
+  }
+  UnsavedValue(std::unique_ptr<char[]> bytes, std::size_t size) : bytes_(std::move(bytes)), size_(size) {}
+  UnsavedValue(const UnsavedValue&) = delete;
+
+  std::size_t size() const { return size_; }
+  // Once. REQUIRES: `value` has size() bytes
+  void Fill(std::string_view value) {
+    std::memcpy(bytes_.get(), value.data(), size_);
+    is_filled_.store(true, std::memory_order_release);
+    is_filled_.notify_all();
+  }
+  bool is_filled() const { return is_filled_.load(std::memory_order_acquire); }
+  // The bytes, when they are there. REQUIRES: the caller holds no lock, or the value is filled
+  std::string_view Wait() const {
+    is_filled_.wait(false, std::memory_order_acquire);
+    return {bytes_.get(), size_};
+  }
+
+ private:
+  std::unique_ptr<char[]> bytes_;
+  const std::size_t size_;
+  std::atomic<bool> is_filled_{false};
+};
+
+}  // namespace hako::tree

@@ -1,0 +1,235 @@
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "hako/base/assert.h"
+#include "hako/text/json_record.h"
+#include "hako/text/record_text.h"
+#include "hako/text/text_encoding.h"
+
+namespace hako {
+
+// Where lines are longer than the buffer, what was searched for a line feed is not searched again: the search goes on behind it.
+StatusOr<std::size_t> LineReader::Find(std::span<Line> lines, bool reads) {
+  constexpr std::size_t kLinesMax = 2;
+  HAKO_ASSERT(!lines.empty() && lines.size() <= kLinesMax);
+  std::size_t ends[kLinesMax];  // of the lines found, and all positions here, from begin_ on
+  std::size_t found = 0;
+  std::size_t searched = 0;
+  bool is_cut = false;  // the last line has no line feed
+  while (found < lines.size()) {
+    const std::string_view rest(buffer_.data() + begin_, end_ - begin_);
+    if (const std::size_t feed = rest.find('\n', searched); feed != rest.npos) {
+      ends[found++] = feed;
+      searched = feed + 1;
+      continue;
+    }
+    if (!reads) return 0;
+    searched = rest.size();
+    if (rest.size() - (found == 0 ? 0 : ends[found - 1] + 1) > line_max_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("line ", line_number_ + found + 1, ": longer than ", line_max_, " bytes (--max_line raises the limit)"));
+    }
+    HAKO_ASSIGN_OR_RETURN(const bool more, ReadMore());
+    if (more) continue;
+    is_cut = rest.size() > (found == 0 ? 0 : ends[found - 1] + 1);
+    if (is_cut) ends[found++] = rest.size();
+    break;
+  }
+  std::size_t start = 0;
+  for (std::size_t i = 0; i < found; ++i) {
+    lines[i] = Line(buffer_.data() + begin_ + start, ends[i] - start);
+    start = ends[i] + 1;
+  }
+  begin_ += is_cut ? start - 1 : start;
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (line_number_ == 0 && found != 0 && std::string_view(lines[0].data(), lines[0].size()).starts_with(kByteOrderMark))
+    lines[0] = lines[0].subspan(kByteOrderMark.size());
+  line_number_ += found;
+  return found;
+}
+
+// Moves what is left to the front of the buffer and reads on behind it; false at the end of the text.
+StatusOr<bool> LineReader::ReadMore() {
+  std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+  end_ -= std::exchange(begin_, 0);
+  if (end_ == buffer_.size()) buffer_.resize(2 * buffer_.size());
+  HAKO_ASSIGN_OR_RETURN(const std::size_t size, source_(std::span(buffer_).subspan(end_)));
+  end_ += size;
+  read_ += size;
+  return size != 0;
+}
+
+namespace {
+
+// What the formats have in common. A format F reads one record: bool ReadRecord(KeyValue*), by way of Take and Refuse, false where there is
+// none.
+template <class F>
+class FormatReader : public RecordReader {
+ public:
+  explicit FormatReader(LineReader* lines) : lines_(lines) {}
+
+  StatusOr<std::size_t> Read(std::span<KeyValue> records) final {
+    std::size_t count = 0;
+    while (status_.ok() && count < records.size()) {
+      waits_ = count == 0;  // what is read from the source takes the place of the records before
+      if (!static_cast<F*>(this)->ReadRecord(&records[count])) break;
+      ++count;
+    }
+    if (count == 0 && !status_.ok()) return status_;
+    return count;
+  }
+
+ protected:
+  using Line = LineReader::Line;
+
+  // Takes lines; how many there were. Fewer at the end, and none where this record has not wholly arrived, which is then no matter.
+  std::size_t Take(std::span<Line> lines) {
+    if (!waits_) return lines_->NextHere(lines);
+    const StatusOr<std::size_t> count = lines_->Next(lines);
+    if (count.ok()) return *count;
+    status_ = count.status();
+    return 0;
+  }
+  bool TakeLine(Line* line) { return waits_ ? Take(std::span(line, 1)) != 0 : lines_->NextHere(line); }
+  // The next line that is not blank.
+  bool TakeLineWithText(Line* line) {
+    do {
+      if (!TakeLine(line)) return false;
+    } while (std::all_of(line->begin(), line->end(), F::IsBlank));
+    return true;
+  }
+  // Whether Take came to the end of the text where it took too few.
+  bool IsAtEnd() const { return waits_ && status_.ok(); }
+
+  // The line last taken is malformed, or the one before it.
+  bool Refuse(std::string_view what, std::uint64_t lines_before = 0) {
+    status_ = absl::InvalidArgumentError(absl::StrCat("line ", lines_->line_number() - lines_before, ": ", ToAbsl(what)));
+    return false;
+  }
+
+ private:
+  LineReader* lines_;
+  Status status_;
+  bool waits_ = true;
+};
+
+std::string_view ViewOf(std::span<const char> line) { return {line.data(), line.size()}; }
+
+// Decodes a field in its place; false where it is malformed.
+template <class Decode>
+bool DecodeInPlace(std::span<char> field, Decode decode, std::string_view* bytes) {
+  const std::optional<std::size_t> size = decode(ViewOf(field), field.data());
+  if (size) *bytes = ViewOf(field.first(*size));
+  return size.has_value();
+}
+
+class TsvReader final : public FormatReader<TsvReader> {
+ public:
+  TsvReader(bool escapes, LineReader* lines) : FormatReader(lines), escapes_(escapes) {}
+  static bool IsBlank(char c) { return c == '\r'; }
+
+  bool ReadRecord(KeyValue* record) {
+    Line line;
+    if (!TakeLineWithText(&line)) return false;
+    const std::size_t tab = ViewOf(line).find('\t');
+    if (tab == std::string_view::npos) return Refuse("no tab between key and value");
+    const Line key = line.first(tab);
+    const Line value = line.subspan(tab + 1);
+    *record = {ViewOf(key), ViewOf(value)};
+    if (!escapes_ || ViewOf(line).find('\\') == std::string_view::npos) return true;
+    return (DecodeInPlace(key, text::DecodeEscapes, &record->key) && DecodeInPlace(value, text::DecodeEscapes, &record->value)) ||
+           Refuse("a backslash that is none of \\\\ \\t \\n \\r \\0 \\xHH (--no_escape takes them literally)");
+  }
+
+ private:
+  const bool escapes_;
+};
+
+class JsonReader final : public FormatReader<JsonReader> {
+ public:
+  using FormatReader::FormatReader;
+  static bool IsBlank(char c) { return c == '\r' || c == ' ' || c == '\t'; }
+
+  bool ReadRecord(KeyValue* record) {
+    Line line;
+    if (!TakeLineWithText(&line)) return false;
+    return text::JsonRecordParser(line).Parse(&record->key, &record->value) ||
+           Refuse("not of the form {\"key\":..., \"value\":...}, each a string or {\"b64\":\"...\"}");
+  }
+};
+
+class DumpReader final : public FormatReader<DumpReader> {
+ public:
+  using FormatReader::FormatReader;
+
+  bool ReadRecord(KeyValue* record) {
+    if (!has_header_ && !ReadHeader()) return false;
+    has_header_ = true;
+    Line lines[2];
+    const std::size_t count = Take(lines);
+    if (count == 0 && !IsAtEnd()) return false;
+    if (count != 0 && ViewOf(lines[0]) == kEnd)
+      return count == 2 ? Refuse("something follows DATA=END: dump one database at a time") : false;
+    if (count < 2) return Refuse("the dump ends without DATA=END: it is not whole");
+    if (ViewOf(lines[1]) == kEnd) return Refuse("the last key has no value");
+    return Decode(lines[0], &record->key, 1) && Decode(lines[1], &record->value, 0);
+  }
+
+ private:
+  static constexpr std::string_view kEnd = "DATA=END";
+
+  bool ReadHeader() {
+    while (true) {
+      Line taken;
+      if (!TakeLine(&taken)) return IsAtEnd() && Refuse("no HEADER=END: not a whole dump of mdb_dump, db_dump or hako");
+      const std::string_view line = ViewOf(taken);
+      const std::size_t equals = line.find('=');
+      if (equals == line.npos) return Refuse("not a line of a dump's header");
+      const std::string_view name = line.substr(0, equals);
+      const std::string_view setting = line.substr(equals + 1);
+      if (name == "HEADER" && setting == "END") return true;
+      if (name == "VERSION" && setting != "2" && setting != "3") return Refuse("a dump of another version than 3");
+      if (name == "format" && setting != "bytevalue" && setting != "print") return Refuse("neither format=bytevalue nor print");
+      if (name == "format") is_print_ = setting == "print";
+      if (name == "type" && setting != "btree" && setting != "hash") return Refuse("neither type=btree nor type=hash");
+      if (name == "duplicates" && setting == "1") return Refuse("a dump with several values for a key cannot be imported");
+    }
+  }
+
+  bool Decode(Line line, std::string_view* bytes, std::uint64_t lines_before) {
+    if (!ViewOf(line).starts_with(' ')) return Refuse("a data line begins with a space", lines_before);
+    const Line data = line.subspan(1);
+    if (is_print_) {
+      return DecodeInPlace(data, DecodePrint, bytes) ||
+             Refuse("a backslash without two hexadecimal digits (mdb_dump -p writes such: dump without -p)", lines_before);
+    }
+    return DecodeInPlace(data, text::DecodeHex, bytes) || Refuse("not pairs of hexadecimal digits", lines_before);
+  }
+
+  static std::optional<std::size_t> DecodePrint(std::string_view data, char* out) {
+    return text::DecodeBackslashes(data, out, [](std::string_view escape, char* byte) -> std::size_t {
+      if (escape.starts_with('\\')) return *byte = '\\', 1;
+      return escape.size() >= 2 && text::DecodeHex(escape.substr(0, 2), byte) ? 2 : 0;
+    });
+  }
+
+  bool has_header_ = false;
+  bool is_print_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<RecordReader> RecordReader::Make(TextFormat format, bool escapes, LineReader* lines) {
+  switch (format) {
+    case TextFormat::kJsonLines:
+      return std::make_unique<JsonReader>(lines);
+    case TextFormat::kDump:
+      return std::make_unique<DumpReader>(lines);
+    case TextFormat::kTsv:
+      break;
+  }
+  return std::make_unique<TsvReader>(escapes, lines);
+}
+
+}  // namespace hako
