@@ -50,8 +50,8 @@ struct LargeOptions {
   std::vector<std::string> phases;
   std::uint64_t records = 100'000, ops = 100'000, threads = 1, group = 32, seed = 1;
   std::uint64_t key_size = 8, value_size = 4000;
-  std::uint64_t block_size = 4096, cache_bytes = std::uint64_t{64} << 20;         // of the file
-  std::uint64_t page_size = 4060, page_cache_bytes = std::uint64_t{1000} * 4060;  // of a tree
+  std::uint64_t block_size = 4096, cache_bytes = std::uint64_t{64} << 20;          // of the file
+  std::uint64_t page_size = 4060, buffer_pool_bytes = std::uint64_t{1000} * 4060;  // of a tree
   std::uint64_t direct = 1, mmap = 0;
   std::uint64_t align_pow = 0, min_read_size = 0;  // 0 = the engine's default; align_pow is Tkrzw's
   bool no_batching = false, no_speculation = false;
@@ -73,7 +73,7 @@ struct LargeOptions {
                                                                    {"--cache_bytes", &o.cache_bytes},
                                                                    {"--page_size", &o.page_size},
                                                                    {"--direct", &o.direct},
-                                                                   {"--page_cache_bytes", &o.page_cache_bytes},
+                                                                   {"--buffer_pool_bytes", &o.buffer_pool_bytes},
                                                                    {"--mmap", &o.mmap},
                                                                    {"--align_pow", &o.align_pow},
                                                                    {"--min_read_size", &o.min_read_size}};

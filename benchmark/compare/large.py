@@ -81,9 +81,9 @@ def w3b(args):
     """Tkrzw caches its buckets, some 4 MB, beside the 1000 pages; hako's bytes are for pages and page map together."""
     pages = 1000 * 4060
     options = f"--records={args.records or 1000000} --key_size=8 --value_size=100 --page_size=4060 --block_size=1024 --cache_bytes=0"
-    ours = options + f" --page_cache_bytes={pages + (4 << 20)}"
+    ours = options + f" --buffer_pool_bytes={pages + (4 << 20)}"
     runs = [Run("hako", "hako_tree", ours, [FILL, GET, FIO_READ]), Run("hako no speculation", "hako_tree", ours + " --no_speculation", [FILL, GET]),
-            Run("tkrzw", "tkrzw_tree", options + f" --page_cache_bytes={pages}", [FILL, GET])]
+            Run("tkrzw", "tkrzw_tree", options + f" --buffer_pool_bytes={pages}", [FILL, GET])]
     figures = [Figure("Set / Tkrzw", ("hako", "fill"), [("tkrzw", "fill")], 3),
                Figure("Get / Tkrzw", ("hako", "get"), [("tkrzw", "get")], 1.3),
                Figure("Get / fio QD1", ("hako", "get"), [("hako", "fio read QD1")], None),
@@ -102,14 +102,14 @@ def scan(args):
     cache = args.cache_bytes or 256 << 20
     runs, figures = [], []
     for name, key, value, options in (("hash", 16, 1000, f"--cache_bytes={cache}"),
-                                      ("tree", 16, 100, f"--page_size=8130 --cache_bytes=0 --page_cache_bytes={cache}")):
+                                      ("tree", 16, 100, f"--page_size=8130 --cache_bytes=0 --buffer_pool_bytes={cache}")):
         options += f" --records={args.records or 4 * cache // (key + value)} --key_size={key} --value_size={value}"
         ours, base = f"hako {name}", f"tkrzw {name}"
         runs += [Run(ours, f"hako_{name}", options, [FILL_SEQ, SCAN, FIO_SCAN]), Run(base, f"tkrzw_{name}", options, [FILL_SEQ, SCAN])]
         figures += [Figure(f"Scan of {name}, bytes of the file / fio", (ours, "scan"), [(ours, "fio scan")], .8, "file_bytes_per_s"),
                     Figure(f"Scan of {name}, keys and values / fio", (ours, "scan"), [(ours, "fio scan")], None, "bytes_per_s"),
                     Figure(f"Scan of {name} / Tkrzw", (ours, "scan"), [(base, "scan")], None)]
-    part = f" --page_cache_bytes={cache // 4} --records={(args.records or 4 * cache // (key + value)) // 4}"  # it takes long to fill
+    part = f" --buffer_pool_bytes={cache // 4} --records={(args.records or 4 * cache // (key + value)) // 4}"  # it takes long to fill
     runs += [Run("hako tree at random", "hako_tree", options + part, [FILL, SCAN, FIO_SCAN])]
     figures.append(Figure("Scan of tree, filled at random / fio", ("hako tree at random", "scan"), [("hako tree at random", "fio scan")], None,
                           "file_bytes_per_s"))
@@ -125,7 +125,7 @@ def large(args):
              Run("tkrzw direct", "tkrzw_hash", options + " --min_read_size=1100", steps),
              Run("lmdb", "lmdb", options, steps), Run("rocksdb", "rocksdb", options, steps)]
     with_fio = [FILL_SEQ, GET, FIO_READ, SET, FIO_WRITE]
-    tree = f"--page_size=8130 --page_cache_bytes={2 * cache} " + options.replace(f"--cache_bytes={cache}", "--cache_bytes=0")
+    tree = f"--page_size=8130 --buffer_pool_bytes={2 * cache} " + options.replace(f"--cache_bytes={cache}", "--cache_bytes=0")
     runs = [Run("hako hash", "hako_hash", options, with_fio), Run("hako tree", "hako_tree", tree, with_fio)]
     figures = []
     for run in runs:

@@ -14,7 +14,7 @@ class LargeHakoTree : public LargeHakoEngine<TreeDBM<FileT>> {
   bool Open(const LargeOptions& options, bool create) {
     TreeOptions tree;
     tree.page_size = static_cast<unsigned>(options.page_size);
-    tree.cache_bytes = options.page_cache_bytes;
+    tree.cache_bytes = options.buffer_pool_bytes;
     tree.min_read_size = options.FirstRead(512);
     return this->Take(TreeDBM<FileT>::Open(options.path, tree, this->OfFile(options, create)));
   }

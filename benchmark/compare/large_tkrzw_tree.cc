@@ -13,7 +13,7 @@ class LargeTkrzwTree : public LargeTkrzwEngine<tkrzw::TreeDBM> {
   bool Open(const LargeOptions& options, bool create) {
     tkrzw::TreeDBM::TuningParameters tuning;
     tuning.max_page_size = static_cast<std::int32_t>(options.page_size);
-    tuning.max_cached_pages = static_cast<std::int32_t>(options.page_cache_bytes / options.page_size);
+    tuning.max_cached_pages = static_cast<std::int32_t>(options.buffer_pool_bytes / options.page_size);
     tuning.min_read_size = ReadSize(options.FirstRead(512));
     return OpenFile(options, create, tuning);
   }

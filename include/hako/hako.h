@@ -15,7 +15,7 @@
 //   engine, and the concept of its home        home in memory              home in a file
 //   hash/bucket_index.h   hash/record_space.h  hash/record_arena.h         hash/record_heap.h
 //                                              = dbm/tiny_dbm.h            = dbm/hash_dbm.h
-//   tree/page_tree.h      tree/page_space.h    tree/page_slab.h            tree/page_cache.h over tree/page_store.h
+//   tree/page_tree.h      tree/page_space.h    tree/page_arena.h            tree/buffer_pool.h over tree/page_store.h
 //                                              = dbm/baby_dbm.h            = dbm/tree_dbm.h
 //
 // Start with dbm/dbm.h.

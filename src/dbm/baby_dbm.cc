@@ -4,7 +4,7 @@ namespace hako {
 
 template class BabyDBM<>;
 template class OrderedOperations<BabyDBM<>, BytewiseComparator>;
-template class TreeOperations<BabyDBM<>, tree::PageSlab, BytewiseComparator>;
-template class tree::PageTree<tree::PageSlab, BytewiseComparator>;
+template class TreeOperations<BabyDBM<>, tree::PageArena, BytewiseComparator>;
+template class tree::PageTree<tree::PageArena, BytewiseComparator>;
 
 }  // namespace hako

@@ -4,7 +4,7 @@ namespace hako {
 
 template class TreeDBM<>;
 template class OrderedOperations<TreeDBM<>, BytewiseComparator>;
-template class TreeOperations<TreeDBM<>, tree::PageCache<MemoryMapParallelFile>, BytewiseComparator>;
-template class tree::PageCache<MemoryMapParallelFile>;
+template class TreeOperations<TreeDBM<>, tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>;
+template class tree::BufferPool<MemoryMapParallelFile>;
 
 }  // namespace hako

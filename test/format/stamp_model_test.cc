@@ -40,7 +40,7 @@ struct World {
   std::vector<Block> blocks = std::vector<Block>(3);
   Epochs epochs = {1, 2};
   std::set<std::uint64_t> on_device = {1};  // the epochs that the device's superblock may name
-  std::uint64_t in_page_cache = 1;          // the one that the page cache's names
+  std::uint64_t in_buffer_pool = 1;         // the one that the page cache's names
   std::uint64_t closed = 0;                 // the epoch that is being synchronized, 0 = none
   int sync_step = 0;
   std::map<std::uint64_t, std::set<int>> states = {{1, {}}};  // by epoch
@@ -92,7 +92,7 @@ class Model {
       key += "/";
       add(static_cast<std::uint64_t>(block.use)), add(block.waits_since);
     }
-    add(world.epochs.durable), add(world.epochs.now), add(world.in_page_cache), add(world.closed);
+    add(world.epochs.durable), add(world.epochs.now), add(world.in_buffer_pool), add(world.closed);
     add(static_cast<std::uint64_t>(world.sync_step));
     for (const std::uint64_t s : world.on_device) {
       add(s);
@@ -188,7 +188,7 @@ class Model {
         w.SyncContent();
         break;
       case 2:  // the superblock is written
-        w.in_page_cache = w.closed;
+        w.in_buffer_pool = w.closed;
         w.on_device.insert(w.closed);
         break;
       case 3:  // and synced
@@ -211,10 +211,10 @@ class Model {
   // what is free.
   static void Kill(World& w) {
     w.SyncContent();
-    w.on_device = {w.in_page_cache};
+    w.on_device = {w.in_buffer_pool};
     w.closed = 0;
     w.sync_step = 0;
-    w.epochs = {w.in_page_cache, w.epochs.now + 1};
+    w.epochs = {w.in_buffer_pool, w.epochs.now + 1};
     for (Block& block : w.blocks) {
       const Stamp stamp = block.now().stamp;
       if (block.use == Use::kNamed) {
@@ -242,7 +242,7 @@ class Model {
     const std::uint64_t s = newest ? *w.on_device.rbegin() : *w.on_device.begin();
     w.epochs = {s, s + 1};
     w.on_device = {s};
-    w.in_page_cache = s;
+    w.in_buffer_pool = s;
     w.closed = 0;
     w.sync_step = 0;
     for (Block& block : w.blocks) {

@@ -28,13 +28,13 @@ class LoggingArena : public hash::RecordArena {
  public:
   static StatusOr<std::unique_ptr<LoggingArena>> Create() {
     HAKO_ASSIGN_OR_RETURN(auto arena, storage::Arena::Create(1 << 24));
-    HAKO_ASSIGN_OR_RETURN(auto depot, hash::BlockDepot::Create(3));
+    HAKO_ASSIGN_OR_RETURN(auto depot, hash::FreeBlockPool::Create(3));
     return std::unique_ptr<LoggingArena>(new LoggingArena(std::move(arena), std::move(depot), 3, 1));
   }
   using RecordArena::Retire;
-  void Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths) {
+  void Retire(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths) {
     steps.push_back(Step::kDrops);
-    RecordArena::Retire(slot, handle, lengths);
+    RecordArena::Retire(writer, handle, lengths);
   }
   void Commit(std::uint32_t) { steps.push_back(Step::kPublishes); }
 
@@ -54,7 +54,7 @@ class BucketMultiTest : public testing::Test {
     ASSERT_THAT(index->Create(0), IsOk());
   }
   void Set(std::string_view key, std::string_view value) {
-    ASSERT_THAT(index->Process<Action>(slot, arena->KeyHash(key), key, Action::Set(value)), IsOk());
+    ASSERT_THAT(index->Process<Action>(writer, arena->KeyHash(key), key, Action::Set(value)), IsOk());
   }
 
   // Inserts records until the next bucket is split.
@@ -62,7 +62,7 @@ class BucketMultiTest : public testing::Test {
     for (const std::uint64_t lines = index->num_lines(); index->num_lines() == lines; ++num_filled) {
       const std::string key = std::to_string(num_filled);
       if (arena->KeyHash(key) % kMinLines == kLine) continue;
-      ASSERT_THAT(index->Process<Action>(other_slot, arena->KeyHash(key), key, Action::Set("")), IsOk());
+      ASSERT_THAT(index->Process<Action>(other_writer, arena->KeyHash(key), key, Action::Set("")), IsOk());
     }
   }
 
@@ -70,7 +70,7 @@ class BucketMultiTest : public testing::Test {
   std::uint64_t num_filled = 0;
   std::unique_ptr<LoggingArena> arena;
   std::optional<hash::BucketIndex<LoggingArena>> index;
-  LoggingArena::Slot slot, other_slot;
+  LoggingArena::WriterState writer, other_writer;
 };
 
 // A hash that is at home in one line, until the table has twice as many; reading it calls a function of the test.
@@ -92,7 +92,7 @@ TEST_F(BucketMultiTest, MovesRecordOntoAnotherKeyBeforeItRemovesTheFirst) {
   arena->steps.clear();
 
   const std::array<std::string_view, 2> keys = {"from", "to"};
-  ASSERT_THAT(index->ProcessMulti<Action>(slot, keys,
+  ASSERT_THAT(index->ProcessMulti<Action>(writer, keys,
                                           [](std::size_t i, std::optional<std::string_view>) -> std::optional<Action> {
                                             return i == 0 ? Action::Remove() : Action::Set("the value");
                                           }),
@@ -108,7 +108,7 @@ TEST_F(BucketMultiTest, LocksABucketOnceWhileOthersAreSplit) {
   };
   const HookedRecord records[] = {{{&grow}, 1}};
   bool ran = false;
-  index->RunLocked(slot, std::span<const HookedRecord>(records), [&](std::uint64_t mask) {
+  index->RunLocked(writer, std::span<const HookedRecord>(records), [&](std::uint64_t mask) {
     ran = true;
     EXPECT_EQ(mask, 0u);
   });

@@ -1,4 +1,4 @@
-// A tree of cached pages on a file in memory, without the DBM around it: for tests of tree/page_cache.h that look at pages.
+// A tree of cached pages on a file in memory, without the DBM around it: for tests of tree/buffer_pool.h that look at pages.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 #include "gtest/gtest.h"
 #include "hako/dbm/dbm.h"
 #include "hako/file/memory_file.h"
-#include "hako/sync/writer_slots.h"
-#include "hako/tree/page_cache.h"
+#include "hako/sync/writer_states.h"
+#include "hako/tree/buffer_pool.h"
 #include "hako/tree/page_tree.h"
 #include "support/status_matchers.h"
 
@@ -20,7 +20,7 @@ namespace hako {
 
 class CachedTree {
  public:
-  using Cache = tree::PageCache<MemoryFile>;
+  using Cache = tree::BufferPool<MemoryFile>;
   using Tree = tree::PageTree<Cache, BytewiseComparator>;
   using View = Tree::View;
 
@@ -46,23 +46,25 @@ class CachedTree {
     return std::exchange(is_asked_, false) ? Checkpoint() : absl::OkStatus();
   }
   // Without a checkpoint.
-  Status SetAlone(std::string_view key, std::string_view value) { return tree_->Process<Action>(*slots_.Mine(), key, Action::Set(value)); }
-  Status Remove(std::string_view key) { return tree_->Process<Action>(*slots_.Mine(), key, Action::Remove()); }
+  Status SetAlone(std::string_view key, std::string_view value) {
+    return tree_->Process<Action>(*writers_.Mine(), key, Action::Set(value));
+  }
+  Status Remove(std::string_view key) { return tree_->Process<Action>(*writers_.Mine(), key, Action::Remove()); }
   Status Get(std::string_view key) {
-    return tree_->Fetch(slots_, key, [](std::size_t) -> char* { return nullptr; });
+    return tree_->Fetch(writers_, key, [](std::size_t) -> char* { return nullptr; });
   }
   // Shows the record to a visitor that changes nothing, with its leaf locked; as one of several; and to one that decides to keep it.
   Status Look(std::string_view key) {
     const auto look = [](std::optional<std::string_view>) -> void {};
-    HAKO_RETURN_IF_ERROR(tree_->Process<void>(*slots_.Mine(), key, look));
+    HAKO_RETURN_IF_ERROR(tree_->Process<void>(*writers_.Mine(), key, look));
     const auto keep_each = [](std::size_t, std::optional<std::string_view>) { return std::optional(Action::Keep()); };
-    HAKO_RETURN_IF_ERROR(tree_->ProcessMulti<Action>(*slots_.Mine(), std::span(&key, 1), keep_each));
-    return tree_->Process<Action>(*slots_.Mine(), key, Action::Keep());
+    HAKO_RETURN_IF_ERROR(tree_->ProcessMulti<Action>(*writers_.Mine(), std::span(&key, 1), keep_each));
+    return tree_->Process<Action>(*writers_.Mine(), key, Action::Keep());
   }
   Status Checkpoint() {
-    const auto for_each_slot = [this](auto&& visit) { slots_.ForEach(visit); };
-    return cache_->Checkpoint(for_each_slot, [&](format::TreeSuperBlock& super) {
-      super.num_records = tree_->Count(for_each_slot);
+    const auto for_each_writer = [this](auto&& visit) { writers_.ForEach(visit); };
+    return cache_->Checkpoint(for_each_writer, [&](format::TreeSuperBlock& super) {
+      super.num_records = tree_->Count(for_each_writer);
       super.root = tree_->root_id();
     });
   }
@@ -83,7 +85,7 @@ class CachedTree {
     for (unsigned i = 0; page.level() > 0 && i < page.count(); ++i) ForEachBelow(page.child(i), visit);
   }
 
-  sync::WriterSlots<Cache::Slot> slots_;
+  sync::WriterStates<Cache::WriterState> writers_;
   bool is_asked_ = false;
   std::unique_ptr<Cache> cache_;
   std::unique_ptr<Tree> tree_;

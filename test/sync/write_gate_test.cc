@@ -12,19 +12,19 @@ namespace hako::sync {
 namespace {
 
 // Visits all slots, as the owner of a gate does.
-auto Each(std::span<WriterSlot> slots) {
+auto Each(std::span<WriterState> slots) {
   return [slots](auto&& visit) {
-    for (WriterSlot& slot : slots) visit(slot);
+    for (WriterState& slot : slots) visit(slot);
   };
 }
 
 TEST(WriteGate, ConcurrentWritersAreOutsideWhileItIsClosed) {
   WriteGate gate;
-  WriterSlot slots[3];
+  WriterState slots[3];
   std::atomic<int> inside = 0, mishaps = 0, writing = 3;
   RunThreads(4, [&](int thread) {
     if (thread == 3) {
-      while (writing > 0) gate.RunAlone(Each(slots), [&] { mishaps += inside != 0; });
+      while (writing > 0) gate.RunExclusive(Each(slots), [&] { mishaps += inside != 0; });
       return;
     }
     for (int i = 0; i < 2000; ++i) {
@@ -40,14 +40,14 @@ TEST(WriteGate, ConcurrentWritersAreOutsideWhileItIsClosed) {
 
 TEST(WriteGate, ConcurrentClosingsAgainAndAgainKeepNoWriterOutForLong) {
   WriteGate gate;
-  WriterSlot slots[2];
+  WriterState slots[2];
   std::atomic<int> writing = 2, closings = 0, waited_for = 0;
   constexpr int kPasses = 100, kTooMany = 100 * kPasses;
   RunThreads(3, [&](int thread) {
     if (thread == 2) {
       const auto much_longer_than_open = std::chrono::microseconds(300);
       while (writing > 0 && closings < kTooMany) {
-        gate.RunAlone(Each(slots), [&] {
+        gate.RunExclusive(Each(slots), [&] {
           ++closings;
           const auto start = std::chrono::steady_clock::now();
           while (std::chrono::steady_clock::now() - start < much_longer_than_open) {

@@ -85,7 +85,7 @@ TEST(PageIds, AreUsedAgainInEachSession) {
       if (session < 3) most = std::max(most, IdEndOf(device));
     }
     // Ids that are free, but not known to be, are used where there are more of these than of others.
-    EXPECT_LE(IdEndOf(device), std::max(most, 2 * most - tree::PageSlab::kFirstId) + 1024 + 200);
+    EXPECT_LE(IdEndOf(device), std::max(most, 2 * most - tree::PageArena::kFirstId) + 1024 + 200);
     EXPECT_LE(device.Size(), std::uint64_t{1} << 20);
   }
 }
@@ -117,10 +117,10 @@ TEST(PageIds, GiveMemoryBackOnceTheyAreFree) {
   for (int i = 0; i < 3; ++i) {
     ASSERT_NO_FATAL_FAILURE(Fill(*db));
     ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
-    EXPECT_GT(end(), tree::PageSlab::kFirstId + 500);
+    EXPECT_GT(end(), tree::PageArena::kFirstId + 500);
     ASSERT_THAT(db->Clear(), IsOk());
     ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
-    EXPECT_LT(end(), tree::PageSlab::kFirstId + 10);
+    EXPECT_LT(end(), tree::PageArena::kFirstId + 10);
     EXPECT_THAT(db->Verify(), IsOk());
   }
 }

@@ -13,8 +13,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/dbm.h"
+#include "hako/tree/page_arena.h"
 #include "hako/tree/page_encoding.h"
-#include "hako/tree/page_slab.h"
 #include "hako/tree/page_tree.h"
 #include "support/random.h"
 #include "support/status_matchers.h"
@@ -22,7 +22,7 @@
 namespace hako::tree {
 namespace {
 
-using Tree = PageTree<PageSlab, BytewiseComparator>;
+using Tree = PageTree<PageArena, BytewiseComparator>;
 using View = PageView<BytewiseComparator>;
 constexpr std::uint32_t kIdEnd = 1 << 20;
 
@@ -38,7 +38,7 @@ class PageImageTest : public testing::Test {
 
   void Fill(unsigned page_size) {
     Empty();
-    auto created = PageSlab::Create(256 << 20);
+    auto created = PageArena::Create(256 << 20);
     ASSERT_THAT(created.status(), IsOk());
     slab_ = *std::move(created);
     tree_ = std::make_unique<Tree>(*slab_, page_size);
@@ -48,7 +48,7 @@ class PageImageTest : public testing::Test {
       const std::string key = std::string(random.OneIn(10) ? random.Below(600) : 3, 'k') + std::to_string(random.Below(2000));
       const std::string value(random.OneIn(30) ? random.Below(5000) : random.SkewedSize(6), 'v');
       const Action action = random.OneIn(3) ? Action::Remove() : Action::Set(value);
-      ASSERT_THAT((tree_->Process<Action>(slot_, key, action)), IsOk());
+      ASSERT_THAT((tree_->Process<Action>(writer_, key, action)), IsOk());
     }
   }
   // Visits all pages: visit(id, line).
@@ -67,9 +67,9 @@ class PageImageTest : public testing::Test {
   }
   static std::string_view CellOf(const View& page, unsigned i) { return {page.cell(i), View::Decode(page.cell(i)).Size(View::kInlined)}; }
 
-  std::unique_ptr<PageSlab> slab_;
+  std::unique_ptr<PageArena> slab_;
   std::unique_ptr<Tree> tree_;
-  PageSlab::Slot slot_;
+  PageArena::WriterState writer_;
 
  private:
   void ForEachPageBelow(std::uint32_t id, const std::function<void(std::uint32_t, format::PageLine&)>& visit) {

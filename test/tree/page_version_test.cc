@@ -49,8 +49,8 @@ TEST_F(PageVersionTest, AdvancesWhenAPageThatWasCoolingMoves) {
     for (std::uint64_t i = 0; i < 500; ++i) ASSERT_THAT(tree_.Set(NumberedKey(kRecords + round * 500 + i), std::string(300, 'x')), IsOk());
     ASSERT_THAT(tree_.Checkpoint(), IsOk());
     for (const auto& [id, seen] : seen_) {
-      if (tree_.cache().IsAway(id)) {
-        ASSERT_THAT(tree_.cache().Bring(id, 0, false), IsOk());
+      if (tree_.cache().IsEvicted(id)) {
+        ASSERT_THAT(tree_.cache().LoadPage(id, 0, false), IsOk());
       }
     }
     LookAtPages();

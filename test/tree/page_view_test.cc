@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/dbm.h"
-#include "hako/tree/page_slab.h"
+#include "hako/tree/page_arena.h"
 #include "hako/tree/page_tree.h"
 #include "support/random.h"
 #include "support/status_matchers.h"
@@ -55,20 +55,20 @@ TEST(CountBelow, CountsTwelve) {
   ExpectCounts<12>(random);
 }
 
-using Tree = PageTree<PageSlab, BytewiseComparator>;
-using Builder = PageBuilder<PageSlab, BytewiseComparator>;
+using Tree = PageTree<PageArena, BytewiseComparator>;
+using Builder = PageBuilder<PageArena, BytewiseComparator>;
 
 // A tree of `keys`, each its own value.
 class PageViewTest : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_OK_AND_ASSIGN(space_, PageSlab::Create(64 << 20));
+    ASSERT_OK_AND_ASSIGN(space_, PageArena::Create(64 << 20));
     tree_.emplace(*space_, 8192);
     ASSERT_THAT(tree_->Create(), IsOk());
   }
   void TearDown() override {
     EXPECT_THAT(tree_->Verify(keys_.size()), IsOk());
-    PageSlab::Deferred deferred(*space_);
+    PageArena::Deferred deferred(*space_);
     EXPECT_THAT(tree_->RemoveAll(deferred), IsOk());
   }
 
@@ -77,7 +77,7 @@ class PageViewTest : public testing::Test {
     if (place != keys_.end() && *place == key) return;
     keys_.insert(place, key);
     const std::string value = key.substr(0, 100);
-    ASSERT_THAT(tree_->Process<Action>(slot_, key, Action::Set(value)), IsOk());
+    ASSERT_THAT(tree_->Process<Action>(writer_, key, Action::Set(value)), IsOk());
   }
 
   // Every key is where std::lower_bound finds it among those of its page.
@@ -99,9 +99,9 @@ class PageViewTest : public testing::Test {
     }
   }
 
-  std::unique_ptr<PageSlab> space_;
+  std::unique_ptr<PageArena> space_;
   std::optional<Tree> tree_;
-  PageSlab::Slot slot_;
+  PageArena::WriterState writer_;
   std::vector<std::string> keys_;
 };
 

@@ -20,14 +20,14 @@
 #include "hako/dbm/options.h"
 #include "hako/dbm/tree_operations.h"
 #include "hako/file/memory_map_parallel_file.h"
-#include "hako/tree/page_slab.h"
+#include "hako/tree/page_arena.h"
 
 namespace hako {
 
 template <File FileT = MemoryMapParallelFile, Comparator Compare = BytewiseComparator>
-class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageSlab, Compare>,
+class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, Compare>,
                 public MemoryOperations<BabyDBM<FileT, Compare>, FileT> {
-  using Space = tree::PageSlab;
+  using Space = tree::PageArena;
   using Base = TreeOperations<BabyDBM, Space, Compare>;
   friend Base;
 
@@ -61,7 +61,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageSlab, C
   // millisecond a million.
   Status Verify() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckIdle());
-    HAKO_RETURN_IF_ERROR(this->Alone([&] { return tree_.CheckCount(this->Count()); }));
+    HAKO_RETURN_IF_ERROR(this->RunExclusive([&] { return tree_.CheckCount(this->Count()); }));
     return tree_.VerifyBeside();
   }
   HAKO_OR_NO_MEMORY
@@ -69,7 +69,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageSlab, C
   Status Clear() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckIdle());
     typename Space::Deferred deferred(*space_);
-    return this->Alone([&] { return this->RemoveAll(deferred); });
+    return this->RunExclusive([&] { return this->RemoveAll(deferred); });
   }
   HAKO_OR_NO_MEMORY
 
@@ -77,7 +77,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageSlab, C
   Stats GetStats() {
     Stats stats;
     if (!this->CheckIdle().ok()) return stats;
-    this->Alone([&] {
+    this->RunExclusive([&] {
       stats.num_records = this->Count();
       stats.total_bytes = space_->total_bytes();
       stats.index_bytes = space_->line_bytes();
@@ -110,7 +110,7 @@ namespace hako {
 // The library has these compiled: a program that uses them takes a third of the time to compile.
 extern template class BabyDBM<>;
 extern template class OrderedOperations<BabyDBM<>, BytewiseComparator>;
-extern template class TreeOperations<BabyDBM<>, tree::PageSlab, BytewiseComparator>;
-extern template class tree::PageTree<tree::PageSlab, BytewiseComparator>;
+extern template class TreeOperations<BabyDBM<>, tree::PageArena, BytewiseComparator>;
+extern template class tree::PageTree<tree::PageArena, BytewiseComparator>;
 
 }  // namespace hako

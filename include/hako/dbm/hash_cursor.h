@@ -11,7 +11,7 @@
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/cursor_operations.h"
-#include "hako/hash/bucket_walk.h"
+#include "hako/hash/bucket_scan.h"
 
 namespace hako {
 
@@ -63,7 +63,7 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
  private:
   StatusOr<bool> NextBucket() {
     if (database_->IsClosed()) return database_->CheckOpen();
-    if constexpr (requires { database_->EnterPending(); }) HAKO_RETURN_IF_ERROR(database_->EnterPending());
+    if constexpr (requires { database_->FlushPending(); }) HAKO_RETURN_IF_ERROR(database_->FlushPending());
     return walk_.Step();
   }
   void FillBucket() {
@@ -82,7 +82,7 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
 
   D* database_;
   Space* space_;
-  hash::BucketWalk<Space> walk_;
+  hash::BucketScan<Space> walk_;
   std::size_t record_ = 0;
   Status status_;
 };

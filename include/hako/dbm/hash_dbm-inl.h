@@ -11,36 +11,37 @@ template <File FileT>
 template <Visitor V>
 Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
-  Slot* slot = slots_.Mine();
-  if (slot == nullptr) [[unlikely]]
-    return slots_.Refusal();
+  WriterState* writer = writers_.Mine();
+  if (writer == nullptr) [[unlikely]]
+    return writers_.Refusal();
   const std::uint64_t hash = heap_->KeyHash(key);
   if constexpr (Space::kReadsAhead && std::is_same_v<std::remove_cvref_t<V>, Action>) {
     if (pending_ != nullptr && visitor.kind() == Action::Kind::kSet && key.size() <= hash::PendingSets::kKeyMax &&
         !heap_->gate().IsHeld(hash) && (pending_->MayHold(hash) || index_.MayHold(hash)))
-      return SetLater(*slot, hash, key, visitor.value());
+      return SetLater(*writer, hash, key, visitor.value());
   }
-  HAKO_RETURN_IF_ERROR(EnterPending(hash));
+  HAKO_RETURN_IF_ERROR(FlushPending(hash));
   if constexpr (ReadVisitor<std::remove_reference_t<V>>) {
-    return index_.template Process<void>(*slot, hash, key, visitor);
+    return index_.template Process<void>(*writer, hash, key, visitor);
   } else {
     if (!heap_->AcceptsWrites()) [[unlikely]]
       return heap_->Refusal();
     if (notes_updates_) [[unlikely]] {
-      if constexpr (!std::is_same_v<std::remove_cvref_t<V>, Action>) return ProcessNoting(*slot, key, visitor);
-      HAKO_RETURN_IF_ERROR(index_.template Process<Action>(*slot, hash, key, visitor));
+      if constexpr (!std::is_same_v<std::remove_cvref_t<V>, Action>) return ProcessDurably(*writer, key, visitor);
+      HAKO_RETURN_IF_ERROR(index_.template Process<Action>(*writer, hash, key, visitor));
       return NoteUpdate();
     }
-    return index_.template Process<Action>(*slot, hash, key, visitor);
+    return index_.template Process<Action>(*writer, hash, key, visitor);
   }
 }
 HAKO_OR_NO_MEMORY
 
 template <File FileT>
-Status HashDBM<FileT>::ProcessNoting(Slot& slot, std::string_view key, absl::FunctionRef<Action(std::optional<std::string_view>)> visitor) {
+Status HashDBM<FileT>::ProcessDurably(WriterState& writer, std::string_view key,
+                                      absl::FunctionRef<Action(std::optional<std::string_view>)> visitor) {
   bool updates = false;
   HAKO_RETURN_IF_ERROR(
-      index_.template Process<Action>(slot, heap_->KeyHash(key), key, [&updates, visitor](std::optional<std::string_view> value) {
+      index_.template Process<Action>(writer, heap_->KeyHash(key), key, [&updates, visitor](std::optional<std::string_view> value) {
         const Action action = visitor(value);
         updates = action.kind() != Action::Kind::kKeep;
         return action;
@@ -49,9 +50,9 @@ Status HashDBM<FileT>::ProcessNoting(Slot& slot, std::string_view key, absl::Fun
 }
 
 template <File FileT>
-Status HashDBM<FileT>::ProcessNoting(Slot& slot, std::string_view key, absl::FunctionRef<Action(bool)> visitor) {
+Status HashDBM<FileT>::ProcessDurably(WriterState& writer, std::string_view key, absl::FunctionRef<Action(bool)> visitor) {
   bool updates = false;
-  HAKO_RETURN_IF_ERROR(index_.template Process<Action>(slot, heap_->KeyHash(key), key, [&updates, visitor](bool exists) {
+  HAKO_RETURN_IF_ERROR(index_.template Process<Action>(writer, heap_->KeyHash(key), key, [&updates, visitor](bool exists) {
     const Action action = visitor(exists);
     updates = action.kind() != Action::Kind::kKeep;
     return action;
@@ -60,11 +61,11 @@ Status HashDBM<FileT>::ProcessNoting(Slot& slot, std::string_view key, absl::Fun
 }
 
 template <File FileT>
-Status HashDBM<FileT>::ProcessMultiNoting(Slot& slot, std::span<const std::string_view> keys,
+Status HashDBM<FileT>::ProcessMultiNoting(WriterState& writer, std::span<const std::string_view> keys,
                                           absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor) {
   bool updates = false;
   HAKO_RETURN_IF_ERROR(index_.template ProcessMulti<Action>(
-      slot, keys, [&updates, visitor](std::size_t index, std::optional<std::string_view> value) -> std::optional<Action> {
+      writer, keys, [&updates, visitor](std::size_t index, std::optional<std::string_view> value) -> std::optional<Action> {
         const std::optional<Action> action = visitor(index, value);
         updates = updates || (action && action->kind() != Action::Kind::kKeep);
         return action;
@@ -74,20 +75,20 @@ Status HashDBM<FileT>::ProcessMultiNoting(Slot& slot, std::span<const std::strin
 
 // Who finds the list full enters it first, so that an error is not of what has been taken.
 template <File FileT>
-Status HashDBM<FileT>::SetLater(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view value) {
+Status HashDBM<FileT>::SetLater(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view value) {
   std::lock_guard lock(pending_->mutex());
   if (!heap_->AcceptsWrites()) return heap_->Refusal();
   static_assert(hash::PendingSets::kMax > sync::WriteGate::kHoldsMax);  // so that not all of them can wait for keys
   while (pending_->IsFull()) {
-    if (Status entered = EnterLocked(&slot); !entered.ok() && pending_->IsFull()) return entered;
+    if (Status entered = FlushLocked(&writer); !entered.ok() && pending_->IsFull()) return entered;
   }
   Status status;
-  AsWriter(slot, [&] {
-    const std::uint32_t handle = heap_->Write(slot, hash, key, value, &status);
+  AsWriter(writer, [&] {
+    const std::uint32_t handle = heap_->Write(writer, hash, key, value, &status);
     if (handle == 0) return;
     const hash::PendingSets::Record before = pending_->Put(hash, key, {handle, value.size()});
-    if (before.handle != 0) heap_->GiveBack(slot, before.handle, key.size(), before.value_size);
-    heap_->ReleaseFreed(slot);
+    if (before.handle != 0) heap_->GiveBack(writer, before.handle, key.size(), before.value_size);
+    heap_->ReleaseFreed(writer);
   });
   return status;
 }
@@ -103,7 +104,7 @@ HAKO_OR_NO_MEMORY
 template <File FileT>
 Status HashDBM<FileT>::EnterUntilNone(std::unique_lock<std::mutex>& lock, std::optional<std::uint64_t> hash) const {
   for (;;) {
-    Status status = EnterLocked(slots_.Mine());
+    Status status = FlushLocked(writers_.Mine());
     if (hash ? !pending_->MayHold(*hash) : pending_->IsEmpty()) return absl::OkStatus();
     if (!status.ok()) return status;
     const std::uint64_t held = hash ? *hash : pending_->first_hash();
@@ -115,11 +116,11 @@ Status HashDBM<FileT>::EnterUntilNone(std::unique_lock<std::mutex>& lock, std::o
 
 // If not all can be entered together, then those that can be alone. Those whose key another thread holds stay pending, without an error.
 template <File FileT>
-Status HashDBM<FileT>::EnterLocked(Slot* slot) const {
+Status HashDBM<FileT>::FlushLocked(WriterState* writer) const {
   if (pending_->IsEmpty()) return absl::OkStatus();
-  if (slot == nullptr) return slots_.Refusal();
+  if (writer == nullptr) return writers_.Refusal();
   const auto enter = [&](std::size_t from, std::size_t count) {
-    return index_.template EnterMulti<Action>(*slot, pending_->keys().subspan(from, count), pending_->handles().subspan(from, count));
+    return index_.template EnterMulti<Action>(*writer, pending_->keys().subspan(from, count), pending_->handles().subspan(from, count));
   };
   const StatusOr<bool> together = enter(0, pending_->keys().size());
   const bool all = together.ok() && *together;
@@ -135,13 +136,13 @@ Status HashDBM<FileT>::EnterLocked(Slot* slot) const {
 
 template <File FileT>
 template <class Body>
-Status HashDBM<FileT>::AloneAndEntered(Body&& body) {
+Status HashDBM<FileT>::RunExclusiveFlushed(Body&& body) {
   std::unique_lock<std::mutex> lock;
   if (pending_ != nullptr) {
     lock = std::unique_lock(pending_->mutex());
     HAKO_RETURN_IF_ERROR(EnterUntilNone(lock, {}));
   }
-  return Alone(body);
+  return RunExclusive(body);
 }
 
 template <File FileT>
@@ -174,7 +175,7 @@ void HashDBM<FileT>::SynchronizeInBackground() {
 // the file grows, and later calls try again.
 template <File FileT>
 bool HashDBM<FileT>::ReclaimSoon() {
-  if (closed_ || slots_.IsInherited()) return false;
+  if (closed_ || writers_.IsInherited()) return false;
   if (background_ == nullptr && !CatchNoMemory([this] { return StartBackground(); }).ok()) return false;
   background_->Wake();
   return true;
@@ -184,15 +185,15 @@ template <File FileT>
 template <MultiVisitor V>
 Status HashDBM<FileT>::ProcessMulti(std::span<const std::string_view> keys, V&& visitor) HAKO_TRY {
   for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
-  Slot* slot = slots_.Mine();
-  if (slot == nullptr) return slots_.Refusal();
-  HAKO_RETURN_IF_ERROR(EnterPending());
+  WriterState* writer = writers_.Mine();
+  if (writer == nullptr) return writers_.Refusal();
+  HAKO_RETURN_IF_ERROR(FlushPending());
   if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
-    return index_.template ProcessMulti<Action>(*slot, keys, KeepAll(visitor));
+    return index_.template ProcessMulti<Action>(*writer, keys, KeepAll(visitor));
   } else {
     if (!heap_->AcceptsWrites()) return heap_->Refusal();
-    if (notes_updates_) return ProcessMultiNoting(*slot, keys, visitor);
-    return index_.template ProcessMulti<Action>(*slot, keys, visitor);
+    if (notes_updates_) return ProcessMultiNoting(*writer, keys, visitor);
+    return index_.template ProcessMulti<Action>(*writer, keys, visitor);
   }
 }
 HAKO_OR_NO_MEMORY
@@ -201,8 +202,8 @@ template <File FileT>
 template <Sink S>
 HAKO_INLINE Status HashDBM<FileT>::Fetch(std::string_view key, S&& sink) {
   const std::uint64_t hash = heap_->KeyHash(key);
-  HAKO_RETURN_IF_ERROR(EnterPending(hash));
-  return index_.Fetch(slots_, hash, key, sink);
+  HAKO_RETURN_IF_ERROR(FlushPending(hash));
+  return index_.Fetch(writers_, hash, key, sink);
 }
 
 template <File FileT>
@@ -210,15 +211,15 @@ template <class V>
 Status HashDBM<FileT>::ProcessEach(V&& visitor) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
   if constexpr (!Space::kMapped) {
-    if (hash::HashWalk<Index, Space> walk(index_, *heap_); walk.Claim()) {
-      HAKO_RETURN_IF_ERROR(AloneAndEntered([&] {
-        walk.Start(CountEntered());
+    if (hash::FileOrderScan<Index, Space> walk(index_, *heap_); walk.Claim()) {
+      HAKO_RETURN_IF_ERROR(RunExclusiveFlushed([&] {
+        walk.Start(CountFlushed());
         return absl::OkStatus();
       }));
       return walk.Run(visitor);
     }
   }
-  HAKO_RETURN_IF_ERROR(EnterPending());
+  HAKO_RETURN_IF_ERROR(FlushPending());
   return index_.ForEach(visitor);
 }
 HAKO_OR_NO_MEMORY
@@ -229,10 +230,10 @@ template <File FileT>
 Status HashDBM<FileT>::Clear() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
   HAKO_RETURN_IF_ERROR(heap_->Refusal());
-  Slot* mine = slots_.Mine();
-  if (mine == nullptr) return slots_.Refusal();
+  WriterState* mine = writers_.Mine();
+  if (mine == nullptr) return writers_.Refusal();
   const sync::NoHolds no_holds(heap_->gate());
-  HAKO_RETURN_IF_ERROR(AloneAndEntered([&] {
+  HAKO_RETURN_IF_ERROR(RunExclusiveFlushed([&] {
     heap_->extents().StoreLive(&format::LiveState::clearing, format::kClearing);
     return RemoveAllRecords(*mine);
   }));
@@ -241,11 +242,11 @@ Status HashDBM<FileT>::Clear() HAKO_TRY {
 HAKO_OR_NO_MEMORY
 
 template <File FileT>
-Status HashDBM<FileT>::RemoveAllRecords(Slot& mine) {
+Status HashDBM<FileT>::RemoveAllRecords(WriterState& mine) {
   Status status = index_.RemoveAll([&](std::uint32_t handle) { heap_->Retire(mine, handle); });
   heap_->ReleaseFreed(mine);
   if (status.ok()) {
-    slots_.ForEach([](Slot& slot) { slot.pending_count.store(0, std::memory_order_relaxed); });
+    writers_.ForEach([](WriterState& writer) { writer.pending_count.store(0, std::memory_order_relaxed); });
     heap_->moves().ForgetAll();
   }
   heap_->extents().StoreLive(&format::LiveState::clearing, 0);  // after an error too: what is written from now on is not to be removed
@@ -257,8 +258,8 @@ Status HashDBM<FileT>::Synchronize(SyncMode mode) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
   HAKO_RETURN_IF_ERROR(heap_->Refusal());
   if (mode == SyncMode::kSoft && !heap_->index_is_in_memory()) return absl::OkStatus();
-  Slot* mine = slots_.Mine();
-  if (mine == nullptr) return slots_.Refusal();
+  WriterState* mine = writers_.Mine();
+  if (mine == nullptr) return writers_.Refusal();
   const std::uint64_t call = sync_calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
   std::lock_guard lock(maintenance_mutex_);
   if (call <= synced_calls_) return heap_->Health();  // one that began after this call has covered it
@@ -270,22 +271,22 @@ Status HashDBM<FileT>::Synchronize(SyncMode mode) HAKO_TRY {
 HAKO_OR_NO_MEMORY
 
 template <File FileT>
-Status HashDBM<FileT>::SynchronizeLocked(Slot& mine) {
-  return SynchronizeSlots(mine, ForEachSlot());
+Status HashDBM<FileT>::SynchronizeLocked(WriterState& mine) {
+  return SynchronizeSlots(mine, ForEachWriter());
 }
 
 // at_end(number of records) runs at the end of the epoch, with the writers kept out.
 template <File FileT>
-template <class Slots, class AtEnd>
-Status HashDBM<FileT>::SynchronizeSlots(Slot& mine, Slots&& for_each_slot, AtEnd&& at_end) {
+template <class Writers, class AtEnd>
+Status HashDBM<FileT>::SynchronizeSlots(WriterState& mine, Writers&& for_each_writer, AtEnd&& at_end) {
   HAKO_RETURN_IF_ERROR(heap_->Health());
   const Status refreshed = RefreshSomeStamps(mine);  // damage that it meets is no reason to give up what is sound
   std::uint64_t count = 0;
   typename Space::ClosedEpoch closed{};
-  const Status ended = AloneAndEntered([&]() -> Status {
-    count = CountEntered();
+  const Status ended = RunExclusiveFlushed([&]() -> Status {
+    count = CountFlushed();
     HAKO_RETURN_IF_ERROR(at_end(count));
-    closed = heap_->CloseEpoch(for_each_slot);
+    closed = heap_->CloseEpoch(for_each_writer);
     return absl::OkStatus();
   });
   HAKO_RETURN_IF_ERROR(ended);
@@ -299,18 +300,18 @@ Status HashDBM<FileT>::SynchronizeSlots(Slot& mine, Slots&& for_each_slot, AtEnd
 // REQUIRES: reorganizing_mutex_ held
 template <File FileT>
 template <class AtEnd, class Body>
-Status HashDBM<FileT>::WithPinnedState(Slot& mine, AtEnd&& at_end, Body&& body) {
+Status HashDBM<FileT>::WithPinnedState(WriterState& mine, AtEnd&& at_end, Body&& body) {
   heap_->HarvestAll(mine, InStepsOf(mine));
   const auto pin = [&](std::uint64_t count) {
     HAKO_RETURN_IF_ERROR(at_end(count));
-    return heap_->PinState(ForEachSlot());
+    return heap_->PinState(ForEachWriter());
   };
   Status status;
   {
     const typename Space::ExtentPin extents(*heap_);
     status = CatchNoMemory([&] {
       std::lock_guard lock(maintenance_mutex_);
-      return SynchronizeSlots(mine, ForEachSlot(), pin);
+      return SynchronizeSlots(mine, ForEachWriter(), pin);
     });
     if (status.ok()) status = CatchNoMemory(body);
   }
@@ -320,7 +321,7 @@ Status HashDBM<FileT>::WithPinnedState(Slot& mine, AtEnd&& at_end, Body&& body) 
 }
 
 template <File FileT>
-Status HashDBM<FileT>::RefreshSomeStamps(Slot& mine) {
+Status HashDBM<FileT>::RefreshSomeStamps(WriterState& mine) {
   using Record = typename Space::SweptRecord;
   struct Named {
     bool Has(const Record& record) const { return index.Names(record.key_hash, record.handle); }
@@ -328,9 +329,9 @@ Status HashDBM<FileT>::RefreshSomeStamps(Slot& mine) {
       for (const Record& record : records) index.PrefetchHome(record.key_hash);
     }
     void RunLocked(std::span<const Record> records, absl::FunctionRef<void(std::uint64_t)> body) const {
-      index.RunLocked(slot, records, body);
+      index.RunLocked(writer, records, body);
     }
-    Slot& slot;
+    WriterState& writer;
     Index& index;
   };
   return heap_->Sweep(Named{mine, index_});
@@ -340,13 +341,13 @@ template <File FileT>
 Status HashDBM<FileT>::CopyTo(FileT empty_file) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
   if (empty_file.Size() != 0) return absl::InvalidArgumentError("CopyTo wants an empty file");
-  Slot* mine = slots_.Mine();
-  if (mine == nullptr) return slots_.Refusal();
+  WriterState* mine = writers_.Mine();
+  if (mine == nullptr) return writers_.Refusal();
   HashOptions options;
   options.align_pow = static_cast<int>(std::uint32_t{heap_->extents().super().align_pow});
   const auto open = [&] { return Open(std::move(empty_file), options); };
   if (!IsWritable()) {  // what a process that died did not synchronize is a part of what is read here
-    options.num_records = CountEntered();
+    options.num_records = CountFlushed();
     HAKO_ASSIGN_OR_RETURN(auto copy, open());
     Status status;
     HAKO_RETURN_IF_ERROR(ProcessEach([&](std::string_view key, std::string_view value) { status.Update(copy->Set(key, value)); }));
@@ -394,8 +395,8 @@ bool HashDBM<FileT>::ShouldBeRebuilt() {
 template <File FileT>
 Status HashDBM<FileT>::Verify() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
-  Slot* mine = slots_.Mine();
-  if (mine == nullptr) return slots_.Refusal();
+  WriterState* mine = writers_.Mine();
+  if (mine == nullptr) return writers_.Refusal();
   std::lock_guard lock(reorganizing_mutex_);
   std::uint64_t count = 0, live = 0;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> twins;
@@ -417,8 +418,8 @@ Status HashDBM<FileT>::Verify() HAKO_TRY {
       return finish();
     });
   }
-  return AloneAndEntered([&]() -> Status {
-    HAKO_RETURN_IF_ERROR(verify_lines(CountEntered()));
+  return RunExclusiveFlushed([&]() -> Status {
+    HAKO_RETURN_IF_ERROR(verify_lines(CountFlushed()));
     HAKO_RETURN_IF_ERROR(heap_->Scan(format::kFirstExtent, heap_->extents().tail(), [&](const typename Space::ScannedRecord& record) {
       return heap_->IsNamed(record.stamp) ? visit(record) : absl::OkStatus();
     }));
@@ -438,7 +439,7 @@ Status HashDBM<FileT>::VerifyEntry(const typename Space::ScannedRecord& record) 
 
 // Two records whose entries have the same tag.
 template <File FileT>
-Status HashDBM<FileT>::VerifyDiffer(Slot& mine, std::uint32_t a, std::uint32_t b) const {
+Status HashDBM<FileT>::VerifyDiffer(WriterState& mine, std::uint32_t a, std::uint32_t b) const {
   const auto key_of = [&](std::uint32_t handle) -> StatusOr<std::string> {
     HAKO_ASSIGN_OR_RETURN(const hash::RecordView record, heap_->View(mine, handle));
     return std::string(record.key);
@@ -463,9 +464,9 @@ Stats HashDBM<FileT>::GetStats() {
   if (!CheckIdle().ok()) return stats;
   stats.num_records = Count();
   stats.index_bytes = heap_->index_bytes();
-  Alone([&] {
-    stats.free_bytes = heap_->FreeBytes(ForEachSlot());
-    stats.waiting_bytes = heap_->WaitingBytes(ForEachSlot());
+  RunExclusive([&] {
+    stats.free_bytes = heap_->FreeBytes(ForEachWriter());
+    stats.waiting_bytes = heap_->WaitingBytes(ForEachWriter());
     stats.total_bytes = heap_->extents().tail() + (heap_->index_is_in_memory() ? stats.index_bytes : 0);
     return 0;
   });
@@ -534,12 +535,12 @@ Status HashDBM<FileT>::Close() {
   if (closed_) return absl::OkStatus();
   closed_ = true;
   if (Status inherited = CheckOpen(); !inherited.ok()) {
-    slots_.Close();
+    writers_.Close();
     return inherited;
   }
   background_.reset();
   Status status = IsWritable() ? CatchNoMemory([this] { return CloseWritable(); }) : absl::OkStatus();
-  slots_.Close();
+  writers_.Close();
   index_.Seal();
   status.Update(heap_->extents().file().Close());
   return status;
@@ -549,20 +550,20 @@ template <File FileT>
 Status HashDBM<FileT>::CloseWritable() {
   auto& extents = heap_->extents();
   HAKO_RETURN_IF_ERROR(heap_->Health());  // after a failed write the next Open recovers the last synced state
-  HAKO_RETURN_IF_ERROR(EnterPending());
-  if (Slot* mine = slots_.Mine(); mine != nullptr) {
+  HAKO_RETURN_IF_ERROR(FlushPending());
+  if (WriterState* mine = writers_.Mine(); mine != nullptr) {
     if (rebuilt_ && Space::kMapped) {
       HAKO_RETURN_IF_ERROR(MakeIndexAnew(*mine));
       // To where the old index was. It is no error if there is no room for a batch.
-      (void)WithMover(*mine, [&](Slot& mover, std::uint64_t batch) { return MoveDown(*mine, mover, batch); });
+      (void)WithMover(*mine, [&](WriterState& mover, std::uint64_t batch) { return MoveDown(*mine, mover, batch); });
       HAKO_RETURN_IF_ERROR(heap_->Health());
     }
     (void)RefreshSomeStamps(*mine);
   }
   const std::uint64_t count = Count();
-  Slot last;  // this thread may have none
+  WriterState last;  // this thread may have none
   const auto with_last = [&](auto&& visit) {
-    ForEachSlot()(visit);
+    ForEachWriter()(visit);
     visit(last);
   };
   const auto closed = heap_->CloseEpoch(with_last);

@@ -45,11 +45,11 @@
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/replace_file.h"
 #include "hako/hash/bucket_index.h"
-#include "hako/hash/hash_walk.h"
+#include "hako/hash/file_order_scan.h"
 #include "hako/hash/pending_sets.h"
 #include "hako/hash/record_heap.h"
 #include "hako/sync/background_thread.h"
-#include "hako/sync/writer_slots.h"
+#include "hako/sync/writer_states.h"
 
 namespace hako {
 
@@ -57,7 +57,7 @@ template <File FileT = MemoryMapParallelFile>
 class HashDBM : public Operations<HashDBM<FileT>> {
   using Space = hash::RecordHeap<FileT>;
   using Index = hash::BucketIndex<Space>;
-  using Slot = typename Space::Slot;
+  using WriterState = typename Space::WriterState;
 
  public:
   using Iterator = HashCursor<HashDBM, Index, Space>;
@@ -70,7 +70,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
 
   ~HashDBM() {
     (void)Close();
-    if (slots_.IsInherited()) (void)heap_.release();  // its file and locks are the other process's
+    if (writers_.IsInherited()) (void)heap_.release();  // its file and locks are the other process's
   }
 
   template <Visitor V>
@@ -82,24 +82,24 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
-    if (IsClosed()) return slots_.Refusal();
-    HAKO_RETURN_IF_ERROR(EnterPending());
-    return index_.FetchMulti(slots_, keys, sink, arrived);
+    if (IsClosed()) return writers_.Refusal();
+    HAKO_RETURN_IF_ERROR(FlushPending());
+    return index_.FetchMulti(writers_, keys, sink, arrived);
   }
   HAKO_OR_NO_MEMORY
   // A hint that these keys are going to be used.
   void Prefetch(std::span<const std::string_view> keys) const {
     if (!IsClosed()) index_.Prefetch(keys);
   }
-  // In an order of the index's own; on a file that is not mapped in that of the file, by long reads (hash/hash_walk.h), unless another such
-  // walk is under way. Its visitor may use the database.
+  // In an order of the index's own; on a file that is not mapped in that of the file, by long reads (hash/file_order_scan.h), unless
+  // another such walk is under way. Its visitor may use the database.
   template <class V>
   Status ProcessEach(V&& visitor);
   // ProcessEach in several threads, which call the visitor at the same time.
   template <class V>
   Status ProcessEachParallel(unsigned num_threads, V&& visitor) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckOpen());
-    HAKO_RETURN_IF_ERROR(EnterPending());
+    HAKO_RETURN_IF_ERROR(FlushPending());
     return index_.ForEachParallel(num_threads, visitor);
   }
   HAKO_OR_NO_MEMORY
@@ -107,8 +107,8 @@ class HashDBM : public Operations<HashDBM<FileT>> {
 
   std::uint64_t Count() const {
     if (IsClosed()) return 0;
-    (void)EnterPending();
-    return CountEntered();
+    (void)FlushPending();
+    return CountFlushed();
   }
   // Survives a process kill whole: a Clear that was begun is finished by the next Open. Stops writers meanwhile.
   Status Clear();
@@ -145,10 +145,10 @@ class HashDBM : public Operations<HashDBM<FileT>> {
     HAKO_RETURN_IF_ERROR(CheckOpen());
     return heap_->Health();
   }
-  // OK, or why the calling thread may not use the database now (sync/writer_slots.h).
-  Status CheckOpen() const { return slots_.CheckOpen(); }
-  Status CheckIdle() const { return slots_.CheckIdle(); }
-  bool IsClosed() const { return slots_.IsClosed(); }
+  // OK, or why the calling thread may not use the database now (sync/writer_states.h).
+  Status CheckOpen() const { return writers_.CheckOpen(); }
+  Status CheckIdle() const { return writers_.CheckIdle(); }
+  bool IsClosed() const { return writers_.IsClosed(); }
 
   // Syncs, notes free space for the next Open, and closes the file. The destructor calls it where the user did not. No other thread may
   // use the database any more.
@@ -169,51 +169,51 @@ class HashDBM : public Operations<HashDBM<FileT>> {
     }
   }
 
-  auto ForEachSlot() const {
-    return [this](auto&& visit) { slots_.ForEach(visit); };
+  auto ForEachWriter() const {
+    return [this](auto&& visit) { writers_.ForEach(visit); };
   }
   template <class Body>
-  auto Alone(Body&& body) {
-    return heap_->gate().RunAlone(ForEachSlot(), body);
+  auto RunExclusive(Body&& body) {
+    return heap_->gate().RunExclusive(ForEachWriter(), body);
   }
   // Runs `body`, which changes this thread's lists of free blocks without a bucket's lock; GetStats looks at those of all threads.
   template <class Body>
-  void AsWriter(Slot& mine, Body&& body) {
+  void AsWriter(WriterState& mine, Body&& body) {
     heap_->gate().Pass(mine);
     const sync::LeaveAtEnd leave(mine);
     body();
   }
-  auto InStepsOf(Slot& mine) {
+  auto InStepsOf(WriterState& mine) {
     return [this, &mine](auto&& step) { this->AsWriter(mine, step); };
   }
-  std::uint64_t CountEntered() const { return index_.Count(ForEachSlot()); }
+  std::uint64_t CountFlushed() const { return index_.Count(ForEachWriter()); }
 
   // ---- Sets that are pending ----
-  Status SetLater(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view value);
+  Status SetLater(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view value);
   // All of them; or if there may be one with that hash.
-  HAKO_INLINE Status EnterPending() const {
+  HAKO_INLINE Status FlushPending() const {
     if constexpr (Space::kReadsAhead) {
       if (pending_ != nullptr && !pending_->IsEmpty()) return EnterPendingSlowly({});
     }
     return absl::OkStatus();
   }
-  HAKO_INLINE Status EnterPending(std::uint64_t hash) const {
+  HAKO_INLINE Status FlushPending(std::uint64_t hash) const {
     if constexpr (Space::kReadsAhead) {
       if (pending_ != nullptr && pending_->MayHold(hash)) return EnterPendingSlowly(hash);
     }
     return absl::OkStatus();
   }
   [[gnu::noinline]] Status EnterPendingSlowly(std::optional<std::uint64_t> hash) const;
-  Status EnterLocked(Slot* slot) const;
+  Status FlushLocked(WriterState* writer) const;
   Status EnterUntilNone(std::unique_lock<std::mutex>& lock, std::optional<std::uint64_t> hash) const;
   // Runs `body` with the writers kept out and no Set pending.
   template <class Body>
-  Status AloneAndEntered(Body&& body);
+  Status RunExclusiveFlushed(Body&& body);
 
   // Process where updates have consequences.
-  Status ProcessNoting(Slot& slot, std::string_view key, absl::FunctionRef<Action(std::optional<std::string_view>)> visitor);
-  Status ProcessNoting(Slot& slot, std::string_view key, absl::FunctionRef<Action(bool)> visitor);
-  Status ProcessMultiNoting(Slot& slot, std::span<const std::string_view> keys,
+  Status ProcessDurably(WriterState& writer, std::string_view key, absl::FunctionRef<Action(std::optional<std::string_view>)> visitor);
+  Status ProcessDurably(WriterState& writer, std::string_view key, absl::FunctionRef<Action(bool)> visitor);
+  Status ProcessMultiNoting(WriterState& writer, std::span<const std::string_view> keys,
                             absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor);
   Status NoteUpdate();
   // ---- synchronizing without being told to ----
@@ -223,33 +223,33 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   template <class F>
   Status ChangeSuperBlock(F&& change);
 
-  Status Recover(Slot& mine, const HashOptions& options);
+  Status Recover(WriterState& mine, const HashOptions& options);
   StatusOr<bool> FindIndex();
-  Status AdoptIndex(Slot& mine, std::uint64_t num_lines);
-  Status RecoverByScan(Slot& mine);
-  Status SynchronizeLocked(Slot& mine);
+  Status AdoptIndex(WriterState& mine, std::uint64_t num_lines);
+  Status RecoverByScan(WriterState& mine);
+  Status SynchronizeLocked(WriterState& mine);
   struct NothingAtEnd {
     Status operator()(std::uint64_t) const { return absl::OkStatus(); }
   };
-  template <class Slots, class AtEnd = NothingAtEnd>
-  Status SynchronizeSlots(Slot& mine, Slots&& for_each_slot, AtEnd&& at_end = {});
-  Status RefreshSomeStamps(Slot& mine);
+  template <class Writers, class AtEnd = NothingAtEnd>
+  Status SynchronizeSlots(WriterState& mine, Writers&& for_each_writer, AtEnd&& at_end = {});
+  Status RefreshSomeStamps(WriterState& mine);
   template <class AtEnd, class Body>
-  Status WithPinnedState(Slot& mine, AtEnd&& at_end, Body&& body);
+  Status WithPinnedState(WriterState& mine, AtEnd&& at_end, Body&& body);
   Status FinishCopy(HashDBM& copy, std::uint64_t num_records);
   Status VerifyEntry(const typename Space::ScannedRecord& record) const;
-  Status VerifyDiffer(Slot& mine, std::uint32_t a, std::uint32_t b) const;
+  Status VerifyDiffer(WriterState& mine, std::uint32_t a, std::uint32_t b) const;
   Status FindDamage(std::uint64_t live, std::uint64_t count) const;
-  Status RemoveAllRecords(Slot& mine);
+  Status RemoveAllRecords(WriterState& mine);
   Status CloseWritable();
   template <class Body>
-  Status WithMover(Slot& mine, Body&& body);
+  Status WithMover(WriterState& mine, Body&& body);
   template <class F>
   Status ForEachHeapExtent(F&& visit);
-  Status MoveDown(Slot& mine, Slot& mover, std::uint64_t batch);
-  Status Evacuate(Slot& mine, Slot& mover, std::vector<hash::Extent>& victims);
-  Status MoveLong(Slot& mine, Slot& mover, std::uint32_t handle);
-  Status MakeIndexAnew(Slot& mine);
+  Status MoveDown(WriterState& mine, WriterState& mover, std::uint64_t batch);
+  Status Evacuate(WriterState& mine, WriterState& mover, std::vector<hash::Extent>& victims);
+  Status MoveLong(WriterState& mine, WriterState& mover, std::uint32_t handle);
+  Status MakeIndexAnew(WriterState& mine);
 
   std::unique_ptr<Space> heap_;
   mutable Index index_;                         // who only looks may enter what is pending
@@ -258,7 +258,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   const Durability durability_;
   const bool notes_updates_;  // each update must be synchronized, or noted for the next time
   const std::chrono::milliseconds sync_interval_;
-  mutable sync::WriterSlots<Slot> slots_;
+  mutable sync::WriterStates<WriterState> writers_;
   std::mutex reorganizing_mutex_;  // CopyTo, Rebuild, Verify; before maintenance_mutex_
   std::mutex maintenance_mutex_;   // closing an epoch until what waited for its end is released; SetMetadata
   mutable std::mutex metadata_mutex_;

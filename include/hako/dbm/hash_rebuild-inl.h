@@ -11,15 +11,15 @@ template <File FileT>
 Status HashDBM<FileT>::Rebuild() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
   HAKO_RETURN_IF_ERROR(heap_->Refusal());
-  Slot* mine = slots_.Mine();
-  if (mine == nullptr) return slots_.Refusal();
+  WriterState* mine = writers_.Mine();
+  if (mine == nullptr) return writers_.Refusal();
   std::lock_guard lock(reorganizing_mutex_);
   {
     std::lock_guard sync_lock(maintenance_mutex_);
     HAKO_RETURN_IF_ERROR(SynchronizeLocked(*mine));
   }
   heap_->HarvestAll(*mine, InStepsOf(*mine));
-  const Status status = WithMover(*mine, [&](Slot& mover, std::uint64_t batch) -> Status {
+  const Status status = WithMover(*mine, [&](WriterState& mover, std::uint64_t batch) -> Status {
     std::vector<std::vector<hash::Extent>> batches;
     std::uint64_t live_in_batch = 0;
     HAKO_RETURN_IF_ERROR(ForEachHeapExtent([&](hash::Extent extent) -> Status {
@@ -42,10 +42,10 @@ HAKO_OR_NO_MEMORY
 // Runs body(mover, batch), which moves records with the mover, up to `batch` bytes at once.
 template <File FileT>
 template <class Body>
-Status HashDBM<FileT>::WithMover(Slot& mine, Body&& body) {
+Status HashDBM<FileT>::WithMover(WriterState& mine, Body&& body) {
   heap_->ReleaseExtents();
   const typename Space::ExtentPin pin(*heap_);  // a list of extents stays true
-  Slot mover;
+  WriterState mover;
   const Status status = CatchNoMemory([&] { return body(mover, std::max<std::uint64_t>(8 << 20, heap_->extents().tail() / 16)); });
   AsWriter(mine, [&] { heap_->ReleaseMover(mover); });
   return status;
@@ -65,7 +65,7 @@ Status HashDBM<FileT>::ForEachHeapExtent(F&& visit) {
 
 // Empties the last heap extents, as long as free extents below have room for their records.
 template <File FileT>
-Status HashDBM<FileT>::MoveDown(Slot& mine, Slot& mover, std::uint64_t batch) {
+Status HashDBM<FileT>::MoveDown(WriterState& mine, WriterState& mover, std::uint64_t batch) {
   std::vector<hash::Extent> all, victims;
   HAKO_RETURN_IF_ERROR(ForEachHeapExtent([&](hash::Extent extent) { return all.push_back(extent), absl::OkStatus(); }));
   while (!all.empty()) {
@@ -84,13 +84,13 @@ Status HashDBM<FileT>::MoveDown(Slot& mine, Slot& mover, std::uint64_t batch) {
 
 // Moves every record out of the victims, makes that durable, and frees them.
 template <File FileT>
-Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, std::vector<hash::Extent>& victims) {
+Status HashDBM<FileT>::Evacuate(WriterState& mine, WriterState& mover, std::vector<hash::Extent>& victims) {
   const auto with_mover = [&](auto&& visit) {  // whose free blocks may lie in victims, and what it retires waits with what the others do
-    ForEachSlot()(visit);
+    ForEachWriter()(visit);
     visit(mover);
   };
   Status status = CatchNoMemory([&] {
-    return AloneAndEntered([&] {
+    return RunExclusiveFlushed([&] {
       heap_->BeginEvacuation(victims, with_mover);
       return absl::OkStatus();
     });
@@ -117,7 +117,7 @@ Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, std::vector<hash::Exten
   std::lock_guard lock(maintenance_mutex_);  // until nothing that waited in a victim is yet to be released
   // After an error too: the records moved so far leave space that is needed.
   status.Update(CatchNoMemory([&] { return SynchronizeSlots(mine, with_mover); }));
-  Alone([&] {
+  RunExclusive([&] {
     heap_->EndEvacuation(mine, victims, status.ok());
     return 0;
   });
@@ -126,7 +126,7 @@ Status HashDBM<FileT>::Evacuate(Slot& mine, Slot& mover, std::vector<hash::Exten
 
 // The copy is written while nothing is locked: a victim's blocks stay as they are, even of a record that is retired meanwhile.
 template <File FileT>
-Status HashDBM<FileT>::MoveLong(Slot& mine, Slot& mover, std::uint32_t handle) {
+Status HashDBM<FileT>::MoveLong(WriterState& mine, WriterState& mover, std::uint32_t handle) {
   StatusOr<hash::RecordView> record = heap_->View(mine, handle);
   if (!record.ok()) return heap_->IsNamed(handle) ? record.status() : absl::OkStatus();
   const std::uint64_t hash = heap_->KeyHash(record->key);
@@ -156,14 +156,14 @@ Status HashDBM<FileT>::MoveLong(Slot& mine, Slot& mover, std::uint32_t handle) {
 
 // After a Rebuild: an index of the size that the records need, in the lowest free extents. REQUIRES: nobody else uses the database
 template <File FileT>
-Status HashDBM<FileT>::MakeIndexAnew(Slot& mine) {
+Status HashDBM<FileT>::MakeIndexAnew(WriterState& mine) {
   auto& extents = heap_->extents();
   HAKO_RETURN_IF_ERROR(SynchronizeLocked(mine));
   extents.WithdrawLiveState();
   const std::uint64_t count = Count();
   for (const hash::Extent& extent : heap_->TakeIndexExtents()) extents.Free(extent);
   index_.Reset();
-  slots_.ForEach([](Slot& slot) { slot.pending_count.store(0, std::memory_order_relaxed); });
+  writers_.ForEach([](WriterState& writer) { writer.pending_count.store(0, std::memory_order_relaxed); });
   HAKO_RETURN_IF_ERROR(index_.Create(count));
   HAKO_RETURN_IF_ERROR(heap_->Scan(format::kFirstExtent, extents.tail(), [&](const typename Space::ScannedRecord& record) {
     if (!record.stamp.IsLive()) return absl::OkStatus();

@@ -12,8 +12,8 @@ StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const
   HAKO_ASSIGN_OR_RETURN(auto heap, Space::Open(std::move(extents), options.min_read_size));
   std::unique_ptr<HashDBM> dbm(new HashDBM(std::move(heap), options));
   dbm->closed_ = true;  // not before recovery has succeeded may Close write anything
-  Slot* mine = dbm->slots_.Mine();
-  if (mine == nullptr) return dbm->slots_.Refusal();
+  WriterState* mine = dbm->writers_.Mine();
+  if (mine == nullptr) return dbm->writers_.Refusal();
   HAKO_RETURN_IF_ERROR(dbm->Recover(*mine, options));
   dbm->closed_ = false;
   dbm->synced_at_ = dbm->heap_->extents().super().synced_at;
@@ -35,7 +35,7 @@ StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(const std::string
 HAKO_OR_NO_MEMORY
 
 template <File FileT>
-Status HashDBM<FileT>::Recover(Slot& mine, const HashOptions& options) {
+Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
   auto& extents = heap_->extents();
   const bool writable = IsWritable();
   switch (extents.found()) {
@@ -110,7 +110,7 @@ StatusOr<bool> HashDBM<FileT>::FindIndex() {
 
 // Takes over the index that was found.
 template <File FileT>
-Status HashDBM<FileT>::AdoptIndex(Slot& mine, std::uint64_t num_lines) {
+Status HashDBM<FileT>::AdoptIndex(WriterState& mine, std::uint64_t num_lines) {
   auto& lines = index_.lines();
   if (!heap_->index_is_in_memory() && !heap_->IndexTableIsInside())
     return DataLossError("bad table of index extents", format::kIndexExtentsOffset);
@@ -135,7 +135,7 @@ Status HashDBM<FileT>::AdoptIndex(Slot& mine, std::uint64_t num_lines) {
 // Makes the index anew from the records that belong to the last synced state, and finds all free space. Writes nothing that the state
 // needs, so it may be interrupted and begun again.
 template <File FileT>
-Status HashDBM<FileT>::RecoverByScan(Slot& mine) {
+Status HashDBM<FileT>::RecoverByScan(WriterState& mine) {
   auto& extents = heap_->extents();
   const std::uint64_t end = extents.super().tail;
   const std::uint64_t s = extents.super().epoch;

@@ -25,7 +25,7 @@
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/hash/bucket_index.h"
 #include "hako/hash/record_arena.h"
-#include "hako/sync/writer_slots.h"
+#include "hako/sync/writer_states.h"
 
 namespace hako {
 
@@ -50,32 +50,32 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   template <Visitor V>
   Status Process(std::string_view key, V&& visitor) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
-    Space::Slot* slot = slots_.Mine();
-    if (slot == nullptr) [[unlikely]]
-      return slots_.Refusal();
+    Space::WriterState* writer = writers_.Mine();
+    if (writer == nullptr) [[unlikely]]
+      return writers_.Refusal();
     const std::uint64_t hash = space_->KeyHash(key);
     if constexpr (ReadVisitor<std::remove_reference_t<V>>) {
-      return index_.template Process<void>(*slot, hash, key, visitor);
+      return index_.template Process<void>(*writer, hash, key, visitor);
     } else {
-      return index_.template Process<Action>(*slot, hash, key, visitor);
+      return index_.template Process<Action>(*writer, hash, key, visitor);
     }
   }
   HAKO_OR_NO_MEMORY
 
   template <Sink S>
   HAKO_INLINE Status Fetch(std::string_view key, S&& sink) {
-    return index_.Fetch(slots_, space_->KeyHash(key), key, sink);
+    return index_.Fetch(writers_, space_->KeyHash(key), key, sink);
   }
 
   template <MultiVisitor V>
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) HAKO_TRY {
     for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
-    Space::Slot* slot = slots_.Mine();
-    if (slot == nullptr) return slots_.Refusal();
+    Space::WriterState* writer = writers_.Mine();
+    if (writer == nullptr) return writers_.Refusal();
     if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
-      return index_.template ProcessMulti<Action>(*slot, keys, KeepAll(visitor));
+      return index_.template ProcessMulti<Action>(*writer, keys, KeepAll(visitor));
     } else {
-      return index_.template ProcessMulti<Action>(*slot, keys, visitor);
+      return index_.template ProcessMulti<Action>(*writer, keys, visitor);
     }
   }
   HAKO_OR_NO_MEMORY
@@ -83,8 +83,8 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
-    if (slots_.IsClosed()) return slots_.Refusal();
-    return index_.FetchMulti(slots_, keys, sink, arrived);
+    if (writers_.IsClosed()) return writers_.Refusal();
+    return index_.FetchMulti(writers_, keys, sink, arrived);
   }
   HAKO_OR_NO_MEMORY
   // A hint that these keys are going to be used.
@@ -96,38 +96,38 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   // size doubles, so an Append costs no more than its piece, on the average.
   Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {}) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
-    Space::Slot* slot = slots_.Mine();
-    if (slot == nullptr) return slots_.Refusal();
-    HAKO_ASSIGN_OR_RETURN(const bool done, index_.Extend(*slot, space_->KeyHash(key), key, delimiter, value));
+    Space::WriterState* writer = writers_.Mine();
+    if (writer == nullptr) return writers_.Refusal();
+    HAKO_ASSIGN_OR_RETURN(const bool done, index_.Extend(*writer, space_->KeyHash(key), key, delimiter, value));
     return done ? absl::OkStatus() : Operations<TinyDBM>::Append(key, value, delimiter);
   }
   HAKO_OR_NO_MEMORY
 
   template <class V>
   Status ProcessEach(V&& visitor) HAKO_TRY {
-    HAKO_RETURN_IF_ERROR(slots_.CheckOpen());
+    HAKO_RETURN_IF_ERROR(writers_.CheckOpen());
     return index_.ForEach(visitor);
   }
   HAKO_OR_NO_MEMORY
   // ProcessEach in several threads, which call the visitor at the same time.
   template <class V>
   Status ProcessEachParallel(unsigned num_threads, V&& visitor) HAKO_TRY {
-    HAKO_RETURN_IF_ERROR(slots_.CheckOpen());
+    HAKO_RETURN_IF_ERROR(writers_.CheckOpen());
     return index_.ForEachParallel(num_threads, visitor);
   }
   HAKO_OR_NO_MEMORY
 
   Iterator MakeIterator() { return Iterator(*this, index_, *space_); }
 
-  std::uint64_t Count() const { return slots_.IsClosed() ? 0 : index_.Count(ForEachSlot()); }
+  std::uint64_t Count() const { return writers_.IsClosed() ? 0 : index_.Count(ForEachWriter()); }
 
   // The memory is kept for new records.
   Status Clear() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckOpen());
-    Space::Slot* mine = slots_.Mine();
-    if (mine == nullptr) return slots_.Refusal();
+    Space::WriterState* mine = writers_.Mine();
+    if (mine == nullptr) return writers_.Refusal();
     const sync::NoHolds no_holds(space_->gate());
-    return Alone([&] { return RemoveAllRecords(*mine); });
+    return RunExclusive([&] { return RemoveAllRecords(*mine); });
   }
   HAKO_OR_NO_MEMORY
 
@@ -135,9 +135,9 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   // records).
   Status Verify() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckOpen());
-    Space::Slot* mine = slots_.Mine();
-    if (mine == nullptr) return slots_.Refusal();
-    HAKO_RETURN_IF_ERROR(Alone([&] { return index_.VerifyLines(Count(), [](std::uint32_t, std::uint32_t) {}); }));
+    Space::WriterState* mine = writers_.Mine();
+    if (mine == nullptr) return writers_.Refusal();
+    HAKO_RETURN_IF_ERROR(RunExclusive([&] { return index_.VerifyLines(Count(), [](std::uint32_t, std::uint32_t) {}); }));
     return index_.VerifyRecords(*mine);
   }
   HAKO_OR_NO_MEMORY
@@ -145,11 +145,11 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   // Stops writers for a moment.
   Stats GetStats() {
     Stats stats;
-    if (slots_.Mine() == nullptr) return stats;
+    if (writers_.Mine() == nullptr) return stats;
     stats.num_records = Count();
     stats.total_bytes = space_->total_bytes();
     stats.index_bytes = space_->index_bytes();
-    stats.free_bytes = Alone([this] { return space_->FreeBytes(ForEachSlot()); });
+    stats.free_bytes = RunExclusive([this] { return space_->FreeBytes(ForEachWriter()); });
     stats.record_bytes = stats.total_bytes - stats.index_bytes - stats.free_bytes;
     stats.num_buckets = index_.num_lines();
     stats.num_overflow = index_.lines().num_overflow();
@@ -159,15 +159,15 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   Inspection Inspect() HAKO_TRY { return InspectionOf("TinyDBM", GetStats()); }
   HAKO_CATCH_NO_MEMORY(return {};)
 
-  // OK, or why the calling thread may not use the database now (sync/writer_slots.h).
-  Status CheckOpen() const { return slots_.CheckOpen(); }
-  Status CheckIdle() const { return slots_.CheckIdle(); }
-  bool IsClosed() const { return slots_.IsClosed(); }
+  // OK, or why the calling thread may not use the database now (sync/writer_states.h).
+  Status CheckOpen() const { return writers_.CheckOpen(); }
+  Status CheckIdle() const { return writers_.CheckIdle(); }
+  bool IsClosed() const { return writers_.IsClosed(); }
   // The memory goes with the object.
   Status Close() {
-    if (slots_.IsClosed()) return absl::OkStatus();
-    const Status status = slots_.CheckOpen();
-    slots_.Close();
+    if (writers_.IsClosed()) return absl::OkStatus();
+    const Status status = writers_.CheckOpen();
+    writers_.Close();
     index_.Seal();
     return status;
   }
@@ -175,23 +175,23 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
  private:
   explicit TinyDBM(std::unique_ptr<Space> space) : space_(std::move(space)), index_(*space_) {}
 
-  auto ForEachSlot() const {
-    return [this](auto&& visit) { slots_.ForEach(visit); };
+  auto ForEachWriter() const {
+    return [this](auto&& visit) { writers_.ForEach(visit); };
   }
   template <class Body>
-  auto Alone(Body&& body) {
-    return space_->gate().RunAlone(ForEachSlot(), body);
+  auto RunExclusive(Body&& body) {
+    return space_->gate().RunExclusive(ForEachWriter(), body);
   }
 
-  Status RemoveAllRecords(Space::Slot& mine) {
+  Status RemoveAllRecords(Space::WriterState& mine) {
     HAKO_RETURN_IF_ERROR(index_.RemoveAll([&](std::uint32_t handle) { space_->Retire(mine, handle); }));
-    slots_.ForEach([](Space::Slot& slot) { slot.pending_count.store(0, std::memory_order_relaxed); });
+    writers_.ForEach([](Space::WriterState& writer) { writer.pending_count.store(0, std::memory_order_relaxed); });
     return absl::OkStatus();
   }
 
   std::unique_ptr<Space> space_;
   Index index_;
-  mutable sync::WriterSlots<Space::Slot> slots_;
+  mutable sync::WriterStates<Space::WriterState> writers_;
 };
 
 }  // namespace hako

@@ -57,7 +57,7 @@ Status TreeDBM<FileT, Compare, Codec>::CheckpointLocked() {
     super.metadata = metadata_;
     super.type = type_;
   };
-  const auto checkpoint = [&] { return CatchNoMemory([&] { return space_->Checkpoint(this->ForEachSlot(), describe); }); };
+  const auto checkpoint = [&] { return CatchNoMemory([&] { return space_->Checkpoint(this->ForEachWriter(), describe); }); };
   const bool was_short = space_->store().is_short();
   Status status = checkpoint();
   if (absl::IsResourceExhausted(status) && !was_short && space_->store().is_short()) status = checkpoint();  // there is a reserve
@@ -111,9 +111,9 @@ Status TreeDBM<FileT, Compare, Codec>::Clear() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(MayRemove());
   {
     typename Space::Deferred deferred(*space_);  // ends when writers go on
-    HAKO_RETURN_IF_ERROR(this->Alone([&] { return this->RemoveAll(deferred); }));
+    HAKO_RETURN_IF_ERROR(this->RunExclusive([&] { return this->RemoveAll(deferred); }));
   }
-  return NotesUpdates() ? NoteUpdate() : absl::OkStatus();
+  return SyncsEachUpdate() ? NoteUpdate() : absl::OkStatus();
 }
 HAKO_OR_NO_MEMORY
 
@@ -208,7 +208,7 @@ HAKO_OR_NO_MEMORY
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::VerifyPinned(const typename tree::PageStore<FileT>::Pinned& pinned) {
   using View = ReadOnlyView<FileT>;
-  using ViewSpace = tree::PageCache<View, Codec>;
+  using ViewSpace = tree::BufferPool<View, Codec>;
   HAKO_ASSIGN_OR_RETURN(auto store, tree::PageStore<View>::OpenAt(View(space_->store().file()), pinned.super));
   tree::PageCacheLimits limits = space_->limits();
   limits.memory_bytes = std::min(limits.memory_bytes, kVerifyBytes);

@@ -1,7 +1,7 @@
 // TreeDBM: a B+ tree in a file, on the page engine that BabyDBM uses too.
 //
 // Records lie in the order of their keys, which Compare decides; the file knows the order's name and is refused under another. The pages
-// that are in use lie in memory, within TreeOptions::cache_bytes; the others in the file (tree/page_cache.h). About 17 bytes of the file
+// that are in use lie in memory, within TreeOptions::cache_bytes; the others in the file (tree/buffer_pool.h). About 17 bytes of the file
 // for a record of 8 + 8 bytes loaded in order; less if Codec compresses pages (base/page_codec.h). Keys are at most kTreeKeySizeMax bytes.
 //
 // What survives. Updates are made in memory, and checkpoints bring them to the file: when so much has changed (checkpoint_bytes), at
@@ -36,13 +36,13 @@
 #include "hako/file/replace_file.h"
 #include "hako/sync/background_thread.h"
 #include "hako/sync/sticky_status.h"
-#include "hako/tree/page_cache.h"
+#include "hako/tree/buffer_pool.h"
 
 namespace hako {
 
 template <File FileT = MemoryMapParallelFile, Comparator Compare = BytewiseComparator, PageCodec Codec = NoCodec>
-class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::PageCache<FileT, Codec>, Compare> {
-  using Space = tree::PageCache<FileT, Codec>;
+class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::BufferPool<FileT, Codec>, Compare> {
+  using Space = tree::BufferPool<FileT, Codec>;
   using Base = TreeOperations<TreeDBM, Space, Compare>;
   friend Base;
 
@@ -60,7 +60,7 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Page
 
   ~TreeDBM() {
     (void)Close();
-    if (this->slots_.IsInherited()) (void)space_.release();  // its threads and locks are the other process's
+    if (this->writers_.IsInherited()) (void)space_.release();  // its threads and locks are the other process's
   }
 
   // A checkpoint: two flushes of the device, shared by all threads that wait for them; writers are stopped for microseconds.
@@ -136,7 +136,7 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Page
     const Status may = MayUpdate();
     return absl::IsResourceExhausted(may) ? absl::OkStatus() : may;
   }
-  HAKO_INLINE bool NotesUpdates() const { return durability_ == Durability::kPower; }
+  HAKO_INLINE bool SyncsEachUpdate() const { return durability_ == Durability::kPower; }
   Status NoteUpdate() { return Synchronize(SyncMode::kHard); }
   [[gnu::cold]] Status RefuseUpdate() const {
     const Status refusal = refusal_.Get();
@@ -186,7 +186,7 @@ namespace hako {
 // PageTree is not among them: compiled in the program, a Set of an existing key takes 10 to 20 % less time.
 extern template class TreeDBM<>;
 extern template class OrderedOperations<TreeDBM<>, BytewiseComparator>;
-extern template class TreeOperations<TreeDBM<>, tree::PageCache<MemoryMapParallelFile>, BytewiseComparator>;
-extern template class tree::PageCache<MemoryMapParallelFile>;
+extern template class TreeOperations<TreeDBM<>, tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>;
+extern template class tree::BufferPool<MemoryMapParallelFile>;
 
 }  // namespace hako

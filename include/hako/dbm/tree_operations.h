@@ -1,7 +1,7 @@
 // What the two tree DBMs have in common: a space for pages and a tree in it.
 //
 // A tree DBM class D inherits TreeOperations<D, Space, Compare> publicly. Where updates can be refused it hides MayUpdate, and where they
-// have consequences NotesUpdates and NoteUpdate.
+// have consequences SyncsEachUpdate and NoteUpdate.
 //
 // Threads: see dbm/dbm.h. A visitor runs with its leaf locked.
 #pragma once
@@ -29,7 +29,7 @@
 #include "hako/dbm/tree_cursor.h"
 #include "hako/format/page_format.h"
 #include "hako/sync/run_parts.h"
-#include "hako/sync/writer_slots.h"
+#include "hako/sync/writer_states.h"
 #include "hako/tree/page_tree.h"
 
 namespace hako {
@@ -38,7 +38,7 @@ template <class D, class Space, Comparator Compare>
 class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare> {
  protected:
   using Tree = tree::PageTree<Space, Compare>;
-  using Slot = typename Space::Slot;
+  using WriterState = typename Space::WriterState;
 
  public:
   using Iterator = TreeCursor<D, Tree, Compare>;
@@ -47,17 +47,17 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   template <Visitor V>
   HAKO_INLINE Status Process(std::string_view key, V&& visitor) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
-    Slot* slot = slots_.Mine();
-    if (slot == nullptr) [[unlikely]]
-      return slots_.Refusal();
+    WriterState* writer = writers_.Mine();
+    if (writer == nullptr) [[unlikely]]
+      return writers_.Refusal();
     if constexpr (ReadVisitor<std::remove_reference_t<V>>) {
-      return tree_.template Process<void>(*slot, key, visitor);
+      return tree_.template Process<void>(*writer, key, visitor);
     } else {
       if (const Status may = self().MayUpdate(); !may.ok()) [[unlikely]]
-        return ProcessRemoval(*slot, key, visitor, may);
-      if (self().NotesUpdates()) [[unlikely]]
-        return ProcessNoting(*slot, key, visitor);
-      return tree_.template Process<Action>(*slot, key, visitor);
+        return ProcessRemoval(*writer, key, visitor, may);
+      if (self().SyncsEachUpdate()) [[unlikely]]
+        return ProcessDurably(*writer, key, visitor);
+      return tree_.template Process<Action>(*writer, key, visitor);
     }
   }
   HAKO_OR_NO_MEMORY
@@ -65,20 +65,20 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   template <Sink S>
   HAKO_INLINE Status Fetch(std::string_view key, S&& sink) {
     HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
-    return tree_.Fetch(slots_, key, sink);
+    return tree_.Fetch(writers_, key, sink);
   }
 
   template <MultiVisitor V>
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) HAKO_TRY {
     for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
-    Slot* slot = slots_.Mine();
-    if (slot == nullptr) return slots_.Refusal();
+    WriterState* writer = writers_.Mine();
+    if (writer == nullptr) return writers_.Refusal();
     if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
-      return tree_.template ProcessMulti<Action>(*slot, keys, KeepAll(visitor));
+      return tree_.template ProcessMulti<Action>(*writer, keys, KeepAll(visitor));
     } else {
-      if (const Status may = self().MayUpdate(); !may.ok()) return ProcessMultiRemoval(*slot, keys, visitor, may);
-      if (self().NotesUpdates()) return ProcessMultiNoting(*slot, keys, visitor);
-      return tree_.template ProcessMulti<Action>(*slot, keys, visitor);
+      if (const Status may = self().MayUpdate(); !may.ok()) return ProcessMultiRemoval(*writer, keys, visitor, may);
+      if (self().SyncsEachUpdate()) return ProcessMultiNoting(*writer, keys, visitor);
+      return tree_.template ProcessMulti<Action>(*writer, keys, visitor);
     }
   }
   HAKO_OR_NO_MEMORY
@@ -87,8 +87,8 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
     for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
-    if (IsClosed()) return slots_.Refusal();
-    return tree_.FetchMulti(slots_, keys, sink, arrived);
+    if (IsClosed()) return writers_.Refusal();
+    return tree_.FetchMulti(writers_, keys, sink, arrived);
   }
   HAKO_OR_NO_MEMORY
   // A hint that these keys are going to be used.
@@ -115,12 +115,12 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
 
   Iterator MakeIterator() { return Iterator(self(), tree_); }
 
-  std::uint64_t Count() const { return IsClosed() ? 0 : tree_.Count(ForEachSlot()); }
+  std::uint64_t Count() const { return IsClosed() ? 0 : tree_.Count(ForEachWriter()); }
 
-  // OK, or why the calling thread may not use the database now (sync/writer_slots.h).
-  Status CheckOpen() const { return slots_.CheckOpen(); }
-  Status CheckIdle() const { return slots_.CheckIdle(); }
-  bool IsClosed() const { return slots_.IsClosed(); }
+  // OK, or why the calling thread may not use the database now (sync/writer_states.h).
+  Status CheckOpen() const { return writers_.CheckOpen(); }
+  Status CheckIdle() const { return writers_.CheckIdle(); }
+  bool IsClosed() const { return writers_.IsClosed(); }
 
   // See OrderedOperations.
   StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) const HAKO_TRY {
@@ -129,11 +129,11 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   }
   HAKO_OR_NO_MEMORY
   StatusOr<std::uint64_t> RemoveKeys(std::string_view from, std::optional<std::string_view> to) HAKO_TRY {
-    Slot* slot = slots_.Mine();
-    if (slot == nullptr) return slots_.Refusal();
+    WriterState* writer = writers_.Mine();
+    if (writer == nullptr) return writers_.Refusal();
     HAKO_RETURN_IF_ERROR(self().MayRemove());
-    HAKO_ASSIGN_OR_RETURN(const std::uint64_t removed, tree_.RemoveRange(*slot, {from, to}));
-    if (removed > 0 && self().NotesUpdates()) HAKO_RETURN_IF_ERROR(self().NoteUpdate());
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t removed, tree_.RemoveRange(*writer, {from, to}));
+    if (removed > 0 && self().SyncsEachUpdate()) HAKO_RETURN_IF_ERROR(self().NoteUpdate());
     return removed;
   }
   HAKO_OR_NO_MEMORY
@@ -146,48 +146,48 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   // The same of an update that only removes.
   static Status MayRemove() { return absl::OkStatus(); }
   // Whether NoteUpdate is to be called after each update.
-  HAKO_INLINE static bool NotesUpdates() { return false; }
+  HAKO_INLINE static bool SyncsEachUpdate() { return false; }
   static Status NoteUpdate() { return absl::OkStatus(); }
 
   void Seal() {
-    slots_.Close();
+    writers_.Close();
     tree_.Seal();
   }
 
-  auto ForEachSlot() const {
-    return [this](auto&& visit) { slots_.ForEach(visit); };
+  auto ForEachWriter() const {
+    return [this](auto&& visit) { writers_.ForEach(visit); };
   }
   // Runs `body` while there are no writers.
   template <class Body>
-  auto Alone(Body&& body) {
-    return space_->gate().RunAlone(ForEachSlot(), body);
+  auto RunExclusive(Body&& body) {
+    return space_->gate().RunExclusive(ForEachWriter(), body);
   }
   // REQUIRES: no writers
   Status RemoveAll(typename Space::Deferred& deferred) {
     HAKO_RETURN_IF_ERROR(tree_.RemoveAll(deferred));
-    slots_.ForEach([](Slot& slot) { slot.pending_count.store(0, std::memory_order_relaxed); });
+    writers_.ForEach([](WriterState& writer) { writer.pending_count.store(0, std::memory_order_relaxed); });
     return absl::OkStatus();
   }
 
   std::unique_ptr<Space> space_;
   Tree tree_;
-  mutable sync::WriterSlots<Slot> slots_;
+  mutable sync::WriterStates<WriterState> writers_;
 
  private:
   D& self() { return static_cast<D&>(*this); }
 
-  Status ProcessNoting(Slot& slot, std::string_view key, absl::FunctionRef<Action(std::optional<std::string_view>)> visitor) {
+  Status ProcessDurably(WriterState& writer, std::string_view key, absl::FunctionRef<Action(std::optional<std::string_view>)> visitor) {
     bool updates = false;
-    HAKO_RETURN_IF_ERROR((tree_.template Process<Action>(slot, key, [&updates, visitor](std::optional<std::string_view> value) {
+    HAKO_RETURN_IF_ERROR((tree_.template Process<Action>(writer, key, [&updates, visitor](std::optional<std::string_view> value) {
       const Action action = visitor(value);
       updates = action.kind() != Action::Kind::kKeep;
       return action;
     })));
     return updates ? self().NoteUpdate() : absl::OkStatus();
   }
-  Status ProcessNoting(Slot& slot, std::string_view key, absl::FunctionRef<Action(bool)> visitor) {
+  Status ProcessDurably(WriterState& writer, std::string_view key, absl::FunctionRef<Action(bool)> visitor) {
     bool updates = false;
-    HAKO_RETURN_IF_ERROR((tree_.template Process<Action>(slot, key, [&updates, visitor](bool exists) {
+    HAKO_RETURN_IF_ERROR((tree_.template Process<Action>(writer, key, [&updates, visitor](bool exists) {
       const Action action = visitor(exists);
       updates = action.kind() != Action::Kind::kKeep;
       return action;
@@ -196,27 +196,28 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   }
   // Where updates are refused, removals may not be. A visitor that wants to set a value has the refusal returned.
   template <class Seen>
-  Status RemoveIfAccepted(Slot& slot, std::string_view key, absl::FunctionRef<Action(Seen)> visitor, const Status& refusal) {
+  Status RemoveIfAccepted(WriterState& writer, std::string_view key, absl::FunctionRef<Action(Seen)> visitor, const Status& refusal) {
     HAKO_RETURN_IF_ERROR(self().MayRemove());
     Status status;
     bool removes = false;
-    HAKO_RETURN_IF_ERROR((tree_.template Process<Action>(slot, key, [&](Seen seen) {
+    HAKO_RETURN_IF_ERROR((tree_.template Process<Action>(writer, key, [&](Seen seen) {
       const Action action = visitor(seen);
       removes = action.kind() == Action::Kind::kRemove;
       if (action.kind() != Action::Kind::kSet) return action;
       status = refusal;
       return Action::Keep();
     })));
-    return removes && self().NotesUpdates() ? self().NoteUpdate() : status;
+    return removes && self().SyncsEachUpdate() ? self().NoteUpdate() : status;
   }
-  [[gnu::cold]] Status ProcessRemoval(Slot& slot, std::string_view key, absl::FunctionRef<Action(std::optional<std::string_view>)> visitor,
+  [[gnu::cold]] Status ProcessRemoval(WriterState& writer, std::string_view key,
+                                      absl::FunctionRef<Action(std::optional<std::string_view>)> visitor, const Status& refusal) {
+    return RemoveIfAccepted(writer, key, visitor, refusal);
+  }
+  [[gnu::cold]] Status ProcessRemoval(WriterState& writer, std::string_view key, absl::FunctionRef<Action(bool)> visitor,
                                       const Status& refusal) {
-    return RemoveIfAccepted(slot, key, visitor, refusal);
+    return RemoveIfAccepted(writer, key, visitor, refusal);
   }
-  [[gnu::cold]] Status ProcessRemoval(Slot& slot, std::string_view key, absl::FunctionRef<Action(bool)> visitor, const Status& refusal) {
-    return RemoveIfAccepted(slot, key, visitor, refusal);
-  }
-  Status ProcessMultiRemoval(Slot& slot, std::span<const std::string_view> keys,
+  Status ProcessMultiRemoval(WriterState& writer, std::span<const std::string_view> keys,
                              absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor,
                              const Status& refusal) {
     HAKO_RETURN_IF_ERROR(self().MayRemove());
@@ -226,16 +227,16 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
       sets = sets || (action && action->kind() == Action::Kind::kSet);
       return sets ? std::nullopt : action;
     };
-    const Status status = tree_.template ProcessMulti<Action>(slot, keys, remove_only);
+    const Status status = tree_.template ProcessMulti<Action>(writer, keys, remove_only);
     if (sets) return refusal;
     HAKO_RETURN_IF_ERROR(status);
-    return self().NotesUpdates() ? self().NoteUpdate() : absl::OkStatus();
+    return self().SyncsEachUpdate() ? self().NoteUpdate() : absl::OkStatus();
   }
-  Status ProcessMultiNoting(Slot& slot, std::span<const std::string_view> keys,
+  Status ProcessMultiNoting(WriterState& writer, std::span<const std::string_view> keys,
                             absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor) {
     bool updates = false;
     HAKO_RETURN_IF_ERROR((tree_.template ProcessMulti<Action>(
-        slot, keys, [&updates, visitor](std::size_t index, std::optional<std::string_view> value) -> std::optional<Action> {
+        writer, keys, [&updates, visitor](std::size_t index, std::optional<std::string_view> value) -> std::optional<Action> {
           const std::optional<Action> action = visitor(index, value);
           updates = updates || (action && action->kind() != Action::Kind::kKeep);
           return action;

@@ -58,7 +58,7 @@ struct alignas(8) PageShape {
   static constexpr std::uint8_t kLevel = 0x1f, kMark = 0x60, kGuarded = 0x80;
 
   std::uint8_t count = 0;    // slots in use
-  std::uint8_t kind = 0;     // the level, 0 = leaf; kGuarded; kMark: 0, or 32 or 64 = changed in an odd or an even epoch (page_cache.h)
+  std::uint8_t kind = 0;     // the level, 0 = leaf; kGuarded; kMark: 0, or 32 or 64 = changed in an odd or an even epoch (buffer_pool.h)
   std::uint8_t groups = 0;   // slots there is room for, in groups of 16
   std::uint8_t units = 0;    // the page's size
   std::uint16_t prefix = 0;  // bytes
@@ -98,7 +98,7 @@ struct PageTail {
 static_assert(sizeof(PageTail) == 8);
 
 // A value too long for a cell lies elsewhere; the cell names it.
-struct LongValue {
+struct OverflowValue {
   std::uint64_t place;
   std::uint64_t size;
 };
@@ -118,7 +118,7 @@ struct Cell {
   unsigned header = 0;
   unsigned suffix = 0;   // bytes of the key after the prefix
   unsigned value = 0;    // bytes of the value in the cell
-  bool is_long = false;  // the value is a LongValue
+  bool is_long = false;  // the value is a OverflowValue
 
   // `word` = the cell's first 8 bytes.
   HAKO_INLINE static Cell Decode(std::uint64_t word) {
@@ -139,7 +139,7 @@ struct Cell {
       cell.value = word & 0xffff;
       cell.header += 2;
     } else if (cell.value == kLongValue) {
-      cell.value = sizeof(LongValue);
+      cell.value = sizeof(OverflowValue);
       cell.is_long = true;
     }
     return cell;

@@ -7,24 +7,24 @@
 namespace hako::hash {
 
 template <class Space>
-HAKO_INLINE void BucketIndex<Space>::AddToCount(Slot& slot, std::int64_t delta) {
-  const std::int64_t pending = slot.pending_count.load(std::memory_order_relaxed) + delta;
-  slot.pending_count.store(pending, std::memory_order_relaxed);
-  if (pending >= kCountBatch || pending <= -kCountBatch) SettleCount(slot, pending);
+HAKO_INLINE void BucketIndex<Space>::AddToCount(WriterState& writer, std::int64_t delta) {
+  const std::int64_t pending = writer.pending_count.load(std::memory_order_relaxed) + delta;
+  writer.pending_count.store(pending, std::memory_order_relaxed);
+  if (pending >= kCountBatch || pending <= -kCountBatch) SettleCount(writer, pending);
 }
 
 template <class Space>
-void BucketIndex<Space>::SettleCount(Slot& slot, std::int64_t pending) {
+void BucketIndex<Space>::SettleCount(WriterState& writer, std::int64_t pending) {
   std::int64_t total = count_.load(std::memory_order_relaxed) + pending;
   if (sync::IsSingleThreaded()) {
     count_.store(total, std::memory_order_relaxed);
   } else {
     total = count_.fetch_add(pending, std::memory_order_acq_rel) + pending;
   }
-  slot.pending_count.store(0, std::memory_order_relaxed);
+  writer.pending_count.store(0, std::memory_order_relaxed);
   HAKO_TRY {
     for (int splits = 0; splits < 4 && total > static_cast<std::int64_t>(num_lines() * kTargetLoad); ++splits) {
-      if (!Split(slot)) break;
+      if (!Split(writer)) break;
     }
   }
   HAKO_CATCH_NO_MEMORY()  // the next insertions try again
@@ -32,7 +32,7 @@ void BucketIndex<Space>::SettleCount(Slot& slot, std::int64_t pending) {
 
 // Splits the next line in order. False if another thread is splitting, or there is no room: the table then works on, only denser.
 template <class Space>
-bool BucketIndex<Space>::Split(Slot& slot) {
+bool BucketIndex<Space>::Split(WriterState& writer) {
   sync::VersionLock splitting(split_lock_);
   if (!splitting.TryLock()) return false;
   const sync::LockHolder split_holder(splitting);
@@ -79,8 +79,8 @@ bool BucketIndex<Space>::Split(Slot& slot) {
       space_.Read(*ahead);
     }
   }
-  if (new_tags && status.ok()) status = MakeTagsAnew(slot, {moved.data(), num_moved}, depth + 1);
-  if (new_tags && status.ok()) status = MakeTagsAnew(slot, {stayed.data(), num_stayed}, depth + 1);
+  if (new_tags && status.ok()) status = MakeTagsAnew(writer, {moved.data(), num_moved}, depth + 1);
+  if (new_tags && status.ok()) status = MakeTagsAnew(writer, {stayed.data(), num_stayed}, depth + 1);
   if (status.ok()) status = FillLine(lines_.Home(n), {moved.data(), num_moved});
   if (!status.ok()) return false;
   PublishLineCount(n + 1);  // from here on nothing can fail
@@ -97,9 +97,9 @@ bool BucketIndex<Space>::Split(Slot& slot) {
 }
 
 template <class Space>
-Status BucketIndex<Space>::MakeTagsAnew(Slot& slot, std::span<Tagged> entries, unsigned depth) const {
+Status BucketIndex<Space>::MakeTagsAnew(WriterState& writer, std::span<Tagged> entries, unsigned depth) const {
   for (Tagged& entry : entries) {
-    HAKO_ASSIGN_OR_RETURN(const RecordView record, space_.View(slot, entry.handle));
+    HAKO_ASSIGN_OR_RETURN(const RecordView record, space_.View(writer, entry.handle));
     entry.tag = format::TagOf(space_.KeyHash(record.key), depth);
   }
   return absl::OkStatus();

@@ -2,14 +2,14 @@
 #pragma once
 
 #include "hako/hash/bucket_index.h"
-#include "hako/hash/bucket_walk.h"
+#include "hako/hash/bucket_scan.h"
 
 namespace hako::hash {
 
 // The short way: the first entry of the chain whose tag matches. What that does not settle goes the slow way.
 template <class Space>
 template <class S>
-HAKO_INLINE Status BucketIndex<Space>::Fetch(Slots& slots, std::uint64_t hash, std::string_view key, S&& sink) {
+HAKO_INLINE Status BucketIndex<Space>::Fetch(Writers& writers, std::uint64_t hash, std::string_view key, S&& sink) {
   const Place place = Locate(hash, shape());
   Line* line = &lines_.Home(place.index);
   const sync::VersionLock lock(line->header);
@@ -37,17 +37,17 @@ HAKO_INLINE Status BucketIndex<Space>::Fetch(Slots& slots, std::uint64_t hash, s
   }
   if constexpr (std::is_trivially_copy_assignable_v<std::remove_cvref_t<S>>) {
     std::remove_cvref_t<S> copy = sink;  // no call has the address of `sink`: its members stay in registers
-    Status status = FetchSlowly(slots, hash, key, copy);
+    Status status = FetchSlowly(writers, hash, key, copy);
     sink = copy;
     return status;
   } else {
-    return FetchSlowly(slots, hash, key, sink);
+    return FetchSlowly(writers, hash, key, sink);
   }
 }
 
 template <class Space>
 template <class S>
-Status BucketIndex<Space>::FetchSlowly(Slots& slots, std::uint64_t hash, std::string_view key, S& sink) HAKO_TRY {
+Status BucketIndex<Space>::FetchSlowly(Writers& writers, std::uint64_t hash, std::string_view key, S& sink) HAKO_TRY {
   for (sync::Backoff backoff; backoff.count() < kOptimisticTries; backoff.Pause()) {
     const Place place = Locate(hash, shape());
     Line* line = &lines_.Home(place.index);
@@ -90,18 +90,18 @@ Status BucketIndex<Space>::FetchSlowly(Slots& slots, std::uint64_t hash, std::st
     const Place now = Locate(hash, shape());
     if (now.index == place.index && now.TagOf(hash) == tag) return AbsentError();
   }
-  return FetchLocked(slots, hash, key, sink);
+  return FetchLocked(writers, hash, key, sink);
 }
 HAKO_OR_NO_MEMORY
 
 // After a coincidence of tags, damage, a failing device or in a crowd of writers: looks again, with the lock and with all checks.
 template <class Space>
 template <class S>
-Status BucketIndex<Space>::FetchLocked(Slots& slots, std::uint64_t hash, std::string_view key, S& sink) {
-  Slot* const slot = slots.Mine();
-  if (slot == nullptr) return slots.Refusal();
+Status BucketIndex<Space>::FetchLocked(Writers& writers, std::uint64_t hash, std::string_view key, S& sink) {
+  WriterState* const writer = writers.Mine();
+  if (writer == nullptr) return writers.Refusal();
   bool found = false;
-  HAKO_RETURN_IF_ERROR((Process<void>(*slot, hash, key, [&](std::optional<std::string_view> value) -> void {
+  HAKO_RETURN_IF_ERROR((Process<void>(*writer, hash, key, [&](std::optional<std::string_view> value) -> void {
     found = value.has_value();
     if (!found) return;
     if (char* out = sink(value->size())) sync::CopyBytes(out, value->data(), value->size());
@@ -110,13 +110,13 @@ Status BucketIndex<Space>::FetchLocked(Slots& slots, std::uint64_t hash, std::st
 }
 
 template <class Space>
-HAKO_INLINE BucketIndex<Space>::Turn::Turn(BucketIndex& index, Slot& slot, std::uint64_t hash, bool heeds_holds)
-    : place(Locate(hash, index.shape())), slot_(&slot) {
-  slot.Enter();
+HAKO_INLINE BucketIndex<Space>::BucketGuard::BucketGuard(BucketIndex& index, WriterState& writer, std::uint64_t hash, bool heeds_holds)
+    : place(Locate(hash, index.shape())), writer_(&writer) {
+  writer.Enter();
   line = &index.lines_.Home(place.index);
   sync::VersionLock(line->header).Lock();
   if (index.space_.gate().IsBusy() || index.shape().word() != place.shape.word()) [[unlikely]] {
-    place = index.MoveLock(slot, hash, place, heeds_holds);
+    place = index.MoveLock(writer, hash, place, heeds_holds);
     line = &index.lines_.Home(place.index);
   }
 }
@@ -124,7 +124,7 @@ HAKO_INLINE BucketIndex<Space>::Turn::Turn(BucketIndex& index, Slot& slot, std::
 // The table has grown meanwhile, or another thread wants to be alone or holds the key. Takes the lock of one home and gives that of
 // another, maybe the same.
 template <class Space>
-typename BucketIndex<Space>::Place BucketIndex<Space>::MoveLock(Slot& slot, std::uint64_t hash, Place place, bool heeds_holds) {
+typename BucketIndex<Space>::Place BucketIndex<Space>::MoveLock(WriterState& writer, std::uint64_t hash, Place place, bool heeds_holds) {
   for (;;) {
     const bool closed = space_.gate().IsClosed();
     const Place now = Locate(hash, shape());
@@ -132,10 +132,10 @@ typename BucketIndex<Space>::Place BucketIndex<Space>::MoveLock(Slot& slot, std:
     if (!closed && !held && now.index == place.index) return now;
     sync::VersionLock(lines_.Home(place.index).header).Unlock(false);
     if (closed || held) {
-      slot.Leave();
+      writer.Leave();
       if (held) space_.gate().WaitUntilReleased(hash);
       space_.gate().WaitUntilOpen();
-      slot.Enter();
+      writer.Enter();
     }
     place = Locate(hash, shape());
     sync::VersionLock(lines_.Home(place.index).header).Lock();
@@ -143,10 +143,10 @@ typename BucketIndex<Space>::Place BucketIndex<Space>::MoveLock(Slot& slot, std:
 }
 
 template <class Space>
-Status BucketIndex<Space>::Find(Slot& slot, const Turn& turn, std::uint64_t hash, std::string_view key, Entry* found) {
-  const std::uint16_t tag = turn.place.TagOf(hash);
+Status BucketIndex<Space>::Find(WriterState& writer, const BucketGuard& guard, std::uint64_t hash, std::string_view key, Entry* found) {
+  const std::uint16_t tag = guard.place.TagOf(hash);
   unsigned hops = 0;
-  for (Line* line = turn.line; line != nullptr;) {
+  for (Line* line = guard.line; line != nullptr;) {
     const std::uint32_t header = Header(*line);
     for (std::uint32_t mask = MatchTags(*line, tag) & EntryMask(header); mask != 0; mask &= mask - 1) {
       const auto i = static_cast<unsigned>(std::countr_zero(mask));
@@ -158,7 +158,7 @@ Status BucketIndex<Space>::Find(Slot& slot, const Turn& turn, std::uint64_t hash
           *found = {line, i, handle, lengths};
           return absl::OkStatus();
         case Match::kNo:  // a coincidence, unless the record is damaged
-          HAKO_RETURN_IF_ERROR(space_.View(slot, handle).status());
+          HAKO_RETURN_IF_ERROR(space_.View(writer, handle).status());
           break;
         case Match::kDamaged:
         case Match::kFailed:
@@ -177,19 +177,19 @@ Status BucketIndex<Space>::Find(Slot& slot, const Turn& turn, std::uint64_t hash
 // after the look-up is then so short that the next operation's look-up begins while this one's is under way.
 template <class Space>
 template <class ActionT, class V>
-HAKO_INLINE Status BucketIndex<Space>::Process(Slot& slot, std::uint64_t hash, std::string_view key, V&& visit) {
+HAKO_INLINE Status BucketIndex<Space>::Process(WriterState& writer, std::uint64_t hash, std::string_view key, V&& visit) {
   using Visit = std::remove_cvref_t<V>;
   if constexpr (std::is_same_v<Visit, ActionT>) {
     if (visit.kind() == ActionT::Kind::kSet && visit.value().size() > kLongValue) [[unlikely]]
-      return StoreLong(slot, hash, key, visit.value(), false);
+      return StoreLong(writer, hash, key, visit.value(), false);
   }
-  Turn turn(*this, slot, hash, !std::is_void_v<ActionT>);
+  BucketGuard guard(*this, writer, hash, !std::is_void_v<ActionT>);
   std::uint32_t fresh = 0;
   if constexpr (std::is_same_v<Visit, ActionT> && !Space::kOverwrites) {
-    if (visit.kind() == ActionT::Kind::kSet) fresh = space_.WriteShort(slot, hash, key, visit.value());
+    if (visit.kind() == ActionT::Kind::kSet) fresh = space_.WriteShort(writer, hash, key, visit.value());
   }
-  const std::uint16_t tag = turn.place.TagOf(hash);
-  ShortEntry entry = FindShort(turn.line, tag, key);
+  const std::uint16_t tag = guard.place.TagOf(hash);
+  ShortEntry entry = FindShort(guard.line, tag, key);
   std::optional<std::string_view> value;
   if constexpr (kReads<ActionT, V>) {
     if (entry.handle != 0) value = space_.ViewShort(entry.handle, entry.head, hash);
@@ -197,9 +197,9 @@ HAKO_INLINE Status BucketIndex<Space>::Process(Slot& slot, std::uint64_t hash, s
   }
   if (!entry.settled) [[unlikely]] {
     if constexpr (std::is_same_v<Visit, ActionT>) {
-      if (visit.kind() == ActionT::Kind::kSet) return StoreSlowly(slot, turn.HandOver(), hash, key, visit.value(), fresh);
+      if (visit.kind() == ActionT::Kind::kSet) return StoreSlowly(writer, guard.HandOver(), hash, key, visit.value(), fresh);
     }
-    return ProcessSlowly<ActionT>(slot, turn.HandOver(), hash, key, visit);
+    return ProcessSlowly<ActionT>(writer, guard.HandOver(), hash, key, visit);
   }
   if constexpr (std::is_void_v<ActionT>) {
     visit(value);
@@ -210,18 +210,18 @@ HAKO_INLINE Status BucketIndex<Space>::Process(Slot& slot, std::uint64_t hash, s
     if (action.kind() == ActionT::Kind::kSet) {
       if (!exists || !space_.OverwriteShort(entry.handle, entry.head, action.value())) {
         if (!exists) {
-          entry.i = FreeEntry(*turn.line);
+          entry.i = FreeEntry(*guard.line);
           if (entry.i != format::kLineEntries) {
-            entry.line = turn.line;
-          } else if (entry.line != turn.line) {
+            entry.line = guard.line;
+          } else if (entry.line != guard.line) {
             entry.i = FreeEntry(*entry.line);
           }
         }
-        if (fresh == 0 && entry.i != format::kLineEntries) fresh = space_.WriteShort(slot, hash, key, action.value());
+        if (fresh == 0 && entry.i != format::kLineEntries) fresh = space_.WriteShort(writer, hash, key, action.value());
         if (fresh == 0 || entry.i == format::kLineEntries) [[unlikely]]
-          return StoreSlowly(slot, turn.HandOver(), hash, key, action.value(), fresh);
+          return StoreSlowly(writer, guard.HandOver(), hash, key, action.value(), fresh);
         if (exists) {
-          space_.RetireShort(slot, entry.handle, entry.head);
+          space_.RetireShort(writer, entry.handle, entry.head);
         } else {
           StoreTag(*entry.line, entry.i, tag);
           delta = 1;
@@ -229,15 +229,15 @@ HAKO_INLINE Status BucketIndex<Space>::Process(Slot& slot, std::uint64_t hash, s
         StoreSlot(*entry.line, entry.i, fresh);
         space_.Commit(fresh);
       }
-      turn.changed = true;
+      guard.changed = true;
     } else if (action.kind() == ActionT::Kind::kRemove && exists) {
-      space_.RetireShort(slot, entry.handle, entry.head);
+      space_.RetireShort(writer, entry.handle, entry.head);
       StoreSlot(*entry.line, entry.i, 0);
       StoreTag(*entry.line, entry.i, 0);
-      turn.changed = true;
+      guard.changed = true;
       delta = -1;
     }
-    turn.End(*this, delta);
+    guard.End(*this, delta);
   }
   return absl::OkStatus();
 }
@@ -262,15 +262,15 @@ HAKO_INLINE typename BucketIndex<Space>::ShortEntry BucketIndex<Space>::FindShor
 
 template <class Space>
 template <class ActionT, class V>
-Status BucketIndex<Space>::ProcessSlowly(Slot& slot, Place place, std::uint64_t hash, std::string_view key, V& visit) {
-  Turn turn(*this, slot, place);
+Status BucketIndex<Space>::ProcessSlowly(WriterState& writer, Place place, std::uint64_t hash, std::string_view key, V& visit) {
+  BucketGuard guard(*this, writer, place);
   Entry entry;
-  HAKO_RETURN_IF_ERROR(Find(slot, turn, hash, key, &entry));
+  HAKO_RETURN_IF_ERROR(Find(writer, guard, hash, key, &entry));
   const bool exists = entry.line != nullptr;
   std::optional<std::string_view> value;
   if constexpr (kReads<ActionT, V>) {
     if (exists) {
-      HAKO_ASSIGN_OR_RETURN(const RecordView record, space_.View(slot, entry.handle));
+      HAKO_ASSIGN_OR_RETURN(const RecordView record, space_.View(writer, entry.handle));
       value = record.value;
     }
   }
@@ -278,15 +278,15 @@ Status BucketIndex<Space>::ProcessSlowly(Slot& slot, Place place, std::uint64_t 
     visit(value);
   } else {
     const ActionT action = Decide<ActionT>(visit, exists, value);
-    if (action.kind() == ActionT::Kind::kSet) return StoreResult(slot, turn, hash, key, entry, action.value());
+    if (action.kind() == ActionT::Kind::kSet) return StoreResult(writer, guard, hash, key, entry, action.value());
     if (action.kind() == ActionT::Kind::kRemove && exists) {
       space_.NoteMove(entry.handle, 0);
-      space_.Retire(slot, entry.handle, entry.lengths);
+      space_.Retire(writer, entry.handle, entry.lengths);
       StoreSlot(*entry.line, entry.i, 0);
       StoreTag(*entry.line, entry.i, 0);
-      space_.ReleaseFreed(slot);
-      turn.changed = true;
-      turn.End(*this, -1);
+      space_.ReleaseFreed(writer);
+      guard.changed = true;
+      guard.End(*this, -1);
     }
   }
   return absl::OkStatus();
@@ -294,49 +294,49 @@ Status BucketIndex<Space>::ProcessSlowly(Slot& slot, Place place, std::uint64_t 
 
 // The record is written before anything is locked, so that no other thread waits for its bytes. `is_held`: this thread holds the key.
 template <class Space>
-Status BucketIndex<Space>::StoreLong(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view value, bool is_held) {
+Status BucketIndex<Space>::StoreLong(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view value, bool is_held) {
   Status error;
-  const std::uint32_t fresh = space_.WriteAhead(slot, hash, key, value, &error);
+  const std::uint32_t fresh = space_.WriteAhead(writer, hash, key, value, &error);
   if (fresh == 0) return error;
-  Turn turn(*this, slot, hash, !is_held);
-  HAKO_RETURN_IF_ERROR(space_.EndAhead(slot, fresh));
-  return StoreSlowly(slot, turn.HandOver(), hash, key, value, fresh);
+  BucketGuard guard(*this, writer, hash, !is_held);
+  HAKO_RETURN_IF_ERROR(space_.EndAhead(writer, fresh));
+  return StoreSlowly(writer, guard.HandOver(), hash, key, value, fresh);
 }
 
 // The result of a visitor, which has seen the record under this lock. A long one is written while the key is held instead: others may read
 // the key, and use its neighbours in the bucket.
 template <class Space>
-Status BucketIndex<Space>::StoreResult(Slot& slot, Turn& turn, std::uint64_t hash, std::string_view key, const Entry& entry,
-                                       std::string_view value) {
+Status BucketIndex<Space>::StoreResult(WriterState& writer, BucketGuard& guard, std::uint64_t hash, std::string_view key,
+                                       const Entry& entry, std::string_view value) {
   sync::KeyHold hold(space_.gate());
-  if (value.size() <= kLongValue || !hold.Add(hash)) return Store(slot, turn, hash, key, entry, value, 0);
-  turn.Cancel();
-  return StoreLong(slot, hash, key, value, true);
+  if (value.size() <= kLongValue || !hold.Add(hash)) return Store(writer, guard, hash, key, entry, value, 0);
+  guard.Cancel();
+  return StoreLong(writer, hash, key, value, true);
 }
 
 // `fresh` is the record, if it has been written already.
 template <class Space>
-Status BucketIndex<Space>::StoreSlowly(Slot& slot, Place place, std::uint64_t hash, std::string_view key, std::string_view value,
+Status BucketIndex<Space>::StoreSlowly(WriterState& writer, Place place, std::uint64_t hash, std::string_view key, std::string_view value,
                                        std::uint32_t fresh) {
-  Turn turn(*this, slot, place);
+  BucketGuard guard(*this, writer, place);
   Entry entry;
-  Status status = Find(slot, turn, hash, key, &entry);
-  if (status.ok() && fresh == 0) return StoreResult(slot, turn, hash, key, entry, value);
-  if (status.ok()) status = Store(slot, turn, hash, key, entry, value, fresh);
+  Status status = Find(writer, guard, hash, key, &entry);
+  if (status.ok() && fresh == 0) return StoreResult(writer, guard, hash, key, entry, value);
+  if (status.ok()) status = Store(writer, guard, hash, key, entry, value, fresh);
   if (!status.ok() && fresh != 0) {
-    space_.GiveBack(slot, fresh, key.size(), value.size());
-    space_.ReleaseFreed(slot);
+    space_.GiveBack(writer, fresh, key.size(), value.size());
+    space_.ReleaseFreed(writer);
   }
   return status;
 }
 
 template <class Space>
-Status BucketIndex<Space>::Store(Slot& slot, Turn& turn, std::uint64_t hash, std::string_view key, const Entry& entry,
+Status BucketIndex<Space>::Store(WriterState& writer, BucketGuard& guard, std::uint64_t hash, std::string_view key, const Entry& entry,
                                  std::string_view value, std::uint32_t fresh) {
-  const auto write = [&](Status* error) { return fresh != 0 ? fresh : space_.Write(slot, hash, key, value, error); };
+  const auto write = [&](Status* error) { return fresh != 0 ? fresh : space_.Write(writer, hash, key, value, error); };
   if (entry.line == nullptr) {
-    HAKO_RETURN_IF_ERROR(Insert<true>(turn, hash, write));
-    turn.End(*this, 1);
+    HAKO_RETURN_IF_ERROR(Insert<true>(guard, hash, write));
+    guard.End(*this, 1);
     return absl::OkStatus();
   }
   if (fresh != 0 || !space_.Overwrite(entry.handle, entry.lengths, key, value)) {
@@ -344,24 +344,24 @@ Status BucketIndex<Space>::Store(Slot& slot, Turn& turn, std::uint64_t hash, std
     const std::uint32_t handle = write(&error);
     if (handle == 0) return error;
     space_.NoteMove(entry.handle, handle);
-    space_.Retire(slot, entry.handle, entry.lengths);
+    space_.Retire(writer, entry.handle, entry.lengths);
     StoreSlot(*entry.line, entry.i, handle);
     space_.Commit(handle);
-    space_.ReleaseFreed(slot);
+    space_.ReleaseFreed(writer);
   }
-  turn.changed = true;
+  guard.changed = true;
   return absl::OkStatus();
 }
 
 template <class Space>
-StatusOr<bool> BucketIndex<Space>::Extend(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view piece,
+StatusOr<bool> BucketIndex<Space>::Extend(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view piece,
                                           std::string_view other) {
   if constexpr (requires { &Space::Extend; }) {
-    Turn turn(*this, slot, hash);
+    BucketGuard guard(*this, writer, hash);
     Entry entry;
-    HAKO_RETURN_IF_ERROR(Find(slot, turn, hash, key, &entry));
+    HAKO_RETURN_IF_ERROR(Find(writer, guard, hash, key, &entry));
     if (entry.line == nullptr || !space_.Extend(entry.handle, entry.lengths, piece, other)) return false;
-    turn.changed = true;
+    guard.changed = true;
     return true;
   }
   return false;
@@ -382,10 +382,10 @@ HAKO_INLINE unsigned BucketIndex<Space>::FreeEntry(Line& line) {
 // entry of the chain moves along.
 template <class Space>
 template <bool kNew, class Make>
-Status BucketIndex<Space>::Insert(Turn& turn, std::uint64_t hash, Make&& make) {
-  const std::uint16_t tag = turn.place.TagOf(hash);
+Status BucketIndex<Space>::Insert(BucketGuard& guard, std::uint64_t hash, Make&& make) {
+  const std::uint16_t tag = guard.place.TagOf(hash);
   unsigned hops = 0;
-  Line* line = turn.line;
+  Line* line = guard.line;
   unsigned i = FreeEntry(*line);
   while (i == format::kLineEntries) {
     HAKO_ASSIGN_OR_RETURN(Line* const next, NextLine(*line, Header(*line), &hops));
@@ -419,15 +419,15 @@ Status BucketIndex<Space>::Insert(Turn& turn, std::uint64_t hash, Make&& make) {
     StoreLinkAndHeader(*line, id, Header(*line) | sync::VersionLock::kFlag);
   }
   if constexpr (kNew) space_.Commit(handle);
-  turn.changed = true;
+  guard.changed = true;
   return absl::OkStatus();
 }
 
 template <class Space>
-Status BucketIndex<Space>::Adopt(Slot& slot, std::uint64_t hash, std::uint32_t handle) {
-  Turn turn(*this, slot, hash);
-  HAKO_RETURN_IF_ERROR(Insert<false>(turn, hash, [&](Status*) { return handle; }));
-  turn.End(*this, 1);
+Status BucketIndex<Space>::Adopt(WriterState& writer, std::uint64_t hash, std::uint32_t handle) {
+  BucketGuard guard(*this, writer, hash);
+  HAKO_RETURN_IF_ERROR(Insert<false>(guard, hash, [&](Status*) { return handle; }));
+  guard.End(*this, 1);
   return absl::OkStatus();
 }
 

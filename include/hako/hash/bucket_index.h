@@ -43,20 +43,20 @@
 #include "hako/hash/record_space.h"
 #include "hako/hash/table_shape.h"
 #include "hako/sync/version_lock.h"
-#include "hako/sync/writer_slots.h"
+#include "hako/sync/writer_states.h"
 
 namespace hako::hash {
 
 template <class Space>
-class BucketWalk;
+class BucketScan;
 
 template <class Space>
 class BucketIndex {
   static_assert(RecordSpace<Space>);
 
  public:
-  using Slot = typename Space::Slot;
-  using Slots = sync::WriterSlots<Slot>;
+  using WriterState = typename Space::WriterState;
+  using Writers = sync::WriterStates<WriterState>;
   using Line = format::BucketLine;
   static constexpr std::uint64_t kMinLines = 1024;
   static constexpr std::uint64_t kTargetLoad = 8;  // records a home line, on average
@@ -73,34 +73,34 @@ class BucketIndex {
 
   // Takes over `num_lines` lines that were adopted into lines(): counts the records, finds the overflow lines in use, and repairs what a
   // killed process left locked. DataLoss if the chains make no sense.
-  Status Recover(Slot& slot, std::uint64_t num_lines, std::unordered_set<std::uint32_t>* used_overflow);
+  Status Recover(WriterState& writer, std::uint64_t num_lines, std::unordered_set<std::uint32_t>* used_overflow);
 
   // The calling thread's slot is taken from `slots` only where the lock is needed after all.
   template <class S>
-  Status Fetch(Slots& slots, std::uint64_t hash, std::string_view key, S&& sink);
+  Status Fetch(Writers& writers, std::uint64_t hash, std::string_view key, S&& sink);
 
   // `visit` is an UpdateVisitor, a BlindVisitor, a ReadVisitor (dbm/dbm.h), told apart by what it accepts.
   template <class ActionT, class V>
-  Status Process(Slot& slot, std::uint64_t hash, std::string_view key, V&& visit);
+  Status Process(WriterState& writer, std::uint64_t hash, std::string_view key, V&& visit);
 
   // Fetch of each key, in groups whose memory accesses overlap: sink(index, size), then arrived(index, whether the key is there).
   template <class S, class F>
-  Status FetchMulti(Slots& slots, std::span<const std::string_view> keys, S&& sink, F&& arrived);
+  Status FetchMulti(Writers& writers, std::span<const std::string_view> keys, S&& sink, F&& arrived);
   // Brings near what Fetch and Process of these keys are going to read; a hint.
   void Prefetch(std::span<const std::string_view> keys) const;
 
   // Adds both pieces to the end of the record's value where that can be done in place; false where it cannot, or there is no record. For
   // spaces that overwrite.
-  StatusOr<bool> Extend(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view piece, std::string_view other);
+  StatusOr<bool> Extend(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view piece, std::string_view other);
 
   // All keys at once: visit(index, value) gives an ActionT for each, or nullopt for none at all; see dbm/dbm.h.
   template <class ActionT, class V>
-  Status ProcessMulti(Slot& slot, std::span<const std::string_view> keys, V&& visit);
+  Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visit);
 
   // Enters records that the space has already, each in the place of the one with the same key, if there is one; all at once. The keys
   // differ. On error nothing has changed. False, and nothing has changed, while another thread holds one of the keys (sync/write_gate.h).
   template <class ActionT>
-  StatusOr<bool> EnterMulti(Slot& slot, std::span<const std::string_view> keys, std::span<const std::uint32_t> handles);
+  StatusOr<bool> EnterMulti(WriterState& writer, std::span<const std::string_view> keys, std::span<const std::uint32_t> handles);
   // Whether Process of a key with this hash would have to look at a record, as far as can be told at a glance.
   bool MayHold(std::uint64_t hash) const {
     bool found = false;
@@ -109,7 +109,7 @@ class BucketIndex {
     return found;
   }
 
-  // Walks over all records: visit(key, value); see BucketWalk.
+  // Walks over all records: visit(key, value); see BucketScan.
   template <class V>
   Status ForEach(V& visit) const;
   // The same in several threads, which call `visit` at the same time.
@@ -122,20 +122,20 @@ class BucketIndex {
   bool Names(std::uint64_t hash, std::uint32_t handle) const { return NamingOf(hash, handle) != Naming::kNone; }
   // If one does, runs body(replace) with the line locked; replace(h) makes the entry name h instead, in one step.
   template <class F>
-  void RunIfNamed(Slot& slot, std::uint64_t hash, std::uint32_t handle, F&& body);
+  void RunIfNamed(WriterState& writer, std::uint64_t hash, std::uint32_t handle, F&& body);
   // Runs body(mask) with the buckets of all these records locked; the mask has a bit for each record that an entry names. A record has
   // key_hash and handle.
   template <class Record, class F>
-  void RunLocked(Slot& slot, std::span<const Record> records, F&& body);  // REQUIRES: at most 64
+  void RunLocked(WriterState& writer, std::span<const Record> records, F&& body);  // REQUIRES: at most 64
   void PrefetchHome(std::uint64_t hash) const { hako::Prefetch(&lines_.Home(shape().IndexOf(hash))); }
 
   // Enters a record that the space has already, under a key that no entry has.
-  Status Adopt(Slot& slot, std::uint64_t hash, std::uint32_t handle);
+  Status Adopt(WriterState& writer, std::uint64_t hash, std::uint32_t handle);
 
   // For home lines [from, to), as far as there are: locks each and calls visit(handle, replace) for its records; replace(h) makes the entry
   // name h instead, in one step.
   template <class F>
-  Status ForEachLocked(Slot& slot, std::uint64_t from, std::uint64_t to, F&& visit);
+  Status ForEachLocked(WriterState& writer, std::uint64_t from, std::uint64_t to, F&& visit);
 
   // Drops every entry after visit(handle). REQUIRES: no writers.
   template <class F>
@@ -146,7 +146,7 @@ class BucketIndex {
   template <class F>
   Status VerifyLines(std::uint64_t expected, F&& twins);
   // And what entries name, a bucket at a time, beside writers; for a space whose records are looked at in no time.
-  Status VerifyRecords(Slot& slot);
+  Status VerifyRecords(WriterState& writer);
 
   // Forgets everything, to be created anew. REQUIRES: nobody uses the index, the slots' pending counts are 0
   void Reset() {
@@ -162,10 +162,10 @@ class BucketIndex {
     lines_.Seal();
   }
 
-  template <class ForEachSlot>
-  std::uint64_t Count(ForEachSlot&& for_each_slot) const {
+  template <class ForEachWriter>
+  std::uint64_t Count(ForEachWriter&& for_each_writer) const {
     std::int64_t count = count_.load(std::memory_order_acquire);
-    for_each_slot([&](const sync::WriterSlot& slot) { count += slot.pending_count.load(std::memory_order_relaxed); });
+    for_each_writer([&](const sync::WriterState& writer) { count += writer.pending_count.load(std::memory_order_relaxed); });
     return count < 0 ? 0 : static_cast<std::uint64_t>(count);
   }
 
@@ -173,10 +173,10 @@ class BucketIndex {
   LineTable<Space>& lines() { return lines_; }
 
  private:
-  friend class BucketWalk<Space>;
+  friend class BucketScan<Space>;
   class LockedHomes;
   template <class ActionT>
-  class MultiTurn;
+  class MultiGuard;
   static constexpr std::size_t kLongValue = 8192;   // a longer one is written while the bucket is not locked
   static constexpr unsigned kMaxHops = 4096;        // of a chain; more is a loop in a damaged file
   static constexpr unsigned kShortHops = 8;         // of the short way of a look-up
@@ -216,38 +216,39 @@ class BucketIndex {
   HAKO_INLINE static Place Locate(std::uint64_t hash, TableShape shape) { return {shape, shape.IndexOf(hash)}; }
 
   // A writer's turn at a bucket: its slot is announced as busy and the home line locked, until End or the end of the scope.
-  class Turn {
+  class BucketGuard {
    public:
     // Without `heeds_holds` the caller leaves the key's value as it is.
-    HAKO_INLINE Turn(BucketIndex& index, Slot& slot, std::uint64_t hash, bool heeds_holds = true);
+    HAKO_INLINE BucketGuard(BucketIndex& index, WriterState& writer, std::uint64_t hash, bool heeds_holds = true);
     // Takes over what another turn handed over.
-    Turn(BucketIndex& index, Slot& slot, Place home) : line(&index.lines_.Home(home.index)), place(home), slot_(&slot) {}
-    Turn(const Turn&) = delete;
-    HAKO_INLINE ~Turn() {
+    BucketGuard(BucketIndex& index, WriterState& writer, Place home)
+        : line(&index.lines_.Home(home.index)), place(home), writer_(&writer) {}
+    BucketGuard(const BucketGuard&) = delete;
+    HAKO_INLINE ~BucketGuard() {
       if (line != nullptr) sync::VersionLock(line->header).Unlock(changed);
-      if (slot_ != nullptr) slot_->Leave();
+      if (writer_ != nullptr) writer_->Leave();
     }
     HAKO_INLINE Place HandOver() {
       line = nullptr;
-      slot_ = nullptr;
+      writer_ = nullptr;
       return place;
     }
     // Unlocks, and has changed nothing.
     HAKO_INLINE void Cancel() {
       sync::VersionLock(std::exchange(line, nullptr)->header).Unlock(false);
-      std::exchange(slot_, nullptr)->Leave();
+      std::exchange(writer_, nullptr)->Leave();
     }
     // Unlocks, and adds to the number of records.
     HAKO_INLINE void End(BucketIndex& index, std::int64_t delta) {
       sync::VersionLock(std::exchange(line, nullptr)->header).Unlock(changed);
-      if (delta != 0) index.AddToCount(*slot_, delta);
+      if (delta != 0) index.AddToCount(*writer_, delta);
     }
     Line* line;
     Place place;
     bool changed = false;
 
    private:
-    Slot* slot_;
+    WriterState* writer_;
   };
 
   StatusOr<Line*> NextLine(Line& line, std::uint32_t header, unsigned* hops) const {
@@ -284,11 +285,11 @@ class BucketIndex {
   }
 
   template <class V>
-  Status ForEachIn(BucketWalk<Space>& walk, V& visit) const;
+  Status ForEachIn(BucketScan<Space>& walk, V& visit) const;
   template <class S>
-  [[gnu::noinline]] Status FetchSlowly(Slots& slots, std::uint64_t hash, std::string_view key, S& sink);
+  [[gnu::noinline]] Status FetchSlowly(Writers& writers, std::uint64_t hash, std::string_view key, S& sink);
   template <class S>
-  [[gnu::noinline]] Status FetchLocked(Slots& slots, std::uint64_t hash, std::string_view key, S& sink);
+  [[gnu::noinline]] Status FetchLocked(Writers& writers, std::uint64_t hash, std::string_view key, S& sink);
   template <class ActionT, class V>
   static constexpr bool kReads = std::is_void_v<ActionT> || std::is_invocable_v<V&, std::optional<std::string_view>>;
   template <class ActionT, class V>
@@ -298,8 +299,8 @@ class BucketIndex {
     else
       return visit(exists);
   }
-  [[gnu::noinline]] Place MoveLock(Slot& slot, std::uint64_t hash, Place place, bool heeds_holds);
-  Status Find(Slot& slot, const Turn& turn, std::uint64_t hash, std::string_view key, Entry* found);
+  [[gnu::noinline]] Place MoveLock(WriterState& writer, std::uint64_t hash, Place place, bool heeds_holds);
+  Status Find(WriterState& writer, const BucketGuard& guard, std::uint64_t hash, std::string_view key, Entry* found);
   template <class HashOf, class F>
   void PrefetchLines(std::size_t n, HashOf&& hash_of, F&& record) const;
   template <class HashOf>
@@ -316,29 +317,30 @@ class BucketIndex {
   }
   HAKO_INLINE ShortEntry FindShort(Line* line, std::uint16_t tag, std::string_view key);
   template <class ActionT, class V>
-  [[gnu::noinline]] Status ProcessSlowly(Slot& slot, Place place, std::uint64_t hash, std::string_view key, V& visit);
-  [[gnu::noinline]] Status StoreSlowly(Slot& slot, Place place, std::uint64_t hash, std::string_view key, std::string_view value,
+  [[gnu::noinline]] Status ProcessSlowly(WriterState& writer, Place place, std::uint64_t hash, std::string_view key, V& visit);
+  [[gnu::noinline]] Status StoreSlowly(WriterState& writer, Place place, std::uint64_t hash, std::string_view key, std::string_view value,
                                        std::uint32_t fresh);
-  [[gnu::noinline]] Status StoreLong(Slot& slot, std::uint64_t hash, std::string_view key, std::string_view value, bool is_held);
-  Status StoreResult(Slot& slot, Turn& turn, std::uint64_t hash, std::string_view key, const Entry& entry, std::string_view value);
-  Status Store(Slot& slot, Turn& turn, std::uint64_t hash, std::string_view key, const Entry& entry, std::string_view value,
-               std::uint32_t fresh);
+  [[gnu::noinline]] Status StoreLong(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view value, bool is_held);
+  Status StoreResult(WriterState& writer, BucketGuard& guard, std::uint64_t hash, std::string_view key, const Entry& entry,
+                     std::string_view value);
+  Status Store(WriterState& writer, BucketGuard& guard, std::uint64_t hash, std::string_view key, const Entry& entry,
+               std::string_view value, std::uint32_t fresh);
   template <bool kNew, class Make>
-  Status Insert(Turn& turn, std::uint64_t hash, Make&& make);
+  Status Insert(BucketGuard& guard, std::uint64_t hash, Make&& make);
   HAKO_INLINE static unsigned FreeEntry(Line& line);
 
   void PublishLineCount(std::uint64_t n) {
     space_.StoreLineCount(n);
     shape_.store(TableShape::Of(n).word(), std::memory_order_release);
   }
-  HAKO_INLINE void AddToCount(Slot& slot, std::int64_t delta);
-  [[gnu::noinline]] void SettleCount(Slot& slot, std::int64_t pending);
-  bool Split(Slot& slot);
+  HAKO_INLINE void AddToCount(WriterState& writer, std::int64_t delta);
+  [[gnu::noinline]] void SettleCount(WriterState& writer, std::int64_t pending);
+  bool Split(WriterState& writer);
   Status FillLine(Line& line, std::span<const Tagged> entries);
   static void StoreLine(Line& line, const Line& content);
-  Status MakeTagsAnew(Slot& slot, std::span<Tagged> entries, unsigned depth) const;
+  Status MakeTagsAnew(WriterState& writer, std::span<Tagged> entries, unsigned depth) const;
   void Compact(Line& home, std::size_t chain, std::size_t num_entries);
-  Status RepairLine(Slot& slot, std::uint64_t index);
+  Status RepairLine(WriterState& writer, std::uint64_t index);
   Space& space_;
   LineTable<Space> lines_;
   alignas(64) std::atomic<std::uint64_t> shape_{0};  // TableShape; read by every operation, written by splits
@@ -353,4 +355,4 @@ class BucketIndex {
 #include "hako/hash/bucket_index-inl.h"
 #include "hako/hash/bucket_multi-inl.h"
 #include "hako/hash/bucket_passes-inl.h"
-#include "hako/hash/bucket_walk.h"
+#include "hako/hash/bucket_scan.h"

@@ -65,23 +65,23 @@ class BucketIndex<Space>::LockedHomes {
 // these leaves some keys changed and others not.
 template <class Space>
 template <class ActionT>
-class BucketIndex<Space>::MultiTurn {
+class BucketIndex<Space>::MultiGuard {
  public:
   // Waits while another thread holds one of the keys; or locks nothing then.
   enum class IfHeld { kWait, kLockNothing };
-  MultiTurn(BucketIndex& index, Slot& slot, std::span<const std::string_view> keys, IfHeld if_held = IfHeld::kWait)
-      : index_(index), slot_(slot), keys_(keys), if_held_(if_held), homes_(index, keys.size()) {
+  MultiGuard(BucketIndex& index, WriterState& writer, std::span<const std::string_view> keys, IfHeld if_held = IfHeld::kWait)
+      : index_(index), writer_(writer), keys_(keys), if_held_(if_held), homes_(index, keys.size()) {
     for (const std::string_view key : keys) records_.push_back({.hash = index.space_.KeyHash(key)});
     index.PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
-    slot.Enter();
-    busy_.emplace(slot);
+    writer.Enter();
+    busy_.emplace(writer);
     Lock();
     if (!IsLocked()) return;
     index.ReadRecords(*ahead_, std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
     JoinEqualKeys();
   }
-  MultiTurn(const MultiTurn&) = delete;
-  ~MultiTurn() = default;
+  MultiGuard(const MultiGuard&) = delete;
+  ~MultiGuard() = default;
   bool IsLocked() const { return !homes_.IsEmpty(); }
 
   template <class V>
@@ -93,7 +93,7 @@ class BucketIndex<Space>::MultiTurn {
       if (record.action.kind() == ActionT::Kind::kSet) {
         value = record.action.value();
       } else if (record.action.kind() == ActionT::Kind::kKeep && record.handle != 0) {
-        HAKO_ASSIGN_OR_RETURN(const RecordView view, index_.space_.View(slot_, record.handle));
+        HAKO_ASSIGN_OR_RETURN(const RecordView view, index_.space_.View(writer_, record.handle));
         value = view.value;
       }
       const std::optional<ActionT> action = visit(i, value);
@@ -160,10 +160,10 @@ class BucketIndex<Space>::MultiTurn {
       Replace(record);
       --delta;
     }
-    index_.space_.ReleaseFreed(slot_);
+    index_.space_.ReleaseFreed(writer_);
     homes_.Unlock();
-    for (; delta > kCountBatch; delta -= kCountBatch) index_.AddToCount(slot_, kCountBatch);  // and splits at the usual pace
-    if (delta != 0) index_.AddToCount(slot_, delta);
+    for (; delta > kCountBatch; delta -= kCountBatch) index_.AddToCount(writer_, kCountBatch);  // and splits at the usual pace
+    if (delta != 0) index_.AddToCount(writer_, delta);
     return status;
   }
 
@@ -179,8 +179,8 @@ class BucketIndex<Space>::MultiTurn {
     ActionT action = ActionT::Keep();
   };
   // A Turn that does not own its lock.
-  struct LentTurn : Turn {
-    using Turn::Turn;
+  struct LentTurn : BucketGuard {
+    using BucketGuard::BucketGuard;
     ~LentTurn() { this->HandOver(); }
   };
 
@@ -195,10 +195,10 @@ class BucketIndex<Space>::MultiTurn {
       if (!closed && !is_held) return;
       homes_.Unlock();
       if (is_held && if_held_ == IfHeld::kLockNothing) return;
-      slot_.Leave();
+      writer_.Leave();
       if (is_held) gate.WaitUntilReleased(held->hash);
       gate.WaitUntilOpen();
-      slot_.Enter();
+      writer_.Enter();
     }
   }
   void JoinEqualKeys() {
@@ -212,13 +212,13 @@ class BucketIndex<Space>::MultiTurn {
     }
   }
 
-  LentTurn Lend(const Record& record) { return LentTurn(index_, slot_, homes_.PlaceOf(record.hash)); }
+  LentTurn Lend(const Record& record) { return LentTurn(index_, writer_, homes_.PlaceOf(record.hash)); }
 
   Status Find(std::size_t i) {
     Record& record = records_[i];
-    const LentTurn turn = Lend(record);
+    const LentTurn guard = Lend(record);
     Entry entry;
-    HAKO_RETURN_IF_ERROR(index_.Find(slot_, turn, record.hash, keys_[i], &entry));
+    HAKO_RETURN_IF_ERROR(index_.Find(writer_, guard, record.hash, keys_[i], &entry));
     record.handle = entry.handle;
     record.lengths = entry.lengths;
     return absl::OkStatus();
@@ -236,7 +236,7 @@ class BucketIndex<Space>::MultiTurn {
       Record& record = records_[i];
       if (record.action.kind() != ActionT::Kind::kSet || record.fresh != 0) continue;
       Status status;
-      record.fresh = index_.space_.Write(slot_, record.hash, keys_[i], record.action.value(), &status);
+      record.fresh = index_.space_.Write(writer_, record.hash, keys_[i], record.action.value(), &status);
       if (record.fresh == 0) return status;
     }
     return absl::OkStatus();
@@ -245,8 +245,8 @@ class BucketIndex<Space>::MultiTurn {
   Status MakeEntries() {
     for (Record& record : records_) {
       if (record.fresh == 0 || record.handle != 0) continue;
-      LentTurn turn = Lend(record);
-      HAKO_RETURN_IF_ERROR(index_.template Insert<false>(turn, record.hash, [&record](Status*) { return record.fresh; }));
+      LentTurn guard = Lend(record);
+      HAKO_RETURN_IF_ERROR(index_.template Insert<false>(guard, record.hash, [&record](Status*) { return record.fresh; }));
       record.entered = true;
     }
     return absl::OkStatus();
@@ -262,15 +262,15 @@ class BucketIndex<Space>::MultiTurn {
       if (record.fresh == 0) continue;
       homes_.MarkChanged(record.hash);
       if (record.action.kind() != ActionT::Kind::kSet) continue;  // it was there before
-      index_.space_.GiveBack(slot_, record.fresh, keys_[i].size(), record.action.value().size());
+      index_.space_.GiveBack(writer_, record.fresh, keys_[i].size(), record.action.value().size());
     }
-    index_.space_.ReleaseFreed(slot_);
+    index_.space_.ReleaseFreed(writer_);
   }
 
   // The record's entry names `fresh` instead of `handle`.
   void Replace(Record& record) {
     index_.space_.NoteMove(record.handle, record.fresh);
-    index_.space_.Retire(slot_, record.handle, record.lengths);
+    index_.space_.Retire(writer_, record.handle, record.lengths);
     ChangeEntry(record, record.handle, record.fresh);
   }
 
@@ -286,7 +286,7 @@ class BucketIndex<Space>::MultiTurn {
   }
 
   BucketIndex& index_;
-  Slot& slot_;
+  WriterState& writer_;
   std::span<const std::string_view> keys_;
   const IfHeld if_held_;
   absl::InlinedVector<Record, kUsualKeys> records_;  // one a key
@@ -298,37 +298,38 @@ class BucketIndex<Space>::MultiTurn {
 
 template <class Space>
 template <class ActionT, class V>
-Status BucketIndex<Space>::ProcessMulti(Slot& slot, std::span<const std::string_view> keys, V&& visit) {
+Status BucketIndex<Space>::ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visit) {
   if (keys.empty()) return absl::OkStatus();
-  MultiTurn<ActionT> turn(*this, slot, keys);
-  HAKO_RETURN_IF_ERROR(turn.Decide(visit));
-  HAKO_RETURN_IF_ERROR(turn.WriteLong());
-  return turn.Apply();
+  MultiGuard<ActionT> guard(*this, writer, keys);
+  HAKO_RETURN_IF_ERROR(guard.Decide(visit));
+  HAKO_RETURN_IF_ERROR(guard.WriteLong());
+  return guard.Apply();
 }
 
 template <class Space>
 template <class ActionT>
-StatusOr<bool> BucketIndex<Space>::EnterMulti(Slot& slot, std::span<const std::string_view> keys, std::span<const std::uint32_t> handles) {
-  MultiTurn<ActionT> turn(*this, slot, keys, MultiTurn<ActionT>::IfHeld::kLockNothing);
-  if (!turn.IsLocked()) return false;
-  HAKO_RETURN_IF_ERROR(turn.Take(handles));
-  HAKO_RETURN_IF_ERROR(turn.Apply());
+StatusOr<bool> BucketIndex<Space>::EnterMulti(WriterState& writer, std::span<const std::string_view> keys,
+                                              std::span<const std::uint32_t> handles) {
+  MultiGuard<ActionT> guard(*this, writer, keys, MultiGuard<ActionT>::IfHeld::kLockNothing);
+  if (!guard.IsLocked()) return false;
+  HAKO_RETURN_IF_ERROR(guard.Take(handles));
+  HAKO_RETURN_IF_ERROR(guard.Apply());
   return true;
 }
 
 template <class Space>
 template <class Record, class F>
-void BucketIndex<Space>::RunLocked(Slot& slot, std::span<const Record> records, F&& body) {
+void BucketIndex<Space>::RunLocked(WriterState& writer, std::span<const Record> records, F&& body) {
   LockedHomes homes(*this, records.size());
-  slot.Enter();
-  const sync::LeaveAtEnd leave(slot);
+  writer.Enter();
+  const sync::LeaveAtEnd leave(writer);
   for (;;) {
     homes.Lock(records.size(), [records](std::size_t i) { return records[i].key_hash; });
     if (!space_.gate().IsClosed()) break;
     homes.Unlock();
-    slot.Leave();
+    writer.Leave();
     space_.gate().WaitUntilOpen();
-    slot.Enter();
+    writer.Enter();
   }
   std::uint64_t mask = 0;
   for (std::size_t i = 0; i < records.size(); ++i) {
@@ -343,7 +344,7 @@ void BucketIndex<Space>::RunLocked(Slot& slot, std::span<const Record> records, 
 
 template <class Space>
 template <class S, class F>
-Status BucketIndex<Space>::FetchMulti(Slots& slots, std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+Status BucketIndex<Space>::FetchMulti(Writers& writers, std::span<const std::string_view> keys, S&& sink, F&& arrived) {
   std::uint64_t hashes[kPrefetchGroup];
   for (std::size_t from = 0, n = 0; from < keys.size(); from += n) {
     n = std::min(keys.size() - from, kPrefetchGroup);
@@ -356,7 +357,7 @@ Status BucketIndex<Space>::FetchMulti(Slots& slots, std::span<const std::string_
       PrefetchRecords(n, hash_of);
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t k = from + i;
-      const Status status = Fetch(slots, hashes[i], keys[k], [&sink, k](std::size_t size) { return sink(k, size); });
+      const Status status = Fetch(writers, hashes[i], keys[k], [&sink, k](std::size_t size) { return sink(k, size); });
       if (!status.ok() && !absl::IsNotFound(status)) [[unlikely]]
         return status;
       arrived(k, status.ok());

@@ -9,7 +9,7 @@ namespace hako::hash {
 template <class Space>
 template <class V>
 Status BucketIndex<Space>::ForEach(V& visit) const {
-  BucketWalk<Space> walk(*this);
+  BucketScan<Space> walk(*this);
   walk.Start();
   return ForEachIn(walk, visit);
 }
@@ -19,7 +19,7 @@ template <class V>
 Status BucketIndex<Space>::ForEachParallel(unsigned num_threads, V& visit) const {
   const std::uint64_t lines = num_lines(), parts = std::max(num_threads, 1u);
   return sync::RunParts(parts, [&](std::size_t part) {
-    BucketWalk<Space> walk(*this);
+    BucketScan<Space> walk(*this);
     walk.StartPart(lines, part, parts);
     return ForEachIn(walk, visit);
   });
@@ -27,7 +27,7 @@ Status BucketIndex<Space>::ForEachParallel(unsigned num_threads, V& visit) const
 
 template <class Space>
 template <class V>
-Status BucketIndex<Space>::ForEachIn(BucketWalk<Space>& walk, V& visit) const {
+Status BucketIndex<Space>::ForEachIn(BucketScan<Space>& walk, V& visit) const {
   for (;;) {
     HAKO_ASSIGN_OR_RETURN(const bool more, walk.Step());
     if (!more) return absl::OkStatus();
@@ -65,32 +65,32 @@ typename BucketIndex<Space>::Naming BucketIndex<Space>::NamingOf(std::uint64_t h
 
 template <class Space>
 template <class F>
-void BucketIndex<Space>::RunIfNamed(Slot& slot, std::uint64_t hash, std::uint32_t handle, F&& body) {
-  Turn turn(*this, slot, hash, false);  // the record moves, or its stamp changes, and the key may be held meanwhile
+void BucketIndex<Space>::RunIfNamed(WriterState& writer, std::uint64_t hash, std::uint32_t handle, F&& body) {
+  BucketGuard guard(*this, writer, hash, false);  // the record moves, or its stamp changes, and the key may be held meanwhile
   Line* named = nullptr;
   unsigned at = 0;
-  const Status chain = ForEachEntry(*turn.line, [&](Line& line, unsigned i, std::uint32_t entry) {
+  const Status chain = ForEachEntry(*guard.line, [&](Line& line, unsigned i, std::uint32_t entry) {
     if (entry == handle) named = &line, at = i;
   });
   (void)chain;  // a broken one is found by the next call that needs the rest of it
   if (named == nullptr) return;
   body([&](std::uint32_t other) {
-    turn.changed = true;
+    guard.changed = true;
     StoreSlot(*named, at, other);
   });
 }
 
 template <class Space>
 template <class F>
-Status BucketIndex<Space>::ForEachLocked(Slot& slot, std::uint64_t from, std::uint64_t to, F&& visit) {
+Status BucketIndex<Space>::ForEachLocked(WriterState& writer, std::uint64_t from, std::uint64_t to, F&& visit) {
   for (std::uint64_t index = from; index < std::min(to, num_lines()); ++index) {
-    Turn turn(*this, slot, index);  // the number of a line, as a hash, is at home there
-    if (turn.place.index != index) continue;
+    BucketGuard guard(*this, writer, index);  // the number of a line, as a hash, is at home there
+    if (guard.place.index != index) continue;
     Status status;
-    HAKO_RETURN_IF_ERROR(ForEachEntry(*turn.line, [&](Line& line, unsigned i, std::uint32_t handle) {
+    HAKO_RETURN_IF_ERROR(ForEachEntry(*guard.line, [&](Line& line, unsigned i, std::uint32_t handle) {
       if (!status.ok()) return;
       status = visit(handle, [&](std::uint32_t other) {
-        turn.changed = true;
+        guard.changed = true;
         StoreSlot(line, i, other);
       });
     }));
@@ -124,14 +124,14 @@ Status BucketIndex<Space>::RemoveAll(F&& visit) {
 }
 
 template <class Space>
-Status BucketIndex<Space>::Recover(Slot& slot, std::uint64_t num_lines, std::unordered_set<std::uint32_t>* used_overflow) {
+Status BucketIndex<Space>::Recover(WriterState& writer, std::uint64_t num_lines, std::unordered_set<std::uint32_t>* used_overflow) {
   if (num_lines < 2 || num_lines > std::min(lines_.HomeCapacity(), TableShape::kMaxLines))
     return absl::DataLossError("the number of bucket lines makes no sense");
   shape_.store(TableShape::Of(num_lines).word(), std::memory_order_release);
   std::int64_t count = 0;
   for (std::uint64_t index = 0; index < num_lines; ++index) {
     Line& home = lines_.Home(index);
-    if ((Header(home) & sync::VersionLock::kLocked) != 0) HAKO_RETURN_IF_ERROR(RepairLine(slot, index));
+    if ((Header(home) & sync::VersionLock::kLocked) != 0) HAKO_RETURN_IF_ERROR(RepairLine(writer, index));
     for (Line* line = &home; HasLink(Header(*line));) {
       const std::uint32_t id = LoadSlot(*line, format::kLinkEntry);
       Line* next = lines_.Overflow(id);
@@ -146,13 +146,13 @@ Status BucketIndex<Space>::Recover(Slot& slot, std::uint64_t num_lines, std::uno
 
 // A killed process was changing this line. Its slots tell what is true; see the order of stores in Process, Split and Compact.
 template <class Space>
-Status BucketIndex<Space>::RepairLine(Slot& slot, std::uint64_t index) {
+Status BucketIndex<Space>::RepairLine(WriterState& writer, std::uint64_t index) {
   Line& home = lines_.Home(index);
   std::unordered_set<std::uint32_t> seen;
   Status status;
   HAKO_RETURN_IF_ERROR(ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t handle) {
     space_.Revive(handle);
-    StatusOr<RecordView> record = space_.View(slot, handle);
+    StatusOr<RecordView> record = space_.View(writer, handle);
     if (!record.ok()) {
       status = record.status();
       return;
@@ -203,14 +203,14 @@ Status BucketIndex<Space>::VerifyLines(std::uint64_t expected, F&& twins) {
 }
 
 template <class Space>
-Status BucketIndex<Space>::VerifyRecords(Slot& slot) {
+Status BucketIndex<Space>::VerifyRecords(WriterState& writer) {
   for (std::uint64_t index = 0; index < num_lines(); ++index) {
-    Turn turn(*this, slot, index);  // the number of a line, as a hash, is at home there
-    if (turn.place.index != index) continue;
+    BucketGuard guard(*this, writer, index);  // the number of a line, as a hash, is at home there
+    if (guard.place.index != index) continue;
     Status status;
     absl::InlinedVector<std::string, format::kLineEntries> keys;
-    HAKO_RETURN_IF_ERROR(ForEachEntry(*turn.line, [&](Line& line, unsigned i, std::uint32_t handle) {
-      const StatusOr<RecordView> record = space_.View(slot, handle);
+    HAKO_RETURN_IF_ERROR(ForEachEntry(*guard.line, [&](Line& line, unsigned i, std::uint32_t handle) {
+      const StatusOr<RecordView> record = space_.View(writer, handle);
       if (!record.ok()) return status.Update(record.status());
       const std::uint64_t hash = space_.KeyHash(record->key);
       const Place place = Locate(hash, shape());

@@ -25,40 +25,40 @@ StatusOr<std::uint64_t> RecordHeap<FileT>::AllocateIndexExtent(std::uint64_t byt
 }
 
 template <File FileT>
-HAKO_INLINE std::uint32_t RecordHeap<FileT>::Carve(Slot& slot, unsigned size_class) {
+HAKO_INLINE std::uint32_t RecordHeap<FileT>::Carve(WriterState& writer, unsigned size_class) {
   const std::uint64_t bytes = BytesOf(size_class);
-  const std::uint64_t place = kMapped ? slot.chunk.next : PlaceIn(slot.chunk, bytes);
-  if (slot.chunk.end - slot.chunk.next < place - slot.chunk.next + bytes) [[unlikely]]
+  const std::uint64_t place = kMapped ? writer.chunk.next : PlaceIn(writer.chunk, bytes);
+  if (writer.chunk.end - writer.chunk.next < place - writer.chunk.next + bytes) [[unlikely]]
     return 0;
-  if (place != slot.chunk.next) FreeGap(slot, slot.chunk.next, place - slot.chunk.next);
-  slot.chunk.next = place + bytes;
+  if (place != writer.chunk.next) FreeGap(writer, writer.chunk.next, place - writer.chunk.next);
+  writer.chunk.next = place + bytes;
   return HandleOf(place);
 }
 
 template <File FileT>
-std::uint32_t RecordHeap<FileT>::CarveSlowly(Slot& slot, unsigned size_class, Status* error) {
+std::uint32_t RecordHeap<FileT>::CarveSlowly(WriterState& writer, unsigned size_class, Status* error) {
   const bool small = depot_->IsSmall(size_class);
   const std::uint64_t bytes = BytesOf(size_class), most = bytes + place_unit_ - 1;
-  if (small) depot_->FreeRun(Rest(std::exchange(slot.chunk, {})));
+  if (small) depot_->FreeRun(Rest(std::exchange(writer.chunk, {})));
   for (bool harvested = false, gathered = false;;) {
     if (!small) {
       if (const Run block = depot_->TakeBlock(bytes, place_unit_); block.bytes() != 0 && !IndexHas(block)) return HandleOf(block.begin);
-    } else if (slot.chunk = depot_->TakeChunk(most); IndexHas(Rest(slot.chunk))) {
-      slot.chunk = {};
-    } else if (slot.chunk.bytes() != 0) {
-      return Carve(slot, size_class);
+    } else if (writer.chunk = depot_->TakeChunk(most); IndexHas(Rest(writer.chunk))) {
+      writer.chunk = {};
+    } else if (writer.chunk.bytes() != 0) {
+      return Carve(writer, size_class);
     }
-    if (!std::exchange(harvested, true) && HarvestSome(slot)) {
-      if (const std::uint32_t handle = small ? depot_->Pop(slot.free, size_class) : 0; handle != 0) return handle;
+    if (!std::exchange(harvested, true) && HarvestSome(writer)) {
+      if (const std::uint32_t handle = small ? depot_->Pop(writer.free, size_class) : 0; handle != 0) return handle;
       continue;
     }
     if (!std::exchange(gathered, true)) {  // before the file grows
-      depot_->Flush(slot.free, BlockDepot::kFree, BlockDepot::kUnstamped);
+      depot_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
       continue;
     }
     if (*error = Grow(bytes, most); error->ok()) continue;
-    std::uint32_t handle = small ? depot_->Pop(slot.free, size_class) : 0;
-    if (small && handle == 0) handle = CutSmall(slot, size_class);
+    std::uint32_t handle = small ? depot_->Pop(writer.free, size_class) : 0;
+    if (small && handle == 0) handle = CutSmall(writer, size_class);
     if (handle != 0) *error = absl::OkStatus();
     return handle;
   }
@@ -66,18 +66,18 @@ std::uint32_t RecordHeap<FileT>::CarveSlowly(Slot& slot, unsigned size_class, St
 
 // Where the file cannot grow: the beginning of a free block of any small size. What is left of it is free.
 template <File FileT>
-std::uint32_t RecordHeap<FileT>::CutSmall(Slot& slot, unsigned size_class) {
-  Run block = depot_->TakeSmallBlock(BlockDepot::kFree, size_class);
-  if (!kMapped && block.bytes() == 0) block = depot_->TakeSmallBlock(BlockDepot::kUnstamped, size_class);
+std::uint32_t RecordHeap<FileT>::CutSmall(WriterState& writer, unsigned size_class) {
+  Run block = depot_->TakeSmallBlock(FreeBlockPool::kFree, size_class);
+  if (!kMapped && block.bytes() == 0) block = depot_->TakeSmallBlock(FreeBlockPool::kUnstamped, size_class);
   if (block.bytes() == 0) return 0;
   const std::uint64_t used = BytesOf(size_class);
-  FreeGap(slot, block.begin + used, block.bytes() - used);
+  FreeGap(writer, block.begin + used, block.bytes() - used);
   return HandleOf(block.begin);
 }
 
 template <File FileT>
 Status RecordHeap<FileT>::Grow(std::uint64_t bytes, std::uint64_t most) {
-  if (bytes > BlockDepot::kSmallMax) ReleaseExtents();  // two that are neighbours may be large enough together
+  if (bytes > FreeBlockPool::kSmallMax) ReleaseExtents();  // two that are neighbours may be large enough together
   const std::uint64_t size = ExtentSize(bytes, most);
   HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, extents_->AllocateHeapExtent(size));
   depot_->FreeRun({offset + sizeof(format::HeapExtentHeader), offset + size});
@@ -125,52 +125,52 @@ void RecordHeap<FileT>::ReleaseExtent(Run run) {
 }
 
 template <File FileT>
-template <class ForEachSlot>
-void RecordHeap<FileT>::GatherFree(ForEachSlot&& for_each_slot) {
-  for_each_slot([&](Slot& slot) {
-    ReleaseFreed(slot);
-    depot_->FreeRun(Rest(std::exchange(slot.chunk, {})));
-    depot_->Flush(slot.free, BlockDepot::kFree, BlockDepot::kUnstamped);
+template <class ForEachWriter>
+void RecordHeap<FileT>::GatherFree(ForEachWriter&& for_each_writer) {
+  for_each_writer([&](WriterState& writer) {
+    ReleaseFreed(writer);
+    depot_->FreeRun(Rest(std::exchange(writer.chunk, {})));
+    depot_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
   });
 }
 
 // ---- harvest ----
 
 template <File FileT>
-void RecordHeap<FileT>::BeginHarvest(Slot& slot, std::uint64_t num_records) {
+void RecordHeap<FileT>::BeginHarvest(WriterState& writer, std::uint64_t num_records) {
   if (!AcceptsWrites()) return;
   std::lock_guard lock(harvest_mutex_);
   live_to_harvest_ = num_records;
   harvest_end_ = extents_->tail();
   harvest_next_.store(format::kFirstExtent, std::memory_order_relaxed);
-  if (first_epoch_ - extents_->LoadLive(&format::LiveState::settled) > kSettledAgeMax) HarvestUntil(slot, harvest_end_);
+  if (first_epoch_ - extents_->LoadLive(&format::LiveState::settled) > kSettledAgeMax) HarvestUntil(writer, harvest_end_);
 }
 
 template <File FileT>
-void RecordHeap<FileT>::HarvestFor(Slot& slot, std::uint64_t bytes) {
+void RecordHeap<FileT>::HarvestFor(WriterState& writer, std::uint64_t bytes) {
   if (HarvestIsOver() || evacuating_.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(harvest_mutex_);
-  HarvestUntil(slot, std::min(harvest_next_.load(std::memory_order_relaxed) + bytes, harvest_end_));
+  HarvestUntil(writer, std::min(harvest_next_.load(std::memory_order_relaxed) + bytes, harvest_end_));
 }
 
 // Few extents: the caller has a bucket locked. False if there is nothing to harvest.
 template <File FileT>
-bool RecordHeap<FileT>::HarvestSome(Slot& slot) {
+bool RecordHeap<FileT>::HarvestSome(WriterState& writer) {
   for (int i = 0; i < kHarvestsAtOnce; ++i) {
     if (HarvestIsOver() || evacuating_.load(std::memory_order_relaxed)) return i != 0;
     if (std::unique_lock harvest(harvest_mutex_, std::try_to_lock); harvest) {
-      HarvestUntil(slot, std::min(harvest_next_.load(std::memory_order_relaxed) + 1, harvest_end_));
+      HarvestUntil(writer, std::min(harvest_next_.load(std::memory_order_relaxed) + 1, harvest_end_));
     }
   }
   return true;
 }
 
 template <File FileT>
-void RecordHeap<FileT>::HarvestUntil(Slot& slot, std::uint64_t end) {
+void RecordHeap<FileT>::HarvestUntil(WriterState& writer, std::uint64_t end) {
   for (std::uint64_t next; (next = harvest_next_.load(std::memory_order_relaxed)) < end;) {
     const StatusOr<std::uint64_t> bytes = extents_->HeapExtentBytes(next);
     if (!bytes.ok() || *bytes != 0) {
-      if (bytes.ok()) HarvestExtent(slot, {next, *bytes});
+      if (bytes.ok()) HarvestExtent(writer, {next, *bytes});
       next += bytes.ok() ? *bytes : format::kExtentUnit;  // what cannot be read stays unused
     } else {
       extents_->Free({next, format::kExtentUnit});  // if the index does not have it
@@ -180,7 +180,7 @@ void RecordHeap<FileT>::HarvestUntil(Slot& slot, std::uint64_t end) {
     if (next < harvest_end_) continue;
     // If a live record is damaged, it may be one of the doubtful pieces, which then stay unused.
     if (live_to_harvest_ == 0) {
-      for (const ChunkRest& piece : doubtful_) FreeGap(slot, piece.next, piece.bytes());
+      for (const ChunkRest& piece : doubtful_) FreeGap(writer, piece.next, piece.bytes());
     }
     doubtful_ = {};
   }
@@ -188,7 +188,7 @@ void RecordHeap<FileT>::HarvestUntil(Slot& slot, std::uint64_t end) {
 
 // Nothing is written to the extent meanwhile but stamps.
 template <File FileT>
-void RecordHeap<FileT>::HarvestExtent(Slot& slot, Extent extent) {
+void RecordHeap<FileT>::HarvestExtent(WriterState& writer, Extent extent) {
   AlignedBuffer buffer;
   const char* bytes = base_ + (kMapped ? extent.offset : 0);
   if constexpr (!kMapped) {
@@ -197,13 +197,13 @@ void RecordHeap<FileT>::HarvestExtent(Slot& slot, Extent extent) {
     if (!extents_->Read(extent.offset, reinterpret_cast<char*>(buffer.get()), extent.bytes).ok()) return;
   }
   KeptBlocks kept([&](std::uint64_t offset, std::uint64_t size, bool certain) {
-    if (certain) return FreeGap(slot, offset, size);
+    if (certain) return FreeGap(writer, offset, size);
     doubtful_.push_back({offset, offset + size});
   });
   kept.Enter(extent);
   const auto visit = [&](const ScannedRecord& record) {
     const format::Leftover leftover = format::LeftoverOf(record.stamp, first_epoch_);
-    if (leftover == format::Leftover::kWaiting) Wait(slot, record.handle, record.key.size(), record.value.size());
+    if (leftover == format::Leftover::kWaiting) Wait(writer, record.handle, record.key.size(), record.value.size());
     if (format::WasLiveBefore(record.stamp, first_epoch_)) --live_to_harvest_;
     if (leftover != format::Leftover::kFree) kept.Keep(OffsetOf(record.handle), BlockBytes(record));
     return absl::OkStatus();
@@ -250,14 +250,14 @@ void RecordHeap<FileT>::PaceLongWrite() const {
 // ---- epochs ----
 
 template <File FileT>
-template <class ForEachSlot>
-typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachSlot&& for_each_slot) {
+template <class ForEachWriter>
+typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachWriter&& for_each_writer) {
   const std::uint64_t closed = epoch();
-  const unsigned unstamped = BlockDepot::kUnstamped + closed % format::kSizeClasses;
-  for_each_slot([&](Slot& slot) {
-    depot_->Flush(slot.free, unstamped, unstamped + 1);
-    depot_->Flush(slot.free, BlockDepot::kWaiting, BlockDepot::kLists);
-    slot.waiting_bytes = 0;
+  const unsigned unstamped = FreeBlockPool::kUnstamped + closed % format::kSizeClasses;
+  for_each_writer([&](WriterState& writer) {
+    depot_->Flush(writer.free, unstamped, unstamped + 1);
+    depot_->Flush(writer.free, FreeBlockPool::kWaiting, FreeBlockPool::kLists);
+    writer.waiting_bytes = 0;
   });
   large_closing_.store(large_waiting_.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);
   UseEpoch(closed + 1);
@@ -290,30 +290,30 @@ Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t n
 
 template <File FileT>
 template <class AsWriter>
-void RecordHeap<FileT>::ReleaseWaiting(Slot& slot, ClosedEpoch& closed, AsWriter&& as_writer) {
-  ReleaseUnstamped(slot, closed, as_writer);
+void RecordHeap<FileT>::ReleaseWaiting(WriterState& writer, ClosedEpoch& closed, AsWriter&& as_writer) {
+  ReleaseUnstamped(writer, closed, as_writer);
   const bool keeps = pinned_ != nullptr && closed.epoch > pinned_->epoch;
   for (unsigned c = 0; c < closed.waiting.size(); ++c) {
     std::uint32_t& chain = closed.waiting[c];
     if (keeps) {
       KeepPinned(c, chain);
     } else if (kMapped || depot_->IsSmall(c)) {
-      while (chain != 0) as_writer([&] { chain = ReleaseSome(slot, c, chain); });
+      while (chain != 0) as_writer([&] { chain = ReleaseSome(writer, c, chain); });
     } else if (chain != 0) {
-      FreeSlowly(slot, c, StampFree(chain), as_writer);
+      FreeSlowly(writer, c, StampFree(chain), as_writer);
     }
   }
   large_closing_.store(0, std::memory_order_relaxed);
   if (closed.settles) extents_->StoreLive(&format::LiveState::settled, closed.epoch);
   const std::uint64_t until = harvest_next_.load(std::memory_order_relaxed) + harvest_end_ / kHarvestParts;
   while (!HarvestIsOver() && !evacuating_.load(std::memory_order_relaxed) && harvest_next_.load(std::memory_order_relaxed) <= until) {
-    as_writer([&] { HarvestFor(slot, 1); });
+    as_writer([&] { HarvestFor(writer, 1); });
   }
 }
 
 // Some magazines of a chain of small blocks, or of any in memory; returns the rest of it.
 template <File FileT>
-std::uint32_t RecordHeap<FileT>::ReleaseSome(Slot& slot, unsigned size_class, std::uint32_t chain) {
+std::uint32_t RecordHeap<FileT>::ReleaseSome(WriterState& writer, unsigned size_class, std::uint32_t chain) {
   const bool evacuating = evacuating_.load(std::memory_order_relaxed);
   std::unique_lock harvest(harvest_mutex_, std::defer_lock);
   if (!HarvestIsOver()) harvest.lock();
@@ -323,9 +323,9 @@ std::uint32_t RecordHeap<FileT>::ReleaseSome(Slot& slot, unsigned size_class, st
         if (pinned_ != nullptr) pinned_->handed_out.Add(handle);
         if (evacuating && IsVictim(handle)) return ForgetBlock(handle, size_class);
         if (IsFrozen(handle)) return StoreStamp(handle, stamps().free);  // the harvest finds it
-        if (!kMapped) return depot_->Push(slot.free, BlockDepot::kUnstamped + size_class, handle);
+        if (!kMapped) return depot_->Push(writer.free, FreeBlockPool::kUnstamped + size_class, handle);
         StoreStamp(handle, stamps().free);
-        FreeStamped(slot, handle, size_class);
+        FreeStamped(writer, handle, size_class);
       },
       kReleasesAtOnce);
 }
@@ -346,19 +346,19 @@ std::vector<std::uint32_t> RecordHeap<FileT>::StampFree(std::uint32_t chain) {
 
 template <File FileT>
 template <class AsWriter>
-void RecordHeap<FileT>::ReleaseUnstamped(Slot& slot, const ClosedEpoch& closed, AsWriter&& as_writer) {
+void RecordHeap<FileT>::ReleaseUnstamped(WriterState& writer, const ClosedEpoch& closed, AsWriter&& as_writer) {
   static_assert(format::kSizeClasses < format::kOtherAgeMax / 2);
-  if (closed.unstamped != 0) FreeSlowly(slot, closed.epoch % format::kSizeClasses, StampFree(closed.unstamped), as_writer);
+  if (closed.unstamped != 0) FreeSlowly(writer, closed.epoch % format::kSizeClasses, StampFree(closed.unstamped), as_writer);
 }
 
 // Not more at once than writers can wait for.
 template <File FileT>
 template <class AsWriter>
-void RecordHeap<FileT>::FreeSlowly(Slot& slot, unsigned size_class, std::vector<std::uint32_t> handles, AsWriter&& as_writer) {
+void RecordHeap<FileT>::FreeSlowly(WriterState& writer, unsigned size_class, std::vector<std::uint32_t> handles, AsWriter&& as_writer) {
   while (!handles.empty()) {
     as_writer([&] {
-      for (unsigned i = 0; i < kReleasesAtOnce * BlockDepot::kMagazineSize && !handles.empty(); ++i, handles.pop_back())
-        FreeStamped(slot, handles.back(), size_class);
+      for (unsigned i = 0; i < kReleasesAtOnce * FreeBlockPool::kMagazineSize && !handles.empty(); ++i, handles.pop_back())
+        FreeStamped(writer, handles.back(), size_class);
     });
   }
 }
@@ -389,11 +389,11 @@ void RecordHeap<FileT>::RefreshStamp(std::uint32_t handle, format::Stamp stamp) 
 // ---- moving records together ----
 
 template <File FileT>
-template <class ForEachSlot>
-void RecordHeap<FileT>::BeginEvacuation(std::vector<Extent>& victims, ForEachSlot&& for_each_slot) {
-  for_each_slot([&](Slot& slot) {
+template <class ForEachWriter>
+void RecordHeap<FileT>::BeginEvacuation(std::vector<Extent>& victims, ForEachWriter&& for_each_writer) {
+  for_each_writer([&](WriterState& writer) {
     std::erase_if(victims, [&](const Extent& extent) {
-      return slot.ahead.bytes() != 0 && slot.ahead.begin >= extent.offset && slot.ahead.begin < extent.offset + extent.bytes;
+      return writer.ahead.bytes() != 0 && writer.ahead.begin >= extent.offset && writer.ahead.begin < extent.offset + extent.bytes;
     });
   });
   victims_.assign(extents_->tail() / format::kExtentUnit, false);
@@ -409,9 +409,9 @@ void RecordHeap<FileT>::BeginEvacuation(std::vector<Extent>& victims, ForEachSlo
     return true;
   };
   depot_->Forget(forget);
-  for_each_slot([&](Slot& slot) { depot_->Forget(slot.free, forget); });
-  for_each_slot([&](Slot& slot) {
-    if (slot.chunk.bytes() != 0 && IsVictim(HandleOf(slot.chunk.next))) forgotten_.push_back(Rest(std::exchange(slot.chunk, {})));
+  for_each_writer([&](WriterState& writer) { depot_->Forget(writer.free, forget); });
+  for_each_writer([&](WriterState& writer) {
+    if (writer.chunk.bytes() != 0 && IsVictim(HandleOf(writer.chunk.next))) forgotten_.push_back(Rest(std::exchange(writer.chunk, {})));
   });
   std::vector<Run> ranges;
   for (const Extent& extent : victims) ranges.push_back({extent.offset, extent.offset + extent.bytes});
@@ -429,7 +429,7 @@ bool RecordHeap<FileT>::IsLong(std::uint32_t handle) const {
 }
 
 template <File FileT>
-StatusOr<std::uint32_t> RecordHeap<FileT>::Relocate(Slot& mover, std::uint32_t handle) {
+StatusOr<std::uint32_t> RecordHeap<FileT>::Relocate(WriterState& mover, std::uint32_t handle) {
   HAKO_RETURN_IF_ERROR(Health());
   HAKO_ASSIGN_OR_RETURN(const RecordView record, View(mover, handle));
   const std::string key(record.key), value(record.value);
@@ -443,14 +443,14 @@ StatusOr<std::uint32_t> RecordHeap<FileT>::Relocate(Slot& mover, std::uint32_t h
 }
 
 template <File FileT>
-void RecordHeap<FileT>::EndEvacuation(Slot& slot, const std::vector<Extent>& victims, bool emptied) {
+void RecordHeap<FileT>::EndEvacuation(WriterState& writer, const std::vector<Extent>& victims, bool emptied) {
   evacuating_.store(false, std::memory_order_release);
   victims_.clear();
   const std::vector<Run> forgotten = std::exchange(forgotten_, {});
   if (!emptied) {
     for (const Run run : forgotten) {
       StoreStamp(HandleOf(run.begin), stamps().free);  // it may be a block that still is stamped as retired
-      FreeGap(slot, run.begin, run.bytes());           // a small one would be of no use among the runs
+      FreeGap(writer, run.begin, run.bytes());         // a small one would be of no use among the runs
     }
     return;
   }

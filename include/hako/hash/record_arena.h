@@ -25,8 +25,8 @@
 #include "hako/base/status.h"
 #include "hako/format/record_format.h"
 #include "hako/format/size_class.h"
-#include "hako/hash/block_depot.h"
 #include "hako/hash/chunk.h"
+#include "hako/hash/free_block_pool.h"
 #include "hako/hash/record_space.h"
 #include "hako/hash/record_view.h"
 #include "hako/storage/arena.h"
@@ -40,14 +40,14 @@ class RecordArena {
   static constexpr bool kOverwrites = true;
   static constexpr bool kReadsAhead = false;
   struct Ahead {};
-  struct Slot : sync::WriterSlot {
-    BlockDepot::Cache free;
+  struct WriterState : sync::WriterState {
+    FreeBlockPool::Cache free;
     ChunkRest chunk;
   };
 
   static StatusOr<std::unique_ptr<RecordArena>> Create(int align_pow, std::uint64_t seed) {
     HAKO_ASSIGN_OR_RETURN(auto arena, storage::Arena::Create(std::uint64_t{1} << (32 + align_pow)));
-    HAKO_ASSIGN_OR_RETURN(auto depot, BlockDepot::Create(static_cast<unsigned>(align_pow)));
+    HAKO_ASSIGN_OR_RETURN(auto depot, FreeBlockPool::Create(static_cast<unsigned>(align_pow)));
     return std::unique_ptr<RecordArena>(new RecordArena(std::move(arena), std::move(depot), align_pow, seed));
   }
 
@@ -125,14 +125,14 @@ class RecordArena {
     return sync::EqualShared(at + lengths->header, key.data(), key.size()) ? Match::kYes : Match::kNo;
   }
 
-  StatusOr<RecordView> View(Slot&, std::uint32_t handle) const {
+  StatusOr<RecordView> View(WriterState&, std::uint32_t handle) const {
     const char* at = At(handle);
     const format::Lengths lengths = ReadLengths(at);
     const std::string_view body(at + lengths.header, lengths.key_size + lengths.value_size);
     return RecordView{body.substr(0, lengths.key_size), body.substr(lengths.key_size)};
   }
 
-  std::uint32_t Write(Slot& slot, std::uint64_t, std::string_view key, std::string_view value, Status* error) {
+  std::uint32_t Write(WriterState& writer, std::uint64_t, std::string_view key, std::string_view value, Status* error) {
     if (value.size() > kValueSizeMax) [[unlikely]] {
       *error = TooLargeError("a value", value.size(), kValueSizeMax);
       return 0;
@@ -140,10 +140,10 @@ class RecordArena {
     const unsigned size_class = ClassOf(key.size(), value.size());
     std::uint32_t handle = 0;
     if (depot_->IsSmall(size_class)) [[likely]] {
-      handle = depot_->Pop<BlockDepot::kRest>(slot.free, size_class);
-      if (handle == 0) handle = Carve(slot, size_class);
+      handle = depot_->Pop<FreeBlockPool::kRest>(writer.free, size_class);
+      if (handle == 0) handle = Carve(writer, size_class);
     }
-    if (handle == 0) handle = CarveSlowly(slot, size_class, error);
+    if (handle == 0) handle = CarveSlowly(writer, size_class, error);
     if (handle == 0) [[unlikely]]
       return 0;
     Put(handle, key, value);
@@ -151,7 +151,7 @@ class RecordArena {
   }
 
   // Write for a long value, while the caller holds no lock.
-  std::uint32_t WriteAhead(Slot&, std::uint64_t, std::string_view key, std::string_view value, Status* error) {
+  std::uint32_t WriteAhead(WriterState&, std::uint64_t, std::string_view key, std::string_view value, Status* error) {
     if (value.size() > kValueSizeMax) {
       *error = TooLargeError("a value", value.size(), kValueSizeMax);
       return 0;
@@ -166,7 +166,7 @@ class RecordArena {
       if (*error = Grow(bytes); !error->ok()) return 0;
     }
   }
-  Status EndAhead(Slot&, std::uint32_t) { return absl::OkStatus(); }
+  Status EndAhead(WriterState&, std::uint32_t) { return absl::OkStatus(); }
 
   bool Overwrite(std::uint32_t handle, const format::Lengths& old, std::string_view key, std::string_view value) {
     char* at = At(handle);
@@ -197,11 +197,11 @@ class RecordArena {
   void Commit(std::uint32_t) {}
   void Revive(std::uint32_t) {}
 
-  void Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths) {
-    depot_->FreeBlock(slot.free, ClassOf(lengths.key_size, lengths.value_size), handle);
+  void Retire(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths) {
+    depot_->FreeBlock(writer.free, ClassOf(lengths.key_size, lengths.value_size), handle);
   }
-  void ReleaseFreed(Slot&) {}
-  void Retire(Slot& slot, std::uint32_t handle) { Retire(slot, handle, ReadLengths(At(handle))); }
+  void ReleaseFreed(WriterState&) {}
+  void Retire(WriterState& writer, std::uint32_t handle) { Retire(writer, handle, ReadLengths(At(handle))); }
 
   // Short records.
   HAKO_INLINE bool MatchShort(std::uint32_t handle, std::string_view key, std::uint64_t* head) const {
@@ -212,16 +212,16 @@ class RecordArena {
   HAKO_INLINE std::optional<std::string_view> ViewShort(std::uint32_t handle, std::uint64_t head, std::uint64_t) const {
     return std::string_view(At(handle) + 2 + KeySizeOf(head), ValueSizeOf(head));
   }
-  HAKO_INLINE std::uint32_t WriteShort(Slot& slot, std::uint64_t, std::string_view key, std::string_view value) {
+  HAKO_INLINE std::uint32_t WriteShort(WriterState& writer, std::uint64_t, std::string_view key, std::string_view value) {
     if ((key.size() | value.size()) >= format::kShortLength) [[unlikely]]
       return 0;
     const unsigned size_class = ShortClassOf(key.size(), value.size());
-    std::uint32_t handle = depot_->Pop<BlockDepot::kRest>(slot.free, size_class);
+    std::uint32_t handle = depot_->Pop<FreeBlockPool::kRest>(writer.free, size_class);
     if (handle == 0) {
-      if (slot.chunk.bytes() < BytesOf(size_class)) [[unlikely]]
+      if (writer.chunk.bytes() < BytesOf(size_class)) [[unlikely]]
         return 0;
-      handle = static_cast<std::uint32_t>(slot.chunk.next >> shift_);
-      slot.chunk.next += BytesOf(size_class);
+      handle = static_cast<std::uint32_t>(writer.chunk.next >> shift_);
+      writer.chunk.next += BytesOf(size_class);
     }
     char* const at = At(handle);
     StoreShortLengths(at, key.size(), value.size());
@@ -229,8 +229,8 @@ class RecordArena {
     sync::StoreShared(at + 2 + key.size(), value.data(), value.size());
     return handle;
   }
-  void GiveBack(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
-    depot_->FreeBlock(slot.free, ClassOf(key_size, value_size), handle);
+  void GiveBack(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
+    depot_->FreeBlock(writer.free, ClassOf(key_size, value_size), handle);
   }
   HAKO_INLINE bool OverwriteShort(std::uint32_t handle, std::uint64_t head, std::string_view value) {
     const std::uint64_t key_size = KeySizeOf(head);
@@ -242,17 +242,17 @@ class RecordArena {
     sync::StoreShared(At(handle) + 2 + key_size, value.data(), value.size());
     return true;
   }
-  HAKO_INLINE void RetireShort(Slot& slot, std::uint32_t handle, std::uint64_t head) {
-    depot_->Push(slot.free, ShortClassOf(KeySizeOf(head), ValueSizeOf(head)), handle);
+  HAKO_INLINE void RetireShort(WriterState& writer, std::uint32_t handle, std::uint64_t head) {
+    depot_->Push(writer.free, ShortClassOf(KeySizeOf(head), ValueSizeOf(head)), handle);
   }
 
   // REQUIRES: writers kept out
-  template <class ForEachSlot>
-  std::uint64_t FreeBytes(ForEachSlot&& for_each_slot) const {
+  template <class ForEachWriter>
+  std::uint64_t FreeBytes(ForEachWriter&& for_each_writer) const {
     std::uint64_t bytes = depot_->free_bytes();
-    for_each_slot([&](Slot& slot) {
-      bytes += slot.chunk.bytes();
-      for (unsigned c = 0; depot_->IsSmall(c); ++c) depot_->ForEach(slot.free, c, [&](std::uint32_t) { bytes += BytesOf(c); });
+    for_each_writer([&](WriterState& writer) {
+      bytes += writer.chunk.bytes();
+      for (unsigned c = 0; depot_->IsSmall(c); ++c) depot_->ForEach(writer.free, c, [&](std::uint32_t) { bytes += BytesOf(c); });
     });
     return bytes;
   }
@@ -260,7 +260,7 @@ class RecordArena {
   std::uint64_t index_bytes() const { return index_bytes_.load(std::memory_order_relaxed); }
 
  protected:
-  RecordArena(std::unique_ptr<storage::Arena> arena, std::unique_ptr<BlockDepot> depot, int shift, std::uint64_t seed)
+  RecordArena(std::unique_ptr<storage::Arena> arena, std::unique_ptr<FreeBlockPool> depot, int shift, std::uint64_t seed)
       : arena_(std::move(arena)),
         depot_(std::move(depot)),
         base_(reinterpret_cast<char*>(arena_->base())),
@@ -311,9 +311,9 @@ class RecordArena {
   }
 
   // A small block of the thread's chunk, or 0.
-  HAKO_INLINE std::uint32_t Carve(Slot& slot, unsigned size_class) {
+  HAKO_INLINE std::uint32_t Carve(WriterState& writer, unsigned size_class) {
     const std::uint64_t bytes = BytesOf(size_class);
-    ChunkRest& chunk = slot.chunk;
+    ChunkRest& chunk = writer.chunk;
     if (chunk.bytes() < bytes) [[unlikely]]
       return 0;
     const auto handle = static_cast<std::uint32_t>(chunk.next >> shift_);
@@ -322,22 +322,22 @@ class RecordArena {
   }
 
   // A block of any size, from what is free, else from more memory.
-  [[gnu::noinline]] std::uint32_t CarveSlowly(Slot& slot, unsigned size_class, Status* error) {
+  [[gnu::noinline]] std::uint32_t CarveSlowly(WriterState& writer, unsigned size_class, Status* error) {
     const std::uint64_t bytes = BytesOf(size_class);
     const bool small = depot_->IsSmall(size_class);
-    if (small) depot_->FreeRun(Rest(std::exchange(slot.chunk, {})));
+    if (small) depot_->FreeRun(Rest(std::exchange(writer.chunk, {})));
     for (bool gathered = false;;) {
       if (!small) {
         if (const Run block = depot_->TakeBlock(bytes); block.bytes() != 0) return static_cast<std::uint32_t>(block.begin >> shift_);
-      } else if (slot.chunk = depot_->TakeChunk(bytes); slot.chunk.bytes() != 0) {
-        return Carve(slot, size_class);
+      } else if (writer.chunk = depot_->TakeChunk(bytes); writer.chunk.bytes() != 0) {
+        return Carve(writer, size_class);
       }
       if (!std::exchange(gathered, true)) {
-        depot_->Flush(slot.free, BlockDepot::kFree, BlockDepot::kUnstamped);
+        depot_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
         continue;
       }
       if (*error = Grow(bytes); error->ok()) continue;
-      const std::uint32_t handle = small ? depot_->Pop(slot.free, size_class) : 0;
+      const std::uint32_t handle = small ? depot_->Pop(writer.free, size_class) : 0;
       if (handle != 0) *error = absl::OkStatus();
       return handle;
     }
@@ -350,7 +350,7 @@ class RecordArena {
   }
 
   std::unique_ptr<storage::Arena> arena_;
-  std::unique_ptr<BlockDepot> depot_;
+  std::unique_ptr<FreeBlockPool> depot_;
   char* base_;
   unsigned shift_;
   std::uint64_t seed_;

@@ -48,7 +48,7 @@ StatusOr<std::unique_ptr<RecordHeap<FileT>>> RecordHeap<FileT>::Open(std::unique
     const StatusOr<std::uint64_t> bytes = static_cast<const RecordHeap*>(heap)->extents_->HeapExtentBytes(offset);
     return bytes.ok() && *bytes != 0;
   };
-  HAKO_ASSIGN_OR_RETURN(self->depot_, BlockDepot::Create(self->shift_, {begins_at, self.get()}));
+  HAKO_ASSIGN_OR_RETURN(self->depot_, FreeBlockPool::Create(self->shift_, {begins_at, self.get()}));
   if constexpr (!kMapped) HAKO_RETURN_IF_ERROR(self->UseIndexArena());
   return self;
 }
@@ -233,7 +233,7 @@ Match RecordHeap<FileT>::MatchKey(std::uint32_t handle, std::string_view key, fo
 }
 
 template <File FileT>
-StatusOr<RecordView> RecordHeap<FileT>::View(Slot&, std::uint32_t handle) const {
+StatusOr<RecordView> RecordHeap<FileT>::View(WriterState&, std::uint32_t handle) const {
   RecordView record;
   if (!IsIntact(handle, &record)) return DamageAt(handle);
   return record;
@@ -265,7 +265,8 @@ Status RecordHeap<FileT>::DamageAt(std::uint32_t handle) const {
 // ---- writing ----
 
 template <File FileT>
-std::uint32_t RecordHeap<FileT>::Write(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value, Status* error) {
+std::uint32_t RecordHeap<FileT>::Write(WriterState& writer, std::uint64_t key_hash, std::string_view key, std::string_view value,
+                                       Status* error) {
   if (value.size() > kValueSizeMax) [[unlikely]] {
     *error = TooLargeError("a value", value.size(), kValueSizeMax);
     return 0;
@@ -273,19 +274,19 @@ std::uint32_t RecordHeap<FileT>::Write(Slot& slot, std::uint64_t key_hash, std::
   const unsigned size_class = ClassOf(key.size(), value.size());
   std::uint32_t handle = 0;
   if (depot_->IsSmall(size_class)) [[likely]] {
-    if constexpr (!kMapped) handle = depot_->Pop(slot.free, BlockDepot::kUnstamped + size_class);
-    if (handle == 0) handle = depot_->Pop<BlockDepot::kRest>(slot.free, size_class);
-    if (handle == 0) handle = Carve(slot, size_class);
+    if constexpr (!kMapped) handle = depot_->Pop(writer.free, FreeBlockPool::kUnstamped + size_class);
+    if (handle == 0) handle = depot_->Pop<FreeBlockPool::kRest>(writer.free, size_class);
+    if (handle == 0) handle = Carve(writer, size_class);
   }
-  if (handle == 0) handle = CarveSlowly(slot, size_class, error);
+  if (handle == 0) handle = CarveSlowly(writer, size_class, error);
   if (handle == 0) [[unlikely]]
     return 0;
-  *error = Put(slot, handle, fresh_stamp(), key_hash, key, value);
+  *error = Put(writer, handle, fresh_stamp(), key_hash, key, value);
   return error->ok() ? handle : 0;
 }
 
 template <File FileT>
-std::uint32_t RecordHeap<FileT>::WriteAhead(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value,
+std::uint32_t RecordHeap<FileT>::WriteAhead(WriterState& writer, std::uint64_t key_hash, std::string_view key, std::string_view value,
                                             Status* error) {
   if (value.size() > kValueSizeMax) {
     *error = TooLargeError("a value", value.size(), kValueSizeMax);
@@ -295,29 +296,29 @@ std::uint32_t RecordHeap<FileT>::WriteAhead(Slot& slot, std::uint64_t key_hash, 
   const unsigned size_class = ClassOf(key.size(), value.size());
   const std::uint64_t bytes = BytesOf(size_class), most = bytes + place_unit_ - 1;
   for (;;) {
-    gate_.Pass(slot);
-    slot.ahead = depot_->TakeBlock(bytes, place_unit_);
-    if (slot.ahead.bytes() == 0) HarvestSome(slot);
-    if (slot.ahead.bytes() == 0) slot.ahead = depot_->TakeBlock(bytes, place_unit_);
-    if (IndexHas(slot.ahead)) slot.ahead = {};
-    slot.Leave();
-    if (slot.ahead.bytes() != 0) break;
+    gate_.Pass(writer);
+    writer.ahead = depot_->TakeBlock(bytes, place_unit_);
+    if (writer.ahead.bytes() == 0) HarvestSome(writer);
+    if (writer.ahead.bytes() == 0) writer.ahead = depot_->TakeBlock(bytes, place_unit_);
+    if (IndexHas(writer.ahead)) writer.ahead = {};
+    writer.Leave();
+    if (writer.ahead.bytes() != 0) break;
     *error = Grow(bytes, most);  // may take long: the file system finds the space
     if (!error->ok()) return 0;
   }
-  const std::uint32_t handle = HandleOf(slot.ahead.begin);
-  *error = Put(slot, handle, stamps().unborn, key_hash, key, value);
+  const std::uint32_t handle = HandleOf(writer.ahead.begin);
+  *error = Put(writer, handle, stamps().unborn, key_hash, key, value);
   if (error->ok()) return handle;
-  gate_.Pass(slot);
-  slot.ahead = {};
-  FreeBlock(slot, handle, key.size(), value.size());
-  ReleaseFreed(slot);
-  slot.Leave();
+  gate_.Pass(writer);
+  writer.ahead = {};
+  FreeBlock(writer, handle, key.size(), value.size());
+  ReleaseFreed(writer);
+  writer.Leave();
   return 0;
 }
 
 template <File FileT>
-Status RecordHeap<FileT>::Put(Slot& slot, std::uint32_t handle, format::Stamp stamp, std::uint64_t key_hash, std::string_view key,
+Status RecordHeap<FileT>::Put(WriterState& writer, std::uint32_t handle, format::Stamp stamp, std::uint64_t key_hash, std::string_view key,
                               std::string_view value) {
   const std::uint64_t offset = OffsetOf(handle);
   const std::uint32_t check = CheckOf(value, key_hash, offset);
@@ -338,8 +339,8 @@ Status RecordHeap<FileT>::Put(Slot& slot, std::uint32_t handle, format::Stamp st
     // Of a whole block nothing need be read first.
     const std::size_t used = head_size + key.size() + value.size();
     const std::size_t size = block_ > 1 ? static_cast<std::size_t>(BytesOf(ClassOf(key.size(), value.size()))) : used;
-    const ScratchUse use(slot.write_buffer);
-    char* const bytes = slot.write_buffer.Take(size);
+    const ScratchUse use(writer.write_buffer);
+    char* const bytes = writer.write_buffer.Take(size);
     if (bytes == nullptr) return NoMemoryError();
     std::memcpy(bytes, head, head_size);
     sync::CopyBytes(bytes + head_size, key.data(), key.size());
@@ -398,17 +399,17 @@ HAKO_INLINE std::optional<std::string_view> RecordHeap<FileT>::ViewShort(std::ui
 }
 
 template <File FileT>
-std::uint32_t RecordHeap<FileT>::WriteShort(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value) {
+std::uint32_t RecordHeap<FileT>::WriteShort(WriterState& writer, std::uint64_t key_hash, std::string_view key, std::string_view value) {
   if constexpr (!kMapped) return 0;
   if ((key.size() | value.size()) >= format::kShortLength) [[unlikely]]
     return 0;
   const unsigned size_class = ShortClassOf(key.size(), value.size());
-  std::uint32_t handle = depot_->Pop<BlockDepot::kRest>(slot.free, size_class);
+  std::uint32_t handle = depot_->Pop<FreeBlockPool::kRest>(writer.free, size_class);
   if (handle == 0) {
-    if (slot.chunk.bytes() < BytesOf(size_class)) [[unlikely]]
+    if (writer.chunk.bytes() < BytesOf(size_class)) [[unlikely]]
       return 0;
-    handle = HandleOf(slot.chunk.next);
-    slot.chunk.next += BytesOf(size_class);
+    handle = HandleOf(writer.chunk.next);
+    writer.chunk.next += BytesOf(size_class);
   }
   const std::uint64_t offset = OffsetOf(handle);
   const std::uint64_t head = CheckOf(value, key_hash, offset) | std::uint64_t{stamps().unborn.bits()} << 32 |
@@ -421,11 +422,11 @@ std::uint32_t RecordHeap<FileT>::WriteShort(Slot& slot, std::uint64_t key_hash, 
 }
 
 template <File FileT>
-HAKO_INLINE void RecordHeap<FileT>::RetireShort(Slot& slot, std::uint32_t handle, std::uint64_t head) {
+HAKO_INLINE void RecordHeap<FileT>::RetireShort(WriterState& writer, std::uint32_t handle, std::uint64_t head) {
   if (static_cast<std::uint16_t>(head >> 32) != stamps().live.bits() || evacuating_.load(std::memory_order_relaxed)) [[unlikely]]
-    return Retire(slot, handle, {2, KeySizeOf(head), ValueSizeOf(head)});
+    return Retire(writer, handle, {2, KeySizeOf(head), ValueSizeOf(head)});
   StoreStamp(handle, stamps().free);
-  depot_->Push(slot.free, ShortClassOf(KeySizeOf(head), ValueSizeOf(head)), handle);
+  depot_->Push(writer.free, ShortClassOf(KeySizeOf(head), ValueSizeOf(head)), handle);
 }
 
 template <File FileT>
@@ -443,40 +444,40 @@ void RecordHeap<FileT>::Revive(std::uint32_t handle, format::Stamp stamp) {
 }
 
 template <File FileT>
-void RecordHeap<FileT>::Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths) {
+void RecordHeap<FileT>::Retire(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths) {
   Status status;
   const format::Stamp stamp = LoadStamp(handle, &status);
   if (!status.ok()) return StopAt(status);
-  if (stamp.bits() == stamps().live.bits()) return FreeBlock(slot, handle, lengths.key_size, lengths.value_size);
+  if (stamp.bits() == stamps().live.bits()) return FreeBlock(writer, handle, lengths.key_size, lengths.value_size);
   StoreStamp(handle, format::Retire(stamp, epochs()));
-  Wait(slot, handle, lengths.key_size, lengths.value_size);
+  Wait(writer, handle, lengths.key_size, lengths.value_size);
 }
 
 template <File FileT>
-void RecordHeap<FileT>::Retire(Slot& slot, std::uint32_t handle) {
+void RecordHeap<FileT>::Retire(WriterState& writer, std::uint32_t handle) {
   Head head;
   const char* at = nullptr;
   const Match match = Load(handle, &head, &at);
-  if (match == Match::kYes) Retire(slot, handle, head.lengths);
+  if (match == Match::kYes) Retire(writer, handle, head.lengths);
   if (match == Match::kFailed) StopAt(DamageAt(handle));
 }
 
 template <File FileT>
-HAKO_INLINE void RecordHeap<FileT>::FreeBlock(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
+HAKO_INLINE void RecordHeap<FileT>::FreeBlock(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
   StoreStamp(handle, stamps().free);
   const unsigned size_class = ClassOf(key_size, value_size);
   if (depot_->IsSmall(size_class)) [[likely]]
-    return FreeStamped(slot, handle, size_class);
-  ReleaseFreed(slot);
-  slot.freed = handle;
-  slot.freed_class = size_class;
+    return FreeStamped(writer, handle, size_class);
+  ReleaseFreed(writer);
+  writer.freed = handle;
+  writer.freed_class = size_class;
 }
 
 template <File FileT>
-HAKO_INLINE void RecordHeap<FileT>::FreeStamped(Slot& slot, std::uint32_t handle, unsigned size_class) {
+HAKO_INLINE void RecordHeap<FileT>::FreeStamped(WriterState& writer, std::uint32_t handle, unsigned size_class) {
   if (evacuating_.load(std::memory_order_relaxed) && IsVictim(handle)) [[unlikely]]
     return ForgetBlock(handle, size_class);
-  const Run run = depot_->FreeBlock(slot.free, size_class, handle);
+  const Run run = depot_->FreeBlock(writer.free, size_class, handle);
   if (run.bytes() >= kLarge) [[unlikely]]
     ReleaseIfExtent(run);
 }

@@ -49,16 +49,16 @@
 #include "hako/format/record_format.h"
 #include "hako/format/size_class.h"
 #include "hako/format/stamp.h"
-#include "hako/hash/block_depot.h"
 #include "hako/hash/chunk.h"
 #include "hako/hash/extent_file.h"
+#include "hako/hash/free_block_pool.h"
 #include "hako/hash/index_arena.h"
 #include "hako/hash/kept_blocks.h"
-#include "hako/hash/move_log.h"
 #include "hako/hash/pinned_state.h"
 #include "hako/hash/read_ahead.h"
 #include "hako/hash/record_space.h"
 #include "hako/hash/record_view.h"
+#include "hako/hash/scan_tracker.h"
 #include "hako/hash/size_guess.h"
 #include "hako/sync/atomic_bytes.h"
 #include "hako/sync/sticky_status.h"
@@ -75,8 +75,8 @@ class RecordHeap {
   struct NoReadAhead {};
   using Ahead = std::conditional_t<kReadsAhead, ReadAhead, NoReadAhead>;
 
-  struct Slot : sync::WriterSlot {
-    BlockDepot::Cache free;
+  struct WriterState : sync::WriterState {
+    FreeBlockPool::Cache free;
     ChunkRest chunk;
     std::uint64_t waiting_bytes = 0;  // of blocks that it retired in this epoch, and that wait for its end
     OwnedScratch write_buffer;        // where a record is put together for a file that is not mapped
@@ -155,17 +155,17 @@ class RecordHeap {
   }
   Status DamageAt(std::uint32_t handle) const;
   Match MatchKey(std::uint32_t handle, std::string_view key, format::Lengths* lengths) const;
-  StatusOr<RecordView> View(Slot& slot, std::uint32_t handle) const;
+  StatusOr<RecordView> View(WriterState& writer, std::uint32_t handle) const;
   HAKO_INLINE void NoteMove([[maybe_unused]] std::uint32_t old, [[maybe_unused]] std::uint32_t fresh) {
     if constexpr (!kMapped) moves_.Note(old, fresh);
   }
-  std::uint32_t Write(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value, Status* error);
+  std::uint32_t Write(WriterState& writer, std::uint64_t key_hash, std::string_view key, std::string_view value, Status* error);
   // Write for a long value, while the caller is no writer (sync/write_gate.h) and holds no lock: epochs may close and other threads go on
   // meanwhile. The record is unborn until EndAhead, which the caller calls as a writer, and then publishes it or gives it back.
-  std::uint32_t WriteAhead(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value, Status* error);
+  std::uint32_t WriteAhead(WriterState& writer, std::uint64_t key_hash, std::string_view key, std::string_view value, Status* error);
   // An error if the record could not be made live: then the heap takes no more writes, and nobody may name the record.
-  Status EndAhead(Slot& slot, std::uint32_t handle) {
-    slot.ahead = {};
+  Status EndAhead(WriterState& writer, std::uint32_t handle) {
+    writer.ahead = {};
     if constexpr (kMapped) return absl::OkStatus();
     StoreStamp(handle, stamps().live);
     return Health();
@@ -179,40 +179,40 @@ class RecordHeap {
   void Revive(std::uint32_t handle, format::Stamp stamp);
   // A small block that becomes free stays with the thread for now. A large one is for all threads at once, but not before no entry names
   // it: if the process dies first, it is alive again. So the engine calls ReleaseFreed once the entry is changed.
-  void Retire(Slot& slot, std::uint32_t handle, const format::Lengths& lengths);
-  HAKO_INLINE void ReleaseFreed(Slot& slot) {
-    if (slot.freed != 0) [[unlikely]]
-      FreeStamped(slot, std::exchange(slot.freed, 0), slot.freed_class);
+  void Retire(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths);
+  HAKO_INLINE void ReleaseFreed(WriterState& writer) {
+    if (writer.freed != 0) [[unlikely]]
+      FreeStamped(writer, std::exchange(writer.freed, 0), writer.freed_class);
   }
-  void Retire(Slot& slot, std::uint32_t handle);
+  void Retire(WriterState& writer, std::uint32_t handle);
 
   // ---- for the engine: short records ----
   HAKO_INLINE bool MatchShort(std::uint32_t handle, std::string_view key, std::uint64_t* head) const;
   HAKO_INLINE std::optional<std::string_view> ViewShort(std::uint32_t handle, std::uint64_t head, std::uint64_t key_hash) const;
-  [[gnu::noinline]] std::uint32_t WriteShort(Slot& slot, std::uint64_t key_hash, std::string_view key, std::string_view value);
-  void GiveBack(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
-    FreeBlock(slot, handle, key_size, value_size);
+  [[gnu::noinline]] std::uint32_t WriteShort(WriterState& writer, std::uint64_t key_hash, std::string_view key, std::string_view value);
+  void GiveBack(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
+    FreeBlock(writer, handle, key_size, value_size);
   }
   bool OverwriteShort(std::uint32_t, std::uint64_t, std::string_view) { return false; }
-  HAKO_INLINE void RetireShort(Slot& slot, std::uint32_t handle, std::uint64_t head);
+  HAKO_INLINE void RetireShort(WriterState& writer, std::uint32_t handle, std::uint64_t head);
 
   // ---- epochs; REQUIRES: writers kept out, but for CommitEpoch and ReleaseWaiting ----
   struct ClosedEpoch {
     std::uint64_t epoch;
     std::uint64_t tail;
-    BlockDepot::Chains waiting;  // blocks that are free once the epoch is durable, by size class
-    std::uint32_t unstamped;     // a chain of some that are free, see ReleaseUnstamped
-    bool settles;                // those that wait are all that were retired until its end
+    FreeBlockPool::Chains waiting;  // blocks that are free once the epoch is durable, by size class
+    std::uint32_t unstamped;        // a chain of some that are free, see ReleaseUnstamped
+    bool settles;                   // those that wait are all that were retired until its end
   };
-  template <class ForEachSlot>
-  ClosedEpoch CloseEpoch(ForEachSlot&& for_each_slot);
+  template <class ForEachWriter>
+  ClosedEpoch CloseEpoch(ForEachWriter&& for_each_writer);
   Status CommitEpoch(const ClosedEpoch& closed, std::uint64_t num_records);
   // Makes free what waited for the end of the epoch, in steps: as_writer(step) runs each as a writer with this slot.
   template <class AsWriter>
-  void ReleaseWaiting(Slot& slot, ClosedEpoch& closed, AsWriter&& as_writer);
+  void ReleaseWaiting(WriterState& writer, ClosedEpoch& closed, AsWriter&& as_writer);
   // Stamps those of one size class that no release has stamped; each epoch's is another class.
   template <class AsWriter>
-  void ReleaseUnstamped(Slot& slot, const ClosedEpoch& closed, AsWriter&& as_writer);
+  void ReleaseUnstamped(WriterState& writer, const ClosedEpoch& closed, AsWriter&& as_writer);
 
   // Once large blocks of `bytes` bytes wait for the end of the epoch, and of an eighth of what live records take, `ask` is called; 0 =
   // never. It arranges for a synchronization, and for EndReclaim after it, and returns true; or returns false. The caller holds a bucket's
@@ -228,10 +228,10 @@ class RecordHeap {
   }
   bool NeedsReclaim() const;
   void EndReclaim() { is_reclaiming_.store(false, std::memory_order_release); }
-  template <class ForEachSlot>
-  std::uint64_t WaitingBytes(ForEachSlot&& for_each_slot) const {
+  template <class ForEachWriter>
+  std::uint64_t WaitingBytes(ForEachWriter&& for_each_writer) const {
     std::uint64_t bytes = 0;
-    for_each_slot([&](const Slot& slot) { bytes += slot.waiting_bytes; });
+    for_each_writer([&](const WriterState& writer) { bytes += writer.waiting_bytes; });
     return bytes;
   }
   // Epochs wrap: before one ends, looks at some more records and makes old stamps ancient. `named` knows the index:
@@ -264,7 +264,7 @@ class RecordHeap {
   template <Trust kTrust = Trust::kNothing, class Visit, class Doubt>
   Status ScanExtent(Extent extent, const char* bytes, Visit&& visit, Doubt&& doubt) const;
   // For a walk in the order of the file.
-  MoveLog& moves() { return moves_; }
+  ScanTracker& moves() { return moves_; }
   HAKO_INLINE std::uint64_t OffsetOf(std::uint32_t handle) const { return std::uint64_t{handle} << shift_; }
   std::uint64_t BlockBytes(const ScannedRecord& record) const { return BytesOf(ClassOf(record.key.size(), record.value.size())); }
   // Marks a dead record, so that no later recovery takes it for one of its state.
@@ -275,35 +275,35 @@ class RecordHeap {
   // Whether one does name it.
   bool IsNamed(std::uint32_t handle) const { return IsNamed(LoadStamp(handle)); }
   bool IsNamed(format::Stamp stamp) const { return KeepsStamps() ? stamp.BelongsTo(extents_->super().epoch) : stamp.IsLive(); }
-  HAKO_INLINE void FreeBlock(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
+  HAKO_INLINE void FreeBlock(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
   // Gives bytes of a heap extent back that no block has, in whole units.
-  void FreeGap(Slot& slot, std::uint64_t offset, std::uint64_t bytes) { depot_->FreeGap(slot.free, {offset, offset + bytes}); }
+  void FreeGap(WriterState& writer, std::uint64_t offset, std::uint64_t bytes) { depot_->FreeGap(writer.free, {offset, offset + bytes}); }
   // After a process kill: the space that the dead process had free or waiting is found extent by extent, whenever space is needed and a
   // part with each synchronization; all at once if the stamps that it left are old. Until its turn comes an extent is frozen: nothing in it
   // is handed out, so what is written there are stamps only. `num_records` are alive.
-  void BeginHarvest(Slot& slot, std::uint64_t num_records);
+  void BeginHarvest(WriterState& writer, std::uint64_t num_records);
   template <class AsWriter>
-  void HarvestAll(Slot& slot, AsWriter&& as_writer) {
-    while (!HarvestIsOver()) as_writer([&] { HarvestFor(slot, 1); });
+  void HarvestAll(WriterState& writer, AsWriter&& as_writer) {
+    while (!HarvestIsOver()) as_writer([&] { HarvestFor(writer, 1); });
   }
 
   // ---- a state that stays readable while epochs go on (hash/pinned_state.h); one at a time, and no evacuation meanwhile ----
   // Pins the state of the epoch that is closed next. REQUIRES: writers kept out, nothing left to harvest, extents pinned
-  template <class ForEachSlot>
-  Status PinState(ForEachSlot&& for_each_slot);
+  template <class ForEachWriter>
+  Status PinState(ForEachWriter&& for_each_writer);
   // Visits the records of the pinned state.
   template <class Visit>
   Status ScanPinned(Visit&& visit) const;
   // REQUIRES: no epoch is closed meanwhile, extents not pinned any more
   template <class AsWriter>
-  void UnpinState(Slot& slot, AsWriter&& as_writer);
+  void UnpinState(WriterState& writer, AsWriter&& as_writer);
 
   // ---- moving records together; one evacuation at a time ----
   // Marks heap extents as victims: from now on no block of theirs is handed out, and those that become free are forgotten. Leaves out, and
   // takes from the list, those that a record is being written to.
   // REQUIRES: writers kept out
-  template <class ForEachSlot>
-  void BeginEvacuation(std::vector<Extent>& victims, ForEachSlot&& for_each_slot);
+  template <class ForEachWriter>
+  void BeginEvacuation(std::vector<Extent>& victims, ForEachWriter&& for_each_writer);
   bool IsVictim(std::uint32_t handle) const {
     const std::uint64_t unit = OffsetOf(handle) / format::kExtentUnit;
     return unit < victims_.size() && victims_[unit];
@@ -311,14 +311,14 @@ class RecordHeap {
   // Whether copying the record would keep others waiting: then it is moved by WriteAhead, before its bucket is locked.
   bool IsLong(std::uint32_t handle) const;
   // A copy of the record, in a chunk of the mover's; to be published in its place.
-  StatusOr<std::uint32_t> Relocate(Slot& mover, std::uint32_t handle);
+  StatusOr<std::uint32_t> Relocate(WriterState& mover, std::uint32_t handle);
   // The victims hold no record of the last synced state any more, nor any other: they become free extents. REQUIRES: writers kept out
-  void EndEvacuation(Slot& slot, const std::vector<Extent>& victims, bool emptied);
-  void ReleaseChunk(Slot& mover) { depot_->FreeRun(Rest(std::exchange(mover.chunk, {}))); }
+  void EndEvacuation(WriterState& writer, const std::vector<Extent>& victims, bool emptied);
+  void ReleaseChunk(WriterState& mover) { depot_->FreeRun(Rest(std::exchange(mover.chunk, {}))); }
   // What the mover retired waits with what others did, and what it did not use is free.
-  void ReleaseMover(Slot& mover) {
+  void ReleaseMover(WriterState& mover) {
     ReleaseChunk(mover);
-    depot_->Flush(mover.free, 0, BlockDepot::kLists);
+    depot_->Flush(mover.free, 0, FreeBlockPool::kLists);
   }
   // The bytes of a heap extent that live records take.
   StatusOr<std::uint64_t> LiveBytes(Extent extent) const;
@@ -340,16 +340,16 @@ class RecordHeap {
     RecordHeap& heap_;
   };
   // All that threads keep for themselves goes to the depot. REQUIRES: writers kept out
-  template <class ForEachSlot>
-  void GatherFree(ForEachSlot&& for_each_slot);
+  template <class ForEachWriter>
+  void GatherFree(ForEachWriter&& for_each_writer);
 
   // What a clean close remembers of free space, and taking it back.
-  template <class ForEachSlot>
-  std::string TakeNote(ForEachSlot&& for_each_slot, const ClosedEpoch& closed);
-  Status ReadNote(Slot& slot, std::string_view note);
+  template <class ForEachWriter>
+  std::string TakeNote(ForEachWriter&& for_each_writer, const ClosedEpoch& closed);
+  Status ReadNote(WriterState& writer, std::string_view note);
 
-  template <class ForEachSlot>
-  std::uint64_t FreeBytes(ForEachSlot&& for_each_slot) const;
+  template <class ForEachWriter>
+  std::uint64_t FreeBytes(ForEachWriter&& for_each_writer) const;
   std::uint64_t index_bytes() const { return index_bytes_.load(std::memory_order_relaxed); }
   void AddIndexBytes(std::uint64_t bytes) { index_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   // From now on index lines lie in memory, not in the file.
@@ -492,17 +492,18 @@ class RecordHeap {
   HAKO_INLINE void StoreStamp(std::uint32_t handle, format::Stamp stamp);
 
   // Writes a record into a block that nobody knows yet.
-  Status Put(Slot& slot, std::uint32_t handle, format::Stamp stamp, std::uint64_t key_hash, std::string_view key, std::string_view value);
+  Status Put(WriterState& writer, std::uint32_t handle, format::Stamp stamp, std::uint64_t key_hash, std::string_view key,
+             std::string_view value);
   // That of a record written under its bucket's lock. What a killed process wrote to a file that is not mapped counts for nothing, so there
   // a record need not be unborn until it is published.
   format::Stamp fresh_stamp() const { return kMapped ? stamps().unborn : stamps().live; }
   // A small block of the thread's chunk, or 0.
-  HAKO_INLINE std::uint32_t Carve(Slot& slot, unsigned size_class);
+  HAKO_INLINE std::uint32_t Carve(WriterState& writer, unsigned size_class);
   // A block of any size, from what is free, else from a new extent; 0 with an error.
-  [[gnu::noinline]] std::uint32_t CarveSlowly(Slot& slot, unsigned size_class, Status* error);
+  [[gnu::noinline]] std::uint32_t CarveSlowly(WriterState& writer, unsigned size_class, Status* error);
   // Whether the run is none, though it looks free: a record whose length is damaged reached into the index.
   bool IndexHas(Run run) const { return run.bytes() != 0 && extents_->IndexHas({run.begin, run.bytes()}); }
-  std::uint32_t CutSmall(Slot& slot, unsigned size_class);
+  std::uint32_t CutSmall(WriterState& writer, unsigned size_class);
   // Makes a new heap extent with room for a block.
   Status Grow(std::uint64_t bytes, std::uint64_t most);
   // How large an extent to take for a block of `bytes`, for which `most` bytes are enough wherever they lie.
@@ -511,19 +512,19 @@ class RecordHeap {
   bool IsHeapExtent(Run run) const;
   void ReleaseIfExtent(Run run);
   void ReleaseExtent(Run run);
-  void HarvestFor(Slot& slot, std::uint64_t bytes);
-  bool HarvestSome(Slot& slot);
-  void HarvestUntil(Slot& slot, std::uint64_t end);  // REQUIRES: harvest_mutex_ held
-  void HarvestExtent(Slot& slot, Extent extent);
+  void HarvestFor(WriterState& writer, std::uint64_t bytes);
+  bool HarvestSome(WriterState& writer);
+  void HarvestUntil(WriterState& writer, std::uint64_t end);  // REQUIRES: harvest_mutex_ held
+  void HarvestExtent(WriterState& writer, Extent extent);
   // Of an extent that the harvest has yet to come to. REQUIRES: harvest_mutex_ held, or the harvest is over
   bool IsFrozen(std::uint32_t handle) const {
     return OffsetOf(handle) >= harvest_next_.load(std::memory_order_relaxed) && OffsetOf(handle) < harvest_end_;
   }
   bool HarvestIsOver() const { return harvest_next_.load(std::memory_order_relaxed) >= harvest_end_; }
-  void Wait(Slot& slot, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
+  void Wait(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
     const unsigned size_class = ClassOf(key_size, value_size);
-    depot_->Push(slot.free, BlockDepot::kWaiting + size_class, handle);
-    slot.waiting_bytes += BytesOf(size_class);
+    depot_->Push(writer.free, FreeBlockPool::kWaiting + size_class, handle);
+    writer.waiting_bytes += BytesOf(size_class);
     if (!depot_->IsSmall(size_class)) [[unlikely]]
       CountLarge(BytesOf(size_class));
   }
@@ -536,11 +537,11 @@ class RecordHeap {
   void StampFree(std::span<std::uint32_t> handles);
   std::vector<std::uint32_t> StampFree(std::uint32_t chain);
   template <class AsWriter>
-  void FreeSlowly(Slot& slot, unsigned size_class, std::vector<std::uint32_t> handles, AsWriter&& as_writer);
-  std::uint32_t ReleaseSome(Slot& slot, unsigned size_class, std::uint32_t chain);
+  void FreeSlowly(WriterState& writer, unsigned size_class, std::vector<std::uint32_t> handles, AsWriter&& as_writer);
+  std::uint32_t ReleaseSome(WriterState& writer, unsigned size_class, std::uint32_t chain);
   void KeepPinned(unsigned size_class, std::uint32_t chain);
   // A block that is stamped as free goes to the free space, or, of a victim, is forgotten until the evacuation is over.
-  HAKO_INLINE void FreeStamped(Slot& slot, std::uint32_t handle, unsigned size_class);
+  HAKO_INLINE void FreeStamped(WriterState& writer, std::uint32_t handle, unsigned size_class);
   [[gnu::noinline]] void ForgetBlock(std::uint32_t handle, unsigned size_class);
   template <class Named>
   Status SweepPiece(std::uint64_t bytes, Named&& named);
@@ -551,7 +552,7 @@ class RecordHeap {
   [[gnu::cold]] void StopAt(const Status& unread);
 
   std::unique_ptr<ExtentFile<FileT>> extents_;
-  std::unique_ptr<BlockDepot> depot_;
+  std::unique_ptr<FreeBlockPool> depot_;
   std::unique_ptr<IndexArena> index_arena_;  // where the lines are if they cannot be in the file
   char* base_ = nullptr;                     // mapped only
   unsigned shift_;
@@ -594,7 +595,7 @@ class RecordHeap {
   int extent_pins_ = 0;
   std::mutex index_mutex_;
   sync::WriteGate gate_;
-  MoveLog moves_;
+  ScanTracker moves_;
 };
 
 }  // namespace hako::hash

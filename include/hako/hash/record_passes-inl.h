@@ -140,8 +140,8 @@ inline bool TakeNumber(std::string_view* in, std::uint64_t* number) {
 // handles, of 4 bytes each. A list is a size class, or kSizeClasses + one, for what is free when the note is durable, but is still stamped
 // as retired.
 template <File FileT>
-template <class ForEachSlot>
-std::string RecordHeap<FileT>::TakeNote(ForEachSlot&& for_each_slot, const ClosedEpoch& closed) {
+template <class ForEachWriter>
+std::string RecordHeap<FileT>::TakeNote(ForEachWriter&& for_each_writer, const ClosedEpoch& closed) {
   std::string note;
   const std::vector<Extent> free = HarvestIsOver() ? extents_->free_extents() : std::vector<Extent>();  // the harvest finds them
   internal::PutNumber(&note, free.size());
@@ -158,12 +158,12 @@ std::string RecordHeap<FileT>::TakeNote(ForEachSlot&& for_each_slot, const Close
     internal::PutNumber(&note, run.begin);
     internal::PutNumber(&note, run.end);
   }
-  for (unsigned list = 0; list < BlockDepot::kWaiting; ++list) {
+  for (unsigned list = 0; list < FreeBlockPool::kWaiting; ++list) {
     std::vector<std::uint32_t> handles;
     const auto add = [&](std::uint32_t handle) { handles.push_back(handle); };
     depot_->ForEach(list, add);
-    for_each_slot([&](Slot& slot) { depot_->ForEach(slot.free, list, add); });
-    if (list >= BlockDepot::kUnstamped) depot_->Drain(closed.waiting[list - BlockDepot::kUnstamped], add);
+    for_each_writer([&](WriterState& writer) { depot_->ForEach(writer.free, list, add); });
+    if (list >= FreeBlockPool::kUnstamped) depot_->Drain(closed.waiting[list - FreeBlockPool::kUnstamped], add);
     if (handles.empty()) continue;
     internal::PutNumber(&note, list);
     internal::PutNumber(&note, handles.size());
@@ -173,7 +173,7 @@ std::string RecordHeap<FileT>::TakeNote(ForEachSlot&& for_each_slot, const Close
 }
 
 template <File FileT>
-Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
+Status RecordHeap<FileT>::ReadNote(WriterState& writer, std::string_view note) {
   const Status bad = DataLossError("bad closing note", extents_->super().tail);
   const std::uint64_t tail = extents_->tail(), unit = std::uint64_t{1} << shift_;
   std::vector<bool> taken(tail / format::kExtentUnit);  // extent units that are free or of the index, so that no block lies there
@@ -201,7 +201,7 @@ Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
   std::uint64_t harvest;
   if (!internal::TakeNumber(&note, &harvest)) return bad;
   if (harvest != 0) {
-    BeginHarvest(slot, extents_->super().num_records);
+    BeginHarvest(writer, extents_->super().num_records);
     return note.empty() ? absl::OkStatus() : bad;
   }
   if (!internal::TakeNumber(&note, &count)) return bad;
@@ -211,7 +211,7 @@ Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
     depot_->FreeRun({a, b});
   }
   while (!note.empty()) {
-    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &count) || a >= BlockDepot::kWaiting) return bad;
+    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &count) || a >= FreeBlockPool::kWaiting) return bad;
     if (count > note.size() / sizeof(std::uint32_t)) return bad;
     std::vector<std::uint32_t> handles(count);
     std::memcpy(handles.data(), note.data(), count * sizeof(handles[0]));
@@ -223,9 +223,9 @@ Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
       if (!is_free(OffsetOf(handle), BytesOf(size_class))) return bad;
       if (stamps_now) StoreStamp(handle, stamps().free);
       if (stays) {
-        depot_->Push(slot.free, list, handle);
+        depot_->Push(writer.free, list, handle);
       } else {
-        depot_->FreeBlock(slot.free, size_class, handle);
+        depot_->FreeBlock(writer.free, size_class, handle);
       }
     }
   }
@@ -234,17 +234,17 @@ Status RecordHeap<FileT>::ReadNote(Slot& slot, std::string_view note) {
 }
 
 template <File FileT>
-template <class ForEachSlot>
-std::uint64_t RecordHeap<FileT>::FreeBytes(ForEachSlot&& for_each_slot) const {
+template <class ForEachWriter>
+std::uint64_t RecordHeap<FileT>::FreeBytes(ForEachWriter&& for_each_writer) const {
   std::uint64_t bytes = extents_->free_extent_bytes() + depot_->free_bytes();
-  for (unsigned list = 0; list < BlockDepot::kWaiting; ++list) {
+  for (unsigned list = 0; list < FreeBlockPool::kWaiting; ++list) {
     const auto add = [&](std::uint32_t) { bytes += BytesOf(list % format::kSizeClasses); };
-    if (list >= BlockDepot::kUnstamped) depot_->ForEach(list, add);
-    for_each_slot([&](Slot& slot) { depot_->ForEach(slot.free, list, add); });
+    if (list >= FreeBlockPool::kUnstamped) depot_->ForEach(list, add);
+    for_each_writer([&](WriterState& writer) { depot_->ForEach(writer.free, list, add); });
   }
-  for_each_slot([&](Slot& slot) {
-    bytes += slot.waiting_bytes;
-    bytes += slot.chunk.bytes();
+  for_each_writer([&](WriterState& writer) {
+    bytes += writer.waiting_bytes;
+    bytes += writer.chunk.bytes();
   });
   return bytes;
 }

@@ -7,13 +7,13 @@ namespace hako::hash {
 
 // Moves all free blocks to the depot, which records the blocks that it hands out from now on.
 template <File FileT>
-template <class ForEachSlot>
-Status RecordHeap<FileT>::PinState(ForEachSlot&& for_each_slot) {
+template <class ForEachWriter>
+Status RecordHeap<FileT>::PinState(ForEachWriter&& for_each_writer) {
   HAKO_ASSIGN_OR_RETURN(pinned_, PinnedState::Create(epoch(), extents_->tail(), HandleAt(extents_->tail())));
-  GatherFree(for_each_slot);
-  for_each_slot([&](Slot& slot) {
-    depot_->Flush(slot.free, BlockDepot::kUnstamped, BlockDepot::kWaiting);
-    if (slot.ahead.bytes() != 0) pinned_->handed_out.Add(HandleAt(slot.ahead.begin));
+  GatherFree(for_each_writer);
+  for_each_writer([&](WriterState& writer) {
+    depot_->Flush(writer.free, FreeBlockPool::kUnstamped, FreeBlockPool::kWaiting);
+    if (writer.ahead.bytes() != 0) pinned_->handed_out.Add(HandleAt(writer.ahead.begin));
   });
   depot_->NoteHandedOut(&pinned_->handed_out);
   return absl::OkStatus();
@@ -50,11 +50,11 @@ void RecordHeap<FileT>::KeepPinned(unsigned size_class, std::uint32_t chain) {
 
 template <File FileT>
 template <class AsWriter>
-void RecordHeap<FileT>::UnpinState(Slot& slot, AsWriter&& as_writer) {
+void RecordHeap<FileT>::UnpinState(WriterState& writer, AsWriter&& as_writer) {
   if (pinned_ == nullptr) return;
   depot_->NoteHandedOut(nullptr);
   const std::unique_ptr<PinnedState> pinned = std::move(pinned_);
-  for (unsigned c = 0; c < pinned->waiting.size(); ++c) FreeSlowly(slot, c, std::move(pinned->waiting[c]), as_writer);
+  for (unsigned c = 0; c < pinned->waiting.size(); ++c) FreeSlowly(writer, c, std::move(pinned->waiting[c]), as_writer);
 }
 
 }  // namespace hako::hash

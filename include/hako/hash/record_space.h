@@ -17,15 +17,15 @@
 #include "hako/hash/copy_buffer.h"
 #include "hako/hash/record_view.h"
 #include "hako/sync/write_gate.h"
-#include "hako/sync/writer_slots.h"
+#include "hako/sync/writer_states.h"
 
 namespace hako::hash {
 
 template <class S>
-concept RecordSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handle, std::uint64_t n, std::uint64_t head,
+concept RecordSpace = requires(S& s, typename S::WriterState& writer, std::uint32_t handle, std::uint64_t n, std::uint64_t head,
                                std::string_view bytes, FetchedCopy& copy, format::Lengths& lengths, Status* error, IndexExtent kind,
                                CopyBuffer& buffer, RecordCopy* copied, char* (*sink)(std::size_t), bool (*is_current)()) {
-  requires std::derived_from<typename S::Slot, sync::WriterSlot>;
+  requires std::derived_from<typename S::WriterState, sync::WriterState>;
   { S::kOverwrites } -> std::convertible_to<bool>;  // whether a value can be changed in place
   { S::kReadsAhead } -> std::convertible_to<bool>;  // whether an Ahead reads several records together (hash/read_ahead.h), or is nothing
   typename S::Ahead;
@@ -45,16 +45,16 @@ concept RecordSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handl
   { s.CopyRecord(handle, is_current, buffer, copied) } -> std::same_as<Match>;   // (optimistic) to the buffer; kYes: intact
   { s.CopyIsIntact(copy, n) } -> std::same_as<bool>;                             // n = hash of the key
   { s.DamageAt(handle) } -> std::same_as<Status>;
-  { s.MatchKey(handle, bytes, &lengths) } -> std::same_as<Match>;                 // and the record's lengths
-  { s.View(slot, handle) } -> std::same_as<StatusOr<RecordView>>;                 // checked; DataLoss if damaged
-  { s.Write(slot, n, bytes, bytes, error) } -> std::same_as<std::uint32_t>;       // a new record, seen by nobody yet; 0 = error
-  { s.WriteAhead(slot, n, bytes, bytes, error) } -> std::same_as<std::uint32_t>;  // the same for a long value, outside the gate and locks
-  { s.EndAhead(slot, handle) } -> std::same_as<Status>;                           // inside the gate, before it is published or given back
-  { s.Overwrite(handle, lengths, bytes, bytes) } -> std::same_as<bool>;           // in place, if the space allows it
-  { s.Commit(handle) } -> std::same_as<void>;                                     // its slot names it now
-  { s.Revive(handle) } -> std::same_as<void>;                                     // the same after a process kill
-  { s.Retire(slot, handle, lengths) } -> std::same_as<void>;                      // its slot will name it no more
-  { s.ReleaseFreed(slot) } -> std::same_as<void>;  // what was retired may be used again: its slot names it no more
+  { s.MatchKey(handle, bytes, &lengths) } -> std::same_as<Match>;                   // and the record's lengths
+  { s.View(writer, handle) } -> std::same_as<StatusOr<RecordView>>;                 // checked; DataLoss if damaged
+  { s.Write(writer, n, bytes, bytes, error) } -> std::same_as<std::uint32_t>;       // a new record, seen by nobody yet; 0 = error
+  { s.WriteAhead(writer, n, bytes, bytes, error) } -> std::same_as<std::uint32_t>;  // the same for a long value, outside the gate and locks
+  { s.EndAhead(writer, handle) } -> std::same_as<Status>;                           // inside the gate, before it is published or given back
+  { s.Overwrite(handle, lengths, bytes, bytes) } -> std::same_as<bool>;             // in place, if the space allows it
+  { s.Commit(handle) } -> std::same_as<void>;                                       // its slot names it now
+  { s.Revive(handle) } -> std::same_as<void>;                                       // the same after a process kill
+  { s.Retire(writer, handle, lengths) } -> std::same_as<void>;                      // its slot will name it no more
+  { s.ReleaseFreed(writer) } -> std::same_as<void>;  // what was retired may be used again: its slot names it no more
   {
     s.NoteMove(handle, handle)
     } -> std::same_as<void>;  // the entry of the first is going to name the second, before either knows; 0 = none
@@ -64,10 +64,10 @@ concept RecordSpace = requires(S& s, typename S::Slot& slot, std::uint32_t handl
   // is the record's first 8 bytes.
   { s.MatchShort(handle, bytes, &head) } -> std::same_as<bool>;
   { s.ViewShort(handle, head, n) } -> std::same_as<std::optional<std::string_view>>;  // its value
-  { s.WriteShort(slot, n, bytes, bytes) } -> std::same_as<std::uint32_t>;
-  { s.GiveBack(slot, handle, n, n) } -> std::same_as<void>;  // of Write or WriteShort, with the sizes of key and value; nobody saw it
+  { s.WriteShort(writer, n, bytes, bytes) } -> std::same_as<std::uint32_t>;
+  { s.GiveBack(writer, handle, n, n) } -> std::same_as<void>;  // of Write or WriteShort, with the sizes of key and value; nobody saw it
   { s.OverwriteShort(handle, head, bytes) } -> std::same_as<bool>;
-  { s.RetireShort(slot, handle, head) } -> std::same_as<void>;
+  { s.RetireShort(writer, handle, head) } -> std::same_as<void>;
 };
 
 }  // namespace hako::hash

@@ -29,7 +29,7 @@
 namespace hako::sync {
 
 // A writer's per-thread state, as far as the gate and the index need it; what a store needs is derived from it.
-struct alignas(128) WriterSlot {
+struct alignas(128) WriterState {
   std::atomic<bool> busy{false};
   std::atomic<std::int64_t> pending_count{0};  // records added less removed, not yet in the shared count
   void Enter() {
@@ -42,13 +42,13 @@ struct alignas(128) WriterSlot {
 // Ends what Enter, or WriteGate::Pass, has begun, at the end of the scope.
 class LeaveAtEnd {
  public:
-  explicit LeaveAtEnd(WriterSlot& slot) : slot_(slot) {}
+  explicit LeaveAtEnd(WriterState& writer) : writer_(writer) {}
   LeaveAtEnd(const LeaveAtEnd&) = delete;
   LeaveAtEnd& operator=(const LeaveAtEnd&) = delete;
-  ~LeaveAtEnd() { slot_.Leave(); }
+  ~LeaveAtEnd() { writer_.Leave(); }
 
  private:
-  WriterSlot& slot_;
+  WriterState& writer_;
 };
 
 class WriteGate {
@@ -72,12 +72,12 @@ class WriteGate {
   }
 
   // Announces a writer that locks no bucket but changes its per-thread state; it calls Leave in the end.
-  void Pass(WriterSlot& slot) const {
+  void Pass(WriterState& writer) const {
     for (;;) {
-      slot.Enter();
-      slot.busy.store(true, std::memory_order_seq_cst);  // the fence that a bucket's lock would be
+      writer.Enter();
+      writer.busy.store(true, std::memory_order_seq_cst);  // the fence that a bucket's lock would be
       if (!IsClosed()) return;
-      slot.Leave();
+      writer.Leave();
       WaitUntilOpen();
     }
   }
@@ -88,9 +88,9 @@ class WriteGate {
     waiters_.fetch_sub(1, std::memory_order_relaxed);
   }
 
-  // Runs `body` while no writer is between Enter and Leave. `for_each` visits every WriterSlot. One at a time.
+  // Runs `body` while no writer is between Enter and Leave. `for_each` visits every WriterState. One at a time.
   template <class ForEach, class Body>
-  auto RunAlone(ForEach&& for_each, Body&& body) {
+  auto RunExclusive(ForEach&& for_each, Body&& body) {
     std::lock_guard lock(mutex_);
     struct Opener {
       std::atomic<std::uint32_t>& state;
@@ -98,7 +98,7 @@ class WriteGate {
     } opener{state_};
     for (Backoff backoff; waiters_.load(std::memory_order_relaxed) != 0;) backoff.Pause();
     state_.fetch_or(kClosed, std::memory_order_seq_cst);
-    for_each([](WriterSlot& writer) {
+    for_each([](WriterState& writer) {
       for (Backoff backoff; writer.busy.load(std::memory_order_seq_cst);) backoff.Pause();
     });
     return body();

@@ -5,9 +5,11 @@
 
 namespace hako::tree {
 
-// Makes it possible, or comes nearer to it, that a slot of this key goes into the locked page at `index`. The page may become two (Halves).
+// Makes it possible, or comes nearer to it, that a slot of this key goes into the locked page at `index`. The page may become two
+// (SplitResult).
 template <class Space, Comparator Compare>
-Status PageTree<Space, Compare>::MakeRoom(Halves* halves, std::string_view key, const Content& content, unsigned index, bool replaces) {
+Status PageTree<Space, Compare>::MakeRoom(SplitResult* halves, std::string_view key, const Content& content, unsigned index,
+                                          bool replaces) {
   Editor page(space_, *halves->wanted);
   const unsigned count = page.shape().count, slot = page.shape().slot_size();
   const std::size_t key_size = replaces ? page.KeySize(index) : key.size();
@@ -46,9 +48,9 @@ Status PageTree<Space, Compare>::Rebuild(Line& line, Builder& builder, unsigned 
 
 // Divides the locked page for a slot of `key` that is to come at `index`.
 template <class Space, Comparator Compare>
-Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, unsigned cell_size, unsigned index) {
+Status PageTree<Space, Compare>::Split(SplitResult* halves, std::string_view key, unsigned cell_size, unsigned index) {
   if (halves->kept != nullptr) halves->kept->reserve(halves->kept->size() + 1);
-  if (halves->wanted == &root()) HAKO_RETURN_IF_ERROR(Deepen(&halves->wanted));
+  if (halves->wanted == &root()) HAKO_RETURN_IF_ERROR(GrowRoot(&halves->wanted));
   Line* const left = halves->wanted;
   PageSnapshot<Compare> before(memory_, *left);
   const View old = before.view();
@@ -76,8 +78,8 @@ Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, uns
     Line* parent;
     std::uint32_t right_id = 0;
   } locked{*this, LockParent(*left, key)};
-  Halves parent{locked.parent, nullptr};
-  space_.Touch(*parent.wanted);
+  SplitResult parent{locked.parent, nullptr};
+  space_.MarkDirty(*parent.wanted);
   const std::uint32_t right_id = locked.right_id = space_.NewPage();  // locked
   if (right_id == 0) return NoMemory();
   Line& right = LineOf(right_id);
@@ -118,7 +120,7 @@ Status PageTree<Space, Compare>::Split(Halves* halves, std::string_view key, uns
 
 // Gives the locked root's contents to a new page, locked too, and makes the root its parent.
 template <class Space, Comparator Compare>
-Status PageTree<Space, Compare>::Deepen(Line** page) {
+Status PageTree<Space, Compare>::GrowRoot(Line** page) {
   if (View(memory_, root()).level() == format::PageShape::kLevel)
     return absl::ResourceExhaustedError("the tree has reached its largest height");
   const std::uint32_t id = space_.NewPage();
@@ -141,7 +143,7 @@ Status PageTree<Space, Compare>::Deepen(Line** page) {
 // Unlocks `page`, which is locked and holds `key`, after it was made smaller or joined with a neighbour, if that can be done at once, or
 // when a neighbour that is away has come.
 template <class Space, Comparator Compare>
-void PageTree<Space, Compare>::Merge(Slot& slot, Line* page, std::string_view key) {
+void PageTree<Space, Compare>::Merge(WriterState& writer, Line* page, std::string_view key) {
   for (bool brought = false;;) {
     bool empty;
     {
@@ -160,12 +162,12 @@ void PageTree<Space, Compare>::Merge(Slot& slot, Line* page, std::string_view ke
       if (j >= above.count()) continue;  // or i is 0
       Line& sibling = LineOf(above.child(j));
       if (!Lock(sibling.version).TryLock()) {
-        if constexpr (!Space::kResident) away = space_.IsAway(IdOf(sibling)) ? &sibling : away;
+        if constexpr (!Space::kResident) away = space_.IsEvicted(IdOf(sibling)) ? &sibling : away;
         continue;
       }
       Line* const left = i < j ? page : &sibling;
       if (TryTouch(*page) && TryTouch(sibling) && TryTouch(*parent) && Join(left, i < j ? &sibling : page, empty)) {
-        space_.Touch(*parent);
+        space_.MarkDirty(*parent);
         Editor(space_, *parent).Erase(std::max(i, j));
         joined = left;
         break;
@@ -173,7 +175,7 @@ void PageTree<Space, Compare>::Merge(Slot& slot, Line* page, std::string_view ke
       Unlock(&sibling, false);
     }
     if (joined != nullptr) {
-      if (parent == &root() && View(memory_, *parent).count() == 1) return MoveUp(*joined);
+      if (parent == &root() && View(memory_, *parent).count() == 1) return CollapseRoot(*joined);
       Unlock(joined, true);
       page = parent;
       continue;
@@ -183,9 +185,9 @@ void PageTree<Space, Compare>::Merge(Slot& slot, Line* page, std::string_view ke
     Unlock(page, true);
     if (away == nullptr || brought) return;
     brought = true;
-    slot.Leave();
-    const Status status = BringIfAway({away, 0, level});
-    space_.gate().Pass(slot);
+    writer.Leave();
+    const Status status = LoadIfEvicted({away, 0, level});
+    space_.gate().Pass(writer);
     Reached again;
     if (!status.ok() || !DescendTo(static_cast<unsigned>(level), key, &again) || !Lock(again.line->version).LockIf(again.version)) return;
     page = again.line;
@@ -208,8 +210,8 @@ bool PageTree<Space, Compare>::Join(Line* left, Line* right, bool empty) {
   // pages of few slots, or else, where keys are long, most would have one in the end, and the tree would grow in height for nothing.
   const bool at_any_size = empty || IsNarrow(a.level(), builder.count());
   if (builder.count() > format::kPageSlotsMax * 3 / 4 || bytes > (at_any_size ? kJoinedMax : page_size_ * 3 / 4)) return false;
-  space_.Touch(*left);
-  space_.Touch(*right);
+  space_.MarkDirty(*left);
+  space_.MarkDirty(*right);
   if (!builder.Build(space_, *left, 1, bytes / 16)) return false;
   space_.Free(left_before.unit(), left_before.units());
   space_.Free(right_before.unit(), right_before.units());
@@ -219,7 +221,7 @@ bool PageTree<Space, Compare>::Join(Line* left, Line* right, bool empty) {
 
 // Makes the root's only child, locked like the root, the root.
 template <class Space, Comparator Compare>
-void PageTree<Space, Compare>::MoveUp(Line& child) {
+void PageTree<Space, Compare>::CollapseRoot(Line& child) {
   const View below(memory_, child);
   space_.Free(root().unit, View(memory_, root()).shape().units);
   Editor(space_, root()).TakeOver(child.unit, below.shape());

@@ -1,23 +1,23 @@
-// Definitions of tree/page_cache.h: checkpoints.
+// Definitions of tree/buffer_pool.h: checkpoints.
 #pragma once
 
-#include "hako/tree/page_cache.h"
+#include "hako/tree/buffer_pool.h"
 
 namespace hako::tree {
 
 // What was changed in the epoch that a checkpoint writes.
 template <File FileT, PageCodec Codec>
-struct PageCache<FileT, Codec>::Epoch {
-  using LongValue = std::pair<std::uint32_t, std::shared_ptr<UnsavedValue>>;
+struct BufferPool<FileT, Codec>::Epoch {
+  using OverflowValue = std::pair<std::uint32_t, std::shared_ptr<UnsavedValue>>;
   std::uint8_t mark;
   std::vector<std::uint32_t> touched, freed;  // ids
-  std::vector<LongValue> unsaved;
+  std::vector<OverflowValue> unsaved;
   format::TreeSuperBlock description{};
   std::vector<std::uint32_t> written, captured;  // ids of pages that were put; the first of these only until they can go
 };
 
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::TouchSlowly(Line& line) {
+void BufferPool<FileT, Codec>::TouchSlowly(Line& line) {
   const Shape shape = line.shape;
   const auto id = static_cast<std::uint32_t>(&line - lines_);
   NoteChanged(id);
@@ -38,18 +38,18 @@ void PageCache<FileT, Codec>::TouchSlowly(Line& line) {
 }
 
 template <File FileT, PageCodec Codec>
-Status PageCache<FileT, Codec>::FindFreeSpace() {
+Status BufferPool<FileT, Codec>::FindFreeSpace() {
   return store_->Begin([this](std::uint32_t first, std::uint32_t end) { slab_->FreeIds(first, end); });
 }
 
 template <File FileT, PageCodec Codec>
-template <class ForEachSlot, class F>
-Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& describe) {
+template <class ForEachWriter, class F>
+Status BufferPool<FileT, Codec>::Checkpoint(ForEachWriter&& for_each_writer, F&& describe) {
   std::lock_guard only(checkpoint_mutex_);
   HAKO_RETURN_IF_ERROR(FindFreeSpace());
   Epoch epoch;
   std::uint64_t held_bytes = 0;
-  gate_.RunAlone(for_each_slot, [&] {
+  gate_.RunExclusive(for_each_writer, [&] {
     {  // what needs memory comes before anything has changed
       std::lock_guard lock(mutex_);
       ListFreed();
@@ -109,7 +109,7 @@ Status PageCache<FileT, Codec>::Checkpoint(ForEachSlot&& for_each_slot, F&& desc
 
 // Beside writers, who capture what they change before it is written.
 template <File FileT, PageCodec Codec>
-Status PageCache<FileT, Codec>::WriteEpoch(Epoch& epoch) {
+Status BufferPool<FileT, Codec>::WriteEpoch(Epoch& epoch) {
   SortPages(epoch);
   const Status written = WritePages(epoch);
   collecting_.store(false, std::memory_order_relaxed);
@@ -134,7 +134,7 @@ Status PageCache<FileT, Codec>::WriteEpoch(Epoch& epoch) {
 
 // What was written may go, but for the last ones. REQUIRES: mutex_
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::LetGo(std::vector<std::uint32_t>* written, std::size_t kept) {
+void BufferPool<FileT, Codec>::LetGo(std::vector<std::uint32_t>* written, std::size_t kept) {
   const auto end = written->end() - static_cast<std::ptrdiff_t>(std::min(kept, written->size()));
   for (auto id = written->begin(); id != end; ++id) {
     SetFlag(*id, kPinned, false);
@@ -148,7 +148,7 @@ void PageCache<FileT, Codec>::LetGo(std::vector<std::uint32_t>* written, std::si
 
 // Leaves first, and in the order of their keys' bytes, so that neighbours are written together. That order need not be exact.
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::SortPages(Epoch& epoch) {
+void BufferPool<FileT, Codec>::SortPages(Epoch& epoch) {
   struct Changed {
     unsigned level;
     std::string low;
@@ -175,19 +175,19 @@ void PageCache<FileT, Codec>::SortPages(Epoch& epoch) {
 
 // Locks a page, unless it is gone.
 template <File FileT, PageCodec Codec>
-bool PageCache<FileT, Codec>::LockIfChanged(std::uint32_t id) {
+bool BufferPool<FileT, Codec>::LockIfChanged(std::uint32_t id) {
   for (sync::Backoff backoff; !sync::VersionLock(lines_[id].version).TryLock(); backoff.Pause()) {
     const std::uint8_t state = State(id);
     if (state == kFree || state == kLong || state == kAway || state == kLoading) return false;
-    if (state == kCooling) (void)Bring(id, -1, false);
+    if (state == kCooling) (void)LoadPage(id, -1, false);
   }
-  if (State(id) == kHere || State(id) == kHereOnce) return true;
+  if (State(id) == kCached || State(id) == kProbationary) return true;
   sync::VersionLock(lines_[id].version).Unlock(false);  // an id without a page
   return false;
 }
 
 template <File FileT, PageCodec Codec>
-Status PageCache<FileT, Codec>::WritePages(Epoch& epoch) {
+Status BufferPool<FileT, Codec>::WritePages(Epoch& epoch) {
   alignas(64) char image[format::kPageImageMax];
   std::uint64_t flushes = store_->num_flushes();
   for (const std::uint32_t id : epoch.touched) {
@@ -216,7 +216,7 @@ Status PageCache<FileT, Codec>::WritePages(Epoch& epoch) {
 }
 
 template <File FileT, PageCodec Codec>
-Status PageCache<FileT, Codec>::PutImage(std::uint32_t id, std::span<const char> image) {
+Status BufferPool<FileT, Codec>::PutImage(std::uint32_t id, std::span<const char> image) {
   [[maybe_unused]] char packed[std::same_as<Codec, NoCodec> ? 1 : format::kPageImageMax];
   if constexpr (!std::same_as<Codec, NoCodec>) {
     if (const std::size_t size = Pack<Codec>(image, packed); size != 0) image = {packed, size};
@@ -225,7 +225,7 @@ Status PageCache<FileT, Codec>::PutImage(std::uint32_t id, std::span<const char>
 }
 
 template <File FileT, PageCodec Codec>
-Status PageCache<FileT, Codec>::PutCaptured(Epoch& epoch) {
+Status BufferPool<FileT, Codec>::PutCaptured(Epoch& epoch) {
   std::vector<Captured> captured;
   {
     std::lock_guard lock(touched_mutex_);
@@ -241,7 +241,7 @@ Status PageCache<FileT, Codec>::PutCaptured(Epoch& epoch) {
 // After a checkpoint that failed: what is in memory of the epoch's pages belongs to the next one, and its images are dropped. Pages that
 // are away keep theirs. Needs no memory, as its lack may be why it failed.
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::TakeBack(Epoch& epoch) {
+void BufferPool<FileT, Codec>::TakeBack(Epoch& epoch) {
   std::erase_if(epoch.touched, [this](std::uint32_t id) {
     if (!LockIfChanged(id)) return true;
     const Shape shape = lines_[id].shape;

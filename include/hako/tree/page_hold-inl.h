@@ -1,4 +1,4 @@
-// Definitions of tree/page_cache.h: pages that one update needs in memory at the same time.
+// Definitions of tree/buffer_pool.h: pages that one update needs in memory at the same time.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "hako/tree/page_cache.h"
+#include "hako/tree/buffer_pool.h"
 
 namespace hako::tree {
 
@@ -17,9 +17,9 @@ namespace hako::tree {
 // has to wait for that checkpoint because of them. One update at a time holds pages, and begins when those of the one before are written.
 // None of its calls may be made while a page is locked, but for Release and Add.
 template <File FileT, PageCodec Codec>
-class PageCache<FileT, Codec>::HeldPages {
+class BufferPool<FileT, Codec>::HeldPages {
  public:
-  explicit HeldPages(PageCache& cache) : cache_(cache), only_(cache.hold_mutex_) {
+  explicit HeldPages(BufferPool& cache) : cache_(cache), only_(cache.hold_mutex_) {
     static constexpr unsigned kFailedMax = 2;
     std::unique_lock lock(cache_.mutex_);
     for (unsigned asked = 0; cache_.unsaved_held_bytes_ != 0 && asked < kFailedMax; asked += cache_.is_saving_ ? 0 : 1)
@@ -37,11 +37,11 @@ class PageCache<FileT, Codec>::HeldPages {
   bool Add(std::uint32_t id) {
     std::lock_guard lock(cache_.mutex_);
     const std::uint8_t state = cache_.State(id);
-    if (state != kHere && state != kHereOnce && state != kCooling) return false;
+    if (state != kCached && state != kProbationary && state != kCooling) return false;
     if (cache_.HasFlag(id, kHeld)) return true;
     ids_.push_back(id);
     if (state == kCooling) {
-      cache_.SetState(id, kHere);
+      cache_.SetState(id, kCached);
       sync::VersionLock(cache_.lines_[id].version).Unlock(false);
     }
     cache_.SetFlag(id, kHeld, true);
@@ -71,7 +71,7 @@ class PageCache<FileT, Codec>::HeldPages {
   // Of a page and what it may grow by; a part of memory stays free.
   static constexpr std::uint64_t kRoom = kUsualPage + kUsualPage / 2;
 
-  PageCache& cache_;
+  BufferPool& cache_;
   std::lock_guard<std::mutex> only_;
   std::vector<std::uint32_t> ids_;
   std::uint64_t room_ = 0;
@@ -80,7 +80,7 @@ class PageCache<FileT, Codec>::HeldPages {
 // Lowers the limit by what HeldPages has added to it, and evicts pages until the others are within it, a few at a time, as other threads
 // wait for the lock.
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::EvictToLimit(std::uint64_t bytes) {
+void BufferPool<FileT, Codec>::EvictToLimit(std::uint64_t bytes) {
   std::size_t vain = 0;  // pages looked at since one was evicted, at most all
   for (bool goes_on = true; goes_on;) {
     const std::uint64_t step = std::min<std::uint64_t>(bytes, 16 * kUsualPage);

@@ -1,4 +1,4 @@
-// Definitions of tree/page_cache.h: long values, which are copied, read and given back while nothing is locked.
+// Definitions of tree/buffer_pool.h: long values, which are copied, read and given back while nothing is locked.
 //
 // A leaf names a long value by its id and its size. The bytes are in memory until a checkpoint has written them (UnsavedValue), then in the
 // file. What a thread has read for a name is the value of that name as long as the page map has the same check for the id: an id may be
@@ -14,16 +14,16 @@
 
 #include "absl/container/inlined_vector.h"
 #include "hako/base/no_memory.h"
-#include "hako/tree/page_cache.h"
+#include "hako/tree/buffer_pool.h"
 
 namespace hako::tree {
 
 // What an update leaves to be done when it holds no lock any more: to copy values to where the tree names them already, and to give back
 // the memory of others. Finish does that, or the destructor. REQUIRES: then the thread has nothing locked, and the values are valid still
 template <File FileT, PageCodec Codec>
-class PageCache<FileT, Codec>::Deferred {
+class BufferPool<FileT, Codec>::Deferred {
  public:
-  explicit Deferred(PageCache& cache) : cache_(cache) {}
+  explicit Deferred(BufferPool& cache) : cache_(cache) {}
   Deferred(const Deferred&) = delete;
   ~Deferred() { Finish(); }
   void Finish() {
@@ -34,8 +34,8 @@ class PageCache<FileT, Codec>::Deferred {
   }
 
  private:
-  friend PageCache;
-  PageCache& cache_;
+  friend BufferPool;
+  BufferPool& cache_;
   absl::InlinedVector<std::pair<std::shared_ptr<UnsavedValue>, std::string_view>, 1> copies_;
   absl::InlinedVector<std::shared_ptr<UnsavedValue>, 1> dropped_;
   bool waits_ = false;  // for others to be written
@@ -44,12 +44,12 @@ class PageCache<FileT, Codec>::Deferred {
 // One look at a long value, in turns: Has, with the leaf locked that names it, or watched; Read, with nothing locked; Has again, and so on
 // until that is true. A value that was replaced meanwhile is read again.
 template <File FileT, PageCodec Codec>
-class PageCache<FileT, Codec>::LongRead {
+class BufferPool<FileT, Codec>::LongRead {
  public:
-  explicit LongRead(PageCache& cache) : cache_(&cache) {}
+  explicit LongRead(BufferPool& cache) : cache_(&cache) {}
 
   // Whether status() and bytes() are those of the value of this name. Waits for nothing.
-  bool Has(const format::LongValue& name) {
+  bool Has(const format::OverflowValue& name) {
     const auto id = static_cast<std::uint32_t>(name.place);
     if (name.place != name_.place || name.size != name_.size) Forget();
     name_ = name;
@@ -102,8 +102,8 @@ class PageCache<FileT, Codec>::LongRead {
     bytes_.reset();
   }
 
-  PageCache* cache_;
-  format::LongValue name_{};
+  BufferPool* cache_;
+  format::OverflowValue name_{};
   std::shared_ptr<const UnsavedValue> unsaved_;  // if the value is not in the file
   bool has_read_ = false;
   format::PageEntry entry_{};  // that was read, with this result
@@ -113,7 +113,7 @@ class PageCache<FileT, Codec>::LongRead {
 };
 
 template <File FileT, PageCodec Codec>
-std::uint64_t PageCache<FileT, Codec>::StoreLong(std::string_view value, Deferred& deferred) {
+std::uint64_t BufferPool<FileT, Codec>::StoreLong(std::string_view value, Deferred& deferred) {
   std::shared_ptr<UnsavedValue> unsaved = UnsavedValue::Make(value.size());
   if (unsaved == nullptr) return 0;
   deferred.copies_.reserve(deferred.copies_.size() + 1);
@@ -134,7 +134,7 @@ std::uint64_t PageCache<FileT, Codec>::StoreLong(std::string_view value, Deferre
 }
 
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::FreeLong(const format::LongValue& value, Deferred& deferred) {
+void BufferPool<FileT, Codec>::FreeLong(const format::OverflowValue& value, Deferred& deferred) {
   std::shared_ptr<UnsavedValue> unsaved;
   std::lock_guard lock(mutex_);
   const auto id = static_cast<std::uint32_t>(value.place);
@@ -154,7 +154,7 @@ void PageCache<FileT, Codec>::FreeLong(const format::LongValue& value, Deferred&
 
 // The thread that stores long values waits until those before have been written: not those that change pages.
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::WaitForLongValues() {
+void BufferPool<FileT, Codec>::WaitForLongValues() {
   const auto has_room = [this] { return unsaved_bytes_.load(std::memory_order_relaxed) <= UnsavedMax() || has_failed_; };
   std::unique_lock lock(mutex_);
   while (!has_room()) {

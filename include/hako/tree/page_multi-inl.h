@@ -15,9 +15,9 @@ namespace hako::tree {
 // changes; what can fail is tried before the first change. Pages are loaded before the first lock and never while one is held, and so are
 // long values: if the locked leaves name some that are not at hand, they are unlocked again until these have been read.
 template <class Space, Comparator Compare>
-class PageTree<Space, Compare>::MultiTurn {
+class PageTree<Space, Compare>::MultiGuard {
  public:
-  MultiTurn(PageTree& tree, Slot& slot, std::span<const std::string_view> keys) : tree_(tree), slot_(slot), keys_(keys) {
+  MultiGuard(PageTree& tree, WriterState& writer, std::span<const std::string_view> keys) : tree_(tree), writer_(writer), keys_(keys) {
     order_.resize(keys.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     std::ranges::sort(order_, [keys](std::size_t a, std::size_t b) {
@@ -28,8 +28,8 @@ class PageTree<Space, Compare>::MultiTurn {
     leaves_.reserve(keys.size());
     sparse_.reserve(keys.size());
   }
-  MultiTurn(const MultiTurn&) = delete;
-  ~MultiTurn() {
+  MultiGuard(const MultiGuard&) = delete;
+  ~MultiGuard() {
     for (Line* line : halves_) tree_.Unlock(line, changed_);
     UnlockAll(changed_);
     if constexpr (!Space::kResident) {
@@ -37,12 +37,12 @@ class PageTree<Space, Compare>::MultiTurn {
       held_.reset();
     }
     deferred_.Finish();  // before this thread pauses: others may wait for its values
-    tree_.EndTurn(slot_, changed_);
+    tree_.EndWrite(writer_, changed_);
     for (const std::size_t i : sparse_) {
-      Turn turn(tree_, slot_, keys_[i]);
-      if (turn.line == nullptr || !tree_.IsSparse(*turn.line)) continue;
-      turn.changed = true;
-      tree_.Merge(slot_, std::exchange(turn.line, nullptr), keys_[i]);
+      LeafGuard guard(tree_, writer_, keys_[i]);
+      if (guard.line == nullptr || !tree_.IsSparse(*guard.line)) continue;
+      guard.changed = true;
+      tree_.Merge(writer_, std::exchange(guard.line, nullptr), keys_[i]);
     }
   }
 
@@ -52,7 +52,7 @@ class PageTree<Space, Compare>::MultiTurn {
     struct Decision {
       ActionT action = ActionT::Keep();
       std::size_t first = 0;
-      format::LongValue stored{};  // a long value, stored before anything changes
+      format::OverflowValue stored{};  // a long value, stored before anything changes
     };
     absl::InlinedVector<Decision, kUsualKeys> decisions(keys_.size());
     Acquire();
@@ -119,7 +119,7 @@ class PageTree<Space, Compare>::MultiTurn {
       } else if (place.found) {
         Change(*leaves_[leaf]);
         tree_.RemoveSlot(*leaves_[leaf], place.index, deferred_);
-        tree_.AddToCount(slot_, -1);
+        tree_.AddToCount(writer_, -1);
         if (tree_.IsSparse(*leaves_[leaf])) sparse_.push_back(i);
       }
     }
@@ -137,7 +137,7 @@ class PageTree<Space, Compare>::MultiTurn {
   }
 
   void Change(Line& leaf) {
-    tree_.space_.Touch(leaf);
+    tree_.space_.MarkDirty(leaf);
     changed_ = true;
   }
 
@@ -169,8 +169,8 @@ class PageTree<Space, Compare>::MultiTurn {
   // Locks the leaves, and waits for nothing but threads that have locked one of them. False if a leaf was not in memory, or could not be
   // read: then none is locked, and the slot is not busy.
   bool LockAll() {
-    Line* leaf = tree_.LockLeaf(slot_, keys_[order_[0]]);
-    if (leaf == nullptr) status_ = tree_.ErrorOf(slot_);
+    Line* leaf = tree_.LockLeaf(writer_, keys_[order_[0]]);
+    if (leaf == nullptr) status_ = tree_.ErrorOf(writer_);
     for (const std::size_t i : order_) {
       if (leaf == nullptr) break;
       if (leaves_.empty() || !Covers(*leaves_.back(), keys_[i])) {
@@ -185,7 +185,7 @@ class PageTree<Space, Compare>::MultiTurn {
   void UnlockAll(bool changed) {
     for (Line* line : leaves_) tree_.Unlock(line, changed);
     leaves_.erase(leaves_.begin(), leaves_.end());  // clear() would give up the memory that the next LockAll() counts on
-    slot_.Leave();
+    writer_.Leave();
   }
 
   // The gate has been passed already, with the first leaf: whoever closes it waits for this turn to end. nullptr if the leaf is not in
@@ -196,7 +196,7 @@ class PageTree<Space, Compare>::MultiTurn {
       if (tree_.DescendTo(0, key, &leaf)) {
         if (sync::VersionLock(leaf.line->version).LockIf(leaf.version)) return leaf.line;
       } else if constexpr (!Space::kResident) {
-        if (leaf.line != nullptr && tree_.space_.IsAway(tree_.IdOf(*leaf.line))) return nullptr;
+        if (leaf.line != nullptr && tree_.space_.IsEvicted(tree_.IdOf(*leaf.line))) return nullptr;
       }
     }
   }
@@ -225,17 +225,18 @@ class PageTree<Space, Compare>::MultiTurn {
       for (sync::Backoff backoff;; backoff.Pause()) {
         Reached leaf;
         const bool reached = tree_.DescendTo(0, key, &leaf);
-        if (leaf.line == nullptr || (!reached && leaf.level != 0 && !tree_.space_.IsAway(tree_.IdOf(*leaf.line)))) continue;
-        if (!tree_.space_.IsAway(tree_.IdOf(*leaf.line)) && (!held_ || held_->Add(tree_.IdOf(*leaf.line)))) return absl::OkStatus();
-        HAKO_RETURN_IF_ERROR(tree_.BringIfAway(leaf));
+        if (leaf.line == nullptr || (!reached && leaf.level != 0 && !tree_.space_.IsEvicted(tree_.IdOf(*leaf.line)))) continue;
+        if (!tree_.space_.IsEvicted(tree_.IdOf(*leaf.line)) && (!held_ || held_->Add(tree_.IdOf(*leaf.line)))) return absl::OkStatus();
+        HAKO_RETURN_IF_ERROR(tree_.LoadIfEvicted(leaf));
       }
     }
     return absl::OkStatus();
   }
 
   // Stores into leaves_[*leaf]; the halves that it falls into take its place, and *leaf is the one that has the key.
-  Status Set(std::size_t* leaf, std::string_view key, std::string_view value, const format::LongValue& stored, typename View::Place place) {
-    Halves halves{leaves_[*leaf], &halves_};
+  Status Set(std::size_t* leaf, std::string_view key, std::string_view value, const format::OverflowValue& stored,
+             typename View::Place place) {
+    SplitResult halves{leaves_[*leaf], &halves_};
     Change(*halves.wanted);
     const bool is_long = stored.place != 0 || place.sizes.is_long;
     const Status status =
@@ -250,7 +251,7 @@ class PageTree<Space, Compare>::MultiTurn {
       halves_.clear();
       while (leaves_[*leaf] != wanted) ++*leaf;
     }
-    if (status.ok() && !place.found) tree_.AddToCount(slot_, 1);
+    if (status.ok() && !place.found) tree_.AddToCount(writer_, 1);
     return status;
   }
   bool IsBelow(Line& a, Line& b) const {
@@ -282,7 +283,7 @@ class PageTree<Space, Compare>::MultiTurn {
   }
 
   PageTree& tree_;
-  Slot& slot_;
+  WriterState& writer_;
   std::span<const std::string_view> keys_;
   absl::InlinedVector<std::size_t, kUsualKeys> order_;  // of the keys
   absl::InlinedVector<Line*, kUsualKeys> leaf_of_;      // before anything changes
@@ -307,16 +308,16 @@ class PageTree<Space, Compare>::MultiTurn {
 
 template <class Space, Comparator Compare>
 template <class ActionT, class V>
-Status PageTree<Space, Compare>::ProcessMulti(Slot& slot, std::span<const std::string_view> keys, V&& visit) {
+Status PageTree<Space, Compare>::ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visit) {
   if (keys.empty()) return absl::OkStatus();
   Prefetch(keys.first(std::min(keys.size(), kPrefetchGroup)));
-  MultiTurn turn(*this, slot, keys);
-  return turn.template Run<ActionT>(visit);
+  MultiGuard guard(*this, writer, keys);
+  return guard.template Run<ActionT>(visit);
 }
 
 template <class Space, Comparator Compare>
 template <class S, class F>
-Status PageTree<Space, Compare>::FetchMulti(Slots& slots, std::span<const std::string_view> keys, S&& sink, F&& arrived) {
+Status PageTree<Space, Compare>::FetchMulti(Writers& writers, std::span<const std::string_view> keys, S&& sink, F&& arrived) {
   Reached leaves[kPrefetchGroup];
   for (std::size_t from = 0, n = 0; from < keys.size(); from += n) {
     n = std::min(keys.size() - from, kPrefetchGroup);
@@ -335,7 +336,7 @@ Status PageTree<Space, Compare>::FetchMulti(Slots& slots, std::span<const std::s
       auto put = [&sink, k ](std::size_t size) __attribute__((always_inline)) { return sink(k, size); };
       Outcome outcome = leaves[i].line != nullptr ? FetchFrom(leaves[i], keys[k], put) : Outcome::kRaced;
       if (outcome == Outcome::kRaced) [[unlikely]] {
-        const Status status = FetchSlowly(slots, keys[k], put);
+        const Status status = FetchSlowly(writers, keys[k], put);
         if (!status.ok() && !absl::IsNotFound(status)) return status;
         outcome = status.ok() ? Outcome::kFound : Outcome::kAbsent;
       }
@@ -378,7 +379,7 @@ void PageTree<Space, Compare>::DescendTogether(std::span<const std::string_view>
       const std::uint32_t child = children[i] != nullptr ? Lock(children[i]->version).ReadVersion() : Lock::kLocked;
       const bool good = (child & Lock::kLocked) == 0 && Lock(leaves[i].line->version).IsCurrent(leaves[i].version);
       if constexpr (!Space::kResident) {
-        if (!good && level == 1 && away != nullptr && children[i] != nullptr && space_.IsAway(IdOf(*children[i])))
+        if (!good && level == 1 && away != nullptr && children[i] != nullptr && space_.IsEvicted(IdOf(*children[i])))
           away->ids[away->count++] = IdOf(*children[i]);
       }
       leaves[i] = {good ? children[i] : nullptr, child};
@@ -417,7 +418,7 @@ StatusOr<std::uint64_t> PageTree<Space, Compare>::CountRange(const Range& range)
 }
 
 template <class Space, Comparator Compare>
-StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(Slot& slot, const Range& range) {
+StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(WriterState& writer, const Range& range) {
   Copy copy;
   std::string from(range.from);
   for (std::uint64_t removed = 0;;) {
@@ -425,19 +426,19 @@ StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(Slot& slot, const 
       HAKO_RETURN_IF_ERROR(ReadLeaf(Seek::kAt, from, &copy, from != range.from));
     }
     Deferred deferred(space_);
-    Turn turn(*this, slot, from);
-    if (turn.line == nullptr) return turn.error();
-    const View page(memory_, *turn.line);
+    LeafGuard guard(*this, writer, from);
+    if (guard.line == nullptr) return guard.error();
+    const View page(memory_, *guard.line);
     const bool last = IsLastOf(range, page);
     const unsigned begin = page.Find(from).index;
     const unsigned end = last && range.to ? page.Find(*range.to).index : page.count();
     std::string next(last ? std::string_view() : page.high(page.tail()));
     for (unsigned i = end; i > begin; --i, ++removed) {
-      turn.Change();
-      RemoveSlot(*turn.line, i - 1, deferred);
-      AddToCount(slot, -1);
+      guard.Change();
+      RemoveSlot(*guard.line, i - 1, deferred);
+      AddToCount(writer, -1);
     }
-    if (turn.changed) MergeIfSparse(turn, slot, from);
+    if (guard.changed) MergeIfSparse(guard, writer, from);
     if (last) return removed;
     from = std::move(next);
   }

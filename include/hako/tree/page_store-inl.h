@@ -117,7 +117,7 @@ StatusOr<std::uint64_t> PageStore<FileT>::MoveForward(Moving* moving, std::uint6
       if (std::memcmp(now, &entry, sizeof(entry)) != 0) continue;  // a checkpoint has written it elsewhere
     }
     bytes.resize(entry.units() * format::kTreeUnit);
-    const UnitSpace::Run run = space_.TakeFirst(entry.units(), entry.place(), &moving->front);
+    const FreeSpaceMap::Run run = space_.TakeFirst(entry.units(), entry.place(), &moving->front);
     if (run.units == 0) continue;
     const std::span<std::byte> out(reinterpret_cast<std::byte*>(bytes.data()), bytes.size());
     const Status copied = CatchNoMemory([&, from = entry]() -> Status {
@@ -138,7 +138,7 @@ template <File OtherFile>
 Status PageStore<FileT>::Copy(const Pinned& pinned, OtherFile& out) const {
   HAKO_RETURN_IF_ERROR(out.Resize(pinned.super.end * format::kTreeUnit));
   const AlignedBuffer bytes = MakeAlignedBuffer(kRunUnits * format::kTreeUnit);
-  for (const UnitSpace::Run& run : pinned.runs) {
+  for (const FreeSpaceMap::Run& run : pinned.runs) {
     for (std::uint64_t at = 0; at < run.units && run.place + at < pinned.super.end; at += kRunUnits) {
       const std::uint64_t units = std::min({kRunUnits, run.units - at, pinned.super.end - run.place - at});
       const std::span<std::byte> part(bytes.get(), units * format::kTreeUnit);

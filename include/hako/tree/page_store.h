@@ -45,8 +45,8 @@
 #include "hako/format/tree_file_format.h"
 #include "hako/storage/superblock_slots.h"
 #include "hako/sync/sticky_status.h"
+#include "hako/tree/free_space_map.h"
 #include "hako/tree/page_map.h"
-#include "hako/tree/unit_space.h"
 
 namespace hako::tree {
 
@@ -202,7 +202,7 @@ class PageStore {
   // After a Put or a Commit that failed, unless is_written(): BeginTakeBack drops whatever was not flushed, TakeBack(id) an image that is
   // going to be put again, EndTakeBack what was written of the map; and they give the space back. They need no memory.
   void BeginTakeBack() {
-    const UnitSpace::Run run = std::exchange(run_, {});
+    const FreeSpaceMap::Run run = std::exchange(run_, {});
     const std::uint64_t filled = std::exchange(filled_, 0);
     if (filled < run.units) space_.Free(run.place + filled, run.units - filled);
     used_ = 0;
@@ -232,7 +232,7 @@ class PageStore {
     std::vector<Image> images;
     std::size_t next = 0;         // of these
     std::uint64_t num_nodes = 0;  // of the page map that lie too far back too
-    UnitSpace::Front front;
+    FreeSpaceMap::Front front;
   };
   // Has the next Commit move the nodes of the map that lie too far back.
   StatusOr<Moving> BeginMoving();
@@ -253,7 +253,7 @@ class PageStore {
   // The last checkpoint, which stays readable until Unpin. Between the two, Copy writes it to another file; from any thread.
   struct Pinned {
     Super super;
-    std::vector<UnitSpace::Run> runs;
+    std::vector<FreeSpaceMap::Run> runs;
   };
   StatusOr<Pinned> Pin() {
     HAKO_RETURN_IF_ERROR(Begin([](std::uint32_t, std::uint32_t) {}));
@@ -412,12 +412,12 @@ class PageStore {
   }
 
   // `least` units or more.
-  StatusOr<UnitSpace::Run> TakeRun(std::uint64_t least, std::uint64_t most) {
+  StatusOr<FreeSpaceMap::Run> TakeRun(std::uint64_t least, std::uint64_t most) {
     if (!is_short_) HAKO_RETURN_IF_ERROR(KeepReserve(least));
     const std::uint64_t good = is_moving_ ? least : std::min(most, std::max(least, kGoodRun));
     for (const std::uint64_t want : {good, least}) {
       if (want >= no_run_of_) continue;  // else the whole space would be searched again for each image
-      if (const UnitSpace::Run run = space_.Take(want, most); run.units != 0) return run;
+      if (const FreeSpaceMap::Run run = space_.Take(want, most); run.units != 0) return run;
       no_run_of_ = want;
     }
     HAKO_RETURN_IF_ERROR(GrowBy(std::max({most, kRunUnits, space_.end() / 16}), least));
@@ -464,7 +464,7 @@ class PageStore {
   }
   StatusOr<Entry> WriteLong(std::span<const std::byte> value, std::uint64_t seed) {
     const std::uint64_t units = UnitsFor(value.size()), whole = value.size() / format::kTreeUnit * format::kTreeUnit;
-    HAKO_ASSIGN_OR_RETURN(const UnitSpace::Run run, TakeRun(units, units));
+    HAKO_ASSIGN_OR_RETURN(const FreeSpaceMap::Run run, TakeRun(units, units));
     Status status = WriteAt(run.place * format::kTreeUnit, value.first(whole));
     if (status.ok() && whole < value.size()) {
       std::array<std::byte, format::kTreeUnit> last{};
@@ -479,7 +479,7 @@ class PageStore {
   }
   // What is free may lie in many short runs: the buffer is filled with several, which are written together.
   void EndRun() {
-    const UnitSpace::Run run = std::exchange(run_, {});
+    const FreeSpaceMap::Run run = std::exchange(run_, {});
     const std::uint64_t filled = std::exchange(filled_, 0);
     if (filled < run.units) space_.Free(run.place + filled, run.units - filled);
     if (filled == 0) return;
@@ -573,18 +573,18 @@ class PageStore {
   }
   // Where the state that is going to be committed ends.
   std::uint64_t EndWithoutRetired() {
-    const std::initializer_list<const std::vector<UnitSpace::Run>*> both = {&retired_, &released_};
+    const std::initializer_list<const std::vector<FreeSpaceMap::Run>*> both = {&retired_, &released_};
     for (const auto* runs : both) {
-      for (const UnitSpace::Run& run : *runs) space_.Free(run.place, run.units);
+      for (const FreeSpaceMap::Run& run : *runs) space_.Free(run.place, run.units);
     }
     const std::uint64_t end = space_.UsedEnd();
     for (const auto* runs : both) {
-      for (const UnitSpace::Run& run : *runs) space_.MarkUsed(run.place, run.units);
+      for (const FreeSpaceMap::Run& run : *runs) space_.MarkUsed(run.place, run.units);
     }
     return end;
   }
   void FreeReleased() {
-    for (const UnitSpace::Run& run : released_) space_.Free(run.place, run.units);
+    for (const FreeSpaceMap::Run& run : released_) space_.Free(run.place, run.units);
     released_.clear();
   }
 
@@ -595,17 +595,17 @@ class PageStore {
   std::mutex map_mutex_;         // not held while the device reads or writes, except by CutFile
   std::shared_mutex cut_mutex_;  // held shared while a place that the map has named is read; after map_mutex_
   PageMap map_;
-  UnitSpace space_;
+  FreeSpaceMap space_;
   bool space_is_known_ = false;
-  std::vector<UnitSpace::Run> retired_;   // since the last checkpoint, which may need them
-  std::vector<UnitSpace::Run> released_;  // before it, but a pinned one may need them
+  std::vector<FreeSpaceMap::Run> retired_;   // since the last checkpoint, which may need them
+  std::vector<FreeSpaceMap::Run> released_;  // before it, but a pinned one may need them
   unsigned num_pins_ = 0;
   bool is_written_ = false, is_short_ = false;
   bool is_moving_ = false;  // until the next Commit: all goes as far to the front as it can
   AlignedBuffer buffer_;
   std::uint64_t used_ = 0;                       // units of the buffer, by runs_
   std::vector<WriteRequest> runs_;               // that were filled
-  UnitSpace::Run run_;                           // that is being filled
+  FreeSpaceMap::Run run_;                        // that is being filled
   std::uint64_t filled_ = 0;                     // units of it
   std::uint64_t no_run_of_ = ~std::uint64_t{0};  // units: there is no free run so long in this checkpoint
   std::uint64_t num_flushes_ = 0;

@@ -62,32 +62,32 @@ bool PageTree<Space, Compare>::DescendTo(unsigned level, std::string_view key, R
 }
 
 template <class Space, Comparator Compare>
-HAKO_INLINE auto PageTree<Space, Compare>::LockLeaf(Slot& slot, std::string_view key) -> Line* {
-  slot.Enter();
+HAKO_INLINE auto PageTree<Space, Compare>::LockLeaf(WriterState& writer, std::string_view key) -> Line* {
+  writer.Enter();
   if (Reached leaf; Descend(key, &leaf) && Lock(leaf.line->version).LockIf(leaf.version)) [[likely]] {
     if (!space_.gate().IsClosed()) [[likely]]
       return leaf.line;
     Unlock(leaf.line, false);
   }
-  return LockLeafSlowly(slot, key);
+  return LockLeafSlowly(writer, key);
 }
 
 template <class Space, Comparator Compare>
-auto PageTree<Space, Compare>::LockLeafSlowly(Slot& slot, std::string_view key) -> Line* {
+auto PageTree<Space, Compare>::LockLeafSlowly(WriterState& writer, std::string_view key) -> Line* {
   for (sync::Backoff backoff;; backoff.Pause()) {
     if (space_.gate().IsClosed()) {
-      slot.Leave();
+      writer.Leave();
       space_.gate().WaitUntilOpen();
-      slot.Enter();
+      writer.Enter();
     }
     Reached leaf;
     if (!DescendTo(0, key, &leaf)) {
       if constexpr (!Space::kResident) {
-        if (leaf.line == nullptr || !space_.IsAway(IdOf(*leaf.line))) continue;
-        slot.Leave();  // so that who closes the gate need not wait for the file
-        slot.error = BringIfAway(leaf);
-        slot.Enter();
-        if (!slot.error.ok()) return nullptr;
+        if (leaf.line == nullptr || !space_.IsEvicted(IdOf(*leaf.line))) continue;
+        writer.Leave();  // so that who closes the gate need not wait for the file
+        writer.error = LoadIfEvicted(leaf);
+        writer.Enter();
+        if (!writer.error.ok()) return nullptr;
       }
       continue;
     }
@@ -115,7 +115,7 @@ auto PageTree<Space, Compare>::LockParent(const Line& child, std::string_view ke
 
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::LockPage(Line& line, int level) const {
-  for (sync::Backoff backoff; !Lock(line.version).TryLock(); backoff.Pause()) HAKO_RETURN_IF_ERROR(BringIfAway({&line, 0, level}, true));
+  for (sync::Backoff backoff; !Lock(line.version).TryLock(); backoff.Pause()) HAKO_RETURN_IF_ERROR(LoadIfEvicted({&line, 0, level}, true));
   return absl::OkStatus();
 }
 
@@ -144,23 +144,23 @@ HAKO_INLINE auto PageTree<Space, Compare>::TryFetch(std::string_view key, S& sin
 
 template <class Space, Comparator Compare>
 template <class S>
-HAKO_INLINE Status PageTree<Space, Compare>::Fetch(Slots& slots, std::string_view key, S&& sink) {
+HAKO_INLINE Status PageTree<Space, Compare>::Fetch(Writers& writers, std::string_view key, S&& sink) {
   const Outcome outcome = TryFetch(key, sink);
   if (outcome == Outcome::kFound) [[likely]]
     return absl::OkStatus();
   if (outcome == Outcome::kAbsent) return AbsentError();
-  return FetchSlowly(slots, key, sink);
+  return FetchSlowly(writers, key, sink);
 }
 
 template <class Space, Comparator Compare>
 template <class S>
-Status PageTree<Space, Compare>::FetchSlowly(Slots& slots, std::string_view key, S& sink) HAKO_TRY {
-  if (slots.IsClosed()) return slots.Refusal();
+Status PageTree<Space, Compare>::FetchSlowly(Writers& writers, std::string_view key, S& sink) HAKO_TRY {
+  if (writers.IsClosed()) return writers.Refusal();
   sync::Backoff backoff;
   for (int i = 0; i < kOptimisticTries; ++i, backoff.Pause()) {
     Reached leaf;
     if (!DescendTo(0, key, &leaf)) {
-      HAKO_RETURN_IF_ERROR(BringIfAway(leaf));
+      HAKO_RETURN_IF_ERROR(LoadIfEvicted(leaf));
       continue;
     }
     const Outcome outcome = FetchFrom(leaf, key, sink);
@@ -172,21 +172,21 @@ Status PageTree<Space, Compare>::FetchSlowly(Slots& slots, std::string_view key,
     }
     break;
   }
-  Slot* const slot = slots.Mine();
-  if (slot == nullptr) return slots.Refusal();
-  Turn turn(*this, *slot, key);
-  if (turn.line == nullptr) return turn.error();
-  const auto place = View(memory_, *turn.line).Find(key);
+  WriterState* const writer = writers.Mine();
+  if (writer == nullptr) return writers.Refusal();
+  LeafGuard guard(*this, *writer, key);
+  if (guard.line == nullptr) return guard.error();
+  const auto place = View(memory_, *guard.line).Find(key);
   if (!place.found) return AbsentError();
   std::string_view value = ContentOf(place);
   LongRead read(space_);  // until the value is copied
   if (place.sizes.is_long) {
     if constexpr (!Space::kResident) {
-      turn.End();
+      guard.End();
       return FetchLong(key, sink, {}, std::nullopt);
     }
     (void)read.Has(LongValueIn(value));
-    turn.End();
+    guard.End();
     value = read.bytes();
   }
   if (char* out = sink(value.size())) std::memcpy(out, value.data(), value.size());
@@ -198,7 +198,7 @@ HAKO_OR_NO_MEMORY
 // replaced meanwhile; nothing is locked.
 template <class Space, Comparator Compare>
 template <class S>
-Status PageTree<Space, Compare>::FetchLong(std::string_view key, S& sink, Reached leaf, std::optional<format::LongValue> stored) {
+Status PageTree<Space, Compare>::FetchLong(std::string_view key, S& sink, Reached leaf, std::optional<format::OverflowValue> stored) {
   LongRead read(space_);
   char* out = nullptr;
   for (sync::Backoff backoff;; backoff.Pause()) {
@@ -221,7 +221,7 @@ Status PageTree<Space, Compare>::FetchLong(std::string_view key, S& sink, Reache
       stored.reset();
     }
     if (!DescendTo(0, key, &leaf)) {
-      HAKO_RETURN_IF_ERROR(BringIfAway(leaf));
+      HAKO_RETURN_IF_ERROR(LoadIfEvicted(leaf));
       continue;
     }
     stored = FindLong(leaf, key);
@@ -233,12 +233,12 @@ Status PageTree<Space, Compare>::FetchLong(std::string_view key, S& sink, Reache
 }
 
 template <class Space, Comparator Compare>
-auto PageTree<Space, Compare>::FindLong(const Reached& leaf, std::string_view key) const -> std::optional<format::LongValue> {
+auto PageTree<Space, Compare>::FindLong(const Reached& leaf, std::string_view key) const -> std::optional<format::OverflowValue> {
   const View page(memory_, *leaf.line);
   const auto place = page.Find(key);
   if (!place.found || !place.sizes.is_long) return std::nullopt;
   const char* const bytes = place.cell + place.sizes.header + place.sizes.Rest(View::kInlined);
-  format::LongValue value;
+  format::OverflowValue value;
   if (bytes + sizeof(value) > page.end()) return std::nullopt;
   sync::LoadShared(reinterpret_cast<char*>(&value), bytes, sizeof(value));
   if (!Lock(leaf.line->version).IsCurrent(leaf.version)) return std::nullopt;
@@ -247,16 +247,16 @@ auto PageTree<Space, Compare>::FindLong(const Reached& leaf, std::string_view ke
 
 template <class Space, Comparator Compare>
 template <class ActionT, class V>
-Status PageTree<Space, Compare>::Process(Slot& slot, std::string_view key, V&& visit) {
-  Turn turn(*this, slot, key);
-  if (!Space::kResident && turn.line == nullptr) [[unlikely]]
-    return turn.error();
-  const View page(memory_, *turn.line);
+Status PageTree<Space, Compare>::Process(WriterState& writer, std::string_view key, V&& visit) {
+  LeafGuard guard(*this, writer, key);
+  if (!Space::kResident && guard.line == nullptr) [[unlikely]]
+    return guard.error();
+  const View page(memory_, *guard.line);
   const auto place = page.Find(key);
   char* const bytes = const_cast<char*>(place.cell) + place.sizes.header + place.sizes.Rest(View::kInlined);
   std::optional<std::string_view> value;
   if (place.found && place.sizes.is_long) [[unlikely]]
-    return ProcessLong<ActionT>(turn, slot, key, visit);
+    return ProcessLong<ActionT>(guard, writer, key, visit);
   if constexpr (kReads<ActionT, V>) {
     if (place.found) value.emplace(bytes, place.sizes.value);
   }
@@ -271,38 +271,38 @@ Status PageTree<Space, Compare>::Process(Slot& slot, std::string_view key, V&& v
         return visit(place.found);
     }();
     if (action.kind() == ActionT::Kind::kSet) {
-      turn.Change();
+      guard.Change();
       if (place.found && place.sizes.value == action.value().size()) [[likely]] {
         sync::StoreShared(bytes, action.value().data(), action.value().size());
         return absl::OkStatus();
       }
       if (action.value().size() > value_max_) [[unlikely]]
-        return SetLong(turn, slot, key, action.value(), place);
-      Halves leaf{turn.line, nullptr};
+        return SetLong(guard, writer, key, action.value(), place);
+      SplitResult leaf{guard.line, nullptr};
       const Status status = Store(&leaf, key, action.value(), place);
-      if (status.ok() && !place.found) AddToCount(slot, 1);
+      if (status.ok() && !place.found) AddToCount(writer, 1);
       return status;
     }
     if (action.kind() == ActionT::Kind::kRemove && place.found) {
-      turn.Change();
-      Editor(space_, *turn.line).Erase(place.index);
-      AddToCount(slot, -1);
-      MergeIfSparse(turn, slot, key);
+      guard.Change();
+      Editor(space_, *guard.line).Erase(place.index);
+      AddToCount(writer, -1);
+      MergeIfSparse(guard, writer, key);
     }
     return absl::OkStatus();
   }
 }
 
 template <class Space, Comparator Compare>
-bool PageTree<Space, Compare>::ReadLong(Turn& turn, std::string_view key, LongRead* read, typename View::Place* place, bool shows) {
+bool PageTree<Space, Compare>::ReadLong(LeafGuard& guard, std::string_view key, LongRead* read, typename View::Place* place, bool shows) {
   for (;;) {
-    *place = View(memory_, *turn.line).Find(key);
+    *place = View(memory_, *guard.line).Find(key);
     if (!place->found || !place->sizes.is_long || read->Has(LongValueIn(ContentOf(*place)))) return true;
     if (!shows && !read->IsBeingFilled()) return true;
-    turn.End();
+    guard.End();
     read->Read();
-    turn.Begin(key);
-    if (turn.line == nullptr) return false;
+    guard.Begin(key);
+    if (guard.line == nullptr) return false;
   }
 }
 
@@ -311,10 +311,10 @@ bool PageTree<Space, Compare>::ReadLong(Turn& turn, std::string_view key, LongRe
 // that read it under the lock.
 template <class Space, Comparator Compare>
 template <class ActionT, class V>
-Status PageTree<Space, Compare>::ProcessLong(Turn& turn, Slot& slot, std::string_view key, V& visit) {
+Status PageTree<Space, Compare>::ProcessLong(LeafGuard& guard, WriterState& writer, std::string_view key, V& visit) {
   LongRead read(space_);
   typename View::Place place;
-  if (!ReadLong(turn, key, &read, &place, kReads<ActionT, V>)) return turn.error();
+  if (!ReadLong(guard, key, &read, &place, kReads<ActionT, V>)) return guard.error();
   std::optional<std::string_view> value;
   const bool is_long = place.found && place.sizes.is_long;
   if constexpr (kReads<ActionT, V>) {
@@ -322,7 +322,7 @@ Status PageTree<Space, Compare>::ProcessLong(Turn& turn, Slot& slot, std::string
     if (place.found) value = is_long ? read.bytes() : ContentOf(place);
   }
   if constexpr (std::is_void_v<ActionT>) {
-    if (is_long) turn.End();
+    if (is_long) guard.End();
     visit(value);
   } else {
     const ActionT action = [&] {
@@ -331,39 +331,41 @@ Status PageTree<Space, Compare>::ProcessLong(Turn& turn, Slot& slot, std::string
       else
         return visit(place.found);
     }();
-    if (action.kind() != ActionT::Kind::kKeep) turn.Change();
-    if (action.kind() == ActionT::Kind::kSet) return SetLong(turn, slot, key, action.value(), place);
-    if (action.kind() == ActionT::Kind::kRemove && place.found) return RemoveLong(turn, slot, key, place.index);
+    if (action.kind() != ActionT::Kind::kKeep) guard.Change();
+    if (action.kind() == ActionT::Kind::kSet) return SetLong(guard, writer, key, action.value(), place);
+    if (action.kind() == ActionT::Kind::kRemove && place.found) return RemoveLong(guard, writer, key, place.index);
   }
   return absl::OkStatus();
 }
 
 template <class Space, Comparator Compare>
-Status PageTree<Space, Compare>::SetLong(Turn& turn, Slot& slot, std::string_view key, std::string_view value, typename View::Place place) {
+Status PageTree<Space, Compare>::SetLong(LeafGuard& guard, WriterState& writer, std::string_view key, std::string_view value,
+                                         typename View::Place place) {
   Deferred deferred(space_);
   const Status status = CatchNoMemory([&]() -> Status {
-    Halves leaf{turn.line, nullptr};
+    SplitResult leaf{guard.line, nullptr};
     return StoreAny(&leaf, key, value, place, deferred);
   });
-  if (status.ok() && !place.found) AddToCount(slot, 1);
-  turn.Unlock();  // and `deferred` fills the value, before this thread pauses
+  if (status.ok() && !place.found) AddToCount(writer, 1);
+  guard.Unlock();  // and `deferred` fills the value, before this thread pauses
   return status;
 }
 
 template <class Space, Comparator Compare>
-Status PageTree<Space, Compare>::RemoveLong(Turn& turn, Slot& slot, std::string_view key, unsigned i) {
+Status PageTree<Space, Compare>::RemoveLong(LeafGuard& guard, WriterState& writer, std::string_view key, unsigned i) {
   Deferred deferred(space_);
-  RemoveSlot(*turn.line, i, deferred);
-  AddToCount(slot, -1);
-  HAKO_TRY { MergeIfSparse(turn, slot, key); }
+  RemoveSlot(*guard.line, i, deferred);
+  AddToCount(writer, -1);
+  HAKO_TRY { MergeIfSparse(guard, writer, key); }
   HAKO_CATCH_NO_MEMORY()  // it stays sparse
-  turn.Unlock();
+  guard.Unlock();
   return absl::OkStatus();
 }
 
 // Puts the record into the locked leaf, where `place` says; the leaf may become two.
 template <class Space, Comparator Compare>
-HAKO_INLINE Status PageTree<Space, Compare>::Store(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place) {
+HAKO_INLINE Status PageTree<Space, Compare>::Store(SplitResult* leaf, std::string_view key, std::string_view value,
+                                                   typename View::Place place) {
   Editor page(space_, *leaf->wanted);
   const Content content{value};
   if (place.found) {
@@ -377,28 +379,28 @@ HAKO_INLINE Status PageTree<Space, Compare>::Store(Halves* leaf, std::string_vie
 }
 
 template <class Space, Comparator Compare>
-StatusOr<format::LongValue> PageTree<Space, Compare>::StoreLong(std::string_view value, Deferred& deferred) {
+StatusOr<format::OverflowValue> PageTree<Space, Compare>::StoreLong(std::string_view value, Deferred& deferred) {
   HAKO_TRY {
-    if (const std::uint64_t place = space_.StoreLong(value, deferred); place != 0) return format::LongValue{place, value.size()};
+    if (const std::uint64_t place = space_.StoreLong(value, deferred); place != 0) return format::OverflowValue{place, value.size()};
   }
   HAKO_CATCH_NO_MEMORY()
   return absl::ResourceExhaustedError(absl::StrCat("no memory for a value of ", value.size(), " bytes"));
 }
 
 template <class Space, Comparator Compare>
-Status PageTree<Space, Compare>::StoreAny(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place,
+Status PageTree<Space, Compare>::StoreAny(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Place place,
                                           Deferred& deferred) {
   if (value.size() > kValueSizeMax) return TooLargeError("a value", value.size(), kValueSizeMax);
   if (value.size() <= value_max_) return StoreSlowly(leaf, key, value, {}, place, &deferred);
-  HAKO_ASSIGN_OR_RETURN(const format::LongValue stored, StoreLong(value, deferred));
+  HAKO_ASSIGN_OR_RETURN(const format::OverflowValue stored, StoreLong(value, deferred));
   const Status status = CatchNoMemory([&] { return StoreSlowly(leaf, key, value, stored, place, &deferred); });
   if (!status.ok()) space_.FreeLong(stored, deferred);
   return status;
 }
 
 template <class Space, Comparator Compare>
-Status PageTree<Space, Compare>::StoreSlowly(Halves* leaf, std::string_view key, std::string_view value, const format::LongValue& stored,
-                                             typename View::Place place, Deferred* deferred) {
+Status PageTree<Space, Compare>::StoreSlowly(SplitResult* leaf, std::string_view key, std::string_view value,
+                                             const format::OverflowValue& stored, typename View::Place place, Deferred* deferred) {
   Content content{value};
   if (stored.place != 0) content = {{reinterpret_cast<const char*>(&stored), sizeof(stored)}, true};
   const auto replaced = place.found ? LongValueOf(View(memory_, *leaf->wanted), place.index) : std::nullopt;
@@ -472,7 +474,7 @@ Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string
     std::uint32_t version = Lock(line->version).ReadVersion();
     for (int expected = -1;;) {
       if ((version & Lock::kLocked) != 0) {
-        HAKO_RETURN_IF_ERROR(BringIfAway({line, version, expected}, true));
+        HAKO_RETURN_IF_ERROR(LoadIfEvicted({line, version, expected}, true));
         break;
       }
       const View page(memory_, *line);
@@ -484,7 +486,7 @@ Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string
           copy->neighbour = {beside.base(), beside.shape().size()};
         }
         if constexpr (!Space::kResident) {
-          if (copy->ahead != 0) space_.LeaveBehind(IdOf(*line));
+          if (copy->ahead != 0) space_.Demote(IdOf(*line));
         }
         if (Space::kResident || HasSought(copy->view(), seek, key)) return absl::OkStatus();
         return absl::DataLossError(absl::StrCat("page ", IdOf(*line), " has other keys than the page above it says"));
@@ -563,7 +565,7 @@ void PageTree<Space, Compare>::ReadAhead(const View& page, unsigned child, Line*
       return static_cast<std::uint32_t>(parent.child(backwards ? child_above - i : child_above + i) % Space::kPagesMax);
     };
     const std::uint32_t id = id_at(distance);
-    if (space_.IsAway(id)) {
+    if (space_.IsEvicted(id)) {
       // Several, as the leaves below them are going to be wanted before these have come.
       std::array<std::uint32_t, 8> inner;
       const unsigned count = std::min<unsigned>(inner.size(), beyond(parent, child_above) - distance + 1);
@@ -591,12 +593,12 @@ Status PageTree<Space, Compare>::RemoveAll(Deferred& deferred) {
       const std::uint32_t id = page.child(i);
       Line& child = LineOf(id);
       if constexpr (!Space::kResident) {
-        if (page.level() == 1 && space_.DropAway(id, false)) continue;
-        if (!LockPage(child, static_cast<int>(page.level()) - 1).ok() && space_.DropAway(id, true)) continue;
+        if (page.level() == 1 && space_.DiscardEvicted(id, false)) continue;
+        if (!LockPage(child, static_cast<int>(page.level()) - 1).ok() && space_.DiscardEvicted(id, true)) continue;
       } else {
         (void)LockPage(child);
       }
-      space_.Touch(child);
+      space_.MarkDirty(child);
       self(self, child);
       space_.Free(child.unit, View(memory_, child).shape().units);
       space_.FreePage(id);
@@ -604,7 +606,7 @@ Status PageTree<Space, Compare>::RemoveAll(Deferred& deferred) {
   };
   HAKO_RETURN_IF_ERROR(LockPage(root()));
   drop(drop, root());
-  space_.Touch(root());
+  space_.MarkDirty(root());
   count_.store(0, std::memory_order_release);
   Builder builder(0, {{}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh});
   const Status status = Rebuild(root(), builder, format::kSlotGroup, 256);

@@ -42,7 +42,7 @@
 #include "hako/format/record_format.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
-#include "hako/sync/writer_slots.h"
+#include "hako/sync/writer_states.h"
 #include "hako/tree/page_builder.h"
 #include "hako/tree/page_editor.h"
 #include "hako/tree/page_space.h"
@@ -111,8 +111,8 @@ class PageTree {
   static_assert(PageSpace<Space>);
 
  public:
-  using Slot = typename Space::Slot;
-  using Slots = sync::WriterSlots<Slot>;
+  using WriterState = typename Space::WriterState;
+  using Writers = sync::WriterStates<WriterState>;
   using Deferred = typename Space::Deferred;
   using Line = format::PageLine;
   using View = PageView<Compare>;
@@ -136,23 +136,23 @@ class PageTree {
 
   // The calling thread's slot is taken from `slots` only where the lock is needed after all.
   template <class S>
-  HAKO_INLINE Status Fetch(Slots& slots, std::string_view key, S&& sink);
+  HAKO_INLINE Status Fetch(Writers& writers, std::string_view key, S&& sink);
   // `visit` is an UpdateVisitor, a BlindVisitor, a ReadVisitor (dbm/dbm.h), told apart by what it accepts.
   template <class ActionT, class V>
-  Status Process(Slot& slot, std::string_view key, V&& visit);
+  Status Process(WriterState& writer, std::string_view key, V&& visit);
   // All keys at once: visit(index, value) gives an ActionT for each, or nullopt for none at all; see dbm/dbm.h.
   template <class ActionT, class V>
-  Status ProcessMulti(Slot& slot, std::span<const std::string_view> keys, V&& visit);
+  Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visit);
   // Fetch of each key, in groups whose memory accesses overlap: sink(index, size), then arrived(index, whether the key is there).
   template <class S, class F>
-  Status FetchMulti(Slots& slots, std::span<const std::string_view> keys, S&& sink, F&& arrived);
+  Status FetchMulti(Writers& writers, std::span<const std::string_view> keys, S&& sink, F&& arrived);
   // Brings near what Fetch and Process of these keys are going to read; a hint.
   void Prefetch(std::span<const std::string_view> keys) const;
 
   // How many keys lie in a range.
   StatusOr<std::uint64_t> CountRange(const Range& range) const;
   // Removes them, leaf by leaf; how many there were.
-  StatusOr<std::uint64_t> RemoveRange(Slot& slot, const Range& range);
+  StatusOr<std::uint64_t> RemoveRange(WriterState& writer, const Range& range);
 
   // Keys that divide the tree into about `parts` parts of like size; fewer if it is small.
   std::vector<std::string> Parts(unsigned parts) const;
@@ -186,10 +186,10 @@ class PageTree {
     ForEachPageBelow(root(), visit);
   }
 
-  template <class ForEachSlot>
-  std::uint64_t Count(ForEachSlot&& for_each_slot) const {
+  template <class ForEachWriter>
+  std::uint64_t Count(ForEachWriter&& for_each_writer) const {
     std::int64_t count = count_.load(std::memory_order_acquire);
-    for_each_slot([&](const sync::WriterSlot& slot) { count += slot.pending_count.load(std::memory_order_relaxed); });
+    for_each_writer([&](const sync::WriterState& writer) { count += writer.pending_count.load(std::memory_order_relaxed); });
     return count < 0 ? 0 : static_cast<std::uint64_t>(count);
   }
 
@@ -198,7 +198,7 @@ class PageTree {
   using Builder = PageBuilder<Space, Compare>;
   using LongRead = typename Space::LongRead;
   using Lock = sync::VersionLock;
-  class MultiTurn;
+  class MultiGuard;
   enum class Outcome { kFound, kAbsent, kRaced };
   static constexpr int kOptimisticTries = 64;      // then a reader takes the lock
   static constexpr std::int64_t kCountBatch = 64;  // records a thread adds or removes between looks at the shared count
@@ -215,36 +215,37 @@ class PageTree {
     int level = -1;  // that a page which is away must have, if that is known
   };
   // A locked page that may be divided: then `wanted` is the half that was, and the other is unlocked, or locked still and kept.
-  struct Halves {
+  struct SplitResult {
     Line*& wanted;
     std::vector<Line*>* kept;
   };
 
   // A writer's turn at a leaf: its slot is announced as busy and the leaf locked, until the end of the scope.
-  class Turn {
+  class LeafGuard {
    public:
-    HAKO_INLINE Turn(PageTree& tree, Slot& slot, std::string_view key) : line(tree.LockLeaf(slot, key)), tree_(tree), slot_(slot) {}
-    Turn(const Turn&) = delete;
-    HAKO_INLINE ~Turn() {
+    HAKO_INLINE LeafGuard(PageTree& tree, WriterState& writer, std::string_view key)
+        : line(tree.LockLeaf(writer, key)), tree_(tree), writer_(writer) {}
+    LeafGuard(const LeafGuard&) = delete;
+    HAKO_INLINE ~LeafGuard() {
       if (line != nullptr) Lock(line->version).Unlock(changed);
-      tree_.EndTurn(slot_, changed);
+      tree_.EndWrite(writer_, changed);
     }
     // Before the end of the scope.
     void End() {
       if (line != nullptr) Lock(std::exchange(line, nullptr)->version).Unlock(changed);
-      tree_.EndTurn(slot_, std::exchange(changed, false));
+      tree_.EndWrite(writer_, std::exchange(changed, false));
     }
     // End, without the pause that a writer may have to make: that comes at the end of the scope.
     void Unlock() {
       if (line != nullptr) Lock(std::exchange(line, nullptr)->version).Unlock(changed);
-      slot_.Leave();
+      writer_.Leave();
     }
     // After End.
-    void Begin(std::string_view key) { line = tree_.LockLeaf(slot_, key); }
+    void Begin(std::string_view key) { line = tree_.LockLeaf(writer_, key); }
     // Why there is no leaf.
-    Status error() const { return tree_.ErrorOf(slot_); }
+    Status error() const { return tree_.ErrorOf(writer_); }
     HAKO_INLINE void Change() {
-      tree_.space_.Touch(*line);
+      tree_.space_.MarkDirty(*line);
       changed = true;
     }
     Line* line;            // nullptr if it could not be had, where the space is not resident
@@ -252,7 +253,7 @@ class PageTree {
 
    private:
     PageTree& tree_;
-    Slot& slot_;
+    WriterState& writer_;
   };
 
   template <class ActionT, class V>
@@ -264,27 +265,27 @@ class PageTree {
   std::uint32_t IdOf(const Line& line) const { return static_cast<std::uint32_t>(&line - lines_); }
 
   // Has a page brought to memory, if that is why its line is locked.
-  Status BringIfAway(const Reached& page, bool once = false) const {
+  Status LoadIfEvicted(const Reached& page, bool once = false) const {
     if constexpr (!Space::kResident) {
-      if (page.line != nullptr && space_.IsAway(IdOf(*page.line))) return space_.Bring(IdOf(*page.line), page.level, once);
+      if (page.line != nullptr && space_.IsEvicted(IdOf(*page.line))) return space_.LoadPage(IdOf(*page.line), page.level, once);
     }
     return absl::OkStatus();
   }
   // A thread that has only read leaves the pause, and what is to be evicted, to those that change pages.
-  HAKO_INLINE void EndTurn(Slot& slot, bool changed) {
-    slot.Leave();
+  HAKO_INLINE void EndWrite(WriterState& writer, bool changed) {
+    writer.Leave();
     if constexpr (!Space::kResident) {
-      if (space_.NeedsSettling() && changed) [[unlikely]] {
-        HAKO_TRY { space_.Settle(); }
+      if (space_.NeedsEviction() && changed) [[unlikely]] {
+        HAKO_TRY { space_.EvictIfNeeded(); }
         HAKO_CATCH_NO_MEMORY()  // what it was to free stays until the next turn
       }
     }
   }
-  static Status ErrorOf(const Slot& slot) {
+  static Status ErrorOf(const WriterState& writer) {
     if constexpr (Space::kResident)
       return absl::OkStatus();
     else
-      return slot.error;
+      return writer.error;
   }
   HAKO_INLINE bool Descend(std::string_view key, Reached* reached) const;
   bool DescendTo(unsigned level, std::string_view key, Reached* reached) const;
@@ -297,8 +298,8 @@ class PageTree {
     std::size_t count = 0;
   };
   void DescendTogether(std::span<const std::string_view> keys, Reached* leaves, AwayLeaves* away = nullptr) const;
-  HAKO_INLINE Line* LockLeaf(Slot& slot, std::string_view key);
-  [[gnu::noinline]] Line* LockLeafSlowly(Slot& slot, std::string_view key);
+  HAKO_INLINE Line* LockLeaf(WriterState& writer, std::string_view key);
+  [[gnu::noinline]] Line* LockLeafSlowly(WriterState& writer, std::string_view key);
   Line* LockParent(const Line& child, std::string_view key) const;
   // Locks a page that is part of the tree while there are no writers.
   Status LockPage(Line& line, int level = -1) const;
@@ -307,20 +308,20 @@ class PageTree {
   template <class S>
   HAKO_INLINE Outcome FetchFrom(const Reached& leaf, std::string_view key, S& sink) const;
   template <class S>
-  [[gnu::noinline]] Status FetchSlowly(Slots& slots, std::string_view key, S& sink);
+  [[gnu::noinline]] Status FetchSlowly(Writers& writers, std::string_view key, S& sink);
   // The name of the long value of a key in a leaf that was not locked; none if it raced.
-  std::optional<format::LongValue> FindLong(const Reached& leaf, std::string_view key) const;
+  std::optional<format::OverflowValue> FindLong(const Reached& leaf, std::string_view key) const;
 
   // What a locked leaf's slot has of a value: the value, or the name of a long one.
   HAKO_INLINE static std::string_view ContentOf(const typename View::Place& place) {
     return {place.cell + place.sizes.header + place.sizes.Rest(View::kInlined), place.sizes.value};
   }
-  static format::LongValue LongValueIn(std::string_view bytes) {
-    format::LongValue value;
+  static format::OverflowValue LongValueIn(std::string_view bytes) {
+    format::OverflowValue value;
     std::memcpy(&value, bytes.data(), sizeof(value));
     return value;
   }
-  std::optional<format::LongValue> LongValueOf(const View& page, unsigned i) const {
+  std::optional<format::OverflowValue> LongValueOf(const View& page, unsigned i) const {
     const char* const cell = page.cell(i);
     const format::Cell sizes = View::Decode(cell);
     if (!sizes.is_long) [[likely]]
@@ -330,57 +331,58 @@ class PageTree {
 
   // The steps of Process from where they meet a long value, which is there, is to be stored, or is replaced or removed. They end the turn.
   template <class ActionT, class V>
-  [[gnu::noinline]] Status ProcessLong(Turn& turn, Slot& slot, std::string_view key, V& visit);
-  [[gnu::noinline]] Status SetLong(Turn& turn, Slot& slot, std::string_view key, std::string_view value, typename View::Place place);
-  [[gnu::noinline]] Status RemoveLong(Turn& turn, Slot& slot, std::string_view key, unsigned i);
+  [[gnu::noinline]] Status ProcessLong(LeafGuard& guard, WriterState& writer, std::string_view key, V& visit);
+  [[gnu::noinline]] Status SetLong(LeafGuard& guard, WriterState& writer, std::string_view key, std::string_view value,
+                                   typename View::Place place);
+  [[gnu::noinline]] Status RemoveLong(LeafGuard& guard, WriterState& writer, std::string_view key, unsigned i);
   // Waits, with nothing locked, for the long value that was found; the leaf is locked again then, as *place says. False if it cannot be
   // had.
-  bool ReadLong(Turn& turn, std::string_view key, LongRead* read, typename View::Place* place, bool shows);
+  bool ReadLong(LeafGuard& guard, std::string_view key, LongRead* read, typename View::Place* place, bool shows);
   template <class S>
-  [[gnu::noinline]] Status FetchLong(std::string_view key, S& sink, Reached leaf, std::optional<format::LongValue> stored);
+  [[gnu::noinline]] Status FetchLong(std::string_view key, S& sink, Reached leaf, std::optional<format::OverflowValue> stored);
 
   // Neither the value nor the one that it replaces is long.
-  HAKO_INLINE Status Store(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place);
+  HAKO_INLINE Status Store(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Place place);
   // `stored` names the value, if that is long.
-  [[gnu::noinline]] Status StoreSlowly(Halves* leaf, std::string_view key, std::string_view value, const format::LongValue& stored,
+  [[gnu::noinline]] Status StoreSlowly(SplitResult* leaf, std::string_view key, std::string_view value, const format::OverflowValue& stored,
                                        typename View::Place place, Deferred* deferred);
-  Status StoreAny(Halves* leaf, std::string_view key, std::string_view value, typename View::Place place, Deferred& deferred);
-  StatusOr<format::LongValue> StoreLong(std::string_view value, Deferred& deferred);
-  Status MakeRoom(Halves* page, std::string_view key, const Content& content, unsigned index, bool replaces);
+  Status StoreAny(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Place place, Deferred& deferred);
+  StatusOr<format::OverflowValue> StoreLong(std::string_view value, Deferred& deferred);
+  Status MakeRoom(SplitResult* page, std::string_view key, const Content& content, unsigned index, bool replaces);
   Status Rebuild(Line& line, Builder& builder, unsigned more_slots, unsigned spare);
-  Status Split(Halves* page, std::string_view key, unsigned cell_size, unsigned index);
-  Status Deepen(Line** page);
+  Status Split(SplitResult* page, std::string_view key, unsigned cell_size, unsigned index);
+  Status GrowRoot(Line** page);
   static Fences FencesOf(const View& page) {
     const format::PageTail tail = page.tail();
     return {page.low(tail), page.high(tail), tail.edges};
   }
   void RemoveSlot(Line& line, unsigned i, Deferred& deferred);
-  void MergeIfSparse(Turn& turn, Slot& slot, std::string_view key) {
-    if (IsSparse(*turn.line)) [[unlikely]]
-      Merge(slot, std::exchange(turn.line, nullptr), key);
+  void MergeIfSparse(LeafGuard& guard, WriterState& writer, std::string_view key) {
+    if (IsSparse(*guard.line)) [[unlikely]]
+      Merge(writer, std::exchange(guard.line, nullptr), key);
   }
   // False if there is no memory for it.
   bool TryTouch(Line& line) {
-    HAKO_TRY { return space_.Touch(line), true; }
+    HAKO_TRY { return space_.MarkDirty(line), true; }
     HAKO_CATCH_NO_MEMORY()
     return false;
   }
   bool IsSparse(const Line& line) const;
-  void Merge(Slot& slot, Line* page, std::string_view key);
+  void Merge(WriterState& writer, Line* page, std::string_view key);
   bool Join(Line* left, Line* right, bool empty);
-  void MoveUp(Line& child);
+  void CollapseRoot(Line& child);
   void Unlock(Line* line, bool changed) const { Lock(line->version).Unlock(changed); }
-  void Release(Halves* halves, Line* other) const {
+  void Release(SplitResult* halves, Line* other) const {
     if (halves->kept == nullptr) return Unlock(other, true);
     halves->kept->push_back(other);  // there is room, see Split
   }
   [[gnu::cold]] static Status NoMemory() { return absl::ResourceExhaustedError("no memory for a page"); }
 
-  HAKO_INLINE void AddToCount(Slot& slot, std::int64_t delta) {
-    const std::int64_t pending = slot.pending_count.load(std::memory_order_relaxed) + delta;
-    slot.pending_count.store(pending, std::memory_order_relaxed);
+  HAKO_INLINE void AddToCount(WriterState& writer, std::int64_t delta) {
+    const std::int64_t pending = writer.pending_count.load(std::memory_order_relaxed) + delta;
+    writer.pending_count.store(pending, std::memory_order_relaxed);
     if (pending > kCountBatch || pending < -kCountBatch) [[unlikely]] {
-      slot.pending_count.store(0, std::memory_order_relaxed);
+      writer.pending_count.store(0, std::memory_order_relaxed);
       count_.fetch_add(pending, std::memory_order_release);
     }
   }

@@ -28,7 +28,7 @@
 //      buffer only. Marks other than mark() are of the epoch before, and there are none of these when an epoch begins.
 //   3. An id that a checkpoint knows is used again only after the checkpoint that does not know its page any more. Long values are never
 //      changed.
-//   4. All memory stays readable (tree/page_slab.h). A page whose memory is given back has another version when its line is next
+//   4. All memory stays readable (tree/page_arena.h). A page whose memory is given back has another version when its line is next
 //      unlocked: readers that still look at that memory find out.
 //
 // Threads: any; Checkpoint and what else is said there, one at a time.
@@ -65,9 +65,9 @@
 #include "hako/sync/background_thread.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
+#include "hako/tree/page_arena.h"
 #include "hako/tree/page_encoding.h"
 #include "hako/tree/page_image.h"
-#include "hako/tree/page_slab.h"
 #include "hako/tree/page_space.h"
 #include "hako/tree/page_store.h"
 #include "hako/tree/unsaved_value.h"
@@ -81,39 +81,39 @@ struct PageCacheLimits {
 };
 
 template <File FileT, PageCodec Codec = NoCodec>
-class PageCache {
+class BufferPool {
  public:
   using Line = format::PageLine;
   using Shape = format::PageShape;
   static constexpr bool kResident = false;
   static constexpr bool kReadsAhead = BatchFile<FileT>;  // ReadAhead has an effect
-  static constexpr std::uint64_t kPagesMax = PageSlab::kPagesMax;
+  static constexpr std::uint64_t kPagesMax = PageArena::kPagesMax;
 
-  struct Slot : sync::WriterSlot {
+  struct WriterState : sync::WriterState {
     Status error;
   };
 
   // `ask` is called, from any thread, when a checkpoint is due.
-  static StatusOr<std::unique_ptr<PageCache>> Create(std::unique_ptr<PageStore<FileT>> store, const PageCacheLimits& limits,
-                                                     std::function<void()> ask) {
-    HAKO_ASSIGN_OR_RETURN(auto slab, PageSlab::Create(std::min(limits.memory_bytes, kBytesMax) + kSpare,
-                                                      std::min(limits.memory_bytes / 16, storage::Arena::kSmallUsual)));
+  static StatusOr<std::unique_ptr<BufferPool>> Create(std::unique_ptr<PageStore<FileT>> store, const PageCacheLimits& limits,
+                                                      std::function<void()> ask) {
+    HAKO_ASSIGN_OR_RETURN(auto slab, PageArena::Create(std::min(limits.memory_bytes, kBytesMax) + kSpare,
+                                                       std::min(limits.memory_bytes / 16, storage::Arena::kSmallUsual)));
     HAKO_ASSIGN_OR_RETURN(auto states, storage::ReservedMemory::Reserve(2 * kPagesMax));
     HAKO_RETURN_IF_ERROR(slab->RestorePages(store->super().id_end));
     const format::TreeSuperBlock super = store->super();
-    auto cache = std::unique_ptr<PageCache>(new PageCache(std::move(store), std::move(slab), std::move(states), limits, std::move(ask)));
+    auto cache = std::unique_ptr<BufferPool>(new BufferPool(std::move(store), std::move(slab), std::move(states), limits, std::move(ask)));
     if (const std::uint32_t root = super.root; root != 0) {
       std::atomic_ref(cache->lines_[root].version).store(sync::VersionLock::kLocked);
       cache->Expect(root, cache->HashOfBounds({}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh));
-      HAKO_RETURN_IF_ERROR(cache->Bring(root, -1, false));
+      HAKO_RETURN_IF_ERROR(cache->LoadPage(root, -1, false));
     }
     // Where most ids are free, they are used before others; else they need not be known yet.
-    const bool is_sparse = super.num_ids != 0 && super.id_end > PageSlab::kFirstId + super.num_ids + super.num_ids / 4 + kIdsSpare;
+    const bool is_sparse = super.num_ids != 0 && super.id_end > PageArena::kFirstId + super.num_ids + super.num_ids / 4 + kIdsSpare;
     if (is_sparse && cache->store_->file().IsWritable()) (void)cache->FindFreeSpace();  // the first checkpoint tells of an error
     return cache;
   }
-  PageCache(const PageCache&) = delete;
-  PageCache& operator=(const PageCache&) = delete;
+  BufferPool(const BufferPool&) = delete;
+  BufferPool& operator=(const BufferPool&) = delete;
 
   PageStore<FileT>& store() { return *store_; }
   const PageCacheLimits& limits() const { return limits_; }
@@ -132,7 +132,7 @@ class PageCache {
     std::lock_guard lock(mutex_);
     if (!List(id)) return slab_->FreePage(id), 0;
     StoreMark(lines_[id], lines_[id].shape, mark());
-    SetState(id, kHere);
+    SetState(id, kCached);
     SetFlag(id, kNew, true);
     return id;
   }
@@ -142,7 +142,7 @@ class PageCache {
     std::lock_guard lock(mutex_);
     ForgetId(id);
   }
-  bool DropAway(std::uint32_t id, bool unseen) {
+  bool DiscardEvicted(std::uint32_t id, bool unseen) {
     std::lock_guard lock(mutex_);
     if (State(id) != kAway || (num_long_ != 0 && !unseen)) return false;
     SetState(id, kFree);
@@ -156,7 +156,7 @@ class PageCache {
     if (unit == 0) return 0;
     used_units_.fetch_add(units, std::memory_order_relaxed);
     NoteDirty(units * format::kPageUnit);
-    if (IsOverLimit()) needs_settling_.store(true, std::memory_order_relaxed);
+    if (IsOverLimit()) needs_eviction_.store(true, std::memory_order_relaxed);
     return unit;
   }
   void Free(std::uint32_t first, unsigned units) {
@@ -165,13 +165,13 @@ class PageCache {
   }
   bool HasRoomFor(std::uint64_t bytes) const { return slab_->HasRoomFor(bytes); }
 
-  bool IsAway(std::uint32_t id) const {
+  bool IsEvicted(std::uint32_t id) const {
     const std::uint8_t state = State(id);
     return state == kAway || state == kLoading || state == kCooling;
   }
   // Whether it is neither in memory nor on its way there.
   bool MustBeRead(std::uint32_t id) const { return State(id) == kAway; }
-  Status Bring(std::uint32_t id, int level, bool once);
+  Status LoadPage(std::uint32_t id, int level, bool once);
   // Brings those of these pages that are away by reads that are in flight together; what fails, or finds no room, stays away.
   void BringTogether(std::span<const std::uint32_t> ids, int level, bool once);
   // The same, in threads of its own.
@@ -179,7 +179,7 @@ class PageCache {
   bool ReadAhead(std::span<const std::uint32_t> ids, int level);
   // A walk has copied the page. If a walk brought it and not all pages have room, it goes soon, so that the walk goes on in the memory that
   // it has, and what others want stays.
-  void LeaveBehind(std::uint32_t id);
+  void Demote(std::uint32_t id);
   // How many pages may be read ahead of a walk.
   std::size_t ahead_max() const { return std::min<std::size_t>(kAheadMax, limits_.memory_bytes / 16 / kUsualPage); }
   class HeldPages;  // tree/page_hold-inl.h
@@ -197,14 +197,14 @@ class PageCache {
   }
 
   std::uint8_t mark() const { return mark_.load(std::memory_order_relaxed); }
-  HAKO_INLINE void Touch(Line& line) {
+  HAKO_INLINE void MarkDirty(Line& line) {
     if ((line.shape.kind & Shape::kMark) != mark()) [[unlikely]]
       TouchSlowly(line);
   }
 
-  bool NeedsSettling() const { return needs_settling_.load(std::memory_order_relaxed); }
+  bool NeedsEviction() const { return needs_eviction_.load(std::memory_order_relaxed); }
   // Frees memory beyond the limit, and pauses where too much has changed. REQUIRES: the thread holds no lock
-  void Settle();
+  void EvictIfNeeded();
 
   // ---- long values: ids whose images are not pages ----
 
@@ -213,13 +213,13 @@ class PageCache {
   bool has_long_values() const { return num_long_.load(std::memory_order_relaxed) != 0; }
   // Copies the value when `deferred` ends; others see it then. The thread waits then, if too many values are not in the file yet.
   std::uint64_t StoreLong(std::string_view value, Deferred& deferred);
-  void FreeLong(const format::LongValue& value, Deferred& deferred);
+  void FreeLong(const format::OverflowValue& value, Deferred& deferred);
 
   // ---- checkpoints ----
 
   // Makes the tree durable as it is at one moment of the call; beside readers and writers. describe(superblock) is called at that moment.
-  template <class ForEachSlot, class F>
-  Status Checkpoint(ForEachSlot&& for_each_slot, F&& describe);
+  template <class ForEachWriter, class F>
+  Status Checkpoint(ForEachWriter&& for_each_writer, F&& describe);
   // Whether something has changed since the last one.
   bool IsDirty() const { return changed_.load(std::memory_order_relaxed); }
 
@@ -231,8 +231,8 @@ class PageCache {
     kAway,
     kLoading,
     kCooling,
-    kHere,
-    kHereOnce,
+    kCached,
+    kProbationary,
     kFree,
     kLong,
     kStates = 0x07,
@@ -244,7 +244,7 @@ class PageCache {
   };
   // Address space for what is made while nothing can go: by a large update of many keys, for one.
   static constexpr std::uint64_t kSpare = std::uint64_t{32} << 30;
-  static constexpr std::uint64_t kBytesMax = PageSlab::kBytesMax - kSpare;
+  static constexpr std::uint64_t kBytesMax = PageArena::kBytesMax - kSpare;
   static constexpr std::size_t kCooledAtOnce = 16;
   static constexpr unsigned kMovesMax = 8;        // of the hand, over kCooledAtOnce pages each, for one page to evict
   static constexpr unsigned kEvictedAtOnce = 64;  // by one thread, as others wait for the lock
@@ -275,8 +275,8 @@ class PageCache {
     std::string image;
   };
 
-  PageCache(std::unique_ptr<PageStore<FileT>> store, std::unique_ptr<PageSlab> slab, storage::ReservedMemory states,
-            const PageCacheLimits& limits, std::function<void()> ask)
+  BufferPool(std::unique_ptr<PageStore<FileT>> store, std::unique_ptr<PageArena> slab, storage::ReservedMemory states,
+             const PageCacheLimits& limits, std::function<void()> ask)
       : store_(std::move(store)),
         slab_(std::move(slab)),
         states_(std::move(states)),
@@ -385,7 +385,7 @@ class PageCache {
   void NoteDirty(std::uint64_t bytes) {
     const auto size = static_cast<std::int64_t>(bytes);
     AskIfDue(dirty_bytes_.fetch_add(size, std::memory_order_relaxed) + long_bytes_.load(std::memory_order_relaxed), size);
-    if (Pause().count() != 0) needs_settling_.store(true, std::memory_order_relaxed);
+    if (Pause().count() != 0) needs_eviction_.store(true, std::memory_order_relaxed);
   }
   // Of `before` bytes that have changed, and `size` more.
   void AskIfDue(std::int64_t before, std::int64_t size) {
@@ -420,7 +420,7 @@ class PageCache {
     const std::uint64_t expected = half(0) | half(1);
     return expected == 0 || expected == HashOfBounds(image.low(), image.high(), image.edges());
   }
-  bool MeetChildren(const PageImage& image);
+  bool RegisterChildren(const PageImage& image);
   std::uint32_t AllocateSlowly(unsigned units);
   std::uint32_t FindMemory(unsigned units, bool must);
   void ForgetChildren(const PageImage& image, unsigned count);
@@ -446,7 +446,7 @@ class PageCache {
   void TakeBack(Epoch& epoch);
 
   std::unique_ptr<PageStore<FileT>> store_;
-  std::unique_ptr<PageSlab> slab_;
+  std::unique_ptr<PageArena> slab_;
   storage::ReservedMemory states_;
   std::uint8_t* const state_;  // of pages by id: what it is, and flags
   std::uint8_t* const noted_;  // by id: the mark with which it is in touched_, or 0
@@ -460,7 +460,7 @@ class PageCache {
 
   alignas(64) std::atomic<std::uint8_t> mark_{kMarks[0]};  // of pages that are changed now
   std::atomic<bool> collecting_{false};                    // a checkpoint copies pages
-  std::atomic<bool> needs_settling_{false};
+  std::atomic<bool> needs_eviction_{false};
   alignas(64) std::atomic<std::uint64_t> used_units_{0};
   std::atomic<std::int64_t> dirty_bytes_{0};   // of pages with the current mark
   std::atomic<std::int64_t> long_bytes_{0};    // of long values since the epoch began
@@ -501,9 +501,9 @@ class PageCache {
 
 }  // namespace hako::tree
 
-#include "hako/tree/page_cache-inl.h"
+#include "hako/tree/buffer_pool-inl.h"
 #include "hako/tree/page_checkpoint-inl.h"
 #include "hako/tree/page_hold-inl.h"
 #include "hako/tree/page_long-inl.h"
 
-static_assert(hako::tree::PageSpace<hako::tree::PageCache<hako::MemoryMapParallelFile>>);
+static_assert(hako::tree::PageSpace<hako::tree::BufferPool<hako::MemoryMapParallelFile>>);

@@ -23,9 +23,9 @@
 namespace hako::hash {
 
 template <class Space>
-class BucketWalk {
+class BucketScan {
  public:
-  explicit BucketWalk(const BucketIndex<Space>& index) : index_(&index) {}
+  explicit BucketScan(const BucketIndex<Space>& index) : index_(&index) {}
 
   // To the first bucket, or to that of a hash.
   void Start() { StartPart(index_->num_lines(), 0, 1); }
@@ -95,7 +95,7 @@ class BucketWalk {
 };
 
 template <class Space>
-StatusOr<bool> BucketWalk<Space>::Step() {
+StatusOr<bool> BucketScan<Space>::Step() {
   Clear();
   if (next_ >= end_) return false;
   const std::uint64_t first = next_++;
@@ -117,7 +117,7 @@ StatusOr<bool> BucketWalk<Space>::Step() {
 }
 
 template <class Space>
-HAKO_INLINE void BucketWalk<Space>::PrefetchAfter(std::uint64_t first) const {
+HAKO_INLINE void BucketScan<Space>::PrefetchAfter(std::uint64_t first) const {
   const Space& space = index_->space_;
   const auto& lines = index_->lines_;
   Prefetch(&lines.Home(first + kLineAhead));
@@ -138,7 +138,7 @@ HAKO_INLINE void BucketWalk<Space>::PrefetchAfter(std::uint64_t first) const {
 
 // The records of the next buckets: to the file's cache only, as what was read here may be old when its bucket is visited.
 template <class Space>
-void BucketWalk<Space>::ReadTogether(std::uint64_t first) const {
+void BucketScan<Space>::ReadTogether(std::uint64_t first) const {
   typename Space::Ahead ahead;
   for (std::uint64_t index = first; index < std::min(first + kReadTogether, end_); ++index) {
     unsigned links = 0;
@@ -153,7 +153,7 @@ void BucketWalk<Space>::ReadTogether(std::uint64_t first) const {
 
 // Copies the records of a home line and of those split off from it since; false if a writer came between.
 template <class Space>
-HAKO_INLINE bool BucketWalk<Space>::CopyFamily(std::uint64_t first, bool lock_them, Status* status) {
+HAKO_INLINE bool BucketScan<Space>::CopyFamily(std::uint64_t first, bool lock_them, Status* status) {
   bool raced = false;
   const std::uint64_t n = index_->num_lines();
   const std::uint64_t step = n == lines_ ? n : std::uint64_t{1} << TableShape::Of(lines_).DepthOf(first);
@@ -164,7 +164,7 @@ HAKO_INLINE bool BucketWalk<Space>::CopyFamily(std::uint64_t first, bool lock_th
 }
 
 template <class Space>
-HAKO_INLINE Status BucketWalk<Space>::CopyChain(std::uint64_t index, bool lock_it, bool* raced) {
+HAKO_INLINE Status BucketScan<Space>::CopyChain(std::uint64_t index, bool lock_it, bool* raced) {
   Line* line = &index_->lines_.Home(index);
   sync::VersionLock lock(line->header);
   std::optional<sync::LockHolder> holder;
@@ -198,7 +198,7 @@ HAKO_INLINE Status BucketWalk<Space>::CopyChain(std::uint64_t index, bool lock_i
 // Returns 0, or the handle of a record that does not validate.
 template <class Space>
 template <class C>
-std::uint32_t BucketWalk<Space>::CopyLine(Line& line, std::uint32_t header, const C& is_current) {
+std::uint32_t BucketScan<Space>::CopyLine(Line& line, std::uint32_t header, const C& is_current) {
   if (size_ + format::kLineEntries > records_.size()) records_.resize(2 * size_ + 2 * format::kLineEntries);
   RecordCopy* copy = records_.data() + size_;
   std::uint32_t damaged = 0;

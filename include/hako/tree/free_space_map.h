@@ -12,7 +12,7 @@
 
 namespace hako::tree {
 
-class UnitSpace {
+class FreeSpaceMap {
  public:
   struct Run {
     std::uint64_t place = 0;

@@ -31,7 +31,7 @@
 
 namespace hako::hash {
 
-class MoveLog {
+class ScanTracker {
  public:
   struct Owed {
     std::uint32_t handle;

@@ -2,7 +2,7 @@
 // buckets would be a read for each record.
 //
 // A record of the file is shown if its entry names it and it was not moved since the walk began; what writers move meanwhile is told by a
-// log (hash/move_log.h), and is shown at the end, from where it is then. Records that come meanwhile are not shown.
+// log (hash/scan_tracker.h), and is shown at the end, from where it is then. Records that come meanwhile are not shown.
 //
 // Invariants
 //   1. The visitor runs with nothing locked.
@@ -22,18 +22,18 @@
 #include "hako/format/hash_file_format.h"
 #include "hako/hash/copy_buffer.h"
 #include "hako/hash/extent_reader.h"
-#include "hako/hash/move_log.h"
 #include "hako/hash/record_view.h"
+#include "hako/hash/scan_tracker.h"
 
 namespace hako::hash {
 
 template <class Index, class Space>
-class HashWalk {
+class FileOrderScan {
  public:
-  HashWalk(const Index& index, Space& heap) : index_(index), heap_(heap), log_(heap.moves()) {}
-  HashWalk(const HashWalk&) = delete;
-  HashWalk& operator=(const HashWalk&) = delete;
-  ~HashWalk() {
+  FileOrderScan(const Index& index, Space& heap) : index_(index), heap_(heap), log_(heap.moves()) {}
+  FileOrderScan(const FileOrderScan&) = delete;
+  FileOrderScan& operator=(const FileOrderScan&) = delete;
+  ~FileOrderScan() {
     if (claimed_) log_.Stop();
   }
 
@@ -99,7 +99,7 @@ class HashWalk {
       RecordCopy record;
     };
     for (;;) {
-      const std::vector<MoveLog::Owed> owed = log_.SomeOwed(kTogether);
+      const std::vector<ScanTracker::Owed> owed = log_.SomeOwed(kTogether);
       std::vector<Copy> copies(owed.size());
       buffer_.Clear();
       {
@@ -141,7 +141,7 @@ class HashWalk {
 
   const Index& index_;
   Space& heap_;
-  MoveLog& log_;
+  ScanTracker& log_;
   bool claimed_ = false;
   std::uint64_t end_ = 0;
   std::vector<Record> found_;  // and not yet looked up

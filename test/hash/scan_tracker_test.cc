@@ -1,4 +1,4 @@
-#include "hako/hash/move_log.h"
+#include "hako/hash/scan_tracker.h"
 
 #include <cstdint>
 #include <vector>
@@ -26,10 +26,10 @@ class MoveLogTest : public testing::Test {
   }
   std::vector<std::uint32_t> OwedHandles() const {
     std::vector<std::uint32_t> handles;
-    for (const MoveLog::Owed& owed : log_.SomeOwed(100)) handles.push_back(owed.handle);
+    for (const ScanTracker::Owed& owed : log_.SomeOwed(100)) handles.push_back(owed.handle);
     return handles;
   }
-  MoveLog log_;
+  ScanTracker log_;
 };
 
 TEST_F(MoveLogTest, WithoutWritersAllIsShownByThePass) {
@@ -53,7 +53,7 @@ TEST_F(MoveLogTest, WhatMovesIsOwedUnlessItWasShown) {
   log_.Note(60, 20);
   log_.Note(30, 70);
   EXPECT_THAT(OwedHandles(), ElementsAre(5, 70));
-  for (const MoveLog::Owed& owed : log_.SomeOwed(2)) EXPECT_TRUE(log_.Pay(owed));
+  for (const ScanTracker::Owed& owed : log_.SomeOwed(2)) EXPECT_TRUE(log_.Pay(owed));
   log_.Note(5, 80);
   EXPECT_THAT(OwedHandles(), IsEmpty());
   EXPECT_EQ(log_.left(), 0);
@@ -75,7 +75,7 @@ TEST_F(MoveLogTest, WhatComesIsNotShownAndWhatGoesIsNotMissed) {
 TEST_F(MoveLogTest, ABlockThatIsUsedAgainIsNotWhatWasReadOfIt) {
   log_.Note(10, 60);
   log_.FinishPass();
-  const MoveLog::Owed before = log_.SomeOwed(1).at(0);
+  const ScanTracker::Owed before = log_.SomeOwed(1).at(0);
   log_.Note(60, 61);
   log_.Note(61, 60);
   EXPECT_FALSE(log_.Pay(before));

@@ -1,5 +1,5 @@
 // The memory of pages: runs of units that do not overlap, are joined when they come back, and go back to the system.
-#include "hako/tree/page_slab.h"
+#include "hako/tree/page_arena.h"
 
 #include <sys/mman.h>
 
@@ -28,7 +28,7 @@ constexpr std::uint64_t kMiB = 1 << 20;
 // What is allocated, each run filled with bytes that tell it from others.
 class Runs {
  public:
-  explicit Runs(PageSlab& slab) : slab_(slab) {}
+  explicit Runs(PageArena& slab) : slab_(slab) {}
 
   bool Allocate(unsigned units) {
     const std::uint32_t first = slab_.Allocate(units);
@@ -76,14 +76,14 @@ class Runs {
   static char Filler(std::uint32_t first) { return static_cast<char>(Random::Mix(first)); }
   char* At(std::uint32_t first) const { return slab_.memory() + std::uint64_t{first} * format::kPageUnit; }
 
-  PageSlab& slab_;
+  PageArena& slab_;
   std::map<std::uint32_t, unsigned> runs_;
 };
 
-std::uint64_t PageBytes(const PageSlab& slab) { return slab.total_bytes() - slab.line_bytes(); }
+std::uint64_t PageBytes(const PageArena& slab) { return slab.total_bytes() - slab.line_bytes(); }
 
-TEST(PageSlab, HandsOutRunsThatDoNotOverlap) {
-  ASSERT_OK_AND_ASSIGN(auto slab, PageSlab::Create(256 * kMiB));
+TEST(PageArena, HandsOutRunsThatDoNotOverlap) {
+  ASSERT_OK_AND_ASSIGN(auto slab, PageArena::Create(256 * kMiB));
   Random random(TestSeed());
   Runs runs(*slab);
   for (int round = 0; round < 6; ++round) {
@@ -105,8 +105,8 @@ TEST(PageSlab, HandsOutRunsThatDoNotOverlap) {
   EXPECT_EQ(slab->free_bytes(), 0u);
 }
 
-TEST(PageSlab, EndsLowerWhenWhatLiesBehindHasMoved) {
-  ASSERT_OK_AND_ASSIGN(auto slab, PageSlab::Create(64 * kMiB));
+TEST(PageArena, EndsLowerWhenWhatLiesBehindHasMoved) {
+  ASSERT_OK_AND_ASSIGN(auto slab, PageArena::Create(64 * kMiB));
   Random random(TestSeed());
   Runs runs(*slab);
   while (PageBytes(*slab) < 16 * kMiB) ASSERT_TRUE(runs.Allocate(static_cast<unsigned>(random.Between(1, 64))));
@@ -132,8 +132,8 @@ TEST(PageSlab, EndsLowerWhenWhatLiesBehindHasMoved) {
   EXPECT_EQ(slab->free_bytes(), PageBytes(*slab));
 }
 
-TEST(PageSlab, JoinsARunWithItsNeighboursInAnyOrder) {
-  ASSERT_OK_AND_ASSIGN(auto slab, PageSlab::Create(16 * kMiB));
+TEST(PageArena, JoinsARunWithItsNeighboursInAnyOrder) {
+  ASSERT_OK_AND_ASSIGN(auto slab, PageArena::Create(16 * kMiB));
   std::vector<int> order = {0, 1, 2, 3};
   do {
     const std::uint64_t free_before = slab->free_bytes();
@@ -151,8 +151,8 @@ TEST(PageSlab, JoinsARunWithItsNeighboursInAnyOrder) {
   EXPECT_EQ(PageBytes(*slab), all);
 }
 
-TEST(PageSlab, GivesMemoryBackToTheSystem) {
-  ASSERT_OK_AND_ASSIGN(auto slab, PageSlab::Create(256 * kMiB));
+TEST(PageArena, GivesMemoryBackToTheSystem) {
+  ASSERT_OK_AND_ASSIGN(auto slab, PageArena::Create(256 * kMiB));
   const auto resident = [&] {
     std::vector<unsigned char> pages((PageBytes(*slab) + kMiB) / 4096);
     EXPECT_EQ(mincore(slab->memory(), pages.size() * 4096, pages.data()), 0);
@@ -178,8 +178,8 @@ TEST(PageSlab, GivesMemoryBackToTheSystem) {
   EXPECT_EQ(PageBytes(*slab), before);
 }
 
-TEST(PageSlab, EndsAtItsLimit) {
-  ASSERT_OK_AND_ASSIGN(auto slab, PageSlab::Create(4 * kMiB));
+TEST(PageArena, EndsAtItsLimit) {
+  ASSERT_OK_AND_ASSIGN(auto slab, PageArena::Create(4 * kMiB));
   Random random(TestSeed());
   Runs runs(*slab);
   while (runs.Allocate(50)) {
@@ -195,19 +195,19 @@ TEST(PageSlab, EndsAtItsLimit) {
   EXPECT_EQ(slab->free_bytes(), PageBytes(*slab));
 }
 
-TEST(PageSlab, NamesPagesByIdsOfTheirOwn) {
-  ASSERT_OK_AND_ASSIGN(auto slab, PageSlab::Create(kMiB));
+TEST(PageArena, NamesPagesByIdsOfTheirOwn) {
+  ASSERT_OK_AND_ASSIGN(auto slab, PageArena::Create(kMiB));
   std::set<std::uint32_t> ids;
   for (int i = 0; i < 5000; ++i) {
     const std::uint32_t id = slab->NewPage();
     ASSERT_NE(id, 0u);
     ASSERT_TRUE(ids.insert(id).second);
-    ASSERT_LT(id, PageSlab::kPagesMax);
+    ASSERT_LT(id, PageArena::kPagesMax);
     ASSERT_EQ(slab->lines()[id].version, sync::VersionLock::kLocked);
     ASSERT_EQ(slab->lines()[id].unit, 0u);
   }
   EXPECT_EQ(slab->num_pages(), 5000u);
-  EXPECT_GE(slab->line_bytes(), 5000 * sizeof(PageSlab::Line));
+  EXPECT_GE(slab->line_bytes(), 5000 * sizeof(PageArena::Line));
   const std::uint64_t line_bytes = slab->line_bytes();
   for (const std::uint32_t id : ids) slab->FreePage(id);
   EXPECT_EQ(slab->num_pages(), 0u);
@@ -215,28 +215,28 @@ TEST(PageSlab, NamesPagesByIdsOfTheirOwn) {
   EXPECT_EQ(slab->line_bytes(), line_bytes);
 }
 
-TEST(PageSlab, KeepsLongValues) {
-  ASSERT_OK_AND_ASSIGN(auto slab, PageSlab::Create(kMiB));
+TEST(PageArena, KeepsLongValues) {
+  ASSERT_OK_AND_ASSIGN(auto slab, PageArena::Create(kMiB));
   const std::string value(100'000, 'v');
-  format::LongValue stored{0, value.size()};
-  PageSlab::LongRead read(*slab);
+  format::OverflowValue stored{0, value.size()};
+  PageArena::LongRead read(*slab);
   {
-    PageSlab::Deferred deferred(*slab);
+    PageArena::Deferred deferred(*slab);
     stored.place = slab->StoreLong(value, deferred);
     EXPECT_FALSE(read.Has(stored)) << "it is copied when the update ends";
   }
   EXPECT_TRUE(read.Has(stored));
   EXPECT_EQ(slab->long_bytes(), value.size());
   {
-    PageSlab::Deferred deferred(*slab);
+    PageArena::Deferred deferred(*slab);
     slab->FreeLong(stored, deferred);
   }
   EXPECT_EQ(slab->long_bytes(), 0u);
   EXPECT_TRUE(read.bytes() == value) << "it stays until it has been read";
 }
 
-TEST(PageSlab, ConcurrentAllocationsDoNotOverlap) {
-  ASSERT_OK_AND_ASSIGN(auto slab, PageSlab::Create(256 * kMiB));
+TEST(PageArena, ConcurrentAllocationsDoNotOverlap) {
+  ASSERT_OK_AND_ASSIGN(auto slab, PageArena::Create(256 * kMiB));
   std::vector<Runs> runs(4, Runs(*slab));
   RunThreads(4, [&](int thread) {
     Random random(TestSeed() + static_cast<std::uint64_t>(thread));

@@ -41,13 +41,13 @@
 
 namespace hako::tree {
 
-class PageSlab {
+class PageArena {
  public:
-  using Slot = sync::WriterSlot;
+  using WriterState = sync::WriterState;
   using Line = format::PageLine;
   static constexpr bool kResident = true;
   static constexpr std::size_t ahead_max() { return 0; }  // every page is in memory: nothing is read ahead
-  static constexpr bool IsAway(std::uint32_t /*id*/) { return false; }
+  static constexpr bool IsEvicted(std::uint32_t /*id*/) { return false; }
   static constexpr bool MustBeRead(std::uint32_t /*id*/) { return false; }
   static constexpr bool ReadAhead(std::span<const std::uint32_t> /*ids*/, int /*level*/) { return true; }
   static constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 26;
@@ -55,13 +55,13 @@ class PageSlab {
   static constexpr std::uint64_t kBytesMax = format::kPageUnit * (std::uint64_t{1} << 32) - (1 << 20);  // a unit's number has 32 bits
 
   // Below `small` bytes of pages, memory is taken in small pages of the system.
-  static StatusOr<std::unique_ptr<PageSlab>> Create(std::uint64_t max_bytes, std::uint64_t small = storage::Arena::kSmallUsual) {
+  static StatusOr<std::unique_ptr<PageArena>> Create(std::uint64_t max_bytes, std::uint64_t small = storage::Arena::kSmallUsual) {
     HAKO_ASSIGN_OR_RETURN(auto pages, storage::Arena::Create(max_bytes, small));
     HAKO_ASSIGN_OR_RETURN(auto lines, storage::Arena::Create(kPagesMax * sizeof(Line)));
-    return std::unique_ptr<PageSlab>(new PageSlab(std::move(pages), std::move(lines), max_bytes));
+    return std::unique_ptr<PageArena>(new PageArena(std::move(pages), std::move(lines), max_bytes));
   }
-  PageSlab(const PageSlab&) = delete;
-  PageSlab& operator=(const PageSlab&) = delete;
+  PageArena(const PageArena&) = delete;
+  PageArena& operator=(const PageArena&) = delete;
 
   sync::WriteGate& gate() { return gate_; }
 
@@ -180,7 +180,7 @@ class PageSlab {
   // thread has nothing locked, and the values are valid still
   class Deferred {
    public:
-    explicit Deferred(PageSlab&) {}
+    explicit Deferred(PageArena&) {}
     Deferred(const Deferred&) = delete;
     ~Deferred() { Finish(); }
     void Finish() {
@@ -190,7 +190,7 @@ class PageSlab {
     }
 
    private:
-    friend PageSlab;
+    friend PageArena;
     absl::InlinedVector<SharedValue::Pointer, 1> dropped_;
     absl::InlinedVector<std::pair<SharedValue::Pointer, std::string_view>, 1> copies_;
   };
@@ -204,8 +204,8 @@ class PageSlab {
   }
   class LongRead {
    public:
-    explicit LongRead(PageSlab&) {}
-    bool Has(const format::LongValue& value) {
+    explicit LongRead(PageArena&) {}
+    bool Has(const format::OverflowValue& value) {
       auto* const named = reinterpret_cast<SharedValue*>(value.place);
       if (named != block_.get()) block_ = named->Share();
       return named->is_filled();
@@ -218,14 +218,14 @@ class PageSlab {
    private:
     SharedValue::Pointer block_;
   };
-  void FreeLong(const format::LongValue& value, Deferred& deferred) {
+  void FreeLong(const format::OverflowValue& value, Deferred& deferred) {
     SharedValue::Pointer block(reinterpret_cast<SharedValue*>(value.place));
     long_bytes_.fetch_sub(value.size, std::memory_order_relaxed);
     (void)TryPushBack(deferred.dropped_, std::move(block));  // where there is no memory for that, it is dropped now
   }
 
   static constexpr std::uint8_t mark() { return 0; }
-  void Touch(Line&) const {}
+  void MarkDirty(Line&) const {}
 
   std::uint64_t num_pages() const {
     std::lock_guard lock(mutex_);
@@ -249,7 +249,7 @@ class PageSlab {
   static constexpr std::uint64_t kHugePage = 2 << 20;
   static constexpr std::uint32_t kNoRetreat = ~std::uint32_t{0};
 
-  PageSlab(std::unique_ptr<storage::Arena> pages, std::unique_ptr<storage::Arena> lines, std::uint64_t max_bytes)
+  PageArena(std::unique_ptr<storage::Arena> pages, std::unique_ptr<storage::Arena> lines, std::uint64_t max_bytes)
       : max_bytes_(max_bytes),
         page_arena_(std::move(pages)),
         line_arena_(std::move(lines)),
@@ -382,6 +382,6 @@ class PageSlab {
   std::uint32_t least_version_ = 0;  // of the line of a page that is made
 };
 
-static_assert(PageSpace<PageSlab>);
+static_assert(PageSpace<PageArena>);
 
 }  // namespace hako::tree

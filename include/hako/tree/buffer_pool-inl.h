@@ -1,17 +1,17 @@
-// Definitions of tree/page_cache.h: pages that come and go.
+// Definitions of tree/buffer_pool.h: pages that come and go.
 #pragma once
 
-#include "hako/tree/page_cache.h"
+#include "hako/tree/buffer_pool.h"
 
 namespace hako::tree {
 
 template <File FileT, PageCodec Codec>
-Status PageCache<FileT, Codec>::Bring(std::uint32_t id, int level, bool once) {
+Status BufferPool<FileT, Codec>::LoadPage(std::uint32_t id, int level, bool once) {
   Line& line = lines_[id];
   std::unique_lock lock(mutex_);
   loaded_.wait(lock, [&] { return State(id) != kLoading; });
   if (State(id) == kCooling) {
-    SetState(id, kHere);
+    SetState(id, kCached);
     sync::VersionLock(line.version).Unlock(false);
     return absl::OkStatus();
   }
@@ -27,7 +27,7 @@ Status PageCache<FileT, Codec>::Bring(std::uint32_t id, int level, bool once) {
 }
 
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::BringTogether(std::span<const std::uint32_t> ids, int level, bool once) {
+void BufferPool<FileT, Codec>::BringTogether(std::span<const std::uint32_t> ids, int level, bool once) {
   if constexpr (BatchFile<FileT>) {
     absl::InlinedVector<typename PageStore<FileT>::ImageRequest, 32> images;
     images.reserve(ids.size());
@@ -52,7 +52,7 @@ void PageCache<FileT, Codec>::BringTogether(std::span<const std::uint32_t> ids, 
 }
 
 template <File FileT, PageCodec Codec>
-bool PageCache<FileT, Codec>::ReadAhead(std::span<const std::uint32_t> ids, int level) {
+bool BufferPool<FileT, Codec>::ReadAhead(std::span<const std::uint32_t> ids, int level) {
   std::lock_guard lock(ahead_mutex_);
   if (ahead_.size() > 2 * kAheadParts || is_closing_) return false;  // the device is slower than whoever walks
   // Inner pages first, as they name more of what is going to be wanted.
@@ -71,7 +71,7 @@ bool PageCache<FileT, Codec>::ReadAhead(std::span<const std::uint32_t> ids, int 
 }
 
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::BringAhead() {
+void BufferPool<FileT, Codec>::BringAhead() {
   const std::size_t part = ahead_max() / kAheadParts + 1;
   for (;;) {
     Ahead wanted;
@@ -91,7 +91,7 @@ void PageCache<FileT, Codec>::BringAhead() {
 // Loads the images of pages, which are kLoading. Without `must` they stay evicted where there is no room; after an error they are evicted
 // again. Checking and copying, which take long, are done without the lock.
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInstall& how) {
+void BufferPool<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInstall& how) {
   std::byte unpacked[std::same_as<Codec, NoCodec> ? 1 : kImageRoom];
   const auto parse = [&](const Arrived& page) -> StatusOr<PageImage> {
     HAKO_RETURN_IF_ERROR(page.status);
@@ -113,7 +113,7 @@ void PageCache<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInsta
     std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < pages.size(); ++i) {
       if (!images[i]) continue;
-      if (MeetChildren(*images[i])) {
+      if (RegisterChildren(*images[i])) {
         pages[i].unit = FindMemory(images[i]->shape().units, how.must);
         if (pages[i].unit != 0 && List(pages[i].id)) continue;
         if (pages[i].unit != 0) GiveBack(pages[i].unit, images[i]->shape().units);
@@ -133,7 +133,7 @@ void PageCache<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInsta
   }
   std::lock_guard lock(mutex_);
   for (const Arrived& page : pages) {
-    SetState(page.id, !page.status.ok() ? kAway : how.once ? kHereOnce : kHere);
+    SetState(page.id, !page.status.ok() ? kAway : how.once ? kProbationary : kCached);
     if (!page.status.ok()) continue;
     sync::VersionLock(lines_[page.id].version).Unlock(true);
   }
@@ -143,7 +143,7 @@ void PageCache<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInsta
 // Inner pages stay, so each comes once, and names pages that are away and were not met before. Their lines are locked from now on, and
 // hold what their fences must be. False if one was met, or is none of a page: then the file is not a tree.
 template <File FileT, PageCodec Codec>
-bool PageCache<FileT, Codec>::MeetChildren(const PageImage& image) {
+bool BufferPool<FileT, Codec>::RegisterChildren(const PageImage& image) {
   const unsigned count = image.shape().level() > 0 ? image.shape().count : 0;
   PageImage::KeyBuffer buffers[2];
   std::string_view low = image.low();
@@ -167,14 +167,14 @@ bool PageCache<FileT, Codec>::MeetChildren(const PageImage& image) {
 
 // The first ones, as if they had not been met.
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::ForgetChildren(const PageImage& image, unsigned count) {
+void BufferPool<FileT, Codec>::ForgetChildren(const PageImage& image, unsigned count) {
   for (unsigned i = 0; image.shape().level() > 0 && i < count; ++i)
     std::atomic_ref(lines_[image.child(i)].version).fetch_and(~sync::VersionLock::kLocked, std::memory_order_relaxed);
 }
 
 // Memory for what is changed: others go for it, but nothing is waited for.
 template <File FileT, PageCodec Codec>
-std::uint32_t PageCache<FileT, Codec>::AllocateSlowly(unsigned units) {
+std::uint32_t BufferPool<FileT, Codec>::AllocateSlowly(unsigned units) {
   std::lock_guard lock(mutex_);
   for (unsigned gone = 0; gone < kCooledAtOnce && EvictOne(); ++gone) {
     if (const std::uint32_t unit = slab_->Allocate(units, PageLimit()); unit != 0) return unit;
@@ -184,7 +184,7 @@ std::uint32_t PageCache<FileT, Codec>::AllocateSlowly(unsigned units) {
 
 // Memory for a page that is to come; others go for it. 0 if there is none, or without `must` none within the limit.
 template <File FileT, PageCodec Codec>
-std::uint32_t PageCache<FileT, Codec>::FindMemory(unsigned units, bool must) {
+std::uint32_t BufferPool<FileT, Codec>::FindMemory(unsigned units, bool must) {
   std::uint32_t unit = 0;
   for (bool has_evicted = false;; has_evicted = true) {
     const std::uint64_t limit = PageLimit();
@@ -201,7 +201,7 @@ std::uint32_t PageCache<FileT, Codec>::FindMemory(unsigned units, bool must) {
 
 // Until one has written something, or ended.
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::WaitForCheckpoint(std::unique_lock<std::mutex>& lock) {
+void BufferPool<FileT, Codec>::WaitForCheckpoint(std::unique_lock<std::mutex>& lock) {
   if (has_failed_) return;  // there may be no space for a long time
   if (!is_saving_) ask_();
   // Not for ever: the checkpoint may be waiting for a lock of the caller's.
@@ -211,7 +211,7 @@ void PageCache<FileT, Codec>::WaitForCheckpoint(std::unique_lock<std::mutex>& lo
 // Lets a page go; false if a few moves of the hand found none that could: where most pages have changed, to look for one longer would cost
 // more than to load it did. The next call goes on where this one ends.
 template <File FileT, PageCodec Codec>
-bool PageCache<FileT, Codec>::EvictOne() {
+bool BufferPool<FileT, Codec>::EvictOne() {
   for (unsigned moves = 0; moves < kMovesMax; ++moves) {
     CoolSome();
     while (!cooling_.empty()) {
@@ -227,7 +227,7 @@ bool PageCache<FileT, Codec>::EvictOne() {
 
 // Moves the hand on. Where nobody asks for most pages, an eighth of all wait to go.
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::CoolSome() {
+void BufferPool<FileT, Codec>::CoolSome() {
   for (unsigned steps = 0; steps < kCooledAtOnce && cooling_.size() <= resident_.size() / 8 && !resident_.empty(); ++steps) {
     if (hand_ >= resident_.size()) hand_ = 0;
     const std::uint32_t id = resident_[hand_];
@@ -239,16 +239,16 @@ void PageCache<FileT, Codec>::CoolSome() {
       continue;
     }
     ++hand_;
-    if ((state != kHere && state != kHereOnce) || !LockToGo(id)) continue;
+    if ((state != kCached && state != kProbationary) || !LockToGo(id)) continue;
     SetState(id, kCooling);
-    HAKO_TRY { state == kHereOnce ? cooling_.push_front(id) : cooling_.push_back(id); }
+    HAKO_TRY { state == kProbationary ? cooling_.push_front(id) : cooling_.push_back(id); }
     HAKO_CATCH_NO_MEMORY(SetState(id, state); sync::VersionLock(lines_[id].version).Unlock(false); return;)
   }
 }
 
 // Locks a page that is here, if it may go.
 template <File FileT, PageCodec Codec>
-bool PageCache<FileT, Codec>::LockToGo(std::uint32_t id) {
+bool BufferPool<FileT, Codec>::LockToGo(std::uint32_t id) {
   Line& line = lines_[id];
   const auto can_go = [&] {
     const Shape shape = std::atomic_ref(line.shape).load(std::memory_order_relaxed);
@@ -261,17 +261,17 @@ bool PageCache<FileT, Codec>::LockToGo(std::uint32_t id) {
 }
 
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::LeaveBehind(std::uint32_t id) {
+void BufferPool<FileT, Codec>::Demote(std::uint32_t id) {
   if (store_->file_bytes() <= limits_.memory_bytes / 8 * 7) return;
   std::lock_guard lock(mutex_);
   behind_.push_back(id);
   for (; behind_.size() > ahead_max(); behind_.pop_front()) {
-    if (State(behind_.front()) == kHereOnce && LockToGo(behind_.front())) Evict(behind_.front());
+    if (State(behind_.front()) == kProbationary && LockToGo(behind_.front())) Evict(behind_.front());
   }
 }
 
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::Evict(std::uint32_t id) {
+void BufferPool<FileT, Codec>::Evict(std::uint32_t id) {
   Line& line = lines_[id];
   GiveBack(line.unit, line.shape.units);
   Expect(id, 0);
@@ -280,7 +280,7 @@ void PageCache<FileT, Codec>::Evict(std::uint32_t id) {
 
 // The tables have grown, so that pages must have less memory: those at its end move to where there is room before.
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::ShrinkMemory() {
+void BufferPool<FileT, Codec>::ShrinkMemory() {
   const std::uint64_t limit = PageLimit();
   if (slab_->page_bytes() <= limit) return;
   const std::uint64_t end = limit - limit / 64;
@@ -300,7 +300,7 @@ void PageCache<FileT, Codec>::ShrinkMemory() {
     if (!is_behind()) continue;
     std::lock_guard lock(mutex_);
     const std::uint8_t state = State(id);
-    if (state != kCooling && ((state != kHere && state != kHereOnce) || !sync::VersionLock(line.version).TryLock())) continue;
+    if (state != kCooling && ((state != kCached && state != kProbationary) || !sync::VersionLock(line.version).TryLock())) continue;
     const std::uint32_t before = line.unit;
     const std::uint32_t unit = is_behind() ? slab_->Allocate(line.shape.units, 0) : 0;
     if (unit != 0) {
@@ -315,8 +315,8 @@ void PageCache<FileT, Codec>::ShrinkMemory() {
 }
 
 template <File FileT, PageCodec Codec>
-void PageCache<FileT, Codec>::Settle() {
-  needs_settling_.store(false, std::memory_order_relaxed);
+void BufferPool<FileT, Codec>::EvictIfNeeded() {
+  needs_eviction_.store(false, std::memory_order_relaxed);
   std::unique_lock lock(mutex_);
   if (const std::chrono::microseconds pause = Pause(); pause.count() != 0 && !has_failed_) {  // else there may be no space for a long time
     if (!is_saving_) ask_();
@@ -324,7 +324,7 @@ void PageCache<FileT, Codec>::Settle() {
   }
   for (unsigned evicted = 0; IsOverLimit() && EvictOne();) {
     if (++evicted < kEvictedAtOnce) continue;
-    needs_settling_.store(true, std::memory_order_relaxed);
+    needs_eviction_.store(true, std::memory_order_relaxed);
     break;
   }
 }

@@ -1,5 +1,5 @@
 // Free space by size class and as runs: joined, split, bounded.
-#include "hako/hash/block_depot.h"
+#include "hako/hash/free_block_pool.h"
 
 #include <cstdint>
 #include <map>
@@ -15,14 +15,14 @@ namespace hako::hash {
 namespace {
 
 constexpr unsigned kShift = 3;
-constexpr std::uint64_t kRegion = BlockDepot::kRegion;
+constexpr std::uint64_t kRegion = FreeBlockPool::kRegion;
 
 unsigned ClassOf(std::uint64_t bytes) { return format::SizeClassOf((bytes + 7) >> kShift); }
 std::uint64_t BytesOf(unsigned size_class) { return format::UnitsOf(size_class) << kShift; }
 
 class BlockDepotTest : public testing::Test {
  protected:
-  void SetUp() override { ASSERT_OK_AND_ASSIGN(depot, BlockDepot::Create(kShift)); }
+  void SetUp() override { ASSERT_OK_AND_ASSIGN(depot, FreeBlockPool::Create(kShift)); }
 
   // Carves blocks from the depot's chunks until `count` are there, or nothing is left.
   std::vector<std::uint32_t> Carve(std::uint64_t bytes, std::size_t count) {
@@ -49,8 +49,8 @@ class BlockDepotTest : public testing::Test {
     return sizes;
   }
 
-  std::unique_ptr<BlockDepot> depot;
-  BlockDepot::Cache cache;
+  std::unique_ptr<FreeBlockPool> depot;
+  FreeBlockPool::Cache cache;
   ChunkRest chunk;
 };
 
@@ -70,7 +70,7 @@ TEST_F(BlockDepotTest, ServesLargeBlocksOutOfWhatSmallOnesLeft) {
   EXPECT_EQ(depot->TakeBlock(8192).bytes(), 0u);
 
   for (const std::uint32_t handle : handles) depot->FreeBlock(cache, ClassOf(128), handle);
-  depot->Flush(cache, BlockDepot::kFree, BlockDepot::kUnstamped);
+  depot->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
 
   EXPECT_EQ(depot->TakeBlock(4 * kRegion).bytes(), 4 * kRegion);
   EXPECT_EQ(depot->Pop(cache, ClassOf(128)), 0u) << "a block was joined and is still in a list";
@@ -85,14 +85,14 @@ TEST_F(BlockDepotTest, ListsBlocksAgainAfterTheirRegionWasRenewed) {
     const std::uint32_t last = handles.back();
     handles.pop_back();
     for (const std::uint32_t handle : handles) depot->FreeBlock(cache, ClassOf(bytes), handle);
-    depot->Flush(cache, BlockDepot::kFree, BlockDepot::kUnstamped);
+    depot->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
     std::size_t popped = 0;
     for (; depot->Pop(cache, ClassOf(bytes)) != 0; ++popped) {
     }
     EXPECT_EQ(popped, handles.size());
     for (const std::uint32_t handle : handles) depot->FreeBlock(cache, ClassOf(bytes), handle);
     depot->FreeBlock(cache, ClassOf(bytes), last);
-    depot->Flush(cache, BlockDepot::kFree, BlockDepot::kUnstamped);
+    depot->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
     EXPECT_THAT(RunSizes(), testing::ElementsAre(kRegion));
   }
 }
@@ -102,7 +102,7 @@ TEST_F(BlockDepotTest, LeavesBlocksInTheirListsUntilARunIsWanted) {
   const std::vector<std::uint32_t> handles = Carve(64, ~std::size_t{0});
   const auto free_all = [&] {
     for (const std::uint32_t handle : handles) depot->FreeBlock(cache, ClassOf(64), handle);
-    depot->Flush(cache, BlockDepot::kFree, BlockDepot::kUnstamped);
+    depot->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
   };
   free_all();
   EXPECT_EQ(depot->free_bytes(), kRegion);
@@ -123,7 +123,7 @@ TEST_F(BlockDepotTest, JoinsBlocksWithoutBeingAskedWhereVeryManyAreFree) {
   const std::vector<std::uint32_t> handles = Carve(8, ~std::size_t{0});
   ASSERT_EQ(handles.size(), 100 * kRegion / 8);
   for (const std::uint32_t handle : handles) depot->FreeBlock(cache, ClassOf(8), handle);
-  depot->Flush(cache, BlockDepot::kFree, BlockDepot::kUnstamped);
+  depot->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
   EXPECT_THAT(CountedRunSizes(), testing::ElementsAre(testing::Ge(30 * kRegion)));
   EXPECT_EQ(depot->free_bytes(), 100 * kRegion);
   EXPECT_THAT(RunSizes(), testing::ElementsAre(100 * kRegion));
@@ -144,18 +144,18 @@ TEST_F(BlockDepotTest, AlignsBlocksAsAsked) {
 
 TEST_F(BlockDepotTest, LeavesTheHeaderOfAnExtentAlone) {
   const auto at_zero = [](const void*, std::uint64_t offset) { return offset == 0; };
-  ASSERT_OK_AND_ASSIGN(depot, BlockDepot::Create(kShift, {at_zero, nullptr}));
-  depot->FreeRun({BlockDepot::kHeader, kRegion});
+  ASSERT_OK_AND_ASSIGN(depot, FreeBlockPool::Create(kShift, {at_zero, nullptr}));
+  depot->FreeRun({FreeBlockPool::kHeader, kRegion});
   for (const std::uint32_t handle : Carve(64, ~std::size_t{0})) depot->FreeBlock(cache, ClassOf(64), handle);
-  depot->Flush(cache, BlockDepot::kFree, BlockDepot::kUnstamped);
-  EXPECT_THAT(RunSizes(), testing::ElementsAre(kRegion - BlockDepot::kHeader));
+  depot->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
+  EXPECT_THAT(RunSizes(), testing::ElementsAre(kRegion - FreeBlockPool::kHeader));
 }
 
 TEST_F(BlockDepotTest, TakesEverythingOutOfARange) {
   depot->FreeRun({4 * kRegion, 8 * kRegion});
   const std::vector<std::uint32_t> handles = Carve(1024, ~std::size_t{0});
   for (std::size_t i = 0; i < handles.size(); i += 2) depot->FreeBlock(cache, ClassOf(1024), handles[i]);
-  depot->Flush(cache, BlockDepot::kFree, BlockDepot::kUnstamped);
+  depot->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
   std::uint64_t bytes = 0;
   const auto is_inside = [](std::uint32_t handle) { return handle >= 5 * kRegion >> kShift && handle < 7 * kRegion >> kShift; };
   depot->TakeAll({{5 * kRegion, 6 * kRegion}, {6 * kRegion, 7 * kRegion}}, is_inside, [&](hash::Run run) { bytes += run.bytes(); });
@@ -206,7 +206,7 @@ TEST_F(BlockDepotTest, KeepsAccountOfEveryByte) {
     depot->FreeBlock(cache, static_cast<unsigned>(size_class), static_cast<std::uint32_t>(begin >> kShift));
   }
   depot->FreeRun(Rest(chunk));
-  depot->Flush(cache, BlockDepot::kFree, BlockDepot::kUnstamped);
+  depot->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
   EXPECT_EQ(depot->free_bytes(), kSpace - 8);
   EXPECT_GE(RunSizes().back(), kSpace - kRegion);  // the first region is not free all over
 }

@@ -1,5 +1,5 @@
 // Which units are in use, beside a model that has a bool for each.
-#include "hako/tree/unit_space.h"
+#include "hako/tree/free_space_map.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -55,7 +55,7 @@ class Model {
   std::vector<bool> used_;
 };
 
-void ExpectSame(const UnitSpace& space, const Model& model) {
+void ExpectSame(const FreeSpaceMap& space, const Model& model) {
   ASSERT_EQ(space.end(), model.end());
   ASSERT_EQ(space.used_units(), model.used_units());
   ASSERT_EQ(space.free_units(), model.end() - kFirst - model.used_units());
@@ -65,11 +65,11 @@ void ExpectSame(const UnitSpace& space, const Model& model) {
   ASSERT_EQ(runs, model.Runs(true));
 }
 
-TEST(UnitSpace, AgreesWithAModel) {
+TEST(FreeSpaceMap, AgreesWithAModel) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
   for (int life = 0; life < 6; ++life) {
-    UnitSpace space;
+    FreeSpaceMap space;
     Model model;
     const std::uint64_t first_end = kFirst + random.Below(300);
     space.Reset(kFirst, first_end);
@@ -82,7 +82,7 @@ TEST(UnitSpace, AgreesWithAModel) {
         case 1:
         case 2: {
           if (random.OneIn(10)) space.Rewind();
-          const UnitSpace::Run run = space.Take(least, most);
+          const FreeSpaceMap::Run run = space.Take(least, most);
           if (run.units == 0) {
             for (const auto& [place, units] : model.Runs(false)) ASSERT_LT(units, least) << "there is a run at " << place;
           } else {
@@ -121,13 +121,13 @@ TEST(UnitSpace, AgreesWithAModel) {
   }
 }
 
-TEST(UnitSpace, TakesTheFirstRunThatWillDo) {
-  UnitSpace space;
+TEST(FreeSpaceMap, TakesTheFirstRunThatWillDo) {
+  FreeSpaceMap space;
   space.Reset(kFirst, 1000);
   ASSERT_TRUE(space.MarkUsed(20, 10));
   ASSERT_TRUE(space.MarkUsed(40, 100));
   const auto take = [&](std::uint64_t least, std::uint64_t most) {
-    const UnitSpace::Run run = space.Take(least, most);
+    const FreeSpaceMap::Run run = space.Take(least, most);
     return std::pair(run.place, run.units);
   };
   EXPECT_EQ(take(5, 100), std::pair(std::uint64_t{30}, std::uint64_t{10}));
@@ -144,9 +144,9 @@ TEST(UnitSpace, TakesTheFirstRunThatWillDo) {
 }
 
 // As Rebuild does: thousands of images of a few sizes go to the front of a file that is nearly full there.
-TEST(UnitSpace, FindsPlacesForManyImagesInOnePassForEachSize) {
+TEST(FreeSpaceMap, FindsPlacesForManyImagesInOnePassForEachSize) {
   constexpr std::uint64_t kUnits = 1 << 20, kImages = 4000, kSizes = 8;
-  UnitSpace space;
+  FreeSpaceMap space;
   space.Reset(kFirst, kUnits);
   ASSERT_TRUE(space.MarkUsed(kFirst, kUnits - kFirst));
   Random random(1);
@@ -155,11 +155,11 @@ TEST(UnitSpace, FindsPlacesForManyImagesInOnePassForEachSize) {
     holes[at] = random.Between(1, 10);
     space.Free(at, holes[at]);
   }
-  UnitSpace::Front front;
+  FreeSpaceMap::Front front;
   std::uint64_t placed = 0;
   for (std::uint64_t i = 0; i < kImages; ++i) {
     const std::uint64_t units = 1 + i % kSizes;
-    const UnitSpace::Run run = space.TakeFirst(units, kUnits - 10 * i, &front);
+    const FreeSpaceMap::Run run = space.TakeFirst(units, kUnits - 10 * i, &front);
     if (run.units == 0) continue;
     ++placed;
     ASSERT_EQ(run.units, units);
@@ -170,26 +170,26 @@ TEST(UnitSpace, FindsPlacesForManyImagesInOnePassForEachSize) {
 }
 
 // A place is the first one, whatever other sizes were sought before.
-TEST(UnitSpace, TakeFirstAgreesWithASearchFromTheFront) {
+TEST(FreeSpaceMap, TakeFirstAgreesWithASearchFromTheFront) {
   Random random(2);
   for (int round = 0; round < 200; ++round) {
-    UnitSpace space, model;
+    FreeSpaceMap space, model;
     space.Reset(kFirst, 2000);
     model.Reset(kFirst, 2000);
     for (std::uint64_t at = kFirst; at < 1950; at += random.Between(1, 40)) {
       const std::uint64_t units = random.Between(1, 30);
       EXPECT_EQ(space.MarkUsed(at, units), model.MarkUsed(at, units));
     }
-    UnitSpace::Front front;
+    FreeSpaceMap::Front front;
     for (std::uint64_t to = 2000; to > 1000; to -= 5) {
       const std::uint64_t units = random.Between(1, 12);
       model.Rewind();
-      UnitSpace::Run expected = model.Take(units, units);
+      FreeSpaceMap::Run expected = model.Take(units, units);
       if (expected.units != 0 && expected.place >= to) {
         model.Free(expected.place, expected.units);
         expected = {};
       }
-      const UnitSpace::Run run = space.TakeFirst(units, to, &front);
+      const FreeSpaceMap::Run run = space.TakeFirst(units, to, &front);
       ASSERT_EQ(run.units, expected.units);
       if (run.units != 0) {
         ASSERT_EQ(run.place, expected.place);
@@ -198,9 +198,9 @@ TEST(UnitSpace, TakeFirstAgreesWithASearchFromTheFront) {
   }
 }
 
-TEST(UnitSpace, ReadsLittleOfAMapThatIsFullButForTheEnd) {
+TEST(FreeSpaceMap, ReadsLittleOfAMapThatIsFullButForTheEnd) {
   constexpr std::uint64_t kUnits = 1 << 20;
-  UnitSpace space;
+  FreeSpaceMap space;
   space.Reset(16, kUnits);
   ASSERT_TRUE(space.MarkUsed(16, kUnits - 16 - 100));
   const std::uint64_t before = space.words_read();
@@ -211,12 +211,12 @@ TEST(UnitSpace, ReadsLittleOfAMapThatIsFullButForTheEnd) {
   EXPECT_EQ(space.Take(8, 8).place, 5000u);
 }
 
-TEST(UnitSpace, TakesTheFirstLongEnoughRunOfALargeMap) {
+TEST(FreeSpaceMap, TakesTheFirstLongEnoughRunOfALargeMap) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
   for (int round = 0; round < 300 / kSlowdown; ++round) {
     const std::uint64_t end = 8000 + random.Below(9000), gap_max = random.OneIn(2) ? 30 : 600, hole_max = random.OneIn(2) ? 20 : 200;
-    UnitSpace space;
+    FreeSpaceMap space;
     Model model;
     space.Reset(kFirst, end);
     model.Reset(end);
@@ -229,7 +229,7 @@ TEST(UnitSpace, TakesTheFirstLongEnoughRunOfALargeMap) {
     for (int i = 0; i < 40; ++i) {
       const std::uint64_t least = random.SkewedSize(9) + 1, most = least + random.Below(100);
       space.Rewind();
-      const UnitSpace::Run run = space.Take(least, most);
+      const FreeSpaceMap::Run run = space.Take(least, most);
       const auto runs = model.Runs(false);
       const auto expected = std::ranges::find_if(runs, [&](const auto& one) { return one.second >= least; });
       ASSERT_EQ(run.units, expected == runs.end() ? 0 : std::min(expected->second, most));
@@ -240,9 +240,9 @@ TEST(UnitSpace, TakesTheFirstLongEnoughRunOfALargeMap) {
   }
 }
 
-TEST(UnitSpace, ReadsLittleOfAMapWithManyShortHoles) {
+TEST(FreeSpaceMap, ReadsLittleOfAMapWithManyShortHoles) {
   constexpr std::uint64_t kUnits = 1 << 20;
-  UnitSpace space;
+  FreeSpaceMap space;
   space.Reset(16, kUnits);
   ASSERT_TRUE(space.MarkUsed(16, kUnits - 16 - 100));
   for (std::uint64_t at = 1000; at + 1000 < kUnits; at += 1000) space.Free(at, 16);  // the last one crosses no part's end
@@ -255,8 +255,8 @@ TEST(UnitSpace, ReadsLittleOfAMapWithManyShortHoles) {
   EXPECT_LE(space.words_read() - before, 1000u) << "of " << kUnits / 64;
 }
 
-TEST(UnitSpace, SearchesTheEndOfTheMapForARunLongerThanAPart) {
-  UnitSpace space;
+TEST(FreeSpaceMap, SearchesTheEndOfTheMapForARunLongerThanAPart) {
+  FreeSpaceMap space;
   space.Reset(kFirst, 4096 + 1000);
   EXPECT_EQ(space.Take(5000, 5000).place, kFirst);
   EXPECT_EQ(space.Take(5000, 5000).units, 0u);
@@ -264,8 +264,8 @@ TEST(UnitSpace, SearchesTheEndOfTheMapForARunLongerThanAPart) {
   EXPECT_EQ(space.Take(5000, 5000).place, kFirst + 5000);
 }
 
-TEST(UnitSpace, RefusesWhatIsNotFreeOrNotThere) {
-  UnitSpace space;
+TEST(FreeSpaceMap, RefusesWhatIsNotFreeOrNotThere) {
+  FreeSpaceMap space;
   space.Reset(kFirst, 200);
   EXPECT_FALSE(space.MarkUsed(15, 2));
   EXPECT_FALSE(space.MarkUsed(199, 2));

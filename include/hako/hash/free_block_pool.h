@@ -43,7 +43,7 @@
 
 namespace hako::hash {
 
-class BlockDepot {
+class FreeBlockPool {
  public:
   // Three lists a size class, of the numbers kFree, kUnstamped and kWaiting + class: what is free; what is free as well, but looks like a
   // block in use to a scan of the file; and what will be free.
@@ -67,12 +67,12 @@ class BlockDepot {
   };
 
   // Of a space whose handles are offsets in units of 1 << shift bytes.
-  static StatusOr<std::unique_ptr<BlockDepot>> Create(unsigned shift) { return Create(shift, Extents{}); }
-  static StatusOr<std::unique_ptr<BlockDepot>> Create(unsigned shift, const Extents& extents) {
+  static StatusOr<std::unique_ptr<FreeBlockPool>> Create(unsigned shift) { return Create(shift, Extents{}); }
+  static StatusOr<std::unique_ptr<FreeBlockPool>> Create(unsigned shift, const Extents& extents) {
     HAKO_ASSIGN_OR_RETURN(storage::ReservedMemory memory, storage::ReservedMemory::ReserveUpTo(kReserveBytes, 64 << 20));
     HAKO_ASSIGN_OR_RETURN(storage::ReservedMemory regions,
                           storage::ReservedMemory::Reserve(((std::uint64_t{1} << (32 + shift)) / kRegion + 1) * sizeof(Region)));
-    return std::unique_ptr<BlockDepot>(new BlockDepot(std::move(memory), std::move(regions), shift, extents));
+    return std::unique_ptr<FreeBlockPool>(new FreeBlockPool(std::move(memory), std::move(regions), shift, extents));
   }
 
   HAKO_INLINE bool IsSmall(unsigned size_class) const { return size_class <= last_small_; }
@@ -327,7 +327,7 @@ class BlockDepot {
     std::uint32_t listed;   // of these, bytes in magazines
   };
 
-  BlockDepot(storage::ReservedMemory memory, storage::ReservedMemory regions, unsigned shift, const Extents& extents)
+  FreeBlockPool(storage::ReservedMemory memory, storage::ReservedMemory regions, unsigned shift, const Extents& extents)
       : memory_(std::move(memory)),
         region_memory_(std::move(regions)),
         shift_(shift),
