@@ -1,4 +1,4 @@
-// Definitions of hash/bucket_index.h: counting, and splitting lines.
+// Definitions of hash/bucket_index.h: counting records and splitting buckets.
 #pragma once
 
 #include "hako/base/no_memory.h"
@@ -30,7 +30,8 @@ void BucketIndex<Space>::SettleCount(WriterState& writer, std::int64_t pending) 
   HAKO_CATCH_NO_MEMORY()  // the next insertions try again
 }
 
-// Splits the next line in order. False if another thread is splitting, or there is no room: the table then works on, only denser.
+// Splits the next bucket in order. False if another thread is splitting, or if there is no room;
+// then the table continues to work with longer chains.
 template <class Space>
 bool BucketIndex<Space>::Split(WriterState& writer) {
   sync::VersionLock splitting(split_lock_);
@@ -41,12 +42,12 @@ bool BucketIndex<Space>::Split(WriterState& writer) {
   const std::uint64_t half = std::bit_floor(n);
   const auto depth = static_cast<unsigned>(std::countr_zero(half));
   Line& from = lines_.Home(n - half);
-  __builtin_prefetch(&lines_.Home(n - half + (n + 1 < 2 * half ? 1 : 0)), 1);  // the next split's
+  __builtin_prefetch(&lines_.Home(n - half + (n + 1 < 2 * half ? 1 : 0)), 1);  // the next split's bucket
   sync::VersionLock lock(from.header);
   lock.Lock();
   sync::LockHolder holder(lock);
 
-  // Without a branch on what decides: it is as good as random.
+  // Without a branch on the deciding bit, which is as good as random.
   const unsigned deciding_bit = depth - format::TagBase(depth);
   Entries &moved = split_moved_, &stayed = split_stayed_;
   std::size_t num_moved = 0, num_stayed = 0, chain = 0;
@@ -70,7 +71,7 @@ bool BucketIndex<Space>::Split(WriterState& writer) {
     line = next.ok() ? *next : nullptr;
   }
   const bool new_tags = format::TagBase(depth + 1) != format::TagBase(depth);
-  [[maybe_unused]] std::optional<typename Space::Ahead> ahead;  // until MakeTagsAnew has looked at the records
+  [[maybe_unused]] std::optional<typename Space::Ahead> ahead;  // until MakeTagsAnew has read the records
   if constexpr (Space::kReadsAhead) {
     if (new_tags) {
       ahead.emplace();
@@ -83,7 +84,7 @@ bool BucketIndex<Space>::Split(WriterState& writer) {
   if (new_tags && status.ok()) status = MakeTagsAnew(writer, {stayed.data(), num_stayed}, depth + 1);
   if (status.ok()) status = FillLine(lines_.Home(n), {moved.data(), num_moved});
   if (!status.ok()) return false;
-  PublishLineCount(n + 1);  // from here on nothing can fail
+  PublishLineCount(n + 1);  // nothing can fail from here on
   holder.changed = true;
   for (std::size_t e = 0; e < num_moved; ++e) {
     StoreSlot(*moved[e].line, moved[e].i, 0);
@@ -105,7 +106,8 @@ Status BucketIndex<Space>::MakeTagsAnew(WriterState& writer, std::span<Tagged> e
   return absl::OkStatus();
 }
 
-// Overwrites a line that no reader can reach yet, with overflow lines as needed. On error nothing is kept.
+// Overwrites a bucket that no reader can reach yet, with overflow buckets as needed. On error,
+// allocates nothing.
 template <class Space>
 Status BucketIndex<Space>::FillLine(Line& line, std::span<const Tagged> entries) {
   absl::InlinedVector<std::uint32_t, 4> overflow;
@@ -137,7 +139,8 @@ Status BucketIndex<Space>::FillLine(Line& line, std::span<const Tagged> entries)
   return absl::OkStatus();
 }
 
-// By words: a reader who still follows an old link to a recycled overflow line may look at it meanwhile.
+// Stores by words: a reader that still follows an old link to a recycled overflow bucket may be
+// reading it.
 template <class Space>
 void BucketIndex<Space>::StoreLine(Line& line, const Line& content) {
   std::uint64_t words[sizeof(Line) / 8];
@@ -147,8 +150,8 @@ void BucketIndex<Space>::StoreLine(Line& line, const Line& content) {
   }
 }
 
-// Drops overflow lines of a locked chain of `chain` lines as far as its `num_entries` fit in those before. An entry is in two places for a
-// moment, never in none.
+// Removes overflow buckets from a locked chain of `chain` buckets while its `num_entries` entries
+// fit into the remaining ones. An entry is briefly in two places, never in none.
 template <class Space>
 void BucketIndex<Space>::Compact(Line& home, std::size_t chain, std::size_t num_entries) {
   for (; chain > 1 && num_entries <= format::kLinkEntry * (chain - 1) + 1; --chain) {
@@ -158,7 +161,7 @@ void BucketIndex<Space>::Compact(Line& home, std::size_t chain, std::size_t num_
     Line& last = *lines_.Overflow(id);
     Line* free = &home;
     unsigned f = 0;
-    std::uint32_t last_handle = 0;  // takes the place of the link
+    std::uint32_t last_handle = 0;  // replaces the link
     std::uint16_t last_tag = 0;
     for (unsigned i = 0; i < format::kLineEntries; ++i) {
       const std::uint32_t handle = LoadSlot(last, i);

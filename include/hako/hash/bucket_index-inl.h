@@ -1,4 +1,4 @@
-// Definitions of hash/bucket_index.h: look-up and change of one record.
+// Definitions of hash/bucket_index.h: lookup and change of one record.
 #pragma once
 
 #include "hako/hash/bucket_index.h"
@@ -6,7 +6,8 @@
 
 namespace hako::hash {
 
-// The short way: the first entry of the chain whose tag matches. What that does not settle goes the slow way.
+// The fast path tries only the first entry in the chain whose tag matches. If that does not decide,
+// FetchSlowly does.
 template <class Space>
 template <class S>
 HAKO_INLINE Status BucketIndex<Space>::Fetch(Writers& writers, std::uint64_t hash, std::string_view key, S&& sink) {
@@ -36,7 +37,7 @@ HAKO_INLINE Status BucketIndex<Space>::Fetch(Writers& writers, std::uint64_t has
     }
   }
   if constexpr (std::is_trivially_copy_assignable_v<std::remove_cvref_t<S>>) {
-    std::remove_cvref_t<S> copy = sink;  // no call has the address of `sink`: its members stay in registers
+    std::remove_cvref_t<S> copy = sink;  // nothing takes the address of `sink`, so its members stay in registers
     Status status = FetchSlowly(writers, hash, key, copy);
     sink = copy;
     return status;
@@ -59,7 +60,7 @@ Status BucketIndex<Space>::FetchSlowly(Writers& writers, std::uint64_t hash, std
     const std::uint16_t tag = place.TagOf(hash);
     std::uint32_t header = version;
     bool suspicious = false;  // a tag matched but the key did not: a coincidence, or damage
-    bool raced = false;       // once seen, it counts: a writer that changes nothing gives the version back as it was
+    bool raced = false;       // sticky: a writer that changes nothing restores the version
     for (unsigned hops = 0; !raced;) {
       for (std::uint32_t mask = MatchTags(*line, tag); mask != 0; mask &= mask - 1) {
         const auto i = static_cast<unsigned>(std::countr_zero(mask));
@@ -86,7 +87,7 @@ Status BucketIndex<Space>::FetchSlowly(Writers& writers, std::uint64_t hash, std
     }
     if (raced || !is_current()) continue;
     if (suspicious) break;
-    // A split may have moved the record, or, where it has made tags anew, changed what to look for.
+    // A split may have moved the record or, if it recomputed tags, changed the tag to look for.
     const Place now = Locate(hash, shape());
     if (now.index == place.index && now.TagOf(hash) == tag) return AbsentError();
   }
@@ -94,7 +95,8 @@ Status BucketIndex<Space>::FetchSlowly(Writers& writers, std::uint64_t hash, std
 }
 HAKO_OR_NO_MEMORY
 
-// After a coincidence of tags, damage, a failing device or in a crowd of writers: looks again, with the lock and with all checks.
+// After a tag coincidence, damage, a failed read or repeated races with writers: looks again, with
+// the lock and with all checks.
 template <class Space>
 template <class S>
 Status BucketIndex<Space>::FetchLocked(Writers& writers, std::uint64_t hash, std::string_view key, S& sink) {
@@ -121,8 +123,8 @@ HAKO_INLINE BucketIndex<Space>::BucketGuard::BucketGuard(BucketIndex& index, Wri
   }
 }
 
-// The table has grown meanwhile, or another thread wants to be alone or holds the key. Takes the lock of one home and gives that of
-// another, maybe the same.
+// The table has grown, or the gate is closed, or another thread holds the key. Waits as needed, and
+// exchanges the lock of one bucket for that of another, maybe the same.
 template <class Space>
 typename BucketIndex<Space>::Place BucketIndex<Space>::MoveLock(WriterState& writer, std::uint64_t hash, Place place, bool heeds_holds) {
   for (;;) {
@@ -170,11 +172,13 @@ Status BucketIndex<Space>::Find(WriterState& writer, const BucketGuard& guard, s
   return absl::OkStatus();
 }
 
-// The short way keeps its state in registers and settles what most calls are: a short record that is the first with its tag in its
-// bucket, or none, and room for one. The rest goes the general way, before the visitor is called (ProcessSlowly) or after (StoreSlowly).
+// The fast path keeps its state in registers. It handles the common case: the record is short and
+// the first with its tag in its bucket, or is absent and there is room for a short one. The rest
+// takes the general path, before the visitor is called (ProcessSlowly) or after it (StoreSlowly).
 //
-// A record that is going to be written in any case is written before the old one is looked for. It waits for no cache line, and what comes
-// after the look-up is then so short that the next operation's look-up begins while this one's is under way.
+// A record that will be written in any case is written before the lookup. That write waits for no
+// cache line, and the work after the lookup is then so short that the next operation's lookup
+// starts while this one's is still in progress.
 template <class Space>
 template <class ActionT, class V>
 HAKO_INLINE Status BucketIndex<Space>::Process(WriterState& writer, std::uint64_t hash, std::string_view key, V&& visit) {
@@ -292,7 +296,8 @@ Status BucketIndex<Space>::ProcessSlowly(WriterState& writer, Place place, std::
   return absl::OkStatus();
 }
 
-// The record is written before anything is locked, so that no other thread waits for its bytes. `is_held`: this thread holds the key.
+// Writes the record before it locks anything, so that no other thread waits for the bytes.
+// `is_held`: this thread holds the key.
 template <class Space>
 Status BucketIndex<Space>::StoreLong(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view value, bool is_held) {
   Status error;
@@ -303,8 +308,8 @@ Status BucketIndex<Space>::StoreLong(WriterState& writer, std::uint64_t hash, st
   return StoreSlowly(writer, guard.HandOver(), hash, key, value, fresh);
 }
 
-// The result of a visitor, which has seen the record under this lock. A long one is written while the key is held instead: others may read
-// the key, and use its neighbours in the bucket.
+// Stores the result of a visitor that has seen the record under this lock. A long value is written
+// while the key is held instead: others may read the key, and use other keys of the bucket.
 template <class Space>
 Status BucketIndex<Space>::StoreResult(WriterState& writer, BucketGuard& guard, std::uint64_t hash, std::string_view key,
                                        const Entry& entry, std::string_view value) {
@@ -314,7 +319,7 @@ Status BucketIndex<Space>::StoreResult(WriterState& writer, BucketGuard& guard, 
   return StoreLong(writer, hash, key, value, true);
 }
 
-// `fresh` is the record, if it has been written already.
+// `fresh` is the record if it is already written, else 0.
 template <class Space>
 Status BucketIndex<Space>::StoreSlowly(WriterState& writer, Place place, std::uint64_t hash, std::string_view key, std::string_view value,
                                        std::uint32_t fresh) {
@@ -377,9 +382,10 @@ HAKO_INLINE unsigned BucketIndex<Space>::FreeEntry(Line& line) {
   return format::kLineEntries;
 }
 
-// `make(Status*)` gives the record's handle, once it is sure that there is an entry for it; 0 with an error if it cannot. A record that is
-// not new has its stamp already. If the home line is full, the record goes into an overflow line, or into a new one, to which the last
-// entry of the chain moves along.
+// `make(Status*)` returns the record's handle, or 0 with an error; it is called once room for the
+// entry is certain. If `kNew`, the record is committed; otherwise it has its stamp already. If the
+// chain is full, the record goes into a new overflow bucket, together with the last entry of the
+// chain, whose place the link takes.
 template <class Space>
 template <bool kNew, class Make>
 Status BucketIndex<Space>::Insert(BucketGuard& guard, std::uint64_t hash, Make&& make) {

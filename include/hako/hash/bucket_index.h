@@ -1,20 +1,26 @@
-// The bucket engine: a hash table of cache-line buckets that grows by linear hashing (Litwin 1980), one line at a time, without a rebuild
-// and without a stop. It serves HashDBM and TinyDBM alike; records and lines live in a Space (hash/record_space.h).
+// The bucket engine: a hash table of cache-line buckets that grows by linear hashing (Litwin 1980),
+// one bucket at a time, without a rebuild or a pause. HashDBM and TinyDBM share it; records and
+// buckets live in a Space (hash/record_space.h).
 //
-// A key's home line is chosen by the low bits of its hash. A line holds ten entries; what does not fit goes to overflow lines chained to
-// the home line. After every kTargetLoad insertions the next line in order is split in two by the inserting writer.
+// The low bits of a key's hash select its bucket. A bucket is one cache line of ten entries
+// (format/bucket_format.h); further entries go to overflow buckets chained to it. Once there are
+// more than kTargetLoad records a bucket, the inserting writer splits the next bucket in order. The
+// code calls a bucket a home line, and an overflow bucket an overflow line.
 //
 // Invariants
-//   1. With n lines, the home of a key is TableShape::Of(n).IndexOf(hash), and every record of a home line's chain has that home, but while
-//   the line
-//      is locked.
-//   2. n only grows. A split fills the new line, then publishes n + 1, then clears what moved from the old one; so at any moment a reader
-//      finds a present key, if after a miss it looks whether its home is still its home.
-//   3. A home line's lock guards its chain. A writer locks several in ascending order, and splits while it holds none.
-//   4. Readers write nothing. They validate the home line's version after copying, so that a block may be reused as soon as the version of
-//      the line that named it has moved on.
+//   1. With n buckets, a key's bucket is TableShape::Of(n).IndexOf(hash). Every record in a
+//      bucket's chain belongs to that bucket, except while the bucket is locked.
+//   2. n only grows. A split fills the new bucket, publishes n + 1, then clears the moved entries
+//      from the old one. So a reader always finds a present key, provided that after a miss it
+//      checks that the key's bucket is still the same.
+//   3. A bucket's lock guards its whole chain. A writer locks several in ascending order, and
+//      splits while it holds none.
+//   4. Readers write nothing unless they fall back to the lock (FetchLocked). They validate the
+//      bucket's version after copying, so a block may be reused as soon as the version of the
+//      bucket that named it has changed.
 //
-// Threads: Fetch, Process, Step from any; VerifyLines while the caller keeps writers out; Recover alone.
+// Thread-safe, except: RemoveAll and VerifyLines require that there are no writers; Create,
+// Recover, Reset and Seal require that nobody else uses the index.
 #pragma once
 
 #include <algorithm>
@@ -59,11 +65,11 @@ class BucketIndex {
   using Writers = sync::WriterStates<WriterState>;
   using Line = format::BucketLine;
   static constexpr std::uint64_t kMinLines = 1024;
-  static constexpr std::uint64_t kTargetLoad = 8;  // records a home line, on average
+  static constexpr std::uint64_t kTargetLoad = 8;  // records per bucket, on average
 
   explicit BucketIndex(Space& space) : space_(space), lines_(space) {}
 
-  // A new, empty table for about `num_records` records (0 = unknown).
+  // Makes a new, empty table for about `num_records` records (0 = unknown).
   Status Create(std::uint64_t num_records) {
     const std::uint64_t wanted = std::max(kMinLines, num_records / kTargetLoad + 1);
     HAKO_RETURN_IF_ERROR(lines_.EnsureHome(wanted));
@@ -71,37 +77,44 @@ class BucketIndex {
     return absl::OkStatus();
   }
 
-  // Takes over `num_lines` lines that were adopted into lines(): counts the records, finds the overflow lines in use, and repairs what a
-  // killed process left locked. DataLoss if the chains make no sense.
+  // Takes over `num_lines` buckets that were adopted into lines(): counts the records, collects the
+  // overflow buckets in use, and repairs buckets that a killed process left locked. DataLoss if a
+  // chain is broken.
   Status Recover(WriterState& writer, std::uint64_t num_lines, std::unordered_set<std::uint32_t>* used_overflow);
 
-  // The calling thread's slot is taken from `slots` only where the lock is needed after all.
+  // Takes the calling thread's state from `writers` only if it needs the lock.
   template <class S>
   Status Fetch(Writers& writers, std::uint64_t hash, std::string_view key, S&& sink);
 
-  // `visit` is an UpdateVisitor, a BlindVisitor, a ReadVisitor (dbm/dbm.h), told apart by what it accepts.
+  // `visit` is an UpdateVisitor, a BlindVisitor or a ReadVisitor (dbm/dbm.h), told apart by its
+  // signature.
   template <class ActionT, class V>
   Status Process(WriterState& writer, std::uint64_t hash, std::string_view key, V&& visit);
 
-  // Fetch of each key, in groups whose memory accesses overlap: sink(index, size), then arrived(index, whether the key is there).
+  // Fetches each key, in groups whose memory accesses overlap: sink(index, size), then
+  // arrived(index, whether the key exists).
   template <class S, class F>
   Status FetchMulti(Writers& writers, std::span<const std::string_view> keys, S&& sink, F&& arrived);
-  // Brings near what Fetch and Process of these keys are going to read; a hint.
+  // Prefetches the memory that Fetch and Process of these keys will read; a hint.
   void Prefetch(std::span<const std::string_view> keys) const;
 
-  // Adds both pieces to the end of the record's value where that can be done in place; false where it cannot, or there is no record. For
-  // spaces that overwrite.
+  // Appends both pieces to the record's value if that can be done in place. False if it cannot, if
+  // there is no record, or if the space does not overwrite.
   StatusOr<bool> Extend(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view piece, std::string_view other);
 
-  // All keys at once: visit(index, value) gives an ActionT for each, or nullopt for none at all; see dbm/dbm.h.
+  // Processes all keys in one step for other threads: visit(index, value) returns an ActionT for
+  // each, or nullopt to change none at all; see dbm/dbm.h.
   template <class ActionT, class V>
   Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visit);
 
-  // Enters records that the space has already, each in the place of the one with the same key, if there is one; all at once. The keys
-  // differ. On error nothing has changed. False, and nothing has changed, while another thread holds one of the keys (sync/write_gate.h).
+  // Inserts records that the space already holds, in one step for other threads; each replaces the
+  // record with the same key if there is one. REQUIRES: the keys differ. On error nothing has
+  // changed. Returns false, and changes nothing, while another thread holds one of the keys
+  // (sync/write_gate.h).
   template <class ActionT>
   StatusOr<bool> EnterMulti(WriterState& writer, std::span<const std::string_view> keys, std::span<const std::uint32_t> handles);
-  // Whether Process of a key with this hash would have to look at a record, as far as can be told at a glance.
+  // Whether Process of a key with this hash would probably read a record; a quick check without
+  // locks.
   bool MayHold(std::uint64_t hash) const {
     bool found = false;
     PrefetchLines(
@@ -109,54 +122,58 @@ class BucketIndex {
     return found;
   }
 
-  // Walks over all records: visit(key, value); see BucketScan.
+  // Visits all records: visit(key, value); see BucketScan.
   template <class V>
   Status ForEach(V& visit) const;
-  // The same in several threads, which call `visit` at the same time.
+  // The same in several threads, which call `visit` concurrently.
   template <class V>
   Status ForEachParallel(unsigned num_threads, V& visit) const;
 
-  // Whether an entry of this hash's bucket names the handle, and has the hash's tag. The space is not asked.
+  // Whether an entry of this hash's bucket names the handle, and whether it has the hash's tag.
+  // Does not read the record.
   enum class Naming { kNone, kWrongTag, kRight };
   Naming NamingOf(std::uint64_t hash, std::uint32_t handle) const;
   bool Names(std::uint64_t hash, std::uint32_t handle) const { return NamingOf(hash, handle) != Naming::kNone; }
-  // If one does, runs body(replace) with the line locked; replace(h) makes the entry name h instead, in one step.
+  // If an entry names the handle, runs body(replace) with the bucket locked; replace(h) makes the
+  // entry name h instead, in one store.
   template <class F>
   void RunIfNamed(WriterState& writer, std::uint64_t hash, std::uint32_t handle, F&& body);
-  // Runs body(mask) with the buckets of all these records locked; the mask has a bit for each record that an entry names. A record has
-  // key_hash and handle.
+  // Runs body(mask) with the buckets of all these records locked; bit i of the mask is set if an
+  // entry names record i. A Record has key_hash and handle.
   template <class Record, class F>
   void RunLocked(WriterState& writer, std::span<const Record> records, F&& body);  // REQUIRES: at most 64
   void PrefetchHome(std::uint64_t hash) const { hako::Prefetch(&lines_.Home(shape().IndexOf(hash))); }
 
-  // Enters a record that the space has already, under a key that no entry has.
+  // Inserts a record that the space already holds, under a key that no entry has.
   Status Adopt(WriterState& writer, std::uint64_t hash, std::uint32_t handle);
 
-  // For home lines [from, to), as far as there are: locks each and calls visit(handle, replace) for its records; replace(h) makes the entry
-  // name h instead, in one step.
+  // Locks each existing bucket of [from, to) in turn and calls visit(handle, replace) for its
+  // records; replace(h) makes the entry name h instead, in one store.
   template <class F>
   Status ForEachLocked(WriterState& writer, std::uint64_t from, std::uint64_t to, F&& visit);
 
-  // Drops every entry after visit(handle). REQUIRES: no writers.
+  // Removes every entry after visit(handle). REQUIRES: no writers.
   template <class F>
   Status RemoveAll(F&& visit);
 
-  // Proves the invariants, in two parts. The chains and the number of entries: twins(handle, handle) gets entries of one bucket that have
-  // the same tag, and so may have the same key. REQUIRES: no writers.
+  // Checks the chains and the number of entries: twins(handle, handle) gets entries of one bucket
+  // with the same tag, which may have the same key. REQUIRES: no writers.
   template <class F>
   Status VerifyLines(std::uint64_t expected, F&& twins);
-  // And what entries name, a bucket at a time, beside writers; for a space whose records are looked at in no time.
+  // Checks the records that entries name, one bucket at a time, beside writers. For spaces whose
+  // records are in memory: each bucket stays locked while its records are read.
   Status VerifyRecords(WriterState& writer);
 
-  // Forgets everything, to be created anew. REQUIRES: nobody uses the index, the slots' pending counts are 0
+  // Forgets everything; Create may follow. REQUIRES: nobody uses the index, all pending counts of
+  // writers are 0.
   void Reset() {
     lines_.Reset();
     count_.store(0, std::memory_order_release);
     shape_.store(0, std::memory_order_release);
   }
 
-  // After this there is one line, which is locked for ever: so each Fetch asks for a slot. REQUIRES: nobody else uses the index, and there
-  // are no slots any more
+  // Leaves one bucket that stays locked forever, so that each Fetch asks for a writer state.
+  // REQUIRES: nobody else uses the index, and there are no writer states any more.
   void Seal() {
     Reset();
     lines_.Seal();
@@ -177,37 +194,37 @@ class BucketIndex {
   class LockedHomes;
   template <class ActionT>
   class MultiGuard;
-  static constexpr std::size_t kLongValue = 8192;   // a longer one is written while the bucket is not locked
-  static constexpr unsigned kMaxHops = 4096;        // of a chain; more is a loop in a damaged file
-  static constexpr unsigned kShortHops = 8;         // of the short way of a look-up
+  static constexpr std::size_t kLongValue = 8192;   // a longer one is written while the bucket is unlocked
+  static constexpr unsigned kMaxHops = 4096;        // in a chain; more is a loop in a damaged file
+  static constexpr unsigned kShortHops = 8;         // of the fast path of a lookup
   static constexpr unsigned kOptimisticTries = 64;  // then a reader takes the lock
-  static constexpr std::int64_t kCountBatch = 8;    // insertions between looks at the shared count
-  static constexpr std::size_t kUsualKeys = 16;     // of one call; more cost it an allocation
+  static constexpr std::int64_t kCountBatch = 8;    // net insertions between updates of the shared count
+  static constexpr std::size_t kUsualKeys = 16;     // in one call; more need an allocation
   static constexpr std::size_t kPrefetchGroup = Space::kReadsAhead ? 64 : 32;
 
-  // The home of a hash in a table of some shape.
+  // A hash's bucket in a table of a given shape.
   struct Place {
     TableShape shape;
     std::uint64_t index;
     HAKO_INLINE std::uint16_t TagOf(std::uint64_t hash) const { return shape.TagOf(hash, index); }
   };
   struct Entry {
-    Line* line = nullptr;  // nullptr = there is none
+    Line* line = nullptr;  // nullptr = none
     unsigned i = 0;
     std::uint32_t handle = 0;
     format::Lengths lengths = {};  // of the record
   };
   struct ShortEntry {
-    bool settled = false;  // whether this is all there is to know; else ask Find
-    Line* line = nullptr;  // where it stands; the chain's last line, if there is none
+    bool settled = false;  // whether the answer is final; if not, call Find
+    Line* line = nullptr;  // its bucket; the last of the chain if there is none
     unsigned i = 0;
-    std::uint32_t handle = 0;  // 0 = there is none
+    std::uint32_t handle = 0;  // 0 = none
     std::uint64_t head = 0;    // the record's first 8 bytes
   };
   struct Tagged {
     std::uint32_t handle;
     std::uint16_t tag;
-    std::uint16_t i;  // where it stands now
+    std::uint16_t i;  // its index in `line`
     Line* line;
   };
   using Entries = std::vector<Tagged>;
@@ -215,12 +232,13 @@ class BucketIndex {
   HAKO_INLINE TableShape shape() const { return TableShape(shape_.load(std::memory_order_acquire)); }
   HAKO_INLINE static Place Locate(std::uint64_t hash, TableShape shape) { return {shape, shape.IndexOf(hash)}; }
 
-  // A writer's turn at a bucket: its slot is announced as busy and the home line locked, until End or the end of the scope.
+  // A writer's access to a bucket: the writer is announced as busy and the bucket is locked, until
+  // the end of the scope. End and Cancel unlock earlier.
   class BucketGuard {
    public:
-    // Without `heeds_holds` the caller leaves the key's value as it is.
+    // `heeds_holds` = false: the caller will not change the key's value.
     HAKO_INLINE BucketGuard(BucketIndex& index, WriterState& writer, std::uint64_t hash, bool heeds_holds = true);
-    // Takes over what another turn handed over.
+    // Takes over the lock that another guard handed over.
     BucketGuard(BucketIndex& index, WriterState& writer, Place home)
         : line(&index.lines_.Home(home.index)), place(home), writer_(&writer) {}
     BucketGuard(const BucketGuard&) = delete;
@@ -233,12 +251,12 @@ class BucketIndex {
       writer_ = nullptr;
       return place;
     }
-    // Unlocks, and has changed nothing.
+    // Unlocks without a change, and ends the announcement.
     HAKO_INLINE void Cancel() {
       sync::VersionLock(std::exchange(line, nullptr)->header).Unlock(false);
       std::exchange(writer_, nullptr)->Leave();
     }
-    // Unlocks, and adds to the number of records.
+    // Unlocks and adds to the number of records.
     HAKO_INLINE void End(BucketIndex& index, std::int64_t delta) {
       sync::VersionLock(std::exchange(line, nullptr)->header).Unlock(changed);
       if (delta != 0) index.AddToCount(*writer_, delta);
@@ -263,14 +281,14 @@ class BucketIndex {
                          static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(&line) - space_.index_base()));
   }
   HAKO_INLINE static std::uint32_t Header(Line& line) { return std::atomic_ref(line.header).load(std::memory_order_acquire); }
-  // The bits of MatchTags that can be entries.
+  // The bits of MatchTags that stand for entries, not for the link.
   HAKO_INLINE static std::uint32_t EntryMask(std::uint32_t header) {
     static_assert(sync::VersionLock::kFlag << 8 == 1u << format::kLinkEntry);
     return ~((header & sync::VersionLock::kFlag) << 8);
   }
   HAKO_INLINE static unsigned EntriesIn(std::uint32_t header) { return HasLink(header) ? format::kLinkEntry : format::kLineEntries; }
 
-  // visit(Line&, i, handle) for the entries of a locked chain.
+  // Calls visit(Line&, i, handle) for each entry of a locked chain.
   template <class F>
   Status ForEachEntry(Line& home, F&& visit) const {
     unsigned hops = 0;
@@ -307,7 +325,7 @@ class BucketIndex {
   void PrefetchRecords(std::size_t n, HashOf&& hash_of) const {
     PrefetchLines(n, hash_of, [this](std::uint32_t handle) { space_.Prefetch(handle); });
   }
-  // Nothing where the space does not read ahead.
+  // Does nothing if the space does not read ahead.
   template <class HashOf>
   void ReadRecords([[maybe_unused]] typename Space::Ahead& ahead, std::size_t n, HashOf&& hash_of) const {
     if constexpr (Space::kReadsAhead) {
@@ -344,7 +362,7 @@ class BucketIndex {
   Space& space_;
   LineTable<Space> lines_;
   alignas(64) std::atomic<std::uint64_t> shape_{0};  // TableShape; read by every operation, written by splits
-  alignas(64) std::atomic<std::int64_t> count_{0};   // records, but for the slots' pending counts
+  alignas(64) std::atomic<std::int64_t> count_{0};   // records, without the writers' pending counts
   std::uint32_t split_lock_ = 0;                     // guards the two below
   Entries split_moved_, split_stayed_;
 };

@@ -1,5 +1,5 @@
-// Definitions of hash/bucket_index.h for several keys in one call: changes that are one step to other threads, and look-ups whose memory
-// accesses overlap.
+// Definitions of hash/bucket_index.h for several keys in one call: changes that are one step for
+// other threads, and lookups whose memory accesses overlap.
 #pragma once
 
 #include <algorithm>
@@ -12,17 +12,18 @@
 
 namespace hako::hash {
 
-// The home lines of several hashes, locked in ascending order; unlocked at the end of the scope.
+// The buckets of several hashes, locked in ascending order and unlocked at the end of the scope.
 template <class Space>
 class BucketIndex<Space>::LockedHomes {
  public:
-  // Makes room for so many hashes: Lock allocates nothing.
+  // Reserves room for `count` hashes, so that Lock does not allocate.
   LockedHomes(BucketIndex& index, std::size_t count) : index_(index) { homes_.reserve(count); }
   LockedHomes(const LockedHomes&) = delete;
   ~LockedHomes() { Unlock(); }
 
-  // Of hash_of(i) for each i < count. Starts again only where one of these has another home by the time that its line is locked: what is
-  // locked is not split. REQUIRES: none is locked
+  // Locks the buckets of hash_of(i) for each i < count. Starts again only if one of the hashes has
+  // another bucket by the time its bucket is locked; a locked bucket is not split. REQUIRES: none
+  // is locked
   template <class HashOf>
   void Lock(std::size_t count, HashOf&& hash_of) {
     for (;;) {
@@ -41,10 +42,10 @@ class BucketIndex<Space>::LockedHomes {
   }
   void Unlock() {
     for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Unlock(home.changed);
-    homes_.erase(homes_.begin(), homes_.end());  // clear() would give up the memory that the next Lock counts on
+    homes_.erase(homes_.begin(), homes_.end());  // clear() would free the memory that the next Lock relies on
   }
   bool IsEmpty() const { return homes_.empty(); }
-  // Of a hash whose home is locked.
+  // REQUIRES: the hash's bucket is locked
   Place PlaceOf(std::uint64_t hash) const { return Locate(hash, shape_); }
   void MarkChanged(std::uint64_t hash) { std::ranges::lower_bound(homes_, shape_.IndexOf(hash), {}, &Home::index)->changed = true; }
 
@@ -54,20 +55,25 @@ class BucketIndex<Space>::LockedHomes {
     bool changed = false;
   };
   BucketIndex& index_;
-  TableShape shape_{0};                          // as of the last Lock; the homes that are locked are the same in the latest one
-  absl::InlinedVector<Home, kUsualKeys> homes_;  // that are locked, ascending
+  // As of the last Lock. In the latest shape the locked buckets are the same.
+  TableShape shape_{0};
+  absl::InlinedVector<Home, kUsualKeys> homes_;  // locked, ascending
 };
 
-// A writer's turn at several buckets. All their home lines are locked from the beginning to the end, so that other threads see all of it
-// or nothing; while long values are written the keys are held instead (sync/write_gate.h), so that other threads see nothing yet. First
-// every key is decided on, while nothing changes; then everything that can fail is done in such a way that it can be undone: the new
-// records are written, entries are made for the new keys; the last step stores into existing entries. A process that is killed amid
-// these leaves some keys changed and others not.
+// A writer's access to several buckets. All of them stay locked from the beginning to the end, so
+// other threads see all of the change or none of it. While long values are written, the keys are
+// held instead (sync/write_gate.h), and other threads see nothing yet.
+//
+//   1. Decide on every key; nothing changes.
+//   2. Do everything that can fail, so that it can be undone: write the new records, and make
+//      entries for the new keys.
+//   3. Store into the existing entries.
+// A process that is killed during steps 2 and 3 leaves some keys changed and others not.
 template <class Space>
 template <class ActionT>
 class BucketIndex<Space>::MultiGuard {
  public:
-  // Waits while another thread holds one of the keys; or locks nothing then.
+  // If another thread holds one of the keys: waits, or locks nothing.
   enum class IfHeld { kWait, kLockNothing };
   MultiGuard(BucketIndex& index, WriterState& writer, std::span<const std::string_view> keys, IfHeld if_held = IfHeld::kWait)
       : index_(index), writer_(writer), keys_(keys), if_held_(if_held), homes_(index, keys.size()) {
@@ -89,7 +95,7 @@ class BucketIndex<Space>::MultiGuard {
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Record& record = records_[records_[i].first];
       if (&record == &records_[i]) HAKO_RETURN_IF_ERROR(Find(i));
-      std::optional<std::string_view> value;  // as those before leave it
+      std::optional<std::string_view> value;  // as the earlier actions leave it
       if (record.action.kind() == ActionT::Kind::kSet) {
         value = record.action.value();
       } else if (record.action.kind() == ActionT::Kind::kKeep && record.handle != 0) {
@@ -103,24 +109,26 @@ class BucketIndex<Space>::MultiGuard {
     return absl::OkStatus();
   }
 
-  // Long values are written while the keys are held instead of their buckets locked. The thread stays a writer, so the epoch stays too.
+  // Writes long values while the keys are held instead of their buckets locked. The thread stays a
+  // writer, so the epoch does not end.
   Status WriteLong() {
     const auto is_long = [](const Record& record) {
       return record.action.kind() == ActionT::Kind::kSet && record.action.value().size() > kLongValue;
     };
     if (std::ranges::none_of(records_, is_long) || !HoldAll()) return absl::OkStatus();
-    ahead_.reset();  // records read ahead may be outdated once their buckets are unlocked
+    ahead_.reset();  // may be outdated once the buckets are unlocked
     homes_.Unlock();
     Status status = CatchNoMemory([this] { return Write(); });
     Lock();
-    for (std::size_t i = 0; i < keys_.size() && status.ok(); ++i) {  // another thread may have moved the records
+    // Another thread may have moved the records.
+    for (std::size_t i = 0; i < keys_.size() && status.ok(); ++i) {
       if (records_[i].first == i) status = CatchNoMemory([&] { return Find(i); });
     }
     if (!status.ok()) Undo();
     return status;
   }
 
-  // Instead of Decide: the new records are there already.
+  // Replaces Decide for records that are already written.
   Status Take(std::span<const std::uint32_t> fresh) {
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       HAKO_RETURN_IF_ERROR(Find(i));
@@ -142,8 +150,8 @@ class BucketIndex<Space>::MultiGuard {
       return status;
     }
     std::int64_t delta = 0;
-    // Stores come before removals: a process that is killed while it moves a value to another key may leave it under both, never under
-    // none.
+    // Stores before removals: a process killed while it moves a value to another key may leave it
+    // under both keys, but never under none.
     for (Record& record : records_) {
       if (record.fresh == 0) continue;
       homes_.MarkChanged(record.hash);
@@ -162,23 +170,23 @@ class BucketIndex<Space>::MultiGuard {
     }
     index_.space_.ReleaseFreed(writer_);
     homes_.Unlock();
-    for (; delta > kCountBatch; delta -= kCountBatch) index_.AddToCount(writer_, kCountBatch);  // and splits at the usual pace
+    for (; delta > kCountBatch; delta -= kCountBatch) index_.AddToCount(writer_, kCountBatch);  // splits at the usual pace
     if (delta != 0) index_.AddToCount(writer_, delta);
     return status;
   }
 
  private:
-  // What is known of a key and to be done about it. Of equal keys only the first has more than `hash` and `first`.
+  // The state of a key. Of equal keys only the first uses more than `hash` and `first`.
   struct Record {
     std::uint64_t hash;
     std::size_t first = 0;
-    std::uint32_t handle = 0;  // before; 0 = there is no record
-    std::uint32_t fresh = 0;   // after, where there is a new one
+    std::uint32_t handle = 0;  // of the current record; 0 = none
+    std::uint32_t fresh = 0;   // of the new record; 0 = none
     bool entered = false;      // a new entry names `fresh`
     format::Lengths lengths = {};
     ActionT action = ActionT::Keep();
   };
-  // A Turn that does not own its lock.
+  // A guard of a bucket whose lock LockedHomes owns.
   struct LentTurn : BucketGuard {
     using BucketGuard::BucketGuard;
     ~LentTurn() { this->HandOver(); }
@@ -188,7 +196,7 @@ class BucketIndex<Space>::MultiGuard {
     const auto& gate = index_.space_.gate();
     for (;;) {
       homes_.Lock(keys_.size(), [this](std::size_t i) { return records_[i].hash; });
-      if (!hold_.IsEmpty()) return;  // a thread that holds keys was here before, and is waited for
+      if (!hold_.IsEmpty()) return;  // other threads wait for a thread that holds keys
       const bool closed = gate.IsClosed();
       const auto held = std::ranges::find_if(records_, [&gate](const Record& record) { return gate.IsHeld(record.hash); });
       const bool is_held = held != records_.end();
@@ -261,20 +269,21 @@ class BucketIndex<Space>::MultiGuard {
       }
       if (record.fresh == 0) continue;
       homes_.MarkChanged(record.hash);
-      if (record.action.kind() != ActionT::Kind::kSet) continue;  // it was there before
+      if (record.action.kind() != ActionT::Kind::kSet) continue;  // Take's records existed before
       index_.space_.GiveBack(writer_, record.fresh, keys_[i].size(), record.action.value().size());
     }
     index_.space_.ReleaseFreed(writer_);
   }
 
-  // The record's entry names `fresh` instead of `handle`.
+  // Makes the record's entry name `fresh` instead of `handle`.
   void Replace(Record& record) {
     index_.space_.NoteMove(record.handle, record.fresh);
     index_.space_.Retire(writer_, record.handle, record.lengths);
     ChangeEntry(record, record.handle, record.fresh);
   }
 
-  // The entry that names `handle`, wherever insertions have moved it, names `other` from now on; 0 = it is empty.
+  // Makes the entry that names `handle`, wherever insertions have moved it, name `other`; 0 =
+  // empties it.
   void ChangeEntry(const Record& record, std::uint32_t handle, std::uint32_t other) {
     Line& home = index_.lines_.Home(homes_.PlaceOf(record.hash).index);
     const Status status = index_.ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t found) {
@@ -282,18 +291,18 @@ class BucketIndex<Space>::MultiGuard {
       StoreSlot(line, i, other);
       if (other == 0) StoreTag(line, i, 0);
     });
-    HAKO_ASSERT(status.ok());  // the chain has been walked under this lock
+    HAKO_ASSERT(status.ok());  // Find followed the chain under this lock
   }
 
   BucketIndex& index_;
   WriterState& writer_;
   std::span<const std::string_view> keys_;
   const IfHeld if_held_;
-  absl::InlinedVector<Record, kUsualKeys> records_;  // one a key
+  absl::InlinedVector<Record, kUsualKeys> records_;  // one per key
   sync::KeyHold hold_{index_.space_.gate()};
   std::optional<sync::LeaveAtEnd> busy_;
   LockedHomes homes_;
-  std::optional<typename Space::Ahead> ahead_{std::in_place};  // records that the locked lines name
+  std::optional<typename Space::Ahead> ahead_{std::in_place};  // records that the locked buckets name
 };
 
 template <class Space>
@@ -337,7 +346,7 @@ void BucketIndex<Space>::RunLocked(WriterState& writer, std::span<const Record> 
     const Status chain = ForEachEntry(home, [&](Line&, unsigned, std::uint32_t handle) {
       if (handle == records[i].handle) mask |= std::uint64_t{1} << i;
     });
-    (void)chain;  // a broken one is found by the next call that needs the rest of it
+    (void)chain;  // a broken chain is reported by the next call that needs the rest of it
   }
   body(mask);
 }
@@ -373,8 +382,9 @@ void BucketIndex<Space>::Prefetch(std::span<const std::string_view> keys) const 
   }
 }
 
-// The lines first, all of them, then record(handle) for what they name; so a group waits for memory three times, not each of its keys. What
-// is read here may be changing: it only guides prefetches. REQUIRES: n <= kPrefetchGroup
+// Prefetches all buckets first, then calls record(handle) for the entries whose tags match. So a
+// group waits for memory three times, instead of each key. Values read here may be changing; they
+// only guide prefetches. REQUIRES: n <= kPrefetchGroup
 template <class Space>
 template <class HashOf, class F>
 void BucketIndex<Space>::PrefetchLines(std::size_t n, HashOf&& hash_of, F&& record) const {
@@ -390,7 +400,7 @@ void BucketIndex<Space>::PrefetchLines(std::size_t n, HashOf&& hash_of, F&& reco
     hako::Prefetch(wanted[i].line);
   }
   for (int link = 0; link < 2 && n != 0; ++link) {
-    std::size_t left = 0;  // whose record is not in this line but may be in the next
+    std::size_t left = 0;  // keys not found in this bucket that may be in the next of the chain
     for (std::size_t i = 0; i < n; ++i) {
       Line& line = *wanted[i].line;
       const std::uint32_t header = Header(line);

@@ -1,4 +1,4 @@
-// Definitions of hash/bucket_index.h for the whole table: walks, recovery, and proving the invariants.
+// Definitions of hash/bucket_index.h for the whole table: scans, recovery and verification.
 #pragma once
 
 #include "hako/hash/bucket_index.h"
@@ -35,7 +35,7 @@ Status BucketIndex<Space>::ForEachIn(BucketScan<Space>& walk, V& visit) const {
   }
 }
 
-// Looks for the handle, not for the tag: that depends on how far the line has been split.
+// Compares handles, not tags: a tag depends on how far the bucket has been split.
 template <class Space>
 typename BucketIndex<Space>::Naming BucketIndex<Space>::NamingOf(std::uint64_t hash, std::uint32_t handle) const {
   for (sync::Backoff backoff;; backoff.Pause()) {
@@ -66,13 +66,13 @@ typename BucketIndex<Space>::Naming BucketIndex<Space>::NamingOf(std::uint64_t h
 template <class Space>
 template <class F>
 void BucketIndex<Space>::RunIfNamed(WriterState& writer, std::uint64_t hash, std::uint32_t handle, F&& body) {
-  BucketGuard guard(*this, writer, hash, false);  // the record moves, or its stamp changes, and the key may be held meanwhile
+  BucketGuard guard(*this, writer, hash, false);  // changes no value, so a held key is no obstacle
   Line* named = nullptr;
   unsigned at = 0;
   const Status chain = ForEachEntry(*guard.line, [&](Line& line, unsigned i, std::uint32_t entry) {
     if (entry == handle) named = &line, at = i;
   });
-  (void)chain;  // a broken one is found by the next call that needs the rest of it
+  (void)chain;  // a broken chain is reported by the next call that needs the rest of it
   if (named == nullptr) return;
   body([&](std::uint32_t other) {
     guard.changed = true;
@@ -84,7 +84,7 @@ template <class Space>
 template <class F>
 Status BucketIndex<Space>::ForEachLocked(WriterState& writer, std::uint64_t from, std::uint64_t to, F&& visit) {
   for (std::uint64_t index = from; index < std::min(to, num_lines()); ++index) {
-    BucketGuard guard(*this, writer, index);  // the number of a line, as a hash, is at home there
+    BucketGuard guard(*this, writer, index);  // a bucket's number, taken as a hash, selects that bucket
     if (guard.place.index != index) continue;
     Status status;
     HAKO_RETURN_IF_ERROR(ForEachEntry(*guard.line, [&](Line& line, unsigned i, std::uint32_t handle) {
@@ -144,7 +144,8 @@ Status BucketIndex<Space>::Recover(WriterState& writer, std::uint64_t num_lines,
   return absl::OkStatus();
 }
 
-// A killed process was changing this line. Its slots tell what is true; see the order of stores in Process, Split and Compact.
+// Repairs a bucket that a killed process was changing. Its slots are the truth; see the order of
+// stores in Process, Split and Compact.
 template <class Space>
 Status BucketIndex<Space>::RepairLine(WriterState& writer, std::uint64_t index) {
   Line& home = lines_.Home(index);
@@ -165,7 +166,8 @@ Status BucketIndex<Space>::RepairLine(WriterState& writer, std::uint64_t index) 
   }));
   HAKO_RETURN_IF_ERROR(status);
   unsigned hops = 0;
-  for (Line* line = &home; line != nullptr;) {  // a tag without a slot: an insertion that was not published
+  // A tag without a slot is an insertion that was not published.
+  for (Line* line = &home; line != nullptr;) {
     for (unsigned i = 0; i < EntriesIn(Header(*line)); ++i) {
       if (LoadSlot(*line, i) == 0) StoreTag(*line, i, 0);
     }
@@ -205,7 +207,7 @@ Status BucketIndex<Space>::VerifyLines(std::uint64_t expected, F&& twins) {
 template <class Space>
 Status BucketIndex<Space>::VerifyRecords(WriterState& writer) {
   for (std::uint64_t index = 0; index < num_lines(); ++index) {
-    BucketGuard guard(*this, writer, index);  // the number of a line, as a hash, is at home there
+    BucketGuard guard(*this, writer, index);  // a bucket's number, taken as a hash, selects that bucket
     if (guard.place.index != index) continue;
     Status status;
     absl::InlinedVector<std::string, format::kLineEntries> keys;

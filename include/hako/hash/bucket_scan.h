@@ -1,8 +1,9 @@
-// A walk over all records of a BucketIndex, a bucket at a time, beside writers.
+// A scan of all records of a BucketIndex, one bucket at a time, beside writers.
 //
-// Each step visits one of the home lines that there were when the walk began, together with the lines split off from it since: so a record
-// that is there throughout is seen exactly once, however much the table grows meanwhile. The records of the bucket are copied and checked;
-// the buffers are reused from bucket to bucket. One thread.
+// Each step visits one of the buckets that existed when the scan began, together with the buckets
+// split off from it since. So a record that exists throughout is seen exactly once, however much
+// the table grows meanwhile. The records of the bucket are copied and checked; the buffers are
+// reused for the next one. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -27,15 +28,17 @@ class BucketScan {
  public:
   explicit BucketScan(const BucketIndex<Space>& index) : index_(&index) {}
 
-  // To the first bucket, or to that of a hash.
+  // Moves to the first bucket.
   void Start() { StartPart(index_->num_lines(), 0, 1); }
-  // To the first bucket of a part, of `parts` equal ones, of the `lines` that there were: walks over all parts are one over all records.
+  // Moves to the first bucket of one of `parts` equal parts of the `lines` buckets; the scans of
+  // all parts together visit all records.
   void StartPart(std::uint64_t lines, std::uint64_t part, std::uint64_t parts) {
     Clear();
     lines_ = lines;
     next_ = lines * part / parts;
     end_ = lines * (part + 1) / parts;
   }
+  // Moves to the bucket of a hash.
   void StartAt(std::uint64_t hash) {
     Start();
     next_ = TableShape::Of(lines_).IndexOf(hash);
@@ -45,10 +48,12 @@ class BucketScan {
     next_ = end_;
   }
 
-  // Copies the records of the next bucket; false at the end. After an error SkipDamage can be called.
+  // Copies the records of the next bucket; false at the end. After an error, SkipDamage may be
+  // called.
   StatusOr<bool> Step();
-  // Makes the next Step go on behind the damage for which the last one failed: in the same bucket without the damaged record, or in the
-  // next one where a bucket cannot be followed to its end. False where no Step has failed.
+  // Makes the next Step continue behind the damage that failed the last one: in the same bucket
+  // without the damaged record, or in the next bucket if a chain is broken. False if the last Step
+  // did not fail.
   bool SkipDamage() {
     if (!std::exchange(failed_, false)) return false;
     if (damaged_ == 0) return true;
@@ -63,12 +68,12 @@ class BucketScan {
 
  private:
   using Line = format::BucketLine;
-  // How many steps before a bucket is read it is fetched: first its home line, then what that line names, then what these name.
+  // How many steps ahead a bucket, its records, and the rest of long records are prefetched.
   static constexpr std::uint64_t kLineAhead = 8;
   static constexpr std::uint64_t kRecordsAhead = 4;
   static constexpr std::uint64_t kRestAhead = 2;
   static constexpr std::size_t kLongRecord = 48;
-  static constexpr std::uint64_t kReadTogether = 8;  // buckets whose records a file brings to its cache at once
+  static constexpr std::uint64_t kReadTogether = 8;  // buckets whose records are read into the file's cache at once
 
   void Clear() {
     size_ = 0;
@@ -82,12 +87,12 @@ class BucketScan {
   [[gnu::flatten]] std::uint32_t CopyLine(Line& line, std::uint32_t header, const C& is_current);
 
   const BucketIndex<Space>* index_;
-  std::uint64_t lines_ = 0;  // when the walk began
-  std::uint64_t next_ = 0;   // of them, to be visited
+  std::uint64_t lines_ = 0;  // when the scan began
+  std::uint64_t next_ = 0;   // the next of them to visit
   std::uint64_t end_ = 0;
-  bool failed_ = false;                 // the last Step
+  bool failed_ = false;                 // whether the last Step failed
   std::uint32_t damaged_ = 0;           // the record for which it failed; 0 = none
-  std::vector<std::uint32_t> skipped_;  // damaged records that are passed over
+  std::vector<std::uint32_t> skipped_;  // damaged records to skip
   bool long_records_ = false;
   std::size_t size_ = 0;  // records of this bucket, the first of `records_`
   std::vector<RecordCopy> records_;
@@ -136,7 +141,8 @@ HAKO_INLINE void BucketScan<Space>::PrefetchAfter(std::uint64_t first) const {
   for (unsigned i = 0; i < format::kLinkEntry; ++i) space.Prefetch(LoadSlot(*near, i));
 }
 
-// The records of the next buckets: to the file's cache only, as what was read here may be old when its bucket is visited.
+// Reads the records of the next buckets, only into the file's cache: they may be outdated when
+// their bucket is visited.
 template <class Space>
 void BucketScan<Space>::ReadTogether(std::uint64_t first) const {
   typename Space::Ahead ahead;
@@ -151,14 +157,15 @@ void BucketScan<Space>::ReadTogether(std::uint64_t first) const {
   index_->space_.Read(ahead);
 }
 
-// Copies the records of a home line and of those split off from it since; false if a writer came between.
+// Copies the records of a bucket and of those split off from it since; false if a writer
+// interfered.
 template <class Space>
 HAKO_INLINE bool BucketScan<Space>::CopyFamily(std::uint64_t first, bool lock_them, Status* status) {
   bool raced = false;
   const std::uint64_t n = index_->num_lines();
   const std::uint64_t step = n == lines_ ? n : std::uint64_t{1} << TableShape::Of(lines_).DepthOf(first);
   for (std::uint64_t index = first; index < n && !raced && status->ok(); index += step) *status = CopyChain(index, lock_them, &raced);
-  // A line split off meanwhile may have taken records along before they were seen.
+  // A bucket split off meanwhile may have taken records that were not seen yet.
   const std::uint64_t now = index_->num_lines();
   return !raced && (now == n || (n != lines_ && (now - 1 - first) / step == (n - 1 - first) / step));
 }
@@ -188,7 +195,7 @@ HAKO_INLINE Status BucketScan<Space>::CopyChain(std::uint64_t index, bool lock_i
       line = *next;
       header = index_->Header(*line);
     }
-    // Damage is only what is seen under the lock: a writer that changes nothing gives the version back as it was.
+    // Damage counts only under the lock: a writer that changes nothing restores the version.
     *raced = !is_current() || (damaged != 0 && !lock_it);
     if (damaged != 0 && !*raced) status = index_->space_.DamageAt(damaged_ = damaged);
   }

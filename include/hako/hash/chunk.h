@@ -1,4 +1,4 @@
-// Chunks: what a thread takes from a space at once, to carve blocks from it alone.
+// Chunks: parts of a space that a thread takes at once, to carve blocks from without locks.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace hako::hash {
 
-// The part of a chunk that is not yet carved, in bytes from the space's start.
+// The part of a chunk that is not carved yet, in bytes from the space's start.
 struct ChunkRest {
   std::uint64_t next = 0;
   std::uint64_t end = 0;
@@ -18,7 +18,8 @@ struct ChunkRest {
 };
 inline Run Rest(ChunkRest chunk) { return {chunk.next, chunk.end}; }
 
-// How much to take from a space of `used` bytes for a record of `bytes`: little from a small one, so that little is left unused.
+// How much to allocate in a space of `used` bytes for a record of `bytes`. Small spaces grow by
+// little, so that little is left unused.
 inline std::uint64_t ChunkSize(std::uint64_t used, std::uint64_t bytes) {
   const std::uint64_t usual = std::clamp<std::uint64_t>(std::bit_floor(used / 256 + 1), 64 << 10, 1 << 20);
   return std::max(usual, (bytes + storage::Arena::kExtentAlignment - 1) & ~(storage::Arena::kExtentAlignment - 1));

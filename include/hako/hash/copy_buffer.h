@@ -1,4 +1,5 @@
-// Bytes that are appended without being zeroed first, in memory that stays where it is until Clear: pieces handed out remain valid.
+// A buffer for appended bytes, which are not zeroed first. Its pieces keep their addresses until
+// Clear.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +16,14 @@ class CopyBuffer {
  public:
   static constexpr std::size_t kKeptMax = 1 << 20;
 
-  // Room for `size` bytes; never nullptr.
+  // Appends room for `size` bytes; never nullptr.
   HAKO_INLINE char* Take(std::size_t size) {
     if (size >= size_ - used_) [[unlikely]]
       Grow(size);
     return bytes_.get() + std::exchange(used_, used_ + size);
   }
 
-  // Everything taken becomes invalid. At most kKeptMax bytes of memory are kept.
+  // Invalidates all pieces. Keeps at most kKeptMax bytes of memory.
   void Clear() {
     used_ = 0;
     if (!full_.empty()) full_.clear();

@@ -1,13 +1,15 @@
-// The file of a HashDBM as a row of extents behind a superblock (format/hash_file_format.h): who last used it, the commit protocol, and
-// space.
+// The file of a HashDBM as a sequence of extents behind a superblock (format/hash_file_format.h):
+// the state that the last user left, the commit protocol, and space.
 //
 // Invariants
-//   1. Bytes at and above tail() are zero, but for a closing note.
-//   2. After Commit is OK both slots hold the same state, or the one that does not is about to be written with it; a crash at any moment
-//      leaves a slot that is valid, and the newer valid one names a state that was synced before it.
+//   1. Bytes at and above tail() are zero, except a closing note and a saved index.
+//   2. After Commit returns OK both slots hold the same state, or the one that does not is about to
+//      get it. A crash at any moment leaves a valid slot, and the newer valid slot names a state
+//      that was synced before the slot was written.
 //   3. Before the first change of an open file its superblock says durably that it is in use.
 //
-// Threads: Allocate from any; everything else by one thread at a time.
+// Threads: allocating and freeing extents, the index extents and the live state from any; commits
+// and changes of the tail by one thread at a time. mutex_ is locked before index_mutex_.
 #pragma once
 
 #include <algorithm>
@@ -39,9 +41,9 @@ struct Extent {
 };
 
 enum class FoundState {
-  kNew,      // just made
-  kClean,    // closed by its last user
-  kKilled,   // its last user died, but the page cache that it stored to is still here
+  kNew,      // just created
+  kClean,    // closed cleanly by its last user
+  kKilled,   // its last user died, but the page cache that it stored to still exists
   kCrashed,  // anything else
 };
 
@@ -62,10 +64,10 @@ class ExtentFile {
   FoundState found() const { return found_; }
   const format::HashSuperBlock& super() const { return super_; }
   std::uint64_t tail() const { return tail_.load(std::memory_order_acquire); }
-  // The mapping's first byte. REQUIRES: kMapped
+  // The first byte of the map. REQUIRES: kMapped
   std::byte* base() const { return base_; }
 
-  // A field of the live state; relaxed stores. Lost unless the file is a mapped one of the kernel's.
+  // Access to a field of the live state. Survives the process only in a map of a kernel file.
   void StoreLive(std::uint64_t format::LiveState::*field, std::uint64_t value) {
     std::atomic_ref(live_->*field).store(value, std::memory_order_release);
   }
@@ -74,16 +76,16 @@ class ExtentFile {
   }
   std::uint32_t* index_extents() { return index_extents_; }
 
-  // Says durably that the file is in use. To be called before anything else is changed.
+  // Marks the file durably as in use. Call before any other change.
   Status MarkInUse() {
     super_.clean = 0;
     super_.note_size = 0;
     return Commit();
   }
 
-  // From now on, if the process dies, the live state is what counts. To be called when all that it speaks of is there.
+  // From now on the live state counts if the process dies. Call when everything it names exists.
   void PublishLiveState() {
-    StoreLive(&format::LiveState::clearing, 0);  // of a Clear that another life of the file did not finish
+    StoreLive(&format::LiveState::clearing, 0);  // a Clear that an earlier process did not finish
     if constexpr (KernelBackedFile<FileT>) {
       const FileIdentity identity = file_.Identity();
       live_->boot_id = identity.boot_id;
@@ -95,25 +97,27 @@ class ExtentFile {
     StoreLive(&format::LiveState::in_use, 1);
   }
 
-  // From now on, if the process dies, the last synced state is what counts.
+  // From now on the last synced state counts if the process dies.
   void WithdrawLiveState() { StoreLive(&format::LiveState::in_use, 0); }
 
-  // A failed sync may have cost the page cache what it held: the live state does not count any more.
+  // After a failed sync the page cache may have dropped dirty pages, so the live state no longer
+  // counts.
   Status Sync() {
     Status status = file_.Sync();
     if (!status.ok()) StoreLive(&format::LiveState::poisoned, 1);
     return status;
   }
 
-  // Makes `change(superblock)` the file's durable state. What the superblock speaks of must have been synced before.
+  // Makes `change(superblock)` the file's durable state. REQUIRES: everything that the superblock
+  // names is synced
   template <class F>
   Status Commit(F&& change) {
     change(super_);
     return Commit();
   }
 
-  // An extent of `bytes`, a multiple of 64 KiB, all zero. ResourceExhausted leaves everything as it was. However long a large one takes,
-  // others are served meanwhile.
+  // Allocates an extent of `bytes`, a multiple of 64 KiB, all zero. ResourceExhausted leaves
+  // everything unchanged. Other threads can allocate while a large one is in progress.
   StatusOr<std::uint64_t> Allocate(std::uint64_t bytes) {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -164,8 +168,8 @@ class ExtentFile {
     return offset;
   }
 
-  // Gives an extent back; nobody may be using it, nor may the last synced state need it. Space that is free already, or that the index
-  // has, is not given back: the file is damaged.
+  // Frees an extent that nobody uses and the last synced state does not need. Ignores space that is
+  // already free or of the index: the file is damaged.
   void Free(Extent extent) {
     std::lock_guard lock(mutex_);
     if (Overlaps(free_extents_, extent) || IndexHas(extent)) return;
@@ -194,7 +198,8 @@ class ExtentFile {
     std::lock_guard lock(mutex_);
     return !free_extents_.empty() && free_extents_.back().offset + free_extents_.back().bytes == tail();
   }
-  // Moves the tail below free extents at the end. REQUIRES: no other thread uses the file; the space above is zero or cut off afterwards.
+  // Lowers the tail below free extents at the end. REQUIRES: no other thread uses the file; the
+  // space above is zero or will be cut off.
   void LowerTail() {
     std::lock_guard lock(mutex_);
     while (!free_extents_.empty() && free_extents_.back().offset + free_extents_.back().bytes == tail()) {
@@ -206,10 +211,11 @@ class ExtentFile {
     tail_.store(tail, std::memory_order_release);
     StoreLive(&format::LiveState::tail, tail);
   }
-  // Cuts the file at the tail, so that what lies above is zero when it is used again.
+  // Truncates the file at the tail, so that the space above is zero when it is used again.
   Status CutAtTail() { return file_.Size() == tail() ? absl::OkStatus() : file_.Resize(tail()); }
 
-  // Says that bucket lines lie in an extent, so that no other use of it is believed. False if they do already, in a part of it.
+  // Registers an index extent, so that its space has no other use. False if it overlaps another
+  // one.
   bool AddIndexExtent(Extent extent) {
     std::lock_guard lock(index_mutex_);
     if (Overlaps(index_, extent)) return false;
@@ -225,13 +231,13 @@ class ExtentFile {
     return Overlaps(index_, extent);
   }
 
-  // The heap extent at `offset`, if there is one.
+  // The size of the heap extent at `offset`; 0 if there is none.
   StatusOr<std::uint64_t> HeapExtentBytes(std::uint64_t offset) const {
     format::HeapExtentHeader header;
     HAKO_RETURN_IF_ERROR(Read(offset, reinterpret_cast<char*>(&header), sizeof(header)));
     return HeapExtentBytes(offset, header);
   }
-  // The same, of one that has been read.
+  // The same, of a header that has been read.
   std::uint64_t HeapExtentBytes(std::uint64_t offset, const format::HeapExtentHeader& header) const {
     if (header.magic != format::kHeapExtentMagic || header.check != header.CheckAt(offset, super_.secret)) return 0;
     const std::uint64_t bytes = header.bytes;
@@ -240,7 +246,7 @@ class ExtentFile {
     return fits && !IndexHas({offset, bytes}) ? bytes : 0;
   }
 
-  // Whatever was there reads as zero.
+  // Makes the range read as zero.
   Status FillZero(std::uint64_t offset, std::uint64_t bytes) {
     static constexpr std::array<char, 4096> kZeros{};
     for (std::uint64_t at = offset; at < offset + bytes; at += kZeros.size()) {
@@ -249,7 +255,7 @@ class ExtentFile {
     return absl::OkStatus();
   }
 
-  // No heap extent is found there any more.
+  // Clears the header, so that no heap extent is found at `offset`.
   Status ForgetHeapExtent(std::uint64_t offset) {
     static constexpr std::array<char, sizeof(format::HeapExtentHeader)> kZeros{};
     return Write(offset, {kZeros.data(), kZeros.size()});
@@ -278,9 +284,9 @@ class ExtentFile {
   }
 
  private:
-  static constexpr std::uint64_t kGrowthStep = 8 << 20;  // of the file, while the mutex is held
+  static constexpr std::uint64_t kGrowthStep = 8 << 20;  // the file grows by this much while the mutex is held
 
-  // Of lists in the order of offsets, none of which overlap.
+  // For lists sorted by offset without overlaps.
   static std::vector<Extent>::const_iterator After(const std::vector<Extent>& extents, std::uint64_t offset) {
     return std::ranges::upper_bound(extents, offset, {}, &Extent::offset);
   }
@@ -290,7 +296,8 @@ class ExtentFile {
     return next != extents.begin() && (next - 1)->bytes > extent.offset - (next - 1)->offset;
   }
 
-  // Takes the lowest free extent that is large enough, or a part of it; 0 if there is none. REQUIRES: mutex_ held
+  // Takes the lowest free extent that is large enough, or a part of it; 0 if there is none.
+  // REQUIRES: mutex_ held
   std::uint64_t TakeFree(std::uint64_t bytes) {
     const auto extent = std::ranges::find_if(free_extents_, [bytes](const Extent& e) { return e.bytes >= bytes; });
     if (extent == free_extents_.end()) return 0;
@@ -341,7 +348,7 @@ class ExtentFile {
     tail_.store(super_.tail);
     found_ = FoundState::kCrashed;
     if (super_.clean == 1) {
-      // The note is only a help; it is cut off before the file is marked as in use.
+      // The note is optional; it is cut off before the file is marked as in use.
       if (super_.note_size <= size - super_.tail) found_ = FoundState::kClean;
     } else if constexpr (kMapped && KernelBackedFile<FileT>) {
       const FileIdentity identity = file_.Identity();
@@ -357,7 +364,7 @@ class ExtentFile {
     return absl::OkStatus();
   }
 
-  // The live state and the index extents' table are used in place where the file is mapped.
+  // The live state and the table of index extents are used in place if the file is mapped.
   void Attach() {
     if constexpr (kMapped) {
       live_ = reinterpret_cast<format::LiveState*>(base_ + format::kLiveStateOffset);
@@ -394,8 +401,8 @@ class ExtentFile {
   std::atomic<std::uint64_t> tail_{0};
   mutable std::mutex mutex_;
   std::vector<Extent> free_extents_;  // by offset, none adjacent
-  mutable std::mutex index_mutex_;    // the innermost
-  std::vector<Extent> index_;         // of a mapped file: where bucket lines are, by offset
+  mutable std::mutex index_mutex_;    // innermost lock
+  std::vector<Extent> index_;         // index extents of a mapped file, by offset
 };
 
 }  // namespace hako::hash

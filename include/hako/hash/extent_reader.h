@@ -1,11 +1,12 @@
-// Reads the heap extents of a file that is not mapped, one after the other, in windows of whole extents that take one long read each, or
-// two. A thread of its own reads the next windows while one is looked at; where the system has none to give, or there is only one window,
-// each is read when it is asked for.
+// Reads the heap extents of a file that is not mapped, in ascending order, in windows of whole
+// extents that take one or two long reads each. A background thread reads the next windows while
+// the caller uses one. If no thread can be started, or there is only one window, Next reads.
 //
-// What is read beside writers is as it was at some moment between the call of Next before it and its own, but not all at the same one.
-// Extents come and go meanwhile: only those that are there throughout are sure to be found.
+// Beside writers, a window's bytes were read at some time after the reader was made and before Next
+// returns it, not all at the same moment. Extents come and go meanwhile: only those that exist
+// throughout are sure to be found.
 //
-// Threads: one. The file outlives the reader.
+// Not thread-safe. The file must outlive the reader.
 #pragma once
 
 #include <algorithm>
@@ -43,14 +44,14 @@ class ExtentReader {
     Status status;
   };
 
-  // For the extents that begin in [from, to), multiples of the extent unit.
+  // Reads the extents that begin in [from, to), multiples of the extent unit.
   ExtentReader(const ExtentFile<FileT>& file, std::uint64_t from, std::uint64_t to) : file_(file), next_(from), to_(to) {
     if (to_ <= next_ + kWindowBytes) return;
     auto thread = sync::StartThread([this](std::stop_token stop) { ReadAhead(std::move(stop)); });
-    if (thread.ok()) thread_ = *std::move(thread);  // else the caller reads
+    if (thread.ok()) thread_ = *std::move(thread);  // else Next reads
   }
 
-  // The next window, which is valid until the next call; nullptr at the end.
+  // The next window, valid until the next call; nullptr at the end.
   StatusOr<const Window*> Next() {
     Window& window = windows_[taken_ % kWindows];
     if (thread_.joinable()) {
@@ -73,7 +74,7 @@ class ExtentReader {
   static constexpr std::uint64_t kWindows = 3;
 
   void ReadAhead(std::stop_token stop) {
-    // A huge extent is here alone with the one that is looked at.
+    // A huge extent is in memory only together with the window in use.
     const auto has_room = [this] {
       std::uint64_t ahead = 0;
       for (std::uint64_t i = taken_; i < read_; ++i) ahead += windows_[i % kWindows].bytes;
@@ -113,7 +114,7 @@ class ExtentReader {
     return absl::OkStatus();
   }
 
-  // The window's bytes up to `end`.
+  // Extends the window's bytes up to `end`.
   Status Read(Window* window, std::uint64_t end) {
     if (end > window->room || window->room > 4 * kWindowBytes) {
       AlignedBuffer buffer = MakeAlignedBuffer(std::max(end, 2 * kWindowBytes));
@@ -135,7 +136,7 @@ class ExtentReader {
   std::condition_variable_any changed_;
   std::uint64_t read_ = 0, taken_ = 0, given_back_ = 0;  // windows so far
   bool is_over_ = false;
-  std::jthread thread_;  // stops before the rest goes
+  std::jthread thread_;  // stops before the members above are destroyed
 };
 
 }  // namespace hako::hash

@@ -1,16 +1,18 @@
-// A walk over all records of a HashDBM in the order of the file, by long reads: for files that are not mapped, where the order of the
-// buckets would be a read for each record.
+// A scan of all records of a HashDBM in file order, by long reads: for files that are not mapped,
+// where bucket order would take a read for each record.
 //
-// A record of the file is shown if its entry names it and it was not moved since the walk began; what writers move meanwhile is told by a
-// log (hash/scan_tracker.h), and is shown at the end, from where it is then. Records that come meanwhile are not shown.
+// A record found in the file is shown if an entry names it and it was not moved since the scan
+// began. The tracker (hash/scan_tracker.h) knows the records that writers moved meanwhile; these
+// are shown at the end, from their new places. Records added meanwhile are not shown.
 //
 // Invariants
-//   1. The visitor runs with nothing locked.
-//   2. Whether an entry names a record is asked before the log is: a handle that is not noted even then was named throughout, or never.
-//   3. As many records are shown as there were at the start, less those that went before they could be: so one that is damaged, and
-//      therefore not found, is missed.
+//   1. The visitor runs without locks.
+//   2. The index is asked whether an entry names a record before the tracker is asked. A handle
+//      that is not noted even then was named throughout, or never.
+//   3. The scan shows as many records as existed at the start, less those that were removed before
+//      they could be shown. So a record that is damaged, and therefore not found, is detected.
 //
-// Threads: one, and its reader's. One walk a database at a time; another goes by buckets.
+// Not thread-safe. One such scan a database at a time; others go by buckets.
 #pragma once
 
 #include <cstddef>
@@ -37,9 +39,9 @@ class FileOrderScan {
     if (claimed_) log_.Stop();
   }
 
-  // False if there is another walk.
+  // False if another scan is in progress.
   bool Claim() { return claimed_ = log_.Claim(); }
-  // `records` are there. REQUIRES: claimed, writers kept out
+  // `records` = the number of records. REQUIRES: claimed, writers kept out
   void Start(std::uint64_t records) {
     log_.Start(records);
     end_ = heap_.extents().tail();
@@ -55,8 +57,8 @@ class FileOrderScan {
 
  private:
   using Record = typename Space::ScannedRecord;
-  static constexpr std::size_t kTogether = 64;  // records: their index lines are fetched together, and the log is asked once
-  static constexpr unsigned kScannedMax = 512;  // with those that are none of these
+  static constexpr std::size_t kTogether = 64;  // records prefetched and checked together
+  static constexpr unsigned kScannedMax = 512;  // the same, counting records that no entry may name
 
   template <class V>
   Status ShowFile(V& visit) {
@@ -79,7 +81,7 @@ class FileOrderScan {
     }
   }
 
-  // What was found before `end`, as far as it is to be shown.
+  // Shows the records found before `end`, except those that must not be shown.
   template <class V>
   void Show(std::uint64_t end, V& visit) {
     std::erase_if(found_, [this](const Record& record) { return !index_.Names(record.key_hash, record.handle); });
@@ -103,7 +105,7 @@ class FileOrderScan {
       std::vector<Copy> copies(owed.size());
       buffer_.Clear();
       {
-        [[maybe_unused]] typename Space::Ahead ahead;  // gone when the visitor reads what may be newer
+        [[maybe_unused]] typename Space::Ahead ahead;  // destroyed before the visitor reads newer records
         if constexpr (Space::kReadsAhead) {
           for (const auto& one : owed) heap_.Want(ahead, one.handle);
           heap_.Read(ahead);
@@ -118,7 +120,7 @@ class FileOrderScan {
         shown = true;
       }
       if (shown) continue;
-      // Each time they are replaced before they can be read: so a writer has to wait for once.
+      // Writers replaced each record before it could be read, so they have to wait once.
       Copy copy{};
       std::uint32_t handle = 0;
       if (!log_.PayFirst([&](std::uint32_t first) { copy.match = Read(handle = first, &copy.record); })) return absl::OkStatus();
@@ -132,7 +134,7 @@ class FileOrderScan {
         handle, [] { return true; }, buffer_, copy);
   }
 
-  // Names the record that was not found.
+  // Returns an error that names the record that was not found.
   Status FindDamage() const {
     const auto nothing = [](std::string_view, std::string_view) {};
     HAKO_RETURN_IF_ERROR(index_.ForEach(nothing));
@@ -144,8 +146,8 @@ class FileOrderScan {
   ScanTracker& log_;
   bool claimed_ = false;
   std::uint64_t end_ = 0;
-  std::vector<Record> found_;  // and not yet looked up
-  unsigned scanned_ = 0;       // since it was empty
+  std::vector<Record> found_;  // not yet looked up
+  unsigned scanned_ = 0;       // since found_ was empty
   std::vector<std::uint32_t> handles_;
   CopyBuffer buffer_;
 };

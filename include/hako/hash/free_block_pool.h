@@ -1,27 +1,35 @@
-// The free space of a store of records: small blocks by size class, without a lock and without an allocation in the steady state, and
-// everything else as runs of bytes that are joined and split as needed.
+// The free space of a record store: small blocks by size class, without locks or allocations in the
+// steady state, and everything else as runs of bytes that are joined and split as needed.
 //
-// Small blocks follow the magazine layer of Bonwick and Adams ("Magazines and Vmem", USENIX 2001): each thread has up to two magazines of
-// free blocks a class and works on them alone; full magazines travel through a shared depot. Magazines are bounded by bytes. A block is a
-// handle, nothing is stored in the block itself, so the depot serves memory, mapped files and files that are read and written alike.
+// Small blocks follow the magazine layer of Bonwick and Adams ("Magazines and Vmem", USENIX 2001):
+// each thread has up to two magazines of free blocks a size class and works on them alone;
+// magazines travel through a shared depot. Magazines are bounded by bytes. A block is a handle and
+// nothing is stored in the block itself, so the pool serves memory, mapped files and other files
+// alike.
 //
-// Runs (hash/free_runs.h) hold larger blocks and are what threads carve small blocks from, a chunk at a time. The space is divided into
-// regions of 64 KiB. A region knows how many of its bytes are free here; when all are, its small blocks become a run again. Their names in
-// the magazines are not searched for: they are outdated by the region's number of renewals and are dropped when a thread takes the
-// magazine.
+// Runs (hash/free_runs.h) hold larger blocks, and chunks from which threads carve small blocks. The
+// space is divided into regions of 64 KiB. A region counts its free bytes in the depot. When all of
+// them are free, the region is renewed: its small blocks become a run again. Their handles are not
+// removed from the magazines; they are outdated by the region's renewal number, and dropped when a
+// thread takes the magazine.
 //
-// A region counts the blocks of a magazine only once a run is wanted and there is none: most magazines are handed to a thread again
-// before that, and so the free of a small block costs no access to its region.
+// The blocks of a magazine are counted only once a run is wanted and there is none. Most magazines
+// are handed to a thread again before that, so freeing a small block usually does not access its
+// region.
 //
 // Invariants
-//   1. A byte of the space is in a block or a chunk in use, or in a thread's magazines, or free in the depot: in a magazine or in a run.
-//   Of the last kind its region counts it, once, unless its magazine is uncounted.
-//   2. A block of kFree in the depot counts only if its region was not renewed since its magazine came.
-//   3. A small block does not reach over the end of a region. One that an older version of hako placed so is never joined.
-//   4. A block that is joined was stamped as free before: whatever finds its old head inside another block later takes it for free space.
+//   1. Every byte of the space is in a block or chunk in use, or in a thread's magazines, or free
+//      in the depot: in a magazine or in a run. Bytes free in the depot are counted once by their
+//      region, unless their magazine is uncounted or their block crosses the end of a region.
+//   2. A block of kFree in the depot is valid only if its region was not renewed since its magazine
+//      arrived.
+//   3. A small block does not cross the end of a region. A block that an older version of hako
+//      placed so is never joined.
+//   4. A block is stamped as free before it is joined, so a scan that finds its old head inside
+//      another block takes it for free space.
 //
-// Threads: Push and Pop with a Cache of one's own from any thread, and the functions of runs. Flush, Drain, Forget and ForEach while the
-// threads whose caches they look at are kept out.
+// Thread-safe, if each thread has its own Cache. Flush, Forget and ForEach require that the threads
+// whose caches they access are kept out.
 #pragma once
 
 #include <algorithm>
@@ -45,17 +53,17 @@ namespace hako::hash {
 
 class FreeBlockPool {
  public:
-  // Three lists a size class, of the numbers kFree, kUnstamped and kWaiting + class: what is free; what is free as well, but looks like a
-  // block in use to a scan of the file; and what will be free.
+  // Three lists a size class, numbered kFree, kUnstamped and kWaiting + class: free blocks; free
+  // blocks that a scan of the file would take for blocks in use; and blocks that will be free.
   static constexpr unsigned kFree = 0, kUnstamped = format::kSizeClasses, kWaiting = 2 * format::kSizeClasses;
   static constexpr unsigned kLists = 3 * format::kSizeClasses;
   static constexpr std::uint32_t kRest = 16;          // for small blocks; see Pop
   static constexpr std::uint32_t kMagazineSize = 60;  // blocks
-  static constexpr std::uint64_t kSmallMax = 4096;    // bytes of a small block; a free larger one is a run
+  static constexpr std::uint64_t kSmallMax = 4096;    // bytes; a larger free block is a run
   static constexpr std::uint64_t kRegion = 64 << 10;  // bytes
   static constexpr std::uint64_t kHeader = 64;        // bytes at the start of an extent that are never free
 
-  // A thread's magazines, one to pop from and one to push to; indices, 0 = none.
+  // A thread's magazines, one to pop from and one to push to, by list; 0 = none.
   struct Cache {
     std::array<std::uint32_t, kLists> full{};
     std::array<std::uint32_t, kLists> given{};
@@ -66,7 +74,7 @@ class FreeBlockPool {
     const void* context = nullptr;
   };
 
-  // Of a space whose handles are offsets in units of 1 << shift bytes.
+  // For a space whose handles are offsets in units of 1 << shift bytes.
   static StatusOr<std::unique_ptr<FreeBlockPool>> Create(unsigned shift) { return Create(shift, Extents{}); }
   static StatusOr<std::unique_ptr<FreeBlockPool>> Create(unsigned shift, const Extents& extents) {
     HAKO_ASSIGN_OR_RETURN(storage::ReservedMemory memory, storage::ReservedMemory::ReserveUpTo(kReserveBytes, 64 << 20));
@@ -77,10 +85,11 @@ class FreeBlockPool {
 
   HAKO_INLINE bool IsSmall(unsigned size_class) const { return size_class <= last_small_; }
 
-  // ---- small blocks; any size, in the lists kUnstamped and kWaiting ----
+  // ---- blocks in lists: small blocks; in kUnstamped and kWaiting, blocks of any size ----
 
-  // A block of the list, or 0. What the thread itself gave back is taken only once there are `rest` of it: were that 1, an update
-  // would write to the very block that the update before it gave back, and wait until it is known which that is.
+  // Takes a block from the list; 0 if there is none. The thread's own returned blocks are reused
+  // only once there are `rest` of them: with 1, each update would write to the block that the
+  // previous one had just freed, and wait for its handle.
   template <std::uint32_t rest = 1>
   HAKO_INLINE std::uint32_t Pop(Cache& cache, unsigned list) {
     const std::uint32_t full = cache.full[list];
@@ -89,7 +98,8 @@ class FreeBlockPool {
     return magazine.handles[--magazine.count];
   }
 
-  // Gives a block back. If no memory is left for the list itself the block is forgotten: lost space, not lost data.
+  // Returns a block to the list. If there is no memory for the list, the block is forgotten: lost
+  // space, not lost data.
   HAKO_INLINE void Push(Cache& cache, unsigned list, std::uint32_t handle) {
     std::uint32_t& given = cache.given[list];
     if (given == 0 || At(given).count == At(given).limit) {
@@ -101,18 +111,19 @@ class FreeBlockPool {
 
   // ---- runs ----
 
-  // Gives bytes back, in whole units. Returns the run that they are a part of then.
+  // Frees bytes, in whole units. Returns the run that they are then part of.
   Run FreeRun(Run run) {
     std::lock_guard lock(mutex_);
     return AddRun(run);
   }
-  // Gives bytes back between blocks in use: as a run, or, if they are few, as small blocks.
+  // Frees bytes between blocks in use: as a run or, if they are few, as small blocks.
   void FreeGap(Cache& cache, Run run) {
     if (run.bytes() >= kRunMin) {
       FreeRun(run);
       return;
     }
-    while (run.bytes() >> shift_ != 0) {  // the largest blocks that fit, none across the end of a region
+    // The largest blocks that fit, none across the end of a region.
+    while (run.bytes() >> shift_ != 0) {
       const std::uint64_t most = std::min(run.end, RegionEnd(run.begin)) - run.begin;
       unsigned size_class = std::min(format::SizeClassOf(most >> shift_), last_small_);
       while (BytesOf(size_class) > most) --size_class;
@@ -120,7 +131,7 @@ class FreeBlockPool {
       run.begin += BytesOf(size_class);
     }
   }
-  // Gives back a block of any size; if it was not small, returns the run that it is a part of then.
+  // Frees a block of any size. If it was not small, returns the run that it is then part of.
   HAKO_INLINE Run FreeBlock(Cache& cache, unsigned size_class, std::uint32_t handle) {
     if (IsSmall(size_class)) [[likely]] {
       Push(cache, size_class, handle);
@@ -129,7 +140,8 @@ class FreeBlockPool {
     return FreeRun(BlockAt(size_class, handle));
   }
 
-  // A block of `bytes`, at a multiple of `alignment`, out of the lowest run with room for it; an empty run if there is none.
+  // Takes a block of `bytes`, aligned to `alignment`, from the lowest run with room for it; an
+  // empty run if there is none.
   Run TakeBlock(std::uint64_t bytes, std::uint64_t alignment = 1) {
     const std::uint64_t unit = std::uint64_t{1} << shift_;
     alignment = std::max(alignment, unit);
@@ -141,7 +153,8 @@ class FreeBlockPool {
     return TakeRun({begin, begin + bytes});
   }
 
-  // A part of one region, of at least `bytes`, to carve small blocks from. REQUIRES: bytes <= kRegion / 4
+  // Takes a part of one region, of at least `bytes`, from which to carve small blocks. Empty if
+  // there is none. REQUIRES: bytes <= kRegion / 4
   ChunkRest TakeChunk(std::uint64_t bytes) {
     std::unique_lock lock(mutex_);
     Run run = FindRun(std::max(2 * bytes, kRunMin), lock);
@@ -153,8 +166,8 @@ class FreeBlockPool {
     return {run.begin, run.end};
   }
 
-  // For a space that cannot grow: the smallest block in the depot of at least a size class, out of its list of kFree or kUnstamped; an
-  // empty run if there is none.
+  // For a space that cannot grow: takes the smallest block in the depot of at least a size class,
+  // from the lists kFree or kUnstamped (`first`); an empty run if there is none.
   Run TakeSmallBlock(unsigned first, unsigned size_class) {
     std::unique_lock lock(mutex_);
     CountAll(lock);
@@ -174,7 +187,7 @@ class FreeBlockPool {
     return {};
   }
 
-  // Takes a run out, if it is still there and no longer.
+  // Takes exactly this run; false if it is not in the pool.
   bool TakeIfThere(Run run) {
     std::lock_guard lock(mutex_);
     const Run found = runs_.At(run.begin);
@@ -182,7 +195,7 @@ class FreeBlockPool {
     TakeRun(run);
     return true;
   }
-  // Takes out the runs that are wanted(Run).
+  // Takes the runs for which wanted(Run) is true.
   template <class F>
   std::vector<Run> TakeRuns(F&& wanted) {
     std::unique_lock lock(mutex_);
@@ -195,8 +208,8 @@ class FreeBlockPool {
     return taken;
   }
 
-  // Takes all that is free in the ranges: visit(Run). is_inside(handle) tells whether a block lies in one of them. What threads have in
-  // their caches is taken by Forget.
+  // Takes all free bytes of the ranges out of the depot: visit(Run). is_inside(handle) tells
+  // whether a block lies in one of them. Forget removes those in caches.
   template <class IsInside, class F>
   void TakeAll(const std::vector<Run>& ranges, IsInside&& is_inside, F&& visit) {
     std::unique_lock lock(mutex_);
@@ -218,7 +231,7 @@ class FreeBlockPool {
     }
   }
 
-  // From now on, or, with nullptr, no longer, the blocks that leave the depot are added there.
+  // From now on adds the blocks that leave the depot to `handed_out`; nullptr ends that.
   void NoteHandedOut(HandleSet* handed_out) {
     std::lock_guard lock(mutex_);
     handed_out_ = handed_out;
@@ -229,16 +242,16 @@ class FreeBlockPool {
     std::lock_guard lock(mutex_);
     runs_.ForEach(visit);
   }
-  // Bytes that are free in the depot: in runs, and in the lists of kFree.
+  // Free bytes in the depot: in runs, and in the lists of kFree.
   std::uint64_t free_bytes() const {
     std::lock_guard lock(mutex_);
     return free_bytes_ + uncounted_bytes_;
   }
 
-  // ---- lists as a whole ----
+  // ---- whole lists ----
 
-  // Moves a thread's magazines of the lists from `first` to before `end` to the depot. REQUIRES: the thread is kept out, as for the
-  // functions below.
+  // Moves a thread's magazines of the lists [first, end) to the depot. REQUIRES: the thread is kept
+  // out
   void Flush(Cache& cache, unsigned first, unsigned end) {
     std::lock_guard lock(mutex_);
     for (unsigned list = first; list < end; ++list) {
@@ -248,7 +261,7 @@ class FreeBlockPool {
     }
   }
 
-  // Takes a whole list of kUnstamped or kWaiting: the first of a chain of magazines, to be given to Drain.
+  // Takes a whole list of kUnstamped or kWaiting, as a chain of magazines for Drain.
   std::uint32_t Take(unsigned list) {
     std::lock_guard lock(mutex_);
     const std::uint32_t chain = std::exchange(depot_[list], 0);
@@ -261,8 +274,8 @@ class FreeBlockPool {
     for (unsigned c = 0; c < chains.size(); ++c) chains[c] = Take(kWaiting + c);
     return chains;
   }
-  // Visits the blocks of a chain and recycles its magazines, `most` of them; returns the rest of the chain. Other threads may use the depot
-  // meanwhile.
+  // Visits the blocks of the first `most` magazines of a chain and recycles these; returns the rest
+  // of the chain. Other threads may use the pool meanwhile.
   template <class F>
   std::uint32_t Drain(std::uint32_t chain, F&& visit, unsigned most = ~0u) {
     for (; chain != 0 && most != 0; --most) {
@@ -275,8 +288,8 @@ class FreeBlockPool {
     return chain;
   }
 
-  // Drops the blocks for which drop(handle, size class) is true: of kFree and kUnstamped in a thread's cache, and of kUnstamped in the
-  // depot.
+  // Drops the blocks for which drop(handle, size class) is true: those of kFree and kUnstamped in a
+  // thread's cache, or those of kUnstamped in the depot. REQUIRES: the thread is kept out
   template <class F>
   void Forget(Cache& cache, F&& drop) {
     for (unsigned list = 0; list < kWaiting; ++list) {
@@ -293,7 +306,8 @@ class FreeBlockPool {
     }
   }
 
-  // Visits the blocks of one list, the depot's and a thread's, without taking them.
+  // Visits the blocks of one list, in the depot or in a thread's cache, without taking them.
+  // REQUIRES: the thread is kept out
   template <class F>
   void ForEach(unsigned list, F&& visit) const {
     std::lock_guard lock(mutex_);
@@ -307,11 +321,12 @@ class FreeBlockPool {
   }
 
  private:
-  static constexpr std::uint64_t kMagazineBytes = 32 << 10;  // of blocks that are free, at most
-  static constexpr std::uint64_t kRunMin = 512;              // no chunk is taken from a shorter one
-  static constexpr std::uint32_t kUncountedMax = 8192;       // magazines: a thread that wants a run may have to count all of them
-  static constexpr std::uint32_t kCountedAtOnce = 64;        // magazines, while other threads wait for the mutex
-  static constexpr std::uint64_t kReserveBytes = std::uint64_t{8} << 30;  // address space: two thousand million free blocks
+  static constexpr std::uint64_t kMagazineBytes = 32 << 10;  // of free blocks in a magazine, at most
+  static constexpr std::uint64_t kRunMin = 512;              // no chunk is taken from a shorter run
+  static constexpr std::uint32_t kUncountedMax = 8192;       // a thread that wants a run may count them all
+  static constexpr std::uint32_t kCountedAtOnce = 64;        // magazines; then other threads get the mutex
+  // Address space for 2 billion free blocks.
+  static constexpr std::uint64_t kReserveBytes = std::uint64_t{8} << 30;
 
   struct Magazine {
     std::uint16_t count;
@@ -322,8 +337,8 @@ class FreeBlockPool {
   };
   static_assert(sizeof(Magazine) == 256);
   struct Region {
-    std::uint64_t renewal;  // the number of its last one
-    std::uint32_t free;     // bytes that are free in the depot
+    std::uint64_t renewal;  // its last renewal number
+    std::uint32_t free;     // bytes free in the depot
     std::uint32_t listed;   // of these, bytes in magazines
   };
 
@@ -345,7 +360,7 @@ class FreeBlockPool {
   static bool CanBeCounted(Run block) { return block.end <= RegionEnd(block.begin); }
   bool IsCurrent(const Magazine& magazine, Run block) const { return RegionAt(block.begin).renewal <= magazine.renewals; }
 
-  // REQUIRES, from here to IsFree: mutex_ held
+  // REQUIRES, from here to Unlist: mutex_ held
   void Count(Run run, int sign) {
     free_bytes_ += sign > 0 ? run.bytes() : 0 - run.bytes();
     for (std::uint64_t at = run.begin; at < run.end; at = RegionEnd(at)) {
@@ -366,7 +381,7 @@ class FreeBlockPool {
     Count(run, -1);
     return run;
   }
-  // A region that is free all over is a run, whatever its blocks were.
+  // Turns a region whose bytes are all free into a run.
   Run RenewIfFree(std::uint64_t offset) {
     Region& region = RegionAt(offset);
     if (region.listed == 0 || region.free < kRegion - kHeader) return {};
@@ -381,7 +396,8 @@ class FreeBlockPool {
     runs_.Take(whole);
     return runs_.Add(whole);
   }
-  // The first run of at least `bytes`, if need be one of blocks that nobody has counted; an empty one if there is none.
+  // The first run of at least `bytes`, after counting magazines if need be; an empty one if there
+  // is none.
   Run FindRun(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
     for (;;) {
       const Run found = runs_.Find(bytes);
@@ -389,7 +405,7 @@ class FreeBlockPool {
     }
   }
 
-  // A thread's magazine comes to the depot.
+  // Adds a thread's magazine to the depot.
   void Enter(unsigned list, std::uint32_t m) {
     Magazine& magazine = At(m);
     magazine.renewals = renewals_;
@@ -434,7 +450,8 @@ class FreeBlockPool {
         RenewIfFree(begin);
     }
   }
-  // Counts the blocks of some magazines, between which others get the mutex; false if all are counted.
+  // Counts the blocks of some magazines, and lets other threads get the mutex before; false if all
+  // are counted.
   bool CountSome(std::unique_lock<std::mutex>& lock) {
     if (num_uncounted_ == 0) return false;
     lock.unlock();
@@ -454,7 +471,7 @@ class FreeBlockPool {
     while (CountSome(lock)) {
     }
   }
-  // A magazine of the depot goes to a thread, without what is outdated.
+  // Prepares a magazine of the depot for a thread: drops outdated handles.
   void Leave(unsigned list, Magazine& magazine) {
     std::uint16_t kept = 0;
     for (std::uint32_t i = 0; i < magazine.count; ++i) {
@@ -465,7 +482,7 @@ class FreeBlockPool {
     }
     magazine.count = kept;
   }
-  // A block in a magazine of the depot is not free any more.
+  // A block in a magazine of the depot is no longer free.
   void Unlist(Run block) {
     Count(block, -1);
     RegionAt(block.begin).listed -= static_cast<std::uint32_t>(block.bytes());
@@ -552,14 +569,14 @@ class FreeBlockPool {
   const Extents extents_;
   mutable std::mutex mutex_;
   std::array<std::atomic<bool>, kLists> has_{};  // whether the depot has magazines of the list; changed under mutex_
-  std::array<std::uint32_t, kLists> depot_{};    // full magazines; those of kFree are counted
+  std::array<std::uint32_t, kLists> depot_{};    // magazines; those of kFree are counted
   std::array<std::uint32_t, kUnstamped> uncounted_{};
   std::uint32_t num_uncounted_ = 0;
   std::uint64_t uncounted_bytes_ = 0;
   std::uint32_t unused_ = 0;  // empty magazines
-  std::uint64_t next_ = 1;    // magazines never used yet
+  std::uint64_t next_ = 1;    // the first magazine never used yet
   FreeRuns runs_;
-  std::uint64_t renewals_ = 0;  // of regions
+  std::uint64_t renewals_ = 0;  // of all regions
   std::uint64_t free_bytes_ = 0;
   HandleSet* handed_out_ = nullptr;  // while a state is pinned
 };

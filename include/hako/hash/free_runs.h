@@ -1,14 +1,16 @@
-// The free runs of a space: ranges of bytes, in the order of their place, joined with their free neighbours when they come.
+// The free runs of a space: byte ranges in ascending order; an added run is joined with its free
+// neighbours.
 //
-// A treap by place (Seidel and Aragon, "Randomized Search Trees", 1996) whose nodes know the longest run below them, so that the first run
-// that is long enough is found in O(log n). Taking the first one keeps long runs together at the end of the space.
+// A treap keyed by offset (Seidel and Aragon, "Randomized Search Trees", 1996). Each node stores
+// the longest run of its subtree, so the first run that is long enough is found in O(log n). Taking
+// the first one keeps long runs together at the end of the space.
 //
 // Invariants
 //   1. No two runs overlap or are neighbours.
-//   2. Steady state allocates nothing: nodes are recycled. Where no memory is left for one, its run is forgotten: lost space, not lost
-//   data.
+//   2. The steady state allocates nothing: nodes are recycled. If no memory is left for a node, its
+//      run is forgotten: lost space, not lost data.
 //
-// Threads: one at a time.
+// Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +31,7 @@ struct Run {
 
 class FreeRuns {
  public:
-  // Adds a run, of which no byte is free yet; returns the one that it is a part of then.
+  // Adds a run, none of whose bytes is free yet; returns the run that it is then part of.
   Run Add(Run run) {
     if (run.bytes() == 0) return run;
     Index below, above, same;
@@ -48,7 +50,7 @@ class FreeRuns {
     return run;
   }
 
-  // The first run of at least `bytes`, which stays where it is; an empty one if there is none.
+  // The first run of at least `bytes`, which stays in the set; an empty one if there is none.
   Run Find(std::uint64_t bytes) const {
     Index at = root_;
     if (at == 0 || NodeAt(at).longest < bytes) return {};
@@ -71,7 +73,7 @@ class FreeRuns {
     return at != 0 ? NodeAt(at).run : Run{};
   }
 
-  // Takes out every byte of the range that is free: visit(Run) for each piece.
+  // Removes every free byte of the range: visit(Run) for each piece.
   template <class F>
   void Cut(Run range, F&& visit) {
     Index below, within, above;
@@ -95,12 +97,12 @@ class FreeRuns {
     if (beyond.bytes() != 0) above = Merge(New(beyond), above);
     root_ = Merge(below, above);
   }
-  // REQUIRES: all of the range is free
+  // Removes the range. REQUIRES: all of it is free
   void Take(Run range) {
     Cut(range, [](Run) {});
   }
 
-  // Visits all runs in the order of their place.
+  // Visits all runs in ascending order.
   template <class F>
   void ForEach(F&& visit) const {
     Visit(root_, visit);
@@ -150,7 +152,7 @@ class FreeRuns {
       if (child != 0) node.longest = std::max(node.longest, NodeAt(child).longest);
     }
   }
-  // Runs that begin below `place`, and the others.
+  // Splits a tree into the runs that begin below `place`, and the others.
   void Split(Index tree, std::uint64_t place, Index* below, Index* above) {
     if (tree == 0) {
       *below = *above = 0;

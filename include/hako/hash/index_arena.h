@@ -1,10 +1,12 @@
-// Index lines in memory: those of a file that is not mapped, or that had no room for them. A clean close saves them behind everything else
-// in the file, so that the next Open reads them instead of all records.
+// An index in memory: that of a file that is not mapped, or that had no room for it. A clean close
+// saves it behind everything else in the file, so that the next Open reads it instead of all
+// records.
 //
-// The image: the number of extents, then {bytes, 1 if of overflow lines} of each, as numbers of 8 bytes, zeros up to a multiple of 4 KiB,
-// then the extents' bytes. Extents are allocated one behind the other, so that they get the same offsets again.
+// The image: 8-byte numbers: the number of extents, then {bytes, 1 if of overflow buckets} for
+// each; zeros up to a multiple of 4 KiB; then the extents' bytes. Extents are allocated one behind
+// the other, so they get the same offsets again.
 //
-// Threads: Allocate from any; the rest by one thread alone.
+// Thread-safe for Allocate and extents; the rest requires that nobody else uses the arena.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +47,8 @@ class IndexArena {
     return offset;
   }
 
-  // Writes the image behind `end`, where the file ends; the check by which Load knows it, or 0 if there is no room for it.
+  // Writes the image behind `end`, and resizes the file to end with it. Returns the check for Load,
+  // or 0 if there is no room.
   template <File FileT>
   StatusOr<std::uint64_t> Save(ExtentFile<FileT>& file, std::uint64_t end, std::uint64_t secret) const {
     const std::uint64_t offset = RoundUp(end);
@@ -73,7 +76,8 @@ class IndexArena {
     return check | 1;
   }
 
-  // Reads what Save wrote; false if it is not there whole. REQUIRES: nothing was allocated
+  // Reads what Save wrote; false if it is incomplete or does not match `check`. REQUIRES: nothing
+  // was allocated
   template <File FileT>
   StatusOr<bool> Load(ExtentFile<FileT>& file, std::uint64_t end, std::uint64_t secret, std::uint64_t check) {
     const std::uint64_t offset = RoundUp(end);

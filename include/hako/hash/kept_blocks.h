@@ -1,4 +1,5 @@
-// The blocks of a heap extent that are kept, told in the order of the file; the space between them is free.
+// Finds the free space between the kept blocks of a heap extent; the caller names these in
+// ascending order.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +11,8 @@
 
 namespace hako::hash {
 
-// `free(offset, bytes, certain)` gets each piece of free space; `certain` if Doubt was not called since the block before it.
+// `free(offset, bytes, certain)` gets each free range; `certain` if Doubt was not called since the
+// last kept block.
 template <class Free>
 class KeptBlocks {
  public:
@@ -25,7 +27,7 @@ class KeptBlocks {
     FreeUntil(offset);
     next_ = std::clamp(offset + bytes, next_, end_);
   }
-  // There are bytes here that are neither zero nor a record.
+  // The caller found bytes here that are neither zero nor a record.
   void Doubt() { certain_ = false; }
   void Leave() {
     FreeUntil(end_);
@@ -39,7 +41,7 @@ class KeptBlocks {
   }
 
   Free free_;
-  std::uint64_t next_ = 0, end_ = 0;  // of the extent, from where nothing is told yet
+  std::uint64_t next_ = 0, end_ = 0;  // the part of the extent that is not yet decided
   bool certain_ = true;
 };
 

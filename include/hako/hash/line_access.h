@@ -1,4 +1,4 @@
-// Atomic access to the fields of a bucket line (format/bucket_format.h), which threads share.
+// Atomic access to the fields of a bucket (format/bucket_format.h), which threads share.
 #pragma once
 
 #include <atomic>
@@ -30,13 +30,13 @@ HAKO_INLINE void StoreSlot(format::BucketLine& line, unsigned i, std::uint32_t h
 }
 HAKO_INLINE bool HasLink(std::uint32_t header) { return (header & sync::VersionLock::kFlag) != 0; }
 
-// Stores slots[9] and the header at once.
+// Stores slots[9] and the header in one store.
 inline void StoreLinkAndHeader(format::BucketLine& line, std::uint32_t slot, std::uint32_t header) {
   auto& word = *reinterpret_cast<std::uint64_t*>(&line.slots[format::kLinkEntry]);
   std::atomic_ref(word).store(slot | (std::uint64_t{header} << 32), std::memory_order_release);
 }
 
-// Bit i is set if tags[i] == tag. An empty entry may match: look at its slot.
+// Bit i is set if tags[i] == tag. An empty entry may match: check its slot.
 HAKO_INLINE std::uint32_t MatchTags(format::BucketLine& line, std::uint16_t tag) {
 #if defined(__SSE2__) && !defined(HAKO_TSAN)
   const auto* bytes = reinterpret_cast<const std::byte*>(line.tags.data());

@@ -1,14 +1,16 @@
-// Where the bucket lines are: home lines by number, overflow lines by id.
+// Locates buckets: home lines by number, overflow lines by id.
 //
-// Home lines lie in chunks that are allocated as the table grows and never move: 4,096 chunks of 64 KiB, then chunks of 1 MiB, found
-// through a table of pointers. Overflow lines are carved from extents of their own and recycled through a list in memory. The id of an
-// overflow line is its offset in the space divided by 64.
+// Home lines are in chunks that are allocated as the table grows and never move: 4,096 chunks of 64
+// KiB, then chunks of 1 MiB, found through a table of pointers. Overflow lines are carved from
+// separate extents and recycled through a list in memory. The id of an overflow line is its offset
+// in the space divided by 64.
 //
 // Invariants
-//   1. Chunk i is there for every home line below the engine's line count.
-//   2. A free overflow line is reachable from no home line.
+//   1. The chunk of every home line below the engine's line count exists.
+//   2. A free overflow line is not reachable from a home line.
 //
-// Threads: Home and Overflow from any thread; EnsureHome is called by one splitter at a time.
+// Threads: Home, Overflow, NewOverflow and FreeOverflow from any; EnsureHome by one splitter at a
+// time; the rest while nobody else uses the table.
 #pragma once
 
 #include <array>
@@ -44,7 +46,7 @@ class LineTable {
     return chunks_[chunk].load(std::memory_order_relaxed)[within];
   }
 
-  // nullptr if the id cannot be one (a damaged file).
+  // nullptr if the id is out of range (a damaged file).
   HAKO_INLINE Line* Overflow(std::uint32_t id) const {
     const std::uint64_t offset = std::uint64_t{id} * sizeof(Line);
     if (id == 0 || offset + sizeof(Line) > space_.index_end()) [[unlikely]]
@@ -52,7 +54,7 @@ class LineTable {
     return reinterpret_cast<Line*>(space_.index_base() + offset);
   }
 
-  // Makes room for home lines [0, count).
+  // Allocates chunks for home lines [0, count).
   Status EnsureHome(std::uint64_t count) {
     if (count > kHomeMax) return absl::ResourceExhaustedError("the hash table has reached its largest size");
     while (HomeCapacity() < count) {
@@ -77,14 +79,15 @@ class LineTable {
     return id;
   }
 
-  // Never fails: there is room for all that exist.
+  // Never fails: the list has capacity for all overflow lines.
   void FreeOverflow(std::uint32_t id) {
     std::lock_guard lock(mutex_);
     free_overflow_.push_back(id);
     --num_overflow_;
   }
 
-  // Re-opening: the next chunk of home lines lies at `offset` (false if it cannot); an overflow extent, with the ids in use.
+  // For reopening: adds the next chunk of home lines (false if it does not fit), or an overflow
+  // extent with the ids in use.
   bool AdoptHome(std::uint64_t offset, std::uint64_t bytes) {
     if (num_chunks_ == kChunks || bytes != (num_chunks_ < kSmallChunks ? kSmallChunkBytes : kLargeChunkBytes)) return false;
     AppendChunk(offset);
@@ -112,9 +115,9 @@ class LineTable {
     return num_overflow_;
   }
 
-  // Home line 0 is one that stays locked; there is no other.
+  // Makes home line 0, the only one, a line that stays locked.
   void Seal() { chunks_[0].store(&sealed_, std::memory_order_relaxed); }
-  // Forgets all lines; the space took their memory back.
+  // Forgets all lines; the space has taken their memory back.
   void Reset() {
     std::lock_guard lock(mutex_);
     num_chunks_ = 0;

@@ -1,18 +1,25 @@
-// Sets of keys that may be there already, on a file with direct I/O: their records are written, but not entered in the index yet.
+// Sets of keys that may exist already, on a file with direct I/O: their records are written, but
+// not yet inserted into the index.
 //
-// To enter one, the record that it replaces has to be read, or that of another key with the same tag, and nothing else of a Set costs as
-// much. So these Sets wait for each other, and what all of them need is read in flight together (the idea of group commit, for reads). Who
-// is to see what they do enters them first: an operation on one of their keys, and all that concern the whole database.
+// To insert one, the record that it replaces has to be read, or that of another key with the same
+// tag, and that read is the largest cost of a Set. So these Sets wait for each other, and the reads
+// that they need are made together (the idea of group commit, for reads). An operation on one of
+// their keys, or on the whole database, flushes them first, so that it sees them.
 //
 // Invariants
-//   1. A pending record was written in the current epoch. No epoch ends, and no extent is emptied, while one is pending.
-//   2. The keys differ: who Sets one again takes the place of the first.
-//   3. A Set whose key another thread holds (sync/write_gate.h) is not made pending. One that came while that thread's visitor had yet to
-//      decide stays pending until the key is released; a thread that needs it waits without the mutex.
-//   4. What cannot be entered, because what it may replace cannot be read, stays pending: who would have to see it gets the error.
-//   5. The mutex is taken before the gate is passed and before any bucket's lock; so who holds it may enter, and stop the writers.
+//   1. A pending record was written in the current epoch. No epoch ends and no extent is emptied
+//      while a record is pending.
+//   2. The keys differ: a second Set of a key replaces the first.
+//   3. A Set whose key another thread holds (sync/write_gate.h) does not become pending. One that
+//      came while that thread's visitor had yet to decide stays pending until the key is released;
+//      a thread that needs it waits without the mutex.
+//   4. A Set stays pending if the record that it may replace cannot be read; an operation that
+//      would have to see it gets the error.
+//   5. The mutex is locked before the gate is passed and before any bucket's lock, so its holder
+//      may flush, and stop the writers.
 //
-// Threads: IsEmpty and MayHold from any, what they say may be old; for the rest the mutex is held.
+// Threads: IsEmpty and MayHold from any, and their results may be outdated; the rest requires the
+// mutex.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +36,7 @@ namespace hako::hash {
 class PendingSets {
  public:
   static constexpr std::size_t kMax = 64;
-  static constexpr std::size_t kKeyMax = 256;  // bytes; a longer key is not worth keeping
+  static constexpr std::size_t kKeyMax = 256;  // bytes; Sets of longer keys do not become pending
 
   struct Record {
     std::uint32_t handle;
@@ -52,7 +59,8 @@ class PendingSets {
   std::span<const std::uint32_t> handles() const { return std::span(handles_).first(size()); }
   std::uint64_t first_hash() const { return hashes_[0].load(std::memory_order_relaxed); }
 
-  // Adds a key, or replaces its record; the one before then, whose handle is 0 if there was none. REQUIRES: there is room, or it is there
+  // Adds a key, or replaces its record; returns the previous record, with handle 0 if there was
+  // none. REQUIRES: there is room, or the key is pending
   Record Put(std::uint64_t hash, std::string_view key, const Record& record) {
     const std::size_t count = size();
     const auto found = static_cast<std::size_t>(std::ranges::find(keys(), key) - keys().begin());
@@ -67,7 +75,7 @@ class PendingSets {
     return before;
   }
 
-  // Keeps only those for which keep(i) is true, in their order.
+  // Keeps only the Sets for which keep(i) is true, in their order.
   template <class F>
   void Retain(F&& keep) {
     std::size_t kept = 0;

@@ -1,11 +1,13 @@
-// Which records a synchronized state of a HashDBM consists of, for a reader that goes through the file while newer states are made durable.
+// The records of one synchronized state of a HashDBM, for a reader that scans the file while newer
+// states are made durable.
 //
-// Stamps alone do not suffice: they count epochs in a few bits (format/stamp.h), and a long copy outlasts their period. So while a state is
-// pinned, each of its blocks keeps its content except the stamp, and two bits for each block decide:
+// Stamps alone do not suffice: they store epochs in a few bits (format/stamp.h), and a long copy
+// outlasts their period. So while a state is pinned each of its blocks keeps its content, except
+// its stamp, and two bits per block decide:
 //   handed out   a writer has taken the block since: it was not part of the state
-//   released     the block was part of the state, was retired since, and its stamp says free by now
+//   released     the block was part of the state, was retired since, and its stamp now says free
 //
-// Threads: marks and look-ups from any; `waiting` belongs to the thread that releases what epochs leave.
+// Thread-safe, except `waiting`, which belongs to the thread that releases waiting blocks.
 #pragma once
 
 #include <array>
@@ -21,7 +23,7 @@
 
 namespace hako::hash {
 
-// A set of handles, in a bit each; memory is taken for the parts that have any.
+// A set of handles below `end`, one bit each; memory is used only for the parts that have any.
 class HandleSet {
  public:
   static StatusOr<HandleSet> Create(std::uint64_t end) {
@@ -29,11 +31,11 @@ class HandleSet {
     return HandleSet(std::move(memory), end);
   }
 
-  // Handles from `end` on are passed over.
+  // Ignores handles from `end` on; Has is true for these.
   void Add(std::uint64_t handle) {
     if (handle < end_) Word(handle).fetch_or(Bit(handle), std::memory_order_relaxed);
   }
-  void Add(std::uint64_t first, std::uint64_t last) {  // without `last`
+  void Add(std::uint64_t first, std::uint64_t last) {  // [first, last)
     for (last = last < end_ ? last : end_; first < last;) {
       if (first % 64 == 0 && last - first >= 64) {
         Word(first).store(~std::uint64_t{0}, std::memory_order_relaxed);
@@ -68,7 +70,7 @@ struct PinnedState {
   std::uint64_t tail;  // of the file
   HandleSet handed_out;
   HandleSet released;
-  // Blocks that are free when the pin ends, by size class.
+  // Blocks that become free when the pin ends, by size class.
   std::array<std::vector<std::uint32_t>, format::kSizeClasses> waiting;
 };
 

@@ -1,7 +1,8 @@
-// Records of a file that is not mapped, read together before they are asked for one by one.
+// Records of a file that is not mapped, read together before they are used one by one.
 //
-// What was read is handed out once, and is forgotten with the object: it is as the file was at Read, and who takes it must not mind, or
-// hold a lock that keeps it from changing. It belongs to the thread that made it, and is found by whoever reads for that thread.
+// Each record's bytes are handed out once, and are valid as long as the object. They are as old as
+// Read, so the caller either tolerates that or holds a lock that keeps the record from changing. An
+// object serves reads of the thread that made it, which find it through a thread-local pointer.
 #pragma once
 
 #include <array>
@@ -28,7 +29,7 @@ class ReadAhead {
     room_.Trim();
   }
 
-  // More than fit are left to be read later, each on its own.
+  // Requests beyond kRecordsMax are ignored: those records are read later, one by one.
   void Want(std::uint32_t handle, std::uint64_t offset, std::uint64_t size) {
     if (count_ == kRecordsMax || Find(handle) != count_) return;
     handles_[count_] = handle;
@@ -38,7 +39,7 @@ class ReadAhead {
     ++count_;
   }
 
-  // What cannot be read is as if it had not been wanted: who asks for it meets the error himself.
+  // If reading fails, all requests are dropped, and the later single reads report the error.
   template <BatchFile FileT>
   void Read(FileT& file) {
     file_ = &file;
@@ -51,7 +52,7 @@ class ReadAhead {
     if (count_ != 0 && !file.ReadMulti(std::span<const ReadRequest>(reads_).first(count_)).ok()) count_ = 0;
   }
 
-  // The first bytes of a record of that file; none if they are not here.
+  // The first bytes of a record of that file; none if they were not read ahead.
   static std::span<const std::byte> Take(const void* file, std::uint32_t handle) {
     if (current_ == nullptr || current_->file_ != file) return {};
     const std::size_t i = current_->Find(handle);
@@ -70,7 +71,7 @@ class ReadAhead {
   static inline constinit thread_local ReadAhead* current_ = nullptr;
 
   ReadAhead* const before_;  // of a thread that uses another database while it uses this one
-  // The thread's room, unless it is in use already.
+  // The thread's buffer, unless it is in use already.
   OwnedScratch own_room_;
   ScratchBuffer& room_ = before_ == nullptr ? ThreadScratch<ReadAhead>::Get() : own_room_;
   const void* file_ = nullptr;

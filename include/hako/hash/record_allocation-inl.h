@@ -1,4 +1,4 @@
-// Definitions of hash/record_heap.h: space, epochs, and moving records together.
+// Definitions of hash/record_heap.h: space, epochs, and evacuation.
 #pragma once
 
 #include "hako/hash/record_heap.h"
@@ -64,7 +64,8 @@ std::uint32_t RecordHeap<FileT>::CarveSlowly(WriterState& writer, unsigned size_
   }
 }
 
-// Where the file cannot grow: the beginning of a free block of any small size. What is left of it is free.
+// If the file cannot grow: cuts the block from a free block of any small size; the rest of that
+// stays free.
 template <File FileT>
 std::uint32_t RecordHeap<FileT>::CutSmall(WriterState& writer, unsigned size_class) {
   Run block = depot_->TakeSmallBlock(FreeBlockPool::kFree, size_class);
@@ -77,15 +78,15 @@ std::uint32_t RecordHeap<FileT>::CutSmall(WriterState& writer, unsigned size_cla
 
 template <File FileT>
 Status RecordHeap<FileT>::Grow(std::uint64_t bytes, std::uint64_t most) {
-  if (bytes > FreeBlockPool::kSmallMax) ReleaseExtents();  // two that are neighbours may be large enough together
+  if (bytes > FreeBlockPool::kSmallMax) ReleaseExtents();  // two neighbours together may be large enough
   const std::uint64_t size = ExtentSize(bytes, most);
   HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, extents_->AllocateHeapExtent(size));
   depot_->FreeRun({offset + sizeof(format::HeapExtentHeader), offset + size});
   return absl::OkStatus();
 }
 
-// For a block that is not small: several, so that little is left over, but few while the file is small; a large one alone, so that it is
-// free soon.
+// For blocks that are not small: room for several, so that little is left over, but few while the
+// file is small. A large block gets its own extent, so that the extent is soon free.
 template <File FileT>
 std::uint64_t RecordHeap<FileT>::ExtentSize(std::uint64_t bytes, std::uint64_t most) const {
   const std::uint64_t used = extents_->tail();
@@ -153,7 +154,7 @@ void RecordHeap<FileT>::HarvestFor(WriterState& writer, std::uint64_t bytes) {
   HarvestUntil(writer, std::min(harvest_next_.load(std::memory_order_relaxed) + bytes, harvest_end_));
 }
 
-// Few extents: the caller has a bucket locked. False if there is nothing to harvest.
+// Harvests few extents, as the caller has a bucket locked. False if there is nothing to harvest.
 template <File FileT>
 bool RecordHeap<FileT>::HarvestSome(WriterState& writer) {
   for (int i = 0; i < kHarvestsAtOnce; ++i) {
@@ -171,14 +172,14 @@ void RecordHeap<FileT>::HarvestUntil(WriterState& writer, std::uint64_t end) {
     const StatusOr<std::uint64_t> bytes = extents_->HeapExtentBytes(next);
     if (!bytes.ok() || *bytes != 0) {
       if (bytes.ok()) HarvestExtent(writer, {next, *bytes});
-      next += bytes.ok() ? *bytes : format::kExtentUnit;  // what cannot be read stays unused
+      next += bytes.ok() ? *bytes : format::kExtentUnit;  // an unreadable extent stays unused
     } else {
-      extents_->Free({next, format::kExtentUnit});  // if the index does not have it
+      extents_->Free({next, format::kExtentUnit});  // unless the index has it
       next += format::kExtentUnit;
     }
     harvest_next_.store(next, std::memory_order_relaxed);
     if (next < harvest_end_) continue;
-    // If a live record is damaged, it may be one of the doubtful pieces, which then stay unused.
+    // A damaged live record may be one of the doubtful pieces; then these stay unused.
     if (live_to_harvest_ == 0) {
       for (const ChunkRest& piece : doubtful_) FreeGap(writer, piece.next, piece.bytes());
     }
@@ -186,7 +187,7 @@ void RecordHeap<FileT>::HarvestUntil(WriterState& writer, std::uint64_t end) {
   }
 }
 
-// Nothing is written to the extent meanwhile but stamps.
+// REQUIRES: only stamps are written to the extent meanwhile
 template <File FileT>
 void RecordHeap<FileT>::HarvestExtent(WriterState& writer, Extent extent) {
   AlignedBuffer buffer;
@@ -227,7 +228,7 @@ bool RecordHeap<FileT>::NeedsReclaim() const {
   return reclaim_bytes_ != 0 && waiting >= reclaim_bytes_ && waiting >= AllLive() / kReclaimShare;
 }
 
-// Free blocks that threads keep for themselves and small ones that wait count as live here.
+// The thread's own free blocks and waiting small ones count as live here.
 template <File FileT>
 std::uint64_t RecordHeap<FileT>::AllLive() const {
   const std::uint64_t index = index_is_in_memory() ? 0 : index_bytes();
@@ -235,8 +236,9 @@ std::uint64_t RecordHeap<FileT>::AllLive() const {
   return all - std::min(all, others);
 }
 
-// Long values are written faster than a device syncs. While twice the bytes wait that cause a synchronization, the Set of one waits a
-// little for it, so that the file does not grow by all that is written meanwhile.
+// Long values are written faster than a device syncs. While twice as many bytes wait as cause a
+// synchronization, each Set of a long value waits up to kPauses ms for it, so that the file does
+// not grow by everything that is written meanwhile.
 template <File FileT>
 void RecordHeap<FileT>::PaceLongWrite() const {
   if (!is_reclaiming_.load(std::memory_order_acquire) || LargeWaiting() < 2 * reclaim_bytes_) [[likely]]
@@ -311,7 +313,8 @@ void RecordHeap<FileT>::ReleaseWaiting(WriterState& writer, ClosedEpoch& closed,
   }
 }
 
-// Some magazines of a chain of small blocks, or of any in memory; returns the rest of it.
+// Releases some magazines of a chain of small blocks or, in a mapped file, of any; returns the rest
+// of the chain.
 template <File FileT>
 std::uint32_t RecordHeap<FileT>::ReleaseSome(WriterState& writer, unsigned size_class, std::uint32_t chain) {
   const bool evacuating = evacuating_.load(std::memory_order_relaxed);
@@ -330,7 +333,7 @@ std::uint32_t RecordHeap<FileT>::ReleaseSome(WriterState& writer, unsigned size_
       kReleasesAtOnce);
 }
 
-// The blocks of a chain without those that the harvest will find, all stamped as free.
+// Stamps the blocks of a chain as free. Returns them, except those that the harvest will find.
 template <File FileT>
 std::vector<std::uint32_t> RecordHeap<FileT>::StampFree(std::uint32_t chain) {
   std::unique_lock harvest(harvest_mutex_, std::defer_lock);
@@ -338,7 +341,8 @@ std::vector<std::uint32_t> RecordHeap<FileT>::StampFree(std::uint32_t chain) {
   std::vector<std::uint32_t> handles;
   (void)depot_->Drain(chain, [&](std::uint32_t handle) {
     if (pinned_ != nullptr) pinned_->handed_out.Add(handle);
-    if (IsFrozen(handle) || !TryPushBack(handles, handle)) StoreStamp(handle, stamps().free);  // without memory: lost space, not lost data
+    // If there is no memory for the list, the block is forgotten: lost space, not lost data.
+    if (IsFrozen(handle) || !TryPushBack(handles, handle)) StoreStamp(handle, stamps().free);
   });
   StampFree(std::span(handles));
   return handles;
@@ -351,7 +355,7 @@ void RecordHeap<FileT>::ReleaseUnstamped(WriterState& writer, const ClosedEpoch&
   if (closed.unstamped != 0) FreeSlowly(writer, closed.epoch % format::kSizeClasses, StampFree(closed.unstamped), as_writer);
 }
 
-// Not more at once than writers can wait for.
+// In small steps, so that a closing gate does not wait long.
 template <File FileT>
 template <class AsWriter>
 void RecordHeap<FileT>::FreeSlowly(WriterState& writer, unsigned size_class, std::vector<std::uint32_t> handles, AsWriter&& as_writer) {
@@ -363,7 +367,7 @@ void RecordHeap<FileT>::FreeSlowly(WriterState& writer, unsigned size_class, std
   }
 }
 
-// In the order of the file, of which it brings the next blocks near.
+// Stamps in file order, and reads the next blocks together into the file's cache.
 template <File FileT>
 void RecordHeap<FileT>::StampFree(std::span<std::uint32_t> handles) {
   std::ranges::sort(handles);
@@ -386,7 +390,7 @@ void RecordHeap<FileT>::RefreshStamp(std::uint32_t handle, format::Stamp stamp) 
   if (refreshed.bits() != stamp.bits()) StoreStamp(handle, refreshed);
 }
 
-// ---- moving records together ----
+// ---- evacuation ----
 
 template <File FileT>
 template <class ForEachWriter>
@@ -449,8 +453,8 @@ void RecordHeap<FileT>::EndEvacuation(WriterState& writer, const std::vector<Ext
   const std::vector<Run> forgotten = std::exchange(forgotten_, {});
   if (!emptied) {
     for (const Run run : forgotten) {
-      StoreStamp(HandleOf(run.begin), stamps().free);  // it may be a block that still is stamped as retired
-      FreeGap(writer, run.begin, run.bytes());         // a small one would be of no use among the runs
+      StoreStamp(HandleOf(run.begin), stamps().free);  // it may be stamped as retired
+      FreeGap(writer, run.begin, run.bytes());         // not FreeRun: small pieces go to the lists
     }
     return;
   }

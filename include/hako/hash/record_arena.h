@@ -1,11 +1,12 @@
 // Records in memory: the space of TinyDBM (hash/record_space.h).
 //
-// Blocks are carved from chunks that each thread has for itself, and freed blocks go to the thread's magazines, so that an update takes no
-// lock but its bucket's. A value whose block has the right size is overwritten in place, under the bucket's version. Memory that records
-// once took is reused, and given back when the database is destroyed.
+// Each thread carves blocks from its own chunk, and freed blocks go to the thread's magazines
+// (hash/free_block_pool.h), so an update takes no lock except its bucket's. A value whose block has
+// the right size is overwritten in place, under the bucket's version. Memory is reused, but
+// returned only when the database is destroyed.
 //
 // Invariants
-//   1. A block is named by one entry, or lies in a free list, or belongs to a write in progress.
+//   1. A block is named by one entry, or is in a free list, or belongs to a write in progress.
 //   2. Handle h is the block at byte h << shift of the arena.
 #pragma once
 
@@ -55,7 +56,7 @@ class RecordArena {
   HAKO_INLINE std::uint64_t KeyHash(std::string_view key) const { return Hash64(key, seed_); }
   void NoteMove(std::uint32_t, std::uint32_t) {}
 
-  // Index lines share the arena.
+  // The index shares the arena.
   StatusOr<std::uint64_t> AllocateIndexExtent(std::uint64_t bytes, IndexExtent) {
     index_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     return arena_->Allocate(bytes);
@@ -66,7 +67,7 @@ class RecordArena {
 
   HAKO_INLINE void Prefetch(std::uint32_t handle) const {
     hako::Prefetch(At(handle));
-    hako::Prefetch(At(handle) + 31);  // often the next line
+    hako::Prefetch(At(handle) + 31);  // often the next cache line
   }
   HAKO_INLINE void PrefetchRest(std::uint32_t handle) const {
     const char* at = At(handle);
@@ -75,7 +76,8 @@ class RecordArena {
     for (std::uint64_t last = size; last > 32; last -= std::min<std::uint64_t>(last, 64)) hako::Prefetch(at + last - 1);
   }
 
-  // A block of the arena may be read a little past its end: more address space than the arena can use is reserved.
+  // May read a little past the end of a block: the arena reserves more address space than it can
+  // use.
   template <class S>
   HAKO_INLINE bool TryFetchShort(std::uint32_t handle, std::uint64_t, std::string_view key, S& sink) const {
     const char* const at = At(handle) + 2;
@@ -180,7 +182,7 @@ class RecordArena {
     return true;
   }
 
-  // Adds both pieces to the end of the value, if its block has room for them.
+  // Appends both pieces to the value; false if its block has no room for them.
   bool Extend(std::uint32_t handle, const format::Lengths& old, std::string_view piece, std::string_view other) {
     const std::uint64_t value_size = old.value_size + piece.size() + other.size();
     if (value_size > kValueSizeMax || format::LengthsSize(old.key_size, value_size) != old.header) return false;
@@ -203,7 +205,7 @@ class RecordArena {
   void ReleaseFreed(WriterState&) {}
   void Retire(WriterState& writer, std::uint32_t handle) { Retire(writer, handle, ReadLengths(At(handle))); }
 
-  // Short records.
+  // ---- short records ----
   HAKO_INLINE bool MatchShort(std::uint32_t handle, std::string_view key, std::uint64_t* head) const {
     const char* const at = At(handle);
     *head = sync::LoadSharedWord(at);
@@ -268,7 +270,7 @@ class RecordArena {
         seed_(seed) {}
 
  private:
-  static constexpr std::uint64_t kOptimisticValueMax = 4096;  // a longer value is copied only while the version holds
+  static constexpr std::uint64_t kOptimisticValueMax = 4096;  // longer ones need a current version
 
   HAKO_INLINE char* At(std::uint32_t handle) const { return base_ + (std::uint64_t{handle} << shift_); }
 
@@ -310,7 +312,7 @@ class RecordArena {
     sync::StoreShared(at + header + key.size(), value.data(), value.size());
   }
 
-  // A small block of the thread's chunk, or 0.
+  // Takes a small block from the thread's chunk; 0 if it does not fit.
   HAKO_INLINE std::uint32_t Carve(WriterState& writer, unsigned size_class) {
     const std::uint64_t bytes = BytesOf(size_class);
     ChunkRest& chunk = writer.chunk;
@@ -321,7 +323,7 @@ class RecordArena {
     return handle;
   }
 
-  // A block of any size, from what is free, else from more memory.
+  // Takes a block of any size from free space, else from new memory; 0 with an error.
   [[gnu::noinline]] std::uint32_t CarveSlowly(WriterState& writer, unsigned size_class, Status* error) {
     const std::uint64_t bytes = BytesOf(size_class);
     const bool small = depot_->IsSmall(size_class);

@@ -21,7 +21,7 @@ RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::u
   sweep_ = {extents_->super().sweep_extent, extents_->super().sweep_to,
             std::min<std::uint64_t>(extents_->super().sweep_end, extents_->tail())};
   const bool is_place = sweep_.extent >= format::kFirstExtent && sweep_.extent % format::kExtentUnit == 0 && sweep_.extent <= sweep_.to;
-  if (!is_place) sweep_ = {};  // the next one begins at the front
+  if (!is_place) sweep_ = {};  // the next pass starts at the beginning
   first_epoch_ = extents_->super().epoch + 1;
   if (extents_->found() == FoundState::kKilled) {
     first_epoch_ = std::max(first_epoch_, extents_->LoadLive(&format::LiveState::epoch) + 1);
@@ -84,7 +84,7 @@ HAKO_INLINE typename RecordHeap<FileT>::Head RecordHeap<FileT>::HeadOf(std::uint
             format::Stamp(static_cast<std::uint16_t>(word >> 32)),
             {2, (word >> 48) & 127, (word >> 56) & 127}};
   }
-  if (offset + kHeadMax > extents_->tail()) return {};  // no room for what long lengths announce
+  if (offset + kHeadMax > extents_->tail()) return {};  // too close to the end for long lengths
   char bytes[kHeadMax];
   sync::LoadShared(bytes, shared, sizeof(bytes));
   return DecodeHead(bytes, sizeof(bytes));
@@ -100,7 +100,7 @@ Match RecordHeap<FileT>::ReadRecord(std::uint32_t handle, Head* head, const char
     if (status != nullptr) *status = read;
     return !read.ok();
   };
-  // Makes the buffer hold `size` bytes of the record, of which it has the first `had`.
+  // Extends the buffer from the first `had` to `size` bytes of the record.
   const auto read_rest = [&](std::uint64_t had, std::uint64_t size) {
     char* const out = buffer.Take(size, had);
     return !failed(out == nullptr ? NoMemoryError() : extents_->Read(offset + had, out + had, size - had));
@@ -250,7 +250,7 @@ bool RecordHeap<FileT>::IsIntact(std::uint32_t handle, RecordView* record) const
 
 template <File FileT>
 Status RecordHeap<FileT>::DamageAt(std::uint32_t handle) const {
-  if constexpr (!kMapped) {  // or the device failed, perhaps for a moment only
+  if constexpr (!kMapped) {  // the device may have failed, perhaps only briefly
     Head head;
     const char* at = nullptr;
     Status status;
@@ -303,7 +303,7 @@ std::uint32_t RecordHeap<FileT>::WriteAhead(WriterState& writer, std::uint64_t k
     if (IndexHas(writer.ahead)) writer.ahead = {};
     writer.Leave();
     if (writer.ahead.bytes() != 0) break;
-    *error = Grow(bytes, most);  // may take long: the file system finds the space
+    *error = Grow(bytes, most);  // may take long: the file system allocates
     if (!error->ok()) return 0;
   }
   const std::uint32_t handle = HandleOf(writer.ahead.begin);
@@ -336,7 +336,7 @@ Status RecordHeap<FileT>::Put(WriterState& writer, std::uint32_t handle, format:
     sync::StoreShared(at + head_size, key.data(), key.size());
     sync::StoreShared(at + head_size + key.size(), value.data(), value.size());
   } else {
-    // Of a whole block nothing need be read first.
+    // Direct I/O writes the whole block, so that nothing has to be read first.
     const std::size_t used = head_size + key.size() + value.size();
     const std::size_t size = block_ > 1 ? static_cast<std::size_t>(BytesOf(ClassOf(key.size(), value.size()))) : used;
     const ScratchUse use(writer.write_buffer);
@@ -488,8 +488,9 @@ void RecordHeap<FileT>::ForgetBlock(std::uint32_t handle, unsigned size_class) {
   forgotten_.push_back({OffsetOf(handle), OffsetOf(handle) + BytesOf(size_class)});
 }
 
-// The stamp of a record that the index does not name any more, or names again, could not be read, so what it has to be is not known. Were
-// a state made durable with the old one, it would have a record too many, or too few.
+// The stamp of a record that an entry stops or starts naming could not be read, so its next stamp
+// is unknown. If a state became durable with the old one, it would have a record too many or too
+// few.
 template <File FileT>
 void RecordHeap<FileT>::StopAt(const Status& unread) {
   if (AcceptsWrites()) Poison(unread);

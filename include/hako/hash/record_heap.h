@@ -1,23 +1,27 @@
 // Records in a file: the space of HashDBM (hash/record_space.h).
 //
-// A record is written once and never changed; an update writes a new one, publishes it, and retires the old block. What a crash may
-// reuse is decided by the stamps (format/stamp.h). On a mapped file the index lines lie in the file too and everything is a memory
-// access; on any other file the lines are in memory and records are read and written by ReadAt and WriteAt.
+// A record is written once and never changed. An update writes a new record, publishes it and
+// retires the old block. Stamps (format/stamp.h) decide which blocks are free after a crash. In a
+// mapped file the index is in the file too, and every access is a memory access. For any other file
+// the index is in memory, and records are read with ReadAt and written with WriteAt.
 //
 // Invariants
-//   1. The sync rule: a block that belongs to the last synced state is neither written (but for its stamp) nor handed out before the next
-//      synchronization is durable. Until then it waits.
+//   1. The sync rule: a block of the last synced state is neither written (except its stamp) nor
+//      handed out before the next synchronization is durable. Until then it waits.
 //   2. A block born in the current epoch is free as soon as it is retired.
-//   3. A record's check is keyed by its key, lengths, place and file (format/record_format.h) and verified by every read.
-//   4. After a failed write or sync, or a read that failed where a record's stamp was to be changed, nothing more is written; what is there
-//      can still be read.
-//   5. The stamp of a retired block is replaced long before epochs wrap, when it would mean a later epoch. In a mapped file: at the next
-//      synchronization, at the next Open, or, if the process died, by the harvest, of which each synchronization does a part. In any other
-//      file it would be an access to the device, and most blocks are written again before long: those that still are free have it replaced
-//      within 256 synchronizations.
-//   6. While a state is pinned (hash/pinned_state.h), none of its blocks is written, except for its stamp, or handed out.
+//   3. A record's check is keyed by its key, lengths, place and file (format/record_format.h).
+//      Every read of a value verifies it.
+//   4. After a failed write or sync, or a failed read of a stamp that had to be changed, the heap
+//      refuses writes. Its records can still be read.
+//   5. The stamp of a retired block is replaced long before epochs wrap and it would mean a later
+//      epoch. In a mapped file: at the next synchronization, at the next Open, or, after a process
+//      kill, by the harvest, which each synchronization advances. In any other file a stamp costs a
+//      device access and most small blocks are soon written again, so a small block is stamped only
+//      if it is still free, within 256 synchronizations.
+//   6. While a state is pinned (hash/pinned_state.h), none of its blocks is written, except its
+//      stamp, or handed out.
 //
-// Threads: the calls of the engine, from any. An epoch is closed with the writers kept out.
+// Thread-safe for the engine's calls. Writers are kept out while an epoch is closed.
 #pragma once
 
 #include <algorithm>
@@ -78,14 +82,16 @@ class RecordHeap {
   struct WriterState : sync::WriterState {
     FreeBlockPool::Cache free;
     ChunkRest chunk;
-    std::uint64_t waiting_bytes = 0;  // of blocks that it retired in this epoch, and that wait for its end
-    OwnedScratch write_buffer;        // where a record is put together for a file that is not mapped
-    std::uint32_t freed = 0;          // a large block that goes to the free space with ReleaseFreed
+    // Bytes of the blocks that it retired in this epoch, which wait for the epoch's end.
+    std::uint64_t waiting_bytes = 0;
+    // Where a record is assembled for a file that is not mapped.
+    OwnedScratch write_buffer;
+    std::uint32_t freed = 0;  // a large block that ReleaseFreed makes free
     unsigned freed_class = 0;
-    Run ahead;  // the block of a record that is being written and that no entry names yet
+    Run ahead;  // the block of a WriteAhead in progress
   };
 
-  // A record of the heap as a scan finds it; views into the scan's buffer.
+  // A record as a scan finds it; the views point into the scan's buffer.
   struct ScannedRecord {
     std::uint32_t handle;
     format::Stamp stamp;
@@ -101,14 +107,15 @@ class RecordHeap {
   sync::WriteGate& gate() { return gate_; }
   HAKO_INLINE std::uint64_t KeyHash(std::string_view key) const { return Hash64(key, hash_seed_); }
   std::uint64_t epoch() const { return epoch_.load(std::memory_order_relaxed); }
-  // Tells the epoch to the process that opens the file if this one is killed. REQUIRES: the superblock says durably that the file is in
-  // use; until then nothing but superblocks is stored, so that a file of which no superblock is durable yet is blank after a power cut.
+  // Stores the epoch for the process that opens the file if this one is killed. REQUIRES: the
+  // superblock durably says that the file is in use. Before that only superblocks are stored, so
+  // that a file without a durable superblock is blank after a power cut.
   void PublishEpoch() { extents_->StoreLive(&format::LiveState::epoch, epoch()); }
-  // Whether one is due before epochs wrap, because many processes died without a synchronization between.
+  // Whether a synchronization is due before epochs wrap: many processes may have died without one.
   bool IsFarAhead() const { return epochs().now - epochs().durable > format::kEpochsAhead / 4; }
   format::Epochs epochs() const { return {durable_epoch_.load(std::memory_order_relaxed), epoch()}; }
 
-  // ---- for the engine: index lines ----
+  // ---- for the engine: the index ----
   StatusOr<std::uint64_t> AllocateIndexExtent(std::uint64_t bytes, IndexExtent kind);
   std::byte* index_base() const { return index_arena_ != nullptr ? index_arena_->base() : extents_->base(); }
   std::uint64_t index_end() const { return index_arena_ != nullptr ? index_arena_->end() : extents_->tail(); }
@@ -118,7 +125,7 @@ class RecordHeap {
   HAKO_INLINE void Prefetch(std::uint32_t handle) const {
     if constexpr (kMapped) {
       hako::Prefetch(base_ + OffsetOf(handle));
-      hako::Prefetch(base_ + OffsetOf(handle) + 31);  // often the next line
+      hako::Prefetch(base_ + OffsetOf(handle) + 31);  // often the next cache line
     }
   }
   HAKO_INLINE void PrefetchRest(std::uint32_t handle) const {
@@ -129,7 +136,7 @@ class RecordHeap {
       for (std::uint64_t last = size; last > 32; last -= std::min<std::uint64_t>(last, 64)) hako::Prefetch(at + last - 1);
     }
   }
-  // The record is one of those that `ahead` is going to read.
+  // Adds the record to those that Read(ahead) will read.
   void Want(Ahead& ahead, std::uint32_t handle) const {
     if constexpr (kReadsAhead) {
       if (IsPlace(OffsetOf(handle))) ahead.Want(handle, OffsetOf(handle), FirstRead(OffsetOf(handle)));
@@ -139,7 +146,7 @@ class RecordHeap {
     if constexpr (kReadsAhead) ahead.Read(extents_->file());
   }
   bool IsDirect() const { return block_ > 1; }
-  // Whether what is read together stays near, so that it pays for who is going to read it one by one.
+  // Whether records read together stay cached, so that later single reads are cheap.
   bool HasCache() const {
     if constexpr (requires { extents_->file().has_cache(); }) return extents_->file().has_cache();
     return false;
@@ -160,10 +167,12 @@ class RecordHeap {
     if constexpr (!kMapped) moves_.Note(old, fresh);
   }
   std::uint32_t Write(WriterState& writer, std::uint64_t key_hash, std::string_view key, std::string_view value, Status* error);
-  // Write for a long value, while the caller is no writer (sync/write_gate.h) and holds no lock: epochs may close and other threads go on
-  // meanwhile. The record is unborn until EndAhead, which the caller calls as a writer, and then publishes it or gives it back.
+  // Write for a long value, while the caller is no writer (sync/write_gate.h) and holds no lock:
+  // epochs may close and other threads continue meanwhile. The record is unborn until EndAhead,
+  // which the caller calls as a writer before it publishes the record or gives it back.
   std::uint32_t WriteAhead(WriterState& writer, std::uint64_t key_hash, std::string_view key, std::string_view value, Status* error);
-  // An error if the record could not be made live: then the heap takes no more writes, and nobody may name the record.
+  // Fails if the record could not be made live; then the heap refuses writes and no entry may name
+  // the record.
   Status EndAhead(WriterState& writer, std::uint32_t handle) {
     writer.ahead = {};
     if constexpr (kMapped) return absl::OkStatus();
@@ -172,13 +181,14 @@ class RecordHeap {
   }
   bool Overwrite(std::uint32_t, const format::Lengths&, std::string_view, std::string_view) { return false; }
   HAKO_INLINE void Commit(std::uint32_t handle) {
-    if constexpr (kMapped) StoreStamp(handle, stamps().live);  // else it has it already, see Put
+    if constexpr (kMapped) StoreStamp(handle, stamps().live);  // else Put has stored it
   }
-  // An entry names the block, or will: so it is alive, whatever a dead process left in its stamp.
+  // An entry names the block, or will: makes it live, whatever stamp a dead process left.
   void Revive(std::uint32_t handle);
   void Revive(std::uint32_t handle, format::Stamp stamp);
-  // A small block that becomes free stays with the thread for now. A large one is for all threads at once, but not before no entry names
-  // it: if the process dies first, it is alive again. So the engine calls ReleaseFreed once the entry is changed.
+  // A small block that becomes free stays with the thread. A large one is shared at once, but only
+  // after no entry names it: if the process is killed before that, the record is live again. So the
+  // engine calls ReleaseFreed after it has changed the entry.
   void Retire(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths);
   HAKO_INLINE void ReleaseFreed(WriterState& writer) {
     if (writer.freed != 0) [[unlikely]]
@@ -196,28 +206,32 @@ class RecordHeap {
   bool OverwriteShort(std::uint32_t, std::uint64_t, std::string_view) { return false; }
   HAKO_INLINE void RetireShort(WriterState& writer, std::uint32_t handle, std::uint64_t head);
 
-  // ---- epochs; REQUIRES: writers kept out, but for CommitEpoch and ReleaseWaiting ----
+  // ---- epochs; REQUIRES: writers kept out, except for CommitEpoch and ReleaseWaiting ----
   struct ClosedEpoch {
     std::uint64_t epoch;
     std::uint64_t tail;
-    FreeBlockPool::Chains waiting;  // blocks that are free once the epoch is durable, by size class
-    std::uint32_t unstamped;        // a chain of some that are free, see ReleaseUnstamped
-    bool settles;                   // those that wait are all that were retired until its end
+    FreeBlockPool::Chains waiting;  // free once the epoch is durable, by size class
+    std::uint32_t unstamped;        // a chain of free blocks, see ReleaseUnstamped
+    bool settles;                   // `waiting` has every block that was retired up to its end
   };
   template <class ForEachWriter>
   ClosedEpoch CloseEpoch(ForEachWriter&& for_each_writer);
   Status CommitEpoch(const ClosedEpoch& closed, std::uint64_t num_records);
-  // Makes free what waited for the end of the epoch, in steps: as_writer(step) runs each as a writer with this slot.
+  // Frees the blocks that waited for the end of the epoch, in steps: as_writer(step) runs each step
+  // as a writer with this state.
   template <class AsWriter>
   void ReleaseWaiting(WriterState& writer, ClosedEpoch& closed, AsWriter&& as_writer);
-  // Stamps those of one size class that no release has stamped; each epoch's is another class.
+  // Stamps the free blocks of one size class that were not stamped when released; each epoch takes
+  // the next class.
   template <class AsWriter>
   void ReleaseUnstamped(WriterState& writer, const ClosedEpoch& closed, AsWriter&& as_writer);
 
-  // Once large blocks of `bytes` bytes wait for the end of the epoch, and of an eighth of what live records take, `ask` is called; 0 =
-  // never. It arranges for a synchronization, and for EndReclaim after it, and returns true; or returns false. The caller holds a bucket's
-  // lock, so `ask` must neither wait nor retire blocks. Small blocks do not count: after a synchronization the first store to each page
-  // takes microseconds, which is little for a large record and ten times the update of a small one.
+  // Calls `ask` once large blocks of at least `bytes` bytes, and of at least an eighth of the live
+  // bytes, wait for the end of the epoch; 0 = never. `ask` arranges a synchronization followed by
+  // EndReclaim and returns true, or returns false. The caller holds a bucket's lock, so `ask` must
+  // neither wait nor retire blocks. Small blocks do not count: after a synchronization the first
+  // store to each page takes microseconds, which is little for a large record but ten times the
+  // update of a small one.
   struct ReclaimCall {
     bool (*ask)(void* context) = nullptr;
     void* context = nullptr;
@@ -234,23 +248,26 @@ class RecordHeap {
     for_each_writer([&](const WriterState& writer) { bytes += writer.waiting_bytes; });
     return bytes;
   }
-  // Epochs wrap: before one ends, looks at some more records and makes old stamps ancient. `named` knows the index:
+  // Refreshes some more records before an epoch ends: old stamps become ancient before epochs wrap.
+  // `named` asks the index:
   //   bool Has(SweptRecord)   whether an entry names the record
-  //   void Prefetch(records)  of a file that is not mapped: they are going to be refreshed
-  //   void RunLocked(span of at most 64 records, body)  the same: body(mask) with their lines locked; a bit for each that an entry names
+  //   void Prefetch(records)  not mapped: these will be refreshed
+  //   void RunLocked(span of at most 64 records, body)  not mapped: calls body(mask) with their
+  //                           buckets locked; bit i is set if an entry names record i
   struct SweptRecord {
     std::uint64_t key_hash;
     std::uint32_t handle;
-    std::uint32_t block_bytes;  // 0 of a long one, whose bytes have not been read
+    std::uint32_t block_bytes;  // 0 if it is long: its bytes have not been read
   };
   template <class Named>
   Status Sweep(Named&& named);
   void RefreshStamp(std::uint32_t handle, format::Stamp stamp);
 
-  // ---- whole-file passes ----
-  // Visits the heap extents in [from, to), void enter(Extent), and after each its records, Status visit(ScannedRecord); void other(Extent)
-  // gets space that is no heap. Bytes that do not validate are skipped. What validates may be long dead, wherever it lies outside of other
-  // records: stamps and the index tell. May run beside writers.
+  // ---- scans of the whole file ----
+  // Calls enter(Extent) for each heap extent in [from, to) and then Status visit(ScannedRecord) for
+  // its records; other(Extent) gets space that is no heap. Bytes that do not validate are skipped.
+  // A record that validates may be long dead, anywhere outside other records: check its stamp and
+  // the index. May run beside writers.
   template <class Visit, class Enter, class Other>
   Status Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Enter&& enter, Other&& other) const;
   template <class Visit>
@@ -258,74 +275,82 @@ class RecordHeap {
     return Scan(
         from, to, visit, [](Extent) {}, [](Extent) {});
   }
-  // The same for an extent that has been read, or whose bytes nobody changes but for stamps. doubt() is called at bytes that are neither
-  // zero nor a record.
-  enum class Trust { kNothing, kLiveHeads };  // kLiveHeads: a long record that is alive is not hashed if its head is intact
+  // Scans one extent that has been read, or whose bytes change only in stamps. Calls doubt() at
+  // bytes that are neither zero nor a record.
+  // kLiveHeads: the value of a long live record is not hashed if its head is intact.
+  enum class Trust { kNothing, kLiveHeads };
   template <Trust kTrust = Trust::kNothing, class Visit, class Doubt>
   Status ScanExtent(Extent extent, const char* bytes, Visit&& visit, Doubt&& doubt) const;
-  // For a walk in the order of the file.
+  // For a scan in file order.
   ScanTracker& moves() { return moves_; }
   HAKO_INLINE std::uint64_t OffsetOf(std::uint32_t handle) const { return std::uint64_t{handle} << shift_; }
   std::uint64_t BlockBytes(const ScannedRecord& record) const { return BytesOf(ClassOf(record.key.size(), record.value.size())); }
-  // Marks a dead record, so that no later recovery takes it for one of its state.
+  // Stamps a dead record as free, so that no later recovery restores it.
   void Bury(std::uint32_t handle) { StoreStamp(handle, stamps().free); }
-  std::uint64_t HandleAt(std::uint64_t offset) const { return offset >> shift_; }  // one more than any record's, at the file's end
+  // At the file's end, one more than any record's handle.
+  std::uint64_t HandleAt(std::uint64_t offset) const { return offset >> shift_; }
   // Whether an entry may name a record with this stamp.
   HAKO_INLINE bool MayBeNamed(format::Stamp stamp) const { return stamp.IsLive() || KeepsStamps(); }
-  // Whether one does name it.
+  // Whether an entry names it.
   bool IsNamed(std::uint32_t handle) const { return IsNamed(LoadStamp(handle)); }
   bool IsNamed(format::Stamp stamp) const { return KeepsStamps() ? stamp.BelongsTo(extents_->super().epoch) : stamp.IsLive(); }
   HAKO_INLINE void FreeBlock(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
-  // Gives bytes of a heap extent back that no block has, in whole units.
+  // Frees bytes of a heap extent that no block has, in whole units.
   void FreeGap(WriterState& writer, std::uint64_t offset, std::uint64_t bytes) { depot_->FreeGap(writer.free, {offset, offset + bytes}); }
-  // After a process kill: the space that the dead process had free or waiting is found extent by extent, whenever space is needed and a
-  // part with each synchronization; all at once if the stamps that it left are old. Until its turn comes an extent is frozen: nothing in it
-  // is handed out, so what is written there are stamps only. `num_records` are alive.
+  // After a process kill, finds the space that the dead process had free or waiting, extent by
+  // extent: whenever space is needed, a part with each synchronization, or all at once if the
+  // stamps that it left are old. Until then an extent is frozen: none of its blocks is handed out,
+  // so only stamps are written there. `num_records` are live.
   void BeginHarvest(WriterState& writer, std::uint64_t num_records);
   template <class AsWriter>
   void HarvestAll(WriterState& writer, AsWriter&& as_writer) {
     while (!HarvestIsOver()) as_writer([&] { HarvestFor(writer, 1); });
   }
 
-  // ---- a state that stays readable while epochs go on (hash/pinned_state.h); one at a time, and no evacuation meanwhile ----
-  // Pins the state of the epoch that is closed next. REQUIRES: writers kept out, nothing left to harvest, extents pinned
+  // ---- a state that stays readable across epochs (hash/pinned_state.h); one at a time, and no
+  // evacuation meanwhile ----
+  // Pins the state of the epoch that is closed next. REQUIRES: writers kept out, harvest over,
+  // extents pinned
   template <class ForEachWriter>
   Status PinState(ForEachWriter&& for_each_writer);
   // Visits the records of the pinned state.
   template <class Visit>
   Status ScanPinned(Visit&& visit) const;
-  // REQUIRES: no epoch is closed meanwhile, extents not pinned any more
+  // REQUIRES: no epoch is closed meanwhile, extents no longer pinned
   template <class AsWriter>
   void UnpinState(WriterState& writer, AsWriter&& as_writer);
 
   // ---- moving records together; one evacuation at a time ----
-  // Marks heap extents as victims: from now on no block of theirs is handed out, and those that become free are forgotten. Leaves out, and
-  // takes from the list, those that a record is being written to.
-  // REQUIRES: writers kept out
+  // Marks heap extents as victims: none of their blocks is handed out any more, and blocks that
+  // become free are forgotten. Removes from the list the extents to which a long record is being
+  // written. REQUIRES: writers kept out
   template <class ForEachWriter>
   void BeginEvacuation(std::vector<Extent>& victims, ForEachWriter&& for_each_writer);
   bool IsVictim(std::uint32_t handle) const {
     const std::uint64_t unit = OffsetOf(handle) / format::kExtentUnit;
     return unit < victims_.size() && victims_[unit];
   }
-  // Whether copying the record would keep others waiting: then it is moved by WriteAhead, before its bucket is locked.
+  // Whether copying the record would keep others waiting; such a record is moved by WriteAhead,
+  // before its bucket is locked.
   bool IsLong(std::uint32_t handle) const;
-  // A copy of the record, in a chunk of the mover's; to be published in its place.
+  // Copies the record into a chunk of the mover; the copy is to be published in its place.
   StatusOr<std::uint32_t> Relocate(WriterState& mover, std::uint32_t handle);
-  // The victims hold no record of the last synced state any more, nor any other: they become free extents. REQUIRES: writers kept out
+  // Frees the victims' extents if they are `emptied`, that is, hold no record of the last synced
+  // state nor any other; otherwise frees only the forgotten blocks. REQUIRES: writers kept out
   void EndEvacuation(WriterState& writer, const std::vector<Extent>& victims, bool emptied);
   void ReleaseChunk(WriterState& mover) { depot_->FreeRun(Rest(std::exchange(mover.chunk, {}))); }
-  // What the mover retired waits with what others did, and what it did not use is free.
+  // The mover's retired blocks wait with those of writers; its unused ones become free.
   void ReleaseMover(WriterState& mover) {
     ReleaseChunk(mover);
     depot_->Flush(mover.free, 0, FreeBlockPool::kLists);
   }
-  // The bytes of a heap extent that live records take.
+  // The bytes of the blocks that live and unborn records occupy in a heap extent.
   StatusOr<std::uint64_t> LiveBytes(Extent extent) const;
 
-  // Gives heap extents that are free all over back to the file, for any use. Not while extents are pinned.
+  // Returns wholly free heap extents to the file, for any use. Does nothing while extents are
+  // pinned.
   void ReleaseExtents();
-  // While a pin lives no heap extent becomes anything else, so that a list of them stays true.
+  // While a pin exists no heap extent is returned to the file, so a list of them stays valid.
   class ExtentPin {
    public:
     explicit ExtentPin(RecordHeap& heap) : heap_(heap) { Add(1); }
@@ -339,11 +364,11 @@ class RecordHeap {
     }
     RecordHeap& heap_;
   };
-  // All that threads keep for themselves goes to the depot. REQUIRES: writers kept out
+  // Moves the threads' free blocks and chunks to the shared pool. REQUIRES: writers kept out
   template <class ForEachWriter>
   void GatherFree(ForEachWriter&& for_each_writer);
 
-  // What a clean close remembers of free space, and taking it back.
+  // The free space, as a clean close stores it; and the reverse.
   template <class ForEachWriter>
   std::string TakeNote(ForEachWriter&& for_each_writer, const ClosedEpoch& closed);
   Status ReadNote(WriterState& writer, std::string_view note);
@@ -352,36 +377,38 @@ class RecordHeap {
   std::uint64_t FreeBytes(ForEachWriter&& for_each_writer) const;
   std::uint64_t index_bytes() const { return index_bytes_.load(std::memory_order_relaxed); }
   void AddIndexBytes(std::uint64_t bytes) { index_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
-  // From now on index lines lie in memory, not in the file.
+  // From now on the index is in memory, not in the file.
   Status UseIndexArena();
-  // All that index lines lie in, in the file or in memory.
+  // The extents of the index, in the file or in memory.
   std::vector<format::IndexExtentEntry> IndexExtents() const;
-  // At a clean close, of an index that is in memory, behind the `end` of all else; the check of what was written, 0 if nothing was.
+  // At a clean close, writes an index that is in memory behind `end`, the end of everything else;
+  // returns the check of the written bytes, 0 if none were written.
   StatusOr<std::uint64_t> SaveIndex(std::uint64_t end) { return index_arena_->Save(*extents_, end, secret_); }
   StatusOr<bool> LoadIndex(std::uint64_t end, std::uint64_t check) { return index_arena_->Load(*extents_, end, secret_, check); }
-  // Records whose first read was too short.
+  // Records that needed a second read because the first was too short.
   std::uint64_t second_reads() const { return second_reads_.load(std::memory_order_relaxed); }
   std::uint64_t num_index_extents() const { return num_index_extents_; }
   void set_num_index_extents(std::uint64_t n) {
     num_index_extents_ = n;
     extents_->StoreLive(&format::LiveState::index_extents, n);
   }
-  // Forgets the index extents; the caller frees them.
+  // Forgets the index extents and returns them; the caller frees them.
   std::vector<Extent> TakeIndexExtents();
   bool index_is_in_memory() const { return index_arena_ != nullptr; }
-  // Whether the table names only extents that lie in the file.
+  // Whether all extents in the table lie inside the file.
   bool IndexTableIsInside() const;
   // XXH3 over the index extents and their table. REQUIRES: kMapped, writers kept out.
   std::uint64_t IndexCheck() const;
 
-  // OK, or the failure since which the heap refuses writes. One of a file that is open for reading is OK too, and accepts none.
+  // OK, or the failure after which the heap refuses writes. Also OK for a file that is open for
+  // reading, which accepts no writes.
   Status Health() const { return extents_->file().IsWritable() ? refusal_.Get() : absl::OkStatus(); }
   Status Refusal() const { return refusal_.Get(); }
   bool AcceptsWrites() const { return refusal_.IsOk(); }
   void Poison(const Status& why);
 
  private:
-  // The header of a record, decoded.
+  // A record's header, decoded.
   struct Head {
     std::uint32_t check = 0;
     format::Stamp stamp;
@@ -391,28 +418,30 @@ class RecordHeap {
     std::uint64_t size() const { return key_at() + lengths.key_size + lengths.value_size; }
   };
   static constexpr std::uint64_t kFixed = 6;  // check and stamp
-  // The bits of a short record's first 8 bytes that tell a short live one: its stamp's, and the high ones of its lengths.
+  // The bits of a short live record's first 8 bytes that identify it: of its stamp, and the high
+  // bits of its lengths.
   static constexpr std::uint64_t kShortLiveMask = std::uint64_t{0x8080'0000'0000'0000} | std::uint64_t{format::Stamp::kLiveMask} << 32;
   static constexpr std::uint64_t kShortLiveWord = std::uint64_t{format::Stamp::kLiveBits} << 32;
   static constexpr std::uint64_t kHeadMax = 16;               // without the head check
-  static constexpr std::uint64_t kOptimisticValueMax = 4096;  // a longer value is copied only while the version holds
-  static constexpr std::uint64_t kReclaimShare = 8;           // of the live bytes
-  static constexpr int kPauses = 10;                          // of a Set of a long value, of 1 ms each
+  static constexpr std::uint64_t kOptimisticValueMax = 4096;  // longer ones need a current version
+  static constexpr std::uint64_t kReclaimShare = 8;           // of the live bytes: 1 / kReclaimShare
+  static constexpr int kPauses = 10;                          // of 1 ms each, before a long value is written
   static constexpr std::uint64_t kHarvestParts = 512;
   static constexpr std::uint64_t kSweepEpochs = 14'000;
   static constexpr std::uint64_t kSweepPiece = 256 << 10;
   static constexpr std::size_t kStampedAtOnce = 64;       // records, in one write
   static constexpr std::uint64_t kLongRecord = 8192;      // bytes
-  static constexpr int kHarvestsAtOnce = 2;               // extents, of 1 MiB as a rule
+  static constexpr int kHarvestsAtOnce = 2;               // extents, usually of 1 MiB
   static constexpr unsigned kReleasesAtOnce = 16;         // magazines
-  static constexpr std::uint64_t kLarge = 1 << 20;        // bytes of a block whose extent, once free, is given back at once
-  static constexpr std::uint64_t kDevicePage = 4096;      // what most devices read at once, whatever their smallest block
-  static constexpr std::uint64_t kDirectChunk = 1 << 20;  // at least, in direct I/O: what is appended is to be written together
-  static constexpr std::uint64_t kSettledAgeMax = format::kOtherAgeMax / 2;  // when a harvest begins: it ends before kOtherAgeMax
+  static constexpr std::uint64_t kLarge = 1 << 20;        // bytes; a free extent of such a block is returned at once
+  static constexpr std::uint64_t kDevicePage = 4096;      // what most devices read at once
+  static constexpr std::uint64_t kDirectChunk = 1 << 20;  // least extent in direct I/O, to join appended writes
+  // Stamps of this age make a harvest run at once: it must end before kOtherAgeMax.
+  static constexpr std::uint64_t kSettledAgeMax = format::kOtherAgeMax / 2;
 
   RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::uint64_t min_read_size);
 
-  // The stamps of the current epoch, made once.
+  // The stamps of the current epoch, precomputed.
   struct EpochStamps {
     format::Stamp unborn, live, free;
   };
@@ -439,7 +468,8 @@ class RecordHeap {
   }
   std::uint64_t BytesOf(unsigned size_class) const { return format::UnitsOf(size_class) << shift_; }
 
-  // The first 8 bytes of a mapped record, if it is short, alive, not at the file's very end, and has a key of this size.
+  // Loads the first 8 bytes of a mapped record. False unless it is short, live, not at the file's
+  // very end, and has a key of this size.
   HAKO_INLINE bool LoadShortHead(std::uint64_t offset, std::size_t key_size, std::uint64_t* word) const {
     if (key_size >= format::kShortLength || offset + format::kShortRecordMax > extents_->tail()) [[unlikely]]
       return false;
@@ -447,7 +477,7 @@ class RecordHeap {
     *word = sync::LoadSharedWord(base_ + offset);
     return ((*word ^ (kShortLiveWord | key_size << 48)) & kMask) == 0;
   }
-  // The same, whatever its key's size.
+  // The same for any key size.
   HAKO_INLINE bool LoadShortHead(std::uint64_t offset, std::uint64_t* word) const {
     if (offset + format::kShortRecordMax > extents_->tail()) [[unlikely]]
       return false;
@@ -457,7 +487,7 @@ class RecordHeap {
   template <class C, class B>
   [[gnu::noinline]] Match CopyAnyRecord(std::uint32_t handle, const C& is_current, B& buffer, RecordCopy* copy) const;
 
-  // A file that is neither mapped nor writable keeps the stamps that a crash left.
+  // Whether stamps stay as a crash left them: the file is neither mapped nor writable.
   HAKO_INLINE bool KeepsStamps() const { return !kMapped && !extents_->file().IsWritable(); }
   static Head DecodeHead(const char* bytes, std::size_t size);
   bool DecodeWholeHead(const char* shared, std::uint64_t size, std::uint64_t offset, Head* head) const;
@@ -466,49 +496,54 @@ class RecordHeap {
   HAKO_INLINE bool IsInside(std::uint64_t offset, const Head& head) const {
     return head.lengths.header != 0 && head.size() <= extents_->tail() - offset;
   }
-  // An entry names live records only; a damaged one may name an old version.
+  // Entries name live records only; a damaged entry may name an old version.
   HAKO_INLINE bool IsAlive(const Head& head) const { return MayBeNamed(head.stamp); }
   HAKO_INLINE bool IsPlace(std::uint64_t offset) const { return offset >= format::kFirstExtent && offset + 8 <= extents_->tail(); }
-  // Not mapped: how many bytes to read of a record whose size is not known: more than enough costs little, too few cost a second access.
+  // Not mapped: how many bytes to read of a record of unknown size. Too many cost little; too few
+  // cost a second access.
   std::uint64_t FirstRead(std::uint64_t offset) const {
     const std::uint64_t end = offset + (min_read_size_ != 0 ? min_read_size_ : guess_.Get());
     return std::min((end + block_ - 1) & ~(block_ - 1), extents_->tail()) - offset;
   }
-  // Where a block of `bytes` goes in the rest of a chunk: in direct I/O not across a device block, or 4 KiB, that it fits in, or from the
-  // beginning of one.
+  // Where in the rest of a chunk a block of `bytes` goes. In direct I/O a block that fits into one
+  // place unit does not cross the end of one; a larger one starts at a boundary.
   std::uint64_t PlaceIn(const ChunkRest& chunk, std::uint64_t bytes) const {
     const std::uint64_t within = chunk.next & (place_unit_ - 1);
     const bool fits = within == 0 || within + bytes <= place_unit_;
     return fits ? chunk.next : chunk.next - within + place_unit_;
   }
-  // Not mapped: the whole record, in this thread's buffer until the next call.
+  // Not mapped: reads the whole record, into this thread's buffer until the next call.
   Match ReadRecord(std::uint32_t handle, Head* head, const char** bytes, Status* status) const;
-  // The record, wherever it lies. Under the line's lock.
+  // Finds the record in the map, or reads it. Unless its bucket is locked, the caller validates the
+  // result.
   Match Load(std::uint32_t handle, Head* head, const char** bytes) const;
 
-  // Whether the record is alive and matches its check.
+  // Whether the record is live and matches its check.
   bool IsIntact(std::uint32_t handle, RecordView* record) const;
   HAKO_INLINE format::Stamp LoadStamp(std::uint32_t handle, Status* status = nullptr) const;
   HAKO_INLINE void StoreStamp(std::uint32_t handle, format::Stamp stamp);
 
-  // Writes a record into a block that nobody knows yet.
+  // Writes a record into a block that no entry names yet.
   Status Put(WriterState& writer, std::uint32_t handle, format::Stamp stamp, std::uint64_t key_hash, std::string_view key,
              std::string_view value);
-  // That of a record written under its bucket's lock. What a killed process wrote to a file that is not mapped counts for nothing, so there
-  // a record need not be unborn until it is published.
+  // The stamp of a record that is written under its bucket's lock. In a file that is not mapped,
+  // writes of a killed process do not count, so the record need not be unborn until it is
+  // published.
   format::Stamp fresh_stamp() const { return kMapped ? stamps().unborn : stamps().live; }
-  // A small block of the thread's chunk, or 0.
+  // Takes a small block from the thread's chunk; 0 if it does not fit.
   HAKO_INLINE std::uint32_t Carve(WriterState& writer, unsigned size_class);
-  // A block of any size, from what is free, else from a new extent; 0 with an error.
+  // Takes a block of any size from free space, else from a new extent; 0 with an error.
   [[gnu::noinline]] std::uint32_t CarveSlowly(WriterState& writer, unsigned size_class, Status* error);
-  // Whether the run is none, though it looks free: a record whose length is damaged reached into the index.
+  // Whether the run overlaps the index. A record with a damaged length can make index bytes look
+  // free.
   bool IndexHas(Run run) const { return run.bytes() != 0 && extents_->IndexHas({run.begin, run.bytes()}); }
   std::uint32_t CutSmall(WriterState& writer, unsigned size_class);
-  // Makes a new heap extent with room for a block.
+  // Allocates a heap extent with room for a block.
   Status Grow(std::uint64_t bytes, std::uint64_t most);
-  // How large an extent to take for a block of `bytes`, for which `most` bytes are enough wherever they lie.
+  // The size of an extent to allocate for a block of `bytes`; `most` bytes are enough at any
+  // alignment.
   std::uint64_t ExtentSize(std::uint64_t bytes, std::uint64_t most) const;
-  // Whether the run is all that a heap extent has for records.
+  // Whether the run is the whole record space of a heap extent.
   bool IsHeapExtent(Run run) const;
   void ReleaseIfExtent(Run run);
   void ReleaseExtent(Run run);
@@ -516,7 +551,8 @@ class RecordHeap {
   bool HarvestSome(WriterState& writer);
   void HarvestUntil(WriterState& writer, std::uint64_t end);  // REQUIRES: harvest_mutex_ held
   void HarvestExtent(WriterState& writer, Extent extent);
-  // Of an extent that the harvest has yet to come to. REQUIRES: harvest_mutex_ held, or the harvest is over
+  // Whether the harvest has yet to visit the block. REQUIRES: harvest_mutex_ held, or the harvest
+  // is over
   bool IsFrozen(std::uint32_t handle) const {
     return OffsetOf(handle) >= harvest_next_.load(std::memory_order_relaxed) && OffsetOf(handle) < harvest_end_;
   }
@@ -540,7 +576,8 @@ class RecordHeap {
   void FreeSlowly(WriterState& writer, unsigned size_class, std::vector<std::uint32_t> handles, AsWriter&& as_writer);
   std::uint32_t ReleaseSome(WriterState& writer, unsigned size_class, std::uint32_t chain);
   void KeepPinned(unsigned size_class, std::uint32_t chain);
-  // A block that is stamped as free goes to the free space, or, of a victim, is forgotten until the evacuation is over.
+  // Makes a block that is stamped as free available. A victim's block is forgotten until the
+  // evacuation is over.
   HAKO_INLINE void FreeStamped(WriterState& writer, std::uint32_t handle, unsigned size_class);
   [[gnu::noinline]] void ForgetBlock(std::uint32_t handle, unsigned size_class);
   template <class Named>
@@ -553,24 +590,24 @@ class RecordHeap {
 
   std::unique_ptr<ExtentFile<FileT>> extents_;
   std::unique_ptr<FreeBlockPool> depot_;
-  std::unique_ptr<IndexArena> index_arena_;  // where the lines are if they cannot be in the file
+  std::unique_ptr<IndexArena> index_arena_;  // the index, if it cannot be in the file
   char* base_ = nullptr;                     // mapped only
   unsigned shift_;
   std::uint64_t hash_seed_;
   std::uint64_t secret_;
   std::uint64_t min_read_size_ = 0;
-  std::uint64_t block_ = 1;       // of transfers, in direct I/O
-  std::uint64_t place_unit_ = 1;  // of the device: what lies in one is read at once
+  std::uint64_t block_ = 1;       // unit of transfers in direct I/O
+  std::uint64_t place_unit_ = 1;  // bytes that the device reads at once
   mutable SizeGuess guess_;
   mutable std::atomic<std::uint64_t> second_reads_{0};
   std::atomic<std::uint64_t> large_waiting_{0};  // bytes of large blocks that wait for the end of this epoch
-  std::atomic<std::uint64_t> large_closing_{0};  // the same, of one whose end is being made durable
-  std::atomic<bool> is_reclaiming_{false};       // a synchronization was asked for and has not ended
+  std::atomic<std::uint64_t> large_closing_{0};  // the same, of an epoch whose end is being made durable
+  std::atomic<bool> is_reclaiming_{false};       // a synchronization was requested and has not ended
   std::uint64_t reclaim_bytes_ = 0;
   ReclaimCall reclaim_call_;
   alignas(64) std::atomic<std::uint64_t> epoch_{0};
-  std::atomic<std::uint64_t> durable_epoch_;  // of the superblock, once it is on the device
-  sync::StickyStatus refusal_;                // why writes are refused: the file is open for reading, or a write failed
+  std::atomic<std::uint64_t> durable_epoch_;  // of the superblock, once durable
+  sync::StickyStatus refusal_;                // why writes are refused: opened for reading, or a write failed
   std::atomic<std::uint64_t> stamps_{0};
   std::atomic<std::uint64_t> index_bytes_{0};
   std::uint64_t num_index_extents_ = 0;
@@ -578,20 +615,20 @@ class RecordHeap {
   std::atomic<std::uint64_t> harvest_next_{0};
   std::uint64_t harvest_end_ = 0;
   std::mutex harvest_mutex_;           // guards harvest_next_ and the two below
-  std::uint64_t live_to_harvest_ = 0;  // records that were alive at the beginning and are not yet found
+  std::uint64_t live_to_harvest_ = 0;  // records that were live at the beginning and are not yet found
   std::vector<ChunkRest> doubtful_;    // free, unless they hold a damaged record
   struct SweepPlace {
     std::uint64_t extent, to, end;
   };
-  SweepPlace sweep_;  // used by who closes epochs
+  SweepPlace sweep_;  // used by the thread that closes epochs
   std::string sweep_buffer_;
   std::vector<SweptRecord> sweep_found_;
   std::unique_ptr<PinnedState> pinned_;  // changed with writers kept out
   std::atomic<bool> evacuating_{false};
   std::vector<bool> victims_;  // by extent unit; changed with writers kept out
   std::mutex forgotten_mutex_;
-  std::vector<Run> forgotten_;  // what is free in victims
-  std::mutex extents_mutex_;    // held while heap extents are given back to the file
+  std::vector<Run> forgotten_;  // free space in victims
+  std::mutex extents_mutex_;    // held while heap extents are returned to the file
   int extent_pins_ = 0;
   std::mutex index_mutex_;
   sync::WriteGate gate_;

@@ -1,4 +1,5 @@
-// Definitions of hash/record_heap.h for the whole file: scanning it, the extents of the index, and the note of a clean close.
+// Definitions of hash/record_heap.h for the whole file: scanning it, the index extents, and the
+// note of a clean close.
 #pragma once
 
 #include "hako/hash/record_heap.h"
@@ -27,7 +28,7 @@ Status RecordHeap<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& vis
   return absl::OkStatus();
 }
 
-// Whether there may be a record in the first `size` of these bytes, from `offset` on.
+// Whether a record may start at `offset`, where `size` bytes are left.
 template <File FileT>
 bool RecordHeap<FileT>::DecodeWholeHead(const char* shared, std::uint64_t size, std::uint64_t offset, Head* head) const {
   char bytes[format::kRecordHeadMax];
@@ -41,18 +42,19 @@ bool RecordHeap<FileT>::DecodeWholeHead(const char* shared, std::uint64_t size, 
   return head_check == format::RecordHeadCheck(head->lengths.key_size, head->lengths.value_size, offset, secret_);
 }
 
-// Goes on behind the end of a record, not of its block: there may lie dead records.
+// Continues behind the end of a record, not of its block: dead records may follow there.
 //
-// Of a record that the durable state does not have, the block may be in part another's: its check holds while the bytes that both have are
-// the same, for one byte once in 256 times. So the last unit of such a record is looked at too. An earlier one need not be: two records
-// with eight equal bytes are as rare as a wrong check that holds. What its stamp says does not help: after a crash of the machine the block
-// may be free and its stamp be one from before.
+// A record that the durable state does not have may share its block with a newer record. Its check
+// still holds if the shared bytes are equal: for one byte, once in 256 times. So the last unit of
+// such a record is scanned too. Earlier units need not be: eight equal bytes are as rare as a false
+// match of the check. The stamp does not help: after a crash of the machine a free block may have
+// an earlier stamp.
 template <File FileT>
 template <typename RecordHeap<FileT>::Trust kTrust, class Visit, class Doubt>
 Status RecordHeap<FileT>::ScanExtent(Extent extent, const char* bytes, Visit&& visit, Doubt&& doubt) const {
   const std::uint64_t size = extent.bytes, unit = std::uint64_t{1} << shift_;
   const std::uint64_t wasted_max = std::max<std::uint64_t>(64 * size, std::uint64_t{2} << 30);
-  std::uint64_t wasted = 0;        // bytes hashed in vain: bounds the work on a hostile file
+  std::uint64_t wasted = 0;        // bytes hashed in vain; bounds the work on a hostile file
   std::uint64_t shared_until = 0;  // the end of the last record that the durable state does not have
   const auto is_doubtful = [&](std::uint64_t at) { return at >= shared_until; };
   for (std::uint64_t at = sizeof(format::HeapExtentHeader); size - at >= format::kShortHead && wasted <= wasted_max; at += unit) {
@@ -75,7 +77,7 @@ Status RecordHeap<FileT>::ScanExtent(Extent extent, const char* bytes, Visit&& v
     const std::uint64_t last_unit = (head.size() - 1) & ~(unit - 1);
     const bool looks_at_last = last_unit != 0 && !head.stamp.BelongsTo(epochs().durable);
     if (looks_at_last) shared_until = at + head.size();
-    at += looks_at_last ? last_unit - unit : last_unit;  // and a unit
+    at += looks_at_last ? last_unit - unit : last_unit;  // and the loop adds a unit
   }
   return absl::OkStatus();
 }
@@ -135,15 +137,17 @@ inline bool TakeNumber(std::string_view* in, std::uint64_t* number) {
 
 }  // namespace internal
 
-// Numbers of 8 bytes: count, then {offset, bytes} of the free extents; 1 if a harvest is not over, so that the next Open begins it again,
-// and no more; else 0, count, {begin, end} of the free runs; then, for each list of free blocks that has any, {list, count} and the
-// handles, of 4 bytes each. A list is a size class, or kSizeClasses + one, for what is free when the note is durable, but is still stamped
-// as retired.
+// 8-byte numbers: count, then {offset, bytes} of the free extents; then 1 if a harvest is not over,
+// so that the next Open starts it again, and nothing else. Otherwise 0; count, {begin, end} of the
+// free runs; then, for each list of free blocks that is not empty, {list, count} and the 4-byte
+// handles. A list is a size class, or kSizeClasses + class for blocks that are free once the note
+// is durable but have another stamp.
 template <File FileT>
 template <class ForEachWriter>
 std::string RecordHeap<FileT>::TakeNote(ForEachWriter&& for_each_writer, const ClosedEpoch& closed) {
   std::string note;
-  const std::vector<Extent> free = HarvestIsOver() ? extents_->free_extents() : std::vector<Extent>();  // the harvest finds them
+  // Without the harvest's: it finds the free extents again.
+  const std::vector<Extent> free = HarvestIsOver() ? extents_->free_extents() : std::vector<Extent>();
   internal::PutNumber(&note, free.size());
   for (const Extent& extent : free) {
     internal::PutNumber(&note, extent.offset);
@@ -176,7 +180,8 @@ template <File FileT>
 Status RecordHeap<FileT>::ReadNote(WriterState& writer, std::string_view note) {
   const Status bad = DataLossError("bad closing note", extents_->super().tail);
   const std::uint64_t tail = extents_->tail(), unit = std::uint64_t{1} << shift_;
-  std::vector<bool> taken(tail / format::kExtentUnit);  // extent units that are free or of the index, so that no block lies there
+  // Extent units that are free or of the index, where no block can be.
+  std::vector<bool> taken(tail / format::kExtentUnit);
   const auto is_free = [&](std::uint64_t offset, std::uint64_t bytes) {
     if (offset < format::kFirstExtent || offset > tail || bytes > tail - offset) return false;
     for (std::uint64_t at = offset / format::kExtentUnit; at * format::kExtentUnit < offset + bytes; ++at) {
@@ -217,7 +222,7 @@ Status RecordHeap<FileT>::ReadNote(WriterState& writer, std::string_view note) {
     std::memcpy(handles.data(), note.data(), count * sizeof(handles[0]));
     note.remove_prefix(count * sizeof(handles[0]));
     const auto list = static_cast<unsigned>(a), size_class = list % format::kSizeClasses;
-    const bool stays = !kMapped && list != size_class && depot_->IsSmall(size_class);  // in a list of blocks that are not stamped
+    const bool stays = !kMapped && list != size_class && depot_->IsSmall(size_class);  // in a list of unstamped blocks
     const bool stamps_now = !stays && list != size_class && AcceptsWrites();
     for (const std::uint32_t handle : handles) {
       if (!is_free(OffsetOf(handle), BytesOf(size_class))) return bad;

@@ -1,11 +1,11 @@
-// Definitions of hash/record_heap.h: keeping a state readable while epochs go on.
+// Definitions of hash/record_heap.h: keeping a state readable across epochs.
 #pragma once
 
 #include "hako/hash/record_heap.h"
 
 namespace hako::hash {
 
-// Moves all free blocks to the depot, which records the blocks that it hands out from now on.
+// Moves all free blocks to the depot, which from now on records the blocks that it hands out.
 template <File FileT>
 template <class ForEachWriter>
 Status RecordHeap<FileT>::PinState(ForEachWriter&& for_each_writer) {
@@ -19,8 +19,10 @@ Status RecordHeap<FileT>::PinState(ForEachWriter&& for_each_writer) {
   return absl::OkStatus();
 }
 
-// A block that is retired meanwhile is in one of three conditions: stamped as retired in a later epoch than the pinned one, which can be
-// told as long as stamps are not a whole period old; stamped as free, and noted before; or, where the scan read it before that, alive.
+// A block of the state that was retired since is in one of three conditions: stamped as retired in
+// a later epoch than the pinned one, which its stamp shows while it is younger than a period; or
+// stamped as free, and added to `released` before; or live, if the scan read it before it was
+// retired.
 template <File FileT>
 template <class Visit>
 Status RecordHeap<FileT>::ScanPinned(Visit&& visit) const {
@@ -35,14 +37,15 @@ Status RecordHeap<FileT>::ScanPinned(Visit&& visit) const {
   });
 }
 
-// Their stamps are replaced as ever, before epochs wrap, but nobody gets them before the pin ends.
+// Replaces the blocks' stamps as usual, before epochs wrap, but keeps the blocks until the pin
+// ends.
 template <File FileT>
 void RecordHeap<FileT>::KeepPinned(unsigned size_class, std::uint32_t chain) {
   std::vector<std::uint32_t>& waiting = pinned_->waiting[size_class];
   const std::size_t before = waiting.size();
   (void)depot_->Drain(chain, [&](std::uint32_t handle) {
     pinned_->released.Add(handle);
-    if (!TryPushBack(waiting, handle)) StoreStamp(handle, stamps().free);  // without memory: lost space, not lost data
+    if (!TryPushBack(waiting, handle)) StoreStamp(handle, stamps().free);  // no memory: lost space, not lost data
   });
   std::atomic_thread_fence(std::memory_order_release);
   StampFree(std::span(waiting).subspan(before));

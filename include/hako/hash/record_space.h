@@ -1,9 +1,11 @@
-// The hash table asks this of its home, which stores its records and its lines. The table does not depend on a home or on a file: TinyDBM
-// gives it memory (hash/record_arena.h), HashDBM a file (hash/record_heap.h).
+// The store of the hash table's records and index buckets, as the table sees it. The table does not
+// depend on a store or on a file: TinyDBM gives it memory (hash/record_arena.h), HashDBM a file
+// (hash/record_heap.h).
 //
-// A record is named by a 32-bit handle, never 0. Calls marked (optimistic) run without a lock beside writers: they may see garbage, must
-// not follow it outside the space, and their result counts only if the line's version still holds. All others run with the record's bucket
-// line locked by the caller.
+// A record is named by a 32-bit handle, never 0. Calls marked (optimistic) run without a lock
+// beside writers: they may read garbage but must not follow it outside the space, and their result
+// counts only if the bucket's version has not changed. All other calls on a record require that the
+// caller has locked its bucket, unless they say otherwise.
 #pragma once
 
 #include <concepts>
@@ -27,45 +29,51 @@ concept RecordSpace = requires(S& s, typename S::WriterState& writer, std::uint3
                                CopyBuffer& buffer, RecordCopy* copied, char* (*sink)(std::size_t), bool (*is_current)()) {
   requires std::derived_from<typename S::WriterState, sync::WriterState>;
   { S::kOverwrites } -> std::convertible_to<bool>;  // whether a value can be changed in place
-  { S::kReadsAhead } -> std::convertible_to<bool>;  // whether an Ahead reads several records together (hash/read_ahead.h), or is nothing
+  // Whether an Ahead reads several records at once (hash/read_ahead.h); if not, it is empty
+  { S::kReadsAhead } -> std::convertible_to<bool>;
   typename S::Ahead;
   { s.gate() } -> std::same_as<sync::WriteGate&>;
 
-  // Index lines: zero-filled extents of one address range that never moves.
+  // Index buckets: zero-filled extents of one address range that never moves.
   { s.AllocateIndexExtent(n, kind) } -> std::same_as<StatusOr<std::uint64_t>>;
   { s.index_base() } -> std::same_as<std::byte*>;
-  { s.index_end() } -> std::same_as<std::uint64_t>;  // no line lies at or above it
-  { s.StoreLineCount(n) } -> std::same_as<void>;     // to be found again after a process kill
+  { s.index_end() } -> std::same_as<std::uint64_t>;  // no bucket lies at or above it
+  { s.StoreLineCount(n) } -> std::same_as<void>;     // where the next process finds it after a process kill
 
   // Records.
   { s.Prefetch(handle) } -> std::same_as<void>;                                  // (optimistic)
-  { s.PrefetchRest(handle) } -> std::same_as<void>;                              // (optimistic) once the head is here
-  { s.TryFetchShort(handle, n, bytes, sink) } -> std::same_as<bool>;             // (optimistic) n = hash; false = ask TryFetch
+  { s.PrefetchRest(handle) } -> std::same_as<void>;                              // (optimistic) once the first line is cached
+  { s.TryFetchShort(handle, n, bytes, sink) } -> std::same_as<bool>;             // (optimistic) n = hash; false = call TryFetch
   { s.TryFetch(handle, bytes, sink, is_current, copy) } -> std::same_as<Match>;  // (optimistic)
-  { s.CopyRecord(handle, is_current, buffer, copied) } -> std::same_as<Match>;   // (optimistic) to the buffer; kYes: intact
+  { s.CopyRecord(handle, is_current, buffer, copied) } -> std::same_as<Match>;   // (optimistic) into the buffer; kYes: intact
   { s.CopyIsIntact(copy, n) } -> std::same_as<bool>;                             // n = hash of the key
   { s.DamageAt(handle) } -> std::same_as<Status>;
-  { s.MatchKey(handle, bytes, &lengths) } -> std::same_as<Match>;                   // and the record's lengths
-  { s.View(writer, handle) } -> std::same_as<StatusOr<RecordView>>;                 // checked; DataLoss if damaged
-  { s.Write(writer, n, bytes, bytes, error) } -> std::same_as<std::uint32_t>;       // a new record, seen by nobody yet; 0 = error
-  { s.WriteAhead(writer, n, bytes, bytes, error) } -> std::same_as<std::uint32_t>;  // the same for a long value, outside the gate and locks
-  { s.EndAhead(writer, handle) } -> std::same_as<Status>;                           // inside the gate, before it is published or given back
-  { s.Overwrite(handle, lengths, bytes, bytes) } -> std::same_as<bool>;             // in place, if the space allows it
-  { s.Commit(handle) } -> std::same_as<void>;                                       // its slot names it now
-  { s.Revive(handle) } -> std::same_as<void>;                                       // the same after a process kill
-  { s.Retire(writer, handle, lengths) } -> std::same_as<void>;                      // its slot will name it no more
-  { s.ReleaseFreed(writer) } -> std::same_as<void>;  // what was retired may be used again: its slot names it no more
-  {
-    s.NoteMove(handle, handle)
-    } -> std::same_as<void>;  // the entry of the first is going to name the second, before either knows; 0 = none
+  { s.MatchKey(handle, bytes, &lengths) } -> std::same_as<Match>;    // and sets the record's lengths
+  { s.View(writer, handle) } -> std::same_as<StatusOr<RecordView>>;  // checked; DataLoss if damaged
+  // A new record that no entry names yet; 0 = error.
+  { s.Write(writer, n, bytes, bytes, error) } -> std::same_as<std::uint32_t>;
+  // Write for a long value, outside the gate and without locks.
+  { s.WriteAhead(writer, n, bytes, bytes, error) } -> std::same_as<std::uint32_t>;
+  // Ends WriteAhead, inside the gate, before the record is published or given back.
+  { s.EndAhead(writer, handle) } -> std::same_as<Status>;
+  { s.Overwrite(handle, lengths, bytes, bytes) } -> std::same_as<bool>;  // in place, if the space supports it
+  { s.Commit(handle) } -> std::same_as<void>;                            // its entry names it now
+  { s.Revive(handle) } -> std::same_as<void>;                            // the same after a process kill
+  { s.Retire(writer, handle, lengths) } -> std::same_as<void>;           // its entry will stop naming it
+  // Retired blocks may be reused: no entry names them any more.
+  { s.ReleaseFreed(writer) } -> std::same_as<void>;
+  // The entry of the first will name the second; called before either changes. 0 = none.
+  { s.NoteMove(handle, handle) } -> std::same_as<void>;
   { s.KeyHash(bytes) } -> std::same_as<std::uint64_t>;
 
-  // The same in short, for short records (format/record_format.h); a refusal, false or 0 or nullopt, means that nothing was done. `head`
-  // is the record's first 8 bytes.
+  // Fast paths for short records (format/record_format.h). A refusal (false, 0 or nullopt) means
+  // that nothing was done. `head` is the record's first 8 bytes.
   { s.MatchShort(handle, bytes, &head) } -> std::same_as<bool>;
   { s.ViewShort(handle, head, n) } -> std::same_as<std::optional<std::string_view>>;  // its value
   { s.WriteShort(writer, n, bytes, bytes) } -> std::same_as<std::uint32_t>;
-  { s.GiveBack(writer, handle, n, n) } -> std::same_as<void>;  // of Write or WriteShort, with the sizes of key and value; nobody saw it
+  // Takes back a record of Write or WriteShort that was never visible; n = the sizes of key and
+  // value.
+  { s.GiveBack(writer, handle, n, n) } -> std::same_as<void>;
   { s.OverwriteShort(handle, head, bytes) } -> std::same_as<bool>;
   { s.RetireShort(writer, handle, head) } -> std::same_as<void>;
 };

@@ -1,8 +1,9 @@
 // Definitions of hash/record_heap.h: making old stamps ancient before epochs wrap.
 //
-// Each synchronization goes on a little way through the file, so that a pass takes kSweepEpochs epochs, in whatever lives of the file: the
-// superblock tells how far it is. A pass ends where the file ended when it began. So a live stamp is seen again within two passes, and
-// was then not older than kRefreshAge before: it never reaches kLiveAgeMax.
+// Each synchronization sweeps a small part of the file, so that a pass takes kSweepEpochs epochs,
+// across reopens: the superblock stores the position. A pass ends where the file ended when the
+// pass began. So a live stamp is seen again within two passes. When it was last seen it was at most
+// kRefreshAge old, so it never reaches kLiveAgeMax.
 #pragma once
 
 #include "hako/hash/record_heap.h"
@@ -25,14 +26,14 @@ Status RecordHeap<FileT>::Sweep(Named&& named) {
   return absl::OkStatus();
 }
 
-// About so many bytes, of one extent.
+// Sweeps about `bytes` bytes of one extent.
 template <File FileT>
 template <class Named>
 Status RecordHeap<FileT>::SweepPiece(std::uint64_t bytes, Named&& named) {
   HAKO_ASSIGN_OR_RETURN(const std::uint64_t extent, extents_->HeapExtentBytes(sweep_.extent));
   const std::uint64_t end = sweep_.extent + extent;
   const auto leave = [&](std::uint64_t next) { sweep_.extent = sweep_.to = next; };
-  if (extent == 0) {  // perhaps not any more
+  if (extent == 0) {  // no longer a heap extent
     leave((sweep_.to / format::kExtentUnit + 1) * format::kExtentUnit);
     return absl::OkStatus();
   }
@@ -65,8 +66,8 @@ Status RecordHeap<FileT>::SweepPiece(std::uint64_t bytes, Named&& named) {
   return absl::OkStatus();
 }
 
-// Notes the record, if there is one and its stamp is old. *size = 0 if there is none that lives: the bytes of one that is dead may be
-// another's by now.
+// Notes the record, if there is one and its stamp is old. *size = 0 if there is no live one: the
+// bytes of a dead record may belong to another by now.
 template <File FileT>
 template <class Named>
 Status RecordHeap<FileT>::SweepRecord(std::uint64_t offset, const char* bytes, std::uint64_t room, std::uint64_t* size, Named&& named) {
@@ -86,7 +87,7 @@ Status RecordHeap<FileT>::SweepRecord(std::uint64_t offset, const char* bytes, s
     if (is_old) MakeAncient(offset, head, key_hash);
     return absl::OkStatus();
   }
-  std::string key(head.lengths.key_size, '\0');  // instead of the value, the index vouches for a longer record
+  std::string key(head.lengths.key_size, '\0');  // of a longer record the index, not the check, is asked
   HAKO_RETURN_IF_ERROR(extents_->Read(offset + head.key_at(), key.data(), key.size()));
   const SweptRecord record{KeyHash(key), HandleOf(offset), 0};
   if (!named.Has(record)) return absl::OkStatus();
@@ -95,8 +96,9 @@ Status RecordHeap<FileT>::SweepRecord(std::uint64_t offset, const char* bytes, s
   return absl::OkStatus();
 }
 
-// Beside writers, which may retire the record, but write nothing else to it before the next synchronization: the thread that would release
-// its block is this one. In memory a retirement makes the exchange fail; in a file the lines are locked: see StampAncient.
+// Runs beside writers. They may retire the record, but write nothing else to it before the next
+// synchronization, because this thread would release its block. In a mapped file the exchange fails
+// if the record was retired; in any other file the buckets are locked, see StampAncient.
 template <File FileT>
 void RecordHeap<FileT>::MakeAncient(std::uint64_t offset, const Head& head, std::uint64_t key_hash) {
   if constexpr (kMapped) {
@@ -110,8 +112,9 @@ void RecordHeap<FileT>::MakeAncient(std::uint64_t offset, const Head& head, std:
   }
 }
 
-// Of records whose blocks follow each other, those of the mask: with their lines locked, and named, so that nobody writes to the blocks,
-// which still are as they were read. Neighbours go in one write.
+// Stamps the records of the mask, whose blocks are adjacent. Their buckets are locked and entries
+// name them, so nobody writes to the blocks, which are as they were read. Adjacent records are
+// stamped in one write.
 template <File FileT>
 void RecordHeap<FileT>::StampAncient(std::span<const SweptRecord> run, std::uint64_t mask, std::uint64_t read_from) {
   static constexpr std::uint64_t kStampAt = 4;

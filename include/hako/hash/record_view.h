@@ -1,4 +1,4 @@
-// The words in which a store of records and an index over them speak to each other.
+// The types that pass between a record space and its index.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@ struct RecordView {
 enum class Match {
   kNo,       // another key
   kYes,      // this key
-  kDamaged,  // what lies there cannot be a record (or a writer is at work there)
+  kDamaged,  // not a record, or a writer is changing it
   kFailed,   // the device failed
 };
 
-// What an optimistic fetch took along; judged after the version was found to hold.
+// The copy of an optimistic fetch, to be checked once the version has proved current.
 struct FetchedCopy {
-  const char* value = nullptr;  // where the sink had the value copied; nullptr = it did not want it
+  const char* value = nullptr;  // where the sink had the value copied; nullptr = the sink did not want it
   std::uint64_t key_size = 0;
   std::uint64_t value_size = 0;
-  std::uint64_t place = 0;  // what the check is keyed by
+  std::uint64_t place = 0;  // one of the keys of the check
   std::uint32_t check = 0;
 };
 
-// A record copied out: the key, and the value right behind it.
+// A copied record: the key, and the value right behind it.
 struct RecordCopy {
   const char* bytes = nullptr;
   std::uint64_t key_size = 0;

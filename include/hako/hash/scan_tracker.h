@@ -1,19 +1,23 @@
-// What a walk in the order of the file has to know of the writers beside it: which records they move, remove and add.
+// Tracks the records that writers move, remove and add while a scan in file order runs beside them.
 //
-// The walk passes over the handles in ascending order. A record that lies ahead and is replaced may come to lie behind: then it is owed,
-// and is shown at the end. One that lies behind and is replaced may come to lie ahead: then it must not be shown again. So a writer says
-// of each entry which handle it named and which it is going to name; the log has the set of handles ahead that were so noted, which the
-// pass leaves out, and the owed ones.
+// The scan passes the handles in ascending order. A record ahead of it that is replaced may end up
+// behind it: then it is owed, and shown at the end. A record behind it that is replaced may end up
+// ahead: then it must not be shown again. So a writer notes for each entry the handle that it named
+// and the one that it will name. The tracker keeps the noted handles ahead, which the scan skips,
+// and the owed ones.
 //
 // Invariants
-//   1. A writer notes a move under its bucket's lock, after the new record was written and before the old one's stamp, the entry, or
-//      anything else changes by which it could be known. So a handle that was never noted is named by the same entry throughout, or by
-//      none, and its record is as it was when the log was switched on.
-//   2. A record that was there at the start and still is, was shown, or lies ahead and was not noted, or is owed: one of the three.
-//   3. A note outdates what was known of its handles: a block that is used again is another record.
-//   4. Inside the log's mutex nobody waits for a bucket's lock, as writers that hold one wait for the mutex.
+//   1. A writer notes a move under its bucket's lock, after it has written the new record and
+//      before the old one's stamp, the entry or anything else that reveals the move changes. So a
+//      handle that was never noted is named by the same entry throughout, or by none, and its
+//      record is as it was at Start.
+//   2. A record that existed at the start and still does either was shown, or is ahead and not
+//      noted, or is owed.
+//   3. A note invalidates what was known of its handles: a reused block is another record.
+//   4. Nobody waits for a bucket's lock while holding the mutex, because writers that hold one wait
+//      for the mutex.
 //
-// Threads: writers note; one walk at a time does the rest. While there is none a note costs a load.
+// Thread-safe for Note; one scan at a time calls the rest. Without a scan, Note costs a load.
 #pragma once
 
 #include <atomic>
@@ -38,9 +42,10 @@ class ScanTracker {
     std::uint64_t note;
   };
 
-  // False if there is a walk already.
+  // False if there is a scan already.
   bool Claim() { return !claimed_.exchange(true, std::memory_order_acquire); }
-  // From now on writers note. `records` are there. REQUIRES: claimed, writers kept out
+  // From now on writers note. `records` = the number of records. REQUIRES: claimed, writers kept
+  // out
   void Start(std::uint64_t records) {
     std::lock_guard lock(mutex_);
     Clear();
@@ -57,23 +62,24 @@ class ScanTracker {
     claimed_.store(false, std::memory_order_release);
   }
 
-  // The entry that names `old` is going to name `fresh`; 0 = there is no entry before, or after.
+  // The entry that names `old` will name `fresh`; 0 = no entry before, or after.
   HAKO_INLINE void Note(std::uint32_t old, std::uint32_t fresh) {
     if (is_on_.load(std::memory_order_relaxed)) [[unlikely]]
       NoteSlowly(old, fresh);
   }
-  // No entry is left. REQUIRES: writers kept out
+  // Forgets everything: all entries are removed. REQUIRES: writers kept out
   void ForgetAll() {
     std::lock_guard lock(mutex_);
     Clear();
   }
 
-  // The pass comes to `end`. These handles before it, in any order, are all that entries named when the walk looked, which was after the
-  // start: show(i) for those whose record is to be shown now.
+  // Moves the scan to `end`. `handles`, all before `end` and in any order, are those that entries
+  // named when the scan looked, after the start. Calls show(i) for those whose record is to be
+  // shown now.
   template <class F>
   void Advance(std::span<const std::uint32_t> handles, std::uint64_t end, F&& show) {
     std::lock_guard lock(mutex_);
-    if (next_ >= end) return;  // all is forgotten
+    if (next_ >= end) return;  // everything was forgotten
     for (std::size_t i = 0; i < handles.size(); ++i) {
       if (!IsAhead(handles[i])) continue;
       show(i);
@@ -82,22 +88,22 @@ class ScanTracker {
     next_ = end;
     noted_.erase(noted_.begin(), noted_.lower_bound(end));
   }
-  // The pass is over: nothing is ahead any more.
+  // Ends the pass: no handle is ahead any more.
   void FinishPass() {
-    std::set<std::uint64_t> noted;  // may be many: forgotten when the mutex is free
+    std::set<std::uint64_t> noted;  // may be large: freed after the mutex is released
     std::lock_guard lock(mutex_);
     next_ = kNowhere;
     noted.swap(noted_);
   }
 
-  // Some of what is owed.
+  // Some of the owed records.
   std::vector<Owed> SomeOwed(std::size_t max) const {
     std::lock_guard lock(mutex_);
     std::vector<Owed> some;
     for (auto it = owed_.begin(); it != owed_.end() && some.size() < max; ++it) some.push_back({it->first, it->second});
     return some;
   }
-  // Whether that still holds; then it is owed no more.
+  // Whether `owed` still holds; then it is no longer owed.
   bool Pay(Owed owed) {
     std::lock_guard lock(mutex_);
     const auto it = owed_.find(owed.handle);
@@ -106,7 +112,8 @@ class ScanTracker {
     --left_;
     return true;
   }
-  // Calls read(handle) for one of them while it cannot be replaced, and it is owed no more; false if there is none.
+  // Calls read(handle) for one owed record while it cannot be replaced, and settles it; false if
+  // there is none.
   template <class F>
   bool PayFirst(F&& read) {
     std::lock_guard lock(mutex_);
@@ -117,7 +124,8 @@ class ScanTracker {
     return true;
   }
 
-  // Of the records at the start, those that were neither shown nor removed before they could be.
+  // The number of records at the start that were neither shown nor removed before they could be
+  // shown.
   std::int64_t left() const {
     std::lock_guard lock(mutex_);
     return left_;
@@ -148,7 +156,7 @@ class ScanTracker {
   mutable std::mutex mutex_;
   std::uint64_t next_ = kNowhere;                // handles from here on are ahead
   std::set<std::uint64_t> noted_;                // of those ahead
-  std::map<std::uint32_t, std::uint64_t> owed_;  // the number of the note that says so
+  std::map<std::uint32_t, std::uint64_t> owed_;  // the number of the note that made it owed
   std::uint64_t num_notes_ = 0;
   std::int64_t left_ = 0;
 };

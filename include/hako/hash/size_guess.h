@@ -1,7 +1,8 @@
-// What sizes lately were: the greatest of the last 256 or more, up to a limit. So that one large thing among small ones does not set the
-// measure for long, and a mixture is measured by its large ones.
+// An estimate of record sizes: the largest of the last 256 to 511 sizes, within [kLeast, kMost]. So
+// one large record among small ones has no lasting effect, and a mixture is estimated by its large
+// ones.
 //
-// Threads: any; notes that meet may be lost.
+// Thread-safe; concurrent notes may be lost.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,8 @@
-// Linear hashing's arithmetic: which of n lines is a hash's home, and which tag it has there.
+// The arithmetic of linear hashing: which of n buckets a hash belongs to, and its tag there.
 //
-// With n lines, and 2^b the power of two at or above n, a key's home is the low b bits of its hash, or the low b - 1 bits if there is no
-// such line yet. Everything that follows from n lies in one word, so that a look-up reads it at once and computes little.
+// With n buckets, and 2^b the smallest power of two that is at least n, a key's bucket is the low b
+// bits of its hash, or the low b - 1 bits if that bucket does not exist yet. Everything that
+// follows from n is packed into one word, so a lookup reads it with one load and computes little.
 #pragma once
 
 #include <bit>
@@ -20,7 +21,7 @@ class TableShape {
   static constexpr TableShape Of(std::uint64_t n) {
     if (n == 0) return TableShape(0);
     const auto bits = static_cast<unsigned>(std::bit_width(n - 1));
-    const bool mixed = bits % 8 == 0;  // lines that are split already have the next tag base, the others not
+    const bool mixed = bits % 8 == 0;  // split buckets already have the next tag base, the others do not
     const std::uint64_t base = mixed ? kMixed | bits : format::TagBase(bits);
     return TableShape((n - 1) | ((std::uint64_t{1} << bits) - 1) << kFieldBits | base << (2 * kFieldBits));
   }
@@ -32,14 +33,14 @@ class TableShape {
     const std::uint64_t index = hash & mask();
     return index > last() ? index & (mask() >> 1) : index;
   }
-  // The tag, in line `index`, of a hash that is at home there.
+  // The tag, in bucket `index`, of a hash that belongs there.
   HAKO_INLINE constexpr std::uint16_t TagOf(std::uint64_t hash, std::uint64_t index) const {
     const auto base = static_cast<unsigned>(word_ >> (2 * kFieldBits));
     if ((base & kMixed) != 0) [[unlikely]]
       return format::TagOf(hash, DepthOf(index));
     return static_cast<std::uint16_t>(hash >> base);
   }
-  // The number of low hash bits that the records of a line have in common.
+  // The number of low hash bits that the records of a bucket have in common.
   constexpr unsigned DepthOf(std::uint64_t index) const {
     const std::uint64_t half = (mask() >> 1) + 1;
     const auto bits = static_cast<unsigned>(std::bit_width(mask()));
