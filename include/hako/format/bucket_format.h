@@ -1,16 +1,21 @@
-// A bucket line: 64 bytes, one cache line, ten entries. Lies in memory or in a file, in the machine's own byte order (little-endian).
+// A bucket: 64 bytes, one cache line, ten entries. It is in memory or in a file, in the machine's
+// own byte order (little-endian).
 //
 //   offset  0  tags[10]   u16 each: 16 bits of the key hash; see TagBase
 //          20  slots[10]  u32 each: the record's handle; 0 = empty entry
 //          60  header     u32: lock, link flag and version (sync/version_lock.h)
 //
 // Invariants
-//   1. An entry exists exactly if its slot is not 0. Storing the slot publishes or removes it; the tag is written before that.
-//   2. If the link flag is set, slots[9] is not an entry but the id of an overflow line. slots[9] and header are one aligned 64-bit word,
-//      stored at once, so that an entry becomes a link or the reverse in a single step even for a process that is killed.
-//   3. The header of the home line guards its whole chain; an overflow line's header has only its link flag.
-//   4. A tag of a line at depth d (the number of low hash bits that select the line) is bits [TagBase(d), TagBase(d) + 16) of the key's
-//      hash. A split takes its deciding bit from the tag and reads no record, but for every eighth depth, where tags are made anew.
+//   1. An entry exists if and only if its slot is not 0. Storing the slot publishes or removes the
+//      entry. An insertion writes the tag before the slot.
+//   2. If the link flag is set, slots[9] is not an entry but the id of an overflow bucket. slots[9]
+//      and header are one aligned 64-bit word, stored at once, so that an entry becomes a link or
+//      the reverse in a single step, even if the process is killed.
+//   3. A bucket's header guards its whole chain; an overflow bucket's header has only its link
+//      flag.
+//   4. The tag in a bucket at depth d (the number of low hash bits that select the bucket) is bits
+//      [TagBase(d), TagBase(d) + 16) of the key's hash. A split takes its deciding bit from the tag
+//      and reads no record, except at every eighth depth, where tags are recomputed.
 #pragma once
 
 #include <array>

@@ -1,21 +1,25 @@
-// The file of a HashDBM (.hkh). All numbers little-endian.
+// The file of a HashDBM (.hkh). All numbers are little-endian.
 //
 //   offset      0  superblock slot 0          512 bytes used
 //            4096  superblock slot 1
-//            8192  live state                 of the process that has the file open, or had it when it died
+//            8192  live state                 of the process that has, or had, the file open
 //           12288  index extents              13,312 x u32, see IndexExtentEntry
-//           65536  extents, each a multiple of 64 KiB: heap extents begin with a HeapExtentHeader, index extents are bare bucket lines
+//           65536  extents, each a multiple of 64 KiB: heap extents begin with a HeapExtentHeader,
+//                  index extents are bare buckets
 //            tail  after a clean close: the closing note (free space)
 //
-// The superblock names the last synced state; the newer valid slot counts. Only one slot is written at a time, the other is brought up to
-// date after the first is durable, so a torn slot never costs a synced state. The live state and the index are not needed to recover from
-// a crash of the machine: then the heap is scanned, and the records that belong to the synced epoch (format/stamp.h) are all there is. If
-// only the process died, the page cache has everything, and the live state tells where the index is.
+// The superblock names the last synced state; the newer valid slot counts. Only one slot is written
+// at a time, and the other is updated after the first is durable, so a torn slot never loses a
+// synced state. Recovery from a crash of the machine uses neither the live state nor the index: it
+// scans the heap for the records of the synced epoch (format/stamp.h). If only the process died,
+// the kernel's page cache has everything, and the live state says where the index is.
 //
 // Version history
-//   1  before any release: another closing note, no `settled` and `refresh` in the live state. Not read any more.
-//   2  before any release: the closing note did not tell the size of free blocks that are still stamped as retired. Not read any more.
-//   3  before any release: other stamps (format/stamp.h). Not read any more.
+//   1  before any release: another closing note, no `settled` and `refresh` in the live state. No
+//      longer read.
+//   2  before any release: the closing note did not store the size of free blocks that are still
+//      stamped as retired. No longer read.
+//   3  before any release: other stamps (format/stamp.h). No longer read.
 //   4  this one.
 #pragma once
 
@@ -30,7 +34,7 @@ namespace hako::format {
 
 inline constexpr std::array<char, 16> kHashFileMagic = {'h', 'a', 'k', 'o', ' ', 'h', 'a', 's', 'h', ' ', 'D', 'B', 'M', '\r', '\n', 26};
 inline constexpr std::uint32_t kHashFileVersion = 4;
-inline constexpr std::uint32_t kHashFileOldest = 4;  // that is still read
+inline constexpr std::uint32_t kHashFileOldest = 4;  // oldest version that is still read
 inline constexpr std::uint64_t kExtentUnit = 64 << 10;
 inline constexpr std::uint64_t kLiveStateOffset = 8192;
 inline constexpr std::uint64_t kIndexExtentsOffset = 12288;
@@ -42,22 +46,24 @@ struct HashSuperBlock {
   Le<std::uint32_t> version;
   Le<std::uint32_t> align_pow;
   Le<std::uint64_t> hash_seed;
-  Le<std::uint64_t> secret;    // of the record checks
+  Le<std::uint64_t> secret;    // seeds the record checks
   Le<std::uint64_t> sequence;  // of commits; the slot with the larger one is newer
   Le<std::uint64_t> epoch;     // s, the last durable epoch
-  Le<std::uint64_t> tail;      // where extents end
+  Le<std::uint64_t> tail;      // the end of the extents
   Le<std::uint64_t> num_records;
-  Le<std::uint64_t> clean;  // 1: closed; what follows holds
+  Le<std::uint64_t> clean;  // 1 = closed cleanly; then the next five fields are valid
   Le<std::uint64_t> num_lines;
   Le<std::uint64_t> index_extents;
-  Le<std::uint64_t> index_check;  // XXH3 over the index extents table and all index extents
+  Le<std::uint64_t> index_check;  // XXH3 over the index extents and their table
   Le<std::uint64_t> note_size;    // of the closing note, at tail
   Le<std::uint64_t> note_check;
   std::array<std::byte, 64> metadata;  // the user's
   Le<std::uint32_t> type;              // the user's
   std::array<std::byte, 4> reserved0;
-  Le<std::uint64_t> synced_at;     // when the epoch was made durable: microseconds since 1970; nothing depends on it
-  Le<std::uint64_t> sweep_extent;  // where old stamps are being made ancient: an extent, how far, and where that ends
+  // When the epoch was made durable, in microseconds since 1970. Nothing depends on it.
+  Le<std::uint64_t> synced_at;
+  // How far old stamps have been made ancient: an extent, the place in it, and where the pass ends.
+  Le<std::uint64_t> sweep_extent;
   Le<std::uint64_t> sweep_to;
   Le<std::uint64_t> sweep_end;
   std::array<std::byte, 280> reserved;
@@ -67,8 +73,8 @@ static_assert(sizeof(HashSuperBlock) == 512 && alignof(HashSuperBlock) == 1 && o
 
 inline std::uint64_t CheckOf(const HashSuperBlock& block) { return Hash64(&block, offsetof(HashSuperBlock, check), 0x68616b6f); }
 
-// Written by single stores into the map as things change. Bound to the boot and the inode, so that it is believed only while the page
-// cache that holds it is the one it was written to.
+// Written by single stores into the map as things change. It names the boot and the inode, so that
+// it is trusted only while the page cache that it was written to still holds it.
 struct LiveState {
   std::uint64_t in_use;  // 1 while a process has the file open for writing
   std::array<std::byte, 16> boot_id;
@@ -78,16 +84,17 @@ struct LiveState {
   std::uint64_t tail;
   std::uint64_t num_lines;
   std::uint64_t index_extents;
-  std::uint64_t clearing;  // kClearing while Clear is at work: it is finished at the next open
-  std::uint64_t poisoned;  // 1 after a failed sync: the page cache may have dropped what it held
-  std::uint64_t settled;   // no block is stamped as retired in an epoch before this one
+  std::uint64_t clearing;  // kClearing while Clear runs: the next open finishes it
+  std::uint64_t poisoned;  // 1 after a failed sync: the page cache may have dropped dirty pages
+  std::uint64_t settled;   // no block is stamped as retired in an earlier epoch
   std::uint64_t reserved;
 };
 static_assert(sizeof(LiveState) == 104 && alignof(LiveState) == 8);
 
 inline constexpr std::uint64_t kClearing = 0x63'6c'65'61'72'69'6e'67;  // not a value that a flipped bit makes
 
-// Bits 0..29: offset / 64 KiB; bit 30: 1 MiB long, else 64 KiB; bit 31: overflow lines, else the next chunk of home lines.
+// Bits 0..29: offset / 64 KiB; bit 30: 1 MiB long, else 64 KiB; bit 31: overflow buckets, else the
+// next chunk of buckets.
 struct IndexExtentEntry {
   std::uint64_t offset;
   std::uint64_t bytes;

@@ -1,17 +1,22 @@
 // How a record is laid out in its block.
 //
 //   in memory   [lengths][key][value]
-//   in a file   [u32 check][u16 stamp][lengths][key][value]                    both lengths below 128: 8 bytes before the key
-//               [u32 check][u16 stamp][lengths][u16 head check][key][value]    otherwise
+//   in a file   both lengths below 128, so 8 bytes before the key:
+//               [u32 check][u16 stamp][lengths][key][value]
+//               otherwise:
+//               [u32 check][u16 stamp][lengths][u16 head check][key][value]
 //
-// Lengths are two LEB128 varints, key size then value size. The bytes behind the value up to the block's end (format/size_class.h) mean
-// nothing. The check covers lengths, key, value and place; the stamp is described in format/stamp.h. The head check covers the lengths and
-// the place of a longer record, so that a scan through other bytes need not hash the megabytes that they announce.
+// Lengths are two LEB128 varints, key size then value size. The bytes behind the value up to the
+// block's end (format/size_class.h) have no meaning. The check covers lengths, key, value and
+// place; the stamp is described in format/stamp.h. The head check covers the lengths and the place
+// of a longer record, so that a scan of arbitrary bytes need not hash the megabytes that they
+// announce.
 //
-// The check finds accidents. It has 32 bits: torn, stale or random bytes pass it once in 2^32 times, and would then be taken for a record
-// of this key and place. A scan also asks for a stamp that is valid and, of a longer record, for the 16 bits of the head check. A record
-// that the index names is not found by chance: its key is compared, too. The secret that seeds the checks is in the file, so they are no
-// proof against somebody who writes a file on purpose; what such a file can do is an error or a wrong value, never an access outside of it.
+// The check detects accidents. It has 32 bits: torn, stale or random bytes pass it once in 2^32
+// times, and are then taken for a record of this key and place. A scan also requires a valid stamp
+// and, of a longer record, the 16 bits of the head check. A lookup also compares the key. The
+// secret that seeds the checks is in the file, so they do not protect against a file forged on
+// purpose; such a file can cause an error or a wrong value, but never an access outside of it.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +30,7 @@
 
 namespace hako {
 
-// Limits, in bytes; a longer key or value is refused with OutOfRange before anything changes.
+// Limits, in bytes. Longer keys and values are refused with OutOfRange before anything changes.
 inline constexpr std::uint64_t kKeySizeMax = (std::uint64_t{1} << 30) - 1;
 inline constexpr std::uint64_t kValueSizeMax = (std::uint64_t{1} << 32) - 1;
 
@@ -64,12 +69,13 @@ inline Lengths DecodeLengths(const char* bytes, std::size_t size) {
   return {static_cast<std::uint32_t>(end - begin), key_size, value_size};
 }
 
-// Lengths of one byte each: the usual record, which the short ways are made for.
-inline constexpr std::size_t kShortLength = 128;  // both lengths are below
-inline constexpr std::size_t kShortHead = 8;      // bytes before the key then, in a file
+// Short records have lengths of one byte each. They are the usual ones, and have fast paths.
+inline constexpr std::size_t kShortLength = 128;  // both lengths are below it
+inline constexpr std::size_t kShortHead = 8;      // bytes before the key of a short record in a file
 inline constexpr std::size_t kShortRecordMax = kShortHead + 2 * kShortLength;
 
-// Bytes before the key in a file; `lengths` of them are the varints, 2 exactly if both lengths are below kShortLength.
+// Bytes before the key in a file; `lengths` of them are the varints, 2 if and only if both lengths
+// are below kShortLength.
 HAKO_INLINE constexpr std::uint64_t RecordHeadSize(std::uint64_t lengths) { return lengths == 2 ? kShortHead : kShortHead + lengths; }
 inline constexpr std::size_t kRecordHeadMax = kShortHead + kLengthsMax;
 
@@ -78,8 +84,8 @@ HAKO_INLINE constexpr std::uint16_t RecordHeadCheck(std::uint64_t key_size, std:
   return static_cast<std::uint16_t>(MixBits((key_size << 32 | value_size) ^ MixBits(offset ^ file_secret)));
 }
 
-// The low 32 bits of XXH3 over the value, seeded by what it must belong to: the key (its hash covers its length), the place and the file. A
-// stale image, or one moved or copied from elsewhere, does not validate.
+// The low 32 bits of XXH3 over the value, seeded by the key (its hash covers its length), the place
+// and the file. So a stale image, or one moved or copied from elsewhere, does not validate.
 HAKO_INLINE std::uint32_t RecordCheck(std::string_view value, std::uint64_t key_hash, std::uint64_t offset, std::uint64_t file_secret) {
   return static_cast<std::uint32_t>(Hash64(value, (key_hash ^ file_secret) + offset));
 }

@@ -1,8 +1,9 @@
-// How large the block is that holds a record: a pure function of the record's size, so that no capacity need be stored and a scan can
-// step from record to record.
+// The size of the block that holds a record: a pure function of the record's size, so no capacity
+// is stored and a scan can step from record to record.
 //
-// Sizes are counted in units of the alignment. Up to 32 units every size is a class of its own, so uniform small records waste nothing;
-// above, there are 8 classes a doubling, so a block is at most 1/8 larger than its record.
+// Sizes are counted in units of the alignment. Up to 32 units each size is a class, so uniform
+// small records waste nothing. Above, there are 8 classes per doubling, so a block is at most 1/8
+// larger than its record.
 #pragma once
 
 #include <bit>
@@ -14,7 +15,7 @@ namespace hako::format {
 
 inline constexpr unsigned kSizeClasses = 32 + 8 * 28;
 
-// Smallest class whose blocks hold `units` >= 1 units. REQUIRES: units < 2^32.
+// The smallest class whose blocks hold `units` >= 1 units. REQUIRES: units < 2^32.
 HAKO_INLINE constexpr unsigned SizeClassOf(std::uint64_t units) {
   if (units <= 32) return static_cast<unsigned>(units) - 1;
   const unsigned shift = static_cast<unsigned>(std::bit_width(units - 1)) - 4;       // keep 4 leading bits: 8 .. 15

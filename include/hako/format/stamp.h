@@ -1,28 +1,31 @@
-// The stamp of a record in a file: 16 bits that tell what becomes of its block after a crash.
+// The stamp of a record in a file: 16 bits that decide what becomes of its block after a crash.
 //
 //   live          bit 0 = 1    bits 1..15  epoch of birth (0 = ancient, else epoch % 32767 + 1)
-//   other states  bit 0 = 0    bits 1..2   state           bits 3..14  epoch of the change (epoch % 4095 + 1)       bit 15  parity
+//   other states  bit 0 = 0    bits 1..2   state
+//                              bits 3..14  epoch of the change (epoch % 4095 + 1)
+//                              bit 15      parity
 //
-// An epoch runs from one hard synchronization to the next. `durable` is the last epoch whose end is on the device, named by the superblock;
-// `now` is the current one. After a crash the superblock names s: the durable epoch, or the one whose synchronization was under way. A
-// process that dies ends its epoch too, but that epoch never becomes durable.
+// An epoch lasts from one hard synchronization to the next. `durable` is the last epoch whose end
+// is on the device, as the superblock says; `now` is the current one. After a crash of the machine
+// the superblock names s: the durable epoch, or the one that was being synchronized. A process that
+// dies ends its epoch too, but that epoch never becomes durable.
 //
-//   state              written when                                          after a crash of the machine
-//   unborn             the record is written, before its entry names it      free
-//   live b             the entry names it; b is the epoch of its birth       kept if b <= s
-//   free f             it may be written again                               free
-// and when the entry no longer names it, in epoch now:
-//   free now           it was born in this epoch: no state has it
-//   retired now        it was born in the durable epoch or before it         kept if s < now
-//   young-retired now  it was born between: only the epoch that is being     kept if s == now - 1
-//                      synchronized has it, if that becomes durable
+//   state              written when                                     after a machine crash
+//   unborn             the record is written, before an entry names it  free
+//   live b             an entry names it; b is the epoch of its birth   kept if b <= s
+//   free f             it may be written again                          free
+// When its entry stops naming it, in epoch now:
+//   free now           it was born in this epoch: no state has it       free
+//   retired now        it was born in the durable epoch or before       kept if s < now
+//   young-retired now  it was born between: only the epoch that is      kept if s == now - 1
+//                      being synchronized has it, if that gets durable
 //
-// So exactly the records of epoch s come back. A block that is part of a synced state is not written before the next synchronization,
-// except for these two bytes, which a sector write cannot tear.
+// So a crash restores exactly the records of epoch s. Until the next synchronization a block of a
+// synced state is not written, except for these two bytes, which a sector write cannot tear.
 //
-// Epochs wrap. A stamp is later than s if it lies less than kEpochsAhead after it, and not later otherwise. So a process that opens a
-// file synchronizes before `now` runs that far ahead, and stamps are made ancient, or replaced, before they are that close from the other
-// side.
+// Epochs wrap. A stamp counts as later than s if it is less than kEpochsAhead after s, and
+// otherwise as not later. So a process that opens a file synchronizes before `now` gets that far
+// ahead, and stamps are made ancient or replaced before they come that close from the other side.
 #pragma once
 
 #include <bit>
@@ -32,15 +35,16 @@ namespace hako::format {
 
 enum class BlockState : std::uint8_t { kUnwritten, kUnborn, kLive, kRetired, kYoungRetired, kFree };
 
-// What a writer knows of epochs.
+// The epochs that a transition depends on.
 struct Epochs {
   std::uint64_t durable = 0;
   std::uint64_t now = 0;
 };
 
-inline constexpr std::uint64_t kLivePeriod = 32767;                             // of the epochs of live stamps
-inline constexpr std::uint64_t kOtherPeriod = 4095;                             // of those of the other states
-inline constexpr std::uint64_t kEpochsAhead = 1024;                             // a stamp at least so far after s is an old one
+// Period of the epochs in live stamps, and in those of the other states.
+inline constexpr std::uint64_t kLivePeriod = 32767;
+inline constexpr std::uint64_t kOtherPeriod = 4095;
+inline constexpr std::uint64_t kEpochsAhead = 1024;                             // from here on a stamp counts as old
 inline constexpr std::uint64_t kLiveAgeMax = kLivePeriod - 2 * kEpochsAhead;    // in epochs: older live stamps must be ancient
 inline constexpr std::uint64_t kOtherAgeMax = kOtherPeriod - 2 * kEpochsAhead;  // older stamps of other states must have been replaced
 
@@ -67,7 +71,7 @@ class Stamp {
   }
   constexpr bool IsValid() const { return IsLive() || (std::popcount(bits_) % 2 == 0 && state() != BlockState::kUnwritten); }
   constexpr bool IsAncient() const { return IsLive() && field() == 0; }
-  // Epochs from the stamp's to `epoch`, within the period. REQUIRES: !IsAncient()
+  // The number of epochs from the stamp's to `epoch`, modulo the period. REQUIRES: !IsAncient()
   constexpr std::uint64_t AgeAt(std::uint64_t epoch) const { return (epoch % period() + 1 + period() - field()) % period(); }
   constexpr bool IsNotAfter(std::uint64_t epoch) const { return IsAncient() || AgeAt(epoch) <= period() - kEpochsAhead; }
 
@@ -107,34 +111,34 @@ class Stamp {
   std::uint16_t bits_ = 0;
 };
 
-// The transitions: which stamp takes the place of `stamp`.
+// The transitions: which stamp replaces `stamp`.
 
-// The entry of a live record no longer names it. If the block is free at once the result is free; otherwise it waits for the end of the
-// epoch to be durable.
+// The entry of a live record stops naming it. If the result is free, the block may be reused at
+// once; otherwise it waits until the end of the epoch is durable.
 constexpr Stamp Retire(Stamp stamp, Epochs epochs) {
   if (stamp.bits() == Stamp::Of(BlockState::kLive, epochs.now).bits()) return Stamp::Of(BlockState::kFree, epochs.now);
   return Stamp::Of(stamp.IsNotAfter(epochs.durable) ? BlockState::kRetired : BlockState::kYoungRetired, epochs.now);
 }
 
-// An entry names the block, whatever a process that died left in its stamp.
+// An entry names the block, whatever stamp a dead process left.
 constexpr Stamp Revive(Stamp stamp, Epochs epochs) {
   if (stamp.IsLive()) return stamp;
   return stamp.BelongsTo(epochs.durable) ? Stamp::Ancient() : Stamp::Of(BlockState::kLive, epochs.now);
 }
 
-// A live record that has been seen: old stamps become ancient, in time before epochs wrap.
+// Makes the stamp of a live record ancient if it is old, long before epochs wrap.
 inline constexpr std::uint64_t kRefreshAge = 1024;
 constexpr Stamp Refresh(Stamp stamp, Epochs epochs) {
   const bool is_old = stamp.IsLive() && stamp.IsNotAfter(epochs.durable) && !stamp.IsAncient() && stamp.AgeAt(epochs.now) > kRefreshAge;
   return is_old ? Stamp::Ancient() : stamp;
 }
 
-// What a process that died left of a block that no entry names. `now` is the first epoch of the process that follows it, later than all of
-// the other's.
+// What a dead process left of a block that no entry names. `first_epoch` is the first epoch of the
+// process that follows, later than all epochs of the dead one.
 enum class Leftover {
   kNone,     // the block is in use, or this process retired it
-  kFree,     // it can be written at once
-  kWaiting,  // it can be written when the next synchronization is durable
+  kFree,     // it may be written at once
+  kWaiting,  // it may be written once the next synchronization is durable
 };
 constexpr Leftover LeftoverOf(Stamp stamp, std::uint64_t first_epoch) {
   switch (stamp.state()) {
@@ -149,8 +153,8 @@ constexpr Leftover LeftoverOf(Stamp stamp, std::uint64_t first_epoch) {
   }
 }
 
-// Whether the block of the stamp held a live record when the process began whose first epoch this is. REQUIRES: the block was not written
-// since
+// Whether the stamp's block held a live record when the process whose first epoch this is began.
+// REQUIRES: the block was not written since
 constexpr bool WasLiveBefore(Stamp stamp, std::uint64_t first_epoch) { return stamp.IsLive() || !stamp.IsNotAfter(first_epoch - 1); }
 
 }  // namespace hako::format
