@@ -1,9 +1,13 @@
-// Anonymous memory that grows without ever moving: address space is reserved once, pages are touched as extents are handed out.
+// Anonymous memory that grows without moving: address space is reserved once, and pages are touched
+// as extents are handed out.
 //
-// Extents are zero-filled, aligned to 64 KiB and never given back one by one; Shrink gives back the last ones, Reset all. Random access to
-// a table wants 2 MiB pages, an almost empty database wants small ones: a 2 MiB region that one large extent covers is advised to use a
-// huge page before it is touched, a region filled by small extents is collapsed into one when it is full. Both are hints that may fail
-// without harm.
+// Extents are zero-filled, aligned to 64 KiB and not freed one by one; Shrink frees the last ones,
+// Reset all. Random access to a table wants 2 MiB pages, an almost empty database small ones. So
+// while the arena is small, a 2 MiB region is advised to use a huge page if one extent covers it,
+// and is collapsed into one once small extents have filled it. Later all regions are advised before
+// they are touched. Both are hints that may fail without harm.
+//
+// Thread-safe.
 #pragma once
 
 #include <sys/mman.h>
@@ -30,7 +34,8 @@ class ReservedMemory {
     if (base == MAP_FAILED) return SystemError(errno, absl::StrCat("reserving ", bytes, " bytes of address space").c_str());
     return ReservedMemory(static_cast<std::byte*>(base), bytes);
   }
-  // From `least` to `bytes`, as much as the system allows (ulimit -v); then half of that, to leave room to others.
+  // Reserves as much as the system allows (ulimit -v), from `least` to `bytes`. If less than
+  // `bytes`, then half of that, to leave room for others.
   static StatusOr<ReservedMemory> ReserveUpTo(std::uint64_t bytes, std::uint64_t least) {
     auto memory = Reserve(bytes);
     for (std::uint64_t size = bytes / 2; !memory.ok() && size >= least; size /= 2) {
@@ -52,7 +57,7 @@ class ReservedMemory {
 
   std::byte* base() const { return base_; }
   std::uint64_t size() const { return size_; }
-  // Gives the pages back; they read as zero from now on.
+  // Returns the pages to the system; they read as zero from now on.
   void Discard() { ::madvise(base_, size_, MADV_DONTNEED); }
 
  private:
@@ -66,9 +71,9 @@ class Arena {
   static constexpr std::uint64_t kExtentAlignment = 64 << 10;
   static constexpr std::uint64_t kSmallUsual = 32 << 20;
 
-  // Where the system allows less address space, the limit is lower. Offset 0 is never handed out, so that 0 can mean "none". More than 64
-  // KiB on either side of any extent can be read. Below `small` bytes memory is taken in small pages. REQUIRES: max_bytes >=
-  // kExtentAlignment
+  // The limit is lower if the system allows less address space. Offset 0 is never handed out, so 0
+  // can mean "none". At least 64 KiB before and behind each extent can be read. Below `small` bytes
+  // the arena uses small pages. REQUIRES: max_bytes >= kExtentAlignment
   static StatusOr<std::unique_ptr<Arena>> Create(std::uint64_t max_bytes, std::uint64_t small = kSmallUsual) {
     HAKO_ASSERT(max_bytes >= kExtentAlignment);
     HAKO_ASSIGN_OR_RETURN(ReservedMemory memory, ReservedMemory::ReserveUpTo(max_bytes + 2 * kHugePage, kLeast));
@@ -77,10 +82,10 @@ class Arena {
   }
 
   std::byte* base() const { return base_; }
-  // Offsets below it belong to extents.
+  // All extents lie below it.
   std::uint64_t end() const { return end_.load(std::memory_order_acquire); }
 
-  // An extent of at least `bytes`, zero-filled; its offset.
+  // Allocates a zero-filled extent of at least `bytes`; returns its offset.
   StatusOr<std::uint64_t> Allocate(std::uint64_t bytes) {
     bytes = (bytes + kExtentAlignment - 1) & ~(kExtentAlignment - 1);
     std::lock_guard lock(mutex_);
@@ -92,7 +97,8 @@ class Arena {
     return offset;
   }
 
-  // Extents from `end` on are no more; their memory reads as zero. REQUIRES: kExtentAlignment <= end
+  // Frees the extents from `end` on; their memory reads as zero. REQUIRES: kExtentAlignment <= end,
+  // nobody uses them
   void Shrink(std::uint64_t end) {
     end = (end + kExtentAlignment - 1) & ~(kExtentAlignment - 1);
     std::lock_guard lock(mutex_);
@@ -118,8 +124,8 @@ class Arena {
     base_ = memory_.base() + ((kHugePage - address % kHugePage) % kHugePage);
   }
 
-  // While the arena is small, memory is taken in small pages and a region of 2 MiB is made one huge page when it is full, so that little is
-  // taken in vain; later the next region is one from the start.
+  // While the arena is small, a region becomes a huge page only when it is full, so that little
+  // memory is wasted.
   void AdviseHugePages(std::uint64_t begin, std::uint64_t end) {
     const std::uint64_t first_untouched = (begin + kHugePage - 1) & ~(kHugePage - 1);
     const bool large = begin >= small_;

@@ -1,4 +1,5 @@
-// Writes and reads snapshots (format/snapshot_format.h) through any File, in blocks of about 1 MiB. One thread at a time.
+// Writes and reads snapshots (format/snapshot_format.h) through any File, in blocks of about 1 MiB.
+// Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@
 
 namespace hako::storage {
 
-// Begin, Add for each record, Finish; after an error the file's content is worthless.
+// Call Begin, Add for each record, and Finish. After an error the file's content is unusable.
 template <File FileT>
 class SnapshotWriter {
  public:
@@ -89,7 +90,8 @@ class SnapshotReader {
  public:
   explicit SnapshotReader(FileT& file) : file_(file) {}
 
-  // Status visit(key, value) for each record, up to its first error; DataLoss where the snapshot does not validate.
+  // Calls Status visit(key, value) for each record, up to its first error; DataLoss if the snapshot
+  // does not validate.
   template <class F>
   Status ForEach(F&& visit) {
     format::SnapshotHeader header;
@@ -156,7 +158,7 @@ class SnapshotReader {
   FileT& file_;
 };
 
-// All records that an iterator shows, to a file, which is emptied first, and synced.
+// Writes all records of an iterator to a file, which is emptied first and synced at the end.
 template <File FileT, class Iterator>
 Status SaveSnapshot(FileT& file, Iterator it) {
   HAKO_RETURN_IF_ERROR(file.Resize(0));
@@ -167,8 +169,9 @@ Status SaveSnapshot(FileT& file, Iterator it) {
   return writer.Finish();
 }
 
-// Replaces a database's records by those of a snapshot: after all of it has been read once and found good, with no key longer than the
-// database takes, or not at all. A database that runs out of memory is left empty.
+// Replaces a database's records by those of a snapshot. First reads and validates all of it, with
+// no key longer than the database accepts; if that fails the database is unchanged. If a Set fails
+// the database is left empty.
 template <File FileT, class D>
 Status LoadSnapshot(FileT& file, D& database) {
   SnapshotReader<FileT> reader(file);

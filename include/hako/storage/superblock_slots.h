@@ -1,7 +1,7 @@
-// What the database files have in common at their beginning: two slots of 512 bytes, 4096 apart, for a superblock, of which the newer valid
-// one counts.
+// The common beginning of the database files: two slots of 512 bytes, 4096 apart, for a superblock.
+// The newer valid slot counts.
 //
-// A Block has magic, version, sequence and check, and a function CheckOf(block) beside it.
+// A Block has magic, version, sequence and check; a function CheckOf(block) computes the check.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct FileKind {
   std::uint32_t oldest, newest;  // versions that are read
 };
 
-// Whether the file holds nothing: empty, or zeros left by a creation that did not come to its end.
+// Whether the file is empty, or has only zeros, left by an unfinished creation.
 template <File FileT>
 StatusOr<bool> IsBlankFile(const FileT& file, const FileKind& kind) {
   constexpr std::uint64_t kBlankMax = 4 << 20;
@@ -36,7 +36,7 @@ StatusOr<bool> IsBlankFile(const FileT& file, const FileKind& kind) {
   }
   if (size > kBlankMax || !file.IsWritable()) return false;
   std::string bytes(std::min<std::uint64_t>(size, 64 << 10), '\0');
-  for (std::uint64_t at = 0; at < size; at += bytes.size()) {  // as a rule the first part tells
+  for (std::uint64_t at = 0; at < size; at += bytes.size()) {  // usually the first part decides
     bytes.resize(std::min<std::uint64_t>(size - at, bytes.size()));
     HAKO_RETURN_IF_ERROR(file.ReadAt(at, {reinterpret_cast<std::byte*>(bytes.data()), bytes.size()}));
     if (bytes.find_first_not_of('\0') != std::string::npos) return false;
@@ -44,7 +44,7 @@ StatusOr<bool> IsBlankFile(const FileT& file, const FileKind& kind) {
   return true;
 }
 
-// `least` is the size of the smallest file of this kind.
+// Reads the newer valid slot. `least` is the size of the smallest file of this kind.
 template <class Block, File FileT>
 StatusOr<Block> ReadNewerSlot(const FileT& file, const FileKind& kind, std::uint64_t least) {
   const auto not_ours = [&](const char* why, std::uint64_t offset) {
