@@ -107,7 +107,7 @@ Status BucketIndex<Space>::MakeTagsAnew(WriterState& writer, std::span<Tagged> e
 }
 
 // Overwrites a bucket that no reader can reach yet, with overflow buckets as needed. On error,
-// allocates nothing.
+// frees these again.
 template <class Space>
 Status BucketIndex<Space>::FillLine(Line& line, std::span<const Tagged> entries) {
   absl::InlinedVector<std::uint32_t, 4> overflow;

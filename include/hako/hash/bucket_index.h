@@ -236,7 +236,8 @@ class BucketIndex {
   // the end of the scope. End and Cancel unlock earlier.
   class BucketGuard {
    public:
-    // `heeds_holds` = false: the caller will not change the key's value.
+    // `heeds_holds` = false: ignores a hold of the key (sync/write_gate.h), as the caller does not
+    // change the value, or holds the key itself.
     HAKO_INLINE BucketGuard(BucketIndex& index, WriterState& writer, std::uint64_t hash, bool heeds_holds = true);
     // Takes over the lock that another guard handed over.
     BucketGuard(BucketIndex& index, WriterState& writer, Place home)

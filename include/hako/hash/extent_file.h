@@ -67,7 +67,8 @@ class ExtentFile {
   // The first byte of the map. REQUIRES: kMapped
   std::byte* base() const { return base_; }
 
-  // Access to a field of the live state. Survives the process only in a map of a kernel file.
+  // Stores or loads a field of the live state, which survives the process only if the kernel maps
+  // the file.
   void StoreLive(std::uint64_t format::LiveState::*field, std::uint64_t value) {
     std::atomic_ref(live_->*field).store(value, std::memory_order_release);
   }

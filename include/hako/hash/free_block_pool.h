@@ -450,8 +450,8 @@ class FreeBlockPool {
         RenewIfFree(begin);
     }
   }
-  // Counts the blocks of some magazines, and lets other threads get the mutex before; false if all
-  // are counted.
+  // Lets other threads get the mutex, then counts the blocks of some magazines; false if all are
+  // counted.
   bool CountSome(std::unique_lock<std::mutex>& lock) {
     if (num_uncounted_ == 0) return false;
     lock.unlock();

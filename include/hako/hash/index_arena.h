@@ -1,6 +1,6 @@
-// An index in memory: that of a file that is not mapped, or that had no room for it. A clean close
-// saves it behind everything else in the file, so that the next Open reads it instead of all
-// records.
+// An index in memory: that of a file that is not mapped, or that had no room for it. If the
+// file is not mapped, a clean close saves the index behind everything else in the file, so that the
+// next Open reads it instead of all records.
 //
 // The image: 8-byte numbers: the number of extents, then {bytes, 1 if of overflow buckets} for
 // each; zeros up to a multiple of 4 KiB; then the extents' bytes. Extents are allocated one behind

@@ -228,7 +228,7 @@ bool RecordHeap<FileT>::NeedsReclaim() const {
   return reclaim_bytes_ != 0 && waiting >= reclaim_bytes_ && waiting >= AllLive() / kReclaimShare;
 }
 
-// The thread's own free blocks and waiting small ones count as live here.
+// Free blocks in threads' caches and small blocks that wait count as live here.
 template <File FileT>
 std::uint64_t RecordHeap<FileT>::AllLive() const {
   const std::uint64_t index = index_is_in_memory() ? 0 : index_bytes();

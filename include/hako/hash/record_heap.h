@@ -601,7 +601,7 @@ class RecordHeap {
   mutable SizeGuess guess_;
   mutable std::atomic<std::uint64_t> second_reads_{0};
   std::atomic<std::uint64_t> large_waiting_{0};  // bytes of large blocks that wait for the end of this epoch
-  std::atomic<std::uint64_t> large_closing_{0};  // the same, of an epoch whose end is being made durable
+  std::atomic<std::uint64_t> large_closing_{0};  // the same, of an epoch that is becoming durable
   std::atomic<bool> is_reclaiming_{false};       // a synchronization was requested and has not ended
   std::uint64_t reclaim_bytes_ = 0;
   ReclaimCall reclaim_call_;

@@ -29,7 +29,7 @@ concept RecordSpace = requires(S& s, typename S::WriterState& writer, std::uint3
                                CopyBuffer& buffer, RecordCopy* copied, char* (*sink)(std::size_t), bool (*is_current)()) {
   requires std::derived_from<typename S::WriterState, sync::WriterState>;
   { S::kOverwrites } -> std::convertible_to<bool>;  // whether a value can be changed in place
-  // Whether an Ahead reads several records at once (hash/read_ahead.h); if not, it is empty
+  // Whether an Ahead reads several records at once (hash/read_ahead.h); if not, it is empty.
   { S::kReadsAhead } -> std::convertible_to<bool>;
   typename S::Ahead;
   { s.gate() } -> std::same_as<sync::WriteGate&>;

@@ -87,7 +87,7 @@ Status RecordHeap<FileT>::SweepRecord(std::uint64_t offset, const char* bytes, s
     if (is_old) MakeAncient(offset, head, key_hash);
     return absl::OkStatus();
   }
-  std::string key(head.lengths.key_size, '\0');  // of a longer record the index, not the check, is asked
+  std::string key(head.lengths.key_size, '\0');  // the index, not the check, confirms a longer record
   HAKO_RETURN_IF_ERROR(extents_->Read(offset + head.key_at(), key.data(), key.size()));
   const SweptRecord record{KeyHash(key), HandleOf(offset), 0};
   if (!named.Has(record)) return absl::OkStatus();
@@ -97,7 +97,7 @@ Status RecordHeap<FileT>::SweepRecord(std::uint64_t offset, const char* bytes, s
 }
 
 // Runs beside writers. They may retire the record, but write nothing else to it before the next
-// synchronization, because this thread would release its block. In a mapped file the exchange fails
+// synchronization, because only this thread releases its block. In a mapped file the exchange fails
 // if the record was retired; in any other file the buckets are locked, see StampAncient.
 template <File FileT>
 void RecordHeap<FileT>::MakeAncient(std::uint64_t offset, const Head& head, std::uint64_t key_hash) {
