@@ -6,8 +6,8 @@
 //           12288  index extents              13,312 x u32, see IndexExtentEntry
 //           65536  extents, each a multiple of 64 KiB: heap extents begin with a HeapExtentHeader,
 //                  index extents are bare buckets
-//            tail  after a clean close: the closing note (free space), then the index of a file that
-//                  is not mapped (hash/index_arena.h)
+//            tail  after a clean close: the closing note (free space), then the index of a file
+//                  that is not mapped (hash/index_arena.h)
 //
 // The superblock names the last synced state; the newer valid slot counts. Only one slot is written
 // at a time, and the other is updated after the first is durable, so a torn slot never loses a
@@ -55,7 +55,7 @@ struct HashSuperBlock {
   Le<std::uint64_t> clean;  // 1 = closed cleanly; then the next five fields are valid
   Le<std::uint64_t> num_lines;
   Le<std::uint64_t> index_extents;
-  Le<std::uint64_t> index_check;  // of the index extents and their table, or of the index behind the note
+  Le<std::uint64_t> index_check;  // of the index, in its extents or behind the note
   Le<std::uint64_t> note_size;    // of the closing note, at tail
   Le<std::uint64_t> note_check;
   std::array<std::byte, 64> metadata;  // the user's

@@ -71,7 +71,7 @@ inline Lengths DecodeLengths(const char* bytes, std::size_t size) {
 
 // Short records have lengths of one byte each. They are the usual ones, and have fast paths.
 inline constexpr std::size_t kShortLength = 128;  // both lengths are below it
-inline constexpr std::size_t kShortHead = 8;      // bytes before the key of a short record in a file
+inline constexpr std::size_t kShortHead = 8;      // bytes before its key, in a file
 inline constexpr std::size_t kShortRecordMax = kShortHead + 2 * kShortLength;
 
 // Bytes before the key in a file; `lengths` of them are the varints, 2 if and only if both lengths

@@ -44,9 +44,11 @@ struct Epochs {
 // Period of the epochs in live stamps, and in those of the other states.
 inline constexpr std::uint64_t kLivePeriod = 32767;
 inline constexpr std::uint64_t kOtherPeriod = 4095;
-inline constexpr std::uint64_t kEpochsAhead = 1024;                             // from here on a stamp counts as old
-inline constexpr std::uint64_t kLiveAgeMax = kLivePeriod - 2 * kEpochsAhead;    // in epochs: older live stamps must be ancient
-inline constexpr std::uint64_t kOtherAgeMax = kOtherPeriod - 2 * kEpochsAhead;  // older stamps of other states must have been replaced
+// A stamp this far after s, or farther, counts as not later.
+inline constexpr std::uint64_t kEpochsAhead = 1024;
+// In epochs: older live stamps must be ancient, and older ones of other states replaced.
+inline constexpr std::uint64_t kLiveAgeMax = kLivePeriod - 2 * kEpochsAhead;
+inline constexpr std::uint64_t kOtherAgeMax = kOtherPeriod - 2 * kEpochsAhead;
 
 class Stamp {
  public:

@@ -42,7 +42,7 @@ bool BucketIndex<Space>::Split(WriterState& writer) {
   const std::uint64_t half = std::bit_floor(n);
   const auto depth = static_cast<unsigned>(std::countr_zero(half));
   Line& from = lines_.Home(n - half);
-  __builtin_prefetch(&lines_.Home(n - half + (n + 1 < 2 * half ? 1 : 0)), 1);  // the next split's bucket
+  __builtin_prefetch(&lines_.Home(n - half + (n + 1 < 2 * half ? 1 : 0)), 1);  // for the next split
   sync::VersionLock lock(from.header);
   lock.Lock();
   sync::LockHolder holder(lock);
@@ -71,7 +71,7 @@ bool BucketIndex<Space>::Split(WriterState& writer) {
     line = next.ok() ? *next : nullptr;
   }
   const bool new_tags = format::TagBase(depth + 1) != format::TagBase(depth);
-  [[maybe_unused]] std::optional<typename Space::Ahead> ahead;  // until MakeTagsAnew has read the records
+  [[maybe_unused]] std::optional<typename Space::Ahead> ahead;  // until MakeTagsAnew is done
   if constexpr (Space::kReadsAhead) {
     if (new_tags) {
       ahead.emplace();

@@ -37,7 +37,8 @@ HAKO_INLINE Status BucketIndex<Space>::Fetch(Writers& writers, std::uint64_t has
     }
   }
   if constexpr (std::is_trivially_copy_assignable_v<std::remove_cvref_t<S>>) {
-    std::remove_cvref_t<S> copy = sink;  // nothing takes the address of `sink`, so its members stay in registers
+    // Nothing takes the address of `sink`, so its members stay in registers.
+    std::remove_cvref_t<S> copy = sink;
     Status status = FetchSlowly(writers, hash, key, copy);
     sink = copy;
     return status;

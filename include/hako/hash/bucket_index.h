@@ -141,7 +141,8 @@ class BucketIndex {
   // Runs body(mask) with the buckets of all these records locked; bit i of the mask is set if an
   // entry names record i. A Record has key_hash and handle.
   template <class Record, class F>
-  void RunLocked(WriterState& writer, std::span<const Record> records, F&& body);  // REQUIRES: at most 64
+  // REQUIRES: at most 64 records
+  void RunLocked(WriterState& writer, std::span<const Record> records, F&& body);
   void PrefetchHome(std::uint64_t hash) const { hako::Prefetch(&lines_.Home(shape().IndexOf(hash))); }
 
   // Inserts a record that the space already holds, under a key that no entry has.
@@ -194,11 +195,11 @@ class BucketIndex {
   class LockedHomes;
   template <class ActionT>
   class MultiGuard;
-  static constexpr std::size_t kLongValue = 8192;   // a longer one is written while the bucket is unlocked
+  static constexpr std::size_t kLongValue = 8192;   // longer ones are written unlocked
   static constexpr unsigned kMaxHops = 4096;        // in a chain; more is a loop in a damaged file
   static constexpr unsigned kShortHops = 8;         // of the fast path of a lookup
   static constexpr unsigned kOptimisticTries = 64;  // then a reader takes the lock
-  static constexpr std::int64_t kCountBatch = 8;    // net insertions between updates of the shared count
+  static constexpr std::int64_t kCountBatch = 8;    // net insertions per update of count_
   static constexpr std::size_t kUsualKeys = 16;     // in one call; more need an allocation
   static constexpr std::size_t kPrefetchGroup = Space::kReadsAhead ? 64 : 32;
 
@@ -362,7 +363,7 @@ class BucketIndex {
   Status RepairLine(WriterState& writer, std::uint64_t index);
   Space& space_;
   LineTable<Space> lines_;
-  alignas(64) std::atomic<std::uint64_t> shape_{0};  // TableShape; read by every operation, written by splits
+  alignas(64) std::atomic<std::uint64_t> shape_{0};  // a TableShape; read by every operation
   alignas(64) std::atomic<std::int64_t> count_{0};   // records, without the writers' pending counts
   std::uint32_t split_lock_ = 0;                     // guards the two below
   Entries split_moved_, split_stayed_;

@@ -42,7 +42,8 @@ class BucketIndex<Space>::LockedHomes {
   }
   void Unlock() {
     for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Unlock(home.changed);
-    homes_.erase(homes_.begin(), homes_.end());  // clear() would free the memory that the next Lock relies on
+    // clear() would free the memory that the next Lock relies on.
+    homes_.erase(homes_.begin(), homes_.end());
   }
   bool IsEmpty() const { return homes_.empty(); }
   // REQUIRES: the hash's bucket is locked
@@ -170,7 +171,8 @@ class BucketIndex<Space>::MultiGuard {
     }
     index_.space_.ReleaseFreed(writer_);
     homes_.Unlock();
-    for (; delta > kCountBatch; delta -= kCountBatch) index_.AddToCount(writer_, kCountBatch);  // splits at the usual pace
+    // In steps, so that splits keep their usual pace.
+    for (; delta > kCountBatch; delta -= kCountBatch) index_.AddToCount(writer_, kCountBatch);
     if (delta != 0) index_.AddToCount(writer_, delta);
     return status;
   }
@@ -302,7 +304,7 @@ class BucketIndex<Space>::MultiGuard {
   sync::KeyHold hold_{index_.space_.gate()};
   std::optional<sync::LeaveAtEnd> busy_;
   LockedHomes homes_;
-  std::optional<typename Space::Ahead> ahead_{std::in_place};  // records that the locked buckets name
+  std::optional<typename Space::Ahead> ahead_{std::in_place};  // records that locked buckets name
 };
 
 template <class Space>

@@ -84,7 +84,7 @@ template <class Space>
 template <class F>
 Status BucketIndex<Space>::ForEachLocked(WriterState& writer, std::uint64_t from, std::uint64_t to, F&& visit) {
   for (std::uint64_t index = from; index < std::min(to, num_lines()); ++index) {
-    BucketGuard guard(*this, writer, index);  // a bucket's number, taken as a hash, selects that bucket
+    BucketGuard guard(*this, writer, index);  // the number, as a hash, selects the bucket
     if (guard.place.index != index) continue;
     Status status;
     HAKO_RETURN_IF_ERROR(ForEachEntry(*guard.line, [&](Line& line, unsigned i, std::uint32_t handle) {
@@ -190,7 +190,8 @@ Status BucketIndex<Space>::VerifyLines(std::uint64_t expected, F&& twins) {
       if (HasLink(header) && !overflow.insert(LoadSlot(*line, format::kLinkEntry)).second) return BrokenChain(*line);
       HAKO_ASSIGN_OR_RETURN(line, NextLine(*line, header, &hops));
     }
-    absl::InlinedVector<std::pair<std::uint16_t, std::uint32_t>, 2 * format::kLineEntries> seen;  // tags and handles
+    // Tags and handles.
+    absl::InlinedVector<std::pair<std::uint16_t, std::uint32_t>, 2 * format::kLineEntries> seen;
     HAKO_RETURN_IF_ERROR(ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t handle) {
       const std::uint16_t tag = LoadTag(line, i);
       for (const auto& [other_tag, other] : seen) {
@@ -207,7 +208,7 @@ Status BucketIndex<Space>::VerifyLines(std::uint64_t expected, F&& twins) {
 template <class Space>
 Status BucketIndex<Space>::VerifyRecords(WriterState& writer) {
   for (std::uint64_t index = 0; index < num_lines(); ++index) {
-    BucketGuard guard(*this, writer, index);  // a bucket's number, taken as a hash, selects that bucket
+    BucketGuard guard(*this, writer, index);  // the number, as a hash, selects the bucket
     if (guard.place.index != index) continue;
     Status status;
     absl::InlinedVector<std::string, format::kLineEntries> keys;

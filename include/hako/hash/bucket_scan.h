@@ -73,7 +73,7 @@ class BucketScan {
   static constexpr std::uint64_t kRecordsAhead = 4;
   static constexpr std::uint64_t kRestAhead = 2;
   static constexpr std::size_t kLongRecord = 48;
-  static constexpr std::uint64_t kReadTogether = 8;  // buckets whose records are read into the file's cache at once
+  static constexpr std::uint64_t kReadTogether = 8;  // buckets read into the file's cache at once
 
   void Clear() {
     size_ = 0;

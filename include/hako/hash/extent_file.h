@@ -285,7 +285,7 @@ class ExtentFile {
   }
 
  private:
-  static constexpr std::uint64_t kGrowthStep = 8 << 20;  // the file grows by this much while the mutex is held
+  static constexpr std::uint64_t kGrowthStep = 8 << 20;  // most growth at once under mutex_
 
   // For lists sorted by offset without overlaps.
   static std::vector<Extent>::const_iterator After(const std::vector<Extent>& extents, std::uint64_t offset) {

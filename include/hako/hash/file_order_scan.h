@@ -105,7 +105,7 @@ class FileOrderScan {
       std::vector<Copy> copies(owed.size());
       buffer_.Clear();
       {
-        [[maybe_unused]] typename Space::Ahead ahead;  // destroyed before the visitor reads newer records
+        [[maybe_unused]] typename Space::Ahead ahead;  // gone before the visitor reads newer ones
         if constexpr (Space::kReadsAhead) {
           for (const auto& one : owed) heap_.Want(ahead, one.handle);
           heap_.Read(ahead);

@@ -61,7 +61,7 @@ class FreeBlockPool {
   static constexpr std::uint32_t kMagazineSize = 60;  // blocks
   static constexpr std::uint64_t kSmallMax = 4096;    // bytes; a larger free block is a run
   static constexpr std::uint64_t kRegion = 64 << 10;  // bytes
-  static constexpr std::uint64_t kHeader = 64;        // bytes at the start of an extent that are never free
+  static constexpr std::uint64_t kHeader = 64;        // bytes at an extent's start, never free
 
   // A thread's magazines, one to pop from and one to push to, by list; 0 = none.
   struct Cache {
@@ -321,10 +321,10 @@ class FreeBlockPool {
   }
 
  private:
-  static constexpr std::uint64_t kMagazineBytes = 32 << 10;  // of free blocks in a magazine, at most
+  static constexpr std::uint64_t kMagazineBytes = 32 << 10;  // of free blocks in a magazine
   static constexpr std::uint64_t kRunMin = 512;              // no chunk is taken from a shorter run
-  static constexpr std::uint32_t kUncountedMax = 8192;       // a thread that wants a run may count them all
-  static constexpr std::uint32_t kCountedAtOnce = 64;        // magazines; then other threads get the mutex
+  static constexpr std::uint32_t kUncountedMax = 8192;       // a thread may have to count them all
+  static constexpr std::uint32_t kCountedAtOnce = 64;        // then other threads get the mutex
   // Address space for 2 billion free blocks.
   static constexpr std::uint64_t kReserveBytes = std::uint64_t{8} << 30;
 
@@ -568,8 +568,9 @@ class FreeBlockPool {
   const unsigned shift_, last_small_;
   const Extents extents_;
   mutable std::mutex mutex_;
-  std::array<std::atomic<bool>, kLists> has_{};  // whether the depot has magazines of the list; changed under mutex_
-  std::array<std::uint32_t, kLists> depot_{};    // magazines; those of kFree are counted
+  // Whether the depot has magazines of the list; changed under mutex_.
+  std::array<std::atomic<bool>, kLists> has_{};
+  std::array<std::uint32_t, kLists> depot_{};  // magazines; those of kFree are counted
   std::array<std::uint32_t, kUnstamped> uncounted_{};
   std::uint32_t num_uncounted_ = 0;
   std::uint64_t uncounted_bytes_ = 0;

@@ -142,7 +142,8 @@ class LineTable {
   void AppendChunk(std::uint64_t offset) {
     chunks_[num_chunks_++].store(reinterpret_cast<Line*>(space_.index_base() + offset), std::memory_order_relaxed);
   }
-  void AddOverflowExtent(std::uint64_t offset, std::uint64_t bytes) {  // REQUIRES: mutex_ held; ascending use of the extent
+  // Ids are taken in ascending order. REQUIRES: mutex_ held
+  void AddOverflowExtent(std::uint64_t offset, std::uint64_t bytes) {
     for (std::uint64_t at = bytes; at != 0; at -= sizeof(Line)) {
       free_overflow_.push_back(static_cast<std::uint32_t>((offset + at - sizeof(Line)) / sizeof(Line)));
     }

@@ -78,7 +78,7 @@ std::uint32_t RecordHeap<FileT>::CutSmall(WriterState& writer, unsigned size_cla
 
 template <File FileT>
 Status RecordHeap<FileT>::Grow(std::uint64_t bytes, std::uint64_t most) {
-  if (bytes > FreeBlockPool::kSmallMax) ReleaseExtents();  // two neighbours together may be large enough
+  if (bytes > FreeBlockPool::kSmallMax) ReleaseExtents();  // two neighbours may be large enough
   const std::uint64_t size = ExtentSize(bytes, most);
   HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, extents_->AllocateHeapExtent(size));
   depot_->FreeRun({offset + sizeof(format::HeapExtentHeader), offset + size});

@@ -424,8 +424,8 @@ class RecordHeap {
   static constexpr std::uint64_t kShortLiveWord = std::uint64_t{format::Stamp::kLiveBits} << 32;
   static constexpr std::uint64_t kHeadMax = 16;               // without the head check
   static constexpr std::uint64_t kOptimisticValueMax = 4096;  // longer ones need a current version
-  static constexpr std::uint64_t kReclaimShare = 8;           // of the live bytes: 1 / kReclaimShare
-  static constexpr int kPauses = 10;                          // of 1 ms each, before a long value is written
+  static constexpr std::uint64_t kReclaimShare = 8;           // 1/8 of the live bytes
+  static constexpr int kPauses = 10;                          // of 1 ms each, in PaceLongWrite
   static constexpr std::uint64_t kHarvestParts = 512;
   static constexpr std::uint64_t kSweepEpochs = 14'000;
   static constexpr std::uint64_t kSweepPiece = 256 << 10;
@@ -433,9 +433,9 @@ class RecordHeap {
   static constexpr std::uint64_t kLongRecord = 8192;      // bytes
   static constexpr int kHarvestsAtOnce = 2;               // extents, usually of 1 MiB
   static constexpr unsigned kReleasesAtOnce = 16;         // magazines
-  static constexpr std::uint64_t kLarge = 1 << 20;        // bytes; a free extent of such a block is returned at once
+  static constexpr std::uint64_t kLarge = 1 << 20;        // bytes; its extent is returned once free
   static constexpr std::uint64_t kDevicePage = 4096;      // what most devices read at once
-  static constexpr std::uint64_t kDirectChunk = 1 << 20;  // least extent in direct I/O, to join appended writes
+  static constexpr std::uint64_t kDirectChunk = 1 << 20;  // least extent in direct I/O
   // Stamps of this age make a harvest run at once: it must end before kOtherAgeMax.
   static constexpr std::uint64_t kSettledAgeMax = format::kOtherAgeMax / 2;
 
@@ -600,14 +600,14 @@ class RecordHeap {
   std::uint64_t place_unit_ = 1;  // bytes that the device reads at once
   mutable SizeGuess guess_;
   mutable std::atomic<std::uint64_t> second_reads_{0};
-  std::atomic<std::uint64_t> large_waiting_{0};  // bytes of large blocks that wait for the end of this epoch
-  std::atomic<std::uint64_t> large_closing_{0};  // the same, of an epoch that is becoming durable
-  std::atomic<bool> is_reclaiming_{false};       // a synchronization was requested and has not ended
+  std::atomic<std::uint64_t> large_waiting_{0};  // bytes of large blocks retired in this epoch
+  std::atomic<std::uint64_t> large_closing_{0};  // the same, of the epoch that is becoming durable
+  std::atomic<bool> is_reclaiming_{false};       // a synchronization was requested
   std::uint64_t reclaim_bytes_ = 0;
   ReclaimCall reclaim_call_;
   alignas(64) std::atomic<std::uint64_t> epoch_{0};
   std::atomic<std::uint64_t> durable_epoch_;  // of the superblock, once durable
-  sync::StickyStatus refusal_;                // why writes are refused: opened for reading, or a write failed
+  sync::StickyStatus refusal_;                // why writes are refused
   std::atomic<std::uint64_t> stamps_{0};
   std::atomic<std::uint64_t> index_bytes_{0};
   std::uint64_t num_index_extents_ = 0;
@@ -615,7 +615,7 @@ class RecordHeap {
   std::atomic<std::uint64_t> harvest_next_{0};
   std::uint64_t harvest_end_ = 0;
   std::mutex harvest_mutex_;           // guards harvest_next_ and the two below
-  std::uint64_t live_to_harvest_ = 0;  // records that were live at the beginning and are not yet found
+  std::uint64_t live_to_harvest_ = 0;  // live at the beginning and not yet found
   std::vector<ChunkRest> doubtful_;    // free, unless they hold a damaged record
   struct SweepPlace {
     std::uint64_t extent, to, end;

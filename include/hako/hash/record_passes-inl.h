@@ -55,7 +55,7 @@ Status RecordHeap<FileT>::ScanExtent(Extent extent, const char* bytes, Visit&& v
   const std::uint64_t size = extent.bytes, unit = std::uint64_t{1} << shift_;
   const std::uint64_t wasted_max = std::max<std::uint64_t>(64 * size, std::uint64_t{2} << 30);
   std::uint64_t wasted = 0;        // bytes hashed in vain; bounds the work on a hostile file
-  std::uint64_t shared_until = 0;  // the end of the last record that the durable state does not have
+  std::uint64_t shared_until = 0;  // end of the last record not in the durable state
   const auto is_doubtful = [&](std::uint64_t at) { return at >= shared_until; };
   for (std::uint64_t at = sizeof(format::HeapExtentHeader); size - at >= format::kShortHead && wasted <= wasted_max; at += unit) {
     if (sync::LoadSharedWord(bytes + at) == 0) continue;
@@ -222,7 +222,8 @@ Status RecordHeap<FileT>::ReadNote(WriterState& writer, std::string_view note) {
     std::memcpy(handles.data(), note.data(), count * sizeof(handles[0]));
     note.remove_prefix(count * sizeof(handles[0]));
     const auto list = static_cast<unsigned>(a), size_class = list % format::kSizeClasses;
-    const bool stays = !kMapped && list != size_class && depot_->IsSmall(size_class);  // in a list of unstamped blocks
+    // The block is to stay in a list of unstamped blocks.
+    const bool stays = !kMapped && list != size_class && depot_->IsSmall(size_class);
     const bool stamps_now = !stays && list != size_class && AcceptsWrites();
     for (const std::uint32_t handle : handles) {
       if (!is_free(OffsetOf(handle), BytesOf(size_class))) return bad;

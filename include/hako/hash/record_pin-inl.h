@@ -45,7 +45,8 @@ void RecordHeap<FileT>::KeepPinned(unsigned size_class, std::uint32_t chain) {
   const std::size_t before = waiting.size();
   (void)depot_->Drain(chain, [&](std::uint32_t handle) {
     pinned_->released.Add(handle);
-    if (!TryPushBack(waiting, handle)) StoreStamp(handle, stamps().free);  // no memory: lost space, not lost data
+    // If there is no memory for the list: lost space, not lost data.
+    if (!TryPushBack(waiting, handle)) StoreStamp(handle, stamps().free);
   });
   std::atomic_thread_fence(std::memory_order_release);
   StampFree(std::span(waiting).subspan(before));

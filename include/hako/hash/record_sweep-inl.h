@@ -87,7 +87,7 @@ Status RecordHeap<FileT>::SweepRecord(std::uint64_t offset, const char* bytes, s
     if (is_old) MakeAncient(offset, head, key_hash);
     return absl::OkStatus();
   }
-  std::string key(head.lengths.key_size, '\0');  // the index, not the check, confirms a longer record
+  std::string key(head.lengths.key_size, '\0');  // the index, not the check, confirms it
   HAKO_RETURN_IF_ERROR(extents_->Read(offset + head.key_at(), key.data(), key.size()));
   const SweptRecord record{KeyHash(key), HandleOf(offset), 0};
   if (!named.Has(record)) return absl::OkStatus();

@@ -20,7 +20,7 @@ enum class Match {
 
 // The copy of an optimistic fetch, to be checked once the version has proved current.
 struct FetchedCopy {
-  const char* value = nullptr;  // where the sink had the value copied; nullptr = the sink did not want it
+  const char* value = nullptr;  // where the sink wanted the value; nullptr = nowhere
   std::uint64_t key_size = 0;
   std::uint64_t value_size = 0;
   std::uint64_t place = 0;  // one of the keys of the check

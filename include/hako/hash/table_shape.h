@@ -21,7 +21,7 @@ class TableShape {
   static constexpr TableShape Of(std::uint64_t n) {
     if (n == 0) return TableShape(0);
     const auto bits = static_cast<unsigned>(std::bit_width(n - 1));
-    const bool mixed = bits % 8 == 0;  // split buckets already have the next tag base, the others do not
+    const bool mixed = bits % 8 == 0;  // only split buckets have the next tag base
     const std::uint64_t base = mixed ? kMixed | bits : format::TagBase(bits);
     return TableShape((n - 1) | ((std::uint64_t{1} << bits) - 1) << kFieldBits | base << (2 * kFieldBits));
   }
