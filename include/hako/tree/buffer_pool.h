@@ -1,37 +1,48 @@
-// Pages of a file in memory: the space of TreeDBM (tree/page_space.h). What of the tree is wanted lies in page memory as BabyDBM's pages
-// do; what is not lies in the file (tree/page_store.h), and comes when it is asked for.
+// The pages of a file in memory: the space of TreeDBM (tree/page_space.h). Cached pages lie in page
+// memory as BabyDBM's pages do; all others are only in the file (tree/page_store.h) and are loaded
+// on demand.
 //
-// A page that is away has a locked line, so a search that meets it ends up in Bring, and one that meets none pays nothing. Pages are chosen
-// to go by CLOCK, without a write by those who read them: the hand takes a page that is there and locks its line, and if nobody has asked
-// for it when the hand comes again, it goes; whoever asks before finds the page untouched and just opens it again (LeanStore's cooling
-// stage: Leis et al. 2018). A page that a walk over the records brought goes at the hand's first visit, or, where the file is larger than
-// the memory, soon after the walk has left it behind: so a walk needs little memory and takes none from others. Inner pages stay.
+// The line of an evicted page is locked, so a search that reaches one ends up in LoadPage, and a
+// search of cached pages pays nothing. CLOCK chooses the pages to evict, without a write by
+// readers: the hand takes a cached page and locks its line, and evicts it at its next visit unless
+// a thread has asked for the page. A thread that asks in time finds the page intact and just
+// unlocks it (the cooling stage of LeanStore: Leis et al. 2018). A page that a scan has loaded is
+// evicted at the hand's first visit or, where the file is larger than the memory, soon after the
+// scan has passed it. So a scan needs little memory and takes none from other threads. Inner pages
+// are never evicted.
 //
-// A walk says which leaves, and which pages above others, it is going to want. Threads of the cache read them in runs of up to a mebibyte,
-// and make pages of what has come, many at a time; as many threads as it takes for one to wait for the device while others do that.
+// A scan announces the leaves and the inner pages that it will need. Background threads read them
+// in batches, in which neighbours are one read, and install the pages several at a time, so that
+// one thread waits for the device while others do that.
 //
-// What changes stays in memory until a checkpoint, which runs beside readers and writers. It begins an epoch, for which writers are kept
-// out for a moment; then it copies, one by one, the pages that were changed before that moment, and who wants to change such a page first
-// copies it for the checkpoint. So a checkpoint is of one moment. Pages that it has written can be evicted before all of it is durable.
+// Changed pages stay in memory until a checkpoint, which runs beside readers and writers. It begins
+// an epoch, for which it stops the writers for a moment. Then it copies, one by one, the pages that
+// were changed before that moment; a thread that wants to change such a page first copies it for
+// the checkpoint. So a checkpoint shows a single moment. Pages that it has written can be evicted
+// before all of it is durable.
 //
-// No Set of a short value waits until a checkpoint has ended. As the pages that cannot be evicted approach their limit, each thread that
-// changes a page pauses after it has released its locks, for a time that doubles with each 32nd of the limit, up to four milliseconds: so
-// writers slow down to the speed of the device in small steps. The limit is soft: beyond it the pause doubles with each eighth of it, or
-// each 4 MiB. Loading a page never waits for a checkpoint.
+// No Set of a short value waits until a checkpoint has ended. As the pages that cannot be evicted
+// approach their limit, each thread that changes a page pauses after it has released its locks, for
+// a time that doubles with each 32nd of the limit, up to four milliseconds. So writers slow down to
+// the speed of the device in small steps. The limit is soft: beyond it the pause doubles with each
+// eighth of it, but at least 4 MiB, up to one second. Loading a page never waits for a checkpoint.
 //
-// Long values are copied, read, written and given back while no page is locked (tree/page_long-inl.h). Those that no checkpoint has
-// written yet take memory of their own: a thread waits for it that stores long values, not one that changes pages.
+// Long values are copied, read, written and freed while no page is locked (tree/page_long-inl.h).
+// Until a checkpoint has written them they take separate memory. A thread that stores long values
+// waits for that memory; a thread that changes pages does not.
 //
 // Invariants
-//   1. A page's line is locked by the cache alone while it is kAway, kLoading or kCooling; these states change under mutex_.
-//   2. A page whose mark is not 0 differs from its image, and does not go; nor does one that is kPinned, whose image is in the store's
-//      buffer only. Marks other than mark() are of the epoch before, and there are none of these when an epoch begins.
-//   3. An id that a checkpoint knows is used again only after the checkpoint that does not know its page any more. Long values are never
-//      changed.
-//   4. All memory stays readable (tree/page_arena.h). A page whose memory is given back has another version when its line is next
-//      unlocked: readers that still look at that memory find out.
+//   1. The line of a page of the tree is locked by the pool itself while the page is kAway,
+//      kLoading or kCooling; these states change under mutex_.
+//   2. A page whose mark is not 0 differs from its image and is not evicted. Nor is one that is
+//      kPinned, whose image is only in the store's buffer. Marks other than mark() belong to the
+//      previous epoch; none of these is left when an epoch begins.
+//   3. An id that a checkpoint knows is reused only after a later checkpoint no longer knows its
+//      page. Long values are never changed.
+//   4. All memory stays readable (tree/page_arena.h). A page whose memory was freed has another
+//      version when its line is next unlocked, so readers that still read that memory notice.
 //
-// Threads: any; Checkpoint and what else is said there, one at a time.
+// Thread-safe, except the functions that say otherwise; checkpoints run one at a time.
 #pragma once
 
 #include <algorithm>
@@ -75,8 +86,9 @@
 namespace hako::tree {
 
 struct PageCacheLimits {
-  std::uint64_t memory_bytes;  // of all that the cache holds
-  std::uint64_t dirty_bytes;   // of changed pages: then a checkpoint is asked for
+  std::uint64_t memory_bytes;  // of all memory that the pool uses
+  // Of changed pages and long values; beyond it a checkpoint is requested.
+  std::uint64_t dirty_bytes;
   format::PageOrder order;
 };
 
@@ -86,7 +98,7 @@ class BufferPool {
   using Line = format::PageLine;
   using Shape = format::PageShape;
   static constexpr bool kResident = false;
-  static constexpr bool kReadsAhead = BatchFile<FileT>;  // ReadAhead has an effect
+  static constexpr bool kReadsAhead = BatchFile<FileT>;  // whether ReadAhead has an effect
   static constexpr std::uint64_t kPagesMax = PageArena::kPagesMax;
 
   struct WriterState : sync::WriterState {
@@ -107,9 +119,11 @@ class BufferPool {
       cache->Expect(root, cache->HashOfBounds({}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh));
       HAKO_RETURN_IF_ERROR(cache->LoadPage(root, -1, false));
     }
-    // Where most ids are free, they are used before others; else they need not be known yet.
+    // If many ids are free, they are found now and used first; otherwise the first checkpoint finds
+    // them.
     const bool is_sparse = super.num_ids != 0 && super.id_end > PageArena::kFirstId + super.num_ids + super.num_ids / 4 + kIdsSpare;
-    if (is_sparse && cache->store_->file().IsWritable()) (void)cache->FindFreeSpace();  // the first checkpoint tells of an error
+    // The first checkpoint reports an error.
+    if (is_sparse && cache->store_->file().IsWritable()) (void)cache->FindFreeSpace();
     return cache;
   }
   BufferPool(const BufferPool&) = delete;
@@ -117,7 +131,7 @@ class BufferPool {
 
   PageStore<FileT>& store() { return *store_; }
   const PageCacheLimits& limits() const { return limits_; }
-  // The page that never goes; of a new tree.
+  // Sets the root of a new tree. The root is never evicted.
   void SetRoot(std::uint32_t id) { root_ = id; }
   sync::WriteGate& gate() { return gate_; }
   Line* lines() const { return lines_; }
@@ -136,7 +150,7 @@ class BufferPool {
     SetFlag(id, kNew, true);
     return id;
   }
-  // REQUIRES: its memory was freed
+  // REQUIRES: the page's memory was freed
   void FreePage(std::uint32_t id) {
     StoreMark(lines_[id], lines_[id].shape, 0);
     std::lock_guard lock(mutex_);
@@ -169,23 +183,25 @@ class BufferPool {
     const std::uint8_t state = State(id);
     return state == kAway || state == kLoading || state == kCooling;
   }
-  // Whether it is neither in memory nor on its way there.
+  // Whether the page is neither in memory nor being loaded.
   bool MustBeRead(std::uint32_t id) const { return State(id) == kAway; }
   Status LoadPage(std::uint32_t id, int level, bool once);
-  // Brings those of these pages that are away by reads that are in flight together; what fails, or finds no room, stays away.
+  // Loads those of these pages that are evicted, with reads that are in flight together. Pages that
+  // fail or find no room stay evicted.
   void BringTogether(std::span<const std::uint32_t> ids, int level, bool once);
-  // The same, in threads of its own.
-  // False if there is too much to do: then nothing is done.
+  // The same in background threads. False, and nothing is done, if too much is queued already.
   bool ReadAhead(std::span<const std::uint32_t> ids, int level);
-  // A walk has copied the page. If a walk brought it and not all pages have room, it goes soon, so that the walk goes on in the memory that
-  // it has, and what others want stays.
+  // Called when a scan has copied the page. If a scan has loaded it and the file is larger than the
+  // memory, it is evicted soon, so the scan continues in the memory that it has and does not take
+  // other threads' pages.
   void Demote(std::uint32_t id);
-  // How many pages may be read ahead of a walk.
+  // How many pages may be read ahead of a scan.
   std::size_t ahead_max() const { return std::min<std::size_t>(kAheadMax, limits_.memory_bytes / 16 / kUsualPage); }
   class HeldPages;  // tree/page_hold-inl.h
-  // Whether changing so many pages at once wants them to be held: else others would wait for the checkpoint that writes them.
+  // Whether an update of this many pages should hold them: other threads would otherwise have to
+  // wait for the checkpoint that writes them.
   bool IsLarge(std::size_t num_pages) const { return num_pages * kUsualPage > limits_.memory_bytes / 8; }
-  // No page is read ahead any more.
+  // Stops the threads that read ahead, and drops what is queued.
   void StopReadingAhead() {
     decltype(readers_) readers;
     {
@@ -203,24 +219,27 @@ class BufferPool {
   }
 
   bool NeedsEviction() const { return needs_eviction_.load(std::memory_order_relaxed); }
-  // Frees memory beyond the limit, and pauses where too much has changed. REQUIRES: the thread holds no lock
+  // Evicts pages beyond the limit, and pauses if too much has changed. REQUIRES: the thread holds
+  // no lock
   void EvictIfNeeded();
 
   // ---- long values: ids whose images are not pages ----
 
   class Deferred;  // tree/page_long-inl.h
-  class LongRead;  // there too
+  class LongRead;  // also there
   bool has_long_values() const { return num_long_.load(std::memory_order_relaxed) != 0; }
-  // Copies the value when `deferred` ends; others see it then. The thread waits then, if too many values are not in the file yet.
+  // The value is copied when `deferred` finishes; until then its readers wait. Then the thread
+  // waits too, if too many values are not in the file yet.
   std::uint64_t StoreLong(std::string_view value, Deferred& deferred);
   void FreeLong(const format::OverflowValue& value, Deferred& deferred);
 
   // ---- checkpoints ----
 
-  // Makes the tree durable as it is at one moment of the call; beside readers and writers. describe(superblock) is called at that moment.
+  // Makes the tree durable as of one moment of the call, beside readers and writers. Calls
+  // describe(superblock) at that moment.
   template <class ForEachWriter, class F>
   Status Checkpoint(ForEachWriter&& for_each_writer, F&& describe);
-  // Whether something has changed since the last one.
+  // Whether something has changed since the last checkpoint began.
   bool IsDirty() const { return changed_.load(std::memory_order_relaxed); }
 
   std::uint64_t memory_bytes() const { return slab_->page_bytes() + TableBytes() + unsaved_bytes_.load(std::memory_order_relaxed); }
@@ -236,36 +255,39 @@ class BufferPool {
     kFree,
     kLong,
     kStates = 0x07,
-    kUnlisted = 0x08,  // an id that is to be in freed_, for which there was no memory
+    kUnlisted = 0x08,  // an id that belongs in freed_, but there was no memory for that
     kHeld = 0x10,
     kNew = 0x20,  // no checkpoint knows the id
     kListed = 0x40,
     kPinned = 0x80
   };
-  // Address space for what is made while nothing can go: by a large update of many keys, for one.
+  // Address space for pages that are made while none can be evicted, for example by a large update.
   static constexpr std::uint64_t kSpare = std::uint64_t{32} << 30;
   static constexpr std::uint64_t kBytesMax = PageArena::kBytesMax - kSpare;
   static constexpr std::size_t kCooledAtOnce = 16;
-  static constexpr unsigned kMovesMax = 8;        // of the hand, over kCooledAtOnce pages each, for one page to evict
-  static constexpr unsigned kEvictedAtOnce = 64;  // by one thread, as others wait for the lock
+  // Of the hand, over kCooledAtOnce pages each, to find one page to evict.
+  static constexpr unsigned kMovesMax = 8;
+  // By one thread, as other threads wait for the lock.
+  static constexpr unsigned kEvictedAtOnce = 64;
   static constexpr std::uint64_t kIdsSpare = 1024;
-  static constexpr std::size_t kInstalledTogether = std::same_as<Codec, NoCodec> ? 16 : 1;  // unpacked, one needs much room
+  // An unpacked page needs a lot of stack.
+  static constexpr std::size_t kInstalledTogether = std::same_as<Codec, NoCodec> ? 16 : 1;
   static constexpr std::size_t kAheadMax = 512, kAheadParts = 8, kUsualPage = 8192;
   static constexpr std::size_t kImageRoom = (format::kPageImageMax + 8 + 4095) / 4096 * 4096;
   static constexpr std::uint8_t kMarks[2] = {0x20, 0x40};
 
   struct HowToInstall {
-    int level;  // of the pages; -1: any
+    int level;  // that the pages must have; -1: any
     bool once;
-    bool must;  // have memory, beyond the limit if there is no other
+    bool must;  // allocate memory, beyond the limit if necessary
   };
   struct Arrived {
     std::uint32_t id;
     std::span<const std::byte> bytes;  // its image
-    Status status = {};                // if not OK, there is none, or it was no good
-    std::uint32_t unit = 0;            // where the page lies now
+    Status status = {};                // if not OK, there is no image, or it is damaged
+    std::uint32_t unit = 0;            // where the page lies in memory
   };
-  // Pages that a walk is going to want.
+  // Pages that a scan will need.
   struct Ahead {
     int level;
     std::vector<std::uint32_t> ids;
@@ -298,14 +320,15 @@ class BufferPool {
     std::atomic_ref(state_[id]).store(static_cast<std::uint8_t>(value ? state_[id] | flag : state_[id] & ~flag), std::memory_order_release);
   }
 
-  // Of a page or a long value that is no more. The id can be used again at once if no checkpoint knows it. REQUIRES: mutex_
+  // Frees the id of a page or a long value. It can be reused at once if no checkpoint knows it.
+  // REQUIRES: mutex_
   void ForgetId(std::uint32_t id) {
     SetState(id, kFree);
     if (!HasFlag(id, kNew)) return NoteFreed(id);
     SetFlag(id, kNew, false);
     slab_->FreePage(id);
   }
-  // Has the checkpoint of this epoch drop the image of an id, which can be used again then. REQUIRES: mutex_
+  // Has this epoch's checkpoint drop the image of an id, which can be reused then. REQUIRES: mutex_
   void NoteFreed(std::uint32_t id) {
     if (TryPushBack(freed_, id)) return;
     SetFlag(id, kUnlisted, true);
@@ -320,7 +343,8 @@ class BufferPool {
     }
     has_unlisted_ = false;
   }
-  // Has the checkpoint of this epoch look at the page. REQUIRES: its mark is mark(), and was another
+  // Registers the page for this epoch's checkpoint. REQUIRES: the page has or gets the mark mark(),
+  // and had another one
   bool TryNoteChanged(std::uint32_t id) {
     HAKO_TRY { return NoteChanged(id), true; }
     HAKO_CATCH_NO_MEMORY()
@@ -331,18 +355,20 @@ class BufferPool {
   void NoteChanged(std::uint32_t id) {
     std::lock_guard lock(touched_mutex_);
     std::atomic_ref noted(noted_[id]);
-    if (noted.load(std::memory_order_relaxed) == mark()) return;  // the id of a page that was freed since
+    // The id was registered for a page that was freed since.
+    if (noted.load(std::memory_order_relaxed) == mark()) return;
     touched_.push_back(id);
     noted.store(mark(), std::memory_order_relaxed);
   }
-  // Ids of the epoch before, which writers of this one may note at the same time.
+  // Ids of the previous epoch, which writers of this one may register at the same time.
   void ForgetNoted(const std::vector<std::uint32_t>& ids, std::uint8_t mark) {
     for (const std::uint32_t id : ids) {
       std::uint8_t expected = mark;
       std::atomic_ref(noted_[id]).compare_exchange_strong(expected, 0, std::memory_order_relaxed);
     }
   }
-  // Whether an id is a long value's: of the file, one that was never met as a page's.
+  // Whether an id is a long value's. In the file, that is an id that no page has registered as its
+  // child.
   bool IsLong(std::uint64_t id) const {
     if (id >= slab_->page_end() || slab_->IsFree(static_cast<std::uint32_t>(id))) return false;
     const auto word = std::atomic_ref(lines_[id].version).load(std::memory_order_relaxed);
@@ -350,26 +376,31 @@ class BufferPool {
            (State(static_cast<std::uint32_t>(id)) == kAway && (word & sync::VersionLock::kLocked) == 0);
   }
   std::uint64_t TableBytes() const { return slab_->page_end() * (sizeof(Line) + 2) + store_->map_bytes(); }
-  // Beyond so many bytes of long values that are not in the file, a thread that stores another one waits.
+  // A thread that stores a long value waits while this many bytes of long values are not in the
+  // file.
   std::uint64_t UnsavedMax() const { return limits_.memory_bytes / 8; }
-  // What pages may take: what the tables and the long values leave, less what tables may grow by in an epoch; at least a quarter of all.
-  // More while a large update holds pages. Pages make no room for long values beyond UnsavedMax: others would have to wait for that.
+  // Bytes that pages may take: all that the tables and the unsaved long values leave, less the
+  // growth of the tables during an epoch, and at least a quarter of all. More while a large update
+  // holds pages. For long values beyond UnsavedMax, pages make no room: other threads would have to
+  // wait for that.
   std::uint64_t PageLimit() const {
     const std::uint64_t all = limits_.memory_bytes;
     const std::uint64_t tables = TableBytes() + std::min(unsaved_bytes_.load(std::memory_order_relaxed), UnsavedMax()) + all / 64;
     return std::max(all / 4, all - std::min(all, tables)) + held_bytes_.load(std::memory_order_relaxed);
   }
   std::uint64_t used_bytes() const { return used_units_.load(std::memory_order_relaxed) * format::kPageUnit; }
-  // A part stays free, as pages of many sizes never fill all.
+  // An eighth stays free, as pages of many sizes never fill all memory.
   bool IsOverLimit() const { return used_bytes() > limits_.memory_bytes / 4 && used_bytes() > PageLimit() / 8 * 7; }
 
-  // Changed pages, and those that a checkpoint has not written yet, cannot be evicted.
+  // Bytes of pages that cannot be evicted: changed ones, and those that a checkpoint has not
+  // written yet.
   std::int64_t StayingBytes() const { return dirty_bytes_.load(std::memory_order_relaxed) + frozen_bytes_.load(std::memory_order_relaxed); }
   // How long a thread that has changed a page pauses.
   std::chrono::microseconds Pause() const {
     static constexpr std::int64_t kAtLimit = 4096, kHalvingsMax = 5, kDoublingsMax = 8, kDoublingMin = 4 << 20;
     const std::int64_t stays = StayingBytes();
-    if (stays < static_cast<std::int64_t>(limits_.memory_bytes / 8)) return {};  // the limit is at least 3/16 of all memory
+    // The limit is at least 3/16 of all memory.
+    if (stays < static_cast<std::int64_t>(limits_.memory_bytes / 8)) return {};
     const auto limit = static_cast<std::int64_t>(PageLimit() / 4 * 3);
     if (stays > limit)
       return std::chrono::microseconds(kAtLimit << std::min((stays - limit) / std::max(limit / 8, kDoublingMin), kDoublingsMax));
@@ -381,32 +412,34 @@ class BufferPool {
     used_units_.fetch_sub(units, std::memory_order_relaxed);
     slab_->Free(first, units);
   }
-  // Changed pages get larger by so much, or more.
+  // The changed pages grow by this many bytes.
   void NoteDirty(std::uint64_t bytes) {
     const auto size = static_cast<std::int64_t>(bytes);
     AskIfDue(dirty_bytes_.fetch_add(size, std::memory_order_relaxed) + long_bytes_.load(std::memory_order_relaxed), size);
     if (Pause().count() != 0) needs_eviction_.store(true, std::memory_order_relaxed);
   }
-  // Of `before` bytes that have changed, and `size` more.
+  // Requests a checkpoint if `size` more bytes exceed the limit; `before` bytes had changed
+  // already.
   void AskIfDue(std::int64_t before, std::int64_t size) {
     changed_.store(true, std::memory_order_relaxed);
     const auto limit = static_cast<std::int64_t>(limits_.dirty_bytes);
     if (before <= limit && before + size > limit) ask_();
   }
   [[gnu::noinline]] void TouchSlowly(Line& line);
-  // REQUIRES: the line is locked by the caller; the shape is its own
+  // REQUIRES: the caller has locked the line, and `shape` is its shape
   static void StoreMark(Line& line, Shape shape, std::uint8_t mark) {
     shape.kind = static_cast<std::uint8_t>((shape.kind & ~Shape::kMark) | mark);
     std::atomic_ref(line.shape).store(shape, std::memory_order_relaxed);
   }
   char* At(std::uint32_t unit) const { return memory_ + std::uint64_t{unit} * format::kPageUnit; }
-  // False if there is no memory for it.
+  // Lists the page for the CLOCK hand. False if out of memory.
   bool List(std::uint32_t id) {
     if (!HasFlag(id, kListed)) SetFlag(id, kListed, TryPushBack(resident_, id));
     return HasFlag(id, kListed);
   }
-  // The line of a page that was never here holds a hash of the fences that the page above it has for it, in place of hints; of a page that
-  // was here, 0: its fences were right, and do not change while it is away.
+  // In place of hints, the line of a page that was not loaded yet stores a hash of the fences that
+  // its parent has for it. For an evicted page it stores 0: its fences were checked, and do not
+  // change while it is evicted.
   std::uint64_t HashOfBounds(std::string_view low, std::string_view high, unsigned edges) const {
     return MixBits(Hash64(low, bounds_seed_) + edges) ^ Hash64(high, bounds_seed_);
   }
@@ -448,7 +481,7 @@ class BufferPool {
   std::unique_ptr<PageStore<FileT>> store_;
   std::unique_ptr<PageArena> slab_;
   storage::ReservedMemory states_;
-  std::uint8_t* const state_;  // of pages by id: what it is, and flags
+  std::uint8_t* const state_;  // by page id: its state and flags
   std::uint8_t* const noted_;  // by id: the mark with which it is in touched_, or 0
   Line* const lines_;
   char* const memory_;
@@ -459,44 +492,52 @@ class BufferPool {
   sync::WriteGate gate_;
 
   alignas(64) std::atomic<std::uint8_t> mark_{kMarks[0]};  // of pages that are changed now
-  std::atomic<bool> collecting_{false};                    // a checkpoint copies pages
+  std::atomic<bool> collecting_{false};                    // a checkpoint is copying pages
   std::atomic<bool> needs_eviction_{false};
   alignas(64) std::atomic<std::uint64_t> used_units_{0};
-  std::atomic<std::int64_t> dirty_bytes_{0};   // of pages with the current mark
-  std::atomic<std::int64_t> long_bytes_{0};    // of long values since the epoch began
-  std::atomic<std::int64_t> frozen_bytes_{0};  // of pages that the checkpoint which is under way has not written yet
-  std::atomic<bool> changed_{false};           // since the epoch began
+  std::atomic<std::int64_t> dirty_bytes_{0};  // of pages with the current mark
+  std::atomic<std::int64_t> long_bytes_{0};   // of long values since the epoch began
+  // Of pages that the checkpoint under way has not written yet.
+  std::atomic<std::int64_t> frozen_bytes_{0};
+  std::atomic<bool> changed_{false};  // since the epoch began
   std::atomic<std::uint64_t> unsaved_bytes_{0};
-  std::atomic<std::uint64_t> held_bytes_{0};  // by which the limit is higher, see HeldPages
+  std::atomic<std::uint64_t> held_bytes_{0};  // added to the limit, see HeldPages
 
-  mutable std::mutex mutex_;  // guards what follows; never held while the file is waited for
+  mutable std::mutex mutex_;  // Guards the following members; not held during I/O of the file.
   std::condition_variable loaded_;
-  std::vector<std::uint32_t> resident_;  // ids of pages that are here, and of some that no longer are
+  // The CLOCK: ids of cached pages, and of some that no longer are.
+  std::vector<std::uint32_t> resident_;
   std::size_t hand_ = 0;
-  std::vector<std::uint32_t> freed_;                                          // since the epoch began
-  bool has_unlisted_ = false;                                                 // there are ids that are kUnlisted
-  std::unordered_map<std::uint32_t, std::shared_ptr<UnsavedValue>> unsaved_;  // long values that are not in the file yet
-  std::atomic<std::uint64_t> num_long_;                                       // changed with the lock held
-  std::deque<std::uint32_t> cooling_;  // ids in the order in which they began to be, and of some that are no longer
-  std::deque<std::uint32_t> behind_;   // ids of pages that walks have left behind last, and of some that are no longer here
-  bool is_saving_ = false;             // a checkpoint is under way
-  bool is_writing_ = false;            // it waits for nothing but the file
-  bool has_failed_ = false;            // the last one
-  std::uint64_t saves_ = 0;            // moments in which pages became ones that can go
+  std::vector<std::uint32_t> freed_;  // since the epoch began
+  bool has_unlisted_ = false;         // some ids are kUnlisted
+  // Long values that are not in the file yet.
+  std::unordered_map<std::uint32_t, std::shared_ptr<UnsavedValue>> unsaved_;
+  std::atomic<std::uint64_t> num_long_;  // changed with the lock held
+  // Ids in the order in which they began to cool; some no longer do.
+  std::deque<std::uint32_t> cooling_;
+  // Ids of the pages that scans passed last; some are no longer cached.
+  std::deque<std::uint32_t> behind_;
+  bool is_saving_ = false;   // a checkpoint is under way
+  bool is_writing_ = false;  // it has released all page locks, and waits only for the file
+  bool has_failed_ = false;  // the last checkpoint
+  std::uint64_t saves_ = 0;  // how often a checkpoint has made pages evictable
   std::condition_variable saved_;
-  std::uint64_t unsaved_held_bytes_ = 0;  // of held_bytes_, by updates that are over: until the next checkpoint has ended
+  // The part of held_bytes_ that belongs to finished updates, until the next checkpoint has ended.
+  std::uint64_t unsaved_held_bytes_ = 0;
 
-  std::mutex hold_mutex_;  // of the update that holds pages; before mutex_
+  std::mutex hold_mutex_;  // held by the update that holds pages; before mutex_
   std::mutex touched_mutex_;
-  std::vector<std::uint32_t> touched_;        // ids of pages that were marked since the epoch began, and of some that were freed since
-  std::vector<std::uint32_t> touched_again_;  // those of a checkpoint that failed; only checkpoints use them
-  std::vector<Captured> captured_;            // by writers, for the checkpoint that is under way
+  // Ids of pages that were marked since the epoch began, and of some that were freed since.
+  std::vector<std::uint32_t> touched_;
+  // Those of a failed checkpoint; only checkpoints use them.
+  std::vector<std::uint32_t> touched_again_;
+  std::vector<Captured> captured_;  // by writers, for the checkpoint under way
   std::mutex checkpoint_mutex_;
 
   std::mutex ahead_mutex_;
   std::deque<Ahead> ahead_;
   bool is_closing_ = false;
-  std::array<sync::BackgroundThread::Pointer, 3> readers_;  // of these
+  std::array<sync::BackgroundThread::Pointer, 3> readers_;  // the threads that read ahead
 };
 
 }  // namespace hako::tree

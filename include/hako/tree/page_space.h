@@ -1,20 +1,27 @@
-// The B+ tree asks this of its home, which stores its pages and their lines. The tree does not depend on a home or on a file: BabyDBM gives
-// it memory (tree/page_arena.h), TreeDBM a cache of pages in a file (tree/buffer_pool.h).
+// What the B+ tree requires of the space that stores its pages and their lines. The tree does not
+// depend on one space or on a file: BabyDBM uses memory (tree/page_arena.h), TreeDBM a buffer pool
+// over a file (tree/buffer_pool.h).
 //
-// A page is named by an id, never 0, whose line lies in an array that never moves; its bytes are units of a range of memory that never
-// moves and can always be read, so that a reader that is late finds other bytes and no fault. What a call gives out is 0 where there is no
-// memory. Any thread.
+// A page is named by an id, never 0, whose line lies in an array that never moves. The page's bytes
+// are units of a memory range that never moves and always stays readable, so a late reader finds
+// other bytes but never faults. Functions that return an id or a unit return 0 when out of memory.
+// Thread-safe.
 //
-// A space that is not resident keeps pages in a file. The line of a page that is away is locked, and no page that is locked by a caller, or
-// that is not a leaf, goes away. It also has
-//   IsEvicted(id)           whether the page's line is locked because the page is away
-//   Bring(id, level, once)  makes a page that is away be there, for a moment at least. Its level must be that, if it is not negative;
-//                        `once`: it is not likely to be wanted again soon. The caller holds no lock, unless nothing else is left to do.
-//   kReadsAhead, ReadAhead(ids, level), ahead_max(), MustBeRead(id), Demote(id)  see tree/buffer_pool.h
-//   DiscardEvicted(id, unseen) forgets a page, if it is away; unless `unseen`, only if it need not be looked at for long values
+// A space that is not resident keeps pages in a file. The line of an evicted page is locked. A page
+// that a caller has locked is never evicted, nor is an inner page. Such a space also has
+//   IsEvicted(id)        whether the page's line is locked because the page is evicted
+//   LoadPage(id, level, once)  loads an evicted page, which may be evicted again at any time. The
+//                        page must have this level, unless `level` is negative; `once`: it is not
+//                        likely to be needed again soon. The caller holds no lock, except where no
+//                        writer is active.
+//   kReadsAhead, ReadAhead(ids, level), ahead_max(), MustBeRead(id), Demote(id)
+//                        see tree/buffer_pool.h
+//   DiscardEvicted(id, unseen)  forgets a page if it is evicted; unless `unseen`, only if it cannot
+//                        name long values, which would have to be freed first
 //   HeldPages            pages that one caller keeps in memory (tree/page_hold-inl.h)
-//   NeedsEviction(), Settle()  what the space wants to do when a thread that has changed pages has no lock any more
-//   Slot::error          why a call that has no other way to say so failed
+//   NeedsEviction(), EvictIfNeeded()  maintenance by a thread that has changed pages, after it has
+//                        released its locks
+//   WriterState::error   the error of a call that has no other way to return one
 #pragma once
 
 #include <concepts>
@@ -39,24 +46,32 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
   { S::kPagesMax } -> std::convertible_to<std::uint64_t>;
   { s.lines() } -> std::same_as<format::PageLine*>;  // kPagesMax of them
   { s.memory() } -> std::same_as<char*>;             // where unit 0 would be
-  { s.NewPage() } -> std::same_as<std::uint32_t>;    // an id; its line is locked, with a version that readers of a former page do not know
-  { s.FreePage(id) } -> std::same_as<void>;          // locked by the caller, for the last time
-  { s.Allocate(units) } -> std::same_as<std::uint32_t>;  // the first of so many units; their contents are undefined
+  // An id; its line is locked, with a version that no reader of a former page holds.
+  { s.NewPage() } -> std::same_as<std::uint32_t>;
+  // Unlocks it. REQUIRES: the caller has locked it
+  { s.FreePage(id) } -> std::same_as<void>;
+  // The first of `units` consecutive units; their contents are undefined.
+  { s.Allocate(units) } -> std::same_as<std::uint32_t>;
   { s.Free(id, units) } -> std::same_as<void>;
-  { s.HasRoomFor(bytes) } -> std::same_as<bool>;  // for pages of so many bytes, most likely
-  { s.MarkDirty(line) } -> std::same_as<void>;    // the locked page is going to be changed
-  { s.mark() } -> std::same_as<std::uint8_t>;     // PageShape::kMark of a page that is made now
-  // Values too long for a page. A Deferred has the rest of the work, and does it when it ends, or in Finish(), after the caller's last lock
-  // is released. A LongRead reads one, in turns: Has(place) with the leaf locked that names it, or watched; Read() with nothing locked;
-  // until Has is true.
+  // Whether pages of this many bytes are likely to fit.
+  { s.HasRoomFor(bytes) } -> std::same_as<bool>;
+  // Before the caller changes the page, which it has locked.
+  { s.MarkDirty(line) } -> std::same_as<void>;
+  { s.mark() } -> std::same_as<std::uint8_t>;  // PageShape::kMark of a new page
+  // Long values: too long for a page. A Deferred does the rest of the work in its destructor or in
+  // Finish(), after the caller has released its last lock. A LongRead reads one value by turns:
+  // Has(place) while the leaf that names it is locked or its version is checked afterwards; Read()
+  // with nothing locked; repeated until Has is true.
   typename S::Deferred;
-  { s.has_long_values() } -> std::same_as<bool>;  // false: there are none
+  { s.has_long_values() } -> std::same_as<bool>;  // false: the tree has none
   { s.StoreLong(value, deferred) } -> std::same_as<std::uint64_t>;
   { s.FreeLong(place, deferred) } -> std::same_as<void>;
   { deferred.Finish() } -> std::same_as<void>;
-  { read.Has(place) } -> std::same_as<bool>;       // whether status() and bytes() are those of this value
-  { read.IsBeingFilled() } -> std::same_as<bool>;  // after Has: whether Read is going to wait for the thread that stored it
-  { read.Read() } -> std::same_as<void>;           // with an argument: to there
+  // Whether status() and bytes() are those of this value.
+  { read.Has(place) } -> std::same_as<bool>;
+  // After Has: whether Read would wait for the thread that stores the value.
+  { read.IsBeingFilled() } -> std::same_as<bool>;
+  { read.Read() } -> std::same_as<void>;  // with an argument: into that buffer
   { read.status() } -> std::convertible_to<Status>;
   { read.bytes() } -> std::same_as<std::string_view>;
 };

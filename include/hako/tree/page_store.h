@@ -1,20 +1,26 @@
-// The file of a TreeDBM: images of pages by id, and checkpoints (format/tree_file_format.h).
+// The file of a TreeDBM: images of pages and long values by id, and checkpoints
+// (format/tree_file_format.h).
 //
-// A checkpoint is Begin, then Put and Forget for what has changed, then Commit. Put collects images in a buffer of a mebibyte, for which it
-// takes a run of free units, so that the device sees few and long writes, in the order in which the images come.
+// A checkpoint is Begin, then Put, PutLong and Forget for the changes, then Commit. Put collects
+// images in a buffer of one mebibyte, for which it takes runs of free units, so the device gets few
+// and long writes, in the order in which the images come. A larger value is written directly.
 //
-// A checkpoint that fails is taken back (TakeBack): its images are dropped and their space is free at once, so that the file does not grow
-// with each attempt. Some space is kept in reserve, so that a checkpoint still succeeds on a device that has become full, and removals can
-// make room.
+// A failed checkpoint is taken back (TakeBack): its images are dropped and their space is free at
+// once, so the file does not grow with each attempt. Some space is kept in reserve, so that a
+// checkpoint still succeeds on a device that has become full, and removals can make room.
 //
 // Invariants
-//   1. What the newer valid superblock reaches is not overwritten: units that it needs are free again only when a later Commit is durable.
-//      Nor is what the other one reaches, until the newer is known to be durable.
-//   2. What was put since num_flushes last changed is in memory only. After a Put or a Commit that failed, unless is_written(), the caller
-//      takes back what it has put and puts it again.
-//   3. A sync that failed is not tried again: what it was to write may be lost though a later one says OK. No Commit succeeds any more.
+//   1. Units that the newer valid superblock reaches are not overwritten: they become free only
+//      when a later Commit is durable. Nor are those that the other superblock reaches, until the
+//      newer one is known to be durable.
+//   2. Images that were put since num_flushes last changed are in memory only. After a Put or a
+//      Commit that failed, unless is_written(), the caller takes back the images that it has put,
+//      and puts them again.
+//   3. A failed sync is not retried: the data it was to write may be lost although a later sync
+//      returns OK. After it no Commit succeeds any more.
 //
-// Threads: Read and ReadLong from any; the rest by one thread at a time.
+// Thread-safe: Read, ReadMulti, EntryOf, ReadLong, and the counters that are atomic. One thread at
+// a time may call the rest.
 #pragma once
 
 #include <algorithm>
@@ -72,7 +78,8 @@ class PageStore {
       super.check = format::CheckOf(super);
       HAKO_RETURN_IF_ERROR(file.Resize(format::kTreeFirstUnit * format::kTreeUnit));
       HAKO_RETURN_IF_ERROR(file.WriteAt(super.sequence % 2 * storage::kSlotDistance, std::as_bytes(std::span(&super, 1))));
-      HAKO_RETURN_IF_ERROR(file.Sync());  // or pages could reach a file that nobody knows
+      // Before any page, whose file would otherwise have no valid superblock.
+      HAKO_RETURN_IF_ERROR(file.Sync());
     } else {
       HAKO_ASSIGN_OR_RETURN(super, storage::ReadNewerSlot<Super>(file, kKind, format::kTreeFirstUnit * format::kTreeUnit));
       HAKO_RETURN_IF_ERROR(Validate(super, file.Size(), comparator, codec));
@@ -80,7 +87,7 @@ class PageStore {
     HAKO_ASSIGN_OR_RETURN(PageMap map, PageMap::Create(super.map));
     return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map), min_read_size));
   }
-  // One that reads the file as of a checkpoint that is pinned there.
+  // Reads the file as of a checkpoint that is pinned there.
   static StatusOr<std::unique_ptr<PageStore>> OpenAt(FileT file, const Super& super) {
     HAKO_ASSIGN_OR_RETURN(PageMap map, PageMap::Create(super.map));
     return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map), 0));
@@ -88,7 +95,7 @@ class PageStore {
   PageStore(const PageStore&) = delete;
   PageStore& operator=(const PageStore&) = delete;
 
-  // As of the last checkpoint; with no root if there was none yet.
+  // The superblock of the last checkpoint; its root is 0 if there was none yet.
   const Super& super() const { return super_; }
   FileT& file() { return file_; }
   FileCounters counters() const {
@@ -98,7 +105,8 @@ class PageStore {
   // Images whose first read was too short (TreeOptions::min_read_size).
   std::uint64_t second_reads() const { return second_reads_.load(std::memory_order_relaxed); }
   std::uint64_t map_bytes() const { return map_bytes_.load(std::memory_order_relaxed); }
-  // Of the file's size, so much is free; known once a checkpoint was begun, or by CountFree, which looks at the whole page map then.
+  // The size of the file, and how much of it is free. The latter is known after the first Commit,
+  // or after CountFree, which then reads the whole page map.
   std::uint64_t file_bytes() const { return file_.Size(); }
   std::uint64_t free_bytes() const { return free_bytes_.load(std::memory_order_relaxed); }
   Status CountFree() {
@@ -115,7 +123,8 @@ class PageStore {
   std::uint64_t num_commits() const { return num_commits_.load(std::memory_order_relaxed); }
   std::uint64_t synced_at() const { return synced_at_.load(std::memory_order_relaxed); }
 
-  // The image of a page, which `out` has room for (format::kPageImageMax), and zeros up to the next unit; its size.
+  // Reads the image of a page, zero-padded to whole units, and returns its size. REQUIRES: `out`
+  // has format::kPageImageMax bytes
   StatusOr<std::size_t> Read(std::uint32_t id, std::span<std::byte> out) {
     return ReadChecked(id, [&](const Entry& entry) -> StatusOr<std::span<std::byte>> {
       const std::uint64_t size = entry.units() * format::kTreeUnit;
@@ -125,9 +134,11 @@ class PageStore {
   }
   struct ImageRequest {
     std::uint32_t id;
-    std::span<const std::byte> image = {};  // empty: it could not be read so, and is left to Read
+    // Empty: it could not be read this way; Read may still succeed, or gives the error.
+    std::span<const std::byte> image = {};
   };
-  // Read of several, in flight together. The images stay until this thread calls it again.
+  // Reads several images with requests that are in flight together. They stay valid until this
+  // thread calls ReadMulti again.
   void ReadMulti(std::span<ImageRequest> images) requires BatchFile<FileT>;
   // Where the image of an id lies now.
   StatusOr<Entry> EntryOf(std::uint32_t id) {
@@ -136,11 +147,13 @@ class PageStore {
     map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
     return *at;
   }
-  // Reads a long value of that entry, in parts, so that CutFile, and others who want the map, need not wait for the whole. DataLoss also if
-  // the id has another entry now: it may have been moved, or freed and used again.
+  // Reads the long value that `entry` names, in parts, so that CutFile, and threads that need the
+  // map, need not wait for the whole. Returns DataLoss also if the id has another entry by now: the
+  // value may have been moved, or freed and the id reused.
   Status ReadLong(std::uint32_t id, const Entry& entry, std::span<char> out);
 
-  // Begins a checkpoint. The first time it finds out what is free: is_free(first, end) is called for ids without an image.
+  // Begins a checkpoint. The first call finds the free space, and calls is_free(first, end) for ids
+  // without an image.
   template <class F>
   Status Begin(F&& is_free) {
     HAKO_RETURN_IF_ERROR(Health());
@@ -163,21 +176,22 @@ class PageStore {
     return Exchange(id, entry);
   }
   Status Forget(std::uint32_t id) { return Exchange(id, Entry{}); }
-  // Where a Put changes it, what was put before that one can be read from the file.
+  // When a Put changes this number, all images that were put before it can be read from the file.
   std::uint64_t num_flushes() const { return num_flushes_; }
 
-  // Makes what was put durable; change(superblock) adds the caller's part.
+  // Makes all that was put durable. change(superblock) sets the caller's fields.
   template <class F>
   Status Commit(F&& change) {
     HAKO_RETURN_IF_ERROR(WriteMap());
-    released_.reserve(released_.size() + retired_.size());  // while it may fail yet
+    // Before the point of no return, as it may fail.
+    released_.reserve(released_.size() + retired_.size());
     HAKO_RETURN_IF_ERROR(Sync());
     {
       std::lock_guard lock(map_mutex_);
       map_.MarkWritten();
       map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
     }
-    space_.ForgetYoung();  // a superblock that could not be written may be there nevertheless
+    space_.ForgetYoung();  // even if WriteSuper fails, the superblock may be in the file
     is_written_ = true;
     Super super = super_;
     change(super);
@@ -196,11 +210,12 @@ class PageStore {
     NoteCommit();
     return absl::OkStatus();
   }
-  // Whether all that was put is in the file, though no superblock may name it yet.
+  // Whether all that was put is in the file, although no superblock may name it yet.
   bool is_written() const { return is_written_; }
 
-  // After a Put or a Commit that failed, unless is_written(): BeginTakeBack drops whatever was not flushed, TakeBack(id) an image that is
-  // going to be put again, EndTakeBack what was written of the map; and they give the space back. They need no memory.
+  // After a Put or a Commit that failed, unless is_written(): BeginTakeBack drops the images that
+  // were not flushed, TakeBack(id) drops an image that will be put again, and EndTakeBack drops the
+  // nodes of the map that were written. They free the space and need no memory.
   void BeginTakeBack() {
     const FreeSpaceMap::Run run = std::exchange(run_, {});
     const std::uint64_t filled = std::exchange(filled_, 0);
@@ -210,47 +225,54 @@ class PageStore {
   }
   void TakeBack(std::uint32_t id) {
     std::lock_guard lock(map_mutex_);
-    if (Entry* const at = map_.Find(id); at != nullptr && Withdraw(*at)) *at = Entry{};  // its node has changed already
+    // Its node is marked changed already.
+    if (Entry* const at = map_.Find(id); at != nullptr && Withdraw(*at)) *at = Entry{};
   }
   void EndTakeBack() {
     std::lock_guard lock(map_mutex_);
     map_.TakeBack([this](const Entry& entry) { return Withdraw(entry); });
   }
 
-  // Whether the device has become full: since then the reserve may be used, until it is whole again.
+  // Whether the device has become full. From then on the reserve may be used, until it is complete
+  // again.
   bool is_short() const { return is_short_; }
 
-  // OK, or FailedPrecondition since a write or a sync failed: nothing can be committed any more.
+  // OK, or FailedPrecondition after a failed write or sync: no checkpoint can be committed any
+  // more. A full device is no such failure.
   Status Health() const { return failure_.Get(); }
 
-  // The images that lie too far back in the file, the last first, and how far the search for places before them has come.
+  // The images that lie too far back in the file, the last one first, and how far the search for
+  // places before them has come.
   struct Moving {
     struct Image {
       std::uint32_t id;
       Entry entry;
     };
     std::vector<Image> images;
-    std::size_t next = 0;         // of these
-    std::uint64_t num_nodes = 0;  // of the page map that lie too far back too
+    std::size_t next = 0;         // of `images`
+    std::uint64_t num_nodes = 0;  // nodes of the page map that lie too far back
     FreeSpaceMap::Front front;
   };
-  // Has the next Commit move the nodes of the map that lie too far back.
+  // Finds them, and has the next Commit move the nodes of the map that lie too far back.
   StatusOr<Moving> BeginMoving();
-  // Moves images towards the file's front, as far as there is room; the next Commit makes it count. Begins no other image after so many
-  // bytes. How many were moved. Checkpoints may lie between two calls.
+  // Moves images towards the front of the file as far as there is room, and returns how many; the
+  // next Commit makes the moves take effect. Starts no further image after `max_bytes`. Checkpoints
+  // may run between two calls.
   StatusOr<std::uint64_t> MoveForward(Moving* moving, std::uint64_t max_bytes);
-  // Gives back the end of the file, which the last checkpoint does not need. REQUIRES: no Put since
+  // Truncates the file behind the units that the last checkpoint needs. REQUIRES: no Put since
   Status CutFile() {
     if (!space_is_known_ || num_pins_ != 0) return absl::OkStatus();
     const std::uint64_t end = std::max(space_.UsedEnd(), std::uint64_t{super_.end});
     space_.Shrink(end);
-    NoteCommit();                          // before the file is smaller, of which the free part must not be more than all
-    std::lock_guard map_lock(map_mutex_);  // else there may always be a reader
+    NoteCommit();  // before the file shrinks, so free_bytes never exceeds file_bytes
+    // Keeps new readers out, which could otherwise hold cut_mutex_ without end.
+    std::lock_guard map_lock(map_mutex_);
     std::lock_guard cut_lock(cut_mutex_);
     return file_.Resize(end * format::kTreeUnit);
   }
 
-  // The last checkpoint, which stays readable until Unpin. Between the two, Copy writes it to another file; from any thread.
+  // The last checkpoint, readable until Unpin. Between the two, Copy may write it to another file,
+  // from any thread.
   struct Pinned {
     Super super;
     std::vector<FreeSpaceMap::Run> runs;
@@ -273,7 +295,8 @@ class PageStore {
   static constexpr std::uint64_t kIdsMax = std::uint64_t{format::kMapRoots} * format::kMapFanout * format::kMapFanout * format::kMapFanout;
   static constexpr std::uint64_t kRunUnits = (1 << 20) / format::kTreeUnit;
   static constexpr std::uint64_t kReserveMin = (256 << 10) / format::kTreeUnit;
-  static constexpr std::uint64_t kGoodRun = (64 << 10) / format::kTreeUnit;  // shorter ones are taken only before the file must grow
+  // Shorter ones are taken only before the file must grow.
+  static constexpr std::uint64_t kGoodRun = (64 << 10) / format::kTreeUnit;
 
   PageStore(FileT file, const Super& super, PageMap map, std::uint64_t min_read_size)
       : file_(std::move(file)), super_(super), secret_(super.secret), min_read_size_(min_read_size), map_(std::move(map)) {
@@ -314,7 +337,8 @@ class PageStore {
     return absl::OkStatus();
   }
 
-  // Reads what the map names. If it does not match its check, it may have been moved meanwhile.
+  // Reads the image that the map names. If it does not match its check, tries again when the map
+  // names another place: the image may have been moved meanwhile.
   template <class F>
   StatusOr<std::size_t> ReadChecked(std::uint32_t id, F&& place_for) {
     for (Entry tried{};;) {
@@ -348,13 +372,14 @@ class PageStore {
     second_reads_.fetch_add(1, std::memory_order_relaxed);
     return file_.ReadAt(entry.place() * format::kTreeUnit + first, out.subspan(first));
   }
-  // For the map's calls. Releases `lock` while it reads, in which time the file is not cut.
+  // The `read` argument of the map's functions. Releases `lock` while it reads; the file is not cut
+  // in that time.
   auto NodeReader(std::unique_lock<std::mutex>& lock) {
     return [this, &lock](const Entry& entry, unsigned level, std::uint64_t node, std::span<std::byte> out) -> Status {
       std::shared_lock not_cut(cut_mutex_);
       lock.unlock();
       const Status status = ReadNode(entry, level, node, out);
-      not_cut.unlock();  // comes after map_mutex_
+      not_cut.unlock();  // before map_mutex_ is locked again: cut_mutex_ comes after it
       lock.lock();
       return status;
     };
@@ -373,9 +398,11 @@ class PageStore {
     return DataLossError("a node of the page map does not match its check,", entry.place() * format::kTreeUnit);
   }
 
-  // A process may have died, or failed, before its last superblock was synced: what that says stands in the page cache only, and the device
-  // still has the one before, whose space is not free yet. After a sync that failed another alone would not do, as the system may take for
-  // written what is not; so the block is made to be written again, by one byte, which no kill can leave half done.
+  // The process that wrote the newer superblock may have died, or its sync may have failed: then
+  // that superblock is in the kernel's page cache only, and the device still has the older one,
+  // whose space must not be reused yet. After a failed sync, another sync alone is not enough, as
+  // the kernel may take unwritten pages for clean. So the block is dirtied again by a change of one
+  // byte, which no crash can leave half done.
   Status MakeSuperDurable() {
     ++reinterpret_cast<unsigned char&>(super_.touched[0]);
     HAKO_RETURN_IF_ERROR(WriteAt(super_.sequence % 2 * storage::kSlotDistance + offsetof(Super, touched),
@@ -390,7 +417,8 @@ class PageStore {
   template <class F>
   Status FindFreeSpace(F& is_free) {
     space_.Reset(format::kTreeFirstUnit, super_.end);
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> free_ids;  // from the first to before the second
+    // Half-open ranges [first, second)
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> free_ids;
     std::uint64_t next_id = 0;
     HAKO_RETURN_IF_ERROR(map_.ForEach(NodeLoader(), [&](int level, std::uint64_t number, const Entry& entry) -> Status {
       if (!space_.MarkUsed(entry.place(), entry.units()))
@@ -407,23 +435,25 @@ class PageStore {
       is_free(static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(end));
     }
     if (file_.IsWritable() && file_.Size() > super_.end * format::kTreeUnit)
-      return file_.Resize(super_.end * format::kTreeUnit);  // of a checkpoint that failed
+      // Drops what a failed checkpoint has appended.
+      return file_.Resize(super_.end * format::kTreeUnit);
     return absl::OkStatus();
   }
 
-  // `least` units or more.
+  // A run of at least `least` units.
   StatusOr<FreeSpaceMap::Run> TakeRun(std::uint64_t least, std::uint64_t most) {
     if (!is_short_) HAKO_RETURN_IF_ERROR(KeepReserve(least));
     const std::uint64_t good = is_moving_ ? least : std::min(most, std::max(least, kGoodRun));
     for (const std::uint64_t want : {good, least}) {
-      if (want >= no_run_of_) continue;  // else the whole space would be searched again for each image
+      if (want >= no_run_of_) continue;  // otherwise each image would search the whole space again
       if (const FreeSpaceMap::Run run = space_.Take(want, most); run.units != 0) return run;
       no_run_of_ = want;
     }
     HAKO_RETURN_IF_ERROR(GrowBy(std::max({most, kRunUnits, space_.end() / 16}), least));
     return space_.Take(least, most);
   }
-  // Has the file grow by `good` units, ahead of what is needed; on a device that is nearly full by `least`, no more than that.
+  // Grows the file by `good` units, ahead of the demand; on a device that is nearly full by
+  // `least`, but no less.
   Status GrowBy(std::uint64_t good, std::uint64_t least) {
     Status status;
     for (const std::uint64_t more : {good, least}) {
@@ -439,14 +469,15 @@ class PageStore {
     is_short_ = true;
     return status;
   }
-  // Has the file have its reserve beside `units`.
+  // Grows the file unless the reserve and `units` are free.
   Status KeepReserve(std::uint64_t units) {
     const std::uint64_t wanted = units + std::max(kReserveMin, space_.end() / 64), free = space_.free_units();
     if (free >= wanted) return absl::OkStatus();
     return GrowBy(std::max({kRunUnits, space_.end() / 16, wanted - free}), wanted - free);
   }
 
-  // Copies an image to the buffer; the entry that names it, with a check over `checked` bytes, of which those beyond the image are zero.
+  // Copies an image to the buffer and returns its entry, whose check covers `checked` bytes: the
+  // image and its zero padding.
   StatusOr<Entry> Write(std::span<const std::byte> image, std::uint64_t seed, std::uint64_t checked) {
     const std::uint64_t units = UnitsFor(image.size());
     if (units > kRunUnits) return WriteLong(image, seed);
@@ -477,7 +508,8 @@ class PageStore {
     }
     return Entry::For(run.place, units, Hash64(value.data(), value.size(), seed));
   }
-  // What is free may lie in many short runs: the buffer is filled with several, which are written together.
+  // Free space may be many short runs: the buffer is filled for several, which are written
+  // together.
   void EndRun() {
     const FreeSpaceMap::Run run = std::exchange(run_, {});
     const std::uint64_t filled = std::exchange(filled_, 0);
@@ -524,7 +556,7 @@ class PageStore {
   }
   void Poison(const Status& why) { failure_.Set(NoMoreWritesError(why)); }
 
-  // Takes the space of the entry back if it fails.
+  // Frees the space of the entry if it fails.
   Status Exchange(std::uint32_t id, const Entry& entry) {
     const StatusOr<Entry> before = CatchNoMemory([&]() -> StatusOr<Entry> {
       MakeRoomToRetire();
@@ -563,7 +595,7 @@ class PageStore {
     space_.Free(entry.place(), entry.units());
     return true;
   }
-  // What no checkpoint has committed is free at once.
+  // Space that no checkpoint has committed is free at once.
   void Retire(const Entry& entry) {
     if (entry.IsNone()) return;
     if (space_.IsYoung(entry.place()))
@@ -571,7 +603,7 @@ class PageStore {
     else
       retired_.push_back({entry.place(), entry.units()});
   }
-  // Where the state that is going to be committed ends.
+  // The end of the state that is about to be committed.
   std::uint64_t EndWithoutRetired() {
     const std::initializer_list<const std::vector<FreeSpaceMap::Run>*> both = {&retired_, &released_};
     for (const auto* runs : both) {
@@ -590,24 +622,26 @@ class PageStore {
 
   FileT file_;
   Super super_;
-  const std::uint64_t secret_;  // for readers, which must not look at super_ while it changes
+  const std::uint64_t secret_;  // for readers, which must not read super_ while it changes
   const std::uint64_t min_read_size_;
-  std::mutex map_mutex_;         // not held while the device reads or writes, except by CutFile
-  std::shared_mutex cut_mutex_;  // held shared while a place that the map has named is read; after map_mutex_
+  std::mutex map_mutex_;  // not held during I/O, except by CutFile
+  // Held shared while a place that the map has named is read; locked after map_mutex_.
+  std::shared_mutex cut_mutex_;
   PageMap map_;
   FreeSpaceMap space_;
   bool space_is_known_ = false;
-  std::vector<FreeSpaceMap::Run> retired_;   // since the last checkpoint, which may need them
-  std::vector<FreeSpaceMap::Run> released_;  // before it, but a pinned one may need them
+  std::vector<FreeSpaceMap::Run> retired_;   // freed since the last checkpoint, which may need them
+  std::vector<FreeSpaceMap::Run> released_;  // freed before it; a pinned checkpoint may need them
   unsigned num_pins_ = 0;
   bool is_written_ = false, is_short_ = false;
-  bool is_moving_ = false;  // until the next Commit: all goes as far to the front as it can
+  bool is_moving_ = false;  // until the next Commit, each image goes as far to the front as it can
   AlignedBuffer buffer_;
-  std::uint64_t used_ = 0;                       // units of the buffer, by runs_
-  std::vector<WriteRequest> runs_;               // that were filled
-  FreeSpaceMap::Run run_;                        // that is being filled
-  std::uint64_t filled_ = 0;                     // units of it
-  std::uint64_t no_run_of_ = ~std::uint64_t{0};  // units: there is no free run so long in this checkpoint
+  std::uint64_t used_ = 0;          // units of the buffer that runs_ fill
+  std::vector<WriteRequest> runs_;  // complete ones
+  FreeSpaceMap::Run run_;           // the run being filled
+  std::uint64_t filled_ = 0;        // units of it
+  // Units: this checkpoint has no free run of this length.
+  std::uint64_t no_run_of_ = ~std::uint64_t{0};
   std::uint64_t num_flushes_ = 0;
   sync::StickyStatus failure_;
   std::atomic<std::uint64_t> map_bytes_{0}, free_bytes_{0}, num_commits_{0}, synced_at_{0};

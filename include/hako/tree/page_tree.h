@@ -1,20 +1,28 @@
-// The page engine: a B+ tree of slotted pages (format/page_format.h) with optimistic lock coupling (Leis, Haubenschild, Neumann 2019). It
-// serves BabyDBM and TreeDBM; pages and lines live in a Space (tree/page_space.h), of which the engine knows no more than this.
+// The page engine: a B+ tree of slotted pages (format/page_format.h) with optimistic lock coupling
+// (Leis, Haubenschild, Neumann 2019). BabyDBM and TreeDBM share it. Its pages and lines live in a
+// Space (tree/page_space.h); the engine depends on nothing else of them.
 //
-// A reader goes from the root to a leaf and takes no lock: at each step it reads the child's version, then makes sure that the parent's
-// version still holds. A writer does the same and then locks the leaf. Pages are named by ids, and an id's line says where its page lies,
-// so that a page can move without its parent knowing. There are no links between leaves: a walk goes on at the key of the high fence.
+// A reader descends from the root to a leaf without taking a lock: at each step it reads the
+// child's version, then checks that the parent's version still holds. A writer does the same and
+// then locks the leaf. Pages are named by ids, and the line of an id says where its page lies, so a
+// page can move without a change to its parent. Leaves are not linked: a scan continues at the key
+// of the high fence.
 //
 // Invariants
-//   1. The root's id never changes. All leaves have level 0, a page's children the level below its own.
-//   2. The fences of a page's children follow on each other and span the page's own; a child's low fence is its slot's key.
-//   3. A page is changed only while its line is locked, and a child is added to or taken from a page only while both are.
-//   4. Locks are waited for in this order: leaves by key, then upwards. Any other lock is only tried.
-//   5. A page that another takes the place of has another version before its id is free.
-//   6. The space is told of a page's change (Touch) before it, while the page is locked.
-//   7. No page is waited for from a file while another is locked.
+//   1. The root's id never changes. All leaves have level 0; a page's children have the level below
+//      its own.
+//   2. The fences of a page's children are adjacent and together span the page's own; a child's low
+//      fence is the key of its slot.
+//   3. A page is changed only while its line is locked. A child is added to or removed from a page
+//      only while both are locked.
+//   4. Threads wait for locks in this order: leaves by key, then upwards. Any other lock is only
+//      tried.
+//   5. A page that another page replaces gets another version before its id is free.
+//   6. The space is notified (MarkDirty) before a page is changed, while the page is locked.
+//   7. While writers run, no thread that has a page locked waits for another page to be read from a
+//      file.
 //
-// Threads: Fetch, Process, ProcessMulti, ReadLeaf from any; Verify while the caller keeps writers out.
+// Thread-safe, except the functions that require that there are no writers.
 #pragma once
 
 #include <algorithm>
@@ -50,16 +58,16 @@
 
 namespace hako::tree {
 
-// Which leaf is wanted: that of a key, that of the greatest keys below it, the first, the last.
+// Which leaf to read: that of a key, that of the greatest key below it, the first, the last.
 enum class Seek { kAt, kBefore, kFirst, kLast };
 
-// The keys k with from <= k, and k < to if there is such a bound.
+// A half-open range of keys: [from, to), or all keys from `from` on without `to`.
 struct Range {
   std::string_view from;
   std::optional<std::string_view> to;
 };
 
-// A leaf as it was at one moment; the memory is reused from one to the next.
+// A leaf as it was at one moment. The memory is reused for the next leaf.
 template <Comparator Compare>
 class LeafCopy {
  public:
@@ -77,7 +85,8 @@ class LeafCopy {
   }
   format::PageLine& line() { return *line_; }
 
-  // The leaf's line, and its version at that moment. A leaf that is locked, or away, counts as unchanged for now.
+  // The leaf's line, and its version at that moment. A leaf that is locked or evicted counts as
+  // unchanged.
   void NoteSource(std::uint32_t* version_word, std::uint32_t version) {
     source_ = version_word;
     version_ = version;
@@ -87,11 +96,13 @@ class LeafCopy {
     return now != version_ && (now & sync::VersionLock::kLocked) == 0;
   }
 
-  // So many leaves beyond it, on the side to which it is sought, are going to be wanted soon; so many of these were asked for.
+  // Read-ahead in the direction of the scan: how many leaves beyond this one to request, and how
+  // many of these were requested.
   unsigned ahead = 0, asked = 0;
-  std::uint32_t asked_inner = 0;  // the first of those pages above leaves that were asked for last
+  std::uint32_t asked_inner = 0;  // the first of the inner pages that were requested last
 
-  // Where the leaf's neighbour, on the side to which it was sought, was at that moment, for prefetches; of no bytes where it is not known.
+  // For prefetches: where the neighbour in the direction of the seek was at that moment; size 0 if
+  // unknown.
   struct Neighbour {
     const char* base = nullptr;
     std::size_t size = 0;
@@ -101,7 +112,8 @@ class LeafCopy {
  private:
   std::unique_ptr<char[]> bytes_;
   std::size_t size_ = 0;
-  std::unique_ptr<format::PageLine> line_;  // a view of it stays good when the copy moves
+  // Behind a pointer, so that views stay valid when the copy moves.
+  std::unique_ptr<format::PageLine> line_;
   std::uint32_t* source_ = nullptr;
   std::uint32_t version_ = 0;
 };
@@ -118,46 +130,52 @@ class PageTree {
   using View = PageView<Compare>;
   using Copy = LeafCopy<Compare>;
 
-  // Pages are divided when they would take more than `page_size` bytes, which is no limit for one record.
+  // A page is split when it would exceed `page_size` bytes; a single record may still be longer.
   PageTree(Space& space, unsigned page_size)
       : space_(space), page_size_(page_size), value_max_(page_size / 4), lines_(space.lines()), memory_(space.memory()) {}
   PageTree(const PageTree&) = delete;
   PageTree& operator=(const PageTree&) = delete;
 
-  // A new, empty tree; or the tree of that root and so many records.
+  // Create makes a new, empty tree; Attach opens the tree of this root, with this many records.
   Status Create();
   void Attach(std::uint32_t root, std::uint64_t num_records) {
     root_ = &LineOf(root);
     count_.store(static_cast<std::int64_t>(num_records), std::memory_order_release);
   }
   std::uint32_t root_id() const { return IdOf(root()); }
-  // After this the root stays locked: so each Fetch asks for a slot. REQUIRES: nobody else uses the tree, and there are no slots any more
+  // After this the root stays locked, so every Fetch asks for a writer state. REQUIRES: no other
+  // thread uses the tree, and there are no writer states any more
   void Seal() { root_ = &sealed_; }
 
-  // The calling thread's slot is taken from `slots` only where the lock is needed after all.
+  // Takes no lock, except for a long value in a resident space or where writers keep interfering;
+  // only then does it get the calling thread's state from `writers`.
   template <class S>
   HAKO_INLINE Status Fetch(Writers& writers, std::string_view key, S&& sink);
-  // `visit` is an UpdateVisitor, a BlindVisitor, a ReadVisitor (dbm/dbm.h), told apart by what it accepts.
+  // `visit` is an UpdateVisitor, a BlindVisitor or a ReadVisitor (dbm/dbm.h), distinguished by the
+  // arguments it accepts.
   template <class ActionT, class V>
   Status Process(WriterState& writer, std::string_view key, V&& visit);
-  // All keys at once: visit(index, value) gives an ActionT for each, or nullopt for none at all; see dbm/dbm.h.
+  // Processes all keys as one atomic step: visit(index, value) returns an ActionT for each, or
+  // nullopt to change none; see dbm/dbm.h.
   template <class ActionT, class V>
   Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visit);
-  // Fetch of each key, in groups whose memory accesses overlap: sink(index, size), then arrived(index, whether the key is there).
+  // Fetches each key, in groups whose memory accesses overlap: calls sink(index, size), then
+  // arrived(index, whether the key exists).
   template <class S, class F>
   Status FetchMulti(Writers& writers, std::span<const std::string_view> keys, S&& sink, F&& arrived);
-  // Brings near what Fetch and Process of these keys are going to read; a hint.
+  // Prefetches the memory that Fetch and Process of these keys will read; a hint.
   void Prefetch(std::span<const std::string_view> keys) const;
 
-  // How many keys lie in a range.
+  // The number of keys in the range.
   StatusOr<std::uint64_t> CountRange(const Range& range) const;
-  // Removes them, leaf by leaf; how many there were.
+  // Removes the records in the range, leaf by leaf, and returns their number.
   StatusOr<std::uint64_t> RemoveRange(WriterState& writer, const Range& range);
 
-  // Keys that divide the tree into about `parts` parts of like size; fewer if it is small.
+  // Keys that divide the tree into about `parts` parts of similar size; fewer if the tree is small.
   std::vector<std::string> Parts(unsigned parts) const;
 
-  // Copies a leaf. A caller that `goes_on` from leaf to leaf is likely to go on: more and more leaves are read ahead of it.
+  // Copies a leaf. With `goes_on`, the caller scans from leaf to leaf, and more and more leaves are
+  // read ahead of it.
   Status ReadLeaf(Seek seek, std::string_view key, Copy* copy, bool goes_on = false) const {
     if constexpr (!Space::kResident) {
       copy->ahead = goes_on ? std::min(2 * copy->ahead + 1, static_cast<unsigned>(space_.ahead_max())) : 0;
@@ -166,21 +184,23 @@ class PageTree {
     return ReadPage(0, seek, key, copy);
   }
 
-  // Where ReadLeaf fails by damage: the fence beyond the smallest part of the tree that cannot be read, upwards or downwards; nullopt where
-  // that part reaches to the end. DataLoss where the root cannot be read.
+  // After ReadLeaf has failed with DataLoss: the fence beyond the smallest unreadable part of the
+  // tree, upwards or downwards; nullopt if that part reaches the end of the tree. DataLoss if the
+  // root cannot be read.
   StatusOr<std::optional<std::string>> FenceBeyond(Seek seek, std::string_view key, bool downwards) const;
 
-  // Drops all records. REQUIRES: no writers
+  // Removes all records. REQUIRES: no writers
   Status RemoveAll(Deferred& deferred);
 
-  // Proves the invariants; `expected` is how many records there must be. REQUIRES: no writers
+  // Checks the invariants, and that there are `expected` records. REQUIRES: no writers
   Status Verify(std::uint64_t expected) const;
-  // The same in two parts, of a resident space: CheckCount, which looks only at lines and inner pages. REQUIRES: no writers. Then
-  // VerifyBeside, page by page, beside writers; it locks nothing.
+  // The same in two steps, for a resident space. CheckCount reads only lines and inner pages.
+  // REQUIRES: no writers. VerifyBeside then checks page by page, beside writers, and takes no lock.
   Status CheckCount(std::uint64_t expected) const;
   Status VerifyBeside() const;
 
-  // Visits every page: visit(level, its size in bytes, how many of them are used). REQUIRES: no writers; a resident space
+  // Visits every page: visit(level, its size in bytes, bytes used). REQUIRES: no writers; a
+  // resident space
   template <class F>
   void ForEachPage(F&& visit) const {
     ForEachPageBelow(root(), visit);
@@ -200,27 +220,32 @@ class PageTree {
   using Lock = sync::VersionLock;
   class MultiGuard;
   enum class Outcome { kFound, kAbsent, kRaced };
-  static constexpr int kOptimisticTries = 64;      // then a reader takes the lock
-  static constexpr std::int64_t kCountBatch = 64;  // records a thread adds or removes between looks at the shared count
+  static constexpr int kOptimisticTries = 64;      // after these a reader takes the lock
+  static constexpr std::int64_t kCountBatch = 64;  // a thread adds its count to count_ beyond this
   static constexpr std::size_t kPrefetchGroup = 32;
-  static constexpr unsigned kGrowth = 6;            // a page that is full gets this part of its size more
-  static constexpr unsigned kJoinedMax = 16 << 10;  // bytes of slots and cells, which leave room in a page for the longest fences
-  static constexpr unsigned kInnerSlotsMin = 4;     // an inner page has room for so many slots, however long its keys are
+  static constexpr unsigned kGrowth = 6;  // a full page grows by this fraction of its size
+  // Bytes of slots and cells, which leave room in a page for the longest fences.
+  static constexpr unsigned kJoinedMax = 16 << 10;
+  // An inner page has room for this many slots, however long its keys.
+  static constexpr unsigned kInnerSlotsMin = 4;
   static bool IsNarrow(unsigned level, unsigned count) { return level > 0 && count < kInnerSlotsMin; }
 
-  // Where a descent ended, and the version that it saw there. If it failed: the line that was locked, or nullptr.
+  // Where a descent ended, and the version it read there. If it failed: the line that was locked,
+  // or nullptr.
   struct Reached {
     Line* line;
     std::uint32_t version;
-    int level = -1;  // that a page which is away must have, if that is known
+    int level = -1;  // of the page, if known; checked when the page is loaded
   };
-  // A locked page that may be divided: then `wanted` is the half that was, and the other is unlocked, or locked still and kept.
+  // A locked page that may be split. After a split, `wanted` is the half for the key; the other
+  // half is unlocked, or stays locked and is appended to `kept`.
   struct SplitResult {
     Line*& wanted;
     std::vector<Line*>* kept;
   };
 
-  // A writer's turn at a leaf: its slot is announced as busy and the leaf locked, until the end of the scope.
+  // A writer's access to a leaf: until the end of the scope, its state is marked busy and the leaf
+  // is locked.
   class LeafGuard {
    public:
     HAKO_INLINE LeafGuard(PageTree& tree, WriterState& writer, std::string_view key)
@@ -230,26 +255,26 @@ class PageTree {
       if (line != nullptr) Lock(line->version).Unlock(changed);
       tree_.EndWrite(writer_, changed);
     }
-    // Before the end of the scope.
+    // Ends the access before the end of the scope.
     void End() {
       if (line != nullptr) Lock(std::exchange(line, nullptr)->version).Unlock(changed);
       tree_.EndWrite(writer_, std::exchange(changed, false));
     }
-    // End, without the pause that a writer may have to make: that comes at the end of the scope.
+    // As End, without the pause that a writer may have to make: that comes at the end of the scope.
     void Unlock() {
       if (line != nullptr) Lock(std::exchange(line, nullptr)->version).Unlock(changed);
       writer_.Leave();
     }
-    // After End.
+    // Starts again after End.
     void Begin(std::string_view key) { line = tree_.LockLeaf(writer_, key); }
-    // Why there is no leaf.
+    // Why `line` is nullptr.
     Status error() const { return tree_.ErrorOf(writer_); }
     HAKO_INLINE void Change() {
       tree_.space_.MarkDirty(*line);
       changed = true;
     }
-    Line* line;            // nullptr if it could not be had, where the space is not resident
-    bool changed = false;  // so the thread may have to pause
+    Line* line;            // nullptr if it could not be loaded into a space that is not resident
+    bool changed = false;  // whether the leaf was changed, so the thread may have to pause
 
    private:
     PageTree& tree_;
@@ -264,20 +289,20 @@ class PageTree {
   HAKO_INLINE View ViewOf(Line& line) const { return View(memory_, line); }
   std::uint32_t IdOf(const Line& line) const { return static_cast<std::uint32_t>(&line - lines_); }
 
-  // Has a page brought to memory, if that is why its line is locked.
+  // Loads a page if its line is locked because the page is evicted.
   Status LoadIfEvicted(const Reached& page, bool once = false) const {
     if constexpr (!Space::kResident) {
       if (page.line != nullptr && space_.IsEvicted(IdOf(*page.line))) return space_.LoadPage(IdOf(*page.line), page.level, once);
     }
     return absl::OkStatus();
   }
-  // A thread that has only read leaves the pause, and what is to be evicted, to those that change pages.
+  // A thread that has only read leaves eviction, and the pause, to threads that change pages.
   HAKO_INLINE void EndWrite(WriterState& writer, bool changed) {
     writer.Leave();
     if constexpr (!Space::kResident) {
       if (space_.NeedsEviction() && changed) [[unlikely]] {
         HAKO_TRY { space_.EvictIfNeeded(); }
-        HAKO_CATCH_NO_MEMORY()  // what it was to free stays until the next turn
+        HAKO_CATCH_NO_MEMORY()  // the memory it was to free stays until the next write
       }
     }
   }
@@ -301,7 +326,7 @@ class PageTree {
   HAKO_INLINE Line* LockLeaf(WriterState& writer, std::string_view key);
   [[gnu::noinline]] Line* LockLeafSlowly(WriterState& writer, std::string_view key);
   Line* LockParent(const Line& child, std::string_view key) const;
-  // Locks a page that is part of the tree while there are no writers.
+  // Locks a page of the tree. REQUIRES: no writers
   Status LockPage(Line& line, int level = -1) const;
   template <class S>
   HAKO_INLINE Outcome TryFetch(std::string_view key, S& sink) const;
@@ -309,10 +334,11 @@ class PageTree {
   HAKO_INLINE Outcome FetchFrom(const Reached& leaf, std::string_view key, S& sink) const;
   template <class S>
   [[gnu::noinline]] Status FetchSlowly(Writers& writers, std::string_view key, S& sink);
-  // The name of the long value of a key in a leaf that was not locked; none if it raced.
+  // The name of a key's long value in a leaf that is not locked; nullopt if it has none, or if a
+  // writer interfered.
   std::optional<format::OverflowValue> FindLong(const Reached& leaf, std::string_view key) const;
 
-  // What a locked leaf's slot has of a value: the value, or the name of a long one.
+  // The value in the cell of a locked leaf's slot: the bytes, or the name of a long value.
   HAKO_INLINE static std::string_view ContentOf(const typename View::Place& place) {
     return {place.cell + place.sizes.header + place.sizes.Rest(View::kInlined), place.sizes.value};
   }
@@ -329,21 +355,23 @@ class PageTree {
     return LongValueIn({cell + sizes.header + sizes.Rest(View::kInlined), sizes.value});
   }
 
-  // The steps of Process from where they meet a long value, which is there, is to be stored, or is replaced or removed. They end the turn.
+  // Process continues here when it finds, stores, replaces or removes a long value. These end the
+  // guard.
   template <class ActionT, class V>
   [[gnu::noinline]] Status ProcessLong(LeafGuard& guard, WriterState& writer, std::string_view key, V& visit);
   [[gnu::noinline]] Status SetLong(LeafGuard& guard, WriterState& writer, std::string_view key, std::string_view value,
                                    typename View::Place place);
   [[gnu::noinline]] Status RemoveLong(LeafGuard& guard, WriterState& writer, std::string_view key, unsigned i);
-  // Waits, with nothing locked, for the long value that was found; the leaf is locked again then, as *place says. False if it cannot be
-  // had.
+  // Reads the long value of `key` with nothing locked, if the visitor needs it (`shows`) or a
+  // thread is still storing it, and locks the leaf again, where *place says. False if the leaf
+  // cannot be loaded.
   bool ReadLong(LeafGuard& guard, std::string_view key, LongRead* read, typename View::Place* place, bool shows);
   template <class S>
   [[gnu::noinline]] Status FetchLong(std::string_view key, S& sink, Reached leaf, std::optional<format::OverflowValue> stored);
 
-  // Neither the value nor the one that it replaces is long.
+  // REQUIRES: neither the value nor the one that it replaces is long
   HAKO_INLINE Status Store(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Place place);
-  // `stored` names the value, if that is long.
+  // `stored` names the value if it is long.
   [[gnu::noinline]] Status StoreSlowly(SplitResult* leaf, std::string_view key, std::string_view value, const format::OverflowValue& stored,
                                        typename View::Place place, Deferred* deferred);
   Status StoreAny(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Place place, Deferred& deferred);
@@ -361,7 +389,7 @@ class PageTree {
     if (IsSparse(*guard.line)) [[unlikely]]
       Merge(writer, std::exchange(guard.line, nullptr), key);
   }
-  // False if there is no memory for it.
+  // False if out of memory.
   bool TryTouch(Line& line) {
     HAKO_TRY { return space_.MarkDirty(line), true; }
     HAKO_CATCH_NO_MEMORY()
@@ -374,7 +402,7 @@ class PageTree {
   void Unlock(Line* line, bool changed) const { Lock(line->version).Unlock(changed); }
   void Release(SplitResult* halves, Line* other) const {
     if (halves->kept == nullptr) return Unlock(other, true);
-    halves->kept->push_back(other);  // there is room, see Split
+    halves->kept->push_back(other);  // capacity is reserved, see Split
   }
   [[gnu::cold]] static Status NoMemory() { return absl::ResourceExhaustedError("no memory for a page"); }
 
@@ -413,11 +441,12 @@ class PageTree {
 
   Space& space_;
   const unsigned page_size_;
-  const unsigned value_max_;  // bytes of a value in its page
+  const unsigned value_max_;  // bytes of the longest value that is stored in its page
   Line* const lines_;
   char* const memory_;
   Line* root_ = nullptr;
-  alignas(64) std::atomic<std::int64_t> count_{0};  // records, but for the slots' pending counts
+  // Records, without the pending counts of the writer states.
+  alignas(64) std::atomic<std::int64_t> count_{0};
 };
 
 }  // namespace hako::tree
