@@ -1,30 +1,36 @@
-// A page of a tree: up to 208 keys in order, each with a value (a leaf) or with the page below it (an inner page).
+// A page of a tree: up to 208 keys in order, each with a value (in a leaf) or a child page (in an
+// inner page).
 //
-// What a search needs before it touches the page lies apart, in a line of 64 bytes:
+// The fields that a search needs before it reads the page are in a separate line of 64 bytes:
 //   offset  0  version   u32: lock and version (sync/version_lock.h)
 //           4  unit      u32: where the page's bytes begin, in the space's units of 128 bytes
 //           8  shape     PageShape
 //          16  hints     i32[12]: the head of every 16th key
-// and the page itself is
-//   heads     i32 for each slot: four bytes of the key, in a form that compares as a signed number; behind the last INT32_MAX
-//   children  u32 for each slot, in inner pages: the page below
+// The page itself is
+//   heads     i32 for each slot: four bytes of the key, in a form that compares as a signed number;
+//             INT32_MAX after the last slot in use
+//   children  u32 for each slot, in inner pages: the id of the child
 //   offsets   u16 for each slot: where its cell begins, counted back from the page's end
 //   (room)
-//   cells     [u8 key rest][u8 value size][key rest][value], grown downwards
+//   cells     [u8 suffix size][u8 value size][rest of the key][value], growing downwards
 //   fences    the bounds of the keys that belong here: high, then low
-//   prefix    what all keys here begin with
+//   prefix    the common prefix of all keys here
 //   PageTail
-// Slots come in groups of 16, so that the heads of a group are one cache line; an inner page has room for all 208.
+// Slots come in groups of 16, so that the heads of a group are one cache line; an inner page has
+// room for all 208.
 //
 // Invariants
-//   1. Heads rise; a slot's key is prefix + suffix, of which the head holds the first four bytes, zero-padded, and the cell the rest. Under
-//      a comparator that is not bytewise the prefix is empty, the head is the comparator's, and the cell holds the whole key.
-//   2. hints[i] is heads[16 (i + 1)], INT32_MAX where there is no such slot: a search counts smaller hints, then smaller heads in one
-//      group, and compares keys only where heads are equal.
-//   3. Every key k of a page has low <= k < high, as far as there are these fences. Child i of an inner page has the keys from key i up to
-//      key i + 1. Slot 0 of an inner page stands for the low fence: its head is INT32_MIN, its cell has no key.
-//   4. A page is guarded if its fences do not imply its prefix: it lies at the left or right edge of the tree, and a key that is sought
-//      there may have another prefix.
+//   1. Heads ascend. The key of a slot is prefix + suffix; the head holds the first four bytes of
+//      the suffix, zero-padded, and the cell the rest. With a comparator that is not bytewise the
+//      prefix is empty, the head is the comparator's, and the cell holds the whole key.
+//   2. hints[i] is heads[16 (i + 1)], or INT32_MAX if there is no such slot: a search counts
+//      smaller hints, then smaller heads in one group, and compares keys only where heads are
+//      equal.
+//   3. Every key k of a page has low <= k < high, as far as it has these fences. Child i of an
+//      inner page has the keys in [key i, key i + 1). Slot 0 of an inner page stands for the low
+//      fence: its head is INT32_MIN, and its cell has no key.
+//   4. A page is guarded if its fences do not imply its prefix: it lies at the left or right edge
+//      of the tree, and a search may reach it with a key that has another prefix.
 #pragma once
 
 #include <algorithm>
@@ -53,16 +59,19 @@ inline constexpr unsigned kPageUnitsMax = 255;
 inline constexpr std::int32_t kNoHead = std::numeric_limits<std::int32_t>::max();
 inline constexpr std::int32_t kLowestHead = std::numeric_limits<std::int32_t>::min();
 
-// What a page's line says of its layout. Written as one word; readers load what they need of it.
+// The layout of a page, as its line stores it. Written as one word; readers load the fields they
+// need.
 struct alignas(8) PageShape {
   static constexpr std::uint8_t kLevel = 0x1f, kMark = 0x60, kGuarded = 0x80;
 
-  std::uint8_t count = 0;    // slots in use
-  std::uint8_t kind = 0;     // the level, 0 = leaf; kGuarded; kMark: 0, or 32 or 64 = changed in an odd or an even epoch (buffer_pool.h)
+  std::uint8_t count = 0;  // slots in use
+  // The level, 0 = leaf; kGuarded; kMark: 0, or 32 or 64 = changed in an odd or even epoch
+  // (buffer_pool.h)
+  std::uint8_t kind = 0;
   std::uint8_t groups = 0;   // slots there is room for, in groups of 16
-  std::uint8_t units = 0;    // the page's size
+  std::uint8_t units = 0;    // size of the page
   std::uint16_t prefix = 0;  // bytes
-  std::uint16_t heap = 0;    // bytes from the lowest cell to the page's end
+  std::uint16_t heap = 0;    // bytes from the lowest cell to the end of the page
 
   unsigned level() const { return kind & kLevel; }
   bool guarded() const { return (kind & kGuarded) != 0; }
@@ -97,20 +106,21 @@ struct PageTail {
 };
 static_assert(sizeof(PageTail) == 8);
 
-// A value too long for a cell lies elsewhere; the cell names it.
+// A value too long for a cell is stored elsewhere; the cell names it.
 struct OverflowValue {
   std::uint64_t place;
   std::uint64_t size;
 };
 
-// What a page's bytes depend on of the order of its keys.
+// The properties of the key order on which the bytes of a page depend.
 struct PageOrder {
-  unsigned inlined;  // bytes of a suffix that the head holds: 4 where the order is that of memcmp, else 0
+  // Bytes of a suffix that the head holds: 4 if the order is that of memcmp, else 0.
+  unsigned inlined;
   int (*compare)(std::string_view a, std::string_view b);
-  std::int32_t (*head)(std::string_view key);  // of a key that no prefix was taken from
+  std::int32_t (*head)(std::string_view key);  // of a key without a prefix removed
 };
 
-// The sizes of a cell. Each of the two is one byte, or an escape and then 16 bits.
+// The sizes of a cell. Each of the two is one byte, or an escape byte and 16 bits.
 struct Cell {
   static constexpr unsigned kLongKey = 255, kWideValue = 254, kLongValue = 255;
   static constexpr unsigned kHeaderMax = 6;
@@ -118,7 +128,7 @@ struct Cell {
   unsigned header = 0;
   unsigned suffix = 0;   // bytes of the key after the prefix
   unsigned value = 0;    // bytes of the value in the cell
-  bool is_long = false;  // the value is a OverflowValue
+  bool is_long = false;  // the cell holds an OverflowValue
 
   // `word` = the cell's first 8 bytes.
   HAKO_INLINE static Cell Decode(std::uint64_t word) {
@@ -150,7 +160,7 @@ struct Cell {
     if (!is_long && value >= kWideValue) cell.header += 2;
     return cell;
   }
-  // Writes the header's bytes; returns it as a word for shortness.
+  // The header's bytes as a word, of which the first `header` bytes count.
   HAKO_INLINE std::uint64_t Encode() const {
     if (header == 2) [[likely]]
       return suffix | (is_long ? kLongValue : value) << 8;

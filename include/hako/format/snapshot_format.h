@@ -1,10 +1,12 @@
-// A snapshot: all records of a database in memory, as a stream.
+// A snapshot: all records of a database as a byte stream.
 //
 //   [header, 64 bytes][block]...[end block]
-//   block = [u32 payload bytes][u32 records][u64 check][payload: records as in memory, format/record_format.h]
+//   block = [u32 payload bytes][u32 records][u64 check][payload: records as in
+//           format/record_format.h]
 //
-// A block has at least one record; the end block has none, and its payload is the u64 number of all records. The check is XXH3 over the
-// payload, seeded by the snapshot's id, the block's offset and its two counts, so a block of another snapshot or place does not validate.
+// A block has at least one record. The end block has none; its payload is the total number of
+// records as a u64. The check is XXH3 of the payload, seeded by the snapshot's id, the block's
+// offset and its two counts, so a block of another snapshot or place does not validate.
 #pragma once
 
 #include <array>

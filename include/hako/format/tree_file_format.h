@@ -1,26 +1,32 @@
-// The file of a TreeDBM (.hkt). All numbers little-endian; space is counted in units of 512 bytes.
+// The file of a TreeDBM (.hkt). All numbers are little-endian; space is counted in units of 512
+// bytes.
 //
 //   offset      0  superblock slot 0          512 bytes used
 //            4096  superblock slot 1
-//            8192  units: images of pages, long values, nodes of the page map; in any order, with free units between them
+//            8192  units: images of pages, long values, nodes of the page map; in any order, with
+//                  free units between them
 //
-// A page is named by an id. The page map tells where its image lies, and is a radix tree: a node has 256 entries of 16 bytes, entry i of
-// the nodes of one level taken together names node i of the level below, and the entries of the lowest level name the images, by id. The
-// superblock has the entries that name the highest nodes. An entry holds the check of what it names, so the whole tree hangs on the
-// superblock's own check.
+// A page is named by an id. The page map tells where its image lies. It is a radix tree: a node has
+// 256 entries of 16 bytes; entry i, counted over all nodes of one level, names node i of the level
+// below, and on the lowest level the image of the page with id i. The superblock has the entries
+// that name the highest nodes. An entry holds the checksum of the node or image that it names, so
+// the superblock's own checksum covers the whole tree.
 //
-// Nothing that the valid superblock reaches is ever overwritten. A checkpoint writes what has changed to free units, syncs, then writes the
-// slot that is not the newer one, and syncs. So whatever happens, the file is as of the last checkpoint, and to open it is to read a slot.
-// A new file begins with a slot of its own, synced before anything else, that names no root: the database is empty.
+// A unit that the valid superblock reaches is never overwritten. A checkpoint
+// 1. writes the changes to free units and syncs,
+// 2. writes the superblock slot that is not the newer one, and syncs.
+// After a crash the file is as of the last checkpoint, and opening it only reads a superblock slot.
+// A new file starts with a superblock that names no root, which is synced before anything else: an
+// empty database.
 //
-// A page's image
+// The image of a page
 //   PageImageHeader
 //   heads     i32[count]    as in format/page_format.h
-//   children  u32[count]    of an inner page
-//   offsets   u16[count]    of the cells, counted back from the image's end
+//   children  u32[count]    inner pages only
+//   offsets   u16[count]    of the cells, counted back from the end of the image
 //   heap      cells, fences, prefix, PageTail: the end of the page as it is in memory
-// What follows on the header may be compressed (base/page_codec.h).
-// A long value is an image of its own: its bytes.
+// The part after the header may be compressed (base/page_codec.h).
+// The image of a long value is its bytes.
 //
 // Version history
 //   1  the first
@@ -46,7 +52,7 @@ inline constexpr unsigned kMapRoots = 4;  // 4 * 256^3 ids
 inline constexpr std::size_t kComparatorNameMax = 64;
 inline constexpr std::size_t kCodecNameMax = 16;
 
-// Where an image lies; zero if there is none.
+// Where an image lies; all zero if there is none.
 struct PageEntry {
   static constexpr unsigned kPlaceBits = 40;
   Le<std::uint64_t> place_and_units;
@@ -63,25 +69,27 @@ struct TreeSuperBlock {
   std::array<char, 16> magic;
   Le<std::uint32_t> version;
   Le<std::uint32_t> page_size;
-  std::array<char, kComparatorNameMax> comparator;  // its name, zero-padded
-  std::array<char, kCodecNameMax> codec;            // its name, likewise
-  Le<std::uint64_t> secret;                         // of the checks
-  Le<std::uint64_t> sequence;                       // of checkpoints; the slot with the larger one is newer
+  std::array<char, kComparatorNameMax> comparator;  // name, zero-padded
+  std::array<char, kCodecNameMax> codec;            // name, zero-padded
+  Le<std::uint64_t> secret;                         // seeds the checksums
+  Le<std::uint64_t> sequence;                       // number of checkpoints; the slot with the larger one is newer
   Le<std::uint64_t> end;                            // no unit at or above it is in use
   Le<std::uint64_t> num_records;
-  Le<std::uint32_t> root;        // the root page's id; 0: there was no checkpoint yet
-  Le<std::uint32_t> id_end;      // no id at or above it is in use
-  Le<std::uint64_t> num_long;    // long values
-  Le<std::uint64_t> log_number;  // of the first log record that is not part of the checkpoint; 0: there is no log
+  Le<std::uint32_t> root;      // id of the root page; 0: no checkpoint yet
+  Le<std::uint32_t> id_end;    // no id at or above it is in use
+  Le<std::uint64_t> num_long;  // number of long values
+  // The first log record that is not part of the checkpoint; 0: there is no log.
+  Le<std::uint64_t> log_number;
   std::array<PageEntry, kMapRoots> map;
   std::array<std::byte, 64> metadata;  // the user's
   Le<std::uint32_t> type;              // the user's
   std::array<std::byte, 4> reserved0;
-  Le<std::uint64_t> synced_at;  // microseconds since 1970; nothing depends on it
-  Le<std::uint64_t> num_ids;    // ids that are in use; 0: not known
+  Le<std::uint64_t> synced_at;  // microseconds since 1970; informative only
+  Le<std::uint64_t> num_ids;    // number of ids in use; 0: unknown
   std::array<std::byte, 184> reserved;
-  std::array<std::byte, 8> touched;  // of no meaning: the first byte is changed to have the block written again
-  Le<std::uint64_t> check;           // of the 496 bytes before `touched`
+  // Meaningless: its first byte is changed to have the block written again.
+  std::array<std::byte, 8> touched;
+  Le<std::uint64_t> check;  // of the 496 bytes before `touched`
 };
 static_assert(sizeof(TreeSuperBlock) == 512 && alignof(TreeSuperBlock) == 1 && offsetof(TreeSuperBlock, check) == 504);
 
@@ -90,10 +98,10 @@ inline std::uint64_t CheckOf(const TreeSuperBlock& block) { return Hash64(&block
 struct PageImageHeader {
   Le<std::uint32_t> id;
   std::uint8_t count;
-  std::uint8_t kind;  // PageShape::kLevel and kGuarded of it
+  std::uint8_t kind;  // its PageShape::kLevel and kGuarded
   Le<std::uint16_t> prefix;
   Le<std::uint16_t> heap;
-  Le<std::uint16_t> packed;  // the size of what follows, compressed; 0: it is not
+  Le<std::uint16_t> packed;  // compressed size of the rest; 0: it is not compressed
   std::array<std::byte, 4> reserved;
 };
 static_assert(sizeof(PageImageHeader) == 16 && alignof(PageImageHeader) == 1);

@@ -1,4 +1,4 @@
-// Definitions of tree/buffer_pool.h: pages that come and go.
+// Definitions of tree/buffer_pool.h: loading and evicting pages.
 #pragma once
 
 #include "hako/tree/buffer_pool.h"
@@ -41,7 +41,7 @@ void BufferPool<FileT, Codec>::BringTogether(std::span<const std::uint32_t> ids,
       }
     }
     HAKO_TRY { store_->ReadMulti(images); }
-    HAKO_CATCH_NO_MEMORY()  // those that were not read stay away
+    HAKO_CATCH_NO_MEMORY()  // pages that were not read stay evicted
     for (std::size_t i = 0; i < images.size(); i += kInstalledTogether) {
       std::array<Arrived, kInstalledTogether> pages;
       const std::size_t count = std::min(images.size() - i, kInstalledTogether);
@@ -54,8 +54,9 @@ void BufferPool<FileT, Codec>::BringTogether(std::span<const std::uint32_t> ids,
 template <File FileT, PageCodec Codec>
 bool BufferPool<FileT, Codec>::ReadAhead(std::span<const std::uint32_t> ids, int level) {
   std::lock_guard lock(ahead_mutex_);
-  if (ahead_.size() > 2 * kAheadParts || is_closing_) return false;  // the device is slower than whoever walks
-  // Inner pages first, as they name more of what is going to be wanted.
+  // The device is slower than the scan.
+  if (ahead_.size() > 2 * kAheadParts || is_closing_) return false;
+  // Inner pages first, as they name more pages that will be needed.
   ahead_.insert(level > 0 ? ahead_.begin() : ahead_.end(), Ahead{level, {ids.begin(), ids.end()}});
   const std::size_t parts = ids.size() / (ahead_max() / kAheadParts + 1) + 1;
   for (std::size_t i = 0; i < std::min(parts, readers_.size()); ++i) {
@@ -88,8 +89,8 @@ void BufferPool<FileT, Codec>::BringAhead() {
   }
 }
 
-// Loads the images of pages, which are kLoading. Without `must` they stay evicted where there is no room; after an error they are evicted
-// again. Checking and copying, which take long, are done without the lock.
+// Installs the images of pages, which are kLoading. A page stays evicted after an error and, without
+// `must`, if there is no room for it. Checks and copies without the lock, as these take long.
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInstall& how) {
   std::byte unpacked[std::same_as<Codec, NoCodec> ? 1 : kImageRoom];
@@ -140,8 +141,10 @@ void BufferPool<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInst
   loaded_.notify_all();
 }
 
-// Inner pages stay, so each comes once, and names pages that are away and were not met before. Their lines are locked from now on, and
-// hold what their fences must be. False if one was met, or is none of a page: then the file is not a tree.
+// Registers the children of an inner page. Inner pages are never evicted, so each is loaded once,
+// and its children are evicted pages that were not registered yet. From now on their lines are
+// locked and hold the hash of their fences. False if a child is registered already or its id is not
+// that of an evicted page: then the file is not a tree.
 template <File FileT, PageCodec Codec>
 bool BufferPool<FileT, Codec>::RegisterChildren(const PageImage& image) {
   const unsigned count = image.shape().level() > 0 ? image.shape().count : 0;
@@ -165,14 +168,14 @@ bool BufferPool<FileT, Codec>::RegisterChildren(const PageImage& image) {
   return true;
 }
 
-// The first ones, as if they had not been met.
+// Unregisters the first `count` children.
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::ForgetChildren(const PageImage& image, unsigned count) {
   for (unsigned i = 0; image.shape().level() > 0 && i < count; ++i)
     std::atomic_ref(lines_[image.child(i)].version).fetch_and(~sync::VersionLock::kLocked, std::memory_order_relaxed);
 }
 
-// Memory for what is changed: others go for it, but nothing is waited for.
+// Memory for a page that is changed. Evicts other pages for it, but waits for nothing.
 template <File FileT, PageCodec Codec>
 std::uint32_t BufferPool<FileT, Codec>::AllocateSlowly(unsigned units) {
   std::lock_guard lock(mutex_);
@@ -182,7 +185,8 @@ std::uint32_t BufferPool<FileT, Codec>::AllocateSlowly(unsigned units) {
   return slab_->Allocate(units);  // beyond the limit, until the next checkpoint
 }
 
-// Memory for a page that is to come; others go for it. 0 if there is none, or without `must` none within the limit.
+// Memory for a page to load; evicts other pages for it. 0 if there is none or, without `must`, none
+// within the limit.
 template <File FileT, PageCodec Codec>
 std::uint32_t BufferPool<FileT, Codec>::FindMemory(unsigned units, bool must) {
   std::uint32_t unit = 0;
@@ -190,26 +194,28 @@ std::uint32_t BufferPool<FileT, Codec>::FindMemory(unsigned units, bool must) {
     const std::uint64_t limit = PageLimit();
     if (used_bytes() + units * format::kPageUnit <= limit / 8 * 7) unit = slab_->Allocate(units, limit);
     if (unit != 0) break;
-    // Where few pages can be evicted, one makes room for one: else each page that comes would cost all of these.
+    // If few pages can be evicted, one eviction must do: otherwise each load would cost many of
+    // them.
     if (has_evicted && StayingBytes() > static_cast<std::int64_t>(limit / 2)) break;
     if (!EvictOne()) break;
   }
-  if (unit == 0 && must) unit = slab_->Allocate(units);  // until the next checkpoint has ended
+  // Beyond the limit, until the next checkpoint has ended.
+  if (unit == 0 && must) unit = slab_->Allocate(units);
   if (unit != 0) used_units_.fetch_add(units, std::memory_order_relaxed);
   return unit;
 }
 
-// Until one has written something, or ended.
+// Waits until a checkpoint has made pages evictable, or has ended.
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::WaitForCheckpoint(std::unique_lock<std::mutex>& lock) {
-  if (has_failed_) return;  // there may be no space for a long time
+  if (has_failed_) return;  // there may be no disk space for a long time
   if (!is_saving_) ask_();
-  // Not for ever: the checkpoint may be waiting for a lock of the caller's.
+  // With a timeout: the checkpoint may be waiting for a lock of the caller.
   saved_.wait_for(lock, std::chrono::seconds(1), [this, seen = saves_] { return saves_ != seen; });
 }
 
-// Lets a page go; false if a few moves of the hand found none that could: where most pages have changed, to look for one longer would cost
-// more than to load it did. The next call goes on where this one ends.
+// Evicts a page. False if a few moves of the hand found none to evict: when most pages are dirty, a
+// longer search would cost more than the load. The next call continues where this one ended.
 template <File FileT, PageCodec Codec>
 bool BufferPool<FileT, Codec>::EvictOne() {
   for (unsigned moves = 0; moves < kMovesMax; ++moves) {
@@ -225,7 +231,7 @@ bool BufferPool<FileT, Codec>::EvictOne() {
   return false;
 }
 
-// Moves the hand on. Where nobody asks for most pages, an eighth of all wait to go.
+// Moves the hand on. While most pages are not asked for, up to an eighth of all are cooling.
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::CoolSome() {
   for (unsigned steps = 0; steps < kCooledAtOnce && cooling_.size() <= resident_.size() / 8 && !resident_.empty(); ++steps) {
@@ -246,7 +252,7 @@ void BufferPool<FileT, Codec>::CoolSome() {
   }
 }
 
-// Locks a page that is here, if it may go.
+// Locks a cached page if it may be evicted.
 template <File FileT, PageCodec Codec>
 bool BufferPool<FileT, Codec>::LockToGo(std::uint32_t id) {
   Line& line = lines_[id];
@@ -275,10 +281,11 @@ void BufferPool<FileT, Codec>::Evict(std::uint32_t id) {
   Line& line = lines_[id];
   GiveBack(line.unit, line.shape.units);
   Expect(id, 0);
-  SetState(id, kAway);  // and locked, as it was
+  SetState(id, kAway);  // its line stays locked
 }
 
-// The tables have grown, so that pages must have less memory: those at its end move to where there is room before.
+// The tables have grown, so pages must take less memory: pages beyond the limit move to free memory
+// below it.
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::ShrinkMemory() {
   const std::uint64_t limit = PageLimit();
@@ -289,7 +296,7 @@ void BufferPool<FileT, Codec>::ShrinkMemory() {
   {
     std::lock_guard lock(mutex_);
     HAKO_TRY { ids = resident_; }
-    HAKO_CATCH_NO_MEMORY()  // then only what is free at the end goes
+    HAKO_CATCH_NO_MEMORY()  // then only memory that is free at the end is returned
   }
   for (const std::uint32_t id : ids) {
     Line& line = lines_[id];
@@ -306,7 +313,7 @@ void BufferPool<FileT, Codec>::ShrinkMemory() {
     if (unit != 0) {
       sync::StoreShared(At(unit), At(line.unit), line.shape.size());
       std::atomic_ref(line.unit).store(unit, std::memory_order_relaxed);
-      sync::VersionLock(line.version).Advance();  // Bring unlocks a cooling page as one that is unchanged
+      sync::VersionLock(line.version).Advance();  // LoadPage unlocks a cooling page as unchanged
       slab_->Free(before, line.shape.units);
     }
     if (state != kCooling) sync::VersionLock(line.version).Unlock(false);
@@ -318,7 +325,8 @@ template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::EvictIfNeeded() {
   needs_eviction_.store(false, std::memory_order_relaxed);
   std::unique_lock lock(mutex_);
-  if (const std::chrono::microseconds pause = Pause(); pause.count() != 0 && !has_failed_) {  // else there may be no space for a long time
+  // There may be no disk space for a long time.
+  if (const std::chrono::microseconds pause = Pause(); pause.count() != 0 && !has_failed_) {
     if (!is_saving_) ask_();
     saved_.wait_for(lock, pause, [this] { return Pause().count() == 0; });
   }

@@ -1,6 +1,7 @@
-// Which units of a file are in use: a bit for each. And which of these are young: in use since the last checkpoint only.
+// The units of a file that are in use: a bit for each. And those of them that are young: allocated
+// since the last checkpoint, so that no checkpoint needs them.
 //
-// One thread at a time.
+// Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@ class FreeSpaceMap {
     std::uint64_t units = 0;
   };
 
-  // All units from `first` to `end` are free, all before are in use.
+  // All units in [first, end) are free, all before are in use.
   void Reset(std::uint64_t first, std::uint64_t end) {
     used_.assign(end / 64 + 1, 0);
     used_in_.assign(end / kPart + 1, 0);
@@ -32,7 +33,7 @@ class FreeSpaceMap {
   }
   std::uint64_t end() const { return end_; }
   std::uint64_t used_units() const { return used_units_; }
-  // Units free below end().
+  // Free units below end().
   std::uint64_t free_units() const { return end_ - first_ - used_units_; }
 
   void Grow(std::uint64_t end) {
@@ -41,7 +42,7 @@ class FreeSpaceMap {
     young_.resize(used_.size());
     end_ = end;
   }
-  // Forgets free units at the end.
+  // Drops the units from `end` on. REQUIRES: they are free
   void Shrink(std::uint64_t end) {
     end_ = end;
     next_ = std::min(next_, end);
@@ -54,7 +55,7 @@ class FreeSpaceMap {
     return 0;
   }
 
-  // False if they are not all free units, or none.
+  // Returns false, and marks nothing, if units == 0 or if not all of the units are free.
   bool MarkUsed(std::uint64_t place, std::uint64_t units) {
     if (units == 0 || place < first_ || units > end_ || place > end_ - units || RunAt(place, units, false) < units) return false;
     SetUsed(place, units, true);
@@ -62,10 +63,11 @@ class FreeSpaceMap {
     return true;
   }
 
-  // The search for free runs begins at the front again.
+  // The next search for free runs starts at the front.
   void Rewind() { next_ = first_; }
 
-  // Takes the next free run of at least `least` units, of it at most `most`; none if no such run lies below end().
+  // Takes the next free run of at least `least` units, and at most `most` units of it; an empty run
+  // if there is none below end().
   Run Take(std::uint64_t least, std::uint64_t most) {
     Run run = Search(next_, end_, least, most);
     if (run.units == 0) run = Search(first_, std::min(next_ + least, end_), least, most);
@@ -79,11 +81,12 @@ class FreeSpaceMap {
     used_units_ -= units;
   }
 
-  // Where free runs of each size begin, while nothing is freed: an entry says that no run of that size or more lies before a place. Both
-  // rise together.
+  // Valid while nothing is freed: an entry (size, place) says that no free run of that size or more
+  // begins before that place. Sizes and places ascend together.
   using Front = std::map<std::uint64_t, std::uint64_t>;
-  // Takes the first free units that begin below `to`; none if there are none. All calls with one Front together read the map once for each
-  // size, not once for each call.
+  // Takes the first `units` consecutive free units that begin below `to`; an empty run if there are
+  // none. All calls with one Front together read the map once for each size, not once for each
+  // call.
   Run TakeFirst(std::uint64_t units, std::uint64_t to, Front* front) {
     const auto above = front->upper_bound(units);
     const std::uint64_t from = above == front->begin() ? first_ : std::prev(above)->second;
@@ -105,10 +108,10 @@ class FreeSpaceMap {
     young_runs_.clear();
   }
 
-  // Words of the map that searches have read: their cost.
+  // Words of the map that searches have read: a measure of their cost.
   std::uint64_t words_read() const { return words_read_; }
 
-  // Visits the runs of used units behind the first: visit(place, units).
+  // Visits the runs of used units from `first` of Reset on: visit(place, units).
   template <class F>
   void ForEachUsedRun(F&& visit) const {
     for (std::uint64_t at = first_; at < end_;) {
@@ -125,7 +128,8 @@ class FreeSpaceMap {
     std::uint64_t units = 0;
     while (units < most) {
       const std::uint64_t at = place + units;
-      if (used && at % kPart == 0 && used_in_[at / kPart] == kPart) {  // the usual condition of a large file
+      // The common case in a large file.
+      if (used && at % kPart == 0 && used_in_[at / kPart] == kPart) {
         units += kPart;
         continue;
       }
@@ -137,7 +141,7 @@ class FreeSpaceMap {
     }
     return std::min(units, most);
   }
-  // Where the free units begin that end at `end`, the end of a part; not before `floor`.
+  // Where the run of free units that ends at `end`, the end of a part, begins; not before `floor`.
   std::uint64_t FreeBefore(std::uint64_t end, std::uint64_t floor) const {
     while (end > floor) {
       const auto free = static_cast<unsigned>(std::countl_zero(used_[end / 64 - 1]));
@@ -151,7 +155,8 @@ class FreeSpaceMap {
     for (std::uint64_t at = from; at < to;) {
       const std::uint64_t part_end = (at / kPart + 1) * kPart;
       const std::uint64_t free = kPart - used_in_[at / kPart];
-      if (free < least && part_end <= end_) {  // a run so long that begins here goes on behind the part
+      // A run of that length that begins here continues behind the part.
+      if (free < least && part_end <= end_) {
         at = free == 0 ? part_end : FreeBefore(part_end, at);
         if (at == part_end) continue;
         if (at >= to) break;
@@ -165,7 +170,7 @@ class FreeSpaceMap {
     return {};
   }
   void MakeYoung(const Run& run) {
-    young_runs_.push_back(run);  // first, as it may fail
+    young_runs_.push_back(run);  // first, as it may throw
     SetUsed(run.place, run.units, true);
     Fill(young_, run.place, run.units, true);
     used_units_ += run.units;
@@ -192,7 +197,7 @@ class FreeSpaceMap {
 
   static constexpr std::uint64_t kPart = 4096;
   std::vector<std::uint64_t> used_, young_;
-  std::vector<std::uint16_t> used_in_;  // units in use of each part of kPart
+  std::vector<std::uint16_t> used_in_;  // units in use in each part of kPart units
   std::vector<Run> young_runs_;         // of young units, and of some that were freed since
   mutable std::uint64_t words_read_ = 0;
   std::uint64_t first_ = 0, end_ = 0, next_ = 0, used_units_ = 0;

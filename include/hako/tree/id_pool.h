@@ -1,6 +1,7 @@
-// Which ids of pages are in use: a bit for each. The smallest free id is given first, so that ids stay dense and their end can fall.
+// Which ids of pages are in use: a bit for each. The smallest free id is given out first, so that
+// ids stay dense and end() can fall.
 //
-// Threads: the caller's lock.
+// Not thread-safe: the caller holds a lock.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@ class IdPool {
   std::uint32_t end() const { return end_; }  // no id at or above it is in use
   std::uint64_t num_used() const { return end_ - first_ - num_free_; }
 
-  // An id below end() that is free; 0 if there is none: then Grow gives one.
+  // A free id below end(); 0 if there is none: then Grow returns a new one.
   std::uint32_t Take() {
     if (num_free_ == 0) return 0;
     while (free_[lowest_] == 0) ++lowest_;
@@ -28,10 +29,10 @@ class IdPool {
     return static_cast<std::uint32_t>(lowest_) * 64 + bit;
   }
   std::uint32_t Grow() { return end_++; }
-  // All ids below `end` that were not known are in use.
+  // All ids below `end` that are new are in use.
   void GrowTo(std::uint32_t end) { end_ = std::max(end_, end); }
 
-  // Ids from `first` to before `end` are free, if they were not. REQUIRES: end <= end()
+  // Frees the ids in [first, end) that are not free yet. REQUIRES: end <= end()
   void Give(std::uint32_t first, std::uint32_t end) {
     if (first >= end) return;
     if ((end - 1) / 64 >= free_.size()) free_.resize(std::max<std::size_t>((end - 1) / 64 + 1, free_.size() * 2));
@@ -46,7 +47,7 @@ class IdPool {
   }
   bool IsFree(std::uint32_t id) const { return id / 64 < free_.size() && (free_[id / 64] >> id % 64 & 1) != 0; }
 
-  // What end() would be if these ids, which rise, were free too.
+  // What end() would be if these ids, in ascending order, were free too.
   std::uint32_t EndWithout(std::span<const std::uint32_t> ids) const {
     std::uint32_t end = end_;
     for (; end > first_; --end) {
@@ -59,7 +60,7 @@ class IdPool {
     }
     return end;
   }
-  // Forgets free ids at the end.
+  // Lowers end() to behind the last id in use.
   void Cut() {
     const std::uint32_t end = EndWithout({});
     if (end == end_) return;
@@ -72,7 +73,7 @@ class IdPool {
 
  private:
   std::vector<std::uint64_t> free_;  // a bit for each id below end_
-  std::size_t lowest_ = 0;           // no word before it has a bit
+  std::size_t lowest_ = 0;           // no word before it has a set bit
   std::uint64_t num_free_ = 0;
   const std::uint32_t first_;
   std::uint32_t end_;

@@ -1,5 +1,5 @@
-// A key of a tree in memory of its own, on the stack: pages are changed while locks are held, and nothing may fail there for want of
-// memory.
+// A key of a tree in a buffer on the stack: pages are changed while locks are held, and nothing may
+// run out of memory there.
 #pragma once
 
 #include <algorithm>
@@ -15,19 +15,21 @@ namespace hako::tree {
 
 class KeyBuffer {
  public:
-  static constexpr std::size_t kCapacity = kTreeKeySizeMax + 8;  // copies of keys may write a few bytes more
+  // Copies of keys may write a few more bytes.
+  static constexpr std::size_t kCapacity = kTreeKeySizeMax + 8;
 
   KeyBuffer() {}  // the bytes are not initialized
   explicit KeyBuffer(std::string_view key) { assign(key); }
   KeyBuffer(const KeyBuffer&) = delete;
   KeyBuffer& operator=(const KeyBuffer&) = delete;
 
-  // REQUIRES: what is assigned is no part of this buffer
+  // REQUIRES: `key` is not part of this buffer
   void assign(std::string_view key) {
     resize(key.size());
     key.copy(bytes_, key.size());
   }
-  // Bytes that may change meanwhile, and whose size may be wrong then; as many as fit.
+  // Copies bytes that may change at the same time, so that `size` may be wrong: at most kCapacity
+  // bytes.
   void LoadShared(const char* shared, std::size_t size) {
     size_ = std::min(size, kCapacity);
     sync::LoadShared(bytes_, shared, size_);

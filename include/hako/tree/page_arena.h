@@ -1,15 +1,17 @@
-// Pages in memory, each just as large as it need be: the space of BabyDBM (tree/page_space.h).
+// Pages in memory, each only as large as it must be: the space of BabyDBM (tree/page_space.h).
 //
-// Page memory is runs of 128-byte units of one arena. Free runs lie in bins by their size and are joined with their free neighbours when
-// they come back (boundary tags: Knuth, TAOCP 2.5), so pages may grow and shrink by single units and leave little between them. The lines
-// that name pages lie in an arena of their own and never move. Values too long for a page are blocks of malloc, which are copied, read and
-// freed while no page is locked (tree/shared_value.h).
+// Page memory consists of runs of 128-byte units in one arena. Free runs are in bins by size and
+// are joined with their free neighbours when they are freed (boundary tags: Knuth, TAOCP 2.5), so
+// pages can grow and shrink by single units with little waste between them. The lines that name
+// pages lie in a separate arena and never move. Values too long for a page are malloc blocks, which
+// are copied, read and freed while no page is locked (tree/shared_value.h).
 //
 // Invariants
-//   1. A unit belongs to one page or one free run. No two free runs are neighbours.
-//   2. A free run's first bytes are a Run, its last four its size again; `edge_` has a bit for its first and its last unit, and for no
-//   other.
-//   3. All memory stays readable: who still looks at a page that was freed sees other bytes, and then a version that has moved on.
+//   1. A unit belongs to one page or to one free run. No two free runs are adjacent.
+//   2. A free run begins with a Run, and its last four bytes are its size. `edge_` has a bit for
+//      its first and for its last unit, and for no other unit.
+//   3. All memory stays readable: a reader that still reads a freed page sees other bytes, and then
+//      a version that has moved on.
 #pragma once
 
 #include <algorithm>
@@ -46,15 +48,17 @@ class PageArena {
   using WriterState = sync::WriterState;
   using Line = format::PageLine;
   static constexpr bool kResident = true;
-  static constexpr std::size_t ahead_max() { return 0; }  // every page is in memory: nothing is read ahead
+  // Every page is in memory: nothing is read ahead.
+  static constexpr std::size_t ahead_max() { return 0; }
   static constexpr bool IsEvicted(std::uint32_t /*id*/) { return false; }
   static constexpr bool MustBeRead(std::uint32_t /*id*/) { return false; }
   static constexpr bool ReadAhead(std::span<const std::uint32_t> /*ids*/, int /*level*/) { return true; }
   static constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 26;
   static constexpr std::uint32_t kFirstId = storage::Arena::kExtentAlignment / sizeof(Line);
-  static constexpr std::uint64_t kBytesMax = format::kPageUnit * (std::uint64_t{1} << 32) - (1 << 20);  // a unit's number has 32 bits
+  // Unit numbers have 32 bits.
+  static constexpr std::uint64_t kBytesMax = format::kPageUnit * (std::uint64_t{1} << 32) - (1 << 20);
 
-  // Below `small` bytes of pages, memory is taken in small pages of the system.
+  // Below `small` bytes of pages, memory is taken in small system pages.
   static StatusOr<std::unique_ptr<PageArena>> Create(std::uint64_t max_bytes, std::uint64_t small = storage::Arena::kSmallUsual) {
     HAKO_ASSIGN_OR_RETURN(auto pages, storage::Arena::Create(max_bytes, small));
     HAKO_ASSIGN_OR_RETURN(auto lines, storage::Arena::Create(kPagesMax * sizeof(Line)));
@@ -65,12 +69,13 @@ class PageArena {
 
   sync::WriteGate& gate() { return gate_; }
 
-  // Lines by page id, kPagesMax of them; the line of an id that no page has is one that nobody writes.
+  // Lines by page id, kPagesMax of them. The line of an id without a page is never written by users
+  // of the pages.
   Line* lines() const { return lines_; }
-  // Where unit 0 would be.
+  // The address of unit 0.
   char* memory() const { return base_; }
 
-  // A page without memory, its line locked. 0 if there is no more room.
+  // A page without memory; its line is locked. 0 if out of memory.
   std::uint32_t NewPage() {
     std::lock_guard lock(mutex_);
     std::uint32_t id;
@@ -94,8 +99,8 @@ class PageArena {
     HAKO_TRY { ids_.Give(id, id + 1); }
     HAKO_CATCH_NO_MEMORY()  // the id is lost until the database is opened again
   }
-  // Ids from `first` to before `end`, which RestorePages took for those of pages, are of none. Where a line is locked, the id is left out:
-  // a file that is damaged names it.
+  // Frees the ids in [first, end) that RestorePages has taken but that no page has. NewPage skips
+  // those whose line is locked, as a damaged file names them.
   void FreeIds(std::uint32_t first, std::uint32_t end) {
     std::lock_guard lock(mutex_);
     ids_.Give(std::max(first, kFirstId), end);
@@ -105,7 +110,7 @@ class PageArena {
     return ids_.IsFree(id);
   }
 
-  // Ids below `end` belong to pages from now on, but for those that FreePage takes back.
+  // From now on the ids below `end` belong to pages, until FreePage or FreeIds frees them.
   Status RestorePages(std::uint32_t end) {
     std::lock_guard lock(mutex_);
     if (end <= ids_.end()) return absl::OkStatus();
@@ -117,12 +122,13 @@ class PageArena {
     std::lock_guard lock(mutex_);
     return ids_.end();
   }
-  // What page_end would be if these ids, which rise, were free too.
+  // What page_end would be if these ids, in ascending order, were free too.
   std::uint32_t PageEndWithout(std::span<const std::uint32_t> ids) const {
     std::lock_guard lock(mutex_);
     return ids_.EndWithout(ids);
   }
-  // Forgets free ids at the end, and gives the memory of their lines back. A line that comes again has a version that it never had.
+  // Drops free ids at the end and returns the memory of their lines. A line that is used again has
+  // a version that it never had.
   void CutIds() {
     std::lock_guard lock(mutex_);
     ids_.Cut();
@@ -133,8 +139,8 @@ class PageArena {
     line_arena_->Shrink(kept);
   }
 
-  // Memory of `units` for a page, its contents undefined; where it begins, or 0 if there is no more room: within `limit` bytes of memory in
-  // all.
+  // Memory of this many units for a page, with undefined contents: its first unit, or 0 if there is
+  // none with all page memory within `limit` bytes.
   std::uint32_t Allocate(unsigned units, std::uint64_t limit = kBytesMax) {
     std::lock_guard lock(mutex_);
     const std::uint32_t run = FindRun(units, limit);
@@ -145,7 +151,8 @@ class PageArena {
     return run;
   }
 
-  // Memory beyond `bytes` is not handed out again, as long as there is any other; CutEnd then gives back as much of it as is free.
+  // Until CutEnd, memory beyond `bytes` is not allocated, unless Allocate has no limit and finds
+  // nothing else. CutEnd then returns the free memory at the end.
   void Retreat(std::uint64_t bytes) {
     std::lock_guard lock(mutex_);
     retreat_ = static_cast<std::uint32_t>(bytes / format::kPageUnit);
@@ -164,7 +171,7 @@ class PageArena {
     if (left > 0) Link(first, left);
   }
 
-  // Whether pages of so many bytes in all are likely to be had.
+  // Whether pages of this many bytes in all are likely to fit.
   bool HasRoomFor(std::uint64_t bytes) const {
     std::lock_guard lock(mutex_);
     return bytes + page_arena_->end() <= max_bytes_ + free_units_ * format::kPageUnit / 2;
@@ -176,8 +183,9 @@ class PageArena {
     GiveBackPages(Join(first, units), first, units);
   }
 
-  // Long values. A Deferred fills those that were stored, and drops those that were freed, by Finish or when it ends. REQUIRES: then the
-  // thread has nothing locked, and the values are valid still
+  // Finishes operations on long values, in Finish or the destructor: fills those that were stored
+  // and drops those that were freed. REQUIRES: by then the thread has released its locks, and the
+  // values it stored are still valid
   class Deferred {
    public:
     explicit Deferred(PageArena&) {}
@@ -194,7 +202,7 @@ class PageArena {
     absl::InlinedVector<SharedValue::Pointer, 1> dropped_;
     absl::InlinedVector<std::pair<SharedValue::Pointer, std::string_view>, 1> copies_;
   };
-  // 0 if there is no memory.
+  // 0 if out of memory.
   std::uint64_t StoreLong(std::string_view value, Deferred& deferred) {
     SharedValue::Pointer block = SharedValue::Make(value.size());
     if (block == nullptr) return 0;
@@ -221,7 +229,8 @@ class PageArena {
   void FreeLong(const format::OverflowValue& value, Deferred& deferred) {
     SharedValue::Pointer block(reinterpret_cast<SharedValue*>(value.place));
     long_bytes_.fetch_sub(value.size, std::memory_order_relaxed);
-    (void)TryPushBack(deferred.dropped_, std::move(block));  // where there is no memory for that, it is dropped now
+    // Without memory for that it is dropped now.
+    (void)TryPushBack(deferred.dropped_, std::move(block));
   }
 
   static constexpr std::uint8_t mark() { return 0; }
@@ -245,7 +254,7 @@ class PageArena {
   struct Run {
     std::uint32_t units, before, after;  // in its bin
   };
-  static constexpr unsigned kBins = 64;  // the last has all runs of at least so many units
+  static constexpr unsigned kBins = 64;  // the last has all runs of at least this many units
   static constexpr std::uint64_t kHugePage = 2 << 20;
   static constexpr std::uint32_t kNoRetreat = ~std::uint32_t{0};
 
@@ -273,7 +282,7 @@ class PageArena {
     edge_[unit / 64] ^= std::uint64_t{1} << unit % 64;
   }
 
-  // The smallest free run that will do, as far as bins tell sizes apart.
+  // The smallest free run that fits, as far as the bins distinguish sizes.
   std::uint32_t FindRun(unsigned units, std::uint64_t limit) {
     for (;;) {
       for (std::uint64_t bins = nonempty_ >> BinOf(units) << BinOf(units); bins != 0; bins &= bins - 1) {
@@ -290,7 +299,7 @@ class PageArena {
       }
       const std::uint64_t bytes = std::max<std::uint64_t>(std::min(page_arena_->end() / 32, kHugePage), units * format::kPageUnit);
       if (page_arena_->end() + bytes > limit) return 0;
-      // Beforehand, as what is freed must not need memory.
+      // Now, as freeing must not need memory.
       edge_.resize(std::max<std::size_t>(edge_.size(), (page_arena_->end() + bytes + 2 * kHugePage) / format::kPageUnit / 64 + 64));
       const auto offset = page_arena_->Allocate(bytes);
       if (!offset.ok()) return 0;
@@ -315,7 +324,7 @@ class PageArena {
     if (units > 1) FlipEdge(run + units - 1);
   }
 
-  // Takes a run out of its bin; its size.
+  // Takes a run out of its bin and returns its size.
   std::uint32_t Unlink(std::uint32_t run) {
     const Run content = Load(run);
     std::uint32_t& head = heads_[BinOf(content.units)];
@@ -340,7 +349,7 @@ class PageArena {
   struct Span {
     std::uint32_t first, units;
   };
-  // Makes free units a run, together with the free runs beside them.
+  // Makes free units a run, together with the adjacent free runs.
   Span Join(std::uint32_t first, std::uint32_t units) {
     if (IsEdge(first + units)) units += Unlink(first + units);
     if (IsEdge(first - 1)) {
@@ -353,7 +362,7 @@ class PageArena {
     return {first, units};
   }
 
-  // The system gets back the huge pages that a free run covers since `first` came to it.
+  // Returns to the system the huge pages that a free run covers now that `first` has joined it.
   void GiveBackPages(Span run, std::uint32_t first, unsigned units) {
     const auto bytes = [](std::uint64_t unit) { return unit * format::kPageUnit; };
     const std::uint64_t begin = bytes(first) & ~(kHugePage - 1);
@@ -371,15 +380,15 @@ class PageArena {
   sync::WriteGate gate_;
   std::atomic<std::uint64_t> long_bytes_{0};
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the following members
   std::array<std::uint32_t, kBins> heads_{};
   std::uint64_t nonempty_ = 0;
   std::vector<std::uint64_t> edge_;
   std::uint64_t free_units_ = 0;
-  std::uint32_t retreat_ = kNoRetreat;  // units from here on are not handed out
+  std::uint32_t retreat_ = kNoRetreat;  // units from here on are not allocated
   IdPool ids_{kFirstId};
-  std::uint32_t last_version_ = 0;   // no line of an id that was freed has a later one
-  std::uint32_t least_version_ = 0;  // of the line of a page that is made
+  std::uint32_t last_version_ = 0;   // no line of a freed id has a later one
+  std::uint32_t least_version_ = 0;  // that the line of a new page has
 };
 
 static_assert(PageSpace<PageArena>);

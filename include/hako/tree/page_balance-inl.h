@@ -1,26 +1,29 @@
-// Definitions of tree/page_tree.h that change the shape of the tree: pages that become two, or one, or other memory.
+// Definitions of tree/page_tree.h that change the shape of the tree: pages are split, joined or
+// moved to other memory.
 #pragma once
 
 #include "hako/tree/page_tree.h"
 
 namespace hako::tree {
 
-// Makes it possible, or comes nearer to it, that a slot of this key goes into the locked page at `index`. The page may become two
-// (SplitResult).
+// Makes room in the locked page for a slot of this key at `index`, or a step towards it. The page
+// may be split (SplitResult).
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::MakeRoom(SplitResult* halves, std::string_view key, const Content& content, unsigned index,
                                           bool replaces) {
   Editor page(space_, *halves->wanted);
   const unsigned count = page.shape().count, slot = page.shape().slot_size();
   const std::size_t key_size = replaces ? page.KeySize(index) : key.size();
-  const unsigned cell = format::Cell::For(key_size, content.value.size(), content.is_long).Size(0);  // at most
+  // An upper bound.
+  const unsigned cell = format::Cell::For(key_size, content.value.size(), content.is_long).Size(0);
   const unsigned live = page.LiveBytes();
   const bool full = (count == format::kPageSlotsMax && !replaces) || live + page.CellSize(key_size, content) + slot > page_size_;
-  const unsigned fewest = page.shape().level() > 0 ? kInnerSlotsMin : replaces ? 2 : 1;  // to be divided
+  // For a split.
+  const unsigned fewest = page.shape().level() > 0 ? kInnerSlotsMin : replaces ? 2 : 1;
   if (full && count >= fewest) {
     return Split(halves, key, cell, replaces ? count / 2 : index);
   }
-  // An ascending load will soon want more, others little by little.
+  // An ascending load will soon need more room; other loads need it gradually.
   const unsigned mean = count == 0 ? cell : std::max((live - count * slot) / count, 1u);
   const unsigned more = (index == count && !replaces ? live / 2 : live / kGrowth) / (mean + slot) + 1;
   const unsigned spare = std::max(cell, std::min(more * mean, page_size_ / 2));
@@ -29,14 +32,14 @@ Status PageTree<Space, Compare>::MakeRoom(SplitResult* halves, std::string_view 
     Builder builder(page.shape().level(), FencesOf(before.view()));
     builder.Add(before.view(), 0, count);
     builder.ChoosePrefix(key);
-    // Of an empty page, the new prefix may be another of the same size.
+    // An empty page may get another prefix of the same size.
     if (builder.prefix_size() != page.shape().prefix || !page.HasPrefix(key)) return Rebuild(*halves->wanted, builder, more, spare);
   }
   if (!page.Resize(count + more, spare)) return NoMemory();
   return absl::OkStatus();
 }
 
-// Makes the locked page what the builder has of it.
+// Replaces the locked page with the one in the builder.
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::Rebuild(Line& line, Builder& builder, unsigned more_slots, unsigned spare) {
   const std::uint32_t unit = line.unit;
@@ -46,7 +49,7 @@ Status PageTree<Space, Compare>::Rebuild(Line& line, Builder& builder, unsigned 
   return absl::OkStatus();
 }
 
-// Divides the locked page for a slot of `key` that is to come at `index`.
+// Splits the locked page for a slot of `key` that will be inserted at `index`.
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::Split(SplitResult* halves, std::string_view key, unsigned cell_size, unsigned index) {
   if (halves->kept != nullptr) halves->kept->reserve(halves->kept->size() + 1);
@@ -55,12 +58,12 @@ Status PageTree<Space, Compare>::Split(SplitResult* halves, std::string_view key
   PageSnapshot<Compare> before(memory_, *left);
   const View old = before.view();
   const unsigned count = old.count(), level = old.level();
-  // Where the new slot is the last, all others stay together: an ascending load leaves full pages behind.
+  // If the new slot is the last, all others stay together: an ascending load leaves full pages.
   const unsigned at = index == count ? count : count == 1 ? 0 : Builder::MiddleOf(old);
 
   KeyBuffer separator(key);  // the least key of the right page
   if (at < count) Builder::CopyKeyOf(old, at, &separator);
-  if (level == 0 && View::kBytewise) {  // in short
+  if (level == 0 && View::kBytewise) {  // as short as possible
     KeyBuffer below;
     if (at == 0)
       below.assign(key);
@@ -69,7 +72,7 @@ Status PageTree<Space, Compare>::Split(SplitResult* halves, std::string_view key
     separator.resize(Builder::Common(below, separator) + 1);
   }
 
-  struct Locked {  // until the scope ends, however it does
+  struct Locked {  // until the end of the scope, on every path
     ~Locked() {
       if (right_id != 0) tree.space_.FreePage(right_id);
       tree.Unlock(parent, true);
@@ -118,7 +121,7 @@ Status PageTree<Space, Compare>::Split(SplitResult* halves, std::string_view key
   return absl::OkStatus();
 }
 
-// Gives the locked root's contents to a new page, locked too, and makes the root its parent.
+// Moves the locked root's content to a new page, locked too, and makes the root its parent.
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::GrowRoot(Line** page) {
   if (View(memory_, root()).level() == format::PageShape::kLevel)
@@ -140,8 +143,8 @@ Status PageTree<Space, Compare>::GrowRoot(Line** page) {
   return absl::OkStatus();
 }
 
-// Unlocks `page`, which is locked and holds `key`, after it was made smaller or joined with a neighbour, if that can be done at once, or
-// when a neighbour that is away has come.
+// Unlocks `page`, which is locked and whose range contains `key`. Before that, shrinks it or joins
+// it with a neighbour if that can be done at once, or after an evicted neighbour has been loaded.
 template <class Space, Comparator Compare>
 void PageTree<Space, Compare>::Merge(WriterState& writer, Line* page, std::string_view key) {
   for (bool brought = false;;) {
@@ -194,8 +197,8 @@ void PageTree<Space, Compare>::Merge(WriterState& writer, Line* page, std::strin
   }
 }
 
-// Makes two locked pages that are neighbours one, the left one, if they fit into one; `empty`: one of them has no slot. The right one is
-// gone then.
+// Joins two locked neighbours into the left one if they fit, and frees the right one. `empty`: one
+// of them has no slot.
 template <class Space, Comparator Compare>
 bool PageTree<Space, Compare>::Join(Line* left, Line* right, bool empty) {
   PageSnapshot<Compare> left_before(memory_, *left), right_before(memory_, *right);
@@ -206,8 +209,9 @@ bool PageTree<Space, Compare>::Join(Line* left, Line* right, bool empty) {
   builder.Add(b, 0, b.count());
   builder.ChoosePrefix(std::nullopt);
   const unsigned bytes = builder.CellBytes() + builder.count() * a.shape().slot_size();
-  // An empty page is joined with whatever there is, but for one whose keys would become too long without what they share; and so are inner
-  // pages of few slots, or else, where keys are long, most would have one in the end, and the tree would grow in height for nothing.
+  // An empty page is joined with a neighbour of any size, unless without the shared prefix the
+  // neighbour's keys would become too long. So are inner pages of few slots: otherwise, with long
+  // keys, most of them would end with one slot, and the tree would be too high.
   const bool at_any_size = empty || IsNarrow(a.level(), builder.count());
   if (builder.count() > format::kPageSlotsMax * 3 / 4 || bytes > (at_any_size ? kJoinedMax : page_size_ * 3 / 4)) return false;
   space_.MarkDirty(*left);
@@ -219,7 +223,7 @@ bool PageTree<Space, Compare>::Join(Line* left, Line* right, bool empty) {
   return true;
 }
 
-// Makes the root's only child, locked like the root, the root.
+// Makes the root's only child the root; both are locked.
 template <class Space, Comparator Compare>
 void PageTree<Space, Compare>::CollapseRoot(Line& child) {
   const View below(memory_, child);

@@ -5,7 +5,7 @@
 
 namespace hako::tree {
 
-// What was changed in the epoch that a checkpoint writes.
+// The changes of the epoch that a checkpoint writes.
 template <File FileT, PageCodec Codec>
 struct BufferPool<FileT, Codec>::Epoch {
   using OverflowValue = std::pair<std::uint32_t, std::shared_ptr<UnsavedValue>>;
@@ -13,7 +13,8 @@ struct BufferPool<FileT, Codec>::Epoch {
   std::vector<std::uint32_t> touched, freed;  // ids
   std::vector<OverflowValue> unsaved;
   format::TreeSuperBlock description{};
-  std::vector<std::uint32_t> written, captured;  // ids of pages that were put; the first of these only until they can go
+  // Ids of pages that were put; in `written` only until they can be evicted.
+  std::vector<std::uint32_t> written, captured;
 };
 
 template <File FileT, PageCodec Codec>
@@ -50,7 +51,7 @@ Status BufferPool<FileT, Codec>::Checkpoint(ForEachWriter&& for_each_writer, F&&
   Epoch epoch;
   std::uint64_t held_bytes = 0;
   gate_.RunExclusive(for_each_writer, [&] {
-    {  // what needs memory comes before anything has changed
+    {  // steps that need memory come before any change
       std::lock_guard lock(mutex_);
       ListFreed();
       epoch.unsaved.assign(unsaved_.begin(), unsaved_.end());
@@ -63,7 +64,7 @@ Status BufferPool<FileT, Codec>::Checkpoint(ForEachWriter&& for_each_writer, F&&
     frozen_bytes_.store(dirty_bytes_.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);
     long_bytes_.store(0, std::memory_order_relaxed);
     changed_.store(false, std::memory_order_relaxed);
-    epoch.touched.swap(touched_);  // no writer is at work
+    epoch.touched.swap(touched_);  // no writer is active
     std::lock_guard lock(mutex_);
     is_saving_ = true;
     held_bytes = unsaved_held_bytes_;
@@ -77,7 +78,8 @@ Status BufferPool<FileT, Codec>::Checkpoint(ForEachWriter&& for_each_writer, F&&
   ForgetNoted(epoch.touched, epoch.mark);
   const Status status = CatchNoMemory([&] { return WriteEpoch(epoch); });
   collecting_.store(false, std::memory_order_relaxed);
-  const bool is_saved = status.ok() || store_->is_written();  // though no superblock may know of it yet
+  // Although no superblock may name it yet.
+  const bool is_saved = status.ok() || store_->is_written();
   if (!is_saved) TakeBack(epoch);
   for (const std::uint32_t id : epoch.freed) {
     if (is_saved) slab_->FreePage(id);
@@ -107,7 +109,7 @@ Status BufferPool<FileT, Codec>::Checkpoint(ForEachWriter&& for_each_writer, F&&
   return status;
 }
 
-// Beside writers, who capture what they change before it is written.
+// Runs beside writers, which copy pages for it that they change before it has written them.
 template <File FileT, PageCodec Codec>
 Status BufferPool<FileT, Codec>::WriteEpoch(Epoch& epoch) {
   SortPages(epoch);
@@ -132,7 +134,7 @@ Status BufferPool<FileT, Codec>::WriteEpoch(Epoch& epoch) {
   });
 }
 
-// What was written may go, but for the last ones. REQUIRES: mutex_
+// Makes the written pages evictable, except the last `kept`. REQUIRES: mutex_
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::LetGo(std::vector<std::uint32_t>* written, std::size_t kept) {
   const auto end = written->end() - static_cast<std::ptrdiff_t>(std::min(kept, written->size()));
@@ -146,7 +148,8 @@ void BufferPool<FileT, Codec>::LetGo(std::vector<std::uint32_t>* written, std::s
   saved_.notify_all();
 }
 
-// Leaves first, and in the order of their keys' bytes, so that neighbours are written together. That order need not be exact.
+// Leaves first, ordered by the bytes of their keys, so that neighbours are written together. The
+// order need not be exact.
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::SortPages(Epoch& epoch) {
   struct Changed {
@@ -158,11 +161,12 @@ void BufferPool<FileT, Codec>::SortPages(Epoch& epoch) {
   for (const std::uint32_t id : epoch.touched) {
     Line& line = lines_[id];
     Shape shape = std::atomic_ref(line.shape).load(std::memory_order_relaxed);
-    if ((shape.kind & Shape::kMark) != epoch.mark) continue;  // captured, or freed
+    if ((shape.kind & Shape::kMark) != epoch.mark) continue;  // copied by a writer, or freed
     format::PageTail tail;
     const char* const end = At(std::atomic_ref(line.unit).load(std::memory_order_relaxed)) + shape.size() - sizeof(tail);
     sync::LoadShared(reinterpret_cast<char*>(&tail), end, sizeof(tail));
-    if (tail.low > shape.heap || shape.prefix > shape.heap) tail.low = shape.prefix = 0;  // a writer is at work
+    // A writer is active.
+    if (tail.low > shape.heap || shape.prefix > shape.heap) tail.low = shape.prefix = 0;
     std::string low(std::min<std::size_t>(tail.low, 256), '\0');
     sync::LoadShared(low.data(), end - shape.prefix - tail.low, low.size());
     changed.push_back({shape.level(), std::move(low), id});
@@ -170,10 +174,11 @@ void BufferPool<FileT, Codec>::SortPages(Epoch& epoch) {
   std::ranges::sort(changed, [](const Changed& a, const Changed& b) { return a.level != b.level ? a.level < b.level : a.low < b.low; });
   epoch.touched.clear();
   for (const Changed& page : changed) epoch.touched.push_back(page.id);
-  epoch.written.reserve(epoch.touched.size());  // where pages are locked there may be no memory
+  // Now, as later pages are locked and nothing may run out of memory.
+  epoch.written.reserve(epoch.touched.size());
 }
 
-// Locks a page, unless it is gone.
+// Locks a page, unless it was freed or evicted.
 template <File FileT, PageCodec Codec>
 bool BufferPool<FileT, Codec>::LockIfChanged(std::uint32_t id) {
   for (sync::Backoff backoff; !sync::VersionLock(lines_[id].version).TryLock(); backoff.Pause()) {
@@ -238,8 +243,9 @@ Status BufferPool<FileT, Codec>::PutCaptured(Epoch& epoch) {
   return absl::OkStatus();
 }
 
-// After a checkpoint that failed: what is in memory of the epoch's pages belongs to the next one, and its images are dropped. Pages that
-// are away keep theirs. Needs no memory, as its lack may be why it failed.
+// After a failed checkpoint: the epoch's pages that are in memory are added to the next epoch, and
+// their images are dropped. Evicted pages keep theirs. Needs no memory, as a lack of memory may be
+// why the checkpoint failed.
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::TakeBack(Epoch& epoch) {
   std::erase_if(epoch.touched, [this](std::uint32_t id) {

@@ -11,11 +11,13 @@
 
 namespace hako::tree {
 
-// Pages that are not evicted while the object lives: those of an update of more keys than the cache has room for.
+// Pages that are not evicted while the object lives: those of an update of more keys than the pool
+// has room for.
 //
-// The memory limit is higher by their size meanwhile, and, if they were changed, until the next checkpoint has written them; so nobody else
-// has to wait for that checkpoint because of them. One update at a time holds pages, and begins when those of the one before are written.
-// None of its calls may be made while a page is locked, but for Release and Add.
+// Their size is added to the memory limit meanwhile and, if they were changed, until the next
+// checkpoint has written them. So no other thread has to wait for that checkpoint because of them.
+// One update at a time holds pages; it begins when those of the previous one are written. No
+// function may be called while a page is locked, except Release and Add.
 template <File FileT, PageCodec Codec>
 class BufferPool<FileT, Codec>::HeldPages {
  public:
@@ -28,7 +30,7 @@ class BufferPool<FileT, Codec>::HeldPages {
   HeldPages(const HeldPages&) = delete;
   ~HeldPages() { Release(false); }
 
-  // Makes room for pages that are going to be loaded and added, instead of those of the last call.
+  // Makes room for pages that will be loaded and added; replaces the room of the last call.
   void MakeRoomFor(std::size_t num_pages) {
     const std::uint64_t before = std::exchange(room_, num_pages * kRoom);
     cache_.held_bytes_.fetch_add(room_ - before, std::memory_order_relaxed);
@@ -49,9 +51,9 @@ class BufferPool<FileT, Codec>::HeldPages {
     return true;
   }
 
-  // Lets them go, changed or not.
+  // Stops holding the pages. `changed`: the update has changed them.
   void Release(bool changed) {
-    static constexpr std::size_t kTogether = 256;  // others wait for the lock
+    static constexpr std::size_t kTogether = 256;  // per lock, as other threads wait for it
     MakeRoomFor(0);
     const std::uint64_t bytes = ids_.size() * kRoom;
     for (std::size_t i = 0; i < ids_.size(); i += kTogether) {
@@ -68,7 +70,7 @@ class BufferPool<FileT, Codec>::HeldPages {
   }
 
  private:
-  // Of a page and what it may grow by; a part of memory stays free.
+  // Bytes of a page and its growth; a part of memory stays free.
   static constexpr std::uint64_t kRoom = kUsualPage + kUsualPage / 2;
 
   BufferPool& cache_;
@@ -77,11 +79,11 @@ class BufferPool<FileT, Codec>::HeldPages {
   std::uint64_t room_ = 0;
 };
 
-// Lowers the limit by what HeldPages has added to it, and evicts pages until the others are within it, a few at a time, as other threads
-// wait for the lock.
+// Lowers the limit by bytes that HeldPages has added to it, and evicts pages until the rest is
+// within it, a few at a time, as other threads wait for the lock.
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::EvictToLimit(std::uint64_t bytes) {
-  std::size_t vain = 0;  // pages looked at since one was evicted, at most all
+  std::size_t vain = 0;  // pages visited since the last eviction; ends when it reaches all
   for (bool goes_on = true; goes_on;) {
     const std::uint64_t step = std::min<std::uint64_t>(bytes, 16 * kUsualPage);
     bytes -= step;

@@ -1,8 +1,10 @@
-// Definitions of tree/buffer_pool.h: long values, which are copied, read and given back while nothing is locked.
+// Definitions of tree/buffer_pool.h: long values, which are copied, read and freed while nothing is
+// locked.
 //
-// A leaf names a long value by its id and its size. The bytes are in memory until a checkpoint has written them (UnsavedValue), then in the
-// file. What a thread has read for a name is the value of that name as long as the page map has the same check for the id: an id may be
-// used again, for a value of the same size too, but the check covers the bytes.
+// A leaf names a long value by its id and its size. The bytes are in memory until a checkpoint has
+// written them (UnsavedValue), then in the file. Bytes that a thread has read for a name are the
+// value of that name as long as the page map has the same check for the id: an id may be reused,
+// even for a value of the same size, but the check covers the bytes.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +20,9 @@
 
 namespace hako::tree {
 
-// What an update leaves to be done when it holds no lock any more: to copy values to where the tree names them already, and to give back
-// the memory of others. Finish does that, or the destructor. REQUIRES: then the thread has nothing locked, and the values are valid still
+// The work that an update leaves until it holds no lock: to copy values that the tree names
+// already, and to free the memory of others. Done in Finish or the destructor. REQUIRES: by then
+// the thread has released its locks, and the values it stored are still valid
 template <File FileT, PageCodec Codec>
 class BufferPool<FileT, Codec>::Deferred {
  public:
@@ -38,17 +41,19 @@ class BufferPool<FileT, Codec>::Deferred {
   BufferPool& cache_;
   absl::InlinedVector<std::pair<std::shared_ptr<UnsavedValue>, std::string_view>, 1> copies_;
   absl::InlinedVector<std::shared_ptr<UnsavedValue>, 1> dropped_;
-  bool waits_ = false;  // for others to be written
+  bool waits_ = false;  // wait until other long values are written
 };
 
-// One look at a long value, in turns: Has, with the leaf locked that names it, or watched; Read, with nothing locked; Has again, and so on
-// until that is true. A value that was replaced meanwhile is read again.
+// Reads a long value by turns: Has, while the leaf that names it is locked or its version is
+// checked afterwards; Read, with nothing locked; Has again, until it is true. A value that was
+// replaced meanwhile is read again.
 template <File FileT, PageCodec Codec>
 class BufferPool<FileT, Codec>::LongRead {
  public:
   explicit LongRead(BufferPool& cache) : cache_(&cache) {}
 
-  // Whether status() and bytes() are those of the value of this name. Waits for nothing.
+  // Whether status() and bytes() are those of the value of this name. Never waits for the thread
+  // that stores it.
   bool Has(const format::OverflowValue& name) {
     const auto id = static_cast<std::uint32_t>(name.place);
     if (name.place != name_.place || name.size != name_.size) Forget();
@@ -71,9 +76,10 @@ class BufferPool<FileT, Codec>::LongRead {
     if (!now.ok()) status_ = now.status();
     return !now.ok() || (now->units() == entry_.units() && now->check == entry_.check);
   }
-  // After Has: whether it is not there because the thread that stored it has not filled it in yet, which Read waits for.
+  // After Has returned false: whether the reason is that the thread that stores the value has not
+  // filled it in yet. Read waits for that thread.
   bool IsBeingFilled() const { return unsaved_ != nullptr && !unsaved_->is_filled(); }
-  // Reads what Has was asked for last, to `out` if given.
+  // Reads the value that the last Has asked for, into `out` if given.
   void Read(char* out = nullptr) {
     if (unsaved_ != nullptr) return (void)unsaved_->Wait();
     has_read_ = true;
@@ -91,7 +97,7 @@ class BufferPool<FileT, Codec>::LongRead {
     view_ = {out, size};
   }
 
-  // REQUIRES: Has was true
+  // REQUIRES: the last Has returned true
   const Status& status() const { return status_; }
   std::string_view bytes() const { return unsaved_ != nullptr ? unsaved_->Wait() : view_; }
 
@@ -106,7 +112,7 @@ class BufferPool<FileT, Codec>::LongRead {
   format::OverflowValue name_{};
   std::shared_ptr<const UnsavedValue> unsaved_;  // if the value is not in the file
   bool has_read_ = false;
-  format::PageEntry entry_{};  // that was read, with this result
+  format::PageEntry entry_{};  // of the value that was read; status_ is the result
   Status status_;
   std::unique_ptr<char[]> bytes_;
   std::string_view view_;
@@ -152,14 +158,15 @@ void BufferPool<FileT, Codec>::FreeLong(const format::OverflowValue& value, Defe
   changed_.store(true, std::memory_order_relaxed);
 }
 
-// The thread that stores long values waits until those before have been written: not those that change pages.
+// Waits until earlier long values have been written. Only threads that store long values wait here;
+// threads that change pages do not.
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::WaitForLongValues() {
   const auto has_room = [this] { return unsaved_bytes_.load(std::memory_order_relaxed) <= UnsavedMax() || has_failed_; };
   std::unique_lock lock(mutex_);
   while (!has_room()) {
     if (!is_saving_) ask_();
-    // A checkpoint that is not writing may be waiting for a lock of the caller's.
+    // A checkpoint that is not writing may be waiting for a lock of the caller.
     if (!saved_.wait_for(lock, std::chrono::seconds(1), has_room) && !is_writing_) return;
   }
 }

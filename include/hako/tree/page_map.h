@@ -1,9 +1,11 @@
-// The page map of a tree file: where the image of each id lies (format/tree_file_format.h). A node is read when one of its entries is first
-// asked for, and stays in memory until it has no entries.
+// The page map of a tree file: where the image of each id lies (format/tree_file_format.h). A node
+// is read when one of its entries is first needed, and stays in memory until it has no entries.
 //
-// Threads. One thread at a time changes entries. It and all others hold the caller's lock, with one exception: the thread that changes
-// entries may call SortChanged and ForEach without it, as other threads only add nodes. `read` of each call may release the lock while it
-// reads, so that no thread waits for the device because of another; the map checks afterwards that the node is still wanted.
+// Thread safety: only one thread at a time changes entries. All threads, that one too, hold the
+// caller's lock during each call, with one exception: the thread that changes entries may call
+// SortChanged and ForEach without it, as other threads only add nodes. The `read` argument of a
+// call may release the lock while it reads, so that no thread waits for another thread's I/O; the
+// map checks afterwards that the node is still needed.
 #pragma once
 
 #include <sys/mman.h>
@@ -39,7 +41,7 @@ class PageMap {
   }
 
   const std::array<Entry, format::kMapRoots>& roots() const { return roots_; }
-  // Memory of the nodes that are here.
+  // Memory of the nodes that are loaded.
   std::uint64_t bytes() const { return num_here_ * sizeof(Entry) * format::kMapFanout; }
 
   // The entry of an id. read(entry, level, node, bytes) reads the node that an entry names.
@@ -47,9 +49,9 @@ class PageMap {
   StatusOr<Entry*> At(std::uint32_t id, Read&& read) {
     return At(0, id, read);
   }
-  // The entry of an id whose node is here, else nullptr.
+  // The entry of an id if its node is loaded, otherwise nullptr.
   Entry* Find(std::uint32_t id) const { return IsHere(0, id / format::kMapFanout) ? EntryAt(0, id) : nullptr; }
-  // Gives an id another entry and returns the one that it had.
+  // Sets the entry of an id and returns the previous one.
   template <class Read>
   StatusOr<Entry> Exchange(std::uint32_t id, Entry entry, Read&& read) {
     HAKO_ASSIGN_OR_RETURN(Entry * at, At(0, id, read));
@@ -57,11 +59,12 @@ class PageMap {
     return std::exchange(*at, entry);
   }
 
-  // Has the next WriteOut do less while the lock is held.
+  // Optional: leaves less work for WriteOut, which runs with the lock held.
   void SortChanged() { std::ranges::sort(levels_[0].changed); }
-  // Writes the nodes that have changed since MarkWritten, from below: write(level, number of the node, its bytes, its entry so far) returns
-  // the new entry, and may release the lock. A node without entries is not written: prepare(), then drop(its entry so far), which must not
-  // fail.
+  // Writes the nodes that have changed since MarkWritten, lowest level first: write(level, number
+  // of the node, its bytes, its previous entry) returns the new entry, and may release the lock. A
+  // node without entries is not written; for it prepare() is called, then drop(its previous entry),
+  // which must not fail.
   template <class Read, class Prepare, class Write, class Drop>
   Status WriteOut(Read&& read, Prepare&& prepare, Write&& write, Drop&& drop) {
     for (unsigned level = 0; level < format::kMapLevels; ++level) {
@@ -84,7 +87,7 @@ class PageMap {
     }
     return absl::OkStatus();
   }
-  // What WriteOut has written is in the file. Nodes without entries are forgotten.
+  // The nodes that WriteOut has written are in the file. Unloads nodes without entries.
   void MarkWritten() {
     for (unsigned level = 0; level < format::kMapLevels; ++level) {
       for (const std::uint64_t node : std::exchange(levels_[level].changed, {})) {
@@ -93,8 +96,8 @@ class PageMap {
       }
     }
   }
-  // WriteOut has failed, or what it has written is lost: the entries that name changed nodes are void. withdraw(entry) says whether to take
-  // one back.
+  // WriteOut has failed, or its writes are lost: the entries that name changed nodes are void.
+  // withdraw(entry) returns whether to clear an entry.
   template <class Withdraw>
   void TakeBack(Withdraw&& withdraw) {
     for (unsigned level = 0; level < format::kMapLevels; ++level) {
@@ -105,14 +108,14 @@ class PageMap {
     }
   }
 
-  // Has a node that is here written again.
+  // Has the next WriteOut write a loaded node again.
   void MarkChanged(unsigned level, std::uint64_t node) {
     std::uint8_t& flags = FlagsOf(level, node);
-    if ((flags & kChanged) == 0) levels_[level].changed.push_back(node);  // first, as it may fail
+    if ((flags & kChanged) == 0) levels_[level].changed.push_back(node);  // first, as it may throw
     flags |= kChanged;
   }
 
-  // Reads a node, and the nodes above it, where they are not in memory; false if there is no such node.
+  // Loads a node and the nodes above it; false if there is no such node.
   template <class Read>
   StatusOr<bool> Load(unsigned level, std::uint64_t node, Read&& read) {
     if (level + 1 < format::kMapLevels && !IsHere(level + 1, node / format::kMapFanout)) {
@@ -122,8 +125,9 @@ class PageMap {
     HAKO_RETURN_IF_ERROR(LoadOrMake(level, node, read));
     return true;
   }
-  // Visits every entry that names something, nodes too: visit(level, number, entry); the images have level -1 and their id, and come in the
-  // order of these. load(level, node) takes the lock and calls Load.
+  // Visits every entry that is not empty: visit(level, number, entry), for nodes too. Images have
+  // level -1 and their id as number, and come in ascending order. load(level, node) takes the lock
+  // and calls Load.
   template <class LoadNode, class F>
   Status ForEach(LoadNode&& load, F&& visit) {
     for (unsigned root = 0; root < format::kMapRoots; ++root) {
@@ -154,7 +158,8 @@ class PageMap {
     levels_[level].flags[node] = 0;
     --num_here_;
     const std::span<const std::byte> bytes = NodeOf(level, node);
-    ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_DONTNEED);  // where a page of the system is larger, nothing
+    // No effect where the system's pages are larger.
+    ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_DONTNEED);
   }
 
   PageMap() = default;
@@ -163,7 +168,7 @@ class PageMap {
     return {levels_[level].entries.base() + node * format::kMapFanout * sizeof(Entry), format::kMapFanout * sizeof(Entry)};
   }
 
-  // The entry that names a node. REQUIRES: the node above it is here
+  // The entry that names a node. REQUIRES: the node above it is loaded
   const Entry& NameOf(unsigned level, std::uint64_t node) const {
     return level + 1 < format::kMapLevels ? *EntryAt(level + 1, node) : roots_[node % format::kMapRoots];
   }
@@ -174,7 +179,8 @@ class PageMap {
     if (!IsHere(level, node)) HAKO_RETURN_IF_ERROR(LoadOrMake(level, node, read));
     return EntryAt(level, index);
   }
-  // Reads the topmost node that is missing on the way to this one, until this one is here. A node that no entry names is made, empty.
+  // Loads the topmost missing node on the way to this one until this one is loaded. A node that no
+  // entry names is created empty.
   template <class Read>
   Status LoadOrMake(unsigned level, std::uint64_t node, Read& read) {
     while (!IsHere(level, node)) {

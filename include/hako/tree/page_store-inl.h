@@ -1,27 +1,29 @@
-// Definitions of tree/page_store.h: reading many images, moving them, and copying a checkpoint.
+// Definitions of tree/page_store.h: reading several images, moving them, and copying a checkpoint.
 #pragma once
 
 #include "hako/tree/page_store.h"
 
 namespace hako::tree {
 
-// In the order of the file, in which neighbours are one run of whole blocks.
+// In the order of the file. Neighbours are read as one run of whole blocks.
 template <File FileT>
 void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchFile<FileT> {
   struct Found {
     ImageRequest* image;
     Entry entry;
-    std::size_t begin = 0;  // of its bytes, in the room
+    std::size_t begin = 0;  // of its bytes in the buffer
   };
   if (min_read_size_ != 0) return;
-  static constexpr std::size_t kRoomAlignment = 4096, kGapMax = 16 << 10;  // the gap takes no longer than another read
+  // Reading the gap takes no longer than another read.
+  static constexpr std::size_t kRoomAlignment = 4096, kGapMax = 16 << 10;
   ScratchBuffer& buffer = ThreadScratch<PageStore>::Get();
   buffer.Trim();
   absl::InlinedVector<Found, 32> found;
   std::shared_lock<std::shared_mutex> not_cut;
   {
     std::unique_lock lock(map_mutex_);
-    for (const ImageRequest& image : images) (void)map_.At(image.id, NodeReader(lock));  // which may release the lock
+    // May release the lock.
+    for (const ImageRequest& image : images) (void)map_.At(image.id, NodeReader(lock));
     for (ImageRequest& image : images) {
       const Entry* const at = map_.Find(image.id);
       if (at != nullptr && !at->IsNone() && IsInFile(*at) && at->units() * format::kTreeUnit <= format::kPageImageMax)
@@ -36,7 +38,7 @@ void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchF
   if constexpr (requires { file_.block_size(); }) block = file_.block_size();
   struct Piece {
     std::uint64_t offset;
-    std::size_t begin, size;  // in the room
+    std::size_t begin, size;  // in the buffer
   };
   absl::InlinedVector<Piece, 32> runs;
   std::size_t room_end = 0;
@@ -45,10 +47,12 @@ void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchF
     if (runs.empty() || first > end + kGapMax) runs.push_back({first, room_end, 0});
     Piece& run = runs.back();
     const std::uint64_t to = (from + one.entry.units() * format::kTreeUnit + block - 1) & ~(block - 1);
-    end = std::max(end, std::min(to, file_.Size()));  // a damaged map may name a place inside of another
+    // A damaged map may name a place within another.
+    end = std::max(end, std::min(to, file_.Size()));
     one.begin = run.begin + (from - run.offset);
     run.size = end - run.offset;
-    room_end = (run.begin + run.size + 8 + kRoomAlignment - 1) / kRoomAlignment * kRoomAlignment;  // 8: see PageImage
+    // 8: see PageImage.
+    room_end = (run.begin + run.size + 8 + kRoomAlignment - 1) / kRoomAlignment * kRoomAlignment;
   }
   auto* const room = reinterpret_cast<std::byte*>(buffer.Take(room_end));
   if (room == nullptr) return;
@@ -73,7 +77,7 @@ Status PageStore<FileT>::ReadLong(std::uint32_t id, const Entry& entry, std::spa
   for (std::size_t at = 0; at < bytes.size(); at += kPart) {
     std::shared_lock<std::shared_mutex> not_cut;
     {
-      std::lock_guard lock(map_mutex_);  // else CutFile might wait for ever
+      std::lock_guard lock(map_mutex_);  // otherwise CutFile might wait for ever
       not_cut = std::shared_lock(cut_mutex_);
     }
     if (!IsInFile(entry))
@@ -89,7 +93,8 @@ template <File FileT>
 auto PageStore<FileT>::BeginMoving() -> StatusOr<Moving> {
   Moving moving;
   HAKO_RETURN_IF_ERROR(map_.ForEach(NodeLoader(), [&](int level, std::uint64_t number, const Entry& entry) {
-    if (entry.place() + entry.units() <= format::kTreeFirstUnit + space_.used_units()) return absl::OkStatus();  // it lies low enough
+    // It is far enough forward.
+    if (entry.place() + entry.units() <= format::kTreeFirstUnit + space_.used_units()) return absl::OkStatus();
     if (level < 0) {
       moving.images.push_back({static_cast<std::uint32_t>(number), entry});
     } else {
@@ -114,7 +119,8 @@ StatusOr<std::uint64_t> PageStore<FileT>::MoveForward(Moving* moving, std::uint6
     {
       std::unique_lock lock(map_mutex_);
       HAKO_ASSIGN_OR_RETURN(const Entry* now, map_.At(id, NodeReader(lock)));
-      if (std::memcmp(now, &entry, sizeof(entry)) != 0) continue;  // a checkpoint has written it elsewhere
+      // A checkpoint has written it elsewhere.
+      if (std::memcmp(now, &entry, sizeof(entry)) != 0) continue;
     }
     bytes.resize(entry.units() * format::kTreeUnit);
     const FreeSpaceMap::Run run = space_.TakeFirst(entry.units(), entry.place(), &moving->front);

@@ -78,7 +78,7 @@ class PageStore {
       super.check = format::CheckOf(super);
       HAKO_RETURN_IF_ERROR(file.Resize(format::kTreeFirstUnit * format::kTreeUnit));
       HAKO_RETURN_IF_ERROR(file.WriteAt(super.sequence % 2 * storage::kSlotDistance, std::as_bytes(std::span(&super, 1))));
-      // Before any page, whose file would otherwise have no valid superblock.
+      // First, or pages could reach a file without a valid superblock.
       HAKO_RETURN_IF_ERROR(file.Sync());
     } else {
       HAKO_ASSIGN_OR_RETURN(super, storage::ReadNewerSlot<Super>(file, kKind, format::kTreeFirstUnit * format::kTreeUnit));
@@ -238,7 +238,7 @@ class PageStore {
   bool is_short() const { return is_short_; }
 
   // OK, or FailedPrecondition after a failed write or sync: no checkpoint can be committed any
-  // more. A full device is no such failure.
+  // more. A write that finds the device full is not such a failure.
   Status Health() const { return failure_.Get(); }
 
   // The images that lie too far back in the file, the last one first, and how far the search for
@@ -476,8 +476,8 @@ class PageStore {
     return GrowBy(std::max({kRunUnits, space_.end() / 16, wanted - free}), wanted - free);
   }
 
-  // Copies an image to the buffer and returns its entry, whose check covers `checked` bytes: the
-  // image and its zero padding.
+  // Copies an image to the buffer and returns its entry, whose check covers `checked`
+  // bytes; those beyond the image are zero.
   StatusOr<Entry> Write(std::span<const std::byte> image, std::uint64_t seed, std::uint64_t checked) {
     const std::uint64_t units = UnitsFor(image.size());
     if (units > kRunUnits) return WriteLong(image, seed);

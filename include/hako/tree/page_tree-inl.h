@@ -1,4 +1,4 @@
-// Definitions of tree/page_tree.h: look-ups, and changes of one record.
+// Definitions of tree/page_tree.h: lookups, and changes of one record.
 #pragma once
 
 #include "hako/tree/page_tree.h"
@@ -84,7 +84,7 @@ auto PageTree<Space, Compare>::LockLeafSlowly(WriterState& writer, std::string_v
     if (!DescendTo(0, key, &leaf)) {
       if constexpr (!Space::kResident) {
         if (leaf.line == nullptr || !space_.IsEvicted(IdOf(*leaf.line))) continue;
-        writer.Leave();  // so that who closes the gate need not wait for the file
+        writer.Leave();  // so that a thread that closes the gate need not wait for the file
         writer.error = LoadIfEvicted(leaf);
         writer.Enter();
         if (!writer.error.ok()) return nullptr;
@@ -98,8 +98,9 @@ auto PageTree<Space, Compare>::LockLeafSlowly(WriterState& writer, std::string_v
   }
 }
 
-// The locked page above `child`, which the caller has locked and which holds `key`: so it stays somewhere below the root, and what is above
-// it changes only by others, who end.
+// Locks and returns the parent of `child`, which the caller has locked and whose range contains
+// `key`. The lock keeps `child` in the tree, and its ancestors are changed only by threads that
+// finish without it, so the loop ends.
 template <class Space, Comparator Compare>
 auto PageTree<Space, Compare>::LockParent(const Line& child, std::string_view key) const -> Line* {
   const std::uint32_t id = IdOf(child);
@@ -166,7 +167,8 @@ Status PageTree<Space, Compare>::FetchSlowly(Writers& writers, std::string_view 
     const Outcome outcome = FetchFrom(leaf, key, sink);
     if (outcome != Outcome::kRaced) return outcome == Outcome::kFound ? absl::OkStatus() : AbsentError();
     if (!Lock(leaf.line->version).IsCurrent(leaf.version)) continue;
-    // A long value, most likely. In a resident space it can be shared only while the leaf is locked; elsewhere it is found without that.
+    // Most likely a long value. A resident space can share it only while the leaf is locked; any
+    // other finds it without a lock.
     if constexpr (!Space::kResident) {
       if (const auto stored = FindLong(leaf, key)) return FetchLong(key, sink, leaf, stored);
     }
@@ -179,7 +181,7 @@ Status PageTree<Space, Compare>::FetchSlowly(Writers& writers, std::string_view 
   const auto place = View(memory_, *guard.line).Find(key);
   if (!place.found) return AbsentError();
   std::string_view value = ContentOf(place);
-  LongRead read(space_);  // until the value is copied
+  LongRead read(space_);  // keeps the value alive until it is copied
   if (place.sizes.is_long) {
     if constexpr (!Space::kResident) {
       guard.End();
@@ -194,8 +196,8 @@ Status PageTree<Space, Compare>::FetchSlowly(Writers& writers, std::string_view 
 }
 HAKO_OR_NO_MEMORY
 
-// `stored` is what the leaf named as of the version that `leaf` has. The value is read to where the sink wants it, once, unless it is
-// replaced meanwhile; nothing is locked.
+// `stored` is the name that the leaf had as of the version in `leaf`. Reads the value straight into
+// the sink's buffer, once, unless it is replaced at the same time. Nothing is locked.
 template <class Space, Comparator Compare>
 template <class S>
 Status PageTree<Space, Compare>::FetchLong(std::string_view key, S& sink, Reached leaf, std::optional<format::OverflowValue> stored) {
@@ -228,7 +230,7 @@ Status PageTree<Space, Compare>::FetchLong(std::string_view key, S& sink, Reache
     if (stored) continue;
     const Outcome outcome = FetchFrom(leaf, key, sink);
     if (outcome != Outcome::kRaced) return outcome == Outcome::kFound ? absl::OkStatus() : AbsentError();
-    read = LongRead(space_);  // the sink may have given its memory for another value
+    read = LongRead(space_);  // the sink may have reused its memory for another value
   }
 }
 
@@ -306,9 +308,10 @@ bool PageTree<Space, Compare>::ReadLong(LeafGuard& guard, std::string_view key, 
   }
 }
 
-// A visitor that only looks sees a separate copy, so the leaf is unlocked meanwhile. An update that does not look at the value waits
-// nevertheless until the thread that stored it has filled it in: otherwise threads that set the key again and again could starve threads
-// that read it under the lock.
+// A visitor that only reads sees a separate copy, so the leaf is unlocked before the call. An
+// update that does not need the old value still waits until the thread that stored it has filled it
+// in; otherwise threads that set the key repeatedly could starve threads that read it under the
+// lock.
 template <class Space, Comparator Compare>
 template <class ActionT, class V>
 Status PageTree<Space, Compare>::ProcessLong(LeafGuard& guard, WriterState& writer, std::string_view key, V& visit) {
@@ -347,7 +350,7 @@ Status PageTree<Space, Compare>::SetLong(LeafGuard& guard, WriterState& writer, 
     return StoreAny(&leaf, key, value, place, deferred);
   });
   if (status.ok() && !place.found) AddToCount(writer, 1);
-  guard.Unlock();  // and `deferred` fills the value, before this thread pauses
+  guard.Unlock();  // then `deferred` fills the value, before this thread pauses
   return status;
 }
 
@@ -357,12 +360,12 @@ Status PageTree<Space, Compare>::RemoveLong(LeafGuard& guard, WriterState& write
   RemoveSlot(*guard.line, i, deferred);
   AddToCount(writer, -1);
   HAKO_TRY { MergeIfSparse(guard, writer, key); }
-  HAKO_CATCH_NO_MEMORY()  // it stays sparse
+  HAKO_CATCH_NO_MEMORY()  // the leaf stays sparse
   guard.Unlock();
   return absl::OkStatus();
 }
 
-// Puts the record into the locked leaf, where `place` says; the leaf may become two.
+// Stores the record in the locked leaf, at `place`; the leaf may be split.
 template <class Space, Comparator Compare>
 HAKO_INLINE Status PageTree<Space, Compare>::Store(SplitResult* leaf, std::string_view key, std::string_view value,
                                                    typename View::Place place) {
@@ -426,7 +429,7 @@ void PageTree<Space, Compare>::RemoveSlot(Line& line, unsigned i, Deferred& defe
   page.Erase(i);
 }
 
-// Whether a locked leaf has so little left that it should give memory back, or join its neighbour.
+// Whether a locked leaf is so empty that it should return memory, or be joined with its neighbour.
 template <class Space, Comparator Compare>
 bool PageTree<Space, Compare>::IsSparse(const Line& line) const {
   const Editor page(space_, const_cast<Line&>(line));
@@ -434,7 +437,8 @@ bool PageTree<Space, Compare>::IsSparse(const Line& line) const {
   return page.shape().size() > 2 * live + 4 * format::kPageUnit || page.shape().count == 0;
 }
 
-// Whether the fences of a page are around what was sought; if they are, a walk that goes on at one of them comes to an end.
+// Whether the fences of a page enclose the key sought. If they do for every page read, a scan that
+// continues at a fence terminates.
 template <class Space, Comparator Compare>
 bool PageTree<Space, Compare>::HasSought(const View& page, Seek seek, std::string_view key) {
   const format::PageTail tail = page.tail();
@@ -452,7 +456,7 @@ bool PageTree<Space, Compare>::HasSought(const View& page, Seek seek, std::strin
   }
 }
 
-// Copies a page as of a version that was read before; false if that is not its version any more.
+// Copies a page as of a version read before; false if the page has another version by now.
 template <class Space, Comparator Compare>
 bool PageTree<Space, Compare>::CopyPage(Line& line, std::uint32_t version, Copy* copy) const {
   const View page(memory_, line);
@@ -528,7 +532,7 @@ StatusOr<std::optional<std::string>> PageTree<Space, Compare>::FenceBeyond(Seek 
                        : seek == Seek::kBefore ? page.ChildBefore(key)
                        : seek == Seek::kFirst  ? 0
                                                : page.count() - 1;
-    const unsigned slot = downwards ? i : i + 1;  // whose key is the fence
+    const unsigned slot = downwards ? i : i + 1;  // its key is the fence
     if (slot > 0 && slot < page.count()) {
       std::optional<std::string> fence(std::in_place);
       Builder::CopyKeyOf(page, slot, &*fence);
@@ -540,8 +544,8 @@ StatusOr<std::optional<std::string>> PageTree<Space, Compare>::FenceBeyond(Seek 
   }
 }
 
-// Asks for leaves beyond a child of the page and of those beside it, when a part of what was asked for has been reached. Pages may be
-// changing: what is read is a hint.
+// Requests leaves beyond a child of `page` when an eighth of those to read ahead is not requested
+// yet. Pages may be changing at the same time: the values read are only hints.
 template <class Space, Comparator Compare>
 void PageTree<Space, Compare>::ReadAhead(const View& page, unsigned child, Line* above, unsigned child_above, bool backwards,
                                          Copy* copy) const {
@@ -549,7 +553,7 @@ void PageTree<Space, Compare>::ReadAhead(const View& page, unsigned child, Line*
   std::vector<std::uint32_t> ids;
   unsigned seen = 0;
   const auto beyond = [backwards](const View& parent, unsigned i) { return backwards ? i : std::max(parent.count(), i + 1) - 1 - i; };
-  // The children from i on.
+  // Visits the children from i on.
   const auto look = [&](const View& parent, unsigned i, unsigned count) {
     for (unsigned at = std::max(seen, copy->asked) - seen; at < count && seen + at < copy->ahead; ++at) {
       const auto id = static_cast<std::uint32_t>(parent.child(backwards ? i - at : i + at) % Space::kPagesMax);
@@ -566,7 +570,7 @@ void PageTree<Space, Compare>::ReadAhead(const View& page, unsigned child, Line*
     };
     const std::uint32_t id = id_at(distance);
     if (space_.IsEvicted(id)) {
-      // Several, as the leaves below them are going to be wanted before these have come.
+      // Several, as the leaves below them will be needed before these are loaded.
       std::array<std::uint32_t, 8> inner;
       const unsigned count = std::min<unsigned>(inner.size(), beyond(parent, child_above) - distance + 1);
       for (unsigned i = 0; i < count; ++i) inner[i] = id_at(distance + i);
@@ -582,7 +586,7 @@ void PageTree<Space, Compare>::ReadAhead(const View& page, unsigned child, Line*
 
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::RemoveAll(Deferred& deferred) {
-  // From the root's children down; the root becomes an empty leaf. What cannot be read is forgotten.
+  // From the root's children down; the root becomes an empty leaf. Unreadable pages are dropped.
   const auto drop = [this, &deferred](const auto& self, const Line& line) -> void {
     const View page(memory_, const_cast<Line&>(line));
     for (unsigned i = 0; i < page.count(); ++i) {

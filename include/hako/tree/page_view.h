@@ -1,7 +1,8 @@
-// A page as its line says it is at one moment: search, and access to its parts.
+// A page as its line describes it at one moment: search, and access to its parts.
 //
-// Everything here may run without a lock beside a writer of the page. It then may see garbage, but stays inside memory that can be read,
-// and ends; what it found counts only if the line's version still holds.
+// Everything here may run without a lock, beside a writer of the page. It may then see garbage, but
+// it only reads readable memory and terminates. The result counts only if the line's version still
+// holds.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +28,8 @@
 
 namespace hako::tree {
 
-// How many of 16 (or of 12) sorted numbers are below `bound`. No branch, so that nothing is mispredicted (format/page_format.h, 2).
+// The number of the kNumbers (16 or 12) sorted numbers that are below `bound`. Branch-free, so that
+// nothing is mispredicted (format/page_format.h, invariant 2).
 template <unsigned kNumbers>
 HAKO_INLINE unsigned CountBelow(const std::int32_t* shared, std::int32_t bound) {
 #ifdef HAKO_TSAN
@@ -44,7 +46,7 @@ HAKO_INLINE unsigned CountBelow(const std::int32_t* shared, std::int32_t bound) 
     const __m256i numbers = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(shared + at));
     return static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(bound), numbers))));
   };
-  // The last eight overlap those before where there are only twelve; what they share is the lower half of the last.
+  // For twelve numbers the last eight overlap the first; the overlap is the lower half of the last.
   const unsigned last = kNumbers - 8;
   return static_cast<unsigned>(__builtin_popcount(eight(0) | eight(last) << last));
 #else
@@ -68,19 +70,19 @@ class PageView {
   static constexpr unsigned kInlined = kBytewise ? 4 : 0;  // bytes of a suffix that the head holds
 
   struct Place {
-    unsigned index;    // of the first slot whose key is not below the one sought
-    bool found;        // whether that is the key
-    const char* cell;  // if so
+    unsigned index;    // of the first slot whose key is not below the key sought
+    bool found;        // whether that slot has the key
+    const char* cell;  // the slot's cell, if found
     format::Cell sizes;
   };
 
   PageView() = default;
-  // `memory` is where unit 0 is.
+  // `memory` is the address of unit 0.
   HAKO_INLINE PageView(char* memory, Line& line)
       : PageView(line, memory + std::uint64_t{std::atomic_ref(line.unit).load(std::memory_order_relaxed)} * format::kPageUnit) {}
   HAKO_INLINE PageView(Line& line, char* base) : base_(base), line_(&line) {}
 
-  // As the line says now.
+  // The shape as the line has it now.
   Shape shape() const { return std::atomic_ref(line_->shape).load(std::memory_order_relaxed); }
   HAKO_INLINE unsigned count() const { return Load(line_->shape.count); }
   HAKO_INLINE unsigned level() const { return Load(line_->shape.kind) & Shape::kLevel; }
@@ -90,7 +92,7 @@ class PageView {
   HAKO_INLINE char* end() const { return base_ + Load(line_->shape.units) * format::kPageUnit; }
 
   HAKO_INLINE std::int32_t* heads() const { return reinterpret_cast<std::int32_t*>(base_); }
-  // Of a leaf.
+  // REQUIRES: leaf
   HAKO_INLINE std::uint16_t* leaf_offsets() const {
     return reinterpret_cast<std::uint16_t*>(base_ + Load(line_->shape.groups) * format::kSlotGroup * sizeof(std::int32_t));
   }
@@ -107,7 +109,7 @@ class PageView {
   HAKO_INLINE const char* cell(unsigned i) const { return end() - offset(i); }
   HAKO_INLINE static format::Cell Decode(const char* cell) { return format::Cell::Decode(sync::LoadSharedWord(cell)); }
 
-  // The head of a key in a page of this prefix.
+  // The head of a key in a page with this prefix.
   HAKO_INLINE static std::int32_t HeadOf(std::string_view key, std::size_t prefix) {
     if constexpr (kBytewise) {
       return static_cast<std::int32_t>(FourBytes(key, prefix) ^ 0x80000000u);
@@ -120,8 +122,8 @@ class PageView {
 
   static constexpr format::PageOrder kOrder{kInlined, &Compare::Compare, [](std::string_view key) { return HeadOf(key, 0); }};
 
-  // The first slot whose key is not below `key`; if that is the key, its cell too. A cell that a reader gets need not lie inside the page.
-  // REQUIRES: leaf
+  // The first slot whose key is not below `key`, and its cell if it has the key. A reader without
+  // the lock may get a cell outside of the page. REQUIRES: leaf
   HAKO_INLINE Place Find(std::string_view key) const {
     Place place{0, false, nullptr, {}};
     if (guarded()) [[unlikely]] {
@@ -132,7 +134,7 @@ class PageView {
     }
     const std::int32_t sought = HeadOf(key, prefix_size());
     place.index = FirstNotBelow(sought);
-    place.cell = end() - Load(leaf_offsets()[place.index]);  // anything, if there is no such slot
+    place.cell = end() - Load(leaf_offsets()[place.index]);  // meaningless if there is no such slot
     if (head(place.index) != sought || place.index >= count()) return place;
     place.sizes = Decode(place.cell);
     place.found = IsKey(place.cell, place.sizes, key);
@@ -145,7 +147,7 @@ class PageView {
     return place;
   }
 
-  // The slot whose child has `key`. REQUIRES: inner page
+  // The slot whose child's range contains `key`. REQUIRES: inner page
   HAKO_INLINE unsigned ChildFor(std::string_view key) const {
     if (guarded()) [[unlikely]] {
       if (const int side = SideOf(key); side != 0) return side < 0 ? 0 : count() - 1;
@@ -158,7 +160,8 @@ class PageView {
     const unsigned tied = FirstTied(std::max(i, 1u), sought, key, &found);
     return found ? tied : tied - 1;
   }
-  // Brings near what a search for `key` is going to read of the slots; then, in a leaf, the cell that it is going to find.
+  // PrefetchSlots prefetches the slots that a search for `key` will read; PrefetchCell, in a leaf,
+  // the cell that it will find.
   HAKO_INLINE void PrefetchSlots(std::string_view key) const {
     const unsigned at = CountBelow<format::kPageHints>(line_->hints, HeadOf(key, prefix_size())) * format::kSlotGroup;
     hako::Prefetch(heads() + at);
@@ -174,14 +177,15 @@ class PageView {
     hako::Prefetch(cell + 127);
   }
 
-  // The slot whose child has the greatest keys below `key`.
+  // The slot of the child that has the greatest key below `key`. REQUIRES: inner page
   unsigned ChildBefore(std::string_view key) const {
     const unsigned i = ChildFor(key);
-    if (i == 0 || i >= format::kPageSlotsMax || (guarded() && SideOf(key) != 0)) return i;  // beyond the slots: it raced
+    // Beyond the slots: a writer interfered.
+    if (i == 0 || i >= format::kPageSlotsMax || (guarded() && SideOf(key) != 0)) return i;
     return head(i) == HeadOf(key, prefix_size()) && Order(i, key) == 0 ? i - 1 : i;
   }
 
-  // The parts at the page's end.
+  // The parts at the end of the page.
   format::PageTail tail() const {
     format::PageTail tail;
     sync::LoadShared(reinterpret_cast<char*>(&tail), end() - sizeof(tail), sizeof(tail));
@@ -194,7 +198,8 @@ class PageView {
   std::string_view low(const format::PageTail& tail) const { return {prefix().data() - tail.low, tail.low}; }
   std::string_view high(const format::PageTail& tail) const { return {prefix().data() - tail.low - tail.high, tail.high}; }
 
-  // How slot i compares with a key whose head is the same, less, equal or greater.
+  // Compares the key of slot i with a key that has the same head: less than, equal to or greater
+  // than 0.
   HAKO_INLINE int Order(unsigned i, std::string_view key) const {
     const char* const cell = this->cell(i);
     const format::Cell sizes = Decode(cell);
@@ -213,7 +218,7 @@ class PageView {
     }
   }
 
-  // Whether a cell is that of a key whose head is the same.
+  // Whether a cell is that of `key`, which has the same head.
   HAKO_INLINE bool IsKey(const char* cell, const format::Cell& sizes, std::string_view key) const {
     if constexpr (kBytewise) {
       const std::size_t prefix = prefix_size(), suffix = SuffixSize(key, prefix);
@@ -224,7 +229,8 @@ class PageView {
     }
   }
 
-  // -1 or 1 if a key without the page's prefix is below or above all that have it, else 0.
+  // -1 or 1 if `key` lacks the page's prefix and so is below or above all keys that have it, else
+  // 0.
   HAKO_INLINE int SideOf(std::string_view key) const {
     const std::string_view prefix = this->prefix();
     if (key.size() >= prefix.size() && sync::EqualShared(prefix.data(), key.data(), prefix.size())) [[likely]]
@@ -237,8 +243,8 @@ class PageView {
     return order != 0 ? (order < 0 ? 1 : -1) : key.size() < prefix.size() ? -1 : 0;
   }
 
-  // Writes the key of slot i to `out`, which has room; its size. `out` begins with the page's prefix already. REQUIRES: not slot 0 of an
-  // inner page
+  // Writes the key of slot i to `out`, which has room for it and begins with the page's prefix
+  // already. Returns the key's size. REQUIRES: not slot 0 of an inner page
   HAKO_INLINE std::size_t CopyKeyAfterPrefix(unsigned i, const char* cell, const format::Cell& sizes, char* out) const {
     out += prefix_size();
     if constexpr (kBytewise) {
@@ -254,8 +260,8 @@ class PageView {
   HAKO_INLINE static T Load(T& shared) {
     return std::atomic_ref(shared).load(std::memory_order_relaxed);
   }
-  // A reader that raced may ask with a key that is shorter than the prefix. The size of that is read once, or it might change between the
-  // look at how much of the key is left and the use of it.
+  // 0 if the key is shorter than the prefix, as can happen to a reader without the lock. The caller
+  // reads the prefix size once, since it might change between this check and its use.
   HAKO_INLINE static std::size_t SuffixSize(std::string_view key, std::size_t prefix) {
     return key.size() > prefix ? key.size() - prefix : 0;
   }
@@ -264,7 +270,8 @@ class PageView {
     return group * format::kSlotGroup + CountBelow<format::kSlotGroup>(heads() + group * format::kSlotGroup, sought);
   }
 
-  // The first slot whose key is not below `key` among those from `first` on that have this head, or the next one.
+  // The first slot whose key is not below `key`, among the slots from `first` on that have this
+  // head, or the slot after these.
   [[gnu::noinline]] unsigned FirstTied(unsigned first, std::int32_t sought, std::string_view key, bool* found) const {
     unsigned end = sought == format::kNoHead ? count() : std::min(FirstNotBelow(sought + 1), count());
     const unsigned last = end;
@@ -308,7 +315,7 @@ class PageView {
   Line* line_ = nullptr;
 };
 
-// A locked page as it is now, to be read while its line is already changed to name other memory.
+// A locked page as it is now, readable after its line has been changed to name other memory.
 template <Comparator Compare>
 class PageSnapshot {
  public:

@@ -1,10 +1,11 @@
-// A long value in memory with a count of its users: the leaf that names it, the threads that read it, the thread that fills it. The last to
-// drop it frees it.
+// A long value in memory with a reference count: one for the leaf that names it, for each thread
+// that reads it, and for the thread that fills it. The last to drop it frees it.
 //
-// It is made while the leaf that is to name it is locked, which takes no time however long it is, and filled when nothing is locked any
-// more; it is shared by a thread that has the leaf locked, and then read while nothing is.
+// It is made while the leaf that names it is locked, which takes no longer for a longer value, and
+// filled after all locks are released. A thread shares it while it has the leaf locked, then reads
+// it without a lock.
 //
-// Threads: any. One fills it.
+// Thread-safe; one thread fills it.
 #pragma once
 
 #include <atomic>
@@ -26,20 +27,20 @@ class SharedValue {
  public:
   using Pointer = std::unique_ptr<SharedValue, Dropper>;
 
-  // nullptr if there is no memory.
+  // nullptr if out of memory.
   static Pointer Make(std::size_t size) {
     void* const block = std::malloc(sizeof(SharedValue) + size);
     return Pointer(block == nullptr ? nullptr : new (block) SharedValue(size));
   }
   SharedValue(const SharedValue&) = delete;
 
-  // Another one who uses it. REQUIRES: it is used meanwhile
+  // Adds a reference. REQUIRES: the caller, or a leaf that it has locked, has one
   Pointer Share() {
     users_.fetch_add(1, std::memory_order_relaxed);
     return Pointer(this);
   }
   std::size_t size() const { return size_; }
-  // Once. REQUIRES: `value` has size() bytes
+  // Call it once. REQUIRES: `value` has size() bytes
   void Fill(std::string_view value) {
     std::memcpy(bytes(), value.data(), size_);
     is_filled_.store(1, std::memory_order_release);

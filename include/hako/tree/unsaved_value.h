@@ -1,9 +1,10 @@
 // A long value of a tree that no checkpoint has written yet.
 //
-// It is made while the leaf that is to name it is locked, which takes no time however long it is, and filled when nothing is locked any
-// more: so no other thread waits for the copy, unless it wants to read this very value.
+// It is made while the leaf that names it is locked, which takes no longer for a longer value, and
+// filled after all locks are released. So no other thread waits for the copy, unless it wants to
+// read this value.
 //
-// Threads: one fills it; any, once it is made.
+// Thread-safe; one thread fills it.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,7 @@ namespace hako::tree {
 
 class UnsavedValue {
  public:
-  // nullptr if there is no memory.
+  // nullptr if out of memory.
   static std::shared_ptr<UnsavedValue> Make(std::size_t size) {
     std::unique_ptr<char[]> bytes(new (std::nothrow) char[size]);
     if (bytes == nullptr) return nullptr;
@@ -34,14 +35,15 @@ class UnsavedValue {
   UnsavedValue(const UnsavedValue&) = delete;
 
   std::size_t size() const { return size_; }
-  // Once. REQUIRES: `value` has size() bytes
+  // Call it once. REQUIRES: `value` has size() bytes
   void Fill(std::string_view value) {
     std::memcpy(bytes_.get(), value.data(), size_);
     is_filled_.store(true, std::memory_order_release);
     is_filled_.notify_all();
   }
   bool is_filled() const { return is_filled_.load(std::memory_order_acquire); }
-  // The bytes, when they are there. REQUIRES: the caller holds no lock, or the value is filled
+  // Waits until the value is filled, and returns its bytes. REQUIRES: the caller holds no lock, or
+  // the value is filled
   std::string_view Wait() const {
     is_filled_.wait(false, std::memory_order_acquire);
     return {bytes_.get(), size_};
