@@ -72,7 +72,7 @@ struct TreeSuperBlock {
   std::array<char, kComparatorNameMax> comparator;  // name, zero-padded
   std::array<char, kCodecNameMax> codec;            // name, zero-padded
   Le<std::uint64_t> secret;                         // seeds the checksums
-  Le<std::uint64_t> sequence;                       // number of checkpoints; the slot with the larger one is newer
+  Le<std::uint64_t> sequence;                       // counts checkpoints; the slot with the larger one is newer
   Le<std::uint64_t> end;                            // no unit at or above it is in use
   Le<std::uint64_t> num_records;
   Le<std::uint32_t> root;      // id of the root page; 0: no checkpoint yet

@@ -89,8 +89,9 @@ void BufferPool<FileT, Codec>::BringAhead() {
   }
 }
 
-// Installs the images of pages, which are kLoading. A page stays evicted after an error and, without
-// `must`, if there is no room for it. Checks and copies without the lock, as these take long.
+// Installs the images of pages, which are kLoading. A page stays evicted after an error and,
+// without `must`, if there is no room for it. Checks and copies without the lock, as these take
+// long.
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInstall& how) {
   std::byte unpacked[std::same_as<Codec, NoCodec> ? 1 : kImageRoom];

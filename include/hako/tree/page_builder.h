@@ -1,4 +1,4 @@
-// Makes a page anew out of slots of others: for a split, a merge, another prefix.
+// Builds a page from slots of one or two others: for a split, a join, or another prefix.
 #pragma once
 
 #include <algorithm>
@@ -34,14 +34,16 @@ class PageBuilder {
 
   PageBuilder(unsigned level, const Fences& fences) : level_(level), fences_(fences) {}
 
-  // The slots [from, to) of a page, which must stay as it is until Build.
+  // Adds the slots [from, to) of a page, which must not change until Build. REQUIRES: at most two
+  // calls
   void Add(const View& page, unsigned from, unsigned to) {
     if (from < to) pieces_[num_pieces_++] = {page, from, to};
     count_ += to - from;
   }
 
-  // Chooses the prefix: what the fences share, or, at an edge of the tree, so much of what all keys share that their heads are full;
-  // `coming` is a key that is to be inserted afterwards. To be called after the last Add.
+  // Chooses the prefix, after the last Add: the bytes that the fences share or, at an edge of the
+  // tree, that all keys share, but short enough to leave the heads full. `coming` is a key that
+  // will be inserted afterwards.
   void ChoosePrefix(std::optional<std::string_view> coming) {
     if constexpr (!View::kBytewise) return;
     if (!guarded()) {
@@ -63,7 +65,7 @@ class PageBuilder {
   }
   std::size_t prefix_size() const { return prefix_.size(); }
 
-  // The bytes that the cells will take, at most.
+  // An upper bound of the bytes of the cells.
   unsigned CellBytes() const {
     std::size_t cells = 0;
     for (unsigned p = 0; p < num_pieces_; ++p) {
@@ -75,7 +77,8 @@ class PageBuilder {
     return static_cast<unsigned>(cells);
   }
 
-  // Where to divide a page so that both parts get about the same bytes, and an inner page at least two slots, of the 4 that it has.
+  // The slot at which to split a page so that both parts have about the same bytes; each part of an
+  // inner page, which has at least four slots, gets at least two.
   static unsigned MiddleOf(const View& page) {
     const format::PageTail tail = page.tail();
     const unsigned count = page.count();
@@ -86,8 +89,9 @@ class PageBuilder {
     return std::clamp(i, least, count - least);
   }
 
-  // Writes the page to new memory and makes `line`, locked or unknown to others, name it; the memory that it named is not freed. Room is
-  // made for `more_slots` and cells of `spare` bytes. False if there is no memory.
+  // Writes the page to new memory and makes `line` name it. The line must be locked or unknown to
+  // other threads. The memory that it named before is not freed. Leaves room for `more_slots` slots
+  // and for cells of `spare` bytes. False if out of memory.
   bool Build(Space& space, Line& line, unsigned more_slots, unsigned spare) {
     const unsigned cells = CellBytes();
     format::PageTail tail;
@@ -103,7 +107,8 @@ class PageBuilder {
     shape.prefix = static_cast<std::uint16_t>(prefix_.size());
     shape.groups = format::GroupsFor(level_ > 0 ? format::kPageSlotsMax : count_ + more_slots);
     const unsigned units = (shape.slots() * shape.slot_size() + heap + cells + spare + format::kPageUnit - 1) / format::kPageUnit;
-    if (units > format::kPageUnitsMax) return false;  // as no page of ours is, but of a file that somebody made so
+    // No page of ours is, but one of a forged file can be.
+    if (units > format::kPageUnitsMax) return false;
     shape.units = static_cast<std::uint8_t>(units);
     const std::uint32_t unit = space.Allocate(units);
     if (unit == 0) return false;
@@ -139,7 +144,7 @@ class PageBuilder {
 
   unsigned count() const { return count_; }
 
-  // The bytes that keys a and b begin with, both.
+  // The length of the common prefix of a and b.
   static std::size_t Common(std::string_view a, std::string_view b) {
     const std::size_t size = std::min(a.size(), b.size());
     std::size_t common = 0;
@@ -148,7 +153,7 @@ class PageBuilder {
   }
 
  private:
-  // What a page may have to get back in each of its cells when a key comes that does not share its prefix.
+  // Each cell of the page may have to store these bytes again when a key without the prefix comes.
   static constexpr std::size_t kGuardedPrefixMax = 32;
 
   struct Piece {
@@ -158,7 +163,8 @@ class PageBuilder {
 
   bool guarded() const { return fences_.edges != 0; }
 
-  // Copies a slot's cell, to end where `end` is, for a page of the new prefix; its size there. n = the number of the new slot.
+  // Copies the cell of a slot to end at `end`, for a page with the new prefix, and returns its size
+  // there. n is the number of the new slot.
   HAKO_INLINE unsigned CopyCell(const View& from, unsigned slot, unsigned n, char* end, std::int32_t* head) const {
     const char* const cell = from.cell(slot);
     const format::Cell sizes = View::Decode(cell);
@@ -170,7 +176,8 @@ class PageBuilder {
       sync::StoreShared(end - size, cell, size);
       return size;
     }
-    if (old < prefix_.size() && sizes.header == 2 && sizes.suffix <= View::kInlined && !no_key) {  // what is cut off is in the head alone
+    // The bytes cut off are in the head alone.
+    if (old < prefix_.size() && sizes.header == 2 && sizes.suffix <= View::kInlined && !no_key) {
       const auto cut = static_cast<unsigned>(prefix_.size() - old);
       const std::uint32_t rest = cut < 4 ? (static_cast<std::uint32_t>(*head) ^ 0x80000000u) << 8 * cut : 0;
       *head = static_cast<std::int32_t>(rest ^ 0x80000000u);
@@ -216,7 +223,7 @@ class PageBuilder {
   }
 
  public:
-  // The whole key of a slot, of an inner page's slot 0 the low fence.
+  // Copies the whole key of a slot; for slot 0 of an inner page, the low fence.
   template <class Key>
   static void CopyKeyOf(const View& page, unsigned i, Key* key) {
     if (page.level() > 0 && i == 0) {

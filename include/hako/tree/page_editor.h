@@ -1,7 +1,8 @@
-// Changes of one page whose line is locked by the caller.
+// Changes one page, whose line the caller has locked.
 //
-// A page is changed in place as long as the change fits; else it gets other memory (Resize), or becomes two (page_tree.h). What a reader
-// beside it sees meanwhile is void, as the line's version says.
+// A page is changed in place as long as the change fits. Otherwise it gets other memory (Resize) or
+// is split (page_tree.h). Values that a reader sees meanwhile are void, as the line's version tells
+// it.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +19,10 @@
 
 namespace hako::tree {
 
-// What a slot is to hold beside its key: the bytes of a value, or the name of a long one, or a child.
+// The content of a slot beside its key: the bytes of a value, or the name of a long value, or a
+// child.
 struct Content {
-  std::string_view value;  // of the cell
+  std::string_view value;  // as stored in the cell
   bool is_long = false;
   std::uint32_t child = 0;
 };
@@ -38,16 +40,17 @@ class PageEditor {
   Line& line() const { return line_; }
   const Shape& shape() const { return shape_; }
 
-  // The size of a key's cell, if the page has the key's prefix.
+  // The size of the key's cell. REQUIRES: the key has the page's prefix
   HAKO_INLINE unsigned CellSize(std::string_view key, const Content& content) const { return CellSize(key.size(), content); }
   HAKO_INLINE unsigned CellSize(std::size_t key_size, const Content& content) const {
     return format::Cell::For(key_size - shape().prefix, content.value.size(), content.is_long).Size(View::kInlined);
   }
   HAKO_INLINE bool HasPrefix(std::string_view key) const { return !shape().guarded() || view_.SideOf(key) == 0; }
-  // Whether another slot with a cell of that size goes in as the page is.
+  // Whether a new slot with a cell of this size fits without Resize.
   HAKO_INLINE bool HasRoomFor(unsigned cell_size) const { return shape().count < shape().slots() && shape().room() >= cell_size; }
 
-  // Puts a new slot at i. For slot 0 of an inner page, `key` is the page's prefix. REQUIRES: the key has the prefix, and there is room
+  // Inserts a slot at i. For slot 0 of an inner page, `key` is the page's prefix. REQUIRES: the key
+  // has the prefix, and there is room
   HAKO_INLINE void Insert(unsigned i, std::string_view key, const Content& content) {
     Shape shape = this->shape();
     const unsigned count = shape.count;
@@ -71,7 +74,8 @@ class PageEditor {
     StoreHints(i);
   }
 
-  // Gives slot i another value, if that fits. Its key stays as it is spelled.
+  // Gives slot i another value; false if it does not fit. The key keeps its bytes, even if the
+  // comparator takes other bytes for equal.
   HAKO_INLINE bool Replace(unsigned i, const Content& content) {
     char* const cell = const_cast<char*>(view_.cell(i));
     const format::Cell old = View::Decode(cell);
@@ -103,11 +107,11 @@ class PageEditor {
 
   unsigned KeySize(unsigned i) const { return shape().prefix + View::Decode(view_.cell(i)).suffix; }
 
-  // What the page would take if it were made anew: slots, cells, fences, prefix, tail.
+  // The bytes that the page would need if it were rebuilt: slots, cells, fences, prefix, tail.
   unsigned LiveBytes() const { return shape().count * shape().slot_size() + shape().heap - view_.tail().garbage; }
 
-  // Gives the page other memory, with room for `slots` and for cells of `spare` bytes beyond what it has; cells without a slot go. False if
-  // there is no memory, or the page would be too large.
+  // Moves the page to other memory, with room for `slots` slots and for cells of `spare` bytes more
+  // than now; drops garbage. False if out of memory, or if the page would be too large.
   bool Resize(unsigned slots, unsigned spare) {
     const format::PageTail tail = view_.tail();
     Shape shape = this->shape();
@@ -150,7 +154,7 @@ class PageEditor {
 
   unsigned SizeOfCell(unsigned i) const { return View::Decode(view_.cell(i)).Size(View::kInlined); }
 
-  // What the line's shape and hints are to be; `view` follows.
+  // Sets the shape in the line; view() follows it.
   void StoreShape(Shape shape) {
     std::atomic_ref(line_.shape).store(shape, std::memory_order_relaxed);
     view_ = View(space_.memory(), line_);
@@ -160,7 +164,7 @@ class PageEditor {
     for (std::int32_t& hint : line_.hints) std::atomic_ref(hint).store(format::kNoHead, std::memory_order_relaxed);
     StoreHints(0);
   }
-  // Makes the line name the memory of another page, which has that shape.
+  // Makes the line name the memory of another page, which has this shape.
   void TakeOver(std::uint32_t unit, Shape shape) {
     std::atomic_ref(line_.unit).store(unit, std::memory_order_relaxed);
     StoreShape(shape);
@@ -176,7 +180,7 @@ class PageEditor {
     }
   }
 
-  // Writes the cell of a key that ends in what the cell is to hold of it.
+  // Writes a cell. `key` ends with the bytes of it that the cell stores.
   HAKO_INLINE static void StoreCell(char* cell, const format::Cell& sizes, std::string_view key, std::string_view value) {
     const std::uint64_t header = sizes.Encode();
     sync::StoreSharedHeader<2>(cell, reinterpret_cast<const char*>(&header), sizes.header);

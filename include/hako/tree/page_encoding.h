@@ -1,4 +1,5 @@
-// Pages to images, compressed or not (format/tree_file_format.h). An image has no room to grow and no garbage.
+// Encodes pages as images, compressed or not (format/tree_file_format.h). An image has no room to
+// grow and no garbage.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@
 
 namespace hako::tree {
 
-// The image of a locked page; its size. `out` has room for kPageImageMax bytes; `inlined` = bytes of a suffix that a head holds.
+// Encodes a locked page and returns the size of its image. `out` has room for kPageImageMax bytes;
+// `inlined` = bytes of a suffix that a head holds.
 inline std::size_t EncodePage(std::uint32_t id, const format::PageShape& shape, const char* base, unsigned inlined, char* out) {
   const unsigned count = shape.count, slots = shape.slots();
   const bool inner = shape.level() > 0;
@@ -62,7 +64,8 @@ inline std::size_t EncodePage(std::uint32_t id, const format::PageShape& shape, 
   return static_cast<std::size_t>(new_end - out);
 }
 
-// Compresses an image to `out`, which has room for as much; its size then, or 0 if no unit of the file would be saved.
+// Compresses an image to `out`, which is as large as the image. Returns the compressed size, or 0
+// if that would not save a unit of the file.
 template <PageCodec Codec>
 std::size_t Pack(std::span<const char> image, char* out) {
   constexpr std::size_t kHeader = sizeof(format::PageImageHeader);
@@ -78,12 +81,13 @@ std::size_t Pack(std::span<const char> image, char* out) {
   return kHeader + size;
 }
 
-// The image that was read, or what it is when it is no longer compressed, in `room` for one and 8 bytes.
+// Returns the image itself, or decompresses it into `room`. REQUIRES: `room` has kPageImageMax + 8
+// bytes if there may be compressed images
 template <PageCodec Codec>
 StatusOr<std::span<const std::byte>> Unpack(std::uint32_t id, std::span<const std::byte> image, std::span<std::byte> room) {
   format::PageImageHeader header;
   constexpr std::size_t kHeader = sizeof(header);
-  if (image.size() < kHeader) return image;  // which Parse refuses
+  if (image.size() < kHeader) return image;  // Parse refuses it
   std::memcpy(&header, image.data(), kHeader);
   const std::size_t packed = header.packed;
   if (packed == 0) return image;

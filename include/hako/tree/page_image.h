@@ -1,7 +1,8 @@
-// The image of a page as it is read from a file (format/tree_file_format.h).
+// The image of a page as read from a file (format/tree_file_format.h).
 //
-// A check that is right does not prove that the bytes make sense: they may have been made up. Parse proves everything that code which
-// searches and changes the page relies on, so that no image whatever can lead it outside of the page, or have it wait for ever.
+// A valid check does not prove that the bytes make sense: they may be forged. Parse proves
+// everything on which the code that searches and changes the page relies, so that no image can lead
+// it outside of the page or into an endless loop.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,7 @@ class PageImage {
  public:
   using Order = format::PageOrder;
 
-  // `bytes` may go on behind the image. REQUIRES: 8 bytes more can be read
+  // `bytes` may be longer than the image. REQUIRES: 8 more bytes are readable
   static StatusOr<PageImage> Parse(std::uint32_t id, std::span<const std::byte> bytes, const Order& order, std::uint32_t id_end) {
     PageImage image;
     const auto wrong = [id](const char* what) { return absl::DataLossError(absl::StrCat("the image of page ", id, ": ", what)); };
@@ -65,12 +66,12 @@ class PageImage {
 
   const format::PageShape& shape() const { return shape_; }
   std::uint32_t child(unsigned i) const { return At<std::uint32_t>(children_, i); }
-  // The bounds of the page's keys; `edges` says which of them there are.
+  // The bounds of the page's keys; `edges` says which of them are absent.
   unsigned edges() const { return tail_.edges; }
   std::string_view low() const { return {prefix().data() - tail_.low, tail_.low}; }
   std::string_view high() const { return {prefix().data() - tail_.low - tail_.high, tail_.high}; }
 
-  // A key, in a buffer that has room for kTreeKeySizeMax bytes. REQUIRES: not slot 0 of an inner page
+  // The key of slot i, which is written to `buffer`. REQUIRES: not slot 0 of an inner page
   using KeyBuffer = std::array<char, kTreeKeySizeMax + sizeof(std::uint32_t)>;
   std::string_view Key(unsigned i, const Order& order, KeyBuffer& buffer) const {
     const Slot slot = SlotAt(i);
@@ -84,7 +85,8 @@ class PageImage {
     return {buffer.data(), prefix().size() + slot.sizes.suffix};
   }
 
-  // Writes the page to shape().size() bytes at `base`, which late readers of what was there may be reading; and its hints.
+  // Writes the page to shape().size() bytes at `base`, which late readers of a previous page may be
+  // reading, and its hints.
   void Store(char* base, std::int32_t* hints) const {
     const unsigned count = shape_.count, slots = shape_.slots();
     std::array<std::int32_t, format::kPageSlotsMax> heads;
@@ -123,7 +125,7 @@ class PageImage {
   }
   std::string_view prefix() const { return {end_ - sizeof(format::PageTail) - shape_.prefix, shape_.prefix}; }
 
-  // What is wrong with the fences and the prefix, or nullptr.
+  // The flaw in the fences or the prefix, or nullptr.
   const char* FlawInBounds(const Order& order) const {
     constexpr unsigned kNoLow = format::PageTail::kNoLow, kNoHigh = format::PageTail::kNoHigh;
     const bool bytewise = order.inlined != 0;
@@ -134,17 +136,21 @@ class PageImage {
     if (!bytewise && shape_.prefix != 0) return "its order has no prefixes";
     if (tail_.edges != 0) return nullptr;
     if (order.compare(low(), high()) >= 0) return "its fences do not rise";
-    const std::size_t prefix = shape_.prefix;  // `high` is the greater: it does not end where the two begin to differ
+    // `high` is greater, so it does not end where the two begin to differ.
+    const std::size_t prefix = shape_.prefix;
     if (bytewise && (prefix >= high().size() || !low().starts_with(this->prefix()) || !high().starts_with(this->prefix()) ||
                      (prefix < low().size() && low()[prefix] == high()[prefix])))
       return "its prefix is not what its fences share";
     return nullptr;
   }
 
-  // The same of the slots and their cells; `fixed` is the size of what lies behind the cells.
+  // The flaw in the slots or their cells, or nullptr. `fixed` is the size of the parts after the
+  // cells.
   const char* FlawInSlots(const Order& order, unsigned fixed, std::uint32_t id_end) const {
-    const unsigned count = shape_.count, first = shape_.level() > 0 ? 1 : 0;  // that has a key
-    // Cells lie one beside the other: each has two ends, and each place where they meet is an end of two.
+    // The first slot that has a key.
+    const unsigned count = shape_.count, first = shape_.level() > 0 ? 1 : 0;
+    // Cells are adjacent: each has two ends, and each place where two of them meet is an end of
+    // both.
     std::array<std::uint64_t, format::kPageImageMax / 64 + 1> ends{};
     unsigned cells = 0;
     const auto flip = [&ends](unsigned at) { ends[at / 64] ^= std::uint64_t{1} << at % 64; };
@@ -187,10 +193,11 @@ class PageImage {
 
   static bool IsHeadOf(const Slot& slot, const Order& order) {
     if (order.inlined == 0) return slot.head == order.head({slot.rest(), slot.sizes.suffix});
-    const unsigned unused = slot.sizes.suffix < 4 ? 8 * (4 - slot.sizes.suffix) : 0;  // its last bits, which are zero
+    // The last bits, which must be zero.
+    const unsigned unused = slot.sizes.suffix < 4 ? 8 * (4 - slot.sizes.suffix) : 0;
     return ((static_cast<std::uint32_t>(slot.head) ^ 0x80000000u) & ((std::uint64_t{1} << unused) - 1)) == 0;
   }
-  // REQUIRES: their heads are those of their keys
+  // REQUIRES: their heads match their keys
   static bool AreInOrder(const Slot& a, const Slot& b, const Order& order) {
     if (a.head != b.head) return a.head < b.head;
     if (order.inlined == 0) return order.compare({a.rest(), a.sizes.suffix}, {b.rest(), b.sizes.suffix}) < 0;

@@ -1,5 +1,5 @@
-// Definitions of tree/page_tree.h for several keys in one call: changes that are one step to other threads, look-ups whose memory accesses
-// overlap, and changes of a range.
+// Definitions of tree/page_tree.h for several keys in one call: updates that are atomic for other
+// threads, lookups whose memory accesses overlap, and operations on a range.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,12 @@
 
 namespace hako::tree {
 
-// A writer's turn at several leaves. All are locked, in the order of their keys, from the beginning to the end, so that other threads see
-// all of it or nothing; a leaf that is divided meanwhile stays locked in both its halves. First every key is decided on, while nothing
-// changes; what can fail is tried before the first change. Pages are loaded before the first lock and never while one is held, and so are
-// long values: if the locked leaves name some that are not at hand, they are unlocked again until these have been read.
+// A writer's access to several leaves. All are locked in key order and stay locked until the end,
+// so that other threads see all of the update or nothing; when a leaf is split meanwhile, both
+// halves stay locked. All keys are decided on before the first change, and steps that can fail are
+// tried before it. Pages and long values are loaded before the first lock and never while one is
+// held: if the locked leaves name long values that were not read, all leaves are unlocked, the
+// values read, and the leaves locked again.
 template <class Space, Comparator Compare>
 class PageTree<Space, Compare>::MultiGuard {
  public:
@@ -36,7 +38,7 @@ class PageTree<Space, Compare>::MultiGuard {
       if (held_) held_->Release(changed_);
       held_.reset();
     }
-    deferred_.Finish();  // before this thread pauses: others may wait for its values
+    deferred_.Finish();  // before this thread pauses: other threads may be waiting for its values
     tree_.EndWrite(writer_, changed_);
     for (const std::size_t i : sparse_) {
       LeafGuard guard(tree_, writer_, keys_[i]);
@@ -46,13 +48,14 @@ class PageTree<Space, Compare>::MultiGuard {
     }
   }
 
-  // What the call at `i` is shown, and is to be done in the end to the first of the keys equal to it.
+  // Calls visit for each key, in the order of the caller, then makes the changes. Of equal keys,
+  // the first one's Decision is for all.
   template <class ActionT, class V>
   Status Run(V& visit) {
     struct Decision {
       ActionT action = ActionT::Keep();
       std::size_t first = 0;
-      format::OverflowValue stored{};  // a long value, stored before anything changes
+      format::OverflowValue stored{};  // a long value, stored before any change
     };
     absl::InlinedVector<Decision, kUsualKeys> decisions(keys_.size());
     Acquire();
@@ -63,7 +66,7 @@ class PageTree<Space, Compare>::MultiGuard {
     }
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Decision& decided = decisions[decisions[i].first];
-      std::optional<std::string_view> value;  // as those before leave it
+      std::optional<std::string_view> value;  // as the previous calls leave it
       if (decided.action.kind() == ActionT::Kind::kSet) {
         value = decided.action.value();
       } else if (decided.action.kind() == ActionT::Kind::kKeep) {
@@ -109,7 +112,7 @@ class PageTree<Space, Compare>::MultiGuard {
     }
     std::size_t leaf = 0;
     for (const std::size_t i : order_) {
-      const ActionT& action = decisions[i].action;  // Keep but for the first of equal keys
+      const ActionT& action = decisions[i].action;  // Keep for all but the first of equal keys
       if (action.kind() == ActionT::Kind::kKeep) continue;
       while (!Covers(*leaves_[leaf], keys_[i])) ++leaf;
       const auto place = View(tree_.memory_, *leaves_[leaf]).Find(keys_[i]);
@@ -128,7 +131,7 @@ class PageTree<Space, Compare>::MultiGuard {
 
  private:
   static constexpr std::size_t kUsualKeys = 16;  // need no allocation
-  static constexpr unsigned kTriesMax = 2;       // then pages are held until all are locked
+  static constexpr unsigned kTriesMax = 2;       // after these, pages are held until all are locked
 
   bool Covers(Line& leaf, std::string_view key) const {
     const View page(tree_.memory_, leaf);
@@ -141,8 +144,8 @@ class PageTree<Space, Compare>::MultiGuard {
     changed_ = true;
   }
 
-  // Locks the leaves. In a small cache some that were loaded may be evicted again before all are locked, more often the more there are;
-  // after a few tries, or where they are many, they are held.
+  // Locks the leaves. In a small pool some leaves may be evicted again before all are locked, the
+  // more leaves the more often. After a few tries, or if there are many leaves, they are held.
   void Acquire() {
     for (unsigned tries = 0;; ++tries) {
       const bool locked = LockAll();
@@ -166,8 +169,8 @@ class PageTree<Space, Compare>::MultiGuard {
     }
   }
 
-  // Locks the leaves, and waits for nothing but threads that have locked one of them. False if a leaf was not in memory, or could not be
-  // read: then none is locked, and the slot is not busy.
+  // Locks the leaves, and waits only for threads that have locked one of them. False if a leaf is
+  // not in memory or cannot be read: then none is locked, and the writer state is not busy.
   bool LockAll() {
     Line* leaf = tree_.LockLeaf(writer_, keys_[order_[0]]);
     if (leaf == nullptr) status_ = tree_.ErrorOf(writer_);
@@ -184,12 +187,13 @@ class PageTree<Space, Compare>::MultiGuard {
   }
   void UnlockAll(bool changed) {
     for (Line* line : leaves_) tree_.Unlock(line, changed);
-    leaves_.erase(leaves_.begin(), leaves_.end());  // clear() would give up the memory that the next LockAll() counts on
+    // Clear() would free the memory on which the next LockAll() relies.
+    leaves_.erase(leaves_.begin(), leaves_.end());
     writer_.Leave();
   }
 
-  // The gate has been passed already, with the first leaf: whoever closes it waits for this turn to end. nullptr if the leaf is not in
-  // memory.
+  // The gate was passed with the first leaf: a thread that closes it waits until this writer
+  // leaves. nullptr if the leaf is not in memory.
   Line* Lock(std::string_view key) {
     for (sync::Backoff backoff;; backoff.Pause()) {
       Reached leaf;
@@ -233,7 +237,8 @@ class PageTree<Space, Compare>::MultiGuard {
     return absl::OkStatus();
   }
 
-  // Stores into leaves_[*leaf]; the halves that it falls into take its place, and *leaf is the one that has the key.
+  // Stores into leaves_[*leaf]. If that leaf is split, its parts take its place, and *leaf becomes
+  // the index of the one with the key.
   Status Set(std::size_t* leaf, std::string_view key, std::string_view value, const format::OverflowValue& stored,
              typename View::Place place) {
     SplitResult halves{leaves_[*leaf], &halves_};
@@ -261,12 +266,12 @@ class PageTree<Space, Compare>::MultiGuard {
     return Compare::Compare(x.low(x.tail()), y.low(y.tail())) < 0;
   }
 
-  // A look at the long value of a key that was locked, and whether it has what the key's leaf names now.
+  // The read of a key's long value, and whether it has the value that the leaf names now.
   struct LongLook : LongRead {
     using LongRead::LongRead;
     bool has = false;
   };
-  // Whether those long values are at hand that the locked leaves name.
+  // Whether all long values that the locked leaves name have been read.
   bool HasLongValues() {
     if (!tree_.space_.has_long_values()) return true;
     bool has_all = true;
@@ -285,13 +290,15 @@ class PageTree<Space, Compare>::MultiGuard {
   PageTree& tree_;
   WriterState& writer_;
   std::span<const std::string_view> keys_;
-  absl::InlinedVector<std::size_t, kUsualKeys> order_;  // of the keys
-  absl::InlinedVector<Line*, kUsualKeys> leaf_of_;      // before anything changes
+  absl::InlinedVector<std::size_t, kUsualKeys> order_;  // of the keys, ascending
+  absl::InlinedVector<Line*, kUsualKeys> leaf_of_;      // by key, before any change
   absl::InlinedVector<Line*, kUsualKeys> leaves_;       // locked, ascending
-  std::vector<Line*> halves_;                           // locked: of the leaf that is being divided
+  std::vector<Line*> halves_;                           // locked: other parts of the leaf that is being split
   absl::InlinedVector<std::size_t, kUsualKeys> sparse_;
-  std::map<std::size_t, LongLook> long_values_;  // of the first of equal keys; they stay until the call returns
-  Deferred deferred_{tree_.space_};              // done when all is unlocked; it may store one of those
+  // By index of the first of equal keys; valid until the call returns.
+  std::map<std::size_t, LongLook> long_values_;
+  // Finished when all is unlocked; it may store one of long_values_.
+  Deferred deferred_{tree_.space_};
   Status status_;
   bool changed_ = false;
   struct NoPages {
@@ -353,8 +360,9 @@ void PageTree<Space, Compare>::Prefetch(std::span<const std::string_view> keys) 
     DescendTogether(keys.first(std::min(keys.size(), kPrefetchGroup)), leaves);
 }
 
-// A level at a time for all keys, so that a group waits for each level once; at last their cells are brought near. A leaf's line is nullptr
-// where the descent raced with a writer, or met a page that is away.
+// Descends one level at a time for all keys, so that a group waits for each level only once, and
+// prefetches their cells. A leaf's line is nullptr if a writer interfered or the descent reached an
+// evicted page.
 template <class Space, Comparator Compare>
 void PageTree<Space, Compare>::DescendTogether(std::span<const std::string_view> keys, Reached* leaves,
                                                [[maybe_unused]] AwayLeaves* away) const {
@@ -446,7 +454,8 @@ StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(WriterState& write
 
 template <class Space, Comparator Compare>
 std::vector<std::string> PageTree<Space, Compare>::Parts(unsigned parts) const {
-  std::vector<std::string> bounds, next;  // the keys of a level's slots, from the root down until there are enough
+  // The keys of a level's slots, from the root down until there are enough.
+  std::vector<std::string> bounds, next;
   for (unsigned level = View(memory_, root()).level(); level > 0 && bounds.size() + 1 < 4 * parts; --level) {
     next.clear();
     for (std::size_t i = 0; i <= bounds.size(); ++i) {
@@ -456,7 +465,7 @@ std::vector<std::string> PageTree<Space, Compare>::Parts(unsigned parts) const {
       if (i > 0) next.push_back(bounds[i - 1]);
       for (unsigned slot = 1; slot < page.count(); ++slot) Builder::CopyKeyOf(page, slot, &next.emplace_back());
     }
-    // Pages may have been divided or joined between two looks at them.
+    // Pages may have been split or joined between two reads of them.
     std::ranges::sort(next, [](const std::string& a, const std::string& b) { return Compare::Compare(a, b) < 0; });
     const auto same = [](const std::string& a, const std::string& b) { return Compare::Compare(a, b) == 0; };
     next.erase(std::unique(next.begin(), next.end(), same), next.end());

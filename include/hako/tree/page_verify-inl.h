@@ -1,4 +1,4 @@
-// Definitions of tree/page_tree.h that look at every page.
+// Definitions of tree/page_tree.h that read every page.
 #pragma once
 
 #include "hako/tree/page_tree.h"
@@ -56,8 +56,9 @@ Status PageTree<Space, Compare>::VerifyBeside() const {
   }
 }
 
-// Checks the leaf where keys from `from` on are, the first one without, and the pages above it; those that `path` has of the leaf before
-// are not checked again. False if a page has changed meanwhile.
+// Checks the leaf of `from`, or the first leaf, and the pages above it. Pages that `path` has from
+// the previous leaf are not checked again unless they have changed. False if a page has changed
+// meanwhile.
 template <class Space, Comparator Compare>
 StatusOr<bool> PageTree<Space, Compare>::CheckPath(const std::optional<std::string>& from, std::vector<CheckedPage>* path) const {
   Line* line = &root();
@@ -74,7 +75,8 @@ StatusOr<bool> PageTree<Space, Compare>::CheckPath(const std::optional<std::stri
       page.line = nullptr;
       if (!CopyPage(*line, version, &page.copy)) return false;
     }
-    // If the page above has not changed since it was copied, it named this one at the moment of this copy.
+    // If the page above has not changed since it was copied, it named this page at the time of this
+    // copy.
     if (depth > 0 && !Lock((*path)[depth - 1].line->version).IsCurrent((*path)[depth - 1].version)) return false;
     const View view = page.copy.view();
     if (depth == 0) level = view.level();
@@ -91,7 +93,7 @@ StatusOr<bool> PageTree<Space, Compare>::CheckPath(const std::optional<std::stri
   }
 }
 
-// The fences that a child must have.
+// Sets the fences that a child must have.
 template <class Space, Comparator Compare>
 void PageTree<Space, Compare>::NameChild(const CheckedPage& above, const View& view, unsigned child, CheckedPage* below) {
   below->edges = 0;
@@ -109,7 +111,7 @@ void PageTree<Space, Compare>::NameChild(const CheckedPage& above, const View& v
   }
 }
 
-// Loads the children from the one at `begin` on, so many at most; a hint.
+// Loads up to `count` children from the one at `begin` on; a hint.
 template <class Space, Comparator Compare>
 void PageTree<Space, Compare>::LoadChildren(const View& page, unsigned begin, unsigned count) const {
   if constexpr (!Space::kResident) {
@@ -119,7 +121,8 @@ void PageTree<Space, Compare>::LoadChildren(const View& page, unsigned begin, un
   }
 }
 
-// Checks the invariants of a page alone, and its level and fences. `hints` are its line's.
+// Checks the invariants that concern the page alone, and its level and fences. `hints` are those of
+// its line.
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::CheckPage(std::uint32_t id, const View& page, const std::int32_t* hints, unsigned level,
                                            const Fences& fences) {
@@ -189,7 +192,7 @@ Status PageTree<Space, Compare>::VerifyBelow(Line& line, unsigned level, const F
     }
     return absl::OkStatus();
   }
-  unlocker.Unlock();  // an inner page stays
+  unlocker.Unlock();  // an inner page is not evicted
   std::string low(fences.low), key;
   for (unsigned i = 0; i < page.count(); ++i) {
     if (level == 1 && i % kPrefetchGroup == 0) LoadChildren(page, i, kPrefetchGroup);

@@ -47,7 +47,8 @@ class SharedValue {
     is_filled_.notify_all();
   }
   bool is_filled() const { return is_filled_.load(std::memory_order_acquire) != 0; }
-  // Waits until the value is filled, and returns its bytes. REQUIRES: the caller holds no lock, or the value is filled
+  // Waits until the value is filled, and returns its bytes. REQUIRES: the caller holds no lock, or
+  // the value is filled
   std::string_view Wait() {
     is_filled_.wait(0, std::memory_order_acquire);
     return {bytes(), size_};
