@@ -6,11 +6,11 @@
 //            8192  units: images of pages, long values, nodes of the page map; in any order, with
 //                  free units between them
 //
-// A page is named by an id. The page map tells where its image lies. It is a radix tree: a node has
-// 256 entries of 16 bytes; entry i, counted over all nodes of one level, names node i of the level
-// below, and on the lowest level the image of the page with id i. The superblock has the entries
-// that name the highest nodes. An entry holds the checksum of the node or image that it names, so
-// the superblock's own checksum covers the whole tree.
+// A page or a long value is named by an id. The page map tells where its image lies. It is a radix
+// tree: a node has 256 entries of 16 bytes; entry i, counted over all nodes of one level, names
+// node i of the level below, and on the lowest level the image with id i. The superblock has the
+// entries that name the highest nodes. An entry holds the checksum of the node or image that it
+// names, so the superblock's own checksum covers the whole tree.
 //
 // A unit that the valid superblock reaches is never overwritten. A checkpoint
 // 1. writes the changes to free units and syncs,
@@ -25,8 +25,10 @@
 //   children  u32[count]    inner pages only
 //   offsets   u16[count]    of the cells, counted back from the end of the image
 //   heap      cells, fences, prefix, PageTail: the end of the page as it is in memory
-// The part after the header may be compressed (base/page_codec.h).
-// The image of a long value is its bytes.
+// The part after the header may be compressed (base/page_codec.h). The check of the image covers the
+// zeros up to the next unit too.
+//
+// The image of a long value is its bytes, and the check covers no more than these.
 //
 // Version history
 //   1  the first
@@ -56,7 +58,8 @@ inline constexpr std::size_t kCodecNameMax = 16;
 struct PageEntry {
   static constexpr unsigned kPlaceBits = 40;
   Le<std::uint64_t> place_and_units;
-  Le<std::uint64_t> check;  // XXH3 of the image, seeded by the file's secret and the id
+  // XXH3 of the image, seeded by the file's secret and the id, or the level and number of a node.
+  Le<std::uint64_t> check;
 
   static PageEntry For(std::uint64_t place, std::uint64_t units, std::uint64_t check) { return {place | units << kPlaceBits, check}; }
   std::uint64_t place() const { return place_and_units & ((std::uint64_t{1} << kPlaceBits) - 1); }
@@ -72,8 +75,9 @@ struct TreeSuperBlock {
   std::array<char, kComparatorNameMax> comparator;  // name, zero-padded
   std::array<char, kCodecNameMax> codec;            // name, zero-padded
   Le<std::uint64_t> secret;                         // seeds the checksums
-  Le<std::uint64_t> sequence;                       // counts checkpoints; the slot with the larger one is newer
-  Le<std::uint64_t> end;                            // no unit at or above it is in use
+  // Counts checkpoints, from 1; the slot with the larger one is newer.
+  Le<std::uint64_t> sequence;
+  Le<std::uint64_t> end;  // no unit at or above it is in use
   Le<std::uint64_t> num_records;
   Le<std::uint32_t> root;      // id of the root page; 0: no checkpoint yet
   Le<std::uint32_t> id_end;    // no id at or above it is in use

@@ -232,7 +232,7 @@ bool BufferPool<FileT, Codec>::EvictOne() {
   return false;
 }
 
-// Moves the hand on. While most pages are not asked for, up to an eighth of all are cooling.
+// Moves the hand on by up to kCooledAtOnce pages, while at most an eighth of all are cooling.
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::CoolSome() {
   for (unsigned steps = 0; steps < kCooledAtOnce && cooling_.size() <= resident_.size() / 8 && !resident_.empty(); ++steps) {

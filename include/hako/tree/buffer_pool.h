@@ -4,16 +4,16 @@
 //
 // The line of an evicted page is locked, so a search that reaches one ends up in LoadPage, and a
 // search of cached pages pays nothing. CLOCK chooses the pages to evict, without a write by
-// readers: the hand takes a cached page and locks its line, and evicts it at its next visit unless
-// a thread has asked for the page. A thread that asks in time finds the page intact and just
-// unlocks it (the cooling stage of LeanStore: Leis et al. 2018). A page that a scan has loaded is
-// evicted at the hand's first visit or, where the file is larger than the memory, soon after the
-// scan has passed it. So a scan needs little memory and takes none from other threads. Inner pages
-// are never evicted.
+// readers: the hand takes a cached page, locks its line and appends it to the queue of cooling
+// pages. Pages at the front of the queue are evicted when memory is needed. A thread that asks for
+// a cooling page finds it intact and just unlocks it (the cooling stage of LeanStore: Leis et al.
+// 2018). A page that a scan has loaded goes to the front of the queue or, where the file is larger
+// than the memory, is evicted soon after the scan has passed it. So a scan needs little memory and
+// takes none from other threads. Inner pages are never evicted.
 //
 // A scan announces the leaves and the inner pages that it will need. Background threads read them
-// in batches, in which neighbours are one read, and install the pages several at a time, so that
-// one thread waits for the device while others do that.
+// in batches, in which neighbours are one read, and install them; while one of the threads waits
+// for the device, the others install pages.
 //
 // Changed pages stay in memory until a checkpoint, which runs beside readers and writers. It begins
 // an epoch, for which it stops the writers for a moment. Then it copies, one by one, the pages that
@@ -189,7 +189,8 @@ class BufferPool {
   // Loads those of these pages that are evicted, with reads that are in flight together. Pages that
   // fail or find no room stay evicted.
   void BringTogether(std::span<const std::uint32_t> ids, int level, bool once);
-  // The same in background threads. False, and nothing is done, if too much is queued already.
+  // The same in background threads. False, and the pages are not queued, if too much is queued
+  // already, no thread can be started, or StopReadingAhead was called.
   bool ReadAhead(std::span<const std::uint32_t> ids, int level);
   // Called when a scan has copied the page. If a scan has loaded it and the file is larger than the
   // memory, it is evicted soon, so the scan continues in the memory that it has and does not take
@@ -270,7 +271,7 @@ class BufferPool {
   // By one thread, as other threads wait for the lock.
   static constexpr unsigned kEvictedAtOnce = 64;
   static constexpr std::uint64_t kIdsSpare = 1024;
-  // An unpacked page needs a lot of stack.
+  // Unpacked images share one buffer.
   static constexpr std::size_t kInstalledTogether = std::same_as<Codec, NoCodec> ? 16 : 1;
   static constexpr std::size_t kAheadMax = 512, kAheadParts = 8, kUsualPage = 8192;
   static constexpr std::size_t kImageRoom = (format::kPageImageMax + 8 + 4095) / 4096 * 4096;
@@ -518,7 +519,7 @@ class BufferPool {
   // Ids of the pages that scans passed last; some are no longer cached.
   std::deque<std::uint32_t> behind_;
   bool is_saving_ = false;   // a checkpoint is under way
-  bool is_writing_ = false;  // it has released all page locks, and waits only for the file
+  bool is_writing_ = false;  // it needs no page lock any more
   bool has_failed_ = false;  // the last checkpoint
   std::uint64_t saves_ = 0;  // how often a checkpoint has made pages evictable
   std::condition_variable saved_;

@@ -69,8 +69,8 @@ class PageArena {
 
   sync::WriteGate& gate() { return gate_; }
 
-  // Lines by page id, kPagesMax of them. The line of an id without a page is never written by users
-  // of the pages.
+  // Lines by page id, kPagesMax of them. The line of an id without a page is readable, and nothing
+  // changes it.
   Line* lines() const { return lines_; }
   // The address of unit 0.
   char* memory() const { return base_; }
@@ -362,7 +362,8 @@ class PageArena {
     return {first, units};
   }
 
-  // Returns to the system the huge pages that a free run covers now that `first` has joined it.
+  // Returns to the system the huge pages that a free run covers now that the units
+  // at `first` have joined it.
   void GiveBackPages(Span run, std::uint32_t first, unsigned units) {
     const auto bytes = [](std::uint64_t unit) { return unit * format::kPageUnit; };
     const std::uint64_t begin = bytes(first) & ~(kHugePage - 1);

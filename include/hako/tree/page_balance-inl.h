@@ -121,7 +121,8 @@ Status PageTree<Space, Compare>::Split(SplitResult* halves, std::string_view key
   return absl::OkStatus();
 }
 
-// Moves the locked root's content to a new page, locked too, and makes the root its parent.
+// Moves the content of the locked root to a new page, which is locked too, makes the root its
+// parent and unlocks it.
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::GrowRoot(Line** page) {
   if (View(memory_, root()).level() == format::PageShape::kLevel)
@@ -223,7 +224,7 @@ bool PageTree<Space, Compare>::Join(Line* left, Line* right, bool empty) {
   return true;
 }
 
-// Makes the root's only child the root; both are locked.
+// Moves the content of the root's only child to the root and unlocks it. REQUIRES: both are locked
 template <class Space, Comparator Compare>
 void PageTree<Space, Compare>::CollapseRoot(Line& child) {
   const View below(memory_, child);

@@ -16,8 +16,9 @@ namespace hako::tree {
 //
 // Their size is added to the memory limit meanwhile and, if they were changed, until the next
 // checkpoint has written them. So no other thread has to wait for that checkpoint because of them.
-// One update at a time holds pages; it begins when those of the previous one are written. No
-// function may be called while a page is locked, except Release and Add.
+// One update at a time holds pages. It begins when those of the previous update are written, or
+// when checkpoints have failed. No function may be called while a page is locked, except Release
+// and Add.
 template <File FileT, PageCodec Codec>
 class BufferPool<FileT, Codec>::HeldPages {
  public:

@@ -187,7 +187,7 @@ class PageTree<Space, Compare>::MultiGuard {
   }
   void UnlockAll(bool changed) {
     for (Line* line : leaves_) tree_.Unlock(line, changed);
-    // Clear() would free the memory on which the next LockAll() relies.
+    // clear() would free the memory on which the next LockAll() relies.
     leaves_.erase(leaves_.begin(), leaves_.end());
     writer_.Leave();
   }
@@ -293,7 +293,8 @@ class PageTree<Space, Compare>::MultiGuard {
   absl::InlinedVector<std::size_t, kUsualKeys> order_;  // of the keys, ascending
   absl::InlinedVector<Line*, kUsualKeys> leaf_of_;      // by key, before any change
   absl::InlinedVector<Line*, kUsualKeys> leaves_;       // locked, ascending
-  std::vector<Line*> halves_;                           // locked: other parts of the leaf that is being split
+  // Locked: the other parts of a leaf that is split.
+  std::vector<Line*> halves_;
   absl::InlinedVector<std::size_t, kUsualKeys> sparse_;
   // By index of the first of equal keys; valid until the call returns.
   std::map<std::size_t, LongLook> long_values_;

@@ -14,6 +14,7 @@
 //                        page must have this level, unless `level` is negative; `once`: it is not
 //                        likely to be needed again soon. The caller holds no lock, except where no
 //                        writer is active.
+//   BringTogether(ids, level, once)  loads those of several pages that are evicted; a hint
 //   kReadsAhead, ReadAhead(ids, level), ahead_max(), MustBeRead(id), Demote(id)
 //                        see tree/buffer_pool.h
 //   DiscardEvicted(id, unseen)  forgets a page if it is evicted; unless `unseen`, only if it cannot

@@ -19,8 +19,8 @@
 //   3. A failed sync is not retried: the data it was to write may be lost although a later sync
 //      returns OK. After it no Commit succeeds any more.
 //
-// Thread-safe: Read, ReadMulti, EntryOf, ReadLong, and the counters that are atomic. One thread at
-// a time may call the rest.
+// Thread-safe: Read, ReadMulti, EntryOf, ReadLong, Copy, Health and the counters. One thread at a
+// time may call the rest.
 #pragma once
 
 #include <algorithm>
@@ -148,8 +148,8 @@ class PageStore {
     return *at;
   }
   // Reads the long value that `entry` names, in parts, so that CutFile, and threads that need the
-  // map, need not wait for the whole. Returns DataLoss also if the id has another entry by now: the
-  // value may have been moved, or freed and the id reused.
+  // map, need not wait for the whole. May also return DataLoss if the id has another entry by now:
+  // the value may have been moved, or freed and the id reused.
   Status ReadLong(std::uint32_t id, const Entry& entry, std::span<char> out);
 
   // Begins a checkpoint. The first call finds the free space, and calls is_free(first, end) for ids
@@ -402,7 +402,7 @@ class PageStore {
   // that superblock is in the kernel's page cache only, and the device still has the older one,
   // whose space must not be reused yet. After a failed sync, another sync alone is not enough, as
   // the kernel may take unwritten pages for clean. So the block is dirtied again by a change of one
-  // byte, which no crash can leave half done.
+  // byte, which no kill of the process can leave half done.
   Status MakeSuperDurable() {
     ++reinterpret_cast<unsigned char&>(super_.touched[0]);
     HAKO_RETURN_IF_ERROR(WriteAt(super_.sequence % 2 * storage::kSlotDistance + offsetof(Super, touched),
@@ -452,8 +452,8 @@ class PageStore {
     HAKO_RETURN_IF_ERROR(GrowBy(std::max({most, kRunUnits, space_.end() / 16}), least));
     return space_.Take(least, most);
   }
-  // Grows the file by `good` units, ahead of the demand; on a device that is nearly full by
-  // `least`, but no less.
+  // Grows the file by `good` units, ahead of the demand, or by `least` if the device is nearly
+  // full.
   Status GrowBy(std::uint64_t good, std::uint64_t least) {
     Status status;
     for (const std::uint64_t more : {good, least}) {

@@ -1,6 +1,6 @@
 // The page engine: a B+ tree of slotted pages (format/page_format.h) with optimistic lock coupling
 // (Leis, Haubenschild, Neumann 2019). BabyDBM and TreeDBM share it. Its pages and lines live in a
-// Space (tree/page_space.h); the engine depends on nothing else of them.
+// Space, of which it knows only the concept (tree/page_space.h).
 //
 // A reader descends from the root to a leaf without taking a lock: at each step it reads the
 // child's version, then checks that the parent's version still holds. A writer does the same and
@@ -223,7 +223,7 @@ class PageTree {
   static constexpr int kOptimisticTries = 64;      // after these a reader takes the lock
   static constexpr std::int64_t kCountBatch = 64;  // a thread adds its count to count_ beyond this
   static constexpr std::size_t kPrefetchGroup = 32;
-  static constexpr unsigned kGrowth = 6;  // a full page grows by this fraction of its size
+  static constexpr unsigned kGrowth = 6;  // a full page grows by 1 / kGrowth of its size
   // Bytes of slots and cells, which leave room in a page for the longest fences.
   static constexpr unsigned kJoinedMax = 16 << 10;
   // An inner page has room for this many slots, however long its keys.
