@@ -25,8 +25,8 @@
 //   children  u32[count]    inner pages only
 //   offsets   u16[count]    of the cells, counted back from the end of the image
 //   heap      cells, fences, prefix, PageTail: the end of the page as it is in memory
-// The part after the header may be compressed (base/page_codec.h). The check of the image covers the
-// zeros up to the next unit too.
+// The part after the header may be compressed (base/page_codec.h). The check of the image covers
+// the zeros up to the next unit too.
 //
 // The image of a long value is its bytes, and the check covers no more than these.
 //
