@@ -1,9 +1,12 @@
-// BabyDBM: a B+ tree in memory, on the page engine that TreeDBM uses too.
+// BabyDBM: a B+ tree in memory, on the page engine that TreeDBM uses too. Records are ordered by
+// Compare. A record of 8 + 8 bytes takes about 18 bytes if loaded in order, 21 in random order.
 //
-// Records lie in the order of their keys, which Compare decides. Nothing of it survives the process but what Save wrote. Save writes a
-// snapshot beside the target, syncs it and renames it, so a crash or an error leaves the old file as it was; Load refuses a snapshot that
-// does not validate and then changes nothing. About 18 bytes of memory for a record of 8 + 8 bytes loaded in order, 21 in random order;
-// keys are at most kTreeKeySizeMax bytes long.
+// Durability: only snapshots written by Save survive the process. Save writes a temporary file,
+// syncs it and renames it over the target, so a crash or an error leaves the old file unchanged.
+// Load refuses a snapshot that does not validate and then changes nothing.
+//
+// Limits: keys up to kTreeKeySizeMax bytes, values below 4 GiB, memory up to
+// BabyOptions::max_bytes.
 //
 // Threads: see dbm/dbm.h. A visitor runs with its leaf locked.
 #pragma once
@@ -24,6 +27,35 @@
 
 namespace hako {
 
+// FileT is the type of the files that Save and Load open.
+//
+// Inherits
+//   MemoryOperations (dbm/memory_operations.h)
+//     Save, Load                          snapshots
+//     Synchronize, IsWritable, GetHealth  for every DBM; there is no file
+//   TreeOperations (dbm/tree_operations.h)
+//     Process, Fetch, ProcessMulti, FetchMulti, Prefetch  the primitives
+//     ProcessEach, ProcessEachParallel, Count             all records
+//     MakeIterator                                        a cursor (dbm/tree_cursor.h)
+//     CheckOpen, CheckIdle, IsClosed                      whether the database can be used
+//   OrderedOperations (dbm/ordered_operations.h)
+//     Range, ReverseRange, PrefixRange  records of [from, to) as an input range
+//     CountRange, RemoveRange           count or remove the records of [from, to)
+//     BulkLoad                          load sorted records into full pages
+//     CompareKeys                       the order of keys
+//   Operations (dbm/operations.h)
+//     Get, GetOr, GetSize     read a value: into a string or span, in place, or with a fallback
+//     Contains                check for a key
+//     Set, Replace            store a record; only if it exists
+//     Remove                  remove a record
+//     Append                  append to a value
+//     CompareExchange         update a record if it is as expected
+//     Increment               add to an 8-byte number
+//   MultiOperations (dbm/multi_operations.h)
+//     GetMulti, SetMulti, RemoveMulti, AppendMulti  many operations in one call
+//     CompareExchangeMulti, Rekey                   several records in one atomic step
+//     ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
+//     Export                                        copy all records to another database
 template <File FileT = MemoryMapParallelFile, Comparator Compare = BytewiseComparator>
 class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, Compare>,
                 public MemoryOperations<BabyDBM<FileT, Compare>, FileT> {
@@ -32,6 +64,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, 
   friend Base;
 
  public:
+  // Opens an empty database. InvalidArgument for an option out of range.
   static StatusOr<std::unique_ptr<BabyDBM>> Open(const BabyOptions& options = {}) HAKO_TRY {
     if (options.page_size < 128 || options.page_size > 8192)
       return absl::InvalidArgumentError("BabyOptions::page_size must be 128 to 8192");
@@ -46,8 +79,10 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, 
 
   ~BabyDBM() { (void)Close(); }
 
-  // Pages and lines go with the space; a value outside of the pages can be found only by way of them. Where Open failed there may be no
-  // tree yet, but then no such value either.
+  // Closes the database and frees its values stored out of line, which only the pages lead to; the
+  // pages are freed with the object. Saves nothing. If Open failed there may be no tree, and then
+  // there are no such values either.
+  // REQUIRES: no other thread uses the database
   Status Close() {
     if (this->IsClosed()) return absl::OkStatus();
     const Status status = this->CheckOpen();
@@ -57,8 +92,8 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, 
     return status;
   }
 
-  // Proves the structure page by page beside readers and writers, who are stopped only while the records are counted, for less than a
-  // millisecond a million.
+  // Checks the structure page by page beside readers and writers, who are stopped only while the
+  // records are counted (less than 1 ms per million records). DataLoss names the damage.
   Status Verify() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckIdle());
     HAKO_RETURN_IF_ERROR(this->RunExclusive([&] { return tree_.CheckCount(this->Count()); }));
@@ -66,6 +101,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, 
   }
   HAKO_OR_NO_MEMORY
 
+  // Removes all records. Stops writers meanwhile.
   Status Clear() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckIdle());
     typename Space::Deferred deferred(*space_);
@@ -92,6 +128,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, 
     return stats;
   }
 
+  // GetStats as pairs of name and text, for people to read.
   Inspection Inspect() HAKO_TRY { return InspectionOf("BabyDBM", GetStats()); }
   HAKO_CATCH_NO_MEMORY(return {};)
 
@@ -107,7 +144,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, 
 
 namespace hako {
 
-// The library has these compiled: a program that uses them takes a third of the time to compile.
+// Instantiated in the library: programs that use them compile in a third of the time.
 extern template class BabyDBM<>;
 extern template class OrderedOperations<BabyDBM<>, BytewiseComparator>;
 extern template class TreeOperations<BabyDBM<>, tree::PageArena, BytewiseComparator>;

@@ -1,20 +1,27 @@
 // HashDBM: a hash table in a file, on the bucket engine that TinyDBM uses too.
 //
-// What survives. On a mapped file every acknowledged operation survives the death of the process, at no cost. After a crash of the machine
-// the file is exactly as of the last synchronization: a hard Synchronize, Close, or one that the database made by itself. On any other file
-// both hold for the last synchronization; so they do on a mapped one that was recovered from a crash on a full device, where the index
-// found no place in the file. By option every update is synchronized before it returns, or what has changed at intervals (HashOptions). The
-// database synchronizes by itself too where large records that were replaced take much of the file (HashOptions::reclaim_bytes). Nothing is
-// ever repaired by dropping records: a file that does not validate is refused with DataLoss. How: hash/record_heap.h, format/stamp.h.
+// Durability
+//   process death  A mapped file keeps every acknowledged update, at no cost. Any other file keeps
+//                  the last synchronization.
+//   machine crash  The file is exactly as of the last synchronization: a hard Synchronize, Close,
+//                  or one that the database made by itself (HashOptions::sync_interval,
+//                  reclaim_bytes).
+//   With Durability::kPower every update is synchronized before it returns. A mapped file recovered
+//   on a full device, with no space for its index, behaves as an unmapped one until it is opened
+//   again. Recovery never drops records to repair a file: a file that does not validate is refused
+//   with DataLoss. See hash/record_heap.h and format/stamp.h.
 //
-// Limits: keys below 1 GiB, values below 4 GiB, files up to 2^(32 + align_pow) bytes (32 GiB by default, 256 GiB with align_pow 6). A limit
-// is an error before anything changes. The table grows by itself, a bucket at a time.
+// Limits: keys below 1 GiB, values below 4 GiB, files up to 2^(32 + align_pow) bytes (32 GiB by
+// default, 256 GiB with align_pow 6). Exceeding one is an error before anything changes. The table
+// grows by itself, one bucket at a time.
 //
-// With direct I/O, Sets of keys that may be there already are entered in groups (hash/pending_sets.h): such a Set returns when its record
-// is written to the file's cache, as any; if what it replaces cannot be read, then who needs to see it gets the error, Synchronize and
-// Close too.
+// Direct I/O: Sets of keys that may exist already are flushed to the index in groups
+// (hash/pending_sets.h). Such a Set returns once its record is in the file's cache, as any other.
+// If the record that it replaces cannot be read, the operations that depend on the Set return the
+// error, as do Synchronize and Close.
 //
-// Threads: see dbm/dbm.h. CopyTo, Rebuild and Verify run beside readers, writers and Synchronize, one of the three at a time.
+// Threads: see dbm/dbm.h. CopyTo, Rebuild and Verify run beside readers, writers and Synchronize;
+// one of the three runs at a time.
 #pragma once
 
 #include <algorithm>
@@ -53,6 +60,20 @@
 
 namespace hako {
 
+// Inherits
+//   Operations (dbm/operations.h)
+//     Get, GetOr, GetSize     read a value: into a string or span, in place, or with a fallback
+//     Contains                check for a key
+//     Set, Replace            store a record; only if it exists
+//     Remove                  remove a record
+//     Append                  append to a value
+//     CompareExchange         update a record if it is as expected
+//     Increment               add to an 8-byte number
+//   MultiOperations (dbm/multi_operations.h)
+//     GetMulti, SetMulti, RemoveMulti, AppendMulti  many operations in one call
+//     CompareExchangeMulti, Rekey                   several records in one atomic step
+//     ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
+//     Export                                        copy all records to another database
 template <File FileT = MemoryMapParallelFile>
 class HashDBM : public Operations<HashDBM<FileT>> {
   using Space = hash::RecordHeap<FileT>;
@@ -63,23 +84,27 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   using Iterator = HashCursor<HashDBM, Index, Space>;
   friend Iterator;
 
-  // Opens the database in `file`; an empty file is made one. Options that are fixed at creation count only there.
+  // Opens the database in `file`, creating one if the file is empty. Options that are fixed at
+  // creation are ignored for an existing database. InvalidArgument for an option out of range or
+  // another type of file, Unavailable if another holder has the file open, DataLoss if it does not
+  // validate.
   static StatusOr<std::unique_ptr<HashDBM>> Open(FileT file, const HashOptions& options = {});
   static StatusOr<std::unique_ptr<HashDBM>> Open(const std::string& path, const HashOptions& options = {},
                                                  const FileOptions& file_options = {}) requires PathFile<FileT>;
 
   ~HashDBM() {
     (void)Close();
-    if (writers_.IsInherited()) (void)heap_.release();  // its file and locks are the other process's
+    if (writers_.IsInherited()) (void)heap_.release();  // its file and locks belong to the parent process
   }
 
+  // The primitives: see dbm/dbm.h.
   template <Visitor V>
   Status Process(std::string_view key, V&& visitor);
   template <Sink S>
   Status Fetch(std::string_view key, S&& sink);
   template <MultiVisitor V>
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor);
-  // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
+  // Fetches each key, with overlapped reads: calls sink(index, size), then arrived(index, found).
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
     if (IsClosed()) return writers_.Refusal();
@@ -87,15 +112,16 @@ class HashDBM : public Operations<HashDBM<FileT>> {
     return index_.FetchMulti(writers_, keys, sink, arrived);
   }
   HAKO_OR_NO_MEMORY
-  // A hint that these keys are going to be used.
+  // A hint that these keys will be used.
   void Prefetch(std::span<const std::string_view> keys) const {
     if (!IsClosed()) index_.Prefetch(keys);
   }
-  // In an order of the index's own; on a file that is not mapped in that of the file, by long reads (hash/file_order_scan.h), unless
-  // another such walk is under way. Its visitor may use the database.
+  // Shows all records in an internal order. An unmapped file is scanned in file order by long reads
+  // (hash/file_order_scan.h), unless another such scan is running; that scan's visitor may use the
+  // database.
   template <class V>
   Status ProcessEach(V&& visitor);
-  // ProcessEach in several threads, which call the visitor at the same time.
+  // ProcessEach in several threads, which call the visitor concurrently.
   template <class V>
   Status ProcessEachParallel(unsigned num_threads, V&& visitor) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckOpen());
@@ -103,55 +129,70 @@ class HashDBM : public Operations<HashDBM<FileT>> {
     return index_.ForEachParallel(num_threads, visitor);
   }
   HAKO_OR_NO_MEMORY
+  // Returns a cursor: see dbm/hash_cursor.h.
   Iterator MakeIterator() { return Iterator(*this, index_, *heap_); }
 
+  // The number of records; exact while no update runs.
   std::uint64_t Count() const {
     if (IsClosed()) return 0;
     (void)FlushPending();
     return CountFlushed();
   }
-  // Survives a process kill whole: a Clear that was begun is finished by the next Open. Stops writers meanwhile.
+  // Removes all records. Stops writers meanwhile. Atomic across a process kill: the next Open
+  // completes a Clear that had begun.
   Status Clear();
-  // Hard: two flushes of the device, shared by all threads that wait for them; writers are stopped for microseconds. Soft: free on a
-  // mapped file that needs none to survive a kill.
+  // Hard: two flushes of the device, shared by concurrent callers; writers are stopped for
+  // microseconds. Soft: free on a mapped file (see Durability above), elsewhere the same as hard.
+  // After a failure the database refuses updates, and the file keeps the previous synchronization.
   Status Synchronize(SyncMode mode);
 
-  // Whether more than half of the file is free space scattered between records, which Rebuild would bring together.
+  // Whether more than half of the file is free space scattered between records, which Rebuild would
+  // compact. False for files of up to 1 MiB.
   bool ShouldBeRebuilt();
-  // Moves records together, so that whole extents become free: they are used again at once, and Close, which then also makes the index
-  // anew, gives back what it can of the file's end. Beside readers and writers; takes a sixteenth of the file, or 8 MiB, as extra space.
-  // On error the database is as good as before.
+  // Compacts the file beside readers and writers: moves records so that whole extents become free
+  // and reusable. Close then truncates the file, and on a mapped file rebuilds the index. Takes a
+  // sixteenth of the file, at least 8 MiB, of extra space. An error leaves the database as usable
+  // as before.
   Status Rebuild();
-  // Synchronizes, and copies that state into an empty file, beside readers and writers; or into a new file at `path`, which appears there
-  // whole and synced or not at all. Blocks that become free meanwhile are not used again before the copy is complete.
+  // Synchronizes and copies that state into an empty file, beside readers and writers. A read-only
+  // database copies the records that it shows. The form with `path` creates or replaces that file,
+  // which appears whole and durable or not at all. Blocks freed meanwhile are not reused before the
+  // copy is complete. InvalidArgument if `empty_file` is not empty, DataLoss if records are
+  // damaged.
   Status CopyTo(FileT empty_file);
   Status CopyTo(const std::string& path) requires PathFile<FileT>;
 
-  // Synchronizes, and proves the structure of the whole file beside readers and writers, who are stopped only while the index is looked
-  // through (about 2 ms a million records). Of a database that takes no updates: as it is, without a synchronization.
+  // Synchronizes and checks the structure of the whole file beside readers and writers, who are
+  // stopped only while the index is scanned (about 2 ms per million records). A database that takes
+  // no updates is checked without a synchronization. DataLoss names the damage.
   Status Verify();
+  // Stops writers for a moment.
   Stats GetStats();
+  // GetStats and GetType as pairs of name and text, for people to read.
   Inspection Inspect();
 
-  // What the user keeps in the file beside the records: a number that says what kind of data they are, and some bytes; zero at first.
-  // Durable when the call returns.
+  // Data of the application in the file beside the records: a number for the type of the content,
+  // and UserMetadata. Initially zero. The setters are durable when they return.
   std::uint32_t GetType() const;
   Status SetType(std::uint32_t type);
   UserMetadata GetMetadata() const;
   Status SetMetadata(const UserMetadata& metadata);
   bool IsWritable() const { return writable_; }
-  // OK, or the failed write or sync since which the database refuses updates.
+  // OK, or the failed write or sync after which the database refuses updates. Reads go on. Opening
+  // the file again recovers the last synchronized state.
   Status GetHealth() const {
     HAKO_RETURN_IF_ERROR(CheckOpen());
     return heap_->Health();
   }
-  // OK, or why the calling thread may not use the database now (sync/writer_states.h).
+  // OK, or FailedPrecondition if the database is closed or inherited by a fork. CheckIdle also
+  // fails within a visitor of this database (sync/writer_states.h).
   Status CheckOpen() const { return writers_.CheckOpen(); }
   Status CheckIdle() const { return writers_.CheckIdle(); }
   bool IsClosed() const { return writers_.IsClosed(); }
 
-  // Syncs, notes free space for the next Open, and closes the file. The destructor calls it where the user did not. No other thread may
-  // use the database any more.
+  // Synchronizes, stores the free space for the next Open, and closes the file. The destructor
+  // calls it if the application has not. Returns the first error; the file is closed in any case.
+  // REQUIRES: no other thread uses the database
   Status Close();
 
  private:
@@ -176,7 +217,8 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   auto RunExclusive(Body&& body) {
     return heap_->gate().RunExclusive(ForEachWriter(), body);
   }
-  // Runs `body`, which changes this thread's lists of free blocks without a bucket's lock; GetStats looks at those of all threads.
+  // Runs `body`, which changes this thread's lists of free blocks without holding a bucket's lock.
+  // GetStats reads the lists of all threads.
   template <class Body>
   void AsWriter(WriterState& mine, Body&& body) {
     heap_->gate().Pass(mine);
@@ -188,9 +230,9 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   }
   std::uint64_t CountFlushed() const { return index_.Count(ForEachWriter()); }
 
-  // ---- Sets that are pending ----
+  // ---- pending Sets ----
   Status SetLater(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view value);
-  // All of them; or if there may be one with that hash.
+  // Flushes all pending Sets, or, with a hash, all if one of them may have that hash.
   HAKO_INLINE Status FlushPending() const {
     if constexpr (Space::kReadsAhead) {
       if (pending_ != nullptr && !pending_->IsEmpty()) return EnterPendingSlowly({});
@@ -206,17 +248,17 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   [[gnu::noinline]] Status EnterPendingSlowly(std::optional<std::uint64_t> hash) const;
   Status FlushLocked(WriterState* writer) const;
   Status EnterUntilNone(std::unique_lock<std::mutex>& lock, std::optional<std::uint64_t> hash) const;
-  // Runs `body` with the writers kept out and no Set pending.
+  // Runs `body` with writers excluded and no Set pending.
   template <class Body>
   Status RunExclusiveFlushed(Body&& body);
 
-  // Process where updates have consequences.
+  // Process for databases that synchronize, or count, each update.
   Status ProcessDurably(WriterState& writer, std::string_view key, absl::FunctionRef<Action(std::optional<std::string_view>)> visitor);
   Status ProcessDurably(WriterState& writer, std::string_view key, absl::FunctionRef<Action(bool)> visitor);
   Status ProcessMultiNoting(WriterState& writer, std::span<const std::string_view> keys,
                             absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor);
   Status NoteUpdate();
-  // ---- synchronizing without being told to ----
+  // ---- background synchronization ----
   Status StartBackground();
   void SynchronizeInBackground();
   bool ReclaimSoon();
@@ -252,24 +294,24 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status MakeIndexAnew(WriterState& mine);
 
   std::unique_ptr<Space> heap_;
-  mutable Index index_;                         // who only looks may enter what is pending
-  std::unique_ptr<hash::PendingSets> pending_;  // in direct I/O
+  mutable Index index_;                         // mutable because reads may flush pending Sets
+  std::unique_ptr<hash::PendingSets> pending_;  // direct I/O only
   const bool writable_;
   const Durability durability_;
-  const bool notes_updates_;  // each update must be synchronized, or noted for the next time
+  const bool notes_updates_;  // each update must be synchronized, or marked for the background thread
   const std::chrono::milliseconds sync_interval_;
   mutable sync::WriterStates<WriterState> writers_;
-  std::mutex reorganizing_mutex_;  // CopyTo, Rebuild, Verify; before maintenance_mutex_
-  std::mutex maintenance_mutex_;   // closing an epoch until what waited for its end is released; SetMetadata
+  std::mutex reorganizing_mutex_;  // of CopyTo, Rebuild, Verify; locked before maintenance_mutex_
+  std::mutex maintenance_mutex_;   // held from closing an epoch until the blocks that waited for it are released; SetMetadata
   mutable std::mutex metadata_mutex_;
   UserMetadata metadata_;
   std::uint32_t type_;
-  std::atomic<std::uint64_t> sync_calls_{0};  // of Synchronize, that have begun
-  std::uint64_t synced_calls_ = 0;            // of these, the first so many are served
+  std::atomic<std::uint64_t> sync_calls_{0};  // calls of Synchronize that have begun
+  std::uint64_t synced_calls_ = 0;            // number of the last call already served
   std::atomic<std::uint64_t> synced_at_{0};
   std::atomic<std::uint64_t> own_syncs_{0};
-  std::atomic<bool> changed_{false};  // since the background thread looked; only where it works at intervals
-  bool rebuilt_ = false;              // Close makes the index anew, as small as it can be
+  std::atomic<bool> changed_{false};  // since the background thread checked; only if notes_updates_
+  bool rebuilt_ = false;              // Close rebuilds the index in its least size
   bool closed_ = false;
   sync::BackgroundThread::Pointer background_;
 };
@@ -282,7 +324,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
 
 namespace hako {
 
-// The library has these compiled: a program that uses them takes a third of the time to compile.
+// Instantiated in the library: programs that use them compile in a third of the time.
 extern template class HashDBM<>;
 extern template class hash::RecordHeap<MemoryMapParallelFile>;
 extern template class hash::BucketIndex<hash::RecordHeap<MemoryMapParallelFile>>;

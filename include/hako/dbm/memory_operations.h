@@ -1,11 +1,13 @@
-// What the databases in memory, TinyDBM and BabyDBM, do alike: there is no file behind them, but snapshots of them can be saved and loaded
-// (storage/snapshot.h).
+// Snapshots (storage/snapshot.h) and the remaining calls of every DBM for the databases in memory,
+// TinyDBM and BabyDBM.
 //
-// Such a class D inherits MemoryOperations<D, FileT> publicly (CRTP) and provides MakeIterator, Clear, Set, CheckIdle and kKeySizeMax. A
-// snapshot is of no kind: what one database saved, another one can load.
+// Such a class D inherits MemoryOperations<D, FileT> publicly (CRTP) and provides MakeIterator,
+// Clear, Set, CheckIdle and kKeySizeMax. A snapshot does not depend on the kind of database: either
+// class loads a snapshot of the other.
 //
-// Threads: Save and Load from any. Save does not stop writers: each record is saved with a value that it had during the call. Load is many
-// updates, and others may see each of them.
+// Threads: Save and Load from any thread. Save does not stop writers: it stores each record with a
+// value that it had during the call. Load consists of many updates, and other threads may see each
+// of them.
 #pragma once
 
 #include <string>
@@ -22,21 +24,24 @@ namespace hako {
 template <class D, File FileT>
 class MemoryOperations {
  public:
-  // Writes all records to `file`, which is emptied first, and syncs it.
+  // Empties `file`, writes all records to it, and syncs it. An error leaves its content
+  // unspecified.
   Status Save(FileT& file) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
     return storage::SaveSnapshot(file, self().MakeIterator());
   }
   HAKO_OR_NO_MEMORY
-  // Replaces the file at `path` (file/replace_file.h), or leaves it as it is.
+  // Creates or replaces the file at `path` atomically and durably (file/replace_file.h). An error
+  // leaves it unchanged.
   Status Save(const std::string& path) requires PathFile<FileT> HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
     return ReplaceFile<FileT>(path, [this](FileT& file) { return Save(file); });
   }
   HAKO_OR_NO_MEMORY
 
-  // Replaces all records by those of a snapshot. Nothing is changed if the snapshot does not validate or has a key longer than
-  // D::kKeySizeMax; if memory runs out half-way the database is left empty.
+  // Replaces all records by those of a snapshot. DataLoss if the snapshot does not validate;
+  // nothing is changed then, nor if it has a key longer than D::kKeySizeMax. ResourceExhausted if
+  // memory runs out while loading; the database is then empty.
   Status Load(FileT& file) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
     return storage::LoadSnapshot(file, self());
@@ -48,7 +53,7 @@ class MemoryOperations {
   }
   HAKO_OR_NO_MEMORY
 
-  // There is no file to synchronize with, and none that could fail or be read-only.
+  // There is no file to synchronize, to fail or to be read-only. OK while the database can be used.
   Status Synchronize(SyncMode) { return self().CheckIdle(); }
   bool IsWritable() const { return true; }
   Status GetHealth() const { return self().CheckIdle(); }

@@ -1,11 +1,18 @@
-// The operations of every DBM on several records, or on a record that the caller does not name: written once, over the primitives of dbm.h.
+// The operations of every DBM on several records, or on a record that the caller does not name,
+// written once over the primitives of dbm.h.
 //
-// GetMulti, SetMulti, RemoveMulti and AppendMulti are many operations in one call, each atomic for itself; the call is faster than a loop
-// because their memory accesses overlap, where the DBM knows how (its own FetchMulti and Prefetch). CompareExchangeMulti, Rekey and what
-// else is built on ProcessMulti are one step to other threads.
+// A DBM class inherits MultiOperations<D> through Operations<D>.
 //
-// First and last are meant in the order of the DBM's iterator. A hash table has an order of its own: there PushLast and PopFirst make a
-// pool, not a queue, and the first record of a large table that is nearly empty may be far.
+// GetMulti, SetMulti, RemoveMulti and AppendMulti are many operations in one call, each atomic by
+// itself. They are faster than a loop because their memory accesses overlap, where the DBM supports
+// it (its own FetchMulti and Prefetch). CompareExchangeMulti and Rekey are one atomic step to other
+// threads, but not across a process kill: see ProcessMulti in dbm.h.
+//
+// "First" means first in the order of the DBM's iterator. A hash table has an internal order: there
+// PushLast and PopFirst make a pool, not a queue, and finding the first record of a large, nearly
+// empty table may take long.
+//
+// Threads and errors: as in operations.h.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +34,7 @@
 
 namespace hako {
 
-// One of the conditions and updates of CompareExchangeMulti.
+// One condition and update of CompareExchangeMulti.
 struct Exchange {
   std::string_view key;
   Expect expected;
@@ -35,15 +42,16 @@ struct Exchange {
 };
 
 struct RekeyOptions {
-  bool overwrite = true;         // false: a record that has the new key is kept, and the result is AlreadyExists
-  bool copying = false;          // the record stays under its old key too
-  std::string* value = nullptr;  // receives the value
+  bool overwrite = true;         // false: keeps a record that has the new key and returns AlreadyExists
+  bool copying = false;          // the record also stays under its old key
+  std::string* value = nullptr;  // receives the record's value
 };
 
 template <class D>
 class MultiOperations {
  public:
-  // Fetch of each key: sink(index, size), then arrived(index, whether the key is there). A DBM that can overlap them has its own.
+  // Fetches each key: calls sink(index, size), then arrived(index, found). A DBM that can overlap
+  // the look-ups provides its own.
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -53,7 +61,7 @@ class MultiOperations {
     }
     return absl::OkStatus();
   }
-  // A hint that these keys are going to be used. A DBM that can make use of it has its own.
+  // A hint that these keys will be used. A DBM that can make use of it provides its own.
   void Prefetch(std::span<const std::string_view>) const {}
 
   // Shows the value of each key, or nullopt, to visitor(index, value), in order.
@@ -73,7 +81,9 @@ class MultiOperations {
         [&](std::size_t index, bool found) { visitor(index, found ? std::optional(value) : std::nullopt); });
   }
 
-  // Copies the value of keys[i] into values[i], reusing its capacity, or makes it nullopt. REQUIRES: values.size() >= keys.size()
+  // Copies the value of keys[i] into values[i], reusing its capacity, or resets values[i] if
+  // absent.
+  // REQUIRES: values.size() >= keys.size(); otherwise InvalidArgument
   Status GetMulti(std::span<const std::string_view> keys, std::span<std::optional<std::string>> values) {
     if (values.size() < keys.size()) return absl::InvalidArgumentError("GetMulti: more keys than values");
     return self().FetchMulti(
@@ -89,8 +99,8 @@ class MultiOperations {
         });
   }
 
-  // Sets each record. With overwrite = false those that exist are kept, and the result is AlreadyExists if there were any. Another error
-  // ends the call; the records before are set then.
+  // Sets each record. With overwrite = false, keeps existing records and returns AlreadyExists if
+  // there were any. Another error ends the call; earlier records stay set.
   Status SetMulti(std::span<const KeyValue> records, bool overwrite = true) {
     bool refused = false;
     HAKO_RETURN_IF_ERROR(ForEachKey(
@@ -102,7 +112,8 @@ class MultiOperations {
     return refused ? PresentError() : absl::OkStatus();
   }
 
-  // Removes each record that is there; NotFound if any was not.
+  // Removes each existing record. NotFound if any was absent. Another error ends the call; earlier
+  // records stay removed.
   Status RemoveMulti(std::span<const std::string_view> keys) {
     bool missed = false;
     HAKO_RETURN_IF_ERROR(ForEachKey(
@@ -111,14 +122,16 @@ class MultiOperations {
     return missed ? AbsentError() : absl::OkStatus();
   }
 
+  // Appends to each record. An error ends the call; earlier records stay changed.
   Status AppendMulti(std::span<const KeyValue> records, std::string_view delimiter = {}) {
     return ForEachKey(
         records.size(), [records](std::size_t i) { return records[i].key; },
         [&](std::size_t i) { return self().Append(records[i].key, records[i].value, delimiter); });
   }
 
-  // Carries out all that is desired if every record is as expected; else changes nothing and returns Aborted. Other threads see all of it
-  // or nothing. Of a key that comes several times, each is compared with what those before leave.
+  // Carries out every `desired` if every record matches its `expected`; otherwise changes nothing
+  // and returns Aborted. Other threads see all of the changes or none. If a key occurs several
+  // times, each occurrence is compared with the result of those before it.
   Status CompareExchangeMulti(std::span<const Exchange> exchanges) HAKO_TRY {
     absl::InlinedVector<std::string_view, 16> keys;
     for (const Exchange& exchange : exchanges) keys.push_back(exchange.key);
@@ -128,7 +141,8 @@ class MultiOperations {
   }
   HAKO_OR_NO_MEMORY
 
-  // Gives the record of `old_key` the key `new_key`, in one step; NotFound if there is none.
+  // Moves the record of `old_key` to `new_key` in one step. NotFound if `old_key` is absent;
+  // AlreadyExists if the record of `new_key` is kept (RekeyOptions::overwrite).
   Status Rekey(std::string_view old_key, std::string_view new_key, const RekeyOptions& options = {}) {
     const std::string_view keys[] = {old_key, new_key};
     std::string own_value;
@@ -148,7 +162,8 @@ class MultiOperations {
     return found ? PresentError() : AbsentError();
   }
 
-  // Runs visitor(key, value), which returns an Action or void, on the first record; NotFound if there is none.
+  // Runs visitor(key, value), which returns an Action or void, on the first record. NotFound if the
+  // database is empty.
   template <class V>
   Status ProcessFirst(V&& visitor) HAKO_TRY {
     bool found = false;
@@ -158,7 +173,7 @@ class MultiOperations {
       const std::string_view key = it.key();
       using Result = std::invoke_result_t<V&, std::string_view, std::string_view>;
       HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> value) -> Result {
-        found = value.has_value();  // else it has been removed meanwhile
+        found = value.has_value();  // otherwise another thread removed it: try again
         if constexpr (std::is_void_v<Result>) {
           if (found) visitor(key, *value);
         } else {
@@ -170,7 +185,8 @@ class MultiOperations {
   }
   HAKO_OR_NO_MEMORY
 
-  // Takes the first record out; NotFound if there is none.
+  // Removes the first record and copies its key and value, each if wanted. NotFound if the database
+  // is empty.
   Status PopFirst(std::string* key = nullptr, std::string* value = nullptr) {
     return ProcessFirst([&](std::string_view first_key, std::string_view first_value) {
       if (key != nullptr) key->assign(first_key);
@@ -179,8 +195,10 @@ class MultiOperations {
     });
   }
 
-  // Makes a record whose key is a time, in units of 10 ns as 8 big-endian bytes: `wtime` in seconds since 1970, or now if it is negative;
-  // later by one unit until no record has that key. *key, if given, receives it. Tkrzw's form.
+  // Adds a record whose key is a time: 8 big-endian bytes in units of 10 ns since 1970 (Tkrzw's
+  // format). `wtime` is in seconds; a negative one means now. If the key exists, the time is
+  // advanced by one unit until it is free. *key, if given, receives the key. InvalidArgument if
+  // `wtime` is not below 1e11.
   Status PushLast(std::string_view value, double wtime = -1, std::string* key = nullptr) HAKO_TRY {
     using Seconds = std::chrono::duration<double>;
     if (wtime < 0) wtime = Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -196,7 +214,8 @@ class MultiOperations {
   }
   HAKO_OR_NO_MEMORY
 
-  // Sets every record in another database, of whatever kind. Records that are there throughout are copied; writers are not stopped.
+  // Sets every record in another database of any kind. Records that exist throughout are copied;
+  // writers are not stopped. The first error ends the call.
   template <class Target>
   Status Export(Target& target) HAKO_TRY {
     auto it = self().MakeIterator();
@@ -216,7 +235,7 @@ class MultiOperations {
     return absl::OkStatus();
   }
 
-  // operation(i) for i in [0, n), with what it is going to read brought near beforehand.
+  // Runs operation(i) for i in [0, n), prefetching each group of keys first.
   template <class KeyOf, class F>
   Status ForEachKey(std::size_t n, KeyOf key_of, F operation) {
     for (std::size_t i = 0; i < n; ++i) {

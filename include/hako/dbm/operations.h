@@ -1,8 +1,20 @@
-// The operations of every DBM, written once over its primitives Process and Fetch.
+// The operations of every DBM on one record, written once over its primitives Process and Fetch.
 //
-// A DBM class D inherits Operations<D> publicly (CRTP, so that visitors inline) and provides Process and Fetch. NotFound, AlreadyExists and
-// Aborted carry no message and cost no allocation. None of these allocates, but for growing a std::string that the caller passed and
-// for Append and the StatusOr<std::string> form of Get. Operations on several records are in multi_operations.h.
+// A DBM class D inherits Operations<D> publicly (CRTP, so that visitors inline) and provides
+// Process and Fetch. Operations on several records are in multi_operations.h.
+//
+// Threads, linearizability and visitors: see dbm/dbm.h. Sizes are in bytes.
+//
+// Errors: each function names the outcomes of its own, which change nothing. NotFound,
+// AlreadyExists and Aborted carry no message and cost no allocation. Any function may also return
+// OutOfRange (a key or value beyond its limit), DataLoss or another error of base/status.h, and an
+// update ResourceExhausted or FailedPrecondition.
+//
+// Crashes: an update of one record survives a crash as a whole or not at all. The head comment of
+// the database says from which moment on it survives; SetOptions::durability asks for more.
+//
+// Allocations: on success only Append, GetOr and the StatusOr<std::string> form of Get allocate,
+// and functions that must grow a std::string that the caller passed.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +33,10 @@
 
 namespace hako {
 
-// Sinks are not lambdas with references to local variables: Fetch keeps a copy of a plain struct in registers, while a variable whose
-// address a call could have is stored and loaded around each copy. That load would wait for the copy, whose place depends on a record that
-// may still be on its way from memory, and so would the next look-ups.
+// Sinks are plain structs rather than lambdas with references to local variables: Fetch keeps a
+// copy of a struct in registers, but a variable whose address a call could have is stored and
+// loaded around each copy. That load would wait for the copy, whose destination depends on a record
+// that may still be on its way from memory, and would delay the next look-ups too.
 struct StringSink {
   std::string* value;
   bool has_room = true;
@@ -49,7 +62,7 @@ struct SpanSink {
 template <class D>
 class Operations : public MultiOperations<D> {
  public:
-  // Copies the value into *value, reusing its capacity. On NotFound *value is unspecified.
+  // Copies the value into *value, reusing its capacity. NotFound leaves *value unspecified.
   Status Get(std::string_view key, std::string* value) {
     StringSink sink{value};
     Status status = self().Fetch(key, sink);
@@ -64,14 +77,16 @@ class Operations : public MultiOperations<D> {
     return value;
   }
 
-  // Copies the value into `out` if it fits, and returns its size either way: more than out.size() means that nothing was copied.
+  // Copies the value into `out` if it fits, and returns its size either way. A size above
+  // out.size() means that nothing was copied.
   StatusOr<std::size_t> Get(std::string_view key, std::span<char> out) {
     SpanSink sink{out};
     HAKO_RETURN_IF_ERROR(self().Fetch(key, sink));
     return sink.size;
   }
 
-  // Shows the value in place, without a copy, to visitor(std::string_view). The record's bucket is locked meanwhile.
+  // Shows the value without a copy to visitor(std::string_view), with the record's bucket or leaf
+  // locked. A tree shows a copy of a value stored out of line.
   template <std::invocable<std::string_view> V>
   Status Get(std::string_view key, V&& visitor) {
     bool found = false;
@@ -82,7 +97,7 @@ class Operations : public MultiOperations<D> {
     return found ? absl::OkStatus() : AbsentError();
   }
 
-  // A copy of the value, or of `fallback` if the key is absent; an error still is one.
+  // Returns a copy of the value, or of `fallback` if the key is absent. Other errors are returned.
   StatusOr<std::string> GetOr(std::string_view key, std::string_view fallback) HAKO_TRY {
     StatusOr<std::string> value = Get(key);
     if (absl::IsNotFound(value.status())) return std::string(fallback);
@@ -90,9 +105,10 @@ class Operations : public MultiOperations<D> {
   }
   HAKO_OR_NO_MEMORY
 
-  // The value's size in bytes.
+  // Returns the value's size. NotFound if absent.
   StatusOr<std::size_t> GetSize(std::string_view key) { return Get(key, std::span<char>()); }
 
+  // Returns whether the key is present.
   StatusOr<bool> Contains(std::string_view key) {
     Status status = GetSize(key).status();
     if (absl::IsNotFound(status)) return false;
@@ -100,8 +116,11 @@ class Operations : public MultiOperations<D> {
     return true;
   }
 
+  // Stores the record, replacing an existing value.
   Status Set(std::string_view key, std::string_view value) { return self().Process(key, Action::Set(value)); }
 
+  // Set with options. AlreadyExists if the record is kept (SetOptions::overwrite). With
+  // Durability::kPower an error of the synchronization is returned after the record was stored.
   Status Set(std::string_view key, std::string_view value, const SetOptions& options) {
     bool refused = false;
     const auto decide = [&](bool exists) {
@@ -120,7 +139,7 @@ class Operations : public MultiOperations<D> {
     return options.durability == Durability::kPower ? self().Synchronize(SyncMode::kHard) : absl::OkStatus();
   }
 
-  // Overwrites a record that is there; NotFound if there is none.
+  // Overwrites an existing record. NotFound if absent.
   Status Replace(std::string_view key, std::string_view value) {
     bool found = false;
     HAKO_RETURN_IF_ERROR(self().Process(key, [&](bool exists) {
@@ -130,6 +149,7 @@ class Operations : public MultiOperations<D> {
     return found ? absl::OkStatus() : AbsentError();
   }
 
+  // Removes the record. NotFound if absent.
   Status Remove(std::string_view key) {
     bool found = false;
     HAKO_RETURN_IF_ERROR(self().Process(key, [&found](bool exists) {
@@ -139,7 +159,7 @@ class Operations : public MultiOperations<D> {
     return found ? absl::OkStatus() : AbsentError();
   }
 
-  // As Remove; *old_value receives what was removed.
+  // Remove that copies the removed value into *old_value. NotFound leaves *old_value unchanged.
   Status Remove(std::string_view key, std::string* old_value) {
     bool found = false;
     HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> value) {
@@ -150,8 +170,8 @@ class Operations : public MultiOperations<D> {
     return found ? absl::OkStatus() : AbsentError();
   }
 
-  // Adds `value` at the end of the record's value, after `delimiter` if there is a record; makes the record if there is none. In a file,
-  // where no record is changed in place, the whole value is written anew.
+  // Appends `value`, preceded by `delimiter` if the record exists; creates the record if absent. A
+  // file never changes a record in place, so there the whole value is written again.
   Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {}) {
     std::string joined;
     return self().Process(key, [&](std::optional<std::string_view> found) {
@@ -162,8 +182,9 @@ class Operations : public MultiOperations<D> {
     });
   }
 
-  // Carries out `desired` (Keep, Remove or Set) if the record is as `expected`; else changes nothing and returns Aborted. *actual, if
-  // given, receives the value found, or becomes empty; *found tells whether there was a record.
+  // Carries out `desired` (Keep, Remove or Set) if the record matches `expected`; otherwise changes
+  // nothing and returns Aborted. *actual, if given, receives the value found, or becomes empty;
+  // *found receives whether the record exists.
   Status CompareExchange(std::string_view key, Expect expected, Action desired, std::string* actual = nullptr, bool* found = nullptr) {
     bool holds = false;
     HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> value) {
@@ -175,8 +196,9 @@ class Operations : public MultiOperations<D> {
     return holds ? absl::OkStatus() : MismatchError();
   }
 
-  // Adds `delta` to the record, an int64 in 8 big-endian bytes, or makes it with initial + delta; returns the new number. OutOfRange if it
-  // does not fit, InvalidArgument if the record is not 8 bytes long; nothing is changed then.
+  // Adds `delta` to the record, an int64 in 8 big-endian bytes, or creates it as initial + delta.
+  // Returns the new number. OutOfRange if the sum overflows, InvalidArgument if the record is not 8
+  // bytes long.
   StatusOr<std::int64_t> Increment(std::string_view key, std::int64_t delta = 1, std::int64_t initial = 0) {
     std::int64_t number = initial;
     char stored[8];

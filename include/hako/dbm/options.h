@@ -1,4 +1,4 @@
-// Options of the DBMs: plain structs, validated once at Open. Sizes in bytes.
+// Options of the DBMs: plain structs, validated once at Open (InvalidArgument). Sizes are in bytes.
 #pragma once
 
 #include <array>
@@ -10,72 +10,91 @@
 
 namespace hako {
 
-// Bytes that the user may keep in a database file beside the records; zero at first. The engine never looks at them.
+// Bytes that the application may store in a database file beside the records; initially zero. hako
+// does not interpret them.
 using UserMetadata = std::array<std::byte, 64>;
 
 struct HashOptions {
-  // How many records are expected; 0 = unknown. Only a hint, used when the file is created: the table grows by itself in any case.
+  // Expected number of records; 0 = unknown. A hint, used when the file is created: the table grows
+  // by itself.
   std::uint64_t num_records = 0;
-  // Records are aligned to 2^align_pow bytes, fixed when the file is created: 3 to 6. The file can grow to 2^(32 + align_pow) bytes,
-  // 32 GiB by default; beyond that, updates fail with ResourceExhausted.
+  // Records are aligned to 2^align_pow bytes, 3 to 6; fixed when the file is created. The file can
+  // grow to 2^(32 + align_pow) bytes, 32 GiB by default; beyond that, updates return
+  // ResourceExhausted.
   int align_pow = 3;
-  // Seed of the key hash and the record checks, fixed when the file is created; 0 = drawn from the system's entropy.
+  // Seed of the key hash and the record checks, fixed when the file is created; 0 = random.
   std::uint64_t seed = 0;
-  // What every update survives when it returns, of whatever operation; SetOptions can ask for more.
+  // What every update survives once it has returned; SetOptions can ask for more.
   Durability durability = Durability::kProcess;
-  // How often the database synchronizes by itself what has been changed, from a thread of its own, so that a power cut costs no more than
-  // what came after the last time; 0 = only when told to. A failure is told to the next update, as that of Synchronize is.
+  // Interval of hard synchronizations by a background thread, if anything has changed, so that a
+  // power cut loses at most the updates since the last one; 0 = only when requested. After a
+  // failure the database refuses updates, as after a failed Synchronize.
   std::chrono::milliseconds sync_interval{0};
-  // The space of replaced and removed records is used again after the next synchronization, because a crash of the machine may bring them
-  // back. Once such records of more than 4 KiB each take this many bytes, and an eighth of what live records take, the database
-  // synchronizes by itself, from a thread that it starts then; 0 = only when told to. No update waits for the device, but while twice as
-  // much waits, a Set of a value of more than 8 KiB takes up to 10 ms longer. Smaller records never cause it, since random updates of small
-  // records are much slower after each synchronization; their file grows to twice what lived in it at the last one. Of what is replaced
-  // before the first synchronization of a new file nothing waits.
-  // A larger number makes it faster to replace such records, and the file larger. Where half of 100 MB of live data may wait instead of an
-  // eighth, the file is 2.3 instead of 1.5 times as large as its values, of 16 KiB, and their replacement has been seen to take a quarter
-  // of the time, as it seldom waits for a synchronization. The default keeps files small.
+  // The space of replaced and removed records is reused only after the next synchronization,
+  // because a machine crash may bring them back. A background thread synchronizes once such records
+  // of more than 4 KiB each take this many bytes and an eighth of the space of live records; 0 =
+  // only when requested. Updates do not wait for the device, but while twice as much waits, a Set
+  // of a value of more than 8 KiB takes up to 10 ms longer.
+  //
+  // Smaller records never start a synchronization, because random updates of small records are much
+  // slower after one; their file grows to twice its live size at the last synchronization. Space
+  // freed before the first synchronization of a new file is reused at once.
+  //
+  // A larger value makes replacing such records faster and the file larger. With 100 MB of live 16
+  // KiB values, letting half instead of an eighth of the live bytes wait makes the file 2.3 instead
+  // of 1.5 times as large as the values, and has cut the time of replacement to a quarter. The
+  // default keeps files small.
   std::uint64_t reclaim_bytes = std::uint64_t{16} << 20;
-  // On a file that is not mapped: bytes that the first read of a record takes, in the hope that it is all of it; 0 = what records have
-  // lately been found to take.
+  // Unmapped files: bytes that the first read of a record takes, hoping to get all of it; 0 =
+  // estimated from recent records.
   std::uint64_t min_read_size = 0;
 };
 
 struct TinyOptions {
-  // How many records are expected; 0 = unknown. Only a hint: the table grows by itself.
+  // Expected number of records; 0 = unknown. A hint: the table grows by itself.
   std::uint64_t num_records = 0;
-  // Records are aligned to 2^align_pow bytes: 2 to 6. The database can grow to 2^(32 + align_pow) bytes, 16 GiB by default.
+  // Records are aligned to 2^align_pow bytes, 2 to 6. The database can grow to 2^(32 + align_pow)
+  // bytes, 16 GiB by default; beyond that, updates return ResourceExhausted.
   int align_pow = 2;
-  std::uint64_t seed = 0;  // of the key hash; 0 = drawn from the system's entropy
+  std::uint64_t seed = 0;  // of the key hash; 0 = random
 };
 
 struct BabyOptions {
-  // A page is divided when it would take more bytes than this, 128 to 8192; a value longer than a quarter of it lies outside of the page.
+  // A page is split when it would exceed this many bytes, 128 to 8192. Values longer than a quarter
+  // of it are stored out of line.
   unsigned page_size = 8192;
-  // Address space, 1 MiB to somewhat below 512 GiB, of which only what is used takes memory; beyond it updates fail with
-  // ResourceExhausted.
+  // Address space to reserve, from 1 MiB to slightly below 512 GiB. Only the used part takes
+  // memory. Beyond it, updates return ResourceExhausted.
   std::uint64_t max_bytes = std::uint64_t{32} << 30;
 };
 
 struct TreeOptions {
-  // A page is divided when it would take more bytes than this, 128 to 8192; a value longer than a quarter of it lies outside of the page.
-  // Fixed when the file is created.
+  // A page is split when it would exceed this many bytes, 128 to 8192. Values longer than a quarter
+  // of it are stored out of line. Fixed when the file is created.
   unsigned page_size = 8192;
-  // Memory for pages and for what says where they are, at least 1 MiB. Pages that were changed since the last checkpoint take about three
-  // quarters of it: as they approach that, each update of another page pauses, for up to 4 milliseconds, so that updates slow down to the
-  // speed of the device. While the device stands still they go on with these pauses, which double with each 4 MiB, or eighth of the cache,
-  // beyond. For each page of the file, in memory or not, there are about 100 bytes.
-  // A ProcessMulti of more pages than an eighth of it holds them all in memory beside it, until a checkpoint has written them. Values that
-  // lie outside of pages take memory beside it too, until a checkpoint has written them: while they take more than an eighth of it, a
-  // thread that has set another one waits for a checkpoint.
+  // Memory for cached pages and for the tables that locate them, at least 1 MiB. The tables take
+  // about 100 bytes for each page of the file, cached or not.
+  //
+  // Pages changed since the last checkpoint may take about three quarters of the part that pages
+  // can use. As they approach that, each update of another page pauses for up to 4 ms, which slows
+  // updates to the speed of the device. While the device stalls, updates continue with longer
+  // pauses, which double with each further eighth of that limit, or 4 MiB if that is more.
+  //
+  // Two kinds of data take memory beyond it until a checkpoint has written them: the pages of a
+  // ProcessMulti that changes more than an eighth of the cache, and values stored out of line.
+  // While the latter exceed an eighth of the cache, a thread that has set another such value waits
+  // for a checkpoint.
   std::uint64_t cache_bytes = std::uint64_t{256} << 20;
-  // So many bytes of changed pages, or half of cache_bytes, cause a checkpoint.
+  // Start a checkpoint once this many bytes of pages are dirty, or half of cache_bytes if that is
+  // less.
   std::uint64_t checkpoint_bytes = std::uint64_t{128} << 20;
-  // What every update survives when it returns, of whatever operation; SetOptions can ask for more.
+  // What every update survives once it has returned; SetOptions can ask for more.
   Durability durability = Durability::kProcess;
-  // How often there is a checkpoint in any case, if something has changed; 0 = only as said above.
+  // Interval of checkpoints by a background thread, if anything has changed; 0 = only by
+  // checkpoint_bytes, Synchronize and Close.
   std::chrono::milliseconds sync_interval{0};
-  // Bytes that the first read of a page takes; 0 = all, as the page map knows how many there are. Only to measure what knowing it is worth.
+  // For measurements only. Bytes that the first read of a page takes; 0 = all of the page, whose
+  // size the page map stores.
   std::uint64_t min_read_size = 0;
 };
 

@@ -1,7 +1,12 @@
-// What the ordered DBMs do beside the operations of every DBM: ranges of keys, in both directions.
+// The operations of ordered DBMs beside those of every DBM: key ranges, in both directions. Ranges
+// are half-open: [from, to).
 //
-// An ordered DBM class D inherits OrderedOperations<D, Compare> publicly and provides CountKeys and RemoveKeys of a tree::Range, and an
-// iterator that moves both ways: First, Last, Jump, JumpLower, JumpUpper, Next, Previous. A range is [from, to): `to` is not a part of it.
+// An ordered DBM class D inherits OrderedOperations<D, Compare> publicly. It provides CountKeys and
+// RemoveKeys, and an iterator that moves both ways: First, Last, Jump, JumpLower, JumpUpper, Next,
+// Previous. Jump is LevelDB's Seek, JumpLower(key, true) RocksDB's SeekForPrev.
+//
+// Threads: as in dbm/dbm.h. A range uses an iterator, so it holds no lock, stops no writer and is
+// not a snapshot (dbm/tree_cursor.h).
 #pragma once
 
 #include <concepts>
@@ -34,9 +39,9 @@ concept OrderedDBM = DBM<D> && requires(D& d, typename D::Iterator& it, std::str
   { d.RemoveRange(key, key) } -> std::same_as<StatusOr<std::uint64_t>>;
 };
 
-// Records in order, as an input range of pairs of views that are valid until the next step:
+// Records in order, as an input range of pairs of views, which are valid until the next step:
 //   for (auto [key, value] : db.Range("a", "b")) ...
-// It ends early if the iterator fails: status() then says why.
+// The range ends early if the iterator fails; status() then returns the error. One thread.
 template <class Iterator, bool kForward>
 class RangeView : public std::ranges::view_base {
  public:
@@ -60,7 +65,8 @@ class RangeView : public std::ranges::view_base {
     RangeView* range_;
   };
 
-  // start(it) moves the iterator to the first record and returns the bound, if there is one, at which the range ends.
+  // start(it) moves the iterator to the first record and returns the bound that ends the range, or
+  // nullopt.
   template <class Start>
   RangeView(Iterator it, Start start, int (*compare)(std::string_view, std::string_view)) : it_(std::move(it)), compare_(compare) {
     HAKO_TRY { bound_ = start(it_); }
@@ -89,11 +95,12 @@ class RangeView : public std::ranges::view_base {
 
   Iterator it_;
   std::optional<std::string> bound_;
-  Status status_;  // of the beginning
+  Status status_;  // of the start
   int (*compare_)(std::string_view, std::string_view);
 };
 
-// In bytewise order, the least key above all that begin with `prefix`; none if there is none.
+// Returns the least key, in bytewise order, above every key that begins with `prefix`; nullopt if
+// there is none.
 inline std::optional<std::string> EndOfPrefix(std::string_view prefix) {
   std::string end(prefix);
   while (!end.empty() && static_cast<unsigned char>(end.back()) == 0xff) end.pop_back();
@@ -105,10 +112,11 @@ inline std::optional<std::string> EndOfPrefix(std::string_view prefix) {
 template <class D, Comparator Compare>
 class OrderedOperations {
  public:
-  // The order of keys: below 0 if `a` comes before `b`, 0 if they are equal.
+  // Three-way comparison of keys: negative if `a` orders before `b`, 0 if they are equal.
   static int CompareKeys(std::string_view a, std::string_view b) { return Compare::Compare(a, b); }
 
-  // The records of [from, to), in order; without bounds, of all keys from there on. The database must outlive the view.
+  // The records of [from, to) in order; without `to`, all from `from` on; without arguments, all.
+  // The database must outlive the range.
   auto Range(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
     return View<true>([from, to](auto& it) {
       it.Jump(from);
@@ -121,7 +129,7 @@ class OrderedOperations {
       return std::nullopt;
     });
   }
-  // The same records, the last first.
+  // The same records in reverse order.
   auto ReverseRange(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
     return View<false>([from, to](auto& it) {
       to ? it.JumpLower(*to, false) : it.Last();
@@ -142,20 +150,23 @@ class OrderedOperations {
     });
   }
 
-  // How many records lie in [from, to). Not one moment's number if the database changes meanwhile.
+  // Returns the number of records in [from, to). Under concurrent updates it is not the number at
+  // one moment.
   StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
     if (to && Compare::Compare(from, *to) >= 0) return std::uint64_t{0};
     return self().CountKeys(from, to);
   }
 
-  // Removes the records of [from, to); how many they were. Not one step to other threads.
+  // Removes the records of [from, to) and returns their number. Not atomic: other threads, and a
+  // crash, may see a part of it.
   StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
     if (to && Compare::Compare(from, *to) >= 0) return std::uint64_t{0};
     return self().RemoveKeys(from, to);
   }
 
-  // Sets records whose keys rise, which leaves full pages: next(&key, &value) gives one after the other and returns false at the end.
-  // InvalidArgument if a key is not above the one before; those before are in the database then.
+  // Sets records in ascending order of keys, which fills pages completely. next(&key, &value)
+  // supplies the records and returns false at the end. InvalidArgument if a key is not above the
+  // one before. After an error the earlier records stay in the database.
   template <class Next>
   Status BulkLoad(Next&& next) HAKO_TRY {
     std::string before;

@@ -1,8 +1,12 @@
-// TinyDBM: a hash table in memory, on the bucket engine that HashDBM uses too.
+// TinyDBM: a hash table in memory, on the bucket engine that HashDBM uses too. A record of 8 + 8
+// bytes takes about 30 bytes.
 //
-// Nothing of it survives the process but what Save wrote. Save writes a snapshot beside the target, syncs it and renames it, so a crash or
-// an error leaves the old file as it was; Load refuses a snapshot that does not validate and then changes nothing. About 30 bytes of memory
-// for a record of 8 + 8 bytes; no limit but memory and TinyOptions::align_pow.
+// Durability: only snapshots written by Save survive the process. Save writes a temporary file,
+// syncs it and renames it over the target, so a crash or an error leaves the old file unchanged.
+// Load refuses a snapshot that does not validate and then changes nothing.
+//
+// Limits: keys below 1 GiB, values below 4 GiB, memory up to TinyOptions::align_pow allows.
+// Exceeding one is an error before anything changes.
 //
 // Threads: see dbm/dbm.h.
 #pragma once
@@ -29,6 +33,24 @@
 
 namespace hako {
 
+// FileT is the type of the files that Save and Load open.
+//
+// Inherits
+//   MemoryOperations (dbm/memory_operations.h)
+//     Save, Load              snapshots
+//     Synchronize, IsWritable, GetHealth  for every DBM; there is no file
+//   Operations (dbm/operations.h)
+//     Get, GetOr, GetSize     read a value: into a string or span, in place, or with a fallback
+//     Contains                check for a key
+//     Set, Replace            store a record; only if it exists
+//     Remove                  remove a record
+//     CompareExchange         update a record if it is as expected
+//     Increment               add to an 8-byte number
+//   MultiOperations (dbm/multi_operations.h)
+//     GetMulti, SetMulti, RemoveMulti, AppendMulti  many operations in one call
+//     CompareExchangeMulti, Rekey                   several records in one atomic step
+//     ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
+//     Export                                        copy all records to another database
 template <File FileT = MemoryMapParallelFile>
 class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyDBM<FileT>, FileT> {
   using Space = hash::RecordArena;
@@ -38,6 +60,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   using Iterator = HashCursor<TinyDBM, Index, Space>;
   static constexpr std::uint64_t kKeySizeMax = hako::kKeySizeMax;
 
+  // Opens an empty database. InvalidArgument if align_pow is out of range.
   static StatusOr<std::unique_ptr<TinyDBM>> Open(const TinyOptions& options = {}) HAKO_TRY {
     if (options.align_pow < 2 || options.align_pow > 6) return absl::InvalidArgumentError("TinyOptions::align_pow must be 2 to 6");
     HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.align_pow, options.seed != 0 ? options.seed : RandomSeed()));
@@ -47,6 +70,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   }
   HAKO_OR_NO_MEMORY
 
+  // The primitives: see dbm/dbm.h.
   template <Visitor V>
   Status Process(std::string_view key, V&& visitor) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
@@ -80,20 +104,21 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   }
   HAKO_OR_NO_MEMORY
 
-  // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
+  // Fetches each key, with overlapped reads: calls sink(index, size), then arrived(index, found).
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
     if (writers_.IsClosed()) return writers_.Refusal();
     return index_.FetchMulti(writers_, keys, sink, arrived);
   }
   HAKO_OR_NO_MEMORY
-  // A hint that these keys are going to be used.
+  // A hint that these keys will be used.
   void Prefetch(std::span<const std::string_view> keys) const {
     if (!IsClosed()) index_.Prefetch(keys);
   }
 
-  // As that of Operations, but in place where the block has room: a value that grows by small pieces is copied about eight times while its
-  // size doubles, so an Append costs no more than its piece, on the average.
+  // Operations::Append, but in place where the block has room. A value that grows by small pieces
+  // is copied about eight times while its size doubles, so on average an Append costs time
+  // proportional to its piece.
   Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {}) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     Space::WriterState* writer = writers_.Mine();
@@ -103,13 +128,14 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   }
   HAKO_OR_NO_MEMORY
 
+  // Shows all records in an internal order.
   template <class V>
   Status ProcessEach(V&& visitor) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(writers_.CheckOpen());
     return index_.ForEach(visitor);
   }
   HAKO_OR_NO_MEMORY
-  // ProcessEach in several threads, which call the visitor at the same time.
+  // ProcessEach in several threads, which call the visitor concurrently.
   template <class V>
   Status ProcessEachParallel(unsigned num_threads, V&& visitor) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(writers_.CheckOpen());
@@ -117,11 +143,13 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   }
   HAKO_OR_NO_MEMORY
 
+  // Returns a cursor: see dbm/hash_cursor.h.
   Iterator MakeIterator() { return Iterator(*this, index_, *space_); }
 
+  // The number of records; exact while no update runs.
   std::uint64_t Count() const { return writers_.IsClosed() ? 0 : index_.Count(ForEachWriter()); }
 
-  // The memory is kept for new records.
+  // Removes all records. Stops writers meanwhile. The memory is kept for new records.
   Status Clear() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckOpen());
     Space::WriterState* mine = writers_.Mine();
@@ -131,8 +159,8 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   }
   HAKO_OR_NO_MEMORY
 
-  // Proves the structure of the table beside readers and writers, who are stopped only while the entries are counted (about 2 ms a million
-  // records).
+  // Checks the structure of the table beside readers and writers, who are stopped only while the
+  // entries are counted (about 2 ms per million records). DataLoss names the damage.
   Status Verify() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckOpen());
     Space::WriterState* mine = writers_.Mine();
@@ -156,14 +184,17 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
     return stats;
   }
 
+  // GetStats as pairs of name and text, for people to read.
   Inspection Inspect() HAKO_TRY { return InspectionOf("TinyDBM", GetStats()); }
   HAKO_CATCH_NO_MEMORY(return {};)
 
-  // OK, or why the calling thread may not use the database now (sync/writer_states.h).
+  // OK, or FailedPrecondition if the database is closed or inherited by a fork. CheckIdle also
+  // fails within a visitor of this database (sync/writer_states.h).
   Status CheckOpen() const { return writers_.CheckOpen(); }
   Status CheckIdle() const { return writers_.CheckIdle(); }
   bool IsClosed() const { return writers_.IsClosed(); }
-  // The memory goes with the object.
+  // Closes the database; the memory is freed with the object. Saves nothing.
+  // REQUIRES: no other thread uses the database
   Status Close() {
     if (writers_.IsClosed()) return absl::OkStatus();
     const Status status = writers_.CheckOpen();
@@ -198,7 +229,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
 
 namespace hako {
 
-// The library has these compiled: a program that uses them takes a third of the time to compile.
+// Instantiated in the library: programs that use them compile in a third of the time.
 extern template class TinyDBM<>;
 extern template class hash::BucketIndex<hash::RecordArena>;
 

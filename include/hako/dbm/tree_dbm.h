@@ -1,17 +1,23 @@
 // TreeDBM: a B+ tree in a file, on the page engine that BabyDBM uses too.
 //
-// Records lie in the order of their keys, which Compare decides; the file knows the order's name and is refused under another. The pages
-// that are in use lie in memory, within TreeOptions::cache_bytes; the others in the file (tree/buffer_pool.h). About 17 bytes of the file
-// for a record of 8 + 8 bytes loaded in order; less if Codec compresses pages (base/page_codec.h). Keys are at most kTreeKeySizeMax bytes.
+// Records are ordered by Compare, whose name is stored in the file; a file of another order is
+// refused. Recently used pages are cached in memory, up to TreeOptions::cache_bytes
+// (tree/buffer_pool.h). A record of 8 + 8 bytes loaded in order takes about 17 bytes of the file,
+// less if Codec compresses pages (base/page_codec.h).
 //
-// What survives. Updates are made in memory, and checkpoints bring them to the file: when so much has changed (checkpoint_bytes), at
-// intervals if that is wanted, at Synchronize and at Close. Whatever happens to the process or the machine, the file is exactly as of the
-// last checkpoint, and opens at once: there is nothing to recover. Synchronize, soft or hard, returns after a checkpoint.
+// Limits: keys up to kTreeKeySizeMax bytes, values below 4 GiB.
 //
-// Threads: see dbm/dbm.h. Synchronize, CopyTo, Rebuild and Verify run beside readers and writers, and checkpoints beside the other three. A
-// visitor runs with its leaf locked. A value of more than a quarter of a page is copied, read and written while nothing is locked, and read
-// again if it is replaced meanwhile; a visitor that only looks at one sees a copy, with nothing locked. ProcessMulti has all those of its
-// keys in memory until it returns.
+// Durability: updates are made in memory. Checkpoints write them to the file: once checkpoint_bytes
+// are dirty, at sync_interval, at Synchronize (soft or hard) and at Close. After the death of the
+// process or of the machine the file is exactly as of the last checkpoint and opens at once,
+// without recovery. With Durability::kPower every update returns after a checkpoint. An update that
+// returned an error of the checkpoint was made in memory.
+//
+// Threads: see dbm/dbm.h. Synchronize, CopyTo, Rebuild and Verify run beside readers and writers,
+// and checkpoints run beside the other three. A visitor runs with its leaf locked. Values longer
+// than a quarter page are copied, read and written with nothing locked, and read again if replaced
+// meanwhile; a visitor that only reads such a value sees a copy, with nothing locked. ProcessMulti
+// keeps the long values of its keys in memory until it returns.
 #pragma once
 
 #include <atomic>
@@ -40,6 +46,30 @@
 
 namespace hako {
 
+// Inherits
+//   TreeOperations (dbm/tree_operations.h)
+//     Process, Fetch, ProcessMulti, FetchMulti, Prefetch  the primitives
+//     ProcessEach, ProcessEachParallel, Count             all records
+//     MakeIterator                                        a cursor (dbm/tree_cursor.h)
+//     CheckOpen, CheckIdle, IsClosed                      whether the database can be used
+//   OrderedOperations (dbm/ordered_operations.h)
+//     Range, ReverseRange, PrefixRange  records of [from, to) as an input range
+//     CountRange, RemoveRange           count or remove the records of [from, to)
+//     BulkLoad                          load sorted records into full pages
+//     CompareKeys                       the order of keys
+//   Operations (dbm/operations.h)
+//     Get, GetOr, GetSize     read a value: into a string or span, in place, or with a fallback
+//     Contains                check for a key
+//     Set, Replace            store a record; only if it exists
+//     Remove                  remove a record
+//     Append                  append to a value
+//     CompareExchange         update a record if it is as expected
+//     Increment               add to an 8-byte number
+//   MultiOperations (dbm/multi_operations.h)
+//     GetMulti, SetMulti, RemoveMulti, AppendMulti  many operations in one call
+//     CompareExchangeMulti, Rekey                   several records in one atomic step
+//     ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
+//     Export                                        copy all records to another database
 template <File FileT = MemoryMapParallelFile, Comparator Compare = BytewiseComparator, PageCodec Codec = NoCodec>
 class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::BufferPool<FileT, Codec>, Compare> {
   using Space = tree::BufferPool<FileT, Codec>;
@@ -47,7 +77,10 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   friend Base;
 
  public:
-  // Opens the database in `file`; an empty file is made one. Options that are fixed at creation count only there.
+  // Opens the database in `file`, creating one if the file is empty. Options that are fixed at
+  // creation are ignored for an existing database. InvalidArgument for an option out of range,
+  // another type of file, another comparator or codec; Unavailable if another holder has the file
+  // open; DataLoss if it does not validate.
   static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, const TreeOptions& options = {});
   static StatusOr<std::unique_ptr<TreeDBM>> Open(const std::string& path, const TreeOptions& options = {},
                                                  const FileOptions& file_options = {}) requires PathFile<FileT> HAKO_TRY {
@@ -60,33 +93,42 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
 
   ~TreeDBM() {
     (void)Close();
-    if (this->writers_.IsInherited()) (void)space_.release();  // its threads and locks are the other process's
+    if (this->writers_.IsInherited()) (void)space_.release();  // its threads and locks belong to the parent process
   }
 
-  // A checkpoint: two flushes of the device, shared by all threads that wait for them; writers are stopped for microseconds.
+  // Makes a checkpoint: two flushes of the device, shared by concurrent callers; writers are
+  // stopped for microseconds. Both modes are the same. After a failure the file keeps the previous
+  // checkpoint: see GetHealth.
   Status Synchronize(SyncMode mode);
-  // Atomic to a crash like everything else: it is in the next checkpoint or not.
+  // Removes all records, atomically across a crash: a checkpoint has all of it or nothing. Accepted
+  // on a full device. Stops writers meanwhile.
   Status Clear();
 
-  // Whether more than half of the file is free.
+  // Whether more than half of the file is free. False for files of up to 1 MiB.
   bool ShouldBeRebuilt();
-  // Moves pages to the file's front and gives back its end, beside readers and writers. On error the database is as good as before.
+  // Moves pages to the front of the file and truncates it, beside readers and writers. An error
+  // leaves the database as usable as before.
   Status Rebuild();
-  // Copies the state at the moment of the call into an empty file, beside readers and writers; or into a new file at `path`, which appears
-  // there whole and synced or not at all.
+  // Makes a checkpoint and copies it into an empty file, beside readers and writers. The form with
+  // `path` creates or replaces that file, which appears whole and durable or not at all.
+  // InvalidArgument if `empty_file` is not empty.
   Status CopyTo(FileT empty_file);
   Status CopyTo(const std::string& path) requires PathFile<FileT>;
 
-  // Reads the whole file and proves its structure, as of the moment of the call; beside readers and writers. Takes some memory: a page's
-  // line, 64 bytes, for each page, the inner pages, and at most kVerifyBytes more.
+  // Makes a checkpoint, reads the whole file and checks its structure, beside readers and writers.
+  // Takes 64 bytes of memory per page, the inner pages, and at most kVerifyBytes more. DataLoss
+  // names the damage.
   Status Verify();
-  // Of the file, as of the last checkpoint. What is free in it is 0 before the first checkpoint of an open database, or the first
-  // ShouldBeRebuilt or Inspect, which look for it.
+  // num_records is current, the sizes are those of the last checkpoint. free_bytes is 0 until the
+  // first checkpoint since Open, ShouldBeRebuilt or Inspect, which determine it.
   Stats GetStats();
+  // GetStats, GetType, the cache's memory, the file's transfers, and the names of comparator and
+  // codec, as pairs of name and text for people to read.
   Inspection Inspect();
 
-  // What the user keeps in the file beside the records: a number that says what kind of data they are, and some bytes; zero at first.
-  // Durable when the call returns.
+  // Data of the application in the file beside the records: a number for the type of the content,
+  // and UserMetadata. Initially zero. The setters make a checkpoint, so they are durable when they
+  // return.
   std::uint32_t GetType() const {
     std::lock_guard lock(metadata_mutex_);
     return type_;
@@ -103,15 +145,17 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   }
 
   bool IsWritable() const { return writable_; }
-  // OK, or why updates are refused. After a failed write or sync they are refused until the database is opened again, with
-  // FailedPrecondition. While the device is full, with ResourceExhausted: then removals are accepted, and updates again once there is
-  // space.
+  // OK, or why updates are refused. After a failed write or sync: FailedPrecondition, until the
+  // database is opened again. While the device is full: ResourceExhausted; removals are accepted,
+  // and all updates again once there is space. Reads go on in both cases.
   Status GetHealth() const {
     HAKO_RETURN_IF_ERROR(this->CheckOpen());
     return writable_ ? refusal_.Get() : absl::OkStatus();
   }
 
-  // A checkpoint, and closes the file. The destructor calls it where the user did not. No other thread may use the database any more.
+  // Makes a checkpoint if anything has changed, and closes the file. The destructor calls it if the
+  // application has not. Returns the first error; the file is closed in any case.
+  // REQUIRES: no other thread uses the database
   Status Close();
 
  private:
@@ -131,7 +175,7 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
       return RefuseUpdate();
     return absl::OkStatus();
   }
-  // Removals are accepted where only space lacks: they make room.
+  // Removals are accepted while only space is lacking, because they free space.
   Status MayRemove() const {
     const Status may = MayUpdate();
     return absl::IsResourceExhausted(may) ? absl::OkStatus() : may;
@@ -140,7 +184,7 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   Status NoteUpdate() { return Synchronize(SyncMode::kHard); }
   [[gnu::cold]] Status RefuseUpdate() const {
     const Status refusal = refusal_.Get();
-    if (absl::IsResourceExhausted(refusal) && IsTimeToRetry()) background_->Wake();  // there may be space again
+    if (absl::IsResourceExhausted(refusal) && IsTimeToRetry()) background_->Wake();  // there may be space by now
     return refusal;
   }
   static constexpr std::uint64_t kVerifyBytes = 8 << 20;
@@ -149,8 +193,8 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   StatusOr<typename tree::PageStore<FileT>::Pinned> PinNewest();
   void Unpin();
   void YieldToCheckpoints(std::unique_lock<std::mutex>& lock);
-  void NoteHealth(const Status& status);  // of what the store was last asked for
-  // While space lacks, checkpoints that nobody asked for are tried less and less often.
+  void NoteHealth(const Status& status);  // `status` of the store's last operation
+  // While space is lacking, background checkpoints are retried at growing intervals.
   bool IsTimeToRetry() const {
     std::lock_guard lock(metadata_mutex_);
     return std::chrono::steady_clock::now() >= retry_at_;
@@ -161,18 +205,18 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
 
   const bool writable_;
   const Durability durability_;
-  std::mutex maintenance_mutex_;  // of the store's one thread: checkpoints, steps of Rebuild, Pin and Unpin
+  std::mutex maintenance_mutex_;  // held by the store's one user: a checkpoint, a step of Rebuild, Pin or Unpin
   mutable std::mutex metadata_mutex_;
   UserMetadata metadata_;
   std::uint32_t type_;
   sync::StickyStatus refusal_;  // why updates are refused: opened read-only, a failure, or a full device, which may pass
   std::chrono::milliseconds retry_delay_{0};
   std::chrono::steady_clock::time_point retry_at_;
-  std::atomic<std::uint64_t> sync_calls_{0};  // of Synchronize, that have begun
-  std::atomic<int> num_waiting_{0};           // of its callers, for maintenance_mutex_
-  std::uint64_t synced_calls_ = 0;            // of these, the first so many are served
+  std::atomic<std::uint64_t> sync_calls_{0};  // calls of Synchronize that have begun
+  std::atomic<int> num_waiting_{0};           // callers that wait for maintenance_mutex_
+  std::uint64_t synced_calls_ = 0;            // number of the last call already served
   bool closed_ = true;
-  std::shared_ptr<std::atomic<sync::BackgroundThread*>> waker_;  // what the cache wakes
+  std::shared_ptr<std::atomic<sync::BackgroundThread*>> waker_;  // the thread that the buffer pool wakes
   sync::BackgroundThread::Pointer background_;
 };
 
@@ -182,8 +226,8 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
 
 namespace hako {
 
-// The library has these compiled: a program that uses them takes a third of the time to compile.
-// PageTree is not among them: compiled in the program, a Set of an existing key takes 10 to 20 % less time.
+// Instantiated in the library: programs that use them compile in a third of the time. PageTree is
+// left out: compiled in the program, a Set of an existing key takes 10 to 20 % less time.
 extern template class TreeDBM<>;
 extern template class OrderedOperations<TreeDBM<>, BytewiseComparator>;
 extern template class TreeOperations<TreeDBM<>, tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>;
