@@ -1,4 +1,5 @@
-// Definitions of dbm/any_dbm.h: the virtual interface, its model over a DBM, and the calls that lead there.
+// Definitions of dbm/any_dbm.h: the virtual interface, its implementation for each DBM, and the
+// forwarding calls.
 #pragma once
 
 #include "hako/dbm/any_dbm.h"
@@ -92,7 +93,7 @@ struct AnyDBM::Interface {
   virtual Status ProcessEachParallel(unsigned num_threads, Each visitor) = 0;
   virtual std::unique_ptr<CursorInterface> MakeCursor() = 0;
   virtual bool IsOrdered() const = 0;
-  virtual Order KeyOrder() const = 0;  // null where there is none
+  virtual Order KeyOrder() const = 0;  // null if unordered
   virtual StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to) = 0;
   virtual StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to) = 0;
   virtual std::uint64_t Count() const = 0;

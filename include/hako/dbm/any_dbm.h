@@ -1,11 +1,14 @@
-// AnyDBM: a database whose kind is chosen at run time, by the ending of its file name or by an option (dbm/any_options.h).
+// AnyDBM: a database whose kind is chosen at run time, by the suffix of its file name or by an
+// option (dbm/any_options.h).
 //
 //   HAKO_ASSIGN_OR_RETURN(auto db, AnyDBM::Open("casket.hkh?num_records=1m"));
 //
-// It does what every DBM does, and where there is an order what ordered DBMs do beyond that, at the price of a virtual call an operation;
-// the class templates pay nothing for it. A database in memory that has a path (TinyDBM, BabyDBM) is loaded from the snapshot there by Open
-// and saved to it by a hard Synchronize and by Close; meanwhile it keeps the file locked, as a database in a file does. What happens
-// between two saves does not survive the process.
+// It has the operations of every DBM and, where records are ordered, those of ordered DBMs. Each
+// operation costs one virtual call; the class templates pay nothing for it.
+//
+// Durability: as the kind's (HashDBM, TreeDBM). A database in memory with a path (TinyDBM, BabyDBM)
+// is loaded by Open from the snapshot there, and saved by a hard Synchronize and by Close. Updates
+// since the last save do not survive the process. It keeps the file locked while open.
 //
 // Threads: see dbm/dbm.h.
 #pragma once
@@ -30,6 +33,19 @@
 
 namespace hako {
 
+// Inherits
+//   Operations (dbm/operations.h)
+//     Get, GetOr, GetSize     read a value: into a string or span, in place, or with a fallback
+//     Contains                check for a key
+//     Set, Replace            store a record; only if it exists
+//     Remove                  remove a record
+//     CompareExchange         update a record if it is as expected
+//     Increment               add to an 8-byte number
+//   MultiOperations (dbm/multi_operations.h)
+//     GetMulti, SetMulti, RemoveMulti, AppendMulti  many operations in one call
+//     CompareExchangeMulti, Rekey                   several records in one atomic step
+//     ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
+//     Export                                        copy all records to another database
 class AnyDBM : public Operations<AnyDBM> {
   struct Interface;
   struct CursorInterface;
@@ -54,14 +70,16 @@ class AnyDBM : public Operations<AnyDBM> {
   using Order = int (*)(std::string_view, std::string_view);
 
  public:
-  // A cursor of any kind; the database must outlive it.
+  // A cursor over any kind of database, which must outlive it. One thread. It inherits
+  // CursorOperations (dbm/cursor_operations.h): Process, Set, Remove and Step on the current
+  // record, and PassDamage.
   class Iterator : public CursorOperations<Iterator> {
    public:
     void First();
     void Jump(std::string_view key);
     void Next();
-    // As dbm/tree_cursor.h has them. Where the database is not IsOrdered, they lead to the end, and status() is Unimplemented until First
-    // or Jump.
+    // See dbm/tree_cursor.h. If the database is not IsOrdered, they move to the end, and status()
+    // is Unimplemented until First or Jump.
     void Last();
     void JumpLower(std::string_view key, bool inclusive = false);
     void JumpUpper(std::string_view key, bool inclusive = false);
@@ -77,18 +95,20 @@ class AnyDBM : public Operations<AnyDBM> {
     friend AnyDBM;
     Iterator(AnyDBM* database, std::unique_ptr<CursorInterface> inside);
     AnyDBM* database_;
-    std::unique_ptr<CursorInterface> inside_;  // null: there was no memory for it
+    std::unique_ptr<CursorInterface> inside_;  // null if out of memory
   };
 
+  // Opens the database that `options` or `name` describe. InvalidArgument if the options are wrong
+  // or do not name a kind; otherwise as Open of the kind.
   static StatusOr<std::unique_ptr<AnyDBM>> Open(const AnyOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> Open(std::string_view name) {
     HAKO_ASSIGN_OR_RETURN(const AnyOptions options, ParseAnyOptions(name));
     return Open(options);
   }
-  // Makes Open take trees of another order or codec: see dbm/any_tree.h.
+  // Adds a tree of another order or codec to those that Open knows: see dbm/any_tree.h.
   using OpenTree = StatusOr<std::unique_ptr<AnyDBM>> (*)(const AnyOptions& options);
   static void AddTree(std::string_view order, std::string_view codec, OpenTree open);
-  // Takes over a database that is open.
+  // Wraps an open database.
   template <DBM D>
   explicit AnyDBM(std::unique_ptr<D> db);
 
@@ -96,6 +116,7 @@ class AnyDBM : public Operations<AnyDBM> {
   AnyDBM& operator=(const AnyDBM&) = delete;
   ~AnyDBM();
 
+  // The primitives: see dbm/dbm.h. Append is the kind's (dbm/operations.h, TinyDBM).
   template <Visitor V>
   Status Process(std::string_view key, V&& visitor);
   template <Sink S>
@@ -110,12 +131,13 @@ class AnyDBM : public Operations<AnyDBM> {
   Status ProcessEach(V&& visitor);
   template <class V>
   Status ProcessEachParallel(unsigned num_threads, V&& visitor);
-  // Where memory runs out, an iterator that stays at the end, with ResourceExhausted as its status.
+  // Out of memory: returns an iterator that stays at the end, with ResourceExhausted as its status.
   Iterator MakeIterator();
-  // Whether records come in the order of their keys, and iterators move both ways.
+  // Whether records are ordered by key, and iterators move both ways.
   bool IsOrdered() const;
-  // As dbm/ordered_operations.h has them. Where the database is not IsOrdered, Range() shows all records, and the others are
-  // Unimplemented: so is status() of a range, which is empty then. PrefixRange REQUIRES: the order of bytes.
+  // See dbm/ordered_operations.h. If the database is not IsOrdered, Range() shows all records. The
+  // other functions then return Unimplemented, or an empty range with that status().
+  // REQUIRES: for PrefixRange, the bytewise order
   RangeView<Iterator, true> Range();
   RangeView<Iterator, true> Range(std::string_view from, std::optional<std::string_view> to = std::nullopt);
   RangeView<Iterator, false> ReverseRange();
@@ -125,19 +147,24 @@ class AnyDBM : public Operations<AnyDBM> {
   StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to = std::nullopt);
 
   std::uint64_t Count() const;
+  // See dbm/dbm.h. A hard Synchronize of a database in memory saves its snapshot.
   Status Clear();
   Status Synchronize(SyncMode mode);
-  // Databases that need no rebuilding are always as good as rebuilt.
+  // Compact the file: see HashDBM and TreeDBM. False and OK for databases in memory.
   bool ShouldBeRebuilt();
   Status Rebuild();
-  // A copy at `path`, beside readers and writers; it appears there whole and synced or not at all. Unimplemented where the kind has no
-  // file.
+  // Creates or replaces a copy of the database at `path`, beside readers and writers: a file of the
+  // same kind, or a snapshot of a database in memory. It appears whole and durable or not at all.
+  // Unimplemented for a wrapped database whose file type has no path.
   Status CopyTo(const std::string& path);
+  // See dbm/dbm.h and the kind's class.
   Status Verify();
   Stats GetStats();
   Inspection Inspect();
   bool IsWritable() const;
   Status GetHealth() const;
+  // Closes the database, and saves the snapshot of one in memory. Returns the first error.
+  // REQUIRES: no other thread uses the database
   Status Close();
 
  private:

@@ -1,28 +1,34 @@
-// Which database to open and how, chosen at run time, and the one string that can say it all.
+// The kind and options of a database, chosen at run time, and their form as one string:
 //
-//   "casket.hkh"                                a hash table in a file, by the ending
-//   "casket.hkh?num_records=1m,file=pos"        with options, after the last question mark
-//   "casket.hkt?cache_bytes=64mi"               a B+ tree in a file
-//   "casket.db?dbm=hash"                        where the ending does not tell
-//   "casket.hks"                                a hash table in memory, loaded from a snapshot and saved to it
-//   "?dbm=tiny"                                 a hash table in memory and nowhere else
-//   "?dbm=baby", "casket.hks?dbm=baby"          the same with a B+ tree: a snapshot is of no kind, and either can load it
+//   "casket.hkh"                          a hash table in a file, by the suffix
+//   "casket.hkh?num_records=1m,file=pos"  with options, after the last question mark
+//   "casket.hkt?cache_bytes=64mi"         a B+ tree in a file
+//   "casket.db?dbm=hash"                  where the suffix does not name the kind
+//   "casket.hks"                          a hash table in memory with a snapshot file
+//   "?dbm=tiny"                           a hash table in memory only
+//   "?dbm=baby", "casket.hks?dbm=baby"    the same with a B+ tree; either kind loads any snapshot
 //
-// Options are key=value, separated by commas; numbers may have a suffix (base/parse_number.h):
-//   dbm          hash (.hkh), tree (.hkt), tiny (.hks), baby or auto, by the ending
+// Options are key=value, separated by commas and applied in order. Numbers may have a suffix
+// (base/parse_number.h).
+//   dbm          hash (.hkh), tree (.hkt), tiny (.hks), baby, or auto: by the suffix
 //   file         mmap or pos: how the file is accessed (dbm=hash, tree)
 //   mode         read, write (the file must exist), create or truncate
 //   wait         how long to wait for another holder of the file, in seconds
-//   num_records, align_pow, seed                as in dbm/options.h (dbm=hash, tiny)
-//   page_size                                   as in dbm/options.h (dbm=tree, baby)
-//   max_bytes                                   as in dbm/options.h (dbm=baby)
-//   cache_bytes, checkpoint_bytes               as in dbm/options.h (dbm=tree)
-//   order, codec the names of a comparator and of a page codec, as Inspect tells them (dbm=tree): those of the file unless given, in a new
-//                file bytewise and none. Others must have been added by the program (dbm/any_tree.h); they are accessed as file=pos.
-//   direct, huge_pages, block_cache_bytes       as in FileOptions, file/file.h; direct implies file=pos, and alone means direct=true
-//   durability   process or power, sync_interval in milliseconds (dbm=hash, tree): as in dbm/options.h
-//   reclaim_bytes                               as in dbm/options.h (dbm=hash)
-//   reserve_bytes, grow_min, grow_max           as in FileOptions, file/file.h
+//   num_records, align_pow, seed           HashOptions, TinyOptions (dbm=hash, tiny)
+//   page_size                              TreeOptions, BabyOptions (dbm=tree, baby)
+//   max_bytes                              BabyOptions (dbm=baby)
+//   cache_bytes, checkpoint_bytes          TreeOptions (dbm=tree)
+//   order, codec  names of a comparator and a page codec, as Inspect shows them (dbm=tree; an error
+//                 otherwise). Default: those of the file; bytewise and none for a new file. Others
+//                 must have been added by the program (dbm/any_tree.h); they are accessed as
+//                 file=pos.
+//   direct, huge_pages, block_cache_bytes  FileOptions (file/file.h); direct alone means
+//                                          direct=true and implies file=pos
+//   durability   process or power; an error for dbm=tiny, baby, as is sync_interval
+//   sync_interval  in milliseconds (dbm=hash, tree)
+//   reclaim_bytes  HashOptions (dbm=hash)
+//   reserve_bytes, grow_min, grow_max      FileOptions (file/file.h)
+// Except where noted, an option that the kind does not have is ignored.
 #pragma once
 
 #include <array>
@@ -40,14 +46,14 @@
 namespace hako {
 
 struct AnyOptions {
-  static constexpr std::string_view kAuto = "auto";  // by the ending of `path`
+  static constexpr std::string_view kAuto = "auto";  // by the suffix of `path`
   static constexpr std::string_view kHash = "hash";
   static constexpr std::string_view kTree = "tree";
   static constexpr std::string_view kTiny = "tiny";
   static constexpr std::string_view kBaby = "baby";
   static constexpr std::array kKinds = {kAuto, kHash, kTree, kTiny, kBaby};
 
-  std::string path = {};        // empty: in memory only, for a kind that can
+  std::string path = {};        // empty: in memory only (tiny, baby)
   std::string kind = "auto";    // one of kKinds
   std::string device = "mmap";  // AnyFile::kMemoryMap or kPositional
   std::uint64_t num_records = 0;
@@ -58,19 +64,20 @@ struct AnyOptions {
   std::optional<std::uint64_t> cache_bytes = {};
   std::optional<std::uint64_t> checkpoint_bytes = {};
   std::optional<std::uint64_t> reclaim_bytes = {};
-  std::string order = {};  // of a tree's keys; empty = that of the file, bytewise in a new one
-  std::string codec = {};  // of a tree's pages, likewise; none in a new one
+  std::string order = {};  // comparator of a tree; empty = that of the file, bytewise for a new one
+  std::string codec = {};  // codec of a tree; empty = that of the file, none for a new one
   Durability durability = Durability::kProcess;
   std::chrono::milliseconds sync_interval{0};
   FileOptions file = {};
 
-  // `kind`, or what the ending of `path` tells where that is kAuto; empty where it tells nothing.
+  // Returns `kind`, or for kAuto the kind that the suffix of `path` names; empty if it names none.
   std::string_view ResolvedKind() const;
 };
 
 TreeOptions TreeOptionsOf(const AnyOptions& options);
 
-// The options that `name` says, and for the rest `defaults`. InvalidArgument names the option that is wrong and what there is.
+// Parses `name`. Options that it does not contain are taken from `defaults`. InvalidArgument names
+// the option that is unknown or has a wrong value.
 StatusOr<AnyOptions> ParseAnyOptions(std::string_view name, AnyOptions defaults = {});
 
 }  // namespace hako

@@ -1,9 +1,10 @@
-// Trees of other orders and codecs for AnyDBM, which knows trees in the order of bytes without a codec. A program adds those that it wants:
-// each is code of its own, and codecs need their libraries.
+// Trees of other orders and codecs for AnyDBM, which itself knows bytewise order without a codec. A
+// program adds the combinations that it needs, because each is separate code and codecs need their
+// libraries.
 //
 //   AddTreeToAnyDBM<DecimalComparator>();
 //   AddTreeToAnyDBM<BytewiseComparator, ZstdCodec<>>();  // base/zstd_codec.h
-//   auto db = AnyDBM::Open("days.hkt?order=decimal");    // the name is needed only when the file is created
+//   auto db = AnyDBM::Open("days.hkt?order=decimal");    // order= is needed only for a new file
 #pragma once
 
 #include <memory>
@@ -18,7 +19,7 @@
 
 namespace hako {
 
-// Thread-safe. The file is read and written by position, whatever `file` says.
+// Thread-safe. Such files are always read and written by position, regardless of the option `file`.
 template <Comparator Compare, PageCodec Codec = NoCodec>
 void AddTreeToAnyDBM() {
   AnyDBM::AddTree(Compare::kName, Codec::kName, [](const AnyOptions& options) -> StatusOr<std::unique_ptr<AnyDBM>> {

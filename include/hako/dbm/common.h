@@ -1,4 +1,4 @@
-// Small things that the DBMs share.
+// Helpers shared by the DBMs.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ inline Status CheckKey(std::string_view key, std::uint64_t size_max) {
   return TooLargeError("a key", key.size(), size_max);
 }
 
-// A MultiUpdateVisitor of one that only looks.
+// Turns a read visitor into a MultiUpdateVisitor that keeps every record.
 template <MultiReadVisitor V>
 auto KeepAll(V& visitor) {
   return [&visitor](std::size_t index, std::optional<std::string_view> value) {
@@ -29,8 +29,8 @@ auto KeepAll(V& visitor) {
   };
 }
 
-// The options of the file of a database that is opened with `options`. Where syncs are frequent, each would write a huge page for every
-// small one that was changed.
+// The file options of a database opened with `options`. Where syncs are frequent it turns huge
+// pages off: a sync would write a whole huge page for every small page changed.
 template <class Options>
 FileOptions FileOptionsFor(const Options& options, FileOptions file_options) {
   const bool syncs_often = options.durability == Durability::kPower || options.sync_interval.count() > 0;
@@ -60,7 +60,7 @@ inline Inspection InspectionOf(std::string_view type, const Stats& stats) {
   add("num_buckets", stats.num_buckets);
   add("num_overflow", stats.num_overflow);
   add("epoch", stats.epoch);
-  if (stats.synced_at != 0) {  // in seconds, as date(1) takes it
+  if (stats.synced_at != 0) {  // in seconds, as date(1) prints it
     pairs.emplace_back("synced_at",
                        absl::StrCat(stats.synced_at / 1'000'000, ".", absl::Dec(stats.synced_at % 1'000'000, absl::kZeroPad6)));
   }

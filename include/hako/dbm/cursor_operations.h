@@ -1,8 +1,10 @@
-// What an iterator of every DBM does with the record it stands on, written once.
+// The operations of every iterator on its current record, written once.
 //
-// An iterator class C inherits CursorOperations<C> publicly and has, beside what MakeIterator promises (dbm/dbm.h), database(): its DBM.
-// The record is changed as it is at that moment, which may differ from what key() and value() show: these are copies, and stay as they are
-// until the next move.
+// An iterator class C inherits CursorOperations<C> publicly. Beside the functions that MakeIterator
+// promises (dbm/dbm.h) it provides database(), its DBM. An operation applies to the record as it is
+// at that moment, which may differ from key() and value(): these are copies that stay unchanged
+// until the next move. At the end, each operation returns NotFound, or status() if that is an
+// error. Other errors and crash behaviour are those of the DBM's operation.
 #pragma once
 
 #include <string>
@@ -18,20 +20,20 @@ namespace hako {
 template <class C>
 class CursorOperations {
  public:
-  // Process of the current record's key; NotFound at the end.
+  // Runs Process for the current record's key.
   template <Visitor V>
   Status Process(V&& visitor) {
     if (!self().Valid()) return End();
     return self().database().Process(self().key(), std::forward<V>(visitor));
   }
 
-  // Gives the record another value; NotFound at the end, or if it has been removed.
+  // Replaces the record's value. NotFound if the record was removed.
   Status Set(std::string_view value) {
     if (!self().Valid()) return End();
     return self().database().Replace(self().key(), value);
   }
 
-  // Removes the record and moves to the next; NotFound at the end, or if it had been removed.
+  // Removes the record and moves to the next one. NotFound if the record was already removed.
   Status Remove() {
     if (!self().Valid()) return End();
     Status status = self().database().Remove(self().key());
@@ -39,7 +41,7 @@ class CursorOperations {
     return status;
   }
 
-  // Copies key and value, each if wanted, and moves to the next; NotFound at the end.
+  // Copies key and value, each if wanted, and moves to the next record.
   Status Step(std::string* key, std::string* value = nullptr) HAKO_TRY {
     if (!self().Valid()) return End();
     if (key != nullptr) key->assign(self().key());
@@ -49,8 +51,8 @@ class CursorOperations {
   }
   HAKO_OR_NO_MEMORY
 
-  // Where damage has stopped the iterator: calls on_damage(status) and goes on behind it, until a sound record or the end. Whether it is
-  // Valid then. As in
+  // If damage stopped the iterator, calls on_damage(status) and skips it, until a sound record or
+  // the end. Returns Valid():
   //   for (it.First(); it.Valid() || it.PassDamage(report); it.Next()) ...
   template <class F>
   bool PassDamage(F&& on_damage) {

@@ -1,8 +1,9 @@
-// The iterator of the hash DBMs: walks the buckets in the index's own order and copies one bucket's records at a time.
+// The iterator of the hash DBMs. It scans the buckets in an internal order and copies one bucket's
+// records at a time, so it holds no lock between moves and stops no writer.
 //
-// Every record that is there from First() to the end is visited exactly once, however much the table grows meanwhile; records that come or
-// go are visited at most once, with a value that they had at that moment. Writers are not stopped. One thread; the database must outlive
-// it.
+// A record that exists from First() to the end is visited exactly once, regardless of the table's
+// growth. A record added or removed meanwhile is visited at most once. Each is shown with a value
+// that it had at that moment. One thread; the database must outlive the iterator.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +16,15 @@
 
 namespace hako {
 
+// Inherits CursorOperations (dbm/cursor_operations.h)
+//   Process, Set, Remove, Step  operate on the current record
+//   PassDamage                  report and skip damage
 template <class D, class Index, class Space>
 class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
  public:
   HashCursor(D& database, Index& index, Space& space) : database_(&database), space_(&space), walk_(index) {}
 
+  // Moves to the first record.
   void First() HAKO_TRY {
     if (status_ = database_->CheckOpen(); !status_.ok()) return Finish(status_);
     walk_.Start();
@@ -28,7 +33,7 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   }
   HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
 
-  // To the record of `key`; not Valid if there is none. Next then goes on in the index's order.
+  // Moves to the record of `key`; not Valid if absent. Next continues in the internal order.
   void Jump(std::string_view key) HAKO_TRY {
     if (status_ = database_->CheckOpen(); !status_.ok()) return Finish(status_);
     walk_.StartAt(space_->KeyHash(key));
@@ -40,6 +45,7 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
 
   // REQUIRES: Valid()
+  // Moves to the next record.
   void Next() HAKO_TRY {
     ++record_;
     FillBucket();
@@ -49,9 +55,10 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   bool Valid() const { return record_ < walk_.size(); }
   std::string_view key() const { return walk_.key(record_); }      // REQUIRES: Valid(); until the next move
   std::string_view value() const { return walk_.value(record_); }  // REQUIRES: Valid(); until the next move
-  // OK at the end; otherwise what stopped the walk.
+  // OK at the end; otherwise the error that stopped the scan.
   const Status& status() const { return status_; }
-  // Where status() is DataLoss: goes on behind the damaged record, which may lead to the next damage. False where there is none to skip.
+  // If status() is DataLoss: continues behind the damaged record, where the next damage may be.
+  // False if there is nothing to skip.
   bool SkipDamage() {
     if (Valid() || !absl::IsDataLoss(status_) || !walk_.SkipDamage()) return false;
     status_ = absl::OkStatus();

@@ -1,4 +1,4 @@
-// Definitions of dbm/hash_dbm.h: records, then the whole database.
+// Definitions of dbm/hash_dbm.h: operations on records, then on the whole database.
 #pragma once
 
 #include "hako/dbm/hash_dbm.h"
@@ -73,12 +73,13 @@ Status HashDBM<FileT>::ProcessMultiNoting(WriterState& writer, std::span<const s
   return updates ? NoteUpdate() : absl::OkStatus();
 }
 
-// Who finds the list full enters it first, so that an error is not of what has been taken.
+// Makes a Set pending. A thread that finds the list full flushes it first, so that an error does
+// not concern its own Set.
 template <File FileT>
 Status HashDBM<FileT>::SetLater(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view value) {
   std::lock_guard lock(pending_->mutex());
   if (!heap_->AcceptsWrites()) return heap_->Refusal();
-  static_assert(hash::PendingSets::kMax > sync::WriteGate::kHoldsMax);  // so that not all of them can wait for keys
+  static_assert(hash::PendingSets::kMax > sync::WriteGate::kHoldsMax);  // so that not all pending Sets can wait for held keys
   while (pending_->IsFull()) {
     if (Status entered = FlushLocked(&writer); !entered.ok() && pending_->IsFull()) return entered;
   }
@@ -100,7 +101,8 @@ Status HashDBM<FileT>::EnterPendingSlowly(std::optional<std::uint64_t> hash) con
 }
 HAKO_OR_NO_MEMORY
 
-// Until none is pending; or none with that hash. While another thread holds a key that matters, the mutex is not held.
+// Flushes until no Set is pending, or none with that hash. The mutex is released while another
+// thread holds a key that matters.
 template <File FileT>
 Status HashDBM<FileT>::EnterUntilNone(std::unique_lock<std::mutex>& lock, std::optional<std::uint64_t> hash) const {
   for (;;) {
@@ -114,7 +116,8 @@ Status HashDBM<FileT>::EnterUntilNone(std::unique_lock<std::mutex>& lock, std::o
   }
 }
 
-// If not all can be entered together, then those that can be alone. Those whose key another thread holds stay pending, without an error.
+// Flushes pending Sets together, or, if that fails, one by one. Those whose key another thread
+// holds stay pending without an error.
 template <File FileT>
 Status HashDBM<FileT>::FlushLocked(WriterState* writer) const {
   if (pending_->IsEmpty()) return absl::OkStatus();
@@ -152,7 +155,7 @@ Status HashDBM<FileT>::NoteUpdate() {
   return absl::OkStatus();
 }
 
-// ---- synchronizing without being told to ----
+// ---- background synchronization ----
 
 template <File FileT>
 Status HashDBM<FileT>::StartBackground() {
@@ -167,12 +170,12 @@ void HashDBM<FileT>::SynchronizeInBackground() {
     ok = Synchronize(SyncMode::kHard).ok();
     own_syncs_.fetch_add(ok, std::memory_order_relaxed);
   }
-  if (!ok) changed_ = true;  // a failed sync poisons the heap, which tells all
+  if (!ok) changed_ = true;  // a failed sync poisons the heap, so later calls return the error
   heap_->EndReclaim();
 }
 
-// Called by an update that has a bucket locked; wakes the background thread, which the first call starts. If there is no thread to be had,
-// the file grows, and later calls try again.
+// Called by an update that has a bucket locked. Wakes the background thread, which the first call
+// starts. If the system has no thread, the file grows and later calls try again.
 template <File FileT>
 bool HashDBM<FileT>::ReclaimSoon() {
   if (closed_ || writers_.IsInherited()) return false;
@@ -249,7 +252,7 @@ Status HashDBM<FileT>::RemoveAllRecords(WriterState& mine) {
     writers_.ForEach([](WriterState& writer) { writer.pending_count.store(0, std::memory_order_relaxed); });
     heap_->moves().ForgetAll();
   }
-  heap_->extents().StoreLive(&format::LiveState::clearing, 0);  // after an error too: what is written from now on is not to be removed
+  heap_->extents().StoreLive(&format::LiveState::clearing, 0);  // after an error too: later records must not be removed
   return status;
 }
 
@@ -262,7 +265,7 @@ Status HashDBM<FileT>::Synchronize(SyncMode mode) HAKO_TRY {
   if (mine == nullptr) return writers_.Refusal();
   const std::uint64_t call = sync_calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
   std::lock_guard lock(maintenance_mutex_);
-  if (call <= synced_calls_) return heap_->Health();  // one that began after this call has covered it
+  if (call <= synced_calls_) return heap_->Health();  // a synchronization that began after this call covered it
   const std::uint64_t covered = sync_calls_.load(std::memory_order_acquire);
   HAKO_RETURN_IF_ERROR(SynchronizeLocked(*mine));
   synced_calls_ = covered;
@@ -275,12 +278,12 @@ Status HashDBM<FileT>::SynchronizeLocked(WriterState& mine) {
   return SynchronizeSlots(mine, ForEachWriter());
 }
 
-// at_end(number of records) runs at the end of the epoch, with the writers kept out.
+// at_end(number of records) runs at the end of the epoch, with writers excluded.
 template <File FileT>
 template <class Writers, class AtEnd>
 Status HashDBM<FileT>::SynchronizeSlots(WriterState& mine, Writers&& for_each_writer, AtEnd&& at_end) {
   HAKO_RETURN_IF_ERROR(heap_->Health());
-  const Status refreshed = RefreshSomeStamps(mine);  // damage that it meets is no reason to give up what is sound
+  const Status refreshed = RefreshSomeStamps(mine);  // damage found here does not stop the synchronization
   std::uint64_t count = 0;
   typename Space::ClosedEpoch closed{};
   const Status ended = RunExclusiveFlushed([&]() -> Status {
@@ -296,8 +299,9 @@ Status HashDBM<FileT>::SynchronizeSlots(WriterState& mine, Writers&& for_each_wr
   return refreshed;
 }
 
-// Synchronizes, and runs `body` while the blocks of that state are not used for anything else; see SynchronizeSlots for at_end.
-// REQUIRES: reorganizing_mutex_ held
+// Synchronizes, then runs `body` while the blocks of that state are not reused. See
+// SynchronizeSlots for at_end.
+// REQUIRES: reorganizing_mutex_ is held
 template <File FileT>
 template <class AtEnd, class Body>
 Status HashDBM<FileT>::WithPinnedState(WriterState& mine, AtEnd&& at_end, Body&& body) {
@@ -346,7 +350,7 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) HAKO_TRY {
   HashOptions options;
   options.align_pow = static_cast<int>(std::uint32_t{heap_->extents().super().align_pow});
   const auto open = [&] { return Open(std::move(empty_file), options); };
-  if (!IsWritable()) {  // what a process that died did not synchronize is a part of what is read here
+  if (!IsWritable()) {  // the state includes the unsynchronized updates of a process that died
     options.num_records = CountFlushed();
     HAKO_ASSIGN_OR_RETURN(auto copy, open());
     Status status;
@@ -378,7 +382,7 @@ Status HashDBM<FileT>::FinishCopy(HashDBM& copy, std::uint64_t num_records) {
 
 template <File FileT>
 Status HashDBM<FileT>::CopyTo(const std::string& path) requires PathFile<FileT> HAKO_TRY {
-  HAKO_RETURN_IF_ERROR(CheckIdle());  // before a file is made
+  HAKO_RETURN_IF_ERROR(CheckIdle());  // before creating a file
   return ReplaceFile<FileT>(path, [this](FileT file) { return CopyTo(std::move(file)); });
 }
 HAKO_OR_NO_MEMORY
@@ -391,7 +395,8 @@ bool HashDBM<FileT>::ShouldBeRebuilt() {
   return stats.total_bytes > (1 << 20) && scattered > stats.total_bytes / 2;
 }
 
-// The index is a proof of the heap and the other way round: there are as many entries as records, and each record has one.
+// Index and heap verify each other: there are as many entries as records, and each record has an
+// entry.
 template <File FileT>
 Status HashDBM<FileT>::Verify() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
@@ -428,7 +433,7 @@ Status HashDBM<FileT>::Verify() HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-// A record of the state, which has an entry with its tag, unless it was retired since.
+// Checks that a record of the state has an entry with its tag, unless it was retired since.
 template <File FileT>
 Status HashDBM<FileT>::VerifyEntry(const typename Space::ScannedRecord& record) const {
   const typename Index::Naming naming = index_.NamingOf(record.key_hash, record.handle);
@@ -437,7 +442,7 @@ Status HashDBM<FileT>::VerifyEntry(const typename Space::ScannedRecord& record) 
                        heap_->OffsetOf(record.handle));
 }
 
-// Two records whose entries have the same tag.
+// Checks that two records whose entries have the same tag have different keys.
 template <File FileT>
 Status HashDBM<FileT>::VerifyDiffer(WriterState& mine, std::uint32_t a, std::uint32_t b) const {
   const auto key_of = [&](std::uint32_t handle) -> StatusOr<std::string> {
@@ -445,12 +450,12 @@ Status HashDBM<FileT>::VerifyDiffer(WriterState& mine, std::uint32_t a, std::uin
     return std::string(record.key);
   };
   const StatusOr<std::string> first = key_of(a), second = key_of(b);
-  if (!first.ok() || !second.ok() || *first != *second) return absl::OkStatus();  // one that is damaged is missing among the records
+  if (!first.ok() || !second.ok() || *first != *second) return absl::OkStatus();  // a damaged one is missing among the records
   if (!heap_->IsNamed(a) || !heap_->IsNamed(b)) return absl::OkStatus();
   return DataLossError("a bucket has two records of the same key, the second one", heap_->OffsetOf(b));
 }
 
-// Of the heap's live records some are missing, or are too many.
+// The heap has fewer or more live records than the index: finds the damage.
 template <File FileT>
 Status HashDBM<FileT>::FindDamage(std::uint64_t live, std::uint64_t count) const {
   const auto pass = [](std::string_view, std::string_view) {};
@@ -549,19 +554,20 @@ Status HashDBM<FileT>::Close() {
 template <File FileT>
 Status HashDBM<FileT>::CloseWritable() {
   auto& extents = heap_->extents();
-  HAKO_RETURN_IF_ERROR(heap_->Health());  // after a failed write the next Open recovers the last synced state
+  HAKO_RETURN_IF_ERROR(heap_->Health());  // after a failed write, the next Open recovers the last synchronized state
   HAKO_RETURN_IF_ERROR(FlushPending());
   if (WriterState* mine = writers_.Mine(); mine != nullptr) {
     if (rebuilt_ && Space::kMapped) {
       HAKO_RETURN_IF_ERROR(MakeIndexAnew(*mine));
-      // To where the old index was. It is no error if there is no room for a batch.
+      // Moves records to where the old index was. It is not an error if there is no space for a
+      // batch.
       (void)WithMover(*mine, [&](WriterState& mover, std::uint64_t batch) { return MoveDown(*mine, mover, batch); });
       HAKO_RETURN_IF_ERROR(heap_->Health());
     }
     (void)RefreshSomeStamps(*mine);
   }
   const std::uint64_t count = Count();
-  WriterState last;  // this thread may have none
+  WriterState last;  // this thread may have no state
   const auto with_last = [&](auto&& visit) {
     ForEachWriter()(visit);
     visit(last);
@@ -570,8 +576,8 @@ Status HashDBM<FileT>::CloseWritable() {
   heap_->ReleaseUnstamped(last, closed, [](auto&& step) { step(); });
   heap_->GatherFree(with_last);
   heap_->ReleaseExtents();
-  HAKO_RETURN_IF_ERROR(heap_->Health());  // where a stamp could not be written, the next Open recovers too
-  if (extents.EndsInFreeExtent()) {       // the file is cut only when its durable state does not need what is cut off
+  HAKO_RETURN_IF_ERROR(heap_->Health());  // if a stamp could not be written, the next Open recovers too
+  if (extents.EndsInFreeExtent()) {       // truncate only once the durable state does not need the rest
     HAKO_RETURN_IF_ERROR(heap_->CommitEpoch(closed, count));
     extents.WithdrawLiveState();
     extents.LowerTail();
@@ -580,7 +586,7 @@ Status HashDBM<FileT>::CloseWritable() {
   std::string note = heap_->TakeNote(with_last, closed);
   HAKO_RETURN_IF_ERROR(extents.CutAtTail());
   if (Status resized = extents.file().Resize(extents.tail() + note.size()); absl::IsResourceExhausted(resized)) {
-    note.clear();  // a full device: the next opener finds the free space piece by piece
+    note.clear();  // the device is full: the next Open finds the free space piece by piece
   } else {
     HAKO_RETURN_IF_ERROR(resized);
     HAKO_RETURN_IF_ERROR(extents.Write(extents.tail(), note));

@@ -1,12 +1,13 @@
-// Definitions of dbm/hash_dbm.h: making the file smaller.
+// Definitions of dbm/hash_dbm.h: Rebuild.
 #pragma once
 
 #include "hako/dbm/hash_dbm.h"
 
 namespace hako {
 
-// First the extents that are no more than three quarters full are emptied into fresh ones; then the last ones into free ones below. In
-// batches, so that the extents which one batch empties take the records of the next.
+// First moves the records of extents that are at most three quarters full into fresh ones, then
+// those of the last extents into free ones below. Works in batches, so that extents emptied by one
+// batch take the records of the next.
 template <File FileT>
 Status HashDBM<FileT>::Rebuild() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
@@ -31,7 +32,7 @@ Status HashDBM<FileT>::Rebuild() HAKO_TRY {
       return absl::OkStatus();
     }));
     for (auto& sparse : batches) HAKO_RETURN_IF_ERROR(Evacuate(*mine, mover, sparse));
-    AsWriter(*mine, [&] { heap_->ReleaseChunk(mover); });  // the next one lies lower
+    AsWriter(*mine, [&] { heap_->ReleaseChunk(mover); });  // the next chunk lies lower
     return MoveDown(*mine, mover, batch);
   });
   rebuilt_ = rebuilt_ || status.ok();
@@ -39,12 +40,13 @@ Status HashDBM<FileT>::Rebuild() HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-// Runs body(mover, batch), which moves records with the mover, up to `batch` bytes at once.
+// Runs body(mover, batch), which moves records as the writer `mover`, up to `batch` bytes at a
+// time.
 template <File FileT>
 template <class Body>
 Status HashDBM<FileT>::WithMover(WriterState& mine, Body&& body) {
   heap_->ReleaseExtents();
-  const typename Space::ExtentPin pin(*heap_);  // a list of extents stays true
+  const typename Space::ExtentPin pin(*heap_);  // lists of extents stay valid
   WriterState mover;
   const Status status = CatchNoMemory([&] { return body(mover, std::max<std::uint64_t>(8 << 20, heap_->extents().tail() / 16)); });
   AsWriter(mine, [&] { heap_->ReleaseMover(mover); });
@@ -63,7 +65,7 @@ Status HashDBM<FileT>::ForEachHeapExtent(F&& visit) {
   return absl::OkStatus();
 }
 
-// Empties the last heap extents, as long as free extents below have room for their records.
+// Empties the last heap extents, while free extents below have space for their records.
 template <File FileT>
 Status HashDBM<FileT>::MoveDown(WriterState& mine, WriterState& mover, std::uint64_t batch) {
   std::vector<hash::Extent> all, victims;
@@ -82,10 +84,10 @@ Status HashDBM<FileT>::MoveDown(WriterState& mine, WriterState& mover, std::uint
   return absl::OkStatus();
 }
 
-// Moves every record out of the victims, makes that durable, and frees them.
+// Moves every record out of the victims, synchronizes, and frees the victims.
 template <File FileT>
 Status HashDBM<FileT>::Evacuate(WriterState& mine, WriterState& mover, std::vector<hash::Extent>& victims) {
-  const auto with_mover = [&](auto&& visit) {  // whose free blocks may lie in victims, and what it retires waits with what the others do
+  const auto with_mover = [&](auto&& visit) {  // the mover's free blocks may lie in victims; blocks it retires wait like those of others
     ForEachWriter()(visit);
     visit(mover);
   };
@@ -95,7 +97,7 @@ Status HashDBM<FileT>::Evacuate(WriterState& mine, WriterState& mover, std::vect
       return absl::OkStatus();
     });
   });
-  // Long records are moved one by one, so that nobody waits for their bytes.
+  // Long records are moved one by one, so that no thread waits for their bytes.
   std::vector<std::uint32_t> long_records;
   if (status.ok())
     status = CatchNoMemory([&] {
@@ -107,15 +109,15 @@ Status HashDBM<FileT>::Evacuate(WriterState& mine, WriterState& mover, std::vect
         heap_->Retire(mover, handle);
         replace(copy);
         heap_->Commit(copy);
-        heap_->ReleaseFreed(mover);  // while it counts as a block of a victim
+        heap_->ReleaseFreed(mover);  // while it still counts as a block of a victim
         return absl::OkStatus();
       });
     });
   for (std::size_t i = 0; status.ok() && i < long_records.size(); ++i) {
     status = CatchNoMemory([&] { return MoveLong(mine, mover, long_records[i]); });
   }
-  std::lock_guard lock(maintenance_mutex_);  // until nothing that waited in a victim is yet to be released
-  // After an error too: the records moved so far leave space that is needed.
+  std::lock_guard lock(maintenance_mutex_);  // until every block that waited in a victim is released
+  // After an error too: the records moved so far freed space that is needed.
   status.Update(CatchNoMemory([&] { return SynchronizeSlots(mine, with_mover); }));
   RunExclusive([&] {
     heap_->EndEvacuation(mine, victims, status.ok());
@@ -124,7 +126,8 @@ Status HashDBM<FileT>::Evacuate(WriterState& mine, WriterState& mover, std::vect
   return status;
 }
 
-// The copy is written while nothing is locked: a victim's blocks stay as they are, even of a record that is retired meanwhile.
+// Writes the copy with nothing locked: a victim's blocks stay unchanged, even those of a record
+// retired meanwhile.
 template <File FileT>
 Status HashDBM<FileT>::MoveLong(WriterState& mine, WriterState& mover, std::uint32_t handle) {
   StatusOr<hash::RecordView> record = heap_->View(mine, handle);
@@ -154,7 +157,8 @@ Status HashDBM<FileT>::MoveLong(WriterState& mine, WriterState& mover, std::uint
   return error;
 }
 
-// After a Rebuild: an index of the size that the records need, in the lowest free extents. REQUIRES: nobody else uses the database
+// After a Rebuild: builds an index of the size that the records need, in the lowest free extents.
+// REQUIRES: no other thread uses the database
 template <File FileT>
 Status HashDBM<FileT>::MakeIndexAnew(WriterState& mine) {
   auto& extents = heap_->extents();

@@ -1,4 +1,4 @@
-// Definitions of dbm/hash_dbm.h: opening, and finding the state that is to be gone on with.
+// Definitions of dbm/hash_dbm.h: Open, and recovery of the state to continue from.
 #pragma once
 
 #include "hako/dbm/hash_dbm.h"
@@ -11,7 +11,7 @@ StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const
   HAKO_ASSIGN_OR_RETURN(auto extents, hash::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed));
   HAKO_ASSIGN_OR_RETURN(auto heap, Space::Open(std::move(extents), options.min_read_size));
   std::unique_ptr<HashDBM> dbm(new HashDBM(std::move(heap), options));
-  dbm->closed_ = true;  // not before recovery has succeeded may Close write anything
+  dbm->closed_ = true;  // Close writes nothing unless recovery has succeeded
   WriterState* mine = dbm->writers_.Mine();
   if (mine == nullptr) return dbm->writers_.Refusal();
   HAKO_RETURN_IF_ERROR(dbm->Recover(*mine, options));
@@ -43,8 +43,8 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
       HAKO_RETURN_IF_ERROR(index_.Create(options.num_records));
       break;
     case hash::FoundState::kKilled:
-      // First of all the epoch that the superblock names is made durable: stamps depend on it. The dead process may have died before it
-      // was.
+      // First make the epoch durable that the superblock names, because stamps depend on it. The
+      // dead process may have died before it was durable.
       if (writable) {
         HAKO_RETURN_IF_ERROR(extents.MarkInUse());
         heap_->PublishEpoch();
@@ -76,10 +76,10 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
         HAKO_RETURN_IF_ERROR(extents.CutAtTail());
         break;
       }
-      [[fallthrough]];  // the index can always be made anew
+      [[fallthrough]];  // the index can always be rebuilt
     }
     case hash::FoundState::kCrashed:
-      if (writable) {  // the state to be recovered is made durable first: the sync that was to do it may have failed
+      if (writable) {  // first make the state to recover durable: its own sync may have failed
         extents.WithdrawLiveState();
         HAKO_RETURN_IF_ERROR(extents.MarkInUse());
       }
@@ -93,8 +93,8 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
   return absl::OkStatus();
 }
 
-// The index that a clean close left: in place in a mapped file, or, for one that is not, as an image behind the note. False if there is
-// none that holds.
+// Finds the index that a clean close left: in place in a mapped file, otherwise as an image behind
+// the note. False if there is no valid one.
 template <File FileT>
 StatusOr<bool> HashDBM<FileT>::FindIndex() {
   const format::HashSuperBlock& super = heap_->extents().super();
@@ -108,7 +108,7 @@ StatusOr<bool> HashDBM<FileT>::FindIndex() {
   }
 }
 
-// Takes over the index that was found.
+// Adopts the index that was found.
 template <File FileT>
 Status HashDBM<FileT>::AdoptIndex(WriterState& mine, std::uint64_t num_lines) {
   auto& lines = index_.lines();
@@ -132,8 +132,8 @@ Status HashDBM<FileT>::AdoptIndex(WriterState& mine, std::uint64_t num_lines) {
   return absl::OkStatus();
 }
 
-// Makes the index anew from the records that belong to the last synced state, and finds all free space. Writes nothing that the state
-// needs, so it may be interrupted and begun again.
+// Rebuilds the index from the records of the last synchronized state, and finds all free space. It
+// overwrites nothing that the state needs, so it can be interrupted and repeated.
 template <File FileT>
 Status HashDBM<FileT>::RecoverByScan(WriterState& mine) {
   auto& extents = heap_->extents();
@@ -145,7 +145,7 @@ Status HashDBM<FileT>::RecoverByScan(WriterState& mine) {
   if (!Space::kMapped || !IsWritable()) HAKO_RETURN_IF_ERROR(heap_->UseIndexArena());
   const std::uint64_t expected = std::min(extents.super().num_records.get(), end / 8);
   Status created = index_.Create(expected);
-  if (absl::IsResourceExhausted(created)) {  // a full device: in memory, this time
+  if (absl::IsResourceExhausted(created)) {  // the device is full: keep the index in memory until the next Open
     HAKO_RETURN_IF_ERROR(heap_->UseIndexArena());
     index_.Reset();
     created = index_.Create(expected);
@@ -172,8 +172,8 @@ Status HashDBM<FileT>::RecoverByScan(WriterState& mine) {
                                             " records, ", Count(), " of them can be read"));
   }
   for (const hash::Extent& extent : others) {
-    // A heap extent whose header the crash lost may hold records of the epoch that was lost with it. A later crash must not bring them back
-    // under the header of another one.
+    // A heap extent whose header was lost in the crash may hold records of the lost epoch. A later
+    // crash must not bring them back under the header of another extent.
     if (IsWritable()) HAKO_RETURN_IF_ERROR(extents.FillZero(extent.offset, extent.bytes));
     extents.Free(extent);
   }

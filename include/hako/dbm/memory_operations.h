@@ -40,8 +40,8 @@ class MemoryOperations {
   HAKO_OR_NO_MEMORY
 
   // Replaces all records by those of a snapshot. DataLoss if the snapshot does not validate;
-  // nothing is changed then, nor if it has a key longer than D::kKeySizeMax. ResourceExhausted if
-  // memory runs out while loading; the database is then empty.
+  // nothing is changed then, nor if it has a key longer than D::kKeySizeMax (OutOfRange). A later
+  // failure, such as a lack of memory, leaves the database empty.
   Status Load(FileT& file) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
     return storage::LoadSnapshot(file, self());

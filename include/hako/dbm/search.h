@@ -1,8 +1,8 @@
-// Search: keys by a pattern, by a walk over all of them beside writers.
+// Search: finds keys by a pattern, with a scan of all keys beside writers.
 //
 //   HAKO_ASSIGN_OR_RETURN(const auto keys, Search(*db, SearchMode::kBegin, "lib", 100));
 //
-// KeyMatcher is the test of one key alone, for callers that walk themselves.
+// KeyMatcher tests one key, for callers with their own scan.
 #pragma once
 
 #include <cstddef>
@@ -21,22 +21,22 @@ namespace hako {
 
 enum class SearchMode {
   kContain,  // keys that contain the pattern
-  kBegin,    // keys that begin with it
-  kEnd,      // keys that end with it
-  kRegex,    // keys in which the regular expression (ECMAScript, without back-references) is found
-  kEdit,     // all keys, those first that the fewest insertions, removals and replacements of characters make the pattern
+  kBegin,    // keys that begin with the pattern
+  kEnd,      // keys that end with the pattern
+  kRegex,    // keys that contain a match of the regular expression (ECMAScript, without back-references)
+  kEdit,     // all keys, by ascending edit distance from the pattern
 };
 
-// "contain", "begin", "end", "regex" or "edit".
+// Parses "contain", "begin", "end", "regex" or "edit".
 std::optional<SearchMode> SearchModeOfName(std::string_view name);
 
-// Whether a key is wanted. Copies share the pattern; one may be used by several threads.
+// Tests whether a key matches. Copies share the pattern. Thread-safe.
 class KeyMatcher {
  public:
-  // InvalidArgument if the pattern is no regular expression, where it must be one.
+  // InvalidArgument if `mode` is kRegex and the pattern is not a valid regular expression.
   static StatusOr<KeyMatcher> Make(SearchMode mode, std::string_view pattern);
 
-  // Every key where the mode is kEdit.
+  // Always true for kEdit.
   bool operator()(std::string_view key) const;
 
  private:
@@ -45,17 +45,18 @@ class KeyMatcher {
   std::shared_ptr<const Pattern> pattern_;
 };
 
-// How many insertions, removals and replacements of characters lead from one to the other (Levenshtein). A character is one of UTF-8, or a
-// byte that is part of none.
+// The edit distance (Levenshtein): the least number of insertions, removals and replacements of
+// characters that turn one string into the other. A character is a UTF-8 character, or a byte that
+// is part of none.
 std::size_t EditDistance(std::string_view a, std::string_view b);
 
-// The keys that are nearest to a pattern among those shown.
+// Collects the keys nearest to a pattern among those shown. One thread.
 class NearestKeys {
  public:
-  // Keeps `capacity` of them.
+  // Keeps up to `capacity` keys.
   NearestKeys(std::string_view pattern, std::size_t capacity) : pattern_(pattern), capacity_(capacity) {}
   void Show(std::string_view key);
-  // Nearest first, equally near ones in the order of their bytes.
+  // Returns the keys, nearest first; equally near ones in bytewise order.
   std::vector<std::string> Take() &&;
 
  private:
@@ -65,8 +66,9 @@ class NearestKeys {
   std::vector<Found> heap_;  // the farthest at the front
 };
 
-// Keys of the database, `capacity` of them at most (0 = all): those that match, in the order of its iterator; with kEdit the nearest.
-// Every key that is there throughout is looked at; writers are not stopped.
+// Returns up to `capacity` keys of the database (0 = all): those that match, in iterator order; for
+// kEdit the nearest ones. Every key that exists throughout is tested; writers are not stopped.
+// Returns the error that stops the scan, or InvalidArgument for a wrong pattern.
 template <DBM D>
 StatusOr<std::vector<std::string>> Search(D& db, SearchMode mode, std::string_view pattern, std::size_t capacity = 0) {
   if (capacity == 0) capacity = static_cast<std::size_t>(-1);

@@ -1,11 +1,13 @@
-// Import and Export: the records of a database from and to text, as streams, in the formats of text/record_text.h.
+// Import and Export: the records of a database from and to text, as streams, in the formats of
+// text/record_text.h.
 //
 //   std::ifstream in("packages.tsv");
 //   HAKO_RETURN_IF_ERROR(Import(*db, SourceOf(in)).status());
 //
-// Both may run beside other users of the database. Export shows every record that is there throughout exactly once. What Import has set
-// when it stops, be it at the end, at a malformed line or because it was told to, is in the database; to make it survive a power cut is
-// the caller's decision (Synchronize).
+// Both run beside other users of the database. Export shows every record that exists throughout
+// exactly once. Records that Import has set stay in the database when it stops: at the end, at a
+// malformed line or by request. It does not synchronize; the caller decides whether they must
+// survive a power cut.
 #pragma once
 
 #include <algorithm>
@@ -26,10 +28,10 @@
 
 namespace hako {
 
-// Where text goes to.
+// Receives the text.
 using TextSink = std::function<Status(std::string_view text)>;
 
-// Streams of the standard library; each must outlive the transfer.
+// Adapters for standard streams. The stream must outlive the transfer.
 inline TextSource SourceOf(std::istream& stream) {
   return [&stream](std::span<char> buffer) -> StatusOr<std::size_t> {
     stream.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
@@ -46,32 +48,35 @@ inline TextSink SinkOf(std::ostream& stream) {
 
 struct TransferProgress {
   std::uint64_t num_records = 0;
-  std::uint64_t num_bytes = 0;  // of the text
+  std::uint64_t num_bytes = 0;  // of text
 };
 
 struct TransferOptions {
   TextFormat format = TextFormat::kTsv;
-  bool escapes = true;                            // Import: whether backslashes mean something in TSV
-  std::uint64_t line_max = LineReader::kLineMax;  // Import: a longer line ends it
+  bool escapes = true;                            // Import: whether TSV has backslash escapes
+  std::uint64_t line_max = LineReader::kLineMax;  // Import: bytes; a longer line is an error
   DumpOptions dump = {};                          // Export
-  // Export: where it is given, damage does not end the transfer: this is called with what is damaged, which is left out.
+  // Export: if given, damage does not end the transfer. It is called with each damage, which is
+  // left out.
   std::function<void(const Status&)> on_damage = {};
-  // Called after every 256 records; an error (Cancelled, say) ends the transfer and is its result.
+  // Called after every 256 records. An error, such as Cancelled, ends the transfer and is its
+  // result.
   std::function<Status(const TransferProgress&)> progress = {};
 };
 
-// How far a transfer came, and what ended it: at most one of the two is an error.
+// The extent of a transfer and the error that ended it. At most one of `text` and `database` is an
+// error.
 struct TransferResult : TransferProgress {
-  Status text;      // reading, writing or understanding it; the callback's error
-  Status database;  // of the Set or of the iteration that failed
+  Status text;      // reading, writing or parsing the text; an error of a callback
+  Status database;  // of a Set or of the iterator
   Status status() const { return text.ok() ? database : text; }
 };
 
-// Sets every record of the text; a later one replaces an earlier one of the same key.
+// Sets every record of the text. A later record replaces an earlier one of the same key.
 template <DBM D>
 TransferResult Import(D& db, TextSource source, const TransferOptions& options = {}) {
   constexpr std::size_t kBatch = 32;
-  constexpr std::size_t kTold = 256;  // progress is, after so many records
+  constexpr std::size_t kTold = 256;  // records between calls of progress
   TransferResult result;
   LineReader lines(std::move(source), options.line_max);
   const auto reader = RecordReader::Make(options.format, options.escapes, &lines);
@@ -97,7 +102,7 @@ TransferResult Import(D& db, TextSource source, const TransferOptions& options =
   }
 }
 
-// Writes every record. A dump that did not become whole has no end, so that its readers notice.
+// Writes every record. An incomplete dump lacks its end line, so that readers notice.
 template <DBM D>
 TransferResult Export(D& db, TextSink sink, const TransferOptions& options = {}) {
   constexpr std::size_t kBlockSize = 64 << 10;

@@ -1,15 +1,19 @@
-// The iterator of the tree DBMs: in the order of keys, both ways.
+// The iterator of the tree DBMs: in key order, both ways.
 //
-// It copies one leaf at a time and walks over the copy, so it holds no lock and stops no writer. It is no snapshot (as LevelDB's iterator
-// is): it looks at the database as it is at each move, as LMDB's cursor does.
-//   - Every record that exists from the first move to the last is visited exactly once, in order.
-//   - A record that another thread adds or removes meanwhile, on the side to which the iterator moves, may be visited or not.
-//   - What the iterator's own thread has changed before a move is seen by the move: a record that it added is visited, one that it removed
-//     is not, and a new value is shown. Not so if another thread is changing the same leaf at that moment, or the leaf has left the cache:
-//     then the move goes on in the copy, as for changes of other threads.
-//   - key() and value() stay as they are until the next move, also after Set and Remove.
-// To this end a move checks whether the leaf has changed since it was copied, and copies it again if so.
-// One thread; the database must outlive it. It may be moved: what key() and value() show lies on the heap.
+// It copies one leaf at a time and reads the copy, so it holds no lock and stops no writer. Unlike
+// LevelDB's iterator it is not a snapshot: like LMDB's cursor it shows the database as it is at
+// each move.
+//   - A record that exists from the first move to the last is visited exactly once, in order.
+//   - A record that another thread adds or removes meanwhile, in the direction of the iterator, may
+//     be visited or not.
+//   - Changes by the iterator's own thread before a move are visible to it: an added record is
+//     visited, a removed one is not, and a new value is shown. The exception is a leaf that another
+//     thread is changing at that moment, or that was evicted: then the move continues in the copy,
+//     as for other threads' changes.
+//   - key() and value() stay unchanged until the next move, even after Set and Remove.
+// To this end each move checks whether the leaf has changed since it was copied, and if so copies
+// it again. One thread; the database must outlive the iterator. It may be moved: key() and value()
+// lie on the heap.
 #pragma once
 
 #include <algorithm>
@@ -31,14 +35,18 @@
 
 namespace hako {
 
+// Inherits CursorOperations (dbm/cursor_operations.h)
+//   Process, Set, Remove, Step  operate on the current record
+//   PassDamage                  report and skip damage
 template <class D, class Tree, Comparator Compare>
 class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   using View = typename Tree::View;
-  static constexpr std::size_t kAheadMax = 512;  // bytes a record
+  static constexpr std::size_t kAheadMax = 512;  // bytes per record
 
  public:
   TreeCursor(D& database, Tree& tree) : database_(&database), tree_(&tree) {}
 
+  // Move to the first or the last record.
   void First() HAKO_TRY {
     if (!Load(tree::Seek::kFirst, {})) return Fail(tree::Seek::kFirst, false);
     at_ = 0;
@@ -54,11 +62,11 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   }
   HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
-  // To the record of `key`, or the first one after it.
+  // Moves to the first record at or after `key` (LevelDB's Seek).
   void Jump(std::string_view key) { JumpUpper(key, true); }
-  // To the first record above `key`, or `key` itself if inclusive.
+  // Moves to the first record after `key`, or at `key` if inclusive.
   void JumpUpper(std::string_view key, bool inclusive = false) HAKO_TRY {
-    bound_.assign(key);  // which may be what key() or value() shows
+    bound_.assign(key);  // it may be a view of key() or value()
     if (!Load(tree::Seek::kAt, bound_)) return Fail(tree::Seek::kAt, false);
     const auto place = page_.Find(bound_);
     at_ = place.index + (place.found && !inclusive ? 1 : 0);
@@ -66,7 +74,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     SettleForward();
   }
   HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
-  // To the last record below `key`, or `key` itself if inclusive.
+  // Moves to the last record before `key`, or at `key` if inclusive (RocksDB's SeekForPrev).
   void JumpLower(std::string_view key, bool inclusive = false) HAKO_TRY {
     bound_.assign(key);
     const tree::Seek seek = inclusive ? tree::Seek::kAt : tree::Seek::kBefore;
@@ -78,6 +86,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   }
   HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
+  // Move to the next or the previous record.
   // REQUIRES: Valid()
   void Next() HAKO_TRY {
     ++at_;
@@ -99,10 +108,10 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   bool Valid() const { return valid_; }
   std::string_view key() const { return key_; }      // REQUIRES: Valid(); until the next move
   std::string_view value() const { return value_; }  // REQUIRES: Valid(); until the next move
-  // OK at the end; otherwise what stopped the walk.
+  // OK at the end; otherwise the error that stopped the iterator.
   const Status& status() const { return status_; }
-  // Where status() is DataLoss: goes on behind the damaged value or pages, in the direction of the last move, which may lead to the next
-  // damage. False where there is none to skip.
+  // If status() is DataLoss: continues behind the damaged value or pages in the direction of the
+  // last move, where the next damage may be. False if there is nothing to skip.
   bool SkipDamage() {
     if (valid_ || !absl::IsDataLoss(status_)) return false;
     if (!failed_) {
@@ -119,7 +128,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
       return true;
     }
     const bool has_bound = *failed_ == tree::Seek::kAt || *failed_ == tree::Seek::kBefore;
-    if (has_bound) {  // damaged pages must not lead back
+    if (has_bound) {  // damaged pages must not lead back: the scan must end
       const int order = Compare::Compare(**fence, bound_);
       const bool goes_on = failed_downwards_ ? order < 0 || (order == 0 && *failed_ == tree::Seek::kAt) : order > 0;
       if (!goes_on) return false;
@@ -154,8 +163,9 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     return true;
   }
 
-  // Copies the leaf again, or what has become of it, for a move from the current record: at_ is the slot behind its key, or before which
-  // the move to the last slot below it begins.
+  // Copies the leaf again, or its successor after a split or merge, for a move from the current
+  // record. kAt sets at_ to the slot after its key; kBefore to the slot of its key, before which
+  // the move begins.
   [[gnu::noinline]] bool Reload(tree::Seek seek) {
     bound_.assign(key_);
     if (!Load(seek, bound_, true)) return false;
@@ -165,13 +175,14 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     return true;
   }
 
-  // The leaf that is going to be wanted after so many records is fetched into the cache meanwhile, a part with each of them.
+  // Prepares to prefetch the neighbour leaf, which is needed after this many records: each of them
+  // prefetches a part.
   void LookAhead(unsigned records) {
     ahead_ = copy_.neighbour.base;
     ahead_step_ = records == 0 ? 0 : std::min<std::size_t>(copy_.neighbour.size / records, kAheadMax);
   }
 
-  // To the slot at_, or to the first after it.
+  // Moves to the first readable record at or after slot at_.
   HAKO_INLINE void SettleForward() {
     for (;; ++at_) {
       while (at_ >= page_.count()) [[unlikely]] {
@@ -187,7 +198,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     }
   }
 
-  // To the last slot before at_.
+  // Moves to the last readable record before slot at_.
   void StepBack() {
     for (;;) {
       while (at_ == 0) {
@@ -204,7 +215,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     }
   }
 
-  // Shows slot at_; false if it is a long value whose record is gone.
+  // Shows slot at_. False if its long value could not be read or its record is gone.
   HAKO_INLINE bool Take() {
     for (std::size_t i = 0; i < ahead_step_; i += 64) Prefetch(ahead_ + i);
     ahead_ += ahead_step_;
@@ -214,7 +225,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     key_ = {bytes, page_.CopyKeyAfterPrefix(at_, cell, sizes, bytes)};
     if (sizes.is_long) [[unlikely]] {
       if (long_value_.capacity() > ScratchBuffer::kKeptMax) std::string().swap(long_value_);
-      long_value_.reserve(64);  // that is, not in the string itself
+      long_value_.reserve(64);  // more than the string's internal buffer
       const Status status = database_->Get(key_, &long_value_);
       if (!status.ok() && !absl::IsNotFound(status)) status_ = status;
       value_ = long_value_;
@@ -236,7 +247,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     status_ = std::move(status);
     End();
   }
-  // The leaf that was sought could not be read, or, without a seek, the long value of slot at_.
+  // Records that the leaf sought could not be read, or, without a seek, the long value of slot at_.
   [[gnu::cold]] void Fail(std::optional<tree::Seek> seek, bool downwards) {
     valid_ = false;
     failed_ = seek;
@@ -249,14 +260,14 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   View page_;
   unsigned at_ = 0;
   bool valid_ = false;
-  const char* ahead_ = nullptr;  // what of the next leaf is fetched with the next record
+  const char* ahead_ = nullptr;  // next part of the neighbour leaf to prefetch
   std::size_t ahead_step_ = 0;
   std::string_view key_, value_;
   std::string key_bytes_;  // begins with the page's prefix
   std::string long_value_;
   std::string bound_;
   Status status_;
-  std::optional<tree::Seek> failed_;  // of what status_ tells
+  std::optional<tree::Seek> failed_;  // the seek that failed with status_
   bool failed_downwards_ = false;
 };
 

@@ -36,7 +36,7 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare
   if (dbm->IsWritable()) {
     const auto checkpoint = [self = dbm.get()] {
       const bool is_due = self->space_->IsDirty() || !self->refusal_.IsOk();
-      if (is_due && self->IsTimeToRetry()) (void)self->Synchronize(SyncMode::kHard);  // a failure is kept in refusal_
+      if (is_due && self->IsTimeToRetry()) (void)self->Synchronize(SyncMode::kHard);  // refusal_ keeps a failure
     };
     HAKO_ASSIGN_OR_RETURN(dbm->background_, sync::BackgroundThread::Start(options.sync_interval, checkpoint));
     waker->store(dbm->background_.get());
@@ -60,7 +60,8 @@ Status TreeDBM<FileT, Compare, Codec>::CheckpointLocked() {
   const auto checkpoint = [&] { return CatchNoMemory([&] { return space_->Checkpoint(this->ForEachWriter(), describe); }); };
   const bool was_short = space_->store().is_short();
   Status status = checkpoint();
-  if (absl::IsResourceExhausted(status) && !was_short && space_->store().is_short()) status = checkpoint();  // there is a reserve
+  if (absl::IsResourceExhausted(status) && !was_short && space_->store().is_short())
+    status = checkpoint();  // a second try may use the reserve
   NoteHealth(status);
   if (status.ok()) synced_calls_ = covered;
   return status;
@@ -90,12 +91,13 @@ Status TreeDBM<FileT, Compare, Codec>::Synchronize(SyncMode) HAKO_TRY {
   num_waiting_.fetch_add(1, std::memory_order_relaxed);
   std::lock_guard lock(maintenance_mutex_);
   num_waiting_.fetch_sub(1, std::memory_order_relaxed);
-  if (call <= synced_calls_) return absl::OkStatus();  // one that began after this call has covered it
+  if (call <= synced_calls_) return absl::OkStatus();  // a checkpoint that began after this call covered it
   return CheckpointLocked();
 }
 HAKO_OR_NO_MEMORY
 
-// Between two steps of a longer work: if threads wait for a checkpoint, one of them makes it before the work goes on.
+// Between two steps of a longer operation: if threads wait for a checkpoint, lets one of them make
+// it first.
 template <File FileT, Comparator Compare, PageCodec Codec>
 void TreeDBM<FileT, Compare, Codec>::YieldToCheckpoints(std::unique_lock<std::mutex>& lock) {
   const std::uint64_t commits = space_->store().num_commits();
@@ -110,7 +112,7 @@ Status TreeDBM<FileT, Compare, Codec>::Clear() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
   HAKO_RETURN_IF_ERROR(MayRemove());
   {
-    typename Space::Deferred deferred(*space_);  // ends when writers go on
+    typename Space::Deferred deferred(*space_);  // ends once writers are admitted again
     HAKO_RETURN_IF_ERROR(this->RunExclusive([&] { return this->RemoveAll(deferred); }));
   }
   return SyncsEachUpdate() ? NoteUpdate() : absl::OkStatus();
@@ -140,18 +142,18 @@ template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::Rebuild() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
   if (!IsWritable()) return refusal_.Get();
-  static constexpr std::uint64_t kStepMin = 256 << 10, kStepMax = 8 << 20;  // bytes to move while checkpoints wait
-  static constexpr int kRoundsMax = 8;                                      // what was moved leaves room for others to be moved to
+  static constexpr std::uint64_t kStepMin = 256 << 10, kStepMax = 8 << 20;  // bytes to move per step, while checkpoints wait
+  static constexpr int kRoundsMax = 8;                                      // moved pages leave space for others
   std::unique_lock lock(maintenance_mutex_);
   HAKO_RETURN_IF_ERROR(CheckpointLocked());
   auto& store = space_->store();
-  std::uint64_t moved = 1;  // in a round
+  std::uint64_t moved = 1;  // in this round
   for (int round = 0; round < kRoundsMax && moved != 0; ++round) {
     HAKO_ASSIGN_OR_RETURN(auto moving, store.BeginMoving());
     moved = moving.num_nodes;
     do {
       const StatusOr<std::uint64_t> now = store.MoveForward(&moving, std::clamp(store.file_bytes() / 64, kStepMin, kStepMax));
-      if (!now.ok()) NoteHealth(absl::OkStatus());  // the store knows whether it matters
+      if (!now.ok()) NoteHealth(absl::OkStatus());  // the store decides whether the error is permanent
       HAKO_RETURN_IF_ERROR(now.status());
       moved += *now;
       if (moved == 0) break;
@@ -189,7 +191,7 @@ HAKO_OR_NO_MEMORY
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::CopyTo(const std::string& path) requires PathFile<FileT> HAKO_TRY {
-  HAKO_RETURN_IF_ERROR(this->CheckIdle());  // before a file is made
+  HAKO_RETURN_IF_ERROR(this->CheckIdle());  // before creating a file
   return ReplaceFile<FileT>(path, [this](FileT file) { return CopyTo(std::move(file)); });
 }
 HAKO_OR_NO_MEMORY
@@ -204,7 +206,7 @@ Status TreeDBM<FileT, Compare, Codec>::Verify() HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-// A tree of its own, in the file as it was, shows the state that is pinned.
+// Opens a second, read-only tree on the file at the pinned state.
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::VerifyPinned(const typename tree::PageStore<FileT>::Pinned& pinned) {
   using View = ReadOnlyView<FileT>;
@@ -227,7 +229,7 @@ Stats TreeDBM<FileT, Compare, Codec>::GetStats() {
   stats.total_bytes = store.file_bytes();
   stats.free_bytes = store.free_bytes();
   const std::uint64_t used_bytes = stats.total_bytes - stats.free_bytes;
-  stats.index_bytes = std::min(store.map_bytes(), used_bytes);  // nodes may be in memory only
+  stats.index_bytes = std::min(store.map_bytes(), used_bytes);  // nodes may exist in memory only
   stats.record_bytes = used_bytes - stats.index_bytes;
   stats.num_buckets = space_->num_pages();
   stats.epoch = store.num_commits();

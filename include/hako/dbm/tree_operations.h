@@ -1,7 +1,8 @@
-// What the two tree DBMs have in common: a space for pages and a tree in it.
+// The operations shared by the two tree DBMs: a space for pages, and a tree in it.
 //
-// A tree DBM class D inherits TreeOperations<D, Space, Compare> publicly. Where updates can be refused it hides MayUpdate, and where they
-// have consequences SyncsEachUpdate and NoteUpdate.
+// A tree DBM class D inherits TreeOperations<D, Space, Compare> publicly. If updates can be
+// refused, D hides MayUpdate and MayRemove; if they must be synchronized, SyncsEachUpdate and
+// NoteUpdate.
 //
 // Threads: see dbm/dbm.h. A visitor runs with its leaf locked.
 #pragma once
@@ -44,6 +45,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   using Iterator = TreeCursor<D, Tree, Compare>;
   static constexpr std::uint64_t kKeySizeMax = kTreeKeySizeMax;
 
+  // The primitives: see dbm/dbm.h. OutOfRange for a key above kKeySizeMax bytes.
   template <Visitor V>
   HAKO_INLINE Status Process(std::string_view key, V&& visitor) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
@@ -83,7 +85,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   }
   HAKO_OR_NO_MEMORY
 
-  // Fetch of each key, overlapped: sink(index, size), then arrived(index, whether the key is there).
+  // Fetches each key, with overlapped reads: calls sink(index, size), then arrived(index, found).
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
     for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
@@ -91,12 +93,12 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
     return tree_.FetchMulti(writers_, keys, sink, arrived);
   }
   HAKO_OR_NO_MEMORY
-  // A hint that these keys are going to be used.
+  // A hint that these keys will be used.
   void Prefetch(std::span<const std::string_view> keys) const {
     if (!IsClosed()) tree_.Prefetch(keys);
   }
 
-  // In the order of keys.
+  // Shows all records in key order, with nothing locked.
   template <class V>
   Status ProcessEach(V&& visitor) HAKO_TRY {
     auto it = MakeIterator();
@@ -105,7 +107,8 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   }
   HAKO_OR_NO_MEMORY
 
-  // ProcessEach in several threads, which call the visitor at the same time, each in a part of the keys.
+  // ProcessEach in several threads, which call the visitor concurrently, each for one part of the
+  // key range.
   template <class V>
   Status ProcessEachParallel(unsigned num_threads, V&& visitor) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckOpen());
@@ -113,16 +116,19 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   }
   HAKO_OR_NO_MEMORY
 
+  // Returns a cursor: see dbm/tree_cursor.h.
   Iterator MakeIterator() { return Iterator(self(), tree_); }
 
+  // The number of records; exact while no update runs.
   std::uint64_t Count() const { return IsClosed() ? 0 : tree_.Count(ForEachWriter()); }
 
-  // OK, or why the calling thread may not use the database now (sync/writer_states.h).
+  // OK, or FailedPrecondition if the database is closed or inherited by a fork. CheckIdle also
+  // fails within a visitor of this database (sync/writer_states.h).
   Status CheckOpen() const { return writers_.CheckOpen(); }
   Status CheckIdle() const { return writers_.CheckIdle(); }
   bool IsClosed() const { return writers_.IsClosed(); }
 
-  // See OrderedOperations.
+  // For OrderedOperations.
   StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) const HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckOpen());
     return tree_.CountRange({from, to});
@@ -143,9 +149,9 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   ~TreeOperations() = default;
 
   HAKO_INLINE static Status MayUpdate() { return absl::OkStatus(); }
-  // The same of an update that only removes.
+  // MayUpdate for an update that only removes.
   static Status MayRemove() { return absl::OkStatus(); }
-  // Whether NoteUpdate is to be called after each update.
+  // Whether to call NoteUpdate after each update.
   HAKO_INLINE static bool SyncsEachUpdate() { return false; }
   static Status NoteUpdate() { return absl::OkStatus(); }
 
@@ -157,7 +163,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   auto ForEachWriter() const {
     return [this](auto&& visit) { writers_.ForEach(visit); };
   }
-  // Runs `body` while there are no writers.
+  // Runs `body` with writers excluded.
   template <class Body>
   auto RunExclusive(Body&& body) {
     return space_->gate().RunExclusive(ForEachWriter(), body);
@@ -194,7 +200,8 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
     })));
     return updates ? self().NoteUpdate() : absl::OkStatus();
   }
-  // Where updates are refused, removals may not be. A visitor that wants to set a value has the refusal returned.
+  // Runs an update while updates are refused but removals may be accepted. A visitor that decides
+  // to set a value gets the refusal.
   template <class Seen>
   Status RemoveIfAccepted(WriterState& writer, std::string_view key, absl::FunctionRef<Action(Seen)> visitor, const Status& refusal) {
     HAKO_RETURN_IF_ERROR(self().MayRemove());
@@ -244,7 +251,8 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
     return updates ? self().NoteUpdate() : absl::OkStatus();
   }
 
-  // Walks over the keys between each of `bounds` and the next, and before the first and after the last.
+  // Scans each part of the key range in one thread: before the first bound, between bounds, after
+  // the last.
   template <class V>
   Status ProcessParts(const std::vector<std::string>& bounds, V& visitor) {
     return sync::RunParts(bounds.size() + 1, [&](std::size_t part) -> Status {
