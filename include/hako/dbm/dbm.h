@@ -171,7 +171,8 @@ using Inspection = std::vector<std::pair<std::string, std::string>>;
 //   Fetch     Copies the value of `key` to the sink without taking a lock. NotFound if absent.
 //   ProcessEach(visitor)  Shows each record to void(std::string_view key, std::string_view value).
 //                         A record that exists throughout is shown exactly once, any other at most
-//                         once. Writers are not stopped. ProcessEachParallel(n, visitor) uses n
+//                         once. Writers are not stopped, and nothing is locked while the visitor
+//                         runs: it may use the database. ProcessEachParallel(n, visitor) uses n
 //                         threads, which call the visitor concurrently.
 //   MakeIterator  Returns a cursor: First(), Jump(key), Next(), Valid(), key(), value(), status().
 //                 The order is internal in hash tables, by key in trees. After DataLoss,

@@ -117,8 +117,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
     if (!IsClosed()) index_.Prefetch(keys);
   }
   // Shows all records in an internal order. An unmapped file is scanned in file order by long reads
-  // (hash/file_order_scan.h), unless another such scan is running; that scan's visitor may use the
-  // database.
+  // (hash/file_order_scan.h), unless another such scan is running.
   template <class V>
   Status ProcessEach(V&& visitor);
   // ProcessEach in several threads, which call the visitor concurrently.

@@ -1,7 +1,8 @@
-// Bytes that one thread may write while another reads them.
+// Copies of bytes that one thread may write while others read them.
 //
-// An optimistic reader copies bytes that may change under it and afterwards asks a version whether the copy is whole. The copies have the
-// semantics of base/per_byte_copy.h; here are forms of it for short runs of bytes, inlined, with the compiler kept from reading twice.
+// An optimistic reader copies bytes that may change meanwhile, and then checks a version to learn
+// whether the copy is consistent. The copies have the semantics of base/per_byte_copy.h; these
+// forms are for short runs of bytes: they inline, and keep the compiler from reading twice.
 #pragma once
 
 #include <cstddef>
@@ -13,21 +14,22 @@
 
 namespace hako::sync {
 
-// A copy whose short forms, up to 128 bytes, inline: overlapping moves from both ends. (Left alone, gcc makes rep movs of a copy whose size
-// it knows to be small, which takes longer to start than the whole copy and stops what is in flight.)
+// A copy whose short forms, up to 128 bytes, inline as overlapping moves from both ends. (For a
+// copy of a size known to be small, gcc would otherwise emit rep movs, which takes longer to start
+// than the whole copy and stalls instructions in flight.)
 HAKO_INLINE void CopyBytes(char* to, const char* from, std::size_t size) {
   using Block [[gnu::vector_size(16)]] = std::uint64_t;
   const auto load = [from](std::size_t at) {
     Block block;
     std::memcpy(&block, from + at, sizeof(block));
 #if defined(__x86_64__)
-    asm("" : "+x"(block));  // or gcc joins two of them, and has to align the stack for that
+    asm("" : "+x"(block));  // keeps gcc from joining two blocks, which would need an aligned stack
 #endif
     return block;
   };
   const auto store = [to](std::size_t at, Block block) { std::memcpy(to + at, &block, sizeof(block)); };
   if (size > 128) {
-    asm("" : "+r"(size));  // forget what is known of it
+    asm("" : "+r"(size));  // hide the known range of size
     std::memcpy(to, from, size);
   } else if (size > 32) {
     const std::size_t end = size - sizeof(Block);
@@ -110,16 +112,17 @@ inline const char* SharedOrCopy(const char*, const char* copy) { return copy; }
 HAKO_INLINE void LoadShared(char* to, const char* shared, std::size_t size) { CopyBytes(to, shared, size); }
 HAKO_INLINE void StoreShared(char* shared, const char* from, std::size_t size) { CopyBytes(shared, from, size); }
 HAKO_INLINE bool EqualShared(const char* shared, const char* bytes, std::size_t size) { return EqualBytes(shared, bytes, size); }
-// A move within shared bytes that only the caller writes; the two ranges may overlap.
+// Moves bytes within shared memory that only the caller writes. The ranges may overlap.
 HAKO_INLINE void MoveShared(char* to, const char* from, std::size_t size) { std::memmove(to, from, size); }
-// Where to read bytes for a second time that were just loaded from `shared` to `copy`, if what is computed from them counts only should
-// the version still hold afterwards. Not from the copy: its stores cannot be forwarded to loads that they cover in parts, which would
-// therefore wait until all that came before is done.
+// Returns where to reread bytes just loaded from `shared` to `copy`, for results that count only if
+// the version still holds afterwards. Rereading the copy would be slow: its stores cannot be
+// forwarded to loads that partly overlap them, so those loads would wait until all earlier stores
+// have retired.
 HAKO_INLINE const char* SharedOrCopy(const char* shared, const char*) { return shared; }
 
 #endif
 
-// A header of a few bytes, nearly always of `Usual`.
+// Stores a header of a few bytes, nearly always of `Usual` bytes.
 template <std::size_t Usual>
 void StoreSharedHeader(char* shared, const char* from, std::size_t size) {
   if (size == Usual) [[likely]]
@@ -127,7 +130,7 @@ void StoreSharedHeader(char* shared, const char* from, std::size_t size) {
   for (std::size_t i = 0; i < size; ++i) StoreShared(shared + i, from + i, 1);
 }
 
-// A little-endian word of shared bytes, read once.
+// Loads a little-endian word of shared bytes, exactly once.
 HAKO_INLINE std::uint64_t LoadSharedWord(const char* shared) {
   std::uint64_t word;
   LoadShared(reinterpret_cast<char*>(&word), shared, sizeof(word));

@@ -1,7 +1,10 @@
-// A thread that does something at intervals, or when it is woken.
+// A thread that runs a function at intervals, or when woken.
 //
-// It does not make up for an interval that has passed meanwhile: between two calls there is always a whole one, unless it is woken. Waking
-// it while it is at work makes it work once more. The destructor waits for a call that is under way, and begins no other.
+// Each interval starts when the previous call ends, so intervals missed during a call are not made
+// up. Waking the thread during a call causes one more call. The destructor waits for a call in
+// progress and starts no other.
+//
+// Threads: Wake from any.
 #pragma once
 
 #include <unistd.h>
@@ -22,7 +25,8 @@
 namespace hako::sync {
 
 class BackgroundThread {
-  // A child that was forked lacks the thread: it can neither stop it nor destroy what the thread may have been waiting for.
+  // A forked child does not have the thread, so it can neither stop it nor destroy objects that the
+  // thread may have been waiting for: there the object is leaked.
   struct Stop {
     void operator()(BackgroundThread* thread) const {
       if (thread->process_ == getpid()) delete thread;
@@ -32,13 +36,14 @@ class BackgroundThread {
  public:
   using Pointer = std::unique_ptr<BackgroundThread, Stop>;
 
-  // An interval of 0 is none. ResourceExhausted if the system has no thread to give.
+  // Starts the thread. An interval of 0 means: only when woken. ResourceExhausted if the system has
+  // no thread.
   static StatusOr<Pointer> Start(std::chrono::milliseconds interval, std::function<void()> work) {
     Pointer self(new BackgroundThread);
     HAKO_ASSIGN_OR_RETURN(self->thread_, StartThread([self = self.get(), interval, work = std::move(work)](std::stop_token stop) {
                             while (self->Wait(stop, interval)) {
                               HAKO_TRY { work(); }
-                              HAKO_CATCH_NO_MEMORY()  // the next time may have more
+                              HAKO_CATCH_NO_MEMORY()  // the next call may have more
                             }
                           }));
     return self;
@@ -55,7 +60,7 @@ class BackgroundThread {
  private:
   BackgroundThread() = default;
 
-  // False when it is to stop.
+  // Waits for the next call. False if the thread must stop.
   bool Wait(std::stop_token& stop, std::chrono::milliseconds interval) {
     std::unique_lock lock(mutex_);
     const auto is_woken = [this] { return woken_; };
@@ -71,7 +76,7 @@ class BackgroundThread {
   std::mutex mutex_;
   std::condition_variable_any wakes_;
   bool woken_ = false;
-  std::jthread thread_;  // stops before the rest goes
+  std::jthread thread_;  // stops before the other members are destroyed
 };
 
 }  // namespace hako::sync

@@ -1,4 +1,4 @@
-// Work in several threads at once.
+// Runs work in several threads at once.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,9 @@
 
 namespace hako::sync {
 
-// Status body(part) for each part of [0, parts), in as many threads, of which the calling one is the last. Where the system has fewer to
-// give, these do the others' parts as well. The first error; other parts are run all the same.
+// Runs Status body(part) for each part of [0, parts), in one thread per part, including the calling
+// one. If the system has fewer threads, these run the remaining parts too. Returns the first error;
+// the other parts are run regardless.
 template <class F>
 Status RunParts(std::size_t parts, F&& body) {
   StickyStatus failure;

@@ -1,4 +1,5 @@
-// Starts a thread without an exception. The definition is in the library, so that programs compiled without exceptions can use it.
+// Starts a thread without exceptions. The definition is in the library, so that programs compiled
+// without exceptions can use it.
 #pragma once
 
 #include <functional>
@@ -9,7 +10,7 @@
 
 namespace hako::sync {
 
-// ResourceExhausted if the system has no thread to give.
+// ResourceExhausted if the system has no thread.
 StatusOr<std::jthread> StartThread(std::function<void(std::stop_token)> work);
 
 }  // namespace hako::sync

@@ -1,6 +1,6 @@
-// Why something must not go on: the first of the errors after which it must not, whichever thread met it.
+// The first of the errors after which an object must not continue, set by any thread.
 //
-// Threads: any. While there is none, the checks cost one load and take no lock.
+// Thread-safe. While there is no error, a check costs one load and takes no lock.
 #pragma once
 
 #include <atomic>
@@ -24,13 +24,14 @@ class StickyStatus {
     std::lock_guard lock(mutex_);
     return status_;
   }
-  // Keeps an error that is there already. REQUIRES: it is not OK
+  // Sets the status unless an error is set already.
+  // REQUIRES: `status` is an error
   void Set(const Status& status) {
     std::lock_guard lock(mutex_);
     status_.Update(status);
     has_failed_.store(true, std::memory_order_release);
   }
-  // Replaces it, for a state that may pass.
+  // Replaces the status, for a state that may pass.
   void Assign(const Status& status) {
     std::lock_guard lock(mutex_);
     status_ = status;

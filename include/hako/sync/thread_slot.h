@@ -1,9 +1,12 @@
-// State that each thread has for itself, without a lock and without sharing a cache line.
+// Per-thread state, without a lock and without a shared cache line.
 //
-// ThreadIndex() is a small number that no other living thread of the process has. A thread claims it at its first call and keeps it until
-// the destructors of its thread_local objects have run, since these may use a database too. PerThread<T> has one T per index, made at first
-// use. Only the thread that holds the index may change its T, with plain stores. A T outlives the thread and is taken over by the next
-// holder of the index, so nothing in it is lost. Members that other threads read must be atomics.
+// ThreadIndex() is a small number, unique among the living threads of the process. A thread claims
+// it at its first call and keeps it until the destructors of its thread_local objects have run,
+// because these may use a database too.
+//
+// PerThread<T> has one T per index, created at first use. Only the thread that holds the index may
+// change its T, with plain stores. A T outlives the thread, and the next holder of the index takes
+// it over, so its content is never lost. Members that other threads read must be atomics.
 #pragma once
 
 #include <array>
@@ -17,14 +20,15 @@
 
 namespace hako::sync {
 
-inline constexpr unsigned kMaxThreads = 2048;  // living threads that use databases; the operations of one more fail
+inline constexpr unsigned kMaxThreads = 2048;  // living threads that use databases; operations of further threads fail
 
 namespace internal {
 
-// Which indexes are claimed: a bit each. Constant-initialized and without a destructor, as threads may come before and go after main.
+// A bitmap of claimed indexes. Constant-initialized and without a destructor, because threads may
+// run before and after main.
 class ThreadIndexes {
  public:
-  // The least that is free; kMaxThreads if none is.
+  // Returns the least free index, or kMaxThreads if there is none.
   unsigned Claim() {
     for (unsigned i = 0; i < words_.size(); ++i) {
       std::uint64_t word = words_[i].load(std::memory_order_relaxed);
@@ -47,7 +51,7 @@ inline constinit thread_local unsigned thread_index = kNoIndex;
 
 inline void ReleaseThreadIndex() {
   thread_indexes.Release(thread_index);
-  thread_index = kNoIndex;  // what uses a database later still claims another
+  thread_index = kNoIndex;  // a later use of a database claims another index
 }
 inline constinit thread_local ThreadExitCall release_thread_index{&ReleaseThreadIndex};
 
@@ -63,7 +67,7 @@ inline constinit thread_local ThreadExitCall release_thread_index{&ReleaseThread
 
 }  // namespace internal
 
-// kMaxThreads if so many other threads have one.
+// Returns kMaxThreads if that many other threads have an index.
 inline unsigned ThreadIndex() {
   const unsigned index = internal::thread_index;
   return index != internal::kNoIndex ? index : internal::ClaimThreadIndex();
@@ -79,7 +83,8 @@ class PerThread {
     ForEach([](T& slot) { delete &slot; });
   }
 
-  // The calling thread's T; nullptr if more than kMaxThreads threads live, if there is no memory for it, or after Seal.
+  // Returns the calling thread's T; nullptr if kMaxThreads other threads have an index, if memory
+  // runs out, or after Seal.
   T* Mine() {
     const unsigned index = ThreadIndex();
     if (index >= kMaxThreads) [[unlikely]]
@@ -88,11 +93,12 @@ class PerThread {
     return slot != nullptr ? slot : Make(index);
   }
 
-  // From now on no thread finds a T. REQUIRES: no other thread uses this object
+  // From now on Mine returns nullptr to all threads.
+  // REQUIRES: no other thread uses this object
   void Seal() { found_ = &none_; }
   bool IsSealed() const { return found_ == &none_; }
 
-  // Visits every T that was made so far.
+  // Visits every T created so far.
   template <class F>
   void ForEach(F&& visit) const {
     const unsigned end = end_.load(std::memory_order_seq_cst);
@@ -115,9 +121,9 @@ class PerThread {
     return slot;
   }
 
-  std::atomic<unsigned> end_{0};  // no T was made at this index or above
+  std::atomic<unsigned> end_{0};  // no T exists at this index or above
   std::unique_ptr<Slots> slots_;
-  Slots* found_;  // where Mine looks: slots_, or none_ after Seal
+  Slots* found_;  // the slots that Mine reads: slots_, or none_ after Seal
   static inline constinit Slots none_{};
 };
 

@@ -1,17 +1,19 @@
-// A lock and a version in one 32-bit word that lives inside the data it guards (a seqlock with a lock bit; cf. optimistic lock coupling,
-// Leis et al. 2016).
+// A lock and a version in one 32-bit word inside the data that it guards (a seqlock with a lock
+// bit; cf. optimistic lock coupling, Leis et al. 2016).
 //
 //   bit 0        locked
-//   bit 1        a flag of the owner's, part of what the version protects
-//   bits 2..31   version, advanced by every unlock that changed something
+//   bit 1        a flag of the owner, protected by the version
+//   bits 2..31   version, advanced by every unlock after a change
 //
-// A reader takes no lock and writes nothing: it notes the word (ReadVersion), reads what it needs by sync/atomic_bytes.h, and asks
-// IsCurrent whether the word is still the same. A writer locks: one locked instruction, which is also the full fence that publishes its
-// earlier plain stores before anything it reads later (see write_gate.h).
+// A reader takes no lock and writes nothing: it loads the word (ReadVersion), reads the data by
+// sync/atomic_bytes.h, and checks by IsCurrent that the word is unchanged. A writer locks with one
+// locked instruction. This is also the full fence that orders its earlier plain stores before its
+// later loads (see write_gate.h).
 //
-// The lock has no queue: who looks when it is free gets it. A waiter fails at each look with the probability that others hold the lock, so
-// its wait ends after a few looks unless visitors hold one bucket nearly all the time. What matters is that it keeps looking, and that it
-// lets the holder run: see Backoff.
+// The lock has no queue: a thread that finds it free takes it. A waiter finds it held with the
+// probability that other threads hold it, so it gets the lock after a few attempts, unless visitors
+// hold one bucket nearly all the time. It must keep trying, and must let the holder run: see
+// Backoff.
 #pragma once
 
 #include <algorithm>
@@ -38,14 +40,16 @@ inline void CpuRelax() {
 #endif
 }
 
-// Waits a little longer each time: spins at first, then lets another thread run, which may be the one that is waited for, then sleeps.
+// Waits a little longer at each call: first spins, then yields to another thread, which may be the
+// holder, then sleeps.
 //
-// Yielding alone would not do. A waiter of a real-time class never lets a holder of an ordinary one run by it, one of a greater share
-// hardly ever; and where the processor is wanted by others too, each yield may cost a whole time slice, so that the lock is looked at a few
-// hundred times a second. A sleeper lets everyone run, and is woken promptly. It sleeps for a different time each time, lest it be in step
-// with a holder that takes the lock again and again. Where many threads sleep, each sleeps longer in proportion, so that all of them
-// together are woken no more often than kFewSleepers would be: hundreds that looked every few microseconds would leave no processor to the
-// holder.
+// Yielding alone does not suffice. A waiter of a real-time class never yields to a holder of an
+// ordinary class, and one of higher weight hardly ever; on a busy processor each yield may cost a
+// whole time slice, so that the lock is tried only a few hundred times a second. Sleeping lets
+// every thread run, and wake-ups are prompt. The sleeping time varies, so that a waiter does not
+// fall into step with a holder that takes the lock repeatedly. With many sleepers each sleeps
+// proportionally longer, so that together they wake no more often than kFewSleepers would: hundreds
+// of threads that wake every few microseconds would leave no processor to the holder.
 class Backoff {
  public:
   static constexpr unsigned kSpins = 63, kYields = 32;  // together about as long as the shortest sleep
@@ -67,13 +71,14 @@ class Backoff {
 
  private:
   static constexpr unsigned kFewSleepers = 4, kLongestFactor = 100;  // at most 8 milliseconds
-  static inline std::atomic<unsigned> sleepers_{0};                  // of the process
+  static inline std::atomic<unsigned> sleepers_{0};                  // in the process
 
   unsigned count_ = 0;
 };
 
-// glibc knows whether the process has ever had a second thread; until then a locked instruction buys nothing, and costs the overlap of one
-// operation's cache misses with the next one's. shared_ptr does the same.
+// glibc knows whether the process ever had a second thread. Until then a locked instruction is of
+// no use, and it prevents the cache misses of consecutive operations from overlapping. shared_ptr
+// makes the same check.
 HAKO_INLINE bool IsSingleThreaded() {
 #if defined(__GLIBC__) && !defined(HAKO_TSAN)
   return __libc_single_threaded != 0;
@@ -92,9 +97,10 @@ class VersionLock {
 
   HAKO_INLINE std::uint32_t ReadVersion() const { return word_.load(std::memory_order_acquire); }
 
-  // True if nothing that the word protects changed since ReadVersion() returned `version` (which was not locked).
+  // True if nothing that the word protects has changed since ReadVersion() returned `version`.
+  // REQUIRES: `version` was not locked
   HAKO_INLINE bool IsCurrent(std::uint32_t version) const {
-#ifdef HAKO_TSAN  // the sanitizer does not know fences; a read-modify-write orders the same
+#ifdef HAKO_TSAN  // the sanitizer does not model fences; a read-modify-write has the same order
     return word_.fetch_or(0, std::memory_order_acq_rel) == version;
 #else
     std::atomic_thread_fence(std::memory_order_acquire);
@@ -123,7 +129,8 @@ class VersionLock {
     return LockIf(word);
   }
 
-  // Locks if nothing has changed since ReadVersion() returned `version` (which was not locked).
+  // Locks if nothing has changed since ReadVersion() returned `version`; otherwise returns false.
+  // REQUIRES: `version` was not locked
   HAKO_INLINE bool LockIf(std::uint32_t version) {
     if (IsSingleThreaded()) {
       if (word_.load(std::memory_order_relaxed) != version) return false;
@@ -138,7 +145,8 @@ class VersionLock {
     return true;
   }
 
-  // Makes the next unlock one that changed something. REQUIRES: locked by the caller
+  // Advances the version, whether or not the next unlock does.
+  // REQUIRES: locked by the caller
   void Advance() { word_.store(word_.load(std::memory_order_relaxed) + kStep, std::memory_order_release); }
 
   HAKO_INLINE void Unlock(bool changed) {
@@ -157,7 +165,7 @@ class VersionLock {
   std::atomic_ref<std::uint32_t> word_;
 };
 
-// Unlocks what the caller has locked at the end of the scope, however that is left.
+// Unlocks a lock that the caller holds at the end of the scope.
 class LockHolder {
  public:
   explicit LockHolder(const VersionLock& lock) : lock_(lock) {}

@@ -1,18 +1,22 @@
-// Stops all writers of a database for a moment, at no cost to them while it is open.
+// Stops all writers of a database for a moment, at no cost to them while the gate is open.
 //
-// A writer announces itself by a plain store to its own slot, then locks the bucket it changes (a full fence), then looks whether the gate
-// is closed, and if so takes everything back and waits. Whoever closes the gate does the mirror image: closes, then waits until each slot
-// is idle (Dekker's argument). While the gate is closed the holder owns all per-thread state; readers never notice.
+// Protocol (Dekker's argument). A writer marks its own state busy by a plain store, locks the
+// bucket that it changes (a full fence), then checks whether the gate is closed; if so, it undoes
+// both and waits. A thread that closes the gate does the mirror image: it closes, then waits until
+// every writer state is idle. While the gate is closed, the closer owns all per-thread state.
+// Readers are not affected.
 //
-// Waiters look only now and then, and might miss every moment in which the gate is open if it were closed again at once; so the next to
-// close it lets those go first who still wait.
+// Fairness. Waiters check only now and then, and might miss every moment in which the gate is open
+// if it were closed again at once. So the next closer first lets all current waiters pass.
 //
-// A writer that has decided on a key but has yet to write a long value holds the key (KeyHold) while its bucket is not locked. Others may
-// read the key, and use all others of the bucket; a writer that wants the same key finds it held once it has locked the bucket, unlocks
-// that, and waits. Holds and the gate share a word, so that a writer looks at one thing.
+// Key holds. A writer that has decided on a key but has yet to write a long value holds the key
+// (KeyHold) while its bucket is unlocked. Others may read the key and use all other keys of the
+// bucket. A writer that wants the same key finds it held after locking the bucket; it unlocks the
+// bucket and waits. Holds and the gate share a word, so that a writer checks both at once.
 //
-// Order: a key is held before its bucket is unlocked, and released after the decision is published. A writer that holds keys may lock
-// buckets and pass the gate; a writer that has a bucket locked waits for no hold.
+// Lock order: a key is held before its bucket is unlocked, and released after the decision is
+// published. A writer that holds keys may lock buckets and pass the gate. A writer that has a
+// bucket locked never waits for a hold.
 #pragma once
 
 #include <array>
@@ -28,18 +32,19 @@
 
 namespace hako::sync {
 
-// A writer's per-thread state, as far as the gate and the index need it; what a store needs is derived from it.
+// The part of a writer's per-thread state that the gate and the index need. Each space derives its
+// own from it.
 struct alignas(128) WriterState {
   std::atomic<bool> busy{false};
-  std::atomic<std::int64_t> pending_count{0};  // records added less removed, not yet in the shared count
+  std::atomic<std::int64_t> pending_count{0};  // records added minus removed, not yet in the shared count
   void Enter() {
-    HAKO_DCHECK(!busy.load(std::memory_order_relaxed));  // else a visitor calls the database that called it
+    HAKO_DCHECK(!busy.load(std::memory_order_relaxed));  // otherwise a visitor calls the database that runs it
     busy.store(true, std::memory_order_relaxed);
   }
   void Leave() { busy.store(false, std::memory_order_release); }
 };
 
-// Ends what Enter, or WriteGate::Pass, has begun, at the end of the scope.
+// Calls Leave at the end of the scope, after Enter or WriteGate::Pass.
 class LeaveAtEnd {
  public:
   explicit LeaveAtEnd(WriterState& writer) : writer_(writer) {}
@@ -55,11 +60,13 @@ class WriteGate {
  public:
   static constexpr std::size_t kHoldsMax = 16;  // keys
 
-  // REQUIRES: the calling writer announced itself and has executed a full fence since.
+  // REQUIRES: the calling writer is busy, and has executed a full fence since it became so
   bool IsClosed() const { return (state_.load(std::memory_order_seq_cst) & kClosed) != 0; }
-  // Whether the gate may be closed or a key held. REQUIRES: as IsClosed
+  // Whether the gate may be closed or a key held.
+  // REQUIRES: as IsClosed
   HAKO_INLINE bool IsBusy() const { return state_.load(std::memory_order_seq_cst) != 0; }
-  // Whether another writer holds the key with this hash; a hint, unless the caller has the key's bucket locked.
+  // Whether another writer holds the key with this hash. A hint, unless the caller has the key's
+  // bucket locked.
   bool IsHeld(std::uint64_t hash) const {
     if (state_.load(std::memory_order_acquire) < kHold) return false;
     for (const auto& held : held_) {
@@ -71,11 +78,12 @@ class WriteGate {
     for (Backoff backoff; IsHeld(hash);) backoff.Pause();
   }
 
-  // Announces a writer that locks no bucket but changes its per-thread state; it calls Leave in the end.
+  // Marks a writer busy that locks no bucket but changes its per-thread state. The caller ends this
+  // with Leave.
   void Pass(WriterState& writer) const {
     for (;;) {
       writer.Enter();
-      writer.busy.store(true, std::memory_order_seq_cst);  // the fence that a bucket's lock would be
+      writer.busy.store(true, std::memory_order_seq_cst);  // replaces the fence of a bucket's lock
       if (!IsClosed()) return;
       writer.Leave();
       WaitUntilOpen();
@@ -88,7 +96,8 @@ class WriteGate {
     waiters_.fetch_sub(1, std::memory_order_relaxed);
   }
 
-  // Runs `body` while no writer is between Enter and Leave. `for_each` visits every WriterState. One at a time.
+  // Runs `body` while no writer is between Enter and Leave. `for_each` visits every WriterState.
+  // One thread at a time; others wait.
   template <class ForEach, class Body>
   auto RunExclusive(ForEach&& for_each, Body&& body) {
     std::lock_guard lock(mutex_);
@@ -108,25 +117,26 @@ class WriteGate {
   friend class KeyHold;
   friend class NoHolds;
   static constexpr std::uint32_t kClosed = 1, kHold = 2;
-  static std::uint64_t NameOf(std::uint64_t hash) { return hash | 1; }  // 0 is no key
+  static std::uint64_t NameOf(std::uint64_t hash) { return hash | 1; }  // 0 means no key
 
-  std::atomic<std::uint32_t> state_{0};  // kClosed, and kHold for each key held
+  std::atomic<std::uint32_t> state_{0};  // kClosed, plus kHold for each key held
   mutable std::atomic<int> waiters_{0};
   std::mutex mutex_;
   std::atomic<int> barred_{0};
-  std::array<std::atomic<std::uint64_t>, kHoldsMax> held_{};  // names of keys
+  std::array<std::atomic<std::uint64_t>, kHoldsMax> held_{};  // hashes of held keys, with bit 0 set
 };
 
-// The keys that one writer holds; see above.
+// The keys that one writer holds: see Key holds above.
 class KeyHold {
  public:
   explicit KeyHold(WriteGate& gate) : gate_(gate) {}
   KeyHold(const KeyHold&) = delete;
   ~KeyHold() { Release(); }
 
-  // False if no more can be held: then the caller keeps the bucket locked instead. REQUIRES: the key's bucket is locked by the caller
+  // False if no more keys can be held: the caller then keeps the bucket locked.
+  // REQUIRES: the caller has the key's bucket locked
   bool Add(std::uint64_t hash) {
-    gate_.state_.fetch_add(WriteGate::kHold, std::memory_order_seq_cst);  // before the look at barred_: see NoHolds
+    gate_.state_.fetch_add(WriteGate::kHold, std::memory_order_seq_cst);  // before barred_ is read: see NoHolds
     for (std::size_t i = 0; i < WriteGate::kHoldsMax && gate_.barred_.load(std::memory_order_seq_cst) == 0; ++i) {
       std::uint64_t none = 0;
       if (!gate_.held_[i].compare_exchange_strong(none, WriteGate::NameOf(hash), std::memory_order_acq_rel)) continue;
@@ -149,7 +159,8 @@ class KeyHold {
   std::uint32_t taken_ = 0;  // a bit for each of held_
 };
 
-// While one lives no key is held. REQUIRES: the caller holds none, and is no writer
+// While an instance exists, no key is held. The constructor waits for current holders.
+// REQUIRES: the caller holds no key and is not busy
 class NoHolds {
  public:
   explicit NoHolds(WriteGate& gate) : gate_(gate) {

@@ -1,8 +1,9 @@
-// The slots of a database's threads, and whether the database may be used.
+// The writer states of a database's threads, and whether the database may be used.
 //
-// A database that is closed has no slot for anybody: a lookup that every update makes anyway finds none, and Refusal says why. So an update
-// after Close costs an open database nothing. Nor is there a slot for a thread that runs a visitor of this database: its call would wait
-// for a lock or a gate that it holds itself.
+// A closed database has no state for any thread: the lookup that every update makes fails, and
+// Refusal returns the reason. So the check for Close costs an open database nothing. A thread that
+// runs a visitor of this database gets no state either, because its call would wait for a lock or
+// gate that it holds itself.
 //
 // Threads: any, except Close.
 #pragma once
@@ -21,7 +22,8 @@ namespace hako::sync {
 template <class State>
 class WriterStates {
  public:
-  // The calling thread's slot; nullptr, for a reason that Refusal gives, if the thread may not use the database now.
+  // Returns the calling thread's state; nullptr if the thread may not use the database now. Refusal
+  // then returns the reason.
   HAKO_INLINE State* Mine() {
     State* const slot = states_.Mine();
     if (slot == nullptr || slot->busy.load(std::memory_order_relaxed)) [[unlikely]]
@@ -39,7 +41,8 @@ class WriterStates {
     states_.ForEach(visit);
   }
 
-  // OK, or that the database is closed, or belongs to the process from which this one was forked. A system call; not for the hot path.
+  // OK, or FailedPrecondition if the database is closed or belongs to the process that forked this
+  // one. Makes a system call; not for the hot path.
   Status CheckOpen() const {
     if (states_.IsSealed()) [[unlikely]]
       return absl::FailedPreconditionError("the database is closed");
@@ -47,10 +50,11 @@ class WriterStates {
       return absl::FailedPreconditionError("the database belongs to the process that opened it, from which this one was forked");
     return absl::OkStatus();
   }
-  // As CheckOpen, and that the calling thread runs no visitor: for calls that wait for locks or stop the writers.
+  // CheckOpen, and an error if the calling thread runs a visitor: for calls that wait for locks or
+  // stop the writers.
   Status CheckIdle() { return Mine() != nullptr ? CheckOpen() : Refusal(); }
   bool IsClosed() const { return states_.IsSealed(); }
-  // Whether a fork copied the database into this process, without the threads and the locks that belong to it.
+  // Whether a fork copied the database into this process, without its threads and locks.
   bool IsInherited() const { return process_ != getpid(); }
   // REQUIRES: no other thread uses the database
   void Close() { states_.Seal(); }
