@@ -1,5 +1,8 @@
-// A file whose type is chosen at run time, at the price of a virtual call an access. It offers what every File does and no refinement:
-// an engine on an AnyFile works by ReadAt and WriteAt, even where a mapped file is inside.
+// A file whose type is chosen at run time, at the cost of a virtual call per access. It models File
+// without refinements: an engine on an AnyFile uses ReadAt and WriteAt, even if a mapped file is
+// inside.
+//
+// Threads and errors: as the file inside.
 #pragma once
 
 #include <concepts>

@@ -1,6 +1,4 @@
-// A set of blocks of a file, as ranges.
-//
-// Threads: any.
+// A set of blocks of a file, stored as ranges. Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +14,8 @@ class BlockRanges {
   void Add(std::uint64_t first, std::uint64_t end) {
     if (first >= end) return;
     std::lock_guard lock(mutex_);
-    for (auto at = ranges_.lower_bound(first); at != ranges_.end() && at->second <= end; at = ranges_.erase(at)) {  // that it touches
+    for (auto at = ranges_.lower_bound(first); at != ranges_.end() && at->second <= end;
+         at = ranges_.erase(at)) {  // overlapping or adjacent
       first = std::min(first, at->second);
       end = std::max(end, at->first);
     }
@@ -45,7 +44,7 @@ class BlockRanges {
 
  private:
   mutable std::mutex mutex_;
-  std::map<std::uint64_t, std::uint64_t> ranges_;  // end -> first block; none touches another
+  std::map<std::uint64_t, std::uint64_t> ranges_;  // end -> first block; no two are adjacent
   std::atomic<bool> is_empty_{true};
 };
 

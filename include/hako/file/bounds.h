@@ -1,4 +1,4 @@
-// The range check of every File: an access is inside [0, size) or it is OutOfRange, without touching anything.
+// The range check of every File: an access outside [0, size) is OutOfRange and has no effect.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace hako {
 
-// Whether [offset, offset + size) lies inside a file of `file_size` bytes; safe against overflow.
+// Whether [offset, offset + size) lies inside a file of `file_size` bytes. Safe against overflow.
 constexpr bool IsInside(std::uint64_t offset, std::uint64_t size, std::uint64_t file_size) {
   return size <= file_size && offset <= file_size - size;
 }

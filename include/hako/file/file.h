@@ -1,7 +1,8 @@
-// The File concept and its refinements: what an engine asks of the device that holds its bytes.
+// The File concept and its refinements: what an engine requires of the device that holds its bytes.
 //
-// A File is thin on purpose. Opening by path, locking and tuning belong to each file type; an engine receives a file that is open.
-// Refinements are asked for with `if constexpr`; code must work without them.
+// A File is deliberately thin. Opening by path, locking and tuning belong to each file type; an
+// engine receives an open file. Engines test for refinements with `if constexpr` and must work
+// without them.
 #pragma once
 
 #include <array>
@@ -16,13 +17,17 @@
 
 namespace hako {
 
-// Bytes on a device, [0, Size()).
+// Bytes on a device, [0, Size()). Offsets and sizes are in bytes.
 //
-// Resize zero-fills and really allocates: once it is OK, a write inside the size cannot fail for lack of space. ReadAt and WriteAt may run
-// beside each other: where a read meets a write, each byte is as before or as after; a byte has one writer at a time. Resize may run
-// beside accesses below both sizes, but not beside another Resize. After Sync() is OK, earlier writes survive a power cut; nothing is
-// promised about the order or the tearing of writes that no Sync followed. A read or write outside [0, Size()) is OutOfRange. Close reports
-// the last error and is called by the destructor where the owner did not; after Close nothing else may be called.
+// Resize zero-fills and really allocates: once it returns OK, a write below the size cannot fail
+// for lack of space. After Sync() returns OK, earlier writes survive a power cut; unsynchronized
+// writes may be reordered or torn. A read or write outside [0, Size()) is OutOfRange. Close reports
+// the last error; the destructor calls it if the owner has not. After Close no other function may
+// be called.
+//
+// Threads: ReadAt and WriteAt are thread-safe. Where a read overlaps a write, each byte is old or
+// new; each byte has one writer at a time. Resize may run beside accesses below both sizes, but not
+// beside another Resize.
 template <class F>
 concept File = std::movable<F> &&
     requires(F& f, const F& cf, std::uint64_t offset, std::span<std::byte> out, std::span<const std::byte> in) {
@@ -35,9 +40,10 @@ concept File = std::movable<F> &&
   { f.Close() } -> std::same_as<Status>;
 };
 
-// Bytes in the address space. Growth never moves the base: a view stays valid until Close. SyncRange is Sync for one range (and for the
-// file's size). A read-only file may still be stored to through MutableView: the stores are private to this handle and never reach the
-// device, which lets an engine recover a file in memory without changing it.
+// Bytes in the address space. Growth never moves the base: a view stays valid until Close.
+// SyncRange is Sync for one range and for the file's size. A read-only file allows stores through
+// MutableView: they are private to this handle and never reach the device, so that an engine can
+// recover a file in memory without changing it.
 template <class F>
 concept MappedFile = File<F> && requires(F& f, const F& cf, std::uint64_t offset, std::size_t size) {
   { cf.View(offset, size) } -> std::same_as<std::span<const std::byte>>;  // REQUIRES: inside Size()
@@ -45,8 +51,10 @@ concept MappedFile = File<F> && requires(F& f, const F& cf, std::uint64_t offset
   { f.SyncRange(offset, size) } -> std::same_as<Status>;
 };
 
-// Which page cache of which file (file/file_identity.h). Equal identities at two opens say that nothing happened to the page cache since:
-// it still holds what a killed process stored through a map. A copied file, another boot or another mount has another identity.
+// Identifies a file together with its content in the kernel's page cache (file/file_identity.h).
+// Equal identities at two opens mean that the page cache has been kept since: it still holds
+// everything that a killed process stored through a map. A copied file, another boot or another
+// mount has another identity.
 struct FileIdentity {
   std::array<std::byte, 16> boot_id{};  // of the boot, the mounted file system and the generation of the inode
   std::uint64_t device = 0;
@@ -54,7 +62,7 @@ struct FileIdentity {
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 };
 
-// A file whose unsynced stores outlive the process (but not the machine).
+// A file whose unsynchronized stores survive the process, but not a machine crash.
 template <class F>
 concept KernelBackedFile = File<F> && requires(const F& cf) {
   { cf.Identity() } -> std::same_as<FileIdentity>;
@@ -69,14 +77,16 @@ struct WriteRequest {
   std::span<const std::byte> in;
 };
 
-// Many transfers in flight at once; returns when all are done, with the first error. No two of a call overlap where one is a write.
+// Issues many transfers at once; returns when all are done, with the first error. Transfers of one
+// call must not overlap if one of them is a write.
 template <class F>
 concept BatchFile = File<F> && requires(F& f, std::span<const ReadRequest> reads, std::span<const WriteRequest> writes) {
   { f.ReadMulti(reads) } -> std::same_as<Status>;
   { f.WriteMulti(writes) } -> std::same_as<Status>;
 };
 
-// Accesses of the device, or of the system's page cache where there is no direct I/O, since Open; they can be asked for after Close.
+// Transfers and bytes since Open: to the device, or to the kernel's page cache without direct I/O.
+// They can be read after Close.
 struct FileCounters {
   std::uint64_t reads = 0, read_bytes = 0, writes = 0, written_bytes = 0;
 };
@@ -87,43 +97,49 @@ concept CountingFile = File<F> && requires(const F& cf) {
 
 enum class OpenMode {
   kReadOnly,   // the file must exist; other readers may have it open too
-  kReadWrite,  // the file must exist; nobody else may have it open
+  kReadWrite,  // the file must exist; no other holder may have it open
   kCreate,     // as kReadWrite, and an absent file is created
-  kTruncate,   // as kCreate, and what the file held is dropped (after the lock is held)
+  kTruncate,   // as kCreate, and the file's content is dropped once the lock is held
 };
 
 struct FileOptions {
   OpenMode mode = OpenMode::kCreate;
-  // How long to wait for another holder of the file; 0 = fail at once with Unavailable. What a killed process had in flight by direct I/O
-  // holds the file until it is done: some milliseconds.
+  // How long to wait for another holder of the file; 0 = return Unavailable at once. Direct I/O
+  // that a killed process had in flight holds the file for some milliseconds more.
   std::chrono::milliseconds lock_timeout{0};
-  // Address space reserved for a mapped file, in bytes: the largest size it can grow to while open. 0: a terabyte, and less for each of
-  // many files of one process, down to 4 GiB, or where the system allows less (ulimit -v).
+  // Mapped files: address space to reserve, in bytes; the largest size that the file can grow to
+  // while open. 0 = 1 TiB, less for each of many files of one process, down to 4 GiB, or where the
+  // system allows less (ulimit -v).
   std::uint64_t reserve_bytes = 0;
-  // Space is allocated ahead of Size() in steps of an eighth of the size, within these bounds, in bytes; Close gives back the rest.
+  // Space is allocated ahead of Size() in steps of an eighth of the size, within these bounds in
+  // bytes. Close gives the rest back.
   std::uint64_t grow_min = std::uint64_t{2} << 20;
   std::uint64_t grow_max = std::uint64_t{1} << 30;
-  // Mapped files: asks for pages of 2 MiB for what the file grows by, which make random access faster by a third and filling a file cheaper
-  // by far. The price: a store dirties 2 MiB, not 4 KiB. Databases do not ask for them where each update is synced (Durability::kPower) or
-  // there is a sync_interval, and a file that is synced eight times within a second leaves them (file/map_paging.h). A hint; the system may
-  // do either. Without effect where grow_min is less than such a page.
+  // Mapped files: asks for 2 MiB pages for the part by which the file grows. They make random
+  // access a third faster and filling a file far cheaper, but a store dirties 2 MiB instead of 4
+  // KiB. Databases do not ask for them with Durability::kPower or a sync_interval, and a file that
+  // is synced eight times within a second stops using them (file/map_paging.h). A hint; without
+  // effect if grow_min is below 2 MiB.
   bool huge_pages = true;
-  // Positional files: transfers go past the system's page cache (O_DIRECT), through a block cache of the file's own. For data far larger
-  // than memory. InvalidArgument where the file system has no direct I/O.
+  // Positional files: transfers bypass the kernel's page cache (O_DIRECT) and go through a separate
+  // block cache. For data far larger than memory. InvalidArgument if the file system has no direct
+  // I/O.
   bool direct = false;
-  // Direct I/O: bytes of a block, a power of two; 0 = what the device asks for, at least 4096.
+  // Direct I/O: bytes of a block, a power of two; 0 = the device's preference, at least 4096.
   std::uint64_t block_size = 0;
-  // Direct I/O: bytes of the block cache; 0 = none, but for a mebibyte of buffers that transfers need.
+  // Direct I/O: bytes of the block cache; 0 = none, except for 1 MiB of buffers for transfers.
   std::uint64_t cache_bytes = std::uint64_t{64} << 20;
-  // Direct I/O: Close leaves the file a whole number of blocks long, with zeros at the end.
+  // Direct I/O: Close pads the file with zeros to whole blocks.
   bool padding = false;
-  // Positional files: each write is durable when it returns (O_DSYNC); of a file with a block cache, when the cache has written it.
+  // Positional files: each write to the device is durable when it returns (O_DSYNC). With a block
+  // cache this applies once the cache writes the block.
   bool sync = false;
-  // Direct I/O: adjacent blocks go in one transfer. Without it each block is a transfer of its own: only to measure what this is worth.
+  // Direct I/O: adjacent blocks go in one transfer. False is for measurements only.
   bool batching = true;
 };
 
-// A file type that is opened by path.
+// A file type that can be opened by path. Open returns InvalidArgument for wrong options,
+// Unavailable if another holder has the file, or the system's error.
 template <class F>
 concept PathFile = File<F> && requires(const std::string& path, const FileOptions& options) {
   { F::Open(path, options) } -> std::same_as<StatusOr<F>>;

@@ -1,8 +1,10 @@
-// Which page cache of which file: what tells a killed process's successor whether the kernel still holds all that was stored.
+// Identifies a file and its page cache: tells the successor of a killed process whether the kernel
+// still holds all its stores.
 //
-// Stores through a map live in the page cache, which goes with the boot and with the mounted file system: after an unmount or a shutdown of
-// the file system some of them may never have reached the device. So an identity names the boot, the mounted file system and the inode.
-// Other bytes that are written over a file within the same boot do not change it.
+// Stores through a map live in the page cache, which ends with the boot and with the mount: after
+// an unmount or a shutdown of the file system some of them may never have reached the device. So an
+// identity names the boot, the mounted file system and the inode. Overwriting a file with other
+// bytes within one boot does not change it.
 #pragma once
 
 #include <sys/stat.h>
@@ -11,7 +13,7 @@
 
 namespace hako {
 
-// The identity of the open file `fd`, whose fstat is `opened`.
+// Returns the identity of the open file `fd`, whose fstat is `opened`.
 FileIdentity IdentityOf(int fd, const struct stat& opened);
 
 }  // namespace hako

@@ -1,9 +1,12 @@
-// The lock that keeps two holders of one file apart: any number of readers, or one writer.
+// A lock on a file: any number of readers, or one writer.
 //
-// Between processes it is an OFD lock (fcntl F_OFD_SETLK) on the whole file: it belongs to the open file description, so it goes away
-// with a killed process, and closing some other descriptor of the same file does not drop it, as it would a classic POSIX lock. Within
-// the process a registry by (device, inode) stands in front of it: it tells which side holds the file, wakes waiters without polling,
-// and holds where a file system keeps its locks by process. Lock and unlock from any thread; one lock is not shared by threads.
+// Between processes it is an OFD lock (fcntl F_OFD_SETLK) on the whole file. It belongs to the open
+// file description, so it ends with a killed process, and closing another descriptor of the same
+// file does not drop it, unlike a classic POSIX lock. Within the process a registry by (device,
+// inode) precedes it: it identifies the holder's side, wakes waiters without polling, and works
+// even where a file system keeps its locks by process.
+//
+// Threads: lock and unlock from any thread; threads must not share one FileLock.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +22,7 @@ namespace hako {
 
 class FileLock {
  public:
-  // Which file it is, whatever path leads to it.
+  // Identifies the file independently of its path.
   struct Key {
     std::uint64_t device = 0;
     std::uint64_t inode = 0;
@@ -31,11 +34,13 @@ class FileLock {
   FileLock& operator=(const FileLock&) = delete;
   ~FileLock() { Release(); }
 
-  // Takes the lock on the open file `fd`, for a writer or for a reader, waiting until `deadline` for who holds it. Unavailable when that
-  // has passed; `path` is for the message. REQUIRES: not held; for a writer `fd` is open for writing.
+  // Locks the open file `fd`, for a writer or a reader, waiting until `deadline` for the current
+  // holder. Unavailable after that; `path` is for the message.
+  // REQUIRES: not held; for a writer, `fd` is open for writing
   Status Acquire(int fd, Key key, bool writer, std::chrono::steady_clock::time_point deadline, const std::string& path);
 
-  // Gives it back; harmless where it is not held, and in a forked child, which does not hold it. REQUIRES: `fd` is still open.
+  // Unlocks. Does nothing if the lock is not held, or in a forked child, which does not hold it.
+  // REQUIRES: `fd` is still open
   void Release();
 
  private:

@@ -1,15 +1,18 @@
-// How the system pages a mapped file: by huge pages, or by as few bytes as each access needs.
+// How the system pages a mapped file: by huge pages, or by small ones.
 //
-// A huge page makes random access to what is in memory faster by a third and filling a file cheaper by far. The price is paid on the way to
-// the device: a store dirties all of it, so that a sync after each update writes 2 MiB for each page that the update touched; and a page
-// that is not in memory is read whole. So a file is given huge pages for what it grows by while it is open. What it holds at Open is paged
-// as the system sees fit, which keeps huge pages that are in memory already; a file that memory cannot hold is read page by page.
+// A huge page makes random access to cached data a third faster and filling a file far cheaper. The
+// cost is in I/O: a store dirties the whole page, so that a sync after each update writes 2 MiB for
+// each page that it touched, and a page that is not in memory is read whole. So huge pages are
+// requested for the part by which a file grows while it is open. The part that exists at Open is
+// paged as the system decides: huge pages already in memory stay, and a file larger than memory is
+// read by small pages.
 //
-// A file that is synced often leaves its huge pages: the first time that kSyncs syncs come within a second, new pages are small from then
-// on, and each sync after that splits kRegionsAtOnce of the huge ones, from the front. A file that is opened without huge pages splits
-// those that an earlier user left in memory in the same way, from the first sync on.
+// A file that is synced often stops using huge pages. Once kSyncs syncs occur within a second, new
+// pages are small, and each later sync splits kRegionsAtOnce of the huge ones, from the front. A
+// file opened without huge pages splits those that an earlier user left in memory in the same way,
+// from its first sync on.
 //
-// Threads: any.
+// Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -25,17 +28,17 @@ class MapPaging {
   static constexpr int kSyncs = 8;
   static constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20, kRegionsAtOnce = 16;
 
-  // Of `bytes` mapped at `base`, of a file of `file_size` bytes.
+  // For `bytes` bytes mapped at `base`, of a file of `file_size` bytes.
   MapPaging(std::byte* base, std::uint64_t bytes, std::uint64_t file_size, bool huge_pages);
   MapPaging(const MapPaging&) = delete;
   MapPaging& operator=(const MapPaging&) = delete;
 
-  // To be called after each sync, of a file of `file_size` bytes now.
+  // Call after each sync, with the file's current size.
   void AfterSync(std::uint64_t file_size) {
     if (may_have_huge_pages_.load(std::memory_order_relaxed)) CountSync(file_size);
   }
 
-  // Whether the system reads nothing ahead, so that long reads should say what they want.
+  // Whether the system does no read-ahead, so that long reads should announce their range.
   bool reads_page_by_page() const { return reads_page_by_page_; }
 
  private:
@@ -47,9 +50,9 @@ class MapPaging {
   const std::uint64_t bytes_;
   std::atomic<bool> may_have_huge_pages_{true};
   bool reads_page_by_page_;
-  std::uint64_t grown_from_;                      // where the file ended at Open, in whole huge pages
-  std::mutex mutex_;                              // for the rest
-  std::chrono::steady_clock::time_point second_;  // when the syncs began to be counted
+  std::uint64_t grown_from_;                      // the file's size at Open, rounded to huge pages
+  std::mutex mutex_;                              // guards the following members
+  std::chrono::steady_clock::time_point second_;  // start of the second in which syncs are counted
   int num_syncs_;                                 // kSyncs: huge pages are being split
   std::uint64_t split_to_ = 0;
 };

@@ -1,8 +1,9 @@
-// A file that is memory of this process, mapped at one place for good. For tests, and for databases that need no device.
+// A file in memory of this process, mapped at a fixed address. For tests, and for databases without
+// a device.
 //
-// The content belongs to all handles that Share() made; it lives as long as one of them is open, so that a test can close a database and
-// open another on the same bytes. Nothing locks it: two databases on one content are the caller's mistake. Nothing survives the process,
-// and Sync has nothing to do.
+// All handles made by Share() have the same content, which lives while one of them is open, so a
+// test can close a database and open another on the same bytes. There is no lock: the caller must
+// not open two databases on one content. Nothing survives the process, and Sync does nothing.
 #pragma once
 
 #include <sys/mman.h>
@@ -28,10 +29,11 @@ class MemoryFile {
  public:
   static constexpr std::uint64_t kReserveBytes = std::uint64_t{1} << 36;
 
-  // An empty file that can grow to `reserve_bytes`; that much address space is taken now, memory only as it is written.
+  // An empty file that can grow to `reserve_bytes` bytes. Reserves that address space now; memory
+  // is taken as it is written. Growth beyond it is ResourceExhausted.
   explicit MemoryFile(std::uint64_t reserve_bytes = kReserveBytes) : content_(std::make_shared<Content>(reserve_bytes)) {}
 
-  // A file that holds a copy of `bytes`.
+  // Returns a file with a copy of `bytes`.
   static MemoryFile Of(std::span<const std::byte> bytes) {
     MemoryFile file;
     const Status status = file.Resize(bytes.size());
@@ -40,7 +42,7 @@ class MemoryFile {
     return file;
   }
 
-  // Another handle of the same content.
+  // Returns another handle of the same content.
   MemoryFile Share() const { return MemoryFile(content_); }
 
   MemoryFile(MemoryFile&&) noexcept = default;
@@ -87,7 +89,7 @@ class MemoryFile {
 
  private:
   struct Content {
-    static constexpr std::uint64_t kPageSize = 4096;  // of the smallest page; larger ones are a multiple
+    static constexpr std::uint64_t kPageSize = 4096;  // of the smallest page; larger sizes are multiples
 
     explicit Content(std::uint64_t reserve_bytes) : reserve(std::max(reserve_bytes, kPageSize)) {
       void* map = mmap(nullptr, reserve, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -98,7 +100,7 @@ class MemoryFile {
     Content& operator=(const Content&) = delete;
     ~Content() { munmap(base, reserve); }
 
-    // Makes [begin, end) read as zero and gives its whole pages back to the system.
+    // Zeroes [begin, end) and gives its whole pages back to the system.
     void Zero(std::uint64_t begin, std::uint64_t end) {
       const std::uint64_t page = std::min((begin + kPageSize - 1) / kPageSize * kPageSize, end);
       std::memset(base + begin, 0, page - begin);

@@ -1,13 +1,18 @@
-// A file mapped into memory, for many threads at once: reading and writing are memory accesses, without system calls, locks or copies.
+// A file mapped into memory, for concurrent access: reads and writes are memory accesses, without
+// system calls, locks or copies.
 //
-// Address space for the largest size (FileOptions::reserve_bytes) is mapped once at Open, as LMDB does; growing allocates blocks behind
-// it and moves nothing, so views need no protection from growth. Where nothing is asked for, each file takes a share of the address space
-// that is left, so that thousands can be open; a file that has outgrown its share gets a larger one when it is opened again. Pages beyond
-// the file's end must not be touched: that is SIGBUS, as it is for views above the new size once Resize has made the file shorter. A full
-// disk is never SIGBUS: Resize allocates the blocks first (posix_file.h).
+// Address space for the largest size (FileOptions::reserve_bytes) is mapped once at Open, as LMDB
+// does. Growth allocates blocks behind it and moves nothing, so views stay valid. By default each
+// file takes a share of the remaining address space, so that thousands can be open; a file that has
+// outgrown its share gets a larger one at the next Open. Pages beyond the file's end must not be
+// accessed: that raises SIGBUS, as do views above the new size after Resize has shrunk the file. A
+// full disk never raises SIGBUS: Resize allocates the blocks first (posix_file.h).
 //
-// What a killed process stored is in the page cache and thus in the file; what no Sync followed may be lost in a power cut, page by page
-// in any order. A read-only file is mapped privately: stores into it are seen by this handle alone.
+// Crashes: stores of a killed process are in the page cache and thus in the file. Unsynchronized
+// stores may be lost in a power cut, page by page in any order. A read-only file is mapped
+// privately: stores to it are visible to this handle alone.
+//
+// Threads: as File and MappedFile (file/file.h).
 #pragma once
 
 #include <cstddef>
@@ -81,11 +86,12 @@ class MemoryMapParallelFile {
   Status SyncRange(std::uint64_t offset, std::size_t size);
   Status Close();
 
-  // A hint: makes the pages of a range present and writable now, in one system call instead of a fault each. The range may reach beyond
-  // the file. Does nothing where the system cannot (before Linux 5.14).
+  // A hint: maps the pages of a range writable in one system call instead of one fault each. The
+  // range may exceed the file. Does nothing where the system cannot do so (before Linux 5.14).
   void Prefault(std::uint64_t offset, std::size_t size);
 
-  // A hint: a long range is going to be read. REQUIRES: inside Size()
+  // A hint: a long range will be read.
+  // REQUIRES: the range is inside Size()
   void Prefetch(std::uint64_t offset, std::size_t size) const;
 
  private:
@@ -97,7 +103,7 @@ class MemoryMapParallelFile {
         posix_(std::move(posix)),
         paging_(std::make_unique<MapPaging>(base, map_size, posix_->size(), huge_pages)) {}
 
-  // By a system call, which need not clear pages that it is going to fill, nor be told of each by a fault.
+  // Writes by a system call, which neither clears pages before filling them nor faults on each.
   Status WriteLong(std::uint64_t offset, std::span<const std::byte> in);
 
   std::byte* base_;  // nullptr = closed

@@ -1,7 +1,7 @@
-// What is done to files by name, so that it survives a power cut.
+// Durable operations on file names.
 //
-// A name lives in its directory, and the directory is a file of its own: creating or renaming is durable only once the directory is
-// synced too. file/replace_file.h replaces whole files.
+// A name lives in its directory, which is a separate file: creating or renaming a file is durable
+// only once the directory is synced too. file/replace_file.h replaces whole files.
 #pragma once
 
 #include <string>
@@ -10,15 +10,17 @@
 
 namespace hako {
 
-// Syncs the directory that holds `path`, so that creating, renaming or removing `path` survives a power cut.
+// Syncs the directory of `path`, so that creating, renaming or removing `path` survives a power
+// cut.
 Status SyncDirectoryOf(const std::string& path);
-// The same; false if the directory cannot be opened, and nothing was synced.
+// Does the same. False if the directory cannot be opened; nothing was synced then.
 bool TrySyncDirectoryOf(const std::string& path, Status* status);
 
-// Renames `from` to `to`, replacing what was there, durably. Both in one file system. REQUIRES: the content of `from` is synced.
+// Renames `from` to `to` durably, replacing an existing file. Both must be in one file system.
+// REQUIRES: the content of `from` is synced
 Status RenameDurably(const std::string& from, const std::string& to);
 
-// Removes the file of that name; NotFound, with a message, where there is none.
+// Removes the file. NotFound, with a message, if it does not exist.
 Status RemoveFile(const std::string& path);
 
 }  // namespace hako

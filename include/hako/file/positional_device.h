@@ -1,10 +1,12 @@
-// Transfers of a file at an offset, into or out of parts of memory: preadv and pwritev until all is done. Many at once are in flight
-// together by io_uring, with a ring for each thread; where the kernel has none or forbids it, they go one after the other.
+// Transfers between a file and parts of memory, by preadv and pwritev until complete. Many at once
+// are in flight together by io_uring, with one ring per thread; if the kernel lacks or forbids it,
+// they run one after the other.
 //
-// The system may transfer less than it was asked for, be interrupted, or fail with many transfers half done: callers see a transfer that
-// is done, or the first error. What lies beyond the file's end is EIO, unless it is the rest of a block that the end lies in: zeros.
+// The system may transfer less than requested, be interrupted, or fail with many transfers half
+// done. Callers see a complete transfer or the first error. Reading beyond the file's end is EIO,
+// except for the rest of the block that contains the end, which reads as zeros.
 //
-// Threads: any.
+// Thread-safe.
 #pragma once
 
 #include <sys/uio.h>
@@ -21,7 +23,7 @@
 
 namespace hako {
 
-// Bytes at `offset`, of as many as the parts have room for.
+// Bytes from `offset` on, as many as the parts hold.
 struct Transfer {
   std::uint64_t offset;
   std::span<const iovec> parts;
@@ -35,14 +37,15 @@ struct Transfer {
 
 class PositionalDevice {
  public:
-  static constexpr std::size_t kPartsMax = 1024;  // of a transfer, as POSIX has it on Linux (IOV_MAX)
+  static constexpr std::size_t kPartsMax = 1024;  // parts of one transfer: IOV_MAX on Linux
 
   PositionalDevice(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
   PositionalDevice(const PositionalDevice&) = delete;
   PositionalDevice& operator=(const PositionalDevice&) = delete;
 
-  // Direct I/O from now on, by blocks of `options.block_size`, which it returns: the device's own where that is 0. InvalidArgument where
-  // the file system has no direct I/O, or not for such blocks.
+  // Switches to direct I/O by blocks of `options.block_size`, or of the device's size if that is 0,
+  // and returns the size. InvalidArgument if the file system has no direct I/O, or not for such
+  // blocks.
   StatusOr<std::size_t> StartDirect(const FileOptions& options);
 
   Status Read(const Transfer& transfer);
@@ -50,7 +53,7 @@ class PositionalDevice {
   Status ReadMulti(std::span<const Transfer> transfers) { return RunMulti(transfers, Direction::kRead); }
   Status WriteMulti(std::span<const Transfer> transfers) { return RunMulti(transfers, Direction::kWrite); }
 
-  // What addresses in memory must be a multiple of.
+  // Addresses in memory must be multiples of this.
   std::size_t memory_alignment() const { return memory_alignment_; }
   FileCounters counters() const {
     const auto load = [](const std::atomic<std::uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
@@ -62,7 +65,8 @@ class PositionalDevice {
 
   Status RunMulti(std::span<const Transfer> transfers, Direction direction);
   void Count(const Transfer& transfer, Direction direction);
-  // `done` bytes, or a negative errno value, are what the system says that it has done of it; the rest is done here.
+  // Completes a transfer of which the system did `done` bytes, or failed with a negative errno
+  // value.
   Status Finish(const Transfer& transfer, Direction direction, std::int64_t done);
   std::int64_t Continue(const Transfer& transfer, Direction direction, std::size_t done) const;
 

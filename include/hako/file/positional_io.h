@@ -1,7 +1,7 @@
-// Whole transfers at an offset: pread and pwrite until all is done. The system may transfer less than it was asked for, be interrupted,
-// or refuse more than 2 GiB at once; callers of these never see that.
+// Whole transfers at an offset: pread and pwrite until complete. Hides short transfers,
+// interruptions and the system's limit of 2 GiB.
 //
-// Both return 0 or an errno value. A file that ends too early, and a write that makes no progress, are EIO.
+// Both return 0 or an errno value: EIO if the file ends too early or a write makes no progress.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,9 @@ namespace hako {
 int ReadFully(int fd, std::uint64_t offset, std::span<std::byte> out);
 int WriteFully(int fd, std::uint64_t offset, std::span<const std::byte> in);
 
-// `fd`, or a copy of it in its place where it is that of standard input, output or error: a stray print
-// would land in a database. -1, with errno, where `fd` is that or there is no descriptor left.
+// Returns `fd`, or replaces it by a copy if it is the descriptor of standard input, output or
+// error: a stray print would overwrite a database. -1, with errno, if `fd` is -1 or no descriptor
+// is left.
 int MoveAboveStandardStreams(int fd);
 
 }  // namespace hako

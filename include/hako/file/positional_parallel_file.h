@@ -1,11 +1,17 @@
-// A file read and written at offsets by system calls, for many threads at once: for data larger than memory, and for systems where mapping
-// is not wanted.
+// A file read and written at offsets by system calls, for concurrent access: for data larger than
+// memory, and for systems where mapping is unwanted.
 //
-// Each access is a system call and a copy through the system's page cache. What a killed process wrote is there and thus in the file. With
-// FileOptions::direct (Tkrzw's direct I/O) transfers are of whole blocks and go past the page cache, through a block cache of the file's
-// own (file/block_cache.h), which has a thread that writes: what the cache has not written is lost with the process. In both cases what no
-// Sync followed may be lost in a power cut, in any order. After a block could not be written, nothing more is, and no Sync succeeds.
-// It does not offer an Identity: an engine on top keeps bytes of its own in memory, so the file alone is not what it was at the kill.
+// By default each access is a system call and a copy through the kernel's page cache, so writes of
+// a killed process are in the file. With FileOptions::direct (Tkrzw's direct I/O) whole blocks are
+// transferred past the page cache, through a separate block cache (file/block_cache.h) with a
+// writer thread: blocks that it has not written are lost with the process. In both cases
+// unsynchronized writes may be lost in a power cut, in any order. Once a block could not be
+// written, no further write is accepted and no Sync succeeds.
+//
+// It is not a KernelBackedFile: an engine on it keeps state in its own memory, so the file alone
+// does not show the state at a kill.
+//
+// Threads: as File and BatchFile (file/file.h).
 #pragma once
 
 #include <cstddef>
@@ -35,7 +41,7 @@ class PositionalParallelFile {
   std::uint64_t Size() const { return posix_->size(); }
   bool IsWritable() const { return posix_->writable(); }
   const std::string& path() const { return posix_->path(); }
-  FileLock::Key lock_key() const { return posix_->lock_key(); }  // of the lock that this handle holds
+  FileLock::Key lock_key() const { return posix_->lock_key(); }  // key of this handle's lock
 
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const;
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> in);
@@ -45,9 +51,9 @@ class PositionalParallelFile {
   Status Sync();
   Status Close();
 
-  // Bytes of a block, of direct I/O; 1 without.
+  // Bytes of a block of direct I/O; 1 without it.
   std::uint64_t block_size() const { return cache_ != nullptr ? cache_->block_size() : 1; }
-  // Whether what was read stays in a cache of the file's own.
+  // Whether blocks that were read stay in the block cache.
   bool has_cache() const { return cache_ != nullptr && cache_->keeps(); }
   FileCounters counters() const { return device_->counters(); }
 
@@ -59,7 +65,7 @@ class PositionalParallelFile {
 
   std::unique_ptr<PosixFile> posix_;
   std::unique_ptr<PositionalDevice> device_;
-  std::unique_ptr<BlockCache<PositionalDevice>> cache_;  // of direct I/O
+  std::unique_ptr<BlockCache<PositionalDevice>> cache_;  // direct I/O only
 };
 
 static_assert(PathFile<PositionalParallelFile> && BatchFile<PositionalParallelFile> && CountingFile<PositionalParallelFile> &&

@@ -1,17 +1,19 @@
-// What the file types on a POSIX file system share: opening, locking, allocating space, syncing, closing. How bytes are read and written
-// is theirs.
+// The part shared by the file types on a POSIX file system: opening, locking, allocating, syncing,
+// closing. Each type reads and writes bytes itself.
 //
-// The file on the device may be longer than size(): space is allocated ahead in steps, so that most calls of Resize change one number.
-// Close gives the rest back. Where a process was killed before that, the next opener sees the allocated size, with zeros at the end.
+// The file on the device may be longer than size(): space is allocated ahead in steps, so that most
+// calls of Resize change only a number. Close gives the rest back. After a process kill the next
+// opener sees the allocated size, with zeros at the end.
 //
 // Invariants
-// 1. Every byte below allocated() has a block on the device before size() can reach it: writing to it cannot run out of space. (File
-//    systems that copy on write cannot promise this.) A file that has holes when it is opened gets their blocks before the first growth
-//    or sync: until then it may turn out to be something else.
+// 1. Every byte below allocated() has a block on the device before size() can reach it, so writing
+//    to it cannot run out of space. (Copy-on-write file systems cannot promise this.) Holes that a
+//    file has when it is opened are filled before the first growth or sync, because until then it
+//    may turn out not to be a database.
 // 2. Bytes in [size(), allocated()) are zero.
-// 3. Nothing of the file is changed before the lock is held.
-// 4. After one failed sync every later one fails: the system may have dropped the pages that it could not write, and a second sync
-//    would then call them durable.
+// 3. The file is not changed before the lock is held.
+// 4. After one failed sync every later sync fails: the system may have dropped the pages that it
+//    could not write, and a second sync would wrongly report them durable.
 #pragma once
 
 #include <sys/types.h>
@@ -33,7 +35,8 @@ namespace hako {
 
 class PosixFile {
  public:
-  // Opens `path` as `options` say. The file never grows beyond `size_max`, and is refused for writing where it is longer already.
+  // Opens `path` with `options`. The file never grows beyond `size_max`, and is refused for writing
+  // if it is longer already.
   static StatusOr<std::unique_ptr<PosixFile>> Open(const std::string& path, const FileOptions& options, std::uint64_t size_max);
 
   PosixFile(const PosixFile&) = delete;
@@ -41,44 +44,51 @@ class PosixFile {
   ~PosixFile() { (void)Close(); }
 
   int fd() const { return fd_; }
-  const std::string& path() const { return path_; }  // absolute: a later chdir does not matter
+  const std::string& path() const { return path_; }  // absolute, so that a later chdir does not matter
   bool writable() const { return writable_; }
   std::uint64_t size() const { return size_.load(std::memory_order_acquire); }
   std::uint64_t allocated() const { return allocated_.load(std::memory_order_relaxed); }
   FileIdentity identity() const;
-  bool is_inherited() const { return process_ != getpid(); }  // by a forked child, which must leave the file alone
+  bool is_inherited() const { return process_ != getpid(); }  // by a forked child, which must not change the file
   FileLock::Key lock_key() const { return key_; }
-  Status ReadOnlyError() const;  // what to answer to a write where writable() is false
+  Status ReadOnlyError() const;  // the error of a write if writable() is false
 
-  // From now on the file never grows beyond `size_max`. REQUIRES: nobody else uses it yet
+  // Limits the file to `size_max` bytes.
+  // REQUIRES: no other thread uses the file
   void LimitTo(std::uint64_t size_max) { size_max_ = size_max; }
 
-  // Puts blocks behind the holes that the file had when it was opened. Resize and Sync do it too.
+  // Allocates blocks for the holes that the file had when it was opened. Resize and Sync do this
+  // too.
   Status FillHolesOnce() {
     if (!has_holes_.load(std::memory_order_relaxed)) [[likely]]
       return absl::OkStatus();
     return writable_ ? FillHolesNow() : absl::OkStatus();
   }
 
-  // As File says. To size() itself: gives back what was allocated ahead.
+  // See File. Resize(size()) gives back the space allocated ahead.
   Status Resize(std::uint64_t size);
 
-  // From now on whole blocks of so many bytes are allocated, so that a block can be written that size() ends in. REQUIRES: a power of two
+  // Makes later allocations multiples of `block` bytes, so that the block that contains size() can
+  // be written whole.
+  // REQUIRES: `block` is a power of two
   Status AllocateWhole(std::uint64_t block);
 
-  // As File says. The first one also makes the file's name durable, whoever created the file: a killed process may not have done it.
+  // See File. The first call also makes the file's name durable, regardless of who created the
+  // file: a killed process may not have done it.
   Status Sync();
 
-  // Sync for the pages of a shared map of this file. REQUIRES: `pages` is aligned to a page.
+  // Syncs pages of a shared map of this file.
+  // REQUIRES: `pages` is page-aligned
   Status SyncMapped(std::byte* pages, std::size_t size);
 
-  // Cuts the file to size(), unlocks and closes it. A second call does nothing. In a forked child it only closes the descriptor.
+  // Truncates the file to size(), unlocks and closes it. A second call does nothing. In a forked
+  // child it only closes the descriptor.
   Status Close();
 
  private:
   PosixFile(std::string path, const FileOptions& options, std::uint64_t size_max);
 
-  StatusOr<bool> OpenAndLock(std::chrono::steady_clock::time_point deadline);  // false: the path has come to name another file
+  StatusOr<bool> OpenAndLock(std::chrono::steady_clock::time_point deadline);  // false: the path now names another file
   Status Prepare(std::uint64_t size, bool has_holes);
   Status Grow(std::uint64_t size);
   Status FillHolesNow();
@@ -98,7 +108,7 @@ class PosixFile {
   const pid_t process_ = getpid();
   std::atomic<std::uint64_t> size_{0};
   std::atomic<std::uint64_t> allocated_{0};
-  std::uint64_t block_ = 1;  // of which allocated() is a multiple, where the file is writable
+  std::uint64_t block_ = 1;  // allocated() is a multiple of this, if the file is writable
   std::atomic<bool> has_holes_{false};
   std::mutex holes_mutex_;
   std::atomic<bool> name_is_durable_{false};

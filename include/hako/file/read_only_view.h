@@ -1,6 +1,8 @@
-// A file that reads another one, which stays open and in place longer. For looking at one state of a file that is being written.
+// A read-only view of another file, which must stay open and in place while the view exists. Used
+// to read one state of a file that is being written.
 //
-// It can be neither written nor resized, and closing it does nothing. Threads: as the file's reads.
+// Writes and Resize return FailedPrecondition; Sync and Close do nothing. Threads: as the file's
+// reads.
 #pragma once
 
 #include <cstddef>

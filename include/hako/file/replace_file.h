@@ -1,12 +1,14 @@
-// Replaces a file as a whole: readers and power cuts find the old file or the new one, never a part of either.
+// Replaces a whole file atomically: readers and power cuts see the old file or the new one, never a
+// part of either.
 //
-// The new file is made beside the old one under a name that nothing else has, synced, renamed over it, and the folder is synced. A
-// symbolic link stays, and the file that it leads to is replaced. The new file takes over permissions, owner and group; one that replaces
-// nothing has those of any new file. Any error leaves the old file as it was and removes the new one. A process that is killed leaves a
-// file NAME.XXXXXXXX.hako-new behind, which can be removed.
+// Order: the new file is created beside the old one under an unused name, synced and renamed over
+// it, then the directory is synced. A symbolic link is kept; the file that it leads to is replaced.
+// The new file takes over permissions, owner and group of the old one, or has the defaults of a new
+// file. An error leaves the old file unchanged and removes the new one. A killed process may leave
+// a file NAME.XXXXXXXX.hako-new, which can be removed.
 //
-// The old file stays locked until the new one has its place, so a database that is open, in this process or another, is never replaced
-// under its users: that is Unavailable.
+// The old file stays locked until the new one is in place, so a database that is open in any
+// process is never replaced: that is Unavailable.
 #pragma once
 
 #include <chrono>
@@ -22,11 +24,12 @@
 
 namespace hako {
 
-// One replacement, from Begin to Commit; the destructor removes a new file that was not committed. One thread.
+// One replacement, from Begin to Commit. The destructor removes a new file that was not committed.
+// One thread.
 class FileReplacement {
  public:
-  // Resolves `path`, locks the file there, waiting up to `lock_timeout` for its holder, and makes an empty new file. The caller may hold
-  // the lock of the file `held` itself.
+  // Resolves `path`, locks the file there, waiting up to `lock_timeout` for its holder, and creates
+  // an empty new file. `held` is the key of a lock on that file that the caller itself holds.
   static StatusOr<FileReplacement> Begin(const std::string& path, std::chrono::milliseconds lock_timeout = {},
                                          std::optional<FileLock::Key> held = std::nullopt);
 
@@ -34,11 +37,11 @@ class FileReplacement {
   FileReplacement& operator=(FileReplacement&& other) noexcept;
   ~FileReplacement() { Abandon(); }
 
-  const std::string& target() const { return target_; }  // absolute, without a symbolic link at its end
+  const std::string& target() const { return target_; }  // absolute; its last component is not a symbolic link
   const std::string& path() const { return path_; }      // of the new file
   int fd() const { return fd_; }                         // of the new file, open for writing
 
-  // Syncs the new file and puts it in place of the old one.
+  // Syncs the new file and renames it over the old one.
   Status Commit();
 
  private:
@@ -55,14 +58,14 @@ class FileReplacement {
   std::string target_;
   std::string path_;  // empty = nothing to remove
   int fd_ = -1;
-  std::optional<Permissions> old_;  // of the old file; none = there is no old file
-  int old_fd_ = -1;                 // the old file, where the lock is held here
+  std::optional<Permissions> old_;  // of the old file; nullopt = there is no old file
+  int old_fd_ = -1;                 // the old file, if it is locked here
   std::unique_ptr<FileLock> lock_;
 };
 
-// Replaces the file at `path` by one that `write` fills: write(F&), or write(F), which leaves the
-// file closed. A caller that has the file at `path` open passes it as `held`, which becomes the new
-// file, open and locked. `options.mode` is ignored.
+// Replaces the file at `path` by one that `write` fills: write(F&), or write(F), which closes the
+// file. A caller that has the file at `path` open passes it as `held`, which becomes the new file,
+// open and locked. `options.mode` is ignored.
 template <PathFile F, class Write>
 Status ReplaceFile(const std::string& path, Write&& write, FileOptions options = {}, F* held = nullptr) {
   std::optional<FileLock::Key> key;
@@ -74,9 +77,9 @@ Status ReplaceFile(const std::string& path, Write&& write, FileOptions options =
   HAKO_ASSIGN_OR_RETURN(F file, F::Open(replacement.path(), options));
   if constexpr (std::invocable<Write&, F&>) {
     Status status = write(file);
-    if (status.ok()) status = file.Resize(file.Size());  // gives back what was allocated ahead before the sync, not after
+    if (status.ok()) status = file.Resize(file.Size());  // gives back space allocated ahead before the sync, not after
     if (status.ok()) status = file.Sync();
-    // Renamed while it is still locked, so that no other writer of the same file can open it in between.
+    // Rename while it is still locked, so that no other writer can open it in between.
     if (status.ok()) status = replacement.Commit();
     if (status.ok() && held != nullptr) std::swap(*held, file);
     const Status closed = file.Close();
