@@ -1,7 +1,7 @@
-// Memory that direct I/O takes as it is: aligned to 4 KiB, not initialised.
+// Memory for direct I/O: aligned to 4 KiB, uninitialized.
 //
-// A long buffer is of huge pages where the system has them: then a long transfer is of few pieces. Reads of a mebibyte come at more than
-// twice the rate from some devices (benchmark/NOTES.md).
+// Long buffers use huge pages where the system has them, so that a long transfer has few pieces.
+// Some devices serve reads of 1 MiB at more than twice the rate (benchmark/NOTES.md).
 #pragma once
 
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ struct FreeAligned {
 };
 using AlignedBuffer = std::unique_ptr<std::byte[], FreeAligned>;
 
-// Rounds *size up to what is taken; null if there is no memory.
+// Rounds *size up to the size allocated. nullptr if there is no memory.
 inline AlignedBuffer TryMakeAlignedBuffer(std::size_t* size) {
   constexpr std::size_t kPage = 4096, kHugePage = 2 << 20, kLong = kHugePage / 4;
   const bool is_long = *size >= kLong;

@@ -1,7 +1,9 @@
-// Checks of our own reasoning. A failed check prints where and what, and aborts: going on would write what nobody proved.
+// Checks of internal invariants. A failed check prints its place and condition and aborts, because
+// continuing could write corrupt data.
 //
-// HAKO_ASSERT is on in every build and costs one predicted branch. HAKO_DCHECK is for the hot path: on in debug builds, compiled but
-// not evaluated where NDEBUG is defined. Neither is for bytes read from a file or for a caller's mistake: those are a Status.
+// HAKO_ASSERT is active in every build and costs one predicted branch. HAKO_DCHECK is for the hot
+// path: active in debug builds, compiled but not evaluated if NDEBUG is defined. Neither is for
+// bytes read from a file or for errors of a caller; those are a Status.
 #pragma once
 
 #include <cstdio>

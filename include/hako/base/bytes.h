@@ -1,5 +1,5 @@
-// Bytes and text. Files and formats speak of std::byte, keys and values of characters; these are the only casts between the two.
-// A view owns nothing and lives as long as what it looks at.
+// Bytes and text. Files and formats use std::byte, keys and values char; these are the only casts
+// between the two. A view owns nothing and must not outlive its bytes.
 #pragma once
 
 #include <cstddef>

@@ -1,14 +1,21 @@
-// The order of keys in a tree: a template parameter, so that it inlines. And the orders that Tkrzw's trees offer.
+// Comparators: the order of keys in a tree, as a template parameter so that it inlines; among them
+// the orders of Tkrzw's trees.
 //
 // A Comparator is a type with
-//   kName                     stored by every file whose pages depend on the order; a file with another name is refused
+//   kName                     stored by every file whose pages depend on the order; a file of
+//                             another name is refused
 //   Compare(a, b)             < 0, 0 or > 0; a total order. Keys that compare equal are one key.
-//                             However it is spelled in later calls, the record keeps the spelling that it was first stored with: Set, Rekey
-//                             to an equal key and all other updates keep it. To change it, Remove the record and store it again.
+//                             A record keeps the spelling of its key that was stored first: Set,
+//                             Rekey to an equal key and all other updates keep it. To change it,
+//                             Remove the record and store it again.
 // and, to be fast, one of
-//   kBytewise = true          the order is that of memcmp, a prefix before what it begins: pages then leave out what their keys share
-//   Head(key) -> uint32_t     never falls as keys rise: Compare(a, b) <= 0 implies Head(a) <= Head(b). What differs in it is not compared.
-// Without them every comparison of a search asks Compare. All are static, and take any bytes whatever for a key.
+//   kBytewise = true          the order is that of memcmp, with a prefix before its extensions:
+//                             pages then share common prefixes
+//   Head(key) -> uint32_t     a prefix word that never falls as keys rise: Compare(a, b) <= 0
+//                             implies Head(a) <= Head(b). Keys with different words are not
+//                             compared further.
+// Without these, every comparison of a search calls Compare. All are static, thread-safe, and
+// accept any bytes as a key.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +55,7 @@ struct BytewiseComparator {
 
 namespace internal {
 
-// Its first four bytes, zero-padded, as a number.
+// The first four bytes as a number, zero-padded.
 template <class Byte>
 std::uint32_t FirstFour(std::string_view key, Byte byte) {
   std::uint32_t word = 0;
@@ -56,10 +63,10 @@ std::uint32_t FirstFour(std::string_view key, Byte byte) {
   return word;
 }
 
-// Rises with the number, NaN (of which there is one here) before all.
+// Rises with the number. NaN, all of which are equal here, is before all numbers.
 inline std::uint32_t HeadOfNumber(double number) {
   if (std::isnan(number)) return 0;
-  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(number) + 0.0f);  // no -0
+  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(number) + 0.0f);  // turns -0 into 0
   return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
 }
 
@@ -71,7 +78,8 @@ int CompareNumbers(Number a, Number b) {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-// Numbers first; keys that stand for the same number in other ways ("7", "07") in the order of their bytes, as keys of their own.
+// Compares numbers first. Keys that spell the same number differently ("7", "07") are different
+// keys, in bytewise order.
 template <class Form>
 struct NumericComparator {
   static int Compare(std::string_view a, std::string_view b) {
@@ -113,14 +121,14 @@ struct RealForm {
     double number = 0;
     const auto result = std::from_chars(key.data(), key.data() + key.size(), number);
     if (result.ec != std::errc::result_out_of_range) return number;
-    // Too large or too small for a double: the exponent's sign tells which.
+    // Too large or too small for a double: the exponent's sign decides.
     const std::string_view matched(key.data(), static_cast<std::size_t>(result.ptr - key.data()));
     const double size = matched.find("e-") != matched.npos || matched.find("E-") != matched.npos ? 0 : HUGE_VAL;
     return key.front() == '-' ? -size : size;
   }
 };
 
-// The key's bytes, 8 of them at most, as a big-endian number.
+// The first 8 bytes of the key as a big-endian number.
 inline std::uint64_t BigEndianNumber(std::string_view key) {
   std::uint64_t number = 0;
   for (const char c : key.substr(0, 8)) number = number << 8 | static_cast<unsigned char>(c);
@@ -131,7 +139,7 @@ struct SignedBigEndianForm {
   static std::int64_t Parse(std::string_view key) {
     const std::size_t size = std::min<std::size_t>(key.size(), 8);
     if (size == 0) return 0;
-    const auto shift = static_cast<unsigned>(64 - 8 * size);  // the sign is the first bit of a shorter number too
+    const auto shift = static_cast<unsigned>(64 - 8 * size);  // the first bit is the sign of a shorter number too
     return static_cast<std::int64_t>(BigEndianNumber(key) << shift) >> shift;
   }
 };
@@ -145,7 +153,7 @@ struct FloatBigEndianForm {
 
 }  // namespace internal
 
-// The letters A to Z count as a to z: keys that differ only in that are one key.
+// Treats A to Z as a to z: keys that differ only in case are one key.
 struct CaseInsensitiveComparator {
   static constexpr std::string_view kName = "case-insensitive";
   static int Compare(std::string_view a, std::string_view b) {
@@ -162,24 +170,24 @@ struct CaseInsensitiveComparator {
   static unsigned Fold(unsigned char c) { return c >= 'A' && c <= 'Z' ? c + 32u : c; }
 };
 
-// Decimal integers: spaces, a sign, digits; what follows counts only among keys of the same number, what is no number is 0, what is too
-// large the largest.
+// Decimal integers: white space, a sign, digits. Further characters count only among keys of the
+// same number. A key without a number is 0; a number out of range is the nearest in range.
 struct DecimalComparator : internal::NumericComparator<internal::DecimalForm> {
   static constexpr std::string_view kName = "decimal";
 };
-// The same in hexadecimal, without sign, with or without 0x.
+// Hexadecimal integers, without a sign, with or without 0x.
 struct HexadecimalComparator : internal::NumericComparator<internal::HexadecimalForm> {
   static constexpr std::string_view kName = "hexadecimal";
 };
-// Decimal fractions with or without exponent; "nan" before all numbers.
+// Decimal fractions with or without an exponent; "nan" is before all numbers.
 struct RealNumberComparator : internal::NumericComparator<internal::RealForm> {
   static constexpr std::string_view kName = "real";
 };
-// Two's complement numbers of up to 8 bytes, the most significant first.
+// Two's complement numbers of up to 8 bytes, most significant first.
 struct SignedBigEndianComparator : internal::NumericComparator<internal::SignedBigEndianForm> {
   static constexpr std::string_view kName = "signed-big-endian";
 };
-// IEEE 754 numbers of 4 or 8 bytes, the most significant first.
+// IEEE 754 numbers of 4 or 8 bytes, most significant first.
 struct FloatBigEndianComparator : internal::NumericComparator<internal::FloatBigEndianForm> {
   static constexpr std::string_view kName = "float-big-endian";
 };
@@ -191,7 +199,7 @@ inline std::string JoinPair(std::string_view first, std::string_view second) {
   std::string key(reinterpret_cast<const char*>(size), n);
   return key.append(first).append(second);
 }
-// What is not such a key has nothing but a first part.
+// A key in another format has only a first part.
 inline std::pair<std::string_view, std::string_view> SplitPair(std::string_view key) {
   std::uint64_t size = 0;
   const std::size_t n = DecodeVarint(std::span(reinterpret_cast<const std::byte*>(key.data()), key.size()), size);
@@ -208,7 +216,7 @@ constexpr auto kPairName = [] {
   return name;
 }();
 
-// Keys of JoinPair, by their first parts in the order of First, then by their second bytewise.
+// Keys of JoinPair: by first part in the order of First, then by second part bytewise.
 template <Comparator First>
 struct PairComparator {
   static constexpr std::string_view kName{kPairName<First>.data(), kPairName<First>.size()};

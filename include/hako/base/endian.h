@@ -1,7 +1,8 @@
-// Numbers as they stand in a file: little-endian, without alignment, on every machine.
+// Numbers as stored in files: little-endian, unaligned, on every machine.
 //
-// Le<T> is the field type of on-disk structs: sizeof(T) bytes, alignment 1, no padding. It converts to and from T implicitly, so that
-// code reads as if the field were a T; on a little-endian machine each conversion is one move. A default-constructed Le is zero.
+// Le<T> is the field type of on-disk structs: sizeof(T) bytes, alignment 1, no padding. It converts
+// to and from T implicitly, so that code reads as if the field were a T. On a little-endian machine
+// each conversion is one move. A default-constructed Le is zero.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,8 @@
 
 namespace hako {
 
-// bool is left out: a byte of a file may be neither 0 nor 1. So is long double, which has padding.
+// bool is excluded, because a byte of a file may be neither 0 nor 1; so is long double, which has
+// padding.
 template <class T>
 concept LeValue = (std::integral<T> && !std::same_as<std::remove_cv_t<T>, bool>) || std::is_enum_v<T> || std::same_as<T, float> ||
                   std::same_as<T, double>;
@@ -40,7 +42,8 @@ class Le {
   Array bytes_{};
 };
 
-// The same for a place in memory that is no struct. REQUIRES: sizeof(T) bytes there.
+// The same for plain memory.
+// REQUIRES: sizeof(T) bytes
 template <LeValue T>
 T LoadLe(const std::byte* from) {
   Le<T> value;
@@ -54,7 +57,8 @@ void StoreLe(std::byte* to, std::type_identity_t<T> value) {
   std::memcpy(to, &le, sizeof(le));
 }
 
-// A number as 8 big-endian bytes, whose order as strings is that of the numbers: values of Increment, keys that are times.
+// A number as 8 big-endian bytes, whose bytewise order is that of the numbers: values of Increment,
+// keys that are times.
 inline std::uint64_t LoadBigEndian(const char* from) {
   std::uint64_t value;
   std::memcpy(&value, from, sizeof(value));

@@ -1,7 +1,8 @@
-// HAKO_INLINE: for the small functions of the hot path. A look-up is some 150 instructions in a dozen functions; how many look-ups a
-// processor overlaps is bounded by how many instructions it holds in flight, so a call that the compiler thinks not worth inlining is.
+// HAKO_INLINE: forces inlining of small functions of the hot path. A look-up is about 150
+// instructions in a dozen functions. The number of look-ups that a processor overlaps is bounded by
+// its instructions in flight, so inlining pays where the compiler's heuristics would emit a call.
 //
-// A build that is not for speed may define HAKO_INLINE as inline: it compiles in half the time.
+// A build that is not for speed may define HAKO_INLINE as inline; it compiles in half the time.
 #pragma once
 
 #ifndef HAKO_INLINE

@@ -1,4 +1,4 @@
-// A key and its value, as views of bytes that others own.
+// A key and its value, as views of bytes owned elsewhere.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,5 @@
-// LZ4 for the pages of a TreeDBM (base/page_codec.h): fast both ways. Programs that include this link with liblz4.
+// LZ4 for the pages of a TreeDBM (base/page_codec.h): fast in both directions. Programs that
+// include this header link with liblz4.
 #pragma once
 
 #include <lz4.h>

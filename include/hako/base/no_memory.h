@@ -1,9 +1,10 @@
-// Where memory runs out: std::bad_alloc of the standard library's containers becomes ResourceExhausted.
+// Out of memory: turns std::bad_alloc of standard containers into ResourceExhausted.
 //
-// hako's calls return a Status and let no exception of its own out. Inside, containers may throw: locks, busy flags and whatever else must
-// not stay are released by destructors, nothing is published before all it needs is allocated, and the public call turns the exception into
-// a Status. A try block costs nothing where nothing is thrown. In a program that is compiled without exceptions, the standard library ends
-// the process when memory runs out, and these macros are nothing.
+// hako's calls return a Status and throw no exceptions. Internally, containers may throw:
+// destructors release locks and busy flags, nothing is published before all memory that it needs is
+// allocated, and the public call turns the exception into a Status. A try block costs nothing
+// unless an exception is thrown. In a program compiled without exceptions, the standard library
+// ends the process when memory runs out, and these macros do nothing.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,8 @@
 
 #include "hako/base/status.h"
 
-// HAKO_TRY { ... } HAKO_CATCH(const E& e, statements): these run after an exception of that type. Several may follow each other.
+// HAKO_TRY { ... } HAKO_CATCH(const E& e, statements): the statements run after an exception of
+// that type. Several may follow each other.
 #if defined(__cpp_exceptions)
 #define HAKO_TRY try
 #define HAKO_CATCH(exception, ...) \
@@ -25,7 +27,7 @@
 #define HAKO_CATCH(exception, ...)
 #endif
 #define HAKO_CATCH_NO_MEMORY(...) HAKO_CATCH(const std::bad_alloc&, __VA_ARGS__)
-// A function that returns a Status or a StatusOr: Status F() HAKO_TRY { ... } HAKO_OR_NO_MEMORY
+// For a function that returns a Status or a StatusOr: Status F() HAKO_TRY { ... } HAKO_OR_NO_MEMORY
 #define HAKO_OR_NO_MEMORY HAKO_CATCH_NO_MEMORY(return ::hako::NoMemoryError();)
 
 namespace hako {
@@ -34,7 +36,7 @@ namespace hako {
   HAKO_TRY { return absl::ResourceExhaustedError("out of memory"); }
   HAKO_CATCH_NO_MEMORY()
 #if defined(__cpp_exceptions)
-  return Status(absl::StatusCode::kResourceExhausted, absl::string_view());  // which takes no memory
+  return Status(absl::StatusCode::kResourceExhausted, absl::string_view());  // takes no memory
 #endif
 }
 
@@ -46,7 +48,7 @@ namespace hako {
 #endif
 }
 
-// Adds to the end of a container; false if there is no memory.
+// Appends to a container. False if there is no memory.
 template <class Container, class T>
 bool TryPushBack(Container& container, T&& value) {
   HAKO_TRY { return container.push_back(std::forward<T>(value)), true; }
@@ -56,7 +58,8 @@ bool TryPushBack(Container& container, T&& value) {
 #endif
 }
 
-// False if there is no memory. Out of line: a try block beside a lock-free look-up would keep its variables in memory.
+// Resizes a container. False if there is no memory. Not inlined: a try block beside a lock-free
+// look-up would keep its variables in memory.
 template <class Container>
 [[gnu::noinline]] bool TryResize(Container& container, std::size_t size) {
   HAKO_TRY { return container.resize(size), true; }
@@ -66,7 +69,7 @@ template <class Container>
 #endif
 }
 
-// What body() returns, a Status or a StatusOr, or ResourceExhausted if memory ran out on the way.
+// Returns body(), a Status or a StatusOr, or ResourceExhausted if memory ran out in it.
 template <class Body>
 [[gnu::always_inline]] inline auto CatchNoMemory(Body&& body) -> decltype(body()) {
   HAKO_TRY { return body(); }

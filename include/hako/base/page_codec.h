@@ -1,10 +1,12 @@
-// How a TreeDBM makes its pages smaller on their way to the file: a template parameter.
+// Page codecs: compress the pages of a TreeDBM in its file, as a template parameter.
 //
 // A codec is a type with
-//   kName                  stored by the file, which is refused under another
-//   Compress(in, out)      writes `in` to `out` in fewer bytes; how many, or 0 if they would not be fewer than out.size()
-//   Decompress(in, out)    fills `out`, to the last byte, with what Compress made of it; false if that is not what `in` is
-// Both are called by several threads at once, and take any bytes whatever.
+//   kName                  stored by the file; a file of another name is refused
+//   Compress(in, out)      writes a compressed form of `in` to `out` and returns its size, or 0 if
+//                          that is not less than out.size()
+//   Decompress(in, out)    fills all of `out` with the original of `in`; false if `in` does not
+//                          decompress to exactly out.size() bytes
+// Both are called by several threads concurrently, and must accept any bytes.
 #pragma once
 
 #include <concepts>
@@ -21,7 +23,7 @@ concept PageCodec = requires(std::span<const char> in, std::span<char> out) {
   { C::Decompress(in, out) } -> std::same_as<bool>;
 };
 
-// Leaves pages as they are.
+// Stores pages uncompressed.
 struct NoCodec {
   static constexpr std::string_view kName = "none";
   static std::size_t Compress(std::span<const char>, std::span<char>) { return 0; }

@@ -1,5 +1,5 @@
-// Numbers as people write them in options: decimal digits, a sign, and a suffix: k m g t for powers of 1000, ki mi gi ti for powers of
-// 1024, in either case. "8", "10k", "64Mi", "-1".
+// Numbers as written in options: decimal digits with a sign and a suffix, k m g t for powers of
+// 1000 or ki mi gi ti for powers of 1024, in either case. "8", "10k", "64Mi", "-1".
 #pragma once
 
 #include <charconv>
@@ -10,7 +10,7 @@
 
 namespace hako {
 
-// nullopt where `text` is no such number or does not fit.
+// nullopt if `text` is not such a number or does not fit.
 inline std::optional<std::int64_t> ParseNumber(std::string_view text) {
   std::int64_t number = 0;
   const char* const end = text.data() + text.size();

@@ -1,10 +1,12 @@
-// memcpy from and to bytes that other threads may be writing at the same time: P1478's atomic_load_per_byte_memcpy and
-// atomic_store_per_byte_memcpy. Each byte is read or written atomically (relaxed), the whole is not: a reader that meets a writer gets
-// some bytes from before and some from after, and must know by other means whether that matters.
+// memcpy from and to bytes that other threads may write concurrently: P1478's
+// atomic_load_per_byte_memcpy and atomic_store_per_byte_memcpy. Each byte is read or written
+// atomically (relaxed), the whole is not: a reader that overlaps a writer gets a mix of old and new
+// bytes, and must detect by other means whether that matters.
 //
-// In C++ a plain copy would be a data race. Every instruction that a compiler makes from memcpy is atomic by byte on the hardware we know,
-// so these are memcpy; a thread-sanitized build makes them loops of real byte atomics, so that the sanitizer sees the truth and needs no
-// suppression. HAKO_TSAN is defined in such a build.
+// In C++ a plain copy would be a data race. Every instruction that compilers emit for memcpy is
+// atomic per byte on known hardware, so these functions are memcpy. A build with the thread
+// sanitizer uses loops of real byte atomics, so that the sanitizer needs no suppression. Such a
+// build defines HAKO_TSAN.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// A hint that the cache line at an address is going to be read; harmless for any address.
+// A hint that the cache line at an address will be read. Harmless for any address.
 #pragma once
 
 #include "hako/base/inline.h"
@@ -7,7 +7,7 @@ namespace hako {
 
 HAKO_INLINE void Prefetch(const void* address) {
   __builtin_prefetch(address);
-  asm volatile("");  // or gcc takes a function that only prefetches for one without effect, and drops calls of it
+  asm volatile("");  // otherwise gcc treats functions that only prefetch as without effect, and drops their calls
 }
 
 }  // namespace hako

@@ -1,4 +1,4 @@
-// Seeds that nobody can guess: for hash tables (against keys chosen to collide) and for record checks.
+// Unpredictable seeds: for hash tables (against keys chosen to collide) and for record checks.
 #pragma once
 
 #include <cstdint>

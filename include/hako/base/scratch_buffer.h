@@ -1,10 +1,12 @@
-// Memory that is used again and again, and given back after a use that needed much of it.
+// Reusable scratch memory that is given back after a large use.
 //
-// A thread that once read a value of a gigabyte must not keep a gigabyte. So a use ends with Trim, which keeps at most kKeptMax bytes for
-// the next one. A larger buffer is mapped and unmapped by the system at each use, which costs little beside filling it.
+// A thread that once read a value of 1 GiB must not keep 1 GiB. So each use ends with Trim, which
+// keeps at most kKeptMax bytes. A larger buffer is mapped and unmapped at each use, which costs
+// little compared with filling it.
 //
-// The object has no destructor, so that it can be thread_local and still be used by destructors that run later (base/thread_exit.h):
-// ThreadScratch frees it when the thread ends, OwnedScratch where it is a member or a local variable.
+// The object has no destructor, so that it can be thread_local and still serve destructors that run
+// later (base/thread_exit.h). ThreadScratch frees it when the thread ends, OwnedScratch with a
+// member or local variable.
 #pragma once
 
 #include <bit>
@@ -25,14 +27,15 @@ class ScratchBuffer {
   ScratchBuffer(const ScratchBuffer&) = delete;
   ScratchBuffer& operator=(const ScratchBuffer&) = delete;
 
-  // Room for `size` bytes, aligned to 4 KiB; the first `kept` bytes are as they were. nullptr if there is no memory: then the buffer is as
-  // it was. What an earlier call returned is invalid.
+  // Returns space for `size` bytes, aligned to 4 KiB, with the first `kept` bytes preserved.
+  // Invalidates the results of earlier calls. nullptr if there is no memory; the buffer is then
+  // unchanged.
   [[nodiscard]] char* Take(std::size_t size, std::size_t kept = 0) {
     if (size <= capacity_ && bytes_ != nullptr) [[likely]]
       return bytes_;
     return Grow(size, kept);
   }
-  // The end of a use: what Take returned is invalid.
+  // Ends a use: invalidates the result of Take.
   void Trim() {
     if (capacity_ > kKeptMax) [[unlikely]]
       Free();
@@ -79,12 +82,12 @@ class ScratchUse {
   ScratchBuffer& buffer_;
 };
 
-// The calling thread's buffer for one purpose, which a type names.
+// The calling thread's buffer for one purpose, named by a type.
 template <class Purpose>
 class ThreadScratch {
  public:
   static ScratchBuffer& Get() {
-    (void)at_exit_.Arm();  // without it the memory stays
+    (void)at_exit_.Arm();  // if it fails, the memory is leaked at the thread's end
     return buffer_;
   }
 

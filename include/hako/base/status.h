@@ -1,19 +1,25 @@
 // Errors. Every fallible call of hako returns absl::Status or absl::StatusOr<T>; nothing throws.
 //
-//   NotFound            the key is absent; always with an empty message, so that it costs no allocation
-//   AlreadyExists       a record is there and the caller asked not to overwrite it (empty message)
-//   Aborted             a CompareExchange found something else than expected (empty message)
-//   InvalidArgument     the caller's mistake: an option, a file of another type, a value that is not a number
-//   OutOfRange          a key, a value or a number beyond its documented limit
-//   FailedPrecondition  the database is read-only or closed, refuses writes after a failed write or sync, or was called by its own visitor
-//   ResourceExhausted   no space on the device, or no memory; nothing was changed
+//   NotFound            the key is absent; always with an empty message, so that it costs no
+//                       allocation
+//   AlreadyExists       a record exists and the caller asked not to overwrite it (empty message)
+//   Aborted             the record is not as CompareExchange expects (empty message), or a visitor
+//                       aborted a ProcessMulti
+//   InvalidArgument     an error of the caller: a wrong option, a file of another type, a value
+//                       that is not a number
+//   OutOfRange          a key, a value or a number exceeds its documented limit
+//   FailedPrecondition  the database is read-only or closed, refuses updates after a failed write,
+//                       or was called by its own visitor
+//   ResourceExhausted   no space on the device, no memory, or the size limit of the database;
+//                       nothing was changed, unless the function says otherwise
 //   Unavailable         another process or another handle has the file open
-//   Unimplemented       the file is of a format that this version does not read
+//   Unimplemented       the file has a format that this version does not read, or the kind of
+//                       database lacks the operation
 //   DataLoss            bytes in the file do not validate; the message names the offset
-//   Unknown, Internal   the system reported something else; the message names the call
+//   Unknown, Internal   the system reported another error; the message names the call
 //
-// Debian 12 builds abseil with a string_view of its own, to which std::string_view does not convert. This header is the only place
-// that bridges the two; the rest of hako speaks std::string_view.
+// Debian 12 builds abseil with its own string_view type, to which std::string_view does not
+// convert. Only this header bridges the two; the rest of hako uses std::string_view.
 #pragma once
 
 #include <cerrno>
@@ -33,7 +39,7 @@ using absl::StatusOr;
 inline constexpr absl::string_view ToAbsl(std::string_view s) { return {s.data(), s.size()}; }
 inline constexpr std::string_view ToStd(absl::string_view s) { return {s.data(), s.size()}; }
 
-// The outcomes of normal operation: one word, no allocation.
+// Outcomes of normal operation: one word, no allocation.
 inline Status AbsentError() { return Status(absl::StatusCode::kNotFound, absl::string_view()); }
 inline Status PresentError() { return Status(absl::StatusCode::kAlreadyExists, absl::string_view()); }
 inline Status MismatchError() { return Status(absl::StatusCode::kAborted, absl::string_view()); }
@@ -46,15 +52,16 @@ inline Status DataLossError(std::string_view what, std::uint64_t offset) {
   return absl::OutOfRangeError(absl::StrCat(ToAbsl(what), " of ", size, " bytes; the limit is ", limit));
 }
 
-// Why a database refuses updates.
+// Reasons for which a database refuses updates.
 [[gnu::cold]] inline Status ReadOnlyError() { return absl::FailedPreconditionError("the database was opened read-only"); }
 [[gnu::cold]] inline Status NoMoreWritesError(const Status& failure) {
   return absl::FailedPreconditionError(
       absl::StrCat("no more writes after an error; close the database and open it again: ", failure.message()));
 }
 
-// A failed system call on the data path. NotFound means "absent key" to callers, so the errno values that abseil maps to it (ENOENT,
-// ENXIO, ENODEV) become Unknown: a dying disk must not read as an absent key.
+// The error of a failed system call on the data path. Callers take NotFound for an absent key, so
+// the errno values that abseil maps to it (ENOENT, ENXIO, ENODEV) become Unknown: a failing disk
+// must not look like an absent key.
 inline Status SystemError(int error_number, std::string_view what) {
   if (error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG || error_number == ENOMEM)
     return absl::ResourceExhaustedError(absl::ErrnoToStatus(error_number, ToAbsl(what)).message());
@@ -71,7 +78,8 @@ inline Status SystemError(int error_number, std::string_view what) {
       return hako_status_;                                                         \
   } while (false)
 
-// HAKO_ASSIGN_OR_RETURN(auto x, F()): x is the value, or the enclosing function returns the error.
+// HAKO_ASSIGN_OR_RETURN(auto x, F()): declares x with the value, or returns the error from the
+// enclosing function.
 #define HAKO_ASSIGN_OR_RETURN(declaration, expression) \
   HAKO_ASSIGN_OR_RETURN_INNER(HAKO_STATUS_CONCAT(hako_status_or_, __LINE__), declaration, expression)
 #define HAKO_ASSIGN_OR_RETURN_INNER(temporary, declaration, expression) \

@@ -1,9 +1,11 @@
 // A call at the end of a thread, after the destructors of all its thread_local objects.
 //
-// These destructors may use a database, so whatever hako keeps for a thread must outlive them. A thread_local object with a destructor does
-// not: it goes in the reverse order of construction. Therefore such state is constant-initialized, has no destructor, and is given back by
-// a ThreadExitCall. The calls are made where the system ends its thread-specific data, which is later. The main thread makes none: it ends
-// with the process, and the destructors of static objects still find its state.
+// These destructors may use a database, so hako's per-thread state must outlive them. A
+// thread_local object with a destructor does not, because such objects are destroyed in reverse
+// order of construction. Therefore the state is constant-initialized, has no destructor, and is
+// released by a ThreadExitCall. The calls run when the system destroys its thread-specific data,
+// which is later. The main thread makes no calls: it ends with the process, and the destructors of
+// static objects still find its state.
 #pragma once
 
 #include <pthread.h>
@@ -12,13 +14,14 @@ namespace hako {
 
 class ThreadExitCall {
  public:
-  // `call` may arm this object again, if it runs something that needs the state after all.
+  // `call` may arm this object again, if it runs code that needs the state.
   constexpr explicit ThreadExitCall(void (*call)()) : call_(call) {}
   ThreadExitCall(const ThreadExitCall&) = delete;
   ThreadExitCall& operator=(const ThreadExitCall&) = delete;
 
-  // Has the call made when this thread ends. False if the system has no room to note it; then it is not made.
-  // REQUIRES: this object is thread_local, and the calling thread's
+  // Schedules the call for the end of this thread. False, and no call, if the system has no space
+  // for it.
+  // REQUIRES: this object is thread_local to the calling thread
   bool Arm() {
     if (is_armed_) return true;
     const Key& key = TheKey();

@@ -1,7 +1,9 @@
-// Unsigned numbers in as few bytes as they need (LEB128): seven bits a byte, low bits first, the top bit set on all but the last.
+// Unsigned numbers in as few bytes as needed (LEB128): seven bits per byte, low bits first, the top
+// bit set on all but the last.
 //
-// Decoding trusts nothing. It never reads past the end it is given, and refuses a number that is cut off, too large for its type, or
-// longer than it need be: a number has exactly one encoding, so equal bytes and equal numbers are the same thing.
+// Decoding accepts untrusted bytes. It never reads past the given end, and rejects a number that is
+// truncated, too large for its type, or longer than necessary: a number has exactly one encoding,
+// so equal numbers have equal bytes.
 #pragma once
 
 #include <bit>
@@ -18,14 +20,15 @@ inline constexpr std::size_t kVarint64SizeMax = 10;
 
 constexpr std::size_t VarintSize(std::uint64_t value) { return (static_cast<std::size_t>(std::bit_width(value | 1)) + 6) / 7; }
 
-// Returns the end of what was written. REQUIRES: VarintSize(value) bytes at `out`.
+// Returns the end of the encoding.
+// REQUIRES: VarintSize(value) bytes at `out`
 constexpr std::byte* EncodeVarint(std::uint64_t value, std::byte* out) {
   for (; value >= 0x80; value >>= 7) *out++ = static_cast<std::byte>((value & 0x7f) | 0x80);
   *out++ = static_cast<std::byte>(value);
   return out;
 }
 
-// Returns the number of bytes written, 0 where `out` is too small.
+// Returns the number of bytes written; 0 if `out` is too small.
 constexpr std::size_t EncodeVarint(std::uint64_t value, std::span<std::byte> out) {
   const std::size_t size = VarintSize(value);
   if (size > out.size()) return 0;
@@ -33,7 +36,8 @@ constexpr std::size_t EncodeVarint(std::uint64_t value, std::span<std::byte> out
   return size;
 }
 
-// Reads a number from [p, end). Returns the end of its encoding, nullptr where that is malformed; `value` is then unchanged.
+// Reads a number from [p, end). Returns the end of its encoding; nullptr if it is malformed, with
+// `value` unchanged.
 template <std::unsigned_integral T>
 constexpr const std::byte* DecodeVarint(const std::byte* p, const std::byte* end, T& value) {
   constexpr int kBits = std::numeric_limits<T>::digits;
@@ -44,7 +48,7 @@ constexpr const std::byte* DecodeVarint(const std::byte* p, const std::byte* end
     if (shift + 7 > kBits && (bits >> (kBits - shift)) != 0) return nullptr;  // bits beyond T
     result = static_cast<T>(result | static_cast<T>(bits << shift));
     if (byte < 0x80) {
-      if (byte == 0 && shift != 0) return nullptr;  // longer than need be
+      if (byte == 0 && shift != 0) return nullptr;  // longer than necessary
       value = result;
       return p;
     }
@@ -52,7 +56,7 @@ constexpr const std::byte* DecodeVarint(const std::byte* p, const std::byte* end
   return nullptr;
 }
 
-// Returns the number of bytes read, 0 where the encoding is malformed; `value` is then unchanged.
+// Returns the number of bytes read; 0 if the encoding is malformed, with `value` unchanged.
 template <std::unsigned_integral T>
 constexpr std::size_t DecodeVarint(std::span<const std::byte> in, T& value) {
   const std::byte* end = DecodeVarint(in.data(), in.data() + in.size(), value);

@@ -1,4 +1,4 @@
-// The clock on the wall, for people to read: it may be set back, so nothing is ever ordered by it.
+// The wall clock, for display. It may be set back, so nothing is ordered by it.
 #pragma once
 
 #include <chrono>

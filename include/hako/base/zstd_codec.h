@@ -1,4 +1,5 @@
-// Zstandard for the pages of a TreeDBM (base/page_codec.h): smaller than LZ4, slower. Programs that include this link with libzstd.
+// Zstandard for the pages of a TreeDBM (base/page_codec.h): smaller than LZ4, slower. Programs that
+// include this header link with libzstd.
 #pragma once
 
 #include <zstd.h>
@@ -15,7 +16,7 @@ namespace hako {
 
 template <int kLevel = 1>
 struct ZstdCodec {
-  static constexpr std::string_view kName = "zstd";  // whatever the level, all read all
+  static constexpr std::string_view kName = "zstd";  // the same for all levels: each reads the others' pages
   static std::size_t Compress(std::span<const char> in, std::span<char> out) {
     if (compressor_ == nullptr) compressor_ = ZSTD_createCCtx();
     if (compressor_ == nullptr) return 0;

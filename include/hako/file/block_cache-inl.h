@@ -1,4 +1,4 @@
-// Definitions of file/block_cache.h: a request, and many requests.
+// Definitions of file/block_cache.h: single and multiple requests.
 #pragma once
 
 #include "hako/file/block_cache.h"
@@ -46,7 +46,7 @@ template <BlockDevice Device>
 template <class F>
 Status BlockCache<Device>::ForEachPart(std::uint64_t offset, const std::byte* bytes, std::size_t size, F&& access) {
   const std::size_t usual = request_max_ * block_size_;
-  // Whether the rest from here on, where a block begins, can go past the frames.
+  // Whether the rest from here, a block's start, can bypass the frames.
   const auto is_long = [&](std::size_t begin) {
     const bool aligned = reinterpret_cast<std::uintptr_t>(bytes + begin) % memory_alignment_ == 0;
     return aligned && request_max_ > 1 && size > begin && size - begin > usual;
@@ -73,8 +73,8 @@ template <bool kWrites>
 Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::size_t size) {
   const std::uint64_t first = offset / block_size_;
   const std::size_t count = (offset + size - 1) / block_size_ - first + 1;
-  const std::size_t before = offset % block_size_, after = count * block_size_ - before - size;  // bytes of the blocks that are not wanted
-  const std::uint64_t kept = (before > 0 ? 1 : 0) | (after > 0 ? std::uint64_t{1} << (count - 1) : 0);  // parts of these stay
+  const std::size_t before = offset % block_size_, after = count * block_size_ - before - size;  // bytes of the blocks outside the request
+  const std::uint64_t kept = (before > 0 ? 1 : 0) | (after > 0 ? std::uint64_t{1} << (count - 1) : 0);  // blocks of which a part stays
   std::array<std::uint32_t, kGroup> room;
   const std::span<std::uint32_t> frames = std::span(room).first(count);
 
@@ -116,7 +116,7 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
       locks.Unlock();
       const Status status = WriteBack(*full, dirty);
       locks.Lock();
-      if (kWrites) HAKO_RETURN_IF_ERROR(status);  // a read goes on without
+      if (kWrites) HAKO_RETURN_IF_ERROR(status);  // a read continues without it
       continue;
     }
     if (wanted == 0) {
@@ -164,9 +164,9 @@ Status BlockCache<Device>::AccessLong(std::uint64_t offset, std::byte* bytes, st
   const iovec part = {bytes, size};
   if constexpr (kWrites) {
     fresh_.Remove(first, end);
-    Forget(first, end);  // what is dirty must not be written after this
+    Forget(first, end);  // dirty blocks must not be written after this
     const Status status = device_.Write({offset, std::span(&part, 1)});
-    Forget(first, end);  // or what was read meanwhile stays
+    Forget(first, end);  // drop blocks that were read meanwhile
     return status;
   } else {
     std::vector<std::uint64_t> blocks;
@@ -180,7 +180,7 @@ Status BlockCache<Device>::AccessLong(std::uint64_t offset, std::byte* bytes, st
   }
 }
 
-// Of a cache that keeps nothing: the frames of these bytes, but for what is not written.
+// For a cache that keeps no blocks: releases the frames of these bytes, except dirty ones.
 template <BlockDevice Device>
 void BlockCache<Device>::ReleaseClean(std::uint64_t offset, std::size_t size) {
   if (size == 0) return;
@@ -192,13 +192,14 @@ void BlockCache<Device>::ReleaseClean(std::uint64_t offset, std::size_t size) {
   }
 }
 
-// Frames for the blocks of the bits in `which`, linked and busy; none if there is no room for all of them in *full: then *dirty is one of
-// its frames that has to be written first, or all of them are busy.
+// Takes frames for the blocks whose bits are set in `which`, linked and busy. Takes none if *full
+// has too few: *dirty is then one of its frames that must be written first, or kNone if all are
+// busy.
 template <BlockDevice Device>
 bool BlockCache<Device>::TakeFrames(std::span<std::uint32_t> frames, std::uint64_t first, std::uint64_t which, std::uint32_t* dirty,
                                     Shard** full) {
   for (std::size_t i = 0; i < frames.size(); ++i) {
-    if ((which >> i & 1) == 0 && frames[i] != kNone) frames_[frames[i]].busy = true;  // lest it be taken
+    if ((which >> i & 1) == 0 && frames[i] != kNone) frames_[frames[i]].busy = true;  // so that it is not taken
   }
   std::uint64_t taken = 0;
   for (std::uint64_t rest = which; rest != 0 && *full == nullptr; rest &= rest - 1) {
@@ -220,7 +221,8 @@ bool BlockCache<Device>::TakeFrames(std::span<std::uint32_t> frames, std::uint64
   return *full == nullptr;
 }
 
-// One that is not busy; without `dirty` a clean one, with it the next in turn, which is not taken but told if it is dirty.
+// Takes a frame that is not busy. Without `dirty`, a clean one. With `dirty`, the next one in CLOCK
+// order; if that is dirty, it is returned in *dirty and not taken.
 template <BlockDevice Device>
 std::uint32_t BlockCache<Device>::TakeFrame(Shard& shard, std::uint32_t* dirty) {
   if (!shard.free.empty()) {
@@ -245,8 +247,9 @@ std::uint32_t BlockCache<Device>::TakeFrame(Shard& shard, std::uint32_t* dirty) 
   return kNone;
 }
 
-// Reads the wanted blocks, which are busy, by as few transfers as there can be. What lies between goes to blocks of memory of its own each:
-// some file systems check what they have read, after the caller's next part may have been written there.
+// Reads the wanted blocks, which are busy, by as few transfers as possible. Each block in a gap is
+// read into separate scratch memory: some file systems verify data after reading, when the caller's
+// next part may have been written there.
 template <BlockDevice Device>
 Status BlockCache<Device>::ReadRuns(std::uint64_t first, std::span<const std::uint32_t> frames, std::uint64_t wanted) {
   std::array<iovec, kGroup> parts;
@@ -258,7 +261,7 @@ Status BlockCache<Device>::ReadRuns(std::uint64_t first, std::span<const std::ui
   ScratchBuffer& scratch = ThreadScratch<BlockCache>::Get();
   const ScratchUse use(scratch);
   auto* gap = num_gaps == 0 ? nullptr : reinterpret_cast<std::byte*>(scratch.Take(num_gaps * block_size_));
-  const std::size_t gap_max = gap != nullptr ? kGap : 0;  // without memory each run is read by itself
+  const std::size_t gap_max = gap != nullptr ? kGap : 0;  // without scratch memory each run is read separately
   while (wanted != 0) {
     const auto begin = static_cast<std::size_t>(std::countr_zero(wanted));
     std::size_t count = 0;
@@ -288,8 +291,8 @@ Status BlockCache<Device>::ReadMulti(std::span<const ReadRequest> reads) {
   return absl::OkStatus();
 }
 
-// What the requests miss comes together, as far as there is room for it at once. What failed is read again, by whose error counts: while
-// frames are busy, nothing may be waited for.
+// Reads the missing blocks of the requests together, as far as frames allow. Failed reads are
+// repeated one by one, and their errors count. While frames are busy the thread waits for nothing.
 template <BlockDevice Device>
 Status BlockCache<Device>::ReadTogether(std::span<const ReadRequest> reads) {
   if (reads.size() > 1 && request_max_ > 1 && failure_.IsOk()) {
@@ -307,16 +310,16 @@ Status BlockCache<Device>::ReadTogether(std::span<const ReadRequest> reads) {
           return is_long ? AccessLong<false>(from, read.out.data() + begin, size) : Access<false>(from, read.out.data() + begin, size);
         }));
   }
-  for (const ReadRequest& read : reads) {  // not before all are done: they may share blocks
+  for (const ReadRequest& read : reads) {  // only after all are done, because they may share blocks
     if (!keeps_) ReleaseClean(read.offset, read.out.size());
   }
   return status;
 }
 
-// Takes frames for the blocks that the request misses into the batch.
+// Adds frames for the missing blocks of the request to the batch.
 template <BlockDevice Device>
 void BlockCache<Device>::Claim(const ReadRequest& read, Batch* batch) {
-  if (read.out.empty() || read.out.size() > request_max_ * block_size_) return;  // what is long goes past the frames
+  if (read.out.empty() || read.out.size() > request_max_ * block_size_) return;  // long requests bypass the frames
   const std::uint64_t last = (read.offset + read.out.size() - 1) / block_size_;
   for (std::uint64_t block = read.offset / block_size_; block <= last && batch->HasRoomFor(block); ++block) {
     Shard& shard = ShardOf(block);
@@ -330,7 +333,7 @@ void BlockCache<Device>::Claim(const ReadRequest& read, Batch* batch) {
   }
 }
 
-// The device is done with these blocks of this thread; visit(shard, frame) for each.
+// Ends the busy state of these blocks of this thread; visit(shard, frame) for each.
 template <BlockDevice Device>
 template <class F>
 void BlockCache<Device>::MakeIdle(std::span<const std::uint64_t> blocks, F&& visit) {

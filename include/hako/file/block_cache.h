@@ -1,29 +1,35 @@
-// Blocks of a file in memory: what takes the place of the system's page cache where a file is opened for direct I/O.
+// A cache of a file's blocks: replaces the kernel's page cache for files opened for direct I/O.
 //
-// Bytes anywhere in the file become transfers of whole aligned blocks, as few as there can be: what a request misses is read at once,
-// together with a few blocks between that are here already; a block that is overwritten whole is not read, nor one that was never written;
-// a dirty block takes its dirty neighbours along when it has to be written, and they stay, clean (the batching of Tkrzw 0.9.20). Long
-// requests for whole blocks go past the frames, from and to the caller's memory. Which block goes is decided by CLOCK, and blocks that were
-// asked for only once go first. So a row of small appends costs one long write in the end, and no read.
+// Requests for any bytes become as few transfers of whole aligned blocks as possible. The missing
+// blocks of a request are read together, across short gaps of cached blocks. A block that is
+// overwritten whole, or that was never written, is not read. When a dirty block must be written,
+// its dirty neighbours are written with it and stay cached, clean (the batching of Tkrzw 0.9.20).
+// Long requests for whole blocks bypass the frames, to and from the caller's memory. Blocks are
+// evicted by CLOCK, those requested only once first. So a series of small appends costs one long
+// write in the end, and no read.
 //
-// Blocks lie in shards, each with a lock; the 32 blocks of a group are in one shard, so that neighbours meet. A request locks the shards of
-// its blocks in ascending order, and holds no lock while the device works.
+// Blocks are divided into shards, each with a lock. The 32 blocks of a group are in one shard, so
+// that neighbours are found together. A request locks the shards of its blocks in ascending order,
+// and holds no lock during a transfer.
 //
-// With BlockCacheLimits::writes_behind, each time that half as many blocks as there are frames have become dirty, a thread of the cache's
-// own, which begins at the first such time, writes what is dirty and was not asked for again, so that who needs a frame seldom finds that
-// it has to be written first; who does, writes as before. An append goes in long runs still, and in one transfer more for each such time.
+// With BlockCacheLimits::writes_behind, a background thread writes dirty blocks that were not
+// requested again, each time that half as many blocks as there are frames have become dirty. It
+// starts the first time. A thread that needs a frame then seldom has to write one first. Appends
+// still go in long runs, with one more transfer for each such time.
 //
 // Invariants
-//   1. A block is in at most one frame, of the shard that its number says.
-//   2. A busy frame is being read or written by the one thread that made it so, and nobody else looks at its bytes. Who has busy frames
-//      never waits for another's.
-//   3. A dirty frame differs from the device, and goes only after it was written.
-//   4. A request takes all the frames that it needs at one moment, or none.
+//   1. A block is in at most one frame, in the shard given by its number.
+//   2. A busy frame is being read or written by the one thread that made it busy; no other thread
+//      accesses its bytes. A thread with busy frames never waits for another thread's busy frames.
+//   3. A dirty frame differs from the device, and is evicted only after it was written.
+//   4. A request takes all frames that it needs at one moment, or none.
 //   5. A fresh block is zero on the device and in no frame.
-//   6. Once a dirty block could not be written, whoever found out, no write is taken and no Flush succeeds, with that first error: what was
-//      to be written before is not. Reads go on: they find what was written in the frames, and leave these as they are.
-//   7. The thread has no privilege: it makes idle dirty frames busy as any request does, waits for none, and holds no lock while it writes.
-//      What it fails at is told as 6 says. After Stop() there is none any more.
+//   6. Once any thread has failed to write a dirty block, writes are refused and Flush fails, with
+//      that first error, because earlier writes are missing on the device. Reads continue: they
+//      find the written bytes in the frames, and leave the frames unchanged.
+//   7. The writer thread has no privilege: it makes idle dirty frames busy as any request does,
+//      waits for no frame, and holds no lock while it writes. Its failures are those of 6. After
+//      Stop() it no longer exists.
 //
 // Threads: any.
 #pragma once
@@ -58,7 +64,9 @@
 
 namespace hako {
 
-// REQUIRES: offsets and sizes are multiples of the block size, addresses of the memory's alignment
+// The device of a BlockCache.
+// REQUIRES: offsets and sizes are multiples of the block size, addresses multiples of the memory
+// alignment
 template <class D>
 concept BlockDevice = requires(D& device, const Transfer& transfer, std::span<const Transfer> transfers) {
   { device.Read(transfer) } -> std::same_as<Status>;
@@ -69,10 +77,10 @@ concept BlockDevice = requires(D& device, const Transfer& transfer, std::span<co
 
 struct BlockCacheLimits {
   std::size_t block_size;            // a power of two, at least 512
-  std::size_t bytes;                 // of frames, at least kBytesMin; 0: these, and no block stays in them
-  std::size_t memory_alignment = 1;  // of what the device takes
-  bool batches = true;               // false: a block at a time
-  bool writes_behind = false;        // a thread writes dirty blocks ahead of need; not one by one, nor where no block stays
+  std::size_t bytes;                 // of frames, at least kBytesMin; 0: kBytesOfNone, and no block stays cached
+  std::size_t memory_alignment = 1;  // of memory that the device accepts
+  bool batches = true;               // false: one block per transfer
+  bool writes_behind = false;        // a thread writes dirty blocks ahead of need; ignored without batches or if no block stays
 };
 
 template <BlockDevice Device>
@@ -94,7 +102,8 @@ class BlockCache {
         memory_(MakeAlignedBuffer(num_frames_ * block_size_)),
         frames_(num_frames_),
         shards_(std::make_unique<Shard[]>(num_shards_)) {
-    // A shard's frames lie together, and are taken in that order: adjacent blocks are then often adjacent in memory.
+    // A shard's frames are contiguous and taken in that order, so that adjacent blocks are often
+    // adjacent in memory.
     for (std::size_t i = 0; i < num_shards_; ++i) {
       Shard& shard = shards_[i];
       shard.first = static_cast<std::uint32_t>(num_frames_ * i / num_shards_);
@@ -109,25 +118,28 @@ class BlockCache {
   BlockCache& operator=(const BlockCache&) = delete;
 
   std::size_t block_size() const { return block_size_; }
-  // Whether blocks stay here, so that it pays to bring near what is going to be read.
+  // Whether blocks stay cached, so that prefetching pays.
   bool keeps() const { return keeps_; }
 
   Status Read(std::uint64_t offset, std::span<std::byte> out);
   Status Write(std::uint64_t offset, std::span<const std::byte> in);
-  // As File says of these; what they miss is read, or written, together.
+  // See BatchFile. The missing blocks of all requests are read, or written, together.
   Status ReadMulti(std::span<const ReadRequest> reads);
   Status WriteMulti(std::span<const WriteRequest> writes);
 
-  // Writes what was dirty when it was called, in the order of the file and in runs as long as they come.
+  // Writes the blocks that are dirty at the call, in file order and in long runs.
   Status Flush();
-  // Nothing is written behind any more, and the device not used but by who calls. REQUIRES: nobody writes meanwhile
+  // Stops the writer thread; from now on only callers use the device.
+  // REQUIRES: no other thread writes meanwhile
   void Stop() {
     writer_.reset();
     writer_is_up_.store(true);
   }
-  // Forgets the blocks from `offset` on, which is a multiple of the block size. REQUIRES: nobody accesses them meanwhile
+  // Drops the blocks from `offset` on, a multiple of the block size.
+  // REQUIRES: no other thread accesses them meanwhile
   void Drop(std::uint64_t offset);
-  // The bytes from `begin` to `end`, multiples of the block size, are new on the device, and zero.
+  // Declares the bytes from `begin` to `end`, multiples of the block size, as new on the device and
+  // zero.
   void AddFresh(std::uint64_t begin, std::uint64_t end) { fresh_.Add(begin / block_size_, end / block_size_); }
 
  private:
@@ -136,26 +148,26 @@ class BlockCache {
   static constexpr std::size_t kGroup = 32;  // neighbours that share a shard
   static constexpr std::size_t kBlocksMin = 64;
   static constexpr std::size_t kShardsMax = 64;
-  static constexpr std::size_t kRunBytes = 1 << 20;  // that are written at once
-  static constexpr std::size_t kGap = 8;             // blocks that are read in vain rather than to read twice
-  static constexpr std::size_t kAtOnce = 64;         // transfers
+  static constexpr std::size_t kRunBytes = 1 << 20;  // written at once
+  static constexpr std::size_t kGap = 8;             // cached blocks reread rather than splitting a read
+  static constexpr std::size_t kAtOnce = 64;         // transfers per batch
   static constexpr std::size_t kNever = ~std::size_t{0};
 
   struct Frame {
     std::uint64_t block = kNoBlock;
-    std::uint32_t next = kNone;  // of the same hash
+    std::uint32_t next = kNone;  // next frame of the same hash
     bool dirty = false, busy = false;
-    bool seen = false, recent = false;  // asked for at all; and again, since the hand came by
+    bool seen = false, recent = false;  // requested; requested again since the hand passed
   };
   struct alignas(64) Shard {
     mutable std::mutex mutex;
-    std::condition_variable changed;  // a frame is no longer busy
+    std::condition_variable changed;  // notified when a frame is no longer busy
     std::vector<std::uint32_t> heads, free;
     std::vector<std::uint64_t> dirty;            // a bit for each frame: Frame::dirty
     std::uint32_t first = 0, end = 0, hand = 0;  // frames
   };
 
-  // The shards of blocks from `first` to `last`, locked in ascending order.
+  // Locks the shards of blocks `first` to `last` in ascending order.
   class Locks {
    public:
     Locks(const BlockCache& cache, std::uint64_t first, std::uint64_t last) : cache_(cache) {
@@ -169,7 +181,7 @@ class BlockCache {
     void Unlock() {
       ForEach([](Shard& shard) { shard.mutex.unlock(); });
     }
-    // Until a frame of that shard is no longer busy; all is unlocked meanwhile.
+    // Waits until a frame of that shard is no longer busy. All shards are unlocked meanwhile.
     void Wait(Shard& wanted) {
       ForEach([&](Shard& shard) {
         if (&shard != &wanted) shard.mutex.unlock();
@@ -190,12 +202,13 @@ class BlockCache {
     std::uint64_t mask_ = 0;
   };
 
-  // Busy frames of this thread on their way from or to the device, as transfers of adjacent blocks.
+  // Busy frames of this thread during transfers, grouped into transfers of adjacent blocks.
   class Batch {
    public:
     explicit Batch(const BlockCache& cache) : block_size_(cache.block_size_), run_max_(cache.run_max_) {}
     Batch(const Batch&) = delete;
-    // One more block, in a transfer of its own unless it follows the last one.
+    // Whether there is space for one more block. It takes a new transfer unless it follows the last
+    // one.
     bool HasRoomFor(std::uint64_t block) const { return count_ < kBlocks && (num_transfers_ < kAtOnce || Follows(block)); }
     bool IsFull() const { return count_ == kBlocks || num_transfers_ == kAtOnce; }
     bool IsEmpty() const { return count_ == 0; }
@@ -231,7 +244,7 @@ class BlockCache {
   std::byte* Bytes(std::uint64_t frame) const { return memory_.get() + frame * block_size_; }
   static bool EndsAt(const iovec& part, const std::byte* bytes) { return static_cast<std::byte*>(part.iov_base) + part.iov_len == bytes; }
   std::uint32_t& Head(Shard& shard, std::uint64_t block) const {
-    const std::uint64_t number = block / kGroup / num_shards_ * kGroup + block % kGroup;  // of the shard's blocks
+    const std::uint64_t number = block / kGroup / num_shards_ * kGroup + block % kGroup;  // index within the shard's blocks
     return shard.heads[number * 0x9e3779b97f4a7c15u >> 32 & (shard.heads.size() - 1)];
   }
   std::uint32_t Find(Shard& shard, std::uint64_t block) const {
@@ -296,10 +309,10 @@ class BlockCache {
   std::vector<Frame> frames_;
   std::unique_ptr<Shard[]> shards_;
   BlockRanges fresh_;
-  sync::StickyStatus failure_;              // why a dirty block could not be written
-  std::atomic<std::size_t> dirtied_{0};     // frames, since the writer looked
-  std::atomic<bool> writer_is_up_{false};   // woken or at work, or there is to be none; who sets it may touch writer_
-  sync::BackgroundThread::Pointer writer_;  // ends before the rest goes
+  sync::StickyStatus failure_;              // set when a dirty block could not be written
+  std::atomic<std::size_t> dirtied_{0};     // frames dirtied since the writer last checked
+  std::atomic<bool> writer_is_up_{false};   // woken, at work, or stopped; the thread that sets it may use writer_
+  sync::BackgroundThread::Pointer writer_;  // stops before the other members are destroyed
 };
 
 }  // namespace hako

@@ -1,11 +1,12 @@
-// Definitions of file/block_cache.h: writing back, and reading after that has failed.
+// Definitions of file/block_cache.h: write-back, and reads after a failed write.
 #pragma once
 
 #include "hako/file/block_cache.h"
 
 namespace hako {
 
-// Writes a dirty frame, and the next ones of its shard that are going to have to be; each with its dirty neighbours.
+// Writes a dirty frame and the next ones of its shard that will have to be written, each with its
+// dirty neighbours.
 template <BlockDevice Device>
 Status BlockCache<Device>::WriteBack(Shard& shard, std::uint32_t victim) {
   std::array<std::uint64_t, kAtOnce / 2> blocks;
@@ -21,7 +22,7 @@ Status BlockCache<Device>::WriteBack(Shard& shard, std::uint32_t victim) {
   }
   Batch batch(*this);
   for (const std::uint64_t block : std::span(blocks).first(request_max_ == 1 ? std::min<std::size_t>(count, 1) : count)) {
-    // From the first of its group from which all are dirty.
+    // Start at the first block of the group from which all are dirty.
     std::uint64_t first = block;
     {
       std::lock_guard lock(shard.mutex);
@@ -37,7 +38,7 @@ Status BlockCache<Device>::WriteBack(Shard& shard, std::uint32_t victim) {
   return batch.IsEmpty() ? absl::OkStatus() : WriteBatch(&batch);
 }
 
-// Makes the dirty blocks from `first` on busy, as many as follow each other, and takes them into the batch.
+// Makes consecutive dirty blocks from `first` on busy, and adds them to the batch.
 template <BlockDevice Device>
 void BlockCache<Device>::ClaimDirty(std::uint64_t first, Batch* batch) {
   std::size_t count = 0;
@@ -62,28 +63,29 @@ Status BlockCache<Device>::WriteBatch(Batch* batch) {
   return status;
 }
 
-// Who comes while the writer is about to rest finds it up and does not wake it; the next one does.
+// A call that finds the writer still awake, about to sleep, does not wake it; the next call does.
 template <BlockDevice Device>
 void BlockCache<Device>::WakeWriter() {
   if (writer_is_up_.load(std::memory_order_relaxed) || writer_is_up_.exchange(true)) return;
   if (writer_ == nullptr) {
     auto started = sync::BackgroundThread::Start({}, [this] { WriteBehind(); });
-    if (!started.ok()) return;  // it goes without
+    if (!started.ok()) return;  // continue without a writer
     writer_ = *std::move(started);
   }
   writer_->Wake();
 }
 
-// The writer's thread: what is dirty and was not asked for again, in the order of the file, each block with the dirty ones that follow it.
+// The writer thread: writes dirty blocks that were not requested again, in file order, each with
+// the dirty blocks that follow it.
 template <BlockDevice Device>
 void BlockCache<Device>::WriteBehind() {
   while (dirtied_.load(std::memory_order_relaxed) >= behind_) {
     dirtied_.store(0, std::memory_order_relaxed);
     const auto blocks = DirtyBlocks([](const Frame& frame) { return !frame.busy && !frame.recent; });
-    if (blocks.size() < num_frames_ / 8) continue;  // they have been written meanwhile
+    if (blocks.size() < num_frames_ / 8) continue;  // already written by others
     Batch batch(*this);
     for (const std::uint64_t block : blocks) {
-      if (batch.IsFull() && !WriteBatch(&batch).ok()) return;  // told by failure_
+      if (batch.IsFull() && !WriteBatch(&batch).ok()) return;  // failure_ keeps the error
       ClaimDirty(block, &batch);
     }
     if (!batch.IsEmpty() && !WriteBatch(&batch).ok()) return;
@@ -91,7 +93,7 @@ void BlockCache<Device>::WriteBehind() {
   writer_is_up_.store(false);
 }
 
-// The dirty ones whose frames are wanted, ascending.
+// Returns the dirty blocks whose frames are wanted, ascending.
 template <BlockDevice Device>
 template <class F>
 std::vector<std::uint64_t> BlockCache<Device>::DirtyBlocks(F&& is_wanted) const {
@@ -114,10 +116,11 @@ template <BlockDevice Device>
 Status BlockCache<Device>::Flush() {
   HAKO_RETURN_IF_ERROR(failure_.Get());
   Status status = FlushBlocks(DirtyBlocks([](const Frame&) { return true; }));
-  return status.ok() ? failure_.Get() : status;  // somebody else may have failed meanwhile
+  return status.ok() ? failure_.Get() : status;  // another thread may have failed meanwhile
 }
 
-// A block's frame, or kNone, once nobody is at work with it. REQUIRES: this thread has nothing busy
+// Returns a block's frame, or kNone, once no thread has it busy.
+// REQUIRES: this thread has no busy frame
 template <BlockDevice Device>
 std::uint32_t BlockCache<Device>::FindIdle(Shard& shard, std::uint64_t block, std::unique_lock<std::mutex>& lock) {
   std::uint32_t frame;
@@ -125,7 +128,7 @@ std::uint32_t BlockCache<Device>::FindIdle(Shard& shard, std::uint64_t block, st
   return frame;
 }
 
-// Writes those of the blocks, which ascend, that are dirty.
+// Writes the dirty ones among these ascending blocks.
 template <BlockDevice Device>
 Status BlockCache<Device>::FlushBlocks(std::span<const std::uint64_t> blocks) {
   Batch batch(*this);
@@ -134,7 +137,7 @@ Status BlockCache<Device>::FlushBlocks(std::span<const std::uint64_t> blocks) {
     Shard& shard = ShardOf(block);
     std::unique_lock lock(shard.mutex);
     std::uint32_t frame = Find(shard, block);
-    // Another thread reads or writes it just now; who waits has nothing busy himself.
+    // Another thread has it busy. A thread that waits has no busy frame.
     if (frame != kNone && frames_[frame].busy && !batch.IsEmpty()) {
       lock.unlock();
       HAKO_RETURN_IF_ERROR(WriteBatch(&batch));
@@ -149,7 +152,7 @@ Status BlockCache<Device>::FlushBlocks(std::span<const std::uint64_t> blocks) {
   return batch.IsEmpty() ? absl::OkStatus() : WriteBatch(&batch);
 }
 
-// No frame holds one of these blocks any more, whatever it held.
+// Drops these blocks from all frames, clean or dirty.
 template <BlockDevice Device>
 void BlockCache<Device>::Forget(std::uint64_t first, std::uint64_t end) {
   for (std::uint64_t block = first; block < end; ++block) {
@@ -172,8 +175,8 @@ void BlockCache<Device>::Drop(std::uint64_t offset) {
   }
 }
 
-// Once a block could not be written, reads leave the cache as it is, since there may be no clean frame in it: these bytes are copied from
-// the frames that there are, and the rest is read to memory beside them.
+// After a failed write, reads leave the cache unchanged, because it may have no clean frame. Copies
+// bytes from existing frames and reads the rest into separate memory.
 template <BlockDevice Device>
 Status BlockCache<Device>::ReadBeside(std::uint64_t offset, std::byte* bytes, std::size_t size) {
   ScratchBuffer& scratch = ThreadScratch<BlockCache>::Get();

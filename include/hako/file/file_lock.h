@@ -3,8 +3,8 @@
 // Between processes it is an OFD lock (fcntl F_OFD_SETLK) on the whole file. It belongs to the open
 // file description, so it ends with a killed process, and closing another descriptor of the same
 // file does not drop it, unlike a classic POSIX lock. Within the process a registry by (device,
-// inode) precedes it: it identifies the holder's side, wakes waiters without polling, and works
-// even where a file system keeps its locks by process.
+// inode) precedes it: it tells whether this process is the holder, wakes waiters without polling,
+// and works even where a file system keeps its locks by process.
 //
 // Threads: lock and unlock from any thread; threads must not share one FileLock.
 #pragma once

@@ -1,5 +1,5 @@
-// A record as a line of JSON: {"key":"...","value":"..."}. Bytes that are not UTF-8 are {"b64":"..."} instead of a string, so that every
-// record comes back as it was.
+// A record as a line of JSON: {"key":"...","value":"..."}. Bytes that are not UTF-8 become
+// {"b64":"..."} instead of a string, so that every record round-trips.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ inline void AppendJsonBytes(std::string_view bytes, std::string* out) {
     out->append(bytes.data() + i, plain);
     i += plain;
     if (i == bytes.size()) break;
-    constexpr std::string_view kShort = "\"\"\\\\\bb\ff\nn\rr\tt";  // a byte, the letter of its escape
+    constexpr std::string_view kShort = "\"\"\\\\\bb\ff\nn\rr\tt";  // pairs: a byte, the letter of its escape
     std::size_t j = 0;
     while (j < kShort.size() && kShort[j] != bytes[i]) j += 2;
     if (j < kShort.size()) {
@@ -50,7 +50,7 @@ inline void AppendJsonRecord(std::string_view key, std::string_view value, std::
   out->append("}\n");
 }
 
-// Writes a character in up to 4 bytes; returns how many.
+// Writes a character in up to 4 bytes and returns their number.
 inline std::size_t EncodeUtf8(std::uint32_t code, char* out) {
   const auto tail = [code](int shift) { return static_cast<char>(0x80 | (code >> shift & 0x3f)); };
   if (code < 0x80) return out[0] = static_cast<char>(code), 1;
@@ -59,13 +59,14 @@ inline std::size_t EncodeUtf8(std::uint32_t code, char* out) {
   return out[0] = static_cast<char>(0xf0 | code >> 18), out[1] = tail(12), out[2] = tail(6), out[3] = tail(0), 4;
 }
 
-// Reads the one form of object that is a record, in any layout and order of its two members. A parser of all of JSON would have to build
-// values that nobody looks at. Strings are decoded in their place, so the line is changed, and what is returned lies in it.
+// Parses the one form of object that is a record, in any layout and order of its two members. A
+// general JSON parser would have to build values that are not used. Strings are decoded in place,
+// so the line is changed, and the results are views of it.
 class JsonRecordParser {
  public:
   explicit JsonRecordParser(std::span<char> line) : at_(line.data()), end_(line.data() + line.size()) {}
 
-  // false: the line is not a record, and what is in *key and *value is unspecified.
+  // False if the line is not a record; *key and *value are then unspecified.
   bool Parse(std::string_view* key, std::string_view* value) {
     if (!Take('{') || !ParseMember(key, value) || !Take(',') || !ParseMember(key, value) || !Take('}')) return false;
     SkipSpace();
@@ -125,7 +126,8 @@ class JsonRecordParser {
     return true;
   }
 
-  // Writes the character to *to, which is before what is read: no escape is shorter than what it stands for.
+  // Writes the character to *to, which is before the read position: no escape is shorter than its
+  // character.
   bool ParseEscape(char** to) {
     if (at_ == end_) return false;
     const char letter = *at_++;
@@ -133,7 +135,7 @@ class JsonRecordParser {
     if (const std::size_t i = kLetters.find(letter); i != kLetters.npos) return *(*to)++ = "\"\\/\b\f\n\r\t"[i], true;
     std::uint32_t code = 0;
     if (letter != 'u' || !ParseUnit(&code)) return false;
-    if (code >= 0xd800 && code < 0xe000) {  // a surrogate: of a pair, or nothing
+    if (code >= 0xd800 && code < 0xe000) {  // a surrogate: valid only in a pair
       std::uint32_t low = 0;
       if (code >= 0xdc00 || !std::string_view(at_, static_cast<std::size_t>(end_ - at_)).starts_with("\\u")) return false;
       at_ += 2;

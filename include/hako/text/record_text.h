@@ -1,11 +1,16 @@
-// The text formats of dbm/transfer.h, as streams: none needs more memory than its longest record takes.
+// The text formats of dbm/transfer.h, as streams. None needs more memory than its longest record.
 //
-//   tsv    key, tab, value, line feed; \\ \t \n \r \0 \xHH stand for bytes that would get in the way. The value reaches to the end of
-//          the line, further tabs included. Empty lines are skipped, here and in jsonl.
-//   jsonl  one object a line, {"key":"...","value":"..."}; bytes that are not UTF-8 are {"b64":"..."} instead of a string
-//   dump   what mdb_dump and db_dump write and mdb_load and db_load read: a header up to HEADER=END, then a line for each key and each
-//          value, a space before it, in hexadecimal (format=bytevalue) or as text with \HH escapes (format=print), up to DATA=END.
-//          mdb_dump -p leaves backslashes as they are (LMDB 0.9.24), so that its text cannot be told from its escapes: dump without -p.
+//   tsv    key, tab, value, line feed; \\ \t \n \r \0 \xHH escape special bytes. The value extends
+//          to the end of the line, including further tabs. Empty lines are skipped, as in jsonl.
+//   jsonl  one object per line, {"key":"...","value":"..."}; bytes that are not UTF-8 are
+//          {"b64":"..."} instead of a string
+//   dump   the format that mdb_dump and db_dump write and mdb_load and db_load read: a header up to
+//          HEADER=END, then one line per key and per value, each after a space, in hexadecimal
+//          (format=bytevalue) or as text with \HH escapes (format=print), up to DATA=END. mdb_dump
+//          -p does not escape backslashes (LMDB 0.9.24), so its output is ambiguous: dump without
+//          -p.
+//
+// Errors: malformed text is InvalidArgument and names the line. One thread per object.
 #pragma once
 
 #include <cstdint>
@@ -24,28 +29,30 @@ namespace hako {
 
 enum class TextFormat { kTsv, kJsonLines, kDump };
 
-// "tsv", "jsonl" or "dump"; or by the ending of a file name: .tsv, .jsonl, .dump.
+// Parses "tsv", "jsonl" or "dump"; or the suffix of a file name: .tsv, .jsonl, .dump.
 std::optional<TextFormat> TextFormatOfName(std::string_view name);
 std::optional<TextFormat> TextFormatOfPath(std::string_view path);
 
-// Where text comes from: fills as much of the buffer as it likes and returns how much, 0 at the end.
+// A source of text: fills a part of the buffer and returns its size in bytes; 0 at the end.
 using TextSource = std::function<StatusOr<std::size_t>(std::span<char> buffer)>;
 
-// Lines of a source, read in blocks. What is handed out lies in the block itself, and may be changed there: nothing is copied, and what a
-// line stands for, which is never longer, is decoded in its place.
+// Reads lines of a source in blocks. The lines returned lie in the block and may be changed:
+// nothing is copied, and a line is decoded in place, because its content is never longer.
 class LineReader {
  public:
-  using Line = std::span<char>;  // without its line feed
+  using Line = std::span<char>;  // without the line feed
   static constexpr std::uint64_t kLineMax = std::uint64_t{256} << 20;
 
-  // A line longer than `line_max`, and than the buffer of 256 KiB, is InvalidArgument. A byte order mark at the beginning is skipped.
+  // A line longer than both `line_max` bytes and the buffer of 256 KiB is InvalidArgument. A byte
+  // order mark at the beginning is skipped.
   explicit LineReader(TextSource source, std::uint64_t line_max = kLineMax)
       : source_(std::move(source)), line_max_(line_max), buffer_(kBufferSize, '\0') {}
 
-  // Hands out the next lines.size() lines and returns how many there were: fewer only at the end of the text, where a last line without a
-  // line feed counts. Lines handed out before are no longer valid.
+  // Returns the next lines.size() lines and their number, which is less only at the end of the
+  // text. A last line without a line feed counts. Invalidates lines returned before.
   StatusOr<std::size_t> Next(std::span<Line> lines) { return Find(lines, /*reads=*/true); }
-  // The same where all of these lines are here already; otherwise 0. Lines handed out before stay valid.
+  // Does the same if all these lines are buffered; otherwise returns 0. Lines returned before stay
+  // valid.
   std::size_t NextHere(std::span<Line> lines) { return *Find(lines, /*reads=*/false); }
   bool NextHere(Line* line) {
     char* const from = buffer_.data() + begin_;
@@ -57,8 +64,8 @@ class LineReader {
     return true;
   }
 
-  std::uint64_t line_number() const { return line_number_; }          // of the line last handed out, from 1
-  std::uint64_t consumed() const { return read_ - (end_ - begin_); }  // bytes
+  std::uint64_t line_number() const { return line_number_; }          // of the last line returned, from 1
+  std::uint64_t consumed() const { return read_ - (end_ - begin_); }  // bytes of the source returned as lines
 
  private:
   static constexpr std::size_t kBufferSize = 256 << 10;
@@ -68,30 +75,31 @@ class LineReader {
 
   TextSource source_;
   const std::uint64_t line_max_;
-  std::string buffer_;               // grows where a line, or those asked for, are longer
-  std::size_t begin_ = 0, end_ = 0;  // what of the buffer is not handed out yet
+  std::string buffer_;               // grows for a longer line or a larger request
+  std::size_t begin_ = 0, end_ = 0;  // the part of the buffer not yet returned
   std::uint64_t line_number_ = 0;
-  std::uint64_t read_ = 0;  // bytes of the source
+  std::uint64_t read_ = 0;  // bytes read from the source
 };
 
-// Records from lines.
+// Reads records from lines.
 class RecordReader {
  public:
-  // `escapes`: whether backslashes mean something in TSV.
+  // `escapes`: whether TSV has backslash escapes.
   static std::unique_ptr<RecordReader> Make(TextFormat format, bool escapes, LineReader* lines);
   virtual ~RecordReader() = default;
 
-  // Reads the next records, as many as are here and fit, but waits for one; 0 = the end. They are valid until the next call. A malformed
-  // line is InvalidArgument, and names the line; the records before it are returned first.
+  // Reads the next records, as many as are buffered and fit, but waits for at least one; 0 = the
+  // end. They are valid until the next call. InvalidArgument names a malformed line; the records
+  // before it are returned first.
   virtual StatusOr<std::size_t> Read(std::span<KeyValue> records) = 0;
 };
 
 struct DumpOptions {
   bool print = false;         // format=print instead of bytevalue
-  std::uint64_t mapsize = 0;  // unless 0, a header line for mdb_load, which makes room for 1 MiB without it; db_load refuses the line
+  std::uint64_t mapsize = 0;  // bytes; unless 0, a header line for mdb_load, whose default is 1 MiB; db_load rejects it
 };
 
-// Records to text, appended to a string.
+// Appends records to a string as text.
 class RecordWriter {
  public:
   explicit RecordWriter(TextFormat format, const DumpOptions& dump = {}) : format_(format), dump_(dump) {}

@@ -1,6 +1,7 @@
-// Bytes as text and back: what terminals, TSV, JSON Lines and dumps need. Every Append function adds to `out`. Every Decode function writes
-// to `out` what the text stands for and returns its size, or nullopt where the text is malformed. That is never more than the text itself
-// takes, and `out` may be where the text begins: it is decoded in its place then.
+// Bytes as text and back, for terminals, TSV, JSON Lines and dumps. Every Append function appends
+// to `out`. Every Decode function writes the decoded bytes to `out` and returns their number, or
+// nullopt if the text is malformed. The result is never longer than the text, and `out` may be the
+// beginning of the text, which is then decoded in place.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +19,8 @@ namespace hako::text {
 
 inline constexpr std::string_view kHexDigits = "0123456789abcdef";
 
-// The length of the UTF-8 sequence at the head of `text`, 0 if there is none that is well-formed (RFC 3629: shortest form, no
-// surrogates, up to U+10FFFF).
+// Returns the length of the UTF-8 sequence at the start of `text`, or 0 if it is not well-formed
+// (RFC 3629: shortest form, no surrogates, up to U+10FFFF).
 inline std::size_t Utf8Length(std::string_view text) {
   const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   if (text.empty()) return 0;
@@ -49,7 +50,7 @@ inline bool IsUtf8(std::string_view text) {
   }
 }
 
-// Bytes that have to be escaped: those less than `below`, two more, and, with `high`, those from 0x80 on.
+// The bytes to escape: those below `below`, two more, and, with `high`, those from 0x80 on.
 struct SpecialBytes {
   unsigned char below, one, other;
   bool high = false;
@@ -58,7 +59,7 @@ struct SpecialBytes {
     const auto byte = static_cast<unsigned char>(c);
     return byte < below || byte == one || byte == other || (high && byte >= 0x80);
   }
-  // Whether one of the 8 bytes of a word is among them (Hacker's Delight, 6-1).
+  // Whether one of the 8 bytes of a word is in the set (Hacker's Delight, 6-1).
   constexpr bool HasAny(std::uint64_t word) const {
     constexpr std::uint64_t kOnes = 0x0101010101010101;
     const auto zero_in = [](std::uint64_t w) { return (w - kOnes) & ~w; };
@@ -67,7 +68,7 @@ struct SpecialBytes {
   }
 };
 
-// How many bytes from `begin` on are not special.
+// Returns the number of bytes from `begin` on that need no escape.
 template <SpecialBytes kSpecial>
 std::size_t PlainLength(std::string_view bytes, std::size_t begin) {
   std::size_t i = begin;
@@ -128,7 +129,7 @@ inline void AppendByteEscape(char c, std::string* out) {
   }
 }
 
-// For a TSV field: tab, line feed, carriage return and backslash escaped, every other byte as it is.
+// Appends a TSV field: escapes tab, line feed, carriage return and backslash.
 inline void AppendTsvField(std::string_view bytes, std::string* out) {
   for (std::size_t i = 0;; ++i) {
     const std::size_t plain = PlainLength<SpecialBytes{.below = '\r' + 1, .one = '\\', .other = '\\'}>(bytes, i);
@@ -140,7 +141,7 @@ inline void AppendTsvField(std::string_view bytes, std::string* out) {
   }
 }
 
-// The code point of a well-formed UTF-8 sequence.
+// Returns the code point of a well-formed UTF-8 sequence.
 inline std::uint32_t CodePoint(std::string_view sequence) {
   const auto byte = [sequence](std::size_t i) { return static_cast<unsigned char>(sequence[i]); };
   if (sequence.size() == 1) return byte(0);
@@ -149,8 +150,9 @@ inline std::uint32_t CodePoint(std::string_view sequence) {
   return point;
 }
 
-// Characters that reorder, break or hide the text around them: controls (C0, DEL, C1), bidirectional marks, separators of lines and
-// paragraphs, spaces without width, tags. The joiners U+200C and U+200D are not among them: scripts are written with these.
+// Whether a character reorders, breaks or hides the text around it: controls (C0, DEL, C1),
+// bidirectional marks, line and paragraph separators, zero-width spaces, tags. The joiners U+200C
+// and U+200D are not included, because scripts are written with them.
 inline bool SteersText(std::uint32_t point) {
   constexpr std::pair<std::uint32_t, std::uint32_t> kRanges[] = {{0, 0x1f},        {0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},
                                                                  {0x180e, 0x180e}, {0x200b, 0x200b}, {0x200e, 0x200f}, {0x2028, 0x202e},
@@ -159,8 +161,8 @@ inline bool SteersText(std::uint32_t point) {
                      [point](const auto& range) { return range.first <= point && point <= range.second; });
 }
 
-// For a terminal: printable ASCII and well-formed UTF-8 as they are; characters that steer text, stray bytes, and unless told otherwise
-// backslashes are escaped, byte by byte.
+// Appends text for a terminal: printable ASCII and well-formed UTF-8 unchanged. Escapes, byte by
+// byte, characters that steer text, stray bytes and, unless disabled, backslashes.
 inline void AppendPrintable(std::string_view bytes, std::string* out, bool escapes_backslash = true) {
   while (!bytes.empty()) {
     const std::size_t size = Utf8Length(bytes);
@@ -172,8 +174,8 @@ inline void AppendPrintable(std::string_view bytes, std::string* out, bool escap
   }
 }
 
-// Decodes text in which backslashes introduce escapes: decode(what follows one, byte) sets the byte it stands for and returns how many
-// characters that took, 0 where it is malformed.
+// Decodes text with backslash escapes: decode(text after a backslash, byte) sets the byte and
+// returns the number of characters used, or 0 if the escape is malformed.
 template <class F>
 std::optional<std::size_t> DecodeBackslashes(std::string_view text, char* out, F decode) {
   char* at = out;
@@ -191,7 +193,8 @@ std::optional<std::size_t> DecodeBackslashes(std::string_view text, char* out, F
   }
 }
 
-// Undoes AppendTsvField and AppendPrintable: \\ \t \n \r \0 and \xHH; another escape is malformed.
+// Decodes the output of AppendTsvField and AppendPrintable: \\ \t \n \r \0 and \xHH. Any other
+// escape is malformed.
 inline std::optional<std::size_t> DecodeEscapes(std::string_view text, char* out) {
   return DecodeBackslashes(text, out, [](std::string_view escape, char* byte) -> std::size_t {
     if (escape.empty()) return 0;
@@ -236,7 +239,8 @@ inline std::optional<std::size_t> DecodeBase64(std::string_view text, char* out)
       if (value < 0) return std::nullopt;
       group = group << 6 | static_cast<std::uint32_t>(value);
     }
-    if ((digits == 3 && (group & 0xff) != 0) || (digits == 2 && (group & 0xffff) != 0)) return std::nullopt;  // no encoder writes this
+    if ((digits == 3 && (group & 0xff) != 0) || (digits == 2 && (group & 0xffff) != 0))
+      return std::nullopt;  // no encoder writes nonzero trailing bits
     for (std::size_t j = 0; j + 1 < digits; ++j) *at++ = static_cast<char>(group >> (16 - 8 * j) & 255);
   }
   return static_cast<std::size_t>(at - out);
