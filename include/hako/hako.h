@@ -28,11 +28,12 @@
 //             free block holds no record.
 //   handle    The 32-bit name of a block: its offset in units of the database's alignment. 0 names
 //             no block.
-//   line      64 bytes, one cache line, with a lock and a version. A bucket line holds ten entries
-//             of a tag and a handle (format/bucket_format.h). A page line holds what a search needs
-//             before it reads the page (format/page_format.h).
-//   bucket    The records of one home line, which is found by number, and of the overflow lines
-//             chained to it. The home line's lock guards the whole bucket.
+//   line      64 bytes, one cache line, with a lock and a version: a bucket of the hash table
+//             (format::BucketLine) or the data that a search needs before it reads a page of the
+//             tree (format::PageLine).
+//   bucket    A line with ten entries of a tag and a handle. The hash of a key selects one by
+//             number; further entries lie in overflow buckets chained to it. The first bucket's
+//             lock guards the whole chain.
 //   page      A node of the tree: keys in order, of variable size. Leaf pages hold records; inner
 //             pages hold the ids of their children. The lock of a page's line guards the page.
 //   fence     The bound of a page's key range, stored in the page: from the low fence, inclusive,
@@ -43,7 +44,7 @@
 //   extent    A piece of a file or arena, at least 64 KiB, allocated as a whole for records or for
 //             lines (hash/extent_file.h).
 //   chunk     A part of an extent taken at once and then divided: by one thread into blocks, or by
-//             the table into home lines.
+//             the table into buckets.
 //   epoch     The time from one hard Synchronize to the next, and its number. After a machine crash
 //             the database returns to the last durable epoch.
 //   stamp     16 bits of a record in a file: whether it is live, and since which epoch

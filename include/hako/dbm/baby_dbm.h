@@ -92,8 +92,8 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, 
     return status;
   }
 
-  // Checks the structure page by page beside readers and writers, who are stopped only while the
-  // records are counted (less than 1 ms per million records). DataLoss names the damage.
+  // Checks the structure page by page beside readers and writers. Writers are stopped only while
+  // the records are counted (less than 1 ms per million records). DataLoss names the damage.
   Status Verify() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckIdle());
     HAKO_RETURN_IF_ERROR(this->RunExclusive([&] { return tree_.CheckCount(this->Count()); }));

@@ -20,13 +20,8 @@
 // of the same key waits, and so does each ProcessMulti that includes it. A ProcessMulti does the
 // same for up to 16 keys. In direct I/O, a Set of such a key may make Sets of other keys wait too.
 //
-// After Close, every call that returns a Status returns FailedPrecondition; other calls return an
-// empty result (0, an iterator that is not Valid).
-//
-// Fork: a child process must not use an inherited database, because its threads and locks belong to
-// the parent. In the child, Close and the calls that stop writers or write the whole file (Clear,
-// Synchronize, Verify, Rebuild, CopyTo, Save, Load) return FailedPrecondition, and the destructor
-// leaves the file as it is. Other calls are not all checked.
+// After Close, every call that returns a Status returns FailedPrecondition, except Close itself;
+// other calls return an empty result (0, an iterator that is not Valid).
 #pragma once
 
 #include <concepts>
@@ -78,7 +73,7 @@ template <class V>  // decides only by whether the record exists; the engine nee
 concept BlindVisitor = !UpdateVisitor<V> && requires(V & v, bool exists) {
   { v(exists) } -> std::same_as<Action>;
 };
-template <class V>  // only looks; allowed on a read-only database
+template <class V>  // only reads; allowed on a read-only database
 concept ReadVisitor = requires(V& v, std::optional<std::string_view> value) {
   { v(value) } -> std::same_as<void>;
 };
@@ -90,7 +85,7 @@ template <class V>  // decides: an Action, or nullopt to abort the whole call, i
 concept MultiUpdateVisitor = requires(V& v, std::size_t index, std::optional<std::string_view> value) {
   { v(index, value) } -> std::convertible_to<std::optional<Action>>;
 };
-template <class V>  // only looks; allowed on a read-only database
+template <class V>  // only reads; allowed on a read-only database
 concept MultiReadVisitor = requires(V& v, std::size_t index, std::optional<std::string_view> value) {
   { v(index, value) } -> std::same_as<void>;
 };
@@ -110,8 +105,8 @@ enum class SyncMode {
   kHard,  // acknowledged updates survive a power cut
 };
 
-// What an update survives once it has returned: one update (SetOptions), or every update of a
-// database (HashOptions, TreeOptions).
+// The durability of an update once it has returned: of one update (SetOptions), or of every update
+// of a database (HashOptions, TreeOptions).
 enum class Durability {
   kProcess,  // the database's usual guarantee: see its head comment
   kPower,    // as if a hard Synchronize followed each update; concurrent callers share one
@@ -146,11 +141,11 @@ class Expect {
 struct Stats {
   std::uint64_t num_records = 0;
   std::uint64_t total_bytes = 0;    // the file's size or the database's memory, everything included
-  std::uint64_t record_bytes = 0;   // blocks or pages that hold records
+  std::uint64_t record_bytes = 0;   // blocks that hold records; of a TreeDBM all used bytes except index_bytes
   std::uint64_t free_bytes = 0;     // space without records: reusable now or after the next hard Synchronize
-  std::uint64_t index_bytes = 0;    // bucket lines or pages
-  std::uint64_t num_buckets = 0;    // home buckets (hash) or leaf pages (tree)
-  std::uint64_t num_overflow = 0;   // overflow lines (hash)
+  std::uint64_t index_bytes = 0;    // HashDBM, TinyDBM: buckets; BabyDBM: lines and inner pages; TreeDBM: the page map
+  std::uint64_t num_buckets = 0;    // buckets, without overflow buckets (hash), or leaf pages (tree)
+  std::uint64_t num_overflow = 0;   // overflow buckets (hash)
   std::uint64_t epoch = 0;          // hard synchronizations so far (files)
   std::uint64_t own_syncs = 0;      // of these since Open, not requested by a caller (HashOptions::sync_interval, reclaim_bytes)
   std::uint64_t waiting_bytes = 0;  // part of free_bytes that the next hard Synchronize makes usable (hash)

@@ -142,7 +142,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status Clear();
   // Hard: two flushes of the device, shared by concurrent callers; writers are stopped for
   // microseconds. Soft: free on a mapped file (see Durability above), elsewhere the same as hard.
-  // After a failure the database refuses updates, and the file keeps the previous synchronization.
+  // After a failure the database refuses updates: see GetHealth.
   Status Synchronize(SyncMode mode);
 
   // Whether more than half of the file is free space scattered between records, which Rebuild would
@@ -161,7 +161,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status CopyTo(FileT empty_file);
   Status CopyTo(const std::string& path) requires PathFile<FileT>;
 
-  // Synchronizes and checks the structure of the whole file beside readers and writers, who are
+  // Synchronizes and checks the structure of the whole file beside readers and writers. Writers are
   // stopped only while the index is scanned (about 2 ms per million records). A database that takes
   // no updates is checked without a synchronization. DataLoss names the damage.
   Status Verify();

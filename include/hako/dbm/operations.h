@@ -5,10 +5,10 @@
 //
 // Threads, linearizability and visitors: see dbm/dbm.h. Sizes are in bytes.
 //
-// Errors: each function names the outcomes of its own, which change nothing. NotFound,
-// AlreadyExists and Aborted carry no message and cost no allocation. Any function may also return
-// OutOfRange (a key or value beyond its limit), DataLoss or another error of base/status.h, and an
-// update ResourceExhausted or FailedPrecondition.
+// Errors: each function names its specific outcomes, which change nothing. NotFound, AlreadyExists
+// and Aborted carry no message and cost no allocation. Any function may also return OutOfRange (a
+// key or value beyond its limit), DataLoss or another error of base/status.h, and an update
+// ResourceExhausted or FailedPrecondition.
 //
 // Crashes: an update of one record survives a crash as a whole or not at all. The head comment of
 // the database says from which moment on it survives; SetOptions::durability asks for more.

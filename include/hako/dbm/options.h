@@ -24,7 +24,7 @@ struct HashOptions {
   int align_pow = 3;
   // Seed of the key hash and the record checks, fixed when the file is created; 0 = random.
   std::uint64_t seed = 0;
-  // What every update survives once it has returned; SetOptions can ask for more.
+  // Durability of every update once it has returned; SetOptions can ask for more.
   Durability durability = Durability::kProcess;
   // Interval of hard synchronizations by a background thread, if anything has changed, so that a
   // power cut loses at most the updates since the last one; 0 = only when requested. After a
@@ -88,7 +88,7 @@ struct TreeOptions {
   // Start a checkpoint once this many bytes of pages are dirty, or half of cache_bytes if that is
   // less.
   std::uint64_t checkpoint_bytes = std::uint64_t{128} << 20;
-  // What every update survives once it has returned; SetOptions can ask for more.
+  // Durability of every update once it has returned; SetOptions can ask for more.
   Durability durability = Durability::kProcess;
   // Interval of checkpoints by a background thread, if anything has changed; 0 = only by
   // checkpoint_bytes, Synchronize and Close.

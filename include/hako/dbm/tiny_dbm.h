@@ -159,8 +159,8 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   }
   HAKO_OR_NO_MEMORY
 
-  // Checks the structure of the table beside readers and writers, who are stopped only while the
-  // entries are counted (about 2 ms per million records). DataLoss names the damage.
+  // Checks the structure of the table beside readers and writers. Writers are stopped only while
+  // the entries are counted (about 2 ms per million records). DataLoss names the damage.
   Status Verify() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckOpen());
     Space::WriterState* mine = writers_.Mine();

@@ -13,8 +13,8 @@
 // without recovery. With Durability::kPower every update returns after a checkpoint. An update that
 // returned an error of the checkpoint was made in memory.
 //
-// Threads: see dbm/dbm.h. Synchronize, CopyTo, Rebuild and Verify run beside readers and writers,
-// and checkpoints run beside the other three. A visitor runs with its leaf locked. Values longer
+// Threads: see dbm/dbm.h. Synchronize, CopyTo, Rebuild and Verify run beside readers and writers;
+// checkpoints also run during the other three. A visitor runs with its leaf locked. Values longer
 // than a quarter page are copied, read and written with nothing locked, and read again if replaced
 // meanwhile; a visitor that only reads such a value sees a copy, with nothing locked. ProcessMulti
 // keeps the long values of its keys in memory until it returns.
@@ -97,8 +97,8 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   }
 
   // Makes a checkpoint: two flushes of the device, shared by concurrent callers; writers are
-  // stopped for microseconds. Both modes are the same. After a failure the file keeps the previous
-  // checkpoint: see GetHealth.
+  // stopped for microseconds. Both modes are the same. After a failure updates are refused: see
+  // GetHealth.
   Status Synchronize(SyncMode mode);
   // Removes all records, atomically across a crash: a checkpoint has all of it or nothing. Accepted
   // on a full device. Stops writers meanwhile.
@@ -109,15 +109,16 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   // Moves pages to the front of the file and truncates it, beside readers and writers. An error
   // leaves the database as usable as before.
   Status Rebuild();
-  // Makes a checkpoint and copies it into an empty file, beside readers and writers. The form with
-  // `path` creates or replaces that file, which appears whole and durable or not at all.
-  // InvalidArgument if `empty_file` is not empty.
+  // Copies the state at the moment of the call into an empty file, beside readers and writers,
+  // after a checkpoint if the database is writable. The form with `path` creates or replaces that
+  // file, which appears whole and durable or not at all. InvalidArgument if `empty_file` is not
+  // empty.
   Status CopyTo(FileT empty_file);
   Status CopyTo(const std::string& path) requires PathFile<FileT>;
 
-  // Makes a checkpoint, reads the whole file and checks its structure, beside readers and writers.
-  // Takes 64 bytes of memory per page, the inner pages, and at most kVerifyBytes more. DataLoss
-  // names the damage.
+  // Reads the whole file and checks its structure as of the moment of the call, beside readers and
+  // writers, after a checkpoint if the database is writable. Takes 64 bytes of memory per page, the
+  // inner pages, and at most kVerifyBytes more. DataLoss names the damage.
   Status Verify();
   // num_records is current, the sizes are those of the last checkpoint. free_bytes is 0 until the
   // first checkpoint since Open, ShouldBeRebuilt or Inspect, which determine it.

@@ -88,9 +88,9 @@ class RecordReader {
   static std::unique_ptr<RecordReader> Make(TextFormat format, bool escapes, LineReader* lines);
   virtual ~RecordReader() = default;
 
-  // Reads the next records, as many as are buffered and fit, but waits for at least one; 0 = the
-  // end. They are valid until the next call. InvalidArgument names a malformed line; the records
-  // before it are returned first.
+  // Reads the next records that are buffered and fit, but waits for at least one; 0 = the end. They
+  // are valid until the next call. InvalidArgument names a malformed line; the records before it
+  // are returned first.
   virtual StatusOr<std::size_t> Read(std::span<KeyValue> records) = 0;
 };
 
