@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -282,6 +283,75 @@ TEST_F(PendingSetsTest, OthersGoOnWhileASetThatCameDuringAVisitIsPending) {
   EXPECT_THAT(synchronization.get(), IsOk());
   expected_[held] = "after the visitor";
   EXPECT_TRUE(ListByIterator(*db_).records == expected_);
+}
+
+// What ProcessMulti waits for lets another thread make one Set pending and have a second one entered at once.
+TEST_F(PendingSetsTest, ProcessMultiSeesEachSetThatEndedBeforeOneItSees) {
+  const std::string held = NumberedKey(3), first = NumberedKey(5), second = NumberedKey(kRecords);
+  const std::string_view keys[] = {held, first, second};
+  std::optional<std::string> seen[3];
+  std::future<Status> multi;
+  MakeLongBeside(held, [&] {
+    Set(7, 1);
+    WatchedFile::groups = 0;
+    multi = std::async(std::launch::async, [&] {
+      return db_->ProcessMulti(keys, [&](std::size_t i, std::optional<std::string_view> value) -> void { seen[i] = value; });
+    });
+    while (WatchedFile::groups == 0) std::this_thread::yield();  // until it enters what is pending; then it waits for the key
+    Set(5, 1);
+    Set(kRecords, 1);
+  });
+  EXPECT_THAT(multi.get(), IsOk());
+  EXPECT_TRUE(seen[2] == expected_[second]) << "it began to look after that";
+  EXPECT_TRUE(seen[1] == expected_[first]) << "an earlier Set is missing";
+}
+
+TEST_F(PendingSetsTest, GetAfterASetDuringAMultiVisitSeesTheLongResultOfTheVisit) {
+  const std::string first = NumberedKey(3), second = NumberedKey(5), result(kLongSize, 'r');
+  const std::string_view keys[] = {first, second};
+  std::future<StatusOr<std::string>> get;
+  WatchedFile::on_long_write = [&] {
+    get = std::async(std::launch::async, [&] { return db_->Get(second); });
+    get.wait_for(std::chrono::milliseconds(300));  // so that it has read, or waits
+  };
+  const auto visit = [&](std::size_t i, std::optional<std::string_view>) -> std::optional<Action> {
+    if (i == 0) return Action::Keep();
+    EXPECT_THAT(std::async(std::launch::async, [&] { return db_->Set(first, "after the visit"); }).get(), IsOk());
+    return Action::Set(result);
+  };
+  EXPECT_THAT(db_->ProcessMulti(keys, visit), IsOk());
+  EXPECT_TRUE(get.get().value_or("") == result) << "the visit, which comes before the Set, comes after this Get";
+  EXPECT_THAT(db_->Get(first), IsOkAndHolds("after the visit"));
+}
+
+// The Set has found its key free, and its record is being written when the key is held.
+TEST_F(PendingSetsTest, SetThatComesAmidALongProcessMultiEndsAfterIt) {
+  const std::string first = NumberedKey(3), second = NumberedKey(5), result(kLongSize, 'r'), later(kValueSize * 3, 's');
+  const std::string_view keys[] = {first, second};
+  std::promise<void> writes, may_end;
+  std::future<Status> set;
+  bool missed = false;
+  const auto during_multi = [&] {
+    may_end.set_value();
+    const bool ended = set.wait_for(std::chrono::milliseconds(300)) == std::future_status::ready;
+    missed = ended && db_->Get(second).value_or("") == expected_[second];
+  };
+  WatchedFile::on_long_write = [&] {
+    writes.set_value();
+    may_end.get_future().wait();
+  };
+  const auto visit = [&](std::size_t i, std::optional<std::string_view>) -> std::optional<Action> {
+    if (i == 0) return Action::Keep();
+    set = std::async(std::launch::async, [&] { return db_->Set(first, later); });
+    writes.get_future().wait();
+    WatchedFile::on_long_write = during_multi;
+    return Action::Set(result);
+  };
+  EXPECT_THAT(db_->ProcessMulti(keys, visit), IsOk());
+  EXPECT_THAT(set.get(), IsOk());
+  EXPECT_FALSE(missed) << "the visit, which comes before the Set, comes after this Get";
+  EXPECT_TRUE(db_->Get(first).value_or("") == later);
+  EXPECT_TRUE(db_->Get(second).value_or("") == result);
 }
 
 }  // namespace

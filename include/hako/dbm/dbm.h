@@ -18,7 +18,8 @@
 // Long values: a hash table writes a new value of more than 8 KiB after the visitor has run, with
 // the bucket unlocked. Meanwhile other threads read the old value and use all other keys; an update
 // of the same key waits, and so does each ProcessMulti that includes it. A ProcessMulti does the
-// same for up to 16 keys. In direct I/O, a Set of such a key may make Sets of other keys wait too.
+// same for up to 16 keys; in direct I/O only if no Set of these keys came while its visitor ran. In
+// direct I/O, a Set of such a key may make Sets of other keys wait too.
 //
 // After Close, every call that returns a Status returns FailedPrecondition, except Close itself;
 // other calls return an empty result (0, an iterator that is not Valid).

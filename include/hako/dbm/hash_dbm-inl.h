@@ -74,24 +74,32 @@ Status HashDBM<FileT>::ProcessMultiNoting(WriterState& writer, std::span<const s
 }
 
 // Makes a Set pending. A thread that finds the list full flushes it first, so that an error does
-// not concern its own Set.
+// not concern its own Set. Starts again if another thread holds the key once it is in the list.
 template <File FileT>
 Status HashDBM<FileT>::SetLater(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view value) {
-  std::lock_guard lock(pending_->mutex());
-  if (!heap_->AcceptsWrites()) return heap_->Refusal();
-  static_assert(hash::PendingSets::kMax > sync::WriteGate::kHoldsMax);  // so that not all pending Sets can wait for held keys
-  while (pending_->IsFull()) {
-    if (Status entered = FlushLocked(&writer); !entered.ok() && pending_->IsFull()) return entered;
+  for (;; heap_->gate().WaitUntilReleased(hash)) {
+    std::lock_guard lock(pending_->mutex());
+    if (!heap_->AcceptsWrites()) return heap_->Refusal();
+    static_assert(hash::PendingSets::kMax > sync::WriteGate::kHoldsMax);  // so that not all pending Sets can wait for held keys
+    while (pending_->IsFull()) {
+      if (Status entered = FlushLocked(&writer); !entered.ok() && pending_->IsFull()) return entered;
+    }
+    Status status;
+    bool held = false;
+    AsWriter(writer, [&] {
+      const std::uint32_t handle = heap_->Write(writer, hash, key, value, &status);
+      if (handle == 0) return;
+      hash::PendingSets::Record old = pending_->Put(hash, key, {handle, value.size()});
+      held = old.handle == 0 && heap_->gate().IsHeld(hash);
+      if (held) {
+        pending_->TakeBack();
+        old = {handle, value.size()};
+      }
+      if (old.handle != 0) heap_->GiveBack(writer, old.handle, key.size(), old.value_size);
+      heap_->ReleaseFreed(writer);
+    });
+    if (!held) return status;
   }
-  Status status;
-  AsWriter(writer, [&] {
-    const std::uint32_t handle = heap_->Write(writer, hash, key, value, &status);
-    if (handle == 0) return;
-    const hash::PendingSets::Record before = pending_->Put(hash, key, {handle, value.size()});
-    if (before.handle != 0) heap_->GiveBack(writer, before.handle, key.size(), before.value_size);
-    heap_->ReleaseFreed(writer);
-  });
-  return status;
 }
 
 template <File FileT>
@@ -135,6 +143,22 @@ Status HashDBM<FileT>::FlushLocked(WriterState* writer) const {
     return !alone.ok() || !*alone;
   });
   return status;
+}
+
+// A Set may become pending before the buckets are locked, and a later one may be entered at once. So the list is checked under the locks.
+template <File FileT>
+template <class V>
+Status HashDBM<FileT>::ProcessMultiEntered(WriterState& writer, std::span<const std::string_view> keys, V&& visitor) {
+  if constexpr (Space::kReadsAhead) {
+    const auto is_pending = [this](std::uint64_t hash) { return pending_ != nullptr && pending_->MayHold(hash); };
+    for (;;) {
+      HAKO_ASSIGN_OR_RETURN(const bool done, index_.template TryProcessMulti<Action>(writer, keys, visitor, is_pending));
+      if (done) return absl::OkStatus();
+      HAKO_RETURN_IF_ERROR(FlushPending());
+    }
+  } else {
+    return index_.template ProcessMulti<Action>(writer, keys, visitor);
+  }
 }
 
 template <File FileT>
@@ -192,11 +216,11 @@ Status HashDBM<FileT>::ProcessMulti(std::span<const std::string_view> keys, V&& 
   if (writer == nullptr) return writers_.Refusal();
   HAKO_RETURN_IF_ERROR(FlushPending());
   if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
-    return index_.template ProcessMulti<Action>(*writer, keys, KeepAll(visitor));
+    return ProcessMultiEntered(*writer, keys, KeepAll(visitor));
   } else {
     if (!heap_->AcceptsWrites()) return heap_->Refusal();
     if (notes_updates_) return ProcessMultiNoting(*writer, keys, visitor);
-    return index_.template ProcessMulti<Action>(*writer, keys, visitor);
+    return ProcessMultiEntered(*writer, keys, visitor);
   }
 }
 HAKO_OR_NO_MEMORY

@@ -247,6 +247,9 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   [[gnu::noinline]] Status EnterPendingSlowly(std::optional<std::uint64_t> hash) const;
   Status FlushLocked(WriterState* writer) const;
   Status EnterUntilNone(std::unique_lock<std::mutex>& lock, std::optional<std::uint64_t> hash) const;
+  // Runs index_.ProcessMulti at a moment when no Set of these keys is pending.
+  template <class V>
+  Status ProcessMultiEntered(WriterState& writer, std::span<const std::string_view> keys, V&& visitor);
   // Runs `body` with writers excluded and no Set pending.
   template <class Body>
   Status RunExclusiveFlushed(Body&& body);

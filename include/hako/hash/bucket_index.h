@@ -106,6 +106,10 @@ class BucketIndex {
   // each, or nullopt to change none at all; see dbm/dbm.h.
   template <class ActionT, class V>
   Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visit);
+  // The same; but returns false, and has visited nothing, if is_blocked(hash) is true of one of the keys once all their buckets are locked.
+  // If it becomes true while the visitor runs, the buckets stay locked until the end, however long the new values are.
+  template <class ActionT, class V, class F>
+  StatusOr<bool> TryProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visit, F&& is_blocked);
 
   // Inserts records that the space already holds, in one step for other threads; each replaces the
   // record with the same key if there is one. REQUIRES: the keys differ. On error nothing has
@@ -193,7 +197,7 @@ class BucketIndex {
  private:
   friend class BucketScan<Space>;
   class LockedHomes;
-  template <class ActionT>
+  template <class ActionT, class IsBlocked>
   class MultiGuard;
   static constexpr std::size_t kLongValue = 8192;   // longer ones are written unlocked
   static constexpr unsigned kMaxHops = 4096;        // in a chain; more is a loop in a damaged file

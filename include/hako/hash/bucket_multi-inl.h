@@ -71,13 +71,13 @@ class BucketIndex<Space>::LockedHomes {
 //   3. Store into the existing entries.
 // A process that is killed during steps 2 and 3 leaves some keys changed and others not.
 template <class Space>
-template <class ActionT>
+template <class ActionT, class IsBlocked>
 class BucketIndex<Space>::MultiGuard {
  public:
-  // If another thread holds one of the keys: waits, or locks nothing.
-  enum class IfHeld { kWait, kLockNothing };
-  MultiGuard(BucketIndex& index, WriterState& writer, std::span<const std::string_view> keys, IfHeld if_held = IfHeld::kWait)
-      : index_(index), writer_(writer), keys_(keys), if_held_(if_held), homes_(index, keys.size()) {
+  // Calls is_blocked(hash) for the keys once all their buckets are locked. Unlocks the buckets
+  // again if it returns true for any key.
+  MultiGuard(BucketIndex& index, WriterState& writer, std::span<const std::string_view> keys, IsBlocked& is_blocked)
+      : index_(index), writer_(writer), keys_(keys), is_blocked_(is_blocked), homes_(index, keys.size()) {
     for (const std::string_view key : keys) records_.push_back({.hash = index.space_.KeyHash(key)});
     index.PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
     writer.Enter();
@@ -199,17 +199,21 @@ class BucketIndex<Space>::MultiGuard {
     for (;;) {
       homes_.Lock(keys_.size(), [this](std::size_t i) { return records_[i].hash; });
       if (!hold_.IsEmpty()) return;  // other threads wait for a thread that holds keys
+      const bool blocked = IsAnyBlocked();
       const bool closed = gate.IsClosed();
       const auto held = std::ranges::find_if(records_, [&gate](const Record& record) { return gate.IsHeld(record.hash); });
       const bool is_held = held != records_.end();
-      if (!closed && !is_held) return;
+      if (!blocked && !closed && !is_held) return;
       homes_.Unlock();
-      if (is_held && if_held_ == IfHeld::kLockNothing) return;
+      if (blocked) return;
       writer_.Leave();
       if (is_held) gate.WaitUntilReleased(held->hash);
       gate.WaitUntilOpen();
       writer_.Enter();
     }
+  }
+  bool IsAnyBlocked() const {
+    return std::ranges::any_of(records_, [this](const Record& record) { return is_blocked_(record.hash); });
   }
   void JoinEqualKeys() {
     absl::InlinedVector<std::size_t, kUsualKeys> order(keys_.size());
@@ -234,11 +238,13 @@ class BucketIndex<Space>::MultiGuard {
     return absl::OkStatus();
   }
 
+  // False, and no key is held, if there are too many, or if one was blocked before it was held.
   bool HoldAll() {
-    for (const Record& record : records_) {
-      if (&records_[record.first] == &record && !hold_.Add(record.hash)) return hold_.Release(), false;
-    }
-    return true;
+    bool held = true;
+    for (const Record& record : records_) held = held && (&records_[record.first] != &record || hold_.Add(record.hash));
+    if (held && !IsAnyBlocked()) return true;
+    hold_.Release();
+    return false;
   }
 
   Status Write() {
@@ -299,7 +305,7 @@ class BucketIndex<Space>::MultiGuard {
   BucketIndex& index_;
   WriterState& writer_;
   std::span<const std::string_view> keys_;
-  const IfHeld if_held_;
+  IsBlocked& is_blocked_;
   absl::InlinedVector<Record, kUsualKeys> records_;  // one per key
   sync::KeyHold hold_{index_.space_.gate()};
   std::optional<sync::LeaveAtEnd> busy_;
@@ -310,18 +316,27 @@ class BucketIndex<Space>::MultiGuard {
 template <class Space>
 template <class ActionT, class V>
 Status BucketIndex<Space>::ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visit) {
-  if (keys.empty()) return absl::OkStatus();
-  MultiGuard<ActionT> guard(*this, writer, keys);
+  return TryProcessMulti<ActionT>(writer, keys, visit, [](std::uint64_t) { return false; }).status();
+}
+
+template <class Space>
+template <class ActionT, class V, class F>
+StatusOr<bool> BucketIndex<Space>::TryProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visit, F&& is_blocked) {
+  if (keys.empty()) return true;
+  MultiGuard<ActionT, std::remove_reference_t<F>> guard(*this, writer, keys, is_blocked);
+  if (!guard.IsLocked()) return false;
   HAKO_RETURN_IF_ERROR(guard.Decide(visit));
   HAKO_RETURN_IF_ERROR(guard.WriteLong());
-  return guard.Apply();
+  HAKO_RETURN_IF_ERROR(guard.Apply());
+  return true;
 }
 
 template <class Space>
 template <class ActionT>
 StatusOr<bool> BucketIndex<Space>::EnterMulti(WriterState& writer, std::span<const std::string_view> keys,
                                               std::span<const std::uint32_t> handles) {
-  MultiGuard<ActionT> guard(*this, writer, keys, MultiGuard<ActionT>::IfHeld::kLockNothing);
+  const auto is_held = [this](std::uint64_t hash) { return space_.gate().IsHeld(hash); };
+  MultiGuard<ActionT, decltype(is_held)> guard(*this, writer, keys, is_held);
   if (!guard.IsLocked()) return false;
   HAKO_RETURN_IF_ERROR(guard.Take(handles));
   HAKO_RETURN_IF_ERROR(guard.Apply());

@@ -10,12 +10,18 @@
 //   1. A pending record was written in the current epoch. No epoch ends and no extent is emptied
 //      while a record is pending.
 //   2. The keys differ: a second Set of a key replaces the first.
-//   3. A Set whose key another thread holds (sync/write_gate.h) does not become pending. One that
-//      came while that thread's visitor had yet to decide stays pending until the key is released;
-//      a thread that needs it waits without the mutex.
+//   3. A Set whose key another thread holds (sync/write_gate.h) does not become pending. The Set
+//      checks this again once its key is in the list, and a thread that holds several keys checks
+//      the list once it holds them, so one of the two sees the other. A Set that came while the
+//      visitor of one key had yet to decide stays pending until the key is released; a thread that
+//      needs it waits without the mutex.
 //   4. A Set stays pending if the record that it may replace cannot be read; an operation that
 //      would have to see it gets the error.
-//   5. The mutex is locked before the gate is passed and before any bucket's lock, so its holder
+//   5. A ProcessMulti calls its visitor only after it has found, with the buckets of all its keys
+//      locked, that no key is pending. Otherwise it could see one Set and miss another that ended
+//      before that one began. If a key becomes pending before the keys are held, their buckets stay
+//      locked instead: no thread that saw the Set may see a value that the ProcessMulti replaces.
+//   6. The mutex is locked before the gate is passed and before any bucket's lock, so its holder
 //      may flush, and stop the writers.
 //
 // Threads: IsEmpty and MayHold from any, and their results may be outdated; the rest requires the
@@ -44,11 +50,11 @@ class PendingSets {
   };
 
   bool IsEmpty() const { return count_.load(std::memory_order_acquire) == 0; }
-  // Whether one of the keys may have this hash.
+  // Whether one of the keys may have this hash. Keys move only towards the front, and the search runs from the end: so it does not miss a
+  // key that is in the list throughout.
   bool MayHold(std::uint64_t hash) const {
-    const std::size_t count = count_.load(std::memory_order_acquire);
-    for (std::size_t i = 0; i < count; ++i) {
-      if (hashes_[i].load(std::memory_order_relaxed) == hash) return true;
+    for (std::size_t i = count_.load(std::memory_order_seq_cst); i-- > 0;) {
+      if (hashes_[i].load(std::memory_order_acquire) == hash) return true;
     }
     return false;
   }
@@ -70,10 +76,12 @@ class PendingSets {
     if (found < count) return before;
     key.copy(bytes_[found].data(), kKeyMax);
     keys_[found] = {bytes_[found].data(), key.size()};
-    hashes_[found].store(hash, std::memory_order_relaxed);
-    count_.store(count + 1, std::memory_order_release);
+    hashes_[found].store(hash, std::memory_order_release);
+    count_.store(count + 1, std::memory_order_seq_cst);  // see invariant 3
     return before;
   }
+  // REQUIRES: the last Put added a key
+  void TakeBack() { count_.store(size() - 1, std::memory_order_release); }
 
   // Keeps only the Sets for which keep(i) is true, in their order.
   template <class F>
@@ -86,7 +94,7 @@ class PendingSets {
         keys_[kept] = {bytes_[kept].data(), keys_[i].size()};
         handles_[kept] = handles_[i];
         value_sizes_[kept] = value_sizes_[i];
-        hashes_[kept].store(hashes_[i].load(std::memory_order_relaxed), std::memory_order_relaxed);
+        hashes_[kept].store(hashes_[i].load(std::memory_order_relaxed), std::memory_order_release);
       }
       ++kept;
     }

@@ -66,11 +66,12 @@ class WriteGate {
   // REQUIRES: as IsClosed
   HAKO_INLINE bool IsBusy() const { return state_.load(std::memory_order_seq_cst) != 0; }
   // Whether another writer holds the key with this hash. A hint, unless the caller has the key's
-  // bucket locked.
+  // bucket locked. Sequentially consistent: a thread that first publishes something and then asks
+  // sees the hold of every writer that does not see the publication.
   bool IsHeld(std::uint64_t hash) const {
-    if (state_.load(std::memory_order_acquire) < kHold) return false;
+    if (state_.load(std::memory_order_seq_cst) < kHold) return false;
     for (const auto& held : held_) {
-      if (held.load(std::memory_order_acquire) == NameOf(hash)) return true;
+      if (held.load(std::memory_order_seq_cst) == NameOf(hash)) return true;
     }
     return false;
   }
@@ -139,7 +140,7 @@ class KeyHold {
     gate_.state_.fetch_add(WriteGate::kHold, std::memory_order_seq_cst);  // before barred_ is read: see NoHolds
     for (std::size_t i = 0; i < WriteGate::kHoldsMax && gate_.barred_.load(std::memory_order_seq_cst) == 0; ++i) {
       std::uint64_t none = 0;
-      if (!gate_.held_[i].compare_exchange_strong(none, WriteGate::NameOf(hash), std::memory_order_acq_rel)) continue;
+      if (!gate_.held_[i].compare_exchange_strong(none, WriteGate::NameOf(hash), std::memory_order_seq_cst)) continue;
       taken_ |= 1u << i;
       return true;
     }
