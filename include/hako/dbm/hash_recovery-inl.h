@@ -18,8 +18,8 @@ StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const
   dbm->closed_ = false;
   dbm->synced_at_ = dbm->heap_->extents().super().synced_at;
   if (!dbm->IsWritable()) return dbm;
-  if (options.sync_interval.count() > 0) HAKO_RETURN_IF_ERROR(dbm->StartBackground());
   dbm->heap_->ReclaimFrom(options.reclaim_bytes, {[](void* self) { return static_cast<HashDBM*>(self)->ReclaimSoon(); }, dbm.get()});
+  if (options.sync_interval.count() > 0) HAKO_RETURN_IF_ERROR(dbm->StartBackground());
   return dbm;
 }
 HAKO_OR_NO_MEMORY
