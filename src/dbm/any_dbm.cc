@@ -137,9 +137,9 @@ std::pair<std::string, std::string> NamesInTreeFile(const AnyOptions& options) {
   if (!std::filesystem::is_regular_file(options.path, error)) return {};  // a pipe would wait
   std::ifstream file(options.path, std::ios::binary);                     // without its lock: the names never change
   format::TreeSuperBlock block;
-  for (int writer = 0; writer < 2; ++writer) {
+  for (int slot = 0; slot < 2; ++slot) {
     file.clear();
-    file.seekg(static_cast<std::streamoff>(static_cast<std::uint64_t>(writer) * storage::kSlotDistance));
+    file.seekg(static_cast<std::streamoff>(static_cast<std::uint64_t>(slot) * storage::kSlotDistance));
     if (!file.read(reinterpret_cast<char*>(&block), sizeof(block))) continue;
     if (block.magic != format::kTreeFileMagic || block.check != format::CheckOf(block)) continue;
     const auto name = [](const auto& chars) { return std::string(chars.data(), strnlen(chars.data(), chars.size())); };
