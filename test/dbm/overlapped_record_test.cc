@@ -174,7 +174,7 @@ TYPED_TEST(OverlappedRecordTest, OutlivesARebuildAndAClose) {
 TYPED_TEST(OverlappedRecordTest, HasItsStampMadeAncientInTime) {
   ASSERT_NO_FATAL_FAILURE(this->Make(1));
   for (std::uint64_t i = 0; i < format::kLiveAgeMax; ++i) {
-    ASSERT_THAT(this->db_->Set("key", CheckedValue("key", 200, i)), IsOk());  // longer than what is free in front of the record
+    ASSERT_THAT(this->db_->Set("key", CheckedValue("key", 200, i)), IsOk());  // longer than the free space in front of the record
     ASSERT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
   }
   std::uint16_t bits = 0;

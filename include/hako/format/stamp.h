@@ -135,8 +135,8 @@ constexpr Stamp Refresh(Stamp stamp, Epochs epochs) {
   return is_old ? Stamp::Ancient() : stamp;
 }
 
-// What a dead process left of a block that no entry names. `first_epoch` is the first epoch of the
-// process that follows, later than all epochs of the dead one.
+// The state of a block that a dead process left and no entry names. `first_epoch` is the first epoch
+// of the process that follows, later than all epochs of the dead one.
 enum class Leftover {
   kNone,     // the block is in use, or this process retired it
   kFree,     // it may be written at once

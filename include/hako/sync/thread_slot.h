@@ -98,7 +98,7 @@ class PerThread {
   void Seal() { found_ = &none_; }
   bool IsSealed() const { return found_ == &none_; }
 
-  // Visits every T created so far.
+  // Visits every T that exists.
   template <class F>
   void ForEach(F&& visit) const {
     const unsigned end = end_.load(std::memory_order_seq_cst);

@@ -202,7 +202,7 @@ class BufferPool {
   // Whether an update of this many pages should hold them: other threads would otherwise have to
   // wait for the checkpoint that writes them.
   bool IsLarge(std::size_t num_pages) const { return num_pages * kUsualPage > limits_.memory_bytes / 8; }
-  // Stops the threads that read ahead, and drops what is queued.
+  // Stops the threads that read ahead, and drops the queued requests.
   void StopReadingAhead() {
     decltype(readers_) readers;
     {

@@ -1,6 +1,6 @@
-// What the B+ tree requires of the space that stores its pages and their lines. The tree does not
-// depend on one space or on a file: BabyDBM uses memory (tree/page_arena.h), TreeDBM a buffer pool
-// over a file (tree/buffer_pool.h).
+// The requirements of the B+ tree on the space that stores its pages and their lines. The tree does
+// not depend on one space or on a file: BabyDBM uses memory (tree/page_arena.h), TreeDBM a buffer
+// pool over a file (tree/buffer_pool.h).
 //
 // A page is named by an id, never 0, whose line lies in an array that never moves. The page's bytes
 // are units of a memory range that never moves and always stays readable, so a late reader finds

@@ -435,7 +435,7 @@ class PageStore {
       is_free(static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(end));
     }
     if (file_.IsWritable() && file_.Size() > super_.end * format::kTreeUnit)
-      // Drops what a failed checkpoint has appended.
+      // Drops the space that a failed checkpoint has appended.
       return file_.Resize(super_.end * format::kTreeUnit);
     return absl::OkStatus();
   }
