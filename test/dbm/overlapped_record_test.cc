@@ -75,10 +75,10 @@ class OverlappedRecordTest : public testing::Test {
     const std::uint16_t bits = stamp.bits();
     ASSERT_THAT(memory_.WriteAt(offset + 4, std::as_bytes(std::span(&bits, 1))), IsOk());
   }
-  std::uint64_t OffsetOf(const std::string& key) {
+  std::uint64_t OffsetOf(const std::string& key, std::size_t value_size = 60) {
     std::string bytes(memory_.Size(), '\0');
     Read(0, bytes.data(), bytes.size());
-    const std::size_t at = bytes.find(key + CheckedValue(key, 60));
+    const std::size_t at = bytes.find(key + CheckedValue(key, value_size));
     EXPECT_NE(at, std::string::npos);
     return at - format::kShortHead;
   }
@@ -145,6 +145,38 @@ TYPED_TEST(OverlappedRecordTest, IsNotOverwrittenAfterTheDeathOfAProcess) {
     ASSERT_NO_FATAL_FAILURE(this->ExpectBoth(*recovered));
     EXPECT_EQ(recovered->Count(), 2002u);
   }
+}
+
+// The last bytes of a live record end where the stamp of a dead long record was, whose lengths and head check are still there and reach
+// over other live records.
+TYPED_TEST(OverlappedRecordTest, IsNotPassedOverForALongRecordWhoseStampWasOverwritten) {
+  ASSERT_OK_AND_ASSIGN(this->db_, this->Open(this->memory_));
+  std::string value = CheckedValue("front", 57);
+  for (std::uint64_t salt = 1; !format::Stamp(static_cast<std::uint16_t>(value[55])).IsLive(); ++salt)
+    value = CheckedValue("front", 57, salt);
+  ASSERT_THAT(this->db_->Set("front", value), IsOk());
+  ASSERT_THAT(this->db_->Set("gap", CheckedValue("gap", 60)), IsOk());
+  ASSERT_THAT(this->db_->Set("passed", CheckedValue("passed", 100)), IsOk());
+  const std::uint64_t gap = this->OffsetOf("gap"), old = gap - 8;
+  ASSERT_EQ(this->OffsetOf("passed", 100), gap + 72);
+  ASSERT_THAT(this->db_->Remove("gap"), IsOk());
+  format::HashSuperBlock super;
+  this->Read(0, &super, sizeof(super));
+  char head[format::kRecordHeadMax];
+  const unsigned lengths = format::EncodeLengths(head, 4, 128);
+  const std::uint32_t head_check = format::RecordHeadCheck(0x12345678, 4, 128, old, super.secret);
+  std::memcpy(head + lengths, &head_check, sizeof(head_check));
+  ASSERT_THAT(this->memory_.WriteAt(old + 6, std::as_bytes(std::span(head, lengths + sizeof(head_check)))), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto recovered, this->Open(this->CopyOf(this->memory_)));
+  for (std::uint64_t i = 0; i < 2000; ++i) ASSERT_THAT(recovered->Set(NumberedKey(i), CheckedValue(NumberedKey(i), i % 120)), IsOk());
+  ASSERT_THAT(recovered->Verify(), IsOk());
+  if (!MappedFile<TypeParam>) return;  // the last synchronized state was empty
+  std::string found;
+  ASSERT_THAT(recovered->Get("front", &found), IsOk());
+  EXPECT_EQ(found, value);
+  ASSERT_THAT(recovered->Get("passed", &found), IsOk());
+  EXPECT_EQ(found, CheckedValue("passed", 100));
+  EXPECT_EQ(recovered->Count(), 2002u);
 }
 
 TYPED_TEST(OverlappedRecordTest, IsVerifiedListedAndCopied) {

@@ -96,14 +96,18 @@ class HashForgery {
     std::memcpy(head, record, 6);
     const unsigned lengths = format::EncodeLengths(head + 6, key_size, value_size);
     const std::uint64_t size = format::RecordHeadSize(lengths);
-    const std::uint16_t head_check = format::RecordHeadCheck(key_size, value_size, offset, super.secret);
-    if (lengths > 2) std::memcpy(head + 6 + lengths, &head_check, sizeof(head_check));
     const std::uint64_t room = image_.size() - offset;
+    std::uint32_t check;
+    std::memcpy(&check, head, sizeof(check));
     std::memcpy(record, head, std::min(size, room));
-    if (size > room || key_size > room - size || value_size > room - size - key_size) return;
-    const std::string_view key(record + size, key_size), value(record + size + key_size, value_size);
-    const std::uint32_t check = format::RecordCheck(value, Hash64(key, super.hash_seed), offset, super.secret);
-    std::memcpy(record, &check, sizeof(check));
+    if (size <= room && key_size <= room - size && value_size <= room - size - key_size) {
+      const std::string_view key(record + size, key_size), value(record + size + key_size, value_size);
+      check = format::RecordCheck(value, Hash64(key, super.hash_seed), offset, super.secret);
+    }
+    const std::uint32_t head_check = format::RecordHeadCheck(check, key_size, value_size, offset, super.secret);
+    std::memcpy(head, &check, sizeof(check));
+    if (lengths > 2) std::memcpy(head + 6 + lengths, &head_check, sizeof(head_check));
+    std::memcpy(record, head, std::min(size, room));
   }
   void SetStamp(std::uint64_t offset, std::uint16_t bits) { std::memcpy(&image_[offset + 4], &bits, sizeof(bits)); }
 

@@ -21,7 +21,9 @@
 //   2  before any release: the closing note did not store the size of free blocks that are still
 //      stamped as retired. No longer read.
 //   3  before any release: other stamps (format/stamp.h). No longer read.
-//   4  this one.
+//   4  before any release: the head check of longer records had 16 bits and did not cover the check.
+//      No longer read.
+//   5  this one.
 #pragma once
 
 #include <array>
@@ -34,8 +36,8 @@
 namespace hako::format {
 
 inline constexpr std::array<char, 16> kHashFileMagic = {'h', 'a', 'k', 'o', ' ', 'h', 'a', 's', 'h', ' ', 'D', 'B', 'M', '\r', '\n', 26};
-inline constexpr std::uint32_t kHashFileVersion = 4;
-inline constexpr std::uint32_t kHashFileOldest = 4;  // oldest version that is still read
+inline constexpr std::uint32_t kHashFileVersion = 5;
+inline constexpr std::uint32_t kHashFileOldest = 5;  // oldest version that is still read
 inline constexpr std::uint64_t kExtentUnit = 64 << 10;
 inline constexpr std::uint64_t kLiveStateOffset = 8192;
 inline constexpr std::uint64_t kIndexExtentsOffset = 12288;

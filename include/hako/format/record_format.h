@@ -4,17 +4,18 @@
 //   in a file   both lengths below 128, so 8 bytes before the key:
 //               [u32 check][u16 stamp][lengths][key][value]
 //               otherwise:
-//               [u32 check][u16 stamp][lengths][u16 head check][key][value]
+//               [u32 check][u16 stamp][lengths][u32 head check][key][value]
 //
 // Lengths are two LEB128 varints, key size then value size. The bytes behind the value up to the
 // block's end (format/size_class.h) have no meaning. The check covers lengths, key, value and
-// place; the stamp is described in format/stamp.h. The head check covers the lengths and the place
-// of a longer record, so that a scan of arbitrary bytes need not hash the megabytes that they
-// announce.
+// place; the stamp is described in format/stamp.h. The head check covers the check, the lengths and
+// the place of a longer record, so that a scan of arbitrary bytes need not hash the megabytes that
+// they announce. No check covers the stamp, because it changes. It lies behind the check: where a
+// later record ends in a dead head and has overwritten its stamp, it has overwritten its check too.
 //
-// The check detects accidents. It has 32 bits: torn, stale or random bytes pass it once in 2^32
-// times, and are then taken for a record of this key and place. A scan also requires a valid stamp
-// and, of a longer record, the 16 bits of the head check. A lookup also compares the key. The
+// Both checks detect accidents. They have 32 bits: torn, stale or random bytes pass one once in
+// 2^32 times, and are then taken for a record of this key and place. A scan also requires a valid
+// stamp and, of a longer record, that the head check holds. A lookup also compares the key. The
 // secret that seeds the checks is in the file, so they do not protect against a file forged on
 // purpose; such a file can cause an error or a wrong value, but never an access outside of it.
 #pragma once
@@ -76,12 +77,12 @@ inline constexpr std::size_t kShortRecordMax = kShortHead + 2 * kShortLength;
 
 // Bytes before the key in a file; `lengths` of them are the varints, 2 if and only if both lengths
 // are below kShortLength.
-HAKO_INLINE constexpr std::uint64_t RecordHeadSize(std::uint64_t lengths) { return lengths == 2 ? kShortHead : kShortHead + lengths; }
-inline constexpr std::size_t kRecordHeadMax = kShortHead + kLengthsMax;
+HAKO_INLINE constexpr std::uint64_t RecordHeadSize(std::uint64_t lengths) { return lengths == 2 ? kShortHead : kShortHead + 2 + lengths; }
+inline constexpr std::size_t kRecordHeadMax = kShortHead + 2 + kLengthsMax;
 
-HAKO_INLINE constexpr std::uint16_t RecordHeadCheck(std::uint64_t key_size, std::uint64_t value_size, std::uint64_t offset,
-                                                    std::uint64_t file_secret) {
-  return static_cast<std::uint16_t>(MixBits((key_size << 32 | value_size) ^ MixBits(offset ^ file_secret)));
+HAKO_INLINE constexpr std::uint32_t RecordHeadCheck(std::uint32_t check, std::uint64_t key_size, std::uint64_t value_size,
+                                                    std::uint64_t offset, std::uint64_t file_secret) {
+  return static_cast<std::uint32_t>(MixBits((key_size << 32 | value_size) ^ MixBits(MixBits(offset ^ file_secret) + check)));
 }
 
 // The low 32 bits of XXH3 over the value, seeded by the key (its hash covers its length), the place

@@ -328,7 +328,7 @@ Status RecordHeap<FileT>::Put(WriterState& writer, std::uint32_t handle, format:
   std::memcpy(head + 4, &stamp_bits, sizeof(stamp_bits));
   const unsigned lengths = format::EncodeLengths(head + kFixed, key.size(), value.size());
   const auto head_size = static_cast<std::size_t>(format::RecordHeadSize(lengths));
-  const std::uint16_t head_check = format::RecordHeadCheck(key.size(), value.size(), offset, secret_);
+  const std::uint32_t head_check = format::RecordHeadCheck(check, key.size(), value.size(), offset, secret_);
   if (lengths > 2) std::memcpy(head + kFixed + lengths, &head_check, sizeof(head_check));
   if constexpr (kMapped) {
     char* at = base_ + offset;

@@ -37,9 +37,9 @@ bool RecordHeap<FileT>::DecodeWholeHead(const char* shared, std::uint64_t size, 
   *head = DecodeHead(bytes, std::min<std::size_t>(kHeadMax, head_max));
   if (!head->stamp.IsValid() || head->lengths.header == 0 || head->size() > size) return false;
   if (head->lengths.header == 2) return true;
-  std::uint16_t head_check;
+  std::uint32_t head_check;
   std::memcpy(&head_check, bytes + kFixed + head->lengths.header, sizeof(head_check));
-  return head_check == format::RecordHeadCheck(head->lengths.key_size, head->lengths.value_size, offset, secret_);
+  return head_check == format::RecordHeadCheck(head->check, head->lengths.key_size, head->lengths.value_size, offset, secret_);
 }
 
 // Continues behind the end of a record, not of its block: dead records may follow there.
