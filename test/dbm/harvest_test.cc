@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -15,6 +16,11 @@
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/file/memory_file.h"
+#include "hako/format/bucket_format.h"
+#include "hako/format/hash_file_format.h"
+#include "hako/format/record_format.h"
+#include "hako/format/stamp.h"
+#include "hako/sync/version_lock.h"
 #include "support/booted_memory_file.h"
 #include "support/checked_value.h"
 #include "support/status_matchers.h"
@@ -69,6 +75,46 @@ TEST(HarvestTest, WritesNothingToAnExtentBeforeItIsHarvested) {
   ASSERT_THAT(db->Set("another", ValueNamed("another", 200'000)), IsOk());
   EXPECT_EQ(db->GetStats().total_bytes, total) << "once it was harvested the space is used again";
   EXPECT_THAT(db->Verify(), IsOk());
+}
+
+// Makes the records of a killed process look as if it had died while it set each of them: its bucket locked, an entry naming it, and its
+// stamp not yet one of a live record.
+void MakeUncommitted(MemoryFile memory, std::span<const std::uint64_t> records) {
+  const Image image = ImageOf(memory);
+  const auto store = [&](std::uint64_t offset, auto bits) {
+    ASSERT_THAT(memory.WriteAt(offset, std::as_bytes(std::span(&bits, 1))), IsOk());
+  };
+  for (const std::uint64_t record : records) store(record + 4, format::Stamp::Of(format::BlockState::kUnborn, 2).bits());
+  std::uint32_t word;
+  std::memcpy(&word, &image[format::kIndexExtentsOffset], sizeof(word));
+  const auto index = format::IndexExtentEntry::Unpack(word);
+  for (std::uint64_t line = index.offset; line < index.offset + index.bytes; line += sizeof(format::BucketLine)) {
+    format::BucketLine bucket;
+    std::memcpy(&bucket, &image[line], sizeof(bucket));
+    if (bucket.header != 0) store(line + offsetof(format::BucketLine, header), bucket.header | sync::VersionLock::kLocked);
+  }
+}
+
+TEST(HarvestTest, FindsABlockOnceWhoseRecordWasNotCommitted) {
+  constexpr std::uint64_t kRecords = 20'000, kUncommitted = 60;
+  const MemoryFile memory = FileOfTheDead([](DB& db) {
+    for (std::uint64_t i = kRecords; i-- != 0;) ASSERT_THAT(db.Set(NumberedKey(i), ValueNamed("first" + NumberedKey(i), 100)), IsOk());
+  });
+  std::vector<std::uint64_t> records;
+  for (std::uint64_t i = 0; i < kUncommitted; ++i) {
+    records.push_back(PlaceOf("first" + NumberedKey(i), memory) - NumberedKey(i).size() - format::kShortHead);
+  }
+  ASSERT_NO_FATAL_FAILURE(MakeUncommitted(memory.Share(), records));
+  ASSERT_OK_AND_ASSIGN(auto db, Open(memory));
+  const auto value_of = [](std::uint64_t i) { return CheckedValue(NumberedKey(i), i < 2 * kRecords ? 300 : 100); };
+  const auto set = [&](std::uint64_t begin, std::uint64_t end) {
+    for (std::uint64_t i = begin; i < end; ++i) ASSERT_THAT(db->Set(NumberedKey(i), value_of(i)), IsOk());
+  };
+  ASSERT_NO_FATAL_FAILURE(set(0, kUncommitted));             // their old blocks are free now, or will be
+  ASSERT_NO_FATAL_FAILURE(set(kRecords, 2 * kRecords));      // harvests all extents
+  ASSERT_NO_FATAL_FAILURE(set(2 * kRecords, 3 * kRecords));  // uses the free blocks
+  EXPECT_THAT(db->Verify(), IsOk());
+  EXPECT_EQ(db->Count(), 3 * kRecords);
 }
 
 TEST(HarvestTest, FirstSetHarvestsFewExtents) {

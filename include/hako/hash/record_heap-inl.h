@@ -23,10 +23,9 @@ RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::u
   const bool is_place = sweep_.extent >= format::kFirstExtent && sweep_.extent % format::kExtentUnit == 0 && sweep_.extent <= sweep_.to;
   if (!is_place) sweep_ = {};  // the next pass starts at the beginning
   first_epoch_ = extents_->super().epoch + 1;
-  if (extents_->found() == FoundState::kKilled) {
-    first_epoch_ = std::max(first_epoch_, extents_->LoadLive(&format::LiveState::epoch) + 1);
-  }
-  UseEpoch(first_epoch_);
+  const bool was_killed = extents_->found() == FoundState::kKilled;
+  if (was_killed) first_epoch_ = std::max(first_epoch_, extents_->LoadLive(&format::LiveState::epoch) + 1);
+  UseEpoch(first_epoch_ + was_killed);
 }
 
 template <File FileT>
@@ -440,7 +439,7 @@ void RecordHeap<FileT>::Revive(std::uint32_t handle) {
 
 template <File FileT>
 void RecordHeap<FileT>::Revive(std::uint32_t handle, format::Stamp stamp) {
-  if (!stamp.IsLive()) StoreStamp(handle, format::Revive(stamp, epochs()));
+  if (!stamp.IsLive()) StoreStamp(handle, format::Revive(stamp, {epochs().durable, first_epoch_}));
 }
 
 template <File FileT>

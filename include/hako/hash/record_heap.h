@@ -611,7 +611,10 @@ class RecordHeap {
   std::atomic<std::uint64_t> stamps_{0};
   std::atomic<std::uint64_t> index_bytes_{0};
   std::uint64_t num_index_extents_ = 0;
-  std::uint64_t first_epoch_;  // of this opening
+  // Of this opening. After a process kill no update is of this epoch, but what Revive makes live:
+  // a block born in the current epoch is free as soon as its record is removed, and the harvest
+  // would find it a second time.
+  std::uint64_t first_epoch_;
   std::atomic<std::uint64_t> harvest_next_{0};
   std::uint64_t harvest_end_ = 0;
   std::mutex harvest_mutex_;           // guards harvest_next_ and the two below
