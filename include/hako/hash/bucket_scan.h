@@ -123,7 +123,7 @@ StatusOr<bool> BucketScan<Space>::Step() {
 
 template <class Space>
 HAKO_INLINE void BucketScan<Space>::PrefetchAfter(std::uint64_t first) const {
-  const Space& space = index_->space_;
+  Space& space = index_->space_;
   const auto& lines = index_->lines_;
   Prefetch(&lines.Home(first + kLineAhead));
   Line& line = lines.Home(first + kRecordsAhead);
