@@ -25,6 +25,7 @@
 #include "support/checked_value.h"
 #include "support/crash_child.h"
 #include "support/direct_file.h"
+#include "support/free_space_check.h"
 #include "support/model_dbm.h"
 #include "support/random.h"
 #include "support/status_matchers.h"
@@ -209,6 +210,7 @@ void OpenAndList(const std::string& path, Records* found) {
     ASSERT_TRUE(value == listed);
   }
   ASSERT_THAT(db->Close(), IsOk());
+  ASSERT_EQ(FreeSpaceCheck::OfFile(path), "");
 }
 
 TEST(CrashTest, KilledWritersLoseNothingThatWasAcknowledged) {
@@ -227,10 +229,10 @@ TEST(CrashTest, KilledWritersLoseNothingThatWasAcknowledged) {
     Victim<MemoryMapParallelFile> victim(path);
     const bool many = round % 2 == 1;
     const Mix mix = {.increments = 20,
-                     .synchronizations = round % 3 == 0 ? 50u : 0u,
-                     .clears = many ? 0u : 3000u,
-                     .rebuilds = round % 5 == 0 ? 500u : 0u,
-                     .reopens = round % 4 == 0 ? 20u : 2000u};
+                     .synchronizations = random.OneIn(2) ? 50u : 0u,
+                     .clears = many ? 0u : 2000u,
+                     .rebuilds = random.OneIn(2) ? 200u : 0u,
+                     .reopens = random.OneIn(2) ? 20u : 1000u};
     ASSERT_NO_FATAL_FAILURE(victim.RunAndKill(mix, many ? 3 : 1, random));
     Records found;
     ASSERT_NO_FATAL_FAILURE(OpenAndList<MemoryMapParallelFile>(path, &found));

@@ -79,12 +79,14 @@ class HashForgery {
     return fields;
   }
 
-  // Records that home lines name.
+  // Offsets of the records that the index names.
   std::vector<std::uint64_t> Records() {
     std::vector<std::uint64_t> offsets;
     for (std::uint64_t i = 0; i < num_homes(); ++i) {
-      for (unsigned e = 0; e < format::kLineEntries - HasLink(Home(i)); ++e) {
-        if (Home(i).slots[e] != 0) offsets.push_back(std::uint64_t{Home(i).slots[e]} << super.align_pow);
+      for (const Line* line = &Home(i); line != nullptr; line = HasLink(*line) ? &Overflow(LinkOf(*line)) : nullptr) {
+        for (unsigned e = 0; e < format::kLineEntries - HasLink(*line); ++e) {
+          if (line->slots[e] != 0) offsets.push_back(std::uint64_t{line->slots[e]} << super.align_pow);
+        }
       }
     }
     return offsets;
