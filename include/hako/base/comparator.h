@@ -37,17 +37,21 @@
 
 namespace hako {
 
+// The concept: see the head of this header.
 template <class C>
 concept Comparator = requires(std::string_view key) {
   { C::kName } -> std::convertible_to<std::string_view>;
   { C::Compare(key, key) } -> std::same_as<int>;
 };
+// A comparator with kBytewise.
 template <class C>
 concept BytewiseOrder = Comparator<C> && requires {
   requires bool{C::kBytewise};
 };
 
+// The order of memcmp, with a prefix before its extensions: the default.
 struct BytewiseComparator {
+  // See Comparator.
   static constexpr std::string_view kName = "bytewise";
   static constexpr bool kBytewise = true;
   static int Compare(std::string_view a, std::string_view b) { return a.compare(b); }
@@ -151,10 +155,21 @@ struct FloatBigEndianForm {
   }
 };
 
+// "pair-" and the names of the parts.
+template <class... Parts>
+constexpr auto kPairName = [] {
+  constexpr std::string_view kPair = "pair-";
+  std::array<char, (kPair.size() + ... + Parts::kName.size())> name{};
+  char* end = std::ranges::copy(kPair, name.data()).out;
+  ((end = std::ranges::copy(Parts::kName, end).out), ...);
+  return name;
+}();
+
 }  // namespace internal
 
 // Treats A to Z as a to z: keys that differ only in case are one key.
 struct CaseInsensitiveComparator {
+  // See Comparator.
   static constexpr std::string_view kName = "case-insensitive";
   static int Compare(std::string_view a, std::string_view b) {
     const std::size_t size = std::min(a.size(), b.size());
@@ -164,6 +179,7 @@ struct CaseInsensitiveComparator {
     }
     return a.size() < b.size() ? -1 : a.size() > b.size() ? 1 : 0;
   }
+  // See Comparator.
   static std::uint32_t Head(std::string_view key) { return internal::FirstFour(key, Fold); }
 
  private:
@@ -173,23 +189,23 @@ struct CaseInsensitiveComparator {
 // Decimal integers: white space, a sign, digits. Further characters count only among keys of the
 // same number. A key without a number is 0; a number out of range is the nearest in range.
 struct DecimalComparator : internal::NumericComparator<internal::DecimalForm> {
-  static constexpr std::string_view kName = "decimal";
+  static constexpr std::string_view kName = "decimal";  // see Comparator
 };
 // Hexadecimal integers, without a sign, with or without 0x.
 struct HexadecimalComparator : internal::NumericComparator<internal::HexadecimalForm> {
-  static constexpr std::string_view kName = "hexadecimal";
+  static constexpr std::string_view kName = "hexadecimal";  // see Comparator
 };
 // Decimal fractions with or without an exponent; "nan" is before all numbers.
 struct RealNumberComparator : internal::NumericComparator<internal::RealForm> {
-  static constexpr std::string_view kName = "real";
+  static constexpr std::string_view kName = "real";  // see Comparator
 };
 // Two's complement numbers of up to 8 bytes, most significant first.
 struct SignedBigEndianComparator : internal::NumericComparator<internal::SignedBigEndianForm> {
-  static constexpr std::string_view kName = "signed-big-endian";
+  static constexpr std::string_view kName = "signed-big-endian";  // see Comparator
 };
 // IEEE 754 numbers of 4 or 8 bytes, most significant first.
 struct FloatBigEndianComparator : internal::NumericComparator<internal::FloatBigEndianForm> {
-  static constexpr std::string_view kName = "float-big-endian";
+  static constexpr std::string_view kName = "float-big-endian";  // see Comparator
 };
 
 // A key of two parts: [size of the first, varint][first][second].
@@ -207,24 +223,17 @@ inline std::pair<std::string_view, std::string_view> SplitPair(std::string_view 
   return {key.substr(n, static_cast<std::size_t>(size)), key.substr(n + static_cast<std::size_t>(size))};
 }
 
-template <class... Parts>
-constexpr auto kPairName = [] {
-  constexpr std::string_view kPair = "pair-";
-  std::array<char, (kPair.size() + ... + Parts::kName.size())> name{};
-  char* end = std::ranges::copy(kPair, name.data()).out;
-  ((end = std::ranges::copy(Parts::kName, end).out), ...);
-  return name;
-}();
-
 // Keys of JoinPair: by first part in the order of First, then by second part bytewise.
 template <Comparator First>
 struct PairComparator {
-  static constexpr std::string_view kName{kPairName<First>.data(), kPairName<First>.size()};
+  // See Comparator.
+  static constexpr std::string_view kName{internal::kPairName<First>.data(), internal::kPairName<First>.size()};
   static int Compare(std::string_view a, std::string_view b) {
     const auto x = SplitPair(a), y = SplitPair(b);
     if (const int order = First::Compare(x.first, y.first); order != 0) return order;
     return x.second.compare(y.second);
   }
+  // See Comparator.
   static std::uint32_t Head(std::string_view key) {
     const std::string_view first = SplitPair(key).first;
     if constexpr (BytewiseOrder<First>)

@@ -12,7 +12,9 @@
 
 namespace hako {
 
+// Models PageCodec.
 struct Lz4Codec {
+  // See PageCodec.
   static constexpr std::string_view kName = "lz4";
   static std::size_t Compress(std::span<const char> in, std::span<char> out) {
     const int size = LZ4_compress_default(in.data(), out.data(), static_cast<int>(in.size()), static_cast<int>(out.size()));

@@ -16,6 +16,7 @@
 
 namespace hako {
 
+// The concept: see the head of this header.
 template <class C>
 concept PageCodec = requires(std::span<const char> in, std::span<char> out) {
   { C::kName } -> std::convertible_to<std::string_view>;
@@ -25,6 +26,7 @@ concept PageCodec = requires(std::span<const char> in, std::span<char> out) {
 
 // Stores pages uncompressed.
 struct NoCodec {
+  // See PageCodec.
   static constexpr std::string_view kName = "none";
   static std::size_t Compress(std::span<const char>, std::span<char>) { return 0; }
   static bool Decompress(std::span<const char>, std::span<char>) { return false; }

@@ -36,6 +36,7 @@ namespace hako {
 using absl::Status;
 using absl::StatusOr;
 
+// Convert between the two string_view types.
 inline constexpr absl::string_view ToAbsl(std::string_view s) { return {s.data(), s.size()}; }
 inline constexpr std::string_view ToStd(absl::string_view s) { return {s.data(), s.size()}; }
 
@@ -44,10 +45,12 @@ inline Status AbsentError() { return Status(absl::StatusCode::kNotFound, absl::s
 inline Status PresentError() { return Status(absl::StatusCode::kAlreadyExists, absl::string_view()); }
 inline Status MismatchError() { return Status(absl::StatusCode::kAborted, absl::string_view()); }
 
+// DataLoss: `what` was found damaged at this offset of the file.
 inline Status DataLossError(std::string_view what, std::uint64_t offset) {
   return absl::DataLossError(absl::StrCat(ToAbsl(what), " at offset ", offset));
 }
 
+// OutOfRange: `what`, such as "a key", is longer than its limit.
 [[gnu::cold]] inline Status TooLargeError(std::string_view what, std::uint64_t size, std::uint64_t limit) {
   return absl::OutOfRangeError(absl::StrCat(ToAbsl(what), " of ", size, " bytes; the limit is ", limit));
 }
@@ -69,9 +72,11 @@ inline Status SystemError(int error_number, std::string_view what) {
   return absl::IsNotFound(status) ? absl::UnknownError(status.message()) : status;
 }
 
+// Joins two tokens after expanding them.
 #define HAKO_STATUS_CONCAT_INNER(a, b) a##b
 #define HAKO_STATUS_CONCAT(a, b) HAKO_STATUS_CONCAT_INNER(a, b)
 
+// HAKO_RETURN_IF_ERROR(F()): returns the error from the enclosing function, if there is one.
 #define HAKO_RETURN_IF_ERROR(expression)                                           \
   do {                                                                             \
     if (absl::Status hako_status_ = (expression); !hako_status_.ok()) [[unlikely]] \

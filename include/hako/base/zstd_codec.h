@@ -14,9 +14,11 @@
 
 namespace hako {
 
+// Models PageCodec, with this compression level.
 template <int kLevel = 1>
 struct ZstdCodec {
   static constexpr std::string_view kName = "zstd";  // the same for all levels: each reads the others' pages
+  // See PageCodec.
   static std::size_t Compress(std::span<const char> in, std::span<char> out) {
     if (compressor_ == nullptr) compressor_ = ZSTD_createCCtx();
     if (compressor_ == nullptr) return 0;

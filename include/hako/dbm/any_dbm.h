@@ -33,6 +33,8 @@
 
 namespace hako {
 
+// A database of any kind: see the head of this header.
+//
 // Inherits
 //   Operations (dbm/operations.h)
 //     Get, GetOr, GetSize     read a value: into a string or span, in place, or with a fallback
@@ -70,11 +72,14 @@ class AnyDBM : public Operations<AnyDBM> {
   using Order = int (*)(std::string_view, std::string_view);
 
  public:
-  // A cursor over any kind of database, which must outlive it. One thread. It inherits
-  // CursorOperations (dbm/cursor_operations.h): Process, Set, Remove and Step on the current
-  // record, and PassDamage.
+  // A cursor over any kind of database, which must outlive it. One thread.
+  //
+  // Inherits CursorOperations (dbm/cursor_operations.h)
+  //   Process, Set, Remove, Step  operate on the current record
+  //   PassDamage                  report and skip damage
   class Iterator : public CursorOperations<Iterator> {
    public:
+    // See dbm/hash_cursor.h and dbm/tree_cursor.h.
     void First();
     void Jump(std::string_view key);
     void Next();
@@ -84,11 +89,13 @@ class AnyDBM : public Operations<AnyDBM> {
     void JumpLower(std::string_view key, bool inclusive = false);
     void JumpUpper(std::string_view key, bool inclusive = false);
     void Previous();
+    // See dbm/hash_cursor.h and dbm/tree_cursor.h.
     bool Valid() const;
     std::string_view key() const;
     std::string_view value() const;
     const Status& status() const;
     bool SkipDamage();
+    // The database that it shows.
     AnyDBM& database() { return *database_; }
 
    private:
@@ -106,17 +113,19 @@ class AnyDBM : public Operations<AnyDBM> {
     return Open(options);
   }
   // Adds a tree of another order or codec to those that Open knows: see dbm/any_tree.h.
+  // `open` opens such a tree.
   using OpenTree = StatusOr<std::unique_ptr<AnyDBM>> (*)(const AnyOptions& options);
   static void AddTree(std::string_view order, std::string_view codec, OpenTree open);
   // Wraps an open database.
   template <DBM D>
   explicit AnyDBM(std::unique_ptr<D> db);
 
+  // Neither copyable nor movable. The destructor closes the database if the application has not.
   AnyDBM(const AnyDBM&) = delete;
   AnyDBM& operator=(const AnyDBM&) = delete;
   ~AnyDBM();
 
-  // The primitives: see dbm/dbm.h. Append is the kind's (dbm/operations.h, TinyDBM).
+  // See dbm/dbm.h, and dbm/multi_operations.h for FetchMulti and Prefetch. Append is the kind's (dbm/operations.h, TinyDBM).
   template <Visitor V>
   Status Process(std::string_view key, V&& visitor);
   template <Sink S>
@@ -146,6 +155,7 @@ class AnyDBM : public Operations<AnyDBM> {
   StatusOr<std::uint64_t> CountRange(std::string_view from, std::optional<std::string_view> to = std::nullopt);
   StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to = std::nullopt);
 
+  // The number of records; exact while no update runs.
   std::uint64_t Count() const;
   // See dbm/dbm.h. A hard Synchronize of a database in memory saves its snapshot.
   Status Clear();

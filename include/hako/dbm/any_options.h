@@ -45,8 +45,10 @@
 
 namespace hako {
 
+// The options: see the head of this header.
 struct AnyOptions {
   static constexpr std::string_view kAuto = "auto";  // by the suffix of `path`
+  // The kinds HashDBM, TreeDBM, TinyDBM and BabyDBM; and all values of `kind`.
   static constexpr std::string_view kHash = "hash";
   static constexpr std::string_view kTree = "tree";
   static constexpr std::string_view kTiny = "tiny";
@@ -56,6 +58,7 @@ struct AnyOptions {
   std::string path = {};        // empty: in memory only (tiny, baby)
   std::string kind = "auto";    // one of kKinds
   std::string device = "mmap";  // AnyFile::kMemoryMap or kPositional
+  // The options of the kind of the same names (dbm/options.h); nullopt = their default.
   std::uint64_t num_records = 0;
   std::optional<int> align_pow = {};
   std::uint64_t seed = 0;
@@ -66,14 +69,16 @@ struct AnyOptions {
   std::optional<std::uint64_t> reclaim_bytes = {};
   std::string order = {};  // comparator of a tree; empty = that of the file, bytewise for a new one
   std::string codec = {};  // codec of a tree; empty = that of the file, none for a new one
+  // See HashOptions and TreeOptions.
   Durability durability = Durability::kProcess;
   std::chrono::milliseconds sync_interval{0};
-  FileOptions file = {};
+  FileOptions file = {};  // see file/file.h
 
   // Returns `kind`, or for kAuto the kind that the suffix of `path` names; empty if it names none.
   std::string_view ResolvedKind() const;
 };
 
+// Returns the options of a TreeDBM among `options`.
 TreeOptions TreeOptionsOf(const AnyOptions& options);
 
 // Parses `name`. Options that it does not contain are taken from `defaults`. InvalidArgument names

@@ -27,7 +27,7 @@
 
 namespace hako {
 
-// FileT is the type of the files that Save and Load open.
+// A B+ tree in memory: see the head of this header. FileT is the type of the files that Save and Load open.
 //
 // Inherits
 //   MemoryOperations (dbm/memory_operations.h)
@@ -77,6 +77,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, 
   }
   HAKO_OR_NO_MEMORY
 
+  // Closes the database if the application has not.
   ~BabyDBM() { (void)Close(); }
 
   // Closes the database and frees its values stored out of line, which only the pages lead to; the

@@ -17,6 +17,7 @@
 
 namespace hako {
 
+// The operations: see the head of this header.
 template <class C>
 class CursorOperations {
  public:

@@ -44,8 +44,11 @@ namespace hako {
 // The visitor's decision about the record that it was shown.
 class [[nodiscard]] Action {
  public:
+  // The three decisions.
   enum class Kind { kKeep, kRemove, kSet };
+  // Leaves the record as it is; an absent one stays absent.
   static Action Keep() { return Action(Kind::kKeep, {}); }
+  // Removes the record, if there is one.
   static Action Remove() { return Action(Kind::kRemove, {}); }
   // Stores `value`, which must stay valid until Process returns. It must not overlap the view that
   // the visitor was given.
@@ -55,8 +58,8 @@ class [[nodiscard]] Action {
   // update.
   Action operator()(bool) const { return *this; }
 
-  Kind kind() const { return kind_; }
-  std::string_view value() const { return value_; }
+  Kind kind() const { return kind_; }                // the decision
+  std::string_view value() const { return value_; }  // of kSet; otherwise empty
 
  private:
   Action(Kind kind, std::string_view value) : kind_(kind), value_(value) {}
@@ -101,6 +104,7 @@ concept Sink = requires(S& s, std::size_t size) {
   { s(size) } -> std::same_as<char*>;
 };
 
+// The failure that Synchronize protects acknowledged updates from.
 enum class SyncMode {
   kSoft,  // acknowledged updates survive the death of the process
   kHard,  // acknowledged updates survive a power cut
@@ -113,20 +117,26 @@ enum class Durability {
   kPower,    // as if a hard Synchronize followed each update; concurrent callers share one
 };
 
+// Options of Operations::Set.
 struct SetOptions {
-  bool overwrite = true;             // false: keeps an existing record and returns AlreadyExists
-  std::string* old_value = nullptr;  // receives the value found, whether overwritten or not; unchanged if absent
-  Durability durability = Durability::kProcess;
+  bool overwrite = true;                         // false: keeps an existing record and returns AlreadyExists
+  std::string* old_value = nullptr;              // receives the value found, whether overwritten or not; unchanged if absent
+  Durability durability = Durability::kProcess;  // of this update, in addition to the database's option
 };
 
 // The condition of CompareExchange.
 class Expect {
  public:
+  // The three conditions.
   enum class Kind { kAbsent, kAny, kValue };
+  // The record is absent.
   static Expect Absent() { return Expect(Kind::kAbsent, {}); }
-  static Expect Any() { return Expect(Kind::kAny, {}); }  // present, with any value
+  // The record exists, with any value.
+  static Expect Any() { return Expect(Kind::kAny, {}); }
+  // The record exists with this value, which must stay valid as long as the Expect.
   static Expect Value(std::string_view value) { return Expect(Kind::kValue, value); }
 
+  // Whether the value found, nullopt for an absent record, meets the condition.
   bool Holds(std::optional<std::string_view> found) const {
     if (kind_ == Kind::kAbsent) return !found;
     return found && (kind_ == Kind::kAny || *found == value_);
@@ -140,7 +150,7 @@ class Expect {
 
 // Figures of a database at one moment, approximate under concurrent updates. Sizes are in bytes.
 struct Stats {
-  std::uint64_t num_records = 0;
+  std::uint64_t num_records = 0;    // as Count
   std::uint64_t total_bytes = 0;    // the file's size or the database's memory, everything included
   std::uint64_t record_bytes = 0;   // blocks that hold records; of a TreeDBM all used bytes except index_bytes
   std::uint64_t free_bytes = 0;     // space without records: reusable now or after the next hard Synchronize
@@ -153,10 +163,14 @@ struct Stats {
   std::uint64_t synced_at = 0;      // wall-clock time of the last synchronization: microseconds since 1970; 0 = unknown
   // Transfers since Open, and their bytes, of files that count them (CountingFile, file/file.h).
   // Without direct I/O they end in the system's page cache.
-  std::uint64_t device_reads = 0, device_writes = 0, device_read_bytes = 0, device_written_bytes = 0;
+  std::uint64_t device_reads = 0;
+  std::uint64_t device_writes = 0;
+  std::uint64_t device_read_bytes = 0;
+  std::uint64_t device_written_bytes = 0;
   std::uint64_t second_reads = 0;  // records or pages whose first read was too short
 };
 
+// Names and texts, for people to read.
 using Inspection = std::vector<std::pair<std::string, std::string>>;
 
 // The concept. Get, Set and other derived operations come from Operations<D>; operations.h

@@ -16,12 +16,15 @@
 
 namespace hako {
 
+// A cursor over a HashDBM or TinyDBM.
+//
 // Inherits CursorOperations (dbm/cursor_operations.h)
 //   Process, Set, Remove, Step  operate on the current record
 //   PassDamage                  report and skip damage
 template <class D, class Index, class Space>
 class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
  public:
+  // Call MakeIterator of the database instead.
   HashCursor(D& database, Index& index, Space& space) : database_(&database), space_(&space), walk_(index) {}
 
   // Moves to the first record.
@@ -52,6 +55,7 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   }
   HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
 
+  // Whether the cursor is at a record.
   bool Valid() const { return record_ < walk_.size(); }
   std::string_view key() const { return walk_.key(record_); }      // REQUIRES: Valid(); until the next move
   std::string_view value() const { return walk_.value(record_); }  // REQUIRES: Valid(); until the next move
@@ -65,6 +69,7 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
     FillBucket();
     return true;
   }
+  // The database that it shows.
   D& database() { return *database_; }
 
  private:

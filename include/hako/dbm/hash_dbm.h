@@ -60,6 +60,8 @@
 
 namespace hako {
 
+// A hash table in a file: see the head of this header.
+//
 // Inherits
 //   Operations (dbm/operations.h)
 //     Get, GetOr, GetSize     read a value: into a string or span, in place, or with a fallback
@@ -81,7 +83,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   using WriterState = typename Space::WriterState;
 
  public:
-  using Iterator = HashCursor<HashDBM, Index, Space>;
+  using Iterator = HashCursor<HashDBM, Index, Space>;  // see dbm/hash_cursor.h
   friend Iterator;
 
   // Opens the database in `file`, creating one if the file is empty. Options that are fixed at
@@ -92,6 +94,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   static StatusOr<std::unique_ptr<HashDBM>> Open(const std::string& path, const HashOptions& options = {},
                                                  const FileOptions& file_options = {}) requires PathFile<FileT>;
 
+  // Closes the database if the application has not.
   ~HashDBM() {
     (void)Close();
     if (writers_.IsInherited()) (void)heap_.release();  // its file and locks belong to the parent process
@@ -176,6 +179,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status SetType(std::uint32_t type);
   UserMetadata GetMetadata() const;
   Status SetMetadata(const UserMetadata& metadata);
+  // False if the file was opened read-only.
   bool IsWritable() const { return writable_; }
   // OK, or the failed write or sync after which the database refuses updates. Reads go on. Opening
   // the file again recovers the last synchronized state.
@@ -187,6 +191,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   // fails within a visitor of this database (sync/writer_states.h).
   Status CheckOpen() const { return writers_.CheckOpen(); }
   Status CheckIdle() const { return writers_.CheckIdle(); }
+  // Whether Close was called.
   bool IsClosed() const { return writers_.IsClosed(); }
 
   // Synchronizes, stores the free space for the next Open, and closes the file. The destructor

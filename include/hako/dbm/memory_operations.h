@@ -21,6 +21,7 @@
 
 namespace hako {
 
+// The operations: see the head of this header.
 template <class D, File FileT>
 class MemoryOperations {
  public:

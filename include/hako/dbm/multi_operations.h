@@ -36,17 +36,19 @@ namespace hako {
 
 // One condition and update of CompareExchangeMulti.
 struct Exchange {
-  std::string_view key;
-  Expect expected;
-  Action desired;
+  std::string_view key;  // of the record
+  Expect expected;       // the condition
+  Action desired;        // carried out if all conditions hold
 };
 
+// Options of MultiOperations::Rekey.
 struct RekeyOptions {
   bool overwrite = true;         // false: keeps a record that has the new key and returns AlreadyExists
   bool copying = false;          // the record also stays under its old key
   std::string* value = nullptr;  // receives the record's value
 };
 
+// The operations: see the head of this header. Operations<D> inherits them.
 template <class D>
 class MultiOperations {
  public:

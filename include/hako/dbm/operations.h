@@ -37,10 +37,13 @@ namespace hako {
 // copy of a struct in registers, but a variable whose address a call could have is stored and
 // loaded around each copy. That load would wait for the copy, whose destination depends on a record
 // that may still be on its way from memory, and would delay the next look-ups too.
-struct StringSink {
-  std::string* value;
-  bool has_room = true;
 
+// The sink of Get into a string, which it resizes.
+struct StringSink {
+  std::string* value;    // receives the value
+  bool has_room = true;  // false: there was no memory
+
+  // See Sink.
   HAKO_INLINE char* operator()(std::size_t size) {
     if (value->size() != size) [[unlikely]] {
       has_room = TryResize(*value, size);
@@ -49,16 +52,23 @@ struct StringSink {
     return value->data();
   }
 };
+// The sink of Get into a span. Skips the copy of a value that does not fit.
 struct SpanSink {
-  std::span<char> out;
+  std::span<char> out;   // receives the value
   std::size_t size = 0;  // of the value
 
+  // See Sink.
   HAKO_INLINE char* operator()(std::size_t found) {
     size = found;
     return found <= out.size() ? out.data() : nullptr;
   }
 };
 
+// Inherits MultiOperations (dbm/multi_operations.h)
+//   GetMulti, SetMulti, RemoveMulti, AppendMulti  many operations in one call
+//   CompareExchangeMulti, Rekey                   several records in one atomic step
+//   ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
+//   Export                                        copy all records to another database
 template <class D>
 class Operations : public MultiOperations<D> {
  public:
@@ -71,6 +81,7 @@ class Operations : public MultiOperations<D> {
     return status;
   }
 
+  // Returns a copy of the value. NotFound if absent.
   StatusOr<std::string> Get(std::string_view key) {
     std::string value;
     HAKO_RETURN_IF_ERROR(Get(key, &value));

@@ -14,6 +14,7 @@ namespace hako {
 // does not interpret them.
 using UserMetadata = std::array<std::byte, 64>;
 
+// Options of HashDBM.
 struct HashOptions {
   // Expected number of records; 0 = unknown. A hint, used when the file is created: the table grows
   // by itself.
@@ -50,6 +51,7 @@ struct HashOptions {
   std::uint64_t min_read_size = 0;
 };
 
+// Options of TinyDBM.
 struct TinyOptions {
   // Expected number of records; 0 = unknown. A hint: the table grows by itself.
   std::uint64_t num_records = 0;
@@ -59,6 +61,7 @@ struct TinyOptions {
   std::uint64_t seed = 0;  // of the key hash; 0 = random
 };
 
+// Options of BabyDBM.
 struct BabyOptions {
   // A page is split when it would exceed this many bytes, 128 to 8192. Values longer than a quarter
   // of it are stored out of line.
@@ -68,6 +71,7 @@ struct BabyOptions {
   std::uint64_t max_bytes = std::uint64_t{32} << 30;
 };
 
+// Options of TreeDBM.
 struct TreeOptions {
   // A page is split when it would exceed this many bytes, 128 to 8192. Values longer than a quarter
   // of it are stored out of line. Fixed when the file is created.

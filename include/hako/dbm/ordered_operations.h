@@ -26,6 +26,7 @@
 
 namespace hako {
 
+// A DBM whose records are ordered by key, with iterators that move both ways.
 template <class D>
 concept OrderedDBM = DBM<D> && requires(D& d, typename D::Iterator& it, std::string_view key) {
   it.First();
@@ -45,10 +46,12 @@ concept OrderedDBM = DBM<D> && requires(D& d, typename D::Iterator& it, std::str
 template <class Iterator, bool kForward>
 class RangeView : public std::ranges::view_base {
  public:
-  using Record = std::pair<std::string_view, std::string_view>;
+  using Record = std::pair<std::string_view, std::string_view>;  // key and value
 
+  // Models std::input_iterator.
   class iterator {
    public:
+    // As std::input_iterator requires.
     using value_type = Record;
     using difference_type = std::ptrdiff_t;
     using iterator_concept = std::input_iterator_tag;
@@ -72,11 +75,14 @@ class RangeView : public std::ranges::view_base {
     HAKO_TRY { bound_ = start(it_); }
     HAKO_CATCH_NO_MEMORY(status_ = NoMemoryError();)
   }
+  // Movable, not copyable.
   RangeView(RangeView&&) = default;
   RangeView& operator=(RangeView&&) = default;
 
+  // The range from the iterator's record on, and its end.
   iterator begin() { return iterator(this); }
   std::default_sentinel_t end() { return {}; }
+  // OK, or the error that ended the range.
   const Status& status() const { return status_.ok() ? it_.status() : status_; }
 
  private:
@@ -109,6 +115,7 @@ inline std::optional<std::string> EndOfPrefix(std::string_view prefix) {
   return end;
 }
 
+// The operations: see the head of this header.
 template <class D, Comparator Compare>
 class OrderedOperations {
  public:

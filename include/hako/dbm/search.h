@@ -19,6 +19,7 @@
 
 namespace hako {
 
+// How a pattern selects keys.
 enum class SearchMode {
   kContain,  // keys that contain the pattern
   kBegin,    // keys that begin with the pattern
@@ -55,6 +56,7 @@ class NearestKeys {
  public:
   // Keeps up to `capacity` keys.
   NearestKeys(std::string_view pattern, std::size_t capacity) : pattern_(pattern), capacity_(capacity) {}
+  // Considers a key.
   void Show(std::string_view key);
   // Returns the keys, nearest first; equally near ones in bytewise order.
   std::vector<std::string> Take() &&;

@@ -33,7 +33,7 @@
 
 namespace hako {
 
-// FileT is the type of the files that Save and Load open.
+// A hash table in memory: see the head of this header. FileT is the type of the files that Save and Load open.
 //
 // Inherits
 //   MemoryOperations (dbm/memory_operations.h)
@@ -57,8 +57,8 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   using Index = hash::BucketIndex<Space>;
 
  public:
-  using Iterator = HashCursor<TinyDBM, Index, Space>;
-  static constexpr std::uint64_t kKeySizeMax = hako::kKeySizeMax;
+  using Iterator = HashCursor<TinyDBM, Index, Space>;              // see dbm/hash_cursor.h
+  static constexpr std::uint64_t kKeySizeMax = hako::kKeySizeMax;  // bytes
 
   // Opens an empty database. InvalidArgument if align_pow is out of range.
   static StatusOr<std::unique_ptr<TinyDBM>> Open(const TinyOptions& options = {}) HAKO_TRY {
@@ -70,7 +70,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   }
   HAKO_OR_NO_MEMORY
 
-  // The primitives: see dbm/dbm.h.
+  // See dbm/dbm.h.
   template <Visitor V>
   Status Process(std::string_view key, V&& visitor) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
@@ -86,11 +86,13 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   }
   HAKO_OR_NO_MEMORY
 
+  // See dbm/dbm.h.
   template <Sink S>
   HAKO_INLINE Status Fetch(std::string_view key, S&& sink) {
     return index_.Fetch(writers_, space_->KeyHash(key), key, sink);
   }
 
+  // See dbm/dbm.h.
   template <MultiVisitor V>
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) HAKO_TRY {
     for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
@@ -192,6 +194,7 @@ class TinyDBM : public Operations<TinyDBM<FileT>>, public MemoryOperations<TinyD
   // fails within a visitor of this database (sync/writer_states.h).
   Status CheckOpen() const { return writers_.CheckOpen(); }
   Status CheckIdle() const { return writers_.CheckIdle(); }
+  // Whether Close was called.
   bool IsClosed() const { return writers_.IsClosed(); }
   // Closes the database; the memory is freed with the object. Saves nothing.
   // REQUIRES: no other thread uses the database

@@ -39,6 +39,7 @@ inline TextSource SourceOf(std::istream& stream) {
     return static_cast<std::size_t>(stream.gcount());
   };
 }
+// See SourceOf.
 inline TextSink SinkOf(std::ostream& stream) {
   return [&stream](std::string_view text) {
     stream.write(text.data(), static_cast<std::streamsize>(text.size())).flush();
@@ -46,13 +47,15 @@ inline TextSink SinkOf(std::ostream& stream) {
   };
 }
 
+// The extent of a transfer so far.
 struct TransferProgress {
-  std::uint64_t num_records = 0;
-  std::uint64_t num_bytes = 0;  // of text
+  std::uint64_t num_records = 0;  // set or written
+  std::uint64_t num_bytes = 0;    // of text
 };
 
+// Options of Import and Export.
 struct TransferOptions {
-  TextFormat format = TextFormat::kTsv;
+  TextFormat format = TextFormat::kTsv;           // of the text
   bool escapes = true;                            // Import: whether TSV has backslash escapes
   std::uint64_t line_max = LineReader::kLineMax;  // Import: bytes; a longer line is an error
   DumpOptions dump = {};                          // Export
@@ -69,6 +72,7 @@ struct TransferOptions {
 struct TransferResult : TransferProgress {
   Status text;      // reading, writing or parsing the text; an error of a callback
   Status database;  // of a Set or of the iterator
+  // The first error of the two.
   Status status() const { return text.ok() ? database : text; }
 };
 

@@ -35,6 +35,8 @@
 
 namespace hako {
 
+// A cursor over a TreeDBM or BabyDBM.
+//
 // Inherits CursorOperations (dbm/cursor_operations.h)
 //   Process, Set, Remove, Step  operate on the current record
 //   PassDamage                  report and skip damage
@@ -44,9 +46,10 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   static constexpr std::size_t kAheadMax = 512;  // bytes per record
 
  public:
+  // Call MakeIterator of the database instead.
   TreeCursor(D& database, Tree& tree) : database_(&database), tree_(&tree) {}
 
-  // Move to the first or the last record.
+  // Moves to the first record.
   void First() HAKO_TRY {
     if (!Load(tree::Seek::kFirst, {})) return Fail(tree::Seek::kFirst, false);
     at_ = 0;
@@ -54,6 +57,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     SettleForward();
   }
   HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
+  // Moves to the last record.
   void Last() HAKO_TRY {
     if (!Load(tree::Seek::kLast, {})) return Fail(tree::Seek::kLast, true);
     at_ = page_.count();
@@ -86,7 +90,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   }
   HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
-  // Move to the next or the previous record.
+  // Moves to the next record.
   // REQUIRES: Valid()
   void Next() HAKO_TRY {
     ++at_;
@@ -96,6 +100,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     SettleForward();
   }
   HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
+  // Moves to the previous record.
   // REQUIRES: Valid()
   void Previous() HAKO_TRY {
     if (copy_.HasChanged()) [[unlikely]] {
@@ -105,6 +110,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   }
   HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
+  // Whether the cursor is at a record.
   bool Valid() const { return valid_; }
   std::string_view key() const { return key_; }      // REQUIRES: Valid(); until the next move
   std::string_view value() const { return value_; }  // REQUIRES: Valid(); until the next move
@@ -144,6 +150,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     failed_downwards_ ? StepBack() : SettleForward();
     return true;
   }
+  // The database that it shows.
   D& database() { return *database_; }
 
  private:

@@ -46,6 +46,8 @@
 
 namespace hako {
 
+// A B+ tree in a file: see the head of this header.
+//
 // Inherits
 //   TreeOperations (dbm/tree_operations.h)
 //     Process, Fetch, ProcessMulti, FetchMulti, Prefetch  the primitives
@@ -91,6 +93,7 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   }
   HAKO_OR_NO_MEMORY
 
+  // Closes the database if the application has not.
   ~TreeDBM() {
     (void)Close();
     if (this->writers_.IsInherited()) (void)space_.release();  // its threads and locks belong to the parent process
@@ -145,6 +148,7 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
     return ChangeMetadata([&] { metadata_ = metadata; });
   }
 
+  // False if the file was opened read-only.
   bool IsWritable() const { return writable_; }
   // OK, or why updates are refused. After a failed write or sync: FailedPrecondition, until the
   // database is opened again. While the device is full: ResourceExhausted; removals are accepted,

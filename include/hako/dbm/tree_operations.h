@@ -35,6 +35,13 @@
 
 namespace hako {
 
+// Inherits
+//   OrderedOperations (dbm/ordered_operations.h)
+//     Range, ReverseRange, PrefixRange  records of [from, to) as an input range
+//     CountRange, RemoveRange           count or remove the records of [from, to)
+//     BulkLoad                          load sorted records into full pages
+//     CompareKeys                       the order of keys
+//   Operations (dbm/operations.h)       operations on one record, and its MultiOperations
 template <class D, class Space, Comparator Compare>
 class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare> {
  protected:
@@ -42,10 +49,10 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   using WriterState = typename Space::WriterState;
 
  public:
-  using Iterator = TreeCursor<D, Tree, Compare>;
-  static constexpr std::uint64_t kKeySizeMax = kTreeKeySizeMax;
+  using Iterator = TreeCursor<D, Tree, Compare>;                 // see dbm/tree_cursor.h
+  static constexpr std::uint64_t kKeySizeMax = kTreeKeySizeMax;  // bytes
 
-  // The primitives: see dbm/dbm.h. OutOfRange for a key above kKeySizeMax bytes.
+  // See dbm/dbm.h. OutOfRange for a key above kKeySizeMax bytes.
   template <Visitor V>
   HAKO_INLINE Status Process(std::string_view key, V&& visitor) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
@@ -64,12 +71,14 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   }
   HAKO_OR_NO_MEMORY
 
+  // See dbm/dbm.h.
   template <Sink S>
   HAKO_INLINE Status Fetch(std::string_view key, S&& sink) {
     HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
     return tree_.Fetch(writers_, key, sink);
   }
 
+  // See dbm/dbm.h.
   template <MultiVisitor V>
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) HAKO_TRY {
     for (const std::string_view key : keys) HAKO_RETURN_IF_ERROR(CheckKey(key, kKeySizeMax));
@@ -126,14 +135,16 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   // fails within a visitor of this database (sync/writer_states.h).
   Status CheckOpen() const { return writers_.CheckOpen(); }
   Status CheckIdle() const { return writers_.CheckIdle(); }
+  // Whether Close was called.
   bool IsClosed() const { return writers_.IsClosed(); }
 
-  // For OrderedOperations.
+  // The work of CountRange and RemoveRange (dbm/ordered_operations.h), which check the bounds.
   StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) const HAKO_TRY {
     HAKO_RETURN_IF_ERROR(CheckOpen());
     return tree_.CountRange({from, to});
   }
   HAKO_OR_NO_MEMORY
+  // See CountKeys.
   StatusOr<std::uint64_t> RemoveKeys(std::string_view from, std::optional<std::string_view> to) HAKO_TRY {
     WriterState* writer = writers_.Mine();
     if (writer == nullptr) return writers_.Refusal();

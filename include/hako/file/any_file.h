@@ -21,21 +21,24 @@
 
 namespace hako {
 
+// Models PathFile (file/file.h).
 class AnyFile {
  public:
-  static constexpr std::string_view kMemoryMap = "mmap";
-  static constexpr std::string_view kPositional = "pos";
+  static constexpr std::string_view kMemoryMap = "mmap";  // MemoryMapParallelFile
+  static constexpr std::string_view kPositional = "pos";  // PositionalParallelFile
 
+  // Wraps an open file.
   template <class F>
   requires(!std::same_as<F, AnyFile> && File<F>) explicit AnyFile(F file) : inside_(std::make_unique<Model<F>>(std::move(file))) {}
 
-  // `kind` is kMemoryMap or kPositional.
+  // Opens a file of `kind`, which is kMemoryMap or kPositional.
   static StatusOr<AnyFile> Open(const std::string& path, const FileOptions& options = {}, std::string_view kind = kMemoryMap) {
     if (kind == kMemoryMap) return OpenAs<MemoryMapParallelFile>(path, options);
     if (kind == kPositional) return OpenAs<PositionalParallelFile>(path, options);
     return absl::InvalidArgumentError(absl::StrCat("there is no file type \"", ToAbsl(kind), "\""));
   }
 
+  // See File.
   std::uint64_t Size() const { return inside_->Size(); }
   bool IsWritable() const { return inside_->IsWritable(); }
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const { return inside_->ReadAt(offset, out); }

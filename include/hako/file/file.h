@@ -57,8 +57,9 @@ concept MappedFile = File<F> && requires(F& f, const F& cf, std::uint64_t offset
 // mount has another identity.
 struct FileIdentity {
   std::array<std::byte, 16> boot_id{};  // of the boot, the mounted file system and the generation of the inode
-  std::uint64_t device = 0;
-  std::uint64_t inode = 0;
+  std::uint64_t device = 0;             // st_dev of stat(2)
+  std::uint64_t inode = 0;              // st_ino
+  // Equal in all parts.
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 };
 
@@ -68,13 +69,15 @@ concept KernelBackedFile = File<F> && requires(const F& cf) {
   { cf.Identity() } -> std::same_as<FileIdentity>;
 };
 
+// One read of a BatchFile.
 struct ReadRequest {
-  std::uint64_t offset;
-  std::span<std::byte> out;
+  std::uint64_t offset;      // of the first byte
+  std::span<std::byte> out;  // receives the bytes
 };
+// One write of a BatchFile.
 struct WriteRequest {
-  std::uint64_t offset;
-  std::span<const std::byte> in;
+  std::uint64_t offset;           // of the first byte
+  std::span<const std::byte> in;  // the bytes
 };
 
 // Issues many transfers at once; returns when all are done, with the first error. Transfers of one
@@ -88,13 +91,18 @@ concept BatchFile = File<F> && requires(F& f, std::span<const ReadRequest> reads
 // Transfers and bytes since Open: to the device, or to the kernel's page cache without direct I/O.
 // They can be read after Close.
 struct FileCounters {
-  std::uint64_t reads = 0, read_bytes = 0, writes = 0, written_bytes = 0;
+  std::uint64_t reads = 0;          // transfers
+  std::uint64_t read_bytes = 0;     // their bytes
+  std::uint64_t writes = 0;         // transfers
+  std::uint64_t written_bytes = 0;  // their bytes
 };
+// A file that counts its transfers.
 template <class F>
 concept CountingFile = File<F> && requires(const F& cf) {
   { cf.counters() } -> std::same_as<FileCounters>;
 };
 
+// What Open expects of the file.
 enum class OpenMode {
   kReadOnly,   // the file must exist; other readers may have it open too
   kReadWrite,  // the file must exist; no other holder may have it open
@@ -102,8 +110,9 @@ enum class OpenMode {
   kTruncate,   // as kCreate, and the file's content is dropped once the lock is held
 };
 
+// How a file is opened, allocated and accessed.
 struct FileOptions {
-  OpenMode mode = OpenMode::kCreate;
+  OpenMode mode = OpenMode::kCreate;  // see OpenMode
   // How long to wait for another holder of the file; 0 = return Unavailable at once. Direct I/O
   // that a killed process had in flight holds the file for some milliseconds more.
   std::chrono::milliseconds lock_timeout{0};

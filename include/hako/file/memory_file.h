@@ -25,9 +25,10 @@
 
 namespace hako {
 
+// Models MappedFile (file/file.h).
 class MemoryFile {
  public:
-  static constexpr std::uint64_t kReserveBytes = std::uint64_t{1} << 36;
+  static constexpr std::uint64_t kReserveBytes = std::uint64_t{1} << 36;  // 64 GiB
 
   // An empty file that can grow to `reserve_bytes` bytes. Reserves that address space now; memory
   // is taken as it is written. Growth beyond it is ResourceExhausted.
@@ -45,12 +46,13 @@ class MemoryFile {
   // Returns another handle of the same content.
   MemoryFile Share() const { return MemoryFile(content_); }
 
+  // Movable; Share makes a second handle.
   MemoryFile(MemoryFile&&) noexcept = default;
   MemoryFile& operator=(MemoryFile&&) noexcept = default;
 
+  // See File and MappedFile.
   std::uint64_t Size() const { return content_->size.load(std::memory_order_acquire); }
   bool IsWritable() const { return true; }
-
   std::span<const std::byte> View(std::uint64_t offset, std::size_t size) const {
     HAKO_DCHECK(IsInside(offset, size, Size()));
     return {content_->base + offset, size};
@@ -59,7 +61,6 @@ class MemoryFile {
     HAKO_DCHECK(IsInside(offset, size, Size()));
     return {content_->base + offset, size};
   }
-
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const {
     HAKO_RETURN_IF_ERROR(CheckInside(offset, out.size(), Size()));
     LoadPerByte(out.data(), content_->base + offset, out.size());
@@ -70,7 +71,6 @@ class MemoryFile {
     StorePerByte(content_->base + offset, in.data(), in.size());
     return absl::OkStatus();
   }
-
   Status Resize(std::uint64_t size) {
     if (size > content_->reserve) {
       return absl::ResourceExhaustedError(absl::StrCat("a memory file of ", content_->reserve, " bytes cannot grow to ", size));
@@ -79,7 +79,6 @@ class MemoryFile {
     if (size < old_size) content_->Zero(size, old_size);
     return absl::OkStatus();
   }
-
   Status Sync() { return absl::OkStatus(); }
   Status SyncRange(std::uint64_t offset, std::size_t size) { return CheckInside(offset, size, Size()); }
   Status Close() {

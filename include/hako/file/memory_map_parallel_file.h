@@ -32,10 +32,13 @@
 
 namespace hako {
 
+// Models MappedFile, KernelBackedFile and PathFile (file/file.h).
 class MemoryMapParallelFile {
  public:
+  // See PathFile.
   static StatusOr<MemoryMapParallelFile> Open(const std::string& path, const FileOptions& options = {});
 
+  // Movable, not copyable. The destructor closes the file if the owner has not.
   MemoryMapParallelFile(MemoryMapParallelFile&& other) noexcept
       : base_(std::exchange(other.base_, nullptr)),
         map_size_(other.map_size_),
@@ -53,11 +56,13 @@ class MemoryMapParallelFile {
   }
   ~MemoryMapParallelFile() { (void)Close(); }
 
+  // As given to Open.
+  const std::string& path() const { return posix_->path(); }
+
+  // See File, MappedFile and KernelBackedFile.
   std::uint64_t Size() const { return posix_->size(); }
   bool IsWritable() const { return posix_->writable(); }
-  const std::string& path() const { return posix_->path(); }
   FileIdentity Identity() const { return posix_->identity(); }
-
   std::span<const std::byte> View(std::uint64_t offset, std::size_t size) const {
     HAKO_DCHECK(IsInside(offset, size, Size()));
     return {base_ + offset, size};
@@ -66,7 +71,6 @@ class MemoryMapParallelFile {
     HAKO_DCHECK(IsInside(offset, size, Size()));
     return {base_ + offset, size};
   }
-
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const {
     HAKO_RETURN_IF_ERROR(CheckInside(offset, out.size(), Size()));
     LoadPerByte(out.data(), base_ + offset, out.size());
@@ -80,7 +84,6 @@ class MemoryMapParallelFile {
     StorePerByte(base_ + offset, in.data(), in.size());
     return absl::OkStatus();
   }
-
   Status Resize(std::uint64_t size) { return posix_->Resize(size); }
   Status Sync();
   Status SyncRange(std::uint64_t offset, std::size_t size);

@@ -30,19 +30,23 @@
 
 namespace hako {
 
+// Models PathFile, BatchFile and CountingFile (file/file.h).
 class PositionalParallelFile {
  public:
+  // See PathFile.
   static StatusOr<PositionalParallelFile> Open(const std::string& path, const FileOptions& options = {});
 
+  // Movable, not copyable. The destructor closes the file if the owner has not.
   PositionalParallelFile(PositionalParallelFile&&) = default;
   PositionalParallelFile& operator=(PositionalParallelFile&& other) noexcept;
   ~PositionalParallelFile() { (void)Close(); }
 
-  std::uint64_t Size() const { return posix_->size(); }
-  bool IsWritable() const { return posix_->writable(); }
-  const std::string& path() const { return posix_->path(); }
+  const std::string& path() const { return posix_->path(); }     // as given to Open
   FileLock::Key lock_key() const { return posix_->lock_key(); }  // key of this handle's lock
 
+  // See File, BatchFile and CountingFile.
+  std::uint64_t Size() const { return posix_->size(); }
+  bool IsWritable() const { return posix_->writable(); }
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const;
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> in);
   Status ReadMulti(std::span<const ReadRequest> reads) const;
@@ -50,12 +54,12 @@ class PositionalParallelFile {
   Status Resize(std::uint64_t size);
   Status Sync();
   Status Close();
+  FileCounters counters() const { return device_->counters(); }
 
   // Bytes of a block of direct I/O; 1 without it.
   std::uint64_t block_size() const { return cache_ != nullptr ? cache_->block_size() : 1; }
   // Whether blocks that were read stay in the block cache.
   bool has_cache() const { return cache_ != nullptr && cache_->keeps(); }
-  FileCounters counters() const { return device_->counters(); }
 
  private:
   explicit PositionalParallelFile(std::unique_ptr<PosixFile> posix)

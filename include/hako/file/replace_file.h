@@ -33,6 +33,7 @@ class FileReplacement {
   static StatusOr<FileReplacement> Begin(const std::string& path, std::chrono::milliseconds lock_timeout = {},
                                          std::optional<FileLock::Key> held = std::nullopt);
 
+  // Movable, not copyable.
   FileReplacement(FileReplacement&& other) noexcept { *this = std::move(other); }
   FileReplacement& operator=(FileReplacement&& other) noexcept;
   ~FileReplacement() { Abandon(); }

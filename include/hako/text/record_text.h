@@ -27,6 +27,7 @@
 
 namespace hako {
 
+// The formats: see the head of this header.
 enum class TextFormat { kTsv, kJsonLines, kDump };
 
 // Parses "tsv", "jsonl" or "dump"; or the suffix of a file name: .tsv, .jsonl, .dump.
@@ -40,8 +41,8 @@ using TextSource = std::function<StatusOr<std::size_t>(std::span<char> buffer)>;
 // nothing is copied, and a line is decoded in place, because its content is never longer.
 class LineReader {
  public:
-  using Line = std::span<char>;  // without the line feed
-  static constexpr std::uint64_t kLineMax = std::uint64_t{256} << 20;
+  using Line = std::span<char>;                                        // without the line feed
+  static constexpr std::uint64_t kLineMax = std::uint64_t{256} << 20;  // bytes
 
   // A line longer than both `line_max` bytes and the buffer of 256 KiB is InvalidArgument. A byte
   // order mark at the beginning is skipped.
@@ -94,6 +95,7 @@ class RecordReader {
   virtual StatusOr<std::size_t> Read(std::span<KeyValue> records) = 0;
 };
 
+// Options of the format dump.
 struct DumpOptions {
   bool print = false;         // format=print instead of bytevalue
   std::uint64_t mapsize = 0;  // bytes; unless 0, a header line for mdb_load, whose default is 1 MiB; db_load rejects it
@@ -102,8 +104,10 @@ struct DumpOptions {
 // Appends records to a string as text.
 class RecordWriter {
  public:
+  // Makes a writer of this format; `dump` applies to dumps.
   explicit RecordWriter(TextFormat format, const DumpOptions& dump = {}) : format_(format), dump_(dump) {}
 
+  // Appends what precedes the records, a record, and what follows them.
   void Begin(std::string* out) const;
   void Add(std::string_view key, std::string_view value, std::string* out) const;
   void End(std::string* out) const;
