@@ -1,11 +1,11 @@
 # Fails when a file includes a layer above its own: cmake -D SOURCE_DIR=<repository> -P cmake/CheckLayers.cmake
 #
-# A layer is a folder of include/hako, with the folder of the same name in src. A layer may include itself and the layers behind its name
-# here, so hash and tree never include each other; a folder that is not in the table is an error. The programs in src may include
-# everything.
+# A layer is a folder of include/hako, with the folder of the same name in src. A layer may include itself and the layers listed
+# after its name below, so hash and tree never include each other. A folder that is not in the table is an error. The programs in
+# src may include everything.
 #
-# hash and tree each hold an engine and its homes. An engine does not depend on a home, on storage or on a file: of its own layer it
-# includes only files of the engine.
+# hash and tree each hold an engine and its homes. An engine does not depend on a home, on storage or on a file: within its layer it
+# includes only the engine's files.
 cmake_minimum_required(VERSION 3.25)
 set(layer_base)
 set(layer_sync base)

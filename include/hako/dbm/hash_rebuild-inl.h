@@ -117,7 +117,7 @@ Status HashDBM<FileT>::Evacuate(WriterState& mine, WriterState& mover, std::vect
     status = CatchNoMemory([&] { return MoveLong(mine, mover, long_records[i]); });
   }
   std::lock_guard lock(maintenance_mutex_);  // until every block that waited in a victim is released
-  // After an error too: the records moved so far freed space that is needed.
+  // After an error too: moved records have left blocks that only a synchronization releases.
   status.Update(CatchNoMemory([&] { return SynchronizeSlots(mine, with_mover); }));
   RunExclusive([&] {
     heap_->EndEvacuation(mine, victims, status.ok());

@@ -73,8 +73,8 @@ class PosixFile {
   // REQUIRES: `block` is a power of two
   Status AllocateWhole(std::uint64_t block);
 
-  // See File. The first call also makes the file's name durable, regardless of who created the
-  // file: a killed process may not have done it.
+  // See File. The first call also makes the file's name durable, even of a file that existed
+  // before: the process that created it may have been killed before its first Sync.
   Status Sync();
 
   // Syncs pages of a shared map of this file.

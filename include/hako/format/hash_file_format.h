@@ -16,8 +16,7 @@
 // the kernel's page cache has everything, and the live state says where the index is.
 //
 // Version history
-//   1  before any release: another closing note, no `settled` and `refresh` in the live state. No
-//      longer read.
+//   1  before any release: another closing note, fewer fields in the live state. No longer read.
 //   2  before any release: the closing note did not store the size of free blocks that are still
 //      stamped as retired. No longer read.
 //   3  before any release: other stamps (format/stamp.h). No longer read.

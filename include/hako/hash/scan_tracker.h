@@ -11,10 +11,10 @@
 //      before the old one's stamp, the entry or anything else that reveals the move changes. So a
 //      handle that was never noted is named by the same entry throughout, or by none, and its
 //      record is as it was at Start.
-//   2. A record that existed at the start and still does either was shown, or is ahead and not
-//      noted, or is owed.
+//   2. A record that existed at the start and still exists was shown, is ahead and not noted, or is
+//      owed.
 //   3. A note invalidates what was known of its handles: a reused block is another record.
-//   4. Nobody waits for a bucket's lock while holding the mutex, because writers that hold one wait
+//   4. No thread waits for a bucket's lock while holding the mutex, because writers that hold one wait
 //      for the mutex.
 //
 // Thread-safe for Note; one scan at a time calls the rest. Without a scan, Note costs a load.
