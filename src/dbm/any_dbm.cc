@@ -81,7 +81,7 @@ class AnyDBM::SnapshotModel final : public Model<D> {
   }
 
  private:
-  static Status Refuse() { return absl::FailedPreconditionError("the database is open read-only"); }
+  static Status Refuse() { return ReadOnlyError(); }
 
   static std::string Canonical(const std::string& path) {
     std::error_code error;
@@ -128,7 +128,7 @@ StatusOr<std::unique_ptr<AnyDBM>> OpenInFile(const AnyOptions& options, const Op
     return absl::InvalidArgumentError(absl::StrCat("a database of kind ", ToAbsl(options.ResolvedKind()), " needs a file name"));
   if (options.device == "mmap") return OpenFile<Mapped>(options, of_kind);
   if (options.device == "pos") return OpenFile<Positional>(options, of_kind);
-  return absl::InvalidArgumentError(absl::StrCat("there is no file type \"", options.device, "\""));
+  return absl::InvalidArgumentError(absl::StrCat("unknown file type '", options.device, "'"));
 }
 
 // The order and the codec of an existing tree's file; empty names where there is none. Both are fixed when a file is created.
@@ -179,8 +179,8 @@ StatusOr<std::unique_ptr<AnyDBM>> OpenTreeFile(AnyOptions options) {
     }
   }
   if (open != nullptr) return open(options);
-  return absl::InvalidArgumentError(absl::StrCat(options.path, ": this program knows no tree of order ", options.order, " with codec ",
-                                                 options.codec, ", but bytewise with none", known, " (dbm/any_tree.h)"));
+  return absl::InvalidArgumentError(absl::StrCat(options.path, ": no tree of order ", options.order, " with codec ", options.codec,
+                                                 " is registered; there are bytewise with none", known, " (dbm/any_tree.h)"));
 }
 
 TinyOptions TinyOptionsOf(const AnyOptions& options) {
@@ -205,7 +205,7 @@ StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenInMemory(StatusOr<std::unique_ptr<
   HAKO_RETURN_IF_ERROR(db.status());
   if (options.durability != Durability::kProcess || options.sync_interval.count() != 0) {
     return absl::InvalidArgumentError(absl::StrCat("a database of kind ", ToAbsl(options.ResolvedKind()),
-                                                   " is saved as a whole: durability and sync_interval are for hash and tree"));
+                                                   " is saved as a whole: options durability and sync_interval require dbm=hash or tree"));
   }
   if (options.path.empty()) return std::make_unique<AnyDBM>(*std::move(db));
   HAKO_ASSIGN_OR_RETURN(PositionalParallelFile file, PositionalParallelFile::Open(options.path, options.file));
@@ -225,14 +225,13 @@ StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::Open(const AnyOptions& options) {
   using Mapped = MemoryMapParallelFile;
   using Positional = PositionalParallelFile;
   if (kind == AnyOptions::kTree) return OpenTreeFile(options);
-  if (!options.order.empty() || !options.codec.empty()) return absl::InvalidArgumentError("order and codec are for dbm=tree");
+  if (!options.order.empty() || !options.codec.empty()) return absl::InvalidArgumentError("options order and codec require dbm=tree");
   if (kind == AnyOptions::kHash) return OpenInFile<HashDBM<Mapped>, HashDBM<Positional>>(options, HashOptionsOf(options));
   if (kind == AnyOptions::kTiny) return OpenInMemory(TinyDBM<PositionalParallelFile>::Open(TinyOptionsOf(options)), options);
   if (kind == AnyOptions::kBaby) return OpenInMemory(BabyDBM<PositionalParallelFile>::Open(BabyOptionsOf(options)), options);
-  if (!kind.empty()) return absl::InvalidArgumentError(absl::StrCat("there is no kind of database \"", ToAbsl(kind), "\""));
-  return absl::InvalidArgumentError(absl::StrCat(
-      options.path,
-      ": the ending does not tell the kind of database: .hkh hash, .hkt tree, .hks tiny; or say dbm=hash, tree, tiny or baby"));
+  if (!kind.empty()) return absl::InvalidArgumentError(absl::StrCat("unknown kind of database '", ToAbsl(kind), "'"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(options.path, ": unknown suffix; use .hkh (hash), .hkt (tree) or .hks (tiny), or set dbm=hash, tree, tiny or baby"));
 }
 
 }  // namespace hako

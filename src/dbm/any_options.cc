@@ -11,7 +11,7 @@ namespace hako {
 namespace {
 
 constexpr std::string_view kThereAre =
-    "there are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, durability, "
+    "the options are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, durability, "
     "sync_interval, reclaim_bytes, order, codec, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and grow_max";
 
 // Assigns the number that `text` is, or leaves `out` alone.
@@ -118,8 +118,8 @@ StatusOr<AnyOptions> ParseAnyOptions(std::string_view name, AnyOptions defaults)
     const std::string_view key = item.substr(0, equals);
     const std::string_view value = equals == item.npos ? std::string_view() : item.substr(equals + 1);
     const std::optional<bool> taken = Take(key, value, &options);
-    if (!taken) return absl::InvalidArgumentError(absl::StrCat("there is no option '", ToAbsl(key), "'; ", ToAbsl(kThereAre)));
-    if (!*taken) return absl::InvalidArgumentError(absl::StrCat("option ", ToAbsl(key), " cannot be '", ToAbsl(value), "'"));
+    if (!taken) return absl::InvalidArgumentError(absl::StrCat("unknown option '", ToAbsl(key), "'; ", ToAbsl(kThereAre)));
+    if (!*taken) return absl::InvalidArgumentError(absl::StrCat("invalid value '", ToAbsl(value), "' of option ", ToAbsl(key)));
   }
   return options;
 }

@@ -100,7 +100,7 @@ Status MemoryMapParallelFile::SyncRange(std::uint64_t offset, std::size_t size) 
 Status MemoryMapParallelFile::Close() {
   if (base_ == nullptr) return absl::OkStatus();
   Status status;
-  if (munmap(std::exchange(base_, nullptr), map_size_) != 0) status = SystemError(errno, absl::StrCat("munmap ", path()));
+  if (munmap(std::exchange(base_, nullptr), map_size_) != 0) status = SystemError(errno, absl::StrCat("cannot unmap ", path()));
   reserved_bytes.fetch_sub(map_size_, std::memory_order_relaxed);
   const Status closed = posix_->Close();
   return status.ok() ? closed : status;

@@ -93,7 +93,7 @@ constinit thread_local ThreadExitCall Ring::at_exit_{&Ring::End};
 
 StatusOr<std::size_t> PositionalDevice::StartDirect(const FileOptions& options) {
   const Alignment alignment = AlignmentOf(fd_);
-  if (alignment.offset == 0) return absl::InvalidArgumentError(absl::StrCat("the file system of ", path_, " has no direct I/O"));
+  if (alignment.offset == 0) return absl::InvalidArgumentError(absl::StrCat("the file system of ", path_, " does not support direct I/O"));
   const std::size_t block = options.block_size != 0 ? options.block_size : std::max(kBlockSizeUsual, alignment.offset);
   if (!std::has_single_bit(block) || block < kBlockSizeLeast || block > kBlockSizeMost) {
     return absl::InvalidArgumentError(
@@ -101,11 +101,11 @@ StatusOr<std::size_t> PositionalDevice::StartDirect(const FileOptions& options) 
   }
   if (block % alignment.offset != 0 || block % alignment.memory != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("direct I/O of ", path_, " takes blocks of ", std::max(alignment.offset, alignment.memory), " bytes, not of ", block));
+        absl::StrCat("direct I/O of ", path_, " requires blocks of ", std::max(alignment.offset, alignment.memory), " bytes, not ", block));
   }
   const int flags = fcntl(fd_, F_GETFL);
   if (flags < 0 || fcntl(fd_, F_SETFL, flags | O_DIRECT) != 0) {
-    if (errno == EINVAL) return absl::InvalidArgumentError(absl::StrCat("the file system of ", path_, " has no direct I/O"));
+    if (errno == EINVAL) return absl::InvalidArgumentError(absl::StrCat("the file system of ", path_, " does not support direct I/O"));
     return SystemError(errno, absl::StrCat("cannot switch ", path_, " to direct I/O"));
   }
   block_size_ = block;

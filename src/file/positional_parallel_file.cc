@@ -45,11 +45,11 @@ StatusOr<PositionalParallelFile> PositionalParallelFile::Open(const std::string&
                                      .batches = options.batching,
                                      .writes_behind = true};
     if (options.cache_bytes / block_size > BlockCache<PositionalDevice>::kFramesMax) {
-      return absl::InvalidArgumentError(absl::StrCat("FileOptions::cache_bytes of ", path, " is more than a block cache can hold"));
+      return absl::InvalidArgumentError(absl::StrCat("FileOptions::cache_bytes of ", path, " exceeds the limit of a block cache"));
     }
     HAKO_TRY { file.cache_ = std::make_unique<BlockCache<PositionalDevice>>(*file.device_, limits); }
-    HAKO_CATCH_NO_MEMORY(return absl::ResourceExhaustedError(
-                                    absl::StrCat("there is no memory for a block cache of ", options.cache_bytes, " bytes for ", path));)
+    HAKO_CATCH_NO_MEMORY(
+        return absl::ResourceExhaustedError(absl::StrCat("out of memory for a block cache of ", options.cache_bytes, " bytes for ", path));)
   }
   return file;
 }

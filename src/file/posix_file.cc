@@ -115,8 +115,8 @@ Status OpenError(int error, const std::string& path, bool creates) {
   struct stat info;
   const bool has_folder = stat(folder.c_str(), &info) == 0;
   if (has_folder && !creates) return absl::ErrnoToStatus(error, what);
-  if (has_folder) return absl::FailedPreconditionError(absl::StrCat(what, ": it links to a folder that does not exist"));
-  return absl::FailedPreconditionError(absl::StrCat(what, ": there is no folder ", folder));
+  if (has_folder) return absl::FailedPreconditionError(absl::StrCat(what, ": it links to a directory that does not exist"));
+  return absl::FailedPreconditionError(absl::StrCat(what, ": there is no directory ", folder));
 }
 
 }  // namespace
@@ -152,10 +152,11 @@ StatusOr<bool> PosixFile::OpenAndLock(std::chrono::steady_clock::time_point dead
   } while (fd_ < 0 && errno == EINTR);
   fd_ = MoveAboveStandardStreams(fd_);
   if (fd_ < 0) return OpenError(errno, path_, creates);
-  if (fstat(fd_, &opened) != 0) return SystemError(errno, absl::StrCat("fstat ", path_));
+  if (fstat(fd_, &opened) != 0) return SystemError(errno, absl::StrCat("cannot stat ", path_));
   HAKO_RETURN_IF_ERROR(CheckRegular(opened, path_));
   const int opened_flags = fcntl(fd_, F_GETFL);  // io_uring refuses to wait for a file that is not to block
-  if (opened_flags < 0 || fcntl(fd_, F_SETFL, opened_flags & ~O_NONBLOCK) != 0) return SystemError(errno, absl::StrCat("fcntl ", path_));
+  if (opened_flags < 0 || fcntl(fd_, F_SETFL, opened_flags & ~O_NONBLOCK) != 0)
+    return SystemError(errno, absl::StrCat("cannot change the flags of ", path_));
   key_ = {.device = opened.st_dev, .inode = opened.st_ino};
   identity_ = IdentityOf(fd_, opened);
   counts_blocks_ = CountsBlocks(fd_);
@@ -167,7 +168,7 @@ StatusOr<bool> PosixFile::OpenAndLock(std::chrono::steady_clock::time_point dead
     close(std::exchange(fd_, -1));
     return false;
   }
-  if (fstat(fd_, &opened) != 0) return SystemError(errno, absl::StrCat("fstat ", path_));
+  if (fstat(fd_, &opened) != 0) return SystemError(errno, absl::StrCat("cannot stat ", path_));
   const auto size = static_cast<std::uint64_t>(opened.st_size);
   const bool has_holes = static_cast<std::uint64_t>(opened.st_blocks) * 512 < size;
   HAKO_RETURN_IF_ERROR(Prepare(size, has_holes));
@@ -259,7 +260,8 @@ Status PosixFile::Grow(std::uint64_t size) {
 template <class Call>
 Status PosixFile::SyncBy(Call call) {
   if (!writable_) return absl::OkStatus();  // nothing of this handle reaches the device
-  if (sync_failed_.load(std::memory_order_acquire)) return absl::FailedPreconditionError(absl::StrCat("an earlier sync failed: ", path_));
+  if (sync_failed_.load(std::memory_order_acquire))
+    return absl::FailedPreconditionError(absl::StrCat("an earlier sync of ", path_, " failed"));
   HAKO_RETURN_IF_ERROR(FillHolesOnce());
   int result;
   do {
@@ -303,7 +305,8 @@ Status PosixFile::Close() {
     status = SystemError(errno, absl::StrCat("cannot truncate ", path_));
   }
   lock_.Release();
-  if (close(std::exchange(fd_, -1)) != 0 && errno != EINTR && status.ok()) status = SystemError(errno, absl::StrCat("close ", path_));
+  if (close(std::exchange(fd_, -1)) != 0 && errno != EINTR && status.ok())
+    status = SystemError(errno, absl::StrCat("cannot close ", path_));
   return status;
 }
 

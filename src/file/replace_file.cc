@@ -38,7 +38,7 @@ StatusOr<std::string> ResolveLinks(const std::string& path) {
     file = folder / to;
   }
   if (error.value() == ENOENT) {
-    return absl::FailedPreconditionError(absl::StrCat(what, ": there is no folder ", file.parent_path().string()));
+    return absl::FailedPreconditionError(absl::StrCat(what, ": there is no directory ", file.parent_path().string()));
   }
   return SystemError(error.value(), what);
 }
@@ -122,7 +122,7 @@ Status FileReplacement::CreateNew() {
   fd_ = MoveAboveStandardStreams(created);
   if (fd_ >= 0) return absl::OkStatus();
   if (created < 0) path_.clear();  // there is no new file to remove
-  return SystemError(created < 0 ? error : errno, absl::StrCat("cannot make a new file for ", target_));
+  return SystemError(created < 0 ? error : errno, absl::StrCat("cannot create a new file for ", target_));
 }
 
 // Never grants more than the old file did: where the group cannot be kept, the group gets what all others get. The access list is what
@@ -153,7 +153,7 @@ Status FileReplacement::Commit() {
   } while (result != 0 && errno == EINTR);
   if (result != 0) return SystemError(errno, absl::StrCat("cannot sync ", path_));
   struct stat mine, named;
-  if (fstat(fd_, &mine) != 0) return SystemError(errno, absl::StrCat("fstat ", path_));
+  if (fstat(fd_, &mine) != 0) return SystemError(errno, absl::StrCat("cannot stat ", path_));
   if (lstat(path_.c_str(), &named) != 0 || mine.st_dev != named.st_dev || mine.st_ino != named.st_ino) {
     return absl::FailedPreconditionError(absl::StrCat(path_, " was removed or replaced while it was written"));
   }

@@ -11,7 +11,7 @@ StatusOr<std::jthread> StartThread(std::function<void(std::stop_token)> work) {
   try {
     return std::jthread(std::move(work));
   } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(absl::StrCat("the system has no thread to give: ", error.what()));
+    return absl::ResourceExhaustedError(absl::StrCat("cannot start a thread: ", error.what()));
   }
 }
 

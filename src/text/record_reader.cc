@@ -139,7 +139,7 @@ class TsvReader final : public FormatReader<TsvReader> {
     *record = {ViewOf(key), ViewOf(value)};
     if (!escapes_ || ViewOf(line).find('\\') == std::string_view::npos) return true;
     return (DecodeInPlace(key, text::DecodeEscapes, &record->key) && DecodeInPlace(value, text::DecodeEscapes, &record->value)) ||
-           Refuse("a backslash that is none of \\\\ \\t \\n \\r \\0 \\xHH (--no_escape takes them literally)");
+           Refuse("invalid escape, none of \\\\ \\t \\n \\r \\0 \\xHH (--no_escape takes backslashes literally)");
   }
 
  private:
@@ -169,9 +169,8 @@ class DumpReader final : public FormatReader<DumpReader> {
     Line lines[2];
     const std::size_t count = Take(lines);
     if (count == 0 && !IsAtEnd()) return false;
-    if (count != 0 && ViewOf(lines[0]) == kEnd)
-      return count == 2 ? Refuse("something follows DATA=END: dump one database at a time") : false;
-    if (count < 2) return Refuse("the dump ends without DATA=END: it is not whole");
+    if (count != 0 && ViewOf(lines[0]) == kEnd) return count == 2 ? Refuse("text after DATA=END: dump one database at a time") : false;
+    if (count < 2) return Refuse("the dump ends without DATA=END: it is incomplete");
     if (ViewOf(lines[1]) == kEnd) return Refuse("the last key has no value");
     return Decode(lines[0], &record->key, 1) && Decode(lines[1], &record->value, 0);
   }
@@ -182,27 +181,28 @@ class DumpReader final : public FormatReader<DumpReader> {
   bool ReadHeader() {
     while (true) {
       Line taken;
-      if (!TakeLine(&taken)) return IsAtEnd() && Refuse("no HEADER=END: not a whole dump of mdb_dump, db_dump or hako");
+      if (!TakeLine(&taken)) return IsAtEnd() && Refuse("no HEADER=END: not a complete dump of mdb_dump, db_dump or hako");
       const std::string_view line = ViewOf(taken);
       const std::size_t equals = line.find('=');
-      if (equals == line.npos) return Refuse("not a line of a dump's header");
+      if (equals == line.npos) return Refuse("malformed header line of a dump");
       const std::string_view name = line.substr(0, equals);
       const std::string_view setting = line.substr(equals + 1);
       if (name == "HEADER" && setting == "END") return true;
-      if (name == "VERSION" && setting != "2" && setting != "3") return Refuse("a dump of another version than 3");
-      if (name == "format" && setting != "bytevalue" && setting != "print") return Refuse("neither format=bytevalue nor print");
+      if (name == "VERSION" && setting != "2" && setting != "3") return Refuse("unsupported dump version; only 2 and 3 are");
+      if (name == "format" && setting != "bytevalue" && setting != "print")
+        return Refuse("unknown format; bytevalue and print are supported");
       if (name == "format") is_print_ = setting == "print";
-      if (name == "type" && setting != "btree" && setting != "hash") return Refuse("neither type=btree nor type=hash");
-      if (name == "duplicates" && setting == "1") return Refuse("a dump with several values for a key cannot be imported");
+      if (name == "type" && setting != "btree" && setting != "hash") return Refuse("unsupported type; btree and hash are");
+      if (name == "duplicates" && setting == "1") return Refuse("dumps with several values for a key are not supported");
     }
   }
 
   bool Decode(Line line, std::string_view* bytes, std::uint64_t lines_before) {
-    if (!ViewOf(line).starts_with(' ')) return Refuse("a data line begins with a space", lines_before);
+    if (!ViewOf(line).starts_with(' ')) return Refuse("a data line must begin with a space", lines_before);
     const Line data = line.subspan(1);
     if (is_print_) {
       return DecodeInPlace(data, DecodePrint, bytes) ||
-             Refuse("a backslash without two hexadecimal digits (mdb_dump -p writes such: dump without -p)", lines_before);
+             Refuse("a backslash without two hexadecimal digits (mdb_dump -p writes these: dump without -p)", lines_before);
     }
     return DecodeInPlace(data, text::DecodeHex, bytes) || Refuse("not pairs of hexadecimal digits", lines_before);
   }

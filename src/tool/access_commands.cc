@@ -60,7 +60,7 @@ int RunGet(GetOptions options) {
   for (std::string& key : options.keys) {
     if (!options.unescape.Apply({&key})) return FailUsage("get", UnescapeOption::kMalformed);
   }
-  if (!options.multi && options.keys.size() > 1) return FailUsage("get", "several keys are for --multi");
+  if (!options.multi && options.keys.size() > 1) return FailUsage("get", "several keys require --multi");
   return WithDatabase(options.database, [&options](AnyDBM& db) -> int {
     Output output(STDOUT_FILENO);
     const bool with_key = options.multi || options.style.style() == RecordStyle::kJson;
@@ -69,7 +69,7 @@ int RunGet(GetOptions options) {
     for (const std::string& key : options.keys) {
       const Status status = db.Get(key, &value);
       if (absl::IsNotFound(status)) {
-        code = SayNo(options.database, key, "there is no record of key");
+        code = SayNo(options.database, key, "no record of key");
         continue;
       }
       if (!status.ok()) return FailDatabase(options.database, status);
@@ -111,7 +111,8 @@ int Increment(const SetCommandOptions& options, AnyDBM& db) {
 // Reads the value that VALUE or --value_file names, as it is; the exit code.
 int ReadValue(const std::string& file, std::string* value) {
   constexpr std::size_t kPiece = 64 << 10;
-  if (IsStandardStream(file) && SharedDatabase::IsThere()) return FailUsage("set", "a shell reads its lines from there; name a file");
+  if (IsStandardStream(file) && SharedDatabase::IsThere())
+    return FailUsage("set", "the shell reads its commands from standard input; name a file");
   TextInput input;
   const Interrupt interrupt;
   Status status = input.Open(file);
@@ -132,8 +133,8 @@ int RunSet(SetCommandOptions options) {
   const bool has_value = options.has_value->count() > 0;
   const bool has_file = !options.value_file.empty();
   const bool increments = options.increment->count() > 0;
-  if (increments && (has_value || has_file)) return FailUsage("set", "--incr takes the place of VALUE");
-  if (has_value && has_file) return FailUsage("set", "--value_file takes the place of VALUE");
+  if (increments && (has_value || has_file)) return FailUsage("set", "--incr excludes VALUE");
+  if (has_value && has_file) return FailUsage("set", "--value_file excludes VALUE");
   if (!increments && !has_value && !has_file) return FailUsage("set", "VALUE is required");
   if (!options.unescape.Apply({&options.key, &options.value, &options.delimiter})) return FailUsage("set", UnescapeOption::kMalformed);
   if (has_file || (options.value == "-" && !options.unescape.is_given())) {
@@ -143,7 +144,7 @@ int RunSet(SetCommandOptions options) {
     if (increments) return Increment(options, db);
     const Status status = options.append->count() > 0 ? db.Append(options.key, options.value, options.delimiter)
                                                       : db.Set(options.key, options.value, {.overwrite = !options.no_overwrite});
-    if (absl::IsAlreadyExists(status)) return SayNo(options.database, options.key, "--no_overwrite: there is a record of key");
+    if (absl::IsAlreadyExists(status)) return SayNo(options.database, options.key, "--no_overwrite: a record exists of key");
     return status.ok() ? kExitDone : FailDatabase(options.database, status);
   });
 }
@@ -163,7 +164,7 @@ int RunRemove(RemoveOptions options) {
     for (const std::string& key : options.keys) {
       const Status status = db.Remove(key);
       if (absl::IsNotFound(status)) {
-        code = SayNo(options.database, key, "there is no record of key");
+        code = SayNo(options.database, key, "no record of key");
       } else if (!status.ok()) {
         return FailDatabase(options.database, status);
       }
@@ -186,11 +187,11 @@ int RunRekey(RekeyOptions options) {
   return WithDatabase(options.database, [&options](AnyDBM& db) -> int {
     std::string value;
     Status status = db.Get(options.old_key, &value);
-    if (absl::IsNotFound(status)) return SayNo(options.database, options.old_key, "there is no record of key");
+    if (absl::IsNotFound(status)) return SayNo(options.database, options.old_key, "no record of key");
     if (!status.ok()) return FailDatabase(options.database, status);
     if (options.new_key == options.old_key) return kExitDone;
     status = db.Set(options.new_key, value, {.overwrite = !options.no_overwrite});
-    if (absl::IsAlreadyExists(status)) return SayNo(options.database, options.new_key, "--no_overwrite: there is a record of key");
+    if (absl::IsAlreadyExists(status)) return SayNo(options.database, options.new_key, "--no_overwrite: a record exists of key");
     if (status.ok()) status = db.Remove(options.old_key);
     return status.ok() ? kExitDone : FailDatabase(options.database, status);
   });
@@ -200,10 +201,10 @@ int RunRekey(RekeyOptions options) {
 
 void AddGetCommand(Commands& commands) {
   const auto options = std::make_shared<GetOptions>();
-  CLI::App* app = commands.Add("get", "Print the value of a key; exit code 1 if there is none", [options] { return RunGet(*options); });
+  CLI::App* app = commands.Add("get", "Print the value of a key; exit code 1 if it is absent", [options] { return RunGet(*options); });
   AddDatabaseOptions(app, &options->database, Access::kRead);
   AddKeys(app, &options->keys, "The key; several with --multi");
-  app->add_flag("--multi", options->multi, "Take several keys and print key and value of those that are there");
+  app->add_flag("--multi", options->multi, "Take several keys, and print key and value of each that exists");
   options->unescape.AddTo(app);
   options->style.AddTo(app);
 }
@@ -216,11 +217,10 @@ void AddSetCommand(Commands& commands) {
   options->has_value =
       app->add_option("VALUE", options->value, "The value; - = standard input, to its end ('\\x2d' with --unescape is the value -)")
           ->type_name("");
-  app->add_option("--value_file,--value-file", options->value_file, "Take the value from this file, as it is")->type_name("FILE");
-  CLI::Option* no_overwrite =
-      app->add_flag("--no_overwrite", options->no_overwrite, "Keep a record that is there; the exit code is then 1");
-  options->append = app->add_option("--append", options->delimiter, "Add VALUE at the end of the record, after DELIM if there is one")
-                        ->type_name("DELIM");
+  app->add_option("--value_file,--value-file", options->value_file, "Read the value from this file, unchanged")->type_name("FILE");
+  CLI::Option* no_overwrite = app->add_flag("--no_overwrite", options->no_overwrite, "Keep an existing record; the exit code is then 1");
+  options->append =
+      app->add_option("--append", options->delimiter, "Append VALUE to the record, after DELIM if the record exists")->type_name("DELIM");
   options->increment = AddNumber(app, "--incr", &options->delta,
                                  "Add N to the record, an 8-byte big-endian number, and print the sum; 'get --number' prints it",
                                  std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
@@ -231,7 +231,7 @@ void AddSetCommand(Commands& commands) {
 
 void AddRemoveCommand(Commands& commands) {
   const auto options = std::make_shared<RemoveOptions>();
-  CLI::App* app = commands.Add("remove", "Remove records; exit code 1 if one is not there", [options] { return RunRemove(*options); });
+  CLI::App* app = commands.Add("remove", "Remove records; exit code 1 if one is absent", [options] { return RunRemove(*options); });
   AddDatabaseOptions(app, &options->database, Access::kWrite);
   AddKeys(app, &options->keys, "The keys");
   options->unescape.AddTo(app);
@@ -240,12 +240,12 @@ void AddRemoveCommand(Commands& commands) {
 void AddRekeyCommand(Commands& commands) {
   const auto options = std::make_shared<RekeyOptions>();
   CLI::App* app =
-      commands.Add("rekey", "Change the key of a record; exit code 1 if there is none", [options] { return RunRekey(*options); });
+      commands.Add("rekey", "Change the key of a record; exit code 1 if it is absent", [options] { return RunRekey(*options); });
   AddDatabaseOptions(app, &options->database, Access::kWrite);
-  app->add_option("OLD_KEY", options->old_key, "The key it has")->required()->type_name("");
-  app->add_option("NEW_KEY", options->new_key, "The key it gets")->required()->type_name("");
+  app->add_option("OLD_KEY", options->old_key, "The present key")->required()->type_name("");
+  app->add_option("NEW_KEY", options->new_key, "The new key")->required()->type_name("");
   options->unescape.AddTo(app);
-  app->add_flag("--no_overwrite", options->no_overwrite, "Keep a record of the new key that is there; the exit code is then 1");
+  app->add_flag("--no_overwrite", options->no_overwrite, "Keep an existing record of the new key; the exit code is then 1");
 }
 
 }  // namespace hako::tool

@@ -54,31 +54,30 @@ std::string WithoutName(std::string_view file, std::string message) {
 // What is wrong, and what to do about it.
 std::pair<std::string, std::string> Explain(std::string_view file, const Status& status) {
   if (IsDirectory(file)) return {"is a directory", "give the name of a file in it"};
-  if (!HasFolder(file)) return {"there is no such folder", "check the name, or make the folder first"};
+  if (!HasFolder(file)) return {"no such directory", "check the name, or create the directory first"};
   const std::string message = WithoutName(file, std::string(status.message()));
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
-      return {"locked: another process has it open", "wait for that with --wait SECONDS, or end the other process"};
+      return {"locked: another process has it open", "wait for it with --wait SECONDS, or end the other process"};
     case absl::StatusCode::kNotFound:
-      return {"there is no such file", absl::StrCat("check the name, or make it with 'hako create ", ToAbsl(file), "'")};
+      return {"no such file", absl::StrCat("check the name, or create it with 'hako create ", ToAbsl(file), "'")};
     case absl::StatusCode::kAlreadyExists:
       return {"the file exists", "choose another name, or empty it with --truncate"};
     case absl::StatusCode::kPermissionDenied:
-      return {message, "check the permissions of the file and of its folder"};
+      return {message, "check the permissions of the file and of its directory"};
     case absl::StatusCode::kResourceExhausted:
-      return {message, "free some space, or raise the limit if it is one, and run the command again"};
+      return {message, "free some space, or raise the limit, and run the command again"};
     case absl::StatusCode::kDataLoss:
-      if (IsEmpty(file))
-        return {"the file is empty, not a database yet", absl::StrCat("make it one with 'hako create ", ToAbsl(file), "'")};
-      return {absl::StrCat("damaged: ", message), "keep the file as it is, and go back to a copy"};
+      if (IsEmpty(file)) return {"the file is empty, not a database", absl::StrCat("create one with 'hako create ", ToAbsl(file), "'")};
+      return {absl::StrCat("damaged: ", message), "keep the file, and restore a copy"};
     case absl::StatusCode::kUnimplemented:
-      return {message, "use a hako that reads this format"};
+      return {message, "use a version of hako that reads this format"};
     case absl::StatusCode::kInvalidArgument:
-      return {message, "check that this is the right file and these are the right options"};
+      return {message, "check the file name and the options"};
     case absl::StatusCode::kOutOfRange:
-      return {message, "a key may have up to 1 GiB - 1 bytes, in one in order (tree, baby) 4096, and a value up to 4 GiB - 1"};
+      return {message, "keys may have up to 1 GiB - 1 bytes (tree, baby: 4096), values up to 4 GiB - 1"};
     case absl::StatusCode::kFailedPrecondition:
-      return {message, "check that the file and its file system can be written, then run the command again"};
+      return {message, "check that the file and its file system are writable, and run the command again"};
     default:
       return {message, "check the disk and the system's log"};
   }

@@ -159,7 +159,7 @@ void AddCompletionCommand(Commands& commands) {
         completion);
   };
   add("bash", "For bash: source <(hako completion bash)", &BashScript);
-  add("zsh", "For zsh: into a file _hako in a folder of $fpath", &ZshScript);
+  add("zsh", "For zsh: write it to a file _hako in a directory of $fpath", &ZshScript);
   add("fish", "For fish: hako completion fish | source", &FishScript);
 }
 

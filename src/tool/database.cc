@@ -12,7 +12,7 @@ CLI::Option* AddDatabase(CLI::App* app, const std::string& name, DatabaseOptions
     StatusOr<AnyOptions> parsed = ParseAnyOptions(results[0], options->any);
     if (!parsed.ok()) throw CLI::ValidationError(name, absl::StrCat("'", results[0], "': ", parsed.status().message()));
     if (parsed->path.empty()) throw CLI::ValidationError(name, absl::StrCat("'", results[0], "' names no file"));
-    if (parsed->file.mode != options->any.file.mode) throw CLI::ValidationError(name, "the command decides on the mode");
+    if (parsed->file.mode != options->any.file.mode) throw CLI::ValidationError(name, "option mode is set by the command");
     options->any = *std::move(parsed);
     return true;
   };
@@ -22,18 +22,18 @@ CLI::Option* AddDatabase(CLI::App* app, const std::string& name, DatabaseOptions
 CLI::Option* AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access access) {
   CLI::Option* file =
       AddDatabase(app, "FILE", options, access,
-                  "The database; its kind goes by the ending: .hkh = hash, .hkt = tree, .hks = snapshot, loaded as a tiny one")
+                  "The database file; the suffix selects its kind: .hkh = hash, .hkt = tree, .hks = snapshot, loaded as tiny")
           ->required();
   AddChoice(app, "--dbm", &options->any.kind, {"auto", "hash", "tree", "tiny", "baby"},
-            "The kind of database, where the ending does not tell; tree and baby have their records in order, and baby loads a snapshot");
+            "The kind of database, default by the suffix; tree and baby are ordered, and baby loads a snapshot");
   AddChoice(app, "--file", &options->any.device, {"mmap", "pos"}, "How the file is accessed: mapped into memory, or by pread and pwrite");
   const auto take_wait = [options](double seconds) {
     options->any.file.lock_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
   };
-  AddSeconds(app, "--wait", take_wait, "How long to wait where another process has the file open; 0 = not at all");
+  AddSeconds(app, "--wait", take_wait, "How long to wait while another process has the file open; 0 = do not wait");
   if (access == Access::kRead) return file;
   AddChoice(app, "--durability", &options->durability, {"process", "power"},
-            "What the change survives as soon as it is made: the end of the process, or a power cut");
+            "What a completed change survives: the death of the process, or a power cut");
   app->add_flag_callback(
       "--sync_hard", [options] { options->durability = "power"; }, "The same as --durability power");
   return file;
@@ -54,8 +54,9 @@ void DamageSkipper::Note(const DatabaseOptions& database, const Status& damage) 
 
 int DamageSkipper::Finish(const DatabaseOptions& database, int code) const {
   if (count_ == 0) return code;
-  tool::Note(absl::StrCat(database.path(), ": ", count_ == 1 ? "1 place was damaged" : absl::StrCat(count_, " places were damaged"),
-                          " and left out; keep the file, and go back to a copy if there is one"));
+  tool::Note(absl::StrCat(database.path(), ": ",
+                          count_ == 1 ? "1 damaged place was skipped" : absl::StrCat(count_, " damaged places were skipped"),
+                          "; keep the file, and restore a copy if there is one"));
   return code == kExitDone ? kExitNo : code;
 }
 
@@ -71,9 +72,7 @@ int WithDatabase(const DatabaseOptions& options, const std::function<int(AnyDBM&
     return synced.ok() ? code : FailDatabase(options, synced);
   }
   if (options.any.ResolvedKind().empty()) {
-    return FailUsage(
-        "", absl::StrCat(options.path(),
-                         ": the ending does not tell the kind of database; use .hkh, .hkt or .hks, or say --dbm hash, tree, tiny or baby"));
+    return FailUsage("", absl::StrCat(options.path(), ": unknown suffix; use .hkh, .hkt or .hks, or set --dbm hash, tree, tiny or baby"));
   }
   const auto db = AnyDBM::Open(options.any);
   if (!db.ok()) return FailDatabase(options, db.status());

@@ -43,7 +43,7 @@ class SharedDatabase {
 class DamageSkipper {
  public:
   void AddTo(CLI::App* app) {
-    app->add_flag("--skip_damaged,--skip-damaged", is_wanted_, "Go on behind damage, which is told and counted; the exit code is then 1");
+    app->add_flag("--skip_damaged,--skip-damaged", is_wanted_, "Report, count and skip damage; the exit code is then 1");
   }
   bool is_wanted() const { return is_wanted_; }
   void Note(const DatabaseOptions& database, const Status& damage);

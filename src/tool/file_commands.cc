@@ -127,7 +127,7 @@ int RunInspect(InspectOptions options) {
       const auto it = std::find_if(findings.attributes.begin(), findings.attributes.end(),
                                    [&options](const auto& attribute) { return attribute.first == options.attribute; });
       if (it == findings.attributes.end()) {
-        Note(absl::StrCat(options.database.path(), ": there is no attribute '", options.attribute, "'; 'hako inspect' lists them"));
+        Note(absl::StrCat(options.database.path(), ": no attribute '", options.attribute, "'; 'hako inspect' lists them"));
         return kExitNo;
       }
       absl::StrAppend(output.buffer(), it->second, "\n");
@@ -180,23 +180,22 @@ int RunCount(const CountOptions& options) {
 
 void AddCreateCommand(Commands& commands) {
   const auto options = std::make_shared<CreateOptions>();
-  CLI::App* app = commands.Add("create", "Make an empty database", [options] { return RunCreate(*options); });
+  CLI::App* app = commands.Add("create", "Create an empty database", [options] { return RunCreate(*options); });
   AddDatabaseOptions(app, &options->database, Access::kWrite);
-  app->add_flag("--truncate", options->truncate, "Empty a file that exists, whatever it holds");
-  AddNumber(app, "--num_records", &options->num_records, "How many records are expected: only a hint, the table grows by itself; for hash",
-            0, std::int64_t{1} << 32);
-  AddNumber(app, "--align_pow", &options->align_pow, "Records are aligned to 2^N bytes: 3 allows files of 32 GiB, 6 of 256 GiB; for hash",
-            2, 6);
-  AddNumber(app, "--max_page_size", &options->max_page_size, "Bytes of a page at most, 8192 unless given; for tree", 128, 8192);
+  app->add_flag("--truncate", options->truncate, "Empty an existing file, whatever it contains");
+  AddNumber(app, "--num_records", &options->num_records, "Expected number of records; a hint, as the table grows by itself; for hash", 0,
+            std::int64_t{1} << 32);
+  AddNumber(app, "--align_pow", &options->align_pow, "Align records to 2^N bytes: 3 allows files of 32 GiB, 6 of 256 GiB; for hash", 2, 6);
+  AddNumber(app, "--max_page_size", &options->max_page_size, "Maximum size of a page in bytes, default 8192; for tree", 128, 8192);
 }
 
 void AddInspectCommand(Commands& commands) {
   const auto options = std::make_shared<InspectOptions>();
-  CLI::App* app = commands.Add("inspect", "Print what a database is and how full", [options] { return RunInspect(*options); });
+  CLI::App* app = commands.Add("inspect", "Print the properties and the figures of a database", [options] { return RunInspect(*options); });
   AddDatabaseOptions(app, &options->database, Access::kRead);
-  app->add_option("ATTRIBUTE", options->attribute, "Print the value of this one alone; exit code 1 if there is no such")->type_name("");
+  app->add_option("ATTRIBUTE", options->attribute, "Print the value of this attribute only; exit code 1 if there is none")->type_name("");
   app->add_flag("--json", options->json, "One JSON object: file, file_size, num_records, healthy, should_be_rebuilt, stats, attributes");
-  app->add_flag("--validate", options->validate, "Prove the whole structure too, as 'verify' does");
+  app->add_flag("--validate", options->validate, "Check the whole structure too, as 'verify' does");
 }
 
 void AddVerifyCommand(Commands& commands) {
@@ -205,12 +204,12 @@ void AddVerifyCommand(Commands& commands) {
       commands.Add("verify", "Check every byte of a database; exit code 1 if it is damaged", [options] { return RunVerify(*options); });
   options->database.on_damage = kExitNo;
   AddDatabaseOptions(app, &options->database, Access::kRead);
-  app->add_flag("--json", options->json, "One JSON object: file, ok, num_records; nothing where the database is damaged");
+  app->add_flag("--json", options->json, "One JSON object: file, ok, num_records; nothing if the database is damaged");
 }
 
 void AddCountCommand(Commands& commands) {
   const auto options = std::make_shared<CountOptions>();
-  CLI::App* app = commands.Add("count", "Print how many records there are", [options] { return RunCount(*options); });
+  CLI::App* app = commands.Add("count", "Print the number of records", [options] { return RunCount(*options); });
   AddDatabaseOptions(app, &options->database, Access::kRead);
 }
 

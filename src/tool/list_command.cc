@@ -38,9 +38,9 @@ struct ListOptions {
 };
 
 void AddListOptions(CLI::App* app, ListOptions* options) {
-  AddNumber(app, "--items", &options->items, "How many at most; -1 = all. Unless given, 10 on a terminal and all elsewhere", -1,
+  AddNumber(app, "--items", &options->items, "Maximum number of records, -1 = all; default 10 on a terminal, otherwise all", -1,
             std::numeric_limits<std::int64_t>::max());
-  app->add_flag("--keys", options->keys, "Keys without values");
+  app->add_flag("--keys", options->keys, "Print keys without values");
   options->unescape.AddTo(app);
   options->style.AddTo(app);
   options->damage.AddTo(app);
@@ -110,13 +110,13 @@ int RunList(ListOptions options) {
   const std::string kind(options.database.any.ResolvedKind());
   const std::string for_order = OptionForOrder(options);
   if (!for_order.empty() && (kind == AnyOptions::kHash || kind == AnyOptions::kTiny)) {
-    return FailUsage("list", absl::StrCat(options.database.path(), ": ", for_order, " is for databases in order, and one of kind ", kind,
-                                          " has none; sort the output instead"));
+    return FailUsage("list", absl::StrCat(options.database.path(), ": ", for_order, " requires an ordered database, and kind ", kind,
+                                          " is not ordered; sort the output instead"));
   }
   if (!options.unescape.Apply({&options.prefix, &options.from, &options.to, &options.jump_key}))
     return FailUsage("list", UnescapeOption::kMalformed);
   const bool jumps = options.move.starts_with("jump");
-  if (jumps != (options.has_jump_key->count() > 0)) return FailUsage("list", "--move jump... and --jump_key go together");
+  if (jumps != (options.has_jump_key->count() > 0)) return FailUsage("list", "--move jump... and --jump_key require each other");
   const Bounds bounds(options);
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
     std::uint64_t num_listed = 0;
@@ -124,7 +124,7 @@ int RunList(ListOptions options) {
     const bool has_byte_order = db.IsOrdered() && OrderOf(db) == BytewiseComparator::kName;
     if (db.IsOrdered() && !has_byte_order && (options.has_from->count() > 0 || options.has_to->count() > 0)) {
       return FailUsage("list",
-                       absl::StrCat(options.database.path(), ": --from and --to are for the order of bytes, and this one is in the order '",
+                       absl::StrCat(options.database.path(), ": --from and --to require bytewise order, and this database has the order '",
                                     OrderOf(db), "'"));
     }
     auto it = db.MakeIterator();
@@ -133,7 +133,7 @@ int RunList(ListOptions options) {
     else
       MoveToBegin(options, bounds, has_byte_order, it);
     if (jumps && !it.Valid() && it.status().ok()) {
-      Note(absl::StrCat(options.database.path(), ": there is no record of the key to jump to"));
+      Note(absl::StrCat(options.database.path(), ": no record at the key to jump to"));
       return kExitNo;
     }
     const auto wanted = [&](std::string_view key) {
@@ -196,30 +196,30 @@ int RunSearch(SearchOptions options) {
 void AddListCommand(Commands& commands) {
   const auto options = std::make_shared<ListOptions>();
   CLI::App* app =
-      commands.Add("list", "Print records; by key where the database has an order (tree, baby)", [options] { return RunList(*options); });
+      commands.Add("list", "Print records, in key order if the database is ordered (tree, baby)", [options] { return RunList(*options); });
   AddDatabaseOptions(app, &options->database, Access::kRead);
   AddChoice(app, "--move", &options->move, {"first", "jump", "jumplower", "jumplowerinc", "jumpupper", "jumpupperinc"},
-            "Where to begin: at the first record, or at that of --jump_key; in order also at the next below or above, or (inc) itself");
-  options->has_jump_key = app->add_option("--jump_key", options->jump_key, "With --move jump...: the key to begin at")->type_name("KEY");
-  app->add_option("--prefix", options->prefix, "Only records whose key begins with TEXT; where there is no order, all are looked at")
+            "Where to begin: at the first record or at --jump_key; in ordered databases also below or above it, or (inc) at it");
+  options->has_jump_key = app->add_option("--jump_key", options->jump_key, "With --move jump...: the key where to begin")->type_name("KEY");
+  app->add_option("--prefix", options->prefix, "Only records whose key begins with TEXT; unordered databases are scanned in full")
       ->type_name("TEXT");
   options->has_from =
-      app->add_option("--from", options->from, "Only records from KEY on; for databases in order (tree, baby)")->type_name("KEY");
-  options->has_to = app->add_option("--to", options->to, "Only records before KEY, itself excluded; for databases in order (tree, baby)")
+      app->add_option("--from", options->from, "Only records from KEY on; for ordered databases (tree, baby)")->type_name("KEY");
+  options->has_to = app->add_option("--to", options->to, "Only records before KEY, which is excluded; for ordered databases (tree, baby)")
                         ->type_name("KEY");
   app->add_flag("--reverse", options->reverse,
-                "From there downwards, unless told otherwise from the last record on; for databases in order (tree, baby)");
+                "In descending order, by default from the last record on; for ordered databases (tree, baby)");
   AddListOptions(app, options.get());
 }
 
 void AddSearchCommand(Commands& commands) {
   const auto options = std::make_shared<SearchOptions>();
-  CLI::App* app = commands.Add("search", "Print records by a pattern of their keys; exit code 1 if there is none",
+  CLI::App* app = commands.Add("search", "Print records whose keys match a pattern; exit code 1 if none does",
                                [options] { return RunSearch(*options); });
   AddDatabaseOptions(app, &options->database, Access::kRead);
-  app->add_option("PATTERN", options->pattern, "What to look for")->required()->type_name("");
+  app->add_option("PATTERN", options->pattern, "The pattern")->required()->type_name("");
   AddChoice(app, "--mode", &options->mode, {"contain", "begin", "end", "regex", "edit"},
-            "Keys that contain, begin or end with PATTERN, or match it; or those that the fewest edits make it");
+            "Keys that contain, begin with or end with PATTERN, or match it; or those at the smallest edit distance");
   AddListOptions(app, options.get());
 }
 

@@ -27,7 +27,7 @@ namespace {
 constexpr const char* kFooter =
     "Begin with: hako create db.hkh; hako set db.hkh key value; hako get db.hkh key; hako list db.hkh\n"
     "or, with lines of key, tab, value: hako import db.hkh data.tsv. Everything: hako man | man -l -\n\n"
-    "Exit codes: 0 done; 1 no (the key is absent, verify found damage); 2 a mistake on the command line;\n"
+    "Exit codes: 0 done; 1 no (the key is absent, verify found damage); 2 wrong usage;\n"
     "3 a file could not be opened, read or written; 4 another process has the database open; 128 + N stopped by\n"
     "signal N (130 for Ctrl-C). Data goes to stdout, everything else to stderr.";
 
@@ -55,7 +55,7 @@ void BufferStandardOutput() {
 int FlushStandardOutput(int code) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  const int failed = Fail("standard output", errno != 0 ? WriteError(errno) : absl::UnknownError("cannot write all of it"));
+  const int failed = Fail("standard output", errno != 0 ? WriteError(errno) : absl::UnknownError("cannot write all output"));
   return code == kExitDone ? failed : code;
 }
 
@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
     std::signal(SIGPIPE, SIG_IGN);  // a write then fails, and the database is closed in order
     return hako::tool::FlushStandardOutput(hako::tool::Run(std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const std::bad_alloc&) {
-    std::fputs("hako: out of memory; end other programs, or take a machine with more\n", stderr);
+    std::fputs("hako: out of memory; end other programs, or use a machine with more\n", stderr);
     return hako::tool::kExitFile;
   }
 }

@@ -86,7 +86,7 @@ int RunCopy(const CopyOptions& options) {
   };
   const std::string kind = file_kind(AnyOptions{.path = options.destination, .kind = "auto"});
   if (!kind.empty() && kind != file_kind(options.database.any)) {
-    return FailUsage("copy", absl::StrCat(options.destination, " is of another kind; to turn the one into the other, say 'hako merge ",
+    return FailUsage("copy", absl::StrCat(options.destination, " is of another kind; to convert the database, run 'hako merge ",
                                           options.destination, " ", source, "'"));
   }
   std::error_code ignored;
@@ -165,11 +165,10 @@ int RunMerge(MergeOptions options) {
 
 void AddRebuildCommand(Commands& commands) {
   const auto options = std::make_shared<RebuildOptions>();
-  CLI::App* app =
-      commands.Add("rebuild", "Bring the records together and give free space back", [options] { return RunRebuild(*options); });
+  CLI::App* app = commands.Add("rebuild", "Compact the file and give free space back", [options] { return RunRebuild(*options); });
   AddDatabaseOptions(app, &options->database, Access::kWrite);
-  app->add_flag("--dry_run,--dry-run", options->dry_run, "Only tell whether it should be done; exit code 1 if not");
-  app->add_flag("--if_needed,--if-needed", options->if_needed, "Only do it where it should be done; exit code 1 if not");
+  app->add_flag("--dry_run,--dry-run", options->dry_run, "Only report whether it is needed; exit code 1 if not");
+  app->add_flag("--if_needed,--if-needed", options->if_needed, "Rebuild only if it is needed; exit code 1 if not");
 }
 
 void AddCopyCommand(Commands& commands) {
@@ -177,21 +176,19 @@ void AddCopyCommand(Commands& commands) {
   CLI::App* app =
       commands.Add("copy", "Back up a database: the copy appears whole and synced, or not at all", [options] { return RunCopy(*options); });
   AddDatabaseOptions(app, &options->database, Access::kRead);
-  app->add_option("DESTINATION", options->destination, "The file to make, of the same kind")->required()->type_name("");
-  app->add_flag("--force", options->force, "Replace a file that exists");
+  app->add_option("DESTINATION", options->destination, "The file to create, of the same kind")->required()->type_name("");
+  app->add_flag("--force", options->force, "Replace an existing file");
 }
 
 void AddMergeCommand(Commands& commands) {
   const auto options = std::make_shared<MergeOptions>();
-  CLI::App* app = commands.Add("merge", "Add the records of other databases; makes the database if there is none",
+  CLI::App* app = commands.Add("merge", "Add the records of other databases; creates the database if it is absent",
                                [options] { return RunMerge(*options); });
   AddDatabaseOptions(app, &options->database, Access::kWrite);
-  app->add_option("SOURCE", options->sources, "The other databases; of records with the same key the last one wins")
-      ->required()
-      ->type_name("");
+  app->add_option("SOURCE", options->sources, "The other databases; the last record of a key wins")->required()->type_name("");
   options->damage.AddTo(app);
-  app->add_flag("--no_overwrite", options->no_overwrite, "Of records with the same key the first one wins");
-  app->add_flag("--no-progress,--no_progress", options->no_progress, "No progress line on a terminal");
+  app->add_flag("--no_overwrite", options->no_overwrite, "The first record of a key wins");
+  app->add_flag("--no-progress,--no_progress", options->no_progress, "Show no progress line on a terminal");
 }
 
 }  // namespace hako::tool

@@ -55,27 +55,27 @@ void AppendCommand(const CommandRow& command, std::string* page) {
 
 constexpr TkrzwLine kExitCodes[] = {{"0", "Done"},
                                     {"1", "No: the key is absent, verify found damage, rebuild was not needed"},
-                                    {"2", "A mistake on the command line"},
+                                    {"2", "Wrong usage"},
                                     {"3", "A file could not be opened, read or written"},
                                     {"4", "Another process has the database open"},
-                                    {"128 + N", "Stopped by signal N; 130 for Ctrl-C. What was done until then is in the database"}};
-constexpr TkrzwLine kEnvironment[] = {{"NO_COLOR", "Where it is set and not empty, nothing is coloured on a terminal"},
-                                      {"TERM", "Where it is dumb, nothing is coloured either"},
+                                    {"128 + N", "Stopped by signal N; 130 for Ctrl-C. Changes made until then are in the database"}};
+constexpr TkrzwLine kEnvironment[] = {{"NO_COLOR", "If set and not empty, output to a terminal has no colours"},
+                                      {"TERM", "If dumb, output has no colours either"},
                                       {"HAKO_HISTORY",
-                                       "The file that keeps the lines of 'hako shell', ~/.hako_history unless it is set; "
-                                       "empty for none. A line that begins with a blank is not kept"}};
+                                       "The file that stores the lines of 'hako shell', default ~/.hako_history; "
+                                       "empty for none. Lines that begin with a blank are not stored"}};
 constexpr TkrzwLine kExamples[] = {
-    {"hako import packages.hkh packages.tsv", "Make a database of lines of key, tab, value"},
+    {"hako import packages.hkh packages.tsv", "Create a database from lines of key, tab, value"},
     {"hako get packages.hkh bash", "Look a key up"},
     {"hako list packages.hkh --items -1 --json | jq .key", "All records as JSON Lines"},
-    {"hako list packages.hkh --prefix lib --items -1", "The records whose keys begin so"},
-    {"hako list days.hkt --from 2024-03 --to 2024-05 --items -1", "The records from one key to another, of a database in order"},
-    {"hako list days.hkt --reverse --items 5", "The last five records of a database in order"},
-    {"hako get packages.hkh '\\x00\\xff' --unescape", "Look up a key that no argument can hold"},
-    {"printf 'set a 1\\nset b 2\\n' | hako shell db.hkh", "Several commands on a database that is opened once"},
-    {"hako copy packages.hkh backup.hkh && hako verify backup.hkh", "Back up, and prove that the copy is sound"},
-    {"mdb_dump -n old.mdb | hako import new.hkh - --format dump", "Take over a database of LMDB; db_dump does for Berkeley DB"},
-    {"hako perf sequence --path perf.hkh --iter 1m --honest", "Measure"}};
+    {"hako list packages.hkh --prefix lib --items -1", "The records whose keys begin with lib"},
+    {"hako list days.hkt --from 2024-03 --to 2024-05 --items -1", "The records from one key to another, of an ordered database"},
+    {"hako list days.hkt --reverse --items 5", "The last five records of an ordered database"},
+    {"hako get packages.hkh '\\x00\\xff' --unescape", "Look up a key that an argument cannot hold"},
+    {"printf 'set a 1\\nset b 2\\n' | hako shell db.hkh", "Run several commands and open the database once"},
+    {"hako copy packages.hkh backup.hkh && hako verify backup.hkh", "Back up, and check the copy"},
+    {"mdb_dump -n old.mdb | hako import new.hkh - --format dump", "Import a database of LMDB; db_dump does the same for Berkeley DB"},
+    {"hako perf sequence --path perf.hkh --iter 1m --honest", "Measure the speed"}};
 
 std::string ManPage(const CLI::App& root) {
   const std::vector<CommandRow> table = CommandTable(root);
@@ -86,7 +86,7 @@ std::string ManPage(const CLI::App& root) {
       &page, "A database of hako is one file that maps keys to values, both byte strings. Data goes to standard output, everything ",
       "else to standard error. Numbers may have a suffix: k, m, g, t for powers of 1000, ki, mi, gi, ti for powers of 1024. ",
       "An argument that begins with \\- goes after \\-\\-.\n.SH DATABASES\n", Italic("FILE"), " is the name of a file: ", Bold(".hkh"),
-      " is a hash table in that file, ", Bold(".hkt"), " a tree, which has its records in the order of their keys, ", Bold(".hks"),
+      " is a hash table in that file, ", Bold(".hkt"), " a tree, whose records are ordered by key, ", Bold(".hks"),
       " the snapshot of a hash table in memory, or with ", Bold("--dbm baby"),
       " of a tree in memory, loaded and saved whole. Options may follow after a question mark, as in ",
       Plain("db.hkh?num_records=1m,file=pos"),
@@ -105,7 +105,7 @@ std::string ManPage(const CLI::App& root) {
   page.append(".SH EXAMPLES\n");
   for (const auto& [line, meaning] : kExamples) AppendItem(Bold(line), meaning, &page);
   absl::StrAppend(&page, ".SH COMING FROM TKRZW\nCommands and options of tkrzw_dbm_util and tkrzw_dbm_perf are here by the same names and ",
-                  "with the same meaning, but for these. mem of perf is bytes, where it is KiB times 1000 there.\n");
+                  "with the same meaning, except these. mem of perf is in bytes; there it is in KiB times 1000.\n");
   for (const auto& [name, line] : kTkrzwCommands) AppendItem(Bold(name), line, &page);
   for (const auto& [name, line] : kTkrzwFlags) AppendItem(Bold(absl::StrCat("--", ToAbsl(name))), line, &page);
   for (const auto& [name, line] : kTkrzwOptions) AppendItem(Bold(absl::StrCat("--", ToAbsl(name))), line, &page);

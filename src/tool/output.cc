@@ -29,15 +29,15 @@ Status Output::Flush() {
 }
 
 void StyleOptions::AddTo(CLI::App* app) {
-  const auto styles = app->add_option_group("Output", "How records are printed; escaped on a terminal and raw in a pipe unless given");
+  const auto styles = app->add_option_group("Output", "How records are printed; default escaped on a terminal, raw in a pipe");
   styles->add_flag("--json", json_, "JSON Lines; bytes that are not UTF-8 as {\"b64\":\"...\"}");
   styles->add_flag("--tsv", tsv_, "Tab-separated, with tabs, line feeds and backslashes escaped");
   styles->add_flag("--hex", hex_, "Hexadecimal digits");
   styles->add_flag("--escape", escape_, "Escaped text, in a pipe too");
-  styles->add_flag("--raw", raw_, "The bytes as they are, on a terminal too; 'get' then adds no line feed");
-  styles->add_flag("-0", nul_, "The bytes as they are, each key and value ended by NUL");
+  styles->add_flag("--raw", raw_, "The bytes unchanged, on a terminal too; 'get' then adds no line feed");
+  styles->add_flag("-0", nul_, "The bytes unchanged, each key and value followed by NUL");
   styles->require_option(0, 1);
-  app->add_flag("--number", number_, "Values of 8 bytes as numbers: what 'set --incr' stores");
+  app->add_flag("--number", number_, "Values of 8 bytes as numbers, as 'set --incr' stores them");
 }
 
 std::string_view StyleOptions::Shown(std::string_view value, std::string* digits) const {
@@ -67,7 +67,7 @@ RecordStyle StyleOptions::style() const {
 }
 
 void UnescapeOption::AddTo(CLI::App* app) {
-  app->add_flag("--unescape", is_given_, "Keys and values are given as --escape prints them: \\\\ \\t \\n \\r \\0 \\xHH stand for a byte");
+  app->add_flag("--unescape", is_given_, "Decode escapes in keys and values, as --escape prints them: \\\\ \\t \\n \\r \\0 \\xHH");
 }
 
 bool UnescapeOption::Apply(std::initializer_list<std::string*> texts) const {

@@ -63,7 +63,7 @@ class StyleOptions {
 // Keys and values of the command line as they are printed escaped: how to say those that no argument can hold.
 class UnescapeOption {
  public:
-  static constexpr std::string_view kMalformed = "--unescape: a backslash that is none of \\\\ \\t \\n \\r \\0 \\xHH";
+  static constexpr std::string_view kMalformed = "--unescape: invalid escape, none of \\\\ \\t \\n \\r \\0 \\xHH";
   void AddTo(CLI::App* app);
   bool is_given() const { return is_given_; }
   // Decodes them all if the option is given; false where one is malformed.

@@ -34,36 +34,36 @@ std::uint64_t PerfAccess::MinReadSize(std::uint64_t least) const {
 
 void AddAccessOptions(CLI::App* app, PerfAccess* access) {
   AddChoice(app, "--file", &access->device, {"mmap-para", "pos-para", "mmap", "pos", "mmap-atom", "pos-atom", "std"},
-            "How the file is accessed: mmap-para unless given");
-  app->add_flag("--direct_io", access->direct_io, "Past the system's page cache; needs --file pos-para, and a file system that has it");
+            "How the file is accessed, default mmap-para");
+  app->add_flag("--direct_io", access->direct_io,
+                "Bypass the system's page cache; requires --file pos-para and a file system with direct I/O");
   AddNumber(app, "--block_size", &access->block_size,
-            "Direct I/O: bytes of a block, a power of two from 512 to 64Ki; unless given, or 1, what the device asks for, at least 4096", 1,
+            "Direct I/O: size of a block, a power of two from 512 to 64Ki; default, or 1, the device's preference, at least 4096", 1,
             kBlockSizeMost);
-  app->add_flag("--padding", access->padding, "Direct I/O: the file is a whole number of blocks long when it is closed");
-  app->add_flag("--pagecache", access->pagecache, "Direct I/O: this process caches blocks, 64Mi unless --file_cache says how much");
-  AddNumber(app, "--file_cache", &access->file_cache, "Direct I/O: bytes of that cache; implies --pagecache", 0, std::int64_t{1} << 50);
-  app->add_flag("--sync_io", access->sync_io, "Each write to the file is durable when it returns; needs --file pos-para");
+  app->add_flag("--padding", access->padding, "Direct I/O: pad the file to whole blocks when it is closed");
+  app->add_flag("--pagecache", access->pagecache, "Direct I/O: cache blocks in this process, 64Mi or as set by --file_cache");
+  AddNumber(app, "--file_cache", &access->file_cache, "Direct I/O: size of that cache in bytes; implies --pagecache", 0,
+            std::int64_t{1} << 50);
+  app->add_flag("--sync_io", access->sync_io, "Each write to the file is durable when it returns; requires --file pos-para");
   CLI::Option* min_read_size =
       AddNumber(app, "--min_read_size", &access->min_read_size,
-                "Bytes that the first read of a record or page takes, with --file pos-para; unless given, or up to 0, what records have "
-                "lately been found to take (hash), what the page takes (tree)",
+                "Size of the first read of a record or page, with --file pos-para; default, or 0 and below, estimated from "
+                "recent records (hash), or the size of the page (tree)",
                 -1, 1 << 30);
-  app->add_flag("--no_batching", access->no_batching,
-                "Direct I/O: each block is a transfer of its own; only to measure what batching is worth");
+  app->add_flag("--no_batching", access->no_batching, "Direct I/O: transfer each block separately; only to measure the effect of batching");
   app->add_flag("--no_speculation", access->no_speculation,
-                "As --min_read_size 16 for hash, that is the header of a record first and then the rest, and 512 for tree; only to measure "
-                "what guessing or knowing sizes is worth")
+                "As --min_read_size 16 for hash, which reads the header of a record first and then the rest, and 512 for tree; only to "
+                "measure the effect of estimated or known sizes")
       ->excludes(min_read_size);
 }
 
 std::string MistakeIn(const PerfAccess& access) {
   if (!access.direct_io) return "";
-  if (access.IsMapped())
-    return absl::StrCat("--direct_io needs --file pos-para: with ", access.device, " the file is used through the system's page cache");
+  if (access.IsMapped()) return absl::StrCat("--direct_io requires --file pos-para; ", access.device, " uses the system's page cache");
   const std::int64_t block = access.block_size;
   const bool is_usable = block <= 1 || (block >= kBlockSizeLeast && std::has_single_bit(static_cast<std::uint64_t>(block)));
   if (!is_usable)
-    return absl::StrCat("--block_size ", block, ": direct I/O takes a power of two from ", kBlockSizeLeast, " to ", kBlockSizeMost);
+    return absl::StrCat("--block_size ", block, ": direct I/O requires a power of two from ", kBlockSizeLeast, " to ", kBlockSizeMost);
   return "";
 }
 
@@ -84,9 +84,9 @@ void NoteUnused(const PerfAccess& access, bool is_in_file, std::string_view comm
   for (const Flag& flag : flags) {
     if (!flag.is_given) continue;
     if (!is_in_file) {
-      Note(absl::StrCat(flag.name, " has no meaning here: the database is in memory"), command);
+      Note(absl::StrCat(flag.name, " has no effect: the database is in memory"), command);
     } else if (flag.is_of_direct_io ? !access.direct_io : access.IsMapped()) {
-      Note(absl::StrCat(flag.name, " has no meaning without ", flag.is_of_direct_io ? "--direct_io" : "--file pos-para"), command);
+      Note(absl::StrCat(flag.name, " has no effect without ", flag.is_of_direct_io ? "--direct_io" : "--file pos-para"), command);
     }
   }
 }

@@ -23,7 +23,7 @@ namespace {
 // Options of tkrzw_dbm_perf that tune what hako has not or does by itself. They are taken, so that a command line can be carried over.
 void AddOptionsWithoutMeaning(CLI::App* app, const std::string& command) {
   const auto note = [command](const TkrzwLine& known) {
-    Note(absl::StrCat("--", ToAbsl(known.name), " has no meaning here: ", ToAbsl(known.line)), command);
+    Note(absl::StrCat("--", ToAbsl(known.name), " has no effect: ", ToAbsl(known.line)), command);
   };
   for (const TkrzwLine& known : kTkrzwFlags)
     app->add_flag_callback(absl::StrCat("--", ToAbsl(known.name)), [note, known] { note(known); })->group("");  // "": not in the help
@@ -42,16 +42,16 @@ int RunOn(PerfOptions& options) {
   const std::string kind(AnyOptions{.path = options.path, .kind = options.impl}.ResolvedKind());
   if (kind.empty())
     return FailUsage(command,
-                     "say what to measure: --dbm tiny or baby, --dbm hash or tree and --path FILE, or --path FILE.hkh or FILE.hkt");
+                     "nothing to measure: set --dbm tiny or baby, --dbm hash or tree and --path FILE, or --path FILE.hkh or FILE.hkt");
   if (std::find(AnyOptions::kKinds.begin(), AnyOptions::kKinds.end(), kind) == AnyOptions::kKinds.end())
-    return FailUsage(command, absl::StrCat("--dbm ", options.impl, ": there are auto, hash, tree, tiny and baby"));
+    return FailUsage(command, absl::StrCat("--dbm ", options.impl, ": the kinds are auto, hash, tree, tiny and baby"));
   const bool is_in_file = kind == "hash" || kind == "tree";
-  if (is_in_file && options.path.empty()) return FailUsage(command, absl::StrCat("--dbm ", kind, " needs a --path"));
+  if (is_in_file && options.path.empty()) return FailUsage(command, absl::StrCat("--dbm ", kind, " requires --path"));
   if (options.num_iterations > std::numeric_limits<std::int32_t>::max() / options.num_threads)
-    return FailUsage(command, "--iter times --threads goes up to 2147483647");
+    return FailUsage(command, "--iter times --threads exceeds the limit of 2147483647");
   if (constexpr int kAlignPowMax = 6; options.align_pow > kAlignPowMax) {
     if (kind == "hash" || kind == "tiny") {
-      Note(absl::StrCat("--align_pow ", options.align_pow, ": ", kAlignPowMax, " is used, the most there is",
+      Note(absl::StrCat("--align_pow ", options.align_pow, ": ", kAlignPowMax, " is used, the maximum",
                         options.access.direct_io ? "; with direct I/O records are placed by blocks anyway" : ""),
            options.command);
     }
@@ -75,30 +75,32 @@ int RunOn(PerfOptions& options) {
 
 // What database is measured, and how its file is accessed.
 void AddTargetOptions(CLI::App* app, PerfOptions* options) {
-  app->add_option("--dbm", options->impl, "What to measure; auto goes by the ending of --path")->option_text("auto|hash|tree|tiny|baby");
+  app->add_option("--dbm", options->impl, "The kind of database; auto is by the suffix of --path")->option_text("auto|hash|tree|tiny|baby");
   app->add_option("--path", options->path, "The database file; it is emptied first")->option_text("FILE");
   AddAccessOptions(app, &options->access);
-  AddNumber(app, "--buckets", &options->num_buckets, "Records to make room for in advance; for hash and tiny", 1, std::int64_t{1} << 40);
-  AddNumber(app, "--align_pow", &options->align_pow, "Records are aligned to 2^N bytes, more than 6 is as 6; for hash and tiny", 2, 16);
-  AddNumber(app, "--max_page_size", &options->max_page_size, "Bytes of a page at most, 8192 unless given; for tree and baby", 128, 8192);
-  AddNumber(app, "--cache_bytes", &options->cache_bytes, "Memory for pages, 256Mi unless given; for tree", 1 << 20, std::int64_t{1} << 50);
-  AddNumber(app, "--max_cached_pages", &options->max_cached_pages, "The same, at least 1Mi, in pages of --max_page_size; for tree", 1,
+  AddNumber(app, "--buckets", &options->num_buckets, "Expected number of records; for hash and tiny", 1, std::int64_t{1} << 40);
+  AddNumber(app, "--align_pow", &options->align_pow, "Align records to 2^N bytes, values above 6 are treated as 6; for hash and tiny", 2,
+            16);
+  AddNumber(app, "--max_page_size", &options->max_page_size, "Maximum size of a page in bytes, default 8192; for tree and baby", 128, 8192);
+  AddNumber(app, "--cache_bytes", &options->cache_bytes, "Memory for pages in bytes, default 256Mi; for tree", 1 << 20,
+            std::int64_t{1} << 50);
+  AddNumber(app, "--max_cached_pages", &options->max_cached_pages, "The same in pages of --max_page_size, at least 1Mi in all; for tree", 1,
             std::int64_t{1} << 36);
   AddNumber(app, "--checkpoint_bytes", &options->checkpoint_bytes,
-            "So many bytes of changed pages cause a checkpoint, 64Mi unless given; for tree", 1, std::int64_t{1} << 50);
+            "Start a checkpoint once this many bytes are dirty, default 64Mi; for tree", 1, std::int64_t{1} << 50);
 }
 
 void AddCommonOptions(CLI::App* app, PerfOptions* options) {
   constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
   AddTargetOptions(app, options);
-  AddNumber(app, "--iter", &options->num_iterations, "Iterations of each thread, 10000 unless given", 1, kInt32Max);
-  AddNumber(app, "--size", &options->value_size, "Bytes of a value, 8 unless given", 1, 1 << 30);
-  AddNumber(app, "--threads", &options->num_threads, "Threads, 1 unless given", 1, 2000);
+  AddNumber(app, "--iter", &options->num_iterations, "Iterations of each thread, default 10000", 1, kInt32Max);
+  AddNumber(app, "--size", &options->value_size, "Size of a value in bytes, default 8", 1, 1 << 30);
+  AddNumber(app, "--threads", &options->num_threads, "Number of threads, default 1", 1, 2000);
   AddNumber(app, "--random_seed", &options->random_seed, "Seed of random keys and values; negative = from entropy, new in each phase",
             -kInt32Max, kInt32Max);
   app->add_flag("--sync_hard", options->sync_hard, "Synchronize with the device before each close, outside the timing");
   app->add_flag("--validate", options->validate, "Verify the database after updates, inside the timing");
-  app->add_flag("--latency", options->latency, "Time each operation, and print p50, p99, p99.9 and the longest; slows all down a little");
+  app->add_flag("--latency", options->latency, "Time each operation, and print p50, p99, p99.9 and the longest; slows operations a little");
   app->add_flag("--json", options->json, "One JSON object for each phase instead of the text");
   AddOptionsWithoutMeaning(app, options->command);
 }
@@ -106,26 +108,26 @@ void AddCommonOptions(CLI::App* app, PerfOptions* options) {
 void AddSequenceOptions(CLI::App* app, PerfOptions* options) {
   app->add_flag("--random_key", options->random_key, "Random keys instead of ascending ones");
   app->add_flag("--random_value", options->random_value, "Values of random length, up to --size");
-  app->add_flag("--set_only", options->set_only, "Only the phase Setting; these four add up");
+  app->add_flag("--set_only", options->set_only, "Only the phase Setting; the four flags can be combined");
   app->add_flag("--get_only", options->get_only, "Only the phase Getting");
   app->add_flag("--iter_only", options->iter_only, "Only the phase Iterating");
   app->add_flag("--remove_only", options->remove_only, "Only the phase Removing");
   app->add_option("--copy", options->copy_path, "Copy the database to FILE after Setting")->option_text("FILE");
-  app->add_flag("--get_copy", options->get_copy, "Getting copies the values out; without it they are only looked up");
+  app->add_flag("--get_copy", options->get_copy, "Getting copies the values; without it, it only looks them up");
   AddChoice(app, "--get_order", &options->get_order, {"same", "shuffle", "uniform", "zipf"},
-            "Getting asks for the keys in the order of Setting, in another one, with draws of equal chance, or few of them most often "
-            "(Zipf, 0.99)");
-  AddNumber(app, "--miss", &options->miss_percent, "N percent of the keys of Getting are absent", 0, 100);
+            "The order of keys in Getting: as in Setting, shuffled, drawn uniformly, or drawn by a Zipf "
+            "distribution (0.99)");
+  AddNumber(app, "--miss", &options->miss_percent, "Percentage of the keys of Getting that are absent", 0, 100);
   app->add_flag("--honest", options->honest,
-                "--get_copy --get_order shuffle, all keys made before the clock runs, open and close timed apart");
+                "--get_copy --get_order shuffle, keys made before the timing starts, open and close timed separately");
 }
 
 void AddParallelOptions(CLI::App* app, PerfOptions* options) {
   app->add_flag("--random_key", options->random_key, "Random keys instead of ascending ones");
   app->add_flag("--random_value", options->random_value, "Values of random length, up to --size");
-  AddNumber(app, "--keys", &options->num_keys, "How many different keys there are; as many as iterations unless given", 1,
+  AddNumber(app, "--keys", &options->num_keys, "Number of different keys, default the number of iterations", 1,
             std::numeric_limits<std::int32_t>::max());
-  app->add_flag("--rebuild", options->rebuild, "Rebuild the database now and then, where it should be");
+  app->add_flag("--rebuild", options->rebuild, "Rebuild the database now and then, if needed");
   AddSeconds(
       app, "--sleep", [options](double seconds) { options->sleep_seconds = seconds; }, "Sleep after each iteration");
 }
@@ -141,31 +143,32 @@ void AddStallOptions(CLI::App* app, PerfOptions* options) {
   app->add_flag("--stalls", options->stalls,
                 "Measure how long single Gets and Sets take beside each maintenance operation: p50, p99.9 and the longest");
   AddTargetOptions(app, options);
-  AddNumber(app, "--records", &options->num_records, "With --stalls: records of the database, 1000000 unless given", 1, 1 << 30);
-  AddNumber(app, "--size", &options->value_size, "With --stalls: bytes of a value, 100 unless given", 1, 1 << 30);
-  AddNumber(app, "--huge", &options->huge_size, "With --stalls: bytes of the huge value, 128Mi unless given", 1, 2'147'483'647);
+  AddNumber(app, "--records", &options->num_records, "With --stalls: number of records, default 1000000", 1, 1 << 30);
+  AddNumber(app, "--size", &options->value_size, "With --stalls: size of a value in bytes, default 100", 1, 1 << 30);
+  AddNumber(app, "--huge", &options->huge_size, "With --stalls: size of the huge value in bytes, default 128Mi", 1, 2'147'483'647);
   AddNumber(app, "--batch", &options->batch_size,
-            "With --stalls: keys of the large batch, a sixteenth of all unless given, which touches every page of a tree", 1, 1 << 30);
+            "With --stalls: keys of the large batch, default a sixteenth of all, which changes every page of a tree", 1, 1 << 30);
   std::vector<std::string> names = {std::string(kHarvest)};
   for (const std::string_view name : StallOperations<TinyDBM<>>::kNames) names.emplace_back(name);
-  app->add_option("--operations", options->operations, "With --stalls: some of the operations, separated by commas; all unless given")
+  app->add_option("--operations", options->operations, "With --stalls: the operations to measure, separated by commas, default all")
       ->delimiter(',')
       ->option_text(absl::StrJoin(names, "|"))
       ->check([names](const std::string& name) {
-        return std::find(names.begin(), names.end(), name) != names.end() ? ""
-                                                                          : absl::StrCat(name, ": there are ", absl::StrJoin(names, ", "));
+        return std::find(names.begin(), names.end(), name) != names.end()
+                   ? ""
+                   : absl::StrCat(name, ": the operations are ", absl::StrJoin(names, ", "));
       });
   AddSeconds(
       app, "--seconds", [options](double seconds) { options->seconds = seconds; },
-      "With --stalls: how long \"idle\" lasts, the measurement beside nothing; 1 unless given");
-  app->add_option("--copy", options->copy_path, "With --stalls: the copy's FILE, that of --path and .stalls unless given")
+      "With --stalls: how long \"idle\" lasts, the measurement beside no operation; default 1");
+  app->add_option("--copy", options->copy_path, "With --stalls: FILE of the copy, default that of --path with .stalls")
       ->option_text("FILE");
   app->add_flag("--durable", options->durable, "With --stalls: each Set survives a power cut when it returns");
   app->add_flag("--json", options->json, "With --stalls: one JSON object for each operation, in nanoseconds");
 }
 
 int RunStalls(PerfOptions& options) {
-  if (!options.stalls) return FailUsage("perf", "say what to measure: sequence, parallel, wicked or --stalls");
+  if (!options.stalls) return FailUsage("perf", "nothing to measure: give sequence, parallel, wicked or --stalls");
   // Of a tree that all fits into memory a large batch would show nothing.
   if (options.cache_bytes < 0 && options.max_cached_pages < 0)
     options.cache_bytes = std::max<std::int64_t>(1 << 20, options.num_records * (options.value_size + 16) / 10);

@@ -103,7 +103,7 @@ struct ShellOptions {
 
 // What can be typed here; the summaries are those of the program's help.
 void PrintHelp(const Commands& commands) {
-  std::printf("Commands on the database that is open, which is not named again; 'help COMMAND' explains one:\n");
+  std::printf("Commands on the open database, without its name; 'help COMMAND' explains one:\n");
   for (const CommandRow& row : CommandTable(commands.root())) {
     if (row.name != "help" && std::find(kLines.begin(), kLines.end(), row.name) != kLines.end())
       std::printf("  %-10s %s\n", row.name.c_str(), row.summary.c_str());
@@ -117,8 +117,8 @@ int RunWords(const ShellOptions& options, std::vector<std::string> words, const 
   const auto exists = [](const std::string& name) { return std::find(kLines.begin(), kLines.end(), name) != kLines.end(); };
   const std::string& wanted = command == "help" && words.size() > 1 ? words[1] : command;
   if (!exists(wanted))
-    return FailUsage("shell",
-                     absl::StrCat("there is no '", wanted, "' here", Suggest(wanted, kLines), "; there are ", absl::StrJoin(kLines, ", ")));
+    return FailUsage("shell", absl::StrCat("unknown command '", wanted, "'", Suggest(wanted, kLines), "; the commands are ",
+                                           absl::StrJoin(kLines, ", ")));
   if (command == "help" && (words.size() == 1 || wanted == "help" || wanted == "exit")) {
     PrintHelp(commands);
     std::fflush(stdout);
@@ -197,7 +197,7 @@ int RunShell(const ShellOptions& options, const Commands& commands, const RunArg
       const std::optional<std::vector<std::string>> words = SplitWords(*line);
       if (words && words->empty()) continue;
       if (words && words->front() == "exit") return result;
-      const int code = words ? RunWords(options, *words, commands, run) : FailUsage("shell", "a quote has no end");
+      const int code = words ? RunWords(options, *words, commands, run) : FailUsage("shell", "unterminated quote");
       if (is_terminal) continue;
       if (code != kExitDone) result = code;
       if (code <= kExitNo) continue;
@@ -211,7 +211,7 @@ int RunShell(const ShellOptions& options, const Commands& commands, const RunArg
 
 void AddShellCommand(Commands& commands, RunArguments run) {
   const auto options = std::make_shared<ShellOptions>();
-  CLI::App* app = commands.Add("shell", "Run commands, a line each, on a database that stays open",
+  CLI::App* app = commands.Add("shell", "Run commands, one a line, on a database that stays open",
                                [options, &commands, run] { return RunShell(*options, commands, run); });
   AddDatabaseOptions(app, &options->database, Access::kWrite)->each([options](const std::string& name) { options->name = name; });
 }

@@ -21,7 +21,7 @@ namespace {
 // Standard streams stay open.
 Status CloseFile(int* fd) {
   const int closed = std::exchange(*fd, -1);
-  return closed <= STDERR_FILENO || close(closed) == 0 ? absl::OkStatus() : SystemError(errno, "close");
+  return closed <= STDERR_FILENO || close(closed) == 0 ? absl::OkStatus() : SystemError(errno, "cannot close");
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ bool IsNamedAsDatabase(std::string_view path) { return path.ends_with(".hkh") ||
 
 int FailText(const std::string& name, const Status& status) {
   if (!absl::IsNotFound(status)) return Fail(name, status);
-  Complain(absl::StrCat(name, ": there is no such file or folder; check the name"));
+  Complain(absl::StrCat(name, ": no such file or directory; check the name"));
   return kExitFile;
 }
 

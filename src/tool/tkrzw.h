@@ -13,12 +13,12 @@ struct TkrzwLine {
 };
 
 inline constexpr TkrzwLine kTkrzwCommands[] = {
-    {"restore", "none: a file that opens is whole; where verify finds damage go back to a copy, or take the rest by merge --skip_damaged"},
+    {"restore", "none: a file that opens is consistent; if verify finds damage, restore a copy, or save the rest by merge --skip_damaged"},
     {"perf index", "none: there are no indices yet"},
     {"get --multi, set --multi, remove --multi",
      "get --multi prints keys too; remove takes several keys without it; for many records use import"},
-    {"set --incr N", "the difference, where it is the first value there; VALUE is not given"},
-    {"list --move jumpupper, jumpupperinc", "the same record to begin at, and then upwards; add --reverse to go downwards, as there"},
+    {"set --incr N", "N is the difference, there the initial value; VALUE is not given"},
+    {"list --move jumpupper, jumpupperinc", "begins at the same record, in ascending order; add --reverse for descending order, as there"},
     {"restore --auto, --end_offset, --class; rebuild --restore", "none, see restore"},
     {"inspect FILE ATTR", "the same; 'hako inspect FILE' lists the attributes"},
     {"create --buckets", "create --num_records; only a hint, as the table grows by itself"},
@@ -33,34 +33,35 @@ inline constexpr TkrzwLine kTkrzwCommands[] = {
     {"--direct_io, --block_size, --padding, --pagecache, --sync_io, --min_read_size",
      "of perf: as there; elsewhere FILE?direct, the rest has no counterpart"},
     {"--sync_hard", "of perf and of the commands that change a database; the others have nothing to synchronize"},
-    {"perf --cap_memsize", "spelt --cap_mem_size in the program itself; both are taken"},
+    {"perf --cap_memsize", "spelt --cap_mem_size in the program itself; both are accepted"},
 };
 
 // Flags and options of tuning that have no meaning here. perf takes them with a note.
 inline constexpr TkrzwLine kTkrzwFlags[] = {
-    {"no_wait", "an open never waits, but with --wait SECONDS"},
+    {"no_wait", "an open waits only with --wait SECONDS"},
     {"no_lock", "a file is always locked: two writers would destroy it"},
     {"append", "records are always written out of place"},
     {"in_place", "records are always written out of place, so that a crash cannot tear one"},
     {"cache_buckets", "the directory of a positional file is always in memory"},
     {"page_update_write",
-     "pages are written by checkpoints; --checkpoint_bytes says how often, and durability=power in the name of a database "
-     "that each update is durable"},
+     "pages are written by checkpoints; --checkpoint_bytes sets how often, and durability=power in the name of a database "
+     "makes each update durable"},
     {"insert_in_order", "it is for skip lists, which have no counterpart"},
-    {"verbose", "what there is to tell is always told"},
+    {"verbose", "everything is always reported"},
 };
 inline constexpr TkrzwLine kTkrzwOptions[] = {
-    {"alloc_init", "files grow by an eighth of their size; FILE?grow_min= says at least how much"},
-    {"alloc_inc", "files grow by an eighth of their size; FILE?grow_max= says at most how much"},
+    {"alloc_init", "files grow by an eighth of their size; FILE?grow_min= sets the minimum"},
+    {"alloc_inc", "files grow by an eighth of their size; FILE?grow_max= sets the maximum"},
     {"ulog", "there are no update logs yet"},
     {"ulog_ids", "there are no update logs yet"},
-    {"record_crc", "every record has a check, verified whenever it is read"},
-    {"record_comp", "say FILE.hkt?codec=zstd or lz4 when it is made"},
+    {"record_crc", "every record has a checksum, verified whenever it is read"},
+    {"record_comp", "set FILE.hkt?codec=zstd or lz4 when the file is created"},
     {"cipher_key", "there is no encryption yet"},
-    {"offset_width", "say --align_pow for larger files"},
-    {"fbp_cap", "free space is never forgotten"},
-    {"max_branches", "inner pages are as wide as a page can be"},
-    {"comparator", "say FILE.hkt?order=decimal when it is made; hexadecimal, real, signed-big-endian, float-big-endian, case-insensitive"},
+    {"offset_width", "set --align_pow for larger files"},
+    {"fbp_cap", "all free space is tracked"},
+    {"max_branches", "inner pages are as large as other pages"},
+    {"comparator",
+     "set FILE.hkt?order=decimal when the file is created; hexadecimal, real, signed-big-endian, float-big-endian, case-insensitive"},
     {"step_unit", "it is for skip lists, which have no counterpart"},
     {"max_level", "it is for skip lists, which have no counterpart"},
     {"sort_mem_size", "it is for skip lists, which have no counterpart"},
@@ -69,7 +70,7 @@ inline constexpr TkrzwLine kTkrzwOptions[] = {
     {"cap_rec_num", "it is for caches, which have no counterpart yet"},
     {"cap_mem_size", "it is for caches, which have no counterpart yet"},
     {"cap_memsize", "it is for caches, which have no counterpart yet"},
-    {"params", "options go into the name: FILE?num_records=1m,align_pow=4"},
+    {"params", "options are part of the name: FILE?num_records=1m,align_pow=4"},
 };
 
 }  // namespace hako::tool

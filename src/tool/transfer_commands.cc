@@ -51,11 +51,11 @@ std::string CountOf(const CommandOptions& options, const TransferResult& result,
 int RunImport(CommandOptions options) {
   if (IsSameFile(options.database.path(), options.path)) return FailUsage("import", "the database and the text are the same file");
   if (HoldsDatabase(options.path)) {
-    return FailUsage("import", absl::StrCat(options.path, " is a database; to take its records over, say 'hako merge ",
-                                            options.database.path(), " ", options.path, "'"));
+    return FailUsage("import", absl::StrCat(options.path, " is a database; to copy its records, run 'hako merge ", options.database.path(),
+                                            " ", options.path, "'"));
   }
   if (IsStandardStream(options.path) && SharedDatabase::IsThere())
-    return FailUsage("import", "a shell reads its lines from there; name a file");
+    return FailUsage("import", "the shell reads its commands from standard input; name a file");
   TextInput text;
   if (const Status opened = text.Open(options.path); !opened.ok()) return FailText(text.name(), opened);
   options.database.any.file.mode = OpenMode::kCreate;
@@ -89,13 +89,13 @@ std::string MistakeInTarget(const CommandOptions& options) {
   }
   const bool is_stream = std::filesystem::exists(options.path, ignored) && !std::filesystem::is_regular_file(options.path, ignored);
   if (is_stream || !options.format.empty() || TextFormatOfPath(options.path)) return "";
-  return absl::StrCat(options.path, ": the ending does not tell the format; use .tsv, .jsonl or .dump, or say --format tsv, jsonl or dump");
+  return absl::StrCat(options.path, ": unknown suffix; use .tsv, .jsonl or .dump, or set --format tsv, jsonl or dump");
 }
 
 int RunExport(CommandOptions options) {
   if (const std::string mistake = MistakeInTarget(options); !mistake.empty()) return FailUsage("export", mistake);
   if ((options.print || options.mapsize != 0) && options.Format() != TextFormat::kDump)
-    return FailUsage("export", absl::StrCat(options.print ? "--print" : "--mapsize", " is for --format dump"));
+    return FailUsage("export", absl::StrCat(options.print ? "--print" : "--mapsize", " requires --format dump"));
   const Interrupt interrupt;
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
     TextOutput text;
@@ -123,22 +123,22 @@ int RunExport(CommandOptions options) {
 void AddTransferOptions(CLI::App* app, CommandOptions* options, Access access) {
   AddDatabaseOptions(app, &options->database, access);
   app->add_option("TEXT", options->path,
-                  access == Access::kWrite ? "What to read; standard input unless given" : "What to write; standard output unless given")
+                  access == Access::kWrite ? "The text to read, default standard input" : "The text to write, default standard output")
       ->type_name("");
   AddChoice(app, "--format", &options->format, {"tsv", "jsonl", "dump"},
-            "JSON Lines or a dump as of mdb_dump and db_dump; else by the ending of TEXT, else tsv");
-  app->add_flag("--no-progress,--no_progress", options->no_progress, "No progress line on a terminal");
+            "The format, default by the suffix of TEXT, else tsv; jsonl is JSON Lines, dump that of mdb_dump and db_dump");
+  app->add_flag("--no-progress,--no_progress", options->no_progress, "Show no progress line on a terminal");
 }
 
 }  // namespace
 
 void AddImportCommand(Commands& commands) {
   const auto options = std::make_shared<CommandOptions>();
-  CLI::App* app =
-      commands.Add("import", "Store the records of a text; makes the database if there is none", [options] { return RunImport(*options); });
+  CLI::App* app = commands.Add("import", "Store the records of a text; creates the database if it is absent",
+                               [options] { return RunImport(*options); });
   AddTransferOptions(app, options.get(), Access::kWrite);
-  app->add_flag("--no_escape,--no-escape", options->no_escape, "Backslashes in TSV stand for themselves");
-  AddNumber(app, "--max_line", &options->line_max, "Bytes of a line at most, 256Mi unless given: a longer one is an error", 1,
+  app->add_flag("--no_escape,--no-escape", options->no_escape, "Take backslashes in TSV literally");
+  AddNumber(app, "--max_line", &options->line_max, "Maximum length of a line in bytes, default 256Mi; a longer one is an error", 1,
             std::numeric_limits<std::int64_t>::max());
 }
 
@@ -148,7 +148,7 @@ void AddExportCommand(Commands& commands) {
   AddTransferOptions(app, options.get(), Access::kRead);
   options->damage.AddTo(app);
   app->add_flag("--print", options->print, "Dump: readable text (format=print) instead of hexadecimal digits");
-  AddNumber(app, "--mapsize", &options->mapsize, "Dump: how much room mdb_load is to make, in bytes; db_load refuses such a dump", 0,
+  AddNumber(app, "--mapsize", &options->mapsize, "Dump: the map size for mdb_load in bytes; db_load refuses such a dump", 0,
             std::numeric_limits<std::int64_t>::max());
 }
 

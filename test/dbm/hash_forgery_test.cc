@@ -355,7 +355,7 @@ TEST(HashForgedFileTest, RefusesABucketThatGoesOnInAnother) {
   const std::uint32_t home =
       format::IndexExtentEntry::Unpack(LoadLe<std::uint32_t>(forgery.Table().data())).offset / sizeof(HashForgery::Line);
   forgery.Home(forgery.Chained()[0]).slots[format::kLinkEntry] = home;
-  EXPECT_THAT(OpenMapped(forgery.Finish()), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("overflow lines")));
+  EXPECT_THAT(OpenMapped(forgery.Finish()), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("overflow bucket outside the index")));
 }
 
 // The note's numbers: 1, {offset, bytes} of a free extent; 0; n, {begin, end} of runs.

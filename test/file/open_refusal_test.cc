@@ -51,10 +51,10 @@ TYPED_TEST(OpenRefusalTest, MissingFolderIsNotAnAbsentKey) {
   std::filesystem::create_symlink("no/such/file", this->dir_.File("link"));
   for (const OpenMode mode : kModes) {
     EXPECT_THAT(this->Open(this->dir_.File("no/such/file"), mode),
-                StatusIs(absl::StatusCode::kFailedPrecondition, testing::HasSubstr("there is no folder " + this->dir_.File("no/such"))));
+                StatusIs(absl::StatusCode::kFailedPrecondition, testing::HasSubstr("there is no directory " + this->dir_.File("no/such"))));
   }
   EXPECT_THAT(this->Open(this->dir_.File("link"), OpenMode::kCreate),
-              StatusIs(absl::StatusCode::kFailedPrecondition, testing::HasSubstr("links to a folder that does not exist")));
+              StatusIs(absl::StatusCode::kFailedPrecondition, testing::HasSubstr("links to a directory that does not exist")));
 }
 
 }  // namespace

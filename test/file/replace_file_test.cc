@@ -252,7 +252,7 @@ TYPED_TEST(ReplaceFileTest, RefusesWhatIsNoRegularFile) {
 
 TYPED_TEST(ReplaceFileTest, MissingFolderIsNotAnAbsentKey) {
   EXPECT_THAT(ReplaceFile<TypeParam>(this->dir_.File("no/such/file"), WriteNew<TypeParam>),
-              StatusIs(absl::StatusCode::kFailedPrecondition, testing::HasSubstr("there is no folder")));
+              StatusIs(absl::StatusCode::kFailedPrecondition, testing::HasSubstr("there is no directory")));
 }
 
 TYPED_TEST(ReplaceFileTest, TakesTheLongestName) {

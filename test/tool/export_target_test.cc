@@ -45,7 +45,7 @@ TEST_F(ExportTarget, UnknownEndingNeedsFormat) {
   for (const std::string name : {"out.json", "out.csv", "out"}) {
     const ToolResult result = RunTool({"export", path_, dir_.File(name)});
     EXPECT_EQ(result.exit_code, 2);
-    EXPECT_THAT(result.err, HasSubstr("the ending does not tell the format"));
+    EXPECT_THAT(result.err, HasSubstr("unknown suffix; use .tsv"));
     EXPECT_FALSE(std::filesystem::exists(dir_.File(name)));
     EXPECT_EQ(RunTool({"export", path_, dir_.File(name), "--format", "jsonl"}).exit_code, 0);
     EXPECT_EQ(ReadWhole(dir_.File(name)), "{\"key\":\"k\",\"value\":\"v\"}\n");
@@ -92,7 +92,7 @@ TEST_F(ExportTarget, SkipDamagedWritesAllThatIsSound) {
     EXPECT_EQ(result.exit_code, 1);
     EXPECT_THAT(SplitLines(result.out), UnorderedElementsAre("one\t1", "three\t3"));
     EXPECT_THAT(SplitLines(result.err), ElementsAre(MatchesRegex("hako: .*damaged\\.hkh: skipped: .* at offset [0-9]+"),
-                                                    HasSubstr("damaged.hkh: 1 place was damaged and left out; keep the file")));
+                                                    HasSubstr("damaged.hkh: 1 damaged place was skipped; keep the file")));
   }
   EXPECT_EQ(RunTool({"export", damaged, text, "--skip_damaged"}).exit_code, 1);
   EXPECT_THAT(SplitLines(ReadWhole(text)), UnorderedElementsAre("one\t1", "three\t3"));

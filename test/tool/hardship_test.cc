@@ -61,7 +61,7 @@ TEST_F(Hardship, AnEmptyFileIsNoDatabaseYet) {
   WriteWhole(empty, "");
   const ToolResult result = RunTool({"get", empty, "k"});
   EXPECT_EQ(result.exit_code, 3);
-  EXPECT_EQ(result.err, "hako: " + empty + ": the file is empty, not a database yet; make it one with 'hako create " + empty + "'\n");
+  EXPECT_EQ(result.err, "hako: " + empty + ": the file is empty, not a database; create one with 'hako create " + empty + "'\n");
   EXPECT_EQ(RunTool({"create", empty}).exit_code, 0);
   EXPECT_EQ(RunTool({"count", empty}).out, "0\n");
 }
@@ -75,7 +75,7 @@ TEST_F(Hardship, NoPermissionIsTold) {
   const std::string locked_folder = dir_.File("folder");
   std::filesystem::create_directory(locked_folder);
   chmod(locked_folder.c_str(), 0555);
-  const std::string advice = "Permission denied; check the permissions of the file and of its folder\n";
+  const std::string advice = "Permission denied; check the permissions of the file and of its directory\n";
   // Its owner may read the file; another may not.
   EXPECT_EQ(Shell(as_nobody + "$HAKO set $DB k v", 3), "hako: " + path_ + ": cannot open: " + advice);
   const std::string made = locked_folder + "/b.hkh";
@@ -84,16 +84,16 @@ TEST_F(Hardship, NoPermissionIsTold) {
   chmod(path_.c_str(), 0444);
   EXPECT_EQ(Shell(as_nobody + "$HAKO count $DB > /dev/null", 0), "") << "reading needs no more than that";
   const std::string text = locked_folder + "/a.tsv";
-  EXPECT_EQ(Shell(as_nobody + "$HAKO export $DB " + text, 3), "hako: " + text + ": cannot make a new file: " + advice);
+  EXPECT_EQ(Shell(as_nobody + "$HAKO export $DB " + text, 3), "hako: " + text + ": cannot create a new file: " + advice);
   EXPECT_THAT(Shell(as_nobody + "$HAKO copy $DB " + made, 3),
-              AllOf(StartsWith("hako: " + made + ": cannot make a new file"), EndsWith(advice)));
+              AllOf(StartsWith("hako: " + made + ": cannot create a new file"), EndsWith(advice)));
 }
 
 TEST_F(Hardship, AFullDiskStopsWithoutHarm) {
   SmallDisk disk(2 << 20);
   if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a small file system";
   const std::string path = disk.File("a.hkh");
-  const std::string full = "No space left on device; free some space, or raise the limit if it is one, and run the command again\n";
+  const std::string full = "No space left on device; free some space, or raise the limit, and run the command again\n";
   const ToolResult imported = RunTool({"import", path}, NumberedLines(0, 300'000));
   EXPECT_EQ(imported.exit_code, 3);
   const auto lines = SplitLines(imported.err);

@@ -85,7 +85,7 @@ TEST_F(Maintenance, CopyMakesAnotherWholeDatabase) {
       2);
   const ToolResult nowhere = RunTool({"copy", a_, dir_.File("no/such.hkh")});
   EXPECT_EQ(nowhere.exit_code, 3);
-  EXPECT_THAT(nowhere.err, HasSubstr("there is no such folder"));
+  EXPECT_THAT(nowhere.err, HasSubstr("no such directory"));
   EXPECT_EQ(RunTool({"copy", dir_.File("absent.hkh"), dir_.File("c.hkh")}).exit_code, 3);
   EXPECT_NE(access(dir_.File("c.hkh").c_str(), F_OK), 0);
 }
@@ -106,7 +106,7 @@ TEST_F(Maintenance, MergeAddsWhatOthersHold) {
   EXPECT_EQ(RunTool({"merge", a_, a_}).exit_code, 2);
   const ToolResult absent = RunTool({"merge", a_, dir_.File("absent.hkh")});
   EXPECT_EQ(absent.exit_code, 3);
-  EXPECT_THAT(absent.err, StartsWith("hako: " + dir_.File("absent.hkh") + ": there is no such file"));
+  EXPECT_THAT(absent.err, StartsWith("hako: " + dir_.File("absent.hkh") + ": no such file"));
 }
 
 TEST_F(Maintenance, CopyOfAPrivateDatabaseIsPrivate) {
@@ -129,7 +129,7 @@ TEST_F(Maintenance, RekeyMovesARecord) {
   EXPECT_THAT(List(a_), UnorderedElementsAre("new\tvalue", "other\tx"));
   const ToolResult absent = RunTool({"rekey", a_, "old", "new"});
   EXPECT_EQ(absent.exit_code, 1);
-  EXPECT_EQ(absent.err, "hako: " + a_ + ": there is no record of key 'old'\n");
+  EXPECT_EQ(absent.err, "hako: " + a_ + ": no record of key 'old'\n");
   EXPECT_EQ(RunTool({"rekey", a_, "new", "other", "--no_overwrite"}).exit_code, 1);
   EXPECT_EQ(RunTool({"rekey", a_, "new", "new"}).exit_code, 0);
   EXPECT_THAT(List(a_), UnorderedElementsAre("new\tvalue", "other\tx"));

@@ -80,7 +80,7 @@ TEST_P(Ordered, ListBeginsWhereItIsTold) {
   EXPECT_THAT(from("jump", "b", {"--reverse", "--prefix", "a"}), ElementsAre("ax", "apricot", "apple"));
   const ToolResult none = RunTool({"list", path_, "--move", "jumplower", "--jump_key", "a"});
   EXPECT_EQ(none.exit_code, 1);
-  EXPECT_THAT(none.err, HasSubstr("there is no record of the key to jump to"));
+  EXPECT_THAT(none.err, HasSubstr("no record at the key to jump to"));
 }
 
 TEST_P(Ordered, RefusesKeysThatAreTooLong) {

@@ -69,10 +69,10 @@ TEST(PerfStalls, PrintsATable) {
 }
 
 TEST(PerfStalls, RefusesWhatItCannotMeasure) {
-  EXPECT_THAT(RunTool({"perf", "--json"}).err, HasSubstr("say what to measure: sequence, parallel, wicked or --stalls"));
-  EXPECT_THAT(RunTool({"perf", "--stalls"}).err, HasSubstr("hako perf: say what to measure: --dbm tiny or baby"));
+  EXPECT_THAT(RunTool({"perf", "--json"}).err, HasSubstr("nothing to measure: give sequence, parallel, wicked or --stalls"));
+  EXPECT_THAT(RunTool({"perf", "--stalls"}).err, HasSubstr("hako perf: nothing to measure: set --dbm tiny or baby"));
   EXPECT_THAT(RunTool({"perf", "--stalls", "--dbm", "tiny", "--operations", "verify,sleep"}).err,
-              HasSubstr("sleep: there are harvest, idle"));
+              HasSubstr("sleep: the operations are harvest, idle"));
   EXPECT_EQ(RunTool({"perf", "--stalls", "--dbm", "tiny", "--records", "0"}).exit_code, 2);
   EXPECT_THAT(RunTool({"perf", "--help"}).out, AllOf(HasSubstr("--stalls"), HasSubstr("sequence")));
 }

@@ -241,12 +241,12 @@ TEST(Perf, OptionsWithoutMeaningAreTakenWithANote) {
                                        "--no_wait", "--ulog", "x", "--verbose", "--params", "a=b"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     for (const char* name : {"--alloc_init", "--cache_buckets", "--no_wait", "--ulog", "--verbose", "--params"})
-      EXPECT_THAT(result.err, HasSubstr("hako perf " + command + ": " + name + " has no meaning here: "));
+      EXPECT_THAT(result.err, HasSubstr("hako perf " + command + ": " + name + " has no effect: "));
   }
   const ToolResult tree = RunTool(
       {"perf", "wicked", "--dbm", "tree", "--path", TempDir().File("p"), "--iter", "1", "--max_branches", "256", "--page_update_write"});
-  EXPECT_THAT(tree.err, HasSubstr("--max_branches has no meaning here: "));
-  EXPECT_THAT(tree.err, HasSubstr("--page_update_write has no meaning here: pages are written by checkpoints"));
+  EXPECT_THAT(tree.err, HasSubstr("--max_branches has no effect: "));
+  EXPECT_THAT(tree.err, HasSubstr("--page_update_write has no effect: pages are written by checkpoints"));
   EXPECT_THAT(RunTool({"perf", "sequence", "--dbm", "tiny", "--iter", "1", "--directio"}).err, HasSubstr("did you mean '--direct_io'?"));
 }
 
@@ -431,7 +431,7 @@ TEST_F(PerfDirect, TakesCommandLinesOfTheToolItFollows) {
       const std::vector<std::string> command = Join(is_hash ? Hash("1000") : Tree("1000"), more);
       const ToolResult result = RunTool(command);
       EXPECT_EQ(result.exit_code, 0) << result.err;
-      EXPECT_THAT(result.err, HasSubstr("--cache_buckets has no meaning here: the directory of a positional file is always in memory"));
+      EXPECT_THAT(result.err, HasSubstr("--cache_buckets has no effect: the directory of a positional file is always in memory"));
       EXPECT_EQ(SplitLines(result.err).size(), is_hash ? 2u : 1u) << result.err;
       Output output(result.out);
       const Expectation want = {.impl = "auto",
@@ -545,7 +545,7 @@ TEST(Perf, DirectIoNeedsAPositionalFile) {
   for (const std::vector<std::string>& file : std::vector<std::vector<std::string>>{{}, {"--file", "mmap-atom"}}) {
     const ToolResult result = RunTool(Join({"perf", "sequence", "--path", dir.File("p.hkh"), "--direct_io"}, file));
     EXPECT_EQ(result.exit_code, 2);
-    EXPECT_THAT(result.err, HasSubstr("--direct_io needs --file pos-para"));
+    EXPECT_THAT(result.err, HasSubstr("--direct_io requires --file pos-para"));
     EXPECT_FALSE(std::filesystem::exists(dir.File("p.hkh")));
   }
 }
@@ -556,7 +556,7 @@ TEST(Perf, RefusesMistakesOfDirectIo) {
   for (const std::string size : {"2", "256", "513", "6000"}) {
     const ToolResult result = RunTool(Join(command, {"--block_size", size}));
     EXPECT_EQ(result.exit_code, 2);
-    EXPECT_THAT(result.err, HasSubstr("--block_size " + size + ": direct I/O takes a power of two from 512 to 65536"));
+    EXPECT_THAT(result.err, HasSubstr("--block_size " + size + ": direct I/O requires a power of two from 512 to 65536"));
   }
   for (const std::string size : {"0", "128Ki"})
     EXPECT_THAT(RunTool(Join(command, {"--block_size", size})).err, HasSubstr("out of range, 1 to 65536"));
@@ -576,21 +576,20 @@ TEST(Perf, FlagsOfFilesSayWhatTheyNeed) {
     return result.err;
   };
   const auto expect_all = [](const std::string& err, const std::vector<const char*>& names, const std::string& why) {
-    for (const char* name : names)
-      EXPECT_THAT(err, HasSubstr("hako perf sequence: " + std::string(name) + " has no meaning " + why + "\n"));
+    for (const char* name : names) EXPECT_THAT(err, HasSubstr("hako perf sequence: " + std::string(name) + " has no effect" + why + "\n"));
   };
   const std::vector<const char*> of_files = {"--sync_io", "--min_read_size"};
   const std::vector<const char*> of_direct_io = {"--block_size", "--padding", "--pagecache", "--file_cache", "--no_batching"};
   const std::string mapped = notes({"--path", dir.File("p.hkt")});
-  expect_all(mapped, of_files, "without --file pos-para");
-  expect_all(mapped, of_direct_io, "without --direct_io");
+  expect_all(mapped, of_files, " without --file pos-para");
+  expect_all(mapped, of_direct_io, " without --direct_io");
   const std::string positional = notes({"--path", dir.File("p.hkt"), "--file", "pos-para"});
   EXPECT_THAT(SplitLines(positional), SizeIs(of_direct_io.size()));
-  expect_all(positional, of_direct_io, "without --direct_io");
+  expect_all(positional, of_direct_io, " without --direct_io");
   const std::string memory = notes({"--dbm", "tiny", "--direct_io"});
-  expect_all(memory, of_files, "here: the database is in memory");
-  expect_all(memory, of_direct_io, "here: the database is in memory");
-  expect_all(memory, {"--direct_io"}, "here: the database is in memory");
+  expect_all(memory, of_files, ": the database is in memory");
+  expect_all(memory, of_direct_io, ": the database is in memory");
+  expect_all(memory, {"--direct_io"}, ": the database is in memory");
 }
 
 TEST(Perf, RecordsAreAlignedAsFarAsCanBe) {
@@ -598,7 +597,7 @@ TEST(Perf, RecordsAreAlignedAsFarAsCanBe) {
   for (const std::string& path : {dir.File("p.hkh"), dir.File("p.hkt")}) {
     const ToolResult result = RunTool({"perf", "sequence", "--path", path, "--align_pow", "12", "--iter", "10"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_EQ(result.err, path.ends_with(".hkh") ? "hako perf sequence: --align_pow 12: 6 is used, the most there is\n" : "");
+    EXPECT_EQ(result.err, path.ends_with(".hkh") ? "hako perf sequence: --align_pow 12: 6 is used, the maximum\n" : "");
   }
   EXPECT_EQ(RunTool({"perf", "sequence", "--path", dir.File("p.hkh"), "--align_pow", "6", "--iter", "10"}).err, "");
 }

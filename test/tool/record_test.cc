@@ -38,7 +38,7 @@ TEST_F(Records, AbsentKeysEndWithOneAndSaySo) {
   for (const ToolResult& result : {RunTool({"get", path_, "absent\n"}), RunTool({"remove", path_, "absent\n", "here"})}) {
     EXPECT_EQ(result.exit_code, 1);
     EXPECT_EQ(result.out, "");
-    EXPECT_EQ(result.err, "hako: " + path_ + ": there is no record of key 'absent\\n'\n");
+    EXPECT_EQ(result.err, "hako: " + path_ + ": no record of key 'absent\\n'\n");
   }
   EXPECT_EQ(RunTool({"get", path_, "here"}).exit_code, 1) << "the other key was removed all the same";
 }
@@ -184,7 +184,7 @@ TEST_F(Records, SetTakesItsValueFromAStreamOrAFile) {
   EXPECT_EQ(RunTool({"get", path_, "dash"}).out, "-\n");
   const ToolResult absent = RunTool({"set", path_, "k", "--value_file", dir_.File("absent")});
   EXPECT_EQ(absent.exit_code, 3);
-  EXPECT_THAT(absent.err, HasSubstr("there is no such file or folder"));
+  EXPECT_THAT(absent.err, HasSubstr("no such file or directory"));
   EXPECT_EQ(RunTool({"shell", path_}, "set k -\n").exit_code, 2);
 }
 
@@ -254,7 +254,7 @@ TEST_F(Records, InspectPrintsOneAttribute) {
   const ToolResult none = RunTool({"inspect", path_, "colour"});
   EXPECT_EQ(none.exit_code, 1);
   EXPECT_EQ(none.out, "");
-  EXPECT_EQ(none.err, "hako: " + path_ + ": there is no attribute 'colour'; 'hako inspect' lists them\n");
+  EXPECT_EQ(none.err, "hako: " + path_ + ": no attribute 'colour'; 'hako inspect' lists them\n");
 }
 
 TEST_F(Records, InspectTellsFacts) {
@@ -328,7 +328,7 @@ TEST_F(Records, AFileThatIsOpenElsewhereEndsWithFour) {
     const ToolResult result = RunTool(command);
     EXPECT_EQ(result.exit_code, 4) << command[0];
     EXPECT_EQ(result.err,
-              "hako: " + path_ + ": locked: another process has it open; wait for that with --wait SECONDS, or end the other process\n");
+              "hako: " + path_ + ": locked: another process has it open; wait for it with --wait SECONDS, or end the other process\n");
     EXPECT_EQ(result.out, "");
   }
 }
@@ -359,7 +359,7 @@ TEST_F(Records, FilesThatCannotBeOpenedEndWithThree) {
     EXPECT_NE(access(absent.c_str(), F_OK), 0) << command[0] << " made it";
   }
   EXPECT_THAT(RunTool({"create", dir_.File("no/such.hkh")}).err,
-              HasSubstr("there is no such folder; check the name, or make the folder first"));
+              HasSubstr("no such directory; check the name, or create the directory first"));
   EXPECT_EQ(RunTool({"list", dir_.path(), "--dbm", "hash"}).exit_code, 3);
   WriteWhole(dir_.File("text.hkh"), std::string(200000, 'x'));
   const ToolResult foreign = RunTool({"list", dir_.File("text.hkh")});

@@ -15,7 +15,7 @@ TEST_F(Shell, RunsALineEach) {
                                     "get empty\nset n --incr 5\nget -- k # not a key\ncount\nrekey k -- -k\nremove n\nget k");
   EXPECT_EQ(result.exit_code, 1) << "the last key is absent";
   EXPECT_EQ(result.out, "a\"b\\\n\n5\nv\n4\n");
-  EXPECT_EQ(result.err, "hako: " + path_ + ": there is no record of key 'k'\n");
+  EXPECT_EQ(result.err, "hako: " + path_ + ": no record of key 'k'\n");
   EXPECT_EQ(RunTool({"get", path_, "--", "-k"}).out, "v\n");
   EXPECT_EQ(RunTool({"count", path_}).out, "3\n");
 }
@@ -23,7 +23,7 @@ TEST_F(Shell, RunsALineEach) {
 TEST_F(Shell, StopsAtTheFirstMistakeOfAPipe) {
   const ToolResult result = RunTool({"shell", path_}, "set a 1\nste b 2\nset c 3\n");
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, AllOf(StartsWith("hako shell: there is no 'ste' here; did you mean 'set'?; there are get, set, "),
+  EXPECT_THAT(result.err, AllOf(StartsWith("hako shell: unknown command 'ste'; did you mean 'set'?; the commands are get, set, "),
                                 EndsWith("hako shell: stopped at line 2\n")));
   EXPECT_EQ(RunTool({"list", path_}).out, "a\t1\n");
   for (const char* line : {"get 'a", "perf sequence --dbm tiny", "create x.hkh", "import", "import -", "get a --frob", "shell"})

@@ -173,9 +173,9 @@ struct Malformed {
 const std::string kHeader = "VERSION=3\nformat=bytevalue\ntype=btree\nHEADER=END\n";
 
 const Malformed kMalformedTexts[] = {{"tsv", "a\t1\nb\n", "line 2: no tab", 1},
-                                     {"tsv", "a\t\\q\n", "line 1: a backslash", 0},
-                                     {"tsv", "a\t\\x4\n", "line 1: a backslash", 0},
-                                     {"tsv", "a\t\\", "line 1: a backslash", 0},
+                                     {"tsv", "a\t\\q\n", "line 1: invalid escape", 0},
+                                     {"tsv", "a\t\\x4\n", "line 1: invalid escape", 0},
+                                     {"tsv", "a\t\\", "line 1: invalid escape", 0},
                                      {"tsv", "a\t1\n\nb\n", "line 3: no tab", 1},
                                      {"jsonl", "{\"key\":\"a\"}\n", "line 1: not of the form", 0},
                                      {"jsonl", "{\"key\":\"a\",\"value\":\"1\"}\n[1,\n", "line 2: not of the form", 1},
@@ -185,15 +185,15 @@ const Malformed kMalformedTexts[] = {{"tsv", "a\t1\nb\n", "line 2: no tab", 1},
                                      {"jsonl", "{\"key\":\"a\",\"value\":{\"b64\":\"/x==\"}}\n", "line 1: not of the form", 0},
                                      {"jsonl", std::string(100000, '['), "line 1: not of the form", 0},
                                      {"dump", "", "line 0: no HEADER=END", 0},
-                                     {"dump", "rubbish\n", "line 1: not a line of a dump's header", 0},
-                                     {"dump", "VERSION=4\nHEADER=END\nDATA=END\n", "line 1: a dump of another version", 0},
-                                     {"dump", "VERSION=3\ntype=recno\nHEADER=END\nDATA=END\n", "line 2: neither type=btree", 0},
-                                     {"dump", "VERSION=3\nduplicates=1\nHEADER=END\nDATA=END\n", "line 2: a dump with several values", 0},
+                                     {"dump", "rubbish\n", "line 1: malformed header line of a dump", 0},
+                                     {"dump", "VERSION=4\nHEADER=END\nDATA=END\n", "line 1: unsupported dump version", 0},
+                                     {"dump", "VERSION=3\ntype=recno\nHEADER=END\nDATA=END\n", "line 2: unsupported type", 0},
+                                     {"dump", "VERSION=3\nduplicates=1\nHEADER=END\nDATA=END\n", "line 2: dumps with several values", 0},
                                      {"dump", kHeader + " 61\n 31\n", "line 6: the dump ends without DATA=END", 1},
                                      {"dump", kHeader + " 61\n 31\n 62\nDATA=END\n", "line 8: the last key has no value", 1},
                                      {"dump", kHeader + " 6\n 31\nDATA=END\n", "line 5: not pairs of hexadecimal", 0},
-                                     {"dump", kHeader + "61\n31\nDATA=END\n", "line 5: a data line begins with a space", 0},
-                                     {"dump", kHeader + " 61\n 31\nDATA=END\n" + kHeader, "line 8: something follows DATA=END", 1},
+                                     {"dump", kHeader + "61\n31\nDATA=END\n", "line 5: a data line must begin with a space", 0},
+                                     {"dump", kHeader + " 61\n 31\nDATA=END\n" + kHeader, "line 8: text after DATA=END", 1},
                                      {"dump", "format=print\nHEADER=END\n \\6\n b\nDATA=END\n", "line 3: a backslash without", 0}};
 
 TEST_F(Transfer, MalformedTextsEndWithThreeAndTheLine) {
@@ -215,7 +215,7 @@ TEST_F(Transfer, TextsThatCannotBeUsed) {
   ASSERT_EQ(RunTool({"create", path_}).exit_code, 0);
   const ToolResult absent = RunTool({"import", dir_.File("b.hkh"), dir_.File("absent.tsv")});
   EXPECT_EQ(absent.exit_code, 3);
-  EXPECT_EQ(absent.err, "hako: " + dir_.File("absent.tsv") + ": there is no such file or folder; check the name\n");
+  EXPECT_EQ(absent.err, "hako: " + dir_.File("absent.tsv") + ": no such file or directory; check the name\n");
   EXPECT_NE(access(dir_.File("b.hkh").c_str(), F_OK), 0) << "made a database for nothing";
   EXPECT_EQ(RunTool({"import", dir_.File("b.hkh"), dir_.path(), "--format", "tsv"}).exit_code, 3);
   EXPECT_EQ(RunTool({"export", path_, dir_.File("no/such/folder.tsv")}).exit_code, 3);

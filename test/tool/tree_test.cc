@@ -117,7 +117,7 @@ TEST_F(TreeFile, OtherFilesAreToldFromIt) {
   }
   const ToolResult absent = RunTool({"get", dir_.File("none.hkt"), "k"});
   EXPECT_EQ(absent.exit_code, 3);
-  EXPECT_THAT(absent.err, HasSubstr("there is no such file"));
+  EXPECT_THAT(absent.err, HasSubstr("no such file"));
 }
 
 TEST_F(TreeFile, DamageIsToldAndNothingMadeUp) {

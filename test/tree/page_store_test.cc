@@ -155,7 +155,7 @@ TEST_F(PageStoreTest, RefusesADamagedImage) {
   for (const std::uint64_t at : {offset, offset + 699, offset + 1023}) {
     const std::byte damaged = bytes[at] ^ std::byte{4};
     ASSERT_THAT(file_.WriteAt(at, {&damaged, 1}), IsOk());
-    EXPECT_THAT(Expect(2, 700, 1), StatusIs(absl::StatusCode::kDataLoss, testing::HasSubstr("page 2 does not match its check")));
+    EXPECT_THAT(Expect(2, 700, 1), StatusIs(absl::StatusCode::kDataLoss, testing::HasSubstr("page 2 fails its checksum")));
     EXPECT_THAT(Expect(3, 700, 1), IsOk());
     ASSERT_THAT(file_.WriteAt(at, {&bytes[at], 1}), IsOk());
     EXPECT_THAT(Expect(2, 700, 1), IsOk());

@@ -52,14 +52,14 @@ inline Status DataLossError(std::string_view what, std::uint64_t offset) {
 
 // OutOfRange: `what`, such as "a key", is longer than its limit.
 [[gnu::cold]] inline Status TooLargeError(std::string_view what, std::uint64_t size, std::uint64_t limit) {
-  return absl::OutOfRangeError(absl::StrCat(ToAbsl(what), " of ", size, " bytes; the limit is ", limit));
+  return absl::OutOfRangeError(absl::StrCat(ToAbsl(what), " of ", size, " bytes exceeds the limit of ", limit, " bytes"));
 }
 
 // Reasons for which a database refuses updates.
 [[gnu::cold]] inline Status ReadOnlyError() { return absl::FailedPreconditionError("the database was opened read-only"); }
 [[gnu::cold]] inline Status NoMoreWritesError(const Status& failure) {
   return absl::FailedPreconditionError(
-      absl::StrCat("no more writes after an error; close the database and open it again: ", failure.message()));
+      absl::StrCat("updates are refused after an error until the database is reopened: ", failure.message()));
 }
 
 // The error of a failed system call on the data path. Callers take NotFound for an absent key, so

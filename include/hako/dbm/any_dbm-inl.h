@@ -6,7 +6,7 @@
 
 namespace hako {
 
-inline Status AnyDBM::NoOrderError() { return absl::UnimplementedError("this kind of database has no order"); }
+inline Status AnyDBM::NoOrderError() { return absl::UnimplementedError("this kind of database is not ordered"); }
 
 struct AnyDBM::CursorInterface {
   virtual ~CursorInterface() = default;

@@ -368,7 +368,7 @@ Status HashDBM<FileT>::RefreshSomeStamps(WriterState& mine) {
 template <File FileT>
 Status HashDBM<FileT>::CopyTo(FileT empty_file) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
-  if (empty_file.Size() != 0) return absl::InvalidArgumentError("CopyTo wants an empty file");
+  if (empty_file.Size() != 0) return absl::InvalidArgumentError("CopyTo: the target file is not empty");
   WriterState* mine = writers_.Mine();
   if (mine == nullptr) return writers_.Refusal();
   HashOptions options;
@@ -398,7 +398,7 @@ HAKO_OR_NO_MEMORY
 
 template <File FileT>
 Status HashDBM<FileT>::FinishCopy(HashDBM& copy, std::uint64_t num_records) {
-  if (copy.Count() != num_records) return absl::DataLossError("damaged records were found while copying; Verify names them");
+  if (copy.Count() != num_records) return absl::DataLossError("damaged records found while copying; Verify names them");
   HAKO_RETURN_IF_ERROR(copy.SetType(GetType()));
   HAKO_RETURN_IF_ERROR(copy.SetMetadata(GetMetadata()));
   return copy.Close();
@@ -476,7 +476,7 @@ Status HashDBM<FileT>::VerifyDiffer(WriterState& mine, std::uint32_t a, std::uin
   const StatusOr<std::string> first = key_of(a), second = key_of(b);
   if (!first.ok() || !second.ok() || *first != *second) return absl::OkStatus();  // a damaged one is missing among the records
   if (!heap_->IsNamed(a) || !heap_->IsNamed(b)) return absl::OkStatus();
-  return DataLossError("a bucket has two records of the same key, the second one", heap_->OffsetOf(b));
+  return DataLossError("duplicate key in a bucket: its second record", heap_->OffsetOf(b));
 }
 
 // The heap has fewer or more live records than the index: finds the damage.

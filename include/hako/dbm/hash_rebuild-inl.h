@@ -174,7 +174,7 @@ Status HashDBM<FileT>::MakeIndexAnew(WriterState& mine) {
     heap_->RefreshStamp(record.handle, record.stamp);
     return index_.Adopt(mine, record.key_hash, record.handle);
   }));
-  return Count() == count ? absl::OkStatus() : absl::DataLossError("damaged records were found while making the index anew");
+  return Count() == count ? absl::OkStatus() : absl::DataLossError("damaged records found while rebuilding the index");
 }
 
 }  // namespace hako

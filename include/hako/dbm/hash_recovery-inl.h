@@ -65,7 +65,7 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
       HAKO_ASSIGN_OR_RETURN(const bool has_index, note_holds ? FindIndex() : StatusOr<bool>(false));
       if (has_index) {
         HAKO_RETURN_IF_ERROR(AdoptIndex(mine, super.num_lines));
-        if (Count() != super.num_records) return absl::DataLossError("the index does not hold as many records as the superblock says");
+        if (Count() != super.num_records) return absl::DataLossError("the number of records in the index does not match the superblock");
         if (writable) HAKO_RETURN_IF_ERROR(extents.MarkInUse());
         if (note.empty()) {
           heap_->BeginHarvest(mine, Count());
@@ -118,17 +118,17 @@ Status HashDBM<FileT>::AdoptIndex(WriterState& mine, std::uint64_t num_lines) {
   for (const format::IndexExtentEntry& entry : heap_->IndexExtents()) {
     heap_->AddIndexBytes(entry.bytes);
     const bool is_new = heap_->index_is_in_memory() || heap_->extents().AddIndexExtent({entry.offset, entry.bytes});
-    if (!is_new) return DataLossError("bad table of index extents: it names one twice, at", entry.offset);
+    if (!is_new) return DataLossError("bad table of index extents: duplicate extent", entry.offset);
     if (entry.overflow) {
       overflow.push_back(entry);
     } else if (!lines.AdoptHome(entry.offset, entry.bytes)) {
-      return DataLossError("bad table of index extents, at the extent", entry.offset);
+      return DataLossError("bad table of index extents: invalid extent", entry.offset);
     }
   }
   std::unordered_set<std::uint32_t> used;
   HAKO_RETURN_IF_ERROR(index_.Recover(mine, num_lines, &used));
   for (const auto& entry : overflow) lines.AdoptOverflow(entry.offset, entry.bytes, used);
-  if (lines.num_overflow() != used.size()) return absl::DataLossError("a bucket goes on where there are no overflow lines");
+  if (lines.num_overflow() != used.size()) return absl::DataLossError("a bucket links to an overflow bucket outside the index");
   return absl::OkStatus();
 }
 
@@ -169,7 +169,7 @@ Status HashDBM<FileT>::RecoverByScan(WriterState& mine) {
   kept.Leave();
   if (Count() != extents.super().num_records) {
     return absl::DataLossError(absl::StrCat("damaged records: the last synced state has ", std::uint64_t{extents.super().num_records},
-                                            " records, ", Count(), " of them can be read"));
+                                            " records, ", Count(), " of which are readable"));
   }
   for (const hash::Extent& extent : others) {
     // A heap extent whose header was lost in the crash may hold records of the lost epoch. A later

@@ -204,7 +204,7 @@ class MultiOperations {
   Status PushLast(std::string_view value, double wtime = -1, std::string* key = nullptr) HAKO_TRY {
     using Seconds = std::chrono::duration<double>;
     if (wtime < 0) wtime = Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
-    if (!(wtime < 1e11)) return absl::InvalidArgumentError("PushLast: no such time");
+    if (!(wtime < 1e11)) return absl::InvalidArgumentError("PushLast: the time is out of range");
     char bytes[8];
     for (auto time = static_cast<std::uint64_t>(wtime * 1e8);; ++time) {
       StoreBigEndian(time, bytes);

@@ -179,7 +179,7 @@ class OrderedOperations {
     std::string before;
     std::string_view key, value;
     for (bool first = true; next(&key, &value); first = false) {
-      if (!first && Compare::Compare(before, key) >= 0) return absl::InvalidArgumentError("BulkLoad: the keys do not rise");
+      if (!first && Compare::Compare(before, key) >= 0) return absl::InvalidArgumentError("BulkLoad: the keys are not in ascending order");
       HAKO_RETURN_IF_ERROR(self().Set(key, value));
       before.assign(key);
     }

@@ -72,9 +72,8 @@ void TreeDBM<FileT, Compare, Codec>::NoteHealth(const Status& status) {
   const Status failure = space_->store().Health();
   Status health = failure.ok() ? status : failure;
   if (health.ok() && space_->store().is_short()) {
-    health = CatchNoMemory([]() -> Status {
-      return absl::ResourceExhaustedError("the device is full: only removals are accepted until there is space again");
-    });
+    health = CatchNoMemory(
+        []() -> Status { return absl::ResourceExhaustedError("the device is full: only removals are accepted until space is available"); });
   }
   refusal_.Assign(health);
   static constexpr std::chrono::milliseconds kFirstDelay{10}, kDelayMax{1000};
@@ -181,7 +180,7 @@ void TreeDBM<FileT, Compare, Codec>::Unpin() {
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::CopyTo(FileT empty_file) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
-  if (empty_file.Size() != 0) return absl::InvalidArgumentError("CopyTo wants an empty file");
+  if (empty_file.Size() != 0) return absl::InvalidArgumentError("CopyTo: the target file is not empty");
   HAKO_ASSIGN_OR_RETURN(const auto pinned, PinNewest());
   const Status status = CatchNoMemory([&] { return space_->store().Copy(pinned, empty_file); });
   Unpin();

@@ -35,7 +35,7 @@ class AnyFile {
   static StatusOr<AnyFile> Open(const std::string& path, const FileOptions& options = {}, std::string_view kind = kMemoryMap) {
     if (kind == kMemoryMap) return OpenAs<MemoryMapParallelFile>(path, options);
     if (kind == kPositional) return OpenAs<PositionalParallelFile>(path, options);
-    return absl::InvalidArgumentError(absl::StrCat("there is no file type \"", ToAbsl(kind), "\""));
+    return absl::InvalidArgumentError(absl::StrCat("unknown file type '", ToAbsl(kind), "'"));
   }
 
   // See File.

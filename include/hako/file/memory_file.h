@@ -73,7 +73,8 @@ class MemoryFile {
   }
   Status Resize(std::uint64_t size) {
     if (size > content_->reserve) {
-      return absl::ResourceExhaustedError(absl::StrCat("a memory file of ", content_->reserve, " bytes cannot grow to ", size));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("a memory file that reserves ", content_->reserve, " bytes cannot grow to ", size, " bytes"));
     }
     const std::uint64_t old_size = content_->size.exchange(size, std::memory_order_acq_rel);
     if (size < old_size) content_->Zero(size, old_size);

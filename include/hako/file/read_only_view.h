@@ -32,7 +32,7 @@ class ReadOnlyView {
   { return file_->block_size(); }
 
  private:
-  static Status Refuse() { return absl::FailedPreconditionError("a view of a file is read-only"); }
+  static Status Refuse() { return absl::FailedPreconditionError("the view of the file is read-only"); }
   FileT* file_;
 };
 

@@ -126,7 +126,7 @@ Status BucketIndex<Space>::RemoveAll(F&& visit) {
 template <class Space>
 Status BucketIndex<Space>::Recover(WriterState& writer, std::uint64_t num_lines, std::unordered_set<std::uint32_t>* used_overflow) {
   if (num_lines < 2 || num_lines > std::min(lines_.HomeCapacity(), TableShape::kMaxLines))
-    return absl::DataLossError("the number of bucket lines makes no sense");
+    return absl::DataLossError("the number of buckets is invalid");
   shape_.store(TableShape::Of(num_lines).word(), std::memory_order_release);
   std::int64_t count = 0;
   for (std::uint64_t index = 0; index < num_lines; ++index) {
@@ -220,9 +220,9 @@ Status BucketIndex<Space>::VerifyRecords(WriterState& writer) {
       if (place.index != index) {
         status.Update(absl::DataLossError(absl::StrCat("a record of bucket ", place.index, " is in bucket ", index)));
       } else if (LoadTag(line, i) != place.TagOf(hash)) {
-        status.Update(absl::DataLossError(absl::StrCat("a wrong tag in bucket ", index)));
+        status.Update(absl::DataLossError(absl::StrCat("wrong tag in bucket ", index)));
       } else if (std::find(keys.begin(), keys.end(), record->key) != keys.end()) {
-        status.Update(absl::DataLossError(absl::StrCat("a key stands twice in bucket ", index)));
+        status.Update(absl::DataLossError(absl::StrCat("duplicate key in bucket ", index)));
       }
       keys.emplace_back(record->key);
     }));

@@ -265,7 +265,7 @@ class ExtentFile {
   Status Read(std::uint64_t offset, char* out, std::uint64_t size) const {
     if constexpr (kMapped) {
       if (offset > file_.Size() || size > file_.Size() - offset)
-        return absl::OutOfRangeError(absl::StrCat("a read beyond the file's end, at ", offset));
+        return absl::OutOfRangeError(absl::StrCat("a read beyond the end of the file at offset ", offset));
       if constexpr (requires { file_.Prefetch(offset, size); }) {
         if (size >= format::kExtentUnit) file_.Prefetch(offset, size);
       }
@@ -343,7 +343,7 @@ class ExtentFile {
     const std::uint64_t tail_max = std::uint64_t{1} << (32 + super_.align_pow);  // handles are 32 bits
     if (super_.tail < format::kFirstExtent || super_.tail % format::kExtentUnit != 0 || super_.tail > tail_max)
       return bad("tail", offsetof(format::HashSuperBlock, tail));
-    if (super_.tail > size) return DataLossError("the file is cut short: its records reach beyond its end,", size);
+    if (super_.tail > size) return DataLossError("the file is truncated: its records extend beyond its end", size);
     if (super_.index_extents > format::kIndexExtentsMax) return bad("index extents", offsetof(format::HashSuperBlock, index_extents));
     Attach();
     tail_.store(super_.tail);

@@ -138,7 +138,7 @@ class FileOrderScan {
   Status FindDamage() const {
     const auto nothing = [](std::string_view, std::string_view) {};
     HAKO_RETURN_IF_ERROR(index_.ForEach(nothing));
-    return absl::DataLossError("some records are not in the extents of the file");
+    return absl::DataLossError("some records lie outside the extents of the file");
   }
 
   const Index& index_;

@@ -56,7 +56,7 @@ class LineTable {
 
   // Allocates chunks for home lines [0, count).
   Status EnsureHome(std::uint64_t count) {
-    if (count > kHomeMax) return absl::ResourceExhaustedError("the hash table has reached its largest size");
+    if (count > kHomeMax) return absl::ResourceExhaustedError("the hash table has reached its maximum size");
     while (HomeCapacity() < count) {
       const std::uint64_t bytes = num_chunks_ < kSmallChunks ? kSmallChunkBytes : kLargeChunkBytes;
       HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, space_.AllocateIndexExtent(bytes, IndexExtent::kHomeLines));

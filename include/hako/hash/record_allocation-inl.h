@@ -14,7 +14,7 @@ StatusOr<std::uint64_t> RecordHeap<FileT>::AllocateIndexExtent(std::uint64_t byt
     return index_arena_->Allocate(bytes, kind);
   }
   std::lock_guard lock(index_mutex_);
-  if (num_index_extents_ == format::kIndexExtentsMax) return absl::ResourceExhaustedError("the hash index has reached its largest size");
+  if (num_index_extents_ == format::kIndexExtentsMax) return absl::ResourceExhaustedError("the hash index has reached its maximum size");
   HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, extents_->Allocate(bytes));
   const format::IndexExtentEntry entry{offset, bytes, kind == IndexExtent::kOverflowLines};
   extents_->AddIndexExtent({offset, bytes});

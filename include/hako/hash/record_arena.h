@@ -118,7 +118,7 @@ class RecordArena {
   }
 
   bool CopyIsIntact(const FetchedCopy&, std::uint64_t) const { return true; }
-  Status DamageAt(std::uint32_t handle) const { return absl::InternalError(absl::StrCat("corrupted memory at block ", handle)); }
+  Status DamageAt(std::uint32_t handle) const { return absl::InternalError(absl::StrCat("corrupt memory in block ", handle)); }
 
   Match MatchKey(std::uint32_t handle, std::string_view key, format::Lengths* lengths) const {
     const char* at = At(handle);

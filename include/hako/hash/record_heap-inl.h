@@ -256,9 +256,9 @@ Status RecordHeap<FileT>::DamageAt(std::uint32_t handle) const {
     if (ReadRecord(handle, &head, &at, &status) == Match::kFailed) return status;
     RecordView record;
     if (IsIntact(handle, &record))
-      return absl::UnavailableError(absl::StrCat("a record at offset ", OffsetOf(handle), " could not be read, but can be now"));
+      return absl::UnavailableError(absl::StrCat("a read of the record at offset ", OffsetOf(handle), " failed, but succeeds now"));
   }
-  return DataLossError("a record does not match its check", OffsetOf(handle));
+  return DataLossError("a record fails its checksum", OffsetOf(handle));
 }
 
 // ---- writing ----

@@ -31,7 +31,7 @@ class ReservedMemory {
  public:
   static StatusOr<ReservedMemory> Reserve(std::uint64_t bytes) {
     void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED) return SystemError(errno, absl::StrCat("reserving ", bytes, " bytes of address space").c_str());
+    if (base == MAP_FAILED) return SystemError(errno, absl::StrCat("cannot reserve ", bytes, " bytes of address space").c_str());
     return ReservedMemory(static_cast<std::byte*>(base), bytes);
   }
   // Reserves as much as the system allows (ulimit -v), from `least` to `bytes`. If less than

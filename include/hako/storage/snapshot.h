@@ -106,11 +106,11 @@ class SnapshotReader {
       HAKO_RETURN_IF_ERROR(file_.ReadAt(offset, {reinterpret_cast<std::byte*>(&block), sizeof(block)}));
       const std::uint32_t size = block.payload_bytes;
       const std::uint32_t records = block.records;
-      if (size > left - sizeof(block)) return DataLossError("a snapshot block reaches beyond the file", offset);
+      if (size > left - sizeof(block)) return DataLossError("a snapshot block extends beyond the file", offset);
       payload.resize(size);
       HAKO_RETURN_IF_ERROR(file_.ReadAt(offset + sizeof(block), {reinterpret_cast<std::byte*>(payload.data()), size}));
       if (block.check != format::SnapshotBlockCheck(payload, records, header.id, offset)) {
-        return DataLossError("a snapshot block does not match its check", offset);
+        return DataLossError("a snapshot block fails its checksum", offset);
       }
       if (records == 0) return CheckEnd(payload, total, offset);
       HAKO_RETURN_IF_ERROR(ForEachIn(payload, records, offset, visit));
@@ -125,7 +125,7 @@ class SnapshotReader {
     HAKO_RETURN_IF_ERROR(file_.ReadAt(0, {reinterpret_cast<std::byte*>(header), sizeof(*header)}));
     if (header->magic != format::kSnapshotMagic) return absl::InvalidArgumentError("not a hako snapshot: bad magic at offset 0");
     if (header->check != Hash64(header, offsetof(format::SnapshotHeader, check), 0)) {
-      return DataLossError("the snapshot's header does not match its check", 0);
+      return DataLossError("the snapshot header fails its checksum", 0);
     }
     if (header->version > format::kSnapshotVersion) {
       return absl::UnimplementedError(
@@ -138,7 +138,7 @@ class SnapshotReader {
     if (payload.size() != sizeof(expected)) return DataLossError("bad end block", offset);
     std::memcpy(&expected, payload.data(), sizeof(expected));
     if (expected != total)
-      return DataLossError(absl::StrCat("the snapshot has ", total, " records, not the number its end block names,").c_str(), offset);
+      return DataLossError(absl::StrCat("the snapshot has ", total, " records, which the end block contradicts").c_str(), offset);
     return absl::OkStatus();
   }
   template <class F>
@@ -146,7 +146,7 @@ class SnapshotReader {
     for (std::uint32_t i = 0; i < records; ++i) {
       const format::Lengths lengths = format::DecodeLengths(payload.data(), payload.size());
       if (lengths.header == 0 || lengths.key_size + lengths.value_size > payload.size() - lengths.header) {
-        return DataLossError("a record reaches beyond its snapshot block", offset);
+        return DataLossError("a record extends beyond its snapshot block", offset);
       }
       payload.remove_prefix(lengths.header);
       HAKO_RETURN_IF_ERROR(visit(payload.substr(0, lengths.key_size), payload.substr(lengths.key_size, lengths.value_size)));

@@ -59,7 +59,7 @@ StatusOr<Block> ReadNewerSlot(const FileT& file, const FileKind& kind, std::uint
   }
   if (!valid[0] && !valid[1]) {
     if (slots[0].magic != kind.magic && slots[1].magic != kind.magic) return not_ours("bad magic", 0);
-    return DataLossError("neither superblock matches its check", 0);
+    return DataLossError("both superblocks fail their checksums", 0);
   }
   const Block& newer = valid[0] && (!valid[1] || slots[0].sequence > slots[1].sequence) ? slots[0] : slots[1];
   const std::uint32_t version = newer.version;

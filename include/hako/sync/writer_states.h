@@ -32,9 +32,8 @@ class WriterStates {
   }
   [[gnu::cold]] Status Refusal() {
     HAKO_RETURN_IF_ERROR(CheckOpen());
-    if (states_.Mine() != nullptr) return absl::FailedPreconditionError("a visitor called the database that runs it; call it afterwards");
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no memory, or more than ", kMaxThreads, " threads, for what the database keeps for each of them"));
+    if (states_.Mine() != nullptr) return absl::FailedPreconditionError("a visitor must not call its own database");
+    return absl::ResourceExhaustedError(absl::StrCat("out of memory for the state of a thread, or more than ", kMaxThreads, " threads"));
   }
   template <class F>
   void ForEach(F&& visit) const {

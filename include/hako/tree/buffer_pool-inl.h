@@ -100,9 +100,9 @@ void BufferPool<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInst
     HAKO_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, Unpack<Codec>(page.id, page.bytes, unpacked));
     HAKO_ASSIGN_OR_RETURN(PageImage image, PageImage::Parse(page.id, bytes, limits_.order, slab_->page_end()));
     if (how.level >= 0 && image.shape().level() != static_cast<unsigned>(how.level))
-      return absl::DataLossError(absl::StrCat("page ", page.id, " is not on the level of the tree where it is named"));
+      return absl::DataLossError(absl::StrCat("page ", page.id, ": level does not match the parent"));
     if (!HasExpectedBounds(page.id, image))
-      return absl::DataLossError(absl::StrCat("page ", page.id, ": its fences are not what the page above it says"));
+      return absl::DataLossError(absl::StrCat("page ", page.id, ": fence keys do not match the parent"));
     return image;
   };
   std::array<std::optional<PageImage>, kInstalledTogether> images;
@@ -120,9 +120,9 @@ void BufferPool<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInst
         if (pages[i].unit != 0 && List(pages[i].id)) continue;
         if (pages[i].unit != 0) GiveBack(pages[i].unit, images[i]->shape().units);
         ForgetChildren(*images[i], images[i]->shape().count);
-        pages[i].status = absl::ResourceExhaustedError("no memory for a page");
+        pages[i].status = absl::ResourceExhaustedError("out of memory for a page");
       } else {
-        pages[i].status = absl::DataLossError(absl::StrCat("page ", pages[i].id, " names a page that is named elsewhere"));
+        pages[i].status = absl::DataLossError(absl::StrCat("page ", pages[i].id, ": a child has another parent already"));
       }
     }
   }

@@ -126,7 +126,7 @@ Status PageTree<Space, Compare>::Split(SplitResult* halves, std::string_view key
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::GrowRoot(Line** page) {
   if (View(memory_, root()).level() == format::PageShape::kLevel)
-    return absl::ResourceExhaustedError("the tree has reached its largest height");
+    return absl::ResourceExhaustedError("the tree has reached its maximum height");
   const std::uint32_t id = space_.NewPage();
   if (id == 0) return NoMemory();
   Line& line = LineOf(id);

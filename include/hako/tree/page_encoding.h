@@ -96,7 +96,7 @@ StatusOr<std::span<const std::byte>> Unpack(std::uint32_t id, std::span<const st
   if (packed > image.size() - kHeader || size > format::kPageImageMax - kHeader || room.size() < format::kPageImageMax + 8 ||
       !Codec::Decompress({reinterpret_cast<const char*>(image.data()) + kHeader, packed},
                          {reinterpret_cast<char*>(room.data()) + kHeader, size}))
-    return absl::DataLossError(absl::StrCat("the image of page ", id, " cannot be decompressed"));
+    return absl::DataLossError(absl::StrCat("image of page ", id, ": cannot be decompressed"));
   header.packed = 0;
   std::memcpy(room.data(), &header, kHeader);
   return room.first(kHeader + size);

@@ -27,14 +27,14 @@ class PageImage {
   // `bytes` may be longer than the image. REQUIRES: 8 more bytes are readable
   static StatusOr<PageImage> Parse(std::uint32_t id, std::span<const std::byte> bytes, const Order& order, std::uint32_t id_end) {
     PageImage image;
-    const auto wrong = [id](const char* what) { return absl::DataLossError(absl::StrCat("the image of page ", id, ": ", what)); };
-    if (bytes.size() < sizeof(image.header_)) return wrong("it is cut short");
+    const auto wrong = [id](const char* what) { return absl::DataLossError(absl::StrCat("image of page ", id, ": ", what)); };
+    if (bytes.size() < sizeof(image.header_)) return wrong("truncated");
     std::memcpy(&image.header_, bytes.data(), sizeof(image.header_));
     const format::PageImageHeader& header = image.header_;
-    if (header.id != id) return wrong("it is that of another page");
-    if (header.packed != 0) return wrong("it is compressed");
+    if (header.id != id) return wrong("belongs to another page");
+    if (header.packed != 0) return wrong("compressed twice");
     constexpr std::uint8_t kKinds = format::PageShape::kLevel | format::PageShape::kGuarded;
-    if ((header.kind & ~kKinds) != 0 || header.reserved != std::array<std::byte, 4>{}) return wrong("what is reserved is not zero");
+    if ((header.kind & ~kKinds) != 0 || header.reserved != std::array<std::byte, 4>{}) return wrong("reserved bytes are not zero");
     format::PageShape& shape = image.shape_;
     shape.count = header.count;
     shape.kind = header.kind;
@@ -56,7 +56,7 @@ class PageImage {
     std::memcpy(&tail, end - sizeof(tail), sizeof(tail));
     const unsigned fixed = static_cast<unsigned>(sizeof(tail)) + tail.low + tail.high + shape.prefix;
     if (fixed > shape.heap || tail.garbage != 0) return wrong("bad tail");
-    if (std::max({tail.low, tail.high, shape.prefix}) > kTreeKeySizeMax) return wrong("a fence is too long");
+    if (std::max({tail.low, tail.high, shape.prefix}) > kTreeKeySizeMax) return wrong("fence too long");
     image.tail_ = tail;
     image.end_ = end;
     if (const char* const what = image.FlawInBounds(order)) return wrong(what);
@@ -130,17 +130,16 @@ class PageImage {
     constexpr unsigned kNoLow = format::PageTail::kNoLow, kNoHigh = format::PageTail::kNoHigh;
     const bool bytewise = order.inlined != 0;
     if ((tail_.edges & ~(kNoLow | kNoHigh)) != 0) return "bad tail";
-    if (((tail_.edges & kNoLow) != 0 && tail_.low != 0) || ((tail_.edges & kNoHigh) != 0 && tail_.high != 0))
-      return "it has a fence where there is none";
-    if (shape_.guarded() != (bytewise && tail_.edges != 0)) return "it is guarded, or not, without reason";
-    if (!bytewise && shape_.prefix != 0) return "its order has no prefixes";
+    if (((tail_.edges & kNoLow) != 0 && tail_.low != 0) || ((tail_.edges & kNoHigh) != 0 && tail_.high != 0)) return "fence at an open end";
+    if (shape_.guarded() != (bytewise && tail_.edges != 0)) return "guard flag does not match the fences";
+    if (!bytewise && shape_.prefix != 0) return "prefix in an order without prefixes";
     if (tail_.edges != 0) return nullptr;
-    if (order.compare(low(), high()) >= 0) return "its fences do not rise";
+    if (order.compare(low(), high()) >= 0) return "fences out of order";
     // `high` is greater, so it does not end where the two begin to differ.
     const std::size_t prefix = shape_.prefix;
     if (bytewise && (prefix >= high().size() || !low().starts_with(this->prefix()) || !high().starts_with(this->prefix()) ||
                      (prefix < low().size() && low()[prefix] == high()[prefix])))
-      return "its prefix is not what its fences share";
+      return "prefix is not the common prefix of the fences";
     return nullptr;
   }
 
@@ -158,36 +157,36 @@ class PageImage {
     flip(shape_.heap);
     Slot before{};
     for (unsigned i = 0; i < count; ++i) {
-      if (At<std::uint16_t>(offsets_, i) > shape_.heap) return "a cell lies outside";
+      if (At<std::uint16_t>(offsets_, i) > shape_.heap) return "cell outside the heap";
       const Slot slot = SlotAt(i);
       const unsigned size = slot.sizes.Size(order.inlined);
-      if (size + fixed > slot.offset) return "a cell reaches too far";
-      if (slot.sizes.suffix + shape_.prefix > kTreeKeySizeMax) return "a key is too long";
+      if (size + fixed > slot.offset) return "cell overlaps the tail";
+      if (slot.sizes.suffix + shape_.prefix > kTreeKeySizeMax) return "key too long";
       cells += size;
       flip(slot.offset);
       flip(slot.offset - size);
       if (first != 0) {
-        if (child(i) == 0 || child(i) >= id_end) return "it names a page that cannot be";
+        if (child(i) == 0 || child(i) >= id_end) return "invalid id of a child";
         if (slot.sizes.value != 0) return "a child has a value";
       }
       if (i < first) {
-        if (slot.head != format::kLowestHead || slot.sizes.suffix != 0) return "its first child has a key";
+        if (slot.head != format::kLowestHead || slot.sizes.suffix != 0) return "first child has a key";
         continue;
       }
-      if (!IsHeadOf(slot, order)) return "a head is not its key's";
-      if (i > first && !AreInOrder(before, slot, order)) return "its keys do not rise";
+      if (!IsHeadOf(slot, order)) return "head does not match its key";
+      if (i > first && !AreInOrder(before, slot, order)) return "keys out of order";
       before = slot;
     }
     if (cells + fixed != shape_.heap || std::ranges::any_of(ends, [](std::uint64_t word) { return word != 0; }))
-      return "its cells do not fill its heap";
+      return "cells do not fill the heap";
     if (count == first) return nullptr;
     KeyBuffer buffer;
     if ((tail_.edges & format::PageTail::kNoLow) == 0) {
       const int from_low = order.compare(Key(first, order, buffer), low());
-      if (from_low < 0 || (from_low == 0 && first != 0)) return "a key is below its fence";
+      if (from_low < 0 || (from_low == 0 && first != 0)) return "key below the low fence";
     }
     if ((tail_.edges & format::PageTail::kNoHigh) == 0 && order.compare(Key(count - 1, order, buffer), high()) >= 0)
-      return "a key is above its fence";
+      return "key above the high fence";
     return nullptr;
   }
 

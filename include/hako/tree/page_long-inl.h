@@ -59,7 +59,7 @@ class BufferPool<FileT, Codec>::LongRead {
     if (name.place != name_.place || name.size != name_.size) Forget();
     name_ = name;
     if (name.place >= kPagesMax || name.size > kValueSizeMax) {
-      status_ = DataLossError("a long value's name is damaged,", name.place);
+      status_ = absl::DataLossError("a reference to a long value is damaged");
       return true;
     }
     {

@@ -74,7 +74,7 @@ class PageTree<Space, Compare>::MultiGuard {
         if (place.found) value = ContentOf(place);
         if (place.found && place.sizes.is_long) {
           const auto found = long_values_.find(decisions[i].first);
-          if (found == long_values_.end()) return absl::DataLossError("a page names a long value, of which the file has none");
+          if (found == long_values_.end()) return absl::DataLossError("a page refers to a long value, but the tree has none");
           HAKO_RETURN_IF_ERROR(found->second.status());
           value = found->second.bytes();
         }

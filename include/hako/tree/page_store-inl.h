@@ -69,7 +69,8 @@ void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchF
 
 template <File FileT>
 Status PageStore<FileT>::ReadLong(std::uint32_t id, const Entry& entry, std::span<char> out) {
-  if (entry.IsNone() || entry.units() != UnitsFor(out.size())) return DataLossError("a long value is not in the page map; id", id);
+  if (entry.IsNone() || entry.units() != UnitsFor(out.size()))
+    return absl::DataLossError(absl::StrCat("long value ", id, " is not in the page map"));
   static constexpr std::size_t kPart = 1 << 20;
   const std::span<std::byte> bytes = std::as_writable_bytes(out);
   reads_.fetch_add(1, std::memory_order_relaxed);
@@ -81,12 +82,12 @@ Status PageStore<FileT>::ReadLong(std::uint32_t id, const Entry& entry, std::spa
       not_cut = std::shared_lock(cut_mutex_);
     }
     if (!IsInFile(entry))
-      return DataLossError(absl::StrCat("the page map names a place outside of the file for long value ", id).c_str(), file_.Size());
+      return DataLossError(absl::StrCat("long value ", id, " lies outside the file"), entry.place() * format::kTreeUnit);
     const std::span<std::byte> part = bytes.subspan(at, std::min(kPart, bytes.size() - at));
     HAKO_RETURN_IF_ERROR(file_.ReadAt(entry.place() * format::kTreeUnit + at, part));
   }
   if (Hash64(bytes.data(), bytes.size(), SeedOf(id)) == entry.check) return absl::OkStatus();
-  return DataLossError(absl::StrCat("long value ", id, " does not match its check").c_str(), entry.place() * format::kTreeUnit);
+  return DataLossError(absl::StrCat("long value ", id, " fails its checksum"), entry.place() * format::kTreeUnit);
 }
 
 template <File FileT>

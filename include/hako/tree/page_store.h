@@ -114,7 +114,8 @@ class PageStore {
     std::uint64_t used = format::kTreeFirstUnit;
     HAKO_RETURN_IF_ERROR(map_.ForEach(NodeLoader(), [&](int, std::uint64_t, const Entry& entry) -> Status {
       used += entry.units();
-      return used <= super_.end ? absl::OkStatus() : DataLossError("the page map names more space than the file has,", super_.end);
+      return used <= super_.end ? absl::OkStatus()
+                                : DataLossError("the images in the page map exceed the file, which ends", super_.end * format::kTreeUnit);
     }));
     const std::uint64_t size = file_.Size(), used_bytes = used * format::kTreeUnit;
     free_bytes_.store(size > used_bytes ? size - used_bytes : 0, std::memory_order_relaxed);
@@ -128,7 +129,8 @@ class PageStore {
   StatusOr<std::size_t> Read(std::uint32_t id, std::span<std::byte> out) {
     return ReadChecked(id, [&](const Entry& entry) -> StatusOr<std::span<std::byte>> {
       const std::uint64_t size = entry.units() * format::kTreeUnit;
-      if (entry.IsNone() || size > out.size()) return DataLossError("the page map has no such page, or one too large;", id);
+      if (entry.IsNone() || size > out.size())
+        return absl::DataLossError(absl::StrCat("page ", id, " is not in the page map, or too large"));
       return out.first(size);
     });
   }
@@ -331,7 +333,7 @@ class PageStore {
     }
     if (super.page_size < 128 || super.page_size > 8192) return bad("page size", offsetof(Super, page_size));
     if (super.end < format::kTreeFirstUnit) return bad("end", offsetof(Super, end));
-    if (super.end > size / format::kTreeUnit) return DataLossError("the file is cut short: its pages reach beyond its end,", size);
+    if (super.end > size / format::kTreeUnit) return DataLossError("the file is truncated: its pages extend beyond its end", size);
     if (super.id_end > kIdsMax) return bad("number of ids", offsetof(Super, id_end));
     if (super.root >= super.id_end && super.root != 0) return bad("root", offsetof(Super, root));
     return absl::OkStatus();
@@ -351,13 +353,12 @@ class PageStore {
         not_cut = std::shared_lock(cut_mutex_);
         map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
       }
-      if (!IsInFile(entry))
-        return DataLossError(absl::StrCat("the page map names a place outside of the file for page ", id).c_str(), file_.Size());
+      if (!IsInFile(entry)) return DataLossError(absl::StrCat("page ", id, " lies outside the file"), entry.place() * format::kTreeUnit);
       HAKO_ASSIGN_OR_RETURN(const std::span<std::byte> out, place_for(entry));
       HAKO_RETURN_IF_ERROR(ReadAt(entry, out));
       if (Hash64(out.data(), out.size(), SeedOf(id)) == entry.check) return out.size();
       if (std::memcmp(&entry, &tried, sizeof(entry)) == 0) {
-        return DataLossError(absl::StrCat("page ", id, " does not match its check").c_str(), entry.place() * format::kTreeUnit);
+        return DataLossError(absl::StrCat("page ", id, " fails its checksum"), entry.place() * format::kTreeUnit);
       }
       tried = entry;
     }
@@ -392,10 +393,10 @@ class PageStore {
   }
   Status ReadNode(const Entry& entry, unsigned level, std::uint64_t node, std::span<std::byte> out) const {
     if (!IsInFile(entry) || entry.units() * format::kTreeUnit != out.size())
-      return DataLossError("a node of the page map has a wrong size; node", node);
+      return absl::DataLossError(absl::StrCat("page map node ", node, " has a wrong size or place"));
     HAKO_RETURN_IF_ERROR(ReadAt(entry, out));
     if (Hash64(out.data(), out.size(), SeedOf(level, node)) == entry.check) return absl::OkStatus();
-    return DataLossError("a node of the page map does not match its check,", entry.place() * format::kTreeUnit);
+    return DataLossError("a page map node fails its checksum", entry.place() * format::kTreeUnit);
   }
 
   // The process that wrote the newer superblock may have died, or its sync may have failed: then
@@ -422,9 +423,10 @@ class PageStore {
     std::uint64_t next_id = 0;
     HAKO_RETURN_IF_ERROR(map_.ForEach(NodeLoader(), [&](int level, std::uint64_t number, const Entry& entry) -> Status {
       if (!space_.MarkUsed(entry.place(), entry.units()))
-        return DataLossError("two images share space, or one lies outside of the file,", entry.place() * format::kTreeUnit);
+        return DataLossError("an image overlaps another, or lies outside the file,", entry.place() * format::kTreeUnit);
       if (level >= 0) return absl::OkStatus();
-      if (number >= super_.id_end) return DataLossError("the page map names an image of an id that is not in use,", number);
+      if (number >= super_.id_end)
+        return absl::DataLossError(absl::StrCat("the page map has an image for id ", number, ", which is not in use"));
       if (number > next_id) free_ids.emplace_back(next_id, number);
       next_id = number + 1;
       return absl::OkStatus();

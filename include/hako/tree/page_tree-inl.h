@@ -387,7 +387,7 @@ StatusOr<format::OverflowValue> PageTree<Space, Compare>::StoreLong(std::string_
     if (const std::uint64_t place = space_.StoreLong(value, deferred); place != 0) return format::OverflowValue{place, value.size()};
   }
   HAKO_CATCH_NO_MEMORY()
-  return absl::ResourceExhaustedError(absl::StrCat("no memory for a value of ", value.size(), " bytes"));
+  return absl::ResourceExhaustedError(absl::StrCat("out of memory for a value of ", value.size(), " bytes"));
 }
 
 template <class Space, Comparator Compare>
@@ -493,7 +493,7 @@ Status PageTree<Space, Compare>::ReadPage(unsigned level, Seek seek, std::string
           if (copy->ahead != 0) space_.Demote(IdOf(*line));
         }
         if (Space::kResident || HasSought(copy->view(), seek, key)) return absl::OkStatus();
-        return absl::DataLossError(absl::StrCat("page ", IdOf(*line), " has other keys than the page above it says"));
+        return absl::DataLossError(absl::StrCat("page ", IdOf(*line), ": fence keys do not match the parent"));
       }
       expected = static_cast<int>(page.level()) - 1;
       const unsigned i = seek == Seek::kAt       ? page.ChildFor(key)

@@ -404,7 +404,7 @@ class PageTree {
     if (halves->kept == nullptr) return Unlock(other, true);
     halves->kept->push_back(other);  // capacity is reserved, see Split
   }
-  [[gnu::cold]] static Status NoMemory() { return absl::ResourceExhaustedError("no memory for a page"); }
+  [[gnu::cold]] static Status NoMemory() { return absl::ResourceExhaustedError("out of memory for a page"); }
 
   HAKO_INLINE void AddToCount(WriterState& writer, std::int64_t delta) {
     const std::int64_t pending = writer.pending_count.load(std::memory_order_relaxed) + delta;

@@ -19,14 +19,14 @@ Status PageTree<Space, Compare>::Verify(std::uint64_t expected) const {
   HAKO_RETURN_IF_ERROR(
       VerifyBelow(root(), View(memory_, root()).level(), {{}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh}, &found));
   if (found == expected) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(found, " records are in the tree, not ", expected));
+  return absl::DataLossError(absl::StrCat("the tree has ", found, " records instead of ", expected));
 }
 
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::CheckCount(std::uint64_t expected) const {
   const std::uint64_t found = CountBelow(root());
   if (found == expected) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(found, " records are in the tree, not ", expected));
+  return absl::DataLossError(absl::StrCat("the tree has ", found, " records instead of ", expected));
 }
 
 // Leaves may be locked: a writer locks one before it sees that the gate is closed.
@@ -128,42 +128,42 @@ Status PageTree<Space, Compare>::CheckPage(std::uint32_t id, const View& page, c
                                            const Fences& fences) {
   const format::PageTail tail = page.tail();
   const auto wrong = [id](std::string_view what) { return absl::DataLossError(absl::StrCat("page ", id, ": ", ToAbsl(what))); };
-  if (page.level() != level) return wrong("it has the wrong level");
+  if (page.level() != level) return wrong("level does not match the parent");
   if (tail.edges != fences.edges || page.low(tail) != fences.low || page.high(tail) != fences.high)
-    return wrong("its fences are not its parent's");
-  if (page.shape().guarded() != (View::kBytewise && fences.edges != 0)) return wrong("it is guarded, or not, without reason");
+    return wrong("fence keys do not match the parent");
+  if (page.shape().guarded() != (View::kBytewise && fences.edges != 0)) return wrong("guard flag does not match the fences");
   if (View::kBytewise && fences.edges == 0 && page.prefix() != fences.low.substr(0, Builder::Common(fences.low, fences.high)))
-    return wrong("its prefix is not what its fences share");
-  if (level > 0 && page.count() == 0) return wrong("it has no child");
-  if (page.count() > page.shape().slots()) return wrong("it has more slots than room for them");
-  if (page.shape().slots() * page.shape().slot_size() + page.shape().heap > page.shape().size()) return wrong("its parts overlap");
+    return wrong("prefix is not the common prefix of the fences");
+  if (level > 0 && page.count() == 0) return wrong("no children");
+  if (page.count() > page.shape().slots()) return wrong("more entries than slots");
+  if (page.shape().slots() * page.shape().slot_size() + page.shape().heap > page.shape().size()) return wrong("slots and heap overlap");
 
   unsigned cells = 0;
   std::string before, key;
   for (unsigned i = 0; i < page.count(); ++i) {
     const format::Cell sizes = View::Decode(page.cell(i));
     cells += sizes.Size(View::kInlined);
-    if (page.offset(i) > page.shape().heap || sizes.Size(View::kInlined) > page.offset(i)) return wrong("a cell lies outside of the heap");
+    if (page.offset(i) > page.shape().heap || sizes.Size(View::kInlined) > page.offset(i)) return wrong("cell outside the heap");
     if (level > 0 && i == 0) {
-      if (page.head(0) != format::kLowestHead) return wrong("its first slot has a head");
+      if (page.head(0) != format::kLowestHead) return wrong("first slot has a head");
       continue;
     }
     Builder::CopyKeyOf(page, i, &key);
-    if (page.head(i) != View::HeadOf(key, page.shape().prefix)) return wrong("a head is not its key's");
-    if (i > (level > 0 ? 1 : 0) && Compare::Compare(before, key) >= 0) return wrong("its keys do not rise");
-    if ((fences.edges & format::PageTail::kNoLow) == 0 && Compare::Compare(key, fences.low) < 0) return wrong("a key is below its fence");
+    if (page.head(i) != View::HeadOf(key, page.shape().prefix)) return wrong("head does not match its key");
+    if (i > (level > 0 ? 1 : 0) && Compare::Compare(before, key) >= 0) return wrong("keys out of order");
+    if ((fences.edges & format::PageTail::kNoLow) == 0 && Compare::Compare(key, fences.low) < 0) return wrong("key below the low fence");
     if ((fences.edges & format::PageTail::kNoHigh) == 0 && Compare::Compare(key, fences.high) >= 0)
-      return wrong("a key is above its fence");
+      return wrong("key above the high fence");
     before = key;
   }
   const unsigned fixed = static_cast<unsigned>(sizeof(tail)) + tail.fences() + page.shape().prefix;
-  if (cells + tail.garbage + fixed != page.shape().heap) return wrong("its cells and its garbage are not all of its heap");
+  if (cells + tail.garbage + fixed != page.shape().heap) return wrong("cells and garbage do not add up to the heap");
   for (unsigned i = page.count(); i < page.shape().slots(); ++i) {
-    if (page.head(i) != format::kNoHead) return wrong("a slot that is not in use has a head");
+    if (page.head(i) != format::kNoHead) return wrong("unused slot has a head");
   }
   for (unsigned hint = 0; hint < format::kPageHints; ++hint) {
     const unsigned slot = (hint + 1) * format::kSlotGroup;
-    if (hints[hint] != (slot < page.count() ? page.head(slot) : format::kNoHead)) return wrong("a hint is not the head it stands for");
+    if (hints[hint] != (slot < page.count() ? page.head(slot) : format::kNoHead)) return wrong("hint does not match its head");
   }
   return absl::OkStatus();
 }
