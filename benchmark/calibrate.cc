@@ -1,4 +1,5 @@
-// Measures the constants of this machine that bound a key-value engine, and computes from them how fast HashDBM could be at best.
+// Measures the constants of this machine that bound a key-value engine, and computes from them how
+// fast HashDBM could be at best.
 //
 //   calibrate [--json] [--dir=DIR]      about 15 s on one CPU; DIR is where the file for the tests of the file system goes
 //
@@ -6,13 +7,15 @@
 //     T = c_cpu + sum over its dependent loads of t_level + t_rmw + faults * t_fault
 // when it does not overlap with its neighbours ("alone"), and at least
 //     T = max(c_cpu, sum over its lines of t_independent) + faults * t_fault
-// when it does ("overlapped"). A Get takes no lock and overlaps as far as the processor's window reaches; a Set takes one locked
-// instruction, which ends the overlap, so for it the first form holds. Lines touched, for records in random order: Get 1.05 bucket lines
-// and 1.25 record lines (a 24-byte record straddles two lines one time in four); Set new a bucket line and bytes appended; Set existing
-// both. In the order of storage the record lines are fetched ahead, and only the bucket counts.
+// when it does ("overlapped"). A Get takes no lock and overlaps as far as the processor's window
+// reaches; a Set takes one locked instruction, which ends the overlap, so for it the first form
+// holds. Lines touched, for records in random order: Get 1.05 bucket lines and 1.25 record lines (a
+// 24-byte record straddles two lines one time in four); Set new a bucket line and bytes appended;
+// Set existing both. In the order of storage the record lines are fetched ahead, and only the
+// bucket counts.
 //
-// c_cpu is measured too: a Get as HashDBM does it (hash, tag probe, key compare, check, copy into a string) in a table that fits the
-// first-level cache.
+// c_cpu is measured too: a Get as HashDBM does it (hash, tag probe, key compare, check, copy into a
+// string) in a table that fits the first-level cache.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -104,7 +107,8 @@ struct Loads {
   double chase_4k = 0, chase_2m = 0, independent_4k = 0, independent_2m = 0;
 };
 
-// A random cycle through all lines (Sattolo), then as many loads whose addresses are known beforehand.
+// A random cycle through all lines (Sattolo), then as many loads whose addresses are known
+// beforehand.
 std::pair<double, double> MeasureLoads(std::size_t size, bool huge) {
   Memory memory(size, huge);
   const auto lines = static_cast<std::uint32_t>(size / kLine);
@@ -170,7 +174,8 @@ void MeasureInstructions(Constants& c) {
   });
 }
 
-// A Get in miniature. Lines of 10 tags of 16 bits and 10 offsets; records of check, lengths, key, value.
+// A Get in miniature. Lines of 10 tags of 16 bits and 10 offsets; records of check, lengths, key,
+// value.
 class SmallTable {
  public:
   SmallTable(std::size_t key_size, std::size_t value_size, std::uint32_t records) : key_size_(key_size) {
@@ -277,8 +282,8 @@ void MeasureFaults(Constants& c, const std::string& dir) {
     least(c.fault_anonymous, start);
     madvise(memory.data(), kSize, MADV_DONTNEED);
   }
-  // A new file each time, as the pages of an old one stay in memory; the least of three, as a virtual machine may have to get memory from
-  // its host first.
+  // A new file each time, as the pages of an old one stay in memory; the least of three, as a
+  // virtual machine may have to get memory from its host first.
   int fd = -1;
   for (int i = 0; i < 3; ++i) {
     for (const bool populate : {false, true}) {

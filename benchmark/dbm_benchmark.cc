@@ -11,11 +11,13 @@
 //   readmissing          Get of a key that is not there, but lies among those that are
 //   deleterandom         Remove of all n keys, shuffled
 //
-// One item is one operation on one record. fill* and delete* time n operations as one iteration, without opening, Synchronize and Close.
-// The others share one database, filled in ascending order, which stays while kind and arguments do; with several threads each has its own
-// part of the keys. Keys and values are made before the clock starts and lie in the order of use.
+// One item is one operation on one record. fill* and delete* time n operations as one iteration,
+// without opening, Synchronize and Close. The others share one database, filled in ascending order,
+// which stays while kind and arguments do; with several threads each has its own part of the keys.
+// Keys and values are made before the clock starts and lie in the order of use.
 //
-// Every result is checked. What a timed loop cannot check in full without being slowed down, it sums up, and the sum is checked.
+// Every result is checked. What a timed loop cannot check in full without being slowed down, it
+// sums up, and the sum is checked.
 //
 // Files lie in $TMPDIR, else /tmp. NOTES.md says how to get figures that mean something.
 #include <benchmark/benchmark.h>
@@ -267,7 +269,8 @@ class Turns {
   std::size_t begin_, end_, at_;
 };
 
-// Runs op(database, data, index of the operand) in a loop, counts, and asks whether all went well by check(database, data).
+// Runs op(database, data, index of the operand) in a loop, counts, and asks whether all went well
+// by check(database, data).
 template <class D, class Op, class Check>
 void EachByTurns(State& state, Op op, Check check) {
   D* const db = GetShared<D>(state);

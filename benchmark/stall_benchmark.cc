@@ -1,7 +1,9 @@
-// How long single Gets and Sets wait beside each maintenance operation, for every DBM: "hako perf --stalls" under google-benchmark, which
-// repeats and compares runs. The time of a benchmark is that of the operation; the waits are its counters, in microseconds.
+// How long single Gets and Sets wait beside each maintenance operation, for every DBM: "hako perf
+// --stalls" under google-benchmark, which repeats and compares runs. The time of a benchmark is
+// that of the operation; the waits are its counters, in microseconds.
 //
-// Files lie in $TMPDIR, else /tmp. The harvest after a kill is measured by the tool only, as it needs a process that dies.
+// Files lie in $TMPDIR, else /tmp. The harvest after a kill is measured by the tool only, as it
+// needs a process that dies.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 

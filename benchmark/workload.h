@@ -1,22 +1,28 @@
 // Workloads: the keys and values of a benchmark, made before any clock starts.
 //
-// A workload holds, for each kind of operation, its operands back to back in the order in which the operations will use them. So the timed
-// loop reads them in sequence, the hardware prefetches them, and what is measured is the engine, not the benchmark's own memory. The same
-// name, size and seed give the same bytes on every machine and with every compiler (no <random> distribution, no std::shuffle).
+// A workload holds, for each kind of operation, its operands back to back in the order in which the
+// operations will use them. So the timed loop reads them in sequence, the hardware prefetches them,
+// and what is measured is the engine, not the benchmark's own memory. The same name, size and seed
+// give the same bytes on every machine and with every compiler (no <random> distribution, no
+// std::shuffle).
 //
-// A *record id* is a number below n and decides the key. The value depends on the id and on a *generation*: 0 is what `fill` stores, 1 what
-// `update` stores over it; both have the same size. So a record stored twice by `fill` has one value, whatever the order of the threads.
+// A *record id* is a number below n and decides the key. The value depends on the id and on a
+// *generation*: 0 is what `fill` stores, 1 what `update` stores over it; both have the same size.
+// So a record stored twice by `fill` has one value, whatever the order of the threads.
 //
 //             keys                      fill                        get, update                          remove
-// seq8        %08d of 0 .. n-1          in order                    in order                             in order
-// rnd8        the same                  n draws of [0, n): about    each n independent draws of the      each of the present ones
+// seq8        %08d of 0 .. n-1          in order                    in order
+// in order rnd8        the same                  n draws of [0, n): about    each n independent
+// draws of the      each of the present ones
 //                                       0.632 n distinct records,   records that are present             once, shuffled
 //                                       the other draws overwrite
-// uniq16x100  16 hashed bytes, unique   each once, in id order,     each once, shuffled anew             each once, shuffled anew
+// uniq16x100  16 hashed bytes, unique   each once, in id order,     each once, shuffled anew
+// each once, shuffled anew
 //                                       which for a hash is random
 //
-// Values are 8 bytes, in uniq16x100 100 bytes; they do not compress. `absent` has n distinct keys that are never stored, as long as the
-// others and lying among them in sort order: every get and update hits, every absent misses.
+// Values are 8 bytes, in uniq16x100 100 bytes; they do not compress. `absent` has n distinct keys
+// that are never stored, as long as the others and lying among them in sort order: every get and
+// update hits, every absent misses.
 //
 // Immutable once made; any number of threads may read it.
 #pragma once
@@ -55,7 +61,8 @@ inline std::optional<Kind> ParseKind(std::string_view name) {
 
 inline constexpr std::uint32_t kRecordsMax = 100'000'000;  // %08d has no more keys
 
-// Steele, Lea and Flood's SplitMix64: its finaliser is a bijection, which makes the hashed keys unique.
+// Steele, Lea and Flood's SplitMix64: its finaliser is a bijection, which makes the hashed keys
+// unique.
 inline constexpr std::uint64_t Mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -88,7 +95,8 @@ struct Rows {
   }
 };
 
-// What one kind of operation needs, in the order of use. `ids` is for checks; keys and values are all that a timed loop touches.
+// What one kind of operation needs, in the order of use. `ids` is for checks; keys and values are
+// all that a timed loop touches.
 struct Operands {
   std::vector<std::uint32_t> ids;  // empty for absent keys
   Rows keys;
@@ -124,7 +132,8 @@ inline void WriteKey(Kind kind, std::uint32_t id, std::uint64_t seed, char* out)
   WriteDecimal(id, 8, out);
 }
 
-// Beside the decimal keys lie seven digits and a letter, beside the hashed ones those of ids that nobody stores.
+// Beside the decimal keys lie seven digits and a letter, beside the hashed ones those of ids that
+// nobody stores.
 inline void WriteAbsentKey(Kind kind, std::uint32_t id, std::uint64_t seed, char* out) {
   if (kind == Kind::kUniq16x100) return WriteHashedKey(std::uint64_t{kRecordsMax} + id, seed, out);
   WriteDecimal(id / 10, 7, out);
@@ -156,7 +165,8 @@ inline std::vector<std::uint32_t> Drawn(const std::vector<std::uint32_t>& ids, s
   return drawn;
 }
 
-// REQUIRES: 0 < n <= kRecordsMax. Takes about 4 (key_size + 4) + 2 value_size bytes of memory an operation.
+// REQUIRES: 0 < n <= kRecordsMax. Takes about 4 (key_size + 4) + 2 value_size bytes of memory an
+// operation.
 inline Workload Make(Kind kind, std::uint32_t n, std::uint64_t seed = 1) {
   Workload w;
   w.kind = kind;

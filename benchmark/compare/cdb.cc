@@ -1,4 +1,5 @@
-// tinycdb: a constant database, written once and then read only through a map. Fill includes the writing of its index.
+// tinycdb: a constant database, written once and then read only through a map. Fill includes the
+// writing of its index.
 #include <cdb.h>
 #include <fcntl.h>
 #include <unistd.h>

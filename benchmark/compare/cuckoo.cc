@@ -1,4 +1,5 @@
-// libcuckoo's cuckoohash_map of strings, grown from its default size; looked up without making a string.
+// libcuckoo's cuckoohash_map of strings, grown from its default size; looked up without making a
+// string.
 #include <libcuckoo/cuckoohash_map.hh>
 
 #include "map_engine.h"

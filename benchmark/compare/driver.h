@@ -1,19 +1,24 @@
-// The driver that measures one engine. Each engine is a program of its own, so that symbols, allocators and caches do not mix:
+// The driver that measures one engine. Each engine is a program of its own, so that symbols,
+// allocators and caches do not mix:
 //
 //   int main(int argc, char** argv) { return hako::compare::Main<LmdbEngine>(argc, argv); }
 //
-// An engine is a class with the members of `Engine` below. The driver runs a workload (../workload.h) in phases and prints one line of JSON
-// for each: open, fill (Set of new keys; in rnd8 some are old), get, absent (Get that misses), update (Set of existing keys), scan (all
-// records), scan100 (engines in order: from each of n / 100 random keys on, 100 records in order; an operation is all of them), remove,
-// close. It ends with status 1 and a word on stderr if the engine returns anything wrong: each phase's checksum is
-// compared with what the workload says, and --verify compares every byte, untimed, after get and after update.
+// An engine is a class with the members of `Engine` below. The driver runs a workload
+// (../workload.h) in phases and prints one line of JSON for each: open, fill (Set of new keys; in
+// rnd8 some are old), get, absent (Get that misses), update (Set of existing keys), scan (all
+// records), scan100 (engines in order: from each of n / 100 random keys on, 100 records in order;
+// an operation is all of them), remove, close. It ends with status 1 and a word on stderr if the
+// engine returns anything wrong: each phase's checksum is compared with what the workload says, and
+// --verify compares every byte, untimed, after get and after update.
 //
-// Fair to all: keys and values are made before the clock starts and lie in the order of use; a Get copies the value into a string whose
-// capacity is reused; one compiler and one set of flags for all adapters; the loop calls the engine directly. What an engine needs to make
-// a phase complete in its own terms (a commit, cdb's index) is on the clock as well.
+// Fair to all: keys and values are made before the clock starts and lie in the order of use; a Get
+// copies the value into a string whose capacity is reused; one compiler and one set of flags for
+// all adapters; the loop calls the engine directly. What an engine needs to make a phase complete
+// in its own terms (a commit, cdb's index) is on the clock as well.
 //
-// With --threads T the point operations are split into T runs of consecutive operations, one a thread. With --latency each operation is
-// timed on its own, which costs about 50 ns: read those quantiles, not that run's ns_per_op.
+// With --threads T the point operations are split into T runs of consecutive operations, one a
+// thread. With --latency each operation is timed on its own, which costs about 50 ns: read those
+// quantiles, not that run's ns_per_op.
 #pragma once
 
 #include <algorithm>
@@ -35,10 +40,12 @@ struct NoVisitor {
   void operator()(std::string_view, std::string_view) const {}
 };
 
-// kName is the program's name; kOnDisk: `path` is used, and is empty otherwise; kConcurrent: point operations may run in several threads;
-// kWritable: update and remove exist, and fill may set a key twice. Get returns whether the key is there; the others, whether all went
-// well. `n` = records to expect. Optional: Count; the hooks BeginPhase(Phase) and EndPhase(Phase), which run on the clock; and of engines
-// in order ScanFrom(key, count, visitor), which shows `count` records from that of `key` on, or as many as there are.
+// kName is the program's name; kOnDisk: `path` is used, and is empty otherwise; kConcurrent: point
+// operations may run in several threads; kWritable: update and remove exist, and fill may set a key
+// twice. Get returns whether the key is there; the others, whether all went well. `n` = records to
+// expect. Optional: Count; the hooks BeginPhase(Phase) and EndPhase(Phase), which run on the clock;
+// and of engines in order ScanFrom(key, count, visitor), which shows `count` records from that of
+// `key` on, or as many as there are.
 template <class E>
 concept Engine = std::default_initializable<E> &&
     requires(E& e, const std::string& path, std::uint64_t n, std::string_view bytes, std::string* value) {
@@ -215,8 +222,8 @@ class Driver {
     return updated;
   }
 
-  // A phase of `n` point operations: op(index, a string of the thread's own) returns what is to be summed up. Reports the phase and returns
-  // the sum, or nothing if the engine's hooks failed.
+  // A phase of `n` point operations: op(index, a string of the thread's own) returns what is to be
+  // summed up. Reports the phase and returns the sum, or nothing if the engine's hooks failed.
   template <class Op>
   std::optional<std::uint64_t> Each(Phase phase, const char* name, std::size_t n, Op op) {
     std::uint64_t sum = 0;

@@ -1,4 +1,5 @@
-// hako's HashDBM on a memory-mapped file; grown from default options, or with HAKO_PRESIZED told how many records to expect.
+// hako's HashDBM on a memory-mapped file; grown from default options, or with HAKO_PRESIZED told
+// how many records to expect.
 #include "driver.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/file/memory_map_parallel_file.h"

@@ -1,4 +1,5 @@
-// hako's TinyDBM; grown from default options, or with HAKO_PRESIZED told how many records to expect.
+// hako's TinyDBM; grown from default options, or with HAKO_PRESIZED told how many records to
+// expect.
 #include "driver.h"
 #include "hako/dbm/tiny_dbm.h"
 #include "hako_engine.h"

@@ -1,5 +1,5 @@
-// hako's TreeDBM on a memory-mapped file, with 256 MiB for pages, which is its default. Checkpoints run beside the phases in which they
-// fall due; the last one is a part of close.
+// hako's TreeDBM on a memory-mapped file, with 256 MiB for pages, which is its default. Checkpoints
+// run beside the phases in which they fall due; the last one is a part of close.
 #include "driver.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/file/memory_map_parallel_file.h"

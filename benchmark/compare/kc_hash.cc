@@ -1,4 +1,5 @@
-// Kyoto Cabinet's HashDB as its manual tunes it: two buckets a record and linear chains, and a map that holds the whole file.
+// Kyoto Cabinet's HashDB as its manual tunes it: two buckets a record and linear chains, and a map
+// that holds the whole file.
 #include <kchashdb.h>
 
 #include "kyoto.h"

@@ -13,7 +13,8 @@ class KyotoEngine {
   static constexpr bool kConcurrent = true, kWritable = true;
 
   bool Set(std::string_view key, std::string_view value) { return db_.set(key.data(), key.size(), value.data(), value.size()); }
-  // By a visitor: its own get() into a buffer is one too, and get() into a string allocates a copy first.
+  // By a visitor: its own get() into a buffer is one too, and get() into a string allocates a copy
+  // first.
   bool Get(std::string_view key, std::string* value) {
     Copier copier(value);
     return db_.accept(key.data(), key.size(), &copier, false) && copier.found;

@@ -1,6 +1,7 @@
-// The driver for data larger than memory and for direct I/O. Where driver.h makes every operand before the clock starts, this one makes
-// keys and values as it goes (which costs some tens of nanoseconds a key, and a copy of its size a value): operands of gigabytes would
-// take the memory that the engines are to do without.
+// The driver for data larger than memory and for direct I/O. Where driver.h makes every operand
+// before the clock starts, this one makes keys and values as it goes (which costs some tens of
+// nanoseconds a key, and a copy of its size a value): operands of gigabytes would take the memory
+// that the engines are to do without.
 //
 //   large_hako_hash --path=/data/x.hkh --records=100000 --value_size=4000 --phase=fill --phase=sync --phase=get --phase=close
 //
@@ -11,16 +12,20 @@
 //   set        Set of such keys, with another value        scan       all records, in the engine's fastest order
 //   sync       what was set so far survives a power cut    open, close
 //
-// The database is opened before a phase that needs it, anew where that phase fills it, and closed at the end; that prints a line too. Which
-// keys `fill` has drawn follows from --seed; a process that opens what another one filled is told so by --drawn.
+// The database is opened before a phase that needs it, anew where that phase fills it, and closed
+// at the end; that prints a line too. Which keys `fill` has drawn follows from --seed; a process
+// that opens what another one filled is told so by --drawn.
 //
-// The key of record i is i in decimal. A value begins with 8 bytes that follow from i, and goes on with incompressible bytes out of a
-// pool, at an offset that changes with each Set. Get and scan check the length and the first 8 bytes of every value.
+// The key of record i is i in decimal. A value begins with 8 bytes that follow from i, and goes on
+// with incompressible bytes out of a pool, at an offset that changes with each Set. Get and scan
+// check the length and the first 8 bytes of every value.
 //
-// A line has: engine, phase, ops (records or keys; 1 of open, sync, close), threads, ns_per_op, ops_per_s (wall clock, all threads
-// together), cpu_ns_per_op, with --latency p50_us, p99_us, p999_us and max_us of a Get, Set or group; records, file_bytes (allocated),
-// rss_bytes and anon_bytes (without file pages) of the process; and of the phase alone, blk_* by the block device that the file is on,
-// whoever used it, io_* by /proc/self/io (io_reads and io_writes count system calls), and `counters`, the engine's own.
+// A line has: engine, phase, ops (records or keys; 1 of open, sync, close), threads, ns_per_op,
+// ops_per_s (wall clock, all threads together), cpu_ns_per_op, with --latency p50_us, p99_us,
+// p999_us and max_us of a Get, Set or group; records, file_bytes (allocated), rss_bytes and
+// anon_bytes (without file pages) of the process; and of the phase alone, blk_* by the block device
+// that the file is on, whoever used it, io_* by /proc/self/io (io_reads and io_writes count system
+// calls), and `counters`, the engine's own.
 #pragma once
 
 #include <sys/sysmacros.h>
@@ -111,8 +116,9 @@ struct LargeOptions {
 
 using LargeCounters = std::vector<std::pair<std::string, std::uint64_t>>;
 
-// As the Engine of driver.h. Open makes the database anew if `create`. GetMulti copies the value of keys[i] into values[i]; its result is
-// whether all keys are there. Optional: Counters(), sums since Open; BeginPhase(bool writing) and EndPhase(), which run on the clock.
+// As the Engine of driver.h. Open makes the database anew if `create`. GetMulti copies the value of
+// keys[i] into values[i]; its result is whether all keys are there. Optional: Counters(), sums
+// since Open; BeginPhase(bool writing) and EndPhase(), which run on the clock.
 template <class E>
 concept LargeEngine = std::default_initializable<E> &&
     requires(E& e, const LargeOptions& options, std::string_view bytes, std::string* value, std::span<const std::string_view> keys,
@@ -339,7 +345,8 @@ class LargeDriver {
     return {};
   }
 
-  // Runs the body, which is `n` operations, and prints the line. `counts`: the database is open before and after.
+  // Runs the body, which is `n` operations, and prints the line. `counts`: the database is open
+  // before and after.
   template <class Body>
   bool Measure(const char* name, std::uint64_t n, std::uint64_t num_samples, Body body, bool counts = true) {
     samples_.assign(num_samples, 0);

@@ -1,5 +1,6 @@
-// LMDB with a writable map, no sync until it is asked for and no read-ahead. Phases that write commit every thousand operations, which
-// spares it much; one read transaction serves each of the others. Its map is the page cache: it has no direct I/O.
+// LMDB with a writable map, no sync until it is asked for and no read-ahead. Phases that write
+// commit every thousand operations, which spares it much; one read transaction serves each of the
+// others. Its map is the page cache: it has no direct I/O.
 #include "large.h"
 #include "lmdb_reader.h"
 

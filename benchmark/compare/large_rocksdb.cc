@@ -1,5 +1,5 @@
-// RocksDB with direct I/O for reads, flushes and compactions, a block cache, a bloom filter of 10 bits a key, no compression, and its log
-// written but not synced until it is asked for.
+// RocksDB with direct I/O for reads, flushes and compactions, a block cache, a bloom filter of 10
+// bits a key, no compression, and its log written but not synced until it is asked for.
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>

@@ -1,4 +1,5 @@
-// Tkrzw's HashDBM on its positional parallel file, or the mapped one, with as many buckets as records if those are more than its default.
+// Tkrzw's HashDBM on its positional parallel file, or the mapped one, with as many buckets as
+// records if those are more than its default.
 #include <tkrzw_dbm_hash.h>
 
 #include "large_tkrzw.h"

@@ -1,5 +1,5 @@
-// Tkrzw's TreeDBM on its positional parallel file, or the mapped one. Its cache counts pages, full ones as they are in the file: in memory
-// they take more.
+// Tkrzw's TreeDBM on its positional parallel file, or the mapped one. Its cache counts pages, full
+// ones as they are in the file: in memory they take more.
 #include <tkrzw_dbm_tree.h>
 
 #include "large_tkrzw.h"

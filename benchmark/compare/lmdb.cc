@@ -1,6 +1,7 @@
-// LMDB with a writable map and no sync; the map is large enough from the start. A phase that writes is one transaction, its commit on the
-// clock (or several, of a million operations each: LMDB bounds how much one can change); one read transaction, renewed at each phase,
-// serves the others. An ordered engine: it does more than a hash table does.
+// LMDB with a writable map and no sync; the map is large enough from the start. A phase that writes
+// is one transaction, its commit on the clock (or several, of a million operations each: LMDB
+// bounds how much one can change); one read transaction, renewed at each phase, serves the others.
+// An ordered engine: it does more than a hash table does.
 #include "driver.h"
 #include "lmdb_reader.h"
 

@@ -1,4 +1,5 @@
-// What LMDB's two adapters share: reading within a transaction, which is theirs to begin and to end.
+// What LMDB's two adapters share: reading within a transaction, which is theirs to begin and to
+// end.
 #pragma once
 
 #include <lmdb.h>

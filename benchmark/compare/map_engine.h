@@ -1,4 +1,5 @@
-// What the engines share that are maps of strings in memory; they differ in how a record is set, found and visited.
+// What the engines share that are maps of strings in memory; they differ in how a record is set,
+// found and visited.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +32,8 @@ class MapEngine {
   MapT map_;
 };
 
-// A map with the interface of the standard's and with no lock at all: one thread only. ViewT is what it finds a key by without making a
-// string.
+// A map with the interface of the standard's and with no lock at all: one thread only. ViewT is
+// what it finds a key by without making a string.
 template <class MapT, class ViewT>
 class UnlockedMapEngine : public MapEngine<MapT> {
  public:

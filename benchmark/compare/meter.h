@@ -1,9 +1,12 @@
-// What the driver stands on: the command line, threads that start together, and the meter that turns a phase into a line of JSON.
+// What the driver stands on: the command line, threads that start together, and the meter that
+// turns a phase into a line of JSON.
 //
-// A line has: engine, workload, records (after fill), phase, n (operations), threads, ns_per_op, ops_per_s (wall clock, all threads
-// together), cpu_ns_per_op (processor time, all threads added up: on a busy machine the steadier of the two), checksum, rss_bytes and
-// anon_bytes (growth of resident memory since before Open, in all and without file pages; by smaps_rollup, hence exact), file_bytes
-// (allocated blocks, not the apparent size), minflt, majflt, sys_ms, and with --latency p50_ns, p99_ns, p999_ns, max_ns.
+// A line has: engine, workload, records (after fill), phase, n (operations), threads, ns_per_op,
+// ops_per_s (wall clock, all threads together), cpu_ns_per_op (processor time, all threads added
+// up: on a busy machine the steadier of the two), checksum, rss_bytes and anon_bytes (growth of
+// resident memory since before Open, in all and without file pages; by smaps_rollup, hence exact),
+// file_bytes (allocated blocks, not the apparent size), minflt, majflt, sys_ms, and with --latency
+// p50_ns, p99_ns, p999_ns, max_ns.
 #pragma once
 
 #include <malloc.h>
@@ -116,8 +119,9 @@ struct Options {
   }
 };
 
-// Runs body(begin, end) over [0, n), split among `threads` threads that start together, and returns the sum of the results. One thread is
-// the calling one. Starting and joining the others takes some 50 us of the time measured.
+// Runs body(begin, end) over [0, n), split among `threads` threads that start together, and returns
+// the sum of the results. One thread is the calling one. Starting and joining the others takes some
+// 50 us of the time measured.
 template <class Body>
 std::uint64_t Spread(std::size_t threads, std::size_t n, Body body) {
   if (threads == 1) return body(0, n);

@@ -1,4 +1,5 @@
-// No engine: touches the operands and returns the key as the value. What it takes is the cost of the measuring itself.
+// No engine: touches the operands and returns the key as the value. What it takes is the cost of
+// the measuring itself.
 #include "driver.h"
 
 namespace hako::compare {

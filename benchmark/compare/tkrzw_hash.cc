@@ -1,4 +1,5 @@
-// Tkrzw's HashDBM on its memory-mapped parallel file (its default and fastest), with as many buckets as records; else as it comes.
+// Tkrzw's HashDBM on its memory-mapped parallel file (its default and fastest), with as many
+// buckets as records; else as it comes.
 #include <tkrzw_dbm_hash.h>
 #include <tkrzw_file_mmap.h>
 

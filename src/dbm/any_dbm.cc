@@ -22,7 +22,8 @@
 
 namespace hako {
 
-// A database in memory with a file. The file is open, and so locked, from Open to Close; saving replaces it while both are locked.
+// A database in memory with a file. The file is open, and so locked, from Open to Close; saving
+// replaces it while both are locked.
 template <class D>
 class AnyDBM::SnapshotModel final : public Model<D> {
   using Base = Model<D>;
@@ -131,7 +132,8 @@ StatusOr<std::unique_ptr<AnyDBM>> OpenInFile(const AnyOptions& options, const Op
   return absl::InvalidArgumentError(absl::StrCat("unknown file type '", options.device, "'"));
 }
 
-// The order and the codec of an existing tree's file; empty names where there is none. Both are fixed when a file is created.
+// The order and the codec of an existing tree's file; empty names where there is none. Both are
+// fixed when a file is created.
 std::pair<std::string, std::string> NamesInTreeFile(const AnyOptions& options) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(options.path, error)) return {};  // a pipe would wait

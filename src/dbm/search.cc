@@ -10,8 +10,9 @@
 namespace hako {
 namespace {
 
-// The regular expressions of libstdc++ call themselves for every character of the text, so that a long key overflows the stack, unless
-// they are made in this way: then their time is bounded too, and there are no back-references.
+// The regular expressions of libstdc++ call themselves for every character of the text, so that a
+// long key overflows the stack, unless they are made in this way: then their time is bounded too,
+// and there are no back-references.
 #if defined(__GLIBCXX__)
 constexpr auto kSyntax = std::regex::ECMAScript | std::regex_constants::__polynomial;
 #else

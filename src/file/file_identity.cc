@@ -63,7 +63,8 @@ std::array<std::byte, 16> ReadBootId() {
   return id;
 }
 
-// The folder of the mounted file system below /sys/fs, as "ext4/sda1"; empty where there is none or its name is not known.
+// The folder of the mounted file system below /sys/fs, as "ext4/sda1"; empty where there is none or
+// its name is not known.
 std::string SysfsNameOf(int fd, dev_t device) {
   SysfsPath path{};
   if (ioctl(fd, kGetSysfsPath, &path) == 0 && path.size <= path.name.size()) return std::string(path.name.data(), path.size);
@@ -93,7 +94,8 @@ std::string SysfsNameOf(int fd, dev_t device) {
   return std::string(type) + std::string(whole.substr(whole.rfind('/') + 1));
 }
 
-// A number that the file system has from mount to unmount, and that no other one gets in this boot; 0 where the system tells none.
+// A number that the file system has from mount to unmount, and that no other one gets in this boot;
+// 0 where the system tells none.
 std::uint64_t MountedFileSystemOf(int fd, dev_t device) {
   // Its folder in sysfs has such an inode number, which bind mounts and containers share.
   if (const std::string name = SysfsNameOf(fd, device); !name.empty()) {
@@ -103,7 +105,8 @@ std::uint64_t MountedFileSystemOf(int fd, dev_t device) {
     if (statfs(path.c_str(), &info) == 0 && static_cast<unsigned long>(info.f_type) == SYSFS_MAGIC && stat(path.c_str(), &folder) == 0)
       return folder.st_ino;
   }
-  // Otherwise the mount counts, although there may be several of one file system. Before Linux 6.8 its number may come again.
+  // Otherwise the mount counts, although there may be several of one file system. Before Linux 6.8
+  // its number may come again.
   struct statx info;
   for (const unsigned mask : {STATX_MNT_ID_UNIQUE, STATX_MNT_ID}) {
     if (statx(fd, "", AT_EMPTY_PATH, mask, &info) == 0 && (info.stx_mask & mask) != 0) return info.stx_mnt_id;

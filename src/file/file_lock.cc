@@ -90,7 +90,8 @@ Status FileLock::Acquire(int fd, Key key, bool writer, Clock::time_point deadlin
 
 void FileLock::Release() {
   if (fd_ < 0 || process_ != getpid()) return;
-  // Unlocked by name and not only by close(): a forked child may still hold a copy of the descriptor.
+  // Unlocked by name and not only by close(): a forked child may still hold a copy of the
+  // descriptor.
   SetLock(fd_, F_UNLCK);
   fd_ = -1;
   Registry::Get().Leave(key_);

@@ -40,8 +40,9 @@ void MapPaging::AdviseGrowth(int advice) {
   if (grown_from_ < bytes_) (void)madvise(base_ + grown_from_, bytes_ - grown_from_, advice);
 }
 
-// The system splits a page of several small ones when a part of it is said to be cold. It has to be mapped for that, which it may not be
-// yet; what is not in memory must not be read. Where a page cannot be split, it stays as it is.
+// The system splits a page of several small ones when a part of it is said to be cold. It has to be
+// mapped for that, which it may not be yet; what is not in memory must not be read. Where a page
+// cannot be split, it stays as it is.
 void MapPaging::Split(std::byte* region, std::uint64_t bytes) {
   static const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   std::array<unsigned char, kHugePage / kSmallPage> is_in_memory{};

@@ -41,7 +41,8 @@ std::uint64_t UsualShare() {
   return std::max(PageBegin((kAddressSpace - reserved) / 96), kShareMin);
 }
 
-// Maps from `least` to `most` bytes of the file, as much as the system allows; below `most` half of that, to leave room to others.
+// Maps from `least` to `most` bytes of the file, as much as the system allows; below `most` half of
+// that, to leave room to others.
 StatusOr<std::span<std::byte>> Map(int fd, bool writable, std::uint64_t least, std::uint64_t most, const std::string& path) {
   // A private map of a read-only file is writable in memory, and its stores never reach the file.
   const int flags = (writable ? MAP_SHARED : MAP_PRIVATE) | MAP_NORESERVE;

@@ -35,8 +35,8 @@ Alignment AlignmentOf(int fd) {
 
 // A thread's io_uring. Of a process that was forked, none: its ring is the parent's.
 //
-// It has no destructor: objects with static storage, and thread_local ones of the program, may use a file when this thread's other state
-// is gone (base/thread_exit.h).
+// It has no destructor: objects with static storage, and thread_local ones of the program, may use
+// a file when this thread's other state is gone (base/thread_exit.h).
 class Ring {
  public:
   static constexpr unsigned kDepth = 64, kAtOnce = 8;
@@ -64,7 +64,8 @@ class Ring {
     state_ = State::kNone;
     process_ = getpid();
     if (!at_exit_.Arm()) return;
-    // Completions are worked on when this thread asks for them, instead of interrupting it; kernels before 6.1 do not know that.
+    // Completions are worked on when this thread asks for them, instead of interrupting it; kernels
+    // before 6.1 do not know that.
     for (const unsigned flags : {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN, 0u}) {
       if (io_uring_queue_init(kDepth, &ring_, flags) != 0) continue;
       state_ = State::kStarted;
@@ -129,7 +130,8 @@ void PositionalDevice::Count(const Transfer& transfer, Direction direction) {
   (reads ? read_bytes_ : written_bytes_).fetch_add(transfer.size(), std::memory_order_relaxed);
 }
 
-// All that is left after the first `done` bytes. How many bytes are done then, less than all only at the file's end; or a negative errno.
+// All that is left after the first `done` bytes. How many bytes are done then, less than all only
+// at the file's end; or a negative errno.
 std::int64_t PositionalDevice::Continue(const Transfer& transfer, Direction direction, std::size_t done) const {
   std::array<iovec, kPartsMax> rest;
   std::ranges::copy(transfer.parts, rest.begin());
@@ -176,7 +178,8 @@ Status PositionalDevice::RunMulti(std::span<const Transfer> transfers, Direction
   const auto finish = [&](std::size_t number, std::int64_t bytes) { status.Update(Finish(transfers[number], direction, bytes)); };
   std::size_t next = 0, submitted = 0;
   unsigned in_flight = 0;
-  // Writes to the page cache gain nothing; and what a killed process had in flight would keep the file locked for a moment.
+  // Writes to the page cache gain nothing; and what a killed process had in flight would keep the
+  // file locked for a moment.
   const bool pays = transfers.size() > 1 && (direction == Direction::kRead || block_size_ > 1);
   Ring* const ring = pays ? Ring::OfThisThread() : nullptr;
   while (ring != nullptr && (next < transfers.size() || in_flight > 0)) {

@@ -38,7 +38,8 @@ int WriteZeros(int fd, std::uint64_t from, std::uint64_t to) {
   return 0;
 }
 
-// The same where `from` may be within a block of a file that is open for direct I/O, which takes whole blocks only.
+// The same where `from` may be within a block of a file that is open for direct I/O, which takes
+// whole blocks only.
 int WriteZerosFromAnywhere(int fd, std::uint64_t from, std::uint64_t to) {
   const int flags = fcntl(fd, F_GETFL);
   const bool is_direct = flags >= 0 && (flags & O_DIRECT) != 0;
@@ -60,7 +61,8 @@ int AllocateBlocks(int fd, std::uint64_t from, std::uint64_t to) {
 
 bool IsUnsupported(int error) { return error == EOPNOTSUPP || error == ENOSYS; }
 
-// Lengthens the file from `from` to `to` bytes with blocks behind all of them, or leaves its length alone.
+// Lengthens the file from `from` to `to` bytes with blocks behind all of them, or leaves its length
+// alone.
 int Lengthen(int fd, std::uint64_t from, std::uint64_t to) {
   int error = AllocateBlocks(fd, from, to);
   if (IsUnsupported(error)) error = WriteZerosFromAnywhere(fd, from, to);
@@ -94,7 +96,8 @@ bool CountsBlocks(int fd) {
   return type == EXT4_SUPER_MAGIC || type == XFS_SUPER_MAGIC || type == TMPFS_MAGIC;
 }
 
-// Growing past RLIMIT_FSIZE would raise SIGXFSZ, which kills a process that does not expect it; so the limit is asked for first.
+// Growing past RLIMIT_FSIZE would raise SIGXFSZ, which kills a process that does not expect it; so
+// the limit is asked for first.
 std::uint64_t ProcessFileSizeMax() {
   rlimit limit;
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::numeric_limits<off_t>::max();
@@ -106,8 +109,8 @@ Status CheckRegular(const struct stat& info, const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(path, S_ISDIR(info.st_mode) ? " is a directory" : " is not a regular file"));
 }
 
-// NotFound is the code of an absent key. It has a message where the file is absent instead; a missing
-// folder is FailedPrecondition.
+// NotFound is the code of an absent key. It has a message where the file is absent instead; a
+// missing folder is FailedPrecondition.
 Status OpenError(int error, const std::string& path, bool creates) {
   const std::string what = absl::StrCat("cannot open ", path);
   if (error != ENOENT) return SystemError(error, what);
@@ -145,7 +148,8 @@ StatusOr<bool> PosixFile::OpenAndLock(std::chrono::steady_clock::time_point dead
   const bool creates = options_.mode == OpenMode::kCreate || options_.mode == OpenMode::kTruncate;
   const int flags = O_CLOEXEC | (writable_ ? O_RDWR : O_RDONLY) | (creates ? O_CREAT : 0) | (options_.sync ? O_DSYNC : 0);
   struct stat opened;
-  // Opening a device may do something to it, and opening a pipe waits for its other end (without O_NONBLOCK).
+  // Opening a device may do something to it, and opening a pipe waits for its other end (without
+  // O_NONBLOCK).
   if (stat(path_.c_str(), &opened) == 0) HAKO_RETURN_IF_ERROR(CheckRegular(opened, path_));
   do {
     fd_ = open(path_.c_str(), flags | O_NONBLOCK, 0644);
@@ -192,7 +196,8 @@ Status PosixFile::Prepare(std::uint64_t size, bool has_holes) {
 }
 
 FileIdentity PosixFile::identity() const {
-  // This file system counts blocks exactly, so a file with holes was never in use here: it is a copy, maybe over the same inode.
+  // This file system counts blocks exactly, so a file with holes was never in use here: it is a
+  // copy, maybe over the same inode.
   return has_holes_.load(std::memory_order_relaxed) && counts_blocks_ ? FileIdentity{} : identity_;
 }
 
@@ -212,7 +217,8 @@ Status PosixFile::Resize(std::uint64_t size) {
   HAKO_RETURN_IF_ERROR(FillHolesOnce());
   const std::uint64_t old_size = this->size();
   if (size <= old_size) {
-    // To the same size too, where space was allocated ahead. Cutting also zeroes what a later growth would show again.
+    // To the same size too, where space was allocated ahead. Cutting also zeroes what a later
+    // growth would show again.
     if (size == old_size && allocated() - size < block_) return absl::OkStatus();
     size_.store(size, std::memory_order_release);  // first, so that nobody who asks is told of bytes that are gone
     if (ftruncate(fd_, static_cast<off_t>(size)) != 0) {
@@ -276,8 +282,8 @@ Status PosixFile::SyncBy(Call call) {
   return status;
 }
 
-// A folder that may be entered but not read cannot be opened, nor can any where descriptors have run out. Then the whole file system is
-// synced: that needs nothing but the file.
+// A folder that may be entered but not read cannot be opened, nor can any where descriptors have
+// run out. Then the whole file system is synced: that needs nothing but the file.
 Status PosixFile::SyncName() {
   Status status;
   const bool is_open = TrySyncDirectoryOf(path_, &status);

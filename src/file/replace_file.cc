@@ -21,7 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Follows symbolic links at the end of `path`, one that leads to no file included, and resolves the folder.
+// Follows symbolic links at the end of `path`, one that leads to no file included, and resolves the
+// folder.
 StatusOr<std::string> ResolveLinks(const std::string& path) {
   constexpr int kLinksMax = 40;  // as the kernel has it
   const std::string what = absl::StrCat("cannot replace ", path);
@@ -125,8 +126,8 @@ Status FileReplacement::CreateNew() {
   return SystemError(created < 0 ? error : errno, absl::StrCat("cannot create a new file for ", target_));
 }
 
-// Never grants more than the old file did: where the group cannot be kept, the group gets what all others get. The access list is what
-// setfacl(1) has made.
+// Never grants more than the old file did: where the group cannot be kept, the group gets what all
+// others get. The access list is what setfacl(1) has made.
 Status FileReplacement::TakeOverPermissions() const {
   if (!old_) return absl::OkStatus();
   constexpr const char* kAccessList = "system.posix_acl_access";

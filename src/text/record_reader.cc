@@ -9,7 +9,8 @@
 
 namespace hako {
 
-// Where lines are longer than the buffer, what was searched for a line feed is not searched again: the search goes on behind it.
+// Where lines are longer than the buffer, what was searched for a line feed is not searched again:
+// the search goes on behind it.
 StatusOr<std::size_t> LineReader::Find(std::span<Line> lines, bool reads) {
   constexpr std::size_t kLinesMax = 2;
   HAKO_ASSERT(!lines.empty() && lines.size() <= kLinesMax);
@@ -49,7 +50,8 @@ StatusOr<std::size_t> LineReader::Find(std::span<Line> lines, bool reads) {
   return found;
 }
 
-// Moves what is left to the front of the buffer and reads on behind it; false at the end of the text.
+// Moves what is left to the front of the buffer and reads on behind it; false at the end of the
+// text.
 StatusOr<bool> LineReader::ReadMore() {
   std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
   end_ -= std::exchange(begin_, 0);
@@ -62,8 +64,8 @@ StatusOr<bool> LineReader::ReadMore() {
 
 namespace {
 
-// What the formats have in common. A format F reads one record: bool ReadRecord(KeyValue*), by way of Take and Refuse, false where there is
-// none.
+// What the formats have in common. A format F reads one record: bool ReadRecord(KeyValue*), by way
+// of Take and Refuse, false where there is none.
 template <class F>
 class FormatReader : public RecordReader {
  public:
@@ -83,7 +85,8 @@ class FormatReader : public RecordReader {
  protected:
   using Line = LineReader::Line;
 
-  // Takes lines; how many there were. Fewer at the end, and none where this record has not wholly arrived, which is then no matter.
+  // Takes lines; how many there were. Fewer at the end, and none where this record has not wholly
+  // arrived, which is then no matter.
   std::size_t Take(std::span<Line> lines) {
     if (!waits_) return lines_->NextHere(lines);
     const StatusOr<std::size_t> count = lines_->Next(lines);

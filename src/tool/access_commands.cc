@@ -16,7 +16,8 @@
 namespace hako::tool {
 namespace {
 
-// Says on stderr which key is absent (or, of a set, present). Not an error: the exit code tells scripts.
+// Prints on stderr the key that is absent (or, for set, present). Not an error: scripts use the
+// exit code.
 int SayNo(const DatabaseOptions& database, std::string_view key, std::string_view what) {
   std::string line = absl::StrCat(database.path(), ": ", ToAbsl(what), " '");
   text::AppendPrintable(key, &line);
@@ -24,7 +25,7 @@ int SayNo(const DatabaseOptions& database, std::string_view key, std::string_vie
   return kExitNo;
 }
 
-// Writes "KEY..." in the usage line, not how many that may be.
+// Writes "KEY..." in the usage line, without its limit.
 class UsageFormatter : public CLI::Formatter {
  public:
   std::string make_option_usage(const CLI::Option* option) const override {
@@ -32,8 +33,8 @@ class UsageFormatter : public CLI::Formatter {
   }
 };
 
-// The positional KEY..., taken as it is. CLI11 would read "[a,b]" as a list where it lets an option take any number of arguments, so it
-// is told of a number that no command line reaches, and not to insist on it.
+// The positional KEY..., taken literally. CLI11 would read "[a,b]" as a list if an option took any
+// number of arguments, so it gets a limit that no command line reaches.
 CLI::Option* AddKeys(CLI::App* app, std::vector<std::string>* keys, const char* description) {
   const auto store = [keys](const CLI::results_t& results) {
     *keys = results;
@@ -108,7 +109,7 @@ int Increment(const SetCommandOptions& options, AnyDBM& db) {
   return written.ok() ? kExitDone : Fail("standard output", written);
 }
 
-// Reads the value that VALUE or --value_file names, as it is; the exit code.
+// Reads the value from the file that VALUE or --value_file names, unchanged. Returns the exit code.
 int ReadValue(const std::string& file, std::string* value) {
   constexpr std::size_t kPiece = 64 << 10;
   if (IsStandardStream(file) && SharedDatabase::IsThere())
@@ -181,7 +182,7 @@ struct RekeyOptions {
   bool no_overwrite = false;
 };
 
-// The new record is there before the old one goes, so that a kill in between loses neither.
+// Stores the new record before it removes the old one, so that a kill in between loses neither.
 int RunRekey(RekeyOptions options) {
   if (!options.unescape.Apply({&options.old_key, &options.new_key})) return FailUsage("rekey", UnescapeOption::kMalformed);
   return WithDatabase(options.database, [&options](AnyDBM& db) -> int {

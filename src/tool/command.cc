@@ -35,7 +35,8 @@ bool IsEmpty(std::string_view file) {
   return std::filesystem::file_size(std::filesystem::path(file), ignored) == 0 && !ignored;
 }
 
-// The message without the file's name, which stands before it anyway; the library may have it in full.
+// The message without the file's name, which precedes it anyway; the library may give the absolute
+// name.
 std::string WithoutName(std::string_view file, std::string message) {
   std::error_code ignored;
   const std::string full = std::filesystem::absolute(std::filesystem::path(file), ignored).lexically_normal();
@@ -51,7 +52,7 @@ std::string WithoutName(std::string_view file, std::string message) {
   return message;
 }
 
-// What is wrong, and what to do about it.
+// The error, and the way out.
 std::pair<std::string, std::string> Explain(std::string_view file, const Status& status) {
   if (IsDirectory(file)) return {"is a directory", "give the name of a file in it"};
   if (!HasFolder(file)) return {"no such directory", "check the name, or create the directory first"};

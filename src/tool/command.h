@@ -1,10 +1,11 @@
-// What the commands share: exit codes, how messages are worded, and how a command joins the program.
+// Shared by the commands: exit codes, the form of messages, and the registration of commands.
 //
-// The tree of CLI::App objects that the Add...Command functions build is the one table of commands and options: the parser, the help, the
-// man page (man_page.cc) and the completions (completion.cc) are all made from it.
+// The tree of CLI::App objects that the Add...Command functions build is the only table of commands
+// and options: the parser, the help, the man page (man_page.cc) and the completions (completion.cc)
+// are made from it.
 //
-// Data goes to stdout, everything else to stderr. An error is one line that names the file, says what is wrong and what to do about it; a
-// mistake on the command line is two lines, the second of which says where the help is.
+// Data goes to stdout, everything else to stderr. An error is one line: the file, the error and the
+// way out. A usage error has a second line, which names the help.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -29,33 +30,35 @@ enum ExitCode : int {
   kExitSignal = 128,  // plus the number of the signal that stopped the command
 };
 
-// Text with a name in it, without characters that could play tricks with a terminal. Backslashes stay: keys in it are escaped already.
+// Text that contains a name, with control characters escaped. Backslashes stay, because keys are
+// escaped already.
 std::string Displayed(std::string_view text);
 
-// Prints a line to stderr, as Displayed has it: "hako: " or "hako COMMAND: ", then `message`. Complain is for errors, which are marked red
-// on a terminal.
+// Prints "hako: " or "hako COMMAND: " and Displayed(message) as a line to stderr. Complain is for
+// errors, which are red on a terminal.
 void Note(std::string_view message, std::string_view command = {});
 void Complain(std::string_view message, std::string_view command = {});
 
-// Prints what is wrong with `file` and what to do; returns the exit code that fits.
+// Prints the error of `file` and the way out. Returns the exit code.
 int Fail(std::string_view file, const Status& status);
 
-// Nobody reads the output any more, as in "hako list | head": no error, but the end. Fail then says nothing, and returns the exit code that
-// the signal SIGPIPE would have made; the database is closed in order first.
+// The reader of the output is gone, as in "hako list | head": not an error. Fail then prints
+// nothing and returns the exit code of SIGPIPE, after the database was closed normally.
 inline Status ClosedPipe() { return absl::CancelledError("closed pipe"); }
 // A failed write; `error` is errno.
 Status WriteError(int error);
 
-// Prints a mistake on the command line in two lines; `command` as in "perf sequence", empty for the program itself.
+// Prints a usage error in two lines; `command` as in "perf sequence", empty for the program itself.
 int FailUsage(std::string_view command, std::string_view mistake);
 
-// The commands of the program. Each Add...Command below registers one, with its options kept alive by the function that runs it.
+// The commands of the program. Each Add...Command below registers one, with its options kept alive
+// by the function that runs it.
 class Commands {
  public:
   explicit Commands(CLI::App* root) : root_(root) {}
 
-  // The parser of a new command below `parent` (nullptr: of the program); `run` is called once the line is parsed and returns the exit
-  // code.
+  // The parser of a new command below `parent` (nullptr: of the program); `run` is called once the
+  // line is parsed and returns the exit code.
   CLI::App* Add(const std::string& name, const std::string& summary, std::function<int()> run, CLI::App* parent = nullptr);
 
   int Run(const CLI::App* command) const { return runs_.at(command)(); }
@@ -88,7 +91,8 @@ void AddShellCommand(Commands& commands, RunArguments run);
 void AddCompletionCommand(Commands& commands);
 void AddManCommand(Commands& commands);
 
-// An option that takes a number with an optional suffix (hako/base/parse_number.h), refused outside [min, max].
+// An option that takes a number with an optional suffix (hako/base/parse_number.h), refused outside
+// [min, max].
 CLI::Option* AddNumber(CLI::App* app, const std::string& name, std::int64_t* number, const std::string& description, std::int64_t min,
                        std::int64_t max);
 

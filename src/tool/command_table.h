@@ -1,4 +1,5 @@
-// The table of commands and options, read off the tree of CLI::App objects: what the man page and the completions are made from.
+// The table of commands and options, read from the tree of CLI::App objects, for the man page and
+// the completions.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -24,7 +25,8 @@ struct CommandRow {
   std::vector<std::string> below;  // the names of the commands below it
 };
 
-// The program first, then every command, depth first. Options that the help does not show are left out.
+// The program first, then every command, depth first. Options that the help does not show are left
+// out.
 std::vector<CommandRow> CommandTable(const CLI::App& root);
 
 }  // namespace hako::tool

@@ -1,4 +1,5 @@
-// The command completion: scripts that teach a shell the commands and options, made from the command table.
+// The command completion: scripts that teach a shell the commands and options, made from the
+// command table.
 //
 //   bash  source <(hako completion bash), or the script in bash-completion's folder
 //   zsh   the script as a file _hako in a folder of $fpath
@@ -21,8 +22,8 @@ namespace {
 // In single quotes of a shell.
 std::string Quoted(std::string_view text) { return absl::StrCat("'", absl::StrReplaceAll(ToAbsl(text), {{"'", "'\\''"}}), "'"); }
 
-// A case over the words of a command line finds the command; the rest is what may follow there: its options, the words that an option
-// takes, files elsewhere.
+// A case over the words of a command line finds the command; the rest is what may follow there: its
+// options, the words that an option takes, files elsewhere.
 std::string BashScript(const std::vector<CommandRow>& table) {
   std::string names;
   std::string options;

@@ -1,7 +1,7 @@
-// From a FILE on the command line to an open database.
-//
-// FILE is a name of dbm/any_options.h, options after a question mark included; the options of the command line win over those.
-// WithDatabase opens it, calls body(db), and closes it. The commands know nothing of kinds: that is AnyDBM's business.
+// From a FILE on the command line to an open database. FILE is a name with options
+// (dbm/any_options.h), which options of the command line override. WithDatabase opens it, calls
+// body(db), and closes it. The commands do not depend on the kind of database, which AnyDBM
+// handles.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,8 @@ CLI::Option* AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access 
 // The positional `name` alone, a database as well.
 CLI::Option* AddDatabase(CLI::App* app, const std::string& name, DatabaseOptions* options, Access access, const std::string& description);
 
-// While it exists, WithDatabase works on this database, which stays open, whatever its options say. One at a time.
+// While it exists, WithDatabase uses this open database, regardless of its options, and does not
+// close it. One object at a time.
 class SharedDatabase {
  public:
   explicit SharedDatabase(AnyDBM& db);
@@ -39,7 +40,8 @@ class SharedDatabase {
   static bool IsThere();
 };
 
-// The option --skip_damaged of commands that read all records, and what became of it: damage is told as it is met.
+// The option --skip_damaged of commands that read all records. Reports each damage when it is
+// found, and counts them.
 class DamageSkipper {
  public:
   void AddTo(CLI::App* app) {
@@ -47,11 +49,12 @@ class DamageSkipper {
   }
   bool is_wanted() const { return is_wanted_; }
   void Note(const DatabaseOptions& database, const Status& damage);
-  // Whether `it` is at a record, behind damage if that is to be skipped.
+  // Whether `it` is at a record, after damage was skipped if wanted.
   bool IsAtRecord(const DatabaseOptions& database, AnyDBM::Iterator& it) {
     return it.Valid() || (is_wanted_ && it.PassDamage([&](const Status& damage) { Note(database, damage); }));
   }
-  // `code`, or where that is kExitDone and something was damaged the code that says so, after a line with the count.
+  // Returns `code`, or kExitNo if that is kExitDone and damage was skipped, after a line with the
+  // count.
   int Finish(const DatabaseOptions& database, int code) const;
 
  private:
@@ -62,8 +65,8 @@ class DamageSkipper {
 // Fail for the database itself.
 int FailDatabase(const DatabaseOptions& options, const Status& status);
 
-// Runs `body` on a database that was opened, and closes it; returns the exit code. A failed close is a failed command, whatever the body
-// returned.
+// Opens the database, runs `body` on it, and closes it. Returns the exit code. A failed close fails
+// the command, regardless of the result of `body`.
 int WithDatabase(const DatabaseOptions& options, const std::function<int(AnyDBM&)>& body);
 
 }  // namespace hako::tool

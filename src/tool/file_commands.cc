@@ -41,7 +41,7 @@ int RunCreate(CreateOptions options) {
   if (options.align_pow >= 0) any.align_pow = static_cast<int>(options.align_pow);
   if (options.max_page_size >= 0) any.page_size = static_cast<unsigned>(options.max_page_size);
   const int code = WithDatabase(options.database, [](AnyDBM&) { return kExitDone; });
-  if (!is_there && code == kExitFile) unlink(any.path.c_str());  // what came of it is no database, and may be large
+  if (!is_there && code == kExitFile) unlink(any.path.c_str());  // a partial file is no database, and may be large
   return code;
 }
 
@@ -52,12 +52,12 @@ struct InspectOptions {
   bool validate = false;
 };
 
-// What `inspect` found, for both forms of its output.
+// The results of `inspect`, for both forms of its output.
 struct Findings {
   std::int64_t file_size = 0;
   Inspection attributes;
   Stats stats;
-  bool is_healthy = true;  // as far as it was looked at: opening checks the head, --validate everything
+  bool is_healthy = true;  // as far as checked: opening checks the superblock, --validate everything
   bool should_be_rebuilt = false;
   Status validated;
   double validation_seconds = 0;

@@ -30,7 +30,7 @@ Interrupt::Interrupt() {
   if (pipe2(wake_pipe, O_CLOEXEC | O_NONBLOCK) != 0) wake_pipe[0] = wake_pipe[1] = -1;  // poll then ignores it
   struct sigaction action = {};
   action.sa_handler = NoteSignal;
-  action.sa_flags = SA_RESTART;  // the database's own system calls need not know; poll is never restarted
+  action.sa_flags = SA_RESTART;  // the database's system calls are restarted; poll never is
   sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], nullptr, &old_actions[i]);

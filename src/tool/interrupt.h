@@ -1,6 +1,6 @@
-// Stopping cleanly on SIGINT, SIGTERM and SIGHUP: while an Interrupt exists they do not end the process but are noted.
-//
-// One at a time, in the main thread. The handler writes to a pipe, so that a signal is never lost between looking and waiting.
+// Stops cleanly on SIGINT, SIGTERM and SIGHUP: while an Interrupt exists they do not end the
+// process but are recorded. One at a time, in the main thread. The handler writes to a pipe, so
+// that no signal is lost between a check and a wait.
 #pragma once
 
 #include "hako/base/status.h"
@@ -16,7 +16,7 @@ class Interrupt {
 
   int signal() const;  // the one that came first, or 0
 
-  // Waits until `fd` can be read or written, or has ended; Cancelled as soon as a signal has come.
+  // Waits until `fd` can be read or written, or has ended. Cancelled once a signal has arrived.
   enum class For { kReading, kWriting };
   Status Wait(int fd, For use) const;
 };

@@ -1,5 +1,5 @@
-// How long single operations took: a histogram of nanoseconds whose buckets are at most 1/32 of their value wide. One thread fills one;
-// Merge brings those of several together.
+// The latencies of single operations: a histogram of nanoseconds whose buckets are at most 1/32 of
+// their value wide. One thread fills one; Merge adds those of others.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,8 @@ class LatencyHistogram {
   std::uint64_t total() const { return total_; }
   std::uint64_t max() const { return max_; }
 
-  // What the fraction `share` of all stays at or below: the upper end of a bucket, or the maximum. 0 where there is none.
+  // The percentile `share` (0 to 1): the upper end of its bucket, or the maximum; 0 if the
+  // histogram is empty.
   std::uint64_t Percentile(double share) const {
     const auto wanted = static_cast<std::uint64_t>(share * static_cast<double>(total_));
     std::uint64_t seen = 0;
@@ -41,7 +42,7 @@ class LatencyHistogram {
   static constexpr int kSubBits = 5;
   static constexpr std::size_t kSub = std::size_t{1} << kSubBits;
 
-  // Numbers below 2 kSub have buckets of their own; above, kSub buckets share each power of two.
+  // Numbers below 2 kSub have one bucket each; above, each power of two has kSub buckets.
   static std::size_t BucketOf(std::uint64_t n) {
     if (n < 2 * kSub) return n;
     const int shift = static_cast<int>(std::bit_width(n)) - 1 - kSubBits;

@@ -89,7 +89,7 @@ class LibEditor final : public LineEditor {
   }
   static char* Prompt(EditLine* edit) { return Of(edit).prompt_.data(); }
 
-  // One character of standard input; -1 as soon as a signal has come.
+  // Reads one character of standard input; -1 once a signal has arrived.
   static int GetCharacter(EditLine* edit, wchar_t* character) {
     LibEditor& self = Of(edit);
     std::mbstate_t state = {};
@@ -98,9 +98,9 @@ class LibEditor final : public LineEditor {
       if (!self.interrupt_->Wait(STDIN_FILENO, Interrupt::For::kReading).ok()) return -1;
       if (read(STDIN_FILENO, &byte, 1) != 1) return 0;
       const std::size_t size = std::mbrtowc(character, &byte, 1, &state);
-      if (size == static_cast<std::size_t>(-2)) continue;  // there is more of it
+      if (size == static_cast<std::size_t>(-2)) continue;  // incomplete
       if (size != static_cast<std::size_t>(-1)) return 1;
-      state = {};  // no text: dropped
+      state = {};  // not text: dropped
     }
   }
 

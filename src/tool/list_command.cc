@@ -48,7 +48,8 @@ void AddListOptions(CLI::App* app, ListOptions* options) {
 
 enum class Wanted { kYes, kNo, kNoMore };
 
-// Prints the records from `it` on that are wanted by their keys, up to --items. The exit code; *is_cut: there were more.
+// Prints the records from `it` on whose keys are wanted, up to --items. Returns the exit code;
+// *is_cut: there were more.
 int PrintRecords(ListOptions& options, AnyDBM::Iterator& it, const std::function<Wanted(std::string_view)>& wanted,
                  std::uint64_t* num_listed, bool* is_cut) {
   Output output(STDOUT_FILENO);
@@ -69,17 +70,18 @@ int PrintRecords(ListOptions& options, AnyDBM::Iterator& it, const std::function
   return options.damage.Finish(options.database, it.status().ok() ? kExitDone : FailDatabase(options.database, it.status()));
 }
 
-// The keys that --prefix, --from and --to leave.
+// The range of keys selected by --prefix, --from and --to.
 struct Bounds {
   std::string low;
-  std::optional<std::string> high;  // not a part of it; none = no bound
+  std::optional<std::string> high;  // exclusive; nullopt = no bound
 
   explicit Bounds(const ListOptions& options) : low(std::max(options.prefix, options.from)), high(EndOfPrefix(options.prefix)) {
     if (options.has_to->count() > 0 && (!high || options.to < *high)) high = options.to;
   }
 };
 
-// To where --move says; else to the first record within the bounds, or with --reverse to the last.
+// Moves to the record of --move; without it to the first record within the bounds, or with
+// --reverse to the last.
 void MoveToBegin(const ListOptions& options, const Bounds& bounds, bool is_ordered, AnyDBM::Iterator& it) {
   const std::string& move = options.move;
   if (move.starts_with("jumplower")) return it.JumpLower(options.jump_key, move == "jumplowerinc");
@@ -90,7 +92,7 @@ void MoveToBegin(const ListOptions& options, const Bounds& bounds, bool is_order
   bounds.high ? it.JumpLower(*bounds.high) : it.Last();
 }
 
-// The option given that only a database in order can follow; empty if there is none.
+// The given option that requires an ordered database; empty if there is none.
 std::string OptionForOrder(const ListOptions& options) {
   if (options.reverse) return "--reverse";
   if (options.has_from->count() > 0) return "--from";
@@ -98,7 +100,7 @@ std::string OptionForOrder(const ListOptions& options) {
   return options.move.starts_with("jump") && options.move != "jump" ? "--move " + options.move : "";
 }
 
-// The name of the order of the keys, as Inspect has it; trees in memory are in that of bytes.
+// The name of the order of keys, from Inspect; trees in memory are in bytewise order.
 std::string OrderOf(AnyDBM& db) {
   for (const auto& [name, value] : db.Inspect()) {
     if (name == "comparator") return value;
@@ -157,7 +159,7 @@ struct SearchOptions : ListOptions {
   std::string pattern;
 };
 
-// The nearest keys, which are known when all have been seen.
+// Prints the nearest keys, which are known after a scan of all keys.
 int PrintNearest(const SearchOptions& options, AnyDBM& db) {
   if (options.items == 0) return kExitDone;
   const auto keys = Search(db, SearchMode::kEdit, options.pattern, options.items < 0 ? 0 : static_cast<std::size_t>(options.items));

@@ -31,27 +31,29 @@ constexpr const char* kFooter =
     "3 a file could not be opened, read or written; 4 another process has the database open; 128 + N stopped by\n"
     "signal N (130 for Ctrl-C). Data goes to stdout, everything else to stderr.";
 
-// Two numbers kept apart: the library's, and those of the file formats.
+// The version of the library, and separately those of the file formats.
 std::string VersionText() {
   return absl::StrCat("hako ", HAKO_VERSION_STRING, "\nfile format: hash (.hkh) ", format::kHashFileVersion, ", tree (.hkt) ",
                       format::kTreeFileVersion, ", snapshot (.hks) ", format::kSnapshotVersion, ", read and written");
 }
 
-// Where a standard stream is closed, the next file that is opened would take its place, a database say, and messages would be written into
-// it. What is put there instead fails whenever it is used.
+// If a standard stream is closed, the next file opened, such as a database, would get its
+// descriptor, and messages would be written into it. Opens a file there that fails whenever it is
+// used.
 void OccupyStandardStreams() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
 }
 
-// Room for all that printf prints, but for a terminal, which is shown each line at once: written in one piece, a failure has its reason.
+// Buffers all output of printf, except on a terminal, which shows each line at once. A single write
+// reports the error of a failure.
 void BufferStandardOutput() {
   static char buffer[256 << 10];
   if (isatty(STDOUT_FILENO) != 1) (void)std::setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
 }
 
-// Writes out what printf has kept; a failure, now or before, is one of the command.
+// Flushes the output of printf. A failure, now or before, fails the command.
 int FlushStandardOutput(int code) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;

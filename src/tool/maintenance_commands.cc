@@ -1,4 +1,4 @@
-// Commands that make databases of databases: rebuild, copy, merge.
+// Commands that write databases from databases: rebuild, copy, merge.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -50,13 +50,13 @@ int RunRebuild(RebuildOptions options) {
     is_rebuilt = status.ok();
     return is_rebuilt ? kExitDone : FailDatabase(options.database, status);
   });
-  // The end of the file is cut off by closing it.
+  // Close truncates the file.
   if (code == kExitDone && is_rebuilt)
     Note(absl::StrCat(path, ": rebuilt, ", GroupDigits(size), " bytes before, ", GroupDigits(FileSizeOrZero(path)), " after"));
   return code;
 }
 
-// While it exists, new files are for those at most who may use the file at `path`.
+// While it exists, new files have at most the permissions of the file at `path`.
 class UmaskOf {
  public:
   explicit UmaskOf(const std::string& path) : before_(umask(077)) {
@@ -118,7 +118,7 @@ struct MergeOptions {
   DamageSkipper damage;
 };
 
-// Adds the records of one source; what ended it is the exit code.
+// Adds the records of one source. Returns the exit code.
 int MergeFrom(MergeOptions& options, const DatabaseOptions& source, const Interrupt& interrupt, AnyDBM& db) {
   return WithDatabase(source, [&](AnyDBM& from) -> int {
     Progress progress(Progress::Stream(!options.no_progress), from.Count());

@@ -14,7 +14,7 @@
 namespace hako::tool {
 namespace {
 
-// Text that troff shows as it is; a line of the page never begins with it.
+// Text that troff shows literally; a line of the page never begins with it.
 std::string Plain(std::string_view text) {
   return absl::StrReplaceAll(ToAbsl(text), {{"\\", "\\e"}, {"-", "\\-"}, {"'", "\\(aq"}, {"^", "\\(ha"}, {"`", "\\(ga"}, {"~", "\\(ti"}});
 }

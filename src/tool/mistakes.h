@@ -1,4 +1,4 @@
-// What a mistake on the command line is called, and what was probably meant.
+// Messages for usage errors, with suggestions.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,13 +11,13 @@ namespace hako::tool {
 // The commands right below `app`.
 std::vector<std::string> CommandNames(const CLI::App& app);
 
-// "; did you mean 'x'?" where one of the names is near enough.
+// "; did you mean 'x'?" if one of the names is near enough.
 std::string Suggest(std::string_view given, const std::vector<std::string>& names);
 
 // The innermost command on the line, and its name as in "perf sequence".
 const CLI::App* ChosenCommand(const CLI::App& root, std::string* name);
 
-// Prints the mistake and returns the exit code.
+// Prints the usage error and returns the exit code.
 int FailParse(const CLI::App& root, const CLI::ParseError& error);
 
 }  // namespace hako::tool

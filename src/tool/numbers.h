@@ -1,4 +1,4 @@
-// Numbers as messages show them. How they are read: hako/base/parse_number.h.
+// Formats numbers in messages. hako/base/parse_number.h parses them.
 #pragma once
 
 #include <cstdint>

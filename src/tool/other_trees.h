@@ -1,5 +1,5 @@
-// The trees of other orders and codecs that the tool opens beside those of AnyDBM itself. Each is a source file, as each takes the compiler
-// some seconds.
+// The trees of other orders and codecs that the tool can open, in separate source files because
+// each takes seconds to compile.
 #pragma once
 
 namespace hako::tool {

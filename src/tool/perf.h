@@ -1,9 +1,9 @@
-// hako perf: what is measured, and how it is told. The phases themselves are in perf_sequence.h, perf_parallel.h, perf_wicked.h
-// and perf_stalls.h.
+// hako perf: its options and reports. The phases are in perf_sequence.h, perf_parallel.h,
+// perf_wicked.h and perf_stalls.h.
 //
-// Each prints what tkrzw_dbm_perf prints, line for line, so that scripts and eyes trained on that tool go on working. Two things differ on
-// purpose: `mem` is bytes (there: KiB times 1000), and errors of the command line end with exit code 2. The honest modes, which that tool
-// has not, and direct I/O add lines.
+// The output is that of tkrzw_dbm_perf, line for line, so that scripts for that tool keep working.
+// Two things differ on purpose: `mem` is in bytes (there: KiB times 1000), and usage errors exit
+// with code 2. The honest modes, which that tool lacks, and direct I/O add lines.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,7 @@ struct PerfOptions {
   bool IsAll() const { return !set_only && !get_only && !iter_only && !remove_only; }
 };
 
-// The dots that thread 0 prints on its way.
+// The dots that thread 0 prints during a phase.
 class Dots {
  public:
   explicit Dots(const PerfOptions& options);
@@ -71,7 +71,7 @@ class Dots {
   bool is_in_line_ = false;
 };
 
-// What a phase asked of the device: a difference of two Stats.
+// The device transfers of a phase: a difference of two Stats.
 struct DeviceTraffic {
   std::uint64_t reads = 0, writes = 0, read_bytes = 0, written_bytes = 0, second_reads = 0;
 };

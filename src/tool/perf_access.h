@@ -1,5 +1,5 @@
-// hako perf: how a file is accessed. The flags are those of tkrzw_dbm_perf for positional files with direct I/O, and a few more, which are
-// there to measure what a part of the engine is worth.
+// hako perf: how a file is accessed. The flags are those of tkrzw_dbm_perf for positional files
+// with direct I/O, and a few more to measure the effect of a part of the engine.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -21,16 +21,17 @@ struct PerfAccess {
 
   bool IsMapped() const { return device.starts_with("mmap"); }
   FileOptions ToFileOptions() const;
-  // HashOptions::min_read_size and TreeOptions::min_read_size; `least` is what a first read without speculation takes.
+  // HashOptions::min_read_size and TreeOptions::min_read_size; `least` is what a first read without
+  // speculation takes.
   std::uint64_t MinReadSize(std::uint64_t least) const;
 };
 
 void AddAccessOptions(CLI::App* app, PerfAccess* access);
 
-// What is wrong with the flags where the database is in a file; empty if nothing is.
+// The error in the flags for a database in a file; empty if there is none.
 std::string MistakeIn(const PerfAccess& access);
 
-// Says of each flag that was given without effect what it would need.
+// Notes each flag given without effect, and its requirement.
 void NoteUnused(const PerfAccess& access, bool is_in_file, std::string_view command);
 
 }  // namespace hako::tool

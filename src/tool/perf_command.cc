@@ -20,7 +20,7 @@
 namespace hako::tool {
 namespace {
 
-// Options of tkrzw_dbm_perf that tune what hako has not or does by itself. They are taken, so that a command line can be carried over.
+// Accepts options of tkrzw_dbm_perf that have no effect in hako, so that its command lines work.
 void AddOptionsWithoutMeaning(CLI::App* app, const std::string& command) {
   const auto note = [command](const TkrzwLine& known) {
     Note(absl::StrCat("--", ToAbsl(known.name), " has no effect: ", ToAbsl(known.line)), command);
@@ -73,7 +73,7 @@ int RunOn(PerfOptions& options) {
   return is_mapped ? Run<HashTarget<MemoryMapParallelFile>>(options).Run() : Run<HashTarget<PositionalParallelFile>>(options).Run();
 }
 
-// What database is measured, and how its file is accessed.
+// Options of the measured database and the access to its file.
 void AddTargetOptions(CLI::App* app, PerfOptions* options) {
   app->add_option("--dbm", options->impl, "The kind of database; auto is by the suffix of --path")->option_text("auto|hash|tree|tiny|baby");
   app->add_option("--path", options->path, "The database file; it is emptied first")->option_text("FILE");
@@ -169,7 +169,7 @@ void AddStallOptions(CLI::App* app, PerfOptions* options) {
 
 int RunStalls(PerfOptions& options) {
   if (!options.stalls) return FailUsage("perf", "nothing to measure: give sequence, parallel, wicked or --stalls");
-  // Of a tree that all fits into memory a large batch would show nothing.
+  // If the whole tree fits into memory, a large batch shows no stalls.
   if (options.cache_bytes < 0 && options.max_cached_pages < 0)
     options.cache_bytes = std::max<std::int64_t>(1 << 20, options.num_records * (options.value_size + 16) / 10);
   return RunOn<Stalls>(options);

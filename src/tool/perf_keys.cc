@@ -67,7 +67,7 @@ PreparedKeys::PreparedKeys(const PerfOptions& options, std::string_view order, s
     NumberStream stream(options, thread);
     for (std::int64_t i = 0; i < num_iterations_; ++i) numbers.push_back(static_cast<std::int32_t>(stream.Next(i)));
   }
-  // A generator that has nothing to do with the one of the phase Setting.
+  // A generator independent of that of the phase Setting.
   std::mt19937_64 generator(SeedOf(options, options.random_seed) ^ 0x9e3779b97f4a7c15);
   if (order != "same") std::shuffle(numbers.begin(), numbers.end(), generator);
   const Zipf zipf(total);

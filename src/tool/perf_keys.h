@@ -1,5 +1,5 @@
-// The keys and values that "perf" uses: those of tkrzw_dbm_perf, made on the way, and those of the honest modes, made before the clock
-// runs.
+// The keys and values of "perf": those of tkrzw_dbm_perf, made during the phase, and those of the
+// honest modes, made before the timing starts.
 #pragma once
 
 #include <array>
@@ -13,7 +13,8 @@
 
 namespace hako::tool {
 
-// A number in decimal, at least 8 digits; with `absent`, a letter instead of the last one, so that nobody stores it.
+// A number in decimal, at least 8 digits; with `absent` the last one is a letter, so that the key
+// is never stored.
 class NumberKey {
  public:
   std::string_view Set(std::int64_t number, bool absent = false);
@@ -38,7 +39,8 @@ class NumberStream {
   std::uniform_int_distribution<std::int32_t> distribution_;
 };
 
-// Ranks 0 .. n-1, rank k with a probability proportional to (k + 1)^-kExponent: rejection-inversion, W. Hörmann and G. Derflinger, 1996.
+// Ranks 0 .. n-1, rank k with a probability proportional to (k + 1)^-kExponent:
+// rejection-inversion, W. Hörmann and G. Derflinger, 1996.
 class Zipf {
  public:
   static constexpr double kExponent = 0.99;
@@ -50,8 +52,8 @@ class Zipf {
   double begin_, end_, shortcut_;
 };
 
-// The keys of all threads for one phase, prepared: `order` says how the keys of the phase Setting are asked for again, `miss_percent` how
-// many keys are absent instead. Takes 16 bytes a key.
+// The prepared keys of all threads for one phase: the keys of the phase Setting in `order`, of
+// which `miss_percent` are replaced by absent ones. Takes 16 bytes a key.
 class PreparedKeys {
  public:
   PreparedKeys(const PerfOptions& options, std::string_view order, std::int64_t miss_percent);
@@ -80,7 +82,7 @@ class ValueStream {
   std::string buffer_;
 };
 
-// The seed of a generator of the run: `seed`, or entropy where the user asked for that.
+// The seed of a generator of the run: `seed`, or entropy if the user chose that.
 std::uint32_t SeedOf(const PerfOptions& options, std::int64_t seed);
 
 }  // namespace hako::tool

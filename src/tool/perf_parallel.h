@@ -1,4 +1,5 @@
-// "perf parallel": every thread mixes CompareExchange, Remove, Set and Get, on keys of its own or, with --keys, on few that all share.
+// "perf parallel": every thread mixes CompareExchange, Remove, Set and Get, on separate keys or,
+// with --keys, on few shared ones.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What the runs of perf have in common: phases by several threads at once, their timing, their report, their errors.
+// Shared by the runs of perf: phases in several threads, their timing, reports and errors.
 #pragma once
 
 #include <atomic>
@@ -32,10 +32,11 @@ class PerfRun {
     std::string_view name;
     bool is_update = false;
     bool truncate = false;
-    std::int64_t extra_mem = 0;  // that this phase took for itself, and is not the database's
+    std::int64_t extra_mem = 0;  // memory of this phase that is not the database's
   };
 
-  // Runs task(thread) in every thread. Nothing of a phase after the first is run where the database could not be opened.
+  // Runs task(thread) in every thread. Later phases are skipped if the database could not be
+  // opened.
   template <class Task>
   void RunPhase(const Phase& phase, Task task) {
     if (open_failure_ != kExitDone) return;
@@ -120,7 +121,7 @@ class PerfRun {
     return elapsed;
   }
 
-  // Nothing where transfers are the system's business.
+  // nullopt without direct I/O.
   std::optional<DeviceTraffic> DeviceSinceOpen() {
     if (!Target::kIsInFile || !options_.access.direct_io) return std::nullopt;
     const Stats stats = db().GetStats();

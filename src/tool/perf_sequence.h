@@ -1,7 +1,7 @@
-// "perf sequence": the phases Setting, Getting, Iterating, Removing, one after the other, each by all threads at once.
-//
-// As in the tool that is reproduced, keys are made while the clock runs, are asked for in the order in which they were set, and a value is
-// looked up but not copied. Each of the three can be had otherwise (--honest: all three), and keys that are absent can be mixed in.
+// "perf sequence": the phases Setting, Getting, Iterating, Removing, in turn, each in all threads
+// at once. As in tkrzw_dbm_perf, keys are made within the timing, read in the order in which they
+// were set, and a value is looked up but not copied. Each of the three can be changed (--honest:
+// all three), and absent keys can be mixed in.
 #pragma once
 
 #include <memory>

@@ -47,7 +47,7 @@ class Stalls {
     PrintStallHead(options_);
     Operations operations(target_.db(), records_, scale_);
     if (!harvests) status = operations.Fill(0, records_.size());
-    // Of each tenth record a new version, so that space is needed everywhere.
+    // Replaces each tenth record, so that space is needed everywhere.
     if (harvests) status = Measure(kHarvest, [&] { return operations.Fill(0, records_.size() / 10 + 1); });
     for (const std::string_view name : Operations::kNames) {
       if (!status.ok()) break;
@@ -74,7 +74,8 @@ class Stalls {
     return report.status;
   }
 
-  // Makes the database in another process, which is killed while none of its last updates is synchronized. Before any thread is started.
+  // Creates the database in another process, which is killed before its last updates are
+  // synchronized. Must be called before any thread is started.
   Status FillAndDie() {
     const pid_t child = fork();
     if (child < 0) return absl::ResourceExhaustedError("cannot start a process for the harvest");

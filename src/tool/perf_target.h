@@ -1,6 +1,6 @@
-// What perf measures. A target is the kind of database under test: SetUp opens it for a phase, db() is it, TearDown closes it.
-//
-// All of perf is templates over it, so that what is measured is the library and no virtual call.
+// The target of perf: the kind of database under test. SetUp opens it for a phase, db() returns it,
+// TearDown closes it. perf consists of templates over it, so that it measures the library without
+// virtual calls.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 
 namespace hako::tool {
 
-// A database in a file, opened anew for each phase.
+// A database in a file, opened again for each phase.
 template <class D>
 class FileTarget {
  public:
@@ -70,7 +70,8 @@ class FileTarget {
   bool is_writable_ = false;
 };
 
-// A database in memory, which lives through all phases, or, with --path, is loaded from there before each and saved after those that write.
+// A database in memory, which lives through all phases, or, with --path, is loaded from there
+// before each and saved after those that write.
 template <class D>
 class MemoryTarget {
  public:
@@ -84,7 +85,7 @@ class MemoryTarget {
     return options_.path.empty() || truncate ? absl::OkStatus() : db_->Load(options_.path);
   }
   D& db() { return *db_; }
-  Status MaybeRebuild() { return absl::OkStatus(); }  // needs none
+  Status MaybeRebuild() { return absl::OkStatus(); }  // never needed
   Status Rebuild() { return absl::OkStatus(); }
   Status Copy(const std::string& path) { return db_->Save(path); }
   Status TearDown() {

@@ -1,7 +1,6 @@
-// "perf wicked": every thread does whatever a database can do, on keys that all share, and proves that no value is torn.
-//
-// Each thread writes its own digit and nothing else, and Append joins by commas; so every value that is ever seen is made of digits and
-// commas. --validate proves the whole structure at the end.
+// "perf wicked": every thread runs all operations on shared keys, and checks that no value is torn.
+// Each thread writes only its own digit, and Append inserts commas, so every value consists of
+// digits and commas. --validate checks the whole structure at the end.
 #pragma once
 
 #include <string>
@@ -54,11 +53,12 @@ class Wicked : PerfRun<Target> {
       const Status status = db().Set(key, value, {.overwrite = random() % 3 != 0, .old_value = &found});
       return Check("Set", absl::IsAlreadyExists(status) ? absl::OkStatus() : status) && CheckValue("Set", found);
     }
-    const Status status = db().Get(key, &found);  // what is found is unspecified if nothing is: an attempt that raced may have left it
+    const Status status = db().Get(key, &found);  // unspecified if nothing was found: an attempt that raced may have changed it
     return Check("Get", Tolerate(status)) && (!status.ok() || CheckValue("Get", found));
   }
 
-  // From the key or from the end, a few records on, where there is an order also back; one in ten is removed.
+  // Moves from the key or from the end over a few records, in ordered databases also backwards, and
+  // removes one in ten.
   bool Walk(std::mt19937& random, std::string_view key) {
     auto it = db().MakeIterator();
     const bool from_end = random() % 2 == 0;

@@ -35,7 +35,7 @@ void Progress::Show(std::uint64_t done, std::uint64_t records) {
 
 void Progress::Print(std::string line) {
   const std::size_t size = line.size();
-  line.resize(std::max(size, width_), ' ');  // covers what was there
+  line.resize(std::max(size, width_), ' ');  // covers the old text
   width_ = size;
   std::fprintf(out_, "\r%s", line.c_str());
   std::fflush(out_);

@@ -1,7 +1,6 @@
-// One line on a terminal that tells how far a long command has come: what is done, the rate, the time to go.
-//
-// It appears after one second and only where stderr is a terminal, is rewritten in place by a carriage return, and is wiped out at the
-// end. No colours, no escape sequences. One thread.
+// A progress line on a terminal: the number of records, the rate, the estimated time. It appears
+// after one second and only if stderr is a terminal, is rewritten in place by a carriage return,
+// and is erased at the end. No colours, no escape sequences. One thread.
 #pragma once
 
 #include <chrono>
@@ -20,22 +19,23 @@ class Progress {
  public:
   using Clock = std::function<double()>;  // seconds
 
-  // `total`: what `done` of Update will reach; 0 = unknown. nullptr for `out` is silence.
+  // `total`: the final `done` of Update; 0 = unknown. Prints nothing if `out` is nullptr.
   Progress(std::FILE* out, std::uint64_t total, Clock clock = &Progress::Now)
       : out_(out), total_(total), clock_(std::move(clock)), start_(clock_()), next_(start_ + 1) {}
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress() { Finish(); }
 
-  // stderr if it is a terminal and the user did not object.
+  // stderr if it is a terminal and progress is wanted; otherwise nullptr.
   static std::FILE* Stream(bool is_wanted);
 
-  // `done` of the total; `records` processed so far. Looks at the clock, so call it once in a few hundred records.
+  // `done` of the total; `records` processed so far. Reads the clock, so call it once in a few
+  // hundred records.
   void Update(std::uint64_t done, std::uint64_t records) {
     if (out_ != nullptr) Show(done, records);
   }
 
-  // Wipes the line out.
+  // Erases the line.
   void Finish();
 
  private:
@@ -53,8 +53,8 @@ class Progress {
   std::size_t width_ = 0;  // of the line on the screen
 };
 
-// A line on a terminal for one long call that does not tell how far it is: what is done, and for how long. As Progress, it appears after
-// one second where stderr is a terminal, and is wiped out at the end.
+// A line on a terminal for one long call without progress reports: its name and its time so far. As
+// Progress, it appears after one second if stderr is a terminal, and is erased at the end.
 class Ticker {
  public:
   explicit Ticker(std::string what, std::FILE* out = Progress::Stream(true));
@@ -70,7 +70,7 @@ class Ticker {
   std::mutex mutex_;
   std::condition_variable wakes_;
   bool is_done_ = false;
-  std::thread thread_;  // none where there is nothing to show
+  std::thread thread_;  // none if nothing is shown
 };
 
 }  // namespace hako::tool

@@ -1,7 +1,9 @@
-// The command shell: a command a line, on one database that is opened once and stays open, and locked, to the end.
+// The command shell: a command a line, on one database that is opened once and stays open, and
+// locked, to the end.
 //
-// A line is a command of the program without the name of the file: "set key value" in the shell of db.hkh is "hako set db.hkh key value".
-// On a terminal lines are edited (tool/line_editor.h) and mistakes do no harm; from a pipe or a file the first line that fails is the last.
+// A line is a command of the program without the name of the file: "set key value" in the shell of
+// db.hkh is "hako set db.hkh key value". On a terminal lines are edited (tool/line_editor.h) and
+// mistakes do no harm; from a pipe or a file the first line that fails is the last.
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,12 +28,13 @@
 namespace hako::tool {
 namespace {
 
-// Those that work on one database that is open.
+// The commands that work on the open database.
 const std::vector<std::string> kLines = {"get",    "set",    "remove", "rekey",   "count",  "list", "search", "inspect",
                                          "import", "export", "copy",   "rebuild", "verify", "help", "exit"};
 
-// The words of a line: separated by blanks, but for those in quotes; a backslash outside of '...' takes the next character as it is. From a
-// # where a word would begin the rest is a comment. nullopt where a quote has no end.
+// The words of a line: separated by blanks, but for those in quotes; a backslash outside of '...'
+// takes the next character as it is. From a # where a word would begin the rest is a comment.
+// nullopt where a quote has no end.
 std::optional<std::vector<std::string>> SplitWords(std::string_view line) {
   std::vector<std::string> words;
   bool in_word = false;
@@ -59,10 +62,10 @@ std::optional<std::vector<std::string>> SplitWords(std::string_view line) {
   return words;
 }
 
-// The lines of standard input; a signal ends the wait for one.
+// The lines of standard input. A signal ends the wait for a line.
 class Lines {
  public:
-  // nullopt at the end, after a signal, and where nothing can be read.
+  // nullopt at the end, after a signal, and after a failed read.
   std::optional<std::string> Next() {
     while (true) {
       const std::size_t end = text_.find('\n');
@@ -101,7 +104,7 @@ struct ShellOptions {
   std::string name;  // as given, with its options
 };
 
-// What can be typed here; the summaries are those of the program's help.
+// Prints the commands, with the summaries of the program's help.
 void PrintHelp(const Commands& commands) {
   std::printf("Commands on the open database, without its name; 'help COMMAND' explains one:\n");
   for (const CommandRow& row : CommandTable(commands.root())) {
@@ -130,7 +133,7 @@ int RunWords(const ShellOptions& options, std::vector<std::string> words, const 
   return code;
 }
 
-// A word as it is typed; nullopt for one that a line cannot hold.
+// A word as it would be typed; nullopt if a line cannot hold it.
 std::optional<std::string> Typed(std::string_view word) {
   std::string typed;
   for (const char c : word) {
@@ -142,7 +145,7 @@ std::optional<std::string> Typed(std::string_view word) {
   return typed;
 }
 
-// Commands, the options of a command, and keys where these are in order, so that few have to be looked at.
+// Completes commands, their options, and keys of ordered databases, where few keys have to be read.
 LineEditor::Completion CompleteLine(std::string_view line, const Commands& commands, AnyDBM& db) {
   constexpr std::size_t kKeysMax = 50;
   LineEditor::Completion completion;

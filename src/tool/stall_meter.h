@@ -1,7 +1,7 @@
 // Measures how long single Gets and Sets take beside a longer operation on the same database.
 //
-// One thread gets and another one sets random records while the calling thread runs the operation. The last Get and the last Set
-// end after it, so a wait that the operation causes is never cut off.
+// One thread gets and another one sets random records while the calling thread runs the operation.
+// The last Get and the last Set end after it, so a wait that the operation causes is never cut off.
 #pragma once
 
 #include <array>
@@ -22,7 +22,8 @@
 
 namespace hako::tool {
 
-// The records of a measurement: numbered keys, and values of random bytes, which no codec compresses and no copy skips as zeros.
+// The records of a measurement: numbered keys, and values of random bytes, which no codec
+// compresses and no copy skips as zeros.
 class StallRecords {
  public:
   using Key = std::array<char, 12>;
@@ -59,7 +60,8 @@ struct StallReport {
   Status status;  // the first error of any of the three threads
 };
 
-// Runs operation(), which returns a Status, beside Gets and Sets. With `is_durable` each Set survives a power cut when it returns.
+// Runs operation(), which returns a Status, beside Gets and Sets. With `is_durable` each Set
+// survives a power cut when it returns.
 template <class D, class Operation>
 StallReport MeasureStalls(D& db, const StallRecords& records, bool is_durable, Operation&& operation) {
   using Clock = std::chrono::steady_clock;

@@ -1,7 +1,6 @@
-// The maintenance operations beside which "perf --stalls" and stall_benchmark measure Gets and Sets.
-//
-// Prepare does what must come before an operation and is not to be measured, Run is the operation. Each leaves records 0 .. size-1 in
-// place, so the operations can run in any order.
+// The maintenance operations beside which "perf --stalls" and stall_benchmark measure Gets and
+// Sets. Prepare makes unmeasured preparations, Run is the operation. Each keeps records 0 ..
+// size-1, so the operations can run in any order.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +30,7 @@ struct StallScale {
 template <class D>
 class StallOperations {
  public:
-  // "harvest", the recovery after a kill, needs another process and is the caller's.
+  // "harvest", the recovery after a kill, requires another process and is left to the caller.
   static constexpr std::array<std::string_view, 9> kNames = {"idle",   "checkpoint", "synchronize", "verify", "copy",
                                                              "growth", "rebuild",    "huge",        "batch"};
   static bool Has(std::string_view name) {
@@ -102,7 +101,8 @@ class StallOperations {
     }
     return absl::OkStatus();
   }
-  // Until a checkpoint that the changed pages have caused is over; not for ever, as they may all fit.
+  // Waits until a checkpoint started by dirty pages has ended. The wait is bounded, because all of
+  // them may fit.
   Status FillUntilCheckpoint() {
     const std::uint64_t epoch = db_.GetStats().epoch;
     for (std::uint64_t i = 0; i < 2 * records_.size() && db_.GetStats().epoch == epoch; ++i) {
@@ -122,7 +122,7 @@ class StallOperations {
     for (const std::uint64_t seed : {1, 2}) HAKO_RETURN_IF_ERROR(db_.Set(kHugeKey, records_.Value(seed + round_, scale_.huge_size)));
     return db_.Get(kHugeKey, &value);
   }
-  // Keys at equal distances, so that they lie on as many pages as there can be.
+  // Keys at equal distances, so that they lie on as many pages as possible.
   Status SetBatch() {
     const std::uint64_t count = std::clamp<std::uint64_t>(scale_.batch_size, 1, records_.size());
     std::vector<StallRecords::Key> keys(count);

@@ -1,4 +1,4 @@
-// What is different on a terminal: colour, which NO_COLOR (any value but an empty one) and TERM=dumb switch off.
+// Colours on a terminal, which NO_COLOR (not empty) and TERM=dumb switch off.
 #pragma once
 
 #include <unistd.h>

@@ -99,7 +99,7 @@ Status TextOutput::Open(const std::string& path) {
   return fd_ >= 0 ? absl::OkStatus() : absl::ErrnoToStatus(errno, "cannot open");
 }
 
-// To a pipe in pieces for which it has room, so that a signal is not kept waiting for its reader.
+// Writes to a pipe in pieces that fit, so that a signal does not wait for its reader.
 Status TextOutput::Write(const Interrupt& interrupt, std::string_view bytes) {
   const int fd = replacement_ ? replacement_->fd() : fd_;
   while (!bytes.empty()) {

@@ -18,12 +18,12 @@ inline bool IsStandardStream(std::string_view path) { return path.empty() || pat
 // Whether both names lead to one file.
 bool IsSameFile(const std::string& a, const std::string& b);
 
-// Whether the file is a database or a snapshot, by its first bytes. False where it cannot be read.
+// Whether the file is a database or a snapshot, by its first bytes. False if it cannot be read.
 bool HoldsDatabase(const std::string& path);
-// Whether the name ends as those of databases do.
+// Whether the name has the suffix of a database.
 bool IsNamedAsDatabase(std::string_view path);
 
-// Fail for a text, whose advice on a file that is not there is for databases.
+// Fail for a text file, with other advice on an absent file.
 int FailText(const std::string& name, const Status& status);
 
 class TextInput {
@@ -34,9 +34,9 @@ class TextInput {
   ~TextInput();
 
   Status Open(const std::string& path);
-  // Cancelled as soon as a signal has come.
+  // Cancelled once a signal has arrived.
   StatusOr<std::size_t> Read(const Interrupt& interrupt, std::span<char> buffer) const;
-  // Bytes of a regular file from here on, which tell how far an import has come; 0 = unknown.
+  // The bytes left in a regular file, for the progress of an import; 0 = unknown.
   std::uint64_t Remaining() const;
   const std::string& name() const { return name_; }
 
@@ -45,7 +45,8 @@ class TextInput {
   std::string name_;
 };
 
-// A file appears whole and synced at Commit, or not at all (file/replace_file.h). Pipes and devices are written as they are.
+// A file appears whole and synced at Commit, or not at all (file/replace_file.h). Pipes and devices
+// are written directly.
 class TextOutput {
  public:
   TextOutput() = default;
@@ -54,10 +55,10 @@ class TextOutput {
   ~TextOutput();
 
   Status Open(const std::string& path);
-  // Cancelled as soon as a signal has come.
+  // Cancelled once a signal has arrived.
   Status Write(const Interrupt& interrupt, std::string_view bytes);
   Status Commit();
-  // Whether nothing is seen of the text before Commit.
+  // Whether the text appears only at Commit.
   bool is_replacement() const { return replacement_.has_value(); }
   const std::string& name() const { return name_; }
 

@@ -1,6 +1,7 @@
-// What became of the commands and options of tkrzw_dbm_util and tkrzw_dbm_perf: for each that is not here by the same name and with the
-// same meaning, its counterpart, or why there is none. The man page prints it all; `hako perf` takes the options marked as such, so that
-// a command line can be carried over, and says the line.
+// The commands and options of tkrzw_dbm_util and tkrzw_dbm_perf that do not exist here with the
+// same name and meaning: the counterpart of each, or why there is none. The man page prints all of
+// it. `hako perf` accepts the flags and options below with a note, so that command lines of Tkrzw
+// work.
 #pragma once
 
 #include <string_view>
@@ -36,7 +37,7 @@ inline constexpr TkrzwLine kTkrzwCommands[] = {
     {"perf --cap_memsize", "spelt --cap_mem_size in the program itself; both are accepted"},
 };
 
-// Flags and options of tuning that have no meaning here. perf takes them with a note.
+// Tuning flags and options without effect here. perf accepts them with a note.
 inline constexpr TkrzwLine kTkrzwFlags[] = {
     {"no_wait", "an open waits only with --wait SECONDS"},
     {"no_lock", "a file is always locked: two writers would destroy it"},

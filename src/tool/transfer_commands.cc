@@ -1,6 +1,6 @@
-// The commands import and export: records to and from text, as streams.
-//
-// What import has set when it stops, be it at the end, at a malformed line or by a signal, is in the database and survives a power cut.
+// The commands import and export: records to and from text, as streams. When import stops, at the
+// end, at a malformed line or by a signal, the records that it has set are in the database and
+// survive a power cut.
 #include <filesystem>
 #include <limits>
 #include <system_error>
@@ -34,7 +34,7 @@ struct CommandOptions {
   }
 };
 
-// Lets a transfer stop at a signal and tell how far it is: `done` of the total of `progress` is what `how_far` says.
+// Lets a transfer stop at a signal and report its progress, which is `how_far` of the total.
 template <class HowFar>
 auto Watch(const Interrupt& interrupt, Progress& progress, HowFar how_far) {
   return [&interrupt, &progress, how_far](const TransferProgress& now) {
@@ -78,7 +78,7 @@ int RunImport(CommandOptions options) {
   });
 }
 
-// What is wrong with the name of the text; empty if nothing is.
+// The error in the name of the text; empty if there is none.
 std::string MistakeInTarget(const CommandOptions& options) {
   std::error_code ignored;
   if (IsStandardStream(options.path) || std::filesystem::is_directory(options.path, ignored)) return "";

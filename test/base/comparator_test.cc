@@ -77,7 +77,7 @@ TEST(Comparator, PairsCompareTheirPartsInTurn) {
   ExpectRising<PairComparator<BytewiseComparator>>({JoinPair("10", "z"), JoinPair("11", ""), JoinPair("2", "a"), JoinPair("2", "b")});
 }
 
-// Whatever bytes come: antisymmetric, transitive on triples, and heads agree.
+// For any bytes: antisymmetric, transitive on triples, and heads agree.
 template <class C>
 void ExpectTotalOrder() {
   Random random(TestSeed());

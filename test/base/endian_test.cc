@@ -11,7 +11,7 @@
 namespace hako {
 namespace {
 
-// What on-disk structs rest on.
+// Properties that on-disk structs rely on.
 static_assert(sizeof(Le<std::uint64_t>) == 8 && alignof(Le<std::uint64_t>) == 1);
 static_assert(std::is_trivially_copyable_v<Le<std::uint32_t>> && std::is_standard_layout_v<Le<std::uint32_t>>);
 static_assert(std::has_unique_object_representations_v<Le<std::uint16_t>>);
@@ -33,7 +33,7 @@ TEST(Endian, ReadsAsTheNumberItHolds) {
   };
   static_assert(sizeof(Header) == 19);
   Header header;
-  EXPECT_EQ(header.byte, 0);  // zero unless told otherwise
+  EXPECT_EQ(header.byte, 0);  // zero by default
   EXPECT_EQ(header.number, 7u);
   header.number = header.number + 1;
   header.negative = -2;

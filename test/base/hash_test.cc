@@ -1,5 +1,5 @@
-// Golden values of the hashes that are stored in files. If one of these tests fails after an upgrade of libxxhash, files of the old version
-// can no longer be read: do not change the values.
+// Golden values of the hashes that are stored in files. If one of these tests fails after an
+// upgrade of libxxhash, files of the old version can no longer be read: do not change the values.
 #include "hako/base/hash.h"
 
 #include <cstddef>

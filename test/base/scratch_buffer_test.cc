@@ -35,7 +35,7 @@ TEST(ScratchBuffer, KeepsWhatItHeldWhenItGrows) {
   EXPECT_STREQ(buffer.Take(3 << 20, 6), "begin");
 }
 
-#if !defined(HAKO_ASAN) && !defined(HAKO_TSAN)  // which end the process at such a size
+#if !defined(HAKO_ASAN) && !defined(HAKO_TSAN)  // sanitizers end the process at such a size
 TEST(ScratchBuffer, ReturnsNothingWithoutMemoryAndStaysAsItWas) {
   OwnedScratch buffer;
   std::memcpy(buffer.Take(6), "begin", 6);
@@ -53,7 +53,7 @@ struct UsesAtTheEnd {
 };
 thread_local UsesAtTheEnd uses_at_the_end;
 
-// What is wrong here shows under AddressSanitizer, as a use after free or a leak.
+// AddressSanitizer reports a failure as a use after free or a leak.
 TEST(ThreadScratch, CanBeUsedByThreadLocalDestructors) {
   std::thread([] {
     uses_at_the_end.armed = true;  // constructed first

@@ -48,7 +48,7 @@ TEST(Varint, DecodesWhatItEncodes) {
     std::vector<std::byte> bytes = Encoded(number);
     EXPECT_EQ(bytes.size(), VarintSize(number));
     EXPECT_LE(bytes.size(), kVarint64SizeMax);
-    bytes.push_back(std::byte{0xff});  // what follows does not matter
+    bytes.push_back(std::byte{0xff});  // the rest does not matter
     std::uint64_t decoded = 0;
     EXPECT_EQ(DecodeVarint(std::span<const std::byte>(bytes), decoded), bytes.size() - 1) << number;
     EXPECT_EQ(decoded, number);
@@ -86,7 +86,7 @@ TEST(Varint, RefusesWhatIsCutOff) {
     std::uint64_t decoded = 99;
     for (std::size_t size = 0; size < bytes.size(); ++size) {
       const std::vector<std::byte> part(bytes.begin(),
-                                        bytes.begin() + static_cast<std::ptrdiff_t>(size));  // so that a tool sees overreading
+                                        bytes.begin() + static_cast<std::ptrdiff_t>(size));  // so that a sanitizer detects overreads
       EXPECT_EQ(DecodeVarint(part.data(), part.data() + size, decoded), nullptr);
     }
     EXPECT_EQ(decoded, 99u);

@@ -6,7 +6,7 @@
 #include "hako/dbm/hash_dbm.h"
 
 hako::Status Run() {
-  // A hash table in a file, made on first use. What you hold is open.
+  // A hash table in a file, created on first use.
   HAKO_ASSIGN_OR_RETURN(auto db, hako::HashDBM<>::Open("capitals.hkh"));
 
   HAKO_RETURN_IF_ERROR(db->Set("France", "Paris"));
@@ -14,7 +14,7 @@ hako::Status Run() {
   HAKO_ASSIGN_OR_RETURN(std::string capital, db->Get("Japan"));
   std::cout << "Japan: " << capital << "\n";
 
-  // Read, decide and write as one atomic step: nobody else sees or changes the record meanwhile.
+  // Read, decide and write in one atomic step.
   std::string runs;
   HAKO_RETURN_IF_ERROR(db->Process("runs", [&runs](std::optional<std::string_view> value) {
     runs = std::to_string(value ? std::stoi(std::string(*value)) + 1 : 1);

@@ -5,7 +5,7 @@
 #include "hako/dbm/baby_dbm.h"
 
 hako::Status Run() {
-  // A B+ tree in memory: records lie in the order of their keys.
+  // A B+ tree in memory: records are ordered by key.
   HAKO_ASSIGN_OR_RETURN(auto db, hako::BabyDBM<>::Open());
   for (const auto& [day, sky] : {std::pair("2024-02-29", "fog"), {"2024-03-01", "rain"}, {"2024-03-02", "sun"}, {"2024-04-01", "hail"}}) {
     HAKO_RETURN_IF_ERROR(db->Set(day, sky));

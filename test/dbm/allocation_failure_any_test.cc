@@ -1,5 +1,5 @@
-// Memory that runs out while an AnyDBM makes an iterator or a range, at each allocation in turn: no exception leaves the call, and the
-// status tells.
+// Fails each allocation in turn while an AnyDBM makes an iterator or a range. No exception escapes,
+// and the status reports the failure.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

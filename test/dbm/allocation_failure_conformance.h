@@ -1,7 +1,9 @@
-// Memory that runs out in every public call of every DBM, at each of its allocations in turn: the call returns ResourceExhausted or
-// succeeds, no exception leaves it, nothing is lost, no lock stays locked, and the database goes on.
+// Fails each allocation of each public call of every DBM in turn: the call returns
+// ResourceExhausted or succeeds, no exception escapes, nothing is lost, no lock stays locked, and
+// the database keeps working.
 //
-// The suite is instantiated with a Surroundings (see dbm_conformance.h), in a program with allocation_hooks_test.cc.
+// The suite is instantiated with a Surroundings (see dbm_conformance.h), in a program with
+// allocation_hooks_test.cc.
 #pragma once
 
 #include <unistd.h>
@@ -40,7 +42,7 @@ class AllocationFailure : public testing::Test {
   static constexpr std::uint64_t kAllocationsMax = 20'000;  // of one call; more is an endless loop
 
   void SetUp() override {
-    alarm(120);  // a lock that stayed locked
+    alarm(120);  // for a lock that stayed locked
     Restart();
   }
   void TearDown() override { alarm(0); }
@@ -57,7 +59,7 @@ class AllocationFailure : public testing::Test {
     before_["long"] = std::string(30'000, 'l');
     for (const auto& [key, value] : before_) ASSERT_THAT(db_->Set(key, value), IsOk());
   }
-  // What has changed is as in SetUp again.
+  // Restores the records of SetUp.
   void Restore() {
     const Records now = Content();
     for (const auto& [key, value] : now) {
@@ -90,7 +92,8 @@ class AllocationFailure : public testing::Test {
     return absl::OkStatus();
   }
 
-  // Each key is as before or as after the operation; if it is `atomic`, all are as before or all as after.
+  // Checks that each key is as before or as after the operation; if `atomic`, all as before or all
+  // as after.
   void ExpectBetween(const Records& now, const Records& after, bool atomic, std::string_view name) {
     if (now == before_ || now == after) return;
     EXPECT_FALSE(atomic) << name << " was done in part";

@@ -1,6 +1,7 @@
-// A warm database does its work without the system: no allocation and no system call for a Get, a Set of a value of the same size, or a
-// Remove. This file replaces operator new of the whole test program by one that counts; under a sanitizer, which has its own and sees more
-// by it, the count is that of the sanitizer's hook in malloc.
+// A warm database makes no allocation and no system call for a Get, a Set of a value of the same
+// size, or a Remove. This file replaces operator new of the whole test program by one that counts.
+// Under a sanitizer, which has its own operator new, the count is that of the sanitizer's malloc
+// hook.
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -28,7 +29,7 @@ namespace {
 
 constexpr int kRecords = 20'000;
 
-// A database with kRecords records of 8 + 8 bytes, and the keys in an order that is not theirs.
+// A database with kRecords records of 8 + 8 bytes, and its keys in shuffled order.
 template <class Surroundings>
 class AllocationTest : public testing::Test {
  protected:
@@ -38,7 +39,7 @@ class AllocationTest : public testing::Test {
     Warm();
   }
 
-  // Every path is walked once, so that thread slots, free lists and pages are there.
+  // Runs every path once, so that writer states, free lists and pages exist.
   void Warm() {
     for (const std::string& key : keys) ASSERT_THAT(db->Set(key, key), IsOk());
     for (const std::string& key : keys) ASSERT_THAT(db->Set(key, key), IsOk());

@@ -1,4 +1,4 @@
-// AnyDBM: how it is named, and what the snapshots of databases in memory survive.
+// AnyDBM: names with options, wrapped databases, and snapshots of databases in memory.
 #include "hako/dbm/any_dbm.h"
 
 #include <atomic>
@@ -128,7 +128,7 @@ TEST(AnyDBM, OptionsOfTreesTakeEffect) {
   const auto wait_for_a_checkpoint = [](AnyDBM& tree) {
     const std::uint64_t epoch = tree.GetStats().epoch;
     EXPECT_THAT(tree.Set("k", "v"), IsOk());
-    while (tree.GetStats().epoch == epoch) std::this_thread::yield();  // or ctest says that it never came
+    while (tree.GetStats().epoch == epoch) std::this_thread::yield();  // ctest's time limit catches a checkpoint that never comes
   };
   ASSERT_OK_AND_ASSIGN(auto eager, AnyDBM::Open(directory.File("e.hkt?checkpoint_bytes=1")));
   wait_for_a_checkpoint(*eager);
@@ -297,7 +297,7 @@ TEST(AnyDBM, RefusesToMoveBackWhereThereIsNoOrder) {
   }
 }
 
-// A snapshot is of no kind: what a hash table saved, a tree can load, and the other way round.
+// Snapshots do not depend on the kind: a tree loads those of a hash table, and the reverse.
 TEST(AnyDBM, SnapshotsGoFromKindToKind) {
   TempDir directory;
   const std::string path = directory.File("casket.hks");

@@ -1,4 +1,5 @@
-// Other threads beside Verify of a BabyDBM: they are not stopped, and their changes are not taken for damage.
+// Verify of a BabyDBM beside other threads: they are not stopped, and their changes are not
+// reported as damage.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -21,7 +22,8 @@ namespace {
 thread_local std::atomic<bool>* is_stopped = nullptr;  // by the first comparison of the thread that sets it
 std::atomic<bool> is_released{false}, has_given_up{false};
 
-// The order of bytes; a comparison of a thread that has set `is_stopped` waits until it is released.
+// The order of bytes; a comparison of a thread that has set `is_stopped` waits until it is
+// released.
 struct StoppingComparator {
   static constexpr std::string_view kName = "stopping";
   static int Compare(std::string_view a, std::string_view b) {
@@ -54,7 +56,7 @@ TEST(BabyVerify, LetsWritersGoOn) {
   EXPECT_THAT(db->Verify(), IsOk());
 }
 
-// Pages are divided and joined meanwhile, and the tree gets higher and lower.
+// Pages are split and merged meanwhile, and the tree grows and shrinks in height.
 TEST(BabyVerify, ConcurrentUpdatesAreNotTakenForDamage) {
   SCOPED_TRACE(TestSeed());
   ASSERT_OK_AND_ASSIGN(auto db, BabyDBM<>::Open({.page_size = 128}));

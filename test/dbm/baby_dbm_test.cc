@@ -1,4 +1,5 @@
-// BabyDBM: the suites of every DBM with pages of the usual size and with tiny ones, and what is its own.
+// BabyDBM: the suites of every DBM, with pages of the default size and with tiny ones, and its own
+// tests.
 #include "hako/dbm/baby_dbm.h"
 
 #include <cstddef>
@@ -41,7 +42,7 @@ TEST(BabyDBM, TakesKeysOfAnotherPrefixIntoAnEmptiedPage) {
   }
 }
 
-// Whichever end the removals begin at, pages that became small find each other.
+// Sparse pages are merged regardless of the end at which the removals begin.
 TEST(BabyDBM, JoinsSparsePagesOnEitherSide) {
   for (const bool ascending : {true, false}) {
     ASSERT_OK_AND_ASSIGN(auto db, BabyDBM<>::Open());
@@ -57,14 +58,14 @@ TEST(BabyDBM, JoinsSparsePagesOnEitherSide) {
   }
 }
 
-// An order that pages cannot make use of: keys are kept whole.
+// An order without prefixes and heads: pages store whole keys.
 struct BackwardComparator {
   static constexpr std::string_view kName = "backward";
   static int Compare(std::string_view a, std::string_view b) { return b.compare(a); }
 };
 
-// Where a page has room for a few keys only, the inner pages are still fewer than the leaves, so that the tree does not grow in height
-// while records come and go.
+// Even where a page has room for only a few keys, inner pages are fewer than leaves, so the tree
+// does not grow in height while records are inserted and removed.
 TEST(BabyDBM, StaysLowUnderLongKeys) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
@@ -144,7 +145,7 @@ TEST(BabyDBM, LoadsWhatWasSaved) {
   EXPECT_TRUE(ListByIterator(*loaded).records == records) << "it keeps what it had";
 }
 
-// A hash table takes longer keys than a tree, and its snapshot is one that any database in memory may be given.
+// A hash table accepts longer keys than a tree, and either loads the other's snapshots.
 TEST(BabyDBM, KeepsWhatItHasIfASnapshotHasKeysTooLongForIt) {
   ASSERT_OK_AND_ASSIGN(auto saved, TinyDBM<MemoryFile>::Open());
   MemoryFile file;
@@ -165,7 +166,7 @@ TEST(BabyDBM, KeepsWhatItHasIfASnapshotHasKeysTooLongForIt) {
   EXPECT_THAT(loaded->Verify(), IsOk());
 }
 
-// Updates fail while there is no memory, and nothing else does; what is removed makes room again.
+// Only updates fail when memory runs out, and removals free memory again.
 TEST(BabyDBM, IsWholeWithoutMemory) {
   for (const unsigned page_size : {128u, 8192u}) {
     SCOPED_TRACE(page_size);

@@ -1,4 +1,5 @@
-// Other threads beside long values of a BabyDBM: they read and change the records of the same leaf while the value is copied or read.
+// Long values of a BabyDBM beside other threads, which read and change records of the same leaf
+// while the value is copied or read.
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -37,7 +38,7 @@ class BabyLongValue : public testing::Test {
       EXPECT_THAT(db_->Set(Key(i), "other"), IsOk());
     }
   }
-  // Runs `other` while `operation`, in another thread, is stopped at the end of reading `memory`.
+  // Runs `other` while `operation`, in another thread, is stopped at the end of `memory`.
   template <class Operation, class Other>
   void RunBeside(SlowMemory& memory, Operation operation, Other other) {
     std::thread thread(operation);
@@ -69,7 +70,8 @@ TEST_F(BabyLongValue, OfProcessMultiIsCopiedWithNothingLocked) {
   EXPECT_THAT(db_->Get("long"), IsOkAndHolds(value.view()));
 }
 
-// An update of the same key waits for the value, for else threads that set it again and again would keep those from it who have to see it.
+// An update of the same key waits for the copy. Otherwise threads that set the key repeatedly would
+// starve threads that must read it.
 TEST_F(BabyLongValue, IsReplacedOrRemovedOnceItIsCopied) {
   for (const bool removes : {false, true}) {
     SlowMemory value(kSize);

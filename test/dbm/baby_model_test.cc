@@ -1,6 +1,7 @@
-// Millions of random operations on BabyDBM and TreeDBM beside a std::map, with keys of every shape and with pages so small that splits and
-// merges are constant. The number of records goes up and down, to nothing and back. The cache of TreeDBM has no room for all pages, and the
-// database is opened again now and then.
+// Millions of random operations on BabyDBM and TreeDBM beside a std::map, with keys of every shape
+// and with pages so small that splits and merges are constant. The number of records rises and
+// falls, down to zero and back. TreeDBM's cache is smaller than the tree, and the database is
+// reopened now and then.
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -23,7 +24,7 @@
 namespace hako {
 namespace {
 
-// An order that pages cannot make use of, and one of which they know a part.
+// An order without prefixes and heads, and one with heads only.
 struct BackwardComparator {
   static constexpr std::string_view kName = "backward";
   static int Compare(std::string_view a, std::string_view b) { return b.compare(a); }
@@ -140,7 +141,7 @@ class ModelRun {
     return std::string(size, static_cast<char>(random_.Below(256)));
   }
 
-  // Sets, removes or appends. What goes wrong is noted, for the caller to stop at.
+  // Sets, removes or appends. Records the first failure, at which the caller stops.
   void Change() {
     const std::string key = Key();
     const auto found = model_.find(key);
@@ -174,7 +175,7 @@ class ModelRun {
     failed_ = failed_ || (found == model_.end() ? !absl::IsNotFound(status) : !status.ok() || value_ != found->second);
   }
 
-  // To a neighbour of any key, and some steps to and fro.
+  // Moves to a neighbour of any key, and some steps both ways.
   template <class Iterator>
   void Walk(Iterator& it) {
     const std::string key = Key();

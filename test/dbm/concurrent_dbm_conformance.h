@@ -1,7 +1,9 @@
-// What every DBM does under many threads: operations on one key are atomic, values are never torn, nothing acknowledged is lost while the
-// table grows, and an iteration shows what is present throughout exactly once.
+// Every DBM under many threads: operations on one key are atomic, values are never torn, no
+// acknowledged update is lost while the table grows, and an iteration shows records that are
+// present throughout exactly once.
 //
-// The Surroundings are those of dbm_conformance.h. Test names contain "Concurrent", by which the build under ThreadSanitizer finds them.
+// The Surroundings are those of dbm_conformance.h. Test names contain "Concurrent", by which the
+// build under ThreadSanitizer finds them.
 #pragma once
 
 #include <atomic>
@@ -26,7 +28,7 @@ namespace hako {
 
 inline constexpr int kWriters = 4;
 
-// Counts what went wrong in threads without a line of output for each case; the first message is kept.
+// Counts failures in threads and keeps the first message, instead of printing each.
 class Mishaps {
  public:
   void Note(const std::string& message) {
@@ -58,7 +60,7 @@ class ConcurrentDBMConformance : public DBMConformance<Surroundings> {
     DBMConformance<Surroundings>::TearDown();
   }
 
-  // A whole value of the key, or absent: anything else is a mishap. Returns its salt.
+  // Checks that the value of the key is whole or absent, and returns its salt.
   std::optional<std::uint64_t> GetWhole(std::string_view key, std::string* value) {
     const Status status = this->db_->Get(key, value);
     if (status.code() == absl::StatusCode::kNotFound) return std::nullopt;
@@ -298,7 +300,8 @@ TYPED_TEST_P(ConcurrentDBMConformance, ConcurrentIterationShowsPresentRecordsOnc
   });
 }
 
-// An iteration and two writers, in step: while the walk passes over the records that were there, a hundred times as many come in.
+// An iteration and two writers in step: while the iterator visits the records, a hundred times as
+// many are inserted.
 template <class D>
 void IterateWhileGrowingAHundredfold(D& db, std::uint64_t present, Mishaps& mishaps) {
   for (std::uint64_t i = 0; i < present; ++i) ASSERT_THAT(db.Set(NumberedKey(i), CheckedValue(NumberedKey(i), 16, 1)), IsOk());

@@ -1,8 +1,9 @@
-// Damages small files of each kind in every place: a bit of each byte, each length, each sector. Opening, reading, verifying and updating
-// what is left ends with a clear error or with the right data: never a crash, an endless loop, a huge allocation, or a wrong value.
+// Damages small files of each kind everywhere: a bit of each byte, each length, each sector.
+// Opening, reading, verifying and updating a damaged file ends with a clear error or with the right
+// data, never with a crash, an endless loop, a huge allocation or a wrong value.
 //
-// A key that is not found any more is not a wrong value, provided that Verify says so: nothing but a look at the whole structure can tell
-// a damaged entry of the index from an absent one.
+// A key that is no longer found is not a wrong value if Verify reports damage: only a check of the
+// whole structure can distinguish a damaged index entry from an absent one.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +39,8 @@ namespace {
 
 // ---- HashDBM ----
 
-// Files of one small database: as Close left it, as a killed process left it, and earlier versions of both.
+// Files of one small database: as Close left it, as a killed process left it, and earlier versions
+// of both.
 struct HashImages {
   Records records;                                                  // of all but the earlier ones
   std::set<std::pair<std::string, std::string>, std::less<>> ever;  // records that were there at any time
@@ -80,7 +82,8 @@ HashImages MakeHashImages() {
 template <class FileT>
 void CheckHashFile(FileT file, const HashImages& images, Damage damage) {
   const Records& records = images.records;
-  // Records have no clock: where a whole sector is as it was before, a record can be as it was before, and nobody can tell.
+  // Records store no time: an old version of a whole sector may hold an old version of a record,
+  // which cannot be detected.
   const auto is_record = [&](const std::string& key, const std::string& value) {
     if (damage == Damage::kLostWrite) return images.ever.count({key, value}) != 0;
     const auto it = records.find(key);
@@ -117,7 +120,7 @@ void CheckHashFile(FileT file, const HashImages& images, Damage damage) {
   if (verified.ok() && damage == Damage::kRandom) {
     ASSERT_TRUE(right) << "Verify finds nothing";
   }
-  for (std::uint64_t i = 0; i < 12; ++i) {  // what is not refused is done
+  for (std::uint64_t i = 0; i < 12; ++i) {  // accepted updates take effect
     const std::string key = NumberedKey(i * 5);
     if (i % 4 == 3) {
       (void)db.Remove(key);
@@ -140,7 +143,7 @@ void CheckHashFile(FileT file, const HashImages& images, Damage damage) {
   ASSERT_LE(AllocationCounter::largest(), std::size_t{16} << 20);
 }
 
-// How a damaged image is given to the database.
+// How the database opens a damaged image.
 struct MappedClean {
   static constexpr std::uint64_t kOneByteIn = 1;  // of how many one is damaged
   static const Image& Of(const HashImages& images) { return images.closed; }
@@ -154,7 +157,7 @@ struct MappedAfterKill : MappedClean {
 struct MappedAfterPowerCut : MappedAfterKill {
   static BootedMemoryFile Open(const Image& image) { return BootedMemoryFile(MemoryFile::Of(image), 2); }
 };
-struct PositionalClean : MappedClean {  // the same bytes and the same checks, but for the way of reading
+struct PositionalClean : MappedClean {  // the same bytes and checks, read positionally
   static constexpr std::uint64_t kOneByteIn = 5;
   static AnyFile Open(const Image& image) { return AnyFile(MemoryFile::Of(image)); }
 };

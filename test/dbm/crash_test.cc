@@ -1,9 +1,9 @@
-// Kills processes at work. What a HashDBM on a mapped file acknowledged is there at the next open, whenever SIGKILL came; on a positional
-// file, and in a copy of a killed mapped one (which looks like the file after a power cut), the state of the last hard Synchronize is
-// there, exactly.
+// Kills working processes. After SIGKILL at any moment a HashDBM on a mapped file has every
+// acknowledged update. A positional file, and a copy of a killed mapped one (which looks like the
+// file after a power cut), has exactly the state of the last hard Synchronize.
 //
-// The operations of a writer follow from (seed, writer, number), so the child only counts them, and the parent does them again in the
-// model. Writers have keys of their own, and one counter together.
+// The operations of a writer follow from (seed, writer, number), so the child only counts them, and
+// the parent repeats them in the model. Writers have separate keys and share one counter.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -33,12 +33,13 @@
 namespace hako {
 namespace {
 
-// The lock of a process that was killed is held until the system has ended the transfers that it had in flight, a moment after its death.
+// The lock of a killed process is released when the system has completed its transfers in flight,
+// shortly after its death.
 const FileOptions kPatiently = {.lock_timeout = std::chrono::seconds(10)};
 
 enum class Kind { kUpdate, kIncrement, kSynchronize, kClear, kRebuild };
 
-// How often each kind comes: one operation in n, 0 = never.
+// The frequency of each kind: one operation in n, 0 = never.
 struct Mix {
   std::uint64_t increments = 0;
   std::uint64_t synchronizations = 0;
@@ -145,8 +146,9 @@ class Victim {
 
   std::uint64_t acknowledged() const { return acknowledged_[0] + acknowledged_[1] + acknowledged_[2] + acknowledged_[3]; }
 
-  // What the file may hold now, had it held `before` when the child opened it: all that was acknowledged, and of the operation that each
-  // writer was at when it died all or nothing. `found` tells which.
+  // The content that the file must have now if it had `before` when the child opened it: all
+  // acknowledged operations, and all or nothing of the operation that each writer was running.
+  // `found` decides which.
   Records AfterKill(const Records& before, const Records& found) const {
     ModelDBM model(std::make_shared<ModelDBM::Records>(before));
     for (std::size_t writer = 0; writer < begun_.size(); ++writer) {
@@ -165,8 +167,9 @@ class Victim {
     return model.CopyRecords();
   }
 
-  // The states of the last hard Synchronize or Close that was acknowledged, `durable` if there was none, and of the one that was running,
-  // if any. REQUIRES: one writer.
+  // The states of the last acknowledged hard Synchronize or Close, or `durable` if there was none,
+  // and of the one that was running, if any.
+  // REQUIRES: one writer.
   std::vector<Records> LastSynchronized(const Records& before) const { return LastSynchronized(before, {before}); }
   std::vector<Records> LastSynchronized(const Records& before, std::vector<Records> durable) const {
     ModelDBM model(std::make_shared<ModelDBM::Records>(before));
@@ -286,7 +289,7 @@ TEST(CrashTest, CopyOfAKilledMappedFileOpensAsAfterAPowerCut) {
   }
 }
 
-// Several processes die, one after the other, and nothing is closed or synchronized between unless they did.
+// Several processes are killed in turn, with no Close or Synchronize in between except their own.
 TEST(CrashTest, CopyAfterSeveralDeathsOpensWithTheLastSynchronizedState) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed() + 3);

@@ -21,7 +21,8 @@ namespace hako {
 
 using Image = std::vector<std::byte>;
 
-// Offsets worth damaging: all, but of a sector of zeros only one, and of a line of zeros in another sector only one.
+// Offsets to damage: all, except that a sector of zeros, and a line of zeros in another sector, has
+// one.
 inline std::vector<std::uint64_t> InterestingOffsets(const Image& image, Random& random) {
   constexpr std::size_t kLine = 64, kSector = 512;
   const auto is_zero = [&](std::size_t begin, std::size_t size) {
@@ -77,7 +78,8 @@ inline void Truncate(const Image& image, const Check& check) {
   }
 }
 
-// Sectors zeroed, filled with ones, swapped with another, and put back to what they were in `earlier`.
+// Sectors zeroed, filled with ones, swapped with another, and replaced by their content in
+// `earlier`.
 inline void DamageSectors(const Image& image, const Image& earlier, const Check& check) {
   constexpr std::size_t kSector = 512;
   Random random(TestSeed());

@@ -1,8 +1,9 @@
-// What every DBM does: the operations of operations.h with their edge cases, the forms of a visitor, iteration, growth, and values that
-// change their size. A DBM under one thread; concurrent_dbm_conformance.h has the rest.
+// Every DBM under one thread: the operations of operations.h with their edge cases, the forms of a
+// visitor, iteration, growth, and values that change their size. For threads see
+// concurrent_dbm_conformance.h.
 //
-// A suite is instantiated with a Surroundings: a default-constructible class that owns what one database lives in (a directory, the bytes
-// of a memory file) and provides
+// A suite is instantiated with a Surroundings: a default-constructible class that owns what one
+// database lives in (a directory, the bytes of a memory file) and provides
 //   using Database = ...;
 //   StatusOr<std::unique_ptr<Database>> Open(std::uint64_t num_records = 0)   an empty database; num_records is its option of that name
 // Every test ends with Verify() and Close().
@@ -55,7 +56,7 @@ class DBMConformance : public testing::Test {
     db_ = *std::move(opened);
   }
 
-  // The database holds exactly `records`, whichever way one asks.
+  // Checks that the database has exactly `records`, by every way of reading.
   void ExpectHolds(const Records& records) {
     EXPECT_EQ(db_->Count(), records.size());
     std::string found;
@@ -532,7 +533,7 @@ TYPED_TEST_P(DBMConformance, IteratorPassesOverRemovedRecords) {
   for (int i = 0; i < 3000; ++i) ASSERT_THAT(db.Set(NumberedKey(i), "value"), IsOk());
   std::set<std::string> shown;
   auto it = db.MakeIterator();
-  for (it.First(); it.Valid(); it.Next()) {  // removes what it sees, and a partner that it may be about to show
+  for (it.First(); it.Valid(); it.Next()) {  // removes the shown record, and another that it may show next
     const std::string key(it.key());
     ASSERT_TRUE(shown.insert(key).second) << "shown twice: " << key;
     const std::string partner = NumberedKey(2999 - std::stoull(key));
@@ -566,7 +567,7 @@ TYPED_TEST_P(DBMConformance, IteratorEndsAfterClear) {
 TYPED_TEST_P(DBMConformance, StatsFollowTheRecords) {
   auto& db = *this->db_;
   for (int i = 0; i < 10'000; ++i) ASSERT_THAT(db.Set(NumberedKey(i), CheckedValue("stats", 100)), IsOk());
-  ASSERT_THAT(db.Synchronize(SyncMode::kHard), IsOk());  // some count only what has come to the file
+  ASSERT_THAT(db.Synchronize(SyncMode::kHard), IsOk());  // some count only records in the file
   const Stats full = db.GetStats();
   EXPECT_EQ(full.num_records, 10'000u);
   EXPECT_GE(full.record_bytes, 10'000u * 108);

@@ -1,5 +1,5 @@
-// How often a database on a file with direct I/O goes to the device: once for a record or a page that is not in a cache, hardly at all for
-// one that is new. What the file counts is checked against what the system counts.
+// Device accesses of a database with direct I/O: one for a record or page that is not cached,
+// hardly any for a new one. The file's counters are compared with the system's.
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ class DeviceAccessTest : public testing::Test {
     if (!File::Open(directory_.File("probe"), {.direct = true}).ok()) GTEST_SKIP() << "no direct I/O here";
   }
 
-  // Accesses by `body`, and checks that the system saw them: it may have read other things for this process.
+  // Returns the accesses of `body`, and checks that the system saw at least as many.
   template <class D, class Body>
   Stats AccessesOf(D& db, Body body) {
     const auto system = SystemCounts::Of(path_);
@@ -67,7 +67,7 @@ class DeviceAccessTest : public testing::Test {
 
 constexpr std::uint64_t kRecords = 2000, kValueSize = 4000;
 
-// Eight megabytes of records behind a cache of one.
+// Eight megabytes of records behind a cache of one megabyte.
 FileOptions BehindASmallCache(std::uint64_t block_size, bool batching = true) {
   return {.direct = true, .block_size = block_size, .cache_bytes = 1 << 20, .batching = batching};
 }
@@ -78,7 +78,7 @@ void SetAll(D& db) {
   ASSERT_THAT(db.Synchronize(SyncMode::kHard), IsOk());
 }
 
-// In an order that is not that of the file.
+// In another order than that of the file.
 template <class D>
 void GetAll(D& db) {
   std::string value;
@@ -139,7 +139,7 @@ TEST_F(DeviceAccessTest, AFirstReadThatIsTooShortCostsASecond) {
   EXPECT_GE(missed, kRecords / 7 * 3 / 4);
 }
 
-// The last keys are in the cache, so the first are asked for; their records lie apart.
+// The last keys are cached, so the first ones are read; their records are not adjacent.
 std::vector<std::string> SixtyFourKeys() {
   std::vector<std::string> keys;
   for (std::uint64_t i = 0; i < 64; ++i) keys.push_back(NumberedKey(i * 21));
@@ -161,7 +161,7 @@ TEST_P(HashAccessTest, GetMultiReadsRecordsTogether) {
     });
     return status.ok() ? count : 0;
   };
-  // In a thread that has no ring yet, so that its child makes one: it could not use its parent's.
+  // In a thread without a ring, so that its child creates one: it could not use its parent's.
   const std::string other_names[] = {NumberedKey(1), NumberedKey(22)};
   const std::vector<std::string_view> others(std::begin(other_names), std::end(other_names));
   const auto calls_of = [&](auto body) {
@@ -196,7 +196,8 @@ TEST_P(HashAccessTest, GetMultiReadsRecordsTogether) {
   if (!together) GTEST_SKIP() << "this process may not trace another";
 }
 
-// The system need not see all of it: what was allocated and not yet written is not read from the device.
+// The system may see fewer reads: allocated space that was never written is not read from the
+// device.
 TEST_P(HashAccessTest, ProcessEachReadsTheFileInLongPieces) {
   ASSERT_OK_AND_ASSIGN(auto db, Hash::Open(path_, {.seed = 1}, BehindASmallCache(GetParam())));
   SetAll(*db);
@@ -241,7 +242,7 @@ TEST_F(DeviceAccessTest, OpenReadsTheIndexAndNotTheRecords) {
   }
 }
 
-// What a process left that did not close.
+// The file of a process that did not close it.
 TEST_P(HashAccessTest, RecoveryReadsTheFileOnceInLongPieces) {
   const std::string left = directory_.File("left");
   std::uint64_t mebibytes = 0;
@@ -275,13 +276,13 @@ std::uint64_t NumberIn(const Inspection& inspection, std::string_view name) {
   return 0;
 }
 
-// Pages of about 4 KiB, of which the cache has room for a small part, and the file none.
+// Pages of about 4 KiB. The tree's cache holds a small part of them, the file's cache none.
 class TreeAccessTest : public DeviceAccessTest {
  protected:
   static constexpr FileOptions kFile = {.direct = true, .block_size = 1024, .cache_bytes = 0};
   static constexpr TreeOptions kTree = {.page_size = 4060, .cache_bytes = 2 << 20};
 
-  // How often the device was read, and how many images the pages and long values were, in looking up all keys.
+  // The number of device reads, and of images of pages and long values, for a look-up of every key.
   struct Reads {
     std::uint64_t device, images, second;
   };

@@ -1,6 +1,7 @@
-// Makes the system calls of databases on real files with direct I/O go wrong, each in its turn. What is interrupted or comes to a part only
-// is done all the same, unnoticed. What fails is told, as what it is; the next open finds the state of the last Synchronize that succeeded,
-// or of one that was tried after it; and no sync is ever tried again after one that failed.
+// Fails each system call of databases on real files with direct I/O in turn. Interrupted and
+// partial transfers are completed unnoticed. A failure is returned as the error that it is, the
+// next open finds the state of the last successful Synchronize or of a later attempt, and no sync
+// is retried after a failed one.
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
@@ -34,7 +35,7 @@ namespace {
 
 using How = CallFault::How;
 
-// What the databases are opened with: everything as small as can be.
+// The options of the databases: everything as small as possible.
 template <std::uint64_t kCacheBytes>
 struct SmallFile {
   static constexpr FileOptions kFile = {.block_size = 512, .cache_bytes = kCacheBytes};
@@ -57,7 +58,7 @@ struct Tree : SmallFile<1> {
   static auto Open(const std::string& path) { return OpenAny<Database>(path, TreeOptions{.page_size = 256, .cache_bytes = 1 << 20}); }
 };
 
-// What the work of some lives of a database has come to.
+// The result of a run over several lives of a database.
 struct Story {
   std::vector<Records> durable = {{}};  // the last state that was made durable, then those that may have been
   Records now;
@@ -149,8 +150,8 @@ class DirectFaultTest : public testing::Test {
     calls().RefuseRings(false);
   }
 
-  // Two lives of a database. In a thread of its own, whose ring is made, or refused, anew. If `dies`, nothing can be written any more
-  // before the second one is closed.
+  // Runs two lives of a database in a separate thread, whose ring is created, or refused, again. If
+  // `dies`, writes fail from some point before the second Close.
   Story RunWith(const CallFault& fault, bool has_rings, bool dies = false) {
     Story run;
     std::filesystem::remove(path_);
@@ -185,22 +186,22 @@ class DirectFaultTest : public testing::Test {
     calls().Arm({.forever = true, .reads = false});
   }
 
-  // After a write or a sync that failed no update is accepted, whoever it failed for: it may have been to make room for something else to
-  // be read.
+  // After a failed write or sync no update is accepted, regardless of the operation that it failed
+  // for: it may have been an eviction by a read.
   void ExpectHealthAfter(const CallFault& fault, const Story& run, Database& db) {
     const bool is_write = !fault.reads && !fault.lengthens;
     if (!is_write || !run.noticed || calls().fired_writes() == 0) return;
-    if (kIsTree && (fault.error == ENOSPC || !run.update_failed)) return;  // it waits for space
+    if (kIsTree && (fault.error == ENOSPC || !run.update_failed)) return;  // it recovers when there is space
     EXPECT_FALSE(db.Set("refused", "value").ok());
     EXPECT_FALSE(db.Remove(NumberedKey(7)).ok());
     EXPECT_FALSE(db.Synchronize(SyncMode::kHard).ok());
     EXPECT_FALSE(db.GetHealth().ok());
   }
 
-  // What is found when nothing fails any more.
+  // Checks the state that is found once nothing fails.
   void ExpectFinds(const Story& run) {
     auto opened = T::Open(path_);
-    if (!run.created && absl::IsDataLoss(opened.status())) return;  // half a superblock, of a database that never was
+    if (!run.created && absl::IsDataLoss(opened.status())) return;  // a partial superblock of a database that was never created
     ASSERT_THAT(opened, IsOk());
     Database& db = **opened;
     EXPECT_THAT(db.Verify(), IsOk());
@@ -212,7 +213,7 @@ class DirectFaultTest : public testing::Test {
     EXPECT_THAT(db.Close(), IsOk());
   }
 
-  // With the fault at some of the calls that there are, others each time; expect(run).
+  // Repeats the run with the fault at some of its calls, chosen at random, and calls expect(run).
   template <class F>
   void ForCalls(CallFault fault, bool dies, F expect) {
     SCOPED_TRACE(TestSeed());

@@ -1,9 +1,10 @@
-// What every DBM in a file does beyond dbm_conformance.h: it is opened again with all it held, keeps metadata and the options of its
-// creation, refuses a second opener and files that are not its own, is compacted and copied beside writers, and opens read-only without
-// changing a byte. What it does after a crash is in crash_test.cc and os_crash_test.cc.
+// Every DBM in a file, beyond dbm_conformance.h: it reopens with all records, keeps metadata and
+// the options set at creation, refuses a second opener and foreign files, is compacted and copied
+// beside writers, and opens read-only without changing a byte. For crashes see crash_test.cc and
+// os_crash_test.cc.
 //
-// The Surroundings are those of surroundings.h: files by name, opened in a mode, with Options that are the database's own; of these the
-// suite uses what all have, durability and sync_interval.
+// The Surroundings are those of surroundings.h: files by name, opened in a mode, with the
+// database's Options, of which the suite uses durability and sync_interval.
 #pragma once
 
 #include <sys/wait.h>
@@ -197,7 +198,7 @@ TYPED_TEST_P(DurableDBMConformance, SynchronizesInBothModes) {
   EXPECT_THAT(this->db_->Synchronize(SyncMode::kSoft), IsOk());
   EXPECT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
   EXPECT_GT(this->db_->GetStats().epoch, epoch);
-  EXPECT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());  // with nothing to do
+  EXPECT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());  // without changes
   this->ExpectHolds(records);
 }
 
@@ -223,8 +224,8 @@ TYPED_TEST_P(DurableDBMConformance, ConcurrentSetsThatMustSurviveAPowerCutSynchr
   EXPECT_LE(epochs, static_cast<std::uint64_t>(kThreads * kEach));
 }
 
-// Opened so that every update survives a power cut: whatever the operation, it has been synchronized when it returns; what changes nothing
-// synchronizes nothing. That this makes it survive is shown by the power cuts of os_crash_test.cc.
+// With Durability::kPower every update is synchronized when it returns, and operations that change
+// nothing do not synchronize. os_crash_test.cc shows that the updates survive power cuts.
 TYPED_TEST_P(DurableDBMConformance, EveryUpdateIsSynchronizedWhereTheDatabaseIsOpenedSo) {
   ASSERT_OK_AND_ASSIGN(auto db, this->surroundings_.OpenWith({.durability = Durability::kPower}, OpenMode::kCreate, "durable"));
   const auto epochs_of = [&](auto operation) {
@@ -341,7 +342,7 @@ TYPED_TEST_P(DurableDBMConformance, ConcurrentRebuildStopsNobody) {
   constexpr std::uint64_t kKeys = 2000 / kSlowdown;
   std::atomic<int> mishaps = 0;
   std::vector<Records> records(2);
-  this->Load(static_cast<int>(kKeys), 60);  // keys that stay as they are
+  this->Load(static_cast<int>(kKeys), 60);  // keys that stay unchanged
   RunThreads(4, [&](int thread) {
     std::string value;
     if (thread == 3) {
@@ -375,7 +376,7 @@ TYPED_TEST_P(DurableDBMConformance, ConcurrentRebuildStopsNobody) {
   this->ExpectHolds(all);
 }
 
-// Maintenance of every kind in several threads, beside a writer, a reader and an iterator.
+// All maintenance operations in several threads, beside a writer, a reader and an iterator.
 TYPED_TEST_P(DurableDBMConformance, ConcurrentMaintenanceOfEveryKindAgrees) {
   auto& db = *this->db_;
   auto records = this->Load(2000, 100);

@@ -1,4 +1,4 @@
-// What operations answer at the edges of their arguments.
+// Results of operations at the limits of their arguments.
 #include <string>
 #include <string_view>
 

@@ -1,4 +1,5 @@
-// Epochs wrap: the stamps of records that are never written again are made ancient before, however short the lives of the processes are.
+// Epochs wrap. The stamps of records that are never rewritten become ancient before, even if every
+// process lives shortly.
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -64,13 +65,13 @@ TYPED_TEST(EpochWrapTest, OldRecordsOutliveTheWrapOfLiveStamps) {
   this->Set(*db, "huge", std::size_t{1} << 20, 0);
   for (std::uint64_t i = 0; i < format::kLivePeriod + format::kEpochsAhead; ++i) {
     this->Set(*db, "key", 20, i);
-    if (i % 100 == 0) this->Set(*db, NumberedKey(1000 + i / 100), 100, i);  // so that the file grows beside the sweep
+    if (i % 100 == 0) this->Set(*db, NumberedKey(1000 + i / 100), 100, i);  // the file grows during the sweep
     ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
     if (i % 4000 == 0) {
       ASSERT_NO_FATAL_FAILURE(this->ExpectSurvivesAPowerCut(memory));
     }
     if (i % 300 != 0) continue;
-    if (MappedFile<TypeParam> && i % 600 == 0) memory = this->CopyOf(memory);  // the process dies; else it closes
+    if (MappedFile<TypeParam> && i % 600 == 0) memory = this->CopyOf(memory);  // the process is killed; otherwise it closes the database
     db.reset();
     ASSERT_OK_AND_ASSIGN(db, this->Open(memory));
   }

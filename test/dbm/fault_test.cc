@@ -1,5 +1,6 @@
-// Fails each call to the device in its turn, once or from then on. Whatever fails, nothing false is read, an update that was refused is
-// not there, and the next open finds the state of the last Synchronize that succeeded, or of one that was tried after it.
+// Fails each call to the device in turn, once or from then on. Reads never return wrong data,
+// refused updates have no effect, and the next open finds the state of the last successful
+// Synchronize or of a later attempt.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -26,7 +27,7 @@ namespace {
 using Mapped = FaultyMapped;
 using Positional = FaultyPositional;
 
-// The work of one run: updates and synchronizations beside a model.
+// One run: updates and synchronizations beside a model.
 struct Run {
   std::vector<Records> durable = {{}};  // the last state that was synchronized, then those that may have been
   Records now;
@@ -46,7 +47,7 @@ struct Run {
         durable.push_back(now);
         status = db.Rebuild();
         if (status.ok()) durable = {now};
-      } else if (random.OneIn(6)) {  // several at once, or none of them
+      } else if (random.OneIn(6)) {  // several atomically
         const std::string names[] = {NumberedKey(random.Below(15)), key, NumberedKey(15 + random.Below(5))};
         const std::string values[] = {CheckedValue(names[0], random.Below(300), i), "", CheckedValue(names[2], random.Below(300), i)};
         for (const int n : {0, 1, 2}) after[names[n]] = values[n];
@@ -68,7 +69,7 @@ struct Run {
         EXPECT_FALSE(status.message().empty()) << status;
         EXPECT_FALSE(absl::IsNotFound(status)) << "a failing device is not an absent key";
       }
-      std::string value;  // what can be read is true
+      std::string value;  // reads return correct values
       const Status got = db.Get(key, &value);
       const auto is = [&](const Records& records) { return records.count(key) != 0 && records.at(key) == value; };
       if (got.ok()) {
@@ -99,7 +100,7 @@ void FailEachCall(Fault fault) {
     const bool met = plan->fired_count() != 0;
     plan->Disarm();
     auto second = FaultyDBM::Open(How::Open(device, plan));
-    if (!first.ok() && absl::IsDataLoss(second.status())) continue;  // half a superblock, of a database that never was
+    if (!first.ok() && absl::IsDataLoss(second.status())) continue;  // a partial superblock of a database that was never created
     ASSERT_THAT(second, IsOk());
     auto& db = *second;
     EXPECT_THAT(db->Verify(), IsOk());
@@ -165,7 +166,8 @@ TYPED_TEST(FaultTest, RefusesWritesAfterAFailedSyncAndGoesOnReading) {
   (void)db->Close();
 }
 
-// Close stamps the free blocks of one size class, which depends on the epoch, before it writes anything else.
+// Close stamps the free blocks of one size class, which depends on the epoch, before it writes
+// anything else.
 TEST(HashFault, CloseTellsThatItsFirstWriteFailed) {
   for (int more_epochs = 0; more_epochs < 256; ++more_epochs) {
     MemoryFile device;

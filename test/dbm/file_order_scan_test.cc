@@ -1,5 +1,5 @@
-// ProcessEach of a HashDBM on a file that is not mapped, which goes in the order of the file: what it shows while others, or its visitor,
-// move records about in that file.
+// ProcessEach of a HashDBM on an unmapped file, which scans in file order, while other threads or
+// its visitor move records within the file.
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
@@ -51,12 +51,12 @@ class HashWalkTest : public testing::Test {
   void SetAll(std::uint64_t keys = kKeys) {
     for (std::uint64_t i = 0; i < keys; ++i) ASSERT_THAT(Set(NumberedKey(i), 1), IsOk());
   }
-  // A value that proves itself, of a size that depends on its version.
+  // A self-checking value whose size depends on its version.
   Status Set(const std::string& key, std::uint64_t version) {
     return db_->Set(key, CheckedValue(key, kValueSize + version % 5 * 100, version));
   }
 
-  // The versions that a walk shows; `each` is called after each record.
+  // The versions that a scan shows; `each` is called after each record.
   template <class F>
   std::map<std::string, std::uint64_t> Walk(F&& each, Status expected = absl::OkStatus()) {
     std::map<std::string, std::uint64_t> shown;
@@ -93,7 +93,7 @@ TYPED_TEST(HashWalkTest, NothingIsShownOfAnEmptyDatabase) {
 TYPED_TEST(HashWalkTest, ShowsRecordsOfAnySizeAlsoIfOpenedAnew) {
   Records records;
   for (std::uint64_t i = 0; i < kKeySizeMax && i < 3000; ++i) {
-    // A few are longer than what is read at once.
+    // A few are longer than one read of the scan.
     const std::size_t size = i % 1000 == 500 ? (3 << 20) + i : i * i % 3001;
     std::string key = NumberedKey(i) + std::string(i % 300, 'k');
     records[key] = CheckedValue(key, size);
@@ -107,11 +107,13 @@ TYPED_TEST(HashWalkTest, ShowsRecordsOfAnySizeAlsoIfOpenedAnew) {
   }
 }
 
-// Each record is shown once while writers replace, remove and add others all the time, the table grows, and records are moved together.
+// Each record is shown once while writers constantly replace, remove and add others, the table
+// grows, and Rebuild moves records.
 TYPED_TEST(HashWalkTest, BesideWritersWhatIsThereThroughoutIsShownOnce) {
   this->SetAll();
   ASSERT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
-  // Of four keys one stays as it is, one is replaced, one is replaced by all, and one comes and goes.
+  // Of four keys one stays unchanged, one is replaced by one thread, one by all threads, and one is
+  // inserted and removed.
   std::vector<std::atomic<std::uint64_t>> begun(kKeys), done(kKeys);
   std::atomic<bool> walking = true;
   std::atomic<std::uint64_t> failures = 0;
@@ -190,8 +192,8 @@ TYPED_TEST(HashWalkTest, TheVisitorMaySetWhatItIsShownAndAddMore) {
   EXPECT_EQ(this->Walk().size(), 2 * kKeys);
 }
 
-// All that is not shown yet is replaced again and again, or moved by Rebuild; a part of it is removed and set again, which need not be
-// shown, but not twice.
+// Records not yet shown are replaced repeatedly, or moved by Rebuild. Some are removed and set
+// again: they may be shown or not, but not twice.
 TYPED_TEST(HashWalkTest, TheVisitorMayMoveWhatItIsNotShownYet) {
   constexpr std::uint64_t kSome = 2000 / kSlowdown;
   this->SetAll(kSome);
@@ -223,7 +225,7 @@ TYPED_TEST(HashWalkTest, TheVisitorMayMoveWhatItIsNotShownYet) {
   EXPECT_THAT(this->db_->Verify(), IsOk());
 }
 
-// Records that are owed at the end, and are replaced faster than they can be read.
+// Records that are owed at the end, and replaced faster than they can be read.
 TYPED_TEST(HashWalkTest, ARecordThatIsReplacedAllTheTimeIsShown) {
   this->SetAll(100);
   std::atomic<bool> walking = true;
@@ -268,7 +270,8 @@ TYPED_TEST(HashWalkTest, NothingIsShownAfterAClear) {
   EXPECT_EQ(this->Walk().size(), kKeys);
 }
 
-// There stamps are as a crash left them, and only the index knows which of two records is the one that counts.
+// There the stamps are as the crash left them, and only the index decides which of two records is
+// valid.
 TYPED_TEST(HashWalkTest, OfACrashedFileThatIsReadAloneTheLastSyncedStateIsShown) {
   this->SetAll();
   ASSERT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
@@ -302,7 +305,7 @@ TYPED_TEST(HashWalkTest, DamageIsFoundAndAllElseIsShown) {
   const auto shown = this->Walk([] {}, absl::DataLossError(""));
   EXPECT_EQ(shown.size(), kKeys - 1);
   EXPECT_EQ(shown.count(key), 0u);
-  // It does not count as missed once it is gone.
+  // A removed record is not missed.
   ASSERT_THAT(this->db_->Clear(), IsOk());
   EXPECT_TRUE(this->Walk().empty());
 }

@@ -1,4 +1,5 @@
-// A HashDBM whose file cannot grow any more: what is free in it can be used, whatever the size of the records that left it.
+// A HashDBM whose file cannot grow: free space is usable regardless of the sizes of the records
+// that left it.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -27,7 +28,7 @@ void FillAndThin(D& db) {
   ASSERT_THAT(db.Synchronize(SyncMode::kHard), IsOk());
 }
 
-// Sets shorter records until no more fit; what they take.
+// Sets shorter records until no more fit, and returns their size.
 template <class D>
 std::uint64_t SetShorter(D& db) {
   std::uint64_t n = 0;

@@ -1,4 +1,5 @@
-// After the death of a process that used a mapped file, the next one finds the space that was free, extent by extent.
+// After a process with a mapped file was killed, the next one finds the free space extent by
+// extent.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -37,7 +38,7 @@ std::size_t PlaceOf(std::string_view text, const MemoryFile& file) {
   return std::string_view(reinterpret_cast<const char*>(image.data()), image.size()).find(text);
 }
 
-// The file of a process that carried out `work` and was killed.
+// The file of a process that was killed after `work`.
 template <class F>
 MemoryFile FileOfTheDead(F&& work) {
   MemoryFile memory;
@@ -57,7 +58,7 @@ void SynchronizeOften(DB& db) {
   for (int i = 0; i < 600; ++i) ASSERT_THAT(db.Synchronize(SyncMode::kHard), IsOk());
 }
 
-// Space inside an extent that the harvest has not seen would be found a second time when it comes there.
+// Space freed in an extent that is not yet harvested would be found twice.
 TEST(HarvestTest, WritesNothingToAnExtentBeforeItIsHarvested) {
   const MemoryFile memory = FileOfTheDead([](DB& db) {
     for (std::uint64_t i = 0; i < 60; ++i) ASSERT_THAT(db.Set(NumberedKey(i), ValueNamed("first" + NumberedKey(i), 200'000)), IsOk());
@@ -77,8 +78,8 @@ TEST(HarvestTest, WritesNothingToAnExtentBeforeItIsHarvested) {
   EXPECT_THAT(db->Verify(), IsOk());
 }
 
-// Makes the records of a killed process look as if it had died while it set each of them: its bucket locked, an entry naming it, and its
-// stamp not yet one of a live record.
+// Makes the records of a killed process look as if it had died while it set each of them: its
+// bucket locked, an entry naming it, and its stamp not yet one of a live record.
 void MakeUncommitted(MemoryFile memory, std::span<const std::uint64_t> records) {
   const Image image = ImageOf(memory);
   const auto store = [&](std::uint64_t offset, auto bits) {
@@ -153,7 +154,8 @@ TEST(HarvestTest, FindsTheExtentsThatARebuildEmptied) {
   EXPECT_THAT(db->Verify(), IsOk());
 }
 
-// Values with long runs of zeros, which a harvest of half-written records would take for free space.
+// Values with long runs of zeros, which a harvest of partly written records would take for free
+// space.
 TEST(HarvestTest, WritersBesideTheHarvestLoseNothing) {
   constexpr std::uint64_t kKeys = 240, kWriters = 3;
   const auto size_of = [](std::uint64_t salt) { return std::size_t{1000} + salt % 3 * 30'000; };
@@ -184,7 +186,7 @@ TEST(HarvestTest, WritersBesideTheHarvestLoseNothing) {
   }
 }
 
-// A live record that is damaged cannot be told from what was free; so such space stays unused.
+// A damaged live record cannot be distinguished from free space, so such space stays unused.
 TEST(HarvestTest, HandsOutNoSpaceOfADamagedRecord) {
   MemoryFile memory = FileOfTheDead([](DB& db) {
     for (std::uint64_t i = 0; i < 2000; ++i) ASSERT_THAT(db.Set(NumberedKey(i), CheckedValue(NumberedKey(i), 90)), IsOk());

@@ -1,4 +1,4 @@
-// HashDBM on every kind of file, and what is peculiar to it.
+// HashDBM on every kind of file, and its own tests.
 #include "hako/dbm/hash_dbm.h"
 
 #include <sys/syscall.h>
@@ -50,7 +50,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Hash, MultiDBMConformance, Some);
 static_assert(DBM<HashDBM<>> && DBM<HashDBM<PositionalParallelFile>> && DBM<HashDBM<MemoryFile>> && DBM<HashDBM<AnyFile>> &&
               DBM<HashDBM<ArchetypeFile>>);
 
-// What a file type might get in the way of, so with each of them.
+// Tests that depend on the file type, run with each of them.
 template <class Surroundings>
 class HashOptionsTest : public testing::Test {
  protected:
@@ -129,7 +129,8 @@ TEST(HashDBM, OpenTellsThatItCannotSynchronizeInTheBackground) {
   EXPECT_THAT(db->Close(), IsOk());
 }
 
-// A file written through one type of file is opened through another, after a clean close and after a crash.
+// A file written through one type of file is opened through another, after a clean close and after
+// a crash.
 template <class From, class To>
 void ExpectOpensFrom() {
   TempDir directory;
@@ -175,7 +176,8 @@ TEST(HashDBM, WorksOnThePoorestFile) {
   EXPECT_THAT(db->Close(), IsOk());
 }
 
-// The largest size is reached by a leap: the note of the last Close, and so the end of the file, is moved to just below it.
+// Reaches the maximum size quickly: moves the note of the last Close, and so the end of the file,
+// to just below it.
 TEST(HashDBM, ReachesTheLimitOfItsOffsetsAndRefusesToGoOn) {
   constexpr std::uint64_t kLimit = std::uint64_t{1} << 35;
   MemoryFile device(kLimit + (1 << 20));
@@ -210,7 +212,8 @@ TEST(HashDBM, ReachesTheLimitOfItsOffsetsAndRefusesToGoOn) {
   EXPECT_THAT(db->Close(), IsOk());
 }
 
-// On a file that is not mapped: a record of a usual size takes one read, whether its value is wanted or not, and an absent key none.
+// On an unmapped file a record of common size takes one read, whether its value is read or not, and
+// an absent key none.
 TEST(HashDBM, GetReadsTheDeviceOnce) {
   const auto plan = std::make_shared<FaultPlan>();
   using File = FaultFile<AnyFile>;
@@ -229,7 +232,7 @@ TEST(HashDBM, GetReadsTheDeviceOnce) {
   EXPECT_LE(reads_of([&](std::uint64_t i) { return db->Contains(NumberedKey(kRecords + i)).status(); }), kRecords / 100);
 }
 
-// A hash table has no order of keys: what needs one does not compile.
+// A hash table does not order keys: ordered operations do not compile.
 template <class I>
 concept Orders = requires(I& it) {
   it.Last();
@@ -253,8 +256,9 @@ TEST(HashDBM, TakesAtMost34BytesForA16ByteRecord) {
   RecordProperty("bytes_per_record", std::to_string(static_cast<double>(file.Size()) / kRecords));
 }
 
-// Keys that all have one bucket as their home, in which insertions move entries and need space for overflow lines. The device grows from
-// attempt to attempt: there is no space for the records, then none for the lines, then enough.
+// Keys of one home bucket, in which insertions move entries and need space for overflow lines. The
+// device grows from attempt to attempt: first it lacks space for the records, then for the lines,
+// then it has enough.
 TEST(HashDBM, ProcessMultiChangesNothingWhereTheDeviceIsFull) {
   constexpr std::uint64_t kSeed = 7;
   std::vector<std::string> names;
@@ -311,7 +315,7 @@ TEST(HashDBM, RefusesUpdatesOnAFullDeviceAndGoesOnReading) {
   EXPECT_EQ(db->Count(), records.size());
   EXPECT_TRUE(ListByIterator(*db).records == records) << "a refused update changes nothing";
   EXPECT_THAT(db->Verify(), IsOk());
-  for (std::uint64_t i = 0; i < 2000; ++i) {  // removing needs no space, and gives some
+  for (std::uint64_t i = 0; i < 2000; ++i) {  // removals need no space and free some
     ASSERT_THAT(db->Remove(NumberedKey(i)), IsOk());
     records.erase(NumberedKey(i));
   }

@@ -1,5 +1,6 @@
-// Files of HashDBM whose checks are right though fields of the superblock, the closing note, the index, heap extents or records are not.
-// Every operation ends, with an error or with a value that was stored under its key, inside of its memory, and without a huge allocation.
+// Files of HashDBM whose checks hold although fields of the superblock, the closing note, the
+// index, heap extents or records are wrong. Every operation ends with an error or with a value that
+// was stored under its key, stays within its memory, and makes no huge allocation.
 #include "support/hash_forgery.h"
 
 #include <algorithm>
@@ -64,7 +65,7 @@ const HashForgery::Image& ImageOf(bool mapped) {
   return images[mapped];
 }
 
-// A value that a record has is one that was stored under its key.
+// Checks that each record has a value that was stored under its key.
 void ExpectRight(std::string_view key, std::string_view value) {
   EXPECT_TRUE(SaltOf(key, value).has_value()) << key << " has a value of " << value.size() << " bytes of another";
 }
@@ -140,7 +141,7 @@ ArchetypeFile NotMapped(const HashForgery::Image& image) {
 
 class HashForgedFieldsTest : public testing::TestWithParam<Kind> {
  protected:
-  // Forges what `forge` forges in a copy of the file, and uses that.
+  // Applies `forge` to a copy of the file, and opens that.
   template <class F>
   void Repeat(int times, F&& forge) {
     SCOPED_TRACE(TestSeed());
@@ -157,7 +158,7 @@ class HashForgedFieldsTest : public testing::TestWithParam<Kind> {
     if (GetParam() == Kind::kNotMapped) CheckForgedFile(NotMapped(image), random);
     if (GetParam() == Kind::kKilled) CheckForgedFile(BootedMemoryFile(MemoryFile::Of(image), 1), random);
   }
-  // The file as its user left it that died.
+  // The file as a killed process left it.
   static void Kill(HashForgery& forgery) {
     forgery.super.clean = 0;
     const FileIdentity identity = IdentityOfBoot(1);
@@ -403,7 +404,7 @@ TEST_F(HashForgedNoteTest, RefusesFreeRunsInFreeExtents) {
   ExpectRefused({1, extent, kExtent, 0, 1, extent + 1024, extent + 4096});
 }
 
-// Rebuild would move the records out of it, and then give the index's space to other records.
+// Rebuild would move the records out of the extent, and then reuse the index's space.
 TEST(HashForgedFileTest, RebuildLeavesTheIndexAloneWhereAHeapExtentReachesOverIt) {
   HashForgery forgery(ImageOf(true));
   std::uint64_t reaches = 0;

@@ -1,5 +1,5 @@
-// Updates of a HashDBM beside its long operations: durable Sets go on, however slow the device is that the operation waits for, and the
-// operation sees one state.
+// Updates of a HashDBM beside its long operations: durable Sets continue even if the operation
+// waits for a slow device, and the operation sees one state.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -27,7 +27,7 @@ using Database = HashDBM<HookedFile>;
 
 std::string KeyOf(std::uint64_t i) { return std::to_string(10'000 + i); }
 
-// A database of some megabytes and a thread that makes one durable update after the other, of keys that are there and of others.
+// A database of some megabytes, and a thread that makes durable updates of existing and new keys.
 class HashMaintenance : public testing::Test {
  protected:
   void SetUp() override {
@@ -50,7 +50,7 @@ class HashMaintenance : public testing::Test {
     EXPECT_THAT(db_->Close(), IsOk());
   }
 
-  // Each read of the thread that called Begin waits, the first few times, for two more durable updates.
+  // Each of the first reads by the thread that called Begin waits for two more durable updates.
   HookedFile::Hook Hook() {
     return [this](Access access) {
       if (access == Access::kRead && std::this_thread::get_id() == operator_.load()) on_read_();
@@ -94,7 +94,7 @@ TEST_F(HashMaintenance, DurableUpdatesGoOnBesideVerify) {
   EXPECT_GT(num_waits_, 3);
 }
 
-// It moves a record with the bucket locked, so that an update may wait for one read.
+// Rebuild moves a record with the bucket locked, so an update may wait for one read.
 TEST_F(HashMaintenance, DurableUpdatesGoOnBesideRebuild) {
   for (std::uint64_t i = kRecords; i < 4 * kRecords; ++i) ASSERT_THAT(db_->Set(KeyOf(i), std::string(1000, 'v')), IsOk());
   for (std::uint64_t i = kRecords + 10; i < 3 * kRecords; ++i) ASSERT_THAT(db_->Remove(KeyOf(i)), IsOk());
@@ -115,7 +115,7 @@ TEST(HashCopyTest, ShowsTheStateOfTheCallAfterThousandsOfDurableUpdates) {
   ASSERT_OK_AND_ASSIGN(auto database, Database::Open(HookedFile(MemoryFile(), [](Access) {}), {.durability = Durability::kPower}));
   std::map<std::string, std::string> before;
   for (std::uint64_t i = 0; i < 300; ++i) ASSERT_THAT(database->Set(KeyOf(i), before[KeyOf(i)] = std::string(100 + i, 'a')), IsOk());
-  for (std::uint64_t i = 0; i < 100; ++i) {  // some blocks are free, some only just retired
+  for (std::uint64_t i = 0; i < 100; ++i) {  // some blocks are free, some recently retired
     ASSERT_THAT(database->Remove(KeyOf(i)), IsOk());
     before.erase(KeyOf(i));
   }
@@ -139,14 +139,14 @@ TEST(HashCopyTest, ShowsTheStateOfTheCallAfterThousandsOfDurableUpdates) {
   EXPECT_TRUE(copied == before) << copied.size() << " records instead of " << before.size();
   EXPECT_THAT(database->Verify(), IsOk());
 
-  // What was kept for the copy is free again: as many updates take no more space.
+  // The blocks kept for the copy are free again: as many updates take no more space.
   const std::uint64_t bytes = database->GetStats().total_bytes;
   update();
   EXPECT_LE(database->GetStats().total_bytes, bytes);
   EXPECT_THAT(database->Verify(), IsOk());
 }
 
-// Of a mapped file; pairs of records that are always changed together.
+// On a mapped file, with pairs of records that are always changed together.
 TEST(HashCopyTest, ShowsAllOfAMultiUpdateOrNothing) {
   using MemoryDatabase = HashDBM<MemoryFile>;
   ASSERT_OK_AND_ASSIGN(auto database, MemoryDatabase::Open(MemoryFile()));

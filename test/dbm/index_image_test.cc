@@ -1,5 +1,5 @@
-// The index of a HashDBM on a file that is not mapped is saved as an image by a clean close, and is only a help: whatever becomes of it,
-// the file opens with all its records.
+// A clean close of an unmapped HashDBM saves its index as an image, which is only an optimization:
+// if the image is damaged or lost, the file still opens with all its records.
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -62,7 +62,7 @@ class IndexImageTest : public testing::Test {
     ASSERT_LT(image_ + 3 * 65536, closed_.size()) << "extents of lines behind the page that lists them";
   }
 
-  // Opens it, and uses it. The image held if next to nothing of the records was read.
+  // Opens and uses the database. The image was loaded if hardly any records were read.
   template <class OtherFile = FileT>
   void ExpectOpens(bool image_holds, OpenMode mode = OpenMode::kReadWrite) {
     ASSERT_OK_AND_ASSIGN(auto db, HashDBM<OtherFile>::Open(path_, {}, {.mode = mode}));
@@ -83,7 +83,7 @@ class IndexImageTest : public testing::Test {
     ASSERT_THAT(db->Close(), IsOk());
   }
 
-  // What a close left, changed by `damage`, opens by a scan; and is whole again after that.
+  // A closed file changed by `damage` opens by a scan, and has a valid image after that.
   void ExpectSurvives(const std::string& what, const std::function<void(std::string&)>& damage) {
     SCOPED_TRACE(what);
     std::string content = closed_;
@@ -141,7 +141,7 @@ TYPED_TEST(IndexImageTest, IsMadeAnewWhereTheFileIsCutShort) {
     this->ExpectSurvives("cut at " + std::to_string(length), [&](std::string& content) { content.resize(length); });
 }
 
-// The image is behind the note on free space, and both are damaged by a cut that reaches the note.
+// The image follows the closing note, and truncation into the note damages both.
 TYPED_TEST(IndexImageTest, IsMadeAnewWithTheNoteBeforeIt) {
   const std::uint64_t tail = SuperBlockIn(this->closed_).tail, note_size = SuperBlockIn(this->closed_).note_size;
   ASSERT_GT(note_size, 8u);
@@ -150,7 +150,7 @@ TYPED_TEST(IndexImageTest, IsMadeAnewWithTheNoteBeforeIt) {
   this->ExpectSurvives("the note", [&](std::string& content) { content[tail + 1] ^= 1; });
 }
 
-// A mapped file has its index in place, so it has no image; each way finds what the other left.
+// A mapped file has its index in place and no image; each file type opens files of the other.
 TYPED_TEST(IndexImageTest, AFileChangesBetweenMappedAndNotMapped) {
   for (int round = 0; round < 2; ++round) {
     this->template ExpectOpens<MemoryMapParallelFile>(false);
@@ -162,7 +162,7 @@ TYPED_TEST(IndexImageTest, AFileChangesBetweenMappedAndNotMapped) {
   }
 }
 
-// An image that an earlier close left is not taken for that of a later state, though it holds for itself.
+// The image of an earlier close is not used for a later state, although its own check holds.
 TYPED_TEST(IndexImageTest, OfAnEarlierCloseIsNotBelieved) {
   const std::string earlier = this->closed_;
   this->ExpectOpens(true);

@@ -1,4 +1,5 @@
-// Keys that compare equal and differ in bytes are one key, whose spelling is the one that it was first stored with.
+// Keys that compare equal but differ in bytes are one key, which keeps the spelling that was stored
+// first.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -56,7 +57,7 @@ class KeySpellingTest : public testing::Test {
 using Kinds = testing::Types<Baby, Tree>;
 TYPED_TEST_SUITE(KeySpellingTest, Kinds);
 
-// Of values that fit where the old one is, that are longer or shorter, and that lie outside of the page.
+// With values that fit in place, that are longer or shorter, and that are stored out of line.
 TYPED_TEST(KeySpellingTest, UpdatesKeepIt) {
   ASSERT_THAT(this->db_->Set("a-b", "1234"), IsOk());
   for (const std::size_t size : {4u, 2u, 3u, 50u, 49u, 120u, 10u, 300u, 5u, 3000u, 3000u, 2000u, 0u, 100u}) {
@@ -93,7 +94,8 @@ TYPED_TEST(KeySpellingTest, ChangesWhenTheRecordIsRemovedAndStoredAgain) {
   EXPECT_THAT(this->Keys(), ElementsAre("ab-"));
 }
 
-// Pages that are full and are divided by an update: of keys far longer than those of the call, and the reverse.
+// Full pages that an update splits: their keys are far longer than those of the call, and the
+// reverse.
 TYPED_TEST(KeySpellingTest, UpdatesKeepItInFullPages) {
   std::vector<std::string> keys;
   for (char c = 'a'; c <= 'z'; ++c) {

@@ -1,5 +1,6 @@
-// Kills one process after the other, without a Close or a Synchronize between, and cuts the power at any moment: the database opens with
-// exactly the last synchronized state, and goes on from there, through another power cut too.
+// Kills several processes in turn, with no Close or Synchronize in between, and cuts the power at
+// any moment. The database opens with exactly the last synchronized state and works from there,
+// through another power cut too.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +23,7 @@
 namespace hako {
 namespace {
 
-// What the file may hold.
+// The states that the file may have.
 struct Expected {
   Records now, before;           // before: `now` without the update that is at work, if one is
   std::vector<Records> durable;  // what may be found after a power cut
@@ -37,7 +38,8 @@ class KillChain {
     expected_.durable = {{}};
   }
 
-  // Opens the file that the process before left, works, and is killed at rest or inside a synchronization.
+  // Opens the file of the previous process, works, and is killed at rest or inside a
+  // synchronization.
   void Live() {
     std::vector<std::pair<std::shared_ptr<CrashMemory>, Expected>> deaths;
     const auto memory = memory_;
@@ -94,7 +96,8 @@ class KillChain {
     expected_.before = expected_.now;
   }
 
-  // Draws what the device holds, opens it on a machine that was booted again, changes it, and cuts the power again.
+  // Draws what the device holds, opens it on a machine that was booted again, changes it, and cuts
+  // the power again.
   void CutPower(CrashMemory& memory) {
     if (testing::Test::HasFatalFailure()) return;
     ++num_power_cuts_;
@@ -141,8 +144,8 @@ TYPED_TEST(KillChainTest, PowerCutAfterSeveralDeathsLeavesTheLastSynchronizedSta
   ReportCrashStates(power_cuts);
 }
 
-// The process that creates the file is killed before its first synchronization is done. Until the next process has done its own, the device
-// may hold any part of what either wrote.
+// The process that creates the file is killed before its first synchronization completes. Until the
+// next process has synchronized, the device may hold any part of the writes of both.
 TYPED_TEST(KillChainTest, OpensEmptyWhereNoSynchronizationOfTheCreationWasDone) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());

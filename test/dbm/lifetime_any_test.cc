@@ -1,4 +1,4 @@
-// The ends of the life of an AnyDBM, over each kind of database.
+// Close, destruction and fork of an AnyDBM, over each kind of database.
 #include <cstdint>
 #include <memory>
 #include <string>

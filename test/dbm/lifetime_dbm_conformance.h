@@ -1,5 +1,5 @@
-// What every DBM does at the ends of its life: calls after Close, calls from a visitor, destructors that run late, and forked children.
-// The suite is instantiated with a Surroundings (see dbm_conformance.h).
+// Every DBM after Close, in its own visitor, in late destructors, and in forked children. The suite
+// is instantiated with a Surroundings (see dbm_conformance.h).
 #pragma once
 
 #include <unistd.h>
@@ -48,7 +48,8 @@ class LifetimeDBMConformance : public testing::Test {
   static std::string Key(int i) { return "key" + std::to_string(i); }
   static std::string Value(int i) { return std::to_string(i) + std::string(static_cast<std::size_t>(i % 50), 'v'); }
 
-  // The records of SetUp, and nothing else, are there after a Close. Not of databases in memory.
+  // Checks that the file has exactly the records of SetUp after a Close. Not for databases in
+  // memory.
   void ExpectUnchangedWhenReopened() {
     if constexpr (kIsDurable) {
       db_.reset();
@@ -239,7 +240,7 @@ TYPED_TEST_P(LifetimeDBMConformance, ThreadLocalDestructorsUseItBesideOtherThrea
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&, t] {
-      auto& writes = writes_at_the_end<D>;  // constructed before anything that hako keeps for the thread
+      auto& writes = writes_at_the_end<D>;  // constructed before hako's thread-local objects
       writes.prefix = std::to_string(t) + "/";
       writes.wrong = &wrong;
       writes.db = this->db_.get();
@@ -253,7 +254,8 @@ TYPED_TEST_P(LifetimeDBMConformance, ThreadLocalDestructorsUseItBesideOtherThrea
   EXPECT_THAT(this->db_->Verify(), IsOk());
 }
 
-// Closed by the destructor of a static object, when those of the main thread's thread_local objects have run.
+// Closed by the destructor of a static object, when those of the main thread's thread_local objects
+// have run.
 TYPED_TEST_P(LifetimeDBMConformance, StaticObjectClosesAtExit) {
   if constexpr (TestFixture::kIsDurable) {
     ASSERT_THAT(this->db_->Close(), IsOk());
@@ -284,7 +286,7 @@ TYPED_TEST_P(LifetimeDBMConformance, ForkedChildLeavesItAlone) {
   ASSERT_THAT(db.Synchronize(SyncMode::kHard), IsOk());
   for (int round = 0; round < 2; ++round) {
     ChildProcess child([this, round](ChildProcess&) -> int {
-      alarm(60);  // a child that waits for a thread which it lacks
+      alarm(60);  // for a child that waits for a thread that it does not have
       if (round == 0) {
         if (this->db_->Close().code() != absl::StatusCode::kFailedPrecondition) return 1;
         if (this->db_->Set("absent", "from the child").code() != absl::StatusCode::kFailedPrecondition) return 2;

@@ -1,4 +1,4 @@
-// The ends of the life of the databases in memory.
+// Close, destruction and fork of the databases in memory.
 #include "dbm/lifetime_dbm_conformance.h"
 #include "dbm/surroundings.h"
 

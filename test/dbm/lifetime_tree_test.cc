@@ -1,4 +1,4 @@
-// The ends of the life of a TreeDBM.
+// Close, destruction and fork of a TreeDBM.
 #include "dbm/lifetime_dbm_conformance.h"
 #include "dbm/surroundings.h"
 #include "support/direct_file.h"

@@ -1,4 +1,5 @@
-// Records what concurrent operations on few keys saw, and asks whether one order of them explains it (support/history.h).
+// Records the results of concurrent operations on few keys, and checks that they are linearizable
+// (support/history.h).
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -74,7 +75,8 @@ struct ModelSurroundings {
   StatusOr<std::unique_ptr<ModelDBM>> Open(std::uint64_t = 0) { return std::make_unique<ModelDBM>(); }
 };
 
-// A TreeDBM whose cache is full of other records, so that pages come and go, and that makes checkpoints all the time.
+// A TreeDBM whose cache is full of other records, so that pages are evicted and loaded, and that
+// constantly makes checkpoints.
 struct CrowdedTreeSurroundings : TreeSurroundings<MemoryFile, 512, kSmallestCache> {
   Opened Open() {
     auto db = OpenWith({.sync_interval = std::chrono::milliseconds(1)});
@@ -121,7 +123,7 @@ TYPED_TEST(LinearizabilityTest, ConcurrentHistoriesHaveAnOrder) {
   EXPECT_THAT(db->Verify(), IsOk());
 }
 
-// The judge is judged: it must accept what has an order and refuse what has none.
+// Tests the checker: it must accept linearizable histories and refuse others.
 TEST(IsLinearizable, RefusesHistoriesWithoutAnOrder) {
   const std::string one = EncodeNumber(1), two = EncodeNumber(2);
   const HistoryEvent set1{.kind = Kind::kSet, .argument = one, .ok = true, .call = 0, .end = 9};

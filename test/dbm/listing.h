@@ -1,4 +1,4 @@
-// What the tests of the DBMs count with: keys in order, and all records of a database in a std::map.
+// Helpers of the DBM tests: keys in order, and all records of a database in a std::map.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ inline std::string NumberedKey(std::uint64_t number) {
   return std::string(key.size() < 8 ? 8 - key.size() : 0, '0') + key;
 }
 
-// The longest key that a database takes, which may be less than what others do.
+// The longest key that a database accepts.
 template <class D>
 constexpr std::size_t LongestKeyOf() {
   if constexpr (requires { D::kKeySizeMax; })

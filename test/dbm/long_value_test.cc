@@ -1,4 +1,5 @@
-// What other threads can do while a long value is being written to a hash table, and what a power cut leaves of it.
+// Long values of a hash table: operations of other threads while one is written, and the state
+// after a power cut.
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -38,7 +39,7 @@ class LongValueTest : public testing::Test {
     memory->on_event = [] {};
   }
 
-  // Sets the key "long"; at the first write of that, another thread runs `other`, for which the write waits.
+  // Sets the key "long". Its first write waits until another thread has run `other`.
   template <class F>
   void SetLongBeside(F other) {
     RunBeside([this] { return db->Set("long", long_value); }, other);
@@ -57,7 +58,7 @@ class LongValueTest : public testing::Test {
     memory->on_event = [] {};
   }
 
-  // Reads and updates enough keys that each bucket has some, and reads the one that is being changed.
+  // Reads and updates enough keys to cover each bucket, and reads the key that is being changed.
   void UseAllBuckets() {
     for (int i = 0; i < 6000; ++i) EXPECT_THAT(db->Set("other" + std::to_string(i), "other"), IsOk());
     for (int i = 0; i < 6000; ++i) EXPECT_THAT(db->Get("other" + std::to_string(i)), IsOkAndHolds("other"));
@@ -69,7 +70,7 @@ class LongValueTest : public testing::Test {
   std::unique_ptr<Database> db;
   const std::string long_value = std::string(300'000, 'v');
   bool ended = false;
-  std::future<void> late;  // of what did not end in time
+  std::future<void> late;  // of a thread that did not end in time
 };
 
 TEST_F(LongValueTest, OthersReadWriteAndSynchronizeWhileItIsWritten) {
@@ -124,7 +125,7 @@ TEST_F(LongValueTest, ClearDoesNotComeBetweenAVisitorAndItsResult) {
   memory->on_event = [&] {
     if (!armed.exchange(false)) return;
     cleared = std::async(std::launch::async, [&] { return db->Clear(); });
-    cleared.wait_for(std::chrono::milliseconds(300));  // time for a mistake
+    cleared.wait_for(std::chrono::milliseconds(300));  // time for a failure
   };
   const auto visitor = [&](std::optional<std::string_view> value) {
     EXPECT_TRUE(value.has_value());
@@ -208,7 +209,7 @@ TEST(LongResultTest, UpdatesOfOneKeyAreAtomicInMemory) {
   ExpectAtomicUpdates(*database);
 }
 
-// Blocks that a Rebuild frees belong to extents that are about to be freed as a whole.
+// Blocks freed by Rebuild belong to extents that are about to be freed as a whole.
 TEST(LongValueRebuildTest, KeepsValuesThatOthersReplaceMeanwhile) {
   ASSERT_OK_AND_ASSIGN(auto database, HashDBM<MemoryFile>::Open(MemoryFile()));
   Random random(1);

@@ -1,4 +1,4 @@
-// The conformance suites judge the model first: what std::map under a mutex fails is a mistake of the suite.
+// The conformance suites run on the model first: a test that std::map under a mutex fails is wrong.
 #include "support/model_dbm.h"
 
 #include <memory>

@@ -1,5 +1,6 @@
-// Random operations on every DBM x File beside the model, which must give the same answers. Few keys, so that records are removed,
-// overwritten and resized all the time; the database is reopened now and then.
+// Random operations on every DBM x File beside the model, whose results must be the same. Few keys,
+// so that records are constantly removed, overwritten and resized; the database is reopened now and
+// then.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -56,7 +57,7 @@ struct Operation {
     for (std::uint64_t n = random.Below(6); n > 0; --n) several.push_back(keys[random.Below(keys.size())]);
   }
 
-  // Carries it out and tells all that it gave back.
+  // Carries it out and returns its results as text.
   template <class D>
   std::string ApplyTo(D& db) const {
     std::string out = "untouched";
@@ -137,7 +138,7 @@ using Types = testing::Types<HashSurroundings<MemoryMapParallelFile>, HashSurrou
                              HashSurroundings<DirectFile<512>>, TreeSurroundings<DirectFile<1024, 0>, 512, kSmallestCache>>;
 TYPED_TEST_SUITE(ModelTest, Types);
 
-// Where records come and go between the device and a cache that is too small for them.
+// With a cache that is too small for the records.
 template <class Surroundings>
 constexpr int kSlower = 1;
 template <std::uint64_t kBlockSize, std::uint64_t kCacheBytes>

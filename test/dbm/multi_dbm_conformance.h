@@ -1,7 +1,8 @@
-// What every DBM does with several records in one call (dbm/multi_operations.h): the operations with their edge cases under one thread, and
-// that other threads see all of a ProcessMulti or nothing.
+// Every DBM with several records in one call (dbm/multi_operations.h): the operations with their
+// edge cases under one thread, and that other threads see all of a ProcessMulti or nothing.
 //
-// The Surroundings are those of dbm_conformance.h. The names of tests with threads contain "Concurrent".
+// The Surroundings are those of dbm_conformance.h. The names of tests with threads contain
+// "Concurrent".
 #pragma once
 
 #include <algorithm>
@@ -388,8 +389,9 @@ TYPED_TEST_P(MultiDBMConformance, ConcurrentProcessEachParallelShowsEachRecordOn
   }
 }
 
-// Money moves between accounts that are shared by all, in any order of keys, also from an account to itself; now and then a transfer is
-// called off. Who looks at all accounts in one step always sees the same sum, also while the table grows.
+// Money moves between shared accounts, in any order of keys, also from an account to itself; now
+// and then a transfer aborts. A thread that reads all accounts in one step always sees the same
+// sum, also while the table grows.
 TYPED_TEST_P(MultiDBMConformance, ConcurrentTransfersPreserveTheSum) {
   auto& db = *this->db_;
   constexpr std::size_t kAccounts = 48;
@@ -442,9 +444,9 @@ TYPED_TEST_P(MultiDBMConformance, ConcurrentTransfersPreserveTheSum) {
   EXPECT_EQ(sum, kAccounts * kStart);
 }
 
-// The rooms that are "full" or "empty", among many other records: a thread that finds one empty and makes it full in one step is alone in
-// it, and each comes in as often as it wants to. The longest wait is told with its number of attempts: a long one of few is the
-// scheduler's.
+// Rooms that are "full" or "empty", among many other records: a thread that finds one empty and
+// fills it in one step is alone in it, and each thread enters as often as it wants to. The longest
+// wait is printed with its number of attempts: a long wait with few attempts is the scheduler's.
 template <class D>
 void ContendForRooms(D& db, int num_threads, Mishaps& mishaps) {
   constexpr std::size_t kRooms = 3;
@@ -489,7 +491,7 @@ TYPED_TEST_P(MultiDBMConformance, ConcurrentVisitorsOfARoomAreAlone2) { ContendF
 TYPED_TEST_P(MultiDBMConformance, ConcurrentVisitorsOfARoomAreAlone8) { ContendForRooms(*this->db_, 8, this->mishaps_); }
 TYPED_TEST_P(MultiDBMConformance, ConcurrentVisitorsOfARoomAreAlone32) { ContendForRooms(*this->db_, 32, this->mishaps_); }
 
-// Two keys are swapped, so that each value is under one of them at any moment.
+// Two keys are swapped, so each value is under one of them at any moment.
 TYPED_TEST_P(MultiDBMConformance, ConcurrentRekeysLoseNoRecord) {
   auto& db = *this->db_;
   constexpr std::uint64_t kRecords = 8, kPlaces = 24;

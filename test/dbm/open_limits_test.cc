@@ -1,4 +1,4 @@
-// Opening what is no database, or where little can be had.
+// Opening files that are not databases, and opening with few resources.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,9 @@
-// What every ordered DBM does beyond the others: an iterator that goes both ways and to the neighbours of any key, whatever the keys look
-// like and while others change the records; ranges, to be shown, counted or removed; loads of sorted records.
+// Every ordered DBM, beyond the others: an iterator that moves both ways and to the neighbours of
+// any key, for keys of every shape and while others change the records; ranges, to be shown,
+// counted or removed; loads of sorted records.
 //
-// The Surroundings are those of dbm_conformance.h; the order must be bytewise. The names of tests with threads contain "Concurrent".
+// The Surroundings are those of dbm_conformance.h; the order must be bytewise. The names of tests
+// with threads contain "Concurrent".
 #pragma once
 
 #include <algorithm>
@@ -47,7 +49,7 @@ class OrderedDBMConformance : public DBMConformance<Surroundings> {
     records_.erase(it);
   }
 
-  // The iterator stands where the model's does, end() = nowhere.
+  // Checks that the iterator is at the model's record; end() = not Valid.
   template <class Iterator>
   void ExpectAt(const Iterator& it, Records::const_iterator expected, std::string_view move) {
     ASSERT_THAT(it.status(), IsOk());
@@ -61,7 +63,7 @@ class OrderedDBMConformance : public DBMConformance<Surroundings> {
     return place == records_.begin() ? records_.end() : std::prev(place);
   }
 
-  // The whole way there and back.
+  // A full scan in both directions.
   void ExpectWalks() {
     auto it = this->db_->MakeIterator();
     it.First();
@@ -74,7 +76,7 @@ class OrderedDBMConformance : public DBMConformance<Surroundings> {
     ASSERT_NO_FATAL_FAILURE(ExpectAt(it, records_.end(), "backward beyond the first"));
   }
 
-  // From `key`, which need not be there, to its neighbours, and one step on to either side.
+  // From `key`, which may be absent, to its neighbours, and one step further to either side.
   void ExpectNeighboursOf(std::string_view key) {
     const auto at_or_above = records_.lower_bound(key), above = records_.upper_bound(key);
     auto it = this->db_->MakeIterator();
@@ -97,7 +99,7 @@ class OrderedDBMConformance : public DBMConformance<Surroundings> {
     expect(Before(at_or_above), "JumpLower", [&] { it.JumpLower(key, false); });
   }
 
-  // All of it for all keys, and for what lies between them.
+  // All checks, for all keys and for keys between them.
   void ExpectOrder() {
     ASSERT_NO_FATAL_FAILURE(ExpectWalks());
     std::vector<std::string> keys = {"", std::string(100, '\xff')};
@@ -207,7 +209,8 @@ TYPED_TEST_P(OrderedDBMConformance, OrdersKeysOfTheGreatestSize) {
   this->ExpectOrder();
 }
 
-// Groups of keys that share much, which is lost when the records between two groups go.
+// Groups of keys with long common prefixes, which are lost when the records between two groups are
+// removed.
 TYPED_TEST_P(OrderedDBMConformance, OrdersKeysOfLongSharedPrefixes) {
   constexpr int kKeys = kSlowdown > 1 ? 100 : 300;
   const std::size_t longest = std::min(LongestKeyOf<typename TypeParam::Database>(), std::size_t{4096}) - 10;
@@ -248,7 +251,7 @@ TYPED_TEST_P(OrderedDBMConformance, IteratorChangesItsDirectionAnywhere) {
   it.First();
   auto expected = this->records_.cbegin();
   for (int i = 0; i < 50'000 / kSlowdown; ++i) {
-    if (!it.Valid()) {  // beyond an end, from which only a jump leads back
+    if (!it.Valid()) {  // beyond an end, which only a jump can leave
       const std::string key = NumberedKey(random.Below(1500));
       it.Jump(key);
       expected = this->records_.lower_bound(key);
@@ -309,7 +312,7 @@ TYPED_TEST_P(OrderedDBMConformance, IteratorGoesBackWhileRecordsChange) {
   for (it.Last(); it.Valid(); it.Previous()) {
     const std::string key(it.key());
     ASSERT_TRUE(SaltOf(key, it.value())) << key;
-    if (key.size() > 8) continue;  // one that came meanwhile
+    if (key.size() > 8) continue;  // inserted meanwhile
     const std::uint64_t number = kRecords - ++shown;
     ASSERT_EQ(key, NumberedKey(number));
     const std::string other = NumberedKey(number > 0 ? number - 1 : 0) + "new";
@@ -366,7 +369,7 @@ TYPED_TEST_P(OrderedDBMConformance, RangesAreViewsThatMayMove) {
   for (std::uint64_t i = 0; i < 1000; ++i) this->Set(NumberedKey(i), i % 7 == 1 ? 3000 : 8);
   static_assert(std::ranges::input_range<decltype(db.Range())> && std::ranges::view<decltype(db.ReverseRange())>);
   std::vector<decltype(db.Range())> kept;
-  for (std::uint64_t i = 0; i < 10; ++i) kept.push_back(db.Range(NumberedKey(i)));  // which moves those before
+  for (std::uint64_t i = 0; i < 10; ++i) kept.push_back(db.Range(NumberedKey(i)));  // which moves earlier elements
   for (std::uint64_t i = 0; i < 10; ++i) {
     auto moved = std::move(kept[i]);
     const auto shown = *moved.begin();
@@ -442,7 +445,8 @@ TYPED_TEST_P(OrderedDBMConformance, BulkLoadsWhatRises) {
   this->ExpectWalks();
 }
 
-// Two walk over records that stay, one each way, while others fill what lies between them and empty it again.
+// Two threads scan records that stay, one each way, while others insert and remove records between
+// them.
 TYPED_TEST_P(OrderedDBMConformance, ConcurrentWalksBothWaysShowPresentRecordsOnceInOrder) {
   auto& db = *this->db_;
   constexpr std::uint64_t kPresent = 500, kBetween = 40;
@@ -491,7 +495,7 @@ TYPED_TEST_P(OrderedDBMConformance, ConcurrentWalksBothWaysShowPresentRecordsOnc
   });
 }
 
-// Even numbers stay, odd ones come and go: the neighbours of any key are never far.
+// Even numbers stay, odd ones are inserted and removed: the neighbours of any key are never far.
 TYPED_TEST_P(OrderedDBMConformance, ConcurrentJumpsFindTheNeighbours) {
   auto& db = *this->db_;
   constexpr std::uint64_t kNumbers = 4000;

@@ -1,5 +1,6 @@
-// Cuts the power under a HashDBM at any moment: whatever the device wrote of the unsynced sectors, the database opens with exactly the
-// state of the last hard Synchronize (or of the one that was running), recovery can be cut short in its turn, and work goes on from there.
+// Cuts the power under a HashDBM at any moment. Regardless of the unsynced sectors that the device
+// wrote, the database opens with exactly the state of the last hard Synchronize (or of the one that
+// was running), recovery can itself be interrupted, and the database works from there.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -48,7 +49,7 @@ StatusOr<Records> RecoverIn(FileT file) {
   HAKO_RETURN_IF_ERROR(db->Close());
   return found;
 }
-// As the kind of file that FileT is, on a machine that was booted again.
+// As a file of type FileT, on a machine that was booted again.
 constexpr std::uint8_t kLastBoot = 255;
 template <class FileT>
 StatusOr<Records> Recover(const Image& image) {
@@ -59,7 +60,7 @@ StatusOr<Records> Recover(const Image& image) {
   }
 }
 
-// A database at work on a CrashMemory, with the states it may be found in.
+// A database on a CrashMemory, with the states that may be recovered.
 template <class FileT>
 class CrashRun {
  public:
@@ -111,7 +112,8 @@ class CrashRun {
   int num_crashes() const { return num_crashes_; }
 
  private:
-  // In one of how many events of the file a crash is drawn: a mapped file has few, a positional one has one for each write.
+  // A crash is drawn in one of this many events of the file: a mapped file has few, a positional
+  // one has one for each write.
   static constexpr std::uint64_t kUsualOdds = MappedFile<FileT> ? 2 : 30;
   static constexpr std::uint64_t kSyncOdds = MappedFile<FileT> ? 2 : 10;
 
@@ -152,7 +154,7 @@ class CrashRun {
     }
   }
 
-  // The recovery, under the next boot, is cut short too: at its writes and syncs, and when it has done.
+  // The recovery under the next boot is interrupted too: at its writes and syncs, and at its end.
   void CheckCrashInRecovery(const Image& image, const Records& expected) {
     auto memory = std::make_shared<CrashMemory>(image, memory_->boot() + 1);
     std::vector<Image> images;
@@ -187,7 +189,7 @@ class PowerCutTest : public testing::Test {};
 using CrashFiles = testing::Types<MappedCrashFile, PositionalCrashFile>;
 TYPED_TEST_SUITE(PowerCutTest, CrashFiles);
 
-// Chains of lives, each of which begins with what the crash of the one before left.
+// Chains of lives, each of which begins with the file that the previous crash left.
 template <class FileT>
 void RunLives(std::uint64_t seed, int* num_crashes, Durability durability = Durability::kProcess) {
   SCOPED_TRACE(seed);
@@ -213,7 +215,8 @@ TYPED_TEST(PowerCutTest, RecoversTheLastSynchronizedStateExactly) {
   ReportCrashStates(static_cast<std::uint64_t>(num_crashes));
 }
 
-// Opened so that every update survives: what is found is all that was acknowledged, and at most the one update that was at work.
+// With Durability::kPower: a crash leaves every acknowledged update, and at most the one that was
+// running.
 TYPED_TEST(PowerCutTest, LosesNoUpdateWhereTheDatabaseIsOpenedSo) {
   int num_crashes = 0;
   RunLives<TypeParam>(TestSeed(), &num_crashes, Durability::kPower);
@@ -221,14 +224,16 @@ TYPED_TEST(PowerCutTest, LosesNoUpdateWhereTheDatabaseIsOpenedSo) {
   ReportCrashStates(static_cast<std::uint64_t>(num_crashes));
 }
 
-// A heap extent lost its header in a crash, but not its records, which came back under the header of the next extent there.
+// A crash loses the header of a heap extent but not its records, which must not come back under the
+// header of the next extent there.
 TYPED_TEST(PowerCutTest, NothingComesBackFromAnExtentThatACrashLost) {
   int num_crashes = 0;
   RunLives<TypeParam>(5, &num_crashes);
   ReportCrashStates(static_cast<std::uint64_t>(num_crashes));
 }
 
-// Every sequence of three operations of five kinds on a new database, cut after each of its writes and syncs, those of its creation too.
+// Every sequence of three operations of five kinds on a new database, crashed after each write and
+// sync, including those of its creation.
 TEST(OsCrashTest, RecoversFromACrashInEverySequenceOfThreeOperations) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
@@ -236,7 +241,8 @@ TEST(OsCrashTest, RecoversFromACrashInEverySequenceOfThreeOperations) {
     SCOPED_TRACE(sequence);
     RecordingFile file;
     const auto history = file.history();
-    // states[i] is what a crash may find once event_counts[i] events have happened, besides states[i - 1] until synced[i] have.
+    // states[i] may be found by a crash after event_counts[i] events, as may states[i - 1] before
+    // synced[i] events.
     struct State {
       Records records;
       std::size_t first_event;  // the sync may have taken effect from here
@@ -285,7 +291,8 @@ TEST(OsCrashTest, RecoversFromACrashInEverySequenceOfThreeOperations) {
   }
 }
 
-// A crash of the machine while Clear is at work: that is no business of the database that was recovered, whose process may be killed.
+// A machine crash during Clear. The recovered database must not complete that Clear, even if its
+// process is killed.
 TEST(OsCrashTest, ForgetsAClearThatACrashCutShort) {
   const auto before = std::make_shared<CrashMemory>(Image{}, 1);
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedCrashFile>::Open(MappedCrashFile(before)));
@@ -301,7 +308,8 @@ TEST(OsCrashTest, ForgetsAClearThatACrashCutShort) {
   EXPECT_THAT(RecoverIn(BootedMemoryFile(MemoryFile::Of(after->Live()), 2)), IsOkAndHolds(Records{{"new", "value"}, {"old", "value"}}));
 }
 
-// The device was full when the database was recovered, so that its index is in memory and dies with the process.
+// The device is full when the database is recovered, so its index is in memory and lost with the
+// process.
 TEST(OsCrashTest, OpensAfterTheDeathOfAProcessThatRecoveredOnAFullDevice) {
   const auto before = std::make_shared<CrashMemory>(Image{}, 1);
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedCrashFile>::Open(MappedCrashFile(before)));
@@ -319,7 +327,8 @@ TEST(OsCrashTest, OpensAfterTheDeathOfAProcessThatRecoveredOnAFullDevice) {
   EXPECT_THAT(RecoverIn(BootedMemoryFile(MemoryFile::Of(after->Live()), 2)), IsOkAndHolds(Records{{"new", "value"}, {"old", "value"}}));
 }
 
-// Epochs wrap. Blocks that an earlier process retired are not taken for a later epoch's by then, nor is space handed out twice.
+// Epochs wrap. Blocks that an earlier process retired are not taken for those of a later epoch, nor
+// is space allocated twice.
 template <class FileT>
 void LiveLong(bool was_killed) {
   SCOPED_TRACE(TestSeed());
@@ -357,7 +366,8 @@ void LiveLong(bool was_killed) {
 TYPED_TEST(PowerCutTest, EpochsWrapOverWhatAnEarlierProcessLeft) { LiveLong<TypeParam>(false); }
 TEST(OsCrashTest, EpochsWrapOverWhatAKilledProcessLeft) { LiveLong<MappedCrashFile>(true); }
 
-// Many short lives, each of which ends an epoch or two: records of the first are not taken for a later epoch's when epochs wrap.
+// Many short lives, each of one or two epochs: records of the first are not taken for those of a
+// later epoch when epochs wrap.
 template <class FileT>
 void LiveManyTimes(bool each_is_killed) {
   SCOPED_TRACE(TestSeed());
@@ -391,8 +401,8 @@ void LiveManyTimes(bool each_is_killed) {
 TYPED_TEST(PowerCutTest, EpochsWrapOverManyLives) { LiveManyTimes<TypeParam>(false); }
 TEST(OsCrashTest, EpochsWrapOverManyKilledLives) { LiveManyTimes<MappedCrashFile>(true); }
 
-// Each sync in its turn fails, and the kernel takes for written what was not. The database is opened again beside the same page cache:
-// what it acknowledges then is durable.
+// Fails each sync in turn, after which the kernel takes unwritten pages for clean. The database is
+// reopened with the same page cache, and updates that it acknowledges then are durable.
 TYPED_TEST(PowerCutTest, BuildsOnNothingThatAFailedSyncMayHaveLost) {
   SCOPED_TRACE(TestSeed());
   for (int failing = 1;; ++failing) {

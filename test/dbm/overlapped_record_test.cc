@@ -1,5 +1,6 @@
-// A record whose block begins in the last unit of a dead one. The dead record's check holds as long as the bytes that the two have in
-// common did not change, which for one byte is so once in 256 times. Whatever goes through the file must find the live one nevertheless.
+// A record whose block begins in the last unit of a dead one. The dead record's check holds as long
+// as the shared bytes did not change, which for one byte has a chance of 1 in 256. Every scan of
+// the file must find the live record nevertheless.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -48,7 +49,8 @@ class OverlappedRecordTest : public testing::Test {
     return MemoryFile::Of(image);
   }
 
-  // A synchronized file with a dead record in front of the record "live", which has its last `common` bytes.
+  // A synchronized file with a dead record before the record "live", which contains its last
+  // `common` bytes.
   void Make(std::uint64_t common, format::BlockState state = format::BlockState::kFree) {
     memory_ = MemoryFile();
     ASSERT_OK_AND_ASSIGN(db_, Open(memory_));
@@ -112,7 +114,7 @@ TYPED_TEST(OverlappedRecordTest, IsRecoveredAfterAPowerCut) {
   }
 }
 
-// The dead record's stamp as free was lost with the power, and the other record is of the epoch that was lost.
+// The power cut lost the dead record's stamp *free*, and the other record is of the lost epoch.
 TYPED_TEST(OverlappedRecordTest, IsBuriedIfItIsLaterThanTheStateThatIsRecovered) {
   ASSERT_NO_FATAL_FAILURE(this->Make(1));
   format::HashSuperBlock super;
@@ -147,8 +149,8 @@ TYPED_TEST(OverlappedRecordTest, IsNotOverwrittenAfterTheDeathOfAProcess) {
   }
 }
 
-// The last bytes of a live record end where the stamp of a dead long record was, whose lengths and head check are still there and reach
-// over other live records.
+// The last bytes of a live record end where the stamp of a dead long record was, whose lengths and
+// head check are still there and reach over other live records.
 TYPED_TEST(OverlappedRecordTest, IsNotPassedOverForALongRecordWhoseStampWasOverwritten) {
   ASSERT_OK_AND_ASSIGN(this->db_, this->Open(this->memory_));
   std::string value = CheckedValue("front", 57);

@@ -1,5 +1,5 @@
-// Sets of keys that may be there already, in direct I/O: what they replace is read in groups, everybody sees them at once, and none is
-// lost where something cannot be read for a while.
+// Pending Sets, of keys that may exist already, with direct I/O: the records that they replace are
+// read in batches, every thread sees them at once, and none is lost while reads fail.
 #include "hako/hash/pending_sets.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::uint64_t kRecords = 640, kValueSize = 500, kLongSize = 300'000;
 
-// Counts what is read alone and what together, fails to read when it is told to, and lets a long write wait for the test.
+// Counts single and batched reads, fails reads on request, and lets a long write wait for the test.
 class WatchedFile : public DirectFile<512> {
  public:
   static inline std::atomic<std::uint64_t> reads = 0, groups = 0;
@@ -84,8 +84,8 @@ class PendingSetsTest : public testing::Test {
     for (std::uint64_t i = 0; i < 100; ++i) Set(i * 7 % kRecords, salt);
   }
 
-  // A visitor, which calls `visit`, makes a long value of the record; while that is written, another thread runs `beside`, for which the
-  // write waits.
+  // A visitor, which calls `visit`, makes a long value of the record. Its write waits until another
+  // thread has run `beside`.
   template <class F>
   void MakeLongBeside(
       std::string_view key, F beside, const std::function<void()>& visit = [] {}) {
@@ -254,7 +254,7 @@ TEST_F(PendingSetsTest, OthersGoOnWhileASetWaitsForTheLongResultOfAVisitor) {
   std::future<Status> set;
   MakeLongBeside(held, [&] {
     set = std::async(std::launch::async, [&] { return db_->Set(held, "after the visitor"); });
-    set.wait_for(std::chrono::milliseconds(300));  // so that it is pending, or waits
+    set.wait_for(std::chrono::milliseconds(300));  // until it is pending or waits
     Set(5, 1);
     EXPECT_THAT(db_->Get(NumberedKey(5)), IsOkAndHolds(expected_[NumberedKey(5)]));
     EXPECT_EQ(db_->Count(), kRecords);
@@ -274,7 +274,7 @@ TEST_F(PendingSetsTest, OthersGoOnWhileASetThatCameDuringAVisitIsPending) {
       [&] {
         get = std::async(std::launch::async, [&] { return db_->Get(held); });
         synchronization = std::async(std::launch::async, [&] { return db_->Synchronize(SyncMode::kHard); });
-        get.wait_for(std::chrono::milliseconds(300));  // so that both wait
+        get.wait_for(std::chrono::milliseconds(300));  // until both wait
         Set(5, 1);
         EXPECT_THAT(db_->Get(other), IsOkAndHolds(expected_[other]));
       },
@@ -285,7 +285,8 @@ TEST_F(PendingSetsTest, OthersGoOnWhileASetThatCameDuringAVisitIsPending) {
   EXPECT_TRUE(ListByIterator(*db_).records == expected_);
 }
 
-// What ProcessMulti waits for lets another thread make one Set pending and have a second one entered at once.
+// The write that ProcessMulti waits for lets another thread make one Set pending and have a second
+// one flushed at once.
 TEST_F(PendingSetsTest, ProcessMultiSeesEachSetThatEndedBeforeOneItSees) {
   const std::string held = NumberedKey(3), first = NumberedKey(5), second = NumberedKey(kRecords);
   const std::string_view keys[] = {held, first, second};
@@ -297,7 +298,7 @@ TEST_F(PendingSetsTest, ProcessMultiSeesEachSetThatEndedBeforeOneItSees) {
     multi = std::async(std::launch::async, [&] {
       return db_->ProcessMulti(keys, [&](std::size_t i, std::optional<std::string_view> value) -> void { seen[i] = value; });
     });
-    while (WatchedFile::groups == 0) std::this_thread::yield();  // until it enters what is pending; then it waits for the key
+    while (WatchedFile::groups == 0) std::this_thread::yield();  // until it flushes the pending Sets; then it waits for the key
     Set(5, 1);
     Set(kRecords, 1);
   });
@@ -324,7 +325,7 @@ TEST_F(PendingSetsTest, GetAfterASetDuringAMultiVisitSeesTheLongResultOfTheVisit
   EXPECT_THAT(db_->Get(first), IsOkAndHolds("after the visit"));
 }
 
-// The Set has found its key free, and its record is being written when the key is held.
+// The Set has found no key hold, and the key is held while its record is written.
 TEST_F(PendingSetsTest, SetThatComesAmidALongProcessMultiEndsAfterIt) {
   const std::string first = NumberedKey(3), second = NumberedKey(5), result(kLongSize, 'r'), later(kValueSize * 3, 's');
   const std::string_view keys[] = {first, second};

@@ -1,4 +1,5 @@
-// A process died; another opens its file for reading only: Verify, ProcessEach and CopyTo agree with what the handle shows.
+// Another process opens the file of a killed one read-only: Verify, ProcessEach and CopyTo agree
+// with Get.
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -19,7 +20,7 @@ namespace {
 
 const FileOptions kReadOnly = {.mode = OpenMode::kReadOnly, .lock_timeout = std::chrono::seconds(10)};
 
-// Runs `work(db)` in a process, which is killed then.
+// Runs `work(db)` in a process that is then killed.
 template <class FileT, class F>
 void WorkAndDie(const std::string& path, F&& work) {
   CrashChild child([&](CrashProgress& progress) {
@@ -48,7 +49,7 @@ void ExpectShows(const std::string& path, const std::string& copy, const Records
   EXPECT_EQ(Difference(expected, ListByIterator(*db).records), "none");
 }
 
-// Some updates that were synchronized, and later ones that were not.
+// Some synchronized updates, and later ones that are not.
 template <class D>
 Status Update(D& db, bool late) {
   for (std::uint64_t i = 0; i < (late ? 700 : 1000); ++i) {
@@ -94,7 +95,7 @@ TEST(ReadOnlyAfterDeathTest, PositionalFileShowsTheLastSynchronizedState) {
   ExpectShows<PositionalParallelFile>(directory.File("db"), directory.File("copy"), Model(false));
 }
 
-// What looks like a crash of the machine: another inode.
+// Looks like a machine crash: another inode.
 TEST(ReadOnlyAfterDeathTest, CopyOfAMappedFileShowsTheLastSynchronizedState) {
   TempDir directory;
   ASSERT_NO_FATAL_FAILURE(WorkAndDie<MemoryMapParallelFile>(directory.File("db"), [](auto& db) {

@@ -1,4 +1,5 @@
-// A HashDBM that nobody synchronizes does it by itself when replaced records take much of the file.
+// A HashDBM that is not synchronized by its users synchronizes itself when replaced records take
+// much of the file.
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
@@ -25,13 +26,13 @@ constexpr std::uint64_t kKeys = 400, kValue = 20'000;  // 8 MB, so that an eight
 
 std::string KeyOf(std::uint64_t i) { return "key" + std::to_string(i); }
 
-// Until what waits is less than what starts a synchronization.
+// Waits until fewer bytes wait than start a synchronization.
 template <class D>
 void AwaitReclaim(D& db) {
   while (db.GetStats().waiting_bytes >= 2 * kBound) std::this_thread::yield();
 }
 
-// Sets all keys; of the values' first 8 bytes the number goes on from `*n`.
+// Sets all keys. The first 8 bytes of the values are numbers that continue from `*n`.
 template <class D>
 bool SetAll(D& db, std::uint64_t* n, bool awaits) {
   std::string value(kValue, 'v');
@@ -101,7 +102,7 @@ TEST(ReclaimTest, StartsItsThreadOnlyWhenMuchWaits) {
   EXPECT_EQ(NumThreads(), num_threads);
 }
 
-// A positional file shows after a kill what a mapped one shows after a power cut.
+// A positional file has the same state after a kill as a mapped one after a power cut.
 TEST(ReclaimTest, CrashShowsTheStateOfItsOwnSynchronization) {
   TempDir dir;
   const std::string path = dir.File("a.hkh");

@@ -1,4 +1,4 @@
-// Files that databases replace as a whole: what CopyTo, Save and snapshots do to the file before.
+// Files that CopyTo, Save and snapshots replace as a whole.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Databases with a file of their own, of every kind.
+// Databases of every kind with a file.
 class ReplacedFileTest : public testing::TestWithParam<const char*> {
  protected:
   std::string Name(const std::string& stem) const { return directory_.File(stem + GetParam()); }

@@ -1,4 +1,4 @@
-// Iterators that go on behind damage: all sound records, in order, both ways; and how much was damaged.
+// Iterators that skip damage show all sound records, in order, both ways, and report each damage.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 constexpr int kRecords = 3000;
 
 std::string Key(int i) { return absl::StrCat("key", 100000 + i); }
-// Long values are stored out of line in trees; every one says where it belongs.
+// Long values are stored out of line in trees; each contains its number.
 std::string Value(int i) { return absl::StrCat("value of ", Key(i), ";", std::string(i % 50 == 0 ? 5000 : 100, 'v')); }
 
 class SkipDamageTest : public testing::TestWithParam<const char*> {

@@ -1,4 +1,5 @@
-// How large a hash table's file or memory is beside its data: what is freed is used again, whatever the sizes.
+// The size of a hash table's file or memory relative to its data: freed space is reused, regardless
+// of the sizes.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -66,7 +67,7 @@ TEST(SpaceTest, LargeValuesThatAreOverwrittenKeepTheFileSmall) {
   EXPECT_LE(Ratio(*db, 4 * value.size()), 2.0);  // two of them wait for the next synchronization
 }
 
-// A large index is in front of the records; Close makes a smaller one, and the records follow.
+// A large index lies before the records. Close builds a smaller one, and the records move down.
 TEST(SpaceTest, CloseAfterRebuildLeavesNoHoleWhereTheIndexWas) {
   TempDir dir;
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<>::Open(dir.File("a.hkh"), {.num_records = 3'000'000}));  // 24 MB of lines
@@ -113,7 +114,7 @@ TEST(SpaceTest, ShortRunsOfManyThreadsLeaveLittleUnused) {
   }
 }
 
-// Values of 1 byte to 1 MiB come and go, and the database is opened again and again.
+// Values of 1 byte to 1 MiB are set and removed, and the database is reopened repeatedly.
 TEST(SpaceTest, ValuesOfManySizesStayNearTheSpaceThatTheyOnceTook) {
   constexpr std::uint64_t kTarget = 16'000'000;
   TempDir dir;

@@ -1,5 +1,6 @@
-// Where the databases of the tests live: a directory for the files that are opened by path, shared bytes for those that are not. A
-// Surroundings outlives its databases and opens them again; dbm_conformance.h says what the suites ask of it.
+// The places of the tests' databases: a directory for files opened by path, shared bytes for
+// others. A Surroundings outlives its databases and reopens them; dbm_conformance.h states its
+// interface.
 #pragma once
 
 #include <cstddef>
@@ -78,8 +79,8 @@ class HashSurroundings {
   FileStore<FileT> files;
 };
 
-// The page size and the size of the cache are those of the Surroundings, whatever the options say. With tiny pages and the smallest cache,
-// pages come and go all the time.
+// The Surroundings sets the page size and the cache size, regardless of the options. With tiny
+// pages and the smallest cache, pages are constantly evicted and loaded.
 inline constexpr std::uint64_t kSmallestCache = 1 << 20;
 template <class FileT, unsigned kPageSize = TreeOptions{}.page_size, std::uint64_t kCacheBytes = TreeOptions{}.cache_bytes>
 class TreeSurroundings {
@@ -107,7 +108,7 @@ class TreeSurroundings {
   FileStore<FileT> files;
 };
 
-// Reopening a database in memory is saving it and loading another from the snapshot.
+// To reopen a database in memory, saves it and loads another from the snapshot.
 template <class FileT, class DatabaseT>
 class MemorySurroundings {
  public:

@@ -42,7 +42,7 @@ TEST(TinyDBM, VisitorThatCallsTheDatabaseIsRefused) {
   EXPECT_EQ(db->Count(), 0u);
 }
 
-// A hundred times the bucket lines, not only the records.
+// The number of home buckets grows a hundredfold, not only that of records.
 TEST(TinyDBM, ConcurrentIterationShowsPresentRecordsOnceWhileTheTableGrowsAHundredfold) {
   ASSERT_OK_AND_ASSIGN(auto db, TinyDBM<>::Open());
   Mishaps mishaps;

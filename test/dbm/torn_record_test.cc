@@ -1,6 +1,6 @@
-// A record of megabytes is torn, by a power cut that wrote any of its pages or by the death of the process that wrote it: the database
-// opens with exactly the last synchronized state, or with all that was acknowledged, in bounded time, and every operation on the whole file
-// works.
+// A record of megabytes is torn by a power cut after some of its pages were written, or by a kill
+// of the writing process. The database opens in bounded time with exactly the last synchronized
+// state, or with every acknowledged update, and every operation on the whole file works.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -33,21 +33,21 @@ constexpr std::uint8_t kBoot = 1, kNextBoot = 2;
 
 using Mapped = HashDBM<BootedMemoryFile>;
 
-// A value that is cheap to hash and to look through: zeros but for a few bytes in each page.
+// A value that is cheap to hash and to scan: zeros except for a few bytes in each page.
 std::string SparseValue(std::size_t size, std::uint64_t salt) {
   std::string value(size, '\0');
   for (std::size_t at = salt % 64; at + sizeof(salt) <= size; at += kPage / 2) std::memcpy(value.data() + at, &salt, sizeof(salt));
   return value;
 }
 
-// A database whose last operation is the Set of one large record, which no synchronization followed.
+// A database whose last operation is an unsynchronized Set of one large record.
 struct LargeSet {
   Records synced;
   Image before, after;                    // the file around the Set
   std::uint64_t begin = 0, end = 0;       // where the record lies
   std::vector<std::uint64_t> torn_pages;  // those of the file that the Set changed, except for the superblocks' and the live state's
 
-  // With `reuse` the record takes the place of one that was removed; other records lie on both sides of it.
+  // With `reuse` the record is stored in the space of a removed one, between other records.
   static LargeSet Make(const std::string& value, bool reuse) {
     LargeSet made;
     MemoryFile memory;
@@ -69,7 +69,7 @@ struct LargeSet {
     return made;
   }
 
-  // The device holds `holds_page(i)` of the pages that the Set changed.
+  // The device has page i of those that the Set changed if `holds_page(i)`.
   template <class F>
   Image PowerCut(F&& holds_page) const {
     Image image = before;
@@ -82,7 +82,7 @@ struct LargeSet {
     return image;
   }
 
-  // The process died when it had written so many bytes of the record, before its entry.
+  // The process was killed after it had written this many bytes of the record, before its entry.
   Image Death(std::uint64_t written) const {
     Image image = before;
     image.resize(after.size());
@@ -121,7 +121,7 @@ void ExpectHoldsAndWorks(D& db, const Records& expected) {
   ASSERT_THAT(db.Set("works", "again"), IsOk());
 }
 
-// Opens what a power cut left; sometimes the power fails again in the next process.
+// Opens the file after a power cut. Sometimes the power fails again in the next process.
 template <class FileT>
 void ExpectRecovers(const Image& image, const Records& expected, bool crash_again) {
   MemoryFile memory = MemoryFile::Of(image);
@@ -202,7 +202,8 @@ TEST(TornRecordTest, PowerCutInASetOf64MiBLeavesTheSynchronizedState) {
   ReportCrashStates(states);
 }
 
-// Every operation on the whole file works beside what a dead process half wrote, and so does the next life.
+// Every operation on the whole file works beside a partly written record, and so does the next
+// life.
 TEST(TornRecordTest, DeathInALargeSetLosesNothingAndStopsNothing) {
   SCOPED_TRACE(TestSeed());
   for (const bool reuse : {false, true}) {

@@ -1,4 +1,5 @@
-// Import and Export as a library: every format on every kind of database, streams, progress, and what ends a transfer.
+// Import and Export as a library: every format on every kind of database, streams, progress, and
+// what ends a transfer.
 #include "hako/dbm/transfer.h"
 
 #include <algorithm>
@@ -86,7 +87,7 @@ TEST(Transfer, NothingIsMuch) {
   EXPECT_EQ(db->Count(), 0u);
 }
 
-// Sources and sinks may hand over as little as they like.
+// Sources and sinks may transfer as little as they like.
 TEST(Transfer, PiecesOfAnySize) {
   const Records records = RandomRecords(100);
   auto from = NewTiny(), to = NewTiny();
@@ -174,7 +175,7 @@ TEST(Transfer, ErrorsTellWhichSideFailed) {
   EXPECT_THAT(Import(*db, SourceOf(broken)).text, StatusIs(absl::StatusCode::kUnknown));
 }
 
-// Records are set in batches; a line that is wrong somewhere in one takes none of those before it along.
+// Records are set in batches. A malformed line in a batch does not drop the records before it.
 TEST(Transfer, WhatIsBeforeAMalformedLineIsSet) {
   for (const int count : {1, 31, 32, 33, 100, 255, 256, 300, 60'000}) {
     for (const TransferOptions& options : kEveryFormat) {
@@ -194,7 +195,7 @@ TEST(Transfer, WhatIsBeforeAMalformedLineIsSet) {
   }
 }
 
-// Of a pipe, what has arrived is set before more is waited for.
+// Records that have arrived through a pipe are set before the import waits for more.
 TEST(Transfer, NothingWaitsForTheNextPiece) {
   auto db = NewTiny();
   int piece = 0;
@@ -221,7 +222,7 @@ TEST(Transfer, ALastLineNeedsNoLineFeed) {
   }
 }
 
-// By way of the hint that AnyDBM passes on.
+// Through the hint Prefetch, which AnyDBM forwards.
 TEST(Transfer, AnyDbmTakesManyInOneCall) {
   const KeyValue records[] = {{"a", "1"}, {"b", "2"}, {"a", "3"}};
   TempDir dir;

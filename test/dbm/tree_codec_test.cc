@@ -26,7 +26,7 @@ class TreeCodecTest : public testing::Test {
   }
   static std::string KeyOf(int i) { return "key" + std::to_string(i * 7919 % kRecords); }
   static std::string ValueOf(int i, int version) {
-    if (i % 5 == 0) return CheckedValue(KeyOf(i), 100, static_cast<std::uint64_t>(version));  // that cannot be made smaller
+    if (i % 5 == 0) return CheckedValue(KeyOf(i), 100, static_cast<std::uint64_t>(version));  // incompressible
     return std::string(static_cast<std::size_t>(i % 200), static_cast<char>('a' + version));
   }
 

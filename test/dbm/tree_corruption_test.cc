@@ -1,6 +1,7 @@
-// Damages small files of TreeDBM in every place, and makes files that are wrong though all their checks are right. Opening, reading,
-// verifying and updating what is left ends with a clear error or with the right data: never a crash, an endless loop, a huge allocation,
-// or, where a check can tell, a wrong value.
+// Damages small files of TreeDBM everywhere, and forges files that are wrong although all their
+// checks hold. Opening, reading, verifying and updating them ends with a clear error or with the
+// right data, never with a crash, an endless loop, a huge allocation or, if a check can detect it,
+// a wrong value.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -71,7 +72,7 @@ void CheckTreeFile(const Image& image, const TreeImages& images, bool checks_are
     return;
   }
   auto& db = **opened;
-  // The newer superblock may be what was damaged, and the older one's pages still there.
+  // The damage may have hit the newer superblock, while the older one's pages still exist.
   std::string value;
   const bool is_earlier = db.Count() == images.earlier_records.size() && !checks_are_right;
   const Records& records = is_earlier ? images.earlier_records : images.records;
@@ -98,7 +99,7 @@ void CheckTreeFile(const Image& image, const TreeImages& images, bool checks_are
   if (verified.ok() && !checks_are_right) {
     ASSERT_TRUE(right || listed == images.earlier_records) << "Verify finds nothing";
   }
-  for (std::uint64_t i = 0; i < 12; ++i) {  // what is not refused is done
+  for (std::uint64_t i = 0; i < 12; ++i) {  // accepted updates take effect
     const std::string key = NumberedKey(i * 9);
     if (i % 4 == 3) {
       (void)db.Remove(key);
@@ -156,7 +157,7 @@ TEST_F(TreeCorruptionTest, SurvivesDamagedSectors) {
 
 class TreeForgeryTest : public testing::Test {
  protected:
-  // What is read from a forged file has no right value; but every operation ends, with memory in bounds.
+  // Values of a forged file cannot be checked, but every operation ends within its memory.
   void Check(const std::string& what, const std::function<void(TreeForgery&)>& forge) {
     SCOPED_TRACE(what);
     TreeForgery forgery(images.image);

@@ -1,9 +1,10 @@
-// Kills processes at work on a TreeDBM, with checkpoints under way all the time. What is found is the state at one moment of the dead
-// process: each writer's operations up to one of them, not before its last Synchronize that returned, and all writers at the same moment.
+// Kills processes that work on a TreeDBM while checkpoints run constantly. The file has the state
+// of one moment of the killed process: each writer's operations up to one of them, not before its
+// last completed Synchronize, and all writers at the same moment.
 //
-// The operations of a writer follow from (seed, writer, number), so the child only counts them, and the parent does them again in a map.
-// Writers have keys of their own. Now and then one sets its clock and raises a counter that all share, in one step: so the counter always
-// is the number of such steps.
+// The operations of a writer follow from (seed, writer, number), so the child only counts them, and
+// the parent repeats them in a map. Writers have separate keys. Now and then one sets its clock and
+// increments a shared counter in one step, so the counter is always the number of such steps.
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -33,10 +34,11 @@
 namespace hako {
 namespace {
 
-// Small, so that pages come and go and checkpoints follow on each other.
+// Small, so that pages are evicted and loaded, and checkpoints follow each other.
 constexpr TreeOptions kOptions = {.page_size = 512, .cache_bytes = 1 << 20, .checkpoint_bytes = 32 << 10};
 
-// The lock of a process that was killed is held until the system has ended the transfers that it had in flight, a moment after its death.
+// The lock of a killed process is released when the system has completed its transfers in flight,
+// shortly after its death.
 const FileOptions kPatiently = {.lock_timeout = std::chrono::seconds(10)};
 
 struct Operation {
@@ -138,8 +140,8 @@ void Work(const std::string& path, std::uint64_t seed, int num_writers, CrashPro
   for (std::thread& thread : threads) thread.join();
 }
 
-// Which operations of a writer are in `found`: the first so many, all of them and no others, if there is such a number. Ticks among them
-// are added to *ticks.
+// Returns the number n for which `found` has exactly the first n operations of a writer, if there
+// is one. Ticks among them are added to *ticks.
 std::optional<std::uint64_t> OperationsIn(const Records& found, Records own, std::uint64_t seed, int writer,
                                           const CrashProgress::Writer& progress, std::uint64_t* ticks) {
   const Records wanted = OwnRecords(found, writer);

@@ -1,4 +1,4 @@
-// What an iterator of a tree sees of changes that are made while it stands on a leaf.
+// Changes that an iterator of a tree sees while it is on a leaf.
 #include <concepts>
 #include <memory>
 #include <string>

@@ -1,5 +1,6 @@
-// What is TreeDBM's own: its options, values that lie outside of pages, pages that come and go within the cache, checkpoints, the file's
-// space. The suites that it shares with others are instantiated in tree_conformance_test.cc and tree_order_conformance_test.cc.
+// TreeDBM's own tests: its options, values stored out of line, eviction, checkpoints, the file's
+// space. The suites that it shares with others are instantiated in tree_conformance_test.cc and
+// tree_order_conformance_test.cc.
 #include "hako/dbm/tree_dbm.h"
 
 #include <algorithm>
@@ -93,7 +94,7 @@ TEST(TreeDBM, KeepsThePageSizeOfItsCreation) {
   EXPECT_GE(pages_of(8192, 1000), 50u);
 }
 
-// Values from the longest that a page takes to the longest that are usual, in all that can happen to them.
+// Values from the longest that is stored in a page to the longest common ones, in every operation.
 class TreeLongValues : public testing::TestWithParam<unsigned> {
  protected:
   TreeOptions Options() const { return {.page_size = GetParam(), .cache_bytes = kSmallestCache}; }
@@ -225,7 +226,7 @@ TEST_P(TreeLongValues, ConcurrentReadersSeeThemWhole) {
   }
 }
 
-// Twenty times as much data as there is memory for.
+// Twenty times as much data as the cache holds.
 TEST(TreeDBM, StaysWithinItsCache) {
   constexpr std::uint64_t kCache = 2 * kMiB, kRecords = 20 * kCache / 100 / kSlowdown;
   const MemoryFile file = LargeFile();
@@ -270,7 +271,7 @@ TEST(TreeDBM, StaysWithinItsCache) {
   EXPECT_THAT(db->Close(), IsOk());
 }
 
-// A walk over all does not drive out what is in use.
+// A scan of all records does not evict the working set.
 TEST(TreeDBM, AWalkLeavesWhatIsWantedInMemory) {
   constexpr std::uint64_t kRecords = 200'000 / kSlowdown, kWanted = 2000;
   const MemoryFile file = LargeFile();
@@ -354,12 +355,12 @@ TEST(TreeDBM, WhatIsInTheFileIsTheLastCheckpoint) {
   const std::uint64_t before = db->GetStats().epoch;
   ASSERT_THAT(db->Set("key", "value"), IsOk());
   WaitForEpochBeyond(*db, before);
-  ASSERT_OK_AND_ASSIGN(auto other, InMemory::Open(file.Share()));  // as after a crash of the first
+  ASSERT_OK_AND_ASSIGN(auto other, InMemory::Open(file.Share()));  // as after a crash of the first process
   EXPECT_THAT(other->Get("key"), IsOkAndHolds("value"));
   EXPECT_EQ(other->Count(), 1u);
 }
 
-// Of each two keys that are set one after the other, a checkpoint that has the second has the first.
+// A checkpoint that has the second of two consecutive Sets also has the first.
 TEST(TreeDBM, ConcurrentCheckpointsAreOfOneMoment) {
   const MemoryFile file = LargeFile();
   ASSERT_OK_AND_ASSIGN(auto db, InMemory::Open(file.Share(), {.page_size = 256, .cache_bytes = kMiB}));
@@ -431,7 +432,8 @@ TEST(TreeDBM, RebuildGivesSpaceBackWhateverThePageSize) {
   }
 }
 
-// The file is cut while others read what lay at its end a moment ago, through a map that ends where the file does.
+// The file is truncated while others read pages that were at its end a moment ago, through a map
+// that ends with the file.
 TEST(TreeDBM, ConcurrentReadersSurviveThatTheFileIsCut) {
   TempDir directory;
   ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<>::Open(directory.File("casket.hkt"), {.page_size = 1000, .cache_bytes = kMiB}));

@@ -1,6 +1,7 @@
-// Fails each call of a TreeDBM to its device in its turn, once or from then on. Whatever fails, nothing false is read, an update that was
-// refused is not there, and the next open finds the state of the last checkpoint that succeeded, or of one that was tried after it. Where
-// only space lacked, everything is there once there is space again.
+// Fails each call of a TreeDBM to its device in turn, once or from then on. Reads never return
+// wrong data, refused updates have no effect, and the next open finds the state of the last
+// successful checkpoint or of a later attempt. If only space was lacking, nothing is lost once
+// there is space again.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +35,7 @@ namespace {
 using Mapped = FaultyMapped;
 using Positional = FaultyPositional;
 
-// The work of one run: updates and checkpoints beside a model.
+// One run: updates and checkpoints beside a model.
 struct Run {
   std::vector<Records> durable = {{}};  // the last state that was made durable, then those that may have been
   Records now;
@@ -51,7 +52,7 @@ struct Run {
         status = body();
         if (status.ok()) durable = {now};
         const std::string touched = NumberedKey(100);
-        const Status update = db.Set(touched, "value");  // a checkpoint that failed is no secret
+        const Status update = db.Set(touched, "value");  // a failed checkpoint is reported
         if (!db.GetHealth().ok()) {
           EXPECT_FALSE(update.ok());
         }
@@ -84,7 +85,7 @@ struct Run {
         EXPECT_FALSE(status.message().empty()) << status;
         EXPECT_FALSE(absl::IsNotFound(status)) << "a failing device is not an absent key";
       }
-      std::string value;  // what can be read is true
+      std::string value;  // reads return correct values
       const Status got = db.Get(key, &value);
       if (got.ok()) {
         EXPECT_TRUE(now.count(key) != 0 && now.at(key) == value) << key << ", operation " << i << ", " << status;
@@ -143,7 +144,7 @@ void FailEachCall(Fault fault) {
     const bool met = plan->fired_count() != 0;
     plan->Disarm();
     auto again = TreeDBM<typename How::FileType>::Open(How::Open(device, plan));
-    if (!created && absl::IsDataLoss(again.status())) continue;  // half a superblock, of a database that never was
+    if (!created && absl::IsDataLoss(again.status())) continue;  // a partial superblock of a database that was never created
     ASSERT_THAT(again, IsOk());
     auto& db = **again;
     EXPECT_THAT(db.Verify(), IsOk());
@@ -244,7 +245,8 @@ class HookedFile : public MemoryFile {
   Hook hook_;
 };
 
-// A checkpoint finds no space while a copy is made. What the last one needs is not free when the copy is done.
+// A checkpoint finds no space while a copy is made. Images of the last checkpoint are not free
+// after the copy.
 TEST(TreeFault, ACopyGivesNothingFreeThatTheLastCheckpointNeeds) {
   using FileType = FaultFile<HookedFile>;
   for (std::uint64_t call = 1, failed = 1; failed != 0; ++call) {
@@ -287,7 +289,8 @@ TEST(TreeFault, ACopyGivesNothingFreeThatTheLastCheckpointNeeds) {
   }
 }
 
-// The first checkpoint looks for what is free, and fails to read a part of the page map. The next one begins anew.
+// The first checkpoint searches for free space and fails to read a part of the page map. The next
+// one starts the search again.
 TEST(TreeFault, LooksAgainForWhatIsFreeWhereThatFailed) {
   for (std::uint64_t call = 1, failed = 1; failed != 0; ++call) {
     SCOPED_TRACE(call);

@@ -1,5 +1,6 @@
-// Files of TreeDBM whose checks are right though fields of the superblock, the page map or pages are not. Every operation ends, with an
-// error or with what the file says, inside of its memory, and without a huge allocation.
+// Files of TreeDBM whose checks hold although fields of the superblock, the page map or pages are
+// wrong. Every operation ends with an error or with the forged data, stays within its memory, and
+// makes no huge allocation.
 #include "support/tree_forgery.h"
 
 #include <cstddef>
@@ -33,7 +34,7 @@ struct Backwards {
 };
 
 constexpr std::uint64_t kRecords = 150;
-// Keys of several lengths with much in common, of which the odd ones are in the file.
+// Keys of several lengths with long common prefixes; the odd ones are in the file.
 std::string KeyOf(std::uint64_t number) {
   const std::string key = "key/" + NumberedKey(number / 2 * 2);
   return number % 2 == 0 ? key : key + (number % 3 == 0 ? "/a longer one" : "/");
@@ -91,7 +92,7 @@ void CheckForgedFile(FileT file, Random& random) {
 template <class Compare>
 class TreeForgedFieldsTest : public testing::Test {
  protected:
-  // Forges what `forge` forges in a copy of the file, and uses that.
+  // Applies `forge` to a copy of the file, and opens that.
   template <class F>
   void Repeat(int times, F&& forge) {
     SCOPED_TRACE(TestSeed());
@@ -120,7 +121,7 @@ TYPED_TEST(TreeForgedFieldsTest, SurvivesForgedPageLayouts) {
   });
 }
 
-// The prefix grows at the cost of the low fence, which lies before it.
+// The prefix grows into the low fence, which lies before it.
 TYPED_TEST(TreeForgedFieldsTest, RefusesPrefixesThatFencesDoNotShare) {
   for (unsigned moved = 1; moved <= 8; ++moved) {
     Random random(moved);
@@ -147,7 +148,7 @@ TYPED_TEST(TreeForgedFieldsTest, SurvivesForgedPageContents) {
   });
 }
 
-// Pages that are each as they should be, where others belong.
+// Valid pages in the places of others.
 TYPED_TEST(TreeForgedFieldsTest, SurvivesPagesInPlacesOfOthers) {
   this->Repeat(500, [&](TreeForgery& forgery, Random& random) {
     const std::uint32_t a = this->AnyPage(forgery, random), b = this->AnyPage(forgery, random);
@@ -180,7 +181,7 @@ TYPED_TEST(TreeForgedFieldsTest, SurvivesForgedSuperblocks) {
   });
 }
 
-// Reads of many pages at once take places from the map that may overlap.
+// Batched reads use the places in the map, which may overlap.
 TEST(TreeForgedPlacesTest, SurvivesPlacesThatOverlap) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());

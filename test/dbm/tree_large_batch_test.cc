@@ -1,4 +1,5 @@
-// Operations of a TreeDBM on more keys than its cache has pages for: they complete, and nobody else waits for their reads.
+// Operations of a TreeDBM on more keys than its cache has pages for: they complete, and other
+// threads do not wait for their reads.
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -118,7 +119,7 @@ TYPED_TEST(TreeLargeBatch, CompletesInManyThreadsOverMorePagesThanTheCacheHolds)
 
 thread_local bool is_in_batch = false;
 
-// Each read of the batch's waits until other threads have gone through a Set, a Get and a checkpoint.
+// Each read of the batch waits until other threads have completed a Set, a Get and a checkpoint.
 TEST(TreeLargeBatch, OthersGoOnWhileItsPagesAreRead) {
   std::atomic<std::uint64_t> rounds{0};
   std::atomic<bool> has_stalled{false}, is_over{false};

@@ -1,5 +1,5 @@
-// Other threads beside long values of a TreeDBM: they read and change the records of the same leaf while the value is copied, written or
-// read.
+// Long values of a TreeDBM beside other threads, which read and change records of the same leaf
+// while the value is copied, written or read.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -42,12 +42,12 @@ class TreeLongValue : public testing::Test {
     EXPECT_THAT(db_->Verify(), IsOk());
     EXPECT_THAT(db_->Close(), IsOk());
   }
-  // Before each access to the file while armed_.
+  // Called before each access to the file while armed_.
   virtual void OnAccess(Access /*access*/) {}
 
   static std::string Key(int i) { return "key" + std::to_string(i); }  // all in the leaf of "long"
 
-  // Whether `other` ends while `operation`, in another thread, is stopped at the end of reading `memory`.
+  // Whether `other` ends while `operation`, in another thread, is stopped at the end of `memory`.
   template <class Operation, class Other>
   void RunBeside(SlowMemory& memory, Operation operation, Other other) {
     std::thread thread(operation);
@@ -101,7 +101,8 @@ TEST_F(TreeLongValue, OfProcessMultiIsCopiedWithNothingLocked) {
   EXPECT_THAT(db_->Get("longer"), IsOkAndHolds(value.view()));
 }
 
-// An update of the same key waits for the value, for else threads that set it again and again would keep those from it who have to see it.
+// An update of the same key waits for the copy. Otherwise threads that set the key repeatedly would
+// starve threads that must read it.
 TEST_F(TreeLongValue, IsReplacedOrRemovedOnceItIsCopied) {
   for (const bool removes : {false, true}) {
     SlowMemory value(kSize);
@@ -214,7 +215,8 @@ TEST_F(TreeLongValueWrite, GoesOnWhileOthersReadMorePagesThanTheCacheHolds) {
   EXPECT_FALSE(has_given_up_) << "a Get waited until the long value was written";
 }
 
-// Each read of the file by the thread of `operation` waits for another thread that changes the leaf and has it written.
+// Each read of the file by the thread of `operation` waits until another thread has changed and
+// written the leaf.
 class TreeLongValueRead : public TreeLongValue {
  protected:
   void SetUp() override {

@@ -1,4 +1,5 @@
-// Durable updates of a TreeDBM beside its long operations: they go on, however slow the device is that the operation waits for.
+// Durable updates of a TreeDBM beside its long operations continue even if the operation waits for
+// a slow device.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -24,7 +25,7 @@ using Database = TreeDBM<HookedFile>;
 
 std::string KeyOf(std::uint64_t i) { return std::to_string(10'000 + i); }
 
-// A database of some megabytes and a thread that makes one durable Set after the other.
+// A database of some megabytes, and a thread that makes durable Sets.
 class TreeMaintenance : public testing::Test {
  protected:
   void SetUp() override {
@@ -46,7 +47,8 @@ class TreeMaintenance : public testing::Test {
     EXPECT_THAT(db_->Close(), IsOk());
   }
 
-  // Each read of the thread that called Begin waits, the first few times, for two more durable Sets. (What it writes are its checkpoints.)
+  // Each of the first reads by the thread that called Begin waits for two more durable Sets. (Its
+  // writes are those of checkpoints.)
   HookedFile::Hook Hook() {
     return [this](Access access) {
       if (access == Access::kRead && std::this_thread::get_id() == operator_.load()) on_read_();
@@ -100,7 +102,7 @@ TEST_F(TreeMaintenance, DurableSetsGoOnWhileTheLongValueOfAVisitorIsRead) {
   EXPECT_GT(num_waits_, 0);
 }
 
-// Rebuild moves pages in steps, and after each a checkpoint that is waited for comes first.
+// Rebuild moves pages in steps, and lets waiting checkpoints run between steps.
 TEST_F(TreeMaintenance, DurableSetsGoOnBesideRebuild) {
   for (std::uint64_t i = kRecords; i < 4 * kRecords; ++i) ASSERT_THAT(db_->Set(KeyOf(i), std::string(1000, 'v')), IsOk());
   ASSERT_THAT(db_->RemoveRange(KeyOf(kRecords), KeyOf(2 * kRecords)), IsOk());

@@ -1,5 +1,6 @@
-// Cuts the power under a TreeDBM at any moment, and kills its process before that: whatever the device wrote of the unsynced sectors, the
-// database opens with exactly the state of its last checkpoint, or of the one that was running, and work goes on from there.
+// Cuts the power under a TreeDBM at any moment, also after its process was killed. Regardless of
+// the unsynced sectors that the device wrote, the database opens with exactly the state of its last
+// checkpoint, or of the one that was running, and works from there.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +31,7 @@ namespace {
 
 using Image = std::vector<std::byte>;
 
-// What a database holds.
+// The content of a database.
 struct Contents {
   Records records;
   std::uint8_t metadata = 0;  // the first byte of it
@@ -41,7 +42,7 @@ std::string Difference(const Contents& expected, const Contents& found) {
   return hako::Difference(expected.records, found.records);
 }
 
-// Verify is a checkpoint, and not always wanted.
+// Verify makes a checkpoint, which is not always wanted.
 template <class D>
 StatusOr<Contents> ContentsOf(D& db, bool verify = true) {
   if (verify) HAKO_RETURN_IF_ERROR(db.Verify());
@@ -57,7 +58,7 @@ StatusOr<Contents> ContentsOf(D& db, bool verify = true) {
   return found;
 }
 
-// Opens what a crash left, and works with it.
+// Opens the file that a crash left, and works with it.
 template <class FileT>
 StatusOr<Contents> RecoverIn(FileT file) {
   HAKO_ASSIGN_OR_RETURN(auto db, TreeDBM<FileT>::Open(std::move(file), {.cache_bytes = 4 << 20}));
@@ -68,7 +69,7 @@ StatusOr<Contents> RecoverIn(FileT file) {
 }
 StatusOr<Contents> Recover(const Image& image) { return RecoverIn(MemoryFile::Of(image)); }
 
-// A database on a device that outlives its processes, and the states in which the device may be found.
+// A database on a device that outlives its processes, and the states that may be recovered.
 template <class FileT>
 class Device {
   using DatabaseFile = FaultFile<FileT>;
@@ -81,7 +82,8 @@ class Device {
     };
   }
 
-  // One life of a process: opens the database, carries out operations, and ends by closing it, by being killed, or by a power cut.
+  // One life of a process: opens the database, carries out operations, and ends by closing it, by
+  // being killed, or by a power cut.
   void Live(int count) {
     const auto plan = std::make_shared<FaultPlan>();
     const auto options = TreeOptions{.page_size = kPageSizes[random_.Below(std::size(kPageSizes))], .cache_bytes = 64 << 20};
@@ -104,7 +106,7 @@ class Device {
       ASSERT_NO_FATAL_FAILURE(Operate(db, *plan, static_cast<std::uint64_t>(i)));
       if (random_.OneIn(25)) CheckCrash();
     }
-    if (plan->fired_count() != 0) return;  // killed: what it wrote is in the page cache
+    if (plan->fired_count() != 0) return;  // killed: its writes are in the page cache
     if (random_.OneIn(2)) {
       plan->Arm({.forever = true});
       if (random_.OneIn(2)) CutPower();
@@ -145,7 +147,7 @@ class Device {
     ASSERT_NO_FATAL_FAILURE(Update(db, plan, salt));
   }
 
-  // A copy is as durable as what it is a copy of.
+  // A copy is as durable as its source.
   Status Copy(Database& db, const FaultPlan& plan) {
     const auto other = std::make_shared<CrashMemory>(Image{}, 1);
     HAKO_RETURN_IF_ERROR(db.CopyTo(DatabaseFile(FileT(other), std::make_shared<FaultPlan>())));
@@ -196,7 +198,7 @@ class Device {
     if (random_.OneIn(6)) CheckCrashAgain(image, *found);
   }
 
-  // The first checkpoint after a crash is cut short too.
+  // The first checkpoint after a crash is interrupted too.
   void CheckCrashAgain(const Image& image, const Contents& expected) {
     auto memory = std::make_shared<CrashMemory>(image, 1);
     std::vector<Image> images;
@@ -223,7 +225,7 @@ class Device {
     }
   }
 
-  // The machine itself loses power, and this is what it finds afterwards.
+  // The machine loses power; returns the state that it finds afterwards.
   void CutPower() {
     const Image image = memory_->Crash(random_);
     auto on_event = std::exchange(memory_->on_event, [] {});
@@ -259,7 +261,8 @@ TYPED_TEST(TreePowerCutTest, LeavesTheLastCheckpointExactly) {
   ReportCrashStates(static_cast<std::uint64_t>(num_crashes));
 }
 
-// Every sequence of three operations of five kinds on a new database, cut after each of its writes and syncs, those of its creation too.
+// Every sequence of three operations of five kinds on a new database, crashed after each write and
+// sync, including those of its creation.
 TEST(TreeOsCrashTest, OpensAfterACrashInEverySequenceOfThreeOperations) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
@@ -267,7 +270,7 @@ TEST(TreeOsCrashTest, OpensAfterACrashInEverySequenceOfThreeOperations) {
     SCOPED_TRACE(sequence);
     RecordingFile file;
     const auto history = file.history();
-    // What a crash may find once first_event events have happened, until the next state's last_event have.
+    // A crash may find this state after first_event events, until the next state's last_event.
     struct State {
       Contents contents;
       std::size_t first_event, last_event;
@@ -318,8 +321,8 @@ TEST(TreeOsCrashTest, OpensAfterACrashInEverySequenceOfThreeOperations) {
   }
 }
 
-// A process is killed at each call to the device in its turn, and before the next one's first checkpoint is done the power fails: what the
-// first process wrote last may stand in the page cache only.
+// A process is killed at each call to the device in turn, and the power fails before the next one's
+// first checkpoint completes: the last writes of the first process may be in the page cache only.
 TEST(TreeOsCrashTest, NothingIsBuiltOnACheckpointThatTheDeviceMayNotHave) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
@@ -368,8 +371,8 @@ TEST(TreeOsCrashTest, NothingIsBuiltOnACheckpointThatTheDeviceMayNotHave) {
   }
 }
 
-// Each sync in its turn fails, and the kernel takes for written what was not. The database is opened again beside the same page cache:
-// what it acknowledges then is durable.
+// Fails each sync in turn, after which the kernel takes unwritten pages for clean. The database is
+// reopened with the same page cache, and updates that it acknowledges then are durable.
 TYPED_TEST(TreePowerCutTest, BuildsOnNothingThatAFailedSyncMayHaveLost) {
   SCOPED_TRACE(TestSeed());
   for (int failing = 1;; ++failing) {

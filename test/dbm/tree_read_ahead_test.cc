@@ -1,4 +1,4 @@
-// What walks over a TreeDBM whose pages are not in memory leave to threads that read ahead.
+// Scans of a TreeDBM whose pages are not in memory use read-ahead threads.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -32,7 +32,8 @@ class TreeReadAhead : public testing::Test {
 
   static std::string KeyOf(std::uint64_t i) { return std::to_string(10'000 + i); }
 
-  // A read of this thread takes until another thread has read something too, or a little longer than such a read takes.
+  // A read of this thread takes until another thread has also read, or a little longer than such a
+  // read takes.
   std::unique_ptr<Database> Open(const TreeOptions& options) {
     auto db = Database::Open(HookedFile(device_.Share(),
                                         [this, walker = std::this_thread::get_id()](Access access) {

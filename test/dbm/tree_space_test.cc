@@ -1,4 +1,5 @@
-// A TreeDBM whose device is full: at each step of a checkpoint, with space that comes back little by little, and with none that does.
+// A TreeDBM on a full device: at each step of a checkpoint, with space that returns in small steps,
+// and with none that does.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +21,7 @@
 namespace hako {
 namespace {
 
-// A file that cannot become larger than a number that the test changes.
+// A file whose size limit the test changes.
 class LimitedFile : public MemoryFile {
  public:
   LimitedFile(MemoryFile file, std::shared_ptr<std::uint64_t> limit) : MemoryFile(std::move(file)), limit_(std::move(limit)) {}
@@ -38,7 +39,7 @@ const Status kFull = absl::ResourceExhaustedError("no space left on the device")
 
 class TreeSpaceTest : public testing::Test {
  protected:
-  // Many small pages, so that a change of a few records all over the tree changes a part of the page map only.
+  // Many small pages, so that changing a few scattered records changes only a part of the page map.
   static MemoryFile MakeFile() {
     MemoryFile device;
     auto db = TreeDBM<MemoryFile>::Open(device.Share(), {.page_size = 128}).value();
@@ -68,8 +69,8 @@ class TreeSpaceTest : public testing::Test {
   }
 };
 
-// Whichever call lacks space, however often: the file stays as large as one attempt makes it, an attempt writes what has changed only, and
-// all is well when there is space.
+// Any call lacks space, any number of times: the file does not grow beyond one attempt, an attempt
+// writes only changes, and the database recovers when there is space.
 TEST_F(TreeSpaceTest, RecoversFromEachStepOfACheckpointThatLacksSpace) {
   const MemoryFile whole = MakeFile();
   for (const FaultKind kind : {FaultKind::kWrite, FaultKind::kResize}) {
@@ -114,7 +115,8 @@ class TreeFullDeviceTest : public TreeSpaceTest {
     ASSERT_THAT(opened, IsOk());
     db_ = *std::move(opened);
   }
-  // Until updates are refused: new records, which need pages, while the file can grow a little only.
+  // Until updates are refused: new records, which need pages, while the file can grow a little
+  // only.
   void FillUp() {
     *limit_ = device_.Size() + (3 << 19);
     for (std::uint64_t i = 0;; ++i) {

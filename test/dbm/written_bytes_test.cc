@@ -1,4 +1,4 @@
-// What durable updates of a mapped file write to the device.
+// The bytes that durable updates of a mapped file write to the device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ std::unique_ptr<D> OpenLoaded(const std::string& path) {
   return db;
 }
 
-// Of each of `count` random updates, on average.
+// The average over `count` random updates.
 template <class D>
 std::uint64_t WrittenByUpdates(D& db, int count) {
   std::mt19937_64 random(7);

@@ -1,4 +1,4 @@
-// A block cache whose device fails, checks what it has read, or is watched.
+// A block cache whose device fails, or checks its reads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::size_t kBlock = 512, kBlocks = 4096;
 
-// Writes can be made to fail; a read fails if two of its parts are one piece of memory, as on a file system that checks after reading.
+// Writes can be made to fail; a read fails if two of its parts are one piece of memory, as on a
+// file system that checks after reading.
 class Device {
  public:
   Status Read(const Transfer& transfer) {
@@ -80,7 +81,7 @@ TEST(BlockCacheFailure, ReadsGoOnAfterAnyFailedWrite) {
       std::vector<std::byte> expected = device.bytes, block(40 * kBlock), out(100 * kBlock);
       device.fails_from = nth;
       BlockCache<Device> cache(device, {.block_size = kBlock, .bytes = 128 * kBlock, .writes_behind = writes_behind});
-      // Updates until one fails; that one may be in part there, as the engine above knows.
+      // Updates until one fails. That one may be partly done, as engines expect.
       Status status;
       std::uint64_t offset = 0;
       std::size_t size = 0;

@@ -1,4 +1,5 @@
-// The block cache: what is read and written is what a plain array would hold, by as few transfers as the rules say.
+// The block cache: it reads and writes as a plain array would, with as few transfers as its rules
+// allow.
 #include "hako/file/block_cache.h"
 
 #include <sys/uio.h>
@@ -27,7 +28,7 @@ namespace {
 
 constexpr std::size_t kBlock = 512, kMemory = 16;  // what sizes and offsets, and what addresses are multiples of
 
-// Memory that insists on whole blocks and counts what is asked of it.
+// A device in memory that requires whole blocks and counts transfers.
 class Device {
  public:
   explicit Device(std::size_t num_blocks) : bytes_(num_blocks * kBlock) {}
@@ -201,7 +202,7 @@ TEST_F(BlockCacheTest, TakesNothingAfterABlockThatCouldNotBeWritten) {
   cache_.AddFresh(100 * kBlock, 200 * kBlock);
   device_.fails_after = 0;
   std::vector<std::byte> out(kBlock);
-  for (std::uint64_t block = 100; block < 200; ++block)  // those that need room find out, and need none
+  for (std::uint64_t block = 100; block < 200; ++block)  // requests that need a frame find the error
     EXPECT_EQ(Read(block * kBlock, kBlock), std::vector<std::byte>(kBlock));
   device_.fails_after = 1 << 30;  // for a moment only
   EXPECT_THAT(cache_.Write(200 * kBlock, out), StatusIs(absl::StatusCode::kUnavailable));
@@ -220,7 +221,7 @@ TEST_F(BlockCacheTest, LongRequestsGoPastTheFrames) {
   EXPECT_THAT(cache_.Write(60 * kBlock, later), IsOk());
   ExpectTransfers(1, 0, 1);
   const auto both = Read(10 * kBlock, 100 * kBlock);
-  ExpectTransfers(1, 1, 101);  // what was dirty, then all
+  ExpectTransfers(1, 1, 101);  // the dirty blocks, then all
   EXPECT_TRUE(std::equal(later.begin(), later.end(), both.begin() + 50 * kBlock));
 }
 
@@ -278,7 +279,7 @@ class WriteBehind : public testing::Test {
     for (std::size_t i = begin; i < end; ++i) ASSERT_THAT(cache_.Write(i * step * kBlock, mine_), IsOk());
   }
   void WaitForBlocks(int count) {
-    for (; device_.blocks < count; std::this_thread::yield()) ASSERT_THAT(cache_.WriteMulti({}), IsOk());  // it may be about to rest
+    for (; device_.blocks < count; std::this_thread::yield()) ASSERT_THAT(cache_.WriteMulti({}), IsOk());  // it may be about to sleep
   }
   const std::vector<std::byte> mine_ = Bytes(kBlock, 15);
   Device device_{1000};
@@ -377,7 +378,7 @@ TEST(BlockCache, HoldsWhatAModelHolds) {
   }
 }
 
-// Each thread has bytes of its own in every block.
+// Each thread has separate bytes in every block.
 void WriteConcurrently(bool writes_behind) {
   constexpr std::size_t kBlocks = 600, kThreads = 4, kMine = 100;
   std::vector<std::uint8_t> last(kBlocks * kThreads);

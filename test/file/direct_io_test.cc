@@ -1,5 +1,5 @@
-// Direct I/O: a positional file whose transfers go past the system's page cache does all that any file does, by as few device accesses as
-// can be, which the system counts too.
+// Direct I/O: a positional file whose transfers bypass the system's page cache, with as few device
+// accesses as possible, which are compared with the system's counters.
 #include <sys/syscall.h>
 
 #include <cstdint>
@@ -86,7 +86,7 @@ TEST_F(DirectIo, RefusesBlocksThatCannotBe) {
   }
 }
 
-// What the file counts is what the system sees.
+// The file's counters agree with the system's.
 TEST_F(DirectIo, TheSystemCountsTheSame) {
   OPEN_OR_SKIP(file, {.block_size = 4096, .cache_bytes = 1 << 20});
   constexpr std::uint64_t kRecords = 512;
@@ -120,7 +120,7 @@ TEST_F(DirectIo, TheSystemCountsTheSame) {
   EXPECT_GE(after->writes - before->writes, writes / 2) << "the device may merge some";
 }
 
-// A sandbox may forbid io_uring altogether, or let one be made but not used.
+// A sandbox may forbid io_uring altogether, or only its use.
 TEST_F(DirectIo, WorksWithoutIoUring) {
   OPEN_OR_SKIP(file, {.block_size = 4096, .cache_bytes = 1 << 20});
   std::string content(1 << 20, '\0');

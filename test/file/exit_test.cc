@@ -1,4 +1,5 @@
-// Files with static or thread storage: they close at the end of the process or the thread, whatever is destroyed before them.
+// Files with static or thread storage close at the end of the process or the thread, regardless of
+// the order of destruction.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

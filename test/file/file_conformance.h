@@ -1,5 +1,6 @@
-// What every File must do, as test suites to be instantiated with a fixture type. The refinements have suites of their own: MappedFile
-// in mapped_file_conformance.h, PathFile in path_file_conformance.h.
+// The requirements of every File, as test suites to be instantiated with a fixture type. The
+// refinements have separate suites: MappedFile in mapped_file_conformance.h, PathFile in
+// path_file_conformance.h.
 //
 // A fixture type Traits has
 //   using FileT = ...;
@@ -30,7 +31,7 @@
 
 namespace hako {
 
-// What `file` holds, as text.
+// The content of `file` as text.
 template <File F>
 std::string ContentOf(const F& file) {
   std::string content(file.Size(), '?');
@@ -38,7 +39,7 @@ std::string ContentOf(const F& file) {
   return content;
 }
 
-// Makes `file` hold `content`.
+// Writes `content` to `file`.
 template <File F>
 void Fill(F& file, std::string_view content) {
   ASSERT_THAT(file.Resize(content.size()), IsOk());
@@ -181,7 +182,8 @@ TYPED_TEST_P(FileConformance, ThreadsWriteAndReadDisjointRangesWhileItGrows) {
   EXPECT_FALSE(failed);
 }
 
-// A reader that asks afterwards whether its bytes were being changed, and then drops them, needs the file to bear with it.
+// Optimistic readers detect and drop bytes that changed while they read; the file must allow such
+// reads.
 TYPED_TEST_P(FileConformance, ThreadsReadBytesThatAreBeingWritten) {
   auto file = this->traits_.Create();
   constexpr std::size_t kSize = 1000;

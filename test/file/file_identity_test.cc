@@ -25,7 +25,7 @@ TEST_P(FileIdentityTest, ChangesWhenTheFileSystemIsMountedAgain) {
   const FileIdentity before = IdentityAt(image.File("file"));
   EXPECT_EQ(IdentityAt(image.File("file")), before);
   ASSERT_TRUE(image.Remount());
-  EXPECT_NE(IdentityAt(image.File("file")), before);  // its pages may have been lost
+  EXPECT_NE(IdentityAt(image.File("file")), before);  // its pages may have been dropped
 }
 
 TEST_P(FileIdentityTest, IsTheSameThroughABindMount) {
@@ -38,7 +38,7 @@ TEST_P(FileIdentityTest, IsTheSameThroughABindMount) {
   ASSERT_EQ(mount(image.folder().c_str(), elsewhere.c_str(), nullptr, MS_BIND, nullptr), 0);
   const FileIdentity bound = IdentityAt(elsewhere + "/file");
   ASSERT_EQ(umount2(elsewhere.c_str(), MNT_DETACH), 0);
-  EXPECT_EQ(bound, identity);  // the page cache is one: a container that is restarted finds what it stored
+  EXPECT_EQ(bound, identity);  // they share the page cache: a restarted container finds its stores
 }
 
 TEST_P(FileIdentityTest, ChangesWhenANewFileGetsTheInodeOfARemovedOne) {

@@ -1,5 +1,5 @@
-// Files on file systems that this machine may not use itself, each in an image: what differs is how they allocate, whether they check what
-// they read, and how they take direct I/O.
+// Files on several file systems, each in an image. They differ in allocation, in checksums of data,
+// and in direct I/O.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ std::vector<std::byte> RandomBytes(std::size_t size, std::uint64_t seed) {
   return bytes;
 }
 
-// Nothing of the file is in memory any more.
+// Drops the file from the page cache.
 void ForgetPages(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY);
   fdatasync(fd);

@@ -1,4 +1,5 @@
-// What every MappedFile must do beyond a File. The fixture type is that of file_conformance.h.
+// The requirements of every MappedFile beyond those of File. The fixture type is that of
+// file_conformance.h.
 #pragma once
 
 #include <cstring>

@@ -116,7 +116,7 @@ TEST_F(MemoryMapParallelFileTest, PrefaultMakesPagesPresentAndChangesNothing) {
   constexpr std::size_t kSize = 1 << 20;
   ASSERT_OK_AND_ASSIGN(auto file, MemoryMapParallelFile::Open(path_, {.grow_min = 0}));
   ASSERT_THAT(file.Resize(kSize), IsOk());
-  file.Prefault(0, kSize);  // before anything is touched, which would read ahead
+  file.Prefault(0, kSize);  // before any access, which would read ahead
   std::vector<unsigned char> is_present(kSize / 4096);
   ASSERT_EQ(mincore(file.MutableView(0, kSize).data(), kSize, is_present.data()), 0);
   EXPECT_EQ(std::count(is_present.begin(), is_present.end(), 1), std::ssize(is_present));

@@ -1,4 +1,4 @@
-// What PathFiles refuse to open, and how: at once, unchanged, with a code that is not an absent key's.
+// Files that PathFiles refuse to open: at once, unchanged, with another code than NotFound.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

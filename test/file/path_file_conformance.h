@@ -1,4 +1,5 @@
-// What every PathFile must do: opening, locking, allocating, closing, on a real file system. The fixture type is the file type itself.
+// The requirements of every PathFile: opening, locking, allocating, closing, on a real file system.
+// The fixture type is the file type itself.
 #pragma once
 
 #include <fcntl.h>
@@ -26,7 +27,8 @@
 
 namespace hako {
 
-// The fixture type of FileConformance and MappedFileConformance for a file that is opened by path; AnyFile takes a kind too.
+// The fixture type of FileConformance and MappedFileConformance for a file that is opened by path;
+// AnyFile takes a kind too.
 template <PathFile F, const std::string_view&... kKind>
 struct PathFileTraits {
   using FileT = F;
@@ -100,7 +102,7 @@ TYPED_TEST_P(PathFileConformance, ReadOnlyRefusesEveryChange) {
   EXPECT_THAT(file.WriteAt(0, AsBytes("x")), StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(file.Resize(3), StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(file.Resize(30), StatusIs(absl::StatusCode::kFailedPrecondition));
-  EXPECT_THAT(file.Sync(), IsOk());  // there is nothing to do
+  EXPECT_THAT(file.Sync(), IsOk());  // nothing to sync
   EXPECT_EQ(ContentOf(file), "content");
   EXPECT_THAT(file.Close(), IsOk());
   EXPECT_EQ(ReadWhole(this->path_), "content");
@@ -140,7 +142,7 @@ TYPED_TEST_P(PathFileConformance, DestructionClosesAndUnlocks) {
   EXPECT_EQ(ReadWhole(this->path_), "content");
   ASSERT_OK_AND_ASSIGN(auto file, this->Open(OpenMode::kCreate));
   ASSERT_OK_AND_ASSIGN(auto other, this->Open(this->dir_.File("other"), OpenMode::kCreate));
-  other = std::move(file);  // closes what was there
+  other = std::move(file);  // closes the old file
   EXPECT_THAT(this->Open(this->dir_.File("other"), OpenMode::kReadWrite), IsOk());
   EXPECT_THAT(this->Open(OpenMode::kReadWrite), StatusIs(absl::StatusCode::kUnavailable));
 }
@@ -245,7 +247,7 @@ TYPED_TEST_P(PathFileConformance, WhatAKilledProcessWroteIsThere) {
   child.Wait();
   child.Kill();
   ASSERT_OK_AND_ASSIGN(auto file, this->Open(OpenMode::kReadWrite));
-  EXPECT_EQ(file.Size(), std::uint64_t{1} << 16);  // nobody gave back what was allocated ahead
+  EXPECT_EQ(file.Size(), std::uint64_t{1} << 16);  // space allocated ahead was not released
   std::string expected = "written before the kill";
   expected.resize(1 << 16);
   EXPECT_EQ(ContentOf(file), expected);
@@ -261,14 +263,14 @@ TYPED_TEST_P(PathFileConformance, FullDiskIsAStatusAndChangesNothing) {
   EXPECT_THAT(file.Resize(kDiskSize * 2), StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_EQ(ContentOf(file), std::string(300'000, 'x'));
   EXPECT_LT(StatOf(path).st_blocks * 512, 400'000);
-  // To the last byte of the disk, where a whole step no longer fits, and every byte of it can be written.
+  // Grows to the last byte of the disk, where a whole step no longer fits, and writes every byte.
   std::uint64_t size = 300'000;
   while (file.Resize(size + 5000).ok()) size += 5000;
   EXPECT_GT(size, kDiskSize - 5000 - 4096);
   EXPECT_EQ(file.Size(), size);
   EXPECT_THAT(file.WriteAt(0, AsBytes(std::string(size, 'y'))), IsOk());
   EXPECT_THAT(file.Sync(), IsOk());
-  ASSERT_THAT(file.Resize(1000), IsOk());  // and making room works without room
+  ASSERT_THAT(file.Resize(1000), IsOk());  // truncation needs no space
   EXPECT_THAT(file.Close(), IsOk());
   EXPECT_EQ(ReadWhole(path), std::string(1000, 'y'));
 }
@@ -294,7 +296,7 @@ TYPED_TEST_P(PathFileConformance, HolesOfASparseFileGetBlocks) {
   { ASSERT_THAT(this->Open(OpenMode::kReadOnly), IsOk()); }
   EXPECT_LT(StatOf(this->path_).st_blocks * 512, 1'000'000);  // a reader changes nothing
   ASSERT_OK_AND_ASSIGN(auto file, this->Open(OpenMode::kReadWrite));
-  EXPECT_LT(StatOf(this->path_).st_blocks * 512, 1'000'000);  // nor an opener who may find that it is something else
+  EXPECT_LT(StatOf(this->path_).st_blocks * 512, 1'000'000);  // nor does an open that may find another kind of file
   ASSERT_THAT(file.Sync(), IsOk());
   EXPECT_GE(StatOf(this->path_).st_blocks * 512, 1'000'000);
   std::string expected = "data";
@@ -348,14 +350,15 @@ TYPED_TEST_P(PathFileConformance, AFailedSyncIsNotForgotten) {
     EXPECT_FALSE(file.Sync().ok());
   }).join();
   if (!is_possible) GTEST_SKIP() << "cannot make system calls fail";
-  EXPECT_THAT(file.Sync(), StatusIs(absl::StatusCode::kFailedPrecondition));  // this thread's call would have gone through
+  EXPECT_THAT(file.Sync(), StatusIs(absl::StatusCode::kFailedPrecondition));  // this thread's call would have succeeded
   EXPECT_EQ(ContentOf(file), "content");
 }
 
 TYPED_TEST_P(PathFileConformance, FirstSyncMakesTheNameDurable) {
   ASSERT_OK_AND_ASSIGN(auto file, this->Open(OpenMode::kCreate));
   Fill(file, "content");
-  // Where neither the directory can be opened nor the file system synced, the first sync must fail: it is what needs one of them.
+  // If neither the directory can be opened nor the file system synced, the first sync must fail,
+  // because it needs one of them.
   const auto sync = [](TypeParam& synced) {
     std::optional<bool> is_ok;
     std::thread([&] {
@@ -392,7 +395,7 @@ TYPED_TEST_P(PathFileConformance, ForkedChildLeavesTheFileAlone) {
   Fill(file, "content");
   ChildProcess child([&](ChildProcess&) { return file.Close().ok() ? 0 : 1; });
   EXPECT_EQ(child.Result(), 0);
-  EXPECT_GT(StatOf(this->path_).st_size, 7);  // what was allocated ahead is still there
+  EXPECT_GT(StatOf(this->path_).st_size, 7);  // space allocated ahead still exists
   ChildProcess other([&](ChildProcess&) { return PathFileConformance<TypeParam>::OpenCode(this->path_, OpenMode::kReadWrite); });
   EXPECT_EQ(other.Result(), static_cast<int>(absl::StatusCode::kUnavailable));
 }

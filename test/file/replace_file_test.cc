@@ -1,5 +1,5 @@
-// ReplaceFile: the old file or the new one, with the old one's permissions, and nothing else in the
-// folder.
+// ReplaceFile: the old file or the new one, with the old one's permissions, and no other file in
+// the directory.
 #include "hako/file/replace_file.h"
 
 #include <sys/stat.h>
@@ -130,7 +130,7 @@ TYPED_TEST(ReplaceFileTest, FullDiskKeepsTheOldFile) {
   EXPECT_THAT(NamesIn(disk.File("")), testing::Not(testing::Contains(testing::HasSubstr("hako-new"))));
 }
 
-// A PathFile that writes down what the file system looks like when it is called.
+// A PathFile that records the state of the file system at each call.
 class LoggingFile : public PositionalParallelFile {
  public:
   static StatusOr<LoggingFile> Open(const std::string& path, const FileOptions& options) {

@@ -1,4 +1,4 @@
-// The files that other tests lean on are Files too, and do what they promise.
+// The files that support other tests model File, and do what they promise.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

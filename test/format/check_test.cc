@@ -1,4 +1,5 @@
-// Golden values of the checks that files hold. A change of one of them, or of the layout of a struct, needs a new format version.
+// Golden values of the checks that files hold. A change of one of them, or of the layout of a
+// struct, needs a new format version.
 #include <array>
 #include <cstddef>
 #include <cstdint>

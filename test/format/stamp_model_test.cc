@@ -1,6 +1,7 @@
-// Proves on a tiny model of a file that stamps bring back exactly the records of the state that the superblock names: for every sequence of
-// births, retirements, steps of a synchronization, process deaths and power cuts up to some length, and whatever of the unsynced stamps the
-// device holds.
+// Proves on a tiny model of a file that stamps restore exactly the records of the state that the
+// superblock names: for every sequence of births, retirements, steps of a synchronization, process
+// kills and power cuts up to some length, and for every combination of unsynced stamps on the
+// device.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +19,7 @@ namespace {
 
 using StampRule = Stamp (*)(Stamp, Epochs);
 
-// What lies in a block: a record and its stamp. Record 0: none that validates.
+// The content of a block: a record and its stamp. Record 0: none that validates.
 struct Content {
   int record = 0;
   Stamp stamp;
@@ -63,7 +64,8 @@ class Model {
  public:
   explicit Model(StampRule retire) : retire_(retire) {}
 
-  // The first sequence of at most `depth` steps after which a power cut brings back something else; "" if there is none.
+  // The first sequence of at most `depth` steps after which a power cut restores another state; ""
+  // if there is none.
   std::string FindViolation(int depth) {
     std::vector<World> level = {World()};
     std::set<std::string> seen;
@@ -104,7 +106,7 @@ class Model {
     return key;
   }
 
-  // Calls check(s, the versions' indices) for each thing that the device may hold.
+  // Calls check(s, the versions' indices) for each state that the device may have.
   template <class F>
   static bool ForEachImage(const World& world, F&& check) {
     std::vector<std::size_t> chosen(world.blocks.size(), 0);
@@ -157,7 +159,8 @@ class Model {
     return after;
   }
 
-  // A record goes into a free block, which may be torn meanwhile; its entry is published, then it becomes live.
+  // A record goes into a free block, which may be torn meanwhile; its entry is published, then it
+  // becomes live.
   void Birth(World& w, bool commits) const {
     for (Block& block : w.blocks) {
       if (block.use != Use::kFree) continue;
@@ -207,8 +210,8 @@ class Model {
     w.sync_step = (w.sync_step + 1) % 5;
   }
 
-  // The process dies and another opens the file: it makes the superblock's epoch durable, then revives what entries name and takes over
-  // what is free.
+  // The process is killed and another opens the file: it makes the superblock's epoch durable, then
+  // revives records that entries name and takes over free blocks.
   static void Kill(World& w) {
     w.SyncContent();
     w.on_device = {w.in_buffer_pool};
@@ -237,7 +240,7 @@ class Model {
     }
   }
 
-  // The device has the oldest or the newest of everything; recovery rewrites all stamps.
+  // The device has the oldest or the newest version of everything; recovery rewrites all stamps.
   static void PowerCut(World& w, bool newest) {
     const std::uint64_t s = newest ? *w.on_device.rbegin() : *w.on_device.begin();
     w.epochs = {s, s + 1};
@@ -265,7 +268,8 @@ TEST(StampModelTest, EveryPowerCutBringsBackExactlyTheRecordsOfTheSyncedState) {
   EXPECT_GT(model.num_worlds(), 10'000);
 }
 
-// The model finds what goes wrong if only records of the epoch before count as young: a state that never had the record keeps it.
+// The model detects a seeded defect: if only records of the previous epoch count as young, a state
+// that never had the record keeps it.
 TEST(StampModelTest, FindsTheStateThatKeepsARetiredRecordAfterADeathInSynchronize) {
   Model model([](Stamp stamp, Epochs epochs) {
     const bool young = !stamp.IsAncient() && stamp.AgeAt(epochs.now) == 1;

@@ -49,8 +49,9 @@ TEST(StampTest, ComparesEpochsAcrossTheWrap) {
   }
 }
 
-// Every birth, retirement and synced state in a few epochs: with the durable epoch and the current one of the moment, Retire keeps the
-// record exactly in those states that may still be found and that have it.
+// Every birth, retirement and synced state in a few epochs: given the durable epoch and the current
+// one, Retire keeps the record exactly in those states that may still be recovered and that have
+// it.
 TEST(StampTest, RetiredRecordsBelongToTheStatesThatHaveThem) {
   constexpr std::uint64_t kFirst = kOtherPeriod - 3;  // epochs wrap on the way
   for (std::uint64_t durable = kFirst; durable < kFirst + 6; ++durable) {
@@ -69,7 +70,8 @@ TEST(StampTest, RetiredRecordsBelongToTheStatesThatHaveThem) {
   }
 }
 
-// What a process that died retired, while the entry still names it, is alive again, and was in the durable state or not as before.
+// A record that a killed process retired while its entry still names it is live again, and belongs
+// to the durable state as before.
 TEST(StampTest, RevivedRecordsBelongToTheDurableStateAsBefore) {
   for (std::uint64_t durable = 10; durable < 13; ++durable) {
     for (std::uint64_t death = durable + 1; death < durable + 4; ++death) {  // the epoch in which the process died

@@ -1,4 +1,5 @@
-// Random operations on a bucket index over the toy space, beside a std::map: some are refused memory, others are cut short by a kill.
+// Random operations on a bucket index over the toy space, beside a std::map: some are refused
+// memory, others are cut short by a kill.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -205,7 +206,8 @@ TYPED_TEST(BucketIndexModelTest, AgreesWithAMapWhereMemoryIsRefused) {
   }
 }
 
-// Each kill leaves the state before the operation or after it; operations continue on what was recovered.
+// Each kill leaves the state before the operation or after it; operations continue on what was
+// recovered.
 TYPED_TEST(BucketIndexModelTest, RecoversFromAKillAtAnyCallOfTheSpace) {
   using ThisTable = typename TestFixture::Table;
   this->num_keys = 60;

@@ -1,5 +1,5 @@
-// Operations on several keys: the order in which they change the table, which decides what a process that is killed halfway leaves behind,
-// and how they lock several buckets while the table grows.
+// Operations on several keys: the order in which they change the table, which decides the state
+// that a process killed halfway leaves, and how they lock several buckets while the table grows.
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -73,7 +73,7 @@ class BucketMultiTest : public testing::Test {
   LoggingArena::WriterState writer, other_writer;
 };
 
-// A hash that is at home in one line, until the table has twice as many; reading it calls a function of the test.
+// A hash whose home line changes when the table doubles; reading it calls a function of the test.
 struct HookedHash {
   operator std::uint64_t() const {
     (*hook)();

@@ -1,4 +1,4 @@
-// Free space by size class and as runs: joined, split, bounded.
+// Free space by size class and as runs: coalesced, split, bounded.
 #include "hako/hash/free_block_pool.h"
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class BlockDepotTest : public testing::Test {
  protected:
   void SetUp() override { ASSERT_OK_AND_ASSIGN(depot, FreeBlockPool::Create(kShift)); }
 
-  // Carves blocks from the depot's chunks until `count` are there, or nothing is left.
+  // Divides the pool's chunks into blocks until there are `count`, or no space is left.
   std::vector<std::uint32_t> Carve(std::uint64_t bytes, std::size_t count) {
     std::vector<std::uint32_t> handles;
     while (handles.size() < count) {
@@ -38,7 +38,7 @@ class BlockDepotTest : public testing::Test {
     }
     return handles;
   }
-  // Of all runs, those of blocks that nobody has counted yet too.
+  // The sizes of all runs, including those of blocks not yet coalesced.
   std::vector<std::uint64_t> RunSizes() {
     EXPECT_EQ(depot->TakeBlock(std::uint64_t{1} << 40).bytes(), 0u);
     return CountedRunSizes();
@@ -117,7 +117,7 @@ TEST_F(BlockDepotTest, LeavesBlocksInTheirListsUntilARunIsWanted) {
   EXPECT_EQ(depot->free_bytes(), 0u);
 }
 
-// So that a thread that wants a run has a limited number of blocks to count.
+// Bounds the number of blocks that a request for a run has to coalesce.
 TEST_F(BlockDepotTest, JoinsBlocksWithoutBeingAskedWhereVeryManyAreFree) {
   depot->FreeRun({kRegion, 101 * kRegion});
   const std::vector<std::uint32_t> handles = Carve(8, ~std::size_t{0});
@@ -167,7 +167,7 @@ TEST_F(BlockDepotTest, TakesEverythingOutOfARange) {
   for (const std::uint32_t handle : left) EXPECT_TRUE(handle < 5 * kRegion >> kShift || handle >= 7 * kRegion >> kShift);
 }
 
-// No byte is given out twice, none is lost, whatever is taken and given back.
+// No byte is allocated twice or lost under random allocations.
 TEST_F(BlockDepotTest, KeepsAccountOfEveryByte) {
   constexpr std::uint64_t kSpace = 64 * kRegion;
   depot->FreeRun({0, kSpace});
@@ -185,7 +185,7 @@ TEST_F(BlockDepotTest, KeepsAccountOfEveryByte) {
     const std::uint64_t begin = std::uint64_t{handle} << kShift;
     return {begin, begin + BytesOf(size_class)};
   };
-  depot->TakeBlock(8);  // offset 0 would be no handle
+  depot->TakeBlock(8);  // offset 0 is not a handle
   for (int i = 0; i < 30'000; ++i) {
     if (random() % 2 == 0 || used.empty()) {
       const unsigned log = 3 + random() % 15;

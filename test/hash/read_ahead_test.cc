@@ -47,7 +47,7 @@ TEST_F(ReadAheadTest, HandsOutWhatWasReadOnce) {
 }
 
 TEST_F(ReadAheadTest, OneInsideAnotherHasRoomOfItsOwn) {
-  for (int round = 0; round < 2; ++round) {  // the second finds what the first leaves
+  for (int round = 0; round < 2; ++round) {  // the second reuses the buffers of the first
     ReadAhead outer;
     outer.Want(1, 0, 2000);
     outer.Read(file_);

@@ -12,7 +12,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// A walk over records whose handles are 10, 20, ... 50.
+// A scan of records whose handles are 10, 20, ... 50.
 class MoveLogTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -43,10 +43,10 @@ TEST_F(MoveLogTest, WithoutWritersAllIsShownByThePass) {
 
 TEST_F(MoveLogTest, WhatMovesIsOwedUnlessItWasShown) {
   EXPECT_THAT(Advance({10, 20}, 25), ElementsAre(10, 20));
-  log_.Note(20, 60);  // ahead, but shown
-  log_.Note(30, 5);   // behind, but not shown
+  log_.Note(20, 60);  // ahead, already shown
+  log_.Note(30, 5);   // behind, not shown
   log_.Note(40, 45);  // twice
-  log_.Note(45, 30);  // to where another one was
+  log_.Note(45, 30);  // to another's old place
   EXPECT_THAT(Advance({5, 30, 45, 50, 60}, 100), ElementsAre(50));
   log_.FinishPass();
   EXPECT_THAT(OwedHandles(), ElementsAre(5, 30));
@@ -62,7 +62,7 @@ TEST_F(MoveLogTest, WhatMovesIsOwedUnlessItWasShown) {
 TEST_F(MoveLogTest, WhatComesIsNotShownAndWhatGoesIsNotMissed) {
   log_.Note(0, 15);
   log_.Note(20, 0);
-  log_.Note(0, 20);   // another one, in its block
+  log_.Note(0, 20);   // another record, in its block
   log_.Note(20, 25);  // which moves
   log_.Note(30, 35);
   log_.Note(35, 0);

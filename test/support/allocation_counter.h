@@ -1,5 +1,5 @@
-// Counts the allocations of this process through operator new, and lets chosen ones fail. allocation_hooks_test.cc replaces the operators
-// in the program that it is part of.
+// Counts the allocations of this process through operator new, and lets chosen ones fail.
+// allocation_hooks_test.cc replaces the operators in the program that it is part of.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,8 @@ struct AllocationCounter {
   static void ForgetLargest();
 };
 
-// While it lives, the n-th allocation fails, counted from 1; with kFromThenOn so do all later ones. One at a time.
+// While it exists, the n-th allocation fails, counted from 1; with kFromThenOn also all later ones.
+// One object at a time.
 class FailingAllocation {
  public:
   enum class Which { kOnce, kFromThenOn };

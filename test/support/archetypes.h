@@ -1,5 +1,6 @@
-// The poorest models of hako's concepts: what each concept asks for and nothing else. A concept does not constrain the body of a template
-// that asks for it; instantiating the template with its archetype shows whether the body keeps to the concept.
+// Archetypes of hako's concepts: each provides exactly what the concept requires. A concept does
+// not constrain the body of a template that uses it; instantiating the template with the archetype
+// shows whether the body uses only the concept.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,8 @@
 
 namespace hako {
 
-// A File that is not mapped, has no identity and no path, and can be moved but not copied or made from nothing.
+// A File that is not mapped, has no identity and no path, and can be moved but not copied or made
+// from nothing.
 class ArchetypeFile {
  public:
   static ArchetypeFile Make() { return ArchetypeFile(std::make_unique<State>()); }

@@ -1,5 +1,5 @@
-// A memory file of a machine that was booted: opened again under the same boot it looks as after the death of a process, whose stores are
-// all there; under another boot as after a crash of the machine.
+// A memory file with a boot id: opened again under the same boot it looks as after a process kill,
+// with all stores; under another boot as after a machine crash.
 #pragma once
 
 #include <cstddef>

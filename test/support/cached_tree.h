@@ -1,4 +1,5 @@
-// A tree of cached pages on a file in memory, without the DBM around it: for tests of tree/buffer_pool.h that look at pages.
+// A tree of cached pages on a file in memory, without the DBM around it: for tests of
+// tree/buffer_pool.h that look at pages.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +54,8 @@ class CachedTree {
   Status Get(std::string_view key) {
     return tree_->Fetch(writers_, key, [](std::size_t) -> char* { return nullptr; });
   }
-  // Shows the record to a visitor that changes nothing, with its leaf locked; as one of several; and to one that decides to keep it.
+  // Shows the record to a read visitor, with its leaf locked; to a multi visitor; and to an update
+  // visitor that keeps it.
   Status Look(std::string_view key) {
     const auto look = [](std::optional<std::string_view>) -> void {};
     HAKO_RETURN_IF_ERROR(tree_->Process<void>(*writers_.Mine(), key, look));

@@ -1,5 +1,6 @@
-// Values that prove themselves: every byte follows from the key, the size and a salt, so a torn, stale-sized or misplaced value cannot pass
-// for a whole one. A value of 8 bytes or more carries its salt (who wrote it, when) in the first 8.
+// Self-checking values: every byte follows from the key, the size and a salt, so a torn,
+// stale-sized or misplaced value is detected. A value of 8 bytes or more has its salt (its writer
+// and time) in the first 8.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +36,8 @@ inline std::string CheckedValue(std::string_view key, std::size_t size, std::uin
   return value;
 }
 
-// The salt of a whole value of `key` (0 if it is shorter than 8 bytes); nullopt if the value is not one.
+// The salt of a valid value of `key` (0 if it is shorter than 8 bytes); nullopt if the value is not
+// valid.
 inline std::optional<std::uint64_t> SaltOf(std::string_view key, std::string_view value) {
   std::uint64_t salt = 0;
   if (value.size() >= sizeof(salt)) std::memcpy(&salt, value.data(), sizeof(salt));

@@ -1,4 +1,5 @@
-// A child process that runs a piece of the test, in step with the parent. It must not use gtest's assertions; it reports by its result.
+// A child process that runs a piece of the test, in step with the parent. It must not use gtest's
+// assertions; it reports by its result.
 #pragma once
 
 #include <signal.h>
@@ -13,8 +14,9 @@ namespace hako {
 
 class ChildProcess {
  public:
-  // Forks; the child runs body(child), where it may call Tell and Wait too, and exits with the int that body returns. To be done while
-  // the test has one thread.
+  // Forks. The child runs body(child), where it may call Tell and Wait too, and exits with the int
+  // that body returns.
+  // REQUIRES: the test has one thread.
   template <class Body>
   explicit ChildProcess(Body body) {
     HAKO_ASSERT(pipe(to_parent_) == 0 && pipe(to_child_) == 0);
@@ -36,13 +38,13 @@ class ChildProcess {
 
   // Lets one Wait of the other side return.
   void Tell() { HAKO_ASSERT(write(to_child_[1], "!", 1) == 1); }
-  // Returns when the other side has told, or has ended.
+  // Returns when the other side has called Tell, or has ended.
   void Wait() {
     char c;
     (void)!read(to_parent_[0], &c, 1);
   }
 
-  // What body returned, or -1 - the signal that ended the child.
+  // The result of body, or -1 - the signal that ended the child.
   int Result() {
     int status = 0;
     HAKO_ASSERT(waitpid(std::exchange(pid_, -1), &status, 0) > 0);

@@ -1,4 +1,4 @@
-// The processor time of the calling thread: what others do on the machine has little influence on it.
+// The processor time of the calling thread, on which other load has little influence.
 #pragma once
 
 #include <time.h>

@@ -1,6 +1,8 @@
-// A process to be killed: runs a body in a child that shares a page of progress with its parent, which ends it by SIGKILL.
+// A process to be killed: runs a body in a child that shares a page of progress with its parent,
+// which ends it by SIGKILL.
 //
-// The child must end by being killed or by returning from its body; it never runs the parent's destructors. It dies with its parent.
+// The child must end by being killed or by returning from its body; it never runs the parent's
+// destructors. It dies with its parent.
 #pragma once
 
 #include <signal.h>
@@ -20,7 +22,7 @@
 
 namespace hako {
 
-// What the child tells, in memory that survives it. Operations of a writer are numbered from 0.
+// The child's progress, in memory that survives it. Operations of a writer are numbered from 0.
 struct CrashProgress {
   static constexpr int kMaxWriters = 4;
   struct alignas(64) Writer {
@@ -59,7 +61,7 @@ class CrashChild {
     munmap(progress_, sizeof(CrashProgress));
   }
 
-  // Waits until the child said that it is ready, or ended by itself.
+  // Waits until the child is ready or has ended by itself.
   void AwaitReady() {
     while (!progress_->ready && !HasEnded()) Pause(50);
   }

@@ -1,13 +1,17 @@
-// Memory that can lose power: the live bytes of a file, as its process sees them, and what the device may hold of them.
+// Memory that can lose power: the live bytes of a file, as its process sees them, and the states
+// that the device may have.
 //
-// Every 512-byte sector written since it was last synced may hold any of its versions on the device, independently of the others: the
-// synced one, the latest, or one between. So may the file's size. A sector that was never synced may also hold garbage, once anything of
-// the file was: anything, or, where the file was cut and grew again and no sync has passed since, what was there before. SyncRange makes
-// durable its range and nothing else. Crash() draws one such state of the device; Live() is what a killed process leaves.
+// Every 512-byte sector written since its last sync may have any of its versions on the device,
+// independently of the others: the synced one, the latest, or one in between. So may the file's
+// size. Once anything of the file was synced, a sector that was not may also contain garbage:
+// random bytes or, if the file was truncated and grew again without a sync since, its old content.
+// SyncRange makes only its range durable. Crash() draws one such state of the device; Live() is the
+// file that a killed process leaves.
 //
-// MappedCrashFile lets an engine store into the live bytes, under a boot of its own (booted_memory_file.h); versions are noted whenever the
-// test calls Observe(), and at each sync. PositionalCrashFile notes each write. `on_event` runs before a sync, a write or a change of size
-// takes effect: the moment to draw a crash in its midst.
+// MappedCrashFile lets an engine store into the live bytes, with a boot id (booted_memory_file.h);
+// versions are recorded at Observe() and at each sync. PositionalCrashFile records each write.
+// `on_event` runs before a sync, a write or a change of size takes effect: the moment to draw a
+// crash within it.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +48,8 @@ class CrashMemory {
     (void)live_.WriteAt(0, seen_);
   }
 
-  // What the next process finds if this one is killed now: the page cache whole, and of it on the device what may be there.
+  // The memory that the next process finds if this one is killed now: the whole page cache, and the
+  // possible versions on the device.
   std::shared_ptr<CrashMemory> Kill() {
     std::lock_guard lock(mutex_);
     Look(0, seen_.size());
@@ -59,8 +64,8 @@ class CrashMemory {
 
   std::function<void()> on_event = [] {};
 
-  // A write: its sectors go to the device with the next sync even if it changed nothing in them, as after a sync that failed the device may
-  // not have what the page cache has.
+  // A write: its sectors reach the device with the next sync even if it changed nothing in them,
+  // because after a failed sync the device may lack them.
   Status Write(std::uint64_t offset, std::span<const std::byte> in) {
     HAKO_RETURN_IF_ERROR(live_.WriteAt(offset, in));
     std::lock_guard lock(mutex_);
@@ -78,7 +83,7 @@ class CrashMemory {
   MemoryFile& live() { return live_; }
   std::uint8_t boot() const { return boot_; }
 
-  // Notes what was stored since the last look.
+  // Records the stores since the last call.
   void Observe() {
     std::lock_guard lock(mutex_);
     Look(0, seen_.size());
@@ -93,7 +98,7 @@ class CrashMemory {
     std::lock_guard lock(mutex_);
     Look(0, seen_.size());
     HAKO_RETURN_IF_ERROR(live_.Resize(size));
-    for (std::uint64_t at = size / kSectorSize * kSectorSize; at < seen_.size(); at += kSectorSize) {  // what is cut off reads as zero
+    for (std::uint64_t at = size / kSectorSize * kSectorSize; at < seen_.size(); at += kSectorSize) {  // truncated bytes read as zero
       std::fill(seen_.begin() + static_cast<std::ptrdiff_t>(std::max(at, size)),
                 seen_.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(at + kSectorSize, seen_.size())), std::byte{0});
       versions_[at / kSectorSize].push_back(SectorOf(seen_, at / kSectorSize));
@@ -103,8 +108,8 @@ class CrashMemory {
     return absl::OkStatus();
   }
 
-  // The n-th sync from now fails, and none of what it was to write ever reaches the device unless it is stored again: the kernel takes it
-  // for written.
+  // The n-th sync from now fails, and its data never reaches the device unless it is stored again:
+  // the kernel takes it for written.
   void FailSync(int n) { syncs_to_failure_ = n; }
   bool HasFailed() const { return syncs_to_failure_ == 0; }
 
@@ -128,14 +133,14 @@ class CrashMemory {
     return fails ? absl::UnknownError("injected fault") : absl::OkStatus();
   }
 
-  // What the page cache holds: what is there if the process is killed now.
+  // The content of the page cache: the file after a process kill now.
   Image Live() {
     std::lock_guard lock(mutex_);
     Look(0, seen_.size());
     return seen_;
   }
 
-  // What the device may hold, had the power failed now.
+  // A state that the device may have after a power cut now.
   Image Crash(Random& random) {
     enum Style { kNothingNew, kEverythingNew, kAnything, kLittleNew, kLittleOld, kPrefix, kGarbage, kStyles };
     const auto style = static_cast<Style>(random.Below(kStyles));
@@ -187,7 +192,8 @@ class CrashMemory {
     return bytes;
   }
 
-  // The size is durable now. What the file was cut to lose is lost: if it grows again, space there was never synced.
+  // The size is durable now. Truncated bytes are lost: if the file grows again, their sectors count
+  // as never synced.
   void ForgetOldSizes() {
     sizes_ = {seen_.size()};
     const std::uint64_t end = (seen_.size() + kSectorSize - 1) / kSectorSize;
@@ -223,7 +229,7 @@ class CrashMemory {
   std::map<std::uint64_t, std::vector<Sector>> versions_;  // by sector: its versions since, oldest first
   std::set<std::uint64_t> never_synced_;
   std::map<std::uint64_t, Sector> lost_;  // sectors that the file was cut to lose, durably, and that were not synced since
-  int syncs_to_failure_ = -1;             // -1: none is to fail
+  int syncs_to_failure_ = -1;             // -1: no failure
   std::vector<std::uint64_t> sizes_;      // of the file since the last sync, the durable one first
 };
 

@@ -1,4 +1,4 @@
-// How many states of a crash the tests draw, and saying how many they compared.
+// The number of crash states that the tests draw, and a report of those compared.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@ inline std::uint64_t CrashStates(std::uint64_t usual) {
   return given != nullptr ? std::strtoull(given, nullptr, 0) : usual;
 }
 
-// To be called at the end of a test, once: prints how many states it compared with those allowed, and leaves the number in its results,
-// where .ci/run adds them up.
+// To be called once at the end of a test: prints the number of states compared, and records it in
+// the test's results, which .ci/run sums up.
 inline void ReportCrashStates(std::uint64_t compared) {
   std::printf("%llu crash states compared\n", static_cast<unsigned long long>(compared));
   testing::Test::RecordProperty("crash_states", std::to_string(compared));

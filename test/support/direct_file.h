@@ -1,4 +1,5 @@
-// A positional file with direct I/O, as a type of its own: for suites that are given the type of a file and no options for it.
+// A positional file with direct I/O, as a separate type: for suites that have a file type but no
+// options for it.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace hako {
 
-// With small blocks in the smallest cache, so that blocks come and go all the time, or without a cache. Where the file system has no direct
-// I/O, without it.
+// With small blocks in the smallest cache, so that blocks are constantly evicted, or without a
+// cache. Without direct I/O if the file system has none.
 template <std::uint64_t kBlockSize, std::uint64_t kCacheBytes = 1>
 class DirectFile : public PositionalParallelFile {
  public:

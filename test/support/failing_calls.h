@@ -1,9 +1,9 @@
-// Makes the n-th system call by which a file is read, written, synchronized or lengthened fail, come to a part, or be interrupted, in all
-// threads: of a real file, through all of hako.
+// Makes the n-th system call that reads, writes, syncs or extends a real file fail, transfer a
+// part, or be interrupted, in all threads.
 //
-// A test program that includes failing_calls_definitions.h in one of its files has these functions of its own, which the linker takes
-// before those of the C library for whatever is linked into the program. io_uring's transfers are made by the kernel; their completions are
-// changed on the way to who waits for them.
+// A test program that includes failing_calls_definitions.h in one of its files defines these
+// functions, which the linker prefers to those of the C library. The kernel makes io_uring's
+// transfers; their completions are changed before the waiting thread sees them.
 #pragma once
 
 #include <atomic>
@@ -60,7 +60,7 @@ class FailingCalls {
 
   bool armed() const { return armed_; }
 
-  // For the definitions: counts a call; how it is to go wrong, if at all.
+  // For the definitions: counts a call, and returns how it is to fail, if at all.
   bool Next(CallKind kind, CallFault::How* how, int* error) {
     if (!armed_) return false;
     const std::lock_guard lock(mutex_);

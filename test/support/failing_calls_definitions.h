@@ -1,4 +1,5 @@
-// The functions of failing_calls.h, to be included by one file of a test program. Until a fault is armed they do what they always do.
+// The functions of failing_calls.h, to be included by one file of a test program. They behave as
+// usual until a fault is armed.
 #pragma once
 
 #include <dlfcn.h>
@@ -44,7 +45,7 @@ int DoOrFail(CallKind kind, Call call) {
   return -1;
 }
 
-// Nothing here is about power cuts, so while faults are armed the device need not be waited for.
+// Tests with faults have no power cuts, so while faults are armed syncs need not reach the device.
 inline int SyncOrNot(int fd, long number) { return FailingCalls::Instance().armed() ? 0 : static_cast<int>(syscall(number, fd)); }
 
 // The transfers that wait to be submitted, which are all of one kind.
@@ -53,7 +54,7 @@ inline CallKind KindOfSubmitted(const io_uring* ring, CallKind otherwise) {
   return ring->sq.sqes[ring->sq.sqe_head & *ring->sq.kring_mask].opcode == IORING_OP_READV ? CallKind::kRead : CallKind::kWrite;
 }
 
-// A transfer that was done whole is told to have failed or to have come to a part; who is told so must do it, or the rest, again.
+// A complete transfer is reported as failed or partial; the caller must repeat it, or the rest.
 inline void ChangeCompletions(io_uring* ring, CallKind kind) {
   unsigned head = *ring->cq.khead;
   const unsigned tail = io_uring_smp_load_acquire(ring->cq.ktail);

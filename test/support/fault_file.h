@@ -1,8 +1,10 @@
-// A file that fails on command: FaultFile<F> passes every call on to the F inside until the call that its plan names.
+// A file that fails on command: FaultFile<F> passes every call on to the F inside until the call
+// that its plan names.
 //
-// The plan is a control block of its own, shared with the test, which arms it while the engine owns the file. Calls are counted by kind
-// from the moment of arming, so a test can fail call 1, 2, 3, ... until a run meets no fault any more. Stores through a map are not calls
-// and never fail. Any thread may call anything.
+// The plan is a control block of its own, shared with the test, which arms it while the engine owns
+// the file. Calls are counted by kind from the moment of arming, so a test can fail call 1, 2, 3,
+// ... until a run meets no fault any more. Stores through a map are not calls and never fail. Any
+// thread may call anything.
 #pragma once
 
 #include <array>
@@ -55,7 +57,7 @@ class FaultPlan {
     return call_counts_[static_cast<std::size_t>(kind)];
   }
 
-  // For FaultFile: counts a call, and says how it is to fail, if at all.
+  // For FaultFile: counts a call, and returns how it is to fail, if at all.
   std::optional<Fault> Next(FaultKind kind) {
     const std::lock_guard lock(mutex_);
     ++call_counts_[static_cast<std::size_t>(kind)];

@@ -1,4 +1,5 @@
-// A device whose content outlives its files, and the two ways in which a database may use it, each with a plan of what fails.
+// A device whose content outlives its files, and the two ways in which a database may use it, each
+// with a plan of what fails.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Looking at files from outside hako: what the file system holds, whole, by name.
+// Reads files independently of hako.
 #pragma once
 
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// Changes of numbers in a file's image, as somebody might make them who then computes the checks again.
+// Changes of numbers in a file's image, whose checks are recomputed afterwards.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,8 @@ struct ForgedField {
   void Store(std::span<std::byte> image, std::uint64_t value) const { std::memcpy(image.data() + at, &value, size); }
 };
 
-// Changes some of the fields; what was done, for a message. What one loses another may get, so that sums stay right.
+// Changes some of the fields and returns a description. A field may get what another loses, so that
+// sums stay right.
 inline std::string ForgeFields(std::span<std::byte> image, std::span<const ForgedField> fields, Random& random) {
   std::string done;
   for (std::uint64_t step = random.Between(1, 3); step > 0; --step) {

@@ -1,5 +1,6 @@
-// Reads the closing note of a HashDBM's file and tells whether a byte that it calls free belongs to something else, or is free twice. The
-// database itself would notice only when it has handed such a byte out.
+// Reads the closing note of a HashDBM's file and tells whether a byte that it calls free belongs to
+// something else, or is free twice. The database itself would notice only when it has handed such a
+// byte out.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,8 @@ namespace hako {
 
 class FreeSpaceCheck {
  public:
-  // Of a file that was closed. The result is empty if all is well, otherwise it names the first two pieces that overlap.
+  // Of a file that was closed. The result is empty if all is well, otherwise it names the first two
+  // pieces that overlap.
   static std::string Of(const HashForgery::Image& image) {
     FreeSpaceCheck check(image);
     check.MarkUsed();

@@ -1,5 +1,5 @@
-// How large the tests are that show the figures promised: as a rule just large enough to find a mistake, with HAKO_TEST_FULL=1 in the
-// environment as large as promised, which takes minutes.
+// The size of tests of promised figures: by default just large enough to find a mistake, with
+// HAKO_TEST_FULL=1 in the environment as large as promised, which takes minutes.
 #pragma once
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Files of HashDBM whose checks are right and whose contents need not be: taken apart, changed in places and put together.
+// Forges files of HashDBM: parses a file, changes fields, and writes it with valid checks.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,8 @@
 
 namespace hako {
 
-// Of a file that was closed: mapped, with its index in extents, or not, with an image of its index behind the closing note.
+// Of a file that was closed: mapped, with its index in extents, or not, with an image of its index
+// behind the closing note.
 class HashForgery {
  public:
   using Image = std::vector<std::byte>;
@@ -91,7 +92,7 @@ class HashForgery {
     }
     return offsets;
   }
-  // Rewrites a record's lengths, with checks that hold as far as the record lies inside the file.
+  // Rewrites a record's lengths, with valid checks if the record lies inside the file.
   void SetLengths(std::uint64_t offset, std::uint64_t key_size, std::uint64_t value_size) {
     char head[format::kRecordHeadMax] = {};
     char* const record = reinterpret_cast<char*>(&image_[offset]);

@@ -1,6 +1,8 @@
-// Is a concurrent history of one register linearizable: could its operations have happened one after the other, each at some moment between
-// its call and its return, with the results that were seen? The search is Wing and Gong's with the memory of Lowe ("Testing for
-// linearizability", 2017): it tries operations in the order of their calls and never visits a (set of operations done, state) twice.
+// Checks whether a concurrent history of one register is linearizable: whether its operations could
+// have happened one after the other, each between its call and its return, with the results that
+// were seen. The search is Wing and Gong's with the memory of Lowe ("Testing for linearizability",
+// 2017): it tries operations in the order of their calls and never visits a (set of operations
+// done, state) twice.
 #pragma once
 
 #include <algorithm>
@@ -29,16 +31,16 @@ inline std::int64_t DecodeNumber(std::string_view bytes) { return static_cast<st
 struct HistoryEvent {
   enum class Kind { kGet, kSet, kInsert, kRemove, kCompareExchange, kAppend, kIncrement };
   Kind kind = Kind::kGet;
-  std::string argument{};                 // what is set, appended, desired, or the number that is added
+  std::string argument{};                 // the value set, appended or desired, or the number added
   std::optional<std::string> expected{};  // by kCompareExchange
   bool ok = false;       // it found a record (get, remove), none (insert), what it expected (compare-exchange), a number (increment)
-  std::string result{};  // what get and increment gave back
+  std::string result{};  // the result of get and increment
   std::uint64_t call = 0, end = 0;  // times: unique over the history
 };
 
 using RegisterState = std::optional<std::string>;
 
-// The state after `event`, or nothing if its result cannot come from `state`.
+// The state after `event`, or nullopt if its result is impossible in `state`.
 inline std::optional<RegisterState> Step(const RegisterState& state, const HistoryEvent& event) {
   using Kind = HistoryEvent::Kind;
   using After = std::optional<RegisterState>;
@@ -69,8 +71,8 @@ inline std::optional<RegisterState> Step(const RegisterState& state, const Histo
 inline bool IsLinearizable(std::vector<HistoryEvent> events) {
   std::ranges::sort(events, {}, &HistoryEvent::call);
   const std::size_t n = events.size();
-  // A list of calls and returns in the order of time, from which an operation is taken out when it is given its place. Node i is the call
-  // of event i, n + i its return, 2n the head and the end.
+  // A list of calls and returns in order of time, from which an operation is removed when it is
+  // placed. Node i is the call of event i, n + i its return, 2n the head and the end.
   std::vector<std::size_t> next(2 * n + 1), previous(2 * n + 1), nodes(2 * n);
   for (std::size_t i = 0; i < 2 * n; ++i) nodes[i] = i;
   std::ranges::sort(nodes, {}, [&](std::size_t node) { return node < n ? events[node].call : events[node - n].end; });
@@ -107,7 +109,7 @@ inline bool IsLinearizable(std::vector<HistoryEvent> events) {
         done[node] = '0';
         node = next[node];
       }
-    } else {  // a return of an operation that was given no place: go back
+    } else {  // the return of an operation not placed: backtrack
       if (path.empty()) return false;
       node = path.back().first;
       state = path.back().second;

@@ -1,5 +1,5 @@
-// A file in memory that is not mapped and calls a function of the test before each transfer and each sync. The function may wait: then the
-// thread that uses the file waits for its device.
+// An unmapped file in memory that calls a function of the test before each transfer and each sync.
+// The function may wait, as a slow device would.
 #pragma once
 
 #include <cstdint>

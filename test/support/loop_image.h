@@ -1,6 +1,6 @@
-// A file system in an image file, mounted for one test, so that files can be tried on what this machine does not use itself. Mounting needs
-// privileges and a loop device; a test skips without, and says why.
-//
+// A file system in an image file, mounted for one test, for file systems that this machine does not
+// use. Mounting requires privileges and a loop device; without them the test is skipped with the
+// reason.
 //   LoopImage image("xfs");
 //   if (!image.is_mounted()) GTEST_SKIP() << image.reason();
 #pragma once
@@ -20,7 +20,7 @@ class LoopImage {
  public:
   static constexpr std::uint64_t kSize = std::uint64_t{320} << 20;  // xfs takes no less; the image is sparse
 
-  // `type` is one of those that Maker knows, or "tmpfs", which needs no image.
+  // `type` is one that Maker supports, or "tmpfs", which needs no image.
   explicit LoopImage(std::string_view type) : type_(type) {
     std::filesystem::create_directory(folder_);
     if (type == "tmpfs") {
@@ -51,7 +51,7 @@ class LoopImage {
   bool Remount() { return Runs("umount " + folder_) && Mount(); }
 
  private:
-  // In memory where there is such a folder, so that a sync takes no time.
+  // In memory if there is such a directory, so that a sync takes no time.
   static std::string Parent() {
     struct stat memory;
     return stat("/dev/shm", &memory) == 0 && S_ISDIR(memory.st_mode) ? "/dev/shm" : TempDir::DefaultParent();

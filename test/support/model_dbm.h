@@ -1,7 +1,8 @@
-// ModelDBM: the DBM that is too simple to be wrong, a std::map under a mutex. The other DBMs are compared with it, and the conformance
-// suites are checked against it before they judge anything else.
+// ModelDBM: a std::map under a mutex, too simple to be wrong. The other DBMs are compared with it,
+// and it passes the conformance suites first.
 //
-// Threads: as any DBM. An iterator holds copies, so it sees the records as they were when it stepped on them.
+// Threads: as any DBM. An iterator has copies, so it shows each record as it was when the iterator
+// moved to it.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +51,7 @@ class ModelDBM : public Operations<ModelDBM>, public OrderedOperations<ModelDBM,
     }
   }
 
-  // Decides on copies, which replace the records when all are decided on.
+  // Makes the decisions on copies, which then replace the records.
   template <MultiVisitor V>
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
     std::lock_guard lock(mutex_);
@@ -88,7 +89,7 @@ class ModelDBM : public Operations<ModelDBM>, public OrderedOperations<ModelDBM,
     return absl::OkStatus();
   }
 
-  // Walks by key, one record under the lock at a time, so writers get on between two records.
+  // Scans by key, one record under the lock at a time, so writers can run between two records.
   template <class V>
   Status ProcessEach(V&& visitor) {
     auto it = MakeIterator();

@@ -1,5 +1,5 @@
-// Randomness of the tests: every random choice of a test comes from one seed, which is printed when the test fails and can be given back
-// in the environment (HAKO_TEST_SEED=123) to run the same choices again.
+// Randomness of the tests: every random choice follows from one seed, which is printed when a test
+// fails and can be set in the environment (HAKO_TEST_SEED=123) to repeat the choices.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@
 
 namespace hako {
 
-// xoshiro256**, seeded by splitmix64 (Blackman and Vigna). The same sequence on every platform, unlike the distributions of <random>.
+// xoshiro256**, seeded by splitmix64 (Blackman and Vigna). The same sequence on every platform,
+// unlike the distributions of <random>.
 class Random {
  public:
   explicit Random(std::uint64_t seed) {
@@ -34,7 +35,7 @@ class Random {
   std::uint64_t Between(std::uint64_t low, std::uint64_t high) { return low + Below(high - low + 1); }  // [low, high]
   bool OneIn(std::uint64_t n) { return Below(n) == 0; }
 
-  // A size that is small as a rule and large now and then: uniform in its number of bits.
+  // A size that is mostly small and sometimes large: uniform in its number of bits.
   std::size_t SkewedSize(int max_bits) {
     return static_cast<std::size_t>(Below(std::uint64_t{1} << Below(static_cast<std::uint64_t>(max_bits) + 1)));
   }
@@ -56,7 +57,7 @@ class Random {
   std::uint64_t state_[4];
 };
 
-// The seed of this process: HAKO_TEST_SEED, or drawn anew; printed once.
+// The seed of this process: HAKO_TEST_SEED, or a random one; printed once.
 inline std::uint64_t TestSeed() {
   static const std::uint64_t seed = [] {
     const char* given = std::getenv("HAKO_TEST_SEED");

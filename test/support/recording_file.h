@@ -1,8 +1,10 @@
-// A file in memory that keeps a record of every change, so that a test can ask: what would the device hold, had the power failed there?
+// A file in memory that records every change, so that a test can build the states of the device
+// after a power cut at any moment.
 //
-// The device is taken to write 512-byte sectors whole, and to do so with unsynced changes whenever and in whatever order it likes. After
-// a crash each sector therefore holds what it held at the last sync, or what any later write made of it; the file's size likewise.
-// CrashImage() builds such a state from the choices it is given, SyncedImage() and Image() are the two extremes.
+// The device writes 512-byte sectors whole, and unsynced changes at any time in any order. After a
+// crash each sector therefore has its content at the last sync, or after any later write; so does
+// the file's size. CrashImage() builds such a state from given choices; SyncedImage() and Image()
+// are the two extremes.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +33,8 @@ struct FileEvent {
   std::uint64_t size = 0;             // of a resize: the new size
 };
 
-// What happened to one file, in order, from a content that was durable at the start. Recording is safe from any thread; the questions
-// are asked when it is over.
+// The events of one file, in order, from a durable initial content. Any thread may record; the
+// other functions are called afterwards.
 class FileHistory {
  public:
   using Image = std::vector<std::byte>;
@@ -50,11 +52,13 @@ class FileHistory {
     return image;
   }
 
-  // The file had the power failed after `event_count` events, and nothing that no sync followed reached the device.
+  // The file if the power failed after `event_count` events and no unsynced change reached the
+  // device.
   Image SyncedImageAt(std::size_t event_count) const { return ImageAt(EventsSynced(event_count)); }
 
-  // The file had the power failed after `event_count` events. For each sector changed since the last sync, and for the size if it was,
-  // `choose(sector index or kSizeChoice, n)` answers which of n versions the device holds: 0 the synced one, n - 1 the latest.
+  // The file if the power failed after `event_count` events. For each sector changed since the last
+  // sync, and for the size if it changed, `choose(sector index or kSizeChoice, n)` selects one of n
+  // versions: 0 the synced one, n - 1 the latest.
   template <class Choose>
   Image CrashImageAt(std::size_t event_count, Choose&& choose) const {
     const std::size_t synced_count = EventsSynced(event_count);
@@ -66,7 +70,7 @@ class FileHistory {
       const FileEvent& event = events_[i];
       std::uint64_t begin = event.offset;
       std::uint64_t end = event.offset + event.bytes.size();
-      if (event.kind == FileEvent::Kind::kResize) {  // cutting makes zeros of what it cuts
+      if (event.kind == FileEvent::Kind::kResize) {  // truncated bytes become zero
         begin = std::min<std::uint64_t>(event.size, image.size());
         end = image.size();
         sizes.push_back(event.size);
@@ -106,7 +110,7 @@ class FileHistory {
     return bytes;
   }
 
-  // How many events the last sync among the first `event_count` made durable.
+  // The number of events made durable by the last sync among the first `event_count`.
   std::size_t EventsSynced(std::size_t event_count) const {
     while (event_count > 0 && events_[event_count - 1].kind != FileEvent::Kind::kSync) --event_count;
     return event_count;
@@ -128,7 +132,7 @@ class RecordingFile {
   // `start` is what the device holds already.
   explicit RecordingFile(FileHistory::Image start = {}) : history_(std::make_shared<FileHistory>(std::move(start))) {}
 
-  // To be kept by the test: it outlives the file.
+  // Kept by the test; it outlives the file.
   std::shared_ptr<const FileHistory> history() const { return history_; }
 
   std::uint64_t Size() const {

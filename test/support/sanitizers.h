@@ -1,5 +1,5 @@
-// Which sanitizer these tests are compiled with: HAKO_ASAN or HAKO_TSAN is defined, or none. Under one of them every loop of a test that
-// only draws more of the same is shortened, as all code is slower there by far; the next run draws other numbers.
+// HAKO_ASAN or HAKO_TSAN is defined if these tests are compiled with that sanitizer. Loops of
+// random cases are then shorter, because all code is far slower; the next run draws other numbers.
 #pragma once
 
 #include "hako/base/per_byte_copy.h"  // defines HAKO_TSAN

@@ -1,5 +1,5 @@
-// Bytes that are slow to read: the first thread that reads the last page of them waits until Release, in a handler of SIGSEGV. So a test
-// can stop a thread while it copies a value. One object at a time.
+// Bytes that are slow to read: the first thread that reads their last page waits until Release, in
+// a handler of SIGSEGV. So a test can stop a thread while it copies a value. One object at a time.
 #pragma once
 
 #include <signal.h>
@@ -42,12 +42,12 @@ class SlowMemory {
 
   std::string_view view() const { return {bytes_, size_}; }
 
-  // Returns when a thread has come to the last page.
+  // Returns when a thread has reached the last page.
   void WaitForReader() const {
     while (!is_reached_) std::this_thread::yield();
   }
   void Release() { is_released_ = true; }
-  // Whether the reader went on because nobody released it in time.
+  // Whether the reader continued because Release was not called in time.
   bool has_given_up() const { return has_given_up_; }
 
  private:

@@ -1,5 +1,5 @@
-// A file system of a few pages, to be filled: a tmpfs of its own, mounted for one test. Mounting needs privileges; a test skips without.
-//
+// A small file system to be filled: a tmpfs mounted for one test. Mounting requires privileges;
+// without them the test is skipped.
 //   SmallDisk disk(1 << 20);
 //   if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a small file system";
 #pragma once

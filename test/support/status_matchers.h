@@ -1,10 +1,10 @@
-// Matchers for absl::Status and absl::StatusOr<T>, whichever is given:
-//
+// Matchers for absl::Status and absl::StatusOr<T>:
 //   EXPECT_THAT(file.Sync(), IsOk());
 //   EXPECT_THAT(Parse("7"), IsOkAndHolds(7));
 //   EXPECT_THAT(file.Resize(n), StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("allocate")));
 //
-// and ASSERT_OK_AND_ASSIGN(auto file, Open(path)), which ends the test function where there is no value.
+// and ASSERT_OK_AND_ASSIGN(auto file, Open(path)), which ends the test function where there is no
+// value.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Counts the system calls of a piece of code, really: the code runs in a child that its parent traces.
+// Counts the system calls of a piece of code, which runs in a traced child process.
 #pragma once
 
 #include <signal.h>
@@ -12,8 +12,9 @@
 
 namespace hako {
 
-// Runs `body(mark)` in a child of one thread, with a copy of all that this process holds. The body calls mark() twice: the result is the
-// number of system calls between. nullopt where tracing is not allowed, or if the child did not come to its end.
+// Runs `body(mark)` in a child with one thread and a copy of this process's memory. The body calls
+// mark() twice; returns the number of system calls in between. nullopt if tracing is not allowed or
+// the child did not finish.
 template <class Body>
 std::optional<std::uint64_t> CountSystemCalls(Body body) {
   constexpr long kMark = SYS_getppid;  // nothing else calls it

@@ -1,5 +1,6 @@
-// Makes system calls of this thread fail, for good, with an error of the test's choice: a seccomp filter answers in the kernel's place.
-// It is inherited by threads and processes made later, so a test does this in a thread of its own and joins it.
+// Makes system calls of this thread fail permanently with an error of the test's choice, by a
+// seccomp filter. Threads and processes created later inherit it, so a test does this in a separate
+// thread and joins it.
 #pragma once
 
 #include <linux/filter.h>
@@ -13,7 +14,7 @@
 
 namespace hako {
 
-// `numbers` are SYS_ constants. Returns false where the system does not allow it.
+// `numbers` are SYS_ constants. Returns false if the system does not allow it.
 inline bool FailSystemCallsOfThisThread(std::initializer_list<long> numbers, int error_number) {
   std::vector<sock_filter> filter = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   for (const long number : numbers) {

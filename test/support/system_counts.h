@@ -1,4 +1,5 @@
-// Accesses to a device as the system counts them: those of this process in bytes, as /proc has them, and all of the device by number.
+// Accesses to a device as the system counts them: the bytes of this process, from /proc, and the
+// number of all accesses to the device.
 #pragma once
 
 #include <sys/stat.h>

@@ -1,4 +1,5 @@
-// A directory of its own for one test, under $TMPDIR or /tmp unless told otherwise, removed with all it holds at the end of the scope.
+// A temporary directory, by default under $TMPDIR or /tmp, removed with its content at the end of
+// the scope.
 #pragma once
 
 #include <stdlib.h>
@@ -31,7 +32,7 @@ class TempDir {
 
   const std::string& path() const { return path_; }
 
-  // The path of a file of that name in here.
+  // The path of a file of that name in the directory.
   std::string File(std::string_view name) const { return path_ + "/" + std::string(name); }
 
  private:

@@ -1,4 +1,4 @@
-// Threads of a test: all start their work at the same moment, and are joined before the call returns.
+// Threads of a test, which start at the same moment and are joined before the call returns.
 #pragma once
 
 #include <latch>

@@ -1,9 +1,10 @@
-// A RecordSpace that is too simple to be wrong: records in a std::map, buckets in a vector. The bucket index is tested on it alone, without
-// an allocator, a file or stamps.
+// A RecordSpace that is too simple to be wrong: records in a std::map, buckets in a vector. The
+// bucket index is tested on it alone, without an allocator, a file or stamps.
 //
-// It has exactly what the concept asks for, so an index that compiles with it uses nothing else. It checks the calls: a record is written,
-// committed, retired and released in this order, and a handle is never used again, so that a stale one is noticed. It fails on request, and
-// can be copied in the middle of an operation, as a process kill leaves a file.
+// It has exactly what the concept asks for, so an index that compiles with it uses nothing else. It
+// checks the calls: a record is written, committed, retired and released in this order, and a
+// handle is never used again, so that a stale one is noticed. It fails on request, and can be
+// copied in the middle of an operation, as a process kill leaves a file.
 //
 // One thread uses it.
 #pragma once

@@ -81,7 +81,8 @@ class ToyTable {
   std::uint64_t Count() {
     return index.Count([this](auto&& visit) { writers.ForEach(visit); });
   }
-  // Makes the index believe that it has this many records more, so that it splits buckets that have few.
+  // Makes the index believe that it has this many records more, so that it splits buckets that have
+  // few.
   void PretendMore(std::uint64_t records) {
     auto& pending = writers.Mine()->pending_count;
     pending.store(pending.load() + static_cast<std::int64_t>(records));

@@ -1,4 +1,4 @@
-// Files of TreeDBM whose checks are right and whose contents need not be: taken apart, changed in places and put together.
+// Forges files of TreeDBM: parses a file, changes fields, and writes it with valid checks.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,8 @@ class TreeForgery {
     }
   }
 
-  // The entry of an id. REQUIRES: it is of the first node that is in use, as all are in a small file
+  // The entry of an id. REQUIRES: it is of the first node that is in use, as all are in a small
+  // file
   format::PageEntry& EntryOf(std::uint32_t id) { return nodes_[0].entries[id - nodes_[0].number * format::kMapFanout]; }
   std::span<std::byte> ImageOf(std::uint32_t id) {
     const format::PageEntry& entry = EntryOf(id);

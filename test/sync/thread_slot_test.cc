@@ -1,4 +1,4 @@
-// Which thread has which index, to the very end of a thread.
+// The index of a thread, until its end.
 #include "hako/sync/thread_slot.h"
 
 #include <latch>
@@ -10,7 +10,8 @@
 namespace hako::sync {
 namespace {
 
-// A thread_local object that asks for the index in its destructor, like one that writes to a database there.
+// A thread_local object that asks for the index in its destructor, like one that writes to a
+// database there.
 struct AsksAtTheEnd {
   unsigned* index = nullptr;
   std::latch* at_end = nullptr;
@@ -28,7 +29,7 @@ TEST(ThreadIndex, IsKeptWhileThreadLocalDestructorsRun) {
   std::latch at_end(1), other_has_one(1), ended(1);
   unsigned at_first = kMaxThreads, in_destructor = kMaxThreads, others = kMaxThreads;
   std::thread ending([&] {
-    asks_at_the_end.at_end = &at_end;  // constructed before the thread has an index, so destroyed after whatever follows
+    asks_at_the_end.at_end = &at_end;  // constructed before the thread has an index, so destroyed after later objects
     asks_at_the_end.other_has_one = &other_has_one;
     asks_at_the_end.index = &in_destructor;
     at_first = ThreadIndex();

@@ -16,7 +16,7 @@
 namespace hako::sync {
 namespace {
 
-// How often the calling thread gave up the processor by going to sleep; a yield is not counted.
+// The number of times that the calling thread has slept; yields are not counted.
 long Sleeps() {
   rusage usage;
   getrusage(RUSAGE_THREAD, &usage);
@@ -41,11 +41,12 @@ TEST(VersionLock, AdvancesTheVersionWithChangesOnlyAndKeepsTheFlag) {
   EXPECT_EQ(word, 2u) << "wraps, with the flag";
 }
 
-// Holders that give up the processor with the lock, so that there is waiting of every kind, and readers that take no lock.
+// Holders that yield the processor with the lock held, so that every kind of waiting occurs, and
+// readers that take no lock.
 TEST(VersionLock, ConcurrentHoldersAreAloneAndReadersSeeWholeChanges) {
   constexpr int kThreads = 4, kTurns = 20'000 / kSlowdown;
   std::uint32_t word = 0;
-  std::uint64_t plain = 0;  // what the sanitizer would complain of
+  std::uint64_t plain = 0;  // a race here is reported by the sanitizer
   std::atomic<std::uint64_t> left = 0, right = 0;
   std::atomic<int> mishaps = 0;
   RunThreads(kThreads, [&](int thread) {
@@ -79,7 +80,8 @@ TEST(Backoff, SleepsInTheEnd) {
   EXPECT_GT(Sleeps(), before);
 }
 
-// Together they are woken no more often than a few would be, as the thread that they wait for needs the processor.
+// Together they wake up no more often than a few would, because the thread that they wait for needs
+// the processor.
 TEST(VersionLock, ManyWaitersLeaveTheProcessorToTheHolder) {
   constexpr int kWaiters = 150;
   std::uint32_t word = 0;

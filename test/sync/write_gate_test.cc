@@ -1,4 +1,4 @@
-// The gate that stops all writers, and how those that it stops come to their turn.
+// The gate that stops all writers, and the progress of stopped writers.
 #include "hako/sync/write_gate.h"
 
 #include <atomic>
@@ -67,7 +67,8 @@ TEST(WriteGate, ConcurrentClosingsAgainAndAgainKeepNoWriterOutForLong) {
     }
     --writing;
   });
-  // Each closing lets those pass that the one before it kept waiting, but for a writer that is interrupted just then.
+  // Each closing lets writers pass that the previous one stopped, except one that is interrupted
+  // just then.
   EXPECT_LT(waited_for, 10 * kPasses);
 }
 

@@ -28,7 +28,7 @@ TEST(TextEncoding, Utf8IsStrict) {
   for (const char* bad : {"\x80", "\xc2", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
                           "\xf8\x88\x80\x80\x80", "\xe2\x82", "\xe2\x82g", "\xff", "a\xc3"})
     EXPECT_FALSE(IsUtf8(bad)) << bad;
-  // Wherever the byte stands in a longer text.
+  // At every position in a longer text.
   for (std::size_t at = 0; at < 20; ++at) {
     std::string text(20, 'a');
     EXPECT_TRUE(IsUtf8(text));

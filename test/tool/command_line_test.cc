@@ -1,4 +1,4 @@
-// Help, versions and mistakes: what `hako` says before it touches a file.
+// Help, version and usage errors of `hako`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -159,7 +159,7 @@ const Mistake kMistakes[] = {
      "hako perf sequence: --iter: 0 is out of range, 1 to 2147483647",
      " perf sequence"}};
 
-// Every command of tkrzw_dbm_util is here, with every option, or the manual says what there is instead.
+// Every command and option of tkrzw_dbm_util exists, or the manual names its counterpart.
 TEST(CommandLine, HasWhatTheToolOfTkrzwHasOrSaysWhyNot) {
   if (std::system("command -v tkrzw_dbm_util > /dev/null") != 0) GTEST_SKIP() << "tkrzw-utils is not installed";
   TempDir dir;

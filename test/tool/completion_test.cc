@@ -1,4 +1,5 @@
-// Completions and the manual page: what the shells themselves make of the scripts, and that all of them know every option.
+// Completions and the manual page: the shells accept the scripts, and all of them know every
+// option.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -56,7 +57,7 @@ printf '%s\n' "${COMPREPLY[@]}")");
   EXPECT_THAT(complete("list --items ''"), ElementsAre("")) << "a number, no file";
 }
 
-// What the line has become is told by the function that stands for the program.
+// A function in place of the program prints the completed line.
 TEST_F(Completion, Zsh) {
   if (!Has("zsh")) GTEST_SKIP() << "there is no zsh";
   WriteScript("zsh", "_hako");
@@ -129,7 +130,7 @@ TEST(ManualPage, IsCorrectTroff) {
   if (!Has("mandoc")) GTEST_SKIP() << "there is no mandoc";
   TempDir dir;
   WriteWhole(dir.File("hako.1"), RunTool({"man"}).out);
-  // Its date would be that of the build, and the page is to be the same from every build.
+  // The page has no date, so that every build makes the same page.
   std::system(("mandoc -T lint -W warning " + dir.File("hako.1") + " | grep -v 'missing date' > " + dir.File("complaints")).c_str());
   EXPECT_EQ(ReadWhole(dir.File("complaints")), "");
   ASSERT_EQ(std::system(("mandoc -T utf8 " + dir.File("hako.1") + " | sed 's/.\\x08//g' > " + dir.File("page")).c_str()), 0);
@@ -139,7 +140,7 @@ TEST(ManualPage, IsCorrectTroff) {
   EXPECT_TRUE(Contains(page, "hako rekey FILE OLD_KEY NEW_KEY"));
 }
 
-// Every command of the other tool is here by the same name, or stands in the manual with a reason.
+// Every command of Tkrzw's tool exists under the same name, or the manual gives a reason.
 TEST(ManualPage, AnswersForEveryCommandAndOptionOfTkrzw) {
   if (!Has("tkrzw_dbm_util")) GTEST_SKIP() << "tkrzw-utils is not installed";
   TempDir dir;

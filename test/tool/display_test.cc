@@ -1,4 +1,4 @@
-// Names and records never reach a terminal as they are where they could play tricks with it.
+// Names and records with control characters are escaped on a terminal.
 #include "tool/tool_test.h"
 
 namespace hako {

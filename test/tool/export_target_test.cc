@@ -1,4 +1,4 @@
-// What export does to the file that it writes: a whole text or what was there before, and never a database's end.
+// The file that export writes: the whole text or the old content, and never in place of a database.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>

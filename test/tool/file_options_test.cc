@@ -1,4 +1,5 @@
-// What the name of a file can ask for: orders, codecs, direct I/O, huge pages; and such files are read without being told again.
+// Options in file names: orders, codecs, direct I/O, huge pages. Such files open later without
+// them.
 #include "tool/tool_test.h"
 
 namespace hako {

@@ -1,5 +1,6 @@
-// Files and streams that are not as they should be: directories, empty and foreign files, no permission, full disks, pipes that nobody
-// reads, closed streams. Every message names the file, says what is wrong and what to do; nothing half made is left behind.
+// Unusable files and streams: directories, empty and foreign files, no permission, full disks,
+// closed pipes, closed streams. Every message names the file, the error and the way out, and no
+// partial file is left.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,7 +23,8 @@ class Hardship : public ToolTest {
  protected:
   void SetUp() override { ASSERT_EQ(RunTool({"import", path_}, NumberedLines(0, 1000)).exit_code, 0); }
 
-  // Runs a line of sh in which $HAKO is the program and $DB the database; what it printed to its standard error.
+  // Runs a line of sh in which $HAKO is the program and $DB the database, and returns its standard
+  // error.
   std::string Shell(const std::string& line, int expected) {
     const std::string err = dir_.File("sh.err");
     const std::string command = "cd " + dir_.path() + "; HAKO=" + HAKO_TOOL_PATH + " DB=" + path_ + "; { " + line + "; } 2> " + err;
@@ -66,7 +68,7 @@ TEST_F(Hardship, AnEmptyFileIsNoDatabaseYet) {
   EXPECT_EQ(RunTool({"count", empty}).out, "0\n");
 }
 
-// As another user where the tests run as root, whom permissions do not stop.
+// As another user if the tests run as root, who ignores permissions.
 TEST_F(Hardship, NoPermissionIsTold) {
   const std::string as_nobody = geteuid() == 0 ? "setpriv --reuid=65534 --regid=65534 --clear-groups " : "";
   if (std::system((as_nobody + HAKO_TOOL_PATH + " --version > /dev/null 2>&1").c_str()) != 0) GTEST_SKIP() << "cannot be another user here";
@@ -106,7 +108,7 @@ TEST_F(Hardship, AFullDiskStopsWithoutHarm) {
   EXPECT_EQ(RunTool({"verify", path}).exit_code, 0);
   EXPECT_EQ(RunTool({"get", path, "0"}).out, "value of 0\n");
 
-  // On a disk with no room at all, nothing is left of what could not be made.
+  // On a full disk a file that could not be created leaves nothing.
   const ToolResult exported = RunTool({"export", path, disk.File("a.tsv")});
   EXPECT_EQ(exported.exit_code, 3);
   EXPECT_THAT(exported.err, AllOf(StartsWith("hako: " + disk.File("a.tsv") + ": "), EndsWith(full)));
@@ -123,7 +125,7 @@ TEST_F(Hardship, AFullDiskStopsWithoutHarm) {
   EXPECT_NE(access(disk.File("c.hkh.tmp").c_str(), F_OK), 0);
 }
 
-// A tree meets the end of the disk at a checkpoint: what the one before brought to the file is what there is.
+// A checkpoint of a tree fills the disk: the file has the previous checkpoint.
 TEST_F(Hardship, AFullDiskLeavesATreeAsOfItsLastCheckpoint) {
   SmallDisk disk(2 << 20);
   if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a small file system";
@@ -162,7 +164,7 @@ TEST_F(Hardship, APipeThatNobodyReadsEndsQuietly) {
   }
 }
 
-// A change is whole although the sum cannot be printed.
+// A change is made although the sum cannot be printed.
 TEST_F(Hardship, AFailedWriteIsAnErrorOfEveryCommand) {
   if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "there is no /dev/full";
   for (const std::string command : {"--help", "--version", "man", "completion bash", "help get", "list $DB", "get $DB 0", "verify $DB",
@@ -174,7 +176,7 @@ TEST_F(Hardship, AFailedWriteIsAnErrorOfEveryCommand) {
   EXPECT_THAT(Shell("$HAKO perf sequence --dbm tiny --iter 10 > /dev/full", 3), StartsWith("hako: standard output: cannot write"));
 }
 
-// The file that is opened next must not take the place of a closed stream.
+// The next file opened must not take the descriptor of a closed stream.
 TEST_F(Hardship, ClosedStreamsDoNoHarm) {
   EXPECT_EQ(Shell("$HAKO set $DB k v >&-", 0), "");
   EXPECT_THAT(Shell("$HAKO get $DB k >&-", 3), HasSubstr("hako: standard output: cannot write: "));

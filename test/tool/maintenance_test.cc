@@ -25,7 +25,7 @@ using testing::UnorderedElementsAre;
 
 class Maintenance : public testing::Test {
  protected:
-  // Every test leaves databases without damage.
+  // Verifies the databases at the end of every test.
   void TearDown() override {
     for (const auto& entry : std::filesystem::directory_iterator(dir_.path())) {
       const std::string path = entry.path();
@@ -201,7 +201,7 @@ TEST_F(Maintenance, NamesCarryOptions) {
   EXPECT_EQ(RunTool({"get", path + "?dbm=hash,file=pos", "k"}).out, "v\n");
 }
 
-// The pipe of its output is full and nobody reads: the program is in the middle of its work when the signal comes.
+// The pipe of its output is full and not read, so the program is working when the signal arrives.
 TEST_F(Maintenance, ASignalStopsAnExport) {
   Import(a_, Numbered(0, 50000, std::string(200, 'v')));
   ASSERT_EQ(mkfifo(dir_.File("pipe").c_str(), 0600), 0);

@@ -1,4 +1,4 @@
-// Databases in order: what list, merge and copy do with one, and that the program says which kinds there are.
+// Ordered databases: list, merge and copy, and that the help names the kinds.
 #include <string>
 #include <vector>
 

@@ -1,4 +1,5 @@
-// hako perf --stalls: which operations it measures of which database, what it prints, its mistakes.
+// hako perf --stalls: the operations that it measures of each database, its output, its usage
+// errors.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -7,7 +8,7 @@
 namespace hako {
 namespace {
 
-// Small enough for any machine; no time is looked at.
+// Small enough for any machine; times are not checked.
 std::vector<std::string> StallsOf(const std::string& kind, const std::string& path, const std::vector<std::string>& more = {}) {
   std::vector<std::string> command = {"perf", "--stalls", "--dbm", kind,      "--path", path,        "--records",
                                       "2k",   "--huge",   "300ki", "--batch", "100",    "--seconds", "0.01"};

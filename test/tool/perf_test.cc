@@ -140,7 +140,8 @@ TEST_P(PerfOnFile, ThreadsShareTheWork) {
                             .validates = true,
                             .dots = DotLines(50, 50),
                             .num_iterations = "1000"};
-  // 3000 keys drawn from 3000 by a generator with a fixed seed: about 1 - 1/e of them are different.
+  // 3000 keys drawn from 3000 by a generator with a fixed seed: about 1 - 1/e of them are
+  // different.
   for (const char* phase : {"Setting", "Getting", "Iterating"}) ExpectPhase(output, want, phase, "1[89][0-9]{2}");
   ExpectPhase(output, want, "Removing", "0");
   output.ExpectEnd();
@@ -250,7 +251,7 @@ TEST(Perf, OptionsWithoutMeaningAreTakenWithANote) {
   EXPECT_THAT(RunTool({"perf", "sequence", "--dbm", "tiny", "--iter", "1", "--directio"}).err, HasSubstr("did you mean '--direct_io'?"));
 }
 
-// Every option that the other tool lists in its help is taken here, or refused with what there is instead.
+// Every option that Tkrzw's tool lists in its help is accepted, or noted with its counterpart.
 TEST(Perf, TakesEveryOptionOfTheToolItFollows) {
   if (std::system("command -v tkrzw_dbm_perf > /dev/null") != 0) GTEST_SKIP() << "tkrzw-utils is not installed";
   TempDir dir;
@@ -270,7 +271,7 @@ TEST(Perf, TakesEveryOptionOfTheToolItFollows) {
     }
     if (!line.starts_with("  --")) continue;
     const std::string name = line.substr(2, line.find(' ', 2) - 2);
-    const bool takes_value = line[name.size() + 3] != ':' || name == "--keys";  // whose help leaves that out
+    const bool takes_value = line[name.size() + 3] != ':' || name == "--keys";  // its help omits that
     for (const std::string& command : where) {
       std::vector<std::string> args = {"perf", command, "--iter", "10"};
       if (name != "--dbm") args.insert(args.end(), {"--dbm", "tiny"});
@@ -294,7 +295,8 @@ TEST(Perf, ParallelPrintsOnePhase) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_EQ(result.err, "");
     Output output(result.out);
-    // A fifth of 4,000 keys see a CompareExchange, which seldom makes a record; of the rest, 4/5 times 1/2 are set.
+    // A fifth of 4,000 keys see a CompareExchange, which seldom makes a record; of the rest, 4/5
+    // times 1/2 are set.
     const Expectation want = {.impl = impl,
                               .threads = "4",
                               .is_in_file = impl == "hash" || impl == "tree",
@@ -378,7 +380,8 @@ std::vector<std::string> Join(std::vector<std::string> args, const std::vector<s
   return args;
 }
 
-// What the file system of `dir` says to direct I/O in blocks of 512 bytes: an older system, or a device with larger sectors, refuses it.
+// Whether the file system of `dir` accepts direct I/O in blocks of 512 bytes: an older system, or a
+// device with larger sectors, refuses it.
 Status DirectIoIn(const std::string& dir) {
   const std::string path = dir + "/probe";
   const Status status = PositionalParallelFile::Open(path, {.direct = true, .block_size = 512}).status();
@@ -391,7 +394,8 @@ class PerfDirect : public testing::Test {
   void SetUp() override {
     if (const Status status = DirectIoIn(dir_.path()); !status.ok()) GTEST_SKIP() << status;
   }
-  // With command lines of tkrzw_dbm_perf, but for the ending of the path, and how many iterations there are.
+  // With command lines of tkrzw_dbm_perf, except for the suffix of the path and the number of
+  // iterations.
   std::vector<std::string> Hash(const std::string& iterations) const {
     return {"perf",         "sequence",    "--path",       dir_.File("casket.hkh"),
             "--file",       "pos-para",    "--random_key", "--random_seed",
@@ -472,7 +476,7 @@ TEST_F(PerfDirect, JsonSaysWhatTheDeviceDid) {
   const std::vector<nlohmann::json> devices = Devices(Join(Hash("2000"), {"--get_copy"}));
   ASSERT_THAT(devices, SizeIs(4));
   const nlohmann::json &setting = devices[0], &getting = devices[1];
-  // About 1 - 1/e of the keys are different, and as many are asked for in vain; 8 MB have no room in the buffers.
+  // About 1 - 1/e of the keys are different, and Getting misses as many; 8 MB exceed the buffers.
   EXPECT_GT(setting.at("written_bytes"), 4'000'000);
   EXPECT_GT(getting.at("read_bytes"), 2'000'000);
   EXPECT_EQ(getting.at("writes"), 0);
@@ -524,7 +528,7 @@ TEST_F(PerfDirect, PaddedFilesAreWholeBlocks) {
   }
 }
 
-// Where there is no direct I/O the tool says so, and where there is it runs.
+// The tool runs with direct I/O, or reports that there is none.
 TEST(Perf, AFileSystemWithoutDirectIoIsNamed) {
   for (const std::string& parent : {TempDir::DefaultParent(), std::string("/dev/shm")}) {
     if (!std::filesystem::is_directory(parent)) continue;

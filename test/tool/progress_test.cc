@@ -18,7 +18,7 @@ TEST(Numbers, AreGroupedForReaders) {
   EXPECT_EQ(GroupDigits(1234567), "1,234,567");
 }
 
-// What a Progress wrote while a clock of ours ran.
+// The output of a Progress with the test's clock.
 class Screen {
  public:
   std::FILE* file() { return file_; }

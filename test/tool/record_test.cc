@@ -1,4 +1,4 @@
-// create, get, set, remove, list, inspect, verify, and what they answer where the file is not as they wish.
+// create, get, set, remove, list, inspect, verify, and their errors.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -212,7 +212,7 @@ TEST_F(Records, ListByPrefix) {
   EXPECT_EQ(RunTool({"list", path_, "--prefix", "ap", "--items", "2"}).err, "");
 }
 
-// What is shown escaped can be typed in again: the way to keys that no argument can hold.
+// Escaped output can be given as input again, for keys that an argument cannot hold.
 TEST_F(Records, UnescapeTakesWhatEscapePrints) {
   const std::string key("\0\\\n\xff", 4);
   const std::string typed = "\\x00\\\\\\n\\xff";

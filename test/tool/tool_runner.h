@@ -1,4 +1,4 @@
-// Runs the program `hako` as its users do: another process, arguments, standard streams, an exit code.
+// Runs the program `hako` as users do: another process, arguments, standard streams, an exit code.
 #pragma once
 
 #include <fcntl.h>
@@ -26,7 +26,7 @@ extern char** environ;
 namespace hako {
 
 struct ToolResult {
-  int exit_code = -1;  // minus the signal, where one ended it
+  int exit_code = -1;  // minus the signal that ended it
   std::string out;
   std::string err;
 };
@@ -43,13 +43,14 @@ inline void WriteWhole(const std::string& path, std::string_view text) {
   HAKO_ASSERT(file.good());
 }
 
-// One run. Its input is a pipe from here; its output goes to files, so that neither side waits for the other, or to a terminal.
+// One run. Its input is a pipe from here; its output goes to files, so that neither side waits for
+// the other, or to a terminal.
 class ToolProcess {
  public:
   enum class Screen { kNone, kTerminal, kInteractive };  // kTerminal: stdout and stderr are one; kInteractive: stdin too
 
   explicit ToolProcess(const std::vector<std::string>& args, Screen screen = Screen::kNone) {
-    signal(SIGPIPE, SIG_IGN);  // the program may end before it has read its input
+    signal(SIGPIPE, SIG_IGN);  // the program may end before it has read all input
     int input[2];
     HAKO_ASSERT(pipe2(input, O_CLOEXEC) == 0);
     input_ = input[1];
@@ -93,7 +94,8 @@ class ToolProcess {
     }
   }
 
-  // Returns when the program has taken all but what fits into a pipe (64 KiB); false where it has ended.
+  // Returns when the program has read all but the capacity of a pipe (64 KiB); false if it has
+  // ended.
   bool Write(std::string_view text) {
     while (!text.empty()) {
       const ssize_t size = write(input_, text.data(), text.size());
@@ -107,7 +109,8 @@ class ToolProcess {
   }
   void Send(int signal_number) { HAKO_ASSERT(kill(pid_, signal_number) == 0); }
 
-  // What the terminal shows by now. To be called from time to time, as the program waits while its screen is full.
+  // The output on the terminal so far. Must be called regularly, as the program waits while the
+  // terminal's buffer is full.
   const std::string& ReadTerminal(int timeout_ms = 0) {
     pollfd wait = {.fd = terminal_, .events = POLLIN, .revents = 0};
     char buffer[4096];

@@ -1,4 +1,5 @@
-// What the tests of the program share beside running it (tool_runner.h): a database in a directory of its own, texts to import, matchers.
+// Helpers of the program's tests, beside tool_runner.h: a database in a temporary directory, texts
+// to import, matchers.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -21,7 +22,7 @@ using testing::SizeIs;
 using testing::StartsWith;
 using testing::UnorderedElementsAre;
 
-// A database that every test leaves without damage.
+// A database that is verified at the end of every test.
 class ToolTest : public testing::Test {
  protected:
   explicit ToolTest(const std::string& name = "a.hkh") : path_(dir_.File(name)) {}

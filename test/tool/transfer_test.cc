@@ -1,4 +1,5 @@
-// export and import: what goes out in a format comes back the same, malformed texts are told by line, an import can be stopped.
+// export and import: every format round-trips, malformed text is reported by line, an import can be
+// interrupted.
 #include <signal.h>
 #include <unistd.h>
 
@@ -14,7 +15,7 @@ namespace {
 
 using RecordMap = std::map<std::string, std::string>;
 
-// What a database holds, read through hexadecimal digits, which no format of import or export shares.
+// The content of a database, read as hexadecimal digits, independently of the formats under test.
 RecordMap ReadAll(const std::string& path) {
   const ToolResult listed = RunTool({"list", path, "--items", "-1", "--hex"});
   EXPECT_EQ(listed.exit_code, 0) << listed.err;
@@ -32,7 +33,8 @@ RecordMap ReadAll(const std::string& path) {
   return records;
 }
 
-// Keys and values that trip text formats, and random bytes, some longer than the buffers of the program.
+// Keys and values that are hard for text formats, and random bytes, some longer than the program's
+// buffers.
 RecordMap AwkwardRecords() {
   RecordMap records = {{"", "empty key"},
                        {"empty value", ""},
@@ -78,7 +80,7 @@ TEST_F(Transfer, RoundTripThroughFilesAndPipes) {
   for (const auto& [format, flags] : formats) {
     SCOPED_TRACE(format + (flags.empty() ? "" : " --print"));
     TempDir dir;
-    const std::string text = dir.File("text." + format);  // the ending tells the format
+    const std::string text = dir.File("text." + format);  // the suffix selects the format
     Flags command = {"export", path_, text};
     command.insert(command.end(), flags.begin(), flags.end());
     const ToolResult exported = RunTool(command);
@@ -126,11 +128,11 @@ TEST_F(Transfer, ReadsWhatOtherToolsWrite) {
 
 void Shell(const std::string& command) { ASSERT_EQ(std::system(command.c_str()), 0) << command; }
 
-// Both programs are asked for what they read, in hexadecimal digits, which leaves no room for interpretation.
+// Both programs print the records that they read in hexadecimal digits.
 TEST_F(Transfer, LmdbLoadsOurDumpAndWeLoadItsOwn) {
   if (std::system("command -v mdb_load mdb_dump > /dev/null") != 0) GTEST_SKIP() << "lmdb-utils is not installed";
   RecordMap records = AwkwardRecords();
-  records.erase("");  // which LMDB refuses
+  records.erase("");  // LMDB refuses it
   ASSERT_EQ(RunTool({"import", path_, "--format", "dump"}, HexDump(records)).exit_code, 0);
   for (const std::string flag : {"--no-progress", "--print"}) {
     const std::string ours = dir_.File("ours.dump"), lmdb = dir_.File("l.mdb"), theirs = dir_.File("theirs.dump");
@@ -261,10 +263,10 @@ class Signals : public Transfer, public testing::WithParamInterface<int> {};
 
 TEST_P(Signals, StopAnImportBetweenRecords) {
   ToolProcess process({"import", path_});
-  ASSERT_TRUE(process.Write(NumberedLines(0, 100000)));  // more than a pipe and the program's buffer hold: it is at work
+  ASSERT_TRUE(process.Write(NumberedLines(0, 100000)));  // more than a pipe and the program's buffer hold: it is working
   process.Send(GetParam());
   const ToolResult result = [&] {
-    // The pipe stays open: the program must stop by itself.
+    // The pipe stays open, so the program must stop by itself.
     while (process.Write(NumberedLines(100000, 100100))) {
     }
     return process.Finish();
@@ -286,7 +288,8 @@ INSTANTIATE_TEST_SUITE_P(Transfer, Signals, testing::Values(SIGINT, SIGTERM, SIG
 TEST_F(Transfer, ASignalEndsTheWaitForInput) {
   ToolProcess process({"import", path_});
   ASSERT_TRUE(process.Write(NumberedLines(0, 100000)));
-  // From here on there is no more input, so sooner or later the program waits; the signal may come before that or after.
+  // From here on there is no more input, so the program waits sooner or later; the signal may
+  // arrive before or after that.
   process.Send(SIGINT);
   ASSERT_EQ(process.WaitForEnd(), 0);
   EXPECT_EQ(process.Finish().exit_code, 130);

@@ -1,5 +1,4 @@
-// A tree in a file under every command: what it does there as a hash table does is told briefly, what it does by its order in
-// ordered_test.cc.
+// A tree in a file under every command. Its ordered operations are in ordered_test.cc.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>

@@ -1,4 +1,4 @@
-// Which units are in use, beside a model that has a bool for each.
+// FreeSpaceMap beside a model with a bool for each unit.
 #include "hako/tree/free_space_map.h"
 
 #include <algorithm>
@@ -143,7 +143,8 @@ TEST(FreeSpaceMap, TakesTheFirstRunThatWillDo) {
   EXPECT_EQ(space.free_units(), 0u);
 }
 
-// As Rebuild does: thousands of images of a few sizes go to the front of a file that is nearly full there.
+// As Rebuild does: thousands of images of a few sizes move to the front of a file that is nearly
+// full there.
 TEST(FreeSpaceMap, FindsPlacesForManyImagesInOnePassForEachSize) {
   constexpr std::uint64_t kUnits = 1 << 20, kImages = 4000, kSizes = 8;
   FreeSpaceMap space;
@@ -169,7 +170,7 @@ TEST(FreeSpaceMap, FindsPlacesForManyImagesInOnePassForEachSize) {
   EXPECT_LE(space.words_read(), 3 * kSizes * kUnits / 64) << "searches from the front read " << kImages / 2 * kUnits / 64;
 }
 
-// A place is the first one, whatever other sizes were sought before.
+// The first place is found, regardless of sizes searched for before.
 TEST(FreeSpaceMap, TakeFirstAgreesWithASearchFromTheFront) {
   Random random(2);
   for (int round = 0; round < 200; ++round) {

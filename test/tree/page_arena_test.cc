@@ -1,4 +1,5 @@
-// The memory of pages: runs of units that do not overlap, are joined when they come back, and go back to the system.
+// The memory of pages: disjoint runs of units, which are coalesced when freed and returned to the
+// system.
 #include "hako/tree/page_arena.h"
 
 #include <sys/mman.h>
@@ -25,7 +26,7 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
-// What is allocated, each run filled with bytes that tell it from others.
+// The allocated runs, each filled with distinct bytes.
 class Runs {
  public:
   explicit Runs(PageArena& slab) : slab_(slab) {}
@@ -50,7 +51,7 @@ class Runs {
     runs_.erase(run);
     slab_.Free(first, units);
   }
-  // Moves the first that `wanted` wants to memory that is free; false if there is none.
+  // Moves the first run for which `wanted` holds to free memory; false if there is none.
   template <class F>
   bool MoveOne(F&& wanted) {
     const auto run = std::ranges::find_if(runs_, [&](const auto& each) { return wanted(each.first, each.second); });
@@ -98,7 +99,7 @@ TEST(PageArena, HandsOutRunsThatDoNotOverlap) {
   while (runs.size() > 0) runs.Free(random);
   EXPECT_EQ(slab->free_bytes(), PageBytes(*slab));
 
-  // All is one run again: a single one takes it, and no new memory.
+  // All is one run again: a single allocation takes it without new memory.
   const std::uint64_t all = PageBytes(*slab);
   ASSERT_TRUE(runs.Allocate(static_cast<unsigned>(all / format::kPageUnit)));
   EXPECT_EQ(PageBytes(*slab), all);
@@ -172,7 +173,7 @@ TEST(PageArena, GivesMemoryBackToTheSystem) {
   for (const std::uint32_t run : runs) slab->Free(run, kUnits);
   EXPECT_LE(resident(), 6 * kMiB) << "but for the huge pages at both ends";
 
-  Runs again(*slab);  // what was given back can be had again
+  Runs again(*slab);  // freed units can be allocated again
   const std::uint64_t before = PageBytes(*slab);
   while (again.bytes() < kBytes) ASSERT_TRUE(again.Allocate(200));
   EXPECT_EQ(PageBytes(*slab), before);

@@ -1,4 +1,4 @@
-// What a checkpoint of a cached tree looks at.
+// The cost of a checkpoint of a cached tree.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

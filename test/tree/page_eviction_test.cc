@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::uint64_t kMemory = 32 << 20, kPageSize = 128, kStep = 30;  // of keys: one at most is in a leaf
 
-// A tree with `changed` changed leaves in memory, and `others` in the file, whose cache has no memory left.
+// A tree with `changed` changed leaves in memory, and `others` in the file, whose cache has no
+// memory left.
 std::unique_ptr<CachedTree> FullOfChangedPages(std::uint64_t changed, std::uint64_t others) {
   MemoryFile file;
   {

@@ -1,4 +1,4 @@
-// Ids of pages are used again, so that neither they nor what is kept for each of them grow without end.
+// Ids of pages are reused, so that neither they nor their tables grow without bound.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -45,7 +45,7 @@ TEST(IdPool, EndsBehindTheLastIdThatIsUsed) {
   EXPECT_EQ(ids.end(), 10u);
 }
 
-// What a superblock says of ids.
+// The ids that a superblock states.
 std::uint32_t IdEndOf(const MemoryFile& device) {
   auto store = tree::PageStore<MemoryFile>::Open(device.Share(), BytewiseComparator::kName, NoCodec::kName, 0);
   return store.ok() ? std::uint32_t{(*store)->super().id_end} : 0;
@@ -84,7 +84,7 @@ TEST(PageIds, AreUsedAgainInEachSession) {
       ASSERT_THAT(db->Close(), IsOk());
       if (session < 3) most = std::max(most, IdEndOf(device));
     }
-    // Ids that are free, but not known to be, are used where there are more of these than of others.
+    // Ids that are free but not known to be are used if there are more of them than others.
     EXPECT_LE(IdEndOf(device), std::max(most, 2 * most - tree::PageArena::kFirstId) + 1024 + 200);
     EXPECT_LE(device.Size(), std::uint64_t{1} << 20);
   }

@@ -1,4 +1,4 @@
-// Pages of real trees, to their images and back; and images that are refused.
+// Round trips of pages of real trees through images, and images that are refused.
 #include "hako/tree/page_image.h"
 
 #include <cstdint>
@@ -169,7 +169,7 @@ TEST_F(PageImageTest, IsRefusedWhereItIsWrong) {
   }
 }
 
-// Whatever the damage: an image that is taken stays inside of itself.
+// An accepted image never reads outside itself, regardless of the damage.
 TEST_F(PageImageTest, StaysInsideOfItselfWhateverTheDamage) {
   SCOPED_TRACE(TestSeed());
   ASSERT_NO_FATAL_FAILURE(Fill(1000));

@@ -24,7 +24,7 @@ constexpr std::uint32_t kIdEnd = 4u << 24;  // of all ids
 
 bool operator==(const Entry& a, const Entry& b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
 
-// Where nodes are written to; a place is never used twice.
+// The places of written nodes; a place is never used twice.
 class Nodes {
  public:
   auto Reader() {
@@ -54,7 +54,7 @@ class Nodes {
     map.MarkWritten();
     return absl::OkStatus();
   }
-  // Says whether an entry was taken back, of those that were written since `next`.
+  // Whether an entry was rolled back, of those written since `next`.
   auto Withdrawer(std::uint64_t next) {
     return [this, next](const Entry& entry) { return entry.place() >= next && nodes_.erase(entry.place()) == 1; };
   }
@@ -210,7 +210,8 @@ TEST(PageMap, TellsOfANodeThatCannotBeRead) {
               StatusIs(absl::StatusCode::kDataLoss));
 }
 
-// A reader that releases the lock may find the node read, or moved, by another thread when it has it again.
+// A reader that releases the lock may find the node loaded, or moved, by another thread when it has
+// locked it again.
 TEST(PageMap, TakesANodeThatAnotherThreadHasLoadedOrMoved) {
   Nodes nodes;
   PageMap first = MapOf({});
@@ -221,10 +222,10 @@ TEST(PageMap, TakesANodeThatAnotherThreadHasLoadedOrMoved) {
   int calls = 0;
   const auto read = [&](const Entry& entry, unsigned level, std::uint64_t node, std::span<std::byte> out) -> Status {
     if (level > 0 || ++calls > 1) return nodes.Reader()(entry, level, node, out);
-    EXPECT_THAT(map.Exchange(300, Entry::For(301, 1, 2), nodes.Reader()).status(), IsOk());  // in another thread, say
+    EXPECT_THAT(map.Exchange(300, Entry::For(301, 1, 2), nodes.Reader()).status(), IsOk());  // as another thread would
     EXPECT_THAT(map.Exchange(5, Entry::For(6, 1, 2), nodes.Reader()).status(), IsOk());
     EXPECT_THAT(nodes.Write(map), IsOk());
-    return nodes.Reader()(entry, level, node, out);  // of a place that is not the node's any more: an error
+    return nodes.Reader()(entry, level, node, out);  // from a place that is no longer the node's: an error
   };
   ASSERT_OK_AND_ASSIGN(const Entry* at, map.At(5, read));
   EXPECT_EQ(at->place(), 6u);

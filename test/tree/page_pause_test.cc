@@ -1,4 +1,4 @@
-// Threads that pause, since most of a page cache's memory holds changed pages.
+// Writers that pause because most of the cache's memory holds changed pages.
 #include <cstdint>
 #include <string>
 #include <vector>

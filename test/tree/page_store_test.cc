@@ -1,5 +1,5 @@
-// The file of a TreeDBM as the store keeps it: what is committed is there, what is not is not, and nobody who reads is in the way of who
-// cuts the file.
+// The PageStore of a TreeDBM: committed images exist, others do not, and readers do not block a
+// truncation of the file.
 #include "hako/tree/page_store.h"
 
 #include <algorithm>
@@ -33,8 +33,7 @@ namespace {
 using Device = FaultFile<MemoryFile>;
 using Store = PageStore<Device>;
 
-// A file, and its store of images, which prove themselves: those of page `id` are checked values of that key.
-// Images and nodes that were moved forward, or will be.
+// A file and its PageStore. The image of page `id` is a checked value of that key.
 template <class S>
 std::uint64_t MoveAll(S& store) {
   auto moving = store.BeginMoving();
@@ -66,7 +65,7 @@ class PageStoreTest : public testing::Test {
   Status Commit() {
     return store_->Commit([](Store::Super& super) { super.id_end = kIdEnd; });
   }
-  // Whether the page's image is that, with zeros up to the next unit.
+  // Checks that the page has this image, with zeros up to the next unit.
   static Status ExpectImage(Store& store, std::uint32_t id, std::size_t size, std::uint64_t salt) {
     std::vector<std::byte> bytes(format::kPageImageMax);
     HAKO_ASSIGN_OR_RETURN(const std::size_t found, store.Read(id, bytes));
@@ -76,7 +75,7 @@ class PageStoreTest : public testing::Test {
     return absl::UnknownError("another image");
   }
   Status Expect(std::uint32_t id, std::size_t size, std::uint64_t salt) { return ExpectImage(*store_, id, size, salt); }
-  // A store of the file as it would be found after a crash.
+  // A store of the file as after a crash.
   StatusOr<std::unique_ptr<Store>> OpenCopy() {
     std::vector<std::byte> bytes(file_.Size());
     HAKO_RETURN_IF_ERROR(file_.ReadAt(0, bytes));
@@ -162,7 +161,8 @@ TEST_F(PageStoreTest, RefusesADamagedImage) {
   }
 }
 
-// Whichever write or change of size fails for want of space: the file is as of the last checkpoint, and the next one makes up for it.
+// Each write or resize lacks space in turn: the file is as of the last checkpoint, and the next one
+// succeeds.
 TEST_F(PageStoreTest, LosesNothingWhereThereIsNoSpace) {
   constexpr std::uint32_t kPages = 300;
   ASSERT_THAT(Begin(), IsOk());
@@ -249,7 +249,8 @@ TEST_F(PageStoreTest, CopiesTheCheckpointThatIsPinned) {
   for (std::uint32_t id = 1; id <= 500; ++id) ASSERT_THAT(Expect(id, 1000, 5), IsOk());
 }
 
-// Long values lie before the pages; with each that goes, some pages move there from the file's end, which is cut.
+// Long values lie before the pages. When one is removed, pages move there from the end of the file,
+// which is truncated.
 TEST_F(PageStoreTest, ConcurrentReadsGoOnWhileTheFileIsCut) {
   constexpr std::uint32_t kPages = 400, kLong = 300;
   const std::string value(4096, 'l');
@@ -284,7 +285,7 @@ TEST_F(PageStoreTest, ConcurrentReadsGoOnWhileTheFileIsCut) {
   EXPECT_LE(file_.Size(), size - kLong * value.size() / 4 * 3);
 }
 
-// A file that stops before a read, once, until others have had time to cut it.
+// A file that stops once before a read, until others have had time to truncate it.
 class HesitatingFile {
  public:
   struct Plan {
@@ -313,7 +314,7 @@ class HesitatingFile {
   std::shared_ptr<Plan> plan_;
 };
 
-// Each transfer of the store's one thread waits until another thread has looked up a page.
+// Each transfer of the store's thread waits until another thread has looked up a page.
 TEST(PageStore, LooksUpPagesWhileTheDeviceWorks) {
   using Hooked = PageStore<HookedFile>;
   MemoryFile file(std::uint64_t{1} << 30);
@@ -344,7 +345,7 @@ TEST(PageStore, LooksUpPagesWhileTheDeviceWorks) {
     ASSERT_THAT(commit(*opened), IsOk());
   }
   ASSERT_OK_AND_ASSIGN(auto opened, open());
-  ASSERT_THAT(opened->EntryOf(5), IsOk());  // its node is read
+  ASSERT_THAT(opened->EntryOf(5), IsOk());  // loads its node
   store = opened.get();
   std::vector<std::byte> out(format::kPageImageMax);
   ASSERT_THAT(opened->Read(300 * 256 / 2, out).status(), StatusIs(absl::StatusCode::kDataLoss));  // no such page

@@ -1,4 +1,5 @@
-// Optimistic readers trust that a page whose version is as before lies where it lay and says what it said.
+// Optimistic readers rely on this: a page whose version has not changed has neither moved nor
+// changed.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -19,7 +20,7 @@ class PageVersionTest : public testing::Test {
     std::string bytes;
   };
 
-  // Compares each page that is resident with what it was at the last look.
+  // Compares each resident page with its state at the last call.
   void LookAtPages() {
     std::map<std::uint32_t, Seen> seen;
     tree_.ForEachUnlockedPage([&](std::uint32_t id, const format::PageLine& line, const CachedTree::View& page) {
@@ -38,7 +39,8 @@ class PageVersionTest : public testing::Test {
   std::map<std::uint32_t, Seen> seen_;
 };
 
-// New ids make the tables grow, so that pages have to move to where memory is left for them, also those that were about to be evicted.
+// New ids make the tables grow, so pages have to move to free memory, also those about to be
+// evicted.
 TEST_F(PageVersionTest, AdvancesWhenAPageThatWasCoolingMoves) {
   constexpr std::uint64_t kRecords = 60'000;  // more than have room
   for (std::uint64_t i = 0; i < kRecords; ++i) ASSERT_THAT(tree_.Set(NumberedKey(i), std::string(80, 'v')), IsOk());

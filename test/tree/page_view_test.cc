@@ -1,4 +1,4 @@
-// The search in a page: how many numbers are below another, and where a key is, beside the loops and algorithms that say it plainly.
+// The search in a page, compared with plain loops and algorithms.
 #include "hako/tree/page_view.h"
 
 #include <algorithm>
@@ -105,7 +105,7 @@ class PageViewTest : public testing::Test {
   std::vector<std::string> keys_;
 };
 
-// Keys of a few different bytes, so that heads tie, with something that all of them begin with.
+// Keys of a few different bytes, so that heads tie, with a common prefix.
 TEST_F(PageViewTest, FindsKeysWhereTheyAre) {
   Random random(TestSeed());
   const auto draw = [&](std::size_t shared) {

@@ -1,5 +1,6 @@
-// HashDBM and TreeDBM on files with direct I/O, in the suites of every DBM and of those in a file: with small blocks in a small cache, so
-// that records, pages and superblocks come and go and share blocks.
+// HashDBM and TreeDBM on files with direct I/O, in the suites of every DBM and of those in a file:
+// with small blocks in a small cache, so that blocks are constantly evicted, and records, pages and
+// superblocks share blocks.
 #include "dbm/concurrent_dbm_conformance.h"
 #include "dbm/dbm_conformance.h"
 #include "dbm/durable_dbm_conformance.h"
@@ -10,8 +11,8 @@
 namespace hako {
 namespace {
 
-// What has more records than the cache has room for goes to the device for each of them, which takes its time: hence some megabytes. With
-// the smallest cache there is model_test.cc.
+// Some megabytes, because a test with more records than the cache holds accesses the device for
+// each of them, which is slow. model_test.cc uses the smallest cache.
 using Cached = DirectFile<512, 8 << 20>;
 using HardlyCached = DirectFile<512>;
 
@@ -22,7 +23,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(DirectHash, DBMConformance, Hash);
 INSTANTIATE_TYPED_TEST_SUITE_P(DirectHash, DurableDBMConformance, Hash);
 INSTANTIATE_TYPED_TEST_SUITE_P(DirectHash, ConcurrentDBMConformance, Hash);
 
-using Tree = testing::Types<TreeSurroundings<HardlyCached>>;  // it has a cache of its own
+using Tree = testing::Types<TreeSurroundings<HardlyCached>>;  // it has a separate cache
 INSTANTIATE_TYPED_TEST_SUITE_P(DirectTree, DurableDBMConformance, Tree);
 
 }  // namespace

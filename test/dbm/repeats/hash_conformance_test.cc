@@ -1,4 +1,5 @@
-// HashDBM in memory, and on a file whose type is chosen at run time, in the suites of every DBM and of those in a file.
+// HashDBM in memory, and on a file whose type is chosen at run time, in the suites of every DBM and
+// of those in a file.
 #include "dbm/concurrent_dbm_conformance.h"
 #include "dbm/dbm_conformance.h"
 #include "dbm/durable_dbm_conformance.h"

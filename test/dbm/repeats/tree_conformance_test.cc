@@ -1,5 +1,6 @@
-// TreeDBM in memory, and on a file whose type is chosen at run time, in the suites of every DBM and of those in a file; and with tiny pages
-// in the smallest cache, in memory too, as a device would have to sync all the time.
+// TreeDBM in memory, and on a file whose type is chosen at run time, in the suites of every DBM and
+// of those in a file; and with tiny pages in the smallest cache, in memory too, as a device would
+// have to sync all the time.
 #include "dbm/concurrent_dbm_conformance.h"
 #include "dbm/dbm_conformance.h"
 #include "dbm/durable_dbm_conformance.h"

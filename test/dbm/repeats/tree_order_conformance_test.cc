@@ -1,4 +1,5 @@
-// TreeDBM with tiny pages in the smallest cache, in the suites about the order of keys and about several keys at once.
+// TreeDBM with tiny pages in the smallest cache, in the suites about the order of keys and about
+// several keys at once.
 #include "dbm/multi_dbm_conformance.h"
 #include "dbm/ordered_dbm_conformance.h"
 #include "dbm/surroundings.h"
