@@ -5,7 +5,7 @@
 namespace hako {
 namespace {
 
-TEST(AssertDeathTest, NamesThePlaceAndTheConditionAndEnds) {
+TEST(AssertDeathTest, NamesThePlaceAndTheConditionAndAborts) {
   const int one = 1;
   EXPECT_DEATH(HAKO_ASSERT(one == 2), "assert_test.cc:[0-9]+: hako: check failed: one == 2");
 }
@@ -23,7 +23,7 @@ TEST(Assert, DebugChecksAreNotEvaluatedInAReleaseBuild) {
   EXPECT_EQ(count, 0);
 }
 #else
-TEST(AssertDeathTest, DebugChecksEndADebugBuild) {
+TEST(AssertDeathTest, DebugChecksAbortInADebugBuild) {
   const int one = 1;
   EXPECT_DEATH(HAKO_DCHECK(one == 2), "check failed: one == 2");
 }

@@ -7,7 +7,7 @@
 namespace hako {
 namespace {
 
-TEST(Bytes, AreTheCharactersThemselves) {
+TEST(Bytes, ViewTheSameMemoryAsChars) {
   std::string text("a\0\xff", 3);
   const Bytes bytes = AsBytes(text);
   ASSERT_EQ(bytes.size(), 3u);

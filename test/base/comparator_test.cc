@@ -38,11 +38,11 @@ void ExpectRising(const std::vector<std::string>& keys) {
   }
 }
 
-TEST(Comparator, BytewiseIsTheOrderOfUnsignedBytes) {
+TEST(Comparator, BytewiseComparesUnsignedBytes) {
   ExpectRising<BytewiseComparator>({"", std::string(1, '\0'), "A", "a", "aa", "b", "\x80", "\xff"});
 }
 
-TEST(Comparator, CaseInsensitiveTakesLettersOfBothCasesForOne) {
+TEST(Comparator, CaseInsensitiveIgnoresCase) {
   ExpectRising<CaseInsensitiveComparator>({"", "[", "Aa", "aAa", "AB", "b", "\xff"});
   EXPECT_EQ(CaseInsensitiveComparator::Compare("Key", "kEY"), 0);
 }
@@ -70,7 +70,7 @@ TEST(Comparator, BigEndianComparesNumbers) {
                                           real(0), real(1e-300), BigEndian(std::bit_cast<std::uint32_t>(0.5f), 4), real(1), real(1e300)});
 }
 
-TEST(Comparator, PairsCompareTheirPartsInTurn) {
+TEST(Comparator, PairsCompareFirstThenSecond) {
   EXPECT_EQ(SplitPair(JoinPair("first", "second")), (std::pair<std::string_view, std::string_view>("first", "second")));
   EXPECT_EQ(PairComparator<DecimalComparator>::kName, "pair-decimal");
   ExpectRising<PairComparator<DecimalComparator>>({JoinPair("2", "z"), JoinPair("10", ""), JoinPair("10", "a"), JoinPair("11", "")});

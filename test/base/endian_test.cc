@@ -17,14 +17,14 @@ static_assert(std::is_trivially_copyable_v<Le<std::uint32_t>> && std::is_standar
 static_assert(std::has_unique_object_representations_v<Le<std::uint16_t>>);
 static_assert(!LeValue<bool> && !LeValue<long double>);
 
-TEST(Endian, BytesStandInLittleEndianOrder) {
+TEST(Endian, StoresLittleEndian) {
   const Le<std::uint32_t> value = 0x01020304;
   const unsigned char expected[] = {4, 3, 2, 1};
   EXPECT_EQ(std::memcmp(&value, expected, 4), 0);
   EXPECT_EQ(value, 0x01020304u);
 }
 
-TEST(Endian, ReadsAsTheNumberItHolds) {
+TEST(Endian, ConvertsToItsNumber) {
   struct Header {
     Le<std::uint8_t> byte;
     Le<std::uint64_t> number = 7;
@@ -45,7 +45,7 @@ TEST(Endian, ReadsAsTheNumberItHolds) {
   EXPECT_TRUE(header.number < std::numeric_limits<std::uint64_t>::max());
 }
 
-TEST(Endian, HoldsEnums) {
+TEST(Endian, StoresEnums) {
   enum class Kind : std::uint16_t { kNone, kSome = 0x1234 };
   const Le<Kind> kind = Kind::kSome;
   EXPECT_EQ(kind.get(), Kind::kSome);
@@ -58,7 +58,7 @@ TEST(Endian, WorksAtCompileTime) {
   static_assert(kValue == 0x0123456789abcdef);
 }
 
-TEST(Endian, LoadsAndStoresAtAnyPlace) {
+TEST(Endian, LoadsAndStoresUnaligned) {
   std::byte bytes[11] = {};
   StoreLe<std::uint64_t>(bytes + 1, 0x0807060504030201);
   for (int i = 1; i <= 8; ++i) EXPECT_EQ(std::to_integer<int>(bytes[i]), i);

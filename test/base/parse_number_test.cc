@@ -6,7 +6,7 @@
 namespace hako {
 namespace {
 
-TEST(ParseNumber, TakesSuffixes) {
+TEST(ParseNumber, ParsesSuffixes) {
   EXPECT_EQ(ParseNumber("0"), 0);
   EXPECT_EQ(ParseNumber("-12"), -12);
   EXPECT_EQ(ParseNumber("8k"), 8000);

@@ -18,7 +18,7 @@ TEST(ScratchBuffer, KeepsSmallMemoryForTheNextUse) {
   EXPECT_EQ(buffer.Take(4000), bytes);
 }
 
-TEST(ScratchBuffer, GivesBackLargeMemoryAtTheEndOfAUse) {
+TEST(ScratchBuffer, FreesLargeMemoryAtTheEndOfAUse) {
   OwnedScratch buffer;
   {
     const ScratchUse use(buffer);
@@ -29,14 +29,14 @@ TEST(ScratchBuffer, GivesBackLargeMemoryAtTheEndOfAUse) {
   EXPECT_LE(buffer.capacity(), ScratchBuffer::kKeptMax);
 }
 
-TEST(ScratchBuffer, KeepsWhatItHeldWhenItGrows) {
+TEST(ScratchBuffer, KeepsItsContentWhenItGrows) {
   OwnedScratch buffer;
   std::memcpy(buffer.Take(6), "begin", 6);
   EXPECT_STREQ(buffer.Take(3 << 20, 6), "begin");
 }
 
 #if !defined(HAKO_ASAN) && !defined(HAKO_TSAN)  // sanitizers end the process at such a size
-TEST(ScratchBuffer, ReturnsNothingWithoutMemoryAndStaysAsItWas) {
+TEST(ScratchBuffer, ReturnsNullAndStaysUnchangedWhenOutOfMemory) {
   OwnedScratch buffer;
   std::memcpy(buffer.Take(6), "begin", 6);
   EXPECT_EQ(buffer.Take(std::numeric_limits<std::size_t>::max() / 4), nullptr);

@@ -43,7 +43,7 @@ TEST(Varint, EncodesAsLeb128) {
   EXPECT_EQ(Encoded(~std::uint64_t{0}), ToBytes({0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}));
 }
 
-TEST(Varint, DecodesWhatItEncodes) {
+TEST(Varint, RoundTripsNumbers) {
   for (const std::uint64_t number : Numbers()) {
     std::vector<std::byte> bytes = Encoded(number);
     EXPECT_EQ(bytes.size(), VarintSize(number));
@@ -57,7 +57,7 @@ TEST(Varint, DecodesWhatItEncodes) {
   }
 }
 
-TEST(Varint, RefusesWhatIsTooLargeForItsType) {
+TEST(Varint, RefusesOverflow) {
   for (const std::uint64_t number : Numbers()) {
     const std::vector<std::byte> bytes = Encoded(number);
     std::uint32_t decoded32 = 99;
@@ -80,7 +80,7 @@ TEST(Varint, RefusesWhatIsTooLargeForItsType) {
   EXPECT_EQ(decoded, 99u);
 }
 
-TEST(Varint, RefusesWhatIsCutOff) {
+TEST(Varint, RefusesTruncatedInput) {
   for (const std::uint64_t number : Numbers()) {
     const std::vector<std::byte> bytes = Encoded(number);
     std::uint64_t decoded = 99;
@@ -93,7 +93,7 @@ TEST(Varint, RefusesWhatIsCutOff) {
   }
 }
 
-TEST(Varint, RefusesASecondEncodingOfTheSameNumber) {
+TEST(Varint, RefusesNonCanonicalEncodings) {
   std::uint32_t decoded = 99;
   for (const auto& bytes :
        {ToBytes({0x80, 0x00}), ToBytes({0xff, 0x00}), ToBytes({0x81, 0x80, 0x00}), ToBytes({0x80, 0x80, 0x80, 0x80, 0x00})}) {
@@ -102,7 +102,7 @@ TEST(Varint, RefusesASecondEncodingOfTheSameNumber) {
   EXPECT_EQ(decoded, 99u);
 }
 
-TEST(Varint, EncodesIntoNoMoreRoomThanThereIs) {
+TEST(Varint, NeverWritesBeyondTheBuffer) {
   for (const std::uint64_t number : Numbers()) {
     std::vector<std::byte> room(VarintSize(number) - 1);
     EXPECT_EQ(EncodeVarint(number, std::span(room)), 0u);

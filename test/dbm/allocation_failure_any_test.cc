@@ -57,7 +57,7 @@ class AllocationFailureAnyTest : public testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(, AllocationFailureAnyTest, testing::Values("db.hkh", "db.hkt", "db.hks"),
                          [](const auto& tested) { return std::string(tested.param).substr(3); });
 
-TEST_P(AllocationFailureAnyTest, MakeIteratorReturnsOneThatTells) {
+TEST_P(AllocationFailureAnyTest, MakeIteratorReportsFailureInItsStatus) {
   Try([this](std::uint64_t* shown) {
     auto it = db_->MakeIterator();
     for (it.First(); it.Valid(); it.Next()) ++*shown;
@@ -65,7 +65,7 @@ TEST_P(AllocationFailureAnyTest, MakeIteratorReturnsOneThatTells) {
   });
 }
 
-TEST_P(AllocationFailureAnyTest, RangeReturnsOneThatTells) {
+TEST_P(AllocationFailureAnyTest, RangeReportsFailureInItsStatus) {
   Try([this](std::uint64_t* shown) {
     auto range = db_->Range();
     for ([[maybe_unused]] const auto& record : range) ++*shown;
@@ -73,7 +73,7 @@ TEST_P(AllocationFailureAnyTest, RangeReturnsOneThatTells) {
   });
 }
 
-TEST_P(AllocationFailureAnyTest, IteratorWithoutMemoryStaysAtTheEnd) {
+TEST_P(AllocationFailureAnyTest, IteratorStaysAtTheEndWhenOutOfMemory) {
   std::unique_ptr<AnyDBM::Iterator> it;
   {
     FailingAllocation failing(1, FailingAllocation::Which::kOnce, FailingAllocation::Whose::kThisThread);

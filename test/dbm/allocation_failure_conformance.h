@@ -148,7 +148,7 @@ class AllocationFailure : public testing::Test {
 
 TYPED_TEST_SUITE_P(AllocationFailure);
 
-TYPED_TEST_P(AllocationFailure, OfOneRecord) {
+TYPED_TEST_P(AllocationFailure, StaysConsistentInOperationsOnOneRecord) {
   using D = typename TestFixture::Database;
   const std::string key = this->Key(7), longer(3000, 'n'), longest(100'000, 'N');
   this->Try("Get", [&](D& db) { return db.Get("long").status(); });
@@ -185,7 +185,7 @@ TYPED_TEST_P(AllocationFailure, OfOneRecord) {
   this->Try("Increment", [&](D& db) { return db.Increment("number").status(); });
 }
 
-TYPED_TEST_P(AllocationFailure, OfSeveralRecords) {
+TYPED_TEST_P(AllocationFailure, StaysConsistentInOperationsOnSeveralRecords) {
   using D = typename TestFixture::Database;
   std::vector<std::string> owned;
   for (int i = 0; i < 40; ++i) owned.push_back(this->Key(3 * i));  // some are absent
@@ -222,7 +222,7 @@ TYPED_TEST_P(AllocationFailure, OfSeveralRecords) {
   });
 }
 
-TYPED_TEST_P(AllocationFailure, OfManyUpdates) {
+TYPED_TEST_P(AllocationFailure, StaysConsistentInManyUpdates) {
   using D = typename TestFixture::Database;
   std::vector<std::string> keys;
   for (int i = 0; i < 300; ++i) keys.push_back("many" + std::to_string(i * 7919 % 300));
@@ -247,7 +247,7 @@ TYPED_TEST_P(AllocationFailure, OfManyUpdates) {
       false);
 }
 
-TYPED_TEST_P(AllocationFailure, OfTheWholeDatabase) {
+TYPED_TEST_P(AllocationFailure, StaysConsistentInOperationsOnTheWholeDatabase) {
   using D = typename TestFixture::Database;
   const auto all_threads = FailingAllocation::Whose::kAllThreads;
   std::atomic<int> shown = 0;
@@ -297,6 +297,7 @@ TYPED_TEST_P(AllocationFailure, OfTheWholeDatabase) {
   }
 }
 
-REGISTER_TYPED_TEST_SUITE_P(AllocationFailure, OfOneRecord, OfSeveralRecords, OfManyUpdates, OfTheWholeDatabase);
+REGISTER_TYPED_TEST_SUITE_P(AllocationFailure, StaysConsistentInOperationsOnOneRecord, StaysConsistentInOperationsOnSeveralRecords,
+                            StaysConsistentInManyUpdates, StaysConsistentInOperationsOnTheWholeDatabase);
 
 }  // namespace hako

@@ -67,7 +67,7 @@ class TreeAllocationFailure : public testing::Test {
   MemoryFile file_;
 };
 
-TEST_F(TreeAllocationFailure, OpensWhatItCouldNotOpen) {
+TEST_F(TreeAllocationFailure, OpensAfterAFailedOpen) {
   {
     ASSERT_OK_AND_ASSIGN(auto db, Database::Open(file_.Share()));
     Fill(*db, 1);
@@ -85,7 +85,7 @@ TEST_F(TreeAllocationFailure, OpensWhatItCouldNotOpen) {
   });
 }
 
-TEST_F(TreeAllocationFailure, CloseKeepsTheLastCheckpointOrAll) {
+TEST_F(TreeAllocationFailure, FailedCloseKeepsTheLastCheckpoint) {
   int round = 1;
   ForEachFailure([&](auto run) {
     ASSERT_OK_AND_ASSIGN(auto db, Database::Open(file_.Share()));
@@ -100,7 +100,7 @@ TEST_F(TreeAllocationFailure, CloseKeepsTheLastCheckpointOrAll) {
   });
 }
 
-TEST_F(TreeAllocationFailure, UpdatesOutliveCheckpointsThatFailed) {
+TEST_F(TreeAllocationFailure, UpdatesSurviveFailedCheckpoints) {
   ASSERT_OK_AND_ASSIGN(auto db, Database::Open(file_.Share()));
   int round = 0;
   ForEachFailure([&](auto run) {
@@ -113,7 +113,7 @@ TEST_F(TreeAllocationFailure, UpdatesOutliveCheckpointsThatFailed) {
   ExpectHolds(*db, round);
 }
 
-TEST_F(TreeAllocationFailure, FreedIdsOutliveCheckpointsThatFailed) {
+TEST_F(TreeAllocationFailure, FreedIdsSurviveFailedCheckpoints) {
   ASSERT_OK_AND_ASSIGN(auto db, Database::Open(file_.Share()));
   std::uint64_t size = 0;
   ForEachFailure([&](auto run) {
@@ -128,7 +128,7 @@ TEST_F(TreeAllocationFailure, FreedIdsOutliveCheckpointsThatFailed) {
   });
 }
 
-TEST_F(TreeAllocationFailure, CopyToCanBeTriedAgain) {
+TEST_F(TreeAllocationFailure, CopyToCanBeRetried) {
   ASSERT_OK_AND_ASSIGN(auto db, Database::Open(file_.Share()));
   Fill(*db, 1);
   ForEachFailure([&](auto run) {

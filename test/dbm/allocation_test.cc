@@ -125,7 +125,7 @@ TYPED_TEST(AllocationTest, OperationsAllocateNothing) {
   }
 }
 
-TEST(TinyDBM, AppendOfSmallPiecesCopiesTheValueOnlyAsItOutgrowsItsBlock) {
+TEST(TinyDBM, AppendCopiesTheValueOnlyWhenItOutgrowsItsBlock) {
   ASSERT_OK_AND_ASSIGN(auto tiny, TinyDBM<>::Open());
   AnyDBM db(std::move(tiny));
   constexpr int kAppends = 100'000;

@@ -30,7 +30,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-TEST(AnyDBM, EndingTellsTheKind) {
+TEST(AnyDBM, SuffixSelectsTheKind) {
   TempDir directory;
   for (const auto& [name, type] : {std::pair("a.hkh", "HashDBM"),
                                    {"a.hks", "TinyDBM"},
@@ -51,7 +51,7 @@ TEST(AnyDBM, EndingTellsTheKind) {
   EXPECT_THAT(tree->Get("key"), IsOkAndHolds("value"));
 }
 
-TEST(AnyDBM, NamesCarryOptions) {
+TEST(AnyDBM, ParsesOptionsInNames) {
   ASSERT_OK_AND_ASSIGN(
       const AnyOptions options,
       ParseAnyOptions(
@@ -136,7 +136,7 @@ TEST(AnyDBM, OptionsOfTreesTakeEffect) {
   wait_for_a_checkpoint(*timed);
 }
 
-TEST(AnyDBM, MistakesInNamesAreTold) {
+TEST(AnyDBM, ReportsMistakesInNames) {
   const std::pair<const char*, const char*> mistakes[] = {
       {"a.hkh?num_recrods=5", "unknown option 'num_recrods'; the options are dbm, file,"},
       {"a.hkh?num_records=many", "invalid value 'many' of option num_records"},
@@ -172,7 +172,7 @@ TEST(AnyDBM, MistakesInNamesAreTold) {
         << name;
 }
 
-TEST(AnyDBM, TakesOverAnyDatabase) {
+TEST(AnyDBM, WrapsAnyDatabase) {
   ASSERT_OK_AND_ASSIGN(auto hash, HashDBM<MemoryFile>::Open(MemoryFile(std::uint64_t{1} << 30)));
   AnyDBM db(std::move(hash));
   EXPECT_THAT(db.Increment("counter", 5), IsOkAndHolds(5));
@@ -184,7 +184,7 @@ TEST(AnyDBM, TakesOverAnyDatabase) {
   EXPECT_THAT(db.Close(), IsOk());
 }
 
-TEST(AnyDBM, CopiesWhole) {
+TEST(AnyDBM, CopiesAtomically) {
   TempDir directory;
   for (const std::string ending : {".hkh", ".hkt", ".hks"}) {
     ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(directory.File("a" + ending)));
@@ -204,7 +204,7 @@ std::vector<std::string> Keys(AnyDBM::Iterator& it, void (AnyDBM::Iterator::*mov
   return keys;
 }
 
-TEST(AnyDBM, MovesBothWaysWhereThereIsAnOrder) {
+TEST(AnyDBM, MovesBothWaysIfOrdered) {
   using testing::ElementsAre;
   TempDir directory;
   for (const std::string& name : {std::string("?dbm=baby"), directory.File("a.hkt")}) {
@@ -235,7 +235,7 @@ std::vector<std::string> KeysOf(auto range) {
   return keys;
 }
 
-TEST(AnyDBM, ShowsRangesWhereThereIsAnOrder) {
+TEST(AnyDBM, ShowsRangesIfOrdered) {
   using testing::ElementsAre;
   using testing::IsEmpty;
   TempDir directory;
@@ -256,7 +256,7 @@ TEST(AnyDBM, ShowsRangesWhereThereIsAnOrder) {
   }
 }
 
-TEST(AnyDBM, KeepsTheOrderOfWhatItTakesOver) {
+TEST(AnyDBM, KeepsTheOrderOfAWrappedDatabase) {
   TempDir directory;
   ASSERT_OK_AND_ASSIGN(auto tree, (TreeDBM<MemoryMapParallelFile, DecimalComparator>::Open(directory.File("a.hkt"))));
   AnyDBM db(std::move(tree));
@@ -268,7 +268,7 @@ TEST(AnyDBM, KeepsTheOrderOfWhatItTakesOver) {
   EXPECT_THAT(AnyDBM::Open(directory.File("a.hkt")), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("decimal")));
 }
 
-TEST(AnyDBM, RefusesToMoveBackWhereThereIsNoOrder) {
+TEST(AnyDBM, RefusesToMoveBackIfUnordered) {
   TempDir directory;
   for (const std::string& name : {directory.File("a.hkh"), std::string("?dbm=tiny")}) {
     ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(name));
@@ -298,7 +298,7 @@ TEST(AnyDBM, RefusesToMoveBackWhereThereIsNoOrder) {
 }
 
 // Snapshots do not depend on the kind: a tree loads those of a hash table, and the reverse.
-TEST(AnyDBM, SnapshotsGoFromKindToKind) {
+TEST(AnyDBM, LoadsSnapshotsOfOtherKinds) {
   TempDir directory;
   const std::string path = directory.File("casket.hks");
   std::string kinds[] = {"tiny", "baby", "tiny"};
@@ -323,7 +323,7 @@ class Snapshot : public testing::Test {
   const std::string path_ = directory_.File("casket.hks");
 };
 
-TEST_F(Snapshot, KeepsWhatWasThereAtTheLastSave) {
+TEST_F(Snapshot, KeepsTheRecordsOfTheLastSave) {
   ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(path_));
   EXPECT_THAT(db->Set("k", "saved by Close"), IsOk());
   EXPECT_THAT(db->Close(), IsOk());
@@ -377,7 +377,7 @@ TEST_F(Snapshot, IsLockedWhileOpenAndAfterEachSave) {
   EXPECT_THAT(AnyDBM::Open(path_), StatusIs(absl::StatusCode::kUnavailable));
 }
 
-TEST_F(Snapshot, ReadersChangeNothing) {
+TEST_F(Snapshot, ReadOnlyOpenChangesNothing) {
   ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(path_));
   EXPECT_THAT(db->Set("k", "v"), IsOk());
   EXPECT_THAT(db->Close(), IsOk());
@@ -399,7 +399,7 @@ TEST_F(Snapshot, ReadersChangeNothing) {
   EXPECT_EQ(std::filesystem::last_write_time(path_), time);
 }
 
-TEST_F(Snapshot, DamageIsToldAndKept) {
+TEST_F(Snapshot, DamageIsReportedAndKept) {
   ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(path_));
   EXPECT_THAT(db->Set("key", "a value to be damaged"), IsOk());
   EXPECT_THAT(db->Close(), IsOk());

@@ -39,7 +39,7 @@ struct StoppingComparator {
   }
 };
 
-TEST(BabyVerify, LetsWritersGoOn) {
+TEST(BabyVerify, DoesNotStopWriters) {
   constexpr int kRecords = 1000;
   ASSERT_OK_AND_ASSIGN(auto db, (BabyDBM<MemoryMapParallelFile, StoppingComparator>::Open()));
   for (int i = 0; i < kRecords; ++i) ASSERT_THAT(db->Set(NumberedKey(i), "before"), IsOk());
@@ -57,7 +57,7 @@ TEST(BabyVerify, LetsWritersGoOn) {
 }
 
 // Pages are split and merged meanwhile, and the tree grows and shrinks in height.
-TEST(BabyVerify, ConcurrentUpdatesAreNotTakenForDamage) {
+TEST(BabyVerify, ConcurrentUpdatesAreNotReportedAsDamage) {
   SCOPED_TRACE(TestSeed());
   ASSERT_OK_AND_ASSIGN(auto db, BabyDBM<>::Open({.page_size = 128}));
   std::atomic<int> num_done{0};

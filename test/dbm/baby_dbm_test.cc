@@ -30,7 +30,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Baby, ConcurrentDBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Baby, MultiDBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Baby, OrderedDBMConformance, All);
 
-TEST(BabyDBM, TakesKeysOfAnotherPrefixIntoAnEmptiedPage) {
+TEST(BabyDBM, AcceptsKeysOfAnotherPrefixInAnEmptiedPage) {
   ASSERT_OK_AND_ASSIGN(auto db, BabyDBM<>::Open());
   for (const char prefix : {'b', 'a', 'c'}) {
     const std::string key(100, prefix);
@@ -43,7 +43,7 @@ TEST(BabyDBM, TakesKeysOfAnotherPrefixIntoAnEmptiedPage) {
 }
 
 // Sparse pages are merged regardless of the end at which the removals begin.
-TEST(BabyDBM, JoinsSparsePagesOnEitherSide) {
+TEST(BabyDBM, MergesSparsePagesOnEitherSide) {
   for (const bool ascending : {true, false}) {
     ASSERT_OK_AND_ASSIGN(auto db, BabyDBM<>::Open());
     for (std::uint64_t i = 0; i < 4000; ++i) ASSERT_THAT(db->Set(NumberedKey(i), std::string(1000, 'v')), IsOk());
@@ -66,7 +66,7 @@ struct BackwardComparator {
 
 // Even where a page has room for only a few keys, inner pages are fewer than leaves, so the tree
 // does not grow in height while records are inserted and removed.
-TEST(BabyDBM, StaysLowUnderLongKeys) {
+TEST(BabyDBM, StaysShallowWithLongKeys) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
   ASSERT_OK_AND_ASSIGN(auto db, (BabyDBM<MemoryMapParallelFile, BackwardComparator>::Open({.page_size = 128})));
@@ -84,7 +84,7 @@ TEST(BabyDBM, StaysLowUnderLongKeys) {
 }
 
 // As adaptors of std::views move a range that they take.
-TEST(BabyDBM, RangesGoOnWhereTheyAreMovedTo) {
+TEST(BabyDBM, RangesContinueAfterAMove) {
   ASSERT_OK_AND_ASSIGN(auto db, BabyDBM<>::Open({.page_size = 256}));
   for (int i = 100; i < 900; ++i) ASSERT_THAT(db->Set(std::to_string(i), "value"), IsOk());
   auto range = std::make_unique<decltype(db->Range())>(db->Range());
@@ -101,7 +101,7 @@ TEST(BabyDBM, RangesGoOnWhereTheyAreMovedTo) {
   EXPECT_EQ(next, 100);
 }
 
-TEST(BabyDBM, RefusesOptionsThatMakeNoSense) {
+TEST(BabyDBM, RefusesInvalidOptions) {
   for (const std::uint64_t max_bytes : {std::uint64_t{0}, std::uint64_t{1} << 16, (std::uint64_t{1} << 20) - 1, std::uint64_t{1} << 40})
     EXPECT_THAT(BabyDBM<>::Open({.max_bytes = max_bytes}), StatusIs(absl::StatusCode::kInvalidArgument)) << max_bytes;
   for (const unsigned page_size : {0u, 127u, 8193u})
@@ -119,7 +119,7 @@ Records LoadRecords(D& db, std::uint64_t count) {
   return records;
 }
 
-TEST(BabyDBM, LoadsWhatWasSaved) {
+TEST(BabyDBM, RoundTripsThroughASnapshot) {
   ASSERT_OK_AND_ASSIGN(auto saved, BabyDBM<MemoryFile>::Open());
   Records records = LoadRecords(*saved, 5000);
   for (const std::size_t size : {0u, 1000u, 3u << 20}) {
@@ -146,7 +146,7 @@ TEST(BabyDBM, LoadsWhatWasSaved) {
 }
 
 // A hash table accepts longer keys than a tree, and either loads the other's snapshots.
-TEST(BabyDBM, KeepsWhatItHasIfASnapshotHasKeysTooLongForIt) {
+TEST(BabyDBM, KeepsItsRecordsIfASnapshotHasTooLongKeys) {
   ASSERT_OK_AND_ASSIGN(auto saved, TinyDBM<MemoryFile>::Open());
   MemoryFile file;
   ASSERT_OK_AND_ASSIGN(auto loaded, BabyDBM<MemoryFile>::Open());
@@ -167,7 +167,7 @@ TEST(BabyDBM, KeepsWhatItHasIfASnapshotHasKeysTooLongForIt) {
 }
 
 // Only updates fail when memory runs out, and removals free memory again.
-TEST(BabyDBM, IsWholeWithoutMemory) {
+TEST(BabyDBM, StaysConsistentWhenOutOfMemory) {
   for (const unsigned page_size : {128u, 8192u}) {
     SCOPED_TRACE(page_size);
     ASSERT_OK_AND_ASSIGN(auto db, BabyDBM<>::Open({.page_size = page_size, .max_bytes = 1 << 20}));

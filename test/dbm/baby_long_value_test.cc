@@ -52,14 +52,14 @@ class BabyLongValue : public testing::Test {
   std::unique_ptr<BabyDBM<>> db_;
 };
 
-TEST_F(BabyLongValue, IsCopiedBySetWithNothingLocked) {
+TEST_F(BabyLongValue, SetCopiesItWithNothingLocked) {
   SlowMemory value(kSize);
   RunBeside(
       value, [&] { EXPECT_THAT(db_->Set("long", value.view()), IsOk()); }, [&] { UseOtherRecords(); });
   EXPECT_THAT(db_->Get("long"), IsOkAndHolds(value.view()));
 }
 
-TEST_F(BabyLongValue, OfProcessMultiIsCopiedWithNothingLocked) {
+TEST_F(BabyLongValue, ProcessMultiCopiesItWithNothingLocked) {
   SlowMemory value(kSize);
   const std::string_view keys[] = {"long", "key3"};
   const auto visit = [&](std::size_t i, std::optional<std::string_view>) {
@@ -72,7 +72,7 @@ TEST_F(BabyLongValue, OfProcessMultiIsCopiedWithNothingLocked) {
 
 // An update of the same key waits for the copy. Otherwise threads that set the key repeatedly would
 // starve threads that must read it.
-TEST_F(BabyLongValue, IsReplacedOrRemovedOnceItIsCopied) {
+TEST_F(BabyLongValue, ReplacementWaitsForTheCopy) {
   for (const bool removes : {false, true}) {
     SlowMemory value(kSize);
     std::future<Status> later;
@@ -91,7 +91,7 @@ TEST_F(BabyLongValue, IsReplacedOrRemovedOnceItIsCopied) {
   }
 }
 
-TEST_F(BabyLongValue, IsReadWholeByThreadsThatCameWhileItWasCopied) {
+TEST_F(BabyLongValue, ThreadsThatReadDuringItsCopySeeItWhole) {
   SlowMemory value(kSize);
   std::future<StatusOr<std::string>> get;
   std::future<Status> append, several;
@@ -113,7 +113,7 @@ TEST_F(BabyLongValue, IsReadWholeByThreadsThatCameWhileItWasCopied) {
   EXPECT_THAT(db_->Get("long"), IsOkAndHolds(std::string(value.view()) + "w"));
 }
 
-TEST_F(BabyLongValue, IsSeenByAVisitorWithNothingLocked) {
+TEST_F(BabyLongValue, VisitorReadsItWithNothingLocked) {
   const std::string value(kSize, 'v');
   ASSERT_THAT(db_->Set("long", value), IsOk());
   std::future<void> other;
@@ -132,7 +132,7 @@ TEST_F(BabyLongValue, IsSeenByAVisitorWithNothingLocked) {
 }
 
 // A visitor may return a part of the value that it was shown.
-TEST_F(BabyLongValue, CanBeSetToAPartOfAnother) {
+TEST_F(BabyLongValue, CanBeSetToAPartOfItself) {
   const std::string value(kSize, 'v');
   ASSERT_THAT(db_->Set("long", value), IsOk());
   const std::string_view keys[] = {"long", "key3"};

@@ -355,7 +355,7 @@ TYPED_TEST_P(ConcurrentDBMConformance, ConcurrentClearIsAtomicToOtherOperations)
   this->ExpectHolds({{"key", "value"}});
 }
 
-TYPED_TEST_P(ConcurrentDBMConformance, ConcurrentSynchronizeStopsNobody) {
+TYPED_TEST_P(ConcurrentDBMConformance, ConcurrentSynchronizeDoesNotStopOthers) {
   auto& db = *this->db_;
   std::atomic<int> writing = 3;
   constexpr int kEach = 8000 / kSlowdown;
@@ -382,6 +382,6 @@ REGISTER_TYPED_TEST_SUITE_P(ConcurrentDBMConformance, ConcurrentSetsOfDisjointKe
                             ConcurrentIncrementsSum, ConcurrentAppendsAllArriveInOrder, ConcurrentCompareExchangesLoseNoUpdate,
                             ConcurrentInsertsAndRemovesOfOneKeyAlternate, ConcurrentReadersMissNoPresentKeyWhileTheTableGrows,
                             ConcurrentIterationShowsPresentRecordsOnce, ConcurrentIterationShowsPresentRecordsOnceBesideHundredfoldGrowth,
-                            ConcurrentClearIsAtomicToOtherOperations, ConcurrentSynchronizeStopsNobody);
+                            ConcurrentClearIsAtomicToOtherOperations, ConcurrentSynchronizeDoesNotStopOthers);
 
 }  // namespace hako

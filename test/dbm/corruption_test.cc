@@ -182,7 +182,7 @@ class HashCorruptionTest : public testing::Test {
 using Ways = testing::Types<MappedClean, MappedAfterKill, MappedAfterPowerCut, PositionalClean, PositionalAfterPowerCut>;
 TYPED_TEST_SUITE(HashCorruptionTest, Ways);
 
-TYPED_TEST(HashCorruptionTest, UndamagedFileIsRight) {
+TYPED_TEST(HashCorruptionTest, UndamagedFilePasses) {
   auto opened = HashDBM<decltype(TypeParam::Open(this->image))>::Open(TypeParam::Open(this->image));
   ASSERT_THAT(opened, IsOk());
   EXPECT_THAT((*opened)->Verify(), IsOk());
@@ -206,7 +206,7 @@ TYPED_TEST(HashCorruptionTest, SurvivesDamagedSectors) {
   DamageSectors(this->image, TypeParam::Earlier(this->images), this->MakeCheck());
 }
 
-TEST(HashCorruption, RefusesAFormatThatIsNewerOrTooOld) {
+TEST(HashCorruption, RefusesUnsupportedFormatVersions) {
   Image image = MakeHashImages().closed;
   for (const std::uint32_t version : {format::kHashFileVersion + 1, format::kHashFileOldest - 1, 0u}) {
     SCOPED_TRACE(version);

@@ -216,7 +216,7 @@ void OpenAndList(const std::string& path, Records* found) {
   ASSERT_EQ(FreeSpaceCheck::OfFile(path), "");
 }
 
-TEST(CrashTest, KilledWritersLoseNothingThatWasAcknowledged) {
+TEST(CrashTest, KilledWritersLoseNoAcknowledgedUpdate) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
   TempDir directory;
@@ -267,7 +267,7 @@ void KillWriterOfAFileThatIsNotMapped() {
 TEST(CrashTest, KilledWriterOnAPositionalFileLeavesTheLastSynchronizedState) { KillWriterOfAFileThatIsNotMapped<PositionalParallelFile>(); }
 TEST(CrashTest, KilledWriterOnADirectFileLeavesTheLastSynchronizedState) { KillWriterOfAFileThatIsNotMapped<DirectFile<512>>(); }
 
-TEST(CrashTest, CopyOfAKilledMappedFileOpensAsAfterAPowerCut) {
+TEST(CrashTest, CopyOfAKilledMappedFileShowsTheLastSynchronizedState) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed() + 2);
   TempDir directory;
@@ -290,7 +290,7 @@ TEST(CrashTest, CopyOfAKilledMappedFileOpensAsAfterAPowerCut) {
 }
 
 // Several processes are killed in turn, with no Close or Synchronize in between except their own.
-TEST(CrashTest, CopyAfterSeveralDeathsOpensWithTheLastSynchronizedState) {
+TEST(CrashTest, CopyAfterSeveralKillsShowsTheLastSynchronizedState) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed() + 3);
   TempDir directory;

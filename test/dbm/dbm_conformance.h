@@ -93,7 +93,7 @@ TYPED_TEST_P(DBMConformance, IsEmptyAtFirst) {
   EXPECT_THAT(it.status(), IsOk());
 }
 
-TYPED_TEST_P(DBMConformance, GetsInEveryForm) {
+TYPED_TEST_P(DBMConformance, GetReturnsTheValueInEveryForm) {
   auto& db = *this->db_;
   ASSERT_THAT(db.Set("key", "0123456789"), IsOk());
   std::string value(100, '?');
@@ -126,7 +126,7 @@ TYPED_TEST_P(DBMConformance, GetsInEveryForm) {
   EXPECT_THAT(db.Contains("key"), IsOkAndHolds(true));
 }
 
-TYPED_TEST_P(DBMConformance, GetOfAbsentKeyInEveryForm) {
+TYPED_TEST_P(DBMConformance, GetOfAbsentKeyInEveryFormReturnsNotFound) {
   auto& db = *this->db_;
   ASSERT_THAT(db.Set("key", "value"), IsOk());
   std::array<char, 4> span{};
@@ -138,7 +138,7 @@ TYPED_TEST_P(DBMConformance, GetOfAbsentKeyInEveryForm) {
   EXPECT_THAT(db.Contains("kez"), IsOkAndHolds(false));
 }
 
-TYPED_TEST_P(DBMConformance, SetOverwritesUnlessTold) {
+TYPED_TEST_P(DBMConformance, SetOverwritesByDefault) {
   auto& db = *this->db_;
   std::string old = "untouched";
   EXPECT_THAT(db.Set("key", "1", {.overwrite = false, .old_value = &old}), IsOk());
@@ -154,7 +154,7 @@ TYPED_TEST_P(DBMConformance, SetOverwritesUnlessTold) {
   this->ExpectHolds({{"key", "55555"}});
 }
 
-TYPED_TEST_P(DBMConformance, RemoveGivesBackTheOldValue) {
+TYPED_TEST_P(DBMConformance, RemoveReturnsTheOldValue) {
   auto& db = *this->db_;
   this->SetAll({{"a", "1"}, {"b", "2"}, {"c", "3"}});
   std::string old = "untouched";
@@ -169,7 +169,7 @@ TYPED_TEST_P(DBMConformance, RemoveGivesBackTheOldValue) {
   this->ExpectHolds({{"b", "again"}, {"c", "3"}});
 }
 
-TYPED_TEST_P(DBMConformance, AppendJoinsByTheDelimiter) {
+TYPED_TEST_P(DBMConformance, AppendInsertsTheDelimiter) {
   auto& db = *this->db_;
   EXPECT_THAT(db.Append("list", "one", ","), IsOk());
   EXPECT_THAT(db.Append("list", "two", ","), IsOk());
@@ -239,7 +239,7 @@ TYPED_TEST_P(DBMConformance, IncrementCountsInEightBigEndianBytes) {
   EXPECT_THAT(db.Get("text"), IsOkAndHolds("1234567"));
 }
 
-TYPED_TEST_P(DBMConformance, ProcessCarriesOutWhatTheVisitorReturns) {
+TYPED_TEST_P(DBMConformance, ProcessCarriesOutTheVisitorsAction) {
   auto& db = *this->db_;
   const auto update = [&](std::string_view key, std::optional<std::string_view> expected, Action action) {
     int calls = 0;
@@ -419,7 +419,7 @@ TYPED_TEST_P(DBMConformance, HoldsMoreOrFewerRecordsThanExpected) {
   }
 }
 
-TYPED_TEST_P(DBMConformance, FollowsValuesThatGrowAndShrink) {
+TYPED_TEST_P(DBMConformance, StoresValuesThatGrowAndShrink) {
   auto& db = *this->db_;
   Random random(TestSeed());
   Records records;
@@ -490,7 +490,7 @@ TYPED_TEST_P(DBMConformance, IteratorKeepsItsOrderAndJumps) {
   EXPECT_EQ(it.key(), all.order[0]);
 }
 
-TYPED_TEST_P(DBMConformance, AnyNumberOfIteratorsAtOnce) {
+TYPED_TEST_P(DBMConformance, SupportsManyIteratorsAtOnce) {
   auto& db = *this->db_;
   for (int i = 0; i < 100; ++i) ASSERT_THAT(db.Set(NumberedKey(i), "value"), IsOk());
   const Listing all = ListByIterator(db);
@@ -507,7 +507,7 @@ TYPED_TEST_P(DBMConformance, AnyNumberOfIteratorsAtOnce) {
   }
 }
 
-TYPED_TEST_P(DBMConformance, IteratorGoesOnWhileRecordsChange) {
+TYPED_TEST_P(DBMConformance, IteratorContinuesWhileRecordsChange) {
   auto& db = *this->db_;
   constexpr int kRecords = 5000;
   for (int i = 0; i < kRecords; ++i) ASSERT_THAT(db.Set(NumberedKey(i), CheckedValue(NumberedKey(i), 20, 1)), IsOk());
@@ -528,7 +528,7 @@ TYPED_TEST_P(DBMConformance, IteratorGoesOnWhileRecordsChange) {
   EXPECT_EQ(db.Count(), static_cast<std::uint64_t>(kRecords + grown));
 }
 
-TYPED_TEST_P(DBMConformance, IteratorPassesOverRemovedRecords) {
+TYPED_TEST_P(DBMConformance, IteratorSkipsRemovedRecords) {
   auto& db = *this->db_;
   for (int i = 0; i < 3000; ++i) ASSERT_THAT(db.Set(NumberedKey(i), "value"), IsOk());
   std::set<std::string> shown;
@@ -610,13 +610,14 @@ TYPED_TEST_P(DBMConformance, SynchronizeChangesNothing) {
   this->ExpectHolds(records);
 }
 
-REGISTER_TYPED_TEST_SUITE_P(DBMConformance, IsEmptyAtFirst, GetsInEveryForm, GetOfAbsentKeyInEveryForm, SetOverwritesUnlessTold,
-                            RemoveGivesBackTheOldValue, AppendJoinsByTheDelimiter, CompareExchangeActsOnlyIfTheRecordIsAsExpected,
-                            IncrementCountsInEightBigEndianBytes, ProcessCarriesOutWhatTheVisitorReturns, KeepsEmptyAndBinaryKeysAndValues,
-                            KeepsEveryCombinationOfSmallSizes, KeepsLargeKeysAndValues, RefusesKeysAndValuesBeyondTheLimits,
-                            GrowsFromDefaultOptions, HoldsMoreOrFewerRecordsThanExpected, FollowsValuesThatGrowAndShrink,
-                            ReusesTheSpaceOfReplacedRecords, ClearDropsEverything, IteratorKeepsItsOrderAndJumps,
-                            AnyNumberOfIteratorsAtOnce, IteratorGoesOnWhileRecordsChange, IteratorPassesOverRemovedRecords,
-                            IteratorEndsAfterClear, StatsFollowTheRecords, InspectNamesEachPropertyOnce, SynchronizeChangesNothing);
+REGISTER_TYPED_TEST_SUITE_P(DBMConformance, IsEmptyAtFirst, GetReturnsTheValueInEveryForm, GetOfAbsentKeyInEveryFormReturnsNotFound,
+                            SetOverwritesByDefault, RemoveReturnsTheOldValue, AppendInsertsTheDelimiter,
+                            CompareExchangeActsOnlyIfTheRecordIsAsExpected, IncrementCountsInEightBigEndianBytes,
+                            ProcessCarriesOutTheVisitorsAction, KeepsEmptyAndBinaryKeysAndValues, KeepsEveryCombinationOfSmallSizes,
+                            KeepsLargeKeysAndValues, RefusesKeysAndValuesBeyondTheLimits, GrowsFromDefaultOptions,
+                            HoldsMoreOrFewerRecordsThanExpected, StoresValuesThatGrowAndShrink, ReusesTheSpaceOfReplacedRecords,
+                            ClearDropsEverything, IteratorKeepsItsOrderAndJumps, SupportsManyIteratorsAtOnce,
+                            IteratorContinuesWhileRecordsChange, IteratorSkipsRemovedRecords, IteratorEndsAfterClear, StatsFollowTheRecords,
+                            InspectNamesEachPropertyOnce, SynchronizeChangesNothing);
 
 }  // namespace hako

@@ -93,7 +93,7 @@ void GetAll(D& db) {
 class HashAccessTest : public DeviceAccessTest, public testing::WithParamInterface<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(BlockSizes, HashAccessTest, testing::Values(512, 4096), testing::PrintToStringParamName());
 
-TEST_P(HashAccessTest, ReadsARecordAtOnceAndWritesMany) {
+TEST_P(HashAccessTest, ReadsARecordInOneAccessAndBatchesWrites) {
   ASSERT_OK_AND_ASSIGN(auto db, Hash::Open(path_, {.seed = 1}, BehindASmallCache(GetParam())));
   const Stats set = AccessesOf(*db, [&] { SetAll(*db); });
   EXPECT_LE(set.device_writes, kRecords / 20);
@@ -123,7 +123,7 @@ TEST_F(DeviceAccessTest, WithoutBatchingEachBlockIsAnAccess) {
   EXPECT_GE(got.device_reads * 512, got.device_read_bytes);
 }
 
-TEST_F(DeviceAccessTest, AFirstReadThatIsTooShortCostsASecond) {
+TEST_F(DeviceAccessTest, ShortFirstReadCostsASecondRead) {
   ASSERT_OK_AND_ASSIGN(auto db, Hash::Open(path_, {.seed = 1, .min_read_size = 16}, BehindASmallCache(512)));
   SetAll(*db);
   ASSERT_THAT(db->Close(), IsOk());
@@ -146,7 +146,7 @@ std::vector<std::string> SixtyFourKeys() {
   return keys;
 }
 
-TEST_P(HashAccessTest, GetMultiReadsRecordsTogether) {
+TEST_P(HashAccessTest, GetMultiBatchesReads) {
   ASSERT_OK_AND_ASSIGN(auto db, Hash::Open(path_, {.seed = 1}, BehindASmallCache(GetParam())));
   SetAll(*db);
   ASSERT_THAT(db->Close(), IsOk());
@@ -198,7 +198,7 @@ TEST_P(HashAccessTest, GetMultiReadsRecordsTogether) {
 
 // The system may see fewer reads: allocated space that was never written is not read from the
 // device.
-TEST_P(HashAccessTest, ProcessEachReadsTheFileInLongPieces) {
+TEST_P(HashAccessTest, ProcessEachReadsTheFileByLongReads) {
   ASSERT_OK_AND_ASSIGN(auto db, Hash::Open(path_, {.seed = 1}, BehindASmallCache(GetParam())));
   SetAll(*db);
   const std::uint64_t mebibytes = db->GetStats().total_bytes >> 20;
@@ -219,7 +219,7 @@ TEST_P(HashAccessTest, ProcessEachReadsTheFileInLongPieces) {
   }
 }
 
-TEST_F(DeviceAccessTest, OpenReadsTheIndexAndNotTheRecords) {
+TEST_F(DeviceAccessTest, OpenReadsOnlyTheIndex) {
   constexpr std::uint64_t kMany = 50'000;
   const FileOptions file_options = {.direct = true, .cache_bytes = 1 << 20};
   ASSERT_OK_AND_ASSIGN(auto db, Hash::Open(path_, {}, file_options));
@@ -243,7 +243,7 @@ TEST_F(DeviceAccessTest, OpenReadsTheIndexAndNotTheRecords) {
 }
 
 // The file of a process that did not close it.
-TEST_P(HashAccessTest, RecoveryReadsTheFileOnceInLongPieces) {
+TEST_P(HashAccessTest, RecoveryReadsTheFileOnceByLongReads) {
   const std::string left = directory_.File("left");
   std::uint64_t mebibytes = 0;
   {
@@ -304,7 +304,7 @@ class TreeAccessTest : public DeviceAccessTest {
   }
 };
 
-TEST_F(TreeAccessTest, ReadsAPageAtOnce) {
+TEST_F(TreeAccessTest, ReadsAPageInOneAccess) {
   {
     ASSERT_OK_AND_ASSIGN(auto db, Tree::Open(path_, kTree, kFile));
     const Stats set = AccessesOf(*db, [&] {

@@ -262,8 +262,8 @@ class DirectFaultTest : public testing::Test {
 using Ways = testing::Types<Hash<1>, Hash<0>, Tree>;
 TYPED_TEST_SUITE(DirectFaultTest, Ways);
 
-TYPED_TEST(DirectFaultTest, InterruptedCallsAreDoneAgain) { this->ExpectUnnoticed({.how = How::kInterrupted}); }
-TYPED_TEST(DirectFaultTest, TransfersOfAPartAreCompleted) { this->ExpectUnnoticed({.how = How::kPartial}); }
+TYPED_TEST(DirectFaultTest, RetriesInterruptedCalls) { this->ExpectUnnoticed({.how = How::kInterrupted}); }
+TYPED_TEST(DirectFaultTest, CompletesPartialTransfers) { this->ExpectUnnoticed({.how = How::kPartial}); }
 TYPED_TEST(DirectFaultTest, SurvivesEachFailedRead) {
   this->ExpectSurvives({.writes = false, .syncs = false, .lengthens = false});
   this->ExpectSurvives({.writes = false, .syncs = false, .lengthens = false}, true);
@@ -273,12 +273,12 @@ TYPED_TEST(DirectFaultTest, SurvivesEachFailedSync) { this->ExpectSurvives({.rea
 TYPED_TEST(DirectFaultTest, SurvivesEachWriteThatLacksSpace) {
   this->ExpectSurvives({.error = ENOSPC, .reads = false, .syncs = false, .lengthens = false});
 }
-TYPED_TEST(DirectFaultTest, SurvivesADeviceThatIsFullWhenTheFileGrows) {
+TYPED_TEST(DirectFaultTest, SurvivesAFullDeviceWhenTheFileGrows) {
   this->ExpectSurvives({.error = ENOSPC, .reads = false, .writes = false, .syncs = false});
 }
 TYPED_TEST(DirectFaultTest, SurvivesADeviceThatDies) { this->ExpectSurvives({.forever = true}); }
 
-TEST(FailingCalls, ReachTheFileOfTheLibrary) {
+TEST(FailingCalls, AffectTheFilesOfTheLibrary) {
   TempDir directory;
   ASSERT_OK_AND_ASSIGN(auto file, PositionalParallelFile::Open(directory.File("file")));
   auto& calls = FailingCalls::Instance();

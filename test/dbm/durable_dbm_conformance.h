@@ -91,7 +91,7 @@ class DurableDBMConformance : public DBMConformance<Surroundings> {
 
 TYPED_TEST_SUITE_P(DurableDBMConformance);
 
-TYPED_TEST_P(DurableDBMConformance, ReopensWithAllItHeld) {
+TYPED_TEST_P(DurableDBMConformance, ReopensWithAllRecords) {
   this->Reopen();
   this->ExpectHolds({});
   auto records = this->Load(20'000, 30);
@@ -128,7 +128,7 @@ TYPED_TEST_P(DurableDBMConformance, SurvivesManyReopenings) {
   EXPECT_LE(this->db_->GetStats().total_bytes, std::uint64_t{8} << 20) << "the space of an earlier life is reused";
 }
 
-TYPED_TEST_P(DurableDBMConformance, TheDestructorCloses) {
+TYPED_TEST_P(DurableDBMConformance, DestructorCloses) {
   const auto records = this->Load(1000, 30);
   this->db_.reset();
   this->OpenWith(0);
@@ -174,7 +174,7 @@ TYPED_TEST_P(DurableDBMConformance, KeepsTheTypeOfTheDatabase) {
   this->ExpectHolds(records);
 }
 
-TYPED_TEST_P(DurableDBMConformance, TellsWhenItWasLastSynchronized) {
+TYPED_TEST_P(DurableDBMConformance, ReportsTheLastSynchronization) {
   const std::uint64_t start = WallClock(), made = this->db_->GetStats().synced_at;
   EXPECT_NE(made, 0u) << "Open does that makes the file";
   EXPECT_LE(made, start);
@@ -202,7 +202,7 @@ TYPED_TEST_P(DurableDBMConformance, SynchronizesInBothModes) {
   this->ExpectHolds(records);
 }
 
-TYPED_TEST_P(DurableDBMConformance, ConcurrentSetsThatMustSurviveAPowerCutSynchronize) {
+TYPED_TEST_P(DurableDBMConformance, ConcurrentDurableSetsSynchronize) {
   const std::uint64_t before = this->db_->GetStats().epoch;
   ASSERT_THAT(this->db_->Set("key", "value", {.durability = Durability::kPower}), IsOk());
   EXPECT_EQ(this->db_->GetStats().epoch, before + 1);
@@ -226,7 +226,7 @@ TYPED_TEST_P(DurableDBMConformance, ConcurrentSetsThatMustSurviveAPowerCutSynchr
 
 // With Durability::kPower every update is synchronized when it returns, and operations that change
 // nothing do not synchronize. os_crash_test.cc shows that the updates survive power cuts.
-TYPED_TEST_P(DurableDBMConformance, EveryUpdateIsSynchronizedWhereTheDatabaseIsOpenedSo) {
+TYPED_TEST_P(DurableDBMConformance, DurabilityPowerSynchronizesEveryUpdate) {
   ASSERT_OK_AND_ASSIGN(auto db, this->surroundings_.OpenWith({.durability = Durability::kPower}, OpenMode::kCreate, "durable"));
   const auto epochs_of = [&](auto operation) {
     const std::uint64_t before = db->GetStats().epoch;
@@ -302,7 +302,7 @@ TYPED_TEST_P(DurableDBMConformance, ManySynchronizationsReuseSpaceAndWrapNothing
   EXPECT_LE(this->db_->GetStats().total_bytes, std::uint64_t{4} << 20);
 }
 
-TYPED_TEST_P(DurableDBMConformance, RebuildGivesSpaceBack) {
+TYPED_TEST_P(DurableDBMConformance, RebuildShrinksTheFile) {
   auto records = this->Load(20'000, 100);
   ASSERT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
   EXPECT_FALSE(this->db_->ShouldBeRebuilt());
@@ -336,7 +336,7 @@ TYPED_TEST_P(DurableDBMConformance, RebuildsAnEmptyDatabase) {
   this->ExpectHolds({});
 }
 
-TYPED_TEST_P(DurableDBMConformance, ConcurrentRebuildStopsNobody) {
+TYPED_TEST_P(DurableDBMConformance, ConcurrentRebuildDoesNotStopOthers) {
   auto& db = *this->db_;
   std::atomic<int> working = 3;
   constexpr std::uint64_t kKeys = 2000 / kSlowdown;
@@ -377,7 +377,7 @@ TYPED_TEST_P(DurableDBMConformance, ConcurrentRebuildStopsNobody) {
 }
 
 // All maintenance operations in several threads, beside a writer, a reader and an iterator.
-TYPED_TEST_P(DurableDBMConformance, ConcurrentMaintenanceOfEveryKindAgrees) {
+TYPED_TEST_P(DurableDBMConformance, ConcurrentMaintenanceOperationsCoexist) {
   auto& db = *this->db_;
   auto records = this->Load(2000, 100);
   std::atomic<bool> done{false};
@@ -441,7 +441,7 @@ TYPED_TEST_P(DurableDBMConformance, ConcurrentMaintenanceOfEveryKindAgrees) {
   this->ExpectHolds(records);
 }
 
-TYPED_TEST_P(DurableDBMConformance, ConcurrentCopyHoldsAPrefixOfEachWritersWork) {
+TYPED_TEST_P(DurableDBMConformance, ConcurrentCopyHasAPrefixOfEachWritersUpdates) {
   auto& db = *this->db_;
   constexpr std::uint64_t kKeys = 700;
   std::atomic<bool> done = false;
@@ -488,7 +488,7 @@ TYPED_TEST_P(DurableDBMConformance, ConcurrentCopyHoldsAPrefixOfEachWritersWork)
   for (std::thread& writer : writers) writer.join();
 }
 
-TYPED_TEST_P(DurableDBMConformance, CopyIsADatabaseOfItsOwn) {
+TYPED_TEST_P(DurableDBMConformance, CopyIsIndependent) {
   UserMetadata metadata{};
   metadata[5] = std::byte{7};
   ASSERT_THAT(this->db_->SetMetadata(metadata), IsOk());
@@ -512,7 +512,7 @@ TYPED_TEST_P(DurableDBMConformance, CopyIsADatabaseOfItsOwn) {
   }
 }
 
-TYPED_TEST_P(DurableDBMConformance, RefusesForeignFilesAndLeavesThemAlone) {
+TYPED_TEST_P(DurableDBMConformance, RefusesForeignFilesUnchanged) {
   std::string text;
   for (int i = 0; i < 40'000; ++i) text += "this is no database\n";
   for (const std::size_t size : {std::size_t{1}, std::size_t{20}, std::size_t{4096}, std::size_t{65536}, text.size()}) {
@@ -574,7 +574,7 @@ TYPED_TEST_P(DurableDBMConformance, OpensReadOnlyWithoutChangingAByte) {
   }
 }
 
-TYPED_TEST_P(DurableDBMConformance, ReadOnlyNeedsAFileThatIsThere) {
+TYPED_TEST_P(DurableDBMConformance, ReadOnlyOpenRequiresAnExistingFile) {
   if constexpr (!PathFile<typename TypeParam::FileType>) {
     GTEST_SKIP() << "has no mode of opening";
   } else {
@@ -609,13 +609,12 @@ TYPED_TEST_P(DurableDBMConformance, RefusesASecondOpener) {
   }
 }
 
-REGISTER_TYPED_TEST_SUITE_P(DurableDBMConformance, ReopensWithAllItHeld, SurvivesManyReopenings, TheDestructorCloses, KeepsTheUsersMetadata,
-                            KeepsTheTypeOfTheDatabase, TellsWhenItWasLastSynchronized, EveryUpdateIsSynchronizedWhereTheDatabaseIsOpenedSo,
-                            ConcurrentSynchronizationInTheBackground, SynchronizesInBothModes,
-                            ConcurrentSetsThatMustSurviveAPowerCutSynchronize, ManySynchronizationsReuseSpaceAndWrapNothing,
-                            RebuildGivesSpaceBack, RebuildsAnEmptyDatabase, ConcurrentRebuildStopsNobody,
-                            ConcurrentMaintenanceOfEveryKindAgrees, ConcurrentCopyHoldsAPrefixOfEachWritersWork, CopyIsADatabaseOfItsOwn,
-                            RefusesForeignFilesAndLeavesThemAlone, OpensReadOnlyWithoutChangingAByte, ReadOnlyNeedsAFileThatIsThere,
-                            RefusesASecondOpener);
+REGISTER_TYPED_TEST_SUITE_P(DurableDBMConformance, ReopensWithAllRecords, SurvivesManyReopenings, DestructorCloses, KeepsTheUsersMetadata,
+                            KeepsTheTypeOfTheDatabase, ReportsTheLastSynchronization, DurabilityPowerSynchronizesEveryUpdate,
+                            ConcurrentSynchronizationInTheBackground, SynchronizesInBothModes, ConcurrentDurableSetsSynchronize,
+                            ManySynchronizationsReuseSpaceAndWrapNothing, RebuildShrinksTheFile, RebuildsAnEmptyDatabase,
+                            ConcurrentRebuildDoesNotStopOthers, ConcurrentMaintenanceOperationsCoexist,
+                            ConcurrentCopyHasAPrefixOfEachWritersUpdates, CopyIsIndependent, RefusesForeignFilesUnchanged,
+                            OpensReadOnlyWithoutChangingAByte, ReadOnlyOpenRequiresAnExistingFile, RefusesASecondOpener);
 
 }  // namespace hako

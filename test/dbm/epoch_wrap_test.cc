@@ -102,7 +102,7 @@ class SweepTest : public testing::Test {
   std::unique_ptr<HashDBM<HookedFile>> db_;
 };
 
-TEST_F(SweepTest, WritesTheStampsOfNeighboursTogether) {
+TEST_F(SweepTest, WritesAdjacentStampsInOneTransfer) {
   std::atomic<int> writes = 0;
   on_access_ = [&](Access access) { writes += access == Access::kWrite; };
   for (int i = 0; i < 10; ++i) Synchronize();
@@ -110,7 +110,7 @@ TEST_F(SweepTest, WritesTheStampsOfNeighboursTogether) {
   EXPECT_THAT(db_->Verify(), IsOk());
 }
 
-TEST_F(SweepTest, LeavesARecordRetiredThatWasRemovedAfterItWasRead) {
+TEST_F(SweepTest, KeepsARecordRetiredThatWasRemovedMeanwhile) {
   constexpr std::uint64_t kFirst = 440, kEnd = 445;  // read by the first synchronization that finds old stamps, and not in its first write
   std::atomic<bool> armed = true, ended = false;
   std::future<void> removal;

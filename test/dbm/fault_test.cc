@@ -149,7 +149,7 @@ TEST(HashFault, IteratorsStayFailedAfterTheFirstError) {
   EXPECT_THAT(it.status(), IsOk());
 }
 
-TYPED_TEST(FaultTest, RefusesWritesAfterAFailedSyncAndGoesOnReading) {
+TYPED_TEST(FaultTest, RefusesWritesButReadsAfterAFailedSync) {
   MemoryFile device;
   const auto plan = std::make_shared<FaultPlan>();
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<typename TypeParam::FileType>::Open(TypeParam::Open(device, plan)));
@@ -168,7 +168,7 @@ TYPED_TEST(FaultTest, RefusesWritesAfterAFailedSyncAndGoesOnReading) {
 
 // Close stamps the free blocks of one size class, which depends on the epoch, before it writes
 // anything else.
-TEST(HashFault, CloseTellsThatItsFirstWriteFailed) {
+TEST(HashFault, CloseReportsThatItsFirstWriteFailed) {
   for (int more_epochs = 0; more_epochs < 256; ++more_epochs) {
     MemoryFile device;
     const auto plan = std::make_shared<FaultPlan>();

@@ -38,7 +38,7 @@ using Buffered = PositionalParallelFile;
 constexpr std::uint64_t kKeys = 6000 / kSlowdown, kValueSize = 900;
 
 template <class FileT>
-class HashWalkTest : public testing::Test {
+class FileOrderScanTest : public testing::Test {
  protected:
   using Database = HashDBM<FileT>;
 
@@ -78,9 +78,9 @@ class HashWalkTest : public testing::Test {
   std::unique_ptr<Database> db_;
 };
 using Files = testing::Types<Direct, Buffered>;
-TYPED_TEST_SUITE(HashWalkTest, Files);
+TYPED_TEST_SUITE(FileOrderScanTest, Files);
 
-TYPED_TEST(HashWalkTest, NothingIsShownOfAnEmptyDatabase) {
+TYPED_TEST(FileOrderScanTest, ShowsNothingOfAnEmptyDatabase) {
   EXPECT_TRUE(this->Walk().empty());
   this->SetAll(100);
   for (std::uint64_t i = 0; i < 100; ++i) ASSERT_THAT(this->db_->Remove(NumberedKey(i)), IsOk());
@@ -90,7 +90,7 @@ TYPED_TEST(HashWalkTest, NothingIsShownOfAnEmptyDatabase) {
   EXPECT_TRUE(this->Walk().empty());
 }
 
-TYPED_TEST(HashWalkTest, ShowsRecordsOfAnySizeAlsoIfOpenedAnew) {
+TYPED_TEST(FileOrderScanTest, ShowsRecordsOfAnySizeAfterReopening) {
   Records records;
   for (std::uint64_t i = 0; i < kKeySizeMax && i < 3000; ++i) {
     // A few are longer than one read of the scan.
@@ -109,7 +109,7 @@ TYPED_TEST(HashWalkTest, ShowsRecordsOfAnySizeAlsoIfOpenedAnew) {
 
 // Each record is shown once while writers constantly replace, remove and add others, the table
 // grows, and Rebuild moves records.
-TYPED_TEST(HashWalkTest, BesideWritersWhatIsThereThroughoutIsShownOnce) {
+TYPED_TEST(FileOrderScanTest, ShowsPresentRecordsOnceDuringUpdates) {
   this->SetAll();
   ASSERT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
   // Of four keys one stays unchanged, one is replaced by one thread, one by all threads, and one is
@@ -177,7 +177,7 @@ TYPED_TEST(HashWalkTest, BesideWritersWhatIsThereThroughoutIsShownOnce) {
   EXPECT_THAT(this->db_->Verify(), IsOk());
 }
 
-TYPED_TEST(HashWalkTest, TheVisitorMaySetWhatItIsShownAndAddMore) {
+TYPED_TEST(FileOrderScanTest, VisitorMaySetTheShownRecordAndAddOthers) {
   this->SetAll();
   std::map<std::string, int> shown;
   ASSERT_THAT(this->db_->ProcessEach([&](std::string_view key, std::string_view) {
@@ -194,7 +194,7 @@ TYPED_TEST(HashWalkTest, TheVisitorMaySetWhatItIsShownAndAddMore) {
 
 // Records not yet shown are replaced repeatedly, or moved by Rebuild. Some are removed and set
 // again: they may be shown or not, but not twice.
-TYPED_TEST(HashWalkTest, TheVisitorMayMoveWhatItIsNotShownYet) {
+TYPED_TEST(FileOrderScanTest, VisitorMayMoveRecordsNotYetShown) {
   constexpr std::uint64_t kSome = 2000 / kSlowdown;
   this->SetAll(kSome);
   std::uint64_t calls = 0, version = 1;
@@ -226,7 +226,7 @@ TYPED_TEST(HashWalkTest, TheVisitorMayMoveWhatItIsNotShownYet) {
 }
 
 // Records that are owed at the end, and replaced faster than they can be read.
-TYPED_TEST(HashWalkTest, ARecordThatIsReplacedAllTheTimeIsShown) {
+TYPED_TEST(FileOrderScanTest, ShowsARecordThatIsConstantlyReplaced) {
   this->SetAll(100);
   std::atomic<bool> walking = true;
   RunThreads(2, [&](int thread) {
@@ -243,7 +243,7 @@ TYPED_TEST(HashWalkTest, ARecordThatIsReplacedAllTheTimeIsShown) {
   });
 }
 
-TYPED_TEST(HashWalkTest, SeveralWalksMayRunAtOnce) {
+TYPED_TEST(FileOrderScanTest, SupportsSeveralScansAtOnce) {
   constexpr std::uint64_t kSome = 1500 / kSlowdown;
   this->SetAll(kSome);
   std::map<std::string, std::uint64_t> inner;
@@ -258,7 +258,7 @@ TYPED_TEST(HashWalkTest, SeveralWalksMayRunAtOnce) {
   });
 }
 
-TYPED_TEST(HashWalkTest, NothingIsShownAfterAClear) {
+TYPED_TEST(FileOrderScanTest, ShowsNothingAfterAClear) {
   this->SetAll();
   std::uint64_t calls = 0;
   const auto shown = this->Walk([&] {
@@ -272,7 +272,7 @@ TYPED_TEST(HashWalkTest, NothingIsShownAfterAClear) {
 
 // There the stamps are as the crash left them, and only the index decides which of two records is
 // valid.
-TYPED_TEST(HashWalkTest, OfACrashedFileThatIsReadAloneTheLastSyncedStateIsShown) {
+TYPED_TEST(FileOrderScanTest, ReadOnlyOpenAfterCrashShowsLastSyncedState) {
   this->SetAll();
   ASSERT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
   for (std::uint64_t i = 0; i < kKeys; i += 2) ASSERT_THAT(this->Set(NumberedKey(i), 2), IsOk());
@@ -284,7 +284,7 @@ TYPED_TEST(HashWalkTest, OfACrashedFileThatIsReadAloneTheLastSyncedStateIsShown)
   for (const auto& [key, version] : shown) ASSERT_EQ(version, 1u) << key;
 }
 
-TYPED_TEST(HashWalkTest, DamageIsFoundAndAllElseIsShown) {
+TYPED_TEST(FileOrderScanTest, ReportsDamageAndShowsAllOtherRecords) {
   this->SetAll();
   ASSERT_THAT(this->db_->Close(), IsOk());
   std::string bytes;

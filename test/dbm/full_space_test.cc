@@ -57,13 +57,13 @@ TEST(FullSpaceTest, ShorterRecordsFitInTheSpaceOfRemovedOnes) {
   ExpectRoomForShorterRecords(*db);
 }
 
-TEST(FullSpaceTest, ShorterRecordsFitInTheSpaceOfRemovedOnesOfAFileThatIsNotMapped) {
+TEST(FullSpaceTest, ShorterRecordsFitInTheSpaceOfRemovedOnesOfAnUnmappedFile) {
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<AnyFile>::Open(AnyFile(MemoryFile(kMost))));
   FillAndThin(*db);
   ExpectRoomForShorterRecords(*db);
 }
 
-TEST(FullSpaceTest, RebuildThatFailsLeavesTheSpaceUsable) {
+TEST(FullSpaceTest, FailedRebuildLeavesTheSpaceUsable) {
   TempDir dir;
   ASSERT_OK_AND_ASSIGN(auto db, OpenMapped(dir));
   FillAndThin(*db);

@@ -59,7 +59,7 @@ void SynchronizeOften(DB& db) {
 }
 
 // Space freed in an extent that is not yet harvested would be found twice.
-TEST(HarvestTest, WritesNothingToAnExtentBeforeItIsHarvested) {
+TEST(HarvestTest, WritesToNoExtentBeforeItIsHarvested) {
   const MemoryFile memory = FileOfTheDead([](DB& db) {
     for (std::uint64_t i = 0; i < 60; ++i) ASSERT_THAT(db.Set(NumberedKey(i), ValueNamed("first" + NumberedKey(i), 200'000)), IsOk());
     ASSERT_THAT(db.Synchronize(SyncMode::kHard), IsOk());
@@ -134,7 +134,7 @@ TEST(HarvestTest, FirstSetHarvestsFewExtents) {
   EXPECT_THAT(db->Verify(), IsOk());
 }
 
-TEST(HarvestTest, FindsTheExtentsThatARebuildEmptied) {
+TEST(HarvestTest, FindsExtentsEmptiedByARebuild) {
   std::uint64_t records_before = 0;
   const MemoryFile memory = FileOfTheDead([&](DB& db) {
     for (std::uint64_t i = 0; i < 40'000; ++i) ASSERT_THAT(db.Set(NumberedKey(i), std::string(90, 'v')), IsOk());
@@ -156,7 +156,7 @@ TEST(HarvestTest, FindsTheExtentsThatARebuildEmptied) {
 
 // Values with long runs of zeros, which a harvest of partly written records would take for free
 // space.
-TEST(HarvestTest, WritersBesideTheHarvestLoseNothing) {
+TEST(HarvestTest, WritersDuringTheHarvestLoseNothing) {
   constexpr std::uint64_t kKeys = 240, kWriters = 3;
   const auto size_of = [](std::uint64_t salt) { return std::size_t{1000} + salt % 3 * 30'000; };
   const MemoryFile memory = FileOfTheDead([&](DB& db) {
@@ -187,7 +187,7 @@ TEST(HarvestTest, WritersBesideTheHarvestLoseNothing) {
 }
 
 // A damaged live record cannot be distinguished from free space, so such space stays unused.
-TEST(HarvestTest, HandsOutNoSpaceOfADamagedRecord) {
+TEST(HarvestTest, DoesNotReuseTheSpaceOfADamagedRecord) {
   MemoryFile memory = FileOfTheDead([](DB& db) {
     for (std::uint64_t i = 0; i < 2000; ++i) ASSERT_THAT(db.Set(NumberedKey(i), CheckedValue(NumberedKey(i), 90)), IsOk());
   });

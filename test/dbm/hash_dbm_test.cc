@@ -59,7 +59,7 @@ class HashOptionsTest : public testing::Test {
 using All = testing::Types<Mapped, Positional, InMemory, Erased>;
 TYPED_TEST_SUITE(HashOptionsTest, All);
 
-TYPED_TEST(HashOptionsTest, KeepsTheOptionsOfItsCreation) {
+TYPED_TEST(HashOptionsTest, KeepsTheOptionsSetAtCreation) {
   auto created = this->surroundings_.OpenWith({.num_records = 1000, .align_pow = 6, .seed = 1234});
   ASSERT_THAT(created, IsOk());
   for (std::uint64_t i = 0; i < 100; ++i) ASSERT_THAT((*created)->Set(NumberedKey(i), "x"), IsOk());
@@ -74,7 +74,7 @@ TYPED_TEST(HashOptionsTest, KeepsTheOptionsOfItsCreation) {
   EXPECT_THAT((*opened)->Close(), IsOk());
 }
 
-TYPED_TEST(HashOptionsTest, RefusesOptionsThatMakeNoSense) {
+TYPED_TEST(HashOptionsTest, RefusesInvalidOptions) {
   for (const int align_pow : {-1, 0, 2, 13, 100})
     EXPECT_THAT(this->surroundings_.OpenWith({.align_pow = align_pow}), StatusIs(absl::StatusCode::kInvalidArgument)) << align_pow;
   ASSERT_OK_AND_ASSIGN(auto file, this->surroundings_.files.Open("db"));
@@ -113,7 +113,7 @@ TEST(HashDBM, OpensByPath) {
   EXPECT_THAT(HashDBM<>::Open(directory.path() + "/no/such/directory"), testing::Not(IsOk()));
 }
 
-TEST(HashDBM, OpenTellsThatItCannotSynchronizeInTheBackground) {
+TEST(HashDBM, OpenReportsAFailedBackgroundStart) {
   TempDir directory;
   const std::string path = directory.File("casket.hkh");
   bool is_possible = true;
@@ -166,7 +166,7 @@ void ExpectOpensFrom() {
 TEST(HashDBM, OpensAPositionalFileMapped) { ExpectOpensFrom<PositionalParallelFile, MemoryMapParallelFile>(); }
 TEST(HashDBM, OpensAMappedFilePositional) { ExpectOpensFrom<MemoryMapParallelFile, PositionalParallelFile>(); }
 
-TEST(HashDBM, WorksOnThePoorestFile) {
+TEST(HashDBM, WorksOnAnArchetypeFile) {
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<ArchetypeFile>::Open(ArchetypeFile::Make()));
   for (std::uint64_t i = 0; i < 1000; ++i) ASSERT_THAT(db->Set(NumberedKey(i), "value"), IsOk());
   EXPECT_EQ(ListByProcessEach(*db).records.size(), 1000u);
@@ -178,7 +178,7 @@ TEST(HashDBM, WorksOnThePoorestFile) {
 
 // Reaches the maximum size quickly: moves the note of the last Close, and so the end of the file,
 // to just below it.
-TEST(HashDBM, ReachesTheLimitOfItsOffsetsAndRefusesToGoOn) {
+TEST(HashDBM, RefusesToGrowBeyondItsOffsets) {
   constexpr std::uint64_t kLimit = std::uint64_t{1} << 35;
   MemoryFile device(kLimit + (1 << 20));
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MemoryFile>::Open(device.Share()));
@@ -214,7 +214,7 @@ TEST(HashDBM, ReachesTheLimitOfItsOffsetsAndRefusesToGoOn) {
 
 // On an unmapped file a record of common size takes one read, whether its value is read or not, and
 // an absent key none.
-TEST(HashDBM, GetReadsTheDeviceOnce) {
+TEST(HashDBM, GetTakesOneRead) {
   const auto plan = std::make_shared<FaultPlan>();
   using File = FaultFile<AnyFile>;
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<File>::Open(File(AnyFile(MemoryFile()), plan)));
@@ -259,7 +259,7 @@ TEST(HashDBM, TakesAtMost34BytesForA16ByteRecord) {
 // Keys of one home bucket, in which insertions move entries and need space for overflow lines. The
 // device grows from attempt to attempt: first it lacks space for the records, then for the lines,
 // then it has enough.
-TEST(HashDBM, ProcessMultiChangesNothingWhereTheDeviceIsFull) {
+TEST(HashDBM, ProcessMultiChangesNothingOnAFullDevice) {
   constexpr std::uint64_t kSeed = 7;
   std::vector<std::string> names;
   for (std::uint64_t i = 0; names.size() < 40; ++i) {
@@ -297,7 +297,7 @@ TEST(HashDBM, ProcessMultiChangesNothingWhereTheDeviceIsFull) {
   EXPECT_GT(short_of_lines, 0);
 }
 
-TEST(HashDBM, RefusesUpdatesOnAFullDeviceAndGoesOnReading) {
+TEST(HashDBM, RefusesUpdatesButReadsOnAFullDevice) {
   MemoryFile device(std::uint64_t{2} << 20);
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MemoryFile>::Open(device.Share()));
   Records records;

@@ -183,7 +183,7 @@ std::string NameOf(const testing::TestParamInfo<Kind>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(, HashForgedFieldsTest, testing::Values(Kind::kMapped, Kind::kNotMapped, Kind::kKilled), NameOf);
 
-TEST_P(HashForgedFieldsTest, OpensWhatIsNotForged) {
+TEST_P(HashForgedFieldsTest, OpensUnforgedFiles) {
   Random random(1);
   HashForgery forgery(ImageOf(GetParam() != Kind::kNotMapped));
   EXPECT_GT(forgery.Chained().size(), 10u);
@@ -330,7 +330,7 @@ TEST(HashForgedFileTest, RefusesATailBeyondTheLastHandle) {
   EXPECT_THAT(HashDBM<MemoryFile>::Open(std::move(file)), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("bad superblock: tail")));
 }
 
-TEST(HashForgedFileTest, RefusesAnIndexExtentThatIsNamedTwice) {
+TEST(HashForgedFileTest, RefusesADuplicateIndexExtent) {
   HashForgery forgery(ImageOf(true));
   ASSERT_GE(forgery.super.index_extents, 2u);
   const auto first = forgery.Table().first(4), second = forgery.Table().subspan(4, 4);
@@ -351,7 +351,7 @@ TEST(HashForgedFileTest, RefusesOverflowLinesInACircle) {
   }
 }
 
-TEST(HashForgedFileTest, RefusesABucketThatGoesOnInAnother) {
+TEST(HashForgedFileTest, RefusesABucketChainedToAnotherBucket) {
   HashForgery forgery(ImageOf(true));
   const std::uint32_t home =
       format::IndexExtentEntry::Unpack(LoadLe<std::uint32_t>(forgery.Table().data())).offset / sizeof(HashForgery::Line);
@@ -384,18 +384,18 @@ TEST_F(HashForgedNoteTest, RefusesFreeRunsOfTheIndex) { ExpectRefused({0, 0, 1, 
 TEST_F(HashForgedNoteTest, RefusesFreeBlocksOfTheIndex) {
   ExpectRefused({0, 0, 0, 3, 2, (IndexExtent() + 4096) / 8 << 32 | (IndexExtent() + 8192) / 8});
 }
-TEST_F(HashForgedNoteTest, RefusesFreeExtentsThatOverlap) {
+TEST_F(HashForgedNoteTest, RefusesOverlappingFreeExtents) {
   HashForgery forgery(ImageOf(true));
   const auto is_large = [&](std::uint64_t extent) { return forgery.HeapHeaderAt(extent).bytes >= 2 * kExtent; };
   const auto extent = std::ranges::find_if(forgery.heap_extents, is_large);
   ASSERT_NE(extent, forgery.heap_extents.end());
   ExpectRefused({2, *extent, 2 * kExtent, *extent + kExtent, kExtent, 0, 0});
 }
-TEST_F(HashForgedNoteTest, RefusesFreeExtentsInTheMiddleOfUnits) {
+TEST_F(HashForgedNoteTest, RefusesUnalignedFreeExtents) {
   const std::uint64_t extent = HashForgery(ImageOf(true)).heap_extents.back();
   ExpectRefused({1, extent + 8, kExtent, 0, 0});
 }
-TEST_F(HashForgedNoteTest, RefusesFreeRunsThatOverlap) {
+TEST_F(HashForgedNoteTest, RefusesOverlappingFreeRuns) {
   const std::uint64_t extent = HashForgery(ImageOf(true)).heap_extents.back();
   ExpectRefused({0, 0, 2, extent + 1024, extent + 4096, extent + 2048, extent + 8192});
 }
@@ -405,7 +405,7 @@ TEST_F(HashForgedNoteTest, RefusesFreeRunsInFreeExtents) {
 }
 
 // Rebuild would move the records out of the extent, and then reuse the index's space.
-TEST(HashForgedFileTest, RebuildLeavesTheIndexAloneWhereAHeapExtentReachesOverIt) {
+TEST(HashForgedFileTest, RebuildDoesNotTouchAnIndexUnderAHeapExtent) {
   HashForgery forgery(ImageOf(true));
   std::uint64_t reaches = 0;
   for (std::uint64_t i = 0; i < forgery.super.index_extents; ++i) {
@@ -428,7 +428,7 @@ TEST(HashForgedFileTest, RebuildLeavesTheIndexAloneWhereAHeapExtentReachesOverIt
   }
 }
 
-TEST(HashForgedFileTest, SweepsFromTheFrontWhereItsPlaceIsNone) {
+TEST(HashForgedFileTest, SweepsFromTheFrontIfItsPositionIsInvalid) {
   for (const bool mapped : {true, false}) {
     for (const std::uint64_t place : {kExtent, std::uint64_t{1} << 40, ~std::uint64_t{0} - 15}) {
       HashForgery forgery(ImageOf(mapped));

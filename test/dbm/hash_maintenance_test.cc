@@ -78,7 +78,7 @@ class HashMaintenance : public testing::Test {
   std::atomic<int> num_waits_{0};
 };
 
-TEST_F(HashMaintenance, DurableUpdatesGoOnBesideCopyTo) {
+TEST_F(HashMaintenance, DurableUpdatesContinueDuringCopyTo) {
   MemoryFile copy;
   EXPECT_THAT(db_->CopyTo(HookedFile(copy.Share(), [this](Access) { WaitForUpdates(); })), IsOk());
   EXPECT_GT(num_waits_, 3);
@@ -87,7 +87,7 @@ TEST_F(HashMaintenance, DurableUpdatesGoOnBesideCopyTo) {
   EXPECT_THAT(copied->Verify(), IsOk());
 }
 
-TEST_F(HashMaintenance, DurableUpdatesGoOnBesideVerify) {
+TEST_F(HashMaintenance, DurableUpdatesContinueDuringVerify) {
   Begin();
   EXPECT_THAT(db_->Verify(), IsOk());
   End();
@@ -95,7 +95,7 @@ TEST_F(HashMaintenance, DurableUpdatesGoOnBesideVerify) {
 }
 
 // Rebuild moves a record with the bucket locked, so an update may wait for one read.
-TEST_F(HashMaintenance, DurableUpdatesGoOnBesideRebuild) {
+TEST_F(HashMaintenance, DurableUpdatesContinueDuringRebuild) {
   for (std::uint64_t i = kRecords; i < 4 * kRecords; ++i) ASSERT_THAT(db_->Set(KeyOf(i), std::string(1000, 'v')), IsOk());
   for (std::uint64_t i = kRecords + 10; i < 3 * kRecords; ++i) ASSERT_THAT(db_->Remove(KeyOf(i)), IsOk());
   std::uint64_t first = 0, last = 0;  // how many updates there were when Rebuild read the first record and the last one
@@ -111,7 +111,7 @@ TEST_F(HashMaintenance, DurableUpdatesGoOnBesideRebuild) {
 }
 
 // The epochs in the stamps wrap while the copy is being made.
-TEST(HashCopyTest, ShowsTheStateOfTheCallAfterThousandsOfDurableUpdates) {
+TEST(HashCopyTest, CopyHasTheStateAtTheCallDespiteThousandsOfDurableUpdates) {
   ASSERT_OK_AND_ASSIGN(auto database, Database::Open(HookedFile(MemoryFile(), [](Access) {}), {.durability = Durability::kPower}));
   std::map<std::string, std::string> before;
   for (std::uint64_t i = 0; i < 300; ++i) ASSERT_THAT(database->Set(KeyOf(i), before[KeyOf(i)] = std::string(100 + i, 'a')), IsOk());
@@ -147,7 +147,7 @@ TEST(HashCopyTest, ShowsTheStateOfTheCallAfterThousandsOfDurableUpdates) {
 }
 
 // On a mapped file, with pairs of records that are always changed together.
-TEST(HashCopyTest, ShowsAllOfAMultiUpdateOrNothing) {
+TEST(HashCopyTest, CopyHasAllOrNothingOfAMultiUpdate) {
   using MemoryDatabase = HashDBM<MemoryFile>;
   ASSERT_OK_AND_ASSIGN(auto database, MemoryDatabase::Open(MemoryFile()));
   constexpr std::uint64_t kPairs = 2000;

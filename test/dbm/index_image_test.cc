@@ -107,18 +107,18 @@ class IndexImageTest : public testing::Test {
 using Files = testing::Types<PositionalParallelFile, Direct>;
 TYPED_TEST_SUITE(IndexImageTest, Files);
 
-TYPED_TEST(IndexImageTest, IsUsedByOpenAndWrittenAnewByClose) {
+TYPED_TEST(IndexImageTest, OpenLoadsTheImageAndCloseWritesANewOne) {
   this->ExpectOpens(true);
   this->ExpectOpens(true);
 }
 
-TYPED_TEST(IndexImageTest, IsUsedReadOnlyWithoutChangingAByte) {
+TYPED_TEST(IndexImageTest, ReadOnlyOpenLoadsTheImageUnchanged) {
   this->ExpectOpens(true, OpenMode::kReadOnly);
   EXPECT_TRUE(ReadWhole(this->path_) == this->closed_);
   EXPECT_EQ(StatOf(this->path_).st_size, static_cast<off_t>(this->closed_.size()));
 }
 
-TYPED_TEST(IndexImageTest, IsMadeAnewWhereItIsDamaged) {
+TYPED_TEST(IndexImageTest, RebuildsADamagedImage) {
   const std::uint64_t image = this->image_, size = this->closed_.size(), lines = image + 4096;
   const auto flipped = [this](const std::string& what, std::uint64_t at) {
     this->ExpectSurvives(what, [at](std::string& content) { content[at] ^= 1; });
@@ -135,14 +135,14 @@ TYPED_TEST(IndexImageTest, IsMadeAnewWhereItIsDamaged) {
   this->ExpectSurvives("all zero", [&](std::string& content) { content.replace(image, size - image, size - image, '\0'); });
 }
 
-TYPED_TEST(IndexImageTest, IsMadeAnewWhereTheFileIsCutShort) {
+TYPED_TEST(IndexImageTest, RebuildsTheImageOfATruncatedFile) {
   const std::uint64_t size = this->closed_.size(), image = this->image_;
   for (const std::uint64_t length : {size - 1, size - 65536, image + 4096, image + 100, image + 1, image})
     this->ExpectSurvives("cut at " + std::to_string(length), [&](std::string& content) { content.resize(length); });
 }
 
 // The image follows the closing note, and truncation into the note damages both.
-TYPED_TEST(IndexImageTest, IsMadeAnewWithTheNoteBeforeIt) {
+TYPED_TEST(IndexImageTest, RebuildsTheImageIfTheNoteIsDamaged) {
   const std::uint64_t tail = SuperBlockIn(this->closed_).tail, note_size = SuperBlockIn(this->closed_).note_size;
   ASSERT_GT(note_size, 8u);
   this->ExpectSurvives("cut in the note", [&](std::string& content) { content.resize(tail + note_size / 2); });
@@ -151,7 +151,7 @@ TYPED_TEST(IndexImageTest, IsMadeAnewWithTheNoteBeforeIt) {
 }
 
 // A mapped file has its index in place and no image; each file type opens files of the other.
-TYPED_TEST(IndexImageTest, AFileChangesBetweenMappedAndNotMapped) {
+TYPED_TEST(IndexImageTest, FileChangesBetweenMappedAndPositional) {
   for (int round = 0; round < 2; ++round) {
     this->template ExpectOpens<MemoryMapParallelFile>(false);
     EXPECT_EQ(SuperBlockIn(ReadWhole(this->path_)).index_extents == 0, false);
@@ -163,7 +163,7 @@ TYPED_TEST(IndexImageTest, AFileChangesBetweenMappedAndNotMapped) {
 }
 
 // The image of an earlier close is not used for a later state, although its own check holds.
-TYPED_TEST(IndexImageTest, OfAnEarlierCloseIsNotBelieved) {
+TYPED_TEST(IndexImageTest, IgnoresTheImageOfAnEarlierClose) {
   const std::string earlier = this->closed_;
   this->ExpectOpens(true);
   this->closed_ = ReadWhole(this->path_);

@@ -58,7 +58,7 @@ using Kinds = testing::Types<Baby, Tree>;
 TYPED_TEST_SUITE(KeySpellingTest, Kinds);
 
 // With values that fit in place, that are longer or shorter, and that are stored out of line.
-TYPED_TEST(KeySpellingTest, UpdatesKeepIt) {
+TYPED_TEST(KeySpellingTest, UpdatesKeepTheSpelling) {
   ASSERT_THAT(this->db_->Set("a-b", "1234"), IsOk());
   for (const std::size_t size : {4u, 2u, 3u, 50u, 49u, 120u, 10u, 300u, 5u, 3000u, 3000u, 2000u, 0u, 100u}) {
     for (const char* other : {"ab", "-ab", "a--------------------b"}) {
@@ -72,14 +72,14 @@ TYPED_TEST(KeySpellingTest, UpdatesKeepIt) {
   EXPECT_THAT(this->Keys(), ElementsAre("a-b"));
 }
 
-TYPED_TEST(KeySpellingTest, RekeyToAnEqualKeyKeepsIt) {
+TYPED_TEST(KeySpellingTest, RekeyToAnEqualKeyKeepsTheSpelling) {
   ASSERT_THAT(this->db_->Set("a-b", "1"), IsOk());
   ASSERT_THAT(this->db_->Rekey("ab", "-ab"), IsOk());
   EXPECT_THAT(this->Keys(), ElementsAre("a-b"));
   EXPECT_THAT(this->db_->Get("ab"), IsOkAndHolds("1"));
 }
 
-TYPED_TEST(KeySpellingTest, RekeyToTheKeyOfAnotherRecordKeepsThatOfTheOther) {
+TYPED_TEST(KeySpellingTest, RekeyToTheKeyOfAnotherRecordKeepsItsSpelling) {
   ASSERT_THAT(this->db_->Set("a-b", "1"), IsOk());
   ASSERT_THAT(this->db_->Set("c-d", "a longer value"), IsOk());
   ASSERT_THAT(this->db_->Rekey("ab", "cd"), IsOk());
@@ -96,7 +96,7 @@ TYPED_TEST(KeySpellingTest, ChangesWhenTheRecordIsRemovedAndStoredAgain) {
 
 // Full pages that an update splits: their keys are far longer than those of the call, and the
 // reverse.
-TYPED_TEST(KeySpellingTest, UpdatesKeepItInFullPages) {
+TYPED_TEST(KeySpellingTest, UpdatesKeepTheSpellingInFullPages) {
   std::vector<std::string> keys;
   for (char c = 'a'; c <= 'z'; ++c) {
     keys.push_back(std::string(1, c) + std::string(c % 2 == 0 ? 100 : 0, '-') + "x");

@@ -131,7 +131,7 @@ class KillChainTest : public testing::Test {};
 using CrashFiles = testing::Types<MappedCrashFile, PositionalCrashFile>;
 TYPED_TEST_SUITE(KillChainTest, CrashFiles);
 
-TYPED_TEST(KillChainTest, PowerCutAfterSeveralDeathsLeavesTheLastSynchronizedState) {
+TYPED_TEST(KillChainTest, PowerCutAfterSeveralKillsLeavesTheLastSynchronizedState) {
   SCOPED_TRACE(TestSeed());
   const std::uint64_t wanted = CrashStates(1000) / kSlowdown;
   std::uint64_t power_cuts = 0;
@@ -146,7 +146,7 @@ TYPED_TEST(KillChainTest, PowerCutAfterSeveralDeathsLeavesTheLastSynchronizedSta
 
 // The process that creates the file is killed before its first synchronization completes. Until the
 // next process has synchronized, the device may hold any part of the writes of both.
-TYPED_TEST(KillChainTest, OpensEmptyWhereNoSynchronizationOfTheCreationWasDone) {
+TYPED_TEST(KillChainTest, OpensEmptyIfTheCreationWasNotSynchronized) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
   auto created = std::make_shared<CrashMemory>(CrashMemory::Image{}, 1);

@@ -281,7 +281,7 @@ TYPED_TEST_P(LifetimeDBMConformance, StaticObjectClosesAtExit) {
   }
 }
 
-TYPED_TEST_P(LifetimeDBMConformance, ForkedChildLeavesItAlone) {
+TYPED_TEST_P(LifetimeDBMConformance, ForkedChildDoesNotTouchTheDatabase) {
   auto& db = *this->db_;
   ASSERT_THAT(db.Synchronize(SyncMode::kHard), IsOk());
   for (int round = 0; round < 2; ++round) {
@@ -314,6 +314,6 @@ TYPED_TEST_P(LifetimeDBMConformance, ForkedChildLeavesItAlone) {
 
 REGISTER_TYPED_TEST_SUITE_P(LifetimeDBMConformance, RefusesEveryCallAfterClose, RefusesOtherThreadsAfterClose,
                             IteratorEndsWithErrorAfterClose, RefusesCallsFromItsOwnVisitor, ThreadLocalDestructorsUseItBesideOtherThreads,
-                            StaticObjectClosesAtExit, ForkedChildLeavesItAlone);
+                            StaticObjectClosesAtExit, ForkedChildDoesNotTouchTheDatabase);
 
 }  // namespace hako

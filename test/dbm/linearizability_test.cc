@@ -95,7 +95,7 @@ using Types = testing::Types<ModelSurroundings, HashSurroundings<MemoryMapParall
                              BabySurroundings<MemoryMapParallelFile>, TreeSurroundings<MemoryMapParallelFile>, CrowdedTreeSurroundings>;
 TYPED_TEST_SUITE(LinearizabilityTest, Types);
 
-TYPED_TEST(LinearizabilityTest, ConcurrentHistoriesHaveAnOrder) {
+TYPED_TEST(LinearizabilityTest, ConcurrentHistoriesAreLinearizable) {
   SCOPED_TRACE(TestSeed());
   TypeParam surroundings;
   ASSERT_OK_AND_ASSIGN(auto db, surroundings.Open());

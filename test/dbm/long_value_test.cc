@@ -73,7 +73,7 @@ class LongValueTest : public testing::Test {
   std::future<void> late;  // of a thread that did not end in time
 };
 
-TEST_F(LongValueTest, OthersReadWriteAndSynchronizeWhileItIsWritten) {
+TEST_F(LongValueTest, DatabaseIsUsableWhileItIsWritten) {
   SetLongBeside([&] {
     for (int i = 0; i < 500; ++i) EXPECT_THAT(db->Set("key" + std::to_string(i), "other"), IsOk());
     EXPECT_EQ(db->Get("long").value(), "short as yet");
@@ -85,7 +85,7 @@ TEST_F(LongValueTest, OthersReadWriteAndSynchronizeWhileItIsWritten) {
   EXPECT_THAT(db->Verify(), IsOk());
 }
 
-TEST_F(LongValueTest, OthersUseTheBucketWhileTheResultOfAVisitorIsWritten) {
+TEST_F(LongValueTest, BucketIsUsableWhileAVisitorsResultIsWritten) {
   int visits = 0;
   const auto visitor = [&](std::optional<std::string_view> value) {
     ++visits;
@@ -99,7 +99,7 @@ TEST_F(LongValueTest, OthersUseTheBucketWhileTheResultOfAVisitorIsWritten) {
   EXPECT_THAT(db->Verify(), IsOk());
 }
 
-TEST_F(LongValueTest, OthersUseTheBucketsWhileTheResultsOfAMultiVisitorAreWritten) {
+TEST_F(LongValueTest, BucketsAreUsableWhileAMultiVisitorsResultsAreWritten) {
   const std::vector<std::string_view> keys = {"key1", "long", "absent", "key2", "long"};
   const auto visitor = [&](std::size_t i, std::optional<std::string_view>) -> std::optional<Action> {
     return i == 3 ? Action::Remove() : i == 0 ? Action::Keep() : Action::Set(long_value);
@@ -119,7 +119,7 @@ TEST_F(LongValueTest, OthersUseTheBucketsWhileTheResultsOfAMultiVisitorAreWritte
   EXPECT_THAT(db->Verify(), IsOk());
 }
 
-TEST_F(LongValueTest, ClearDoesNotComeBetweenAVisitorAndItsResult) {
+TEST_F(LongValueTest, ClearDoesNotRunBetweenAVisitorAndItsResult) {
   std::future<Status> cleared;
   std::atomic<bool> armed{true};
   memory->on_event = [&] {
@@ -137,7 +137,7 @@ TEST_F(LongValueTest, ClearDoesNotComeBetweenAVisitorAndItsResult) {
   EXPECT_THAT(db->Verify(), IsOk());
 }
 
-TEST_F(LongValueTest, ThatEntersAfterASynchronizationIsNoPartOfItsState) {
+TEST_F(LongValueTest, PublishedAfterASynchronizationIsNotInItsState) {
   SetLongBeside([&] { EXPECT_THAT(db->Synchronize(SyncMode::kHard), IsOk()); });
   ASSERT_TRUE(ended);
   Random random(1);
@@ -153,7 +153,7 @@ TEST_F(LongValueTest, ThatEntersAfterASynchronizationIsNoPartOfItsState) {
   EXPECT_TRUE(recovered->Get("long").value() == long_value);
 }
 
-TEST_F(LongValueTest, SurvivesARebuildThatRunsWhileItIsWritten) {
+TEST_F(LongValueTest, SurvivesARebuildDuringItsWrite) {
   for (int i = 0; i < 500; i += 2) ASSERT_THAT(db->Remove("key" + std::to_string(i)), IsOk());
   SetLongBeside([&] {
     EXPECT_THAT(db->Rebuild(), IsOk());
@@ -210,7 +210,7 @@ TEST(LongResultTest, UpdatesOfOneKeyAreAtomicInMemory) {
 }
 
 // Blocks freed by Rebuild belong to extents that are about to be freed as a whole.
-TEST(LongValueRebuildTest, KeepsValuesThatOthersReplaceMeanwhile) {
+TEST(LongValueRebuildTest, KeepsValuesReplacedMeanwhile) {
   ASSERT_OK_AND_ASSIGN(auto database, HashDBM<MemoryFile>::Open(MemoryFile()));
   Random random(1);
   const std::string bytes = random.Bytes(1 << 20);

@@ -144,7 +144,7 @@ constexpr int kSlower = 1;
 template <std::uint64_t kBlockSize, std::uint64_t kCacheBytes>
 constexpr int kSlower<HashSurroundings<DirectFile<kBlockSize, kCacheBytes>>> = 5;
 
-TYPED_TEST(ModelTest, GivesTheAnswersOfTheModel) {
+TYPED_TEST(ModelTest, AgreesWithTheModel) {
   Random random(TestSeed());
   SCOPED_TRACE(TestSeed());
   std::vector<std::string> keys = {""};

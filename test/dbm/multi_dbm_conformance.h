@@ -51,7 +51,7 @@ class MultiDBMConformance : public DBMConformance<Surroundings> {
 
 TYPED_TEST_SUITE_P(MultiDBMConformance);
 
-TYPED_TEST_P(MultiDBMConformance, ProcessMultiCarriesOutWhatIsDecidedOfEachKey) {
+TYPED_TEST_P(MultiDBMConformance, ProcessMultiCarriesOutEachAction) {
   auto& db = *this->db_;
   this->SetAll({{"kept", "1"}, {"removed", "2"}, {"replaced", "3"}, {"other", "4"}});
   std::vector<std::pair<std::size_t, std::optional<std::string>>> shown;
@@ -95,7 +95,7 @@ TYPED_TEST_P(MultiDBMConformance, ProcessMultiServesEqualKeysInOrder) {
   this->ExpectHolds({{"a", "3"}, {"c", "2"}});
 }
 
-TYPED_TEST_P(MultiDBMConformance, ProcessMultiThatIsCalledOffChangesNothing) {
+TYPED_TEST_P(MultiDBMConformance, AbortedProcessMultiChangesNothing) {
   auto& db = *this->db_;
   this->SetAll({{"a", "1"}, {"b", "2"}});
   const Keys keys = {"a", "new", "b", "c"};
@@ -134,7 +134,7 @@ TYPED_TEST_P(MultiDBMConformance, ProcessMultiOfManyKeysInOneCall) {  // far mor
   this->ExpectHolds(records);
 }
 
-TYPED_TEST_P(MultiDBMConformance, ProcessMultiThatFailsChangesNothing) {
+TYPED_TEST_P(MultiDBMConformance, FailedProcessMultiChangesNothing) {
   auto& db = *this->db_;
   this->SetAll({{"a", "1"}, {"b", "2"}});
   const std::size_t size = std::size_t{kValueSizeMax} + 1;  // pages of the kernel's one page of zeros: no memory is used
@@ -152,7 +152,7 @@ TYPED_TEST_P(MultiDBMConformance, ProcessMultiThatFailsChangesNothing) {
   this->ExpectHolds({{"a", "1"}, {"b", "2"}});
 }
 
-TYPED_TEST_P(MultiDBMConformance, ProcessMultiOnlyLooksWithAVisitorThatReturnsNothing) {
+TYPED_TEST_P(MultiDBMConformance, ProcessMultiWithAVoidVisitorOnlyReads) {
   auto& db = *this->db_;
   this->SetAll({{"a", "1"}, {"b", "2"}});
   const Keys keys = {"b", "c", "a", "b"};
@@ -162,7 +162,7 @@ TYPED_TEST_P(MultiDBMConformance, ProcessMultiOnlyLooksWithAVisitorThatReturnsNo
   this->ExpectHolds({{"a", "1"}, {"b", "2"}});
 }
 
-TYPED_TEST_P(MultiDBMConformance, GetMultiGivesEachValueOrNone) {
+TYPED_TEST_P(MultiDBMConformance, GetMultiReturnsEachValueOrNone) {
   auto& db = *this->db_;
   std::vector<std::string> names;
   for (std::uint64_t i = 0; i < 2000; ++i) names.push_back(NumberedKey(i));
@@ -190,7 +190,7 @@ TYPED_TEST_P(MultiDBMConformance, GetMultiGivesEachValueOrNone) {
   EXPECT_THAT(db.GetMulti(keys, std::span(values).first(3)), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-TYPED_TEST_P(MultiDBMConformance, SetMultiSetsAllButWhatItMayNotOverwrite) {
+TYPED_TEST_P(MultiDBMConformance, SetMultiKeepsRecordsItMayNotOverwrite) {
   auto& db = *this->db_;
   this->SetAll({{"a", "1"}});
   const std::vector<KeyValue> records = {{"a", "x"}, {"b", "y"}, {"c", ""}, {"b", "z"}};
@@ -202,7 +202,7 @@ TYPED_TEST_P(MultiDBMConformance, SetMultiSetsAllButWhatItMayNotOverwrite) {
   EXPECT_THAT(db.SetMulti({}), IsOk());
 }
 
-TYPED_TEST_P(MultiDBMConformance, RemoveMultiAndAppendMultiTakeEachKeyInTurn) {
+TYPED_TEST_P(MultiDBMConformance, RemoveMultiAndAppendMultiProcessKeysInOrder) {
   auto& db = *this->db_;
   EXPECT_THAT(db.AppendMulti(std::vector<KeyValue>{{"a", "1"}, {"b", "2"}, {"a", "3"}}, ","), IsOk());
   this->ExpectHolds({{"a", "1,3"}, {"b", "2"}});
@@ -257,7 +257,7 @@ TYPED_TEST_P(MultiDBMConformance, RekeyMovesOrCopiesARecord) {
   this->ExpectHolds({{"c", "1"}, {"d", "1"}});
 }
 
-TYPED_TEST_P(MultiDBMConformance, ProcessFirstActsOnARecordThatIsThere) {
+TYPED_TEST_P(MultiDBMConformance, ProcessFirstRunsOnAnExistingRecord) {
   auto& db = *this->db_;
   const auto never = [](std::string_view, std::string_view) { ADD_FAILURE(); };
   EXPECT_THAT(db.ProcessFirst(never), StatusIs(absl::StatusCode::kNotFound));
@@ -278,7 +278,7 @@ TYPED_TEST_P(MultiDBMConformance, ProcessFirstActsOnARecordThatIsThere) {
   EXPECT_EQ(db.Count(), 2u);
 }
 
-TYPED_TEST_P(MultiDBMConformance, PopFirstTakesWhatPushLastPutIn) {
+TYPED_TEST_P(MultiDBMConformance, PopFirstReturnsRecordsOfPushLast) {
   auto& db = *this->db_;
   std::string key, value;
   EXPECT_THAT(db.PopFirst(&key, &value), StatusIs(absl::StatusCode::kNotFound));
@@ -487,9 +487,9 @@ void ContendForRooms(D& db, int num_threads, Mishaps& mishaps) {
   testing::Test::RecordProperty("longest_wait_of_" + std::to_string(num_threads), text);
   if (FullSize()) std::cout << num_threads << " threads, " << visits << " visits each: longest wait " << text << "\n";
 }
-TYPED_TEST_P(MultiDBMConformance, ConcurrentVisitorsOfARoomAreAlone2) { ContendForRooms(*this->db_, 2, this->mishaps_); }
-TYPED_TEST_P(MultiDBMConformance, ConcurrentVisitorsOfARoomAreAlone8) { ContendForRooms(*this->db_, 8, this->mishaps_); }
-TYPED_TEST_P(MultiDBMConformance, ConcurrentVisitorsOfARoomAreAlone32) { ContendForRooms(*this->db_, 32, this->mishaps_); }
+TYPED_TEST_P(MultiDBMConformance, ConcurrentTwoKeySectionsAreExclusive) { ContendForRooms(*this->db_, 2, this->mishaps_); }
+TYPED_TEST_P(MultiDBMConformance, ConcurrentEightKeySectionsAreExclusive) { ContendForRooms(*this->db_, 8, this->mishaps_); }
+TYPED_TEST_P(MultiDBMConformance, ConcurrentThirtyTwoKeySectionsAreExclusive) { ContendForRooms(*this->db_, 32, this->mishaps_); }
 
 // Two keys are swapped, so each value is under one of them at any moment.
 TYPED_TEST_P(MultiDBMConformance, ConcurrentRekeysLoseNoRecord) {
@@ -530,14 +530,14 @@ TYPED_TEST_P(MultiDBMConformance, ConcurrentPopsTakeEachRecordOnce) {
   EXPECT_EQ(db.Count(), 0u);
 }
 
-REGISTER_TYPED_TEST_SUITE_P(MultiDBMConformance, ProcessMultiCarriesOutWhatIsDecidedOfEachKey, ProcessMultiOfNoKeysDoesNothing,
-                            ProcessMultiServesEqualKeysInOrder, ProcessMultiThatIsCalledOffChangesNothing, ProcessMultiOfManyKeysInOneCall,
-                            ProcessMultiThatFailsChangesNothing, ProcessMultiOnlyLooksWithAVisitorThatReturnsNothing,
-                            GetMultiGivesEachValueOrNone, SetMultiSetsAllButWhatItMayNotOverwrite,
-                            RemoveMultiAndAppendMultiTakeEachKeyInTurn, CompareExchangeMultiIsAllOrNothing, RekeyMovesOrCopiesARecord,
-                            IteratorChangesTheRecordItStandsOn, IsHealthyAtFirst, ConcurrentProcessEachParallelShowsEachRecordOnce,
-                            ProcessFirstActsOnARecordThatIsThere, PopFirstTakesWhatPushLastPutIn, ExportSetsEveryRecordInAnother,
-                            ConcurrentTransfersPreserveTheSum, ConcurrentVisitorsOfARoomAreAlone2, ConcurrentVisitorsOfARoomAreAlone8,
-                            ConcurrentVisitorsOfARoomAreAlone32, ConcurrentRekeysLoseNoRecord, ConcurrentPopsTakeEachRecordOnce);
+REGISTER_TYPED_TEST_SUITE_P(MultiDBMConformance, ProcessMultiCarriesOutEachAction, ProcessMultiOfNoKeysDoesNothing,
+                            ProcessMultiServesEqualKeysInOrder, AbortedProcessMultiChangesNothing, ProcessMultiOfManyKeysInOneCall,
+                            FailedProcessMultiChangesNothing, ProcessMultiWithAVoidVisitorOnlyReads, GetMultiReturnsEachValueOrNone,
+                            SetMultiKeepsRecordsItMayNotOverwrite, RemoveMultiAndAppendMultiProcessKeysInOrder,
+                            CompareExchangeMultiIsAllOrNothing, RekeyMovesOrCopiesARecord, IteratorChangesTheRecordItStandsOn,
+                            IsHealthyAtFirst, ConcurrentProcessEachParallelShowsEachRecordOnce, ProcessFirstRunsOnAnExistingRecord,
+                            PopFirstReturnsRecordsOfPushLast, ExportSetsEveryRecordInAnother, ConcurrentTransfersPreserveTheSum,
+                            ConcurrentTwoKeySectionsAreExclusive, ConcurrentEightKeySectionsAreExclusive,
+                            ConcurrentThirtyTwoKeySectionsAreExclusive, ConcurrentRekeysLoseNoRecord, ConcurrentPopsTakeEachRecordOnce);
 
 }  // namespace hako

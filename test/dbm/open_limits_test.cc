@@ -29,7 +29,7 @@ class OpenLimitsTest : public testing::Test {
 using Databases = testing::Types<HashDBM<>, TreeDBM<>>;
 TYPED_TEST_SUITE(OpenLimitsTest, Databases);
 
-TYPED_TEST(OpenLimitsTest, SparseFileThatIsNoDatabaseStaysSparse) {
+TYPED_TEST(OpenLimitsTest, ForeignSparseFileStaysSparse) {
   const std::string path = this->dir_.File("image");
   WriteWhole(path, "another kind of file");
   std::filesystem::resize_file(path, std::uint64_t{6} << 30);

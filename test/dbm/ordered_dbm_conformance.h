@@ -148,7 +148,7 @@ TYPED_TEST_P(OrderedDBMConformance, FindsTheNeighboursOfEveryKey) {
   this->ExpectOrder();
 }
 
-TYPED_TEST_P(OrderedDBMConformance, OrdersWhatWasSetInAnyOrder) {
+TYPED_TEST_P(OrderedDBMConformance, OrdersRecordsSetInAnyOrder) {
   constexpr std::uint64_t kRecords = 2000;
   for (int way = 0; way < 3; ++way) {
     SCOPED_TRACE(way);
@@ -188,7 +188,7 @@ TYPED_TEST_P(OrderedDBMConformance, OrdersBinaryKeys) {  // as unsigned bytes, a
   for (const std::string& key : keys) this->ExpectNeighboursOf(key);
 }
 
-TYPED_TEST_P(OrderedDBMConformance, OrdersKeysOfTheGreatestSize) {
+TYPED_TEST_P(OrderedDBMConformance, OrdersKeysOfMaximumSize) {
   const std::size_t size = std::min(LongestKeyOf<typename TypeParam::Database>(), std::size_t{1} << 16);
   for (const std::size_t differ : {std::size_t{0}, std::size_t{3}, size / 2, size - 5, size - 1}) {
     for (const char filler : {'\0', 'k', '\xff'}) {
@@ -244,7 +244,7 @@ TYPED_TEST_P(OrderedDBMConformance, ShowsLongValuesBothWays) {
   this->ExpectOrder();
 }
 
-TYPED_TEST_P(OrderedDBMConformance, IteratorChangesItsDirectionAnywhere) {
+TYPED_TEST_P(OrderedDBMConformance, IteratorChangesDirectionAnywhere) {
   for (std::uint64_t i = 0; i < 500; ++i) this->Set(NumberedKey(i * 3), i % 80);
   Random random(TestSeed());
   auto it = this->db_->MakeIterator();
@@ -270,7 +270,7 @@ TYPED_TEST_P(OrderedDBMConformance, IteratorChangesItsDirectionAnywhere) {
   }
 }
 
-TYPED_TEST_P(OrderedDBMConformance, IteratorJumpsByTheKeyThatItShows) {  // whose bytes are its own
+TYPED_TEST_P(OrderedDBMConformance, IteratorJumpsToItsOwnKey) {  // whose bytes are its own
   auto it = this->db_->MakeIterator();
   for (const std::size_t shared : {0u, 5u, 30u, 200u, 2000u}) {
     SCOPED_TRACE(shared);
@@ -303,7 +303,7 @@ TYPED_TEST_P(OrderedDBMConformance, IteratorJumpsByTheKeyThatItShows) {  // whos
   }
 }
 
-TYPED_TEST_P(OrderedDBMConformance, IteratorGoesBackWhileRecordsChange) {
+TYPED_TEST_P(OrderedDBMConformance, IteratorMovesBackWhileRecordsChange) {
   auto& db = *this->db_;
   constexpr std::uint64_t kRecords = 2000;
   for (std::uint64_t i = 0; i < kRecords; ++i) this->Set(NumberedKey(i), 20);
@@ -364,7 +364,7 @@ TYPED_TEST_P(OrderedDBMConformance, RangesShowTheirRecordsBothWays) {
   }
 }
 
-TYPED_TEST_P(OrderedDBMConformance, RangesAreViewsThatMayMove) {
+TYPED_TEST_P(OrderedDBMConformance, RangesAreMovableViews) {
   auto& db = *this->db_;
   for (std::uint64_t i = 0; i < 1000; ++i) this->Set(NumberedKey(i), i % 7 == 1 ? 3000 : 8);
   static_assert(std::ranges::input_range<decltype(db.Range())> && std::ranges::view<decltype(db.ReverseRange())>);
@@ -379,7 +379,7 @@ TYPED_TEST_P(OrderedDBMConformance, RangesAreViewsThatMayMove) {
   }
 }
 
-TYPED_TEST_P(OrderedDBMConformance, PrefixRangesShowWhatBeginsSo) {
+TYPED_TEST_P(OrderedDBMConformance, PrefixRangeReturnsMatchingKeys) {
   auto& db = *this->db_;
   for (const char* key : {"", "a", "a\xff", "a\xff\xff", "a\xff\xff!", "ab", "b", "\xff", "\xff\xff", "\xff\xff\xff"}) this->Set(key, 5);
   for (std::uint64_t i = 0; i < 500; ++i) this->Set("prefix" + NumberedKey(i), 5);
@@ -420,7 +420,7 @@ TYPED_TEST_P(OrderedDBMConformance, RemovesRanges) {
   }
 }
 
-TYPED_TEST_P(OrderedDBMConformance, BulkLoadsWhatRises) {
+TYPED_TEST_P(OrderedDBMConformance, BulkLoadRequiresAscendingKeys) {
   auto& db = *this->db_;
   const auto load = [&](std::vector<std::string> keys) {
     std::size_t i = 0;
@@ -447,7 +447,7 @@ TYPED_TEST_P(OrderedDBMConformance, BulkLoadsWhatRises) {
 
 // Two threads scan records that stay, one each way, while others insert and remove records between
 // them.
-TYPED_TEST_P(OrderedDBMConformance, ConcurrentWalksBothWaysShowPresentRecordsOnceInOrder) {
+TYPED_TEST_P(OrderedDBMConformance, ConcurrentScansBothWaysShowPresentRecordsOnceInOrder) {
   auto& db = *this->db_;
   constexpr std::uint64_t kPresent = 500, kBetween = 40;
   for (std::uint64_t i = 0; i < kPresent; ++i) ASSERT_THAT(db.Set(NumberedKey(i), CheckedValue(NumberedKey(i), 16, 1)), IsOk());
@@ -542,10 +542,10 @@ TYPED_TEST_P(OrderedDBMConformance, ConcurrentJumpsFindTheNeighbours) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(OrderedDBMConformance, FindsNothingInAnEmptyDatabase, FindsTheOnlyRecord, FindsTheNeighboursOfEveryKey,
-                            OrdersWhatWasSetInAnyOrder, OrdersKeysThatArePrefixesOfEachOther, OrdersBinaryKeys, OrdersKeysOfTheGreatestSize,
-                            OrdersKeysOfLongSharedPrefixes, ShowsLongValuesBothWays, IteratorChangesItsDirectionAnywhere,
-                            IteratorJumpsByTheKeyThatItShows, IteratorGoesBackWhileRecordsChange, RangesShowTheirRecordsBothWays,
-                            RangesAreViewsThatMayMove, PrefixRangesShowWhatBeginsSo, RemovesRanges, BulkLoadsWhatRises,
-                            ConcurrentWalksBothWaysShowPresentRecordsOnceInOrder, ConcurrentJumpsFindTheNeighbours);
+                            OrdersRecordsSetInAnyOrder, OrdersKeysThatArePrefixesOfEachOther, OrdersBinaryKeys, OrdersKeysOfMaximumSize,
+                            OrdersKeysOfLongSharedPrefixes, ShowsLongValuesBothWays, IteratorChangesDirectionAnywhere,
+                            IteratorJumpsToItsOwnKey, IteratorMovesBackWhileRecordsChange, RangesShowTheirRecordsBothWays,
+                            RangesAreMovableViews, PrefixRangeReturnsMatchingKeys, RemovesRanges, BulkLoadRequiresAscendingKeys,
+                            ConcurrentScansBothWaysShowPresentRecordsOnceInOrder, ConcurrentJumpsFindTheNeighbours);
 
 }  // namespace hako

@@ -217,7 +217,7 @@ TYPED_TEST(PowerCutTest, RecoversTheLastSynchronizedStateExactly) {
 
 // With Durability::kPower: a crash leaves every acknowledged update, and at most the one that was
 // running.
-TYPED_TEST(PowerCutTest, LosesNoUpdateWhereTheDatabaseIsOpenedSo) {
+TYPED_TEST(PowerCutTest, DurabilityPowerLosesNoUpdate) {
   int num_crashes = 0;
   RunLives<TypeParam>(TestSeed(), &num_crashes, Durability::kPower);
   EXPECT_GE(num_crashes, kSlowdown > 1 ? 200 : 1000);
@@ -226,7 +226,7 @@ TYPED_TEST(PowerCutTest, LosesNoUpdateWhereTheDatabaseIsOpenedSo) {
 
 // A crash loses the header of a heap extent but not its records, which must not come back under the
 // header of the next extent there.
-TYPED_TEST(PowerCutTest, NothingComesBackFromAnExtentThatACrashLost) {
+TYPED_TEST(PowerCutTest, RecordsOfALostExtentDoNotComeBack) {
   int num_crashes = 0;
   RunLives<TypeParam>(5, &num_crashes);
   ReportCrashStates(static_cast<std::uint64_t>(num_crashes));
@@ -293,7 +293,7 @@ TEST(OsCrashTest, RecoversFromACrashInEverySequenceOfThreeOperations) {
 
 // A machine crash during Clear. The recovered database must not complete that Clear, even if its
 // process is killed.
-TEST(OsCrashTest, ForgetsAClearThatACrashCutShort) {
+TEST(OsCrashTest, ForgetsAClearInterruptedByACrash) {
   const auto before = std::make_shared<CrashMemory>(Image{}, 1);
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedCrashFile>::Open(MappedCrashFile(before)));
   ASSERT_THAT(db->Set("old", "value"), IsOk());
@@ -398,12 +398,12 @@ void LiveManyTimes(bool each_is_killed) {
     }
   }
 }
-TYPED_TEST(PowerCutTest, EpochsWrapOverManyLives) { LiveManyTimes<TypeParam>(false); }
-TEST(OsCrashTest, EpochsWrapOverManyKilledLives) { LiveManyTimes<MappedCrashFile>(true); }
+TYPED_TEST(PowerCutTest, EpochsWrapOverManyProcesses) { LiveManyTimes<TypeParam>(false); }
+TEST(OsCrashTest, EpochsWrapOverManyKilledProcesses) { LiveManyTimes<MappedCrashFile>(true); }
 
 // Fails each sync in turn, after which the kernel takes unwritten pages for clean. The database is
 // reopened with the same page cache, and updates that it acknowledges then are durable.
-TYPED_TEST(PowerCutTest, BuildsOnNothingThatAFailedSyncMayHaveLost) {
+TYPED_TEST(PowerCutTest, DoesNotRelyOnDataOfAFailedSync) {
   SCOPED_TRACE(TestSeed());
   for (int failing = 1;; ++failing) {
     SCOPED_TRACE(failing);

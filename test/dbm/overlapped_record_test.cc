@@ -115,7 +115,7 @@ TYPED_TEST(OverlappedRecordTest, IsRecoveredAfterAPowerCut) {
 }
 
 // The power cut lost the dead record's stamp *free*, and the other record is of the lost epoch.
-TYPED_TEST(OverlappedRecordTest, IsBuriedIfItIsLaterThanTheStateThatIsRecovered) {
+TYPED_TEST(OverlappedRecordTest, IsDroppedIfLaterThanTheRecoveredState) {
   ASSERT_NO_FATAL_FAILURE(this->Make(1));
   format::HashSuperBlock super;
   this->Read(0, &super, sizeof(super));
@@ -139,7 +139,7 @@ TYPED_TEST(OverlappedRecordTest, IsBuriedIfItIsLaterThanTheStateThatIsRecovered)
   }
 }
 
-TYPED_TEST(OverlappedRecordTest, IsNotOverwrittenAfterTheDeathOfAProcess) {
+TYPED_TEST(OverlappedRecordTest, IsNotOverwrittenAfterAProcessKill) {
   for (const auto state : {format::BlockState::kFree, format::BlockState::kUnborn}) {
     ASSERT_NO_FATAL_FAILURE(this->Make(1, state));
     ASSERT_OK_AND_ASSIGN(auto recovered, this->Open(this->CopyOf(this->memory_)));
@@ -194,7 +194,7 @@ TYPED_TEST(OverlappedRecordTest, IsVerifiedListedAndCopied) {
   ASSERT_NO_FATAL_FAILURE(this->ExpectBoth(*copy));
 }
 
-TYPED_TEST(OverlappedRecordTest, OutlivesARebuildAndAClose) {
+TYPED_TEST(OverlappedRecordTest, SurvivesARebuildAndAClose) {
   ASSERT_NO_FATAL_FAILURE(this->Make(1));
   for (std::uint64_t i = 0; i < 3000; ++i) ASSERT_THAT(this->db_->Set(NumberedKey(i), CheckedValue(NumberedKey(i), 200)), IsOk());
   for (std::uint64_t i = 0; i < 3000; ++i) ASSERT_THAT(this->db_->Remove(NumberedKey(i)), IsOk());
@@ -205,7 +205,7 @@ TYPED_TEST(OverlappedRecordTest, OutlivesARebuildAndAClose) {
   ASSERT_NO_FATAL_FAILURE(this->ExpectBoth(*reopened));
 }
 
-TYPED_TEST(OverlappedRecordTest, HasItsStampMadeAncientInTime) {
+TYPED_TEST(OverlappedRecordTest, StampBecomesAncientInTime) {
   ASSERT_NO_FATAL_FAILURE(this->Make(1));
   for (std::uint64_t i = 0; i < format::kLiveAgeMax; ++i) {
     ASSERT_THAT(this->db_->Set("key", CheckedValue("key", 200, i)), IsOk());  // longer than the free space in front of the record

@@ -111,7 +111,7 @@ class PendingSetsTest : public testing::Test {
   Records expected_;
 };
 
-TEST_F(PendingSetsTest, WhatTheyReplaceIsReadInGroups) {
+TEST_F(PendingSetsTest, ReadsReplacedRecordsInBatches) {
   WatchedFile::reads = WatchedFile::groups = 0;
   for (std::uint64_t i = 0; i < kRecords; ++i) Set(i * 7 % kRecords, 1);
   EXPECT_EQ(WatchedFile::groups, kRecords / hash::PendingSets::kMax - 1) << "the last ones wait";
@@ -121,7 +121,7 @@ TEST_F(PendingSetsTest, WhatTheyReplaceIsReadInGroups) {
   EXPECT_EQ(ListByIterator(*db_).records, expected_);
 }
 
-TEST_F(PendingSetsTest, NewKeysDoNotWait) {
+TEST_F(PendingSetsTest, NewKeysAreNotPending) {
   WatchedFile::reads = WatchedFile::groups = 0;
   for (std::uint64_t i = kRecords; i < 2 * kRecords; ++i) Set(i, 0);
   db_->Count();
@@ -129,7 +129,7 @@ TEST_F(PendingSetsTest, NewKeysDoNotWait) {
   EXPECT_EQ(ListByIterator(*db_).records, expected_);
 }
 
-TEST_F(PendingSetsTest, EveryOperationSeesThem) {
+TEST_F(PendingSetsTest, EveryOperationSeesPendingSets) {
   std::uint64_t salt = 1;
   const auto key = NumberedKey(7);
   const auto value = [&] { return CheckedValue(key, kValueSize, salt); };
@@ -223,14 +223,14 @@ TEST_F(PendingSetsTest, EveryOperationSeesThem) {
   }
 }
 
-TEST_F(PendingSetsTest, AKeyThatIsSetAgainAndAgainTakesNoSpace) {
+TEST_F(PendingSetsTest, RepeatedSetsOfAKeyTakeNoSpace) {
   const std::uint64_t bytes = db_->GetStats().total_bytes;
   for (std::uint64_t i = 0; i < 10'000; ++i) Set(i % 3, i);
   EXPECT_EQ(db_->GetStats().total_bytes, bytes);
   EXPECT_EQ(ListByIterator(*db_).records, expected_);
 }
 
-TEST_F(PendingSetsTest, NoneIsLostWhileNothingCanBeRead) {
+TEST_F(PendingSetsTest, NoSetIsLostWhileReadsFail) {
   ASSERT_THAT(db_->Close(), IsOk());
   Open();
   Set(3, 1);
@@ -249,7 +249,7 @@ TEST_F(PendingSetsTest, NoneIsLostWhileNothingCanBeRead) {
   EXPECT_EQ(db_->Count(), kRecords);
 }
 
-TEST_F(PendingSetsTest, OthersGoOnWhileASetWaitsForTheLongResultOfAVisitor) {
+TEST_F(PendingSetsTest, OthersContinueWhileASetWaitsForALongResult) {
   const std::string held = NumberedKey(3);
   std::future<Status> set;
   MakeLongBeside(held, [&] {
@@ -264,7 +264,7 @@ TEST_F(PendingSetsTest, OthersGoOnWhileASetWaitsForTheLongResultOfAVisitor) {
   EXPECT_TRUE(ListByIterator(*db_).records == expected_);
 }
 
-TEST_F(PendingSetsTest, OthersGoOnWhileASetThatCameDuringAVisitIsPending) {
+TEST_F(PendingSetsTest, OthersContinueWhileASetDuringAVisitIsPending) {
   const std::string held = NumberedKey(3), other = NumberedKey(5);
   std::future<StatusOr<std::string>> get;
   std::future<Status> synchronization;
@@ -307,7 +307,7 @@ TEST_F(PendingSetsTest, ProcessMultiSeesEachSetThatEndedBeforeOneItSees) {
   EXPECT_TRUE(seen[1] == expected_[first]) << "an earlier Set is missing";
 }
 
-TEST_F(PendingSetsTest, GetAfterASetDuringAMultiVisitSeesTheLongResultOfTheVisit) {
+TEST_F(PendingSetsTest, GetAfterASetDuringAMultiVisitSeesItsLongResult) {
   const std::string first = NumberedKey(3), second = NumberedKey(5), result(kLongSize, 'r');
   const std::string_view keys[] = {first, second};
   std::future<StatusOr<std::string>> get;
@@ -326,7 +326,7 @@ TEST_F(PendingSetsTest, GetAfterASetDuringAMultiVisitSeesTheLongResultOfTheVisit
 }
 
 // The Set has found no key hold, and the key is held while its record is written.
-TEST_F(PendingSetsTest, SetThatComesAmidALongProcessMultiEndsAfterIt) {
+TEST_F(PendingSetsTest, SetDuringALongProcessMultiEndsAfterIt) {
   const std::string first = NumberedKey(3), second = NumberedKey(5), result(kLongSize, 'r'), later(kValueSize * 3, 's');
   const std::string_view keys[] = {first, second};
   std::promise<void> writes, may_end;

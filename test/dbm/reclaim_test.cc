@@ -63,21 +63,21 @@ void RewriteWithoutSynchronize(std::uint64_t reclaim_bytes, Stats* stats) {
   EXPECT_THAT(db->Close(), IsOk());
 }
 
-TEST(ReclaimTest, SpaceOfReplacedRecordsIsUsedAgainWithoutSynchronize) {
+TEST(ReclaimTest, SpaceOfReplacedRecordsIsReusedWithoutSynchronize) {
   Stats stats;
   RewriteWithoutSynchronize<HashDBM<>>(kBound, &stats);
   EXPECT_GT(stats.own_syncs, 0u);
   EXPECT_LE(stats.total_bytes, kKeys * kValue * 7 / 4);
 }
 
-TEST(ReclaimTest, SpaceOfReplacedRecordsOfAPositionalFileIsUsedAgainWithoutSynchronize) {
+TEST(ReclaimTest, SpaceOfReplacedRecordsOfAPositionalFileIsReusedWithoutSynchronize) {
   Stats stats;
   RewriteWithoutSynchronize<HashDBM<PositionalParallelFile>>(kBound, &stats);
   EXPECT_GT(stats.own_syncs, 0u);
   EXPECT_LE(stats.total_bytes, kKeys * kValue * 7 / 4);
 }
 
-TEST(ReclaimTest, ReplacedRecordsWaitForSynchronizeWhereReclaimIsSwitchedOff) {
+TEST(ReclaimTest, ReplacedRecordsWaitForSynchronizeIfDisabled) {
   Stats stats;
   RewriteWithoutSynchronize<HashDBM<>>(0, &stats);
   EXPECT_EQ(stats.own_syncs, 0u);
@@ -103,7 +103,7 @@ TEST(ReclaimTest, StartsItsThreadOnlyWhenMuchWaits) {
 }
 
 // A positional file has the same state after a kill as a mapped one after a power cut.
-TEST(ReclaimTest, CrashShowsTheStateOfItsOwnSynchronization) {
+TEST(ReclaimTest, CrashShowsTheStateOfABackgroundSynchronization) {
   TempDir dir;
   const std::string path = dir.File("a.hkh");
   using D = HashDBM<PositionalParallelFile>;

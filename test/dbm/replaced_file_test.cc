@@ -69,7 +69,7 @@ TEST_P(ReplacedFileTest, CopyKeepsThePermissionsOfTheFileItReplaces) {
   EXPECT_EQ(info.st_mode & 07777, 0600u);
 }
 
-TEST_P(ReplacedFileTest, RelativeNameKeepsItsFolderAfterChdir) {
+TEST_P(ReplacedFileTest, RelativeNameKeepsItsDirectoryAfterChdir) {
   const fs::path before = fs::current_path();
   fs::create_directory(directory_.File("other"));
   fs::current_path(directory_.File(""));
@@ -107,7 +107,7 @@ TEST_P(ReplacedFileTest, SavingKeepsLinkAndPermissionsAndOtherFiles) {
   EXPECT_EQ(std::distance(fs::directory_iterator(directory_.File("real")), fs::directory_iterator()), 1);
 }
 
-TEST_P(ReplacedFileTest, SnapshotThatSavesKeepsOthersOut) {
+TEST_P(ReplacedFileTest, SavingASnapshotKeepsTheLock) {
   ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(Name("a")));
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(db->Set("k", std::to_string(i)), IsOk());

@@ -59,7 +59,7 @@ TEST(Search, FindsInEveryModeInEveryKindOfDatabase) {
   ExpectFindsInEveryMode(model);
 }
 
-TEST(Search, RefusesWhatIsNoRegularExpression) {
+TEST(Search, RefusesInvalidRegularExpressions) {
   ModelDBM db;
   for (const char* pattern : {"(", "[a", "*", "a{2,1}"})
     EXPECT_THAT(Search(db, SearchMode::kRegex, pattern),
@@ -68,7 +68,7 @@ TEST(Search, RefusesWhatIsNoRegularExpression) {
   EXPECT_THAT(Search(db, SearchMode::kRegex, "(a)\\1"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("back-reference")));
 }
 
-TEST(Search, AnExpressionMeetsLongKeysWithoutOverflowOfTheStack) {
+TEST(Search, RegexOnLongKeysDoesNotOverflowTheStack) {
   ModelDBM db;
   ASSERT_THAT(db.Set(std::string(300'000, 'a') + "b", "value"), IsOk());
   EXPECT_THAT(Found(db, SearchMode::kRegex, "^(a|c)*b$"), testing::SizeIs(1));

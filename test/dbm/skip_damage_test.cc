@@ -98,7 +98,7 @@ TEST_P(SkipDamageTest, IteratorShowsEverySoundRecordOnce) {
             *(std::lower_bound(found.records.begin(), found.records.end(), 1500) - 1));
 }
 
-TEST_P(SkipDamageTest, IteratorStopsAtDamageUnlessToldOtherwise) {
+TEST_P(SkipDamageTest, IteratorStopsAtDamageByDefault) {
   Damage(1500);
   ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(name_));
   auto it = db->MakeIterator();
@@ -112,7 +112,7 @@ TEST_P(SkipDamageTest, IteratorStopsAtDamageUnlessToldOtherwise) {
   EXPECT_FALSE(it.SkipDamage()) << "there is none";
 }
 
-TEST_P(SkipDamageTest, ExportLeavesOutWhatIsDamaged) {
+TEST_P(SkipDamageTest, ExportSkipsDamagedRecords) {
   Damage(1500);
   ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(name_));
   std::string text;

@@ -37,24 +37,24 @@ void AppendInLockStep(D& db) {
   EXPECT_THAT(db.Verify(), IsOk());
 }
 
-TEST(SpaceTest, RecordsThatGrowInLockStepReuseWhatTheyLeave) {
+TEST(SpaceTest, GrowingRecordsReuseTheirSpace) {
   TempDir dir;
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<>::Open(dir.File("a.hkh")));
   AppendInLockStep(*db);
 }
 
-TEST(SpaceTest, RecordsOfAPositionalFileThatGrowInLockStepReuseWhatTheyLeave) {
+TEST(SpaceTest, GrowingRecordsOfAPositionalFileReuseTheirSpace) {
   TempDir dir;
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<PositionalParallelFile>::Open(dir.File("a.hkh")));
   AppendInLockStep(*db);
 }
 
-TEST(SpaceTest, RecordsInMemoryThatGrowInLockStepReuseWhatTheyLeave) {
+TEST(SpaceTest, GrowingRecordsInMemoryReuseTheirSpace) {
   ASSERT_OK_AND_ASSIGN(auto db, TinyDBM<>::Open());
   AppendInLockStep(*db);
 }
 
-TEST(SpaceTest, LargeValuesThatAreOverwrittenKeepTheFileSmall) {
+TEST(SpaceTest, OverwritingLargeValuesKeepsTheFileSmall) {
   TempDir dir;
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<>::Open(dir.File("a.hkh")));
   const std::string value(1'000'000, 'v');
@@ -68,7 +68,7 @@ TEST(SpaceTest, LargeValuesThatAreOverwrittenKeepTheFileSmall) {
 }
 
 // A large index lies before the records. Close builds a smaller one, and the records move down.
-TEST(SpaceTest, CloseAfterRebuildLeavesNoHoleWhereTheIndexWas) {
+TEST(SpaceTest, CloseAfterRebuildLeavesNoHoleOfTheOldIndex) {
   TempDir dir;
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<>::Open(dir.File("a.hkh"), {.num_records = 3'000'000}));  // 24 MB of lines
   const std::string value(1000, 'v');
@@ -81,7 +81,7 @@ TEST(SpaceTest, CloseAfterRebuildLeavesNoHoleWhereTheIndexWas) {
   EXPECT_THAT(db->Verify(), IsOk());
 }
 
-TEST(SpaceTest, MemoryThatOneThreadFreesIsUsedByAnother) {
+TEST(SpaceTest, MemoryFreedByAThreadIsUsedByAnother) {
   ASSERT_OK_AND_ASSIGN(auto db, TinyDBM<>::Open());
   const std::string value(1'000'000, 'v');
   for (int i = 0; i < 50; ++i) {
@@ -91,7 +91,7 @@ TEST(SpaceTest, MemoryThatOneThreadFreesIsUsedByAnother) {
   EXPECT_LE(Ratio(*db, value.size()), 2.0);
 }
 
-TEST(SpaceTest, ShortRunsOfManyThreadsLeaveLittleUnused) {
+TEST(SpaceTest, ShortLivedThreadsLeaveLittleUnusedSpace) {
   TempDir dir;
   std::uint64_t payload = 0;
   for (int run = 0; run < 20; ++run) {
@@ -115,7 +115,7 @@ TEST(SpaceTest, ShortRunsOfManyThreadsLeaveLittleUnused) {
 }
 
 // Values of 1 byte to 1 MiB are set and removed, and the database is reopened repeatedly.
-TEST(SpaceTest, ValuesOfManySizesStayNearTheSpaceThatTheyOnceTook) {
+TEST(SpaceTest, ValuesOfManySizesStayNearTheirFirstSpace) {
   constexpr std::uint64_t kTarget = 16'000'000;
   TempDir dir;
   Random random(1);

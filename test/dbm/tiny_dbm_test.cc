@@ -33,7 +33,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Tiny, MultiDBMConformance, All);
 
 static_assert(DBM<TinyDBM<>> && DBM<TinyDBM<MemoryFile>> && DBM<TinyDBM<ArchetypeFile>>);
 
-TEST(TinyDBM, VisitorThatCallsTheDatabaseIsRefused) {
+TEST(TinyDBM, RefusesCallsFromItsVisitor) {
   ASSERT_OK_AND_ASSIGN(auto db, TinyDBM<>::Open());
   Status inner;
   const auto set_again = [&](std::optional<std::string_view>) -> void { inner = db->Set("other", "value"); };
@@ -69,7 +69,7 @@ class TinySnapshotTest : public testing::Test {};
 using SnapshotFiles = testing::Types<MemoryMapParallelFile, PositionalParallelFile, MemoryFile, AnyFile>;
 TYPED_TEST_SUITE(TinySnapshotTest, SnapshotFiles);
 
-TYPED_TEST(TinySnapshotTest, LoadsWhatWasSaved) {
+TYPED_TEST(TinySnapshotTest, RoundTripsThroughASnapshot) {
   FileStore<TypeParam> files;
   ASSERT_OK_AND_ASSIGN(auto saved, TinyDBM<TypeParam>::Open());
   Records records = LoadRecords(*saved, 5000);
@@ -92,13 +92,13 @@ TYPED_TEST(TinySnapshotTest, LoadsWhatWasSaved) {
   EXPECT_EQ(saved->Count(), 0u);
 }
 
-TEST(TinyDBM, RefusesOptionsThatMakeNoSense) {
+TEST(TinyDBM, RefusesInvalidOptions) {
   for (const int align_pow : {-1, 0, 1, 13}) {
     EXPECT_THAT(TinyDBM<>::Open({.align_pow = align_pow}), StatusIs(absl::StatusCode::kInvalidArgument)) << align_pow;
   }
 }
 
-TEST(TinyDBM, AlignsRecordsAsTold) {
+TEST(TinyDBM, AlignsRecords) {
   for (const int align_pow : {2, 3, 6}) {
     ASSERT_OK_AND_ASSIGN(auto db, TinyDBM<>::Open({.align_pow = align_pow}));
     const Records records = LoadRecords(*db, 2000);
@@ -108,7 +108,7 @@ TEST(TinyDBM, AlignsRecordsAsTold) {
   }
 }
 
-TEST(TinyDBM, SavesByPathBesideTheOldFile) {
+TEST(TinyDBM, SavesByPathAtomically) {
   TempDir directory;
   const std::string path = directory.File("tiny.hkt");
   ASSERT_OK_AND_ASSIGN(auto db, TinyDBM<>::Open());
@@ -128,7 +128,7 @@ TEST(TinyDBM, SavesByPathBesideTheOldFile) {
   EXPECT_TRUE(ListByIterator(*loaded).records == records);
 }
 
-TEST(TinyDBM, IsWholeOrEmptyIfASnapshotCannotBeRead) {
+TEST(TinyDBM, IsUnchangedOrEmptyIfASnapshotCannotBeRead) {
   MemoryFile snapshot;
   ASSERT_OK_AND_ASSIGN(auto db, TinyDBM<FaultFile<MemoryFile>>::Open());
   const Records records = LoadRecords(*db, 1000);
@@ -166,7 +166,7 @@ TEST(TinyDBM, ReportsThatASnapshotCannotBeWritten) {
   EXPECT_TRUE(ListByIterator(*db).records == records);
 }
 
-TEST(TinyDBM, ConcurrentSaveHoldsAValueOfEachRecord) {
+TEST(TinyDBM, ConcurrentSaveHasAValueOfEachRecord) {
   ASSERT_OK_AND_ASSIGN(auto db, TinyDBM<MemoryFile>::Open());
   for (std::uint64_t i = 0; i < 1000; ++i) ASSERT_THAT(db->Set(NumberedKey(i), CheckedValue(NumberedKey(i), 50, 0)), IsOk());
   std::atomic<bool> done = false;

@@ -204,7 +204,7 @@ TEST(TornRecordTest, PowerCutInASetOf64MiBLeavesTheSynchronizedState) {
 
 // Every operation on the whole file works beside a partly written record, and so does the next
 // life.
-TEST(TornRecordTest, DeathInALargeSetLosesNothingAndStopsNothing) {
+TEST(TornRecordTest, KillInALargeSetLosesNothing) {
   SCOPED_TRACE(TestSeed());
   for (const bool reuse : {false, true}) {
     const auto set = LargeSet::Make(Random(TestSeed()).Bytes(std::size_t{3} << 20), reuse);

@@ -76,7 +76,7 @@ TEST(Transfer, EveryFormatOnEveryKindOfDatabase) {
   ExpectRoundTrip(*any, *hash, records);
 }
 
-TEST(Transfer, NothingIsMuch) {
+TEST(Transfer, RoundTripsEmptyDatabase) {
   auto db = NewTiny();
   for (const TransferOptions& options : kEveryFormat) {
     std::stringstream text;
@@ -88,7 +88,7 @@ TEST(Transfer, NothingIsMuch) {
 }
 
 // Sources and sinks may transfer as little as they like.
-TEST(Transfer, PiecesOfAnySize) {
+TEST(Transfer, AcceptsPiecesOfAnySize) {
   const Records records = RandomRecords(100);
   auto from = NewTiny(), to = NewTiny();
   Fill(*from, records);
@@ -111,7 +111,7 @@ TEST(Transfer, PiecesOfAnySize) {
   }
 }
 
-TEST(Transfer, ProgressIsTold) {
+TEST(Transfer, ReportsProgress) {
   auto db = NewTiny();
   std::string lines;
   for (int i = 0; i < 1000; ++i) lines += std::to_string(10000 + i) + "\tv\n";
@@ -131,7 +131,7 @@ TEST(Transfer, ProgressIsTold) {
   EXPECT_THAT(records, testing::ElementsAre(256, 512, 768));
 }
 
-TEST(Transfer, ACallbackEndsIt) {
+TEST(Transfer, CallbackEndsATransfer) {
   auto db = NewTiny();
   std::string lines;
   for (int i = 0; i < 1000; ++i) lines += std::to_string(i) + "\tv\n";
@@ -148,7 +148,7 @@ TEST(Transfer, ACallbackEndsIt) {
   EXPECT_THAT(out.str(), testing::Not(HasSubstr("DATA=END")));
 }
 
-TEST(Transfer, ErrorsTellWhichSideFailed) {
+TEST(Transfer, ErrorsNameTheFailedSide) {
   auto db = NewTiny();
   std::stringstream text("a\t1\nno tab\n");
   const TransferResult malformed = Import(*db, SourceOf(text));
@@ -176,7 +176,7 @@ TEST(Transfer, ErrorsTellWhichSideFailed) {
 }
 
 // Records are set in batches. A malformed line in a batch does not drop the records before it.
-TEST(Transfer, WhatIsBeforeAMalformedLineIsSet) {
+TEST(Transfer, SetsRecordsBeforeAMalformedLine) {
   for (const int count : {1, 31, 32, 33, 100, 255, 256, 300, 60'000}) {
     for (const TransferOptions& options : kEveryFormat) {
       auto from = NewTiny(), to = NewTiny();
@@ -196,7 +196,7 @@ TEST(Transfer, WhatIsBeforeAMalformedLineIsSet) {
 }
 
 // Records that have arrived through a pipe are set before the import waits for more.
-TEST(Transfer, NothingWaitsForTheNextPiece) {
+TEST(Transfer, SetsRecordsBeforeMoreInputArrives) {
   auto db = NewTiny();
   int piece = 0;
   const auto source = [&](std::span<char> buffer) -> StatusOr<std::size_t> {
@@ -210,7 +210,7 @@ TEST(Transfer, NothingWaitsForTheNextPiece) {
   EXPECT_EQ(Import(*db, source).num_records, 60u);
 }
 
-TEST(Transfer, ALastLineNeedsNoLineFeed) {
+TEST(Transfer, LastLineNeedsNoLineFeed) {
   for (const std::string text : {"a\t1\nb\t2", "a\t1\nb\t2\n"}) {
     auto db = NewTiny();
     std::stringstream stream(text);
@@ -223,7 +223,7 @@ TEST(Transfer, ALastLineNeedsNoLineFeed) {
 }
 
 // Through the hint Prefetch, which AnyDBM forwards.
-TEST(Transfer, AnyDbmTakesManyInOneCall) {
+TEST(Transfer, AnyDbmPrefetchesBatches) {
   const KeyValue records[] = {{"a", "1"}, {"b", "2"}, {"a", "3"}};
   TempDir dir;
   for (const std::string name : {"a.hkh", "a.hks"}) {
@@ -241,7 +241,7 @@ TEST(Transfer, AnyDbmTakesManyInOneCall) {
   }
 }
 
-TEST(Transfer, FormatsByNameAndByEnding) {
+TEST(Transfer, SelectsFormatsByNameAndBySuffix) {
   EXPECT_EQ(TextFormatOfName("tsv"), TextFormat::kTsv);
   EXPECT_EQ(TextFormatOfPath("a.b/c.jsonl"), TextFormat::kJsonLines);
   EXPECT_EQ(TextFormatOfPath("x.dump"), TextFormat::kDump);

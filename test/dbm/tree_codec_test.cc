@@ -36,7 +36,7 @@ class TreeCodecTest : public testing::Test {
 using Codecs = testing::Types<NoCodec, Lz4Codec, ZstdCodec<>, ZstdCodec<9>>;
 TYPED_TEST_SUITE(TreeCodecTest, Codecs);
 
-TYPED_TEST(TreeCodecTest, KeepsRecordsThatComeAndGo) {
+TYPED_TEST(TreeCodecTest, KeepsRecordsThroughUpdates) {
   for (int version = 0; version < 3; ++version) {
     ASSERT_OK_AND_ASSIGN(auto db, this->Open());
     for (int i = version; i < this->kRecords; i += version + 1) ASSERT_THAT(db->Set(this->KeyOf(i), this->ValueOf(i, version)), IsOk());

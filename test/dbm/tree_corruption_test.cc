@@ -130,7 +130,7 @@ class TreeCorruptionTest : public testing::Test {
   const TreeImages images = MakeTreeImages();
 };
 
-TEST_F(TreeCorruptionTest, UndamagedFileIsRight) {
+TEST_F(TreeCorruptionTest, UndamagedFilePasses) {
   auto opened = TreeDBM<MemoryFile>::Open(MemoryFile::Of(images.image));
   ASSERT_THAT(opened, IsOk());
   EXPECT_THAT((*opened)->Verify(), IsOk());
@@ -167,7 +167,7 @@ class TreeForgeryTest : public testing::Test {
   const TreeImages images = MakeTreeImages();
 };
 
-TEST_F(TreeForgeryTest, TakesAFileApartAndPutsItTogether) {
+TEST_F(TreeForgeryTest, RoundTripsAFile) {
   TreeForgery forgery(images.image);
   ASSERT_GE(forgery.PagesOf(0).size(), 10u);
   ASSERT_GE(forgery.PagesOf(1).size(), 1u);

@@ -216,7 +216,7 @@ class TreeCrashTest : public testing::Test {};
 using RealFiles = testing::Types<MemoryMapParallelFile, PositionalParallelFile, DirectFile<512>>;
 TYPED_TEST_SUITE(TreeCrashTest, RealFiles);
 
-TYPED_TEST(TreeCrashTest, AKilledWriterLeavesTheStateAfterOneOfItsOperations) { KillWriters<TypeParam>(1); }
+TYPED_TEST(TreeCrashTest, KilledWriterLeavesTheStateAfterOneOfItsOperations) { KillWriters<TypeParam>(1); }
 TYPED_TEST(TreeCrashTest, KilledWritersLeaveTheStateOfOneMoment) { KillWriters<TypeParam>(3); }
 
 }  // namespace

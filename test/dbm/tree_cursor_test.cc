@@ -39,7 +39,7 @@ class TreeCursorTest : public testing::Test {
 using All = testing::Types<TreeDBM<MemoryFile>, BabyDBM<MemoryFile>>;
 TYPED_TEST_SUITE(TreeCursorTest, All);
 
-TYPED_TEST(TreeCursorTest, SeesRecordsThatItsThreadAddsAheadOfIt) {
+TYPED_TEST(TreeCursorTest, SeesRecordsAddedAheadByItsThread) {
   auto it = this->db_->MakeIterator();
   it.Jump("d");
   ASSERT_THAT(this->db_->Set("e", "new"), IsOk());
@@ -52,7 +52,7 @@ TYPED_TEST(TreeCursorTest, SeesRecordsThatItsThreadAddsAheadOfIt) {
   EXPECT_THAT(this->Rest(it, true), testing::ElementsAre("f", "e", "da", "d", "c", "b"));
 }
 
-TYPED_TEST(TreeCursorTest, SeesARecordThatIsAddedBehindTheLastOne) {
+TYPED_TEST(TreeCursorTest, SeesARecordAddedAfterTheLastOne) {
   auto it = this->db_->MakeIterator();
   it.Last();
   ASSERT_THAT(it.Set("other"), IsOk());
@@ -60,7 +60,7 @@ TYPED_TEST(TreeCursorTest, SeesARecordThatIsAddedBehindTheLastOne) {
   EXPECT_THAT(this->Rest(it), testing::ElementsAre("h", "i"));
 }
 
-TYPED_TEST(TreeCursorTest, DoesNotSeeRecordsThatItsThreadHasRemoved) {
+TYPED_TEST(TreeCursorTest, DoesNotSeeRecordsRemovedByItsThread) {
   auto it = this->db_->MakeIterator();
   it.First();
   ASSERT_THAT(this->db_->Remove("b"), IsOk());
@@ -69,7 +69,7 @@ TYPED_TEST(TreeCursorTest, DoesNotSeeRecordsThatItsThreadHasRemoved) {
   EXPECT_THAT(this->Rest(it), testing::ElementsAre("b", "f", "h"));
 }
 
-TYPED_TEST(TreeCursorTest, ShowsTheValueThatItsThreadHasSet) {
+TYPED_TEST(TreeCursorTest, ShowsValuesSetByItsThread) {
   auto it = this->db_->MakeIterator();
   it.First();
   ASSERT_THAT(this->db_->Set("d", "a longer value"), IsOk());
@@ -77,7 +77,7 @@ TYPED_TEST(TreeCursorTest, ShowsTheValueThatItsThreadHasSet) {
   EXPECT_EQ(it.value(), "a longer value");
 }
 
-TYPED_TEST(TreeCursorTest, GoesOnWhereItsLeafIsDividedOrJoined) {
+TYPED_TEST(TreeCursorTest, ContinuesAfterASplitOrMergeOfItsLeaf) {
   auto it = this->db_->MakeIterator();
   it.Jump("d");
   std::vector<std::string> expected = {"d"};

@@ -50,7 +50,7 @@ struct BackwardComparator {
   static int Compare(std::string_view a, std::string_view b) { return b.compare(a); }
 };
 
-TEST(TreeDBM, IsRefusedUnderAnotherOrder) {
+TEST(TreeDBM, RefusesAnotherOrder) {
   TempDir directory;
   const std::string path = directory.File("casket.hkt");
   using Backward = TreeDBM<MemoryMapParallelFile, BackwardComparator>;
@@ -67,7 +67,7 @@ TEST(TreeDBM, IsRefusedUnderAnotherOrder) {
   EXPECT_THAT(db->Close(), IsOk());
 }
 
-TEST(TreeDBM, RefusesOptionsThatMakeNoSense) {
+TEST(TreeDBM, RefusesInvalidOptions) {
   MemoryFile file;
   const auto refused = StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("TreeOptions::"));
   for (const unsigned page_size : {0u, 127u, 8193u})
@@ -78,7 +78,7 @@ TEST(TreeDBM, RefusesOptionsThatMakeNoSense) {
   EXPECT_EQ(file.Size(), 0u) << "a refused option leaves nothing behind";
 }
 
-TEST(TreeDBM, KeepsThePageSizeOfItsCreation) {
+TEST(TreeDBM, KeepsThePageSizeSetAtCreation) {
   MemoryFile file;
   const auto pages_of = [&](unsigned page_size, std::uint64_t first) {
     auto db = InMemory::Open(file.Share(), {.page_size = page_size});
@@ -123,7 +123,7 @@ class TreeLongValues : public testing::TestWithParam<unsigned> {
 };
 INSTANTIATE_TEST_SUITE_P(PageSize, TreeLongValues, testing::Values(128u, 1000u, 8192u));
 
-TEST_P(TreeLongValues, AreSetOverwrittenAndRemoved) {
+TEST_P(TreeLongValues, SetOverwrittenAndRemoved) {
   Open();
   const std::size_t longest_in_a_page = GetParam() / 4;
   std::vector<std::size_t> sizes = {
@@ -156,7 +156,7 @@ TEST_P(TreeLongValues, AreSetOverwrittenAndRemoved) {
   EXPECT_LE(file_.Size(), 512u << 10) << "their space is free again";
 }
 
-TEST_P(TreeLongValues, AreClearedWithPagesThatAreAway) {
+TEST_P(TreeLongValues, ClearedWithEvictedPages) {
   Open();
   Records records;
   for (std::uint64_t round = 0; round < 3; ++round) {
@@ -272,7 +272,7 @@ TEST(TreeDBM, StaysWithinItsCache) {
 }
 
 // A scan of all records does not evict the working set.
-TEST(TreeDBM, AWalkLeavesWhatIsWantedInMemory) {
+TEST(TreeDBM, ScanKeepsTheWorkingSetInMemory) {
   constexpr std::uint64_t kRecords = 200'000 / kSlowdown, kWanted = 2000;
   const MemoryFile file = LargeFile();
   ASSERT_OK_AND_ASSIGN(auto db, InMemory::Open(file.Share(), {.cache_bytes = 4 * kMiB / kSlowdown + kMiB}));
@@ -326,7 +326,7 @@ void WaitForEpochBeyond(InMemory& db, std::uint64_t epoch) {
   while (db.GetStats().epoch <= epoch) std::this_thread::yield();
 }
 
-TEST(TreeDBM, ChangesCauseACheckpoint) {
+TEST(TreeDBM, DirtyBytesStartACheckpoint) {
   const MemoryFile file = LargeFile();
   for (const unsigned page_size : {256u, 8192u}) {
     SCOPED_TRACE(page_size);
@@ -349,7 +349,7 @@ TEST(TreeDBM, ChangesCauseACheckpoint) {
   }
 }
 
-TEST(TreeDBM, WhatIsInTheFileIsTheLastCheckpoint) {
+TEST(TreeDBM, FileHoldsTheLastCheckpoint) {
   const MemoryFile file = LargeFile();
   ASSERT_OK_AND_ASSIGN(auto db, InMemory::Open(file.Share(), {.sync_interval = std::chrono::milliseconds(1)}));
   const std::uint64_t before = db->GetStats().epoch;
@@ -361,7 +361,7 @@ TEST(TreeDBM, WhatIsInTheFileIsTheLastCheckpoint) {
 }
 
 // A checkpoint that has the second of two consecutive Sets also has the first.
-TEST(TreeDBM, ConcurrentCheckpointsAreOfOneMoment) {
+TEST(TreeDBM, ConcurrentCheckpointsAreConsistent) {
   const MemoryFile file = LargeFile();
   ASSERT_OK_AND_ASSIGN(auto db, InMemory::Open(file.Share(), {.page_size = 256, .cache_bytes = kMiB}));
   constexpr std::uint64_t kKeys = 1000;
@@ -400,7 +400,7 @@ TEST(TreeDBM, ConcurrentCheckpointsAreOfOneMoment) {
 
 // ---- the file's space ----
 
-TEST(TreeDBM, RebuildGivesSpaceBackWhateverThePageSize) {
+TEST(TreeDBM, RebuildShrinksTheFileForAnyPageSize) {
   for (const unsigned page_size : {128u, 1000u, 8192u}) {
     SCOPED_TRACE(page_size);
     const MemoryFile file = LargeFile();
@@ -434,7 +434,7 @@ TEST(TreeDBM, RebuildGivesSpaceBackWhateverThePageSize) {
 
 // The file is truncated while others read pages that were at its end a moment ago, through a map
 // that ends with the file.
-TEST(TreeDBM, ConcurrentReadersSurviveThatTheFileIsCut) {
+TEST(TreeDBM, ConcurrentReadersSurviveTruncation) {
   TempDir directory;
   ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<>::Open(directory.File("casket.hkt"), {.page_size = 1000, .cache_bytes = kMiB}));
   constexpr std::uint64_t kKeys = 10'000;

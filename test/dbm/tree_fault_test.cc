@@ -170,19 +170,17 @@ TYPED_TEST(TreeFaultTest, SurvivesEachShortWrite) { FailEachCall<TypeParam>({.ki
 TYPED_TEST(TreeFaultTest, SurvivesEachFailedSync) { FailEachCall<TypeParam>({.kind = FaultKind::kSync}); }
 TYPED_TEST(TreeFaultTest, SurvivesEachFailedClose) { FailEachCall<TypeParam>({.kind = FaultKind::kClose}); }
 TYPED_TEST(TreeFaultTest, SurvivesADeviceThatDies) { FailEachCall<TypeParam>({.forever = true}); }
-TYPED_TEST(TreeFaultTest, SurvivesADeviceThatCannotBeWrittenAnyMore) {
-  FailEachCall<TypeParam>({.kind = FaultKind::kWrite, .forever = true});
-}
-TYPED_TEST(TreeFaultTest, WaitsForSpaceThatAResizeLacks) {
+TYPED_TEST(TreeFaultTest, SurvivesADeviceThatBecomesReadOnly) { FailEachCall<TypeParam>({.kind = FaultKind::kWrite, .forever = true}); }
+TYPED_TEST(TreeFaultTest, RecoversWhenAResizeLacksSpace) {
   FailEachCall<TypeParam>({.kind = FaultKind::kResize, .status = kFull});
   FailEachCall<TypeParam>({.kind = FaultKind::kResize, .status = kFull, .forever = true});
 }
-TYPED_TEST(TreeFaultTest, WaitsForSpaceThatAWriteLacks) {
+TYPED_TEST(TreeFaultTest, RecoversWhenAWriteLacksSpace) {
   FailEachCall<TypeParam>({.kind = FaultKind::kWrite, .status = kFull});
   FailEachCall<TypeParam>({.kind = FaultKind::kWrite, .status = kFull, .forever = true, .is_short = true});
 }
 
-TYPED_TEST(TreeFaultTest, RefusesUpdatesAfterAFailedWriteOrSyncAndGoesOnReading) {
+TYPED_TEST(TreeFaultTest, RefusesUpdatesButReadsAfterAFailedWriteOrSync) {
   for (const FaultKind kind : {FaultKind::kWrite, FaultKind::kSync}) {
     for (const bool in_rebuild : {false, true}) {
       SCOPED_TRACE(testing::Message() << (kind == FaultKind::kSync ? "sync" : "write") << (in_rebuild ? " in Rebuild" : ""));
@@ -247,7 +245,7 @@ class HookedFile : public MemoryFile {
 
 // A checkpoint finds no space while a copy is made. Images of the last checkpoint are not free
 // after the copy.
-TEST(TreeFault, ACopyGivesNothingFreeThatTheLastCheckpointNeeds) {
+TEST(TreeFault, CopyFreesNothingThatTheLastCheckpointNeeds) {
   using FileType = FaultFile<HookedFile>;
   for (std::uint64_t call = 1, failed = 1; failed != 0; ++call) {
     SCOPED_TRACE(call);
@@ -291,7 +289,7 @@ TEST(TreeFault, ACopyGivesNothingFreeThatTheLastCheckpointNeeds) {
 
 // The first checkpoint searches for free space and fails to read a part of the page map. The next
 // one starts the search again.
-TEST(TreeFault, LooksAgainForWhatIsFreeWhereThatFailed) {
+TEST(TreeFault, RetriesTheSearchForFreeSpace) {
   for (std::uint64_t call = 1, failed = 1; failed != 0; ++call) {
     SCOPED_TRACE(call);
     MemoryFile device;
@@ -321,7 +319,7 @@ class TreeFullDiskTest : public testing::Test {};
 using RealFiles = testing::Types<MemoryMapParallelFile, PositionalParallelFile>;
 TYPED_TEST_SUITE(TreeFullDiskTest, RealFiles);
 
-TYPED_TEST(TreeFullDiskTest, GoesOnReadingAndCatchesUpWhenThereIsSpaceAgain) {
+TYPED_TEST(TreeFullDiskTest, ReadsContinueAndUpdatesResumeWithSpace) {
   SmallDisk disk(8 << 20);
   if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a small file system";
   const std::string path = disk.File("db"), ballast = disk.File("ballast");

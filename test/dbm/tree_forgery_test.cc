@@ -122,7 +122,7 @@ TYPED_TEST(TreeForgedFieldsTest, SurvivesForgedPageLayouts) {
 }
 
 // The prefix grows into the low fence, which lies before it.
-TYPED_TEST(TreeForgedFieldsTest, RefusesPrefixesThatFencesDoNotShare) {
+TYPED_TEST(TreeForgedFieldsTest, RefusesPrefixesNotSharedByTheFences) {
   for (unsigned moved = 1; moved <= 8; ++moved) {
     Random random(moved);
     TreeForgery forgery(this->image_);
@@ -149,7 +149,7 @@ TYPED_TEST(TreeForgedFieldsTest, SurvivesForgedPageContents) {
 }
 
 // Valid pages in the places of others.
-TYPED_TEST(TreeForgedFieldsTest, SurvivesPagesInPlacesOfOthers) {
+TYPED_TEST(TreeForgedFieldsTest, SurvivesSwappedPages) {
   this->Repeat(500, [&](TreeForgery& forgery, Random& random) {
     const std::uint32_t a = this->AnyPage(forgery, random), b = this->AnyPage(forgery, random);
     std::swap(forgery.EntryOf(a), forgery.EntryOf(b));
@@ -182,7 +182,7 @@ TYPED_TEST(TreeForgedFieldsTest, SurvivesForgedSuperblocks) {
 }
 
 // Batched reads use the places in the map, which may overlap.
-TEST(TreeForgedPlacesTest, SurvivesPlacesThatOverlap) {
+TEST(TreeForgedPlacesTest, SurvivesOverlappingImages) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
   const TreeForgery::Image image = MakeImage<BytewiseComparator>();

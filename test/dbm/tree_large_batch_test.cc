@@ -82,7 +82,7 @@ class TreeLargeBatch : public testing::Test {};
 using FileKinds = testing::Types<Mapped, Positional>;
 TYPED_TEST_SUITE(TreeLargeBatch, FileKinds);
 
-TYPED_TEST(TreeLargeBatch, CompletesInManyThreadsOverMorePagesThanTheCacheHolds) {
+TYPED_TEST(TreeLargeBatch, CompletesInManyThreadsBeyondTheCache) {
   ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<decltype(TypeParam::Make())>::Open(TypeParam::Make(), {.cache_bytes = kCacheBytes}));
   Fill(*db);
   const std::vector<std::string> keys = KeysOnEveryLeaf();
@@ -120,7 +120,7 @@ TYPED_TEST(TreeLargeBatch, CompletesInManyThreadsOverMorePagesThanTheCacheHolds)
 thread_local bool is_in_batch = false;
 
 // Each read of the batch waits until other threads have completed a Set, a Get and a checkpoint.
-TEST(TreeLargeBatch, OthersGoOnWhileItsPagesAreRead) {
+TEST(TreeLargeBatch, OthersContinueWhileItsPagesAreRead) {
   std::atomic<std::uint64_t> rounds{0};
   std::atomic<bool> has_stalled{false}, is_over{false};
   std::atomic<int> num_reads{0};

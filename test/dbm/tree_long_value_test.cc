@@ -69,14 +69,14 @@ class TreeLongValue : public testing::Test {
   std::unique_ptr<Database> db_;
 };
 
-TEST_F(TreeLongValue, IsCopiedBySetWithNothingLocked) {
+TEST_F(TreeLongValue, SetCopiesItWithNothingLocked) {
   SlowMemory value(kSize);
   RunBeside(
       value, [&] { EXPECT_THAT(db_->Set("long", value.view()), IsOk()); }, [&] { UseOtherRecords(); });
   EXPECT_THAT(db_->Get("long"), IsOkAndHolds(value.view()));
 }
 
-TEST_F(TreeLongValue, OfAVisitorIsCopiedWithNothingLocked) {
+TEST_F(TreeLongValue, VisitorsResultIsCopiedWithNothingLocked) {
   SlowMemory value(kSize);
   RunBeside(
       value, [&] { EXPECT_THAT(db_->Process("long", [&](std::optional<std::string_view>) { return Action::Set(value.view()); }), IsOk()); },
@@ -84,7 +84,7 @@ TEST_F(TreeLongValue, OfAVisitorIsCopiedWithNothingLocked) {
   EXPECT_THAT(db_->Get("long"), IsOkAndHolds(value.view()));
 }
 
-TEST_F(TreeLongValue, OfProcessMultiIsCopiedWithNothingLocked) {
+TEST_F(TreeLongValue, ProcessMultiCopiesItWithNothingLocked) {
   SlowMemory value(kSize);
   const std::string_view keys[] = {"long", "key3", "longer"};
   RunBeside(
@@ -103,7 +103,7 @@ TEST_F(TreeLongValue, OfProcessMultiIsCopiedWithNothingLocked) {
 
 // An update of the same key waits for the copy. Otherwise threads that set the key repeatedly would
 // starve threads that must read it.
-TEST_F(TreeLongValue, IsReplacedOrRemovedOnceItIsCopied) {
+TEST_F(TreeLongValue, ReplacementWaitsForTheCopy) {
   for (const bool removes : {false, true}) {
     SlowMemory value(kSize);
     std::future<Status> later;
@@ -122,7 +122,7 @@ TEST_F(TreeLongValue, IsReplacedOrRemovedOnceItIsCopied) {
   }
 }
 
-TEST_F(TreeLongValue, IsReadWholeByThreadsThatCameWhileItWasCopied) {
+TEST_F(TreeLongValue, ThreadsThatReadDuringItsCopySeeItWhole) {
   SlowMemory value(kSize);
   std::future<StatusOr<std::string>> get;
   std::future<bool> seen;
@@ -145,7 +145,7 @@ TEST_F(TreeLongValue, IsReadWholeByThreadsThatCameWhileItWasCopied) {
 }
 
 // A visitor may return a part of the value that it was shown.
-TEST_F(TreeLongValue, CanBeSetToAPartOfAnother) {
+TEST_F(TreeLongValue, CanBeSetToAPartOfItself) {
   const std::string value(kSize, 'v');
   ASSERT_THAT(db_->Set("long", value), IsOk());
   ASSERT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());  // so that it is read from the file
@@ -175,7 +175,7 @@ class TreeLongValueWrite : public TreeLongValue {
   std::atomic<bool> is_writing_{false}, is_done_{false}, has_given_up_{false};
 };
 
-TEST_F(TreeLongValueWrite, GoesOnWhileOthersSetShortOnes) {
+TEST_F(TreeLongValueWrite, ContinuesWhileOthersSetShortValues) {
   armed_ = true;
   const std::string value(kSize, 'v');
   std::thread setter([&] { EXPECT_THAT(db_->Set("long", value), IsOk()); });
@@ -187,7 +187,7 @@ TEST_F(TreeLongValueWrite, GoesOnWhileOthersSetShortOnes) {
   EXPECT_TRUE(db_->Get("long").value() == value);
 }
 
-TEST_F(TreeLongValueWrite, GoesOnWhileOthersChangeMorePagesThanTheCacheHolds) {
+TEST_F(TreeLongValueWrite, ContinuesWhileOthersChangeMorePagesThanTheCacheHolds) {
   constexpr int kRecords = 1200;  // on 150 pages; the cache holds 128
   armed_ = true;
   const std::string value(kSize, 'v'), record(1000, 'r');
@@ -200,7 +200,7 @@ TEST_F(TreeLongValueWrite, GoesOnWhileOthersChangeMorePagesThanTheCacheHolds) {
   for (int i = 0; i < kRecords; ++i) ASSERT_THAT(db_->Get(Key(i)), IsOkAndHolds(record));
 }
 
-TEST_F(TreeLongValueWrite, GoesOnWhileOthersReadMorePagesThanTheCacheHolds) {
+TEST_F(TreeLongValueWrite, ContinuesWhileOthersReadMorePagesThanTheCacheHolds) {
   constexpr int kRecords = 2400;
   const std::string value(kSize, 'v'), record(1000, 'r');
   for (int i = 0; i < kRecords; ++i) ASSERT_THAT(db_->Set(Key(i), record), IsOk());
@@ -256,26 +256,26 @@ class TreeLongValueRead : public TreeLongValue {
   std::future<void> late_;
 };
 
-TEST_F(TreeLongValueRead, ByGetStopsNobodyAndIsDoneOnce) {
+TEST_F(TreeLongValueRead, GetReadsOnceWithoutStoppingOthers) {
   EXPECT_TRUE(db_->Get("long").value() == value_);
   EXPECT_EQ(num_reads_, kReads);
 }
 
-TEST_F(TreeLongValueRead, ByAVisitorStopsNobodyAndIsDoneOnce) {
+TEST_F(TreeLongValueRead, VisitorReadsOnceWithoutStoppingOthers) {
   bool is_whole = false;
   EXPECT_THAT(db_->Get("long", [&](std::string_view found) { is_whole = found == value_; }), IsOk());
   EXPECT_TRUE(is_whole);
   EXPECT_EQ(num_reads_, kReads);
 }
 
-TEST_F(TreeLongValueRead, ByAnUpdateStopsNobodyAndIsDoneOnce) {
+TEST_F(TreeLongValueRead, UpdateReadsOnceWithoutStoppingOthers) {
   std::string old_value;
   EXPECT_THAT(db_->Set("long", "short", {.old_value = &old_value}), IsOk());
   EXPECT_TRUE(old_value == value_);
   EXPECT_EQ(num_reads_, kReads);
 }
 
-TEST_F(TreeLongValueRead, ByProcessMultiStopsNobodyAndIsDoneOnce) {
+TEST_F(TreeLongValueRead, ProcessMultiReadsOnceWithoutStoppingOthers) {
   const std::string_view keys[] = {"long", "key3", "longer", "long"};
   int num_whole = 0;
   EXPECT_THAT(db_->ProcessMulti(keys, [&](std::size_t, std::optional<std::string_view> found) { num_whole += *found == value_; }), IsOk());
@@ -283,13 +283,13 @@ TEST_F(TreeLongValueRead, ByProcessMultiStopsNobodyAndIsDoneOnce) {
   EXPECT_EQ(num_reads_, 2 * kReads);
 }
 
-TEST_F(TreeLongValueRead, ByAnIteratorStopsNobody) {
+TEST_F(TreeLongValueRead, IteratorReadsWithoutStoppingOthers) {
   int num_records = 0;
   for (const auto& record : db_->Range()) num_records += record.second.size() > 1;
   EXPECT_EQ(num_records, 12);
 }
 
-TEST_F(TreeLongValueRead, FindsTheValueThatReplacedIt) {
+TEST_F(TreeLongValueRead, FindsTheReplacement) {
   for (const bool is_long : {true, false}) {
     num_reads_ = 0;
     const std::string later = is_long ? std::string(kSize, 'w') : "w";
@@ -300,7 +300,7 @@ TEST_F(TreeLongValueRead, FindsTheValueThatReplacedIt) {
   }
 }
 
-TEST_F(TreeLongValueRead, FindsNothingWhereTheValueWasRemoved) {
+TEST_F(TreeLongValueRead, FindsNothingAfterARemoval) {
   on_first_read_ = [&] {
     EXPECT_THAT(db_->Remove("long"), IsOk());
     EXPECT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());
@@ -309,7 +309,7 @@ TEST_F(TreeLongValueRead, FindsNothingWhereTheValueWasRemoved) {
   EXPECT_THAT(db_->Get("long").status(), testing::AnyOf(IsOk(), StatusIs(absl::StatusCode::kNotFound)));
 }
 
-TEST_F(TreeLongValueRead, IsSparedWhereItIsNotWanted) {
+TEST_F(TreeLongValueRead, IsSkippedIfUnneeded) {
   EXPECT_THAT(db_->GetSize("long"), IsOkAndHolds(kSize));
   EXPECT_THAT(db_->Set("long", "other", {.overwrite = false}), StatusIs(absl::StatusCode::kAlreadyExists));
   EXPECT_EQ(num_reads_, 0);

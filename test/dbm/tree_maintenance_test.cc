@@ -75,7 +75,7 @@ class TreeMaintenance : public testing::Test {
   std::atomic<int> num_waits_{0};
 };
 
-TEST_F(TreeMaintenance, DurableSetsGoOnBesideCopyTo) {
+TEST_F(TreeMaintenance, DurableSetsContinueDuringCopyTo) {
   MemoryFile copy;
   HookedFile target(copy.Share(), [this](Access) { WaitForSets(); });
   EXPECT_THAT(db_->CopyTo(std::move(target)), IsOk());
@@ -86,13 +86,13 @@ TEST_F(TreeMaintenance, DurableSetsGoOnBesideCopyTo) {
   EXPECT_THAT((*copied)->Verify(), IsOk());
 }
 
-TEST_F(TreeMaintenance, DurableSetsGoOnBesideVerify) {
+TEST_F(TreeMaintenance, DurableSetsContinueDuringVerify) {
   Begin();
   EXPECT_THAT(db_->Verify(), IsOk());
   EXPECT_GT(num_waits_, 3);
 }
 
-TEST_F(TreeMaintenance, DurableSetsGoOnWhileTheLongValueOfAVisitorIsRead) {
+TEST_F(TreeMaintenance, DurableSetsContinueWhileAVisitorReadsALongValue) {
   ASSERT_THAT(db_->Set("long", std::string(100'000, 'v')), IsOk());
   ASSERT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());
   std::size_t size = 0;
@@ -103,7 +103,7 @@ TEST_F(TreeMaintenance, DurableSetsGoOnWhileTheLongValueOfAVisitorIsRead) {
 }
 
 // Rebuild moves pages in steps, and lets waiting checkpoints run between steps.
-TEST_F(TreeMaintenance, DurableSetsGoOnBesideRebuild) {
+TEST_F(TreeMaintenance, DurableSetsContinueDuringRebuild) {
   for (std::uint64_t i = kRecords; i < 4 * kRecords; ++i) ASSERT_THAT(db_->Set(KeyOf(i), std::string(1000, 'v')), IsOk());
   ASSERT_THAT(db_->RemoveRange(KeyOf(kRecords), KeyOf(2 * kRecords)), IsOk());
   ASSERT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());

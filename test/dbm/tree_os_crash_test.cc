@@ -247,7 +247,7 @@ class TreePowerCutTest : public testing::Test {};
 using CrashFiles = testing::Types<MappedCrashFile, PositionalCrashFile>;
 TYPED_TEST_SUITE(TreePowerCutTest, CrashFiles);
 
-TYPED_TEST(TreePowerCutTest, LeavesTheLastCheckpointExactly) {
+TYPED_TEST(TreePowerCutTest, RestoresExactlyTheLastCheckpoint) {
   SCOPED_TRACE(TestSeed());
   const int num_devices = FullSize() ? 2000 : 10 / kSlowdown;
   int num_crashes = 0;
@@ -323,7 +323,7 @@ TEST(TreeOsCrashTest, OpensAfterACrashInEverySequenceOfThreeOperations) {
 
 // A process is killed at each call to the device in turn, and the power fails before the next one's
 // first checkpoint completes: the last writes of the first process may be in the page cache only.
-TEST(TreeOsCrashTest, NothingIsBuiltOnACheckpointThatTheDeviceMayNotHave) {
+TEST(TreeOsCrashTest, DoesNotRelyOnACheckpointThatTheDeviceMayLack) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
   for (std::uint64_t call = 1;; ++call) {
@@ -373,7 +373,7 @@ TEST(TreeOsCrashTest, NothingIsBuiltOnACheckpointThatTheDeviceMayNotHave) {
 
 // Fails each sync in turn, after which the kernel takes unwritten pages for clean. The database is
 // reopened with the same page cache, and updates that it acknowledges then are durable.
-TYPED_TEST(TreePowerCutTest, BuildsOnNothingThatAFailedSyncMayHaveLost) {
+TYPED_TEST(TreePowerCutTest, DoesNotRelyOnDataOfAFailedSync) {
   SCOPED_TRACE(TestSeed());
   for (int failing = 1;; ++failing) {
     SCOPED_TRACE(failing);

@@ -58,7 +58,7 @@ class TreeReadAhead : public testing::Test {
   std::atomic<bool> waits_{true};
 };
 
-TEST_F(TreeReadAhead, ServesIterators) {
+TEST_F(TreeReadAhead, IteratorsReadAhead) {
   auto db = Open({});
   std::uint64_t count = 0;
   auto it = db->MakeIterator();
@@ -67,13 +67,13 @@ TEST_F(TreeReadAhead, ServesIterators) {
   EXPECT_LT(num_own_, NumLeaves(*db) / 2);
 }
 
-TEST_F(TreeReadAhead, ServesCountRange) {
+TEST_F(TreeReadAhead, CountRangeReadsAhead) {
   auto db = Open({});
   EXPECT_THAT(db->CountRange(KeyOf(1)), IsOkAndHolds(kRecords - 1));
   EXPECT_LT(num_own_, NumLeaves(*db) / 2);
 }
 
-TEST_F(TreeReadAhead, ServesRemoveRange) {
+TEST_F(TreeReadAhead, RemoveRangeReadsAhead) {
   auto db = Open({});
   const std::uint64_t num_leaves = NumLeaves(*db);
   EXPECT_THAT(db->RemoveRange(KeyOf(1)), IsOkAndHolds(kRecords - 1));
@@ -81,7 +81,7 @@ TEST_F(TreeReadAhead, ServesRemoveRange) {
   EXPECT_THAT(db->Verify(), IsOk());
 }
 
-TEST_F(TreeReadAhead, StartsNoThreadWhileAllPagesAreInMemory) {
+TEST_F(TreeReadAhead, StartsNoThreadIfAllPagesAreInMemory) {
   waits_ = false;
   const auto num_threads = [] {
     std::uint64_t count = 0;

@@ -137,7 +137,7 @@ class TreeFullDeviceTest : public TreeSpaceTest {
   std::uint64_t now_new_ = 0;
 };
 
-TEST_F(TreeFullDeviceTest, SavesWhatWasAcceptedBeforeItRefuses) {
+TEST_F(TreeFullDeviceTest, SavesUpdatesAcceptedBeforeTheRefusal) {
   ASSERT_NO_FATAL_FAILURE(FillUp());
   EXPECT_THAT(db_->Synchronize(SyncMode::kHard), IsOk()) << "there is a reserve for that";
   EXPECT_THAT(db_->Set("more", "x"), StatusIs(absl::StatusCode::kResourceExhausted));
@@ -146,7 +146,7 @@ TEST_F(TreeFullDeviceTest, SavesWhatWasAcceptedBeforeItRefuses) {
   EXPECT_EQ(copy->Count(), kRecords + now_new_);
 }
 
-TEST_F(TreeFullDeviceTest, AcceptsRemovalsThatMakeRoomAgain) {
+TEST_F(TreeFullDeviceTest, AcceptsRemovalsThatFreeSpace) {
   ASSERT_NO_FATAL_FAILURE(FillUp());
   const std::uint64_t size = device_.Size();
   EXPECT_THAT(db_->Remove(NumberedKey(7)), IsOk());
@@ -161,7 +161,7 @@ TEST_F(TreeFullDeviceTest, AcceptsRemovalsThatMakeRoomAgain) {
   EXPECT_EQ(db_->Count(), kRecords + now_new_ - 1 - 19'990 + 1);
 }
 
-TEST_F(TreeFullDeviceTest, RecoversAsSpaceComesBackInSmallSteps) {
+TEST_F(TreeFullDeviceTest, RecoversAsSpaceReturnsInSmallSteps) {
   ASSERT_NO_FATAL_FAILURE(FillUp());
   std::uint64_t steps = 0;
   while (!db_->GetHealth().ok() && ++steps < 1000) {
@@ -174,7 +174,7 @@ TEST_F(TreeFullDeviceTest, RecoversAsSpaceComesBackInSmallSteps) {
   EXPECT_EQ(db_->Count(), kRecords + now_new_ + 1);
 }
 
-TEST_F(TreeFullDeviceTest, CloseSavesWhatWasAccepted) {
+TEST_F(TreeFullDeviceTest, CloseSavesAcceptedUpdates) {
   ASSERT_NO_FATAL_FAILURE(FillUp());
   EXPECT_THAT(db_->Remove(NumberedKey(7)), IsOk());
   (void)db_->Close();

@@ -15,7 +15,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(AnyFile, PathFileConformance, AnyFile);
 
 bool IsMapped(const std::string& path) { return ReadWhole("/proc/self/maps").find(path) != std::string::npos; }
 
-TEST(AnyFile, KindDecidesHowTheFileIsAccessed) {
+TEST(AnyFile, KindSelectsTheFileType) {
   TempDir dir;
   const std::string path = dir.File("file");
   ASSERT_OK_AND_ASSIGN(auto positional, AnyFile::Open(path, {}, "pos"));
@@ -29,7 +29,7 @@ TEST(AnyFile, KindDecidesHowTheFileIsAccessed) {
   EXPECT_THAT(AnyFile::Open(path, {}, "tape"), StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("tape")));
 }
 
-TEST(AnyFile, TakesAnyFile) {
+TEST(AnyFile, WrapsAnyFile) {
   AnyFile file(ArchetypeFile::Make());
   Fill(file, "content");
   EXPECT_EQ(ContentOf(file), "content");

@@ -59,7 +59,7 @@ void Fill(std::span<std::byte> bytes, Random& random) {
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.Next());
 }
 
-TEST(BlockCacheFailure, BlocksInBetweenAreReadToMemoryOfTheirOwn) {
+TEST(BlockCacheFailure, ReadsBlocksInBetweenIntoSeparateMemory) {
   Device device;
   Random random(1);
   Fill(device.bytes, random);
@@ -72,7 +72,7 @@ TEST(BlockCacheFailure, BlocksInBetweenAreReadToMemoryOfTheirOwn) {
   EXPECT_EQ(std::memcmp(out.data(), device.bytes.data(), out.size()), 0);
 }
 
-TEST(BlockCacheFailure, ReadsGoOnAfterAnyFailedWrite) {
+TEST(BlockCacheFailure, ReadsContinueAfterAnyFailedWrite) {
   for (const bool writes_behind : {false, true}) {
     for (int nth = 0; nth < 40; nth += writes_behind ? 39 : 1) {
       Device device;

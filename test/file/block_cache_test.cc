@@ -109,7 +109,7 @@ class BlockCacheTest : public testing::Test {
   BlockCache<Device> cache_{device_, Limits(128)};
 };
 
-TEST_F(BlockCacheTest, ReadsAnyBytesOnceByOneTransfer) {
+TEST_F(BlockCacheTest, ReadsAnyRangeByOneTransfer) {
   device_.bytes() = Bytes(kBlocks * kBlock, 1);
   EXPECT_EQ(Read(700, 4000), OnDevice(700, 4000));
   ExpectTransfers(1, 0, 9);
@@ -117,7 +117,7 @@ TEST_F(BlockCacheTest, ReadsAnyBytesOnceByOneTransfer) {
   ExpectTransfers(0, 0, 0);
 }
 
-TEST_F(BlockCacheTest, TrimsWhatIsHereAndReadsThroughWhatLiesBetween) {
+TEST_F(BlockCacheTest, TrimsCachedEndsAndReadsAcrossCachedBlocks) {
   device_.bytes() = Bytes(kBlocks * kBlock, 2);
   for (const std::uint64_t block : {0, 1, 7, 4}) Read(block * kBlock, 1);
   ExpectTransfers(4, 0, 4);
@@ -125,7 +125,7 @@ TEST_F(BlockCacheTest, TrimsWhatIsHereAndReadsThroughWhatLiesBetween) {
   ExpectTransfers(1, 0, 5);  // blocks 2 to 6, of which one was here
 }
 
-TEST_F(BlockCacheTest, ADirtyBlockWinsOverTheDevice) {
+TEST_F(BlockCacheTest, DirtyBlockOverridesTheDevice) {
   const auto mine = Bytes(kBlock, 3);
   EXPECT_THAT(cache_.Write(4 * kBlock, mine), IsOk());
   ExpectTransfers(0, 0, 0);  // it was not read
@@ -162,7 +162,7 @@ TEST_F(BlockCacheTest, WritesDirtyNeighboursTogetherAndKeepsThem) {
   EXPECT_LE(device_.reads, 1);
 }
 
-TEST_F(BlockCacheTest, KeepsWhatIsWantedAgainBesideAScan) {
+TEST_F(BlockCacheTest, KeepsReusedBlocksDuringAScan) {
   for (int round = 0; round < 3; ++round) {
     for (std::uint64_t block = 0; block < 16; ++block) Read(block * kBlock, 1);
   }
@@ -173,7 +173,7 @@ TEST_F(BlockCacheTest, KeepsWhatIsWantedAgainBesideAScan) {
   EXPECT_EQ(device_.reads, 16 + 100);
 }
 
-TEST_F(BlockCacheTest, ForgetsWhatIsDropped) {
+TEST_F(BlockCacheTest, DiscardsDroppedBlocks) {
   EXPECT_THAT(cache_.Write(0, Bytes(4 * kBlock, 7)), IsOk());
   cache_.Drop(2 * kBlock);
   EXPECT_THAT(cache_.Flush(), IsOk());
@@ -182,7 +182,7 @@ TEST_F(BlockCacheTest, ForgetsWhatIsDropped) {
   ExpectTransfers(1, 0, 1);
 }
 
-TEST_F(BlockCacheTest, TellsOfADeviceThatFailsAndLosesNothing) {
+TEST_F(BlockCacheTest, ReportsDeviceFailuresAndLosesNothing) {
   const auto mine = Bytes(48 * kBlock, 8);
   for (std::size_t half : {0, 1})
     EXPECT_THAT(cache_.Write(half * 24 * kBlock, std::span(mine).subspan(half * 24 * kBlock, 24 * kBlock)), IsOk());
@@ -196,7 +196,7 @@ TEST_F(BlockCacheTest, TellsOfADeviceThatFailsAndLosesNothing) {
   EXPECT_EQ(Read(0, 48 * kBlock), mine);
 }
 
-TEST_F(BlockCacheTest, TakesNothingAfterABlockThatCouldNotBeWritten) {
+TEST_F(BlockCacheTest, RefusesWritesAfterABlockCouldNotBeWritten) {
   const auto mine = Bytes(24 * kBlock, 12);
   for (std::size_t half : {0, 1}) EXPECT_THAT(cache_.Write(half * 24 * kBlock, mine), IsOk());
   cache_.AddFresh(100 * kBlock, 200 * kBlock);
@@ -211,7 +211,7 @@ TEST_F(BlockCacheTest, TakesNothingAfterABlockThatCouldNotBeWritten) {
   EXPECT_EQ(Read(24 * kBlock, 24 * kBlock), mine);
 }
 
-TEST_F(BlockCacheTest, LongRequestsGoPastTheFrames) {
+TEST_F(BlockCacheTest, LongRequestsBypassTheFrames) {
   const auto mine = Bytes(100 * kBlock, 9), later = Bytes(kBlock, 10);
   Read(50 * kBlock, 1);
   ExpectTransfers(1, 0, 1);
@@ -225,7 +225,7 @@ TEST_F(BlockCacheTest, LongRequestsGoPastTheFrames) {
   EXPECT_TRUE(std::equal(later.begin(), later.end(), both.begin() + 50 * kBlock));
 }
 
-TEST_F(BlockCacheTest, AFreshBlockIsNotRead) {
+TEST_F(BlockCacheTest, NewBlockIsNotRead) {
   cache_.AddFresh(100 * kBlock, 200 * kBlock);
   const auto mine = Bytes(100, 11);
   for (std::uint64_t i = 0; i < 20; ++i) EXPECT_THAT(cache_.Write(100 * kBlock + i * 100, mine), IsOk());
@@ -239,7 +239,7 @@ TEST_F(BlockCacheTest, AFreshBlockIsNotRead) {
   ExpectTransfers(1, 0, 1);
 }
 
-TEST_F(BlockCacheTest, ReadsManyTogether) {
+TEST_F(BlockCacheTest, ReadsManyRangesInOneBatch) {
   device_.bytes() = Bytes(kBlocks * kBlock, 12);
   std::vector<std::vector<std::byte>> out(20, std::vector<std::byte>(2 * kBlock));
   std::vector<ReadRequest> reads;
@@ -286,7 +286,7 @@ class WriteBehind : public testing::Test {
   BlockCache<Device> cache_{device_, Limits(128, true)};
 };
 
-TEST_F(WriteBehind, BeginsWhenHalfIsDirtyAndWritesRuns) {
+TEST_F(WriteBehind, StartsWhenHalfIsDirtyAndWritesRuns) {
   WriteBlocks(0, 63, 1);
   EXPECT_EQ(device_.writes, 0);
   WriteBlocks(63, 64, 1);
@@ -299,7 +299,7 @@ TEST_F(WriteBehind, BeginsWhenHalfIsDirtyAndWritesRuns) {
   EXPECT_EQ(device_.writes, 4);
 }
 
-TEST_F(WriteBehind, LeavesWhatIsWrittenAgain) {
+TEST_F(WriteBehind, SkipsBlocksWrittenAgain) {
   WriteBlocks(0, 63, 2);
   WriteBlocks(0, 32, 2);
   WriteBlocks(63, 64, 2);
@@ -311,7 +311,7 @@ TEST_F(WriteBehind, LeavesWhatIsWrittenAgain) {
   EXPECT_EQ(device_.writes, 64);
 }
 
-TEST_F(WriteBehind, NobodyDoesAfterStop) {
+TEST_F(WriteBehind, DoesNotRunAfterStop) {
   cache_.Stop();
   WriteBlocks(0, 100, 2);
   EXPECT_EQ(device_.writes, 0);
@@ -319,7 +319,7 @@ TEST_F(WriteBehind, NobodyDoesAfterStop) {
   EXPECT_EQ(device_.writes, 100);
 }
 
-TEST_F(WriteBehind, AFailureIsToldToWhoComesNext) {
+TEST_F(WriteBehind, FailureIsReportedToTheNextCaller) {
   device_.fails_after = 0;
   WriteBlocks(0, 64, 2);
   Status status;
@@ -332,7 +332,7 @@ TEST_F(WriteBehind, AFailureIsToldToWhoComesNext) {
   EXPECT_EQ(out, mine_);
 }
 
-TEST(BlockCache, HoldsWhatAModelHolds) {
+TEST(BlockCache, AgreesWithAModel) {
   for (const std::size_t number : {0u, 128u, 300u, 2000u, 129u, 301u}) {
     const bool writes_behind = number % 2 != 0;
     const std::size_t cached = number - writes_behind;

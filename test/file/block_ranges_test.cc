@@ -10,7 +10,7 @@
 namespace hako {
 namespace {
 
-TEST(BlockRanges, HoldsWhatASetOfBlocksHolds) {
+TEST(BlockRanges, AgreesWithASetOfBlocks) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
   constexpr std::uint64_t kBlocks = 60;

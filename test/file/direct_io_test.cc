@@ -43,7 +43,7 @@ class DirectIo : public testing::Test {
   auto file = Open(__VA_ARGS__); \
   if (!file) GTEST_SKIP() << "no direct I/O here"
 
-TEST_F(DirectIo, TakesOneDeviceAccessForARecordAndForARunOfThem) {
+TEST_F(DirectIo, ReadsARecordOrARunInOneDeviceAccess) {
   OPEN_OR_SKIP(file, {.block_size = 512, .cache_bytes = 1 << 20});
   ASSERT_THAT(file->Resize(4 << 20), IsOk());
   std::string record(4096, 'r');
@@ -79,7 +79,7 @@ TEST_F(DirectIo, PaddingLeavesWholeBlocks) {
   EXPECT_EQ(ReadWhole(path_), "one, two" + std::string(1016, '\0'));
 }
 
-TEST_F(DirectIo, RefusesBlocksThatCannotBe) {
+TEST_F(DirectIo, RefusesInvalidBlockSizes) {
   for (const std::uint64_t block_size : {1, 256, 1000, 1 << 20}) {
     EXPECT_THAT(PositionalParallelFile::Open(path_, {.direct = true, .block_size = block_size}).status(),
                 StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("block")));
@@ -87,7 +87,7 @@ TEST_F(DirectIo, RefusesBlocksThatCannotBe) {
 }
 
 // The file's counters agree with the system's.
-TEST_F(DirectIo, TheSystemCountsTheSame) {
+TEST_F(DirectIo, CountsAgreeWithTheSystem) {
   OPEN_OR_SKIP(file, {.block_size = 4096, .cache_bytes = 1 << 20});
   constexpr std::uint64_t kRecords = 512;
   ASSERT_THAT(file->Resize(kRecords * 8192), IsOk());

@@ -60,7 +60,7 @@ TEST(Exit, StaticDirectFileClosesAtExit) {
   EXPECT_TRUE(HasAll(path));
 }
 
-TEST(Exit, ThreadLocalDirectFileClosesAtTheEndOfItsThread) {
+TEST(Exit, ThreadLocalDirectFileClosesWhenItsThreadEnds) {
   TempDir dir;
   const std::string path = dir.File("file");
   if (absl::IsInvalidArgument(PositionalParallelFile::Open(path, {.direct = true}).status())) GTEST_SKIP() << "no direct I/O here";

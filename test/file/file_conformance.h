@@ -65,7 +65,7 @@ TYPED_TEST_P(FileConformance, StartsEmptyAndWritable) {
   EXPECT_THAT(file.Close(), IsOk());
 }
 
-TYPED_TEST_P(FileConformance, GrowsByZeros) {
+TYPED_TEST_P(FileConformance, GrowsWithZeros) {
   auto file = this->traits_.Create();
   for (const std::size_t size : {1, 4095, 4096, 4097, 100'000, 3'000'000}) {
     ASSERT_THAT(file.Resize(size), IsOk());
@@ -74,7 +74,7 @@ TYPED_TEST_P(FileConformance, GrowsByZeros) {
   }
 }
 
-TYPED_TEST_P(FileConformance, WhatWasCutOffIsZeroWhenItComesBack) {
+TYPED_TEST_P(FileConformance, TruncatedBytesAreZeroAfterGrowth) {
   auto file = this->traits_.Create();
   for (const std::size_t cut : {0, 1, 4096, 10'000, 19'999}) {
     Fill(file, std::string(20'000, 'x'));
@@ -94,7 +94,7 @@ TYPED_TEST_P(FileConformance, ResizeToTheSameSizeKeepsTheContent) {
   EXPECT_EQ(ContentOf(file), std::string("content\0\0", 9));
 }
 
-TYPED_TEST_P(FileConformance, HoldsWhatAModelHolds) {
+TYPED_TEST_P(FileConformance, AgreesWithAModel) {
   Random random(TestSeed());
   auto file = this->traits_.Create();
   std::string model;
@@ -122,7 +122,7 @@ TYPED_TEST_P(FileConformance, HoldsWhatAModelHolds) {
   EXPECT_EQ(ContentOf(file), model);
 }
 
-TYPED_TEST_P(FileConformance, AccessOutsideTheSizeIsRefusedWhole) {
+TYPED_TEST_P(FileConformance, RefusesAccessOutsideTheSize) {
   auto file = this->traits_.Create();
   Fill(file, "0123456789");
   constexpr std::uint64_t kLast = std::numeric_limits<std::uint64_t>::max();
@@ -137,7 +137,7 @@ TYPED_TEST_P(FileConformance, AccessOutsideTheSizeIsRefusedWhole) {
   EXPECT_EQ(ContentOf(file), "0123456789");
 }
 
-TYPED_TEST_P(FileConformance, ContentAndSizeOutliveClose) {
+TYPED_TEST_P(FileConformance, KeepsContentAndSizeAfterClose) {
   auto file = this->traits_.Create();
   Fill(file, "to be seen again");
   auto again = this->traits_.Reopen(std::move(file));
@@ -204,9 +204,9 @@ TYPED_TEST_P(FileConformance, ThreadsReadBytesThatAreBeingWritten) {
   EXPECT_FALSE(failed);
 }
 
-REGISTER_TYPED_TEST_SUITE_P(FileConformance, StartsEmptyAndWritable, GrowsByZeros, WhatWasCutOffIsZeroWhenItComesBack,
-                            ResizeToTheSameSizeKeepsTheContent, HoldsWhatAModelHolds, AccessOutsideTheSizeIsRefusedWhole,
-                            ContentAndSizeOutliveClose, MovesLikeAValue, ThreadsWriteAndReadDisjointRangesWhileItGrows,
+REGISTER_TYPED_TEST_SUITE_P(FileConformance, StartsEmptyAndWritable, GrowsWithZeros, TruncatedBytesAreZeroAfterGrowth,
+                            ResizeToTheSameSizeKeepsTheContent, AgreesWithAModel, RefusesAccessOutsideTheSize,
+                            KeepsContentAndSizeAfterClose, MovesLikeAValue, ThreadsWriteAndReadDisjointRangesWhileItGrows,
                             ThreadsReadBytesThatAreBeingWritten);
 
 }  // namespace hako

@@ -79,7 +79,7 @@ class FileSystemsTest : public testing::TestWithParam<std::tuple<const char*, Ac
   LoopImage& image_ = ImageOf(std::get<0>(GetParam()));
 };
 
-TEST_P(FileSystemsTest, KeepsWhatWasWritten) {
+TEST_P(FileSystemsTest, KeepsWrittenBytes) {
   std::vector<std::byte> expected;
   {
     ASSERT_OK_AND_ASSIGN(auto file, Open());
@@ -139,7 +139,7 @@ TEST_P(FileSystemsTest, ThreadsReadAroundBlocksThatAreInTheCache) {
   EXPECT_EQ(num_wrong, 0);
 }
 
-TEST_P(FileSystemsTest, SyncedBytesOutliveAKillAndAnUnmount) {
+TEST_P(FileSystemsTest, SyncedBytesSurviveAKillAndAnUnmount) {
   const auto expected = RandomBytes(300'007, 2);
   ChildProcess child([&](ChildProcess& parent) {
     auto file = Open();
@@ -160,7 +160,7 @@ TEST_P(FileSystemsTest, SyncedBytesOutliveAKillAndAnUnmount) {
   EXPECT_EQ(out, expected);
 }
 
-TEST_P(FileSystemsTest, FullFileSystemIsAStatus) {
+TEST_P(FileSystemsTest, FullFileSystemReturnsResourceExhausted) {
   ASSERT_OK_AND_ASSIGN(auto file, Open());
   ASSERT_THAT(file.Resize(100'000), IsOk());
   EXPECT_THAT(file.Resize(std::uint64_t{1} << 30), StatusIs(absl::StatusCode::kResourceExhausted));
@@ -169,7 +169,7 @@ TEST_P(FileSystemsTest, FullFileSystemIsAStatus) {
   EXPECT_THAT(file.Sync(), IsOk());
 }
 
-TEST_P(FileSystemsTest, FileSizeLimitWithinABlockIsAStatus) {
+TEST_P(FileSystemsTest, FileSizeLimitWithinABlockReturnsAnError) {
   ChildProcess child([&](ChildProcess&) {
     const rlimit limit = {.rlim_cur = 1'000'100, .rlim_max = 1'000'100};
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;

@@ -31,7 +31,7 @@ TYPED_TEST_P(MappedFileConformance, ViewsAndCallsSeeTheSameBytes) {
   EXPECT_EQ(AsChars(again.View(0, 10)), "0123xy6789");
 }
 
-TYPED_TEST_P(MappedFileConformance, GrowthAndMoveLeaveTheBaseInPlace) {
+TYPED_TEST_P(MappedFileConformance, GrowthAndMoveKeepTheBase) {
   auto file = this->traits_.Create();
   Fill(file, "stays");
   const std::byte* base = file.View(0, 1).data();
@@ -45,7 +45,7 @@ TYPED_TEST_P(MappedFileConformance, GrowthAndMoveLeaveTheBaseInPlace) {
   EXPECT_EQ(AsChars(moved.View(0, 5)), "stays");
 }
 
-TYPED_TEST_P(MappedFileConformance, StoresToAViewGoOnWhileTheFileGrows) {
+TYPED_TEST_P(MappedFileConformance, StoresToAViewContinueWhileTheFileGrows) {
   auto file = this->traits_.Create();
   constexpr std::size_t kSize = 100'000;
   ASSERT_THAT(file.Resize(kSize), IsOk());
@@ -67,7 +67,7 @@ TYPED_TEST_P(MappedFileConformance, SyncsARange) {
   EXPECT_THAT(file.SyncRange(~std::uint64_t{0}, 2), StatusIs(absl::StatusCode::kOutOfRange));
 }
 
-REGISTER_TYPED_TEST_SUITE_P(MappedFileConformance, ViewsAndCallsSeeTheSameBytes, GrowthAndMoveLeaveTheBaseInPlace,
-                            StoresToAViewGoOnWhileTheFileGrows, SyncsARange);
+REGISTER_TYPED_TEST_SUITE_P(MappedFileConformance, ViewsAndCallsSeeTheSameBytes, GrowthAndMoveKeepTheBase,
+                            StoresToAViewContinueWhileTheFileGrows, SyncsARange);
 
 }  // namespace hako

@@ -28,7 +28,7 @@ TEST(MemoryFile, HandlesShareOneContent) {
   EXPECT_EQ(unrelated.Size(), 0u);
 }
 
-TEST(MemoryFile, CopiesTheBytesItIsMadeOf) {
+TEST(MemoryFile, OfCopiesTheBytes) {
   std::string bytes = "content";
   const MemoryFile file = MemoryFile::Of(AsBytes(bytes));
   bytes = "changed";

@@ -34,7 +34,7 @@ TEST_F(MemoryMapParallelFileTest, StoresIntoAReadOnlyFileArePrivate) {
   EXPECT_EQ(ReadWhole(path_), "content");
 }
 
-TEST_F(MemoryMapParallelFileTest, OpensWhatMayOnlyBeRead) {
+TEST_F(MemoryMapParallelFileTest, OpensUnwritableFilesReadOnly) {
   WriteWhole(path_, "content");
   std::filesystem::permissions(path_, std::filesystem::perms::owner_read);
   ASSERT_OK_AND_ASSIGN(auto file, MemoryMapParallelFile::Open(path_, {.mode = OpenMode::kReadOnly}));
@@ -66,7 +66,7 @@ int WithAddressSpace(std::uint64_t bytes, int (*body)(const std::string& path), 
   return child.Result();
 }
 
-TEST_F(MemoryMapParallelFileTest, AddressSpaceThatIsAskedForAndCannotBeHadIsAStatus) {
+TEST_F(MemoryMapParallelFileTest, UnavailableAddressSpaceReturnsResourceExhausted) {
   const auto body = [](const std::string& path) {
     const Status status = MemoryMapParallelFile::Open(path, {.reserve_bytes = std::uint64_t{1} << 40}).status();
     if (!absl::IsResourceExhausted(status) || ToStd(status.message()).find("address space") == std::string_view::npos) return 2;
@@ -112,7 +112,7 @@ TEST_F(MemoryMapParallelFileTest, IdentityFollowsTheFileAndNotItsNameOrContent) 
   EXPECT_NE(copy.Identity(), identity);
 }
 
-TEST_F(MemoryMapParallelFileTest, PrefaultMakesPagesPresentAndChangesNothing) {
+TEST_F(MemoryMapParallelFileTest, PrefaultMapsPagesAndChangesNoBytes) {
   constexpr std::size_t kSize = 1 << 20;
   ASSERT_OK_AND_ASSIGN(auto file, MemoryMapParallelFile::Open(path_, {.grow_min = 0}));
   ASSERT_THAT(file.Resize(kSize), IsOk());
@@ -134,7 +134,7 @@ TEST_F(MemoryMapParallelFileTest, PrefaultMakesPagesPresentAndChangesNothing) {
   EXPECT_EQ(ContentOf(reader), expected);
 }
 
-TEST_F(MemoryMapParallelFileTest, SyncRangeMakesTheNameDurableAndRemembersFailure) {
+TEST_F(MemoryMapParallelFileTest, SyncRangeMakesTheNameDurableAndKeepsFailing) {
   ASSERT_OK_AND_ASSIGN(auto file, MemoryMapParallelFile::Open(path_));
   Fill(file, "content");
   bool is_possible = true;

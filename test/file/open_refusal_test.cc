@@ -31,7 +31,7 @@ class OpenRefusalTest : public testing::Test {
 using FileTypes = testing::Types<MemoryMapParallelFile, PositionalParallelFile>;
 TYPED_TEST_SUITE(OpenRefusalTest, FileTypes);
 
-TYPED_TEST(OpenRefusalTest, NamedPipeIsRefusedAtOnce) {
+TYPED_TEST(OpenRefusalTest, RefusesANamedPipeAtOnce) {
   ASSERT_EQ(mkfifo(this->path_.c_str(), 0600), 0);
   std::filesystem::create_symlink("file", this->dir_.File("link"));
   for (const OpenMode mode : kModes) {
@@ -40,14 +40,14 @@ TYPED_TEST(OpenRefusalTest, NamedPipeIsRefusedAtOnce) {
   }
 }
 
-TYPED_TEST(OpenRefusalTest, DevicesAndDirectoriesAreRefused) {
+TYPED_TEST(OpenRefusalTest, RefusesDevicesAndDirectories) {
   for (const OpenMode mode : kModes) {
     EXPECT_THAT(this->Open("/dev/null", mode), StatusIs(absl::StatusCode::kInvalidArgument));
     EXPECT_THAT(this->Open(this->dir_.path(), mode), StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("is a directory")));
   }
 }
 
-TYPED_TEST(OpenRefusalTest, MissingFolderIsNotAnAbsentKey) {
+TYPED_TEST(OpenRefusalTest, MissingDirectoryIsNotNotFound) {
   std::filesystem::create_symlink("no/such/file", this->dir_.File("link"));
   for (const OpenMode mode : kModes) {
     EXPECT_THAT(this->Open(this->dir_.File("no/such/file"), mode),

@@ -88,7 +88,7 @@ TYPED_TEST_P(PathFileConformance, TruncateDropsTheContentAndOtherModesKeepIt) {
   EXPECT_EQ(ContentOf(file), std::string(7, '\0'));
 }
 
-TYPED_TEST_P(PathFileConformance, WhatIsNoFileIsRefused) {
+TYPED_TEST_P(PathFileConformance, RefusesOtherKindsOfFiles) {
   EXPECT_THAT(this->Open(this->dir_.path(), OpenMode::kReadOnly), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_FALSE(this->Open(this->dir_.path(), OpenMode::kReadWrite).ok());
   EXPECT_FALSE(this->Open("", OpenMode::kCreate).ok());
@@ -108,7 +108,7 @@ TYPED_TEST_P(PathFileConformance, ReadOnlyRefusesEveryChange) {
   EXPECT_EQ(ReadWhole(this->path_), "content");
 }
 
-TYPED_TEST_P(PathFileConformance, AnEmptyFileOpensReadOnly) {
+TYPED_TEST_P(PathFileConformance, OpensAnEmptyFileReadOnly) {
   WriteWhole(this->path_, "");
   ASSERT_OK_AND_ASSIGN(auto file, this->Open(OpenMode::kReadOnly));
   EXPECT_EQ(file.Size(), 0u);
@@ -236,7 +236,7 @@ TYPED_TEST_P(PathFileConformance, ReplacedWhileWaitingOpensTheNewFile) {
   EXPECT_EQ(seen, "new");
 }
 
-TYPED_TEST_P(PathFileConformance, WhatAKilledProcessWroteIsThere) {
+TYPED_TEST_P(PathFileConformance, KeepsWritesOfAKilledProcess) {
   ChildProcess child([&](ChildProcess& parent) {
     auto file = this->Open(OpenMode::kCreate);
     const bool ok = file.ok() && file->Resize(1000).ok() && file->WriteAt(0, AsBytes("written before the kill")).ok();
@@ -253,7 +253,7 @@ TYPED_TEST_P(PathFileConformance, WhatAKilledProcessWroteIsThere) {
   EXPECT_EQ(ContentOf(file), expected);
 }
 
-TYPED_TEST_P(PathFileConformance, FullDiskIsAStatusAndChangesNothing) {
+TYPED_TEST_P(PathFileConformance, FullDiskReturnsAnErrorAndChangesNothing) {
   constexpr std::uint64_t kDiskSize = std::uint64_t{1} << 20;
   SmallDisk disk(kDiskSize);
   if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a small file system";
@@ -275,7 +275,7 @@ TYPED_TEST_P(PathFileConformance, FullDiskIsAStatusAndChangesNothing) {
   EXPECT_EQ(ReadWhole(path), std::string(1000, 'y'));
 }
 
-TYPED_TEST_P(PathFileConformance, FileSizeLimitOfTheProcessIsAStatus) {
+TYPED_TEST_P(PathFileConformance, FileSizeLimitOfTheProcessReturnsAnError) {
   ChildProcess child([&](ChildProcess&) {
     const rlimit limit = {.rlim_cur = 100'000, .rlim_max = 100'000};
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
@@ -289,7 +289,7 @@ TYPED_TEST_P(PathFileConformance, FileSizeLimitOfTheProcessIsAStatus) {
   EXPECT_EQ(StatOf(this->path_).st_size, 100'000);
 }
 
-TYPED_TEST_P(PathFileConformance, HolesOfASparseFileGetBlocks) {
+TYPED_TEST_P(PathFileConformance, FillsTheHolesOfASparseFile) {
   WriteWhole(this->path_, "data");
   std::filesystem::resize_file(this->path_, 1'000'000);
   ASSERT_LT(StatOf(this->path_).st_blocks * 512, 1'000'000);
@@ -304,7 +304,7 @@ TYPED_TEST_P(PathFileConformance, HolesOfASparseFileGetBlocks) {
   EXPECT_EQ(ContentOf(file), expected);
 }
 
-TYPED_TEST_P(PathFileConformance, WorksWhereTheSystemCannotAllocate) {
+TYPED_TEST_P(PathFileConformance, WorksWithoutFallocate) {
   bool is_possible = true;
   std::thread([&] {
     WriteWhole(this->path_, std::string(5000, 'd'));
@@ -321,7 +321,7 @@ TYPED_TEST_P(PathFileConformance, WorksWhereTheSystemCannotAllocate) {
   if (!is_possible) GTEST_SKIP() << "cannot make system calls fail";
 }
 
-TYPED_TEST_P(PathFileConformance, FullDiskIsAStatusWhereTheSystemCannotAllocate) {
+TYPED_TEST_P(PathFileConformance, FullDiskReturnsAnErrorWithoutFallocate) {
   SmallDisk disk(1 << 20);
   if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a small file system";
   bool is_possible = true;
@@ -339,7 +339,7 @@ TYPED_TEST_P(PathFileConformance, FullDiskIsAStatusWhereTheSystemCannotAllocate)
   if (!is_possible) GTEST_SKIP() << "cannot make system calls fail";
 }
 
-TYPED_TEST_P(PathFileConformance, AFailedSyncIsNotForgotten) {
+TYPED_TEST_P(PathFileConformance, FailedSyncIsSticky) {
   ASSERT_OK_AND_ASSIGN(auto file, this->Open(OpenMode::kCreate));
   Fill(file, "content");
   ASSERT_THAT(file.Sync(), IsOk());
@@ -375,7 +375,7 @@ TYPED_TEST_P(PathFileConformance, FirstSyncMakesTheNameDurable) {
   EXPECT_EQ(sync(again), true);  // later ones do not
 }
 
-TYPED_TEST_P(PathFileConformance, SyncsInAFolderThatCannotBeOpened) {
+TYPED_TEST_P(PathFileConformance, SyncsInADirectoryThatCannotBeOpened) {
   ASSERT_OK_AND_ASSIGN(auto file, this->Open(OpenMode::kCreate));
   Fill(file, "content");
   for (const int error : {EACCES, EMFILE}) {
@@ -390,7 +390,7 @@ TYPED_TEST_P(PathFileConformance, SyncsInAFolderThatCannotBeOpened) {
   }
 }
 
-TYPED_TEST_P(PathFileConformance, ForkedChildLeavesTheFileAlone) {
+TYPED_TEST_P(PathFileConformance, ForkedChildDoesNotTouchTheFile) {
   ASSERT_OK_AND_ASSIGN(auto file, this->Open(OpenMode::kCreate));
   Fill(file, "content");
   ChildProcess child([&](ChildProcess&) { return file.Close().ok() ? 0 : 1; });
@@ -400,7 +400,7 @@ TYPED_TEST_P(PathFileConformance, ForkedChildLeavesTheFileAlone) {
   EXPECT_EQ(other.Result(), static_cast<int>(absl::StatusCode::kUnavailable));
 }
 
-TYPED_TEST_P(PathFileConformance, KeepsOffTheStandardStreams) {
+TYPED_TEST_P(PathFileConformance, DoesNotUseTheStandardStreams) {
   ChildProcess child([&](ChildProcess&) {
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(fd);
     auto file = this->Open(OpenMode::kCreate);
@@ -413,7 +413,7 @@ TYPED_TEST_P(PathFileConformance, KeepsOffTheStandardStreams) {
   EXPECT_EQ(child.Result(), 0);
 }
 
-TYPED_TEST_P(PathFileConformance, RelativePathOutlivesAChangeOfDirectory) {
+TYPED_TEST_P(PathFileConformance, RelativePathSurvivesAChangeOfDirectory) {
   ChildProcess child([&](ChildProcess&) {
     if (chdir(this->dir_.path().c_str()) != 0) return 1;
     auto file = this->Open("relative", OpenMode::kCreate);
@@ -424,14 +424,14 @@ TYPED_TEST_P(PathFileConformance, RelativePathOutlivesAChangeOfDirectory) {
   EXPECT_EQ(StatOf(this->dir_.File("relative")).st_size, 10);
 }
 
-REGISTER_TYPED_TEST_SUITE_P(PathFileConformance, OnlyCreatingModesCreate, TruncateDropsTheContentAndOtherModesKeepIt, WhatIsNoFileIsRefused,
-                            ReadOnlyRefusesEveryChange, AnEmptyFileOpensReadOnly, SpaceIsAllocatedAheadAndGivenBackByClose,
-                            DestructionClosesAndUnlocks, WritersExcludeEveryoneAndReadersShare, ClosingAnotherDescriptorKeepsTheLock,
-                            AnotherProcessHoldsTheFile, ForkedChildDoesNotKeepTheLock, WaitsForAHolderInThisProcess,
-                            ReplacedWhileWaitingOpensTheNewFile, WhatAKilledProcessWroteIsThere, FullDiskIsAStatusAndChangesNothing,
-                            FileSizeLimitOfTheProcessIsAStatus, HolesOfASparseFileGetBlocks, WorksWhereTheSystemCannotAllocate,
-                            FullDiskIsAStatusWhereTheSystemCannotAllocate, AFailedSyncIsNotForgotten, FirstSyncMakesTheNameDurable,
-                            SyncsInAFolderThatCannotBeOpened, ForkedChildLeavesTheFileAlone, KeepsOffTheStandardStreams,
-                            RelativePathOutlivesAChangeOfDirectory);
+REGISTER_TYPED_TEST_SUITE_P(PathFileConformance, OnlyCreatingModesCreate, TruncateDropsTheContentAndOtherModesKeepIt,
+                            RefusesOtherKindsOfFiles, ReadOnlyRefusesEveryChange, OpensAnEmptyFileReadOnly,
+                            SpaceIsAllocatedAheadAndGivenBackByClose, DestructionClosesAndUnlocks, WritersExcludeEveryoneAndReadersShare,
+                            ClosingAnotherDescriptorKeepsTheLock, AnotherProcessHoldsTheFile, ForkedChildDoesNotKeepTheLock,
+                            WaitsForAHolderInThisProcess, ReplacedWhileWaitingOpensTheNewFile, KeepsWritesOfAKilledProcess,
+                            FullDiskReturnsAnErrorAndChangesNothing, FileSizeLimitOfTheProcessReturnsAnError, FillsTheHolesOfASparseFile,
+                            WorksWithoutFallocate, FullDiskReturnsAnErrorWithoutFallocate, FailedSyncIsSticky, FirstSyncMakesTheNameDurable,
+                            SyncsInADirectoryThatCannotBeOpened, ForkedChildDoesNotTouchTheFile, DoesNotUseTheStandardStreams,
+                            RelativePathSurvivesAChangeOfDirectory);
 
 }  // namespace hako

@@ -14,7 +14,7 @@ class PathTest : public testing::Test {
   const std::string beside_ = path_ + ".tmp";
 };
 
-TEST_F(PathTest, RenamesOverWhatIsThere) {
+TEST_F(PathTest, RenamesOverAnExistingFile) {
   WriteWhole(path_, "old");
   WriteWhole(beside_, "new");
   EXPECT_THAT(RenameDurably(beside_, path_), IsOk());

@@ -12,7 +12,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(PositionalParallelFile, PathFileConformance, Posi
 
 static_assert(!KernelBackedFile<PositionalParallelFile>);
 
-TEST(PositionalParallelFile, CountsWhatGoesToTheDevice) {
+TEST(PositionalParallelFile, CountsTransfersToTheDevice) {
   TempDir dir;
   ASSERT_OK_AND_ASSIGN(auto file, PositionalParallelFile::Open(dir.File("file")));
   ASSERT_THAT(file.Resize(100), IsOk());
@@ -36,7 +36,7 @@ TEST(PositionalParallelFile, NeedsNoReservedAddressSpace) {
   EXPECT_THAT(file.Resize(1 << 20), IsOk());
 }
 
-TEST(PositionalParallelFile, ErrorsOfTheDeviceNameThePlaceAndAreNeverNotFound) {
+TEST(PositionalParallelFile, DeviceErrorsNameTheOffsetAndAreNeverNotFound) {
   TempDir dir;
   ASSERT_OK_AND_ASSIGN(auto file, PositionalParallelFile::Open(dir.File("file")));
   Fill(file, "content");
@@ -52,7 +52,7 @@ TEST(PositionalParallelFile, ErrorsOfTheDeviceNameThePlaceAndAreNeverNotFound) {
   EXPECT_EQ(ContentOf(file), "content");
 }
 
-TEST(PositionalIo, AFileThatEndsTooEarlyIsAnError) {
+TEST(PositionalIo, TruncatedFileIsAnError) {
   TempDir dir;
   WriteWhole(dir.File("file"), "short");
   const int fd = open(dir.File("file").c_str(), O_RDWR | O_CLOEXEC);

@@ -58,7 +58,7 @@ TYPED_TEST(ReplaceFileTest, PutsTheWholeNewFileInPlace) {
   }
 }
 
-TYPED_TEST(ReplaceFileTest, KeepsTheOldFileWhereWritingFails) {
+TYPED_TEST(ReplaceFileTest, KeepsTheOldFileIfWritingFails) {
   WriteWhole(this->path_, "old");
   const auto fail = [](TypeParam& file) {
     HAKO_RETURN_IF_ERROR(WriteNew(file));
@@ -69,7 +69,7 @@ TYPED_TEST(ReplaceFileTest, KeepsTheOldFileWhereWritingFails) {
   EXPECT_THAT(this->Names(), testing::ElementsAre("file"));
 }
 
-TYPED_TEST(ReplaceFileTest, KeepsTheOldFileWhereSyncingFails) {
+TYPED_TEST(ReplaceFileTest, KeepsTheOldFileIfSyncingFails) {
   WriteWhole(this->path_, "old");
   bool is_possible = true;
   std::thread([&] {
@@ -82,7 +82,7 @@ TYPED_TEST(ReplaceFileTest, KeepsTheOldFileWhereSyncingFails) {
   if (!is_possible) GTEST_SKIP() << "cannot make system calls fail";
 }
 
-TYPED_TEST(ReplaceFileTest, KeepsTheOldFileWhereRenamingFails) {
+TYPED_TEST(ReplaceFileTest, KeepsTheOldFileIfRenamingFails) {
   std::filesystem::create_directory(this->path_);
   WriteWhole(this->path_ + "/inside", "old");
   EXPECT_FALSE(ReplaceFile<TypeParam>(this->path_, WriteNew<TypeParam>).ok());
@@ -157,7 +157,7 @@ TEST_F(ReplaceTest, ReplacingSyncsTheExactSizeAndRenamesUnderTheLock) {
   EXPECT_THAT(LoggingFile::log, testing::ElementsAre("sync 3", "close, renamed"));
 }
 
-TYPED_TEST(ReplaceFileTest, ResolvesTheFolderOnce) {
+TYPED_TEST(ReplaceFileTest, ResolvesTheDirectoryOnce) {
   fs::create_directory(this->dir_.File("other"));
   const fs::path before = fs::current_path();
   fs::current_path(this->dir_.File(""));
@@ -244,18 +244,18 @@ TYPED_TEST(ReplaceFileTest, IsUnavailableWhileTheOldFileIsOpen) {
   EXPECT_EQ(ReadWhole(this->path_), "old");
 }
 
-TYPED_TEST(ReplaceFileTest, RefusesWhatIsNoRegularFile) {
+TYPED_TEST(ReplaceFileTest, RefusesIrregularFiles) {
   ASSERT_EQ(mkfifo(this->path_.c_str(), 0600), 0);
   EXPECT_THAT(ReplaceFile<TypeParam>(this->path_, WriteNew<TypeParam>), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_TRUE(fs::is_fifo(this->path_));
 }
 
-TYPED_TEST(ReplaceFileTest, MissingFolderIsNotAnAbsentKey) {
+TYPED_TEST(ReplaceFileTest, MissingDirectoryIsNotNotFound) {
   EXPECT_THAT(ReplaceFile<TypeParam>(this->dir_.File("no/such/file"), WriteNew<TypeParam>),
               StatusIs(absl::StatusCode::kFailedPrecondition, testing::HasSubstr("there is no directory")));
 }
 
-TYPED_TEST(ReplaceFileTest, TakesTheLongestName) {
+TYPED_TEST(ReplaceFileTest, AcceptsTheLongestName) {
   const std::string path = this->dir_.File(std::string(255, 'n'));
   EXPECT_THAT(ReplaceFile<TypeParam>(path, WriteNew<TypeParam>), IsOk());
   EXPECT_EQ(ReadWhole(path), "new");
@@ -272,7 +272,7 @@ TEST_F(ReplaceTest, HolderOfTheOldFileHoldsTheNewOne) {
   EXPECT_THAT(held.Close(), IsOk());
 }
 
-TEST_F(ReplaceTest, FileThatIsClosedByItsWriterIsReplacedToo) {
+TEST_F(ReplaceTest, AcceptsAFileClosedByItsWriter) {
   WriteWhole(path_, "old");
   const auto write = [](PositionalParallelFile file) {
     HAKO_RETURN_IF_ERROR(WriteNew(file));

@@ -58,7 +58,7 @@ class FaultFileTest : public testing::Test {
   FaultFile<MemoryFile> file_{MemoryFile(), plan_};
 };
 
-TEST_F(FaultFileTest, FailsTheNthCallOfItsKindOnce) {
+TEST_F(FaultFileTest, FailsTheNthCallOfAKindOnce) {
   plan_->Arm({.kind = FaultKind::kWrite, .call = 2, .status = absl::DataLossError("x")});
   EXPECT_THAT(file_.WriteAt(0, AsBytes("a")), IsOk());
   EXPECT_EQ(ContentOf(file_), "a123456789");
@@ -99,7 +99,7 @@ TEST_F(FaultFileTest, ShortTransfersStopHalfWay) {
   EXPECT_EQ(bytes, "01??");
 }
 
-TEST_F(FaultFileTest, AFailedCloseClosesAllTheSame) {
+TEST_F(FaultFileTest, FailedCloseStillCloses) {
   plan_->Arm({.kind = FaultKind::kClose, .status = absl::DataLossError("x")});
   EXPECT_THAT(file_.Close(), StatusIs(absl::StatusCode::kDataLoss));
 }
@@ -114,7 +114,7 @@ class FileHistoryTest : public testing::Test {
   RecordingFile file_{FileHistory::Image(2000, std::byte{'.'})};
 };
 
-TEST_F(FileHistoryTest, KnowsTheContentAfterEveryEvent) {
+TEST_F(FileHistoryTest, ReturnsTheContentAfterEveryEvent) {
   Write(1, "ab");
   ASSERT_THAT(file_.Resize(5), IsOk());
   Write(4, "c");
@@ -135,7 +135,7 @@ TEST_F(FileHistoryTest, OnlySyncsMakeDurable) {
   EXPECT_EQ(Text(file_.history()->SyncedImageAt(2)), std::string(2000, '.'));
 }
 
-TEST_F(FileHistoryTest, EachSectorHoldsAnyOfItsVersionsSinceTheSync) {
+TEST_F(FileHistoryTest, CrashKeepsAnyVersionOfEachSectorSinceTheSync) {
   Write(0, "a");
   ASSERT_THAT(file_.Sync(), IsOk());
   Write(0, "b");     // sector 0
@@ -158,7 +158,7 @@ TEST_F(FileHistoryTest, EachSectorHoldsAnyOfItsVersionsSinceTheSync) {
   EXPECT_EQ(crash(2, 1), "bcd");
 }
 
-TEST_F(FileHistoryTest, TheSizeIsAChoiceOfItsOwn) {
+TEST_F(FileHistoryTest, CrashChoosesTheSizeSeparately) {
   ASSERT_THAT(file_.Resize(3000), IsOk());
   Write(2500, "new");
   ASSERT_THAT(file_.Resize(100), IsOk());
@@ -173,7 +173,7 @@ TEST_F(FileHistoryTest, TheSizeIsAChoiceOfItsOwn) {
   EXPECT_EQ(crash(1, true), std::string(100, '.') + std::string(2900, '\0'));  // the cut was written, the size was not
 }
 
-TEST_F(FileHistoryTest, ARecordingContinuesFromACrash) {
+TEST_F(FileHistoryTest, RecordingContinuesFromACrash) {
   Write(0, "a");
   RecordingFile again(file_.history()->ImageAt(Now()));
   ASSERT_THAT(again.WriteAt(1, AsBytes("b")), IsOk());

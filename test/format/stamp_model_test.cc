@@ -262,7 +262,7 @@ class Model {
   int num_worlds_ = 0;
 };
 
-TEST(StampModelTest, EveryPowerCutBringsBackExactlyTheRecordsOfTheSyncedState) {
+TEST(StampModelTest, EveryPowerCutRestoresExactlyTheSyncedState) {
   Model model(Retire);
   EXPECT_EQ(model.FindViolation(6), "");
   EXPECT_GT(model.num_worlds(), 10'000);
@@ -270,7 +270,7 @@ TEST(StampModelTest, EveryPowerCutBringsBackExactlyTheRecordsOfTheSyncedState) {
 
 // The model detects a seeded defect: if only records of the previous epoch count as young, a state
 // that never had the record keeps it.
-TEST(StampModelTest, FindsTheStateThatKeepsARetiredRecordAfterADeathInSynchronize) {
+TEST(StampModelTest, ModelFindsASeededDefect) {
   Model model([](Stamp stamp, Epochs epochs) {
     const bool young = !stamp.IsAncient() && stamp.AgeAt(epochs.now) == 1;
     return young ? Stamp::Of(BlockState::kYoungRetired, epochs.now) : Retire(stamp, {epochs.now, epochs.now});

@@ -52,7 +52,7 @@ TEST(StampTest, ComparesEpochsAcrossTheWrap) {
 // Every birth, retirement and synced state in a few epochs: given the durable epoch and the current
 // one, Retire keeps the record exactly in those states that may still be recovered and that have
 // it.
-TEST(StampTest, RetiredRecordsBelongToTheStatesThatHaveThem) {
+TEST(StampTest, RetiredRecordsBelongToTheirStates) {
   constexpr std::uint64_t kFirst = kOtherPeriod - 3;  // epochs wrap on the way
   for (std::uint64_t durable = kFirst; durable < kFirst + 6; ++durable) {
     for (std::uint64_t now = durable + 1; now < durable + 6; ++now) {

@@ -86,7 +86,7 @@ struct HookedRecord {
   std::uint32_t handle;
 };
 
-TEST_F(BucketMultiTest, MovesRecordOntoAnotherKeyBeforeItRemovesTheFirst) {
+TEST_F(BucketMultiTest, RekeyStoresTheNewRecordBeforeItRemovesTheOldOne) {
   Set("from", "the value");
   Set("to", "overwritten");
   arena->steps.clear();

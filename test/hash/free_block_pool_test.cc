@@ -20,7 +20,7 @@ constexpr std::uint64_t kRegion = FreeBlockPool::kRegion;
 unsigned ClassOf(std::uint64_t bytes) { return format::SizeClassOf((bytes + 7) >> kShift); }
 std::uint64_t BytesOf(unsigned size_class) { return format::UnitsOf(size_class) << kShift; }
 
-class BlockDepotTest : public testing::Test {
+class FreeBlockPoolTest : public testing::Test {
  protected:
   void SetUp() override { ASSERT_OK_AND_ASSIGN(depot, FreeBlockPool::Create(kShift)); }
 
@@ -54,7 +54,7 @@ class BlockDepotTest : public testing::Test {
   ChunkRest chunk;
 };
 
-TEST_F(BlockDepotTest, JoinsNeighbouringRuns) {
+TEST_F(FreeBlockPoolTest, CoalescesAdjacentRuns) {
   depot->FreeRun({0 * kRegion, 1 * kRegion});
   depot->FreeRun({2 * kRegion, 3 * kRegion});
   EXPECT_THAT(RunSizes(), testing::ElementsAre(kRegion, kRegion));
@@ -63,7 +63,7 @@ TEST_F(BlockDepotTest, JoinsNeighbouringRuns) {
   EXPECT_EQ(depot->free_bytes(), 3 * kRegion);
 }
 
-TEST_F(BlockDepotTest, ServesLargeBlocksOutOfWhatSmallOnesLeft) {
+TEST_F(FreeBlockPoolTest, ServesLargeBlocksFromFreedSmallOnes) {
   depot->FreeRun({0, 4 * kRegion});
   const std::vector<std::uint32_t> handles = Carve(128, ~std::size_t{0});
   EXPECT_EQ(handles.size(), 4 * kRegion / 128);
@@ -76,7 +76,7 @@ TEST_F(BlockDepotTest, ServesLargeBlocksOutOfWhatSmallOnesLeft) {
   EXPECT_EQ(depot->Pop(cache, ClassOf(128)), 0u) << "a block was joined and is still in a list";
 }
 
-TEST_F(BlockDepotTest, ListsBlocksAgainAfterTheirRegionWasRenewed) {
+TEST_F(FreeBlockPoolTest, ListsBlocksAgainAfterTheirRegionIsReused) {
   depot->FreeRun({kRegion, 2 * kRegion});
   for (int round = 0; round < 3; ++round) {
     const std::uint64_t bytes = 64u << round;
@@ -97,7 +97,7 @@ TEST_F(BlockDepotTest, ListsBlocksAgainAfterTheirRegionWasRenewed) {
   }
 }
 
-TEST_F(BlockDepotTest, LeavesBlocksInTheirListsUntilARunIsWanted) {
+TEST_F(FreeBlockPoolTest, CoalescesOnlyWhenARunIsNeeded) {
   depot->FreeRun({kRegion, 2 * kRegion});
   const std::vector<std::uint32_t> handles = Carve(64, ~std::size_t{0});
   const auto free_all = [&] {
@@ -118,7 +118,7 @@ TEST_F(BlockDepotTest, LeavesBlocksInTheirListsUntilARunIsWanted) {
 }
 
 // Bounds the number of blocks that a request for a run has to coalesce.
-TEST_F(BlockDepotTest, JoinsBlocksWithoutBeingAskedWhereVeryManyAreFree) {
+TEST_F(FreeBlockPoolTest, CoalescesByItselfWhenManyBlocksAreFree) {
   depot->FreeRun({kRegion, 101 * kRegion});
   const std::vector<std::uint32_t> handles = Carve(8, ~std::size_t{0});
   ASSERT_EQ(handles.size(), 100 * kRegion / 8);
@@ -129,20 +129,20 @@ TEST_F(BlockDepotTest, JoinsBlocksWithoutBeingAskedWhereVeryManyAreFree) {
   EXPECT_THAT(RunSizes(), testing::ElementsAre(100 * kRegion));
 }
 
-TEST_F(BlockDepotTest, KeepsFewBytesOfLargerBlocksForAThread) {
+TEST_F(FreeBlockPoolTest, CachesFewLargeBlocksPerWriter) {
   depot->FreeRun({0, 256 * kRegion});
   const std::vector<std::uint32_t> handles = Carve(4096, 2048);
   for (const std::uint32_t handle : handles) depot->FreeBlock(cache, ClassOf(4096), handle);
   EXPECT_GE(depot->free_bytes(), 256 * kRegion - (128 << 10));
 }
 
-TEST_F(BlockDepotTest, AlignsBlocksAsAsked) {
+TEST_F(FreeBlockPoolTest, AlignsBlocks) {
   depot->FreeRun({64, kRegion});
   EXPECT_EQ(depot->TakeBlock(8192, 4096).begin, 4096u);
   EXPECT_EQ(depot->TakeBlock(4000).begin, 64u);
 }
 
-TEST_F(BlockDepotTest, LeavesTheHeaderOfAnExtentAlone) {
+TEST_F(FreeBlockPoolTest, DoesNotCoalesceAcrossExtentHeaders) {
   const auto at_zero = [](const void*, std::uint64_t offset) { return offset == 0; };
   ASSERT_OK_AND_ASSIGN(depot, FreeBlockPool::Create(kShift, {at_zero, nullptr}));
   depot->FreeRun({FreeBlockPool::kHeader, kRegion});
@@ -151,7 +151,7 @@ TEST_F(BlockDepotTest, LeavesTheHeaderOfAnExtentAlone) {
   EXPECT_THAT(RunSizes(), testing::ElementsAre(kRegion - FreeBlockPool::kHeader));
 }
 
-TEST_F(BlockDepotTest, TakesEverythingOutOfARange) {
+TEST_F(FreeBlockPoolTest, TakesEverythingOutOfARange) {
   depot->FreeRun({4 * kRegion, 8 * kRegion});
   const std::vector<std::uint32_t> handles = Carve(1024, ~std::size_t{0});
   for (std::size_t i = 0; i < handles.size(); i += 2) depot->FreeBlock(cache, ClassOf(1024), handles[i]);
@@ -168,7 +168,7 @@ TEST_F(BlockDepotTest, TakesEverythingOutOfARange) {
 }
 
 // No byte is allocated twice or lost under random allocations.
-TEST_F(BlockDepotTest, KeepsAccountOfEveryByte) {
+TEST_F(FreeBlockPoolTest, AccountsForEveryByte) {
   constexpr std::uint64_t kSpace = 64 * kRegion;
   depot->FreeRun({0, kSpace});
   std::mt19937_64 random(1);

@@ -33,7 +33,7 @@ class ReadAheadTest : public testing::Test {
   std::vector<std::byte> bytes_ = std::vector<std::byte>(4000);
 };
 
-TEST_F(ReadAheadTest, HandsOutWhatWasReadOnce) {
+TEST_F(ReadAheadTest, ReturnsEachBlockOnce) {
   ReadAhead ahead;
   ahead.Want(1, 100, 50);
   ahead.Want(2, 3000, 1000);
@@ -46,7 +46,7 @@ TEST_F(ReadAheadTest, HandsOutWhatWasReadOnce) {
   EXPECT_TRUE(ReadAhead::Take(this, 2).empty());
 }
 
-TEST_F(ReadAheadTest, OneInsideAnotherHasRoomOfItsOwn) {
+TEST_F(ReadAheadTest, NestedReadAheadHasSeparateBuffers) {
   for (int round = 0; round < 2; ++round) {  // the second reuses the buffers of the first
     ReadAhead outer;
     outer.Want(1, 0, 2000);

@@ -13,7 +13,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 // A scan of records whose handles are 10, 20, ... 50.
-class MoveLogTest : public testing::Test {
+class ScanTrackerTest : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(log_.Claim());
@@ -32,7 +32,7 @@ class MoveLogTest : public testing::Test {
   ScanTracker log_;
 };
 
-TEST_F(MoveLogTest, WithoutWritersAllIsShownByThePass) {
+TEST_F(ScanTrackerTest, ShowsAllWithoutWriters) {
   EXPECT_THAT(Advance({10, 20}, 25), ElementsAre(10, 20));
   EXPECT_EQ(log_.left(), 3);
   EXPECT_THAT(Advance({30, 40, 50}, 100), ElementsAre(30, 40, 50));
@@ -41,7 +41,7 @@ TEST_F(MoveLogTest, WithoutWritersAllIsShownByThePass) {
   EXPECT_EQ(log_.left(), 0);
 }
 
-TEST_F(MoveLogTest, WhatMovesIsOwedUnlessItWasShown) {
+TEST_F(ScanTrackerTest, OwesMovedRecordsUnlessShown) {
   EXPECT_THAT(Advance({10, 20}, 25), ElementsAre(10, 20));
   log_.Note(20, 60);  // ahead, already shown
   log_.Note(30, 5);   // behind, not shown
@@ -59,7 +59,7 @@ TEST_F(MoveLogTest, WhatMovesIsOwedUnlessItWasShown) {
   EXPECT_EQ(log_.left(), 0);
 }
 
-TEST_F(MoveLogTest, WhatComesIsNotShownAndWhatGoesIsNotMissed) {
+TEST_F(ScanTrackerTest, SkipsAddedRecordsAndDoesNotMissRemovedOnes) {
   log_.Note(0, 15);
   log_.Note(20, 0);
   log_.Note(0, 20);   // another record, in its block
@@ -72,7 +72,7 @@ TEST_F(MoveLogTest, WhatComesIsNotShownAndWhatGoesIsNotMissed) {
   EXPECT_EQ(log_.left(), 0);
 }
 
-TEST_F(MoveLogTest, ABlockThatIsUsedAgainIsNotWhatWasReadOfIt) {
+TEST_F(ScanTrackerTest, ReusedBlockIsAnotherRecord) {
   log_.Note(10, 60);
   log_.FinishPass();
   const ScanTracker::Owed before = log_.SomeOwed(1).at(0);
@@ -86,7 +86,7 @@ TEST_F(MoveLogTest, ABlockThatIsUsedAgainIsNotWhatWasReadOfIt) {
   EXPECT_THAT(OwedHandles(), IsEmpty()) << "it was missed by the pass";
 }
 
-TEST_F(MoveLogTest, OneIsPaidWhileItCannotMove) {
+TEST_F(ScanTrackerTest, PaysARecordWhileItCannotMove) {
   log_.Note(10, 60);
   std::uint32_t handle = 0;
   EXPECT_TRUE(log_.PayFirst([&](std::uint32_t first) { handle = first; }));
@@ -94,7 +94,7 @@ TEST_F(MoveLogTest, OneIsPaidWhileItCannotMove) {
   EXPECT_EQ(log_.left(), 4);
 }
 
-TEST_F(MoveLogTest, NothingIsLeftOnceAllIsForgotten) {
+TEST_F(ScanTrackerTest, KeepsNothingAfterForget) {
   log_.Note(10, 60);
   log_.ForgetAll();
   log_.Note(0, 20);
@@ -104,7 +104,7 @@ TEST_F(MoveLogTest, NothingIsLeftOnceAllIsForgotten) {
   EXPECT_EQ(log_.left(), 0);
 }
 
-TEST_F(MoveLogTest, OneWalkAtATime) {
+TEST_F(ScanTrackerTest, AllowsOneScanAtATime) {
   EXPECT_FALSE(log_.Claim());
   log_.Note(10, 60);
   log_.Stop();

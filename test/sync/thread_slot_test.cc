@@ -55,7 +55,7 @@ TEST(ThreadIndex, IsFreeWhenTheThreadHasEnded) {
   }
 }
 
-TEST(ThreadIndex, IsHadAfterAFailureOnceAnotherThreadEnds) {
+TEST(ThreadIndex, IsAvailableAgainOnceAnotherThreadEnds) {
   std::vector<unsigned> claimed;
   for (unsigned index; (index = internal::thread_indexes.Claim()) != kMaxThreads;) claimed.push_back(index);
   std::thread([&claimed] {

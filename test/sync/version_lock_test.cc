@@ -23,7 +23,7 @@ long Sleeps() {
   return usage.ru_nvcsw;
 }
 
-TEST(VersionLock, AdvancesTheVersionWithChangesOnlyAndKeepsTheFlag) {
+TEST(VersionLock, AdvancesTheVersionOnlyWithChangesAndKeepsTheFlag) {
   std::uint32_t word = VersionLock::kFlag;
   VersionLock lock(word);
   const std::uint32_t version = lock.ReadVersion();
@@ -43,7 +43,7 @@ TEST(VersionLock, AdvancesTheVersionWithChangesOnlyAndKeepsTheFlag) {
 
 // Holders that yield the processor with the lock held, so that every kind of waiting occurs, and
 // readers that take no lock.
-TEST(VersionLock, ConcurrentHoldersAreAloneAndReadersSeeWholeChanges) {
+TEST(VersionLock, ConcurrentHoldersAreExclusiveAndReadersSeeWholeChanges) {
   constexpr int kThreads = 4, kTurns = 20'000 / kSlowdown;
   std::uint32_t word = 0;
   std::uint64_t plain = 0;  // a race here is reported by the sanitizer
@@ -73,7 +73,7 @@ TEST(VersionLock, ConcurrentHoldersAreAloneAndReadersSeeWholeChanges) {
 }
 
 // A waiter that never slept could keep a holder of lower priority from running.
-TEST(Backoff, SleepsInTheEnd) {
+TEST(Backoff, SleepsEventually) {
   Backoff backoff;
   const long before = Sleeps();
   while (backoff.count() < Backoff::kSpins + Backoff::kYields + 10) backoff.Pause();
@@ -82,7 +82,7 @@ TEST(Backoff, SleepsInTheEnd) {
 
 // Together they wake up no more often than a few would, because the thread that they wait for needs
 // the processor.
-TEST(VersionLock, ManyWaitersLeaveTheProcessorToTheHolder) {
+TEST(VersionLock, ManyWaitersYieldToTheHolder) {
   constexpr int kWaiters = 150;
   std::uint32_t word = 0;
   VersionLock holder(word);

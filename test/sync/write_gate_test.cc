@@ -18,7 +18,7 @@ auto Each(std::span<WriterState> slots) {
   };
 }
 
-TEST(WriteGate, ConcurrentWritersAreOutsideWhileItIsClosed) {
+TEST(WriteGate, ConcurrentWritersStayOutWhileClosed) {
   WriteGate gate;
   WriterState slots[3];
   std::atomic<int> inside = 0, mishaps = 0, writing = 3;
@@ -38,7 +38,7 @@ TEST(WriteGate, ConcurrentWritersAreOutsideWhileItIsClosed) {
   EXPECT_EQ(mishaps, 0);
 }
 
-TEST(WriteGate, ConcurrentClosingsAgainAndAgainKeepNoWriterOutForLong) {
+TEST(WriteGate, ConcurrentRepeatedClosingsDoNotStarveWriters) {
   WriteGate gate;
   WriterState slots[2];
   std::atomic<int> writing = 2, closings = 0, waited_for = 0;

@@ -25,13 +25,13 @@ std::string Line(std::string_view key, std::string_view value) {
   return line;
 }
 
-TEST(JsonRecord, LooksAsDocumented) {
+TEST(JsonRecord, WritesTheDocumentedFormat) {
   EXPECT_EQ(Line("k", "v"), "{\"key\":\"k\",\"value\":\"v\"}\n");
   EXPECT_EQ(Line("", "\"\\/\b\f\n\r\t\x01\x1f\x7f"), "{\"key\":\"\",\"value\":\"\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\\u001f\x7f\"}\n");
   EXPECT_EQ(Line("\xff", "\xc3\xa4"), "{\"key\":{\"b64\":\"/w==\"},\"value\":\"\xc3\xa4\"}\n");
 }
 
-TEST(JsonRecord, EveryRecordComesBack) {
+TEST(JsonRecord, RoundTripsEveryRecord) {
   std::mt19937 random(7);
   for (int i = 0; i < 3000; ++i) {
     Record record;
@@ -43,14 +43,14 @@ TEST(JsonRecord, EveryRecordComesBack) {
   }
 }
 
-TEST(JsonRecord, TakesAnyLayoutOrderAndEscape) {
+TEST(JsonRecord, ParsesAnyLayoutOrderAndEscape) {
   EXPECT_EQ(Parse(" { \"value\" : { \"b64\" : \"/w==\" } ,\t\"key\" : \"a\" } \r"), Record("a", "\xff"));
   EXPECT_EQ(Parse("{\"k\\u0065y\":\"\\u00e4\\/\",\"value\":\"\\u20aC\\ud83d\\uDE00\"}"),
             Record("\xc3\xa4/", "\xe2\x82\xac\xf0\x9f\x98\x80"));
   EXPECT_EQ(Parse("{\"key\":\"\\u0000\",\"value\":\"\"}"), Record(std::string(1, '\0'), ""));
 }
 
-TEST(JsonRecord, RefusesWhatIsNotARecord) {
+TEST(JsonRecord, RefusesOtherObjects) {
   const std::string good = "{\"key\":\"k\\u00e4\",\"value\":{\"b64\":\"AA==\"}}";
   ASSERT_TRUE(Parse(good));
   for (std::size_t size = 0; size < good.size(); ++size) EXPECT_FALSE(Parse(good.substr(0, size))) << size;

@@ -44,14 +44,14 @@ std::string Printable(std::string_view bytes) {
   return out;
 }
 
-TEST(TextEncoding, PrintableHidesControlCharacters) {
+TEST(TextEncoding, PrintableEscapesControlCharacters) {
   EXPECT_EQ(Printable("plain ~ \xc3\xa4\xe2\x82\xac"), "plain ~ \xc3\xa4\xe2\x82\xac");
   EXPECT_EQ(Printable(std::string_view("\0\t\n\r\x1b\x7f\\", 7)), "\\x00\\t\\n\\r\\x1b\\x7f\\\\");
   EXPECT_EQ(Printable("\xc2\x9b\xc2\xa0"), "\\xc2\\x9b\xc2\xa0");
   EXPECT_EQ(Printable("\xe2\x82"), "\\xe2\\x82");
 }
 
-TEST(TextEncoding, PrintableHidesCharactersThatSteerText) {
+TEST(TextEncoding, PrintableEscapesCharactersThatSteerText) {
   for (const char* text : {"\xe2\x80\xae", "\xe2\x81\xa6", "\xe2\x80\x8b", "\xe2\x80\xa8", "\xef\xbb\xbf", "\xd8\x9c", "\xf3\xa0\x81\x81"})
     EXPECT_EQ(Printable(text).find_first_not_of("\\x0123456789abcdef"), std::string::npos) << Printable(text);
   EXPECT_EQ(Printable("a\xe2\x80\xae"
@@ -62,7 +62,7 @@ TEST(TextEncoding, PrintableHidesCharactersThatSteerText) {
   EXPECT_EQ(Printable(joined), joined) << "joiners are a part of what is written";
 }
 
-TEST(TextEncoding, EverythingDecodesBack) {
+TEST(TextEncoding, RoundTripsEverything) {
   std::mt19937 random(1);
   for (int i = 0; i < 2000; ++i) {
     std::string bytes(random() % 40, '\0');
@@ -78,7 +78,7 @@ TEST(TextEncoding, EverythingDecodesBack) {
   }
 }
 
-TEST(TextEncoding, Base64OfTheRfc) {
+TEST(TextEncoding, EncodesBase64AsInTheRfc) {
   const std::pair<const char*, const char*> pairs[] = {
       {"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}, {"fooba", "Zm9vYmE="}, {"foobar", "Zm9vYmFy"}};
   for (const auto& [plain, coded] : pairs) {
@@ -91,7 +91,7 @@ TEST(TextEncoding, Base64OfTheRfc) {
   }
 }
 
-TEST(TextEncoding, MalformedEscapesAreRefused) {
+TEST(TextEncoding, RefusesMalformedEscapes) {
   for (const char* wrong : {"\\", "\\q", "\\x", "\\x4", "\\x4g", "a\\"}) {
     EXPECT_EQ(Decode(DecodeEscapes, wrong), std::nullopt) << wrong;
   }

@@ -160,7 +160,7 @@ const Mistake kMistakes[] = {
      " perf sequence"}};
 
 // Every command and option of tkrzw_dbm_util exists, or the manual names its counterpart.
-TEST(CommandLine, HasWhatTheToolOfTkrzwHasOrSaysWhyNot) {
+TEST(CommandLine, CoversTheCommandsOfTkrzw) {
   if (std::system("command -v tkrzw_dbm_util > /dev/null") != 0) GTEST_SKIP() << "tkrzw-utils is not installed";
   TempDir dir;
   std::system(("tkrzw_dbm_util > /dev/null 2> " + dir.File("help")).c_str());
@@ -206,7 +206,7 @@ TEST(CommandLine, HasWhatTheToolOfTkrzwHasOrSaysWhyNot) {
   EXPECT_GT(num_options, 100);
 }
 
-TEST(CommandLine, MistakesAreTwoLinesOnStderr) {
+TEST(CommandLine, ReportsMistakesInTwoLinesOnStderr) {
   for (const Mistake& mistake : kMistakes) {
     SCOPED_TRACE(mistake.first_line);
     const ToolResult result = RunTool(mistake.args);

@@ -141,7 +141,7 @@ TEST(ManualPage, IsCorrectTroff) {
 }
 
 // Every command of Tkrzw's tool exists under the same name, or the manual gives a reason.
-TEST(ManualPage, AnswersForEveryCommandAndOptionOfTkrzw) {
+TEST(ManualPage, CoversEveryCommandAndOptionOfTkrzw) {
   if (!Has("tkrzw_dbm_util")) GTEST_SKIP() << "tkrzw-utils is not installed";
   TempDir dir;
   std::system(("tkrzw_dbm_util > /dev/null 2> " + dir.File("help")).c_str());

@@ -10,7 +10,7 @@ void ExpectHarmless(const std::string& text) {
   for (const char* bad : {"\x1b", "\xe2\x80\xae", "\xc2\x9b", "\x07"}) EXPECT_EQ(text.find(bad), text.npos) << text;
 }
 
-TEST(Display, NamesInMessagesAreEscaped) {
+TEST(Display, EscapesNamesInMessages) {
   TempDir dir;
   const std::string path = dir.File("a" + kNasty + ".hkh"), text = dir.File("b" + kNasty + ".tsv");
   ASSERT_EQ(RunTool({"create", path}).exit_code, 0);
@@ -30,7 +30,7 @@ TEST(Display, NamesInMessagesAreEscaped) {
   }
 }
 
-TEST(Display, NamesAndRecordsOnATerminalAreEscaped) {
+TEST(Display, EscapesNamesAndRecordsOnATerminal) {
   TempDir dir;
   const std::string path = dir.File("a" + kNasty + ".hkt");
   ASSERT_EQ(RunTool({"create", path}).exit_code, 0);

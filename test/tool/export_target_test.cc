@@ -20,7 +20,7 @@ class ExportTarget : public ToolTest {
   }
 };
 
-TEST_F(ExportTarget, DatabasesAreRefused) {
+TEST_F(ExportTarget, RefusesDatabases) {
   for (const std::string name : {"b.hkh", "b.hkt", "b.hks", "other?dbm=hash", "other.tsv?dbm=tree"}) {
     const std::string other = dir_.File(name), file = other.substr(0, other.find('?'));
     ASSERT_EQ(RunTool({"create", other}).exit_code, 0) << name;
@@ -41,7 +41,7 @@ TEST_F(ExportTarget, DatabasesAreRefused) {
   EXPECT_THAT(imported.err, HasSubstr("hako merge"));
 }
 
-TEST_F(ExportTarget, UnknownEndingNeedsFormat) {
+TEST_F(ExportTarget, UnknownSuffixRequiresFormat) {
   for (const std::string name : {"out.json", "out.csv", "out"}) {
     const ToolResult result = RunTool({"export", path_, dir_.File(name)});
     EXPECT_EQ(result.exit_code, 2);
@@ -53,7 +53,7 @@ TEST_F(ExportTarget, UnknownEndingNeedsFormat) {
   EXPECT_EQ(RunTool({"export", path_, "/dev/null"}).exit_code, 0);
 }
 
-TEST_F(ExportTarget, PermissionsAndLinksStay) {
+TEST_F(ExportTarget, KeepsPermissionsAndLinks) {
   WriteWhole(dir_.File("real.tsv"), "old");
   ASSERT_EQ(chmod(dir_.File("real.tsv").c_str(), 0600), 0);
   std::filesystem::create_symlink("real.tsv", dir_.File("link.tsv"));
@@ -65,7 +65,7 @@ TEST_F(ExportTarget, PermissionsAndLinksStay) {
   EXPECT_EQ(info.st_mode & 07777, 0600u);
 }
 
-TEST_F(ExportTarget, DamagedDatabaseLeavesNoHalfFile) {
+TEST_F(ExportTarget, DamagedDatabaseLeavesNoPartialFile) {
   const std::string damaged = dir_.File("damaged.hkh"), text = dir_.File("text.tsv");
   ASSERT_EQ(RunTool({"import", damaged}, "one\t1\ntwo\tthe value that is damaged\n").exit_code, 0);
   std::string bytes = ReadWhole(damaged);
@@ -80,7 +80,7 @@ TEST_F(ExportTarget, DamagedDatabaseLeavesNoHalfFile) {
   EXPECT_THAT(Names(), UnorderedElementsAre("a.hkh", "damaged.hkh", "text.tsv"));
 }
 
-TEST_F(ExportTarget, SkipDamagedWritesAllThatIsSound) {
+TEST_F(ExportTarget, SkipDamagedWritesAllSoundRecords) {
   const std::string damaged = dir_.File("damaged.hkh"), text = dir_.File("text.tsv");
   ASSERT_EQ(RunTool({"import", damaged}, "one\t1\ntwo\tthe value that is damaged\nthree\t3\n").exit_code, 0);
   std::string bytes = ReadWhole(damaged);

@@ -11,7 +11,7 @@ class FileOptionsTest : public ToolTest {
   std::string Attribute(const std::string& name) { return RunTool({"inspect", path_, name}).out; }
 };
 
-TEST_F(FileOptionsTest, TreesOfOtherOrdersOpenByTheirFile) {
+TEST_F(FileOptionsTest, OpensTreesOfOtherOrdersWithoutOptions) {
   ASSERT_EQ(RunTool({"create", path_ + "?order=decimal"}).exit_code, 0);
   ASSERT_EQ(RunTool({"import", path_}, "10\tten\n9\tnine\n-1\tminus\n100\thundred\n").exit_code, 0);
   EXPECT_EQ(RunTool({"list", path_, "--keys"}).out, "-1\n9\n10\n100\n");
@@ -31,7 +31,7 @@ TEST_F(FileOptionsTest, TreesOfOtherOrdersOpenByTheirFile) {
   EXPECT_EQ(RunTool({"create", dir_.File("b.hkh?order=decimal")}).exit_code, 3);
 }
 
-TEST_F(FileOptionsTest, CompressedTreesOpenByTheirFile) {
+TEST_F(FileOptionsTest, OpensCompressedTreesWithoutOptions) {
   for (const std::string codec : {"lz4", "zstd"}) {
     std::remove(path_.c_str());
     ASSERT_EQ(RunTool({"create", path_ + "?codec=" + codec}).exit_code, 0) << codec;
@@ -42,7 +42,7 @@ TEST_F(FileOptionsTest, CompressedTreesOpenByTheirFile) {
   }
 }
 
-TEST_F(FileOptionsTest, FilesAreAccessedAsTheirNameSays) {
+TEST_F(FileOptionsTest, OptionsInNamesSelectTheAccess) {
   for (const std::string name : {"d.hkh", "d.hkt"}) {
     const std::string file = dir_.File(name);
     ASSERT_EQ(RunTool({"create", file + "?huge_pages=false"}).exit_code, 0);

@@ -34,7 +34,7 @@ class Hardship : public ToolTest {
   }
 };
 
-TEST_F(Hardship, ADirectoryIsNamedAsOne) {
+TEST_F(Hardship, ReportsADirectory) {
   const std::string hash = dir_.File("d.hkh"), tiny = dir_.File("d.hks");
   for (const std::string& name : {hash, tiny}) {
     std::filesystem::create_directory(name);
@@ -58,7 +58,7 @@ TEST_F(Hardship, ADirectoryIsNamedAsOne) {
   }
 }
 
-TEST_F(Hardship, AnEmptyFileIsNoDatabaseYet) {
+TEST_F(Hardship, EmptyFileIsNoDatabase) {
   const std::string empty = dir_.File("empty.hkh");
   WriteWhole(empty, "");
   const ToolResult result = RunTool({"get", empty, "k"});
@@ -69,7 +69,7 @@ TEST_F(Hardship, AnEmptyFileIsNoDatabaseYet) {
 }
 
 // As another user if the tests run as root, who ignores permissions.
-TEST_F(Hardship, NoPermissionIsTold) {
+TEST_F(Hardship, ReportsMissingPermissions) {
   const std::string as_nobody = geteuid() == 0 ? "setpriv --reuid=65534 --regid=65534 --clear-groups " : "";
   if (std::system((as_nobody + HAKO_TOOL_PATH + " --version > /dev/null 2>&1").c_str()) != 0) GTEST_SKIP() << "cannot be another user here";
   chmod(dir_.path().c_str(), 0755);
@@ -91,7 +91,7 @@ TEST_F(Hardship, NoPermissionIsTold) {
               AllOf(StartsWith("hako: " + made + ": cannot create a new file"), EndsWith(advice)));
 }
 
-TEST_F(Hardship, AFullDiskStopsWithoutHarm) {
+TEST_F(Hardship, FullDiskLeavesNothingDamaged) {
   SmallDisk disk(2 << 20);
   if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a small file system";
   const std::string path = disk.File("a.hkh");
@@ -126,7 +126,7 @@ TEST_F(Hardship, AFullDiskStopsWithoutHarm) {
 }
 
 // A checkpoint of a tree fills the disk: the file has the previous checkpoint.
-TEST_F(Hardship, AFullDiskLeavesATreeAsOfItsLastCheckpoint) {
+TEST_F(Hardship, FullDiskLeavesATreeAsOfItsLastCheckpoint) {
   SmallDisk disk(2 << 20);
   if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a small file system";
   const std::string path = disk.File("a.hkt"), options = "?checkpoint_bytes=256ki";
@@ -145,7 +145,7 @@ TEST_F(Hardship, AFullDiskLeavesATreeAsOfItsLastCheckpoint) {
   EXPECT_EQ(RunTool(remove).exit_code, 0) << "the end of the file is free again";
 }
 
-TEST_F(Hardship, TooMuchAskedOfCreateLeavesNothing) {
+TEST_F(Hardship, FailedCreateLeavesNoFile) {
   const std::string path = dir_.File("big.hkh");
   const ToolResult result = RunTool({"create", path + "?reserve_bytes=1m", "--num_records", "1m"});
   EXPECT_EQ(result.exit_code, 3);
@@ -156,7 +156,7 @@ TEST_F(Hardship, TooMuchAskedOfCreateLeavesNothing) {
   EXPECT_EQ(RunTool({"create", path_, "--truncate"}).exit_code, 0);
 }
 
-TEST_F(Hardship, APipeThatNobodyReadsEndsQuietly) {
+TEST_F(Hardship, ClosedPipeEndsQuietly) {
   ASSERT_EQ(RunTool({"import", path_}, NumberedLines(0, 100'000)).exit_code, 0);
   for (const std::string command : {"export $DB", "list $DB --items -1", "search $DB 1 --items -1"}) {
     const std::string line = "{ $HAKO " + command + "; echo $? > code; } | head -c 10 > /dev/null; exit $(cat code)";
@@ -165,7 +165,7 @@ TEST_F(Hardship, APipeThatNobodyReadsEndsQuietly) {
 }
 
 // A change is made although the sum cannot be printed.
-TEST_F(Hardship, AFailedWriteIsAnErrorOfEveryCommand) {
+TEST_F(Hardship, EveryCommandReportsAFailedWrite) {
   if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "there is no /dev/full";
   for (const std::string command : {"--help", "--version", "man", "completion bash", "help get", "list $DB", "get $DB 0", "verify $DB",
                                     "inspect $DB", "count $DB", "export $DB"}) {
@@ -177,7 +177,7 @@ TEST_F(Hardship, AFailedWriteIsAnErrorOfEveryCommand) {
 }
 
 // The next file opened must not take the descriptor of a closed stream.
-TEST_F(Hardship, ClosedStreamsDoNoHarm) {
+TEST_F(Hardship, ClosedStreamsAreHarmless) {
   EXPECT_EQ(Shell("$HAKO set $DB k v >&-", 0), "");
   EXPECT_THAT(Shell("$HAKO get $DB k >&-", 3), HasSubstr("hako: standard output: cannot write: "));
   Shell("$HAKO get $DB absent 2>&-", 1);
@@ -187,7 +187,7 @@ TEST_F(Hardship, ClosedStreamsDoNoHarm) {
   EXPECT_EQ(RunTool({"get", path_, "k"}).out, "v\n");
 }
 
-TEST_F(Hardship, CopyDoesNotReplaceWhatIsInUse) {
+TEST_F(Hardship, CopyDoesNotReplaceAnOpenDatabase) {
   const std::string other = dir_.File("b.hkh");
   ASSERT_EQ(RunTool({"create", other}).exit_code, 0);
   auto held = MemoryMapParallelFile::Open(other, {.mode = OpenMode::kReadWrite});
@@ -201,7 +201,7 @@ TEST_F(Hardship, CopyDoesNotReplaceWhatIsInUse) {
   EXPECT_EQ(RunTool({"count", other}).out, "1000\n");
 }
 
-TEST_F(Hardship, ForeignFilesAreLeftAlone) {
+TEST_F(Hardship, ForeignFilesStayUnchanged) {
   const std::string text = "this is no database\n";
   for (const char* name : {"text.hkh", "text.hkt", "text.hks"}) {
     const std::string path = dir_.File(name);

@@ -45,7 +45,7 @@ class Maintenance : public testing::Test {
   const std::string a_ = dir_.File("a.hkh"), b_ = dir_.File("b.hkh");
 };
 
-TEST_F(Maintenance, RebuildGivesSpaceBack) {
+TEST_F(Maintenance, RebuildShrinksTheFile) {
   Import(a_, Numbered(0, 20000, std::string(300, 'v')));
   EXPECT_EQ(RunTool({"rebuild", a_, "--dry_run"}).exit_code, 1);
   const ToolResult unneeded = RunTool({"rebuild", a_, "--if_needed"});
@@ -69,7 +69,7 @@ TEST_F(Maintenance, RebuildGivesSpaceBack) {
   EXPECT_THAT(List(a_), testing::UnorderedElementsAreArray(records));
 }
 
-TEST_F(Maintenance, CopyMakesAnotherWholeDatabase) {
+TEST_F(Maintenance, CopyCreatesACompleteDatabase) {
   Import(a_, Numbered(0, 100, "v"));
   EXPECT_EQ(RunTool({"count", a_}).out, "100\n");
   EXPECT_EQ(RunTool({"copy", a_, b_}).exit_code, 0);
@@ -90,7 +90,7 @@ TEST_F(Maintenance, CopyMakesAnotherWholeDatabase) {
   EXPECT_NE(access(dir_.File("c.hkh").c_str(), F_OK), 0);
 }
 
-TEST_F(Maintenance, MergeAddsWhatOthersHold) {
+TEST_F(Maintenance, MergeAddsTheRecordsOfOthers) {
   Import(a_, "k\tof a\nonly a\t1\n");
   Import(b_, "k\tof b\nonly b\t2\n");
   const std::string c = dir_.File("c.hks"), d = dir_.File("d.hkh");
@@ -109,7 +109,7 @@ TEST_F(Maintenance, MergeAddsWhatOthersHold) {
   EXPECT_THAT(absent.err, StartsWith("hako: " + dir_.File("absent.hkh") + ": no such file"));
 }
 
-TEST_F(Maintenance, CopyOfAPrivateDatabaseIsPrivate) {
+TEST_F(Maintenance, CopyKeepsRestrictivePermissions) {
   Import(a_, "k\tv\n");
   const std::string copy = dir_.File("copy.hkh");
   ASSERT_EQ(chmod(a_.c_str(), 0600), 0);
@@ -159,7 +159,7 @@ TEST_F(Maintenance, SearchFindsByModes) {
   EXPECT_EQ(cut.err, "hako: " + a_ + ": the first 2; --items -1 finds all\n");
 }
 
-TEST_F(Maintenance, ListBeginsAtAKey) {
+TEST_F(Maintenance, ListStartsAtAKey) {
   Import(a_, Numbered(0, 50, "v"));
   const std::vector<std::string> all = List(a_);
   const std::string key = all[20].substr(0, all[20].find('\t'));
@@ -168,7 +168,7 @@ TEST_F(Maintenance, ListBeginsAtAKey) {
   EXPECT_EQ(RunTool({"list", a_, "--move", "jump", "--jump_key", "absent"}).exit_code, 1);
 }
 
-TEST_F(Maintenance, ASnapshotDoesWhatAFileDoes) {
+TEST_F(Maintenance, SnapshotsSupportTheSameCommands) {
   const std::string path = dir_.File("a.hks");
   EXPECT_EQ(RunTool({"create", path}).exit_code, 0);
   EXPECT_EQ(RunTool({"create", path}).exit_code, 3) << "it exists";

@@ -26,14 +26,14 @@ class Ordered : public ToolTest, public testing::WithParamInterface<const char*>
   }
 };
 
-TEST_P(Ordered, ListGoesByKeyInBothDirections) {
+TEST_P(Ordered, ListIsInKeyOrderInBothDirections) {
   EXPECT_THAT(List({}), ElementsAre("apple", "apricot", "ax", "b", "banana", "\\xff\\xfe"));
   EXPECT_THAT(List({"--reverse"}), ElementsAre("\\xff\\xfe", "banana", "b", "ax", "apricot", "apple"));
   EXPECT_THAT(List({"--reverse", "--items", "2"}), ElementsAre("\\xff\\xfe", "banana"));
   EXPECT_THAT(List({"--move", "first", "--reverse"}), ElementsAre("apple"));
 }
 
-TEST_P(Ordered, ListByPrefixEndsBehindIt) {
+TEST_P(Ordered, ListByPrefixEndsAfterThePrefix) {
   EXPECT_THAT(List({"--prefix", "ap"}), ElementsAre("apple", "apricot"));
   EXPECT_THAT(List({"--prefix", "ap", "--reverse"}), ElementsAre("apricot", "apple"));
   EXPECT_THAT(List({"--prefix", "b"}), ElementsAre("b", "banana"));
@@ -46,7 +46,7 @@ TEST_P(Ordered, ListByPrefixEndsBehindIt) {
   EXPECT_THAT(RunTool({"list", path_, "--prefix", "ap", "--items", "1"}).err, HasSubstr("the first 1; --items -1 lists all"));
 }
 
-TEST_P(Ordered, ListKeepsWithinItsBounds) {
+TEST_P(Ordered, ListStaysWithinItsBounds) {
   EXPECT_THAT(List({"--from", "apricot", "--to", "banana"}), ElementsAre("apricot", "ax", "b"));
   EXPECT_THAT(List({"--from", "apricot", "--to", "banana", "--reverse"}), ElementsAre("b", "ax", "apricot"));
   EXPECT_THAT(List({"--from", "aq", "--items", "2"}), ElementsAre("ax", "b"));
@@ -64,7 +64,7 @@ TEST_P(Ordered, ListKeepsWithinItsBounds) {
   EXPECT_THAT(RunTool({"list", path_, "--from", "b", "--items", "1"}).err, HasSubstr("the first 1; --items -1 lists all"));
 }
 
-TEST_P(Ordered, ListBeginsWhereItIsTold) {
+TEST_P(Ordered, ListStartsAtTheGivenKey) {
   const auto from = [this](const std::string& move, const std::string& key, const std::vector<std::string>& more = {"--items", "2"}) {
     std::vector<std::string> options = {"--move", move, "--jump_key", key};
     options.insert(options.end(), more.begin(), more.end());
@@ -83,7 +83,7 @@ TEST_P(Ordered, ListBeginsWhereItIsTold) {
   EXPECT_THAT(none.err, HasSubstr("no record at the key to jump to"));
 }
 
-TEST_P(Ordered, RefusesKeysThatAreTooLong) {
+TEST_P(Ordered, RefusesTooLongKeys) {
   EXPECT_EQ(RunTool({"set", path_, std::string(4096, 'k'), "v"}).exit_code, 0);
   const ToolResult refused = RunTool({"set", path_, std::string(4097, 'k'), "v"});
   EXPECT_EQ(refused.exit_code, 3);
@@ -92,7 +92,7 @@ TEST_P(Ordered, RefusesKeysThatAreTooLong) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Ordered, testing::Values("fruit.hkt", "fruit.hkt?file=pos,page_size=128", "fruit.hks?dbm=baby"));
 
-TEST(OrderedSnapshot, IsOfNoKind) {
+TEST(OrderedSnapshot, SnapshotLoadsIntoEitherKind) {
   TempDir dir;
   const std::string path = dir.File("fruit.hks?dbm=baby"), plain = dir.File("fruit.hks"), copy = dir.File("copy.hks");
   ASSERT_EQ(RunTool({"import", path}, "banana\t3\napple\t1\nax\t4\n").exit_code, 0);
@@ -106,7 +106,7 @@ TEST(OrderedSnapshot, IsOfNoKind) {
   EXPECT_EQ(RunTool({"shell", path}, "list --reverse --prefix a --items 1 --keys\n").out, "ay\n");
 }
 
-TEST(OrderedHelp, NamesTheKinds) {
+TEST(OrderedHelp, HelpNamesTheKinds) {
   EXPECT_THAT(RunTool({"help", "list"}).out,
               AllOf(HasSubstr("auto|hash|tree|tiny|baby"), HasSubstr("jumplowerinc"), HasSubstr("--from KEY")));
   EXPECT_THAT(RunTool({"help", "perf", "wicked"}).out, AllOf(HasSubstr("auto|hash|tree|tiny|baby"), HasSubstr("--max_page_size")));

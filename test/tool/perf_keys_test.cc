@@ -27,7 +27,7 @@ TEST(LatencyHistogram, PercentilesAreWithinAThirtySecond) {
   EXPECT_EQ(histogram.Percentile(1), 1'000'000u);
 }
 
-TEST(LatencyHistogram, HoldsAnyNumber) {
+TEST(LatencyHistogram, CountsAnyNumber) {
   for (const std::uint64_t n : {std::uint64_t{0}, std::uint64_t{63}, std::uint64_t{64}, std::uint64_t{1} << 40, ~std::uint64_t{0}}) {
     LatencyHistogram histogram;
     histogram.Add(n);
@@ -36,7 +36,7 @@ TEST(LatencyHistogram, HoldsAnyNumber) {
   }
 }
 
-TEST(Zipf, DrawsByTheLaw) {
+TEST(Zipf, FollowsTheDistribution) {
   constexpr std::uint64_t kRanks = 1000;
   constexpr int kDraws = 400'000;
   const Zipf zipf(kRanks);
@@ -60,7 +60,7 @@ std::multiset<std::string> AllKeys(const PerfOptions& options, const PreparedKey
   return all;
 }
 
-TEST(PreparedKeys, OrdersDrawFromTheKeysThatWereSet) {
+TEST(PreparedKeys, OrdersDrawFromTheSetKeys) {
   for (const bool random_key : {false, true}) {
     PerfOptions options;
     options.num_iterations = 2000;
@@ -88,7 +88,7 @@ TEST(PreparedKeys, OrdersDrawFromTheKeysThatWereSet) {
   }
 }
 
-TEST(PreparedKeys, MissesAreKeysThatNobodySets) {
+TEST(PreparedKeys, MissesAreNeverSet) {
   PerfOptions options;
   options.num_iterations = 10'000;
   const auto set = AllKeys(options, PreparedKeys(options, "same", 0));

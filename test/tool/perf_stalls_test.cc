@@ -31,7 +31,7 @@ std::vector<std::string> OperationsIn(const ToolResult& result) {
   return names;
 }
 
-TEST(PerfStalls, MeasuresEveryOperationThatADatabaseHas) {
+TEST(PerfStalls, MeasuresEveryOperationOfADatabase) {
   for (const std::string kind : {"hash", "tree", "tiny", "baby"}) {
     const TempDir dir;
     const ToolResult result = RunTool(StallsOf(kind, dir.File("p"), {"--json"}));
@@ -48,7 +48,7 @@ TEST(PerfStalls, MeasuresEveryOperationThatADatabaseHas) {
   }
 }
 
-TEST(PerfStalls, MeasuresFilesThatAreNotMapped) {
+TEST(PerfStalls, MeasuresPositionalFiles) {
   for (const std::string kind : {"hash", "tree"}) {
     const TempDir dir;
     const ToolResult result = RunTool(StallsOf(kind, dir.File("p"), {"--json", "--file", "pos-para", "--durable"}));
@@ -69,7 +69,7 @@ TEST(PerfStalls, PrintsATable) {
   EXPECT_THAT(lines[3], StartsWith("verify "));
 }
 
-TEST(PerfStalls, RefusesWhatItCannotMeasure) {
+TEST(PerfStalls, RefusesOtherArguments) {
   EXPECT_THAT(RunTool({"perf", "--json"}).err, HasSubstr("nothing to measure: give sequence, parallel, wicked or --stalls"));
   EXPECT_THAT(RunTool({"perf", "--stalls"}).err, HasSubstr("hako perf: nothing to measure: set --dbm tiny or baby"));
   EXPECT_THAT(RunTool({"perf", "--stalls", "--dbm", "tiny", "--operations", "verify,sleep"}).err,

@@ -93,7 +93,7 @@ TEST(Perf, PrintsFourPhases) {
   }
 }
 
-TEST(Perf, PagesAreAsLargeAsToldAtMost) {
+TEST(Perf, MaxPageSizeLimitsPages) {
   TempDir dir;
   for (const std::string impl : {"baby", "tree"}) {
     const auto num_pages = [&](const std::string& size) {
@@ -105,7 +105,7 @@ TEST(Perf, PagesAreAsLargeAsToldAtMost) {
   }
 }
 
-TEST(Perf, TreesTakeAsMuchMemoryAsToldAndCheckpointAsOften) {
+TEST(Perf, CacheAndCheckpointBytesTakeEffect) {
   TempDir dir;
   const std::string path = dir.File("p.hkt");
   const auto inspect = [&](const std::vector<std::string>& options, const char* name) {
@@ -175,7 +175,7 @@ TEST(Perf, DotsOfOddCounts) {
   EXPECT_THAT(dots("100001"), SizeIs(20)) << "the odd one is behind the last dot";
 }
 
-TEST(Perf, GeneratesTheSameRecordsAsTheToolItFollows) {
+TEST(Perf, GeneratesTheSameRecordsAsTkrzw) {
   TempDir dir;
   const std::string path = dir.File("p.hkh");
   const auto records = [&path](std::vector<std::string> flags) {
@@ -208,7 +208,7 @@ TEST(Perf, JsonIsOneObjectAPhase) {
   EXPECT_EQ(nlohmann::json::parse(lines[1]).at("values_copied"), true);
 }
 
-TEST(Perf, AnAbsentKeyStopsAllPhases) {
+TEST(Perf, AbsentKeyStopsAllPhases) {
   const ToolResult result = RunTool({"perf", "sequence", "--dbm", "tiny", "--get_only", "--iter_only", "--iter", "100"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.err, "Get failed: NOT_FOUND_ERROR\n");
@@ -236,7 +236,7 @@ TEST(Perf, DatabasesInMemoryKeepTheirRecordsInPath) {
   }
 }
 
-TEST(Perf, OptionsWithoutMeaningAreTakenWithANote) {
+TEST(Perf, OptionsWithoutEffectAreNoted) {
   for (const std::string command : {"sequence", "parallel", "wicked"}) {
     const ToolResult result = RunTool({"perf", command, "--dbm", "tiny", "--iter", "1", "--alloc_init", "512", "--cache_buckets",
                                        "--no_wait", "--ulog", "x", "--verbose", "--params", "a=b"});
@@ -252,7 +252,7 @@ TEST(Perf, OptionsWithoutMeaningAreTakenWithANote) {
 }
 
 // Every option that Tkrzw's tool lists in its help is accepted, or noted with its counterpart.
-TEST(Perf, TakesEveryOptionOfTheToolItFollows) {
+TEST(Perf, AcceptsEveryOptionOfTkrzw) {
   if (std::system("command -v tkrzw_dbm_perf > /dev/null") != 0) GTEST_SKIP() << "tkrzw-utils is not installed";
   TempDir dir;
   std::system(("tkrzw_dbm_perf > /dev/null 2> " + dir.File("help")).c_str());
@@ -315,7 +315,7 @@ TEST(Perf, ParallelSharesFewKeys) {
   EXPECT_GT(report.at("num_records"), 5);
 }
 
-TEST(Perf, WickedDoesEverythingAndChecksIt) {
+TEST(Perf, WickedChecksEveryOperation) {
   TempDir dir;
   for (const std::string impl : {"tiny", "baby", "hash", "tree"}) {
     const ToolResult result = RunTool({"perf", "wicked", "--dbm", impl, "--path", dir.File(impl), "--iter", "3k", "--threads", "4",
@@ -367,7 +367,7 @@ TEST(Perf, GetOrdersAndMisses) {
   }
 }
 
-TEST(Perf, AFileThatCannotBeOpenedEndsWithThree) {
+TEST(Perf, UnopenableFileExitsWithThree) {
   EXPECT_EQ(RunTool({"perf", "sequence", "--path", "/no/such/folder/p.hkh"}).exit_code, 3);
   TempDir dir;
   const ToolResult result = RunTool({"perf", "sequence", "--path", dir.File("p.hkh"), "--get_only"});
@@ -428,7 +428,7 @@ class PerfDirect : public testing::Test {
   TempDir dir_;
 };
 
-TEST_F(PerfDirect, TakesCommandLinesOfTheToolItFollows) {
+TEST_F(PerfDirect, AcceptsCommandLinesOfTkrzw) {
   for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{{}, {"--pagecache"}, {"--threads", "2"}}) {
     const bool two = !more.empty() && more[0] == "--threads";
     for (const bool is_hash : {true, false}) {
@@ -452,7 +452,7 @@ TEST_F(PerfDirect, TakesCommandLinesOfTheToolItFollows) {
   }
 }
 
-TEST_F(PerfDirect, OtherCommandsTakeTheFlagsToo) {
+TEST_F(PerfDirect, OtherCommandsAcceptTheFlags) {
   for (const std::string command : {"parallel", "wicked"}) {
     for (const std::string ending : {".hkh", ".hkt"}) {
       const ToolResult result =
@@ -472,7 +472,7 @@ TEST_F(PerfDirect, OtherCommandsTakeTheFlagsToo) {
   }
 }
 
-TEST_F(PerfDirect, JsonSaysWhatTheDeviceDid) {
+TEST_F(PerfDirect, JsonReportsDeviceTraffic) {
   const std::vector<nlohmann::json> devices = Devices(Join(Hash("2000"), {"--get_copy"}));
   ASSERT_THAT(devices, SizeIs(4));
   const nlohmann::json &setting = devices[0], &getting = devices[1];
@@ -485,7 +485,7 @@ TEST_F(PerfDirect, JsonSaysWhatTheDeviceDid) {
   EXPECT_LE(getting.at("second_reads"), getting.at("reads"));
 }
 
-TEST_F(PerfDirect, TheCacheIsThereWhenAskedFor) {
+TEST_F(PerfDirect, PagecacheEnablesTheCache) {
   const auto read_bytes = [&](const std::vector<std::string>& more) {
     const std::vector<std::string> command = {"perf",        "parallel",     "--path", dir_.File("p.hkh"), "--file", "pos-para",
                                               "--direct_io", "--size",       "16000",  "--keys",           "500",    "--iter",
@@ -499,7 +499,7 @@ TEST_F(PerfDirect, TheCacheIsThereWhenAskedFor) {
   EXPECT_GT(read_bytes({"--pagecache", "--file_cache", "0"}), without / 2) << "the size given wins";
 }
 
-TEST_F(PerfDirect, WithoutSpeculationThereAreSecondReads) {
+TEST_F(PerfDirect, NoSpeculationTakesSecondReads) {
   for (const bool is_hash : {true, false}) {
     const auto second_reads = [&](const std::vector<std::string>& more) {
       const std::vector<std::string> fixed = is_hash ? Hash("1000") : Join(Tree("20k"), {"--cache_bytes", "1Mi"});
@@ -512,7 +512,7 @@ TEST_F(PerfDirect, WithoutSpeculationThereAreSecondReads) {
   }
 }
 
-TEST_F(PerfDirect, WithoutBatchingThereAreMoreTransfers) {
+TEST_F(PerfDirect, NoBatchingTakesMoreTransfers) {
   const auto writes = [&](const std::vector<std::string>& more) {
     return Devices(Join(Join(Hash("1000"), {"--set_only"}), more))[0].at("writes").get<int>();
   };
@@ -529,7 +529,7 @@ TEST_F(PerfDirect, PaddedFilesAreWholeBlocks) {
 }
 
 // The tool runs with direct I/O, or reports that there is none.
-TEST(Perf, AFileSystemWithoutDirectIoIsNamed) {
+TEST(Perf, ReportsAFileSystemWithoutDirectIo) {
   for (const std::string& parent : {TempDir::DefaultParent(), std::string("/dev/shm")}) {
     if (!std::filesystem::is_directory(parent)) continue;
     const TempDir dir(parent);
@@ -544,7 +544,7 @@ TEST(Perf, AFileSystemWithoutDirectIoIsNamed) {
   }
 }
 
-TEST(Perf, DirectIoNeedsAPositionalFile) {
+TEST(Perf, DirectIoRequiresAPositionalFile) {
   const TempDir dir;
   for (const std::vector<std::string>& file : std::vector<std::vector<std::string>>{{}, {"--file", "mmap-atom"}}) {
     const ToolResult result = RunTool(Join({"perf", "sequence", "--path", dir.File("p.hkh"), "--direct_io"}, file));
@@ -568,7 +568,7 @@ TEST(Perf, RefusesMistakesOfDirectIo) {
   EXPECT_EQ(RunTool(Join(command, {"--align_pow", "17"})).exit_code, 2);
 }
 
-TEST(Perf, FlagsOfFilesSayWhatTheyNeed) {
+TEST(Perf, ReportsFileFlagsWithoutEffect) {
   const TempDir dir;
   const std::vector<std::string> flags = {"--sync_io",   "--min_read_size", "64",  "--block_size",  "512",    "--padding",
                                           "--pagecache", "--file_cache",    "1Mi", "--no_batching", "--iter", "1",
@@ -596,7 +596,7 @@ TEST(Perf, FlagsOfFilesSayWhatTheyNeed) {
   expect_all(memory, {"--direct_io"}, ": the database is in memory");
 }
 
-TEST(Perf, RecordsAreAlignedAsFarAsCanBe) {
+TEST(Perf, AlignPowIsLimited) {
   const TempDir dir;
   for (const std::string& path : {dir.File("p.hkh"), dir.File("p.hkt")}) {
     const ToolResult result = RunTool({"perf", "sequence", "--path", path, "--align_pow", "12", "--iter", "10"});

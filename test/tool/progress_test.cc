@@ -11,7 +11,7 @@
 namespace hako::tool {
 namespace {
 
-TEST(Numbers, AreGroupedForReaders) {
+TEST(Numbers, GroupsDigits) {
   EXPECT_EQ(GroupDigits(0), "0");
   EXPECT_EQ(GroupDigits(999), "999");
   EXPECT_EQ(GroupDigits(1000), "1,000");
@@ -74,7 +74,7 @@ TEST(ProgressLine, LongTimesHaveHours) {
   EXPECT_EQ(screen.Take(), "\r  0%, 2 records, 1/s, ETA 2:46:38");
 }
 
-TEST(Ticker, ShowsTheTimeOfALongCallAndWipesItOut) {
+TEST(Ticker, ShowsTheTimeOfALongCallAndErasesIt) {
   Screen screen;
   {
     const Ticker ticker("verifying 5 records", screen.file());

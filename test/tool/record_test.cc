@@ -33,7 +33,7 @@ TEST_F(Records, SetGetRemove) {
   EXPECT_EQ(RunTool({"get", path_, "key"}).exit_code, 1);
 }
 
-TEST_F(Records, AbsentKeysEndWithOneAndSaySo) {
+TEST_F(Records, AbsentKeysExitWithOneAndAMessage) {
   ASSERT_EQ(Set("here", "1"), 0);
   for (const ToolResult& result : {RunTool({"get", path_, "absent\n"}), RunTool({"remove", path_, "absent\n", "here"})}) {
     EXPECT_EQ(result.exit_code, 1);
@@ -43,7 +43,7 @@ TEST_F(Records, AbsentKeysEndWithOneAndSaySo) {
   EXPECT_EQ(RunTool({"get", path_, "here"}).exit_code, 1) << "the other key was removed all the same";
 }
 
-TEST_F(Records, KeysAndValuesAreTakenAsTheyAre) {
+TEST_F(Records, KeysAndValuesAreTakenLiterally) {
   for (const std::string word : {"[a,b]", "{}", "", "-5", "--json", "list", "++", "%%", "a b", "\"q\"", "k=v"}) {
     EXPECT_EQ(Set(word, "<" + word + ">"), 0) << word;
     EXPECT_EQ(Get(word), "<" + word + ">");
@@ -55,13 +55,13 @@ TEST_F(Records, KeysAndValuesAreTakenAsTheyAre) {
   EXPECT_EQ(RunTool({"get", path_, "{}"}).out, "<{}>\n") << "not no key";
 }
 
-TEST_F(Records, NoOverwriteKeepsWhatIsThere) {
+TEST_F(Records, NoOverwriteKeepsTheRecord) {
   EXPECT_EQ(RunTool({"set", path_, "k", "first", "--no_overwrite"}).exit_code, 0);
   EXPECT_EQ(RunTool({"set", path_, "k", "second", "--no_overwrite"}).exit_code, 1);
   EXPECT_EQ(Get("k"), "first");
 }
 
-TEST_F(Records, AppendPutsADelimiterBetween) {
+TEST_F(Records, AppendInsertsADelimiter) {
   EXPECT_EQ(RunTool({"set", path_, "k", "a", "--append", ", "}).exit_code, 0);
   EXPECT_EQ(RunTool({"set", path_, "k", "b", "--append", ", "}).exit_code, 0);
   EXPECT_EQ(RunTool({"set", path_, "k", "c", "--append", ""}).exit_code, 0);
@@ -80,7 +80,7 @@ TEST_F(Records, IncrAddsAndPrintsTheSum) {
   EXPECT_EQ(Get("text"), "abc");
 }
 
-TEST_F(Records, GetMultiPrintsWhatIsThere) {
+TEST_F(Records, GetMultiPrintsExistingRecords) {
   ASSERT_EQ(Set("a", "1"), 0);
   ASSERT_EQ(Set("b", "2\t"), 0);
   const ToolResult some = RunTool({"get", "--multi", path_, "a", "x", "b", "--tsv"});
@@ -121,7 +121,7 @@ class ScopedVariable {
   std::optional<std::string> old_;
 };
 
-TEST_F(Records, ATerminalIsShownEscapedText) {
+TEST_F(Records, EscapesRecordsOnATerminal) {
   const ScopedVariable no_color("NO_COLOR", "1");
   ASSERT_EQ(Set("k", "\x1b[31mred\xc2\x9b"), 0);
   EXPECT_EQ(RunOnTerminal({"get", path_, "k"}).out, "\\x1b[31mred\\xc2\\x9b\r\n");
@@ -129,7 +129,7 @@ TEST_F(Records, ATerminalIsShownEscapedText) {
   EXPECT_EQ(RunOnTerminal({"get", path_, "k", "--raw"}).out, "\x1b[31mred\xc2\x9b");
 }
 
-TEST_F(Records, ColourIsForTerminalsThatWantIt) {
+TEST_F(Records, ColoursOnlyOnTerminalsThatAllowIt) {
   ASSERT_EQ(Set("k", "v"), 0);
   const auto has_colour = [this](const char* no_color, const char* term) {
     const ScopedVariable first("NO_COLOR", no_color), second("TERM", term);
@@ -145,7 +145,7 @@ TEST_F(Records, ColourIsForTerminalsThatWantIt) {
   EXPECT_FALSE(has_colour("", "dumb"));
 }
 
-TEST_F(Records, ListStopsAtItemsAndSaysSo) {
+TEST_F(Records, ListStopsAtItemsWithAMessage) {
   std::string text;
   for (int i = 0; i < 25; ++i) text += "key" + std::to_string(i) + "\tvalue" + std::to_string(i) + "\n";
   ASSERT_EQ(RunTool({"import", path_}, text).exit_code, 0);
@@ -170,7 +170,7 @@ TEST_F(Records, ListStopsAtItemsAndSaysSo) {
   }
 }
 
-TEST_F(Records, SetTakesItsValueFromAStreamOrAFile) {
+TEST_F(Records, SetReadsItsValueFromAStreamOrAFile) {
   std::string value(300'000, 'v');
   value += std::string("\0\n", 2);
   WriteWhole(dir_.File("value"), value);
@@ -213,7 +213,7 @@ TEST_F(Records, ListByPrefix) {
 }
 
 // Escaped output can be given as input again, for keys that an argument cannot hold.
-TEST_F(Records, UnescapeTakesWhatEscapePrints) {
+TEST_F(Records, UnescapeParsesTheOutputOfEscape) {
   const std::string key("\0\\\n\xff", 4);
   const std::string typed = "\\x00\\\\\\n\\xff";
   ASSERT_EQ(RunTool({"set", path_, typed, "\\tvalue", "--unescape"}).exit_code, 0);
@@ -229,7 +229,7 @@ TEST_F(Records, UnescapeTakesWhatEscapePrints) {
   EXPECT_EQ(RunTool({"count", path_}).out, "0\n");
 }
 
-TEST_F(Records, EveryWriterTakesADurability) {
+TEST_F(Records, EveryWritingCommandAcceptsADurability) {
   for (const char* level : {"process", "power"}) {
     EXPECT_EQ(RunTool({"set", path_, "k", "v", "--durability", level}).exit_code, 0);
     EXPECT_EQ(RunTool({"rekey", path_, "k", "l", "--durability", level}).exit_code, 0);
@@ -257,7 +257,7 @@ TEST_F(Records, InspectPrintsOneAttribute) {
   EXPECT_EQ(none.err, "hako: " + path_ + ": no attribute 'colour'; 'hako inspect' lists them\n");
 }
 
-TEST_F(Records, InspectTellsFacts) {
+TEST_F(Records, InspectReportsProperties) {
   ASSERT_EQ(Set("k", "v"), 0);
   const std::vector<std::string> lines = SplitLines(RunTool({"inspect", path_, "--validate"}).out);
   ASSERT_GE(lines.size(), 7u);
@@ -281,7 +281,7 @@ TEST_F(Records, InspectTellsFacts) {
     EXPECT_TRUE(json.at("stats").at(name).is_number_unsigned()) << name;
 }
 
-TEST_F(Records, CreateKeepsWhatIsThereUnlessToldToTruncate) {
+TEST_F(Records, CreateKeepsAnExistingFileWithoutTruncate) {
   ASSERT_EQ(Set("k", "v"), 0);
   const ToolResult again = RunTool({"create", path_});
   EXPECT_EQ(again.exit_code, 3);
@@ -294,14 +294,14 @@ TEST_F(Records, CreateKeepsWhatIsThereUnlessToldToTruncate) {
   EXPECT_EQ(RunTool({"verify", dir_.File("empty.hkh")}).exit_code, 0);
 }
 
-TEST_F(Records, BothWaysOfAccessReadTheSameFile) {
+TEST_F(Records, MappedAndPositionalReadTheSameFile) {
   ASSERT_EQ(RunTool({"set", path_, "a", "1", "--file", "pos"}).exit_code, 0);
   ASSERT_EQ(RunTool({"set", path_, "b", "2", "--file", "mmap"}).exit_code, 0);
   for (const char* how : {"pos", "mmap"})
     EXPECT_THAT(SplitLines(RunTool({"list", path_, "--file", how}).out), UnorderedElementsAre("a\t1", "b\t2")) << how;
 }
 
-TEST_F(Records, AnotherEndingNeedsTheKind) {
+TEST_F(Records, UnknownSuffixRequiresTheKind) {
   const std::string path = dir_.File("a.db");
   EXPECT_EQ(RunTool({"create", path}).exit_code, 2);
   EXPECT_NE(access(path.c_str(), F_OK), 0);
@@ -310,7 +310,7 @@ TEST_F(Records, AnotherEndingNeedsTheKind) {
   EXPECT_EQ(RunTool({"get", path, "--dbm", "hash", "k"}).out, "v\n");
 }
 
-TEST_F(Records, AFileThatIsOpenElsewhereEndsWithFour) {
+TEST_F(Records, OpenFileExitsWithFour) {
   ASSERT_EQ(Set("k", "v"), 0);
   const auto held = MemoryMapParallelFile::Open(path_, {.mode = OpenMode::kReadWrite});
   ASSERT_THAT(held, IsOk());
@@ -333,7 +333,7 @@ TEST_F(Records, AFileThatIsOpenElsewhereEndsWithFour) {
   }
 }
 
-TEST_F(Records, WaitOutlastsTheOther) {
+TEST_F(Records, WaitLastsUntilTheFileIsReleased) {
   ASSERT_EQ(Set("k", "v"), 0);
   auto held = MemoryMapParallelFile::Open(path_, {.mode = OpenMode::kReadWrite});
   ASSERT_THAT(held, IsOk());
@@ -344,7 +344,7 @@ TEST_F(Records, WaitOutlastsTheOther) {
   EXPECT_EQ(result.out, "v\n");
 }
 
-TEST_F(Records, FilesThatCannotBeOpenedEndWithThree) {
+TEST_F(Records, UnopenableFilesExitWithThree) {
   const std::string absent = dir_.File("absent.hkh");
   for (const auto& command : std::vector<std::vector<std::string>>{{"get", absent, "k"},
                                                                    {"set", absent, "k", "v"},
@@ -368,7 +368,7 @@ TEST_F(Records, FilesThatCannotBeOpenedEndWithThree) {
                                  HasSubstr("; ")));
 }
 
-TEST_F(Records, AFullStdoutIsAnError) {
+TEST_F(Records, FullStdoutIsAnError) {
   if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "there is no /dev/full";
   ASSERT_EQ(Set("k", "v"), 0);
   const ToolResult result = RunTool({"export", path_, "/dev/full"});

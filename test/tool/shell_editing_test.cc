@@ -66,7 +66,7 @@ TEST_F(ShellEditing, KeysMoveTheCursorAndRecallLines) {
   EXPECT_EQ(RunTool({"get", path_, "k"}).out, "value\n");
 }
 
-TEST_F(ShellEditing, HistoryIsKeptForItsOwnerWithoutLinesThatBeginWithABlank) {
+TEST_F(ShellEditing, HistoryIsPrivateAndSkipsLinesThatBeginWithABlank) {
   Type("set k first\r", "hako> ");
   Type(" set k secret\r", "hako> ");
   End();
@@ -98,7 +98,7 @@ TEST_F(ShellEditing, InterruptDropsTheLine) {
   EXPECT_EQ(End().exit_code, 0);
 }
 
-TEST(ShellHelp, ListsWhatIsThere) {
+TEST(ShellHelp, ListsTheCommands) {
   TempDir dir;
   const std::string path = dir.File("a.hkh");
   ASSERT_EQ(RunTool({"create", path}).exit_code, 0);

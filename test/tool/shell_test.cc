@@ -9,7 +9,7 @@ class Shell : public ToolTest {
   void SetUp() override { ASSERT_EQ(RunTool({"create", path_}).exit_code, 0); }
 };
 
-TEST_F(Shell, RunsALineEach) {
+TEST_F(Shell, RunsACommandPerLine) {
   const ToolResult result = RunTool({"shell", path_},
                                     "# a comment\n\nset k v\nset 'two words' \"a\\\"b\\\\\"\nset empty ''\n  get two\\ words  \r\n"
                                     "get empty\nset n --incr 5\nget -- k # not a key\ncount\nrekey k -- -k\nremove n\nget k");
@@ -20,7 +20,7 @@ TEST_F(Shell, RunsALineEach) {
   EXPECT_EQ(RunTool({"count", path_}).out, "3\n");
 }
 
-TEST_F(Shell, StopsAtTheFirstMistakeOfAPipe) {
+TEST_F(Shell, StopsAtTheFirstErrorFromAPipe) {
   const ToolResult result = RunTool({"shell", path_}, "set a 1\nste b 2\nset c 3\n");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, AllOf(StartsWith("hako shell: unknown command 'ste'; did you mean 'set'?; the commands are get, set, "),
@@ -32,7 +32,7 @@ TEST_F(Shell, StopsAtTheFirstMistakeOfAPipe) {
   EXPECT_EQ(RunTool({"list", path_}).out, "a\t1\n");
 }
 
-TEST_F(Shell, DoesWhatCommandsOnADatabaseDo) {
+TEST_F(Shell, RunsCommandsOnADatabase) {
   WriteWhole(dir_.File("text.tsv"), "x\t1\ny\t2\n");
   for (const std::string& file : {path_, dir_.File("b.hks"), dir_.File("c.db?dbm=hash")}) {
     if (file != path_) {
@@ -51,7 +51,7 @@ TEST_F(Shell, DoesWhatCommandsOnADatabaseDo) {
   }
 }
 
-TEST_F(Shell, KeepsTheDatabaseToItself) {
+TEST_F(Shell, KeepsTheDatabaseLocked) {
   ToolProcess process({"shell", path_}, ToolProcess::Screen::kTerminal);
   ASSERT_TRUE(process.Write("set k v\nget k\n"));
   while (process.ReadTerminal(100).find("v\r\n") == std::string::npos) {

@@ -103,7 +103,7 @@ TEST_F(Transfer, RoundTripThroughFilesAndPipes) {
   }
 }
 
-TEST_F(Transfer, WhatTheFormatsLookLike) {
+TEST_F(Transfer, WritesTheDocumentedFormats) {
   ASSERT_EQ(RunTool({"import", path_, "--format", "tsv"}, "k\\\\\tv\\t\\xff\n").exit_code, 0);
   EXPECT_EQ(RunTool({"export", path_}).out, "k\\\\\tv\\t\xff\n");
   EXPECT_EQ(RunTool({"export", path_, "--format", "jsonl"}).out, "{\"key\":\"k\\\\\",\"value\":{\"b64\":\"dgn/\"}}\n");
@@ -113,7 +113,7 @@ TEST_F(Transfer, WhatTheFormatsLookLike) {
             "VERSION=3\nformat=print\ntype=btree\nHEADER=END\n k\\5c\n v\\09\\ff\nDATA=END\n");
 }
 
-TEST_F(Transfer, ReadsWhatOtherToolsWrite) {
+TEST_F(Transfer, ReadsFilesOfOtherTools) {
   const std::string mdb =
       "VERSION=3\nformat=print\ntype=btree\nmapsize=1048576\nmaxreaders=126\ndb_pagesize=4096\nHEADER=END\n"
       " key\n va\\\\lue\\0a\\FF\n k2\n \nDATA=END\n";
@@ -129,7 +129,7 @@ TEST_F(Transfer, ReadsWhatOtherToolsWrite) {
 void Shell(const std::string& command) { ASSERT_EQ(std::system(command.c_str()), 0) << command; }
 
 // Both programs print the records that they read in hexadecimal digits.
-TEST_F(Transfer, LmdbLoadsOurDumpAndWeLoadItsOwn) {
+TEST_F(Transfer, ExchangesDumpsWithLmdb) {
   if (std::system("command -v mdb_load mdb_dump > /dev/null") != 0) GTEST_SKIP() << "lmdb-utils is not installed";
   RecordMap records = AwkwardRecords();
   records.erase("");  // LMDB refuses it
@@ -146,7 +146,7 @@ TEST_F(Transfer, LmdbLoadsOurDumpAndWeLoadItsOwn) {
   }
 }
 
-TEST_F(Transfer, BerkeleyDbLoadsOurDumpAndWeLoadItsOwn) {
+TEST_F(Transfer, ExchangesDumpsWithBerkeleyDb) {
   if (std::system("command -v db5.3_load db5.3_dump > /dev/null") != 0) GTEST_SKIP() << "db-util is not installed";
   const RecordMap records = AwkwardRecords();
   ASSERT_EQ(RunTool({"import", path_, "--format", "dump"}, HexDump(records)).exit_code, 0);
@@ -198,7 +198,7 @@ const Malformed kMalformedTexts[] = {{"tsv", "a\t1\nb\n", "line 2: no tab", 1},
                                      {"dump", kHeader + " 61\n 31\nDATA=END\n" + kHeader, "line 8: text after DATA=END", 1},
                                      {"dump", "format=print\nHEADER=END\n \\6\n b\nDATA=END\n", "line 3: a backslash without", 0}};
 
-TEST_F(Transfer, MalformedTextsEndWithThreeAndTheLine) {
+TEST_F(Transfer, MalformedTextExitsWithThreeAndNamesTheLine) {
   for (const Malformed& malformed : kMalformedTexts) {
     SCOPED_TRACE(malformed.format + ": " + malformed.text.substr(0, 200));
     unlink(path_.c_str());
@@ -213,7 +213,7 @@ TEST_F(Transfer, MalformedTextsEndWithThreeAndTheLine) {
   }
 }
 
-TEST_F(Transfer, TextsThatCannotBeUsed) {
+TEST_F(Transfer, RefusesUnusableTexts) {
   ASSERT_EQ(RunTool({"create", path_}).exit_code, 0);
   const ToolResult absent = RunTool({"import", dir_.File("b.hkh"), dir_.File("absent.tsv")});
   EXPECT_EQ(absent.exit_code, 3);
@@ -241,7 +241,7 @@ TEST_F(Transfer, BlankLinesAndByteOrderMarksAreSkipped) {
   }
 }
 
-TEST_F(Transfer, LineWithoutEndIsRefusedAtItsLimit) {
+TEST_F(Transfer, RefusesATooLongLine) {
   ASSERT_EQ(RunTool({"create", path_}).exit_code, 0);
   const std::string line = "k\t" + std::string(3 << 20, 'v');
   for (const std::string format : {"tsv", "jsonl", "dump"}) {
@@ -285,7 +285,7 @@ TEST_P(Signals, StopAnImportBetweenRecords) {
 
 INSTANTIATE_TEST_SUITE_P(Transfer, Signals, testing::Values(SIGINT, SIGTERM, SIGHUP), testing::PrintToStringParamName());
 
-TEST_F(Transfer, ASignalEndsTheWaitForInput) {
+TEST_F(Transfer, SignalEndsTheWaitForInput) {
   ToolProcess process({"import", path_});
   ASSERT_TRUE(process.Write(NumberedLines(0, 100000)));
   // From here on there is no more input, so the program waits sooner or later; the signal may
@@ -295,7 +295,7 @@ TEST_F(Transfer, ASignalEndsTheWaitForInput) {
   EXPECT_EQ(process.Finish().exit_code, 130);
 }
 
-TEST_F(Transfer, ProgressIsForTerminalsOnly) {
+TEST_F(Transfer, ShowsProgressOnlyOnTerminals) {
   EXPECT_THAT(RunTool({"import", path_}, NumberedLines(0, 50000)).err, Not(HasSubstr("\r")));
   ToolProcess process({"import", path_}, ToolProcess::Screen::kTerminal);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(5);

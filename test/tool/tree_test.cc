@@ -22,7 +22,7 @@ class TreeFile : public ToolTest {
   }
 };
 
-TEST_F(TreeFile, IsMadeAndInspected) {
+TEST_F(TreeFile, CreatesAndInspects) {
   Run({"create", path_, "--max_page_size", "512"});
   EXPECT_EQ(RunTool({"create", path_}).exit_code, 3) << "it exists";
   Run({"import", path_}, NumberedLines(0, 1000));
@@ -39,7 +39,7 @@ TEST_F(TreeFile, IsMadeAndInspected) {
   EXPECT_EQ(Run({"count", path_}).out, "0\n");
 }
 
-TEST_F(TreeFile, RecordsAreSetAndGot) {
+TEST_F(TreeFile, SetsAndGetsRecords) {
   Run({"create", path_});
   Run({"set", path_, "k", "v"});
   Run({"set", path_, "k", "w", "--append", ","});
@@ -59,7 +59,7 @@ TEST_F(TreeFile, RecordsAreSetAndGot) {
   EXPECT_EQ(Run({"shell", path_}, "set a 1\nset b 2\nlist --from b --to c\n").out, "b\t2\n");
 }
 
-TEST_F(TreeFile, TextComesOutAsItWentInInOrder) {
+TEST_F(TreeFile, ExportsImportedTextInOrder) {
   const std::string text = "\t1\na\\tb\t2\nb\t3\n\xff\t4\n";
   Run({"import", path_}, text);
   EXPECT_EQ(Run({"export", path_, "-"}).out, text);
@@ -71,7 +71,7 @@ TEST_F(TreeFile, TextComesOutAsItWentInInOrder) {
   }
 }
 
-TEST_F(TreeFile, RebuildGivesSpaceBack) {
+TEST_F(TreeFile, RebuildShrinksTheFile) {
   std::string lines;
   std::vector<std::string> remove = {"remove", path_};
   for (int i = 0; i < 4000; ++i) {
@@ -90,7 +90,7 @@ TEST_F(TreeFile, RebuildGivesSpaceBack) {
   EXPECT_EQ(RunTool({"rebuild", path_, "--dry_run"}).exit_code, 1);
 }
 
-TEST_F(TreeFile, IsCopiedAndMergedWithOtherKinds) {
+TEST_F(TreeFile, CopiesAndMergesWithOtherKinds) {
   const std::string copy = dir_.File("copy.hkt"), hash = dir_.File("b.hkh"), all = dir_.File("all.hkt");
   Run({"import", path_}, NumberedLines(0, 100));
   Run({"copy", path_, copy});
@@ -105,7 +105,7 @@ TEST_F(TreeFile, IsCopiedAndMergedWithOtherKinds) {
   EXPECT_EQ(Run({"count", hash}).out, "150\n");
 }
 
-TEST_F(TreeFile, OtherFilesAreToldFromIt) {
+TEST_F(TreeFile, RefusesOtherFiles) {
   const std::string hash = dir_.File("b.hkh");
   Run({"create", hash});
   Run({"create", path_});
@@ -119,7 +119,7 @@ TEST_F(TreeFile, OtherFilesAreToldFromIt) {
   EXPECT_THAT(absent.err, HasSubstr("no such file"));
 }
 
-TEST_F(TreeFile, DamageIsToldAndNothingMadeUp) {
+TEST_F(TreeFile, DamageIsReported) {
   Run({"import", path_}, NumberedLines(0, 5000));
   std::string bytes = ReadWhole(path_);
   const std::string whole = bytes;

@@ -121,7 +121,7 @@ TEST(FreeSpaceMap, AgreesWithAModel) {
   }
 }
 
-TEST(FreeSpaceMap, TakesTheFirstRunThatWillDo) {
+TEST(FreeSpaceMap, TakesTheFirstSufficientRun) {
   FreeSpaceMap space;
   space.Reset(kFirst, 1000);
   ASSERT_TRUE(space.MarkUsed(20, 10));
@@ -199,7 +199,7 @@ TEST(FreeSpaceMap, TakeFirstAgreesWithASearchFromTheFront) {
   }
 }
 
-TEST(FreeSpaceMap, ReadsLittleOfAMapThatIsFullButForTheEnd) {
+TEST(FreeSpaceMap, ReadsLittleOfAMapWithSpaceOnlyAtTheEnd) {
   constexpr std::uint64_t kUnits = 1 << 20;
   FreeSpaceMap space;
   space.Reset(16, kUnits);
@@ -265,7 +265,7 @@ TEST(FreeSpaceMap, SearchesTheEndOfTheMapForARunLongerThanAPart) {
   EXPECT_EQ(space.Take(5000, 5000).place, kFirst + 5000);
 }
 
-TEST(FreeSpaceMap, RefusesWhatIsNotFreeOrNotThere) {
+TEST(FreeSpaceMap, RefusesUnitsInUseOrOutside) {
   FreeSpaceMap space;
   space.Reset(kFirst, 200);
   EXPECT_FALSE(space.MarkUsed(15, 2));

@@ -83,7 +83,7 @@ class Runs {
 
 std::uint64_t PageBytes(const PageArena& slab) { return slab.total_bytes() - slab.line_bytes(); }
 
-TEST(PageArena, HandsOutRunsThatDoNotOverlap) {
+TEST(PageArena, AllocatesDisjointRuns) {
   ASSERT_OK_AND_ASSIGN(auto slab, PageArena::Create(256 * kMiB));
   Random random(TestSeed());
   Runs runs(*slab);
@@ -106,7 +106,7 @@ TEST(PageArena, HandsOutRunsThatDoNotOverlap) {
   EXPECT_EQ(slab->free_bytes(), 0u);
 }
 
-TEST(PageArena, EndsLowerWhenWhatLiesBehindHasMoved) {
+TEST(PageArena, ShrinksWhenTheLastPagesHaveMoved) {
   ASSERT_OK_AND_ASSIGN(auto slab, PageArena::Create(64 * kMiB));
   Random random(TestSeed());
   Runs runs(*slab);
@@ -133,7 +133,7 @@ TEST(PageArena, EndsLowerWhenWhatLiesBehindHasMoved) {
   EXPECT_EQ(slab->free_bytes(), PageBytes(*slab));
 }
 
-TEST(PageArena, JoinsARunWithItsNeighboursInAnyOrder) {
+TEST(PageArena, CoalescesRunsInAnyOrder) {
   ASSERT_OK_AND_ASSIGN(auto slab, PageArena::Create(16 * kMiB));
   std::vector<int> order = {0, 1, 2, 3};
   do {
@@ -152,7 +152,7 @@ TEST(PageArena, JoinsARunWithItsNeighboursInAnyOrder) {
   EXPECT_EQ(PageBytes(*slab), all);
 }
 
-TEST(PageArena, GivesMemoryBackToTheSystem) {
+TEST(PageArena, ReturnsMemoryToTheSystem) {
   ASSERT_OK_AND_ASSIGN(auto slab, PageArena::Create(256 * kMiB));
   const auto resident = [&] {
     std::vector<unsigned char> pages((PageBytes(*slab) + kMiB) / 4096);
@@ -179,7 +179,7 @@ TEST(PageArena, GivesMemoryBackToTheSystem) {
   EXPECT_EQ(PageBytes(*slab), before);
 }
 
-TEST(PageArena, EndsAtItsLimit) {
+TEST(PageArena, RefusesToGrowBeyondItsLimit) {
   ASSERT_OK_AND_ASSIGN(auto slab, PageArena::Create(4 * kMiB));
   Random random(TestSeed());
   Runs runs(*slab);
@@ -196,7 +196,7 @@ TEST(PageArena, EndsAtItsLimit) {
   EXPECT_EQ(slab->free_bytes(), PageBytes(*slab));
 }
 
-TEST(PageArena, NamesPagesByIdsOfTheirOwn) {
+TEST(PageArena, GivesPagesSeparateIds) {
   ASSERT_OK_AND_ASSIGN(auto slab, PageArena::Create(kMiB));
   std::set<std::uint32_t> ids;
   for (int i = 0; i < 5000; ++i) {
@@ -216,7 +216,7 @@ TEST(PageArena, NamesPagesByIdsOfTheirOwn) {
   EXPECT_EQ(slab->line_bytes(), line_bytes);
 }
 
-TEST(PageArena, KeepsLongValues) {
+TEST(PageArena, StoresLongValues) {
   ASSERT_OK_AND_ASSIGN(auto slab, PageArena::Create(kMiB));
   const std::string value(100'000, 'v');
   format::OverflowValue stored{0, value.size()};

@@ -28,7 +28,7 @@ std::uint64_t CostOfACheckpoint(CachedTree& tree) {
   return least;
 }
 
-TEST(PageCheckpoint, CostsNoMoreWhereMorePagesAreResident) {
+TEST(PageCheckpoint, CostDoesNotDependOnResidentPages) {
   CachedTree few(MemoryFile(), 1 << 30, 128), many(MemoryFile(), 1 << 30, 128);
   for (std::uint64_t i = 0; i < 100; ++i) ASSERT_THAT(few.Set(NumberedKey(i), "0"), IsOk());
   for (std::uint64_t i = 0; i < 300'000 / kSlowdown; ++i) ASSERT_THAT(many.Set(NumberedKey(i), "0"), IsOk());

@@ -46,14 +46,14 @@ std::uint64_t CostOfAChange(std::uint64_t changed) {
   return least;
 }
 
-TEST(PageEviction, LooksAtNoMorePagesWhereMoreCannotBeEvicted) {
+TEST(PageEviction, CostDoesNotDependOnUnevictablePages) {
   const std::uint64_t few = CostOfAChange(100), many = CostOfAChange(20'000 / kSlowdown);
   std::printf("100 pages: %llu us; %llu pages: %llu us\n", static_cast<unsigned long long>(few / 1000),
               static_cast<unsigned long long>(20'000 / kSlowdown), static_cast<unsigned long long>(many / 1000));
   EXPECT_LE(many, 4 * few + 50'000);
 }
 
-TEST(PageEviction, KeepsReadersNearTheLimitWhereFewPagesCanBeEvicted) {
+TEST(PageEviction, ReadersStayNearTheLimitIfFewPagesCanBeEvicted) {
   constexpr std::uint64_t kChanged = 8000 / kSlowdown, kOthers = 2000;
   const std::unique_ptr<CachedTree> tree = FullOfChangedPages(kChanged, kOthers);
   for (std::uint64_t i = 0; i < kOthers; ++i) EXPECT_THAT(tree->Get(NumberedKey((kChanged + i) * kStep)), IsOk());

@@ -13,7 +13,7 @@
 namespace hako {
 namespace {
 
-TEST(IdPool, GivesTheSmallestFreeId) {
+TEST(IdPool, ReturnsTheSmallestFreeId) {
   tree::IdPool ids(10);
   EXPECT_EQ(ids.Take(), 0u);
   for (std::uint32_t id = 10; id < 300; ++id) EXPECT_EQ(ids.Grow(), id);
@@ -25,7 +25,7 @@ TEST(IdPool, GivesTheSmallestFreeId) {
   EXPECT_EQ(ids.num_used(), 290u);
 }
 
-TEST(IdPool, EndsBehindTheLastIdThatIsUsed) {
+TEST(IdPool, EndsAfterTheLastIdInUse) {
   tree::IdPool ids(10);
   ids.GrowTo(1'000'000);
   ids.Give(500, 999'999);
@@ -57,7 +57,7 @@ void Fill(Db& db, std::uint64_t first = 0) {
   for (std::uint64_t i = first; i < first + kRecords; ++i) ASSERT_THAT(db.Set(NumberedKey(i), "0123456789abcdef"), IsOk());
 }
 
-TEST(PageIds, AreUsedAgainInEachSession) {
+TEST(PageIds, ReusedInEachSession) {
   enum class How { kClear, kClearLater, kRemoveRange, kRemoveEach, kQueue };
   for (const How how : {How::kClear, How::kClearLater, How::kRemoveRange, How::kRemoveEach, How::kQueue}) {
     SCOPED_TRACE(static_cast<int>(how));
@@ -90,7 +90,7 @@ TEST(PageIds, AreUsedAgainInEachSession) {
   }
 }
 
-TEST(PageIds, AreUsedAgainWithoutACheckpoint) {
+TEST(PageIds, ReusedWithoutACheckpoint) {
   ASSERT_OK_AND_ASSIGN(auto db,
                        TreeDBM<MemoryFile>::Open(MemoryFile(), {.page_size = 128, .cache_bytes = 1 << 20, .checkpoint_bytes = 1 << 30}));
   const auto memory_bytes = [&db] {
@@ -110,7 +110,7 @@ TEST(PageIds, AreUsedAgainWithoutACheckpoint) {
   EXPECT_LE(memory_bytes(), before + before / 4);
 }
 
-TEST(PageIds, GiveMemoryBackOnceTheyAreFree) {
+TEST(PageIds, ReturnMemoryOnceFree) {
   MemoryFile device;
   ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<MemoryFile>::Open(device.Share(), {.page_size = 128}));
   const auto end = [&device] { return IdEndOf(device); };

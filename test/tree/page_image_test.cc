@@ -79,7 +79,7 @@ class PageImageTest : public testing::Test {
   }
 };
 
-TEST_F(PageImageTest, HoldsThePage) {
+TEST_F(PageImageTest, RoundTripsAPage) {
   for (const unsigned page_size : {128u, 1000u, 8192u}) {
     SCOPED_TRACE(page_size);
     ASSERT_NO_FATAL_FAILURE(Fill(page_size));
@@ -129,7 +129,7 @@ TEST_F(PageImageTest, HoldsThePage) {
   }
 }
 
-TEST_F(PageImageTest, IsRefusedWhereItIsWrong) {
+TEST_F(PageImageTest, RefusesInvalidImages) {
   ASSERT_NO_FATAL_FAILURE(Fill(1000));
   const std::uint32_t root = tree_->root_id();
   ASSERT_GT(ViewOf(root).level(), 0u);
@@ -170,7 +170,7 @@ TEST_F(PageImageTest, IsRefusedWhereItIsWrong) {
 }
 
 // An accepted image never reads outside itself, regardless of the damage.
-TEST_F(PageImageTest, StaysInsideOfItselfWhateverTheDamage) {
+TEST_F(PageImageTest, DamagedImageNeverReadsOutside) {
   SCOPED_TRACE(TestSeed());
   ASSERT_NO_FATAL_FAILURE(Fill(1000));
   Random random(TestSeed() + 1);

@@ -141,7 +141,7 @@ TEST(PageMap, ReadsOnlyTheNodesOnTheWay) {
   EXPECT_EQ(again.bytes(), 4u * 4096);
 }
 
-TEST(PageMap, WritesWhatAFailedAttemptDidNot) {
+TEST(PageMap, WritesTheRestAfterAFailedAttempt) {
   for (int fail_at = 1; fail_at <= 5; ++fail_at) {
     Nodes nodes;
     PageMap map = MapOf({});
@@ -200,7 +200,7 @@ TEST(PageMap, DropsNodesWithoutEntries) {
   EXPECT_EQ(nodes.size(), 0u);
 }
 
-TEST(PageMap, TellsOfANodeThatCannotBeRead) {
+TEST(PageMap, ReportsANodeThatCannotBeRead) {
   Nodes nodes;
   PageMap map = MapOf({Entry::For(99, 8, 0)});
   EXPECT_THAT(map.At(1, nodes.Reader()).status(), StatusIs(absl::StatusCode::kDataLoss));
@@ -212,7 +212,7 @@ TEST(PageMap, TellsOfANodeThatCannotBeRead) {
 
 // A reader that releases the lock may find the node loaded, or moved, by another thread when it has
 // locked it again.
-TEST(PageMap, TakesANodeThatAnotherThreadHasLoadedOrMoved) {
+TEST(PageMap, UsesANodeThatAnotherThreadHasLoadedOrMoved) {
   Nodes nodes;
   PageMap first = MapOf({});
   for (const std::uint32_t id : {5u, 300u}) ASSERT_THAT(first.Exchange(id, Entry::For(id, 1, 2), nodes.Reader()).status(), IsOk());

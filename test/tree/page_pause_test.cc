@@ -10,7 +10,7 @@
 namespace hako {
 namespace {
 
-TEST(PagePause, IsLeftToWritersByReaders) {
+TEST(PagePause, ReadersDoNotPause) {
   CachedTree tree(MemoryFile(), 1 << 20, 1024);
   ASSERT_THAT(tree.Set("key", "value"), IsOk());
   std::vector<std::uint32_t> changed;

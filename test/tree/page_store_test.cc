@@ -90,7 +90,7 @@ class PageStoreTest : public testing::Test {
   std::unique_ptr<Store> store_;
 };
 
-TEST_F(PageStoreTest, KeepsWhatIsCommitted) {
+TEST_F(PageStoreTest, KeepsCommittedPages) {
   Random random(TestSeed());
   std::map<std::uint32_t, std::pair<std::size_t, std::uint64_t>> committed, now;
   std::string value;
@@ -163,7 +163,7 @@ TEST_F(PageStoreTest, RefusesADamagedImage) {
 
 // Each write or resize lacks space in turn: the file is as of the last checkpoint, and the next one
 // succeeds.
-TEST_F(PageStoreTest, LosesNothingWhereThereIsNoSpace) {
+TEST_F(PageStoreTest, LosesNothingWithoutSpace) {
   constexpr std::uint32_t kPages = 300;
   ASSERT_THAT(Begin(), IsOk());
   for (std::uint32_t id = 1; id <= kPages; ++id) ASSERT_THAT(Put(id, 5000, 0), IsOk());
@@ -225,7 +225,7 @@ TEST_F(PageStoreTest, CommitsNothingAfterAFailedSync) {
   EXPECT_THAT(Expect(1, 100, 1), IsOk());
 }
 
-TEST_F(PageStoreTest, CopiesTheCheckpointThatIsPinned) {
+TEST_F(PageStoreTest, CopiesThePinnedCheckpoint) {
   ASSERT_THAT(Begin(), IsOk());
   for (std::uint32_t id = 1; id <= 500; ++id) ASSERT_THAT(Put(id, 1000, 1), IsOk());
   ASSERT_THAT(Commit(), IsOk());
@@ -251,7 +251,7 @@ TEST_F(PageStoreTest, CopiesTheCheckpointThatIsPinned) {
 
 // Long values lie before the pages. When one is removed, pages move there from the end of the file,
 // which is truncated.
-TEST_F(PageStoreTest, ConcurrentReadsGoOnWhileTheFileIsCut) {
+TEST_F(PageStoreTest, ConcurrentReadsContinueWhileTheFileIsTruncated) {
   constexpr std::uint32_t kPages = 400, kLong = 300;
   const std::string value(4096, 'l');
   ASSERT_THAT(Begin(), IsOk());
@@ -361,7 +361,7 @@ TEST(PageStore, LooksUpPagesWhileTheDeviceWorks) {
   store = nullptr;
 }
 
-TEST(PageStore, ConcurrentReadFindsWhatWasMovedMeanwhile) {
+TEST(PageStore, ConcurrentReadFindsAPageMovedMeanwhile) {
   const auto plan = std::make_shared<HesitatingFile::Plan>();
   using Hesitating = PageStore<HesitatingFile>;
   ASSERT_OK_AND_ASSIGN(auto store, Hesitating::Open(HesitatingFile(MemoryFile(1 << 26), plan), "order", "none", 8192));

@@ -41,7 +41,7 @@ class PageVersionTest : public testing::Test {
 
 // New ids make the tables grow, so pages have to move to free memory, also those about to be
 // evicted.
-TEST_F(PageVersionTest, AdvancesWhenAPageThatWasCoolingMoves) {
+TEST_F(PageVersionTest, AdvancesWhenACoolingPageMoves) {
   constexpr std::uint64_t kRecords = 60'000;  // more than have room
   for (std::uint64_t i = 0; i < kRecords; ++i) ASSERT_THAT(tree_.Set(NumberedKey(i), std::string(80, 'v')), IsOk());
   ASSERT_THAT(tree_.Checkpoint(), IsOk());
@@ -59,7 +59,7 @@ TEST_F(PageVersionTest, AdvancesWhenAPageThatWasCoolingMoves) {
   }
 }
 
-TEST_F(PageVersionTest, TellsOfEveryChangeUnderRandomOperations) {
+TEST_F(PageVersionTest, AdvancesWithEveryChangeUnderRandomOperations) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
   constexpr std::uint64_t kRecords = 60'000;

@@ -106,7 +106,7 @@ class PageViewTest : public testing::Test {
 };
 
 // Keys of a few different bytes, so that heads tie, with a common prefix.
-TEST_F(PageViewTest, FindsKeysWhereTheyAre) {
+TEST_F(PageViewTest, FindsEachKeyAtItsSlot) {
   Random random(TestSeed());
   const auto draw = [&](std::size_t shared) {
     std::string key(shared, 'p');
