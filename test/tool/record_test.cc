@@ -355,7 +355,7 @@ TEST_F(Records, UnopenableFilesExitWithThree) {
                                                                    {"export", absent}}) {
     const ToolResult result = RunTool(command);
     EXPECT_EQ(result.exit_code, 3) << command[0];
-    EXPECT_EQ(result.err, "hako: " + absent + ": there is no such file; check the name, or make it with 'hako create " + absent + "'\n");
+    EXPECT_EQ(result.err, "hako: " + absent + ": no such file; check the name, or create it with 'hako create " + absent + "'\n");
     EXPECT_NE(access(absent.c_str(), F_OK), 0) << command[0] << " made it";
   }
   EXPECT_THAT(RunTool({"create", dir_.File("no/such.hkh")}).err,
