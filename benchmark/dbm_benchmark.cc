@@ -218,7 +218,7 @@ void DeleteRandom(State& state) {
 
 // ---- operations one by one, on a database that stays from benchmark to benchmark ----
 
-// One at a time, of whatever kind.
+// One at a time, of any kind.
 struct {
   const std::type_info* kind = nullptr;
   Shape shape;

@@ -1,9 +1,9 @@
 // The devices alone: reading, writing and syncing 4 KiB at random places of a file, on each kind of
 // file. What an engine costs above that shows in dbm_benchmark.
 //
-// The file is small enough for the page cache, so this is the price of the calls, but for `sync`: a
-// write and a Sync, which waits for the device. Every block begins with its number and ends with
-// its version; both are checked. Files lie in $TMPDIR, else /tmp.
+// The file is small enough for the page cache, so this is the price of the calls, except for
+// `sync`: a write and a Sync, which waits for the device. Every block begins with its number and
+// ends with its version; both are checked. Files lie in $TMPDIR, else /tmp.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 

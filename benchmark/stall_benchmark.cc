@@ -29,7 +29,7 @@ struct Size {
   std::size_t huge = 128 << 20;
 };
 
-// A database of its own for each benchmark, removed with the object.
+// A separate database for each benchmark, removed with the object.
 template <class D>
 class Database {
  public:

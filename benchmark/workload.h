@@ -8,16 +8,16 @@
 //
 // A *record id* is a number below n and decides the key. The value depends on the id and on a
 // *generation*: 0 is what `fill` stores, 1 what `update` stores over it; both have the same size.
-// So a record stored twice by `fill` has one value, whatever the order of the threads.
+// So a record stored twice by `fill` has one value, regardless of the order of the threads.
 //
 //             keys                      fill                        get, update                          remove
-// seq8        %08d of 0 .. n-1          in order                    in order
-// in order rnd8        the same                  n draws of [0, n): about    each n independent
-// draws of the      each of the present ones
+// seq8        %08d of 0 .. n-1          in order                    in order in order rnd8
+// the same                  n draws of [0, n): about    each n independent draws of the      each
+// of the present ones
 //                                       0.632 n distinct records,   records that are present             once, shuffled
 //                                       the other draws overwrite
-// uniq16x100  16 hashed bytes, unique   each once, in id order,     each once, shuffled anew
-// each once, shuffled anew
+// uniq16x100  16 hashed bytes, unique   each once, in id order,     each once, reshuffled each
+// once, reshuffled
 //                                       which for a hash is random
 //
 // Values are 8 bytes, in uniq16x100 100 bytes; they do not compress. `absent` has n distinct keys
@@ -74,7 +74,7 @@ class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(Mix(seed)) {}
   std::uint64_t Next() { return Mix(state_ += 0x9e3779b97f4a7c15); }
-  // Uniform in [0, bound), but for a bias of bound / 2^32.
+  // Uniform in [0, bound), except for a bias of bound / 2^32.
   std::uint32_t Below(std::uint32_t bound) { return static_cast<std::uint32_t>(((Next() >> 32) * bound) >> 32); }
 
  private:

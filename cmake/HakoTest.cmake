@@ -1,5 +1,5 @@
 # hako_add_tests(<layer>): one program from the *_test.cc files below test/<layer>/. ctest knows each suite of it as <layer>/<Suite> and runs
-# it in a process of its own, which writes what became of each test to gtest/ in the build folder. A layer without a test file is skipped.
+# it in a separate process, which writes the result of each test to gtest/ in the build folder. A layer without a test file is skipped.
 #
 # Of the library's tests a build may take a part:
 #   HAKO_TEST_PART     all; plain: the files that test/CMakeLists.txt names in plain_tests; checked: the others

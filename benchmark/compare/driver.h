@@ -1,4 +1,4 @@
-// The driver that measures one engine. Each engine is a program of its own, so that symbols,
+// The driver that measures one engine. Each engine is a separate program, so that symbols,
 // allocators and caches do not mix:
 //
 //   int main(int argc, char** argv) { return hako::compare::Main<LmdbEngine>(argc, argv); }

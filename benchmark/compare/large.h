@@ -12,9 +12,9 @@
 //   set        Set of such keys, with another value        scan       all records, in the engine's fastest order
 //   sync       what was set so far survives a power cut    open, close
 //
-// The database is opened before a phase that needs it, anew where that phase fills it, and closed
-// at the end; that prints a line too. Which keys `fill` has drawn follows from --seed; a process
-// that opens what another one filled is told so by --drawn.
+// The database is opened before a phase that needs it, created again if that phase fills it, and
+// closed at the end; that prints a line too. Which keys `fill` has drawn follows from --seed; a
+// process that opens what another one filled is told so by --drawn.
 //
 // The key of record i is i in decimal. A value begins with 8 bytes that follow from i, and goes on
 // with incompressible bytes out of a pool, at an offset that changes with each Set. Get and scan
@@ -24,8 +24,8 @@
 // ops_per_s (wall clock, all threads together), cpu_ns_per_op, with --latency p50_us, p99_us,
 // p999_us and max_us of a Get, Set or group; records, file_bytes (allocated), rss_bytes and
 // anon_bytes (without file pages) of the process; and of the phase alone, blk_* by the block device
-// that the file is on, whoever used it, io_* by /proc/self/io (io_reads and io_writes count system
-// calls), and `counters`, the engine's own.
+// that the file is on, regardless of the process, io_* by /proc/self/io (io_reads and io_writes
+// count system calls), and `counters`, the engine's own.
 #pragma once
 
 #include <sys/sysmacros.h>
@@ -116,7 +116,7 @@ struct LargeOptions {
 
 using LargeCounters = std::vector<std::pair<std::string, std::uint64_t>>;
 
-// As the Engine of driver.h. Open makes the database anew if `create`. GetMulti copies the value of
+// As the Engine of driver.h. Open creates a new database if `create`. GetMulti copies the value of
 // keys[i] into values[i]; its result is whether all keys are there. Optional: Counters(), sums
 // since Open; BeginPhase(bool writing) and EndPhase(), which run on the clock.
 template <class E>
@@ -306,7 +306,7 @@ class LargeDriver {
     return failures == 0;
   }
 
-  // The i-th draw of an operation, in [0, bound), whichever thread makes it.
+  // The i-th draw of an operation, in [0, bound), regardless of the thread.
   std::uint32_t Draw(Operation operation, std::uint64_t i, std::uint64_t bound) const {
     const std::uint64_t stream = workload::Mix(options_.seed ^ workload::Mix(static_cast<std::uint64_t>(operation)));
     return static_cast<std::uint32_t>(((workload::Mix(stream + i * 0x9e3779b97f4a7c15) >> 32) * bound) >> 32);

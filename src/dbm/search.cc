@@ -75,7 +75,7 @@ std::size_t EditDistance(std::string_view a, std::string_view b) {
   if (a.size() < b.size()) std::swap(a, b);
   std::vector<std::string_view> characters;  // of the shorter one
   for (; !b.empty(); b.remove_prefix(characters.back().size())) characters.push_back(FirstCharacter(b));
-  std::vector<std::size_t> row(characters.size() + 1);  // from what of `a` has been seen to the first so many of them
+  std::vector<std::size_t> row(characters.size() + 1);  // row[i]: the distance of the prefix of `a` read so far to the first i characters
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (; !a.empty(); a.remove_prefix(FirstCharacter(a).size())) {
     std::size_t diagonal = row[0]++;

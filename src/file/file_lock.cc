@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Who in this process holds which file.
+// The holders of files within this process.
 class Registry {
  public:
   // Never destroyed: a file with static storage may be closed after any destructor of ours has run.

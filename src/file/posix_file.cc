@@ -220,7 +220,7 @@ Status PosixFile::Resize(std::uint64_t size) {
     // To the same size too, where space was allocated ahead. Cutting also zeroes what a later
     // growth would show again.
     if (size == old_size && allocated() - size < block_) return absl::OkStatus();
-    size_.store(size, std::memory_order_release);  // first, so that nobody who asks is told of bytes that are gone
+    size_.store(size, std::memory_order_release);  // first, so that no thread sees a size beyond the truncated file
     if (ftruncate(fd_, static_cast<off_t>(size)) != 0) {
       size_.store(old_size, std::memory_order_release);
       return SystemError(errno, absl::StrCat("cannot truncate ", path_));

@@ -43,7 +43,7 @@ std::optional<TextFormat> TextFormatOfPath(std::string_view path) {
 
 void RecordWriter::Begin(std::string* out) const {
   if (format_ != TextFormat::kDump) return;
-  // type=btree whatever the kind of database: mdb_load knows no other.
+  // type=btree for every kind of database: mdb_load supports no other.
   out->append("VERSION=3\n").append(dump_.print ? "format=print\n" : "format=bytevalue\n").append("type=btree\n");
   if (dump_.mapsize != 0) absl::StrAppend(out, "mapsize=", dump_.mapsize, "\n");
   out->append("HEADER=END\n");

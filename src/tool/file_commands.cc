@@ -182,7 +182,7 @@ void AddCreateCommand(Commands& commands) {
   const auto options = std::make_shared<CreateOptions>();
   CLI::App* app = commands.Add("create", "Create an empty database", [options] { return RunCreate(*options); });
   AddDatabaseOptions(app, &options->database, Access::kWrite);
-  app->add_flag("--truncate", options->truncate, "Empty an existing file, whatever it contains");
+  app->add_flag("--truncate", options->truncate, "Empty an existing file, even if it is no database");
   AddNumber(app, "--num_records", &options->num_records, "Expected number of records; a hint, as the table grows by itself; for hash", 0,
             std::int64_t{1} << 32);
   AddNumber(app, "--align_pow", &options->align_pow, "Align records to 2^N bytes: 3 allows files of 32 GiB, 6 of 256 GiB; for hash", 2, 6);

@@ -83,7 +83,7 @@ class Wicked : PerfRun<Target> {
 
   bool CheckValue(const char* operation, std::string_view value) {
     const bool is_whole = value.find_first_not_of("0123456789,") == value.npos;
-    return is_whole || Check(operation, absl::DataLossError("a value that nobody has written"));
+    return is_whole || Check(operation, absl::DataLossError("a value that was never written"));
   }
 
   static Status Tolerate(const Status& status) { return absl::IsNotFound(status) ? absl::OkStatus() : status; }

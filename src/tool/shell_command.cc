@@ -32,9 +32,9 @@ namespace {
 const std::vector<std::string> kLines = {"get",    "set",    "remove", "rekey",   "count",  "list", "search", "inspect",
                                          "import", "export", "copy",   "rebuild", "verify", "help", "exit"};
 
-// The words of a line: separated by blanks, but for those in quotes; a backslash outside of '...'
-// takes the next character as it is. From a # where a word would begin the rest is a comment.
-// nullopt where a quote has no end.
+// The words of a line, separated by blanks outside of quotes. A backslash outside of '...' takes
+// the next character literally. A # at the beginning of a word starts a comment. nullopt if a quote
+// is unterminated.
 std::optional<std::vector<std::string>> SplitWords(std::string_view line) {
   std::vector<std::string> words;
   bool in_word = false;

@@ -133,7 +133,7 @@ TEST(TinyDBM, AppendCopiesTheValueOnlyWhenItOutgrowsItsBlock) {
   const std::uint64_t before = AllocationCounter::count();
   for (int i = 0; i < kAppends; ++i) fine = db.Append("key", "0123456", ",").ok() && fine;
   EXPECT_TRUE(fine);
-  EXPECT_LE(AllocationCounter::count() - before, 200u) << "each copy is put together in memory of its own";
+  EXPECT_LE(AllocationCounter::count() - before, 200u) << "each copy is built in separate memory";
   ASSERT_OK_AND_ASSIGN(const std::string value, db.Get("key"));
   ASSERT_EQ(value.size(), 8u * kAppends - 1);
   for (std::size_t i = 0; i + 1 < value.size(); i += 8) ASSERT_EQ(value.substr(i, 8), i + 7 == value.size() ? "0123456" : "0123456,");

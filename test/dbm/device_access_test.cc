@@ -99,9 +99,9 @@ TEST_P(HashAccessTest, ReadsARecordInOneAccessAndBatchesWrites) {
   EXPECT_LE(set.device_writes, kRecords / 20);
   EXPECT_GE(set.device_written_bytes, kRecords * kValueSize);
   EXPECT_LE(set.device_reads, kRecords / 100) << "new blocks are not read first";
-  for (const bool opened_anew : {false, true}) {
-    SCOPED_TRACE(opened_anew ? "opened anew" : "just written");
-    if (opened_anew) {
+  for (const bool reopened : {false, true}) {
+    SCOPED_TRACE(reopened ? "reopened" : "just written");
+    if (reopened) {
       ASSERT_THAT(db->Close(), IsOk());
       ASSERT_OK_AND_ASSIGN(db, Hash::Open(path_, {.seed = 1}, BehindASmallCache(GetParam())));
     }

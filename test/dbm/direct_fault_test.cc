@@ -249,7 +249,7 @@ class DirectFaultTest : public testing::Test {
     const bool only_syncs = fault.syncs && !fault.reads && !fault.writes && !fault.lengthens;
     ForCalls(fault, dies, [&](const Story& run) {
       if (fired_ != 0 && (only_syncs || fault.forever)) {
-        EXPECT_TRUE(run.noticed) << "what failed is told";
+        EXPECT_TRUE(run.noticed) << "a failure is reported";
       }
     });
   }

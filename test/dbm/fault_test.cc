@@ -145,7 +145,7 @@ TEST(HashFault, IteratorsStayFailedAfterTheFirstError) {
   EXPECT_EQ(it.Set("value"), failed);
   EXPECT_EQ(it.Remove(), failed);
   it.First();
-  EXPECT_TRUE(it.Valid()) << "begun anew";
+  EXPECT_TRUE(it.Valid()) << "restarted";
   EXPECT_THAT(it.status(), IsOk());
 }
 

@@ -136,7 +136,7 @@ TEST(IsLinearizable, RefusesHistoriesWithoutAnOrder) {
   EXPECT_TRUE(IsLinearizable({set1, set2, early, get1}));
   EXPECT_TRUE(IsLinearizable({set1, set2, early, get2}));
   EXPECT_FALSE(IsLinearizable({set1, set2, get1, get2})) << "the value changes with no writer";
-  EXPECT_FALSE(IsLinearizable({set1, get2})) << "a value that nobody wrote";
+  EXPECT_FALSE(IsLinearizable({set1, get2})) << "a value that was never written";
   const HistoryEvent add{.kind = Kind::kIncrement, .argument = one, .ok = true, .result = one, .call = 0, .end = 3};
   HistoryEvent again = add;
   again.call = 1, again.end = 2;

@@ -55,7 +55,7 @@ TEST_P(ReplacedFileTest, CopyToAnOpenDatabaseIsRefused) {
   ASSERT_OK_AND_ASSIGN(other, AnyDBM::Open(Name("b")));
   EXPECT_THAT(other->Get("b"), IsOkAndHolds("2"));
   ASSERT_THAT(other->Close(), IsOk());
-  EXPECT_THAT(db->CopyTo(FileOf(Name("b"))), IsOk()) << "nobody has it open now";
+  EXPECT_THAT(db->CopyTo(FileOf(Name("b"))), IsOk()) << "it is not open now";
 }
 
 TEST_P(ReplacedFileTest, CopyKeepsThePermissionsOfTheFileItReplaces) {

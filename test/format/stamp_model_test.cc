@@ -235,7 +235,7 @@ class Model {
           block.waits_since = w.epochs.now;
           break;
         case Leftover::kNone:
-          ADD_FAILURE() << "a block that nobody names is not free: " << w.path;
+          ADD_FAILURE() << "an unnamed block is not free: " << w.path;
       }
     }
   }

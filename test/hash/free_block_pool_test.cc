@@ -109,7 +109,7 @@ TEST_F(FreeBlockPoolTest, CoalescesOnlyWhenARunIsNeeded) {
   std::size_t popped = 0;
   for (; depot->Pop(cache, ClassOf(64)) != 0; ++popped) {
   }
-  EXPECT_EQ(popped, handles.size()) << "the region was joined though nobody wanted a run";
+  EXPECT_EQ(popped, handles.size()) << "the region was coalesced although no run was needed";
   EXPECT_EQ(depot->free_bytes(), 0u);
   free_all();
   EXPECT_EQ(depot->TakeBlock(kRegion).bytes(), kRegion);

@@ -1,5 +1,5 @@
 # The package list of each stage of .ci/run is complete: what CMake looks for, the headers that are not the compiler's, and the programs that
-# tests and scripts start. Each of them has a line in the table below; a name without one fails, so that whoever adds it says where it
+# tests and scripts start. Each of them has a line in the table below; a name without one fails, so that its author states where it
 # comes from and which stages need it.
 cmake_minimum_required(VERSION 3.25)
 set(problems "")

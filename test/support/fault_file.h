@@ -1,7 +1,7 @@
 // A file that fails on command: FaultFile<F> passes every call on to the F inside until the call
 // that its plan names.
 //
-// The plan is a control block of its own, shared with the test, which arms it while the engine owns
+// The plan is a separate object, shared with the test, which arms it while the engine owns
 // the file. Calls are counted by kind from the moment of arming, so a test can fail call 1, 2, 3,
 // ... until a run meets no fault any more. Stores through a map are not calls and never fail. Any
 // thread may call anything.

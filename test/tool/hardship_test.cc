@@ -68,7 +68,7 @@ TEST_F(Hardship, EmptyFileIsNoDatabase) {
   EXPECT_EQ(RunTool({"count", empty}).out, "0\n");
 }
 
-// As another user if the tests run as root, who ignores permissions.
+// As another user if the tests run as root, because root ignores permissions.
 TEST_F(Hardship, ReportsMissingPermissions) {
   const std::string as_nobody = geteuid() == 0 ? "setpriv --reuid=65534 --regid=65534 --clear-groups " : "";
   if (std::system((as_nobody + HAKO_TOOL_PATH + " --version > /dev/null 2>&1").c_str()) != 0) GTEST_SKIP() << "cannot be another user here";

@@ -171,7 +171,7 @@ TEST(PageArena, ReturnsMemoryToTheSystem) {
   Random random(TestSeed());
   for (std::size_t i = runs.size(); i > 1; --i) std::swap(runs[i - 1], runs[random.Below(i)]);
   for (const std::uint32_t run : runs) slab->Free(run, kUnits);
-  EXPECT_LE(resident(), 6 * kMiB) << "but for the huge pages at both ends";
+  EXPECT_LE(resident(), 6 * kMiB) << "except for the huge pages at both ends";
 
   Runs again(*slab);  // freed units can be allocated again
   const std::uint64_t before = PageBytes(*slab);

@@ -122,7 +122,7 @@ constexpr Stamp Retire(Stamp stamp, Epochs epochs) {
   return Stamp::Of(stamp.IsNotAfter(epochs.durable) ? BlockState::kRetired : BlockState::kYoungRetired, epochs.now);
 }
 
-// An entry names the block, whatever stamp a dead process left.
+// An entry names the block, regardless of the stamp that a dead process left.
 constexpr Stamp Revive(Stamp stamp, Epochs epochs) {
   if (stamp.IsLive()) return stamp;
   return stamp.BelongsTo(epochs.durable) ? Stamp::Ancient() : Stamp::Of(BlockState::kLive, epochs.now);
@@ -135,8 +135,8 @@ constexpr Stamp Refresh(Stamp stamp, Epochs epochs) {
   return is_old ? Stamp::Ancient() : stamp;
 }
 
-// The state of a block that a dead process left and no entry names. `first_epoch` is the first epoch
-// of the process that follows, later than all epochs of the dead one.
+// The state of a block that a dead process left and no entry names. `first_epoch` is the first
+// epoch of the process that follows, later than all epochs of the dead one.
 enum class Leftover {
   kNone,     // the block is in use, or this process retired it
   kFree,     // it may be written at once

@@ -20,7 +20,7 @@
 //      bucket that named it has changed.
 //
 // Thread-safe, except: RemoveAll and VerifyLines require that there are no writers; Create,
-// Recover, Reset and Seal require that nobody else uses the index.
+// Recover, Reset and Seal require that no other thread uses the index.
 #pragma once
 
 #include <algorithm>
@@ -106,8 +106,9 @@ class BucketIndex {
   // each, or nullopt to change none at all; see dbm/dbm.h.
   template <class ActionT, class V>
   Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visit);
-  // The same; but returns false, and has visited nothing, if is_blocked(hash) is true of one of the keys once all their buckets are locked.
-  // If it becomes true while the visitor runs, the buckets stay locked until the end, however long the new values are.
+  // The same; but returns false, and has visited nothing, if is_blocked(hash) is true of one of the
+  // keys once all their buckets are locked. If it becomes true while the visitor runs, the buckets
+  // stay locked until the end, however long the new values are.
   template <class ActionT, class V, class F>
   StatusOr<bool> TryProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visit, F&& is_blocked);
 
@@ -169,8 +170,8 @@ class BucketIndex {
   // records are in memory: each bucket stays locked while its records are read.
   Status VerifyRecords(WriterState& writer);
 
-  // Forgets everything; Create may follow. REQUIRES: nobody uses the index, all pending counts of
-  // writers are 0.
+  // Forgets everything; Create may follow. REQUIRES: no thread uses the index, all pending counts
+  // of writers are 0.
   void Reset() {
     lines_.Reset();
     count_.store(0, std::memory_order_release);
@@ -178,7 +179,7 @@ class BucketIndex {
   }
 
   // Leaves one bucket that stays locked forever, so that each Fetch asks for a writer state.
-  // REQUIRES: nobody else uses the index, and there are no writer states any more.
+  // REQUIRES: no other thread uses the index, and there are no writer states any more.
   void Seal() {
     Reset();
     lines_.Seal();

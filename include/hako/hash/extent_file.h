@@ -169,7 +169,7 @@ class ExtentFile {
     return offset;
   }
 
-  // Frees an extent that nobody uses and the last synced state does not need. Ignores space that is
+  // Frees an unused extent that the last synced state does not need. Ignores space that is
   // already free or of the index: the file is damaged.
   void Free(Extent extent) {
     std::lock_guard lock(mutex_);

@@ -6,7 +6,7 @@
 // each; zeros up to a multiple of 4 KiB; then the extents' bytes. Extents are allocated one behind
 // the other, so they get the same offsets again.
 //
-// Thread-safe for Allocate and extents; the rest requires that nobody else uses the arena.
+// Thread-safe for Allocate and extents; the rest requires that no other thread uses the arena.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 //   2. A free overflow line is not reachable from a home line.
 //
 // Threads: Home, Overflow, NewOverflow and FreeOverflow from any; EnsureHome by one splitter at a
-// time; the rest while nobody else uses the table.
+// time; the rest while no other thread uses the table.
 #pragma once
 
 #include <array>

@@ -183,7 +183,8 @@ class RecordHeap {
   HAKO_INLINE void Commit(std::uint32_t handle) {
     if constexpr (kMapped) StoreStamp(handle, stamps().live);  // else Put has stored it
   }
-  // An entry names the block, or will: makes it live, whatever stamp a dead process left.
+  // An entry names the block, or will: makes it live, regardless of the stamp that a dead process
+  // left.
   void Revive(std::uint32_t handle);
   void Revive(std::uint32_t handle, format::Stamp stamp);
   // A small block that becomes free stays with the thread. A large one is shared at once, but only

@@ -113,8 +113,8 @@ void RecordHeap<FileT>::MakeAncient(std::uint64_t offset, const Head& head, std:
 }
 
 // Stamps the records of the mask, whose blocks are adjacent. Their buckets are locked and entries
-// name them, so nobody writes to the blocks, which are as they were read. Adjacent records are
-// stamped in one write.
+// name them, so no thread writes to the blocks, which are unchanged since the read. Adjacent
+// records are stamped in one write.
 template <File FileT>
 void RecordHeap<FileT>::StampAncient(std::span<const SweptRecord> run, std::uint64_t mask, std::uint64_t read_from) {
   static constexpr std::uint64_t kStampAt = 4;

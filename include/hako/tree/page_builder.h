@@ -51,7 +51,7 @@ class PageBuilder {
       return;
     }
     KeyBuffer last;
-    const unsigned first = level_ > 0 ? 1 : 0;  // slot 0 of an inner page has no key of its own
+    const unsigned first = level_ > 0 ? 1 : 0;  // slot 0 of an inner page has no key
     if (count_ > first) {
       CopyKey(first, &prefix_);
       CopyKey(count_ - 1, &last);
