@@ -48,11 +48,6 @@ class PageArena {
   using WriterState = sync::WriterState;
   using Line = format::PageLine;
   static constexpr bool kResident = true;
-  // Every page is in memory: nothing is read ahead.
-  static constexpr std::size_t ahead_max() { return 0; }
-  static constexpr bool IsEvicted(std::uint32_t /*id*/) { return false; }
-  static constexpr bool MustBeRead(std::uint32_t /*id*/) { return false; }
-  static constexpr bool ReadAhead(std::span<const std::uint32_t> /*ids*/, int /*level*/) { return true; }
   static constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 26;
   static constexpr std::uint32_t kFirstId = storage::Arena::kExtentAlignment / sizeof(Line);
   // Unit numbers have 32 bits.

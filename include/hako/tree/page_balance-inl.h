@@ -58,8 +58,11 @@ Status PageTree<Space, Compare>::Split(SplitResult* halves, std::string_view key
   PageSnapshot<Compare> before(memory_, *left);
   const View old = before.view();
   const unsigned count = old.count(), level = old.level();
-  // If the new slot is the last, all others stay together: an ascending load leaves full pages.
-  const unsigned at = index == count ? count : count == 1 ? 0 : Builder::MiddleOf(old);
+  // If the new slot is the last, all others stay together: an ascending load leaves full pages. An
+  // inner page still passes on its last child, because without a child the right page would break
+  // the tree if the new slot cannot be made.
+  const bool ascends = index == count;
+  const unsigned at = ascends ? count - (level > 0 ? 1 : 0) : count == 1 ? 0 : Builder::MiddleOf(old);
 
   KeyBuffer separator(key);  // the least key of the right page
   if (at < count) Builder::CopyKeyOf(old, at, &separator);
@@ -90,7 +93,7 @@ Status PageTree<Space, Compare>::Split(SplitResult* halves, std::string_view key
   unsigned child;
   for (;;) {
     const Editor page(space_, *parent.wanted);
-    child = page.shape().count == 0 ? 0 : page.view().ChildFor(separator) + 1;
+    child = page.view().ChildFor(separator) + 1;
     if (page.HasPrefix(separator) && page.HasRoomFor(page.CellSize(separator, link))) break;
     HAKO_RETURN_IF_ERROR(MakeRoom(&parent, separator, link, child, false));
   }
@@ -104,8 +107,8 @@ Status PageTree<Space, Compare>::Split(SplitResult* halves, std::string_view key
   left_page.ChoosePrefix(to_left ? std::optional(key) : std::nullopt);
   right_page.ChoosePrefix(to_left ? std::nullopt : std::optional(key));
   const unsigned mean = count == 0 ? cell_size : (old.shape().heap) / count;
-  const unsigned more = at == count ? 0 : at / kGrowth + 1;
-  const unsigned right_more = at == count ? format::kSlotGroup : (count - at) / kGrowth + 1;
+  const unsigned more = ascends ? 0 : at / kGrowth + 1;
+  const unsigned right_more = ascends ? format::kSlotGroup : (count - at) / kGrowth + 1;
   const bool built = right_page.Build(space_, right, right_more, std::max(cell_size, std::min(right_more * mean, page_size_ / 2)));
   if (!built || !left_page.Build(space_, *left, more, at == 0 ? cell_size : std::min(more * mean, page_size_ / 2))) {
     if (built) space_.Free(right.unit, View(memory_, right).shape().units);
@@ -114,7 +117,7 @@ Status PageTree<Space, Compare>::Split(SplitResult* halves, std::string_view key
   space_.Free(before.unit(), before.units());
 
   Editor page(space_, *parent.wanted);
-  page.Insert(child, child == 0 ? page.view().prefix() : std::string_view(separator), link);
+  page.Insert(child, separator, link);
   locked.right_id = 0;
   halves->wanted = to_left ? left : &right;
   Release(halves, to_left ? &right : left);
@@ -155,7 +158,9 @@ void PageTree<Space, Compare>::Merge(WriterState& writer, Line* page, std::strin
       empty = editor.shape().count == 0;
       const unsigned count = editor.shape().count, live = editor.LiveBytes();
       if (count > 0 && editor.shape().size() > 2 * live) editor.Resize(count + 1, live / 16);
-      const bool sparse = (live <= page_size_ / 3 && count <= format::kPageSlotsMax / 3) || IsNarrow(editor.shape().level(), count);
+      // An empty page is, however long its fences.
+      const bool sparse =
+          empty || (live <= page_size_ / 3 && count <= format::kPageSlotsMax / 3) || IsNarrow(editor.shape().level(), count);
       if (page == &root() || !sparse) return Unlock(page, true);
     }
     Line* const parent = LockParent(*page, key);

@@ -7,27 +7,14 @@
 // other bytes but never faults. Functions that return an id or a unit return 0 when out of memory.
 // Thread-safe.
 //
-// A space that is not resident keeps pages in a file. The line of an evicted page is locked. A page
-// that a caller has locked is never evicted, nor is an inner page. Such a space also has
-//   IsEvicted(id)        whether the page's line is locked because the page is evicted
-//   LoadPage(id, level, once)  loads an evicted page, which may be evicted again at any time. The
-//                        page must have this level, unless `level` is negative; `once`: it is not
-//                        likely to be needed again soon. The caller holds no lock, except where no
-//                        writer is active.
-//   BringTogether(ids, level, once)  loads those of several pages that are evicted; a hint
-//   kReadsAhead, ReadAhead(ids, level), ahead_max(), MustBeRead(id), Demote(id)
-//                        see tree/buffer_pool.h
-//   DiscardEvicted(id, unseen)  forgets a page if it is evicted; unless `unseen`, only if it cannot
-//                        name long values, which would have to be freed first
-//   HeldPages            pages that one caller keeps in memory (tree/page_hold-inl.h)
-//   NeedsEviction(), EvictIfNeeded()  maintenance by a thread that has changed pages, after it has
-//                        released its locks
-//   WriterState::error   the error of a call that has no other way to return one
+// A space that is not resident keeps pages in a file, and models EvictingPageSpace too. The line of
+// an evicted page is locked. A page that a caller has locked is never evicted, nor is an inner page.
 #pragma once
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "hako/base/status.h"
@@ -37,12 +24,47 @@
 
 namespace hako::tree {
 
+// What the tree also requires of a space that is not resident; see tree/buffer_pool.h.
+template <class S>
+concept EvictingPageSpace = requires(S& s, typename S::WriterState& writer, std::uint32_t id, int level, bool once, bool unseen,
+                                     bool changed, std::span<const std::uint32_t> ids, std::size_t n, typename S::HeldPages& held) {
+  // The error of a call that has no other way to return one.
+  { writer.error } -> std::same_as<Status&>;
+  // Whether the page's line is locked because the page is evicted.
+  { s.IsEvicted(id) } -> std::same_as<bool>;
+  // Loads an evicted page, which may be evicted again at any time. The page must have this level,
+  // unless `level` is negative; `once`: it is not likely to be needed again soon. The caller holds
+  // no lock, except where no writer is active.
+  { s.LoadPage(id, level, once) } -> std::same_as<Status>;
+  // Loads those of several pages that are evicted; a hint.
+  { s.BringTogether(ids, level, once) } -> std::same_as<void>;
+  // Forgets a page if it is evicted; unless `unseen`, only if it cannot name long values, which
+  // would have to be freed first.
+  { s.DiscardEvicted(id, unseen) } -> std::same_as<bool>;
+  // Reading leaves ahead of a scan, and evicting them behind it.
+  { S::kReadsAhead } -> std::convertible_to<bool>;
+  { s.ReadAhead(ids, level) } -> std::same_as<bool>;
+  { s.ahead_max() } -> std::convertible_to<std::size_t>;
+  { s.MustBeRead(id) } -> std::same_as<bool>;
+  { s.Demote(id) } -> std::same_as<void>;
+  // Maintenance by a thread that has changed pages, after it has released its locks.
+  { s.NeedsEviction() } -> std::same_as<bool>;
+  { s.EvictIfNeeded() } -> std::same_as<void>;
+  // Pages that one large update keeps in memory (tree/page_hold-inl.h).
+  requires std::constructible_from<typename S::HeldPages, S&>;
+  { s.IsLarge(n) } -> std::same_as<bool>;
+  { held.MakeRoomFor(n) } -> std::same_as<void>;
+  { held.Add(id) } -> std::same_as<bool>;
+  { held.Release(changed) } -> std::same_as<void>;
+};
+
 template <class S>
 concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64_t bytes, std::string_view value,
                              format::OverflowValue place, typename S::Deferred& deferred, typename S::LongRead& read,
                              format::PageLine& line) {
   requires std::derived_from<typename S::WriterState, sync::WriterState>;
   { S::kResident } -> std::convertible_to<bool>;  // every page is in memory
+  requires S::kResident || EvictingPageSpace<S>;
   { s.gate() } -> std::same_as<sync::WriteGate&>;
   { S::kPagesMax } -> std::convertible_to<std::uint64_t>;
   { s.lines() } -> std::same_as<format::PageLine*>;  // kPagesMax of them
@@ -63,7 +85,8 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
   // Finish(), after the caller has released its last lock. A LongRead reads one value by turns:
   // Has(place) while the leaf that names it is locked or its version is checked afterwards; Read()
   // with nothing locked; repeated until Has is true.
-  typename S::Deferred;
+  requires std::constructible_from<typename S::Deferred, S&>;
+  requires std::constructible_from<typename S::LongRead, S&> && std::movable<typename S::LongRead>;
   { s.has_long_values() } -> std::same_as<bool>;  // false: the tree has none
   { s.StoreLong(value, deferred) } -> std::same_as<std::uint64_t>;
   { s.FreeLong(place, deferred) } -> std::same_as<void>;

@@ -549,39 +549,41 @@ StatusOr<std::optional<std::string>> PageTree<Space, Compare>::FenceBeyond(Seek 
 template <class Space, Comparator Compare>
 void PageTree<Space, Compare>::ReadAhead(const View& page, unsigned child, Line* above, unsigned child_above, bool backwards,
                                          Copy* copy) const {
-  if (8 * (copy->ahead - copy->asked) < copy->ahead) return;
-  std::vector<std::uint32_t> ids;
-  unsigned seen = 0;
-  const auto beyond = [backwards](const View& parent, unsigned i) { return backwards ? i : std::max(parent.count(), i + 1) - 1 - i; };
-  // Visits the children from i on.
-  const auto look = [&](const View& parent, unsigned i, unsigned count) {
-    for (unsigned at = std::max(seen, copy->asked) - seen; at < count && seen + at < copy->ahead; ++at) {
-      const auto id = static_cast<std::uint32_t>(parent.child(backwards ? i - at : i + at) % Space::kPagesMax);
-      if (space_.MustBeRead(id)) ids.push_back(id);
-    }
-    seen = std::min(seen + count, copy->ahead);
-  };
-  look(page, backwards ? child - 1 : child + 1, beyond(page, child));
-  for (unsigned distance = 1; above != nullptr && seen < copy->ahead; ++distance) {
-    const View parent(memory_, *above);
-    if (distance > beyond(parent, child_above)) break;
-    const auto id_at = [&](unsigned i) {
-      return static_cast<std::uint32_t>(parent.child(backwards ? child_above - i : child_above + i) % Space::kPagesMax);
+  if constexpr (!Space::kResident) {
+    if (8 * (copy->ahead - copy->asked) < copy->ahead) return;
+    std::vector<std::uint32_t> ids;
+    unsigned seen = 0;
+    const auto beyond = [backwards](const View& parent, unsigned i) { return backwards ? i : std::max(parent.count(), i + 1) - 1 - i; };
+    // Visits the children from i on.
+    const auto look = [&](const View& parent, unsigned i, unsigned count) {
+      for (unsigned at = std::max(seen, copy->asked) - seen; at < count && seen + at < copy->ahead; ++at) {
+        const auto id = static_cast<std::uint32_t>(parent.child(backwards ? i - at : i + at) % Space::kPagesMax);
+        if (space_.MustBeRead(id)) ids.push_back(id);
+      }
+      seen = std::min(seen + count, copy->ahead);
     };
-    const std::uint32_t id = id_at(distance);
-    if (space_.IsEvicted(id)) {
-      // Several, as the leaves below them will be needed before these are loaded.
-      std::array<std::uint32_t, 8> inner;
-      const unsigned count = std::min<unsigned>(inner.size(), beyond(parent, child_above) - distance + 1);
-      for (unsigned i = 0; i < count; ++i) inner[i] = id_at(distance + i);
-      if (copy->asked_inner != id && space_.ReadAhead(std::span(inner).first(count), 1)) copy->asked_inner = id;
-      break;
+    look(page, backwards ? child - 1 : child + 1, beyond(page, child));
+    for (unsigned distance = 1; above != nullptr && seen < copy->ahead; ++distance) {
+      const View parent(memory_, *above);
+      if (distance > beyond(parent, child_above)) break;
+      const auto id_at = [&](unsigned i) {
+        return static_cast<std::uint32_t>(parent.child(backwards ? child_above - i : child_above + i) % Space::kPagesMax);
+      };
+      const std::uint32_t id = id_at(distance);
+      if (space_.IsEvicted(id)) {
+        // Several, as the leaves below them will be needed before these are loaded.
+        std::array<std::uint32_t, 8> inner;
+        const unsigned count = std::min(static_cast<unsigned>(inner.size()), beyond(parent, child_above) - distance + 1);
+        for (unsigned i = 0; i < count; ++i) inner[i] = id_at(distance + i);
+        if (copy->asked_inner != id && space_.ReadAhead(std::span(inner).first(count), 1)) copy->asked_inner = id;
+        break;
+      }
+      const View beside(memory_, LineOf(id));
+      if (beside.level() != 1) break;
+      look(beside, backwards ? beside.count() - 1 : 0, beside.count());
     }
-    const View beside(memory_, LineOf(id));
-    if (beside.level() != 1) break;
-    look(beside, backwards ? beside.count() - 1 : 0, beside.count());
+    if (ids.empty() || space_.ReadAhead(ids, 0)) copy->asked = std::max(copy->asked, seen);
   }
-  if (ids.empty() || space_.ReadAhead(ids, 0)) copy->asked = std::max(copy->asked, seen);
 }
 
 template <class Space, Comparator Compare>

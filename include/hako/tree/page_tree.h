@@ -61,7 +61,8 @@ namespace hako::tree {
 // Which leaf to read: that of a key, that of the greatest key below it, the first, the last.
 enum class Seek { kAt, kBefore, kFirst, kLast };
 
-// A half-open range of keys: [from, to), or all keys from `from` on without `to`.
+// A half-open range of keys: [from, to), or all keys from `from` on without `to`. REQUIRES: from is
+// below to
 struct Range {
   std::string_view from;
   std::optional<std::string_view> to;
