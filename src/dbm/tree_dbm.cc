@@ -6,5 +6,6 @@ template class TreeDBM<>;
 template class OrderedOperations<TreeDBM<>, BytewiseComparator>;
 template class TreeOperations<TreeDBM<>, tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>;
 template class tree::BufferPool<MemoryMapParallelFile>;
+template class tree::Checkpointer<MemoryMapParallelFile>;
 
 }  // namespace hako

@@ -14,6 +14,7 @@
 #include "hako/file/memory_file.h"
 #include "hako/sync/writer_states.h"
 #include "hako/tree/buffer_pool.h"
+#include "hako/tree/checkpointer.h"
 #include "hako/tree/page_tree.h"
 #include "support/status_matchers.h"
 
@@ -65,7 +66,7 @@ class CachedTree {
   }
   Status Checkpoint() {
     const auto for_each_writer = [this](auto&& visit) { writers_.ForEach(visit); };
-    return cache_->Checkpoint(for_each_writer, [&](format::TreeSuperBlock& super) {
+    return tree::Checkpointer(*cache_).Checkpoint(for_each_writer, [&](format::TreeSuperBlock& super) {
       super.num_records = tree_->Count(for_each_writer);
       super.root = tree_->root_id();
     });

@@ -68,7 +68,7 @@ class PageStoreTest : public testing::Test {
   // Checks that the page has this image, with zeros up to the next unit.
   static Status ExpectImage(Store& store, std::uint32_t id, std::size_t size, std::uint64_t salt) {
     std::vector<std::byte> bytes(format::kPageImageMax);
-    HAKO_ASSIGN_OR_RETURN(const std::size_t found, store.Read(id, bytes));
+    HAKO_ASSIGN_OR_RETURN(const std::size_t found, store.pages().Read(id, bytes));
     std::string expected = ImageOf(id, size, salt);
     expected.resize((size + format::kTreeUnit - 1) / format::kTreeUnit * format::kTreeUnit);
     if (found == expected.size() && std::memcmp(bytes.data(), expected.data(), found) == 0) return absl::OkStatus();
@@ -130,7 +130,7 @@ TEST_F(PageStoreTest, KeepsLongValues) {
   std::string value;
   const auto read = [&](std::uint32_t id, std::size_t size) {
     value.resize(size);
-    return store_->ReadLong(id, store_->EntryOf(id).value(), value);
+    return store_->pages().ReadLong(id, store_->pages().EntryOf(id).value(), value);
   };
   for (std::uint32_t i = 0; i < sizes.size(); ++i) {
     ASSERT_THAT(read(100 + i, sizes[i]), IsOk());
@@ -223,6 +223,26 @@ TEST_F(PageStoreTest, CommitsNothingAfterAFailedSync) {
   EXPECT_THAT(store_->Health(), StatusIs(absl::StatusCode::kFailedPrecondition));
   Open();
   EXPECT_THAT(Expect(1, 100, 1), IsOk());
+}
+
+TEST_F(PageStoreTest, KnowsFreeBytesOnceACheckpointHasBegun) {
+  ASSERT_THAT(Begin(), IsOk());
+  for (std::uint32_t id = 1; id <= 500; ++id) ASSERT_THAT(Put(id, 1000, 1), IsOk());
+  ASSERT_THAT(Commit(), IsOk());
+  ASSERT_THAT(Begin(), IsOk());
+  for (std::uint32_t id = 1; id <= 400; ++id) ASSERT_THAT(store_->Forget(id), IsOk());
+  ASSERT_THAT(Commit(), IsOk());
+  ASSERT_THAT(store_->CutFile(), IsOk());
+  const std::uint64_t free_bytes = store_->free_bytes();
+  ASSERT_GT(free_bytes, 400u * 1000);
+  Open();
+  EXPECT_EQ(store_->free_bytes(), 0u) << "not known yet";
+  ASSERT_THAT(store_->CountFree(), IsOk());
+  EXPECT_EQ(store_->free_bytes(), free_bytes);
+  Open();
+  ASSERT_THAT(Begin(), IsOk());
+  ASSERT_THAT(store_->CountFree(), IsOk());
+  EXPECT_EQ(store_->free_bytes(), free_bytes);
 }
 
 TEST_F(PageStoreTest, CopiesThePinnedCheckpoint) {
@@ -323,7 +343,7 @@ TEST(PageStore, LooksUpPagesWhileTheDeviceWorks) {
   const std::thread::id owner = std::this_thread::get_id();
   const auto look = [&](Access) {
     if (store == nullptr || std::this_thread::get_id() != owner) return;
-    auto found = std::async(std::launch::async, [&] { return store->EntryOf(5).status(); });
+    auto found = std::async(std::launch::async, [&] { return store->pages().EntryOf(5).status(); });
     EXPECT_EQ(found.wait_for(std::chrono::seconds(20)), std::future_status::ready) << "waits for the device";
     if (testing::Test::HasFailure()) store = nullptr;
     EXPECT_THAT(found.get(), IsOk());
@@ -345,11 +365,11 @@ TEST(PageStore, LooksUpPagesWhileTheDeviceWorks) {
     ASSERT_THAT(commit(*opened), IsOk());
   }
   ASSERT_OK_AND_ASSIGN(auto opened, open());
-  ASSERT_THAT(opened->EntryOf(5), IsOk());  // loads its node
+  ASSERT_THAT(opened->pages().EntryOf(5), IsOk());  // loads its node
   store = opened.get();
   std::vector<std::byte> out(format::kPageImageMax);
-  ASSERT_THAT(opened->Read(300 * 256 / 2, out).status(), StatusIs(absl::StatusCode::kDataLoss));  // no such page
-  ASSERT_THAT(opened->Read(1029, out), IsOk());
+  ASSERT_THAT(opened->pages().Read(300 * 256 / 2, out).status(), StatusIs(absl::StatusCode::kDataLoss));  // no such page
+  ASSERT_THAT(opened->pages().Read(1029, out), IsOk());
   ASSERT_THAT(opened->CountFree(), IsOk());
   ASSERT_THAT(begin(*opened), IsOk());
   ASSERT_THAT(put(*opened, 6), IsOk());
@@ -379,7 +399,7 @@ TEST(PageStore, ConcurrentReadFindsAPageMovedMeanwhile) {
   plan->armed = true;
   std::thread reader([&] {
     std::vector<std::byte> bytes(format::kPageImageMax);
-    EXPECT_THAT(store->Read(2, bytes), IsOkAndHolds(image.size()));
+    EXPECT_THAT(store->pages().Read(2, bytes), IsOkAndHolds(image.size()));
     EXPECT_EQ(std::memcmp(bytes.data(), image.data(), image.size()), 0);
   });
   while (!plan->reading) std::this_thread::yield();

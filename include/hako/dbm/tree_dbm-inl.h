@@ -16,7 +16,7 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare
   HAKO_ASSIGN_OR_RETURN(
       auto store, tree::PageStore<FileT>::Open(std::move(file), Compare::kName, Codec::kName, options.page_size, options.min_read_size));
   const bool is_new = store->super().root == 0;
-  tree::PageCacheLimits limits;
+  tree::PoolLimits limits;
   limits.memory_bytes = options.cache_bytes;
   limits.dirty_bytes = std::min(options.checkpoint_bytes, options.cache_bytes / 2);
   limits.order = tree::PageView<Compare>::kOrder;
@@ -29,6 +29,7 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare
   if (is_new) {
     HAKO_RETURN_IF_ERROR(dbm->tree_.Create());
     dbm->space_->SetRoot(dbm->tree_.root_id());
+    sync::MutexLock lock(dbm->maintenance_mutex_);
     if (dbm->IsWritable()) HAKO_RETURN_IF_ERROR(dbm->CheckpointLocked());
   } else {
     dbm->tree_.Attach(dbm->space_->store().super().root, dbm->space_->store().super().num_records);
@@ -53,11 +54,16 @@ Status TreeDBM<FileT, Compare, Codec>::CheckpointLocked() {
   const auto describe = [this](format::TreeSuperBlock& super) {
     super.num_records = this->Count();
     super.root = tree_.root_id();
-    std::lock_guard lock(metadata_mutex_);
+    sync::MutexLock lock(metadata_mutex_);
     super.metadata = metadata_;
     super.type = type_;
   };
-  const auto checkpoint = [&] { return CatchNoMemory([&] { return space_->Checkpoint(this->ForEachWriter(), describe); }); };
+  const auto checkpoint = [&] {
+    return CatchNoMemory([&] {
+      maintenance_mutex_.AssertHeld();
+      return checkpointer_.Checkpoint(this->ForEachWriter(), describe);
+    });
+  };
   const bool was_short = space_->store().is_short();
   Status status = checkpoint();
   if (absl::IsResourceExhausted(status) && !was_short && space_->store().is_short())
@@ -77,7 +83,7 @@ void TreeDBM<FileT, Compare, Codec>::NoteHealth(const Status& status) {
   }
   refusal_.Assign(health);
   static constexpr std::chrono::milliseconds kFirstDelay{10}, kDelayMax{1000};
-  std::lock_guard lock(metadata_mutex_);
+  sync::MutexLock lock(metadata_mutex_);
   retry_delay_ = absl::IsResourceExhausted(health) ? std::clamp(2 * retry_delay_, kFirstDelay, kDelayMax) : std::chrono::milliseconds{0};
   retry_at_ = std::chrono::steady_clock::now() + retry_delay_;
 }
@@ -88,7 +94,7 @@ Status TreeDBM<FileT, Compare, Codec>::Synchronize(SyncMode) HAKO_TRY {
   if (!IsWritable()) return refusal_.Get();
   const std::uint64_t call = sync_calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
   num_waiting_.fetch_add(1, std::memory_order_relaxed);
-  std::lock_guard lock(maintenance_mutex_);
+  sync::MutexLock lock(maintenance_mutex_);
   num_waiting_.fetch_sub(1, std::memory_order_relaxed);
   if (call <= synced_calls_) return absl::OkStatus();  // a checkpoint that began after this call covered it
   return CheckpointLocked();
@@ -98,12 +104,11 @@ HAKO_OR_NO_MEMORY
 // Between two steps of a longer operation: if threads wait for a checkpoint, lets one of them make
 // it first.
 template <File FileT, Comparator Compare, PageCodec Codec>
-void TreeDBM<FileT, Compare, Codec>::YieldToCheckpoints(std::unique_lock<std::mutex>& lock) {
+void TreeDBM<FileT, Compare, Codec>::YieldToCheckpoints() {
   const std::uint64_t commits = space_->store().num_commits();
-  lock.unlock();
+  sync::MutexUnlock unlocked(maintenance_mutex_);
   for (sync::Backoff backoff; num_waiting_.load(std::memory_order_relaxed) != 0 && space_->store().num_commits() == commits;)
     backoff.Pause();
-  lock.lock();
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
@@ -124,7 +129,7 @@ Status TreeDBM<FileT, Compare, Codec>::ChangeMetadata(F&& change) {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
   HAKO_RETURN_IF_ERROR(MayUpdate());
   {
-    std::lock_guard lock(metadata_mutex_);
+    sync::MutexLock lock(metadata_mutex_);
     change();
   }
   return Synchronize(SyncMode::kHard);
@@ -143,7 +148,7 @@ Status TreeDBM<FileT, Compare, Codec>::Rebuild() HAKO_TRY {
   if (!IsWritable()) return refusal_.Get();
   static constexpr std::uint64_t kStepMin = 256 << 10, kStepMax = 8 << 20;  // bytes to move per step, while checkpoints wait
   static constexpr int kRoundsMax = 8;                                      // moved pages leave space for others
-  std::unique_lock lock(maintenance_mutex_);
+  sync::MutexLock lock(maintenance_mutex_);
   HAKO_RETURN_IF_ERROR(CheckpointLocked());
   auto& store = space_->store();
   std::uint64_t moved = 1;  // in this round
@@ -157,7 +162,7 @@ Status TreeDBM<FileT, Compare, Codec>::Rebuild() HAKO_TRY {
       moved += *now;
       if (moved == 0) break;
       HAKO_RETURN_IF_ERROR(CheckpointLocked());
-      YieldToCheckpoints(lock);
+      YieldToCheckpoints();
     } while (moving.next < moving.images.size());
   }
   return space_->store().CutFile();
@@ -166,14 +171,14 @@ HAKO_OR_NO_MEMORY
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 auto TreeDBM<FileT, Compare, Codec>::PinNewest() -> StatusOr<typename tree::PageStore<FileT>::Pinned> {
-  std::lock_guard lock(maintenance_mutex_);
+  sync::MutexLock lock(maintenance_mutex_);
   if (IsWritable()) HAKO_RETURN_IF_ERROR(CheckpointLocked());
   return space_->store().Pin();
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 void TreeDBM<FileT, Compare, Codec>::Unpin() {
-  std::lock_guard lock(maintenance_mutex_);
+  sync::MutexLock lock(maintenance_mutex_);
   space_->store().Unpin();
 }
 
@@ -211,7 +216,7 @@ Status TreeDBM<FileT, Compare, Codec>::VerifyPinned(const typename tree::PageSto
   using View = ReadOnlyView<FileT>;
   using ViewSpace = tree::BufferPool<View, Codec>;
   HAKO_ASSIGN_OR_RETURN(auto store, tree::PageStore<View>::OpenAt(View(space_->store().file()), pinned.super));
-  tree::PageCacheLimits limits = space_->limits();
+  tree::PoolLimits limits = space_->limits();
   limits.memory_bytes = std::min(limits.memory_bytes, kVerifyBytes);
   HAKO_ASSIGN_OR_RETURN(auto space, ViewSpace::Create(std::move(store), limits, [] {}));
   tree::PageTree<ViewSpace, Compare> tree(*space, pinned.super.page_size);
@@ -228,7 +233,7 @@ Stats TreeDBM<FileT, Compare, Codec>::GetStats() {
   stats.total_bytes = store.file_bytes();
   stats.free_bytes = store.free_bytes();
   const std::uint64_t used_bytes = stats.total_bytes - stats.free_bytes;
-  stats.index_bytes = std::min(store.map_bytes(), used_bytes);  // nodes may exist in memory only
+  stats.index_bytes = std::min(store.pages().bytes(), used_bytes);  // nodes may exist in memory only
   stats.record_bytes = used_bytes - stats.index_bytes;
   stats.num_buckets = space_->num_pages();
   stats.epoch = store.num_commits();
@@ -241,7 +246,7 @@ Stats TreeDBM<FileT, Compare, Codec>::GetStats() {
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::CountFree() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckOpen());
-  std::lock_guard lock(maintenance_mutex_);
+  sync::MutexLock lock(maintenance_mutex_);
   return space_->store().CountFree();
 }
 HAKO_OR_NO_MEMORY
@@ -279,7 +284,7 @@ Status TreeDBM<FileT, Compare, Codec>::Close() {
   space_->StopReadingAhead();
   const Status status = CatchNoMemory([this]() -> Status {
     if (!IsWritable()) return absl::OkStatus();
-    std::lock_guard lock(maintenance_mutex_);
+    sync::MutexLock lock(maintenance_mutex_);
     HAKO_RETURN_IF_ERROR(space_->IsDirty() ? CheckpointLocked() : space_->store().Health());
     return space_->store().CutFile();
   });

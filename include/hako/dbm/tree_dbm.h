@@ -24,7 +24,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,8 +40,10 @@
 #include "hako/file/read_only_view.h"
 #include "hako/file/replace_file.h"
 #include "hako/sync/background_thread.h"
+#include "hako/sync/mutex.h"
 #include "hako/sync/sticky_status.h"
 #include "hako/tree/buffer_pool.h"
+#include "hako/tree/checkpointer.h"
 
 namespace hako {
 
@@ -124,7 +125,7 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   // inner pages, and at most kVerifyBytes more. DataLoss names the damage.
   Status Verify();
   // num_records is current, the sizes are those of the last checkpoint. free_bytes is 0 until the
-  // first checkpoint since Open, ShouldBeRebuilt or Inspect, which determine it.
+  // first checkpoint, pin, ShouldBeRebuilt or Inspect since Open, which determine it.
   Stats GetStats();
   // GetStats, GetType, the cache's memory, the file's transfers, and the names of comparator and
   // codec, as pairs of name and text for people to read.
@@ -134,18 +135,24 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   // and UserMetadata. Initially zero. The setters make a checkpoint, so they are durable when they
   // return.
   std::uint32_t GetType() const {
-    std::lock_guard lock(metadata_mutex_);
+    sync::MutexLock lock(metadata_mutex_);
     return type_;
   }
   Status SetType(std::uint32_t type) {
-    return ChangeMetadata([&] { type_ = type; });
+    return ChangeMetadata([&] {
+      metadata_mutex_.AssertHeld();
+      type_ = type;
+    });
   }
   UserMetadata GetMetadata() const {
-    std::lock_guard lock(metadata_mutex_);
+    sync::MutexLock lock(metadata_mutex_);
     return metadata_;
   }
   Status SetMetadata(const UserMetadata& metadata) {
-    return ChangeMetadata([&] { metadata_ = metadata; });
+    return ChangeMetadata([&] {
+      metadata_mutex_.AssertHeld();
+      metadata_ = metadata;
+    });
   }
 
   // False if the file was opened read-only.
@@ -193,15 +200,15 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
     return refusal;
   }
   static constexpr std::uint64_t kVerifyBytes = 8 << 20;
-  Status CheckpointLocked();
+  Status CheckpointLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(maintenance_mutex_);
   Status VerifyPinned(const typename tree::PageStore<FileT>::Pinned& pinned);
   StatusOr<typename tree::PageStore<FileT>::Pinned> PinNewest();
   void Unpin();
-  void YieldToCheckpoints(std::unique_lock<std::mutex>& lock);
+  void YieldToCheckpoints() ABSL_EXCLUSIVE_LOCKS_REQUIRED(maintenance_mutex_);
   void NoteHealth(const Status& status);  // `status` of the store's last operation
   // While space is lacking, background checkpoints are retried at growing intervals.
   bool IsTimeToRetry() const {
-    std::lock_guard lock(metadata_mutex_);
+    sync::MutexLock lock(metadata_mutex_);
     return std::chrono::steady_clock::now() >= retry_at_;
   }
   Status CountFree();
@@ -210,16 +217,18 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
 
   const bool writable_;
   const Durability durability_;
-  std::mutex maintenance_mutex_;  // held by the store's one user: a checkpoint, a step of Rebuild, Pin or Unpin
-  mutable std::mutex metadata_mutex_;
-  UserMetadata metadata_;
-  std::uint32_t type_;
+  // Held by the store's one user: a checkpoint, a step of Rebuild, Pin or Unpin.
+  sync::Mutex maintenance_mutex_ ABSL_ACQUIRED_BEFORE(tree::kMaintenanceLocks);
+  mutable sync::Mutex metadata_mutex_ ABSL_ACQUIRED_AFTER(tree::kPoolLocks);
+  UserMetadata metadata_ ABSL_GUARDED_BY(metadata_mutex_);
+  std::uint32_t type_ ABSL_GUARDED_BY(metadata_mutex_);
   sync::StickyStatus refusal_;  // why updates are refused: opened read-only, a failure, or a full device, which may pass
-  std::chrono::milliseconds retry_delay_{0};
-  std::chrono::steady_clock::time_point retry_at_;
-  std::atomic<std::uint64_t> sync_calls_{0};  // calls of Synchronize that have begun
-  std::atomic<int> num_waiting_{0};           // callers that wait for maintenance_mutex_
-  std::uint64_t synced_calls_ = 0;            // number of the last call already served
+  std::chrono::milliseconds retry_delay_ ABSL_GUARDED_BY(metadata_mutex_){0};
+  std::chrono::steady_clock::time_point retry_at_ ABSL_GUARDED_BY(metadata_mutex_);
+  tree::Checkpointer<FileT, Codec> checkpointer_ ABSL_GUARDED_BY(maintenance_mutex_){*space_};
+  std::atomic<std::uint64_t> sync_calls_{0};                            // calls of Synchronize that have begun
+  std::atomic<int> num_waiting_{0};                                     // callers that wait for maintenance_mutex_
+  std::uint64_t synced_calls_ ABSL_GUARDED_BY(maintenance_mutex_) = 0;  // number of the last call already served
   bool closed_ = true;
   std::shared_ptr<std::atomic<sync::BackgroundThread*>> waker_;  // the thread that the buffer pool wakes
   sync::BackgroundThread::Pointer background_;
@@ -237,5 +246,6 @@ extern template class TreeDBM<>;
 extern template class OrderedOperations<TreeDBM<>, BytewiseComparator>;
 extern template class TreeOperations<TreeDBM<>, tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>;
 extern template class tree::BufferPool<MemoryMapParallelFile>;
+extern template class tree::Checkpointer<MemoryMapParallelFile>;
 
 }  // namespace hako

@@ -47,6 +47,7 @@ namespace hako::format {
 inline constexpr std::array<char, 16> kTreeFileMagic = {'h', 'a', 'k', 'o', ' ', 't', 'r', 'e', 'e', ' ', 'D', 'B', 'M', '\r', '\n', 26};
 inline constexpr std::uint32_t kTreeFileVersion = 1;
 inline constexpr std::uint64_t kTreeUnit = 512;
+inline constexpr std::uint64_t TreeUnitsFor(std::uint64_t bytes) { return (bytes + kTreeUnit - 1) / kTreeUnit; }
 inline constexpr std::uint64_t kTreeFirstUnit = 8192 / kTreeUnit;
 inline constexpr unsigned kMapFanout = 256;
 inline constexpr unsigned kMapLevels = 3;

@@ -22,7 +22,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -35,9 +34,11 @@
 #include "hako/format/page_format.h"
 #include "hako/storage/arena.h"
 #include "hako/sync/atomic_bytes.h"
+#include "hako/sync/mutex.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
 #include "hako/tree/id_pool.h"
+#include "hako/tree/lock_order.h"
 #include "hako/tree/page_space.h"
 #include "hako/tree/shared_value.h"
 
@@ -72,7 +73,7 @@ class PageArena {
 
   // A page without memory; its line is locked. 0 if out of memory.
   std::uint32_t NewPage() {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     std::uint32_t id;
     do {
       id = ids_.Take();
@@ -89,7 +90,7 @@ class PageArena {
   void FreePage(std::uint32_t id) {
     sync::VersionLock line(lines_[id].version);
     line.Unlock(true);
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     last_version_ = std::max(last_version_, line.ReadVersion());
     HAKO_TRY { ids_.Give(id, id + 1); }
     HAKO_CATCH_NO_MEMORY()  // the id is lost until the database is opened again
@@ -97,35 +98,35 @@ class PageArena {
   // Frees the ids in [first, end) that RestorePages has taken but that no page has. NewPage skips
   // those whose line is locked, as a damaged file names them.
   void FreeIds(std::uint32_t first, std::uint32_t end) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     ids_.Give(std::max(first, kFirstId), end);
   }
   bool IsFree(std::uint32_t id) const {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     return ids_.IsFree(id);
   }
 
   // From now on the ids below `end` belong to pages, until FreePage or FreeIds frees them.
   Status RestorePages(std::uint32_t end) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     if (end <= ids_.end()) return absl::OkStatus();
     HAKO_RETURN_IF_ERROR(line_arena_->Allocate((end - ids_.end()) * sizeof(Line)).status());
     ids_.GrowTo(end);
     return absl::OkStatus();
   }
   std::uint32_t page_end() const {  // no page has an id at or above it
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     return ids_.end();
   }
   // What page_end would be if these ids, in ascending order, were free too.
   std::uint32_t PageEndWithout(std::span<const std::uint32_t> ids) const {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     return ids_.EndWithout(ids);
   }
   // Drops free ids at the end and returns the memory of their lines. A line that is used again has
   // a version that it never had.
   void CutIds() {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     ids_.Cut();
     const std::uint64_t kept = (ids_.end() * sizeof(Line) + storage::Arena::kExtentAlignment - 1) / storage::Arena::kExtentAlignment *
                                storage::Arena::kExtentAlignment;
@@ -137,7 +138,7 @@ class PageArena {
   // Memory of this many units for a page, with undefined contents: its first unit, or 0 if there is
   // none with all page memory within `limit` bytes.
   std::uint32_t Allocate(unsigned units, std::uint64_t limit = kBytesMax) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     const std::uint32_t run = FindRun(units, limit);
     if (run == 0) return 0;
     const std::uint32_t size = Unlink(run);
@@ -149,11 +150,11 @@ class PageArena {
   // Until CutEnd, memory beyond `bytes` is not allocated, unless Allocate has no limit and finds
   // nothing else. CutEnd then returns the free memory at the end.
   void Retreat(std::uint64_t bytes) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     retreat_ = static_cast<std::uint32_t>(bytes / format::kPageUnit);
   }
   void CutEnd() {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     const auto end = static_cast<std::uint32_t>(page_arena_->end() / format::kPageUnit);
     retreat_ = kNoRetreat;
     if (!IsEdge(end - 1)) return;
@@ -168,12 +169,12 @@ class PageArena {
 
   // Whether pages of this many bytes in all are likely to fit.
   bool HasRoomFor(std::uint64_t bytes) const {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     return bytes + page_arena_->end() <= max_bytes_ + free_units_ * format::kPageUnit / 2;
   }
 
   void Free(std::uint32_t first, unsigned units) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     free_units_ += units;
     GiveBackPages(Join(first, units), first, units);
   }
@@ -232,11 +233,11 @@ class PageArena {
   void MarkDirty(Line&) const {}
 
   std::uint64_t num_pages() const {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     return ids_.num_used();
   }
   std::uint64_t free_bytes() const {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     return free_units_ * format::kPageUnit;
   }
   std::uint64_t page_bytes() const { return page_arena_->end() - storage::Arena::kExtentAlignment; }
@@ -271,14 +272,16 @@ class PageArena {
     sync::StoreShared(At(run), reinterpret_cast<const char*>(&content), sizeof(content));
   }
 
-  bool IsEdge(std::uint32_t unit) const { return unit / 64 < edge_.size() && (edge_[unit / 64] >> unit % 64 & 1) != 0; }
-  void FlipEdge(std::uint32_t unit) {
+  bool IsEdge(std::uint32_t unit) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return unit / 64 < edge_.size() && (edge_[unit / 64] >> unit % 64 & 1) != 0;
+  }
+  void FlipEdge(std::uint32_t unit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (unit / 64 >= edge_.size()) edge_.resize(unit / 64 + 64);
     edge_[unit / 64] ^= std::uint64_t{1} << unit % 64;
   }
 
   // The smallest free run that fits, as far as the bins distinguish sizes.
-  std::uint32_t FindRun(unsigned units, std::uint64_t limit) {
+  std::uint32_t FindRun(unsigned units, std::uint64_t limit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (;;) {
       for (std::uint64_t bins = nonempty_ >> BinOf(units) << BinOf(units); bins != 0; bins &= bins - 1) {
         for (std::uint32_t run = heads_[static_cast<unsigned>(std::countr_zero(bins))]; run != 0;) {
@@ -304,7 +307,7 @@ class PageArena {
     }
   }
 
-  void Link(std::uint32_t run, std::uint32_t units) {
+  void Link(std::uint32_t run, std::uint32_t units) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::uint32_t& head = heads_[BinOf(units)];
     Store(run, {units, 0, head});
     sync::StoreShared(At(run + units) - sizeof(units), reinterpret_cast<const char*>(&units), sizeof(units));
@@ -320,7 +323,7 @@ class PageArena {
   }
 
   // Takes a run out of its bin and returns its size.
-  std::uint32_t Unlink(std::uint32_t run) {
+  std::uint32_t Unlink(std::uint32_t run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const Run content = Load(run);
     std::uint32_t& head = heads_[BinOf(content.units)];
     if (content.before != 0) {
@@ -345,7 +348,7 @@ class PageArena {
     std::uint32_t first, units;
   };
   // Makes free units a run, together with the adjacent free runs.
-  Span Join(std::uint32_t first, std::uint32_t units) {
+  Span Join(std::uint32_t first, std::uint32_t units) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (IsEdge(first + units)) units += Unlink(first + units);
     if (IsEdge(first - 1)) {
       std::uint32_t before;
@@ -376,15 +379,15 @@ class PageArena {
   sync::WriteGate gate_;
   std::atomic<std::uint64_t> long_bytes_{0};
 
-  mutable std::mutex mutex_;  // guards the following members
-  std::array<std::uint32_t, kBins> heads_{};
-  std::uint64_t nonempty_ = 0;
-  std::vector<std::uint64_t> edge_;
-  std::uint64_t free_units_ = 0;
-  std::uint32_t retreat_ = kNoRetreat;  // units from here on are not allocated
-  IdPool ids_{kFirstId};
-  std::uint32_t last_version_ = 0;   // no line of a freed id has a later one
-  std::uint32_t least_version_ = 0;  // that the line of a new page has
+  mutable sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kPoolLocks);
+  std::array<std::uint32_t, kBins> heads_ ABSL_GUARDED_BY(mutex_){};
+  std::uint64_t nonempty_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::uint64_t> edge_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t free_units_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint32_t retreat_ ABSL_GUARDED_BY(mutex_) = kNoRetreat;  // units from here on are not allocated
+  IdPool ids_ ABSL_GUARDED_BY(mutex_){kFirstId};
+  std::uint32_t last_version_ ABSL_GUARDED_BY(mutex_) = 0;   // no line of a freed id has a later one
+  std::uint32_t least_version_ ABSL_GUARDED_BY(mutex_) = 0;  // that the line of a new page has
 };
 
 static_assert(PageSpace<PageArena>);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -20,35 +19,43 @@ namespace hako::tree {
 // when checkpoints have failed. No function may be called while a page is locked, except Release
 // and Add.
 template <File FileT, PageCodec Codec>
-class BufferPool<FileT, Codec>::HeldPages {
+class ABSL_SCOPED_LOCKABLE BufferPool<FileT, Codec>::HeldPages {
  public:
-  explicit HeldPages(BufferPool& cache) : cache_(cache), only_(cache.hold_mutex_) {
+  explicit HeldPages(BufferPool& pool) ABSL_EXCLUSIVE_LOCK_FUNCTION(pool.hold_mutex_) : pool_(pool) {
     static constexpr unsigned kFailedMax = 2;
-    std::unique_lock lock(cache_.mutex_);
-    for (unsigned asked = 0; cache_.unsaved_held_bytes_ != 0 && asked < kFailedMax; asked += cache_.is_saving_ ? 0 : 1)
-      cache_.WaitForCheckpoint(lock);
+    pool_.hold_mutex_.Lock();
+    const CheckpointProgress& progress = pool_.progress_;
+    for (unsigned asked = 0; asked < kFailedMax; asked += progress.is_running() ? 0u : 1u) {
+      const std::uint64_t seen = progress.num_saves();
+      if (pool_.unsaved_held_bytes() == 0) break;
+      pool_.progress_.WaitForSave(seen);
+    }
   }
   HeldPages(const HeldPages&) = delete;
-  ~HeldPages() { Release(false); }
+  ~HeldPages() ABSL_UNLOCK_FUNCTION() {
+    Release(false);
+    pool_.hold_mutex_.Unlock();
+  }
 
   // Makes room for pages that will be loaded and added; replaces the room of the last call.
   void MakeRoomFor(std::size_t num_pages) {
     const std::uint64_t before = std::exchange(room_, num_pages * kRoom);
-    cache_.held_bytes_.fetch_add(room_ - before, std::memory_order_relaxed);
+    pool_.held_bytes_.fetch_add(room_ - before, std::memory_order_relaxed);
   }
   // False if the page is not in memory.
   bool Add(std::uint32_t id) {
-    std::lock_guard lock(cache_.mutex_);
-    const std::uint8_t state = cache_.State(id);
-    if (state != kCached && state != kProbationary && state != kCooling) return false;
-    if (cache_.HasFlag(id, kHeld)) return true;
+    PageStates& states = pool_.states_;
+    sync::MutexLock lock(states.mutex);
+    const bool is_cooling = states.Of(id) == PageStates::kCooling;
+    if (!is_cooling && !states.IsInMemory(id)) return false;
+    if (states.Has(id, PageStates::kHeld)) return true;
     ids_.push_back(id);
-    if (state == kCooling) {
-      cache_.SetState(id, kCached);
-      sync::VersionLock(cache_.lines_[id].version).Unlock(false);
+    if (is_cooling) {
+      states.Set(id, PageStates::kCached);
+      sync::VersionLock(pool_.lines_[id].version).Unlock(false);
     }
-    cache_.SetFlag(id, kHeld, true);
-    cache_.held_bytes_.fetch_add(kRoom, std::memory_order_relaxed);
+    states.SetFlag(id, PageStates::kHeld, true);
+    pool_.held_bytes_.fetch_add(kRoom, std::memory_order_relaxed);
     return true;
   }
 
@@ -58,43 +65,23 @@ class BufferPool<FileT, Codec>::HeldPages {
     MakeRoomFor(0);
     const std::uint64_t bytes = ids_.size() * kRoom;
     for (std::size_t i = 0; i < ids_.size(); i += kTogether) {
-      std::lock_guard lock(cache_.mutex_);
-      for (std::size_t j = i; j < std::min(ids_.size(), i + kTogether); ++j) cache_.SetFlag(ids_[j], kHeld, false);
+      sync::MutexLock lock(pool_.states_.mutex);
+      for (std::size_t j = i; j < std::min(ids_.size(), i + kTogether); ++j) pool_.states_.SetFlag(ids_[j], PageStates::kHeld, false);
     }
     ids_.clear();
-    if (changed) {
-      std::lock_guard lock(cache_.mutex_);
-      cache_.unsaved_held_bytes_ += bytes;
-    } else if (bytes != 0) {
-      cache_.EvictToLimit(bytes);
-    }
+    if (changed)
+      pool_.unsaved_held_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    else if (bytes != 0)
+      pool_.EvictToLimit(bytes);
   }
 
  private:
   // Bytes of a page and its growth; a part of memory stays free.
   static constexpr std::uint64_t kRoom = kUsualPage + kUsualPage / 2;
 
-  BufferPool& cache_;
-  std::lock_guard<std::mutex> only_;
+  BufferPool& pool_;
   std::vector<std::uint32_t> ids_;
   std::uint64_t room_ = 0;
 };
-
-// Lowers the limit by bytes that HeldPages has added to it, and evicts pages until the rest is
-// within it, a few at a time, as other threads wait for the lock.
-template <File FileT, PageCodec Codec>
-void BufferPool<FileT, Codec>::EvictToLimit(std::uint64_t bytes) {
-  std::size_t vain = 0;  // pages visited since the last eviction; ends when it reaches all
-  for (bool goes_on = true; goes_on;) {
-    const std::uint64_t step = std::min<std::uint64_t>(bytes, 16 * kUsualPage);
-    bytes -= step;
-    std::lock_guard lock(mutex_);
-    held_bytes_.fetch_sub(step, std::memory_order_relaxed);
-    unsigned evicted = 0;
-    while (evicted < kCooledAtOnce && IsOverLimit() && EvictOne()) ++evicted;
-    vain = evicted != 0 ? 0 : vain + kMovesMax * kCooledAtOnce;
-    goes_on = bytes != 0 || (IsOverLimit() && vain < resident_.size());
-  }
-}
 
 }  // namespace hako::tree

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <string_view>
 #include <utility>
@@ -26,19 +25,19 @@ namespace hako::tree {
 template <File FileT, PageCodec Codec>
 class BufferPool<FileT, Codec>::Deferred {
  public:
-  explicit Deferred(BufferPool& cache) : cache_(cache) {}
+  explicit Deferred(BufferPool& pool) : pool_(pool) {}
   Deferred(const Deferred&) = delete;
   ~Deferred() { Finish(); }
   void Finish() {
     for (const auto& [to, value] : copies_) to->Fill(value);
     copies_.clear();
     dropped_.clear();
-    if (std::exchange(waits_, false)) cache_.WaitForLongValues();
+    if (std::exchange(waits_, false)) pool_.WaitForLongValues();
   }
 
  private:
   friend BufferPool;
-  BufferPool& cache_;
+  BufferPool& pool_;
   absl::InlinedVector<std::pair<std::shared_ptr<UnsavedValue>, std::string_view>, 1> copies_;
   absl::InlinedVector<std::shared_ptr<UnsavedValue>, 1> dropped_;
   bool waits_ = false;  // wait until other long values are written
@@ -50,7 +49,7 @@ class BufferPool<FileT, Codec>::Deferred {
 template <File FileT, PageCodec Codec>
 class BufferPool<FileT, Codec>::LongRead {
  public:
-  explicit LongRead(BufferPool& cache) : cache_(&cache) {}
+  explicit LongRead(BufferPool& pool) : pool_(&pool) {}
 
   // Whether status() and bytes() are those of the value of this name. Never waits for the thread
   // that stores it.
@@ -62,17 +61,13 @@ class BufferPool<FileT, Codec>::LongRead {
       status_ = absl::DataLossError("a reference to a long value is damaged");
       return true;
     }
-    {
-      std::lock_guard lock(cache_->mutex_);
-      if (const auto found = cache_->unsaved_.find(id); found != cache_->unsaved_.end()) {
-        Forget();
-        unsaved_ = found->second;
-        return unsaved_->is_filled();
-      }
+    unsaved_ = pool_->long_values_.Find(id);
+    if (unsaved_ != nullptr) {
+      Forget();
+      return unsaved_->is_filled();
     }
-    unsaved_.reset();
     if (!has_read_) return false;
-    const StatusOr<format::PageEntry> now = cache_->store_->EntryOf(id);
+    const StatusOr<format::PageEntry> now = pool_->store_->pages().EntryOf(id);
     if (!now.ok()) status_ = now.status();
     return !now.ok() || (now->units() == entry_.units() && now->check == entry_.check);
   }
@@ -85,7 +80,7 @@ class BufferPool<FileT, Codec>::LongRead {
     has_read_ = true;
     const auto id = static_cast<std::uint32_t>(name_.place);
     const auto size = static_cast<std::size_t>(name_.size);
-    const StatusOr<format::PageEntry> entry = cache_->store_->EntryOf(id);
+    const StatusOr<format::PageEntry> entry = pool_->store_->pages().EntryOf(id);
     entry_ = entry.ok() ? *entry : format::PageEntry{};
     status_ = entry.status();
     if (status_.ok() && out == nullptr) {
@@ -93,7 +88,7 @@ class BufferPool<FileT, Codec>::LongRead {
       out = bytes_.get();
       if (out == nullptr) status_ = NoMemoryError();
     }
-    if (status_.ok()) status_ = cache_->store_->ReadLong(id, entry_, {out, size});
+    if (status_.ok()) status_ = pool_->store_->pages().ReadLong(id, entry_, {out, size});
     view_ = {out, size};
   }
 
@@ -108,7 +103,7 @@ class BufferPool<FileT, Codec>::LongRead {
     bytes_.reset();
   }
 
-  BufferPool* cache_;
+  BufferPool* pool_;
   format::OverflowValue name_{};
   std::shared_ptr<const UnsavedValue> unsaved_;  // if the value is not in the file
   bool has_read_ = false;
@@ -123,51 +118,46 @@ std::uint64_t BufferPool<FileT, Codec>::StoreLong(std::string_view value, Deferr
   std::shared_ptr<UnsavedValue> unsaved = UnsavedValue::Make(value.size());
   if (unsaved == nullptr) return 0;
   deferred.copies_.reserve(deferred.copies_.size() + 1);
-  const std::uint32_t id = slab_->NewPage();
+  const std::uint32_t id = arena_->NewPage();
   if (id == 0) return 0;
-  std::lock_guard lock(mutex_);
-  HAKO_TRY { unsaved_.emplace(id, unsaved); }
-  HAKO_CATCH_NO_MEMORY(slab_->FreePage(id); return 0;)
+  const std::uint64_t before = long_values_.unsaved_bytes();
+  if (!long_values_.Add(id, unsaved)) return arena_->FreePage(id), 0;
   deferred.copies_.emplace_back(std::move(unsaved), value);
-  SetState(id, kLong);
-  SetFlag(id, kNew, true);
-  ++num_long_;
-  const std::uint64_t before = unsaved_bytes_.fetch_add(value.size(), std::memory_order_relaxed);
+  {
+    sync::MutexLock lock(states_.mutex);
+    states_.Set(id, PageStates::kLong);
+  }
+  dirty_.AddNewId(id);
   if (before > UnsavedMax()) deferred.waits_ = true;
   const auto size = static_cast<std::int64_t>(value.size());
-  AskIfDue(long_bytes_.fetch_add(size, std::memory_order_relaxed) + dirty_bytes_.load(std::memory_order_relaxed), size);
+  AskIfDue(dirty_.AddLongBytes(size) + dirty_.bytes(), size);
   return id;
 }
 
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::FreeLong(const format::OverflowValue& value, Deferred& deferred) {
-  std::shared_ptr<UnsavedValue> unsaved;
-  std::lock_guard lock(mutex_);
   const auto id = static_cast<std::uint32_t>(value.place);
-  if (!IsLong(value.place)) return;  // the file is damaged
-  if (num_long_ > 0) --num_long_;
-  if (const auto found = unsaved_.find(id); found != unsaved_.end()) {
-    const std::uint64_t size = found->second->size();
-    unsaved_bytes_.fetch_sub(size, std::memory_order_relaxed);
-    if (HasFlag(id, kNew)) long_bytes_.fetch_sub(static_cast<std::int64_t>(size), std::memory_order_relaxed);
-    unsaved = std::move(found->second);
-    unsaved_.erase(found);
-    (void)TryPushBack(deferred.dropped_, std::move(unsaved));
+  {
+    sync::MutexLock lock(states_.mutex);
+    if (!IsLong(value.place)) return;  // the file is damaged
+    states_.Set(id, PageStates::kFree);
   }
-  ForgetId(id);
-  changed_.store(true, std::memory_order_relaxed);
+  std::shared_ptr<UnsavedValue> unsaved = long_values_.Remove(id);
+  const bool is_new = dirty_.Forget(id);
+  if (unsaved != nullptr && is_new) dirty_.AddLongBytes(-static_cast<std::int64_t>(unsaved->size()));
+  if (unsaved != nullptr) (void)TryPushBack(deferred.dropped_, std::move(unsaved));
+  if (is_new) arena_->FreePage(id);
+  dirty_.NoteChange();
 }
 
 // Waits until earlier long values have been written. Only threads that store long values wait here;
 // threads that change pages do not.
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::WaitForLongValues() {
-  const auto has_room = [this] { return unsaved_bytes_.load(std::memory_order_relaxed) <= UnsavedMax() || has_failed_; };
-  std::unique_lock lock(mutex_);
+  const auto has_room = [this] { return long_values_.unsaved_bytes() <= UnsavedMax() || progress_.has_failed(); };
   while (!has_room()) {
-    if (!is_saving_) ask_();
     // A checkpoint that is not writing may be waiting for a lock of the caller.
-    if (!saved_.wait_for(lock, std::chrono::seconds(1), has_room) && !is_writing_) return;
+    if (!progress_.WaitFor(std::chrono::seconds(1), has_room) && !progress_.is_writing()) return;
   }
 }
 

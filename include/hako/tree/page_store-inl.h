@@ -1,153 +1,186 @@
-// Definitions of tree/page_store.h: reading several images, moving them, and copying a checkpoint.
+// Definitions of tree/page_store.h: opening a file, and commits.
 #pragma once
 
 #include "hako/tree/page_store.h"
 
 namespace hako::tree {
 
-// In the order of the file. Neighbours are read as one run of whole blocks.
 template <File FileT>
-void PageStore<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchFile<FileT> {
-  struct Found {
-    ImageRequest* image;
-    Entry entry;
-    std::size_t begin = 0;  // of its bytes in the buffer
-  };
-  if (min_read_size_ != 0) return;
-  // Reading the gap takes no longer than another read.
-  static constexpr std::size_t kRoomAlignment = 4096, kGapMax = 16 << 10;
-  ScratchBuffer& buffer = ThreadScratch<PageStore>::Get();
-  buffer.Trim();
-  absl::InlinedVector<Found, 32> found;
-  std::shared_lock<std::shared_mutex> not_cut;
-  {
-    std::unique_lock lock(map_mutex_);
-    // May release the lock.
-    for (const ImageRequest& image : images) (void)map_.At(image.id, NodeReader(lock));
-    for (ImageRequest& image : images) {
-      const Entry* const at = map_.Find(image.id);
-      if (at != nullptr && !at->IsNone() && IsInFile(*at) && at->units() * format::kTreeUnit <= format::kPageImageMax)
-        found.push_back({&image, *at});
-    }
-    not_cut = std::shared_lock(cut_mutex_);
-    map_bytes_.store(map_.bytes(), std::memory_order_relaxed);
+StatusOr<std::unique_ptr<PageStore<FileT>>> PageStore<FileT>::Open(FileT file, std::string_view comparator, std::string_view codec,
+                                                                   std::uint32_t page_size, std::uint64_t min_read_size) {
+  HAKO_ASSIGN_OR_RETURN(const bool blank, storage::IsBlankFile(file, kKind));
+  Super super{};
+  if (blank) {
+    HAKO_ASSIGN_OR_RETURN(super, Create(file, comparator, codec, page_size));
+  } else {
+    HAKO_ASSIGN_OR_RETURN(super, storage::ReadNewerSlot<Super>(file, kKind, format::kTreeFirstUnit * format::kTreeUnit));
+    HAKO_RETURN_IF_ERROR(Validate(super, file.Size(), comparator, codec));
   }
-  std::ranges::sort(found, {}, [](const Found& one) { return one.entry.place(); });
+  HAKO_ASSIGN_OR_RETURN(PageMap map, PageMap::Create(super.map));
+  return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map), min_read_size));
+}
 
-  std::uint64_t block = 1, end = 0;  // end: of the last run, in the file
-  if constexpr (requires { file_.block_size(); }) block = file_.block_size();
-  struct Piece {
-    std::uint64_t offset;
-    std::size_t begin, size;  // in the buffer
-  };
-  absl::InlinedVector<Piece, 32> runs;
-  std::size_t room_end = 0;
-  for (Found& one : found) {
-    const std::uint64_t from = one.entry.place() * format::kTreeUnit, first = from & ~(block - 1);
-    if (runs.empty() || first > end + kGapMax) runs.push_back({first, room_end, 0});
-    Piece& run = runs.back();
-    const std::uint64_t to = (from + one.entry.units() * format::kTreeUnit + block - 1) & ~(block - 1);
-    // A damaged map may name a place within another.
-    end = std::max(end, std::min(to, file_.Size()));
-    one.begin = run.begin + (from - run.offset);
-    run.size = end - run.offset;
-    // 8: see PageImage.
-    room_end = (run.begin + run.size + 8 + kRoomAlignment - 1) / kRoomAlignment * kRoomAlignment;
-  }
-  auto* const room = reinterpret_cast<std::byte*>(buffer.Take(room_end));
-  if (room == nullptr) return;
-  absl::InlinedVector<ReadRequest, 32> reads;
-  for (const Piece& run : runs) reads.push_back({run.offset, {room + run.begin, run.size}});
-  reads_.fetch_add(reads.size(), std::memory_order_relaxed);
-  for (const ReadRequest& read : reads) read_bytes_.fetch_add(read.out.size(), std::memory_order_relaxed);
-  if (reads.empty() || !file_.ReadMulti(reads).ok()) return;
-  for (const Found& one : found) {
-    const std::span<const std::byte> image(room + one.begin, one.entry.units() * format::kTreeUnit);
-    if (Hash64(image.data(), image.size(), SeedOf(one.image->id)) == one.entry.check) one.image->image = image;
-  }
+// Writes the first superblock of an empty file.
+template <File FileT>
+auto PageStore<FileT>::Create(FileT& file, std::string_view comparator, std::string_view codec, std::uint32_t page_size)
+    -> StatusOr<Super> {
+  Super super{};
+  super.magic = kKind.magic;
+  super.version = kKind.newest;
+  super.page_size = page_size;
+  comparator.copy(super.comparator.data(), super.comparator.size());
+  codec.copy(super.codec.data(), super.codec.size());
+  super.secret = RandomSeed();
+  super.end = format::kTreeFirstUnit;
+  super.sequence = 1;
+  super.check = format::CheckOf(super);
+  HAKO_RETURN_IF_ERROR(file.Resize(format::kTreeFirstUnit * format::kTreeUnit));
+  HAKO_RETURN_IF_ERROR(file.WriteAt(super.sequence % 2 * storage::kSlotDistance, std::as_bytes(std::span(&super, 1))));
+  // First, or pages could reach a file without a valid superblock.
+  HAKO_RETURN_IF_ERROR(file.Sync());
+  return super;
 }
 
 template <File FileT>
-Status PageStore<FileT>::ReadLong(std::uint32_t id, const Entry& entry, std::span<char> out) {
-  if (entry.IsNone() || entry.units() != UnitsFor(out.size()))
-    return absl::DataLossError(absl::StrCat("long value ", id, " is not in the page map"));
-  static constexpr std::size_t kPart = 1 << 20;
-  const std::span<std::byte> bytes = std::as_writable_bytes(out);
-  reads_.fetch_add(1, std::memory_order_relaxed);
-  read_bytes_.fetch_add(bytes.size(), std::memory_order_relaxed);
-  for (std::size_t at = 0; at < bytes.size(); at += kPart) {
-    std::shared_lock<std::shared_mutex> not_cut;
-    {
-      std::lock_guard lock(map_mutex_);  // otherwise CutFile might wait for ever
-      not_cut = std::shared_lock(cut_mutex_);
-    }
-    if (!IsInFile(entry))
-      return DataLossError(absl::StrCat("long value ", id, " lies outside the file"), entry.place() * format::kTreeUnit);
-    const std::span<std::byte> part = bytes.subspan(at, std::min(kPart, bytes.size() - at));
-    HAKO_RETURN_IF_ERROR(file_.ReadAt(entry.place() * format::kTreeUnit + at, part));
+Status PageStore<FileT>::Validate(const Super& super, std::uint64_t size, std::string_view comparator, std::string_view codec) {
+  const auto bad = [](const char* what, std::size_t field) { return DataLossError(absl::StrCat("bad superblock: ", what).c_str(), field); };
+  const auto name = [](const auto& padded) {
+    const std::string_view whole(padded.data(), padded.size());
+    return whole.substr(0, whole.find('\0'));
+  };
+  if (name(super.comparator) != comparator) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the keys of the file are in the order \"", ToAbsl(name(super.comparator)), "\", not \"", ToAbsl(comparator), "\""));
   }
-  if (Hash64(bytes.data(), bytes.size(), SeedOf(id)) == entry.check) return absl::OkStatus();
-  return DataLossError(absl::StrCat("long value ", id, " fails its checksum"), entry.place() * format::kTreeUnit);
+  if (name(super.codec) != codec) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the pages of the file are compressed by \"", ToAbsl(name(super.codec)), "\", not \"", ToAbsl(codec), "\""));
+  }
+  if (super.page_size < 128 || super.page_size > 8192) return bad("page size", offsetof(Super, page_size));
+  if (super.end < format::kTreeFirstUnit) return bad("end", offsetof(Super, end));
+  if (super.end > size / format::kTreeUnit) return DataLossError("the file is truncated: its pages extend beyond its end", size);
+  if (super.id_end > kIdsMax) return bad("number of ids", offsetof(Super, id_end));
+  if (super.root >= super.id_end && super.root != 0) return bad("root", offsetof(Super, root));
+  return absl::OkStatus();
 }
 
 template <File FileT>
-auto PageStore<FileT>::BeginMoving() -> StatusOr<Moving> {
-  Moving moving;
-  HAKO_RETURN_IF_ERROR(map_.ForEach(NodeLoader(), [&](int level, std::uint64_t number, const Entry& entry) {
-    // It is far enough forward.
-    if (entry.place() + entry.units() <= format::kTreeFirstUnit + space_.used_units()) return absl::OkStatus();
-    if (level < 0) {
-      moving.images.push_back({static_cast<std::uint32_t>(number), entry});
-    } else {
-      std::lock_guard lock(map_mutex_);
-      map_.MarkChanged(static_cast<unsigned>(level), number);
-      ++moving.num_nodes;
-    }
+Status PageStore<FileT>::CountFree() {
+  if (space_is_known_) return absl::OkStatus();
+  std::uint64_t used = format::kTreeFirstUnit;
+  HAKO_RETURN_IF_ERROR(pages_.ForEach([&](int, std::uint64_t, const Entry& entry) -> Status {
+    used += entry.units();
+    return used <= super_.end ? absl::OkStatus()
+                              : DataLossError("the images in the page map exceed the file, which ends", super_.end * format::kTreeUnit);
+  }));
+  NoteFree(file_.size(), used * format::kTreeUnit);
+  return absl::OkStatus();
+}
+
+// The process that wrote the newer superblock may have died, or its sync may have failed: then that
+// superblock is in the kernel's page cache only, and the device still has the older one, whose space
+// must not be reused yet. After a failed sync, another sync alone is not enough, as the kernel may
+// take unwritten pages for clean. So the block is dirtied again by a change of one byte, which no
+// kill of the process can leave half done.
+template <File FileT>
+Status PageStore<FileT>::MakeSuperDurable() {
+  ++reinterpret_cast<unsigned char&>(super_.touched[0]);
+  HAKO_RETURN_IF_ERROR(file_.WriteAt(super_.sequence % 2 * storage::kSlotDistance + offsetof(Super, touched),
+                                     std::as_bytes(std::span(super_.touched).first(1))));
+  return file_.Sync();
+}
+
+template <File FileT>
+template <class F>
+Status PageStore<FileT>::FindFreeSpace(F& is_free) {
+  FreeSpaceMap& map = space_.map();
+  map.Reset(format::kTreeFirstUnit, super_.end);
+  // Half-open ranges [first, second)
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> free_ids;
+  std::uint64_t next_id = 0;
+  HAKO_RETURN_IF_ERROR(pages_.ForEach([&](int level, std::uint64_t number, const Entry& entry) -> Status {
+    if (!map.MarkUsed(entry.place(), entry.units()))
+      return DataLossError("an image overlaps another, or lies outside the file,", entry.place() * format::kTreeUnit);
+    if (level >= 0) return absl::OkStatus();
+    if (number >= super_.id_end)
+      return absl::DataLossError(absl::StrCat("the page map has an image for id ", number, ", which is not in use"));
+    if (number > next_id) free_ids.emplace_back(next_id, number);
+    next_id = number + 1;
     return absl::OkStatus();
   }));
-  using Image = typename Moving::Image;
-  std::ranges::sort(moving.images, [](const Image& a, const Image& b) { return a.entry.place() > b.entry.place(); });
-  return moving;
+  if (next_id < super_.id_end) free_ids.emplace_back(next_id, super_.id_end);
+  space_is_known_ = true;
+  NoteFree(file_.size(), space_.used_bytes());
+  for (const auto& [first, end] : free_ids) is_free(static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(end));
+  const std::uint64_t size = super_.end * format::kTreeUnit;
+  if (!file_.device().IsWritable() || file_.size() <= size) return absl::OkStatus();
+  NoteFree(size, space_.used_bytes());
+  return file_.Resize(size);  // drops the space that a failed checkpoint has appended
 }
 
 template <File FileT>
-StatusOr<std::uint64_t> PageStore<FileT>::MoveForward(Moving* moving, std::uint64_t max_bytes) {
-  is_moving_ = true;
-  std::string bytes;
-  std::uint64_t moved = 0;
-  for (std::uint64_t moved_bytes = 0; moving->next < moving->images.size() && moved_bytes < max_bytes;) {
-    const auto& [id, entry] = moving->images[moving->next++];
-    {
-      std::unique_lock lock(map_mutex_);
-      HAKO_ASSIGN_OR_RETURN(const Entry* now, map_.At(id, NodeReader(lock)));
-      // A checkpoint has written it elsewhere.
-      if (std::memcmp(now, &entry, sizeof(entry)) != 0) continue;
-    }
-    bytes.resize(entry.units() * format::kTreeUnit);
-    const FreeSpaceMap::Run run = space_.TakeFirst(entry.units(), entry.place(), &moving->front);
-    if (run.units == 0) continue;
-    const std::span<std::byte> out(reinterpret_cast<std::byte*>(bytes.data()), bytes.size());
-    const Status copied = CatchNoMemory([&, from = entry]() -> Status {
-      HAKO_RETURN_IF_ERROR(ReadAt(from, out));
-      return WriteAt(run.place * format::kTreeUnit, out);
-    });
-    if (!copied.ok()) space_.Free(run.place, run.units);
-    HAKO_RETURN_IF_ERROR(copied);
-    HAKO_RETURN_IF_ERROR(Exchange(id, Entry::For(run.place, run.units, entry.check)));
-    moved_bytes += bytes.size();
-    ++moved;
-  }
-  return moved;
+template <class F>
+Status PageStore<FileT>::Commit(F&& change) {
+  HAKO_RETURN_IF_ERROR(WriteMap());
+  // Before the point of no return, as it may fail.
+  space_.PrepareCommit();
+  HAKO_RETURN_IF_ERROR(file_.Sync());
+  pages_.MarkWritten();
+  space_.NoteWritten();  // even if the write of the superblock fails, it may be in the file
+  is_written_ = true;
+  Super super = super_;
+  change(super);
+  super.map = pages_.roots();
+  super.end = space_.EndWithoutRetired();
+  super.sequence = super.sequence + 1;
+  super.synced_at = WallClock();
+  super.check = format::CheckOf(super);
+  HAKO_RETURN_IF_ERROR(file_.WriteAt(super.sequence % 2 * storage::kSlotDistance, std::as_bytes(std::span(&super, 1))));
+  HAKO_RETURN_IF_ERROR(file_.Sync());
+  super_ = super;
+  space_.Commit();
+  NoteFree(file_.size(), space_.used_bytes());
+  NoteSuper();
+  return absl::OkStatus();
+}
+
+template <File FileT>
+Status PageStore<FileT>::WriteMap() {
+  const auto write = [this](unsigned level, std::uint64_t node, std::span<const std::byte> bytes) {
+    return writer_.Write(bytes, pages_.SeedOf(level, node), bytes.size());
+  };
+  HAKO_RETURN_IF_ERROR(
+      pages_.WriteOut([this] { space_.MakeRoomToRetire(); }, write, [this](const Entry& before) { space_.Retire(before); }));
+  return writer_.Flush();
+}
+
+template <File FileT>
+Status PageStore<FileT>::CutFile() {
+  if (!space_is_known_ || space_.is_pinned()) return absl::OkStatus();
+  const std::uint64_t end = std::max(space_.map().UsedEnd(), std::uint64_t{super_.end}), size = end * format::kTreeUnit;
+  space_.map().Shrink(end);
+  NoteFree(size, space_.used_bytes());  // before the file shrinks, so free_bytes never exceeds file_bytes
+  return pages_.Cut(size);
+}
+
+template <File FileT>
+auto PageStore<FileT>::Pin() -> StatusOr<Pinned> {
+  HAKO_RETURN_IF_ERROR(Begin([](std::uint32_t, std::uint32_t) {}));
+  Pinned pinned{super_, {}};
+  space_.map().ForEachUsedRun([&](std::uint64_t place, std::uint64_t units) { pinned.runs.push_back({place, units}); });
+  space_.Pin();
+  return pinned;
 }
 
 template <File FileT>
 template <File OtherFile>
 Status PageStore<FileT>::Copy(const Pinned& pinned, OtherFile& out) const {
+  static constexpr std::uint64_t kPart = FileSpace<FileT>::kRunUnits;
   HAKO_RETURN_IF_ERROR(out.Resize(pinned.super.end * format::kTreeUnit));
-  const AlignedBuffer bytes = MakeAlignedBuffer(kRunUnits * format::kTreeUnit);
+  const AlignedBuffer bytes = MakeAlignedBuffer(kPart * format::kTreeUnit);
   for (const FreeSpaceMap::Run& run : pinned.runs) {
-    for (std::uint64_t at = 0; at < run.units && run.place + at < pinned.super.end; at += kRunUnits) {
-      const std::uint64_t units = std::min({kRunUnits, run.units - at, pinned.super.end - run.place - at});
+    for (std::uint64_t at = 0; at < run.units && run.place + at < pinned.super.end; at += kPart) {
+      const std::uint64_t units = std::min({kPart, run.units - at, pinned.super.end - run.place - at});
       const std::span<std::byte> part(bytes.get(), units * format::kTreeUnit);
       HAKO_RETURN_IF_ERROR(file_.ReadAt((run.place + at) * format::kTreeUnit, part));
       HAKO_RETURN_IF_ERROR(out.WriteAt((run.place + at) * format::kTreeUnit, part));

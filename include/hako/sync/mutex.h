@@ -1,0 +1,125 @@
+// Mutexes whose rules clang checks: -Wthread-safety -Wthread-safety-beta, on in the presets asan and
+// tsan. A member that a mutex guards says so by ABSL_GUARDED_BY, a function that is called with the
+// mutex held by ABSL_EXCLUSIVE_LOCKS_REQUIRED. They compile to std::mutex and std::shared_mutex, whose
+// standard library has no such annotations.
+//
+// The order of locks is checked where one function takes several. A mutex has a place in it by
+// ABSL_ACQUIRED_AFTER and ABSL_ACQUIRED_BEFORE, which name other mutexes or a LockRank.
+//
+// A lambda is checked as a function that holds nothing. One that is called with a mutex held begins
+// with AssertHeld.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <shared_mutex>
+
+#include "absl/base/thread_annotations.h"
+
+namespace hako::sync {
+
+// A place in an order of locks. It is never locked.
+class ABSL_LOCKABLE LockRank {};
+
+class ABSL_LOCKABLE Mutex {
+ public:
+  Mutex() = default;
+  Mutex(const Mutex&) = delete;
+
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
+  void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
+  bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) { return mutex_.try_lock(); }
+  // REQUIRES: the calling thread holds the mutex
+  void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() {}
+
+ private:
+  friend class ConditionVariable;
+  std::mutex mutex_;
+};
+
+class ABSL_SCOPED_LOCKABLE MutexLock {
+ public:
+  explicit MutexLock(Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_.Lock(); }
+  MutexLock(const MutexLock&) = delete;
+  ~MutexLock() ABSL_UNLOCK_FUNCTION() { mutex_.Unlock(); }
+
+ private:
+  Mutex& mutex_;
+};
+
+// Releases a held mutex until the end of the scope.
+#if defined(__clang__)
+#define HAKO_RELEASES(...) __attribute__((release_capability(__VA_ARGS__)))
+#else
+#define HAKO_RELEASES(...)
+#endif
+class ABSL_SCOPED_LOCKABLE MutexUnlock {
+ public:
+  explicit MutexUnlock(Mutex& mutex) HAKO_RELEASES(mutex) : mutex_(mutex) { mutex_.Unlock(); }
+  MutexUnlock(const MutexUnlock&) = delete;
+  ~MutexUnlock() HAKO_RELEASES() { mutex_.Lock(); }
+
+ private:
+  Mutex& mutex_;
+};
+#undef HAKO_RELEASES
+
+// The functions may also return although nothing has happened, so callers wait in a loop.
+class ConditionVariable {
+ public:
+  void Wait(Mutex& mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    std::unique_lock lock(mutex.mutex_, std::adopt_lock);
+    condition_.wait(lock);
+    lock.release();
+  }
+  // False if the deadline has passed.
+  bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    std::unique_lock lock(mutex.mutex_, std::adopt_lock);
+    const bool in_time = condition_.wait_until(lock, deadline) == std::cv_status::no_timeout;
+    lock.release();
+    return in_time;
+  }
+  void NotifyOne() { condition_.notify_one(); }
+  void NotifyAll() { condition_.notify_all(); }
+
+ private:
+  std::condition_variable condition_;
+};
+
+class ABSL_LOCKABLE SharedMutex {
+ public:
+  SharedMutex() = default;
+  SharedMutex(const SharedMutex&) = delete;
+
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
+  void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
+  void LockShared() ABSL_SHARED_LOCK_FUNCTION() { mutex_.lock_shared(); }
+  void UnlockShared() ABSL_UNLOCK_FUNCTION() { mutex_.unlock_shared(); }
+
+ private:
+  std::shared_mutex mutex_;
+};
+
+class ABSL_SCOPED_LOCKABLE ExclusiveLock {
+ public:
+  explicit ExclusiveLock(SharedMutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_.Lock(); }
+  ExclusiveLock(const ExclusiveLock&) = delete;
+  ~ExclusiveLock() ABSL_UNLOCK_FUNCTION() { mutex_.Unlock(); }
+
+ private:
+  SharedMutex& mutex_;
+};
+
+class ABSL_SCOPED_LOCKABLE SharedLock {
+ public:
+  explicit SharedLock(SharedMutex& mutex) ABSL_SHARED_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_.LockShared(); }
+  SharedLock(SharedMutex& mutex, std::adopt_lock_t) ABSL_SHARED_LOCKS_REQUIRED(mutex) : mutex_(mutex) {}
+  SharedLock(const SharedLock&) = delete;
+  ~SharedLock() ABSL_UNLOCK_FUNCTION() { mutex_.UnlockShared(); }
+
+ private:
+  SharedMutex& mutex_;
+};
+
+}  // namespace hako::sync

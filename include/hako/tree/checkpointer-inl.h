@@ -1,0 +1,194 @@
+// Definitions of tree/checkpointer.h.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <concepts>
+#include <string>
+#include <utility>
+
+#include "hako/base/no_memory.h"
+#include "hako/sync/atomic_bytes.h"
+#include "hako/sync/version_lock.h"
+#include "hako/tree/checkpointer.h"
+#include "hako/tree/page_encoding.h"
+
+namespace hako::tree {
+
+template <File FileT, PageCodec Codec>
+template <class ForEachWriter, class F>
+Status Checkpointer<FileT, Codec>::Checkpoint(ForEachWriter&& for_each_writer, F&& describe) {
+  HAKO_RETURN_IF_ERROR(pool_.BeginStore());
+  Epoch epoch;
+  pool_.gate().RunExclusive(for_each_writer, [&] { return BeginEpoch(&epoch, describe), 0; });
+  pool_.dirty().Unregister(epoch);
+  const Status status = CatchNoMemory([&] { return Write(epoch); });
+  pool_.dirty().EndCapturing();
+  Finish(epoch, status);
+  return status;
+}
+
+// No writer is active. The steps that need memory come before any change.
+template <File FileT, PageCodec Codec>
+template <class F>
+void Checkpointer<FileT, Codec>::BeginEpoch(Epoch* epoch, F& describe) {
+  pool_.dirty().PrepareEpoch(pool_.arena().page_end());
+  epoch->unsaved = pool_.long_values().AllUnsaved();
+  pool_.dirty().BeginEpoch(epoch);
+  pool_.progress().Begin();
+  epoch->held_bytes = pool_.unsaved_held_bytes();
+  for (const auto& [id, value] : epoch->unsaved) pool_.dirty().NoteKnown(id);
+  epoch->description.num_long = pool_.long_values().num_values();
+  describe(epoch->description);
+}
+
+// Runs beside writers, which capture pages that they change before it has written them.
+template <File FileT, PageCodec Codec>
+Status Checkpointer<FileT, Codec>::Write(Epoch& epoch) {
+  SortPages(epoch);
+  const Status written = WritePages(epoch);
+  pool_.dirty().EndCapturing();
+  HAKO_RETURN_IF_ERROR(written);
+  pool_.progress().BeginWriting();
+  for (const auto& [id, value] : epoch.unsaved) HAKO_RETURN_IF_ERROR(store_.PutLong(id, value->Wait()));
+  std::ranges::sort(epoch.freed);
+  for (const std::uint32_t id : epoch.freed) HAKO_RETURN_IF_ERROR(store_.Forget(id));
+  return store_.Commit([&](format::TreeSuperBlock& super) {
+    super.num_records = epoch.description.num_records;
+    super.root = epoch.description.root;
+    super.id_end = pool_.arena().PageEndWithout(epoch.freed);
+    super.num_ids = pool_.arena().num_pages() - epoch.freed.size();
+    super.num_long = epoch.description.num_long;
+    super.metadata = epoch.description.metadata;
+    super.type = epoch.description.type;
+  });
+}
+
+// Leaves first, ordered by the bytes of their keys, so that neighbours are written together. The
+// order need not be exact.
+template <File FileT, PageCodec Codec>
+void Checkpointer<FileT, Codec>::SortPages(Epoch& epoch) {
+  struct Changed {
+    unsigned level;
+    std::string low;
+    std::uint32_t id;
+  };
+  std::vector<Changed> changed;
+  for (const std::uint32_t id : epoch.pages) {
+    Line& line = pool_.lines()[id];
+    Shape shape = std::atomic_ref(line.shape).load(std::memory_order_relaxed);
+    if ((shape.kind & Shape::kMark) != epoch.mark) continue;  // captured, or freed
+    format::PageTail tail;
+    const char* const end = pool_.At(line) + shape.size() - sizeof(tail);
+    sync::LoadShared(reinterpret_cast<char*>(&tail), end, sizeof(tail));
+    // A writer is active.
+    if (tail.low > shape.heap || shape.prefix > shape.heap) tail.low = shape.prefix = 0;
+    std::string low(std::min<std::size_t>(tail.low, 256), '\0');
+    sync::LoadShared(low.data(), end - shape.prefix - tail.low, low.size());
+    changed.push_back({shape.level(), std::move(low), id});
+  }
+  std::ranges::sort(changed, [](const Changed& a, const Changed& b) { return a.level != b.level ? a.level < b.level : a.low < b.low; });
+  epoch.pages.clear();
+  for (const Changed& page : changed) epoch.pages.push_back(page.id);
+  // Now, as later pages are locked and nothing may run out of memory.
+  epoch.pinned.reserve(epoch.pages.size());
+}
+
+template <File FileT, PageCodec Codec>
+Status Checkpointer<FileT, Codec>::WritePages(Epoch& epoch) {
+  alignas(64) char image[format::kPageImageMax];
+  std::uint64_t flushes = store_.num_flushes();
+  for (const std::uint32_t id : epoch.pages) {
+    Line& line = pool_.lines()[id];
+    if (!pool_.LockPage(id)) continue;
+    const Shape shape = line.shape;
+    std::size_t size = 0;
+    if ((shape.kind & Shape::kMark) == epoch.mark) {
+      size = EncodePage(id, shape, pool_.At(line), pool_.limits().order.inlined, image);
+      DirtyPages::StoreMark(line, 0);
+      epoch.pinned.push_back(id);
+      pool_.Pin(id);
+    }
+    sync::VersionLock(line.version).Unlock(false);
+    if (size != 0) HAKO_RETURN_IF_ERROR(PutImage(id, {image, size}));
+    HAKO_RETURN_IF_ERROR(WriteCaptured(epoch));
+    if (store_.num_flushes() != flushes) {
+      flushes = store_.num_flushes();
+      Unpin(&epoch.pinned, 1);
+    }
+  }
+  return WriteCaptured(epoch);
+}
+
+template <File FileT, PageCodec Codec>
+Status Checkpointer<FileT, Codec>::WriteCaptured(Epoch& epoch) {
+  for (const DirtyPages::Captured& page : pool_.dirty().TakeCaptured()) {
+    epoch.captured.push_back(page.id);
+    HAKO_RETURN_IF_ERROR(PutImage(page.id, page.image));
+  }
+  return absl::OkStatus();
+}
+
+template <File FileT, PageCodec Codec>
+Status Checkpointer<FileT, Codec>::PutImage(std::uint32_t id, std::span<const char> image) {
+  [[maybe_unused]] char packed[std::same_as<Codec, NoCodec> ? 1 : format::kPageImageMax];
+  if constexpr (!std::same_as<Codec, NoCodec>) {
+    if (const std::size_t size = Pack<Codec>(image, packed); size != 0) image = {packed, size};
+  }
+  return store_.Put(id, std::as_bytes(image));
+}
+
+// Makes the written pages evictable, except the last `kept`.
+template <File FileT, PageCodec Codec>
+void Checkpointer<FileT, Codec>::Unpin(std::vector<std::uint32_t>* pinned, std::size_t kept) {
+  const std::span<const std::uint32_t> ids = std::span(*pinned).first(pinned->size() - std::min(kept, pinned->size()));
+  pool_.Unpin(ids);
+  for (const std::uint32_t id : ids)
+    pool_.dirty().NoteWritten(std::atomic_ref(pool_.lines()[id].shape).load(std::memory_order_relaxed).size());
+  pinned->erase(pinned->begin(), pinned->begin() + static_cast<std::ptrdiff_t>(ids.size()));
+  pool_.progress().NoteSaved();
+}
+
+// After a failed checkpoint: the epoch's pages that are in memory are added to the next epoch, and
+// their images are dropped. Evicted pages keep theirs. Needs no memory, as a lack of memory may be
+// why the checkpoint failed.
+template <File FileT, PageCodec Codec>
+void Checkpointer<FileT, Codec>::TakeBack(Epoch& epoch) {
+  std::erase_if(epoch.pages, [this](std::uint32_t id) {
+    if (!pool_.LockPage(id)) return true;
+    pool_.dirty().TakeBack(pool_.lines()[id]);
+    sync::VersionLock(pool_.lines()[id].version).Unlock(false);
+    return false;
+  });
+  store_.BeginTakeBack();
+  for (const std::uint32_t id : epoch.pages) store_.TakeBack(id);
+  for (const std::uint32_t id : epoch.captured) store_.TakeBack(id);
+  for (const auto& [id, value] : epoch.unsaved) {
+    store_.TakeBack(id);
+    pool_.dirty().AddLongBytes(static_cast<std::int64_t>(value->size()));
+  }
+  store_.EndTakeBack();
+  pool_.dirty().TakeBack(&epoch);
+}
+
+template <File FileT, PageCodec Codec>
+void Checkpointer<FileT, Codec>::Finish(Epoch& epoch, const Status& status) {
+  // Although no superblock may name it yet.
+  const bool is_saved = status.ok() || store_.is_written();
+  if (is_saved) {
+    for (const std::uint32_t id : epoch.freed) pool_.arena().FreePage(id);
+    pool_.long_values().NoteSaved(epoch.unsaved);
+    pool_.ReleaseHeld(epoch.held_bytes);
+  } else {
+    TakeBack(epoch);
+  }
+  pool_.arena().CutIds();
+  if (!status.ok()) pool_.dirty().NoteChange();
+  pool_.Unpin(epoch.pinned);
+  pool_.dirty().NoteAllWritten();
+  pool_.progress().End(status.ok());
+  if (is_saved) pool_.EvictToLimit(epoch.held_bytes);
+  pool_.ShrinkMemory();
+}
+
+}  // namespace hako::tree

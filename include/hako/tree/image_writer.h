@@ -1,0 +1,115 @@
+// Writes images to free space of a tree file. It collects them in a buffer of one mebibyte, for
+// which it takes runs of free units, so the device gets few and long writes, in the order in which
+// the images come. A larger value is written directly.
+//
+// One thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "hako/base/aligned_buffer.h"
+#include "hako/base/hash.h"
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+#include "hako/format/tree_file_format.h"
+#include "hako/tree/file_space.h"
+#include "hako/tree/tree_file.h"
+
+namespace hako::tree {
+
+template <File FileT>
+class ImageWriter {
+ public:
+  using Entry = format::PageEntry;
+
+  ImageWriter(TreeFile<FileT>& file, FileSpace<FileT>& space) : file_(file), space_(space) {}
+  ImageWriter(const ImageWriter&) = delete;
+  ImageWriter& operator=(const ImageWriter&) = delete;
+
+  // Allocates the buffer, before the first Write.
+  void Begin() {
+    if (buffer_ == nullptr) buffer_ = MakeAlignedBuffer(kRunUnits * format::kTreeUnit);
+  }
+  // Copies an image to the buffer and returns its entry, whose check covers `checked` bytes; those
+  // beyond the image are zero.
+  StatusOr<Entry> Write(std::span<const std::byte> image, std::uint64_t seed, std::uint64_t checked) {
+    const std::uint64_t units = format::TreeUnitsFor(image.size());
+    if (units > kRunUnits) return WriteLong(image, seed);
+    if (units > run_.units - filled_) {
+      EndRun();
+      if (units > kRunUnits - used_) HAKO_RETURN_IF_ERROR(Flush());
+      HAKO_ASSIGN_OR_RETURN(run_, space_.Take(units, kRunUnits - used_));
+    }
+    std::byte* const to = buffer_.get() + (used_ + filled_) * format::kTreeUnit;
+    std::memcpy(to, image.data(), image.size());
+    std::memset(to + image.size(), 0, units * format::kTreeUnit - image.size());
+    const Entry entry = Entry::For(run_.place + filled_, units, Hash64(to, checked, seed));
+    filled_ += units;
+    return entry;
+  }
+  Status Flush() {
+    EndRun();
+    used_ = 0;
+    const std::vector<WriteRequest> runs = std::exchange(runs_, {});
+    if (runs.empty()) return absl::OkStatus();
+    HAKO_RETURN_IF_ERROR(file_.WriteMulti(runs));
+    ++num_flushes_;
+    return absl::OkStatus();
+  }
+  // When a Write changes this number, all images that were written before it can be read from the
+  // file.
+  std::uint64_t num_flushes() const { return num_flushes_; }
+  // Drops the images in the buffer.
+  void Drop() {
+    space_.Free(std::exchange(run_, {}), std::exchange(filled_, 0));
+    used_ = 0;
+    runs_.clear();
+  }
+
+ private:
+  static constexpr std::uint64_t kRunUnits = FileSpace<FileT>::kRunUnits;
+
+  StatusOr<Entry> WriteLong(std::span<const std::byte> value, std::uint64_t seed) {
+    const std::uint64_t units = format::TreeUnitsFor(value.size()), whole = value.size() / format::kTreeUnit * format::kTreeUnit;
+    HAKO_ASSIGN_OR_RETURN(const FreeSpaceMap::Run run, space_.Take(units, units));
+    Status status = file_.WriteAt(run.place * format::kTreeUnit, value.first(whole));
+    if (status.ok() && whole < value.size()) {
+      std::array<std::byte, format::kTreeUnit> last{};
+      std::ranges::copy(value.subspan(whole), last.begin());
+      status = file_.WriteAt(run.place * format::kTreeUnit + whole, last);
+    }
+    if (!status.ok()) {
+      space_.Free(run);
+      return status;
+    }
+    return Entry::For(run.place, units, Hash64(value.data(), value.size(), seed));
+  }
+  // Free space may be many short runs: the buffer is filled for several, which are written
+  // together.
+  void EndRun() {
+    const FreeSpaceMap::Run run = std::exchange(run_, {});
+    const std::uint64_t filled = std::exchange(filled_, 0);
+    space_.Free(run, filled);
+    if (filled == 0) return;
+    runs_.push_back({run.place * format::kTreeUnit, {buffer_.get() + used_ * format::kTreeUnit, filled * format::kTreeUnit}});
+    used_ += filled;
+  }
+
+  TreeFile<FileT>& file_;
+  FileSpace<FileT>& space_;
+  AlignedBuffer buffer_;
+  std::uint64_t used_ = 0;          // units of the buffer that runs_ fill
+  std::vector<WriteRequest> runs_;  // complete ones
+  FreeSpaceMap::Run run_;           // the run being filled
+  std::uint64_t filled_ = 0;        // units of it
+  std::uint64_t num_flushes_ = 0;
+};
+
+}  // namespace hako::tree

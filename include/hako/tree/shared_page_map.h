@@ -1,0 +1,186 @@
+// The page map of an open tree file (tree/page_map.h), shared by threads, and the images and long
+// values that are found by it.
+//
+// A thread that reads takes an entry under mutex_ and reads the file without it. CutFile waits for
+// such reads by cut_mutex_, which a reader locks, shared, before it releases mutex_. An image that
+// moved meanwhile fails its check, and is looked up again.
+//
+// Thread-safe: Read, ReadMulti, ReadLong, EntryOf, bytes. One thread at a time calls the rest, which
+// also changes entries.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <span>
+#include <utility>
+
+#include "hako/base/hash.h"
+#include "hako/base/scratch_buffer.h"
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+#include "hako/format/tree_file_format.h"
+#include "hako/sync/mutex.h"
+#include "hako/tree/lock_order.h"
+#include "hako/tree/page_map.h"
+#include "hako/tree/tree_file.h"
+
+namespace hako::tree {
+
+template <File FileT>
+class SharedPageMap {
+ public:
+  using Entry = format::PageEntry;
+
+  // `secret` seeds the checks of images and nodes.
+  SharedPageMap(TreeFile<FileT>& file, PageMap map, std::uint64_t secret) : file_(file), secret_(secret), map_(std::move(map)) {}
+  SharedPageMap(const SharedPageMap&) = delete;
+  SharedPageMap& operator=(const SharedPageMap&) = delete;
+
+  // Memory of the nodes that are loaded.
+  std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  std::uint64_t SeedOf(std::uint32_t id) const { return MixBits(secret_ ^ id); }
+  std::uint64_t SeedOf(unsigned level, std::uint64_t node) const { return MixBits(secret_ ^ ((level + 1ull) << 32 | node)); }
+
+  // ---- reading ----
+
+  // Where the image of an id lies now.
+  StatusOr<Entry> EntryOf(std::uint32_t id) {
+    sync::MutexLock lock(mutex_);
+    HAKO_ASSIGN_OR_RETURN(const Entry* at, map_.At(id, NodeReader()));
+    NoteBytes();
+    return *at;
+  }
+  // Reads the image of a page, zero-padded to whole units, and returns its size. REQUIRES: `out`
+  // has format::kPageImageMax bytes
+  StatusOr<std::size_t> Read(std::uint32_t id, std::span<std::byte> out);
+  struct ImageRequest {
+    std::uint32_t id;
+    // Empty: it could not be read this way; Read may still succeed, or gives the error.
+    std::span<const std::byte> image = {};
+  };
+  // Reads several images with requests that are in flight together. They stay valid until this
+  // thread calls ReadMulti again.
+  void ReadMulti(std::span<ImageRequest> images) requires BatchFile<FileT>;
+  // Reads the long value that `entry` names, in parts, so that Cut, and threads that need the map,
+  // need not wait for the whole. May also return DataLoss if the id has another entry by now: the
+  // value may have been moved, or freed and the id reused.
+  Status ReadLong(std::uint32_t id, const Entry& entry, std::span<char> out);
+
+  // ---- changes ----
+
+  // Sets the entry of an id and returns the previous one.
+  StatusOr<Entry> Exchange(std::uint32_t id, const Entry& entry) {
+    sync::MutexLock lock(mutex_);
+    HAKO_ASSIGN_OR_RETURN(const Entry before, map_.Exchange(id, entry, NodeReader()));
+    NoteBytes();
+    return before;
+  }
+  // Visits every entry: see PageMap::ForEach. The visitor may call MarkChanged.
+  template <class F>
+  Status ForEach(F&& visit) {
+    const auto load = [this](unsigned level, std::uint64_t node) -> StatusOr<bool> {
+      sync::MutexLock lock(mutex_);
+      return map_.Load(level, node, NodeReader());
+    };
+    return UnlockedMap().ForEach(load, visit);
+  }
+  // Has the next WriteOut write a node again.
+  void MarkChanged(unsigned level, std::uint64_t node) {
+    sync::MutexLock lock(mutex_);
+    map_.MarkChanged(level, node);
+  }
+  // Writes the changed nodes: write(level, number of the node, its bytes) returns the new entry.
+  // prepare() comes before each change of an entry, retire(the previous entry) after it.
+  template <class Prepare, class Write, class Retire>
+  Status WriteOut(Prepare&& prepare, Write&& write, Retire&& retire) {
+    UnlockedMap().SortChanged();
+    sync::MutexLock lock(mutex_);
+    const auto write_node = [&](unsigned level, std::uint64_t node, std::span<const std::byte> bytes,
+                                const Entry& before) -> StatusOr<Entry> {
+      mutex_.AssertHeld();
+      prepare();
+      StatusOr<Entry> entry = Unlocked([&] { return write(level, node, bytes); });
+      if (entry.ok()) retire(before);
+      return entry;
+    };
+    return map_.WriteOut(NodeReader(), prepare, write_node, retire);
+  }
+  // The nodes that WriteOut has written are in the file.
+  void MarkWritten() {
+    sync::MutexLock lock(mutex_);
+    map_.MarkWritten();
+    NoteBytes();
+  }
+  // Clears the entry of an id if withdraw(entry) says so; its node is marked changed already.
+  template <class Withdraw>
+  void TakeBack(std::uint32_t id, Withdraw&& withdraw) {
+    sync::MutexLock lock(mutex_);
+    if (Entry* const at = map_.Find(id); at != nullptr && withdraw(*at)) *at = Entry{};
+  }
+  // The same with the entries that name changed nodes.
+  template <class Withdraw>
+  void TakeBackNodes(Withdraw&& withdraw) {
+    sync::MutexLock lock(mutex_);
+    map_.TakeBack(withdraw);
+  }
+  const std::array<Entry, format::kMapRoots>& roots() { return UnlockedMap().roots(); }
+
+  // Makes the file shorter. Keeps new readers out meanwhile, as they could otherwise hold cut_mutex_
+  // without end.
+  Status Cut(std::uint64_t size) {
+    sync::MutexLock map_lock(mutex_);
+    sync::ExclusiveLock cut_lock(cut_mutex_);
+    return file_.Resize(size);
+  }
+
+ private:
+  // For the thread that changes entries: see tree/page_map.h.
+  PageMap& UnlockedMap() ABSL_NO_THREAD_SAFETY_ANALYSIS { return map_; }
+  void NoteBytes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { bytes_.store(map_.bytes(), std::memory_order_relaxed); }
+  // Runs `body` with the map unlocked.
+  template <class F>
+  auto Unlocked(F&& body) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    sync::MutexUnlock unlocked(mutex_);
+    return body();
+  }
+  // The `read` argument of the map's functions. The file is not cut while it reads.
+  auto NodeReader() {
+    return [this](const Entry& entry, unsigned level, std::uint64_t node, std::span<std::byte> out) {
+      mutex_.AssertHeld();
+      return ReadNode(entry, level, node, out);
+    };
+  }
+  Status ReadNode(const Entry& entry, unsigned level, std::uint64_t node, std::span<std::byte> out) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    cut_mutex_.LockShared();
+    sync::MutexUnlock unlocked(mutex_);
+    const sync::SharedLock not_cut(cut_mutex_, std::adopt_lock);
+    if (!file_.Has(entry) || entry.units() * format::kTreeUnit != out.size())
+      return absl::DataLossError(absl::StrCat("page map node ", node, " has a wrong size or place"));
+    HAKO_RETURN_IF_ERROR(file_.Read(entry, out));
+    if (Hash64(out.data(), out.size(), SeedOf(level, node)) == entry.check) return absl::OkStatus();
+    return DataLossError("a page map node fails its checksum", entry.place() * format::kTreeUnit);
+  }
+  // An image and where it is to go.
+  struct Found {
+    ImageRequest* image;
+    Entry entry;
+    std::size_t begin = 0;  // of its bytes in the buffer
+  };
+  void ReadRuns(std::span<Found> found, ScratchBuffer& buffer) requires BatchFile<FileT>;
+
+  TreeFile<FileT>& file_;
+  const std::uint64_t secret_;
+  std::atomic<std::uint64_t> bytes_{0};
+  // Not held during I/O, except by Cut.
+  sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kPoolLocks);
+  sync::SharedMutex cut_mutex_ ABSL_ACQUIRED_AFTER(mutex_);
+  PageMap map_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace hako::tree
+
+#include "hako/tree/shared_page_map-inl.h"

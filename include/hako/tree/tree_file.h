@@ -1,0 +1,111 @@
+// The device of a tree file: its transfers and their counters, and whether it can still be written.
+//
+// Thread-safe: Read, ReadAt, ReadMulti, Health and the counters. One thread at a time writes.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+#include "hako/format/tree_file_format.h"
+#include "hako/sync/sticky_status.h"
+
+namespace hako::tree {
+
+template <File FileT>
+class TreeFile {
+ public:
+  using Entry = format::PageEntry;
+
+  // See TreeOptions::min_read_size.
+  TreeFile(FileT device, std::uint64_t min_read_size) : device_(std::move(device)), min_read_size_(min_read_size) {}
+  TreeFile(const TreeFile&) = delete;
+  TreeFile& operator=(const TreeFile&) = delete;
+
+  FileT& device() { return device_; }
+  std::uint64_t size() const { return device_.Size(); }
+  std::uint64_t min_read_size() const { return min_read_size_; }
+
+  bool Has(const Entry& entry) const { return entry.place() + entry.units() <= size() / format::kTreeUnit; }
+  // Reads the image or node that `entry` names.
+  Status Read(const Entry& entry, std::span<std::byte> out) const {
+    CountReads(1, out.size());
+    const std::uint64_t first = min_read_size_ != 0 ? std::min<std::uint64_t>(min_read_size_, out.size()) : out.size();
+    HAKO_RETURN_IF_ERROR(device_.ReadAt(entry.place() * format::kTreeUnit, out.first(first)));
+    if (first == out.size()) return absl::OkStatus();
+    second_reads_.fetch_add(1, std::memory_order_relaxed);
+    return device_.ReadAt(entry.place() * format::kTreeUnit + first, out.subspan(first));
+  }
+  // Not counted: a part of what a caller counts as one read.
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const { return device_.ReadAt(offset, out); }
+  Status ReadMulti(std::span<const ReadRequest> reads) requires BatchFile<FileT> {
+    for (const ReadRequest& read : reads) CountReads(1, read.out.size());
+    return device_.ReadMulti(reads);
+  }
+  void CountReads(std::uint64_t count, std::uint64_t bytes) const {
+    reads_.fetch_add(count, std::memory_order_relaxed);
+    read_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+
+  Status WriteAt(std::uint64_t offset, std::span<const std::byte> bytes) {
+    CountWrite(bytes.size());
+    return NoteFailure(device_.WriteAt(offset, bytes));
+  }
+  Status WriteMulti(std::span<const WriteRequest> writes) {
+    if constexpr (BatchFile<FileT>) {
+      for (const WriteRequest& write : writes) CountWrite(write.in.size());
+      return NoteFailure(device_.WriteMulti(writes));
+    } else {
+      for (const WriteRequest& write : writes) HAKO_RETURN_IF_ERROR(WriteAt(write.offset, write.in));
+      return absl::OkStatus();
+    }
+  }
+  Status Resize(std::uint64_t size) { return device_.Resize(size); }
+  Status Sync() {
+    Status status = device_.Sync();
+    if (!status.ok()) Poison(status);
+    return status;
+  }
+
+  // OK, or FailedPrecondition after a failed write or sync. A write that finds the device full is
+  // not such a failure.
+  Status Health() const { return failure_.Get(); }
+  // Whether the device has become full, until the reserve of free space is complete again.
+  bool is_short() const { return is_short_; }
+  void set_short(bool value) { is_short_ = value; }
+
+  FileCounters counters() const {
+    return {reads_.load(std::memory_order_relaxed), read_bytes_.load(std::memory_order_relaxed), writes_.load(std::memory_order_relaxed),
+            written_bytes_.load(std::memory_order_relaxed)};
+  }
+  // Images whose first read was too short.
+  std::uint64_t second_reads() const { return second_reads_.load(std::memory_order_relaxed); }
+
+ private:
+  void CountWrite(std::size_t size) {
+    writes_.fetch_add(1, std::memory_order_relaxed);
+    written_bytes_.fetch_add(size, std::memory_order_relaxed);
+  }
+  Status NoteFailure(Status status) {
+    if (absl::IsResourceExhausted(status))
+      is_short_ = true;
+    else if (!status.ok())
+      Poison(status);
+    return status;
+  }
+  void Poison(const Status& why) { failure_.Set(NoMoreWritesError(why)); }
+
+  FileT device_;
+  const std::uint64_t min_read_size_;
+  bool is_short_ = false;
+  sync::StickyStatus failure_;
+  mutable std::atomic<std::uint64_t> reads_{0}, read_bytes_{0}, second_reads_{0};
+  std::atomic<std::uint64_t> writes_{0}, written_bytes_{0};
+};
+
+}  // namespace hako::tree
