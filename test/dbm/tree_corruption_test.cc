@@ -232,6 +232,16 @@ TEST_F(TreeForgeryTest, SurvivesWrongPlacesInTheMap) {
   }
 }
 
+TEST_F(TreeForgeryTest, ParallelScanReportsDamagedInnerPage) {
+  TreeForgery whole(images.image);
+  for (const std::uint32_t id : whole.PagesOf(1)) {
+    Image damaged = images.image;
+    damaged[whole.EntryOf(id).place() * format::kTreeUnit + sizeof(format::PageImageHeader)] ^= std::byte{1};
+    ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<MemoryFile>::Open(MemoryFile::Of(damaged)));
+    EXPECT_THAT(db->ProcessEachParallel(64, [](std::string_view, std::string_view) {}), StatusIs(absl::StatusCode::kDataLoss)) << id;
+  }
+}
+
 TEST_F(TreeForgeryTest, SurvivesWrongSuperblocks) {
   for (std::size_t at = 16; at < offsetof(format::TreeSuperBlock, check); ++at) {
     if (at >= offsetof(format::TreeSuperBlock, comparator) && at < offsetof(format::TreeSuperBlock, sequence)) continue;  // other files

@@ -460,10 +460,11 @@ std::vector<std::string> PageTree<Space, Compare>::Parts(unsigned parts) const {
   for (unsigned level = View(memory_, root()).level(); level > 0 && bounds.size() + 1 < 4 * parts; --level) {
     next.clear();
     for (std::size_t i = 0; i <= bounds.size(); ++i) {
-      Copy copy;
-      (void)ReadPage(level, i == 0 ? Seek::kFirst : Seek::kAt, i == 0 ? std::string_view() : bounds[i - 1], &copy);
-      const View page = copy.view();
       if (i > 0) next.push_back(bounds[i - 1]);
+      Copy copy;
+      // A page that cannot be read is not divided; the scan of its part reports the error.
+      if (!ReadPage(level, i == 0 ? Seek::kFirst : Seek::kAt, i == 0 ? std::string_view() : bounds[i - 1], &copy).ok()) continue;
+      const View page = copy.view();
       for (unsigned slot = 1; slot < page.count(); ++slot) Builder::CopyKeyOf(page, slot, &next.emplace_back());
     }
     // Pages may have been split or joined between two reads of them.
