@@ -194,7 +194,7 @@ TEST_F(DamagedBucketIndexTest, NamesTheDamagedRecordAndReadsTheOthers) {
 TEST_F(DamagedBucketIndexTest, VerifyFindsAWrongTag) {
   ASSERT_THAT(Verify(), IsOk());
   Home(3).tags[0] ^= 1;
-  EXPECT_THAT(Verify(), StatusIs(absl::StatusCode::kDataLoss, "a wrong tag in bucket 3"));
+  EXPECT_THAT(Verify(), StatusIs(absl::StatusCode::kDataLoss, "wrong tag in bucket 3"));
 }
 
 TEST_F(DamagedBucketIndexTest, VerifyFindsALostEntry) {
@@ -207,10 +207,10 @@ TEST_F(DamagedBucketIndexTest, VerifyFindsARecordInAnotherBucket) {
   EXPECT_THAT(Verify(), StatusIs(absl::StatusCode::kDataLoss, "a record of bucket 4 is in bucket 3"));
 }
 
-TEST_F(DamagedBucketIndexTest, VerifyFindsAKeyThatStandsTwice) {
+TEST_F(DamagedBucketIndexTest, VerifyFindsADuplicateKey) {
   Home(3).slots[1] = Home(3).slots[0];
   Home(3).tags[1] = Home(3).tags[0];
-  EXPECT_THAT(Verify(), StatusIs(absl::StatusCode::kDataLoss, "a key stands twice in bucket 3"));
+  EXPECT_THAT(Verify(), StatusIs(absl::StatusCode::kDataLoss, "duplicate key in bucket 3"));
 }
 
 TEST_F(DamagedBucketIndexTest, VerifyAndRecoverFindABrokenChain) {

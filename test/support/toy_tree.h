@@ -96,7 +96,7 @@ class ToyTree {
     EXPECT_EQ(All(false), model);
     EXPECT_EQ(All(true), model);
     std::size_t num_long = 0;
-    for (const auto& [key, value] : model) num_long += value.size() > kPageSize / 4 ? 1 : 0;
+    for (const auto& [key, value] : model) num_long += value.size() > kPageSize / 4 ? 1u : 0u;
     EXPECT_EQ(space.num_long(), num_long) << "long values are lost";
     space.ExpectConsistent();
   }

@@ -68,7 +68,7 @@ TEST(PageTreeTest, ShrinksWhereFencesAreLong) {
 
 // Each call that can fail in a Set fails once; then the record is set. The load makes pages split at the end and in the middle.
 TEST(PageTreeTest, StaysConsistentWhereASplitRunsOutOfMemory) {
-  for (const std::uint64_t step : {1, 7}) {
+  for (const std::uint64_t step : {1u, 7u}) {
     HighToy toy;
     HighToy::Model model;
     constexpr std::uint64_t kRecords = 300;
@@ -113,49 +113,49 @@ class DamagedPageTreeTest : public testing::Test {
 };
 
 TEST_F(DamagedPageTreeTest, VerifyFindsAWrongCount) {
-  EXPECT_THAT(toy_.tree.Verify(301), StatusIs(absl::StatusCode::kDataLoss, "300 records are in the tree, not 301"));
-  EXPECT_THAT(toy_.tree.CheckCount(299), StatusIs(absl::StatusCode::kDataLoss, "300 records are in the tree, not 299"));
+  EXPECT_THAT(toy_.tree.Verify(301), StatusIs(absl::StatusCode::kDataLoss, "the tree has 300 records instead of 301"));
+  EXPECT_THAT(toy_.tree.CheckCount(299), StatusIs(absl::StatusCode::kDataLoss, "the tree has 300 records instead of 299"));
   EXPECT_THAT(toy_.tree.CheckCount(300), IsOk());
 }
 
 TEST_F(DamagedPageTreeTest, VerifyFindsAWrongLevel) {
   FirstLeaf().shape.kind |= 1;
-  ExpectFound(OfFirstLeaf("it has the wrong level"));
+  ExpectFound(OfFirstLeaf("level does not match the parent"));
 }
 
 TEST_F(DamagedPageTreeTest, VerifyFindsChildrenThatAreExchanged) {
   const Toy::Tree::View root = ViewOf(Root());
   std::swap(root.children()[0], root.children()[1]);
-  ExpectFound(OfFirstLeaf("its fences are not its parent's"));
+  ExpectFound(OfFirstLeaf("fence keys do not match the parent"));
 }
 
 TEST_F(DamagedPageTreeTest, VerifyFindsAWrongGuard) {
   FirstLeaf().shape.kind ^= format::PageShape::kGuarded;
-  ExpectFound(OfFirstLeaf("it is guarded, or not, without reason"));
+  ExpectFound(OfFirstLeaf("guard flag does not match the fences"));
 }
 
 TEST_F(DamagedPageTreeTest, VerifyFindsKeysOutOfOrder) {
   const Toy::Tree::View leaf = ViewOf(FirstLeaf());
   std::swap(leaf.heads()[0], leaf.heads()[1]);
   std::swap(leaf.offsets()[0], leaf.offsets()[1]);
-  ExpectFound(OfFirstLeaf("its keys do not rise"));
+  ExpectFound(OfFirstLeaf("keys out of order"));
 }
 
 TEST_F(DamagedPageTreeTest, VerifyFindsACellOutsideOfThePage) {
   ViewOf(FirstLeaf()).offsets()[0] = 1;
-  ExpectFound(OfFirstLeaf("a cell lies outside of the heap"));
+  ExpectFound(OfFirstLeaf("cell outside the heap"));
 }
 
 TEST_F(DamagedPageTreeTest, VerifyFindsAHeadWithoutASlot) {
   const Toy::Tree::View leaf = ViewOf(FirstLeaf());
   ASSERT_LT(leaf.count(), leaf.shape().slots());
   leaf.heads()[leaf.count()] = 0;
-  ExpectFound(OfFirstLeaf("a slot that is not in use has a head"));
+  ExpectFound(OfFirstLeaf("unused slot has a head"));
 }
 
 TEST_F(DamagedPageTreeTest, VerifyFindsAWrongHint) {
   --FirstLeaf().hints[0];
-  ExpectFound(OfFirstLeaf("a hint is not the head it stands for"));
+  ExpectFound(OfFirstLeaf("hint does not match its head"));
 }
 
 TEST_F(DamagedPageTreeTest, VerifyFindsBytesThatNothingNames) {
@@ -163,7 +163,7 @@ TEST_F(DamagedPageTreeTest, VerifyFindsBytesThatNothingNames) {
   format::PageTail tail = leaf.tail();
   ++tail.garbage;
   std::memcpy(leaf.end() - sizeof(tail), &tail, sizeof(tail));
-  ExpectFound(OfFirstLeaf("its cells and its garbage are not all of its heap"));
+  ExpectFound(OfFirstLeaf("cells and garbage do not add up to the heap"));
 }
 
 // With a comparator that is not bytewise, a page stores a head beside the whole key.
@@ -172,7 +172,7 @@ TEST(PageTreeTest, VerifyFindsAWrongHead) {
   for (std::uint64_t i = 0; i < 3; ++i) ASSERT_THAT(toy.Set(NumberedKey(i), "v"), IsOk());
   format::PageLine& line = toy.space.lines()[toy.tree.root_id()];
   ++HighToy::Tree::View(toy.space.memory(), line).heads()[1];
-  EXPECT_THAT(toy.tree.Verify(3), StatusIs(absl::StatusCode::kDataLoss, testing::HasSubstr("a head is not its key's")));
+  EXPECT_THAT(toy.tree.Verify(3), StatusIs(absl::StatusCode::kDataLoss, testing::HasSubstr("head does not match its key")));
 }
 
 }  // namespace
