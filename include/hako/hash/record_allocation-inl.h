@@ -25,6 +25,14 @@ StatusOr<std::uint64_t> RecordHeap<FileT>::AllocateIndexExtent(std::uint64_t byt
 }
 
 template <File FileT>
+HAKO_INLINE std::uint32_t RecordHeap<FileT>::TakeSmall(WriterState& writer, unsigned size_class) {
+  std::uint32_t handle = 0;
+  if constexpr (!kMapped) handle = depot_->Pop(writer.free, FreeBlockPool::kUnstamped + size_class);
+  if (handle == 0) handle = depot_->Pop<FreeBlockPool::kRest>(writer.free, size_class);
+  return handle != 0 ? handle : Carve(writer, size_class);
+}
+
+template <File FileT>
 HAKO_INLINE std::uint32_t RecordHeap<FileT>::Carve(WriterState& writer, unsigned size_class) {
   const std::uint64_t bytes = BytesOf(size_class);
   const std::uint64_t place = kMapped ? writer.chunk.next : PlaceIn(writer.chunk, bytes);

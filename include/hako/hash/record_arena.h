@@ -141,10 +141,8 @@ class RecordArena {
     }
     const unsigned size_class = ClassOf(key.size(), value.size());
     std::uint32_t handle = 0;
-    if (depot_->IsSmall(size_class)) [[likely]] {
-      handle = depot_->Pop<FreeBlockPool::kRest>(writer.free, size_class);
-      if (handle == 0) handle = Carve(writer, size_class);
-    }
+    if (depot_->IsSmall(size_class)) [[likely]]
+      handle = TakeSmall(writer, size_class);
     if (handle == 0) handle = CarveSlowly(writer, size_class, error);
     if (handle == 0) [[unlikely]]
       return 0;
@@ -218,13 +216,9 @@ class RecordArena {
     if ((key.size() | value.size()) >= format::kShortLength) [[unlikely]]
       return 0;
     const unsigned size_class = ShortClassOf(key.size(), value.size());
-    std::uint32_t handle = depot_->Pop<FreeBlockPool::kRest>(writer.free, size_class);
-    if (handle == 0) {
-      if (writer.chunk.bytes() < BytesOf(size_class)) [[unlikely]]
-        return 0;
-      handle = static_cast<std::uint32_t>(writer.chunk.next >> shift_);
-      writer.chunk.next += BytesOf(size_class);
-    }
+    const std::uint32_t handle = TakeSmall(writer, size_class);
+    if (handle == 0) [[unlikely]]
+      return 0;
     char* const at = At(handle);
     StoreShortLengths(at, key.size(), value.size());
     sync::StoreShared(at + 2, key.data(), key.size());
@@ -312,6 +306,11 @@ class RecordArena {
     sync::StoreShared(at + header + key.size(), value.data(), value.size());
   }
 
+  // Takes a small block of the thread's own, free or from its chunk; 0 if there is none.
+  HAKO_INLINE std::uint32_t TakeSmall(WriterState& writer, unsigned size_class) {
+    const std::uint32_t handle = depot_->Pop<FreeBlockPool::kRest>(writer.free, size_class);
+    return handle != 0 ? handle : Carve(writer, size_class);
+  }
   // Takes a small block from the thread's chunk; 0 if it does not fit.
   HAKO_INLINE std::uint32_t Carve(WriterState& writer, unsigned size_class) {
     const std::uint64_t bytes = BytesOf(size_class);

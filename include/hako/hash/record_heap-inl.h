@@ -272,11 +272,8 @@ std::uint32_t RecordHeap<FileT>::Write(WriterState& writer, std::uint64_t key_ha
   }
   const unsigned size_class = ClassOf(key.size(), value.size());
   std::uint32_t handle = 0;
-  if (depot_->IsSmall(size_class)) [[likely]] {
-    if constexpr (!kMapped) handle = depot_->Pop(writer.free, FreeBlockPool::kUnstamped + size_class);
-    if (handle == 0) handle = depot_->Pop<FreeBlockPool::kRest>(writer.free, size_class);
-    if (handle == 0) handle = Carve(writer, size_class);
-  }
+  if (depot_->IsSmall(size_class)) [[likely]]
+    handle = TakeSmall(writer, size_class);
   if (handle == 0) handle = CarveSlowly(writer, size_class, error);
   if (handle == 0) [[unlikely]]
     return 0;
@@ -403,13 +400,9 @@ std::uint32_t RecordHeap<FileT>::WriteShort(WriterState& writer, std::uint64_t k
   if ((key.size() | value.size()) >= format::kShortLength) [[unlikely]]
     return 0;
   const unsigned size_class = ShortClassOf(key.size(), value.size());
-  std::uint32_t handle = depot_->Pop<FreeBlockPool::kRest>(writer.free, size_class);
-  if (handle == 0) {
-    if (writer.chunk.bytes() < BytesOf(size_class)) [[unlikely]]
-      return 0;
-    handle = HandleOf(writer.chunk.next);
-    writer.chunk.next += BytesOf(size_class);
-  }
+  const std::uint32_t handle = TakeSmall(writer, size_class);
+  if (handle == 0) [[unlikely]]
+    return 0;
   const std::uint64_t offset = OffsetOf(handle);
   const std::uint64_t head = CheckOf(value, key_hash, offset) | std::uint64_t{stamps().unborn.bits()} << 32 |
                              std::uint64_t{key.size()} << 48 | std::uint64_t{value.size()} << 56;

@@ -531,6 +531,8 @@ class RecordHeap {
   // writes of a killed process do not count, so the record need not be unborn until it is
   // published.
   format::Stamp fresh_stamp() const { return kMapped ? stamps().unborn : stamps().live; }
+  // Takes a small block of the thread's own, free or from its chunk; 0 if there is none.
+  HAKO_INLINE std::uint32_t TakeSmall(WriterState& writer, unsigned size_class);
   // Takes a small block from the thread's chunk; 0 if it does not fit.
   HAKO_INLINE std::uint32_t Carve(WriterState& writer, unsigned size_class);
   // Takes a block of any size from free space, else from a new extent; 0 with an error.

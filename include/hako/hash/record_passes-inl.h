@@ -178,7 +178,10 @@ std::string RecordHeap<FileT>::TakeNote(ForEachWriter&& for_each_writer, const C
 
 template <File FileT>
 Status RecordHeap<FileT>::ReadNote(WriterState& writer, std::string_view note) {
-  const Status bad = DataLossError("bad closing note", extents_->super().tail);
+  const auto bad = [](const char* what, std::uint64_t offset) {
+    return DataLossError(absl::StrCat("bad closing note: ", what).c_str(), offset);
+  };
+  const auto is_short = [&] { return bad("it is cut short", extents_->super().tail); };
   const std::uint64_t tail = extents_->tail(), unit = std::uint64_t{1} << shift_;
   // Extent units that are free or of the index, where no block can be.
   std::vector<bool> taken(tail / format::kExtentUnit);
@@ -196,28 +199,29 @@ Status RecordHeap<FileT>::ReadNote(WriterState& writer, std::string_view note) {
     for (const format::IndexExtentEntry& entry : IndexExtents()) take(entry.offset, entry.bytes);
   }
   std::uint64_t count = 0, a = 0, b = 0;
-  if (!internal::TakeNumber(&note, &count)) return bad;
+  if (!internal::TakeNumber(&note, &count)) return is_short();
   for (; count != 0; --count) {
-    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b) || !is_free(a, b)) return bad;
-    if ((a | b) % format::kExtentUnit != 0 || b == 0) return bad;
+    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b)) return is_short();
+    if (!is_free(a, b) || (a | b) % format::kExtentUnit != 0 || b == 0) return bad("a free extent is not free", a);
     take(a, b);
     extents_->Free({a, b});
   }
   std::uint64_t harvest;
-  if (!internal::TakeNumber(&note, &harvest)) return bad;
+  if (!internal::TakeNumber(&note, &harvest)) return is_short();
   if (harvest != 0) {
     BeginHarvest(writer, extents_->super().num_records);
-    return note.empty() ? absl::OkStatus() : bad;
+    return note.empty() ? absl::OkStatus() : bad("it goes on behind its end", extents_->super().tail);
   }
-  if (!internal::TakeNumber(&note, &count)) return bad;
+  if (!internal::TakeNumber(&note, &count)) return is_short();
   for (std::uint64_t before = 0; count != 0; --count, before = b) {
-    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b) || b < a || !is_free(a, b - a)) return bad;
-    if (a < before || (a | b) % unit != 0) return bad;
+    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b)) return is_short();
+    if (b < a || a < before || (a | b) % unit != 0 || !is_free(a, b - a)) return bad("a free run is not free", a);
     depot_->FreeRun({a, b});
   }
   while (!note.empty()) {
-    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &count) || a >= FreeBlockPool::kWaiting) return bad;
-    if (count > note.size() / sizeof(std::uint32_t)) return bad;
+    if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &count)) return is_short();
+    if (a >= FreeBlockPool::kWaiting) return bad("it has an unknown list", extents_->super().tail);
+    if (count > note.size() / sizeof(std::uint32_t)) return is_short();
     std::vector<std::uint32_t> handles(count);
     std::memcpy(handles.data(), note.data(), count * sizeof(handles[0]));
     note.remove_prefix(count * sizeof(handles[0]));
@@ -226,7 +230,7 @@ Status RecordHeap<FileT>::ReadNote(WriterState& writer, std::string_view note) {
     const bool stays = !kMapped && list != size_class && depot_->IsSmall(size_class);
     const bool stamps_now = !stays && list != size_class && AcceptsWrites();
     for (const std::uint32_t handle : handles) {
-      if (!is_free(OffsetOf(handle), BytesOf(size_class))) return bad;
+      if (!is_free(OffsetOf(handle), BytesOf(size_class))) return bad("a free block is not free", OffsetOf(handle));
       if (stamps_now) StoreStamp(handle, stamps().free);
       if (stays) {
         depot_->Push(writer.free, list, handle);
