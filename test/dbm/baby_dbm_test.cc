@@ -145,7 +145,7 @@ TEST(BabyDBM, RoundTripsThroughASnapshot) {
   EXPECT_TRUE(ListByIterator(*loaded).records == records) << "it keeps what it had";
 }
 
-// A hash table accepts longer keys than a tree, and either loads the other's snapshots.
+// A hash table accepts longer keys than a tree, so its snapshot may have keys too long for a tree.
 TEST(BabyDBM, KeepsItsRecordsIfASnapshotHasTooLongKeys) {
   ASSERT_OK_AND_ASSIGN(auto saved, TinyDBM<MemoryFile>::Open());
   MemoryFile file;
