@@ -1,9 +1,10 @@
-// A PageSpace that is too simple to be wrong: its free units, ids and long values are in std::map and std::set. The page tree is tested on
-// it alone, without an arena, a buffer pool or a file.
+// A PageSpace that is too simple to be wrong: its free units, ids and long values are in std::map
+// and std::set. The page tree is tested on it alone, without an arena, a buffer pool or a file.
 //
-// It has exactly what the concept asks for, so a tree that compiles with it uses nothing else. It checks the calls: nothing is freed twice,
-// pages are locked where they must be and nowhere else, and MarkDirty was called for each page that has changed. Freed memory is
-// overwritten. Calls fail on request. If it is not resident, it evicts leaves at every opportunity.
+// It has exactly what the concept asks for, so a tree that compiles with it uses nothing else. It
+// checks the calls: nothing is freed twice, pages are locked where they must be and nowhere else,
+// and MarkDirty was called for each page that has changed. Freed memory is overwritten. Calls fail
+// on request. If it is not resident, it evicts leaves at every opportunity.
 //
 // One thread uses it.
 #pragma once
@@ -59,7 +60,8 @@ class ToyPageSpace {
   std::size_t num_pages() const { return pages_.size(); }
   std::size_t num_long() const { return long_values_.size(); }
 
-  // After an operation: no page is locked, each page has its units, and those that have changed were marked.
+  // After an operation: no page is locked, each page has its units, and those that have changed
+  // were marked.
   void ExpectConsistent() {
     is_promised_ = false;
     std::map<std::uint32_t, std::uint32_t> used;
@@ -233,7 +235,7 @@ class ToyPageSpace {
     if (!is_alone && random_.OneIn(3)) EvictSomeBut(id);
     return absl::OkStatus();
   }
-  void BringTogether(std::span<const std::uint32_t>, int, bool) requires(!kInMemory) {}
+  void LoadPages(std::span<const std::uint32_t>, int, bool) requires(!kInMemory) {}
   bool ReadAhead(std::span<const std::uint32_t>, int) requires(!kInMemory) { return true; }
   std::size_t ahead_max() requires(!kInMemory) { return 8; }
   void Demote(std::uint32_t id) requires(!kInMemory) { Evict(id); }

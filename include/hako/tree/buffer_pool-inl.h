@@ -54,7 +54,7 @@ Status BufferPool<FileT, Codec>::LoadPage(std::uint32_t id, int level, bool once
       return absl::OkStatus();
     }
     const bool is_locked = (sync::VersionLock(line.version).ReadVersion() & sync::VersionLock::kLocked) != 0;
-    if (states_.Of(id) != PageStates::kAway || !is_locked) return absl::OkStatus();
+    if (states_.Of(id) != PageStates::kEvicted || !is_locked) return absl::OkStatus();
     states_.Set(id, PageStates::kLoading);
   }
   alignas(64) std::byte bytes[kImageRoom];
@@ -65,7 +65,7 @@ Status BufferPool<FileT, Codec>::LoadPage(std::uint32_t id, int level, bool once
 }
 
 template <File FileT, PageCodec Codec>
-void BufferPool<FileT, Codec>::BringTogether(std::span<const std::uint32_t> ids, int level, bool once) {
+void BufferPool<FileT, Codec>::LoadPages(std::span<const std::uint32_t> ids, int level, bool once) {
   if constexpr (BatchFile<FileT>) {
     absl::InlinedVector<typename SharedPageMap<FileT>::ImageRequest, 32> images;
     images.reserve(ids.size());
@@ -73,7 +73,7 @@ void BufferPool<FileT, Codec>::BringTogether(std::span<const std::uint32_t> ids,
       sync::MutexLock lock(states_.mutex);
       for (const std::uint32_t id : ids) {
         const bool is_locked = (sync::VersionLock(lines_[id].version).ReadVersion() & sync::VersionLock::kLocked) != 0;
-        if (states_.Of(id) != PageStates::kAway || !is_locked) continue;
+        if (states_.Of(id) != PageStates::kEvicted || !is_locked) continue;
         states_.Set(id, PageStates::kLoading);
         images.push_back({id});
       }
@@ -116,7 +116,7 @@ void BufferPool<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInst
   }
   sync::MutexLock lock(states_.mutex);
   for (const Arrived& page : pages) {
-    states_.Set(page.id, !page.status.ok() ? PageStates::kAway : how.once ? PageStates::kProbationary : PageStates::kCached);
+    states_.Set(page.id, !page.status.ok() ? PageStates::kEvicted : how.once ? PageStates::kProbationary : PageStates::kCached);
     if (!page.status.ok()) continue;
     sync::VersionLock(lines_[page.id].version).Unlock(true);
   }
@@ -159,7 +159,7 @@ bool BufferPool<FileT, Codec>::RegisterChildren(const PageImage& image) {
   for (unsigned i = 0; i < count; ++i) {
     const std::uint32_t id = image.child(i);
     std::atomic_ref version(lines_[id].version);
-    if (states_.Of(id) != PageStates::kAway || (version.load(std::memory_order_relaxed) & sync::VersionLock::kLocked) != 0) {
+    if (states_.Of(id) != PageStates::kEvicted || (version.load(std::memory_order_relaxed) & sync::VersionLock::kLocked) != 0) {
       ForgetChildren(image, i);
       return false;
     }

@@ -15,12 +15,12 @@
 // in batches, in which neighbours are one read (tree/page_read_ahead.h).
 //
 // Changed pages (tree/dirty_pages.h) stay in memory until a checkpoint (tree/checkpointer.h) has
-// written them. No Set of a short value waits until a checkpoint has ended. As the pages that cannot
-// be evicted approach their limit, each thread that changes a page pauses after it has released its
-// locks, for a time that doubles with each 32nd of the limit, up to four milliseconds. So writers
-// slow down to the speed of the device in small steps. The limit is soft: beyond it the pause
-// doubles with each eighth of it, but at least 4 MiB, up to one second. Loading a page never waits
-// for a checkpoint.
+// written them. No Set of a short value waits until a checkpoint has ended. As the pages that
+// cannot be evicted approach their limit, each thread that changes a page pauses after it has
+// released its locks, for a time that doubles with each 32nd of the limit, up to four milliseconds.
+// So writers slow down to the speed of the device in small steps. The limit is soft: beyond it the
+// pause doubles with each eighth of it, but at least 4 MiB, up to one second. Loading a page never
+// waits for a checkpoint.
 //
 // Long values are copied, read, written and freed while no page is locked (tree/page_long-inl.h).
 // Until a checkpoint has written them they take separate memory. A thread that stores long values
@@ -128,7 +128,7 @@ class BufferPool {
   bool DiscardEvicted(std::uint32_t id, bool unseen) {
     {
       sync::MutexLock lock(states_.mutex);
-      if (states_.Of(id) != PageStates::kAway || (has_long_values() && !unseen)) return false;
+      if (states_.Of(id) != PageStates::kEvicted || (has_long_values() && !unseen)) return false;
       states_.Set(id, PageStates::kFree);
     }
     ForgetId(id);
@@ -152,14 +152,14 @@ class BufferPool {
 
   bool IsEvicted(std::uint32_t id) const {
     const PageStates::State state = states_.Of(id);
-    return state == PageStates::kAway || state == PageStates::kLoading || state == PageStates::kCooling;
+    return state == PageStates::kEvicted || state == PageStates::kLoading || state == PageStates::kCooling;
   }
   // Whether the page is neither in memory nor being loaded.
-  bool MustBeRead(std::uint32_t id) const { return states_.Of(id) == PageStates::kAway; }
+  bool MustBeRead(std::uint32_t id) const { return states_.Of(id) == PageStates::kEvicted; }
   Status LoadPage(std::uint32_t id, int level, bool once);
   // Loads those of these pages that are evicted, with reads that are in flight together. Pages that
   // fail or find no room stay evicted.
-  void BringTogether(std::span<const std::uint32_t> ids, int level, bool once);
+  void LoadPages(std::span<const std::uint32_t> ids, int level, bool once);
   // The same in background threads. False, and the pages are not queued, if too much is queued
   // already, no thread can be started, or StopReadingAhead was called.
   bool ReadAhead(std::span<const std::uint32_t> ids, int level) { return read_ahead_.Request(ids, level); }
@@ -268,7 +268,7 @@ class BufferPool {
         long_values_(store_->super().num_long),
         progress_(std::move(ask)),
         read_ahead_(ahead_max() / kAheadParts + 1,
-                    [this](std::span<const std::uint32_t> ids, int level) { BringTogether(ids, level, level == 0); }) {}
+                    [this](std::span<const std::uint32_t> ids, int level) { LoadPages(ids, level, level == 0); }) {}
 
   // Frees the id of a page or a long value: now, or when the next checkpoint has dropped its image.
   void ForgetId(std::uint32_t id) {
@@ -280,7 +280,7 @@ class BufferPool {
     if (id >= arena_->page_end() || arena_->IsFree(static_cast<std::uint32_t>(id))) return false;
     const auto word = std::atomic_ref(lines_[id].version).load(std::memory_order_relaxed);
     const PageStates::State state = states_.Of(static_cast<std::uint32_t>(id));
-    return state == PageStates::kLong || (state == PageStates::kAway && (word & sync::VersionLock::kLocked) == 0);
+    return state == PageStates::kLong || (state == PageStates::kEvicted && (word & sync::VersionLock::kLocked) == 0);
   }
   std::uint64_t TableBytes() const { return arena_->page_end() * (sizeof(Line) + 2) + store_->pages().bytes(); }
   // A thread that stores a long value waits while this many bytes of long values are not in the
@@ -345,7 +345,7 @@ class BufferPool {
   bool EvictOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(states_.mutex);
   void CoolSome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(states_.mutex);
   bool MayGo(std::uint32_t id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(states_.mutex);
-  bool LockToGo(std::uint32_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(states_.mutex);
+  bool LockForEviction(std::uint32_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(states_.mutex);
   void Evict(std::uint32_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(states_.mutex);
   bool IsBehind(const Line& line, std::uint64_t end) const;
   void WaitForLongValues();

@@ -151,7 +151,7 @@ Status PageTree<Space, Compare>::GrowRoot(Line** page) {
 // it with a neighbour if that can be done at once, or after an evicted neighbour has been loaded.
 template <class Space, Comparator Compare>
 void PageTree<Space, Compare>::Merge(WriterState& writer, Line* page, std::string_view key) {
-  for (bool brought = false;;) {
+  for (bool loaded = false;;) {
     bool empty;
     {
       Editor editor(space_, *page);
@@ -166,12 +166,12 @@ void PageTree<Space, Compare>::Merge(WriterState& writer, Line* page, std::strin
     Line* const parent = LockParent(*page, key);
     const View above(memory_, *parent);
     const unsigned i = above.ChildFor(key);
-    Line *joined = nullptr, *away = nullptr;
+    Line *joined = nullptr, *evicted = nullptr;
     for (const unsigned j : {i + 1, i - 1}) {
       if (j >= above.count()) continue;  // or i is 0
       Line& sibling = LineOf(above.child(j));
       if (!Lock(sibling.version).TryLock()) {
-        if constexpr (!Space::kResident) away = space_.IsEvicted(IdOf(sibling)) ? &sibling : away;
+        if constexpr (!Space::kResident) evicted = space_.IsEvicted(IdOf(sibling)) ? &sibling : evicted;
         continue;
       }
       Line* const left = i < j ? page : &sibling;
@@ -192,10 +192,10 @@ void PageTree<Space, Compare>::Merge(WriterState& writer, Line* page, std::strin
     const auto level = static_cast<int>(View(memory_, *page).level());
     Unlock(parent, false);
     Unlock(page, true);
-    if (away == nullptr || brought) return;
-    brought = true;
+    if (evicted == nullptr || loaded) return;
+    loaded = true;
     writer.Leave();
-    const Status status = LoadIfEvicted({away, 0, level});
+    const Status status = LoadIfEvicted({evicted, 0, level});
     space_.gate().Pass(writer);
     Reached again;
     if (!status.ok() || !DescendTo(static_cast<unsigned>(level), key, &again) || !Lock(again.line->version).LockIf(again.version)) return;

@@ -7,8 +7,8 @@ namespace hako::tree {
 
 // Bytes that pages may take: all that the tables and the unsaved long values leave, less the growth
 // of the tables during an epoch, and at least a quarter of all. More while a large update holds
-// pages. For long values beyond UnsavedMax, pages make no room: other threads would have to wait for
-// that.
+// pages. For long values beyond UnsavedMax, pages make no room: other threads would have to wait
+// for that.
 template <File FileT, PageCodec Codec>
 std::uint64_t BufferPool<FileT, Codec>::PageLimit() const {
   const std::uint64_t all = limits_.memory_bytes;
@@ -98,14 +98,14 @@ void BufferPool<FileT, Codec>::CoolSome() {
     if (hand_ >= resident_.size()) hand_ = 0;
     const std::uint32_t id = resident_[hand_];
     const PageStates::State state = states_.Of(id);
-    if (state == PageStates::kFree || state == PageStates::kLong || state == PageStates::kAway) {
+    if (state == PageStates::kFree || state == PageStates::kLong || state == PageStates::kEvicted) {
       states_.SetFlag(id, PageStates::kListed, false);
       resident_[hand_] = resident_.back();
       resident_.pop_back();
       continue;
     }
     ++hand_;
-    if (!states_.IsInMemory(id) || !LockToGo(id)) continue;
+    if (!states_.IsInMemory(id) || !LockForEviction(id)) continue;
     states_.Set(id, PageStates::kCooling);
     HAKO_TRY { state == PageStates::kProbationary ? cooling_.push_front(id) : cooling_.push_back(id); }
     HAKO_CATCH_NO_MEMORY(states_.Set(id, state); sync::VersionLock(lines_[id].version).Unlock(false); return;)
@@ -120,7 +120,7 @@ bool BufferPool<FileT, Codec>::MayGo(std::uint32_t id) const {
 
 // Locks a cached page if it may be evicted.
 template <File FileT, PageCodec Codec>
-bool BufferPool<FileT, Codec>::LockToGo(std::uint32_t id) {
+bool BufferPool<FileT, Codec>::LockForEviction(std::uint32_t id) {
   sync::VersionLock line(lines_[id].version);
   if (!MayGo(id) || !line.TryLock()) return false;
   if (MayGo(id)) return true;
@@ -133,7 +133,7 @@ void BufferPool<FileT, Codec>::Evict(std::uint32_t id) {
   Line& line = lines_[id];
   GiveBack(line.unit, line.shape.units);
   Expect(id, 0);
-  states_.Set(id, PageStates::kAway);  // its line stays locked
+  states_.Set(id, PageStates::kEvicted);  // its line stays locked
 }
 
 template <File FileT, PageCodec Codec>
@@ -142,7 +142,7 @@ void BufferPool<FileT, Codec>::Demote(std::uint32_t id) {
   sync::MutexLock lock(states_.mutex);
   behind_.push_back(id);
   for (; behind_.size() > ahead_max(); behind_.pop_front()) {
-    if (states_.Of(behind_.front()) == PageStates::kProbationary && LockToGo(behind_.front())) Evict(behind_.front());
+    if (states_.Of(behind_.front()) == PageStates::kProbationary && LockForEviction(behind_.front())) Evict(behind_.front());
   }
 }
 

@@ -213,12 +213,12 @@ class PageTree<Space, Compare>::MultiGuard {
       n = std::min(order_.size() - from, kPrefetchGroup);
       for (std::size_t i = 0; i < n; ++i) group[i] = keys_[order_[from + i]];
       if constexpr (!Space::kResident) {
-        AwayLeaves away;
-        tree_.DescendTogether(std::span(group).first(n), leaves, &away);
-        const auto end = std::unique(away.ids.begin(), away.ids.begin() + static_cast<std::ptrdiff_t>(away.count));
-        const std::span<const std::uint32_t> ids(away.ids.begin(), end);
+        EvictedLeaves evicted;
+        tree_.DescendTogether(std::span(group).first(n), leaves, &evicted);
+        const auto end = std::unique(evicted.ids.begin(), evicted.ids.begin() + static_cast<std::ptrdiff_t>(evicted.count));
+        const std::span<const std::uint32_t> ids(evicted.ids.begin(), end);
         if (held_) held_->MakeRoomFor(ids.size());
-        if (ids.size() > 1) tree_.space_.BringTogether(ids, 0, false);
+        if (ids.size() > 1) tree_.space_.LoadPages(ids, 0, false);
         for (std::size_t i = 0; i < n; ++i) HAKO_RETURN_IF_ERROR(Load(group[i]));
       }
     }
@@ -332,10 +332,10 @@ Status PageTree<Space, Compare>::FetchMulti(Writers& writers, std::span<const st
     if constexpr (Space::kResident) {
       DescendTogether(keys.subspan(from, n), leaves);
     } else {
-      AwayLeaves away;
-      DescendTogether(keys.subspan(from, n), leaves, &away);
-      if (away.count > 1) {
-        space_.BringTogether(std::span(away.ids).first(away.count), 0, false);
+      EvictedLeaves evicted;
+      DescendTogether(keys.subspan(from, n), leaves, &evicted);
+      if (evicted.count > 1) {
+        space_.LoadPages(std::span(evicted.ids).first(evicted.count), 0, false);
         DescendTogether(keys.subspan(from, n), leaves);
       }
     }
@@ -366,7 +366,7 @@ void PageTree<Space, Compare>::Prefetch(std::span<const std::string_view> keys) 
 // evicted page.
 template <class Space, Comparator Compare>
 void PageTree<Space, Compare>::DescendTogether(std::span<const std::string_view> keys, Reached* leaves,
-                                               [[maybe_unused]] AwayLeaves* away) const {
+                                               [[maybe_unused]] EvictedLeaves* evicted) const {
   const std::uint32_t version = sync::VersionLock(root().version).ReadVersion();
   const unsigned levels = View(memory_, root()).level();
   for (std::size_t i = 0; i < keys.size(); ++i) leaves[i] = {(version & Lock::kLocked) == 0 ? root_ : nullptr, version};
@@ -388,8 +388,8 @@ void PageTree<Space, Compare>::DescendTogether(std::span<const std::string_view>
       const std::uint32_t child = children[i] != nullptr ? Lock(children[i]->version).ReadVersion() : Lock::kLocked;
       const bool good = (child & Lock::kLocked) == 0 && Lock(leaves[i].line->version).IsCurrent(leaves[i].version);
       if constexpr (!Space::kResident) {
-        if (!good && level == 1 && away != nullptr && children[i] != nullptr && space_.IsEvicted(IdOf(*children[i])))
-          away->ids[away->count++] = IdOf(*children[i]);
+        if (!good && level == 1 && evicted != nullptr && children[i] != nullptr && space_.IsEvicted(IdOf(*children[i])))
+          evicted->ids[evicted->count++] = IdOf(*children[i]);
       }
       leaves[i] = {good ? children[i] : nullptr, child};
     }

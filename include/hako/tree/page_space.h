@@ -8,7 +8,8 @@
 // Thread-safe.
 //
 // A space that is not resident keeps pages in a file, and models EvictingPageSpace too. The line of
-// an evicted page is locked. A page that a caller has locked is never evicted, nor is an inner page.
+// an evicted page is locked. A page that a caller has locked is never evicted, nor is an inner
+// page.
 #pragma once
 
 #include <concepts>
@@ -37,7 +38,7 @@ concept EvictingPageSpace = requires(S& s, typename S::WriterState& writer, std:
   // no lock, except where no writer is active.
   { s.LoadPage(id, level, once) } -> std::same_as<Status>;
   // Loads those of several pages that are evicted; a hint.
-  { s.BringTogether(ids, level, once) } -> std::same_as<void>;
+  { s.LoadPages(ids, level, once) } -> std::same_as<void>;
   // Forgets a page if it is evicted; unless `unseen`, only if it cannot name long values, which
   // would have to be freed first.
   { s.DiscardEvicted(id, unseen) } -> std::same_as<bool>;

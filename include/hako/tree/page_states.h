@@ -1,23 +1,24 @@
 // Where each page of a buffer pool is, by page id.
 //
 //            RegisterChildren        Evict
-//      (none) ---------------> kAway <------------- kCooling --.
+//      (none) -------------> kEvicted <------------ kCooling --.
 //                               | ^                    ^       |
 //                      LoadPage | | error     CoolSome |       | LoadPage,
 //                               v |                    |       | HeldPages
 //   Installed by ............ kLoading                 |       v
 //   a scan: kProbationary <-----+------------------> kCached <-- NewPage
 //
-//   kAway          only in the file
+//   kEvicted       only in the file
 //   kLoading       a thread is reading its image
 //   kCooling       in memory and queued for eviction; LoadPage makes it kCached again
 //   kCached        in memory
 //   kProbationary  in memory, loaded by a scan: it is evicted sooner
-//   kFree          no page has the id (FreePage, FreeLong; from kAway: DiscardEvicted)
+//   kFree          no page has the id (FreePage, FreeLong; from kEvicted: DiscardEvicted)
 //   kLong          the id is that of a long value that was stored since the file was opened
 //
-// The line of a page of the tree is locked, and no thread owns the lock, while the page is kAway,
-// kLoading or kCooling. States change under `mutex`, which also guards the pool's lists of pages.
+// The line of a page of the tree is locked, and no thread owns the lock, while the page is
+// kEvicted, kLoading or kCooling. States change under `mutex`, which also guards the pool's lists
+// of pages.
 //
 // Thread-safe.
 #pragma once
@@ -36,7 +37,7 @@ namespace hako::tree {
 
 class PageStates {
  public:
-  enum State : std::uint8_t { kAway, kLoading, kCooling, kCached, kProbationary, kFree, kLong };
+  enum State : std::uint8_t { kEvicted, kLoading, kCooling, kCached, kProbationary, kFree, kLong };
   enum Flag : std::uint8_t {
     kHeld = 0x10,    // by HeldPages: it is not evicted
     kListed = 0x20,  // for the CLOCK hand

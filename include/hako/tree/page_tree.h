@@ -319,11 +319,11 @@ class PageTree {
   static bool HasSought(const View& page, Seek seek, std::string_view key);
   Status ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const;
   void ReadAhead(const View& page, unsigned child, Line* above, unsigned child_above, bool backwards, Copy* copy) const;
-  struct AwayLeaves {
+  struct EvictedLeaves {
     std::array<std::uint32_t, kPrefetchGroup> ids;
     std::size_t count = 0;
   };
-  void DescendTogether(std::span<const std::string_view> keys, Reached* leaves, AwayLeaves* away = nullptr) const;
+  void DescendTogether(std::span<const std::string_view> keys, Reached* leaves, EvictedLeaves* evicted = nullptr) const;
   HAKO_INLINE Line* LockLeaf(WriterState& writer, std::string_view key);
   [[gnu::noinline]] Line* LockLeafSlowly(WriterState& writer, std::string_view key);
   Line* LockParent(const Line& child, std::string_view key) const;

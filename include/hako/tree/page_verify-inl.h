@@ -117,7 +117,7 @@ void PageTree<Space, Compare>::LoadChildren(const View& page, unsigned begin, un
   if constexpr (!Space::kResident) {
     absl::InlinedVector<std::uint32_t, kPrefetchGroup> ids;
     for (unsigned i = begin; i < page.count() && i < begin + count; ++i) ids.push_back(page.child(i));
-    space_.BringTogether(ids, static_cast<int>(page.level()) - 1, true);
+    space_.LoadPages(ids, static_cast<int>(page.level()) - 1, true);
   }
 }
 
