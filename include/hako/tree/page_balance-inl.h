@@ -175,7 +175,7 @@ void PageTree<Space, Compare>::Merge(WriterState& writer, Line* page, std::strin
         continue;
       }
       Line* const left = i < j ? page : &sibling;
-      if (TryTouch(*page) && TryTouch(sibling) && TryTouch(*parent) && Join(left, i < j ? &sibling : page, empty)) {
+      if (TryMarkDirty(*page) && TryMarkDirty(sibling) && TryMarkDirty(*parent) && Join(left, i < j ? &sibling : page, empty)) {
         space_.MarkDirty(*parent);
         Editor(space_, *parent).Erase(std::max(i, j));
         joined = left;

@@ -105,7 +105,7 @@ class PageTree<Space, Compare>::MultiGuard {
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Decision& decision = decisions[i];
       if (decision.action.kind() == ActionT::Kind::kKeep) continue;
-      if (!tree_.TryTouch(*leaf_of_[i])) return NoMemory();
+      if (!tree_.TryMarkDirty(*leaf_of_[i])) return NoMemory();
       if (decision.action.kind() == ActionT::Kind::kSet && decision.action.value().size() > tree_.value_max_) {
         HAKO_ASSIGN_OR_RETURN(decision.stored, tree_.StoreLong(decision.action.value(), deferred_));
       }

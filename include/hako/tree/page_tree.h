@@ -391,7 +391,7 @@ class PageTree {
       Merge(writer, std::exchange(guard.line, nullptr), key);
   }
   // False if out of memory.
-  bool TryTouch(Line& line) {
+  bool TryMarkDirty(Line& line) {
     HAKO_TRY { return space_.MarkDirty(line), true; }
     HAKO_CATCH_NO_MEMORY()
     return false;
