@@ -28,8 +28,8 @@ class LoggingArena : public hash::RecordArena {
  public:
   static StatusOr<std::unique_ptr<LoggingArena>> Create() {
     HAKO_ASSIGN_OR_RETURN(auto arena, storage::Arena::Create(1 << 24));
-    HAKO_ASSIGN_OR_RETURN(auto depot, hash::FreeBlockPool::Create(3));
-    return std::unique_ptr<LoggingArena>(new LoggingArena(std::move(arena), std::move(depot), 3, 1));
+    HAKO_ASSIGN_OR_RETURN(auto pool, hash::FreeBlockPool::Create(3));
+    return std::unique_ptr<LoggingArena>(new LoggingArena(std::move(arena), std::move(pool), 3, 1));
   }
   using RecordArena::Retire;
   void Retire(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths) {

@@ -22,15 +22,15 @@ std::uint64_t BytesOf(unsigned size_class) { return format::UnitsOf(size_class) 
 
 class FreeBlockPoolTest : public testing::Test {
  protected:
-  void SetUp() override { ASSERT_OK_AND_ASSIGN(depot, FreeBlockPool::Create(kShift)); }
+  void SetUp() override { ASSERT_OK_AND_ASSIGN(pool, FreeBlockPool::Create(kShift)); }
 
   // Divides the pool's chunks into blocks until there are `count`, or no space is left.
   std::vector<std::uint32_t> Carve(std::uint64_t bytes, std::size_t count) {
     std::vector<std::uint32_t> handles;
     while (handles.size() < count) {
       if (chunk.bytes() < bytes) {
-        depot->FreeRun(Rest(chunk));
-        chunk = depot->TakeChunk(bytes);
+        pool->FreeRun(Rest(chunk));
+        chunk = pool->TakeChunk(bytes);
         if (chunk.bytes() == 0) break;
       }
       handles.push_back(static_cast<std::uint32_t>(chunk.next >> kShift));
@@ -40,129 +40,129 @@ class FreeBlockPoolTest : public testing::Test {
   }
   // The sizes of all runs, including those of blocks not yet coalesced.
   std::vector<std::uint64_t> RunSizes() {
-    EXPECT_EQ(depot->TakeBlock(std::uint64_t{1} << 40).bytes(), 0u);
+    EXPECT_EQ(pool->TakeBlock(std::uint64_t{1} << 40).bytes(), 0u);
     return CountedRunSizes();
   }
   std::vector<std::uint64_t> CountedRunSizes() const {
     std::vector<std::uint64_t> sizes;
-    depot->ForEachRun([&](hash::Run run) { sizes.push_back(run.bytes()); });
+    pool->ForEachRun([&](hash::Run run) { sizes.push_back(run.bytes()); });
     return sizes;
   }
 
-  std::unique_ptr<FreeBlockPool> depot;
+  std::unique_ptr<FreeBlockPool> pool;
   FreeBlockPool::Cache cache;
   ChunkRest chunk;
 };
 
 TEST_F(FreeBlockPoolTest, CoalescesAdjacentRuns) {
-  depot->FreeRun({0 * kRegion, 1 * kRegion});
-  depot->FreeRun({2 * kRegion, 3 * kRegion});
+  pool->FreeRun({0 * kRegion, 1 * kRegion});
+  pool->FreeRun({2 * kRegion, 3 * kRegion});
   EXPECT_THAT(RunSizes(), testing::ElementsAre(kRegion, kRegion));
-  depot->FreeRun({1 * kRegion, 2 * kRegion});
+  pool->FreeRun({1 * kRegion, 2 * kRegion});
   EXPECT_THAT(RunSizes(), testing::ElementsAre(3 * kRegion));
-  EXPECT_EQ(depot->free_bytes(), 3 * kRegion);
+  EXPECT_EQ(pool->free_bytes(), 3 * kRegion);
 }
 
 TEST_F(FreeBlockPoolTest, ServesLargeBlocksFromFreedSmallOnes) {
-  depot->FreeRun({0, 4 * kRegion});
+  pool->FreeRun({0, 4 * kRegion});
   const std::vector<std::uint32_t> handles = Carve(128, ~std::size_t{0});
   EXPECT_EQ(handles.size(), 4 * kRegion / 128);
-  EXPECT_EQ(depot->TakeBlock(8192).bytes(), 0u);
+  EXPECT_EQ(pool->TakeBlock(8192).bytes(), 0u);
 
-  for (const std::uint32_t handle : handles) depot->FreeBlock(cache, ClassOf(128), handle);
-  depot->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
+  for (const std::uint32_t handle : handles) pool->FreeBlock(cache, ClassOf(128), handle);
+  pool->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
 
-  EXPECT_EQ(depot->TakeBlock(4 * kRegion).bytes(), 4 * kRegion);
-  EXPECT_EQ(depot->Pop(cache, ClassOf(128)), 0u) << "a block was joined and is still in a list";
+  EXPECT_EQ(pool->TakeBlock(4 * kRegion).bytes(), 4 * kRegion);
+  EXPECT_EQ(pool->Pop(cache, ClassOf(128)), 0u) << "a block was joined and is still in a list";
 }
 
 TEST_F(FreeBlockPoolTest, ListsBlocksAgainAfterTheirRegionIsReused) {
-  depot->FreeRun({kRegion, 2 * kRegion});
+  pool->FreeRun({kRegion, 2 * kRegion});
   for (int round = 0; round < 3; ++round) {
     const std::uint64_t bytes = 64u << round;
     std::vector<std::uint32_t> handles = Carve(bytes, ~std::size_t{0});
     ASSERT_EQ(handles.size(), kRegion / bytes);
     const std::uint32_t last = handles.back();
     handles.pop_back();
-    for (const std::uint32_t handle : handles) depot->FreeBlock(cache, ClassOf(bytes), handle);
-    depot->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
+    for (const std::uint32_t handle : handles) pool->FreeBlock(cache, ClassOf(bytes), handle);
+    pool->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
     std::size_t popped = 0;
-    for (; depot->Pop(cache, ClassOf(bytes)) != 0; ++popped) {
+    for (; pool->Pop(cache, ClassOf(bytes)) != 0; ++popped) {
     }
     EXPECT_EQ(popped, handles.size());
-    for (const std::uint32_t handle : handles) depot->FreeBlock(cache, ClassOf(bytes), handle);
-    depot->FreeBlock(cache, ClassOf(bytes), last);
-    depot->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
+    for (const std::uint32_t handle : handles) pool->FreeBlock(cache, ClassOf(bytes), handle);
+    pool->FreeBlock(cache, ClassOf(bytes), last);
+    pool->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
     EXPECT_THAT(RunSizes(), testing::ElementsAre(kRegion));
   }
 }
 
 TEST_F(FreeBlockPoolTest, CoalescesOnlyWhenARunIsNeeded) {
-  depot->FreeRun({kRegion, 2 * kRegion});
+  pool->FreeRun({kRegion, 2 * kRegion});
   const std::vector<std::uint32_t> handles = Carve(64, ~std::size_t{0});
   const auto free_all = [&] {
-    for (const std::uint32_t handle : handles) depot->FreeBlock(cache, ClassOf(64), handle);
-    depot->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
+    for (const std::uint32_t handle : handles) pool->FreeBlock(cache, ClassOf(64), handle);
+    pool->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
   };
   free_all();
-  EXPECT_EQ(depot->free_bytes(), kRegion);
+  EXPECT_EQ(pool->free_bytes(), kRegion);
   std::size_t popped = 0;
-  for (; depot->Pop(cache, ClassOf(64)) != 0; ++popped) {
+  for (; pool->Pop(cache, ClassOf(64)) != 0; ++popped) {
   }
   EXPECT_EQ(popped, handles.size()) << "the region was coalesced although no run was needed";
-  EXPECT_EQ(depot->free_bytes(), 0u);
+  EXPECT_EQ(pool->free_bytes(), 0u);
   free_all();
-  EXPECT_EQ(depot->TakeBlock(kRegion).bytes(), kRegion);
-  EXPECT_EQ(depot->Pop(cache, ClassOf(64)), 0u);
-  EXPECT_EQ(depot->free_bytes(), 0u);
+  EXPECT_EQ(pool->TakeBlock(kRegion).bytes(), kRegion);
+  EXPECT_EQ(pool->Pop(cache, ClassOf(64)), 0u);
+  EXPECT_EQ(pool->free_bytes(), 0u);
 }
 
 // Bounds the number of blocks that a request for a run has to coalesce.
 TEST_F(FreeBlockPoolTest, CoalescesByItselfWhenManyBlocksAreFree) {
-  depot->FreeRun({kRegion, 101 * kRegion});
+  pool->FreeRun({kRegion, 101 * kRegion});
   const std::vector<std::uint32_t> handles = Carve(8, ~std::size_t{0});
   ASSERT_EQ(handles.size(), 100 * kRegion / 8);
-  for (const std::uint32_t handle : handles) depot->FreeBlock(cache, ClassOf(8), handle);
-  depot->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
+  for (const std::uint32_t handle : handles) pool->FreeBlock(cache, ClassOf(8), handle);
+  pool->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
   EXPECT_THAT(CountedRunSizes(), testing::ElementsAre(testing::Ge(30 * kRegion)));
-  EXPECT_EQ(depot->free_bytes(), 100 * kRegion);
+  EXPECT_EQ(pool->free_bytes(), 100 * kRegion);
   EXPECT_THAT(RunSizes(), testing::ElementsAre(100 * kRegion));
 }
 
 TEST_F(FreeBlockPoolTest, CachesFewLargeBlocksPerWriter) {
-  depot->FreeRun({0, 256 * kRegion});
+  pool->FreeRun({0, 256 * kRegion});
   const std::vector<std::uint32_t> handles = Carve(4096, 2048);
-  for (const std::uint32_t handle : handles) depot->FreeBlock(cache, ClassOf(4096), handle);
-  EXPECT_GE(depot->free_bytes(), 256 * kRegion - (128 << 10));
+  for (const std::uint32_t handle : handles) pool->FreeBlock(cache, ClassOf(4096), handle);
+  EXPECT_GE(pool->free_bytes(), 256 * kRegion - (128 << 10));
 }
 
 TEST_F(FreeBlockPoolTest, AlignsBlocks) {
-  depot->FreeRun({64, kRegion});
-  EXPECT_EQ(depot->TakeBlock(8192, 4096).begin, 4096u);
-  EXPECT_EQ(depot->TakeBlock(4000).begin, 64u);
+  pool->FreeRun({64, kRegion});
+  EXPECT_EQ(pool->TakeBlock(8192, 4096).begin, 4096u);
+  EXPECT_EQ(pool->TakeBlock(4000).begin, 64u);
 }
 
 TEST_F(FreeBlockPoolTest, DoesNotCoalesceAcrossExtentHeaders) {
   const auto at_zero = [](const void*, std::uint64_t offset) { return offset == 0; };
-  ASSERT_OK_AND_ASSIGN(depot, FreeBlockPool::Create(kShift, {at_zero, nullptr}));
-  depot->FreeRun({FreeBlockPool::kHeader, kRegion});
-  for (const std::uint32_t handle : Carve(64, ~std::size_t{0})) depot->FreeBlock(cache, ClassOf(64), handle);
-  depot->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
+  ASSERT_OK_AND_ASSIGN(pool, FreeBlockPool::Create(kShift, {at_zero, nullptr}));
+  pool->FreeRun({FreeBlockPool::kHeader, kRegion});
+  for (const std::uint32_t handle : Carve(64, ~std::size_t{0})) pool->FreeBlock(cache, ClassOf(64), handle);
+  pool->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
   EXPECT_THAT(RunSizes(), testing::ElementsAre(kRegion - FreeBlockPool::kHeader));
 }
 
 TEST_F(FreeBlockPoolTest, TakesEverythingOutOfARange) {
-  depot->FreeRun({4 * kRegion, 8 * kRegion});
+  pool->FreeRun({4 * kRegion, 8 * kRegion});
   const std::vector<std::uint32_t> handles = Carve(1024, ~std::size_t{0});
-  for (std::size_t i = 0; i < handles.size(); i += 2) depot->FreeBlock(cache, ClassOf(1024), handles[i]);
-  depot->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
+  for (std::size_t i = 0; i < handles.size(); i += 2) pool->FreeBlock(cache, ClassOf(1024), handles[i]);
+  pool->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
   std::uint64_t bytes = 0;
   const auto is_inside = [](std::uint32_t handle) { return handle >= 5 * kRegion >> kShift && handle < 7 * kRegion >> kShift; };
-  depot->TakeAll({{5 * kRegion, 6 * kRegion}, {6 * kRegion, 7 * kRegion}}, is_inside, [&](hash::Run run) { bytes += run.bytes(); });
+  pool->TakeAll({{5 * kRegion, 6 * kRegion}, {6 * kRegion, 7 * kRegion}}, is_inside, [&](hash::Run run) { bytes += run.bytes(); });
   EXPECT_EQ(bytes, kRegion);
-  EXPECT_EQ(depot->free_bytes(), kRegion);
+  EXPECT_EQ(pool->free_bytes(), kRegion);
   std::vector<std::uint32_t> left;
-  while (const std::uint32_t handle = depot->Pop(cache, ClassOf(1024))) left.push_back(handle);
+  while (const std::uint32_t handle = pool->Pop(cache, ClassOf(1024))) left.push_back(handle);
   EXPECT_EQ(left.size(), kRegion / 1024);
   for (const std::uint32_t handle : left) EXPECT_TRUE(handle < 5 * kRegion >> kShift || handle >= 7 * kRegion >> kShift);
 }
@@ -170,13 +170,13 @@ TEST_F(FreeBlockPoolTest, TakesEverythingOutOfARange) {
 // No byte is allocated twice or lost under random allocations.
 TEST_F(FreeBlockPoolTest, AccountsForEveryByte) {
   constexpr std::uint64_t kSpace = 64 * kRegion;
-  depot->FreeRun({0, kSpace});
+  pool->FreeRun({0, kSpace});
   std::mt19937_64 random(1);
   std::map<std::uint64_t, std::uint64_t> used;  // by begin: class
   const auto take = [&](std::uint64_t bytes) -> hash::Run {
     const unsigned size_class = ClassOf(bytes);
-    if (!depot->IsSmall(size_class)) return depot->TakeBlock(BytesOf(size_class));
-    std::uint32_t handle = depot->Pop(cache, size_class);
+    if (!pool->IsSmall(size_class)) return pool->TakeBlock(BytesOf(size_class));
+    std::uint32_t handle = pool->Pop(cache, size_class);
     if (handle == 0) {
       const std::vector<std::uint32_t> carved = Carve(BytesOf(size_class), 1);
       if (carved.empty()) return {};
@@ -185,7 +185,7 @@ TEST_F(FreeBlockPoolTest, AccountsForEveryByte) {
     const std::uint64_t begin = std::uint64_t{handle} << kShift;
     return {begin, begin + BytesOf(size_class)};
   };
-  depot->TakeBlock(8);  // offset 0 is not a handle
+  pool->TakeBlock(8);  // offset 0 is not a handle
   for (int i = 0; i < 30'000; ++i) {
     if (random() % 2 == 0 || used.empty()) {
       const unsigned log = 3 + random() % 15;
@@ -198,16 +198,16 @@ TEST_F(FreeBlockPoolTest, AccountsForEveryByte) {
     } else {
       auto it = used.lower_bound(random() % kSpace);
       if (it == used.end()) it = used.begin();
-      depot->FreeBlock(cache, static_cast<unsigned>(it->second), static_cast<std::uint32_t>(it->first >> kShift));
+      pool->FreeBlock(cache, static_cast<unsigned>(it->second), static_cast<std::uint32_t>(it->first >> kShift));
       used.erase(it);
     }
   }
   for (const auto& [begin, size_class] : used) {
-    depot->FreeBlock(cache, static_cast<unsigned>(size_class), static_cast<std::uint32_t>(begin >> kShift));
+    pool->FreeBlock(cache, static_cast<unsigned>(size_class), static_cast<std::uint32_t>(begin >> kShift));
   }
-  depot->FreeRun(Rest(chunk));
-  depot->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
-  EXPECT_EQ(depot->free_bytes(), kSpace - 8);
+  pool->FreeRun(Rest(chunk));
+  pool->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
+  EXPECT_EQ(pool->free_bytes(), kSpace - 8);
   EXPECT_GE(RunSizes().back(), kSpace - kRegion);  // the first region is not free all over
 }
 

@@ -32,16 +32,16 @@ class PageImageTest : public testing::Test {
   void TearDown() override { Empty(); }
   void Empty() {
     if (tree_ == nullptr) return;
-    Tree::Deferred deferred(*slab_);
-    EXPECT_THAT(tree_->RemoveAll(deferred), IsOk());  // long values lie outside of the slab
+    Tree::Deferred deferred(*arena_);
+    EXPECT_THAT(tree_->RemoveAll(deferred), IsOk());  // long values lie outside of the arena
   }
 
   void Fill(unsigned page_size) {
     Empty();
     auto created = PageArena::Create(256 << 20);
     ASSERT_THAT(created.status(), IsOk());
-    slab_ = *std::move(created);
-    tree_ = std::make_unique<Tree>(*slab_, page_size);
+    arena_ = *std::move(created);
+    tree_ = std::make_unique<Tree>(*arena_, page_size);
     ASSERT_THAT(tree_->Create(), IsOk());
     Random random(TestSeed());
     for (int i = 0; i < 5000; ++i) {
@@ -53,7 +53,7 @@ class PageImageTest : public testing::Test {
   }
   // Visits all pages: visit(id, line).
   void ForEachPage(const std::function<void(std::uint32_t, format::PageLine&)>& visit) { ForEachPageBelow(tree_->root_id(), visit); }
-  View ViewOf(std::uint32_t id) { return View(slab_->memory(), slab_->lines()[id]); }
+  View ViewOf(std::uint32_t id) { return View(arena_->memory(), arena_->lines()[id]); }
 
   // The image, and eight bytes that are not part of it.
   std::string Encode(std::uint32_t id) {
@@ -67,14 +67,14 @@ class PageImageTest : public testing::Test {
   }
   static std::string_view CellOf(const View& page, unsigned i) { return {page.cell(i), View::Decode(page.cell(i)).Size(View::kInlined)}; }
 
-  std::unique_ptr<PageArena> slab_;
+  std::unique_ptr<PageArena> arena_;
   std::unique_ptr<Tree> tree_;
   PageArena::WriterState writer_;
 
  private:
   void ForEachPageBelow(std::uint32_t id, const std::function<void(std::uint32_t, format::PageLine&)>& visit) {
     const View page = ViewOf(id);
-    visit(id, slab_->lines()[id]);
+    visit(id, arena_->lines()[id]);
     for (unsigned i = 0; page.level() > 0 && i < page.count(); ++i) ForEachPageBelow(page.child(i), visit);
   }
 };

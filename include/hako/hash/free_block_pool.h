@@ -3,12 +3,12 @@
 //
 // Small blocks follow the magazine layer of Bonwick and Adams ("Magazines and Vmem", USENIX 2001):
 // each thread has up to two magazines of free blocks a size class and works on them alone;
-// magazines travel through a shared depot. Magazines are bounded by bytes. A block is a handle and
+// magazines travel through a shared pool. Magazines are bounded by bytes. A block is a handle and
 // nothing is stored in the block itself, so the pool serves memory, mapped files and other files
 // alike.
 //
 // Runs (hash/free_runs.h) hold larger blocks, and chunks from which threads carve small blocks. The
-// space is divided into regions of 64 KiB. A region counts its free bytes in the depot. When all of
+// space is divided into regions of 64 KiB. A region counts its free bytes in the pool. When all of
 // them are free, the region is renewed: its small blocks become a run again. Their handles are not
 // removed from the magazines; they are outdated by the region's renewal number, and dropped when a
 // thread takes the magazine.
@@ -19,9 +19,9 @@
 //
 // Invariants
 //   1. Every byte of the space is in a block or chunk in use, or in a thread's magazines, or free
-//      in the depot: in a magazine or in a run. Bytes free in the depot are counted once by their
+//      in the pool: in a magazine or in a run. Bytes free in the pool are counted once by their
 //      region, unless their magazine is uncounted or their block crosses the end of a region.
-//   2. A block of kFree in the depot is valid only if its region was not renewed since its magazine
+//   2. A block of kFree in the pool is valid only if its region was not renewed since its magazine
 //      arrived.
 //   3. A small block does not cross the end of a region. A block that an older version of hako
 //      placed so is never joined.
@@ -166,13 +166,13 @@ class FreeBlockPool {
     return {run.begin, run.end};
   }
 
-  // For a space that cannot grow: takes the smallest block in the depot of at least a size class,
+  // For a space that cannot grow: takes the smallest block in the pool of at least a size class,
   // from the lists kFree or kUnstamped (`first`); an empty run if there is none.
   Run TakeSmallBlock(unsigned first, unsigned size_class) {
     std::unique_lock lock(mutex_);
     CountAll(lock);
     for (unsigned list = first + size_class; list <= first + last_small_; ++list) {
-      for (std::uint32_t m; (m = depot_[list]) != 0;) {
+      for (std::uint32_t m; (m = magazines_[list]) != 0;) {
         Magazine& magazine = At(m);
         while (magazine.count != 0) {
           const Run block = BlockAt(list, magazine.handles[--magazine.count]);
@@ -181,7 +181,7 @@ class FreeBlockPool {
           if (handed_out_ != nullptr) handed_out_->Add(block.begin >> shift_, block.end >> shift_);
           return block;
         }
-        Recycle(TakeFrom(list, depot_[list]));
+        Recycle(TakeFrom(list, magazines_[list]));
       }
     }
     return {};
@@ -208,7 +208,7 @@ class FreeBlockPool {
     return taken;
   }
 
-  // Takes all free bytes of the ranges out of the depot: visit(Run). is_inside(handle) tells
+  // Takes all free bytes of the ranges out of the pool: visit(Run). is_inside(handle) tells
   // whether a block lies in one of them. Forget removes those in caches.
   template <class IsInside, class F>
   void TakeAll(const std::vector<Run>& ranges, IsInside&& is_inside, F&& visit) {
@@ -231,7 +231,7 @@ class FreeBlockPool {
     }
   }
 
-  // From now on adds the blocks that leave the depot to `handed_out`; nullptr ends that.
+  // From now on adds the blocks that leave the pool to `handed_out`; nullptr ends that.
   void NoteHandedOut(HandleSet* handed_out) {
     std::lock_guard lock(mutex_);
     handed_out_ = handed_out;
@@ -242,7 +242,7 @@ class FreeBlockPool {
     std::lock_guard lock(mutex_);
     runs_.ForEach(visit);
   }
-  // Free bytes in the depot: in runs, and in the lists of kFree.
+  // Free bytes in the pool: in runs, and in the lists of kFree.
   std::uint64_t free_bytes() const {
     std::lock_guard lock(mutex_);
     return free_bytes_ + uncounted_bytes_;
@@ -250,7 +250,7 @@ class FreeBlockPool {
 
   // ---- whole lists ----
 
-  // Moves a thread's magazines of the lists [first, end) to the depot. REQUIRES: the thread is kept
+  // Moves a thread's magazines of the lists [first, end) to the pool. REQUIRES: the thread is kept
   // out
   void Flush(Cache& cache, unsigned first, unsigned end) {
     std::lock_guard lock(mutex_);
@@ -264,7 +264,7 @@ class FreeBlockPool {
   // Takes a whole list of kUnstamped or kWaiting, as a chain of magazines for Drain.
   std::uint32_t Take(unsigned list) {
     std::lock_guard lock(mutex_);
-    const std::uint32_t chain = std::exchange(depot_[list], 0);
+    const std::uint32_t chain = std::exchange(magazines_[list], 0);
     UpdateHas(list);
     return chain;
   }
@@ -289,7 +289,7 @@ class FreeBlockPool {
   }
 
   // Drops the blocks for which drop(handle, size class) is true: those of kFree and kUnstamped in a
-  // thread's cache, or those of kUnstamped in the depot. REQUIRES: the thread is kept out
+  // thread's cache, or those of kUnstamped in the pool. REQUIRES: the thread is kept out
   template <class F>
   void Forget(Cache& cache, F&& drop) {
     for (unsigned list = 0; list < kWaiting; ++list) {
@@ -302,11 +302,11 @@ class FreeBlockPool {
   void Forget(F&& drop) {
     std::lock_guard lock(mutex_);
     for (unsigned list = kUnstamped; list < kWaiting; ++list) {
-      for (std::uint32_t m = depot_[list]; m != 0; m = At(m).next) ForgetIn(m, list, drop);
+      for (std::uint32_t m = magazines_[list]; m != 0; m = At(m).next) ForgetIn(m, list, drop);
     }
   }
 
-  // Visits the blocks of one list, in the depot or in a thread's cache, without taking them.
+  // Visits the blocks of one list, in the pool or in a thread's cache, without taking them.
   // REQUIRES: the thread is kept out
   template <class F>
   void ForEach(unsigned list, F&& visit) const {
@@ -332,13 +332,13 @@ class FreeBlockPool {
     std::uint16_t count;
     std::uint16_t limit;
     std::uint32_t next;
-    std::uint64_t renewals;  // of all regions, when it came to the depot
+    std::uint64_t renewals;  // of all regions, when it came to the pool
     std::uint32_t handles[kMagazineSize];
   };
   static_assert(sizeof(Magazine) == 256);
   struct Region {
     std::uint64_t renewal;  // its last renewal number
-    std::uint32_t free;     // bytes free in the depot
+    std::uint32_t free;     // bytes free in the pool
     std::uint32_t listed;   // of these, bytes in magazines
   };
 
@@ -405,7 +405,7 @@ class FreeBlockPool {
     }
   }
 
-  // Adds a thread's magazine to the depot.
+  // Adds a thread's magazine to the pool.
   void Enter(unsigned list, std::uint32_t m) {
     Magazine& magazine = At(m);
     magazine.renewals = renewals_;
@@ -416,7 +416,7 @@ class FreeBlockPool {
     } else if (list < kUnstamped) {
       CountIn(list, magazine);
     }
-    std::uint32_t& chain = counts_later ? uncounted_[list] : depot_[list];
+    std::uint32_t& chain = counts_later ? uncounted_[list] : magazines_[list];
     magazine.next = chain;
     chain = m;
     UpdateHas(list);
@@ -435,7 +435,7 @@ class FreeBlockPool {
     return m;
   }
   void UpdateHas(unsigned list) {
-    has_[list].store(depot_[list] != 0 || (list < kUnstamped && uncounted_[list] != 0), std::memory_order_relaxed);
+    has_[list].store(magazines_[list] != 0 || (list < kUnstamped && uncounted_[list] != 0), std::memory_order_relaxed);
   }
   void CountIn(unsigned list, const Magazine& magazine) {
     const auto bytes = static_cast<std::uint32_t>(BytesOf(list));
@@ -461,7 +461,7 @@ class FreeBlockPool {
       for (; uncounted_[list] != 0 && left != 0; --left) {
         const std::uint32_t m = TakeUncounted(list);
         CountIn(list, At(m));
-        At(m).next = std::exchange(depot_[list], m);
+        At(m).next = std::exchange(magazines_[list], m);
         UpdateHas(list);
       }
     }
@@ -471,7 +471,7 @@ class FreeBlockPool {
     while (CountSome(lock)) {
     }
   }
-  // Prepares a magazine of the depot for a thread: drops outdated handles.
+  // Prepares a magazine of the pool for a thread: drops outdated handles.
   void Leave(unsigned list, Magazine& magazine) {
     std::uint16_t kept = 0;
     for (std::uint32_t i = 0; i < magazine.count; ++i) {
@@ -482,7 +482,7 @@ class FreeBlockPool {
     }
     magazine.count = kept;
   }
-  // A block in a magazine of the depot is no longer free.
+  // A block in a magazine of the pool is no longer free.
   void Unlist(Run block) {
     Count(block, -1);
     RegionAt(block.begin).listed -= static_cast<std::uint32_t>(block.bytes());
@@ -490,7 +490,7 @@ class FreeBlockPool {
 
   template <class F>
   void VisitList(unsigned list, F&& visit) const {
-    for (const std::uint32_t chain : {depot_[list], list < kUnstamped ? uncounted_[list] : 0}) {
+    for (const std::uint32_t chain : {magazines_[list], list < kUnstamped ? uncounted_[list] : 0}) {
       for (std::uint32_t m = chain; m != 0; m = At(m).next) {
         for (std::uint32_t i = 0; i < At(m).count; ++i) {
           if (list >= kUnstamped || IsCurrent(At(m), BlockAt(list, At(m).handles[i]))) visit(At(m).handles[i]);
@@ -524,8 +524,8 @@ class FreeBlockPool {
     std::lock_guard lock(mutex_);
     for (;;) {
       const bool is_uncounted = list < kUnstamped && uncounted_[list] != 0;
-      if (!is_uncounted && depot_[list] == 0) return false;
-      const std::uint32_t next = is_uncounted ? TakeUncounted(list) : TakeFrom(list, depot_[list]);
+      if (!is_uncounted && magazines_[list] == 0) return false;
+      const std::uint32_t next = is_uncounted ? TakeUncounted(list) : TakeFrom(list, magazines_[list]);
       if (list < kUnstamped && !is_uncounted) Leave(list, At(next));
       for (std::uint32_t i = 0; handed_out_ != nullptr && i < At(next).count; ++i) handed_out_->Add(At(next).handles[i]);
       if (At(next).count == 0) {
@@ -568,9 +568,9 @@ class FreeBlockPool {
   const unsigned shift_, last_small_;
   const Extents extents_;
   mutable std::mutex mutex_;
-  // Whether the depot has magazines of the list; changed under mutex_.
+  // Whether the pool has magazines of the list; changed under mutex_.
   std::array<std::atomic<bool>, kLists> has_{};
-  std::array<std::uint32_t, kLists> depot_{};  // magazines; those of kFree are counted
+  std::array<std::uint32_t, kLists> magazines_{};  // magazines; those of kFree are counted
   std::array<std::uint32_t, kUnstamped> uncounted_{};
   std::uint32_t num_uncounted_ = 0;
   std::uint64_t uncounted_bytes_ = 0;

@@ -27,8 +27,8 @@ StatusOr<std::uint64_t> RecordHeap<FileT>::AllocateIndexExtent(std::uint64_t byt
 template <File FileT>
 HAKO_INLINE std::uint32_t RecordHeap<FileT>::TakeSmall(WriterState& writer, unsigned size_class) {
   std::uint32_t handle = 0;
-  if constexpr (!kMapped) handle = depot_->Pop(writer.free, FreeBlockPool::kUnstamped + size_class);
-  if (handle == 0) handle = depot_->Pop<FreeBlockPool::kRest>(writer.free, size_class);
+  if constexpr (!kMapped) handle = pool_->Pop(writer.free, FreeBlockPool::kUnstamped + size_class);
+  if (handle == 0) handle = pool_->Pop<FreeBlockPool::kRest>(writer.free, size_class);
   return handle != 0 ? handle : Carve(writer, size_class);
 }
 
@@ -45,27 +45,27 @@ HAKO_INLINE std::uint32_t RecordHeap<FileT>::Carve(WriterState& writer, unsigned
 
 template <File FileT>
 std::uint32_t RecordHeap<FileT>::CarveSlowly(WriterState& writer, unsigned size_class, Status* error) {
-  const bool small = depot_->IsSmall(size_class);
+  const bool small = pool_->IsSmall(size_class);
   const std::uint64_t bytes = BytesOf(size_class), most = bytes + place_unit_ - 1;
-  if (small) depot_->FreeRun(Rest(std::exchange(writer.chunk, {})));
+  if (small) pool_->FreeRun(Rest(std::exchange(writer.chunk, {})));
   for (bool harvested = false, gathered = false;;) {
     if (!small) {
-      if (const Run block = depot_->TakeBlock(bytes, place_unit_); block.bytes() != 0 && !IndexHas(block)) return HandleOf(block.begin);
-    } else if (writer.chunk = depot_->TakeChunk(most); IndexHas(Rest(writer.chunk))) {
+      if (const Run block = pool_->TakeBlock(bytes, place_unit_); block.bytes() != 0 && !IndexHas(block)) return HandleOf(block.begin);
+    } else if (writer.chunk = pool_->TakeChunk(most); IndexHas(Rest(writer.chunk))) {
       writer.chunk = {};
     } else if (writer.chunk.bytes() != 0) {
       return Carve(writer, size_class);
     }
     if (!std::exchange(harvested, true) && HarvestSome(writer)) {
-      if (const std::uint32_t handle = small ? depot_->Pop(writer.free, size_class) : 0; handle != 0) return handle;
+      if (const std::uint32_t handle = small ? pool_->Pop(writer.free, size_class) : 0; handle != 0) return handle;
       continue;
     }
     if (!std::exchange(gathered, true)) {  // before the file grows
-      depot_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
+      pool_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
       continue;
     }
     if (*error = Grow(bytes, most); error->ok()) continue;
-    std::uint32_t handle = small ? depot_->Pop(writer.free, size_class) : 0;
+    std::uint32_t handle = small ? pool_->Pop(writer.free, size_class) : 0;
     if (small && handle == 0) handle = CutSmall(writer, size_class);
     if (handle != 0) *error = absl::OkStatus();
     return handle;
@@ -76,8 +76,8 @@ std::uint32_t RecordHeap<FileT>::CarveSlowly(WriterState& writer, unsigned size_
 // stays free.
 template <File FileT>
 std::uint32_t RecordHeap<FileT>::CutSmall(WriterState& writer, unsigned size_class) {
-  Run block = depot_->TakeSmallBlock(FreeBlockPool::kFree, size_class);
-  if (!kMapped && block.bytes() == 0) block = depot_->TakeSmallBlock(FreeBlockPool::kUnstamped, size_class);
+  Run block = pool_->TakeSmallBlock(FreeBlockPool::kFree, size_class);
+  if (!kMapped && block.bytes() == 0) block = pool_->TakeSmallBlock(FreeBlockPool::kUnstamped, size_class);
   if (block.bytes() == 0) return 0;
   const std::uint64_t used = BytesOf(size_class);
   FreeGap(writer, block.begin + used, block.bytes() - used);
@@ -89,7 +89,7 @@ Status RecordHeap<FileT>::Grow(std::uint64_t bytes, std::uint64_t most) {
   if (bytes > FreeBlockPool::kSmallMax) ReleaseExtents();  // two neighbours may be large enough
   const std::uint64_t size = ExtentSize(bytes, most);
   HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, extents_->AllocateHeapExtent(size));
-  depot_->FreeRun({offset + sizeof(format::HeapExtentHeader), offset + size});
+  pool_->FreeRun({offset + sizeof(format::HeapExtentHeader), offset + size});
   return absl::OkStatus();
 }
 
@@ -115,14 +115,14 @@ template <File FileT>
 void RecordHeap<FileT>::ReleaseExtents() {
   std::lock_guard lock(extents_mutex_);
   if (extent_pins_ != 0) return;
-  for (const Run run : depot_->TakeRuns([this](Run each) { return IsHeapExtent(each); })) ReleaseExtent(run);
+  for (const Run run : pool_->TakeRuns([this](Run each) { return IsHeapExtent(each); })) ReleaseExtent(run);
 }
 
 template <File FileT>
 void RecordHeap<FileT>::ReleaseIfExtent(Run run) {
   if (!IsHeapExtent(run)) return;
   std::lock_guard lock(extents_mutex_);
-  if (extent_pins_ == 0 && depot_->TakeIfThere(run)) ReleaseExtent(run);
+  if (extent_pins_ == 0 && pool_->TakeIfThere(run)) ReleaseExtent(run);
 }
 
 template <File FileT>
@@ -138,8 +138,8 @@ template <class ForEachWriter>
 void RecordHeap<FileT>::GatherFree(ForEachWriter&& for_each_writer) {
   for_each_writer([&](WriterState& writer) {
     ReleaseFreed(writer);
-    depot_->FreeRun(Rest(std::exchange(writer.chunk, {})));
-    depot_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
+    pool_->FreeRun(Rest(std::exchange(writer.chunk, {})));
+    pool_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
   });
 }
 
@@ -240,7 +240,7 @@ bool RecordHeap<FileT>::NeedsReclaim() const {
 template <File FileT>
 std::uint64_t RecordHeap<FileT>::AllLive() const {
   const std::uint64_t index = index_is_in_memory() ? 0 : index_bytes();
-  const std::uint64_t others = LargeWaiting() + index + extents_->free_extent_bytes() + depot_->free_bytes(), all = extents_->tail();
+  const std::uint64_t others = LargeWaiting() + index + extents_->free_extent_bytes() + pool_->free_bytes(), all = extents_->tail();
   return all - std::min(all, others);
 }
 
@@ -265,14 +265,14 @@ typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachWri
   const std::uint64_t closed = epoch();
   const unsigned unstamped = FreeBlockPool::kUnstamped + closed % format::kSizeClasses;
   for_each_writer([&](WriterState& writer) {
-    depot_->Flush(writer.free, unstamped, unstamped + 1);
-    depot_->Flush(writer.free, FreeBlockPool::kWaiting, FreeBlockPool::kLists);
+    pool_->Flush(writer.free, unstamped, unstamped + 1);
+    pool_->Flush(writer.free, FreeBlockPool::kWaiting, FreeBlockPool::kLists);
     writer.waiting_bytes = 0;
   });
   large_closing_.store(large_waiting_.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);
   UseEpoch(closed + 1);
   PublishEpoch();
-  return {closed, extents_->tail(), depot_->TakeWaiting(), depot_->Take(unstamped), HarvestIsOver()};
+  return {closed, extents_->tail(), pool_->TakeWaiting(), pool_->Take(unstamped), HarvestIsOver()};
 }
 
 template <File FileT>
@@ -307,7 +307,7 @@ void RecordHeap<FileT>::ReleaseWaiting(WriterState& writer, ClosedEpoch& closed,
     std::uint32_t& chain = closed.waiting[c];
     if (keeps) {
       KeepPinned(c, chain);
-    } else if (kMapped || depot_->IsSmall(c)) {
+    } else if (kMapped || pool_->IsSmall(c)) {
       while (chain != 0) as_writer([&] { chain = ReleaseSome(writer, c, chain); });
     } else if (chain != 0) {
       FreeSlowly(writer, c, StampFree(chain), as_writer);
@@ -328,13 +328,13 @@ std::uint32_t RecordHeap<FileT>::ReleaseSome(WriterState& writer, unsigned size_
   const bool evacuating = evacuating_.load(std::memory_order_relaxed);
   std::unique_lock harvest(harvest_mutex_, std::defer_lock);
   if (!HarvestIsOver()) harvest.lock();
-  return depot_->Drain(
+  return pool_->Drain(
       chain,
       [&](std::uint32_t handle) {
         if (pinned_ != nullptr) pinned_->handed_out.Add(handle);
         if (evacuating && IsVictim(handle)) return ForgetBlock(handle, size_class);
         if (IsFrozen(handle)) return StoreStamp(handle, stamps().free);  // the harvest finds it
-        if (!kMapped) return depot_->Push(writer.free, FreeBlockPool::kUnstamped + size_class, handle);
+        if (!kMapped) return pool_->Push(writer.free, FreeBlockPool::kUnstamped + size_class, handle);
         StoreStamp(handle, stamps().free);
         FreeStamped(writer, handle, size_class);
       },
@@ -347,7 +347,7 @@ std::vector<std::uint32_t> RecordHeap<FileT>::StampFree(std::uint32_t chain) {
   std::unique_lock harvest(harvest_mutex_, std::defer_lock);
   if (!HarvestIsOver()) harvest.lock();
   std::vector<std::uint32_t> handles;
-  (void)depot_->Drain(chain, [&](std::uint32_t handle) {
+  (void)pool_->Drain(chain, [&](std::uint32_t handle) {
     if (pinned_ != nullptr) pinned_->handed_out.Add(handle);
     // If there is no memory for the list, the block is forgotten: lost space, not lost data.
     if (IsFrozen(handle) || !TryPushBack(handles, handle)) StoreStamp(handle, stamps().free);
@@ -420,14 +420,14 @@ void RecordHeap<FileT>::BeginEvacuation(std::vector<Extent>& victims, ForEachWri
     ForgetBlock(handle, size_class);
     return true;
   };
-  depot_->Forget(forget);
-  for_each_writer([&](WriterState& writer) { depot_->Forget(writer.free, forget); });
+  pool_->Forget(forget);
+  for_each_writer([&](WriterState& writer) { pool_->Forget(writer.free, forget); });
   for_each_writer([&](WriterState& writer) {
     if (writer.chunk.bytes() != 0 && IsVictim(HandleOf(writer.chunk.next))) forgotten_.push_back(Rest(std::exchange(writer.chunk, {})));
   });
   std::vector<Run> ranges;
   for (const Extent& extent : victims) ranges.push_back({extent.offset, extent.offset + extent.bytes});
-  depot_->TakeAll(
+  pool_->TakeAll(
       ranges, [this](std::uint32_t handle) { return IsVictim(handle); }, [this](Run run) { forgotten_.push_back(run); });
 }
 
@@ -447,7 +447,7 @@ StatusOr<std::uint32_t> RecordHeap<FileT>::Relocate(WriterState& mover, std::uin
   const std::string key(record.key), value(record.value);
   Status error;
   const unsigned size_class = ClassOf(key.size(), value.size());
-  std::uint32_t copy = depot_->IsSmall(size_class) ? Carve(mover, size_class) : 0;
+  std::uint32_t copy = pool_->IsSmall(size_class) ? Carve(mover, size_class) : 0;
   if (copy == 0) copy = CarveSlowly(mover, size_class, &error);
   if (copy == 0) return error;
   HAKO_RETURN_IF_ERROR(Put(mover, copy, fresh_stamp(), KeyHash(key), key, value));

@@ -48,8 +48,8 @@ class RecordArena {
 
   static StatusOr<std::unique_ptr<RecordArena>> Create(int align_pow, std::uint64_t seed) {
     HAKO_ASSIGN_OR_RETURN(auto arena, storage::Arena::Create(std::uint64_t{1} << (32 + align_pow)));
-    HAKO_ASSIGN_OR_RETURN(auto depot, FreeBlockPool::Create(static_cast<unsigned>(align_pow)));
-    return std::unique_ptr<RecordArena>(new RecordArena(std::move(arena), std::move(depot), align_pow, seed));
+    HAKO_ASSIGN_OR_RETURN(auto pool, FreeBlockPool::Create(static_cast<unsigned>(align_pow)));
+    return std::unique_ptr<RecordArena>(new RecordArena(std::move(arena), std::move(pool), align_pow, seed));
   }
 
   sync::WriteGate& gate() { return gate_; }
@@ -141,7 +141,7 @@ class RecordArena {
     }
     const unsigned size_class = ClassOf(key.size(), value.size());
     std::uint32_t handle = 0;
-    if (depot_->IsSmall(size_class)) [[likely]]
+    if (pool_->IsSmall(size_class)) [[likely]]
       handle = TakeSmall(writer, size_class);
     if (handle == 0) handle = CarveSlowly(writer, size_class, error);
     if (handle == 0) [[unlikely]]
@@ -158,7 +158,7 @@ class RecordArena {
     }
     const std::uint64_t bytes = BytesOf(ClassOf(key.size(), value.size()));
     for (;;) {
-      if (const Run block = depot_->TakeBlock(bytes); block.bytes() != 0) {
+      if (const Run block = pool_->TakeBlock(bytes); block.bytes() != 0) {
         const auto handle = static_cast<std::uint32_t>(block.begin >> shift_);
         Put(handle, key, value);
         return handle;
@@ -198,7 +198,7 @@ class RecordArena {
   void Revive(std::uint32_t) {}
 
   void Retire(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths) {
-    depot_->FreeBlock(writer.free, ClassOf(lengths.key_size, lengths.value_size), handle);
+    pool_->FreeBlock(writer.free, ClassOf(lengths.key_size, lengths.value_size), handle);
   }
   void ReleaseFreed(WriterState&) {}
   void Retire(WriterState& writer, std::uint32_t handle) { Retire(writer, handle, ReadLengths(At(handle))); }
@@ -226,7 +226,7 @@ class RecordArena {
     return handle;
   }
   void GiveBack(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
-    depot_->FreeBlock(writer.free, ClassOf(key_size, value_size), handle);
+    pool_->FreeBlock(writer.free, ClassOf(key_size, value_size), handle);
   }
   HAKO_INLINE bool OverwriteShort(std::uint32_t handle, std::uint64_t head, std::string_view value) {
     const std::uint64_t key_size = KeySizeOf(head);
@@ -239,16 +239,16 @@ class RecordArena {
     return true;
   }
   HAKO_INLINE void RetireShort(WriterState& writer, std::uint32_t handle, std::uint64_t head) {
-    depot_->Push(writer.free, ShortClassOf(KeySizeOf(head), ValueSizeOf(head)), handle);
+    pool_->Push(writer.free, ShortClassOf(KeySizeOf(head), ValueSizeOf(head)), handle);
   }
 
   // REQUIRES: writers kept out
   template <class ForEachWriter>
   std::uint64_t FreeBytes(ForEachWriter&& for_each_writer) const {
-    std::uint64_t bytes = depot_->free_bytes();
+    std::uint64_t bytes = pool_->free_bytes();
     for_each_writer([&](WriterState& writer) {
       bytes += writer.chunk.bytes();
-      for (unsigned c = 0; depot_->IsSmall(c); ++c) depot_->ForEach(writer.free, c, [&](std::uint32_t) { bytes += BytesOf(c); });
+      for (unsigned c = 0; pool_->IsSmall(c); ++c) pool_->ForEach(writer.free, c, [&](std::uint32_t) { bytes += BytesOf(c); });
     });
     return bytes;
   }
@@ -256,9 +256,9 @@ class RecordArena {
   std::uint64_t index_bytes() const { return index_bytes_.load(std::memory_order_relaxed); }
 
  protected:
-  RecordArena(std::unique_ptr<storage::Arena> arena, std::unique_ptr<FreeBlockPool> depot, int shift, std::uint64_t seed)
+  RecordArena(std::unique_ptr<storage::Arena> arena, std::unique_ptr<FreeBlockPool> pool, int shift, std::uint64_t seed)
       : arena_(std::move(arena)),
-        depot_(std::move(depot)),
+        pool_(std::move(pool)),
         base_(reinterpret_cast<char*>(arena_->base())),
         shift_(static_cast<unsigned>(shift)),
         seed_(seed) {}
@@ -308,7 +308,7 @@ class RecordArena {
 
   // Takes a small block of the thread's own, free or from its chunk; 0 if there is none.
   HAKO_INLINE std::uint32_t TakeSmall(WriterState& writer, unsigned size_class) {
-    const std::uint32_t handle = depot_->Pop<FreeBlockPool::kRest>(writer.free, size_class);
+    const std::uint32_t handle = pool_->Pop<FreeBlockPool::kRest>(writer.free, size_class);
     return handle != 0 ? handle : Carve(writer, size_class);
   }
   // Takes a small block from the thread's chunk; 0 if it does not fit.
@@ -325,20 +325,20 @@ class RecordArena {
   // Takes a block of any size from free space, else from new memory; 0 with an error.
   [[gnu::noinline]] std::uint32_t CarveSlowly(WriterState& writer, unsigned size_class, Status* error) {
     const std::uint64_t bytes = BytesOf(size_class);
-    const bool small = depot_->IsSmall(size_class);
-    if (small) depot_->FreeRun(Rest(std::exchange(writer.chunk, {})));
+    const bool small = pool_->IsSmall(size_class);
+    if (small) pool_->FreeRun(Rest(std::exchange(writer.chunk, {})));
     for (bool gathered = false;;) {
       if (!small) {
-        if (const Run block = depot_->TakeBlock(bytes); block.bytes() != 0) return static_cast<std::uint32_t>(block.begin >> shift_);
-      } else if (writer.chunk = depot_->TakeChunk(bytes); writer.chunk.bytes() != 0) {
+        if (const Run block = pool_->TakeBlock(bytes); block.bytes() != 0) return static_cast<std::uint32_t>(block.begin >> shift_);
+      } else if (writer.chunk = pool_->TakeChunk(bytes); writer.chunk.bytes() != 0) {
         return Carve(writer, size_class);
       }
       if (!std::exchange(gathered, true)) {
-        depot_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
+        pool_->Flush(writer.free, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
         continue;
       }
       if (*error = Grow(bytes); error->ok()) continue;
-      const std::uint32_t handle = small ? depot_->Pop(writer.free, size_class) : 0;
+      const std::uint32_t handle = small ? pool_->Pop(writer.free, size_class) : 0;
       if (handle != 0) *error = absl::OkStatus();
       return handle;
     }
@@ -346,12 +346,12 @@ class RecordArena {
   Status Grow(std::uint64_t bytes) {
     const std::uint64_t size = ChunkSize(arena_->end(), bytes);
     HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, arena_->Allocate(size));
-    depot_->FreeRun({offset, offset + size});
+    pool_->FreeRun({offset, offset + size});
     return absl::OkStatus();
   }
 
   std::unique_ptr<storage::Arena> arena_;
-  std::unique_ptr<FreeBlockPool> depot_;
+  std::unique_ptr<FreeBlockPool> pool_;
   char* base_;
   unsigned shift_;
   std::uint64_t seed_;

@@ -47,7 +47,7 @@ StatusOr<std::unique_ptr<RecordHeap<FileT>>> RecordHeap<FileT>::Open(std::unique
     const StatusOr<std::uint64_t> bytes = static_cast<const RecordHeap*>(heap)->extents_->HeapExtentBytes(offset);
     return bytes.ok() && *bytes != 0;
   };
-  HAKO_ASSIGN_OR_RETURN(self->depot_, FreeBlockPool::Create(self->shift_, {begins_at, self.get()}));
+  HAKO_ASSIGN_OR_RETURN(self->pool_, FreeBlockPool::Create(self->shift_, {begins_at, self.get()}));
   if constexpr (!kMapped) HAKO_RETURN_IF_ERROR(self->UseIndexArena());
   return self;
 }
@@ -272,7 +272,7 @@ std::uint32_t RecordHeap<FileT>::Write(WriterState& writer, std::uint64_t key_ha
   }
   const unsigned size_class = ClassOf(key.size(), value.size());
   std::uint32_t handle = 0;
-  if (depot_->IsSmall(size_class)) [[likely]]
+  if (pool_->IsSmall(size_class)) [[likely]]
     handle = TakeSmall(writer, size_class);
   if (handle == 0) handle = CarveSlowly(writer, size_class, error);
   if (handle == 0) [[unlikely]]
@@ -293,9 +293,9 @@ std::uint32_t RecordHeap<FileT>::WriteAhead(WriterState& writer, std::uint64_t k
   const std::uint64_t bytes = BytesOf(size_class), most = bytes + place_unit_ - 1;
   for (;;) {
     gate_.Pass(writer);
-    writer.ahead = depot_->TakeBlock(bytes, place_unit_);
+    writer.ahead = pool_->TakeBlock(bytes, place_unit_);
     if (writer.ahead.bytes() == 0) HarvestSome(writer);
-    if (writer.ahead.bytes() == 0) writer.ahead = depot_->TakeBlock(bytes, place_unit_);
+    if (writer.ahead.bytes() == 0) writer.ahead = pool_->TakeBlock(bytes, place_unit_);
     if (IndexHas(writer.ahead)) writer.ahead = {};
     writer.Leave();
     if (writer.ahead.bytes() != 0) break;
@@ -418,7 +418,7 @@ HAKO_INLINE void RecordHeap<FileT>::RetireShort(WriterState& writer, std::uint32
   if (static_cast<std::uint16_t>(head >> 32) != stamps().live.bits() || evacuating_.load(std::memory_order_relaxed)) [[unlikely]]
     return Retire(writer, handle, {2, KeySizeOf(head), ValueSizeOf(head)});
   StoreStamp(handle, stamps().free);
-  depot_->Push(writer.free, ShortClassOf(KeySizeOf(head), ValueSizeOf(head)), handle);
+  pool_->Push(writer.free, ShortClassOf(KeySizeOf(head), ValueSizeOf(head)), handle);
 }
 
 template <File FileT>
@@ -458,7 +458,7 @@ template <File FileT>
 HAKO_INLINE void RecordHeap<FileT>::FreeBlock(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
   StoreStamp(handle, stamps().free);
   const unsigned size_class = ClassOf(key_size, value_size);
-  if (depot_->IsSmall(size_class)) [[likely]]
+  if (pool_->IsSmall(size_class)) [[likely]]
     return FreeStamped(writer, handle, size_class);
   ReleaseFreed(writer);
   writer.freed = handle;
@@ -469,7 +469,7 @@ template <File FileT>
 HAKO_INLINE void RecordHeap<FileT>::FreeStamped(WriterState& writer, std::uint32_t handle, unsigned size_class) {
   if (evacuating_.load(std::memory_order_relaxed) && IsVictim(handle)) [[unlikely]]
     return ForgetBlock(handle, size_class);
-  const Run run = depot_->FreeBlock(writer.free, size_class, handle);
+  const Run run = pool_->FreeBlock(writer.free, size_class, handle);
   if (run.bytes() >= kLarge) [[unlikely]]
     ReleaseIfExtent(run);
 }

@@ -297,7 +297,7 @@ class RecordHeap {
   bool IsNamed(format::Stamp stamp) const { return KeepsStamps() ? stamp.BelongsTo(extents_->super().epoch) : stamp.IsLive(); }
   HAKO_INLINE void FreeBlock(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
   // Frees bytes of a heap extent that no block has, in whole units.
-  void FreeGap(WriterState& writer, std::uint64_t offset, std::uint64_t bytes) { depot_->FreeGap(writer.free, {offset, offset + bytes}); }
+  void FreeGap(WriterState& writer, std::uint64_t offset, std::uint64_t bytes) { pool_->FreeGap(writer.free, {offset, offset + bytes}); }
   // After a process kill, finds the space that the dead process had free or waiting, extent by
   // extent: whenever space is needed, a part with each synchronization, or all at once if the
   // stamps that it left are old. Until then an extent is frozen: none of its blocks is handed out,
@@ -339,11 +339,11 @@ class RecordHeap {
   // Frees the victims' extents if they are `emptied`, that is, hold no record of the last synced
   // state nor any other; otherwise frees only the forgotten blocks. REQUIRES: writers kept out
   void EndEvacuation(WriterState& writer, const std::vector<Extent>& victims, bool emptied);
-  void ReleaseChunk(WriterState& mover) { depot_->FreeRun(Rest(std::exchange(mover.chunk, {}))); }
+  void ReleaseChunk(WriterState& mover) { pool_->FreeRun(Rest(std::exchange(mover.chunk, {}))); }
   // The mover's retired blocks wait with those of writers; its unused ones become free.
   void ReleaseMover(WriterState& mover) {
     ReleaseChunk(mover);
-    depot_->Flush(mover.free, 0, FreeBlockPool::kLists);
+    pool_->Flush(mover.free, 0, FreeBlockPool::kLists);
   }
   // The bytes of the blocks that live and unborn records occupy in a heap extent.
   StatusOr<std::uint64_t> LiveBytes(Extent extent) const;
@@ -562,9 +562,9 @@ class RecordHeap {
   bool HarvestIsOver() const { return harvest_next_.load(std::memory_order_relaxed) >= harvest_end_; }
   void Wait(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
     const unsigned size_class = ClassOf(key_size, value_size);
-    depot_->Push(writer.free, FreeBlockPool::kWaiting + size_class, handle);
+    pool_->Push(writer.free, FreeBlockPool::kWaiting + size_class, handle);
     writer.waiting_bytes += BytesOf(size_class);
-    if (!depot_->IsSmall(size_class)) [[unlikely]]
+    if (!pool_->IsSmall(size_class)) [[unlikely]]
       CountLarge(BytesOf(size_class));
   }
   [[gnu::noinline]] void CountLarge(std::uint64_t bytes);
@@ -592,7 +592,7 @@ class RecordHeap {
   [[gnu::cold]] void StopAt(const Status& unread);
 
   std::unique_ptr<ExtentFile<FileT>> extents_;
-  std::unique_ptr<FreeBlockPool> depot_;
+  std::unique_ptr<FreeBlockPool> pool_;
   std::unique_ptr<IndexArena> index_arena_;  // the index, if it cannot be in the file
   char* base_ = nullptr;                     // mapped only
   unsigned shift_;

@@ -156,7 +156,7 @@ std::string RecordHeap<FileT>::TakeNote(ForEachWriter&& for_each_writer, const C
   internal::PutNumber(&note, HarvestIsOver() ? 0 : 1);
   if (!HarvestIsOver()) return note;
   std::vector<Run> runs;
-  depot_->ForEachRun([&](Run run) { runs.push_back(run); });
+  pool_->ForEachRun([&](Run run) { runs.push_back(run); });
   internal::PutNumber(&note, runs.size());
   for (const Run run : runs) {
     internal::PutNumber(&note, run.begin);
@@ -165,9 +165,9 @@ std::string RecordHeap<FileT>::TakeNote(ForEachWriter&& for_each_writer, const C
   for (unsigned list = 0; list < FreeBlockPool::kWaiting; ++list) {
     std::vector<std::uint32_t> handles;
     const auto add = [&](std::uint32_t handle) { handles.push_back(handle); };
-    depot_->ForEach(list, add);
-    for_each_writer([&](WriterState& writer) { depot_->ForEach(writer.free, list, add); });
-    if (list >= FreeBlockPool::kUnstamped) depot_->Drain(closed.waiting[list - FreeBlockPool::kUnstamped], add);
+    pool_->ForEach(list, add);
+    for_each_writer([&](WriterState& writer) { pool_->ForEach(writer.free, list, add); });
+    if (list >= FreeBlockPool::kUnstamped) pool_->Drain(closed.waiting[list - FreeBlockPool::kUnstamped], add);
     if (handles.empty()) continue;
     internal::PutNumber(&note, list);
     internal::PutNumber(&note, handles.size());
@@ -216,7 +216,7 @@ Status RecordHeap<FileT>::ReadNote(WriterState& writer, std::string_view note) {
   for (std::uint64_t before = 0; count != 0; --count, before = b) {
     if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b)) return is_short();
     if (b < a || a < before || (a | b) % unit != 0 || !is_free(a, b - a)) return bad("a free run is not free", a);
-    depot_->FreeRun({a, b});
+    pool_->FreeRun({a, b});
   }
   while (!note.empty()) {
     if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &count)) return is_short();
@@ -227,15 +227,15 @@ Status RecordHeap<FileT>::ReadNote(WriterState& writer, std::string_view note) {
     note.remove_prefix(count * sizeof(handles[0]));
     const auto list = static_cast<unsigned>(a), size_class = list % format::kSizeClasses;
     // The block is to stay in a list of unstamped blocks.
-    const bool stays = !kMapped && list != size_class && depot_->IsSmall(size_class);
+    const bool stays = !kMapped && list != size_class && pool_->IsSmall(size_class);
     const bool stamps_now = !stays && list != size_class && AcceptsWrites();
     for (const std::uint32_t handle : handles) {
       if (!is_free(OffsetOf(handle), BytesOf(size_class))) return bad("a free block is not free", OffsetOf(handle));
       if (stamps_now) StoreStamp(handle, stamps().free);
       if (stays) {
-        depot_->Push(writer.free, list, handle);
+        pool_->Push(writer.free, list, handle);
       } else {
-        depot_->FreeBlock(writer.free, size_class, handle);
+        pool_->FreeBlock(writer.free, size_class, handle);
       }
     }
   }
@@ -246,11 +246,11 @@ Status RecordHeap<FileT>::ReadNote(WriterState& writer, std::string_view note) {
 template <File FileT>
 template <class ForEachWriter>
 std::uint64_t RecordHeap<FileT>::FreeBytes(ForEachWriter&& for_each_writer) const {
-  std::uint64_t bytes = extents_->free_extent_bytes() + depot_->free_bytes();
+  std::uint64_t bytes = extents_->free_extent_bytes() + pool_->free_bytes();
   for (unsigned list = 0; list < FreeBlockPool::kWaiting; ++list) {
     const auto add = [&](std::uint32_t) { bytes += BytesOf(list % format::kSizeClasses); };
-    if (list >= FreeBlockPool::kUnstamped) depot_->ForEach(list, add);
-    for_each_writer([&](WriterState& writer) { depot_->ForEach(writer.free, list, add); });
+    if (list >= FreeBlockPool::kUnstamped) pool_->ForEach(list, add);
+    for_each_writer([&](WriterState& writer) { pool_->ForEach(writer.free, list, add); });
   }
   for_each_writer([&](WriterState& writer) {
     bytes += writer.waiting_bytes;

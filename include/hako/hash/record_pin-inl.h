@@ -5,17 +5,17 @@
 
 namespace hako::hash {
 
-// Moves all free blocks to the depot, which from now on records the blocks that it hands out.
+// Moves all free blocks to the pool, which from now on records the blocks that it hands out.
 template <File FileT>
 template <class ForEachWriter>
 Status RecordHeap<FileT>::PinState(ForEachWriter&& for_each_writer) {
   HAKO_ASSIGN_OR_RETURN(pinned_, PinnedState::Create(epoch(), extents_->tail(), HandleAt(extents_->tail())));
   GatherFree(for_each_writer);
   for_each_writer([&](WriterState& writer) {
-    depot_->Flush(writer.free, FreeBlockPool::kUnstamped, FreeBlockPool::kWaiting);
+    pool_->Flush(writer.free, FreeBlockPool::kUnstamped, FreeBlockPool::kWaiting);
     if (writer.ahead.bytes() != 0) pinned_->handed_out.Add(HandleAt(writer.ahead.begin));
   });
-  depot_->NoteHandedOut(&pinned_->handed_out);
+  pool_->NoteHandedOut(&pinned_->handed_out);
   return absl::OkStatus();
 }
 
@@ -43,7 +43,7 @@ template <File FileT>
 void RecordHeap<FileT>::KeepPinned(unsigned size_class, std::uint32_t chain) {
   std::vector<std::uint32_t>& waiting = pinned_->waiting[size_class];
   const std::size_t before = waiting.size();
-  (void)depot_->Drain(chain, [&](std::uint32_t handle) {
+  (void)pool_->Drain(chain, [&](std::uint32_t handle) {
     pinned_->released.Add(handle);
     // If there is no memory for the list: lost space, not lost data.
     if (!TryPushBack(waiting, handle)) StoreStamp(handle, stamps().free);
@@ -56,7 +56,7 @@ template <File FileT>
 template <class AsWriter>
 void RecordHeap<FileT>::UnpinState(WriterState& writer, AsWriter&& as_writer) {
   if (pinned_ == nullptr) return;
-  depot_->NoteHandedOut(nullptr);
+  pool_->NoteHandedOut(nullptr);
   const std::unique_ptr<PinnedState> pinned = std::move(pinned_);
   for (unsigned c = 0; c < pinned->waiting.size(); ++c) FreeSlowly(writer, c, std::move(pinned->waiting[c]), as_writer);
 }
