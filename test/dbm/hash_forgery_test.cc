@@ -310,7 +310,7 @@ TEST_P(HashForgedFieldsTest, SurvivesForgedLiveStates) {
   const std::vector<ForgedField> fields = {{offsetof(State, epoch), 8},         {offsetof(State, tail), 8},
                                            {offsetof(State, tail), 3},          {offsetof(State, num_lines), 8},
                                            {offsetof(State, num_lines), 2},     {offsetof(State, index_extents), 8},
-                                           {offsetof(State, index_extents), 1}, {offsetof(State, settled), 8}};
+                                           {offsetof(State, index_extents), 1}, {offsetof(State, oldest_retired_epoch), 8}};
   Repeat(20, [&](HashForgery& forgery, Random& random) { return ForgeFields(forgery.Live(), fields, random); });
 }
 

@@ -68,7 +68,7 @@ TEST(FileLayouts, KeepTheirPlaces) {
   EXPECT_EQ(offsetof(HashSuperBlock, metadata), 120u);
   EXPECT_EQ(offsetof(HashSuperBlock, synced_at), 192u);
   EXPECT_EQ(offsetof(LiveState, tail), 48u);
-  EXPECT_EQ(offsetof(LiveState, settled), 88u);
+  EXPECT_EQ(offsetof(LiveState, oldest_retired_epoch), 88u);
   EXPECT_EQ(offsetof(TreeSuperBlock, version), 16u);
   EXPECT_EQ(offsetof(TreeSuperBlock, sequence), 112u);
   EXPECT_EQ(offsetof(TreeSuperBlock, map), 160u);

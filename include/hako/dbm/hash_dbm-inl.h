@@ -145,7 +145,8 @@ Status HashDBM<FileT>::FlushLocked(WriterState* writer) const {
   return status;
 }
 
-// A Set may become pending before the buckets are locked, and a later one may be entered at once. So the list is checked under the locks.
+// A Set may become pending before the buckets are locked, and a later one may be entered at once.
+// So the list is checked under the locks.
 template <File FileT>
 template <class V>
 Status HashDBM<FileT>::ProcessMultiEntered(WriterState& writer, std::span<const std::string_view> keys, V&& visitor) {
@@ -582,7 +583,7 @@ Status HashDBM<FileT>::CloseWritable() {
   HAKO_RETURN_IF_ERROR(FlushPending());
   if (WriterState* mine = writers_.Mine(); mine != nullptr) {
     if (rebuilt_ && Space::kMapped) {
-      HAKO_RETURN_IF_ERROR(MakeIndexAnew(*mine));
+      HAKO_RETURN_IF_ERROR(RebuildIndex(*mine));
       // Moves records to where the old index was. It is not an error if there is no space for a
       // batch.
       (void)WithMover(*mine, [&](WriterState& mover, std::uint64_t batch) { return MoveDown(*mine, mover, batch); });

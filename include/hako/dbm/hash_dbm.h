@@ -298,7 +298,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status MoveDown(WriterState& mine, WriterState& mover, std::uint64_t batch);
   Status Evacuate(WriterState& mine, WriterState& mover, std::vector<hash::Extent>& victims);
   Status MoveLong(WriterState& mine, WriterState& mover, std::uint32_t handle);
-  Status MakeIndexAnew(WriterState& mine);
+  Status RebuildIndex(WriterState& mine);
 
   std::unique_ptr<Space> heap_;
   mutable Index index_;                         // mutable because reads may flush pending Sets

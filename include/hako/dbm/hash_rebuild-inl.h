@@ -160,7 +160,7 @@ Status HashDBM<FileT>::MoveLong(WriterState& mine, WriterState& mover, std::uint
 // After a Rebuild: builds an index of the size that the records need, in the lowest free extents.
 // REQUIRES: no other thread uses the database
 template <File FileT>
-Status HashDBM<FileT>::MakeIndexAnew(WriterState& mine) {
+Status HashDBM<FileT>::RebuildIndex(WriterState& mine) {
   auto& extents = heap_->extents();
   HAKO_RETURN_IF_ERROR(SynchronizeLocked(mine));
   extents.WithdrawLiveState();

@@ -86,9 +86,9 @@ struct LiveState {
   std::uint64_t tail;
   std::uint64_t num_lines;
   std::uint64_t index_extents;
-  std::uint64_t clearing;  // kClearing while Clear runs: the next open finishes it
-  std::uint64_t poisoned;  // 1 after a failed sync: the page cache may have dropped dirty pages
-  std::uint64_t settled;   // no block is stamped as retired in an earlier epoch
+  std::uint64_t clearing;              // kClearing while Clear runs: the next open finishes it
+  std::uint64_t poisoned;              // 1 after a failed sync: the page cache may have dropped dirty pages
+  std::uint64_t oldest_retired_epoch;  // no block is stamped as retired in an earlier epoch
   std::uint64_t reserved;
 };
 static_assert(sizeof(LiveState) == 104 && alignof(LiveState) == 8);

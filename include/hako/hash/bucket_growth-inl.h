@@ -10,11 +10,11 @@ template <class Space>
 HAKO_INLINE void BucketIndex<Space>::AddToCount(WriterState& writer, std::int64_t delta) {
   const std::int64_t pending = writer.pending_count.load(std::memory_order_relaxed) + delta;
   writer.pending_count.store(pending, std::memory_order_relaxed);
-  if (pending >= kCountBatch || pending <= -kCountBatch) SettleCount(writer, pending);
+  if (pending >= kCountBatch || pending <= -kCountBatch) FlushCount(writer, pending);
 }
 
 template <class Space>
-void BucketIndex<Space>::SettleCount(WriterState& writer, std::int64_t pending) {
+void BucketIndex<Space>::FlushCount(WriterState& writer, std::int64_t pending) {
   std::int64_t total = count_.load(std::memory_order_relaxed) + pending;
   if (sync::IsSingleThreaded()) {
     count_.store(total, std::memory_order_relaxed);
@@ -71,7 +71,7 @@ bool BucketIndex<Space>::Split(WriterState& writer) {
     line = next.ok() ? *next : nullptr;
   }
   const bool new_tags = format::TagBase(depth + 1) != format::TagBase(depth);
-  [[maybe_unused]] std::optional<typename Space::Ahead> ahead;  // until MakeTagsAnew is done
+  [[maybe_unused]] std::optional<typename Space::Ahead> ahead;  // until RecomputeTags is done
   if constexpr (Space::kReadsAhead) {
     if (new_tags) {
       ahead.emplace();
@@ -80,8 +80,8 @@ bool BucketIndex<Space>::Split(WriterState& writer) {
       space_.Read(*ahead);
     }
   }
-  if (new_tags && status.ok()) status = MakeTagsAnew(writer, {moved.data(), num_moved}, depth + 1);
-  if (new_tags && status.ok()) status = MakeTagsAnew(writer, {stayed.data(), num_stayed}, depth + 1);
+  if (new_tags && status.ok()) status = RecomputeTags(writer, {moved.data(), num_moved}, depth + 1);
+  if (new_tags && status.ok()) status = RecomputeTags(writer, {stayed.data(), num_stayed}, depth + 1);
   if (status.ok()) status = FillLine(lines_.Home(n), {moved.data(), num_moved});
   if (!status.ok()) return false;
   PublishLineCount(n + 1);  // nothing can fail from here on
@@ -98,7 +98,7 @@ bool BucketIndex<Space>::Split(WriterState& writer) {
 }
 
 template <class Space>
-Status BucketIndex<Space>::MakeTagsAnew(WriterState& writer, std::span<Tagged> entries, unsigned depth) const {
+Status BucketIndex<Space>::RecomputeTags(WriterState& writer, std::span<Tagged> entries, unsigned depth) const {
   for (Tagged& entry : entries) {
     HAKO_ASSIGN_OR_RETURN(const RecordView record, space_.View(writer, entry.handle));
     entry.tag = format::TagOf(space_.KeyHash(record.key), depth);

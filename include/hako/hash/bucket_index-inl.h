@@ -198,9 +198,9 @@ HAKO_INLINE Status BucketIndex<Space>::Process(WriterState& writer, std::uint64_
   std::optional<std::string_view> value;
   if constexpr (kReads<ActionT, V>) {
     if (entry.handle != 0) value = space_.ViewShort(entry.handle, entry.head, hash);
-    entry.settled = entry.settled && value.has_value() == (entry.handle != 0);
+    entry.is_final = entry.is_final && value.has_value() == (entry.handle != 0);
   }
-  if (!entry.settled) [[unlikely]] {
+  if (!entry.is_final) [[unlikely]] {
     if constexpr (std::is_same_v<Visit, ActionT>) {
       if (visit.kind() == ActionT::Kind::kSet) return StoreSlowly(writer, guard.HandOver(), hash, key, visit.value(), fresh);
     }

@@ -221,8 +221,8 @@ class BucketIndex {
     format::Lengths lengths = {};  // of the record
   };
   struct ShortEntry {
-    bool settled = false;  // whether the answer is final; if not, call Find
-    Line* line = nullptr;  // its bucket; the last of the chain if there is none
+    bool is_final = false;  // whether the answer is final; if not, call Find
+    Line* line = nullptr;   // its bucket; the last of the chain if there is none
     unsigned i = 0;
     std::uint32_t handle = 0;  // 0 = none
     std::uint64_t head = 0;    // the record's first 8 bytes
@@ -359,11 +359,11 @@ class BucketIndex {
     shape_.store(TableShape::Of(n).word(), std::memory_order_release);
   }
   HAKO_INLINE void AddToCount(WriterState& writer, std::int64_t delta);
-  [[gnu::noinline]] void SettleCount(WriterState& writer, std::int64_t pending);
+  [[gnu::noinline]] void FlushCount(WriterState& writer, std::int64_t pending);
   bool Split(WriterState& writer);
   Status FillLine(Line& line, std::span<const Tagged> entries);
   static void StoreLine(Line& line, const Line& content);
-  Status MakeTagsAnew(WriterState& writer, std::span<Tagged> entries, unsigned depth) const;
+  Status RecomputeTags(WriterState& writer, std::span<Tagged> entries, unsigned depth) const;
   void Compact(Line& home, std::size_t chain, std::size_t num_entries);
   Status RepairLine(WriterState& writer, std::uint64_t index);
   Space& space_;

@@ -189,9 +189,9 @@ class BucketIndex<Space>::MultiGuard {
     ActionT action = ActionT::Keep();
   };
   // A guard of a bucket whose lock LockedHomes owns.
-  struct LentTurn : BucketGuard {
+  struct LentGuard : BucketGuard {
     using BucketGuard::BucketGuard;
-    ~LentTurn() { this->HandOver(); }
+    ~LentGuard() { this->HandOver(); }
   };
 
   void Lock() {
@@ -226,11 +226,11 @@ class BucketIndex<Space>::MultiGuard {
     }
   }
 
-  LentTurn Lend(const Record& record) { return LentTurn(index_, writer_, homes_.PlaceOf(record.hash)); }
+  LentGuard Lend(const Record& record) { return LentGuard(index_, writer_, homes_.PlaceOf(record.hash)); }
 
   Status Find(std::size_t i) {
     Record& record = records_[i];
-    const LentTurn guard = Lend(record);
+    const LentGuard guard = Lend(record);
     Entry entry;
     HAKO_RETURN_IF_ERROR(index_.Find(writer_, guard, record.hash, keys_[i], &entry));
     record.handle = entry.handle;
@@ -261,7 +261,7 @@ class BucketIndex<Space>::MultiGuard {
   Status MakeEntries() {
     for (Record& record : records_) {
       if (record.fresh == 0 || record.handle != 0) continue;
-      LentTurn guard = Lend(record);
+      LentGuard guard = Lend(record);
       HAKO_RETURN_IF_ERROR(index_.template Insert<false>(guard, record.hash, [&record](Status*) { return record.fresh; }));
       record.entered = true;
     }

@@ -152,7 +152,7 @@ void RecordHeap<FileT>::BeginHarvest(WriterState& writer, std::uint64_t num_reco
   live_to_harvest_ = num_records;
   harvest_end_ = extents_->tail();
   harvest_next_.store(format::kFirstExtent, std::memory_order_relaxed);
-  if (first_epoch_ - extents_->LoadLive(&format::LiveState::settled) > kSettledAgeMax) HarvestUntil(writer, harvest_end_);
+  if (first_epoch_ - extents_->LoadLive(&format::LiveState::oldest_retired_epoch) > kRetiredAgeMax) HarvestUntil(writer, harvest_end_);
 }
 
 template <File FileT>
@@ -314,7 +314,7 @@ void RecordHeap<FileT>::ReleaseWaiting(WriterState& writer, ClosedEpoch& closed,
     }
   }
   large_closing_.store(0, std::memory_order_relaxed);
-  if (closed.settles) extents_->StoreLive(&format::LiveState::settled, closed.epoch);
+  if (closed.has_all_retired) extents_->StoreLive(&format::LiveState::oldest_retired_epoch, closed.epoch);
   const std::uint64_t until = harvest_next_.load(std::memory_order_relaxed) + harvest_end_ / kHarvestParts;
   while (!HarvestIsOver() && !evacuating_.load(std::memory_order_relaxed) && harvest_next_.load(std::memory_order_relaxed) <= until) {
     as_writer([&] { HarvestFor(writer, 1); });

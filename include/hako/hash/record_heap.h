@@ -213,7 +213,7 @@ class RecordHeap {
     std::uint64_t tail;
     FreeBlockPool::Chains waiting;  // free once the epoch is durable, by size class
     std::uint32_t unstamped;        // a chain of free blocks, see ReleaseUnstamped
-    bool settles;                   // `waiting` has every block that was retired up to its end
+    bool has_all_retired;           // `waiting` has every block that was retired up to its end
   };
   template <class ForEachWriter>
   ClosedEpoch CloseEpoch(ForEachWriter&& for_each_writer);
@@ -438,7 +438,7 @@ class RecordHeap {
   static constexpr std::uint64_t kDevicePage = 4096;      // what most devices read at once
   static constexpr std::uint64_t kDirectChunk = 1 << 20;  // least extent in direct I/O
   // Stamps of this age make a harvest run at once: it must end before kOtherAgeMax.
-  static constexpr std::uint64_t kSettledAgeMax = format::kOtherAgeMax / 2;
+  static constexpr std::uint64_t kRetiredAgeMax = format::kOtherAgeMax / 2;
 
   RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::uint64_t min_read_size);
 

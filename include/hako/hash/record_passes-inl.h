@@ -239,7 +239,7 @@ Status RecordHeap<FileT>::ReadNote(WriterState& writer, std::string_view note) {
       }
     }
   }
-  if (AcceptsWrites()) extents_->StoreLive(&format::LiveState::settled, extents_->super().epoch);
+  if (AcceptsWrites()) extents_->StoreLive(&format::LiveState::oldest_retired_epoch, extents_->super().epoch);
   return absl::OkStatus();
 }
 
