@@ -139,7 +139,7 @@ class BucketIndexModelTest : public testing::Test {
       keys.push_back(key);
       handles.push_back(handle);
     }
-    if (status.ok()) status = table.index.template EnterMulti<Action>(*table.writers.Mine(), keys, handles).status();
+    if (status.ok()) status = table.index.template PublishMulti<Action>(*table.writers.Mine(), keys, handles).status();
     for (std::size_t i = 0; i < keys.size(); ++i) {
       if (status.ok()) {
         model.insert_or_assign(std::string(keys[i]), fresh.find(keys[i])->second);

@@ -26,10 +26,10 @@ Status HashDBM<FileT>::Process(std::string_view key, V&& visitor) HAKO_TRY {
   } else {
     if (!heap_->AcceptsWrites()) [[unlikely]]
       return heap_->Refusal();
-    if (notes_updates_) [[unlikely]] {
+    if (tracks_updates_) [[unlikely]] {
       if constexpr (!std::is_same_v<std::remove_cvref_t<V>, Action>) return ProcessDurably(*writer, key, visitor);
       HAKO_RETURN_IF_ERROR(index_.template Process<Action>(*writer, hash, key, visitor));
-      return NoteUpdate();
+      return AfterUpdate();
     }
     return index_.template Process<Action>(*writer, hash, key, visitor);
   }
@@ -46,7 +46,7 @@ Status HashDBM<FileT>::ProcessDurably(WriterState& writer, std::string_view key,
         updates = action.kind() != Action::Kind::kKeep;
         return action;
       }));
-  return updates ? NoteUpdate() : absl::OkStatus();
+  return updates ? AfterUpdate() : absl::OkStatus();
 }
 
 template <File FileT>
@@ -57,12 +57,12 @@ Status HashDBM<FileT>::ProcessDurably(WriterState& writer, std::string_view key,
     updates = action.kind() != Action::Kind::kKeep;
     return action;
   }));
-  return updates ? NoteUpdate() : absl::OkStatus();
+  return updates ? AfterUpdate() : absl::OkStatus();
 }
 
 template <File FileT>
-Status HashDBM<FileT>::ProcessMultiNoting(WriterState& writer, std::span<const std::string_view> keys,
-                                          absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor) {
+Status HashDBM<FileT>::ProcessMultiDurably(WriterState& writer, std::span<const std::string_view> keys,
+                                           absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor) {
   bool updates = false;
   HAKO_RETURN_IF_ERROR(index_.template ProcessMulti<Action>(
       writer, keys, [&updates, visitor](std::size_t index, std::optional<std::string_view> value) -> std::optional<Action> {
@@ -70,7 +70,7 @@ Status HashDBM<FileT>::ProcessMultiNoting(WriterState& writer, std::span<const s
         updates = updates || (action && action->kind() != Action::Kind::kKeep);
         return action;
       }));
-  return updates ? NoteUpdate() : absl::OkStatus();
+  return updates ? AfterUpdate() : absl::OkStatus();
 }
 
 // Makes a Set pending. A thread that finds the list full flushes it first, so that an error does
@@ -103,16 +103,16 @@ Status HashDBM<FileT>::SetLater(WriterState& writer, std::uint64_t hash, std::st
 }
 
 template <File FileT>
-Status HashDBM<FileT>::EnterPendingSlowly(std::optional<std::uint64_t> hash) const HAKO_TRY {
+Status HashDBM<FileT>::FlushPendingSlowly(std::optional<std::uint64_t> hash) const HAKO_TRY {
   std::unique_lock lock(pending_->mutex());
-  return EnterUntilNone(lock, hash);
+  return FlushUntilNone(lock, hash);
 }
 HAKO_OR_NO_MEMORY
 
 // Flushes until no Set is pending, or none with that hash. The mutex is released while another
 // thread holds a key that matters.
 template <File FileT>
-Status HashDBM<FileT>::EnterUntilNone(std::unique_lock<std::mutex>& lock, std::optional<std::uint64_t> hash) const {
+Status HashDBM<FileT>::FlushUntilNone(std::unique_lock<std::mutex>& lock, std::optional<std::uint64_t> hash) const {
   for (;;) {
     Status status = FlushLocked(writers_.Mine());
     if (hash ? !pending_->MayHold(*hash) : pending_->IsEmpty()) return absl::OkStatus();
@@ -131,7 +131,7 @@ Status HashDBM<FileT>::FlushLocked(WriterState* writer) const {
   if (pending_->IsEmpty()) return absl::OkStatus();
   if (writer == nullptr) return writers_.Refusal();
   const auto enter = [&](std::size_t from, std::size_t count) {
-    return index_.template EnterMulti<Action>(*writer, pending_->keys().subspan(from, count), pending_->handles().subspan(from, count));
+    return index_.template PublishMulti<Action>(*writer, pending_->keys().subspan(from, count), pending_->handles().subspan(from, count));
   };
   const StatusOr<bool> together = enter(0, pending_->keys().size());
   const bool all = together.ok() && *together;
@@ -149,7 +149,7 @@ Status HashDBM<FileT>::FlushLocked(WriterState* writer) const {
 // So the list is checked under the locks.
 template <File FileT>
 template <class V>
-Status HashDBM<FileT>::ProcessMultiEntered(WriterState& writer, std::span<const std::string_view> keys, V&& visitor) {
+Status HashDBM<FileT>::ProcessMultiFlushed(WriterState& writer, std::span<const std::string_view> keys, V&& visitor) {
   if constexpr (Space::kReadsAhead) {
     const auto is_pending = [this](std::uint64_t hash) { return pending_ != nullptr && pending_->MayHold(hash); };
     for (;;) {
@@ -168,13 +168,13 @@ Status HashDBM<FileT>::RunExclusiveFlushed(Body&& body) {
   std::unique_lock<std::mutex> lock;
   if (pending_ != nullptr) {
     lock = std::unique_lock(pending_->mutex());
-    HAKO_RETURN_IF_ERROR(EnterUntilNone(lock, {}));
+    HAKO_RETURN_IF_ERROR(FlushUntilNone(lock, {}));
   }
   return RunExclusive(body);
 }
 
 template <File FileT>
-Status HashDBM<FileT>::NoteUpdate() {
+Status HashDBM<FileT>::AfterUpdate() {
   if (durability_ == Durability::kPower) return Synchronize(SyncMode::kHard);
   if (!changed_.load(std::memory_order_relaxed)) changed_.store(true);
   return absl::OkStatus();
@@ -217,11 +217,11 @@ Status HashDBM<FileT>::ProcessMulti(std::span<const std::string_view> keys, V&& 
   if (writer == nullptr) return writers_.Refusal();
   HAKO_RETURN_IF_ERROR(FlushPending());
   if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
-    return ProcessMultiEntered(*writer, keys, KeepAll(visitor));
+    return ProcessMultiFlushed(*writer, keys, KeepAll(visitor));
   } else {
     if (!heap_->AcceptsWrites()) return heap_->Refusal();
-    if (notes_updates_) return ProcessMultiNoting(*writer, keys, visitor);
-    return ProcessMultiEntered(*writer, keys, visitor);
+    if (tracks_updates_) return ProcessMultiDurably(*writer, keys, visitor);
+    return ProcessMultiFlushed(*writer, keys, visitor);
   }
 }
 HAKO_OR_NO_MEMORY
@@ -265,7 +265,7 @@ Status HashDBM<FileT>::Clear() HAKO_TRY {
     heap_->extents().StoreLive(&format::LiveState::clearing, format::kClearing);
     return RemoveAllRecords(*mine);
   }));
-  return notes_updates_ ? NoteUpdate() : absl::OkStatus();
+  return tracks_updates_ ? AfterUpdate() : absl::OkStatus();
 }
 HAKO_OR_NO_MEMORY
 

@@ -205,12 +205,12 @@ class HashDBM : public Operations<HashDBM<FileT>> {
         index_(*heap_),
         writable_(heap_->extents().file().IsWritable()),
         durability_(options.durability),
-        notes_updates_(options.durability != Durability::kProcess || options.sync_interval.count() > 0),
+        tracks_updates_(options.durability != Durability::kProcess || options.sync_interval.count() > 0),
         sync_interval_(options.sync_interval),
         metadata_(heap_->extents().super().metadata),
         type_(heap_->extents().super().type) {
     if constexpr (Space::kReadsAhead) {
-      if (writable_ && !notes_updates_ && heap_->IsDirect()) pending_ = std::make_unique<hash::PendingSets>();
+      if (writable_ && !tracks_updates_ && heap_->IsDirect()) pending_ = std::make_unique<hash::PendingSets>();
     }
   }
 
@@ -239,22 +239,22 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   // Flushes all pending Sets, or, with a hash, all if one of them may have that hash.
   HAKO_INLINE Status FlushPending() const {
     if constexpr (Space::kReadsAhead) {
-      if (pending_ != nullptr && !pending_->IsEmpty()) return EnterPendingSlowly({});
+      if (pending_ != nullptr && !pending_->IsEmpty()) return FlushPendingSlowly({});
     }
     return absl::OkStatus();
   }
   HAKO_INLINE Status FlushPending(std::uint64_t hash) const {
     if constexpr (Space::kReadsAhead) {
-      if (pending_ != nullptr && pending_->MayHold(hash)) return EnterPendingSlowly(hash);
+      if (pending_ != nullptr && pending_->MayHold(hash)) return FlushPendingSlowly(hash);
     }
     return absl::OkStatus();
   }
-  [[gnu::noinline]] Status EnterPendingSlowly(std::optional<std::uint64_t> hash) const;
+  [[gnu::noinline]] Status FlushPendingSlowly(std::optional<std::uint64_t> hash) const;
   Status FlushLocked(WriterState* writer) const;
-  Status EnterUntilNone(std::unique_lock<std::mutex>& lock, std::optional<std::uint64_t> hash) const;
+  Status FlushUntilNone(std::unique_lock<std::mutex>& lock, std::optional<std::uint64_t> hash) const;
   // Runs index_.ProcessMulti at a moment when no Set of these keys is pending.
   template <class V>
-  Status ProcessMultiEntered(WriterState& writer, std::span<const std::string_view> keys, V&& visitor);
+  Status ProcessMultiFlushed(WriterState& writer, std::span<const std::string_view> keys, V&& visitor);
   // Runs `body` with writers excluded and no Set pending.
   template <class Body>
   Status RunExclusiveFlushed(Body&& body);
@@ -262,9 +262,9 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   // Process for databases that synchronize, or count, each update.
   Status ProcessDurably(WriterState& writer, std::string_view key, absl::FunctionRef<Action(std::optional<std::string_view>)> visitor);
   Status ProcessDurably(WriterState& writer, std::string_view key, absl::FunctionRef<Action(bool)> visitor);
-  Status ProcessMultiNoting(WriterState& writer, std::span<const std::string_view> keys,
-                            absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor);
-  Status NoteUpdate();
+  Status ProcessMultiDurably(WriterState& writer, std::span<const std::string_view> keys,
+                             absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor);
+  Status AfterUpdate();
   // ---- background synchronization ----
   Status StartBackground();
   void SynchronizeInBackground();
@@ -305,7 +305,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   std::unique_ptr<hash::PendingSets> pending_;  // direct I/O only
   const bool writable_;
   const Durability durability_;
-  const bool notes_updates_;  // each update must be synchronized, or marked for the background thread
+  const bool tracks_updates_;  // each update must be synchronized, or marked for the background thread
   const std::chrono::milliseconds sync_interval_;
   mutable sync::WriterStates<WriterState> writers_;
   std::mutex reorganizing_mutex_;  // of CopyTo, Rebuild, Verify; locked before maintenance_mutex_
@@ -317,7 +317,7 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   std::uint64_t synced_calls_ = 0;            // number of the last call already served
   std::atomic<std::uint64_t> synced_at_{0};
   std::atomic<std::uint64_t> own_syncs_{0};
-  std::atomic<bool> changed_{false};  // since the background thread checked; only if notes_updates_
+  std::atomic<bool> changed_{false};  // since the background thread checked; only if tracks_updates_
   bool rebuilt_ = false;              // Close rebuilds the index in its least size
   bool closed_ = false;
   sync::BackgroundThread::Pointer background_;

@@ -119,7 +119,7 @@ Status TreeDBM<FileT, Compare, Codec>::Clear() HAKO_TRY {
     typename Space::Deferred deferred(*space_);  // ends once writers are admitted again
     HAKO_RETURN_IF_ERROR(this->RunExclusive([&] { return this->RemoveAll(deferred); }));
   }
-  return SyncsEachUpdate() ? NoteUpdate() : absl::OkStatus();
+  return SyncsEachUpdate() ? AfterUpdate() : absl::OkStatus();
 }
 HAKO_OR_NO_MEMORY
 

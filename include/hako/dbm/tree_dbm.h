@@ -193,7 +193,7 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
     return absl::IsResourceExhausted(may) ? absl::OkStatus() : may;
   }
   HAKO_INLINE bool SyncsEachUpdate() const { return durability_ == Durability::kPower; }
-  Status NoteUpdate() { return Synchronize(SyncMode::kHard); }
+  Status AfterUpdate() { return Synchronize(SyncMode::kHard); }
   [[gnu::cold]] Status RefuseUpdate() const {
     const Status refusal = refusal_.Get();
     if (absl::IsResourceExhausted(refusal) && IsTimeToRetry()) background_->Wake();  // there may be space by now

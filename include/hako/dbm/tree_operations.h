@@ -2,7 +2,7 @@
 //
 // A tree DBM class D inherits TreeOperations<D, Space, Compare> publicly. If updates can be
 // refused, D hides MayUpdate and MayRemove; if they must be synchronized, SyncsEachUpdate and
-// NoteUpdate.
+// AfterUpdate.
 //
 // Threads: see dbm/dbm.h. A visitor runs with its leaf locked.
 #pragma once
@@ -88,7 +88,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
       return tree_.template ProcessMulti<Action>(*writer, keys, KeepAll(visitor));
     } else {
       if (const Status may = self().MayUpdate(); !may.ok()) return ProcessMultiRemoval(*writer, keys, visitor, may);
-      if (self().SyncsEachUpdate()) return ProcessMultiNoting(*writer, keys, visitor);
+      if (self().SyncsEachUpdate()) return ProcessMultiDurably(*writer, keys, visitor);
       return tree_.template ProcessMulti<Action>(*writer, keys, visitor);
     }
   }
@@ -150,7 +150,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
     if (writer == nullptr) return writers_.Refusal();
     HAKO_RETURN_IF_ERROR(self().MayRemove());
     HAKO_ASSIGN_OR_RETURN(const std::uint64_t removed, tree_.RemoveRange(*writer, {from, to}));
-    if (removed > 0 && self().SyncsEachUpdate()) HAKO_RETURN_IF_ERROR(self().NoteUpdate());
+    if (removed > 0 && self().SyncsEachUpdate()) HAKO_RETURN_IF_ERROR(self().AfterUpdate());
     return removed;
   }
   HAKO_OR_NO_MEMORY
@@ -162,9 +162,9 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
   HAKO_INLINE static Status MayUpdate() { return absl::OkStatus(); }
   // MayUpdate for an update that only removes.
   static Status MayRemove() { return absl::OkStatus(); }
-  // Whether to call NoteUpdate after each update.
+  // Whether to call AfterUpdate after each update.
   HAKO_INLINE static bool SyncsEachUpdate() { return false; }
-  static Status NoteUpdate() { return absl::OkStatus(); }
+  static Status AfterUpdate() { return absl::OkStatus(); }
 
   void Seal() {
     writers_.Close();
@@ -200,7 +200,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
       updates = action.kind() != Action::Kind::kKeep;
       return action;
     })));
-    return updates ? self().NoteUpdate() : absl::OkStatus();
+    return updates ? self().AfterUpdate() : absl::OkStatus();
   }
   Status ProcessDurably(WriterState& writer, std::string_view key, absl::FunctionRef<Action(bool)> visitor) {
     bool updates = false;
@@ -209,7 +209,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
       updates = action.kind() != Action::Kind::kKeep;
       return action;
     })));
-    return updates ? self().NoteUpdate() : absl::OkStatus();
+    return updates ? self().AfterUpdate() : absl::OkStatus();
   }
   // Runs an update while updates are refused but removals may be accepted. A visitor that decides
   // to set a value gets the refusal.
@@ -225,7 +225,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
       status = refusal;
       return Action::Keep();
     })));
-    return removes && self().SyncsEachUpdate() ? self().NoteUpdate() : status;
+    return removes && self().SyncsEachUpdate() ? self().AfterUpdate() : status;
   }
   [[gnu::cold]] Status ProcessRemoval(WriterState& writer, std::string_view key,
                                       absl::FunctionRef<Action(std::optional<std::string_view>)> visitor, const Status& refusal) {
@@ -248,10 +248,10 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
     const Status status = tree_.template ProcessMulti<Action>(writer, keys, remove_only);
     if (sets) return refusal;
     HAKO_RETURN_IF_ERROR(status);
-    return self().SyncsEachUpdate() ? self().NoteUpdate() : absl::OkStatus();
+    return self().SyncsEachUpdate() ? self().AfterUpdate() : absl::OkStatus();
   }
-  Status ProcessMultiNoting(WriterState& writer, std::span<const std::string_view> keys,
-                            absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor) {
+  Status ProcessMultiDurably(WriterState& writer, std::span<const std::string_view> keys,
+                             absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor) {
     bool updates = false;
     HAKO_RETURN_IF_ERROR((tree_.template ProcessMulti<Action>(
         writer, keys, [&updates, visitor](std::size_t index, std::optional<std::string_view> value) -> std::optional<Action> {
@@ -259,7 +259,7 @@ class TreeOperations : public Operations<D>, public OrderedOperations<D, Compare
           updates = updates || (action && action->kind() != Action::Kind::kKeep);
           return action;
         })));
-    return updates ? self().NoteUpdate() : absl::OkStatus();
+    return updates ? self().AfterUpdate() : absl::OkStatus();
   }
 
   // Scans each part of the key range in one thread: before the first bound, between bounds, after

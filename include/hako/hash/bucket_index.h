@@ -117,7 +117,7 @@ class BucketIndex {
   // changed. Returns false, and changes nothing, while another thread holds one of the keys
   // (sync/write_gate.h).
   template <class ActionT>
-  StatusOr<bool> EnterMulti(WriterState& writer, std::span<const std::string_view> keys, std::span<const std::uint32_t> handles);
+  StatusOr<bool> PublishMulti(WriterState& writer, std::span<const std::string_view> keys, std::span<const std::uint32_t> handles);
   // Whether Process of a key with this hash would probably read a record; a quick check without
   // locks.
   bool MayHold(std::uint64_t hash) const {

@@ -333,8 +333,8 @@ StatusOr<bool> BucketIndex<Space>::TryProcessMulti(WriterState& writer, std::spa
 
 template <class Space>
 template <class ActionT>
-StatusOr<bool> BucketIndex<Space>::EnterMulti(WriterState& writer, std::span<const std::string_view> keys,
-                                              std::span<const std::uint32_t> handles) {
+StatusOr<bool> BucketIndex<Space>::PublishMulti(WriterState& writer, std::span<const std::string_view> keys,
+                                                std::span<const std::uint32_t> handles) {
   const auto is_held = [this](std::uint64_t hash) { return space_.gate().IsHeld(hash); };
   MultiGuard<ActionT, decltype(is_held)> guard(*this, writer, keys, is_held);
   if (!guard.IsLocked()) return false;
