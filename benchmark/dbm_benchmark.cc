@@ -383,7 +383,7 @@ void ReadReverse(State& state) {
     good &= i == 0 && !it.Valid() && sum == expected;
   }
   state.SetItemsProcessed(state.iterations() * state.range(0));
-  if (!good) state.SkipWithError("the walk is wrong");
+  if (!good) state.SkipWithError("the scan is wrong");
 }
 
 // Jumps to a random key again and again, by an iterator that stays, and reads kLength records.

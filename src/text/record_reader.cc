@@ -88,13 +88,13 @@ class FormatReader : public RecordReader {
   // Takes lines; how many there were. Fewer at the end, and none where this record has not wholly
   // arrived, which is then no matter.
   std::size_t Take(std::span<Line> lines) {
-    if (!waits_) return lines_->NextHere(lines);
+    if (!waits_) return lines_->NextBuffered(lines);
     const StatusOr<std::size_t> count = lines_->Next(lines);
     if (count.ok()) return *count;
     status_ = count.status();
     return 0;
   }
-  bool TakeLine(Line* line) { return waits_ ? Take(std::span(line, 1)) != 0 : lines_->NextHere(line); }
+  bool TakeLine(Line* line) { return waits_ ? Take(std::span(line, 1)) != 0 : lines_->NextBuffered(line); }
   // The next line that is not blank.
   bool TakeLineWithText(Line* line) {
     do {

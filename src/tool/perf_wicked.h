@@ -45,7 +45,7 @@ class Wicked : PerfRun<Target> {
     if (options_.rebuild && seldom()) return Check("Rebuild", Base::target().Rebuild());
     if (options_.clear && seldom()) return Check("Clear", db().Clear());
     if (options_.sync && seldom()) return Check("Synchronize", db().Synchronize(SyncMode::kSoft));
-    if (options_.iterator && random() % 100 == 0) return Walk(random, key);
+    if (options_.iterator && random() % 100 == 0) return Scan(random, key);
     if (random() % 8 == 0) return Check("Append", db().Append(key, value, ","));
     if (random() % 5 == 0) return Check("Remove", Tolerate(db().Remove(key)));
     std::string found;
@@ -59,21 +59,21 @@ class Wicked : PerfRun<Target> {
 
   // Moves from the key or from the end over a few records, in ordered databases also backwards, and
   // removes one in ten.
-  bool Walk(std::mt19937& random, std::string_view key) {
+  bool Scan(std::mt19937& random, std::string_view key) {
     auto it = db().MakeIterator();
     const bool from_end = random() % 2 == 0;
     if constexpr (OrderedDBM<typename Base::Db>) {
       if (random() % 2 == 0) {
         from_end ? it.Last() : it.JumpLower(key, true);
-        return Walk(random, it, [&it] { it.Previous(); });
+        return Scan(random, it, [&it] { it.Previous(); });
       }
     }
     from_end ? it.First() : it.Jump(key);
-    return Walk(random, it, [&it] { it.Next(); });
+    return Scan(random, it, [&it] { it.Next(); });
   }
 
   template <class Iterator, class Move>
-  bool Walk(std::mt19937& random, Iterator& it, Move move) {
+  bool Scan(std::mt19937& random, Iterator& it, Move move) {
     for (auto steps = random() % 10; steps > 0 && it.Valid(); --steps, move()) {
       if (!CheckValue("Iterator", it.value())) return false;
       if (random() % 10 == 0 && !Check("Remove", Tolerate(db().Remove(it.key())))) return false;

@@ -99,7 +99,7 @@ class ModelRun {
       if (i % (operations / 8) == 0) more_ = !more_;
       Change();
       if (i % 2 == 0) Look();
-      if (i % 8 == 0) Walk(it);
+      if (i % 8 == 0) Scan(it);
       if (failed_ || testing::Test::HasFatalFailure()) FAIL() << "operation " << i;
       if (i % (operations / 32) != 0) continue;
       ASSERT_NO_FATAL_FAILURE(ExpectSame()) << "after operation " << i;
@@ -177,7 +177,7 @@ class ModelRun {
 
   // Moves to a neighbour of any key, and some steps both ways.
   template <class Iterator>
-  void Walk(Iterator& it) {
+  void Scan(Iterator& it) {
     const std::string key = Key();
     typename Model::const_iterator expected;
     const bool inclusive = random_.OneIn(2);

@@ -58,7 +58,7 @@ class FileOrderScanTest : public testing::Test {
 
   // The versions that a scan shows; `each` is called after each record.
   template <class F>
-  std::map<std::string, std::uint64_t> Walk(F&& each, Status expected = absl::OkStatus()) {
+  std::map<std::string, std::uint64_t> Scan(F&& each, Status expected = absl::OkStatus()) {
     std::map<std::string, std::uint64_t> shown;
     const Status status = db_->ProcessEach([&](std::string_view key, std::string_view value) {
       const std::optional<std::uint64_t> version = SaltOf(key, value);
@@ -69,8 +69,8 @@ class FileOrderScanTest : public testing::Test {
     EXPECT_EQ(status.code(), expected.code()) << status;
     return shown;
   }
-  std::map<std::string, std::uint64_t> Walk() {
-    return Walk([] {});
+  std::map<std::string, std::uint64_t> Scan() {
+    return Scan([] {});
   }
 
   TempDir directory_;
@@ -81,13 +81,13 @@ using Files = testing::Types<Direct, Buffered>;
 TYPED_TEST_SUITE(FileOrderScanTest, Files);
 
 TYPED_TEST(FileOrderScanTest, ShowsNothingOfAnEmptyDatabase) {
-  EXPECT_TRUE(this->Walk().empty());
+  EXPECT_TRUE(this->Scan().empty());
   this->SetAll(100);
   for (std::uint64_t i = 0; i < 100; ++i) ASSERT_THAT(this->db_->Remove(NumberedKey(i)), IsOk());
-  EXPECT_TRUE(this->Walk().empty());
+  EXPECT_TRUE(this->Scan().empty());
   this->SetAll(100);
   ASSERT_THAT(this->db_->Clear(), IsOk());
-  EXPECT_TRUE(this->Walk().empty());
+  EXPECT_TRUE(this->Scan().empty());
 }
 
 TYPED_TEST(FileOrderScanTest, ShowsRecordsOfAnySizeAfterReopening) {
@@ -115,7 +115,7 @@ TYPED_TEST(FileOrderScanTest, ShowsPresentRecordsOnceDuringUpdates) {
   // Of four keys one stays unchanged, one is replaced by one thread, one by all threads, and one is
   // inserted and removed.
   std::vector<std::atomic<std::uint64_t>> begun(kKeys), done(kKeys);
-  std::atomic<bool> walking = true;
+  std::atomic<bool> scanning = true;
   std::atomic<std::uint64_t> failures = 0;
   const auto check = [&](const Status& status) { failures += status.ok() ? 0 : 1; };
   RunThreads(4, [&](int thread) {
@@ -124,12 +124,12 @@ TYPED_TEST(FileOrderScanTest, ShowsPresentRecordsOnceDuringUpdates) {
       do {
         check(this->db_->Synchronize(SyncMode::kHard));
         check(this->db_->Rebuild());
-      } while (walking);
+      } while (scanning);
       return;
     }
     if (thread > 0) {
       const auto me = static_cast<std::uint64_t>(thread - 1);
-      for (std::uint64_t n = 0; walking; ++n) {
+      for (std::uint64_t n = 0; scanning; ++n) {
         const std::uint64_t i = random.Below(kKeys / 8) * 8 + 4 * me;  // the first of four that only this thread changes
         begun[i + 1] = begun[i + 1] + 1;
         check(this->Set(NumberedKey(i + 1), begun[i + 1] + 1));
@@ -157,7 +157,7 @@ TYPED_TEST(FileOrderScanTest, ShowsPresentRecordsOnceDuringUpdates) {
     for (int round = 0; round < 12 && !this->HasFailure(); ++round) {
       std::vector<std::uint64_t> before(kKeys);
       for (std::uint64_t i = 0; i < kKeys; ++i) before[i] = done[i] + 1;
-      const auto shown = this->Walk();
+      const auto shown = this->Scan();
       for (std::uint64_t i = 0; i < kKeys && !this->HasFailure(); ++i) {
         if (i % 4 == 3) continue;
         const auto it = shown.find(NumberedKey(i));
@@ -171,7 +171,7 @@ TYPED_TEST(FileOrderScanTest, ShowsPresentRecordsOnceDuringUpdates) {
         }
       }
     }
-    walking = false;
+    scanning = false;
   });
   EXPECT_EQ(failures, 0u);
   EXPECT_THAT(this->db_->Verify(), IsOk());
@@ -189,7 +189,7 @@ TYPED_TEST(FileOrderScanTest, VisitorMaySetTheShownRecordAndAddOthers) {
               IsOk());
   EXPECT_EQ(shown.size(), kKeys);
   for (const auto& [key, times] : shown) EXPECT_EQ(times, 1) << key;
-  EXPECT_EQ(this->Walk().size(), 2 * kKeys);
+  EXPECT_EQ(this->Scan().size(), 2 * kKeys);
 }
 
 // Records not yet shown are replaced repeatedly, or moved by Rebuild. Some are removed and set
@@ -198,7 +198,7 @@ TYPED_TEST(FileOrderScanTest, VisitorMayMoveRecordsNotYetShown) {
   constexpr std::uint64_t kSome = 2000 / kSlowdown;
   this->SetAll(kSome);
   std::uint64_t calls = 0, version = 1;
-  const auto shown = this->Walk([&] {
+  const auto shown = this->Scan([&] {
     if (++calls % (kSome / 8) != 1) return;
     ++version;
     for (std::uint64_t i = 0; i < kSome; ++i) {
@@ -221,25 +221,25 @@ TYPED_TEST(FileOrderScanTest, VisitorMayMoveRecordsNotYetShown) {
       ASSERT_THAT(it->second, AllOf(Ge(1u), Le(version)));
     }
   }
-  EXPECT_EQ(this->Walk().size(), kSome);
+  EXPECT_EQ(this->Scan().size(), kSome);
   EXPECT_THAT(this->db_->Verify(), IsOk());
 }
 
 // Records that are owed at the end, and replaced faster than they can be read.
 TYPED_TEST(FileOrderScanTest, ShowsARecordThatIsConstantlyReplaced) {
   this->SetAll(100);
-  std::atomic<bool> walking = true;
+  std::atomic<bool> scanning = true;
   RunThreads(2, [&](int thread) {
-    for (std::uint64_t n = 2; thread == 1 && walking; ++n) EXPECT_THAT(this->Set(NumberedKey(99), n), IsOk());
+    for (std::uint64_t n = 2; thread == 1 && scanning; ++n) EXPECT_THAT(this->Set(NumberedKey(99), n), IsOk());
     if (thread == 1) return;
     for (int round = 0; round < 200 / kSlowdown && !this->HasFailure(); ++round) {
       bool is_first = true;
-      const auto shown = this->Walk([&] {
+      const auto shown = this->Scan([&] {
         for (int n = 0; std::exchange(is_first, false) && n < 100; ++n) ASSERT_THAT(this->Set(NumberedKey(99), 1), IsOk());
       });
       EXPECT_EQ(shown.size(), 100u);
     }
-    walking = false;
+    scanning = false;
   });
 }
 
@@ -248,26 +248,26 @@ TYPED_TEST(FileOrderScanTest, SupportsSeveralScansAtOnce) {
   this->SetAll(kSome);
   std::map<std::string, std::uint64_t> inner;
   std::uint64_t calls = 0;
-  const auto outer = this->Walk([&] {
-    if (++calls == 3) inner = this->Walk();
+  const auto outer = this->Scan([&] {
+    if (++calls == 3) inner = this->Scan();
   });
   EXPECT_EQ(inner.size(), kSome);
   EXPECT_TRUE(inner == outer);
   RunThreads(3, [&](int) {
-    for (int round = 0; round < 3; ++round) EXPECT_EQ(this->Walk().size(), kSome);
+    for (int round = 0; round < 3; ++round) EXPECT_EQ(this->Scan().size(), kSome);
   });
 }
 
 TYPED_TEST(FileOrderScanTest, ShowsNothingAfterAClear) {
   this->SetAll();
   std::uint64_t calls = 0;
-  const auto shown = this->Walk([&] {
+  const auto shown = this->Scan([&] {
     if (++calls != 1) return;
     ASSERT_THAT(this->db_->Clear(), IsOk());
     this->SetAll();
   });
   EXPECT_LT(shown.size(), 200u) << "what was found together";
-  EXPECT_EQ(this->Walk().size(), kKeys);
+  EXPECT_EQ(this->Scan().size(), kKeys);
 }
 
 // There the stamps are as the crash left them, and only the index decides which of two records is
@@ -279,7 +279,7 @@ TYPED_TEST(FileOrderScanTest, ReadOnlyOpenAfterCrashShowsLastSyncedState) {
   const std::string copy = this->directory_.File("copy");
   std::filesystem::copy_file(this->path_, copy);
   ASSERT_OK_AND_ASSIGN(this->db_, HashDBM<TypeParam>::Open(copy, {}, {.mode = OpenMode::kReadOnly}));
-  const auto shown = this->Walk();
+  const auto shown = this->Scan();
   EXPECT_EQ(shown.size(), kKeys);
   for (const auto& [key, version] : shown) ASSERT_EQ(version, 1u) << key;
 }
@@ -302,12 +302,12 @@ TYPED_TEST(FileOrderScanTest, ReportsDamageAndShowsAllOtherRecords) {
   }
   this->Open();
   EXPECT_THAT(this->db_->Get(key), StatusIs(absl::StatusCode::kDataLoss));
-  const auto shown = this->Walk([] {}, absl::DataLossError(""));
+  const auto shown = this->Scan([] {}, absl::DataLossError(""));
   EXPECT_EQ(shown.size(), kKeys - 1);
   EXPECT_EQ(shown.count(key), 0u);
   // A removed record is not missed.
   ASSERT_THAT(this->db_->Clear(), IsOk());
-  EXPECT_TRUE(this->Walk().empty());
+  EXPECT_TRUE(this->Scan().empty());
 }
 
 }  // namespace

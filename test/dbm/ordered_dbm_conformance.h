@@ -64,7 +64,7 @@ class OrderedDBMConformance : public DBMConformance<Surroundings> {
   }
 
   // A full scan in both directions.
-  void ExpectWalks() {
+  void ExpectScans() {
     auto it = this->db_->MakeIterator();
     it.First();
     for (auto expected = records_.cbegin(); expected != records_.cend(); ++expected, it.Next())
@@ -101,7 +101,7 @@ class OrderedDBMConformance : public DBMConformance<Surroundings> {
 
   // All checks, for all keys and for keys between them.
   void ExpectOrder() {
-    ASSERT_NO_FATAL_FAILURE(ExpectWalks());
+    ASSERT_NO_FATAL_FAILURE(ExpectScans());
     std::vector<std::string> keys = {"", std::string(100, '\xff')};
     for (const auto& [key, value] : records_) {
       keys.push_back(key);
@@ -153,7 +153,7 @@ TYPED_TEST_P(OrderedDBMConformance, OrdersRecordsSetInAnyOrder) {
   for (int way = 0; way < 3; ++way) {
     SCOPED_TRACE(way);
     for (std::uint64_t i = 0; i < kRecords; ++i) this->Set(NumberedKey(way == 0 ? i : way == 1 ? kRecords - i : i * 7919 % kRecords), 8);
-    this->ExpectWalks();
+    this->ExpectScans();
     ASSERT_THAT(this->db_->Verify(), IsOk());
     for (std::uint64_t i = 0; i + 1 < kRecords; ++i) this->Remove(NumberedKey(way == 0 ? kRecords - i - 1 : i + 1));
     this->ExpectOrder();
@@ -182,9 +182,9 @@ TYPED_TEST_P(OrderedDBMConformance, OrdersBinaryKeys) {  // as unsigned bytes, a
   Random random(TestSeed());
   for (std::size_t i = keys.size(); i > 1; --i) std::swap(keys[i - 1], keys[random.Below(i)]);
   for (const std::string& key : keys) this->Set(key, random.Below(12));
-  this->ExpectWalks();
+  this->ExpectScans();
   for (std::size_t i = 0; i < keys.size(); i += 3) this->Remove(keys[i]);
-  this->ExpectWalks();
+  this->ExpectScans();
   for (const std::string& key : keys) this->ExpectNeighboursOf(key);
 }
 
@@ -220,7 +220,7 @@ TYPED_TEST_P(OrderedDBMConformance, OrdersKeysOfLongSharedPrefixes) {
     for (const char group : {'c', 'a', 'b', 'd'})
       for (int i = 0; i < kKeys; ++i) this->Set(key(group, i * 7 % kKeys), 4);
     ASSERT_THAT(this->db_->Verify(), IsOk());
-    this->ExpectWalks();
+    this->ExpectScans();
     for (const char group : {'b', 'd', 'a'}) {
       for (int i = 0; i < kKeys; ++i) {
         this->Remove(key(group, i));
@@ -229,7 +229,7 @@ TYPED_TEST_P(OrderedDBMConformance, OrdersKeysOfLongSharedPrefixes) {
       }
       this->ExpectNeighboursOf(key(group, 0));
     }
-    this->ExpectWalks();
+    this->ExpectScans();
     for (int i = 0; i < kKeys; ++i) this->ExpectNeighboursOf(key('c', i));
     for (int i = 0; i < kKeys; ++i) this->Remove(key('c', i));
   }
@@ -414,7 +414,7 @@ TYPED_TEST_P(OrderedDBMConformance, RemovesRanges) {
     }
     remove(NumberedKey(1000), NumberedKey(999));
     remove(NumberedKey(1900), std::nullopt);
-    this->ExpectWalks();
+    this->ExpectScans();
     remove("", round == 0 ? std::optional<std::string_view>() : "~");
     this->ExpectHolds({});
   }
@@ -438,11 +438,11 @@ TYPED_TEST_P(OrderedDBMConformance, BulkLoadRequiresAscendingKeys) {
   }
   this->Set(NumberedKey(7), 9);
   EXPECT_THAT(load(keys), IsOk());
-  this->ExpectWalks();
+  this->ExpectScans();
   EXPECT_THAT(load({NumberedKey(1), NumberedKey(3), NumberedKey(3), NumberedKey(5)}), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(load({NumberedKey(9), NumberedKey(8)}), StatusIs(absl::StatusCode::kInvalidArgument));
   for (const std::uint64_t i : {1u, 3u, 9u}) this->records_[NumberedKey(i)] = NumberedKey(i);
-  this->ExpectWalks();
+  this->ExpectScans();
 }
 
 // Two threads scan records that stay, one each way, while others insert and remove records between
@@ -451,11 +451,11 @@ TYPED_TEST_P(OrderedDBMConformance, ConcurrentScansBothWaysShowPresentRecordsOnc
   auto& db = *this->db_;
   constexpr std::uint64_t kPresent = 500, kBetween = 40;
   for (std::uint64_t i = 0; i < kPresent; ++i) ASSERT_THAT(db.Set(NumberedKey(i), CheckedValue(NumberedKey(i), 16, 1)), IsOk());
-  std::atomic<int> walking = 2;
+  std::atomic<int> scanning = 2;
   RunThreads(4, [&](int thread) {
     if (thread >= 2) {
       Random random(TestSeed() + static_cast<std::uint64_t>(thread));
-      while (walking > 0) {
+      while (scanning > 0) {
         const std::uint64_t first = random.Below(kPresent);
         const bool fill = random.OneIn(2);
         for (std::uint64_t i = first; i < std::min(first + 20, kPresent); ++i) {
@@ -480,18 +480,18 @@ TYPED_TEST_P(OrderedDBMConformance, ConcurrentScansBothWaysShowPresentRecordsOnc
       std::uint64_t expected = forward ? 0 : kPresent - 1, shown = 0;
       std::string before;
       for (forward ? it.First() : it.Last(); it.Valid(); forward ? it.Next() : it.Previous()) {
-        this->mishaps_.Check(SaltOf(it.key(), it.value()).has_value(), "a walk shows a torn value");
-        if (!before.empty()) this->mishaps_.Check(forward ? before < it.key() : before > it.key(), "a walk is not in order");
+        this->mishaps_.Check(SaltOf(it.key(), it.value()).has_value(), "a scan shows a torn value");
+        if (!before.empty()) this->mishaps_.Check(forward ? before < it.key() : before > it.key(), "a scan is not in order");
         before.assign(it.key());
         if (it.key().size() > 8) continue;
-        this->mishaps_.Check(it.key() == NumberedKey(expected), "a walk misses " + NumberedKey(expected));
+        this->mishaps_.Check(it.key() == NumberedKey(expected), "a scan misses " + NumberedKey(expected));
         expected += forward ? 1 : -1;
         ++shown;
       }
       this->mishaps_.Check(it.status());
-      this->mishaps_.Check(shown == kPresent, "a walk ends early");
+      this->mishaps_.Check(shown == kPresent, "a scan ends early");
     }
-    --walking;
+    --scanning;
   });
 }
 

@@ -48,7 +48,7 @@ class SkipDamageTest : public testing::TestWithParam<const char*> {
   };
   static int IndexOf(std::string_view key) { return std::stoi(std::string(key.substr(3))) - 100000; }
   template <class Move>
-  Found Walk(AnyDBM::Iterator& it, Move move) {
+  Found Scan(AnyDBM::Iterator& it, Move move) {
     Found found;
     const auto note = [&found](const Status& status) { found.damage.emplace_back(status.message()); };
     for (; it.Valid() || it.PassDamage(note); move(it)) {
@@ -74,7 +74,7 @@ TEST_P(SkipDamageTest, IteratorShowsEverySoundRecordOnce) {
   ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(name_ + (name_.find('?') == name_.npos ? "?" : ",") + "mode=read"));
   auto it = db->MakeIterator();
   it.First();
-  Found found = Walk(it, [](auto& at) { at.Next(); });
+  Found found = Scan(it, [](auto& at) { at.Next(); });
   EXPECT_EQ(found.damage.size(), 4u);
   for (const std::string& damage : found.damage) EXPECT_NE(damage, "");
   if (is_tree) {
@@ -86,15 +86,15 @@ TEST_P(SkipDamageTest, IteratorShowsEverySoundRecordOnce) {
   EXPECT_GE(shown.size(), is_tree ? kRecords - 300u : kRecords - 4u) << "of a tree whole pages are lost";
   if (!is_tree) return;
   it.Last();
-  Found backwards = Walk(it, [](auto& at) { at.Previous(); });
+  Found backwards = Scan(it, [](auto& at) { at.Previous(); });
   std::reverse(backwards.records.begin(), backwards.records.end());
   EXPECT_EQ(backwards.records, found.records);
   EXPECT_EQ(backwards.damage.size(), 4u);
   it.JumpUpper(Key(7), true);
-  EXPECT_EQ(Walk(it, [](auto& at) { at.Next(); }).records,
+  EXPECT_EQ(Scan(it, [](auto& at) { at.Next(); }).records,
             std::vector<int>(std::upper_bound(found.records.begin(), found.records.end(), 7), found.records.end()));
   it.JumpLower(Key(1500), true);
-  EXPECT_EQ(Walk(it, [](auto& at) { at.Previous(); }).records.front(),
+  EXPECT_EQ(Scan(it, [](auto& at) { at.Previous(); }).records.front(),
             *(std::lower_bound(found.records.begin(), found.records.end(), 1500) - 1));
 }
 

@@ -89,7 +89,7 @@ void CheckTreeFile(const Image& image, const TreeImages& images, bool checks_are
   }
   Records listed;
   const Status status = db.ProcessEach([&](std::string_view key, std::string_view shown) {
-    ASSERT_LE(listed.size(), 10'000u) << "the walk has no end";
+    ASSERT_LE(listed.size(), 10'000u) << "the scan has no end";
     listed.emplace(key, shown);
   });
   ASSERT_TRUE(status.ok() || IsClearRefusal(status)) << status;

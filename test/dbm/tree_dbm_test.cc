@@ -254,16 +254,16 @@ TEST(TreeDBM, StaysWithinItsCache) {
     if (i % 1000 == 0) look();
   }
   EXPECT_GE(Property(*db, "file_reads") - reads, kRecords / 20) << "most pages are away";
-  std::uint64_t walked = 0;
+  std::uint64_t scanned = 0;
   auto it = db->MakeIterator();
-  for (it.First(); it.Valid(); it.Next(), ++walked) {
-    ASSERT_EQ(it.key(), NumberedKey(walked));
+  for (it.First(); it.Valid(); it.Next(), ++scanned) {
+    ASSERT_EQ(it.key(), NumberedKey(scanned));
     ASSERT_TRUE(SaltOf(it.key(), it.value()));
-    if (walked % 1000 == 0) look();
+    if (scanned % 1000 == 0) look();
   }
-  EXPECT_EQ(walked, kRecords);
-  for (it.Last(); it.Valid(); it.Previous()) ASSERT_EQ(it.key(), NumberedKey(--walked));
-  EXPECT_EQ(walked, 0u);
+  EXPECT_EQ(scanned, kRecords);
+  for (it.Last(); it.Valid(); it.Previous()) ASSERT_EQ(it.key(), NumberedKey(--scanned));
+  EXPECT_EQ(scanned, 0u);
   EXPECT_THAT(it.status(), IsOk());
   look();
   EXPECT_LE(most, kCache + kCache / 8);
@@ -286,14 +286,14 @@ TEST(TreeDBM, ScanKeepsTheWorkingSetInMemory) {
   };
   for (int i = 0; i < 3; ++i) read_wanted();
   const std::uint64_t before = Property(*db, "file_reads");
-  std::uint64_t walked = 0;
+  std::uint64_t scanned = 0;
   auto it = db->MakeIterator();
   for (it.First(); it.Valid(); it.Next()) {
-    if (++walked % 100 == 0) {
-      EXPECT_THAT(db->Get(NumberedKey(walked % kWanted), &value), IsOk());
+    if (++scanned % 100 == 0) {
+      EXPECT_THAT(db->Get(NumberedKey(scanned % kWanted), &value), IsOk());
     }
   }
-  EXPECT_EQ(walked, kRecords);
+  EXPECT_EQ(scanned, kRecords);
   EXPECT_GT(Property(*db, "file_reads") - before, 500u / kSlowdown) << "it did not fit";
   EXPECT_LE(read_wanted(), kWanted / 50) << "of about as many pages as this is ten times of";
 }

@@ -36,9 +36,9 @@ class TreeReadAhead : public testing::Test {
   // read takes.
   std::unique_ptr<Database> Open(const TreeOptions& options) {
     auto db = Database::Open(HookedFile(device_.Share(),
-                                        [this, walker = std::this_thread::get_id()](Access access) {
+                                        [this, scanner = std::this_thread::get_id()](Access access) {
                                           if (access != Access::kRead) return;
-                                          if (std::this_thread::get_id() != walker) {
+                                          if (std::this_thread::get_id() != scanner) {
                                             ++num_others_;
                                             return;
                                           }

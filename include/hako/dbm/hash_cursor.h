@@ -25,12 +25,12 @@ template <class D, class Index, class Space>
 class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
  public:
   // Call MakeIterator of the database instead.
-  HashCursor(D& database, Index& index, Space& space) : database_(&database), space_(&space), walk_(index) {}
+  HashCursor(D& database, Index& index, Space& space) : database_(&database), space_(&space), scan_(index) {}
 
   // Moves to the first record.
   void First() HAKO_TRY {
     if (status_ = database_->CheckOpen(); !status_.ok()) return Finish(status_);
-    walk_.Start();
+    scan_.Start();
     record_ = 0;
     FillBucket();
   }
@@ -39,11 +39,11 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   // Moves to the record of `key`; not Valid if absent. Next continues in the internal order.
   void Jump(std::string_view key) HAKO_TRY {
     if (status_ = database_->CheckOpen(); !status_.ok()) return Finish(status_);
-    walk_.StartAt(space_->KeyHash(key));
+    scan_.StartAt(space_->KeyHash(key));
     if (StatusOr<bool> more = NextBucket(); !more.ok()) return Finish(more.status());
     record_ = 0;
-    while (record_ < walk_.size() && walk_.key(record_) != key) ++record_;
-    if (record_ == walk_.size()) Finish(absl::OkStatus());
+    while (record_ < scan_.size() && scan_.key(record_) != key) ++record_;
+    if (record_ == scan_.size()) Finish(absl::OkStatus());
   }
   HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
 
@@ -56,15 +56,15 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
 
   // Whether the cursor is at a record.
-  bool Valid() const { return record_ < walk_.size(); }
-  std::string_view key() const { return walk_.key(record_); }      // REQUIRES: Valid(); until the next move
-  std::string_view value() const { return walk_.value(record_); }  // REQUIRES: Valid(); until the next move
+  bool Valid() const { return record_ < scan_.size(); }
+  std::string_view key() const { return scan_.key(record_); }      // REQUIRES: Valid(); until the next move
+  std::string_view value() const { return scan_.value(record_); }  // REQUIRES: Valid(); until the next move
   // OK at the end; otherwise the error that stopped the scan.
   const Status& status() const { return status_; }
   // If status() is DataLoss: continues behind the damaged record, where the next damage may be.
   // False if there is nothing to skip.
   bool SkipDamage() {
-    if (Valid() || !absl::IsDataLoss(status_) || !walk_.SkipDamage()) return false;
+    if (Valid() || !absl::IsDataLoss(status_) || !scan_.SkipDamage()) return false;
     status_ = absl::OkStatus();
     FillBucket();
     return true;
@@ -76,10 +76,10 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   StatusOr<bool> NextBucket() {
     if (database_->IsClosed()) return database_->CheckOpen();
     if constexpr (requires { database_->FlushPending(); }) HAKO_RETURN_IF_ERROR(database_->FlushPending());
-    return walk_.Step();
+    return scan_.Step();
   }
   void FillBucket() {
-    while (record_ >= walk_.size()) {
+    while (record_ >= scan_.size()) {
       StatusOr<bool> more = NextBucket();
       if (!more.ok()) return Finish(more.status());
       if (!*more) return Finish(absl::OkStatus());
@@ -88,13 +88,13 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   }
   void Finish(Status status) {
     status_ = std::move(status);
-    if (status_.ok()) walk_.Stop();
-    record_ = walk_.size();
+    if (status_.ok()) scan_.Stop();
+    record_ = scan_.size();
   }
 
   D* database_;
   Space* space_;
-  hash::BucketScan<Space> walk_;
+  hash::BucketScan<Space> scan_;
   std::size_t record_ = 0;
   Status status_;
 };

@@ -239,12 +239,12 @@ template <class V>
 Status HashDBM<FileT>::ProcessEach(V&& visitor) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckIdle());
   if constexpr (!Space::kMapped) {
-    if (hash::FileOrderScan<Index, Space> walk(index_, *heap_); walk.Claim()) {
+    if (hash::FileOrderScan<Index, Space> scan(index_, *heap_); scan.Claim()) {
       HAKO_RETURN_IF_ERROR(RunExclusiveFlushed([&] {
-        walk.Start(CountFlushed());
+        scan.Start(CountFlushed());
         return absl::OkStatus();
       }));
-      return walk.Run(visitor);
+      return scan.Run(visitor);
     }
   }
   HAKO_RETURN_IF_ERROR(FlushPending());
@@ -275,7 +275,7 @@ Status HashDBM<FileT>::RemoveAllRecords(WriterState& mine) {
   heap_->ReleaseFreed(mine);
   if (status.ok()) {
     writers_.ForEach([](WriterState& writer) { writer.pending_count.store(0, std::memory_order_relaxed); });
-    heap_->moves().ForgetAll();
+    heap_->move_tracker().ForgetAll();
   }
   heap_->extents().StoreLive(&format::LiveState::clearing, 0);  // after an error too: later records must not be removed
   return status;

@@ -80,13 +80,14 @@ struct TransferResult : TransferProgress {
 template <DBM D>
 TransferResult Import(D& db, TextSource source, const TransferOptions& options = {}) {
   constexpr std::size_t kBatch = 32;
-  constexpr std::size_t kTold = 256;  // records between calls of progress
+  constexpr std::size_t kProgressInterval = 256;  // records between calls of progress
   TransferResult result;
   LineReader lines(std::move(source), options.line_max);
   const auto reader = RecordReader::Make(options.format, options.escapes, &lines);
   KeyValue batch[kBatch];
   while (true) {
-    const StatusOr<std::size_t> count = reader->Read(std::span(batch).first(std::min(kBatch, kTold - result.num_records % kTold)));
+    const StatusOr<std::size_t> count =
+        reader->Read(std::span(batch).first(std::min(kBatch, kProgressInterval - result.num_records % kProgressInterval)));
     result.num_bytes = lines.consumed();
     result.text = count.status();
     if (!count.ok() || *count == 0) return result;
@@ -100,7 +101,7 @@ TransferResult Import(D& db, TextSource source, const TransferOptions& options =
       if (!result.database.ok()) return result;
       ++result.num_records;
     }
-    if (result.num_records % kTold != 0 || !options.progress) continue;
+    if (result.num_records % kProgressInterval != 0 || !options.progress) continue;
     result.text = options.progress(result);
     if (!result.text.ok()) return result;
   }

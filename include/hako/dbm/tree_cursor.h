@@ -54,7 +54,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     if (!Load(tree::Seek::kFirst, {})) return Fail(tree::Seek::kFirst, false);
     at_ = 0;
     LookAhead(page_.count());
-    SettleForward();
+    StepForward();
   }
   HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
   // Moves to the last record.
@@ -75,7 +75,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     const auto place = page_.Find(bound_);
     at_ = place.index + (place.found && !inclusive ? 1 : 0);
     LookAhead(page_.count() - at_);
-    SettleForward();
+    StepForward();
   }
   HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
   // Moves to the last record before `key`, or at `key` if inclusive (RocksDB's SeekForPrev).
@@ -97,7 +97,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     if (copy_.HasChanged()) [[unlikely]] {
       if (!Reload(tree::Seek::kAt)) return Fail(tree::Seek::kAt, false);
     }
-    SettleForward();
+    StepForward();
   }
   HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
   // Moves to the previous record.
@@ -123,7 +123,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     if (!failed_) {
       status_ = absl::OkStatus();
       if (!failed_downwards_) ++at_;
-      failed_downwards_ ? StepBack() : SettleForward();
+      failed_downwards_ ? StepBack() : StepForward();
       return true;
     }
     auto fence = tree_->FenceBeyond(*failed_, bound_, failed_downwards_);
@@ -147,7 +147,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     }
     at_ = page_.Find(bound_).index;
     LookAhead(failed_downwards_ ? at_ : page_.count() - at_);
-    failed_downwards_ ? StepBack() : SettleForward();
+    failed_downwards_ ? StepBack() : StepForward();
     return true;
   }
   // The database that it shows.
@@ -190,7 +190,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   }
 
   // Moves to the first readable record at or after slot at_.
-  HAKO_INLINE void SettleForward() {
+  HAKO_INLINE void StepForward() {
     for (;; ++at_) {
       while (at_ >= page_.count()) [[unlikely]] {
           const format::PageTail tail = page_.tail();

@@ -310,7 +310,7 @@ class BucketIndex {
   }
 
   template <class V>
-  Status ForEachIn(BucketScan<Space>& walk, V& visit) const;
+  Status ForEachIn(BucketScan<Space>& scan, V& visit) const;
   template <class S>
   [[gnu::noinline]] Status FetchSlowly(Writers& writers, std::uint64_t hash, std::string_view key, S& sink);
   template <class S>

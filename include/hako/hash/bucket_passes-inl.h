@@ -9,9 +9,9 @@ namespace hako::hash {
 template <class Space>
 template <class V>
 Status BucketIndex<Space>::ForEach(V& visit) const {
-  BucketScan<Space> walk(*this);
-  walk.Start();
-  return ForEachIn(walk, visit);
+  BucketScan<Space> scan(*this);
+  scan.Start();
+  return ForEachIn(scan, visit);
 }
 
 template <class Space>
@@ -19,19 +19,19 @@ template <class V>
 Status BucketIndex<Space>::ForEachParallel(unsigned num_threads, V& visit) const {
   const std::uint64_t lines = num_lines(), parts = std::max(num_threads, 1u);
   return sync::RunParts(parts, [&](std::size_t part) {
-    BucketScan<Space> walk(*this);
-    walk.StartPart(lines, part, parts);
-    return ForEachIn(walk, visit);
+    BucketScan<Space> scan(*this);
+    scan.StartPart(lines, part, parts);
+    return ForEachIn(scan, visit);
   });
 }
 
 template <class Space>
 template <class V>
-Status BucketIndex<Space>::ForEachIn(BucketScan<Space>& walk, V& visit) const {
+Status BucketIndex<Space>::ForEachIn(BucketScan<Space>& scan, V& visit) const {
   for (;;) {
-    HAKO_ASSIGN_OR_RETURN(const bool more, walk.Step());
+    HAKO_ASSIGN_OR_RETURN(const bool more, scan.Step());
     if (!more) return absl::OkStatus();
-    for (std::size_t i = 0; i < walk.size(); ++i) visit(walk.key(i), walk.value(i));
+    for (std::size_t i = 0; i < scan.size(); ++i) visit(scan.key(i), scan.value(i));
   }
 }
 

@@ -32,27 +32,27 @@ namespace hako::hash {
 template <class Index, class Space>
 class FileOrderScan {
  public:
-  FileOrderScan(const Index& index, Space& heap) : index_(index), heap_(heap), log_(heap.moves()) {}
+  FileOrderScan(const Index& index, Space& heap) : index_(index), heap_(heap), tracker_(heap.move_tracker()) {}
   FileOrderScan(const FileOrderScan&) = delete;
   FileOrderScan& operator=(const FileOrderScan&) = delete;
   ~FileOrderScan() {
-    if (claimed_) log_.Stop();
+    if (claimed_) tracker_.Stop();
   }
 
   // False if another scan is in progress.
-  bool Claim() { return claimed_ = log_.Claim(); }
+  bool Claim() { return claimed_ = tracker_.Claim(); }
   // `records` = the number of records. REQUIRES: claimed, writers kept out
   void Start(std::uint64_t records) {
-    log_.Start(records);
+    tracker_.Start(records);
     end_ = heap_.extents().tail();
   }
 
   template <class V>
   Status Run(V& visit) {
     HAKO_RETURN_IF_ERROR(ShowFile(visit));
-    log_.FinishPass();
+    tracker_.FinishPass();
     HAKO_RETURN_IF_ERROR(ShowOwed(visit));
-    return log_.left() == 0 ? absl::OkStatus() : FindDamage();
+    return tracker_.left() == 0 ? absl::OkStatus() : FindDamage();
   }
 
  private:
@@ -88,7 +88,7 @@ class FileOrderScan {
     handles_.clear();
     for (const Record& record : found_) handles_.push_back(record.handle);
     std::size_t count = 0;
-    log_.Advance(handles_, end, [&](std::size_t i) { found_[count++] = found_[i]; });
+    tracker_.Advance(handles_, end, [&](std::size_t i) { found_[count++] = found_[i]; });
     for (std::size_t i = 0; i < count; ++i) visit(found_[i].key, found_[i].value);
     found_.clear();
     scanned_ = 0;
@@ -101,7 +101,7 @@ class FileOrderScan {
       RecordCopy record;
     };
     for (;;) {
-      const std::vector<ScanTracker::Owed> owed = log_.SomeOwed(kTogether);
+      const std::vector<ScanTracker::Owed> owed = tracker_.SomeOwed(kTogether);
       std::vector<Copy> copies(owed.size());
       buffer_.Clear();
       {
@@ -114,7 +114,7 @@ class FileOrderScan {
       }
       bool shown = false;
       for (std::size_t i = 0; i < owed.size(); ++i) {
-        if (!log_.Pay(owed[i])) continue;  // it was moved again
+        if (!tracker_.Pay(owed[i])) continue;  // it was moved again
         if (copies[i].match != Match::kYes) return heap_.DamageAt(owed[i].handle);
         visit(copies[i].record.key(), copies[i].record.value());
         shown = true;
@@ -123,7 +123,7 @@ class FileOrderScan {
       // Writers replaced each record before it could be read, so they have to wait once.
       Copy copy{};
       std::uint32_t handle = 0;
-      if (!log_.PayFirst([&](std::uint32_t first) { copy.match = Read(handle = first, &copy.record); })) return absl::OkStatus();
+      if (!tracker_.PayFirst([&](std::uint32_t first) { copy.match = Read(handle = first, &copy.record); })) return absl::OkStatus();
       if (copy.match != Match::kYes) return heap_.DamageAt(handle);
       visit(copy.record.key(), copy.record.value());
     }
@@ -143,7 +143,7 @@ class FileOrderScan {
 
   const Index& index_;
   Space& heap_;
-  ScanTracker& log_;
+  ScanTracker& tracker_;
   bool claimed_ = false;
   std::uint64_t end_ = 0;
   std::vector<Record> found_;  // not yet looked up

@@ -164,7 +164,7 @@ class RecordHeap {
   Match MatchKey(std::uint32_t handle, std::string_view key, format::Lengths* lengths) const;
   StatusOr<RecordView> View(WriterState& writer, std::uint32_t handle) const;
   HAKO_INLINE void NoteMove([[maybe_unused]] std::uint32_t old, [[maybe_unused]] std::uint32_t fresh) {
-    if constexpr (!kMapped) moves_.Note(old, fresh);
+    if constexpr (!kMapped) move_tracker_.Note(old, fresh);
   }
   std::uint32_t Write(WriterState& writer, std::uint64_t key_hash, std::string_view key, std::string_view value, Status* error);
   // Write for a long value, while the caller is no writer (sync/write_gate.h) and holds no lock:
@@ -283,7 +283,7 @@ class RecordHeap {
   template <Trust kTrust = Trust::kNothing, class Visit, class Doubt>
   Status ScanExtent(Extent extent, const char* bytes, Visit&& visit, Doubt&& doubt) const;
   // For a scan in file order.
-  ScanTracker& moves() { return moves_; }
+  ScanTracker& move_tracker() { return move_tracker_; }
   HAKO_INLINE std::uint64_t OffsetOf(std::uint32_t handle) const { return std::uint64_t{handle} << shift_; }
   std::uint64_t BlockBytes(const ScannedRecord& record) const { return BytesOf(ClassOf(record.key.size(), record.value.size())); }
   // Stamps a dead record as free, so that no later recovery restores it.
@@ -638,7 +638,7 @@ class RecordHeap {
   int extent_pins_ = 0;
   std::mutex index_mutex_;
   sync::WriteGate gate_;
-  ScanTracker moves_;
+  ScanTracker move_tracker_;
 };
 
 }  // namespace hako::hash

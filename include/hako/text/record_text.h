@@ -54,8 +54,8 @@ class LineReader {
   StatusOr<std::size_t> Next(std::span<Line> lines) { return Find(lines, /*reads=*/true); }
   // Does the same if all these lines are buffered; otherwise returns 0. Lines returned before stay
   // valid.
-  std::size_t NextHere(std::span<Line> lines) { return *Find(lines, /*reads=*/false); }
-  bool NextHere(Line* line) {
+  std::size_t NextBuffered(std::span<Line> lines) { return *Find(lines, /*reads=*/false); }
+  bool NextBuffered(Line* line) {
     char* const from = buffer_.data() + begin_;
     const std::size_t size = std::string_view(from, end_ - begin_).find('\n');
     if (size == std::string_view::npos) return false;
