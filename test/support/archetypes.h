@@ -23,7 +23,9 @@ namespace hako {
 // from nothing.
 class ArchetypeFile {
  public:
-  static ArchetypeFile Make() { return ArchetypeFile(std::make_unique<State>()); }
+  static ArchetypeFile Make() { return ArchetypeFile(std::make_shared<State>()); }
+  // For the test that made it: another handle.
+  ArchetypeFile Share() const { return ArchetypeFile(state_); }
 
   std::uint64_t Size() const {
     const std::shared_lock lock(state_->mutex);
@@ -50,15 +52,18 @@ class ArchetypeFile {
   Status Sync() { return absl::OkStatus(); }
   Status Close() { return absl::OkStatus(); }
 
+  ArchetypeFile(ArchetypeFile&&) = default;
+  ArchetypeFile& operator=(ArchetypeFile&&) = default;
+
  private:
   struct State {
     mutable std::shared_mutex mutex;
     std::vector<std::byte> bytes;
   };
 
-  explicit ArchetypeFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
+  explicit ArchetypeFile(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;
 };
 
 static_assert(File<ArchetypeFile> && !MappedFile<ArchetypeFile> && !KernelBackedFile<ArchetypeFile> && !PathFile<ArchetypeFile>);

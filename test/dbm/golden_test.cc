@@ -1,0 +1,134 @@
+// Golden files of HashDBM, and golden snapshots of TinyDBM and BabyDBM: see golden_file.h.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "dbm/golden_file.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/baby_dbm.h"
+#include "hako/dbm/hash_dbm.h"
+#include "hako/dbm/tiny_dbm.h"
+#include "support/archetypes.h"
+#include "support/booted_memory_file.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+namespace {
+
+constexpr std::uint8_t kBoot = 7, kNextBoot = 8;
+
+ArchetypeFile PositionalFileOf(const Image& image) {
+  ArchetypeFile file = ArchetypeFile::Make();
+  EXPECT_THAT(file.Resize(image.size()), IsOk());
+  EXPECT_THAT(file.WriteAt(0, image), IsOk());
+  return file;
+}
+StatusOr<std::unique_ptr<HashDBM<BootedMemoryFile>>> OpenMapped(const Image& image, std::uint8_t boot) {
+  return HashDBM<BootedMemoryFile>::Open(BootedMemoryFile(MemoryFile::Of(image), boot));
+}
+
+// The file while it is open, after updates that were not synchronized; or once it was closed.
+Image MakeHashFile(bool is_closed) {
+  MemoryFile file;
+  auto db = HashDBM<BootedMemoryFile>::Open(BootedMemoryFile(file.Share(), kBoot), {.seed = 1}).value();
+  EXPECT_THAT(db->SetType(7), IsOk());
+  FillGolden(*db);
+  EXPECT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+  FillGoldenMore(*db);
+  Image image = GoldenFiles::BytesOf(file);
+  EXPECT_THAT(db->Close(), IsOk());
+  return is_closed ? GoldenFiles::BytesOf(file) : image;
+}
+
+// A version that is no longer current stays in this list as long as it is read.
+class GoldenHashFileTest : public testing::TestWithParam<std::uint32_t> {
+ protected:
+  std::string NameOfFile(const std::string& kind) const { return "hash_" + std::to_string(GetParam()) + "_" + kind; }
+};
+INSTANTIATE_TEST_SUITE_P(Versions, GoldenHashFileTest, testing::Values(format::kHashFileVersion));
+
+TEST_P(GoldenHashFileTest, OpensACleanFile) {
+  const std::string name = NameOfFile("clean");
+  const Image image = GoldenFiles::Get(name, [] { return MakeHashFile(true); });
+  GoldenFiles::Expect(name + " mapped", OutcomeOf(OpenMapped(image, kNextBoot)));
+  GoldenFiles::Expect(name + " positional", OutcomeOf(HashDBM<ArchetypeFile>::Open(PositionalFileOf(image))));
+}
+
+// Closed without a map, the file ends with an image of its index.
+TEST_P(GoldenHashFileTest, OpensACleanPositionalFile) {
+  const std::string name = NameOfFile("positional");
+  const Image image = GoldenFiles::Get(name, [] {
+    const ArchetypeFile file = ArchetypeFile::Make();
+    auto db = HashDBM<ArchetypeFile>::Open(file.Share(), {.seed = 1}).value();
+    FillGolden(*db);
+    EXPECT_THAT(db->Close(), IsOk());
+    Image bytes(file.Size());
+    EXPECT_THAT(file.ReadAt(0, bytes), IsOk());
+    return bytes;
+  });
+  GoldenFiles::Expect(name + " mapped", OutcomeOf(OpenMapped(image, kNextBoot)));
+  GoldenFiles::Expect(name + " positional", OutcomeOf(HashDBM<ArchetypeFile>::Open(PositionalFileOf(image))));
+}
+
+TEST_P(GoldenHashFileTest, RecoversACrashedFile) {
+  const std::string name = NameOfFile("crashed");
+  const Image image = GoldenFiles::Get(name, [] { return MakeHashFile(false); });
+  GoldenFiles::Expect(name + " after a kill", OutcomeOf(OpenMapped(image, kBoot)));
+  GoldenFiles::Expect(name + " after a power cut", OutcomeOf(OpenMapped(image, kNextBoot)));
+  GoldenFiles::Expect(name + " positional", OutcomeOf(HashDBM<ArchetypeFile>::Open(PositionalFileOf(image))));
+}
+
+TEST_P(GoldenHashFileTest, NamesTheDamage) {
+  const std::string name = NameOfFile("damaged");
+  const Image image = GoldenFiles::Get(name, [] { return DamageAt(MakeHashFile(true), "value-17;"); });
+  GoldenFiles::Expect(name, OutcomeOf(OpenMapped(image, kNextBoot)));
+  GoldenFiles::Expect(name + " positional", OutcomeOf(HashDBM<ArchetypeFile>::Open(PositionalFileOf(image))));
+}
+
+TEST_P(GoldenHashFileTest, RefusesAFileWithoutASuperblock) {
+  const std::string name = NameOfFile("headless");
+  const Image image = GoldenFiles::Get(name, [] { return DamageAt(DamageAt(MakeHashFile(true), 40), 4096 + 40); });
+  GoldenFiles::Expect(name, OutcomeOf(OpenMapped(image, kNextBoot)));
+}
+
+template <class Db>
+Image MakeSnapshot() {
+  auto db = Db::Open().value();
+  FillGolden(*db);
+  MemoryFile file;
+  EXPECT_THAT(db->Save(file), IsOk());
+  return GoldenFiles::BytesOf(file);
+}
+
+template <class Db>
+std::string OutcomeOfLoad(const Image& image) {
+  auto db = Db::Open().value();
+  MemoryFile file = MemoryFile::Of(image);
+  const Status loaded = db->Load(file);
+  return "load " + NameOf(loaded) + ", " + OutcomeOf(*db);
+}
+
+// Snapshots of both databases in memory, loaded into both.
+template <class Db>
+void ExpectGoldenSnapshots(const std::string& writer) {
+  const std::string name = "snapshot_" + std::to_string(format::kSnapshotVersion) + "_" + writer + "_";
+  const auto expect = [&name](const std::string& kind, auto&& make) {
+    const Image image = GoldenFiles::Get(name + kind, make);
+    GoldenFiles::Expect(name + kind + " into TinyDBM", OutcomeOfLoad<TinyDBM<MemoryFile>>(image));
+    GoldenFiles::Expect(name + kind + " into BabyDBM", OutcomeOfLoad<BabyDBM<MemoryFile>>(image));
+  };
+  expect("clean", [] { return MakeSnapshot<Db>(); });
+  expect("crashed", [] {
+    Image image = MakeSnapshot<Db>();
+    image.resize(image.size() - 20);  // without the end
+    return image;
+  });
+  expect("damaged", [] { return DamageAt(MakeSnapshot<Db>(), "value-17;"); });
+}
+
+TEST(GoldenSnapshotTest, LoadsOrRefusesSnapshotsOfTinyDBM) { ExpectGoldenSnapshots<TinyDBM<MemoryFile>>("tiny"); }
+TEST(GoldenSnapshotTest, LoadsOrRefusesSnapshotsOfBabyDBM) { ExpectGoldenSnapshots<BabyDBM<MemoryFile>>("baby"); }
+
+}  // namespace
+}  // namespace hako
