@@ -3,6 +3,8 @@
 namespace hako {
 
 template class HashDBM<>;
+template class FileOperations<HashDBM<>, MemoryMapParallelFile, HashOptions>;
+template class HashOperations<HashDBM<>, hash::RecordHeap<MemoryMapParallelFile>>;
 template class hash::RecordHeap<MemoryMapParallelFile>;
 template class hash::BucketIndex<hash::RecordHeap<MemoryMapParallelFile>>;
 

@@ -3,6 +3,7 @@
 namespace hako {
 
 template class TinyDBM<>;
+template class HashOperations<TinyDBM<>, hash::RecordArena>;
 template class hash::BucketIndex<hash::RecordArena>;
 
 }  // namespace hako

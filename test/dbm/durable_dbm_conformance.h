@@ -250,6 +250,16 @@ TYPED_TEST_P(DurableDBMConformance, DurabilityPowerSynchronizesEveryUpdate) {
             1u);
   EXPECT_EQ(epochs_of([&] { return db->Get("c").status(); }), 0u);
   EXPECT_EQ(epochs_of([&] { return db->CompareExchange("c", Expect::Any(), Action::Keep()); }), 0u);
+  const std::vector<std::string_view> keys = {"c", "absent"};
+  EXPECT_EQ(epochs_of([&] { return db->Process("c", Action::Keep()); }), 0u);
+  EXPECT_EQ(epochs_of([&] { return db->Process("absent", Action::Remove()); }), 0u);
+  EXPECT_EQ(epochs_of([&] { return db->ProcessMulti(keys, [](std::size_t, std::optional<std::string_view>) { return Action::Keep(); }); }),
+            0u);
+  EXPECT_EQ(epochs_of([&] {
+              return db->ProcessMulti(
+                  keys, [](std::size_t i, std::optional<std::string_view>) { return i == 1 ? Action::Remove() : Action::Keep(); });
+            }),
+            0u);
   EXPECT_EQ(epochs_of([&] { return absl::IsNotFound(db->Remove("absent")) ? absl::OkStatus() : absl::UnknownError("?"); }), 0u);
   EXPECT_EQ(epochs_of([&] { return db->Clear(); }), 1u);
   EXPECT_THAT(db->Verify(), IsOk());

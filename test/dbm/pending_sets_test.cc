@@ -1,6 +1,6 @@
 // Pending Sets, of keys that may exist already, with direct I/O: the records that they replace are
 // read in batches, every thread sees them at once, and none is lost while reads fail.
-#include "hako/hash/pending_sets.h"
+#include "hako/hash/pending_list.h"
 
 #include <algorithm>
 #include <atomic>
@@ -19,6 +19,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
+#include "hako/hash/pending_list.h"
 #include "support/checked_value.h"
 #include "support/direct_file.h"
 #include "support/status_matchers.h"
@@ -114,10 +115,10 @@ class PendingSetsTest : public testing::Test {
 TEST_F(PendingSetsTest, ReadsReplacedRecordsInBatches) {
   WatchedFile::reads = WatchedFile::groups = 0;
   for (std::uint64_t i = 0; i < kRecords; ++i) Set(i * 7 % kRecords, 1);
-  EXPECT_EQ(WatchedFile::groups, kRecords / hash::PendingSets::kMax - 1) << "the last ones wait";
+  EXPECT_EQ(WatchedFile::groups, kRecords / hash::PendingList::kMax - 1) << "the last ones wait";
   EXPECT_LE(WatchedFile::reads, kRecords / 50);
   EXPECT_EQ(db_->Count(), kRecords);
-  EXPECT_EQ(WatchedFile::groups, kRecords / hash::PendingSets::kMax);
+  EXPECT_EQ(WatchedFile::groups, kRecords / hash::PendingList::kMax);
   EXPECT_EQ(ListByIterator(*db_).records, expected_);
 }
 
@@ -242,7 +243,7 @@ TEST_F(PendingSetsTest, NoSetIsLostWhileReadsFail) {
   Set(5, 2);
   std::uint64_t taken = 0;
   while (taken < kRecords && db_->Set(NumberedKey(10 + taken), "taken").ok()) expected_[NumberedKey(10 + taken++)] = "taken";
-  EXPECT_EQ(taken, hash::PendingSets::kMax - 2) << "more than that have no place, and are refused";
+  EXPECT_EQ(taken, hash::PendingList::kMax - 2) << "more than that have no place, and are refused";
   WatchedFile::fails = false;
   EXPECT_EQ(ListByIterator(*db_).records, expected_);
   EXPECT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());

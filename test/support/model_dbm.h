@@ -181,6 +181,7 @@ class ModelDBM : public Operations<ModelDBM>, public OrderedOperations<ModelDBM,
   Inspection Inspect() const { return {{"class", "ModelDBM"}, {"num_records", std::to_string(Count())}}; }
   Status Synchronize(SyncMode) { return absl::OkStatus(); }
   Status GetHealth() const { return absl::OkStatus(); }
+  Status CheckOpen() const { return absl::OkStatus(); }
   Status Verify() { return absl::OkStatus(); }
   Status Close() { return absl::OkStatus(); }
 

@@ -2,6 +2,8 @@
 // forwarding calls.
 #pragma once
 
+#include <functional>
+
 #include "hako/dbm/any_dbm.h"
 
 namespace hako {
@@ -190,8 +192,7 @@ Status AnyDBM::Process(std::string_view key, V&& visitor) {
 
 template <Sink S>
 Status AnyDBM::Fetch(std::string_view key, S&& sink) {
-  const auto copy = [&sink](std::size_t size) { return sink(size); };
-  return inside_->Fetch(key, Copy(copy));
+  return inside_->Fetch(key, Copy(std::ref(sink)));  // a FunctionRef calls a const object
 }
 
 template <MultiVisitor V>

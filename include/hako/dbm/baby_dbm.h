@@ -33,7 +33,7 @@ namespace hako {
 //   MemoryOperations (dbm/memory_operations.h)
 //     Save, Load                          snapshots
 //     Synchronize, IsWritable, GetHealth  for every DBM; there is no file
-//   TreeOperations (dbm/tree_operations.h)
+//   TreeOperations (dbm/tree_operations.h), EngineOperations (dbm/engine_operations.h)
 //     Process, Fetch, ProcessMulti, FetchMulti, Prefetch  the primitives
 //     ProcessEach, ProcessEachParallel, Count             all records
 //     MakeIterator                                        a cursor (dbm/tree_cursor.h)
@@ -62,6 +62,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, 
   using Space = tree::PageArena;
   using Base = TreeOperations<BabyDBM, Space, Compare>;
   friend Base;
+  friend typename Base::Shared;
 
  public:
   // Opens an empty database. InvalidArgument for an option out of range.
@@ -72,7 +73,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, 
       return absl::InvalidArgumentError(absl::StrCat("BabyOptions::max_bytes must be ", kBytesMin, " to ", Space::kBytesMax));
     HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.max_bytes));
     auto dbm = std::unique_ptr<BabyDBM>(new BabyDBM(std::move(space), options));
-    HAKO_RETURN_IF_ERROR(dbm->tree_.Create());
+    HAKO_RETURN_IF_ERROR(dbm->tree().Create());
     return dbm;
   }
   HAKO_OR_NO_MEMORY
@@ -88,7 +89,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, 
     if (this->IsClosed()) return absl::OkStatus();
     const Status status = this->CheckOpen();
     typename Space::Deferred deferred(*space_);
-    if (status.ok() && space_->long_bytes() != 0) (void)tree_.RemoveAll(deferred);
+    if (status.ok() && space_->long_bytes() != 0) (void)tree().RemoveAll(deferred);
     this->Seal();
     return status;
   }
@@ -97,8 +98,8 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, 
   // the records are counted (less than 1 ms per million records). DataLoss names the damage.
   Status Verify() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckIdle());
-    HAKO_RETURN_IF_ERROR(this->RunExclusive([&] { return tree_.CheckCount(this->Count()); }));
-    return tree_.VerifyBeside();
+    HAKO_RETURN_IF_ERROR(this->RunExclusive([&] { return tree().CheckCount(this->Count()); }));
+    return tree().VerifyBeside();
   }
   HAKO_OR_NO_MEMORY
 
@@ -119,7 +120,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, 
       stats.total_bytes = space_->total_bytes();
       stats.index_bytes = space_->line_bytes();
       stats.record_bytes = space_->long_bytes();
-      tree_.ForEachPage([&stats](unsigned level, unsigned size, unsigned live) {
+      tree().ForEachPage([&stats](unsigned level, unsigned size, unsigned live) {
         (level == 0 ? stats.record_bytes : stats.index_bytes) += level == 0 ? live : size;
         stats.num_buckets += level == 0 ? 1 : 0;
       });
@@ -136,7 +137,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, 
  private:
   static constexpr std::uint64_t kBytesMin = 1 << 20;
   using Base::space_;
-  using Base::tree_;
+  using Base::tree;
 
   BabyDBM(std::unique_ptr<Space> space, const BabyOptions& options) : Base(std::move(space), options.page_size) {}
 };

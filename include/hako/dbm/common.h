@@ -1,9 +1,7 @@
 // Helpers shared by the DBMs.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,21 +11,6 @@
 #include "hako/file/file.h"
 
 namespace hako {
-
-inline Status CheckKey(std::string_view key, std::uint64_t size_max) {
-  if (key.size() <= size_max) [[likely]]
-    return absl::OkStatus();
-  return TooLargeError("a key", key.size(), size_max);
-}
-
-// Turns a read visitor into a MultiUpdateVisitor that keeps every record.
-template <MultiReadVisitor V>
-auto KeepAll(V& visitor) {
-  return [&visitor](std::size_t index, std::optional<std::string_view> value) {
-    visitor(index, value);
-    return Action::Keep();
-  };
-}
 
 // The file options of a database opened with `options`. Where syncs are frequent it turns huge
 // pages off: a sync would write a whole huge page for every small page changed.

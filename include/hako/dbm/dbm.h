@@ -22,7 +22,9 @@
 // direct I/O, a Set of such a key may make Sets of other keys wait too.
 //
 // After Close, every call that returns a Status returns FailedPrecondition, except Close itself;
-// other calls return an empty result (0, an iterator that is not Valid).
+// other calls return an empty result (0, an iterator that is not Valid). In a forked child of the
+// process that opened the database, calls that return a Status fail likewise, except operations on
+// one record, which do not check this.
 #pragma once
 
 #include <concepts>

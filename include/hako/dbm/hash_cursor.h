@@ -74,8 +74,8 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
 
  private:
   StatusOr<bool> NextBucket() {
-    if (database_->IsClosed()) return database_->CheckOpen();
-    if constexpr (requires { database_->FlushPending(); }) HAKO_RETURN_IF_ERROR(database_->FlushPending());
+    HAKO_RETURN_IF_ERROR(database_->CheckOpen());
+    HAKO_RETURN_IF_ERROR(database_->FlushPending());
     return scan_.Step();
   }
   void FillBucket() {

@@ -26,43 +26,40 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstring>
+#include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <span>
-#include <string>
 #include <string_view>
-#include <type_traits>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
-#include "hako/base/inline.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/common.h"
 #include "hako/dbm/dbm.h"
-#include "hako/dbm/hash_cursor.h"
-#include "hako/dbm/operations.h"
+#include "hako/dbm/file_operations.h"
+#include "hako/dbm/hash_operations.h"
 #include "hako/dbm/options.h"
 #include "hako/file/memory_map_parallel_file.h"
-#include "hako/file/replace_file.h"
-#include "hako/hash/bucket_index.h"
 #include "hako/hash/file_order_scan.h"
-#include "hako/hash/pending_sets.h"
 #include "hako/hash/record_heap.h"
-#include "hako/sync/background_thread.h"
-#include "hako/sync/writer_states.h"
 
 namespace hako {
 
 // A hash table in a file: see the head of this header.
 //
 // Inherits
+//   HashOperations (dbm/hash_operations.h), EngineOperations (dbm/engine_operations.h)
+//     Process, Fetch, ProcessMulti, FetchMulti, Prefetch  the primitives
+//     ProcessEachParallel, Count                          all records
+//     MakeIterator                                        a cursor (dbm/hash_cursor.h)
+//     CheckOpen, CheckIdle, IsClosed                      whether the database can be used
+//   FileOperations (dbm/file_operations.h)
+//     Open, CopyTo                                        of a path
+//     Synchronize, GetHealth, IsWritable                  durability, and why updates are refused
+//     GetType, SetType, GetMetadata, SetMetadata          data of the application in the file
+//     Close                                               synchronizes and closes the file
 //   Operations (dbm/operations.h)
 //     Get, GetOr, GetSize     read a value: into a string or span, in place, or with a fallback
 //     Contains                check for a key
@@ -77,76 +74,37 @@ namespace hako {
 //     ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
 //     Export                                        copy all records to another database
 template <File FileT = MemoryMapParallelFile>
-class HashDBM : public Operations<HashDBM<FileT>> {
+class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, public FileOperations<HashDBM<FileT>, FileT, HashOptions> {
   using Space = hash::RecordHeap<FileT>;
-  using Index = hash::BucketIndex<Space>;
-  using WriterState = typename Space::WriterState;
+  using Base = HashOperations<HashDBM, Space>;
+  using Files = FileOperations<HashDBM, FileT, HashOptions>;
+  using typename Base::Index;
+  using typename Base::WriterState;
+  friend Base;
+  friend typename Base::Shared;
+  friend Files;
 
  public:
-  using Iterator = HashCursor<HashDBM, Index, Space>;  // see dbm/hash_cursor.h
-  friend Iterator;
-
   // Opens the database in `file`, creating one if the file is empty. Options that are fixed at
   // creation are ignored for an existing database. InvalidArgument for an option out of range or
   // another type of file, Unavailable if another holder has the file open, DataLoss if it does not
   // validate.
   static StatusOr<std::unique_ptr<HashDBM>> Open(FileT file, const HashOptions& options = {});
-  static StatusOr<std::unique_ptr<HashDBM>> Open(const std::string& path, const HashOptions& options = {},
-                                                 const FileOptions& file_options = {}) requires PathFile<FileT>;
+  using Files::Open;
 
   // Closes the database if the application has not.
   ~HashDBM() {
-    (void)Close();
-    if (writers_.IsInherited()) (void)heap_.release();  // its file and locks belong to the parent process
+    (void)this->Close();
+    if (writers_.IsInherited()) (void)space_.release();  // its file and locks belong to the parent process
   }
 
-  // The primitives: see dbm/dbm.h.
-  template <Visitor V>
-  Status Process(std::string_view key, V&& visitor);
-  template <Sink S>
-  Status Fetch(std::string_view key, S&& sink);
-  template <MultiVisitor V>
-  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor);
-  // Fetches each key, with overlapped reads: calls sink(index, size), then arrived(index, found).
-  template <class S, class F>
-  Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
-    if (IsClosed()) return writers_.Refusal();
-    HAKO_RETURN_IF_ERROR(FlushPending());
-    return index_.FetchMulti(writers_, keys, sink, arrived);
-  }
-  HAKO_OR_NO_MEMORY
-  // A hint that these keys will be used.
-  void Prefetch(std::span<const std::string_view> keys) const {
-    if (!IsClosed()) index_.Prefetch(keys);
-  }
   // Shows all records in an internal order. An unmapped file is scanned in file order by long reads
   // (hash/file_order_scan.h), unless another such scan is running.
   template <class V>
   Status ProcessEach(V&& visitor);
-  // ProcessEach in several threads, which call the visitor concurrently.
-  template <class V>
-  Status ProcessEachParallel(unsigned num_threads, V&& visitor) HAKO_TRY {
-    HAKO_RETURN_IF_ERROR(CheckOpen());
-    HAKO_RETURN_IF_ERROR(FlushPending());
-    return index_.ForEachParallel(num_threads, visitor);
-  }
-  HAKO_OR_NO_MEMORY
-  // Returns a cursor: see dbm/hash_cursor.h.
-  Iterator MakeIterator() { return Iterator(*this, index_, *heap_); }
-
-  // The number of records; exact while no update runs.
-  std::uint64_t Count() const {
-    if (IsClosed()) return 0;
-    (void)FlushPending();
-    return CountFlushed();
-  }
   // Removes all records. Stops writers meanwhile. Atomic across a process kill: the next Open
   // completes a Clear that had begun.
   Status Clear();
-  // Hard: two flushes of the device, shared by concurrent callers; writers are stopped for
-  // microseconds. Soft: free on a mapped file (see Durability above), elsewhere the same as hard.
-  // After a failure the database refuses updates: see GetHealth.
-  Status Synchronize(SyncMode mode);
 
   // Whether more than half of the file is free space scattered between records, which Rebuild would
   // compact. False for files of up to 1 MiB.
@@ -157,12 +115,11 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   // as before.
   Status Rebuild();
   // Synchronizes and copies that state into an empty file, beside readers and writers. A read-only
-  // database copies the records that it shows. The form with `path` creates or replaces that file,
-  // which appears whole and durable or not at all. Blocks freed meanwhile are not reused before the
+  // database copies the records that it shows. Blocks freed meanwhile are not reused before the
   // copy is complete. InvalidArgument if `empty_file` is not empty, DataLoss if records are
   // damaged.
   Status CopyTo(FileT empty_file);
-  Status CopyTo(const std::string& path) requires PathFile<FileT>;
+  using Files::CopyTo;
 
   // Synchronizes and checks the structure of the whole file beside readers and writers. Writers are
   // stopped only while the index is scanned (about 2 ms per million records). A database that takes
@@ -173,110 +130,50 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   // GetStats and GetType as pairs of name and text, for people to read.
   Inspection Inspect();
 
-  // Data of the application in the file beside the records: a number for the type of the content,
-  // and UserMetadata. Initially zero. The setters are durable when they return.
-  std::uint32_t GetType() const;
-  Status SetType(std::uint32_t type);
-  UserMetadata GetMetadata() const;
-  Status SetMetadata(const UserMetadata& metadata);
-  // False if the file was opened read-only.
-  bool IsWritable() const { return writable_; }
-  // OK, or the failed write or sync after which the database refuses updates. Reads go on. Opening
-  // the file again recovers the last synchronized state.
-  Status GetHealth() const {
-    HAKO_RETURN_IF_ERROR(CheckOpen());
-    return heap_->Health();
-  }
-  // OK, or FailedPrecondition if the database is closed or inherited by a fork. CheckIdle also
-  // fails within a visitor of this database (sync/writer_states.h).
-  Status CheckOpen() const { return writers_.CheckOpen(); }
-  Status CheckIdle() const { return writers_.CheckIdle(); }
-  // Whether Close was called.
-  bool IsClosed() const { return writers_.IsClosed(); }
-
-  // Synchronizes, stores the free space for the next Open, and closes the file. The destructor
-  // calls it if the application has not. Returns the first error; the file is closed in any case.
-  // REQUIRES: no other thread uses the database
-  Status Close();
-
  private:
-  HashDBM(std::unique_ptr<Space> heap, const HashOptions& options)
-      : heap_(std::move(heap)),
-        index_(*heap_),
-        writable_(heap_->extents().file().IsWritable()),
-        durability_(options.durability),
-        tracks_updates_(options.durability != Durability::kProcess || options.sync_interval.count() > 0),
-        sync_interval_(options.sync_interval),
-        metadata_(heap_->extents().super().metadata),
-        type_(heap_->extents().super().type) {
-    if constexpr (Space::kReadsAhead) {
-      if (writable_ && !tracks_updates_ && heap_->IsDirect()) pending_ = std::make_unique<hash::PendingSets>();
-    }
+  using Base::CountFlushed;
+  using Base::ForEachWriter;
+  using Base::index;
+  using Base::RunExclusive;
+  using Base::RunExclusiveFlushed;
+  using Base::space_;
+  using Base::writers_;
+  using Files::maintenance_mutex_;
+  using Files::writable_;
+
+  HashDBM(std::unique_ptr<Space> space, const HashOptions& options)
+      : Base(std::move(space)),
+        Files(space_->extents().file().IsWritable(), options.durability, options.sync_interval.count() > 0, space_->extents().super()) {
+    if (writable_ && !this->HasAfterUpdate() && space_->IsDirect()) this->UsePendingSets();
   }
 
-  auto ForEachWriter() const {
-    return [this](auto&& visit) { writers_.ForEach(visit); };
-  }
-  template <class Body>
-  auto RunExclusive(Body&& body) {
-    return heap_->gate().RunExclusive(ForEachWriter(), body);
-  }
   // Runs `body`, which changes this thread's lists of free blocks without holding a bucket's lock.
   // GetStats reads the lists of all threads.
   template <class Body>
   void AsWriter(WriterState& mine, Body&& body) {
-    heap_->gate().Pass(mine);
+    space_->gate().Pass(mine);
     const sync::LeaveAtEnd leave(mine);
     body();
   }
   auto InStepsOf(WriterState& mine) {
     return [this, &mine](auto&& step) { this->AsWriter(mine, step); };
   }
-  std::uint64_t CountFlushed() const { return index_.Count(ForEachWriter()); }
 
-  // ---- pending Sets ----
-  Status SetLater(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view value);
-  // Flushes all pending Sets, or, with a hash, all if one of them may have that hash.
-  HAKO_INLINE Status FlushPending() const {
-    if constexpr (Space::kReadsAhead) {
-      if (pending_ != nullptr && !pending_->IsEmpty()) return FlushPendingSlowly({});
-    }
-    return absl::OkStatus();
-  }
-  HAKO_INLINE Status FlushPending(std::uint64_t hash) const {
-    if constexpr (Space::kReadsAhead) {
-      if (pending_ != nullptr && pending_->MayHold(hash)) return FlushPendingSlowly(hash);
-    }
-    return absl::OkStatus();
-  }
-  [[gnu::noinline]] Status FlushPendingSlowly(std::optional<std::uint64_t> hash) const;
-  Status FlushLocked(WriterState* writer) const;
-  Status FlushUntilNone(std::unique_lock<std::mutex>& lock, std::optional<std::uint64_t> hash) const;
-  // Runs index_.ProcessMulti at a moment when no Set of these keys is pending.
-  template <class V>
-  Status ProcessMultiFlushed(WriterState& writer, std::span<const std::string_view> keys, V&& visitor);
-  // Runs `body` with writers excluded and no Set pending.
-  template <class Body>
-  Status RunExclusiveFlushed(Body&& body);
-
-  // Process for databases that synchronize, or count, each update.
-  Status ProcessDurably(WriterState& writer, std::string_view key, absl::FunctionRef<Action(std::optional<std::string_view>)> visitor);
-  Status ProcessDurably(WriterState& writer, std::string_view key, absl::FunctionRef<Action(bool)> visitor);
-  Status ProcessMultiDurably(WriterState& writer, std::span<const std::string_view> keys,
-                             absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor);
+  // ---- for FileOperations ----
+  FileT& file() const { return space_->extents().file(); }
+  const sync::StickyStatus& refusal() const { return space_->refusal(); }
+  bool SurvivesProcess() const { return !space_->index_is_in_memory(); }
   Status AfterUpdate();
-  // ---- background synchronization ----
-  Status StartBackground();
+  Status SynchronizeLocked();
   void SynchronizeInBackground();
-  bool ReclaimSoon();
-  template <class F>
-  Status ChangeSuperBlock(F&& change);
+  Status StoreMetadata();
+  Status CloseWritable();
 
+  bool ReclaimSoon();
   Status Recover(WriterState& mine, const HashOptions& options);
   StatusOr<bool> FindIndex();
   Status AdoptIndex(WriterState& mine, std::uint64_t num_lines);
   Status RecoverByScan(WriterState& mine);
-  Status SynchronizeLocked(WriterState& mine);
   struct NothingAtEnd {
     Status operator()(std::uint64_t) const { return absl::OkStatus(); }
   };
@@ -290,7 +187,6 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status VerifyDiffer(WriterState& mine, std::uint32_t a, std::uint32_t b) const;
   Status FindDamage(std::uint64_t live, std::uint64_t count) const;
   Status RemoveAllRecords(WriterState& mine);
-  Status CloseWritable();
   template <class Body>
   Status WithMover(WriterState& mine, Body&& body);
   template <class F>
@@ -300,27 +196,11 @@ class HashDBM : public Operations<HashDBM<FileT>> {
   Status MoveLong(WriterState& mine, WriterState& mover, std::uint32_t handle);
   Status RebuildIndex(WriterState& mine);
 
-  std::unique_ptr<Space> heap_;
-  mutable Index index_;                         // mutable because reads may flush pending Sets
-  std::unique_ptr<hash::PendingSets> pending_;  // direct I/O only
-  const bool writable_;
-  const Durability durability_;
-  const bool tracks_updates_;  // each update must be synchronized, or marked for the background thread
-  const std::chrono::milliseconds sync_interval_;
-  mutable sync::WriterStates<WriterState> writers_;
   std::mutex reorganizing_mutex_;  // of CopyTo, Rebuild, Verify; locked before maintenance_mutex_
-  std::mutex maintenance_mutex_;   // held from closing an epoch until the blocks that waited for it are released; SetMetadata
-  mutable std::mutex metadata_mutex_;
-  UserMetadata metadata_;
-  std::uint32_t type_;
-  std::atomic<std::uint64_t> sync_calls_{0};  // calls of Synchronize that have begun
-  std::uint64_t synced_calls_ = 0;            // number of the last call already served
   std::atomic<std::uint64_t> synced_at_{0};
   std::atomic<std::uint64_t> own_syncs_{0};
-  std::atomic<bool> changed_{false};  // since the background thread checked; only if tracks_updates_
+  std::atomic<bool> changed_{false};  // since the background thread checked; only if HasAfterUpdate()
   bool rebuilt_ = false;              // Close rebuilds the index in its least size
-  bool closed_ = false;
-  sync::BackgroundThread::Pointer background_;
 };
 
 }  // namespace hako
@@ -333,6 +213,8 @@ namespace hako {
 
 // Instantiated in the library: programs that use them compile in a third of the time.
 extern template class HashDBM<>;
+extern template class FileOperations<HashDBM<>, MemoryMapParallelFile, HashOptions>;
+extern template class HashOperations<HashDBM<>, hash::RecordHeap<MemoryMapParallelFile>>;
 extern template class hash::RecordHeap<MemoryMapParallelFile>;
 extern template class hash::BucketIndex<hash::RecordHeap<MemoryMapParallelFile>>;
 

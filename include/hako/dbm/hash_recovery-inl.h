@@ -11,51 +11,39 @@ StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const
   HAKO_ASSIGN_OR_RETURN(auto extents, hash::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed));
   HAKO_ASSIGN_OR_RETURN(auto heap, Space::Open(std::move(extents), options.min_read_size));
   std::unique_ptr<HashDBM> dbm(new HashDBM(std::move(heap), options));
-  dbm->closed_ = true;  // Close writes nothing unless recovery has succeeded
   WriterState* mine = dbm->writers_.Mine();
   if (mine == nullptr) return dbm->writers_.Refusal();
   HAKO_RETURN_IF_ERROR(dbm->Recover(*mine, options));
   dbm->closed_ = false;
-  dbm->synced_at_ = dbm->heap_->extents().super().synced_at;
+  dbm->synced_at_ = dbm->space_->extents().super().synced_at;
   if (!dbm->IsWritable()) return dbm;
-  dbm->heap_->ReclaimFrom(options.reclaim_bytes, {[](void* self) { return static_cast<HashDBM*>(self)->ReclaimSoon(); }, dbm.get()});
-  if (options.sync_interval.count() > 0) HAKO_RETURN_IF_ERROR(dbm->StartBackground());
+  dbm->space_->ReclaimFrom(options.reclaim_bytes, {[](void* self) { return static_cast<HashDBM*>(self)->ReclaimSoon(); }, dbm.get()});
+  if (options.sync_interval.count() > 0) HAKO_RETURN_IF_ERROR(dbm->StartBackground(options.sync_interval));
   return dbm;
 }
 HAKO_OR_NO_MEMORY
 
 template <File FileT>
-StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(const std::string& path, const HashOptions& options,
-                                                               const FileOptions& file_options) requires PathFile<FileT> HAKO_TRY {
-  HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, FileOptionsFor(options, file_options)));
-  auto dbm = Open(std::move(file), options);
-  if (dbm.ok()) return dbm;
-  return Status(dbm.status().code(), absl::StrCat(path, ": ", dbm.status().message()));
-}
-HAKO_OR_NO_MEMORY
-
-template <File FileT>
 Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
-  auto& extents = heap_->extents();
-  const bool writable = IsWritable();
+  auto& extents = space_->extents();
   switch (extents.found()) {
     case hash::FoundState::kNew:
-      HAKO_RETURN_IF_ERROR(index_.Create(options.num_records));
+      HAKO_RETURN_IF_ERROR(index().Create(options.num_records));
       break;
     case hash::FoundState::kKilled:
       // First make the epoch durable that the superblock names, because stamps depend on it. The
       // dead process may have died before it was durable.
-      if (writable) {
+      if (writable_) {
         HAKO_RETURN_IF_ERROR(extents.MarkInUse());
-        heap_->PublishEpoch();
+        space_->PublishEpoch();
       }
-      heap_->set_num_index_extents(extents.LoadLive(&format::LiveState::index_extents));
+      space_->set_num_index_extents(extents.LoadLive(&format::LiveState::index_extents));
       HAKO_RETURN_IF_ERROR(AdoptIndex(mine, extents.LoadLive(&format::LiveState::num_lines)));
-      heap_->BeginHarvest(mine, Count());
+      space_->BeginHarvest(mine, this->Count());
       if (extents.LoadLive(&format::LiveState::clearing) == format::kClearing) HAKO_RETURN_IF_ERROR(RemoveAllRecords(mine));
-      if (!writable) return absl::OkStatus();
+      if (!writable_) return absl::OkStatus();
       HAKO_RETURN_IF_ERROR(extents.CutAtTail());
-      if (heap_->IsFarAhead()) HAKO_RETURN_IF_ERROR(SynchronizeLocked(mine));
+      if (space_->IsFarAhead()) HAKO_RETURN_IF_ERROR(SynchronizeLocked());
       break;
     case hash::FoundState::kClean: {
       const format::HashSuperBlock& super = extents.super();
@@ -65,31 +53,32 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
       HAKO_ASSIGN_OR_RETURN(const bool has_index, note_holds ? FindIndex() : StatusOr<bool>(false));
       if (has_index) {
         HAKO_RETURN_IF_ERROR(AdoptIndex(mine, super.num_lines));
-        if (Count() != super.num_records) return absl::DataLossError("the number of records in the index does not match the superblock");
-        if (writable) HAKO_RETURN_IF_ERROR(extents.MarkInUse());
+        if (this->Count() != super.num_records)
+          return absl::DataLossError("the number of records in the index does not match the superblock");
+        if (writable_) HAKO_RETURN_IF_ERROR(extents.MarkInUse());
         if (note.empty()) {
-          heap_->BeginHarvest(mine, Count());
+          space_->BeginHarvest(mine, this->Count());
         } else {
-          HAKO_RETURN_IF_ERROR(heap_->ReadNote(mine, note));
+          HAKO_RETURN_IF_ERROR(space_->ReadNote(mine, note));
         }
-        if (!writable) return absl::OkStatus();
+        if (!writable_) return absl::OkStatus();
         HAKO_RETURN_IF_ERROR(extents.CutAtTail());
         break;
       }
       [[fallthrough]];  // the index can always be rebuilt
     }
     case hash::FoundState::kCrashed:
-      if (writable) {  // first make the state to recover durable: its own sync may have failed
+      if (writable_) {  // first make the state to recover durable: its own sync may have failed
         extents.WithdrawLiveState();
         HAKO_RETURN_IF_ERROR(extents.MarkInUse());
       }
       HAKO_RETURN_IF_ERROR(RecoverByScan(mine));
-      if (!writable) return absl::OkStatus();
-      HAKO_RETURN_IF_ERROR(SynchronizeLocked(mine));
+      if (!writable_) return absl::OkStatus();
+      HAKO_RETURN_IF_ERROR(SynchronizeLocked());
       break;
   }
-  heap_->PublishEpoch();
-  if (!heap_->index_is_in_memory()) extents.PublishLiveState();
+  space_->PublishEpoch();
+  if (!space_->index_is_in_memory()) extents.PublishLiveState();
   return absl::OkStatus();
 }
 
@@ -97,27 +86,27 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
 // the note. False if there is no valid one.
 template <File FileT>
 StatusOr<bool> HashDBM<FileT>::FindIndex() {
-  const format::HashSuperBlock& super = heap_->extents().super();
+  const format::HashSuperBlock& super = space_->extents().super();
   if constexpr (Space::kMapped) {
     if (super.index_extents == 0) return false;
-    heap_->set_num_index_extents(super.index_extents);
-    return heap_->IndexTableIsInside() && heap_->IndexCheck() == super.index_check;
+    space_->set_num_index_extents(super.index_extents);
+    return space_->IndexTableIsInside() && space_->IndexCheck() == super.index_check;
   } else {
     if (super.index_extents != 0 || super.index_check == 0) return false;
-    return heap_->LoadIndex(super.tail + super.note_size, super.index_check);
+    return space_->LoadIndex(super.tail + super.note_size, super.index_check);
   }
 }
 
 // Adopts the index that was found.
 template <File FileT>
 Status HashDBM<FileT>::AdoptIndex(WriterState& mine, std::uint64_t num_lines) {
-  auto& lines = index_.lines();
-  if (!heap_->index_is_in_memory() && !heap_->IndexTableIsInside())
+  auto& lines = index().lines();
+  if (!space_->index_is_in_memory() && !space_->IndexTableIsInside())
     return DataLossError("bad table of index extents", format::kIndexExtentsOffset);
   std::vector<format::IndexExtentEntry> overflow;
-  for (const format::IndexExtentEntry& entry : heap_->IndexExtents()) {
-    heap_->AddIndexBytes(entry.bytes);
-    const bool is_new = heap_->index_is_in_memory() || heap_->extents().AddIndexExtent({entry.offset, entry.bytes});
+  for (const format::IndexExtentEntry& entry : space_->IndexExtents()) {
+    space_->AddIndexBytes(entry.bytes);
+    const bool is_new = space_->index_is_in_memory() || space_->extents().AddIndexExtent({entry.offset, entry.bytes});
     if (!is_new) return DataLossError("bad table of index extents: duplicate extent", entry.offset);
     if (entry.overflow) {
       overflow.push_back(entry);
@@ -126,7 +115,7 @@ Status HashDBM<FileT>::AdoptIndex(WriterState& mine, std::uint64_t num_lines) {
     }
   }
   std::unordered_set<std::uint32_t> used;
-  HAKO_RETURN_IF_ERROR(index_.Recover(mine, num_lines, &used));
+  HAKO_RETURN_IF_ERROR(index().Recover(mine, num_lines, &used));
   for (const auto& entry : overflow) lines.AdoptOverflow(entry.offset, entry.bytes, used);
   if (lines.num_overflow() != used.size()) return absl::DataLossError("a bucket links to an overflow bucket outside the index");
   return absl::OkStatus();
@@ -136,45 +125,45 @@ Status HashDBM<FileT>::AdoptIndex(WriterState& mine, std::uint64_t num_lines) {
 // overwrites nothing that the state needs, so it can be interrupted and repeated.
 template <File FileT>
 Status HashDBM<FileT>::RecoverByScan(WriterState& mine) {
-  auto& extents = heap_->extents();
+  auto& extents = space_->extents();
   const std::uint64_t end = extents.super().tail;
   const std::uint64_t s = extents.super().epoch;
   extents.SetTail(end);
-  if (IsWritable()) HAKO_RETURN_IF_ERROR(extents.CutAtTail());
-  heap_->set_num_index_extents(0);
-  if (!Space::kMapped || !IsWritable()) HAKO_RETURN_IF_ERROR(heap_->UseIndexArena());
+  if (writable_) HAKO_RETURN_IF_ERROR(extents.CutAtTail());
+  space_->set_num_index_extents(0);
+  if (!Space::kMapped || !writable_) HAKO_RETURN_IF_ERROR(space_->UseIndexArena());
   const std::uint64_t expected = std::min(extents.super().num_records.get(), end / 8);
-  Status created = index_.Create(expected);
+  Status created = index().Create(expected);
   if (absl::IsResourceExhausted(created)) {  // the device is full: keep the index in memory until the next Open
-    HAKO_RETURN_IF_ERROR(heap_->UseIndexArena());
-    index_.Reset();
-    created = index_.Create(expected);
+    HAKO_RETURN_IF_ERROR(space_->UseIndexArena());
+    index().Reset();
+    created = index().Create(expected);
   }
   HAKO_RETURN_IF_ERROR(created);
   std::vector<hash::Extent> others;
-  hash::KeptBlocks kept([&](std::uint64_t offset, std::uint64_t bytes, bool) { heap_->FreeGap(mine, offset, bytes); });
-  HAKO_RETURN_IF_ERROR(heap_->Scan(
+  hash::KeptBlocks kept([&](std::uint64_t offset, std::uint64_t bytes, bool) { space_->FreeGap(mine, offset, bytes); });
+  HAKO_RETURN_IF_ERROR(space_->Scan(
       format::kFirstExtent, end,
       [&](const typename Space::ScannedRecord& record) {
         if (!record.stamp.BelongsTo(s)) {
-          heap_->Bury(record.handle);
+          space_->Bury(record.handle);
           return absl::OkStatus();
         }
-        kept.Keep(heap_->OffsetOf(record.handle), heap_->BlockBytes(record));
-        heap_->Revive(record.handle, record.stamp);
-        heap_->RefreshStamp(record.handle, record.stamp);
-        return index_.Adopt(mine, record.key_hash, record.handle);
+        kept.Keep(space_->OffsetOf(record.handle), space_->BlockBytes(record));
+        space_->Revive(record.handle, record.stamp);
+        space_->RefreshStamp(record.handle, record.stamp);
+        return index().Adopt(mine, record.key_hash, record.handle);
       },
       [&](hash::Extent extent) { kept.Enter(extent); }, [&](hash::Extent extent) { others.push_back(extent); }));
   kept.Leave();
-  if (Count() != extents.super().num_records) {
+  if (this->Count() != extents.super().num_records) {
     return absl::DataLossError(absl::StrCat("damaged records: the last synced state has ", std::uint64_t{extents.super().num_records},
-                                            " records, ", Count(), " of which are readable"));
+                                            " records, ", this->Count(), " of which are readable"));
   }
   for (const hash::Extent& extent : others) {
     // A heap extent whose header was lost in the crash may hold records of the lost epoch. A later
     // crash must not bring them back under the header of another extent.
-    if (IsWritable()) HAKO_RETURN_IF_ERROR(extents.FillZero(extent.offset, extent.bytes));
+    if (writable_) HAKO_RETURN_IF_ERROR(extents.FillZero(extent.offset, extent.bytes));
     extents.Free(extent);
   }
   return absl::OkStatus();

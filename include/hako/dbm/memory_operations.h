@@ -59,6 +59,14 @@ class MemoryOperations {
   bool IsWritable() const { return true; }
   Status GetHealth() const { return self().CheckIdle(); }
 
+ protected:
+  // For EngineOperations: no update is refused, and none is followed by a call.
+  static constexpr bool AcceptsUpdates() { return true; }
+  static constexpr bool HasAfterUpdate() { return false; }
+  static Status MayUpdate() { return absl::OkStatus(); }
+  static Status MayRemove() { return absl::OkStatus(); }
+  static Status AfterUpdate() { return absl::OkStatus(); }
+
  private:
   D& self() { return static_cast<D&>(*this); }
   const D& self() const { return static_cast<const D&>(*this); }

@@ -33,6 +33,8 @@
 
 namespace hako {
 
+namespace internal {
+
 // Sinks are plain structs rather than lambdas with references to local variables: Fetch keeps a
 // copy of a struct in registers, but a variable whose address a call could have is stored and
 // loaded around each copy. That load would wait for the copy, whose destination depends on a record
@@ -64,6 +66,8 @@ struct SpanSink {
   }
 };
 
+}  // namespace internal
+
 // Inherits MultiOperations (dbm/multi_operations.h)
 //   GetMulti, SetMulti, RemoveMulti, AppendMulti  many operations in one call
 //   CompareExchangeMulti, Rekey                   several records in one atomic step
@@ -74,7 +78,7 @@ class Operations : public MultiOperations<D> {
  public:
   // Copies the value into *value, reusing its capacity. NotFound leaves *value unspecified.
   Status Get(std::string_view key, std::string* value) {
-    StringSink sink{value};
+    internal::StringSink sink{value};
     Status status = self().Fetch(key, sink);
     if (!sink.has_room) [[unlikely]]
       return NoMemoryError();
@@ -91,7 +95,7 @@ class Operations : public MultiOperations<D> {
   // Copies the value into `out` if it fits, and returns its size either way. A size above
   // out.size() means that nothing was copied.
   StatusOr<std::size_t> Get(std::string_view key, std::span<char> out) {
-    SpanSink sink{out};
+    internal::SpanSink sink{out};
     HAKO_RETURN_IF_ERROR(self().Fetch(key, sink));
     return sink.size;
   }

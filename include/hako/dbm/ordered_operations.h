@@ -176,6 +176,7 @@ class OrderedOperations {
   // one before. After an error the earlier records stay in the database.
   template <class Next>
   Status BulkLoad(Next&& next) HAKO_TRY {
+    HAKO_RETURN_IF_ERROR(self().CheckOpen());
     std::string before;
     std::string_view key, value;
     for (bool first = true; next(&key, &value); first = false) {

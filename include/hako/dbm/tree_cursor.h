@@ -157,8 +157,8 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   bool Load(tree::Seek seek, std::string_view key, bool goes_on = false) {
     if (!goes_on) status_ = absl::OkStatus();
     if (long_value_.capacity() > ScratchBuffer::kKeptMax) std::string().swap(long_value_);
-    if (database_->IsClosed()) {
-      status_ = database_->CheckOpen();
+    if (Status open = database_->CheckOpen(); !open.ok()) [[unlikely]] {
+      status_ = std::move(open);
       return false;
     }
     if (Status status = tree_->ReadLeaf(seek, key, &copy_, goes_on); !status.ok()) {

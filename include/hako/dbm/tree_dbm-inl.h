@@ -27,19 +27,15 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare
   const std::uint32_t page_size = space->store().super().page_size;
   std::unique_ptr<TreeDBM> dbm(new TreeDBM(std::move(space), page_size, options));
   if (is_new) {
-    HAKO_RETURN_IF_ERROR(dbm->tree_.Create());
-    dbm->space_->SetRoot(dbm->tree_.root_id());
+    HAKO_RETURN_IF_ERROR(dbm->tree().Create());
+    dbm->space_->SetRoot(dbm->tree().root_id());
     sync::MutexLock lock(dbm->maintenance_mutex_);
-    if (dbm->IsWritable()) HAKO_RETURN_IF_ERROR(dbm->CheckpointLocked());
+    if (dbm->IsWritable()) HAKO_RETURN_IF_ERROR(dbm->SynchronizeLocked());
   } else {
-    dbm->tree_.Attach(dbm->space_->store().super().root, dbm->space_->store().super().num_records);
+    dbm->tree().Attach(dbm->space_->store().super().root, dbm->space_->store().super().num_records);
   }
   if (dbm->IsWritable()) {
-    const auto checkpoint = [self = dbm.get()] {
-      const bool is_due = self->space_->IsDirty() || !self->refusal_.IsOk();
-      if (is_due && self->IsTimeToRetry()) (void)self->Synchronize(SyncMode::kHard);  // refusal_ keeps a failure
-    };
-    HAKO_ASSIGN_OR_RETURN(dbm->background_, sync::BackgroundThread::Start(options.sync_interval, checkpoint));
+    HAKO_RETURN_IF_ERROR(dbm->StartBackground(options.sync_interval));
     waker->store(dbm->background_.get());
   }
   dbm->waker_ = std::move(waker);
@@ -49,14 +45,11 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare
 HAKO_OR_NO_MEMORY
 
 template <File FileT, Comparator Compare, PageCodec Codec>
-Status TreeDBM<FileT, Compare, Codec>::CheckpointLocked() {
-  const std::uint64_t covered = sync_calls_.load(std::memory_order_acquire);
+Status TreeDBM<FileT, Compare, Codec>::SynchronizeLocked() {
   const auto describe = [this](format::TreeSuperBlock& super) {
     super.num_records = this->Count();
-    super.root = tree_.root_id();
-    sync::MutexLock lock(metadata_mutex_);
-    super.metadata = metadata_;
-    super.type = type_;
+    super.root = tree().root_id();
+    this->Describe(super);
   };
   const auto checkpoint = [&] {
     return CatchNoMemory([&] {
@@ -69,7 +62,6 @@ Status TreeDBM<FileT, Compare, Codec>::CheckpointLocked() {
   if (absl::IsResourceExhausted(status) && !was_short && space_->store().is_short())
     status = checkpoint();  // a second try may use the reserve
   NoteHealth(status);
-  if (status.ok()) synced_calls_ = covered;
   return status;
 }
 
@@ -83,23 +75,16 @@ void TreeDBM<FileT, Compare, Codec>::NoteHealth(const Status& status) {
   }
   refusal_.Assign(health);
   static constexpr std::chrono::milliseconds kFirstDelay{10}, kDelayMax{1000};
-  sync::MutexLock lock(metadata_mutex_);
+  sync::MutexLock lock(retry_mutex_);
   retry_delay_ = absl::IsResourceExhausted(health) ? std::clamp(2 * retry_delay_, kFirstDelay, kDelayMax) : std::chrono::milliseconds{0};
   retry_at_ = std::chrono::steady_clock::now() + retry_delay_;
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
-Status TreeDBM<FileT, Compare, Codec>::Synchronize(SyncMode) HAKO_TRY {
-  HAKO_RETURN_IF_ERROR(this->CheckIdle());
-  if (!IsWritable()) return refusal_.Get();
-  const std::uint64_t call = sync_calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
-  num_waiting_.fetch_add(1, std::memory_order_relaxed);
-  sync::MutexLock lock(maintenance_mutex_);
-  num_waiting_.fetch_sub(1, std::memory_order_relaxed);
-  if (call <= synced_calls_) return absl::OkStatus();  // a checkpoint that began after this call covered it
-  return CheckpointLocked();
+void TreeDBM<FileT, Compare, Codec>::SynchronizeInBackground() {
+  const bool is_due = space_->IsDirty() || !refusal_.IsOk();
+  if (is_due && IsTimeToRetry()) (void)this->Synchronize(SyncMode::kHard);  // refusal_ keeps a failure
 }
-HAKO_OR_NO_MEMORY
 
 // Between two steps of a longer operation: if threads wait for a checkpoint, lets one of them make
 // it first.
@@ -107,33 +92,20 @@ template <File FileT, Comparator Compare, PageCodec Codec>
 void TreeDBM<FileT, Compare, Codec>::YieldToCheckpoints() {
   const std::uint64_t commits = space_->store().num_commits();
   sync::MutexUnlock unlocked(maintenance_mutex_);
-  for (sync::Backoff backoff; num_waiting_.load(std::memory_order_relaxed) != 0 && space_->store().num_commits() == commits;)
-    backoff.Pause();
+  for (sync::Backoff backoff; this->IsSynchronizeWaiting() && space_->store().num_commits() == commits;) backoff.Pause();
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::Clear() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
-  HAKO_RETURN_IF_ERROR(MayRemove());
+  HAKO_RETURN_IF_ERROR(this->MayRemove());
   {
     typename Space::Deferred deferred(*space_);  // ends once writers are admitted again
     HAKO_RETURN_IF_ERROR(this->RunExclusive([&] { return this->RemoveAll(deferred); }));
   }
-  return SyncsEachUpdate() ? AfterUpdate() : absl::OkStatus();
+  return this->HasAfterUpdate() ? this->AfterUpdate() : absl::OkStatus();
 }
 HAKO_OR_NO_MEMORY
-
-template <File FileT, Comparator Compare, PageCodec Codec>
-template <class F>
-Status TreeDBM<FileT, Compare, Codec>::ChangeMetadata(F&& change) {
-  HAKO_RETURN_IF_ERROR(this->CheckIdle());
-  HAKO_RETURN_IF_ERROR(MayUpdate());
-  {
-    sync::MutexLock lock(metadata_mutex_);
-    change();
-  }
-  return Synchronize(SyncMode::kHard);
-}
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 bool TreeDBM<FileT, Compare, Codec>::ShouldBeRebuilt() {
@@ -145,11 +117,11 @@ bool TreeDBM<FileT, Compare, Codec>::ShouldBeRebuilt() {
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::Rebuild() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
-  if (!IsWritable()) return refusal_.Get();
+  if (!writable_) return refusal_.Get();
   static constexpr std::uint64_t kStepMin = 256 << 10, kStepMax = 8 << 20;  // bytes to move per step, while checkpoints wait
   static constexpr int kRoundsMax = 8;                                      // moved pages leave space for others
   sync::MutexLock lock(maintenance_mutex_);
-  HAKO_RETURN_IF_ERROR(CheckpointLocked());
+  HAKO_RETURN_IF_ERROR(this->SynchronizeNow());
   auto& store = space_->store();
   std::uint64_t moved = 1;  // in this round
   for (int round = 0; round < kRoundsMax && moved != 0; ++round) {
@@ -161,7 +133,7 @@ Status TreeDBM<FileT, Compare, Codec>::Rebuild() HAKO_TRY {
       HAKO_RETURN_IF_ERROR(now.status());
       moved += *now;
       if (moved == 0) break;
-      HAKO_RETURN_IF_ERROR(CheckpointLocked());
+      HAKO_RETURN_IF_ERROR(this->SynchronizeNow());
       YieldToCheckpoints();
     } while (moving.next < moving.images.size());
   }
@@ -172,7 +144,7 @@ HAKO_OR_NO_MEMORY
 template <File FileT, Comparator Compare, PageCodec Codec>
 auto TreeDBM<FileT, Compare, Codec>::PinNewest() -> StatusOr<typename tree::PageStore<FileT>::Pinned> {
   sync::MutexLock lock(maintenance_mutex_);
-  if (IsWritable()) HAKO_RETURN_IF_ERROR(CheckpointLocked());
+  if (writable_) HAKO_RETURN_IF_ERROR(this->SynchronizeNow());
   return space_->store().Pin();
 }
 
@@ -190,13 +162,6 @@ Status TreeDBM<FileT, Compare, Codec>::CopyTo(FileT empty_file) HAKO_TRY {
   const Status status = CatchNoMemory([&] { return space_->store().Copy(pinned, empty_file); });
   Unpin();
   return status.ok() ? empty_file.Close() : status;
-}
-HAKO_OR_NO_MEMORY
-
-template <File FileT, Comparator Compare, PageCodec Codec>
-Status TreeDBM<FileT, Compare, Codec>::CopyTo(const std::string& path) requires PathFile<FileT> HAKO_TRY {
-  HAKO_RETURN_IF_ERROR(this->CheckIdle());  // before creating a file
-  return ReplaceFile<FileT>(path, [this](FileT file) { return CopyTo(std::move(file)); });
 }
 HAKO_OR_NO_MEMORY
 
@@ -219,9 +184,9 @@ Status TreeDBM<FileT, Compare, Codec>::VerifyPinned(const typename tree::PageSto
   tree::PoolLimits limits = space_->limits();
   limits.memory_bytes = std::min(limits.memory_bytes, kVerifyBytes);
   HAKO_ASSIGN_OR_RETURN(auto space, ViewSpace::Create(std::move(store), limits, [] {}));
-  tree::PageTree<ViewSpace, Compare> tree(*space, pinned.super.page_size);
-  tree.Attach(pinned.super.root, pinned.super.num_records);
-  return tree.Verify(pinned.super.num_records);
+  tree::PageTree<ViewSpace, Compare> view(*space, pinned.super.page_size);
+  view.Attach(pinned.super.root, pinned.super.num_records);
+  return view.Verify(pinned.super.num_records);
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
@@ -263,7 +228,7 @@ Inspection TreeDBM<FileT, Compare, Codec>::Inspect() HAKO_TRY {
   add("file_read_bytes", counters.read_bytes);
   add("file_writes", counters.writes);
   add("file_written_bytes", counters.written_bytes);
-  add("type", GetType());
+  add("type", this->GetType());
   pairs.emplace_back("comparator", std::string(Compare::kName));
   pairs.emplace_back("codec", std::string(Codec::kName));
   if (!counted.ok()) pairs.emplace_back("damage", std::string(counted.message()));
@@ -272,25 +237,17 @@ Inspection TreeDBM<FileT, Compare, Codec>::Inspect() HAKO_TRY {
 HAKO_CATCH_NO_MEMORY(return {};)
 
 template <File FileT, Comparator Compare, PageCodec Codec>
-Status TreeDBM<FileT, Compare, Codec>::Close() {
-  if (closed_) return absl::OkStatus();
-  closed_ = true;
-  if (Status inherited = this->CheckOpen(); !inherited.ok()) {
-    this->Seal();
-    return inherited;
-  }
+void TreeDBM<FileT, Compare, Codec>::StopThreads() {
   waker_->store(nullptr);
-  background_.reset();
+  Files::StopThreads();
   space_->StopReadingAhead();
-  const Status status = CatchNoMemory([this]() -> Status {
-    if (!IsWritable()) return absl::OkStatus();
-    sync::MutexLock lock(maintenance_mutex_);
-    HAKO_RETURN_IF_ERROR(space_->IsDirty() ? CheckpointLocked() : space_->store().Health());
-    return space_->store().CutFile();
-  });
-  this->Seal();
-  const Status closing = space_->store().file().Close();
-  return status.ok() ? closing : status;
+}
+
+template <File FileT, Comparator Compare, PageCodec Codec>
+Status TreeDBM<FileT, Compare, Codec>::CloseWritable() {
+  sync::MutexLock lock(maintenance_mutex_);
+  HAKO_RETURN_IF_ERROR(space_->IsDirty() ? SynchronizeLocked() : space_->store().Health());
+  return space_->store().CutFile();
 }
 
 }  // namespace hako

@@ -24,93 +24,147 @@
 //   6. The mutex is locked before the gate is passed and before any bucket's lock, so its holder
 //      may flush, and stop the writers.
 //
-// Threads: IsEmpty and MayHold from any, and their results may be outdated; the rest requires the
-// mutex.
+// Thread-safe.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string_view>
 
+#include "hako/base/inline.h"
+#include "hako/base/no_memory.h"
+#include "hako/base/status.h"
+#include "hako/hash/bucket_index.h"
+#include "hako/hash/pending_list.h"
+#include "hako/sync/write_gate.h"
+#include "hako/sync/writer_states.h"
+
 namespace hako::hash {
 
+// ActionT is the visitor's decision (dbm/dbm.h).
+template <class Space, class ActionT>
 class PendingSets {
+  using WriterState = typename Space::WriterState;
+  using Writers = sync::WriterStates<WriterState>;
+
  public:
-  static constexpr std::size_t kMax = 64;
-  static constexpr std::size_t kKeyMax = 256;  // bytes; Sets of longer keys do not become pending
+  static constexpr std::size_t kMax = PendingList::kMax;
 
-  struct Record {
-    std::uint32_t handle;
-    std::size_t value_size;
-  };
+  PendingSets(Space& space, BucketIndex<Space>& index, Writers& writers) : space_(space), index_(index), writers_(writers) {}
 
-  bool IsEmpty() const { return count_.load(std::memory_order_acquire) == 0; }
-  // Whether one of the keys may have this hash. Keys move only towards the front, and the search runs from the end: so it does not miss a
-  // key that is in the list throughout.
-  bool MayHold(std::uint64_t hash) const {
-    for (std::size_t i = count_.load(std::memory_order_seq_cst); i-- > 0;) {
-      if (hashes_[i].load(std::memory_order_acquire) == hash) return true;
-    }
-    return false;
+  // Whether a Set of this key should become pending: it may have to read a record.
+  bool ShouldWait(std::uint64_t hash, std::string_view key) const {
+    return key.size() <= PendingList::kKeyMax && !space_.gate().IsHeld(hash) && (list_.MayHold(hash) || index_.MayHold(hash));
   }
 
-  std::mutex& mutex() { return mutex_; }
-  bool IsFull() const { return size() == kMax; }
-  std::span<const std::string_view> keys() const { return std::span(keys_).first(size()); }
-  std::span<const std::uint32_t> handles() const { return std::span(handles_).first(size()); }
-  std::uint64_t first_hash() const { return hashes_[0].load(std::memory_order_relaxed); }
+  // Makes a Set pending. A thread that finds the list full flushes it first, so that an error does
+  // not concern its own Set. Starts again if another thread holds the key once it is in the list.
+  // REQUIRES: ShouldWait was true
+  Status Set(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view value);
 
-  // Adds a key, or replaces its record; returns the previous record, with handle 0 if there was
-  // none. REQUIRES: there is room, or the key is pending
-  Record Put(std::uint64_t hash, std::string_view key, const Record& record) {
-    const std::size_t count = size();
-    const auto found = static_cast<std::size_t>(std::ranges::find(keys(), key) - keys().begin());
-    const Record before = found < count ? Record{handles_[found], value_sizes_[found]} : Record{0, 0};
-    handles_[found] = record.handle;
-    value_sizes_[found] = record.value_size;
-    if (found < count) return before;
-    key.copy(bytes_[found].data(), kKeyMax);
-    keys_[found] = {bytes_[found].data(), key.size()};
-    hashes_[found].store(hash, std::memory_order_release);
-    count_.store(count + 1, std::memory_order_seq_cst);  // see invariant 3
-    return before;
-  }
-  // REQUIRES: the last Put added a key
-  void TakeBack() { count_.store(size() - 1, std::memory_order_release); }
+  // Flush all pending Sets; or all if one of them may have this hash. On error some stay pending.
+  HAKO_INLINE Status Flush() { return list_.IsEmpty() ? absl::OkStatus() : FlushSlowly({}); }
+  HAKO_INLINE Status Flush(std::uint64_t hash) { return list_.MayHold(hash) ? FlushSlowly(hash) : absl::OkStatus(); }
 
-  // Keeps only the Sets for which keep(i) is true, in their order.
-  template <class F>
-  void Retain(F&& keep) {
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < size(); ++i) {
-      if (!keep(i)) continue;
-      if (kept != i) {
-        bytes_[kept] = bytes_[i];
-        keys_[kept] = {bytes_[kept].data(), keys_[i].size()};
-        handles_[kept] = handles_[i];
-        value_sizes_[kept] = value_sizes_[i];
-        hashes_[kept].store(hashes_[i].load(std::memory_order_relaxed), std::memory_order_release);
-      }
-      ++kept;
+  // Runs index.ProcessMulti at a moment when no Set of these keys is pending. A Set may become
+  // pending before the buckets are locked, and a later one may be inserted at once, so the list is
+  // checked under the locks.
+  template <class V>
+  Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visitor) {
+    const auto is_pending = [this](std::uint64_t hash) { return list_.MayHold(hash); };
+    for (;;) {
+      HAKO_ASSIGN_OR_RETURN(const bool done, index_.template TryProcessMulti<ActionT>(writer, keys, visitor, is_pending));
+      if (done) return absl::OkStatus();
+      HAKO_RETURN_IF_ERROR(Flush());
     }
-    count_.store(kept, std::memory_order_release);
+  }
+
+  // Calls body() while no Set is pending, nor can become pending.
+  template <class Body>
+  Status RunFlushed(Body&& body) {
+    std::unique_lock lock(mutex_);
+    HAKO_RETURN_IF_ERROR(FlushUntilNone(lock, {}));
+    return body();
   }
 
  private:
-  std::size_t size() const { return count_.load(std::memory_order_relaxed); }
+  [[gnu::noinline]] Status FlushSlowly(std::optional<std::uint64_t> hash) HAKO_TRY {
+    std::unique_lock lock(mutex_);
+    return FlushUntilNone(lock, hash);
+  }
+  HAKO_OR_NO_MEMORY
+  Status FlushUntilNone(std::unique_lock<std::mutex>& lock, std::optional<std::uint64_t> hash);
+  Status FlushLocked(WriterState* writer);
 
+  Space& space_;
+  BucketIndex<Space>& index_;
+  Writers& writers_;
   std::mutex mutex_;
-  std::atomic<std::size_t> count_{0};
-  std::array<std::atomic<std::uint64_t>, kMax> hashes_{};
-  std::array<std::uint32_t, kMax> handles_;
-  std::array<std::size_t, kMax> value_sizes_;
-  std::array<std::string_view, kMax> keys_;
-  std::array<std::array<char, kKeyMax>, kMax> bytes_;  // of the keys
+  PendingList list_;
 };
+
+template <class Space, class ActionT>
+Status PendingSets<Space, ActionT>::Set(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view value) {
+  for (;; space_.gate().WaitUntilReleased(hash)) {
+    std::lock_guard lock(mutex_);
+    if (!space_.AcceptsWrites()) return space_.Refusal();
+    static_assert(kMax > sync::WriteGate::kHoldsMax);  // so that not all pending Sets can wait for held keys
+    while (list_.IsFull()) {
+      if (Status flushed = FlushLocked(&writer); !flushed.ok() && list_.IsFull()) return flushed;
+    }
+    Status status;
+    space_.gate().Pass(writer);
+    const sync::LeaveAtEnd leave(writer);
+    const std::uint32_t handle = space_.Write(writer, hash, key, value, &status);
+    if (handle == 0) return status;
+    PendingList::Record old = list_.Put(hash, key, {handle, value.size()});
+    const bool held = old.handle == 0 && space_.gate().IsHeld(hash);
+    if (held) {
+      list_.TakeBack();
+      old = {handle, value.size()};
+    }
+    if (old.handle != 0) space_.GiveBack(writer, old.handle, key.size(), old.value_size);
+    space_.ReleaseFreed(writer);
+    if (!held) return status;
+  }
+}
+
+// Flushes until no Set is pending, or none with that hash. The mutex is released while another
+// thread holds a key that matters.
+template <class Space, class ActionT>
+Status PendingSets<Space, ActionT>::FlushUntilNone(std::unique_lock<std::mutex>& lock, std::optional<std::uint64_t> hash) {
+  for (;;) {
+    Status status = FlushLocked(writers_.Mine());
+    if (hash ? !list_.MayHold(*hash) : list_.IsEmpty()) return absl::OkStatus();
+    if (!status.ok()) return status;
+    const std::uint64_t held = hash ? *hash : list_.first_hash();
+    lock.unlock();
+    space_.gate().WaitUntilReleased(held);
+    lock.lock();
+  }
+}
+
+// Flushes pending Sets together, or, if that fails, one by one. Those whose key another thread
+// holds stay pending without an error.
+template <class Space, class ActionT>
+Status PendingSets<Space, ActionT>::FlushLocked(WriterState* writer) {
+  if (list_.IsEmpty()) return absl::OkStatus();
+  if (writer == nullptr) return writers_.Refusal();
+  const auto flush = [&](std::size_t from, std::size_t count) {
+    return index_.template PublishMulti<ActionT>(*writer, list_.keys().subspan(from, count), list_.handles().subspan(from, count));
+  };
+  const StatusOr<bool> together = flush(0, list_.keys().size());
+  const bool all = together.ok() && *together;
+  Status status;
+  list_.Retain([&](std::size_t i) {
+    if (all) return false;
+    const StatusOr<bool> alone = flush(i, 1);
+    if (!alone.ok()) status = alone.status();
+    return !alone.ok() || !*alone;
+  });
+  return status;
+}
 
 }  // namespace hako::hash

@@ -405,6 +405,7 @@ class RecordHeap {
   // reading, which accepts no writes.
   Status Health() const { return extents_->file().IsWritable() ? refusal_.Get() : absl::OkStatus(); }
   Status Refusal() const { return refusal_.Get(); }
+  const sync::StickyStatus& refusal() const { return refusal_; }
   bool AcceptsWrites() const { return refusal_.IsOk(); }
   void Poison(const Status& why);
 

@@ -8,12 +8,12 @@
 // Threads: any, except Close.
 #pragma once
 
-#include <unistd.h>
-
 #include <atomic>
+#include <cstdint>
 
 #include "hako/base/inline.h"
 #include "hako/base/status.h"
+#include "hako/sync/process_number.h"
 #include "hako/sync/thread_slot.h"
 #include "hako/sync/write_gate.h"
 
@@ -41,7 +41,7 @@ class WriterStates {
   }
 
   // OK, or FailedPrecondition if the database is closed or belongs to the process that forked this
-  // one. Makes a system call; not for the hot path.
+  // one.
   Status CheckOpen() const {
     if (states_.IsSealed()) [[unlikely]]
       return absl::FailedPreconditionError("the database is closed");
@@ -54,13 +54,13 @@ class WriterStates {
   Status CheckIdle() { return Mine() != nullptr ? CheckOpen() : Refusal(); }
   bool IsClosed() const { return states_.IsSealed(); }
   // Whether a fork copied the database into this process, without its threads and locks.
-  bool IsInherited() const { return process_ != getpid(); }
+  bool IsInherited() const { return process_ != ProcessNumber(); }
   // REQUIRES: no other thread uses the database
   void Close() { states_.Seal(); }
 
  private:
   PerThread<State> states_;
-  const pid_t process_ = getpid();
+  const std::uint64_t process_ = ProcessNumber();
 };
 
 }  // namespace hako::sync

@@ -1,0 +1,153 @@
+// The operations that the two hash DBMs share: a space for records, and an index of it.
+//
+// A hash DBM class D inherits HashOperations<D, Space> publicly, and FileOperations or
+// MemoryOperations beside it.
+//
+// Threads: see dbm/dbm.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "hako/base/inline.h"
+#include "hako/base/no_memory.h"
+#include "hako/base/status.h"
+#include "hako/dbm/dbm.h"
+#include "hako/dbm/engine_operations.h"
+#include "hako/dbm/hash_cursor.h"
+#include "hako/hash/bucket_index.h"
+#include "hako/hash/pending_sets.h"
+
+namespace hako {
+
+// Inherits
+//   EngineOperations (dbm/engine_operations.h)
+//     Process, ProcessMulti, Prefetch  the primitives of both engines
+//     CheckOpen, CheckIdle, IsClosed   whether the database can be used
+template <class D, class Space>
+class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space>> {
+ protected:
+  using Index = hash::BucketIndex<Space>;
+  using Shared = EngineOperations<D, Space, Index>;
+  using typename Shared::WriterState;
+
+ public:
+  using Iterator = HashCursor<D, Index, Space>;                    // see dbm/hash_cursor.h
+  static constexpr std::uint64_t kKeySizeMax = hako::kKeySizeMax;  // bytes
+
+  // See dbm/dbm.h.
+  template <Sink S>
+  HAKO_INLINE Status Fetch(std::string_view key, S&& sink) {
+    const std::uint64_t hash = space_->KeyHash(key);
+    HAKO_RETURN_IF_ERROR(FlushPending(hash));
+    return index().Fetch(writers_, hash, key, sink);
+  }
+
+  // Fetches each key, with overlapped reads: calls sink(index, size), then arrived(index, found).
+  template <class S, class F>
+  Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
+    HAKO_RETURN_IF_ERROR(this->CheckOpen());
+    HAKO_RETURN_IF_ERROR(FlushPending());
+    return index().FetchMulti(writers_, keys, sink, arrived);
+  }
+  HAKO_OR_NO_MEMORY
+
+  // Shows all records in an internal order.
+  template <class V>
+  Status ProcessEach(V&& visitor) HAKO_TRY {
+    HAKO_RETURN_IF_ERROR(this->CheckOpen());
+    HAKO_RETURN_IF_ERROR(FlushPending());
+    return index().ForEach(visitor);
+  }
+  HAKO_OR_NO_MEMORY
+  // ProcessEach in several threads, which call the visitor concurrently.
+  template <class V>
+  Status ProcessEachParallel(unsigned num_threads, V&& visitor) HAKO_TRY {
+    HAKO_RETURN_IF_ERROR(this->CheckOpen());
+    HAKO_RETURN_IF_ERROR(FlushPending());
+    return index().ForEachParallel(num_threads, visitor);
+  }
+  HAKO_OR_NO_MEMORY
+
+  // Returns a cursor: see dbm/hash_cursor.h.
+  Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), index(), *space_); }
+
+  // The number of records; exact while no update runs.
+  std::uint64_t Count() const {
+    if (this->IsClosed()) return 0;
+    (void)FlushPending();
+    return CountFlushed();
+  }
+
+ protected:
+  friend Iterator;
+  using Shared::space_;
+  using Shared::writers_;
+
+  explicit HashOperations(std::unique_ptr<Space> space) : Shared(std::move(space)) {}
+  ~HashOperations() = default;
+
+  Index& index() const { return this->engine_; }
+  std::uint64_t CountFlushed() const { return index().Count(this->ForEachWriter()); }
+
+  // From now on, Sets of keys that may exist become pending where the space reads ahead.
+  void UsePendingSets() {
+    if constexpr (Space::kReadsAhead) pending_ = std::make_unique<Pending>(*space_, index(), writers_);
+  }
+  // Flushes all pending Sets, or, with a hash, all if one of them may have that hash.
+  template <class... Hash>
+  HAKO_INLINE Status FlushPending(Hash... hash) const {
+    if constexpr (Space::kReadsAhead) {
+      if (pending_ != nullptr) return pending_->Flush(hash...);
+    }
+    return absl::OkStatus();
+  }
+  // Runs `body` with writers excluded and no Set pending.
+  template <class Body>
+  Status RunExclusiveFlushed(Body&& body) {
+    if constexpr (Space::kReadsAhead) {
+      if (pending_ != nullptr) return pending_->RunFlushed([&] { return this->RunExclusive(body); });
+    }
+    return this->RunExclusive(body);
+  }
+
+  // For EngineOperations.
+  template <class ActionT, class V>
+  HAKO_INLINE Status ProcessIn(WriterState& writer, std::string_view key, V&& visitor) {
+    const std::uint64_t hash = space_->KeyHash(key);
+    if constexpr (Space::kReadsAhead && std::is_same_v<std::remove_cvref_t<V>, Action>) {
+      if (pending_ != nullptr && visitor.kind() == Action::Kind::kSet && pending_->ShouldWait(hash, key))
+        return pending_->Set(writer, hash, key, visitor.value());
+    }
+    HAKO_RETURN_IF_ERROR(FlushPending(hash));
+    return index().template Process<ActionT>(writer, hash, key, visitor);
+  }
+  template <class V>
+  Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, V&& visitor) {
+    if constexpr (Space::kReadsAhead) {
+      HAKO_RETURN_IF_ERROR(FlushPending());
+      if (pending_ != nullptr) return pending_->ProcessMulti(writer, keys, visitor);
+    }
+    return index().template ProcessMulti<Action>(writer, keys, visitor);
+  }
+
+  // Removes all records from the index, and retires them.
+  // REQUIRES: no writers
+  Status RemoveAll(WriterState& mine) {
+    HAKO_RETURN_IF_ERROR(index().RemoveAll([&](std::uint32_t handle) { space_->Retire(mine, handle); }));
+    this->ForgetCounts();
+    return absl::OkStatus();
+  }
+
+ private:
+  using Pending = hash::PendingSets<Space, Action>;
+  std::unique_ptr<Pending> pending_;  // direct I/O only
+};
+
+}  // namespace hako
