@@ -35,7 +35,7 @@ constexpr std::uint64_t kAddressSpace = std::uint64_t{96} << 40;  // for all fil
 constexpr std::uint64_t kShareMin = std::uint64_t{4} << 30;
 std::atomic<std::uint64_t> reserved_bytes{0};  // by all files of the process
 
-// A 96th of what is left: a terabyte for the first file.
+// A 96th of the remaining address space: a terabyte for the first file.
 std::uint64_t UsualShare() {
   const std::uint64_t reserved = std::min(reserved_bytes.load(std::memory_order_relaxed), kAddressSpace);
   return std::max(PageBegin((kAddressSpace - reserved) / 96), kShareMin);
@@ -67,7 +67,7 @@ StatusOr<MemoryMapParallelFile> MemoryMapParallelFile::Open(const std::string& p
   const bool is_asked = options.reserve_bytes != 0;
   const std::uint64_t asked = std::max(PageBegin(std::min(options.reserve_bytes, kReserveBytesMax)), PageSize());
   HAKO_ASSIGN_OR_RETURN(auto posix, PosixFile::Open(path, options, is_asked ? asked : kReserveBytesMax));
-  // What is never going to grow needs no more than its size.
+  // A file that never grows needs no more than its size.
   const bool writable = posix->writable();
   const std::uint64_t least = is_asked && writable ? asked : std::max<std::uint64_t>(posix->size(), 1);
   const std::uint64_t most = is_asked || !writable ? least : std::min(PageBegin(least) + UsualShare(), kReserveBytesMax);

@@ -107,7 +107,7 @@ Status PositionalParallelFile::Resize(std::uint64_t size) {
   return absl::OkStatus();
 }
 
-// The file was cut to `size`; what is behind reads as zeros from now on.
+// The file was truncated to `size`; bytes beyond it read as zeros from now on.
 Status PositionalParallelFile::CutCache(std::uint64_t size) {
   const std::uint64_t block = block_size(), rest = (block - size % block) % block;
   cache_->Drop(size + rest);

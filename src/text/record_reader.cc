@@ -74,7 +74,7 @@ class FormatReader : public RecordReader {
   StatusOr<std::size_t> Read(std::span<KeyValue> records) final {
     std::size_t count = 0;
     while (status_.ok() && count < records.size()) {
-      waits_ = count == 0;  // what is read from the source takes the place of the records before
+      waits_ = count == 0;  // data read from the source replaces the earlier records
       if (!static_cast<F*>(this)->ReadRecord(&records[count])) break;
       ++count;
     }

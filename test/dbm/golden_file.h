@@ -1,8 +1,10 @@
-// Golden files: databases of each format version as that version left them, in dbm/golden, compressed with zstd. Each is opened or refused
-// as dbm/golden/expected.txt records, a line for each file and way to open it.
+// Golden files: databases of each format version as that version left them, in dbm/golden,
+// compressed with zstd. Each is opened or refused as dbm/golden/expected.txt records, a line for
+// each file and way to open it.
 //
-// After raising a format version, or rewording an error, run the tests named *Golden* with HAKO_GOLDEN=write: files of the current version
-// that are missing are made, and all outcomes are recorded again. Files that exist are never made again. Read the difference, then commit.
+// After raising a format version, or rewording an error, run the tests named *Golden* with
+// HAKO_GOLDEN=write: files of the current version that are missing are made, and all outcomes are
+// recorded again. Files that exist are never made again. Read the difference, then commit.
 #pragma once
 
 #include <zstd.h>

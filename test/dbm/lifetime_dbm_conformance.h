@@ -151,7 +151,8 @@ class LifetimeDBMConformance : public testing::Test {
     }
   }
 
-  // The number of calls that a forked child gets done, of those that use the whole database or several records.
+  // The number of calls that a forked child gets done, of those that use the whole database or
+  // several records.
   int CountCallsOfAChild(Database& db) {
     const std::string key = Key(1), other = Key(2);
     const std::string_view keys[] = {key, other};

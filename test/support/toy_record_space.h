@@ -36,7 +36,7 @@ class ToyRecordSpace {
   struct Ahead {};
   struct WriterState : sync::WriterState {};
 
-  // What is in the space: copied by a test that kills the process.
+  // The content of the space: copied by a test that kills the process.
   enum class Use { kUnborn, kAhead, kLive, kRetired };
   struct Record {
     std::string key, value;

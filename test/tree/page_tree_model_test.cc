@@ -1,4 +1,5 @@
-// Random operations on a page tree over the toy space, beside a std::map; some are refused memory, or cannot load a page.
+// Random operations on a page tree over the toy space, beside a std::map; some are refused memory,
+// or cannot load a page.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

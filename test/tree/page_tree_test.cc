@@ -66,7 +66,8 @@ TEST(PageTreeTest, ShrinksWhereFencesAreLong) {
   }
 }
 
-// Each call that can fail in a Set fails once; then the record is set. The load makes pages split at the end and in the middle.
+// Each call that can fail in a Set fails once; then the record is set. The load makes pages split
+// at the end and in the middle.
 TEST(PageTreeTest, StaysConsistentWhereASplitRunsOutOfMemory) {
   for (const std::uint64_t step : {1u, 7u}) {
     HighToy toy;

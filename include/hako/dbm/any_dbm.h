@@ -125,7 +125,8 @@ class AnyDBM : public Operations<AnyDBM> {
   AnyDBM& operator=(const AnyDBM&) = delete;
   ~AnyDBM();
 
-  // See dbm/dbm.h, and dbm/multi_operations.h for FetchMulti and Prefetch. Append is the kind's (dbm/operations.h, TinyDBM).
+  // See dbm/dbm.h, and dbm/multi_operations.h for FetchMulti and Prefetch. Append is the kind's
+  // (dbm/operations.h, TinyDBM).
   template <Visitor V>
   Status Process(std::string_view key, V&& visitor);
   template <Sink S>

@@ -27,7 +27,8 @@
 
 namespace hako {
 
-// A B+ tree in memory: see the head of this header. FileT is the type of the files that Save and Load open.
+// A B+ tree in memory: see the head of this header. FileT is the type of the files that Save and
+// Load open.
 //
 // Inherits
 //   MemoryOperations (dbm/memory_operations.h)

@@ -142,8 +142,8 @@ class EngineOperations : public Operations<D> {
     return action.kind() == Action::Kind::kSet || (action.kind() == Action::Kind::kRemove && exists);
   }
 
-  // Process where updates are refused, or followed by AfterUpdate. While only removals are accepted,
-  // a visitor that decides to set a value gets the refusal.
+  // Process where updates are refused, or followed by AfterUpdate. While only removals are
+  // accepted, a visitor that decides to set a value gets the refusal.
   template <class Seen>
   Status ProcessChecked(WriterState& writer, std::string_view key, absl::FunctionRef<Action(Seen)> visitor) {
     const Status refusal = self().MayUpdate();

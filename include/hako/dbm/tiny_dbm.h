@@ -28,7 +28,8 @@
 
 namespace hako {
 
-// A hash table in memory: see the head of this header. FileT is the type of the files that Save and Load open.
+// A hash table in memory: see the head of this header. FileT is the type of the files that Save and
+// Load open.
 //
 // Inherits
 //   HashOperations (dbm/hash_operations.h), EngineOperations (dbm/engine_operations.h)

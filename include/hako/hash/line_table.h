@@ -117,9 +117,8 @@ class LineTable {
 
   // Makes home line 0, the only one, a line that stays locked.
   void Seal() { chunks_[0].store(&sealed_, std::memory_order_relaxed); }
-  // Forgets all lines; the space has taken their memory back. Takes no lock, which another thread may
-  // have held when this process was forked.
-  // REQUIRES: no other thread uses the table
+  // Forgets all lines; the space has taken their memory back. Takes no lock, which another thread
+  // may have held when this process was forked. REQUIRES: no other thread uses the table
   void Reset() {
     num_chunks_ = 0;
     num_overflow_ = 0;

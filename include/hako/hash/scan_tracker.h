@@ -13,7 +13,7 @@
 //      record is as it was at Start.
 //   2. A record that existed at the start and still exists was shown, is ahead and not noted, or is
 //      owed.
-//   3. A note invalidates what was known of its handles: a reused block is another record.
+//   3. A note invalidates all knowledge of its handles: a reused block is another record.
 //   4. No thread waits for a bucket's lock while holding the mutex, because writers that hold one wait
 //      for the mutex.
 //

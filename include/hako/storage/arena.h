@@ -98,7 +98,7 @@ class Arena {
   }
 
   // Frees the extents from `end` on; their memory reads as zero. REQUIRES: kExtentAlignment <= end,
-  // nobody uses them
+  // no thread uses them
   void Shrink(std::uint64_t end) {
     end = (end + kExtentAlignment - 1) & ~(kExtentAlignment - 1);
     std::lock_guard lock(mutex_);

@@ -1,7 +1,7 @@
-// Mutexes whose rules clang checks: -Wthread-safety -Wthread-safety-beta, on in the presets asan and
-// tsan. A member that a mutex guards says so by ABSL_GUARDED_BY, a function that is called with the
-// mutex held by ABSL_EXCLUSIVE_LOCKS_REQUIRED. They compile to std::mutex and std::shared_mutex, whose
-// standard library has no such annotations.
+// Mutexes whose rules clang checks: -Wthread-safety -Wthread-safety-beta, on in the presets asan
+// and tsan. A member that a mutex guards says so by ABSL_GUARDED_BY, a function that is called with
+// the mutex held by ABSL_EXCLUSIVE_LOCKS_REQUIRED. They compile to std::mutex and
+// std::shared_mutex, whose standard library has no such annotations.
 //
 // The order of locks is checked where one function takes several. A mutex has a place in it by
 // ABSL_ACQUIRED_AFTER and ABSL_ACQUIRED_BEFORE, which name other mutexes or a LockRank.

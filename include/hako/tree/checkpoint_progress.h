@@ -42,7 +42,7 @@ class CheckpointProgress {
   bool is_running() const { return is_running_.load(std::memory_order_relaxed); }
   bool is_writing() const { return is_writing_.load(std::memory_order_relaxed); }
   // Whether the last checkpoint has failed. Then there may be no disk space for a long time, and
-  // nobody waits for the next one.
+  // no thread waits for the next one.
   bool has_failed() const { return has_failed_.load(std::memory_order_relaxed); }
   // How often a checkpoint has made pages evictable, or ended.
   std::uint64_t num_saves() const { return num_saves_.load(std::memory_order_relaxed); }

@@ -1,9 +1,9 @@
 // The pages that were changed since the last checkpoint, and the ids that were freed.
 //
-// A checkpoint begins an epoch (BeginEpoch). A page that is changed gets the mark of the epoch and is
-// registered; its mark is cleared when the checkpoint encodes it. As long as the checkpoint has yet
-// to do so, the page has the mark of the previous epoch, and a thread that is about to change it
-// first captures its image for the checkpoint. So a checkpoint shows a single moment.
+// A checkpoint begins an epoch (BeginEpoch). A page that is changed gets the mark of the epoch and
+// is registered; its mark is cleared when the checkpoint encodes it. As long as the checkpoint has
+// yet to do so, the page has the mark of the previous epoch, and a thread that is about to change
+// it first captures its image for the checkpoint. So a checkpoint shows a single moment.
 //
 // Invariants
 //   1. A page whose mark is not 0 differs from its image. Marks other than mark() belong to the
@@ -118,8 +118,8 @@ class DirtyPages {
 
   // ---- checkpoints: for one thread ----
 
-  // REQUIRES: no writer is active. PrepareEpoch needs memory; BeginEpoch, which follows it, does not.
-  // Ids are below `id_end`.
+  // REQUIRES: no writer is active. PrepareEpoch needs memory; BeginEpoch, which follows it, does
+  // not. Ids are below `id_end`.
   void PrepareEpoch(std::uint32_t id_end);
   void BeginEpoch(Epoch* epoch);
   // No checkpoint had known these ids of long values.
@@ -139,7 +139,8 @@ class DirtyPages {
   // Pages of that many bytes are written and can be evicted.
   void NoteWritten(std::uint64_t bytes) { frozen_bytes_.fetch_sub(static_cast<std::int64_t>(bytes), std::memory_order_relaxed); }
   void NoteAllWritten() { frozen_bytes_.store(0, std::memory_order_relaxed); }
-  // After a failed checkpoint: a page of its epoch, which the caller has locked, belongs to this one.
+  // After a failed checkpoint: a page of its epoch, which the caller has locked, belongs to this
+  // one.
   void TakeBack(Line& line) {
     if (Has(line)) return;
     StoreMark(line, mark());

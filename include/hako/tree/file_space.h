@@ -1,6 +1,6 @@
 // Allocates the space of a tree file. Space that the last checkpoint needs is reused only when a
-// later one is durable, and not while a checkpoint is pinned. Some space is kept in reserve, so that
-// a checkpoint still succeeds on a device that has become full, and removals can make room.
+// later one is durable, and not while a checkpoint is pinned. Some space is kept in reserve, so
+// that a checkpoint still succeeds on a device that has become full, and removals can make room.
 //
 // One thread at a time.
 #pragma once

@@ -1,6 +1,6 @@
 // The order in which the threads of a TreeDBM take locks: that of the numbers. *Tried* means that a
-// thread never waits for the lock. An access to a mapped file can always be a page fault; "I/O" here
-// means calls of the file.
+// thread never waits for the lock. An access to a mapped file can always be a page fault; "I/O"
+// here means calls of the file.
 //
 //   1. BufferPool::hold_mutex_. A ProcessMulti of many pages (HeldPages) holds it to its end, while
 //      it loads pages and while it waits for a checkpoint. No thread holds it with 2.

@@ -1,5 +1,5 @@
-// Loads the pages that scans announce, in background threads: while one of the threads waits for the
-// device, the others install pages.
+// Loads the pages that scans announce, in background threads: while one of the threads waits for
+// the device, the others install pages.
 //
 // Thread-safe.
 #pragma once
@@ -28,8 +28,8 @@ class PageReadAhead {
   PageReadAhead(const PageReadAhead&) = delete;
   PageReadAhead& operator=(const PageReadAhead&) = delete;
 
-  // False, and the pages are not queued, if too much is queued already, no thread can be started, or
-  // Stop was called.
+  // False, and the pages are not queued, if too much is queued already, no thread can be started,
+  // or Stop was called.
   bool Request(std::span<const std::uint32_t> ids, int level) {
     sync::MutexLock lock(mutex_);
     // The device is slower than the scan.

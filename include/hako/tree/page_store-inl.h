@@ -78,10 +78,10 @@ Status PageStore<FileT>::CountFree() {
 }
 
 // The process that wrote the newer superblock may have died, or its sync may have failed: then that
-// superblock is in the kernel's page cache only, and the device still has the older one, whose space
-// must not be reused yet. After a failed sync, another sync alone is not enough, as the kernel may
-// take unwritten pages for clean. So the block is dirtied again by a change of one byte, which no
-// kill of the process can leave half done.
+// superblock is in the kernel's page cache only, and the device still has the older one, whose
+// space must not be reused yet. After a failed sync, another sync alone is not enough, as the
+// kernel may take unwritten pages for clean. So the block is dirtied again by a change of one byte,
+// which no kill of the process can leave half done.
 template <File FileT>
 Status PageStore<FileT>::MakeSuperDurable() {
   ++reinterpret_cast<unsigned char&>(super_.touched[0]);

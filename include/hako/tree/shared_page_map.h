@@ -5,8 +5,8 @@
 // such reads by cut_mutex_, which a reader locks, shared, before it releases mutex_. An image that
 // moved meanwhile fails its check, and is looked up again.
 //
-// Thread-safe: Read, ReadMulti, ReadLong, EntryOf, bytes. One thread at a time calls the rest, which
-// also changes entries.
+// Thread-safe: Read, ReadMulti, ReadLong, EntryOf, bytes. One thread at a time calls the rest,
+// which also changes entries.
 #pragma once
 
 #include <array>
@@ -129,8 +129,8 @@ class SharedPageMap {
   }
   const std::array<Entry, format::kMapRoots>& roots() { return UnlockedMap().roots(); }
 
-  // Makes the file shorter. Keeps new readers out meanwhile, as they could otherwise hold cut_mutex_
-  // without end.
+  // Makes the file shorter. Keeps new readers out meanwhile, as they could otherwise hold
+  // cut_mutex_ without end.
   Status Cut(std::uint64_t size) {
     sync::MutexLock map_lock(mutex_);
     sync::ExclusiveLock cut_lock(cut_mutex_);
