@@ -1,7 +1,5 @@
 // Pending Sets, of keys that may exist already, with direct I/O: the records that they replace are
 // read in batches, every thread sees them at once, and none is lost while reads fail.
-#include "hako/hash/pending_list.h"
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
