@@ -9,7 +9,7 @@
 //   3. Before the first change of an open file its superblock says durably that it is in use.
 //
 // Threads: allocating and freeing extents, the index extents and the live state from any; commits
-// and changes of the tail by one thread at a time. mutex_ is locked before index_mutex_.
+// and changes of the tail by one thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <thread>
@@ -32,6 +31,7 @@
 #include "hako/format/hash_file_format.h"
 #include "hako/storage/superblock_slots.h"
 #include "hako/sync/atomic_bytes.h"
+#include "hako/sync/mutex.h"
 
 namespace hako::hash {
 
@@ -120,39 +120,20 @@ class ExtentFile {
   // Allocates an extent of `bytes`, a multiple of 64 KiB, all zero. ResourceExhausted leaves
   // everything unchanged. Other threads can allocate while a large one is in progress.
   StatusOr<std::uint64_t> Allocate(std::uint64_t bytes) {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      if (const std::uint64_t offset = TakeFree(bytes); offset != 0) {
-        lock.unlock();
-        Status status = FillZero(offset, bytes);
-        if (status.ok()) return offset;
-        Free({offset, bytes});
-        return status;
+    std::uint64_t offset;
+    {
+      sync::MutexLock lock(mutex_);
+      while ((offset = TakeFree(bytes)) == 0) {
+        HAKO_ASSIGN_OR_RETURN(offset, Append(bytes));
+        if (offset != 0) return offset;
+        sync::MutexUnlock unlocked(mutex_);
+        std::this_thread::yield();
       }
-      const std::uint64_t offset = tail(), size = file_.Size();
-      const std::uint64_t limit = std::uint64_t{1} << (32 + super_.align_pow);
-      if (bytes > limit - offset) {
-        return absl::ResourceExhaustedError(absl::StrCat("the file has reached its limit of ", limit, " bytes (HashOptions::align_pow)"));
-      }
-      if (size < offset + bytes) {
-        const std::uint64_t step = std::min(offset + bytes, std::max(size, offset) + kGrowthStep);
-        if (Status status = file_.Resize(step); !status.ok()) {
-          if (size > offset) (void)file_.Resize(offset);
-          return status;
-        }
-        if (step < offset + bytes) {
-          lock.unlock();
-          std::this_thread::yield();
-          lock.lock();
-          continue;
-        }
-      }
-      if constexpr (requires { file_.Prefault(offset, bytes); }) {
-        if (bytes <= kGrowthStep) file_.Prefault(offset, bytes);
-      }
-      SetTail(offset + bytes);
-      return offset;
     }
+    Status status = FillZero(offset, bytes);
+    if (status.ok()) return offset;
+    Free({offset, bytes});
+    return status;
   }
 
   StatusOr<std::uint64_t> AllocateHeapExtent(std::uint64_t bytes) {
@@ -172,7 +153,7 @@ class ExtentFile {
   // Frees an unused extent that the last synced state does not need. Ignores space that is
   // already free or of the index: the file is damaged.
   void Free(Extent extent) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     if (Overlaps(free_extents_, extent) || IndexHas(extent)) return;
     auto here = free_extents_.insert(After(free_extents_, extent.offset), extent);
     if (const auto after = here + 1; after != free_extents_.end() && here->offset + here->bytes == after->offset) {
@@ -185,24 +166,24 @@ class ExtentFile {
     }
   }
   std::vector<Extent> free_extents() const {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     return free_extents_;
   }
   std::uint64_t free_extent_bytes() const {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     std::uint64_t bytes = 0;
     for (const Extent& extent : free_extents_) bytes += extent.bytes;
     return bytes;
   }
 
   bool EndsInFreeExtent() const {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     return !free_extents_.empty() && free_extents_.back().offset + free_extents_.back().bytes == tail();
   }
   // Lowers the tail below free extents at the end. REQUIRES: no other thread uses the file; the
   // space above is zero or will be cut off.
   void LowerTail() {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     while (!free_extents_.empty() && free_extents_.back().offset + free_extents_.back().bytes == tail()) {
       SetTail(free_extents_.back().offset);
       free_extents_.pop_back();
@@ -218,17 +199,17 @@ class ExtentFile {
   // Registers an index extent, so that its space has no other use. False if it overlaps another
   // one.
   bool AddIndexExtent(Extent extent) {
-    std::lock_guard lock(index_mutex_);
+    sync::MutexLock lock(index_mutex_);
     if (Overlaps(index_, extent)) return false;
     index_.insert(After(index_, extent.offset), extent);
     return true;
   }
   void ForgetIndexExtents() {
-    std::lock_guard lock(index_mutex_);
+    sync::MutexLock lock(index_mutex_);
     index_.clear();
   }
   bool IndexHas(Extent extent) const {  // or a part of it
-    std::lock_guard lock(index_mutex_);
+    sync::MutexLock lock(index_mutex_);
     return Overlaps(index_, extent);
   }
 
@@ -297,9 +278,29 @@ class ExtentFile {
     return next != extents.begin() && (next - 1)->bytes > extent.offset - (next - 1)->offset;
   }
 
+  // Appends an extent at the tail, and grows the file for it. Returns 0 after a step of that, if it
+  // needs several: other threads can allocate between two steps.
+  StatusOr<std::uint64_t> Append(std::uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const std::uint64_t offset = tail(), size = file_.Size();
+    const std::uint64_t limit = std::uint64_t{1} << (32 + super_.align_pow);
+    if (bytes > limit - offset)
+      return absl::ResourceExhaustedError(absl::StrCat("the file has reached its limit of ", limit, " bytes (HashOptions::align_pow)"));
+    if (size < offset + bytes) {
+      const std::uint64_t step = std::min(offset + bytes, std::max(size, offset) + kGrowthStep);
+      if (Status status = file_.Resize(step); !status.ok()) {
+        if (size > offset) (void)file_.Resize(offset);
+        return status;
+      }
+      if (step < offset + bytes) return 0;
+    }
+    if constexpr (requires { file_.Prefault(offset, bytes); }) {
+      if (bytes <= kGrowthStep) file_.Prefault(offset, bytes);
+    }
+    SetTail(offset + bytes);
+    return offset;
+  }
   // Takes the lowest free extent that is large enough, or a part of it; 0 if there is none.
-  // REQUIRES: mutex_ held
-  std::uint64_t TakeFree(std::uint64_t bytes) {
+  std::uint64_t TakeFree(std::uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto extent = std::ranges::find_if(free_extents_, [bytes](const Extent& e) { return e.bytes >= bytes; });
     if (extent == free_extents_.end()) return 0;
     const std::uint64_t offset = extent->offset;
@@ -400,10 +401,10 @@ class ExtentFile {
   std::uint32_t* index_extents_ = nullptr;
   std::unique_ptr<OwnLive> own_live_;
   std::atomic<std::uint64_t> tail_{0};
-  mutable std::mutex mutex_;
-  std::vector<Extent> free_extents_;  // by offset, none adjacent
-  mutable std::mutex index_mutex_;    // innermost lock
-  std::vector<Extent> index_;         // index extents of a mapped file, by offset
+  mutable sync::Mutex mutex_;
+  std::vector<Extent> free_extents_ ABSL_GUARDED_BY(mutex_);  // by offset, none adjacent
+  mutable sync::Mutex index_mutex_ ABSL_ACQUIRED_AFTER(mutex_);
+  std::vector<Extent> index_ ABSL_GUARDED_BY(index_mutex_);  // index extents of a mapped file, by offset
 };
 
 }  // namespace hako::hash

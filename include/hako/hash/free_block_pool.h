@@ -37,7 +37,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -48,6 +47,7 @@
 #include "hako/hash/free_runs.h"
 #include "hako/hash/pinned_state.h"
 #include "hako/storage/arena.h"
+#include "hako/sync/mutex.h"
 
 namespace hako::hash {
 
@@ -113,7 +113,7 @@ class FreeBlockPool {
 
   // Frees bytes, in whole units. Returns the run that they are then part of.
   Run FreeRun(Run run) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     return AddRun(run);
   }
   // Frees bytes between blocks in use: as a run or, if they are few, as small blocks.
@@ -145,8 +145,8 @@ class FreeBlockPool {
   Run TakeBlock(std::uint64_t bytes, std::uint64_t alignment = 1) {
     const std::uint64_t unit = std::uint64_t{1} << shift_;
     alignment = std::max(alignment, unit);
-    std::unique_lock lock(mutex_);
-    const Run found = FindRun(bytes + alignment - unit, lock);
+    sync::MutexLock lock(mutex_);
+    const Run found = FindRun(bytes + alignment - unit);
     if (found.bytes() == 0) return {};
     const std::uint64_t begin = (found.begin + alignment - 1) & ~(alignment - 1);
     if (handed_out_ != nullptr) handed_out_->Add(begin >> shift_);
@@ -156,8 +156,8 @@ class FreeBlockPool {
   // Takes a part of one region, of at least `bytes`, from which to carve small blocks. Empty if
   // there is none. REQUIRES: bytes <= kRegion / 4
   ChunkRest TakeChunk(std::uint64_t bytes) {
-    std::unique_lock lock(mutex_);
-    Run run = FindRun(std::max(2 * bytes, kRunMin), lock);
+    sync::MutexLock lock(mutex_);
+    Run run = FindRun(std::max(2 * bytes, kRunMin));
     if (run.bytes() == 0) return {};
     if (RegionEnd(run.begin) - run.begin < bytes) run.begin = RegionEnd(run.begin);
     run.end = std::min(run.end, RegionEnd(run.begin));
@@ -169,8 +169,8 @@ class FreeBlockPool {
   // For a space that cannot grow: takes the smallest block in the pool of at least a size class,
   // from the lists kFree or kUnstamped (`first`); an empty run if there is none.
   Run TakeSmallBlock(unsigned first, unsigned size_class) {
-    std::unique_lock lock(mutex_);
-    CountAll(lock);
+    sync::MutexLock lock(mutex_);
+    CountAll();
     for (unsigned list = first + size_class; list <= first + last_small_; ++list) {
       for (std::uint32_t m; (m = magazines_[list]) != 0;) {
         Magazine& magazine = At(m);
@@ -189,7 +189,7 @@ class FreeBlockPool {
 
   // Takes exactly this run; false if it is not in the pool.
   bool TakeIfThere(Run run) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     const Run found = runs_.At(run.begin);
     if (found.begin != run.begin || found.end != run.end) return false;
     TakeRun(run);
@@ -198,8 +198,8 @@ class FreeBlockPool {
   // Takes the runs for which wanted(Run) is true.
   template <class F>
   std::vector<Run> TakeRuns(F&& wanted) {
-    std::unique_lock lock(mutex_);
-    CountAll(lock);
+    sync::MutexLock lock(mutex_);
+    CountAll();
     std::vector<Run> taken;
     runs_.ForEach([&](Run run) {
       if (wanted(run)) taken.push_back(run);
@@ -212,18 +212,20 @@ class FreeBlockPool {
   // whether a block lies in one of them. Forget removes those in caches.
   template <class IsInside, class F>
   void TakeAll(const std::vector<Run>& ranges, IsInside&& is_inside, F&& visit) {
-    std::unique_lock lock(mutex_);
-    CountAll(lock);
+    sync::MutexLock lock(mutex_);
+    CountAll();
     for (unsigned list = kFree; list < kUnstamped; ++list) {
       VisitList(list, [&](std::uint32_t handle) {
         if (!is_inside(handle)) return;
         const Run block = BlockAt(list, handle);
+        mutex_.AssertHeld();
         if (CanBeCounted(block)) Count(block, -1);
         visit(block);
       });
     }
     for (const Run range : ranges) {
       runs_.Cut(range, [&](Run run) {
+        mutex_.AssertHeld();
         Count(run, -1);
         visit(run);
       });
@@ -233,18 +235,18 @@ class FreeBlockPool {
 
   // From now on adds the blocks that leave the pool to `handed_out`; nullptr ends that.
   void NoteHandedOut(HandleSet* handed_out) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     handed_out_ = handed_out;
   }
 
   template <class F>
   void ForEachRun(F&& visit) const {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     runs_.ForEach(visit);
   }
   // Free bytes in the pool: in runs, and in the lists of kFree.
   std::uint64_t free_bytes() const {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     return free_bytes_ + uncounted_bytes_;
   }
 
@@ -253,7 +255,7 @@ class FreeBlockPool {
   // Moves a thread's magazines of the lists [first, end) to the pool. REQUIRES: the thread is kept
   // out
   void Flush(Cache& cache, unsigned first, unsigned end) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     for (unsigned list = first; list < end; ++list) {
       for (std::uint32_t* m : {&cache.full[list], &cache.given[list]}) {
         if (*m != 0) Enter(list, std::exchange(*m, 0));
@@ -263,7 +265,7 @@ class FreeBlockPool {
 
   // Takes a whole list of kUnstamped or kWaiting, as a chain of magazines for Drain.
   std::uint32_t Take(unsigned list) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     const std::uint32_t chain = std::exchange(magazines_[list], 0);
     UpdateHas(list);
     return chain;
@@ -281,7 +283,7 @@ class FreeBlockPool {
     for (; chain != 0 && most != 0; --most) {
       for (std::uint32_t i = 0; i < At(chain).count; ++i) visit(At(chain).handles[i]);
       const std::uint32_t next = At(chain).next;
-      std::lock_guard lock(mutex_);
+      sync::MutexLock lock(mutex_);
       Recycle(chain);
       chain = next;
     }
@@ -300,7 +302,7 @@ class FreeBlockPool {
   }
   template <class F>
   void Forget(F&& drop) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     for (unsigned list = kUnstamped; list < kWaiting; ++list) {
       for (std::uint32_t m = magazines_[list]; m != 0; m = At(m).next) ForgetIn(m, list, drop);
     }
@@ -310,7 +312,7 @@ class FreeBlockPool {
   // REQUIRES: the thread is kept out
   template <class F>
   void ForEach(unsigned list, F&& visit) const {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     VisitList(list, visit);
   }
   template <class F>
@@ -360,15 +362,14 @@ class FreeBlockPool {
   static bool CanBeCounted(Run block) { return block.end <= RegionEnd(block.begin); }
   bool IsCurrent(const Magazine& magazine, Run block) const { return RegionAt(block.begin).renewal <= magazine.renewals; }
 
-  // REQUIRES, from here to Unlist: mutex_ held
-  void Count(Run run, int sign) {
+  void Count(Run run, int sign) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     free_bytes_ += sign > 0 ? run.bytes() : 0 - run.bytes();
     for (std::uint64_t at = run.begin; at < run.end; at = RegionEnd(at)) {
       const auto bytes = static_cast<std::uint32_t>(std::min(run.end, RegionEnd(at)) - at);
       RegionAt(at).free += sign > 0 ? bytes : 0 - bytes;
     }
   }
-  Run AddRun(Run run) {
+  Run AddRun(Run run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     Run joined = runs_.Add(run);
     Count(run, 1);
     for (std::uint64_t at = run.begin; at < run.end; at = RegionEnd(at)) {
@@ -376,13 +377,13 @@ class FreeBlockPool {
     }
     return joined;
   }
-  Run TakeRun(Run run) {
+  Run TakeRun(Run run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     runs_.Take(run);
     Count(run, -1);
     return run;
   }
   // Turns a region whose bytes are all free into a run.
-  Run RenewIfFree(std::uint64_t offset) {
+  Run RenewIfFree(std::uint64_t offset) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     Region& region = RegionAt(offset);
     if (region.listed == 0 || region.free < kRegion - kHeader) return {};
     Run whole{RegionEnd(offset) - kRegion, RegionEnd(offset)};
@@ -398,15 +399,15 @@ class FreeBlockPool {
   }
   // The first run of at least `bytes`, after counting magazines if need be; an empty one if there
   // is none.
-  Run FindRun(std::uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+  Run FindRun(std::uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (;;) {
       const Run found = runs_.Find(bytes);
-      if (found.bytes() != 0 || !CountSome(lock)) return found;
+      if (found.bytes() != 0 || !CountSome()) return found;
     }
   }
 
   // Adds a thread's magazine to the pool.
-  void Enter(unsigned list, std::uint32_t m) {
+  void Enter(unsigned list, std::uint32_t m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     Magazine& magazine = At(m);
     magazine.renewals = renewals_;
     const bool counts_later = list < kUnstamped && num_uncounted_ < kUncountedMax;
@@ -422,22 +423,22 @@ class FreeBlockPool {
     UpdateHas(list);
   }
   // Takes the first magazine of a chain of the list.
-  std::uint32_t TakeFrom(unsigned list, std::uint32_t& chain) {
+  std::uint32_t TakeFrom(unsigned list, std::uint32_t& chain) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const std::uint32_t m = chain;
     chain = At(m).next;
     UpdateHas(list);
     return m;
   }
-  std::uint32_t TakeUncounted(unsigned list) {
+  std::uint32_t TakeUncounted(unsigned list) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const std::uint32_t m = TakeFrom(list, uncounted_[list]);
     --num_uncounted_;
     uncounted_bytes_ -= At(m).count * BytesOf(list);
     return m;
   }
-  void UpdateHas(unsigned list) {
+  void UpdateHas(unsigned list) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     has_[list].store(magazines_[list] != 0 || (list < kUnstamped && uncounted_[list] != 0), std::memory_order_relaxed);
   }
-  void CountIn(unsigned list, const Magazine& magazine) {
+  void CountIn(unsigned list, const Magazine& magazine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto bytes = static_cast<std::uint32_t>(BytesOf(list));
     for (std::uint32_t i = 0; i < magazine.count; ++i) {
       const std::uint64_t begin = std::uint64_t{magazine.handles[i]} << shift_;
@@ -452,10 +453,9 @@ class FreeBlockPool {
   }
   // Lets other threads get the mutex, then counts the blocks of some magazines; false if all are
   // counted.
-  bool CountSome(std::unique_lock<std::mutex>& lock) {
+  bool CountSome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (num_uncounted_ == 0) return false;
-    lock.unlock();
-    lock.lock();
+    { sync::MutexUnlock unlocked(mutex_); }
     std::uint32_t left = kCountedAtOnce;
     for (unsigned list = kFree; list < kUnstamped && left != 0; ++list) {
       for (; uncounted_[list] != 0 && left != 0; --left) {
@@ -467,12 +467,12 @@ class FreeBlockPool {
     }
     return true;
   }
-  void CountAll(std::unique_lock<std::mutex>& lock) {
-    while (CountSome(lock)) {
+  void CountAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    while (CountSome()) {
     }
   }
   // Prepares a magazine of the pool for a thread: drops outdated handles.
-  void Leave(unsigned list, Magazine& magazine) {
+  void Leave(unsigned list, Magazine& magazine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::uint16_t kept = 0;
     for (std::uint32_t i = 0; i < magazine.count; ++i) {
       const Run block = BlockAt(list, magazine.handles[i]);
@@ -483,13 +483,13 @@ class FreeBlockPool {
     magazine.count = kept;
   }
   // A block in a magazine of the pool is no longer free.
-  void Unlist(Run block) {
+  void Unlist(Run block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     Count(block, -1);
     RegionAt(block.begin).listed -= static_cast<std::uint32_t>(block.bytes());
   }
 
   template <class F>
-  void VisitList(unsigned list, F&& visit) const {
+  void VisitList(unsigned list, F&& visit) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (const std::uint32_t chain : {magazines_[list], list < kUnstamped ? uncounted_[list] : 0}) {
       for (std::uint32_t m = chain; m != 0; m = At(m).next) {
         for (std::uint32_t i = 0; i < At(m).count; ++i) {
@@ -505,7 +505,7 @@ class FreeBlockPool {
     magazine.count =
         static_cast<std::uint16_t>(std::remove_if(magazine.handles, magazine.handles + magazine.count, gone) - magazine.handles);
   }
-  void Recycle(std::uint32_t m) {  // REQUIRES: mutex_ held
+  void Recycle(std::uint32_t m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     At(m).count = 0;
     At(m).next = unused_;
     unused_ = m;
@@ -521,7 +521,7 @@ class FreeBlockPool {
     return has_[list].load(std::memory_order_relaxed) && Refill(cache, list);
   }
   [[gnu::noinline]] bool Refill(Cache& cache, unsigned list) {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     for (;;) {
       const bool is_uncounted = list < kUnstamped && uncounted_[list] != 0;
       if (!is_uncounted && magazines_[list] == 0) return false;
@@ -545,7 +545,7 @@ class FreeBlockPool {
     std::uint32_t& given = cache.given[list];
     if (full == 0 || At(full).count == 0) std::swap(full, given);
     if (given != 0 && At(given).count == 0) return true;
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     if (unused_ == 0 && (next_ + 1) * sizeof(Magazine) > memory_.size()) return false;
     if (given != 0) Enter(list, given);
     if (unused_ != 0) {
@@ -567,19 +567,19 @@ class FreeBlockPool {
   storage::ReservedMemory region_memory_;
   const unsigned shift_, last_small_;
   const Extents extents_;
-  mutable std::mutex mutex_;
+  mutable sync::Mutex mutex_;
   // Whether the pool has magazines of the list; changed under mutex_.
   std::array<std::atomic<bool>, kLists> has_{};
-  std::array<std::uint32_t, kLists> magazines_{};  // magazines; those of kFree are counted
-  std::array<std::uint32_t, kUnstamped> uncounted_{};
-  std::uint32_t num_uncounted_ = 0;
-  std::uint64_t uncounted_bytes_ = 0;
-  std::uint32_t unused_ = 0;  // empty magazines
-  std::uint64_t next_ = 1;    // the first magazine never used yet
-  FreeRuns runs_;
-  std::uint64_t renewals_ = 0;  // of all regions
-  std::uint64_t free_bytes_ = 0;
-  HandleSet* handed_out_ = nullptr;  // while a state is pinned
+  std::array<std::uint32_t, kLists> magazines_ ABSL_GUARDED_BY(mutex_){};  // magazines; those of kFree are counted
+  std::array<std::uint32_t, kUnstamped> uncounted_ ABSL_GUARDED_BY(mutex_){};
+  std::uint32_t num_uncounted_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t uncounted_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint32_t unused_ ABSL_GUARDED_BY(mutex_) = 0;  // empty magazines
+  std::uint64_t next_ ABSL_GUARDED_BY(mutex_) = 1;    // the first magazine never used yet
+  FreeRuns runs_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t renewals_ ABSL_GUARDED_BY(mutex_) = 0;  // of all regions
+  std::uint64_t free_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  HandleSet* handed_out_ ABSL_GUARDED_BY(mutex_) = nullptr;  // while a state is pinned
 };
 
 }  // namespace hako::hash

@@ -18,11 +18,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "hako/base/assert.h"
 #include "hako/base/status.h"
+#include "hako/sync/mutex.h"
 
 namespace hako::storage {
 
@@ -88,7 +88,7 @@ class Arena {
   // Allocates a zero-filled extent of at least `bytes`; returns its offset.
   StatusOr<std::uint64_t> Allocate(std::uint64_t bytes) {
     bytes = (bytes + kExtentAlignment - 1) & ~(kExtentAlignment - 1);
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     const std::uint64_t offset = end_.load(std::memory_order_relaxed);
     if (bytes > max_bytes_ - offset)
       return absl::ResourceExhaustedError(absl::StrCat("the database has reached its limit of ", max_bytes_, " bytes"));
@@ -101,7 +101,7 @@ class Arena {
   // no thread uses them
   void Shrink(std::uint64_t end) {
     end = (end + kExtentAlignment - 1) & ~(kExtentAlignment - 1);
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     const std::uint64_t before = end_.load(std::memory_order_relaxed);
     if (end >= before) return;
     ::madvise(base_ + end, before - end, MADV_DONTNEED);
@@ -109,7 +109,7 @@ class Arena {
   }
 
   void Reset() {
-    std::lock_guard lock(mutex_);
+    sync::MutexLock lock(mutex_);
     memory_.Discard();
     end_.store(kExtentAlignment, std::memory_order_release);
   }
@@ -139,7 +139,7 @@ class Arena {
   const std::uint64_t max_bytes_, small_;
   std::byte* base_;
   std::atomic<std::uint64_t> end_{kExtentAlignment};
-  std::mutex mutex_;
+  sync::Mutex mutex_;
 };
 
 }  // namespace hako::storage

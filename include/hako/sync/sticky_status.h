@@ -4,10 +4,10 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 
 #include "hako/base/inline.h"
 #include "hako/base/status.h"
+#include "hako/sync/mutex.h"
 
 namespace hako::sync {
 
@@ -21,27 +21,27 @@ class StickyStatus {
   Status Get() const {
     if (IsOk()) [[likely]]
       return absl::OkStatus();
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return status_;
   }
   // Sets the status unless an error is set already.
   // REQUIRES: `status` is an error
   void Set(const Status& status) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     status_.Update(status);
     has_failed_.store(true, std::memory_order_release);
   }
   // Replaces the status, for a state that may pass.
   void Assign(const Status& status) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     status_ = status;
     has_failed_.store(!status.ok(), std::memory_order_release);
   }
 
  private:
   std::atomic<bool> has_failed_{false};
-  mutable std::mutex mutex_;
-  Status status_;
+  mutable Mutex mutex_;
+  Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hako::sync

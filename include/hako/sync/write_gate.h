@@ -24,10 +24,10 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 
 #include "hako/base/assert.h"
 #include "hako/base/inline.h"
+#include "hako/sync/mutex.h"
 #include "hako/sync/version_lock.h"
 
 namespace hako::sync {
@@ -101,7 +101,7 @@ class WriteGate {
   // One thread at a time; others wait.
   template <class ForEach, class Body>
   auto RunExclusive(ForEach&& for_each, Body&& body) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     struct Opener {
       std::atomic<std::uint32_t>& state;
       ~Opener() { state.fetch_and(~kClosed, std::memory_order_release); }
@@ -122,7 +122,7 @@ class WriteGate {
 
   std::atomic<std::uint32_t> state_{0};  // kClosed, plus kHold for each key held
   mutable std::atomic<int> waiters_{0};
-  std::mutex mutex_;
+  Mutex mutex_;
   std::atomic<int> barred_{0};
   std::array<std::atomic<std::uint64_t>, kHoldsMax> held_{};  // hashes of held keys, with bit 0 set
 };
