@@ -232,12 +232,18 @@ TEST_F(TreeForgeryTest, SurvivesWrongPlacesInTheMap) {
   }
 }
 
-TEST_F(TreeForgeryTest, ParallelScanReportsDamagedInnerPage) {
-  TreeForgery whole(images.image);
+TEST(TreeCorruption, ParallelScanReportsDamagedInnerPage) {
+  MemoryFile device;
+  ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<MemoryFile>::Open(device.Share(), {.page_size = 128}));
+  for (std::uint64_t i = 0; i < 1500; ++i) ASSERT_THAT(db->Set(NumberedKey(i), ""), IsOk());
+  ASSERT_THAT(db->Close(), IsOk());
+  const Image image = ImageOf(device);
+  TreeForgery whole(image);
+  ASSERT_THAT(whole.PagesOf(2), testing::SizeIs(1)) << "the root, which Open loads";
   for (const std::uint32_t id : whole.PagesOf(1)) {
-    Image damaged = images.image;
+    Image damaged = image;
     damaged[whole.EntryOf(id).place() * format::kTreeUnit + sizeof(format::PageImageHeader)] ^= std::byte{1};
-    ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<MemoryFile>::Open(MemoryFile::Of(damaged)));
+    ASSERT_OK_AND_ASSIGN(db, TreeDBM<MemoryFile>::Open(MemoryFile::Of(damaged)));
     EXPECT_THAT(db->ProcessEachParallel(64, [](std::string_view, std::string_view) {}), StatusIs(absl::StatusCode::kDataLoss)) << id;
   }
 }
