@@ -1,4 +1,5 @@
-# The rules of locks that clang checks (sync/mutex.h): the trees keep them, and copies of their headers that break one each do not compile.
+# The rules of locks that clang checks (sync/mutex.h): the trees keep them, and copies of their
+# headers that break one each do not compile.
 cmake_minimum_required(VERSION 3.25)
 find_program(clang NAMES clang++-14 clang++)
 if(NOT clang)
@@ -7,8 +8,8 @@ if(NOT clang)
 endif()
 set(tree ${BINARY_DIR}/lock_rules_test)
 
-# check(<header> <old> <new> <expected>): with <new> in place of <old> in the header, a program with <code> is refused with a message that
-# matches <expected>, or accepted ("OK").
+# check(<header> <old> <new> <expected>): with <new> in place of <old> in the header, a program with
+# <code> is refused with a message that matches <expected>, or accepted ("OK").
 function(check header old new expected)
   file(REMOVE_RECURSE ${tree})
   file(COPY ${SOURCE_DIR}/include/hako DESTINATION ${tree})

@@ -7,9 +7,9 @@
 //   2. FileOperations::maintenance_mutex_. One checkpoint, one step of Rebuild, Pin, Unpin and
 //      CutFile each hold it through their I/O. Rebuild yields to checkpoints between steps.
 //   3. WriteGate::mutex_. The body of a checkpoint does no I/O; that of Clear loads pages.
-//   4. Page lines, by VersionLock: leaves in the order of their keys, then upwards. Every other line
-//      is only tried. A writer holds a leaf for one look-up, the visitor and one change, and the
-//      parent for a split or a join. No I/O is done under a page's lock, except in Clear, which
+//   4. Page lines, by VersionLock: leaves in the order of their keys, then upwards. Every other
+//      line is only tried. A writer holds a leaf for one look-up, the visitor and one change, and
+//      the parent for a split or a join. No I/O is done under a page's lock, except in Clear, which
 //      locks from the root down and keeps the pages above locked while it loads one; no writer runs
 //      then. The line of an evicted page is locked and no thread owns the lock.
 //   5. PageStates::mutex: the states of pages and the lists for eviction. Under it page lines are
