@@ -249,13 +249,14 @@ auto PageTree<Space, Compare>::FindLong(const Reached& leaf, std::string_view ke
 
 template <class Space, Comparator Compare>
 template <class ActionT, class V>
-Status PageTree<Space, Compare>::Process(WriterState& writer, std::string_view key, V&& visit) {
+HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::string_view key, V&& visit) {
   LeafGuard guard(*this, writer, key);
   if (!Space::kResident && guard.line == nullptr) [[unlikely]]
     return guard.error();
   const View page(memory_, *guard.line);
   const auto place = page.Find(key);
   char* const bytes = const_cast<char*>(place.cell) + place.sizes.header + place.sizes.Rest(View::kInlined);
+  const typename View::Slot slot{place.index, place.found};
   std::optional<std::string_view> value;
   if (place.found && place.sizes.is_long) [[unlikely]]
     return ProcessLong<ActionT>(guard, writer, key, visit);
@@ -270,7 +271,7 @@ Status PageTree<Space, Compare>::Process(WriterState& writer, std::string_view k
       if constexpr (kReads<ActionT, V>)
         return visit(value);
       else
-        return visit(place.found);
+        return visit(slot.found);
     }();
     if (action.kind() == ActionT::Kind::kSet) {
       guard.Change();
@@ -279,15 +280,15 @@ Status PageTree<Space, Compare>::Process(WriterState& writer, std::string_view k
         return absl::OkStatus();
       }
       if (action.value().size() > value_max_) [[unlikely]]
-        return SetLong(guard, writer, key, action.value(), place);
+        return SetLong(guard, writer, key, action.value(), slot);
       SplitResult leaf{guard.line, nullptr};
-      const Status status = Store(&leaf, key, action.value(), place);
-      if (status.ok() && !place.found) AddToCount(writer, 1);
+      const Status status = Store(&leaf, key, action.value(), slot);
+      if (status.ok() && !slot.found) AddToCount(writer, 1);
       return status;
     }
-    if (action.kind() == ActionT::Kind::kRemove && place.found) {
+    if (action.kind() == ActionT::Kind::kRemove && slot.found) {
       guard.Change();
-      Editor(space_, *guard.line).Erase(place.index);
+      Editor(space_, *guard.line).Erase(slot.index);
       AddToCount(writer, -1);
       MergeIfSparse(guard, writer, key);
     }
@@ -343,13 +344,13 @@ Status PageTree<Space, Compare>::ProcessLong(LeafGuard& guard, WriterState& writ
 
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::SetLong(LeafGuard& guard, WriterState& writer, std::string_view key, std::string_view value,
-                                         typename View::Place place) {
+                                         typename View::Slot slot) {
   Deferred deferred(space_);
   const Status status = CatchNoMemory([&]() -> Status {
     SplitResult leaf{guard.line, nullptr};
-    return StoreAny(&leaf, key, value, place, deferred);
+    return StoreAny(&leaf, key, value, slot, deferred);
   });
-  if (status.ok() && !place.found) AddToCount(writer, 1);
+  if (status.ok() && !slot.found) AddToCount(writer, 1);
   guard.Unlock();  // then `deferred` fills the value, before this thread pauses
   return status;
 }
@@ -365,20 +366,20 @@ Status PageTree<Space, Compare>::RemoveLong(LeafGuard& guard, WriterState& write
   return absl::OkStatus();
 }
 
-// Stores the record in the locked leaf, at `place`; the leaf may be split.
+// Stores the record in the locked leaf, at `slot`; the leaf may be split.
 template <class Space, Comparator Compare>
 HAKO_INLINE Status PageTree<Space, Compare>::Store(SplitResult* leaf, std::string_view key, std::string_view value,
-                                                   typename View::Place place) {
+                                                   typename View::Slot slot) {
   Editor page(space_, *leaf->wanted);
   const Content content{value};
-  if (place.found) {
-    if (page.Replace(place.index, content)) [[likely]]
+  if (slot.found) {
+    if (page.Replace(slot.index, content)) [[likely]]
       return absl::OkStatus();
   } else if (page.HasPrefix(key) && page.HasRoomFor(page.CellSize(key, content))) [[likely]] {
-    page.Insert(place.index, key, content);
+    page.Insert(slot.index, key, content);
     return absl::OkStatus();
   }
-  return StoreSlowly(leaf, key, value, {}, place, nullptr);
+  return StoreSlowly(leaf, key, value, {}, slot, nullptr);
 }
 
 template <class Space, Comparator Compare>
@@ -391,32 +392,32 @@ StatusOr<format::OverflowValue> PageTree<Space, Compare>::StoreLong(std::string_
 }
 
 template <class Space, Comparator Compare>
-Status PageTree<Space, Compare>::StoreAny(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Place place,
+Status PageTree<Space, Compare>::StoreAny(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Slot slot,
                                           Deferred& deferred) {
   if (value.size() > kValueSizeMax) return TooLargeError("a value", value.size(), kValueSizeMax);
-  if (value.size() <= value_max_) return StoreSlowly(leaf, key, value, {}, place, &deferred);
+  if (value.size() <= value_max_) return StoreSlowly(leaf, key, value, {}, slot, &deferred);
   HAKO_ASSIGN_OR_RETURN(const format::OverflowValue stored, StoreLong(value, deferred));
-  const Status status = CatchNoMemory([&] { return StoreSlowly(leaf, key, value, stored, place, &deferred); });
+  const Status status = CatchNoMemory([&] { return StoreSlowly(leaf, key, value, stored, slot, &deferred); });
   if (!status.ok()) space_.FreeLong(stored, deferred);
   return status;
 }
 
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::StoreSlowly(SplitResult* leaf, std::string_view key, std::string_view value,
-                                             const format::OverflowValue& stored, typename View::Place place, Deferred* deferred) {
+                                             const format::OverflowValue& stored, typename View::Slot slot, Deferred* deferred) {
   Content content{value};
   if (stored.place != 0) content = {{reinterpret_cast<const char*>(&stored), sizeof(stored)}, true};
-  const auto replaced = place.found ? LongValueOf(View(memory_, *leaf->wanted), place.index) : std::nullopt;
+  const auto replaced = slot.found ? LongValueOf(View(memory_, *leaf->wanted), slot.index) : std::nullopt;
   for (;;) {
     Editor page(space_, *leaf->wanted);
-    if (place.found) {
-      if (page.Replace(place.index, content)) break;
+    if (slot.found) {
+      if (page.Replace(slot.index, content)) break;
     } else if (page.HasPrefix(key) && page.HasRoomFor(page.CellSize(key, content))) {
-      page.Insert(place.index, key, content);
+      page.Insert(slot.index, key, content);
       break;
     }
-    HAKO_RETURN_IF_ERROR(MakeRoom(leaf, key, content, place.index, place.found));
-    place = View(memory_, *leaf->wanted).Find(key);
+    HAKO_RETURN_IF_ERROR(MakeRoom(leaf, key, content, slot.index, slot.found));
+    slot = View(memory_, *leaf->wanted).Find(key);
   }
   if (replaced) space_.FreeLong(*replaced, *deferred);
   return absl::OkStatus();

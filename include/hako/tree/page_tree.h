@@ -155,7 +155,7 @@ class PageTree {
   // `visit` is an UpdateVisitor, a BlindVisitor or a ReadVisitor (dbm/dbm.h), distinguished by the
   // arguments it accepts.
   template <class ActionT, class V>
-  Status Process(WriterState& writer, std::string_view key, V&& visit);
+  HAKO_INLINE Status Process(WriterState& writer, std::string_view key, V&& visit);
   // Processes all keys as one atomic step: visit(index, value) returns an ActionT for each, or
   // nullopt to change none; see dbm/dbm.h.
   template <class ActionT, class V>
@@ -361,7 +361,7 @@ class PageTree {
   template <class ActionT, class V>
   [[gnu::noinline]] Status ProcessLong(LeafGuard& guard, WriterState& writer, std::string_view key, V& visit);
   [[gnu::noinline]] Status SetLong(LeafGuard& guard, WriterState& writer, std::string_view key, std::string_view value,
-                                   typename View::Place place);
+                                   typename View::Slot slot);
   [[gnu::noinline]] Status RemoveLong(LeafGuard& guard, WriterState& writer, std::string_view key, unsigned i);
   // Reads the long value of `key` with nothing locked, if the visitor needs it (`shows`) or a
   // thread is still storing it, and locks the leaf again, where *place says. False if the leaf
@@ -371,11 +371,11 @@ class PageTree {
   [[gnu::noinline]] Status FetchLong(std::string_view key, S& sink, Reached leaf, std::optional<format::OverflowValue> stored);
 
   // REQUIRES: neither the value nor the one that it replaces is long
-  HAKO_INLINE Status Store(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Place place);
+  HAKO_INLINE Status Store(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Slot slot);
   // `stored` names the value if it is long.
   [[gnu::noinline]] Status StoreSlowly(SplitResult* leaf, std::string_view key, std::string_view value, const format::OverflowValue& stored,
-                                       typename View::Place place, Deferred* deferred);
-  Status StoreAny(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Place place, Deferred& deferred);
+                                       typename View::Slot slot, Deferred* deferred);
+  Status StoreAny(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Slot slot, Deferred& deferred);
   StatusOr<format::OverflowValue> StoreLong(std::string_view value, Deferred& deferred);
   Status MakeRoom(SplitResult* page, std::string_view key, const Content& content, unsigned index, bool replaces);
   Status Rebuild(Line& line, Builder& builder, unsigned more_slots, unsigned spare);

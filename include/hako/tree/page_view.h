@@ -24,6 +24,8 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #endif
 
 namespace hako::tree {
@@ -49,6 +51,13 @@ HAKO_INLINE unsigned CountBelow(const std::int32_t* shared, std::int32_t bound) 
   // For twelve numbers the last eight overlap the first; the overlap is the lower half of the last.
   const unsigned last = kNumbers - 8;
   return static_cast<unsigned>(__builtin_popcount(eight(0) | eight(last) << last));
+#elif defined(__SSE2__)
+  const __m128i bounds = _mm_set1_epi32(bound);
+  const auto four = [=](unsigned at) { return _mm_cmpgt_epi32(bounds, _mm_load_si128(reinterpret_cast<const __m128i*>(shared + at))); };
+  const __m128i last = kNumbers == 16 ? four(kNumbers - 4) : _mm_setzero_si128();
+  const __m128i below = _mm_packs_epi16(_mm_packs_epi32(four(0), four(4)), _mm_packs_epi32(four(8), last));
+  // As the numbers are sorted, the bits of those below come first.
+  return static_cast<unsigned>(__builtin_ctz(~static_cast<unsigned>(_mm_movemask_epi8(below))));
 #else
   using Lanes [[gnu::vector_size(16)]] = std::int32_t;
   Lanes below = {};
@@ -69,9 +78,11 @@ class PageView {
   static constexpr bool kBytewise = BytewiseOrder<Compare>;
   static constexpr unsigned kInlined = kBytewise ? 4 : 0;  // bytes of a suffix that the head holds
 
-  struct Place {
-    unsigned index;    // of the first slot whose key is not below the key sought
-    bool found;        // whether that slot has the key
+  struct Slot {
+    unsigned index;  // of the first slot whose key is not below the key sought
+    bool found;      // whether that slot has the key
+  };
+  struct Place : Slot {
     const char* cell;  // the slot's cell, if found
     format::Cell sizes;
   };
@@ -125,7 +136,7 @@ class PageView {
   // The first slot whose key is not below `key`, and its cell if it has the key. A reader without
   // the lock may get a cell outside of the page. REQUIRES: leaf
   HAKO_INLINE Place Find(std::string_view key) const {
-    Place place{0, false, nullptr, {}};
+    Place place{{0, false}, nullptr, {}};
     if (guarded()) [[unlikely]] {
       if (const int side = SideOf(key); side != 0) {
         if (side > 0) place.index = count();
@@ -139,7 +150,7 @@ class PageView {
     place.sizes = Decode(place.cell);
     place.found = IsKey(place.cell, place.sizes, key);
     if (!place.found) [[unlikely]] {
-      place.index = FirstTied(place.index, sought, key, &place.found);
+      static_cast<Slot&>(place) = FirstTied(*this, place.index, sought, key);
       if (!place.found) return place;
       place.cell = cell(place.index);
       place.sizes = Decode(place.cell);
@@ -156,9 +167,8 @@ class PageView {
     const unsigned i = FirstNotBelow(sought);
     if (head(i) != sought || i >= count()) [[likely]]
       return i - 1;
-    bool found;
-    const unsigned tied = FirstTied(std::max(i, 1u), sought, key, &found);
-    return found ? tied : tied - 1;
+    const Slot tied = FirstTied(*this, std::max(i, 1u), sought, key);
+    return tied.found ? tied.index : tied.index - 1;
   }
   // PrefetchSlots prefetches the slots that a search for `key` will read; PrefetchCell, in a leaf,
   // the cell that it will find.
@@ -233,12 +243,12 @@ class PageView {
   // 0.
   HAKO_INLINE int SideOf(std::string_view key) const {
     const std::string_view prefix = this->prefix();
+    if (prefix.empty()) return 0;
     if (key.size() >= prefix.size() && sync::EqualShared(prefix.data(), key.data(), prefix.size())) [[likely]]
       return 0;
-    return SideOfOther(key);
+    return SideOfOther(prefix, key);
   }
-  [[gnu::noinline]] int SideOfOther(std::string_view key) const {
-    const std::string_view prefix = this->prefix();
+  [[gnu::noinline]] static int SideOfOther(std::string_view prefix, std::string_view key) {
     const int order = CompareShared(prefix.data(), key.data(), std::min(prefix.size(), key.size()));
     return order != 0 ? (order < 0 ? 1 : -1) : key.size() < prefix.size() ? -1 : 0;
   }
@@ -266,24 +276,23 @@ class PageView {
     return key.size() > prefix ? key.size() - prefix : 0;
   }
   HAKO_INLINE unsigned FirstNotBelow(std::int32_t sought) const {
-    const unsigned group = CountBelow<format::kPageHints>(line_->hints, sought);
-    return group * format::kSlotGroup + CountBelow<format::kSlotGroup>(heads() + group * format::kSlotGroup, sought);
+    const unsigned group = CountBelow<format::kPageHints>(line_->hints, sought) * format::kSlotGroup;
+    return group + CountBelow<format::kSlotGroup>(heads() + group, sought);
   }
 
   // The first slot whose key is not below `key`, among the slots from `first` on that have this
-  // head, or the slot after these.
-  [[gnu::noinline]] unsigned FirstTied(unsigned first, std::int32_t sought, std::string_view key, bool* found) const {
-    unsigned end = sought == format::kNoHead ? count() : std::min(FirstNotBelow(sought + 1), count());
+  // head, or the slot after these. Static, so that the views of its callers stay in registers.
+  [[gnu::noinline]] static Slot FirstTied(PageView page, unsigned first, std::int32_t sought, std::string_view key) {
+    unsigned end = sought == format::kNoHead ? page.count() : std::min(page.FirstNotBelow(sought + 1), page.count());
     const unsigned last = end;
     while (first < end) {
       const unsigned middle = (first + end) / 2;
-      if (Order(middle, key) < 0)
+      if (page.Order(middle, key) < 0)
         first = middle + 1;
       else
         end = middle;
     }
-    *found = first < last && Order(first, key) == 0;
-    return first;
+    return {first, first < last && page.Order(first, key) == 0};
   }
 
   HAKO_INLINE static std::uint32_t FourBytes(std::string_view key, std::size_t at) {
