@@ -60,6 +60,17 @@ TEST(Hash64, KeepsItsGoldenValueOverAllSizes) {
   EXPECT_EQ(hash, 0x320811e00407d1bfu);
 }
 
+// HashLong uses other instructions than this program where the processor has them.
+TEST(Hash64, IsTheXxh3OfTheHeader) {
+  const std::string input = Input(10'000);
+  for (std::size_t size = 0; size <= 9'000; size += 1 + size / 64) {
+    for (std::size_t begin : {0, 1, 31}) {
+      ASSERT_EQ(Hash64(input.data() + begin, size, kSeed + size), XXH3_64bits_withSeed(input.data() + begin, size, kSeed + size))
+          << size << " bytes from " << begin;
+    }
+  }
+}
+
 TEST(Hash64, IsTheXxh3OfThePublishedVectors) {
   EXPECT_EQ(Hash64("", 0), 0x2d06800538d394c2u);
   EXPECT_EQ(Hash64("a", 0), 0xe6c632b61e964e1fu);

@@ -13,9 +13,9 @@
 
 namespace hako {
 
-[[gnu::noinline, gnu::flatten]] inline std::uint64_t HashLong(const void* data, std::size_t size, std::uint64_t seed) {
-  return XXH3_64bits_withSeed(data, size, seed);
-}
+// XXH3_64bits_withSeed of more than 128 bytes; in the library, which uses AVX2 where the processor
+// has it.
+std::uint64_t HashLong(const void* data, std::size_t size, std::uint64_t seed);
 
 [[gnu::noinline, gnu::flatten]] inline std::uint64_t HashMedium(const void* data, std::size_t size, std::uint64_t seed) {
   return XXH3_len_17to128_64b(static_cast<const std::uint8_t*>(data), size, XXH3_kSecret, sizeof(XXH3_kSecret), seed);
