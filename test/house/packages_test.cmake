@@ -43,6 +43,7 @@ needs(doxygen docs Doxygen)
 needs("" "" bash sh dpkg-query awk sort setarch)
 needs(git "dev;bare" git)
 needs(pkg-config dev pkg-config)
+needs(valgrind dev valgrind)
 needs("dpkg-dev;file" dev dpkg-deb cpack) # cpack asks file and dpkg-shlibdeps what a program needs
 needs(debootstrap bare debootstrap)
 needs(lmdb-utils "dev;tsan;release;coverage" mdb_load mdb_dump)
