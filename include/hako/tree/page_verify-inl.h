@@ -138,12 +138,16 @@ Status PageTree<Space, Compare>::CheckPage(std::uint32_t id, const View& page, c
   if (page.count() > page.shape().slots()) return wrong("more entries than slots");
   if (page.shape().slots() * page.shape().slot_size() + page.shape().heap > page.shape().size()) return wrong("slots and heap overlap");
 
+  // Behind the cells, so that to decode one never reads beyond the page.
+  const unsigned fixed = static_cast<unsigned>(sizeof(tail)) + tail.fences() + page.shape().prefix;
   unsigned cells = 0;
   std::string before, key;
   for (unsigned i = 0; i < page.count(); ++i) {
+    const unsigned offset = page.offset(i);
+    if (offset > page.shape().heap || offset <= fixed) return wrong("cell outside the heap");
     const format::Cell sizes = View::Decode(page.cell(i));
     cells += sizes.Size(View::kInlined);
-    if (page.offset(i) > page.shape().heap || sizes.Size(View::kInlined) > page.offset(i)) return wrong("cell outside the heap");
+    if (sizes.Size(View::kInlined) > offset - fixed) return wrong("cell outside the heap");
     if (level > 0 && i == 0) {
       if (page.head(0) != format::kLowestHead) return wrong("first slot has a head");
       continue;
@@ -156,7 +160,6 @@ Status PageTree<Space, Compare>::CheckPage(std::uint32_t id, const View& page, c
       return wrong("key above the high fence");
     before = key;
   }
-  const unsigned fixed = static_cast<unsigned>(sizeof(tail)) + tail.fences() + page.shape().prefix;
   if (cells + tail.garbage + fixed != page.shape().heap) return wrong("cells and garbage do not add up to the heap");
   for (unsigned i = page.count(); i < page.shape().slots(); ++i) {
     if (page.head(i) != format::kNoHead) return wrong("unused slot has a head");
