@@ -1,0 +1,32 @@
+# The engines refuse a space that lacks an operation at their static_assert, not somewhere in a template: small programs that must compile,
+# and programs that must not.
+cmake_minimum_required(VERSION 3.25)
+set(work ${BINARY_DIR}/concepts_test)
+file(REMOVE_RECURSE ${work})
+
+# check(<type> <expected>): `type` is accepted ("OK") or refused with a message that matches `expected`.
+function(check type expected)
+  file(WRITE ${work}/program.cc "#include \"hako/hash/bucket_index.h\"
+#include \"hako/tree/page_tree.h\"
+#include \"support/toy_page_space.h\"
+#include \"support/toy_record_space.h\"
+using namespace hako;
+struct NoCommit : ToyRecordSpace<false> { void Commit() = delete; };
+struct NoMarkDirty : ToyPageSpace<true> { void MarkDirty() = delete; };
+auto Size() { return sizeof(${type}); }\n")
+  execute_process(COMMAND ${CXX} -std=c++20 -fsyntax-only -I${SOURCE_DIR}/include -I${SOURCE_DIR}/test ${work}/program.cc
+    OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE result)
+  if(expected STREQUAL "OK")
+    if(NOT result EQUAL 0)
+      message(SEND_ERROR "${type} was refused:\n${output}")
+    endif()
+  elseif(result EQUAL 0 OR NOT output MATCHES "${expected}")
+    message(SEND_ERROR "${type}: expected '${expected}', got ${result}:\n${output}")
+  endif()
+endfunction()
+
+check("hash::BucketIndex<ToyRecordSpace<false>>" OK)
+check("tree::PageTree<ToyPageSpace<true>, BytewiseComparator>" OK)
+check("hash::BucketIndex<NoCommit>" "bucket_index.h:[0-9:]+ error: static.assert")
+check("tree::PageTree<NoMarkDirty, BytewiseComparator>" "page_tree.h:[0-9:]+ error: static.assert")
+file(REMOVE_RECURSE ${work})
