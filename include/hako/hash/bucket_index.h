@@ -380,4 +380,5 @@ class BucketIndex {
 #include "hako/hash/bucket_index-inl.h"
 #include "hako/hash/bucket_multi-inl.h"
 #include "hako/hash/bucket_passes-inl.h"
+#include "hako/hash/bucket_prefetch-inl.h"
 #include "hako/hash/bucket_scan.h"

@@ -1,5 +1,4 @@
-// Definitions of tree/page_tree.h for several keys in one call: updates that are atomic for other
-// threads, lookups whose memory accesses overlap, and operations on a range.
+// Definitions of tree/page_tree.h: updates of several keys that are atomic for other threads.
 #pragma once
 
 #include <algorithm>
@@ -48,24 +47,47 @@ class PageTree<Space, Compare>::MultiGuard {
     }
   }
 
-  // Calls visit for each key, in the order of the caller, then makes the changes. Of equal keys,
-  // the first one's Decision is for all.
+  // Calls visit for each key, in the order of the caller, then makes the changes.
   template <class ActionT, class V>
   Status Run(V& visit) {
-    struct Decision {
-      ActionT action = ActionT::Keep();
-      std::size_t first = 0;
-      format::OverflowValue stored{};  // a long value, stored before any change
-    };
-    absl::InlinedVector<Decision, kUsualKeys> decisions(keys_.size());
+    absl::InlinedVector<Decision<ActionT>, kUsualKeys> decisions(keys_.size());
     Acquire();
     HAKO_RETURN_IF_ERROR(status_);
+    HAKO_RETURN_IF_ERROR(Decide<ActionT>(decisions, visit));
+    struct Unused {  // frees the long values that no cell names
+      ~Unused() {
+        for (const auto& decision : all) {
+          if (decision.stored.place != 0) tree.space_.FreeLong(decision.stored, deferred);
+        }
+      }
+      PageTree& tree;
+      Deferred& deferred;
+      std::span<const Decision<ActionT>> all;
+    } unused{tree_, deferred_, decisions};
+    HAKO_RETURN_IF_ERROR(Prepare<ActionT>(decisions));
+    return Apply<ActionT>(decisions);
+  }
+
+ private:
+  static constexpr std::size_t kUsualKeys = 16;  // need no allocation
+  static constexpr unsigned kTriesMax = 2;       // after these, pages are held until all are locked
+
+  // Of equal keys, the first one's Decision is for all.
+  template <class ActionT>
+  struct Decision {
+    ActionT action = ActionT::Keep();
+    std::size_t first = 0;
+    format::OverflowValue stored{};  // a long value, stored before any change
+  };
+
+  template <class ActionT, class V>
+  Status Decide(std::span<Decision<ActionT>> decisions, V& visit) {
     for (std::size_t n = 0; n < order_.size(); ++n) {
       const bool same = n > 0 && Compare::Compare(keys_[order_[n - 1]], keys_[order_[n]]) == 0;
       decisions[order_[n]].first = same ? decisions[order_[n - 1]].first : order_[n];
     }
     for (std::size_t i = 0; i < keys_.size(); ++i) {
-      Decision& decided = decisions[decisions[i].first];
+      Decision<ActionT>& decided = decisions[decisions[i].first];
       std::optional<std::string_view> value;  // as the previous calls leave it
       if (decided.action.kind() == ActionT::Kind::kSet) {
         value = decided.action.value();
@@ -83,7 +105,12 @@ class PageTree<Space, Compare>::MultiGuard {
       if (!action) return MismatchError();
       if (action->kind() != ActionT::Kind::kKeep) decided.action = *action;
     }
+    return absl::OkStatus();
+  }
 
+  // Does all that can fail: checks that there is room, marks the leaves, stores long values.
+  template <class ActionT>
+  Status Prepare(std::span<Decision<ActionT>> decisions) {
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       const ActionT& action = decisions[i].action;
@@ -92,24 +119,19 @@ class PageTree<Space, Compare>::MultiGuard {
       bytes += 3 * (tree_.page_size_ + keys_[i].size() + std::min<std::size_t>(action.value().size(), tree_.value_max_));
     }
     if (bytes != 0 && !tree_.space_.HasRoomFor(bytes)) return NoMemory();
-    struct Unused {  // frees the long values that no cell names
-      ~Unused() {
-        for (const Decision& decision : all) {
-          if (decision.stored.place != 0) tree.space_.FreeLong(decision.stored, deferred);
-        }
-      }
-      PageTree& tree;
-      Deferred& deferred;
-      absl::InlinedVector<Decision, kUsualKeys>& all;
-    } unused{tree_, deferred_, decisions};
     for (std::size_t i = 0; i < keys_.size(); ++i) {
-      Decision& decision = decisions[i];
+      Decision<ActionT>& decision = decisions[i];
       if (decision.action.kind() == ActionT::Kind::kKeep) continue;
       if (!tree_.TryMarkDirty(*leaf_of_[i])) return NoMemory();
       if (decision.action.kind() == ActionT::Kind::kSet && decision.action.value().size() > tree_.value_max_) {
         HAKO_ASSIGN_OR_RETURN(decision.stored, tree_.StoreLong(decision.action.value(), deferred_));
       }
     }
+    return absl::OkStatus();
+  }
+
+  template <class ActionT>
+  Status Apply(std::span<Decision<ActionT>> decisions) {
     std::size_t leaf = 0;
     for (const std::size_t i : order_) {
       const ActionT& action = decisions[i].action;  // Keep for all but the first of equal keys
@@ -128,10 +150,6 @@ class PageTree<Space, Compare>::MultiGuard {
     }
     return absl::OkStatus();
   }
-
- private:
-  static constexpr std::size_t kUsualKeys = 16;  // need no allocation
-  static constexpr unsigned kTriesMax = 2;       // after these, pages are held until all are locked
 
   bool Covers(Line& leaf, std::string_view key) const {
     const View page(tree_.memory_, leaf);
@@ -321,162 +339,6 @@ Status PageTree<Space, Compare>::ProcessMulti(WriterState& writer, std::span<con
   Prefetch(keys.first(std::min(keys.size(), kPrefetchGroup)));
   MultiGuard guard(*this, writer, keys);
   return guard.template Run<ActionT>(visit);
-}
-
-template <class Space, Comparator Compare>
-template <class S, class F>
-Status PageTree<Space, Compare>::FetchMulti(Writers& writers, std::span<const std::string_view> keys, S&& sink, F&& arrived) {
-  Reached leaves[kPrefetchGroup];
-  for (std::size_t from = 0, n = 0; from < keys.size(); from += n) {
-    n = std::min(keys.size() - from, kPrefetchGroup);
-    if constexpr (Space::kResident) {
-      DescendTogether(keys.subspan(from, n), leaves);
-    } else {
-      EvictedLeaves evicted;
-      DescendTogether(keys.subspan(from, n), leaves, &evicted);
-      if (evicted.count > 1) {
-        space_.LoadPages(std::span(evicted.ids).first(evicted.count), 0, false);
-        DescendTogether(keys.subspan(from, n), leaves);
-      }
-    }
-    for (std::size_t i = 0; i < n; ++i) {
-      const std::size_t k = from + i;
-      auto put = [&sink, k ](std::size_t size) __attribute__((always_inline)) { return sink(k, size); };
-      Outcome outcome = leaves[i].line != nullptr ? FetchFrom(leaves[i], keys[k], put) : Outcome::kRaced;
-      if (outcome == Outcome::kRaced) [[unlikely]] {
-        const Status status = FetchSlowly(writers, keys[k], put);
-        if (!status.ok() && !absl::IsNotFound(status)) return status;
-        outcome = status.ok() ? Outcome::kFound : Outcome::kAbsent;
-      }
-      arrived(k, outcome == Outcome::kFound);
-    }
-  }
-  return absl::OkStatus();
-}
-
-template <class Space, Comparator Compare>
-void PageTree<Space, Compare>::Prefetch(std::span<const std::string_view> keys) const {
-  Reached leaves[kPrefetchGroup];
-  for (; !keys.empty(); keys = keys.subspan(std::min(keys.size(), kPrefetchGroup)))
-    DescendTogether(keys.first(std::min(keys.size(), kPrefetchGroup)), leaves);
-}
-
-// Descends one level at a time for all keys, so that a group waits for each level only once, and
-// prefetches their cells. A leaf's line is nullptr if a writer interfered or the descent reached an
-// evicted page.
-template <class Space, Comparator Compare>
-void PageTree<Space, Compare>::DescendTogether(std::span<const std::string_view> keys, Reached* leaves,
-                                               [[maybe_unused]] EvictedLeaves* evicted) const {
-  const std::uint32_t version = sync::VersionLock(root().version).ReadVersion();
-  const unsigned levels = View(memory_, root()).level();
-  for (std::size_t i = 0; i < keys.size(); ++i) leaves[i] = {(version & Lock::kLocked) == 0 ? root_ : nullptr, version};
-  for (unsigned level = levels; level > 0; --level) {
-    Line* children[kPrefetchGroup];
-    if (level < levels) {
-      for (std::size_t i = 0; i < keys.size(); ++i) {
-        if (leaves[i].line != nullptr) View(memory_, *leaves[i].line).PrefetchSlots(keys[i]);
-      }
-    }
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      if (leaves[i].line == nullptr) continue;
-      const View page(memory_, *leaves[i].line);
-      children[i] = page.level() == level ? &LineOf(page.child(page.ChildFor(keys[i]))) : nullptr;
-      if (children[i] != nullptr) hako::Prefetch(children[i]);
-    }
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      if (leaves[i].line == nullptr) continue;
-      const std::uint32_t child = children[i] != nullptr ? Lock(children[i]->version).ReadVersion() : Lock::kLocked;
-      const bool good = (child & Lock::kLocked) == 0 && Lock(leaves[i].line->version).IsCurrent(leaves[i].version);
-      if constexpr (!Space::kResident) {
-        if (!good && level == 1 && evicted != nullptr && children[i] != nullptr && space_.IsEvicted(IdOf(*children[i])))
-          evicted->ids[evicted->count++] = IdOf(*children[i]);
-      }
-      leaves[i] = {good ? children[i] : nullptr, child};
-    }
-  }
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (leaves[i].line != nullptr) View(memory_, *leaves[i].line).PrefetchSlots(keys[i]);
-  }
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (leaves[i].line != nullptr && View(memory_, *leaves[i].line).level() == 0) View(memory_, *leaves[i].line).PrefetchCell(keys[i]);
-  }
-}
-
-// Whether no page after this one has keys of the range.
-template <class Space, Comparator Compare>
-bool PageTree<Space, Compare>::IsLastOf(const Range& range, const View& page) {
-  const format::PageTail tail = page.tail();
-  return (tail.edges & format::PageTail::kNoHigh) != 0 || (range.to && Compare::Compare(page.high(tail), *range.to) >= 0);
-}
-
-template <class Space, Comparator Compare>
-StatusOr<std::uint64_t> PageTree<Space, Compare>::CountRange(const Range& range) const {
-  Copy copy;
-  std::string from(range.from);
-  for (std::uint64_t count = 0;;) {
-    HAKO_RETURN_IF_ERROR(ReadLeaf(Seek::kAt, from, &copy, from != range.from));
-    const View page = copy.view();
-    const format::PageTail tail = page.tail();
-    const bool last = IsLastOf(range, page);
-    const unsigned begin = page.Find(from).index;
-    const unsigned end = last && range.to ? page.Find(*range.to).index : page.count();
-    if (end > begin) count += end - begin;
-    if (last) return count;
-    from.assign(page.high(tail));
-  }
-}
-
-template <class Space, Comparator Compare>
-StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(WriterState& writer, const Range& range) {
-  Copy copy;
-  std::string from(range.from);
-  for (std::uint64_t removed = 0;;) {
-    if constexpr (!Space::kResident) {  // loads the leaf, and reads ahead
-      HAKO_RETURN_IF_ERROR(ReadLeaf(Seek::kAt, from, &copy, from != range.from));
-    }
-    Deferred deferred(space_);
-    LeafGuard guard(*this, writer, from);
-    if (guard.line == nullptr) return guard.error();
-    const View page(memory_, *guard.line);
-    const bool last = IsLastOf(range, page);
-    const unsigned begin = page.Find(from).index;
-    const unsigned end = last && range.to ? page.Find(*range.to).index : page.count();
-    std::string next(last ? std::string_view() : page.high(page.tail()));
-    for (unsigned i = end; i > begin; --i, ++removed) {
-      guard.Change();
-      RemoveSlot(*guard.line, i - 1, deferred);
-      AddToCount(writer, -1);
-    }
-    if (guard.changed) MergeIfSparse(guard, writer, from);
-    if (last) return removed;
-    from = std::move(next);
-  }
-}
-
-template <class Space, Comparator Compare>
-std::vector<std::string> PageTree<Space, Compare>::Parts(unsigned parts) const {
-  // The keys of a level's slots, from the root down until there are enough.
-  std::vector<std::string> bounds, next;
-  for (unsigned level = View(memory_, root()).level(); level > 0 && bounds.size() + 1 < 4 * parts; --level) {
-    next.clear();
-    for (std::size_t i = 0; i <= bounds.size(); ++i) {
-      if (i > 0) next.push_back(bounds[i - 1]);
-      Copy copy;
-      // A page that cannot be read is not divided; the scan of its part reports the error.
-      if (!ReadPage(level, i == 0 ? Seek::kFirst : Seek::kAt, i == 0 ? std::string_view() : bounds[i - 1], &copy).ok()) continue;
-      const View page = copy.view();
-      for (unsigned slot = 1; slot < page.count(); ++slot) Builder::CopyKeyOf(page, slot, &next.emplace_back());
-    }
-    // Pages may have been split or joined between two reads of them.
-    std::ranges::sort(next, [](const std::string& a, const std::string& b) { return Compare::Compare(a, b) < 0; });
-    const auto same = [](const std::string& a, const std::string& b) { return Compare::Compare(a, b) == 0; };
-    next.erase(std::unique(next.begin(), next.end(), same), next.end());
-    bounds.swap(next);
-  }
-  if (bounds.size() + 1 <= parts) return bounds;
-  next.clear();
-  for (std::size_t part = 1; part < parts; ++part) next.push_back(std::move(bounds[bounds.size() * part / parts]));
-  return next;
 }
 
 }  // namespace hako::tree

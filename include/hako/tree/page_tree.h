@@ -454,5 +454,7 @@ class PageTree {
 
 #include "hako/tree/page_balance-inl.h"
 #include "hako/tree/page_multi-inl.h"
+#include "hako/tree/page_prefetch-inl.h"
+#include "hako/tree/page_range-inl.h"
 #include "hako/tree/page_tree-inl.h"
 #include "hako/tree/page_verify-inl.h"
