@@ -1,7 +1,8 @@
 # A program that a user compiles with -O2 alone executes few more instructions for a Get and a Set of a TreeDBM than with
 # -O3 -march=x86-64-v3. Their code is compiled in the program, so it does not matter how the library was.
 cmake_minimum_required(VERSION 3.25)
-set(percent_max 112) # the search of a page takes 13 instructions more by SSE2 than by AVX2, and a look-up searches two or three
+# Now 111 and 103: the search of a page takes 13 instructions more by SSE2 than by AVX2, and a look-up searches two or three pages.
+set(percent_max 115)
 
 find_program(valgrind valgrind)
 execute_process(COMMAND /lib64/ld-linux-x86-64.so.2 --help OUTPUT_VARIABLE levels ERROR_QUIET)
