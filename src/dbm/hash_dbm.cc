@@ -3,6 +3,9 @@
 namespace hako {
 
 template class HashDBM<>;
+template class Operations<HashDBM<>>;
+template class MultiOperations<HashDBM<>>;
+template class HashCursor<HashDBM<>, hash::BucketIndex<hash::RecordHeap<MemoryMapParallelFile>>, hash::RecordHeap<MemoryMapParallelFile>>;
 template class FileOperations<HashDBM<>, MemoryMapParallelFile, HashOptions>;
 template class HashOperations<HashDBM<>, hash::RecordHeap<MemoryMapParallelFile>>;
 template class hash::RecordHeap<MemoryMapParallelFile>;

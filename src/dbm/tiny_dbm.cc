@@ -3,6 +3,9 @@
 namespace hako {
 
 template class TinyDBM<>;
+template class Operations<TinyDBM<>>;
+template class MultiOperations<TinyDBM<>>;
+template class HashCursor<TinyDBM<>, hash::BucketIndex<hash::RecordArena>, hash::RecordArena>;
 template class HashOperations<TinyDBM<>, hash::RecordArena>;
 template class hash::BucketIndex<hash::RecordArena>;
 

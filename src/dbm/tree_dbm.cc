@@ -3,6 +3,9 @@
 namespace hako {
 
 template class TreeDBM<>;
+template class Operations<TreeDBM<>>;
+template class MultiOperations<TreeDBM<>>;
+template class TreeCursor<TreeDBM<>, tree::PageTree<tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>, BytewiseComparator>;
 template class FileOperations<TreeDBM<>, MemoryMapParallelFile, TreeOptions>;
 template class OrderedOperations<TreeDBM<>, BytewiseComparator>;
 template class TreeOperations<TreeDBM<>, tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>;

@@ -147,8 +147,11 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, 
 
 namespace hako {
 
-// Instantiated in the library: programs that use them compile in a third of the time.
+// Compiled in the library, where programs would otherwise compile them again.
 extern template class BabyDBM<>;
+extern template class Operations<BabyDBM<>>;
+extern template class MultiOperations<BabyDBM<>>;
+extern template class TreeCursor<BabyDBM<>, tree::PageTree<tree::PageArena, BytewiseComparator>, BytewiseComparator>;
 extern template class OrderedOperations<BabyDBM<>, BytewiseComparator>;
 extern template class TreeOperations<BabyDBM<>, tree::PageArena, BytewiseComparator>;
 extern template class tree::PageTree<tree::PageArena, BytewiseComparator>;

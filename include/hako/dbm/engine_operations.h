@@ -40,7 +40,7 @@ class EngineOperations : public Operations<D> {
  public:
   // See dbm/dbm.h. OutOfRange for a key above D::kKeySizeMax bytes.
   template <Visitor V>
-  Status Process(std::string_view key, V&& visitor) HAKO_TRY {
+  HAKO_INLINE Status Process(std::string_view key, V&& visitor) HAKO_TRY {
     if (key.size() > D::kKeySizeMax) [[unlikely]]
       return RefuseKey(key);
     WriterState* writer = writers_.Mine();

@@ -28,32 +28,16 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   HashCursor(D& database, Index& index, Space& space) : database_(&database), space_(&space), scan_(index) {}
 
   // Moves to the first record.
-  void First() HAKO_TRY {
-    if (status_ = database_->CheckOpen(); !status_.ok()) return Finish(status_);
-    scan_.Start();
-    record_ = 0;
-    FillBucket();
-  }
-  HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
+  void First();
 
   // Moves to the record of `key`; not Valid if absent. Next continues in the internal order.
-  void Jump(std::string_view key) HAKO_TRY {
-    if (status_ = database_->CheckOpen(); !status_.ok()) return Finish(status_);
-    scan_.StartAt(space_->KeyHash(key));
-    if (StatusOr<bool> more = NextBucket(); !more.ok()) return Finish(more.status());
-    record_ = 0;
-    while (record_ < scan_.size() && scan_.key(record_) != key) ++record_;
-    if (record_ == scan_.size()) Finish(absl::OkStatus());
-  }
-  HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
+  void Jump(std::string_view key);
 
   // REQUIRES: Valid()
   // Moves to the next record.
-  void Next() HAKO_TRY {
-    ++record_;
-    FillBucket();
+  void Next() {
+    if (++record_ >= scan_.size()) FillBucket();
   }
-  HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
 
   // Whether the cursor is at a record.
   bool Valid() const { return record_ < scan_.size(); }
@@ -63,12 +47,7 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   const Status& status() const { return status_; }
   // If status() is DataLoss: continues behind the damaged record, where the next damage may be.
   // False if there is nothing to skip.
-  bool SkipDamage() {
-    if (Valid() || !absl::IsDataLoss(status_) || !scan_.SkipDamage()) return false;
-    status_ = absl::OkStatus();
-    FillBucket();
-    return true;
-  }
+  bool SkipDamage();
   // The database that it shows.
   D& database() { return *database_; }
 
@@ -78,14 +57,7 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
     HAKO_RETURN_IF_ERROR(database_->FlushPending());
     return scan_.Step();
   }
-  void FillBucket() {
-    while (record_ >= scan_.size()) {
-      StatusOr<bool> more = NextBucket();
-      if (!more.ok()) return Finish(more.status());
-      if (!*more) return Finish(absl::OkStatus());
-      record_ = 0;
-    }
-  }
+  void FillBucket();
   void Finish(Status status) {
     status_ = std::move(status);
     if (status_.ok()) scan_.Stop();
@@ -98,5 +70,44 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   std::size_t record_ = 0;
   Status status_;
 };
+
+template <class D, class Index, class Space>
+void HashCursor<D, Index, Space>::First() HAKO_TRY {
+  if (status_ = database_->CheckOpen(); !status_.ok()) return Finish(status_);
+  scan_.Start();
+  record_ = 0;
+  FillBucket();
+}
+HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
+
+template <class D, class Index, class Space>
+void HashCursor<D, Index, Space>::Jump(std::string_view key) HAKO_TRY {
+  if (status_ = database_->CheckOpen(); !status_.ok()) return Finish(status_);
+  scan_.StartAt(space_->KeyHash(key));
+  if (StatusOr<bool> more = NextBucket(); !more.ok()) return Finish(more.status());
+  record_ = 0;
+  while (record_ < scan_.size() && scan_.key(record_) != key) ++record_;
+  if (record_ == scan_.size()) Finish(absl::OkStatus());
+}
+HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
+
+template <class D, class Index, class Space>
+bool HashCursor<D, Index, Space>::SkipDamage() {
+  if (Valid() || !absl::IsDataLoss(status_) || !scan_.SkipDamage()) return false;
+  status_ = absl::OkStatus();
+  FillBucket();
+  return true;
+}
+
+template <class D, class Index, class Space>
+void HashCursor<D, Index, Space>::FillBucket() HAKO_TRY {
+  while (record_ >= scan_.size()) {
+    StatusOr<bool> more = NextBucket();
+    if (!more.ok()) return Finish(more.status());
+    if (!*more) return Finish(absl::OkStatus());
+    record_ = 0;
+  }
+}
+HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
 
 }  // namespace hako

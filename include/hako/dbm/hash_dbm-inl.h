@@ -5,6 +5,12 @@
 
 namespace hako {
 
+template <File FileT>
+HashDBM<FileT>::~HashDBM() {
+  (void)this->Close();
+  if (writers_.IsInherited()) (void)space_.release();  // its file and locks belong to the parent process
+}
+
 // ---- background synchronization ----
 
 // Marks an update for the background thread, unless it is synchronized.

@@ -93,10 +93,7 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
   using Files::Open;
 
   // Closes the database if the application has not.
-  ~HashDBM() {
-    (void)this->Close();
-    if (writers_.IsInherited()) (void)space_.release();  // its file and locks belong to the parent process
-  }
+  ~HashDBM();
 
   // Shows all records in an internal order. An unmapped file is scanned in file order by long reads
   // (hash/file_order_scan.h), unless another such scan is running.
@@ -211,8 +208,12 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
 
 namespace hako {
 
-// Instantiated in the library: programs that use them compile in a third of the time.
+// Compiled in the library, where programs would otherwise compile them again.
 extern template class HashDBM<>;
+extern template class Operations<HashDBM<>>;
+extern template class MultiOperations<HashDBM<>>;
+extern template class HashCursor<HashDBM<>, hash::BucketIndex<hash::RecordHeap<MemoryMapParallelFile>>,
+                                 hash::RecordHeap<MemoryMapParallelFile>>;
 extern template class FileOperations<HashDBM<>, MemoryMapParallelFile, HashOptions>;
 extern template class HashOperations<HashDBM<>, hash::RecordHeap<MemoryMapParallelFile>>;
 extern template class hash::RecordHeap<MemoryMapParallelFile>;

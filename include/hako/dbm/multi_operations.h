@@ -86,83 +86,27 @@ class MultiOperations {
   // Copies the value of keys[i] into values[i], reusing its capacity, or resets values[i] if
   // absent.
   // REQUIRES: values.size() >= keys.size(); otherwise InvalidArgument
-  Status GetMulti(std::span<const std::string_view> keys, std::span<std::optional<std::string>> values) {
-    if (values.size() < keys.size()) return absl::InvalidArgumentError("GetMulti: more keys than values");
-    return self().FetchMulti(
-        keys,
-        [values](std::size_t index, std::size_t size) {
-          std::optional<std::string>& value = values[index];
-          if (!value) value.emplace();
-          if (value->size() != size) value->resize(size);
-          return value->data();
-        },
-        [values](std::size_t index, bool found) {
-          if (!found) values[index].reset();
-        });
-  }
+  Status GetMulti(std::span<const std::string_view> keys, std::span<std::optional<std::string>> values);
 
   // Sets each record. With overwrite = false, keeps existing records and returns AlreadyExists if
   // there were any. Another error ends the call; earlier records stay set.
-  Status SetMulti(std::span<const KeyValue> records, bool overwrite = true) {
-    bool refused = false;
-    HAKO_RETURN_IF_ERROR(ForEachKey(
-        records.size(), [records](std::size_t i) { return records[i].key; },
-        [&](std::size_t i) {
-          if (overwrite) return self().Set(records[i].key, records[i].value);
-          return NoteIf(absl::StatusCode::kAlreadyExists, self().Set(records[i].key, records[i].value, {.overwrite = false}), &refused);
-        }));
-    return refused ? PresentError() : absl::OkStatus();
-  }
+  Status SetMulti(std::span<const KeyValue> records, bool overwrite = true);
 
   // Removes each existing record. NotFound if any was absent. Another error ends the call; earlier
   // records stay removed.
-  Status RemoveMulti(std::span<const std::string_view> keys) {
-    bool missed = false;
-    HAKO_RETURN_IF_ERROR(ForEachKey(
-        keys.size(), [keys](std::size_t i) { return keys[i]; },
-        [&](std::size_t i) { return NoteIf(absl::StatusCode::kNotFound, self().Remove(keys[i]), &missed); }));
-    return missed ? AbsentError() : absl::OkStatus();
-  }
+  Status RemoveMulti(std::span<const std::string_view> keys);
 
   // Appends to each record. An error ends the call; earlier records stay changed.
-  Status AppendMulti(std::span<const KeyValue> records, std::string_view delimiter = {}) {
-    return ForEachKey(
-        records.size(), [records](std::size_t i) { return records[i].key; },
-        [&](std::size_t i) { return self().Append(records[i].key, records[i].value, delimiter); });
-  }
+  Status AppendMulti(std::span<const KeyValue> records, std::string_view delimiter = {});
 
   // Carries out every `desired` if every record matches its `expected`; otherwise changes nothing
   // and returns Aborted. Other threads see all of the changes or none. If a key occurs several
   // times, each occurrence is compared with the result of those before it.
-  Status CompareExchangeMulti(std::span<const Exchange> exchanges) HAKO_TRY {
-    absl::InlinedVector<std::string_view, 16> keys;
-    for (const Exchange& exchange : exchanges) keys.push_back(exchange.key);
-    return self().ProcessMulti(keys, [exchanges](std::size_t i, std::optional<std::string_view> value) {
-      return exchanges[i].expected.Holds(value) ? std::optional(exchanges[i].desired) : std::nullopt;
-    });
-  }
-  HAKO_OR_NO_MEMORY
+  Status CompareExchangeMulti(std::span<const Exchange> exchanges);
 
   // Moves the record of `old_key` to `new_key` in one step. NotFound if `old_key` is absent;
   // AlreadyExists if the record of `new_key` is kept (RekeyOptions::overwrite).
-  Status Rekey(std::string_view old_key, std::string_view new_key, const RekeyOptions& options = {}) {
-    const std::string_view keys[] = {old_key, new_key};
-    std::string own_value;
-    std::string& moved = options.value != nullptr ? *options.value : own_value;
-    bool found = false;
-    const Status status = self().ProcessMulti(keys, [&](std::size_t i, std::optional<std::string_view> value) -> std::optional<Action> {
-      if (i == 0) {
-        found = value.has_value();
-        if (!found) return std::nullopt;
-        moved.assign(*value);
-        return options.copying ? Action::Keep() : Action::Remove();
-      }
-      if (value && !options.overwrite) return std::nullopt;
-      return Action::Set(moved);
-    });
-    if (!absl::IsAborted(status)) return status;
-    return found ? PresentError() : AbsentError();
-  }
+  Status Rekey(std::string_view old_key, std::string_view new_key, const RekeyOptions& options = {});
 
   // Runs visitor(key, value), which returns an Action or void, on the first record. NotFound if the
   // database is empty.
@@ -189,32 +133,13 @@ class MultiOperations {
 
   // Removes the first record and copies its key and value, each if wanted. NotFound if the database
   // is empty.
-  Status PopFirst(std::string* key = nullptr, std::string* value = nullptr) {
-    return ProcessFirst([&](std::string_view first_key, std::string_view first_value) {
-      if (key != nullptr) key->assign(first_key);
-      if (value != nullptr) value->assign(first_value);
-      return Action::Remove();
-    });
-  }
+  Status PopFirst(std::string* key = nullptr, std::string* value = nullptr);
 
   // Adds a record whose key is a time: 8 big-endian bytes in units of 10 ns since 1970 (Tkrzw's
   // format). `wtime` is in seconds; a negative one means now. If the key exists, the time is
   // advanced by one unit until it is free. *key, if given, receives the key. InvalidArgument if
   // `wtime` is not below 1e11.
-  Status PushLast(std::string_view value, double wtime = -1, std::string* key = nullptr) HAKO_TRY {
-    using Seconds = std::chrono::duration<double>;
-    if (wtime < 0) wtime = Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
-    if (!(wtime < 1e11)) return absl::InvalidArgumentError("PushLast: the time is out of range");
-    char bytes[8];
-    for (auto time = static_cast<std::uint64_t>(wtime * 1e8);; ++time) {
-      StoreBigEndian(time, bytes);
-      const Status status = self().Set(std::string_view(bytes, sizeof(bytes)), value, {.overwrite = false});
-      if (absl::IsAlreadyExists(status)) continue;
-      if (status.ok() && key != nullptr) key->assign(bytes, sizeof(bytes));
-      return status;
-    }
-  }
-  HAKO_OR_NO_MEMORY
+  Status PushLast(std::string_view value, double wtime = -1, std::string* key = nullptr);
 
   // Sets every record in another database of any kind. Records that exist throughout are copied;
   // writers are not stopped. The first error ends the call.
@@ -254,3 +179,5 @@ class MultiOperations {
 };
 
 }  // namespace hako
+
+#include "hako/dbm/multi_operations-inl.h"

@@ -77,28 +77,14 @@ template <class D>
 class Operations : public MultiOperations<D> {
  public:
   // Copies the value into *value, reusing its capacity. NotFound leaves *value unspecified.
-  Status Get(std::string_view key, std::string* value) {
-    internal::StringSink sink{value};
-    Status status = self().Fetch(key, sink);
-    if (!sink.has_room) [[unlikely]]
-      return NoMemoryError();
-    return status;
-  }
+  Status Get(std::string_view key, std::string* value);
 
   // Returns a copy of the value. NotFound if absent.
-  StatusOr<std::string> Get(std::string_view key) {
-    std::string value;
-    HAKO_RETURN_IF_ERROR(Get(key, &value));
-    return value;
-  }
+  StatusOr<std::string> Get(std::string_view key);
 
   // Copies the value into `out` if it fits, and returns its size either way. A size above
   // out.size() means that nothing was copied.
-  StatusOr<std::size_t> Get(std::string_view key, std::span<char> out) {
-    internal::SpanSink sink{out};
-    HAKO_RETURN_IF_ERROR(self().Fetch(key, sink));
-    return sink.size;
-  }
+  StatusOr<std::size_t> Get(std::string_view key, std::span<char> out);
 
   // Shows the value without a copy to visitor(std::string_view), with the record's bucket or leaf
   // locked. A tree shows a copy of a value stored out of line.
@@ -113,131 +99,48 @@ class Operations : public MultiOperations<D> {
   }
 
   // Returns a copy of the value, or of `fallback` if the key is absent. Other errors are returned.
-  StatusOr<std::string> GetOr(std::string_view key, std::string_view fallback) HAKO_TRY {
-    StatusOr<std::string> value = Get(key);
-    if (absl::IsNotFound(value.status())) return std::string(fallback);
-    return value;
-  }
-  HAKO_OR_NO_MEMORY
+  StatusOr<std::string> GetOr(std::string_view key, std::string_view fallback);
 
   // Returns the value's size. NotFound if absent.
-  StatusOr<std::size_t> GetSize(std::string_view key) { return Get(key, std::span<char>()); }
+  StatusOr<std::size_t> GetSize(std::string_view key);
 
   // Returns whether the key is present.
-  StatusOr<bool> Contains(std::string_view key) {
-    Status status = GetSize(key).status();
-    if (absl::IsNotFound(status)) return false;
-    if (!status.ok()) return status;
-    return true;
-  }
+  StatusOr<bool> Contains(std::string_view key);
 
   // Stores the record, replacing an existing value.
-  Status Set(std::string_view key, std::string_view value) { return self().Process(key, Action::Set(value)); }
+  Status Set(std::string_view key, std::string_view value);
 
   // Set with options. AlreadyExists if the record is kept (SetOptions::overwrite). With
   // Durability::kPower an error of the synchronization is returned after the record was stored.
-  Status Set(std::string_view key, std::string_view value, const SetOptions& options) {
-    bool refused = false;
-    const auto decide = [&](bool exists) {
-      refused = exists && !options.overwrite;
-      return refused ? Action::Keep() : Action::Set(value);
-    };
-    if (options.old_value == nullptr) {  // then the old value need not be read
-      HAKO_RETURN_IF_ERROR(self().Process(key, decide));
-    } else {
-      HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> found) {
-        if (found) options.old_value->assign(*found);
-        return decide(found.has_value());
-      }));
-    }
-    if (refused) return PresentError();
-    return options.durability == Durability::kPower ? self().Synchronize(SyncMode::kHard) : absl::OkStatus();
-  }
+  Status Set(std::string_view key, std::string_view value, const SetOptions& options);
 
   // Overwrites an existing record. NotFound if absent.
-  Status Replace(std::string_view key, std::string_view value) {
-    bool found = false;
-    HAKO_RETURN_IF_ERROR(self().Process(key, [&](bool exists) {
-      found = exists;
-      return exists ? Action::Set(value) : Action::Keep();
-    }));
-    return found ? absl::OkStatus() : AbsentError();
-  }
+  Status Replace(std::string_view key, std::string_view value);
 
   // Removes the record. NotFound if absent.
-  Status Remove(std::string_view key) {
-    bool found = false;
-    HAKO_RETURN_IF_ERROR(self().Process(key, [&found](bool exists) {
-      found = exists;
-      return exists ? Action::Remove() : Action::Keep();
-    }));
-    return found ? absl::OkStatus() : AbsentError();
-  }
+  Status Remove(std::string_view key);
 
   // Remove that copies the removed value into *old_value. NotFound leaves *old_value unchanged.
-  Status Remove(std::string_view key, std::string* old_value) {
-    bool found = false;
-    HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> value) {
-      found = value.has_value();
-      if (found) old_value->assign(*value);
-      return found ? Action::Remove() : Action::Keep();
-    }));
-    return found ? absl::OkStatus() : AbsentError();
-  }
+  Status Remove(std::string_view key, std::string* old_value);
 
   // Appends `value`, preceded by `delimiter` if the record exists; creates the record if absent. A
   // file never changes a record in place, so there the whole value is written again.
-  Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {}) {
-    std::string joined;
-    return self().Process(key, [&](std::optional<std::string_view> found) {
-      if (!found) return Action::Set(value);
-      joined.reserve(found->size() + delimiter.size() + value.size());
-      joined.append(*found).append(delimiter).append(value);
-      return Action::Set(joined);
-    });
-  }
+  Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {});
 
   // Carries out `desired` (Keep, Remove or Set) if the record matches `expected`; otherwise changes
   // nothing and returns Aborted. *actual, if given, receives the value found, or becomes empty;
   // *found receives whether the record exists.
-  Status CompareExchange(std::string_view key, Expect expected, Action desired, std::string* actual = nullptr, bool* found = nullptr) {
-    bool holds = false;
-    HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> value) {
-      holds = expected.Holds(value);
-      if (actual != nullptr) actual->assign(value.value_or(std::string_view()));
-      if (found != nullptr) *found = value.has_value();
-      return holds ? desired : Action::Keep();
-    }));
-    return holds ? absl::OkStatus() : MismatchError();
-  }
+  Status CompareExchange(std::string_view key, Expect expected, Action desired, std::string* actual = nullptr, bool* found = nullptr);
 
   // Adds `delta` to the record, an int64 in 8 big-endian bytes, or creates it as initial + delta.
   // Returns the new number. OutOfRange if the sum overflows, InvalidArgument if the record is not 8
   // bytes long.
-  StatusOr<std::int64_t> Increment(std::string_view key, std::int64_t delta = 1, std::int64_t initial = 0) {
-    std::int64_t number = initial;
-    char stored[8];
-    absl::StatusCode error = absl::StatusCode::kOk;
-    HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> found) {
-      if (found && found->size() != sizeof(stored)) {
-        error = absl::StatusCode::kInvalidArgument;
-        return Action::Keep();
-      }
-      if (found) number = static_cast<std::int64_t>(LoadBigEndian(found->data()));
-      if (__builtin_add_overflow(number, delta, &number)) {
-        error = absl::StatusCode::kOutOfRange;
-        return Action::Keep();
-      }
-      StoreBigEndian(static_cast<std::uint64_t>(number), stored);
-      return Action::Set(std::string_view(stored, sizeof(stored)));
-    }));
-    if (error == absl::StatusCode::kInvalidArgument) return absl::InvalidArgumentError("Increment: the value is not an 8-byte number");
-    if (error == absl::StatusCode::kOutOfRange) return absl::OutOfRangeError("Increment: the sum does not fit 64 bits");
-    return number;
-  }
+  StatusOr<std::int64_t> Increment(std::string_view key, std::int64_t delta = 1, std::int64_t initial = 0);
 
  private:
   D& self() { return static_cast<D&>(*this); }
 };
 
 }  // namespace hako
+
+#include "hako/dbm/operations-inl.h"

@@ -142,8 +142,11 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, hash::RecordArena>, public
 
 namespace hako {
 
-// Instantiated in the library: programs that use them compile in a third of the time.
+// Compiled in the library, where programs would otherwise compile them again.
 extern template class TinyDBM<>;
+extern template class Operations<TinyDBM<>>;
+extern template class MultiOperations<TinyDBM<>>;
+extern template class HashCursor<TinyDBM<>, hash::BucketIndex<hash::RecordArena>, hash::RecordArena>;
 extern template class HashOperations<TinyDBM<>, hash::RecordArena>;
 extern template class hash::BucketIndex<hash::RecordArena>;
 

@@ -6,6 +6,12 @@
 namespace hako {
 
 template <File FileT, Comparator Compare, PageCodec Codec>
+TreeDBM<FileT, Compare, Codec>::~TreeDBM() {
+  (void)this->Close();
+  if (this->writers_.IsInherited()) (void)space_.release();  // its threads and locks belong to the parent process
+}
+
+template <File FileT, Comparator Compare, PageCodec Codec>
 StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare, Codec>::Open(FileT file,
                                                                                                const TreeOptions& options) HAKO_TRY {
   static_assert(Compare::kName.size() <= format::kComparatorNameMax, "the file has no room for the comparator's name");

@@ -16,6 +16,7 @@
 #include <memory>
 #include <new>
 
+#include "hako/base/inline.h"
 #include "hako/base/thread_exit.h"
 
 namespace hako::sync {
@@ -85,7 +86,7 @@ class PerThread {
 
   // Returns the calling thread's T; nullptr if kMaxThreads other threads have an index, if memory
   // runs out, or after Seal.
-  T* Mine() {
+  HAKO_INLINE T* Mine() {
     const unsigned index = ThreadIndex();
     if (index >= kMaxThreads) [[unlikely]]
       return nullptr;

@@ -28,15 +28,12 @@
 #if defined(__GLIBC__)
 #include <sys/single_threaded.h>
 #endif
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 namespace hako::sync {
 
 inline void CpuRelax() {
 #if defined(__x86_64__)
-  _mm_pause();
+  __builtin_ia32_pause();
 #endif
 }
 

@@ -1,0 +1,107 @@
+// Definitions of dbm/multi_operations.h.
+#pragma once
+
+#include "hako/dbm/multi_operations.h"
+
+namespace hako {
+
+template <class D>
+Status MultiOperations<D>::GetMulti(std::span<const std::string_view> keys, std::span<std::optional<std::string>> values) {
+  if (values.size() < keys.size()) return absl::InvalidArgumentError("GetMulti: more keys than values");
+  return self().FetchMulti(
+      keys,
+      [values](std::size_t index, std::size_t size) {
+        std::optional<std::string>& value = values[index];
+        if (!value) value.emplace();
+        if (value->size() != size) value->resize(size);
+        return value->data();
+      },
+      [values](std::size_t index, bool found) {
+        if (!found) values[index].reset();
+      });
+}
+
+template <class D>
+Status MultiOperations<D>::SetMulti(std::span<const KeyValue> records, bool overwrite) {
+  bool refused = false;
+  HAKO_RETURN_IF_ERROR(ForEachKey(
+      records.size(), [records](std::size_t i) { return records[i].key; },
+      [&](std::size_t i) {
+        if (overwrite) return self().Set(records[i].key, records[i].value);
+        return NoteIf(absl::StatusCode::kAlreadyExists, self().Set(records[i].key, records[i].value, {.overwrite = false}), &refused);
+      }));
+  return refused ? PresentError() : absl::OkStatus();
+}
+
+template <class D>
+Status MultiOperations<D>::RemoveMulti(std::span<const std::string_view> keys) {
+  bool missed = false;
+  HAKO_RETURN_IF_ERROR(ForEachKey(
+      keys.size(), [keys](std::size_t i) { return keys[i]; },
+      [&](std::size_t i) { return NoteIf(absl::StatusCode::kNotFound, self().Remove(keys[i]), &missed); }));
+  return missed ? AbsentError() : absl::OkStatus();
+}
+
+template <class D>
+Status MultiOperations<D>::AppendMulti(std::span<const KeyValue> records, std::string_view delimiter) {
+  return ForEachKey(
+      records.size(), [records](std::size_t i) { return records[i].key; },
+      [&](std::size_t i) { return self().Append(records[i].key, records[i].value, delimiter); });
+}
+
+template <class D>
+Status MultiOperations<D>::CompareExchangeMulti(std::span<const Exchange> exchanges) HAKO_TRY {
+  absl::InlinedVector<std::string_view, 16> keys;
+  for (const Exchange& exchange : exchanges) keys.push_back(exchange.key);
+  return self().ProcessMulti(keys, [exchanges](std::size_t i, std::optional<std::string_view> value) {
+    return exchanges[i].expected.Holds(value) ? std::optional(exchanges[i].desired) : std::nullopt;
+  });
+}
+HAKO_OR_NO_MEMORY
+
+template <class D>
+Status MultiOperations<D>::Rekey(std::string_view old_key, std::string_view new_key, const RekeyOptions& options) {
+  const std::string_view keys[] = {old_key, new_key};
+  std::string own_value;
+  std::string& moved = options.value != nullptr ? *options.value : own_value;
+  bool found = false;
+  const Status status = self().ProcessMulti(keys, [&](std::size_t i, std::optional<std::string_view> value) -> std::optional<Action> {
+    if (i == 0) {
+      found = value.has_value();
+      if (!found) return std::nullopt;
+      moved.assign(*value);
+      return options.copying ? Action::Keep() : Action::Remove();
+    }
+    if (value && !options.overwrite) return std::nullopt;
+    return Action::Set(moved);
+  });
+  if (!absl::IsAborted(status)) return status;
+  return found ? PresentError() : AbsentError();
+}
+
+template <class D>
+Status MultiOperations<D>::PopFirst(std::string* key, std::string* value) {
+  return ProcessFirst([&](std::string_view first_key, std::string_view first_value) {
+    if (key != nullptr) key->assign(first_key);
+    if (value != nullptr) value->assign(first_value);
+    return Action::Remove();
+  });
+}
+
+template <class D>
+Status MultiOperations<D>::PushLast(std::string_view value, double wtime, std::string* key) HAKO_TRY {
+  using Seconds = std::chrono::duration<double>;
+  if (wtime < 0) wtime = Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
+  if (!(wtime < 1e11)) return absl::InvalidArgumentError("PushLast: the time is out of range");
+  char bytes[8];
+  for (auto time = static_cast<std::uint64_t>(wtime * 1e8);; ++time) {
+    StoreBigEndian(time, bytes);
+    const Status status = self().Set(std::string_view(bytes, sizeof(bytes)), value, {.overwrite = false});
+    if (absl::IsAlreadyExists(status)) continue;
+    if (status.ok() && key != nullptr) key->assign(bytes, sizeof(bytes));
+    return status;
+  }
+}
+HAKO_OR_NO_MEMORY
+
+}  // namespace hako

@@ -1,0 +1,154 @@
+// Definitions of dbm/operations.h. Not inline, so that the library can instantiate them once for its
+// databases (src/dbm).
+#pragma once
+
+#include "hako/dbm/operations.h"
+
+namespace hako {
+
+template <class D>
+Status Operations<D>::Get(std::string_view key, std::string* value) {
+  internal::StringSink sink{value};
+  Status status = self().Fetch(key, sink);
+  if (!sink.has_room) [[unlikely]]
+    return NoMemoryError();
+  return status;
+}
+
+template <class D>
+StatusOr<std::string> Operations<D>::Get(std::string_view key) {
+  std::string value;
+  HAKO_RETURN_IF_ERROR(Get(key, &value));
+  return value;
+}
+
+template <class D>
+StatusOr<std::size_t> Operations<D>::Get(std::string_view key, std::span<char> out) {
+  internal::SpanSink sink{out};
+  HAKO_RETURN_IF_ERROR(self().Fetch(key, sink));
+  return sink.size;
+}
+
+template <class D>
+StatusOr<std::string> Operations<D>::GetOr(std::string_view key, std::string_view fallback) HAKO_TRY {
+  StatusOr<std::string> value = Get(key);
+  if (absl::IsNotFound(value.status())) return std::string(fallback);
+  return value;
+}
+HAKO_OR_NO_MEMORY
+
+template <class D>
+StatusOr<std::size_t> Operations<D>::GetSize(std::string_view key) {
+  return Get(key, std::span<char>());
+}
+
+template <class D>
+StatusOr<bool> Operations<D>::Contains(std::string_view key) {
+  Status status = GetSize(key).status();
+  if (absl::IsNotFound(status)) return false;
+  if (!status.ok()) return status;
+  return true;
+}
+
+template <class D>
+Status Operations<D>::Set(std::string_view key, std::string_view value) {
+  return self().Process(key, Action::Set(value));
+}
+
+template <class D>
+Status Operations<D>::Set(std::string_view key, std::string_view value, const SetOptions& options) {
+  bool refused = false;
+  const auto decide = [&](bool exists) {
+    refused = exists && !options.overwrite;
+    return refused ? Action::Keep() : Action::Set(value);
+  };
+  if (options.old_value == nullptr) {  // then the old value need not be read
+    HAKO_RETURN_IF_ERROR(self().Process(key, decide));
+  } else {
+    HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> found) {
+      if (found) options.old_value->assign(*found);
+      return decide(found.has_value());
+    }));
+  }
+  if (refused) return PresentError();
+  return options.durability == Durability::kPower ? self().Synchronize(SyncMode::kHard) : absl::OkStatus();
+}
+
+template <class D>
+Status Operations<D>::Replace(std::string_view key, std::string_view value) {
+  bool found = false;
+  HAKO_RETURN_IF_ERROR(self().Process(key, [&](bool exists) {
+    found = exists;
+    return exists ? Action::Set(value) : Action::Keep();
+  }));
+  return found ? absl::OkStatus() : AbsentError();
+}
+
+template <class D>
+Status Operations<D>::Remove(std::string_view key) {
+  bool found = false;
+  HAKO_RETURN_IF_ERROR(self().Process(key, [&found](bool exists) {
+    found = exists;
+    return exists ? Action::Remove() : Action::Keep();
+  }));
+  return found ? absl::OkStatus() : AbsentError();
+}
+
+template <class D>
+Status Operations<D>::Remove(std::string_view key, std::string* old_value) {
+  bool found = false;
+  HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> value) {
+    found = value.has_value();
+    if (found) old_value->assign(*value);
+    return found ? Action::Remove() : Action::Keep();
+  }));
+  return found ? absl::OkStatus() : AbsentError();
+}
+
+template <class D>
+Status Operations<D>::Append(std::string_view key, std::string_view value, std::string_view delimiter) {
+  std::string joined;
+  return self().Process(key, [&](std::optional<std::string_view> found) {
+    if (!found) return Action::Set(value);
+    joined.reserve(found->size() + delimiter.size() + value.size());
+    joined.append(*found).append(delimiter).append(value);
+    return Action::Set(joined);
+  });
+}
+
+template <class D>
+Status Operations<D>::CompareExchange(std::string_view key, Expect expected, Action desired, std::string* actual, bool* found) {
+  bool holds = false;
+  HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> value) {
+    holds = expected.Holds(value);
+    if (actual != nullptr) actual->assign(value.value_or(std::string_view()));
+    if (found != nullptr) *found = value.has_value();
+    return holds ? desired : Action::Keep();
+  }));
+  return holds ? absl::OkStatus() : MismatchError();
+}
+
+template <class D>
+StatusOr<std::int64_t> Operations<D>::Increment(std::string_view key, std::int64_t delta, std::int64_t initial) {
+  std::int64_t number = initial;
+  char stored[8];
+  absl::StatusCode error = absl::StatusCode::kOk;
+  HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> found) {
+    if (found && found->size() != sizeof(stored)) {
+      error = absl::StatusCode::kInvalidArgument;
+      return Action::Keep();
+    }
+    if (found) number = static_cast<std::int64_t>(LoadBigEndian(found->data()));
+    if (__builtin_add_overflow(number, delta, &number)) {
+      error = absl::StatusCode::kOutOfRange;
+      return Action::Keep();
+    }
+    StoreBigEndian(static_cast<std::uint64_t>(number), stored);
+    return Action::Set(std::string_view(stored, sizeof(stored)));
+  }));
+  if (error == absl::StatusCode::kInvalidArgument) return absl::InvalidArgumentError("Increment: the value is not an 8-byte number");
+  if (error == absl::StatusCode::kOutOfRange) return absl::OutOfRangeError("Increment: the sum does not fit 64 bits");
+  return number;
+}
+
+}  // namespace hako

@@ -1,0 +1,102 @@
+// Definitions of dbm/tree_cursor.h: the moves.
+#pragma once
+
+#include "hako/dbm/tree_cursor.h"
+
+namespace hako {
+
+template <class D, class Tree, Comparator Compare>
+void TreeCursor<D, Tree, Compare>::First() HAKO_TRY {
+  if (!Load(tree::Seek::kFirst, {})) return Fail(tree::Seek::kFirst, false);
+  at_ = 0;
+  LookAhead(page_.count());
+  StepForward();
+}
+HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
+
+template <class D, class Tree, Comparator Compare>
+void TreeCursor<D, Tree, Compare>::Last() HAKO_TRY {
+  if (!Load(tree::Seek::kLast, {})) return Fail(tree::Seek::kLast, true);
+  at_ = page_.count();
+  LookAhead(at_);
+  StepBack();
+}
+HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
+
+template <class D, class Tree, Comparator Compare>
+void TreeCursor<D, Tree, Compare>::JumpUpper(std::string_view key, bool inclusive) HAKO_TRY {
+  bound_.assign(key);  // it may be a view of key() or value()
+  if (!Load(tree::Seek::kAt, bound_)) return Fail(tree::Seek::kAt, false);
+  const auto place = page_.Find(bound_);
+  at_ = place.index + (place.found && !inclusive ? 1 : 0);
+  LookAhead(page_.count() - at_);
+  StepForward();
+}
+HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
+
+template <class D, class Tree, Comparator Compare>
+void TreeCursor<D, Tree, Compare>::JumpLower(std::string_view key, bool inclusive) HAKO_TRY {
+  bound_.assign(key);
+  const tree::Seek seek = inclusive ? tree::Seek::kAt : tree::Seek::kBefore;
+  if (!Load(seek, bound_)) return Fail(seek, true);
+  const auto place = page_.Find(bound_);
+  at_ = place.index + (place.found && inclusive ? 1 : 0);
+  LookAhead(at_);
+  StepBack();
+}
+HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
+
+template <class D, class Tree, Comparator Compare>
+void TreeCursor<D, Tree, Compare>::Next() HAKO_TRY {
+  ++at_;
+  if (copy_.HasChanged()) [[unlikely]] {
+    if (!Reload(tree::Seek::kAt)) return Fail(tree::Seek::kAt, false);
+  }
+  StepForward();
+}
+HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
+
+template <class D, class Tree, Comparator Compare>
+void TreeCursor<D, Tree, Compare>::Previous() HAKO_TRY {
+  if (copy_.HasChanged()) [[unlikely]] {
+    if (!Reload(tree::Seek::kBefore)) return Fail(tree::Seek::kBefore, true);
+  }
+  StepBack();
+}
+HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
+
+template <class D, class Tree, Comparator Compare>
+bool TreeCursor<D, Tree, Compare>::SkipDamage() {
+  if (valid_ || !absl::IsDataLoss(status_)) return false;
+  if (!failed_) {
+    status_ = absl::OkStatus();
+    if (!failed_downwards_) ++at_;
+    failed_downwards_ ? StepBack() : StepForward();
+    return true;
+  }
+  auto fence = tree_->FenceBeyond(*failed_, bound_, failed_downwards_);
+  if (!fence.ok()) return false;
+  status_ = absl::OkStatus();
+  if (!*fence) {
+    End();
+    return true;
+  }
+  const bool has_bound = *failed_ == tree::Seek::kAt || *failed_ == tree::Seek::kBefore;
+  if (has_bound) {  // damaged pages must not lead back: the scan must end
+    const int order = Compare::Compare(**fence, bound_);
+    const bool goes_on = failed_downwards_ ? order < 0 || (order == 0 && *failed_ == tree::Seek::kAt) : order > 0;
+    if (!goes_on) return false;
+  }
+  bound_ = **std::move(fence);
+  const tree::Seek seek = failed_downwards_ ? tree::Seek::kBefore : tree::Seek::kAt;
+  if (!Load(seek, bound_)) {
+    Fail(seek, failed_downwards_);
+    return true;
+  }
+  at_ = page_.Find(bound_).index;
+  LookAhead(failed_downwards_ ? at_ : page_.count() - at_);
+  failed_downwards_ ? StepBack() : StepForward();
+  return true;
+}
+
+}  // namespace hako
