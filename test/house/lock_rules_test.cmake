@@ -1,9 +1,9 @@
 # The rules of locks that clang checks (sync/mutex.h): the trees keep them, and copies of their
 # headers that break one each do not compile.
 cmake_minimum_required(VERSION 3.25)
-find_program(clang NAMES clang++-14 clang++)
+find_program(clang clang++-14)
 if(NOT clang)
-  message("skipped: no clang++")
+  message("skipped: no clang++-14")
   return()
 endif()
 set(tree ${BINARY_DIR}/lock_rules_test)
