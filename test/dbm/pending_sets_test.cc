@@ -26,7 +26,7 @@
 namespace hako {
 namespace {
 
-constexpr std::uint64_t kRecords = 640, kValueSize = 500, kLongSize = 300'000;
+constexpr std::uint64_t kRecords = 640, kValueSize = 480, kLongSize = 300'000;
 
 // Counts single and batched reads, fails reads on request, and lets a long write wait for the test.
 class WatchedFile : public DirectFile<512> {

@@ -189,11 +189,19 @@ class FileOperations {
   Status ChangeMetadata(F&& change) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
     HAKO_RETURN_IF_ERROR(self().MayUpdate());
+    UserMetadata metadata;
+    std::uint32_t type;
     {
       sync::MutexLock lock(metadata_mutex_);
+      metadata = metadata_, type = type_;
       change();
     }
-    return self().StoreMetadata();
+    Status status = self().StoreMetadata();
+    if (!status.ok()) {
+      sync::MutexLock lock(metadata_mutex_);
+      metadata_ = metadata, type_ = type;
+    }
+    return status;
   }
   HAKO_OR_NO_MEMORY
 
