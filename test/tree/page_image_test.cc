@@ -142,7 +142,7 @@ TEST_F(PageImageTest, RefusesInvalidImages) {
   for (const std::uint32_t id : {root, leaf}) {
     const std::string good = Encode(id);
     ASSERT_THAT(Parse(id, good).status(), IsOk());
-    EXPECT_THAT(Parse(id + 1, good).status(), refused("that of another page"));
+    EXPECT_THAT(Parse(id + 1, good).status(), refused("belongs to another page"));
     for (const std::size_t size : {std::size_t{0}, std::size_t{15}, std::size_t{16}, good.size() - 9})
       EXPECT_THAT(Parse(id, good.substr(0, size) + "beyond!!").status(), StatusIs(absl::StatusCode::kDataLoss)) << size;
     const auto with = [&](std::size_t at, auto number) {
@@ -161,11 +161,11 @@ TEST_F(PageImageTest, RefusesInvalidImages) {
     EXPECT_THAT(Parse(id, with(tail + offsetof(format::PageTail, low), std::uint16_t{0xffff})).status(), refused("bad tail"));
     EXPECT_THAT(Parse(id, with(tail + offsetof(format::PageTail, garbage), std::uint16_t{1})).status(), refused("bad tail"));
     const std::size_t children = sizeof(Header) + count * 4, offsets = children + (id == root ? count * 4 : 0);
-    EXPECT_THAT(Parse(id, with(offsets + 2, std::uint16_t{0xffff})).status(), refused("lies outside"));
-    EXPECT_THAT(Parse(id, with(offsets + 2, std::uint16_t{0})).status(), refused("reaches too far"));
+    EXPECT_THAT(Parse(id, with(offsets + 2, std::uint16_t{0xffff})).status(), refused("outside the heap"));
+    EXPECT_THAT(Parse(id, with(offsets + 2, std::uint16_t{0})).status(), refused("overlaps the tail"));
     if (id != root) continue;
-    for (const std::uint32_t child : {0u, kIdEnd, ~0u}) EXPECT_THAT(Parse(id, with(children + 4, child)).status(), refused("cannot be"));
-    EXPECT_THAT(Parse(id, good, ViewOf(root).child(0)).status(), refused("cannot be"));
+    for (const std::uint32_t child : {0u, kIdEnd, ~0u}) EXPECT_THAT(Parse(id, with(children + 4, child)).status(), refused("invalid id of a child"));
+    EXPECT_THAT(Parse(id, good, ViewOf(root).child(0)).status(), refused("invalid id of a child"));
   }
 }
 
