@@ -164,7 +164,8 @@ TEST_F(PageImageTest, RefusesInvalidImages) {
     EXPECT_THAT(Parse(id, with(offsets + 2, std::uint16_t{0xffff})).status(), refused("outside the heap"));
     EXPECT_THAT(Parse(id, with(offsets + 2, std::uint16_t{0})).status(), refused("overlaps the tail"));
     if (id != root) continue;
-    for (const std::uint32_t child : {0u, kIdEnd, ~0u}) EXPECT_THAT(Parse(id, with(children + 4, child)).status(), refused("invalid id of a child"));
+    for (const std::uint32_t child : {0u, kIdEnd, ~0u})
+      EXPECT_THAT(Parse(id, with(children + 4, child)).status(), refused("invalid id of a child"));
     EXPECT_THAT(Parse(id, good, ViewOf(root).child(0)).status(), refused("invalid id of a child"));
   }
 }
