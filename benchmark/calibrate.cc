@@ -1,7 +1,7 @@
 // Measures the constants of this machine that bound a key-value engine, and computes from them how
 // fast HashDBM could be at best.
 //
-//   calibrate [--json] [--dir=DIR]      about 15 s on one CPU; DIR is where the file for the tests of the file system goes
+//   calibrate [--json] [--dir=DIR]      about 15 s on one CPU; DIR: directory of the file for the file system's figures
 //
 // The model. One operation costs
 //     T = c_cpu + sum over its dependent loads of t_level + t_rmw + faults * t_fault

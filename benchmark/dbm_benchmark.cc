@@ -13,13 +13,12 @@
 //
 // One item is one operation on one record. fill* and delete* time n operations as one iteration,
 // without opening, Synchronize and Close. The others share one database, filled in ascending order,
-// which stays while kind and arguments do; with several threads each has its own part of the keys.
-// Keys and values are made before the clock starts and lie in the order of use.
+// until kind or arguments change; with several threads each has its own part of the keys. Keys and
+// values are generated before the clock starts and stored in the order of use.
 //
-// Every result is checked. What a timed loop cannot check in full without being slowed down, it
-// sums up, and the sum is checked.
+// Every result is checked: a timed loop adds up a checksum, which is compared afterwards.
 //
-// Files lie in $TMPDIR, else /tmp. NOTES.md says how to get figures that mean something.
+// Files are in $TMPDIR, else in /tmp. NOTES.md describes how to measure.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 

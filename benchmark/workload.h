@@ -1,8 +1,8 @@
 // Workloads: the keys and values of a benchmark, made before any clock starts.
 //
 // A workload holds, for each kind of operation, its operands back to back in the order in which the
-// operations will use them. So the timed loop reads them in sequence, the hardware prefetches them,
-// and what is measured is the engine, not the benchmark's own memory. The same name, size and seed
+// operations will use them. The timed loop reads them in sequence and the hardware prefetches them,
+// so the figures are those of the engine, not of the benchmark's own memory. The same name, size and seed
 // give the same bytes on every machine and with every compiler (no <random> distribution, no
 // std::shuffle).
 //

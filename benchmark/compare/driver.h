@@ -7,9 +7,9 @@
 // (../workload.h) in phases and prints one line of JSON for each: open, fill (Set of new keys; in
 // rnd8 some are old), get, absent (Get that misses), update (Set of existing keys), scan (all
 // records), scan100 (engines in order: from each of n / 100 random keys on, 100 records in order;
-// an operation is all of them), remove, close. It ends with status 1 and a word on stderr if the
-// engine returns anything wrong: each phase's checksum is compared with what the workload says, and
-// --verify compares every byte, untimed, after get and after update.
+// an operation is all of them), remove, close. It ends with status 1 and a message on stderr if the
+// engine returns a wrong result: the checksum of each phase is compared with that of the workload,
+// and --verify compares every byte, untimed, after get and after update.
 //
 // Fair to all: keys and values are made before the clock starts and lie in the order of use; a Get
 // copies the value into a string whose capacity is reused; one compiler and one set of flags for

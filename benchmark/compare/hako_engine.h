@@ -1,4 +1,4 @@
-// What hako's engines share; they differ in how they are opened.
+// The common part of hako's engines, which differ in how they are opened.
 #pragma once
 
 #include <memory>

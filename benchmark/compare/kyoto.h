@@ -1,4 +1,4 @@
-// What the two Kyoto Cabinet engines share; they differ in how they are opened.
+// The common part of the two Kyoto Cabinet engines, which differ in how they are opened.
 #pragma once
 
 #include <kcdb.h>

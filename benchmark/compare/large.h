@@ -1,14 +1,14 @@
-// The driver for data larger than memory and for direct I/O. Where driver.h makes every operand
-// before the clock starts, this one makes keys and values as it goes (which costs some tens of
-// nanoseconds a key, and a copy of its size a value): operands of gigabytes would take the memory
-// that the engines are to do without.
+// The driver for data larger than memory and for direct I/O. driver.h makes every operand
+// before the clock starts. This driver makes keys and values while it measures, which costs some
+// tens of nanoseconds per key and one copy per value: operands of gigabytes would take the memory
+// that the engines are measured without.
 //
 //   large_hako_hash --path=/data/x.hkh --records=100000 --value_size=4000 --phase=fill --phase=sync --phase=get --phase=close
 //
 // Phases run in the order given and print one line of JSON each:
 //
-//   fill_seq   Set of every key in ascending order         fill       as many Sets, each of a key drawn out of all
-//   get        Get of keys drawn out of those that exist   get_multi  the same in groups
+//   fill_seq   Set of every key in ascending order         fill       as many Sets, each of a random key
+//   get        Get of random existing keys                 get_multi  the same in groups
 //   set        Set of such keys, with another value        scan       all records, in the engine's fastest order
 //   sync       what was set so far survives a power cut    open, close
 //

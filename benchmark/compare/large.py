@@ -82,17 +82,13 @@ def w3b(args):
     pages = 1000 * 4060
     options = f"--records={args.records or 1000000} --key_size=8 --value_size=100 --page_size=4060 --block_size=1024 --cache_bytes=0"
     ours = options + f" --buffer_pool_bytes={pages + (4 << 20)}"
-    runs = [Run("hako", "hako_tree", ours, [FILL, GET, FIO_READ]), Run("hako no speculation", "hako_tree", ours + " --no_speculation", [FILL, GET]),
-            Run("tkrzw", "tkrzw_tree", options + f" --buffer_pool_bytes={pages}", [FILL, GET])]
+    runs = [Run("hako", "hako_tree", ours, [FILL, GET, FIO_READ]), Run("tkrzw", "tkrzw_tree", options + f" --buffer_pool_bytes={pages}", [FILL, GET])]
     figures = [Figure("Set / Tkrzw", ("hako", "fill"), [("tkrzw", "fill")], 3),
                Figure("Get / Tkrzw", ("hako", "get"), [("tkrzw", "get")], 1.3),
                Figure("Get / fio QD1", ("hako", "get"), [("hako", "fio read QD1")], None),
                Figure("Reads per page miss", ("hako", "get"), [], 1.05, "reads_per_miss"),
-               Figure("Reads per page miss, no speculation", ("hako no speculation", "get"), [], None, "reads_per_miss"),
                Figure("Reads per Get", ("hako", "get"), [], None, "reads_per_op"),
-               Figure("Reads per Get, Tkrzw", ("tkrzw", "get"), [], None, "reads_per_op"),
-               Figure("Set, speculation on / off", ("hako", "fill"), [("hako no speculation", "fill")], None),
-               Figure("Get, speculation on / off", ("hako", "get"), [("hako no speculation", "get")], None)]
+               Figure("Reads per Get, Tkrzw", ("tkrzw", "get"), [], None, "reads_per_op")]
     return runs, figures
 
 

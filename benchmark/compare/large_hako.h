@@ -1,7 +1,11 @@
-// What hako's engines share where data is larger than memory.
+// The common part of hako's engines for data larger than memory.
 #pragma once
 
+#include <memory>
+#include <utility>
+
 #include "hako/file/file.h"
+#include "hako/file/positional_parallel_file.h"
 #include "hako_engine.h"
 #include "large.h"
 
@@ -24,6 +28,19 @@ class LargeHakoEngine : public HakoEngine<DbmT> {
   }
 
  protected:
+  template <class Options>
+  static StatusOr<std::unique_ptr<DbmT>> OpenFile(const LargeOptions& options, bool create, const Options& of_database) {
+    const FileOptions of_file = OfFile(options, create);
+    if constexpr (requires(PositionalParallelFile file) { DbmT::Open(std::move(file), of_database); }) {
+      if (options.no_batching) {
+        HAKO_ASSIGN_OR_RETURN(auto file, PositionalParallelFile::OpenUnbatched(options.path, of_file));
+        return DbmT::Open(std::move(file), of_database);
+      }
+    }
+    return DbmT::Open(options.path, of_database, of_file);
+  }
+
+ private:
   static FileOptions OfFile(const LargeOptions& options, bool create) {
     FileOptions file;
     file.mode = create ? OpenMode::kTruncate : OpenMode::kReadWrite;
@@ -31,7 +48,6 @@ class LargeHakoEngine : public HakoEngine<DbmT> {
     file.direct = options.direct != 0;
     file.block_size = options.block_size;
     file.cache_bytes = options.cache_bytes;
-    file.batching = !options.no_batching;
     return file;
   }
 };

@@ -14,7 +14,7 @@ class LargeHakoHash : public LargeHakoEngine<HashDBM<FileT>> {
   bool Open(const LargeOptions& options, bool create) {
     HashOptions hash;
     hash.min_read_size = options.FirstRead(16);
-    return this->Take(HashDBM<FileT>::Open(options.path, hash, this->OfFile(options, create)));
+    return this->Take(this->OpenFile(options, create, hash));
   }
 };
 

@@ -15,8 +15,7 @@ class LargeHakoTree : public LargeHakoEngine<TreeDBM<FileT>> {
     TreeOptions tree;
     tree.page_size = static_cast<unsigned>(options.page_size);
     tree.cache_bytes = options.buffer_pool_bytes;
-    tree.min_read_size = options.FirstRead(512);
-    return this->Take(TreeDBM<FileT>::Open(options.path, tree, this->OfFile(options, create)));
+    return this->Take(this->OpenFile(options, create, tree));
   }
 };
 

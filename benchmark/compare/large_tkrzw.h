@@ -1,4 +1,4 @@
-// What the Tkrzw engines share where data is larger than memory.
+// The common part of the Tkrzw engines for data larger than memory.
 #pragma once
 
 #include <tkrzw_file_mmap.h>

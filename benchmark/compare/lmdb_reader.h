@@ -1,5 +1,5 @@
-// What LMDB's two adapters share: reading within a transaction, which is theirs to begin and to
-// end.
+// The common part of LMDB's two adapters: reads within a transaction, which the adapter begins and
+// ends.
 #pragma once
 
 #include <lmdb.h>

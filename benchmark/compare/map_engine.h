@@ -1,5 +1,5 @@
-// What the engines share that are maps of strings in memory; they differ in how a record is set,
-// found and visited.
+// The common part of the engines that are maps of strings in memory. They differ in how a record is
+// set, found and visited.
 #pragma once
 
 #include <cstdint>

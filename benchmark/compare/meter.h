@@ -1,5 +1,5 @@
-// What the driver stands on: the command line, threads that start together, and the meter that
-// turns a phase into a line of JSON.
+// The base of the driver: the command line, threads that start together, and the meter that turns a
+// phase into a line of JSON.
 //
 // A line has: engine, workload, records (after fill), phase, n (operations), threads, ns_per_op,
 // ops_per_s (wall clock, all threads together), cpu_ns_per_op (processor time, all threads added

@@ -1,4 +1,4 @@
-// What the Tkrzw engines share; they differ in how they are opened.
+// The common part of the Tkrzw engines, which differ in how they are opened.
 #pragma once
 
 #include <tkrzw_dbm.h>

@@ -5,6 +5,7 @@
 //   dbm/      the databases and their operations; programs include these  namespace hako
 //   hash/     the hash table and its spaces, in memory and in a file      hako::hash
 //   tree/     the B+ tree and its spaces, in memory and in a file         hako::tree
+//   log/      the record log: updates in order, group commit              hako::log
 //   storage/  shared: reserved memory, snapshots, superblocks             hako::storage
 //   text/     records as text: TSV, JSON Lines, dumps                     hako, hako::text
 //   format/   on-disk structs and small pure functions                    hako::format
@@ -41,7 +42,7 @@
 //   slot      A fixed place for one item: a handle in a bucket line, a key in a page, a superblock
 //             in a file.
 //   writer    The state that one thread has in one database (sync/writer_states.h).
-//   extent    A piece of a file or arena, at least 64 KiB, allocated as a whole for records or for
+//   extent    A piece of a file or arena, at least 16 KiB, allocated as a whole for records or for
 //             lines (hash/extent_file.h).
 //   chunk     A part of an extent taken at once and then divided: by one thread into blocks, or by
 //             the table into buckets.

@@ -28,6 +28,12 @@ std::uint64_t HashLongAvx2(const void* data, std::size_t size, std::uint64_t see
   return XXH3_64bits_withSeed(data, size, seed);
 }
 
+// `state` is an XXH3_state_t, which is the same for all instruction sets.
+void AddToHashAvx2(void* state, const void* data, std::size_t size);
+[[gnu::flatten]] void AddToHashAvx2(void* state, const void* data, std::size_t size) {
+  (void)XXH3_64bits_update(static_cast<XXH3_state_t*>(state), data, size);
+}
+
 }  // namespace hako::internal
 
 #if defined(__clang__)

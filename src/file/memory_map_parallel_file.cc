@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 
 #include "hako/base/per_byte_copy.h"
@@ -30,34 +29,22 @@ std::uint64_t PageSize() {
 }
 
 std::uint64_t PageBegin(std::uint64_t offset) { return offset & ~(PageSize() - 1); }
+std::uint64_t PageEnd(std::uint64_t size) { return PageBegin(size + PageSize() - 1); }
 
-constexpr std::uint64_t kAddressSpace = std::uint64_t{96} << 40;  // for all files together, of 128 TiB that a process has
-constexpr std::uint64_t kShareMin = std::uint64_t{4} << 30;
-std::atomic<std::uint64_t> reserved_bytes{0};  // by all files of the process
+constexpr std::uint64_t kGrowthUsual = std::uint64_t{1} << 40;  // that a file may grow by at most
 
-// A 96th of the remaining address space: a terabyte for the first file.
-std::uint64_t UsualShare() {
-  const std::uint64_t reserved = std::min(reserved_bytes.load(std::memory_order_relaxed), kAddressSpace);
-  return std::max(PageBegin((kAddressSpace - reserved) / 96), kShareMin);
-}
-
-// Maps from `least` to `most` bytes of the file, as much as the system allows; below `most` half of
-// that, to leave room to others.
-StatusOr<std::span<std::byte>> Map(int fd, bool writable, std::uint64_t least, std::uint64_t most, const std::string& path) {
+// Maps from `least` to `most` bytes of the file, as much as the process has for it.
+StatusOr<AddressRange> Map(int fd, bool writable, std::uint64_t least, std::uint64_t most, const std::string& path) {
   // A private map of a read-only file is writable in memory, and its stores never reach the file.
   const int flags = (writable ? MAP_SHARED : MAP_PRIVATE) | MAP_NORESERVE;
-  for (std::uint64_t size = most;; size = std::max(least, PageBegin(size / 2))) {
+  const AddressRange range = ReserveAddresses(least, most, [&](std::uint64_t size) {
     void* const base = mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, fd, 0);
-    if (base == MAP_FAILED && size > least) continue;
-    if (base == MAP_FAILED) {
-      return SystemError(errno, absl::StrCat("cannot map ", size, " bytes of address space for ", path,
-                                             " (see FileOptions::reserve_bytes and RLIMIT_AS, ulimit -v)"));
-    }
-    const std::uint64_t kept = size == most ? size : std::max(PageBegin(least + PageSize() - 1), PageBegin(size / 2));
-    if (kept < size) (void)munmap(static_cast<std::byte*>(base) + kept, size - kept);
-    reserved_bytes.fetch_add(kept, std::memory_order_relaxed);
-    return std::span(static_cast<std::byte*>(base), kept);
-  }
+    return base != MAP_FAILED ? static_cast<std::byte*>(base) : nullptr;
+  });
+  if (range.base != nullptr) return range;
+  // Valgrind, too, has no more address space then.
+  return SystemError(errno == EINVAL ? ENOMEM : errno, absl::StrCat("cannot map ", least, " bytes of address space for ", path,
+                                                                    " (see FileOptions::reserve_bytes and RLIMIT_AS, ulimit -v)"));
 }
 
 }  // namespace
@@ -69,12 +56,12 @@ StatusOr<MemoryMapParallelFile> MemoryMapParallelFile::Open(const std::string& p
   HAKO_ASSIGN_OR_RETURN(auto posix, PosixFile::Open(path, options, is_asked ? asked : kReserveBytesMax));
   // A file that never grows needs no more than its size.
   const bool writable = posix->writable();
-  const std::uint64_t least = is_asked && writable ? asked : std::max<std::uint64_t>(posix->size(), 1);
-  const std::uint64_t most = is_asked || !writable ? least : std::min(PageBegin(least) + UsualShare(), kReserveBytesMax);
-  HAKO_ASSIGN_OR_RETURN(const std::span<std::byte> map, Map(posix->fd(), writable, least, most, path));
-  if (writable) posix->LimitTo(map.size());
-  const bool huge_pages = options.huge_pages && options.grow_min >= MapPaging::kHugePage;
-  return MemoryMapParallelFile(map.data(), map.size(), std::move(posix), huge_pages);
+  const std::uint64_t least = is_asked && writable ? asked : PageEnd(std::max<std::uint64_t>(posix->size(), 1));
+  const std::uint64_t most = is_asked || !writable ? least : std::max(least, std::min(least + kGrowthUsual, kReserveBytesMax));
+  HAKO_ASSIGN_OR_RETURN(const AddressRange map, Map(posix->fd(), writable, least, most, path));
+  if (writable) posix->LimitTo(map.size);
+  const bool huge_pages = options.huge_pages && (options.grow_min == 0 || options.grow_min >= MapPaging::kHugePage);
+  return MemoryMapParallelFile(map, std::move(posix), huge_pages);
 }
 
 Status MemoryMapParallelFile::WriteLong(std::uint64_t offset, std::span<const std::byte> in) {
@@ -101,8 +88,8 @@ Status MemoryMapParallelFile::SyncRange(std::uint64_t offset, std::size_t size) 
 Status MemoryMapParallelFile::Close() {
   if (base_ == nullptr) return absl::OkStatus();
   Status status;
-  if (munmap(std::exchange(base_, nullptr), map_size_) != 0) status = SystemError(errno, absl::StrCat("cannot unmap ", path()));
-  reserved_bytes.fetch_sub(map_size_, std::memory_order_relaxed);
+  base_ = nullptr;
+  if (!ReleaseAddresses(map_)) status = SystemError(errno, absl::StrCat("cannot unmap ", path()));
   const Status closed = posix_->Close();
   return status.ok() ? closed : status;
 }

@@ -32,7 +32,7 @@ Status InTurns(std::span<const Request> requests, PartOfRequest part_of, Run run
 
 }  // namespace
 
-StatusOr<PositionalParallelFile> PositionalParallelFile::Open(const std::string& path, const FileOptions& options) {
+StatusOr<PositionalParallelFile> PositionalParallelFile::Open(const std::string& path, const FileOptions& options, bool batches) {
   // Nothing is mapped, so nothing is reserved: FileOptions::reserve_bytes does not count.
   HAKO_ASSIGN_OR_RETURN(auto posix, PosixFile::Open(path, options, std::numeric_limits<std::int64_t>::max()));
   PositionalParallelFile file(std::move(posix));
@@ -42,7 +42,7 @@ StatusOr<PositionalParallelFile> PositionalParallelFile::Open(const std::string&
     const BlockCacheLimits limits = {.block_size = block_size,
                                      .bytes = options.cache_bytes,
                                      .memory_alignment = file.device_->memory_alignment(),
-                                     .batches = options.batching,
+                                     .batches = batches,
                                      .writes_behind = true};
     if (options.cache_bytes / block_size > BlockCache<PositionalDevice>::kFramesMax) {
       return absl::InvalidArgumentError(absl::StrCat("FileOptions::cache_bytes of ", path, " exceeds the limit of a block cache"));

@@ -86,6 +86,7 @@ int FillHoles(int fd, std::uint64_t size) {
 }
 
 constexpr std::uint64_t kHugePageBytes = std::uint64_t{2} << 20;
+constexpr std::uint64_t kExactBytes = 128 << 10;  // a file of up to that size has no space allocated ahead
 constexpr std::uint64_t RoundUp(std::uint64_t size, std::uint64_t unit) { return (size + unit - 1) & ~(unit - 1); }
 
 // Whether st_blocks tells of holes: file systems that compress, or copy on write, count otherwise.
@@ -246,14 +247,16 @@ Status PosixFile::AllocateWhole(std::uint64_t block) {
 Status PosixFile::Grow(std::uint64_t size) {
   const std::uint64_t limit = std::min(size_max_, ProcessFileSizeMax()) & ~(block_ - 1);
   if (size > limit) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(path_, " cannot grow to ", size, " bytes: limited to ", limit, " by FileOptions::reserve_bytes or RLIMIT_FSIZE"));
+    return absl::ResourceExhaustedError(absl::StrCat(path_, " cannot grow to ", size, " bytes: limited to ", limit,
+                                                     " by RLIMIT_FSIZE or its address space (FileOptions::reserve_bytes)"));
   }
   const std::uint64_t from = allocated();
-  const std::uint64_t step = std::min(std::max(options_.grow_min, std::min(from / 8, options_.grow_max)), limit);
+  const bool is_exact = options_.grow_min == 0 && size <= kExactBytes;
+  const std::uint64_t least = options_.grow_min == 0 ? kHugePageBytes : options_.grow_min;
+  const std::uint64_t step = is_exact ? 0 : std::min(std::max(least, std::min(from / 8, options_.grow_max)), limit);
   std::uint64_t to = std::max(size, from + step);
   // The page cache uses a huge page only where the file reaches to its end.
-  if (options_.huge_pages && options_.grow_min >= kHugePageBytes) to = RoundUp(to, kHugePageBytes);
+  if (options_.huge_pages && !is_exact && least >= kHugePageBytes) to = RoundUp(to, kHugePageBytes);
   size = RoundUp(size, block_);
   to = std::max(size, std::min(RoundUp(to, block_), limit));
   int error = Lengthen(fd_, from, to);

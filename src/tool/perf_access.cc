@@ -17,7 +17,6 @@ FileOptions PerfAccess::ToFileOptions() const {
   file.direct = direct_io;
   file.sync = sync_io;
   file.padding = padding;
-  file.batching = !no_batching;
   if (block_size > 1) file.block_size = static_cast<std::uint64_t>(block_size);
   if (file_cache >= 0) {
     file.cache_bytes = static_cast<std::uint64_t>(file_cache);
@@ -27,8 +26,8 @@ FileOptions PerfAccess::ToFileOptions() const {
   return file;
 }
 
-std::uint64_t PerfAccess::MinReadSize(std::uint64_t least) const {
-  if (no_speculation) return least;
+std::uint64_t PerfAccess::MinReadSize() const {
+  if (no_speculation) return 16;
   return min_read_size > 0 ? static_cast<std::uint64_t>(min_read_size) : 0;
 }
 
@@ -47,13 +46,12 @@ void AddAccessOptions(CLI::App* app, PerfAccess* access) {
   app->add_flag("--sync_io", access->sync_io, "Each write to the file is durable when it returns; requires --file pos-para");
   CLI::Option* min_read_size =
       AddNumber(app, "--min_read_size", &access->min_read_size,
-                "Size of the first read of a record or page, with --file pos-para; default, or 0 and below, estimated from "
-                "recent records (hash), or the size of the page (tree)",
+                "Hash, with --file pos-para: size of the first read of a record; default, or 0 and below, estimated from recent records",
                 -1, 1 << 30);
   app->add_flag("--no_batching", access->no_batching, "Direct I/O: transfer each block separately; only to measure the effect of batching");
   app->add_flag("--no_speculation", access->no_speculation,
-                "As --min_read_size 16 for hash, which reads the header of a record first and then the rest, and 512 for tree; only to "
-                "measure the effect of estimated or known sizes")
+                "As --min_read_size 16, which reads the header of a record first and then the rest; only to measure the effect of "
+                "estimated sizes")
       ->excludes(min_read_size);
 }
 
@@ -67,15 +65,16 @@ std::string MistakeIn(const PerfAccess& access) {
   return "";
 }
 
-void NoteUnused(const PerfAccess& access, bool is_in_file, std::string_view command) {
+void NoteUnused(const PerfAccess& access, std::string_view kind, std::string_view command) {
+  const bool is_in_file = kind == "hash" || kind == "tree";
   struct Flag {
     const char* name;
-    bool is_given, is_of_direct_io;
+    bool is_given, is_of_direct_io, is_of_hash = false;
   };
   const Flag flags[] = {{"--direct_io", access.direct_io, false},
                         {"--sync_io", access.sync_io, false},
-                        {"--min_read_size", access.min_read_size > 0, false},
-                        {"--no_speculation", access.no_speculation, false},
+                        {"--min_read_size", access.min_read_size > 0, false, true},
+                        {"--no_speculation", access.no_speculation, false, true},
                         {"--block_size", access.block_size > 1, true},
                         {"--padding", access.padding, true},
                         {"--pagecache", access.pagecache, true},
@@ -85,6 +84,8 @@ void NoteUnused(const PerfAccess& access, bool is_in_file, std::string_view comm
     if (!flag.is_given) continue;
     if (!is_in_file) {
       Note(absl::StrCat(flag.name, " has no effect: the database is in memory"), command);
+    } else if (flag.is_of_hash && kind == "tree") {
+      Note(absl::StrCat(flag.name, " has no effect: a tree stores the size of each page"), command);
     } else if (flag.is_of_direct_io ? !access.direct_io : access.IsMapped()) {
       Note(absl::StrCat(flag.name, " has no effect without ", flag.is_of_direct_io ? "--direct_io" : "--file pos-para"), command);
     }

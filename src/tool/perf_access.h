@@ -21,9 +21,7 @@ struct PerfAccess {
 
   bool IsMapped() const { return device.starts_with("mmap"); }
   FileOptions ToFileOptions() const;
-  // HashOptions::min_read_size and TreeOptions::min_read_size; `least` is what a first read without
-  // speculation takes.
-  std::uint64_t MinReadSize(std::uint64_t least) const;
+  std::uint64_t MinReadSize() const;  // for HashOptions::min_read_size
 };
 
 void AddAccessOptions(CLI::App* app, PerfAccess* access);
@@ -31,7 +29,7 @@ void AddAccessOptions(CLI::App* app, PerfAccess* access);
 // The error in the flags for a database in a file; empty if there is none.
 std::string MistakeIn(const PerfAccess& access);
 
-// Notes each flag given without effect, and its requirement.
-void NoteUnused(const PerfAccess& access, bool is_in_file, std::string_view command);
+// Notes each flag given without effect on a database of this kind, and its requirement.
+void NoteUnused(const PerfAccess& access, std::string_view kind, std::string_view command);
 
 }  // namespace hako::tool

@@ -58,7 +58,7 @@ int RunOn(PerfOptions& options) {
     options.align_pow = kAlignPowMax;
   }
   if (const std::string mistake = MistakeIn(options.access); is_in_file && !mistake.empty()) return FailUsage(command, mistake);
-  NoteUnused(options.access, is_in_file, options.command);
+  NoteUnused(options.access, kind, options.command);
   if (kind == "tiny") return Run<TinyTarget>(options).Run();
   if (kind == "baby") return Run<BabyTarget>(options).Run();
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "hako/base/status.h"
 #include "hako/dbm/baby_dbm.h"
@@ -16,6 +17,7 @@
 #include "hako/dbm/tiny_dbm.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/file/file.h"
+#include "hako/file/positional_parallel_file.h"
 #include "tool/perf.h"
 
 namespace hako::tool {
@@ -30,7 +32,7 @@ class FileTarget {
   Status SetUp(bool writable, bool truncate) {
     FileOptions file = options_.access.ToFileOptions();
     file.mode = !writable ? OpenMode::kReadOnly : truncate ? OpenMode::kTruncate : OpenMode::kCreate;
-    HAKO_ASSIGN_OR_RETURN(db_, D::Open(options_.path, OptionsOfKind(), file));
+    HAKO_ASSIGN_OR_RETURN(db_, Open(file));
     is_writable_ = writable;
     return absl::OkStatus();
   }
@@ -46,6 +48,15 @@ class FileTarget {
   }
 
  private:
+  StatusOr<std::unique_ptr<D>> Open(const FileOptions& file_options) const {
+    if constexpr (requires(PositionalParallelFile file) { D::Open(std::move(file), OptionsOfKind()); }) {
+      if (options_.access.no_batching) {
+        HAKO_ASSIGN_OR_RETURN(auto file, PositionalParallelFile::OpenUnbatched(options_.path, file_options));
+        return D::Open(std::move(file), OptionsOfKind());
+      }
+    }
+    return D::Open(options_.path, OptionsOfKind(), file_options);
+  }
   auto OptionsOfKind() const {
     if constexpr (OrderedDBM<D>) {
       TreeOptions tree;
@@ -54,13 +65,12 @@ class FileTarget {
         tree.cache_bytes = std::max(std::uint64_t{1} << 20, static_cast<std::uint64_t>(options_.max_cached_pages) * tree.page_size);
       if (options_.cache_bytes >= 0) tree.cache_bytes = static_cast<std::uint64_t>(options_.cache_bytes);
       if (options_.checkpoint_bytes >= 0) tree.checkpoint_bytes = static_cast<std::uint64_t>(options_.checkpoint_bytes);
-      tree.min_read_size = options_.access.MinReadSize(512);
       return tree;
     } else {
       HashOptions hash;
       if (options_.num_buckets > 0) hash.num_records = static_cast<std::uint64_t>(options_.num_buckets);
       if (options_.align_pow >= 0) hash.align_pow = static_cast<int>(options_.align_pow);
-      hash.min_read_size = options_.access.MinReadSize(16);
+      hash.min_read_size = options_.access.MinReadSize();
       return hash;
     }
   }

@@ -2,12 +2,14 @@
 // upgrade of libxxhash, files of the old version can no longer be read: do not change the values.
 #include "hako/base/hash.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "gtest/gtest.h"
+#include "hako/base/hash_stream.h"
 
 namespace hako {
 namespace {
@@ -67,6 +69,17 @@ TEST(Hash64, IsTheXxh3OfTheHeader) {
     for (std::size_t begin : {0, 1, 31}) {
       ASSERT_EQ(Hash64(input.data() + begin, size, kSeed + size), XXH3_64bits_withSeed(input.data() + begin, size, kSeed + size))
           << size << " bytes from " << begin;
+    }
+  }
+}
+
+TEST(HashStream, IsTheHashOfAllPieces) {
+  const std::string input = Input(10'000);
+  for (std::size_t size = 0; size <= input.size(); size += 1 + size / 32) {
+    for (std::size_t piece : {1, 7, 64, 200, 256, 1000, 4096, 10'000}) {
+      HashStream stream(kSeed + size);
+      for (std::size_t at = 0; at < size; at += piece) stream.Add(input.data() + at, std::min(piece, size - at));
+      ASSERT_EQ(stream.Get(), Hash64(input.data(), size, kSeed + size)) << size << " bytes in pieces of " << piece;
     }
   }
 }

@@ -1,4 +1,6 @@
 // The operators new and delete of this program: see support/allocation_counter.h.
+#include <malloc.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +17,7 @@ namespace {
 thread_local constinit std::uint64_t allocation_count = 0;
 thread_local constinit std::size_t largest_allocation = 0;
 thread_local constinit bool is_failing_thread = false;
+constinit std::atomic<std::uint64_t> allocated_bytes{0}, most_bytes{0};
 constinit std::atomic<bool> fails_in_all_threads{false}, fails_from_then_on{false}, has_failed{false};
 constinit std::atomic<std::int64_t> left_to_fail{0};  // the allocation that makes it 0 fails
 
@@ -32,7 +35,17 @@ bool Fails() {
   if (size > largest_allocation) largest_allocation = size;
   if (Fails()) return nullptr;
   if (size == 0) size = 1;
-  return alignment == 0 ? std::malloc(size) : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  void* const memory = alignment == 0 ? std::malloc(size) : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  const std::uint64_t usable = malloc_usable_size(memory);
+  const std::uint64_t now = allocated_bytes.fetch_add(usable, std::memory_order_relaxed) + usable;
+  for (std::uint64_t most = most_bytes.load(std::memory_order_relaxed); now > most && !most_bytes.compare_exchange_weak(most, now);) {
+  }
+  return memory;
+}
+// Not inlined, or the compiler warns of free() where it sees operator new.
+[[gnu::noinline]] void Free(void* memory) {
+  allocated_bytes.fetch_sub(malloc_usable_size(memory), std::memory_order_relaxed);
+  std::free(memory);
 }
 [[gnu::noinline]] void* AllocateOrThrow(std::size_t size, std::size_t alignment = 0) {
   void* const memory = Allocate(size, alignment);
@@ -54,21 +67,23 @@ void* operator new(std::size_t size, std::align_val_t alignment, const std::noth
 void* operator new[](std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
   return Allocate(size, static_cast<std::size_t>(alignment));
 }
-// Not inlined, or the compiler warns of free() where it sees operator new.
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { Free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory) noexcept { Free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { Free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept { Free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { Free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, std::align_val_t) noexcept { Free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { Free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { Free(memory); }
 
 namespace hako {
 
 std::uint64_t AllocationCounter::count() { return allocation_count; }
 std::size_t AllocationCounter::largest() { return largest_allocation; }
 void AllocationCounter::ForgetLargest() { largest_allocation = 0; }
+std::uint64_t AllocationCounter::bytes() { return allocated_bytes; }
+std::uint64_t AllocationCounter::peak_bytes() { return most_bytes; }
+void AllocationCounter::ForgetPeak() { most_bytes = allocated_bytes.load(); }
 
 FailingAllocation::FailingAllocation(std::uint64_t n, Which which, Whose whose) {
   has_failed = false;

@@ -187,17 +187,17 @@ TEST(HashDBM, RefusesToGrowBeyondItsOffsets) {
   std::uint64_t tail = 0;
   ChangeSuperBlocks(device, [&tail](format::HashSuperBlock& super) {
     tail = super.tail;
-    super.tail = kLimit - 4 * format::kExtentUnit;
+    super.tail = kLimit - 4 * format::kExtentAlignment;
   });
   std::vector<std::byte> note(device.Size() - tail);
   ASSERT_THAT(device.ReadAt(tail, note), IsOk());
-  ASSERT_THAT(device.Resize(kLimit - 4 * format::kExtentUnit + note.size()), IsOk());
+  ASSERT_THAT(device.Resize(kLimit - 4 * format::kExtentAlignment + note.size()), IsOk());
   ASSERT_THAT(device.WriteAt(tail, std::vector<std::byte>(note.size())), IsOk());
-  ASSERT_THAT(device.WriteAt(kLimit - 4 * format::kExtentUnit, note), IsOk());
+  ASSERT_THAT(device.WriteAt(kLimit - 4 * format::kExtentAlignment, note), IsOk());
 
   ASSERT_OK_AND_ASSIGN(db, HashDBM<MemoryFile>::Open(device.Share()));
   EXPECT_EQ(db->Count(), 1u);
-  const std::string value(10'000, 'v');
+  const std::string value(3000, 'v');
   std::uint64_t count = 0;
   Status status;
   for (; status.ok() && count < 1000; ++count) status = db->Set(NumberedKey(count), value);

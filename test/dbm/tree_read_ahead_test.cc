@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -51,6 +52,11 @@ class TreeReadAhead : public testing::Test {
     EXPECT_THAT(db, IsOk());
     return *std::move(db);
   }
+  static std::uint64_t NumThreads() {
+    std::uint64_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) count += entry.exists() ? 1 : 0;
+    return count;
+  }
   static std::uint64_t NumLeaves(Database& db) { return db.GetStats().num_buckets; }
 
   MemoryFile device_;
@@ -83,19 +89,57 @@ TEST_F(TreeReadAhead, RemoveRangeReadsAhead) {
 
 TEST_F(TreeReadAhead, StartsNoThreadIfAllPagesAreInMemory) {
   waits_ = false;
-  const auto num_threads = [] {
-    std::uint64_t count = 0;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) count += entry.exists() ? 1 : 0;
-    return count;
-  };
   auto db = Open({.cache_bytes = 64 << 20});
   for (std::uint64_t i = 0; i < kRecords; ++i) ASSERT_THAT(db->Get(KeyOf(i)), IsOk());  // one by one
-  const std::uint64_t before = num_threads();
+  const std::uint64_t before = NumThreads();
   auto it = db->MakeIterator();
   for (it.First(); it.Valid(); it.Next()) {
   }
   EXPECT_THAT(db->CountRange(""), IsOkAndHolds(kRecords));
-  EXPECT_EQ(num_threads(), before);
+  EXPECT_EQ(NumThreads(), before);
+}
+
+// Most scans are short: a thread that is woken for one costs more than the reads it saves, and
+// pages far ahead are read in vain.
+TEST_F(TreeReadAhead, ShortScansStartNoThreadAndReadFewPagesBeyondTheirEnd) {
+  waits_ = false;
+  auto db = Open({});
+  const std::uint64_t before = NumThreads(), records_per_leaf = kRecords / NumLeaves(*db);
+  std::uint64_t bytes_read = db->GetStats().device_read_bytes;
+  const auto scan_leaves = [&](std::uint64_t from, std::uint64_t leaves) {
+    auto it = db->MakeIterator();
+    it.Jump(KeyOf(from));
+    for (std::uint64_t i = 0; i < leaves * records_per_leaf && it.Valid(); ++i) it.Next();
+    EXPECT_TRUE(it.Valid());
+    return db->GetStats().device_read_bytes - std::exchange(bytes_read, db->GetStats().device_read_bytes);
+  };
+  const std::uint64_t leaf_bytes = 8192;
+  scan_leaves(0, 1);  // inner pages
+  for (std::uint64_t leaves = 2, from = 200; leaves <= 10; from += 160, ++leaves) {
+    const std::uint64_t read = scan_leaves(from, leaves);
+    EXPECT_GT(read, (leaves - 2) * leaf_bytes * 3 / 4) << leaves;
+    EXPECT_LE(read, 2 * (leaves + 2) * leaf_bytes) << leaves;  // it may begin and end within leaves
+    EXPECT_EQ(scan_leaves(from, leaves), 0) << leaves;         // what was read stays cached
+  }
+  EXPECT_EQ(num_others_, 0);
+  EXPECT_EQ(NumThreads(), before);
+}
+
+// Only pages that have to be read count as a reason to read ahead.
+TEST_F(TreeReadAhead, CachedPartsOfALongScanWakeNoThread) {
+  waits_ = false;
+  auto db = Open({.cache_bytes = 64 << 20});
+  for (std::uint64_t i = 0; i < kRecords; ++i) {
+    if (i % 200 < 20) continue;
+    ASSERT_THAT(db->Get(KeyOf(i)), IsOk());
+  }
+  const std::uint64_t before = NumThreads();
+  auto it = db->MakeIterator();
+  it.Jump(KeyOf(0));
+  for (int i = 0; i < 1000; ++i) it.Next();
+  EXPECT_TRUE(it.Valid());
+  EXPECT_EQ(num_others_, 0);
+  EXPECT_EQ(NumThreads(), before);
 }
 
 }  // namespace

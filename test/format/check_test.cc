@@ -78,7 +78,7 @@ TEST(FileLayouts, KeepTheirPlaces) {
 }
 
 TEST(IndexExtentEntry, RoundTripsThroughItsWord) {
-  for (const std::uint64_t bytes : {kExtentUnit, 16 * kExtentUnit}) {
+  for (const std::uint64_t bytes : {kSmallIndexExtent, kLargeIndexExtent}) {
     for (const bool overflow : {false, true}) {
       const IndexExtentEntry entry{0x3fffffff * kExtentUnit, bytes, overflow};
       const IndexExtentEntry again = IndexExtentEntry::Unpack(entry.Pack());
@@ -87,8 +87,8 @@ TEST(IndexExtentEntry, RoundTripsThroughItsWord) {
       EXPECT_EQ(again.overflow, overflow);
     }
   }
-  EXPECT_EQ((IndexExtentEntry{5 * kExtentUnit, kExtentUnit, false}).Pack(), 5u);
-  EXPECT_EQ((IndexExtentEntry{5 * kExtentUnit, 16 * kExtentUnit, true}).Pack(), 5u | 3u << 30);
+  EXPECT_EQ((IndexExtentEntry{5 * kExtentUnit, kSmallIndexExtent, false}).Pack(), 5u);
+  EXPECT_EQ((IndexExtentEntry{5 * kExtentUnit, kLargeIndexExtent, true}).Pack(), 5u | 3u << 30);
 }
 
 }  // namespace

@@ -145,10 +145,10 @@ TEST_F(FreeBlockPoolTest, AlignsBlocks) {
 TEST_F(FreeBlockPoolTest, DoesNotCoalesceAcrossExtentHeaders) {
   const auto at_zero = [](const void*, std::uint64_t offset) { return offset == 0; };
   ASSERT_OK_AND_ASSIGN(pool, FreeBlockPool::Create(kShift, {at_zero, nullptr}));
-  pool->FreeRun({FreeBlockPool::kHeader, kRegion});
+  pool->FreeRun({FreeRegions::kHeader, kRegion});
   for (const std::uint32_t handle : Carve(64, ~std::size_t{0})) pool->FreeBlock(cache, ClassOf(64), handle);
   pool->Flush(cache, FreeBlockPool::kFree, FreeBlockPool::kUnstamped);
-  EXPECT_THAT(RunSizes(), testing::ElementsAre(kRegion - FreeBlockPool::kHeader));
+  EXPECT_THAT(RunSizes(), testing::ElementsAre(kRegion - FreeRegions::kHeader));
 }
 
 TEST_F(FreeBlockPoolTest, TakesEverythingOutOfARange) {

@@ -52,7 +52,7 @@ check(tree/page_read_ahead.h "sync::MutexLock lock(mutex_);" "mutex_.Lock();" "m
 # The order is wrong: within one class, and between two.
 set(code "${pool}")
 check(tree/shared_page_map.h "sync::MutexLock map_lock(mutex_);
-    sync::ExclusiveLock cut_lock(cut_mutex_);" "sync::ExclusiveLock cut_lock(cut_mutex_);
+    sync::MutexLock cut_lock(cut_mutex_);" "sync::MutexLock cut_lock(cut_mutex_);
     sync::MutexLock map_lock(mutex_);" "mutex 'mutex_' must be acquired before 'cut_mutex_'")
 set(code "#include \"hako/tree/page_states.h\"\n")
 check(tree/page_states.h "sync::Mutex mutex ABSL_ACQUIRED_AFTER(kMaintenanceLocks) ABSL_ACQUIRED_BEFORE(kPoolLocks)"

@@ -11,6 +11,9 @@ struct AllocationCounter {
   static std::uint64_t count();  // by the calling thread, since it began
   static std::size_t largest();  // bytes of the largest, by the calling thread, since ForgetLargest
   static void ForgetLargest();
+  static std::uint64_t bytes();       // allocated now, by all threads
+  static std::uint64_t peak_bytes();  // the most since ForgetPeak
+  static void ForgetPeak();
 };
 
 // While it exists, the n-th allocation fails, counted from 1; with kFromThenOn also all later ones.

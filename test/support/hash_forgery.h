@@ -15,6 +15,7 @@
 #include "hako/format/bucket_format.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/format/record_format.h"
+#include "hako/storage/arena.h"
 #include "hako/storage/superblock_slots.h"
 #include "support/forged_fields.h"
 
@@ -144,8 +145,8 @@ class HashForgery {
 
  private:
   static constexpr std::uint32_t kLink = 2;
-  static constexpr std::uint64_t kArenaBegin = format::kExtentUnit;  // of an index in memory
-  static constexpr std::uint64_t kLinesOfExtent = format::kExtentUnit / sizeof(Line);
+  static constexpr std::uint64_t kArenaBegin = storage::Arena::kExtentAlignment;  // of an index in memory
+  static constexpr std::uint64_t kLinesOfExtent = format::kSmallIndexExtent / sizeof(Line);
   static std::uint64_t RoundUp(std::uint64_t size) { return (size + 4095) / 4096 * 4096; }
 
   bool IsMapped() const { return index_.empty(); }

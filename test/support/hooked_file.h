@@ -1,7 +1,8 @@
 // An unmapped file in memory that calls a function of the test before each transfer and each sync.
-// The function may wait, as a slow device would.
+// The function may wait, as a slow device would. Counts what is read.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -26,7 +27,7 @@ class HookedFile {
   bool IsWritable() const { return true; }
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const {
     (*hook_)(Access::kRead);
-    return file_.ReadAt(offset, out);
+    return Read(offset, out);
   }
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) {
     (*hook_)(Access::kWrite);
@@ -34,7 +35,7 @@ class HookedFile {
   }
   Status ReadMulti(std::span<const ReadRequest> reads) {
     (*hook_)(Access::kRead);
-    for (const ReadRequest& read : reads) HAKO_RETURN_IF_ERROR(file_.ReadAt(read.offset, read.out));
+    for (const ReadRequest& read : reads) HAKO_RETURN_IF_ERROR(Read(read.offset, read.out));
     return absl::OkStatus();
   }
   Status WriteMulti(std::span<const WriteRequest> writes) {
@@ -48,12 +49,23 @@ class HookedFile {
     return file_.Sync();
   }
   Status Close() { return file_.Close(); }
+  FileCounters counters() const { return {.reads = reads_->reads, .read_bytes = reads_->bytes}; }
 
  private:
+  struct Reads {
+    std::atomic<std::uint64_t> reads{0}, bytes{0};
+  };
+  Status Read(std::uint64_t offset, std::span<std::byte> out) const {
+    ++reads_->reads;
+    reads_->bytes += out.size();
+    return file_.ReadAt(offset, out);
+  }
+
   MemoryFile file_;
   std::unique_ptr<Hook> hook_;
+  std::unique_ptr<Reads> reads_ = std::make_unique<Reads>();
 };
 
-static_assert(BatchFile<HookedFile> && !MappedFile<HookedFile>);
+static_assert(BatchFile<HookedFile> && CountingFile<HookedFile> && !MappedFile<HookedFile>);
 
 }  // namespace hako

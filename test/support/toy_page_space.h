@@ -40,7 +40,7 @@ class ToyPageSpace {
     Status error;
   };
   static constexpr bool kResident = kInMemory;
-  static constexpr std::uint64_t kPagesMax = 4096;
+  static constexpr std::uint32_t kPagesMax = 4096;
   static constexpr std::uint32_t kUnits = 1 << 16;  // 8 MiB
 
   explicit ToyPageSpace(std::uint64_t seed) : random_(seed), lines_(kPagesMax), memory_(kUnits * format::kPageUnit + 64) {
@@ -86,6 +86,7 @@ class ToyPageSpace {
   }
 
   sync::WriteGate& gate() { return gate_; }
+  std::uint32_t id_mask() const { return kPagesMax - 1; }
   Line* lines() { return lines_.data(); }
   char* memory() { return memory_.data(); }
 
@@ -199,6 +200,7 @@ class ToyPageSpace {
       if (status_.ok() && out != nullptr) value_->bytes.copy(out, value_->bytes.size());
       out_ = out;
     }
+    void Check() { Read(); }
     Status status() { return status_; }
     std::string_view bytes() { return out_ != nullptr ? std::string_view(out_, value_->bytes.size()) : value_->bytes; }
 

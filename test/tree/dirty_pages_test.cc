@@ -43,7 +43,7 @@ class DirtyPagesTest : public testing::Test {
   }
 
   std::unique_ptr<PageArena> arena_ = PageArena::Create(1 << 26).value();
-  DirtyPages dirty_{storage::ReservedMemory::Reserve(PageArena::kPagesMax).value(), *arena_, 4};
+  DirtyPages dirty_{storage::ReservedMemory::Reserve(arena_->id_mask() + std::uint64_t{1}).value(), *arena_, 4};
 };
 
 TEST_F(DirtyPagesTest, RegistersAPageOnceInEachEpoch) {

@@ -21,21 +21,30 @@ struct FreeAligned {
 };
 using AlignedBuffer = std::unique_ptr<std::byte[], FreeAligned>;
 
+// When a long buffer asks for huge pages.
+enum class HugePages {
+  kIfLong,  // at once
+  kLater,   // once its owner uses more than a little of it
+};
+
+// Asks for huge pages for memory that is not used yet; a hint.
+inline void AdviseHugePages(std::byte* bytes, std::size_t size) { (void)::madvise(bytes, size, MADV_HUGEPAGE); }
+
 // Rounds *size up to the size allocated. nullptr if there is no memory.
-inline AlignedBuffer TryMakeAlignedBuffer(std::size_t* size) {
+inline AlignedBuffer TryMakeAlignedBuffer(std::size_t* size, HugePages huge_pages = HugePages::kIfLong) {
   constexpr std::size_t kPage = 4096, kHugePage = 2 << 20, kLong = kHugePage / 4;
   const bool is_long = *size >= kLong;
   const std::size_t unit = is_long ? kHugePage : kPage;
   *size = (std::max<std::size_t>(*size, 1) + unit - 1) / unit * unit;
   const FreeAligned free{std::align_val_t{unit}};
   auto* const bytes = static_cast<std::byte*>(::operator new(*size, free.alignment, std::nothrow));
-  if (is_long && bytes != nullptr) (void)::madvise(bytes, *size, MADV_HUGEPAGE);
+  if (is_long && bytes != nullptr && huge_pages == HugePages::kIfLong) AdviseHugePages(bytes, *size);
   return {bytes, free};
 }
 
 // Throws std::bad_alloc if there is no memory (base/no_memory.h).
-inline AlignedBuffer MakeAlignedBuffer(std::size_t size) {
-  AlignedBuffer buffer = TryMakeAlignedBuffer(&size);
+inline AlignedBuffer MakeAlignedBuffer(std::size_t size, HugePages huge_pages = HugePages::kIfLong) {
+  AlignedBuffer buffer = TryMakeAlignedBuffer(&size, huge_pages);
   if (buffer == nullptr) ThrowNoMemory();
   return buffer;
 }

@@ -169,7 +169,7 @@ struct Stats {
   std::uint64_t device_writes = 0;
   std::uint64_t device_read_bytes = 0;
   std::uint64_t device_written_bytes = 0;
-  std::uint64_t second_reads = 0;  // records or pages whose first read was too short
+  std::uint64_t second_reads = 0;  // records whose first read was too short (hash)
 };
 
 // Names and texts, for people to read.

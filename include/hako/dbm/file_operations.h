@@ -35,7 +35,6 @@
 #include "hako/sync/background_thread.h"
 #include "hako/sync/mutex.h"
 #include "hako/sync/sticky_status.h"
-#include "hako/tree/lock_order.h"
 
 namespace hako {
 
@@ -82,22 +81,12 @@ class FileOperations {
     sync::MutexLock lock(metadata_mutex_);
     return type_;
   }
-  Status SetType(std::uint32_t type) {
-    return ChangeMetadata([&] {
-      metadata_mutex_.AssertHeld();
-      type_ = type;
-    });
-  }
+  Status SetType(std::uint32_t type) { return ChangeMetadata(&FileOperations::type_, type); }
   UserMetadata GetMetadata() const {
     sync::MutexLock lock(metadata_mutex_);
     return metadata_;
   }
-  Status SetMetadata(const UserMetadata& metadata) {
-    return ChangeMetadata([&] {
-      metadata_mutex_.AssertHeld();
-      metadata_ = metadata;
-    });
-  }
+  Status SetMetadata(const UserMetadata& metadata) { return ChangeMetadata(&FileOperations::metadata_, metadata); }
 
   // False if the file was opened read-only.
   bool IsWritable() const { return writable_; }
@@ -140,7 +129,7 @@ class FileOperations {
   HAKO_INLINE bool AcceptsUpdates() const { return self().refusal().IsOk(); }
   Status MayUpdate() const { return self().refusal().Get(); }
   // Removals are accepted while only space is lacking, because they free space.
-  Status MayRemove() const {
+  Status MayRemove() {
     const Status refusal = self().MayUpdate();
     return absl::IsResourceExhausted(refusal) ? absl::OkStatus() : refusal;
   }
@@ -151,7 +140,7 @@ class FileOperations {
   // Whether each update survives the death of the process without a synchronization.
   bool SurvivesProcess() const { return false; }
 
-  // Synchronizes, for all callers of Synchronize so far.
+  // Synchronizes for all callers of Synchronize that have begun.
   Status SynchronizeNow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(maintenance_mutex_) {
     const std::uint64_t covered = sync_calls_.load(std::memory_order_acquire);
     HAKO_RETURN_IF_ERROR(self().SynchronizeLocked());
@@ -173,41 +162,55 @@ class FileOperations {
     HAKO_ASSIGN_OR_RETURN(background_, sync::BackgroundThread::Start(interval, [this] { self().SynchronizeInBackground(); }));
     return absl::OkStatus();
   }
-  void StopThreads() { background_.reset(); }
+  // Wakes the background thread, which the first call starts, from any thread. ResourceExhausted if
+  // the system has none; later calls try again.
+  Status WakeBackground() {
+    sync::MutexLock lock(background_mutex_);
+    if (stops_threads_) return absl::OkStatus();
+    if (background_ == nullptr) HAKO_RETURN_IF_ERROR(CatchNoMemory([this] { return StartBackground(std::chrono::milliseconds{0}); }));
+    background_->Wake();
+    return absl::OkStatus();
+  }
+  void StopThreads() {
+    sync::BackgroundThread::Pointer stopping;
+    sync::MutexLock lock(background_mutex_);
+    stops_threads_ = true;
+    stopping.swap(background_);  // it ends after the mutex is unlocked
+  }
 
   const bool writable_;
   bool closed_ = true;  // Close writes nothing unless Open has succeeded
   // Held by the one user of the superblock: a synchronization, a pin, a step of a rebuild.
-  sync::Mutex maintenance_mutex_ ABSL_ACQUIRED_BEFORE(tree::kMaintenanceLocks);
-  sync::BackgroundThread::Pointer background_;
+  sync::Mutex maintenance_mutex_;
 
  private:
   D& self() { return static_cast<D&>(*this); }
   const D& self() const { return static_cast<const D&>(*this); }
 
-  template <class F>
-  Status ChangeMetadata(F&& change) HAKO_TRY {
+  // One setter at a time, so that one that fails takes back no other's value.
+  template <class T>
+  Status ChangeMetadata(T FileOperations::*field, const T& value) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
     HAKO_RETURN_IF_ERROR(self().MayUpdate());
-    UserMetadata metadata;
-    std::uint32_t type;
-    {
+    const auto exchange = [&](const T& with) {
       sync::MutexLock lock(metadata_mutex_);
-      metadata = metadata_, type = type_;
-      change();
-    }
+      return std::exchange(this->*field, with);
+    };
+    sync::MutexLock setter_lock(setter_mutex_);
+    const T before = exchange(value);
     Status status = self().StoreMetadata();
-    if (!status.ok()) {
-      sync::MutexLock lock(metadata_mutex_);
-      metadata_ = metadata, type_ = type;
-    }
+    if (!status.ok()) exchange(before);
     return status;
   }
   HAKO_OR_NO_MEMORY
 
   const Durability durability_;
   const bool has_after_update_;
-  mutable sync::Mutex metadata_mutex_ ABSL_ACQUIRED_AFTER(tree::kPoolLocks);
+  sync::Mutex background_mutex_;
+  sync::BackgroundThread::Pointer background_;
+  bool stops_threads_ ABSL_GUARDED_BY(background_mutex_) = false;
+  sync::Mutex setter_mutex_ ABSL_ACQUIRED_BEFORE(maintenance_mutex_);
+  mutable sync::Mutex metadata_mutex_ ABSL_ACQUIRED_AFTER(maintenance_mutex_);
   UserMetadata metadata_ ABSL_GUARDED_BY(metadata_mutex_);
   std::uint32_t type_ ABSL_GUARDED_BY(metadata_mutex_);
   std::atomic<std::uint64_t> sync_calls_{0};                            // calls of Synchronize that have begun

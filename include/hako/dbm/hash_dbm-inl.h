@@ -31,15 +31,11 @@ void HashDBM<FileT>::SynchronizeInBackground() {
   space_->EndReclaim();
 }
 
-// Called by an update that has a bucket locked. Wakes the background thread, which the first call
-// starts. If the system has no thread, the file grows and later calls try again.
+// Called by an update that has a bucket locked. If the system has no thread, the file grows and
+// later calls try again.
 template <File FileT>
 bool HashDBM<FileT>::ReclaimSoon() {
-  if (this->closed_ || writers_.IsInherited()) return false;
-  if (this->background_ == nullptr && !CatchNoMemory([this] { return this->StartBackground(std::chrono::milliseconds{0}); }).ok())
-    return false;
-  this->background_->Wake();
-  return true;
+  return !this->closed_ && !writers_.IsInherited() && this->WakeBackground().ok();
 }
 
 template <File FileT>
@@ -81,7 +77,7 @@ template <File FileT>
 Status HashDBM<FileT>::RemoveAllRecords(WriterState& mine) {
   const Status status = this->RemoveAll(mine);
   space_->ReleaseFreed(mine);
-  if (status.ok()) space_->move_tracker().ForgetAll();
+  if (status.ok()) space_->ForgetMoves();
   space_->extents().StoreLive(&format::LiveState::clearing, 0);  // after an error too: later records must not be removed
   return status;
 }
@@ -179,12 +175,29 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) HAKO_TRY {
   };
   return WithPinnedState(*mine, note_count, [&]() -> Status {
     HAKO_ASSIGN_OR_RETURN(auto copy, open());
-    const auto set = [&](const typename Space::ScannedRecord& record) { return copy->Set(record.key, record.value); };
+    const auto set = [&](const typename Space::ScannedRecord& record) -> Status {
+      if (record.bytes != nullptr) return copy->Set(record.key(), record.value());
+      HAKO_ASSIGN_OR_RETURN(auto found, space_->FindLong(record.handle));
+      return copy->AddLong(found);
+    };
     HAKO_RETURN_IF_ERROR(space_->ScanPinned(set));
     return FinishCopy(*copy, options.num_records);
   });
 }
 HAKO_OR_NO_MEMORY
+
+// Adds a record of another database, whose key is new. REQUIRES: no other thread uses this one
+template <File FileT>
+Status HashDBM<FileT>::AddLong(typename Space::LongRecord& record) {
+  WriterState* mine = writers_.Mine();
+  if (mine == nullptr) return writers_.Refusal();
+  Status status;
+  const std::uint64_t hash = space_->KeyHash(record.key);
+  const std::uint32_t handle = space_->WriteAhead(*mine, hash, record.key, record.value, &status);
+  if (handle == 0) return status;
+  AsWriter(*mine, [&] { status = space_->EndAhead(*mine, handle); });
+  return status.ok() ? index().Adopt(*mine, hash, handle) : status;
+}
 
 template <File FileT>
 Status HashDBM<FileT>::FinishCopy(HashDBM& copy, std::uint64_t num_records) {

@@ -180,6 +180,7 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
   template <class AtEnd, class Body>
   Status WithPinnedState(WriterState& mine, AtEnd&& at_end, Body&& body);
   Status FinishCopy(HashDBM& copy, std::uint64_t num_records);
+  Status AddLong(typename Space::LongRecord& record);
   Status VerifyEntry(const typename Space::ScannedRecord& record) const;
   Status VerifyDiffer(WriterState& mine, std::uint32_t a, std::uint32_t b) const;
   Status FindDamage(std::uint64_t live, std::uint64_t count) const;
@@ -216,6 +217,9 @@ extern template class HashCursor<HashDBM<>, hash::BucketIndex<hash::RecordHeap<M
                                  hash::RecordHeap<MemoryMapParallelFile>>;
 extern template class FileOperations<HashDBM<>, MemoryMapParallelFile, HashOptions>;
 extern template class HashOperations<HashDBM<>, hash::RecordHeap<MemoryMapParallelFile>>;
+extern template class hash::HeapFile<MemoryMapParallelFile>;
+extern template class hash::HeapIndex<MemoryMapParallelFile>;
+extern template class hash::MappedRecords<MemoryMapParallelFile>;
 extern template class hash::RecordHeap<MemoryMapParallelFile>;
 extern template class hash::BucketIndex<hash::RecordHeap<MemoryMapParallelFile>>;
 

@@ -130,13 +130,15 @@ Status HashDBM<FileT>::Evacuate(WriterState& mine, WriterState& mover, std::vect
 // retired meanwhile.
 template <File FileT>
 Status HashDBM<FileT>::MoveLong(WriterState& mine, WriterState& mover, std::uint32_t handle) {
-  StatusOr<hash::RecordView> record = space_->View(mine, handle);
-  if (!record.ok()) return space_->IsNamed(handle) ? record.status() : absl::OkStatus();
+  const auto error_of = [&](const Status& status) { return space_->IsNamed(handle) ? status : absl::OkStatus(); };
+  auto record = space_->FindLong(handle);
+  if (!record.ok()) return error_of(record.status());
   const std::uint64_t hash = space_->KeyHash(record->key);
-  const std::size_t key_size = record->key.size(), value_size = record->value.size();
+  const std::size_t key_size = record->key.size();
+  const std::uint64_t value_size = record->value.size();
   Status error;
   const std::uint32_t copy = space_->WriteAhead(mine, hash, record->key, record->value, &error);
-  if (copy == 0) return error;
+  if (copy == 0) return absl::IsDataLoss(error) ? error_of(error) : error;
   bool moved = false;
   index().RunIfNamed(mine, hash, handle, [&](auto&& replace) {
     moved = true;

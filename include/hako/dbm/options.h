@@ -21,7 +21,7 @@ struct HashOptions {
   std::uint64_t num_records = 0;
   // Records are aligned to 2^align_pow bytes, 3 to 6; fixed when the file is created. The file can
   // grow to 2^(32 + align_pow) bytes, 32 GiB by default; beyond that, updates return
-  // ResourceExhausted.
+  // ResourceExhausted. A mapped file is also limited by FileOptions::reserve_bytes.
   int align_pow = 3;
   // Seed of the key hash and the record checks, fixed when the file is created; 0 = random.
   std::uint64_t seed = 0;
@@ -56,7 +56,8 @@ struct TinyOptions {
   // Expected number of records; 0 = unknown. A hint: the table grows by itself.
   std::uint64_t num_records = 0;
   // Records are aligned to 2^align_pow bytes, 2 to 6. The database can grow to 2^(32 + align_pow)
-  // bytes, 16 GiB by default; beyond that, updates return ResourceExhausted.
+  // bytes, 16 GiB by default, or to its share of the address space if that is less
+  // (base/address_space.h); beyond that, updates return ResourceExhausted.
   int align_pow = 2;
   std::uint64_t seed = 0;  // of the key hash; 0 = random
 };
@@ -66,8 +67,9 @@ struct BabyOptions {
   // A page is split when it would exceed this many bytes, 128 to 8192. Values longer than a quarter
   // of it are stored out of line.
   unsigned page_size = 8192;
-  // Address space to reserve, from 1 MiB to slightly below 512 GiB. Only the used part takes
-  // memory. Beyond it, updates return ResourceExhausted.
+  // Address space to reserve, from 1 MiB to slightly below 512 GiB; less if the share of the
+  // database is less (base/address_space.h). Only the used part takes memory. Beyond it, updates
+  // return ResourceExhausted.
   std::uint64_t max_bytes = std::uint64_t{32} << 30;
 };
 
@@ -77,7 +79,8 @@ struct TreeOptions {
   // of it are stored out of line. Fixed when the file is created.
   unsigned page_size = 8192;
   // Memory for cached pages and for the tables that locate them, at least 1 MiB. The tables take
-  // about 100 bytes for each page of the file, cached or not.
+  // about 100 bytes for each page of the file, cached or not. Less is used where the share of the
+  // address space is less (base/address_space.h): half of that share.
   //
   // Pages changed since the last checkpoint may take about three quarters of the part that pages
   // can use. As they approach that, each update of another page pauses for up to 4 ms, which slows
@@ -97,9 +100,6 @@ struct TreeOptions {
   // Interval of checkpoints by a background thread, if anything has changed; 0 = only by
   // checkpoint_bytes, Synchronize and Close.
   std::chrono::milliseconds sync_interval{0};
-  // For measurements only. Bytes that the first read of a page takes; 0 = all of the page, whose
-  // size the page map stores.
-  std::uint64_t min_read_size = 0;
 };
 
 }  // namespace hako

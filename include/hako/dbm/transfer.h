@@ -47,7 +47,7 @@ inline TextSink SinkOf(std::ostream& stream) {
   };
 }
 
-// The extent of a transfer so far.
+// The progress of a transfer.
 struct TransferProgress {
   std::uint64_t num_records = 0;  // set or written
   std::uint64_t num_bytes = 0;    // of text

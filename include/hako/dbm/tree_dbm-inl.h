@@ -19,16 +19,15 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare
   if (options.page_size < 128 || options.page_size > 8192) return absl::InvalidArgumentError("TreeOptions::page_size must be 128 to 8192");
   if (options.cache_bytes < (1 << 20)) return absl::InvalidArgumentError("TreeOptions::cache_bytes must be at least 1 MiB");
   if (options.checkpoint_bytes == 0) return absl::InvalidArgumentError("TreeOptions::checkpoint_bytes must not be 0");
-  HAKO_ASSIGN_OR_RETURN(
-      auto store, tree::PageStore<FileT>::Open(std::move(file), Compare::kName, Codec::kName, options.page_size, options.min_read_size));
+  HAKO_ASSIGN_OR_RETURN(auto store, tree::PageStore<FileT>::Open(std::move(file), Compare::kName, Codec::kName, options.page_size));
   const bool is_new = store->super().root == 0;
   tree::PoolLimits limits;
   limits.memory_bytes = options.cache_bytes;
   limits.dirty_bytes = std::min(options.checkpoint_bytes, options.cache_bytes / 2);
   limits.order = tree::PageView<Compare>::kOrder;
-  auto waker = std::make_shared<std::atomic<sync::BackgroundThread*>>(nullptr);
-  HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(std::move(store), limits, [waker] {
-                          if (sync::BackgroundThread* const thread = waker->load()) thread->Wake();
+  auto checkpointed = std::make_shared<std::atomic<TreeDBM*>>(nullptr);
+  HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(std::move(store), limits, [checkpointed] {
+                          if (TreeDBM* const dbm = checkpointed->load()) dbm->CheckpointSoon();
                         }));
   const std::uint32_t page_size = space->store().super().page_size;
   std::unique_ptr<TreeDBM> dbm(new TreeDBM(std::move(space), page_size, options));
@@ -41,10 +40,10 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare
     dbm->tree().Attach(dbm->space_->store().super().root, dbm->space_->store().super().num_records);
   }
   if (dbm->IsWritable()) {
-    HAKO_RETURN_IF_ERROR(dbm->StartBackground(options.sync_interval));
-    waker->store(dbm->background_.get());
+    if (options.sync_interval.count() > 0) HAKO_RETURN_IF_ERROR(dbm->StartBackground(options.sync_interval));
+    checkpointed->store(dbm.get());
   }
-  dbm->waker_ = std::move(waker);
+  dbm->checkpointed_ = std::move(checkpointed);
   dbm->closed_ = false;
   return dbm;
 }
@@ -76,8 +75,10 @@ void TreeDBM<FileT, Compare, Codec>::NoteHealth(const Status& status) {
   const Status failure = space_->store().Health();
   Status health = failure.ok() ? status : failure;
   if (health.ok() && space_->store().is_short()) {
-    health = CatchNoMemory(
-        []() -> Status { return absl::ResourceExhaustedError("the device is full: only removals are accepted until space is available"); });
+    health = CatchNoMemory([&]() -> Status {
+      return absl::ResourceExhaustedError(absl::StrCat("the device is full: only removals are accepted until space is available",
+                                                       status.ok() ? "" : "; ", status.message()));
+    });
   }
   refusal_.Assign(health);
   static constexpr std::chrono::milliseconds kFirstDelay{10}, kDelayMax{1000};
@@ -210,7 +211,6 @@ Stats TreeDBM<FileT, Compare, Codec>::GetStats() {
   stats.epoch = store.num_commits();
   stats.synced_at = store.synced_at();
   AddDeviceCounters(space_->store().file(), &stats);
-  stats.second_reads = store.second_reads();
   return stats;
 }
 
@@ -244,7 +244,7 @@ HAKO_CATCH_NO_MEMORY(return {};)
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 void TreeDBM<FileT, Compare, Codec>::StopThreads() {
-  waker_->store(nullptr);
+  checkpointed_->store(nullptr);
   Files::StopThreads();
   space_->StopReadingAhead();
 }

@@ -137,10 +137,14 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   // ---- for FileOperations ----
   auto& file() const { return space_->store().file(); }
   const sync::StickyStatus& refusal() const { return refusal_; }
-  Status MayUpdate() const {
+  Status MayUpdate() {
     const Status refusal = refusal_.Get();
-    if (absl::IsResourceExhausted(refusal) && IsTimeToRetry()) this->background_->Wake();  // there may be space by now
+    if (absl::IsResourceExhausted(refusal) && IsTimeToRetry()) CheckpointSoon();  // there may be space by now
     return refusal;
+  }
+  // Without a thread no update waits for a checkpoint, and memory for pages may run out.
+  void CheckpointSoon() {
+    if (!this->WakeBackground().ok()) space_->progress().NoteFailure();
   }
   Status SynchronizeLocked();
   void SynchronizeInBackground();
@@ -166,7 +170,7 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   std::chrono::milliseconds retry_delay_ ABSL_GUARDED_BY(retry_mutex_){0};
   std::chrono::steady_clock::time_point retry_at_ ABSL_GUARDED_BY(retry_mutex_);
   tree::Checkpointer<FileT, Codec> checkpointer_ ABSL_GUARDED_BY(maintenance_mutex_){*space_};
-  std::shared_ptr<std::atomic<sync::BackgroundThread*>> waker_;  // the thread that the buffer pool wakes
+  std::shared_ptr<std::atomic<TreeDBM*>> checkpointed_;  // whose checkpoints the buffer pool requests
 };
 
 }  // namespace hako

@@ -225,10 +225,14 @@ bool BlockCache<Device>::TakeFrames(std::span<std::uint32_t> frames, std::uint64
 // order; if that is dirty, it is returned in *dirty and not taken.
 template <BlockDevice Device>
 std::uint32_t BlockCache<Device>::TakeFrame(Shard& shard, std::uint32_t* dirty) {
-  if (!shard.free.empty()) {
-    const std::uint32_t frame = shard.free.back();
-    shard.free.pop_back();
+  if (const std::uint32_t frame = shard.free; frame != kNone) {
+    shard.free = std::exchange(frames_[frame].next, kNone);
     return frame;
+  }
+  if (shard.unused != shard.end) {
+    std::construct_at(&frames_[shard.unused]);
+    if (num_used_.fetch_add(1, std::memory_order_relaxed) == kFewFrames) AdviseHugePages(memory_.get(), num_frames_ * block_size_);
+    return shard.unused++;
   }
   for (std::uint32_t steps = 0; steps < 2 * (shard.end - shard.first); ++steps) {
     const std::uint32_t frame = shard.hand;

@@ -99,8 +99,8 @@ class BlockCache {
         run_max_(limits.batches ? std::max<std::size_t>(kGroup, std::min(kRunBytes / block_size_, num_frames_ / 4)) : 1),
         behind_(limits.writes_behind && keeps_ && request_max_ > 1 ? num_frames_ / 2 : kNever),
         memory_alignment_(limits.memory_alignment),
-        memory_(MakeAlignedBuffer(num_frames_ * block_size_)),
-        frames_(num_frames_),
+        memory_(MakeAlignedBuffer(num_frames_ * block_size_, HugePages::kLater)),
+        frames_(std::allocator<Frame>().allocate(num_frames_), {num_frames_}),
         shards_(std::make_unique<Shard[]>(num_shards_)) {
     // A shard's frames are contiguous and taken in that order, so that adjacent blocks are often
     // adjacent in memory.
@@ -108,8 +108,8 @@ class BlockCache {
       Shard& shard = shards_[i];
       shard.first = static_cast<std::uint32_t>(num_frames_ * i / num_shards_);
       shard.end = static_cast<std::uint32_t>(num_frames_ * (i + 1) / num_shards_);
-      for (std::uint32_t frame = shard.end; frame > shard.first; --frame) shard.free.push_back(frame - 1);
-      shard.heads.assign(std::bit_ceil(shard.free.size()), kNone);
+      shard.unused = shard.first;
+      shard.heads.assign(std::bit_ceil(shard.end - shard.first), kNone);
       shard.hand = shard.first;
       shard.dirty.assign((shard.end - shard.first + 63) / 64, 0);
     }
@@ -152,19 +152,26 @@ class BlockCache {
   static constexpr std::size_t kGap = 8;             // cached blocks reread rather than splitting a read
   static constexpr std::size_t kAtOnce = 64;         // transfers per batch
   static constexpr std::size_t kNever = ~std::size_t{0};
+  static constexpr std::size_t kFewFrames = 64;  // then the rest gets huge pages
 
   struct Frame {
     std::uint64_t block = kNoBlock;
-    std::uint32_t next = kNone;  // next frame of the same hash
+    std::uint32_t next = kNone;  // next frame of the same hash, or next free one
     bool dirty = false, busy = false;
     bool seen = false, recent = false;  // requested; requested again since the hand passed
   };
   struct alignas(64) Shard {
     mutable std::mutex mutex;
     std::condition_variable changed;  // notified when a frame is no longer busy
-    std::vector<std::uint32_t> heads, free;
+    std::vector<std::uint32_t> heads;
     std::vector<std::uint64_t> dirty;            // a bit for each frame: Frame::dirty
     std::uint32_t first = 0, end = 0, hand = 0;  // frames
+    std::uint32_t unused = 0;                    // the first frame that was never used: it and later ones take no memory
+    std::uint32_t free = kNone;                  // frames that were used before
+  };
+  struct FreeFrames {
+    std::size_t count;
+    void operator()(Frame* frames) const { std::allocator<Frame>().deallocate(frames, count); }
   };
 
   // Locks the shards of blocks `first` to `last` in ascending order.
@@ -272,7 +279,7 @@ class BlockCache {
   }
   void GiveBack(Shard& shard, std::uint32_t frame) {
     Unlink(shard, frame);
-    shard.free.push_back(frame);
+    frames_[frame].next = std::exchange(shard.free, frame);
   }
 
   template <class F>
@@ -306,7 +313,8 @@ class BlockCache {
   const bool keeps_;
   const std::size_t num_frames_, num_shards_, request_max_, run_max_, behind_, memory_alignment_;
   const AlignedBuffer memory_;
-  std::vector<Frame> frames_;
+  const std::unique_ptr<Frame[], FreeFrames> frames_;
+  std::atomic<std::size_t> num_used_{0};  // frames that were ever used
   std::unique_ptr<Shard[]> shards_;
   BlockRanges fresh_;
   sync::StickyStatus failure_;              // set when a dirty block could not be written

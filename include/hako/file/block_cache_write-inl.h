@@ -168,7 +168,7 @@ void BlockCache<Device>::Drop(std::uint64_t offset) {
   for (std::size_t i = 0; i < num_shards_; ++i) {
     Shard& shard = shards_[i];
     std::unique_lock lock(shard.mutex);
-    for (std::uint32_t frame = shard.first; frame < shard.end; ++frame) {
+    for (std::uint32_t frame = shard.first; frame < shard.unused; ++frame) {
       while (frames_[frame].busy) shard.changed.wait(lock);
       if (frames_[frame].block != kNoBlock && frames_[frame].block >= first) GiveBack(shard, frame);
     }

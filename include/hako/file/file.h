@@ -117,18 +117,20 @@ struct FileOptions {
   // that a killed process had in flight holds the file for some milliseconds more.
   std::chrono::milliseconds lock_timeout{0};
   // Mapped files: address space to reserve, in bytes; the largest size that the file can grow to
-  // while open. 0 = 1 TiB, less for each of many files of one process, down to 4 GiB, or where the
-  // system allows less (ulimit -v).
+  // while open. 0 = its present size and a share of the address space, up to 1 TiB: less for each
+  // of thousands of databases in one process, or where the system allows less (ulimit -v); see
+  // base/address_space.h.
   std::uint64_t reserve_bytes = 0;
   // Space is allocated ahead of Size() in steps of an eighth of the size, within these bounds in
-  // bytes. Close gives the rest back.
-  std::uint64_t grow_min = std::uint64_t{2} << 20;
+  // bytes. Close gives the rest back. A grow_min of 0 stands for 2 MiB once the file exceeds 128
+  // KiB; up to that it grows by what is needed.
+  std::uint64_t grow_min = 0;
   std::uint64_t grow_max = std::uint64_t{1} << 30;
   // Mapped files: asks for 2 MiB pages for the part by which the file grows. They make random
   // access a third faster and filling a file far cheaper, but a store dirties 2 MiB instead of 4
   // KiB. Databases do not ask for them with Durability::kPower or a sync_interval, and a file that
   // is synced eight times within a second stops using them (file/map_paging.h). A hint; without
-  // effect if grow_min is below 2 MiB.
+  // effect if grow_min is below 2 MiB, but not 0.
   bool huge_pages = true;
   // Positional files: transfers bypass the kernel's page cache (O_DIRECT) and go through a separate
   // block cache. For data far larger than memory. InvalidArgument if the file system has no direct
@@ -143,8 +145,6 @@ struct FileOptions {
   // Positional files: each write to the device is durable when it returns (O_DSYNC). With a block
   // cache this applies once the cache writes the block.
   bool sync = false;
-  // Direct I/O: adjacent blocks go in one transfer. False is for measurements only.
-  bool batching = true;
 };
 
 // A file type that can be opened by path. Open returns InvalidArgument for wrong options,

@@ -3,8 +3,8 @@
 //
 // Address space for the largest size (FileOptions::reserve_bytes) is mapped once at Open, as LMDB
 // does. Growth allocates blocks behind it and moves nothing, so views stay valid. By default each
-// file takes a share of the remaining address space, so that thousands can be open; a file that has
-// outgrown its share gets a larger one at the next Open. Pages beyond the file's end must not be
+// file gets a share of the address space (base/address_space.h), so that tens of thousands can be
+// open; a file that has outgrown its share gets a larger one at the next Open. Pages beyond the file's end must not be
 // accessed: that raises SIGBUS, as do views above the new size after Resize has shrunk the file. A
 // full disk never raises SIGBUS: Resize allocates the blocks first (posix_file.h).
 //
@@ -22,6 +22,7 @@
 #include <string>
 #include <utility>
 
+#include "hako/base/address_space.h"
 #include "hako/base/assert.h"
 #include "hako/base/per_byte_copy.h"
 #include "hako/base/status.h"
@@ -40,15 +41,12 @@ class MemoryMapParallelFile {
 
   // Movable, not copyable. The destructor closes the file if the owner has not.
   MemoryMapParallelFile(MemoryMapParallelFile&& other) noexcept
-      : base_(std::exchange(other.base_, nullptr)),
-        map_size_(other.map_size_),
-        posix_(std::move(other.posix_)),
-        paging_(std::move(other.paging_)) {}
+      : base_(std::exchange(other.base_, nullptr)), map_(other.map_), posix_(std::move(other.posix_)), paging_(std::move(other.paging_)) {}
   MemoryMapParallelFile& operator=(MemoryMapParallelFile&& other) noexcept {
     if (this != &other) {
       (void)Close();
       base_ = std::exchange(other.base_, nullptr);
-      map_size_ = other.map_size_;
+      map_ = other.map_;
       posix_ = std::move(other.posix_);
       paging_ = std::move(other.paging_);
     }
@@ -100,17 +98,17 @@ class MemoryMapParallelFile {
  private:
   static constexpr std::size_t kLongWrite = 64 << 10;
 
-  MemoryMapParallelFile(std::byte* base, std::size_t map_size, std::unique_ptr<PosixFile> posix, bool huge_pages)
-      : base_(base),
-        map_size_(map_size),
+  MemoryMapParallelFile(const AddressRange& map, std::unique_ptr<PosixFile> posix, bool huge_pages)
+      : base_(map.base),
+        map_(map),
         posix_(std::move(posix)),
-        paging_(std::make_unique<MapPaging>(base, map_size, posix_->size(), huge_pages)) {}
+        paging_(std::make_unique<MapPaging>(map.base, map.size, posix_->size(), huge_pages)) {}
 
   // Writes by a system call, which neither clears pages before filling them nor faults on each.
   Status WriteLong(std::uint64_t offset, std::span<const std::byte> in);
 
   std::byte* base_;  // nullptr = closed
-  std::size_t map_size_;
+  AddressRange map_;
   std::unique_ptr<PosixFile> posix_;
   std::unique_ptr<MapPaging> paging_;
 };

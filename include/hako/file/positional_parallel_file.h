@@ -34,7 +34,13 @@ namespace hako {
 class PositionalParallelFile {
  public:
   // See PathFile.
-  static StatusOr<PositionalParallelFile> Open(const std::string& path, const FileOptions& options = {});
+  static StatusOr<PositionalParallelFile> Open(const std::string& path, const FileOptions& options = {}) {
+    return Open(path, options, true);
+  }
+  // For measurements: a file whose block cache transfers each block separately.
+  static StatusOr<PositionalParallelFile> OpenUnbatched(const std::string& path, const FileOptions& options) {
+    return Open(path, options, false);
+  }
 
   // Movable, not copyable. The destructor closes the file if the owner has not.
   PositionalParallelFile(PositionalParallelFile&&) = default;
@@ -62,6 +68,7 @@ class PositionalParallelFile {
   bool has_cache() const { return cache_ != nullptr && cache_->keeps(); }
 
  private:
+  static StatusOr<PositionalParallelFile> Open(const std::string& path, const FileOptions& options, bool batches);
   explicit PositionalParallelFile(std::unique_ptr<PosixFile> posix)
       : posix_(std::move(posix)), device_(std::make_unique<PositionalDevice>(posix_->fd(), posix_->path())) {}
 

@@ -3,8 +3,8 @@
 //   offset      0  superblock slot 0          512 bytes used
 //            4096  superblock slot 1
 //            8192  live state                 of the process that has, or had, the file open
-//           12288  index extents              13,312 x u32, see IndexExtentEntry
-//           65536  extents, each a multiple of 64 KiB: heap extents begin with a HeapExtentHeader,
+//           12288  index extents              5,120 x u32, see IndexExtentEntry
+//           32768  extents, each a multiple of 16 KiB: heap extents begin with a HeapExtentHeader,
 //                  index extents are bare buckets
 //            tail  after a clean close: the closing note (free space), then the index of a file
 //                  that is not mapped (hash/index_arena.h)
@@ -22,7 +22,9 @@
 //   3  before any release: other stamps (format/stamp.h). No longer read.
 //   4  before any release: the head check of longer records had 16 bits and did not cover the check.
 //      No longer read.
-//   5  this one.
+//   5  before any release: the extents began at 64 KiB and were multiples of that; large index
+//      extents had 1 MiB. No longer read.
+//   6  this one.
 #pragma once
 
 #include <array>
@@ -35,13 +37,16 @@
 namespace hako::format {
 
 inline constexpr std::array<char, 16> kHashFileMagic = {'h', 'a', 'k', 'o', ' ', 'h', 'a', 's', 'h', ' ', 'D', 'B', 'M', '\r', '\n', 26};
-inline constexpr std::uint32_t kHashFileVersion = 5;
-inline constexpr std::uint32_t kHashFileOldest = 5;  // oldest version that is still read
-inline constexpr std::uint64_t kExtentUnit = 64 << 10;
+inline constexpr std::uint32_t kHashFileVersion = 6;
+inline constexpr std::uint32_t kHashFileOldest = 6;  // oldest version that is still read
+inline constexpr std::uint64_t kExtentUnit = 16 << 10;
+// Extents of at least this size, except the first, begin at a multiple of it.
+inline constexpr std::uint64_t kExtentAlignment = 64 << 10;
+inline constexpr std::uint64_t kSmallIndexExtent = 64 << 10, kLargeIndexExtent = 4 << 20;
 inline constexpr std::uint64_t kLiveStateOffset = 8192;
 inline constexpr std::uint64_t kIndexExtentsOffset = 12288;
-inline constexpr std::uint64_t kIndexExtentsMax = (kExtentUnit - kIndexExtentsOffset) / 4;
-inline constexpr std::uint64_t kFirstExtent = kExtentUnit;
+inline constexpr std::uint64_t kFirstExtent = 32 << 10;
+inline constexpr std::uint64_t kIndexExtentsMax = (kFirstExtent - kIndexExtentsOffset) / 4;
 
 struct HashSuperBlock {
   std::array<char, 16> magic;
@@ -95,7 +100,7 @@ static_assert(sizeof(LiveState) == 104 && alignof(LiveState) == 8);
 
 inline constexpr std::uint64_t kClearing = 0x63'6c'65'61'72'69'6e'67;  // not a value that a flipped bit makes
 
-// Bits 0..29: offset / 64 KiB; bit 30: 1 MiB long, else 64 KiB; bit 31: overflow buckets, else the
+// Bits 0..29: offset / 16 KiB; bit 30: 4 MiB long, else 64 KiB; bit 31: overflow buckets, else the
 // next chunk of buckets.
 struct IndexExtentEntry {
   std::uint64_t offset;
@@ -103,10 +108,10 @@ struct IndexExtentEntry {
   bool overflow;
 
   std::uint32_t Pack() const {
-    return static_cast<std::uint32_t>(offset / kExtentUnit) | (bytes > kExtentUnit ? 1u << 30 : 0) | (overflow ? 1u << 31 : 0);
+    return static_cast<std::uint32_t>(offset / kExtentUnit) | (bytes > kSmallIndexExtent ? 1u << 30 : 0) | (overflow ? 1u << 31 : 0);
   }
   static IndexExtentEntry Unpack(std::uint32_t word) {
-    return {(word & 0x3fffffff) * kExtentUnit, (word >> 30 & 1) != 0 ? kExtentUnit * 16 : kExtentUnit, word >> 31 != 0};
+    return {(word & 0x3fffffff) * kExtentUnit, (word >> 30 & 1) != 0 ? kLargeIndexExtent : kSmallIndexExtent, word >> 31 != 0};
   }
 };
 

@@ -85,10 +85,14 @@ HAKO_INLINE constexpr std::uint32_t RecordHeadCheck(std::uint32_t check, std::ui
   return static_cast<std::uint32_t>(MixBits((key_size << 32 | value_size) ^ MixBits(MixBits(offset ^ file_secret) + check)));
 }
 
-// The low 32 bits of XXH3 over the value, seeded by the key (its hash covers its length), the place
-// and the file. So a stale image, or one moved or copied from elsewhere, does not validate.
+// The check of a record is the low 32 bits of XXH3 over the value, seeded by the key (its hash covers
+// its length), the place and the file. So a stale image, or one moved or copied from elsewhere, does
+// not validate.
+HAKO_INLINE constexpr std::uint64_t RecordCheckSeed(std::uint64_t key_hash, std::uint64_t offset, std::uint64_t file_secret) {
+  return (key_hash ^ file_secret) + offset;
+}
 HAKO_INLINE std::uint32_t RecordCheck(std::string_view value, std::uint64_t key_hash, std::uint64_t offset, std::uint64_t file_secret) {
-  return static_cast<std::uint32_t>(Hash64(value, (key_hash ^ file_secret) + offset));
+  return static_cast<std::uint32_t>(Hash64(value, RecordCheckSeed(key_hash, offset, file_secret)));
 }
 
 }  // namespace hako::format

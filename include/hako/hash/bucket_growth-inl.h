@@ -71,17 +71,8 @@ bool BucketIndex<Space>::Split(WriterState& writer) {
     line = next.ok() ? *next : nullptr;
   }
   const bool new_tags = format::TagBase(depth + 1) != format::TagBase(depth);
-  [[maybe_unused]] std::optional<typename Space::Ahead> ahead;  // until RecomputeTags is done
-  if constexpr (Space::kReadsAhead) {
-    if (new_tags) {
-      ahead.emplace();
-      for (std::size_t e = 0; e < num_moved; ++e) space_.Want(*ahead, moved[e].handle);
-      for (std::size_t e = 0; e < num_stayed; ++e) space_.Want(*ahead, stayed[e].handle);
-      space_.Read(*ahead);
-    }
-  }
-  if (new_tags && status.ok()) status = RecomputeTags(writer, {moved.data(), num_moved}, depth + 1);
-  if (new_tags && status.ok()) status = RecomputeTags(writer, {stayed.data(), num_stayed}, depth + 1);
+  if (new_tags && status.ok())
+    status = RecomputeTags(writer, {std::span(moved.data(), num_moved), std::span(stayed.data(), num_stayed)}, depth + 1);
   if (status.ok()) status = FillLine(lines_.Home(n), {moved.data(), num_moved});
   if (!status.ok()) return false;
   PublishLineCount(n + 1);  // nothing can fail from here on
@@ -97,11 +88,21 @@ bool BucketIndex<Space>::Split(WriterState& writer) {
   return true;
 }
 
+// Takes new tags from the keys, whose records are read together where they are not in memory.
 template <class Space>
-Status BucketIndex<Space>::RecomputeTags(WriterState& writer, std::span<Tagged> entries, unsigned depth) const {
-  for (Tagged& entry : entries) {
-    HAKO_ASSIGN_OR_RETURN(const RecordView record, space_.View(writer, entry.handle));
-    entry.tag = format::TagOf(space_.KeyHash(record.key), depth);
+Status BucketIndex<Space>::RecomputeTags(WriterState& writer, const std::array<std::span<Tagged>, 2>& lists, unsigned depth) const {
+  [[maybe_unused]] typename Space::Ahead ahead;
+  if constexpr (Space::kReadsAhead) {
+    for (const std::span<Tagged> entries : lists) {
+      for (const Tagged& entry : entries) space_.Want(ahead, entry.handle);
+    }
+    space_.Read(ahead);
+  }
+  for (const std::span<Tagged> entries : lists) {
+    for (Tagged& entry : entries) {
+      HAKO_ASSIGN_OR_RETURN(const RecordView record, space_.View(writer, entry.handle));
+      entry.tag = format::TagOf(space_.KeyHash(record.key), depth);
+    }
   }
   return absl::OkStatus();
 }

@@ -24,6 +24,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstdint>
@@ -363,7 +364,7 @@ class BucketIndex {
   bool Split(WriterState& writer);
   Status FillLine(Line& line, std::span<const Tagged> entries);
   static void StoreLine(Line& line, const Line& content);
-  Status RecomputeTags(WriterState& writer, std::span<Tagged> entries, unsigned depth) const;
+  Status RecomputeTags(WriterState& writer, const std::array<std::span<Tagged>, 2>& lists, unsigned depth) const;
   void Compact(Line& home, std::size_t chain, std::size_t num_entries);
   Status RepairLine(WriterState& writer, std::uint64_t index);
   Space& space_;
@@ -376,6 +377,7 @@ class BucketIndex {
 
 }  // namespace hako::hash
 
+#include "hako/hash/bucket_fetch-inl.h"
 #include "hako/hash/bucket_growth-inl.h"
 #include "hako/hash/bucket_index-inl.h"
 #include "hako/hash/bucket_multi-inl.h"

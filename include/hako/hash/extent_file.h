@@ -117,7 +117,7 @@ class ExtentFile {
     return Commit();
   }
 
-  // Allocates an extent of `bytes`, a multiple of 64 KiB, all zero. ResourceExhausted leaves
+  // Allocates an extent of `bytes`, a multiple of the extent unit, all zero. ResourceExhausted leaves
   // everything unchanged. Other threads can allocate while a large one is in progress.
   StatusOr<std::uint64_t> Allocate(std::uint64_t bytes) {
     std::uint64_t offset;
@@ -154,16 +154,7 @@ class ExtentFile {
   // already free or of the index: the file is damaged.
   void Free(Extent extent) {
     sync::MutexLock lock(mutex_);
-    if (Overlaps(free_extents_, extent) || IndexHas(extent)) return;
-    auto here = free_extents_.insert(After(free_extents_, extent.offset), extent);
-    if (const auto after = here + 1; after != free_extents_.end() && here->offset + here->bytes == after->offset) {
-      here->bytes += after->bytes;
-      free_extents_.erase(after);
-    }
-    if (here != free_extents_.begin() && (here - 1)->offset + (here - 1)->bytes == here->offset) {
-      (here - 1)->bytes += here->bytes;
-      free_extents_.erase(here);
-    }
+    if (!Overlaps(free_extents_, extent) && !IndexHas(extent)) AddFree(extent);
   }
   std::vector<Extent> free_extents() const {
     sync::MutexLock lock(mutex_);
@@ -248,7 +239,7 @@ class ExtentFile {
       if (offset > file_.Size() || size > file_.Size() - offset)
         return absl::OutOfRangeError(absl::StrCat("a read beyond the end of the file at offset ", offset));
       if constexpr (requires { file_.Prefetch(offset, size); }) {
-        if (size >= format::kExtentUnit) file_.Prefetch(offset, size);
+        if (size >= format::kExtentAlignment) file_.Prefetch(offset, size);
       }
       sync::LoadShared(out, reinterpret_cast<const char*>(base_) + offset, size);
       return absl::OkStatus();
@@ -281,14 +272,15 @@ class ExtentFile {
   // Appends an extent at the tail, and grows the file for it. Returns 0 after a step of that, if it
   // needs several: other threads can allocate between two steps.
   StatusOr<std::uint64_t> Append(std::uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const std::uint64_t offset = tail(), size = file_.Size();
+    const std::uint64_t before = tail(), size = file_.Size();
+    const std::uint64_t offset = before == format::kFirstExtent ? before : AlignFor(bytes, before);
     const std::uint64_t limit = std::uint64_t{1} << (32 + super_.align_pow);
-    if (bytes > limit - offset)
+    if (offset > limit || bytes > limit - offset)
       return absl::ResourceExhaustedError(absl::StrCat("the file has reached its limit of ", limit, " bytes (HashOptions::align_pow)"));
     if (size < offset + bytes) {
       const std::uint64_t step = std::min(offset + bytes, std::max(size, offset) + kGrowthStep);
       if (Status status = file_.Resize(step); !status.ok()) {
-        if (size > offset) (void)file_.Resize(offset);
+        if (size > before) (void)file_.Resize(before);
         return status;
       }
       if (step < offset + bytes) return 0;
@@ -296,16 +288,37 @@ class ExtentFile {
     if constexpr (requires { file_.Prefault(offset, bytes); }) {
       if (bytes <= kGrowthStep) file_.Prefault(offset, bytes);
     }
+    AddFree({before, offset - before});
     SetTail(offset + bytes);
     return offset;
   }
+  static std::uint64_t AlignFor(std::uint64_t bytes, std::uint64_t offset) {
+    const std::uint64_t alignment = bytes < format::kExtentAlignment ? format::kExtentUnit : format::kExtentAlignment;
+    return (offset + alignment - 1) & ~(alignment - 1);
+  }
+  void AddFree(Extent extent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (extent.bytes == 0) return;
+    auto here = free_extents_.insert(After(free_extents_, extent.offset), extent);
+    if (const auto after = here + 1; after != free_extents_.end() && here->offset + here->bytes == after->offset) {
+      here->bytes += after->bytes;
+      free_extents_.erase(after);
+    }
+    if (here != free_extents_.begin() && (here - 1)->offset + (here - 1)->bytes == here->offset) {
+      (here - 1)->bytes += here->bytes;
+      free_extents_.erase(here);
+    }
+  }
   // Takes the lowest free extent that is large enough, or a part of it; 0 if there is none.
   std::uint64_t TakeFree(std::uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const auto extent = std::ranges::find_if(free_extents_, [bytes](const Extent& e) { return e.bytes >= bytes; });
-    if (extent == free_extents_.end()) return 0;
-    const std::uint64_t offset = extent->offset;
-    *extent = {offset + bytes, extent->bytes - bytes};
-    if (extent->bytes == 0) free_extents_.erase(extent);
+    free_extents_.reserve(free_extents_.size() + 1);  // now, as a part must not get lost
+    const auto fits = [bytes](const Extent& e) { return AlignFor(bytes, e.offset) + bytes <= e.offset + e.bytes; };
+    const auto found = std::ranges::find_if(free_extents_, fits);
+    if (found == free_extents_.end()) return 0;
+    const Extent extent = *found;
+    const std::uint64_t offset = AlignFor(bytes, extent.offset), end = offset + bytes;
+    free_extents_.erase(found);
+    AddFree({extent.offset, offset - extent.offset});
+    AddFree({end, extent.offset + extent.bytes - end});
     return offset;
   }
 

@@ -1,6 +1,7 @@
 // Reads the heap extents of a file that is not mapped, in ascending order, in windows of whole
 // extents that take one or two long reads each. A background thread reads the next windows while
-// the caller uses one. If no thread can be started, or there is only one window, Next reads.
+// the caller uses one. If no thread can be started, or there is only one window, Next reads. Of a
+// huge extent, which has one record, only the place is returned: the caller reads it in pieces.
 //
 // Beside writers, a window's bytes were read at some time after the reader was made and before Next
 // returns it, not all at the same moment. Extents come and go meanwhile: only those that exist
@@ -37,6 +38,7 @@ class ExtentReader {
   struct Window {
     std::uint64_t offset = 0, bytes = 0;
     std::vector<Extent> extents;
+    Extent huge{};  // behind `extents`, and not read; 0 bytes = none
     const char* At(const Extent& extent) const { return reinterpret_cast<const char*>(buffer.get()) + (extent.offset - offset); }
 
     AlignedBuffer buffer;
@@ -71,13 +73,14 @@ class ExtentReader {
 
  private:
   static constexpr std::uint64_t kWindowBytes = 1 << 20;
+  static constexpr std::uint64_t kHuge = 9 << 20;  // an extent for several records is shorter
   static constexpr std::uint64_t kWindows = 3;
 
   void ReadAhead(std::stop_token stop) {
-    // A huge extent is in memory only together with the window in use.
+    // A long window is in memory only together with the window in use.
     const auto has_room = [this] {
       std::uint64_t ahead = 0;
-      for (std::uint64_t i = taken_; i < read_; ++i) ahead += windows_[i % kWindows].bytes;
+      for (std::uint64_t i = taken_; i < read_; ++i) ahead += windows_[i % kWindows].bytes - windows_[i % kWindows].huge.bytes;
       return read_ - given_back_ < kWindows && ahead < kWindows * kWindowBytes;
     };
     std::unique_lock lock(mutex_);
@@ -99,12 +102,16 @@ class ExtentReader {
     window->offset = next_;
     window->bytes = 0;
     window->extents.clear();
+    window->huge = {};
     HAKO_RETURN_IF_ERROR(Read(window, std::min(kWindowBytes, to_ - next_)));
     while (next_ < window->offset + window->bytes) {
       format::HeapExtentHeader header;
       std::memcpy(&header, window->At({next_, 0}), sizeof(header));
       const std::uint64_t bytes = file_.HeapExtentBytes(next_, header);
-      if (bytes != 0) {
+      if (bytes > kHuge) {
+        window->huge = {next_, bytes};
+        window->bytes = next_ - window->offset + bytes;
+      } else if (bytes != 0) {
         const std::uint64_t end = next_ + bytes - window->offset;
         if (end > window->bytes) HAKO_RETURN_IF_ERROR(Read(window, end));
         window->extents.push_back({next_, bytes});

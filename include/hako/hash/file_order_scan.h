@@ -23,6 +23,7 @@
 #include "hako/base/status.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/hash/copy_buffer.h"
+#include "hako/hash/extent_bytes.h"
 #include "hako/hash/extent_reader.h"
 #include "hako/hash/record_view.h"
 #include "hako/hash/scan_tracker.h"
@@ -63,22 +64,43 @@ class FileOrderScan {
   template <class V>
   Status ShowFile(V& visit) {
     ExtentReader reader(heap_.extents(), format::kFirstExtent, end_);
+    const auto scan = [&](const Record& record) {
+      if (heap_.MayBeNamed(record.stamp)) {
+        index_.PrefetchHome(record.key_hash);
+        found_.push_back(record);
+      }
+      if (found_.size() == kTogether || ++scanned_ == kScannedMax) Show(std::uint64_t{record.handle} + 1, visit);
+      return absl::OkStatus();
+    };
     for (;;) {
       HAKO_ASSIGN_OR_RETURN(const auto* window, reader.Next());
       if (window == nullptr) return absl::OkStatus();
       for (const Extent& extent : window->extents) {
-        const auto scan = [&](const Record& record) {
-          if (heap_.MayBeNamed(record.stamp)) {
-            index_.PrefetchHome(record.key_hash);
-            found_.push_back(record);
-          }
-          if (found_.size() == kTogether || ++scanned_ == kScannedMax) Show(std::uint64_t{record.handle} + 1, visit);
-          return absl::OkStatus();
-        };
-        HAKO_RETURN_IF_ERROR(heap_.ScanExtent(extent, window->At(extent), scan, [] {}));
+        HAKO_RETURN_IF_ERROR(heap_.ScanExtent(extent, LoadedBytes(window->At(extent)), scan, [] {}));
       }
+      if (window->huge.bytes != 0) HAKO_RETURN_IF_ERROR(ShowHuge(window->huge, visit));
       Show(heap_.HandleAt(window->offset + window->bytes), visit);
     }
+  }
+
+  // The same for an extent of which only a part is in memory at a time: copies the records that are
+  // named.
+  template <class V>
+  Status ShowHuge(const Extent& extent, V& visit) {
+    WindowBytes bytes(heap_.extents());
+    HAKO_RETURN_IF_ERROR(bytes.Enter(extent));
+    std::uint64_t copied = 0;
+    const auto scan = [&](Record record) -> Status {
+      if (!heap_.MayBeNamed(record.stamp) || !index_.Names(record.key_hash, record.handle)) return absl::OkStatus();
+      HAKO_RETURN_IF_ERROR(heap_.CopyScanned(&record, buffer_));
+      found_.push_back(record);
+      copied += record.key_size + record.value_size;
+      if (found_.size() < kTogether && copied < CopyBuffer::kKeptMax) return absl::OkStatus();
+      Show(std::uint64_t{record.handle} + 1, visit);
+      copied = 0;
+      return absl::OkStatus();
+    };
+    return heap_.ScanExtent(extent, bytes, scan, [] {});
   }
 
   // Shows the records found before `end`, except those that must not be shown.
@@ -89,8 +111,9 @@ class FileOrderScan {
     for (const Record& record : found_) handles_.push_back(record.handle);
     std::size_t count = 0;
     tracker_.Advance(handles_, end, [&](std::size_t i) { found_[count++] = found_[i]; });
-    for (std::size_t i = 0; i < count; ++i) visit(found_[i].key, found_[i].value);
+    for (std::size_t i = 0; i < count; ++i) visit(found_[i].key(), found_[i].value());
     found_.clear();
+    buffer_.Clear();
     scanned_ = 0;
   }
 

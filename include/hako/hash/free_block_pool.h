@@ -7,25 +7,19 @@
 // nothing is stored in the block itself, so the pool serves memory, mapped files and other files
 // alike.
 //
-// Runs (hash/free_runs.h) hold larger blocks, and chunks from which threads carve small blocks. The
-// space is divided into regions of 64 KiB. A region counts its free bytes in the pool. When all of
-// them are free, the region is renewed: its small blocks become a run again. Their handles are not
-// removed from the magazines; they are outdated by the region's renewal number, and dropped when a
-// thread takes the magazine.
+// Larger blocks, and chunks from which threads carve small blocks, come from runs of free bytes
+// (hash/free_regions.h). Where all bytes of a region are free, its small blocks become a run again.
 //
-// The blocks of a magazine are counted only once a run is wanted and there is none. Most magazines
-// are handed to a thread again before that, so freeing a small block usually does not access its
-// region.
+// The blocks of a magazine are listed in their regions only once a run is wanted and there is none.
+// Most magazines are handed to a thread again before that, so freeing a small block usually does
+// not access its region.
 //
 // Invariants
 //   1. Every byte of the space is in a block or chunk in use, or in a thread's magazines, or free
-//      in the pool: in a magazine or in a run. Bytes free in the pool are counted once by their
-//      region, unless their magazine is uncounted or their block crosses the end of a region.
-//   2. A block of kFree in the pool is valid only if its region was not renewed since its magazine
-//      arrived.
-//   3. A small block does not cross the end of a region. A block that an older version of hako
-//      placed so is never joined.
-//   4. A block is stamped as free before it is joined, so a scan that finds its old head inside
+//      in the pool: in a magazine or in a run.
+//   2. Each block of a magazine in magazines_ is listed in its region, unless it crosses the end of
+//      one; those in uncounted_ are not.
+//   3. A block is stamped as free before it is joined, so a scan that finds its old head inside
 //      another block takes it for free space.
 //
 // Thread-safe, if each thread has its own Cache. Flush, Forget and ForEach require that the threads
@@ -44,9 +38,9 @@
 #include "hako/base/status.h"
 #include "hako/format/size_class.h"
 #include "hako/hash/chunk.h"
-#include "hako/hash/free_runs.h"
+#include "hako/hash/free_regions.h"
+#include "hako/hash/magazines.h"
 #include "hako/hash/pinned_state.h"
-#include "hako/storage/arena.h"
 #include "hako/sync/mutex.h"
 
 namespace hako::hash {
@@ -57,30 +51,24 @@ class FreeBlockPool {
   // blocks that a scan of the file would take for blocks in use; and blocks that will be free.
   static constexpr unsigned kFree = 0, kUnstamped = format::kSizeClasses, kWaiting = 2 * format::kSizeClasses;
   static constexpr unsigned kLists = 3 * format::kSizeClasses;
-  static constexpr std::uint32_t kRest = 16;          // for small blocks; see Pop
-  static constexpr std::uint32_t kMagazineSize = 60;  // blocks
-  static constexpr std::uint64_t kSmallMax = 4096;    // bytes; a larger free block is a run
-  static constexpr std::uint64_t kRegion = 64 << 10;  // bytes
-  static constexpr std::uint64_t kHeader = 64;        // bytes at an extent's start, never free
+  static constexpr std::uint32_t kRest = 16;  // for small blocks; see Pop
+  static constexpr std::uint32_t kMagazineSize = Magazine::kSize;
+  static constexpr std::uint64_t kSmallMax = 4096;  // bytes; a larger free block is a run
+  static constexpr std::uint64_t kRegion = FreeRegions::kRegion;
 
   // A thread's magazines, one to pop from and one to push to, by list; 0 = none.
   struct Cache {
     std::array<std::uint32_t, kLists> full{};
     std::array<std::uint32_t, kLists> given{};
   };
-  // Whether an extent with a header begins at an offset.
-  struct Extents {
-    bool (*begins_at)(const void* context, std::uint64_t offset) = nullptr;
-    const void* context = nullptr;
-  };
+  using Extents = FreeRegions::Extents;
 
   // For a space whose handles are offsets in units of 1 << shift bytes.
   static StatusOr<std::unique_ptr<FreeBlockPool>> Create(unsigned shift) { return Create(shift, Extents{}); }
   static StatusOr<std::unique_ptr<FreeBlockPool>> Create(unsigned shift, const Extents& extents) {
-    HAKO_ASSIGN_OR_RETURN(storage::ReservedMemory memory, storage::ReservedMemory::ReserveUpTo(kReserveBytes, 64 << 20));
-    HAKO_ASSIGN_OR_RETURN(storage::ReservedMemory regions,
-                          storage::ReservedMemory::Reserve(((std::uint64_t{1} << (32 + shift)) / kRegion + 1) * sizeof(Region)));
-    return std::unique_ptr<FreeBlockPool>(new FreeBlockPool(std::move(memory), std::move(regions), shift, extents));
+    HAKO_ASSIGN_OR_RETURN(Magazines magazines, Magazines::Create());
+    HAKO_ASSIGN_OR_RETURN(FreeRegions regions, FreeRegions::Create(std::uint64_t{1} << (32 + shift), extents));
+    return std::unique_ptr<FreeBlockPool>(new FreeBlockPool(std::move(magazines), std::move(regions), shift));
   }
 
   HAKO_INLINE bool IsSmall(unsigned size_class) const { return size_class <= last_small_; }
@@ -114,23 +102,15 @@ class FreeBlockPool {
   // Frees bytes, in whole units. Returns the run that they are then part of.
   Run FreeRun(Run run) {
     sync::MutexLock lock(mutex_);
-    return AddRun(run);
+    return regions_.Add(run);
+  }
+  // Whether FreeRun has memory for a run. A space asks before it grows by one, which would be lost.
+  bool HasRoomForRun() {
+    sync::MutexLock lock(mutex_);
+    return regions_.HasRoomForRun();
   }
   // Frees bytes between blocks in use: as a run or, if they are few, as small blocks.
-  void FreeGap(Cache& cache, Run run) {
-    if (run.bytes() >= kRunMin) {
-      FreeRun(run);
-      return;
-    }
-    // The largest blocks that fit, none across the end of a region.
-    while (run.bytes() >> shift_ != 0) {
-      const std::uint64_t most = std::min(run.end, RegionEnd(run.begin)) - run.begin;
-      unsigned size_class = std::min(format::SizeClassOf(most >> shift_), last_small_);
-      while (BytesOf(size_class) > most) --size_class;
-      Push(cache, size_class, static_cast<std::uint32_t>(run.begin >> shift_));
-      run.begin += BytesOf(size_class);
-    }
-  }
+  void FreeGap(Cache& cache, Run run);
   // Frees a block of any size. If it was not small, returns the run that it is then part of.
   HAKO_INLINE Run FreeBlock(Cache& cache, unsigned size_class, std::uint32_t handle) {
     if (IsSmall(size_class)) [[likely]] {
@@ -142,57 +122,22 @@ class FreeBlockPool {
 
   // Takes a block of `bytes`, aligned to `alignment`, from the lowest run with room for it; an
   // empty run if there is none.
-  Run TakeBlock(std::uint64_t bytes, std::uint64_t alignment = 1) {
-    const std::uint64_t unit = std::uint64_t{1} << shift_;
-    alignment = std::max(alignment, unit);
-    sync::MutexLock lock(mutex_);
-    const Run found = FindRun(bytes + alignment - unit);
-    if (found.bytes() == 0) return {};
-    const std::uint64_t begin = (found.begin + alignment - 1) & ~(alignment - 1);
-    if (handed_out_ != nullptr) handed_out_->Add(begin >> shift_);
-    return TakeRun({begin, begin + bytes});
-  }
+  Run TakeBlock(std::uint64_t bytes, std::uint64_t alignment = 1);
 
   // Takes a part of one region, of at least `bytes`, from which to carve small blocks. Empty if
   // there is none. REQUIRES: bytes <= kRegion / 4
-  ChunkRest TakeChunk(std::uint64_t bytes) {
-    sync::MutexLock lock(mutex_);
-    Run run = FindRun(std::max(2 * bytes, kRunMin));
-    if (run.bytes() == 0) return {};
-    if (RegionEnd(run.begin) - run.begin < bytes) run.begin = RegionEnd(run.begin);
-    run.end = std::min(run.end, RegionEnd(run.begin));
-    if (handed_out_ != nullptr) handed_out_->Add(run.begin >> shift_, run.end >> shift_);
-    TakeRun(run);
-    return {run.begin, run.end};
-  }
+  ChunkRest TakeChunk(std::uint64_t bytes);
 
   // For a space that cannot grow: takes the smallest block in the pool of at least a size class,
   // from the lists kFree or kUnstamped (`first`); an empty run if there is none.
-  Run TakeSmallBlock(unsigned first, unsigned size_class) {
-    sync::MutexLock lock(mutex_);
-    CountAll();
-    for (unsigned list = first + size_class; list <= first + last_small_; ++list) {
-      for (std::uint32_t m; (m = magazines_[list]) != 0;) {
-        Magazine& magazine = At(m);
-        while (magazine.count != 0) {
-          const Run block = BlockAt(list, magazine.handles[--magazine.count]);
-          if (list < kUnstamped && !IsCurrent(magazine, block)) continue;
-          if (list < kUnstamped && CanBeCounted(block)) Unlist(block);
-          if (handed_out_ != nullptr) handed_out_->Add(block.begin >> shift_, block.end >> shift_);
-          return block;
-        }
-        Recycle(TakeFrom(list, magazines_[list]));
-      }
-    }
-    return {};
-  }
+  Run TakeSmallBlock(unsigned first, unsigned size_class);
 
   // Takes exactly this run; false if it is not in the pool.
   bool TakeIfThere(Run run) {
     sync::MutexLock lock(mutex_);
-    const Run found = runs_.At(run.begin);
+    const Run found = regions_.At(run.begin);
     if (found.begin != run.begin || found.end != run.end) return false;
-    TakeRun(run);
+    regions_.Take(run);
     return true;
   }
   // Takes the runs for which wanted(Run) is true.
@@ -201,37 +146,17 @@ class FreeBlockPool {
     sync::MutexLock lock(mutex_);
     CountAll();
     std::vector<Run> taken;
-    runs_.ForEach([&](Run run) {
+    regions_.ForEach([&](Run run) {
       if (wanted(run)) taken.push_back(run);
     });
-    for (const Run run : taken) TakeRun(run);
+    for (const Run run : taken) regions_.Take(run);
     return taken;
   }
 
   // Takes all free bytes of the ranges out of the pool: visit(Run). is_inside(handle) tells
   // whether a block lies in one of them. Forget removes those in caches.
   template <class IsInside, class F>
-  void TakeAll(const std::vector<Run>& ranges, IsInside&& is_inside, F&& visit) {
-    sync::MutexLock lock(mutex_);
-    CountAll();
-    for (unsigned list = kFree; list < kUnstamped; ++list) {
-      VisitList(list, [&](std::uint32_t handle) {
-        if (!is_inside(handle)) return;
-        const Run block = BlockAt(list, handle);
-        mutex_.AssertHeld();
-        if (CanBeCounted(block)) Count(block, -1);
-        visit(block);
-      });
-    }
-    for (const Run range : ranges) {
-      runs_.Cut(range, [&](Run run) {
-        mutex_.AssertHeld();
-        Count(run, -1);
-        visit(run);
-      });
-      for (std::uint64_t at = range.begin; at < range.end; at = RegionEnd(at)) RegionAt(at) = {++renewals_, 0, 0};
-    }
-  }
+  void TakeAll(const std::vector<Run>& ranges, IsInside&& is_inside, F&& visit);
 
   // From now on adds the blocks that leave the pool to `handed_out`; nullptr ends that.
   void NoteHandedOut(HandleSet* handed_out) {
@@ -242,12 +167,12 @@ class FreeBlockPool {
   template <class F>
   void ForEachRun(F&& visit) const {
     sync::MutexLock lock(mutex_);
-    runs_.ForEach(visit);
+    regions_.ForEach(visit);
   }
   // Free bytes in the pool: in runs, and in the lists of kFree.
   std::uint64_t free_bytes() const {
     sync::MutexLock lock(mutex_);
-    return free_bytes_ + uncounted_bytes_;
+    return regions_.free_bytes() + uncounted_bytes_;
   }
 
   // ---- whole lists ----
@@ -284,7 +209,7 @@ class FreeBlockPool {
       for (std::uint32_t i = 0; i < At(chain).count; ++i) visit(At(chain).handles[i]);
       const std::uint32_t next = At(chain).next;
       sync::MutexLock lock(mutex_);
-      Recycle(chain);
+      store_.Recycle(chain);
       chain = next;
     }
     return chain;
@@ -327,101 +252,34 @@ class FreeBlockPool {
   static constexpr std::uint64_t kRunMin = 512;              // no chunk is taken from a shorter run
   static constexpr std::uint32_t kUncountedMax = 8192;       // a thread may have to count them all
   static constexpr std::uint32_t kCountedAtOnce = 64;        // then other threads get the mutex
-  // Address space for 2 billion free blocks.
-  static constexpr std::uint64_t kReserveBytes = std::uint64_t{8} << 30;
-
-  struct Magazine {
-    std::uint16_t count;
-    std::uint16_t limit;
-    std::uint32_t next;
-    std::uint64_t renewals;  // of all regions, when it came to the pool
-    std::uint32_t handles[kMagazineSize];
-  };
-  static_assert(sizeof(Magazine) == 256);
-  struct Region {
-    std::uint64_t renewal;  // its last renewal number
-    std::uint32_t free;     // bytes free in the pool
-    std::uint32_t listed;   // of these, bytes in magazines
-  };
-
-  FreeBlockPool(storage::ReservedMemory memory, storage::ReservedMemory regions, unsigned shift, const Extents& extents)
-      : memory_(std::move(memory)),
-        region_memory_(std::move(regions)),
-        shift_(shift),
+  FreeBlockPool(Magazines magazines, FreeRegions regions, unsigned shift)
+      : shift_(shift),
         last_small_(format::SizeClassOf(kSmallMax >> shift)),
-        extents_(extents) {}
+        all_(magazines.all()),
+        store_(std::move(magazines)),
+        regions_(std::move(regions)) {}
 
-  Magazine& At(std::uint32_t index) const { return reinterpret_cast<Magazine*>(memory_.base())[index]; }
-  Region& RegionAt(std::uint64_t offset) const { return reinterpret_cast<Region*>(region_memory_.base())[offset / kRegion]; }
-  static std::uint64_t RegionEnd(std::uint64_t offset) { return offset / kRegion * kRegion + kRegion; }
+  Magazine& At(std::uint32_t number) const { return all_[number]; }
   std::uint64_t BytesOf(unsigned size_class) const { return format::UnitsOf(size_class) << shift_; }
   Run BlockAt(unsigned list, std::uint32_t handle) const {
     const std::uint64_t begin = std::uint64_t{handle} << shift_;
     return {begin, begin + BytesOf(list % format::kSizeClasses)};
   }
-  static bool CanBeCounted(Run block) { return block.end <= RegionEnd(block.begin); }
-  bool IsCurrent(const Magazine& magazine, Run block) const { return RegionAt(block.begin).renewal <= magazine.renewals; }
+  bool IsCurrent(const Magazine& magazine, Run block) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return regions_.IsCurrent(block, magazine.renewals);
+  }
 
-  void Count(Run run, int sign) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    free_bytes_ += sign > 0 ? run.bytes() : 0 - run.bytes();
-    for (std::uint64_t at = run.begin; at < run.end; at = RegionEnd(at)) {
-      const auto bytes = static_cast<std::uint32_t>(std::min(run.end, RegionEnd(at)) - at);
-      RegionAt(at).free += sign > 0 ? bytes : 0 - bytes;
-    }
-  }
-  Run AddRun(Run run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    Run joined = runs_.Add(run);
-    Count(run, 1);
-    for (std::uint64_t at = run.begin; at < run.end; at = RegionEnd(at)) {
-      if (const Run renewed = RenewIfFree(at); renewed.bytes() != 0) joined = renewed;
-    }
-    return joined;
-  }
-  Run TakeRun(Run run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    runs_.Take(run);
-    Count(run, -1);
-    return run;
-  }
-  // Turns a region whose bytes are all free into a run.
-  Run RenewIfFree(std::uint64_t offset) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    Region& region = RegionAt(offset);
-    if (region.listed == 0 || region.free < kRegion - kHeader) return {};
-    Run whole{RegionEnd(offset) - kRegion, RegionEnd(offset)};
-    if (region.free != kRegion) {
-      if (region.free != kRegion - kHeader || extents_.begins_at == nullptr || !extents_.begins_at(extents_.context, whole.begin))
-        return {};
-      whole.begin += kHeader;
-    }
-    region.renewal = ++renewals_;
-    region.listed = 0;
-    runs_.Take(whole);
-    return runs_.Add(whole);
-  }
   // The first run of at least `bytes`, after counting magazines if need be; an empty one if there
   // is none.
   Run FindRun(std::uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (;;) {
-      const Run found = runs_.Find(bytes);
+      const Run found = regions_.Find(bytes);
       if (found.bytes() != 0 || !CountSome()) return found;
     }
   }
 
   // Adds a thread's magazine to the pool.
-  void Enter(unsigned list, std::uint32_t m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    Magazine& magazine = At(m);
-    magazine.renewals = renewals_;
-    const bool counts_later = list < kUnstamped && num_uncounted_ < kUncountedMax;
-    if (counts_later) {
-      ++num_uncounted_;
-      uncounted_bytes_ += magazine.count * BytesOf(list);
-    } else if (list < kUnstamped) {
-      CountIn(list, magazine);
-    }
-    std::uint32_t& chain = counts_later ? uncounted_[list] : magazines_[list];
-    magazine.next = chain;
-    chain = m;
-    UpdateHas(list);
-  }
+  void Enter(unsigned list, std::uint32_t m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes the first magazine of a chain of the list.
   std::uint32_t TakeFrom(unsigned list, std::uint32_t& chain) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const std::uint32_t m = chain;
@@ -438,56 +296,16 @@ class FreeBlockPool {
   void UpdateHas(unsigned list) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     has_[list].store(magazines_[list] != 0 || (list < kUnstamped && uncounted_[list] != 0), std::memory_order_relaxed);
   }
-  void CountIn(unsigned list, const Magazine& magazine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const auto bytes = static_cast<std::uint32_t>(BytesOf(list));
-    for (std::uint32_t i = 0; i < magazine.count; ++i) {
-      const std::uint64_t begin = std::uint64_t{magazine.handles[i]} << shift_;
-      if (begin % kRegion + bytes > kRegion) continue;
-      Region& region = RegionAt(begin);
-      region.free += bytes;
-      region.listed += bytes;
-      free_bytes_ += bytes;
-      if (region.free >= kRegion - kHeader) [[unlikely]]
-        RenewIfFree(begin);
-    }
-  }
+  void CountIn(unsigned list, const Magazine& magazine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Lets other threads get the mutex, then counts the blocks of some magazines; false if all are
   // counted.
-  bool CountSome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (num_uncounted_ == 0) return false;
-    { sync::MutexUnlock unlocked(mutex_); }
-    std::uint32_t left = kCountedAtOnce;
-    for (unsigned list = kFree; list < kUnstamped && left != 0; ++list) {
-      for (; uncounted_[list] != 0 && left != 0; --left) {
-        const std::uint32_t m = TakeUncounted(list);
-        CountIn(list, At(m));
-        At(m).next = std::exchange(magazines_[list], m);
-        UpdateHas(list);
-      }
-    }
-    return true;
-  }
+  bool CountSome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CountAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     while (CountSome()) {
     }
   }
   // Prepares a magazine of the pool for a thread: drops outdated handles.
-  void Leave(unsigned list, Magazine& magazine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    std::uint16_t kept = 0;
-    for (std::uint32_t i = 0; i < magazine.count; ++i) {
-      const Run block = BlockAt(list, magazine.handles[i]);
-      if (!IsCurrent(magazine, block)) continue;
-      magazine.handles[kept++] = magazine.handles[i];
-      if (CanBeCounted(block)) Unlist(block);
-    }
-    magazine.count = kept;
-  }
-  // A block in a magazine of the pool is no longer free.
-  void Unlist(Run block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    Count(block, -1);
-    RegionAt(block.begin).listed -= static_cast<std::uint32_t>(block.bytes());
-  }
-
+  void Leave(unsigned list, Magazine& magazine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   template <class F>
   void VisitList(unsigned list, F&& visit) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (const std::uint32_t chain : {magazines_[list], list < kUnstamped ? uncounted_[list] : 0}) {
@@ -505,12 +323,6 @@ class FreeBlockPool {
     magazine.count =
         static_cast<std::uint16_t>(std::remove_if(magazine.handles, magazine.handles + magazine.count, gone) - magazine.handles);
   }
-  void Recycle(std::uint32_t m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    At(m).count = 0;
-    At(m).next = unused_;
-    unused_ = m;
-  }
-
   // REQUIRES: there is nothing to pop
   HAKO_INLINE bool FindMore(Cache& cache, unsigned list, std::uint32_t rest) {
     const std::uint32_t given = cache.given[list];
@@ -529,11 +341,11 @@ class FreeBlockPool {
       if (list < kUnstamped && !is_uncounted) Leave(list, At(next));
       for (std::uint32_t i = 0; handed_out_ != nullptr && i < At(next).count; ++i) handed_out_->Add(At(next).handles[i]);
       if (At(next).count == 0) {
-        Recycle(next);
+        store_.Recycle(next);
         continue;
       }
       std::uint32_t& full = cache.full[list];
-      if (full != 0) Recycle(full);
+      if (full != 0) store_.Recycle(full);
       full = next;
       return true;
     }
@@ -546,16 +358,10 @@ class FreeBlockPool {
     if (full == 0 || At(full).count == 0) std::swap(full, given);
     if (given != 0 && At(given).count == 0) return true;
     sync::MutexLock lock(mutex_);
-    if (unused_ == 0 && (next_ + 1) * sizeof(Magazine) > memory_.size()) return false;
+    const std::uint32_t fresh = store_.New(LimitOf(list));
+    if (fresh == 0) return false;
     if (given != 0) Enter(list, given);
-    if (unused_ != 0) {
-      given = unused_;
-      unused_ = At(given).next;
-    } else {
-      given = static_cast<std::uint32_t>(next_++);
-    }
-    At(given).count = 0;
-    At(given).limit = LimitOf(list);
+    given = fresh;
     return true;
   }
   std::uint16_t LimitOf(unsigned list) const {
@@ -563,10 +369,8 @@ class FreeBlockPool {
     return static_cast<std::uint16_t>(std::clamp<std::uint64_t>(kMagazineBytes / BytesOf(list % format::kSizeClasses), 1, kMagazineSize));
   }
 
-  storage::ReservedMemory memory_;
-  storage::ReservedMemory region_memory_;
   const unsigned shift_, last_small_;
-  const Extents extents_;
+  Magazine* const all_;
   mutable sync::Mutex mutex_;
   // Whether the pool has magazines of the list; changed under mutex_.
   std::array<std::atomic<bool>, kLists> has_{};
@@ -574,12 +378,11 @@ class FreeBlockPool {
   std::array<std::uint32_t, kUnstamped> uncounted_ ABSL_GUARDED_BY(mutex_){};
   std::uint32_t num_uncounted_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t uncounted_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::uint32_t unused_ ABSL_GUARDED_BY(mutex_) = 0;  // empty magazines
-  std::uint64_t next_ ABSL_GUARDED_BY(mutex_) = 1;    // the first magazine never used yet
-  FreeRuns runs_ ABSL_GUARDED_BY(mutex_);
-  std::uint64_t renewals_ ABSL_GUARDED_BY(mutex_) = 0;  // of all regions
-  std::uint64_t free_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  Magazines store_ ABSL_GUARDED_BY(mutex_);
+  FreeRegions regions_ ABSL_GUARDED_BY(mutex_);
   HandleSet* handed_out_ ABSL_GUARDED_BY(mutex_) = nullptr;  // while a state is pinned
 };
 
 }  // namespace hako::hash
+
+#include "hako/hash/free_block_pool-inl.h"

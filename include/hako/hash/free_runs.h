@@ -50,6 +50,9 @@ class FreeRuns {
     return run;
   }
 
+  // Whether there is memory for one more run.
+  bool HasRoom() { return unused_ != 0 || num_nodes_ != capacity_ || Grow(); }
+
   // The first run of at least `bytes`, which stays in the set; an empty one if there is none.
   Run Find(std::uint64_t bytes) const {
     Index at = root_;

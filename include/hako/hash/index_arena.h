@@ -93,7 +93,7 @@ class IndexArena {
     for (std::uint64_t i = 0; i < count; ++i) {
       std::uint64_t numbers[2];
       std::memcpy(numbers, head.data() + (1 + 2 * i) * sizeof(count), sizeof(numbers));
-      if (numbers[0] % storage::Arena::kExtentAlignment != 0 || !has(at, numbers[0])) return false;
+      if (numbers[0] % format::kSmallIndexExtent != 0 || !has(at, numbers[0])) return false;
       HAKO_RETURN_IF_ERROR(Allocate(numbers[0], numbers[1] != 0 ? IndexExtent::kOverflowLines : IndexExtent::kHomeLines).status());
       const std::string_view bytes = BytesOf(extents_.back());
       HAKO_RETURN_IF_ERROR(file.Read(at, const_cast<char*>(bytes.data()), bytes.size()));

@@ -1,7 +1,7 @@
 // Locates buckets: home lines by number, overflow lines by id.
 //
-// Home lines are in chunks that are allocated as the table grows and never move: 4,096 chunks of 64
-// KiB, then chunks of 1 MiB, found through a table of pointers. Overflow lines are carved from
+// Home lines are in chunks that are allocated as the table grows and never move: 2,048 chunks of 64
+// KiB, then chunks of 4 MiB, found through a table of pointers. Overflow lines are carved from
 // separate extents and recycled through a list in memory. The id of an overflow line is its offset
 // in the space divided by 64.
 //
@@ -24,6 +24,7 @@
 #include "hako/base/inline.h"
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"
+#include "hako/format/hash_file_format.h"
 #include "hako/hash/record_space.h"
 #include "hako/sync/version_lock.h"
 
@@ -33,10 +34,10 @@ template <class Space>
 class LineTable {
  public:
   using Line = format::BucketLine;
-  static constexpr std::uint64_t kSmallChunkBytes = 64 << 10;
-  static constexpr std::uint64_t kLargeChunkBytes = 1 << 20;
-  static constexpr std::uint64_t kSmallChunks = 4096;
-  static constexpr std::uint64_t kChunks = 13 * 1024;
+  static constexpr std::uint64_t kSmallChunkBytes = format::kSmallIndexExtent;
+  static constexpr std::uint64_t kLargeChunkBytes = format::kLargeIndexExtent;
+  static constexpr std::uint64_t kSmallChunks = 2048;
+  static constexpr std::uint64_t kChunks = 4352;
   static constexpr std::uint64_t kHomeMax = (kSmallChunks * kSmallChunkBytes + (kChunks - kSmallChunks) * kLargeChunkBytes) / sizeof(Line);
 
   explicit LineTable(Space& space) : space_(space), chunks_(new std::atomic<Line*>[kChunks]()) {}
@@ -136,7 +137,7 @@ class LineTable {
     if (index < kSmallLines) [[likely]]
       return {index >> 10, index & 1023};
     const std::uint64_t beyond = index - kSmallLines;
-    return {kSmallChunks + (beyond >> 14), beyond & 16383};
+    return {kSmallChunks + (beyond >> 16), beyond & 65535};
   }
 
   void AppendChunk(std::uint64_t offset) {

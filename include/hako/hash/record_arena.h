@@ -22,6 +22,7 @@
 
 #include "hako/base/hash.h"
 #include "hako/base/inline.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/prefetch.h"
 #include "hako/base/status.h"
 #include "hako/format/record_format.h"
@@ -344,6 +345,7 @@ class RecordArena {
     }
   }
   Status Grow(std::uint64_t bytes) {
+    if (!pool_->HasRoomForRun()) return NoMemoryError();
     const std::uint64_t size = ChunkSize(arena_->end(), bytes);
     HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, arena_->Allocate(size));
     pool_->FreeRun({offset, offset + size});

@@ -9,11 +9,11 @@ namespace hako::hash {
 template <File FileT>
 template <class ForEachWriter>
 Status RecordHeap<FileT>::PinState(ForEachWriter&& for_each_writer) {
-  HAKO_ASSIGN_OR_RETURN(pinned_, PinnedState::Create(epoch(), extents_->tail(), HandleAt(extents_->tail())));
+  HAKO_ASSIGN_OR_RETURN(pinned_, PinnedState::Create(epoch(), extents_->tail(), this->HandleAt(extents_->tail())));
   GatherFree(for_each_writer);
   for_each_writer([&](WriterState& writer) {
     pool_->Flush(writer.free, FreeBlockPool::kUnstamped, FreeBlockPool::kWaiting);
-    if (writer.ahead.bytes() != 0) pinned_->handed_out.Add(HandleAt(writer.ahead.begin));
+    if (writer.ahead.bytes() != 0) pinned_->handed_out.Add(this->HandleAt(writer.ahead.begin));
   });
   pool_->NoteHandedOut(&pinned_->handed_out);
   return absl::OkStatus();

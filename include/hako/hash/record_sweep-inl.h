@@ -17,7 +17,7 @@ Status RecordHeap<FileT>::Sweep(Named&& named) {
   const format::Epochs at = epochs();
   if (at.now <= format::kRefreshAge) return absl::OkStatus();  // no stamp is old
   if (sweep_.to < format::kFirstExtent || sweep_.to >= sweep_.end) sweep_ = {format::kFirstExtent, format::kFirstExtent, extents_->tail()};
-  const std::uint64_t share = (sweep_.end - format::kFirstExtent) / kSweepEpochs + kDevicePage;
+  const std::uint64_t share = (sweep_.end - format::kFirstExtent) / kSweepEpochs + kSweepLeast;
   for (std::uint64_t left = share * (at.now - at.durable); left != 0 && sweep_.to < sweep_.end;) {
     const std::uint64_t from = sweep_.to;
     HAKO_RETURN_IF_ERROR(SweepPiece(std::min(left, kSweepPiece), named));
@@ -76,7 +76,7 @@ Status RecordHeap<FileT>::SweepRecord(std::uint64_t offset, const char* bytes, s
   std::memcpy(&word, bytes, std::min<std::uint64_t>(sizeof(word), read));
   if (!format::Stamp(static_cast<std::uint16_t>(word >> 32)).IsLive()) return absl::OkStatus();
   Head head;
-  if (!DecodeWholeHead(bytes, room, offset, &head) || head.key_at() > read) return absl::OkStatus();
+  if (!this->DecodeWholeHead(bytes, room, offset, &head) || head.key_at() > read) return absl::OkStatus();
   const bool is_old = format::Refresh(head.stamp, epochs()).bits() != head.stamp.bits();
   if (head.lengths.header == 2) {
     if (head.size() > read) return absl::OkStatus();
@@ -103,8 +103,7 @@ template <File FileT>
 void RecordHeap<FileT>::MakeAncient(std::uint64_t offset, const Head& head, std::uint64_t key_hash) {
   if constexpr (kMapped) {
     std::uint16_t old = head.stamp.bits();
-    auto& word = *reinterpret_cast<std::uint16_t*>(base_ + offset + 4);
-    std::atomic_ref(word).compare_exchange_strong(old, format::Stamp::Ancient().bits(), std::memory_order_relaxed);
+    this->StampOf(HandleOf(offset)).compare_exchange_strong(old, format::Stamp::Ancient().bits(), std::memory_order_relaxed);
   } else {
     const bool is_short = head.lengths.header == 2;
     const std::uint64_t bytes = is_short ? BytesOf(ClassOf(head.lengths.key_size, head.lengths.value_size)) : 0;
@@ -117,7 +116,6 @@ void RecordHeap<FileT>::MakeAncient(std::uint64_t offset, const Head& head, std:
 // records are stamped in one write.
 template <File FileT>
 void RecordHeap<FileT>::StampAncient(std::span<const SweptRecord> run, std::uint64_t mask, std::uint64_t read_from) {
-  static constexpr std::uint64_t kStampAt = 4;
   const std::uint16_t bits = format::Stamp::Ancient().bits();
   while (mask != 0) {
     const auto first = static_cast<std::size_t>(std::countr_zero(mask));
@@ -127,12 +125,11 @@ void RecordHeap<FileT>::StampAncient(std::span<const SweptRecord> run, std::uint
       StoreStamp(run[first].handle, format::Stamp(bits));
       continue;
     }
-    const auto stamp_of = [&](std::size_t i) { return sweep_buffer_.data() + (OffsetOf(run[i].handle) + kStampAt - read_from); };
+    const auto stamp_of = [&](std::size_t i) { return sweep_buffer_.data() + (OffsetOf(run[i].handle) + Heap::kStampAt - read_from); };
     for (std::size_t i = first; i < first + count; ++i) std::memcpy(stamp_of(i), &bits, sizeof(bits));
     const auto size = static_cast<std::size_t>(stamp_of(first + count - 1) - stamp_of(first)) + sizeof(bits);
     if (!AcceptsWrites()) return;
-    const Status status = extents_->Write(OffsetOf(run[first].handle) + kStampAt, {stamp_of(first), size});
-    if (!status.ok()) Poison(status);
+    (void)this->WriteOrPoison(OffsetOf(run[first].handle) + Heap::kStampAt, {stamp_of(first), size});
   }
 }
 

@@ -14,12 +14,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
 
+#include "hako/base/address_space.h"
 #include "hako/base/assert.h"
 #include "hako/base/status.h"
 #include "hako/sync/mutex.h"
@@ -29,59 +29,54 @@ namespace hako::storage {
 // A reserved range of zero pages.
 class ReservedMemory {
  public:
-  static StatusOr<ReservedMemory> Reserve(std::uint64_t bytes) {
-    void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED) return SystemError(errno, absl::StrCat("cannot reserve ", bytes, " bytes of address space").c_str());
-    return ReservedMemory(static_cast<std::byte*>(base), bytes);
-  }
-  // Reserves as much as the system allows (ulimit -v), from `least` to `bytes`. If less than
-  // `bytes`, then half of that, to leave room for others.
+  static StatusOr<ReservedMemory> Reserve(std::uint64_t bytes) { return ReserveUpTo(bytes, bytes); }
+  // Reserves this structure's share of the address space, from `least` to `bytes` bytes.
   static StatusOr<ReservedMemory> ReserveUpTo(std::uint64_t bytes, std::uint64_t least) {
-    auto memory = Reserve(bytes);
-    for (std::uint64_t size = bytes / 2; !memory.ok() && size >= least; size /= 2) {
-      memory = Reserve(size);
-      if (memory.ok() && size / 2 >= least) memory = Reserve(size / 2);
-    }
-    return memory;
+    const AddressRange range = ReserveAddresses(std::min(least, bytes), bytes, [](std::uint64_t size) {
+      void* const base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      return base != MAP_FAILED ? static_cast<std::byte*>(base) : nullptr;
+    });
+    if (range.base != nullptr) return ReservedMemory(range);
+    return absl::ResourceExhaustedError(absl::StrCat("cannot reserve ", least, " bytes of address space", kAddressSpaceHint));
   }
   ReservedMemory() = default;
-  ReservedMemory(ReservedMemory&& other) noexcept : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  ReservedMemory(ReservedMemory&& other) noexcept : range_(std::exchange(other.range_, {})) {}
   ReservedMemory& operator=(ReservedMemory&& other) noexcept {
-    std::swap(base_, other.base_);
-    std::swap(size_, other.size_);
+    std::swap(range_, other.range_);
     return *this;
   }
   ~ReservedMemory() {
-    if (base_ != nullptr) ::munmap(base_, size_);
+    if (range_.base != nullptr) (void)ReleaseAddresses(range_);
   }
 
-  std::byte* base() const { return base_; }
-  std::uint64_t size() const { return size_; }
+  std::byte* base() const { return range_.base; }
+  std::uint64_t size() const { return range_.size; }
   // Returns the pages to the system; they read as zero from now on.
-  void Discard() { ::madvise(base_, size_, MADV_DONTNEED); }
+  void Discard() { ::madvise(range_.base, range_.size, MADV_DONTNEED); }
 
  private:
-  ReservedMemory(std::byte* base, std::uint64_t size) : base_(base), size_(size) {}
-  std::byte* base_ = nullptr;
-  std::uint64_t size_ = 0;
+  explicit ReservedMemory(const AddressRange& range) : range_(range) {}
+  AddressRange range_;
 };
 
 class Arena {
  public:
   static constexpr std::uint64_t kExtentAlignment = 64 << 10;
-  static constexpr std::uint64_t kSmallUsual = 32 << 20;
+  static constexpr std::uint64_t kSmallUsual = 32 << 20, kLeastUsual = 4 << 20;
 
-  // The limit is lower if the system allows less address space. Offset 0 is never handed out, so 0
-  // can mean "none". At least 64 KiB before and behind each extent can be read. Below `small` bytes
-  // the arena uses small pages. REQUIRES: max_bytes >= kExtentAlignment
-  static StatusOr<std::unique_ptr<Arena>> Create(std::uint64_t max_bytes, std::uint64_t small = kSmallUsual) {
+  // The limit is lower, but at least `least_bytes`, if the process has less address space. Offset 0
+  // is never handed out, so 0 can mean "none". At least 64 KiB before and behind each extent can be
+  // read. Below `small` bytes the arena uses small pages. REQUIRES: max_bytes >= kExtentAlignment
+  static StatusOr<std::unique_ptr<Arena>> Create(std::uint64_t max_bytes, std::uint64_t small = kSmallUsual,
+                                                 std::uint64_t least_bytes = kLeastUsual) {
     HAKO_ASSERT(max_bytes >= kExtentAlignment);
-    HAKO_ASSIGN_OR_RETURN(ReservedMemory memory, ReservedMemory::ReserveUpTo(max_bytes + 2 * kHugePage, kLeast));
-    max_bytes = std::min(max_bytes, memory.size() - 2 * kHugePage);
-    return std::unique_ptr<Arena>(new Arena(std::move(memory), max_bytes, small));
+    HAKO_ASSIGN_OR_RETURN(ReservedMemory memory, ReservedMemory::ReserveUpTo(max_bytes + 2 * kHugePage, least_bytes + 2 * kHugePage));
+    const std::uint64_t room = memory.size() - 2 * kHugePage;
+    return std::unique_ptr<Arena>(new Arena(std::move(memory), std::min(max_bytes, room), room < max_bytes, small));
   }
 
   std::byte* base() const { return base_; }
+  std::uint64_t max_bytes() const { return max_bytes_; }
   // All extents lie below it.
   std::uint64_t end() const { return end_.load(std::memory_order_acquire); }
 
@@ -90,8 +85,10 @@ class Arena {
     bytes = (bytes + kExtentAlignment - 1) & ~(kExtentAlignment - 1);
     sync::MutexLock lock(mutex_);
     const std::uint64_t offset = end_.load(std::memory_order_relaxed);
-    if (bytes > max_bytes_ - offset)
-      return absl::ResourceExhaustedError(absl::StrCat("the database has reached its limit of ", max_bytes_, " bytes"));
+    if (bytes > max_bytes_ - offset) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the database has reached its limit of ", max_bytes_, " bytes", is_limited_ ? kAddressSpaceHint : ""));
+    }
     AdviseHugePages(offset, offset + bytes);
     end_.store(offset + bytes, std::memory_order_release);
     return offset;
@@ -115,11 +112,11 @@ class Arena {
   }
 
  private:
-  static constexpr std::uint64_t kHugePage = 2 << 20, kLeast = 64 << 20;
+  static constexpr std::uint64_t kHugePage = 2 << 20;
   static constexpr int kCollapse = 25;  // MADV_COLLAPSE, Linux 6.1
 
-  Arena(ReservedMemory memory, std::uint64_t max_bytes, std::uint64_t small)
-      : memory_(std::move(memory)), max_bytes_(max_bytes), small_(small) {
+  Arena(ReservedMemory memory, std::uint64_t max_bytes, bool is_limited, std::uint64_t small)
+      : memory_(std::move(memory)), max_bytes_(max_bytes), is_limited_(is_limited), small_(small) {
     const auto address = reinterpret_cast<std::uintptr_t>(memory_.base());
     base_ = memory_.base() + ((kHugePage - address % kHugePage) % kHugePage);
   }
@@ -136,7 +133,9 @@ class Arena {
   }
 
   ReservedMemory memory_;
-  const std::uint64_t max_bytes_, small_;
+  const std::uint64_t max_bytes_;
+  const bool is_limited_;  // by the address space
+  const std::uint64_t small_;
   std::byte* base_;
   std::atomic<std::uint64_t> end_{kExtentAlignment};
   sync::Mutex mutex_;

@@ -38,16 +38,6 @@ class ABSL_LOCKABLE Mutex {
   std::mutex mutex_;
 };
 
-class ABSL_SCOPED_LOCKABLE MutexLock {
- public:
-  explicit MutexLock(Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_.Lock(); }
-  MutexLock(const MutexLock&) = delete;
-  ~MutexLock() ABSL_UNLOCK_FUNCTION() { mutex_.Unlock(); }
-
- private:
-  Mutex& mutex_;
-};
-
 // Releases a held mutex until the end of the scope.
 #if defined(__clang__)
 #define HAKO_RELEASES(...) __attribute__((release_capability(__VA_ARGS__)))
@@ -101,14 +91,16 @@ class ABSL_LOCKABLE SharedMutex {
   std::shared_mutex mutex_;
 };
 
-class ABSL_SCOPED_LOCKABLE ExclusiveLock {
+// Holds a Mutex, or a SharedMutex exclusively, until the end of the scope.
+template <class M>
+class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
-  explicit ExclusiveLock(SharedMutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_.Lock(); }
-  ExclusiveLock(const ExclusiveLock&) = delete;
-  ~ExclusiveLock() ABSL_UNLOCK_FUNCTION() { mutex_.Unlock(); }
+  explicit MutexLock(M& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_.Lock(); }
+  MutexLock(const MutexLock&) = delete;
+  ~MutexLock() ABSL_UNLOCK_FUNCTION() { mutex_.Unlock(); }
 
  private:
-  SharedMutex& mutex_;
+  M& mutex_;
 };
 
 class ABSL_SCOPED_LOCKABLE SharedLock {

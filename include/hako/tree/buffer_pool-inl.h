@@ -6,12 +6,18 @@
 namespace hako::tree {
 
 template <File FileT, PageCodec Codec>
-auto BufferPool<FileT, Codec>::Create(std::unique_ptr<PageStore<FileT>> store, const PoolLimits& limits, std::function<void()> ask)
+auto BufferPool<FileT, Codec>::Create(std::unique_ptr<PageStore<FileT>> store, PoolLimits limits, std::function<void()> ask)
     -> StatusOr<std::unique_ptr<BufferPool>> {
-  HAKO_ASSIGN_OR_RETURN(auto arena, PageArena::Create(std::min(limits.memory_bytes, kBytesMax) + kSpare,
-                                                      std::min(limits.memory_bytes / 16, storage::Arena::kSmallUsual)));
-  HAKO_ASSIGN_OR_RETURN(auto states, storage::ReservedMemory::Reserve(kPagesMax));
-  HAKO_ASSIGN_OR_RETURN(auto dirty, storage::ReservedMemory::Reserve(kPagesMax));
+  const std::uint64_t id_capacity = store->pages().id_capacity();
+  const std::uint64_t wanted = std::min(limits.memory_bytes, kBytesMax);
+  const std::uint64_t small = std::min(limits.memory_bytes / 16, storage::Arena::kSmallUsual);
+  HAKO_ASSIGN_OR_RETURN(auto arena, PageArena::Create(wanted + kSpare, small, id_capacity));
+  HAKO_ASSIGN_OR_RETURN(auto states, storage::ReservedMemory::Reserve(id_capacity));
+  HAKO_ASSIGN_OR_RETURN(auto dirty, storage::ReservedMemory::Reserve(id_capacity));
+  // Where the process has little address space, the spare is half of the room for pages.
+  const std::uint64_t room = arena->max_page_bytes();
+  limits.memory_bytes = std::min(limits.memory_bytes, room - std::min(room / 2, kSpare));
+  limits.dirty_bytes = std::min(limits.dirty_bytes, limits.memory_bytes / 2);
   HAKO_RETURN_IF_ERROR(arena->RestorePages(store->super().id_end));
   const format::TreeSuperBlock super = store->super();
   std::unique_ptr<BufferPool> pool(

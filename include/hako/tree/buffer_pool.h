@@ -7,12 +7,13 @@
 // readers: the hand takes a cached page, locks its line and appends it to the queue of cooling
 // pages. Pages at the front of the queue are evicted when memory is needed. A thread that asks for
 // a cooling page finds it intact and just unlocks it (the cooling stage of LeanStore: Leis et al.
-// 2018). A page that a scan has loaded goes to the front of the queue or, where the file is larger
+// 2018). A page that a long scan has loaded goes to the front of the queue or, where the file is larger
 // than the memory, is evicted soon after the scan has passed it. So a scan needs little memory and
 // takes none from other threads. Inner pages are never evicted.
 //
-// A scan announces the leaves and the inner pages that it will need. Background threads read them
-// in batches, in which neighbours are one read (tree/page_read_ahead.h).
+// A scan that has missed many leaves announces the leaves and the inner pages that it will need.
+// Background threads read them in batches, in which neighbours are one read
+// (tree/page_read_ahead.h).
 //
 // Changed pages (tree/dirty_pages.h) stay in memory until a checkpoint (tree/checkpointer.h) has
 // written them. No Set of a short value waits until a checkpoint has ended. As the pages that
@@ -91,14 +92,14 @@ class BufferPool {
   using Shape = format::PageShape;
   static constexpr bool kResident = false;
   static constexpr bool kReadsAhead = BatchFile<FileT>;  // whether ReadAhead has an effect
-  static constexpr std::uint64_t kPagesMax = PageArena::kPagesMax;
 
   struct WriterState : sync::WriterState {
     Status error;
   };
 
-  // `ask` is called, from any thread, when a checkpoint is due.
-  static StatusOr<std::unique_ptr<BufferPool>> Create(std::unique_ptr<PageStore<FileT>> store, const PoolLimits& limits,
+  // `ask` is called, from any thread, when a checkpoint is due. The limits are lower where the
+  // process has little address space.
+  static StatusOr<std::unique_ptr<BufferPool>> Create(std::unique_ptr<PageStore<FileT>> store, PoolLimits limits,
                                                       std::function<void()> ask);
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
@@ -108,6 +109,7 @@ class BufferPool {
   // Sets the root of a new tree. The root is never evicted.
   void SetRoot(std::uint32_t id) { root_ = id; }
   sync::WriteGate& gate() { return gate_; }
+  std::uint32_t id_mask() const { return arena_->id_mask(); }
   Line* lines() const { return lines_; }
   char* memory() const { return memory_; }
   std::uint64_t memory_bytes() const { return arena_->page_bytes() + TableBytes() + long_values_.unsaved_bytes(); }
@@ -208,7 +210,9 @@ class BufferPool {
   const char* At(const Line& line) const { return At(std::atomic_ref(const_cast<Line&>(line).unit).load(std::memory_order_relaxed)); }
   // Begins a checkpoint of the store. The first call finds the free ids.
   Status BeginStore() {
-    return store_->Begin([this](std::uint32_t first, std::uint32_t end) { arena_->FreeIds(first, end); });
+    const std::int64_t changed = std::max<std::int64_t>(dirty_.bytes(), 0);
+    return store_->Begin([this](std::uint32_t first, std::uint32_t end) { arena_->FreeIds(first, end); },
+                         static_cast<std::uint64_t>(changed));
   }
   // Locks a page, unless it was freed or evicted.
   bool LockPage(std::uint32_t id);
@@ -263,7 +267,7 @@ class BufferPool {
         memory_(arena_->memory()),
         limits_(limits),
         root_(store_->super().root),
-        states_(std::move(states)),
+        states_(std::move(states), arena_->id_mask()),
         dirty_(std::move(dirty), *arena_, limits.order.inlined),
         long_values_(store_->super().num_long),
         progress_(std::move(ask)),

@@ -39,6 +39,9 @@ class CheckpointProgress {
     NoteSaved();
   }
 
+  // No checkpoint can be started.
+  void NoteFailure() { has_failed_.store(true, std::memory_order_relaxed); }
+
   bool is_running() const { return is_running_.load(std::memory_order_relaxed); }
   bool is_writing() const { return is_writing_.load(std::memory_order_relaxed); }
   // Whether the last checkpoint has failed. Then there may be no disk space for a long time, and

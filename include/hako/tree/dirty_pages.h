@@ -50,7 +50,7 @@ class DirtyPages {
     std::vector<std::uint32_t> freed;  // ids whose images are to be dropped
   };
 
-  // `table` has PageArena::kPagesMax bytes; `inlined`: see EncodePage.
+  // `table` has a byte for each id that a page can have; `inlined`: see EncodePage.
   DirtyPages(storage::ReservedMemory table, const PageArena& pages, unsigned inlined)
       : table_(std::move(table)),
         flags_(reinterpret_cast<std::uint8_t*>(table_.base())),

@@ -47,7 +47,7 @@ class FileSpace {
       if (const Run run = map_.Take(want, most); run.units != 0) return run;
       no_run_of_ = want;
     }
-    HAKO_RETURN_IF_ERROR(GrowBy(std::max({most, kRunUnits, map_.end() / 16}), least));
+    HAKO_RETURN_IF_ERROR(GrowBy(std::max({least, GrowthMin(), map_.end() / 16}), least));
     return map_.Take(least, most);
   }
   // Until the next Commit, each image goes as far to the front of the file as it can.
@@ -132,12 +132,16 @@ class FileSpace {
     file_.set_short(true);
     return status;
   }
-  // Grows the file unless the reserve and `units` are free.
+  // Grows the file unless the reserve and `units` are free. The reserve of a small file is as large
+  // as its images.
   Status KeepReserve(std::uint64_t units) {
-    const std::uint64_t wanted = units + std::max(kReserveMin, map_.end() / 64), free = map_.free_units();
+    const std::uint64_t least = std::min(kReserveMin, std::max(kReserveMin / 8, map_.used_units()));
+    const std::uint64_t wanted = units + std::max(least, map_.end() / 64), free = map_.free_units();
     if (free >= wanted) return absl::OkStatus();
-    return GrowBy(std::max({kRunUnits, map_.end() / 16, wanted - free}), wanted - free);
+    return GrowBy(std::max({GrowthMin(), map_.end() / 16, wanted - free}), wanted - free);
   }
+  // A small file at most doubles.
+  std::uint64_t GrowthMin() const { return std::min(kRunUnits, map_.end()); }
   void FreeReleased() {
     for (const Run& run : released_) map_.Free(run.place, run.units);
     released_.clear();

@@ -1,12 +1,13 @@
-// Writes images to free space of a tree file. It collects them in a buffer of one mebibyte, for
-// which it takes runs of free units, so the device gets few and long writes, in the order in which
-// the images come. A larger value is written directly.
+// Writes images to free space of a tree file. It collects them in a buffer, for which it takes runs
+// of free units, so the device gets few and long writes, in the order in which the images come. The
+// buffer has as much as checkpoints need, up to a mebibyte. A larger value is written directly.
 //
 // One thread at a time.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,6 +17,7 @@
 
 #include "hako/base/aligned_buffer.h"
 #include "hako/base/hash.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 #include "hako/format/tree_file_format.h"
@@ -33,9 +35,12 @@ class ImageWriter {
   ImageWriter(const ImageWriter&) = delete;
   ImageWriter& operator=(const ImageWriter&) = delete;
 
-  // Allocates the buffer, before the first Write.
-  void Begin() {
-    if (buffer_ == nullptr) buffer_ = MakeAlignedBuffer(kRunUnits * format::kTreeUnit);
+  // Allocates the buffer, before the first Write, for images of about that many bytes.
+  void Begin(std::uint64_t expected) {
+    const std::uint64_t wanted = std::clamp(std::bit_ceil(expected / format::kTreeUnit), kRoomFirst, kRunUnits);
+    if (buffer_ != nullptr && wanted <= room_) return;
+    buffer_ = MakeAlignedBuffer(wanted * format::kTreeUnit);
+    room_ = wanted;
   }
   // Copies an image to the buffer and returns its entry, whose check covers `checked` bytes; those
   // beyond the image are zero.
@@ -44,8 +49,8 @@ class ImageWriter {
     if (units > kRunUnits) return WriteLong(image, seed);
     if (units > run_.units - filled_) {
       EndRun();
-      if (units > kRunUnits - used_) HAKO_RETURN_IF_ERROR(Flush());
-      HAKO_ASSIGN_OR_RETURN(run_, space_.Take(units, kRunUnits - used_));
+      if (units > room_ - used_) HAKO_RETURN_IF_ERROR(FlushAndGrow(units));
+      HAKO_ASSIGN_OR_RETURN(run_, space_.Take(units, room_ - used_));
     }
     std::byte* const to = buffer_.get() + (used_ + filled_) * format::kTreeUnit;
     std::memcpy(to, image.data(), image.size());
@@ -75,7 +80,21 @@ class ImageWriter {
 
  private:
   static constexpr std::uint64_t kRunUnits = FileSpace<FileT>::kRunUnits;
+  static constexpr std::uint64_t kRoomFirst = (64 << 10) / format::kTreeUnit, kGrowth = 4;
+  static_assert(kRoomFirst * format::kTreeUnit >= format::kPageImageMax);
 
+  // Makes the buffer larger if it can be, and if `units` do not fit, at least that large.
+  Status FlushAndGrow(std::uint64_t units) {
+    HAKO_RETURN_IF_ERROR(Flush());
+    if (room_ == kRunUnits) return absl::OkStatus();
+    const std::uint64_t room = std::min(kRunUnits, std::max(kGrowth * room_, std::bit_ceil(units)));
+    std::size_t bytes = room * format::kTreeUnit;
+    AlignedBuffer larger = TryMakeAlignedBuffer(&bytes);
+    if (larger == nullptr) return units > room_ ? NoMemoryError() : absl::OkStatus();
+    buffer_ = std::move(larger);
+    room_ = room;
+    return absl::OkStatus();
+  }
   StatusOr<Entry> WriteLong(std::span<const std::byte> value, std::uint64_t seed) {
     const std::uint64_t units = format::TreeUnitsFor(value.size()), whole = value.size() / format::kTreeUnit * format::kTreeUnit;
     HAKO_ASSIGN_OR_RETURN(const FreeSpaceMap::Run run, space_.Take(units, units));
@@ -105,6 +124,7 @@ class ImageWriter {
   TreeFile<FileT>& file_;
   FileSpace<FileT>& space_;
   AlignedBuffer buffer_;
+  std::uint64_t room_ = 0;          // units of the buffer
   std::uint64_t used_ = 0;          // units of the buffer that runs_ fill
   std::vector<WriteRequest> runs_;  // complete ones
   FreeSpaceMap::Run run_;           // the run being filled

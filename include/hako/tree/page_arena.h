@@ -54,19 +54,28 @@ class PageArena {
   // Unit numbers have 32 bits.
   static constexpr std::uint64_t kBytesMax = format::kPageUnit * (std::uint64_t{1} << 32) - (1 << 20);
 
-  // Below `small` bytes of pages, memory is taken in small system pages.
-  static StatusOr<std::unique_ptr<PageArena>> Create(std::uint64_t max_bytes, std::uint64_t small = storage::Arena::kSmallUsual) {
+  // Both limits are lower if the process has less address space. Below `small` bytes of pages,
+  // memory is taken in small system pages. `id_capacity` is a power of two: no page has an id at or
+  // above it; 0 = as many as `max_bytes` can have pages.
+  static StatusOr<std::unique_ptr<PageArena>> Create(std::uint64_t max_bytes, std::uint64_t small = storage::Arena::kSmallUsual,
+                                                     std::uint64_t id_capacity = 0) {
     HAKO_ASSIGN_OR_RETURN(auto pages, storage::Arena::Create(max_bytes, small));
-    HAKO_ASSIGN_OR_RETURN(auto lines, storage::Arena::Create(kPagesMax * sizeof(Line)));
-    return std::unique_ptr<PageArena>(new PageArena(std::move(pages), std::move(lines), max_bytes));
+    const std::uint64_t least = id_capacity != 0 ? id_capacity : kPagesMin;
+    if (id_capacity == 0) id_capacity = std::clamp(std::bit_ceil(pages->max_bytes() / format::kPageUnit), kPagesMin, kPagesMax);
+    HAKO_ASSIGN_OR_RETURN(auto lines,
+                          storage::Arena::Create(id_capacity * sizeof(Line), storage::Arena::kSmallUsual, least * sizeof(Line)));
+    id_capacity = std::bit_floor(lines->max_bytes() / sizeof(Line));
+    return std::unique_ptr<PageArena>(new PageArena(std::move(pages), std::move(lines), id_capacity));
   }
   PageArena(const PageArena&) = delete;
   PageArena& operator=(const PageArena&) = delete;
 
   sync::WriteGate& gate() { return gate_; }
 
-  // Lines by page id, kPagesMax of them. The line of an id without a page is readable, and nothing
-  // changes it.
+  // Ids are at most this large; one less than a power of two.
+  std::uint32_t id_mask() const { return id_mask_; }
+  // Lines by page id, for all ids up to id_mask(). The line of an id without a page is readable,
+  // and nothing changes it.
   Line* lines() const { return lines_; }
   // The address of unit 0.
   char* memory() const { return base_; }
@@ -170,7 +179,7 @@ class PageArena {
   // Whether pages of this many bytes in all are likely to fit.
   bool HasRoomFor(std::uint64_t bytes) const {
     sync::MutexLock lock(mutex_);
-    return bytes + page_arena_->end() <= max_bytes_ + free_units_ * format::kPageUnit / 2;
+    return bytes + page_arena_->end() <= page_arena_->max_bytes() + free_units_ * format::kPageUnit / 2;
   }
 
   void Free(std::uint32_t first, unsigned units) {
@@ -216,6 +225,7 @@ class PageArena {
     }
     bool IsBeingFilled() const { return block_ != nullptr && !block_->is_filled(); }
     void Read(char* /*out*/ = nullptr) { (void)block_->Wait(); }
+    void Check() { Read(); }
     static Status status() { return absl::OkStatus(); }
     std::string_view bytes() const { return block_->Wait(); }
 
@@ -240,6 +250,8 @@ class PageArena {
     sync::MutexLock lock(mutex_);
     return free_units_ * format::kPageUnit;
   }
+  // Page memory never takes more.
+  std::uint64_t max_page_bytes() const { return page_arena_->max_bytes(); }
   std::uint64_t page_bytes() const { return page_arena_->end() - storage::Arena::kExtentAlignment; }
   std::uint64_t line_bytes() const { return line_arena_->end() - storage::Arena::kExtentAlignment; }
   bool has_long_values() const { return long_bytes() != 0; }
@@ -250,12 +262,13 @@ class PageArena {
   struct Run {
     std::uint32_t units, before, after;  // in its bin
   };
+  static constexpr std::uint64_t kPagesMin = std::uint64_t{1} << 16;
   static constexpr unsigned kBins = 64;  // the last has all runs of at least this many units
   static constexpr std::uint64_t kHugePage = 2 << 20;
   static constexpr std::uint32_t kNoRetreat = ~std::uint32_t{0};
 
-  PageArena(std::unique_ptr<storage::Arena> pages, std::unique_ptr<storage::Arena> lines, std::uint64_t max_bytes)
-      : max_bytes_(max_bytes),
+  PageArena(std::unique_ptr<storage::Arena> pages, std::unique_ptr<storage::Arena> lines, std::uint64_t id_capacity)
+      : id_mask_(static_cast<std::uint32_t>(id_capacity - 1)),
         page_arena_(std::move(pages)),
         line_arena_(std::move(lines)),
         base_(reinterpret_cast<char*>(page_arena_->base())),
@@ -372,7 +385,7 @@ class PageArena {
     }
   }
 
-  const std::uint64_t max_bytes_;
+  const std::uint32_t id_mask_;
   std::unique_ptr<storage::Arena> page_arena_, line_arena_;
   char* base_;
   Line* lines_;

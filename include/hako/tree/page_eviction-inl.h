@@ -138,7 +138,7 @@ void BufferPool<FileT, Codec>::Evict(std::uint32_t id) {
 
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::Demote(std::uint32_t id) {
-  if (store_->file_bytes() <= limits_.memory_bytes / 8 * 7) return;
+  if (states_.Of(id) != PageStates::kProbationary || store_->file_bytes() <= limits_.memory_bytes / 8 * 7) return;
   sync::MutexLock lock(states_.mutex);
   behind_.push_back(id);
   for (; behind_.size() > ahead_max(); behind_.pop_front()) {

@@ -57,7 +57,7 @@ class BufferPool<FileT, Codec>::LongRead {
     const auto id = static_cast<std::uint32_t>(name.place);
     if (name.place != name_.place || name.size != name_.size) Forget();
     name_ = name;
-    if (name.place >= kPagesMax || name.size > kValueSizeMax) {
+    if (name.place > pool_->id_mask() || name.size > kValueSizeMax) {
       status_ = absl::DataLossError("a reference to a long value is damaged");
       return true;
     }
@@ -90,6 +90,16 @@ class BufferPool<FileT, Codec>::LongRead {
     }
     if (status_.ok()) status_ = pool_->store_->pages().ReadLong(id, entry_, {out, size});
     view_ = {out, size};
+  }
+
+  // Read, of which only status() is wanted.
+  void Check() {
+    if (unsaved_ != nullptr) return (void)unsaved_->Wait();
+    has_read_ = true;
+    const auto id = static_cast<std::uint32_t>(name_.place);
+    const StatusOr<format::PageEntry> entry = pool_->store_->pages().EntryOf(id);
+    entry_ = entry.ok() ? *entry : format::PageEntry{};
+    status_ = entry.ok() ? pool_->store_->pages().CheckLong(id, entry_, static_cast<std::size_t>(name_.size)) : entry.status();
   }
 
   // REQUIRES: the last Has returned true

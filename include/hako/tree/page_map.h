@@ -1,5 +1,6 @@
 // The page map of a tree file: where the image of each id lies (format/tree_file_format.h). A node
-// is read when one of its entries is first needed, and stays in memory until it has no entries.
+// is read when one of its entries is first needed, and stays in memory until it has no entries. The
+// address space for all entries is reserved at once; it decides how many ids the tree can have.
 //
 // Thread safety: only one thread at a time changes entries. All threads, that one too, hold the
 // caller's lock during each call, with one exception: the thread that changes entries may call
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include "hako/base/status.h"
+#include "hako/format/page_format.h"
 #include "hako/format/tree_file_format.h"
 #include "hako/storage/arena.h"
 
@@ -30,19 +33,27 @@ class PageMap {
   using Entry = format::PageEntry;
   using Node = std::span<Entry, format::kMapFanout>;
 
-  static StatusOr<PageMap> Create(const std::array<Entry, format::kMapRoots>& roots) {
+  // For ids below `id_end` and, as far as the process has address space, others.
+  static StatusOr<PageMap> Create(const std::array<Entry, format::kMapRoots>& roots, std::uint32_t id_end = 0) {
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t id_capacity, ChooseCapacity(id_end));
     PageMap map;
     map.roots_ = roots;
-    std::uint64_t nodes = format::kMapRoots;
-    for (unsigned level = format::kMapLevels; level-- > 0; nodes *= format::kMapFanout) {
-      HAKO_ASSIGN_OR_RETURN(map.levels_[level].entries, storage::ReservedMemory::Reserve(nodes * format::kMapFanout * sizeof(Entry)));
+    std::uint64_t bytes = 0;
+    for (unsigned level = 0; level < format::kMapLevels; ++level) {
+      map.levels_[level].num_nodes = NumNodes(level, id_capacity);
+      bytes += map.levels_[level].num_nodes * kNodeBytes;
     }
+    HAKO_ASSIGN_OR_RETURN(map.memory_, storage::ReservedMemory::Reserve(bytes));
+    std::byte* at = map.memory_.base();
+    for (Level& level : map.levels_) level.entries = std::exchange(at, at + level.num_nodes * kNodeBytes);
     return map;
   }
 
+  // A power of two: all ids are below it.
+  std::uint64_t id_capacity() const { return levels_[0].num_nodes * format::kMapFanout; }
   const std::array<Entry, format::kMapRoots>& roots() const { return roots_; }
   // Memory of the nodes that are loaded.
-  std::uint64_t bytes() const { return num_here_ * sizeof(Entry) * format::kMapFanout; }
+  std::uint64_t bytes() const { return num_here_ * kNodeBytes; }
 
   // The entry of an id. read(entry, level, node, bytes) reads the node that an entry names.
   template <class Read>
@@ -138,11 +149,31 @@ class PageMap {
 
  private:
   enum : std::uint8_t { kHere = 1, kChanged = 2 };
+  static constexpr std::uint64_t kNodeBytes = format::kMapFanout * sizeof(Entry);
+  static constexpr std::uint64_t kIdsMin = std::uint64_t{1} << 16;
+  static constexpr std::uint64_t kIdsMax = std::uint64_t{format::kMapRoots} * format::kMapFanout * format::kMapFanout * format::kMapFanout;
+  // Address space for an id: its entry here, its line, and its states in the buffer pool.
+  static constexpr std::uint64_t kBytesPerId = sizeof(Entry) + sizeof(format::PageLine) + 2;
+
   struct Level {
-    storage::ReservedMemory entries;
+    std::byte* entries = nullptr;
+    std::uint64_t num_nodes = 0;
     std::vector<std::uint8_t> flags;     // by node
     std::vector<std::uint64_t> changed;  // nodes that are kChanged
   };
+  // Reserves what that many ids will take, and gives it back.
+  static StatusOr<std::uint64_t> ChooseCapacity(std::uint32_t id_end) {
+    const std::uint64_t least = std::max(kIdsMin, std::bit_ceil(id_end + std::uint64_t{id_end} / 8));
+    HAKO_ASSIGN_OR_RETURN(const auto room,
+                          storage::ReservedMemory::ReserveUpTo(kIdsMax * kBytesPerId, std::min(least, kIdsMax) * kBytesPerId));
+    return std::bit_floor(room.size() / kBytesPerId);
+  }
+  static std::uint64_t NumNodes(unsigned level, std::uint64_t id_capacity) {
+    std::uint64_t most = format::kMapRoots, nodes = id_capacity / format::kMapFanout;
+    for (unsigned above = format::kMapLevels - 1; above > level; --above) most *= format::kMapFanout;
+    for (unsigned below = 0; below < level; ++below) nodes /= format::kMapFanout;
+    return level + 1 == format::kMapLevels ? most : std::max<std::uint64_t>(nodes, 1);
+  }
   std::uint8_t& FlagsOf(unsigned level, std::uint64_t node) {
     std::vector<std::uint8_t>& flags = levels_[level].flags;
     if (node >= flags.size()) flags.resize(node + node / 2 + 16);
@@ -163,9 +194,9 @@ class PageMap {
   }
 
   PageMap() = default;
-  Entry* EntryAt(unsigned level, std::uint64_t index) const { return reinterpret_cast<Entry*>(levels_[level].entries.base()) + index; }
+  Entry* EntryAt(unsigned level, std::uint64_t index) const { return reinterpret_cast<Entry*>(levels_[level].entries) + index; }
   std::span<const std::byte> NodeOf(unsigned level, std::uint64_t node) const {
-    return {levels_[level].entries.base() + node * format::kMapFanout * sizeof(Entry), format::kMapFanout * sizeof(Entry)};
+    return {levels_[level].entries + node * kNodeBytes, kNodeBytes};
   }
 
   // The entry that names a node. REQUIRES: the node above it is loaded
@@ -183,6 +214,10 @@ class PageMap {
   // entry names is created empty.
   template <class Read>
   Status LoadOrMake(unsigned level, std::uint64_t node, Read& read) {
+    if (node >= levels_[level].num_nodes) {
+      const std::uint64_t id = node * format::kMapFanout << 8 * level;
+      return absl::DataLossError(absl::StrCat("the page map has an image for id ", id, ", which is not in use"));
+    }
     while (!IsHere(level, node)) {
       unsigned top = level;
       std::uint64_t missing = node;
@@ -221,6 +256,7 @@ class PageMap {
   }
 
   std::array<Entry, format::kMapRoots> roots_{};
+  storage::ReservedMemory memory_;
   std::array<Level, format::kMapLevels> levels_;
   std::uint64_t num_here_ = 0;
 };

@@ -27,25 +27,30 @@ auto PageStore<FileT>::BeginMoving() -> StatusOr<Moving> {
 template <File FileT>
 StatusOr<std::uint64_t> PageStore<FileT>::MoveForward(Moving* moving, std::uint64_t max_bytes) {
   space_.PreferFront();
-  std::string bytes;
+  static constexpr std::size_t kPart = 1 << 20;
+  const AlignedBuffer buffer = MakeAlignedBuffer(kPart);
   std::uint64_t moved = 0;
   for (std::uint64_t moved_bytes = 0; moving->next < moving->images.size() && moved_bytes < max_bytes;) {
     const auto& [id, entry] = moving->images[moving->next++];
     HAKO_ASSIGN_OR_RETURN(const Entry now, pages_.EntryOf(id));
     // A checkpoint has written it elsewhere.
     if (std::memcmp(&now, &entry, sizeof(entry)) != 0) continue;
-    bytes.resize(entry.units() * format::kTreeUnit);
+    const std::uint64_t size = entry.units() * format::kTreeUnit;
     const FreeSpaceMap::Run run = space_.map().TakeFirst(entry.units(), entry.place(), &moving->front);
     if (run.units == 0) continue;
-    const std::span<std::byte> out(reinterpret_cast<std::byte*>(bytes.data()), bytes.size());
+    file_.CountReads(1, size);
     const Status copied = CatchNoMemory([&, from = entry]() -> Status {
-      HAKO_RETURN_IF_ERROR(file_.Read(from, out));
-      return file_.WriteAt(run.place * format::kTreeUnit, out);
+      for (std::uint64_t at = 0; at < size; at += kPart) {
+        const std::span<std::byte> part(buffer.get(), std::min<std::uint64_t>(kPart, size - at));
+        HAKO_RETURN_IF_ERROR(file_.ReadAt(from.place() * format::kTreeUnit + at, part));
+        HAKO_RETURN_IF_ERROR(file_.WriteAt(run.place * format::kTreeUnit + at, part));
+      }
+      return absl::OkStatus();
     });
     if (!copied.ok()) space_.Free(run);
     HAKO_RETURN_IF_ERROR(copied);
     HAKO_RETURN_IF_ERROR(Exchange(id, Entry::For(run.place, run.units, entry.check)));
-    moved_bytes += bytes.size();
+    moved_bytes += size;
     ++moved;
   }
   return moved;

@@ -67,8 +67,8 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
   { S::kResident } -> std::convertible_to<bool>;  // every page is in memory
   requires S::kResident || EvictingPageSpace<S>;
   { s.gate() } -> std::same_as<sync::WriteGate&>;
-  { S::kPagesMax } -> std::convertible_to<std::uint64_t>;
-  { s.lines() } -> std::same_as<format::PageLine*>;  // kPagesMax of them
+  { s.id_mask() } -> std::same_as<std::uint32_t>;    // the largest id, one less than a power of two
+  { s.lines() } -> std::same_as<format::PageLine*>;  // by id
   { s.memory() } -> std::same_as<char*>;             // where unit 0 would be
   // An id; its line is locked, with a version that no reader of a former page holds.
   { s.NewPage() } -> std::same_as<std::uint32_t>;
@@ -96,7 +96,8 @@ concept PageSpace = requires(S& s, std::uint32_t id, unsigned units, std::uint64
   { read.Has(place) } -> std::same_as<bool>;
   // After Has: whether Read would wait for the thread that stores the value.
   { read.IsBeingFilled() } -> std::same_as<bool>;
-  { read.Read() } -> std::same_as<void>;  // with an argument: into that buffer
+  { read.Read() } -> std::same_as<void>;   // with an argument: into that buffer
+  { read.Check() } -> std::same_as<void>;  // Read that sets only the status
   { read.status() } -> std::convertible_to<Status>;
   { read.bytes() } -> std::same_as<std::string_view>;
 };

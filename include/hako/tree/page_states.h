@@ -31,7 +31,6 @@
 #include "hako/storage/arena.h"
 #include "hako/sync/mutex.h"
 #include "hako/tree/lock_order.h"
-#include "hako/tree/page_arena.h"
 
 namespace hako::tree {
 
@@ -44,8 +43,8 @@ class PageStates {
     kPinned = 0x40   // a checkpoint has put its image, which is only in the store's buffer
   };
 
-  // `table` has PageArena::kPagesMax bytes.
-  explicit PageStates(storage::ReservedMemory table) : table_(std::move(table)) {}
+  // `table` has id_mask + 1 bytes.
+  PageStates(storage::ReservedMemory table, std::uint32_t id_mask) : table_(std::move(table)), id_mask_(id_mask) {}
   PageStates(const PageStates&) = delete;
   PageStates& operator=(const PageStates&) = delete;
 
@@ -66,12 +65,13 @@ class PageStates {
   static constexpr unsigned kStates = 0x07;
 
   std::atomic_ref<std::uint8_t> WordOf(std::uint32_t id) const {
-    return std::atomic_ref(reinterpret_cast<std::uint8_t*>(table_.base())[id % PageArena::kPagesMax]);
+    return std::atomic_ref(reinterpret_cast<std::uint8_t*>(table_.base())[id & id_mask_]);
   }
   unsigned Load(std::uint32_t id) const { return WordOf(id).load(std::memory_order_relaxed); }
   void Store(std::uint32_t id, unsigned word) { WordOf(id).store(static_cast<std::uint8_t>(word), std::memory_order_release); }
 
-  storage::ReservedMemory table_;
+  const storage::ReservedMemory table_;
+  const std::uint32_t id_mask_;
 };
 
 }  // namespace hako::tree

@@ -7,7 +7,7 @@ namespace hako::tree {
 
 template <File FileT>
 StatusOr<std::unique_ptr<PageStore<FileT>>> PageStore<FileT>::Open(FileT file, std::string_view comparator, std::string_view codec,
-                                                                   std::uint32_t page_size, std::uint64_t min_read_size) {
+                                                                   std::uint32_t page_size) {
   HAKO_ASSIGN_OR_RETURN(const bool blank, storage::IsBlankFile(file, kKind));
   Super super{};
   if (blank) {
@@ -16,8 +16,8 @@ StatusOr<std::unique_ptr<PageStore<FileT>>> PageStore<FileT>::Open(FileT file, s
     HAKO_ASSIGN_OR_RETURN(super, storage::ReadNewerSlot<Super>(file, kKind, format::kTreeFirstUnit * format::kTreeUnit));
     HAKO_RETURN_IF_ERROR(Validate(super, file.Size(), comparator, codec));
   }
-  HAKO_ASSIGN_OR_RETURN(PageMap map, PageMap::Create(super.map));
-  return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map), min_read_size));
+  HAKO_ASSIGN_OR_RETURN(PageMap map, PageMap::Create(super.map, super.id_end));
+  return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map)));
 }
 
 // Writes the first superblock of an empty file.

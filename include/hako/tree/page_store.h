@@ -56,12 +56,12 @@ class PageStore {
   using Entry = format::PageEntry;
   using Pages = SharedPageMap<FileT>;
 
-  static StatusOr<std::unique_ptr<PageStore>> Open(FileT file, std::string_view comparator, std::string_view codec, std::uint32_t page_size,
-                                                   std::uint64_t min_read_size = 0);
+  static StatusOr<std::unique_ptr<PageStore>> Open(FileT file, std::string_view comparator, std::string_view codec,
+                                                   std::uint32_t page_size);
   // Reads the file as of a checkpoint that is pinned there.
   static StatusOr<std::unique_ptr<PageStore>> OpenAt(FileT file, const Super& super) {
-    HAKO_ASSIGN_OR_RETURN(PageMap map, PageMap::Create(super.map));
-    return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map), 0));
+    HAKO_ASSIGN_OR_RETURN(PageMap map, PageMap::Create(super.map, super.id_end));
+    return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map)));
   }
   PageStore(const PageStore&) = delete;
   PageStore& operator=(const PageStore&) = delete;
@@ -73,8 +73,6 @@ class PageStore {
   Pages& pages() { return pages_; }
   const Pages& pages() const { return pages_; }
   FileCounters counters() const { return file_.counters(); }
-  // Images whose first read was too short (TreeOptions::min_read_size).
-  std::uint64_t second_reads() const { return file_.second_reads(); }
   // The size of the file, and how much of it is free. The latter is known after the first Begin, or
   // after CountFree, which then reads the whole page map.
   std::uint64_t file_bytes() const { return file_.size(); }
@@ -83,10 +81,10 @@ class PageStore {
   std::uint64_t num_commits() const { return num_commits_.load(std::memory_order_relaxed); }
   std::uint64_t synced_at() const { return synced_at_.load(std::memory_order_relaxed); }
 
-  // Begins a checkpoint. The first call finds the free space, and calls is_free(first, end) for ids
-  // without an image.
+  // Begins a checkpoint of about that many bytes. The first call finds the free space, and calls
+  // is_free(first, end) for ids without an image.
   template <class F>
-  Status Begin(F&& is_free) {
+  Status Begin(F&& is_free, std::uint64_t expected = 0) {
     HAKO_RETURN_IF_ERROR(Health());
     if (!space_is_known_) {
       if (file_.device().IsWritable()) HAKO_RETURN_IF_ERROR(MakeSuperDurable());
@@ -94,7 +92,7 @@ class PageStore {
     }
     space_.Rewind();
     is_written_ = false;
-    writer_.Begin();
+    writer_.Begin(std::max(expected, file_.size()));  // a large file has long free runs
     return absl::OkStatus();
   }
   Status Put(std::uint32_t id, std::span<const std::byte> image) {
@@ -170,8 +168,8 @@ class PageStore {
   static constexpr storage::FileKind kKind{"tree", format::kTreeFileMagic, 1, format::kTreeFileVersion};
   static constexpr std::uint64_t kIdsMax = std::uint64_t{format::kMapRoots} * format::kMapFanout * format::kMapFanout * format::kMapFanout;
 
-  PageStore(FileT file, const Super& super, PageMap map, std::uint64_t min_read_size)
-      : file_(std::move(file), min_read_size), super_(super), pages_(file_, std::move(map), super.secret) {
+  PageStore(FileT file, const Super& super, PageMap map)
+      : file_(std::move(file)), super_(super), pages_(file_, std::move(map), super.secret) {
     NoteSuper();
   }
 

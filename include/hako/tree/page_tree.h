@@ -51,6 +51,7 @@
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
 #include "hako/sync/writer_states.h"
+#include "hako/tree/leaf_copy.h"
 #include "hako/tree/page_builder.h"
 #include "hako/tree/page_editor.h"
 #include "hako/tree/page_space.h"
@@ -68,57 +69,6 @@ struct Range {
   std::optional<std::string_view> to;
 };
 
-// A leaf as it was at one moment. The memory is reused for the next leaf.
-template <Comparator Compare>
-class LeafCopy {
- public:
-  using View = PageView<Compare>;
-  LeafCopy() = default;
-
-  View view() { return View(*line_, bytes_.get()); }
-  char* Reserve(std::size_t size) {
-    if (line_ == nullptr) line_ = std::make_unique<format::PageLine>();
-    if (size > size_) {
-      bytes_ = std::make_unique_for_overwrite<char[]>(size);
-      size_ = size;
-    }
-    return bytes_.get();
-  }
-  format::PageLine& line() { return *line_; }
-
-  // The leaf's line, and its version at that moment. A leaf that is locked or evicted counts as
-  // unchanged.
-  void NoteSource(std::uint32_t* version_word, std::uint32_t version) {
-    source_ = version_word;
-    version_ = version;
-  }
-  HAKO_INLINE bool HasChanged() const {
-    const std::uint32_t now = sync::VersionLock(*source_).ReadVersion();
-    return now != version_ && (now & sync::VersionLock::kLocked) == 0;
-  }
-
-  // Read-ahead in the direction of the scan: how many leaves beyond this one to request, and how
-  // many of these were requested.
-  unsigned ahead = 0, asked = 0;
-  std::uint32_t asked_inner = 0;  // the first of the inner pages that were requested last
-
-  // For prefetches: where the neighbour in the direction of the seek was at that moment; size 0 if
-  // unknown.
-  struct Neighbour {
-    const char* base = nullptr;
-    std::size_t size = 0;
-  };
-  Neighbour neighbour;
-
- private:
-  std::unique_ptr<char[]> bytes_;
-  std::size_t size_ = 0;
-  // Behind a pointer, so that views stay valid when the copy moves.
-  std::unique_ptr<format::PageLine> line_;
-  std::uint32_t* source_ = nullptr;
-  std::uint32_t version_ = 0;
-};
-
 template <class Space, Comparator Compare>
 class PageTree {
   static_assert(PageSpace<Space>);
@@ -133,7 +83,12 @@ class PageTree {
 
   // A page is split when it would exceed `page_size` bytes; a single record may still be longer.
   PageTree(Space& space, unsigned page_size)
-      : space_(space), page_size_(page_size), value_max_(page_size / 4), lines_(space.lines()), memory_(space.memory()) {}
+      : space_(space),
+        page_size_(page_size),
+        value_max_(page_size / 4),
+        id_mask_(space.id_mask()),
+        lines_(space.lines()),
+        memory_(space.memory()) {}
   PageTree(const PageTree&) = delete;
   PageTree& operator=(const PageTree&) = delete;
 
@@ -175,12 +130,18 @@ class PageTree {
   // Keys that divide the tree into about `parts` parts of similar size; fewer if the tree is small.
   std::vector<std::string> Parts(unsigned parts) const;
 
-  // Copies a leaf. With `goes_on`, the caller scans from leaf to leaf, and more and more leaves are
-  // read ahead of it.
+  // Copies a leaf. With `goes_on`, the caller scans from leaf to leaf. Once the scan has missed
+  // kShortScan leaves, other threads read ahead of it, as many leaves as it has passed.
   Status ReadLeaf(Seek seek, std::string_view key, Copy* copy, bool goes_on = false) const {
     if constexpr (!Space::kResident) {
-      copy->ahead = goes_on ? std::min(2 * copy->ahead + 1, static_cast<unsigned>(space_.ahead_max())) : 0;
-      copy->asked = goes_on && copy->asked > 0 ? copy->asked - 1 : 0;
+      typename Copy::Scan& scan = copy->scan;
+      if (goes_on) {
+        ++scan.leaves;
+        scan.ahead = scan.misses < kShortScan ? 0 : std::min(scan.leaves, static_cast<unsigned>(space_.ahead_max()));
+        scan.asked = scan.asked > 0 ? scan.asked - 1 : 0;
+      } else {
+        scan = {};
+      }
     }
     return ReadPage(0, seek, key, copy);
   }
@@ -219,11 +180,17 @@ class PageTree {
   using Builder = PageBuilder<Space, Compare>;
   using LongRead = typename Space::LongRead;
   using Lock = sync::VersionLock;
+  class LeafGuard;
   class MultiGuard;
   enum class Outcome { kFound, kAbsent, kRaced };
   static constexpr int kOptimisticTries = 64;      // after these a reader takes the lock
   static constexpr std::int64_t kCountBatch = 64;  // a thread adds its count to count_ beyond this
   static constexpr std::size_t kPrefetchGroup = 32;
+  // A short scan misses at most this many leaves: they stay cached as those of a Get do, and no
+  // other thread is woken for them.
+  static constexpr unsigned kShortScan = 32;
+  // Leaves that the thread of a scan reads together with the one that it misses.
+  static constexpr unsigned kReadTogether = 8;
   static constexpr unsigned kGrowth = 6;  // a full page grows by 1 / kGrowth of its size
   // Bytes of slots and cells, which leave room in a page for the longest fences.
   static constexpr unsigned kJoinedMax = 16 << 10;
@@ -245,48 +212,11 @@ class PageTree {
     std::vector<Line*>* kept;
   };
 
-  // A writer's access to a leaf: until the end of the scope, its state is marked busy and the leaf
-  // is locked.
-  class LeafGuard {
-   public:
-    HAKO_INLINE LeafGuard(PageTree& tree, WriterState& writer, std::string_view key)
-        : line(tree.LockLeaf(writer, key)), tree_(tree), writer_(writer) {}
-    LeafGuard(const LeafGuard&) = delete;
-    HAKO_INLINE ~LeafGuard() {
-      if (line != nullptr) Lock(line->version).Unlock(changed);
-      tree_.EndWrite(writer_, changed);
-    }
-    // Ends the access before the end of the scope.
-    void End() {
-      if (line != nullptr) Lock(std::exchange(line, nullptr)->version).Unlock(changed);
-      tree_.EndWrite(writer_, std::exchange(changed, false));
-    }
-    // As End, without the pause that a writer may have to make: that comes at the end of the scope.
-    void Unlock() {
-      if (line != nullptr) Lock(std::exchange(line, nullptr)->version).Unlock(changed);
-      writer_.Leave();
-    }
-    // Starts again after End.
-    void Begin(std::string_view key) { line = tree_.LockLeaf(writer_, key); }
-    // Why `line` is nullptr.
-    Status error() const { return tree_.ErrorOf(writer_); }
-    HAKO_INLINE void Change() {
-      tree_.space_.MarkDirty(*line);
-      changed = true;
-    }
-    Line* line;            // nullptr if it could not be loaded into a space that is not resident
-    bool changed = false;  // whether the leaf was changed, so the thread may have to pause
-
-   private:
-    PageTree& tree_;
-    WriterState& writer_;
-  };
-
   template <class ActionT, class V>
   static constexpr bool kReads = std::is_void_v<ActionT> || std::is_invocable_v<V&, std::optional<std::string_view>>;
 
   HAKO_INLINE Line& root() const { return *root_; }
-  HAKO_INLINE Line& LineOf(std::uint32_t id) const { return lines_[id % Space::kPagesMax]; }
+  HAKO_INLINE Line& LineOf(std::uint32_t id) const { return lines_[id & id_mask_]; }
   HAKO_INLINE View ViewOf(Line& line) const { return View(memory_, line); }
   std::uint32_t IdOf(const Line& line) const { return static_cast<std::uint32_t>(&line - lines_); }
 
@@ -318,6 +248,10 @@ class PageTree {
   static bool IsLastOf(const Range& range, const View& page);
   static bool HasSought(const View& page, Seek seek, std::string_view key);
   Status ReadPage(unsigned level, Seek seek, std::string_view key, Copy* copy) const;
+  // The id of a child, and the number of children beyond it, as a writer may be changing them.
+  std::uint32_t ChildId(const View& parent, unsigned i) const { return static_cast<std::uint32_t>(parent.child(i) & id_mask_); }
+  static unsigned Beyond(const View& parent, unsigned i, bool backwards) { return backwards ? i : std::max(parent.count(), i + 1) - 1 - i; }
+  Status LoadIfMissed(const Reached& page, Line* above, unsigned child, bool backwards, Copy* copy) const;
   void ReadAhead(const View& page, unsigned child, Line* above, unsigned child_above, bool backwards, Copy* copy) const;
   struct EvictedLeaves {
     std::array<std::uint32_t, kPrefetchGroup> ids;
@@ -386,10 +320,7 @@ class PageTree {
     return {page.low(tail), page.high(tail), tail.edges};
   }
   void RemoveSlot(Line& line, unsigned i, Deferred& deferred);
-  void MergeIfSparse(LeafGuard& guard, WriterState& writer, std::string_view key) {
-    if (IsSparse(*guard.line)) [[unlikely]]
-      Merge(writer, std::exchange(guard.line, nullptr), key);
-  }
+  void MergeIfSparse(LeafGuard& guard, WriterState& writer, std::string_view key);
   // False if out of memory.
   bool TryMarkDirty(Line& line) {
     HAKO_TRY { return space_.MarkDirty(line), true; }
@@ -405,7 +336,9 @@ class PageTree {
     if (halves->kept == nullptr) return Unlock(other, true);
     halves->kept->push_back(other);  // capacity is reserved, see Split
   }
-  [[gnu::cold]] static Status NoMemory() { return absl::ResourceExhaustedError("out of memory for a page"); }
+  [[gnu::cold]] static Status NoMemory() {
+    return absl::ResourceExhaustedError("out of memory for a page: the database has reached its limit, or that of the process (ulimit -v)");
+  }
 
   HAKO_INLINE void AddToCount(WriterState& writer, std::int64_t delta) {
     const std::int64_t pending = writer.pending_count.load(std::memory_order_relaxed) + delta;
@@ -443,6 +376,7 @@ class PageTree {
   Space& space_;
   const unsigned page_size_;
   const unsigned value_max_;  // bytes of the longest value that is stored in its page
+  const std::uint32_t id_mask_;
   Line* const lines_;
   char* const memory_;
   Line* root_ = nullptr;
@@ -452,9 +386,14 @@ class PageTree {
 
 }  // namespace hako::tree
 
+#include "hako/tree/leaf_guard-inl.h"
 #include "hako/tree/page_balance-inl.h"
+#include "hako/tree/page_descent-inl.h"
+#include "hako/tree/page_fetch-inl.h"
 #include "hako/tree/page_multi-inl.h"
 #include "hako/tree/page_prefetch-inl.h"
+#include "hako/tree/page_process-inl.h"
 #include "hako/tree/page_range-inl.h"
+#include "hako/tree/page_read-inl.h"
 #include "hako/tree/page_tree-inl.h"
 #include "hako/tree/page_verify-inl.h"

@@ -190,7 +190,7 @@ Status PageTree<Space, Compare>::VerifyBelow(Line& line, unsigned level, const F
       const auto value = LongValueOf(page, i);
       if (!value) continue;
       LongRead read(space_);
-      while (!read.Has(*value)) read.Read();
+      while (!read.Has(*value)) read.Check();
       HAKO_RETURN_IF_ERROR(read.status());
     }
     return absl::OkStatus();

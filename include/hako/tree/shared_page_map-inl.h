@@ -7,6 +7,8 @@
 #include <span>
 
 #include "absl/container/inlined_vector.h"
+#include "hako/base/aligned_buffer.h"
+#include "hako/base/hash_stream.h"
 #include "hako/base/scratch_buffer.h"
 #include "hako/tree/shared_page_map.h"
 
@@ -39,7 +41,6 @@ StatusOr<std::size_t> SharedPageMap<FileT>::Read(std::uint32_t id, std::span<std
 // In the order of the file. Neighbours are read as one run of whole blocks.
 template <File FileT>
 void SharedPageMap<FileT>::ReadMulti(std::span<ImageRequest> images) requires BatchFile<FileT> {
-  if (file_.min_read_size() != 0) return;
   ScratchBuffer& buffer = ThreadScratch<SharedPageMap>::Get();
   buffer.Trim();
   absl::InlinedVector<Found, 32> found;
@@ -98,13 +99,21 @@ void SharedPageMap<FileT>::ReadRuns(std::span<Found> found, ScratchBuffer& buffe
 }
 
 template <File FileT>
-Status SharedPageMap<FileT>::ReadLong(std::uint32_t id, const Entry& entry, std::span<char> out) {
-  if (entry.IsNone() || entry.units() != format::TreeUnitsFor(out.size()))
+Status SharedPageMap<FileT>::CheckLong(std::uint32_t id, const Entry& entry, std::size_t size) {
+  const AlignedBuffer buffer = MakeAlignedBuffer(kLongPart);
+  char* const bytes = reinterpret_cast<char*>(buffer.get());
+  return ReadParts(id, entry, size, [bytes](std::size_t, std::size_t part) { return std::span(bytes, part); });
+}
+
+// Reads the bytes from `at` on to out(at, size).
+template <File FileT>
+template <class Out>
+Status SharedPageMap<FileT>::ReadParts(std::uint32_t id, const Entry& entry, std::size_t size, Out&& out) {
+  if (entry.IsNone() || entry.units() != format::TreeUnitsFor(size))
     return absl::DataLossError(absl::StrCat("long value ", id, " is not in the page map"));
-  static constexpr std::size_t kPart = 1 << 20;
-  const std::span<std::byte> bytes = std::as_writable_bytes(out);
-  file_.CountReads(1, bytes.size());
-  for (std::size_t at = 0; at < bytes.size(); at += kPart) {
+  file_.CountReads(1, size);
+  HashStream hash(SeedOf(id));
+  for (std::size_t at = 0; at < size; at += kLongPart) {
     {
       sync::MutexLock lock(mutex_);  // otherwise Cut might wait for ever
       cut_mutex_.LockShared();
@@ -112,10 +121,11 @@ Status SharedPageMap<FileT>::ReadLong(std::uint32_t id, const Entry& entry, std:
     const sync::SharedLock not_cut(cut_mutex_, std::adopt_lock);
     if (!file_.Has(entry))
       return DataLossError(absl::StrCat("long value ", id, " lies outside the file"), entry.place() * format::kTreeUnit);
-    const std::span<std::byte> part = bytes.subspan(at, std::min(kPart, bytes.size() - at));
+    const std::span<std::byte> part = std::as_writable_bytes(out(at, std::min(kLongPart, size - at)));
     HAKO_RETURN_IF_ERROR(file_.ReadAt(entry.place() * format::kTreeUnit + at, part));
+    hash.Add(part.data(), part.size());
   }
-  if (Hash64(bytes.data(), bytes.size(), SeedOf(id)) == entry.check) return absl::OkStatus();
+  if (hash.Get() == entry.check) return absl::OkStatus();
   return DataLossError(absl::StrCat("long value ", id, " fails its checksum"), entry.place() * format::kTreeUnit);
 }
 

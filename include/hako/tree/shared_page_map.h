@@ -36,10 +36,13 @@ class SharedPageMap {
   using Entry = format::PageEntry;
 
   // `secret` seeds the checks of images and nodes.
-  SharedPageMap(TreeFile<FileT>& file, PageMap map, std::uint64_t secret) : file_(file), secret_(secret), map_(std::move(map)) {}
+  SharedPageMap(TreeFile<FileT>& file, PageMap map, std::uint64_t secret)
+      : file_(file), secret_(secret), id_capacity_(map.id_capacity()), map_(std::move(map)) {}
   SharedPageMap(const SharedPageMap&) = delete;
   SharedPageMap& operator=(const SharedPageMap&) = delete;
 
+  // See PageMap.
+  std::uint64_t id_capacity() const { return id_capacity_; }
   // Memory of the nodes that are loaded.
   std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   std::uint64_t SeedOf(std::uint32_t id) const { return MixBits(secret_ ^ id); }
@@ -68,7 +71,11 @@ class SharedPageMap {
   // Reads the long value that `entry` names, in parts, so that Cut, and threads that need the map,
   // need not wait for the whole. May also return DataLoss if the id has another entry by now: the
   // value may have been moved, or freed and the id reused.
-  Status ReadLong(std::uint32_t id, const Entry& entry, std::span<char> out);
+  Status ReadLong(std::uint32_t id, const Entry& entry, std::span<char> out) {
+    return ReadParts(id, entry, out.size(), [out](std::size_t at, std::size_t size) { return out.subspan(at, size); });
+  }
+  // The same of a value of `size` bytes; only checks it, and needs memory for a part.
+  Status CheckLong(std::uint32_t id, const Entry& entry, std::size_t size);
 
   // ---- changes ----
 
@@ -133,7 +140,7 @@ class SharedPageMap {
   // cut_mutex_ without end.
   Status Cut(std::uint64_t size) {
     sync::MutexLock map_lock(mutex_);
-    sync::ExclusiveLock cut_lock(cut_mutex_);
+    sync::MutexLock cut_lock(cut_mutex_);
     return file_.Resize(size);
   }
 
@@ -164,6 +171,9 @@ class SharedPageMap {
     if (Hash64(out.data(), out.size(), SeedOf(level, node)) == entry.check) return absl::OkStatus();
     return DataLossError("a page map node fails its checksum", entry.place() * format::kTreeUnit);
   }
+  static constexpr std::size_t kLongPart = 1 << 20;  // of a long value, read at once
+  template <class Out>
+  Status ReadParts(std::uint32_t id, const Entry& entry, std::size_t size, Out&& out);
   // An image and where it is to go.
   struct Found {
     ImageRequest* image;
@@ -173,7 +183,7 @@ class SharedPageMap {
   void ReadRuns(std::span<Found> found, ScratchBuffer& buffer) requires BatchFile<FileT>;
 
   TreeFile<FileT>& file_;
-  const std::uint64_t secret_;
+  const std::uint64_t secret_, id_capacity_;
   std::atomic<std::uint64_t> bytes_{0};
   // Not held during I/O, except by Cut.
   sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kPoolLocks);

@@ -22,24 +22,18 @@ class TreeFile {
  public:
   using Entry = format::PageEntry;
 
-  // See TreeOptions::min_read_size.
-  TreeFile(FileT device, std::uint64_t min_read_size) : device_(std::move(device)), min_read_size_(min_read_size) {}
+  explicit TreeFile(FileT device) : device_(std::move(device)) {}
   TreeFile(const TreeFile&) = delete;
   TreeFile& operator=(const TreeFile&) = delete;
 
   FileT& device() { return device_; }
   std::uint64_t size() const { return device_.Size(); }
-  std::uint64_t min_read_size() const { return min_read_size_; }
 
   bool Has(const Entry& entry) const { return entry.place() + entry.units() <= size() / format::kTreeUnit; }
   // Reads the image or node that `entry` names.
   Status Read(const Entry& entry, std::span<std::byte> out) const {
     CountReads(1, out.size());
-    const std::uint64_t first = min_read_size_ != 0 ? std::min<std::uint64_t>(min_read_size_, out.size()) : out.size();
-    HAKO_RETURN_IF_ERROR(device_.ReadAt(entry.place() * format::kTreeUnit, out.first(first)));
-    if (first == out.size()) return absl::OkStatus();
-    second_reads_.fetch_add(1, std::memory_order_relaxed);
-    return device_.ReadAt(entry.place() * format::kTreeUnit + first, out.subspan(first));
+    return device_.ReadAt(entry.place() * format::kTreeUnit, out);
   }
   // Not counted: a part of what a caller counts as one read.
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const { return device_.ReadAt(offset, out); }
@@ -83,8 +77,6 @@ class TreeFile {
     return {reads_.load(std::memory_order_relaxed), read_bytes_.load(std::memory_order_relaxed), writes_.load(std::memory_order_relaxed),
             written_bytes_.load(std::memory_order_relaxed)};
   }
-  // Images whose first read was too short.
-  std::uint64_t second_reads() const { return second_reads_.load(std::memory_order_relaxed); }
 
  private:
   void CountWrite(std::size_t size) {
@@ -101,10 +93,9 @@ class TreeFile {
   void Poison(const Status& why) { failure_.Set(NoMoreWritesError(why)); }
 
   FileT device_;
-  const std::uint64_t min_read_size_;
   bool is_short_ = false;
   sync::StickyStatus failure_;
-  mutable std::atomic<std::uint64_t> reads_{0}, read_bytes_{0}, second_reads_{0};
+  mutable std::atomic<std::uint64_t> reads_{0}, read_bytes_{0};
   std::atomic<std::uint64_t> writes_{0}, written_bytes_{0};
 };
 

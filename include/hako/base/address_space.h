@@ -1,0 +1,61 @@
+// Divides the address space of the process among the structures that reserve a part of it: files
+// that are mapped, and memory that grows without moving.
+//
+// A reservation says how much it needs at least and how much it can use at most. It gets a share of
+// what the process has left (RLIMIT_AS, ulimit -v), which is the smaller the more such reservations
+// there are: so the first databases of a process can grow as far as they ever can, and tens of
+// thousands can still be open. A structure that reaches the end of its share reports
+// ResourceExhausted. Only bytes that are used take memory.
+//
+// Thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace hako {
+
+// Reserved addresses.
+struct AddressRange {
+  std::byte* base = nullptr;
+  std::uint64_t size = 0;
+  bool is_share = false;  // whether it could have been smaller
+};
+
+namespace internal {
+
+// The bytes that one more reservation may take beyond those that it needs.
+std::uint64_t AddressShare();
+// Registers a range, after returning all but its first `kept` bytes to the system.
+AddressRange KeepAddresses(std::byte* base, std::uint64_t size, std::uint64_t kept, bool is_share);
+
+}  // namespace internal
+
+// Reserves from `least` to `most` bytes by map(size), which returns nullptr where the system
+// refuses. Then less is tried and only a part of that is kept, so that other structures get some
+// too. If even `least` bytes are refused, the base is nullptr and errno that of the last call.
+template <class Map>
+AddressRange ReserveAddresses(std::uint64_t least, std::uint64_t most, Map&& map) {
+  constexpr std::uint64_t kUnit = 64 << 10;  // at least a page of the system
+  const auto limited = [=](std::uint64_t size) { return std::max(size / kUnit * kUnit, least); };
+  const bool is_share = least < most;
+  const std::uint64_t share = is_share ? internal::AddressShare() : 0;
+  const std::uint64_t first = share < most - least ? limited(least + share) : most;
+  for (std::uint64_t size = first;; size = limited(size / 2)) {
+    if (std::byte* const base = map(size); base != nullptr) {
+      const std::uint64_t kept = size == first ? size : limited(size / 4);
+      return internal::KeepAddresses(base, size, kept, is_share);
+    }
+    if (size == least) return {};
+  }
+}
+
+// Unmaps the range. False, with errno, if the system refuses.
+bool ReleaseAddresses(const AddressRange& range);
+
+// For errors that a larger share would have avoided.
+inline constexpr const char* kAddressSpaceHint =
+    "; the address space of the process is limited (ulimit -v) or divided among many databases";
+
+}  // namespace hako

@@ -1,0 +1,129 @@
+// Definitions of hash/free_block_pool.h: what happens under the mutex.
+#pragma once
+
+#include "hako/hash/free_block_pool.h"
+
+namespace hako::hash {
+
+inline void FreeBlockPool::FreeGap(Cache& cache, Run run) {
+  if (run.bytes() >= kRunMin) {
+    FreeRun(run);
+    return;
+  }
+  // The largest blocks that fit, none across the end of a region.
+  while (run.bytes() >> shift_ != 0) {
+    const std::uint64_t most = std::min(run.end, FreeRegions::EndOf(run.begin)) - run.begin;
+    unsigned size_class = std::min(format::SizeClassOf(most >> shift_), last_small_);
+    while (BytesOf(size_class) > most) --size_class;
+    Push(cache, size_class, static_cast<std::uint32_t>(run.begin >> shift_));
+    run.begin += BytesOf(size_class);
+  }
+}
+
+inline Run FreeBlockPool::TakeBlock(std::uint64_t bytes, std::uint64_t alignment) {
+  const std::uint64_t unit = std::uint64_t{1} << shift_;
+  alignment = std::max(alignment, unit);
+  sync::MutexLock lock(mutex_);
+  const Run found = FindRun(bytes + alignment - unit);
+  if (found.bytes() == 0) return {};
+  const std::uint64_t begin = (found.begin + alignment - 1) & ~(alignment - 1);
+  if (handed_out_ != nullptr) handed_out_->Add(begin >> shift_);
+  return regions_.Take({begin, begin + bytes});
+}
+
+inline ChunkRest FreeBlockPool::TakeChunk(std::uint64_t bytes) {
+  sync::MutexLock lock(mutex_);
+  Run run = FindRun(std::max(2 * bytes, kRunMin));
+  if (run.bytes() == 0) return {};
+  if (FreeRegions::EndOf(run.begin) - run.begin < bytes) run.begin = FreeRegions::EndOf(run.begin);
+  run.end = std::min(run.end, FreeRegions::EndOf(run.begin));
+  if (handed_out_ != nullptr) handed_out_->Add(run.begin >> shift_, run.end >> shift_);
+  regions_.Take(run);
+  return {run.begin, run.end};
+}
+
+inline Run FreeBlockPool::TakeSmallBlock(unsigned first, unsigned size_class) {
+  sync::MutexLock lock(mutex_);
+  CountAll();
+  for (unsigned list = first + size_class; list <= first + last_small_; ++list) {
+    for (std::uint32_t m; (m = magazines_[list]) != 0;) {
+      Magazine& magazine = At(m);
+      while (magazine.count != 0) {
+        const Run block = BlockAt(list, magazine.handles[--magazine.count]);
+        if (list < kUnstamped && !IsCurrent(magazine, block)) continue;
+        if (list < kUnstamped && FreeRegions::CanBeListed(block)) regions_.Unlist(block);
+        if (handed_out_ != nullptr) handed_out_->Add(block.begin >> shift_, block.end >> shift_);
+        return block;
+      }
+      store_.Recycle(TakeFrom(list, magazines_[list]));
+    }
+  }
+  return {};
+}
+
+template <class IsInside, class F>
+void FreeBlockPool::TakeAll(const std::vector<Run>& ranges, IsInside&& is_inside, F&& visit) {
+  sync::MutexLock lock(mutex_);
+  CountAll();
+  for (unsigned list = kFree; list < kUnstamped; ++list) {
+    VisitList(list, [&](std::uint32_t handle) {
+      if (!is_inside(handle)) return;
+      const Run block = BlockAt(list, handle);
+      mutex_.AssertHeld();
+      if (FreeRegions::CanBeListed(block)) regions_.Unlist(block);
+      visit(block);
+    });
+  }
+  for (const Run range : ranges) regions_.TakeAll(range, visit);
+}
+
+inline bool FreeBlockPool::CountSome() {
+  if (num_uncounted_ == 0) return false;
+  { sync::MutexUnlock unlocked(mutex_); }
+  std::uint32_t left = kCountedAtOnce;
+  for (unsigned list = kFree; list < kUnstamped && left != 0; ++list) {
+    for (; uncounted_[list] != 0 && left != 0; --left) {
+      const std::uint32_t m = TakeUncounted(list);
+      CountIn(list, At(m));
+      At(m).next = std::exchange(magazines_[list], m);
+      UpdateHas(list);
+    }
+  }
+  return true;
+}
+
+inline void FreeBlockPool::Leave(unsigned list, Magazine& magazine) {
+  std::uint16_t kept = 0;
+  for (std::uint32_t i = 0; i < magazine.count; ++i) {
+    const Run block = BlockAt(list, magazine.handles[i]);
+    if (!IsCurrent(magazine, block)) continue;
+    magazine.handles[kept++] = magazine.handles[i];
+    if (FreeRegions::CanBeListed(block)) regions_.Unlist(block);
+  }
+  magazine.count = kept;
+}
+
+inline void FreeBlockPool::Enter(unsigned list, std::uint32_t m) {
+  Magazine& magazine = At(m);
+  magazine.renewals = regions_.renewals();
+  const bool counts_later = list < kUnstamped && num_uncounted_ < kUncountedMax;
+  if (counts_later) {
+    ++num_uncounted_;
+    uncounted_bytes_ += magazine.count * BytesOf(list);
+  } else if (list < kUnstamped) {
+    CountIn(list, magazine);
+  }
+  std::uint32_t& chain = counts_later ? uncounted_[list] : magazines_[list];
+  magazine.next = chain;
+  chain = m;
+  UpdateHas(list);
+}
+
+inline void FreeBlockPool::CountIn(unsigned list, const Magazine& magazine) {
+  for (std::uint32_t i = 0; i < magazine.count; ++i) {
+    const Run block = BlockAt(list, magazine.handles[i]);
+    if (FreeRegions::CanBeListed(block)) regions_.List(block);
+  }
+}
+
+}  // namespace hako::hash

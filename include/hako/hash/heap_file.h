@@ -1,0 +1,313 @@
+// The file of a record heap, and what each access to a record depends on: where a handle lies, how
+// the record there is encoded and checked, the epochs, and whether the heap accepts writes.
+//
+// Invariants
+//   1. A record's check is keyed by its key, lengths, place and file (format/record_format.h).
+//      Every read of a value verifies it.
+//   2. The current epoch is later than the durable one. stamps() are those of the current epoch.
+//   3. After a failed write or sync, or a failed read of a stamp that had to be changed, the heap
+//      refuses writes. Its records can still be read.
+//
+// Thread-safe, except UseEpoch, which requires that writers are kept out.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "hako/base/hash.h"
+#include "hako/base/inline.h"
+#include "hako/base/status.h"
+#include "hako/format/record_format.h"
+#include "hako/format/size_class.h"
+#include "hako/format/stamp.h"
+#include "hako/hash/extent_bytes.h"
+#include "hako/hash/extent_file.h"
+#include "hako/hash/record_view.h"
+#include "hako/sync/atomic_bytes.h"
+#include "hako/sync/sticky_status.h"
+
+namespace hako::hash {
+
+template <File FileT>
+class HeapFile {
+ public:
+  // A record as a scan finds it. Its bytes are in memory during the visit, or, if it is long and the
+  // file is not mapped, nowhere: nullptr. Its check holds in any case.
+  struct ScannedRecord : RecordCopy {
+    std::uint32_t handle;
+    format::Stamp stamp;
+    std::uint64_t key_hash;
+  };
+
+  ExtentFile<FileT>& extents() { return *extents_; }
+  HAKO_INLINE std::uint64_t KeyHash(std::string_view key) const { return Hash64(key, hash_seed_); }
+  HAKO_INLINE std::uint64_t OffsetOf(std::uint32_t handle) const { return std::uint64_t{handle} << shift_; }
+  // At the file's end, one more than any record's handle.
+  std::uint64_t HandleAt(std::uint64_t offset) const { return offset >> shift_; }
+  std::uint64_t BlockBytes(const ScannedRecord& record) const { return BytesOf(ClassOf(record.key_size, record.value_size)); }
+  HAKO_INLINE bool CopyIsIntact(const FetchedCopy& copy, std::uint64_t key_hash) const {
+    return copy.value == nullptr || copy.check == CheckOf({copy.value, copy.value_size}, key_hash, copy.place);
+  }
+
+  // ---- epochs ----
+  std::uint64_t epoch() const { return epoch_.load(std::memory_order_relaxed); }
+  format::Epochs epochs() const { return {durable_epoch_.load(std::memory_order_relaxed), epoch()}; }
+  // Stores the epoch for the process that opens the file if this one is killed. REQUIRES: the
+  // superblock durably says that the file is in use. Before that only superblocks are stored, so
+  // that a file without a durable superblock is blank after a power cut.
+  void PublishEpoch() { extents_->StoreLive(&format::LiveState::epoch, epoch()); }
+  // Whether a synchronization is due before epochs wrap: many processes may have died without one.
+  bool IsFarAhead() const { return epochs().now - epochs().durable > format::kEpochsAhead / 4; }
+
+  // ---- whether it accepts writes ----
+  // OK, or the failure after which the heap refuses writes. Also OK for a file that is open for
+  // reading, which accepts no writes.
+  Status Health() const { return extents_->file().IsWritable() ? refusal_.Get() : absl::OkStatus(); }
+  Status Refusal() const { return refusal_.Get(); }
+  const sync::StickyStatus& refusal() const { return refusal_; }
+  bool AcceptsWrites() const { return refusal_.IsOk(); }
+  void Poison(const Status& why) { refusal_.Set(NoMoreWritesError(why)); }
+
+  // ---- scans ----
+  // Calls enter(Extent) for each heap extent in [from, to) and then Status visit(ScannedRecord) for
+  // its records; other(Extent) gets space that is no heap. Bytes that do not validate are skipped.
+  // A record that validates may be long dead, anywhere outside other records: check its stamp and
+  // the index. May run beside writers.
+  template <class Visit, class Enter, class Other>
+  Status Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Enter&& enter, Other&& other) const;
+  template <class Visit>
+  Status Scan(std::uint64_t from, std::uint64_t to, Visit&& visit) const {
+    return Scan(
+        from, to, visit, [](Extent) {}, [](Extent) {});
+  }
+  // Scans one extent by its bytes (hash/extent_bytes.h). Calls doubt() at bytes that are neither
+  // zero nor a record.
+  // kLiveHeads: the value of a long live record is not hashed if its head is intact.
+  enum class Trust { kNothing, kLiveHeads };
+  template <Trust kTrust = Trust::kNothing, class Bytes, class Visit, class Doubt>
+  Status ScanExtent(Extent extent, Bytes&& bytes, Visit&& visit, Doubt&& doubt) const;
+  // Copies the key and the value of a scanned record to the buffer, also if they are not in memory.
+  template <class B>
+  Status CopyScanned(ScannedRecord* record, B& buffer) const;
+
+ protected:
+  // A record's header, decoded.
+  struct Head {
+    std::uint32_t check = 0;
+    format::Stamp stamp;
+    format::Lengths lengths;
+
+    std::uint64_t key_at() const { return format::RecordHeadSize(lengths.header); }  // from the record's start
+    std::uint64_t size() const { return key_at() + lengths.key_size + lengths.value_size; }
+    RecordView In(const char* record) const {
+      return {{record + key_at(), lengths.key_size}, {record + key_at() + lengths.key_size, lengths.value_size}};
+    }
+  };
+  // The stamps of the current epoch, precomputed.
+  struct EpochStamps {
+    format::Stamp unborn, live, free;
+  };
+  static constexpr std::uint64_t kStampAt = 4;                // behind the check
+  static constexpr std::uint64_t kFixed = 6;                  // check and stamp
+  static constexpr std::uint64_t kHeadMax = 16;               // without the head check
+  static constexpr std::uint64_t kOptimisticValueMax = 4096;  // longer ones need a current version
+
+  explicit HeapFile(std::unique_ptr<ExtentFile<FileT>> extents)
+      : extents_(std::move(extents)),
+        shift_(static_cast<unsigned>(std::uint32_t{extents_->super().align_pow})),
+        hash_seed_(extents_->super().hash_seed),
+        secret_(extents_->super().secret),
+        epoch_(extents_->super().epoch + 1),
+        durable_epoch_(extents_->super().epoch),
+        refusal_(extents_->file().IsWritable() ? absl::OkStatus() : ReadOnlyError()) {}
+
+  EpochStamps stamps() const {
+    const std::uint64_t bits = stamps_.load(std::memory_order_relaxed);
+    const auto at = [bits](int i) { return format::Stamp(static_cast<std::uint16_t>(bits >> (16 * i))); };
+    return {at(0), at(1), at(2)};
+  }
+  void UseEpoch(std::uint64_t epoch) {
+    using format::BlockState;
+    std::uint64_t bits = 0;
+    for (const BlockState state : {BlockState::kFree, BlockState::kLive, BlockState::kUnborn}) {
+      bits = bits << 16 | format::Stamp::Of(state, epoch).bits();
+    }
+    epoch_.store(epoch, std::memory_order_seq_cst);
+    stamps_.store(bits, std::memory_order_seq_cst);
+  }
+  void NoteDurable(std::uint64_t epoch) { durable_epoch_.store(epoch, std::memory_order_release); }
+  Status WriteOrPoison(std::uint64_t offset, std::string_view bytes) {
+    Status status = extents_->Write(offset, bytes);
+    if (!status.ok()) Poison(status);
+    return status;
+  }
+  // The stamp of a record that an entry stops or starts naming could not be read, so its next stamp
+  // is unknown. If a state became durable with the old one, it would have a record too many or too
+  // few.
+  [[gnu::cold]] void StopAt(const Status& unread) {
+    if (AcceptsWrites()) Poison(unread);
+  }
+
+  std::uint32_t HandleOf(std::uint64_t offset) const { return static_cast<std::uint32_t>(HandleAt(offset)); }
+  HAKO_INLINE bool IsPlace(std::uint64_t offset) const { return offset >= format::kFirstExtent && offset + 8 <= extents_->tail(); }
+  // Whether the record lies inside the file.
+  HAKO_INLINE bool IsInside(std::uint64_t offset, const Head& head) const {
+    return head.lengths.header != 0 && head.size() <= extents_->tail() - offset;
+  }
+  HAKO_INLINE unsigned ShortClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
+    return UnitsClassOf(format::kShortHead + key_size + value_size);
+  }
+  unsigned ClassOf(std::uint64_t key_size, std::uint64_t value_size) const {
+    return UnitsClassOf(format::RecordHeadSize(format::LengthsSize(key_size, value_size)) + key_size + value_size);
+  }
+  std::uint64_t BytesOf(unsigned size_class) const { return format::UnitsOf(size_class) << shift_; }
+
+  HAKO_INLINE std::uint32_t CheckOf(std::string_view value, std::uint64_t key_hash, std::uint64_t offset) const {
+    return format::RecordCheck(value, key_hash, offset, secret_);
+  }
+  bool IsIntact(const Head& head, const RecordView& record, std::uint64_t offset) const {
+    return head.check == CheckOf(record.value, KeyHash(record.key), offset);
+  }
+  static Head DecodeHead(const char* bytes, std::size_t size);
+  // Whether a record may start at `offset`, where `size` bytes are left.
+  bool DecodeWholeHead(const char* shared, std::uint64_t size, std::uint64_t offset, Head* head) const;
+  // Returns the size of the head.
+  std::size_t EncodeHead(char* out, std::uint32_t check, format::Stamp stamp, std::uint64_t key_size, std::uint64_t value_size,
+                         std::uint64_t offset) const;
+
+  const std::unique_ptr<ExtentFile<FileT>> extents_;
+  const unsigned shift_;
+  const std::uint64_t hash_seed_, secret_;
+
+ private:
+  HAKO_INLINE unsigned UnitsClassOf(std::uint64_t bytes) const {
+    return format::SizeClassOf((bytes + (std::uint64_t{1} << shift_) - 1) >> shift_);
+  }
+
+  alignas(64) std::atomic<std::uint64_t> epoch_{0};
+  std::atomic<std::uint64_t> durable_epoch_;  // of the superblock, once durable
+  std::atomic<std::uint64_t> stamps_{0};
+  sync::StickyStatus refusal_;  // why writes are refused
+};
+
+template <File FileT>
+typename HeapFile<FileT>::Head HeapFile<FileT>::DecodeHead(const char* bytes, std::size_t size) {
+  Head head;
+  std::uint16_t stamp;
+  std::memcpy(&head.check, bytes, sizeof(head.check));
+  std::memcpy(&stamp, bytes + kStampAt, sizeof(stamp));
+  head.stamp = format::Stamp(stamp);
+  head.lengths = format::DecodeLengths(bytes + kFixed, size - kFixed);
+  return head;
+}
+
+template <File FileT>
+bool HeapFile<FileT>::DecodeWholeHead(const char* shared, std::uint64_t size, std::uint64_t offset, Head* head) const {
+  char bytes[format::kRecordHeadMax] = {};
+  const auto head_max = static_cast<std::size_t>(std::min<std::uint64_t>(sizeof(bytes), size));
+  sync::LoadShared(bytes, shared, head_max);
+  *head = DecodeHead(bytes, std::min<std::size_t>(kHeadMax, head_max));
+  if (!head->stamp.IsValid() || head->lengths.header == 0 || head->size() > size) return false;
+  if (head->lengths.header == 2) return true;
+  std::uint32_t head_check;
+  std::memcpy(&head_check, bytes + kFixed + head->lengths.header, sizeof(head_check));
+  return head_check == format::RecordHeadCheck(head->check, head->lengths.key_size, head->lengths.value_size, offset, secret_);
+}
+
+template <File FileT>
+std::size_t HeapFile<FileT>::EncodeHead(char* out, std::uint32_t check, format::Stamp stamp, std::uint64_t key_size,
+                                        std::uint64_t value_size, std::uint64_t offset) const {
+  const std::uint16_t stamp_bits = stamp.bits();
+  std::memcpy(out, &check, sizeof(check));
+  std::memcpy(out + kStampAt, &stamp_bits, sizeof(stamp_bits));
+  const unsigned lengths = format::EncodeLengths(out + kFixed, key_size, value_size);
+  const std::uint32_t head_check = format::RecordHeadCheck(check, key_size, value_size, offset, secret_);
+  if (lengths > 2) std::memcpy(out + kFixed + lengths, &head_check, sizeof(head_check));
+  return static_cast<std::size_t>(format::RecordHeadSize(lengths));
+}
+
+template <File FileT>
+template <class Visit, class Enter, class Other>
+Status HeapFile<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Enter&& enter, Other&& other) const {
+  ExtentBytes<FileT> bytes(*extents_);
+  for (std::uint64_t extent = from; extent < to;) {
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t size, extents_->HeapExtentBytes(extent));
+    if (size == 0) {
+      other(Extent{extent, format::kExtentUnit});
+      extent += format::kExtentUnit;
+      continue;
+    }
+    HAKO_RETURN_IF_ERROR(bytes.Enter({extent, size}));
+    enter(Extent{extent, size});
+    HAKO_RETURN_IF_ERROR(ScanExtent({extent, size}, bytes, visit, [] {}));
+    extent += size;
+  }
+  return absl::OkStatus();
+}
+
+// Continues behind the end of a record, not of its block: dead records may follow there.
+//
+// A record that the durable state does not have may share its block with a newer record. Its check
+// still holds if the shared bytes are equal: for one byte, once in 256 times. So the last unit of
+// such a record is scanned too. Earlier units need not be: eight equal bytes are as rare as a false
+// match of the check. The stamp does not help: after a crash of the machine a free block may have
+// an earlier stamp.
+template <File FileT>
+template <typename HeapFile<FileT>::Trust kTrust, class Bytes, class Visit, class Doubt>
+Status HeapFile<FileT>::ScanExtent(Extent extent, Bytes&& bytes, Visit&& visit, Doubt&& doubt) const {
+  const std::uint64_t size = extent.bytes, unit = std::uint64_t{1} << shift_;
+  const std::uint64_t wasted_max = std::max<std::uint64_t>(64 * size, std::uint64_t{2} << 30);
+  std::uint64_t wasted = 0;        // bytes hashed in vain; bounds the work on a hostile file
+  std::uint64_t shared_until = 0;  // end of the last record not in the durable state
+  const auto is_doubtful = [&](std::uint64_t at) { return at >= shared_until; };
+  for (std::uint64_t at = sizeof(format::HeapExtentHeader); size - at >= format::kShortHead && wasted <= wasted_max; at += unit) {
+    const char* const begin = bytes.Get(at, std::min<std::uint64_t>(format::kRecordHeadMax, size - at));
+    if (sync::LoadSharedWord(begin) == 0) continue;
+    Head head;
+    if (!DecodeWholeHead(begin, size - at, extent.offset + at, &head)) {
+      if (is_doubtful(at)) doubt();
+      continue;
+    }
+    const std::uint64_t key_size = head.lengths.key_size, value_size = head.lengths.value_size;
+    const bool is_whole = key_size + value_size <= std::remove_cvref_t<Bytes>::kWhole;
+    const char* const key = is_whole ? bytes.Get(at + head.key_at(), key_size + value_size) : nullptr;
+    const std::uint64_t key_hash = bytes.Hash(at + head.key_at(), key_size, hash_seed_);
+    const bool trusted = kTrust == Trust::kLiveHeads && head.lengths.header > 2 && head.stamp.IsLive();
+    const std::uint64_t seed = format::RecordCheckSeed(key_hash, extent.offset + at, secret_);
+    if (!trusted && head.check != static_cast<std::uint32_t>(bytes.Hash(at + head.key_at() + key_size, value_size, seed))) {
+      if (is_doubtful(at)) doubt();
+      wasted += head.size();
+      continue;
+    }
+    HAKO_RETURN_IF_ERROR(bytes.status());
+    HAKO_RETURN_IF_ERROR(visit(ScannedRecord{{key, key_size, value_size}, HandleOf(extent.offset + at), head.stamp, key_hash}));
+    const std::uint64_t last_unit = (head.size() - 1) & ~(unit - 1);
+    const bool looks_at_last = last_unit != 0 && !head.stamp.BelongsTo(epochs().durable);
+    if (looks_at_last) shared_until = at + head.size();
+    at += looks_at_last ? last_unit - unit : last_unit;  // and the loop adds a unit
+  }
+  return bytes.status();
+}
+
+template <File FileT>
+template <class B>
+Status HeapFile<FileT>::CopyScanned(ScannedRecord* record, B& buffer) const {
+  const std::uint64_t head = format::RecordHeadSize(format::LengthsSize(record->key_size, record->value_size));
+  const auto size = static_cast<std::size_t>(record->key_size + record->value_size);
+  char* const out = buffer.Take(size);
+  if (record->bytes == nullptr) {
+    HAKO_RETURN_IF_ERROR(extents_->Read(OffsetOf(record->handle) + head, out, size));
+  } else {
+    std::memcpy(out, record->bytes, size);
+  }
+  record->bytes = out;
+  return absl::OkStatus();
+}
+
+}  // namespace hako::hash

@@ -1,0 +1,161 @@
+// Definitions of hash/record_heap.h: the end of an epoch, and the blocks that waited for it.
+#pragma once
+
+#include "hako/hash/record_heap.h"
+
+namespace hako::hash {
+
+template <File FileT>
+bool RecordHeap<FileT>::NeedsReclaim() const {
+  return reclaimer_.IsDue([this] { return AllLive(); });
+}
+
+// Free blocks in threads' caches and small blocks that wait count as live here.
+template <File FileT>
+std::uint64_t RecordHeap<FileT>::AllLive() const {
+  const std::uint64_t index = this->index_is_in_memory() ? 0 : this->index_bytes();
+  const std::uint64_t others = reclaimer_.waiting_bytes() + index + extents_->free_extent_bytes() + pool_->free_bytes(),
+                      all = extents_->tail();
+  return all - std::min(all, others);
+}
+
+template <File FileT>
+template <class ForEachWriter>
+typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachWriter&& for_each_writer) {
+  const std::uint64_t closed = epoch();
+  const unsigned unstamped = FreeBlockPool::kUnstamped + closed % format::kSizeClasses;
+  for_each_writer([&](WriterState& writer) {
+    pool_->Flush(writer.free, unstamped, unstamped + 1);
+    pool_->Flush(writer.free, FreeBlockPool::kWaiting, FreeBlockPool::kLists);
+    writer.waiting_bytes = 0;
+  });
+  reclaimer_.CloseEpoch();
+  this->UseEpoch(closed + 1);
+  this->PublishEpoch();
+  return {closed, extents_->tail(), pool_->TakeWaiting(), pool_->Take(unstamped), HarvestIsOver()};
+}
+
+template <File FileT>
+Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t num_records) {
+  Status status = Health();
+  if (status.ok()) status = extents_->Sync();
+  if (status.ok()) {
+    status = extents_->Commit([&](format::HashSuperBlock& super) {
+      super.epoch = closed.epoch;
+      super.tail = closed.tail;
+      super.num_records = num_records;
+      super.synced_at = WallClock();
+      super.sweep_extent = sweep_.extent;
+      super.sweep_to = sweep_.to;
+      super.sweep_end = sweep_.end;
+    });
+  }
+  if (!status.ok()) {
+    Poison(status);
+    return status;
+  }
+  this->NoteDurable(closed.epoch);
+  return absl::OkStatus();
+}
+
+template <File FileT>
+template <class AsWriter>
+void RecordHeap<FileT>::ReleaseWaiting(WriterState& writer, ClosedEpoch& closed, AsWriter&& as_writer) {
+  ReleaseUnstamped(writer, closed, as_writer);
+  const bool keeps = pinned_ != nullptr && closed.epoch > pinned_->epoch;
+  for (unsigned c = 0; c < closed.waiting.size(); ++c) {
+    std::uint32_t& chain = closed.waiting[c];
+    if (keeps) {
+      KeepPinned(c, chain);
+    } else if (!Records::kStampsLate || pool_->IsSmall(c)) {
+      while (chain != 0) as_writer([&] { chain = ReleaseSome(writer, c, chain); });
+    } else if (chain != 0) {
+      FreeSlowly(writer, c, StampFree(chain), as_writer);
+    }
+  }
+  reclaimer_.EndClosed();
+  if (closed.has_all_retired) extents_->StoreLive(&format::LiveState::oldest_retired_epoch, closed.epoch);
+  const std::uint64_t until = harvest_next_.load(std::memory_order_relaxed) + harvest_end_ / kHarvestParts;
+  while (!HarvestIsOver() && !victims_.IsOn() && harvest_next_.load(std::memory_order_relaxed) <= until) {
+    as_writer([&] { HarvestFor(writer, 1); });
+  }
+}
+
+// Releases some magazines of a chain of small blocks or, in a mapped file, of any; returns the rest
+// of the chain.
+template <File FileT>
+std::uint32_t RecordHeap<FileT>::ReleaseSome(WriterState& writer, unsigned size_class, std::uint32_t chain) {
+  const bool evacuating = victims_.IsOn();
+  std::unique_lock harvest(harvest_mutex_, std::defer_lock);
+  if (!HarvestIsOver()) harvest.lock();
+  return pool_->Drain(
+      chain,
+      [&](std::uint32_t handle) {
+        if (pinned_ != nullptr) pinned_->handed_out.Add(handle);
+        if (evacuating && IsVictim(handle)) return ForgetBlock(handle, size_class);
+        if (IsFrozen(handle)) return StoreStamp(handle, stamps().free);  // the harvest finds it
+        if (Records::kStampsLate) return pool_->Push(writer.free, FreeBlockPool::kUnstamped + size_class, handle);
+        StoreStamp(handle, stamps().free);
+        FreeStamped(writer, handle, size_class);
+      },
+      kReleasesAtOnce);
+}
+
+// Stamps the blocks of a chain as free. Returns them, except those that the harvest will find.
+template <File FileT>
+std::vector<std::uint32_t> RecordHeap<FileT>::StampFree(std::uint32_t chain) {
+  std::unique_lock harvest(harvest_mutex_, std::defer_lock);
+  if (!HarvestIsOver()) harvest.lock();
+  std::vector<std::uint32_t> handles;
+  (void)pool_->Drain(chain, [&](std::uint32_t handle) {
+    if (pinned_ != nullptr) pinned_->handed_out.Add(handle);
+    // If there is no memory for the list, the block is forgotten: lost space, not lost data.
+    if (IsFrozen(handle) || !TryPushBack(handles, handle)) StoreStamp(handle, stamps().free);
+  });
+  StampFree(std::span(handles));
+  return handles;
+}
+
+template <File FileT>
+template <class AsWriter>
+void RecordHeap<FileT>::ReleaseUnstamped(WriterState& writer, const ClosedEpoch& closed, AsWriter&& as_writer) {
+  static_assert(format::kSizeClasses < format::kOtherAgeMax / 2);
+  if (closed.unstamped != 0) FreeSlowly(writer, closed.epoch % format::kSizeClasses, StampFree(closed.unstamped), as_writer);
+}
+
+// In small steps, so that a closing gate does not wait long.
+template <File FileT>
+template <class AsWriter>
+void RecordHeap<FileT>::FreeSlowly(WriterState& writer, unsigned size_class, std::vector<std::uint32_t> handles, AsWriter&& as_writer) {
+  while (!handles.empty()) {
+    as_writer([&] {
+      for (unsigned i = 0; i < kReleasesAtOnce * FreeBlockPool::kMagazineSize && !handles.empty(); ++i, handles.pop_back())
+        FreeStamped(writer, handles.back(), size_class);
+    });
+  }
+}
+
+// Stamps in file order, and reads the next blocks together into the file's cache.
+template <File FileT>
+void RecordHeap<FileT>::StampFree(std::span<std::uint32_t> handles) {
+  std::ranges::sort(handles);
+  for (std::size_t i = 0; i < handles.size(); ++i) {
+    if constexpr (kReadsAhead) {
+      if (this->HasCache() && i % Ahead::kRecordsMax == 0) {
+        Ahead ahead;
+        for (const std::uint32_t handle : handles.subspan(i, std::min(Ahead::kRecordsMax, handles.size() - i)))
+          ahead.Want(handle, OffsetOf(handle), 8);
+        this->Read(ahead);
+      }
+    }
+    StoreStamp(handles[i], stamps().free);
+  }
+}
+
+template <File FileT>
+void RecordHeap<FileT>::RefreshStamp(std::uint32_t handle, format::Stamp stamp) {
+  const format::Stamp refreshed = format::Refresh(stamp, epochs());
+  if (refreshed.bits() != stamp.bits()) StoreStamp(handle, refreshed);
+}
+
+}  // namespace hako::hash

@@ -1,0 +1,56 @@
+// The heap extents that an evacuation empties: none of their blocks is handed out, and blocks that
+// become free are held back until it is over.
+//
+// Thread-safe for IsOn, Has and Hold. Begin and End require that writers are kept out.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "hako/format/hash_file_format.h"
+#include "hako/hash/extent_file.h"
+#include "hako/hash/free_runs.h"
+
+namespace hako::hash {
+
+class Victims {
+ public:
+  // Whether there is an evacuation.
+  bool IsOn() const { return is_on_.load(std::memory_order_relaxed); }
+  bool Has(std::uint64_t offset) const {
+    const std::uint64_t unit = offset / format::kExtentUnit;
+    return unit < units_.size() && units_[unit];
+  }
+  // Holds free space of a victim back.
+  void Hold(Run run) {
+    std::lock_guard lock(mutex_);
+    held_.push_back(run);
+  }
+
+  void Begin(const std::vector<Extent>& extents, std::uint64_t tail) {
+    units_.assign(tail / format::kExtentUnit, false);
+    for (const Extent& extent : extents) {
+      for (std::uint64_t at = extent.offset; at < extent.offset + extent.bytes; at += format::kExtentUnit) {
+        units_[at / format::kExtentUnit] = true;
+      }
+    }
+    is_on_.store(true, std::memory_order_release);
+  }
+  // Returns what was held back.
+  std::vector<Run> End() {
+    is_on_.store(false, std::memory_order_release);
+    units_.clear();
+    return std::exchange(held_, {});
+  }
+
+ private:
+  std::atomic<bool> is_on_{false};
+  std::vector<bool> units_;  // by extent unit
+  std::mutex mutex_;
+  std::vector<Run> held_;
+};
+
+}  // namespace hako::hash

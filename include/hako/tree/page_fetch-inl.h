@@ -1,0 +1,135 @@
+// Definitions of tree/page_tree.h: Fetch.
+#pragma once
+
+#include "hako/tree/page_tree.h"
+
+namespace hako::tree {
+
+template <class Space, Comparator Compare>
+template <class S>
+HAKO_INLINE auto PageTree<Space, Compare>::FetchFrom(const Reached& leaf, std::string_view key, S& sink) const -> Outcome {
+  const View page(memory_, *leaf.line);
+  const auto place = page.Find(key);
+  if (!place.found) return Lock(leaf.line->version).IsCurrent(leaf.version) ? Outcome::kAbsent : Outcome::kRaced;
+  const char* const cell = place.cell;
+  const format::Cell sizes = place.sizes;
+  if (sizes.is_long || cell + sizes.Size(View::kInlined) > page.end()) [[unlikely]]
+    return Outcome::kRaced;
+  if (char* out = sink(std::size_t{sizes.value})) sync::LoadShared(out, cell + sizes.header + sizes.Rest(View::kInlined), sizes.value);
+  return Lock(leaf.line->version).IsCurrent(leaf.version) ? Outcome::kFound : Outcome::kRaced;
+}
+
+template <class Space, Comparator Compare>
+template <class S>
+HAKO_INLINE auto PageTree<Space, Compare>::TryFetch(std::string_view key, S& sink) const -> Outcome {
+  Reached leaf;
+  if (!Descend(key, &leaf)) [[unlikely]]
+    return Outcome::kRaced;
+  return FetchFrom(leaf, key, sink);
+}
+
+template <class Space, Comparator Compare>
+template <class S>
+HAKO_INLINE Status PageTree<Space, Compare>::Fetch(Writers& writers, std::string_view key, S&& sink) {
+  const Outcome outcome = TryFetch(key, sink);
+  if (outcome == Outcome::kFound) [[likely]]
+    return absl::OkStatus();
+  if (outcome == Outcome::kAbsent) return AbsentError();
+  return FetchSlowly(writers, key, sink);
+}
+
+template <class Space, Comparator Compare>
+template <class S>
+Status PageTree<Space, Compare>::FetchSlowly(Writers& writers, std::string_view key, S& sink) HAKO_TRY {
+  if (writers.IsClosed()) return writers.Refusal();
+  sync::Backoff backoff;
+  for (int i = 0; i < kOptimisticTries; ++i, backoff.Pause()) {
+    Reached leaf;
+    if (!DescendTo(0, key, &leaf)) {
+      HAKO_RETURN_IF_ERROR(LoadIfEvicted(leaf));
+      continue;
+    }
+    const Outcome outcome = FetchFrom(leaf, key, sink);
+    if (outcome != Outcome::kRaced) return outcome == Outcome::kFound ? absl::OkStatus() : AbsentError();
+    if (!Lock(leaf.line->version).IsCurrent(leaf.version)) continue;
+    // Most likely a long value. A resident space can share it only while the leaf is locked; any
+    // other finds it without a lock.
+    if constexpr (!Space::kResident) {
+      if (const auto stored = FindLong(leaf, key)) return FetchLong(key, sink, leaf, stored);
+    }
+    break;
+  }
+  WriterState* const writer = writers.Mine();
+  if (writer == nullptr) return writers.Refusal();
+  LeafGuard guard(*this, *writer, key);
+  if (guard.line == nullptr) return guard.error();
+  const auto place = View(memory_, *guard.line).Find(key);
+  if (!place.found) return AbsentError();
+  std::string_view value = ContentOf(place);
+  LongRead read(space_);  // keeps the value alive until it is copied
+  if (place.sizes.is_long) {
+    if constexpr (!Space::kResident) {
+      guard.End();
+      return FetchLong(key, sink, {}, std::nullopt);
+    }
+    (void)read.Has(LongValueIn(value));
+    guard.End();
+    value = read.bytes();
+  }
+  if (char* out = sink(value.size())) std::memcpy(out, value.data(), value.size());
+  return absl::OkStatus();
+}
+HAKO_OR_NO_MEMORY
+
+// `stored` is the name that the leaf had as of the version in `leaf`. Reads the value straight into
+// the sink's buffer, once, unless it is replaced at the same time. Nothing is locked.
+template <class Space, Comparator Compare>
+template <class S>
+Status PageTree<Space, Compare>::FetchLong(std::string_view key, S& sink, Reached leaf, std::optional<format::OverflowValue> stored) {
+  LongRead read(space_);
+  char* out = nullptr;
+  for (sync::Backoff backoff;; backoff.Pause()) {
+    if (stored) {
+      bool has = read.Has(*stored);
+      if (!has) {
+        out = sink(static_cast<std::size_t>(stored->size));
+        if (out == nullptr) return absl::OkStatus();
+        read.Read(out);
+        has = read.Has(*stored);
+      }
+      if (has && Lock(leaf.line->version).IsCurrent(leaf.version)) {
+        HAKO_RETURN_IF_ERROR(read.status());
+        const std::string_view value = read.bytes();
+        if (value.data() == out) return absl::OkStatus();
+        out = sink(value.size());
+        if (out != nullptr) std::memcpy(out, value.data(), value.size());
+        return absl::OkStatus();
+      }
+      stored.reset();
+    }
+    if (!DescendTo(0, key, &leaf)) {
+      HAKO_RETURN_IF_ERROR(LoadIfEvicted(leaf));
+      continue;
+    }
+    stored = FindLong(leaf, key);
+    if (stored) continue;
+    const Outcome outcome = FetchFrom(leaf, key, sink);
+    if (outcome != Outcome::kRaced) return outcome == Outcome::kFound ? absl::OkStatus() : AbsentError();
+    read = LongRead(space_);  // the sink may have reused its memory for another value
+  }
+}
+
+template <class Space, Comparator Compare>
+auto PageTree<Space, Compare>::FindLong(const Reached& leaf, std::string_view key) const -> std::optional<format::OverflowValue> {
+  const View page(memory_, *leaf.line);
+  const auto place = page.Find(key);
+  if (!place.found || !place.sizes.is_long) return std::nullopt;
+  const char* const bytes = place.cell + place.sizes.header + place.sizes.Rest(View::kInlined);
+  format::OverflowValue value;
+  if (bytes + sizeof(value) > page.end()) return std::nullopt;
+  sync::LoadShared(reinterpret_cast<char*>(&value), bytes, sizeof(value));
+  if (!Lock(leaf.line->version).IsCurrent(leaf.version)) return std::nullopt;
+  return value;
+}
+
+}  // namespace hako::tree

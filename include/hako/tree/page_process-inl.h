@@ -1,0 +1,199 @@
+// Definitions of tree/page_tree.h: Process, and the changes of one record.
+#pragma once
+
+#include "hako/tree/page_tree.h"
+
+namespace hako::tree {
+
+template <class Space, Comparator Compare>
+template <class ActionT, class V>
+HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::string_view key, V&& visit) {
+  LeafGuard guard(*this, writer, key);
+  if (!Space::kResident && guard.line == nullptr) [[unlikely]]
+    return guard.error();
+  const View page(memory_, *guard.line);
+  const auto place = page.Find(key);
+  char* const bytes = const_cast<char*>(place.cell) + place.sizes.header + place.sizes.Rest(View::kInlined);
+  const typename View::Slot slot{place.index, place.found};
+  std::optional<std::string_view> value;
+  if (place.found && place.sizes.is_long) [[unlikely]]
+    return ProcessLong<ActionT>(guard, writer, key, visit);
+  if constexpr (kReads<ActionT, V>) {
+    if (place.found) value.emplace(bytes, place.sizes.value);
+  }
+  if constexpr (std::is_void_v<ActionT>) {
+    visit(value);
+    return absl::OkStatus();
+  } else {
+    const ActionT action = [&] {
+      if constexpr (kReads<ActionT, V>)
+        return visit(value);
+      else
+        return visit(slot.found);
+    }();
+    if (action.kind() == ActionT::Kind::kSet) {
+      guard.Change();
+      if (place.found && place.sizes.value == action.value().size()) [[likely]] {
+        sync::StoreShared(bytes, action.value().data(), action.value().size());
+        return absl::OkStatus();
+      }
+      if (action.value().size() > value_max_) [[unlikely]]
+        return SetLong(guard, writer, key, action.value(), slot);
+      SplitResult leaf{guard.line, nullptr};
+      const Status status = Store(&leaf, key, action.value(), slot);
+      if (status.ok() && !slot.found) AddToCount(writer, 1);
+      return status;
+    }
+    if (action.kind() == ActionT::Kind::kRemove && slot.found) {
+      guard.Change();
+      Editor(space_, *guard.line).Erase(slot.index);
+      AddToCount(writer, -1);
+      MergeIfSparse(guard, writer, key);
+    }
+    return absl::OkStatus();
+  }
+}
+
+template <class Space, Comparator Compare>
+bool PageTree<Space, Compare>::ReadLong(LeafGuard& guard, std::string_view key, LongRead* read, typename View::Place* place, bool shows) {
+  for (;;) {
+    *place = View(memory_, *guard.line).Find(key);
+    if (!place->found || !place->sizes.is_long || read->Has(LongValueIn(ContentOf(*place)))) return true;
+    if (!shows && !read->IsBeingFilled()) return true;
+    guard.End();
+    read->Read();
+    guard.Begin(key);
+    if (guard.line == nullptr) return false;
+  }
+}
+
+// A visitor that only reads sees a separate copy, so the leaf is unlocked before the call. An
+// update that does not need the old value still waits until the thread that stored it has filled it
+// in; otherwise threads that set the key repeatedly could starve threads that read it under the
+// lock.
+template <class Space, Comparator Compare>
+template <class ActionT, class V>
+Status PageTree<Space, Compare>::ProcessLong(LeafGuard& guard, WriterState& writer, std::string_view key, V& visit) {
+  LongRead read(space_);
+  typename View::Place place;
+  if (!ReadLong(guard, key, &read, &place, kReads<ActionT, V>)) return guard.error();
+  std::optional<std::string_view> value;
+  const bool is_long = place.found && place.sizes.is_long;
+  if constexpr (kReads<ActionT, V>) {
+    if (is_long) HAKO_RETURN_IF_ERROR(read.status());
+    if (place.found) value = is_long ? read.bytes() : ContentOf(place);
+  }
+  if constexpr (std::is_void_v<ActionT>) {
+    if (is_long) guard.End();
+    visit(value);
+  } else {
+    const ActionT action = [&] {
+      if constexpr (kReads<ActionT, V>)
+        return visit(value);
+      else
+        return visit(place.found);
+    }();
+    if (action.kind() != ActionT::Kind::kKeep) guard.Change();
+    if (action.kind() == ActionT::Kind::kSet) return SetLong(guard, writer, key, action.value(), place);
+    if (action.kind() == ActionT::Kind::kRemove && place.found) return RemoveLong(guard, writer, key, place.index);
+  }
+  return absl::OkStatus();
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::SetLong(LeafGuard& guard, WriterState& writer, std::string_view key, std::string_view value,
+                                         typename View::Slot slot) {
+  Deferred deferred(space_);
+  const Status status = CatchNoMemory([&]() -> Status {
+    SplitResult leaf{guard.line, nullptr};
+    return StoreAny(&leaf, key, value, slot, deferred);
+  });
+  if (status.ok() && !slot.found) AddToCount(writer, 1);
+  guard.Unlock();  // then `deferred` fills the value, before this thread pauses
+  return status;
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::RemoveLong(LeafGuard& guard, WriterState& writer, std::string_view key, unsigned i) {
+  Deferred deferred(space_);
+  RemoveSlot(*guard.line, i, deferred);
+  AddToCount(writer, -1);
+  HAKO_TRY { MergeIfSparse(guard, writer, key); }
+  HAKO_CATCH_NO_MEMORY()  // the leaf stays sparse
+  guard.Unlock();
+  return absl::OkStatus();
+}
+
+// Stores the record in the locked leaf, at `slot`; the leaf may be split.
+template <class Space, Comparator Compare>
+HAKO_INLINE Status PageTree<Space, Compare>::Store(SplitResult* leaf, std::string_view key, std::string_view value,
+                                                   typename View::Slot slot) {
+  Editor page(space_, *leaf->wanted);
+  const Content content{value};
+  if (slot.found) {
+    if (page.Replace(slot.index, content)) [[likely]]
+      return absl::OkStatus();
+  } else if (page.HasPrefix(key) && page.HasRoomFor(page.CellSize(key, content))) [[likely]] {
+    page.Insert(slot.index, key, content);
+    return absl::OkStatus();
+  }
+  return StoreSlowly(leaf, key, value, {}, slot, nullptr);
+}
+
+template <class Space, Comparator Compare>
+StatusOr<format::OverflowValue> PageTree<Space, Compare>::StoreLong(std::string_view value, Deferred& deferred) {
+  HAKO_TRY {
+    if (const std::uint64_t place = space_.StoreLong(value, deferred); place != 0) return format::OverflowValue{place, value.size()};
+  }
+  HAKO_CATCH_NO_MEMORY()
+  return absl::ResourceExhaustedError(absl::StrCat("out of memory for a value of ", value.size(), " bytes"));
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::StoreAny(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Slot slot,
+                                          Deferred& deferred) {
+  if (value.size() > kValueSizeMax) return TooLargeError("a value", value.size(), kValueSizeMax);
+  if (value.size() <= value_max_) return StoreSlowly(leaf, key, value, {}, slot, &deferred);
+  HAKO_ASSIGN_OR_RETURN(const format::OverflowValue stored, StoreLong(value, deferred));
+  const Status status = CatchNoMemory([&] { return StoreSlowly(leaf, key, value, stored, slot, &deferred); });
+  if (!status.ok()) space_.FreeLong(stored, deferred);
+  return status;
+}
+
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::StoreSlowly(SplitResult* leaf, std::string_view key, std::string_view value,
+                                             const format::OverflowValue& stored, typename View::Slot slot, Deferred* deferred) {
+  Content content{value};
+  if (stored.place != 0) content = {{reinterpret_cast<const char*>(&stored), sizeof(stored)}, true};
+  const auto replaced = slot.found ? LongValueOf(View(memory_, *leaf->wanted), slot.index) : std::nullopt;
+  for (;;) {
+    Editor page(space_, *leaf->wanted);
+    if (slot.found) {
+      if (page.Replace(slot.index, content)) break;
+    } else if (page.HasPrefix(key) && page.HasRoomFor(page.CellSize(key, content))) {
+      page.Insert(slot.index, key, content);
+      break;
+    }
+    HAKO_RETURN_IF_ERROR(MakeRoom(leaf, key, content, slot.index, slot.found));
+    slot = View(memory_, *leaf->wanted).Find(key);
+  }
+  if (replaced) space_.FreeLong(*replaced, *deferred);
+  return absl::OkStatus();
+}
+
+template <class Space, Comparator Compare>
+void PageTree<Space, Compare>::RemoveSlot(Line& line, unsigned i, Deferred& deferred) {
+  Editor page(space_, line);
+  if (const auto value = LongValueOf(page.view(), i)) space_.FreeLong(*value, deferred);
+  page.Erase(i);
+}
+
+// Whether a locked leaf is so empty that it should return memory, or be joined with its neighbour.
+template <class Space, Comparator Compare>
+bool PageTree<Space, Compare>::IsSparse(const Line& line) const {
+  const Editor page(space_, const_cast<Line&>(line));
+  const unsigned live = page.LiveBytes();
+  return page.shape().size() > 2 * live + 4 * format::kPageUnit || page.shape().count == 0;
+}
+
+}  // namespace hako::tree

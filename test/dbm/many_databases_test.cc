@@ -1,0 +1,140 @@
+// Many small databases in one process: how many can be open at once, and what each of them costs.
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dbm/kinds.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "support/child_process.h"
+#include "support/file_system.h"
+#include "support/sanitizers.h"
+#include "support/status_matchers.h"
+#include "support/temp_dir.h"
+
+namespace hako {
+namespace {
+
+constexpr std::uint64_t kRssMax = 256 << 10, kDiskMax = 128 << 10;  // of a database with one record
+
+struct Usage {
+  std::uint64_t resident = 0;  // bytes
+  std::uint64_t mappings = 0;
+};
+Usage UsageNow() {
+  Usage usage;
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> usage.resident;
+  usage.resident *= static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) ++usage.mappings;
+  return usage;
+}
+
+// Where a sync takes no time, if there is room.
+std::string FastParent(std::uint64_t bytes) {
+  struct statvfs info;
+  const bool is_roomy = statvfs("/dev/shm", &info) == 0 && info.f_bavail * info.f_frsize > bytes;
+  return is_roomy ? "/dev/shm" : TempDir::DefaultParent();
+}
+
+template <class Kind>
+class ManyDatabasesTest : public testing::Test {};
+TYPED_TEST_SUITE(ManyDatabasesTest, kinds::Default);
+
+template <class Kind>
+class OneRecordTest : public testing::Test {};
+TYPED_TEST_SUITE(OneRecordTest, kinds::All);
+
+// Opens that many databases with one record each in this process; 0, or what went wrong.
+template <class Kind>
+int OpenAndUse(const std::string& folder, std::size_t count) {
+  std::vector<std::unique_ptr<typename Kind::DB>> all;
+  all.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    auto db = Kind::Open(folder + "/" + std::to_string(i));
+    if (!db.ok()) {
+      std::fprintf(stderr, "database %zu: %s\n", i, db.status().ToString().c_str());
+      return 2;
+    }
+    if (!(*db)->Set("key", std::to_string(i)).ok()) return 3;
+    all.push_back(*std::move(db));
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    if (all[i]->Get("key").value_or("") != std::to_string(i)) return 4;
+  }
+  const Usage usage = UsageNow();
+  std::printf("%zu open: %zu bytes of memory and %.2f mappings each\n", count, std::size_t{usage.resident / count},
+              static_cast<double>(usage.mappings) / static_cast<double>(count));
+  if (usage.resident / count > kRssMax) return 5;
+  for (auto& db : all) {
+    if (!db->Close().ok()) return 6;
+  }
+  return 0;
+}
+
+TYPED_TEST(ManyDatabasesTest, TenThousandAreOpenAtOnce) {
+  if (kSlowdown > 1) GTEST_SKIP() << "a sanitizer takes more memory and address space";
+  constexpr std::size_t kCount = 10'000, kOthers = 100;
+  const TempDir dir(TypeParam::kInFile ? FastParent(2 * kCount * kDiskMax) : TempDir::DefaultParent());
+  rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  if (TypeParam::kInFile && limit.rlim_cur < kCount + kOthers) {
+    limit.rlim_cur = kCount + kOthers;
+    limit.rlim_max = std::max(limit.rlim_max, limit.rlim_cur);
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) GTEST_SKIP() << "RLIMIT_NOFILE cannot be raised to " << limit.rlim_cur;
+  }
+  ChildProcess child([&](ChildProcess&) { return OpenAndUse<TypeParam>(dir.path(), kCount); });
+  EXPECT_EQ(child.Result(), 0);
+}
+
+TYPED_TEST(OneRecordTest, TakesLittleMemoryAndDisk) {
+  constexpr std::size_t kCount = 20;
+  const TempDir dir;
+  if (TypeParam::kInFile && !TypeParam::Open(dir.File("any")).ok()) GTEST_SKIP() << "no direct I/O in " << dir.path();
+  if (kSlowdown == 1) {
+    ChildProcess child([&](ChildProcess&) {
+      if (!TypeParam::Open(dir.File("first")).ok()) return 1;  // what all share
+      const Usage before = UsageNow();
+      std::vector<std::unique_ptr<typename TypeParam::DB>> all;
+      for (std::size_t i = 0; i < kCount; ++i) {
+        auto db = TypeParam::Open(dir.File(std::to_string(i)));
+        if (!db.ok() || !(*db)->Set("key", "value").ok()) return 2;
+        all.push_back(*std::move(db));
+      }
+      const std::uint64_t each = (UsageNow().resident - before.resident) / kCount;
+      std::printf("%zu bytes of memory\n", std::size_t{each});
+      return each <= kRssMax ? 0 : 3;
+    });
+    EXPECT_EQ(child.Result(), 0);
+  }
+  if constexpr (TypeParam::kInFile) {
+    const std::string path = dir.File("one");
+    ASSERT_OK_AND_ASSIGN(auto db, TypeParam::Open(path));
+    ASSERT_THAT(db->Set("key", "value"), IsOk());
+    ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+    EXPECT_LE(StatOf(path).st_size, kDiskMax) << "open";
+    EXPECT_LE(StatOf(path).st_blocks * 512, kDiskMax) << "open";
+    ASSERT_THAT(db->Close(), IsOk());
+    EXPECT_LE(StatOf(path).st_size, kDiskMax) << "closed";
+    EXPECT_LE(StatOf(path).st_blocks * 512, kDiskMax) << "closed";
+    ASSERT_OK_AND_ASSIGN(db, TypeParam::Open(path));
+    EXPECT_THAT(db->Get("key"), IsOkAndHolds("value"));
+    ASSERT_THAT(db->Set("other", "value"), IsOk());
+    EXPECT_LE(StatOf(path).st_blocks * 512, kDiskMax) << "opened again";
+  }
+}
+
+}  // namespace
+}  // namespace hako
