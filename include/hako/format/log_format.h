@@ -1,0 +1,96 @@
+// The log of a database: its updates in the order in which they were made. All numbers are
+// little-endian.
+//
+// The file is a row of segments. Segment 0 and 1 have 64 KiB, each later one as much as all before
+// it together, up to 16 MiB. A segment has a LogSegmentHeader and, from kLogSegmentHeader on,
+// records at multiples of 8 bytes. A segment whose records are no longer needed is written again
+// with a higher sequence.
+//
+// An LSN (log sequence number) is a position in the log: the number of bytes of all records before
+// it. A segment says the LSN of its first record. Its records end where its successor begins: the
+// segment of the highest sequence that names it as its predecessor. Those of the last segment end
+// at the first record that is not valid.
+//
+// A record is a LogRecordHeader and up to kLogPartMax bytes. Its check covers its LSN and the
+// sequence of its segment, so nothing that an earlier use of the segment left is valid.
+//
+// An entry, such as "set this key to this value", is key and value back to back, in as many records
+// as it needs. The body of the first one is split at key_size, that of a kPart is not. A run is one or more entries that take effect
+// together; a log that ends within a run ends before it.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "hako/base/endian.h"
+#include "hako/base/hash.h"
+
+namespace hako::format {
+
+inline constexpr std::array<char, 16> kLogMagic = {'h', 'a', 'k', 'o', ' ', 'l', 'o', 'g', 0, 0, 0, 0, 0, '\r', '\n', 26};
+inline constexpr std::uint32_t kLogVersion = 1;
+
+inline constexpr std::uint64_t kLogSegmentMin = 64 << 10, kLogSegmentMax = 16 << 20;
+inline constexpr unsigned kLogDoublings = std::bit_width(kLogSegmentMax / kLogSegmentMin) - 1;
+inline constexpr std::uint64_t LogSegmentSize(std::uint32_t index) {
+  return kLogSegmentMin << std::min(index == 0 ? 0u : index - 1, kLogDoublings);
+}
+inline constexpr std::uint64_t LogSegmentOffset(std::uint32_t index) {
+  if (index == 0) return 0;
+  if (index <= kLogDoublings + 1) return kLogSegmentMin << (index - 1);
+  return kLogSegmentMax * (index - kLogDoublings);
+}
+inline constexpr std::uint64_t kLogSegmentHeader = 128;  // bytes before the first record
+
+struct LogSegmentHeader {
+  std::array<char, 16> magic;
+  Le<std::uint32_t> version;
+  Le<std::uint32_t> index;                  // of the segment in the file
+  std::array<std::byte, 16> database;       // identifies the database
+  Le<std::uint64_t> sequence, predecessor;  // from 1; 0 = none
+  Le<std::uint64_t> first_lsn;              // of the first record
+  Le<std::uint64_t> check;                  // XXH3 of the fields above
+};
+static_assert(sizeof(LogSegmentHeader) == 72 && alignof(LogSegmentHeader) == 1);
+inline std::uint64_t CheckOf(const LogSegmentHeader& header) { return Hash64(&header, offsetof(LogSegmentHeader, check), 0); }
+
+// What a record does.
+enum class LogOp : std::uint8_t {
+  kPart = 0,         // continues the entry of the record before
+  kMark = 1,         // no entry: the log below the LSN in its body was durable
+  kSet = 2,          // stores the value
+  kRemove = 3,       // removes the record of the key
+  kRemoveRange = 4,  // removes the keys in [key, value)
+  kRemoveFrom = 5,   // removes the keys from key on
+  kClear = 6,        // removes all records
+};
+inline constexpr std::uint8_t kLogOps = 7;
+
+struct LogRecordHeader {
+  static constexpr std::uint8_t kEntryContinues = 1;  // flags: the entry goes on in the next record
+  static constexpr std::uint8_t kRunContinues = 2;    // another entry of the run follows
+
+  Le<std::uint32_t> check;
+  Le<std::uint32_t> size;  // bytes of the record without padding
+  Le<std::uint8_t> op, flags;
+  Le<std::uint16_t> reserved;
+  Le<std::uint32_t> key_size;  // bytes of the entry that are its key; 0 in a kPart
+};
+static_assert(sizeof(LogRecordHeader) == 16 && alignof(LogRecordHeader) == 1);
+inline constexpr std::size_t kLogPartMax = 32 << 10;
+inline constexpr std::uint64_t LogRecordSpace(std::uint64_t size) { return (size + 7) / 8 * 8; }
+
+// The check in two steps: the digest does not depend on the place of the record.
+inline std::uint64_t LogDigest(const LogRecordHeader& header, std::string_view key, std::string_view value, std::uint64_t secret) {
+  const std::uint64_t fields = Hash64(&header.size, sizeof(header) - sizeof(header.check), secret);
+  return Hash64(value, Hash64(key, fields));
+}
+inline std::uint32_t LogCheck(std::uint64_t digest, std::uint64_t lsn, std::uint64_t sequence) {
+  return static_cast<std::uint32_t>(MixBits(digest ^ MixBits(lsn + sequence * 0x9e3779b97f4a7c15u)) >> 32);
+}
+
+}  // namespace hako::format

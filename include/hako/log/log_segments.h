@@ -1,0 +1,189 @@
+// The segments of a log file (format/log_format.h): which are in use, in what order, and which can
+// be written again.
+//
+// Invariants
+//   1. `used_` is the chain from the oldest segment that is needed to the newest, each the
+//      predecessor of the next, in ascending order of LSNs.
+//   2. Every segment of the file is in `used_` or in `free_`.
+//   3. The sequence of a new segment is above that of every segment in the file, also of those that
+//      a recovery discarded.
+//
+// Not thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+#include "hako/format/log_format.h"
+
+namespace hako::log {
+
+// A position in a log: format/log_format.h.
+using Lsn = std::uint64_t;
+
+// Identifies the database that a log belongs to.
+using DatabaseId = std::array<std::byte, 16>;
+
+struct Segment {
+  std::uint32_t index = 0;
+  std::uint64_t sequence = 0, predecessor = 0;
+  Lsn first = 0;  // LSN of the first record
+
+  std::uint64_t offset() const { return format::LogSegmentOffset(index); }
+  // Bytes for records, and the LSN that they would reach.
+  std::uint64_t capacity() const { return format::LogSegmentSize(index) - format::kLogSegmentHeader; }
+  Lsn end() const { return first + capacity(); }
+  std::uint64_t PlaceOf(Lsn lsn) const { return offset() + format::kLogSegmentHeader + (lsn - first); }
+};
+
+template <File FileT>
+class LogSegments {
+ public:
+  LogSegments(FileT& file, const DatabaseId& database) : file_(file), database_(database) {}
+
+  // Reads the headers and finds the chain that ends in the newest segment. InvalidArgument if the
+  // file is the log of another database, or no log.
+  Status Load();
+  // Drops segments that end at or before `lsn` from the chain.
+  void Release(Lsn lsn) {
+    while (used_.size() > 1 && used_[1].first <= lsn) PopOldest();
+  }
+  // Appends a new segment to the chain, which becomes the successor of `predecessor` (0 = none),
+  // and writes its header. Takes a free segment, or makes the file longer. ResourceExhausted if
+  // there is no space; nothing has changed then.
+  Status Start(Lsn first, std::uint64_t predecessor);
+  // Makes sure that Start finds free segments with room for this many bytes.
+  Status Reserve(std::uint64_t bytes);
+
+  const std::deque<Segment>& used() const { return used_; }
+  // Drops the segments between that of this sequence and the newest: those that a recovery
+  // discarded.
+  void DropAfter(std::uint64_t sequence) {
+    const Segment newest = used_.back();
+    used_.pop_back();
+    while (!used_.empty() && used_.back().sequence > sequence) {
+      free_.push_back(used_.back().index);
+      used_.pop_back();
+    }
+    used_.push_back(newest);
+  }
+  std::uint64_t file_bytes() const { return format::LogSegmentOffset(num_segments_); }
+
+ private:
+  static constexpr std::size_t kZeroChunk = 1 << 20;
+
+  void PopOldest() {
+    free_.push_back(used_.front().index);
+    used_.pop_front();
+  }
+  StatusOr<format::LogSegmentHeader> ReadHeader(std::uint32_t index) const {
+    format::LogSegmentHeader header;
+    HAKO_RETURN_IF_ERROR(file_.ReadAt(format::LogSegmentOffset(index), std::as_writable_bytes(std::span(&header, 1))));
+    return header;
+  }
+  static bool IsValid(const format::LogSegmentHeader& header, std::uint32_t index) {
+    return header.magic == format::kLogMagic && header.check == CheckOf(header) && header.index == index;
+  }
+  Status Grow();
+
+  FileT& file_;
+  const DatabaseId database_;
+  std::uint32_t num_segments_ = 0;
+  std::uint64_t last_sequence_ = 0;
+  std::deque<Segment> used_;
+  std::vector<std::uint32_t> free_;
+};
+
+template <File FileT>
+Status LogSegments<FileT>::Load() {
+  std::vector<Segment> found;
+  bool has_foreign = false;
+  while (format::LogSegmentOffset(num_segments_ + 1) <= file_.Size()) {
+    HAKO_ASSIGN_OR_RETURN(const auto header, ReadHeader(num_segments_));
+    if (IsValid(header, num_segments_)) {
+      if (header.version > format::kLogVersion)
+        return absl::UnimplementedError(
+            absl::StrCat("log format ", header.version.get(), " is newer than the newest this library knows, ", format::kLogVersion));
+      if (header.database == database_) {
+        found.push_back({num_segments_, header.sequence, header.predecessor, header.first_lsn});
+        last_sequence_ = std::max<std::uint64_t>(last_sequence_, header.sequence);
+      } else {
+        has_foreign = true;
+      }
+    }
+    ++num_segments_;
+  }
+  if (found.empty() && has_foreign) return absl::InvalidArgumentError("the log belongs to another database");
+  std::ranges::sort(found, std::greater(), &Segment::sequence);
+  for (const Segment& segment : found) {
+    if (used_.empty() || (used_.front().predecessor == segment.sequence && segment.first <= used_.front().first)) used_.push_front(segment);
+  }
+  std::vector<bool> is_used(num_segments_);
+  for (const Segment& segment : used_) is_used[segment.index] = true;
+  for (std::uint32_t i = num_segments_; i-- > 0;) {
+    if (!is_used[i]) free_.push_back(i);
+  }
+  return absl::OkStatus();
+}
+
+// Zeros are written, not only allocated: a sync after a write into space that was never written
+// would also write the file system's journal.
+template <File FileT>
+Status LogSegments<FileT>::Grow() {
+  const std::uint64_t begin = format::LogSegmentOffset(num_segments_), end = format::LogSegmentOffset(num_segments_ + 1);
+  if (file_.Size() < end) HAKO_RETURN_IF_ERROR(file_.Resize(end));
+  const std::vector<std::byte> zeros(std::min<std::uint64_t>(kZeroChunk, end - begin));
+  for (std::uint64_t at = begin; at < end; at += zeros.size()) HAKO_RETURN_IF_ERROR(file_.WriteAt(at, zeros));
+  free_.push_back(num_segments_++);
+  return absl::OkStatus();
+}
+
+// The largest part of an entry may be left over at the end of each segment.
+template <File FileT>
+Status LogSegments<FileT>::Reserve(std::uint64_t bytes) {
+  const auto room = [](std::uint32_t index) {
+    return format::LogSegmentSize(index) - format::kLogSegmentHeader - sizeof(format::LogRecordHeader) - format::kLogPartMax;
+  };
+  std::uint64_t reserved = 0;
+  for (const std::uint32_t index : free_) reserved += room(index);
+  while (reserved < bytes) {
+    HAKO_RETURN_IF_ERROR(Grow());
+    reserved += room(free_.back());
+  }
+  return absl::OkStatus();
+}
+
+template <File FileT>
+Status LogSegments<FileT>::Start(Lsn first, std::uint64_t predecessor) {
+  if (free_.empty()) HAKO_RETURN_IF_ERROR(Grow());
+  const Segment segment{free_.back(), last_sequence_ + 1, predecessor, first};
+  format::LogSegmentHeader header{.magic = format::kLogMagic,
+                                  .version = format::kLogVersion,
+                                  .index = segment.index,
+                                  .database = database_,
+                                  .sequence = segment.sequence,
+                                  .predecessor = predecessor,
+                                  .first_lsn = first,
+                                  .check = 0};
+  header.check = CheckOf(header);
+  used_.push_back(segment);
+  if (Status status = file_.WriteAt(segment.offset(), std::as_bytes(std::span(&header, 1))); !status.ok()) {
+    used_.pop_back();
+    return status;
+  }
+  free_.pop_back();
+  ++last_sequence_;
+  return absl::OkStatus();
+}
+
+}  // namespace hako::log

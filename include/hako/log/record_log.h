@@ -1,0 +1,138 @@
+// The log of a database: updates are appended in the order in which they are made, and are read
+// again after a crash.
+//
+// An update that Append has accepted survives the death of the process where the file does
+// (KernelBackedFile, or a write to the kernel's page cache). It survives a power cut once
+// WaitDurable of its LSN has returned. Recovery yields a prefix of the log, at the boundary of a
+// run: at least all that was durable.
+//
+// Group commit: the first thread that waits for durability syncs the file, for itself and for all
+// updates that were appended before. Threads that arrive meanwhile are served by the next sync,
+// which one of them makes. There is no timer. Before a sync a mark is appended that names the LSN
+// durable so far, which tells damage from a torn tail (log/log_reader.h).
+//
+// Use: Open, Replay once from the LSN that the database has made durable elsewhere, Begin; then
+// Append, WaitDurable and Release.
+//
+// Invariants
+//   1. A run is appended in one hold of tail_mutex_, after the segments that it needs are reserved.
+//      It is in the log as a whole or, after an error, not at all.
+//   2. A place of a segment is written once in each use of the segment. So a record that recovery
+//      drops can never become valid behind a newer one.
+//   3. durable_ <= tail_, and both only grow.
+//   4. Begin syncs the header of its segment before the first Append. After a crash the updates that
+//      recovery dropped stay dropped.
+//
+// After a failed write or sync the log refuses updates, as the state of the device is unknown.
+//
+// Thread-safe, except Open, Replay, Begin and Close. Locks: sync_mutex_ is not held during a sync;
+// tail_mutex_ is taken with no other lock of the log held.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "hako/base/no_memory.h"
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+#include "hako/format/log_format.h"
+#include "hako/log/log_reader.h"
+#include "hako/log/log_segments.h"
+#include "hako/sync/mutex.h"
+#include "hako/sync/sticky_status.h"
+
+namespace hako::log {
+
+template <File FileT>
+class RecordLog {
+ public:
+  // Opens the log of this database, or creates one in an empty file. `secret` seeds the checks.
+  static StatusOr<std::unique_ptr<RecordLog>> Open(FileT file, const DatabaseId& database, std::uint64_t secret) {
+    std::unique_ptr<RecordLog> log(new RecordLog(std::move(file), database, secret));
+    sync::MutexLock lock(log->tail_mutex_);
+    HAKO_RETURN_IF_ERROR(log->segments_.Load());
+    return log;
+  }
+  RecordLog(const RecordLog&) = delete;
+  RecordLog& operator=(const RecordLog&) = delete;
+
+  // Calls visit(std::span<const LogEntry>) for each run from `from` on: see LogReader::Read.
+  template <class V>
+  Status Replay(Lsn from, V&& visit) {
+    sync::MutexLock lock(tail_mutex_);
+    HAKO_ASSIGN_OR_RETURN(const Lsn end, LogReader<FileT>(file_, segments_.used(), secret_).Read(from, visit));
+    tail_.store(std::max(from, end), std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
+  // Starts a segment behind the end that Replay found. `keep` is the LSN of the first update that is
+  // not durable elsewhere.
+  Status Begin(Lsn keep);
+
+  // Appends a run; returns its LSN, for WaitDurable. ResourceExhausted if there is no space: nothing
+  // was appended, and later calls may succeed. REQUIRES: entries is not empty
+  StatusOr<Lsn> Append(std::span<const LogEntry> entries);
+  StatusOr<Lsn> Append(const LogEntry& entry) { return Append(std::span(&entry, 1)); }
+
+  // Returns once everything below `lsn` survives a power cut.
+  Status WaitDurable(Lsn lsn);
+
+  // The end of the log, and the part that is known to survive a power cut.
+  Lsn tail() const { return tail_.load(std::memory_order_acquire); }
+  Lsn durable() const { return durable_.load(std::memory_order_acquire); }
+  // The updates below `lsn` are not needed any more.
+  void Release(Lsn lsn) {
+    sync::MutexLock lock(tail_mutex_);
+    segments_.Release(lsn);
+  }
+  std::uint64_t file_bytes() const {
+    sync::MutexLock lock(tail_mutex_);
+    return segments_.file_bytes();
+  }
+  Status Health() const { return failure_.Get(); }
+  Status Close() { return file_.Close(); }
+
+ private:
+  struct Part {
+    format::LogRecordHeader header;
+    std::string_view key, value;  // of the body, back to back
+    std::uint64_t digest;
+  };
+  using Parts = absl::InlinedVector<Part, 1>;
+
+  RecordLog(FileT file, const DatabaseId& database, std::uint64_t secret)
+      : file_(std::move(file)), secret_(secret), segments_(file_, database) {}
+
+  static void Cut(const LogEntry& entry, bool run_continues, std::uint64_t secret, Parts* parts);
+  Status AppendParts(Parts& parts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
+  Status Put(Part& part) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
+  Status Fail(const Status& status) {
+    failure_.Set(NoMoreWritesError(status));
+    return status;
+  }
+  // Appends a mark and syncs all before it; returns the LSN that is durable then.
+  StatusOr<Lsn> SyncTail();
+
+  FileT file_;
+  const std::uint64_t secret_;
+  mutable sync::Mutex tail_mutex_;
+  LogSegments<FileT> segments_ ABSL_GUARDED_BY(tail_mutex_);
+  std::atomic<Lsn> tail_{0};  // changed with tail_mutex_ held
+
+  sync::Mutex sync_mutex_;
+  sync::ConditionVariable synced_;
+  bool is_syncing_ ABSL_GUARDED_BY(sync_mutex_) = false;
+  std::atomic<Lsn> durable_{0};  // changed with sync_mutex_ held
+  sync::StickyStatus failure_;
+};
+
+}  // namespace hako::log
+
+#include "hako/log/record_log-inl.h"

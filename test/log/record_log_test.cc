@@ -1,0 +1,431 @@
+#include "hako/log/record_log.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/file/memory_file.h"
+#include "hako/file/memory_map_parallel_file.h"
+#include "hako/file/positional_parallel_file.h"
+#include "support/crash_states.h"
+#include "support/fault_file.h"
+#include "support/hooked_file.h"
+#include "support/random.h"
+#include "support/recording_file.h"
+#include "support/status_matchers.h"
+#include "support/temp_dir.h"
+#include "support/threads.h"
+
+namespace hako::log {
+namespace {
+
+using format::LogOp;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr DatabaseId kDatabase = {std::byte{7}};
+constexpr std::uint64_t kSecret = 42;
+
+struct Update {
+  LogOp op;
+  std::string key, value;
+  friend bool operator==(const Update&, const Update&) = default;
+};
+using Updates = std::vector<Update>;
+
+template <class FileT>
+StatusOr<Lsn> AppendRun(RecordLog<FileT>& log, const Updates& run) {
+  std::vector<LogEntry> entries;
+  for (const Update& update : run) entries.push_back({update.op, update.key, update.value});
+  return log.Append(entries);
+}
+
+// Opens a log and reads it from `from` on; it takes updates afterwards.
+template <class FileT>
+StatusOr<std::unique_ptr<RecordLog<FileT>>> Recover(FileT file, Lsn from, std::vector<Updates>* runs, Lsn keep = 0) {
+  HAKO_ASSIGN_OR_RETURN(auto log, RecordLog<FileT>::Open(std::move(file), kDatabase, kSecret));
+  HAKO_RETURN_IF_ERROR(log->Replay(from, [runs](std::span<const LogEntry> entries) {
+    Updates& run = runs->emplace_back();
+    for (const LogEntry& entry : entries) run.push_back({entry.op, std::string(entry.key), std::string(entry.value)});
+    return absl::OkStatus();
+  }));
+  HAKO_RETURN_IF_ERROR(log->Begin(keep));
+  return log;
+}
+
+std::string RandomBytes(Random& random, std::uint64_t size) {
+  std::string bytes(size, '\0');
+  for (char& c : bytes) c = static_cast<char>(random.Below(256));
+  return bytes;
+}
+
+Updates RandomRun(Random& random, std::uint64_t size_max) {
+  Updates run(random.Below(4) == 0 ? 1 + random.Below(40) : 1);
+  for (Update& update : run) {
+    update = {random.Below(3) == 0 ? LogOp::kRemove : LogOp::kSet, RandomBytes(random, random.Below(20)), ""};
+    if (update.op == LogOp::kSet) update.value = RandomBytes(random, random.Below(random.Below(20) == 0 ? size_max : 100));
+  }
+  return run;
+}
+
+template <class FileT>
+struct OpenTestFile {
+  FileT operator()(const std::string& path) const {
+    auto file = FileT::Open(path);
+    EXPECT_THAT(file, IsOk());
+    return *std::move(file);
+  }
+};
+
+template <class FileT>
+class RecordLogTest : public testing::Test {
+ protected:
+  FileT OpenFile() { return OpenTestFile<FileT>()(directory_.File("log")); }
+  TempDir directory_;
+};
+using Files = testing::Types<MemoryMapParallelFile, PositionalParallelFile>;
+TYPED_TEST_SUITE(RecordLogTest, Files);
+
+TYPED_TEST(RecordLogTest, ReturnsEveryRunInOrder) {
+  Random random(1);
+  std::vector<Updates> appended, runs;
+  std::vector<Lsn> ends = {0};
+  {
+    ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), 0, &runs));
+    EXPECT_TRUE(runs.empty());
+    for (int i = 0; i < 3000; ++i) {
+      appended.push_back(RandomRun(random, 5000));
+      ASSERT_OK_AND_ASSIGN(const Lsn lsn, AppendRun(*log, appended.back()));
+      EXPECT_GT(lsn, ends.back());
+      ends.push_back(lsn);
+    }
+    ASSERT_THAT(log->Close(), IsOk());
+  }
+  for (const std::size_t from : {std::size_t{0}, std::size_t{1}, std::size_t{1234}, appended.size()}) {
+    runs.clear();
+    ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), ends[from], &runs));
+    ASSERT_EQ(runs.size(), appended.size() - from);
+    EXPECT_TRUE(std::equal(runs.begin(), runs.end(), appended.begin() + static_cast<std::ptrdiff_t>(from)));
+    EXPECT_EQ(log->tail(), ends.back());
+    ASSERT_THAT(log->Close(), IsOk());
+  }
+}
+
+TYPED_TEST(RecordLogTest, TakesLongKeysLongValuesAndLargeBatches) {
+  Random random(2);
+  std::vector<Updates> appended, runs;
+  for (const std::uint64_t size : {0u, 1u, 32u << 10, (32u << 10) + 1, 70'000u, 5u << 20})
+    appended.push_back({{LogOp::kSet, RandomBytes(random, std::min<std::uint64_t>(size, 100'000)), RandomBytes(random, size)}});
+  Updates& batch = appended.emplace_back();
+  for (int i = 0; i < 100'000; ++i) batch.push_back({LogOp::kSet, std::to_string(i), RandomBytes(random, 50)});
+  appended.push_back({{LogOp::kClear, "", ""}});
+  ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), 0, &runs));
+  for (const Updates& run : appended) ASSERT_THAT(AppendRun(*log, run), IsOk());
+  ASSERT_THAT(log->Close(), IsOk());
+  log.reset();
+  ASSERT_THAT(Recover(this->OpenFile(), 0, &runs), IsOk());
+  EXPECT_TRUE(runs == appended);
+}
+
+TYPED_TEST(RecordLogTest, ReusesReleasedSegments) {
+  std::vector<Updates> runs;
+  ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), 0, &runs));
+  const std::string value(1000, 'v');
+  Lsn kept = 0;
+  for (int i = 0; i < 100'000; ++i) {
+    ASSERT_OK_AND_ASSIGN(const Lsn lsn, log->Append({LogOp::kSet, std::to_string(i), value}));
+    if (i % 1000 == 999) log->Release(std::exchange(kept, lsn));
+  }
+  EXPECT_GT(log->tail(), 90u << 20);
+  EXPECT_LE(log->file_bytes(), 8u << 20);
+  ASSERT_THAT(log->Close(), IsOk());
+  log.reset();
+  ASSERT_OK_AND_ASSIGN(log, Recover(this->OpenFile(), kept, &runs));
+  EXPECT_TRUE(runs.empty());
+}
+
+TYPED_TEST(RecordLogTest, ConcurrentWritersShareSyncs) {
+  constexpr int kThreads = 8, kUpdates = 50;
+  std::vector<Updates> runs;
+  ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), 0, &runs));
+  RunThreads(kThreads, [&](int thread) {
+    for (int i = 0; i < kUpdates; ++i) {
+      const std::string key = std::to_string(thread * kUpdates + i);
+      auto lsn = log->Append({LogOp::kSet, key, key});
+      ASSERT_THAT(lsn, IsOk());
+      ASSERT_THAT(log->WaitDurable(*lsn), IsOk());
+      EXPECT_GE(log->durable(), *lsn);
+    }
+  });
+  ASSERT_THAT(log->Close(), IsOk());
+  log.reset();
+  ASSERT_THAT(Recover(this->OpenFile(), 0, &runs), IsOk());
+  ASSERT_EQ(runs.size(), std::size_t{kThreads * kUpdates});
+  std::vector<bool> seen(runs.size());
+  for (const Updates& run : runs) seen[std::stoul(run[0].key)] = true;
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), true), static_cast<std::ptrdiff_t>(seen.size()));
+}
+
+// ---- crashes ----
+
+// A history of updates over several power cuts. Each recovery must show a prefix of the runs, at
+// least those that were durable.
+class PowerCutChain {
+ public:
+  explicit PowerCutChain(std::uint64_t seed) : random_(seed) {}
+
+  std::uint64_t states() const { return states_; }
+
+  // Recovers the log from `image`, checks it, and appends more runs. Several crash states of what
+  // follows are checked to the given depth.
+  void Check(FileHistory::Image image, const std::vector<Updates>& history, std::size_t least, Lsn from, std::size_t first, int depth) {
+    ++states_;
+    const RecordingFile file(std::move(image));
+    const auto recorded = file.history();
+    std::vector<Updates> runs;
+    auto opened = RecordLog<RecordingFile>::Open(RecordingFile(file), kDatabase, kSecret);
+    ASSERT_THAT(opened, IsOk());
+    auto log = *std::move(opened);
+    ASSERT_THAT(log->Replay(from,
+                            [&runs](std::span<const LogEntry> entries) {
+                              Updates& run = runs.emplace_back();
+                              for (const LogEntry& entry : entries)
+                                run.push_back({entry.op, std::string(entry.key), std::string(entry.value)});
+                              return absl::OkStatus();
+                            }),
+                IsOk());
+    ASSERT_GE(first + runs.size(), least);
+    ASSERT_LE(first + runs.size(), history.size());
+    ASSERT_TRUE(std::equal(runs.begin(), runs.end(), history.begin() + static_cast<std::ptrdiff_t>(first)));
+    if (depth == 0) return;
+    std::vector<Updates> now(history.begin(), history.begin() + static_cast<std::ptrdiff_t>(first + runs.size()));
+    // After recovery the updates may be durable in the database, too.
+    const bool is_saved = random_.Below(2) == 0;
+    if (is_saved) from = log->tail(), first = now.size();
+    struct Moment {
+      std::size_t events, runs, durable;
+      Lsn from;
+      std::size_t first;
+    };
+    std::vector<Moment> moments = {{recorded->events().size(), now.size(), now.size(), from, first}};
+    std::size_t durable = now.size();
+    ASSERT_THAT(log->Begin(from), IsOk());
+    for (std::uint64_t steps = 1 + random_.Below(60); steps > 0; --steps) {
+      now.push_back(RandomRun(random_, random_.Below(8) == 0 ? 60'000 : 3000));
+      auto lsn = AppendRun(*log, now.back());
+      ASSERT_THAT(lsn, IsOk());
+      if (random_.Below(6) == 0) {
+        ASSERT_THAT(log->WaitDurable(*lsn), IsOk());
+        durable = now.size();
+        if (random_.Below(3) == 0) {
+          from = *lsn, first = now.size();
+          log->Release(from);
+        }
+      }
+      moments.push_back({recorded->events().size(), now.size(), durable, from, first});
+      if (random_.Below(25) != 0) continue;
+      // The process is killed: nothing is lost, and all of it is durable before new updates.
+      std::vector<Updates> kept;
+      log = nullptr;
+      auto again = Recover(RecordingFile(file), from, &kept, from);
+      ASSERT_THAT(again, IsOk());
+      ASSERT_EQ(first + kept.size(), now.size());
+      log = *std::move(again);
+      durable = now.size();
+      moments.push_back({recorded->events().size(), now.size(), durable, from, first});
+    }
+    for (int i = 0; i < 6; ++i) {
+      const Moment& before = moments[random_.Below(moments.size())];
+      // Up to the next moment, or to the middle of the run that follows.
+      std::size_t next = static_cast<std::size_t>(&before - moments.data()) + 1;
+      const std::size_t events =
+          next < moments.size() ? before.events + random_.Below(moments[next].events - before.events + 1) : before.events;
+      const std::size_t possible = std::min(now.size(), before.runs + 1);
+      const std::uint64_t style = random_.Below(4);
+      auto crashed = recorded->CrashImageAt(events, [&](std::uint64_t, std::uint64_t n) -> std::uint64_t {
+        return style == 0 ? 0 : style == 1 ? n - 1 : style == 2 ? (random_.Below(10) == 0 ? random_.Below(n) : n - 1) : random_.Below(n);
+      });
+      const std::vector<Updates> so_far(now.begin(), now.begin() + static_cast<std::ptrdiff_t>(possible));
+      Check(std::move(crashed), so_far, before.durable, before.from, before.first, depth - 1);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+
+ private:
+  Random random_;
+  std::uint64_t states_ = 0;
+};
+
+TEST(RecordLogCrash, ChainsOfPowerCutsLoseNothingDurable) {
+  std::uint64_t states = 0;
+  for (std::uint64_t seed = 1; states < CrashStates(3000); ++seed) {
+    PowerCutChain chain(seed);
+    chain.Check({}, {}, 0, 0, 0, 4);
+    ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
+    states += chain.states();
+  }
+  ReportCrashStates(states);
+}
+
+// ---- damage ----
+
+struct SmallLog {
+  FileHistory::Image image;
+  std::vector<Updates> runs;
+  std::size_t durable;  // runs known to be durable by a mark
+};
+
+SmallLog MakeSmallLog() {
+  SmallLog small;
+  RecordingFile file;
+  const auto history = file.history();
+  std::vector<Updates> none;
+  auto log = Recover(std::move(file), 0, &none);
+  EXPECT_THAT(log, IsOk());
+  for (int i = 0; i < 12; ++i) {
+    small.runs.push_back({{LogOp::kSet, "key" + std::to_string(i), std::string(20, 'v')}});
+    if (i % 4 == 3) small.runs.back().push_back({LogOp::kRemove, "other", ""});
+    auto lsn = AppendRun(**log, small.runs.back());
+    EXPECT_THAT(lsn, IsOk());
+    if (i == 5 || i == 8) EXPECT_THAT((*log)->WaitDurable(*lsn), IsOk());
+    if (i == 5) small.durable = 6;  // the mark before the second sync says so
+  }
+  small.image = history->ImageAt(history->events().size());
+  return small;
+}
+
+TEST(RecordLogDamage, IsATornTailOrDataLossNeverAnotherUpdate) {
+  const SmallLog small = MakeSmallLog();
+  std::size_t num_data_loss = 0, num_shorter = 0;
+  for (std::size_t byte = 0; byte < 1500; ++byte) {
+    FileHistory::Image image = small.image;
+    image[byte] ^= std::byte{static_cast<unsigned char>(1u << (byte % 8))};
+    std::vector<Updates> runs;
+    const auto log = Recover(RecordingFile(std::move(image)), 0, &runs);
+    if (!log.ok()) {
+      EXPECT_TRUE(absl::IsDataLoss(log.status()) || absl::IsInvalidArgument(log.status()) || byte < format::kLogSegmentHeader)
+          << byte << log.status();
+      ++num_data_loss;
+      continue;
+    }
+    ASSERT_LE(runs.size(), small.runs.size());
+    EXPECT_TRUE(std::equal(runs.begin(), runs.end(), small.runs.begin())) << byte;
+    if (byte >= format::kLogSegmentHeader) EXPECT_GE(runs.size(), small.durable) << byte;
+    num_shorter += runs.size() < small.runs.size();
+  }
+  EXPECT_GT(num_data_loss, 200u);
+  EXPECT_GT(num_shorter, 200u);
+}
+
+TEST(RecordLogDamage, RefusesTheLogOfAnotherDatabase) {
+  FileHistory::Image image = MakeSmallLog().image;
+  EXPECT_THAT(RecordLog<RecordingFile>::Open(RecordingFile(std::move(image)), {std::byte{8}}, kSecret),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("another database")));
+}
+
+TEST(RecordLogDamage, RefusesANewerFormat) {
+  FileHistory::Image image = MakeSmallLog().image;
+  format::LogSegmentHeader header;
+  std::memcpy(&header, image.data(), sizeof(header));
+  header.version = format::kLogVersion + 1;
+  header.check = CheckOf(header);
+  std::memcpy(image.data(), &header, sizeof(header));
+  EXPECT_THAT(RecordLog<RecordingFile>::Open(RecordingFile(std::move(image)), kDatabase, kSecret),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("newer")));
+}
+
+TEST(RecordLogDamage, DoesNotTakeRecordsOfAnEarlierUseOfASegment) {
+  FileHistory::Image image = MakeSmallLog().image;
+  format::LogSegmentHeader header;
+  std::memcpy(&header, image.data(), sizeof(header));
+  header.sequence = header.sequence + 1;
+  header.check = CheckOf(header);
+  std::memcpy(image.data(), &header, sizeof(header));
+  std::vector<Updates> runs;
+  EXPECT_THAT(Recover(RecordingFile(std::move(image)), 0, &runs), IsOk());
+  EXPECT_TRUE(runs.empty());
+}
+
+TEST(RecordLogDamage, ReportsUpdatesThatTheLogLacks) {
+  std::vector<Updates> runs;
+  EXPECT_THAT(Recover(RecordingFile(), 800, &runs), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("from LSN 800")));
+}
+
+// ---- failures of the device ----
+
+TEST(RecordLogFault, AppendsAgainOnceThereIsSpace) {
+  const auto plan = std::make_shared<FaultPlan>();
+  MemoryFile memory;
+  std::vector<Updates> runs, appended;
+  ASSERT_OK_AND_ASSIGN(auto log, Recover(FaultFile<MemoryFile>(memory.Share(), plan), 0, &runs));
+  plan->Arm({.kind = FaultKind::kResize, .status = absl::ResourceExhaustedError("full"), .forever = true});
+  Random random(3);
+  std::uint64_t refused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    Updates run = RandomRun(random, 30'000);
+    if (i % 100 == 99) plan->Disarm();
+    const auto lsn = AppendRun(*log, run);
+    if (i % 100 == 99) {
+      EXPECT_THAT(lsn, IsOk());
+      plan->Arm({.kind = FaultKind::kResize, .status = absl::ResourceExhaustedError("full"), .forever = true});
+    }
+    if (lsn.ok()) {
+      appended.push_back(std::move(run));
+    } else {
+      EXPECT_THAT(lsn, StatusIs(absl::StatusCode::kResourceExhausted));
+      EXPECT_THAT(log->WaitDurable(log->tail()), IsOk());
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 20u);
+  EXPECT_THAT(log->Health(), IsOk());
+  log.reset();
+  plan->Disarm();
+  ASSERT_THAT(Recover(memory.Share(), 0, &runs), IsOk());
+  EXPECT_TRUE(runs == appended);
+}
+
+TEST(RecordLogFault, AnUpdateDuringASyncIsNotDurableByIt) {
+  std::function<void()> during;
+  const auto hook = [&during](Access access) {
+    if (access == Access::kSync && during) std::exchange(during, nullptr)();
+  };
+  std::vector<Updates> runs;
+  ASSERT_OK_AND_ASSIGN(auto log, Recover(HookedFile(MemoryFile(), hook), 0, &runs));
+  ASSERT_OK_AND_ASSIGN(const Lsn first, log->Append({LogOp::kSet, "a", "1"}));
+  Lsn second = 0;
+  during = [&] { second = *log->Append({LogOp::kSet, "b", "2"}); };
+  ASSERT_THAT(log->WaitDurable(first), IsOk());
+  EXPECT_GT(second, first);
+  EXPECT_LT(log->durable(), second);
+  ASSERT_THAT(log->WaitDurable(second), IsOk());
+  EXPECT_GE(log->durable(), second);
+}
+
+TEST(RecordLogFault, RefusesUpdatesAfterAFailedSync) {
+  const auto plan = std::make_shared<FaultPlan>();
+  std::vector<Updates> runs;
+  ASSERT_OK_AND_ASSIGN(auto log, Recover(FaultFile<MemoryFile>(MemoryFile(), plan), 0, &runs));
+  ASSERT_OK_AND_ASSIGN(const Lsn first, log->Append({LogOp::kSet, "a", "1"}));
+  ASSERT_THAT(log->WaitDurable(first), IsOk());
+  ASSERT_OK_AND_ASSIGN(const Lsn lsn, log->Append({LogOp::kSet, "b", "2"}));
+  plan->Arm({.kind = FaultKind::kSync});
+  EXPECT_THAT(log->WaitDurable(lsn), Not(IsOk()));
+  EXPECT_THAT(log->WaitDurable(lsn), StatusIs(absl::StatusCode::kFailedPrecondition)) << "a second sync could succeed without the data";
+  EXPECT_THAT(log->Append({LogOp::kSet, "c", "3"}), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(log->WaitDurable(first), IsOk());
+}
+
+}  // namespace
+}  // namespace hako::log
