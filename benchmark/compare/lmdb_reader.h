@@ -1,5 +1,4 @@
-// The common part of LMDB's two adapters: reads within a transaction, which the adapter begins and
-// ends.
+// The common part of LMDB's adapters: reads within a transaction, which the adapter begins and ends.
 #pragma once
 
 #include <lmdb.h>

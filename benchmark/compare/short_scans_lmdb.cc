@@ -2,11 +2,12 @@
 // is a transaction; a load commits every thousand records.
 #include <lmdb.h>
 
+#include "lmdb_reader.h"
 #include "short_scans.h"
 
 namespace hako::compare {
 
-class ScanLmdb {
+class ScanLmdb : LmdbReader {
  public:
   static constexpr std::string_view kName = "lmdb";
   static constexpr bool kConcurrentLoad = false;  // one writer at a time
@@ -24,12 +25,12 @@ class ScanLmdb {
            mdb_txn_commit(txn) == 0;
   }
   bool Load(std::string_view key, std::string_view value) {
-    if (load_ == nullptr && (mdb_txn_begin(env_, nullptr, 0, &load_) != 0 || mdb_dbi_open(load_, nullptr, 0, &dbi_) != 0)) return false;
+    if (txn_ == nullptr && (mdb_txn_begin(env_, nullptr, 0, &txn_) != 0 || mdb_dbi_open(txn_, nullptr, 0, &dbi_) != 0)) return false;
     MDB_val k = Val(key), v = Val(value);
-    if (mdb_put(load_, dbi_, &k, &v, 0) != 0) return false;
+    if (mdb_put(txn_, dbi_, &k, &v, 0) != 0) return false;
     return ++num_loaded_ % 1000 != 0 || EndLoad();
   }
-  bool EndLoad() { return load_ == nullptr || mdb_txn_commit(std::exchange(load_, nullptr)) == 0; }
+  bool EndLoad() { return txn_ == nullptr || mdb_txn_commit(std::exchange(txn_, nullptr)) == 0; }
   bool Close() {
     mdb_env_close(env_);
     return true;
@@ -69,12 +70,6 @@ class ScanLmdb {
   };
 
  private:
-  static MDB_val Val(std::string_view bytes) { return {bytes.size(), const_cast<char*>(bytes.data())}; }
-  static std::string_view View(const MDB_val& bytes) { return {static_cast<const char*>(bytes.mv_data), bytes.mv_size}; }
-
-  MDB_env* env_ = nullptr;
-  MDB_txn* load_ = nullptr;
-  MDB_dbi dbi_ = 0;
   std::uint64_t num_loaded_ = 0;
 };
 

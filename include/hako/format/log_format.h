@@ -58,7 +58,7 @@ struct LogSegmentHeader {
 static_assert(sizeof(LogSegmentHeader) == 72 && alignof(LogSegmentHeader) == 1);
 inline std::uint64_t CheckOf(const LogSegmentHeader& header) { return Hash64(&header, offsetof(LogSegmentHeader, check), 0); }
 
-// What a record does.
+// The kind of a record: what its replay does.
 enum class LogOp : std::uint8_t {
   kPart = 0,         // continues the entry of the record before
   kMark = 1,         // no entry: the log below the LSN in its body was durable

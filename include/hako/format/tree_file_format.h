@@ -51,7 +51,9 @@ inline constexpr std::uint64_t TreeUnitsFor(std::uint64_t bytes) { return (bytes
 inline constexpr std::uint64_t kTreeFirstUnit = 8192 / kTreeUnit;
 inline constexpr unsigned kMapFanout = 256;
 inline constexpr unsigned kMapLevels = 3;
-inline constexpr unsigned kMapRoots = 4;  // 4 * 256^3 ids
+inline constexpr unsigned kMapRoots = 4;
+inline constexpr std::uint64_t kTreeIdsMax = std::uint64_t{kMapRoots} << 24;  // a root per 256^3 ids
+static_assert(kTreeIdsMax == std::uint64_t{kMapRoots} * kMapFanout * kMapFanout * kMapFanout);
 inline constexpr std::size_t kComparatorNameMax = 64;
 inline constexpr std::size_t kCodecNameMax = 16;
 

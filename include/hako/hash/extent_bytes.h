@@ -40,7 +40,7 @@ class LoadedBytes {
   const char* bytes_;
 };
 
-// Of an extent in a map. Writers may change bytes meanwhile; what is made of those does not count.
+// Of an extent in a map. Writers may change bytes meanwhile; the caller validates what it computes from them.
 template <File FileT>
 class MappedBytes {
  public:

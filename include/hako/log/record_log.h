@@ -9,7 +9,7 @@
 // Group commit: the first thread that waits for durability syncs the file, for itself and for all
 // updates that were appended before. Threads that arrive meanwhile are served by the next sync,
 // which one of them makes. There is no timer. Before a sync a mark is appended that names the LSN
-// durable so far, which tells damage from a torn tail (log/log_reader.h).
+// up to which all is durable, which tells damage from a torn tail (log/log_reader.h).
 //
 // Use: Open, Replay once from the LSN that the database has made durable elsewhere, Begin; then
 // Append, WaitDurable and Release.

@@ -7,9 +7,9 @@
 // readers: the hand takes a cached page, locks its line and appends it to the queue of cooling
 // pages. Pages at the front of the queue are evicted when memory is needed. A thread that asks for
 // a cooling page finds it intact and just unlocks it (the cooling stage of LeanStore: Leis et al.
-// 2018). A page that a long scan has loaded goes to the front of the queue or, where the file is larger
-// than the memory, is evicted soon after the scan has passed it. So a scan needs little memory and
-// takes none from other threads. Inner pages are never evicted.
+// 2018). A page that a long scan has loaded goes to the front of the queue or, where the file is
+// larger than the memory, is evicted soon after the scan has passed it. So a scan needs little
+// memory and takes none from other threads. Inner pages are never evicted.
 //
 // A scan that has missed many leaves announces the leaves and the inner pages that it will need.
 // Background threads read them in batches, in which neighbours are one read

@@ -151,7 +151,6 @@ class PageMap {
   enum : std::uint8_t { kHere = 1, kChanged = 2 };
   static constexpr std::uint64_t kNodeBytes = format::kMapFanout * sizeof(Entry);
   static constexpr std::uint64_t kIdsMin = std::uint64_t{1} << 16;
-  static constexpr std::uint64_t kIdsMax = std::uint64_t{format::kMapRoots} * format::kMapFanout * format::kMapFanout * format::kMapFanout;
   // Address space for an id: its entry here, its line, and its states in the buffer pool.
   static constexpr std::uint64_t kBytesPerId = sizeof(Entry) + sizeof(format::PageLine) + 2;
 
@@ -164,8 +163,8 @@ class PageMap {
   // Reserves what that many ids will take, and gives it back.
   static StatusOr<std::uint64_t> ChooseCapacity(std::uint32_t id_end) {
     const std::uint64_t least = std::max(kIdsMin, std::bit_ceil(id_end + std::uint64_t{id_end} / 8));
-    HAKO_ASSIGN_OR_RETURN(const auto room,
-                          storage::ReservedMemory::ReserveUpTo(kIdsMax * kBytesPerId, std::min(least, kIdsMax) * kBytesPerId));
+    HAKO_ASSIGN_OR_RETURN(const auto room, storage::ReservedMemory::ReserveUpTo(format::kTreeIdsMax * kBytesPerId,
+                                                                                std::min(least, format::kTreeIdsMax) * kBytesPerId));
     return std::bit_floor(room.size() / kBytesPerId);
   }
   static std::uint64_t NumNodes(unsigned level, std::uint64_t id_capacity) {

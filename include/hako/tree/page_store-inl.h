@@ -59,7 +59,7 @@ Status PageStore<FileT>::Validate(const Super& super, std::uint64_t size, std::s
   if (super.page_size < 128 || super.page_size > 8192) return bad("page size", offsetof(Super, page_size));
   if (super.end < format::kTreeFirstUnit) return bad("end", offsetof(Super, end));
   if (super.end > size / format::kTreeUnit) return DataLossError("the file is truncated: its pages extend beyond its end", size);
-  if (super.id_end > kIdsMax) return bad("number of ids", offsetof(Super, id_end));
+  if (super.id_end > format::kTreeIdsMax) return bad("number of ids", offsetof(Super, id_end));
   if (super.root >= super.id_end && super.root != 0) return bad("root", offsetof(Super, root));
   return absl::OkStatus();
 }

@@ -166,7 +166,6 @@ class PageStore {
 
  private:
   static constexpr storage::FileKind kKind{"tree", format::kTreeFileMagic, 1, format::kTreeFileVersion};
-  static constexpr std::uint64_t kIdsMax = std::uint64_t{format::kMapRoots} * format::kMapFanout * format::kMapFanout * format::kMapFanout;
 
   PageStore(FileT file, const Super& super, PageMap map)
       : file_(std::move(file)), super_(super), pages_(file_, std::move(map), super.secret) {
