@@ -8,6 +8,8 @@ template class MultiOperations<HashDBM<>>;
 template class HashCursor<HashDBM<>, hash::BucketIndex<hash::RecordHeap<MemoryMapParallelFile>>, hash::RecordHeap<MemoryMapParallelFile>>;
 template class FileOperations<HashDBM<>, MemoryMapParallelFile, HashOptions>;
 template class HashOperations<HashDBM<>, hash::RecordHeap<MemoryMapParallelFile>>;
+template class EngineOperations<HashDBM<>, hash::RecordHeap<MemoryMapParallelFile>,
+                                hash::BucketIndex<hash::RecordHeap<MemoryMapParallelFile>>>;
 template class hash::HeapFile<MemoryMapParallelFile>;
 template class hash::HeapIndex<MemoryMapParallelFile>;
 template class hash::MappedRecords<MemoryMapParallelFile>;

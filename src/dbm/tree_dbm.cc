@@ -9,6 +9,9 @@ template class TreeCursor<TreeDBM<>, tree::PageTree<tree::BufferPool<MemoryMapPa
 template class FileOperations<TreeDBM<>, MemoryMapParallelFile, TreeOptions>;
 template class OrderedOperations<TreeDBM<>, BytewiseComparator>;
 template class TreeOperations<TreeDBM<>, tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>;
+template class EngineOperations<TreeDBM<>, tree::BufferPool<MemoryMapParallelFile>,
+                                tree::PageTree<tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>>;
+template class tree::PageTree<tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>;
 template class tree::BufferPool<MemoryMapParallelFile>;
 template class tree::Checkpointer<MemoryMapParallelFile>;
 

@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "gtest/gtest.h"
+#include "hako/base/function_ref.h"
 #include "hako/base/hash.h"
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"
@@ -113,14 +113,14 @@ class ToyRecordSpace {
 
   void Prefetch(std::uint32_t) {}
   void PrefetchRest(std::uint32_t) {}
-  bool TryFetchShort(std::uint32_t handle, std::uint64_t hash, std::string_view key, absl::FunctionRef<char*(std::size_t)> sink) {
+  bool TryFetchShort(std::uint32_t handle, std::uint64_t hash, std::string_view key, FunctionRef<char*(std::size_t)> sink) {
     const Record& record = At(handle);
     EXPECT_EQ(hash, KeyHash(key));
     if (!IsShort(record) || record.is_damaged || record.key != key) return false;
     if (char* out = sink(record.value.size())) record.value.copy(out, record.value.size());
     return true;
   }
-  hash::Match TryFetch(std::uint32_t handle, std::string_view key, absl::FunctionRef<char*(std::size_t)> sink, absl::FunctionRef<bool()>,
+  hash::Match TryFetch(std::uint32_t handle, std::string_view key, FunctionRef<char*(std::size_t)> sink, FunctionRef<bool()>,
                        hash::FetchedCopy& copy) {
     const Record& record = At(handle);
     if (record.key != key) return hash::Match::kNo;
@@ -128,7 +128,7 @@ class ToyRecordSpace {
     copy.place = handle;
     return hash::Match::kYes;
   }
-  hash::Match CopyRecord(std::uint32_t handle, absl::FunctionRef<bool()>, hash::CopyBuffer& buffer, hash::RecordCopy* copy) {
+  hash::Match CopyRecord(std::uint32_t handle, FunctionRef<bool()>, hash::CopyBuffer& buffer, hash::RecordCopy* copy) {
     const Record& record = At(handle);
     char* const out = buffer.Take(record.key.size() + record.value.size());
     record.value.copy(out + record.key.copy(out, record.key.size()), record.value.size());

@@ -30,6 +30,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "hako/base/inline.h"
 
 namespace hako {
 
@@ -41,7 +42,7 @@ inline constexpr absl::string_view ToAbsl(std::string_view s) { return {s.data()
 inline constexpr std::string_view ToStd(absl::string_view s) { return {s.data(), s.size()}; }
 
 // Outcomes of normal operation: one word, no allocation.
-inline Status AbsentError() { return Status(absl::StatusCode::kNotFound, absl::string_view()); }
+HAKO_INLINE Status AbsentError() { return Status(absl::StatusCode::kNotFound, absl::string_view()); }
 inline Status PresentError() { return Status(absl::StatusCode::kAlreadyExists, absl::string_view()); }
 inline Status MismatchError() { return Status(absl::StatusCode::kAborted, absl::string_view()); }
 

@@ -154,6 +154,7 @@ extern template class MultiOperations<BabyDBM<>>;
 extern template class TreeCursor<BabyDBM<>, tree::PageTree<tree::PageArena, BytewiseComparator>, BytewiseComparator>;
 extern template class OrderedOperations<BabyDBM<>, BytewiseComparator>;
 extern template class TreeOperations<BabyDBM<>, tree::PageArena, BytewiseComparator>;
+extern template class EngineOperations<BabyDBM<>, tree::PageArena, tree::PageTree<tree::PageArena, BytewiseComparator>>;
 extern template class tree::PageTree<tree::PageArena, BytewiseComparator>;
 
 }  // namespace hako

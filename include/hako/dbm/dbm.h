@@ -30,6 +30,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,6 +39,7 @@
 #include <utility>
 #include <vector>
 
+#include "hako/base/function_ref.h"
 #include "hako/base/status.h"
 #include "hako/format/record_format.h"
 
@@ -106,6 +108,16 @@ concept Sink = requires(S& s, std::size_t size) {
   { s(size) } -> std::same_as<char*>;
 };
 
+// Visitors and sinks by reference. What takes one of these is compiled once for a database, what
+// takes a visitor's own type once for each visitor: that inlines the visitor, and saves a call.
+using UpdateRef = FunctionRef<Action(std::optional<std::string_view>)>;
+using BlindUpdateRef = FunctionRef<Action(bool)>;
+using ReadRef = FunctionRef<void(std::optional<std::string_view>)>;
+using MultiUpdateRef = FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)>;
+using MultiReadRef = FunctionRef<void(std::size_t, std::optional<std::string_view>)>;
+using SinkRef = FunctionRef<char*(std::size_t)>;
+using EachRef = FunctionRef<void(std::string_view key, std::string_view value)>;  // of ProcessEach
+
 // The failure that Synchronize protects acknowledged updates from.
 enum class SyncMode {
   kSoft,  // acknowledged updates survive the death of the process
@@ -141,7 +153,8 @@ class Expect {
   // Whether the value found, nullopt for an absent record, meets the condition.
   bool Holds(std::optional<std::string_view> found) const {
     if (kind_ == Kind::kAbsent) return !found;
-    return found && (kind_ == Kind::kAny || *found == value_);
+    if (!found || kind_ == Kind::kAny) return found.has_value();
+    return found->size() == value_.size() && std::memcmp(found->data(), value_.data(), value_.size()) == 0;
   }
 
  private:

@@ -20,7 +20,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "absl/functional/function_ref.h"
 #include "hako/base/inline.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
@@ -38,6 +37,10 @@ class EngineOperations : public Operations<D> {
   using WriterState = typename Space::WriterState;
 
  public:
+  // Whether Remove, CompareExchange and Increment have their own compiled Process, which saves a
+  // call. Where a file is read by calls of the system that is not worth the code.
+  static constexpr bool kInlinesUpdates = !requires { requires Space::kReadsAhead; };
+
   // See dbm/dbm.h. OutOfRange for a key above D::kKeySizeMax bytes.
   template <Visitor V>
   HAKO_INLINE Status Process(std::string_view key, V&& visitor) HAKO_TRY {
@@ -50,34 +53,33 @@ class EngineOperations : public Operations<D> {
       return self().template ProcessIn<void>(*writer, key, visitor);
     } else {
       if (!self().AcceptsUpdates() || self().HasAfterUpdate()) [[unlikely]] {
-        using Seen = std::conditional_t<UpdateVisitor<std::remove_reference_t<V>>, std::optional<std::string_view>, bool>;
         if constexpr (std::is_same_v<std::remove_cvref_t<V>, Action>)
-          return ProcessChecked(*writer, key, visitor);
+          return ProcessChecked(key, Action(visitor));  // a copy, so that the visitor stays in registers
+        else if constexpr (UpdateVisitor<std::remove_reference_t<V>>)
+          return ProcessChecked(key, UpdateRef(visitor));
         else
-          return ProcessChecked<Seen>(*writer, key, visitor);
+          return ProcessChecked(key, BlindUpdateRef(visitor));
       }
       return self().template ProcessIn<Action>(*writer, key, visitor);
     }
   }
   HAKO_OR_NO_MEMORY
 
+  // The same, compiled once; what the database itself derives from Process uses these.
+  Status Process(std::string_view key, UpdateRef visitor);
+  Status Process(std::string_view key, BlindUpdateRef visitor);
+  Status Process(std::string_view key, ReadRef visitor);
+
   // See dbm/dbm.h.
   template <MultiVisitor V>
-  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) HAKO_TRY {
-    HAKO_RETURN_IF_ERROR(CheckKeys(keys));
-    WriterState* writer = writers_.Mine();
-    if (writer == nullptr) return writers_.Refusal();
-    if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
-      return self().ProcessMultiIn(*writer, keys, [&visitor](std::size_t index, std::optional<std::string_view> value) {
-        visitor(index, value);
-        return Action::Keep();
-      });
-    } else {
-      if (!self().AcceptsUpdates() || self().HasAfterUpdate()) return ProcessMultiChecked(*writer, keys, visitor);
-      return self().ProcessMultiIn(*writer, keys, visitor);
-    }
+  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
+    if constexpr (MultiReadVisitor<std::remove_reference_t<V>>)
+      return ProcessMulti(keys, MultiReadRef(visitor));
+    else
+      return ProcessMulti(keys, MultiUpdateRef(visitor));
   }
-  HAKO_OR_NO_MEMORY
+  Status ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor);
+  Status ProcessMulti(std::span<const std::string_view> keys, MultiReadRef visitor);
 
   // A hint that these keys will be used.
   void Prefetch(std::span<const std::string_view> keys) const {
@@ -138,49 +140,17 @@ class EngineOperations : public Operations<D> {
  private:
   D& self() { return static_cast<D&>(*this); }
 
-  static bool Changes(const Action& action, bool exists) {
-    return action.kind() == Action::Kind::kSet || (action.kind() == Action::Kind::kRemove && exists);
-  }
-
-  // Process where updates are refused, or followed by AfterUpdate. While only removals are
-  // accepted, a visitor that decides to set a value gets the refusal.
+  template <class ActionT, class VisitorT>
+  [[gnu::noinline]] Status ProcessUnchecked(std::string_view key, VisitorT visitor);
+  // Process where updates are refused, or followed by AfterUpdate.
+  [[gnu::cold, gnu::noinline]] Status ProcessChecked(std::string_view key, UpdateRef visitor);
+  [[gnu::cold, gnu::noinline]] Status ProcessChecked(std::string_view key, BlindUpdateRef visitor);
+  [[gnu::cold, gnu::noinline]] Status ProcessChecked(std::string_view key, Action action);
   template <class Seen>
-  Status ProcessChecked(WriterState& writer, std::string_view key, absl::FunctionRef<Action(Seen)> visitor) {
-    const Status refusal = self().MayUpdate();
-    if (!refusal.ok()) HAKO_RETURN_IF_ERROR(self().MayRemove());
-    bool updates = false, refuses = false;
-    HAKO_RETURN_IF_ERROR((self().template ProcessIn<Action>(writer, key, [&](Seen seen) {
-      const Action action = visitor(seen);
-      refuses = action.kind() == Action::Kind::kSet && !refusal.ok();
-      updates = !refuses && Changes(action, static_cast<bool>(seen));
-      return refuses ? Action::Keep() : action;
-    })));
-    if (refuses) return refusal;
-    return updates && self().HasAfterUpdate() ? self().AfterUpdate() : absl::OkStatus();
-  }
-  // An engine may write the value of a given Action before it looks for the record.
-  Status ProcessChecked(WriterState& writer, std::string_view key, Action action) {
-    if (action.kind() != Action::Kind::kSet) return ProcessChecked<bool>(writer, key, action);
-    HAKO_RETURN_IF_ERROR(self().MayUpdate());
-    HAKO_RETURN_IF_ERROR((self().template ProcessIn<Action>(writer, key, action)));
-    return self().HasAfterUpdate() ? self().AfterUpdate() : absl::OkStatus();
-  }
-  Status ProcessMultiChecked(WriterState& writer, std::span<const std::string_view> keys,
-                             absl::FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)> visitor) {
-    const Status refusal = self().MayUpdate();
-    if (!refusal.ok()) HAKO_RETURN_IF_ERROR(self().MayRemove());
-    bool updates = false, refuses = false;
-    const auto check = [&](std::size_t index, std::optional<std::string_view> value) {
-      std::optional<Action> action = visitor(index, value);
-      updates = updates || (action && Changes(*action, value.has_value()));
-      refuses = refuses || (action && action->kind() == Action::Kind::kSet && !refusal.ok());
-      return refuses ? std::nullopt : action;
-    };
-    const Status status = self().ProcessMultiIn(writer, keys, check);
-    if (refuses) return refusal;
-    HAKO_RETURN_IF_ERROR(status);
-    return updates && self().HasAfterUpdate() ? self().AfterUpdate() : absl::OkStatus();
-  }
+  Status CheckAround(std::string_view key, FunctionRef<Action(Seen)> visitor);
+  Status ProcessMultiChecked(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor);
 };
 
 }  // namespace hako
+
+#include "hako/dbm/engine_operations-inl.h"

@@ -39,8 +39,7 @@ bool HashDBM<FileT>::ReclaimSoon() {
 }
 
 template <File FileT>
-template <class V>
-Status HashDBM<FileT>::ProcessEach(V&& visitor) HAKO_TRY {
+Status HashDBM<FileT>::ProcessEach(EachRef visitor) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
   if constexpr (!Space::kMapped) {
     if (hash::FileOrderScan<Index, Space> scan(index(), *space_); scan.Claim()) {
@@ -142,9 +141,7 @@ Status HashDBM<FileT>::RefreshSomeStamps(WriterState& mine) {
     void Prefetch(const std::vector<Record>& records) const {
       for (const Record& record : records) index.PrefetchHome(record.key_hash);
     }
-    void RunLocked(std::span<const Record> records, absl::FunctionRef<void(std::uint64_t)> body) const {
-      index.RunLocked(writer, records, body);
-    }
+    void RunLocked(std::span<const Record> records, FunctionRef<void(std::uint64_t)> body) const { index.RunLocked(writer, records, body); }
     WriterState& writer;
     Index& index;
   };

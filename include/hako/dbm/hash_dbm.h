@@ -97,8 +97,7 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
 
   // Shows all records in an internal order. An unmapped file is scanned in file order by long reads
   // (hash/file_order_scan.h), unless another such scan is running.
-  template <class V>
-  Status ProcessEach(V&& visitor);
+  Status ProcessEach(EachRef visitor);
   // Removes all records. Stops writers meanwhile. Atomic across a process kill: the next Open
   // completes a Clear that had begun.
   Status Clear();
@@ -217,6 +216,8 @@ extern template class HashCursor<HashDBM<>, hash::BucketIndex<hash::RecordHeap<M
                                  hash::RecordHeap<MemoryMapParallelFile>>;
 extern template class FileOperations<HashDBM<>, MemoryMapParallelFile, HashOptions>;
 extern template class HashOperations<HashDBM<>, hash::RecordHeap<MemoryMapParallelFile>>;
+extern template class EngineOperations<HashDBM<>, hash::RecordHeap<MemoryMapParallelFile>,
+                                       hash::BucketIndex<hash::RecordHeap<MemoryMapParallelFile>>>;
 extern template class hash::HeapFile<MemoryMapParallelFile>;
 extern template class hash::HeapIndex<MemoryMapParallelFile>;
 extern template class hash::MappedRecords<MemoryMapParallelFile>;

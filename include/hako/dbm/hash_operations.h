@@ -59,21 +59,9 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   HAKO_OR_NO_MEMORY
 
   // Shows all records in an internal order.
-  template <class V>
-  Status ProcessEach(V&& visitor) HAKO_TRY {
-    HAKO_RETURN_IF_ERROR(this->CheckOpen());
-    HAKO_RETURN_IF_ERROR(FlushPending());
-    return index().ForEach(visitor);
-  }
-  HAKO_OR_NO_MEMORY
+  Status ProcessEach(EachRef visitor);
   // ProcessEach in several threads, which call the visitor concurrently.
-  template <class V>
-  Status ProcessEachParallel(unsigned num_threads, V&& visitor) HAKO_TRY {
-    HAKO_RETURN_IF_ERROR(this->CheckOpen());
-    HAKO_RETURN_IF_ERROR(FlushPending());
-    return index().ForEachParallel(num_threads, visitor);
-  }
-  HAKO_OR_NO_MEMORY
+  Status ProcessEachParallel(unsigned num_threads, EachRef visitor);
 
   // Returns a cursor: see dbm/hash_cursor.h.
   Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), index(), *space_); }
@@ -128,8 +116,7 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
     HAKO_RETURN_IF_ERROR(FlushPending(hash));
     return index().template Process<ActionT>(writer, hash, key, visitor);
   }
-  template <class V>
-  Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, V&& visitor) {
+  Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor) {
     if constexpr (Space::kReadsAhead) {
       HAKO_RETURN_IF_ERROR(FlushPending());
       if (pending_ != nullptr) return pending_->ProcessMulti(writer, keys, visitor);
@@ -149,5 +136,21 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   using Pending = hash::PendingSets<Space, Action>;
   std::unique_ptr<Pending> pending_;  // direct I/O only
 };
+
+template <class D, class Space>
+Status HashOperations<D, Space>::ProcessEach(EachRef visitor) HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(this->CheckOpen());
+  HAKO_RETURN_IF_ERROR(FlushPending());
+  return index().ForEach(visitor);
+}
+HAKO_OR_NO_MEMORY
+
+template <class D, class Space>
+Status HashOperations<D, Space>::ProcessEachParallel(unsigned num_threads, EachRef visitor) HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(this->CheckOpen());
+  HAKO_RETURN_IF_ERROR(FlushPending());
+  return index().ForEachParallel(num_threads, visitor);
+}
+HAKO_OR_NO_MEMORY
 
 }  // namespace hako

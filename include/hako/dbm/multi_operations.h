@@ -118,14 +118,15 @@ class MultiOperations {
       if (!it.Valid()) return it.status().ok() ? AbsentError() : Status(it.status());
       const std::string_view key = it.key();
       using Result = std::invoke_result_t<V&, std::string_view, std::string_view>;
-      HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> value) -> Result {
+      const auto visit = [&](std::optional<std::string_view> value) -> Result {
         found = value.has_value();  // otherwise another thread removed it: try again
         if constexpr (std::is_void_v<Result>) {
           if (found) visitor(key, *value);
         } else {
           return found ? visitor(key, *value) : Action::Keep();
         }
-      }));
+      };
+      HAKO_RETURN_IF_ERROR(self().Process(key, FunctionRef<Result(std::optional<std::string_view>)>(visit)));
     }
     return absl::OkStatus();
   }

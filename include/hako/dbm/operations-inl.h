@@ -63,12 +63,13 @@ Status Operations<D>::Set(std::string_view key, std::string_view value, const Se
     return refused ? Action::Keep() : Action::Set(value);
   };
   if (options.old_value == nullptr) {  // then the old value need not be read
-    HAKO_RETURN_IF_ERROR(self().Process(key, decide));
+    HAKO_RETURN_IF_ERROR(self().Process(key, BlindUpdateRef(decide)));
   } else {
-    HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> found) {
+    const auto copy_and_decide = [&](std::optional<std::string_view> found) {
       if (found) options.old_value->assign(*found);
       return decide(found.has_value());
-    }));
+    };
+    HAKO_RETURN_IF_ERROR(self().Process(key, UpdateRef(copy_and_decide)));
   }
   if (refused) return PresentError();
   return options.durability == Durability::kPower ? self().Synchronize(SyncMode::kHard) : absl::OkStatus();
@@ -77,54 +78,59 @@ Status Operations<D>::Set(std::string_view key, std::string_view value, const Se
 template <class D>
 Status Operations<D>::Replace(std::string_view key, std::string_view value) {
   bool found = false;
-  HAKO_RETURN_IF_ERROR(self().Process(key, [&](bool exists) {
+  const auto replace = [&](bool exists) {
     found = exists;
     return exists ? Action::Set(value) : Action::Keep();
-  }));
+  };
+  HAKO_RETURN_IF_ERROR(self().Process(key, BlindUpdateRef(replace)));
   return found ? absl::OkStatus() : AbsentError();
 }
 
 template <class D>
 Status Operations<D>::Remove(std::string_view key) {
   bool found = false;
-  HAKO_RETURN_IF_ERROR(self().Process(key, [&found](bool exists) {
+  const auto remove = [&found](bool exists) {
     found = exists;
     return exists ? Action::Remove() : Action::Keep();
-  }));
+  };
+  HAKO_RETURN_IF_ERROR(Update<BlindUpdateRef>(key, remove));
   return found ? absl::OkStatus() : AbsentError();
 }
 
 template <class D>
 Status Operations<D>::Remove(std::string_view key, std::string* old_value) {
   bool found = false;
-  HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> value) {
+  const auto copy_and_remove = [&](std::optional<std::string_view> value) {
     found = value.has_value();
     if (found) old_value->assign(*value);
     return found ? Action::Remove() : Action::Keep();
-  }));
+  };
+  HAKO_RETURN_IF_ERROR(self().Process(key, UpdateRef(copy_and_remove)));
   return found ? absl::OkStatus() : AbsentError();
 }
 
 template <class D>
 Status Operations<D>::Append(std::string_view key, std::string_view value, std::string_view delimiter) {
   std::string joined;
-  return self().Process(key, [&](std::optional<std::string_view> found) {
+  const auto join = [&](std::optional<std::string_view> found) {
     if (!found) return Action::Set(value);
     joined.reserve(found->size() + delimiter.size() + value.size());
     joined.append(*found).append(delimiter).append(value);
     return Action::Set(joined);
-  });
+  };
+  return Update<UpdateRef>(key, join);
 }
 
 template <class D>
 Status Operations<D>::CompareExchange(std::string_view key, Expect expected, Action desired, std::string* actual, bool* found) {
   bool holds = false;
-  HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> value) {
+  const auto exchange = [&](std::optional<std::string_view> value) {
     holds = expected.Holds(value);
     if (actual != nullptr) actual->assign(value.value_or(std::string_view()));
     if (found != nullptr) *found = value.has_value();
     return holds ? desired : Action::Keep();
-  }));
+  };
+  HAKO_RETURN_IF_ERROR(Update<UpdateRef>(key, exchange));
   return holds ? absl::OkStatus() : MismatchError();
 }
 
@@ -133,7 +139,7 @@ StatusOr<std::int64_t> Operations<D>::Increment(std::string_view key, std::int64
   std::int64_t number = initial;
   char stored[8];
   absl::StatusCode error = absl::StatusCode::kOk;
-  HAKO_RETURN_IF_ERROR(self().Process(key, [&](std::optional<std::string_view> found) {
+  const auto add = [&](std::optional<std::string_view> found) {
     if (found && found->size() != sizeof(stored)) {
       error = absl::StatusCode::kInvalidArgument;
       return Action::Keep();
@@ -145,7 +151,8 @@ StatusOr<std::int64_t> Operations<D>::Increment(std::string_view key, std::int64
     }
     StoreBigEndian(static_cast<std::uint64_t>(number), stored);
     return Action::Set(std::string_view(stored, sizeof(stored)));
-  }));
+  };
+  HAKO_RETURN_IF_ERROR(Update<UpdateRef>(key, add));
   if (error == absl::StatusCode::kInvalidArgument) return absl::InvalidArgumentError("Increment: the value is not an 8-byte number");
   if (error == absl::StatusCode::kOutOfRange) return absl::OutOfRangeError("Increment: the sum does not fit 64 bits");
   return number;

@@ -138,6 +138,15 @@ class Operations : public MultiOperations<D> {
   StatusOr<std::int64_t> Increment(std::string_view key, std::int64_t delta = 1, std::int64_t initial = 0);
 
  private:
+  // Process of a visitor that is short and often called.
+  template <class Ref, class V>
+  HAKO_INLINE Status Update(std::string_view key, const V& visitor) {
+    if constexpr (requires { requires D::kInlinesUpdates; })
+      return self().Process(key, visitor);
+    else
+      return self().Process(key, Ref(visitor));
+  }
+
   D& self() { return static_cast<D&>(*this); }
 };
 

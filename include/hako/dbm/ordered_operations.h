@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "hako/base/comparator.h"
+#include "hako/base/function_ref.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
@@ -70,11 +71,7 @@ class RangeView : public std::ranges::view_base {
 
   // start(it) moves the iterator to the first record and returns the bound that ends the range, or
   // nullopt.
-  template <class Start>
-  RangeView(Iterator it, Start start, int (*compare)(std::string_view, std::string_view)) : it_(std::move(it)), compare_(compare) {
-    HAKO_TRY { bound_ = start(it_); }
-    HAKO_CATCH_NO_MEMORY(status_ = NoMemoryError();)
-  }
+  RangeView(Iterator it, FunctionRef<std::optional<std::string>(Iterator&)> start, int (*compare)(std::string_view, std::string_view));
   // Movable, not copyable.
   RangeView(RangeView&&) = default;
   RangeView& operator=(RangeView&&) = default;
@@ -104,6 +101,14 @@ class RangeView : public std::ranges::view_base {
   Status status_;  // of the start
   int (*compare_)(std::string_view, std::string_view);
 };
+
+template <class Iterator, bool kForward>
+RangeView<Iterator, kForward>::RangeView(Iterator it, FunctionRef<std::optional<std::string>(Iterator&)> start,
+                                         int (*compare)(std::string_view, std::string_view))
+    : it_(std::move(it)), compare_(compare) {
+  HAKO_TRY { bound_ = start(it_); }
+  HAKO_CATCH_NO_MEMORY(status_ = NoMemoryError();)
+}
 
 // Returns the least key, in bytewise order, above every key that begins with `prefix`; nullopt if
 // there is none.
@@ -192,7 +197,9 @@ class OrderedOperations {
   D& self() { return static_cast<D&>(*this); }
   template <bool kForward, class Start>
   auto View(Start start) {
-    return RangeView<typename D::Iterator, kForward>(self().MakeIterator(), start, &Compare::Compare);
+    using Iterator = typename D::Iterator;
+    return RangeView<Iterator, kForward>(self().MakeIterator(), FunctionRef<std::optional<std::string>(Iterator&)>(start),
+                                         &Compare::Compare);
   }
 };
 

@@ -148,6 +148,7 @@ extern template class Operations<TinyDBM<>>;
 extern template class MultiOperations<TinyDBM<>>;
 extern template class HashCursor<TinyDBM<>, hash::BucketIndex<hash::RecordArena>, hash::RecordArena>;
 extern template class HashOperations<TinyDBM<>, hash::RecordArena>;
+extern template class EngineOperations<TinyDBM<>, hash::RecordArena, hash::BucketIndex<hash::RecordArena>>;
 extern template class hash::BucketIndex<hash::RecordArena>;
 
 }  // namespace hako

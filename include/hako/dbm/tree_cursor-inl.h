@@ -27,7 +27,7 @@ template <class D, class Tree, Comparator Compare>
 void TreeCursor<D, Tree, Compare>::JumpUpper(std::string_view key, bool inclusive) HAKO_TRY {
   bound_.assign(key);  // it may be a view of key() or value()
   if (!Load(tree::Seek::kAt, bound_)) return Fail(tree::Seek::kAt, false);
-  const auto place = page_.Find(bound_);
+  const auto place = page_.FindByCall(bound_);
   at_ = place.index + (place.found && !inclusive ? 1 : 0);
   LookAhead(page_.count() - at_);
   StepForward();
@@ -39,7 +39,7 @@ void TreeCursor<D, Tree, Compare>::JumpLower(std::string_view key, bool inclusiv
   bound_.assign(key);
   const tree::Seek seek = inclusive ? tree::Seek::kAt : tree::Seek::kBefore;
   if (!Load(seek, bound_)) return Fail(seek, true);
-  const auto place = page_.Find(bound_);
+  const auto place = page_.FindByCall(bound_);
   at_ = place.index + (place.found && inclusive ? 1 : 0);
   LookAhead(at_);
   StepBack();
@@ -52,7 +52,7 @@ void TreeCursor<D, Tree, Compare>::Next() HAKO_TRY {
   if (copy_.HasChanged()) [[unlikely]] {
     if (!Reload(tree::Seek::kAt)) return Fail(tree::Seek::kAt, false);
   }
-  StepForward();
+  StepForwardInline();
 }
 HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
@@ -93,7 +93,7 @@ bool TreeCursor<D, Tree, Compare>::SkipDamage() {
     Fail(seek, failed_downwards_);
     return true;
   }
-  at_ = page_.Find(bound_).index;
+  at_ = page_.FindByCall(bound_).index;
   LookAhead(failed_downwards_ ? at_ : page_.count() - at_);
   failed_downwards_ ? StepBack() : StepForward();
   return true;

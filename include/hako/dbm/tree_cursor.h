@@ -81,7 +81,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   D& database() { return *database_; }
 
  private:
-  bool Load(tree::Seek seek, std::string_view key, bool goes_on = false) {
+  [[gnu::noinline]] bool Load(tree::Seek seek, std::string_view key, bool goes_on = false) {
     if (!goes_on) status_ = absl::OkStatus();
     if (long_value_.capacity() > ScratchBuffer::kKeptMax) std::string().swap(long_value_);
     if (Status open = database_->CheckOpen(); !open.ok()) [[unlikely]] {
@@ -103,7 +103,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   [[gnu::noinline]] bool Reload(tree::Seek seek) {
     bound_.assign(key_);
     if (!Load(seek, bound_, true)) return false;
-    const auto place = page_.Find(bound_);
+    const auto place = page_.FindByCall(bound_);
     at_ = place.index + (place.found && seek == tree::Seek::kAt ? 1 : 0);
     LookAhead(seek == tree::Seek::kAt ? page_.count() - at_ : at_);
     return true;
@@ -116,20 +116,26 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     ahead_step_ = records == 0 ? 0 : std::min<std::size_t>(copy_.neighbour.size / records, kAheadMax);
   }
 
-  // Moves to the first readable record at or after slot at_.
-  HAKO_INLINE void StepForward() {
+  // Moves to the first readable record at or after slot at_. Next inlines it.
+  [[gnu::noinline]] void StepForward() { StepForwardInline(); }
+  HAKO_INLINE void StepForwardInline() {
     for (;; ++at_) {
       while (at_ >= page_.count()) [[unlikely]] {
-          const format::PageTail tail = page_.tail();
-          if ((tail.edges & format::PageTail::kNoHigh) != 0) return End();
-          bound_.assign(page_.high(tail));
-          if (!Load(tree::Seek::kAt, bound_, true)) return Fail(tree::Seek::kAt, false);
-          at_ = page_.Find(bound_).index;
-          LookAhead(page_.count() - at_);
+          if (!LoadNextLeaf()) return;
         }
       if (Take()) return;
       if (!status_.ok()) return Fail(std::nullopt, false);
     }
+  }
+  // Copies the leaf behind the copied one. False at the end of the tree, or after an error.
+  [[gnu::noinline]] bool LoadNextLeaf() {
+    const format::PageTail tail = page_.tail();
+    if ((tail.edges & format::PageTail::kNoHigh) != 0) return End(), false;
+    bound_.assign(page_.high(tail));
+    if (!Load(tree::Seek::kAt, bound_, true)) return Fail(tree::Seek::kAt, false), false;
+    at_ = page_.FindByCall(bound_).index;
+    LookAhead(page_.count() - at_);
+    return true;
   }
 
   // Moves to the last readable record before slot at_.
@@ -140,7 +146,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
         if ((tail.edges & format::PageTail::kNoLow) != 0) return End();
         bound_.assign(page_.low(tail));
         if (!Load(tree::Seek::kBefore, bound_, true)) return Fail(tree::Seek::kBefore, true);
-        at_ = page_.Find(bound_).index;
+        at_ = page_.FindByCall(bound_).index;
         LookAhead(at_);
       }
       --at_;

@@ -189,6 +189,9 @@ extern template class TreeCursor<TreeDBM<>, tree::PageTree<tree::BufferPool<Memo
 extern template class FileOperations<TreeDBM<>, MemoryMapParallelFile, TreeOptions>;
 extern template class OrderedOperations<TreeDBM<>, BytewiseComparator>;
 extern template class TreeOperations<TreeDBM<>, tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>;
+extern template class EngineOperations<TreeDBM<>, tree::BufferPool<MemoryMapParallelFile>,
+                                       tree::PageTree<tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>>;
+extern template class tree::PageTree<tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>;
 extern template class tree::BufferPool<MemoryMapParallelFile>;
 extern template class tree::Checkpointer<MemoryMapParallelFile>;
 

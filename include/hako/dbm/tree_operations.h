@@ -67,22 +67,11 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   HAKO_OR_NO_MEMORY
 
   // Shows all records in key order, with nothing locked.
-  template <class V>
-  Status ProcessEach(V&& visitor) HAKO_TRY {
-    auto it = MakeIterator();
-    for (it.First(); it.Valid(); it.Next()) visitor(it.key(), it.value());
-    return it.status();
-  }
-  HAKO_OR_NO_MEMORY
+  Status ProcessEach(EachRef visitor);
 
   // ProcessEach in several threads, which call the visitor concurrently, each for one part of the
   // key range.
-  template <class V>
-  Status ProcessEachParallel(unsigned num_threads, V&& visitor) HAKO_TRY {
-    HAKO_RETURN_IF_ERROR(this->CheckOpen());
-    return ProcessParts(tree().Parts(std::max(num_threads, 1u)), visitor);
-  }
-  HAKO_OR_NO_MEMORY
+  Status ProcessEachParallel(unsigned num_threads, EachRef visitor);
 
   // Returns a cursor: see dbm/tree_cursor.h.
   Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), tree()); }
@@ -123,8 +112,7 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   HAKO_INLINE Status ProcessIn(WriterState& writer, std::string_view key, V&& visitor) {
     return tree().template Process<ActionT>(writer, key, visitor);
   }
-  template <class V>
-  Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, V&& visitor) {
+  Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor) {
     return tree().template ProcessMulti<Action>(writer, keys, visitor);
   }
 
@@ -134,21 +122,31 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
     this->ForgetCounts();
     return absl::OkStatus();
   }
-
- private:
-  // Scans each part of the key range in one thread: before the first bound, between bounds, after
-  // the last.
-  template <class V>
-  Status ProcessParts(const std::vector<std::string>& bounds, V& visitor) {
-    return sync::RunParts(bounds.size() + 1, [&](std::size_t part) -> Status {
-      auto it = MakeIterator();
-      for (part == 0 ? it.First() : it.Jump(bounds[part - 1]); it.Valid(); it.Next()) {
-        if (part < bounds.size() && Compare::Compare(it.key(), bounds[part]) >= 0) break;
-        visitor(it.key(), it.value());
-      }
-      return it.status();
-    });
-  }
 };
+
+template <class D, class Space, Comparator Compare>
+Status TreeOperations<D, Space, Compare>::ProcessEach(EachRef visitor) HAKO_TRY {
+  auto it = MakeIterator();
+  for (it.First(); it.Valid(); it.Next()) visitor(it.key(), it.value());
+  return it.status();
+}
+HAKO_OR_NO_MEMORY
+
+// Scans each part of the key range in one thread: before the first bound, between bounds, after the
+// last.
+template <class D, class Space, Comparator Compare>
+Status TreeOperations<D, Space, Compare>::ProcessEachParallel(unsigned num_threads, EachRef visitor) HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(this->CheckOpen());
+  const std::vector<std::string> bounds = tree().Parts(std::max(num_threads, 1u));
+  return sync::RunParts(bounds.size() + 1, [&](std::size_t part) -> Status {
+    auto it = MakeIterator();
+    for (part == 0 ? it.First() : it.Jump(bounds[part - 1]); it.Valid(); it.Next()) {
+      if (part < bounds.size() && Compare::Compare(it.key(), bounds[part]) >= 0) break;
+      visitor(it.key(), it.value());
+    }
+    return it.status();
+  });
+}
+HAKO_OR_NO_MEMORY
 
 }  // namespace hako

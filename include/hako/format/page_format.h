@@ -154,7 +154,7 @@ struct Cell {
     }
     return cell;
   }
-  static Cell For(std::size_t suffix, std::size_t value, bool is_long) {
+  HAKO_INLINE static Cell For(std::size_t suffix, std::size_t value, bool is_long) {
     Cell cell{2, static_cast<unsigned>(suffix), static_cast<unsigned>(value), is_long};
     if (suffix >= kLongKey) cell.header += 2;
     if (!is_long && value >= kWideValue) cell.header += 2;

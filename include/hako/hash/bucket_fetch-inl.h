@@ -47,8 +47,7 @@ HAKO_INLINE Status BucketIndex<Space>::Fetch(Writers& writers, std::uint64_t has
 }
 
 template <class Space>
-template <class S>
-Status BucketIndex<Space>::FetchSlowly(Writers& writers, std::uint64_t hash, std::string_view key, S& sink) HAKO_TRY {
+Status BucketIndex<Space>::FetchSlowly(Writers& writers, std::uint64_t hash, std::string_view key, SinkRef sink) HAKO_TRY {
   for (sync::Backoff backoff; backoff.count() < kOptimisticTries; backoff.Pause()) {
     const Place place = Locate(hash, shape());
     Line* line = &lines_.Home(place.index);
@@ -98,16 +97,17 @@ HAKO_OR_NO_MEMORY
 // After a tag coincidence, damage, a failed read or repeated races with writers: looks again, with
 // the lock and with all checks.
 template <class Space>
-template <class S>
-Status BucketIndex<Space>::FetchLocked(Writers& writers, std::uint64_t hash, std::string_view key, S& sink) {
+Status BucketIndex<Space>::FetchLocked(Writers& writers, std::uint64_t hash, std::string_view key, SinkRef sink) {
   WriterState* const writer = writers.Mine();
   if (writer == nullptr) return writers.Refusal();
   bool found = false;
-  HAKO_RETURN_IF_ERROR((Process<void>(*writer, hash, key, [&](std::optional<std::string_view> value) -> void {
+  const auto copy = [&](std::optional<std::string_view> value) {
     found = value.has_value();
     if (!found) return;
     if (char* out = sink(value->size())) sync::CopyBytes(out, value->data(), value->size());
-  })));
+  };
+  BucketGuard guard(*this, *writer, hash, false);
+  HAKO_RETURN_IF_ERROR(ProcessSlowly<void>(*writer, guard.HandOver(), hash, key, VisitorRef<void, decltype(copy)>(copy)));
   return found ? absl::OkStatus() : AbsentError();
 }
 

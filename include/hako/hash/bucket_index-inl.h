@@ -90,7 +90,7 @@ HAKO_INLINE Status BucketIndex<Space>::Process(WriterState& writer, std::uint64_
   const std::uint16_t tag = guard.place.TagOf(hash);
   ShortEntry entry = FindShort(guard.line, tag, key);
   std::optional<std::string_view> value;
-  if constexpr (kReads<ActionT, V>) {
+  if constexpr (kReadsValue<ActionT, V>) {
     if (entry.handle != 0) value = space_.ViewShort(entry.handle, entry.head, hash);
     entry.is_final = entry.is_final && value.has_value() == (entry.handle != 0);
   }
@@ -98,7 +98,7 @@ HAKO_INLINE Status BucketIndex<Space>::Process(WriterState& writer, std::uint64_
     if constexpr (std::is_same_v<Visit, ActionT>) {
       if (visit.kind() == ActionT::Kind::kSet) return StoreSlowly(writer, guard.HandOver(), hash, key, visit.value(), fresh);
     }
-    return ProcessSlowly<ActionT>(writer, guard.HandOver(), hash, key, visit);
+    return ProcessSlowly<ActionT>(writer, guard.HandOver(), hash, key, VisitorRef<ActionT, std::remove_reference_t<V>>(visit));
   }
   if constexpr (std::is_void_v<ActionT>) {
     visit(value);
@@ -160,14 +160,14 @@ HAKO_INLINE typename BucketIndex<Space>::ShortEntry BucketIndex<Space>::FindShor
 }
 
 template <class Space>
-template <class ActionT, class V>
-Status BucketIndex<Space>::ProcessSlowly(WriterState& writer, Place place, std::uint64_t hash, std::string_view key, V& visit) {
+template <class ActionT, class VisitorT>
+Status BucketIndex<Space>::ProcessSlowly(WriterState& writer, Place place, std::uint64_t hash, std::string_view key, VisitorT visit) {
   BucketGuard guard(*this, writer, place);
   Entry entry;
   HAKO_RETURN_IF_ERROR(Find(writer, guard, hash, key, &entry));
   const bool exists = entry.line != nullptr;
   std::optional<std::string_view> value;
-  if constexpr (kReads<ActionT, V>) {
+  if constexpr (kReadsValue<ActionT, VisitorT>) {
     if (exists) {
       HAKO_ASSIGN_OR_RETURN(const RecordView record, space_.View(writer, entry.handle));
       value = record.value;

@@ -40,10 +40,12 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "hako/base/function_ref.h"
 #include "hako/base/inline.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/prefetch.h"
 #include "hako/base/status.h"
+#include "hako/base/visitor_ref.h"
 #include "hako/format/bucket_format.h"
 #include "hako/hash/line_access.h"
 #include "hako/hash/line_table.h"
@@ -65,6 +67,9 @@ class BucketIndex {
   using WriterState = typename Space::WriterState;
   using Writers = sync::WriterStates<WriterState>;
   using Line = format::BucketLine;
+  template <class ActionT>
+  using MultiVisitorRef = FunctionRef<std::optional<ActionT>(std::size_t, std::optional<std::string_view>)>;
+  using IsBlocked = FunctionRef<bool(std::uint64_t hash)>;
   static constexpr std::uint64_t kMinLines = 1024;
   static constexpr std::uint64_t kTargetLoad = 8;  // records per bucket, on average
 
@@ -105,13 +110,14 @@ class BucketIndex {
 
   // Processes all keys in one step for other threads: visit(index, value) returns an ActionT for
   // each, or nullopt to change none at all; see dbm/dbm.h.
-  template <class ActionT, class V>
-  Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visit);
+  template <class ActionT>
+  Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit);
   // The same; but returns false, and has visited nothing, if is_blocked(hash) is true of one of the
   // keys once all their buckets are locked. If it becomes true while the visitor runs, the buckets
   // stay locked until the end, however long the new values are.
-  template <class ActionT, class V, class F>
-  StatusOr<bool> TryProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visit, F&& is_blocked);
+  template <class ActionT>
+  StatusOr<bool> TryProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit,
+                                 IsBlocked is_blocked);
 
   // Inserts records that the space already holds, in one step for other threads; each replaces the
   // record with the same key if there is one. REQUIRES: the keys differ. On error nothing has
@@ -129,11 +135,9 @@ class BucketIndex {
   }
 
   // Visits all records: visit(key, value); see BucketScan.
-  template <class V>
-  Status ForEach(V& visit) const;
+  Status ForEach(FunctionRef<void(std::string_view, std::string_view)> visit) const;
   // The same in several threads, which call `visit` concurrently.
-  template <class V>
-  Status ForEachParallel(unsigned num_threads, V& visit) const;
+  Status ForEachParallel(unsigned num_threads, FunctionRef<void(std::string_view, std::string_view)> visit) const;
 
   // Whether an entry of this hash's bucket names the handle, and whether it has the hash's tag.
   // Does not read the record.
@@ -197,9 +201,10 @@ class BucketIndex {
   LineTable<Space>& lines() { return lines_; }
 
  private:
+  using SinkRef = FunctionRef<char*(std::size_t)>;
   friend class BucketScan<Space>;
   class LockedHomes;
-  template <class ActionT, class IsBlocked>
+  template <class ActionT>
   class MultiGuard;
   static constexpr std::size_t kLongValue = 8192;   // longer ones are written unlocked
   static constexpr unsigned kMaxHops = 4096;        // in a chain; more is a loop in a damaged file
@@ -310,17 +315,12 @@ class BucketIndex {
     return absl::OkStatus();
   }
 
-  template <class V>
-  Status ForEachIn(BucketScan<Space>& scan, V& visit) const;
-  template <class S>
-  [[gnu::noinline]] Status FetchSlowly(Writers& writers, std::uint64_t hash, std::string_view key, S& sink);
-  template <class S>
-  [[gnu::noinline]] Status FetchLocked(Writers& writers, std::uint64_t hash, std::string_view key, S& sink);
-  template <class ActionT, class V>
-  static constexpr bool kReads = std::is_void_v<ActionT> || std::is_invocable_v<V&, std::optional<std::string_view>>;
+  Status ForEachIn(BucketScan<Space>& scan, FunctionRef<void(std::string_view, std::string_view)> visit) const;
+  [[gnu::noinline]] Status FetchSlowly(Writers& writers, std::uint64_t hash, std::string_view key, SinkRef sink);
+  [[gnu::noinline]] Status FetchLocked(Writers& writers, std::uint64_t hash, std::string_view key, SinkRef sink);
   template <class ActionT, class V>
   HAKO_INLINE static ActionT Decide(V& visit, bool exists, std::optional<std::string_view> value) {
-    if constexpr (kReads<ActionT, V>)
+    if constexpr (kReadsValue<ActionT, V>)
       return visit(value);
     else
       return visit(exists);
@@ -342,8 +342,8 @@ class BucketIndex {
     }
   }
   HAKO_INLINE ShortEntry FindShort(Line* line, std::uint16_t tag, std::string_view key);
-  template <class ActionT, class V>
-  [[gnu::noinline]] Status ProcessSlowly(WriterState& writer, Place place, std::uint64_t hash, std::string_view key, V& visit);
+  template <class ActionT, class VisitorT>
+  [[gnu::noinline]] Status ProcessSlowly(WriterState& writer, Place place, std::uint64_t hash, std::string_view key, VisitorT visit);
   [[gnu::noinline]] Status StoreSlowly(WriterState& writer, Place place, std::uint64_t hash, std::string_view key, std::string_view value,
                                        std::uint32_t fresh);
   [[gnu::noinline]] Status StoreLong(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view value, bool is_held);

@@ -70,12 +70,12 @@ class BucketIndex<Space>::LockedHomes {
 //   3. Store into the existing entries.
 // A process that is killed during steps 2 and 3 leaves some keys changed and others not.
 template <class Space>
-template <class ActionT, class IsBlocked>
+template <class ActionT>
 class BucketIndex<Space>::MultiGuard {
  public:
   // Calls is_blocked(hash) for the keys once all their buckets are locked. Unlocks the buckets
   // again if it returns true for any key.
-  MultiGuard(BucketIndex& index, WriterState& writer, std::span<const std::string_view> keys, IsBlocked& is_blocked)
+  MultiGuard(BucketIndex& index, WriterState& writer, std::span<const std::string_view> keys, IsBlocked is_blocked)
       : index_(index), writer_(writer), keys_(keys), is_blocked_(is_blocked), homes_(index, keys.size()) {
     for (const std::string_view key : keys) records_.push_back({.hash = index.space_.KeyHash(key)});
     index.PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
@@ -90,8 +90,7 @@ class BucketIndex<Space>::MultiGuard {
   ~MultiGuard() = default;
   bool IsLocked() const { return !homes_.IsEmpty(); }
 
-  template <class V>
-  Status Decide(V& visit) {
+  Status Decide(MultiVisitorRef<ActionT> visit) {
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Record& record = records_[records_[i].first];
       if (&record == &records_[i]) HAKO_RETURN_IF_ERROR(Find(i));
@@ -304,7 +303,7 @@ class BucketIndex<Space>::MultiGuard {
   BucketIndex& index_;
   WriterState& writer_;
   std::span<const std::string_view> keys_;
-  IsBlocked& is_blocked_;
+  const IsBlocked is_blocked_;
   absl::InlinedVector<Record, kUsualKeys> records_;  // one per key
   sync::KeyHold hold_{index_.space_.gate()};
   std::optional<sync::LeaveAtEnd> busy_;
@@ -313,16 +312,17 @@ class BucketIndex<Space>::MultiGuard {
 };
 
 template <class Space>
-template <class ActionT, class V>
-Status BucketIndex<Space>::ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visit) {
+template <class ActionT>
+Status BucketIndex<Space>::ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit) {
   return TryProcessMulti<ActionT>(writer, keys, visit, [](std::uint64_t) { return false; }).status();
 }
 
 template <class Space>
-template <class ActionT, class V, class F>
-StatusOr<bool> BucketIndex<Space>::TryProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visit, F&& is_blocked) {
+template <class ActionT>
+StatusOr<bool> BucketIndex<Space>::TryProcessMulti(WriterState& writer, std::span<const std::string_view> keys,
+                                                   MultiVisitorRef<ActionT> visit, IsBlocked is_blocked) {
   if (keys.empty()) return true;
-  MultiGuard<ActionT, std::remove_reference_t<F>> guard(*this, writer, keys, is_blocked);
+  MultiGuard<ActionT> guard(*this, writer, keys, is_blocked);
   if (!guard.IsLocked()) return false;
   HAKO_RETURN_IF_ERROR(guard.Decide(visit));
   HAKO_RETURN_IF_ERROR(guard.WriteLong());
@@ -335,7 +335,7 @@ template <class ActionT>
 StatusOr<bool> BucketIndex<Space>::PublishMulti(WriterState& writer, std::span<const std::string_view> keys,
                                                 std::span<const std::uint32_t> handles) {
   const auto is_held = [this](std::uint64_t hash) { return space_.gate().IsHeld(hash); };
-  MultiGuard<ActionT, decltype(is_held)> guard(*this, writer, keys, is_held);
+  MultiGuard<ActionT> guard(*this, writer, keys, is_held);
   if (!guard.IsLocked()) return false;
   HAKO_RETURN_IF_ERROR(guard.Take(handles));
   HAKO_RETURN_IF_ERROR(guard.Apply());

@@ -7,16 +7,14 @@
 namespace hako::hash {
 
 template <class Space>
-template <class V>
-Status BucketIndex<Space>::ForEach(V& visit) const {
+Status BucketIndex<Space>::ForEach(FunctionRef<void(std::string_view, std::string_view)> visit) const {
   BucketScan<Space> scan(*this);
   scan.Start();
   return ForEachIn(scan, visit);
 }
 
 template <class Space>
-template <class V>
-Status BucketIndex<Space>::ForEachParallel(unsigned num_threads, V& visit) const {
+Status BucketIndex<Space>::ForEachParallel(unsigned num_threads, FunctionRef<void(std::string_view, std::string_view)> visit) const {
   const std::uint64_t lines = num_lines(), parts = std::max(num_threads, 1u);
   return sync::RunParts(parts, [&](std::size_t part) {
     BucketScan<Space> scan(*this);
@@ -26,8 +24,7 @@ Status BucketIndex<Space>::ForEachParallel(unsigned num_threads, V& visit) const
 }
 
 template <class Space>
-template <class V>
-Status BucketIndex<Space>::ForEachIn(BucketScan<Space>& scan, V& visit) const {
+Status BucketIndex<Space>::ForEachIn(BucketScan<Space>& scan, FunctionRef<void(std::string_view, std::string_view)> visit) const {
   for (;;) {
     HAKO_ASSIGN_OR_RETURN(const bool more, scan.Step());
     if (!more) return absl::OkStatus();

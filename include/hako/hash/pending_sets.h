@@ -71,8 +71,8 @@ class PendingSets {
   // Runs index.ProcessMulti at a moment when no Set of these keys is pending. A Set may become
   // pending before the buckets are locked, and a later one may be inserted at once, so the list is
   // checked under the locks.
-  template <class V>
-  Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visitor) {
+  Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys,
+                      typename BucketIndex<Space>::template MultiVisitorRef<ActionT> visitor) {
     const auto is_pending = [this](std::uint64_t hash) { return list_.MayHold(hash); };
     for (;;) {
       HAKO_ASSIGN_OR_RETURN(const bool done, index_.template TryProcessMulti<ActionT>(writer, keys, visitor, is_pending));

@@ -70,13 +70,13 @@ HAKO_INLINE void CopyBytes(char* to, const char* from, std::size_t size) {
 }
 
 HAKO_INLINE bool EqualBytes(const char* a, const char* b, std::size_t size) {
-  const auto differ64 = [&](std::size_t at) {
+  const auto differ64 = [&](std::size_t at) __attribute__((always_inline)) {
     std::uint64_t x, y;
     std::memcpy(&x, a + at, 8);
     std::memcpy(&y, b + at, 8);
     return x ^ y;
   };
-  const auto differ32 = [&](std::size_t at) {
+  const auto differ32 = [&](std::size_t at) __attribute__((always_inline)) {
     std::uint32_t x, y;
     std::memcpy(&x, a + at, 4);
     std::memcpy(&y, b + at, 4);
@@ -124,7 +124,7 @@ HAKO_INLINE const char* SharedOrCopy(const char* shared, const char*) { return s
 
 // Stores a header of a few bytes, nearly always of `Usual` bytes.
 template <std::size_t Usual>
-void StoreSharedHeader(char* shared, const char* from, std::size_t size) {
+HAKO_INLINE void StoreSharedHeader(char* shared, const char* from, std::size_t size) {
   if (size == Usual) [[likely]]
     return StoreShared(shared, from, Usual);
   for (std::size_t i = 0; i < size; ++i) StoreShared(shared + i, from + i, 1);

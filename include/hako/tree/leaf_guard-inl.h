@@ -12,6 +12,8 @@ class PageTree<Space, Compare>::LeafGuard {
  public:
   HAKO_INLINE LeafGuard(PageTree& tree, WriterState& writer, std::string_view key)
       : line(tree.LockLeaf(writer, key)), tree_(tree), writer_(writer) {}
+  // `locked` is the result of LockLeaf.
+  LeafGuard(PageTree& tree, WriterState& writer, Line* locked) : line(locked), tree_(tree), writer_(writer) {}
   LeafGuard(const LeafGuard&) = delete;
   HAKO_INLINE ~LeafGuard() {
     if (line != nullptr) Lock(line->version).Unlock(changed);
@@ -28,7 +30,7 @@ class PageTree<Space, Compare>::LeafGuard {
     writer_.Leave();
   }
   // Starts again after End.
-  void Begin(std::string_view key) { line = tree_.LockLeaf(writer_, key); }
+  void Begin(std::string_view key) { line = tree_.LockLeafByCall(writer_, key); }
   // Why `line` is nullptr.
   Status error() const { return tree_.ErrorOf(writer_); }
   HAKO_INLINE void Change() {

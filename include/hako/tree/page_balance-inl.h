@@ -93,7 +93,7 @@ Status PageTree<Space, Compare>::Split(SplitResult* halves, std::string_view key
   unsigned child;
   for (;;) {
     const Editor page(space_, *parent.wanted);
-    child = page.view().ChildFor(separator) + 1;
+    child = page.view().ChildForByCall(separator) + 1;
     if (page.HasPrefix(separator) && page.HasRoomFor(page.CellSize(separator, link))) break;
     HAKO_RETURN_IF_ERROR(MakeRoom(&parent, separator, link, child, false));
   }
@@ -165,7 +165,7 @@ void PageTree<Space, Compare>::Merge(WriterState& writer, Line* page, std::strin
     }
     Line* const parent = LockParent(*page, key);
     const View above(memory_, *parent);
-    const unsigned i = above.ChildFor(key);
+    const unsigned i = above.ChildForByCall(key);
     Line *joined = nullptr, *evicted = nullptr;
     for (const unsigned j : {i + 1, i - 1}) {
       if (j >= above.count()) continue;  // or i is 0

@@ -98,7 +98,7 @@ auto PageTree<Space, Compare>::LockParent(const Line& child, std::string_view ke
     Reached parent;
     if (!DescendTo(level, key, &parent) || !Lock(parent.line->version).LockIf(parent.version)) continue;
     const View page(memory_, *parent.line);
-    if (page.child(page.ChildFor(key)) == id) return parent.line;
+    if (page.child(page.ChildForByCall(key)) == id) return parent.line;
     Unlock(parent.line, false);
   }
 }

@@ -152,10 +152,10 @@ class PageEditor {
     return true;
   }
 
-  unsigned SizeOfCell(unsigned i) const { return View::Decode(view_.cell(i)).Size(View::kInlined); }
+  HAKO_INLINE unsigned SizeOfCell(unsigned i) const { return View::Decode(view_.cell(i)).Size(View::kInlined); }
 
   // Sets the shape in the line; view() follows it.
-  void StoreShape(Shape shape) {
+  HAKO_INLINE void StoreShape(Shape shape) {
     std::atomic_ref(line_.shape).store(shape, std::memory_order_relaxed);
     view_ = View(space_.memory(), line_);
     shape_ = shape;
@@ -170,7 +170,7 @@ class PageEditor {
     StoreShape(shape);
     StoreAllHints();
   }
-  void StoreHints(unsigned from_slot) {
+  HAKO_INLINE void StoreHints(unsigned from_slot) {
     const unsigned count = shape().count;
     for (unsigned hint = from_slot == 0 ? 0 : (from_slot - 1) / format::kSlotGroup; hint < format::kPageHints; ++hint) {
       const unsigned slot = (hint + 1) * format::kSlotGroup;
@@ -215,7 +215,7 @@ class PageEditor {
   static void CopyArray(T* to, const T* from, unsigned n) {
     sync::StoreShared(reinterpret_cast<char*>(to), reinterpret_cast<const char*>(from), n * sizeof(T));
   }
-  void AddGarbage(int bytes) {
+  HAKO_INLINE void AddGarbage(int bytes) {
     format::PageTail tail = view_.tail();
     tail.garbage = static_cast<std::uint16_t>(tail.garbage + bytes);
     sync::StoreShared(view_.end() - sizeof(tail), reinterpret_cast<const char*>(&tail), sizeof(tail));

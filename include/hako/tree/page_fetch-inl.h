@@ -35,12 +35,19 @@ HAKO_INLINE Status PageTree<Space, Compare>::Fetch(Writers& writers, std::string
   if (outcome == Outcome::kFound) [[likely]]
     return absl::OkStatus();
   if (outcome == Outcome::kAbsent) return AbsentError();
-  return FetchSlowly(writers, key, sink);
+  if constexpr (std::is_trivially_copy_assignable_v<std::remove_cvref_t<S>>) {
+    // Nothing takes the address of `sink`, so its members stay in registers.
+    std::remove_cvref_t<S> copy = sink;
+    Status status = FetchSlowly(writers, key, copy);
+    sink = copy;
+    return status;
+  } else {
+    return FetchSlowly(writers, key, sink);
+  }
 }
 
 template <class Space, Comparator Compare>
-template <class S>
-Status PageTree<Space, Compare>::FetchSlowly(Writers& writers, std::string_view key, S& sink) HAKO_TRY {
+Status PageTree<Space, Compare>::FetchSlowly(Writers& writers, std::string_view key, SinkRef sink) HAKO_TRY {
   if (writers.IsClosed()) return writers.Refusal();
   sync::Backoff backoff;
   for (int i = 0; i < kOptimisticTries; ++i, backoff.Pause()) {
@@ -49,7 +56,7 @@ Status PageTree<Space, Compare>::FetchSlowly(Writers& writers, std::string_view 
       HAKO_RETURN_IF_ERROR(LoadIfEvicted(leaf));
       continue;
     }
-    const Outcome outcome = FetchFrom(leaf, key, sink);
+    const Outcome outcome = FetchByCall(leaf, key, sink);
     if (outcome != Outcome::kRaced) return outcome == Outcome::kFound ? absl::OkStatus() : AbsentError();
     if (!Lock(leaf.line->version).IsCurrent(leaf.version)) continue;
     // Most likely a long value. A resident space can share it only while the leaf is locked; any
@@ -61,9 +68,9 @@ Status PageTree<Space, Compare>::FetchSlowly(Writers& writers, std::string_view 
   }
   WriterState* const writer = writers.Mine();
   if (writer == nullptr) return writers.Refusal();
-  LeafGuard guard(*this, *writer, key);
+  LeafGuard guard(*this, *writer, LockLeafByCall(*writer, key));
   if (guard.line == nullptr) return guard.error();
-  const auto place = View(memory_, *guard.line).Find(key);
+  const auto place = View(memory_, *guard.line).FindByCall(key);
   if (!place.found) return AbsentError();
   std::string_view value = ContentOf(place);
   LongRead read(space_);  // keeps the value alive until it is copied
@@ -84,8 +91,7 @@ HAKO_OR_NO_MEMORY
 // `stored` is the name that the leaf had as of the version in `leaf`. Reads the value straight into
 // the sink's buffer, once, unless it is replaced at the same time. Nothing is locked.
 template <class Space, Comparator Compare>
-template <class S>
-Status PageTree<Space, Compare>::FetchLong(std::string_view key, S& sink, Reached leaf, std::optional<format::OverflowValue> stored) {
+Status PageTree<Space, Compare>::FetchLong(std::string_view key, SinkRef sink, Reached leaf, std::optional<format::OverflowValue> stored) {
   LongRead read(space_);
   char* out = nullptr;
   for (sync::Backoff backoff;; backoff.Pause()) {
@@ -113,7 +119,7 @@ Status PageTree<Space, Compare>::FetchLong(std::string_view key, S& sink, Reache
     }
     stored = FindLong(leaf, key);
     if (stored) continue;
-    const Outcome outcome = FetchFrom(leaf, key, sink);
+    const Outcome outcome = FetchByCall(leaf, key, sink);
     if (outcome != Outcome::kRaced) return outcome == Outcome::kFound ? absl::OkStatus() : AbsentError();
     read = LongRead(space_);  // the sink may have reused its memory for another value
   }
@@ -122,7 +128,7 @@ Status PageTree<Space, Compare>::FetchLong(std::string_view key, S& sink, Reache
 template <class Space, Comparator Compare>
 auto PageTree<Space, Compare>::FindLong(const Reached& leaf, std::string_view key) const -> std::optional<format::OverflowValue> {
   const View page(memory_, *leaf.line);
-  const auto place = page.Find(key);
+  const auto place = page.FindByCall(key);
   if (!place.found || !place.sizes.is_long) return std::nullopt;
   const char* const bytes = place.cell + place.sizes.header + place.sizes.Rest(View::kInlined);
   format::OverflowValue value;

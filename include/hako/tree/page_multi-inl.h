@@ -40,7 +40,7 @@ class PageTree<Space, Compare>::MultiGuard {
     deferred_.Finish();  // before this thread pauses: other threads may be waiting for its values
     tree_.EndWrite(writer_, changed_);
     for (const std::size_t i : sparse_) {
-      LeafGuard guard(tree_, writer_, keys_[i]);
+      LeafGuard guard(tree_, writer_, tree_.LockLeafByCall(writer_, keys_[i]));
       if (guard.line == nullptr || !tree_.IsSparse(*guard.line)) continue;
       guard.changed = true;
       tree_.Merge(writer_, std::exchange(guard.line, nullptr), keys_[i]);
@@ -48,8 +48,8 @@ class PageTree<Space, Compare>::MultiGuard {
   }
 
   // Calls visit for each key, in the order of the caller, then makes the changes.
-  template <class ActionT, class V>
-  Status Run(V& visit) {
+  template <class ActionT>
+  Status Run(MultiVisitorRef<ActionT> visit) {
     absl::InlinedVector<Decision<ActionT>, kUsualKeys> decisions(keys_.size());
     Acquire();
     HAKO_RETURN_IF_ERROR(status_);
@@ -80,8 +80,8 @@ class PageTree<Space, Compare>::MultiGuard {
     format::OverflowValue stored{};  // a long value, stored before any change
   };
 
-  template <class ActionT, class V>
-  Status Decide(std::span<Decision<ActionT>> decisions, V& visit) {
+  template <class ActionT>
+  Status Decide(std::span<Decision<ActionT>> decisions, MultiVisitorRef<ActionT> visit) {
     for (std::size_t n = 0; n < order_.size(); ++n) {
       const bool same = n > 0 && Compare::Compare(keys_[order_[n - 1]], keys_[order_[n]]) == 0;
       decisions[order_[n]].first = same ? decisions[order_[n - 1]].first : order_[n];
@@ -92,7 +92,7 @@ class PageTree<Space, Compare>::MultiGuard {
       if (decided.action.kind() == ActionT::Kind::kSet) {
         value = decided.action.value();
       } else if (decided.action.kind() == ActionT::Kind::kKeep) {
-        const auto place = View(tree_.memory_, *leaf_of_[i]).Find(keys_[i]);
+        const auto place = View(tree_.memory_, *leaf_of_[i]).FindByCall(keys_[i]);
         if (place.found) value = ContentOf(place);
         if (place.found && place.sizes.is_long) {
           const auto found = long_values_.find(decisions[i].first);
@@ -137,7 +137,7 @@ class PageTree<Space, Compare>::MultiGuard {
       const ActionT& action = decisions[i].action;  // Keep for all but the first of equal keys
       if (action.kind() == ActionT::Kind::kKeep) continue;
       while (!Covers(*leaves_[leaf], keys_[i])) ++leaf;
-      const auto place = View(tree_.memory_, *leaves_[leaf]).Find(keys_[i]);
+      const auto place = View(tree_.memory_, *leaves_[leaf]).FindByCall(keys_[i]);
       if (action.kind() == ActionT::Kind::kSet) {
         HAKO_RETURN_IF_ERROR(Set(&leaf, keys_[i], action.value(), decisions[i].stored, place));
         decisions[i].stored = {};
@@ -190,7 +190,7 @@ class PageTree<Space, Compare>::MultiGuard {
   // Locks the leaves, and waits only for threads that have locked one of them. False if a leaf is
   // not in memory or cannot be read: then none is locked, and the writer state is not busy.
   bool LockAll() {
-    Line* leaf = tree_.LockLeaf(writer_, keys_[order_[0]]);
+    Line* leaf = tree_.LockLeafByCall(writer_, keys_[order_[0]]);
     if (leaf == nullptr) status_ = tree_.ErrorOf(writer_);
     for (const std::size_t i : order_) {
       if (leaf == nullptr) break;
@@ -263,7 +263,7 @@ class PageTree<Space, Compare>::MultiGuard {
     Change(*halves.wanted);
     const bool is_long = stored.place != 0 || place.sizes.is_long;
     const Status status =
-        is_long ? tree_.StoreSlowly(&halves, key, value, stored, place, &deferred_) : tree_.Store(&halves, key, value, place);
+        is_long ? tree_.StoreSlowly(&halves, key, value, stored, place, &deferred_) : tree_.StoreByCall(&halves, key, value, place);
     if (!halves_.empty()) {
       Line* const wanted = halves.wanted;
       leaves_.reserve(leaves_.size() + halves_.size());
@@ -296,7 +296,7 @@ class PageTree<Space, Compare>::MultiGuard {
     for (std::size_t n = 0; n < order_.size(); ++n) {
       const std::size_t i = order_[n];
       if (n > 0 && Compare::Compare(keys_[order_[n - 1]], keys_[i]) == 0) continue;
-      const auto place = View(tree_.memory_, *leaf_of_[i]).Find(keys_[i]);
+      const auto place = View(tree_.memory_, *leaf_of_[i]).FindByCall(keys_[i]);
       if (!place.found || !place.sizes.is_long) continue;
       LongLook& read = long_values_.try_emplace(i, tree_.space_).first->second;
       read.has = read.Has(LongValueIn(ContentOf(place)));
@@ -333,8 +333,8 @@ class PageTree<Space, Compare>::MultiGuard {
 };
 
 template <class Space, Comparator Compare>
-template <class ActionT, class V>
-Status PageTree<Space, Compare>::ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visit) {
+template <class ActionT>
+Status PageTree<Space, Compare>::ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit) {
   if (keys.empty()) return absl::OkStatus();
   Prefetch(keys.first(std::min(keys.size(), kPrefetchGroup)));
   MultiGuard guard(*this, writer, keys);

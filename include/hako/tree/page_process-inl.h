@@ -8,6 +8,7 @@ namespace hako::tree {
 template <class Space, Comparator Compare>
 template <class ActionT, class V>
 HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::string_view key, V&& visit) {
+  constexpr bool kInlines = !kIsFunctionRef<std::remove_cvref_t<V>>;  // a caller with a FunctionRef wants less code
   LeafGuard guard(*this, writer, key);
   if (!Space::kResident && guard.line == nullptr) [[unlikely]]
     return guard.error();
@@ -17,8 +18,8 @@ HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::s
   const typename View::Slot slot{place.index, place.found};
   std::optional<std::string_view> value;
   if (place.found && place.sizes.is_long) [[unlikely]]
-    return ProcessLong<ActionT>(guard, writer, key, visit);
-  if constexpr (kReads<ActionT, V>) {
+    return ProcessLong<ActionT>(guard, writer, key, VisitorRef<ActionT, std::remove_reference_t<V>>(visit));
+  if constexpr (kReadsValue<ActionT, V>) {
     if (place.found) value.emplace(bytes, place.sizes.value);
   }
   if constexpr (std::is_void_v<ActionT>) {
@@ -26,7 +27,7 @@ HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::s
     return absl::OkStatus();
   } else {
     const ActionT action = [&] {
-      if constexpr (kReads<ActionT, V>)
+      if constexpr (kReadsValue<ActionT, V>)
         return visit(value);
       else
         return visit(slot.found);
@@ -40,15 +41,14 @@ HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::s
       if (action.value().size() > value_max_) [[unlikely]]
         return SetLong(guard, writer, key, action.value(), slot);
       SplitResult leaf{guard.line, nullptr};
-      const Status status = Store(&leaf, key, action.value(), slot);
+      const Status status = kInlines ? Store(&leaf, key, action.value(), slot) : StoreByCall(&leaf, key, action.value(), slot);
       if (status.ok() && !slot.found) AddToCount(writer, 1);
       return status;
     }
     if (action.kind() == ActionT::Kind::kRemove && slot.found) {
       guard.Change();
-      Editor(space_, *guard.line).Erase(slot.index);
-      AddToCount(writer, -1);
-      MergeIfSparse(guard, writer, key);
+      kInlines && !kReadsValue<ActionT, V> ? RemoveShort(guard, writer, key, slot.index)
+                                           : RemoveShortByCall(guard, writer, key, slot.index);
     }
     return absl::OkStatus();
   }
@@ -57,7 +57,7 @@ HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::s
 template <class Space, Comparator Compare>
 bool PageTree<Space, Compare>::ReadLong(LeafGuard& guard, std::string_view key, LongRead* read, typename View::Place* place, bool shows) {
   for (;;) {
-    *place = View(memory_, *guard.line).Find(key);
+    *place = View(memory_, *guard.line).FindByCall(key);
     if (!place->found || !place->sizes.is_long || read->Has(LongValueIn(ContentOf(*place)))) return true;
     if (!shows && !read->IsBeingFilled()) return true;
     guard.End();
@@ -72,14 +72,14 @@ bool PageTree<Space, Compare>::ReadLong(LeafGuard& guard, std::string_view key, 
 // in; otherwise threads that set the key repeatedly could starve threads that read it under the
 // lock.
 template <class Space, Comparator Compare>
-template <class ActionT, class V>
-Status PageTree<Space, Compare>::ProcessLong(LeafGuard& guard, WriterState& writer, std::string_view key, V& visit) {
+template <class ActionT, class VisitorT>
+Status PageTree<Space, Compare>::ProcessLong(LeafGuard& guard, WriterState& writer, std::string_view key, VisitorT visit) {
   LongRead read(space_);
   typename View::Place place;
-  if (!ReadLong(guard, key, &read, &place, kReads<ActionT, V>)) return guard.error();
+  if (!ReadLong(guard, key, &read, &place, kReadsValue<ActionT, VisitorT>)) return guard.error();
   std::optional<std::string_view> value;
   const bool is_long = place.found && place.sizes.is_long;
-  if constexpr (kReads<ActionT, V>) {
+  if constexpr (kReadsValue<ActionT, VisitorT>) {
     if (is_long) HAKO_RETURN_IF_ERROR(read.status());
     if (place.found) value = is_long ? read.bytes() : ContentOf(place);
   }
@@ -88,7 +88,7 @@ Status PageTree<Space, Compare>::ProcessLong(LeafGuard& guard, WriterState& writ
     visit(value);
   } else {
     const ActionT action = [&] {
-      if constexpr (kReads<ActionT, V>)
+      if constexpr (kReadsValue<ActionT, VisitorT>)
         return visit(value);
       else
         return visit(place.found);
@@ -114,6 +114,13 @@ Status PageTree<Space, Compare>::SetLong(LeafGuard& guard, WriterState& writer, 
 }
 
 template <class Space, Comparator Compare>
+HAKO_INLINE void PageTree<Space, Compare>::RemoveShort(LeafGuard& guard, WriterState& writer, std::string_view key, unsigned i) {
+  Editor(space_, *guard.line).Erase(i);
+  AddToCount(writer, -1);
+  MergeIfSparse(guard, writer, key);
+}
+
+template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::RemoveLong(LeafGuard& guard, WriterState& writer, std::string_view key, unsigned i) {
   Deferred deferred(space_);
   RemoveSlot(*guard.line, i, deferred);
@@ -124,19 +131,22 @@ Status PageTree<Space, Compare>::RemoveLong(LeafGuard& guard, WriterState& write
   return absl::OkStatus();
 }
 
-// Stores the record in the locked leaf, at `slot`; the leaf may be split.
+// Stores the record in the locked leaf, at `slot`. False if there is no room for it.
+template <class Space, Comparator Compare>
+HAKO_INLINE bool PageTree<Space, Compare>::TryStore(Line& leaf, std::string_view key, const Content& content, typename View::Slot slot) {
+  Editor page(space_, leaf);
+  if (slot.found) return page.Replace(slot.index, content);
+  if (!page.HasPrefix(key) || !page.HasRoomFor(page.CellSize(key, content))) return false;
+  page.Insert(slot.index, key, content);
+  return true;
+}
+
+// The same; the leaf may be split.
 template <class Space, Comparator Compare>
 HAKO_INLINE Status PageTree<Space, Compare>::Store(SplitResult* leaf, std::string_view key, std::string_view value,
                                                    typename View::Slot slot) {
-  Editor page(space_, *leaf->wanted);
-  const Content content{value};
-  if (slot.found) {
-    if (page.Replace(slot.index, content)) [[likely]]
-      return absl::OkStatus();
-  } else if (page.HasPrefix(key) && page.HasRoomFor(page.CellSize(key, content))) [[likely]] {
-    page.Insert(slot.index, key, content);
+  if (TryStore(*leaf->wanted, key, Content{value}, slot)) [[likely]]
     return absl::OkStatus();
-  }
   return StoreSlowly(leaf, key, value, {}, slot, nullptr);
 }
 
@@ -166,14 +176,8 @@ Status PageTree<Space, Compare>::StoreSlowly(SplitResult* leaf, std::string_view
   Content content{value};
   if (stored.place != 0) content = {{reinterpret_cast<const char*>(&stored), sizeof(stored)}, true};
   const auto replaced = slot.found ? LongValueOf(View(memory_, *leaf->wanted), slot.index) : std::nullopt;
-  for (;;) {
-    Editor page(space_, *leaf->wanted);
-    if (slot.found) {
-      if (page.Replace(slot.index, content)) break;
-    } else if (page.HasPrefix(key) && page.HasRoomFor(page.CellSize(key, content))) {
-      page.Insert(slot.index, key, content);
-      break;
-    }
+  // Without `deferred`, Store has tried already.
+  for (bool fails = deferred == nullptr; fails || !TryStoreByCall(*leaf->wanted, key, content, slot); fails = false) {
     HAKO_RETURN_IF_ERROR(MakeRoom(leaf, key, content, slot.index, slot.found));
     slot = View(memory_, *leaf->wanted).Find(key);
   }

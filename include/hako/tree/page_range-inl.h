@@ -23,8 +23,8 @@ StatusOr<std::uint64_t> PageTree<Space, Compare>::CountRange(const Range& range)
     const View page = copy.view();
     const format::PageTail tail = page.tail();
     const bool last = IsLastOf(range, page);
-    const unsigned begin = page.Find(from).index;
-    const unsigned end = last && range.to ? page.Find(*range.to).index : page.count();
+    const unsigned begin = page.FindByCall(from).index;
+    const unsigned end = last && range.to ? page.FindByCall(*range.to).index : page.count();
     if (end > begin) count += end - begin;
     if (last) return count;
     from.assign(page.high(tail));
@@ -40,12 +40,12 @@ StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(WriterState& write
       HAKO_RETURN_IF_ERROR(ReadLeaf(Seek::kAt, from, &copy, from != range.from));
     }
     Deferred deferred(space_);
-    LeafGuard guard(*this, writer, from);
+    LeafGuard guard(*this, writer, LockLeafByCall(writer, from));
     if (guard.line == nullptr) return guard.error();
     const View page(memory_, *guard.line);
     const bool last = IsLastOf(range, page);
-    const unsigned begin = page.Find(from).index;
-    const unsigned end = last && range.to ? page.Find(*range.to).index : page.count();
+    const unsigned begin = page.FindByCall(from).index;
+    const unsigned end = last && range.to ? page.FindByCall(*range.to).index : page.count();
     std::string next(last ? std::string_view() : page.high(page.tail()));
     for (unsigned i = end; i > begin; --i, ++removed) {
       guard.Change();

@@ -97,7 +97,7 @@ StatusOr<std::optional<std::string>> PageTree<Space, Compare>::FenceBeyond(Seek 
     }
     const View page = copy.view();
     if (page.level() < level) return absl::DataLossError("the root of the tree cannot be read");
-    const unsigned i = seek == Seek::kAt       ? page.ChildFor(key)
+    const unsigned i = seek == Seek::kAt       ? page.ChildForByCall(key)
                        : seek == Seek::kBefore ? page.ChildBefore(key)
                        : seek == Seek::kFirst  ? 0
                                                : page.count() - 1;

@@ -42,10 +42,12 @@
 #include "absl/container/inlined_vector.h"
 #include "hako/base/assert.h"
 #include "hako/base/comparator.h"
+#include "hako/base/function_ref.h"
 #include "hako/base/inline.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/prefetch.h"
 #include "hako/base/status.h"
+#include "hako/base/visitor_ref.h"
 #include "hako/format/page_format.h"
 #include "hako/format/record_format.h"
 #include "hako/sync/version_lock.h"
@@ -80,6 +82,8 @@ class PageTree {
   using Line = format::PageLine;
   using View = PageView<Compare>;
   using Copy = LeafCopy<Compare>;
+  template <class ActionT>
+  using MultiVisitorRef = FunctionRef<std::optional<ActionT>(std::size_t, std::optional<std::string_view>)>;
 
   // A page is split when it would exceed `page_size` bytes; a single record may still be longer.
   PageTree(Space& space, unsigned page_size)
@@ -113,8 +117,8 @@ class PageTree {
   HAKO_INLINE Status Process(WriterState& writer, std::string_view key, V&& visit);
   // Processes all keys as one atomic step: visit(index, value) returns an ActionT for each, or
   // nullopt to change none; see dbm/dbm.h.
-  template <class ActionT, class V>
-  Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, V&& visit);
+  template <class ActionT>
+  Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit);
   // Fetches each key, in groups whose memory accesses overlap: calls sink(index, size), then
   // arrived(index, whether the key exists).
   template <class S, class F>
@@ -180,6 +184,7 @@ class PageTree {
   using Builder = PageBuilder<Space, Compare>;
   using LongRead = typename Space::LongRead;
   using Lock = sync::VersionLock;
+  using SinkRef = FunctionRef<char*(std::size_t)>;
   class LeafGuard;
   class MultiGuard;
   enum class Outcome { kFound, kAbsent, kRaced };
@@ -211,9 +216,6 @@ class PageTree {
     Line*& wanted;
     std::vector<Line*>* kept;
   };
-
-  template <class ActionT, class V>
-  static constexpr bool kReads = std::is_void_v<ActionT> || std::is_invocable_v<V&, std::optional<std::string_view>>;
 
   HAKO_INLINE Line& root() const { return *root_; }
   HAKO_INLINE Line& LineOf(std::uint32_t id) const { return lines_[id & id_mask_]; }
@@ -259,6 +261,8 @@ class PageTree {
   };
   void DescendTogether(std::span<const std::string_view> keys, Reached* leaves, EvictedLeaves* evicted = nullptr) const;
   HAKO_INLINE Line* LockLeaf(WriterState& writer, std::string_view key);
+  // LockLeaf for paths that are rare.
+  [[gnu::noinline]] Line* LockLeafByCall(WriterState& writer, std::string_view key) { return LockLeaf(writer, key); }
   [[gnu::noinline]] Line* LockLeafSlowly(WriterState& writer, std::string_view key);
   Line* LockParent(const Line& child, std::string_view key) const;
   // Locks a page of the tree. REQUIRES: no writers
@@ -267,8 +271,10 @@ class PageTree {
   HAKO_INLINE Outcome TryFetch(std::string_view key, S& sink) const;
   template <class S>
   HAKO_INLINE Outcome FetchFrom(const Reached& leaf, std::string_view key, S& sink) const;
-  template <class S>
-  [[gnu::noinline]] Status FetchSlowly(Writers& writers, std::string_view key, S& sink);
+  [[gnu::noinline]] Outcome FetchByCall(const Reached& leaf, std::string_view key, SinkRef sink) const {
+    return FetchFrom(leaf, key, sink);
+  }
+  [[gnu::noinline]] Status FetchSlowly(Writers& writers, std::string_view key, SinkRef sink);
   // The name of a key's long value in a leaf that is not locked; nullopt if it has none, or if a
   // writer interfered.
   std::optional<format::OverflowValue> FindLong(const Reached& leaf, std::string_view key) const;
@@ -290,10 +296,14 @@ class PageTree {
     return LongValueIn({cell + sizes.header + sizes.Rest(View::kInlined), sizes.value});
   }
 
+  HAKO_INLINE void RemoveShort(LeafGuard& guard, WriterState& writer, std::string_view key, unsigned i);
+  [[gnu::noinline]] void RemoveShortByCall(LeafGuard& guard, WriterState& writer, std::string_view key, unsigned i) {
+    RemoveShort(guard, writer, key, i);
+  }
   // Process continues here when it finds, stores, replaces or removes a long value. These end the
   // guard.
-  template <class ActionT, class V>
-  [[gnu::noinline]] Status ProcessLong(LeafGuard& guard, WriterState& writer, std::string_view key, V& visit);
+  template <class ActionT, class VisitorT>
+  [[gnu::noinline]] Status ProcessLong(LeafGuard& guard, WriterState& writer, std::string_view key, VisitorT visit);
   [[gnu::noinline]] Status SetLong(LeafGuard& guard, WriterState& writer, std::string_view key, std::string_view value,
                                    typename View::Slot slot);
   [[gnu::noinline]] Status RemoveLong(LeafGuard& guard, WriterState& writer, std::string_view key, unsigned i);
@@ -301,11 +311,18 @@ class PageTree {
   // thread is still storing it, and locks the leaf again, where *place says. False if the leaf
   // cannot be loaded.
   bool ReadLong(LeafGuard& guard, std::string_view key, LongRead* read, typename View::Place* place, bool shows);
-  template <class S>
-  [[gnu::noinline]] Status FetchLong(std::string_view key, S& sink, Reached leaf, std::optional<format::OverflowValue> stored);
+  [[gnu::noinline]] Status FetchLong(std::string_view key, SinkRef sink, Reached leaf, std::optional<format::OverflowValue> stored);
 
   // REQUIRES: neither the value nor the one that it replaces is long
   HAKO_INLINE Status Store(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Slot slot);
+  Status StoreByCall(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Slot slot) {
+    if (TryStoreByCall(*leaf->wanted, key, Content{value}, slot)) return absl::OkStatus();
+    return StoreSlowly(leaf, key, value, {}, slot, nullptr);
+  }
+  HAKO_INLINE bool TryStore(Line& leaf, std::string_view key, const Content& content, typename View::Slot slot);
+  [[gnu::noinline]] bool TryStoreByCall(Line& leaf, std::string_view key, const Content& content, typename View::Slot slot) {
+    return TryStore(leaf, key, content, slot);
+  }
   // `stored` names the value if it is long.
   [[gnu::noinline]] Status StoreSlowly(SplitResult* leaf, std::string_view key, std::string_view value, const format::OverflowValue& stored,
                                        typename View::Slot slot, Deferred* deferred);

@@ -87,7 +87,7 @@ StatusOr<bool> PageTree<Space, Compare>::CheckPath(const std::optional<std::stri
     }
     path->resize(level == 0 ? depth + 1 : std::max(path->size(), depth + 2));
     if (level == 0) return true;
-    const unsigned child = from ? view.ChildFor(*from) : 0;
+    const unsigned child = from ? view.ChildForByCall(*from) : 0;
     NameChild((*path)[depth], view, child, &(*path)[depth + 1]);
     line = &LineOf(view.child(child));
   }

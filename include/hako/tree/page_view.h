@@ -110,7 +110,7 @@ class PageView {
   HAKO_INLINE std::uint32_t* children() const {
     return reinterpret_cast<std::uint32_t*>(base_ + format::kPageSlotsMax * sizeof(std::int32_t));
   }
-  std::uint16_t* offsets() const {
+  HAKO_INLINE std::uint16_t* offsets() const {
     if (level() == 0) return leaf_offsets();
     return reinterpret_cast<std::uint16_t*>(base_ + format::kPageSlotsMax * (sizeof(std::int32_t) + sizeof(std::uint32_t)));
   }
@@ -170,6 +170,9 @@ class PageView {
     const Slot tied = FirstTied(*this, std::max(i, 1u), sought, key);
     return tied.found ? tied.index : tied.index - 1;
   }
+  // Find and ChildFor for paths that are rare: compiled once.
+  [[gnu::noinline]] Place FindByCall(std::string_view key) const { return Find(key); }
+  [[gnu::noinline]] unsigned ChildForByCall(std::string_view key) const { return ChildFor(key); }
   // PrefetchSlots prefetches the slots that a search for `key` will read; PrefetchCell, in a leaf,
   // the cell that it will find.
   HAKO_INLINE void PrefetchSlots(std::string_view key) const {
@@ -189,7 +192,7 @@ class PageView {
 
   // The slot of the child that has the greatest key below `key`. REQUIRES: inner page
   unsigned ChildBefore(std::string_view key) const {
-    const unsigned i = ChildFor(key);
+    const unsigned i = ChildForByCall(key);
     // Beyond the slots: a writer interfered.
     if (i == 0 || i >= format::kPageSlotsMax || (guarded() && SideOf(key) != 0)) return i;
     return head(i) == HeadOf(key, prefix_size()) && Order(i, key) == 0 ? i - 1 : i;
@@ -201,7 +204,7 @@ class PageView {
     sync::LoadShared(reinterpret_cast<char*>(&tail), end() - sizeof(tail), sizeof(tail));
     return tail;
   }
-  std::string_view prefix() const {
+  HAKO_INLINE std::string_view prefix() const {
     const unsigned size = prefix_size();
     return {end() - sizeof(format::PageTail) - size, size};
   }
