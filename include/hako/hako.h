@@ -62,6 +62,8 @@
 #include "hako/dbm/operations.h"
 #include "hako/dbm/options.h"
 #include "hako/dbm/ordered_operations.h"
+#include "hako/dbm/positional_hash_dbm.h"
+#include "hako/dbm/positional_tree_dbm.h"
 #include "hako/dbm/search.h"
 #include "hako/dbm/tiny_dbm.h"
 #include "hako/dbm/transfer.h"

@@ -2,8 +2,6 @@
 // forwarding calls.
 #pragma once
 
-#include <functional>
-
 #include "hako/dbm/any_dbm.h"
 
 namespace hako {
@@ -82,17 +80,17 @@ class AnyDBM::CursorModel final : public CursorInterface {
 
 struct AnyDBM::Interface {
   virtual ~Interface() = default;
-  virtual Status Process(std::string_view key, Update visitor) = 0;
-  virtual Status Process(std::string_view key, BlindUpdate visitor) = 0;
-  virtual Status Process(std::string_view key, Look visitor) = 0;
-  virtual Status Fetch(std::string_view key, Copy sink) = 0;
+  virtual Status Process(std::string_view key, UpdateRef visitor) = 0;
+  virtual Status Process(std::string_view key, BlindUpdateRef visitor) = 0;
+  virtual Status Process(std::string_view key, ReadRef visitor) = 0;
+  virtual Status Fetch(std::string_view key, SinkRef sink) = 0;
   virtual Status Append(std::string_view key, std::string_view value, std::string_view delimiter) = 0;
-  virtual Status ProcessMulti(Keys keys, MultiUpdate visitor) = 0;
-  virtual Status ProcessMulti(Keys keys, MultiLook visitor) = 0;
-  virtual Status FetchMulti(Keys keys, MultiCopy sink, Arrived arrived) = 0;
+  virtual Status ProcessMulti(Keys keys, MultiUpdateRef visitor) = 0;
+  virtual Status ProcessMulti(Keys keys, MultiReadRef visitor) = 0;
+  virtual Status FetchMulti(Keys keys, MultiSinkRef sink, ArrivedRef arrived) = 0;
   virtual void Prefetch(Keys keys) const = 0;
-  virtual Status ProcessEach(Each visitor) = 0;
-  virtual Status ProcessEachParallel(unsigned num_threads, Each visitor) = 0;
+  virtual Status ProcessEach(EachRef visitor) = 0;
+  virtual Status ProcessEachParallel(unsigned num_threads, EachRef visitor) = 0;
   virtual std::unique_ptr<CursorInterface> MakeCursor() = 0;
   virtual bool IsOrdered() const = 0;
   virtual Order KeyOrder() const = 0;  // null if unordered
@@ -118,19 +116,19 @@ class AnyDBM::Model : public Interface {
 
  public:
   explicit Model(std::unique_ptr<D> db) : db_(std::move(db)) {}
-  Status Process(std::string_view key, Update visitor) override { return db_->Process(key, visitor); }
-  Status Process(std::string_view key, BlindUpdate visitor) override { return db_->Process(key, visitor); }
-  Status Process(std::string_view key, Look visitor) override { return db_->Process(key, visitor); }
-  Status Fetch(std::string_view key, Copy sink) override { return db_->Fetch(key, sink); }
+  Status Process(std::string_view key, UpdateRef visitor) override { return db_->Process(key, visitor); }
+  Status Process(std::string_view key, BlindUpdateRef visitor) override { return db_->Process(key, visitor); }
+  Status Process(std::string_view key, ReadRef visitor) override { return db_->Process(key, visitor); }
+  Status Fetch(std::string_view key, SinkRef sink) override { return db_->Fetch(key, sink); }
   Status Append(std::string_view key, std::string_view value, std::string_view delimiter) override {
     return db_->Append(key, value, delimiter);
   }
-  Status ProcessMulti(Keys keys, MultiUpdate visitor) override { return db_->ProcessMulti(keys, visitor); }
-  Status ProcessMulti(Keys keys, MultiLook visitor) override { return db_->ProcessMulti(keys, visitor); }
-  Status FetchMulti(Keys keys, MultiCopy sink, Arrived arrived) override { return db_->FetchMulti(keys, sink, arrived); }
+  Status ProcessMulti(Keys keys, MultiUpdateRef visitor) override { return db_->ProcessMulti(keys, visitor); }
+  Status ProcessMulti(Keys keys, MultiReadRef visitor) override { return db_->ProcessMulti(keys, visitor); }
+  Status FetchMulti(Keys keys, MultiSinkRef sink, ArrivedRef arrived) override { return db_->FetchMulti(keys, sink, arrived); }
   void Prefetch(Keys keys) const override { db_->Prefetch(keys); }
-  Status ProcessEach(Each visitor) override { return db_->ProcessEach(visitor); }
-  Status ProcessEachParallel(unsigned num_threads, Each visitor) override { return db_->ProcessEachParallel(num_threads, visitor); }
+  Status ProcessEach(EachRef visitor) override { return db_->ProcessEach(visitor); }
+  Status ProcessEachParallel(unsigned num_threads, EachRef visitor) override { return db_->ProcessEachParallel(num_threads, visitor); }
   std::unique_ptr<CursorInterface> MakeCursor() override { return std::make_unique<Cursor>(db_->MakeIterator()); }
   bool IsOrdered() const override { return Cursor::kIsOrdered; }
   Order KeyOrder() const override {
@@ -178,45 +176,60 @@ class AnyDBM::Model : public Interface {
 template <DBM D>
 AnyDBM::AnyDBM(std::unique_ptr<D> db) : inside_(std::make_unique<Model<D>>(std::move(db))) {}
 
+template <class Mapped, class Positional, class Options>
+StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenInFile(const AnyOptions& options, const Options& of_kind) {
+  if (options.path.empty())
+    return absl::InvalidArgumentError(absl::StrCat("a database of kind ", ToAbsl(options.ResolvedKind()), " needs a file name"));
+  if (options.device == "mmap") {
+    HAKO_ASSIGN_OR_RETURN(auto db, Mapped::Open(options.path, of_kind, options.file));
+    return std::make_unique<AnyDBM>(std::move(db));
+  }
+  if (options.device == "pos") {
+    HAKO_ASSIGN_OR_RETURN(auto db, Positional::Open(options.path, of_kind, options.file));
+    return std::make_unique<AnyDBM>(std::move(db));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("unknown file type '", options.device, "'"));
+}
+
 template <Visitor V>
 Status AnyDBM::Process(std::string_view key, V&& visitor) {
   using Plain = std::remove_reference_t<V>;
   if constexpr (UpdateVisitor<Plain>) {
-    return inside_->Process(key, Update(visitor));
+    return inside_->Process(key, UpdateRef(visitor));
   } else if constexpr (BlindVisitor<Plain>) {
-    return inside_->Process(key, BlindUpdate(visitor));
+    return inside_->Process(key, BlindUpdateRef(visitor));
   } else {
-    return inside_->Process(key, Look(visitor));
+    return inside_->Process(key, ReadRef(visitor));
   }
 }
 
 template <Sink S>
 Status AnyDBM::Fetch(std::string_view key, S&& sink) {
-  return inside_->Fetch(key, Copy(std::ref(sink)));  // a FunctionRef calls a const object
+  return inside_->Fetch(key, SinkRef(sink));
 }
 
 template <MultiVisitor V>
 Status AnyDBM::ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
   if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
-    return inside_->ProcessMulti(keys, MultiLook(visitor));
+    return inside_->ProcessMulti(keys, MultiReadRef(visitor));
   } else {
-    return inside_->ProcessMulti(keys, MultiUpdate(visitor));
+    return inside_->ProcessMulti(keys, MultiUpdateRef(visitor));
   }
 }
 
 template <class S, class F>
 Status AnyDBM::FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) {
-  return inside_->FetchMulti(keys, MultiCopy(sink), Arrived(arrived));
+  return inside_->FetchMulti(keys, MultiSinkRef(sink), ArrivedRef(arrived));
 }
 
 template <class V>
 Status AnyDBM::ProcessEach(V&& visitor) {
-  return inside_->ProcessEach(Each(visitor));
+  return inside_->ProcessEach(EachRef(visitor));
 }
 
 template <class V>
 Status AnyDBM::ProcessEachParallel(unsigned num_threads, V&& visitor) {
-  return inside_->ProcessEachParallel(num_threads, Each(visitor));
+  return inside_->ProcessEachParallel(num_threads, EachRef(visitor));
 }
 
 inline void AnyDBM::Iterator::First() {

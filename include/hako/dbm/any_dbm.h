@@ -22,7 +22,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "absl/functional/function_ref.h"
+#include "hako/base/function_ref.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/any_options.h"
@@ -60,15 +60,8 @@ class AnyDBM : public Operations<AnyDBM> {
 
   using Value = std::optional<std::string_view>;
   using Keys = std::span<const std::string_view>;
-  using Update = absl::FunctionRef<Action(Value)>;
-  using BlindUpdate = absl::FunctionRef<Action(bool)>;
-  using Look = absl::FunctionRef<void(Value)>;
-  using Copy = absl::FunctionRef<char*(std::size_t)>;
-  using Each = absl::FunctionRef<void(std::string_view, std::string_view)>;
-  using MultiUpdate = absl::FunctionRef<std::optional<Action>(std::size_t, Value)>;
-  using MultiLook = absl::FunctionRef<void(std::size_t, Value)>;
-  using MultiCopy = absl::FunctionRef<char*(std::size_t, std::size_t)>;
-  using Arrived = absl::FunctionRef<void(std::size_t, bool)>;
+  using MultiSinkRef = FunctionRef<char*(std::size_t, std::size_t)>;
+  using ArrivedRef = FunctionRef<void(std::size_t, bool)>;
   using Order = int (*)(std::string_view, std::string_view);
 
  public:
@@ -180,8 +173,16 @@ class AnyDBM : public Operations<AnyDBM> {
 
  private:
   explicit AnyDBM(std::unique_ptr<Interface> inside);
+  // Each in its own source file, as each compiles two kinds of database.
+  static StatusOr<std::unique_ptr<AnyDBM>> OpenHashFile(const AnyOptions& options);
+  static StatusOr<std::unique_ptr<AnyDBM>> OpenTreeFile(AnyOptions options);
+  static StatusOr<std::unique_ptr<AnyDBM>> OpenTinyInMemory(const AnyOptions& options);
+  static StatusOr<std::unique_ptr<AnyDBM>> OpenBabyInMemory(const AnyOptions& options);
   template <class D>
   static StatusOr<std::unique_ptr<AnyDBM>> OpenInMemory(StatusOr<std::unique_ptr<D>> db, const AnyOptions& options);
+  // Opens the options' file, on the device that they name.
+  template <class Mapped, class Positional, class Options>
+  static StatusOr<std::unique_ptr<AnyDBM>> OpenInFile(const AnyOptions& options, const Options& of_kind);
   static Status NoOrderError();
   std::unique_ptr<Interface> inside_;
 };

@@ -14,8 +14,7 @@
 #include "hako/base/page_codec.h"
 #include "hako/base/status.h"
 #include "hako/dbm/any_dbm.h"
-#include "hako/dbm/tree_dbm.h"
-#include "hako/file/positional_parallel_file.h"
+#include "hako/dbm/positional_tree_dbm.h"
 
 namespace hako {
 

@@ -25,9 +25,10 @@ namespace hako {
 template <class D, File FileT>
 class MemoryOperations {
  public:
-  // Empties `file`, writes all records to it, and syncs it. An error leaves its content
+  // Empties `file`, of any type, writes all records to it, and syncs it. An error leaves its content
   // unspecified.
-  Status Save(FileT& file) HAKO_TRY {
+  template <File F>
+  Status Save(F& file) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
     return storage::SaveSnapshot(file, self().MakeIterator());
   }
@@ -43,7 +44,8 @@ class MemoryOperations {
   // Replaces all records by those of a snapshot. DataLoss if the snapshot does not validate;
   // nothing is changed then, nor if it has a key longer than D::kKeySizeMax (OutOfRange). A later
   // failure, such as a lack of memory, leaves the database empty.
-  Status Load(FileT& file) HAKO_TRY {
+  template <File F>
+  Status Load(F& file) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
     return storage::LoadSnapshot(file, self());
   }
