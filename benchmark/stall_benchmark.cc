@@ -94,7 +94,7 @@ void Beside(State& state, std::string_view operation, const Size& size) {
 
 template <class D>
 void Register(const std::string& name, const Size& size) {
-  for (const std::string_view operation : tool::StallOperations<D>::kNames) {
+  for (const std::string_view operation : tool::kStallOperations) {
     if (!tool::StallOperations<D>::Has(operation)) continue;
     benchmark::RegisterBenchmark((std::string(operation) + "/" + name).c_str(), Beside<D>, operation, size)
         ->UseManualTime()

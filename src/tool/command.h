@@ -1,11 +1,8 @@
-// Shared by the commands: exit codes, the form of messages, and the registration of commands.
+// Shared by the commands: their registration.
 //
 // The tree of CLI::App objects that the Add...Command functions build is the only table of commands
 // and options: the parser, the help, the man page (man_page.cc) and the completions (completion.cc)
 // are made from it.
-//
-// Data goes to stdout, everything else to stderr. An error is one line: the file, the error and the
-// way out. A usage error has a second line, which names the help.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,42 +11,11 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "hako/base/status.h"
+#include "tool/message.h"
 
 namespace hako::tool {
-
-enum ExitCode : int {
-  kExitDone = 0,
-  kExitNo = 1,  // as in grep: the key is absent, verify found damage
-  kExitUsage = 2,
-  kExitFile = 3,      // a file could not be opened, read or written
-  kExitLocked = 4,    // another process has the database open
-  kExitSignal = 128,  // plus the number of the signal that stopped the command
-};
-
-// Text that contains a name, with control characters escaped. Backslashes stay, because keys are
-// escaped already.
-std::string Displayed(std::string_view text);
-
-// Prints "hako: " or "hako COMMAND: " and Displayed(message) as a line to stderr. Complain is for
-// errors, which are red on a terminal.
-void Note(std::string_view message, std::string_view command = {});
-void Complain(std::string_view message, std::string_view command = {});
-
-// Prints the error of `file` and the way out. Returns the exit code.
-int Fail(std::string_view file, const Status& status);
-
-// The reader of the output is gone, as in "hako list | head": not an error. Fail then prints
-// nothing and returns the exit code of SIGPIPE, after the database was closed normally.
-inline Status ClosedPipe() { return absl::CancelledError("closed pipe"); }
-// A failed write; `error` is errno.
-Status WriteError(int error);
-
-// Prints a usage error in two lines; `command` as in "perf sequence", empty for the program itself.
-int FailUsage(std::string_view command, std::string_view mistake);
 
 // The commands of the program. Each Add...Command below registers one, with its options kept alive
 // by the function that runs it.

@@ -58,6 +58,13 @@ struct PerfOptions {
   bool IsAll() const { return !set_only && !get_only && !iter_only && !remove_only; }
 };
 
+// The runs, and what runs them on one kind of database; the exit code.
+enum class PerfRunKind { kSequence, kParallel, kWicked, kStalls };
+int RunPerfOnHash(PerfRunKind run, const PerfOptions& options);
+int RunPerfOnTree(PerfRunKind run, const PerfOptions& options);
+int RunPerfOnTiny(PerfRunKind run, const PerfOptions& options);
+int RunPerfOnBaby(PerfRunKind run, const PerfOptions& options);
+
 // The dots that thread 0 prints during a phase.
 class Dots {
  public:

@@ -2,12 +2,15 @@
 // with direct I/O, and a few more to measure the effect of a part of the engine.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "hako/file/file.h"
+
+namespace CLI {
+class App;
+}
 
 namespace hako::tool {
 

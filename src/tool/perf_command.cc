@@ -6,15 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "hako/dbm/any_options.h"
-#include "hako/file/memory_map_parallel_file.h"
-#include "hako/file/positional_parallel_file.h"
 #include "tool/command.h"
 #include "tool/perf.h"
-#include "tool/perf_parallel.h"
-#include "tool/perf_sequence.h"
-#include "tool/perf_stalls.h"
-#include "tool/perf_target.h"
-#include "tool/perf_wicked.h"
+#include "tool/stall_operations.h"
 #include "tool/tkrzw.h"
 
 namespace hako::tool {
@@ -36,8 +30,7 @@ void AddOptionsWithoutMeaning(CLI::App* app, const std::string& command) {
   }
 }
 
-template <template <class> class Run>
-int RunOn(PerfOptions& options) {
+int RunOn(PerfRunKind run, PerfOptions& options) {
   const char* command = options.command.c_str();
   const std::string kind(AnyOptions{.path = options.path, .kind = options.impl}.ResolvedKind());
   if (kind.empty())
@@ -59,18 +52,15 @@ int RunOn(PerfOptions& options) {
   }
   if (const std::string mistake = MistakeIn(options.access); is_in_file && !mistake.empty()) return FailUsage(command, mistake);
   NoteUnused(options.access, kind, options.command);
-  if (kind == "tiny") return Run<TinyTarget>(options).Run();
-  if (kind == "baby") return Run<BabyTarget>(options).Run();
+  if (kind == "tiny") return RunPerfOnTiny(run, options);
+  if (kind == "baby") return RunPerfOnBaby(run, options);
 
   const std::string& device = options.access.device;
   if (device == "std" || device.ends_with("-atom")) {
     Note(absl::StrCat("--file ", device, ": measured with ", device == "mmap-atom" ? "mmap" : "pos", "-para, which needs no such variant"),
          options.command);
   }
-  const bool is_mapped = options.access.IsMapped();
-  if (kind == "tree")
-    return is_mapped ? Run<TreeTarget<MemoryMapParallelFile>>(options).Run() : Run<TreeTarget<PositionalParallelFile>>(options).Run();
-  return is_mapped ? Run<HashTarget<MemoryMapParallelFile>>(options).Run() : Run<HashTarget<PositionalParallelFile>>(options).Run();
+  return kind == "tree" ? RunPerfOnTree(run, options) : RunPerfOnHash(run, options);
 }
 
 // Options of the measured database and the access to its file.
@@ -149,7 +139,7 @@ void AddStallOptions(CLI::App* app, PerfOptions* options) {
   AddNumber(app, "--batch", &options->batch_size,
             "With --stalls: keys of the large batch, default a sixteenth of all, which changes every page of a tree", 1, 1 << 30);
   std::vector<std::string> names = {std::string(kHarvest)};
-  for (const std::string_view name : StallOperations<TinyDBM<>>::kNames) names.emplace_back(name);
+  for (const std::string_view name : kStallOperations) names.emplace_back(name);
   app->add_option("--operations", options->operations, "With --stalls: the operations to measure, separated by commas, default all")
       ->delimiter(',')
       ->option_text(absl::StrJoin(names, "|"))
@@ -172,7 +162,7 @@ int RunStalls(PerfOptions& options) {
   // If the whole tree fits into memory, a large batch shows no stalls.
   if (options.cache_bytes < 0 && options.max_cached_pages < 0)
     options.cache_bytes = std::max<std::int64_t>(1 << 20, options.num_records * (options.value_size + 16) / 10);
-  return RunOn<Stalls>(options);
+  return RunOn(PerfRunKind::kStalls, options);
 }
 
 }  // namespace
@@ -196,15 +186,15 @@ void AddPerfCommand(Commands& commands) {
   const auto run_sequence = [](PerfOptions& options) {
     if (options.honest) options.get_copy = true;
     if (options.honest && options.get_order == "same") options.get_order = "shuffle";
-    return RunOn<Sequence>(options);
+    return RunOn(PerfRunKind::kSequence, options);
   };
+  const auto run_parallel = [](PerfOptions& options) { return RunOn(PerfRunKind::kParallel, options); };
   const auto run_wicked = [](PerfOptions& options) {
     options.random_key = true;
-    return RunOn<Wicked>(options);
+    return RunOn(PerfRunKind::kWicked, options);
   };
   add("sequence", "Set, get, iterate, remove, one after the other; options and output of tkrzw_dbm_perf", run_sequence, AddSequenceOptions);
-  add("parallel", "Set, get, remove and compare-exchange, mixed; options and output of tkrzw_dbm_perf", RunOn<Parallel>,
-      AddParallelOptions);
+  add("parallel", "Set, get, remove and compare-exchange, mixed; options and output of tkrzw_dbm_perf", run_parallel, AddParallelOptions);
   add("wicked", "Everything at once, and every value checked; options and output of tkrzw_dbm_perf", run_wicked, AddWickedOptions);
   const auto refuse = [] { return FailUsage("perf", "index: there are no indices yet"); };
   commands.Add("index", "", refuse, perf)->allow_extras()->group("");  // not in the help

@@ -15,7 +15,7 @@
 
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
-#include "tool/command.h"
+#include "tool/message.h"
 #include "tool/perf.h"
 
 namespace hako::tool {

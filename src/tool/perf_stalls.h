@@ -10,14 +10,12 @@
 #include <string_view>
 #include <utility>
 
-#include "tool/command.h"
+#include "tool/message.h"
 #include "tool/perf.h"
 #include "tool/stall_meter.h"
 #include "tool/stall_operations.h"
 
 namespace hako::tool {
-
-inline constexpr std::string_view kHarvest = "harvest";
 
 void PrintStallHead(const PerfOptions& options);
 void PrintStalls(const PerfOptions& options, std::string_view operation, const StallReport& report);
@@ -49,7 +47,7 @@ class Stalls {
     if (!harvests) status = operations.Fill(0, records_.size());
     // Replaces each tenth record, so that space is needed everywhere.
     if (harvests) status = Measure(kHarvest, [&] { return operations.Fill(0, records_.size() / 10 + 1); });
-    for (const std::string_view name : Operations::kNames) {
+    for (const std::string_view name : kStallOperations) {
       if (!status.ok()) break;
       if (!Operations::Has(name) || !IsWanted(name) || (name == "copy" && scale_.copy_path.empty())) continue;
       status = operations.Prepare(name);

@@ -10,12 +10,8 @@
 #include <utility>
 
 #include "hako/base/status.h"
-#include "hako/dbm/baby_dbm.h"
-#include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/options.h"
 #include "hako/dbm/ordered_operations.h"
-#include "hako/dbm/tiny_dbm.h"
-#include "hako/dbm/tree_dbm.h"
 #include "hako/file/file.h"
 #include "hako/file/positional_parallel_file.h"
 #include "tool/perf.h"
@@ -123,12 +119,5 @@ class MemoryTarget {
   std::unique_ptr<D> db_;
   bool is_writable_ = false;
 };
-
-template <class FileT>
-using HashTarget = FileTarget<HashDBM<FileT>>;
-template <class FileT>
-using TreeTarget = FileTarget<TreeDBM<FileT>>;
-using TinyTarget = MemoryTarget<TinyDBM<>>;
-using BabyTarget = MemoryTarget<BabyDBM<>>;
 
 }  // namespace hako::tool

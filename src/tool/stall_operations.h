@@ -27,16 +27,18 @@ struct StallScale {
   std::string copy_path;         // empty: nothing is copied or saved
 };
 
+// "harvest", the recovery after a kill, requires another process and is left to the caller.
+inline constexpr std::string_view kHarvest = "harvest";
+inline constexpr std::array<std::string_view, 9> kStallOperations = {"idle",   "checkpoint", "synchronize", "verify", "copy",
+                                                                     "growth", "rebuild",    "huge",        "batch"};
+
 template <class D>
 class StallOperations {
  public:
-  // "harvest", the recovery after a kill, requires another process and is left to the caller.
-  static constexpr std::array<std::string_view, 9> kNames = {"idle",   "checkpoint", "synchronize", "verify", "copy",
-                                                             "growth", "rebuild",    "huge",        "batch"};
   static bool Has(std::string_view name) {
     if (name == "checkpoint") return kIsInFile && OrderedDBM<D>;
     if (name == "synchronize" || name == "rebuild") return kIsInFile;
-    return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+    return std::find(kStallOperations.begin(), kStallOperations.end(), name) != kStallOperations.end();
   }
 
   StallOperations(D& db, const StallRecords& records, const StallScale& scale) : db_(db), records_(records), scale_(scale) {}
