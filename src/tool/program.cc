@@ -1,4 +1,6 @@
 // hako, the command-line tool: finds the command, parses its options, runs it.
+#include "tool/program.h"
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -120,17 +122,18 @@ int Run(std::vector<std::string> args) {
 }
 
 }  // namespace
-}  // namespace hako::tool
 
-int main(int argc, char** argv) {
+int RunProgram(int argc, char** argv) {
   try {
-    hako::tool::OccupyStandardStreams();
-    hako::tool::BufferStandardOutput();
-    hako::tool::AddOtherTrees();
+    OccupyStandardStreams();
+    BufferStandardOutput();
+    AddOtherTrees();
     std::signal(SIGPIPE, SIG_IGN);  // a write then fails, and the database is closed in order
-    return hako::tool::FlushStandardOutput(hako::tool::Run(std::vector<std::string>(argv + 1, argv + argc)));
+    return FlushStandardOutput(Run(std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const std::bad_alloc&) {
     std::fputs("hako: out of memory; end other programs, or use a machine with more\n", stderr);
-    return hako::tool::kExitFile;
+    return kExitFile;
   }
 }
+
+}  // namespace hako::tool
