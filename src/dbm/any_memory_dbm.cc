@@ -98,7 +98,7 @@ class AnyDBM::SnapshotModel final : public Model<D> {
 template <class D>
 StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenInMemory(StatusOr<std::unique_ptr<D>> db, const AnyOptions& options) {
   HAKO_RETURN_IF_ERROR(db.status());
-  if (options.durability != Durability::kProcess || options.sync_interval.count() != 0) {
+  if (options.durability == Durability::kPower || options.sync_interval.count() != 0) {
     return absl::InvalidArgumentError(absl::StrCat("a database of kind ", ToAbsl(options.ResolvedKind()),
                                                    " is saved as a whole: options durability and sync_interval require dbm=hash or tree"));
   }

@@ -33,8 +33,8 @@ bool TakeMode(std::string_view text, OpenMode* mode) {
 }
 
 bool TakeDurability(std::string_view text, Durability* durability) {
-  *durability = text == "power" ? Durability::kPower : Durability::kProcess;
-  return text == "power" || text == "process";
+  *durability = text == "power" ? Durability::kPower : text == "none" ? Durability::kNone : Durability::kProcess;
+  return text == "power" || text == "process" || text == "none";
 }
 
 bool TakeFlag(std::string_view text, bool* flag) {

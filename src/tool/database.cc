@@ -32,7 +32,7 @@ CLI::Option* AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access 
   };
   AddSeconds(app, "--wait", take_wait, "How long to wait while another process has the file open; 0 = do not wait");
   if (access == Access::kRead) return file;
-  AddChoice(app, "--durability", &options->durability, {"process", "power"},
+  AddChoice(app, "--durability", &options->durability, {"none", "process", "power"},
             "What a completed change survives: the death of the process, or a power cut");
   app->add_flag_callback(
       "--sync_hard", [options] { options->durability = "power"; }, "The same as --durability power");

@@ -17,7 +17,7 @@ enum class Access { kRead, kWrite };
 
 struct DatabaseOptions {
   AnyOptions any;
-  std::string durability = "process";  // or "power"
+  std::string durability = "process";  // or "none", "power"
   ExitCode on_damage = kExitFile;      // verify: kExitNo
 
   const std::string& path() const { return any.path; }

@@ -87,7 +87,7 @@ StallReport MeasureStalls(D& db, const StallRecords& records, bool is_durable, O
     repeat(1, &report.gets, [&](std::string_view key, std::uint64_t) { return db.Get(key, &value); });
   });
   std::thread setter([&] {
-    const SetOptions options{.durability = is_durable ? Durability::kPower : Durability::kProcess};
+    const SetOptions options{.durability = is_durable ? Durability::kPower : Durability::kNone};
     repeat(2, &report.sets, [&](std::string_view key, std::uint64_t draw) {
       return is_durable ? db.Set(key, records.Value(draw), options) : db.Set(key, records.Value(draw));
     });

@@ -1,6 +1,7 @@
-// Kills processes that work on a TreeDBM while checkpoints run constantly. The file has the state
-// of one moment of the killed process: each writer's operations up to one of them, not before its
-// last completed Synchronize, and all writers at the same moment.
+// Kills processes that work on a TreeDBM while checkpoints run constantly. The database has the state
+// of one moment of the killed process: each writer's operations up to one of them, and all writers at
+// the same moment. With a log that is not before the last operation that has returned, without one not
+// before the last completed Synchronize.
 //
 // The operations of a writer follow from (seed, writer, number), so the child only counts them, and
 // the parent repeats them in a map. Writers have separate keys. Now and then one sets its clock and
@@ -35,7 +36,9 @@ namespace hako {
 namespace {
 
 // Small, so that pages are evicted and loaded, and checkpoints follow each other.
-constexpr TreeOptions kOptions = {.page_size = 512, .cache_bytes = 1 << 20, .checkpoint_bytes = 32 << 10};
+constexpr TreeOptions kUnlogged = {.page_size = 512, .cache_bytes = 1 << 20, .checkpoint_bytes = 32 << 10, .durability = Durability::kNone};
+constexpr TreeOptions kLogged = {
+    .page_size = 512, .cache_bytes = 1 << 20, .checkpoint_bytes = 32 << 10, .durability = Durability::kProcess};
 
 // The lock of a killed process is released when the system has completed its transfers in flight,
 // shortly after its death.
@@ -120,8 +123,8 @@ std::uint64_t CounterIn(const Records& all) {
 
 // The body of a child: opens the database and works until it is killed.
 template <class FileT>
-void Work(const std::string& path, std::uint64_t seed, int num_writers, CrashProgress& progress) {
-  auto db = TreeDBM<FileT>::Open(path, kOptions, kPatiently);
+void Work(const std::string& path, const TreeOptions& options, std::uint64_t seed, int num_writers, CrashProgress& progress) {
+  auto db = TreeDBM<FileT>::Open(path, options, kPatiently);
   if (!db.ok()) return progress.Fail(ToStd(db.status().ToString()));
   progress.ready = true;
   std::vector<std::thread> threads;
@@ -143,12 +146,12 @@ void Work(const std::string& path, std::uint64_t seed, int num_writers, CrashPro
 // Returns the number n for which `found` has exactly the first n operations of a writer, if there
 // is one. Ticks among them are added to *ticks.
 std::optional<std::uint64_t> OperationsIn(const Records& found, Records own, std::uint64_t seed, int writer,
-                                          const CrashProgress::Writer& progress, std::uint64_t* ticks) {
+                                          const CrashProgress::Writer& progress, bool is_logged, std::uint64_t* ticks) {
   const Records wanted = OwnRecords(found, writer);
   const std::uint64_t wanted_hash = HashOf(wanted);
   std::uint64_t hash = HashOf(own), least = 0, so_many_ticks = 0;
   for (std::uint64_t number = 0; number < progress.acknowledged; ++number) {
-    if (Operation(seed, writer, number).kind == Operation::Kind::kSynchronize) least = number + 1;
+    if (is_logged || Operation(seed, writer, number).kind == Operation::Kind::kSynchronize) least = number + 1;
   }
   for (std::uint64_t number = 0;; ++number) {
     if (number >= least && hash == wanted_hash && own == wanted) {
@@ -165,7 +168,8 @@ std::optional<std::uint64_t> OperationsIn(const Records& found, Records own, std
 }
 
 template <class FileT>
-void KillWriters(int num_writers) {
+void KillWriters(int num_writers, const TreeOptions& options) {
+  const bool is_logged = options.durability != Durability::kNone;
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed() + static_cast<std::uint64_t>(num_writers));
   TempDir directory;
@@ -179,7 +183,7 @@ void KillWriters(int num_writers) {
       records.clear();
     }
     const std::uint64_t seed = random.Next();
-    CrashChild child([&](CrashProgress& progress) { Work<FileT>(path, seed, num_writers, progress); });
+    CrashChild child([&](CrashProgress& progress) { Work<FileT>(path, options, seed, num_writers, progress); });
     if (random.OneIn(5)) {
       CrashChild::Pause(random.Below(3000));  // perhaps still creating the file
     } else {
@@ -189,7 +193,7 @@ void KillWriters(int num_writers) {
     child.Kill();
     ASSERT_STREQ(child.progress().failure, "");
 
-    ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<FileT>::Open(path, kOptions, kPatiently));
+    ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<FileT>::Open(path, options, kPatiently));
     const Records found = ListByIterator(*db).records;
     ASSERT_EQ(db->Count(), found.size());
     if (random.OneIn(2)) {  // it makes a checkpoint, without which the next process finds what this one left
@@ -199,7 +203,7 @@ void KillWriters(int num_writers) {
     std::uint64_t ticks = CounterIn(records);
     for (int writer = 0; writer < num_writers; ++writer) {
       const auto& progress = child.progress().writers[writer];
-      const auto included = OperationsIn(found, OwnRecords(records, writer), seed, writer, progress, &ticks);
+      const auto included = OperationsIn(found, OwnRecords(records, writer), seed, writer, progress, is_logged, &ticks);
       ASSERT_TRUE(included.has_value()) << "of the " << progress.begun << " operations of writer " << writer << " no first ones are found";
       acknowledged += progress.acknowledged;
       survived += *included;
@@ -216,8 +220,10 @@ class TreeCrashTest : public testing::Test {};
 using RealFiles = testing::Types<MemoryMapParallelFile, PositionalParallelFile, DirectFile<512>>;
 TYPED_TEST_SUITE(TreeCrashTest, RealFiles);
 
-TYPED_TEST(TreeCrashTest, KilledWriterLeavesTheStateAfterOneOfItsOperations) { KillWriters<TypeParam>(1); }
-TYPED_TEST(TreeCrashTest, KilledWritersLeaveTheStateOfOneMoment) { KillWriters<TypeParam>(3); }
+TYPED_TEST(TreeCrashTest, KilledWriterLeavesTheStateAfterOneOfItsOperations) { KillWriters<TypeParam>(1, kUnlogged); }
+TYPED_TEST(TreeCrashTest, KilledWritersLeaveTheStateOfOneMoment) { KillWriters<TypeParam>(3, kUnlogged); }
+TYPED_TEST(TreeCrashTest, KilledWriterWithALogLosesNothing) { KillWriters<TypeParam>(1, kLogged); }
+TYPED_TEST(TreeCrashTest, KilledWritersWithALogLoseNothing) { KillWriters<TypeParam>(3, kLogged); }
 
 }  // namespace
 }  // namespace hako

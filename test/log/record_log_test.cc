@@ -53,9 +53,9 @@ StatusOr<Lsn> AppendRun(RecordLog<FileT>& log, const Updates& run) {
 
 // Opens a log and reads it from `from` on; it takes updates afterwards.
 template <class FileT>
-StatusOr<std::unique_ptr<RecordLog<FileT>>> Recover(FileT file, Lsn from, std::vector<Updates>* runs, Lsn keep = 0) {
+StatusOr<std::unique_ptr<RecordLog<FileT>>> Recover(FileT file, Position from, std::vector<Updates>* runs, Position keep = {}) {
   HAKO_ASSIGN_OR_RETURN(auto log, RecordLog<FileT>::Open(std::move(file), kDatabase, kSecret));
-  HAKO_RETURN_IF_ERROR(log->Replay(from, [runs](std::span<const LogEntry> entries) {
+  HAKO_RETURN_IF_ERROR(log->Replay(from, [runs](std::span<const LogEntry> entries, Position) {
     Updates& run = runs->emplace_back();
     for (const LogEntry& entry : entries) run.push_back({entry.op, std::string(entry.key), std::string(entry.value)});
     return absl::OkStatus();
@@ -100,15 +100,15 @@ TYPED_TEST_SUITE(RecordLogTest, Files);
 TYPED_TEST(RecordLogTest, ReturnsEveryRunInOrder) {
   Random random(1);
   std::vector<Updates> appended, runs;
-  std::vector<Lsn> ends = {0};
+  std::vector<Position> ends = {{}};
   {
-    ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), 0, &runs));
+    ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), {}, &runs));
     EXPECT_TRUE(runs.empty());
     for (int i = 0; i < 3000; ++i) {
       appended.push_back(RandomRun(random, 5000));
       ASSERT_OK_AND_ASSIGN(const Lsn lsn, AppendRun(*log, appended.back()));
-      EXPECT_GT(lsn, ends.back());
-      ends.push_back(lsn);
+      EXPECT_GT(lsn, ends.back().lsn);
+      ends.push_back(log->position());
     }
     ASSERT_THAT(log->Close(), IsOk());
   }
@@ -117,7 +117,7 @@ TYPED_TEST(RecordLogTest, ReturnsEveryRunInOrder) {
     ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), ends[from], &runs));
     ASSERT_EQ(runs.size(), appended.size() - from);
     EXPECT_TRUE(std::equal(runs.begin(), runs.end(), appended.begin() + static_cast<std::ptrdiff_t>(from)));
-    EXPECT_EQ(log->tail(), ends.back());
+    EXPECT_EQ(log->tail(), ends.back().lsn);
     ASSERT_THAT(log->Close(), IsOk());
   }
 }
@@ -130,22 +130,22 @@ TYPED_TEST(RecordLogTest, TakesLongKeysLongValuesAndLargeBatches) {
   Updates& batch = appended.emplace_back();
   for (int i = 0; i < 100'000; ++i) batch.push_back({LogOp::kSet, std::to_string(i), RandomBytes(random, 50)});
   appended.push_back({{LogOp::kClear, "", ""}});
-  ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), 0, &runs));
+  ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), {}, &runs));
   for (const Updates& run : appended) ASSERT_THAT(AppendRun(*log, run), IsOk());
   ASSERT_THAT(log->Close(), IsOk());
   log.reset();
-  ASSERT_THAT(Recover(this->OpenFile(), 0, &runs), IsOk());
+  ASSERT_THAT(Recover(this->OpenFile(), {}, &runs), IsOk());
   EXPECT_TRUE(runs == appended);
 }
 
 TYPED_TEST(RecordLogTest, ReusesReleasedSegments) {
   std::vector<Updates> runs;
-  ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), 0, &runs));
+  ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), {}, &runs));
   const std::string value(1000, 'v');
-  Lsn kept = 0;
+  Position kept;
   for (int i = 0; i < 100'000; ++i) {
-    ASSERT_OK_AND_ASSIGN(const Lsn lsn, log->Append({LogOp::kSet, std::to_string(i), value}));
-    if (i % 1000 == 999) log->Release(std::exchange(kept, lsn));
+    ASSERT_THAT(log->Append({LogOp::kSet, std::to_string(i), value}), IsOk());
+    if (i % 1000 == 999) log->Release(std::exchange(kept, log->position()));
   }
   EXPECT_GT(log->tail(), 90u << 20);
   EXPECT_LE(log->file_bytes(), 8u << 20);
@@ -158,7 +158,7 @@ TYPED_TEST(RecordLogTest, ReusesReleasedSegments) {
 TYPED_TEST(RecordLogTest, ConcurrentWritersShareSyncs) {
   constexpr int kThreads = 8, kUpdates = 50;
   std::vector<Updates> runs;
-  ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), 0, &runs));
+  ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), {}, &runs));
   RunThreads(kThreads, [&](int thread) {
     for (int i = 0; i < kUpdates; ++i) {
       const std::string key = std::to_string(thread * kUpdates + i);
@@ -170,7 +170,7 @@ TYPED_TEST(RecordLogTest, ConcurrentWritersShareSyncs) {
   });
   ASSERT_THAT(log->Close(), IsOk());
   log.reset();
-  ASSERT_THAT(Recover(this->OpenFile(), 0, &runs), IsOk());
+  ASSERT_THAT(Recover(this->OpenFile(), {}, &runs), IsOk());
   ASSERT_EQ(runs.size(), std::size_t{kThreads * kUpdates});
   std::vector<bool> seen(runs.size());
   for (const Updates& run : runs) seen[std::stoul(run[0].key)] = true;
@@ -189,7 +189,8 @@ class PowerCutChain {
 
   // Recovers the log from `image`, checks it, and appends more runs. Several crash states of what
   // follows are checked to the given depth.
-  void Check(FileHistory::Image image, const std::vector<Updates>& history, std::size_t least, Lsn from, std::size_t first, int depth) {
+  void Check(FileHistory::Image image, const std::vector<Updates>& history, std::size_t least, Position from, std::size_t first,
+             int depth) {
     ++states_;
     const RecordingFile file(std::move(image));
     const auto recorded = file.history();
@@ -198,7 +199,7 @@ class PowerCutChain {
     ASSERT_THAT(opened, IsOk());
     auto log = *std::move(opened);
     ASSERT_THAT(log->Replay(from,
-                            [&runs](std::span<const LogEntry> entries) {
+                            [&runs](std::span<const LogEntry> entries, Position) {
                               Updates& run = runs.emplace_back();
                               for (const LogEntry& entry : entries)
                                 run.push_back({entry.op, std::string(entry.key), std::string(entry.value)});
@@ -212,24 +213,24 @@ class PowerCutChain {
     std::vector<Updates> now(history.begin(), history.begin() + static_cast<std::ptrdiff_t>(first + runs.size()));
     // After recovery the updates may be durable in the database, too.
     const bool is_saved = random_.Below(2) == 0;
-    if (is_saved) from = log->tail(), first = now.size();
+    if (is_saved) from = log->position(), first = now.size();
     struct Moment {
       std::size_t events, runs, durable;
-      Lsn from;
+      Position from;
       std::size_t first;
     };
     std::vector<Moment> moments = {{recorded->events().size(), now.size(), now.size(), from, first}};
     std::size_t durable = now.size();
     ASSERT_THAT(log->Begin(from), IsOk());
     for (std::uint64_t steps = 1 + random_.Below(60); steps > 0; --steps) {
-      now.push_back(RandomRun(random_, random_.Below(8) == 0 ? 60'000 : 3000));
+      now.push_back(RandomRun(random_, random_.Below(8) == 0 ? 200'000 : 3000));  // some fill several segments
       auto lsn = AppendRun(*log, now.back());
       ASSERT_THAT(lsn, IsOk());
       if (random_.Below(6) == 0) {
         ASSERT_THAT(log->WaitDurable(*lsn), IsOk());
         durable = now.size();
         if (random_.Below(3) == 0) {
-          from = *lsn, first = now.size();
+          from = log->position(), first = now.size();
           log->Release(from);
         }
       }
@@ -271,7 +272,7 @@ TEST(RecordLogCrash, ChainsOfPowerCutsLoseNothingDurable) {
   std::uint64_t states = 0;
   for (std::uint64_t seed = 1; states < CrashStates(3000); ++seed) {
     PowerCutChain chain(seed);
-    chain.Check({}, {}, 0, 0, 0, 4);
+    chain.Check({}, {}, 0, {}, 0, 4);
     ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
     states += chain.states();
   }
@@ -291,7 +292,7 @@ SmallLog MakeSmallLog() {
   RecordingFile file;
   const auto history = file.history();
   std::vector<Updates> none;
-  auto log = Recover(std::move(file), 0, &none);
+  auto log = Recover(std::move(file), {}, &none);
   EXPECT_THAT(log, IsOk());
   for (int i = 0; i < 12; ++i) {
     small.runs.push_back({{LogOp::kSet, "key" + std::to_string(i), std::string(20, 'v')}});
@@ -312,7 +313,7 @@ TEST(RecordLogDamage, IsATornTailOrDataLossNeverAnotherUpdate) {
     FileHistory::Image image = small.image;
     image[byte] ^= std::byte{static_cast<unsigned char>(1u << (byte % 8))};
     std::vector<Updates> runs;
-    const auto log = Recover(RecordingFile(std::move(image)), 0, &runs);
+    const auto log = Recover(RecordingFile(std::move(image)), {}, &runs);
     if (!log.ok()) {
       EXPECT_TRUE(absl::IsDataLoss(log.status()) || absl::IsInvalidArgument(log.status()) || byte < format::kLogSegmentHeader)
           << byte << log.status();
@@ -353,13 +354,13 @@ TEST(RecordLogDamage, DoesNotTakeRecordsOfAnEarlierUseOfASegment) {
   header.check = CheckOf(header);
   std::memcpy(image.data(), &header, sizeof(header));
   std::vector<Updates> runs;
-  EXPECT_THAT(Recover(RecordingFile(std::move(image)), 0, &runs), IsOk());
+  EXPECT_THAT(Recover(RecordingFile(std::move(image)), {}, &runs), IsOk());
   EXPECT_TRUE(runs.empty());
 }
 
 TEST(RecordLogDamage, ReportsUpdatesThatTheLogLacks) {
   std::vector<Updates> runs;
-  EXPECT_THAT(Recover(RecordingFile(), 800, &runs), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("from LSN 800")));
+  EXPECT_THAT(Recover(RecordingFile(), {800, 1}, &runs), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("from LSN 800")));
 }
 
 // ---- failures of the device ----
@@ -368,7 +369,7 @@ TEST(RecordLogFault, AppendsAgainOnceThereIsSpace) {
   const auto plan = std::make_shared<FaultPlan>();
   MemoryFile memory;
   std::vector<Updates> runs, appended;
-  ASSERT_OK_AND_ASSIGN(auto log, Recover(FaultFile<MemoryFile>(memory.Share(), plan), 0, &runs));
+  ASSERT_OK_AND_ASSIGN(auto log, Recover(FaultFile<MemoryFile>(memory.Share(), plan), {}, &runs));
   plan->Arm({.kind = FaultKind::kResize, .status = absl::ResourceExhaustedError("full"), .forever = true});
   Random random(3);
   std::uint64_t refused = 0;
@@ -392,7 +393,7 @@ TEST(RecordLogFault, AppendsAgainOnceThereIsSpace) {
   EXPECT_THAT(log->Health(), IsOk());
   log.reset();
   plan->Disarm();
-  ASSERT_THAT(Recover(memory.Share(), 0, &runs), IsOk());
+  ASSERT_THAT(Recover(memory.Share(), {}, &runs), IsOk());
   EXPECT_TRUE(runs == appended);
 }
 
@@ -402,7 +403,7 @@ TEST(RecordLogFault, AnUpdateDuringASyncIsNotDurableByIt) {
     if (access == Access::kSync && during) std::exchange(during, nullptr)();
   };
   std::vector<Updates> runs;
-  ASSERT_OK_AND_ASSIGN(auto log, Recover(HookedFile(MemoryFile(), hook), 0, &runs));
+  ASSERT_OK_AND_ASSIGN(auto log, Recover(HookedFile(MemoryFile(), hook), {}, &runs));
   ASSERT_OK_AND_ASSIGN(const Lsn first, log->Append({LogOp::kSet, "a", "1"}));
   Lsn second = 0;
   during = [&] { second = *log->Append({LogOp::kSet, "b", "2"}); };
@@ -416,7 +417,7 @@ TEST(RecordLogFault, AnUpdateDuringASyncIsNotDurableByIt) {
 TEST(RecordLogFault, RefusesUpdatesAfterAFailedSync) {
   const auto plan = std::make_shared<FaultPlan>();
   std::vector<Updates> runs;
-  ASSERT_OK_AND_ASSIGN(auto log, Recover(FaultFile<MemoryFile>(MemoryFile(), plan), 0, &runs));
+  ASSERT_OK_AND_ASSIGN(auto log, Recover(FaultFile<MemoryFile>(MemoryFile(), plan), {}, &runs));
   ASSERT_OK_AND_ASSIGN(const Lsn first, log->Append({LogOp::kSet, "a", "1"}));
   ASSERT_THAT(log->WaitDurable(first), IsOk());
   ASSERT_OK_AND_ASSIGN(const Lsn lsn, log->Append({LogOp::kSet, "b", "2"}));

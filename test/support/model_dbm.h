@@ -180,6 +180,8 @@ class ModelDBM : public Operations<ModelDBM>, public OrderedOperations<ModelDBM,
   }
   Inspection Inspect() const { return {{"class", "ModelDBM"}, {"num_records", std::to_string(Count())}}; }
   Status Synchronize(SyncMode) { return absl::OkStatus(); }
+  static std::uint64_t LastLsn() { return 0; }
+  Status WaitDurable(std::uint64_t) { return absl::OkStatus(); }
   Status GetHealth() const { return absl::OkStatus(); }
   Status CheckOpen() const { return absl::OkStatus(); }
   Status Verify() { return absl::OkStatus(); }

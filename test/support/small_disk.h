@@ -26,6 +26,9 @@ class SmallDisk {
   }
 
   bool is_mounted() const { return is_mounted_; }
+  bool Enlarge(std::uint64_t size) {
+    return mount("tmpfs", dir_.path().c_str(), "tmpfs", MS_REMOUNT, ("size=" + std::to_string(size)).c_str()) == 0;
+  }
   std::string File(std::string_view name) const { return dir_.File(name); }
 
  private:

@@ -98,7 +98,7 @@ const Mistake kMistakes[] = {
      " perf parallel"},
     {{"get", "a.hkh", "\\q", "--unescape"}, "hako get: --unescape: invalid escape, none of \\\\ \\t \\n \\r \\0 \\xHH", " get"},
     {{"--items", "5", "list", "a.hkh"}, "hako list: unexpected '--items'; options go after the command", " list"},
-    {{"set", "a.hkh", "k", "v", "--durability", "disk"}, "hako set: --durability: disk not in {process,power}", " set"},
+    {{"set", "a.hkh", "k", "v", "--durability", "disk"}, "hako set: --durability: disk not in {none,process,power}", " set"},
     {{"get", "a.hkh", "k", "--durability", "power"}, "hako get: unknown option '--durability'", " get"},
     {{"create", "a.hkh", "--num_records", "1t"}, "hako create: --num_records: 1t is out of range, 0 to 4294967296", " create"},
     {{"list", "a.hkh", "--json", "--tsv"},

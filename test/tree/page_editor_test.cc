@@ -73,10 +73,11 @@ class PageEditorTest : public testing::Test {
     ASSERT_EQ(place.index, std::distance(model.begin(), model.lower_bound(key)));
     const tree::Content content{value};
     if (Editor page(space_, line); place.found) {
-      if (!page.Replace(place.index, content)) {
+      if (!page.HasRoomToReplace(place.index, content)) {
         ASSERT_TRUE(page.Resize(page.shape().count + 1u, page.CellSize(key, content)));
-        ASSERT_TRUE(Editor(space_, line).Replace(place.index, content));
+        ASSERT_TRUE(Editor(space_, line).HasRoomToReplace(place.index, content));
       }
+      Editor(space_, line).Replace(place.index, content);
     } else {
       if (page.shape().count == format::kPageSlotsMax || page.LiveBytes() > 20'000) return;
       if (!page.HasRoomFor(page.CellSize(key, content))) {

@@ -99,6 +99,8 @@ struct AnyDBM::Interface {
   virtual std::uint64_t Count() const = 0;
   virtual Status Clear() = 0;
   virtual Status Synchronize(SyncMode mode) = 0;
+  virtual std::uint64_t LastLsn() { return 0; }
+  virtual Status WaitDurable(std::uint64_t) { return Synchronize(SyncMode::kHard); }
   virtual bool ShouldBeRebuilt() = 0;
   virtual Status Rebuild() = 0;
   virtual Status CopyTo(const std::string& path) = 0;
@@ -146,6 +148,14 @@ class AnyDBM::Model : public Interface {
   std::uint64_t Count() const override { return db_->Count(); }
   Status Clear() override { return db_->Clear(); }
   Status Synchronize(SyncMode mode) override { return db_->Synchronize(mode); }
+  std::uint64_t LastLsn() override {
+    if constexpr (requires { typename D::LogFile; }) return db_->LastLsn();
+    return 0;
+  }
+  Status WaitDurable(std::uint64_t lsn) override {
+    if constexpr (requires { typename D::LogFile; }) return db_->WaitDurable(lsn);
+    return Synchronize(SyncMode::kHard);
+  }
   bool ShouldBeRebuilt() override {
     if constexpr (requires { db_->ShouldBeRebuilt(); }) return db_->ShouldBeRebuilt();
     return false;
@@ -323,6 +333,8 @@ inline StatusOr<std::uint64_t> AnyDBM::RemoveRange(std::string_view from, std::o
 inline std::uint64_t AnyDBM::Count() const { return inside_->Count(); }
 inline Status AnyDBM::Clear() { return inside_->Clear(); }
 inline Status AnyDBM::Synchronize(SyncMode mode) { return inside_->Synchronize(mode); }
+inline std::uint64_t AnyDBM::LastLsn() { return inside_->LastLsn(); }
+inline Status AnyDBM::WaitDurable(std::uint64_t lsn) { return inside_->WaitDurable(lsn); }
 inline bool AnyDBM::ShouldBeRebuilt() { return inside_->ShouldBeRebuilt(); }
 inline Status AnyDBM::Rebuild() { return inside_->Rebuild(); }
 inline Status AnyDBM::CopyTo(const std::string& path) { return inside_->CopyTo(path); }

@@ -154,6 +154,9 @@ class AnyDBM : public Operations<AnyDBM> {
   // See dbm/dbm.h. A hard Synchronize of a database in memory saves its snapshot.
   Status Clear();
   Status Synchronize(SyncMode mode);
+  // See TreeDBM. A database without a log synchronizes.
+  std::uint64_t LastLsn();
+  Status WaitDurable(std::uint64_t lsn);
   // Compact the file: see HashDBM and TreeDBM. False and OK for databases in memory.
   bool ShouldBeRebuilt();
   Status Rebuild();

@@ -124,18 +124,19 @@ enum class SyncMode {
   kHard,  // acknowledged updates survive a power cut
 };
 
-// The durability of an update once it has returned: of one update (SetOptions), or of every update
-// of a database (HashOptions, TreeOptions).
+// What an update survives once it has returned: one update (SetOptions), or every update of a
+// database (HashOptions, TreeOptions). The head comment of the database says how.
 enum class Durability {
-  kProcess,  // the database's usual guarantee: see its head comment
-  kPower,    // as if a hard Synchronize followed each update; concurrent callers share one
+  kNone,     // nothing: a crash leaves the state of the last synchronization
+  kProcess,  // the death of the process
+  kPower,    // a power cut, too; concurrent callers share one sync of the device
 };
 
 // Options of Operations::Set.
 struct SetOptions {
-  bool overwrite = true;                         // false: keeps an existing record and returns AlreadyExists
-  std::string* old_value = nullptr;              // receives the value found, whether overwritten or not; unchanged if absent
-  Durability durability = Durability::kProcess;  // of this update, in addition to the database's option
+  bool overwrite = true;                      // false: keeps an existing record and returns AlreadyExists
+  std::string* old_value = nullptr;           // receives the value found, whether overwritten or not; unchanged if absent
+  Durability durability = Durability::kNone;  // of this update, if more than the database's option
 };
 
 // The condition of CompareExchange.

@@ -67,6 +67,12 @@ class FileOperations {
   }
   HAKO_OR_NO_MEMORY
 
+  // The position behind the last update of the calling thread, in the log of the database.
+  std::uint64_t LastLsn() { return 0; }
+  // Returns once all updates before this position survive a power cut: one sync of the log, which
+  // concurrent callers share. Without a log: a hard Synchronize.
+  Status WaitDurable(std::uint64_t) { return Synchronize(SyncMode::kHard); }
+
   // CopyTo of the class into a new file, which replaces the one at `path` and appears whole and
   // durable or not at all.
   Status CopyTo(const std::string& path) requires PathFile<FileT> HAKO_TRY {
@@ -135,7 +141,7 @@ class FileOperations {
   }
   // Whether AfterUpdate must be called after each update.
   HAKO_INLINE bool HasAfterUpdate() const { return has_after_update_; }
-  Status AfterUpdate() { return SyncsEachUpdate() ? Synchronize(SyncMode::kHard) : absl::OkStatus(); }
+  Status AfterUpdate() { return SyncsEachUpdate() ? self().WaitDurable(self().LastLsn()) : absl::OkStatus(); }
   bool SyncsEachUpdate() const { return durability_ == Durability::kPower; }
   // Whether each update survives the death of the process without a synchronization.
   bool SurvivesProcess() const { return false; }

@@ -58,6 +58,8 @@ class MemoryOperations {
 
   // There is no file to synchronize, to fail or to be read-only. OK while the database can be used.
   Status Synchronize(SyncMode) { return self().CheckIdle(); }
+  static std::uint64_t LastLsn() { return 0; }
+  Status WaitDurable(std::uint64_t) { return self().CheckIdle(); }
   bool IsWritable() const { return true; }
   Status GetHealth() const { return self().CheckIdle(); }
 

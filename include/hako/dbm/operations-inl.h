@@ -72,7 +72,7 @@ Status Operations<D>::Set(std::string_view key, std::string_view value, const Se
     HAKO_RETURN_IF_ERROR(self().Process(key, UpdateRef(copy_and_decide)));
   }
   if (refused) return PresentError();
-  return options.durability == Durability::kPower ? self().Synchronize(SyncMode::kHard) : absl::OkStatus();
+  return options.durability == Durability::kPower ? self().WaitDurable(self().LastLsn()) : absl::OkStatus();
 }
 
 template <class D>

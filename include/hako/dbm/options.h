@@ -25,7 +25,8 @@ struct HashOptions {
   int align_pow = 3;
   // Seed of the key hash and the record checks, fixed when the file is created; 0 = random.
   std::uint64_t seed = 0;
-  // Durability of every update once it has returned; SetOptions can ask for more.
+  // Durability of every update once it has returned; SetOptions can ask for more. Files that are not
+  // mapped do not keep kProcess: it is as kNone there.
   Durability durability = Durability::kProcess;
   // Interval of hard synchronizations by a background thread, if anything has changed, so that a
   // power cut loses at most the updates since the last one; 0 = only when requested. After a
@@ -95,8 +96,12 @@ struct TreeOptions {
   // Start a checkpoint once this many bytes of pages are dirty, or half of cache_bytes if that is
   // less.
   std::uint64_t checkpoint_bytes = std::uint64_t{128} << 20;
-  // Durability of every update once it has returned; SetOptions can ask for more.
+  // Durability of every update once it has returned; SetOptions can ask for more. More than kNone
+  // keeps a log in a file beside the database (dbm/tree_dbm.h).
   Durability durability = Durability::kProcess;
+  // Start a checkpoint also once this many bytes were logged since the last one: it bounds the log
+  // and the time that Open takes after a crash.
+  std::uint64_t log_bytes = std::uint64_t{64} << 20;
   // Interval of checkpoints by a background thread, if anything has changed; 0 = only by
   // checkpoint_bytes, Synchronize and Close.
   std::chrono::milliseconds sync_interval{0};

@@ -12,8 +12,19 @@ TreeDBM<FileT, Compare, Codec>::~TreeDBM() {
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
-StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare, Codec>::Open(FileT file,
-                                                                                               const TreeOptions& options) HAKO_TRY {
+auto TreeDBM<FileT, Compare, Codec>::Open(const std::string& path, const TreeOptions& options, const FileOptions& file_options)
+    -> StatusOr<std::unique_ptr<TreeDBM>>
+requires PathFile<FileT> HAKO_TRY {
+  HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, FileOptionsFor(options, file_options)));
+  auto dbm = Open(std::move(file), LogPlace<LogFile>(path, file_options), options);
+  if (dbm.ok()) return dbm;
+  return Status(dbm.status().code(), absl::StrCat(path, ": ", dbm.status().message()));
+}
+HAKO_OR_NO_MEMORY
+
+template <File FileT, Comparator Compare, PageCodec Codec>
+auto TreeDBM<FileT, Compare, Codec>::Open(FileT file, LogPlace<LogFile> log, const TreeOptions& options)
+    -> StatusOr<std::unique_ptr<TreeDBM>> HAKO_TRY {
   static_assert(Compare::kName.size() <= format::kComparatorNameMax, "the file has no room for the comparator's name");
   static_assert(Codec::kName.size() <= format::kCodecNameMax, "the file has no room for the codec's name");
   if (options.page_size < 128 || options.page_size > 8192) return absl::InvalidArgumentError("TreeOptions::page_size must be 128 to 8192");
@@ -31,19 +42,21 @@ StatusOr<std::unique_ptr<TreeDBM<FileT, Compare, Codec>>> TreeDBM<FileT, Compare
                         }));
   const std::uint32_t page_size = space->store().super().page_size;
   std::unique_ptr<TreeDBM> dbm(new TreeDBM(std::move(space), page_size, options));
+  dbm->log_place_ = std::move(log);
+  dbm->checkpointed_ = checkpointed;
+  if (dbm->IsWritable()) checkpointed->store(dbm.get());
   if (is_new) {
     HAKO_RETURN_IF_ERROR(dbm->tree().Create());
     dbm->space_->SetRoot(dbm->tree().root_id());
-    sync::MutexLock lock(dbm->maintenance_mutex_);
-    if (dbm->IsWritable()) HAKO_RETURN_IF_ERROR(dbm->SynchronizeLocked());
   } else {
     dbm->tree().Attach(dbm->space_->store().super().root, dbm->space_->store().super().num_records);
   }
-  if (dbm->IsWritable()) {
-    if (options.sync_interval.count() > 0) HAKO_RETURN_IF_ERROR(dbm->StartBackground(options.sync_interval));
-    checkpointed->store(dbm.get());
+  Status opened = CatchNoMemory([&] { return dbm->OpenLog(options, is_new); });
+  if (opened.ok() && dbm->IsWritable() && options.sync_interval.count() > 0) opened = dbm->StartBackground(options.sync_interval);
+  if (!opened.ok()) {
+    dbm->StopThreads();
+    return opened;
   }
-  dbm->checkpointed_ = std::move(checkpointed);
   dbm->closed_ = false;
   return dbm;
 }
@@ -72,7 +85,8 @@ Status TreeDBM<FileT, Compare, Codec>::SynchronizeLocked() {
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 void TreeDBM<FileT, Compare, Codec>::NoteHealth(const Status& status) {
-  const Status failure = space_->store().Health();
+  Status failure = space_->store().Health();
+  if (failure.ok()) failure = space_->log().Health();
   Status health = failure.ok() ? status : failure;
   if (health.ok() && space_->store().is_short()) {
     health = CatchNoMemory([&]() -> Status {
@@ -106,10 +120,17 @@ template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::Clear() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
   HAKO_RETURN_IF_ERROR(this->MayRemove());
+  Status logged;
   {
     typename Space::Deferred deferred(*space_);  // ends once writers are admitted again
-    HAKO_RETURN_IF_ERROR(this->RunExclusive([&] { return this->RemoveAll(deferred); }));
+    HAKO_RETURN_IF_ERROR(this->RunExclusive([&] {
+      const Status reserved = space_->log().is_on() ? space_->log().Reserve() : absl::OkStatus();
+      Status removed = this->RemoveAll(deferred);
+      if (removed.ok()) logged = LogClear(reserved);
+      return removed;
+    }));
   }
+  if (!logged.ok()) return this->Synchronize(SyncMode::kHard);  // the log has no room for it
   return this->HasAfterUpdate() ? this->AfterUpdate() : absl::OkStatus();
 }
 HAKO_OR_NO_MEMORY
@@ -164,6 +185,10 @@ void TreeDBM<FileT, Compare, Codec>::Unpin() {
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::CopyTo(FileT empty_file) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckIdle());
+  if (!writable_ && space_->log().position().lsn != space_->store().super().log_lsn) {
+    return absl::FailedPreconditionError(
+        "CopyTo: the newest updates are in the log of a killed process only; open the database for writing, and close it");
+  }
   if (empty_file.Size() != 0) return absl::InvalidArgumentError("CopyTo: the target file is not empty");
   HAKO_ASSIGN_OR_RETURN(const auto pinned, PinNewest());
   const Status status = CatchNoMemory([&] { return space_->store().Copy(pinned, empty_file); });
@@ -247,13 +272,6 @@ void TreeDBM<FileT, Compare, Codec>::StopThreads() {
   checkpointed_->store(nullptr);
   Files::StopThreads();
   space_->StopReadingAhead();
-}
-
-template <File FileT, Comparator Compare, PageCodec Codec>
-Status TreeDBM<FileT, Compare, Codec>::CloseWritable() {
-  sync::MutexLock lock(maintenance_mutex_);
-  HAKO_RETURN_IF_ERROR(space_->IsDirty() ? SynchronizeLocked() : space_->store().Health());
-  return space_->store().CutFile();
 }
 
 }  // namespace hako

@@ -8,10 +8,20 @@
 // Limits: keys up to kTreeKeySizeMax bytes, values below 4 GiB.
 //
 // Durability: updates are made in memory. Checkpoints write them to the file: once checkpoint_bytes
-// are dirty, at sync_interval, at Synchronize (soft or hard) and at Close. After the death of the
-// process or of the machine the file is exactly as of the last checkpoint and opens at once,
-// without recovery. With Durability::kPower every update returns after a checkpoint. An update that
-// returned an error of the checkpoint was made in memory.
+// are dirty, at sync_interval, at Synchronize (soft or hard) and at Close. What a crash leaves
+// depends on TreeOptions::durability:
+//   kNone     exactly the last checkpoint
+//   kProcess  after the death of the process every update; after a power cut the updates up to one
+//             of them, at least those before the last checkpoint or WaitDurable
+//   kPower    every update that has returned
+// The last two keep a log of the updates since the last checkpoint in a file beside the database,
+// PATH-log, which Open replays after a crash and Close removes. While it is there the two files belong
+// together: to move, copy or remove the database, do so with both, or after Close. A database whose
+// log is missing is refused (DataLoss). An update that returned an error of WaitDurable was made, and
+// may not survive.
+//
+// A ProcessMulti survives a crash as a whole or not at all. A database opened on a File has a log only
+// if it is given one; without it kProcess is as kNone, and kPower makes a checkpoint after each update.
 //
 // Threads: see dbm/dbm.h. Synchronize, CopyTo, Rebuild and Verify run beside readers and writers;
 // checkpoints also run during the other three. A visitor runs with its leaf locked. Values longer
@@ -24,6 +34,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "hako/base/comparator.h"
@@ -34,6 +45,7 @@
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/file_operations.h"
 #include "hako/dbm/options.h"
+#include "hako/dbm/tree_log.h"
 #include "hako/dbm/tree_operations.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/read_only_view.h"
@@ -92,11 +104,26 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   // creation are ignored for an existing database. InvalidArgument for an option out of range,
   // another type of file, another comparator or codec; Unavailable if another holder has the file
   // open; DataLoss if it does not validate.
-  static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, const TreeOptions& options = {});
-  using Files::Open;
+  static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, const TreeOptions& options = {}) {
+    return Open(std::move(file), LogPlace<LogFile>(), options);
+  }
+  // The same with a log: an empty file, or the log of this database. DataLoss if it lacks updates.
+  using LogFile = tree::LogFileOf<FileT>;
+  static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, LogFile log, const TreeOptions& options = {}) {
+    return Open(std::move(file), LogPlace<LogFile>(std::move(log)), options);
+  }
+  // Opens the file at `path`, and its log beside it. Errors name the path.
+  static StatusOr<std::unique_ptr<TreeDBM>> Open(const std::string& path, const TreeOptions& options = {},
+                                                 const FileOptions& file_options = {}) requires PathFile<FileT>;
 
   // Closes the database if the application has not.
   ~TreeDBM();
+
+  // The position in the log behind the last update of the calling thread; 0 without a log.
+  std::uint64_t LastLsn();
+  // Returns once all updates before this position survive a power cut: one sync of the log, which
+  // concurrent callers share. Without a log: a hard Synchronize. After a failure updates are refused.
+  Status WaitDurable(std::uint64_t lsn);
 
   // Removes all records, atomically across a crash: a checkpoint has all of it or nothing. Accepted
   // on a full device. Stops writers meanwhile.
@@ -135,6 +162,7 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
         refusal_(writable_ ? absl::OkStatus() : ReadOnlyError()) {}
 
   // ---- for FileOperations ----
+  static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, LogPlace<LogFile> log, const TreeOptions& options);
   auto& file() const { return space_->store().file(); }
   const sync::StickyStatus& refusal() const { return refusal_; }
   Status MayUpdate() {
@@ -151,6 +179,14 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   Status StoreMetadata() { return this->Synchronize(SyncMode::kHard); }
   void StopThreads();
   Status CloseWritable();
+
+  // ---- the log (dbm/tree_log-inl.h) ----
+  using Log = log::RecordLog<LogFile>;
+  Status OpenLog(const TreeOptions& options, bool is_new);
+  StatusOr<std::unique_ptr<Log>> Replay();
+  StatusOr<std::unique_ptr<Log>> CreateLog();
+  Status Redo(typename Base::WriterState& writer, const format::LogEntry& entry);
+  Status LogClear(const Status& reserved);
 
   static constexpr std::uint64_t kVerifyBytes = 8 << 20;
   Status VerifyPinned(const typename tree::PageStore<FileT>::Pinned& pinned);
@@ -170,12 +206,14 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   std::chrono::milliseconds retry_delay_ ABSL_GUARDED_BY(retry_mutex_){0};
   std::chrono::steady_clock::time_point retry_at_ ABSL_GUARDED_BY(retry_mutex_);
   tree::Checkpointer<FileT, Codec> checkpointer_ ABSL_GUARDED_BY(maintenance_mutex_){*space_};
+  LogPlace<LogFile> log_place_;
   std::shared_ptr<std::atomic<TreeDBM*>> checkpointed_;  // whose checkpoints the buffer pool requests
 };
 
 }  // namespace hako
 
 #include "hako/dbm/tree_dbm-inl.h"
+#include "hako/dbm/tree_log-inl.h"
 
 namespace hako {
 

@@ -83,6 +83,8 @@ class MemoryMapParallelFile {
     return absl::OkStatus();
   }
   Status Resize(std::uint64_t size) { return posix_->Resize(size); }
+  // The size that the file can grow to while open.
+  std::uint64_t SizeMax() const { return map_.size; }
   Status Sync();
   Status SyncRange(std::uint64_t offset, std::size_t size);
   Status Close();

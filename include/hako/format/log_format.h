@@ -1,7 +1,7 @@
 // The log of a database: its updates in the order in which they were made. All numbers are
 // little-endian.
 //
-// The file is a row of segments. Segment 0 and 1 have 64 KiB, each later one as much as all before
+// The file is a row of segments. Segment 0 and 1 have 16 KiB, each later one as much as all before
 // it together, up to 16 MiB. A segment has a LogSegmentHeader and, from kLogSegmentHeader on,
 // records at multiples of 8 bytes. A segment whose records are no longer needed is written again
 // with a higher sequence.
@@ -34,7 +34,7 @@ namespace hako::format {
 inline constexpr std::array<char, 16> kLogMagic = {'h', 'a', 'k', 'o', ' ', 'l', 'o', 'g', 0, 0, 0, 0, 0, '\r', '\n', 26};
 inline constexpr std::uint32_t kLogVersion = 1;
 
-inline constexpr std::uint64_t kLogSegmentMin = 64 << 10, kLogSegmentMax = 16 << 20;
+inline constexpr std::uint64_t kLogSegmentMin = 16 << 10, kLogSegmentMax = 16 << 20;
 inline constexpr unsigned kLogDoublings = std::bit_width(kLogSegmentMax / kLogSegmentMin) - 1;
 inline constexpr std::uint64_t LogSegmentSize(std::uint32_t index) {
   return kLogSegmentMin << std::min(index == 0 ? 0u : index - 1, kLogDoublings);
@@ -70,6 +70,12 @@ enum class LogOp : std::uint8_t {
 };
 inline constexpr std::uint8_t kLogOps = 7;
 
+// An update, in memory. kRemoveRange has its end in `value`.
+struct LogEntry {
+  LogOp op;
+  std::string_view key, value;
+};
+
 struct LogRecordHeader {
   static constexpr std::uint8_t kEntryContinues = 1;  // flags: the entry goes on in the next record
   static constexpr std::uint8_t kRunContinues = 2;    // another entry of the run follows
@@ -81,16 +87,14 @@ struct LogRecordHeader {
   Le<std::uint32_t> key_size;  // bytes of the entry that are its key; 0 in a kPart
 };
 static_assert(sizeof(LogRecordHeader) == 16 && alignof(LogRecordHeader) == 1);
-inline constexpr std::size_t kLogPartMax = 32 << 10;
+inline constexpr std::size_t kLogPartMax = 8 << 10;
 inline constexpr std::uint64_t LogRecordSpace(std::uint64_t size) { return (size + 7) / 8 * 8; }
 
-// The check in two steps: the digest does not depend on the place of the record.
-inline std::uint64_t LogDigest(const LogRecordHeader& header, std::string_view key, std::string_view value, std::uint64_t secret) {
-  const std::uint64_t fields = Hash64(&header.size, sizeof(header) - sizeof(header.check), secret);
-  return Hash64(value, Hash64(key, fields));
-}
-inline std::uint32_t LogCheck(std::uint64_t digest, std::uint64_t lsn, std::uint64_t sequence) {
-  return static_cast<std::uint32_t>(MixBits(digest ^ MixBits(lsn + sequence * 0x9e3779b97f4a7c15u)) >> 32);
+// The check of the record that begins at `record`, whose header has all but the check.
+inline std::uint32_t LogCheck(const char* record, std::size_t size, std::uint64_t lsn, std::uint64_t sequence, std::uint64_t secret) {
+  constexpr std::size_t kBegin = sizeof(LogRecordHeader::check);
+  const std::uint64_t seed = (secret ^ lsn) + sequence * 0x9e3779b97f4a7c15u;
+  return static_cast<std::uint32_t>(Hash64(record + kBegin, size - kBegin, seed));
 }
 
 }  // namespace hako::format

@@ -73,12 +73,12 @@ struct alignas(8) PageShape {
   std::uint16_t prefix = 0;  // bytes
   std::uint16_t heap = 0;    // bytes from the lowest cell to the end of the page
 
-  unsigned level() const { return kind & kLevel; }
-  bool guarded() const { return (kind & kGuarded) != 0; }
-  unsigned slots() const { return groups * kSlotGroup; }
-  unsigned size() const { return units * kPageUnit; }
-  unsigned slot_size() const { return level() == 0 ? 6 : 10; }
-  unsigned room() const { return size() - slots() * slot_size() - heap; }
+  HAKO_INLINE unsigned level() const { return kind & kLevel; }
+  HAKO_INLINE bool guarded() const { return (kind & kGuarded) != 0; }
+  HAKO_INLINE unsigned slots() const { return groups * kSlotGroup; }
+  HAKO_INLINE unsigned size() const { return units * kPageUnit; }
+  HAKO_INLINE unsigned slot_size() const { return level() == 0 ? 6 : 10; }
+  HAKO_INLINE unsigned room() const { return size() - slots() * slot_size() - heap; }
 };
 static_assert(sizeof(PageShape) == 8);
 

@@ -15,7 +15,8 @@
 // A unit that the valid superblock reaches is never overwritten. A checkpoint
 // 1. writes the changes to free units and syncs,
 // 2. writes the superblock slot that is not the newer one, and syncs.
-// After a crash the file is as of the last checkpoint, and opening it only reads a superblock slot.
+// After a crash the file is as of the last checkpoint, and opening it only reads a superblock slot. If
+// that names a log, the updates that the log has from log_lsn on are made again.
 // A new file starts with a superblock that names no root, which is synced before anything else: an
 // empty database.
 //
@@ -85,15 +86,17 @@ struct TreeSuperBlock {
   Le<std::uint32_t> root;      // id of the root page; 0: no checkpoint yet
   Le<std::uint32_t> id_end;    // no id at or above it is in use
   Le<std::uint64_t> num_long;  // number of long values
-  // The first log record that is not part of the checkpoint; 0: there is no log.
-  Le<std::uint64_t> log_number;
+  // The LSN of the first update that is in the log (format/log_format.h) and not in the checkpoint.
+  Le<std::uint64_t> log_lsn;
   std::array<PageEntry, kMapRoots> map;
   std::array<std::byte, 64> metadata;  // the user's
   Le<std::uint32_t> type;              // the user's
   std::array<std::byte, 4> reserved0;
-  Le<std::uint64_t> synced_at;  // microseconds since 1970; informative only
-  Le<std::uint64_t> num_ids;    // number of ids in use; 0: unknown
-  std::array<std::byte, 184> reserved;
+  Le<std::uint64_t> synced_at;       // microseconds since 1970; informative only
+  Le<std::uint64_t> num_ids;         // number of ids in use; 0: unknown
+  std::array<std::byte, 16> log_id;  // of the log without which the file is incomplete; zero = none
+  Le<std::uint64_t> log_sequence;    // of the segment of the log that has log_lsn or ends there
+  std::array<std::byte, 160> reserved;
   // Meaningless: its first byte is changed to have the block written again.
   std::array<std::byte, 8> touched;
   Le<std::uint64_t> check;  // of the 496 bytes before `touched`

@@ -23,19 +23,17 @@
 
 namespace hako::log {
 
-// One update. kRemoveRange has its end in `value`.
-struct LogEntry {
-  format::LogOp op;
-  std::string_view key, value;
-};
+using format::LogEntry;
 
 template <File FileT>
 class LogReader {
  public:
-  LogReader(const FileT& file, const std::deque<Segment>& chain, std::uint64_t secret) : file_(file), chain_(chain), secret_(secret) {}
+  // `newer`: segments of the log that the chain does not reach.
+  LogReader(const FileT& file, const std::deque<Segment>& chain, std::vector<Segment> newer, std::uint64_t secret)
+      : file_(file), chain_(chain), newer_(std::move(newer)), secret_(secret) {}
 
-  // Calls visit(std::span<const LogEntry>) for each run from `from` on, which must be the beginning
-  // of a run, and returns the end of the log. An error of the visitor ends the reading. DataLoss if
+  // Calls visit(std::span<const LogEntry>, end) for each run from `from` on, which must be the
+  // beginning of a run; `end` is the position behind it. Returns the end of the log. An error of the visitor ends the reading. DataLoss if
   // durable records are missing or damaged.
   template <class V>
   StatusOr<Lsn> Read(Lsn from, V&& visit);
@@ -49,8 +47,9 @@ class LogReader {
   const format::LogRecordHeader* RecordAt(const Segment& segment, Lsn at, Lsn limit) const;
   bool Take(const format::LogRecordHeader& record);
   template <class V>
-  Status Show(V& visit);
-  Status CheckDurable(std::size_t segment, Lsn at);
+  Status Show(V& visit, Position end);
+  Status FindMarks(std::size_t segment, Lsn at);
+  void FindMarksIn(const Segment& segment, Lsn at, Lsn limit);
   Lsn LimitOf(std::size_t i) const {
     const Lsn end = chain_[i].end();
     return i + 1 < chain_.size() ? std::min(chain_[i + 1].first, end) : end;
@@ -61,12 +60,13 @@ class LogReader {
   }
   void NoteMark(const format::LogRecordHeader& record) {
     Le<std::uint64_t> lsn;
-    std::memcpy(&lsn, &record + 1, sizeof(lsn));
+    std::memcpy(static_cast<void*>(&lsn), &record + 1, sizeof(lsn));
     durable_ = std::max<Lsn>(durable_, lsn);
   }
 
   const FileT& file_;
   const std::deque<Segment>& chain_;
+  const std::vector<Segment> newer_;
   const std::uint64_t secret_;
   std::vector<char> bytes_;  // of one segment
   std::string run_;          // keys and values of the run that is being read
@@ -82,10 +82,7 @@ const format::LogRecordHeader* LogReader<FileT>::RecordAt(const Segment& segment
   const auto* const record = reinterpret_cast<const format::LogRecordHeader*>(bytes);
   const std::uint64_t size = record->size;
   if (size < sizeof(*record) || size > sizeof(*record) + format::kLogPartMax || format::LogRecordSpace(size) > limit - at) return nullptr;
-  const std::string_view body(bytes + sizeof(*record), size - sizeof(*record));
-  const std::size_t key_size = std::min<std::size_t>(record->key_size, body.size());
-  const std::uint64_t digest = format::LogDigest(*record, body.substr(0, key_size), body.substr(key_size), secret_);
-  return record->check == format::LogCheck(digest, at, segment.sequence) ? record : nullptr;
+  return record->check == format::LogCheck(bytes, size, at, segment.sequence, secret_) ? record : nullptr;
 }
 
 // Adds a record to the run. False if it does not fit there, which only a forged log shows.
@@ -102,14 +99,14 @@ bool LogReader<FileT>::Take(const format::LogRecordHeader& record) {
 
 template <File FileT>
 template <class V>
-Status LogReader<FileT>::Show(V& visit) {
+Status LogReader<FileT>::Show(V& visit, Position end) {
   std::vector<LogEntry> run;
   run.reserve(entries_.size());
   for (const EntryPlace& place : entries_) {
     const std::string_view bytes = std::string_view(run_).substr(place.begin, place.end - place.begin);
     run.push_back({place.op, bytes.substr(0, place.key_size), bytes.substr(place.key_size)});
   }
-  Status status = visit(std::span<const LogEntry>(run));
+  Status status = visit(std::span<const LogEntry>(run), end);
   entries_.clear();
   run_.clear();
   return status;
@@ -118,15 +115,12 @@ Status LogReader<FileT>::Show(V& visit) {
 template <File FileT>
 template <class V>
 StatusOr<Lsn> LogReader<FileT>::Read(Lsn from, V&& visit) {
-  std::size_t i = 0;
-  while (i + 1 < chain_.size() && chain_[i + 1].first <= from) ++i;
-  if (chain_.empty() ? from != 0 : chain_[i].first > from)
+  if (chain_.empty() ? from != 0 : chain_[0].first > from || chain_[0].end() < from)
     return absl::DataLossError(absl::StrCat("the log lacks the updates from LSN ", from, " on"));
   Lsn at = from, end = from;  // `end` is that of the last complete run
-  for (; i < chain_.size(); ++i) {
+  for (std::size_t i = 0; i < chain_.size(); ++i) {
     const Segment& segment = chain_[i];
     const Lsn limit = LimitOf(i);
-    if (at > limit) break;  // `from` is durable in the database, and its segment was not in the log
     HAKO_RETURN_IF_ERROR(LoadSegment(segment));
     while (const format::LogRecordHeader* const record = at < limit ? RecordAt(segment, at, limit) : nullptr) {
       const Lsn next = at + format::LogRecordSpace(record->size);
@@ -134,13 +128,13 @@ StatusOr<Lsn> LogReader<FileT>::Read(Lsn from, V&& visit) {
         NoteMark(*record);
       } else {
         if (!Take(*record)) return DataLossError("the log has a record out of place", segment.PlaceOf(at));
-        if (is_complete_ && (record->flags & record->kRunContinues) == 0) HAKO_RETURN_IF_ERROR(Show(visit));
+        if (is_complete_ && (record->flags & record->kRunContinues) == 0) HAKO_RETURN_IF_ERROR(Show(visit, {next, segment.sequence}));
       }
       at = next;
       if (entries_.empty()) end = at;
     }
     if (at < limit || i + 1 == chain_.size()) {
-      HAKO_RETURN_IF_ERROR(CheckDurable(i, at));
+      HAKO_RETURN_IF_ERROR(FindMarks(i, at));
       break;
     }
   }
@@ -151,18 +145,27 @@ StatusOr<Lsn> LogReader<FileT>::Read(Lsn from, V&& visit) {
 
 // Looks for marks behind the first record that is not valid.
 template <File FileT>
-Status LogReader<FileT>::CheckDurable(std::size_t i, Lsn at) {
+Status LogReader<FileT>::FindMarks(std::size_t i, Lsn at) {
   for (;; at = chain_[i].first) {
-    const Segment& segment = chain_[i];
-    for (const Lsn limit = LimitOf(i); at < limit; at += 8) {
-      if (limit - at < sizeof(format::LogRecordHeader) + sizeof(Lsn)) break;
-      const auto* const header =
-          reinterpret_cast<const format::LogRecordHeader*>(bytes_.data() + format::kLogSegmentHeader + (at - segment.first));
-      if (header->size != sizeof(*header) + sizeof(Lsn) || format::LogOp{header->op.get()} != format::LogOp::kMark) continue;
-      if (const format::LogRecordHeader* const record = RecordAt(segment, at, limit)) NoteMark(*record);
-    }
-    if (++i == chain_.size()) return absl::OkStatus();
+    FindMarksIn(chain_[i], at, LimitOf(i));
+    if (++i == chain_.size()) break;
     HAKO_RETURN_IF_ERROR(LoadSegment(chain_[i]));
+  }
+  for (const Segment& segment : newer_) {
+    HAKO_RETURN_IF_ERROR(LoadSegment(segment));
+    FindMarksIn(segment, segment.first, segment.end());
+  }
+  return absl::OkStatus();
+}
+
+// In the segment in bytes_.
+template <File FileT>
+void LogReader<FileT>::FindMarksIn(const Segment& segment, Lsn at, Lsn limit) {
+  using Header = format::LogRecordHeader;
+  for (; at < limit && limit - at >= sizeof(Header) + sizeof(Lsn); at += 8) {
+    const auto* const header = reinterpret_cast<const Header*>(bytes_.data() + format::kLogSegmentHeader + (at - segment.first));
+    if (header->size != sizeof(Header) + sizeof(Lsn) || format::LogOp{header->op.get()} != format::LogOp::kMark) continue;
+    if (const Header* const record = RecordAt(segment, at, limit)) NoteMark(*record);
   }
 }
 

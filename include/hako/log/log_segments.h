@@ -3,7 +3,8 @@
 //
 // Invariants
 //   1. `used_` is the chain from the oldest segment that is needed to the newest, each the
-//      predecessor of the next, in ascending order of LSNs.
+//      predecessor of the next, in ascending order of LSNs. It is found from its oldest segment on,
+//      which is durable: of the others, a power cut may have left any.
 //   2. Every segment of the file is in `used_` or in `free_`.
 //   3. The sequence of a new segment is above that of every segment in the file, also of those that
 //      a recovery discarded.
@@ -31,6 +32,14 @@ namespace hako::log {
 // A position in a log: format/log_format.h.
 using Lsn = std::uint64_t;
 
+// Where the updates begin that a database lacks: an LSN, and the sequence of the segment that has it
+// or ends there.
+struct Position {
+  Lsn lsn = 0;
+  std::uint64_t sequence = 1;
+  friend bool operator==(const Position&, const Position&) = default;
+};
+
 // Identifies the database that a log belongs to.
 using DatabaseId = std::array<std::byte, 16>;
 
@@ -51,17 +60,29 @@ class LogSegments {
  public:
   LogSegments(FileT& file, const DatabaseId& database) : file_(file), database_(database) {}
 
-  // Reads the headers and finds the chain that ends in the newest segment. InvalidArgument if the
-  // file is the log of another database, or no log.
+  // Reads the headers. InvalidArgument if the file is the log of another database.
   Status Load();
-  // Drops segments that end at or before `lsn` from the chain.
-  void Release(Lsn lsn) {
-    while (used_.size() > 1 && used_[1].first <= lsn) PopOldest();
+  // Finds the chain that begins at `from`. DataLoss if that segment is missing.
+  Status Follow(Position from);
+  // The segments of this log that are newer than the chain.
+  std::vector<Segment> NewerSegments() const {
+    std::vector<Segment> newer;
+    for (const Segment& segment : found_) {
+      if (used_.empty() || segment.sequence > used_.back().sequence) newer.push_back(segment);
+    }
+    return newer;
+  }
+  bool is_empty() const { return found_.empty() && used_.empty(); }
+  // Drops the segments before this position from the chain.
+  void Release(Position keep) {
+    while (used_.size() > 1 && used_.front().sequence < keep.sequence) PopOldest();
   }
   // Appends a new segment to the chain, which becomes the successor of `predecessor` (0 = none),
   // and writes its header. Takes a free segment, or makes the file longer. ResourceExhausted if
   // there is no space; nothing has changed then.
   Status Start(Lsn first, std::uint64_t predecessor);
+  // Makes sure that there is a free segment: on a full device the log goes on in it after a Release.
+  Status KeepOneFree() { return free_.empty() ? Grow() : absl::OkStatus(); }
   // Makes sure that Start finds free segments with room for this many bytes.
   Status Reserve(std::uint64_t bytes);
 
@@ -80,7 +101,7 @@ class LogSegments {
   std::uint64_t file_bytes() const { return format::LogSegmentOffset(num_segments_); }
 
  private:
-  static constexpr std::size_t kZeroChunk = 1 << 20;
+  static constexpr std::size_t kZeroChunk = 4096;
 
   void PopOldest() {
     free_.push_back(used_.front().index);
@@ -102,11 +123,11 @@ class LogSegments {
   std::uint64_t last_sequence_ = 0;
   std::deque<Segment> used_;
   std::vector<std::uint32_t> free_;
+  std::vector<Segment> found_;  // by Load, in ascending order of sequences
 };
 
 template <File FileT>
 Status LogSegments<FileT>::Load() {
-  std::vector<Segment> found;
   bool has_foreign = false;
   while (format::LogSegmentOffset(num_segments_ + 1) <= file_.Size()) {
     HAKO_ASSIGN_OR_RETURN(const auto header, ReadHeader(num_segments_));
@@ -115,7 +136,7 @@ Status LogSegments<FileT>::Load() {
         return absl::UnimplementedError(
             absl::StrCat("log format ", header.version.get(), " is newer than the newest this library knows, ", format::kLogVersion));
       if (header.database == database_) {
-        found.push_back({num_segments_, header.sequence, header.predecessor, header.first_lsn});
+        found_.push_back({num_segments_, header.sequence, header.predecessor, header.first_lsn});
         last_sequence_ = std::max<std::uint64_t>(last_sequence_, header.sequence);
       } else {
         has_foreign = true;
@@ -123,21 +144,37 @@ Status LogSegments<FileT>::Load() {
     }
     ++num_segments_;
   }
-  if (found.empty() && has_foreign) return absl::InvalidArgumentError("the log belongs to another database");
-  std::ranges::sort(found, std::greater(), &Segment::sequence);
-  for (const Segment& segment : found) {
-    if (used_.empty() || (used_.front().predecessor == segment.sequence && segment.first <= used_.front().first)) used_.push_front(segment);
-  }
-  std::vector<bool> is_used(num_segments_);
-  for (const Segment& segment : used_) is_used[segment.index] = true;
-  for (std::uint32_t i = num_segments_; i-- > 0;) {
-    if (!is_used[i]) free_.push_back(i);
+  if (found_.empty() && has_foreign) return absl::InvalidArgumentError("the log belongs to another database");
+  std::ranges::sort(found_, {}, &Segment::sequence);
+  for (std::uint32_t i = num_segments_; i-- > 0;) free_.push_back(i);
+  return absl::OkStatus();
+}
+
+template <File FileT>
+Status LogSegments<FileT>::Follow(Position from) {
+  const auto find = [this](const auto& matches) -> const Segment* {
+    const auto it = std::find_if(found_.rbegin(), found_.rend(), matches);
+    return it == found_.rend() ? nullptr : &*it;
+  };
+  const Segment* next = find([&](const Segment& segment) { return segment.sequence == from.sequence; });
+  // A power cut may leave only the second of two attempts to begin.
+  if (next == nullptr && from.lsn == 0) next = find([](const Segment& segment) { return segment.first == 0; });
+  if (next == nullptr && (from.lsn != 0 || !found_.empty()))
+    return absl::DataLossError(absl::StrCat("the log lacks the updates from LSN ", from.lsn, " on"));
+  while (next != nullptr) {
+    used_.push_back(*next);
+    std::erase(free_, next->index);
+    const Segment before = *next;
+    next = find([&before](const Segment& segment) {
+      return segment.predecessor == before.sequence && segment.first >= before.first && segment.first <= before.end();
+    });
   }
   return absl::OkStatus();
 }
 
 // Zeros are written, not only allocated: a sync after a write into space that was never written
-// would also write the file system's journal.
+// would also write the file system's journal. By pages, as some file systems would take a longer write
+// for a reason to cache, and later write, as much at once.
 template <File FileT>
 Status LogSegments<FileT>::Grow() {
   const std::uint64_t begin = format::LogSegmentOffset(num_segments_), end = format::LogSegmentOffset(num_segments_ + 1);

@@ -2,20 +2,19 @@
 #pragma once
 
 #include "hako/log/record_log.h"
+#include "hako/sync/atomic_bytes.h"
 
 namespace hako::log {
 
 template <File FileT>
-Status RecordLog<FileT>::Begin(Lsn keep) HAKO_TRY {
+Status RecordLog<FileT>::Begin(Position keep) HAKO_TRY {
   const Lsn tail = tail_.load(std::memory_order_relaxed);
   {
     sync::MutexLock lock(tail_mutex_);
-    // The newest segment that the log is read from up to its end.
-    std::uint64_t predecessor = 0;
-    for (const Segment& segment : segments_.used()) {
-      if (segment.first <= tail) predecessor = segment.sequence;
-    }
-    HAKO_RETURN_IF_ERROR(segments_.Start(tail, predecessor));
+    // The log is read from this one on up to its end.
+    const std::uint64_t predecessor = segments_.used().empty() ? 0 : SegmentAt(tail).sequence;
+    HAKO_RETURN_IF_ERROR(StartSegment(tail, predecessor));
+    if (Status status = segments_.KeepOneFree(); !status.ok() && !absl::IsResourceExhausted(status)) return status;
     HAKO_RETURN_IF_ERROR(file_.Sync());
     segments_.DropAfter(predecessor);
     segments_.Release(keep);
@@ -27,7 +26,7 @@ HAKO_OR_NO_MEMORY
 
 // Cuts an entry into records.
 template <File FileT>
-void RecordLog<FileT>::Cut(const LogEntry& entry, bool run_continues, std::uint64_t secret, Parts* parts) {
+void RecordLog<FileT>::Cut(const LogEntry& entry, bool run_continues, Parts* parts) {
   std::string_view key = entry.key, value = entry.value;
   format::LogOp op = entry.op;
   do {
@@ -48,19 +47,83 @@ void RecordLog<FileT>::Cut(const LogEntry& entry, bool run_continues, std::uint6
     part.header.flags = static_cast<std::uint8_t>((goes_on ? format::LogRecordHeader::kEntryContinues : 0) |
                                                   (run_continues ? format::LogRecordHeader::kRunContinues : 0));
     part.header.key_size = op == format::LogOp::kPart ? 0 : static_cast<std::uint32_t>(entry.key.size());
-    part.digest = format::LogDigest(part.header, part.key, part.value, secret);
     parts->push_back(part);
     op = format::LogOp::kPart;
   } while (!key.empty() || !value.empty());
 }
 
 template <File FileT>
+Status RecordLog<FileT>::StartSegment(Lsn first, std::uint64_t predecessor) {
+  HAKO_RETURN_IF_ERROR(segments_.Start(first, predecessor));
+  const Segment& segment = segments_.used().back();
+  segment_end_ = segment.end();
+  segment_sequence_ = segment.sequence;
+  if constexpr (MappedFile<FileT>) {
+    char* const begin = reinterpret_cast<char*>(file_.MutableView(segment.PlaceOf(first), segment.capacity()).data());
+    segment_base_ = begin - first;
+  }
+  return absl::OkStatus();
+}
+
+template <File FileT>
+HAKO_INLINE Status RecordLog<FileT>::Append(const LogEntry& entry, Lsn* lsn) {
+  const std::size_t size = entry.key.size() + entry.value.size();
+  if (size <= format::kLogPartMax) [[likely]] {
+    format::LogRecordHeader header{};
+    header.size = static_cast<std::uint32_t>(sizeof(header) + size);
+    header.op = static_cast<std::uint8_t>(entry.op);
+    header.key_size = static_cast<std::uint32_t>(entry.key.size());
+    const std::uint64_t space = format::LogRecordSpace(header.size);
+    sync::MutexLock lock(tail_mutex_);
+    const Lsn tail = tail_.load(std::memory_order_relaxed);
+    if (tail + space <= segment_end_ && failure_.IsOk()) [[likely]] {
+      if (Status status = Write(header, entry.key, entry.value); !status.ok()) [[unlikely]]
+        return Fail(status);
+      *lsn = tail + space;
+      return absl::OkStatus();
+    }
+  }
+  HAKO_ASSIGN_OR_RETURN(*lsn, Append(std::span(&entry, 1)));
+  return absl::OkStatus();
+}
+
+template <File FileT>
+HAKO_INLINE Status RecordLog<FileT>::Write(const format::LogRecordHeader& header, std::string_view key, std::string_view value) {
+  const Lsn tail = tail_.load(std::memory_order_relaxed);
+  const std::uint64_t sequence = segment_sequence_;
+  const auto write_to = [&](char* out) {
+    std::memcpy(out, &header, sizeof(header));
+    if (!key.empty()) sync::CopyBytes(out + sizeof(header), key.data(), key.size());
+    if (!value.empty()) sync::CopyBytes(out + sizeof(header) + key.size(), value.data(), value.size());
+    const Le<std::uint32_t> check = format::LogCheck(out, header.size, tail, sequence, secret_);
+    std::memcpy(out, &check, sizeof(check));
+  };
+  if constexpr (MappedFile<FileT>) {
+    write_to(segment_base_ + tail);
+  } else {
+    absl::InlinedVector<char, 256> bytes(header.size);
+    write_to(bytes.data());
+    HAKO_RETURN_IF_ERROR(file_.WriteAt(segments_.used().back().PlaceOf(tail), std::as_bytes(std::span(bytes))));
+  }
+  tail_.store(tail + format::LogRecordSpace(header.size), std::memory_order_release);
+  return absl::OkStatus();
+}
+
+template <File FileT>
 StatusOr<Lsn> RecordLog<FileT>::Append(std::span<const LogEntry> entries) HAKO_TRY {
   Parts parts;
-  for (const LogEntry& entry : entries) Cut(entry, &entry != &entries.back(), secret_, &parts);
+  for (const LogEntry& entry : entries) Cut(entry, &entry != &entries.back(), &parts);
   sync::MutexLock lock(tail_mutex_);
   HAKO_RETURN_IF_ERROR(AppendParts(parts));
   return tail_.load(std::memory_order_relaxed);
+}
+HAKO_OR_NO_MEMORY
+
+template <File FileT>
+Status RecordLog<FileT>::Reserve(std::uint64_t bytes) HAKO_TRY {
+  sync::MutexLock lock(tail_mutex_);
+  HAKO_RETURN_IF_ERROR(failure_.Get());
+  return tail_.load(std::memory_order_relaxed) + bytes > segment_end_ ? segments_.Reserve(bytes) : absl::OkStatus();
 }
 HAKO_OR_NO_MEMORY
 
@@ -69,7 +132,7 @@ Status RecordLog<FileT>::AppendParts(Parts& parts) {
   HAKO_RETURN_IF_ERROR(failure_.Get());
   std::uint64_t bytes = 0;
   for (const Part& part : parts) bytes += format::LogRecordSpace(part.header.size);
-  if (tail_.load(std::memory_order_relaxed) + bytes > segments_.used().back().end()) HAKO_RETURN_IF_ERROR(segments_.Reserve(bytes));
+  if (tail_.load(std::memory_order_relaxed) + bytes > segment_end_) HAKO_RETURN_IF_ERROR(segments_.Reserve(bytes));
   for (Part& part : parts) {
     if (Status status = Put(part); !status.ok()) return Fail(status);
   }
@@ -80,24 +143,24 @@ template <File FileT>
 Status RecordLog<FileT>::Put(Part& part) {
   const Lsn tail = tail_.load(std::memory_order_relaxed);
   const std::uint64_t space = format::LogRecordSpace(part.header.size);
-  if (tail + space > segments_.used().back().end()) HAKO_RETURN_IF_ERROR(segments_.Start(tail, segments_.used().back().sequence));
-  const Segment& segment = segments_.used().back();
-  part.header.check = format::LogCheck(part.digest, tail, segment.sequence);
-  const auto copy_to = [&part](char* out) {
-    std::memcpy(out, &part.header, sizeof(part.header));
-    out += sizeof(part.header);
-    if (!part.key.empty()) std::memcpy(out, part.key.data(), part.key.size());
-    if (!part.value.empty()) std::memcpy(out + part.key.size(), part.value.data(), part.value.size());
-  };
-  if constexpr (MappedFile<FileT>) {
-    copy_to(reinterpret_cast<char*>(file_.MutableView(segment.PlaceOf(tail), part.header.size).data()));
-  } else {
-    absl::InlinedVector<char, 256> bytes(part.header.size);
-    copy_to(bytes.data());
-    HAKO_RETURN_IF_ERROR(file_.WriteAt(segment.PlaceOf(tail), std::as_bytes(std::span(bytes))));
+  if (tail + space > segment_end_) HAKO_RETURN_IF_ERROR(StartSegment(tail, segment_sequence_));
+  return Write(part.header, part.key, part.value);
+}
+
+template <File FileT>
+Status RecordLog<FileT>::SyncSegment(Position position) {
+  Segment segment;
+  {
+    sync::MutexLock lock(tail_mutex_);
+    segment = SegmentAt(position.lsn);
   }
-  tail_.store(tail + space, std::memory_order_release);
-  return absl::OkStatus();
+  const Status status = [&] {
+    if constexpr (MappedFile<FileT>)
+      return file_.SyncRange(segment.offset(), format::kLogSegmentHeader);
+    else
+      return file_.Sync();
+  }();
+  return status.ok() ? status : Fail(status);
 }
 
 template <File FileT>
@@ -107,7 +170,7 @@ StatusOr<Lsn> RecordLog<FileT>::SyncTail() {
   {
     sync::MutexLock lock(tail_mutex_);
     Parts mark;
-    Cut({format::LogOp::kMark, {}, {reinterpret_cast<const char*>(&durable), sizeof(durable)}}, false, secret_, &mark);
+    Cut({format::LogOp::kMark, {}, {reinterpret_cast<const char*>(&durable), sizeof(durable)}}, false, &mark);
     Status status = AppendParts(mark);
     if (!status.ok() && !absl::IsResourceExhausted(status)) return status;
     tail = tail_.load(std::memory_order_relaxed);

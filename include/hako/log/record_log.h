@@ -11,7 +11,7 @@
 // which one of them makes. There is no timer. Before a sync a mark is appended that names the LSN
 // up to which all is durable, which tells damage from a torn tail (log/log_reader.h).
 //
-// Use: Open, Replay once from the LSN that the database has made durable elsewhere, Begin; then
+// Use: Open, Replay once from the position of the first update that is not durable elsewhere, Begin; then
 // Append, WaitDurable and Release.
 //
 // Invariants
@@ -40,6 +40,7 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "hako/base/inline.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
@@ -47,6 +48,7 @@
 #include "hako/log/log_reader.h"
 #include "hako/log/log_segments.h"
 #include "hako/sync/mutex.h"
+#include "hako/sync/spin_lock.h"
 #include "hako/sync/sticky_status.h"
 
 namespace hako::log {
@@ -64,37 +66,67 @@ class RecordLog {
   RecordLog(const RecordLog&) = delete;
   RecordLog& operator=(const RecordLog&) = delete;
 
-  // Calls visit(std::span<const LogEntry>) for each run from `from` on: see LogReader::Read.
+  // Calls visit(std::span<const LogEntry>, end) for each run from `from` on: see LogReader::Read.
   template <class V>
-  Status Replay(Lsn from, V&& visit) {
+  Status Replay(Position from, V&& visit) {
     sync::MutexLock lock(tail_mutex_);
-    HAKO_ASSIGN_OR_RETURN(const Lsn end, LogReader<FileT>(file_, segments_.used(), secret_).Read(from, visit));
-    tail_.store(std::max(from, end), std::memory_order_relaxed);
+    HAKO_RETURN_IF_ERROR(segments_.Follow(from));
+    LogReader<FileT> reader(file_, segments_.used(), segments_.NewerSegments(), secret_);
+    HAKO_ASSIGN_OR_RETURN(const Lsn end, reader.Read(from.lsn, visit));
+    tail_.store(std::max(from.lsn, end), std::memory_order_relaxed);
     return absl::OkStatus();
   }
-  // Starts a segment behind the end that Replay found. `keep` is the LSN of the first update that is
-  // not durable elsewhere.
-  Status Begin(Lsn keep);
+  // Whether there is no segment of this log, as in an empty file.
+  bool IsEmpty() const {
+    sync::MutexLock lock(tail_mutex_);
+    return segments_.is_empty();
+  }
+  // Starts a segment behind the end that Replay found. The updates from `keep` on, which is durable,
+  // are not durable elsewhere.
+  Status Begin(Position keep);
 
   // Appends a run; returns its LSN, for WaitDurable. ResourceExhausted if there is no space: nothing
   // was appended, and later calls may succeed. REQUIRES: entries is not empty
   StatusOr<Lsn> Append(std::span<const LogEntry> entries);
-  StatusOr<Lsn> Append(const LogEntry& entry) { return Append(std::span(&entry, 1)); }
+  // The same for a run of one entry; sets *lsn. A short entry is appended where there is room in the
+  // segment.
+  HAKO_INLINE Status Append(const LogEntry& entry, Lsn* lsn);
+  StatusOr<Lsn> Append(const LogEntry& entry) {
+    Lsn lsn = 0;
+    HAKO_RETURN_IF_ERROR(Append(entry, &lsn));
+    return lsn;
+  }
+  // Makes sure that there is space for runs of this many bytes. ResourceExhausted if not.
+  Status Reserve(std::uint64_t bytes);
 
+  // Makes the segment durable, empty or not, that this position names.
+  Status SyncSegment(Position position);
   // Returns once everything below `lsn` survives a power cut.
   Status WaitDurable(Lsn lsn);
 
   // The end of the log, and the part that is known to survive a power cut.
   Lsn tail() const { return tail_.load(std::memory_order_acquire); }
   Lsn durable() const { return durable_.load(std::memory_order_acquire); }
-  // The updates below `lsn` are not needed any more.
-  void Release(Lsn lsn) {
+  // The end of the log, to be kept by the database once the log is durable up to it.
+  Position position() const {
     sync::MutexLock lock(tail_mutex_);
-    segments_.Release(lsn);
+    const bool is_empty = segments_.used().empty();
+    return {tail_.load(std::memory_order_relaxed),
+            is_empty ? Position().sequence : SegmentAt(tail_.load(std::memory_order_relaxed)).sequence};
+  }
+  // The updates before `keep`, which is durable, are not needed any more.
+  void Release(Position keep) {
+    sync::MutexLock lock(tail_mutex_);
+    segments_.Release(keep);
   }
   std::uint64_t file_bytes() const {
     sync::MutexLock lock(tail_mutex_);
     return segments_.file_bytes();
+  }
+  // The size in bytes that the file can grow to.
+  std::uint64_t capacity() const {
+    if constexpr (requires { file_.SizeMax(); }) return file_.SizeMax();
+    return ~std::uint64_t{0};
   }
   Status Health() const { return failure_.Get(); }
   Status Close() { return file_.Close(); }
@@ -103,14 +135,24 @@ class RecordLog {
   struct Part {
     format::LogRecordHeader header;
     std::string_view key, value;  // of the body, back to back
-    std::uint64_t digest;
   };
   using Parts = absl::InlinedVector<Part, 1>;
 
   RecordLog(FileT file, const DatabaseId& database, std::uint64_t secret)
       : file_(std::move(file)), secret_(secret), segments_(file_, database) {}
 
-  static void Cut(const LogEntry& entry, bool run_continues, std::uint64_t secret, Parts* parts);
+  // The newest segment that begins at or before `lsn`.
+  const Segment& SegmentAt(Lsn lsn) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_) {
+    const auto& used = segments_.used();
+    std::size_t i = used.size() - 1;
+    while (i > 0 && used[i].first > lsn) --i;
+    return used[i];
+  }
+  // Writes the record at the tail, and its check. REQUIRES: it fits in the segment
+  HAKO_INLINE Status Write(const format::LogRecordHeader& header, std::string_view key, std::string_view value)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
+  Status StartSegment(Lsn first, std::uint64_t predecessor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
+  static void Cut(const LogEntry& entry, bool run_continues, Parts* parts);
   Status AppendParts(Parts& parts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
   Status Put(Part& part) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
   Status Fail(const Status& status) {
@@ -122,9 +164,13 @@ class RecordLog {
 
   FileT file_;
   const std::uint64_t secret_;
-  mutable sync::Mutex tail_mutex_;
+  mutable sync::SpinLock tail_mutex_;  // held for longer only where a segment begins
   LogSegments<FileT> segments_ ABSL_GUARDED_BY(tail_mutex_);
   std::atomic<Lsn> tail_{0};  // changed with tail_mutex_ held
+  // The newest segment: its end, its sequence, and where LSN 0 would be in the map.
+  Lsn segment_end_ ABSL_GUARDED_BY(tail_mutex_) = 0;
+  std::uint64_t segment_sequence_ ABSL_GUARDED_BY(tail_mutex_) = 0;
+  char* segment_base_ ABSL_GUARDED_BY(tail_mutex_) = nullptr;
 
   sync::Mutex sync_mutex_;
   sync::ConditionVariable synced_;

@@ -75,6 +75,7 @@
 #include "hako/tree/page_states.h"
 #include "hako/tree/page_store.h"
 #include "hako/tree/unsaved_value.h"
+#include "hako/tree/update_log.h"
 
 namespace hako::tree {
 
@@ -95,6 +96,7 @@ class BufferPool {
 
   struct WriterState : sync::WriterState {
     Status error;
+    log::Lsn lsn = 0;  // behind its last update in the log
   };
 
   // `ask` is called, from any thread, when a checkpoint is due. The limits are lower where the
@@ -206,6 +208,7 @@ class BufferPool {
   DirtyPages& dirty() { return dirty_; }
   LongValues& long_values() { return long_values_; }
   CheckpointProgress& progress() { return progress_; }
+  UpdateLog<LogFileOf<FileT>>& log() { return log_; }
   PageArena& arena() { return *arena_; }
   const char* At(const Line& line) const { return At(std::atomic_ref(const_cast<Line&>(line).unit).load(std::memory_order_relaxed)); }
   // Begins a checkpoint of the store. The first call finds the free ids.
@@ -369,6 +372,7 @@ class BufferPool {
   CheckpointProgress progress_;
   alignas(64) std::atomic<std::uint64_t> used_units_{0};
   std::atomic<bool> needs_eviction_{false};
+  UpdateLog<LogFileOf<FileT>> log_{progress_, needs_eviction_};
   // Added to the limit, see HeldPages; and the part of it that belongs to finished updates.
   std::atomic<std::uint64_t> held_bytes_{0}, unsaved_held_bytes_{0};
 

@@ -39,6 +39,9 @@ void Checkpointer<FileT, Codec>::BeginEpoch(Epoch* epoch, F& describe) {
   epoch->held_bytes = pool_.unsaved_held_bytes();
   for (const auto& [id, value] : epoch->unsaved) pool_.dirty().NoteKnown(id);
   epoch->description.num_long = pool_.long_values().num_values();
+  epoch->description.log_id = pool_.log().id();
+  epoch->log = pool_.log().position();
+  pool_.log().NoteBegin();
   describe(epoch->description);
 }
 
@@ -53,6 +56,7 @@ Status Checkpointer<FileT, Codec>::Write(Epoch& epoch) {
   for (const auto& [id, value] : epoch.unsaved) HAKO_RETURN_IF_ERROR(store_.PutLong(id, value->Wait()));
   std::ranges::sort(epoch.freed);
   for (const std::uint32_t id : epoch.freed) HAKO_RETURN_IF_ERROR(store_.Forget(id));
+  HAKO_RETURN_IF_ERROR(pool_.log().PrepareCheckpoint(epoch.log));
   return store_.Commit([&](format::TreeSuperBlock& super) {
     super.num_records = epoch.description.num_records;
     super.root = epoch.description.root;
@@ -61,6 +65,9 @@ Status Checkpointer<FileT, Codec>::Write(Epoch& epoch) {
     super.num_long = epoch.description.num_long;
     super.metadata = epoch.description.metadata;
     super.type = epoch.description.type;
+    super.log_id = epoch.description.log_id;
+    super.log_lsn = epoch.log.lsn;
+    super.log_sequence = epoch.log.sequence;
   });
 }
 
@@ -182,6 +189,7 @@ void Checkpointer<FileT, Codec>::Finish(Epoch& epoch, const Status& status) {
   } else {
     TakeBack(epoch);
   }
+  if (status.ok()) pool_.log().NoteCheckpoint(epoch.log);
   pool_.arena().CutIds();
   if (!status.ok()) pool_.dirty().NoteChange();
   pool_.Unpin(epoch.pinned);

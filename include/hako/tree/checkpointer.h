@@ -43,6 +43,7 @@ class Checkpointer {
     std::vector<LongValues::Unsaved> unsaved;
     std::uint64_t held_bytes = 0;
     format::TreeSuperBlock description{};
+    log::Position log;  // behind its last update
     // Ids of pages that were put: those that are pinned, and those that were captured.
     std::vector<std::uint32_t> pinned, captured;
   };

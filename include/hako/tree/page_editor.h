@@ -74,16 +74,22 @@ class PageEditor {
     StoreHints(i);
   }
 
-  // Gives slot i another value; false if it does not fit. The key keeps its bytes, even if the
-  // comparator takes other bytes for equal.
-  HAKO_INLINE bool Replace(unsigned i, const Content& content) {
+  // Whether Replace can give slot i this value.
+  HAKO_INLINE bool HasRoomToReplace(unsigned i, const Content& content) const {
+    const format::Cell old = View::Decode(view_.cell(i));
+    const unsigned size = format::Cell::For(old.suffix, content.value.size(), content.is_long).Size(View::kInlined);
+    return size <= old.Size(View::kInlined) || size <= shape().room();
+  }
+  // Gives slot i another value. The key keeps its bytes, even if the comparator takes other bytes
+  // for equal. REQUIRES: HasRoomToReplace
+  HAKO_INLINE void Replace(unsigned i, const Content& content) {
     char* const cell = const_cast<char*>(view_.cell(i));
     const format::Cell old = View::Decode(cell);
     const format::Cell sizes = format::Cell::For(old.suffix, content.value.size(), content.is_long);
     const std::string_view rest(cell + old.header, old.Rest(View::kInlined));
     if (old.header == sizes.header && old.value == sizes.value && old.is_long == sizes.is_long) [[likely]] {
       sync::StoreShared(cell + old.header + rest.size(), content.value.data(), content.value.size());
-      return true;
+      return;
     }
     const unsigned old_size = old.Size(View::kInlined), size = sizes.Size(View::kInlined);
     if (size <= old_size) {
@@ -92,9 +98,8 @@ class PageEditor {
       if (sizes.header != old.header) sync::MoveShared(cell + sizes.header, rest.data(), rest.size());
       sync::StoreShared(cell + sizes.header + rest.size(), content.value.data(), content.value.size());
       AddGarbage(static_cast<int>(old_size - size));
-      return true;
+      return;
     }
-    if (shape().room() < size) return false;
     AddGarbage(static_cast<int>(old_size));
     const unsigned heap = shape().heap + size;
     StoreCell(view_.end() - heap, sizes, rest, content.value);
@@ -102,7 +107,14 @@ class PageEditor {
     Shape shape = this->shape();
     shape.heap = static_cast<std::uint16_t>(heap);
     StoreShape(shape);
-    return true;
+  }
+
+  // Whether the key's slot can get this content without Resize, and the change.
+  HAKO_INLINE bool HasRoomToStore(typename View::Slot slot, std::string_view key, const Content& content) const {
+    return slot.found ? HasRoomToReplace(slot.index, content) : HasPrefix(key) && HasRoomFor(CellSize(key, content));
+  }
+  HAKO_INLINE void Store(typename View::Slot slot, std::string_view key, const Content& content) {
+    slot.found ? Replace(slot.index, content) : Insert(slot.index, key, content);
   }
 
   unsigned KeySize(unsigned i) const { return shape().prefix + View::Decode(view_.cell(i)).suffix; }
@@ -208,7 +220,7 @@ class PageEditor {
     if (shape().level() > 0) MoveArray(view_.children(), to, from, n);
   }
   template <class T>
-  static void MoveArray(T* array, unsigned to, unsigned from, unsigned n) {
+  HAKO_INLINE static void MoveArray(T* array, unsigned to, unsigned from, unsigned n) {
     sync::MoveShared(reinterpret_cast<char*>(array + to), reinterpret_cast<const char*>(array + from), n * sizeof(T));
   }
   template <class T>

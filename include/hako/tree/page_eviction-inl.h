@@ -33,6 +33,7 @@ std::chrono::microseconds BufferPool<FileT, Codec>::Pause() const {
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::EvictIfNeeded() {
   needs_eviction_.store(false, std::memory_order_relaxed);
+  log_.PauseIfLong();
   // After a failed checkpoint there may be no disk space for a long time.
   if (const std::chrono::microseconds pause = Pause(); pause.count() != 0 && !progress_.has_failed())
     progress_.WaitFor(pause, [this] { return Pause().count() == 0; });

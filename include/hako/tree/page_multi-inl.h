@@ -65,7 +65,10 @@ class PageTree<Space, Compare>::MultiGuard {
       std::span<const Decision<ActionT>> all;
     } unused{tree_, deferred_, decisions};
     HAKO_RETURN_IF_ERROR(Prepare<ActionT>(decisions));
-    return Apply<ActionT>(decisions);
+    HAKO_RETURN_IF_ERROR(Log<ActionT>(decisions));
+    Status applied = CatchNoMemory([&] { return Apply<ActionT>(decisions); });
+    if (!applied.ok()) RefuseUpdates(tree_.space_, applied);
+    return applied;
   }
 
  private:
@@ -128,6 +131,18 @@ class PageTree<Space, Compare>::MultiGuard {
       }
     }
     return absl::OkStatus();
+  }
+
+  template <class ActionT>
+  Status Log(std::span<const Decision<ActionT>> decisions) {
+    if (!IsLogged(tree_.space_)) return absl::OkStatus();
+    absl::InlinedVector<format::LogEntry, kUsualKeys> run;
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      const ActionT& action = decisions[i].action;
+      if (action.kind() == ActionT::Kind::kSet) run.push_back({format::LogOp::kSet, keys_[i], action.value()});
+      if (action.kind() == ActionT::Kind::kRemove) run.push_back({format::LogOp::kRemove, keys_[i], {}});
+    }
+    return LogUpdates(tree_.space_, writer_, run) ? absl::OkStatus() : ErrorOf(writer_);
   }
 
   template <class ActionT>
@@ -262,8 +277,8 @@ class PageTree<Space, Compare>::MultiGuard {
     SplitResult halves{leaves_[*leaf], &halves_};
     Change(*halves.wanted);
     const bool is_long = stored.place != 0 || place.sizes.is_long;
-    const Status status =
-        is_long ? tree_.StoreSlowly(&halves, key, value, stored, place, &deferred_) : tree_.StoreByCall(&halves, key, value, place);
+    const Status status = is_long ? tree_.StoreSlowly(&halves, key, value, stored, place, &deferred_, nullptr)
+                                  : tree_.StoreByCall(&halves, key, value, place, nullptr);
     if (!halves_.empty()) {
       Line* const wanted = halves.wanted;
       leaves_.reserve(leaves_.size() + halves_.size());

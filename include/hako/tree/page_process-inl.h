@@ -35,18 +35,23 @@ HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::s
     if (action.kind() == ActionT::Kind::kSet) {
       guard.Change();
       if (place.found && place.sizes.value == action.value().size()) [[likely]] {
+        if (!LogUpdate(space_, writer, format::LogOp::kSet, key, action.value())) [[unlikely]]
+          return ErrorOf(writer);
         sync::StoreShared(bytes, action.value().data(), action.value().size());
         return absl::OkStatus();
       }
       if (action.value().size() > value_max_) [[unlikely]]
         return SetLong(guard, writer, key, action.value(), slot);
       SplitResult leaf{guard.line, nullptr};
-      const Status status = kInlines ? Store(&leaf, key, action.value(), slot) : StoreByCall(&leaf, key, action.value(), slot);
+      const Status status =
+          kInlines ? Store(&leaf, key, action.value(), slot, &writer) : StoreByCall(&leaf, key, action.value(), slot, &writer);
       if (status.ok() && !slot.found) AddToCount(writer, 1);
       return status;
     }
     if (action.kind() == ActionT::Kind::kRemove && slot.found) {
       guard.Change();
+      if (!LogUpdate(space_, writer, format::LogOp::kRemove, key)) [[unlikely]]
+        return ErrorOf(writer);
       kInlines && !kReadsValue<ActionT, V> ? RemoveShort(guard, writer, key, slot.index)
                                            : RemoveShortByCall(guard, writer, key, slot.index);
     }
@@ -106,7 +111,7 @@ Status PageTree<Space, Compare>::SetLong(LeafGuard& guard, WriterState& writer, 
   Deferred deferred(space_);
   const Status status = CatchNoMemory([&]() -> Status {
     SplitResult leaf{guard.line, nullptr};
-    return StoreAny(&leaf, key, value, slot, deferred);
+    return StoreAny(&leaf, key, value, slot, deferred, writer);
   });
   if (status.ok() && !slot.found) AddToCount(writer, 1);
   guard.Unlock();  // then `deferred` fills the value, before this thread pauses
@@ -122,6 +127,8 @@ HAKO_INLINE void PageTree<Space, Compare>::RemoveShort(LeafGuard& guard, WriterS
 
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::RemoveLong(LeafGuard& guard, WriterState& writer, std::string_view key, unsigned i) {
+  if (!LogUpdate(space_, writer, format::LogOp::kRemove, key)) [[unlikely]]
+    return ErrorOf(writer);
   Deferred deferred(space_);
   RemoveSlot(*guard.line, i, deferred);
   AddToCount(writer, -1);
@@ -131,23 +138,19 @@ Status PageTree<Space, Compare>::RemoveLong(LeafGuard& guard, WriterState& write
   return absl::OkStatus();
 }
 
-// Stores the record in the locked leaf, at `slot`. False if there is no room for it.
-template <class Space, Comparator Compare>
-HAKO_INLINE bool PageTree<Space, Compare>::TryStore(Line& leaf, std::string_view key, const Content& content, typename View::Slot slot) {
-  Editor page(space_, leaf);
-  if (slot.found) return page.Replace(slot.index, content);
-  if (!page.HasPrefix(key) || !page.HasRoomFor(page.CellSize(key, content))) return false;
-  page.Insert(slot.index, key, content);
-  return true;
-}
-
-// The same; the leaf may be split.
+// Stores the record in the locked leaf, at `slot`; the leaf may be split. `writer` logs the update,
+// unless it is nullptr.
 template <class Space, Comparator Compare>
 HAKO_INLINE Status PageTree<Space, Compare>::Store(SplitResult* leaf, std::string_view key, std::string_view value,
-                                                   typename View::Slot slot) {
-  if (TryStore(*leaf->wanted, key, Content{value}, slot)) [[likely]]
-    return absl::OkStatus();
-  return StoreSlowly(leaf, key, value, {}, slot, nullptr);
+                                                   typename View::Slot slot, WriterState* writer) {
+  Editor page(space_, *leaf->wanted);
+  const Content content{value};
+  if (!page.HasRoomToStore(slot, key, content)) [[unlikely]]
+    return StoreSlowly(leaf, key, value, {}, slot, nullptr, writer);
+  if (writer != nullptr && !LogUpdate(space_, *writer, format::LogOp::kSet, key, value)) [[unlikely]]
+    return ErrorOf(*writer);
+  page.Store(slot, key, content);
+  return absl::OkStatus();
 }
 
 template <class Space, Comparator Compare>
@@ -161,26 +164,29 @@ StatusOr<format::OverflowValue> PageTree<Space, Compare>::StoreLong(std::string_
 
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::StoreAny(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Slot slot,
-                                          Deferred& deferred) {
+                                          Deferred& deferred, WriterState& writer) {
   if (value.size() > kValueSizeMax) return TooLargeError("a value", value.size(), kValueSizeMax);
-  if (value.size() <= value_max_) return StoreSlowly(leaf, key, value, {}, slot, &deferred);
+  if (value.size() <= value_max_) return StoreSlowly(leaf, key, value, {}, slot, &deferred, &writer);
   HAKO_ASSIGN_OR_RETURN(const format::OverflowValue stored, StoreLong(value, deferred));
-  const Status status = CatchNoMemory([&] { return StoreSlowly(leaf, key, value, stored, slot, &deferred); });
+  const Status status = CatchNoMemory([&] { return StoreSlowly(leaf, key, value, stored, slot, &deferred, &writer); });
   if (!status.ok()) space_.FreeLong(stored, deferred);
   return status;
 }
 
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::StoreSlowly(SplitResult* leaf, std::string_view key, std::string_view value,
-                                             const format::OverflowValue& stored, typename View::Slot slot, Deferred* deferred) {
+                                             const format::OverflowValue& stored, typename View::Slot slot, Deferred* deferred,
+                                             WriterState* writer) {
   Content content{value};
   if (stored.place != 0) content = {{reinterpret_cast<const char*>(&stored), sizeof(stored)}, true};
   const auto replaced = slot.found ? LongValueOf(View(memory_, *leaf->wanted), slot.index) : std::nullopt;
-  // Without `deferred`, Store has tried already.
-  for (bool fails = deferred == nullptr; fails || !TryStoreByCall(*leaf->wanted, key, content, slot); fails = false) {
+  while (!Editor(space_, *leaf->wanted).HasRoomToStore(slot, key, content)) {
     HAKO_RETURN_IF_ERROR(MakeRoom(leaf, key, content, slot.index, slot.found));
     slot = View(memory_, *leaf->wanted).Find(key);
   }
+  if (writer != nullptr && !LogUpdate(space_, *writer, format::LogOp::kSet, key, value)) [[unlikely]]
+    return ErrorOf(*writer);
+  Editor(space_, *leaf->wanted).Store(slot, key, content);
   if (replaced) space_.FreeLong(*replaced, *deferred);
   return absl::OkStatus();
 }

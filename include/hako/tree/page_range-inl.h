@@ -47,8 +47,14 @@ StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(WriterState& write
     const unsigned begin = page.FindByCall(from).index;
     const unsigned end = last && range.to ? page.FindByCall(*range.to).index : page.count();
     std::string next(last ? std::string_view() : page.high(page.tail()));
-    for (unsigned i = end; i > begin; --i, ++removed) {
+    if (end > begin) {
       guard.Change();
+      const bool has_end = !last || range.to;
+      if (!LogUpdate(space_, writer, has_end ? format::LogOp::kRemoveRange : format::LogOp::kRemoveFrom, from,
+                     last ? range.to.value_or(std::string_view()) : std::string_view(next))) [[unlikely]]
+        return ErrorOf(writer);
+    }
+    for (unsigned i = end; i > begin; --i, ++removed) {
       RemoveSlot(*guard.line, i - 1, deferred);
       AddToCount(writer, -1);
     }

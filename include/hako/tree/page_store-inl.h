@@ -84,10 +84,37 @@ Status PageStore<FileT>::CountFree() {
 // which no kill of the process can leave half done.
 template <File FileT>
 Status PageStore<FileT>::MakeSuperDurable() {
+  if (super_is_durable_) return absl::OkStatus();
   ++reinterpret_cast<unsigned char&>(super_.touched[0]);
   HAKO_RETURN_IF_ERROR(file_.WriteAt(super_.sequence % 2 * storage::kSlotDistance + offsetof(Super, touched),
                                      std::as_bytes(std::span(super_.touched).first(1))));
-  return file_.Sync();
+  HAKO_RETURN_IF_ERROR(file_.Sync());
+  super_is_durable_ = true;
+  return absl::OkStatus();
+}
+
+template <File FileT>
+Status PageStore<FileT>::SetLog(const log::DatabaseId& id, log::Position position) {
+  HAKO_RETURN_IF_ERROR(Health());
+  HAKO_RETURN_IF_ERROR(MakeSuperDurable());
+  Super super = super_;
+  super.log_id = id;
+  super.log_lsn = position.lsn;
+  super.log_sequence = position.sequence;
+  return StoreSuper(super);
+}
+
+// Stores `super` as the newer superblock. REQUIRES: all that it names is durable, and so is the
+// superblock that is the newer one now
+template <File FileT>
+Status PageStore<FileT>::StoreSuper(Super super) {
+  super.sequence = super.sequence + 1;
+  super.check = format::CheckOf(super);
+  HAKO_RETURN_IF_ERROR(file_.WriteAt(super.sequence % 2 * storage::kSlotDistance, std::as_bytes(std::span(&super, 1))));
+  HAKO_RETURN_IF_ERROR(file_.Sync());
+  super_ = super;
+  NoteSuper();
+  return absl::OkStatus();
 }
 
 template <File FileT>
@@ -132,15 +159,10 @@ Status PageStore<FileT>::Commit(F&& change) {
   change(super);
   super.map = pages_.roots();
   super.end = space_.EndWithoutRetired();
-  super.sequence = super.sequence + 1;
   super.synced_at = WallClock();
-  super.check = format::CheckOf(super);
-  HAKO_RETURN_IF_ERROR(file_.WriteAt(super.sequence % 2 * storage::kSlotDistance, std::as_bytes(std::span(&super, 1))));
-  HAKO_RETURN_IF_ERROR(file_.Sync());
-  super_ = super;
+  HAKO_RETURN_IF_ERROR(StoreSuper(super));
   space_.Commit();
   NoteFree(file_.size(), space_.used_bytes());
-  NoteSuper();
   return absl::OkStatus();
 }
 
@@ -167,6 +189,9 @@ template <File FileT>
 auto PageStore<FileT>::Pin() -> StatusOr<Pinned> {
   HAKO_RETURN_IF_ERROR(Begin([](std::uint32_t, std::uint32_t) {}));
   Pinned pinned{super_, {}};
+  pinned.super.log_id = {};
+  pinned.super.log_lsn = pinned.super.log_sequence = 0;
+  pinned.super.check = format::CheckOf(pinned.super);
   space_.map().ForEachUsedRun([&](std::uint64_t place, std::uint64_t units) { pinned.runs.push_back({place, units}); });
   space_.Pin();
   return pinned;

@@ -39,6 +39,7 @@
 #include "hako/base/wall_clock.h"
 #include "hako/file/file.h"
 #include "hako/format/tree_file_format.h"
+#include "hako/log/log_segments.h"
 #include "hako/storage/superblock_slots.h"
 #include "hako/tree/file_space.h"
 #include "hako/tree/free_space_map.h"
@@ -81,6 +82,12 @@ class PageStore {
   std::uint64_t num_commits() const { return num_commits_.load(std::memory_order_relaxed); }
   std::uint64_t synced_at() const { return synced_at_.load(std::memory_order_relaxed); }
 
+  // Makes durable which log the file needs, without a checkpoint; zeros = none.
+  Status SetLog(const log::DatabaseId& id, log::Position position);
+  // The position that the last checkpoint names.
+  log::Position log_position() const { return {super_.log_lsn, super_.log_sequence}; }
+  // Makes the superblock durable that was read by Open. REQUIRES: the file is writable
+  Status MakeSuperDurable();
   // Begins a checkpoint of about that many bytes. The first call finds the free space, and calls
   // is_free(first, end) for ids without an image.
   template <class F>
@@ -174,7 +181,7 @@ class PageStore {
 
   static StatusOr<Super> Create(FileT& file, std::string_view comparator, std::string_view codec, std::uint32_t page_size);
   static Status Validate(const Super& super, std::uint64_t size, std::string_view comparator, std::string_view codec);
-  Status MakeSuperDurable();
+  Status StoreSuper(Super super);
   template <class F>
   Status FindFreeSpace(F& is_free);
   // Sets the entry of an id, whose space is freed if that fails.
@@ -204,6 +211,7 @@ class PageStore {
   FileSpace<FileT> space_{file_};
   ImageWriter<FileT> writer_{file_, space_};
   bool space_is_known_ = false;
+  bool super_is_durable_ = false;
   bool is_written_ = false;
   std::atomic<std::uint64_t> free_bytes_{0}, num_commits_{0}, synced_at_{0};
 };

@@ -21,6 +21,7 @@
 //   6. The space is notified (MarkDirty) before a page is changed, while the page is locked.
 //   7. While writers run, no thread that has a page locked waits for another page to be read from a
 //      file.
+//   8. An update is logged (tree/page_logging.h) with its leaves locked, as its last step that can fail.
 //
 // Thread-safe, except the functions that require that there are no writers.
 #pragma once
@@ -56,6 +57,7 @@
 #include "hako/tree/leaf_copy.h"
 #include "hako/tree/page_builder.h"
 #include "hako/tree/page_editor.h"
+#include "hako/tree/page_logging.h"
 #include "hako/tree/page_space.h"
 #include "hako/tree/page_view.h"
 
@@ -314,19 +316,15 @@ class PageTree {
   [[gnu::noinline]] Status FetchLong(std::string_view key, SinkRef sink, Reached leaf, std::optional<format::OverflowValue> stored);
 
   // REQUIRES: neither the value nor the one that it replaces is long
-  HAKO_INLINE Status Store(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Slot slot);
-  Status StoreByCall(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Slot slot) {
-    if (TryStoreByCall(*leaf->wanted, key, Content{value}, slot)) return absl::OkStatus();
-    return StoreSlowly(leaf, key, value, {}, slot, nullptr);
-  }
-  HAKO_INLINE bool TryStore(Line& leaf, std::string_view key, const Content& content, typename View::Slot slot);
-  [[gnu::noinline]] bool TryStoreByCall(Line& leaf, std::string_view key, const Content& content, typename View::Slot slot) {
-    return TryStore(leaf, key, content, slot);
+  HAKO_INLINE Status Store(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Slot slot, WriterState* writer);
+  [[gnu::noinline]] Status StoreByCall(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Slot slot,
+                                       WriterState* writer) {
+    return Store(leaf, key, value, slot, writer);
   }
   // `stored` names the value if it is long.
   [[gnu::noinline]] Status StoreSlowly(SplitResult* leaf, std::string_view key, std::string_view value, const format::OverflowValue& stored,
-                                       typename View::Slot slot, Deferred* deferred);
-  Status StoreAny(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Slot slot, Deferred& deferred);
+                                       typename View::Slot slot, Deferred* deferred, WriterState* writer);
+  Status StoreAny(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Slot slot, Deferred&, WriterState&);
   StatusOr<format::OverflowValue> StoreLong(std::string_view value, Deferred& deferred);
   Status MakeRoom(SplitResult* page, std::string_view key, const Content& content, unsigned index, bool replaces);
   Status Rebuild(Line& line, Builder& builder, unsigned more_slots, unsigned spare);

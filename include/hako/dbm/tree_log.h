@@ -1,0 +1,94 @@
+// Where the log of a TreeDBM lies: in a file beside the database, DATABASE-log, or in one that the
+// application has opened.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+#include "hako/file/path.h"
+#include "hako/format/log_format.h"
+
+namespace hako {
+
+// Returns the absolute path of the log of the database at `path`, which may be a symbolic link to it.
+std::string LogPathOf(const std::string& path);
+// Gives the log at `path` the permissions, owner and group of its database.
+Status TakePermissionsOfDatabase(const std::string& path);
+
+template <File LogFile>
+class LogPlace {
+ public:
+  // The database has no log.
+  LogPlace() = default;
+  explicit LogPlace(LogFile file) : file_(std::move(file)) {}
+  // Beside the database at this path, which exists, opened as `options` say.
+  LogPlace(const std::string& database, const FileOptions& options) : path_(LogPathOf(database)) {
+    options_.lock_timeout = options.lock_timeout;
+    options_.huge_pages = false;
+  }
+
+  bool is_known() const { return file_.has_value() || !path_.empty(); }
+
+  // Opens the log that the database needs. DataLoss if there is none.
+  StatusOr<LogFile> OpenExisting(bool writable) {
+    StatusOr<LogFile> file = TakeFile(writable ? OpenMode::kReadWrite : OpenMode::kReadOnly);
+    if (absl::IsNotFound(file.status()))
+      return absl::DataLossError(
+          absl::StrCat("the log is missing, which has the newest updates: ", path_.empty() ? "no file given" : path_));
+    return file;
+  }
+  // Creates an empty log; drops one that is there, as no database needs it. InvalidArgument if it is
+  // another file.
+  StatusOr<LogFile> Create() {
+    StatusOr<LogFile> file = TakeFile(OpenMode::kCreate);
+    if (!file.ok()) {
+      return Status(file.status().code(),
+                    absl::StrCat("cannot create the log, which only Durability::kNone does without: ", file.status().message()));
+    }
+    if (file->Size() != 0) {
+      HAKO_RETURN_IF_ERROR(CheckIsLog(*file));
+      HAKO_RETURN_IF_ERROR(file->Resize(0));
+    }
+    if (!path_.empty()) HAKO_RETURN_IF_ERROR(TakePermissionsOfDatabase(path_));
+    return file;
+  }
+  // Removes the log, which the database does not need any more. REQUIRES: it is closed
+  Status Remove() { return path_.empty() ? absl::OkStatus() : RemoveFile(path_); }
+
+ private:
+  // Whether it begins as a log does, or has only zeros there, as one that was not completed.
+  Status CheckIsLog(const LogFile& file) const {
+    std::array<char, sizeof(format::kLogMagic)> begin{};
+    const std::size_t size = std::min<std::uint64_t>(file.Size(), begin.size());
+    HAKO_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(begin).first(size))));
+    if (begin == format::kLogMagic || begin == decltype(begin){}) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("the file in place of the log is none: ", path_));
+  }
+  StatusOr<LogFile> TakeFile(OpenMode mode) {
+    if (file_.has_value()) {
+      LogFile file = std::move(*file_);
+      file_.reset();
+      return file;
+    }
+    if constexpr (PathFile<LogFile>) {
+      options_.mode = mode;
+      if (!path_.empty()) return LogFile::Open(path_, options_);
+    }
+    return absl::NotFoundError("no log");
+  }
+
+  std::optional<LogFile> file_;
+  std::string path_;  // empty: file_ is the log, or there is none
+  FileOptions options_;
+};
+
+}  // namespace hako

@@ -1,0 +1,34 @@
+#include "hako/dbm/tree_log.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+namespace hako {
+
+namespace {
+constexpr std::string_view kEnding = "-log";
+}
+
+std::string LogPathOf(const std::string& path) {
+  std::error_code error;
+  const std::string canonical = std::filesystem::canonical(path, error).string();
+  return (error ? path : canonical) + std::string(kEnding);
+}
+
+Status TakePermissionsOfDatabase(const std::string& path) {
+  struct stat database, log;
+  const std::string of = path.substr(0, path.size() - kEnding.size());
+  if (stat(of.c_str(), &database) != 0) return SystemError(errno, absl::StrCat("cannot look at ", of));
+  if (stat(path.c_str(), &log) != 0) return SystemError(errno, absl::StrCat("cannot look at ", path));
+  // Only root may give a file to another user.
+  if (database.st_uid != log.st_uid || database.st_gid != log.st_gid) (void)!chown(path.c_str(), database.st_uid, database.st_gid);
+  if (((database.st_mode ^ log.st_mode) & 07777) == 0 || chmod(path.c_str(), database.st_mode & 07777) == 0) return absl::OkStatus();
+  return SystemError(errno, absl::StrCat("cannot set the permissions of ", path));
+}
+
+}  // namespace hako

@@ -1,0 +1,241 @@
+// Cuts the power under a TreeDBM with a log, or kills its process, at any moment. The database opens
+// with the state after one of its updates: after a kill not before the last one that has returned,
+// after a power cut not before the last one that was made durable. A batch is there as a whole or not
+// at all.
+//
+// The database and its log lose power at the same moment, each with its own unsynced sectors.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/tree_dbm.h"
+#include "hako/file/memory_file.h"
+#include "support/checked_value.h"
+#include "support/crash_memory.h"
+#include "support/crash_states.h"
+#include "support/fault_file.h"
+#include "support/full_size.h"
+#include "support/random.h"
+#include "support/sanitizers.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+namespace {
+
+using Image = std::vector<std::byte>;
+struct Images {
+  Image database, log;
+};
+
+template <class D>
+StatusOr<Records> RecordsOf(D& db) {
+  Records found;
+  HAKO_RETURN_IF_ERROR(db.ProcessEach([&](std::string_view key, std::string_view value) { found.emplace(key, value); }));
+  if (db.Count() != found.size()) return absl::DataLossError("Count is wrong");
+  return found;
+}
+
+// Opens what a crash left, and works with it.
+StatusOr<Records> Recover(const Images& images, Durability durability) {
+  using Database = TreeDBM<MemoryFile>;
+  const MemoryFile database = MemoryFile::Of(images.database), log = MemoryFile::Of(images.log);
+  const TreeOptions options = {.cache_bytes = 4 << 20, .durability = durability};
+  HAKO_ASSIGN_OR_RETURN(auto db, Database::Open(database.Share(), log.Share(), options));
+  HAKO_ASSIGN_OR_RETURN(Records found, RecordsOf(*db));
+  HAKO_RETURN_IF_ERROR(db->Set("works", "again"));
+  HAKO_RETURN_IF_ERROR(db->Verify());
+  HAKO_RETURN_IF_ERROR(db->Close());
+  HAKO_ASSIGN_OR_RETURN(db, Database::Open(database.Share(), log.Share(), options));
+  Records again = found;
+  again["works"] = "again";
+  HAKO_ASSIGN_OR_RETURN(const Records found_again, RecordsOf(*db));
+  if (found_again != again) return absl::DataLossError("a later update is lost");
+  return found;
+}
+
+template <class FileT>
+class Machine {
+  using DatabaseFile = FaultFile<FileT>;
+  using Database = TreeDBM<DatabaseFile>;
+
+ public:
+  explicit Machine(std::uint64_t seed) : random_(seed) { Observe(); }
+
+  // One life of a process, which ends by Close, a kill or a power cut.
+  void Live(int count) {
+    const Durability durability = random_.OneIn(5) ? Durability::kNone : random_.OneIn(2) ? Durability::kProcess : Durability::kPower;
+    const auto plan = std::make_shared<FaultPlan>();
+    const TreeOptions options = {.page_size = kPageSizes[random_.Below(std::size(kPageSizes))],
+                                 .cache_bytes = 64 << 20,
+                                 .durability = durability,
+                                 .log_bytes = std::uint64_t{1} << 40};
+    if (random_.OneIn(6)) plan->Arm({.call = random_.Between(1, 15), .forever = true});  // dies while it opens it
+    auto opened = Database::Open(DatabaseFile(FileT(database_), plan), DatabaseFile(FileT(log_), plan), options);
+    if (!opened.ok()) {
+      ASSERT_GT(plan->fired_count(), 0u) << opened.status();
+      return;
+    }
+    auto& db = **opened;
+    {
+      const auto found = RecordsOf(db);
+      if (plan->fired_count() > 0) return;
+      ASSERT_THAT(found, IsOk());
+      ASSERT_TRUE(IsOneOf(*found, acknowledged_)) << "after a kill: " << Difference(states_.back(), *found);
+      states_ = {*found};
+      acknowledged_ = durable_ = 0;
+    }
+    for (int i = 0; i < count && plan->fired_count() == 0 && !testing::Test::HasFatalFailure(); ++i) {
+      if (i == count - 10 && random_.OneIn(2)) plan->Arm({.call = random_.Between(1, 20), .forever = true});
+      ASSERT_NO_FATAL_FAILURE(Operate(db, durability, *plan, static_cast<std::uint64_t>(i)));
+      if (random_.OneIn(25)) CheckCrash();
+    }
+    if (plan->fired_count() == 0 && random_.OneIn(2)) {
+      const Status closed = db.Close();
+      if (plan->fired_count() > 0) return;
+      ASSERT_THAT(closed, IsOk());
+      acknowledged_ = durable_ = states_.size() - 1;
+      CheckCrash();
+      return;
+    }
+    plan->Arm({.forever = true});  // killed: what it has written is in the page cache
+    if (random_.OneIn(2)) CutPower();
+  }
+
+  int num_crashes() const { return num_crashes_; }
+
+ private:
+  static constexpr unsigned kPageSizes[] = {128, 200, 1024, 8192};
+
+  void Operate(Database& db, Durability durability, const FaultPlan& plan, std::uint64_t salt) {
+    Status status;
+    bool syncs = durability == Durability::kPower;
+    if (random_.OneIn(30)) {
+      syncs = true;
+      status = random_.OneIn(3) ? db.Rebuild() : random_.OneIn(3) ? db.Verify() : db.Synchronize(SyncMode::kHard);
+    } else if (random_.OneIn(15) && durability != Durability::kNone) {
+      syncs = true;
+      status = db.WaitDurable(db.LastLsn());
+    } else {
+      status = Update(db, salt);
+    }
+    if (plan.fired_count() > 0) return;
+    ASSERT_THAT(status, IsOk());
+    if (durability != Durability::kNone || syncs) acknowledged_ = states_.size() - 1;
+    if (syncs) durable_ = acknowledged_;
+  }
+
+  Status Update(Database& db, std::uint64_t salt) {
+    Records after = states_.back();
+    const std::string key = NumberedKey(random_.Below(60));
+    if (random_.OneIn(150)) {
+      states_.push_back({});
+      return db.Clear();
+    }
+    if (random_.OneIn(30)) {  // not atomic: a part of the range may be left, from any key on
+      const std::string to = NumberedKey(random_.Below(60));
+      for (auto it = after.lower_bound(key); it != after.end() && it->first < to; it = after.erase(it)) states_.push_back(after);
+      states_.push_back(after);
+      return db.RemoveRange(key, to).status();
+    }
+    if (random_.OneIn(10)) return UpdateMany(db, salt);
+    if (random_.OneIn(4)) {
+      const bool is_there = after.erase(key) != 0;
+      states_.push_back(after);
+      const Status status = db.Remove(key);
+      return absl::IsNotFound(status) && !is_there ? absl::OkStatus() : status;
+    }
+    after[key] = CheckedValue(key, SomeSize(), salt);
+    states_.push_back(after);
+    return db.Set(key, states_.back()[key]);
+  }
+
+  Status UpdateMany(Database& db, std::uint64_t salt) {
+    Records after = states_.back();
+    std::vector<std::string> keys;
+    for (std::uint64_t n = random_.Between(2, 20); n > 0; --n) keys.push_back(NumberedKey(random_.Below(60)));
+    std::ranges::sort(keys);
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    for (const std::string& key : keys) {
+      if (random_.OneIn(3))
+        after.erase(key);
+      else
+        after[key] = CheckedValue(key, SomeSize(), salt);
+    }
+    states_.push_back(after);
+    return db.ProcessMulti(std::vector<std::string_view>(keys.begin(), keys.end()), [&](std::size_t i, auto) {
+      const auto it = after.find(keys[i]);
+      return it == after.end() ? Action::Remove() : Action::Set(it->second);
+    });
+  }
+
+  std::size_t SomeSize() { return random_.OneIn(30) ? random_.Below(random_.OneIn(20) ? 300'000 : 20'000) : random_.SkewedSize(9); }
+
+  bool IsOneOf(const Records& found, std::size_t first) const {
+    return std::count(states_.begin() + static_cast<std::ptrdiff_t>(first), states_.end(), found) > 0;
+  }
+
+  void CheckCrash() {
+    if (testing::Test::HasFailure()) return;
+    const bool is_kill = random_.OneIn(4);
+    ++num_crashes_;
+    const Images images = is_kill ? Images{database_->Live(), log_->Live()} : Images{database_->Crash(random_), log_->Crash(random_)};
+    const auto found = Recover(images, random_.OneIn(3) ? Durability::kNone : Durability::kProcess);
+    ASSERT_THAT(found, IsOk()) << (is_kill ? "after a kill" : "after a power cut");
+    ASSERT_TRUE(IsOneOf(*found, is_kill ? acknowledged_ : durable_))
+        << (is_kill ? "after a kill: " : "after a power cut: ") << Difference(states_.back(), *found);
+  }
+
+  // Crashes within an operation: at its writes and syncs.
+  void Observe() {
+    database_->on_event = log_->on_event = [this] {
+      if (random_.OneIn(10)) CheckCrash();
+    };
+  }
+  void CutPower() {
+    const Images images{database_->Crash(random_), log_->Crash(random_)};
+    database_->on_event = log_->on_event = [] {};
+    database_ = std::make_shared<CrashMemory>(images.database, 1);
+    log_ = std::make_shared<CrashMemory>(images.log, 1);
+    Observe();
+    acknowledged_ = durable_;
+  }
+
+  Random random_;
+  std::shared_ptr<CrashMemory> database_ = std::make_shared<CrashMemory>(Image{}, 1);
+  std::shared_ptr<CrashMemory> log_ = std::make_shared<CrashMemory>(Image{}, 1);
+  std::vector<Records> states_ = {{}};  // after each update, and within those that are not atomic
+  // The first of states_ that a kill, or a power cut, may leave.
+  std::size_t acknowledged_ = 0, durable_ = 0;
+  int num_crashes_ = 0;
+};
+
+template <class FileT>
+class TreeLogCrashTest : public testing::Test {};
+using CrashFiles = testing::Types<MappedCrashFile, PositionalCrashFile>;
+TYPED_TEST_SUITE(TreeLogCrashTest, CrashFiles);
+
+TYPED_TEST(TreeLogCrashTest, LosesNothingBelowItsDurability) {
+  SCOPED_TRACE(TestSeed());
+  const int num_machines = FullSize() ? 2000 : 10 / kSlowdown;
+  int num_crashes = 0;
+  for (int number = 0; number < num_machines; ++number) {
+    SCOPED_TRACE(number);
+    Machine<TypeParam> machine(Random::Mix(TestSeed()) + static_cast<std::uint64_t>(number));
+    for (int life = 0; life < 12; ++life) ASSERT_NO_FATAL_FAILURE(machine.Live(life == 0 ? 30 : 120)) << "life " << life;
+    num_crashes += machine.num_crashes();
+  }
+  EXPECT_GE(num_crashes, num_machines * 50);
+  ReportCrashStates(static_cast<std::uint64_t>(num_crashes));
+}
+
+}  // namespace
+}  // namespace hako

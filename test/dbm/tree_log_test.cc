@@ -1,0 +1,380 @@
+// The log of a TreeDBM: what Open finds after the death of a process, and which files it refuses.
+//
+// A process is killed here by copying its files as they are in the page cache.
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/any_dbm.h"
+#include "hako/dbm/tree_dbm.h"
+#include "hako/file/memory_file.h"
+#include "hako/file/memory_map_parallel_file.h"
+#include "hako/file/positional_parallel_file.h"
+#include "support/fault_file.h"
+#include "support/random.h"
+#include "support/status_matchers.h"
+#include "support/temp_dir.h"
+#include "support/threads.h"
+
+namespace hako {
+namespace {
+
+using testing::HasSubstr;
+
+template <class FileT>
+class TreeLogTest : public testing::Test {
+ protected:
+  using Database = TreeDBM<FileT>;
+
+  std::string path() const { return directory_.File("db"); }
+  static std::string LogOf(const std::string& path) { return path + "-log"; }
+  auto Open(const std::string& path, const TreeOptions& options = {}, OpenMode mode = OpenMode::kCreate) {
+    return Database::Open(path, options, {.mode = mode});
+  }
+  // The files as they are now, under another name.
+  std::string Kill(const std::string& name = "killed") {
+    const std::string copy = directory_.File(name);
+    std::filesystem::copy_file(path(), copy, std::filesystem::copy_options::overwrite_existing);
+    if (std::filesystem::exists(LogOf(path())))
+      std::filesystem::copy_file(LogOf(path()), LogOf(copy), std::filesystem::copy_options::overwrite_existing);
+    return copy;
+  }
+  TempDir directory_;
+};
+using Files = testing::Types<MemoryMapParallelFile, PositionalParallelFile>;
+TYPED_TEST_SUITE(TreeLogTest, Files);
+
+TYPED_TEST(TreeLogTest, HasEveryUpdateAfterAKill) {
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path(), {.page_size = 512}));
+  Random random(TestSeed());
+  SCOPED_TRACE(TestSeed());
+  Records expected;
+  for (int i = 0; i < 5000; ++i) {
+    const std::string key = NumberedKey(random.Below(1500));
+    if (i == 2000) {
+      ASSERT_THAT(db->Clear(), IsOk());
+      expected.clear();
+    } else if (i % 1000 == 999) {
+      ASSERT_THAT(db->RemoveRange(NumberedKey(300), NumberedKey(700)), IsOk());
+      expected.erase(expected.lower_bound(NumberedKey(300)), expected.lower_bound(NumberedKey(700)));
+    } else if (i % 5 == 4) {
+      EXPECT_EQ(db->Remove(key).ok(), expected.erase(key) == 1);
+    } else if (i % 7 == 6) {
+      ASSERT_THAT(db->Append(key, "more"), IsOk());
+      expected[key] += "more";
+    } else {
+      expected[key] = std::string(random.OneIn(50) ? random.Below(100'000) : random.Below(40), static_cast<char>('a' + i % 26));
+      ASSERT_THAT(db->Set(key, expected[key]), IsOk());
+    }
+  }
+  ASSERT_THAT(db->RemoveRange(NumberedKey(1400)), IsOk());
+  expected.erase(expected.lower_bound(NumberedKey(1400)), expected.end());
+  const std::string killed = this->Kill();
+  for (const OpenMode mode : {OpenMode::kReadOnly, OpenMode::kReadWrite, OpenMode::kReadWrite}) {
+    ASSERT_OK_AND_ASSIGN(auto found, this->Open(killed, {}, mode));
+    EXPECT_EQ(ListByIterator(*found).records, expected);
+    EXPECT_EQ(found->Count(), expected.size());
+    EXPECT_THAT(found->Verify(), IsOk());
+    ASSERT_THAT(found->Close(), IsOk());
+  }
+  EXPECT_FALSE(std::filesystem::exists(this->LogOf(killed)));
+}
+
+TYPED_TEST(TreeLogTest, IsNotThereAfterCloseNorWithoutDurability) {
+  {
+    ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path()));
+    EXPECT_TRUE(std::filesystem::exists(this->LogOf(this->path())));
+    ASSERT_THAT(db->Set("key", "value"), IsOk());
+    ASSERT_THAT(db->Close(), IsOk());
+    EXPECT_FALSE(std::filesystem::exists(this->LogOf(this->path())));
+  }
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path(), {.durability = Durability::kNone}));
+  EXPECT_FALSE(std::filesystem::exists(this->LogOf(this->path())));
+  ASSERT_THAT(db->Set("key", "other"), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto killed, this->Open(this->Kill()));
+  EXPECT_EQ(killed->Get("key").value(), "value");
+}
+
+// A log that is needed is read even if the database is opened without one, which then drops it.
+TYPED_TEST(TreeLogTest, IsDroppedAfterACheckpoint) {
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path()));
+  ASSERT_THAT(db->Set("key", "value"), IsOk());
+  const std::string killed = this->Kill();
+  {
+    ASSERT_OK_AND_ASSIGN(auto found, this->Open(killed, {.durability = Durability::kNone}));
+    EXPECT_FALSE(std::filesystem::exists(this->LogOf(killed)));
+    EXPECT_EQ(found->Get("key").value(), "value");
+    std::filesystem::copy_file(killed, this->directory_.File("again"));
+  }
+  ASSERT_OK_AND_ASSIGN(auto again, this->Open(this->directory_.File("again")));
+  EXPECT_EQ(again->Get("key").value(), "value");
+}
+
+TYPED_TEST(TreeLogTest, IsRefusedIfMissingEmptyForeignOrDamaged) {
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path()));
+  ASSERT_THAT(db->Set("key", "value"), IsOk());
+  ASSERT_THAT(db->WaitDurable(db->LastLsn()), IsOk());
+  ASSERT_THAT(db->Set("key", "newer"), IsOk());
+  ASSERT_THAT(db->WaitDurable(db->LastLsn()), IsOk());
+  const std::string killed = this->Kill();
+  const std::string log = this->LogOf(killed), kept = this->directory_.File("kept");
+  std::filesystem::rename(log, kept);
+  for (const OpenMode mode : {OpenMode::kReadOnly, OpenMode::kReadWrite, OpenMode::kCreate}) {
+    EXPECT_THAT(this->Open(killed, {}, mode), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("the log is missing")));
+    EXPECT_FALSE(std::filesystem::exists(log));
+  }
+  { ASSERT_THAT(MemoryMapParallelFile::Open(log), IsOk()); }
+  EXPECT_THAT(this->Open(killed), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("empty")));
+  {
+    ASSERT_OK_AND_ASSIGN(auto other, this->Open(this->directory_.File("other")));
+    ASSERT_THAT(other->Set("key", "other"), IsOk());
+    std::filesystem::copy_file(this->LogOf(this->directory_.File("other")), log, std::filesystem::copy_options::overwrite_existing);
+  }
+  EXPECT_THAT(this->Open(killed), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("another database")));
+  std::filesystem::copy_file(kept, log, std::filesystem::copy_options::overwrite_existing);
+  {
+    ASSERT_OK_AND_ASSIGN(auto file, MemoryMapParallelFile::Open(log));
+    file.MutableView(format::kLogSegmentHeader + 20, 1)[0] ^= std::byte{1};
+  }
+  EXPECT_THAT(this->Open(killed), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("damaged")));
+  std::filesystem::copy_file(kept, log, std::filesystem::copy_options::overwrite_existing);
+  ASSERT_OK_AND_ASSIGN(auto found, this->Open(killed));
+  EXPECT_EQ(found->Get("key").value(), "newer");
+}
+
+// The log of an earlier use of the database, which nothing needs.
+TYPED_TEST(TreeLogTest, DropsAStaleOne) {
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path()));
+  ASSERT_THAT(db->Set("key", "old"), IsOk());
+  std::filesystem::copy_file(this->LogOf(this->path()), this->directory_.File("stale"));
+  ASSERT_THAT(db->Set("key", "new"), IsOk());
+  ASSERT_THAT(db->Close(), IsOk());
+  std::filesystem::copy_file(this->directory_.File("stale"), this->LogOf(this->path()));
+  ASSERT_OK_AND_ASSIGN(db, this->Open(this->path()));
+  EXPECT_EQ(db->Get("key").value(), "new");
+  ASSERT_THAT(db->Set("key", "newer"), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto killed, this->Open(this->Kill()));
+  EXPECT_EQ(killed->Get("key").value(), "newer");
+}
+
+// Updates of few pages never make a checkpoint due.
+TYPED_TEST(TreeLogTest, CausesCheckpointsThatFreeItsSpace) {
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path(), {.log_bytes = 1 << 20}));
+  const std::string value(1000, 'v');
+  std::uint64_t i = 0;
+  for (std::uint64_t checkpoints = 0; checkpoints < 5; ++checkpoints) {
+    const std::uint64_t before = db->GetStats().epoch, first = i;
+    while (db->GetStats().epoch == before) {
+      ASSERT_THAT(db->Set(NumberedKey(++i % 10), value), IsOk());
+      if (i - first > 2000) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      ASSERT_LT(i - first, 20'000u);
+    }
+  }
+  EXPECT_LE(std::filesystem::file_size(this->LogOf(this->path())), 16u << 20);
+  ASSERT_OK_AND_ASSIGN(auto killed, this->Open(this->Kill()));
+  EXPECT_EQ(killed->Count(), 10u);
+}
+
+TYPED_TEST(TreeLogTest, ReplaysMoreThanTheCacheHolds) {
+  const std::string value(3000, 'v');
+  const TreeOptions small = {.cache_bytes = 1 << 20};
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path(), {.log_bytes = std::uint64_t{1} << 30}));
+  for (std::uint64_t i = 0; i < 5000; ++i) ASSERT_THAT(db->Set(NumberedKey(i * 7919 % 5000), value), IsOk());
+  const std::string killed = this->Kill();
+  ASSERT_OK_AND_ASSIGN(auto found, this->Open(killed, small));
+  EXPECT_EQ(found->Count(), 5000u);
+  EXPECT_THAT(found->Verify(), IsOk());
+}
+
+TYPED_TEST(TreeLogTest, TakesUpdatesOfManyThreads) {
+  constexpr int kThreads = 4;
+  constexpr std::uint64_t kEach = 2000;
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path(), {.page_size = 256, .checkpoint_bytes = 1 << 20}));
+  RunThreads(kThreads, [&](int thread) {
+    for (std::uint64_t i = 0; i < kEach; ++i) {
+      ASSERT_THAT(db->Set(NumberedKey(i * kThreads + static_cast<std::uint64_t>(thread)), "value"), IsOk());
+      ASSERT_THAT(db->Append("shared", "x"), IsOk());
+      if (i % 100 == 0) ASSERT_THAT(db->WaitDurable(db->LastLsn()), IsOk());
+    }
+  });
+  ASSERT_OK_AND_ASSIGN(auto killed, this->Open(this->Kill()));
+  EXPECT_EQ(killed->Count(), kThreads * kEach + 1);
+  EXPECT_EQ(killed->GetSize("shared").value(), kThreads * kEach);
+}
+
+TYPED_TEST(TreeLogTest, ReadOnlyDatabaseWithNewerUpdatesIsNotCopied) {
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path()));
+  ASSERT_THAT(db->Set("key", "value"), IsOk());
+  const std::string killed = this->Kill();
+  ASSERT_OK_AND_ASSIGN(auto found, this->Open(killed, {}, OpenMode::kReadOnly));
+  EXPECT_THAT(found->CopyTo(this->directory_.File("copy")), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("log")));
+  ASSERT_THAT(found->Close(), IsOk());
+  EXPECT_TRUE(std::filesystem::exists(this->LogOf(killed)));
+}
+
+// A copy needs no log, though its source has one.
+TYPED_TEST(TreeLogTest, CopyIsComplete) {
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path()));
+  ASSERT_THAT(db->Set("key", "value"), IsOk());
+  ASSERT_THAT(db->CopyTo(this->directory_.File("copy")), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto copy, this->Open(this->directory_.File("copy")));
+  EXPECT_EQ(copy->Get("key").value(), "value");
+}
+
+TYPED_TEST(TreeLogTest, HasThePermissionsOfTheDatabase) {
+  ASSERT_THAT(this->Open(this->path()), IsOk());
+  using std::filesystem::perms;
+  for (const perms mode : {perms::owner_read | perms::owner_write, perms::owner_read | perms::owner_write | perms::group_read}) {
+    std::filesystem::permissions(this->path(), mode);
+    ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path()));
+    EXPECT_EQ(std::filesystem::status(this->LogOf(this->path())).permissions(), mode);
+  }
+}
+
+TYPED_TEST(TreeLogTest, NeverReplacesAnotherFile) {
+  const std::string log = this->LogOf(this->path());
+  std::ofstream(log) << "a diary";
+  EXPECT_THAT(this->Open(this->path()), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(log)));
+  EXPECT_EQ(std::filesystem::file_size(log), 7u);
+  EXPECT_THAT(this->Open(this->path(), {.durability = Durability::kNone}), IsOk());
+  EXPECT_EQ(std::filesystem::file_size(log), 7u);
+}
+
+TYPED_TEST(TreeLogTest, LiesBesideTheFileThatALinkLeadsTo) {
+  std::filesystem::create_directory(this->directory_.File("real"));
+  const std::string real = this->directory_.File("real") + "/db", link = this->directory_.File("link");
+  std::filesystem::create_symlink(real, link);
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(link));
+  EXPECT_TRUE(std::filesystem::exists(this->LogOf(real)));
+  EXPECT_FALSE(std::filesystem::exists(this->LogOf(link)));
+  ASSERT_THAT(db->Close(), IsOk());
+  EXPECT_FALSE(std::filesystem::exists(this->LogOf(real)));
+}
+
+// ---- failures of the device of the log ----
+
+class TreeLogFault : public testing::Test {
+ protected:
+  using File = FaultFile<MemoryFile>;
+  using Database = TreeDBM<File>;
+  auto Open(const TreeOptions& options = {}) {
+    return Database::Open(File(file_.Share(), std::make_shared<FaultPlan>()), File(log_.Share(), plan_), options);
+  }
+  // What a process finds after this one was killed.
+  auto OpenKilled() {
+    return TreeDBM<MemoryFile>::Open(MemoryFile::Of(file_.View(0, file_.Size())), MemoryFile::Of(log_.View(0, log_.Size())));
+  }
+  MemoryFile file_, log_;
+  std::shared_ptr<FaultPlan> plan_ = std::make_shared<FaultPlan>();
+};
+
+TEST_F(TreeLogFault, FailedSyncRefusesUpdatesUntilReopened) {
+  ASSERT_OK_AND_ASSIGN(auto db, Open({.durability = Durability::kPower}));
+  ASSERT_THAT(db->Set("a", "1"), IsOk());
+  plan_->Arm({.kind = FaultKind::kSync});
+  EXPECT_THAT(db->Set("b", "2"), testing::Not(IsOk()));
+  EXPECT_THAT(db->Set("c", "3"), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(db->GetHealth(), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(db->Get("a").value(), "1");
+  EXPECT_THAT(db->Close(), IsOk());  // by a checkpoint, which needs no log
+  ASSERT_OK_AND_ASSIGN(db, Open());
+  EXPECT_EQ(db->Get("a").value(), "1");
+  ASSERT_THAT(db->Set("c", "3"), IsOk());
+}
+
+// An update that the log has no room for leaves no trace, and a checkpoint makes room.
+TEST_F(TreeLogFault, FullDeviceRefusesAnUpdateWithoutATrace) {
+  ASSERT_OK_AND_ASSIGN(auto db, Open({.page_size = 512}));
+  plan_->Arm({.kind = FaultKind::kResize, .status = absl::ResourceExhaustedError("full"), .forever = true});
+  Random random(TestSeed());
+  Records expected;
+  int num_refused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const std::string key = NumberedKey(random.Below(100)), value(random.Below(random.OneIn(10) ? 5000 : 100), 'v');
+    Status status;
+    Records after = expected;
+    if (i % 50 == 49) {
+      const std::string other = key + "x";
+      const std::string_view keys[] = {key, other};
+      after.erase(key);
+      after[other] = value;
+      status = db->ProcessMulti(keys, [&](std::size_t k, auto) { return k == 0 ? Action::Remove() : Action::Set(value); });
+    } else if (i % 5 == 4) {
+      after.erase(key);
+      status = db->Remove(key);
+      if (absl::IsNotFound(status)) continue;
+    } else {
+      after[key] = value;
+      status = db->Set(key, value);
+    }
+    if (status.ok()) {
+      expected = after;
+    } else {
+      ASSERT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
+      ++num_refused;
+    }
+    ASSERT_OK_AND_ASSIGN(const std::string now, db->GetOr(key, "none"));
+    ASSERT_EQ(now, expected.count(key) != 0 ? expected[key] : "none");
+    if (!status.ok()) ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+  }
+  EXPECT_GT(num_refused, 3);
+  EXPECT_THAT(db->GetHealth(), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto killed, OpenKilled());
+  EXPECT_EQ(ListByIterator(*killed).records, expected);
+}
+
+TEST_F(TreeLogFault, ClearOnAFullDeviceIsDurable) {
+  ASSERT_OK_AND_ASSIGN(auto db, Open());
+  plan_->Arm({.kind = FaultKind::kResize, .status = absl::ResourceExhaustedError("full"), .forever = true});
+  for (std::uint64_t i = 0; db->Set(NumberedKey(i), "some value").ok(); ++i) ASSERT_LT(i, 1'000'000u);
+  ASSERT_THAT(db->Clear(), IsOk());
+  ASSERT_THAT(db->Set("after", "it"), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto killed, OpenKilled());
+  EXPECT_EQ(killed->Count(), 1u);
+}
+
+// Every call of opening and closing fails in turn; nothing is lost.
+TEST_F(TreeLogFault, FailedOpenAndCloseLoseNothing) {
+  {
+    ASSERT_OK_AND_ASSIGN(auto db, Open());
+    ASSERT_THAT(db->Set("key", "0"), IsOk());
+  }
+  for (std::uint64_t call = 1; call < 40; ++call) {
+    SCOPED_TRACE(call);
+    plan_->Arm({.call = call, .forever = true});
+    bool is_set = false;
+    if (auto db = Open(); db.ok()) {
+      is_set = (*db)->Set("key", std::to_string(call)).ok();
+      (void)(*db)->Close();
+    }
+    plan_->Disarm();
+    ASSERT_OK_AND_ASSIGN(auto db, Open());
+    if (is_set) EXPECT_EQ(db->Get("key").value(), std::to_string(call));
+    ASSERT_THAT(db->Set("key", "0"), IsOk());
+  }
+}
+
+TEST(TreeLogOptions, AnyDBMTakesTheDurability) {
+  TempDir directory;
+  for (const std::string durability : {"none", "process", "power"}) {
+    const std::string path = directory.File(durability + ".hkt");
+    ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(path + "?durability=" + durability));
+    ASSERT_THAT(db->Set("key", "value"), IsOk());
+    EXPECT_EQ(std::filesystem::exists(path + "-log"), durability != "none");
+    EXPECT_EQ(db->LastLsn() != 0, durability != "none");
+    EXPECT_THAT(db->WaitDurable(db->LastLsn()), IsOk());
+  }
+}
+
+}  // namespace
+}  // namespace hako
