@@ -97,11 +97,17 @@ TEST(AnyDBM, OptionsTakeEffect) {
   Status filled;
   for (std::uint64_t i = 0; filled.ok() && i < 10'000; ++i) filled = small_baby->Set(NumberedKey(i), std::string(1000, 'v'));
   EXPECT_THAT(filled, StatusIs(absl::StatusCode::kResourceExhausted));
-  for (const char* name : {"d.hkh?durability=power", "d.hkt?durability=power"}) {
-    ASSERT_OK_AND_ASSIGN(auto safe, AnyDBM::Open(directory.File(name)));
+  {
+    ASSERT_OK_AND_ASSIGN(auto safe, AnyDBM::Open(directory.File("d.hkh?durability=power")));
     const std::uint64_t epoch = safe->GetStats().epoch;
     EXPECT_THAT(safe->Set("k", "v"), IsOk());
-    EXPECT_EQ(safe->GetStats().epoch, epoch + 1) << name;
+    EXPECT_EQ(safe->GetStats().epoch, epoch + 1);
+    ASSERT_OK_AND_ASSIGN(auto logged, AnyDBM::Open(directory.File("d.hkt?durability=power")));
+    EXPECT_THAT(logged->Set("k", "v"), IsOk());
+    EXPECT_TRUE(std::filesystem::exists(directory.File("d.hkt-log")));
+    ASSERT_OK_AND_ASSIGN(auto unsafe, AnyDBM::Open(directory.File("e.hkt?durability=none")));
+    EXPECT_THAT(unsafe->Set("k", "v"), IsOk());
+    EXPECT_FALSE(std::filesystem::exists(directory.File("e.hkt-log")));
   }
   EXPECT_THAT(AnyDBM::Open(directory.File("c.hkh?mode=write")), StatusIs(absl::StatusCode::kNotFound));
   ASSERT_OK_AND_ASSIGN(db, AnyDBM::Open(directory.File("a.hkh?mode=read")));
@@ -145,7 +151,7 @@ TEST(AnyDBM, ReportsMistakesInNames) {
       {"a.hkh?file=tape", "invalid value 'tape' of option file"},
       {"a.hkh?mode=append", "invalid value 'append' of option mode"},
       {"a.hkh?wait=", "invalid value '' of option wait"},
-      {"a.hkh?durability=none", "invalid value 'none' of option durability"},
+      {"a.hkh?durability=high", "invalid value 'high' of option durability"},
       {"a.hkh?sync_interval=-1", "invalid value '-1' of option sync_interval"},
       {"a.hks?durability=power", "durability and sync_interval require dbm=hash or tree"},
       {"?dbm=tiny,sync_interval=5", "durability and sync_interval require dbm=hash or tree"},
