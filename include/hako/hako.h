@@ -68,6 +68,7 @@
 #include "hako/dbm/tiny_dbm.h"
 #include "hako/dbm/transfer.h"
 #include "hako/dbm/tree_dbm.h"
+#include "hako/dbm/write_batch.h"
 #include "hako/file/any_file.h"
 #include "hako/file/file.h"
 #include "hako/file/memory_file.h"

@@ -7,6 +7,7 @@
 #include "dbm/dbm_conformance.h"
 #include "dbm/multi_dbm_conformance.h"
 #include "dbm/ordered_dbm_conformance.h"
+#include "dbm/write_batch_conformance.h"
 
 namespace hako {
 namespace {
@@ -20,6 +21,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Model, DBMConformance, ModelSurroundings);
 INSTANTIATE_TYPED_TEST_SUITE_P(Model, ConcurrentDBMConformance, ModelSurroundings);
 INSTANTIATE_TYPED_TEST_SUITE_P(Model, MultiDBMConformance, ModelSurroundings);
 INSTANTIATE_TYPED_TEST_SUITE_P(Model, OrderedDBMConformance, ModelSurroundings);
+INSTANTIATE_TYPED_TEST_SUITE_P(Model, WriteBatchConformance, ModelSurroundings);
 
 }  // namespace
 }  // namespace hako

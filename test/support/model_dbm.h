@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,24 +54,34 @@ class ModelDBM : public Operations<ModelDBM>, public OrderedOperations<ModelDBM,
 
   // Makes the decisions on copies, which then replace the records.
   template <MultiVisitor V>
-  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor) {
+  Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor, const MultiExtras& extras = {}) {
     std::lock_guard lock(mutex_);
     std::map<std::string, std::optional<std::string>, std::less<>> after;  // nullopt = no record
+    std::set<std::string, std::less<>> kept;                               // keys that no action is for
     for (std::size_t i = 0; i < keys.size(); ++i) {
       if (keys[i].size() > kKeySizeMax) return absl::OutOfRangeError("the key is too long");
       const auto it = records_->find(keys[i]);
-      auto& value = after.try_emplace(std::string(keys[i]), it != records_->end() ? std::optional(it->second) : std::nullopt).first->second;
+      const auto place = after.try_emplace(std::string(keys[i]), it != records_->end() ? std::optional(it->second) : std::nullopt);
+      auto& value = place.first->second;
+      if (place.second) kept.emplace(keys[i]);
       if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
         visitor(i, value);
       } else {
         const std::optional<Action> action = visitor(i, value);
         if (!action) return MismatchError();
         if (action->value().size() > kValueSizeMax) return absl::OutOfRangeError("the value is too long");
+        if (action->kind() != Action::Kind::kKeep) kept.erase(std::string(keys[i]));
         if (action->kind() == Action::Kind::kSet) value = std::string(action->value());
         if (action->kind() == Action::Kind::kRemove) value.reset();
       }
     }
+    for (const KeyRange& range : extras.removed_ranges) {
+      const auto [begin, end] = PlacesOf(range.from, range.to);
+      records_->erase(begin, end);
+    }
+    if (extras.applied_index) applied_index_ = *extras.applied_index;
     for (auto& [key, value] : after) {
+      if (kept.contains(key)) continue;
       if (value) {
         records_->insert_or_assign(key, std::move(*value));
       } else {
@@ -151,6 +162,10 @@ class ModelDBM : public Operations<ModelDBM>, public OrderedOperations<ModelDBM,
     std::lock_guard lock(mutex_);
     return records_->size();
   }
+  std::uint64_t AppliedIndex() const {
+    std::lock_guard lock(mutex_);
+    return applied_index_;
+  }
   StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) const {
     std::lock_guard lock(mutex_);
     const auto [begin, end] = PlacesOf(from, to);
@@ -210,6 +225,7 @@ class ModelDBM : public Operations<ModelDBM>, public OrderedOperations<ModelDBM,
 
   mutable std::mutex mutex_;
   std::shared_ptr<Records> records_;
+  std::uint64_t applied_index_ = 0;
 };
 
 static_assert(DBM<ModelDBM>);

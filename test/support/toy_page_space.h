@@ -216,6 +216,7 @@ class ToyPageSpace {
   // What only a space asks for that evicts pages.
   static constexpr bool kReadsAhead = false;
   bool IsEvicted(std::uint32_t id) requires(!kInMemory) { return evicted_.contains(id); }
+  void NoteChange() requires(!kInMemory) {}
   bool MustBeRead(std::uint32_t id) requires(!kInMemory) { return evicted_.contains(id); }
   Status LoadPage(std::uint32_t id, int level, bool) requires(!kInMemory) {
     if (!is_alone) ExpectNothingLocked();

@@ -1,6 +1,7 @@
-// KeyValue, the argument of operations on many records.
+// KeyValue and KeyRange, the arguments of operations on many records.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 namespace hako {
@@ -9,6 +10,12 @@ namespace hako {
 struct KeyValue {
   std::string_view key;    // any bytes
   std::string_view value;  // any bytes
+};
+
+// A half-open range of keys: [from, to), or all keys from `from` on without `to`.
+struct KeyRange {
+  std::string_view from;               // the first key
+  std::optional<std::string_view> to;  // behind the last one
 };
 
 }  // namespace hako

@@ -127,6 +127,9 @@ class AnyDBM : public Operations<AnyDBM> {
   template <MultiVisitor V>
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor);
   Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {});
+  // See dbm/write_batch.h.
+  Status Write(const WriteBatch& batch, const WriteOptions& options = {});
+  std::uint64_t AppliedIndex() const;
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived);
   void Prefetch(std::span<const std::string_view> keys) const;

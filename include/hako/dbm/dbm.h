@@ -40,6 +40,7 @@
 #include <vector>
 
 #include "hako/base/function_ref.h"
+#include "hako/base/multi_extras.h"
 #include "hako/base/status.h"
 #include "hako/format/record_format.h"
 
@@ -139,7 +140,12 @@ struct SetOptions {
   Durability durability = Durability::kNone;  // of this update, if more than the database's option
 };
 
-// The condition of CompareExchange.
+// Options of MultiOperations::Write.
+struct WriteOptions {
+  Durability durability = Durability::kNone;  // of this batch, if more than the database's option
+};
+
+// The condition of CompareExchange, and of a WriteBatch.
 class Expect {
  public:
   // The three conditions.
@@ -150,6 +156,9 @@ class Expect {
   static Expect Any() { return Expect(Kind::kAny, {}); }
   // The record exists with this value, which must stay valid as long as the Expect.
   static Expect Value(std::string_view value) { return Expect(Kind::kValue, value); }
+
+  Kind kind() const { return kind_; }                // the condition
+  std::string_view value() const { return value_; }  // of kValue; otherwise empty
 
   // Whether the value found, nullopt for an absent record, meets the condition.
   bool Holds(std::optional<std::string_view> found) const {
@@ -163,6 +172,8 @@ class Expect {
   Kind kind_;
   std::string_view value_;
 };
+
+class WriteBatch;  // dbm/write_batch.h
 
 // Figures of a database at one moment, approximate under concurrent updates. Sizes are in bytes.
 struct Stats {
@@ -212,13 +223,14 @@ using Inspection = std::vector<std::pair<std::string, std::string>>;
 //                 until the call returns and must not be part of a record. Aborted if the visitor
 //                 aborts the call. After any error nothing has changed. Not atomic across a crash:
 //                 a process killed during the call may leave some of the changes made and others
-//                 not.
+//                 not. With MultiExtras it changes more in the same step.
+//   AppliedIndex  The applied index of the last batch that had one (dbm/write_batch.h), or 0.
 //   Verify    Checks the whole structure. DataLoss names the damage.
 //   Clear     Removes all records, atomically across a crash.
 //   Synchronize  Makes acknowledged updates durable: see SyncMode.
 //   GetHealth OK, or the failed write or sync after which the database refuses updates.
 template <class D>
-concept DBM = requires(D& d, const D& cd, std::string_view key, std::string* out, SyncMode mode,
+concept DBM = requires(D& d, const D& cd, std::string_view key, std::string* out, SyncMode mode, const WriteBatch& batch,
                        Action (*visit)(std::optional<std::string_view>), char* (*sink)(std::size_t),
                        void (*each)(std::string_view, std::string_view), std::span<const std::string_view> keys,
                        std::optional<Action> (*visit_multi)(std::size_t, std::optional<std::string_view>)) {
@@ -230,6 +242,8 @@ concept DBM = requires(D& d, const D& cd, std::string_view key, std::string* out
   { d.Get(key, out) } -> std::same_as<Status>;
   { d.Set(key, key) } -> std::same_as<Status>;
   { d.Remove(key) } -> std::same_as<Status>;
+  { d.Write(batch, WriteOptions()) } -> std::same_as<Status>;
+  { cd.AppliedIndex() } -> std::same_as<std::uint64_t>;
   { d.Clear() } -> std::same_as<Status>;
   { d.Synchronize(mode) } -> std::same_as<Status>;
   { d.Verify() } -> std::same_as<Status>;

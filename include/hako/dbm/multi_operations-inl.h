@@ -60,6 +60,18 @@ Status MultiOperations<D>::CompareExchangeMulti(std::span<const Exchange> exchan
 HAKO_OR_NO_MEMORY
 
 template <class D>
+Status MultiOperations<D>::Write(const WriteBatch& batch, const WriteOptions& options) HAKO_TRY {
+  internal::BatchCall call(batch);
+  if constexpr (requires { &D::CompareKeys; })
+    HAKO_RETURN_IF_ERROR(call.Prepare(&D::CompareKeys));
+  else
+    HAKO_RETURN_IF_ERROR(call.Prepare(nullptr));
+  HAKO_RETURN_IF_ERROR(self().ProcessMulti(call.keys(), MultiUpdateRef(call), call.extras()));
+  return options.durability == Durability::kPower ? self().WaitDurable(self().LastLsn()) : absl::OkStatus();
+}
+HAKO_OR_NO_MEMORY
+
+template <class D>
 Status MultiOperations<D>::Rekey(std::string_view old_key, std::string_view new_key, const RekeyOptions& options) {
   const std::string_view keys[] = {old_key, new_key};
   std::string own_value;

@@ -5,8 +5,8 @@
 //
 // GetMulti, SetMulti, RemoveMulti and AppendMulti are many operations in one call, each atomic by
 // itself. They are faster than a loop because their memory accesses overlap, where the DBM supports
-// it (its own FetchMulti and Prefetch). CompareExchangeMulti and Rekey are one atomic step to other
-// threads, but not across a process kill: see ProcessMulti in dbm.h.
+// it (its own FetchMulti and Prefetch). CompareExchangeMulti, Rekey and Write are one atomic step to
+// other threads. Across a crash they are as ProcessMulti: see dbm.h and the head of the database.
 //
 // "First" means first in the order of the DBM's iterator. A hash table has an internal order: there
 // PushLast and PopFirst make a pool, not a queue, and finding the first record of a large, nearly
@@ -31,6 +31,7 @@
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
+#include "hako/dbm/write_batch.h"
 
 namespace hako {
 
@@ -107,6 +108,14 @@ class MultiOperations {
   // Moves the record of `old_key` to `new_key` in one step. NotFound if `old_key` is absent;
   // AlreadyExists if the record of `new_key` is kept (RekeyOptions::overwrite).
   Status Rekey(std::string_view old_key, std::string_view new_key, const RekeyOptions& options = {});
+
+  // Carries out all operations of the batch if all of its conditions hold; otherwise changes nothing
+  // and returns Aborted. Other threads see all of the changes or none, and after any error nothing has
+  // changed, except that with Durability::kPower an error of the synchronization is returned after
+  // the change. InvalidArgument if the batch removes a range and the database is not ordered.
+  // OutOfRange if the batch exceeds its limits, or a key that of the database. A tree loads all leaves
+  // of a removed range into memory: for more than fits there, see OrderedOperations::RemoveRange.
+  Status Write(const WriteBatch& batch, const WriteOptions& options = {});
 
   // Runs visitor(key, value), which returns an Action or void, on the first record. NotFound if the
   // database is empty.

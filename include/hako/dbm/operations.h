@@ -70,7 +70,7 @@ struct SpanSink {
 
 // Inherits MultiOperations (dbm/multi_operations.h)
 //   GetMulti, SetMulti, RemoveMulti, AppendMulti  many operations in one call
-//   CompareExchangeMulti, Rekey                   several records in one atomic step
+//   CompareExchangeMulti, Rekey, Write            several records in one atomic step
 //   ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
 //   Export                                        copy all records to another database
 template <class D>

@@ -49,7 +49,7 @@ namespace hako {
 //     Increment               add to an 8-byte number
 //   MultiOperations (dbm/multi_operations.h)
 //     GetMulti, SetMulti, RemoveMulti, AppendMulti  many operations in one call
-//     CompareExchangeMulti, Rekey                   several records in one atomic step
+//     CompareExchangeMulti, Rekey, Write            several records in one atomic step
 //     ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
 //     Export                                        copy all records to another database
 template <File FileT = MemoryMapParallelFile>
@@ -131,6 +131,7 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, hash::RecordArena>, public
   }
 
  private:
+  static constexpr bool kKeepsAppliedIndex = true;  // in memory
   using Base::index;
   using Base::space_;
   using Base::writers_;

@@ -49,7 +49,8 @@ auto TreeDBM<FileT, Compare, Codec>::Open(FileT file, LogPlace<LogFile> log, con
     HAKO_RETURN_IF_ERROR(dbm->tree().Create());
     dbm->space_->SetRoot(dbm->tree().root_id());
   } else {
-    dbm->tree().Attach(dbm->space_->store().super().root, dbm->space_->store().super().num_records);
+    const format::TreeSuperBlock& super = dbm->space_->store().super();
+    dbm->tree().Attach(super.root, super.num_records, super.applied_index);
   }
   Status opened = CatchNoMemory([&] { return dbm->OpenLog(options, is_new); });
   if (opened.ok() && dbm->IsWritable() && options.sync_interval.count() > 0) opened = dbm->StartBackground(options.sync_interval);
@@ -67,6 +68,7 @@ Status TreeDBM<FileT, Compare, Codec>::SynchronizeLocked() {
   const auto describe = [this](format::TreeSuperBlock& super) {
     super.num_records = this->Count();
     super.root = tree().root_id();
+    super.applied_index = tree().applied_index();
     this->Describe(super);
   };
   const auto checkpoint = [&] {

@@ -86,7 +86,7 @@ namespace hako {
 //     Increment               add to an 8-byte number
 //   MultiOperations (dbm/multi_operations.h)
 //     GetMulti, SetMulti, RemoveMulti, AppendMulti  many operations in one call
-//     CompareExchangeMulti, Rekey                   several records in one atomic step
+//     CompareExchangeMulti, Rekey, Write            several records in one atomic step
 //     ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
 //     Export                                        copy all records to another database
 template <File FileT = MemoryMapParallelFile, Comparator Compare = BytewiseComparator, PageCodec Codec = NoCodec>
@@ -186,6 +186,7 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   StatusOr<std::unique_ptr<Log>> Replay();
   StatusOr<std::unique_ptr<Log>> CreateLog();
   Status Redo(typename Base::WriterState& writer, const format::LogEntry& entry);
+  Status RedoTogether(typename Base::WriterState& writer, std::span<const format::LogEntry> run);
   Status LogClear(const Status& reserved);
 
   static constexpr std::uint64_t kVerifyBytes = 8 << 20;

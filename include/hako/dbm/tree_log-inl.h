@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstring>
+#include <vector>
 
 #include "hako/base/random_seed.h"
 #include "hako/dbm/tree_dbm.h"
@@ -84,7 +85,7 @@ auto TreeDBM<FileT, Compare, Codec>::Replay() -> StatusOr<std::unique_ptr<Log>> 
   typename Base::WriterState* const writer = this->writers_.Mine();
   if (writer == nullptr) return this->writers_.Refusal();
   const auto redo = [&](std::span<const format::LogEntry> run, log::Position end) -> Status {
-    for (const format::LogEntry& entry : run) HAKO_RETURN_IF_ERROR(Redo(*writer, entry));
+    HAKO_RETURN_IF_ERROR(run.size() == 1 ? Redo(*writer, run.front()) : RedoTogether(*writer, run));
     updates.NoteReplayed(end);
     return absl::OkStatus();
   };
@@ -109,8 +110,48 @@ Status TreeDBM<FileT, Compare, Codec>::Redo(typename Base::WriterState& writer, 
       return this->RunExclusive([&] { return this->RemoveAll(deferred); });
     }
     default:
-      return absl::DataLossError("the log has a record of an unknown kind");
+      return RedoTogether(writer, std::span(&entry, 1));
   }
+}
+
+// Makes the updates of a run in one step, as they were made. A checkpoint that runs meanwhile may
+// become durable while the rest of the log does not, so it has all of the run or nothing.
+template <File FileT, Comparator Compare, PageCodec Codec>
+Status TreeDBM<FileT, Compare, Codec>::RedoTogether(typename Base::WriterState& writer, std::span<const format::LogEntry> run) {
+  std::vector<std::string_view> keys;
+  std::vector<Action> actions;
+  std::vector<KeyRange> ranges;
+  MultiExtras extras{.applied_index = {}, .removed_ranges = {}, .num_shown = 0};
+  bool is_valid = true;
+  for (const format::LogEntry& entry : run) {
+    const bool has_end = entry.op == format::LogOp::kRemoveRange;
+    switch (entry.op) {
+      case format::LogOp::kSet:
+      case format::LogOp::kRemove:
+        keys.push_back(entry.key);
+        actions.push_back(entry.op == format::LogOp::kSet ? Action::Set(entry.value) : Action::Remove());
+        break;
+      case format::LogOp::kRemoveRange:
+      case format::LogOp::kRemoveFrom:  // they come first, ascending
+        is_valid = is_valid && keys.empty() && (!has_end || Compare::Compare(entry.key, entry.value) < 0) &&
+                   (ranges.empty() || (ranges.back().to && Compare::Compare(*ranges.back().to, entry.key) <= 0));
+        ranges.push_back({entry.key, has_end ? std::optional(entry.value) : std::nullopt});
+        break;
+      case format::LogOp::kAppliedIndex: {
+        Le<std::uint64_t> index = 0;
+        is_valid = is_valid && entry.value.size() == sizeof(index);
+        if (is_valid) std::memcpy(static_cast<void*>(&index), entry.value.data(), sizeof(index));
+        extras.applied_index = index;
+        break;
+      }
+      default:
+        is_valid = false;
+    }
+  }
+  if (!is_valid) return absl::DataLossError("the log has a record that does not belong there");
+  extras.removed_ranges = ranges;
+  const auto action_of = [&actions](std::size_t i, std::optional<std::string_view>) { return std::optional(actions[i]); };
+  return tree().template ProcessMulti<Action>(writer, keys, action_of, extras);
 }
 
 // Logs a Clear, with the writers stopped. If there is no room for it (`reserved`), the log refuses

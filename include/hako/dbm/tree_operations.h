@@ -76,6 +76,9 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   // Returns a cursor: see dbm/tree_cursor.h.
   Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), tree()); }
 
+  // See dbm/write_batch.h.
+  std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : tree().applied_index(); }
+
   // The number of records; exact while no update runs.
   std::uint64_t Count() const { return this->IsClosed() ? 0 : tree().Count(this->ForEachWriter()); }
 
@@ -112,8 +115,8 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   HAKO_INLINE Status ProcessIn(WriterState& writer, std::string_view key, V&& visitor) {
     return tree().template Process<ActionT>(writer, key, visitor);
   }
-  Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor) {
-    return tree().template ProcessMulti<Action>(writer, keys, visitor);
+  Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
+    return tree().template ProcessMulti<Action>(writer, keys, visitor, extras);
   }
 
   // REQUIRES: no writers

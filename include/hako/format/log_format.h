@@ -17,6 +17,10 @@
 // An entry, such as "set this key to this value", is key and value back to back, in as many records
 // as it needs. The body of the first one is split at key_size, that of a kPart is not. A run is one or more entries that take effect
 // together; a log that ends within a run ends before it.
+//
+// Version history
+//   1  the first
+//   2  kAppliedIndex
 #pragma once
 
 #include <algorithm>
@@ -32,7 +36,7 @@
 namespace hako::format {
 
 inline constexpr std::array<char, 16> kLogMagic = {'h', 'a', 'k', 'o', ' ', 'l', 'o', 'g', 0, 0, 0, 0, 0, '\r', '\n', 26};
-inline constexpr std::uint32_t kLogVersion = 1;
+inline constexpr std::uint32_t kLogVersion = 2;
 
 inline constexpr std::uint64_t kLogSegmentMin = 16 << 10, kLogSegmentMax = 16 << 20;
 inline constexpr unsigned kLogDoublings = std::bit_width(kLogSegmentMax / kLogSegmentMin) - 1;
@@ -67,8 +71,9 @@ enum class LogOp : std::uint8_t {
   kRemoveRange = 4,  // removes the keys in [key, value)
   kRemoveFrom = 5,   // removes the keys from key on
   kClear = 6,        // removes all records
+  kAppliedIndex = 7, // sets the applied index of the database to the number in the value, 8 bytes
 };
-inline constexpr std::uint8_t kLogOps = 7;
+inline constexpr std::uint8_t kLogOps = 8;
 
 // An update, in memory. kRemoveRange has its end in `value`.
 struct LogEntry {

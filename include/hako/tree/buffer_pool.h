@@ -205,6 +205,7 @@ class BufferPool {
 
   // Whether something has changed since the last checkpoint began.
   bool IsDirty() const { return dirty_.has_changed(); }
+  void NoteChange() { dirty_.NoteChange(); }
   DirtyPages& dirty() { return dirty_; }
   LongValues& long_values() { return long_values_; }
   CheckpointProgress& progress() { return progress_; }

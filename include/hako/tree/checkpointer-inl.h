@@ -65,6 +65,7 @@ Status Checkpointer<FileT, Codec>::Write(Epoch& epoch) {
     super.num_long = epoch.description.num_long;
     super.metadata = epoch.description.metadata;
     super.type = epoch.description.type;
+    super.applied_index = epoch.description.applied_index;
     super.log_id = epoch.description.log_id;
     super.log_lsn = epoch.log.lsn;
     super.log_sequence = epoch.log.sequence;

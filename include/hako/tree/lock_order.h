@@ -12,6 +12,8 @@
 //      the parent for a split or a join. No I/O is done under a page's lock, except in Clear, which
 //      locks from the root down and keeps the pages above locked while it loads one; no writer runs
 //      then. The line of an evicted page is locked and no thread owns the lock.
+//      PageTree::applied_mutex_ is taken with all leaves of an update locked, and held while the log
+//      takes the update.
 //   5. PageStates::mutex: the states of pages and the lists for eviction. Under it page lines are
 //      only tried. It is never held during I/O.
 //   6. PageArena::mutex_, also inside 5, then storage::Arena::mutex_.

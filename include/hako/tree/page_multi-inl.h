@@ -1,42 +1,41 @@
-// Definitions of tree/page_tree.h: updates of several keys that are atomic for other threads.
+// Definitions of tree/page_tree.h: updates of several keys and ranges that are atomic for other
+// threads.
 #pragma once
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
+#include "hako/base/endian.h"
+#include "hako/tree/page_multi_locks-inl.h"
 #include "hako/tree/page_tree.h"
 
 namespace hako::tree {
 
-// A writer's access to several leaves. All are locked in key order and stay locked until the end,
-// so that other threads see all of the update or nothing; when a leaf is split meanwhile, both
-// halves stay locked. All keys are decided on before the first change, and steps that can fail are
-// tried before it. Pages and long values are loaded before the first lock and never while one is
-// held: if the locked leaves name long values that were not read, all leaves are unlocked, the
-// values read, and the leaves locked again.
+// A writer's update of several leaves. All keys are decided on before the first change, and steps
+// that can fail are tried before it; the last of them appends the whole update to the log, as one
+// run. When a leaf is split, both halves stay locked. Long values are read before the first lock and
+// never while one is held: if the locked leaves name long values that the visitor needs and that were
+// not read, all leaves are unlocked, the values read, and the leaves locked again.
 template <class Space, Comparator Compare>
-class PageTree<Space, Compare>::MultiGuard {
+class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
+  using Leaves = LockedLeaves;
+  using Leaves::keys_;
+  using Leaves::leaf_of_;
+  using Leaves::leaves_;
+  using Leaves::order_;
+  using Leaves::ranges_;
+  using Leaves::tree_;
+  using Leaves::writer_;
+
  public:
-  MultiGuard(PageTree& tree, WriterState& writer, std::span<const std::string_view> keys) : tree_(tree), writer_(writer), keys_(keys) {
-    order_.resize(keys.size());
-    std::iota(order_.begin(), order_.end(), std::size_t{0});
-    std::ranges::sort(order_, [keys](std::size_t a, std::size_t b) {
-      const int order = Compare::Compare(keys[a], keys[b]);
-      return order != 0 ? order < 0 : a < b;
-    });
-    leaf_of_.resize(keys.size());
-    leaves_.reserve(keys.size());
+  MultiGuard(PageTree& tree, WriterState& writer, std::span<const std::string_view> keys, const MultiExtras& extras)
+      : Leaves(tree, writer, keys, extras.removed_ranges), extras_(extras) {
     sparse_.reserve(keys.size());
   }
-  MultiGuard(const MultiGuard&) = delete;
   ~MultiGuard() {
     for (Line* line : halves_) tree_.Unlock(line, changed_);
-    UnlockAll(changed_);
-    if constexpr (!Space::kResident) {
-      if (held_) held_->Release(changed_);
-      held_.reset();
-    }
+    this->UnlockAll(changed_);
+    this->ReleaseHeld(changed_);
     deferred_.Finish();  // before this thread pauses: other threads may be waiting for its values
     tree_.EndWrite(writer_, changed_);
     for (const std::size_t i : sparse_) {
@@ -45,14 +44,17 @@ class PageTree<Space, Compare>::MultiGuard {
       guard.changed = true;
       tree_.Merge(writer_, std::exchange(guard.line, nullptr), keys_[i]);
     }
+    HAKO_TRY {
+      for (const Range& range : ranges_) MergeIn(range);
+    }
+    HAKO_CATCH_NO_MEMORY()  // the leaves stay sparse
   }
 
   // Calls visit for each key, in the order of the caller, then makes the changes.
   template <class ActionT>
   Status Run(MultiVisitorRef<ActionT> visit) {
-    absl::InlinedVector<Decision<ActionT>, kUsualKeys> decisions(keys_.size());
-    Acquire();
-    HAKO_RETURN_IF_ERROR(status_);
+    absl::InlinedVector<Decision<ActionT>, Leaves::kUsualKeys> decisions(keys_.size());
+    HAKO_RETURN_IF_ERROR(AcquireWithLongValues());
     HAKO_RETURN_IF_ERROR(Decide<ActionT>(decisions, visit));
     struct Unused {  // frees the long values that no cell names
       ~Unused() {
@@ -66,15 +68,13 @@ class PageTree<Space, Compare>::MultiGuard {
     } unused{tree_, deferred_, decisions};
     HAKO_RETURN_IF_ERROR(Prepare<ActionT>(decisions));
     HAKO_RETURN_IF_ERROR(Log<ActionT>(decisions));
+    RemoveRanges();
     Status applied = CatchNoMemory([&] { return Apply<ActionT>(decisions); });
     if (!applied.ok()) RefuseUpdates(tree_.space_, applied);
     return applied;
   }
 
  private:
-  static constexpr std::size_t kUsualKeys = 16;  // need no allocation
-  static constexpr unsigned kTriesMax = 2;       // after these, pages are held until all are locked
-
   // Of equal keys, the first one's Decision is for all.
   template <class ActionT>
   struct Decision {
@@ -86,15 +86,15 @@ class PageTree<Space, Compare>::MultiGuard {
   template <class ActionT>
   Status Decide(std::span<Decision<ActionT>> decisions, MultiVisitorRef<ActionT> visit) {
     for (std::size_t n = 0; n < order_.size(); ++n) {
-      const bool same = n > 0 && Compare::Compare(keys_[order_[n - 1]], keys_[order_[n]]) == 0;
-      decisions[order_[n]].first = same ? decisions[order_[n - 1]].first : order_[n];
+      const bool same = n > 0 && this->IsSame(order_[n - 1], order_[n]);
+      decisions[order_[n].index].first = same ? decisions[order_[n - 1].index].first : order_[n].index;
     }
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Decision<ActionT>& decided = decisions[decisions[i].first];
       std::optional<std::string_view> value;  // as the previous calls leave it
       if (decided.action.kind() == ActionT::Kind::kSet) {
         value = decided.action.value();
-      } else if (decided.action.kind() == ActionT::Kind::kKeep) {
+      } else if (decided.action.kind() == ActionT::Kind::kKeep && i < extras_.num_shown) {
         const auto place = View(tree_.memory_, *leaf_of_[i]).FindByCall(keys_[i]);
         if (place.found) value = ContentOf(place);
         if (place.found && place.sizes.is_long) {
@@ -111,17 +111,26 @@ class PageTree<Space, Compare>::MultiGuard {
     return absl::OkStatus();
   }
 
-  // Does all that can fail: checks that there is room, marks the leaves, stores long values.
+  // Does all that can fail: checks that there is room, reserves memory, marks the leaves, stores long
+  // values.
   template <class ActionT>
   Status Prepare(std::span<Decision<ActionT>> decisions) {
-    std::uint64_t bytes = 0;
-    for (std::size_t i = 0; i < keys_.size(); ++i) {
-      const ActionT& action = decisions[i].action;
+    static constexpr std::uint64_t kSlack = 32;  // of a record: its slot, the header of its cell
+    std::uint64_t num_sets = 0, num_leaves = 0, bytes = 0;
+    const Line* last = nullptr;
+    for (const auto& key : order_) {
+      const ActionT& action = decisions[key.index].action;
       if (action.kind() != ActionT::Kind::kSet) continue;
       if (action.value().size() > kValueSizeMax) return TooLargeError("a value", action.value().size(), kValueSizeMax);
-      bytes += 3 * (tree_.page_size_ + keys_[i].size() + std::min<std::size_t>(action.value().size(), tree_.value_max_));
+      bytes += 4 * (keys_[key.index].size() + std::min<std::size_t>(action.value().size(), tree_.value_max_) + kSlack);
+      if (leaf_of_[key.index] != last) ++num_leaves;
+      last = leaf_of_[key.index];
+      ++num_sets;
     }
-    if (bytes != 0 && !tree_.space_.HasRoomFor(bytes)) return NoMemory();
+    if (num_sets != 0 && !tree_.space_.HasRoomFor(3 * num_leaves * tree_.page_size_ + bytes)) return NoMemory();
+    if (num_sets != 0) ReserveForSplits(num_sets);
+    this->ForEachInRanges([this](Line& leaf, unsigned, unsigned) { is_marked_ = is_marked_ && tree_.TryMarkDirty(leaf); });
+    if (!is_marked_) return NoMemory();
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Decision<ActionT>& decision = decisions[i];
       if (decision.action.kind() == ActionT::Kind::kKeep) continue;
@@ -132,29 +141,65 @@ class PageTree<Space, Compare>::MultiGuard {
     }
     return absl::OkStatus();
   }
+  // A record may need several splits, each of which halves the page. There are no more splits than
+  // records.
+  void ReserveForSplits(std::uint64_t num_sets) {
+    const std::uint64_t splits = std::min(kSplitsMax * num_sets, format::kPageSlotsMax * leaves_.size() + num_sets);
+    halves_.reserve(kSplitsMax);
+    ahead_.reserve(std::min<std::uint64_t>(splits, format::kPageSlotsMax));
+    leaves_.reserve(leaves_.size() + splits);
+  }
 
+  // The ranges come first, as in RemoveRanges and Apply. Updates with an applied index are in the log
+  // in the order in which they set it.
   template <class ActionT>
   Status Log(std::span<const Decision<ActionT>> decisions) {
+    if (!extras_.applied_index) return Append<ActionT>(decisions);
+    sync::MutexLock lock(tree_.applied_mutex_);
+    HAKO_RETURN_IF_ERROR(Append<ActionT>(decisions));
+    tree_.SetAppliedIndex(*extras_.applied_index);
+    return absl::OkStatus();
+  }
+  template <class ActionT>
+  Status Append(std::span<const Decision<ActionT>> decisions) {
     if (!IsLogged(tree_.space_)) return absl::OkStatus();
-    absl::InlinedVector<format::LogEntry, kUsualKeys> run;
+    absl::InlinedVector<format::LogEntry, Leaves::kUsualKeys> run;
+    run.reserve(ranges_.size() + keys_.size() + 1);
+    for (const Range& range : ranges_) {
+      const auto op = range.to ? format::LogOp::kRemoveRange : format::LogOp::kRemoveFrom;
+      run.push_back({op, range.from, range.to.value_or(std::string_view())});
+    }
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       const ActionT& action = decisions[i].action;
       if (action.kind() == ActionT::Kind::kSet) run.push_back({format::LogOp::kSet, keys_[i], action.value()});
       if (action.kind() == ActionT::Kind::kRemove) run.push_back({format::LogOp::kRemove, keys_[i], {}});
     }
+    const Le<std::uint64_t> index = extras_.applied_index.value_or(0);
+    if (extras_.applied_index)
+      run.push_back({format::LogOp::kAppliedIndex, {}, {reinterpret_cast<const char*>(&index), sizeof(index)}});
     return LogUpdates(tree_.space_, writer_, run) ? absl::OkStatus() : ErrorOf(writer_);
+  }
+
+  void RemoveRanges() {
+    this->ForEachInRanges([this](Line& leaf, unsigned begin, unsigned end) {
+      Change(leaf);
+      for (unsigned i = end; i > begin; --i) tree_.RemoveSlot(leaf, i - 1, deferred_);
+      tree_.AddToCount(writer_, -static_cast<std::int64_t>(end - begin));
+      has_removed_ = true;
+    });
   }
 
   template <class ActionT>
   Status Apply(std::span<Decision<ActionT>> decisions) {
     std::size_t leaf = 0;
-    for (const std::size_t i : order_) {
+    for (const auto& key : order_) {
+      const std::size_t i = key.index;
       const ActionT& action = decisions[i].action;  // Keep for all but the first of equal keys
       if (action.kind() == ActionT::Kind::kKeep) continue;
-      while (!Covers(*leaves_[leaf], keys_[i])) ++leaf;
+      while (!this->Covers(*leaves_[leaf], keys_[i])) leaf = Next();
       const auto place = View(tree_.memory_, *leaves_[leaf]).FindByCall(keys_[i]);
       if (action.kind() == ActionT::Kind::kSet) {
-        HAKO_RETURN_IF_ERROR(Set(&leaf, keys_[i], action.value(), decisions[i].stored, place));
+        HAKO_RETURN_IF_ERROR(Set(leaf, keys_[i], action.value(), decisions[i].stored, place));
         decisions[i].stored = {};
       } else if (place.found) {
         Change(*leaves_[leaf]);
@@ -165,11 +210,12 @@ class PageTree<Space, Compare>::MultiGuard {
     }
     return absl::OkStatus();
   }
-
-  bool Covers(Line& leaf, std::string_view key) const {
-    const View page(tree_.memory_, leaf);
-    const format::PageTail tail = page.tail();
-    return (tail.edges & format::PageTail::kNoHigh) != 0 || Compare::Compare(key, page.high(tail)) < 0;
+  // The index of the leaf behind the current one: a part of the same leaf, or the next leaf.
+  std::size_t Next() {
+    if (ahead_.empty()) return ++whole_;
+    const std::size_t next = ahead_.back();
+    ahead_.pop_back();
+    return next;
   }
 
   void Change(Line& leaf) {
@@ -177,117 +223,22 @@ class PageTree<Space, Compare>::MultiGuard {
     changed_ = true;
   }
 
-  // Locks the leaves. In a small pool some leaves may be evicted again before all are locked, the
-  // more leaves the more often. After a few tries, or if there are many leaves, they are held.
-  void Acquire() {
-    for (unsigned tries = 0;; ++tries) {
-      const bool locked = LockAll();
-      bool is_large = false;
-      if constexpr (!Space::kResident) is_large = locked && !held_ && tree_.space_.IsLarge(leaves_.size());
-      if (locked && !is_large) {
-        if (HasLongValues()) return;
-        UnlockAll(false);
-        for (auto& [i, read] : long_values_) {
-          if (!read.has) read.Read();
-        }
-        continue;
-      }
-      if constexpr (!Space::kResident) {
-        if (is_large) UnlockAll(false);
-        if (!status_.ok()) return;
-        if (!held_ && (is_large || tries >= kTriesMax)) held_.emplace(tree_.space_);
-        status_ = LoadAll();
-        if (!status_.ok()) return;
-      }
-    }
-  }
-
-  // Locks the leaves, and waits only for threads that have locked one of them. False if a leaf is
-  // not in memory or cannot be read: then none is locked, and the writer state is not busy.
-  bool LockAll() {
-    Line* leaf = tree_.LockLeafByCall(writer_, keys_[order_[0]]);
-    if (leaf == nullptr) status_ = tree_.ErrorOf(writer_);
-    for (const std::size_t i : order_) {
-      if (leaf == nullptr) break;
-      if (leaves_.empty() || !Covers(*leaves_.back(), keys_[i])) {
-        if (!leaves_.empty()) leaf = Lock(keys_[i]);
-        if (leaf != nullptr) leaves_.push_back(leaf);
-      }
-      leaf_of_[i] = leaf;
-    }
-    if (leaf == nullptr) UnlockAll(false);
-    return leaf != nullptr;
-  }
-  void UnlockAll(bool changed) {
-    for (Line* line : leaves_) tree_.Unlock(line, changed);
-    // clear() would free the memory on which the next LockAll() relies.
-    leaves_.erase(leaves_.begin(), leaves_.end());
-    writer_.Leave();
-  }
-
-  // The gate was passed with the first leaf: a thread that closes it waits until this writer
-  // leaves. nullptr if the leaf is not in memory.
-  Line* Lock(std::string_view key) {
-    for (sync::Backoff backoff;; backoff.Pause()) {
-      Reached leaf;
-      if (tree_.DescendTo(0, key, &leaf)) {
-        if (sync::VersionLock(leaf.line->version).LockIf(leaf.version)) return leaf.line;
-      } else if constexpr (!Space::kResident) {
-        if (leaf.line != nullptr && tree_.space_.IsEvicted(tree_.IdOf(*leaf.line))) return nullptr;
-      }
-    }
-  }
-
-  // Loads the leaves that are not in memory, while nothing is locked.
-  Status LoadAll() {
-    std::array<std::string_view, kPrefetchGroup> group;
-    Reached leaves[kPrefetchGroup];
-    for (std::size_t from = 0, n = 0; from < order_.size(); from += n) {
-      n = std::min(order_.size() - from, kPrefetchGroup);
-      for (std::size_t i = 0; i < n; ++i) group[i] = keys_[order_[from + i]];
-      if constexpr (!Space::kResident) {
-        EvictedLeaves evicted;
-        tree_.DescendTogether(std::span(group).first(n), leaves, &evicted);
-        const auto end = std::unique(evicted.ids.begin(), evicted.ids.begin() + static_cast<std::ptrdiff_t>(evicted.count));
-        const std::span<const std::uint32_t> ids(evicted.ids.begin(), end);
-        if (held_) held_->MakeRoomFor(ids.size());
-        if (ids.size() > 1) tree_.space_.LoadPages(ids, 0, false);
-        for (std::size_t i = 0; i < n; ++i) HAKO_RETURN_IF_ERROR(Load(group[i]));
-      }
-    }
-    return absl::OkStatus();
-  }
-  Status Load(std::string_view key) {
-    if constexpr (!Space::kResident) {
-      for (sync::Backoff backoff;; backoff.Pause()) {
-        Reached leaf;
-        const bool reached = tree_.DescendTo(0, key, &leaf);
-        if (leaf.line == nullptr || (!reached && leaf.level != 0 && !tree_.space_.IsEvicted(tree_.IdOf(*leaf.line)))) continue;
-        if (!tree_.space_.IsEvicted(tree_.IdOf(*leaf.line)) && (!held_ || held_->Add(tree_.IdOf(*leaf.line)))) return absl::OkStatus();
-        HAKO_RETURN_IF_ERROR(tree_.LoadIfEvicted(leaf));
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  // Stores into leaves_[*leaf]. If that leaf is split, its parts take its place, and *leaf becomes
-  // the index of the one with the key.
-  Status Set(std::size_t* leaf, std::string_view key, std::string_view value, const format::OverflowValue& stored,
+  // Stores into leaves_[leaf]. If that leaf is split, the part with the key takes its place; the others
+  // are appended, and those behind it come next.
+  Status Set(std::size_t leaf, std::string_view key, std::string_view value, const format::OverflowValue& stored,
              typename View::Place place) {
-    SplitResult halves{leaves_[*leaf], &halves_};
+    SplitResult halves{leaves_[leaf], &halves_};
     Change(*halves.wanted);
     const bool is_long = stored.place != 0 || place.sizes.is_long;
     const Status status = is_long ? tree_.StoreSlowly(&halves, key, value, stored, place, &deferred_, nullptr)
                                   : tree_.StoreByCall(&halves, key, value, place, nullptr);
-    if (!halves_.empty()) {
-      Line* const wanted = halves.wanted;
-      leaves_.reserve(leaves_.size() + halves_.size());
-      leaves_.insert(leaves_.begin() + static_cast<std::ptrdiff_t>(*leaf), halves_.begin(), halves_.end());
-      const auto begin = leaves_.begin() + static_cast<std::ptrdiff_t>(*leaf);
-      std::ranges::sort(begin, begin + static_cast<std::ptrdiff_t>(halves_.size() + 1),
-                        [this](Line* a, Line* b) { return IsBelow(*a, *b); });
+    if (!halves_.empty()) [[unlikely]] {
+      std::ranges::sort(halves_, [this](Line* a, Line* b) { return IsBelow(*b, *a); });
+      for (Line* const half : halves_) {
+        leaves_.push_back(half);
+        if (IsBelow(*leaves_[leaf], *half)) ahead_.push_back(leaves_.size() - 1);
+      }
       halves_.clear();
-      while (leaves_[*leaf] != wanted) ++*leaf;
     }
     if (status.ok() && !place.found) tree_.AddToCount(writer_, 1);
     return status;
@@ -299,18 +250,46 @@ class PageTree<Space, Compare>::MultiGuard {
     return Compare::Compare(x.low(x.tail()), y.low(y.tail())) < 0;
   }
 
+  // After the update, leaf by leaf.
+  void MergeIn(const Range& range) {
+    if (!has_removed_) return;
+    for (std::string from(range.from);;) {
+      LeafGuard guard(tree_, writer_, tree_.LockLeafByCall(writer_, from));
+      if (guard.line == nullptr) return;
+      const View page(tree_.memory_, *guard.line);
+      const bool last = IsLastOf(range, page);
+      std::string next(last ? std::string_view() : page.high(page.tail()));
+      if (tree_.IsSparse(*guard.line)) {
+        guard.changed = true;
+        tree_.Merge(writer_, std::exchange(guard.line, nullptr), from);
+      }
+      if (last) return;
+      from = std::move(next);
+    }
+  }
+
   // The read of a key's long value, and whether it has the value that the leaf names now.
   struct LongLook : LongRead {
     using LongRead::LongRead;
     bool has = false;
   };
-  // Whether all long values that the locked leaves name have been read.
+  Status AcquireWithLongValues() {
+    for (;;) {
+      HAKO_RETURN_IF_ERROR(this->Acquire());
+      if (HasLongValues()) return absl::OkStatus();
+      this->UnlockAll(false);
+      for (auto& [i, read] : long_values_) {
+        if (!read.has) read.Read();
+      }
+    }
+  }
+  // Whether all long values that the locked leaves name and the visitor needs have been read.
   bool HasLongValues() {
     if (!tree_.space_.has_long_values()) return true;
     bool has_all = true;
     for (std::size_t n = 0; n < order_.size(); ++n) {
-      const std::size_t i = order_[n];
-      if (n > 0 && Compare::Compare(keys_[order_[n - 1]], keys_[i]) == 0) continue;
+      const std::size_t i = order_[n].index;
+      if (i >= extras_.num_shown || (n > 0 && this->IsSame(order_[n - 1], order_[n]))) continue;
       const auto place = View(tree_.memory_, *leaf_of_[i]).FindByCall(keys_[i]);
       if (!place.found || !place.sizes.is_long) continue;
       LongLook& read = long_values_.try_emplace(i, tree_.space_).first->second;
@@ -320,39 +299,30 @@ class PageTree<Space, Compare>::MultiGuard {
     return has_all;
   }
 
-  PageTree& tree_;
-  WriterState& writer_;
-  std::span<const std::string_view> keys_;
-  absl::InlinedVector<std::size_t, kUsualKeys> order_;  // of the keys, ascending
-  absl::InlinedVector<Line*, kUsualKeys> leaf_of_;      // by key, before any change
-  absl::InlinedVector<Line*, kUsualKeys> leaves_;       // locked, ascending
+  static constexpr std::size_t kSplitsMax = 10;  // for one record
+
+  const MultiExtras extras_;
   // Locked: the other parts of a leaf that is split.
   std::vector<Line*> halves_;
-  absl::InlinedVector<std::size_t, kUsualKeys> sparse_;
+  // While the update is applied: the last of the leaves_ before any split that was reached, and the
+  // parts of it behind the current one, the next one last.
+  std::size_t whole_ = 0;
+  absl::InlinedVector<std::size_t, Leaves::kUsualKeys> ahead_;
+  absl::InlinedVector<std::size_t, Leaves::kUsualKeys> sparse_;
   // By index of the first of equal keys; valid until the call returns.
   std::map<std::size_t, LongLook> long_values_;
   // Finished when all is unlocked; it may store one of long_values_.
   Deferred deferred_{tree_.space_};
-  Status status_;
-  bool changed_ = false;
-  struct NoPages {
-    explicit NoPages(Space&) {}
-  };
-  static auto HeldPages() {
-    if constexpr (Space::kResident)
-      return std::type_identity<NoPages>();
-    else
-      return std::type_identity<typename Space::HeldPages>();
-  }
-  std::optional<typename decltype(HeldPages())::type> held_;
+  bool changed_ = false, has_removed_ = false, is_marked_ = true;
 };
 
 template <class Space, Comparator Compare>
 template <class ActionT>
-Status PageTree<Space, Compare>::ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit) {
-  if (keys.empty()) return absl::OkStatus();
+Status PageTree<Space, Compare>::ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit,
+                                              const MultiExtras& extras) {
+  if (keys.empty() && extras.removed_ranges.empty() && !extras.applied_index) return absl::OkStatus();
   Prefetch(keys.first(std::min(keys.size(), kPrefetchGroup)));
-  MultiGuard guard(*this, writer, keys);
+  MultiGuard guard(*this, writer, keys, extras);
   return guard.template Run<ActionT>(visit);
 }
 

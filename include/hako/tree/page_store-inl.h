@@ -108,6 +108,7 @@ Status PageStore<FileT>::SetLog(const log::DatabaseId& id, log::Position positio
 // superblock that is the newer one now
 template <File FileT>
 Status PageStore<FileT>::StoreSuper(Super super) {
+  super.version = kKind.newest;
   super.sequence = super.sequence + 1;
   super.check = format::CheckOf(super);
   HAKO_RETURN_IF_ERROR(file_.WriteAt(super.sequence % 2 * storage::kSlotDistance, std::as_bytes(std::span(&super, 1))));

@@ -45,12 +45,15 @@
 #include "hako/base/comparator.h"
 #include "hako/base/function_ref.h"
 #include "hako/base/inline.h"
+#include "hako/base/key_value.h"
+#include "hako/base/multi_extras.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/prefetch.h"
 #include "hako/base/status.h"
 #include "hako/base/visitor_ref.h"
 #include "hako/format/page_format.h"
 #include "hako/format/record_format.h"
+#include "hako/sync/mutex.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
 #include "hako/sync/writer_states.h"
@@ -66,12 +69,8 @@ namespace hako::tree {
 // Which leaf to read: that of a key, that of the greatest key below it, the first, the last.
 enum class Seek { kAt, kBefore, kFirst, kLast };
 
-// A half-open range of keys: [from, to), or all keys from `from` on without `to`. REQUIRES: from is
-// below to
-struct Range {
-  std::string_view from;
-  std::optional<std::string_view> to;
-};
+// REQUIRES: from is below to
+using Range = KeyRange;
 
 template <class Space, Comparator Compare>
 class PageTree {
@@ -100,8 +99,9 @@ class PageTree {
 
   // Create makes a new, empty tree; Attach opens the tree of this root, with this many records.
   Status Create();
-  void Attach(std::uint32_t root, std::uint64_t num_records) {
+  void Attach(std::uint32_t root, std::uint64_t num_records, std::uint64_t applied_index = 0) {
     root_ = &LineOf(root);
+    applied_index_.store(applied_index, std::memory_order_release);
     count_.store(static_cast<std::int64_t>(num_records), std::memory_order_release);
   }
   std::uint32_t root_id() const { return IdOf(root()); }
@@ -120,7 +120,15 @@ class PageTree {
   // Processes all keys as one atomic step: visit(index, value) returns an ActionT for each, or
   // nullopt to change none; see dbm/dbm.h.
   template <class ActionT>
-  Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit);
+  Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit,
+                      const MultiExtras& extras = {});
+  // The applied index (MultiExtras) of the last update that had one. SetAppliedIndex without an update:
+  // while no other thread sets it.
+  std::uint64_t applied_index() const { return applied_index_.load(std::memory_order_acquire); }
+  void SetAppliedIndex(std::uint64_t index) {
+    applied_index_.store(index, std::memory_order_release);
+    if constexpr (!Space::kResident) space_.NoteChange();
+  }
   // Fetches each key, in groups whose memory accesses overlap: calls sink(index, size), then
   // arrived(index, whether the key exists).
   template <class S, class F>
@@ -188,6 +196,7 @@ class PageTree {
   using Lock = sync::VersionLock;
   using SinkRef = FunctionRef<char*(std::size_t)>;
   class LeafGuard;
+  class LockedLeaves;
   class MultiGuard;
   enum class Outcome { kFound, kAbsent, kRaced };
   static constexpr int kOptimisticTries = 64;      // after these a reader takes the lock
@@ -397,6 +406,8 @@ class PageTree {
   Line* root_ = nullptr;
   // Records, without the pending counts of the writer states.
   alignas(64) std::atomic<std::int64_t> count_{0};
+  sync::Mutex applied_mutex_;  // one update at a time sets applied_index_, with its leaves locked
+  std::atomic<std::uint64_t> applied_index_{0};
 };
 
 }  // namespace hako::tree
@@ -406,6 +417,7 @@ class PageTree {
 #include "hako/tree/page_descent-inl.h"
 #include "hako/tree/page_fetch-inl.h"
 #include "hako/tree/page_multi-inl.h"
+#include "hako/tree/page_multi_locks-inl.h"
 #include "hako/tree/page_prefetch-inl.h"
 #include "hako/tree/page_process-inl.h"
 #include "hako/tree/page_range-inl.h"

@@ -1,0 +1,25 @@
+// MultiExtras: what a ProcessMulti changes beside the records of its keys.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "hako/base/key_value.h"
+
+namespace hako {
+
+// Changed in the same atomic step as the records. Views must stay valid until the call returns.
+struct MultiExtras {
+  // Replaces the applied index of the database (dbm/write_batch.h).
+  std::optional<std::uint64_t> applied_index;
+  // Records of these ranges are removed, except those that the visitor sets. The visitor sees them
+  // as they were before. REQUIRES: not empty, ascending and disjoint; none for a hash table
+  std::span<const KeyRange> removed_ranges;
+  // The visitor needs the values of the first keys only, this many. A later one may be shown as
+  // absent although it is not.
+  std::size_t num_shown = ~std::size_t{0};
+};
+
+}  // namespace hako

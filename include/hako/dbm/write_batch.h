@@ -1,0 +1,141 @@
+// WriteBatch: updates that Write (dbm/multi_operations.h) makes in one atomic step.
+//
+//   WriteBatch batch;
+//   batch.Expect("seat 17", Expect::Absent());
+//   batch.Set("seat 17", "Ada");
+//   batch.Remove("waiting/Ada");
+//   batch.SetAppliedIndex(4711);
+//   Status written = db.Write(batch);
+//
+// All conditions are compared with the state before the batch; if one fails, Write returns Aborted.
+// Then the operations take effect in their order: the last one on a key counts, and RemoveRange also
+// removes what earlier operations of the batch have set.
+//
+// The applied index is a number of the application that the database keeps beside the records, such
+// as the index of the last entry of a replicated log that was carried out. Each batch that has one
+// replaces it in the same atomic step: after a crash AppliedIndex() is that of the last batch whose
+// changes are there. Nothing else changes it, except that a snapshot (dbm/memory_operations.h) does
+// not have it: after Load it is 0. Of batches that run in several threads, it is that of the last one.
+//
+// A batch copies keys and values into one buffer, which Clear keeps for the next batch. An operation
+// that does not fit is not added and leaves an error in status(), which Write returns: no batch is
+// ever written without one of its operations.
+//
+// Thread-compatible: several threads may write the same batch while none changes it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "hako/base/key_value.h"
+#include "hako/base/multi_extras.h"
+#include "hako/base/status.h"
+#include "hako/dbm/dbm.h"
+
+namespace hako {
+
+namespace internal {
+class BatchCall;
+}
+
+// Updates that are made together: see the head of this header.
+class WriteBatch {
+ public:
+  // Limits of one batch: operations and conditions, and bytes of their keys and values. While it is
+  // written, the memory for pages grows beyond cache_bytes by the pages that it changes, and a log
+  // takes as many bytes again; opening the database after a crash reads that part of the log at once.
+  static constexpr std::size_t kSizeMax = std::size_t{1} << 20;
+  static constexpr std::size_t kBytesMax = std::size_t{256} << 20;
+
+  // Stores a record, replacing an existing value.
+  void Set(std::string_view key, std::string_view value) { Add(&operations_, Kind::kSet, key, value); }
+  // Removes a record, if there is one.
+  void Remove(std::string_view key) { Add(&operations_, Kind::kRemove, key, {}); }
+  // Removes the records of [from, to), or from `from` on without `to`, of an ordered database.
+  void RemoveRange(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
+    Add(&ranges_, to ? Kind::kRemoveRange : Kind::kRemoveFrom, from, to.value_or(std::string_view()));
+  }
+  // Adds a condition on the record before the batch. Its value is copied.
+  void Expect(std::string_view key, const hako::Expect& expected);
+  // Has the database keep this number with the changes; the last call counts.
+  void SetAppliedIndex(std::uint64_t index) { applied_index_ = index; }
+
+  // Removes all operations and conditions, the applied index and the error. Keeps the memory.
+  void Clear();
+
+  // Operations and conditions, and the bytes of their keys and values.
+  std::size_t size() const { return operations_.size() + ranges_.size() + conditions_.size(); }
+  std::size_t bytes() const { return bytes_.size(); }
+  // Whether writing it would change and check nothing.
+  bool IsEmpty() const { return size() == 0 && !applied_index_; }
+  // OK, or why an operation could not be added: OutOfRange beyond a limit, ResourceExhausted without
+  // memory.
+  const Status& status() const { return status_; }
+
+ private:
+  friend class internal::BatchCall;
+  enum class Kind : std::uint8_t { kSet, kRemove, kRemoveRange, kRemoveFrom, kAbsent, kAny, kValue };
+  struct Operation {
+    std::uint32_t begin, key_size, value_size;  // key and value in bytes_, back to back
+    std::uint32_t before;                       // number of operations_ before it
+    Kind kind;
+  };
+  using Operations = std::vector<Operation>;
+
+  void Add(Operations* to, Kind kind, std::string_view key, std::string_view value);
+  std::string_view KeyOf(const Operation& operation) const { return {bytes_.data() + operation.begin, operation.key_size}; }
+  std::string_view ValueOf(const Operation& operation) const {
+    return {bytes_.data() + operation.begin + operation.key_size, operation.value_size};
+  }
+
+  std::vector<char> bytes_;
+  Operations operations_;  // Set and Remove
+  Operations ranges_, conditions_;
+  std::optional<std::uint64_t> applied_index_;
+  Status status_;
+};
+
+namespace internal {
+
+// A batch as the arguments of ProcessMulti: the keys of its conditions, then those of its
+// operations. The ranges are removed before the operations take effect, so an operation that a later
+// range removes again becomes a Remove.
+class BatchCall {
+ public:
+  // Negative if the first key is below the second.
+  using Order = int (*)(std::string_view, std::string_view);
+
+  explicit BatchCall(const WriteBatch& batch) : batch_(batch) {}
+
+  // `order`: of the database's keys; nullptr if it is not ordered.
+  Status Prepare(Order order);
+  std::span<const std::string_view> keys() const { return keys_; }
+  MultiExtras extras() const { return {batch_.applied_index_, ranges_, batch_.conditions_.size()}; }
+  // The visitor.
+  std::optional<Action> operator()(std::size_t i, std::optional<std::string_view> value) const {
+    const std::size_t num_conditions = batch_.conditions_.size();
+    if (i < num_conditions) return Holds(batch_.conditions_[i], value) ? std::optional(Action::Keep()) : std::nullopt;
+    const WriteBatch::Operation& operation = batch_.operations_[i - num_conditions];
+    const bool sets = operation.kind == WriteBatch::Kind::kSet && (is_removed_.empty() || !is_removed_[i - num_conditions]);
+    return sets ? Action::Set(batch_.ValueOf(operation)) : Action::Remove();
+  }
+
+ private:
+  bool Holds(const WriteBatch::Operation& condition, std::optional<std::string_view> value) const;
+  void JoinRanges(Order order);
+  void FindRemoved(Order order);
+
+  const WriteBatch& batch_;
+  absl::InlinedVector<std::string_view, 16> keys_;
+  std::vector<KeyRange> ranges_;  // ascending and disjoint
+  std::vector<bool> is_removed_;  // by operation, whether a later range removes its key; empty: none
+};
+
+}  // namespace internal
+
+}  // namespace hako

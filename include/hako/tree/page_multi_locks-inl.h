@@ -1,0 +1,217 @@
+// Definitions of tree/page_tree.h: a writer's access to several leaves.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+
+#include "hako/tree/page_tree.h"
+
+namespace hako::tree {
+
+// The leaves of some keys and ranges. All are locked in key order and stay locked until UnlockAll, so
+// that other threads see all of the update or nothing. Pages are loaded before the first lock and
+// never while one is held. The first lock passes the gate: a thread that closes it waits until this
+// writer leaves.
+template <class Space, Comparator Compare>
+class PageTree<Space, Compare>::LockedLeaves {
+ public:
+  LockedLeaves(const LockedLeaves&) = delete;
+
+ protected:
+  static constexpr std::size_t kUsualKeys = 16;  // need no allocation
+  using Lines = absl::InlinedVector<Line*, kUsualKeys>;
+
+  LockedLeaves(PageTree& tree, WriterState& writer, std::span<const std::string_view> keys, std::span<const Range> ranges)
+      : tree_(tree), writer_(writer), keys_(keys), ranges_(ranges) {
+    SortKeys();
+    leaf_of_.resize(keys.size());
+    leaves_.reserve(keys.size() + ranges.size());
+  }
+  ~LockedLeaves() = default;
+
+  // Locks the leaves, with those in memory that they need. In a small pool some leaves may be evicted
+  // again before all are locked, the more leaves the more often. After a few tries, or if there are
+  // many leaves, they are held. An error leaves none locked.
+  Status Acquire() {
+    for (;;) {
+      const bool locked = LockAll();
+      bool is_large = false;
+      if constexpr (!Space::kResident) is_large = locked && !held_ && tree_.space_.IsLarge(leaves_.size());
+      if (locked && !is_large) return absl::OkStatus();
+      if constexpr (!Space::kResident) {
+        if (is_large) UnlockAll(false);
+        HAKO_RETURN_IF_ERROR(status_);
+        if (!held_ && (is_large || tries_++ >= kTriesMax)) held_.emplace(tree_.space_);
+        HAKO_RETURN_IF_ERROR(LoadAll());
+      }
+    }
+  }
+  void UnlockAll(bool changed) {
+    for (Line* line : leaves_) tree_.Unlock(line, changed);
+    // clear() would free the memory on which the next LockAll() relies.
+    leaves_.erase(leaves_.begin(), leaves_.end());
+    writer_.Leave();
+  }
+  void ReleaseHeld(bool changed) {
+    if constexpr (!Space::kResident) {
+      if (held_) held_->Release(changed);
+      held_.reset();
+    }
+  }
+
+  bool Covers(Line& leaf, std::string_view key) const {
+    const View page(tree_.memory_, leaf);
+    const format::PageTail tail = page.tail();
+    return (tail.edges & format::PageTail::kNoHigh) != 0 || Compare::Compare(key, page.high(tail)) < 0;
+  }
+  // Calls visit(leaf, begin, end) for the slots of the ranges, in ascending order. REQUIRES: the
+  // leaves are locked, and not split yet
+  template <class F>
+  void ForEachInRanges(F&& visit) {
+    std::size_t n = 0;
+    for (const Range& range : ranges_) {
+      while (!Covers(*leaves_[n], range.from)) ++n;
+      for (std::size_t first = n;; ++n) {
+        const View page(tree_.memory_, *leaves_[n]);
+        const bool last = IsLastOf(range, page);
+        const unsigned begin = n == first ? page.FindByCall(range.from).index : 0;
+        const unsigned end = last && range.to ? page.FindByCall(*range.to).index : page.count();
+        if (end > begin) visit(*leaves_[n], begin, end);
+        if (last) break;
+      }
+    }
+  }
+
+  PageTree& tree_;
+  WriterState& writer_;
+  const std::span<const std::string_view> keys_;
+  const std::span<const Range> ranges_;
+  // Of keys_, in ascending order; of equal keys the first one first.
+  struct Key {
+    std::uint32_t head, index;
+  };
+  absl::InlinedVector<Key, kUsualKeys> order_;
+  Lines leaf_of_;   // by key
+  Lines leaves_;   // locked, ascending
+
+  bool IsSame(const Key& a, const Key& b) const { return a.head == b.head && Compare::Compare(keys_[a.index], keys_[b.index]) == 0; }
+
+ private:
+  static constexpr unsigned kTriesMax = 2;  // after these, pages are held until all are locked
+
+  // Most keys differ in their heads.
+  void SortKeys() {
+    order_.resize(keys_.size());
+    for (std::uint32_t i = 0; i < keys_.size(); ++i)
+      order_[i] = {std::bit_cast<std::uint32_t>(View::HeadOf(keys_[i], 0)) ^ 0x80000000u, i};
+    const auto is_below = [this](const Key& a, const Key& b) {
+      if (a.head != b.head) return a.head < b.head;
+      const int order = Compare::Compare(keys_[a.index], keys_[b.index]);
+      return order != 0 ? order < 0 : a.index < b.index;
+    };
+    if (!std::ranges::is_sorted(order_, is_below)) std::ranges::sort(order_, is_below);
+  }
+
+  // Waits only for threads that have locked one of the leaves. False if a leaf is not in memory or
+  // cannot be read: then none is locked, and the writer state is not busy.
+  bool LockAll() {
+    if (keys_.empty() && ranges_.empty()) return tree_.space_.gate().Pass(writer_), true;
+    std::size_t k = 0, r = 0;
+    std::optional<std::string_view> high;  // of the last leaf, if a range continues behind it
+    while (high || k < order_.size() || r < ranges_.size()) {
+      const bool is_key = k < order_.size() && (r == ranges_.size() || Compare::Compare(keys_[order_[k].index], ranges_[r].from) < 0);
+      Line* const leaf = Lock(high ? *high : is_key ? keys_[order_[k].index] : ranges_[r].from);
+      if (leaf == nullptr) return UnlockAll(false), false;
+      leaves_.push_back(leaf);  // there is room, see Lock
+      for (; k < order_.size() && Covers(*leaf, keys_[order_[k].index]); ++k) leaf_of_[order_[k].index] = leaf;
+      const View page(tree_.memory_, *leaf);
+      high.reset();
+      for (; r < ranges_.size() && Covers(*leaf, ranges_[r].from); ++r) {
+        if (IsLastOf(ranges_[r], page)) continue;
+        high = page.high(page.tail());
+        break;
+      }
+      if (high) continue;
+    }
+    return true;
+  }
+  // nullptr if the leaf is not in memory, or with an error.
+  Line* Lock(std::string_view key) {
+    if (leaves_.size() == leaves_.capacity()) leaves_.reserve(2 * leaves_.size());
+    if (leaves_.empty()) {
+      Line* const leaf = tree_.LockLeafByCall(writer_, key);
+      if (leaf == nullptr) status_ = tree_.ErrorOf(writer_);
+      return leaf;
+    }
+    for (sync::Backoff backoff;; backoff.Pause()) {
+      Reached leaf;
+      if (tree_.DescendTo(0, key, &leaf)) {
+        if (sync::VersionLock(leaf.line->version).LockIf(leaf.version)) return leaf.line;
+      } else if constexpr (!Space::kResident) {
+        if (leaf.line != nullptr && tree_.space_.IsEvicted(tree_.IdOf(*leaf.line))) return nullptr;
+      }
+    }
+  }
+
+  // Loads the leaves that are not in memory, while nothing is locked.
+  Status LoadAll() {
+    std::array<std::string_view, kPrefetchGroup> group;
+    Reached leaves[kPrefetchGroup];
+    for (std::size_t from = 0, n = 0; from < order_.size(); from += n) {
+      n = std::min(order_.size() - from, kPrefetchGroup);
+      for (std::size_t i = 0; i < n; ++i) group[i] = keys_[order_[from + i].index];
+      if constexpr (!Space::kResident) {
+        EvictedLeaves evicted;
+        tree_.DescendTogether(std::span(group).first(n), leaves, &evicted);
+        const auto end = std::unique(evicted.ids.begin(), evicted.ids.begin() + static_cast<std::ptrdiff_t>(evicted.count));
+        const std::span<const std::uint32_t> ids(evicted.ids.begin(), end);
+        if (held_) held_->MakeRoomFor(ids.size());
+        if (ids.size() > 1) tree_.space_.LoadPages(ids, 0, false);
+        for (std::size_t i = 0; i < n; ++i) HAKO_RETURN_IF_ERROR(Load(group[i]));
+      }
+    }
+    for (const Range& range : ranges_) HAKO_RETURN_IF_ERROR(LoadRange(range));
+    return absl::OkStatus();
+  }
+  Status Load(std::string_view key) {
+    if constexpr (!Space::kResident) {
+      for (sync::Backoff backoff;; backoff.Pause()) {
+        Reached leaf;
+        const bool reached = tree_.DescendTo(0, key, &leaf);
+        if (leaf.line == nullptr || (!reached && leaf.level != 0 && !tree_.space_.IsEvicted(tree_.IdOf(*leaf.line)))) continue;
+        if (!tree_.space_.IsEvicted(tree_.IdOf(*leaf.line)) && (!held_ || held_->Add(tree_.IdOf(*leaf.line)))) return absl::OkStatus();
+        HAKO_RETURN_IF_ERROR(tree_.LoadIfEvicted(leaf));
+      }
+    }
+    return absl::OkStatus();
+  }
+  Status LoadRange(const Range& range) {
+    if constexpr (!Space::kResident) {
+      Copy copy;
+      for (std::string from(range.from);;) {
+        if (held_) held_->MakeRoomFor(1);
+        HAKO_RETURN_IF_ERROR(tree_.ReadLeaf(Seek::kAt, from, &copy, from != range.from));  // reads ahead
+        HAKO_RETURN_IF_ERROR(Load(from));
+        const View page = copy.view();
+        if (IsLastOf(range, page)) break;
+        from.assign(page.high(page.tail()));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  Status status_;
+  unsigned tries_ = 0;
+  struct NoPages {
+    explicit NoPages(Space&) {}
+  };
+  static auto HeldPages() {
+    if constexpr (Space::kResident)
+      return std::type_identity<NoPages>();
+    else
+      return std::type_identity<typename Space::HeldPages>();
+  }
+  std::optional<typename decltype(HeldPages())::type> held_;
+};
+
+}  // namespace hako::tree

@@ -1,0 +1,13 @@
+// The databases in memory in the suite of WriteBatch.
+#include "dbm/surroundings.h"
+#include "dbm/write_batch_conformance.h"
+#include "gtest/gtest.h"
+
+namespace hako {
+namespace {
+
+using Types = testing::Types<TinySurroundings<MemoryFile>, BabySurroundings<MemoryFile>, BabySurroundings<MemoryFile, 128>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(InMemory, WriteBatchConformance, Types);
+
+}  // namespace
+}  // namespace hako
