@@ -5,7 +5,8 @@
 //
 // The operations of a writer follow from (seed, writer, number), so the child only counts them, and
 // the parent repeats them in a map. Writers have separate keys. Now and then one sets its clock and
-// increments a shared counter in one step, so the counter is always the number of such steps.
+// increments a shared counter in one step, so the counter is always the number of such steps. Writer 0
+// also writes batches with an applied index, which is that of its last batch that is there.
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -45,12 +46,13 @@ constexpr TreeOptions kLogged = {
 const FileOptions kPatiently = {.lock_timeout = std::chrono::seconds(10)};
 
 struct Operation {
-  enum class Kind { kSet, kAppend, kRemove, kTick, kSynchronize };
+  enum class Kind { kSet, kAppend, kRemove, kTick, kBatch, kSynchronize };
 
   Operation(std::uint64_t seed, int writer, std::uint64_t number)
       : random(Random::Mix(seed) + static_cast<std::uint64_t>(writer) * 0x1000'0000'0000 + number), prefix(std::to_string(writer) + "/") {
     kind = random.OneIn(150)  ? Kind::kSynchronize
            : random.OneIn(10) ? Kind::kTick
+           : random.OneIn(25) ? Kind::kBatch
            : random.OneIn(4)  ? Kind::kRemove
            : random.OneIn(6)  ? Kind::kAppend
                               : Kind::kSet;
@@ -58,6 +60,23 @@ struct Operation {
     const std::size_t size = random.OneIn(100) ? random.Below(20'000) : random.SkewedSize(9);
     value =
         kind == Kind::kTick ? CheckedValue(key, 16, seed + number) : CheckedValue(key, kind == Kind::kAppend ? size % 50 : size, number);
+    index = Random::Mix(seed + number) | 1;
+    sets_index = writer == 0;
+  }
+
+  // Calls set(key, value), remove(key) and remove_range(from, to) for the operations of a batch.
+  template <class Set, class Remove, class RemoveRange>
+  void ForEachInBatch(Set set, Remove remove, RemoveRange remove_range) const {
+    Random choices(index);
+    for (std::uint64_t n = choices.Between(1, choices.OneIn(20) ? 1000 : 60); n > 0; --n) {
+      const std::string one = prefix + std::to_string(choices.Below(2000));
+      if (choices.OneIn(40))
+        remove_range(one, one + "5");
+      else if (choices.OneIn(3))
+        remove(one);
+      else
+        set(one, CheckedValue(one, choices.SkewedSize(8), index));
+    }
   }
 
   template <class D>
@@ -74,6 +93,13 @@ struct Operation {
           return Action::Set(counter);
         });
       }
+      case Kind::kBatch: {
+        WriteBatch batch;
+        ForEachInBatch([&](const auto& one, const auto& to) { batch.Set(one, to); }, [&](const auto& one) { batch.Remove(one); },
+                       [&](const auto& from, const auto& to) { batch.RemoveRange(from, to); });
+        if (sets_index) batch.SetAppliedIndex(index);
+        return db.Write(batch);
+      }
       case Kind::kRemove: {
         const Status status = db.Remove(key);
         return absl::IsNotFound(status) ? absl::OkStatus() : status;
@@ -87,6 +113,10 @@ struct Operation {
   // The same in the writer's own records.
   void ApplyTo(Records& records) const {
     if (kind == Kind::kSynchronize) return;
+    if (kind == Kind::kBatch) {
+      return ForEachInBatch([&](const auto& one, const auto& to) { records[one] = to; }, [&](const auto& one) { records.erase(one); },
+                            [&](const auto& from, const auto& to) { records.erase(records.lower_bound(from), records.lower_bound(to)); });
+    }
     if (kind == Kind::kRemove)
       records.erase(key);
     else if (kind == Kind::kAppend)
@@ -97,6 +127,8 @@ struct Operation {
 
   Random random;
   std::string prefix, key, value;
+  std::uint64_t index;  // of a batch
+  bool sets_index;
   Kind kind;
 };
 
@@ -119,6 +151,14 @@ Records OwnRecords(const Records& all, int writer) {
 std::uint64_t CounterIn(const Records& all) {
   const auto it = all.find("counter");
   return it == all.end() ? 0 : std::stoull(it->second);
+}
+
+// The applied index after so many operations of writer 0; `before` if no batch is among them.
+std::uint64_t IndexAfter(std::uint64_t seed, std::uint64_t count, std::uint64_t before) {
+  while (count-- > 0) {
+    if (const Operation operation(seed, 0, count); operation.kind == Operation::Kind::kBatch) return operation.index;
+  }
+  return before;
 }
 
 // The body of a child: opens the database and works until it is killed.
@@ -160,9 +200,10 @@ std::optional<std::uint64_t> OperationsIn(const Records& found, Records own, std
     }
     if (number == progress.begun) return std::nullopt;
     const Operation operation(seed, writer, number);
+    const bool is_batch = operation.kind == Operation::Kind::kBatch;
     hash -= HashOf(own, operation.key);
     operation.ApplyTo(own);
-    hash += HashOf(own, operation.key);
+    hash = is_batch ? HashOf(own) : hash + HashOf(own, operation.key);
     if (operation.kind == Operation::Kind::kTick) ++so_many_ticks;
   }
 }
@@ -175,12 +216,13 @@ void KillWriters(int num_writers, const TreeOptions& options) {
   TempDir directory;
   std::string path;
   Records records;
-  std::uint64_t acknowledged = 0, survived = 0;
+  std::uint64_t acknowledged = 0, survived = 0, index = 0;
   for (int round = 0; round < (FullSize() ? 5000 : 60 / kSlowdown); ++round) {
     SCOPED_TRACE(round);
     if (round % 15 == 0) {
       path = directory.File("db" + std::to_string(round));
       records.clear();
+      index = 0;
     }
     const std::uint64_t seed = random.Next();
     CrashChild child([&](CrashProgress& progress) { Work<FileT>(path, options, seed, num_writers, progress); });
@@ -196,6 +238,7 @@ void KillWriters(int num_writers, const TreeOptions& options) {
     ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<FileT>::Open(path, options, kPatiently));
     const Records found = ListByIterator(*db).records;
     ASSERT_EQ(db->Count(), found.size());
+    const std::uint64_t found_index = db->AppliedIndex();
     if (random.OneIn(2)) {  // it makes a checkpoint, without which the next process finds what this one left
       ASSERT_THAT(db->Verify(), IsOk());
     }
@@ -207,7 +250,9 @@ void KillWriters(int num_writers, const TreeOptions& options) {
       ASSERT_TRUE(included.has_value()) << "of the " << progress.begun << " operations of writer " << writer << " no first ones are found";
       acknowledged += progress.acknowledged;
       survived += *included;
+      if (writer == 0) index = IndexAfter(seed, *included, index);
     }
+    ASSERT_EQ(found_index, index);
     ASSERT_EQ(CounterIn(found), ticks) << "writers are found at different moments";
     records = found;
   }
