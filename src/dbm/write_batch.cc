@@ -12,7 +12,7 @@ namespace hako {
 void WriteBatch::Add(Operations* to, Kind kind, std::string_view key, std::string_view value) {
   if (!status_.ok()) return;
   HAKO_TRY {
-    if (size() == kSizeMax) {
+    if (size_ == kSizeMax) {
       status_ = absl::OutOfRangeError(absl::StrCat("a batch of more than ", kSizeMax, " operations"));
       return;
     }
@@ -24,8 +24,8 @@ void WriteBatch::Add(Operations* to, Kind kind, std::string_view key, std::strin
     to->push_back({static_cast<std::uint32_t>(before), static_cast<std::uint32_t>(key.size()), static_cast<std::uint32_t>(value.size()),
                    static_cast<std::uint32_t>(operations_.size()), kind});
     HAKO_TRY {
-      bytes_.insert(bytes_.end(), key.begin(), key.end());
-      bytes_.insert(bytes_.end(), value.begin(), value.end());
+      bytes_.append(key).append(value);
+      ++size_;
     }
     HAKO_CATCH_NO_MEMORY({
       bytes_.resize(before);
@@ -48,6 +48,7 @@ void WriteBatch::Expect(std::string_view key, const hako::Expect& expected) {
 }
 
 void WriteBatch::Clear() {
+  size_ = 0;
   bytes_.clear();
   operations_.clear();
   ranges_.clear();

@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -69,9 +70,9 @@ class WriteBatch {
   void Clear();
 
   // Operations and conditions, and the bytes of their keys and values.
-  std::size_t size() const { return operations_.size() + ranges_.size() + conditions_.size(); }
+  std::size_t size() const { return size_; }
   std::size_t bytes() const { return bytes_.size(); }
-  // Whether writing it would change and check nothing.
+  // Whether writing it changes and checks nothing.
   bool IsEmpty() const { return size() == 0 && !applied_index_; }
   // OK, or why an operation could not be added: OutOfRange beyond a limit, ResourceExhausted without
   // memory.
@@ -93,7 +94,8 @@ class WriteBatch {
     return {bytes_.data() + operation.begin + operation.key_size, operation.value_size};
   }
 
-  std::vector<char> bytes_;
+  std::size_t size_ = 0;
+  std::string bytes_;
   Operations operations_;  // Set and Remove
   Operations ranges_, conditions_;
   std::optional<std::uint64_t> applied_index_;
@@ -111,6 +113,10 @@ class BatchCall {
   using Order = int (*)(std::string_view, std::string_view);
 
   explicit BatchCall(const WriteBatch& batch) : batch_(batch) {}
+  // Whether it is one update of one record.
+  bool IsSingle() const {
+    return batch_.operations_.size() == 1 && batch_.size() == 1 && !batch_.applied_index_ && batch_.status_.ok();
+  }
 
   // `order`: of the database's keys; nullptr if it is not ordered.
   Status Prepare(Order order);

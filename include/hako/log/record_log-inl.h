@@ -112,6 +112,7 @@ HAKO_INLINE Status RecordLog<FileT>::Write(const format::LogRecordHeader& header
 template <File FileT>
 StatusOr<Lsn> RecordLog<FileT>::Append(std::span<const LogEntry> entries) HAKO_TRY {
   Parts parts;
+  parts.reserve(entries.size());
   for (const LogEntry& entry : entries) Cut(entry, &entry != &entries.back(), &parts);
   sync::MutexLock lock(tail_mutex_);
   HAKO_RETURN_IF_ERROR(AppendParts(parts));

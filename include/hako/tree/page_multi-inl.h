@@ -117,27 +117,30 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   Status Prepare(std::span<Decision<ActionT>> decisions) {
     static constexpr std::uint64_t kSlack = 32;  // of a record: its slot, the header of its cell
     std::uint64_t num_sets = 0, num_leaves = 0, bytes = 0;
-    const Line* last = nullptr;
+    const Line *last_set = nullptr, *last_marked = nullptr;
+    bool has_long = false;
     for (const auto& key : order_) {
       const ActionT& action = decisions[key.index].action;
       if (action.kind() != ActionT::Kind::kSet) continue;
-      if (action.value().size() > kValueSizeMax) return TooLargeError("a value", action.value().size(), kValueSizeMax);
-      bytes += 4 * (keys_[key.index].size() + std::min<std::size_t>(action.value().size(), tree_.value_max_) + kSlack);
-      if (leaf_of_[key.index] != last) ++num_leaves;
-      last = leaf_of_[key.index];
+      const std::size_t size = action.value().size();
+      if (size > kValueSizeMax) return TooLargeError("a value", size, kValueSizeMax);
+      has_long = has_long || size > tree_.value_max_;
+      bytes += 4 * (keys_[key.index].size() + std::min<std::size_t>(size, tree_.value_max_) + kSlack);
+      num_leaves += std::exchange(last_set, leaf_of_[key.index]) != leaf_of_[key.index] ? 1u : 0u;
       ++num_sets;
     }
     if (num_sets != 0 && !tree_.space_.HasRoomFor(3 * num_leaves * tree_.page_size_ + bytes)) return NoMemory();
     if (num_sets != 0) ReserveForSplits(num_sets);
     this->ForEachInRanges([this](Line& leaf, unsigned, unsigned) { is_marked_ = is_marked_ && tree_.TryMarkDirty(leaf); });
     if (!is_marked_) return NoMemory();
-    for (std::size_t i = 0; i < keys_.size(); ++i) {
-      Decision<ActionT>& decision = decisions[i];
-      if (decision.action.kind() == ActionT::Kind::kKeep) continue;
-      if (!tree_.TryMarkDirty(*leaf_of_[i])) return NoMemory();
-      if (decision.action.kind() == ActionT::Kind::kSet && decision.action.value().size() > tree_.value_max_) {
-        HAKO_ASSIGN_OR_RETURN(decision.stored, tree_.StoreLong(decision.action.value(), deferred_));
-      }
+    for (const auto& key : order_) {
+      if (decisions[key.index].action.kind() == ActionT::Kind::kKeep || leaf_of_[key.index] == last_marked) continue;
+      last_marked = leaf_of_[key.index];
+      if (!tree_.TryMarkDirty(*leaf_of_[key.index])) return NoMemory();
+    }
+    for (Decision<ActionT>& decision : decisions.first(has_long ? decisions.size() : 0)) {
+      if (decision.action.kind() != ActionT::Kind::kSet || decision.action.value().size() <= tree_.value_max_) continue;
+      HAKO_ASSIGN_OR_RETURN(decision.stored, tree_.StoreLong(decision.action.value(), deferred_));
     }
     return absl::OkStatus();
   }
@@ -191,12 +194,21 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
 
   template <class ActionT>
   Status Apply(std::span<Decision<ActionT>> decisions) {
-    std::size_t leaf = 0;
-    for (const auto& key : order_) {
-      const std::size_t i = key.index;
+    std::size_t leaf = 0, whole = 0;  // the current one, and the one that it was before any split
+    const Line* locked = leaves_.empty() ? nullptr : leaves_[0];
+    for (std::size_t n = 0; n < order_.size(); ++n) {
+      const std::size_t i = order_[n].index;
+      PrefetchBehind(n);
       const ActionT& action = decisions[i].action;  // Keep for all but the first of equal keys
       if (action.kind() == ActionT::Kind::kKeep) continue;
-      while (!this->Covers(*leaves_[leaf], keys_[i])) leaf = Next();
+      if (leaf_of_[i] != locked) {
+        ahead_.clear();
+        do ++whole;
+        while (leaves_[whole] != leaf_of_[i]);
+        leaf = whole;
+        locked = leaf_of_[i];
+      }
+      for (; !ahead_.empty() && !this->Covers(*leaves_[leaf], keys_[i]); ahead_.pop_back()) leaf = ahead_.back();
       const auto place = View(tree_.memory_, *leaves_[leaf]).FindByCall(keys_[i]);
       if (action.kind() == ActionT::Kind::kSet) {
         HAKO_RETURN_IF_ERROR(Set(leaf, keys_[i], action.value(), decisions[i].stored, place));
@@ -210,12 +222,14 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     }
     return absl::OkStatus();
   }
-  // The index of the leaf behind the current one: a part of the same leaf, or the next leaf.
-  std::size_t Next() {
-    if (ahead_.empty()) return ++whole_;
-    const std::size_t next = ahead_.back();
-    ahead_.pop_back();
-    return next;
+  // In a large update, the leaves that were locked long ago are no longer in the caches.
+  void PrefetchBehind(std::size_t n) {
+    static constexpr std::size_t kLarge = 256, kLines = 16, kSlots = 8, kCells = 4;
+    if (order_.size() < kLarge || n + kLines >= order_.size()) return;
+    hako::Prefetch(leaf_of_[order_[n + kLines].index]);
+    const std::size_t slots = order_[n + kSlots].index, cell = order_[n + kCells].index;
+    View(tree_.memory_, *leaf_of_[slots]).PrefetchSlots(keys_[slots]);
+    View(tree_.memory_, *leaf_of_[cell]).PrefetchCell(keys_[cell]);
   }
 
   void Change(Line& leaf) {
@@ -229,6 +243,10 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
              typename View::Place place) {
     SplitResult halves{leaves_[leaf], &halves_};
     Change(*halves.wanted);
+    if (place.found && !place.sizes.is_long && place.sizes.value == value.size() && stored.place == 0) {
+      sync::StoreShared(const_cast<char*>(ContentOf(place).data()), value.data(), value.size());
+      return absl::OkStatus();
+    }
     const bool is_long = stored.place != 0 || place.sizes.is_long;
     const Status status = is_long ? tree_.StoreSlowly(&halves, key, value, stored, place, &deferred_, nullptr)
                                   : tree_.StoreByCall(&halves, key, value, place, nullptr);
@@ -302,11 +320,8 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   static constexpr std::size_t kSplitsMax = 10;  // for one record
 
   const MultiExtras extras_;
-  // Locked: the other parts of a leaf that is split.
-  std::vector<Line*> halves_;
-  // While the update is applied: the last of the leaves_ before any split that was reached, and the
-  // parts of it behind the current one, the next one last.
-  std::size_t whole_ = 0;
+  Halves halves_;  // locked: the other parts of a leaf that is split
+  // In leaves_, the parts of the current leaf that come behind the one in use; the next one is the last.
   absl::InlinedVector<std::size_t, Leaves::kUsualKeys> ahead_;
   absl::InlinedVector<std::size_t, Leaves::kUsualKeys> sparse_;
   // By index of the first of equal keys; valid until the call returns.
@@ -321,7 +336,6 @@ template <class ActionT>
 Status PageTree<Space, Compare>::ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit,
                                               const MultiExtras& extras) {
   if (keys.empty() && extras.removed_ranges.empty() && !extras.applied_index) return absl::OkStatus();
-  Prefetch(keys.first(std::min(keys.size(), kPrefetchGroup)));
   MultiGuard guard(*this, writer, keys, extras);
   return guard.template Run<ActionT>(visit);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "hako/base/endian.h"
 #include "hako/tree/page_tree.h"
 
 namespace hako::tree {
@@ -86,9 +87,10 @@ class PageTree<Space, Compare>::LockedLeaves {
   WriterState& writer_;
   const std::span<const std::string_view> keys_;
   const std::span<const Range> ranges_;
-  // Of keys_, in ascending order; of equal keys the first one first.
+  // Of keys_, in ascending order; of equal keys the first one first. Most keys differ in their heads.
   struct Key {
-    std::uint32_t head, index;
+    std::uint64_t head;
+    std::uint32_t index;
   };
   absl::InlinedVector<Key, kUsualKeys> order_;
   Lines leaf_of_;   // by key
@@ -98,12 +100,21 @@ class PageTree<Space, Compare>::LockedLeaves {
 
  private:
   static constexpr unsigned kTriesMax = 2;  // after these, pages are held until all are locked
+  static constexpr std::size_t kFewKeys = 3;
 
-  // Most keys differ in their heads.
+  static std::uint64_t HeadOf(std::string_view key) {
+    if constexpr (View::kBytewise) {
+      if (key.size() >= sizeof(std::uint64_t)) return LoadBigEndian(key.data());
+      char bytes[sizeof(std::uint64_t)] = {};
+      key.copy(bytes, key.size());
+      return LoadBigEndian(bytes);
+    } else {
+      return std::bit_cast<std::uint32_t>(View::HeadOf(key, 0)) ^ 0x80000000u;
+    }
+  }
   void SortKeys() {
     order_.resize(keys_.size());
-    for (std::uint32_t i = 0; i < keys_.size(); ++i)
-      order_[i] = {std::bit_cast<std::uint32_t>(View::HeadOf(keys_[i], 0)) ^ 0x80000000u, i};
+    for (std::uint32_t i = 0; i < keys_.size(); ++i) order_[i] = {HeadOf(keys_[i]), i};
     const auto is_below = [this](const Key& a, const Key& b) {
       if (a.head != b.head) return a.head < b.head;
       const int order = Compare::Compare(keys_[a.index], keys_[b.index]);
@@ -118,26 +129,60 @@ class PageTree<Space, Compare>::LockedLeaves {
     if (keys_.empty() && ranges_.empty()) return tree_.space_.gate().Pass(writer_), true;
     std::size_t k = 0, r = 0;
     std::optional<std::string_view> high;  // of the last leaf, if a range continues behind it
+    Group group;
     while (high || k < order_.size() || r < ranges_.size()) {
-      const bool is_key = k < order_.size() && (r == ranges_.size() || Compare::Compare(keys_[order_[k].index], ranges_[r].from) < 0);
-      Line* const leaf = Lock(high ? *high : is_key ? keys_[order_[k].index] : ranges_[r].from);
+      const bool is_key =
+          !high && k < order_.size() && (r == ranges_.size() || Compare::Compare(keys_[order_[k].index], ranges_[r].from) < 0);
+      if (leaves_.size() == leaves_.capacity()) leaves_.reserve(2 * leaves_.size());
+      Line* leaf = is_key && !leaves_.empty() ? LockAhead(&group, k) : nullptr;  // the first lock passes the gate
+      if (leaf == nullptr) leaf = Lock(high ? *high : is_key ? keys_[order_[k].index] : ranges_[r].from);
       if (leaf == nullptr) return UnlockAll(false), false;
-      leaves_.push_back(leaf);  // there is room, see Lock
-      for (; k < order_.size() && Covers(*leaf, keys_[order_[k].index]); ++k) leaf_of_[order_[k].index] = leaf;
+      leaves_.push_back(leaf);
       const View page(tree_.memory_, *leaf);
+      const std::size_t first = k;
+      for (k = EndOf(page, k); auto& key : std::span(order_).subspan(first, k - first)) leaf_of_[key.index] = leaf;
+      group.is_worth_it = k - first < kFewKeys;
       high.reset();
       for (; r < ranges_.size() && Covers(*leaf, ranges_[r].from); ++r) {
         if (IsLastOf(ranges_[r], page)) continue;
         high = page.high(page.tail());
         break;
       }
-      if (high) continue;
     }
     return true;
   }
+  // The end of the keys from order_[k] on that belong to this leaf.
+  std::size_t EndOf(const View& leaf, std::size_t k) const {
+    const format::PageTail tail = leaf.tail();
+    if ((tail.edges & format::PageTail::kNoHigh) != 0) return order_.size();
+    const std::string_view high = leaf.high(tail);
+    const std::uint64_t head = HeadOf(high);
+    while (k < order_.size() && (order_[k].head < head || (order_[k].head == head && Compare::Compare(keys_[order_[k].index], high) < 0))) ++k;
+    return k;
+  }
+  // Where most leaves have few of the keys, a group of keys is looked up together, so that their
+  // accesses to memory overlap.
+  struct Group {
+    std::size_t begin = 0, end = 0;  // of order_
+    bool is_worth_it = false;        // for the next group
+    Reached leaves[kPrefetchGroup];
+  };
+  // Locks the leaf of the key order_[k] if the look-up of its group has found it, and it has not changed
+  // since.
+  Line* LockAhead(Group* group, std::size_t k) {
+    if (k >= group->end) {
+      if (!group->is_worth_it) return nullptr;
+      group->begin = k;
+      group->end = k + std::min(order_.size() - k, kPrefetchGroup);
+      std::array<std::string_view, kPrefetchGroup> keys;
+      for (std::size_t i = k; i < group->end; ++i) keys[i - k] = keys_[order_[i].index];
+      tree_.DescendTogether(std::span(keys).first(group->end - k), group->leaves);
+    }
+    const Reached& leaf = group->leaves[k - group->begin];
+    return leaf.line != nullptr && sync::VersionLock(leaf.line->version).LockIf(leaf.version) ? leaf.line : nullptr;
+  }
   // nullptr if the leaf is not in memory, or with an error.
   Line* Lock(std::string_view key) {
-    if (leaves_.size() == leaves_.capacity()) leaves_.reserve(2 * leaves_.size());
     if (leaves_.empty()) {
       Line* const leaf = tree_.LockLeafByCall(writer_, key);
       if (leaf == nullptr) status_ = tree_.ErrorOf(writer_);

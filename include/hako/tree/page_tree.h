@@ -223,9 +223,10 @@ class PageTree {
   };
   // A locked page that may be split. After a split, `wanted` is the half for the key; the other
   // half is unlocked, or stays locked and is appended to `kept`.
+  using Halves = absl::InlinedVector<Line*, 16>;
   struct SplitResult {
     Line*& wanted;
-    std::vector<Line*>* kept;
+    Halves* kept;
   };
 
   HAKO_INLINE Line& root() const { return *root_; }
