@@ -2,6 +2,7 @@
 //
 //   fillseq, fillrandom  Set of n new keys, ascending or shuffled, into a database made with default options: it grows all the while
 //   overwrite            Set of another value of the same size for a random key
+//   overwritebatch<m>    the same in batches: WriteBatch of m keys, and Write; an item is one record
 //   readseq              all records by ProcessEach, in the order of the table or of the keys
 //   readreverse          all records by an iterator, from the last to the first (in order only, as the next two)
 //   seekrandom           Jump to a random key, and its value
@@ -135,6 +136,8 @@ template <class D>
 StatusOr<std::unique_ptr<D>> OpenNew(const char* name) {
   if constexpr (std::same_as<D, TinyDBM<>> || std::same_as<D, BabyDBM<>>) {
     return D::Open();
+  } else if constexpr (std::same_as<D, TreeDBM<>>) {  // without a log, as the others
+    return D::Open(Folder() / name, {.durability = Durability::kNone}, FileOptions{.mode = OpenMode::kTruncate});
   } else if constexpr (std::same_as<D, HashDBM<MemoryFile>>) {
     return D::Open(MemoryFile());
   } else {
@@ -331,6 +334,30 @@ void ReadMissing(State& state) {
   EachByTurns<D>(state, get, [](D&, const Data&) { return true; });
 }
 
+// Counted in records.
+template <class D, std::size_t kSize>
+void OverwriteBatch(State& state) {
+  D* const db = GetShared<D>(state);
+  if (db == nullptr) return;
+  const Data& data = Data::Of(state);
+  Turns turns(state, data.shape.n);
+  WriteBatch batch;
+  bool good = true;
+  for (auto _ : state) {
+    batch.Clear();
+    for (std::size_t n = 0; n < kSize; ++n) {
+      const std::size_t i = turns.Next();
+      batch.Set(data.other.keys[i], data.other.values[i]);
+    }
+    good &= db->Write(batch).ok();
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(kSize));
+  const std::size_t end = turns.begin() + std::min(turns.end() - turns.begin(), static_cast<std::size_t>(state.iterations()) * kSize);
+  good &= Holds(*db, data.other, turns.begin(), end);
+  for (std::size_t i = turns.begin(); i < end; ++i) good &= db->Set(data.shuffled.keys[i], data.shuffled.values[i]).ok();
+  if (!good) state.SkipWithError("a result is wrong");
+}
+
 template <class D>
 void Overwrite(State& state) {
   const auto set = [](D& db, const Data& data, std::size_t i) { return db.Set(data.other.keys[i], data.other.values[i]).ok(); };
@@ -431,6 +458,10 @@ void Register(const std::string& name, const Shape& shape) {
   add_shared("readmulti", ReadMulti<D>)->ThreadRange(1, 2);
   add_shared("readmissing", ReadMissing<D>)->ThreadRange(1, 2);
   add_shared("overwrite", Overwrite<D>)->ThreadRange(1, 2);
+  add_shared("overwritebatch1", OverwriteBatch<D, 1>)->ThreadRange(1, 2);
+  add_shared("overwritebatch10", OverwriteBatch<D, 10>)->ThreadRange(1, 2);
+  add_shared("overwritebatch100", OverwriteBatch<D, 100>)->ThreadRange(1, 2);
+  add_shared("overwritebatch1000", OverwriteBatch<D, 1000>)->ThreadRange(1, 2);
   if constexpr (OrderedDBM<D>) {
     add_shared("readreverse", ReadReverse<D>)->Unit(benchmark::kMillisecond);
     add_shared("seekrandom", Seek<D, 1>)->ThreadRange(1, 2);
@@ -451,6 +482,7 @@ void RegisterAll() {
     Register<HashDBM<AnyFile>>("hash/any", size);
     Register<TinyDBM<>>("tiny", size);
     Register<BabyDBM<>>("baby", size);
+    Register<TreeDBM<>>("tree", size);
   }
 }
 [[maybe_unused]] const bool registered = (RegisterAll(), true);

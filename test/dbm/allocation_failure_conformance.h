@@ -27,6 +27,7 @@
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/multi_operations.h"
 #include "hako/dbm/ordered_operations.h"
+#include "hako/dbm/write_batch.h"
 #include "support/allocation_counter.h"
 #include "support/status_matchers.h"
 
@@ -210,6 +211,24 @@ TYPED_TEST_P(AllocationFailure, StaysConsistentInOperationsOnSeveralRecords) {
   for (int i = 10; i < 30; ++i) exchanges.push_back({keys[static_cast<std::size_t>(i)], Expect::Any(), Action::Set(longer)});
   this->Try("CompareExchangeMulti", [&](D& db) { return db.CompareExchangeMulti(exchanges); });
   this->Try("Rekey", [&](D& db) { return db.Rekey("long", "longer"); });
+  const auto write = [&](D& db, bool is_large) {
+    WriteBatch batch;
+    char name[16];
+    for (int i = 0; i < (is_large ? 600 : 20); ++i) {
+      const int size = std::snprintf(name, sizeof(name), "key%d", i * 7 % 90 * 1000 + i);
+      batch.Set({name, static_cast<std::size_t>(size)}, std::string_view(longer).substr(0, 40 + static_cast<std::size_t>(i % 7) * 30));
+    }
+    for (const std::string_view one : keys) batch.Remove(one);
+    batch.Set(key, longest);
+    batch.Expect("long", Expect::Any());
+    if constexpr (OrderedDBM<D>) {
+      batch.RemoveRange("key5", "key6");
+      batch.SetAppliedIndex(db.AppliedIndex() + 1);
+    }
+    return db.Write(batch);
+  };
+  this->Try("Write", [&](D& db) { return write(db, false); });
+  this->Try("Write of many records", [&](D& db) { return write(db, true); });
   this->Try("GetMulti", [&](D& db) { return db.GetMulti(keys, values); });
   this->Try("GetMulti with a visitor", [&](D& db) { return db.GetMulti(keys, [](std::size_t, std::optional<std::string_view>) {}); });
   this->Try(

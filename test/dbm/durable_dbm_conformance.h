@@ -240,6 +240,16 @@ TYPED_TEST_P(DurableDBMConformance, DurabilityPowerSynchronizesEveryUpdate) {
   EXPECT_EQ(epochs_of([&] { return db->Replace("a", "3"); }), 1u);
   EXPECT_EQ(epochs_of([&] { return db->CompareExchange("a", Expect::Any(), Action::Set("4")); }), 1u);
   EXPECT_EQ(epochs_of([&] { return db->Rekey("a", "c"); }), 1u);
+  WriteBatch batch;
+  EXPECT_EQ(epochs_of([&] { return db->Write(batch); }), 0u);
+  batch.Set("f", "1");
+  EXPECT_EQ(epochs_of([&] { return db->Write(batch); }), 1u);
+  batch.Set("g", "1");
+  EXPECT_EQ(epochs_of([&] { return db->Write(batch); }), 1u);
+  batch.Clear();
+  batch.Remove("f");
+  batch.Remove("g");
+  EXPECT_EQ(epochs_of([&] { return db->Write(batch); }), 1u);
   EXPECT_EQ(epochs_of([&] { return db->SetMulti(std::vector<KeyValue>{{"d", "1"}, {"e", "1"}}); }), 2u);
   EXPECT_EQ(epochs_of([&] { return db->Remove("d"); }), 1u);
   EXPECT_EQ(epochs_of([&] {
@@ -570,6 +580,11 @@ TYPED_TEST_P(DurableDBMConformance, OpensReadOnlyWithoutChangingAByte) {
                 IsOk());
     EXPECT_THAT(found, testing::ElementsAre(false, true));
     EXPECT_THAT(db.Rekey(NumberedKey(7), "key"), refused);
+    WriteBatch batch;
+    batch.Remove(NumberedKey(7));
+    EXPECT_THAT(db.Write(batch), refused);
+    batch.Set("key", "value");
+    EXPECT_THAT(db.Write(batch), refused);
     EXPECT_THAT(db.Clear(), refused);
     EXPECT_THAT(db.Rebuild(), refused);
     EXPECT_THAT(db.SetMetadata(metadata), refused);

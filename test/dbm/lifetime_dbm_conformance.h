@@ -61,6 +61,13 @@ class LifetimeDBMConformance : public testing::Test {
     }
   }
 
+  static WriteBatch SomeBatch(bool is_single) {
+    WriteBatch batch;
+    batch.Set(Key(1), "new");
+    if (!is_single) batch.Remove(Key(2));
+    return batch;
+  }
+
   // Every call that returns a status fails with this message; the others return nothing.
   void ExpectEveryCallRefused(Database& db, std::string_view why) {
     const std::string key = Key(1), absent = "absent", too_long(100'000, 'k');
@@ -96,6 +103,9 @@ class LifetimeDBMConformance : public testing::Test {
     EXPECT_THAT(db.SetMulti(records), refused);
     EXPECT_THAT(db.RemoveMulti(keys), refused);
     EXPECT_THAT(db.Rekey(key, absent), refused);
+    for (const bool is_single : {true, false}) EXPECT_THAT(db.Write(SomeBatch(is_single)), refused);
+    EXPECT_THAT(db.Write(WriteBatch()), refused);
+    EXPECT_EQ(db.AppliedIndex(), 0u);
     EXPECT_THAT(db.PopFirst(), refused);
     EXPECT_THAT(db.PushLast("new"), refused);
     EXPECT_THAT(db.ProcessEach([](std::string_view, std::string_view) {}), refused);
@@ -167,6 +177,7 @@ class LifetimeDBMConformance : public testing::Test {
     count(db.ProcessMulti(keys, [](std::size_t, std::optional<std::string_view>) {}));
     count(db.ProcessMulti(keys, [](std::size_t, std::optional<std::string_view>) { return std::optional(Action::Remove()); }));
     count(db.Rekey(key, "absent"));
+    for (const bool is_single : {true, false}) count(db.Write(SomeBatch(is_single)));
     count(db.GetMulti(keys, [](std::size_t, std::optional<std::string_view>) {}));
     count(db.PopFirst());
     auto it = db.MakeIterator();
@@ -245,6 +256,7 @@ TYPED_TEST_P(LifetimeDBMConformance, RefusesCallsFromItsOwnVisitor) {
                            EXPECT_THAT(db.Remove(other), refused);
                            EXPECT_THAT(db.Append(other, "new"), refused);
                            EXPECT_THAT(db.ProcessMulti(keys, [](std::size_t, std::optional<std::string_view>) {}), refused);
+                           for (const bool is_single : {true, false}) EXPECT_THAT(db.Write(this->SomeBatch(is_single)), refused);
                            EXPECT_THAT(db.Clear(), refused);
                            EXPECT_THAT(db.Verify(), refused);
                            (void)db.GetStats();

@@ -47,7 +47,7 @@ class GoldenTreeFileTest : public testing::TestWithParam<std::uint32_t> {
     GoldenFiles::Expect(name, OutcomeOf(TreeDBM<MemoryFile>::Open(MemoryFile::Of(image))));
   }
 };
-INSTANTIATE_TEST_SUITE_P(Versions, GoldenTreeFileTest, testing::Values(format::kTreeFileVersion));
+INSTANTIATE_TEST_SUITE_P(Versions, GoldenTreeFileTest, testing::Values(1u, format::kTreeFileVersion));
 
 TEST_P(GoldenTreeFileTest, OpensACleanFile) { Expect("clean", MakeTreeFile); }
 TEST_P(GoldenTreeFileTest, OpensTheLastCheckpointOfACrashedFile) {

@@ -137,21 +137,41 @@ class PageTreeModelTest : public testing::Test {
     std::vector<std::string> keys(random.Between(1, 12)), values(keys.size());
     for (std::string& key : keys) key = random.OneIn(2) || model.empty() ? AnyKey() : AnyOf(model);
     const std::vector<std::string_view> views(keys.begin(), keys.end());
-    Model after = model;
-    const bool aborts = random.OneIn(6);
-    const Status status = toy.tree.template ProcessMulti<Action>(
-        *toy.writers.Mine(), views, [&](std::size_t i, std::optional<std::string_view> value) -> std::optional<Action> {
-          ExpectValue(after, keys[i], value);
-          if (aborts && i + 1 == keys.size()) return std::nullopt;
-          if (random.OneIn(4)) return Action::Keep();
-          if (random.OneIn(3)) {
-            after.erase(keys[i]);
-            return Action::Remove();
-          }
-          values[i] = AnyValue();
-          Store(after, keys[i], values[i]);
-          return Action::Set(values[i]);
-        });
+    // `seen` is as the visitor sees it; ranges are removed before its actions take effect.
+    Model seen = model, after = model;
+    std::vector<std::pair<std::string, std::optional<std::string>>> removed;
+    std::vector<KeyRange> ranges;
+    while (random.OneIn(3) && (removed.empty() || removed.back().second)) {
+      auto range = AnyRange();
+      if (!removed.empty() && typename Toy::Less()(range.first, *removed.back().second)) break;
+      removed.push_back(std::move(range));
+    }
+    for (const auto& [from, to] : removed) ranges.push_back({from, to});
+    for (const auto& range : removed) {
+      const auto [from, to] = PlacesOf(after, range);
+      after.erase(from, to);
+    }
+    const bool aborts = random.OneIn(6), sets_index = random.OneIn(3);
+    const std::uint64_t index = sets_index ? random.Next() : toy.tree.applied_index(), before = toy.tree.applied_index();
+    const MultiExtras extras{.applied_index = sets_index ? std::optional(index) : std::nullopt,
+                             .removed_ranges = ranges,
+                             .num_shown = random.OneIn(2) ? keys.size() : random.Below(keys.size() + 1)};
+    const auto decide = [&](std::size_t i, std::optional<std::string_view> value) -> std::optional<Action> {
+      if (i < extras.num_shown) ExpectValue(seen, keys[i], value);
+      if (aborts && i + 1 == keys.size()) return std::nullopt;
+      if (random.OneIn(4)) return Action::Keep();
+      if (random.OneIn(3)) {
+        seen.erase(keys[i]);
+        after.erase(keys[i]);
+        return Action::Remove();
+      }
+      values[i] = AnyValue();
+      Store(seen, keys[i], values[i]);
+      Store(after, keys[i], values[i]);
+      return Action::Set(values[i]);
+    };
+    const Status status = toy.tree.template ProcessMulti<Action>(*toy.writers.Mine(), views, decide, extras);
+    EXPECT_EQ(toy.tree.applied_index(), status.ok() ? index : before);
     if (absl::IsAborted(status)) {
       EXPECT_TRUE(aborts);
       return absl::OkStatus();

@@ -15,6 +15,7 @@
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
+#include "hako/dbm/write_batch.h"
 #include "hako/file/file.h"
 #include "hako/file/replace_file.h"
 #include "hako/storage/snapshot.h"
@@ -43,16 +44,19 @@ class MemoryOperations {
 
   // Replaces all records by those of a snapshot. DataLoss if the snapshot does not validate;
   // nothing is changed then, nor if it has a key longer than D::kKeySizeMax (OutOfRange). A later
-  // failure, such as a lack of memory, leaves the database empty.
+  // failure, such as a lack of memory, leaves the database empty. A snapshot has no applied index: it
+  // is 0 afterwards.
   template <File F>
   Status Load(F& file) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
-    return storage::LoadSnapshot(file, self());
+    HAKO_RETURN_IF_ERROR(storage::LoadSnapshot(file, self()));
+    return ForgetAppliedIndex();
   }
   HAKO_OR_NO_MEMORY
   Status Load(const std::string& path) requires PathFile<FileT> HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
-    return storage::LoadSnapshot<FileT>(path, self());
+    HAKO_RETURN_IF_ERROR(storage::LoadSnapshot<FileT>(path, self()));
+    return ForgetAppliedIndex();
   }
   HAKO_OR_NO_MEMORY
 
@@ -72,6 +76,11 @@ class MemoryOperations {
   static Status AfterUpdate() { return absl::OkStatus(); }
 
  private:
+  Status ForgetAppliedIndex() {
+    WriteBatch batch;
+    batch.SetAppliedIndex(0);
+    return self().Write(batch);
+  }
   D& self() { return static_cast<D&>(*this); }
   const D& self() const { return static_cast<const D&>(*this); }
 };

@@ -66,10 +66,12 @@ Status MultiOperations<D>::Write(const WriteBatch& batch, const WriteOptions& op
     HAKO_RETURN_IF_ERROR(call.Prepare(&D::CompareKeys));
   else
     HAKO_RETURN_IF_ERROR(call.Prepare(nullptr));
-  if (call.IsSingle())  // faster, and atomic by itself
+  if (call.IsSingle()) {  // atomic by itself, and faster
+    HAKO_RETURN_IF_ERROR(self().CheckOpen());
     HAKO_RETURN_IF_ERROR(self().Process(call.keys().front(), *call(0, std::nullopt)));
-  else
+  } else {
     HAKO_RETURN_IF_ERROR(self().ProcessMulti(call.keys(), MultiUpdateRef(call), call.extras()));
+  }
   return options.durability == Durability::kPower ? self().WaitDurable(self().LastLsn()) : absl::OkStatus();
 }
 HAKO_OR_NO_MEMORY

@@ -114,9 +114,7 @@ class BatchCall {
 
   explicit BatchCall(const WriteBatch& batch) : batch_(batch) {}
   // Whether it is one update of one record.
-  bool IsSingle() const {
-    return batch_.operations_.size() == 1 && batch_.size() == 1 && !batch_.applied_index_ && batch_.status_.ok();
-  }
+  bool IsSingle() const { return batch_.operations_.size() == 1 && batch_.size() == 1 && !batch_.applied_index_ && batch_.status_.ok(); }
 
   // `order`: of the database's keys; nullptr if it is not ordered.
   Status Prepare(Order order);

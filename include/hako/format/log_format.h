@@ -64,14 +64,14 @@ inline std::uint64_t CheckOf(const LogSegmentHeader& header) { return Hash64(&he
 
 // The kind of a record: what its replay does.
 enum class LogOp : std::uint8_t {
-  kPart = 0,         // continues the entry of the record before
-  kMark = 1,         // no entry: the log below the LSN in its body was durable
-  kSet = 2,          // stores the value
-  kRemove = 3,       // removes the record of the key
-  kRemoveRange = 4,  // removes the keys in [key, value)
-  kRemoveFrom = 5,   // removes the keys from key on
-  kClear = 6,        // removes all records
-  kAppliedIndex = 7, // sets the applied index of the database to the number in the value, 8 bytes
+  kPart = 0,          // continues the entry of the record before
+  kMark = 1,          // no entry: the log below the LSN in its body was durable
+  kSet = 2,           // stores the value
+  kRemove = 3,        // removes the record of the key
+  kRemoveRange = 4,   // removes the keys in [key, value)
+  kRemoveFrom = 5,    // removes the keys from key on
+  kClear = 6,         // removes all records
+  kAppliedIndex = 7,  // sets the applied index of the database to the number in the value, 8 bytes
 };
 inline constexpr std::uint8_t kLogOps = 8;
 

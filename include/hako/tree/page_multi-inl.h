@@ -178,8 +178,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
       if (action.kind() == ActionT::Kind::kRemove) run.push_back({format::LogOp::kRemove, keys_[i], {}});
     }
     const Le<std::uint64_t> index = extras_.applied_index.value_or(0);
-    if (extras_.applied_index)
-      run.push_back({format::LogOp::kAppliedIndex, {}, {reinterpret_cast<const char*>(&index), sizeof(index)}});
+    if (extras_.applied_index) run.push_back({format::LogOp::kAppliedIndex, {}, {reinterpret_cast<const char*>(&index), sizeof(index)}});
     return LogUpdates(tree_.space_, writer_, run) ? absl::OkStatus() : ErrorOf(writer_);
   }
 

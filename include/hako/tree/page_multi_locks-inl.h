@@ -93,7 +93,7 @@ class PageTree<Space, Compare>::LockedLeaves {
     std::uint32_t index;
   };
   absl::InlinedVector<Key, kUsualKeys> order_;
-  Lines leaf_of_;   // by key
+  Lines leaf_of_;  // by key
   Lines leaves_;   // locked, ascending
 
   bool IsSame(const Key& a, const Key& b) const { return a.head == b.head && Compare::Compare(keys_[a.index], keys_[b.index]) == 0; }
@@ -157,7 +157,8 @@ class PageTree<Space, Compare>::LockedLeaves {
     if ((tail.edges & format::PageTail::kNoHigh) != 0) return order_.size();
     const std::string_view high = leaf.high(tail);
     const std::uint64_t head = HeadOf(high);
-    while (k < order_.size() && (order_[k].head < head || (order_[k].head == head && Compare::Compare(keys_[order_[k].index], high) < 0))) ++k;
+    while (k < order_.size() && (order_[k].head < head || (order_[k].head == head && Compare::Compare(keys_[order_[k].index], high) < 0)))
+      ++k;
     return k;
   }
   // Where most leaves have few of the keys, a group of keys is looked up together, so that their
