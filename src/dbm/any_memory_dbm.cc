@@ -47,9 +47,7 @@ class AnyDBM::SnapshotModel final : public Model<D> {
   }
   Status ProcessMulti(Keys keys, MultiUpdateRef visitor) override { return IsWritable() ? Base::ProcessMulti(keys, visitor) : Refuse(); }
   Status ProcessMulti(Keys keys, MultiReadRef visitor) override { return Base::ProcessMulti(keys, visitor); }
-  Status Write(const WriteBatch& batch, const WriteOptions& options) override {
-    return IsWritable() ? Base::Write(batch, options) : Refuse();
-  }
+  Status Write(const WriteBatch& batch) override { return IsWritable() ? Base::Write(batch) : Refuse(); }
   StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to) override {
     return IsWritable() ? Base::RemoveRange(from, to) : Refuse();
   }

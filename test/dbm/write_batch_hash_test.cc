@@ -7,9 +7,9 @@
 namespace hako {
 namespace {
 
-using Types = testing::Types<HashSurroundings<MemoryMapParallelFile>, HashSurroundings<PositionalParallelFile>,
-                             HashSurroundings<DirectFile<512, 8 << 20>>>;
-INSTANTIATE_TYPED_TEST_SUITE_P(Hash, WriteBatchConformance, Types);
+using HashTypes = testing::Types<HashSurroundings<MemoryMapParallelFile>, HashSurroundings<PositionalParallelFile>,
+                                 HashSurroundings<DirectFile<512, 8 << 20>>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Hash, WriteBatchConformance, HashTypes);
 
 }  // namespace
 }  // namespace hako

@@ -6,8 +6,8 @@
 namespace hako {
 namespace {
 
-using Types = testing::Types<TinySurroundings<MemoryFile>, BabySurroundings<MemoryFile>, BabySurroundings<MemoryFile, 128>>;
-INSTANTIATE_TYPED_TEST_SUITE_P(InMemory, WriteBatchConformance, Types);
+using InMemoryTypes = testing::Types<TinySurroundings<MemoryFile>, BabySurroundings<MemoryFile>, BabySurroundings<MemoryFile, 128>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(InMemory, WriteBatchConformance, InMemoryTypes);
 
 }  // namespace
 }  // namespace hako

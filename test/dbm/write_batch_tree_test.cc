@@ -7,9 +7,9 @@
 namespace hako {
 namespace {
 
-using Types = testing::Types<TreeSurroundings<MemoryMapParallelFile>, TreeSurroundings<PositionalParallelFile>,
-                             TreeSurroundings<MemoryFile, 512, kSmallestCache>>;
-INSTANTIATE_TYPED_TEST_SUITE_P(Tree, WriteBatchConformance, Types);
+using TreeTypes = testing::Types<TreeSurroundings<MemoryMapParallelFile>, TreeSurroundings<PositionalParallelFile>,
+                                 TreeSurroundings<MemoryFile, 512, kSmallestCache>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Tree, WriteBatchConformance, TreeTypes);
 
 }  // namespace
 }  // namespace hako

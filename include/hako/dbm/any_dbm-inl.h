@@ -87,7 +87,7 @@ struct AnyDBM::Interface {
   virtual Status Append(std::string_view key, std::string_view value, std::string_view delimiter) = 0;
   virtual Status ProcessMulti(Keys keys, MultiUpdateRef visitor) = 0;
   virtual Status ProcessMulti(Keys keys, MultiReadRef visitor) = 0;
-  virtual Status Write(const WriteBatch& batch, const WriteOptions& options) = 0;
+  virtual Status Write(const WriteBatch& batch) = 0;
   virtual std::uint64_t AppliedIndex() const = 0;
   virtual Status FetchMulti(Keys keys, MultiSinkRef sink, ArrivedRef arrived) = 0;
   virtual void Prefetch(Keys keys) const = 0;
@@ -129,7 +129,7 @@ class AnyDBM::Model : public Interface {
   }
   Status ProcessMulti(Keys keys, MultiUpdateRef visitor) override { return db_->ProcessMulti(keys, visitor); }
   Status ProcessMulti(Keys keys, MultiReadRef visitor) override { return db_->ProcessMulti(keys, visitor); }
-  Status Write(const WriteBatch& batch, const WriteOptions& options) override { return db_->Write(batch, options); }
+  Status Write(const WriteBatch& batch) override { return db_->Write(batch); }
   std::uint64_t AppliedIndex() const override { return db_->AppliedIndex(); }
   Status FetchMulti(Keys keys, MultiSinkRef sink, ArrivedRef arrived) override { return db_->FetchMulti(keys, sink, arrived); }
   void Prefetch(Keys keys) const override { db_->Prefetch(keys); }
@@ -334,7 +334,10 @@ inline StatusOr<std::uint64_t> AnyDBM::CountRange(std::string_view from, std::op
 inline StatusOr<std::uint64_t> AnyDBM::RemoveRange(std::string_view from, std::optional<std::string_view> to) {
   return inside_->RemoveRange(from, to);
 }
-inline Status AnyDBM::Write(const WriteBatch& batch, const WriteOptions& options) { return inside_->Write(batch, options); }
+inline Status AnyDBM::Write(const WriteBatch& batch, const WriteOptions& options) {
+  HAKO_RETURN_IF_ERROR(inside_->Write(batch));
+  return options.durability == Durability::kPower ? WaitDurable(LastLsn()) : absl::OkStatus();
+}
 inline std::uint64_t AnyDBM::AppliedIndex() const { return inside_->AppliedIndex(); }
 inline std::uint64_t AnyDBM::Count() const { return inside_->Count(); }
 inline Status AnyDBM::Clear() { return inside_->Clear(); }

@@ -6,6 +6,7 @@
 #include "dbm/concurrent_dbm_conformance.h"
 #include "dbm/dbm_conformance.h"
 #include "dbm/multi_dbm_conformance.h"
+#include "dbm/write_batch_conformance.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/any_dbm.h"
 #include "support/temp_dir.h"
@@ -56,6 +57,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Any, ConcurrentDBMConformance, Some);
 using Multi = testing::Types<AnySurroundings<MappedHash>, AnySurroundings<PositionalHash>, AnySurroundings<SavedTiny>,
                              AnySurroundings<MemoryTiny>, AnySurroundings<SavedBaby>, AnySurroundings<MappedTree>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Any, MultiDBMConformance, Multi);
+INSTANTIATE_TYPED_TEST_SUITE_P(Any, WriteBatchConformance, Multi);
 
 }  // namespace
 }  // namespace hako
