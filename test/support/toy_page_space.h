@@ -217,6 +217,7 @@ class ToyPageSpace {
   static constexpr bool kReadsAhead = false;
   bool IsEvicted(std::uint32_t id) requires(!kInMemory) { return evicted_.contains(id); }
   void NoteChange() requires(!kInMemory) {}
+  void ReserveDirty(std::size_t) requires(!kInMemory) {}
   bool MustBeRead(std::uint32_t id) requires(!kInMemory) { return evicted_.contains(id); }
   Status LoadPage(std::uint32_t id, int level, bool) requires(!kInMemory) {
     if (!is_alone) ExpectNothingLocked();

@@ -186,6 +186,13 @@ class BufferPool {
       MarkDirtySlowly(line);
   }
 
+  void ReserveDirty(std::size_t num_pages) { dirty_.Reserve(num_pages); }
+  // After an update that was made in part: no checkpoint is committed any more, and updates are refused.
+  void Poison(const Status& why) {
+    store_->Poison(why);
+    log_.is_on() ? log_.Fail(why) : progress_.Ask();
+  }
+
   bool NeedsEviction() const { return needs_eviction_.load(std::memory_order_relaxed); }
   // Evicts pages beyond the limit, and pauses if too much has changed. REQUIRES: the thread holds
   // no lock

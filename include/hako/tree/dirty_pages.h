@@ -78,6 +78,11 @@ class DirtyPages {
     StoreMark(line, mark());
     return true;
   }
+  // Takes the memory for this many pages to be marked.
+  void Reserve(std::size_t count) {
+    sync::MutexLock lock(mutex_);
+    if (pages_.capacity() - pages_.size() < count) pages_.reserve(std::max(pages_.size() + count, 2 * pages_.capacity()));
+  }
   // REQUIRES: the caller has locked the line
   static void StoreMark(Line& line, std::uint8_t mark) {
     Shape shape = line.shape;

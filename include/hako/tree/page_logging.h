@@ -17,6 +17,7 @@ concept LoggingPageSpace = requires(S& s, typename S::WriterState& writer, std::
   { s.log().is_on() } -> std::same_as<bool>;
   { s.log().Append(run, &writer.lsn) } -> std::same_as<Status>;
   { s.log().Append(run.front(), &writer.lsn) } -> std::same_as<Status>;
+  { s.Poison(writer.error) } -> std::same_as<void>;
 };
 
 template <class Space>
@@ -26,12 +27,11 @@ HAKO_INLINE bool IsLogged(Space& space) {
   else
     return false;
 }
-// After an error that left a part of a logged update undone.
+// After an error that left a part of an update undone: opening the database again restores the state
+// before it or, if it was logged, after it.
 template <class Space>
 void RefuseUpdates(Space& space, const Status& why) {
-  if constexpr (LoggingPageSpace<Space>) {
-    if (space.log().is_on()) space.log().Fail(why);
-  }
+  if constexpr (LoggingPageSpace<Space>) space.Poison(why);
 }
 // Append several updates that take effect together, or one, if the space logs them. False if that
 // fails; writer.error says why.

@@ -150,6 +150,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     const std::uint64_t splits = std::min(kSplitsMax * num_sets, format::kPageSlotsMax * leaves_.size() + num_sets);
     halves_.reserve(kSplitsMax);
     ahead_.reserve(std::min<std::uint64_t>(splits, format::kPageSlotsMax));
+    if constexpr (!Space::kResident) tree_.space_.ReserveDirty(2 * (splits + leaves_.size()));  // with the pages above
     leaves_.reserve(leaves_.size() + splits);
   }
 

@@ -51,6 +51,8 @@ concept EvictingPageSpace = requires(S& s, typename S::WriterState& writer, std:
   // Maintenance by a thread that has changed pages, after it has released its locks.
   { s.NeedsEviction() } -> std::same_as<bool>;
   { s.EvictIfNeeded() } -> std::same_as<void>;
+  // Takes the memory to mark this many pages dirty.
+  { s.ReserveDirty(n) } -> std::same_as<void>;
   // A checkpoint has something to write beside changed pages.
   { s.NoteChange() } -> std::same_as<void>;
   // Pages that one large update keeps in memory (tree/page_hold-inl.h).

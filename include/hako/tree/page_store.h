@@ -138,6 +138,7 @@ class PageStore {
   // OK, or FailedPrecondition after a failed write or sync: no checkpoint can be committed any
   // more. A write that finds the device full is not such a failure.
   Status Health() const { return file_.Health(); }
+  void Poison(const Status& why) { file_.Poison(why); }
 
   // The images that lie too far back in the file, the last one first, and how far the search for
   // places before them has come.

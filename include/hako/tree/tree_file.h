@@ -69,6 +69,7 @@ class TreeFile {
   // OK, or FailedPrecondition after a failed write or sync. A write that finds the device full is
   // not such a failure.
   Status Health() const { return failure_.Get(); }
+  void Poison(const Status& why) { failure_.Set(NoMoreWritesError(why)); }
   // Whether the device has become full, until the reserve of free space is complete again.
   bool is_short() const { return is_short_; }
   void set_short(bool value) { is_short_ = value; }
@@ -90,7 +91,6 @@ class TreeFile {
       Poison(status);
     return status;
   }
-  void Poison(const Status& why) { failure_.Set(NoMoreWritesError(why)); }
 
   FileT device_;
   bool is_short_ = false;
