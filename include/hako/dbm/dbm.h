@@ -164,6 +164,14 @@ class Expect {
   std::string_view value_;
 };
 
+// What else a ProcessMulti changes in the same step.
+struct MultiExtras {
+  // A word of the application that a HashDBM keeps with its records, for example the index of the
+  // last entry of a replicated log that they include: see HashDBM::AppliedIndex. Unimplemented in
+  // other databases.
+  std::optional<std::uint64_t> applied_index;
+};
+
 // Figures of a database at one moment, approximate under concurrent updates. Sizes are in bytes.
 struct Stats {
   std::uint64_t num_records = 0;    // as Count
@@ -210,9 +218,8 @@ using Inspection = std::vector<std::pair<std::string, std::string>>;
 //                 A key may occur several times: each call then sees the earlier decisions. All
 //                 decisions are made before anything changes. An Action's value must stay valid
 //                 until the call returns and must not be part of a record. Aborted if the visitor
-//                 aborts the call. After any error nothing has changed. Not atomic across a crash:
-//                 a process killed during the call may leave some of the changes made and others
-//                 not.
+//                 aborts the call. After any error nothing has changed. Atomic across a crash too:
+//                 what remains of the call has all of its changes or none.
 //   Verify    Checks the whole structure. DataLoss names the damage.
 //   Clear     Removes all records, atomically across a crash.
 //   Synchronize  Makes acknowledged updates durable: see SyncMode.

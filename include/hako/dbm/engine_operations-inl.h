@@ -79,12 +79,13 @@ Status EngineOperations<D, Space, Engine>::CheckAround(std::string_view key, Fun
 }
 
 template <class D, class Space, class Engine>
-Status EngineOperations<D, Space, Engine>::ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor) HAKO_TRY {
+Status EngineOperations<D, Space, Engine>::ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor,
+                                                         const MultiExtras& extras) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckKeys(keys));
   WriterState* writer = writers_.Mine();
   if (writer == nullptr) return writers_.Refusal();
-  if (!self().AcceptsUpdates() || self().HasAfterUpdate()) return ProcessMultiChecked(*writer, keys, visitor);
-  return self().ProcessMultiIn(*writer, keys, visitor);
+  if (!self().AcceptsUpdates() || self().HasAfterUpdate()) return ProcessMultiChecked(*writer, keys, visitor, extras);
+  return self().ProcessMultiIn(*writer, keys, visitor, extras);
 }
 HAKO_OR_NO_MEMORY
 
@@ -97,23 +98,23 @@ Status EngineOperations<D, Space, Engine>::ProcessMulti(std::span<const std::str
     visitor(index, value);
     return Action::Keep();
   };
-  return self().ProcessMultiIn(*writer, keys, keep);
+  return self().ProcessMultiIn(*writer, keys, keep, {});
 }
 HAKO_OR_NO_MEMORY
 
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::ProcessMultiChecked(WriterState& writer, std::span<const std::string_view> keys,
-                                                               MultiUpdateRef visitor) {
+                                                               MultiUpdateRef visitor, const MultiExtras& extras) {
   const Status refusal = self().MayUpdate();
   if (!refusal.ok()) HAKO_RETURN_IF_ERROR(self().MayRemove());
-  bool updates = false, refuses = false;
+  bool updates = extras.applied_index.has_value(), refuses = false;
   const auto check = [&](std::size_t index, std::optional<std::string_view> value) {
     std::optional<Action> action = visitor(index, value);
     updates = updates || (action && internal::Changes(*action, value.has_value()));
     refuses = refuses || (action && action->kind() == Action::Kind::kSet && !refusal.ok());
     return refuses ? std::nullopt : action;
   };
-  const Status status = self().ProcessMultiIn(writer, keys, check);
+  const Status status = self().ProcessMultiIn(writer, keys, check, extras);
   if (refuses) return refusal;
   HAKO_RETURN_IF_ERROR(status);
   return updates && self().HasAfterUpdate() ? self().AfterUpdate() : absl::OkStatus();

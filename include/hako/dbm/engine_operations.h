@@ -3,7 +3,7 @@
 //
 // HashOperations and TreeOperations inherit EngineOperations<D, Space, Engine>, and a DBM class D
 // one of these two. D provides kKeySizeMax, and
-//   ProcessIn<Action or void>(writer, key, visitor), ProcessMultiIn(writer, keys, visitor)
+//   ProcessIn<Action or void>(writer, key, visitor), ProcessMultiIn(writer, keys, visitor, extras)
 //                       the engine's operations
 //   AcceptsUpdates, MayUpdate, MayRemove, HasAfterUpdate, AfterUpdate
 //                       whether updates are refused, and whether each is followed by a call,
@@ -78,7 +78,7 @@ class EngineOperations : public Operations<D> {
     else
       return ProcessMulti(keys, MultiUpdateRef(visitor));
   }
-  Status ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor);
+  Status ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras = {});
   Status ProcessMulti(std::span<const std::string_view> keys, MultiReadRef visitor);
 
   // A hint that these keys will be used.
@@ -148,7 +148,8 @@ class EngineOperations : public Operations<D> {
   [[gnu::cold, gnu::noinline]] Status ProcessChecked(std::string_view key, Action action);
   template <class Seen>
   Status CheckAround(std::string_view key, FunctionRef<Action(Seen)> visitor);
-  Status ProcessMultiChecked(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor);
+  Status ProcessMultiChecked(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor,
+                             const MultiExtras& extras);
 };
 
 }  // namespace hako

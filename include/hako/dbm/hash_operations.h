@@ -116,12 +116,15 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
     HAKO_RETURN_IF_ERROR(FlushPending(hash));
     return index().template Process<ActionT>(writer, hash, key, visitor);
   }
-  Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor) {
+  Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
+    if constexpr (!requires { space_->AppliedIndex(); }) {
+      if (extras.applied_index) return absl::UnimplementedError("this kind of database keeps no applied index");
+    }
     if constexpr (Space::kReadsAhead) {
       HAKO_RETURN_IF_ERROR(FlushPending());
-      if (pending_ != nullptr) return pending_->ProcessMulti(writer, keys, visitor);
+      if (pending_ != nullptr) return pending_->ProcessMulti(writer, keys, visitor, extras.applied_index);
     }
-    return index().template ProcessMulti<Action>(writer, keys, visitor);
+    return index().template ProcessMulti<Action>(writer, keys, visitor, extras.applied_index);
   }
 
   // Removes all records from the index, and retires them.

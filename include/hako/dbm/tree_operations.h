@@ -112,7 +112,8 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   HAKO_INLINE Status ProcessIn(WriterState& writer, std::string_view key, V&& visitor) {
     return tree().template Process<ActionT>(writer, key, visitor);
   }
-  Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor) {
+  Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
+    if (extras.applied_index) return absl::UnimplementedError("this kind of database keeps no applied index");
     return tree().template ProcessMulti<Action>(writer, keys, visitor);
   }
 

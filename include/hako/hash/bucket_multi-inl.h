@@ -47,13 +47,24 @@ class BucketIndex<Space>::LockedHomes {
   bool IsEmpty() const { return homes_.empty(); }
   // REQUIRES: the hash's bucket is locked
   Place PlaceOf(std::uint64_t hash) const { return Locate(hash, shape_); }
-  void MarkChanged(std::uint64_t hash) { std::ranges::lower_bound(homes_, shape_.IndexOf(hash), {}, &Home::index)->changed = true; }
+  void MarkChanged(std::uint64_t hash) { Of(hash).changed = true; }
+  void CountInsertion(std::uint64_t hash) { ++Of(hash).insertions; }
+  // Calls Status visit(index, insertions) for each bucket with counted insertions.
+  template <class F>
+  Status ForEachInsertion(F&& visit) const {
+    for (const Home& home : homes_) {
+      if (home.insertions != 0) HAKO_RETURN_IF_ERROR(visit(home.index, home.insertions));
+    }
+    return absl::OkStatus();
+  }
 
  private:
   struct Home {
     std::uint64_t index;
+    std::uint32_t insertions = 0;
     bool changed = false;
   };
+  Home& Of(std::uint64_t hash) { return *std::ranges::lower_bound(homes_, shape_.IndexOf(hash), {}, &Home::index); }
   BucketIndex& index_;
   // As of the last Lock. In the latest shape the locked buckets are the same.
   TableShape shape_{0};
@@ -65,18 +76,32 @@ class BucketIndex<Space>::LockedHomes {
 // held instead (sync/write_gate.h), and other threads see nothing yet.
 //
 //   1. Decide on every key; nothing changes.
-//   2. Do everything that can fail, so that it can be undone: write the new records, and make
-//      entries for the new keys.
-//   3. Store into the existing entries.
-// A process that is killed during steps 2 and 3 leaves some keys changed and others not.
+//   2. Do everything that can fail, which leaves no trace: write the new records and an intent that
+//      lists all changes, and reserve overflow buckets for the entries of new keys.
+//   3. Publish the intent, by one store. A process that is killed before it has changed nothing. If
+//      it is killed later, the next one makes the changes that are left (Redo).
+//   4. Store into the entries, and stamp the records: first the new ones live, then, once no entry
+//      names them, the old ones retired.
+//   5. End the intent. Only now may the old blocks be reused, as the intent names them.
+// One change alone needs no intent, as a store publishes it. In a space whose stores do not survive
+// the process there is none: after a crash it has a state between two epochs, and none ends while
+// the thread is a writer.
 template <class Space>
 template <class ActionT>
 class BucketIndex<Space>::MultiGuard {
+  static constexpr bool kHasIntents = IntentSpace<Space>;
+
  public:
   // Calls is_blocked(hash) for the keys once all their buckets are locked. Unlocks the buckets
   // again if it returns true for any key.
-  MultiGuard(BucketIndex& index, WriterState& writer, std::span<const std::string_view> keys, IsBlocked is_blocked)
-      : index_(index), writer_(writer), keys_(keys), is_blocked_(is_blocked), homes_(index, keys.size()) {
+  MultiGuard(BucketIndex& index, WriterState& writer, std::span<const std::string_view> keys, IsBlocked is_blocked,
+             std::optional<std::uint64_t> applied_index = {})
+      : index_(index),
+        writer_(writer),
+        keys_(keys),
+        is_blocked_(is_blocked),
+        applied_index_(applied_index),
+        homes_(index, keys.size()) {
     for (const std::string_view key : keys) records_.push_back({.hash = index.space_.KeyHash(key)});
     index.PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
     writer.Enter();
@@ -141,32 +166,40 @@ class BucketIndex<Space>::MultiGuard {
     Status status;
     HAKO_TRY {
       status = Write();
-      if (status.ok()) status = MakeEntries();
+      if (status.ok()) status = ReserveOverflow();
+      if (status.ok()) status = WriteIntent();
     }
     HAKO_CATCH_NO_MEMORY(status = NoMemoryError();)
     if (!status.ok()) {
       Undo();
       return status;
     }
+    unsigned word = 0;
+    if constexpr (kHasIntents) {
+      if (intent_ != 0) word = index_.space_.PublishIntent(writer_, intent_, applied_index_.has_value());
+    }
     std::int64_t delta = 0;
-    // Stores before removals: a process killed while it moves a value to another key may leave it
-    // under both keys, but never under none.
     for (Record& record : records_) {
-      if (record.fresh == 0) continue;
+      if (!record.IsChanged()) continue;
       homes_.MarkChanged(record.hash);
+      delta += (record.fresh != 0) - (record.handle != 0);
       if (record.handle == 0) {
-        ++delta;
+        Enter(record);
       } else {
         Replace(record);
       }
-      index_.space_.Commit(record.fresh);
+      if (record.fresh != 0) index_.space_.Commit(record.fresh);
     }
-    for (Record& record : records_) {
-      if (record.action.kind() != ActionT::Kind::kRemove || record.handle == 0) continue;
-      homes_.MarkChanged(record.hash);
-      Replace(record);
-      --delta;
+    if constexpr (kHasIntents) {
+      if (intent_ != 0) {
+        ForEachRetired([this](Record& record) { index_.space_.StampRetired(record.handle); });
+        index_.Store(applied_index_);
+        index_.space_.EndIntent(word);
+        ForEachRetired([this](Record& record) { index_.space_.FreeRetired(writer_, record.handle, record.lengths); });
+        index_.space_.GiveBack(writer_, intent_, 0, entries_.size() * sizeof(entries_[0]));
+      }
     }
+    if (intent_ == 0) index_.Store(applied_index_);
     index_.space_.ReleaseFreed(writer_);
     homes_.Unlock();
     // In steps, so that splits keep their usual pace.
@@ -182,9 +215,9 @@ class BucketIndex<Space>::MultiGuard {
     std::size_t first = 0;
     std::uint32_t handle = 0;  // of the current record; 0 = none
     std::uint32_t fresh = 0;   // of the new record; 0 = none
-    bool entered = false;      // a new entry names `fresh`
     format::Lengths lengths = {};
     ActionT action = ActionT::Keep();
+    bool IsChanged() const { return fresh != 0 || (handle != 0 && action.kind() == ActionT::Kind::kRemove); }
   };
   // A guard of a bucket whose lock LockedHomes owns.
   struct LentGuard : BucketGuard {
@@ -249,43 +282,96 @@ class BucketIndex<Space>::MultiGuard {
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Record& record = records_[i];
       if (record.action.kind() != ActionT::Kind::kSet || record.fresh != 0) continue;
-      Status status;
-      record.fresh = index_.space_.Write(writer_, record.hash, keys_[i], record.action.value(), &status);
-      if (record.fresh == 0) return status;
+      HAKO_RETURN_IF_ERROR(WriteOne(record.hash, keys_[i], record.action.value(), &record.fresh));
     }
     return absl::OkStatus();
   }
+  Status WriteOne(std::uint64_t hash, std::string_view key, std::string_view value, std::uint32_t* handle) {
+    Status status;
+    *handle = index_.space_.WriteShort(writer_, hash, key, value);
+    if (*handle == 0) *handle = index_.space_.Write(writer_, hash, key, value, &status);
+    return status;
+  }
 
-  Status MakeEntries() {
-    for (Record& record : records_) {
-      if (record.fresh == 0 || record.handle != 0) continue;
-      LentGuard guard = Lend(record);
-      HAKO_RETURN_IF_ERROR(index_.template Insert<false>(guard, record.hash, [&record](Status*) { return record.fresh; }));
-      record.entered = true;
+  // Takes as many overflow buckets as the entries of new keys will need. Each takes nine of them,
+  // and the entry whose place its link takes.
+  Status ReserveOverflow() {
+    for (const Record& record : records_) {
+      if (record.fresh != 0 && record.handle == 0) homes_.CountInsertion(record.hash);
+    }
+    return homes_.ForEachInsertion([this](std::uint64_t home, std::uint32_t insertions) -> Status {
+      unsigned hops = 0;
+      std::uint32_t room = 0;
+      for (Line* line = &index_.lines_.Home(home); line != nullptr;) {
+        const std::uint32_t header = Header(*line);
+        room += CountFree(*line, header);
+        if (room >= insertions) return absl::OkStatus();
+        HAKO_ASSIGN_OR_RETURN(line, index_.NextLine(*line, header, &hops));
+      }
+      const std::uint32_t lines = (insertions - room + format::kLinkEntry - 1) / format::kLinkEntry;
+      if (lines > kMaxHops - hops) return absl::ResourceExhaustedError("too many of the keys belong to one bucket");
+      for (std::uint32_t i = 0; i < lines; ++i) {
+        reserved_.reserve(reserved_.size() + 1);
+        HAKO_ASSIGN_OR_RETURN(const std::uint32_t id, index_.lines_.NewOverflow());
+        reserved_.push_back(id);
+      }
+      return absl::OkStatus();
+    });
+  }
+  static std::uint32_t CountFree(Line& line, std::uint32_t header) {
+    std::uint32_t count = 0;
+    for (unsigned i = 0; i < EntriesIn(header); ++i) count += LoadSlot(line, i) == 0;
+    return count;
+  }
+
+  Status WriteIntent() {
+    if constexpr (kHasIntents) {
+      for (const Record& record : records_) {
+        if (record.IsChanged()) entries_.push_back({record.hash, record.handle, record.fresh});
+      }
+      if (entries_.empty() || entries_.size() + applied_index_.has_value() < 2) return absl::OkStatus();
+      if (applied_index_) entries_.push_back({*applied_index_, 0, 0});
+      const std::string_view bytes(reinterpret_cast<const char*>(entries_.data()), entries_.size() * sizeof(entries_[0]));
+      return WriteOne(index_.space_.KeyHash({}), {}, bytes, &intent_);
     }
     return absl::OkStatus();
   }
 
   void Undo() {
+    for (const std::uint32_t id : reserved_) index_.lines_.FreeOverflow(id);
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Record& record = records_[i];
-      if (record.entered) {
-        index_.space_.NoteMove(record.fresh, 0);
-        ChangeEntry(record, record.fresh, 0);
-      }
-      if (record.fresh == 0) continue;
-      homes_.MarkChanged(record.hash);
-      if (record.action.kind() != ActionT::Kind::kSet) continue;  // Take's records existed before
+      if (record.fresh == 0 || record.action.kind() != ActionT::Kind::kSet) continue;  // Take's records existed before
       index_.space_.GiveBack(writer_, record.fresh, keys_[i].size(), record.action.value().size());
     }
     index_.space_.ReleaseFreed(writer_);
   }
 
-  // Makes the record's entry name `fresh` instead of `handle`.
+  // Makes an entry of a new key. Cannot fail: ReserveOverflow has followed the chain under this lock.
+  void Enter(Record& record) {
+    LentGuard guard = Lend(record);
+    const Status status = index_.template Insert<false>(
+        guard, record.hash, [&record](Status*) { return record.fresh; },
+        [this]() -> StatusOr<std::uint32_t> {
+          const std::uint32_t id = reserved_.back();
+          reserved_.pop_back();
+          return id;
+        });
+    HAKO_ASSERT(status.ok());
+  }
+
+  // Makes the record's entry name `fresh` instead of `handle`. Where there is an intent, the record
+  // is retired later.
   void Replace(Record& record) {
     index_.space_.NoteMove(record.handle, record.fresh);
-    index_.space_.Retire(writer_, record.handle, record.lengths);
+    if (intent_ == 0) index_.space_.Retire(writer_, record.handle, record.lengths);
     ChangeEntry(record, record.handle, record.fresh);
+  }
+  template <class F>
+  void ForEachRetired(F&& visit) {
+    for (Record& record : records_) {
+      if (record.handle != 0 && record.IsChanged()) visit(record);
+    }
   }
 
   // Makes the entry that names `handle`, wherever insertions have moved it, name `other`; 0 =
@@ -304,6 +390,10 @@ class BucketIndex<Space>::MultiGuard {
   WriterState& writer_;
   std::span<const std::string_view> keys_;
   const IsBlocked is_blocked_;
+  const std::optional<std::uint64_t> applied_index_;
+  absl::InlinedVector<std::uint32_t, 4> reserved_;             // overflow buckets
+  absl::InlinedVector<format::IntentEntry, kUsualKeys> entries_;  // of the intent
+  std::uint32_t intent_ = 0;                                   // its handle; 0 = none
   absl::InlinedVector<Record, kUsualKeys> records_;  // one per key
   sync::KeyHold hold_{index_.space_.gate()};
   std::optional<sync::LeaveAtEnd> busy_;
@@ -311,18 +401,34 @@ class BucketIndex<Space>::MultiGuard {
   std::optional<typename Space::Ahead> ahead_{std::in_place};  // records that locked buckets name
 };
 
+// Stores an applied index without any change of records.
+template <class Space>
+void BucketIndex<Space>::StoreAlone(WriterState& writer, std::optional<std::uint64_t> applied_index) {
+  if (!applied_index) return;
+  space_.gate().Pass(writer);
+  const sync::LeaveAtEnd leave(writer);
+  Store(applied_index);
+}
+
 template <class Space>
 template <class ActionT>
-Status BucketIndex<Space>::ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit) {
-  return TryProcessMulti<ActionT>(writer, keys, visit, [](std::uint64_t) { return false; }).status();
+Status BucketIndex<Space>::ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit,
+                                        std::optional<std::uint64_t> applied_index) {
+  return TryProcessMulti<ActionT>(
+             writer, keys, visit, [](std::uint64_t) { return false; }, applied_index)
+      .status();
 }
 
 template <class Space>
 template <class ActionT>
 StatusOr<bool> BucketIndex<Space>::TryProcessMulti(WriterState& writer, std::span<const std::string_view> keys,
-                                                   MultiVisitorRef<ActionT> visit, IsBlocked is_blocked) {
-  if (keys.empty()) return true;
-  MultiGuard<ActionT> guard(*this, writer, keys, is_blocked);
+                                                   MultiVisitorRef<ActionT> visit, IsBlocked is_blocked,
+                                                   std::optional<std::uint64_t> applied_index) {
+  if (keys.empty()) {
+    StoreAlone(writer, applied_index);
+    return true;
+  }
+  MultiGuard<ActionT> guard(*this, writer, keys, is_blocked, applied_index);
   if (!guard.IsLocked()) return false;
   HAKO_RETURN_IF_ERROR(guard.Decide(visit));
   HAKO_RETURN_IF_ERROR(guard.WriteLong());
@@ -365,6 +471,42 @@ void BucketIndex<Space>::RunLocked(WriterState& writer, std::span<const Record> 
     (void)chain;  // a broken chain is reported by the next call that needs the rest of it
   }
   body(mask);
+}
+
+// Locks each bucket, so that one whose change is interrupted is repaired by Recover.
+template <class Space>
+Status BucketIndex<Space>::Redo(WriterState& writer, std::span<const format::IntentEntry> entries) {
+  for (const format::IntentEntry& entry : entries) {
+    if (entry.handle == 0 && entry.fresh == 0) continue;
+    const Place place = Locate(entry.key_hash, shape());
+    sync::VersionLock(lines_.Home(place.index).header).Lock();
+    writer.Enter();
+    BucketGuard guard(*this, writer, place);
+    Line* named = nullptr;  // has the entry that names `handle`
+    unsigned at = 0;
+    bool is_entered = false;
+    HAKO_RETURN_IF_ERROR(ForEachEntry(*guard.line, [&](Line& line, unsigned i, std::uint32_t handle) {
+      if (handle == entry.handle) named = &line, at = i;
+      is_entered = is_entered || handle == entry.fresh;
+    }));
+    if (is_entered ? named != nullptr : named == nullptr && entry.handle != 0 && entry.fresh != 0)
+      return absl::DataLossError("the buckets do not match a published intent");
+    if (named != nullptr) {
+      StoreSlot(*named, at, entry.fresh);
+      if (entry.fresh == 0) StoreTag(*named, at, 0);
+    } else if (!is_entered && entry.fresh != 0) {
+      HAKO_RETURN_IF_ERROR(Insert<false>(
+          guard, entry.key_hash, [&entry](Status*) { return entry.fresh; }, [this] { return lines_.NewOverflow(); }));
+      count_.fetch_add(1, std::memory_order_relaxed);
+    }
+    if (named != nullptr && entry.fresh == 0) count_.fetch_sub(1, std::memory_order_relaxed);
+    if (entry.fresh != 0) space_.Revive(entry.fresh);
+    if constexpr (IntentSpace<Space>) {
+      if (entry.handle != 0) space_.RetireLate(entry.handle);
+    }
+    guard.changed = true;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace hako::hash
