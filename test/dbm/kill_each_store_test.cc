@@ -88,6 +88,7 @@ class KillEachStoreTest : public testing::Test {
     for (int i = 0; i < 5; ++i) EXPECT_THAT((*db)->Set("new " + std::to_string(i), "value"), IsOk());
     EXPECT_THAT((*db)->Close(), IsOk());
     EXPECT_EQ(FreeSpaceCheck::Of(BytesOf(file)), "");
+    EXPECT_EQ(FreeSpaceCheck::LostBytes(BytesOf(file)), 0u);
     ++num_states_;
     return found;
   }

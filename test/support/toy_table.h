@@ -107,6 +107,10 @@ class ToyTable {
     std::uint64_t twins = 0;
     EXPECT_THAT(index.VerifyLines(model.size(), [&twins](std::uint32_t, std::uint32_t) { ++twins; }), IsOk());
     EXPECT_THAT(index.VerifyRecords(*writers.Mine()), IsOk());
+    for (std::uint64_t i = 0; i < index.num_lines(); ++i) {
+      const format::BucketLine& line = index.lines().Home(i);
+      for (unsigned e = 0; e < format::kLinkEntry; ++e) EXPECT_TRUE(line.slots[e] != 0 || line.tags[e] == 0) << "an empty entry is lost";
+    }
     EXPECT_EQ(All(), model);
   }
 

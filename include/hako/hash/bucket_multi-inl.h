@@ -40,15 +40,20 @@ class BucketIndex<Space>::LockedHomes {
     }
   }
   void Unlock() {
-    for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Unlock(home.changed);
+    for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Unlock(changed_);
     // clear() would free the memory that the next Lock relies on.
     homes_.erase(homes_.begin(), homes_.end());
+    changed_ = false;
   }
   bool IsEmpty() const { return homes_.empty(); }
   // REQUIRES: the hash's bucket is locked
   Place PlaceOf(std::uint64_t hash) const { return Locate(hash, shape_); }
-  void MarkChanged(std::uint64_t hash) { Of(hash).changed = true; }
-  void CountInsertion(std::uint64_t hash) { ++Of(hash).insertions; }
+  // From now on the buckets count as changed: a reader that began before they are unlocked tries
+  // again.
+  void MarkChanged() { changed_ = true; }
+  void CountInsertion(std::uint64_t hash) {
+    ++std::ranges::lower_bound(homes_, shape_.IndexOf(hash), {}, &Home::index)->insertions;
+  }
   // Calls Status visit(index, insertions) for each bucket with counted insertions.
   template <class F>
   Status ForEachInsertion(F&& visit) const {
@@ -62,12 +67,11 @@ class BucketIndex<Space>::LockedHomes {
   struct Home {
     std::uint64_t index;
     std::uint32_t insertions = 0;
-    bool changed = false;
   };
-  Home& Of(std::uint64_t hash) { return *std::ranges::lower_bound(homes_, shape_.IndexOf(hash), {}, &Home::index); }
   BucketIndex& index_;
   // As of the last Lock. In the latest shape the locked buckets are the same.
   TableShape shape_{0};
+  bool changed_ = false;
   absl::InlinedVector<Home, kUsualKeys> homes_;  // locked, ascending
 };
 
@@ -122,8 +126,8 @@ class BucketIndex<Space>::MultiGuard {
       std::optional<std::string_view> value;  // as the earlier actions leave it
       if (record.action.kind() == ActionT::Kind::kSet) {
         value = record.action.value();
-      } else if (record.action.kind() == ActionT::Kind::kKeep && record.handle != 0) {
-        HAKO_ASSIGN_OR_RETURN(const RecordView view, index_.space_.View(writer_, record.handle));
+      } else if (record.action.kind() == ActionT::Kind::kKeep && record.entry.handle != 0) {
+        HAKO_ASSIGN_OR_RETURN(const RecordView view, index_.space_.View(writer_, record.entry.handle));
         value = view.value;
       }
       const std::optional<ActionT> action = visit(i, value);
@@ -181,9 +185,9 @@ class BucketIndex<Space>::MultiGuard {
     std::int64_t delta = 0;
     for (Record& record : records_) {
       if (!record.IsChanged()) continue;
-      homes_.MarkChanged(record.hash);
-      delta += (record.fresh != 0) - (record.handle != 0);
-      if (record.handle == 0) {
+      homes_.MarkChanged();
+      delta += (record.fresh != 0) - (record.entry.handle != 0);
+      if (record.entry.handle == 0) {
         Enter(record);
       } else {
         Replace(record);
@@ -192,10 +196,10 @@ class BucketIndex<Space>::MultiGuard {
     }
     if constexpr (kHasIntents) {
       if (intent_ != 0) {
-        ForEachRetired([this](Record& record) { index_.space_.StampRetired(record.handle); });
+        ForEachRetired([this](Record& record) { index_.space_.StampRetired(record.entry.handle); });
         index_.Store(applied_index_);
         index_.space_.EndIntent(word);
-        ForEachRetired([this](Record& record) { index_.space_.FreeRetired(writer_, record.handle, record.lengths); });
+        ForEachRetired([this](Record& record) { index_.space_.FreeRetired(writer_, record.entry.handle, record.entry.lengths); });
         index_.space_.GiveBack(writer_, intent_, 0, entries_.size() * sizeof(entries_[0]));
       }
     }
@@ -213,11 +217,10 @@ class BucketIndex<Space>::MultiGuard {
   struct Record {
     std::uint64_t hash;
     std::size_t first = 0;
-    std::uint32_t handle = 0;  // of the current record; 0 = none
-    std::uint32_t fresh = 0;   // of the new record; 0 = none
-    format::Lengths lengths = {};
+    Entry entry;              // of the current record; insertions may move it
+    std::uint32_t fresh = 0;  // the handle of the new record; 0 = none
     ActionT action = ActionT::Keep();
-    bool IsChanged() const { return fresh != 0 || (handle != 0 && action.kind() == ActionT::Kind::kRemove); }
+    bool IsChanged() const { return fresh != 0 || (entry.handle != 0 && action.kind() == ActionT::Kind::kRemove); }
   };
   // A guard of a bucket whose lock LockedHomes owns.
   struct LentGuard : BucketGuard {
@@ -247,9 +250,21 @@ class BucketIndex<Space>::MultiGuard {
     return std::ranges::any_of(records_, [this](const Record& record) { return is_blocked_(record.hash); });
   }
   void JoinEqualKeys() {
+    if (keys_.size() <= kUsualKeys) {
+      for (std::size_t i = 0; i < keys_.size(); ++i) {
+        std::size_t first = 0;
+        while (records_[first].hash != records_[i].hash || keys_[first] != keys_[i]) ++first;
+        records_[i].first = first;
+      }
+      return;
+    }
     absl::InlinedVector<std::size_t, kUsualKeys> order(keys_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::sort(order, {}, [this](std::size_t i) { return std::tuple(records_[i].hash, keys_[i], i); });
+    std::ranges::sort(order, [this](std::size_t a, std::size_t b) {
+      if (records_[a].hash != records_[b].hash) [[likely]]
+        return records_[a].hash < records_[b].hash;
+      return std::tie(keys_[a], a) < std::tie(keys_[b], b);
+    });
     for (std::size_t at = 0; at < order.size(); ++at) {
       const std::size_t i = order[at];
       const bool again = at != 0 && records_[order[at - 1]].hash == records_[i].hash && keys_[order[at - 1]] == keys_[i];
@@ -264,8 +279,7 @@ class BucketIndex<Space>::MultiGuard {
     const LentGuard guard = Lend(record);
     Entry entry;
     HAKO_RETURN_IF_ERROR(index_.Find(writer_, guard, record.hash, keys_[i], &entry));
-    record.handle = entry.handle;
-    record.lengths = entry.lengths;
+    record.entry = entry;
     return absl::OkStatus();
   }
 
@@ -297,14 +311,14 @@ class BucketIndex<Space>::MultiGuard {
   // and the entry whose place its link takes.
   Status ReserveOverflow() {
     for (const Record& record : records_) {
-      if (record.fresh != 0 && record.handle == 0) homes_.CountInsertion(record.hash);
+      if (record.fresh != 0 && record.entry.handle == 0) homes_.CountInsertion(record.hash);
     }
     return homes_.ForEachInsertion([this](std::uint64_t home, std::uint32_t insertions) -> Status {
       unsigned hops = 0;
       std::uint32_t room = 0;
       for (Line* line = &index_.lines_.Home(home); line != nullptr;) {
         const std::uint32_t header = Header(*line);
-        room += CountFree(*line, header);
+        room += CountFree(*line, header, insertions - room);
         if (room >= insertions) return absl::OkStatus();
         HAKO_ASSIGN_OR_RETURN(line, index_.NextLine(*line, header, &hops));
       }
@@ -318,16 +332,18 @@ class BucketIndex<Space>::MultiGuard {
       return absl::OkStatus();
     });
   }
-  static std::uint32_t CountFree(Line& line, std::uint32_t header) {
+  // Counts free entries, up to `most`.
+  static std::uint32_t CountFree(Line& line, std::uint32_t header, std::uint32_t most) {
     std::uint32_t count = 0;
-    for (unsigned i = 0; i < EntriesIn(header); ++i) count += LoadSlot(line, i) == 0;
+    for (std::uint32_t mask = MatchTags(line, 0) & EntryMask(header); mask != 0 && count < most; mask &= mask - 1)
+      count += LoadSlot(line, static_cast<unsigned>(std::countr_zero(mask))) == 0;
     return count;
   }
 
   Status WriteIntent() {
     if constexpr (kHasIntents) {
       for (const Record& record : records_) {
-        if (record.IsChanged()) entries_.push_back({record.hash, record.handle, record.fresh});
+        if (record.IsChanged()) entries_.push_back({record.hash, record.entry.handle, record.fresh});
       }
       if (entries_.empty() || entries_.size() + applied_index_.has_value() < 2) return absl::OkStatus();
       if (applied_index_) entries_.push_back({*applied_index_, 0, 0});
@@ -363,27 +379,30 @@ class BucketIndex<Space>::MultiGuard {
   // Makes the record's entry name `fresh` instead of `handle`. Where there is an intent, the record
   // is retired later.
   void Replace(Record& record) {
-    index_.space_.NoteMove(record.handle, record.fresh);
-    if (intent_ == 0) index_.space_.Retire(writer_, record.handle, record.lengths);
-    ChangeEntry(record, record.handle, record.fresh);
+    index_.space_.NoteMove(record.entry.handle, record.fresh);
+    if (intent_ == 0) index_.space_.Retire(writer_, record.entry.handle, record.entry.lengths);
+    ChangeEntry(record, record.fresh);
   }
   template <class F>
   void ForEachRetired(F&& visit) {
     for (Record& record : records_) {
-      if (record.handle != 0 && record.IsChanged()) visit(record);
+      if (record.entry.handle != 0 && record.IsChanged()) visit(record);
     }
   }
 
-  // Makes the entry that names `handle`, wherever insertions have moved it, name `other`; 0 =
-  // empties it.
-  void ChangeEntry(const Record& record, std::uint32_t handle, std::uint32_t other) {
-    Line& home = index_.lines_.Home(homes_.PlaceOf(record.hash).index);
-    const Status status = index_.ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t found) {
-      if (found != handle) return;
-      StoreSlot(line, i, other);
-      if (other == 0) StoreTag(line, i, 0);
-    });
-    HAKO_ASSERT(status.ok());  // Find followed the chain under this lock
+  // Makes the record's entry, wherever insertions have moved it, name `other`; 0 = empties it.
+  void ChangeEntry(const Record& record, std::uint32_t other) {
+    Line* line = record.entry.line;
+    unsigned at = record.entry.i;
+    if (at >= EntriesIn(Header(*line)) || LoadSlot(*line, at) != record.entry.handle) [[unlikely]] {
+      Line& home = index_.lines_.Home(homes_.PlaceOf(record.hash).index);
+      const Status status = index_.ForEachEntry(home, [&](Line& each, unsigned i, std::uint32_t handle) {
+        if (handle == record.entry.handle) line = &each, at = i;
+      });
+      HAKO_ASSERT(status.ok());  // Find followed the chain under this lock
+    }
+    StoreSlot(*line, at, other);
+    if (other == 0) StoreTag(*line, at, 0);
   }
 
   BucketIndex& index_;

@@ -142,7 +142,8 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   void StampRetired(std::uint32_t handle)
     requires kMapped
   {
-    StoreStamp(handle, format::Retire(LoadStamp(handle), epochs()));
+    const format::Stamp stamp = LoadStamp(handle);
+    StoreStamp(handle, stamp.bits() == stamps().live.bits() ? stamps().free : format::Retire(stamp, epochs()));
   }
   void FreeRetired(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths)
     requires kMapped;
