@@ -309,11 +309,16 @@ TEST_P(HashForgedFieldsTest, SurvivesForgedHeapExtents) {
 TEST_P(HashForgedFieldsTest, SurvivesForgedLiveStates) {
   if (GetParam() != Kind::kKilled) GTEST_SKIP() << "it is not looked at";
   using State = format::LiveState;
-  const std::vector<ForgedField> fields = {{offsetof(State, epoch), 8},         {offsetof(State, tail), 8},
-                                           {offsetof(State, tail), 3},          {offsetof(State, num_lines), 8},
-                                           {offsetof(State, num_lines), 2},     {offsetof(State, index_extents), 8},
-                                           {offsetof(State, index_extents), 1}, {offsetof(State, oldest_retired_epoch), 8},
-                                           {kFirstIntent, 8},                   {kFirstIntent, 3}};
+  const std::vector<ForgedField> fields = {{offsetof(State, epoch), 8},
+                                           {offsetof(State, tail), 8},
+                                           {offsetof(State, tail), 3},
+                                           {offsetof(State, num_lines), 8},
+                                           {offsetof(State, num_lines), 2},
+                                           {offsetof(State, index_extents), 8},
+                                           {offsetof(State, index_extents), 1},
+                                           {offsetof(State, oldest_retired_epoch), 8},
+                                           {kFirstIntent, 8},
+                                           {kFirstIntent, 3}};
   Repeat(20, [&](HashForgery& forgery, Random& random) { return ForgeFields(forgery.Live(), fields, random); });
 }
 

@@ -56,9 +56,7 @@ template <class Body>
 std::vector<Image> TraceStores(MemoryFile& file, Body&& body) {
   constexpr std::size_t kTraced = 64 << 20;
   std::vector<Image> images = {BytesOf(file)};
-  const StoreTracer tracer({const_cast<std::byte*>(file.View(0, 0).data()), kTraced}, [&] {
-    images.push_back(BytesOf(file));
-  });
+  const StoreTracer tracer({const_cast<std::byte*>(file.View(0, 0).data()), kTraced}, [&] { images.push_back(BytesOf(file)); });
   body();
   return images;
 }

@@ -146,7 +146,8 @@ class CrashRun {
     std::vector<std::string> keys(random_.OneIn(10) ? 40 : random_.Between(2, 5));
     for (std::string& key : keys) key = NumberedKey(random_.Below(60));
     std::vector<std::string> values;
-    for (const std::string& key : keys) values.push_back(CheckedValue(key, random_.OneIn(50) ? random_.Below(20'000) : random_.SkewedSize(9), salt));
+    for (const std::string& key : keys)
+      values.push_back(CheckedValue(key, random_.OneIn(50) ? random_.Below(20'000) : random_.SkewedSize(9), salt));
     for (std::size_t i = 0; i < keys.size(); ++i) {
       if (i % 4 == 1) {
         now_.erase(keys[i]);

@@ -49,7 +49,7 @@ class HashForgery {
   std::vector<std::uint64_t> heap_extents;  // offsets
 
   std::span<std::byte> Super() { return std::as_writable_bytes(std::span(&super, 1)); }
-  std::span<std::byte> Live() { 
+  std::span<std::byte> Live() {
     return std::span(image_).subspan(format::kLiveStateOffset, format::kIndexExtentsOffset - format::kLiveStateOffset);
   }
   std::span<std::byte> Table() { return std::span(image_).subspan(format::kIndexExtentsOffset, 4 * format::kIndexExtentsMax); }

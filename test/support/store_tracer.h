@@ -35,8 +35,10 @@ class StoreTracer {
   StoreTracer(std::span<std::byte> range, std::function<void()> on_store) : range_(range), on_store_(std::move(on_store)) {
     HAKO_ASSERT(current_ == nullptr);
     current_ = this;
-    Handle(SIGSEGV, [](int, siginfo_t* info, void* context) { current_->BeforeStore(info, context); }, &old_segv_);
-    Handle(SIGTRAP, [](int, siginfo_t*, void* context) { current_->AfterStore(context); }, &old_trap_);
+    Handle(
+        SIGSEGV, [](int, siginfo_t* info, void* context) { current_->BeforeStore(info, context); }, &old_segv_);
+    Handle(
+        SIGTRAP, [](int, siginfo_t*, void* context) { current_->AfterStore(context); }, &old_trap_);
     Protect(PROT_READ);
   }
   StoreTracer(const StoreTracer&) = delete;

@@ -197,9 +197,7 @@ class ToyRecordSpace {
   }
 
   // Intents, unless values are overwritten in place.
-  unsigned PublishIntent(WriterState& writer, std::uint32_t handle, bool)
-    requires(!kInPlace)
-  {
+  unsigned PublishIntent(WriterState& writer, std::uint32_t handle, bool) requires(!kInPlace) {
     EXPECT_TRUE(writer.busy.load());
     EXPECT_EQ(At(handle).use, Use::kUnborn);
     EXPECT_TRUE(content_.intents.empty());

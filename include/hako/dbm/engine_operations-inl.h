@@ -80,7 +80,7 @@ Status EngineOperations<D, Space, Engine>::CheckAround(std::string_view key, Fun
 
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor,
-                                                         const MultiExtras& extras) HAKO_TRY {
+                                                        const MultiExtras& extras) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(CheckKeys(keys));
   WriterState* writer = writers_.Mine();
   if (writer == nullptr) return writers_.Refusal();

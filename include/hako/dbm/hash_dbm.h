@@ -172,8 +172,7 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
 
   bool ReclaimSoon();
   Status Recover(WriterState& mine, const HashOptions& options);
-  Status CompleteIntents(WriterState& mine)
-    requires(Space::kMapped);
+  Status CompleteIntents(WriterState& mine);
   StatusOr<bool> FindIndex();
   Status AdoptIndex(WriterState& mine, std::uint64_t num_lines);
   Status RecoverByScan(WriterState& mine);

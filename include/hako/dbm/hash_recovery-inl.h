@@ -40,7 +40,7 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
       }
       space_->set_num_index_extents(extents.LoadLive(&format::LiveState::index_extents));
       HAKO_RETURN_IF_ERROR(AdoptIndex(mine, extents.LoadLive(&format::LiveState::num_lines)));
-      if constexpr (Space::kMapped) HAKO_RETURN_IF_ERROR(CompleteIntents(mine));
+      HAKO_RETURN_IF_ERROR(CompleteIntents(mine));
       space_->BeginHarvest(mine, this->Count());
       if (extents.LoadLive(&format::LiveState::clearing) == format::kClearing) HAKO_RETURN_IF_ERROR(RemoveAllRecords(mine));
       if (!writable_) return absl::OkStatus();
@@ -87,9 +87,7 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
 // Completes the calls of ProcessMulti that the dead process had published. Before the harvest: the
 // blocks that they name are as the dead process left them.
 template <File FileT>
-Status HashDBM<FileT>::CompleteIntents(WriterState& mine)
-  requires(Space::kMapped)
-{
+Status HashDBM<FileT>::CompleteIntents(WriterState& mine) {
   return space_->CompleteIntents([&](std::span<const format::IntentEntry> entries) -> Status {
     HAKO_RETURN_IF_ERROR(index().Redo(mine, entries));
     if (const auto& last = entries.back(); last.handle == 0 && last.fresh == 0) space_->StoreAppliedIndex(last.key_hash);

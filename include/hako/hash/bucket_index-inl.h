@@ -327,7 +327,8 @@ Status BucketIndex<Space>::Insert(BucketGuard& guard, std::uint64_t hash, Make&&
 template <class Space>
 Status BucketIndex<Space>::Adopt(WriterState& writer, std::uint64_t hash, std::uint32_t handle) {
   BucketGuard guard(*this, writer, hash);
-  HAKO_RETURN_IF_ERROR(Insert<false>(guard, hash, [&](Status*) { return handle; }, [this] { return lines_.NewOverflow(); }));
+  HAKO_RETURN_IF_ERROR(Insert<false>(
+      guard, hash, [&](Status*) { return handle; }, [this] { return lines_.NewOverflow(); }));
   guard.End(*this, 1);
   return absl::OkStatus();
 }

@@ -51,9 +51,7 @@ class BucketIndex<Space>::LockedHomes {
   // From now on the buckets count as changed: a reader that began before they are unlocked tries
   // again.
   void MarkChanged() { changed_ = true; }
-  void CountInsertion(std::uint64_t hash) {
-    ++std::ranges::lower_bound(homes_, shape_.IndexOf(hash), {}, &Home::index)->insertions;
-  }
+  void CountInsertion(std::uint64_t hash) { ++std::ranges::lower_bound(homes_, shape_.IndexOf(hash), {}, &Home::index)->insertions; }
   // Calls Status visit(index, insertions) for each bucket with counted insertions.
   template <class F>
   Status ForEachInsertion(F&& visit) const {
@@ -100,12 +98,7 @@ class BucketIndex<Space>::MultiGuard {
   // again if it returns true for any key.
   MultiGuard(BucketIndex& index, WriterState& writer, std::span<const std::string_view> keys, IsBlocked is_blocked,
              std::optional<std::uint64_t> applied_index = {})
-      : index_(index),
-        writer_(writer),
-        keys_(keys),
-        is_blocked_(is_blocked),
-        applied_index_(applied_index),
-        homes_(index, keys.size()) {
+      : index_(index), writer_(writer), keys_(keys), is_blocked_(is_blocked), applied_index_(applied_index), homes_(index, keys.size()) {
     for (const std::string_view key : keys) records_.push_back({.hash = index.space_.KeyHash(key)});
     index.PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
     writer.Enter();
@@ -217,7 +210,7 @@ class BucketIndex<Space>::MultiGuard {
   struct Record {
     std::uint64_t hash;
     std::size_t first = 0;
-    Entry entry;              // of the current record; insertions may move it
+    Entry entry = {};         // of the current record; insertions may move it
     std::uint32_t fresh = 0;  // the handle of the new record; 0 = none
     ActionT action = ActionT::Keep();
     bool IsChanged() const { return fresh != 0 || (entry.handle != 0 && action.kind() == ActionT::Kind::kRemove); }
@@ -410,10 +403,10 @@ class BucketIndex<Space>::MultiGuard {
   std::span<const std::string_view> keys_;
   const IsBlocked is_blocked_;
   const std::optional<std::uint64_t> applied_index_;
-  absl::InlinedVector<std::uint32_t, 4> reserved_;             // overflow buckets
+  absl::InlinedVector<std::uint32_t, 4> reserved_;                // overflow buckets
   absl::InlinedVector<format::IntentEntry, kUsualKeys> entries_;  // of the intent
-  std::uint32_t intent_ = 0;                                   // its handle; 0 = none
-  absl::InlinedVector<Record, kUsualKeys> records_;  // one per key
+  std::uint32_t intent_ = 0;                                      // its handle; 0 = none
+  absl::InlinedVector<Record, kUsualKeys> records_;               // one per key
   sync::KeyHold hold_{index_.space_.gate()};
   std::optional<sync::LeaveAtEnd> busy_;
   LockedHomes homes_;

@@ -81,8 +81,8 @@ concept RecordSpace = requires(S& s, typename S::WriterState& writer, std::uint3
 // A space whose stores survive the process. It makes several changes one step even then, by an
 // intent (format/intent_format.h): a record with an empty key that no entry names.
 template <class S>
-concept IntentSpace = RecordSpace<S> && requires(S& s, typename S::WriterState& writer, std::uint32_t handle, format::Lengths& lengths,
-                                                 bool has_applied_index, unsigned word) {
+concept IntentSpace = RecordSpace<S> &&
+    requires(S& s, typename S::WriterState& writer, std::uint32_t handle, format::Lengths& lengths, bool has_applied_index, unsigned word) {
   // Makes the next process complete the intent if this one is killed. May wait for other threads,
   // which wait for nothing until EndIntent.
   { s.PublishIntent(writer, handle, has_applied_index) } -> std::same_as<unsigned>;
