@@ -393,8 +393,10 @@ class BucketIndex {
 
 #include "hako/hash/bucket_fetch-inl.h"
 #include "hako/hash/bucket_growth-inl.h"
+#include "hako/hash/bucket_homes-inl.h"
 #include "hako/hash/bucket_index-inl.h"
 #include "hako/hash/bucket_multi-inl.h"
 #include "hako/hash/bucket_passes-inl.h"
 #include "hako/hash/bucket_prefetch-inl.h"
+#include "hako/hash/bucket_redo-inl.h"
 #include "hako/hash/bucket_scan.h"
