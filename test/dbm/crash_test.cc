@@ -37,10 +37,11 @@ namespace {
 // shortly after its death.
 const FileOptions kPatiently = {.lock_timeout = std::chrono::seconds(10)};
 
-enum class Kind { kUpdate, kIncrement, kSynchronize, kClear, kRebuild };
+enum class Kind { kUpdate, kBatch, kIncrement, kSynchronize, kClear, kRebuild };
 
 // The frequency of each kind: one operation in n, 0 = never.
 struct Mix {
+  std::uint64_t batches = 5;
   std::uint64_t increments = 0;
   std::uint64_t synchronizations = 0;
   std::uint64_t clears = 0;
@@ -56,6 +57,7 @@ struct Operation {
            : one_in(mix.synchronizations) ? Kind::kSynchronize
            : one_in(mix.clears)           ? Kind::kClear
            : one_in(mix.rebuilds)         ? Kind::kRebuild
+           : one_in(mix.batches)          ? Kind::kBatch
                                           : Kind::kUpdate;
     key = kind == Kind::kIncrement ? "counter" : std::to_string(writer) + "/" + std::to_string(random.Below(300));
   }
@@ -72,6 +74,8 @@ struct Operation {
       case Kind::kRebuild:
         if constexpr (requires { db.Rebuild(); }) return db.Rebuild();
         return absl::OkStatus();
+      case Kind::kBatch:
+        return ApplyBatchTo(db);
       case Kind::kUpdate:
         break;
     }
@@ -83,6 +87,27 @@ struct Operation {
     if (choice.OneIn(4)) return db.Append(key, CheckedValue(key, choice.Below(40), salt));
     const std::size_t size = choice.OneIn(100) ? choice.Below(40'000) : choice.SkewedSize(9);
     return db.Set(key, CheckedValue(key, size, salt));
+  }
+
+  // The keys of a batch: some of the writer's, or many.
+  std::vector<std::string> Keys() const {
+    Random choice = random;
+    std::vector<std::string> keys(choice.OneIn(20) ? choice.Between(50, 150) : choice.Between(2, 6));
+    for (std::string& each : keys) each = key.substr(0, key.find('/') + 1) + std::to_string(choice.Below(300));
+    return keys;
+  }
+  template <class D>
+  Status ApplyBatchTo(D& db) const {
+    const std::vector<std::string> keys = Keys();
+    const std::vector<std::string_view> views(keys.begin(), keys.end());
+    std::vector<std::string> values;
+    Random choice = random;
+    for (const std::string& each : keys) {
+      values.push_back(CheckedValue(each, choice.OneIn(100) ? choice.Below(20'000) : choice.SkewedSize(9), salt));
+    }
+    return db.ProcessMulti(views, [&](std::size_t i, std::optional<std::string_view>) -> std::optional<Action> {
+      return (salt + i) % 3 == 0 ? Action::Remove() : Action::Set(values[i]);
+    });
   }
 
   Random random;
@@ -161,6 +186,7 @@ class Victim {
       (void)last.ApplyTo(after);
       const bool done = last.kind == Kind::kClear       ? found.empty()
                         : last.kind == Kind::kIncrement ? ValueIn(found, last.key) > ValueIn(model.CopyRecords(), last.key)
+                        : last.kind == Kind::kBatch     ? ShowsBatch(last, found, model.CopyRecords(), after.CopyRecords())
                                                         : ValueIn(found, last.key) == ValueIn(after.CopyRecords(), last.key);
       if (done) (void)last.ApplyTo(model);
     }
@@ -187,6 +213,13 @@ class Victim {
 
  private:
   Operation At(std::size_t writer, std::uint64_t number) const { return Operation(mix_, seed_, static_cast<int>(writer), number); }
+  // Whether a key shows that the batch was carried out; the other keys are compared with the model.
+  static bool ShowsBatch(const Operation& batch, const Records& found, const Records& before, const Records& after) {
+    const std::vector<std::string> keys = batch.Keys();
+    return std::any_of(keys.begin(), keys.end(), [&](const std::string& key) {
+      return ValueIn(found, key) == ValueIn(after, key) && ValueIn(found, key) != ValueIn(before, key);
+    });
+  }
   static std::optional<std::string> ValueIn(const Records& records, const std::string& key) {
     const auto it = records.find(key);
     return it == records.end() ? std::nullopt : std::optional(it->second);

@@ -1,7 +1,9 @@
 // Golden files of HashDBM, and golden snapshots of TinyDBM and BabyDBM: see golden_file.h.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "dbm/golden_file.h"
@@ -17,6 +19,7 @@ namespace hako {
 namespace {
 
 constexpr std::uint8_t kBoot = 7, kNextBoot = 8;
+constexpr std::uint64_t kAppliedIndex = 11;
 
 ArchetypeFile PositionalFileOf(const Image& image) {
   ArchetypeFile file = ArchetypeFile::Make();
@@ -34,8 +37,11 @@ Image MakeHashFile(bool is_closed) {
   auto db = HashDBM<BootedMemoryFile>::Open(BootedMemoryFile(file.Share(), kBoot), {.seed = 1}).value();
   EXPECT_THAT(db->SetType(7), IsOk());
   FillGolden(*db);
+  const auto keep = [](std::size_t, std::optional<std::string_view>) { return std::optional(Action::Keep()); };
+  EXPECT_THAT(db->ProcessMulti({}, MultiUpdateRef(keep), {.applied_index = kAppliedIndex}), IsOk());
   EXPECT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
   FillGoldenMore(*db);
+  EXPECT_THAT(db->ProcessMulti({}, MultiUpdateRef(keep), {.applied_index = kAppliedIndex + 1}), IsOk());
   Image image = GoldenFiles::BytesOf(file);
   EXPECT_THAT(db->Close(), IsOk());
   return is_closed ? GoldenFiles::BytesOf(file) : image;
@@ -44,15 +50,19 @@ Image MakeHashFile(bool is_closed) {
 // A version that is no longer current stays in this list as long as it is read.
 class GoldenHashFileTest : public testing::TestWithParam<std::uint32_t> {
  protected:
+  // Of a file that has version 7 or later; earlier ones have none.
+  std::uint64_t IfStored(std::uint64_t applied_index) const { return GetParam() < 7 ? 0 : applied_index; }
   std::string NameOfFile(const std::string& kind) const { return "hash_" + std::to_string(GetParam()) + "_" + kind; }
 };
-INSTANTIATE_TEST_SUITE_P(Versions, GoldenHashFileTest, testing::Values(format::kHashFileVersion));
+INSTANTIATE_TEST_SUITE_P(Versions, GoldenHashFileTest, testing::Values(6u, format::kHashFileVersion));
 
 TEST_P(GoldenHashFileTest, OpensACleanFile) {
   const std::string name = NameOfFile("clean");
   const Image image = GoldenFiles::Get(name, [] { return MakeHashFile(true); });
   GoldenFiles::Expect(name + " mapped", OutcomeOf(OpenMapped(image, kNextBoot)));
   GoldenFiles::Expect(name + " positional", OutcomeOf(HashDBM<ArchetypeFile>::Open(PositionalFileOf(image))));
+  EXPECT_EQ(OpenMapped(image, kNextBoot).value()->AppliedIndex(), IfStored(kAppliedIndex + 1));
+  EXPECT_EQ(HashDBM<ArchetypeFile>::Open(PositionalFileOf(image)).value()->AppliedIndex(), IfStored(kAppliedIndex + 1));
 }
 
 // Closed without a map, the file ends with an image of its index.
@@ -77,6 +87,9 @@ TEST_P(GoldenHashFileTest, RecoversACrashedFile) {
   GoldenFiles::Expect(name + " after a kill", OutcomeOf(OpenMapped(image, kBoot)));
   GoldenFiles::Expect(name + " after a power cut", OutcomeOf(OpenMapped(image, kNextBoot)));
   GoldenFiles::Expect(name + " positional", OutcomeOf(HashDBM<ArchetypeFile>::Open(PositionalFileOf(image))));
+  EXPECT_EQ(OpenMapped(image, kBoot).value()->AppliedIndex(), IfStored(kAppliedIndex + 1));
+  EXPECT_EQ(OpenMapped(image, kNextBoot).value()->AppliedIndex(), IfStored(kAppliedIndex));
+  EXPECT_EQ(HashDBM<ArchetypeFile>::Open(PositionalFileOf(image)).value()->AppliedIndex(), IfStored(kAppliedIndex));
 }
 
 TEST_P(GoldenHashFileTest, NamesTheDamage) {

@@ -139,6 +139,8 @@ ArchetypeFile NotMapped(const HashForgery::Image& image) {
   return file;
 }
 
+constexpr std::size_t kFirstIntent = format::kIntentsOffset - format::kLiveStateOffset;  // in the live state
+
 class HashForgedFieldsTest : public testing::TestWithParam<Kind> {
  protected:
   // Applies `forge` to a copy of the file, and opens that.
@@ -307,11 +309,45 @@ TEST_P(HashForgedFieldsTest, SurvivesForgedHeapExtents) {
 TEST_P(HashForgedFieldsTest, SurvivesForgedLiveStates) {
   if (GetParam() != Kind::kKilled) GTEST_SKIP() << "it is not looked at";
   using State = format::LiveState;
-  const std::vector<ForgedField> fields = {{offsetof(State, epoch), 8},         {offsetof(State, tail), 8},
-                                           {offsetof(State, tail), 3},          {offsetof(State, num_lines), 8},
-                                           {offsetof(State, num_lines), 2},     {offsetof(State, index_extents), 8},
-                                           {offsetof(State, index_extents), 1}, {offsetof(State, oldest_retired_epoch), 8}};
+  const std::vector<ForgedField> fields = {{offsetof(State, epoch), 8},
+                                           {offsetof(State, tail), 8},
+                                           {offsetof(State, tail), 3},
+                                           {offsetof(State, num_lines), 8},
+                                           {offsetof(State, num_lines), 2},
+                                           {offsetof(State, index_extents), 8},
+                                           {offsetof(State, index_extents), 1},
+                                           {offsetof(State, oldest_retired_epoch), 8},
+                                           {kFirstIntent, 8},
+                                           {kFirstIntent, 3}};
   Repeat(20, [&](HashForgery& forgery, Random& random) { return ForgeFields(forgery.Live(), fields, random); });
+}
+
+// Published intents with right checks, whose entries name anything.
+TEST_P(HashForgedFieldsTest, SurvivesForgedIntents) {
+  if (GetParam() != Kind::kKilled) GTEST_SKIP() << "they are not looked at";
+  Repeat(60, [&](HashForgery& forgery, Random& random) {
+    const std::vector<std::uint64_t> records = forgery.Records();
+    const auto any_handle = [&] {
+      if (random.OneIn(3)) return std::uint32_t{0};
+      if (random.OneIn(6)) return static_cast<std::uint32_t>(random.Next());
+      return static_cast<std::uint32_t>(records[random.Below(records.size())] >> forgery.super.align_pow);
+    };
+    const std::uint64_t intent = records[random.Below(records.size() / 2)];
+    std::string text = absl::StrCat("an intent at ", intent);
+    std::vector<format::IntentEntry> entries(random.Between(1, 3));
+    for (format::IntentEntry& entry : entries) {
+      entry = {random.OneIn(2) ? random.Next() : random.Below(64), any_handle(), any_handle()};
+      absl::StrAppend(&text, ", ", entry.key_hash, ": ", entry.handle, " -> ", entry.fresh);
+    }
+    const auto bytes = std::as_bytes(std::span(entries));
+    std::ranges::copy(bytes, forgery.Bytes(intent + format::kShortHead, bytes.size()).begin());
+    forgery.SetLengths(intent, 0, bytes.size());
+    forgery.SetStamp(intent, format::Stamp::Of(format::BlockState::kUnborn, forgery.super.epoch + 1).bits());
+    const std::uint64_t handle = intent >> forgery.super.align_pow;
+    const std::size_t word = kFirstIntent + random.Below(format::kIntentWords) * format::kIntentDistance;
+    std::memcpy(forgery.Live().subspan(word).data(), &handle, sizeof(handle));
+    return text;
+  });
 }
 
 // ---- one forgery each ----

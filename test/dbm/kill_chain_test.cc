@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -49,6 +51,7 @@ class KillChain {
     };
     ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(memory), {.seed = 7}));
     const Records found = ListByIterator(*db).records;
+    ASSERT_EQ(db->AppliedIndex(), AppliedIn(found));
     if constexpr (MappedFile<FileT>) {
       ASSERT_TRUE(found == expected_.now || found == expected_.before) << Difference(expected_.now, found);
     } else {
@@ -89,11 +92,40 @@ class KillChain {
     } else if (random_.OneIn(3)) {
       expected_.now.erase(key);
       (void)db.Remove(key);
+    } else if (random_.OneIn(3)) {
+      ASSERT_NO_FATAL_FAILURE(UpdateSeveral(db));
     } else {
       expected_.now[key] = CheckedValue(key, random_.SkewedSize(9), ++salt_);
       ASSERT_THAT(db.Set(key, expected_.now[key]), IsOk());
     }
     expected_.before = expected_.now;
+  }
+
+  // A batch of some keys with an applied index, which a record repeats.
+  void UpdateSeveral(HashDBM<FileT>& db) {
+    std::vector<std::string> keys = {"applied"};
+    for (std::uint64_t i = random_.Below(7); i > 0; --i) keys.push_back(NumberedKey(random_.Below(6)));
+    std::vector<std::string> values;
+    for (const std::string& key : keys) values.push_back(CheckedValue(key, random_.SkewedSize(9), ++salt_));
+    const std::uint64_t applied_index = ++salt_;
+    values[0] = std::to_string(applied_index);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (i % 3 == 2) {
+        expected_.now.erase(keys[i]);
+      } else {
+        expected_.now[keys[i]] = values[i];
+      }
+    }
+    const std::vector<std::string_view> views(keys.begin(), keys.end());
+    const auto visit = [&](std::size_t i, std::optional<std::string_view>) -> std::optional<Action> {
+      return i % 3 == 2 ? Action::Remove() : Action::Set(values[i]);
+    };
+    ASSERT_THAT(db.ProcessMulti(views, MultiUpdateRef(visit), {.applied_index = applied_index}), IsOk());
+  }
+  // The applied index that a state has.
+  static std::uint64_t AppliedIn(const Records& records) {
+    const auto it = records.find("applied");
+    return it == records.end() ? 0 : std::stoull(it->second);
   }
 
   // Draws what the device holds, opens it on a machine that was booted again, changes it, and cuts
@@ -109,6 +141,7 @@ class KillChain {
       ASSERT_THAT((*db)->Verify(), IsOk());
       synced = ListByIterator(**db).records;
       ASSERT_TRUE(expected_.MayBeFound(synced)) << Difference(expected_.durable.back(), synced);
+      ASSERT_EQ((*db)->AppliedIndex(), AppliedIn(synced));
       for (std::uint64_t i = 0; i < 3; ++i) ASSERT_THAT((*db)->Set(NumberedKey(random_.Below(6)), "after the power cut"), IsOk());
       again = random_.OneIn(2) ? std::make_shared<CrashMemory>(again->Crash(random_), 3) : again->Kill();
     }
@@ -116,6 +149,7 @@ class KillChain {
       ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(again), {.seed = 7}));
       ASSERT_THAT(db->Verify(), IsOk());
       ASSERT_EQ(Difference(synced, ListByIterator(*db).records), "none") << "after the second crash";
+      ASSERT_EQ(db->AppliedIndex(), AppliedIn(synced));
     }
   }
 

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -127,6 +129,7 @@ class CrashRun {
       may_be_durable();
       return db.Clear();
     }
+    if (random_.OneIn(6)) return UpdateSeveral(db, salt, may_be_durable);
     if (random_.OneIn(4)) {
       const bool exists = now_.erase(key) != 0;
       may_be_durable();
@@ -136,6 +139,27 @@ class CrashRun {
     now_[key] = CheckedValue(key, random_.OneIn(50) ? random_.Below(20'000) : random_.SkewedSize(9), salt);
     may_be_durable();
     return db.Set(key, now_[key]);
+  }
+
+  template <class F>
+  Status UpdateSeveral(HashDBM<FileT>& db, std::uint64_t salt, F&& may_be_durable) {
+    std::vector<std::string> keys(random_.OneIn(10) ? 40 : random_.Between(2, 5));
+    for (std::string& key : keys) key = NumberedKey(random_.Below(60));
+    std::vector<std::string> values;
+    for (const std::string& key : keys)
+      values.push_back(CheckedValue(key, random_.OneIn(50) ? random_.Below(20'000) : random_.SkewedSize(9), salt));
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (i % 4 == 1) {
+        now_.erase(keys[i]);
+      } else {
+        now_[keys[i]] = values[i];
+      }
+    }
+    may_be_durable();
+    const std::vector<std::string_view> views(keys.begin(), keys.end());
+    return db.ProcessMulti(views, [&](std::size_t i, std::optional<std::string_view>) -> std::optional<Action> {
+      return i % 4 == 1 ? Action::Remove() : Action::Set(values[i]);
+    });
   }
 
   void CheckCrash() {

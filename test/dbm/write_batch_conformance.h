@@ -45,11 +45,7 @@ class WriteBatchConformance : public DBMConformance<Surroundings> {
     else
       return OrderedDBM<Database>;
   }
-  // The file of a hash table has no place for it yet.
-  bool KeepsAppliedIndex() { return this->db_->Inspect().front() != std::pair<std::string, std::string>("class", "HashDBM"); }
-  // Adds an applied index where the database keeps one.
   void SetIndex(WriteBatch& batch, std::uint64_t index) {
-    if (!KeepsAppliedIndex()) return;
     batch.SetAppliedIndex(index);
     index_ = index;
   }
@@ -114,12 +110,6 @@ TYPED_TEST_P(WriteBatchConformance, ChecksAllConditionsAgainstTheStateBefore) {
     batch.Remove("b");
     batch.Set("c", "3");
     batch.SetAppliedIndex(77);
-    if (!this->KeepsAppliedIndex()) {
-      batch.Clear();
-      batch.Set("a", "2");
-      batch.Remove("b");
-      batch.Set("c", "3");
-    }
     batch.Expect("a", Expect::Value("1"));
     batch.Expect("c", Expect::Absent());
     batch.Expect(key, expected);
@@ -240,11 +230,6 @@ TYPED_TEST_P(WriteBatchConformance, KeepsTheAppliedIndexOfTheLastBatch) {
   batch.Set("a", "1");
   batch.SetAppliedIndex(~std::uint64_t{0} - 1);
   batch.SetAppliedIndex(~std::uint64_t{0});
-  if (!this->KeepsAppliedIndex()) {
-    EXPECT_THAT(db.Write(batch), StatusIs(absl::StatusCode::kUnimplemented));
-    this->ExpectHolds({});
-    return;
-  }
   EXPECT_THAT(db.Write(batch), IsOk());
   EXPECT_EQ(db.AppliedIndex(), ~std::uint64_t{0});
   batch.Clear();
@@ -462,7 +447,7 @@ TYPED_TEST_P(WriteBatchConformance, ConcurrentBatchesTakeEffectOneAfterTheOther)
       batch.Clear();
       const std::uint64_t first = random.Below(50);
       for (std::uint64_t i = 0; i < 50; ++i) batch.Set(NumberedKey((first + i * 7) % 50), std::to_string(number));
-      if (this->KeepsAppliedIndex()) batch.SetAppliedIndex(number);
+      batch.SetAppliedIndex(number);
       this->mishaps_.Check(db.Write(batch));
     }
   });
@@ -470,9 +455,7 @@ TYPED_TEST_P(WriteBatchConformance, ConcurrentBatchesTakeEffectOneAfterTheOther)
   Records records;
   for (std::uint64_t i = 0; i < 50; ++i) records[NumberedKey(i)] = last;
   this->ExpectHolds(records);
-  if (this->KeepsAppliedIndex()) {
-    EXPECT_EQ(std::to_string(db.AppliedIndex()), last);
-  }
+  EXPECT_EQ(std::to_string(db.AppliedIndex()), last);
 }
 
 REGISTER_TYPED_TEST_SUITE_P(WriteBatchConformance, LastOperationOnAKeyWins, OwnsCopiesOfItsBytes, EmptyBatchChangesNothing,

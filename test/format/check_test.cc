@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "hako/format/hash_file_format.h"
+#include "hako/format/intent_format.h"
 #include "hako/format/record_format.h"
 #include "hako/format/snapshot_format.h"
 #include "hako/format/tree_file_format.h"
@@ -68,7 +69,10 @@ TEST(FileLayouts, KeepTheirPlaces) {
   EXPECT_EQ(offsetof(HashSuperBlock, metadata), 120u);
   EXPECT_EQ(offsetof(HashSuperBlock, synced_at), 192u);
   EXPECT_EQ(offsetof(LiveState, tail), 48u);
+  EXPECT_EQ(offsetof(HashSuperBlock, applied_index), 224u);
   EXPECT_EQ(offsetof(LiveState, oldest_retired_epoch), 88u);
+  EXPECT_EQ(offsetof(LiveState, applied_index), 96u);
+  EXPECT_EQ(offsetof(IntentEntry, fresh), 12u);
   EXPECT_EQ(offsetof(TreeSuperBlock, version), 16u);
   EXPECT_EQ(offsetof(TreeSuperBlock, sequence), 112u);
   EXPECT_EQ(offsetof(TreeSuperBlock, map), 160u);

@@ -90,6 +90,26 @@ TEST(StampTest, RevivedRecordsBelongToTheDurableStateAsBefore) {
   }
 }
 
+// Retired late, in the name of a process that died, a record belongs to the durable state as before,
+// and to no later one.
+TEST(StampTest, RecordsRetiredLateBelongToTheDurableStateAsBefore) {
+  for (std::uint64_t durable = 10; durable < 13; ++durable) {
+    for (std::uint64_t death = durable + 1; death < durable + 4; ++death) {
+      for (std::uint64_t birth = 8; birth <= death + 1; ++birth) {  // death + 1: revived by a recovery that was killed
+        const Stamp late = RetireLate(Stamp::Of(BlockState::kLive, birth), {durable, death});
+        EXPECT_EQ(late.BelongsTo(durable), birth <= durable) << "born " << birth << ", died in " << death << ", durable " << durable;
+        EXPECT_FALSE(late.BelongsTo(death + 1));
+        EXPECT_EQ(LeftoverOf(late, death + 1), birth <= durable ? Leftover::kWaiting : Leftover::kFree);
+        EXPECT_FALSE(WasLiveBefore(late, death + 1));
+        EXPECT_EQ(RetireLate(late, {durable, death + 1}).bits(), late.bits()) << "a second recovery changes nothing";
+      }
+      const Stamp ancient = RetireLate(Stamp::Ancient(), {durable, death});
+      EXPECT_TRUE(ancient.BelongsTo(durable));
+      EXPECT_FALSE(ancient.BelongsTo(death));
+    }
+  }
+}
+
 TEST(StampTest, RefreshMakesOnlyOldDurableStampsAncient) {
   const Epochs epochs{40'000, 40'001};
   EXPECT_TRUE(Refresh(Stamp::Of(BlockState::kLive, 40'001 - kRefreshAge - 1), epochs).IsAncient());

@@ -30,6 +30,15 @@ class FreeSpaceCheck {
     check.MarkFree();
     return check.error_;
   }
+  // Bytes that neither belong to anything nor are free, of a file whose note lists all free space.
+  static std::uint64_t LostBytes(const HashForgery::Image& image) {
+    FreeSpaceCheck check(image);
+    check.MarkUsed();
+    check.MarkFree();
+    std::uint64_t units = 0;
+    for (std::uint64_t at = format::kFirstExtent / check.unit_; at < check.uses_.size(); ++at) units += check.uses_[at] == kNothing;
+    return units * check.unit_;
+  }
   static std::string OfFile(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());

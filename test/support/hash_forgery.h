@@ -49,8 +49,11 @@ class HashForgery {
   std::vector<std::uint64_t> heap_extents;  // offsets
 
   std::span<std::byte> Super() { return std::as_writable_bytes(std::span(&super, 1)); }
-  std::span<std::byte> Live() { return std::span(image_).subspan(format::kLiveStateOffset, sizeof(format::LiveState)); }
+  std::span<std::byte> Live() {
+    return std::span(image_).subspan(format::kLiveStateOffset, format::kIndexExtentsOffset - format::kLiveStateOffset);
+  }
   std::span<std::byte> Table() { return std::span(image_).subspan(format::kIndexExtentsOffset, 4 * format::kIndexExtentsMax); }
+  std::span<std::byte> Bytes(std::uint64_t offset, std::size_t size) { return std::span(image_).subspan(offset, size); }
   format::HeapExtentHeader& HeapHeaderAt(std::uint64_t offset) { return *reinterpret_cast<format::HeapExtentHeader*>(&image_[offset]); }
 
   // Home lines by number. Of overflow lines, those that are in use, in no order.

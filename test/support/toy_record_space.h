@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <optional>
@@ -24,6 +25,7 @@
 #include "hako/base/hash.h"
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"
+#include "hako/format/intent_format.h"
 #include "hako/hash/record_space.h"
 
 namespace hako {
@@ -52,6 +54,7 @@ class ToyRecordSpace {
     std::vector<format::BucketLine> lines;
     std::vector<Extent> extents;
     std::uint64_t line_count = 0;
+    std::map<unsigned, std::uint32_t> intents;  // published ones, by word
   };
 
   // Buckets and overflow buckets together take at most `max_lines`.
@@ -180,7 +183,9 @@ class ToyRecordSpace {
     EXPECT_EQ(At(handle).use, Use::kUnborn);
     Change([&] { At(handle).use = Use::kLive; });
   }
-  void Revive(std::uint32_t handle) { At(handle).use = Use::kLive; }
+  void Revive(std::uint32_t handle) {
+    Change([&] { At(handle).use = Use::kLive; });
+  }
   void Retire(WriterState&, std::uint32_t handle, const format::Lengths& lengths) {
     Record& record = At(handle);
     EXPECT_EQ(record.use, Use::kLive);
@@ -190,6 +195,44 @@ class ToyRecordSpace {
   void ReleaseFreed(WriterState&) {
     Change([&] { std::erase_if(content_.records, [](const auto& each) { return each.second.use == Use::kRetired; }); });
   }
+
+  // Intents, unless values are overwritten in place.
+  unsigned PublishIntent(WriterState& writer, std::uint32_t handle, bool) requires(!kInPlace) {
+    EXPECT_TRUE(writer.busy.load());
+    EXPECT_EQ(At(handle).use, Use::kUnborn);
+    EXPECT_TRUE(content_.intents.empty());
+    Change([&] { content_.intents[kIntentWord] = handle; });
+    return kIntentWord;
+  }
+  void EndIntent(unsigned word) {
+    EXPECT_TRUE(content_.intents.contains(word));
+    Change([&] { content_.intents.erase(word); });
+  }
+  void StampRetired(std::uint32_t handle) {
+    EXPECT_EQ(At(handle).use, Use::kLive);
+    EXPECT_FALSE(content_.intents.empty());
+    Change([&] { At(handle).use = Use::kRetired; });
+  }
+  void FreeRetired(WriterState&, std::uint32_t handle, const format::Lengths& lengths) {
+    const Record& record = At(handle);
+    EXPECT_EQ(record.use, Use::kRetired);
+    EXPECT_TRUE(lengths.key_size == record.key.size() && lengths.value_size == record.value.size());
+    EXPECT_TRUE(content_.intents.empty()) << "an intent still names the block";
+    Change([&] { content_.records.erase(handle); });
+  }
+  void RetireLate(std::uint32_t handle) {
+    if (content_.records.contains(handle)) Change([&] { At(handle).use = Use::kRetired; });
+  }
+  // The entries of a published intent.
+  std::vector<format::IntentEntry> LoadIntent(unsigned word) {
+    const Record& record = At(content_.intents.at(word));
+    EXPECT_EQ(record.use, Use::kUnborn);
+    EXPECT_EQ(record.key, "");
+    std::vector<format::IntentEntry> entries(record.value.size() / sizeof(format::IntentEntry));
+    std::memcpy(entries.data(), record.value.data(), entries.size() * sizeof(entries[0]));
+    return entries;
+  }
+
   void NoteMove(std::uint32_t from, std::uint32_t to) {
     for (const std::uint32_t handle : {from, to}) EXPECT_TRUE(handle == 0 || content_.records.contains(handle)) << handle;
   }
@@ -229,6 +272,8 @@ class ToyRecordSpace {
  private:
   static constexpr std::uint64_t kFirstLine = 1024;  // 64 KiB: no overflow bucket has id 0
 
+  static constexpr unsigned kIntentWord = 5;
+
   static std::uint64_t HeadOf(std::uint32_t handle) { return std::uint64_t{handle} << 32 | 0x5ead; }
   static format::Lengths LengthsOf(const Record& record) {
     return {format::LengthsSize(record.key.size(), record.value.size()), record.key.size(), record.value.size()};
@@ -260,6 +305,7 @@ class ToyRecordSpace {
   sync::WriteGate gate_;
 };
 
-static_assert(hash::RecordSpace<ToyRecordSpace<false>> && hash::RecordSpace<ToyRecordSpace<true>>);
+static_assert(hash::IntentSpace<ToyRecordSpace<false>>);
+static_assert(hash::RecordSpace<ToyRecordSpace<true>> && !hash::IntentSpace<ToyRecordSpace<true>>);
 
 }  // namespace hako

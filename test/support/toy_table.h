@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -30,9 +31,13 @@ class ToyTable {
   explicit ToyTable(std::uint64_t max_lines = 16 << 10, std::uint64_t num_records = 0) : space(max_lines), index(space) {
     EXPECT_THAT(index.Create(num_records), IsOk());
   }
-  // Takes over what a process left when it was killed.
-  explicit ToyTable(typename Space::Content content, std::uint64_t hash_mask) : space(std::move(content)), index(space) {
+  using OnChange = std::function<void(const typename Space::Content&)>;
+  // Takes over what a process left when it was killed. Calls on_change before and after each change
+  // that it makes to the space.
+  explicit ToyTable(typename Space::Content content, std::uint64_t hash_mask, const OnChange& on_change = {})
+      : space(std::move(content)), index(space) {
     space.hash_mask = hash_mask;
+    if (on_change) space.on_change = [&] { on_change(space.content()); };
     std::vector<typename Space::Extent> overflow;
     for (const auto& extent : space.content().extents) {
       if (extent.kind == hash::IndexExtent::kOverflowLines) {
@@ -44,6 +49,12 @@ class ToyTable {
     std::unordered_set<std::uint32_t> used;
     EXPECT_THAT(index.Recover(*writers.Mine(), space.content().line_count, &used), IsOk());
     for (const auto& extent : overflow) index.lines().AdoptOverflow(extent.offset, extent.bytes, used);
+    while (!space.content().intents.empty()) {
+      const unsigned word = space.content().intents.begin()->first;
+      EXPECT_THAT(index.Redo(*writers.Mine(), space.LoadIntent(word)), IsOk());
+      space.EndIntent(word);
+    }
+    space.on_change = nullptr;
     space.DropAllBut(NamedHandles());
   }
 
@@ -96,6 +107,10 @@ class ToyTable {
     std::uint64_t twins = 0;
     EXPECT_THAT(index.VerifyLines(model.size(), [&twins](std::uint32_t, std::uint32_t) { ++twins; }), IsOk());
     EXPECT_THAT(index.VerifyRecords(*writers.Mine()), IsOk());
+    for (std::uint64_t i = 0; i < index.num_lines(); ++i) {
+      const format::BucketLine& line = index.lines().Home(i);
+      for (unsigned e = 0; e < format::kLinkEntry; ++e) EXPECT_TRUE(line.slots[e] != 0 || line.tags[e] == 0) << "an empty entry is lost";
+    }
     EXPECT_EQ(All(), model);
   }
 

@@ -221,9 +221,9 @@ using Inspection = std::vector<std::pair<std::string, std::string>>;
 //                 A key may occur several times: each call then sees the earlier decisions. All
 //                 decisions are made before anything changes. An Action's value must stay valid
 //                 until the call returns and must not be part of a record. Aborted if the visitor
-//                 aborts the call. After any error nothing has changed. Not atomic across a crash:
-//                 a process killed during the call may leave some of the changes made and others
-//                 not. With MultiExtras it changes more in the same step.
+//                 aborts the call. After any error nothing has changed. Atomic across a crash too:
+//                 what remains of the call has all of its changes or none.
+//                 With MultiExtras it changes more in the same step.
 //   AppliedIndex  The applied index of the last batch that had one (dbm/write_batch.h), or 0.
 //   Verify    Checks the whole structure. DataLoss names the damage.
 //   Clear     Removes all records, atomically across a crash.

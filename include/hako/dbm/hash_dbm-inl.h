@@ -163,11 +163,13 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) HAKO_TRY {
     Status status;
     HAKO_RETURN_IF_ERROR(ProcessEach([&](std::string_view key, std::string_view value) { status.Update(copy->Set(key, value)); }));
     HAKO_RETURN_IF_ERROR(status);
-    return FinishCopy(*copy, options.num_records);
+    return FinishCopy(*copy, options.num_records, AppliedIndex());
   }
   std::lock_guard lock(reorganizing_mutex_);
+  std::uint64_t applied_index = 0;
   const auto note_count = [&](std::uint64_t count) {
     options.num_records = count;
+    applied_index = AppliedIndex();
     return absl::OkStatus();
   };
   return WithPinnedState(*mine, note_count, [&]() -> Status {
@@ -178,7 +180,7 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) HAKO_TRY {
       return copy->AddLong(found);
     };
     HAKO_RETURN_IF_ERROR(space_->ScanPinned(set));
-    return FinishCopy(*copy, options.num_records);
+    return FinishCopy(*copy, options.num_records, applied_index);
   });
 }
 HAKO_OR_NO_MEMORY
@@ -197,8 +199,9 @@ Status HashDBM<FileT>::AddLong(typename Space::LongRecord& record) {
 }
 
 template <File FileT>
-Status HashDBM<FileT>::FinishCopy(HashDBM& copy, std::uint64_t num_records) {
+Status HashDBM<FileT>::FinishCopy(HashDBM& copy, std::uint64_t num_records, std::uint64_t applied_index) {
   if (copy.Count() != num_records) return absl::DataLossError("damaged records found while copying; Verify names them");
+  copy.space_->StoreAppliedIndex(applied_index);
   HAKO_RETURN_IF_ERROR(copy.SetType(this->GetType()));
   HAKO_RETURN_IF_ERROR(copy.SetMetadata(this->GetMetadata()));
   return copy.Close();
@@ -365,6 +368,7 @@ Status HashDBM<FileT>::CloseWritable() {
     super.epoch = closed.epoch;
     super.tail = extents.tail();
     super.num_records = count;
+    super.applied_index = closed.applied_index;
     super.synced_at = WallClock();
     super.clean = 1;
     super.num_lines = index().num_lines();

@@ -99,8 +99,13 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
   // (hash/file_order_scan.h), unless another such scan is running.
   Status ProcessEach(EachRef visitor);
   // Removes all records. Stops writers meanwhile. Atomic across a process kill: the next Open
-  // completes a Clear that had begun.
+  // completes a Clear that had begun. The applied index stays as it is.
   Status Clear();
+
+  // The applied index of the last ProcessMulti that had one (MultiExtras); 0 if none had. After any
+  // crash it is that of the last one whose changes are there. Of calls that run at the same time,
+  // any one is the last. CopyTo copies it.
+  std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : space_->AppliedIndex(); }
 
   // Whether more than half of the file is free space scattered between records, which Rebuild would
   // compact. False for files of up to 1 MiB.
@@ -167,6 +172,7 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
 
   bool ReclaimSoon();
   Status Recover(WriterState& mine, const HashOptions& options);
+  Status CompleteIntents(WriterState& mine);
   StatusOr<bool> FindIndex();
   Status AdoptIndex(WriterState& mine, std::uint64_t num_lines);
   Status RecoverByScan(WriterState& mine);
@@ -178,7 +184,7 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
   Status RefreshSomeStamps(WriterState& mine);
   template <class AtEnd, class Body>
   Status WithPinnedState(WriterState& mine, AtEnd&& at_end, Body&& body);
-  Status FinishCopy(HashDBM& copy, std::uint64_t num_records);
+  Status FinishCopy(HashDBM& copy, std::uint64_t num_records, std::uint64_t applied_index);
   Status AddLong(typename Space::LongRecord& record);
   Status VerifyEntry(const typename Space::ScannedRecord& record) const;
   Status VerifyDiffer(WriterState& mine, std::uint32_t a, std::uint32_t b) const;

@@ -69,7 +69,7 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), index(), *space_); }
 
   // See dbm/write_batch.h.
-  std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : applied_index_.load(std::memory_order_acquire); }
+  std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : space_->AppliedIndex(); }
 
   // The number of records; exact while no update runs.
   std::uint64_t Count() const {
@@ -122,16 +122,11 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
     return index().template Process<ActionT>(writer, hash, key, visitor);
   }
   Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
-    if (extras.applied_index) [[unlikely]]
-      return ProcessIndexed(writer, keys, visitor, *extras.applied_index);
-    return ProcessMultiIn(writer, keys, visitor);
-  }
-  Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor) {
     if constexpr (Space::kReadsAhead) {
       HAKO_RETURN_IF_ERROR(FlushPending());
-      if (pending_ != nullptr) return pending_->ProcessMulti(writer, keys, visitor);
+      if (pending_ != nullptr) return pending_->ProcessMulti(writer, keys, visitor, extras.applied_index);
     }
-    return index().template ProcessMulti<Action>(writer, keys, visitor);
+    return index().template ProcessMulti<Action>(writer, keys, visitor, extras.applied_index);
   }
 
   // Removes all records from the index, and retires them.
@@ -143,21 +138,6 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   }
 
  private:
-  // A table in memory keeps the applied index beside the records, and one such batch at a time makes
-  // its changes, so that the index is that of the last one. A file has no place for it yet.
-  Status ProcessIndexed(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, std::uint64_t index) {
-    if constexpr (requires { requires D::kKeepsAppliedIndex; }) {
-      sync::MutexLock lock(applied_mutex_);
-      HAKO_RETURN_IF_ERROR(ProcessMultiIn(writer, keys, visitor));
-      applied_index_.store(index, std::memory_order_release);
-      return absl::OkStatus();
-    } else {
-      return absl::UnimplementedError("the file of a hash table does not keep an applied index");
-    }
-  }
-
-  sync::Mutex applied_mutex_;  // taken before buckets are locked
-  std::atomic<std::uint64_t> applied_index_{0};
   using Pending = hash::PendingSets<Space, Action>;
   std::unique_ptr<Pending> pending_;  // direct I/O only
 };

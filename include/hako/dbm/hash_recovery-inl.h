@@ -26,6 +26,7 @@ HAKO_OR_NO_MEMORY
 template <File FileT>
 Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
   auto& extents = space_->extents();
+  if (extents.found() != hash::FoundState::kKilled) extents.ResetLiveState();
   switch (extents.found()) {
     case hash::FoundState::kNew:
       HAKO_RETURN_IF_ERROR(index().Create(options.num_records));
@@ -39,6 +40,7 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
       }
       space_->set_num_index_extents(extents.LoadLive(&format::LiveState::index_extents));
       HAKO_RETURN_IF_ERROR(AdoptIndex(mine, extents.LoadLive(&format::LiveState::num_lines)));
+      HAKO_RETURN_IF_ERROR(CompleteIntents(mine));
       space_->BeginHarvest(mine, this->Count());
       if (extents.LoadLive(&format::LiveState::clearing) == format::kClearing) HAKO_RETURN_IF_ERROR(RemoveAllRecords(mine));
       if (!writable_) return absl::OkStatus();
@@ -80,6 +82,17 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
   space_->PublishEpoch();
   if (!space_->index_is_in_memory()) extents.PublishLiveState();
   return absl::OkStatus();
+}
+
+// Completes the calls of ProcessMulti that the dead process had published. Before the harvest: the
+// blocks that they name are as the dead process left them.
+template <File FileT>
+Status HashDBM<FileT>::CompleteIntents(WriterState& mine) {
+  return space_->CompleteIntents([&](std::span<const format::IntentEntry> entries) -> Status {
+    HAKO_RETURN_IF_ERROR(index().Redo(mine, entries));
+    if (const auto& last = entries.back(); last.handle == 0 && last.fresh == 0) space_->StoreAppliedIndex(last.key_hash);
+    return absl::OkStatus();
+  });
 }
 
 // Finds the index that a clean close left: in place in a mapped file, otherwise as an image behind

@@ -5,8 +5,8 @@
 //
 // GetMulti, SetMulti, RemoveMulti and AppendMulti are many operations in one call, each atomic by
 // itself. They are faster than a loop because their memory accesses overlap, where the DBM supports
-// it (its own FetchMulti and Prefetch). CompareExchangeMulti, Rekey and Write are one atomic step to
-// other threads. Across a crash they are as ProcessMulti: see dbm.h and the head of the database.
+// it (its own FetchMulti and Prefetch). CompareExchangeMulti, Rekey and Write are one atomic step, to
+// other threads and across a crash: see ProcessMulti in dbm.h.
 //
 // "First" means first in the order of the DBM's iterator. A hash table has an internal order: there
 // PushLast and PopFirst make a pool, not a queue, and finding the first record of a large, nearly

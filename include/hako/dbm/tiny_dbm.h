@@ -131,7 +131,6 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, hash::RecordArena>, public
   }
 
  private:
-  static constexpr bool kKeepsAppliedIndex = true;  // in memory
   using Base::index;
   using Base::space_;
   using Base::writers_;

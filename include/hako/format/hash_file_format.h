@@ -3,6 +3,7 @@
 //   offset      0  superblock slot 0          512 bytes used
 //            4096  superblock slot 1
 //            8192  live state                 of the process that has, or had, the file open
+//            9216  intent words               32 x u64, one in 64 bytes; see below
 //           12288  index extents              5,120 x u32, see IndexExtentEntry
 //           32768  extents, each a multiple of 16 KiB: heap extents begin with a HeapExtentHeader,
 //                  index extents are bare buckets
@@ -24,7 +25,9 @@
 //      No longer read.
 //   5  before any release: the extents began at 64 KiB and were multiples of that; large index
 //      extents had 1 MiB. No longer read.
-//   6  this one.
+//   6  before any release: no intents, no applied index; both are zero there. Read, and written as
+//      the current version.
+//   7  this one.
 #pragma once
 
 #include <array>
@@ -37,13 +40,14 @@
 namespace hako::format {
 
 inline constexpr std::array<char, 16> kHashFileMagic = {'h', 'a', 'k', 'o', ' ', 'h', 'a', 's', 'h', ' ', 'D', 'B', 'M', '\r', '\n', 26};
-inline constexpr std::uint32_t kHashFileVersion = 6;
+inline constexpr std::uint32_t kHashFileVersion = 7;
 inline constexpr std::uint32_t kHashFileOldest = 6;  // oldest version that is still read
 inline constexpr std::uint64_t kExtentUnit = 16 << 10;
 // Extents of at least this size, except the first, begin at a multiple of it.
 inline constexpr std::uint64_t kExtentAlignment = 64 << 10;
 inline constexpr std::uint64_t kSmallIndexExtent = 64 << 10, kLargeIndexExtent = 4 << 20;
 inline constexpr std::uint64_t kLiveStateOffset = 8192;
+inline constexpr std::uint64_t kIntentsOffset = 9216;
 inline constexpr std::uint64_t kIndexExtentsOffset = 12288;
 inline constexpr std::uint64_t kFirstExtent = 32 << 10;
 inline constexpr std::uint64_t kIndexExtentsMax = (kFirstExtent - kIndexExtentsOffset) / 4;
@@ -73,7 +77,8 @@ struct HashSuperBlock {
   Le<std::uint64_t> sweep_extent;
   Le<std::uint64_t> sweep_to;
   Le<std::uint64_t> sweep_end;
-  std::array<std::byte, 280> reserved;
+  Le<std::uint64_t> applied_index;  // of the application, as of the epoch; 0 = none
+  std::array<std::byte, 272> reserved;
   Le<std::uint64_t> check;  // of the 504 bytes before it
 };
 static_assert(sizeof(HashSuperBlock) == 512 && alignof(HashSuperBlock) == 1 && offsetof(HashSuperBlock, check) == 504);
@@ -94,11 +99,19 @@ struct LiveState {
   std::uint64_t clearing;              // kClearing while Clear runs: the next open finishes it
   std::uint64_t poisoned;              // 1 after a failed sync: the page cache may have dropped dirty pages
   std::uint64_t oldest_retired_epoch;  // no block is stamped as retired in an earlier epoch
-  std::uint64_t reserved;
+  std::uint64_t applied_index;         // of the application; 0 = none
 };
 static_assert(sizeof(LiveState) == 104 && alignof(LiveState) == 8);
 
 inline constexpr std::uint64_t kClearing = 0x63'6c'65'61'72'69'6e'67;  // not a value that a flipped bit makes
+
+// A part of the live state: each word is 0 or the handle of an intent (format/intent_format.h) that
+// is being carried out. Word 0 is for the intents that have an applied index, so there is at most
+// one of these.
+inline constexpr unsigned kIntentWords = 32;
+inline constexpr std::uint64_t kIntentDistance = 64;
+static_assert(kIntentsOffset >= kLiveStateOffset + sizeof(LiveState) &&
+              kIntentsOffset + kIntentWords * kIntentDistance <= kIndexExtentsOffset);
 
 // Bits 0..29: offset / 16 KiB; bit 30: 4 MiB long, else 64 KiB; bit 31: overflow buckets, else the
 // next chunk of buckets.

@@ -128,6 +128,13 @@ constexpr Stamp Revive(Stamp stamp, Epochs epochs) {
   return stamp.BelongsTo(epochs.durable) ? Stamp::Ancient() : Stamp::Of(BlockState::kLive, epochs.now);
 }
 
+// The entry of a record that a dead process left live stops naming it, before the harvest begins.
+// `epochs.now` is the last epoch of the dead process.
+constexpr Stamp RetireLate(Stamp stamp, Epochs epochs) {
+  if (!stamp.IsLive()) return stamp;
+  return Stamp::Of(stamp.BelongsTo(epochs.durable) ? BlockState::kRetired : BlockState::kFree, epochs.now);
+}
+
 // Makes the stamp of a live record ancient if it is old, long before epochs wrap.
 inline constexpr std::uint64_t kRefreshAge = 1024;
 constexpr Stamp Refresh(Stamp stamp, Epochs epochs) {

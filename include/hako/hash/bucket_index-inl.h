@@ -235,7 +235,7 @@ Status BucketIndex<Space>::Store(WriterState& writer, BucketGuard& guard, std::u
                                  std::string_view value, std::uint32_t fresh) {
   const auto write = [&](Status* error) { return fresh != 0 ? fresh : space_.Write(writer, hash, key, value, error); };
   if (entry.line == nullptr) {
-    HAKO_RETURN_IF_ERROR(Insert<true>(guard, hash, write));
+    HAKO_RETURN_IF_ERROR(Insert<true>(guard, hash, write, [this] { return lines_.NewOverflow(); }));
     guard.End(*this, 1);
     return absl::OkStatus();
   }
@@ -279,11 +279,11 @@ HAKO_INLINE unsigned BucketIndex<Space>::FreeEntry(Line& line) {
 
 // `make(Status*)` returns the record's handle, or 0 with an error; it is called once room for the
 // entry is certain. If `kNew`, the record is committed; otherwise it has its stamp already. If the
-// chain is full, the record goes into a new overflow bucket, together with the last entry of the
-// chain, whose place the link takes.
+// chain is full, the record goes into a new overflow bucket, the result of `new_overflow`, together
+// with the last entry of the chain, whose place the link takes.
 template <class Space>
-template <bool kNew, class Make>
-Status BucketIndex<Space>::Insert(BucketGuard& guard, std::uint64_t hash, Make&& make) {
+template <bool kNew, class Make, class NewOverflow>
+Status BucketIndex<Space>::Insert(BucketGuard& guard, std::uint64_t hash, Make&& make, NewOverflow&& new_overflow) {
   const std::uint16_t tag = guard.place.TagOf(hash);
   unsigned hops = 0;
   Line* line = guard.line;
@@ -302,7 +302,7 @@ Status BucketIndex<Space>::Insert(BucketGuard& guard, std::uint64_t hash, Make&&
     }
   } new_line{lines_};
   if (i == format::kLineEntries) {
-    HAKO_ASSIGN_OR_RETURN(new_line.id, lines_.NewOverflow());
+    HAKO_ASSIGN_OR_RETURN(new_line.id, new_overflow());
   }
   Status error;
   const std::uint32_t handle = make(&error);
@@ -327,7 +327,8 @@ Status BucketIndex<Space>::Insert(BucketGuard& guard, std::uint64_t hash, Make&&
 template <class Space>
 Status BucketIndex<Space>::Adopt(WriterState& writer, std::uint64_t hash, std::uint32_t handle) {
   BucketGuard guard(*this, writer, hash);
-  HAKO_RETURN_IF_ERROR(Insert<false>(guard, hash, [&](Status*) { return handle; }));
+  HAKO_RETURN_IF_ERROR(Insert<false>(
+      guard, hash, [&](Status*) { return handle; }, [this] { return lines_.NewOverflow(); }));
   guard.End(*this, 1);
   return absl::OkStatus();
 }

@@ -47,6 +47,7 @@
 #include "hako/base/status.h"
 #include "hako/base/visitor_ref.h"
 #include "hako/format/bucket_format.h"
+#include "hako/format/intent_format.h"
 #include "hako/hash/line_access.h"
 #include "hako/hash/line_table.h"
 #include "hako/hash/record_space.h"
@@ -88,6 +89,10 @@ class BucketIndex {
   // chain is broken.
   Status Recover(WriterState& writer, std::uint64_t num_lines, std::unordered_set<std::uint32_t>* used_overflow);
 
+  // Makes the changes of an intent that a killed process had published, as far as that had not made
+  // them. Can be interrupted and repeated. REQUIRES: recovered, no other thread uses the index
+  Status Redo(WriterState& writer, std::span<const format::IntentEntry> entries);
+
   // Takes the calling thread's state from `writers` only if it needs the lock.
   template <class S>
   Status Fetch(Writers& writers, std::uint64_t hash, std::string_view key, S&& sink);
@@ -109,15 +114,17 @@ class BucketIndex {
   StatusOr<bool> Extend(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view piece, std::string_view other);
 
   // Processes all keys in one step for other threads: visit(index, value) returns an ActionT for
-  // each, or nullopt to change none at all; see dbm/dbm.h.
+  // each, or nullopt to change none at all; see dbm/dbm.h. With an applied index, the space stores
+  // it in the same step.
   template <class ActionT>
-  Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit);
+  Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit,
+                      std::optional<std::uint64_t> applied_index = {});
   // The same; but returns false, and has visited nothing, if is_blocked(hash) is true of one of the
   // keys once all their buckets are locked. If it becomes true while the visitor runs, the buckets
   // stay locked until the end, however long the new values are.
   template <class ActionT>
   StatusOr<bool> TryProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit,
-                                 IsBlocked is_blocked);
+                                 IsBlocked is_blocked, std::optional<std::uint64_t> applied_index = {});
 
   // Inserts records that the space already holds, in one step for other threads; each replaces the
   // record with the same key if there is one. REQUIRES: the keys differ. On error nothing has
@@ -351,9 +358,16 @@ class BucketIndex {
                      std::string_view value);
   Status Store(WriterState& writer, BucketGuard& guard, std::uint64_t hash, std::string_view key, const Entry& entry,
                std::string_view value, std::uint32_t fresh);
-  template <bool kNew, class Make>
-  Status Insert(BucketGuard& guard, std::uint64_t hash, Make&& make);
+  template <bool kNew, class Make, class NewOverflow>
+  Status Insert(BucketGuard& guard, std::uint64_t hash, Make&& make, NewOverflow&& new_overflow);
   HAKO_INLINE static unsigned FreeEntry(Line& line);
+  void StoreAlone(WriterState& writer, std::optional<std::uint64_t> applied_index);
+  // REQUIRES: the caller is a writer
+  void Store([[maybe_unused]] std::optional<std::uint64_t> applied_index) {
+    if constexpr (requires(std::uint64_t index) { space_.StoreAppliedIndex(index); }) {
+      if (applied_index) space_.StoreAppliedIndex(*applied_index);
+    }
+  }
 
   void PublishLineCount(std::uint64_t n) {
     space_.StoreLineCount(n);
@@ -379,8 +393,10 @@ class BucketIndex {
 
 #include "hako/hash/bucket_fetch-inl.h"
 #include "hako/hash/bucket_growth-inl.h"
+#include "hako/hash/bucket_homes-inl.h"
 #include "hako/hash/bucket_index-inl.h"
 #include "hako/hash/bucket_multi-inl.h"
 #include "hako/hash/bucket_passes-inl.h"
 #include "hako/hash/bucket_prefetch-inl.h"
+#include "hako/hash/bucket_redo-inl.h"
 #include "hako/hash/bucket_scan.h"

@@ -7,76 +7,37 @@
 
 #include "hako/base/assert.h"
 #include "hako/base/no_memory.h"
+#include "hako/hash/bucket_homes-inl.h"
 #include "hako/hash/bucket_index.h"
 
 namespace hako::hash {
-
-// The buckets of several hashes, locked in ascending order and unlocked at the end of the scope.
-template <class Space>
-class BucketIndex<Space>::LockedHomes {
- public:
-  // Reserves room for `count` hashes, so that Lock does not allocate.
-  LockedHomes(BucketIndex& index, std::size_t count) : index_(index) { homes_.reserve(count); }
-  LockedHomes(const LockedHomes&) = delete;
-  ~LockedHomes() { Unlock(); }
-
-  // Locks the buckets of hash_of(i) for each i < count. Starts again only if one of the hashes has
-  // another bucket by the time its bucket is locked; a locked bucket is not split. REQUIRES: none
-  // is locked
-  template <class HashOf>
-  void Lock(std::size_t count, HashOf&& hash_of) {
-    for (;;) {
-      shape_ = index_.shape();
-      for (std::size_t i = 0; i < count; ++i) homes_.push_back({shape_.IndexOf(hash_of(i))});
-      std::ranges::sort(homes_, {}, &Home::index);
-      const auto same = [](const Home& a, const Home& b) { return a.index == b.index; };
-      homes_.erase(std::unique(homes_.begin(), homes_.end(), same), homes_.end());
-      for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Lock();
-      const TableShape before = std::exchange(shape_, index_.shape());
-      std::size_t i = shape_.word() == before.word() ? count : 0;
-      while (i < count && shape_.IndexOf(hash_of(i)) == before.IndexOf(hash_of(i))) ++i;
-      if (i == count) return;
-      Unlock();
-    }
-  }
-  void Unlock() {
-    for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Unlock(home.changed);
-    // clear() would free the memory that the next Lock relies on.
-    homes_.erase(homes_.begin(), homes_.end());
-  }
-  bool IsEmpty() const { return homes_.empty(); }
-  // REQUIRES: the hash's bucket is locked
-  Place PlaceOf(std::uint64_t hash) const { return Locate(hash, shape_); }
-  void MarkChanged(std::uint64_t hash) { std::ranges::lower_bound(homes_, shape_.IndexOf(hash), {}, &Home::index)->changed = true; }
-
- private:
-  struct Home {
-    std::uint64_t index;
-    bool changed = false;
-  };
-  BucketIndex& index_;
-  // As of the last Lock. In the latest shape the locked buckets are the same.
-  TableShape shape_{0};
-  absl::InlinedVector<Home, kUsualKeys> homes_;  // locked, ascending
-};
 
 // A writer's access to several buckets. All of them stay locked from the beginning to the end, so
 // other threads see all of the change or none of it. While long values are written, the keys are
 // held instead (sync/write_gate.h), and other threads see nothing yet.
 //
 //   1. Decide on every key; nothing changes.
-//   2. Do everything that can fail, so that it can be undone: write the new records, and make
-//      entries for the new keys.
-//   3. Store into the existing entries.
-// A process that is killed during steps 2 and 3 leaves some keys changed and others not.
+//   2. Do everything that can fail, which leaves no trace: write the new records and an intent that
+//      lists all changes, and reserve overflow buckets for the entries of new keys.
+//   3. Publish the intent, by one store. A process that is killed before it has changed nothing. If
+//      it is killed later, the next one makes the changes that are left (Redo).
+//   4. Store into the entries, and stamp the records: first the new ones live, then, once no entry
+//      names them, the old ones retired.
+//   5. End the intent. Only now may the old blocks be reused, as the intent names them.
+// One change alone needs no intent, as a store publishes it. In a space whose stores do not survive
+// the process there is none: after a crash it has a state between two epochs, and none ends while
+// the thread is a writer.
 template <class Space>
 template <class ActionT>
 class BucketIndex<Space>::MultiGuard {
+  static constexpr bool kHasIntents = IntentSpace<Space>;
+
  public:
   // Calls is_blocked(hash) for the keys once all their buckets are locked. Unlocks the buckets
   // again if it returns true for any key.
-  MultiGuard(BucketIndex& index, WriterState& writer, std::span<const std::string_view> keys, IsBlocked is_blocked)
-      : index_(index), writer_(writer), keys_(keys), is_blocked_(is_blocked), homes_(index, keys.size()) {
+  MultiGuard(BucketIndex& index, WriterState& writer, std::span<const std::string_view> keys, IsBlocked is_blocked,
+             std::optional<std::uint64_t> applied_index = {})
+      : index_(index), writer_(writer), keys_(keys), is_blocked_(is_blocked), applied_index_(applied_index), homes_(index, keys.size()) {
     for (const std::string_view key : keys) records_.push_back({.hash = index.space_.KeyHash(key)});
     index.PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
     writer.Enter();
@@ -97,8 +58,8 @@ class BucketIndex<Space>::MultiGuard {
       std::optional<std::string_view> value;  // as the earlier actions leave it
       if (record.action.kind() == ActionT::Kind::kSet) {
         value = record.action.value();
-      } else if (record.action.kind() == ActionT::Kind::kKeep && record.handle != 0) {
-        HAKO_ASSIGN_OR_RETURN(const RecordView view, index_.space_.View(writer_, record.handle));
+      } else if (record.action.kind() == ActionT::Kind::kKeep && record.entry.handle != 0) {
+        HAKO_ASSIGN_OR_RETURN(const RecordView view, index_.space_.View(writer_, record.entry.handle));
         value = view.value;
       }
       const std::optional<ActionT> action = visit(i, value);
@@ -141,32 +102,40 @@ class BucketIndex<Space>::MultiGuard {
     Status status;
     HAKO_TRY {
       status = Write();
-      if (status.ok()) status = MakeEntries();
+      if (status.ok()) status = ReserveOverflow();
+      if (status.ok()) status = WriteIntent();
     }
     HAKO_CATCH_NO_MEMORY(status = NoMemoryError();)
     if (!status.ok()) {
       Undo();
       return status;
     }
+    unsigned word = 0;
+    if constexpr (kHasIntents) {
+      if (intent_ != 0) word = index_.space_.PublishIntent(writer_, intent_, applied_index_.has_value());
+    }
     std::int64_t delta = 0;
-    // Stores before removals: a process killed while it moves a value to another key may leave it
-    // under both keys, but never under none.
     for (Record& record : records_) {
-      if (record.fresh == 0) continue;
-      homes_.MarkChanged(record.hash);
-      if (record.handle == 0) {
-        ++delta;
+      if (!record.IsChanged()) continue;
+      homes_.MarkChanged();
+      delta += (record.fresh != 0) - (record.entry.handle != 0);
+      if (record.entry.handle == 0) {
+        Enter(record);
       } else {
         Replace(record);
       }
-      index_.space_.Commit(record.fresh);
+      if (record.fresh != 0) index_.space_.Commit(record.fresh);
     }
-    for (Record& record : records_) {
-      if (record.action.kind() != ActionT::Kind::kRemove || record.handle == 0) continue;
-      homes_.MarkChanged(record.hash);
-      Replace(record);
-      --delta;
+    if constexpr (kHasIntents) {
+      if (intent_ != 0) {
+        ForEachRetired([this](Record& record) { index_.space_.StampRetired(record.entry.handle); });
+        index_.Store(applied_index_);
+        index_.space_.EndIntent(word);
+        ForEachRetired([this](Record& record) { index_.space_.FreeRetired(writer_, record.entry.handle, record.entry.lengths); });
+        index_.space_.GiveBack(writer_, intent_, 0, entries_.size() * sizeof(entries_[0]));
+      }
     }
+    if (intent_ == 0) index_.Store(applied_index_);
     index_.space_.ReleaseFreed(writer_);
     homes_.Unlock();
     // In steps, so that splits keep their usual pace.
@@ -180,11 +149,10 @@ class BucketIndex<Space>::MultiGuard {
   struct Record {
     std::uint64_t hash;
     std::size_t first = 0;
-    std::uint32_t handle = 0;  // of the current record; 0 = none
-    std::uint32_t fresh = 0;   // of the new record; 0 = none
-    bool entered = false;      // a new entry names `fresh`
-    format::Lengths lengths = {};
+    Entry entry = {};         // of the current record; insertions may move it
+    std::uint32_t fresh = 0;  // the handle of the new record; 0 = none
     ActionT action = ActionT::Keep();
+    bool IsChanged() const { return fresh != 0 || (entry.handle != 0 && action.kind() == ActionT::Kind::kRemove); }
   };
   // A guard of a bucket whose lock LockedHomes owns.
   struct LentGuard : BucketGuard {
@@ -214,9 +182,21 @@ class BucketIndex<Space>::MultiGuard {
     return std::ranges::any_of(records_, [this](const Record& record) { return is_blocked_(record.hash); });
   }
   void JoinEqualKeys() {
+    if (keys_.size() <= kUsualKeys) {
+      for (std::size_t i = 0; i < keys_.size(); ++i) {
+        std::size_t first = 0;
+        while (records_[first].hash != records_[i].hash || keys_[first] != keys_[i]) ++first;
+        records_[i].first = first;
+      }
+      return;
+    }
     absl::InlinedVector<std::size_t, kUsualKeys> order(keys_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::sort(order, {}, [this](std::size_t i) { return std::tuple(records_[i].hash, keys_[i], i); });
+    std::ranges::sort(order, [this](std::size_t a, std::size_t b) {
+      if (records_[a].hash != records_[b].hash) [[likely]]
+        return records_[a].hash < records_[b].hash;
+      return std::tie(keys_[a], a) < std::tie(keys_[b], b);
+    });
     for (std::size_t at = 0; at < order.size(); ++at) {
       const std::size_t i = order[at];
       const bool again = at != 0 && records_[order[at - 1]].hash == records_[i].hash && keys_[order[at - 1]] == keys_[i];
@@ -231,8 +211,7 @@ class BucketIndex<Space>::MultiGuard {
     const LentGuard guard = Lend(record);
     Entry entry;
     HAKO_RETURN_IF_ERROR(index_.Find(writer_, guard, record.hash, keys_[i], &entry));
-    record.handle = entry.handle;
-    record.lengths = entry.lengths;
+    record.entry = entry;
     return absl::OkStatus();
   }
 
@@ -249,80 +228,158 @@ class BucketIndex<Space>::MultiGuard {
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Record& record = records_[i];
       if (record.action.kind() != ActionT::Kind::kSet || record.fresh != 0) continue;
-      Status status;
-      record.fresh = index_.space_.Write(writer_, record.hash, keys_[i], record.action.value(), &status);
-      if (record.fresh == 0) return status;
+      HAKO_RETURN_IF_ERROR(WriteOne(record.hash, keys_[i], record.action.value(), &record.fresh));
     }
     return absl::OkStatus();
   }
+  Status WriteOne(std::uint64_t hash, std::string_view key, std::string_view value, std::uint32_t* handle) {
+    Status status;
+    *handle = index_.space_.WriteShort(writer_, hash, key, value);
+    if (*handle == 0) *handle = index_.space_.Write(writer_, hash, key, value, &status);
+    return status;
+  }
 
-  Status MakeEntries() {
-    for (Record& record : records_) {
-      if (record.fresh == 0 || record.handle != 0) continue;
-      LentGuard guard = Lend(record);
-      HAKO_RETURN_IF_ERROR(index_.template Insert<false>(guard, record.hash, [&record](Status*) { return record.fresh; }));
-      record.entered = true;
+  // Takes as many overflow buckets as the entries of new keys will need. Each takes nine of them,
+  // and the entry whose place its link takes.
+  Status ReserveOverflow() {
+    for (const Record& record : records_) {
+      if (record.fresh != 0 && record.entry.handle == 0) homes_.CountInsertion(record.hash);
+    }
+    return homes_.ForEachInsertion([this](std::uint64_t home, std::uint32_t insertions) -> Status {
+      unsigned hops = 0;
+      std::uint32_t room = 0;
+      for (Line* line = &index_.lines_.Home(home); line != nullptr;) {
+        const std::uint32_t header = Header(*line);
+        room += CountFree(*line, header, insertions - room);
+        if (room >= insertions) return absl::OkStatus();
+        HAKO_ASSIGN_OR_RETURN(line, index_.NextLine(*line, header, &hops));
+      }
+      const std::uint32_t lines = (insertions - room + format::kLinkEntry - 1) / format::kLinkEntry;
+      if (lines > kMaxHops - hops) return absl::ResourceExhaustedError("too many of the keys belong to one bucket");
+      for (std::uint32_t i = 0; i < lines; ++i) {
+        reserved_.reserve(reserved_.size() + 1);
+        HAKO_ASSIGN_OR_RETURN(const std::uint32_t id, index_.lines_.NewOverflow());
+        reserved_.push_back(id);
+      }
+      return absl::OkStatus();
+    });
+  }
+  // Counts free entries, up to `most`.
+  static std::uint32_t CountFree(Line& line, std::uint32_t header, std::uint32_t most) {
+    std::uint32_t count = 0;
+    for (std::uint32_t mask = MatchTags(line, 0) & EntryMask(header); mask != 0 && count < most; mask &= mask - 1)
+      count += LoadSlot(line, static_cast<unsigned>(std::countr_zero(mask))) == 0;
+    return count;
+  }
+
+  Status WriteIntent() {
+    if constexpr (kHasIntents) {
+      for (const Record& record : records_) {
+        if (record.IsChanged()) entries_.push_back({record.hash, record.entry.handle, record.fresh});
+      }
+      if (entries_.empty() || entries_.size() + applied_index_.has_value() < 2) return absl::OkStatus();
+      if (applied_index_) entries_.push_back({*applied_index_, 0, 0});
+      const std::string_view bytes(reinterpret_cast<const char*>(entries_.data()), entries_.size() * sizeof(entries_[0]));
+      return WriteOne(index_.space_.KeyHash({}), {}, bytes, &intent_);
     }
     return absl::OkStatus();
   }
 
   void Undo() {
+    for (const std::uint32_t id : reserved_) index_.lines_.FreeOverflow(id);
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Record& record = records_[i];
-      if (record.entered) {
-        index_.space_.NoteMove(record.fresh, 0);
-        ChangeEntry(record, record.fresh, 0);
-      }
-      if (record.fresh == 0) continue;
-      homes_.MarkChanged(record.hash);
-      if (record.action.kind() != ActionT::Kind::kSet) continue;  // Take's records existed before
+      if (record.fresh == 0 || record.action.kind() != ActionT::Kind::kSet) continue;  // Take's records existed before
       index_.space_.GiveBack(writer_, record.fresh, keys_[i].size(), record.action.value().size());
     }
     index_.space_.ReleaseFreed(writer_);
   }
 
-  // Makes the record's entry name `fresh` instead of `handle`.
-  void Replace(Record& record) {
-    index_.space_.NoteMove(record.handle, record.fresh);
-    index_.space_.Retire(writer_, record.handle, record.lengths);
-    ChangeEntry(record, record.handle, record.fresh);
+  // Makes an entry of a new key. Cannot fail: ReserveOverflow has followed the chain under this lock.
+  void Enter(Record& record) {
+    LentGuard guard = Lend(record);
+    const Status status = index_.template Insert<false>(
+        guard, record.hash, [&record](Status*) { return record.fresh; },
+        [this]() -> StatusOr<std::uint32_t> {
+          const std::uint32_t id = reserved_.back();
+          reserved_.pop_back();
+          return id;
+        });
+    HAKO_ASSERT(status.ok());
   }
 
-  // Makes the entry that names `handle`, wherever insertions have moved it, name `other`; 0 =
-  // empties it.
-  void ChangeEntry(const Record& record, std::uint32_t handle, std::uint32_t other) {
-    Line& home = index_.lines_.Home(homes_.PlaceOf(record.hash).index);
-    const Status status = index_.ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t found) {
-      if (found != handle) return;
-      StoreSlot(line, i, other);
-      if (other == 0) StoreTag(line, i, 0);
-    });
-    HAKO_ASSERT(status.ok());  // Find followed the chain under this lock
+  // Makes the record's entry name `fresh` instead of `handle`. Where there is an intent, the record
+  // is retired later.
+  void Replace(Record& record) {
+    index_.space_.NoteMove(record.entry.handle, record.fresh);
+    if (intent_ == 0) index_.space_.Retire(writer_, record.entry.handle, record.entry.lengths);
+    ChangeEntry(record, record.fresh);
+  }
+  template <class F>
+  void ForEachRetired(F&& visit) {
+    for (Record& record : records_) {
+      if (record.entry.handle != 0 && record.IsChanged()) visit(record);
+    }
+  }
+
+  // Makes the record's entry, wherever insertions have moved it, name `other`; 0 = empties it.
+  void ChangeEntry(const Record& record, std::uint32_t other) {
+    Line* line = record.entry.line;
+    unsigned at = record.entry.i;
+    if (at >= EntriesIn(Header(*line)) || LoadSlot(*line, at) != record.entry.handle) [[unlikely]] {
+      Line& home = index_.lines_.Home(homes_.PlaceOf(record.hash).index);
+      const Status status = index_.ForEachEntry(home, [&](Line& each, unsigned i, std::uint32_t handle) {
+        if (handle == record.entry.handle) line = &each, at = i;
+      });
+      HAKO_ASSERT(status.ok());  // Find followed the chain under this lock
+    }
+    StoreSlot(*line, at, other);
+    if (other == 0) StoreTag(*line, at, 0);
   }
 
   BucketIndex& index_;
   WriterState& writer_;
   std::span<const std::string_view> keys_;
   const IsBlocked is_blocked_;
-  absl::InlinedVector<Record, kUsualKeys> records_;  // one per key
+  const std::optional<std::uint64_t> applied_index_;
+  absl::InlinedVector<std::uint32_t, 4> reserved_;                // overflow buckets
+  absl::InlinedVector<format::IntentEntry, kUsualKeys> entries_;  // of the intent
+  std::uint32_t intent_ = 0;                                      // its handle; 0 = none
+  absl::InlinedVector<Record, kUsualKeys> records_;               // one per key
   sync::KeyHold hold_{index_.space_.gate()};
   std::optional<sync::LeaveAtEnd> busy_;
   LockedHomes homes_;
   std::optional<typename Space::Ahead> ahead_{std::in_place};  // records that locked buckets name
 };
 
+// Stores an applied index without any change of records.
+template <class Space>
+void BucketIndex<Space>::StoreAlone(WriterState& writer, std::optional<std::uint64_t> applied_index) {
+  if (!applied_index) return;
+  space_.gate().Pass(writer);
+  const sync::LeaveAtEnd leave(writer);
+  Store(applied_index);
+}
+
 template <class Space>
 template <class ActionT>
-Status BucketIndex<Space>::ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit) {
-  return TryProcessMulti<ActionT>(writer, keys, visit, [](std::uint64_t) { return false; }).status();
+Status BucketIndex<Space>::ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit,
+                                        std::optional<std::uint64_t> applied_index) {
+  return TryProcessMulti<ActionT>(
+             writer, keys, visit, [](std::uint64_t) { return false; }, applied_index)
+      .status();
 }
 
 template <class Space>
 template <class ActionT>
 StatusOr<bool> BucketIndex<Space>::TryProcessMulti(WriterState& writer, std::span<const std::string_view> keys,
-                                                   MultiVisitorRef<ActionT> visit, IsBlocked is_blocked) {
-  if (keys.empty()) return true;
-  MultiGuard<ActionT> guard(*this, writer, keys, is_blocked);
+                                                   MultiVisitorRef<ActionT> visit, IsBlocked is_blocked,
+                                                   std::optional<std::uint64_t> applied_index) {
+  if (keys.empty()) {
+    StoreAlone(writer, applied_index);
+    return true;
+  }
+  MultiGuard<ActionT> guard(*this, writer, keys, is_blocked, applied_index);
   if (!guard.IsLocked()) return false;
   HAKO_RETURN_IF_ERROR(guard.Decide(visit));
   HAKO_RETURN_IF_ERROR(guard.WriteLong());
@@ -340,31 +397,6 @@ StatusOr<bool> BucketIndex<Space>::PublishMulti(WriterState& writer, std::span<c
   HAKO_RETURN_IF_ERROR(guard.Take(handles));
   HAKO_RETURN_IF_ERROR(guard.Apply());
   return true;
-}
-
-template <class Space>
-template <class Record, class F>
-void BucketIndex<Space>::RunLocked(WriterState& writer, std::span<const Record> records, F&& body) {
-  LockedHomes homes(*this, records.size());
-  writer.Enter();
-  const sync::LeaveAtEnd leave(writer);
-  for (;;) {
-    homes.Lock(records.size(), [records](std::size_t i) { return records[i].key_hash; });
-    if (!space_.gate().IsClosed()) break;
-    homes.Unlock();
-    writer.Leave();
-    space_.gate().WaitUntilOpen();
-    writer.Enter();
-  }
-  std::uint64_t mask = 0;
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    Line& home = lines_.Home(homes.PlaceOf(records[i].key_hash).index);
-    const Status chain = ForEachEntry(home, [&](Line&, unsigned, std::uint32_t handle) {
-      if (handle == records[i].handle) mask |= std::uint64_t{1} << i;
-    });
-    (void)chain;  // a broken chain is reported by the next call that needs the rest of it
-  }
-  body(mask);
 }
 
 }  // namespace hako::hash

@@ -76,6 +76,18 @@ class ExtentFile {
     return std::atomic_ref(live_->*field).load(std::memory_order_acquire);
   }
   std::uint32_t* index_extents() { return index_extents_; }
+  // REQUIRES: kMapped
+  std::atomic_ref<std::uint64_t> IntentWord(unsigned i) const {
+    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(base_ + format::kIntentsOffset + i * format::kIntentDistance));
+  }
+
+  // Makes the live state that of the superblock, as far as it is used before it is published.
+  void ResetLiveState() {
+    if constexpr (kMapped) {
+      for (unsigned i = 0; i < format::kIntentWords; ++i) IntentWord(i).store(0, std::memory_order_release);
+    }
+    StoreLive(&format::LiveState::applied_index, super_.applied_index);
+  }
 
   // Marks the file durably as in use. Call before any other change.
   Status MarkInUse() {
@@ -392,6 +404,7 @@ class ExtentFile {
   }
 
   Status Commit() {
+    super_.version = format::kHashFileVersion;  // of an older file too: its new fields are zero
     super_.sequence = super_.sequence + 1;
     super_.check = format::CheckOf(super_);
     const std::string_view bytes(reinterpret_cast<const char*>(&super_), sizeof(super_));

@@ -6,6 +6,7 @@
 //      follows a length beyond the end of the file. The caller validates the result.
 //   2. A record is unborn until Commit, which makes it live once an entry names it: stores of a
 //      killed process count.
+//   3. An intent word is 0, or names an intent whose thread waits for nothing until it clears it.
 //
 // Thread-safe.
 #pragma once
@@ -19,15 +20,21 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "hako/base/hash.h"
 #include "hako/base/inline.h"
 #include "hako/base/prefetch.h"
 #include "hako/base/scratch_buffer.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
+#include "hako/format/hash_file_format.h"
+#include "hako/format/intent_format.h"
 #include "hako/hash/chunk.h"
 #include "hako/hash/heap_file.h"
 #include "hako/sync/atomic_bytes.h"
+#include "hako/sync/version_lock.h"
+#include "hako/sync/writer_states.h"
 
 namespace hako::hash {
 
@@ -81,6 +88,25 @@ class MappedRecords : public HeapFile<FileT> {
     return value;
   }
   HAKO_INLINE void Commit(std::uint32_t handle) { StoreStamp(handle, stamps().live); }
+
+  // ---- intents (format/intent_format.h) ----
+  // Publishes the intent by one store, the commit point of its changes. Threads begin their search
+  // for a word that is 0 at different ones.
+  unsigned PublishIntent(const sync::WriterState& writer, std::uint32_t handle, bool has_applied_index) {
+    constexpr unsigned kOthers = format::kIntentWords - 1;
+    unsigned word = has_applied_index ? 0 : 1 + static_cast<unsigned>(MixBits(reinterpret_cast<std::uintptr_t>(&writer)) % kOthers);
+    for (sync::Backoff backoff;; backoff.Pause()) {
+      std::uint64_t none = 0;
+      if (extents_->IntentWord(word).compare_exchange_strong(none, handle, std::memory_order_seq_cst)) return word;
+      if (!has_applied_index) word = word % kOthers + 1;
+    }
+  }
+  void EndIntent(unsigned word) {
+    extents_->IntentWord(word).store(0, std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // later stores reuse the blocks that the intent named
+  }
+  // The entries of a published intent.
+  StatusOr<std::vector<format::IntentEntry>> LoadIntent(std::uint64_t handle) const;
 
   // Whether an entry may name a record with this stamp: entries name live records only; a damaged
   // one may name an old version.
@@ -233,6 +259,21 @@ HAKO_INLINE std::optional<Match> MappedRecords<FileT>::CopyShort(std::uint32_t h
   sync::LoadShared(out, at, static_cast<std::size_t>(key_size + value_size));
   *copy = {out, key_size, value_size};
   return static_cast<std::uint32_t>(word) == CheckOf(copy->value(), this->KeyHash(copy->key()), offset) ? Match::kYes : Match::kDamaged;
+}
+
+template <MappedFile FileT>
+StatusOr<std::vector<format::IntentEntry>> MappedRecords<FileT>::LoadIntent(std::uint64_t handle) const {
+  Head head;
+  const char* at = nullptr;
+  const bool is_record = handle <= UINT32_MAX && Load(static_cast<std::uint32_t>(handle), &head, &at) == Match::kYes &&
+                         head.stamp.state() == format::BlockState::kUnborn &&
+                         Heap::IsIntact(head, head.In(at), OffsetOf(static_cast<std::uint32_t>(handle)));
+  if (!is_record || head.lengths.key_size != 0 || head.lengths.value_size == 0 ||
+      head.lengths.value_size % sizeof(format::IntentEntry) != 0)
+    return DataLossError("a published intent is damaged", handle << this->shift_);
+  std::vector<format::IntentEntry> entries(static_cast<std::size_t>(head.lengths.value_size / sizeof(format::IntentEntry)));
+  std::memcpy(entries.data(), at + head.key_at(), entries.size() * sizeof(entries[0]));
+  return entries;
 }
 
 template <MappedFile FileT>

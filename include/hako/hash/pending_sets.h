@@ -72,10 +72,11 @@ class PendingSets {
   // pending before the buckets are locked, and a later one may be inserted at once, so the list is
   // checked under the locks.
   Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys,
-                      typename BucketIndex<Space>::template MultiVisitorRef<ActionT> visitor) {
+                      typename BucketIndex<Space>::template MultiVisitorRef<ActionT> visitor,
+                      std::optional<std::uint64_t> applied_index = {}) {
     const auto is_pending = [this](std::uint64_t hash) { return list_.MayHold(hash); };
     for (;;) {
-      HAKO_ASSIGN_OR_RETURN(const bool done, index_.template TryProcessMulti<ActionT>(writer, keys, visitor, is_pending));
+      HAKO_ASSIGN_OR_RETURN(const bool done, index_.template TryProcessMulti<ActionT>(writer, keys, visitor, is_pending, applied_index));
       if (done) return absl::OkStatus();
       HAKO_RETURN_IF_ERROR(Flush());
     }

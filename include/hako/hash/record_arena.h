@@ -54,6 +54,8 @@ class RecordArena {
   }
 
   sync::WriteGate& gate() { return gate_; }
+  void StoreAppliedIndex(std::uint64_t index) { applied_index_.store(index, std::memory_order_release); }
+  std::uint64_t AppliedIndex() const { return applied_index_.load(std::memory_order_acquire); }
   HAKO_INLINE std::uint64_t KeyHash(std::string_view key) const { return Hash64(key, seed_); }
   void NoteMove(std::uint32_t, std::uint32_t) {}
 
@@ -358,6 +360,7 @@ class RecordArena {
   unsigned shift_;
   std::uint64_t seed_;
   std::atomic<std::uint64_t> index_bytes_{0};
+  std::atomic<std::uint64_t> applied_index_{0};  // see dbm/write_batch.h
   sync::WriteGate gate_;
 };
 

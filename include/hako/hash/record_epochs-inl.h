@@ -32,7 +32,7 @@ typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachWri
   reclaimer_.CloseEpoch();
   this->UseEpoch(closed + 1);
   this->PublishEpoch();
-  return {closed, extents_->tail(), pool_->TakeWaiting(), pool_->Take(unstamped), HarvestIsOver()};
+  return {closed, extents_->tail(), pool_->TakeWaiting(), pool_->Take(unstamped), HarvestIsOver(), AppliedIndex()};
 }
 
 template <File FileT>
@@ -44,6 +44,7 @@ Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t n
       super.epoch = closed.epoch;
       super.tail = closed.tail;
       super.num_records = num_records;
+      super.applied_index = closed.applied_index;
       super.synced_at = WallClock();
       super.sweep_extent = sweep_.extent;
       super.sweep_to = sweep_.to;

@@ -200,6 +200,12 @@ void RecordHeap<FileT>::Retire(WriterState& writer, std::uint32_t handle) {
 }
 
 template <File FileT>
+void RecordHeap<FileT>::FreeRetired(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths) {
+  if (LoadStamp(handle).state() != format::BlockState::kFree) return Wait(writer, handle, lengths.key_size, lengths.value_size);
+  FreeStamped(writer, handle, ClassOf(lengths.key_size, lengths.value_size));
+}
+
+template <File FileT>
 HAKO_INLINE void RecordHeap<FileT>::FreeBlock(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
   StoreStamp(handle, stamps().free);
   const unsigned size_class = ClassOf(key_size, value_size);
@@ -222,6 +228,22 @@ HAKO_INLINE void RecordHeap<FileT>::FreeStamped(WriterState& writer, std::uint32
 template <File FileT>
 void RecordHeap<FileT>::ForgetBlock(std::uint32_t handle, unsigned size_class) {
   victims_.Hold({OffsetOf(handle), OffsetOf(handle) + BytesOf(size_class)});
+}
+
+// An intent's block is unborn: the harvest finds it.
+template <File FileT>
+template <class Complete>
+Status RecordHeap<FileT>::CompleteIntents(Complete&& complete) {
+  if constexpr (kMapped) {
+    for (unsigned i = 0; i < format::kIntentWords; ++i) {
+      const std::uint64_t handle = extents_->IntentWord(i).load(std::memory_order_acquire);
+      if (handle == 0) continue;
+      HAKO_ASSIGN_OR_RETURN(const std::vector<format::IntentEntry> entries, this->LoadIntent(handle));
+      HAKO_RETURN_IF_ERROR(complete(std::span(entries)));
+      this->EndIntent(i);
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace hako::hash

@@ -138,6 +138,16 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
       FreeStamped(writer, std::exchange(writer.freed, 0), writer.freed_class);
   }
   void Retire(WriterState& writer, std::uint32_t handle);
+  // Retire in two steps: see IntentSpace (hash/record_space.h).
+  void StampRetired(std::uint32_t handle) {
+    const format::Stamp stamp = LoadStamp(handle);
+    StoreStamp(handle, stamp.bits() == stamps().live.bits() ? stamps().free : format::Retire(stamp, epochs()));
+  }
+  void FreeRetired(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths);
+  // An index of the application that changes together with records; 0 = none. It is part of the
+  // state of an epoch.
+  void StoreAppliedIndex(std::uint64_t index) { extents_->StoreLive(&format::LiveState::applied_index, index); }
+  std::uint64_t AppliedIndex() const { return extents_->LoadLive(&format::LiveState::applied_index); }
 
   // ---- for the engine: short records ----
   [[gnu::noinline]] std::uint32_t WriteShort(WriterState& writer, std::uint64_t key_hash, std::string_view key, std::string_view value);
@@ -154,6 +164,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
     FreeBlockPool::Chains waiting;  // free once the epoch is durable, by size class
     std::uint32_t unstamped;        // a chain of free blocks, see ReleaseUnstamped
     bool has_all_retired;           // `waiting` has every block that was retired up to its end
+    std::uint64_t applied_index;
   };
   template <class ForEachWriter>
   ClosedEpoch CloseEpoch(ForEachWriter&& for_each_writer);
@@ -195,6 +206,13 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // ---- for recovery ----
   // Stamps a dead record as free, so that no later recovery restores it.
   void Bury(std::uint32_t handle) { StoreStamp(handle, stamps().free); }
+  // Retires a record in the name of the process that was killed, if that left it live.
+  void RetireLate(std::uint32_t handle) {
+    if (IsPlace(OffsetOf(handle))) StoreStamp(handle, format::RetireLate(LoadStamp(handle), {epochs().durable, first_epoch_ - 1}));
+  }
+  // Calls complete(entries) for each intent that a killed process had published, then forgets it.
+  template <class Complete>
+  Status CompleteIntents(Complete&& complete);
   // Whether an entry names it.
   bool IsNamed(std::uint32_t handle) const { return Records::IsNamed(LoadStamp(handle)); }
   using Records::IsNamed;

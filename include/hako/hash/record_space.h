@@ -78,4 +78,21 @@ concept RecordSpace = requires(S& s, typename S::WriterState& writer, std::uint3
   { s.RetireShort(writer, handle, head) } -> std::same_as<void>;
 };
 
+// A space whose stores survive the process. It makes several changes one step even then, by an
+// intent (format/intent_format.h): a record with an empty key that no entry names.
+template <class S>
+concept IntentSpace = RecordSpace<S> &&
+    requires(S& s, typename S::WriterState& writer, std::uint32_t handle, format::Lengths& lengths, bool has_applied_index, unsigned word) {
+  // Makes the next process complete the intent if this one is killed. May wait for other threads,
+  // which wait for nothing until EndIntent.
+  { s.PublishIntent(writer, handle, has_applied_index) } -> std::same_as<unsigned>;
+  { s.EndIntent(word) } -> std::same_as<void>;
+  // Retire in two steps: the record's entry has stopped naming it, and an intent says so; the block
+  // may be reused, and no intent names it any more.
+  { s.StampRetired(handle) } -> std::same_as<void>;
+  { s.FreeRetired(writer, handle, lengths) } -> std::same_as<void>;
+  // Retires a record, if it is live, in the name of the process that was killed.
+  { s.RetireLate(handle) } -> std::same_as<void>;
+};
+
 }  // namespace hako::hash

@@ -1,0 +1,102 @@
+// Definitions of hash/bucket_index.h: several buckets locked together.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "hako/base/status.h"
+#include "hako/hash/bucket_index.h"
+
+namespace hako::hash {
+
+// The buckets of several hashes, locked in ascending order and unlocked at the end of the scope.
+template <class Space>
+class BucketIndex<Space>::LockedHomes {
+ public:
+  // Reserves room for `count` hashes, so that Lock does not allocate.
+  LockedHomes(BucketIndex& index, std::size_t count) : index_(index) { homes_.reserve(count); }
+  LockedHomes(const LockedHomes&) = delete;
+  ~LockedHomes() { Unlock(); }
+
+  // Locks the buckets of hash_of(i) for each i < count. Starts again only if one of the hashes has
+  // another bucket by the time its bucket is locked; a locked bucket is not split. REQUIRES: none
+  // is locked
+  template <class HashOf>
+  void Lock(std::size_t count, HashOf&& hash_of) {
+    for (;;) {
+      shape_ = index_.shape();
+      for (std::size_t i = 0; i < count; ++i) homes_.push_back({shape_.IndexOf(hash_of(i))});
+      std::ranges::sort(homes_, {}, &Home::index);
+      const auto same = [](const Home& a, const Home& b) { return a.index == b.index; };
+      homes_.erase(std::unique(homes_.begin(), homes_.end(), same), homes_.end());
+      for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Lock();
+      const TableShape before = std::exchange(shape_, index_.shape());
+      std::size_t i = shape_.word() == before.word() ? count : 0;
+      while (i < count && shape_.IndexOf(hash_of(i)) == before.IndexOf(hash_of(i))) ++i;
+      if (i == count) return;
+      Unlock();
+    }
+  }
+  void Unlock() {
+    for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Unlock(changed_);
+    // clear() would free the memory that the next Lock relies on.
+    homes_.erase(homes_.begin(), homes_.end());
+    changed_ = false;
+  }
+  bool IsEmpty() const { return homes_.empty(); }
+  // REQUIRES: the hash's bucket is locked
+  Place PlaceOf(std::uint64_t hash) const { return Locate(hash, shape_); }
+  // From now on the buckets count as changed: a reader that began before they are unlocked tries
+  // again.
+  void MarkChanged() { changed_ = true; }
+  void CountInsertion(std::uint64_t hash) { ++std::ranges::lower_bound(homes_, shape_.IndexOf(hash), {}, &Home::index)->insertions; }
+  // Calls Status visit(index, insertions) for each bucket with counted insertions.
+  template <class F>
+  Status ForEachInsertion(F&& visit) const {
+    for (const Home& home : homes_) {
+      if (home.insertions != 0) HAKO_RETURN_IF_ERROR(visit(home.index, home.insertions));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Home {
+    std::uint64_t index;
+    std::uint32_t insertions = 0;
+  };
+  BucketIndex& index_;
+  // As of the last Lock. In the latest shape the locked buckets are the same.
+  TableShape shape_{0};
+  bool changed_ = false;
+  absl::InlinedVector<Home, kUsualKeys> homes_;  // locked, ascending
+};
+
+template <class Space>
+template <class Record, class F>
+void BucketIndex<Space>::RunLocked(WriterState& writer, std::span<const Record> records, F&& body) {
+  LockedHomes homes(*this, records.size());
+  writer.Enter();
+  const sync::LeaveAtEnd leave(writer);
+  for (;;) {
+    homes.Lock(records.size(), [records](std::size_t i) { return records[i].key_hash; });
+    if (!space_.gate().IsClosed()) break;
+    homes.Unlock();
+    writer.Leave();
+    space_.gate().WaitUntilOpen();
+    writer.Enter();
+  }
+  std::uint64_t mask = 0;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    Line& home = lines_.Home(homes.PlaceOf(records[i].key_hash).index);
+    const Status chain = ForEachEntry(home, [&](Line&, unsigned, std::uint32_t handle) {
+      if (handle == records[i].handle) mask |= std::uint64_t{1} << i;
+    });
+    (void)chain;  // a broken chain is reported by the next call that needs the rest of it
+  }
+  body(mask);
+}
+
+}  // namespace hako::hash
