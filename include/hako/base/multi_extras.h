@@ -13,10 +13,10 @@ namespace hako {
 // Changed in the same atomic step as the records. Views must stay valid until the call returns.
 struct MultiExtras {
   // Replaces the applied index of the database (dbm/write_batch.h).
-  std::optional<std::uint64_t> applied_index;
+  std::optional<std::uint64_t> applied_index = {};
   // Records of these ranges are removed, except those that the visitor sets. The visitor sees them
   // as they were before. REQUIRES: not empty, ascending and disjoint; none for a hash table
-  std::span<const KeyRange> removed_ranges;
+  std::span<const KeyRange> removed_ranges = {};
   // The visitor needs the values of the first keys only, this many. A later one may be shown as
   // absent although it is not.
   std::size_t num_shown = ~std::size_t{0};

@@ -80,7 +80,8 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   struct Decision {
     ActionT action = ActionT::Keep();
     std::size_t first = 0;
-    format::OverflowValue stored{};  // a long value, stored before any change
+    std::optional<std::size_t> old_size;  // of the value in the page, if it was shown
+    format::OverflowValue stored{};       // a long value, stored before any change
   };
 
   template <class ActionT>
@@ -97,6 +98,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
       } else if (decided.action.kind() == ActionT::Kind::kKeep && i < extras_.num_shown) {
         const auto place = View(tree_.memory_, *leaf_of_[i]).FindByCall(keys_[i]);
         if (place.found) value = ContentOf(place);
+        if (place.found && !place.sizes.is_long) decided.old_size = value->size();
         if (place.found && place.sizes.is_long) {
           const auto found = long_values_.find(decisions[i].first);
           if (found == long_values_.end()) return absl::DataLossError("a page refers to a long value, but the tree has none");
@@ -116,7 +118,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   template <class ActionT>
   Status Prepare(std::span<Decision<ActionT>> decisions) {
     static constexpr std::uint64_t kSlack = 32;  // of a record: its slot, the header of its cell
-    std::uint64_t num_sets = 0, num_leaves = 0, bytes = 0;
+    std::uint64_t num_sets = 0, num_growing = 0, num_leaves = 0, bytes = 0;
     const Line *last_set = nullptr, *last_marked = nullptr;
     bool has_long = false;
     for (const auto& key : order_) {
@@ -128,9 +130,11 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
       bytes += 4 * (keys_[key.index].size() + std::min<std::size_t>(size, tree_.value_max_) + kSlack);
       num_leaves += std::exchange(last_set, leaf_of_[key.index]) != leaf_of_[key.index] ? 1u : 0u;
       ++num_sets;
+      const std::optional<std::size_t>& old_size = decisions[key.index].old_size;
+      num_growing += old_size && size <= *old_size ? 0u : 1u;
     }
     if (num_sets != 0 && !tree_.space_.HasRoomFor(3 * num_leaves * tree_.page_size_ + bytes)) return NoMemory();
-    if (num_sets != 0) ReserveForSplits(num_sets);
+    if (num_growing != 0) ReserveForSplits(num_growing);
     this->ForEachInRanges([this](Line& leaf, unsigned, unsigned) { is_marked_ = is_marked_ && tree_.TryMarkDirty(leaf); });
     if (!is_marked_) return NoMemory();
     for (const auto& key : order_) {
@@ -146,8 +150,8 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   }
   // A record may need several splits, each of which halves the page. There are no more splits than
   // records.
-  void ReserveForSplits(std::uint64_t num_sets) {
-    const std::uint64_t splits = std::min(kSplitsMax * num_sets, format::kPageSlotsMax * leaves_.size() + num_sets);
+  void ReserveForSplits(std::uint64_t num_growing) {
+    const std::uint64_t splits = std::min(kSplitsMax * num_growing, format::kPageSlotsMax * leaves_.size() + num_growing);
     halves_.reserve(kSplitsMax);
     ahead_.reserve(std::min<std::uint64_t>(splits, format::kPageSlotsMax));
     if constexpr (!Space::kResident) tree_.space_.ReserveDirty(2 * (splits + leaves_.size()));  // with the pages above
