@@ -1,9 +1,10 @@
-// The visitor of one record as an engine sees it: which argument it takes, and a reference to it.
+// Visitors and sinks as an engine sees them: which argument a visitor takes, and references to them.
 //
 // ActionT is the visitor's decision, or void if the visitor only reads. The layer dbm documents
-// visitors (dbm/dbm.h).
+// visitors and sinks (dbm/dbm.h).
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string_view>
 #include <type_traits>
@@ -26,5 +27,11 @@ inline constexpr bool kIsFunctionRef<FunctionRef<Signature>> = true;
 template <class ActionT, class V>
 using VisitorRef =
     std::conditional_t<kReadsValue<ActionT, V>, FunctionRef<ActionT(std::optional<std::string_view>)>, FunctionRef<ActionT(bool)>>;
+
+// The visitor of several records; of all records; and the sink of a value.
+template <class ActionT>
+using MultiVisitorRef = FunctionRef<std::optional<ActionT>(std::size_t, std::optional<std::string_view>)>;
+using EachRef = FunctionRef<void(std::string_view key, std::string_view value)>;
+using SinkRef = FunctionRef<char*(std::size_t)>;
 
 }  // namespace hako

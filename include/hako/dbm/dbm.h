@@ -42,6 +42,7 @@
 #include "hako/base/function_ref.h"
 #include "hako/base/multi_extras.h"
 #include "hako/base/status.h"
+#include "hako/base/visitor_ref.h"
 #include "hako/format/record_format.h"
 
 namespace hako {
@@ -109,15 +110,14 @@ concept Sink = requires(S& s, std::size_t size) {
   { s(size) } -> std::same_as<char*>;
 };
 
-// Visitors and sinks by reference. What takes one of these is compiled once for a database, what
-// takes a visitor's own type once for each visitor: that inlines the visitor, and saves a call.
+// Visitors and sinks by reference; SinkRef and EachRef are in base/visitor_ref.h. A function that
+// takes one of these is compiled once for a database. A function that takes the visitor's own type is
+// compiled once for each visitor, which it inlines: that saves a call.
 using UpdateRef = FunctionRef<Action(std::optional<std::string_view>)>;
 using BlindUpdateRef = FunctionRef<Action(bool)>;
 using ReadRef = FunctionRef<void(std::optional<std::string_view>)>;
-using MultiUpdateRef = FunctionRef<std::optional<Action>(std::size_t, std::optional<std::string_view>)>;
+using MultiUpdateRef = MultiVisitorRef<Action>;
 using MultiReadRef = FunctionRef<void(std::size_t, std::optional<std::string_view>)>;
-using SinkRef = FunctionRef<char*(std::size_t)>;
-using EachRef = FunctionRef<void(std::string_view key, std::string_view value)>;  // of ProcessEach
 
 // The failure that Synchronize protects acknowledged updates from.
 enum class SyncMode {

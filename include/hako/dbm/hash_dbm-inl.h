@@ -163,13 +163,13 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) HAKO_TRY {
     Status status;
     HAKO_RETURN_IF_ERROR(ProcessEach([&](std::string_view key, std::string_view value) { status.Update(copy->Set(key, value)); }));
     HAKO_RETURN_IF_ERROR(status);
-    return FinishCopy(*copy, options.num_records, AppliedIndex());
+    return FinishCopy(*copy, options.num_records, this->AppliedIndex());
   }
   std::lock_guard lock(reorganizing_mutex_);
   std::uint64_t applied_index = 0;
   const auto note_count = [&](std::uint64_t count) {
     options.num_records = count;
-    applied_index = AppliedIndex();
+    applied_index = this->AppliedIndex();
     return absl::OkStatus();
   };
   return WithPinnedState(*mine, note_count, [&]() -> Status {

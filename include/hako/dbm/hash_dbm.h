@@ -102,11 +102,6 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
   // completes a Clear that had begun. The applied index stays as it is.
   Status Clear();
 
-  // The applied index of the last ProcessMulti that had one (MultiExtras); 0 if none had. After any
-  // crash it is that of the last one whose changes are there. Of calls that run at the same time,
-  // any one is the last. CopyTo copies it.
-  std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : space_->AppliedIndex(); }
-
   // Whether more than half of the file is free space scattered between records, which Rebuild would
   // compact. False for files of up to 1 MiB.
   bool ShouldBeRebuilt();

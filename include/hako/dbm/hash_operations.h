@@ -6,7 +6,6 @@
 // Threads: see dbm/dbm.h.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,7 +23,6 @@
 #include "hako/dbm/hash_cursor.h"
 #include "hako/hash/bucket_index.h"
 #include "hako/hash/pending_sets.h"
-#include "hako/sync/mutex.h"
 
 namespace hako {
 
@@ -68,7 +66,9 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   // Returns a cursor: see dbm/hash_cursor.h.
   Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), index(), *space_); }
 
-  // See dbm/write_batch.h.
+  // The applied index of the last ProcessMulti that had one (MultiExtras); 0 if none had. Of calls
+  // that run at the same time, any one is the last. A file keeps it: after a crash it is that of the
+  // last one whose changes survive, and CopyTo copies it.
   std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : space_->AppliedIndex(); }
 
   // The number of records; exact while no update runs.

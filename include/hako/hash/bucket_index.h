@@ -68,8 +68,6 @@ class BucketIndex {
   using WriterState = typename Space::WriterState;
   using Writers = sync::WriterStates<WriterState>;
   using Line = format::BucketLine;
-  template <class ActionT>
-  using MultiVisitorRef = FunctionRef<std::optional<ActionT>(std::size_t, std::optional<std::string_view>)>;
   using IsBlocked = FunctionRef<bool(std::uint64_t hash)>;
   static constexpr std::uint64_t kMinLines = 1024;
   static constexpr std::uint64_t kTargetLoad = 8;  // records per bucket, on average
@@ -142,9 +140,9 @@ class BucketIndex {
   }
 
   // Visits all records: visit(key, value); see BucketScan.
-  Status ForEach(FunctionRef<void(std::string_view, std::string_view)> visit) const;
+  Status ForEach(EachRef visit) const;
   // The same in several threads, which call `visit` concurrently.
-  Status ForEachParallel(unsigned num_threads, FunctionRef<void(std::string_view, std::string_view)> visit) const;
+  Status ForEachParallel(unsigned num_threads, EachRef visit) const;
 
   // Whether an entry of this hash's bucket names the handle, and whether it has the hash's tag.
   // Does not read the record.
@@ -208,7 +206,6 @@ class BucketIndex {
   LineTable<Space>& lines() { return lines_; }
 
  private:
-  using SinkRef = FunctionRef<char*(std::size_t)>;
   friend class BucketScan<Space>;
   class LockedHomes;
   template <class ActionT>
@@ -322,7 +319,7 @@ class BucketIndex {
     return absl::OkStatus();
   }
 
-  Status ForEachIn(BucketScan<Space>& scan, FunctionRef<void(std::string_view, std::string_view)> visit) const;
+  Status ForEachIn(BucketScan<Space>& scan, EachRef visit) const;
   [[gnu::noinline]] Status FetchSlowly(Writers& writers, std::uint64_t hash, std::string_view key, SinkRef sink);
   [[gnu::noinline]] Status FetchLocked(Writers& writers, std::uint64_t hash, std::string_view key, SinkRef sink);
   template <class ActionT, class V>

@@ -7,14 +7,14 @@
 namespace hako::hash {
 
 template <class Space>
-Status BucketIndex<Space>::ForEach(FunctionRef<void(std::string_view, std::string_view)> visit) const {
+Status BucketIndex<Space>::ForEach(EachRef visit) const {
   BucketScan<Space> scan(*this);
   scan.Start();
   return ForEachIn(scan, visit);
 }
 
 template <class Space>
-Status BucketIndex<Space>::ForEachParallel(unsigned num_threads, FunctionRef<void(std::string_view, std::string_view)> visit) const {
+Status BucketIndex<Space>::ForEachParallel(unsigned num_threads, EachRef visit) const {
   const std::uint64_t lines = num_lines(), parts = std::max(num_threads, 1u);
   return sync::RunParts(parts, [&](std::size_t part) {
     BucketScan<Space> scan(*this);
@@ -24,7 +24,7 @@ Status BucketIndex<Space>::ForEachParallel(unsigned num_threads, FunctionRef<voi
 }
 
 template <class Space>
-Status BucketIndex<Space>::ForEachIn(BucketScan<Space>& scan, FunctionRef<void(std::string_view, std::string_view)> visit) const {
+Status BucketIndex<Space>::ForEachIn(BucketScan<Space>& scan, EachRef visit) const {
   for (;;) {
     HAKO_ASSIGN_OR_RETURN(const bool more, scan.Step());
     if (!more) return absl::OkStatus();

@@ -71,8 +71,7 @@ class PendingSets {
   // Runs index.ProcessMulti at a moment when no Set of these keys is pending. A Set may become
   // pending before the buckets are locked, and a later one may be inserted at once, so the list is
   // checked under the locks.
-  Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys,
-                      typename BucketIndex<Space>::template MultiVisitorRef<ActionT> visitor,
+  Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visitor,
                       std::optional<std::uint64_t> applied_index = {}) {
     const auto is_pending = [this](std::uint64_t hash) { return list_.MayHold(hash); };
     for (;;) {

@@ -83,8 +83,6 @@ class PageTree {
   using Line = format::PageLine;
   using View = PageView<Compare>;
   using Copy = LeafCopy<Compare>;
-  template <class ActionT>
-  using MultiVisitorRef = FunctionRef<std::optional<ActionT>(std::size_t, std::optional<std::string_view>)>;
 
   // A page is split when it would exceed `page_size` bytes; a single record may still be longer.
   PageTree(Space& space, unsigned page_size)
@@ -194,7 +192,6 @@ class PageTree {
   using Builder = PageBuilder<Space, Compare>;
   using LongRead = typename Space::LongRead;
   using Lock = sync::VersionLock;
-  using SinkRef = FunctionRef<char*(std::size_t)>;
   class LeafGuard;
   class LockedLeaves;
   class MultiGuard;
