@@ -128,7 +128,7 @@ TYPED_TEST(AppliedIndexTest, ConcurrentBatchesEachKeepItWithTheirRecords) {
         std::vector<std::string> keys;
         for (std::uint64_t k = 0; k < kKeys; ++k) keys.push_back(std::to_string(random.Below(400)));
         MultiExtras extras;
-        if (random.OneIn(2)) {  // this record says what the applied index is
+        if (random.OneIn(2)) {  // this record has the applied index as its value
           keys.push_back("last");
           extras.applied_index = n * kThreads + t;
         }

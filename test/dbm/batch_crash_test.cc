@@ -1,6 +1,6 @@
 // Kills processes whose threads transfer money between accounts, each transfer one batch with an
 // applied index. Whatever the kill leaves, no money is lost, and the applied index names the last
-// transfer that is there.
+// transfer that survived.
 #include <algorithm>
 #include <array>
 #include <chrono>

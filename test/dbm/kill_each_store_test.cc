@@ -1,6 +1,6 @@
 // Kills the process after each store that an operation on a mapped HashDBM makes to the file, and
-// after each store of the recovery from that. A batch is there as a whole or not at all, with its
-// applied index; and had the machine crashed, the last synchronized state would be there.
+// after each store of the recovery from that. A batch survives as a whole or not at all, with its
+// applied index. After a crash of the machine instead, the last synchronized state is found.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

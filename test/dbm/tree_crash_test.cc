@@ -6,7 +6,7 @@
 // The operations of a writer follow from (seed, writer, number), so the child only counts them, and
 // the parent repeats them in a map. Writers have separate keys. Now and then one sets its clock and
 // increments a shared counter in one step, so the counter is always the number of such steps. Writer 0
-// also writes batches with an applied index, which is that of its last batch that is there.
+// also writes batches with an applied index, which is that of its last batch that survived.
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -153,7 +153,7 @@ std::uint64_t CounterIn(const Records& all) {
   return it == all.end() ? 0 : std::stoull(it->second);
 }
 
-// The applied index after so many operations of writer 0; `before` if no batch is among them.
+// The applied index after `count` operations of writer 0; `before` if no batch is among them.
 std::uint64_t IndexAfter(std::uint64_t seed, std::uint64_t count, std::uint64_t before) {
   while (count-- > 0) {
     if (const Operation operation(seed, 0, count); operation.kind == Operation::Kind::kBatch) return operation.index;

@@ -50,7 +50,7 @@ StatusOr<Records> RecordsOf(D& db) {
   return found;
 }
 
-// Opens what a crash left, and works with it.
+// Opens the files that a crash left, and works with them.
 StatusOr<Records> Recover(const Images& images, Durability durability) {
   using Database = TreeDBM<MemoryFile>;
   const MemoryFile database = MemoryFile::Of(images.database), log = MemoryFile::Of(images.log);

@@ -1,4 +1,4 @@
-// MultiExtras: what a ProcessMulti changes beside the records of its keys.
+// MultiExtras: the changes of a ProcessMulti beside the records of its keys.
 #pragma once
 
 #include <cstddef>

@@ -65,7 +65,7 @@ class EngineOperations : public Operations<D> {
   }
   HAKO_OR_NO_MEMORY
 
-  // The same, compiled once; what the database itself derives from Process uses these.
+  // The same, compiled once. Operations that the database derives from Process use these.
   Status Process(std::string_view key, UpdateRef visitor);
   Status Process(std::string_view key, BlindUpdateRef visitor);
   Status Process(std::string_view key, ReadRef visitor);

@@ -8,14 +8,14 @@
 // Limits: keys up to kTreeKeySizeMax bytes, values below 4 GiB.
 //
 // Durability: updates are made in memory. Checkpoints write them to the file: once checkpoint_bytes
-// are dirty, at sync_interval, at Synchronize (soft or hard) and at Close. What a crash leaves
-// depends on TreeOptions::durability:
+// are dirty, at sync_interval, at Synchronize (soft or hard) and at Close. The state after a
+// crash depends on TreeOptions::durability:
 //   kNone     exactly the last checkpoint
 //   kProcess  after the death of the process every update; after a power cut the updates up to one
 //             of them, at least those before the last checkpoint or WaitDurable
 //   kPower    every update that has returned
 // The last two keep a log of the updates since the last checkpoint in a file beside the database,
-// PATH-log, which Open replays after a crash and Close removes. While it is there the two files belong
+// PATH-log, which Open replays after a crash and Close removes. While it exists the two files belong
 // together: to move, copy or remove the database, do so with both, or after Close. A database whose
 // log is missing is refused (DataLoss). An update that returned an error of WaitDurable was made, and
 // may not survive.

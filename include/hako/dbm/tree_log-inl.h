@@ -155,7 +155,7 @@ Status TreeDBM<FileT, Compare, Codec>::RedoTogether(typename Base::WriterState& 
 }
 
 // Logs a Clear, with the writers stopped. If there is no room for it (`reserved`), the log refuses
-// updates until a checkpoint has what it lacks.
+// updates until a checkpoint has the Clear.
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::LogClear(const Status& reserved) {
   auto& updates = space_->log();

@@ -46,7 +46,7 @@ class LogPlace {
           absl::StrCat("the log is missing, which has the newest updates: ", path_.empty() ? "no file given" : path_));
     return file;
   }
-  // Creates an empty log; drops one that is there, as no database needs it. InvalidArgument if it is
+  // Creates an empty log; drops an existing one, as no database needs it. InvalidArgument if it is
   // another file.
   StatusOr<LogFile> Create() {
     StatusOr<LogFile> file = TakeFile(OpenMode::kCreate);

@@ -1,5 +1,5 @@
-// A lock that is held for a few instructions as a rule, where a mutex would cost more than what it
-// protects. Annotated as those of sync/mutex.h; MutexLock holds it.
+// A lock that is held for a few instructions as a rule, where a mutex would cost more than the work
+// that it protects. Annotated as those of sync/mutex.h; MutexLock holds it.
 #pragma once
 
 #include <atomic>

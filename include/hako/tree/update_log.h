@@ -1,5 +1,5 @@
-// The log of the updates of a tree in a file (log/record_log.h): what the file lacks since its last
-// checkpoint.
+// The log of the updates of a tree in a file (log/record_log.h): the updates since its last
+// checkpoint, which the file lacks.
 //
 // An update is appended before its first change, while its leaves are locked, so the log has the
 // updates of each key in their order. A checkpoint names the end of the log at the moment at which
@@ -32,8 +32,8 @@
 
 namespace hako::tree {
 
-// The file type of the log of a tree in a FileT. What is appended must be in the kernel's page
-// cache at once.
+// The file type of the log of a tree in a FileT. An appended update must be in the kernel's page cache
+// at once.
 template <File FileT>
 using LogFileOf = std::conditional_t<PathFile<FileT> && !KernelBackedFile<FileT>, MemoryMapParallelFile, FileT>;
 
@@ -69,8 +69,8 @@ class UpdateLog {
   Status WaitDurable(log::Lsn lsn) { return log_->WaitDurable(lsn); }
   // Makes sure that a short update can be appended.
   Status Reserve() { return log_->Reserve(kShort); }
-  // Refuses all updates until the next checkpoint has begun, as the log lacks one, or for good if it
-  // has one that the tree lacks.
+  // Refuses all updates until the next checkpoint has begun, as the log lacks one, or permanently if
+  // it has one that the tree lacks.
   void RefuseUntilCheckpoint(const Status& why) { refusal_.Set(why); }
   void Fail(const Status& why) {
     failure_.Set(NoMoreWritesError(why));
@@ -153,7 +153,7 @@ class UpdateLog {
   std::uint64_t limit_ = 0;
   mutable sync::Mutex replay_mutex_;
   log::Position replayed_ ABSL_GUARDED_BY(replay_mutex_);  // while updates are not logged
-  std::atomic<log::Lsn> checkpoint_{0};                    // what the last checkpoint has
+  std::atomic<log::Lsn> checkpoint_{0};                    // the last checkpoint has all before it
   std::atomic<log::Lsn> ask_at_{0};                        // a checkpoint is requested when the log gets there
   sync::StickyStatus refusal_, failure_;
 };
