@@ -138,7 +138,9 @@ class KillChain {
     {
       auto db = HashDBM<FileT>::Open(FileT(again), {.seed = 7});
       ASSERT_THAT(db, IsOk());
-      ASSERT_THAT((*db)->Verify(), IsOk());
+      if (random_.OneIn(2)) {
+        ASSERT_THAT((*db)->Verify(), IsOk());  // synchronizes too
+      }
       synced = ListByIterator(**db).records;
       ASSERT_TRUE(expected_.MayBeFound(synced)) << Difference(expected_.durable.back(), synced);
       ASSERT_EQ((*db)->AppliedIndex(), AppliedIn(synced));

@@ -42,6 +42,27 @@ TEST(StampTableTest, BelongsToTheSyncedState) {
   }
 }
 
+// If its bytes hold then: a torn record of a lost epoch that is written again.
+TEST(StampTableTest, BelongsToAStateThatFollows) {
+  for (const std::uint64_t s : kNear) {
+    for (const BlockState state : kStates) {
+      ForEachAge(state, s, [&](Stamp stamp, std::int64_t age) {
+        for (const std::uint64_t ahead : {1, 2, 3, 499, 500, 1022, 1023}) {
+          bool expected = false;
+          if (!stamp.BelongsTo(s)) {
+            for (std::uint64_t later = s + 1; later <= s + ahead; ++later) {
+              const bool is_of_it = state == kLive || state == kYoungRetired;  // a retired record was whole in s
+              expected = expected || (is_of_it && age < 0 && -age <= static_cast<std::int64_t>(ahead) && stamp.BelongsTo(later));
+            }
+          }
+          EXPECT_EQ(stamp.BelongsLater(s, s + ahead), expected) << ahead;
+        }
+      });
+    }
+    EXPECT_FALSE(Stamp::Ancient().BelongsLater(s, s + 2));
+  }
+}
+
 TEST(StampTableTest, LeftoverOfADeadProcess) {
   for (const std::uint64_t first : kNear) {
     for (const BlockState state : kStates) {

@@ -35,7 +35,7 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
       // First make the epoch durable that the superblock names, because stamps depend on it. The
       // dead process may have died before it was durable.
       if (writable_) {
-        HAKO_RETURN_IF_ERROR(extents.MarkInUse());
+        HAKO_RETURN_IF_ERROR(extents.MarkInUse(space_->epoch() + 1));
         space_->PublishEpoch();
       }
       space_->set_num_index_extents(extents.LoadLive(&format::LiveState::index_extents));
@@ -57,7 +57,7 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
         HAKO_RETURN_IF_ERROR(AdoptIndex(mine, super.num_lines));
         if (this->Count() != super.num_records)
           return absl::DataLossError("the number of records in the index does not match the superblock");
-        if (writable_) HAKO_RETURN_IF_ERROR(extents.MarkInUse());
+        if (writable_) HAKO_RETURN_IF_ERROR(extents.MarkInUse(space_->epoch() + 1));
         if (note.empty()) {
           space_->BeginHarvest(mine, this->Count());
         } else {
@@ -72,7 +72,7 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
     case hash::FoundState::kCrashed:
       if (writable_) {  // first make the state to recover durable: its own sync may have failed
         extents.WithdrawLiveState();
-        HAKO_RETURN_IF_ERROR(extents.MarkInUse());
+        HAKO_RETURN_IF_ERROR(extents.MarkInUse(space_->epoch() + 1));
       }
       HAKO_RETURN_IF_ERROR(RecoverByScan(mine));
       if (!writable_) return absl::OkStatus();
@@ -154,6 +154,9 @@ Status HashDBM<FileT>::RecoverByScan(WriterState& mine) {
   }
   HAKO_RETURN_IF_ERROR(created);
   std::vector<hash::Extent> others;
+  // Where a record of a lost epoch may be torn. The same record may be written there again, with a
+  // later stamp, and be torn the other way: then it is whole, with the stamp that is there now.
+  std::vector<std::uint32_t> torn;
   hash::KeptBlocks kept([&](std::uint64_t offset, std::uint64_t bytes, bool) { space_->FreeGap(mine, offset, bytes); });
   HAKO_RETURN_IF_ERROR(space_->Scan(
       format::kFirstExtent, end,
@@ -167,12 +170,16 @@ Status HashDBM<FileT>::RecoverByScan(WriterState& mine) {
         space_->RefreshStamp(record.handle, record.stamp);
         return index().Adopt(mine, record.key_hash, record.handle);
       },
-      [&](hash::Extent extent) { kept.Enter(extent); }, [&](hash::Extent extent) { others.push_back(extent); }));
+      [&](hash::Extent extent) { kept.Enter(extent); }, [&](hash::Extent extent) { others.push_back(extent); },
+      [&](std::uint32_t handle, format::Stamp stamp) {
+        if (stamp.BelongsLater(s, extents.last_epoch())) torn.push_back(handle);
+      }));
   kept.Leave();
   if (this->Count() != extents.super().num_records) {
     return absl::DataLossError(absl::StrCat("damaged records: the last synced state has ", std::uint64_t{extents.super().num_records},
                                             " records, ", this->Count(), " of which are readable"));
   }
+  for (const std::uint32_t handle : torn) space_->Bury(handle);
   for (const hash::Extent& extent : others) {
     // A heap extent whose header was lost in the crash may hold records of the lost epoch. A later
     // crash must not bring them back under the header of another extent.

@@ -90,6 +90,12 @@ class Stamp {
         return false;
     }
   }
+  // Whether the record is part of a state of one of the epochs s + 1 to `last`, but not of that of s.
+  // REQUIRES: last - s < kEpochsAhead
+  constexpr bool BelongsLater(std::uint64_t s, std::uint64_t last) const {
+    const bool may_belong = (IsLive() && !IsAncient()) || state() == BlockState::kYoungRetired;
+    return may_belong && !BelongsTo(s) && (last % period() + 1 + period() - field()) % period() < last - s;
+  }
 
  private:
   static constexpr unsigned Code(BlockState state) {

@@ -29,6 +29,7 @@
 #include "hako/base/wall_clock.h"
 #include "hako/file/file.h"
 #include "hako/format/hash_file_format.h"
+#include "hako/format/stamp.h"
 #include "hako/storage/superblock_slots.h"
 #include "hako/sync/atomic_bytes.h"
 #include "hako/sync/mutex.h"
@@ -89,11 +90,18 @@ class ExtentFile {
     StoreLive(&format::LiveState::applied_index, super_.applied_index);
   }
 
-  // Marks the file durably as in use. Call before any other change.
-  Status MarkInUse() {
+  // Marks the file durably as in use, with stamps of epochs up to `last_epoch`. Call before any other
+  // change.
+  Status MarkInUse(std::uint64_t last_epoch) {
     super_.clean = 0;
     super_.note_size = 0;
+    super_.last_epoch = std::max<std::uint64_t>(super_.last_epoch, last_epoch);
     return Commit();
+  }
+  // No stamp on the device is of a later epoch.
+  std::uint64_t last_epoch() const {
+    const std::uint64_t s = super_.epoch;
+    return std::clamp<std::uint64_t>(super_.last_epoch, s + 2, s + format::kEpochsAhead - 1);
   }
 
   // From now on the live state counts if the process dies. Call when everything it names exists.

@@ -25,6 +25,7 @@
 #include "hako/hash/copy_buffer.h"
 #include "hako/hash/extent_bytes.h"
 #include "hako/hash/extent_reader.h"
+#include "hako/hash/heap_file.h"
 #include "hako/hash/record_view.h"
 #include "hako/hash/scan_tracker.h"
 
@@ -76,7 +77,7 @@ class FileOrderScan {
       HAKO_ASSIGN_OR_RETURN(const auto* window, reader.Next());
       if (window == nullptr) return absl::OkStatus();
       for (const Extent& extent : window->extents) {
-        HAKO_RETURN_IF_ERROR(heap_.ScanExtent(extent, LoadedBytes(window->At(extent)), scan, [] {}));
+        HAKO_RETURN_IF_ERROR(heap_.ScanExtent(extent, LoadedBytes(window->At(extent)), scan, kNoDoubt));
       }
       if (window->huge.bytes != 0) HAKO_RETURN_IF_ERROR(ShowHuge(window->huge, visit));
       Show(heap_.HandleAt(window->offset + window->bytes), visit);
@@ -100,7 +101,7 @@ class FileOrderScan {
       copied = 0;
       return absl::OkStatus();
     };
-    return heap_.ScanExtent(extent, bytes, scan, [] {});
+    return heap_.ScanExtent(extent, bytes, scan, kNoDoubt);
   }
 
   // Shows the records found before `end`, except those that must not be shown.

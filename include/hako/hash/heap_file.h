@@ -34,6 +34,9 @@
 
 namespace hako::hash {
 
+// For scans that need not know where bytes are neither zero nor a record.
+inline constexpr auto kNoDoubt = [](std::uint32_t, format::Stamp) {};
+
 template <File FileT>
 class HeapFile {
  public:
@@ -78,16 +81,16 @@ class HeapFile {
   // Calls enter(Extent) for each heap extent in [from, to) and then Status visit(ScannedRecord) for
   // its records; other(Extent) gets space that is no heap. Bytes that do not validate are skipped.
   // A record that validates may be long dead, anywhere outside other records: check its stamp and
-  // the index. May run beside writers.
-  template <class Visit, class Enter, class Other>
-  Status Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Enter&& enter, Other&& other) const;
+  // the index. Where bytes outside records are neither zero nor a record, doubt(handle, stamp) gets
+  // what would be its stamp. May run beside writers.
+  template <class Visit, class Enter, class Other, class Doubt>
+  Status Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Enter&& enter, Other&& other, Doubt&& doubt) const;
   template <class Visit>
   Status Scan(std::uint64_t from, std::uint64_t to, Visit&& visit) const {
     return Scan(
-        from, to, visit, [](Extent) {}, [](Extent) {});
+        from, to, visit, [](Extent) {}, [](Extent) {}, kNoDoubt);
   }
-  // Scans one extent by its bytes (hash/extent_bytes.h). Calls doubt() at bytes that are neither
-  // zero nor a record.
+  // Scans one extent by its bytes (hash/extent_bytes.h).
   // kLiveHeads: the value of a long live record is not hashed if its head is intact.
   enum class Trust { kNothing, kLiveHeads };
   template <Trust kTrust = Trust::kNothing, class Bytes, class Visit, class Doubt>
@@ -233,8 +236,8 @@ std::size_t HeapFile<FileT>::EncodeHead(char* out, std::uint32_t check, format::
 }
 
 template <File FileT>
-template <class Visit, class Enter, class Other>
-Status HeapFile<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Enter&& enter, Other&& other) const {
+template <class Visit, class Enter, class Other, class Doubt>
+Status HeapFile<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& visit, Enter&& enter, Other&& other, Doubt&& doubt) const {
   ExtentBytes<FileT> bytes(*extents_);
   for (std::uint64_t extent = from; extent < to;) {
     HAKO_ASSIGN_OR_RETURN(const std::uint64_t size, extents_->HeapExtentBytes(extent));
@@ -245,7 +248,7 @@ Status HeapFile<FileT>::Scan(std::uint64_t from, std::uint64_t to, Visit&& visit
     }
     HAKO_RETURN_IF_ERROR(bytes.Enter({extent, size}));
     enter(Extent{extent, size});
-    HAKO_RETURN_IF_ERROR(ScanExtent({extent, size}, bytes, visit, [] {}));
+    HAKO_RETURN_IF_ERROR(ScanExtent({extent, size}, bytes, visit, doubt));
     extent += size;
   }
   return absl::OkStatus();
@@ -265,13 +268,15 @@ Status HeapFile<FileT>::ScanExtent(Extent extent, Bytes&& bytes, Visit&& visit, 
   const std::uint64_t wasted_max = std::max<std::uint64_t>(64 * size, std::uint64_t{2} << 30);
   std::uint64_t wasted = 0;        // bytes hashed in vain; bounds the work on a hostile file
   std::uint64_t shared_until = 0;  // end of the last record not in the durable state
-  const auto is_doubtful = [&](std::uint64_t at) { return at >= shared_until; };
+  const auto doubt_at = [&](std::uint64_t at, format::Stamp stamp) {
+    if (at >= shared_until) doubt(HandleOf(extent.offset + at), stamp);
+  };
   for (std::uint64_t at = sizeof(format::HeapExtentHeader); size - at >= format::kShortHead && wasted <= wasted_max; at += unit) {
     const char* const begin = bytes.Get(at, std::min<std::uint64_t>(format::kRecordHeadMax, size - at));
     if (sync::LoadSharedWord(begin) == 0) continue;
     Head head;
     if (!DecodeWholeHead(begin, size - at, extent.offset + at, &head)) {
-      if (is_doubtful(at)) doubt();
+      doubt_at(at, head.stamp);
       continue;
     }
     const std::uint64_t key_size = head.lengths.key_size, value_size = head.lengths.value_size;
@@ -281,7 +286,7 @@ Status HeapFile<FileT>::ScanExtent(Extent extent, Bytes&& bytes, Visit&& visit, 
     const bool trusted = kTrust == Trust::kLiveHeads && head.lengths.header > 2 && head.stamp.IsLive();
     const std::uint64_t seed = format::RecordCheckSeed(key_hash, extent.offset + at, secret_);
     if (!trusted && head.check != static_cast<std::uint32_t>(bytes.Hash(at + head.key_at() + key_size, value_size, seed))) {
-      if (is_doubtful(at)) doubt();
+      doubt_at(at, head.stamp);
       wasted += head.size();
       continue;
     }

@@ -42,6 +42,7 @@ Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t n
   if (status.ok()) {
     status = extents_->Commit([&](format::HashSuperBlock& super) {
       super.epoch = closed.epoch;
+      super.last_epoch = closed.epoch + 2;  // the next one may be closed before it is durable
       super.tail = closed.tail;
       super.num_records = num_records;
       super.applied_index = closed.applied_index;

@@ -73,7 +73,8 @@ void RecordHeap<FileT>::HarvestExtent(WriterState& writer, Extent extent) {
     return absl::OkStatus();
   };
   // If a part cannot be read, everything behind the last record that was stays unused.
-  if (this->template ScanExtent<Heap::Trust::kLiveHeads>(extent, bytes, visit, [&] { kept.Doubt(); }).ok()) kept.Leave();
+  const auto doubt = [&](std::uint32_t, format::Stamp) { kept.Doubt(); };
+  if (this->template ScanExtent<Heap::Trust::kLiveHeads>(extent, bytes, visit, doubt).ok()) kept.Leave();
 }
 
 }  // namespace hako::hash
