@@ -40,7 +40,8 @@ class HashForgery {
       ReadIndexImage(RoundUp(tail_ + note.size()));
     }
     for (std::uint64_t at = format::kFirstExtent; at < tail_; at += format::kExtentUnit) {
-      if (HeapHeaderAt(at).magic == format::kHeapExtentMagic) heap_extents.push_back(at);
+      const format::HeapExtentHeader& header = HeapHeaderAt(at);
+      if (header.magic == format::kHeapExtentMagic && header.check == header.CheckAt(at, super.secret)) heap_extents.push_back(at);
     }
   }
 

@@ -157,6 +157,9 @@ Status HashDBM<FileT>::RecoverByScan(WriterState& mine) {
   // Where a record of a lost epoch may be torn. The same record may be written there again, with a
   // later stamp, and be torn the other way: then it is whole, with the stamp that is there now.
   std::vector<std::uint32_t> torn;
+  // Where the header of an earlier extent may lie inside an extent: the zeros that this one begins
+  // with may have been lost, though its own header was not.
+  std::vector<std::uint64_t> stale;
   hash::KeptBlocks kept([&](std::uint64_t offset, std::uint64_t bytes, bool) { space_->FreeGap(mine, offset, bytes); });
   HAKO_RETURN_IF_ERROR(space_->Scan(
       format::kFirstExtent, end,
@@ -172,6 +175,8 @@ Status HashDBM<FileT>::RecoverByScan(WriterState& mine) {
       },
       [&](hash::Extent extent) { kept.Enter(extent); }, [&](hash::Extent extent) { others.push_back(extent); },
       [&](std::uint32_t handle, format::Stamp stamp) {
+        const std::uint64_t offset = space_->OffsetOf(handle);
+        if (offset % format::kExtentUnit == 0) stale.push_back(offset);
         if (stamp.BelongsLater(s, extents.last_epoch())) torn.push_back(handle);
       }));
   kept.Leave();
@@ -180,6 +185,9 @@ Status HashDBM<FileT>::RecoverByScan(WriterState& mine) {
                                             " records, ", this->Count(), " of which are readable"));
   }
   for (const std::uint32_t handle : torn) space_->Bury(handle);
+  for (const std::uint64_t offset : stale) {
+    if (writable_) HAKO_RETURN_IF_ERROR(extents.ForgetStaleHeader(offset));
+  }
   for (const hash::Extent& extent : others) {
     // A heap extent whose header was lost in the crash may hold records of the lost epoch. A later
     // crash must not bring them back under the header of another extent.

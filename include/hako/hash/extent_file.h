@@ -232,7 +232,7 @@ class ExtentFile {
   }
   // The same, of a header that has been read.
   std::uint64_t HeapExtentBytes(std::uint64_t offset, const format::HeapExtentHeader& header) const {
-    if (header.magic != format::kHeapExtentMagic || header.check != header.CheckAt(offset, super_.secret)) return 0;
+    if (!IsHeader(offset, header)) return 0;
     const std::uint64_t bytes = header.bytes;
     const std::uint64_t end = tail();
     const bool fits = bytes % format::kExtentUnit == 0 && bytes != 0 && offset < end && bytes <= end - offset;
@@ -252,6 +252,13 @@ class ExtentFile {
   Status ForgetHeapExtent(std::uint64_t offset) {
     static constexpr std::array<char, sizeof(format::HeapExtentHeader)> kZeros{};
     return Write(offset, {kZeros.data(), kZeros.size()});
+  }
+  // Clears the header at `offset`, if there is one, of an extent that is no more: another one has the
+  // space.
+  Status ForgetStaleHeader(std::uint64_t offset) {
+    format::HeapExtentHeader header;
+    HAKO_RETURN_IF_ERROR(Read(offset, reinterpret_cast<char*>(&header), sizeof(header)));
+    return IsHeader(offset, header) ? ForgetHeapExtent(offset) : absl::OkStatus();
   }
 
   Status Read(std::uint64_t offset, char* out, std::uint64_t size) const {
@@ -278,6 +285,10 @@ class ExtentFile {
 
  private:
   static constexpr std::uint64_t kGrowthStep = 8 << 20;  // most growth at once under mutex_
+
+  bool IsHeader(std::uint64_t offset, const format::HeapExtentHeader& header) const {
+    return header.magic == format::kHeapExtentMagic && header.check == header.CheckAt(offset, super_.secret);
+  }
 
   // For lists sorted by offset without overlaps.
   static std::vector<Extent>::const_iterator After(const std::vector<Extent>& extents, std::uint64_t offset) {

@@ -269,7 +269,7 @@ Status HeapFile<FileT>::ScanExtent(Extent extent, Bytes&& bytes, Visit&& visit, 
   std::uint64_t wasted = 0;        // bytes hashed in vain; bounds the work on a hostile file
   std::uint64_t shared_until = 0;  // end of the last record not in the durable state
   const auto doubt_at = [&](std::uint64_t at, format::Stamp stamp) {
-    if (at >= shared_until) doubt(HandleOf(extent.offset + at), stamp);
+    if (at >= shared_until || (extent.offset + at) % format::kExtentUnit == 0) doubt(HandleOf(extent.offset + at), stamp);
   };
   for (std::uint64_t at = sizeof(format::HeapExtentHeader); size - at >= format::kShortHead && wasted <= wasted_max; at += unit) {
     const char* const begin = bytes.Get(at, std::min<std::uint64_t>(format::kRecordHeadMax, size - at));
