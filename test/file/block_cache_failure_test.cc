@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <mutex>
+#include <new>
 #include <set>
 #include <vector>
 
@@ -21,6 +24,7 @@ constexpr std::size_t kBlock = 512, kBlocks = 4096;
 class Device {
  public:
   Status Read(const Transfer& transfer) {
+    TakeMemory();
     std::set<void*> parts;
     std::uint64_t offset = transfer.offset;
     for (const iovec& part : transfer.parts) {
@@ -32,6 +36,7 @@ class Device {
     return absl::OkStatus();
   }
   Status Write(const Transfer& transfer) {
+    TakeMemory();
     if (writes++ >= fails_from) return absl::UnavailableError("the device is gone");
     std::uint64_t offset = transfer.offset;
     for (const iovec& part : transfer.parts) {
@@ -51,8 +56,20 @@ class Device {
     return status;
   }
 
+  // A call runs out of memory once in this many, at random; 0 = never.
+  std::atomic<int> throws_once_in = 0;
   std::vector<std::byte> bytes = std::vector<std::byte>(kBlocks * kBlock);
   int reads = 0, writes = 0, fails_from = 1 << 30;
+
+ private:
+  void TakeMemory() {
+    const int n = throws_once_in;
+    if (n == 0) return;
+    const std::lock_guard lock(mutex_);
+    if (random_.OneIn(static_cast<std::uint64_t>(n))) throw std::bad_alloc();
+  }
+  std::mutex mutex_;
+  Random random_{9};
 };
 
 void Fill(std::span<std::byte> bytes, Random& random) {
@@ -109,6 +126,45 @@ TEST(BlockCacheFailure, ReadsContinueAfterAnyFailedWrite) {
       EXPECT_EQ(device.writes, writes) << "reads write nothing";
       EXPECT_FALSE(cache.Flush().ok());
     }
+  }
+}
+
+// No frame stays busy, and no written byte is lost.
+TEST(BlockCacheFailure, GoesOnAfterTheDeviceRanOutOfMemory) {
+  for (const bool writes_behind : {false, true}) {
+    Device device;
+    Random random(8);
+    Fill(device.bytes, random);
+    std::vector<std::byte> expected = device.bytes, block(40 * kBlock), out(100 * kBlock);
+    BlockCache<Device> cache(device, {.block_size = kBlock, .bytes = 128 * kBlock, .writes_behind = writes_behind});
+    const std::uint64_t fresh = 2000 * kBlock;
+    std::memset(&expected[fresh], 0, 100 * kBlock);
+    std::memset(&device.bytes[fresh], 0, 100 * kBlock);
+    cache.AddFresh(fresh, fresh + 100 * kBlock);
+    device.throws_once_in = 8;
+    int failures = 0;
+    const auto repeat = [&failures](auto&& body) {
+      while (!CatchNoMemory(body).ok()) ++failures;
+    };
+    for (int i = 0; i < 4000; ++i) {
+      const std::size_t size = 1 + random.Below(i % 16 == 0 ? block.size() : 2 * kBlock);
+      const std::uint64_t offset = random.Below(expected.size() - size);
+      Fill(std::span(block).first(size), random);
+      repeat([&] { return cache.Write(offset, std::span(block).first(size)); });
+      std::memcpy(&expected[offset], block.data(), size);
+      const std::size_t read_size = 1 + random.Below(i % 8 == 0 ? out.size() : 3 * kBlock);
+      const std::uint64_t from = random.Below(expected.size() - read_size);
+      repeat([&] { return cache.Read(from, std::span(out).first(read_size)); });
+      ASSERT_EQ(std::memcmp(out.data(), &expected[from], read_size), 0);
+      const ReadRequest reads[] = {{from, std::span(out).first(read_size)}, {fresh, std::span(block).first(kBlock)}};
+      repeat([&] { return cache.ReadMulti(reads); });
+      if (i % 200 == 0) repeat([&] { return cache.Flush(); });
+    }
+    EXPECT_GT(failures, 100);
+    cache.Stop();
+    device.throws_once_in = 0;
+    EXPECT_THAT(cache.Flush(), IsOk());
+    EXPECT_TRUE(device.bytes == expected);
   }
 }
 

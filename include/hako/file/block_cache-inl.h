@@ -99,7 +99,7 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
     if (!failure_.IsOk()) {
       if (kWrites) return failure_.Get();
       locks.Unlock();
-      const Status status = ReadBeside(offset, bytes, size);
+      const Status status = CatchNoMemory([&] { return ReadBeside(offset, bytes, size); });
       locks.Lock();
       return status;
     }
@@ -114,7 +114,7 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
         continue;
       }
       locks.Unlock();
-      const Status status = WriteBack(*full, dirty);
+      const Status status = CatchNoMemory([&] { return WriteBack(*full, dirty); });
       locks.Lock();
       if (kWrites) HAKO_RETURN_IF_ERROR(status);  // a read continues without it
       continue;
@@ -127,7 +127,7 @@ Status BlockCache<Device>::Access(std::uint64_t offset, std::byte* bytes, std::s
     }
 
     locks.Unlock();
-    const Status status = ReadRuns(first, frames, wanted);
+    const Status status = CatchNoMemory([&] { return ReadRuns(first, frames, wanted); });
     locks.Lock();
     for (std::uint64_t rest = wanted; rest != 0; rest &= rest - 1) {
       const auto i = static_cast<std::size_t>(std::countr_zero(rest));
@@ -302,7 +302,7 @@ Status BlockCache<Device>::ReadTogether(std::span<const ReadRequest> reads) {
   if (reads.size() > 1 && request_max_ > 1 && failure_.IsOk()) {
     Batch batch(*this);
     for (const ReadRequest& read : reads) Claim(read, &batch);
-    const bool succeeded = batch.IsEmpty() || device_.ReadMulti(batch.transfers()).ok();
+    const bool succeeded = batch.IsEmpty() || CatchNoMemory([&] { return device_.ReadMulti(batch.transfers()); }).ok();
     MakeIdle(batch.blocks(), [&](Shard& shard, std::uint32_t frame) {
       if (!succeeded) GiveBack(shard, frame);
     });

@@ -303,6 +303,7 @@ class BlockCache {
   Status WriteBatch(Batch* batch);
   void WakeWriter();
   void WriteBehind();
+  Status WriteIdleBlocks();
   Status ReadBeside(std::uint64_t offset, std::byte* bytes, std::size_t size);
   Status FlushBlocks(std::span<const std::uint64_t> blocks);
   void ReleaseClean(std::uint64_t offset, std::size_t size);

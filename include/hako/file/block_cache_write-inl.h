@@ -52,14 +52,19 @@ void BlockCache<Device>::ClaimDirty(std::uint64_t first, Batch* batch) {
   }
 }
 
+// A device call that runs out of memory leaves the blocks dirty, to be written later.
 template <BlockDevice Device>
 Status BlockCache<Device>::WriteBatch(Batch* batch) {
-  const Status status = batch->transfers().size() == 1 ? device_.Write(batch->transfers()[0]) : device_.WriteMulti(batch->transfers());
+  const auto transfers = batch->transfers();
+  Status status;
+  bool has_memory = true;
+  HAKO_TRY { status = transfers.size() == 1 ? device_.Write(transfers[0]) : device_.WriteMulti(transfers); }
+  HAKO_CATCH_NO_MEMORY(has_memory = false; status = NoMemoryError();)
   MakeIdle(batch->blocks(), [&](Shard& shard, std::uint32_t frame) {
     if (status.ok()) SetDirty(shard, frame, false);
   });
   batch->Clear();
-  if (!status.ok()) failure_.Set(status);
+  if (!status.ok() && has_memory) failure_.Set(status);
   return status;
 }
 
@@ -75,22 +80,27 @@ void BlockCache<Device>::WakeWriter() {
   writer_->Wake();
 }
 
-// The writer thread: writes dirty blocks that were not requested again, in file order, each with
-// the dirty blocks that follow it.
+// The writer thread.
 template <BlockDevice Device>
 void BlockCache<Device>::WriteBehind() {
-  while (dirtied_.load(std::memory_order_relaxed) >= behind_) {
-    dirtied_.store(0, std::memory_order_relaxed);
-    const auto blocks = DirtyBlocks([](const Frame& frame) { return !frame.busy && !frame.recent; });
-    if (blocks.size() < num_frames_ / 8) continue;  // already written by others
-    Batch batch(*this);
-    for (const std::uint64_t block : blocks) {
-      if (batch.IsFull() && !WriteBatch(&batch).ok()) return;  // failure_ keeps the error
-      ClaimDirty(block, &batch);
-    }
-    if (!batch.IsEmpty() && !WriteBatch(&batch).ok()) return;
+  while (dirtied_.load(std::memory_order_relaxed) >= behind_ && CatchNoMemory([this] { return WriteIdleBlocks(); }).ok()) {
   }
   writer_is_up_.store(false);
+}
+
+// Writes dirty blocks that were not requested again, in file order, each with the dirty blocks that
+// follow it.
+template <BlockDevice Device>
+Status BlockCache<Device>::WriteIdleBlocks() {
+  dirtied_.store(0, std::memory_order_relaxed);
+  const auto blocks = DirtyBlocks([](const Frame& frame) { return !frame.busy && !frame.recent; });
+  if (blocks.size() < num_frames_ / 8) return absl::OkStatus();  // already written by others
+  Batch batch(*this);
+  for (const std::uint64_t block : blocks) {
+    if (batch.IsFull()) HAKO_RETURN_IF_ERROR(WriteBatch(&batch));
+    ClaimDirty(block, &batch);
+  }
+  return batch.IsEmpty() ? absl::OkStatus() : WriteBatch(&batch);
 }
 
 // Returns the dirty blocks whose frames are wanted, ascending.

@@ -1,4 +1,6 @@
-// A set of blocks of a file, stored as ranges. Thread-safe.
+// A set of blocks of a file, stored as ranges. If memory runs out, some ranges are forgotten.
+//
+// Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +8,8 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+
+#include "hako/base/no_memory.h"
 
 namespace hako {
 
@@ -19,8 +23,8 @@ class BlockRanges {
       first = std::min(first, at->second);
       end = std::max(end, at->first);
     }
-    ranges_.emplace(end, first);
-    is_empty_.store(false, std::memory_order_release);
+    Insert(first, end);
+    is_empty_.store(ranges_.empty(), std::memory_order_release);
   }
 
   void Remove(std::uint64_t first, std::uint64_t end) {
@@ -29,8 +33,8 @@ class BlockRanges {
     for (auto at = ranges_.upper_bound(first); at != ranges_.end() && at->second < end;) {
       const auto [range_end, range_first] = *at;
       at = ranges_.erase(at);
-      if (range_end > end) at = ranges_.emplace_hint(at, range_end, end);
-      if (range_first < first) ranges_.emplace_hint(at, first, range_first);
+      if (range_first < first) Insert(range_first, first);
+      if (range_end > end) Insert(end, range_end);
     }
     is_empty_.store(ranges_.empty(), std::memory_order_release);
   }
@@ -43,6 +47,11 @@ class BlockRanges {
   }
 
  private:
+  void Insert(std::uint64_t first, std::uint64_t end) {
+    HAKO_TRY { ranges_.emplace(end, first); }
+    HAKO_CATCH_NO_MEMORY()
+  }
+
   mutable std::mutex mutex_;
   std::map<std::uint64_t, std::uint64_t> ranges_;  // end -> first block; no two are adjacent
   std::atomic<bool> is_empty_{true};
