@@ -291,8 +291,12 @@ struct WritesAtTheEnd {
     }
   }
 };
+// That of the calling thread. A function: g++ 12 may not construct a thread_local variable template.
 template <class Database>
-inline thread_local WritesAtTheEnd<Database> writes_at_the_end;
+WritesAtTheEnd<Database>& AtTheEnd() {
+  static thread_local WritesAtTheEnd<Database> writes;
+  return writes;
+}
 
 TYPED_TEST_P(LifetimeDBMConformance, ThreadLocalDestructorsUseItBesideOtherThreads) {
   using D = typename TestFixture::Database;
@@ -300,7 +304,7 @@ TYPED_TEST_P(LifetimeDBMConformance, ThreadLocalDestructorsUseItBesideOtherThrea
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&, t] {
-      auto& writes = writes_at_the_end<D>;  // constructed before hako's thread-local objects
+      auto& writes = AtTheEnd<D>();  // constructed before hako's thread-local objects
       writes.prefix = std::to_string(t) + "/";
       writes.wrong = &wrong;
       writes.db = this->db_.get();
