@@ -12,6 +12,7 @@ HashOptions HashOptionsOf(const AnyOptions& options) {
   hash.align_pow = options.align_pow.value_or(hash.align_pow);
   hash.seed = options.seed;
   hash.durability = options.durability;
+  hash.log_bytes = options.log_bytes.value_or(hash.log_bytes);
   hash.sync_interval = options.sync_interval;
   hash.reclaim_bytes = options.reclaim_bytes.value_or(hash.reclaim_bytes);
   return hash;

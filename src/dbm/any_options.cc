@@ -11,8 +11,8 @@ namespace hako {
 namespace {
 
 constexpr std::string_view kThereAre =
-    "the options are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, durability, "
-    "sync_interval, reclaim_bytes, order, codec, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and grow_max";
+    "the options are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, log_bytes, "
+    "durability, sync_interval, reclaim_bytes, order, codec, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and grow_max";
 
 // Assigns the number that `text` is, or leaves `out` alone.
 template <class T>
@@ -71,6 +71,7 @@ std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptio
   if (name == "cache_bytes") return TakeNumber(value, kMax, &options->cache_bytes.emplace());
   if (name == "reclaim_bytes") return TakeNumber(value, kMax, &options->reclaim_bytes.emplace());
   if (name == "checkpoint_bytes") return TakeNumber(value, kMax, &options->checkpoint_bytes.emplace());
+  if (name == "log_bytes") return TakeNumber(value, kMax, &options->log_bytes.emplace());
   if (name == "sync_interval") {
     std::int64_t milliseconds = 0;
     if (!TakeNumber(value, 1'000'000'000, &milliseconds)) return false;
@@ -102,6 +103,7 @@ TreeOptions TreeOptionsOf(const AnyOptions& options) {
   tree.cache_bytes = options.cache_bytes.value_or(tree.cache_bytes);
   tree.checkpoint_bytes = options.checkpoint_bytes.value_or(tree.checkpoint_bytes);
   tree.durability = options.durability;
+  tree.log_bytes = options.log_bytes.value_or(tree.log_bytes);
   tree.sync_interval = options.sync_interval;
   return tree;
 }

@@ -7,6 +7,7 @@ template class Operations<HashDBM<>>;
 template class MultiOperations<HashDBM<>>;
 template class HashCursor<HashDBM<>, hash::BucketIndex<hash::RecordHeap<MemoryMapParallelFile>>, hash::RecordHeap<MemoryMapParallelFile>>;
 template class FileOperations<HashDBM<>, MemoryMapParallelFile, HashOptions>;
+template class LogOperations<HashDBM<>, MemoryMapParallelFile, HashOptions>;
 template class HashOperations<HashDBM<>, hash::RecordHeap<MemoryMapParallelFile>>;
 template class EngineOperations<HashDBM<>, hash::RecordHeap<MemoryMapParallelFile>,
                                 hash::BucketIndex<hash::RecordHeap<MemoryMapParallelFile>>>;

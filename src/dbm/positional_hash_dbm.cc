@@ -8,6 +8,7 @@ template class MultiOperations<HashDBM<PositionalParallelFile>>;
 template class HashCursor<HashDBM<PositionalParallelFile>, hash::BucketIndex<hash::RecordHeap<PositionalParallelFile>>,
                           hash::RecordHeap<PositionalParallelFile>>;
 template class FileOperations<HashDBM<PositionalParallelFile>, PositionalParallelFile, HashOptions>;
+template class LogOperations<HashDBM<PositionalParallelFile>, PositionalParallelFile, HashOptions>;
 template class HashOperations<HashDBM<PositionalParallelFile>, hash::RecordHeap<PositionalParallelFile>>;
 template class EngineOperations<HashDBM<PositionalParallelFile>, hash::RecordHeap<PositionalParallelFile>,
                                 hash::BucketIndex<hash::RecordHeap<PositionalParallelFile>>>;

@@ -8,6 +8,7 @@ template class MultiOperations<TreeDBM<PositionalParallelFile>>;
 template class TreeCursor<TreeDBM<PositionalParallelFile>, tree::PageTree<tree::BufferPool<PositionalParallelFile>, BytewiseComparator>,
                           BytewiseComparator>;
 template class FileOperations<TreeDBM<PositionalParallelFile>, PositionalParallelFile, TreeOptions>;
+template class LogOperations<TreeDBM<PositionalParallelFile>, PositionalParallelFile, TreeOptions>;
 template class OrderedOperations<TreeDBM<PositionalParallelFile>, BytewiseComparator>;
 template class TreeOperations<TreeDBM<PositionalParallelFile>, tree::BufferPool<PositionalParallelFile>, BytewiseComparator>;
 template class EngineOperations<TreeDBM<PositionalParallelFile>, tree::BufferPool<PositionalParallelFile>,

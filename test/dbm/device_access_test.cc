@@ -246,7 +246,7 @@ TEST_P(HashAccessTest, RecoveryReadsTheFileOnceByLongReads) {
   const std::string left = directory_.File("left");
   std::uint64_t mebibytes = 0;
   {
-    ASSERT_OK_AND_ASSIGN(auto db, Hash::Open(path_, {.seed = 1}, BehindASmallCache(GetParam())));
+    ASSERT_OK_AND_ASSIGN(auto db, Hash::Open(path_, {.seed = 1, .durability = Durability::kNone}, BehindASmallCache(GetParam())));
     SetAll(*db);
     mebibytes = (db->GetStats().total_bytes >> 20) + 1;
     std::filesystem::copy_file(path_, left);

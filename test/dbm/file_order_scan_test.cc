@@ -273,6 +273,8 @@ TYPED_TEST(FileOrderScanTest, ShowsNothingAfterAClear) {
 // There the stamps are as the crash left them, and only the index decides which of two records is
 // valid.
 TYPED_TEST(FileOrderScanTest, ReadOnlyOpenAfterCrashShowsLastSyncedState) {
+  ASSERT_THAT(this->db_->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(this->db_, HashDBM<TypeParam>::Open(this->path_, {.durability = Durability::kNone}));
   this->SetAll();
   ASSERT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
   for (std::uint64_t i = 0; i < kKeys; i += 2) ASSERT_THAT(this->Set(NumberedKey(i), 2), IsOk());

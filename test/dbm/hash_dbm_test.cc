@@ -148,6 +148,7 @@ void ExpectOpensFrom() {
   }
   ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
   std::filesystem::copy_file(path, crashed);
+  if (const std::string log = path + "-log"; std::filesystem::exists(log)) std::filesystem::copy_file(log, crashed + "-log");
   ASSERT_THAT(db->Close(), IsOk());
   for (const std::string& there : {path, crashed}) {
     SCOPED_TRACE(there);

@@ -22,9 +22,9 @@ const FileOptions kReadOnly = {.mode = OpenMode::kReadOnly, .lock_timeout = std:
 
 // Runs `work(db)` in a process that is then killed.
 template <class FileT, class F>
-void WorkAndDie(const std::string& path, F&& work) {
+void WorkAndDie(const std::string& path, F&& work, Durability durability = Durability::kProcess) {
   CrashChild child([&](CrashProgress& progress) {
-    auto db = HashDBM<FileT>::Open(path);
+    auto db = HashDBM<FileT>::Open(path, {.durability = durability});
     if (!db.ok()) return progress.Fail(std::string(db.status().message()));
     if (const Status status = work(**db); !status.ok()) return progress.Fail(std::string(status.message()));
     progress.ready = true;
@@ -88,10 +88,11 @@ TEST(ReadOnlyAfterDeathTest, MappedFileShowsEveryAcknowledgedUpdate) {
 
 TEST(ReadOnlyAfterDeathTest, PositionalFileShowsTheLastSynchronizedState) {
   TempDir directory;
-  ASSERT_NO_FATAL_FAILURE(WorkAndDie<PositionalParallelFile>(directory.File("db"), [](auto& db) {
+  const auto update = [](auto& db) {
     HAKO_RETURN_IF_ERROR(Update(db, false));
     return Update(db, true);
-  }));
+  };
+  ASSERT_NO_FATAL_FAILURE(WorkAndDie<PositionalParallelFile>(directory.File("db"), update, Durability::kNone));
   ExpectShows<PositionalParallelFile>(directory.File("db"), directory.File("copy"), Model(false));
 }
 

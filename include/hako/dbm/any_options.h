@@ -18,13 +18,14 @@
 //   page_size                              TreeOptions, BabyOptions (dbm=tree, baby)
 //   max_bytes                              BabyOptions (dbm=baby)
 //   cache_bytes, checkpoint_bytes          TreeOptions (dbm=tree)
+//   log_bytes                              HashOptions, TreeOptions (dbm=hash, tree)
 //   order, codec  names of a comparator and a page codec, as Inspect shows them (dbm=tree; an error
 //                 otherwise). Default: those of the file; bytewise and none for a new file. Others
 //                 must have been added by the program (dbm/any_tree.h); they are accessed as
 //                 file=pos.
 //   direct, huge_pages, block_cache_bytes  FileOptions (file/file.h); direct alone means
 //                                          direct=true and implies file=pos
-//   durability   process or power; an error for dbm=tiny, baby, as is sync_interval
+//   durability   none, process or power; power is an error for dbm=tiny, baby, as is sync_interval
 //   sync_interval  in milliseconds (dbm=hash, tree)
 //   reclaim_bytes  HashOptions (dbm=hash)
 //   reserve_bytes, grow_min, grow_max      FileOptions (file/file.h)
@@ -66,6 +67,7 @@ struct AnyOptions {
   std::optional<std::uint64_t> max_bytes = {};
   std::optional<std::uint64_t> cache_bytes = {};
   std::optional<std::uint64_t> checkpoint_bytes = {};
+  std::optional<std::uint64_t> log_bytes = {};
   std::optional<std::uint64_t> reclaim_bytes = {};
   std::string order = {};  // comparator of a tree; empty = that of the file, bytewise for a new one
   std::string codec = {};  // codec of a tree; empty = that of the file, none for a new one

@@ -1,8 +1,8 @@
-// The operations that the DBMs in files share beside those of every DBM: opening by path,
-// synchronization, the data of the application in the file, and Close.
+// The operations that the DBMs in files share beside those of every DBM: synchronization, the data
+// of the application in the file, and Close.
 //
-// Such a class D inherits FileOperations<D, FileT, Options> publicly (CRTP), beside HashOperations
-// or TreeOperations. It provides Open and CopyTo of a FileT, and
+// Such a class D inherits FileOperations<D, FileT, Options> publicly (CRTP) through LogOperations
+// (dbm/log_operations.h), beside HashOperations or TreeOperations. It provides CopyTo of a FileT, and
 //   file()               the file
 //   refusal()            the sync::StickyStatus that says why updates are refused: opened
 //                        read-only, a failed write or sync, or a full device, which may pass
@@ -42,16 +42,6 @@ namespace hako {
 template <class D, File FileT, class Options>
 class FileOperations {
  public:
-  // Opens the file at `path`, then as D::Open of a file. Errors name the path.
-  static StatusOr<std::unique_ptr<D>> Open(const std::string& path, const Options& options = {},
-                                           const FileOptions& file_options = {}) requires PathFile<FileT> HAKO_TRY {
-    HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, FileOptionsFor(options, file_options)));
-    auto dbm = D::Open(std::move(file), options);
-    if (dbm.ok()) return dbm;
-    return Status(dbm.status().code(), absl::StrCat(path, ": ", dbm.status().message()));
-  }
-  HAKO_OR_NO_MEMORY
-
   // Makes acknowledged updates durable: two flushes of the device, shared by concurrent callers;
   // writers are stopped for microseconds. Soft: free on a mapped HashDBM, elsewhere the same as
   // hard. After a failure updates are refused: see GetHealth.
@@ -66,12 +56,6 @@ class FileOperations {
     return SynchronizeNow();
   }
   HAKO_OR_NO_MEMORY
-
-  // The position behind the last update of the calling thread, in the log of the database.
-  std::uint64_t LastLsn() { return 0; }
-  // Returns once all updates before this position survive a power cut: one sync of the log, which
-  // concurrent callers share. Without a log: a hard Synchronize.
-  Status WaitDurable(std::uint64_t) { return Synchronize(SyncMode::kHard); }
 
   // CopyTo of the class into a new file, which replaces the one at `path` and appears whole and
   // durable or not at all.
@@ -141,6 +125,7 @@ class FileOperations {
   }
   // Whether AfterUpdate must be called after each update.
   HAKO_INLINE bool HasAfterUpdate() const { return has_after_update_; }
+  void CallAfterUpdates() { has_after_update_ = true; }  // REQUIRES: no other thread uses the database
   Status AfterUpdate() { return SyncsEachUpdate() ? self().WaitDurable(self().LastLsn()) : absl::OkStatus(); }
   bool SyncsEachUpdate() const { return durability_ == Durability::kPower; }
   // Whether each update survives the death of the process without a synchronization.
@@ -211,7 +196,7 @@ class FileOperations {
   HAKO_OR_NO_MEMORY
 
   const Durability durability_;
-  const bool has_after_update_;
+  bool has_after_update_;
   sync::Mutex background_mutex_;
   sync::BackgroundThread::Pointer background_;
   bool stops_threads_ ABSL_GUARDED_BY(background_mutex_) = false;

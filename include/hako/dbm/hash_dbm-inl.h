@@ -17,13 +17,15 @@ HashDBM<FileT>::~HashDBM() {
 template <File FileT>
 Status HashDBM<FileT>::AfterUpdate() {
   if (!this->SyncsEachUpdate() && !changed_.load(std::memory_order_relaxed)) changed_.store(true);
+  space_->PauseIfLogIsLong();
   return Files::AfterUpdate();
 }
 
 template <File FileT>
 void HashDBM<FileT>::SynchronizeInBackground() {
   bool ok = true;
-  for (bool due = changed_.exchange(false); ok && (due || space_->NeedsReclaim()); due = false) {
+  const bool is_asked = space_->sync_progress().TakeAsked();
+  for (bool due = changed_.exchange(false) || is_asked; ok && (due || space_->NeedsReclaim()); due = false) {
     ok = this->Synchronize(SyncMode::kHard).ok();
     own_syncs_.fetch_add(ok, std::memory_order_relaxed);
   }
@@ -63,12 +65,16 @@ Status HashDBM<FileT>::Clear() HAKO_TRY {
   HAKO_RETURN_IF_ERROR(space_->Refusal());
   WriterState* mine = writers_.Mine();
   if (mine == nullptr) return writers_.Refusal();
+  if (space_->log().is_on() && !space_->log().Reserve().ok()) HAKO_RETURN_IF_ERROR(this->Synchronize(SyncMode::kHard));
   const sync::NoHolds no_holds(space_->gate());
-  HAKO_RETURN_IF_ERROR(RunExclusiveFlushed([&] {
+  Status cleared = RunExclusiveFlushed([&]() -> Status {
+    HAKO_RETURN_IF_ERROR(hash::LogUpdate(*space_, *mine, {format::LogOp::kClear, {}, {}}));
     space_->extents().StoreLive(&format::LiveState::clearing, format::kClearing);
-    return RemoveAllRecords(*mine);
-  }));
-  return this->HasAfterUpdate() ? AfterUpdate() : absl::OkStatus();
+    const Status removed = RemoveAllRecords(*mine);
+    if (!removed.ok() && space_->log().is_on()) space_->log().Fail(removed);  // it has an update that the table lacks
+    return removed;
+  });
+  return cleared.ok() && this->HasAfterUpdate() ? AfterUpdate() : cleared;
 }
 HAKO_OR_NO_MEMORY
 
@@ -324,7 +330,7 @@ Status HashDBM<FileT>::StoreMetadata() {
 }
 
 template <File FileT>
-Status HashDBM<FileT>::CloseWritable() {
+Status HashDBM<FileT>::CloseFile() {
   auto& extents = space_->extents();
   HAKO_RETURN_IF_ERROR(space_->Health());  // after a failed write, the next Open recovers the last synchronized state
   HAKO_RETURN_IF_ERROR(this->FlushPending());
@@ -370,6 +376,7 @@ Status HashDBM<FileT>::CloseWritable() {
     super.num_records = count;
     super.applied_index = closed.applied_index;
     super.synced_at = WallClock();
+    hash::NameLog(super, space_->log().id(), closed.log_end);
     super.clean = 1;
     super.num_lines = index().num_lines();
     super.index_extents = space_->num_index_extents();

@@ -1,15 +1,24 @@
 // HashDBM: a hash table in a file, on the bucket engine that TinyDBM uses too.
 //
-// Durability
-//   process death  A mapped file keeps every acknowledged update, at no cost. Any other file keeps
-//                  the last synchronization.
-//   machine crash  The file is exactly as of the last synchronization: a hard Synchronize, Close,
-//                  or one that the database made by itself (HashOptions::sync_interval,
-//                  reclaim_bytes).
-//   With Durability::kPower every update is synchronized before it returns. A mapped file recovered
-//   on a full device, with no space for its index, behaves as an unmapped one until it is opened
-//   again. Recovery never drops records to repair a file: a file that does not validate is refused
-//   with DataLoss. See hash/record_heap.h and format/stamp.h.
+// Durability: what a crash leaves depends on HashOptions::durability, and on the file.
+//   kNone     After the death of the process a mapped file has every update. Else exactly the last
+//             synchronization: a hard Synchronize, Close, or one that the database made by itself
+//             (HashOptions::sync_interval, reclaim_bytes).
+//   kProcess  After the death of the process every update: a mapped file keeps it at no cost, any
+//             other file logs it. After a power cut a mapped file is as of the last synchronization,
+//             any other has the updates up to one of them, at least those before the last
+//             synchronization or WaitDurable.
+//   kPower    Every update that has returned, by the log.
+// The log is a file beside the database, PATH-log, which Open replays after a crash and Close
+// removes. While it is there the two files belong together: to move, copy or remove the database, do
+// so with both, or after Close. A database whose log is missing is refused (DataLoss). One that lacks
+// updates of its log cannot be opened read-only, as they have to be written first
+// (FailedPrecondition). A database opened on a File has a log only if it is given one; without it
+// kProcess is as kNone, and kPower synchronizes each update.
+//
+// A mapped file recovered on a full device, with no space for its index, keeps updates as with kNone
+// on an unmapped one, until it is opened again. Recovery never drops records to repair a file: a file
+// that does not validate is refused with DataLoss. See hash/record_heap.h and format/stamp.h.
 //
 // Limits: keys below 1 GiB, values below 4 GiB, files up to 2^(32 + align_pow) bytes (32 GiB by
 // default, 256 GiB with align_pow 6). Exceeding one is an error before anything changes. The table
@@ -38,8 +47,8 @@
 #include "hako/base/status.h"
 #include "hako/dbm/common.h"
 #include "hako/dbm/dbm.h"
-#include "hako/dbm/file_operations.h"
 #include "hako/dbm/hash_operations.h"
+#include "hako/dbm/log_operations.h"
 #include "hako/dbm/options.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/hash/file_order_scan.h"
@@ -55,8 +64,9 @@ namespace hako {
 //     ProcessEachParallel, Count                          all records
 //     MakeIterator                                        a cursor (dbm/hash_cursor.h)
 //     CheckOpen, CheckIdle, IsClosed                      whether the database can be used
-//   FileOperations (dbm/file_operations.h)
-//     Open, CopyTo                                        of a path
+//   LogOperations (dbm/log_operations.h), FileOperations (dbm/file_operations.h)
+//     Open, CopyTo                                        of a path; Open of a file, and of its log
+//     LastLsn, WaitDurable                                wait for the durability of many updates
 //     Synchronize, GetHealth, IsWritable                  durability, and why updates are refused
 //     GetType, SetType, GetMetadata, SetMetadata          data of the application in the file
 //     Close                                               synchronizes and closes the file
@@ -74,22 +84,23 @@ namespace hako {
 //     ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
 //     Export                                        copy all records to another database
 template <File FileT = MemoryMapParallelFile>
-class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, public FileOperations<HashDBM<FileT>, FileT, HashOptions> {
+class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, public LogOperations<HashDBM<FileT>, FileT, HashOptions> {
   using Space = hash::RecordHeap<FileT>;
   using Base = HashOperations<HashDBM, Space>;
-  using Files = FileOperations<HashDBM, FileT, HashOptions>;
+  using Files = LogOperations<HashDBM, FileT, HashOptions>;
   using typename Base::Index;
   using typename Base::WriterState;
   friend Base;
   friend typename Base::Shared;
   friend Files;
+  friend FileOperations<HashDBM, FileT, HashOptions>;
 
  public:
   // Opens the database in `file`, creating one if the file is empty. Options that are fixed at
   // creation are ignored for an existing database. InvalidArgument for an option out of range or
   // another type of file, Unavailable if another holder has the file open, DataLoss if it does not
   // validate.
-  static StatusOr<std::unique_ptr<HashDBM>> Open(FileT file, const HashOptions& options = {});
+  static StatusOr<std::unique_ptr<HashDBM>> Open(FileT file, LogPlace<typename Files::LogFile> log, const HashOptions& options);
   using Files::Open;
 
   // Closes the database if the application has not.
@@ -139,9 +150,7 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
 
   HashDBM(std::unique_ptr<Space> space, const HashOptions& options)
       : Base(std::move(space)),
-        Files(space_->extents().file().IsWritable(), options.durability, options.sync_interval.count() > 0, space_->extents().super()) {
-    if (writable_ && !this->HasAfterUpdate() && space_->IsDirect()) this->UsePendingSets();
-  }
+        Files(space_->extents().file().IsWritable(), options.durability, options.sync_interval.count() > 0, space_->extents().super()) {}
 
   // Runs `body`, which changes this thread's lists of free blocks without holding a bucket's lock.
   // GetStats reads the lists of all threads.
@@ -158,12 +167,22 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
   // ---- for FileOperations ----
   FileT& file() const { return space_->extents().file(); }
   const sync::StickyStatus& refusal() const { return space_->refusal(); }
-  bool SurvivesProcess() const { return !space_->index_is_in_memory(); }
+  bool SurvivesProcess() const { return !space_->index_is_in_memory() || space_->log().is_on(); }
   Status AfterUpdate();
   Status SynchronizeLocked();
   void SynchronizeInBackground();
   Status StoreMetadata();
-  Status CloseWritable();
+
+  // ---- for LogOperations ----
+  log::NamedLog LogInFile() const { return space_->extents().LogInFile(); }
+  Status NameLog(const log::DatabaseId& id, log::Position from);
+  Status MayReplay() const;
+  Status Redo(WriterState& mine, const format::LogEntry& entry);
+  Status RedoMulti(WriterState& mine, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras);
+  template <class F>
+  Status RedoWithSpace(F&& redo);
+  void RefuseUpdates(const Status& why) { space_->RefuseUpdates(why); }
+  Status CloseFile();
 
   bool ReclaimSoon();
   Status Recover(WriterState& mine, const HashOptions& options);
@@ -216,6 +235,7 @@ extern template class MultiOperations<HashDBM<>>;
 extern template class HashCursor<HashDBM<>, hash::BucketIndex<hash::RecordHeap<MemoryMapParallelFile>>,
                                  hash::RecordHeap<MemoryMapParallelFile>>;
 extern template class FileOperations<HashDBM<>, MemoryMapParallelFile, HashOptions>;
+extern template class LogOperations<HashDBM<>, MemoryMapParallelFile, HashOptions>;
 extern template class HashOperations<HashDBM<>, hash::RecordHeap<MemoryMapParallelFile>>;
 extern template class EngineOperations<HashDBM<>, hash::RecordHeap<MemoryMapParallelFile>,
                                        hash::BucketIndex<hash::RecordHeap<MemoryMapParallelFile>>>;

@@ -119,6 +119,9 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
         return pending_->Set(writer, hash, key, visitor.value());
     }
     HAKO_RETURN_IF_ERROR(FlushPending(hash));
+    if constexpr (std::is_same_v<ActionT, Action> && IsReference<std::remove_cvref_t<V>>) {
+      if (hash::IsLogged(*space_)) return index().template ProcessLogged<ActionT>(writer, hash, key, visitor);
+    }
     return index().template Process<ActionT>(writer, hash, key, visitor);
   }
   Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
@@ -138,6 +141,10 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   }
 
  private:
+  // A database that logs its updates calls AfterUpdate, so their visitors come by reference
+  // (EngineOperations::Process).
+  template <class V>
+  static constexpr bool IsReference = std::is_same_v<V, UpdateRef> || std::is_same_v<V, BlindUpdateRef>;
   using Pending = hash::PendingSets<Space, Action>;
   std::unique_ptr<Pending> pending_;  // direct I/O only
 };

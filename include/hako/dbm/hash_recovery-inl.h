@@ -6,22 +6,86 @@
 namespace hako {
 
 template <File FileT>
-StatusOr<std::unique_ptr<HashDBM<FileT>>> HashDBM<FileT>::Open(FileT file, const HashOptions& options) HAKO_TRY {
+auto HashDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, const HashOptions& options)
+    -> StatusOr<std::unique_ptr<HashDBM>> HAKO_TRY {
   if (options.align_pow < 3 || options.align_pow > 6) return absl::InvalidArgumentError("HashOptions::align_pow must be 3 to 6");
   HAKO_ASSIGN_OR_RETURN(auto extents, hash::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed));
   HAKO_ASSIGN_OR_RETURN(auto heap, Space::Open(std::move(extents), options.min_read_size));
   std::unique_ptr<HashDBM> dbm(new HashDBM(std::move(heap), options));
   WriterState* mine = dbm->writers_.Mine();
   if (mine == nullptr) return dbm->writers_.Refusal();
+  const log::NamedLog named = dbm->LogInFile();
+  dbm->log_place_ = std::move(log);
+  dbm->space_->log().set_id(named.id);
+  dbm->space_->log().NoteReplayed(named.from);
+  const bool has_all = dbm->space_->extents().found() == hash::FoundState::kKilled;  // all updates that were acknowledged
   HAKO_RETURN_IF_ERROR(dbm->Recover(*mine, options));
+  const bool logs =
+      options.durability == Durability::kPower || (options.durability == Durability::kProcess && dbm->space_->index_is_in_memory());
+  HAKO_RETURN_IF_ERROR(dbm->OpenLog(logs, has_all, options.log_bytes));
+  // Only now: until then the file may lack updates that the log has.
+  if (dbm->IsWritable() && !dbm->space_->index_is_in_memory()) dbm->space_->extents().PublishLiveState();
+  if (dbm->space_->log().is_on()) dbm->CallAfterUpdates();
+  if (dbm->IsWritable() && !dbm->HasAfterUpdate() && dbm->space_->IsDirect()) dbm->UsePendingSets();
   dbm->closed_ = false;
   dbm->synced_at_ = dbm->space_->extents().super().synced_at;
   if (!dbm->IsWritable()) return dbm;
-  dbm->space_->ReclaimFrom(options.reclaim_bytes, {[](void* self) { return static_cast<HashDBM*>(self)->ReclaimSoon(); }, dbm.get()});
+  const hash::Reclaimer::Call reclaim{[](void* self) { return static_cast<HashDBM*>(self)->ReclaimSoon(); }, dbm.get()};
+  dbm->space_->ReclaimFrom(options.reclaim_bytes, reclaim);
+  dbm->space_->sync_progress().Start(reclaim);
   if (options.sync_interval.count() > 0) HAKO_RETURN_IF_ERROR(dbm->StartBackground(options.sync_interval));
   return dbm;
 }
 HAKO_OR_NO_MEMORY
+
+// Synchronizes, as the log lacks the updates that a killed process has left in a mapped file.
+template <File FileT>
+Status HashDBM<FileT>::NameLog(const log::DatabaseId&, log::Position) {
+  sync::MutexLock lock(maintenance_mutex_);
+  return SynchronizeLocked();
+}
+
+template <File FileT>
+Status HashDBM<FileT>::MayReplay() const {
+  if (writable_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the newest updates are in the log of a killed process only; open the database for writing, and close it");
+}
+
+// Replaced records take space until a synchronization.
+template <File FileT>
+template <class F>
+Status HashDBM<FileT>::RedoWithSpace(F&& redo) {
+  Status status = redo();
+  if (!absl::IsResourceExhausted(status)) return status;
+  {
+    sync::MutexLock lock(maintenance_mutex_);
+    HAKO_RETURN_IF_ERROR(SynchronizeLocked());
+  }
+  return redo();
+}
+
+template <File FileT>
+Status HashDBM<FileT>::Redo(WriterState& mine, const format::LogEntry& entry) {
+  switch (entry.op) {
+    case format::LogOp::kSet:
+    case format::LogOp::kRemove: {
+      const Action action = entry.op == format::LogOp::kSet ? Action::Set(entry.value) : Action::Remove();
+      return RedoWithSpace([&] { return this->template ProcessIn<Action>(mine, entry.key, action); });
+    }
+    case format::LogOp::kClear:
+      return RunExclusive([&] { return RemoveAllRecords(mine); });
+    default:
+      return this->RedoTogether(mine, std::span(&entry, 1));
+  }
+}
+
+template <File FileT>
+Status HashDBM<FileT>::RedoMulti(WriterState& mine, std::span<const std::string_view> keys, MultiUpdateRef visitor,
+                                 const MultiExtras& extras) {
+  if (!extras.removed_ranges.empty()) return absl::DataLossError("the log of a hash table has a range");
+  return RedoWithSpace([&] { return this->ProcessMultiIn(mine, keys, visitor, extras); });
+}
 
 template <File FileT>
 Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
@@ -70,17 +134,14 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
       [[fallthrough]];  // the index can always be rebuilt
     }
     case hash::FoundState::kCrashed:
-      if (writable_) {  // first make the state to recover durable: its own sync may have failed
-        extents.WithdrawLiveState();
-        HAKO_RETURN_IF_ERROR(extents.MarkInUse(space_->epoch() + 1));
-      }
+      // First make the state to recover durable: its own sync may have failed.
+      if (writable_) HAKO_RETURN_IF_ERROR(extents.MarkInUse(space_->epoch() + 1));
       HAKO_RETURN_IF_ERROR(RecoverByScan(mine));
       if (!writable_) return absl::OkStatus();
       HAKO_RETURN_IF_ERROR(SynchronizeLocked());
       break;
   }
   space_->PublishEpoch();
-  if (!space_->index_is_in_memory()) extents.PublishLiveState();
   return absl::OkStatus();
 }
 

@@ -25,9 +25,12 @@ struct HashOptions {
   int align_pow = 3;
   // Seed of the key hash and the record checks, fixed when the file is created; 0 = random.
   std::uint64_t seed = 0;
-  // Durability of every update once it has returned; SetOptions can ask for more. Files that are not
-  // mapped do not keep kProcess: it is as kNone there.
+  // Durability of every update once it has returned; SetOptions can ask for more. kPower, and
+  // kProcess on a file that is not mapped, keep a log in a file beside the database (dbm/hash_dbm.h).
   Durability durability = Durability::kProcess;
+  // Synchronize also once this many bytes were logged since the last time, at least 64 KiB: it bounds
+  // the log and the time that Open takes after a crash.
+  std::uint64_t log_bytes = std::uint64_t{64} << 20;
   // Interval of hard synchronizations by a background thread, if anything has changed, so that a
   // power cut loses at most the updates since the last one; 0 = only when requested. After a
   // failure the database refuses updates, as after a failed Synchronize.
@@ -99,8 +102,8 @@ struct TreeOptions {
   // Durability of every update once it has returned; SetOptions can ask for more. More than kNone
   // keeps a log in a file beside the database (dbm/tree_dbm.h).
   Durability durability = Durability::kProcess;
-  // Start a checkpoint also once this many bytes were logged since the last one: it bounds the log
-  // and the time that Open takes after a crash.
+  // Start a checkpoint also once this many bytes were logged since the last one, at least 64 KiB: it
+  // bounds the log and the time that Open takes after a crash.
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
   // Interval of checkpoints by a background thread, if anything has changed; 0 = only by
   // checkpoint_bytes, Synchronize and Close.

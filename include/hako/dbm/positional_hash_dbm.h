@@ -13,6 +13,7 @@ extern template class MultiOperations<HashDBM<PositionalParallelFile>>;
 extern template class HashCursor<HashDBM<PositionalParallelFile>, hash::BucketIndex<hash::RecordHeap<PositionalParallelFile>>,
                                  hash::RecordHeap<PositionalParallelFile>>;
 extern template class FileOperations<HashDBM<PositionalParallelFile>, PositionalParallelFile, HashOptions>;
+extern template class LogOperations<HashDBM<PositionalParallelFile>, PositionalParallelFile, HashOptions>;
 extern template class HashOperations<HashDBM<PositionalParallelFile>, hash::RecordHeap<PositionalParallelFile>>;
 extern template class EngineOperations<HashDBM<PositionalParallelFile>, hash::RecordHeap<PositionalParallelFile>,
                                        hash::BucketIndex<hash::RecordHeap<PositionalParallelFile>>>;

@@ -13,6 +13,7 @@ extern template class MultiOperations<TreeDBM<PositionalParallelFile>>;
 extern template class TreeCursor<TreeDBM<PositionalParallelFile>,
                                  tree::PageTree<tree::BufferPool<PositionalParallelFile>, BytewiseComparator>, BytewiseComparator>;
 extern template class FileOperations<TreeDBM<PositionalParallelFile>, PositionalParallelFile, TreeOptions>;
+extern template class LogOperations<TreeDBM<PositionalParallelFile>, PositionalParallelFile, TreeOptions>;
 extern template class OrderedOperations<TreeDBM<PositionalParallelFile>, BytewiseComparator>;
 extern template class TreeOperations<TreeDBM<PositionalParallelFile>, tree::BufferPool<PositionalParallelFile>, BytewiseComparator>;
 extern template class EngineOperations<TreeDBM<PositionalParallelFile>, tree::BufferPool<PositionalParallelFile>,

@@ -12,18 +12,7 @@ TreeDBM<FileT, Compare, Codec>::~TreeDBM() {
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
-auto TreeDBM<FileT, Compare, Codec>::Open(const std::string& path, const TreeOptions& options, const FileOptions& file_options)
-    -> StatusOr<std::unique_ptr<TreeDBM>>
-requires PathFile<FileT> HAKO_TRY {
-  HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, FileOptionsFor(options, file_options)));
-  auto dbm = Open(std::move(file), LogPlace<LogFile>(path, file_options), options);
-  if (dbm.ok()) return dbm;
-  return Status(dbm.status().code(), absl::StrCat(path, ": ", dbm.status().message()));
-}
-HAKO_OR_NO_MEMORY
-
-template <File FileT, Comparator Compare, PageCodec Codec>
-auto TreeDBM<FileT, Compare, Codec>::Open(FileT file, LogPlace<LogFile> log, const TreeOptions& options)
+auto TreeDBM<FileT, Compare, Codec>::Open(FileT file, LogPlace<typename Files::LogFile> log, const TreeOptions& options)
     -> StatusOr<std::unique_ptr<TreeDBM>> HAKO_TRY {
   static_assert(Compare::kName.size() <= format::kComparatorNameMax, "the file has no room for the comparator's name");
   static_assert(Codec::kName.size() <= format::kCodecNameMax, "the file has no room for the codec's name");
@@ -52,7 +41,7 @@ auto TreeDBM<FileT, Compare, Codec>::Open(FileT file, LogPlace<LogFile> log, con
     const format::TreeSuperBlock& super = dbm->space_->store().super();
     dbm->tree().Attach(super.root, super.num_records, super.applied_index);
   }
-  Status opened = CatchNoMemory([&] { return dbm->OpenLog(options, is_new); });
+  Status opened = CatchNoMemory([&] { return dbm->Begin(options, is_new); });
   if (opened.ok() && dbm->IsWritable() && options.sync_interval.count() > 0) opened = dbm->StartBackground(options.sync_interval);
   if (!opened.ok()) {
     dbm->StopThreads();
@@ -62,6 +51,17 @@ auto TreeDBM<FileT, Compare, Codec>::Open(FileT file, LogPlace<LogFile> log, con
   return dbm;
 }
 HAKO_OR_NO_MEMORY
+
+template <File FileT, Comparator Compare, PageCodec Codec>
+Status TreeDBM<FileT, Compare, Codec>::Begin(const TreeOptions& options, bool is_new) {
+  // A killed process may have left the superblock in the page cache only, and the device with one
+  // that needs an older part of the log, or another one.
+  if (writable_ && !is_new) HAKO_RETURN_IF_ERROR(space_->store().MakeSuperDurable());
+  HAKO_RETURN_IF_ERROR(this->OpenLog(options.durability != Durability::kNone, false, options.log_bytes));
+  if (!writable_ || !is_new || space_->log().is_on()) return absl::OkStatus();
+  sync::MutexLock lock(maintenance_mutex_);
+  return SynchronizeLocked();
+}
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::SynchronizeLocked() {

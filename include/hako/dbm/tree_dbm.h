@@ -43,9 +43,8 @@
 #include "hako/base/status.h"
 #include "hako/dbm/common.h"
 #include "hako/dbm/dbm.h"
-#include "hako/dbm/file_operations.h"
+#include "hako/dbm/log_operations.h"
 #include "hako/dbm/options.h"
-#include "hako/dbm/tree_log.h"
 #include "hako/dbm/tree_operations.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/read_only_view.h"
@@ -61,8 +60,9 @@ namespace hako {
 // A B+ tree in a file: see the head of this header.
 //
 // Inherits
-//   FileOperations (dbm/file_operations.h)
-//     Open, CopyTo                                of a path
+//   LogOperations (dbm/log_operations.h), FileOperations (dbm/file_operations.h)
+//     Open, CopyTo                                of a path; Open of a file, and of its log
+//     LastLsn, WaitDurable                        wait for the durability of many updates
 //     Synchronize, GetHealth, IsWritable          durability, and why updates are refused
 //     GetType, SetType, GetMetadata, SetMetadata  data of the application in the file
 //     Close                                       makes a checkpoint and closes the file
@@ -91,39 +91,25 @@ namespace hako {
 //     Export                                        copy all records to another database
 template <File FileT = MemoryMapParallelFile, Comparator Compare = BytewiseComparator, PageCodec Codec = NoCodec>
 class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::BufferPool<FileT, Codec>, Compare>,
-                public FileOperations<TreeDBM<FileT, Compare, Codec>, FileT, TreeOptions> {
+                public LogOperations<TreeDBM<FileT, Compare, Codec>, FileT, TreeOptions> {
   using Space = tree::BufferPool<FileT, Codec>;
   using Base = TreeOperations<TreeDBM, Space, Compare>;
-  using Files = FileOperations<TreeDBM, FileT, TreeOptions>;
+  using Files = LogOperations<TreeDBM, FileT, TreeOptions>;
   friend Base;
   friend typename Base::Shared;
   friend Files;
+  friend FileOperations<TreeDBM, FileT, TreeOptions>;
 
  public:
   // Opens the database in `file`, creating one if the file is empty. Options that are fixed at
   // creation are ignored for an existing database. InvalidArgument for an option out of range,
   // another type of file, another comparator or codec; Unavailable if another holder has the file
   // open; DataLoss if it does not validate.
-  static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, const TreeOptions& options = {}) {
-    return Open(std::move(file), LogPlace<LogFile>(), options);
-  }
-  // The same with a log: an empty file, or the log of this database. DataLoss if it lacks updates.
-  using LogFile = tree::LogFileOf<FileT>;
-  static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, LogFile log, const TreeOptions& options = {}) {
-    return Open(std::move(file), LogPlace<LogFile>(std::move(log)), options);
-  }
-  // Opens the file at `path`, and its log beside it. Errors name the path.
-  static StatusOr<std::unique_ptr<TreeDBM>> Open(const std::string& path, const TreeOptions& options = {},
-                                                 const FileOptions& file_options = {}) requires PathFile<FileT>;
+  static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, LogPlace<typename Files::LogFile> log, const TreeOptions& options);
+  using Files::Open;
 
   // Closes the database if the application has not.
   ~TreeDBM();
-
-  // The position in the log behind the last update of the calling thread; 0 without a log.
-  std::uint64_t LastLsn();
-  // Returns once all updates before this position survive a power cut: one sync of the log, which
-  // concurrent callers share. Without a log: a hard Synchronize. After a failure updates are refused.
-  Status WaitDurable(std::uint64_t lsn);
 
   // Removes all records, atomically across a crash: a checkpoint has all of it or nothing. Accepted
   // on a full device. Stops writers meanwhile.
@@ -161,8 +147,9 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
         Files(space_->store().file().IsWritable(), options.durability, false, space_->store().super()),
         refusal_(writable_ ? absl::OkStatus() : ReadOnlyError()) {}
 
+  Status Begin(const TreeOptions& options, bool is_new);
+
   // ---- for FileOperations ----
-  static StatusOr<std::unique_ptr<TreeDBM>> Open(FileT file, LogPlace<LogFile> log, const TreeOptions& options);
   auto& file() const { return space_->store().file(); }
   const sync::StickyStatus& refusal() const { return refusal_; }
   Status MayUpdate() {
@@ -178,15 +165,16 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   void SynchronizeInBackground();
   Status StoreMetadata() { return this->Synchronize(SyncMode::kHard); }
   void StopThreads();
-  Status CloseWritable();
 
-  // ---- the log (dbm/tree_log-inl.h) ----
-  using Log = log::RecordLog<LogFile>;
-  Status OpenLog(const TreeOptions& options, bool is_new);
-  StatusOr<std::unique_ptr<Log>> Replay();
-  StatusOr<std::unique_ptr<Log>> CreateLog();
+  // ---- for LogOperations (dbm/tree_log-inl.h) ----
+  log::NamedLog LogInFile() const;
+  Status NameLog(const log::DatabaseId& id, log::Position from);
+  Status MayReplay();
+  void RefuseUpdates(const Status& why) { refusal_.Set(why); }
+  Status CloseFile();
   Status Redo(typename Base::WriterState& writer, const format::LogEntry& entry);
-  Status RedoTogether(typename Base::WriterState& writer, std::span<const format::LogEntry> run);
+  Status RedoMulti(typename Base::WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor,
+                   const MultiExtras& extras);
   Status LogClear(const Status& reserved);
 
   static constexpr std::uint64_t kVerifyBytes = 8 << 20;
@@ -207,7 +195,6 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   std::chrono::milliseconds retry_delay_ ABSL_GUARDED_BY(retry_mutex_){0};
   std::chrono::steady_clock::time_point retry_at_ ABSL_GUARDED_BY(retry_mutex_);
   tree::Checkpointer<FileT, Codec> checkpointer_ ABSL_GUARDED_BY(maintenance_mutex_){*space_};
-  LogPlace<LogFile> log_place_;
   std::shared_ptr<std::atomic<TreeDBM*>> checkpointed_;  // whose checkpoints the buffer pool requests
 };
 
@@ -226,6 +213,7 @@ extern template class MultiOperations<TreeDBM<>>;
 extern template class TreeCursor<TreeDBM<>, tree::PageTree<tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>,
                                  BytewiseComparator>;
 extern template class FileOperations<TreeDBM<>, MemoryMapParallelFile, TreeOptions>;
+extern template class LogOperations<TreeDBM<>, MemoryMapParallelFile, TreeOptions>;
 extern template class OrderedOperations<TreeDBM<>, BytewiseComparator>;
 extern template class TreeOperations<TreeDBM<>, tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>;
 extern template class EngineOperations<TreeDBM<>, tree::BufferPool<MemoryMapParallelFile>,

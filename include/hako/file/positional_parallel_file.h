@@ -53,6 +53,8 @@ class PositionalParallelFile {
   // See File, BatchFile and CountingFile.
   std::uint64_t Size() const { return posix_->size(); }
   bool IsWritable() const { return posix_->writable(); }
+  // The identity that the file has where it is mapped (MemoryMapParallelFile).
+  FileIdentity MapIdentity() const { return posix_->identity(); }
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const;
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> in);
   Status ReadMulti(std::span<const ReadRequest> reads) const;

@@ -25,8 +25,8 @@
 //      No longer read.
 //   5  before any release: the extents began at 64 KiB and were multiples of that; large index
 //      extents had 1 MiB. No longer read.
-//   6  before any release: no intents, no applied index, no last epoch; these are zero there. Read,
-//      and written as the current version.
+//   6  before any release: no intents, no applied index, no last epoch, no log; these are zero there.
+//      Read, and written as the current version.
 //   7  this one.
 #pragma once
 
@@ -79,7 +79,11 @@ struct HashSuperBlock {
   Le<std::uint64_t> sweep_end;
   Le<std::uint64_t> applied_index;  // of the application, as of the epoch; 0 = none
   Le<std::uint64_t> last_epoch;     // the latest that a stamp in the file may name; less than s + 2 means that
-  std::array<std::byte, 264> reserved;
+  // The log that has the updates since the epoch, zeros = none, and where they begin.
+  std::array<std::byte, 16> log_id;
+  Le<std::uint64_t> log_lsn;
+  Le<std::uint64_t> log_sequence;
+  std::array<std::byte, 232> reserved;
   Le<std::uint64_t> check;  // of the 504 bytes before it
 };
 static_assert(sizeof(HashSuperBlock) == 512 && alignof(HashSuperBlock) == 1 && offsetof(HashSuperBlock, check) == 504);

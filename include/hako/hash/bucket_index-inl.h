@@ -161,6 +161,13 @@ HAKO_INLINE typename BucketIndex<Space>::ShortEntry BucketIndex<Space>::FindShor
 
 template <class Space>
 template <class ActionT, class VisitorT>
+Status BucketIndex<Space>::ProcessLogged(WriterState& writer, std::uint64_t hash, std::string_view key, VisitorT visit) {
+  BucketGuard guard(*this, writer, hash);
+  return ProcessSlowly<ActionT>(writer, guard.HandOver(), hash, key, visit);
+}
+
+template <class Space>
+template <class ActionT, class VisitorT>
 Status BucketIndex<Space>::ProcessSlowly(WriterState& writer, Place place, std::uint64_t hash, std::string_view key, VisitorT visit) {
   BucketGuard guard(*this, writer, place);
   Entry entry;
@@ -179,6 +186,7 @@ Status BucketIndex<Space>::ProcessSlowly(WriterState& writer, Place place, std::
     const ActionT action = Decide<ActionT>(visit, exists, value);
     if (action.kind() == ActionT::Kind::kSet) return StoreResult(writer, guard, hash, key, entry, action.value());
     if (action.kind() == ActionT::Kind::kRemove && exists) {
+      HAKO_RETURN_IF_ERROR(LogUpdate(space_, writer, {format::LogOp::kRemove, key, {}}));
       space_.NoteMove(entry.handle, 0);
       space_.Retire(writer, entry.handle, entry.lengths);
       StoreSlot(*entry.line, entry.i, 0);
@@ -233,7 +241,15 @@ Status BucketIndex<Space>::StoreSlowly(WriterState& writer, Place place, std::ui
 template <class Space>
 Status BucketIndex<Space>::Store(WriterState& writer, BucketGuard& guard, std::uint64_t hash, std::string_view key, const Entry& entry,
                                  std::string_view value, std::uint32_t fresh) {
-  const auto write = [&](Status* error) { return fresh != 0 ? fresh : space_.Write(writer, hash, key, value, error); };
+  const auto write = [&](Status* error) -> std::uint32_t {
+    const std::uint32_t handle = fresh != 0 ? fresh : space_.Write(writer, hash, key, value, error);
+    if (handle == 0) return 0;
+    *error = LogUpdate(space_, writer, {format::LogOp::kSet, key, value});
+    if (error->ok()) return handle;
+    if (fresh == 0) space_.GiveBack(writer, handle, key.size(), value.size());
+    space_.ReleaseFreed(writer);
+    return 0;
+  };
   if (entry.line == nullptr) {
     HAKO_RETURN_IF_ERROR(Insert<true>(guard, hash, write, [this] { return lines_.NewOverflow(); }));
     guard.End(*this, 1);

@@ -15,7 +15,9 @@
 //      checks that the key's bucket is still the same.
 //   3. A bucket's lock guards its whole chain. A writer locks several in ascending order, and
 //      splits while it holds none.
-//   4. Readers write nothing unless they fall back to the lock (FetchLocked). They validate the
+//   4. An update is logged (hash/record_logging.h) with its buckets locked, as its last step that can
+//      fail, before any entry changes.
+//   5. Readers write nothing unless they fall back to the lock (FetchLocked). They validate the
 //      bucket's version after copying, so a block may be reused as soon as the version of the
 //      bucket that named it has changed.
 //
@@ -50,6 +52,7 @@
 #include "hako/format/intent_format.h"
 #include "hako/hash/line_access.h"
 #include "hako/hash/line_table.h"
+#include "hako/hash/record_logging.h"
 #include "hako/hash/record_space.h"
 #include "hako/hash/table_shape.h"
 #include "hako/sync/version_lock.h"
@@ -99,6 +102,10 @@ class BucketIndex {
   // signature.
   template <class ActionT, class V>
   Status Process(WriterState& writer, std::uint64_t hash, std::string_view key, V&& visit);
+
+  // Process where the space logs its updates: no fast path.
+  template <class ActionT, class VisitorT>
+  Status ProcessLogged(WriterState& writer, std::uint64_t hash, std::string_view key, VisitorT visit);
 
   // Fetches each key, in groups whose memory accesses overlap: sink(index, size), then
   // arrived(index, whether the key exists).
@@ -358,7 +365,7 @@ class BucketIndex {
   template <bool kNew, class Make, class NewOverflow>
   Status Insert(BucketGuard& guard, std::uint64_t hash, Make&& make, NewOverflow&& new_overflow);
   HAKO_INLINE static unsigned FreeEntry(Line& line);
-  void StoreAlone(WriterState& writer, std::optional<std::uint64_t> applied_index);
+  Status StoreAlone(WriterState& writer, std::optional<std::uint64_t> applied_index);
   // REQUIRES: the caller is a writer
   void Store([[maybe_unused]] std::optional<std::uint64_t> applied_index) {
     if constexpr (requires(std::uint64_t index) { space_.StoreAppliedIndex(index); }) {

@@ -104,6 +104,7 @@ class BucketIndex<Space>::MultiGuard {
       status = Write();
       if (status.ok()) status = ReserveOverflow();
       if (status.ok()) status = WriteIntent();
+      if (status.ok()) status = Log();
     }
     HAKO_CATCH_NO_MEMORY(status = NoMemoryError();)
     if (!status.ok()) {
@@ -285,8 +286,22 @@ class BucketIndex<Space>::MultiGuard {
     return absl::OkStatus();
   }
 
+  Status Log() {
+    if (!IsLogged(index_.space_)) return absl::OkStatus();
+    absl::InlinedVector<format::LogEntry, kUsualKeys> run;
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      const Record& record = records_[i];
+      if (record.action.kind() == ActionT::Kind::kSet) run.push_back({format::LogOp::kSet, keys_[i], record.action.value()});
+      if (record.action.kind() == ActionT::Kind::kRemove && record.entry.handle != 0) run.push_back({format::LogOp::kRemove, keys_[i], {}});
+    }
+    const Le<std::uint64_t> index = applied_index_.value_or(0);
+    if (applied_index_) run.push_back(AppliedIndexEntry(index));
+    return LogUpdates(index_.space_, writer_, run);
+  }
+
   void Undo() {
     for (const std::uint32_t id : reserved_) index_.lines_.FreeOverflow(id);
+    if (intent_ != 0) index_.space_.GiveBack(writer_, intent_, 0, entries_.size() * sizeof(entries_[0]));
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       Record& record = records_[i];
       if (record.fresh == 0 || record.action.kind() != ActionT::Kind::kSet) continue;  // Take's records existed before
@@ -354,11 +369,14 @@ class BucketIndex<Space>::MultiGuard {
 
 // Stores an applied index without any change of records.
 template <class Space>
-void BucketIndex<Space>::StoreAlone(WriterState& writer, std::optional<std::uint64_t> applied_index) {
-  if (!applied_index) return;
+Status BucketIndex<Space>::StoreAlone(WriterState& writer, std::optional<std::uint64_t> applied_index) {
+  if (!applied_index) return absl::OkStatus();
   space_.gate().Pass(writer);
   const sync::LeaveAtEnd leave(writer);
+  const Le<std::uint64_t> index = *applied_index;
+  HAKO_RETURN_IF_ERROR(LogUpdate(space_, writer, AppliedIndexEntry(index)));
   Store(applied_index);
+  return absl::OkStatus();
 }
 
 template <class Space>
@@ -376,7 +394,7 @@ StatusOr<bool> BucketIndex<Space>::TryProcessMulti(WriterState& writer, std::spa
                                                    MultiVisitorRef<ActionT> visit, IsBlocked is_blocked,
                                                    std::optional<std::uint64_t> applied_index) {
   if (keys.empty()) {
-    StoreAlone(writer, applied_index);
+    HAKO_RETURN_IF_ERROR(StoreAlone(writer, applied_index));
     return true;
   }
   MultiGuard<ActionT> guard(*this, writer, keys, is_blocked, applied_index);

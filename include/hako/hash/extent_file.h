@@ -30,6 +30,7 @@
 #include "hako/file/file.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/format/stamp.h"
+#include "hako/log/update_log.h"
 #include "hako/storage/superblock_slots.h"
 #include "hako/sync/atomic_bytes.h"
 #include "hako/sync/mutex.h"
@@ -40,6 +41,12 @@ struct Extent {
   std::uint64_t offset;
   std::uint64_t bytes;
 };
+
+inline void NameLog(format::HashSuperBlock& super, const log::DatabaseId& id, log::Position from) {
+  super.log_id = id;
+  super.log_lsn = from.lsn;
+  super.log_sequence = from.sequence;
+}
 
 enum class FoundState {
   kNew,      // just created
@@ -82,17 +89,23 @@ class ExtentFile {
     return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(base_ + format::kIntentsOffset + i * format::kIntentDistance));
   }
 
-  // Makes the live state that of the superblock, as far as it is used before it is published.
+  // Withdraws the live state, and makes it that of the superblock, as far as it is used before it is
+  // published.
   void ResetLiveState() {
+    WithdrawLiveState();
     if constexpr (kMapped) {
       for (unsigned i = 0; i < format::kIntentWords; ++i) IntentWord(i).store(0, std::memory_order_release);
     }
     StoreLive(&format::LiveState::applied_index, super_.applied_index);
   }
 
+  // The log that the superblock names.
+  log::NamedLog LogInFile() const { return {super_.log_id, {super_.log_lsn, super_.log_sequence}, super_.secret}; }
+
   // Marks the file durably as in use, with stamps of epochs up to `last_epoch`. Call before any other
   // change.
   Status MarkInUse(std::uint64_t last_epoch) {
+    if constexpr (!kMapped) HAKO_RETURN_IF_ERROR(ForgetLiveState());
     super_.clean = 0;
     super_.note_size = 0;
     super_.last_epoch = std::max<std::uint64_t>(super_.last_epoch, last_epoch);
@@ -396,18 +409,37 @@ class ExtentFile {
     if (super_.clean == 1) {
       // The note is optional; it is cut off before the file is marked as in use.
       if (super_.note_size <= size - super_.tail) found_ = FoundState::kClean;
+    } else if constexpr (requires { file_.MapIdentity(); }) {
+      format::LiveState left;
+      HAKO_RETURN_IF_ERROR(Read(format::kLiveStateOffset, reinterpret_cast<char*>(&left), sizeof(left)));
+      if (IsOf(left, file_.MapIdentity())) {
+        return absl::FailedPreconditionError(
+            "a killed process had the file mapped, and its updates may be in memory only: open it as a MemoryMapParallelFile, and close "
+            "it");
+      }
     } else if constexpr (kMapped && KernelBackedFile<FileT>) {
-      const FileIdentity identity = file_.Identity();
       const std::uint64_t live_tail = live_->tail;
-      const bool same = live_->in_use == 1 && live_->boot_id == identity.boot_id && live_->device == identity.device &&
-                        live_->inode == identity.inode && live_->poisoned == 0;
-      if (same && live_tail >= super_.tail && live_tail % format::kExtentUnit == 0 && live_tail <= std::min(size, tail_max) &&
-          live_->index_extents <= format::kIndexExtentsMax) {
+      if (IsOf(*live_, file_.Identity()) && live_tail >= super_.tail && live_tail % format::kExtentUnit == 0 &&
+          live_tail <= std::min(size, tail_max) && live_->index_extents <= format::kIndexExtentsMax) {
         tail_.store(live_tail);
         found_ = FoundState::kKilled;
       }
     }
     return absl::OkStatus();
+  }
+
+  // Whether the live state was left by a killed process, and counts.
+  static bool IsOf(const format::LiveState& live, const FileIdentity& identity) {
+    return live.in_use == 1 && live.boot_id == identity.boot_id && live.device == identity.device && live.inode == identity.inode &&
+           live.poisoned == 0;
+  }
+  // What a process has left that had the file mapped counts no more.
+  Status ForgetLiveState() {
+    static constexpr format::LiveState kNone{};
+    format::LiveState left;
+    HAKO_RETURN_IF_ERROR(Read(format::kLiveStateOffset, reinterpret_cast<char*>(&left), sizeof(left)));
+    if (left.in_use == 0) return absl::OkStatus();
+    return Write(format::kLiveStateOffset, {reinterpret_cast<const char*>(&kNone), sizeof(kNone)});
   }
 
   // The live state and the table of index extents are used in place if the file is mapped.

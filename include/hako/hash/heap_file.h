@@ -29,6 +29,8 @@
 #include "hako/hash/extent_bytes.h"
 #include "hako/hash/extent_file.h"
 #include "hako/hash/record_view.h"
+#include "hako/hash/sync_progress.h"
+#include "hako/log/update_log.h"
 #include "hako/sync/atomic_bytes.h"
 #include "hako/sync/sticky_status.h"
 
@@ -71,11 +73,27 @@ class HeapFile {
   // ---- whether it accepts writes ----
   // OK, or the failure after which the heap refuses writes. Also OK for a file that is open for
   // reading, which accepts no writes.
-  Status Health() const { return extents_->file().IsWritable() ? refusal_.Get() : absl::OkStatus(); }
+  Status Health() const { return failure_.Get(); }
   Status Refusal() const { return refusal_.Get(); }
   const sync::StickyStatus& refusal() const { return refusal_; }
   bool AcceptsWrites() const { return refusal_.IsOk(); }
-  void Poison(const Status& why) { refusal_.Set(NoMoreWritesError(why)); }
+  void Poison(const Status& why) {
+    failure_.Set(NoMoreWritesError(why));
+    refusal_.Set(failure_.Get());
+  }
+  // After a failure of the log. The heap can still be synchronized.
+  void RefuseUpdates(const Status& why) { refusal_.Set(why); }
+
+  // ---- the log of the updates since the last synchronization, if there is one ----
+  using Log = log::UpdateLog<log::LogFileOf<FileT>, SyncProgress>;
+  Log& log() { return log_; }
+  SyncProgress& sync_progress() { return sync_progress_; }
+  // With nothing locked: waits a while for a synchronization if the log has become long.
+  void PauseIfLogIsLong() {
+    if (!needs_pause_.load(std::memory_order_relaxed)) return;
+    needs_pause_.store(false, std::memory_order_relaxed);
+    log_.PauseIfLong();
+  }
 
   // ---- scans ----
   // Calls enter(Extent) for each heap extent in [from, to) and then Status visit(ScannedRecord) for
@@ -154,7 +172,7 @@ class HeapFile {
   // is unknown. If a state became durable with the old one, it would have a record too many or too
   // few.
   [[gnu::cold]] void StopAt(const Status& unread) {
-    if (AcceptsWrites()) Poison(unread);
+    if (extents_->file().IsWritable()) Poison(unread);
   }
 
   std::uint32_t HandleOf(std::uint64_t offset) const { return static_cast<std::uint32_t>(HandleAt(offset)); }
@@ -196,7 +214,11 @@ class HeapFile {
   alignas(64) std::atomic<std::uint64_t> epoch_{0};
   std::atomic<std::uint64_t> durable_epoch_;  // of the superblock, once durable
   std::atomic<std::uint64_t> stamps_{0};
-  sync::StickyStatus refusal_;  // why writes are refused
+  sync::StickyStatus failure_;  // of a write or a sync
+  sync::StickyStatus refusal_;  // why updates are refused: a failure, or opened read-only
+  SyncProgress sync_progress_;
+  std::atomic<bool> needs_pause_{false};
+  Log log_{sync_progress_, needs_pause_};
 };
 
 template <File FileT>

@@ -145,7 +145,7 @@ class PositionalRecords : public HeapFile<FileT> {
   }
   void StoreStamp(std::uint32_t handle, format::Stamp stamp) {
     const std::uint16_t bits = stamp.bits();
-    if (this->AcceptsWrites())
+    if (this->Health().ok() && !KeepsStamps())
       (void)this->WriteOrPoison(OffsetOf(handle) + Heap::kStampAt, {reinterpret_cast<const char*>(&bits), sizeof(bits)});
   }
   // Writes a record into a block that no entry names yet. Direct I/O writes the whole block, so that

@@ -32,18 +32,21 @@ typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachWri
   reclaimer_.CloseEpoch();
   this->UseEpoch(closed + 1);
   this->PublishEpoch();
-  return {closed, extents_->tail(), pool_->TakeWaiting(), pool_->Take(unstamped), HarvestIsOver(), AppliedIndex()};
+  log().NoteBegin();
+  return {closed, extents_->tail(), log().position(), pool_->TakeWaiting(), pool_->Take(unstamped), HarvestIsOver(), AppliedIndex()};
 }
 
 template <File FileT>
 Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t num_records) {
   Status status = Health();
   if (status.ok()) status = extents_->Sync();
+  if (status.ok()) status = log().PrepareCheckpoint(closed.log_end);
   if (status.ok()) {
     status = extents_->Commit([&](format::HashSuperBlock& super) {
       super.epoch = closed.epoch;
       super.last_epoch = closed.epoch + 2;  // the next one may be closed before it is durable
       super.tail = closed.tail;
+      NameLog(super, log().id(), closed.log_end);
       super.num_records = num_records;
       super.applied_index = closed.applied_index;
       super.synced_at = WallClock();
@@ -54,9 +57,12 @@ Status RecordHeap<FileT>::CommitEpoch(const ClosedEpoch& closed, std::uint64_t n
   }
   if (!status.ok()) {
     Poison(status);
+    this->sync_progress().NoteSynced(false);
     return status;
   }
   this->NoteDurable(closed.epoch);
+  log().NoteCheckpoint(closed.log_end);
+  this->sync_progress().NoteSynced(true);
   return absl::OkStatus();
 }
 

@@ -84,7 +84,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   using Heap = HeapFile<FileT>;
 
  public:
-  using Heap::AcceptsWrites, Heap::epoch, Heap::epochs, Heap::Health, Heap::KeyHash, Heap::OffsetOf, Heap::Poison, Heap::Scan;
+  using Heap::AcceptsWrites, Heap::epoch, Heap::epochs, Heap::Health, Heap::KeyHash, Heap::log, Heap::OffsetOf, Heap::Poison, Heap::Scan;
   using Records::kMapped, Records::kReadsAhead;
   using typename Heap::ScannedRecord, typename Records::Ahead;
   static constexpr bool kOverwrites = false;
@@ -98,7 +98,8 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
     OwnedScratch write_buffer;
     std::uint32_t freed = 0;  // a large block that ReleaseFreed makes free
     unsigned freed_class = 0;
-    Run ahead;  // the block of a WriteAhead in progress
+    Run ahead;              // the block of a WriteAhead in progress
+    std::uint64_t lsn = 0;  // behind its last update in the log
   };
 
   // min_read_size: see HashOptions.
@@ -161,6 +162,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   struct ClosedEpoch {
     std::uint64_t epoch;
     std::uint64_t tail;
+    log::Position log_end;          // has all updates of the epoch
     FreeBlockPool::Chains waiting;  // free once the epoch is durable, by size class
     std::uint32_t unstamped;        // a chain of free blocks, see ReleaseUnstamped
     bool has_all_retired;           // `waiting` has every block that was retired up to its end

@@ -11,8 +11,14 @@ Status RecordLog<FileT>::Begin(Position keep) HAKO_TRY {
   const Lsn tail = tail_.load(std::memory_order_relaxed);
   {
     sync::MutexLock lock(tail_mutex_);
-    // The log is read from this one on up to its end.
-    const std::uint64_t predecessor = segments_.used().empty() ? 0 : SegmentAt(tail).sequence;
+    // The log is read from this one on up to its end. An empty segment of an earlier opening is
+    // skipped: many openings without an update need no more space.
+    std::uint64_t predecessor = 0;
+    if (!segments_.used().empty()) {
+      const Segment& last = SegmentAt(tail);
+      const bool skips = last.first == tail && last.sequence != segments_.used().front().sequence && last.sequence != keep.sequence;
+      predecessor = skips ? last.predecessor : last.sequence;
+    }
     HAKO_RETURN_IF_ERROR(StartSegment(tail, predecessor));
     if (Status status = segments_.KeepOneFree(); !status.ok() && !absl::IsResourceExhausted(status)) return status;
     HAKO_RETURN_IF_ERROR(file_.Sync());

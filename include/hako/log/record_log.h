@@ -81,6 +81,13 @@ class RecordLog {
     sync::MutexLock lock(tail_mutex_);
     return segments_.is_empty();
   }
+  // Makes all of the log durable that Open has found.
+  Status Sync() { return file_.Sync(); }
+  // The number of segments that Replay has read.
+  std::size_t num_segments() const {
+    sync::MutexLock lock(tail_mutex_);
+    return segments_.used().size();
+  }
   // Starts a segment behind the end that Replay found. The updates from `keep` on, which is durable,
   // are not durable elsewhere.
   Status Begin(Position keep);

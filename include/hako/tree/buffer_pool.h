@@ -60,6 +60,7 @@
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/format/page_format.h"
 #include "hako/format/record_format.h"
+#include "hako/log/update_log.h"
 #include "hako/sync/mutex.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
@@ -75,7 +76,6 @@
 #include "hako/tree/page_states.h"
 #include "hako/tree/page_store.h"
 #include "hako/tree/unsaved_value.h"
-#include "hako/tree/update_log.h"
 
 namespace hako::tree {
 
@@ -215,8 +215,9 @@ class BufferPool {
   void NoteChange() { dirty_.NoteChange(); }
   DirtyPages& dirty() { return dirty_; }
   LongValues& long_values() { return long_values_; }
+  using Log = log::UpdateLog<log::LogFileOf<FileT>, CheckpointProgress>;
   CheckpointProgress& progress() { return progress_; }
-  UpdateLog<LogFileOf<FileT>>& log() { return log_; }
+  Log& log() { return log_; }
   PageArena& arena() { return *arena_; }
   const char* At(const Line& line) const { return At(std::atomic_ref(const_cast<Line&>(line).unit).load(std::memory_order_relaxed)); }
   // Begins a checkpoint of the store. The first call finds the free ids.
@@ -380,7 +381,7 @@ class BufferPool {
   CheckpointProgress progress_;
   alignas(64) std::atomic<std::uint64_t> used_units_{0};
   std::atomic<bool> needs_eviction_{false};
-  UpdateLog<LogFileOf<FileT>> log_{progress_, needs_eviction_};
+  Log log_{progress_, needs_eviction_};
   // Added to the limit, see HeldPages; and the part of it that belongs to finished updates.
   std::atomic<std::uint64_t> held_bytes_{0}, unsaved_held_bytes_{0};
 

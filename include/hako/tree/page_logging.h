@@ -1,4 +1,4 @@
-// How the page engine logs its updates, where its space has a log (tree/update_log.h).
+// How the page engine logs its updates, where its space has a log (log/update_log.h).
 #pragma once
 
 #include <concepts>

@@ -1,4 +1,4 @@
-#include "hako/dbm/tree_log.h"
+#include "hako/dbm/log_place.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,6 +18,11 @@ std::string LogPathOf(const std::string& path) {
   std::error_code error;
   const std::string canonical = std::filesystem::canonical(path, error).string();
   return (error ? path : canonical) + std::string(kEnding);
+}
+
+FileNumber NumberOf(const std::string& path) {
+  struct stat found;
+  return stat(path.c_str(), &found) == 0 ? FileNumber{found.st_dev, found.st_ino} : FileNumber{};
 }
 
 Status TakePermissionsOfDatabase(const std::string& path) {

@@ -1,4 +1,4 @@
-// Where the log of a TreeDBM lies: in a file beside the database, DATABASE-log, or in one that the
+// Where the log of a database lies: in a file beside the database, DATABASE-log, or in one that the
 // application has opened.
 #pragma once
 
@@ -21,6 +21,9 @@ namespace hako {
 
 // Returns the absolute path of the log of the database at `path`, which may be a symbolic link to it.
 std::string LogPathOf(const std::string& path);
+// The file at a path: its device and inode; zeros if there is none.
+using FileNumber = std::pair<std::uint64_t, std::uint64_t>;
+FileNumber NumberOf(const std::string& path);
 // Gives the log at `path` the permissions, owner and group of its database.
 Status TakePermissionsOfDatabase(const std::string& path);
 
@@ -61,8 +64,9 @@ class LogPlace {
     if (!path_.empty()) HAKO_RETURN_IF_ERROR(TakePermissionsOfDatabase(path_));
     return file;
   }
-  // Removes the log, which the database does not need any more. REQUIRES: it is closed
-  Status Remove() { return path_.empty() ? absl::OkStatus() : RemoveFile(path_); }
+  // Removes the log, which the database does not need any more, unless another file has taken its
+  // place. REQUIRES: it is closed
+  Status Remove() { return path_.empty() || number_ == FileNumber{} || NumberOf(path_) != number_ ? absl::OkStatus() : RemoveFile(path_); }
 
  private:
   // Whether it begins as a log does, or has only zeros there, as one that was not completed.
@@ -81,13 +85,18 @@ class LogPlace {
     }
     if constexpr (PathFile<LogFile>) {
       options_.mode = mode;
-      if (!path_.empty()) return LogFile::Open(path_, options_);
+      if (!path_.empty()) {
+        auto file = LogFile::Open(path_, options_);
+        if (file.ok()) number_ = NumberOf(path_);
+        return file;
+      }
     }
     return absl::NotFoundError("no log");
   }
 
   std::optional<LogFile> file_;
-  std::string path_;  // empty: file_ is the log, or there is none
+  std::string path_;   // empty: file_ is the log, or there is none
+  FileNumber number_;  // of the log that was opened
   FileOptions options_;
 };
 

@@ -1,14 +1,15 @@
-// The log of the updates of a tree in a file (log/record_log.h): the updates since its last
-// checkpoint, which the file lacks.
+// The log of the updates of a database in a file (log/record_log.h): what the file lacks since its
+// last checkpoint. "Checkpoint" is here what makes a state of the file durable: a checkpoint of a
+// TreeDBM, a synchronization of a HashDBM.
 //
-// An update is appended before its first change, while its leaves are locked, so the log has the
-// updates of each key in their order. A checkpoint names the end of the log at the moment at which
-// it stops the writers (format/tree_file_format.h); opening the database makes the later updates
+// An update is appended before its first change, while its leaves or buckets are locked, so the log
+// has the updates of each key in their order. A checkpoint names the end of the log at the moment at
+// which it stops the writers (the superblock has it); opening the database makes the later updates
 // again. A checkpoint is requested when the log since the last one exceeds its limit, or finds no
 // space, as a checkpoint frees the space of older updates.
 //
 // Thread-safe: Append and WaitDurable. Start, Stop and the replay: while no other thread uses the
-// tree. The checkpoint calls the rest.
+// database. The checkpoint calls the rest.
 #pragma once
 
 #include <algorithm>
@@ -28,22 +29,31 @@
 #include "hako/log/record_log.h"
 #include "hako/sync/mutex.h"
 #include "hako/sync/sticky_status.h"
-#include "hako/tree/checkpoint_progress.h"
 
-namespace hako::tree {
+namespace hako::log {
 
-// The file type of the log of a tree in a FileT. An appended update must be in the kernel's page cache
-// at once.
+// The file type of the log of a database in a FileT. What is appended must be in the kernel's page
+// cache at once.
 template <File FileT>
 using LogFileOf = std::conditional_t<PathFile<FileT> && !KernelBackedFile<FileT>, MemoryMapParallelFile, FileT>;
 
-template <File FileT>
+// The log that a superblock names, zeros = none; where the updates begin that the file lacks; and what
+// seeds the checks.
+struct NamedLog {
+  DatabaseId id{};
+  Position from;
+  std::uint64_t secret = 0;
+};
+
+// Progress: Ask() requests a checkpoint, has_failed() says that the last one failed, WaitFor(time,
+// done) waits for one.
+template <File FileT, class Progress>
 class UpdateLog {
  public:
-  using Log = log::RecordLog<FileT>;
+  using Log = RecordLog<FileT>;
 
   // `needs_pause` is set while a writer should call PauseIfLong.
-  UpdateLog(CheckpointProgress& progress, std::atomic<bool>& needs_pause) : progress_(progress), needs_pause_(needs_pause) {}
+  UpdateLog(Progress& progress, std::atomic<bool>& needs_pause) : progress_(progress), needs_pause_(needs_pause) {}
   UpdateLog(const UpdateLog&) = delete;
   UpdateLog& operator=(const UpdateLog&) = delete;
 
@@ -51,13 +61,13 @@ class UpdateLog {
   HAKO_INLINE bool is_on() const { return log_ != nullptr; }
   // Appends a run, and sets *lsn to the LSN behind it. An error leaves the log as it was.
   // REQUIRES: is_on, and run is not empty
-  Status Append(std::span<const format::LogEntry> run, log::Lsn* lsn) {
+  Status Append(std::span<const format::LogEntry> run, Lsn* lsn) {
     HAKO_RETURN_IF_ERROR(refusal_.Get());
-    StatusOr<log::Lsn> appended = log_->Append(run);
+    StatusOr<Lsn> appended = log_->Append(run);
     if (appended.ok()) *lsn = *appended;
     return Appended(appended.status(), *lsn);
   }
-  HAKO_INLINE Status Append(const format::LogEntry& entry, log::Lsn* lsn) {
+  HAKO_INLINE Status Append(const format::LogEntry& entry, Lsn* lsn) {
     if (!refusal_.IsOk()) [[unlikely]]
       return refusal_.Get();
     const Status status = log_->Append(entry, lsn);
@@ -65,12 +75,12 @@ class UpdateLog {
       return absl::OkStatus();
     return Appended(status, *lsn);
   }
-  // Returns once everything below `lsn` survives a power cut.
-  Status WaitDurable(log::Lsn lsn) { return log_->WaitDurable(lsn); }
+  // Returns once everything below `lsn` survives a power cut; an LSN behind the end means the end.
+  Status WaitDurable(Lsn lsn) { return log_->WaitDurable(std::min(lsn, log_->tail())); }
   // Makes sure that a short update can be appended.
   Status Reserve() { return log_->Reserve(kShort); }
   // Refuses all updates until the next checkpoint has begun, as the log lacks one, or permanently if
-  // it has one that the tree lacks.
+  // it has one that the database lacks.
   void RefuseUntilCheckpoint(const Status& why) { refusal_.Set(why); }
   void Fail(const Status& why) {
     failure_.Set(NoMoreWritesError(why));
@@ -86,22 +96,22 @@ class UpdateLog {
   // ---- for opening, checkpoints and closing ----
 
   // The database names this log from the next checkpoint on; zeros = none.
-  void set_id(const log::DatabaseId& id) { id_ = id; }
-  const log::DatabaseId& id() const { return id_; }
+  void set_id(const DatabaseId& id) { id_ = id; }
+  const DatabaseId& id() const { return id_; }
   // The end of the log, or how far it was replayed.
-  log::Position position() const {
+  Position position() const {
     if (is_on()) return log_->position();
     sync::MutexLock lock(replay_mutex_);
     return replayed_;
   }
-  void NoteReplayed(log::Position position) {
+  void NoteReplayed(Position position) {
     sync::MutexLock lock(replay_mutex_);
     replayed_ = position;
   }
   // Logs updates from now on. `limit`: bytes of log between two checkpoints.
-  void Start(std::unique_ptr<Log> log, std::uint64_t limit, log::Position checkpoint) {
+  void Start(std::unique_ptr<Log> log, std::uint64_t limit, Position checkpoint) {
     log_ = std::move(log);
-    limit_ = std::min(limit, log_->capacity() / 8);
+    limit_ = std::min(std::max(limit, kLimitMin), log_->capacity() / 8);
     NoteCheckpoint(checkpoint);
   }
   // With nothing locked: waits a while for a checkpoint if the log has twice its limit.
@@ -120,9 +130,9 @@ class UpdateLog {
   }
   // Before a superblock names `position`: makes its segment durable. A log that has failed is not
   // needed after the checkpoint.
-  Status PrepareCheckpoint(log::Position position) { return is_on() && Health().ok() ? log_->SyncSegment(position) : absl::OkStatus(); }
+  Status PrepareCheckpoint(Position position) { return is_on() && Health().ok() ? log_->SyncSegment(position) : absl::OkStatus(); }
   // A checkpoint has everything before `position`.
-  void NoteCheckpoint(log::Position position) {
+  void NoteCheckpoint(Position position) {
     if (!is_on()) return;
     log_->Release(position);
     checkpoint_.store(position.lsn, std::memory_order_relaxed);
@@ -131,11 +141,11 @@ class UpdateLog {
   std::uint64_t file_bytes() const { return is_on() ? log_->file_bytes() : 0; }
 
  private:
-  static constexpr std::uint64_t kShort = 64;
+  static constexpr std::uint64_t kShort = 64, kLimitMin = 64 << 10;
 
   bool IsLong() const { return log_->tail() - checkpoint_.load(std::memory_order_relaxed) >= 2 * limit_; }
   // After a failure, or once a checkpoint is due.
-  Status Appended(const Status& status, log::Lsn lsn) {
+  Status Appended(const Status& status, Lsn lsn) {
     if (status.ok() && lsn < ask_at_.load(std::memory_order_relaxed)) return status;
     progress_.Ask();
     if (!status.ok()) return status;
@@ -146,16 +156,16 @@ class UpdateLog {
     return status;
   }
 
-  CheckpointProgress& progress_;
+  Progress& progress_;
   std::atomic<bool>& needs_pause_;
   std::unique_ptr<Log> log_;  // nullptr: updates are not logged
-  log::DatabaseId id_{};
+  DatabaseId id_{};
   std::uint64_t limit_ = 0;
   mutable sync::Mutex replay_mutex_;
-  log::Position replayed_ ABSL_GUARDED_BY(replay_mutex_);  // while updates are not logged
-  std::atomic<log::Lsn> checkpoint_{0};                    // the last checkpoint has all before it
-  std::atomic<log::Lsn> ask_at_{0};                        // a checkpoint is requested when the log gets there
+  Position replayed_ ABSL_GUARDED_BY(replay_mutex_);  // while updates are not logged
+  std::atomic<Lsn> checkpoint_{0};                    // the last checkpoint has all before it
+  std::atomic<Lsn> ask_at_{0};                        // a checkpoint is requested when the log gets there
   sync::StickyStatus refusal_, failure_;
 };
 
-}  // namespace hako::tree
+}  // namespace hako::log

@@ -1,4 +1,4 @@
-// The log of a TreeDBM: what Open finds after the death of a process, and which files it refuses.
+// The log of a database: what Open finds after the death of a process, and which files it refuses.
 //
 // A process is killed here by copying its files as they are in the page cache.
 #include <chrono>
@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/any_dbm.h"
+#include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/file/memory_file.h"
 #include "hako/file/memory_map_parallel_file.h"
@@ -31,15 +32,48 @@ namespace {
 
 using testing::HasSubstr;
 
+// A kind of database that logs its updates. A copied file of a mapped HashDBM looks like one after a
+// power cut.
 template <class FileT>
-class TreeLogTest : public testing::Test {
- protected:
+struct Tree {
   using Database = TreeDBM<FileT>;
+  static constexpr bool kIsTree = true;
+  static constexpr TreeOptions kOptions = {.page_size = 512};
+  template <class F>
+  using On = Tree<F>;
+};
+template <class FileT>
+struct Hash {
+  using Database = HashDBM<FileT>;
+  static constexpr bool kIsTree = false;
+  static constexpr HashOptions kOptions = {.durability = MappedFile<FileT> ? Durability::kPower : Durability::kProcess};
+  template <class F>
+  using On = Hash<F>;
+};
+
+template <class Kind>
+class LogTest : public testing::Test {
+ protected:
+  using Database = typename Kind::Database;
+  static constexpr auto kOptions = Kind::kOptions;
+  static constexpr bool kIsTree = Kind::kIsTree;
+  static constexpr int kSlowness = kOptions.durability == Durability::kPower ? 10 : 1;  // each update is synced
 
   std::string path() const { return directory_.File("db"); }
   static std::string LogOf(const std::string& path) { return path + "-log"; }
-  auto Open(const std::string& path, const TreeOptions& options = {}, OpenMode mode = OpenMode::kCreate) {
+  template <class Options = std::remove_const_t<decltype(kOptions)>>
+  auto Open(const std::string& path, const Options& options = kOptions, OpenMode mode = OpenMode::kCreate) {
     return Database::Open(path, options, {.mode = mode});
+  }
+  static auto With(Durability durability) {
+    auto options = kOptions;
+    options.durability = durability;
+    return options;
+  }
+  static auto WithLogBytes(std::uint64_t log_bytes) {
+    auto options = kOptions;
+    options.log_bytes = log_bytes;
+    return options;
   }
   // The files as they are now, under another name.
   std::string Kill(const std::string& name = "killed") {
@@ -51,21 +85,22 @@ class TreeLogTest : public testing::Test {
   }
   TempDir directory_;
 };
-using Files = testing::Types<MemoryMapParallelFile, PositionalParallelFile>;
-TYPED_TEST_SUITE(TreeLogTest, Files);
+using Kinds =
+    testing::Types<Tree<MemoryMapParallelFile>, Tree<PositionalParallelFile>, Hash<MemoryMapParallelFile>, Hash<PositionalParallelFile>>;
+TYPED_TEST_SUITE(LogTest, Kinds);
 
-TYPED_TEST(TreeLogTest, HasEveryUpdateAfterAKill) {
-  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path(), {.page_size = 512}));
+TYPED_TEST(LogTest, HasEveryUpdateAfterAKill) {
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path()));
   Random random(TestSeed());
   SCOPED_TRACE(TestSeed());
   Records expected;
-  for (int i = 0; i < 5000; ++i) {
+  for (int i = 0; i < 5000 / this->kSlowness; ++i) {
     const std::string key = NumberedKey(random.Below(1500));
-    if (i == 2000) {
+    if (i == 2000 / this->kSlowness) {
       ASSERT_THAT(db->Clear(), IsOk());
       expected.clear();
-    } else if (i % 1000 == 999) {
-      ASSERT_THAT(db->RemoveRange(NumberedKey(300), NumberedKey(700)), IsOk());
+    } else if (i % 1000 == 999 && this->kIsTree) {
+      if constexpr (TestFixture::kIsTree) ASSERT_THAT(db->RemoveRange(NumberedKey(300), NumberedKey(700)), IsOk());
       expected.erase(expected.lower_bound(NumberedKey(300)), expected.lower_bound(NumberedKey(700)));
     } else if (i % 5 == 4) {
       EXPECT_EQ(db->Remove(key).ok(), expected.erase(key) == 1);
@@ -77,11 +112,14 @@ TYPED_TEST(TreeLogTest, HasEveryUpdateAfterAKill) {
       ASSERT_THAT(db->Set(key, expected[key]), IsOk());
     }
   }
-  ASSERT_THAT(db->RemoveRange(NumberedKey(1400)), IsOk());
-  expected.erase(expected.lower_bound(NumberedKey(1400)), expected.end());
+  if constexpr (TestFixture::kIsTree) {
+    ASSERT_THAT(db->RemoveRange(NumberedKey(1400)), IsOk());
+    expected.erase(expected.lower_bound(NumberedKey(1400)), expected.end());
+  }
   const std::string killed = this->Kill();
   for (const OpenMode mode : {OpenMode::kReadOnly, OpenMode::kReadWrite, OpenMode::kReadWrite}) {
-    ASSERT_OK_AND_ASSIGN(auto found, this->Open(killed, {}, mode));
+    if (!this->kIsTree && mode == OpenMode::kReadOnly) continue;
+    ASSERT_OK_AND_ASSIGN(auto found, this->Open(killed, this->kOptions, mode));
     EXPECT_EQ(ListByIterator(*found).records, expected);
     EXPECT_EQ(found->Count(), expected.size());
     EXPECT_THAT(found->Verify(), IsOk());
@@ -90,7 +128,7 @@ TYPED_TEST(TreeLogTest, HasEveryUpdateAfterAKill) {
   EXPECT_FALSE(std::filesystem::exists(this->LogOf(killed)));
 }
 
-TYPED_TEST(TreeLogTest, IsNotThereAfterCloseNorWithoutDurability) {
+TYPED_TEST(LogTest, IsNotThereAfterCloseNorWithoutDurability) {
   {
     ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path()));
     EXPECT_TRUE(std::filesystem::exists(this->LogOf(this->path())));
@@ -98,7 +136,7 @@ TYPED_TEST(TreeLogTest, IsNotThereAfterCloseNorWithoutDurability) {
     ASSERT_THAT(db->Close(), IsOk());
     EXPECT_FALSE(std::filesystem::exists(this->LogOf(this->path())));
   }
-  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path(), {.durability = Durability::kNone}));
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path(), this->With(Durability::kNone)));
   EXPECT_FALSE(std::filesystem::exists(this->LogOf(this->path())));
   ASSERT_THAT(db->Set("key", "other"), IsOk());
   ASSERT_OK_AND_ASSIGN(auto killed, this->Open(this->Kill()));
@@ -106,12 +144,12 @@ TYPED_TEST(TreeLogTest, IsNotThereAfterCloseNorWithoutDurability) {
 }
 
 // A log that is needed is read even if the database is opened without one, which then drops it.
-TYPED_TEST(TreeLogTest, IsDroppedAfterACheckpoint) {
+TYPED_TEST(LogTest, IsDroppedAfterACheckpoint) {
   ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path()));
   ASSERT_THAT(db->Set("key", "value"), IsOk());
   const std::string killed = this->Kill();
   {
-    ASSERT_OK_AND_ASSIGN(auto found, this->Open(killed, {.durability = Durability::kNone}));
+    ASSERT_OK_AND_ASSIGN(auto found, this->Open(killed, this->With(Durability::kNone)));
     EXPECT_FALSE(std::filesystem::exists(this->LogOf(killed)));
     EXPECT_EQ(found->Get("key").value(), "value");
     std::filesystem::copy_file(killed, this->directory_.File("again"));
@@ -120,7 +158,7 @@ TYPED_TEST(TreeLogTest, IsDroppedAfterACheckpoint) {
   EXPECT_EQ(again->Get("key").value(), "value");
 }
 
-TYPED_TEST(TreeLogTest, IsRefusedIfMissingEmptyForeignOrDamaged) {
+TYPED_TEST(LogTest, IsRefusedIfMissingEmptyForeignOrDamaged) {
   ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path()));
   ASSERT_THAT(db->Set("key", "value"), IsOk());
   ASSERT_THAT(db->WaitDurable(db->LastLsn()), IsOk());
@@ -130,7 +168,7 @@ TYPED_TEST(TreeLogTest, IsRefusedIfMissingEmptyForeignOrDamaged) {
   const std::string log = this->LogOf(killed), kept = this->directory_.File("kept");
   std::filesystem::rename(log, kept);
   for (const OpenMode mode : {OpenMode::kReadOnly, OpenMode::kReadWrite, OpenMode::kCreate}) {
-    EXPECT_THAT(this->Open(killed, {}, mode), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("the log is missing")));
+    EXPECT_THAT(this->Open(killed, this->kOptions, mode), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("the log is missing")));
     EXPECT_FALSE(std::filesystem::exists(log));
   }
   { ASSERT_THAT(MemoryMapParallelFile::Open(log), IsOk()); }
@@ -153,7 +191,7 @@ TYPED_TEST(TreeLogTest, IsRefusedIfMissingEmptyForeignOrDamaged) {
 }
 
 // The log of an earlier use of the database, which nothing needs.
-TYPED_TEST(TreeLogTest, DropsAStaleOne) {
+TYPED_TEST(LogTest, DropsAStaleOne) {
   ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path()));
   ASSERT_THAT(db->Set("key", "old"), IsOk());
   std::filesystem::copy_file(this->LogOf(this->path()), this->directory_.File("stale"));
@@ -168,8 +206,8 @@ TYPED_TEST(TreeLogTest, DropsAStaleOne) {
 }
 
 // Updates of few pages never make a checkpoint due.
-TYPED_TEST(TreeLogTest, CausesCheckpointsThatFreeItsSpace) {
-  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path(), {.log_bytes = 1 << 20}));
+TYPED_TEST(LogTest, CausesCheckpointsThatFreeItsSpace) {
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path(), this->WithLogBytes(1 << 20)));
   const std::string value(1000, 'v');
   std::uint64_t i = 0;
   for (std::uint64_t checkpoints = 0; checkpoints < 5; ++checkpoints) {
@@ -185,21 +223,23 @@ TYPED_TEST(TreeLogTest, CausesCheckpointsThatFreeItsSpace) {
   EXPECT_EQ(killed->Count(), 10u);
 }
 
-TYPED_TEST(TreeLogTest, ReplaysMoreThanTheCacheHolds) {
+TYPED_TEST(LogTest, ReplaysMoreThanTheCacheHolds) {
   const std::string value(3000, 'v');
-  const TreeOptions small = {.cache_bytes = 1 << 20};
-  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path(), {.log_bytes = std::uint64_t{1} << 30}));
-  for (std::uint64_t i = 0; i < 5000; ++i) ASSERT_THAT(db->Set(NumberedKey(i * 7919 % 5000), value), IsOk());
+  auto small = this->kOptions;
+  if constexpr (TestFixture::kIsTree) small.cache_bytes = 1 << 20;
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path(), this->WithLogBytes(std::uint64_t{1} << 30)));
+  constexpr std::uint64_t kCount = 5000 / TestFixture::kSlowness;
+  for (std::uint64_t i = 0; i < kCount; ++i) ASSERT_THAT(db->Set(NumberedKey(i * 7919 % kCount), value), IsOk());
   const std::string killed = this->Kill();
   ASSERT_OK_AND_ASSIGN(auto found, this->Open(killed, small));
-  EXPECT_EQ(found->Count(), 5000u);
+  EXPECT_EQ(found->Count(), kCount);
   EXPECT_THAT(found->Verify(), IsOk());
 }
 
-TYPED_TEST(TreeLogTest, TakesUpdatesOfManyThreads) {
+TYPED_TEST(LogTest, TakesUpdatesOfManyThreads) {
   constexpr int kThreads = 4;
-  constexpr std::uint64_t kEach = 2000;
-  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path(), {.page_size = 256, .checkpoint_bytes = 1 << 20}));
+  constexpr std::uint64_t kEach = 2000 / TestFixture::kSlowness;
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path(), this->WithLogBytes(1 << 20)));
   RunThreads(kThreads, [&](int thread) {
     for (std::uint64_t i = 0; i < kEach; ++i) {
       ASSERT_THAT(db->Set(NumberedKey(i * kThreads + static_cast<std::uint64_t>(thread)), "value"), IsOk());
@@ -212,18 +252,24 @@ TYPED_TEST(TreeLogTest, TakesUpdatesOfManyThreads) {
   EXPECT_EQ(killed->GetSize("shared").value(), kThreads * kEach);
 }
 
-TYPED_TEST(TreeLogTest, ReadOnlyDatabaseWithNewerUpdatesIsNotCopied) {
+// A tree has the updates of its log in memory then; a hash table has to write them.
+TYPED_TEST(LogTest, ReadOnlyDatabaseWithNewerUpdatesIsNotCopied) {
   ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path()));
   ASSERT_THAT(db->Set("key", "value"), IsOk());
   const std::string killed = this->Kill();
-  ASSERT_OK_AND_ASSIGN(auto found, this->Open(killed, {}, OpenMode::kReadOnly));
+  if (!this->kIsTree) {
+    EXPECT_THAT(this->Open(killed, this->kOptions, OpenMode::kReadOnly), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("log")));
+    EXPECT_TRUE(std::filesystem::exists(this->LogOf(killed)));
+    return;
+  }
+  ASSERT_OK_AND_ASSIGN(auto found, this->Open(killed, this->kOptions, OpenMode::kReadOnly));
   EXPECT_THAT(found->CopyTo(this->directory_.File("copy")), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("log")));
   ASSERT_THAT(found->Close(), IsOk());
   EXPECT_TRUE(std::filesystem::exists(this->LogOf(killed)));
 }
 
 // A copy needs no log, though its source has one.
-TYPED_TEST(TreeLogTest, CopyIsComplete) {
+TYPED_TEST(LogTest, CopyIsComplete) {
   ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path()));
   ASSERT_THAT(db->Set("key", "value"), IsOk());
   ASSERT_THAT(db->CopyTo(this->directory_.File("copy")), IsOk());
@@ -231,7 +277,7 @@ TYPED_TEST(TreeLogTest, CopyIsComplete) {
   EXPECT_EQ(copy->Get("key").value(), "value");
 }
 
-TYPED_TEST(TreeLogTest, HasThePermissionsOfTheDatabase) {
+TYPED_TEST(LogTest, HasThePermissionsOfTheDatabase) {
   ASSERT_THAT(this->Open(this->path()), IsOk());
   using std::filesystem::perms;
   for (const perms mode : {perms::owner_read | perms::owner_write, perms::owner_read | perms::owner_write | perms::group_read}) {
@@ -241,16 +287,62 @@ TYPED_TEST(TreeLogTest, HasThePermissionsOfTheDatabase) {
   }
 }
 
-TYPED_TEST(TreeLogTest, NeverReplacesAnotherFile) {
+TYPED_TEST(LogTest, NeverReplacesAnotherFile) {
   const std::string log = this->LogOf(this->path());
   std::ofstream(log) << "a diary";
   EXPECT_THAT(this->Open(this->path()), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(log)));
   EXPECT_EQ(std::filesystem::file_size(log), 7u);
-  EXPECT_THAT(this->Open(this->path(), {.durability = Durability::kNone}), IsOk());
+  EXPECT_THAT(this->Open(this->path(), this->With(Durability::kNone)), IsOk());
   EXPECT_EQ(std::filesystem::file_size(log), 7u);
 }
 
-TYPED_TEST(TreeLogTest, LiesBesideTheFileThatALinkLeadsTo) {
+// A database that was moved away while it was open, and a new one in its place.
+TYPED_TEST(LogTest, IsNotRemovedIfItIsThatOfANewDatabase) {
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path()));
+  ASSERT_THAT(db->Set("key", "old"), IsOk());
+  const std::string moved = this->directory_.File("moved");
+  std::filesystem::rename(this->path(), moved);
+  std::filesystem::rename(this->LogOf(this->path()), this->LogOf(moved));
+  ASSERT_OK_AND_ASSIGN(auto other, this->Open(this->path()));
+  ASSERT_THAT(other->Set("key", "new"), IsOk());
+  ASSERT_THAT(db->Close(), IsOk());
+  EXPECT_TRUE(std::filesystem::exists(this->LogOf(this->path())));
+  ASSERT_OK_AND_ASSIGN(auto killed, this->Open(this->Kill()));
+  EXPECT_EQ(killed->Get("key").value(), "new");
+  std::filesystem::remove(this->LogOf(this->path()));
+  EXPECT_THAT(other->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(db, this->Open(moved));
+  EXPECT_EQ(db->Get("key").value(), "old");
+}
+
+// Each opening after a crash begins a segment.
+TYPED_TEST(LogTest, StaysSmallThroughManyCrashes) {
+  for (const int updates : {0, 1}) {
+    std::filesystem::remove(this->path());
+    std::filesystem::remove(this->LogOf(this->path()));
+    for (int crash = 0; crash < 40; ++crash) {
+      const std::string killed = this->directory_.File("killed");
+      ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path()));
+      EXPECT_EQ(db->Count(), static_cast<std::uint64_t>(updates * crash));
+      for (int i = 0; i < updates; ++i) ASSERT_THAT(db->Set(NumberedKey(static_cast<std::uint64_t>(crash)), "value"), IsOk());
+      this->Kill();
+      ASSERT_THAT(db->Close(), IsOk());
+      std::filesystem::rename(killed, this->path());
+      std::filesystem::rename(this->LogOf(killed), this->LogOf(this->path()));
+      ASSERT_LE(std::filesystem::file_size(this->LogOf(this->path())), 4u << 20) << "after crash " << crash;
+    }
+  }
+}
+
+TYPED_TEST(LogTest, WaitDurableBehindTheEndWaitsForTheEnd) {
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path()));
+  ASSERT_THAT(db->Set("key", "value"), IsOk());
+  EXPECT_THAT(db->WaitDurable(db->LastLsn() + 1), IsOk());
+  EXPECT_THAT(db->WaitDurable(~std::uint64_t{0}), IsOk());
+  EXPECT_LE(std::filesystem::file_size(this->LogOf(this->path())), 64u << 10);
+}
+
+TYPED_TEST(LogTest, LiesBesideTheFileThatALinkLeadsTo) {
   std::filesystem::create_directory(this->directory_.File("real"));
   const std::string real = this->directory_.File("real") + "/db", link = this->directory_.File("link");
   std::filesystem::create_symlink(real, link);
@@ -263,39 +355,52 @@ TYPED_TEST(TreeLogTest, LiesBesideTheFileThatALinkLeadsTo) {
 
 // ---- failures of the device of the log ----
 
-class TreeLogFault : public testing::Test {
+template <class Kind>
+class LogFaultTest : public testing::Test {
  protected:
   using File = FaultFile<MemoryFile>;
-  using Database = TreeDBM<File>;
-  auto Open(const TreeOptions& options = {}) {
+  using Database = typename Kind::Database;
+  static constexpr auto kOptions = Kind::kOptions;
+  static auto WithPower() {
+    auto options = kOptions;
+    options.durability = Durability::kPower;
+    return options;
+  }
+  template <class Options = std::remove_const_t<decltype(kOptions)>>
+  auto Open(const Options& options = kOptions) {
     return Database::Open(File(file_.Share(), std::make_shared<FaultPlan>()), File(log_.Share(), plan_), options);
   }
-  // What a process finds after this one was killed.
-  auto OpenKilled() {
-    return TreeDBM<MemoryFile>::Open(MemoryFile::Of(file_.View(0, file_.Size())), MemoryFile::Of(log_.View(0, log_.Size())));
+  // What a process finds after this one was killed, once the background thread is idle.
+  auto OpenKilled(Database& db) {
+    for (std::uint64_t epoch = 0; epoch != db.GetStats().epoch; std::this_thread::sleep_for(std::chrono::milliseconds(50)))
+      epoch = db.GetStats().epoch;
+    using Found = typename Kind::template On<MemoryFile>::Database;
+    return Found::Open(MemoryFile::Of(file_.View(0, file_.Size())), MemoryFile::Of(log_.View(0, log_.Size())));
   }
   MemoryFile file_, log_;
   std::shared_ptr<FaultPlan> plan_ = std::make_shared<FaultPlan>();
 };
+using FaultKinds = testing::Types<Tree<FaultFile<MemoryFile>>, Hash<FaultFile<MemoryFile>>>;
+TYPED_TEST_SUITE(LogFaultTest, FaultKinds);
 
-TEST_F(TreeLogFault, FailedSyncRefusesUpdatesUntilReopened) {
-  ASSERT_OK_AND_ASSIGN(auto db, Open({.durability = Durability::kPower}));
+TYPED_TEST(LogFaultTest, FailedSyncRefusesUpdatesUntilReopened) {
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->WithPower()));
   ASSERT_THAT(db->Set("a", "1"), IsOk());
-  plan_->Arm({.kind = FaultKind::kSync});
+  this->plan_->Arm({.kind = FaultKind::kSync});
   EXPECT_THAT(db->Set("b", "2"), testing::Not(IsOk()));
   EXPECT_THAT(db->Set("c", "3"), StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(db->GetHealth(), StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_EQ(db->Get("a").value(), "1");
   EXPECT_THAT(db->Close(), IsOk());  // by a checkpoint, which needs no log
-  ASSERT_OK_AND_ASSIGN(db, Open());
+  ASSERT_OK_AND_ASSIGN(db, this->Open());
   EXPECT_EQ(db->Get("a").value(), "1");
   ASSERT_THAT(db->Set("c", "3"), IsOk());
 }
 
 // An update that the log has no room for leaves no trace, and a checkpoint makes room.
-TEST_F(TreeLogFault, FullDeviceRefusesAnUpdateWithoutATrace) {
-  ASSERT_OK_AND_ASSIGN(auto db, Open({.page_size = 512}));
-  plan_->Arm({.kind = FaultKind::kResize, .status = absl::ResourceExhaustedError("full"), .forever = true});
+TYPED_TEST(LogFaultTest, FullDeviceRefusesAnUpdateWithoutATrace) {
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open());
+  this->plan_->Arm({.kind = FaultKind::kResize, .status = absl::ResourceExhaustedError("full"), .forever = true});
   Random random(TestSeed());
   Records expected;
   int num_refused = 0;
@@ -329,50 +434,54 @@ TEST_F(TreeLogFault, FullDeviceRefusesAnUpdateWithoutATrace) {
   }
   EXPECT_GT(num_refused, 3);
   EXPECT_THAT(db->GetHealth(), IsOk());
-  ASSERT_OK_AND_ASSIGN(auto killed, OpenKilled());
+  ASSERT_OK_AND_ASSIGN(auto killed, this->OpenKilled(*db));
   EXPECT_EQ(ListByIterator(*killed).records, expected);
 }
 
-TEST_F(TreeLogFault, ClearOnAFullDeviceIsDurable) {
-  ASSERT_OK_AND_ASSIGN(auto db, Open());
-  plan_->Arm({.kind = FaultKind::kResize, .status = absl::ResourceExhaustedError("full"), .forever = true});
+TYPED_TEST(LogFaultTest, ClearOnAFullDeviceIsDurable) {
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open());
+  this->plan_->Arm({.kind = FaultKind::kResize, .status = absl::ResourceExhaustedError("full"), .forever = true});
   for (std::uint64_t i = 0; db->Set(NumberedKey(i), "some value").ok(); ++i) ASSERT_LT(i, 1'000'000u);
   ASSERT_THAT(db->Clear(), IsOk());
   ASSERT_THAT(db->Set("after", "it"), IsOk());
-  ASSERT_OK_AND_ASSIGN(auto killed, OpenKilled());
+  ASSERT_OK_AND_ASSIGN(auto killed, this->OpenKilled(*db));
   EXPECT_EQ(killed->Count(), 1u);
 }
 
 // Every call of opening and closing fails in turn; nothing is lost.
-TEST_F(TreeLogFault, FailedOpenAndCloseLoseNothing) {
+TYPED_TEST(LogFaultTest, FailedOpenAndCloseLoseNothing) {
   {
-    ASSERT_OK_AND_ASSIGN(auto db, Open());
+    ASSERT_OK_AND_ASSIGN(auto db, this->Open());
     ASSERT_THAT(db->Set("key", "0"), IsOk());
   }
   for (std::uint64_t call = 1; call < 40; ++call) {
     SCOPED_TRACE(call);
-    plan_->Arm({.call = call, .forever = true});
+    this->plan_->Arm({.call = call, .forever = true});
     bool is_set = false;
-    if (auto db = Open(); db.ok()) {
+    if (auto db = this->Open(); db.ok()) {
       is_set = (*db)->Set("key", std::to_string(call)).ok();
       (void)(*db)->Close();
     }
-    plan_->Disarm();
-    ASSERT_OK_AND_ASSIGN(auto db, Open());
+    this->plan_->Disarm();
+    ASSERT_OK_AND_ASSIGN(auto db, this->Open());
     if (is_set) EXPECT_EQ(db->Get("key").value(), std::to_string(call));
     ASSERT_THAT(db->Set("key", "0"), IsOk());
   }
 }
 
-TEST(TreeLogOptions, AnyDBMTakesTheDurability) {
+TEST(LogOptions, AnyDBMTakesTheDurability) {
   TempDir directory;
   for (const std::string durability : {"none", "process", "power"}) {
-    const std::string path = directory.File(durability + ".hkt");
-    ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(path + "?durability=" + durability));
-    ASSERT_THAT(db->Set("key", "value"), IsOk());
-    EXPECT_EQ(std::filesystem::exists(path + "-log"), durability != "none");
-    EXPECT_EQ(db->LastLsn() != 0, durability != "none");
-    EXPECT_THAT(db->WaitDurable(db->LastLsn()), IsOk());
+    for (const std::string kind : {".hkt", ".hkh", ".hkh?file=pos,"}) {
+      const bool is_mapped_hash = kind == ".hkh";
+      const std::string path = directory.File(durability + kind.substr(0, 4)), options = kind.size() > 4 ? kind.substr(4) : "?";
+      ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(path + options + "durability=" + durability));
+      ASSERT_THAT(db->Set("key", "value"), IsOk());
+      const bool logs = durability == "power" || (durability == "process" && !is_mapped_hash);
+      EXPECT_EQ(std::filesystem::exists(path + "-log"), logs) << path << options;
+      EXPECT_EQ(db->LastLsn() != 0, logs);
+      EXPECT_THAT(db->WaitDurable(db->LastLsn()), IsOk());
+    }
   }
 }
 

@@ -1,0 +1,247 @@
+// The operations of the DBMs in files that may keep a log of their updates (log/update_log.h) in a
+// file beside the database, from Open to Close.
+//
+// A DBM class D inherits LogOperations<D, FileT, Options> publicly (CRTP) in place of
+// FileOperations, which it is, too. D provides what FileOperations asks for, and
+//   LogInFile()          the log that the superblock names
+//   NameLog(id, from)    makes a superblock durable that names this log, which is that of
+//                        space_->log(), and a file that has all updates made so far
+//   MayReplay()          whether the log may be replayed; called before each run
+//   Redo(writer, entry)  makes an update again; RedoMulti several in one step, as a ProcessMulti
+//   CloseFile()          makes the file durable, with a superblock that names the log of
+//                        space_->log().id(), which is none
+//   RefuseUpdates(why)   after a failure of the log
+//   space_->log()        the log::UpdateLog
+//
+// Crash order. A new log is durable before a superblock names it; updates are logged from then on.
+// Close makes a superblock durable that names no log, and then removes the file.
+//
+// Threads: any, except Open and Close.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "hako/base/no_memory.h"
+#include "hako/base/random_seed.h"
+#include "hako/base/status.h"
+#include "hako/dbm/dbm.h"
+#include "hako/dbm/file_operations.h"
+#include "hako/dbm/log_place.h"
+#include "hako/file/file.h"
+#include "hako/log/update_log.h"
+
+namespace hako {
+
+// The operations: see the head of this header.
+//
+// Inherits FileOperations (dbm/file_operations.h).
+template <class D, File FileT, class Options>
+class LogOperations : public FileOperations<D, FileT, Options> {
+  using Files = FileOperations<D, FileT, Options>;
+
+ public:
+  using LogFile = log::LogFileOf<FileT>;
+
+  // Opens the file at `path`, and its log beside it; then as D::Open of a file. Errors name the path.
+  static StatusOr<std::unique_ptr<D>> Open(const std::string& path, const Options& options = {},
+                                           const FileOptions& file_options = {}) requires PathFile<FileT> HAKO_TRY {
+    HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, FileOptionsFor(options, file_options)));
+    auto dbm = D::Open(std::move(file), LogPlace<LogFile>(path, file_options), options);
+    if (dbm.ok()) return dbm;
+    return Status(dbm.status().code(), absl::StrCat(path, ": ", dbm.status().message()));
+  }
+  HAKO_OR_NO_MEMORY
+  // Opens the database in `file`, without a log.
+  static StatusOr<std::unique_ptr<D>> Open(FileT file, const Options& options = {}) {
+    return D::Open(std::move(file), LogPlace<LogFile>(), options);
+  }
+  // The same with a log: an empty file, or the log of this database. DataLoss if it lacks updates.
+  static StatusOr<std::unique_ptr<D>> Open(FileT file, LogFile log, const Options& options = {}) {
+    return D::Open(std::move(file), LogPlace<LogFile>(std::move(log)), options);
+  }
+
+  // The position in the log behind the last update of the calling thread; 0 without a log.
+  std::uint64_t LastLsn() {
+    const auto* const writer = self().writers_.Mine();
+    return writer != nullptr ? writer->lsn : 0;
+  }
+  // Returns once all updates before this position survive a power cut: one sync of the log, which
+  // concurrent callers share. A position behind the last update means that one. Without a log: a hard
+  // Synchronize. After a failure updates are refused.
+  Status WaitDurable(std::uint64_t lsn) HAKO_TRY {
+    HAKO_RETURN_IF_ERROR(self().CheckIdle());
+    if (!updates().is_on()) return this->Synchronize(SyncMode::kHard);
+    Status status = updates().WaitDurable(lsn);
+    if (!status.ok() && !updates().Health().ok()) self().RefuseUpdates(updates().Health());
+    return status;
+  }
+  HAKO_OR_NO_MEMORY
+
+ protected:
+  using Log = log::RecordLog<LogFile>;
+  friend Files;
+  using Files::Files;
+  using Files::maintenance_mutex_;
+  using Files::writable_;
+
+  // Makes the updates again that the file lacks, unless it has_all: then it need not be durable yet.
+  // Then, if the database `logs` its updates, begins a log, else makes the file durable without one.
+  Status OpenLog(bool logs, bool has_all, std::uint64_t log_bytes);
+  // For FileOperations.
+  Status CloseWritable() {
+    const std::unique_ptr<Log> log = updates().Stop();
+    updates().set_id({});
+    Status status = self().CloseFile();
+    if (log == nullptr) return status;
+    status.Update(log->Close());
+    return status.ok() ? log_place_.Remove() : status;
+  }
+
+  // Makes the updates of a run in one step, as they were made. A checkpoint that runs meanwhile may
+  // become durable while the rest of the log does not, so it has all of the run or nothing.
+  template <class WriterState>
+  Status RedoTogether(WriterState& writer, std::span<const format::LogEntry> run);
+
+  LogPlace<LogFile> log_place_;
+
+ private:
+  D& self() { return static_cast<D&>(*this); }
+  auto& updates() { return self().space_->log(); }
+
+  Status Checkpoint() {
+    sync::MutexLock lock(maintenance_mutex_);
+    return self().SynchronizeLocked();
+  }
+  StatusOr<std::unique_ptr<Log>> CreateLog();
+  // The log that the superblock named, if it is there.
+  std::unique_ptr<Log> FindUnread(const log::NamedLog& named) {
+    StatusOr<LogFile> file = log_place_.OpenExisting(true);
+    auto log = file.ok() ? Log::Open(*std::move(file), named.id, named.secret) : StatusOr<std::unique_ptr<Log>>(file.status());
+    return log.ok() ? *std::move(log) : nullptr;
+  }
+  StatusOr<std::unique_ptr<Log>> Replay(const log::NamedLog& named);
+};
+
+template <class D, File FileT, class Options>
+Status LogOperations<D, FileT, Options>::OpenLog(bool logs, bool has_all, std::uint64_t log_bytes) {
+  static constexpr std::size_t kManySegments = 4;
+  const log::NamedLog named = self().LogInFile();
+  const bool is_named = named.id != log::DatabaseId{};
+  logs = logs && log_place_.is_known();
+  std::unique_ptr<Log> log;
+  if (is_named && !has_all) {
+    HAKO_ASSIGN_OR_RETURN(log, Replay(named));
+  }
+  if (!writable_) return log != nullptr ? log->Close() : absl::OkStatus();
+  if (logs && log != nullptr) {
+    if (log->num_segments() > kManySegments) {  // or many crashes would fill the device
+      if (Status status = Checkpoint(); !status.ok() && !absl::IsResourceExhausted(status)) return status;
+    }
+    const log::Position from = self().LogInFile().from;
+    const Status begun = log->Begin(from);
+    if (!absl::IsResourceExhausted(begun)) {
+      HAKO_RETURN_IF_ERROR(begun);
+      updates().Start(std::move(log), log_bytes, from);
+      return absl::OkStatus();
+    }
+  }
+  updates().set_id({});
+  if (is_named) {  // it is not needed or not wanted any more, or has no space: a checkpoint replaces it
+    HAKO_RETURN_IF_ERROR(Checkpoint());
+    if (log == nullptr && !logs) log = FindUnread(named);
+    if (log != nullptr) {
+      HAKO_RETURN_IF_ERROR(log->Close());
+      HAKO_RETURN_IF_ERROR(log_place_.Remove());
+    }
+  }
+  if (!logs) return absl::OkStatus();
+  HAKO_ASSIGN_OR_RETURN(log, CreateLog());
+  const log::Position begin = log->position();
+  updates().NoteReplayed(begin);
+  HAKO_RETURN_IF_ERROR(self().NameLog(updates().id(), begin));
+  updates().Start(std::move(log), log_bytes, begin);
+  return absl::OkStatus();
+}
+
+// Creates a log of a new id, which the superblock does not name yet.
+template <class D, File FileT, class Options>
+auto LogOperations<D, FileT, Options>::CreateLog() -> StatusOr<std::unique_ptr<Log>> {
+  log::DatabaseId id;
+  for (std::size_t i = 0; i < id.size(); i += sizeof(std::uint64_t)) {
+    const std::uint64_t random = RandomSeed();
+    std::memcpy(id.data() + i, &random, sizeof(random));
+  }
+  HAKO_ASSIGN_OR_RETURN(LogFile file, log_place_.Create());
+  HAKO_ASSIGN_OR_RETURN(auto log, Log::Open(std::move(file), id, self().LogInFile().secret));
+  HAKO_RETURN_IF_ERROR(log->Begin({}));
+  updates().set_id(id);
+  return log;
+}
+
+// Makes the updates again that the log has and the last checkpoint lacks. Checkpoints may run
+// meanwhile: they name the position that the replay has reached, or one before.
+template <class D, File FileT, class Options>
+auto LogOperations<D, FileT, Options>::Replay(const log::NamedLog& named) -> StatusOr<std::unique_ptr<Log>> {
+  HAKO_ASSIGN_OR_RETURN(LogFile file, log_place_.OpenExisting(writable_));
+  HAKO_ASSIGN_OR_RETURN(auto log, Log::Open(std::move(file), named.id, named.secret));
+  if (log->IsEmpty()) return absl::DataLossError("the log, which has the newest updates, is empty");
+  auto* const writer = self().writers_.Mine();
+  if (writer == nullptr) return self().writers_.Refusal();
+  updates().set_id(named.id);
+  updates().NoteReplayed(named.from);
+  if (writable_) HAKO_RETURN_IF_ERROR(log->Sync());  // before a checkpoint names a position in it
+  const auto redo = [&](std::span<const format::LogEntry> run, log::Position end) -> Status {
+    HAKO_RETURN_IF_ERROR(self().MayReplay());
+    HAKO_RETURN_IF_ERROR(run.size() == 1 ? self().Redo(*writer, run.front()) : RedoTogether(*writer, run));
+    updates().NoteReplayed(end);
+    return absl::OkStatus();
+  };
+  HAKO_RETURN_IF_ERROR(log->Replay(named.from, redo));
+  return log;
+}
+
+template <class D, File FileT, class Options>
+template <class WriterState>
+Status LogOperations<D, FileT, Options>::RedoTogether(WriterState& writer, std::span<const format::LogEntry> run) {
+  std::vector<std::string_view> keys;
+  std::vector<Action> actions;
+  std::vector<KeyRange> ranges;
+  MultiExtras extras{.applied_index = {}, .removed_ranges = {}, .num_shown = 0};
+  bool is_valid = true;
+  for (const format::LogEntry& entry : run) {
+    switch (entry.op) {
+      case format::LogOp::kSet:
+      case format::LogOp::kRemove:
+        keys.push_back(entry.key);
+        actions.push_back(entry.op == format::LogOp::kSet ? Action::Set(entry.value) : Action::Remove());
+        break;
+      case format::LogOp::kRemoveRange:
+      case format::LogOp::kRemoveFrom:  // they come first
+        is_valid = is_valid && keys.empty();
+        ranges.push_back({entry.key, entry.op == format::LogOp::kRemoveRange ? std::optional(entry.value) : std::nullopt});
+        break;
+      case format::LogOp::kAppliedIndex: {
+        Le<std::uint64_t> index = 0;
+        is_valid = is_valid && entry.value.size() == sizeof(index);
+        if (is_valid) std::memcpy(static_cast<void*>(&index), entry.value.data(), sizeof(index));
+        extras.applied_index = index;
+        break;
+      }
+      default:
+        is_valid = false;
+    }
+  }
+  if (!is_valid) return absl::DataLossError("the log has a record that does not belong there");
+  extras.removed_ranges = ranges;
+  const auto action_of = [&actions](std::size_t i, std::optional<std::string_view>) { return std::optional(actions[i]); };
+  return self().RedoMulti(writer, keys, MultiUpdateRef(action_of), extras);
+}
+
+}  // namespace hako

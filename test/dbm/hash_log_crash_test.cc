@@ -1,0 +1,309 @@
+// Cuts the power under a HashDBM with a log, or kills its process, at any moment. The database opens
+// with the state after one of its updates: after a kill not before the last one that has returned,
+// after a power cut not before the last one that was made durable. A batch is there as a whole or not
+// at all, and the applied index is that of the last batch that is there.
+//
+// The database and its log lose power at the same moment, each with its own unsynced sectors.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/hash_dbm.h"
+#include "hako/dbm/write_batch.h"
+#include "hako/file/memory_file.h"
+#include "support/checked_value.h"
+#include "support/crash_memory.h"
+#include "support/crash_states.h"
+#include "support/fault_file.h"
+#include "support/full_size.h"
+#include "support/random.h"
+#include "support/sanitizers.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+namespace {
+
+using Image = std::vector<std::byte>;
+struct Memories {
+  std::shared_ptr<CrashMemory> database, log;
+};
+
+template <class D>
+StatusOr<Records> RecordsOf(D& db) {
+  Records found;
+  HAKO_RETURN_IF_ERROR(db.ProcessEach([&](std::string_view key, std::string_view value) { found.emplace(key, value); }));
+  if (db.Count() != found.size()) return absl::DataLossError("Count is wrong");
+  if (db.AppliedIndex() != 0) found.emplace("applied index", std::to_string(db.AppliedIndex()));
+  return found;
+}
+
+// The applied index counts as a record, above all others.
+const std::string kIndexKey = "applied index";
+
+HashOptions Options(Durability durability) { return {.durability = durability, .log_bytes = std::uint64_t{1} << 40, .reclaim_bytes = 0}; }
+
+// Opens what a crash left, and works with it.
+template <class FileT>
+StatusOr<Records> Recover(const Memories& left, Durability durability) {
+  using Database = HashDBM<FileT>;
+  const HashOptions options = Options(durability);
+  HAKO_ASSIGN_OR_RETURN(auto db, Database::Open(FileT(left.database), FileT(left.log), options));
+  HAKO_ASSIGN_OR_RETURN(Records found, RecordsOf(*db));
+  HAKO_RETURN_IF_ERROR(db->Set("works", "again"));
+  HAKO_RETURN_IF_ERROR(db->Verify());
+  HAKO_RETURN_IF_ERROR(db->Close());
+  HAKO_ASSIGN_OR_RETURN(db, Database::Open(FileT(left.database), FileT(left.log), options));
+  Records again = found;
+  again["works"] = "again";
+  HAKO_ASSIGN_OR_RETURN(const Records found_again, RecordsOf(*db));
+  if (found_again != again) return absl::DataLossError("a later update is lost");
+  return found;
+}
+
+template <class FileT>
+class Machine {
+  using DatabaseFile = FaultFile<FileT>;
+  using Database = HashDBM<DatabaseFile>;
+
+ public:
+  explicit Machine(std::uint64_t seed) : random_(seed) { Observe(); }
+
+  // One life of a process, which ends by Close, a kill or a power cut.
+  void Live(int count) {
+    bool fails = false;
+    LiveOnADevice(count, &fails);
+    // The page cache of a mapped file may lack something after a failed sync: the last synchronized state counts.
+    if (!kIsPositional && fails) acknowledged_ = durable_;
+    crashes_.clear();
+  }
+
+  void LiveOnADevice(int count, bool* fails) {
+    const Durability durability = random_.OneIn(5) ? Durability::kNone : random_.OneIn(2) ? Durability::kProcess : Durability::kPower;
+    const auto plan = std::make_shared<FaultPlan>();
+    const HashOptions options = Options(durability);
+    const bool logs = durability == Durability::kPower || (durability == Durability::kProcess && kIsPositional);
+    if (random_.OneIn(6)) plan->Arm({.call = random_.Between(1, 15), .forever = true});  // dies while it opens it
+    Memories left;
+    {
+      auto opened = Database::Open(DatabaseFile(FileT(database_), plan), DatabaseFile(FileT(log_), plan), options);
+      if (!opened.ok()) {
+        *fails = true;
+        ASSERT_GT(plan->fired_count(), 0u) << opened.status();
+        return;
+      }
+      auto& db = **opened;
+      {
+        const auto found = RecordsOf(db);
+        if ((*fails = plan->fired_count() > 0)) return;
+        ASSERT_THAT(found, IsOk());
+        ASSERT_TRUE(IsOneOf(*found, acknowledged_)) << "after a kill: " << Difference(states_.back(), *found);
+        ASSERT_NO_FATAL_FAILURE(CheckCrashes());
+        Begin(*found, logs);
+      }
+      for (int i = 0; i < count && plan->fired_count() == 0 && !testing::Test::HasFatalFailure(); ++i) {
+        if (i == count - 10 && random_.OneIn(2)) plan->Arm({.call = random_.Between(1, 20), .forever = true});
+        ASSERT_NO_FATAL_FAILURE(Operate(db, durability, logs, *plan, static_cast<std::uint64_t>(i)));
+        if (random_.OneIn(25)) TakeCrash();
+        ASSERT_NO_FATAL_FAILURE(CheckCrashes());
+      }
+      if (plan->fired_count() == 0 && random_.OneIn(2)) {
+        const Status closed = db.Close();
+        if ((*fails = plan->fired_count() > 0)) return;
+        ASSERT_THAT(closed, IsOk());
+        acknowledged_ = durable_ = states_.size() - 1;
+        TakeCrash();
+        CheckCrashes();
+        return;
+      }
+      *fails = plan->fired_count() > 0;
+      left = {database_->Kill(), log_->Kill()};  // what it has written is in the page cache
+      plan->Arm({.forever = true});
+    }
+    Continue(left);
+    if (random_.OneIn(2)) {
+      Continue(PowerCut());
+      acknowledged_ = durable_;
+    }
+  }
+
+  // The state that Open has found. It is durable, unless it is what a killed process left in a mapped file.
+  void Begin(const Records& found, bool logs) {
+    if (kIsPositional || logs) {
+      states_ = {found};
+      acknowledged_ = durable_ = 0;
+      return;
+    }
+    while (states_.back() != found) states_.pop_back();
+    acknowledged_ = states_.size() - 1;
+  }
+  int num_crashes() const { return num_crashes_; }
+
+ private:
+  // A mapped file has every update after a kill, without a log.
+  static constexpr bool kIsPositional = !MappedFile<FileT>;
+
+  void Operate(Database& db, Durability durability, bool logs, const FaultPlan& plan, std::uint64_t salt) {
+    Status status;
+    bool syncs = durability == Durability::kPower;
+    if (random_.OneIn(30)) {
+      syncs = true;
+      status = random_.OneIn(3) ? db.Rebuild() : random_.OneIn(3) ? db.Verify() : db.Synchronize(SyncMode::kHard);
+    } else if (random_.OneIn(15) && logs) {
+      syncs = true;
+      status = db.WaitDurable(db.LastLsn());
+    } else {
+      status = Update(db, salt);
+    }
+    if (plan.fired_count() > 0) return;
+    ASSERT_THAT(status, IsOk());
+    if (logs || !kIsPositional || syncs) acknowledged_ = states_.size() - 1;
+    if (syncs) durable_ = acknowledged_;
+  }
+
+  Status Update(Database& db, std::uint64_t salt) {
+    Records after = states_.back();
+    const std::string key = NumberedKey(random_.Below(60));
+    if (random_.OneIn(150)) {
+      std::erase_if(after, [](const auto& record) { return record.first != kIndexKey; });
+      states_.push_back(after);
+      return db.Clear();
+    }
+    if (random_.OneIn(10)) return UpdateMany(db, salt);
+    if (random_.OneIn(8)) return WriteMany(db, salt);
+    if (random_.OneIn(4)) {
+      const bool is_there = after.erase(key) != 0;
+      states_.push_back(after);
+      const Status status = db.Remove(key);
+      return absl::IsNotFound(status) && !is_there ? absl::OkStatus() : status;
+    }
+    after[key] = CheckedValue(key, SomeSize(), salt);
+    states_.push_back(after);
+    return db.Set(key, states_.back()[key]);
+  }
+
+  Status UpdateMany(Database& db, std::uint64_t salt) {
+    Records after = states_.back();
+    std::vector<std::string> keys;
+    for (std::uint64_t n = random_.Between(2, 20); n > 0; --n) keys.push_back(NumberedKey(random_.Below(60)));
+    std::ranges::sort(keys);
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    for (const std::string& key : keys) {
+      if (random_.OneIn(3))
+        after.erase(key);
+      else
+        after[key] = CheckedValue(key, SomeSize(), salt);
+    }
+    states_.push_back(after);
+    return db.ProcessMulti(std::vector<std::string_view>(keys.begin(), keys.end()), [&](std::size_t i, auto) {
+      const auto it = after.find(keys[i]);
+      return it == after.end() ? Action::Remove() : Action::Set(it->second);
+    });
+  }
+
+  Status WriteMany(Database& db, std::uint64_t salt) {
+    Records after = states_.back();
+    batch_.Clear();
+    for (std::uint64_t n = random_.OneIn(8) ? random_.Below(200) : random_.Below(20); n > 0; --n) {
+      const std::string key = NumberedKey(random_.Below(60));
+      if (random_.OneIn(3)) {
+        batch_.Remove(key);
+        after.erase(key);
+      } else {
+        batch_.Set(key, after[key] = CheckedValue(key, SomeSize(), salt));
+      }
+    }
+    if (!random_.OneIn(4)) {
+      const std::uint64_t index = random_.Next() | 1;
+      batch_.SetAppliedIndex(index);
+      after[kIndexKey] = std::to_string(index);
+    }
+    states_.push_back(after);
+    return db.Write(batch_);
+  }
+
+  std::size_t SomeSize() { return random_.OneIn(30) ? random_.Below(random_.OneIn(20) ? 300'000 : 20'000) : random_.SkewedSize(9); }
+
+  bool IsOneOf(const Records& found, std::size_t first) const {
+    return std::count(states_.begin() + static_cast<std::ptrdiff_t>(first), states_.end(), found) > 0;
+  }
+
+  // What a crash at this moment leaves, to be opened once the operation is over.
+  struct Crash {
+    Memories left;
+    bool is_kill;
+    std::size_t first;  // of states_, that may be found
+  };
+  void TakeCrash() {
+    const bool is_kill = random_.OneIn(4);
+    crashes_.push_back({is_kill ? Memories{database_->Kill(), log_->Kill()} : PowerCut(), is_kill, is_kill ? acknowledged_ : durable_});
+  }
+  void CheckCrashes() {
+    for (const Crash& crash : std::exchange(crashes_, {})) {
+      if (testing::Test::HasFailure()) return;
+      ++num_crashes_;
+      const auto found = Recover<FileT>(crash.left, random_.OneIn(3) ? Durability::kNone : Durability::kProcess);
+      ASSERT_THAT(found, IsOk()) << (crash.is_kill ? "after a kill" : "after a power cut");
+      ASSERT_TRUE(IsOneOf(*found, crash.first))
+          << (crash.is_kill ? "after a kill: " : "after a power cut: ") << Difference(states_.back(), *found);
+    }
+  }
+
+  // Crashes within an operation: at its writes and syncs.
+  void Observe() {
+    database_->on_event = log_->on_event = [this] {
+      if (random_.OneIn(10)) TakeCrash();
+    };
+  }
+  Memories PowerCut() {
+    ++boot_;
+    return {std::make_shared<CrashMemory>(database_->Crash(random_), boot_), std::make_shared<CrashMemory>(log_->Crash(random_), boot_)};
+  }
+  void Continue(const Memories& left) {
+    database_->on_event = log_->on_event = [] {};
+    database_ = left.database;
+    log_ = left.log;
+    Observe();
+  }
+
+  Random random_;
+  WriteBatch batch_;
+  std::vector<Crash> crashes_;
+  std::uint8_t boot_ = 1;
+  std::shared_ptr<CrashMemory> database_ = std::make_shared<CrashMemory>(Image{}, 1);
+  std::shared_ptr<CrashMemory> log_ = std::make_shared<CrashMemory>(Image{}, 1);
+  std::vector<Records> states_ = {{}};  // after each update, and within those that are not atomic
+  // The first of states_ that a kill, or a power cut, may leave.
+  std::size_t acknowledged_ = 0, durable_ = 0;
+  int num_crashes_ = 0;
+};
+
+template <class FileT>
+class HashLogCrashTest : public testing::Test {};
+using CrashFiles = testing::Types<MappedCrashFile, PositionalCrashFile>;
+TYPED_TEST_SUITE(HashLogCrashTest, CrashFiles);
+
+TYPED_TEST(HashLogCrashTest, LosesNothingBelowItsDurability) {
+  SCOPED_TRACE(TestSeed());
+  const int num_machines = FullSize() ? 2000 : 10 / kSlowdown;
+  int num_crashes = 0;
+  for (int number = 0; number < num_machines; ++number) {
+    SCOPED_TRACE(number);
+    Machine<TypeParam> machine(Random::Mix(TestSeed()) + static_cast<std::uint64_t>(number));
+    for (int life = 0; life < 12; ++life) ASSERT_NO_FATAL_FAILURE(machine.Live(life == 0 ? 30 : 120)) << "life " << life;
+    num_crashes += machine.num_crashes();
+  }
+  EXPECT_GE(num_crashes, num_machines * 50);
+  ReportCrashStates(static_cast<std::uint64_t>(num_crashes));
+}
+
+}  // namespace
+}  // namespace hako
