@@ -127,9 +127,9 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
     if constexpr (Space::kReadsAhead) {
       HAKO_RETURN_IF_ERROR(FlushPending());
-      if (pending_ != nullptr) return pending_->ProcessMulti(writer, keys, visitor, extras.applied_index);
+      if (pending_ != nullptr) return pending_->ProcessMulti(writer, keys, visitor, extras);
     }
-    return index().template ProcessMulti<Action>(writer, keys, visitor, extras.applied_index);
+    return index().template ProcessMulti<Action>(writer, keys, visitor, extras);
   }
 
   // Removes all records from the index, and retires them.

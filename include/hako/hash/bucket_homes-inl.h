@@ -32,7 +32,10 @@ class BucketIndex<Space>::LockedHomes {
       std::ranges::sort(homes_, {}, &Home::index);
       const auto same = [](const Home& a, const Home& b) { return a.index == b.index; };
       homes_.erase(std::unique(homes_.begin(), homes_.end(), same), homes_.end());
-      for (const Home& home : homes_) sync::VersionLock(index_.lines_.Home(home.index).header).Lock();
+      for (std::size_t i = 0; i < homes_.size(); ++i) {
+        if (i + kAhead < homes_.size()) hako::Prefetch(&index_.lines_.Home(homes_[i + kAhead].index));
+        sync::VersionLock(index_.lines_.Home(homes_[i].index).header).Lock();
+      }
       const TableShape before = std::exchange(shape_, index_.shape());
       std::size_t i = shape_.word() == before.word() ? count : 0;
       while (i < count && shape_.IndexOf(hash_of(i)) == before.IndexOf(hash_of(i))) ++i;
@@ -67,6 +70,8 @@ class BucketIndex<Space>::LockedHomes {
     std::uint64_t index;
     std::uint32_t insertions = 0;
   };
+  static constexpr std::size_t kAhead = 8;  // lines that are prefetched
+
   BucketIndex& index_;
   // As of the last Lock. In the latest shape the locked buckets are the same.
   TableShape shape_{0};

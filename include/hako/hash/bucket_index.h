@@ -44,6 +44,7 @@
 #include "absl/container/inlined_vector.h"
 #include "hako/base/function_ref.h"
 #include "hako/base/inline.h"
+#include "hako/base/multi_extras.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/prefetch.h"
 #include "hako/base/status.h"
@@ -123,13 +124,13 @@ class BucketIndex {
   // it in the same step.
   template <class ActionT>
   Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit,
-                      std::optional<std::uint64_t> applied_index = {});
+                      const MultiExtras& extras = {});
   // The same; but returns false, and has visited nothing, if is_blocked(hash) is true of one of the
   // keys once all their buckets are locked. If it becomes true while the visitor runs, the buckets
   // stay locked until the end, however long the new values are.
   template <class ActionT>
   StatusOr<bool> TryProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit,
-                                 IsBlocked is_blocked, std::optional<std::uint64_t> applied_index = {});
+                                 IsBlocked is_blocked, const MultiExtras& extras = {});
 
   // Inserts records that the space already holds, in one step for other threads; each replaces the
   // record with the same key if there is one. REQUIRES: the keys differ. On error nothing has

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <numeric>
-#include <tuple>
+#include <bit>
+#include <vector>
 
 #include "hako/base/assert.h"
 #include "hako/base/no_memory.h"
@@ -31,13 +31,21 @@ template <class Space>
 template <class ActionT>
 class BucketIndex<Space>::MultiGuard {
   static constexpr bool kHasIntents = IntentSpace<Space>;
+  static constexpr std::size_t kAhead = 8;  // records that are prefetched
 
  public:
   // Calls is_blocked(hash) for the keys once all their buckets are locked. Unlocks the buckets
   // again if it returns true for any key.
   MultiGuard(BucketIndex& index, WriterState& writer, std::span<const std::string_view> keys, IsBlocked is_blocked,
-             std::optional<std::uint64_t> applied_index = {})
-      : index_(index), writer_(writer), keys_(keys), is_blocked_(is_blocked), applied_index_(applied_index), homes_(index, keys.size()) {
+             const MultiExtras& extras = {})
+      : index_(index),
+        writer_(writer),
+        keys_(keys),
+        is_blocked_(is_blocked),
+        applied_index_(extras.applied_index),
+        num_shown_(extras.num_shown),
+        homes_(index, keys.size()) {
+    records_.reserve(keys.size());
     for (const std::string_view key : keys) records_.push_back({.hash = index.space_.KeyHash(key)});
     index.PrefetchRecords(std::min(keys.size(), kPrefetchGroup), [this](std::size_t i) { return records_[i].hash; });
     writer.Enter();
@@ -53,12 +61,13 @@ class BucketIndex<Space>::MultiGuard {
 
   Status Decide(MultiVisitorRef<ActionT> visit) {
     for (std::size_t i = 0; i < keys_.size(); ++i) {
+      if (i != 0 && i % kPrefetchGroup == 0) FetchAhead(i);
       Record& record = records_[records_[i].first];
       if (&record == &records_[i]) HAKO_RETURN_IF_ERROR(Find(i));
       std::optional<std::string_view> value;  // as the earlier actions leave it
       if (record.action.kind() == ActionT::Kind::kSet) {
         value = record.action.value();
-      } else if (record.action.kind() == ActionT::Kind::kKeep && record.entry.handle != 0) {
+      } else if (record.action.kind() == ActionT::Kind::kKeep && record.entry.handle != 0 && i < num_shown_) {
         HAKO_ASSIGN_OR_RETURN(const RecordView view, index_.space_.View(writer_, record.entry.handle));
         value = view.value;
       }
@@ -116,7 +125,12 @@ class BucketIndex<Space>::MultiGuard {
       if (intent_ != 0) word = index_.space_.PublishIntent(writer_, intent_, applied_index_.has_value());
     }
     std::int64_t delta = 0;
-    for (Record& record : records_) {
+    for (std::size_t i = 0; i < records_.size(); ++i) {
+      if (i + kAhead < records_.size() && records_.size() > kPrefetchGroup) {  // the caches may have lost them since
+        hako::Prefetch(records_[i + kAhead].entry.line);
+        if (const std::uint32_t handle = records_[i + kAhead].entry.handle; handle != 0) index_.space_.Prefetch(handle);
+      }
+      Record& record = records_[i];
       if (!record.IsChanged()) continue;
       homes_.MarkChanged();
       delta += (record.fresh != 0) - (record.entry.handle != 0);
@@ -191,18 +205,26 @@ class BucketIndex<Space>::MultiGuard {
       }
       return;
     }
-    absl::InlinedVector<std::size_t, kUsualKeys> order(keys_.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::sort(order, [this](std::size_t a, std::size_t b) {
-      if (records_[a].hash != records_[b].hash) [[likely]]
-        return records_[a].hash < records_[b].hash;
-      return std::tie(keys_[a], a) < std::tie(keys_[b], b);
-    });
-    for (std::size_t at = 0; at < order.size(); ++at) {
-      const std::size_t i = order[at];
-      const bool again = at != 0 && records_[order[at - 1]].hash == records_[i].hash && keys_[order[at - 1]] == keys_[i];
-      records_[i].first = again ? records_[order[at - 1]].first : i;
+    constexpr std::uint32_t kNone = ~std::uint32_t{0};
+    std::vector<std::uint32_t> firsts(std::bit_ceil(2 * keys_.size()), kNone);  // by hash, with linear probing
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      const std::uint64_t hash = records_[i].hash;
+      std::size_t at = hash & (firsts.size() - 1);
+      while (firsts[at] != kNone && (records_[firsts[at]].hash != hash || keys_[firsts[at]] != keys_[i]))
+        at = (at + 1) & (firsts.size() - 1);
+      if (firsts[at] == kNone) firsts[at] = static_cast<std::uint32_t>(i);
+      records_[i].first = firsts[at];
     }
+  }
+
+  // Brings the records of the next keys into the cache, or reads them.
+  void FetchAhead(std::size_t from) {
+    const std::size_t n = std::min(keys_.size() - from, kPrefetchGroup);
+    const auto hash_of = [this, from](std::size_t i) { return records_[from + i].hash; };
+    if constexpr (Space::kReadsAhead)
+      index_.ReadRecords(ahead_.emplace(), n, hash_of);
+    else
+      index_.PrefetchRecords(n, hash_of);
   }
 
   LentGuard Lend(const Record& record) { return LentGuard(index_, writer_, homes_.PlaceOf(record.hash)); }
@@ -357,6 +379,7 @@ class BucketIndex<Space>::MultiGuard {
   std::span<const std::string_view> keys_;
   const IsBlocked is_blocked_;
   const std::optional<std::uint64_t> applied_index_;
+  const std::size_t num_shown_;
   absl::InlinedVector<std::uint32_t, 4> reserved_;                // overflow buckets
   absl::InlinedVector<format::IntentEntry, kUsualKeys> entries_;  // of the intent
   std::uint32_t intent_ = 0;                                      // its handle; 0 = none
@@ -382,22 +405,21 @@ Status BucketIndex<Space>::StoreAlone(WriterState& writer, std::optional<std::ui
 template <class Space>
 template <class ActionT>
 Status BucketIndex<Space>::ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit,
-                                        std::optional<std::uint64_t> applied_index) {
+                                        const MultiExtras& extras) {
   return TryProcessMulti<ActionT>(
-             writer, keys, visit, [](std::uint64_t) { return false; }, applied_index)
+             writer, keys, visit, [](std::uint64_t) { return false; }, extras)
       .status();
 }
 
 template <class Space>
 template <class ActionT>
 StatusOr<bool> BucketIndex<Space>::TryProcessMulti(WriterState& writer, std::span<const std::string_view> keys,
-                                                   MultiVisitorRef<ActionT> visit, IsBlocked is_blocked,
-                                                   std::optional<std::uint64_t> applied_index) {
+                                                   MultiVisitorRef<ActionT> visit, IsBlocked is_blocked, const MultiExtras& extras) {
   if (keys.empty()) {
-    HAKO_RETURN_IF_ERROR(StoreAlone(writer, applied_index));
+    HAKO_RETURN_IF_ERROR(StoreAlone(writer, extras.applied_index));
     return true;
   }
-  MultiGuard<ActionT> guard(*this, writer, keys, is_blocked, applied_index);
+  MultiGuard<ActionT> guard(*this, writer, keys, is_blocked, extras);
   if (!guard.IsLocked()) return false;
   HAKO_RETURN_IF_ERROR(guard.Decide(visit));
   HAKO_RETURN_IF_ERROR(guard.WriteLong());

@@ -34,6 +34,7 @@
 #include <string_view>
 
 #include "hako/base/inline.h"
+#include "hako/base/multi_extras.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/hash/bucket_index.h"
@@ -72,10 +73,10 @@ class PendingSets {
   // pending before the buckets are locked, and a later one may be inserted at once, so the list is
   // checked under the locks.
   Status ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visitor,
-                      std::optional<std::uint64_t> applied_index = {}) {
+                      const MultiExtras& extras = {}) {
     const auto is_pending = [this](std::uint64_t hash) { return list_.MayHold(hash); };
     for (;;) {
-      HAKO_ASSIGN_OR_RETURN(const bool done, index_.template TryProcessMulti<ActionT>(writer, keys, visitor, is_pending, applied_index));
+      HAKO_ASSIGN_OR_RETURN(const bool done, index_.template TryProcessMulti<ActionT>(writer, keys, visitor, is_pending, extras));
       if (done) return absl::OkStatus();
       HAKO_RETURN_IF_ERROR(Flush());
     }
