@@ -1,7 +1,9 @@
 #include "hako/log/record_log.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -18,6 +20,7 @@
 #include "hako/file/memory_file.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/positional_parallel_file.h"
+#include "support/crash_child.h"
 #include "support/crash_states.h"
 #include "support/fault_file.h"
 #include "support/hooked_file.h"
@@ -177,7 +180,89 @@ TYPED_TEST(RecordLogTest, ConcurrentWritersShareSyncs) {
   EXPECT_EQ(std::count(seen.begin(), seen.end(), true), static_cast<std::ptrdiff_t>(seen.size()));
 }
 
+// A short run does not wait for a long one that is being appended.
+TYPED_TEST(RecordLogTest, ShortRunsAreAppendedWithinALongOne) {
+  std::vector<Updates> runs;
+  const std::string value(64 << 20, 'v');
+  ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), {}, &runs));
+  std::atomic<bool> has_begun = false, has_ended = false;
+  std::thread writer([&] {
+    has_begun = true;
+    EXPECT_THAT(log->Append({LogOp::kSet, "long", value}), IsOk());
+    has_ended = true;
+  });
+  while (!has_begun) std::this_thread::yield();
+  std::uint64_t appended = 0;
+  for (; !has_ended; ++appended) ASSERT_THAT(log->Append({LogOp::kSet, std::to_string(appended), "short"}), IsOk());
+  writer.join();
+  ASSERT_THAT(log->Close(), IsOk());
+  log.reset();
+  ASSERT_THAT(Recover(this->OpenFile(), {}, &runs), IsOk());
+  ASSERT_EQ(runs.size(), appended + 1);
+  EXPECT_NE(runs.front()[0].key, "long");
+  std::uint64_t next = 0;
+  for (const Updates& run : runs) {
+    ASSERT_EQ(run.size(), 1u);
+    if (run[0].key == "long") {
+      EXPECT_EQ(run[0].value, value);
+    } else {
+      ASSERT_EQ(run[0].key, std::to_string(next++));
+    }
+  }
+}
+
 // ---- crashes ----
+
+// Long runs of two threads and short ones of two others, in processes that are killed one after
+// another. Each run is there as a whole or not at all, in the order of its thread, and if it was
+// acknowledged.
+TYPED_TEST(RecordLogTest, KilledWritersOfLongRunsLoseNoAcknowledgedRun) {
+  constexpr std::uint64_t kThreads = CrashProgress::kMaxWriters;
+  Random random(TestSeed());
+  SCOPED_TRACE(TestSeed());
+  const auto value_of = [](std::uint64_t thread, std::uint64_t i) {
+    return std::string(thread < 2 ? 300'000 + i % 7 * 50'000 : 50, static_cast<char>('a' + i % 26));
+  };
+  std::array<std::uint64_t, kThreads> found{};  // by thread
+  for (int life = 0; life < 8; ++life) {
+    CrashChild child([&](CrashProgress& progress) {
+      std::vector<Updates> runs;
+      auto log = Recover(this->OpenFile(), {}, &runs);
+      if (!log.ok()) return progress.Fail(log.status().ToString());
+      progress.ready = true;
+      RunThreads(kThreads, [&](int number) {
+        const auto thread = static_cast<std::uint64_t>(number);
+        for (std::uint64_t i = 0;; ++i) {
+          const std::string key = std::to_string(thread) + ":" + std::to_string(found[thread] + i), value = value_of(thread, i);
+          std::vector<LogEntry> run(thread % 2 + 1, LogEntry{LogOp::kSet, key, value});
+          if (!(*log)->Append(run).ok()) return;
+          progress.writers[thread].acknowledged = i + 1;
+          if (thread >= 2) std::this_thread::sleep_for(std::chrono::microseconds(20));
+        }
+      });
+    });
+    child.AwaitReady();
+    CrashChild::Pause(random.Below(20'000));
+    child.Kill();
+    ASSERT_STREQ(child.progress().failure, "");
+    std::vector<Updates> runs;
+    ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), {}, &runs));
+    const auto before = found;
+    found = {};
+    for (const Updates& run : runs) {
+      const std::string& key = run[0].key;
+      const auto thread = static_cast<std::uint64_t>(key[0] - '0');
+      ASSERT_EQ(key, std::to_string(thread) + ":" + std::to_string(found[thread]++));
+      ASSERT_EQ(run.size(), thread % 2 + 1);
+      for (const Update& update : run) {
+        ASSERT_EQ(update.value.size(), thread < 2 ? update.value.size() / 50'000 * 50'000 : 50u);
+        ASSERT_EQ(update.value.find_first_not_of(update.value[0]), std::string::npos);
+      }
+    }
+    for (std::uint64_t thread = 0; thread < kThreads; ++thread)
+      ASSERT_GE(found[thread], before[thread] + child.progress().writers[thread].acknowledged) << "thread " << thread;
+  }
+}
 
 // A history of updates over several power cuts. Each recovery must show a prefix of the runs, at
 // least those that were durable.

@@ -204,6 +204,7 @@ auto LogOperations<D, FileT, Options>::Replay(const log::NamedLog& named) -> Sta
     return absl::OkStatus();
   };
   HAKO_RETURN_IF_ERROR(log->Replay(named.from, redo));
+  updates().NoteReplayed(log->position());
   return log;
 }
 

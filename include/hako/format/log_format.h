@@ -15,12 +15,16 @@
 // sequence of its segment, so nothing that an earlier use of the segment left is valid.
 //
 // An entry, such as "set this key to this value", is key and value back to back, in as many records
-// as it needs. The body of the first one is split at key_size, that of a kPart is not. A run is one or more entries that take effect
-// together; a log that ends within a run ends before it.
+// as it needs. The body of the first one is split at key_size, that of a kPart is not.
+//
+// A run is one or more entries that take effect together. The records of a short run follow each
+// other. Those of a long one have a stream number, and others may lie in between, but none of another
+// run of that number. A run takes effect where it ends; one without an end has none.
 //
 // Version history
 //   1  the first
 //   2  kAppliedIndex
+//   3  streams
 #pragma once
 
 #include <algorithm>
@@ -36,7 +40,7 @@
 namespace hako::format {
 
 inline constexpr std::array<char, 16> kLogMagic = {'h', 'a', 'k', 'o', ' ', 'l', 'o', 'g', 0, 0, 0, 0, 0, '\r', '\n', 26};
-inline constexpr std::uint32_t kLogVersion = 2;
+inline constexpr std::uint32_t kLogVersion = 3;
 
 inline constexpr std::uint64_t kLogSegmentMin = 16 << 10, kLogSegmentMax = 16 << 20;
 inline constexpr unsigned kLogDoublings = std::bit_width(kLogSegmentMax / kLogSegmentMin) - 1;
@@ -84,15 +88,17 @@ struct LogEntry {
 struct LogRecordHeader {
   static constexpr std::uint8_t kEntryContinues = 1;  // flags: the entry goes on in the next record
   static constexpr std::uint8_t kRunContinues = 2;    // another entry of the run follows
+  static constexpr std::uint8_t kStreamBegins = 4;    // the first record of a run with a stream number
 
   Le<std::uint32_t> check;
   Le<std::uint32_t> size;  // bytes of the record without padding
   Le<std::uint8_t> op, flags;
-  Le<std::uint16_t> reserved;
+  Le<std::uint16_t> stream;    // of a long run; 0 = a short one
   Le<std::uint32_t> key_size;  // bytes of the entry that are its key; 0 in a kPart
 };
 static_assert(sizeof(LogRecordHeader) == 16 && alignof(LogRecordHeader) == 1);
 inline constexpr std::size_t kLogPartMax = 8 << 10;
+inline constexpr unsigned kLogStreams = 64;  // numbers from 1 to this
 inline constexpr std::uint64_t LogRecordSpace(std::uint64_t size) { return (size + 7) / 8 * 8; }
 
 // The check of the record that begins at `record`, whose header has all but the check.

@@ -1,7 +1,7 @@
 // Reads the runs of a log from a position on, and finds its end.
 //
-// A log ends where the next record is not valid, or at the beginning of a run without its end. That
-// is a torn tail, of updates that were never durable, unless a mark says otherwise: a mark that lies
+// A log ends where the next record is not valid, or at the beginning of a short run without its end.
+// That is a torn tail, of updates that were never durable, unless a mark says otherwise: a mark that lies
 // behind the end and names a durable LSN beyond it proves that durable records are damaged.
 #pragma once
 
@@ -10,9 +10,11 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -32,22 +34,32 @@ class LogReader {
   LogReader(const FileT& file, const std::deque<Segment>& chain, std::vector<Segment> newer, std::uint64_t secret)
       : file_(file), chain_(chain), newer_(std::move(newer)), secret_(secret) {}
 
-  // Calls visit(std::span<const LogEntry>, end) for each run from `from` on, which must be the
-  // beginning of a run; `end` is the position behind it. Returns the end of the log. An error of the visitor ends the reading. DataLoss if
-  // durable records are missing or damaged.
+  // Calls visit(std::span<const LogEntry>, end) for each run from `from` on, which must be a position
+  // with no run across it. From `end` on the log has all later runs: it is the position behind this
+  // one, or before, if a long run began there whose end was not yet read. Returns the end of the log.
+  // An error of the visitor ends the reading. DataLoss if durable records are missing or damaged.
   template <class V>
   StatusOr<Lsn> Read(Lsn from, V&& visit);
 
  private:
   struct EntryPlace {
     format::LogOp op;
-    std::size_t begin, key_size, end;  // in run_
+    std::size_t begin, key_size, end;  // in bytes
+  };
+  // A run that is being read.
+  struct Run {
+    Position begin;
+    std::string bytes;  // keys and values
+    std::vector<EntryPlace> entries;
+    bool is_complete = true;  // the last entry
   };
   // The record at `at` of the segment in bytes_, or nullptr.
   const format::LogRecordHeader* RecordAt(const Segment& segment, Lsn at, Lsn limit) const;
-  bool Take(const format::LogRecordHeader& record);
+  // The run that the record belongs to, or nullptr.
+  Run* RunOf(const format::LogRecordHeader& record, Position at);
+  static bool Take(const format::LogRecordHeader& record, Run* run);
   template <class V>
-  Status Show(V& visit, Position end);
+  Status Show(V& visit, const format::LogRecordHeader& last, Position end);
   Status FindMarks(std::size_t segment, Lsn at);
   void FindMarksIn(const Segment& segment, Lsn at, Lsn limit);
   Lsn LimitOf(std::size_t i) const {
@@ -69,10 +81,9 @@ class LogReader {
   const std::vector<Segment> newer_;
   const std::uint64_t secret_;
   std::vector<char> bytes_;  // of one segment
-  std::string run_;          // keys and values of the run that is being read
-  std::vector<EntryPlace> entries_;
-  bool is_complete_ = true;  // the last entry
-  Lsn durable_ = 0;          // the highest LSN that a mark names
+  Run run_;                  // the short one that is being read
+  std::map<std::uint16_t, Run> streams_;
+  Lsn durable_ = 0;  // the highest LSN that a mark names
 };
 
 template <File FileT>
@@ -85,31 +96,44 @@ const format::LogRecordHeader* LogReader<FileT>::RecordAt(const Segment& segment
   return record->check == format::LogCheck(bytes, size, at, segment.sequence, secret_) ? record : nullptr;
 }
 
-// Adds a record to the run. False if it does not fit there, which only a forged log shows.
+// A stream that does not begin here is the rest of a run without an end.
 template <File FileT>
-bool LogReader<FileT>::Take(const format::LogRecordHeader& record) {
-  const auto op = format::LogOp{record.op.get()};
-  if (record.op >= format::kLogOps || (op == format::LogOp::kPart) == is_complete_) return false;
-  if (is_complete_) entries_.push_back({op, run_.size(), record.key_size, 0});
-  run_.append(reinterpret_cast<const char*>(&record + 1), record.size - sizeof(record));
-  entries_.back().end = run_.size();
-  is_complete_ = (record.flags & record.kEntryContinues) == 0;
-  return !is_complete_ || entries_.back().key_size <= run_.size() - entries_.back().begin;
+auto LogReader<FileT>::RunOf(const format::LogRecordHeader& record, Position at) -> Run* {
+  if (record.stream == 0) return &run_;
+  if ((record.flags & record.kStreamBegins) != 0) streams_[record.stream] = {.begin = at, .bytes = {}, .entries = {}};
+  const auto it = streams_.find(record.stream);
+  return it == streams_.end() ? nullptr : &it->second;
 }
 
+// Adds a record to the run. False if it does not fit there, which only a forged log shows.
+template <File FileT>
+bool LogReader<FileT>::Take(const format::LogRecordHeader& record, Run* run) {
+  const auto op = format::LogOp{record.op.get()};
+  if (record.op >= format::kLogOps || (op == format::LogOp::kPart) == run->is_complete) return false;
+  if (run->is_complete) run->entries.push_back({op, run->bytes.size(), record.key_size, 0});
+  run->bytes.append(reinterpret_cast<const char*>(&record + 1), record.size - sizeof(record));
+  EntryPlace& entry = run->entries.back();
+  entry.end = run->bytes.size();
+  run->is_complete = (record.flags & record.kEntryContinues) == 0;
+  return !run->is_complete || entry.key_size <= entry.end - entry.begin;
+}
+
+// Shows a run to the visitor, and forgets it.
 template <File FileT>
 template <class V>
-Status LogReader<FileT>::Show(V& visit, Position end) {
-  std::vector<LogEntry> run;
-  run.reserve(entries_.size());
-  for (const EntryPlace& place : entries_) {
-    const std::string_view bytes = std::string_view(run_).substr(place.begin, place.end - place.begin);
-    run.push_back({place.op, bytes.substr(0, place.key_size), bytes.substr(place.key_size)});
+Status LogReader<FileT>::Show(V& visit, const format::LogRecordHeader& last, Position end) {
+  Run run = std::exchange(last.stream == 0 ? run_ : streams_[last.stream], {});
+  streams_.erase(last.stream);
+  for (const auto& [stream, other] : streams_) {
+    if (other.begin.lsn < end.lsn) end = other.begin;
   }
-  Status status = visit(std::span<const LogEntry>(run), end);
-  entries_.clear();
-  run_.clear();
-  return status;
+  std::vector<LogEntry> entries;
+  entries.reserve(run.entries.size());
+  for (const EntryPlace& place : run.entries) {
+    const std::string_view bytes = std::string_view(run.bytes).substr(place.begin, place.end - place.begin);
+    entries.push_back({place.op, bytes.substr(0, place.key_size), bytes.substr(place.key_size)});
+  }
+  return visit(std::span<const LogEntry>(entries), end);
 }
 
 template <File FileT>
@@ -126,12 +150,13 @@ StatusOr<Lsn> LogReader<FileT>::Read(Lsn from, V&& visit) {
       const Lsn next = at + format::LogRecordSpace(record->size);
       if (format::LogOp{record->op.get()} == format::LogOp::kMark && record->size == sizeof(*record) + sizeof(Lsn)) {
         NoteMark(*record);
-      } else {
-        if (!Take(*record)) return DataLossError("the log has a record out of place", segment.PlaceOf(at));
-        if (is_complete_ && (record->flags & record->kRunContinues) == 0) HAKO_RETURN_IF_ERROR(Show(visit, {next, segment.sequence}));
+      } else if (Run* const run = RunOf(*record, {at, segment.sequence})) {
+        if (!Take(*record, run)) return DataLossError("the log has a record out of place", segment.PlaceOf(at));
+        if (run->is_complete && (record->flags & record->kRunContinues) == 0)
+          HAKO_RETURN_IF_ERROR(Show(visit, *record, {next, segment.sequence}));
       }
       at = next;
-      if (entries_.empty()) end = at;
+      if (run_.entries.empty()) end = at;
     }
     if (at < limit || i + 1 == chain_.size()) {
       HAKO_RETURN_IF_ERROR(FindMarks(i, at));

@@ -5,7 +5,7 @@
 //   1. `used_` is the chain from the oldest segment that is needed to the newest, each the
 //      predecessor of the next, in ascending order of LSNs. It is found from its oldest segment on,
 //      which is durable: of the others, a power cut may have left any.
-//   2. Every segment of the file is in `used_` or in `free_`.
+//   2. Every segment of the file is in `used_` or in `free_`, or between Extend and AddFree.
 //   3. The sequence of a new segment is above that of every segment in the file, also of those that
 //      a recovery discarded.
 //
@@ -85,6 +85,17 @@ class LogSegments {
   Status KeepOneFree() { return free_.empty() ? Grow() : absl::OkStatus(); }
   // Makes sure that Start finds free segments with room for this many bytes.
   Status Reserve(std::uint64_t bytes);
+
+  bool has_free() const { return !free_.empty(); }
+  // Makes the file longer by a segment, and returns its index. It is used after FillZero, which takes
+  // long and may run beside all other functions, and AddFree.
+  StatusOr<std::uint32_t> Extend() {
+    const std::uint64_t end = format::LogSegmentOffset(num_segments_ + 1);
+    if (file_.Size() < end) HAKO_RETURN_IF_ERROR(file_.Resize(end));
+    return num_segments_++;
+  }
+  static Status FillZero(FileT& file, std::uint32_t index);
+  void AddFree(std::uint32_t index) { free_.push_back(index); }
 
   const std::deque<Segment>& used() const { return used_; }
   // Drops the segments between that of this sequence and the newest: those that a recovery
@@ -176,12 +187,18 @@ Status LogSegments<FileT>::Follow(Position from) {
 // would also write the file system's journal. By pages, as some file systems would take a longer write
 // for a reason to cache, and later write, as much at once.
 template <File FileT>
+Status LogSegments<FileT>::FillZero(FileT& file, std::uint32_t index) {
+  static constexpr std::array<std::byte, kZeroChunk> kZeros{};
+  const std::uint64_t end = format::LogSegmentOffset(index + 1);
+  for (std::uint64_t at = format::LogSegmentOffset(index); at < end; at += kZeros.size()) HAKO_RETURN_IF_ERROR(file.WriteAt(at, kZeros));
+  return absl::OkStatus();
+}
+
+template <File FileT>
 Status LogSegments<FileT>::Grow() {
-  const std::uint64_t begin = format::LogSegmentOffset(num_segments_), end = format::LogSegmentOffset(num_segments_ + 1);
-  if (file_.Size() < end) HAKO_RETURN_IF_ERROR(file_.Resize(end));
-  const std::vector<std::byte> zeros(std::min<std::uint64_t>(kZeroChunk, end - begin));
-  for (std::uint64_t at = begin; at < end; at += zeros.size()) HAKO_RETURN_IF_ERROR(file_.WriteAt(at, zeros));
-  free_.push_back(num_segments_++);
+  HAKO_ASSIGN_OR_RETURN(const std::uint32_t index, Extend());
+  HAKO_RETURN_IF_ERROR(FillZero(file_, index));
+  AddFree(index);
   return absl::OkStatus();
 }
 

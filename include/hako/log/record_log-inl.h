@@ -120,11 +120,55 @@ StatusOr<Lsn> RecordLog<FileT>::Append(std::span<const LogEntry> entries) HAKO_T
   Parts parts;
   parts.reserve(entries.size());
   for (const LogEntry& entry : entries) Cut(entry, &entry != &entries.back(), &parts);
+  if (parts.size() > kPartsAtOnce) return AppendLong(std::span(parts));
   sync::MutexLock lock(tail_mutex_);
-  HAKO_RETURN_IF_ERROR(AppendParts(parts));
+  HAKO_RETURN_IF_ERROR(AppendParts(std::span(parts)));
   return tail_.load(std::memory_order_relaxed);
 }
 HAKO_OR_NO_MEMORY
+
+// Makes sure, if it can, that there is room for this many bytes, so that no segment is filled with
+// zeros under the lock.
+template <File FileT>
+void RecordLog<FileT>::PrepareRoom(std::uint64_t bytes) {
+  StatusOr<std::uint32_t> index = 0;
+  {
+    sync::MutexLock lock(tail_mutex_);
+    if (tail_.load(std::memory_order_relaxed) + bytes <= segment_end_ || segments_.has_free()) return;
+    index = segments_.Extend();
+  }
+  if (!index.ok() || !LogSegments<FileT>::FillZero(file_, *index).ok()) return;  // AppendParts reports it
+  sync::MutexLock lock(tail_mutex_);
+  segments_.AddFree(*index);
+}
+
+// An error leaves a run without an end.
+template <File FileT>
+StatusOr<Lsn> RecordLog<FileT>::AppendLong(std::span<Part> parts) {
+  unsigned stream = 0;
+  Lsn end = 0;
+  Status status;
+  for (std::size_t at = 0, n = 0; at < parts.size() && status.ok(); at += n) {
+    if (at != 0) tail_mutex_.LetOthersPass();
+    PrepareRoom(kPartsAtOnce * (sizeof(format::LogRecordHeader) + format::kLogPartMax));
+    sync::MutexLock lock(tail_mutex_);
+    if (at == 0) {
+      stream = static_cast<unsigned>(std::countr_zero(free_streams_));
+      if (stream < format::kLogStreams) {
+        free_streams_ &= ~(std::uint64_t{1} << stream);
+        for (Part& part : parts) part.header.stream = static_cast<std::uint16_t>(stream + 1);
+        parts[0].header.flags = parts[0].header.flags | format::LogRecordHeader::kStreamBegins;
+      }
+    }
+    n = stream < format::kLogStreams ? std::min(parts.size() - at, kPartsAtOnce) : parts.size();
+    HAKO_TRY { status = AppendParts(parts.subspan(at, n)); }
+    HAKO_CATCH_NO_MEMORY(status = NoMemoryError();)
+    end = tail_.load(std::memory_order_relaxed);
+    if ((at + n == parts.size() || !status.ok()) && stream < format::kLogStreams) free_streams_ |= std::uint64_t{1} << stream;
+  }
+  if (!status.ok()) return status;
+  return end;
+}
 
 template <File FileT>
 Status RecordLog<FileT>::Reserve(std::uint64_t bytes) HAKO_TRY {
@@ -135,7 +179,7 @@ Status RecordLog<FileT>::Reserve(std::uint64_t bytes) HAKO_TRY {
 HAKO_OR_NO_MEMORY
 
 template <File FileT>
-Status RecordLog<FileT>::AppendParts(Parts& parts) {
+Status RecordLog<FileT>::AppendParts(std::span<Part> parts) {
   HAKO_RETURN_IF_ERROR(failure_.Get());
   std::uint64_t bytes = 0;
   for (const Part& part : parts) bytes += format::LogRecordSpace(part.header.size);
@@ -178,7 +222,7 @@ StatusOr<Lsn> RecordLog<FileT>::SyncTail() {
     sync::MutexLock lock(tail_mutex_);
     Parts mark;
     Cut({format::LogOp::kMark, {}, {reinterpret_cast<const char*>(&durable), sizeof(durable)}}, false, &mark);
-    Status status = AppendParts(mark);
+    Status status = AppendParts(std::span(mark));
     if (!status.ok() && !absl::IsResourceExhausted(status)) return status;
     tail = tail_.load(std::memory_order_relaxed);
   }

@@ -15,12 +15,14 @@
 // Append, WaitDurable and Release.
 //
 // Invariants
-//   1. A run is appended in one hold of tail_mutex_, after the segments that it needs are reserved.
-//      It is in the log as a whole or, after an error, not at all.
+//   1. A short run is appended in one hold of tail_mutex_, after the segments that it needs are
+//      reserved. A long one is appended in several, so that others need not wait for it. It takes
+//      effect with its last record: it is in the log as a whole or, after an error, not at all.
 //   2. A place of a segment is written once in each use of the segment. So a record that recovery
 //      drops can never become valid behind a newer one.
 //   3. durable_ <= tail_, and both only grow.
-//   4. Begin syncs the header of its segment before the first Append. After a crash the updates that
+//   4. A position that the database keeps has no long run across it, as writers are stopped then.
+//   5. Begin syncs the header of its segment before the first Append. After a crash the updates that
 //      recovery dropped stay dropped.
 //
 // After a failed write or sync the log refuses updates, as the state of the device is unknown.
@@ -31,6 +33,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -144,6 +147,7 @@ class RecordLog {
     std::string_view key, value;  // of the body, back to back
   };
   using Parts = absl::InlinedVector<Part, 1>;
+  static constexpr std::size_t kPartsAtOnce = 32;  // of a run, in one hold of tail_mutex_
 
   RecordLog(FileT file, const DatabaseId& database, std::uint64_t secret)
       : file_(std::move(file)), secret_(secret), segments_(file_, database) {}
@@ -160,7 +164,9 @@ class RecordLog {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
   Status StartSegment(Lsn first, std::uint64_t predecessor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
   static void Cut(const LogEntry& entry, bool run_continues, Parts* parts);
-  Status AppendParts(Parts& parts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
+  Status AppendParts(std::span<Part> parts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
+  void PrepareRoom(std::uint64_t bytes);
+  StatusOr<Lsn> AppendLong(std::span<Part> parts);
   Status Put(Part& part) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
   Status Fail(const Status& status) {
     failure_.Set(NoMoreWritesError(status));
@@ -174,6 +180,7 @@ class RecordLog {
   mutable sync::SpinLock tail_mutex_;  // held for longer only where a segment begins
   LogSegments<FileT> segments_ ABSL_GUARDED_BY(tail_mutex_);
   std::atomic<Lsn> tail_{0};  // changed with tail_mutex_ held
+  std::uint64_t free_streams_ ABSL_GUARDED_BY(tail_mutex_) = ~std::uint64_t{0};
   // The newest segment: its end, its sequence, and where LSN 0 would be in the map.
   Lsn segment_end_ ABSL_GUARDED_BY(tail_mutex_) = 0;
   std::uint64_t segment_sequence_ ABSL_GUARDED_BY(tail_mutex_) = 0;

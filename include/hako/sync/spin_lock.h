@@ -21,13 +21,22 @@ class ABSL_LOCKABLE SpinLock {
       LockSlowly();
   }
   HAKO_INLINE void Unlock() ABSL_UNLOCK_FUNCTION() { held_.store(false, std::memory_order_release); }
+  // Lets threads that wait for the lock take it first, for a thread that takes it again and again:
+  // they would hardly ever find it free. REQUIRES: not held by this thread
+  void LetOthersPass() const {
+    constexpr unsigned kMost = Backoff::kSpins + Backoff::kYields + 4;
+    for (Backoff backoff; waiting_.load(std::memory_order_relaxed) != 0 && backoff.count() < kMost;) backoff.Pause();
+  }
 
  private:
   [[gnu::noinline]] void LockSlowly() {
+    waiting_.fetch_add(1, std::memory_order_relaxed);
     for (Backoff backoff; held_.load(std::memory_order_relaxed) || held_.exchange(true, std::memory_order_acquire);) backoff.Pause();
+    waiting_.fetch_sub(1, std::memory_order_relaxed);
   }
 
   std::atomic<bool> held_{false};
+  std::atomic<unsigned> waiting_{0};  // threads in LockSlowly
 };
 
 }  // namespace hako::sync
