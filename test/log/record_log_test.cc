@@ -209,6 +209,26 @@ TYPED_TEST(RecordLogTest, ShortRunsAreAppendedWithinALongOne) {
       ASSERT_EQ(run[0].key, std::to_string(next++));
     }
   }
+  // A database that has the updates up to any run finds all later ones from there on.
+  std::vector<Position> ends;
+  const auto replay = [&](Position from, auto&& visit) {
+    ASSERT_OK_AND_ASSIGN(auto opened, RecordLog<TypeParam>::Open(this->OpenFile(), kDatabase, kSecret));
+    ASSERT_THAT(opened->Replay(from, visit), IsOk());
+  };
+  ASSERT_NO_FATAL_FAILURE(replay({}, [&](auto, Position end) {
+    ends.push_back(end);
+    return absl::OkStatus();
+  }));
+  for (const std::size_t had : {std::size_t{0}, runs.size() / 3, runs.size() / 2, runs.size() - 2}) {
+    std::vector<std::string> keys;
+    ASSERT_NO_FATAL_FAILURE(replay(ends[had], [&](std::span<const LogEntry> run, Position) {
+      keys.emplace_back(run[0].key);
+      return absl::OkStatus();
+    }));
+    const std::size_t missing = runs.size() - had - 1;
+    ASSERT_GE(keys.size(), missing);
+    for (std::size_t i = 0; i < missing; ++i) ASSERT_EQ(keys[keys.size() - missing + i], runs[had + 1 + i][0].key);
+  }
 }
 
 // ---- crashes ----
