@@ -305,5 +305,40 @@ TYPED_TEST(HashLogCrashTest, LosesNothingBelowItsDurability) {
   ReportCrashStates(static_cast<std::uint64_t>(num_crashes));
 }
 
+// The log was never synced, and is long, so that a synchronization follows its replay: a power cut
+// then must not find a synchronized state that names a part of the log which the device lacks.
+TEST(HashLogReplay, IsFollowedByASynchronizationThatSurvivesAPowerCut) {
+  using Database = HashDBM<PositionalCrashFile>;
+  SCOPED_TRACE(TestSeed());
+  Random random(TestSeed());
+  for (int round = 0; round < 3; ++round) {
+    Memories memories{std::make_shared<CrashMemory>(Image{}, 1), std::make_shared<CrashMemory>(Image{}, 1)};
+    const auto open = [](const Memories& of) {
+      return Database::Open(PositionalCrashFile(of.database), PositionalCrashFile(of.log), Options(Durability::kProcess));
+    };
+    Memories killed;
+    {
+      ASSERT_OK_AND_ASSIGN(auto db, open(memories));
+      for (std::uint64_t i = 0; i < 20; ++i) ASSERT_THAT(db->Set(NumberedKey(i), std::string(30'000, 'v')), IsOk());
+      killed = {memories.database->Kill(), memories.log->Kill()};
+    }
+    std::vector<Memories> cuts;
+    killed.database->on_event = [&] {
+      cuts.push_back(
+          {std::make_shared<CrashMemory>(killed.database->Crash(random), 2), std::make_shared<CrashMemory>(killed.log->Crash(random), 2)});
+    };
+    {
+      ASSERT_OK_AND_ASSIGN(auto db, open(killed));
+      EXPECT_EQ(db->Count(), 20u);
+      killed.database->on_event = [] {};
+    }
+    EXPECT_GT(cuts.size(), 20u);
+    for (const Memories& cut : cuts) {
+      ASSERT_OK_AND_ASSIGN(auto db, open(cut));
+      ASSERT_THAT(db->Verify(), IsOk());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hako
