@@ -1,10 +1,13 @@
 // The log of a database: what Open finds after the death of a process, and which files it refuses.
 //
 // A process is killed here by copying its files as they are in the page cache.
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,6 +25,7 @@
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/positional_parallel_file.h"
 #include "support/fault_file.h"
+#include "support/hooked_file.h"
 #include "support/random.h"
 #include "support/status_matchers.h"
 #include "support/temp_dir.h"
@@ -467,6 +471,84 @@ TYPED_TEST(LogFaultTest, FailedOpenAndCloseLoseNothing) {
     if (is_set) EXPECT_EQ(db->Get("key").value(), std::to_string(call));
     ASSERT_THAT(db->Set("key", "0"), IsOk());
   }
+}
+
+// ---- long values ----
+
+template <class Kind>
+class LongValueLogTest : public testing::Test {};
+using HookedKinds = testing::Types<Tree<HookedFile>, Hash<HookedFile>>;
+TYPED_TEST_SUITE(LongValueLogTest, HookedKinds);
+
+// While the device takes long to write the log's copy of a value, all records can be read.
+TYPED_TEST(LongValueLogTest, ReadersDoNotWaitForTheLog) {
+  MemoryFile file, log;
+  std::atomic<int> writes_left = -1;
+  std::atomic<bool> waits = false, goes_on = false;
+  const auto slow = [&](Access access) {
+    if (access != Access::kWrite || writes_left < 0 || writes_left-- != 0) return;
+    waits = true;
+    goes_on.wait(false);
+  };
+  ASSERT_OK_AND_ASSIGN(auto db, TypeParam::Database::Open(HookedFile(file.Share(), [](Access) {}), HookedFile(log.Share(), slow)));
+  for (std::uint64_t i = 0; i < 100; ++i) ASSERT_THAT(db->Set(NumberedKey(i), "short"), IsOk());
+  for (const bool is_long : {false, true}) {  // the old value
+    SCOPED_TRACE(is_long);
+    waits = goes_on = false;
+    const std::string value(std::size_t{1} << 20, is_long ? 'w' : 'v');
+    writes_left = 60;
+    std::thread writer([&] { EXPECT_THAT(db->Set(NumberedKey(50), value), IsOk()); });
+    while (!waits) std::this_thread::yield();
+    auto reads = std::async(std::launch::async, [&] {
+      for (std::uint64_t i = 0; i < 100; ++i) EXPECT_THAT(db->Get(NumberedKey(i)), IsOk());
+      EXPECT_EQ(db->Get(NumberedKey(50)).value()[0], is_long ? 'v' : 's');
+    });
+    EXPECT_EQ(reads.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+    goes_on = true;
+    goes_on.notify_all();
+    writer.join();
+    reads.get();
+    EXPECT_EQ(db->Get(NumberedKey(50)).value(), value);
+  }
+  EXPECT_THAT(db->Verify(), IsOk());
+  using Killed = typename TypeParam::template On<MemoryFile>::Database;
+  ASSERT_OK_AND_ASSIGN(auto killed, Killed::Open(MemoryFile::Of(file.View(0, file.Size())), MemoryFile::Of(log.View(0, log.Size()))));
+  EXPECT_EQ(killed->Get(NumberedKey(50)).value(), std::string(std::size_t{1} << 20, 'w'));
+  EXPECT_EQ(killed->Count(), 100u);
+}
+
+// Threads set and remove long values beside checkpoints; a copy of the files as they are at any
+// time has every update that was acknowledged.
+TYPED_TEST(LongValueLogTest, AreKeptBesideCheckpoints) {
+  MemoryFile file, log;
+  const auto none = [](Access) {};
+  ASSERT_OK_AND_ASSIGN(auto db, TypeParam::Database::Open(HookedFile(file.Share(), none), HookedFile(log.Share(), none)));
+  std::atomic<int> writers = 3;
+  std::array<std::string, 9> expected;  // by key
+  RunThreads(4, [&](int thread) {
+    if (thread == 3) {
+      while (writers != 0) EXPECT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+      return;
+    }
+    Random random(TestSeed() + static_cast<std::uint64_t>(thread));
+    for (int i = 0; i < 120; ++i) {
+      const std::size_t number = static_cast<std::size_t>(thread) + 3 * random.Below(3);
+      std::string value;
+      if (!random.OneIn(5)) value.assign(random.OneIn(3) ? 100 : 270'000 + random.Below(600'000), static_cast<char>('a' + i % 26));
+      const Status status = value.empty() ? db->Remove(NumberedKey(number)) : db->Set(NumberedKey(number), value);
+      EXPECT_TRUE(status.ok() || (value.empty() && absl::IsNotFound(status))) << status;
+      expected[number] = value;
+    }
+    --writers;
+  });
+  SCOPED_TRACE(TestSeed());
+  using Killed = typename TypeParam::template On<MemoryFile>::Database;
+  ASSERT_OK_AND_ASSIGN(auto killed, Killed::Open(MemoryFile::Of(file.View(0, file.Size())), MemoryFile::Of(log.View(0, log.Size()))));
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_OK_AND_ASSIGN(const std::string found, killed->GetOr(NumberedKey(i), ""));
+    EXPECT_TRUE(found == expected[i]) << i << ": " << found.size() << " bytes, not " << expected[i].size();
+  }
+  EXPECT_THAT(killed->Verify(), IsOk());
 }
 
 TEST(LogOptions, AnyDBMTakesTheDurability) {

@@ -20,6 +20,7 @@
 #include "hako/file/memory_file.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/positional_parallel_file.h"
+#include "hako/sync/mutex.h"
 #include "support/crash_child.h"
 #include "support/crash_states.h"
 #include "support/fault_file.h"
@@ -228,6 +229,125 @@ TYPED_TEST(RecordLogTest, ShortRunsAreAppendedWithinALongOne) {
     const std::size_t missing = runs.size() - had - 1;
     ASSERT_GE(keys.size(), missing);
     for (std::size_t i = 0; i < missing; ++i) ASSERT_EQ(keys[keys.size() - missing + i], runs[had + 1 + i][0].key);
+  }
+}
+
+// ---- runs that are appended ahead ----
+
+using Keys = std::vector<std::string>;
+
+// The keys of the runs from `from` on. Each value must repeat its first character.
+template <class FileT>
+void ReadKeys(FileT file, Position from, Keys* keys) {
+  keys->clear();
+  ASSERT_OK_AND_ASSIGN(auto log, RecordLog<FileT>::Open(std::move(file), kDatabase, kSecret));
+  ASSERT_THAT(log->Replay(from,
+                          [&](std::span<const LogEntry> run, Position) {
+                            for (const LogEntry& entry : run) {
+                              EXPECT_EQ(entry.value.find_first_not_of(entry.value[0]), std::string::npos);
+                              keys->emplace_back(entry.key);
+                            }
+                            return absl::OkStatus();
+                          }),
+              IsOk());
+}
+
+TYPED_TEST(RecordLogTest, ARunAppendedAheadTakesEffectWithItsEnd) {
+  std::vector<Updates> runs;
+  const std::string value(1 << 20, 'v');
+  ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), {}, &runs));
+  AheadRun ended, abandoned, unended, repeated, of_short;
+  Lsn lsn = 0;
+  ASSERT_THAT(log->AppendAhead({LogOp::kSet, "ended", value}, &ended), IsOk());
+  ASSERT_THAT(log->AppendAhead({LogOp::kSet, "abandoned", value}, &abandoned), IsOk());
+  ASSERT_THAT(log->AppendAhead({LogOp::kSet, "unended", value}, &unended), IsOk());
+  ASSERT_THAT(log->AppendAhead({LogOp::kSet, "of_short", "v"}, &of_short), IsOk());
+  EXPECT_FALSE(of_short.is_open());
+  ASSERT_THAT(log->Append({LogOp::kSet, "between", "v"}), IsOk());
+  ASSERT_TRUE(ended.is_open());
+  ASSERT_THAT(log->Append(&ended, &lsn), IsOk());
+  EXPECT_FALSE(ended.is_open());
+  EXPECT_EQ(lsn, log->tail());
+  log->Abandon(&abandoned);
+  EXPECT_FALSE(abandoned.is_open());
+  ASSERT_THAT(log->AppendAhead({LogOp::kSet, "repeated", value}, &repeated), IsOk());
+  ASSERT_THAT(log->Append(&repeated, &lsn), IsOk());
+  ASSERT_THAT(log->Close(), IsOk());
+  log.reset();
+  Keys keys;
+  ASSERT_NO_FATAL_FAILURE(ReadKeys(this->OpenFile(), {}, &keys));
+  EXPECT_EQ(keys, (Keys{"between", "ended", "repeated"}));
+}
+
+// More runs are open at once than there are stream numbers.
+TYPED_TEST(RecordLogTest, TakesManyRunsAhead) {
+  std::vector<Updates> runs;
+  const std::string value(300'000, 'v');
+  ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), {}, &runs));
+  std::array<AheadRun, format::kLogStreams + 6> ahead;
+  Keys expected;
+  for (std::size_t i = 0; i < ahead.size(); ++i) expected.push_back(std::to_string(i));
+  for (std::size_t i = 0; i < ahead.size(); ++i) {
+    ASSERT_THAT(log->AppendAhead({LogOp::kSet, expected[i], value}, &ahead[i]), IsOk());
+    ASSERT_TRUE(ahead[i].is_open());
+  }
+  const std::uint64_t before_end = log->tail();
+  for (std::size_t i = ahead.size(); i-- > 0;) {
+    Lsn lsn = 0;
+    ASSERT_THAT(log->Append(&ahead[i], &lsn), IsOk());
+  }
+  EXPECT_LT(log->tail() - before_end, 8 * value.size());  // most of it is there
+  ASSERT_THAT(log->Close(), IsOk());
+  log.reset();
+  Keys keys;
+  ASSERT_NO_FATAL_FAILURE(ReadKeys(this->OpenFile(), {}, &keys));
+  EXPECT_EQ(keys, Keys(expected.rbegin(), expected.rend()));
+}
+
+// A database that keeps a position finds all later runs from there on, also those that had begun.
+TYPED_TEST(RecordLogTest, PositionsAreTakenBetweenTheStepsOfRuns) {
+  std::vector<Updates> runs;
+  ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), {}, &runs));
+  sync::Mutex mutex;  // taken by both, as the locks of a database are
+  Keys ended;
+  std::vector<std::pair<Position, std::size_t>> positions;  // and the number of runs before
+  std::atomic<int> writers = 3;
+  RunThreads(4, [&](int thread) {
+    if (thread == 3) {
+      while (writers != 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        sync::MutexLock lock(mutex);
+        positions.emplace_back(log->TakePosition(), ended.size());
+      }
+      return;
+    }
+    for (int i = 0; i < 60; ++i) {
+      const std::string key = std::to_string(thread) + ":" + std::to_string(i);
+      const std::string value(thread == 2 ? 20 : 600'000, static_cast<char>('a' + i % 26));
+      const LogEntry entry{LogOp::kSet, key, value};
+      AheadRun run;
+      EXPECT_THAT(log->AppendAhead(entry, &run), IsOk());
+      if (i % 3 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (i % 10 == 7 && run.is_open()) {
+        log->Abandon(&run);
+        continue;
+      }
+      sync::MutexLock lock(mutex);
+      Lsn lsn = 0;
+      EXPECT_THAT(run.is_open() ? log->Append(&run, &lsn) : log->Append(entry, &lsn), IsOk());
+      ended.push_back(key);
+    }
+    --writers;
+  });
+  ASSERT_THAT(log->Close(), IsOk());
+  log.reset();
+  ASSERT_GT(positions.size(), 3u);
+  positions.emplace_back(Position{}, 0);
+  for (std::size_t i = 0; i < positions.size(); i += 1 + positions.size() / 10) {
+    const auto& [position, before] = positions[positions.size() - 1 - i];
+    Keys keys;
+    ASSERT_NO_FATAL_FAILURE(ReadKeys(this->OpenFile(), position, &keys));
+    EXPECT_EQ(keys, Keys(ended.begin() + static_cast<std::ptrdiff_t>(before), ended.end())) << "from " << position.lsn;
   }
 }
 

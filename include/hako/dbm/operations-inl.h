@@ -62,7 +62,9 @@ Status Operations<D>::Set(std::string_view key, std::string_view value, const Se
     refused = exists && !options.overwrite;
     return refused ? Action::Keep() : Action::Set(value);
   };
-  if (options.old_value == nullptr) {  // then the old value need not be read
+  if (options.overwrite && options.old_value == nullptr) {
+    HAKO_RETURN_IF_ERROR(Set(key, value));
+  } else if (options.old_value == nullptr) {  // then the old value need not be read
     HAKO_RETURN_IF_ERROR(self().Process(key, BlindUpdateRef(decide)));
   } else {
     const auto copy_and_decide = [&](std::optional<std::string_view> found) {

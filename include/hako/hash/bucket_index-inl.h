@@ -206,6 +206,7 @@ Status BucketIndex<Space>::StoreLong(WriterState& writer, std::uint64_t hash, st
   Status error;
   const std::uint32_t fresh = space_.WriteAhead(writer, hash, key, value, &error);
   if (fresh == 0) return error;
+  const LoggedAhead<Space> logged_ahead(space_, writer, key, value);
   BucketGuard guard(*this, writer, hash, !is_held);
   HAKO_RETURN_IF_ERROR(space_.EndAhead(writer, fresh));
   return StoreSlowly(writer, guard.HandOver(), hash, key, value, fresh);

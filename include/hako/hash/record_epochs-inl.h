@@ -32,8 +32,8 @@ typename RecordHeap<FileT>::ClosedEpoch RecordHeap<FileT>::CloseEpoch(ForEachWri
   reclaimer_.CloseEpoch();
   this->UseEpoch(closed + 1);
   this->PublishEpoch();
-  log().NoteBegin();
-  return {closed, extents_->tail(), log().position(), pool_->TakeWaiting(), pool_->Take(unstamped), HarvestIsOver(), AppliedIndex()};
+  const log::Position position = log().BeginCheckpoint();
+  return {closed, extents_->tail(), position, pool_->TakeWaiting(), pool_->Take(unstamped), HarvestIsOver(), AppliedIndex()};
 }
 
 template <File FileT>

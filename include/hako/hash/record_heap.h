@@ -100,6 +100,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
     unsigned freed_class = 0;
     Run ahead;              // the block of a WriteAhead in progress
     std::uint64_t lsn = 0;  // behind its last update in the log
+    log::AheadRun logged_ahead;
   };
 
   // min_read_size: see HashOptions.

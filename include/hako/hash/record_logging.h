@@ -18,6 +18,9 @@ concept LoggingRecordSpace = requires(S& s, typename S::WriterState& writer, std
   { s.log().is_on() } -> std::same_as<bool>;
   { s.log().Append(run, &writer.lsn) } -> std::same_as<Status>;
   { s.log().Append(run.front(), &writer.lsn) } -> std::same_as<Status>;
+  { s.log().Append(&writer.logged_ahead, &writer.lsn) } -> std::same_as<Status>;
+  s.log().AppendAhead(run.front(), &writer.logged_ahead);
+  s.log().Abandon(&writer.logged_ahead);
 };
 
 template <class Space>
@@ -36,7 +39,10 @@ inline format::LogEntry AppliedIndexEntry(const Le<std::uint64_t>& index) {
 template <class Space>
 Status LogUpdate(Space& space, typename Space::WriterState& writer, const format::LogEntry& entry) {
   if constexpr (LoggingRecordSpace<Space>) {
-    if (space.log().is_on()) return space.log().Append(entry, &writer.lsn);
+    if (!space.log().is_on()) return absl::OkStatus();
+    if (writer.logged_ahead.is_open()) [[unlikely]]
+      return space.log().Append(&writer.logged_ahead, &writer.lsn);
+    return space.log().Append(entry, &writer.lsn);
   }
   return absl::OkStatus();
 }
@@ -48,5 +54,27 @@ Status LogUpdates(Space& space, typename Space::WriterState& writer, std::span<c
   }
   return absl::OkStatus();
 }
+// Appends a long value to the log before its bucket is locked, so that others need not wait for the
+// bytes. The next LogUpdate of the writer must be that of this value, and adds the rest.
+template <class Space>
+class LoggedAhead {
+ public:
+  LoggedAhead(Space& space, typename Space::WriterState& writer, std::string_view key, std::string_view value)
+      : space_(space), writer_(writer) {
+    if constexpr (LoggingRecordSpace<Space>) {
+      if (space.log().is_on()) space.log().AppendAhead({format::LogOp::kSet, key, value}, &writer.logged_ahead);
+    }
+  }
+  LoggedAhead(const LoggedAhead&) = delete;
+  ~LoggedAhead() {
+    if constexpr (LoggingRecordSpace<Space>) {
+      if (writer_.logged_ahead.is_open()) space_.log().Abandon(&writer_.logged_ahead);
+    }
+  }
+
+ private:
+  [[maybe_unused]] Space& space_;
+  [[maybe_unused]] typename Space::WriterState& writer_;
+};
 
 }  // namespace hako::hash

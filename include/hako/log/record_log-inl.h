@@ -120,7 +120,14 @@ StatusOr<Lsn> RecordLog<FileT>::Append(std::span<const LogEntry> entries) HAKO_T
   Parts parts;
   parts.reserve(entries.size());
   for (const LogEntry& entry : entries) Cut(entry, &entry != &entries.back(), &parts);
-  if (parts.size() > kPartsAtOnce) return AppendLong(std::span(parts));
+  if (parts.size() > kPartsAtOnce) {
+    AheadRun run;
+    run.parts_ = std::move(parts);
+    HAKO_RETURN_IF_ERROR(PutAhead(&run));
+    Lsn lsn = 0;
+    HAKO_RETURN_IF_ERROR(Append(&run, &lsn));
+    return lsn;
+  }
   sync::MutexLock lock(tail_mutex_);
   HAKO_RETURN_IF_ERROR(AppendParts(std::span(parts)));
   return tail_.load(std::memory_order_relaxed);
@@ -142,32 +149,98 @@ void RecordLog<FileT>::PrepareRoom(std::uint64_t bytes) {
   segments_.AddFree(*index);
 }
 
-// An error leaves a run without an end.
+// Gives the run a stream number, if one is free.
 template <File FileT>
-StatusOr<Lsn> RecordLog<FileT>::AppendLong(std::span<Part> parts) {
-  unsigned stream = 0;
-  Lsn end = 0;
-  Status status;
-  for (std::size_t at = 0, n = 0; at < parts.size() && status.ok(); at += n) {
+void RecordLog<FileT>::BeginStream(AheadRun* run) {
+  run->stream_ = static_cast<unsigned>(std::countr_zero(free_streams_));
+  run->positions_taken_ = positions_taken_;
+  const bool has_stream = run->stream_ < format::kLogStreams;
+  if (has_stream) free_streams_ &= ~(std::uint64_t{1} << run->stream_);
+  for (Part& part : run->parts_) part.header.stream = static_cast<std::uint16_t>(has_stream ? run->stream_ + 1 : 0);
+  std::uint8_t flags = run->parts_[0].header.flags & ~format::LogRecordHeader::kStreamBegins;
+  if (has_stream) flags |= format::LogRecordHeader::kStreamBegins;
+  run->parts_[0].header.flags = flags;
+}
+
+template <File FileT>
+void RecordLog<FileT>::EndStream(AheadRun* run) {
+  if (run->stream_ < format::kLogStreams) free_streams_ |= std::uint64_t{1} << run->stream_;
+  run->stream_ = format::kLogStreams;
+}
+
+// Appends all parts but the last, between which others append theirs. False if a position was taken
+// meanwhile. After false or an error, a run without an end is left in the log.
+template <File FileT>
+StatusOr<bool> RecordLog<FileT>::TryPutAhead(AheadRun* run) {
+  const std::span<Part> parts = std::span(run->parts_).first(run->parts_.size() - 1);
+  for (std::size_t at = 0, n = 0; at < parts.size(); at += n) {
     if (at != 0) tail_mutex_.LetOthersPass();
-    PrepareRoom(kPartsAtOnce * (sizeof(format::LogRecordHeader) + format::kLogPartMax));
+    HAKO_TRY { PrepareRoom(kPartsAtOnce * (sizeof(format::LogRecordHeader) + format::kLogPartMax)); }
+    HAKO_CATCH_NO_MEMORY()  // AppendParts reports it
     sync::MutexLock lock(tail_mutex_);
-    if (at == 0) {
-      stream = static_cast<unsigned>(std::countr_zero(free_streams_));
-      if (stream < format::kLogStreams) {
-        free_streams_ &= ~(std::uint64_t{1} << stream);
-        for (Part& part : parts) part.header.stream = static_cast<std::uint16_t>(stream + 1);
-        parts[0].header.flags = parts[0].header.flags | format::LogRecordHeader::kStreamBegins;
-      }
-    }
-    n = stream < format::kLogStreams ? std::min(parts.size() - at, kPartsAtOnce) : parts.size();
-    HAKO_TRY { status = AppendParts(parts.subspan(at, n)); }
+    if (at == 0) BeginStream(run);
+    if (run->stream_ == format::kLogStreams) return true;
+    n = std::min(parts.size() - at, kPartsAtOnce);
+    const bool is_given_up = IsGivenUp(*run);
+    Status status;
+    HAKO_TRY { status = is_given_up ? absl::OkStatus() : AppendParts(parts.subspan(at, n)); }
     HAKO_CATCH_NO_MEMORY(status = NoMemoryError();)
-    end = tail_.load(std::memory_order_relaxed);
-    if ((at + n == parts.size() || !status.ok()) && stream < format::kLogStreams) free_streams_ |= std::uint64_t{1} << stream;
+    if (is_given_up || !status.ok()) EndStream(run);
+    HAKO_RETURN_IF_ERROR(status);
+    if (is_given_up) return false;
   }
-  if (!status.ok()) return status;
-  return end;
+  return true;
+}
+
+template <File FileT>
+Status RecordLog<FileT>::PutAhead(AheadRun* run) {
+  static constexpr int kTries = 4;  // then Append appends it all
+  for (int i = 0; i < kTries; ++i) {
+    const StatusOr<bool> is_put = TryPutAhead(run);
+    if (!is_put.ok()) run->Reset();
+    if (!is_put.ok() || *is_put) return is_put.status();
+  }
+  return absl::OkStatus();
+}
+
+template <File FileT>
+Status RecordLog<FileT>::AppendAhead(const LogEntry& entry, AheadRun* run) HAKO_TRY {
+  run->Reset();
+  HAKO_TRY { Cut(entry, false, &run->parts_); }
+  HAKO_CATCH_NO_MEMORY(run->Reset(); return NoMemoryError();)
+  if (run->parts_.size() > kPartsAtOnce) return PutAhead(run);
+  run->Reset();
+  return absl::OkStatus();
+}
+HAKO_OR_NO_MEMORY
+
+// Without a stream number all is appended in one hold of the mutex.
+template <File FileT>
+Status RecordLog<FileT>::Append(AheadRun* run, Lsn* lsn) {
+  for (;;) {
+    {
+      sync::MutexLock lock(tail_mutex_);
+      const bool has_stream = run->stream_ < format::kLogStreams;
+      if (!IsGivenUp(*run)) {
+        Status status;
+        HAKO_TRY { status = AppendParts(has_stream ? std::span(run->parts_).last(1) : std::span(run->parts_)); }
+        HAKO_CATCH_NO_MEMORY(status = NoMemoryError();)
+        *lsn = tail_.load(std::memory_order_relaxed);
+        EndStream(run);
+        run->Reset();
+        return status;
+      }
+      EndStream(run);
+    }
+    HAKO_RETURN_IF_ERROR(PutAhead(run));
+  }
+}
+
+template <File FileT>
+void RecordLog<FileT>::Abandon(AheadRun* run) {
+  sync::MutexLock lock(tail_mutex_);
+  EndStream(run);
+  run->Reset();
 }
 
 template <File FileT>

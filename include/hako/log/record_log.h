@@ -21,7 +21,8 @@
 //   2. A place of a segment is written once in each use of the segment. So a record that recovery
 //      drops can never become valid behind a newer one.
 //   3. durable_ <= tail_, and both only grow.
-//   4. A position that the database keeps has no long run across it, as writers are stopped then.
+//   4. A position that the database keeps has no long run across it: writers are stopped when it is
+//      taken, and what was appended ahead is given up, to be appended again.
 //   5. Begin syncs the header of its segment before the first Append. After a crash the updates that
 //      recovery dropped stay dropped.
 //
@@ -55,6 +56,31 @@
 #include "hako/sync/sticky_status.h"
 
 namespace hako::log {
+
+// Runs of more bytes than this are long.
+inline constexpr std::size_t kLongRun = 32 * format::kLogPartMax;
+
+// A long entry that is being appended in two steps: RecordLog::AppendAhead. Its key and value must
+// stay valid.
+class AheadRun {
+ public:
+  // Whether the second step is due.
+  bool is_open() const { return !parts_.empty(); }
+
+ private:
+  template <File FileT>
+  friend class RecordLog;
+  struct Part {
+    format::LogRecordHeader header;
+    std::string_view key, value;  // of the body, back to back
+  };
+  using Parts = absl::InlinedVector<Part, 1>;
+  void Reset() { Parts().swap(parts_); }
+
+  Parts parts_;
+  unsigned stream_ = format::kLogStreams;  // this: none, as all are in use; then nothing is appended
+  std::uint64_t positions_taken_ = 0;      // when it began
+};
 
 template <File FileT>
 class RecordLog {
@@ -106,6 +132,12 @@ class RecordLog {
     HAKO_RETURN_IF_ERROR(Append(entry, &lsn));
     return lsn;
   }
+  // Append a long entry in two steps: AppendAhead, with nothing locked, all but its last record;
+  // Append the rest, with which it takes effect. After an error, and if the entry is short, the run is
+  // not open, and nothing is appended. Abandon an open run that shall not take effect.
+  Status AppendAhead(const LogEntry& entry, AheadRun* run);
+  Status Append(AheadRun* run, Lsn* lsn);
+  void Abandon(AheadRun* run);
   // Makes sure that there is space for runs of this many bytes. ResourceExhausted if not.
   Status Reserve(std::uint64_t bytes);
 
@@ -117,12 +149,17 @@ class RecordLog {
   // The end of the log, and the part that is known to survive a power cut.
   Lsn tail() const { return tail_.load(std::memory_order_acquire); }
   Lsn durable() const { return durable_.load(std::memory_order_acquire); }
-  // The end of the log, to be kept by the database once the log is durable up to it.
+  // The end of the log.
   Position position() const {
     sync::MutexLock lock(tail_mutex_);
-    const bool is_empty = segments_.used().empty();
-    return {tail_.load(std::memory_order_relaxed),
-            is_empty ? Position().sequence : SegmentAt(tail_.load(std::memory_order_relaxed)).sequence};
+    return Here();
+  }
+  // The same, to be kept by the database once the log is durable up to it: gives up the runs that are
+  // appended ahead. REQUIRES: writers are stopped
+  Position TakePosition() {
+    sync::MutexLock lock(tail_mutex_);
+    ++positions_taken_;
+    return Here();
   }
   // The updates before `keep`, which is durable, are not needed any more.
   void Release(Position keep) {
@@ -142,12 +179,9 @@ class RecordLog {
   Status Close() { return file_.Close(); }
 
  private:
-  struct Part {
-    format::LogRecordHeader header;
-    std::string_view key, value;  // of the body, back to back
-  };
-  using Parts = absl::InlinedVector<Part, 1>;
-  static constexpr std::size_t kPartsAtOnce = 32;  // of a run, in one hold of tail_mutex_
+  using Part = AheadRun::Part;
+  using Parts = AheadRun::Parts;
+  static constexpr std::size_t kPartsAtOnce = kLongRun / format::kLogPartMax;  // in one hold of tail_mutex_
 
   RecordLog(FileT file, const DatabaseId& database, std::uint64_t secret)
       : file_(std::move(file)), secret_(secret), segments_(file_, database) {}
@@ -159,6 +193,10 @@ class RecordLog {
     while (i > 0 && used[i].first > lsn) --i;
     return used[i];
   }
+  Position Here() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_) {
+    const Lsn tail = tail_.load(std::memory_order_relaxed);
+    return {tail, segments_.used().empty() ? Position().sequence : SegmentAt(tail).sequence};
+  }
   // Writes the record at the tail, and its check. REQUIRES: it fits in the segment
   HAKO_INLINE Status Write(const format::LogRecordHeader& header, std::string_view key, std::string_view value)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
@@ -166,7 +204,11 @@ class RecordLog {
   static void Cut(const LogEntry& entry, bool run_continues, Parts* parts);
   Status AppendParts(std::span<Part> parts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
   void PrepareRoom(std::uint64_t bytes);
-  StatusOr<Lsn> AppendLong(std::span<Part> parts);
+  void BeginStream(AheadRun* run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
+  void EndStream(AheadRun* run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
+  bool IsGivenUp(const AheadRun& run) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_) { return run.positions_taken_ != positions_taken_; }
+  StatusOr<bool> TryPutAhead(AheadRun* run);
+  Status PutAhead(AheadRun* run);
   Status Put(Part& part) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
   Status Fail(const Status& status) {
     failure_.Set(NoMoreWritesError(status));
@@ -181,6 +223,7 @@ class RecordLog {
   LogSegments<FileT> segments_ ABSL_GUARDED_BY(tail_mutex_);
   std::atomic<Lsn> tail_{0};  // changed with tail_mutex_ held
   std::uint64_t free_streams_ ABSL_GUARDED_BY(tail_mutex_) = ~std::uint64_t{0};
+  std::uint64_t positions_taken_ ABSL_GUARDED_BY(tail_mutex_) = 0;
   // The newest segment: its end, its sequence, and where LSN 0 would be in the map.
   Lsn segment_end_ ABSL_GUARDED_BY(tail_mutex_) = 0;
   std::uint64_t segment_sequence_ ABSL_GUARDED_BY(tail_mutex_) = 0;

@@ -75,6 +75,16 @@ class UpdateLog {
       return absl::OkStatus();
     return Appended(status, *lsn);
   }
+  // Append a long entry in two steps, the first with nothing locked: RecordLog::AppendAhead. If the
+  // run is not open then, the entry is appended by one of the functions above, which report errors.
+  void AppendAhead(const format::LogEntry& entry, AheadRun* run) {
+    if (refusal_.IsOk()) (void)log_->AppendAhead(entry, run);
+  }
+  Status Append(AheadRun* run, Lsn* lsn) {
+    if (!refusal_.IsOk()) return refusal_.Get();
+    return Appended(log_->Append(run, lsn), *lsn);
+  }
+  void Abandon(AheadRun* run) { log_->Abandon(run); }
   // Returns once everything below `lsn` survives a power cut; an LSN behind the end means the end.
   Status WaitDurable(Lsn lsn) { return log_->WaitDurable(std::min(lsn, log_->tail())); }
   // Makes sure that a short update can be appended.
@@ -124,9 +134,10 @@ class UpdateLog {
     NoteReplayed(position());
     return std::move(log_);
   }
-  // A checkpoint begins, with all writers stopped.
-  void NoteBegin() {
+  // A checkpoint begins, with all writers stopped. Returns the position() for it to name.
+  Position BeginCheckpoint() {
     if (failure_.IsOk()) refusal_.Assign(absl::OkStatus());
+    return is_on() ? log_->TakePosition() : position();
   }
   // Before a superblock names `position`: makes its segment durable. A log that has failed is not
   // needed after the checkpoint.

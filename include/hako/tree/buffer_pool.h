@@ -94,9 +94,12 @@ class BufferPool {
   static constexpr bool kResident = false;
   static constexpr bool kReadsAhead = BatchFile<FileT>;  // whether ReadAhead has an effect
 
+  static constexpr std::size_t kLoggedAheadMin = log::kLongRun;  // bytes of a value that is logged ahead
+
   struct WriterState : sync::WriterState {
     Status error;
     log::Lsn lsn = 0;  // behind its last update in the log
+    log::AheadRun logged_ahead;
   };
 
   // `ask` is called, from any thread, when a checkpoint is due. The limits are lower where the

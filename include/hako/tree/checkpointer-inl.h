@@ -40,8 +40,7 @@ void Checkpointer<FileT, Codec>::BeginEpoch(Epoch* epoch, F& describe) {
   for (const auto& [id, value] : epoch->unsaved) pool_.dirty().NoteKnown(id);
   epoch->description.num_long = pool_.long_values().num_values();
   epoch->description.log_id = pool_.log().id();
-  epoch->log = pool_.log().position();
-  pool_.log().NoteBegin();
+  epoch->log = pool_.log().BeginCheckpoint();
   describe(epoch->description);
 }
 

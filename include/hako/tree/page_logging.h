@@ -17,6 +17,9 @@ concept LoggingPageSpace = requires(S& s, typename S::WriterState& writer, std::
   { s.log().is_on() } -> std::same_as<bool>;
   { s.log().Append(run, &writer.lsn) } -> std::same_as<Status>;
   { s.log().Append(run.front(), &writer.lsn) } -> std::same_as<Status>;
+  { s.log().Append(&writer.logged_ahead, &writer.lsn) } -> std::same_as<Status>;
+  s.log().AppendAhead(run.front(), &writer.logged_ahead);
+  s.log().Abandon(&writer.logged_ahead);
   { s.Poison(writer.error) } -> std::same_as<void>;
 };
 
@@ -38,12 +41,34 @@ void RefuseUpdates(Space& space, const Status& why) {
 template <class Space>
 [[gnu::noinline]] bool LogUpdates(Space& space, typename Space::WriterState& writer, std::span<const format::LogEntry> run) {
   if constexpr (LoggingPageSpace<Space>) {
-    if (!space.log().is_on() || run.empty()) return true;
-    writer.error = run.size() == 1 ? space.log().Append(run.front(), &writer.lsn) : space.log().Append(run, &writer.lsn);
+    auto& log = space.log();
+    if (!log.is_on() || run.empty()) return true;
+    if (writer.logged_ahead.is_open()) [[unlikely]]
+      writer.error = log.Append(&writer.logged_ahead, &writer.lsn);
+    else
+      writer.error = run.size() == 1 ? log.Append(run.front(), &writer.lsn) : log.Append(run, &writer.lsn);
     return writer.error.ok();
   }
   return true;
 }
+// Appends a long value to the log before its leaf is locked, so that others need not wait for the
+// bytes. The next LogUpdate of the writer must be that of this value, and adds the rest.
+template <class Space>
+class LoggedAhead {
+ public:
+  LoggedAhead(Space& space, typename Space::WriterState& writer, std::string_view key, std::string_view value)
+      : space_(space), writer_(writer) {
+    if (space.log().is_on()) space.log().AppendAhead({format::LogOp::kSet, key, value}, &writer.logged_ahead);
+  }
+  LoggedAhead(const LoggedAhead&) = delete;
+  ~LoggedAhead() {
+    if (writer_.logged_ahead.is_open()) space_.log().Abandon(&writer_.logged_ahead);
+  }
+
+ private:
+  Space& space_;
+  typename Space::WriterState& writer_;
+};
 template <class Space>
 HAKO_INLINE bool LogUpdate(Space& space, typename Space::WriterState& writer, format::LogOp op, std::string_view key,
                            std::string_view value = {}) {

@@ -9,6 +9,10 @@ template <class Space, Comparator Compare>
 template <class ActionT, class V>
 HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::string_view key, V&& visit) {
   constexpr bool kInlines = !kIsFunctionRef<std::remove_cvref_t<V>>;  // a caller with a FunctionRef wants less code
+  if constexpr (LoggingPageSpace<Space> && std::is_same_v<std::remove_cvref_t<V>, ActionT>) {
+    if (visit.kind() == ActionT::Kind::kSet && visit.value().size() > Space::kLoggedAheadMin) [[unlikely]]
+      return SetAhead<ActionT>(writer, key, visit);
+  }
   LeafGuard guard(*this, writer, key);
   if (!Space::kResident && guard.line == nullptr) [[unlikely]]
     return guard.error();
@@ -57,6 +61,15 @@ HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::s
     }
     return absl::OkStatus();
   }
+}
+
+// A Set of a long value, which is logged before its leaf is locked.
+template <class Space, Comparator Compare>
+template <class ActionT>
+Status PageTree<Space, Compare>::SetAhead(WriterState& writer, std::string_view key, const ActionT& set) {
+  if (set.value().size() > kValueSizeMax) return TooLargeError("a value", set.value().size(), kValueSizeMax);
+  const LoggedAhead<Space> logged_ahead(space_, writer, key, set.value());
+  return Process<ActionT>(writer, key, VisitorRef<ActionT, const ActionT>(set));
 }
 
 template <class Space, Comparator Compare>

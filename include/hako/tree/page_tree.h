@@ -309,6 +309,8 @@ class PageTree {
   [[gnu::noinline]] void RemoveShortByCall(LeafGuard& guard, WriterState& writer, std::string_view key, unsigned i) {
     RemoveShort(guard, writer, key, i);
   }
+  template <class ActionT>
+  [[gnu::noinline]] Status SetAhead(WriterState& writer, std::string_view key, const ActionT& set);
   // Process continues here when it finds, stores, replaces or removes a long value. These end the
   // guard.
   template <class ActionT, class VisitorT>
