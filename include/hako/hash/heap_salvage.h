@@ -1,0 +1,431 @@
+// Reads the undamaged records of a damaged hash file, for a salvage.
+//
+// Which records belong to the state is known in one of three ways:
+//   1. The file was closed, and the index passes its check: the records that the index names, each
+//      read at its place. Stamps and the headers of extents are not needed.
+//   2. Otherwise the records of the last synchronized state, by their stamps, as recovery finds them
+//      (format/stamp.h): by a scan of the extents. If some are missing, the space between the
+//      extents is scanned too, as a header may be damaged. There only live stamps count: the space
+//      of an extent that was given back has no live record, but may have very old stamps of others.
+//   3. As 2, but of the state that a killed process has left in the page cache, if this is a mapped
+//      file of this boot. An update that the process was making may be missing.
+//
+// Every record that is shown has passed the check that covers key, value and place, so its value is
+// one that it had in this file. A stamp has no check: in case 2 and 3 damage may make a dead record
+// of the same key appear as live. The caller is shown both records.
+//
+// Takes 12 bytes of memory a record in case 1, and the size of the index. Not thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hako/base/hash.h"
+#include "hako/base/status.h"
+#include "hako/format/bucket_format.h"
+#include "hako/format/hash_file_format.h"
+#include "hako/format/intent_format.h"
+#include "hako/hash/extent_bytes.h"
+#include "hako/hash/extent_file.h"
+#include "hako/hash/heap_file.h"
+#include "hako/hash/index_arena.h"
+#include "hako/hash/line_access.h"
+#include "hako/hash/table_shape.h"
+#include "hako/storage/damaged_file.h"
+
+namespace hako::hash {
+
+template <File FileT>
+class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
+  using Source = storage::DamagedFile<FileT>;
+  using Base = HeapFile<Source>;
+  using Head = typename Base::Head;
+  using Kind = SalvageReport::Kind;
+  using Line = format::BucketLine;
+
+ public:
+  // Finds the state. The report and the file must outlive the object.
+  static StatusOr<std::unique_ptr<HeapSalvage>> Open(const FileT& file, SalvageReport* report) {
+    Source source(file, *report);
+    HAKO_ASSIGN_OR_RETURN(auto found, storage::SalvageSuperBlock<format::HashSuperBlock>(source, ExtentFile<Source>::kKind));
+    source.Claim(found.block.tail);
+    const std::optional<format::LiveState> live = LiveStateOf(source, found.block);
+    if (live) source.Claim(live->tail);
+    source.ShowSuperBlock(found.block);
+    HAKO_ASSIGN_OR_RETURN(auto extents, ExtentFile<Source>::Open(std::move(source), 0, 0));
+    std::unique_ptr<HeapSalvage> self(new HeapSalvage(std::move(extents), report));
+    // A superblock of a closed file is only followed by one that names the same state.
+    if (found.may_be_older && found.block.clean != 1)
+      report->notes.emplace_back("one superblock is lost: it may have named a later synchronization than the other");
+    if (live) self->UseLiveState(*live);
+    return self;
+  }
+
+  const format::HashSuperBlock& super() const { return this->extents_->super(); }
+  // The number of records of the state; nullopt = unknown.
+  std::optional<std::uint64_t> num_expected() const { return is_live_ ? std::nullopt : std::optional(super().num_records.get()); }
+  std::uint64_t applied_index() const { return applied_index_; }
+  // Whether the updates of the log come after this state.
+  bool NeedsLog() const { return !is_live_ && super().log_id != log::DatabaseId{}; }
+
+  // Calls take(key, value, stray) for each record. `stray`: from outside all extents; not to be taken
+  // if there is another record of this key. Returns the first error of `take`.
+  template <class Take>
+  Status Run(Take&& take) {
+    FindExtents();
+    if (super().clean == 1 && LoadIndex()) return TakeNamed(take);
+    HAKO_RETURN_IF_ERROR(TakeExtents(take));
+    if (num_expected() && num_taken_ >= *num_expected()) return absl::OkStatus();
+    HAKO_RETURN_IF_ERROR(TakeBetween(take));
+    if (num_expected() && num_taken_ >= *num_expected()) return absl::OkStatus();
+    for (const Suspect& suspect : suspects_) report_->Add(Kind::kRecord, suspect.offset, suspect.size, suspect.key);
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Named {
+    std::uint32_t handle, line;
+    std::uint16_t tag;
+  };
+  struct Suspect {
+    std::uint64_t offset, size;
+    std::string key;
+  };
+  static constexpr std::size_t kReadableKeyMax = 1 << 20;
+
+  HeapSalvage(std::unique_ptr<ExtentFile<Source>> extents, SalvageReport* report)
+      : Base(std::move(extents)), report_(report), epoch_(super().epoch), applied_index_(super().applied_index) {}
+
+  // ---- the state of a killed process ----
+
+  static std::optional<format::LiveState> LiveStateOf(const Source& source, const format::HashSuperBlock& super) {
+    format::LiveState live{};
+    FileIdentity identity;
+    if constexpr (requires { source.file().MapIdentity(); }) {
+      identity = source.file().MapIdentity();
+    } else if constexpr (KernelBackedFile<FileT>) {
+      identity = source.file().Identity();
+    } else {
+      return std::nullopt;
+    }
+    const bool is_read = source.ReadAt(format::kLiveStateOffset, std::as_writable_bytes(std::span(&live, 1))).ok();
+    const std::uint64_t tail_max = std::uint64_t{1} << (32 + std::min<std::uint32_t>(super.align_pow, 6));
+    const bool counts = is_read && super.clean != 1 && ExtentFile<Source>::IsOf(live, identity) && live.tail >= super.tail &&
+                        live.tail % format::kExtentUnit == 0 && live.tail <= std::min(tail_max, source.end()) &&
+                        live.epoch > super.epoch && live.epoch - super.epoch < format::kEpochsAhead && live.clearing != format::kClearing;
+    return counts ? std::optional(live) : std::nullopt;
+  }
+  void UseLiveState(const format::LiveState& live) {
+    is_live_ = true;
+    epoch_ = live.epoch;
+    applied_index_ = live.applied_index;
+    this->extents_->SetTail(live.tail);
+    report_->notes.emplace_back(
+        "a killed process had the file mapped: its updates are salvaged, except one that it was making, and the number of lost records is "
+        "unknown");
+  }
+
+  // ---- extents ----
+
+  void FindExtents() {
+    const std::uint64_t end = this->extents_->tail();
+    for (std::uint64_t at = format::kFirstExtent; at < end;) {
+      const StatusOr<std::uint64_t> bytes = this->extents_->HeapExtentBytes(at);
+      const std::uint64_t size = bytes.ok() ? *bytes : 0;
+      if (size != 0) heap_.push_back({at, size});
+      at += std::max(size, format::kExtentUnit);
+    }
+  }
+  // The space between the extents of records.
+  std::vector<Extent> Between() const {
+    std::vector<Extent> gaps;
+    std::uint64_t begin = format::kFirstExtent;
+    for (const Extent& extent : heap_) {
+      if (extent.offset > begin) gaps.push_back({begin, extent.offset - begin});
+      begin = extent.offset + extent.bytes;
+    }
+    if (this->extents_->tail() > begin) gaps.push_back({begin, this->extents_->tail() - begin});
+    return gaps;
+  }
+  // Reports that a record lies at this offset outside all extents, once for each space between two.
+  void NoteOutside(std::uint64_t offset) {
+    const auto next = std::ranges::upper_bound(heap_, offset, {}, &Extent::offset);
+    const std::uint64_t begin = next == heap_.begin() ? format::kFirstExtent : (next - 1)->offset + (next - 1)->bytes;
+    if (offset < begin || std::ranges::binary_search(outside_, begin)) return;
+    outside_.insert(std::ranges::upper_bound(outside_, begin), begin);
+    report_->Add(Kind::kExtentHeader, begin, sizeof(format::HeapExtentHeader));
+  }
+
+  // ---- one record ----
+
+  // The head of the record at `offset`, whatever its stamp says; false if it cannot be one.
+  bool ReadHead(WindowBytes<Source>& bytes, std::uint64_t offset, std::uint64_t end, Head* head) const {
+    if (offset >= end || end - offset < format::kShortHead) return false;
+    const auto size = std::min<std::uint64_t>(format::kRecordHeadMax, end - offset);
+    char copy[format::kRecordHeadMax] = {};
+    std::memcpy(copy, bytes.Get(offset, size), size);
+    const std::uint16_t any_valid = format::Stamp::Ancient().bits();
+    std::memcpy(copy + Base::kStampAt, &any_valid, sizeof(any_valid));
+    return this->DecodeWholeHead(copy, end - offset, offset, head);
+  }
+  // The record behind an intact head, in `bytes` or in `room`; nullopt if it is damaged.
+  std::optional<RecordView> ReadRecord(WindowBytes<Source>& bytes, std::uint64_t offset, const Head& head, std::string* room) const {
+    const std::uint64_t size = head.lengths.key_size + head.lengths.value_size, at = offset + head.key_at();
+    if (offset + head.size() > this->extents_->file().end()) return std::nullopt;  // before any memory is taken
+    const char* content = nullptr;
+    if (size <= WindowBytes<Source>::kWhole) {
+      content = bytes.Get(at, size);
+    } else {
+      room->resize(size);
+      if (!this->extents_->Read(at, room->data(), size).ok()) return std::nullopt;
+      content = room->data();
+    }
+    const RecordView record{{content, head.lengths.key_size}, {content + head.lengths.key_size, head.lengths.value_size}};
+    return this->IsIntact(head, record, offset) ? std::optional(record) : std::nullopt;
+  }
+  std::string_view KeyBehind(WindowBytes<Source>& bytes, std::uint64_t offset, const Head& head) const {
+    if (head.lengths.key_size > kReadableKeyMax) return {};
+    return {bytes.Get(offset + head.key_at(), head.lengths.key_size), head.lengths.key_size};
+  }
+
+  // ---- 1. by the index ----
+
+  // Collects the records that the index names. False if it is damaged, or was not saved.
+  bool LoadIndex();
+  bool LoadIndexOfMap(std::vector<std::string>* memory);
+  bool TakeLines();
+  template <class Take>
+  Status TakeNamed(Take& take);
+
+  // ---- 2. by stamps ----
+
+  template <class Take>
+  Status TakeExtents(Take& take);
+  template <class Take>
+  Status TakeBetween(Take& take);
+  template <class Take>
+  Status TakeScanned(const typename Base::ScannedRecord& record, bool is_stray, Take& take);
+  void AddSuspects(const std::vector<std::uint64_t>& doubts, const std::vector<Extent>& kept, std::uint64_t end);
+
+  SalvageReport* const report_;
+  bool is_live_ = false;  // case 3
+  std::uint64_t epoch_;   // of the state
+  std::uint64_t applied_index_;
+  std::vector<Extent> heap_;            // extents of records, by offset
+  std::vector<std::uint64_t> outside_;  // the spaces between them where a header is damaged
+  struct Chunk {
+    std::uint64_t bytes;
+    const char* begin;
+    bool is_overflow;
+  };
+  std::map<std::uint64_t, Chunk> chunks_;  // of the index, by offset
+  std::vector<std::uint64_t> home_;        // chunks of home lines, in order
+  std::vector<Named> named_;               // by handle
+  std::uint64_t num_taken_ = 0;
+  std::vector<Suspect> suspects_;
+  WindowBytes<Source> window_{*this->extents_};
+  std::string room_;
+};
+
+template <File FileT>
+bool HeapSalvage<FileT>::LoadIndex() {
+  const format::HashSuperBlock& super = this->super();
+  const bool is_map = super.index_extents != 0;
+  if (!is_map && super.index_check == 0) return false;  // the device was full
+  bool is_sound = super.num_lines >= 2 && super.num_lines <= TableShape::kMaxLines;
+  std::vector<std::string> memory;
+  std::unique_ptr<IndexArena> arena;
+  if (is_map) {
+    is_sound = is_sound && LoadIndexOfMap(&memory);
+  } else if (StatusOr<std::unique_ptr<IndexArena>> created = IndexArena::Create(); created.ok()) {
+    arena = *std::move(created);
+    const auto loaded = arena->Load(*this->extents_, super.tail + super.note_size, super.secret, super.index_check);
+    is_sound = is_sound && loaded.ok() && *loaded;
+    for (const format::IndexExtentEntry& extent : arena->extents()) {
+      chunks_[extent.offset] = {extent.bytes, reinterpret_cast<const char*>(arena->base()) + extent.offset, extent.overflow};
+      if (!extent.overflow) home_.push_back(extent.offset);
+    }
+  } else {
+    is_sound = false;
+  }
+  is_sound = is_sound && TakeLines();
+  chunks_.clear();
+  if (is_sound) return true;
+  named_.clear();
+  report_->Add(Kind::kIndex, is_map ? format::kIndexExtentsOffset : super.tail + super.note_size,
+               is_map ? super.index_extents * sizeof(std::uint32_t) : 0);
+  return false;
+}
+
+// In extents of the file.
+template <File FileT>
+bool HeapSalvage<FileT>::LoadIndexOfMap(std::vector<std::string>* memory) {
+  const format::HashSuperBlock& super = this->super();
+  std::vector<std::uint32_t> table(super.index_extents);
+  auto& file = *this->extents_;
+  if (!file.Read(format::kIndexExtentsOffset, reinterpret_cast<char*>(table.data()), table.size() * sizeof(std::uint32_t)).ok()) return false;
+  std::uint64_t check = table.size(), size = 0;
+  for (const std::uint32_t word : table) {
+    const auto entry = format::IndexExtentEntry::Unpack(word);
+    size += entry.bytes;
+    if (entry.offset < format::kFirstExtent || entry.offset > file.tail() || entry.bytes > file.tail() - entry.offset || size > file.tail())
+      return false;
+    std::string& bytes = memory->emplace_back(entry.bytes, '\0');
+    if (!file.Read(entry.offset, bytes.data(), bytes.size()).ok()) return false;
+    check = Hash64(bytes, MixBits(check ^ word));
+    if (!entry.overflow) home_.push_back(entry.offset);
+  }
+  for (std::size_t i = 0; i < table.size(); ++i) {  // the strings do not move any more
+    const auto entry = format::IndexExtentEntry::Unpack(table[i]);
+    chunks_[entry.offset] = {entry.bytes, (*memory)[i].data(), entry.overflow};
+  }
+  return check == super.index_check;
+}
+
+// Reads the chain of each bucket. False if one is broken.
+template <File FileT>
+bool HeapSalvage<FileT>::TakeLines() {
+  const format::HashSuperBlock& super = this->super();
+  std::uint64_t line_number = 0, num_overflow = 0;
+  const auto overflow = [&](std::uint32_t id) -> const char* {
+    const std::uint64_t offset = std::uint64_t{id} * sizeof(Line);
+    const auto next = chunks_.upper_bound(offset);
+    if (id == 0 || next == chunks_.begin()) return nullptr;
+    const auto& [begin, chunk] = *std::prev(next);
+    return chunk.is_overflow && offset - begin < chunk.bytes ? chunk.begin + (offset - begin) : nullptr;
+  };
+  for (const std::uint64_t home : home_) {
+    const Chunk& chunk = chunks_[home];
+    for (std::uint64_t at = 0; at < chunk.bytes && line_number < super.num_lines; at += sizeof(Line), ++line_number) {
+      for (const char* next = chunk.begin + at; next != nullptr;) {
+        Line line;
+        std::memcpy(&line, next, sizeof(line));
+        next = nullptr;
+        const bool links = HasLink(line.header);
+        for (unsigned i = 0; i < (links ? format::kLinkEntry : format::kLineEntries); ++i) {
+          if (line.slots[i] != 0) named_.push_back({line.slots[i], static_cast<std::uint32_t>(line_number), line.tags[i]});
+        }
+        if (links && ((next = overflow(line.slots[format::kLinkEntry])) == nullptr || ++num_overflow > this->extents_->tail())) return false;
+      }
+    }
+  }
+  std::ranges::sort(named_, {}, &Named::handle);
+  return line_number == super.num_lines && named_.size() == super.num_records;
+}
+
+template <File FileT>
+template <class Take>
+Status HeapSalvage<FileT>::TakeNamed(Take& take) {
+  const std::uint64_t end = this->extents_->tail();
+  const TableShape shape = TableShape::Of(super().num_lines);
+  HAKO_RETURN_IF_ERROR(window_.Enter({0, end}));
+  for (std::size_t i = 0; i < named_.size(); ++i) {
+    const Named& named = named_[i];
+    const std::uint64_t offset = this->OffsetOf(named.handle);
+    Head head;
+    const bool has_head = this->IsPlace(offset) && ReadHead(window_, offset, end, &head);
+    if (has_head) NoteOutside(offset);
+    if (const auto record = has_head ? ReadRecord(window_, offset, head, &room_) : std::nullopt) {
+      HAKO_RETURN_IF_ERROR(take(record->key, record->value, false));
+      continue;
+    }
+    // The entry proves the key, and so the head.
+    const std::uint64_t next = i + 1 < named_.size() ? this->OffsetOf(named_[i + 1].handle) : end;
+    const bool is_plausible = has_head && head.size() <= next - offset;
+    const std::string_view key = is_plausible ? KeyBehind(window_, offset, head) : std::string_view();
+    const std::uint64_t hash = this->KeyHash(key);
+    const bool is_its_key = is_plausible && shape.IndexOf(hash) == named.line && shape.TagOf(hash, named.line) == named.tag;
+    report_->Add(Kind::kRecord, offset, is_its_key ? head.size() : 0, is_its_key ? key : std::string_view());
+  }
+  return absl::OkStatus();
+}
+
+template <File FileT>
+template <class Take>
+Status HeapSalvage<FileT>::TakeScanned(const typename Base::ScannedRecord& record, bool is_stray, Take& take) {
+  if (record.bytes != nullptr) {
+    ++num_taken_;
+    return take(record.key(), record.value(), is_stray);
+  }
+  // It is long, and was hashed in pieces: read it into memory, and check what was read.
+  WindowBytes<Source> bytes(*this->extents_);
+  const std::uint64_t offset = this->OffsetOf(record.handle), end = this->extents_->tail();
+  HAKO_RETURN_IF_ERROR(bytes.Enter({0, end}));
+  Head head;
+  if (!ReadHead(bytes, offset, end, &head)) return absl::OkStatus();
+  const auto whole = ReadRecord(bytes, offset, head, &room_);
+  if (!whole) return absl::OkStatus();
+  ++num_taken_;
+  return take(whole->key, whole->value, is_stray);
+}
+
+template <File FileT>
+template <class Take>
+Status HeapSalvage<FileT>::TakeExtents(Take& take) {
+  std::vector<std::uint64_t> doubts;
+  std::vector<Extent> kept;
+  for (const Extent& extent : heap_) {
+    doubts.clear();
+    kept.clear();
+    HAKO_RETURN_IF_ERROR(window_.Enter(extent));
+    HAKO_RETURN_IF_ERROR(this->ScanExtent(
+        extent, window_,
+        [&](const typename Base::ScannedRecord& record) -> Status {
+          if (!record.stamp.BelongsTo(epoch_)) return absl::OkStatus();
+          kept.push_back({this->OffsetOf(record.handle), this->BlockBytes(record)});
+          return TakeScanned(record, false, take);
+        },
+        [&](std::uint32_t handle, format::Stamp stamp) {
+          if (stamp.BelongsTo(epoch_)) doubts.push_back(this->OffsetOf(handle));
+        }));
+    AddSuspects(doubts, kept, extent.offset + extent.bytes);
+  }
+  return absl::OkStatus();
+}
+
+// Between the records that were kept: where a head says that a record of the state begins, and its
+// check fails.
+template <File FileT>
+void HeapSalvage<FileT>::AddSuspects(const std::vector<std::uint64_t>& doubts, const std::vector<Extent>& kept, std::uint64_t end) {
+  if (doubts.empty()) return;
+  if (!window_.Enter({0, this->extents_->tail()}).ok()) return;
+  std::uint64_t from = 0;
+  for (const std::uint64_t offset : doubts) {
+    const auto next = std::ranges::upper_bound(kept, offset, {}, &Extent::offset);
+    if (next != kept.begin()) from = std::max(from, (next - 1)->offset + (next - 1)->bytes);
+    const std::uint64_t limit = next == kept.end() ? end : next->offset;
+    Head head;
+    if (offset < from || suspects_.size() == SalvageReport::kPlacesMax || !ReadHead(window_, offset, limit, &head)) continue;
+    suspects_.push_back({offset, head.size(), std::string(KeyBehind(window_, offset, head))});
+    from = offset + head.size();
+  }
+}
+
+template <File FileT>
+template <class Take>
+Status HeapSalvage<FileT>::TakeBetween(Take& take) {
+  for (const Extent& gap : Between()) {
+    HAKO_RETURN_IF_ERROR(window_.Enter(gap));
+    HAKO_RETURN_IF_ERROR(this->ScanExtent(
+        gap, window_,
+        [&](const typename Base::ScannedRecord& record) -> Status {
+          if (!record.stamp.IsLive() || !record.stamp.BelongsTo(epoch_)) return absl::OkStatus();
+          NoteOutside(this->OffsetOf(record.handle));
+          return TakeScanned(record, true, take);
+        },
+        kNoDoubt));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hako::hash
