@@ -80,6 +80,7 @@ struct Piece {
   std::uint64_t offset = 0, size = 0;
   std::set<std::string> keys;
   SalvageReport::Kind kind = SalvageReport::Kind::kRecord;
+  std::uint32_t id = 0;  // of a page or a long value
 };
 
 // Of a hash file: the records, each without its stamp, which has no check.
@@ -92,7 +93,10 @@ inline std::vector<Piece> RecordsIn(std::string_view image, const Records& recor
       continue;
     }
     const std::uint64_t head = format::RecordHeadSize(format::LengthsSize(key.size(), value.size()));
-    pieces.push_back({at - head, head + key.size() + value.size(), {key}});
+    Piece& piece = pieces.emplace_back();
+    piece.offset = at - head;
+    piece.size = head + key.size() + value.size();
+    piece.keys = {key};
   }
   return pieces;
 }
@@ -105,7 +109,11 @@ class TreePieces {
     for (std::size_t i : {0, 1}) std::memcpy(&slots[i], image.data() + i * storage::kSlotDistance, sizeof(slots[i]));
     super = slots[0].sequence > slots[1].sequence ? slots[0] : slots[1];
     for (unsigned root = 0; root < format::kMapRoots; ++root) Walk(format::kMapLevels - 1, root, super.map[root]);
-    for (Piece& piece : long_values) piece.keys = {key_of_[id_of_[piece.offset]]};
+    for (Piece& piece : long_values) {
+      const auto& [key, size] = named_[piece.id];
+      piece.keys = {key};
+      piece.size = size;  // without the rest of its last unit, which has no check
+    }
   }
 
   format::TreeSuperBlock super;
@@ -116,7 +124,7 @@ class TreePieces {
     if (named.IsNone()) return;
     std::array<format::PageEntry, format::kMapFanout> node;
     std::memcpy(node.data(), image_.data() + named.place() * format::kTreeUnit, sizeof(node));
-    nodes.push_back({named.place() * format::kTreeUnit, sizeof(node), {}, SalvageReport::Kind::kPageMap});
+    nodes.push_back({named.place() * format::kTreeUnit, sizeof(node), {}, SalvageReport::Kind::kPageMap, 0});
     for (std::uint64_t i = 0; i < node.size(); ++i) {
       if (level > 0) {
         Walk(level - 1, number * node.size() + i, node[i]);
@@ -134,11 +142,10 @@ class TreePieces {
                           ? StatusOr<tree::PageImage>(absl::DataLossError("too long"))
                           : tree::PageImage::Parse(id, std::as_bytes(std::span(bytes)).first(size), kOrder, super.id_end);
     if (!page.ok()) {
-      id_of_[offset] = id;
-      long_values.push_back({offset, size, {}, SalvageReport::Kind::kLongValue});
+      long_values.push_back({offset, size, {}, SalvageReport::Kind::kLongValue, id});
       return;
     }
-    Piece piece{offset, size, {}, SalvageReport::Kind::kPage};
+    Piece piece{offset, size, {}, SalvageReport::Kind::kPage, id};
     if (page->shape().level() > 0) {
       inner_pages.push_back(piece);
       return;
@@ -150,15 +157,14 @@ class TreePieces {
       if (const auto value = page->ValueAt(i, kOrder); value.is_long) {
         format::OverflowValue name;
         std::memcpy(&name, value.bytes.data(), sizeof(name));
-        key_of_[name.place] = key;
+        named_[name.place] = {key, name.size};
       }
     }
     leaves.push_back(piece);
   }
 
   const std::string_view image_;
-  std::map<std::uint64_t, std::uint64_t> id_of_;  // of long values, by offset
-  std::map<std::uint64_t, std::string> key_of_;   // by id
+  std::map<std::uint64_t, std::pair<std::string, std::uint64_t>> named_;  // keys and sizes of long values, by id
 };
 
 // Salvages the file at `from` and returns the records of the new database, which is sound.

@@ -5,23 +5,23 @@
 //      read at its place. Stamps and the headers of extents are not needed.
 //   2. Otherwise the records of the last synchronized state, by their stamps, as recovery finds them
 //      (format/stamp.h): by a scan of the extents. If some are missing, the space between the
-//      extents is scanned too, as a header may be damaged. There only live stamps count: the space
-//      of an extent that was given back has no live record, but may have very old stamps of others.
+//      extents is scanned too, as a header may be damaged. There the stamp must be live or recent:
+//      an extent that was given back has no live record, but may have very old stamps of others.
 //   3. As 2, but of the state that a killed process has left in the page cache, if this is a mapped
 //      file of this boot. An update that the process was making may be missing.
 //
 // Every record that is shown has passed the check that covers key, value and place, so its value is
-// one that it had in this file. A stamp has no check: in case 2 and 3 damage may make a dead record
-// of the same key appear as live. The caller is shown both records.
+// one that it had in this file. A stamp has no check, so in the cases 2 and 3 damage may make a dead
+// record look live. What is left of the index disproves most of these (hash/salvaged_index.h). If
+// the live record of the key is there too, the caller is shown both.
 //
-// Takes 12 bytes of memory a record in case 1, and the size of the index. Not thread-safe.
+// Takes the memory of the index, and 12 bytes a record in case 1. Not thread-safe.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,17 +30,12 @@
 #include <utility>
 #include <vector>
 
-#include "hako/base/hash.h"
 #include "hako/base/status.h"
-#include "hako/format/bucket_format.h"
 #include "hako/format/hash_file_format.h"
-#include "hako/format/intent_format.h"
 #include "hako/hash/extent_bytes.h"
 #include "hako/hash/extent_file.h"
 #include "hako/hash/heap_file.h"
-#include "hako/hash/index_arena.h"
-#include "hako/hash/line_access.h"
-#include "hako/hash/table_shape.h"
+#include "hako/hash/salvaged_index.h"
 #include "hako/storage/damaged_file.h"
 
 namespace hako::hash {
@@ -51,7 +46,6 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   using Base = HeapFile<Source>;
   using Head = typename Base::Head;
   using Kind = SalvageReport::Kind;
-  using Line = format::BucketLine;
 
  public:
   // Finds the state. The report and the file must outlive the object.
@@ -83,7 +77,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   template <class Take>
   Status Run(Take&& take) {
     FindExtents();
-    if (super().clean == 1 && LoadIndex()) return TakeNamed(take);
+    if (super().clean == 1 && index_.Load(*this->extents_)) return TakeNamed(take);
     HAKO_RETURN_IF_ERROR(TakeExtents(take));
     if (num_expected() && num_taken_ >= *num_expected()) return absl::OkStatus();
     HAKO_RETURN_IF_ERROR(TakeBetween(take));
@@ -93,10 +87,6 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   }
 
  private:
-  struct Named {
-    std::uint32_t handle, line;
-    std::uint16_t tag;
-  };
   struct Suspect {
     std::uint64_t offset, size;
     std::string key;
@@ -104,7 +94,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   static constexpr std::size_t kReadableKeyMax = 1 << 20;
 
   HeapSalvage(std::unique_ptr<ExtentFile<Source>> extents, SalvageReport* report)
-      : Base(std::move(extents)), report_(report), epoch_(super().epoch), applied_index_(super().applied_index) {}
+      : Base(std::move(extents)), report_(report), epoch_(super().epoch), applied_index_(super().applied_index), index_(*report) {}
 
   // ---- the state of a killed process ----
 
@@ -174,9 +164,13 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     const auto size = std::min<std::uint64_t>(format::kRecordHeadMax, end - offset);
     char copy[format::kRecordHeadMax] = {};
     std::memcpy(copy, bytes.Get(offset, size), size);
+    return DecodeAnyHead(copy, end - offset, offset, head);
+  }
+  // REQUIRES: `bytes` has kRecordHeadMax bytes
+  bool DecodeAnyHead(char* bytes, std::uint64_t size, std::uint64_t offset, Head* head) const {
     const std::uint16_t any_valid = format::Stamp::Ancient().bits();
-    std::memcpy(copy + Base::kStampAt, &any_valid, sizeof(any_valid));
-    return this->DecodeWholeHead(copy, end - offset, offset, head);
+    std::memcpy(bytes + Base::kStampAt, &any_valid, sizeof(any_valid));
+    return this->DecodeWholeHead(bytes, size, offset, head);
   }
   // The record behind an intact head, in `bytes` or in `room`; nullopt if it is damaged.
   std::optional<RecordView> ReadRecord(WindowBytes<Source>& bytes, std::uint64_t offset, const Head& head, std::string* room) const {
@@ -198,12 +192,21 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     return {bytes.Get(offset + head.key_at(), head.lengths.key_size), head.lengths.key_size};
   }
 
+  // The hash of the key of the record there; nullopt if its head is damaged, or there is none.
+  std::optional<std::uint64_t> KeyHashAt(std::uint32_t handle) const {
+    const std::uint64_t offset = this->OffsetOf(handle), end = this->extents_->tail();
+    if (!this->IsPlace(offset)) return std::nullopt;
+    char bytes[format::kRecordHeadMax] = {};
+    if (!this->extents_->Read(offset, bytes, std::min<std::uint64_t>(sizeof(bytes), end - offset)).ok()) return std::nullopt;
+    Head head;
+    if (!DecodeAnyHead(bytes, end - offset, offset, &head) || head.lengths.key_size > kReadableKeyMax) return std::nullopt;
+    std::string key(head.lengths.key_size, '\0');
+    if (!this->extents_->Read(offset + head.key_at(), key.data(), key.size()).ok()) return std::nullopt;
+    return this->KeyHash(key);
+  }
+
   // ---- 1. by the index ----
 
-  // Collects the records that the index names. False if it is damaged, or was not saved.
-  bool LoadIndex();
-  bool LoadIndexOfMap(std::vector<std::string>* memory);
-  bool TakeLines();
   template <class Take>
   Status TakeNamed(Take& take);
 
@@ -213,6 +216,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   Status TakeExtents(Take& take);
   template <class Take>
   Status TakeBetween(Take& take);
+  bool IsRecent(format::Stamp stamp) const;
   template <class Take>
   Status TakeScanned(const typename Base::ScannedRecord& record, bool is_stray, Take& take);
   void AddSuspects(const std::vector<std::uint64_t>& doubts, const std::vector<Extent>& kept, std::uint64_t end);
@@ -223,14 +227,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   std::uint64_t applied_index_;
   std::vector<Extent> heap_;            // extents of records, by offset
   std::vector<std::uint64_t> outside_;  // the spaces between them where a header is damaged
-  struct Chunk {
-    std::uint64_t bytes;
-    const char* begin;
-    bool is_overflow;
-  };
-  std::map<std::uint64_t, Chunk> chunks_;  // of the index, by offset
-  std::vector<std::uint64_t> home_;        // chunks of home lines, in order
-  std::vector<Named> named_;               // by handle
+  SalvagedIndex<FileT> index_;
   std::uint64_t num_taken_ = 0;
   std::vector<Suspect> suspects_;
   WindowBytes<Source> window_{*this->extents_};
@@ -238,99 +235,13 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
 };
 
 template <File FileT>
-bool HeapSalvage<FileT>::LoadIndex() {
-  const format::HashSuperBlock& super = this->super();
-  const bool is_map = super.index_extents != 0;
-  if (!is_map && super.index_check == 0) return false;  // the device was full
-  bool is_sound = super.num_lines >= 2 && super.num_lines <= TableShape::kMaxLines;
-  std::vector<std::string> memory;
-  std::unique_ptr<IndexArena> arena;
-  if (is_map) {
-    is_sound = is_sound && LoadIndexOfMap(&memory);
-  } else if (StatusOr<std::unique_ptr<IndexArena>> created = IndexArena::Create(); created.ok()) {
-    arena = *std::move(created);
-    const auto loaded = arena->Load(*this->extents_, super.tail + super.note_size, super.secret, super.index_check);
-    is_sound = is_sound && loaded.ok() && *loaded;
-    for (const format::IndexExtentEntry& extent : arena->extents()) {
-      chunks_[extent.offset] = {extent.bytes, reinterpret_cast<const char*>(arena->base()) + extent.offset, extent.overflow};
-      if (!extent.overflow) home_.push_back(extent.offset);
-    }
-  } else {
-    is_sound = false;
-  }
-  is_sound = is_sound && TakeLines();
-  chunks_.clear();
-  if (is_sound) return true;
-  named_.clear();
-  report_->Add(Kind::kIndex, is_map ? format::kIndexExtentsOffset : super.tail + super.note_size,
-               is_map ? super.index_extents * sizeof(std::uint32_t) : 0);
-  return false;
-}
-
-// In extents of the file.
-template <File FileT>
-bool HeapSalvage<FileT>::LoadIndexOfMap(std::vector<std::string>* memory) {
-  const format::HashSuperBlock& super = this->super();
-  std::vector<std::uint32_t> table(super.index_extents);
-  auto& file = *this->extents_;
-  if (!file.Read(format::kIndexExtentsOffset, reinterpret_cast<char*>(table.data()), table.size() * sizeof(std::uint32_t)).ok()) return false;
-  std::uint64_t check = table.size(), size = 0;
-  for (const std::uint32_t word : table) {
-    const auto entry = format::IndexExtentEntry::Unpack(word);
-    size += entry.bytes;
-    if (entry.offset < format::kFirstExtent || entry.offset > file.tail() || entry.bytes > file.tail() - entry.offset || size > file.tail())
-      return false;
-    std::string& bytes = memory->emplace_back(entry.bytes, '\0');
-    if (!file.Read(entry.offset, bytes.data(), bytes.size()).ok()) return false;
-    check = Hash64(bytes, MixBits(check ^ word));
-    if (!entry.overflow) home_.push_back(entry.offset);
-  }
-  for (std::size_t i = 0; i < table.size(); ++i) {  // the strings do not move any more
-    const auto entry = format::IndexExtentEntry::Unpack(table[i]);
-    chunks_[entry.offset] = {entry.bytes, (*memory)[i].data(), entry.overflow};
-  }
-  return check == super.index_check;
-}
-
-// Reads the chain of each bucket. False if one is broken.
-template <File FileT>
-bool HeapSalvage<FileT>::TakeLines() {
-  const format::HashSuperBlock& super = this->super();
-  std::uint64_t line_number = 0, num_overflow = 0;
-  const auto overflow = [&](std::uint32_t id) -> const char* {
-    const std::uint64_t offset = std::uint64_t{id} * sizeof(Line);
-    const auto next = chunks_.upper_bound(offset);
-    if (id == 0 || next == chunks_.begin()) return nullptr;
-    const auto& [begin, chunk] = *std::prev(next);
-    return chunk.is_overflow && offset - begin < chunk.bytes ? chunk.begin + (offset - begin) : nullptr;
-  };
-  for (const std::uint64_t home : home_) {
-    const Chunk& chunk = chunks_[home];
-    for (std::uint64_t at = 0; at < chunk.bytes && line_number < super.num_lines; at += sizeof(Line), ++line_number) {
-      for (const char* next = chunk.begin + at; next != nullptr;) {
-        Line line;
-        std::memcpy(&line, next, sizeof(line));
-        next = nullptr;
-        const bool links = HasLink(line.header);
-        for (unsigned i = 0; i < (links ? format::kLinkEntry : format::kLineEntries); ++i) {
-          if (line.slots[i] != 0) named_.push_back({line.slots[i], static_cast<std::uint32_t>(line_number), line.tags[i]});
-        }
-        if (links && ((next = overflow(line.slots[format::kLinkEntry])) == nullptr || ++num_overflow > this->extents_->tail())) return false;
-      }
-    }
-  }
-  std::ranges::sort(named_, {}, &Named::handle);
-  return line_number == super.num_lines && named_.size() == super.num_records;
-}
-
-template <File FileT>
 template <class Take>
 Status HeapSalvage<FileT>::TakeNamed(Take& take) {
   const std::uint64_t end = this->extents_->tail();
-  const TableShape shape = TableShape::Of(super().num_lines);
+  const auto& named_records = index_.named();
   HAKO_RETURN_IF_ERROR(window_.Enter({0, end}));
-  for (std::size_t i = 0; i < named_.size(); ++i) {
-    const Named& named = named_[i];
+  for (std::size_t i = 0; i < named_records.size(); ++i) {
+    const auto& named = named_records[i];
     const std::uint64_t offset = this->OffsetOf(named.handle);
     Head head;
     const bool has_head = this->IsPlace(offset) && ReadHead(window_, offset, end, &head);
@@ -340,11 +251,10 @@ Status HeapSalvage<FileT>::TakeNamed(Take& take) {
       continue;
     }
     // The entry proves the key, and so the head.
-    const std::uint64_t next = i + 1 < named_.size() ? this->OffsetOf(named_[i + 1].handle) : end;
+    const std::uint64_t next = i + 1 < named_records.size() ? this->OffsetOf(named_records[i + 1].handle) : end;
     const bool is_plausible = has_head && head.size() <= next - offset;
     const std::string_view key = is_plausible ? KeyBehind(window_, offset, head) : std::string_view();
-    const std::uint64_t hash = this->KeyHash(key);
-    const bool is_its_key = is_plausible && shape.IndexOf(hash) == named.line && shape.TagOf(hash, named.line) == named.tag;
+    const bool is_its_key = is_plausible && index_.Names(named, this->KeyHash(key));
     report_->Add(Kind::kRecord, offset, is_its_key ? head.size() : 0, is_its_key ? key : std::string_view());
   }
   return absl::OkStatus();
@@ -353,6 +263,7 @@ Status HeapSalvage<FileT>::TakeNamed(Take& take) {
 template <File FileT>
 template <class Take>
 Status HeapSalvage<FileT>::TakeScanned(const typename Base::ScannedRecord& record, bool is_stray, Take& take) {
+  if (index_.Disproves(record.key_hash, record.handle, [this](std::uint32_t handle) { return KeyHashAt(handle); })) return absl::OkStatus();
   if (record.bytes != nullptr) {
     ++num_taken_;
     return take(record.key(), record.value(), is_stray);
@@ -411,6 +322,14 @@ void HeapSalvage<FileT>::AddSuspects(const std::vector<std::uint64_t>& doubts, c
   }
 }
 
+// Whether the stamp is live, or of an epoch after the state that the file can have: not one that the
+// wrap of epochs makes look later.
+template <File FileT>
+bool HeapSalvage<FileT>::IsRecent(format::Stamp stamp) const {
+  const std::uint64_t last = this->extents_->last_epoch();
+  return stamp.IsLive() || (last > epoch_ && stamp.AgeAt(last) < last - epoch_);
+}
+
 template <File FileT>
 template <class Take>
 Status HeapSalvage<FileT>::TakeBetween(Take& take) {
@@ -419,7 +338,7 @@ Status HeapSalvage<FileT>::TakeBetween(Take& take) {
     HAKO_RETURN_IF_ERROR(this->ScanExtent(
         gap, window_,
         [&](const typename Base::ScannedRecord& record) -> Status {
-          if (!record.stamp.IsLive() || !record.stamp.BelongsTo(epoch_)) return absl::OkStatus();
+          if (!record.stamp.BelongsTo(epoch_) || !IsRecent(record.stamp)) return absl::OkStatus();
           NoteOutside(this->OffsetOf(record.handle));
           return TakeScanned(record, true, take);
         },
