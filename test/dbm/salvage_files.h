@@ -37,7 +37,9 @@
 namespace hako {
 
 template <class D>
-inline constexpr bool kIsTree = requires(D& db) { db.Range(); };
+inline constexpr bool kIsTree = requires(D& db) {
+  db.Range();
+};
 
 inline std::string ReadPath(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

@@ -159,8 +159,7 @@ TYPED_TEST(SalvageStatesTest, WithOneSuperBlockTheOtherCounts) {
     const auto salvaged = this->Run();
     ASSERT_THAT(salvaged.status, IsOk());
     EXPECT_EQ(salvaged.OffsetsOf(Kind::kSuperBlock), std::multiset<std::uint64_t>{slot});
-    for (const auto& [key, value] : salvaged.records)
-      EXPECT_TRUE(value == this->synced_[key] || value == this->records_[key]) << key;
+    for (const auto& [key, value] : salvaged.records) EXPECT_TRUE(value == this->synced_[key] || value == this->records_[key]) << key;
     num_newer += salvaged.records == this->records_;
     if (kIsTree<TypeParam>) {
       EXPECT_THAT(salvaged.report.notes, testing::ElementsAre(testing::HasSubstr("may have named a later checkpoint")));

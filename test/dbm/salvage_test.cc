@@ -116,8 +116,8 @@ TYPED_TEST(SalvageTest, OneDamagedPieceInAHundredCostsItsRecordsOnly) {
     ASSERT_GT(tree.inner_pages.size(), 10u);
     ASSERT_GT(tree.long_values.size(), 10u);
     for (const auto* of : {&tree.leaves, &tree.inner_pages, &tree.long_values}) pieces.insert(pieces.end(), of->begin(), of->end());
-    std::swap(pieces[0], pieces[tree.leaves.size()]);                                          // an inner page
-    std::swap(pieces[1], pieces[tree.leaves.size() + tree.inner_pages.size()]);                // a long value
+    std::swap(pieces[0], pieces[tree.leaves.size()]);                            // an inner page
+    std::swap(pieces[1], pieces[tree.leaves.size() + tree.inner_pages.size()]);  // a long value
   } else {
     pieces = RecordsIn(this->image_, this->records_);
   }

@@ -2,6 +2,8 @@
 //
 //   HAKO_ASSIGN_OR_RETURN(const SalvageReport report, Salvage<HashDBM<>>("casket.hkh", "rescued.hkh"));
 //
+// AnyDBM::Salvage finds out the kind of the file.
+//
 // The damaged file is opened for reading and never written. It may be one that Open refuses: one with a
 // damaged superblock, index or page map, or one that was cut. Unreadable blocks of the device count as
 // damaged. Every record of the new database has passed its checksum; one damaged record of a hash
@@ -26,16 +28,16 @@
 // and the longest record.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <unordered_set>
 #include <utility>
 
@@ -65,10 +67,6 @@ StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, 
 // The same of an open file, and of its log if there is one, into an empty file.
 template <class D, File From, File To>
 StatusOr<SalvageReport> SalvageInto(const From& from, LogPlace<From> log, To empty_file);
-
-// Salvages a HashDBM, or a TreeDBM of an order and codec that AnyDBM knows (dbm/any_tree.h): the content
-// of the file tells which, or else the suffix of its name, .hkh or .hkt.
-StatusOr<SalvageReport> SalvageAny(const std::string& from, const std::string& to, const FileOptions& options = {});
 
 namespace internal {
 
@@ -207,8 +205,9 @@ template <class D>
 StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, const FileOptions& options) HAKO_TRY {
   using To = typename internal::SalvageSource<D, PositionalParallelFile>::Target;
   const auto refuse_existing = [&to] {
-    std::error_code error;
-    return std::filesystem::exists(std::filesystem::symlink_status(to, error)) ? absl::AlreadyExistsError(absl::StrCat(to, ": the file exists; a salvage creates a new one")) : absl::OkStatus();
+    struct stat info;
+    const bool exists = ::lstat(to.c_str(), &info) == 0;
+    return exists ? absl::AlreadyExistsError(absl::StrCat(to, ": the file exists; a salvage creates a new one")) : absl::OkStatus();
   };
   HAKO_RETURN_IF_ERROR(refuse_existing());
   FileOptions reading;

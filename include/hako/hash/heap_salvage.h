@@ -111,8 +111,8 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     const bool is_read = source.ReadAt(format::kLiveStateOffset, std::as_writable_bytes(std::span(&live, 1))).ok();
     const std::uint64_t tail_max = std::uint64_t{1} << (32 + std::min<std::uint32_t>(super.align_pow, 6));
     const bool counts = is_read && super.clean != 1 && ExtentFile<Source>::IsOf(live, identity) && live.tail >= super.tail &&
-                        live.tail % format::kExtentUnit == 0 && live.tail <= std::min(tail_max, source.end()) &&
-                        live.epoch > super.epoch && live.epoch - super.epoch < format::kEpochsAhead && live.clearing != format::kClearing;
+                        live.tail % format::kExtentUnit == 0 && live.tail <= std::min(tail_max, source.end()) && live.epoch > super.epoch &&
+                        live.epoch - super.epoch < format::kEpochsAhead && live.clearing != format::kClearing;
     return counts ? std::optional(live) : std::nullopt;
   }
   void UseLiveState(const format::LiveState& live) {
@@ -121,8 +121,8 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     applied_index_ = live.applied_index;
     this->extents_->SetTail(live.tail);
     report_->notes.emplace_back(
-        "a killed process had the file mapped: its updates are salvaged, except one that it was making, and the number of lost records is "
-        "unknown");
+        "a killed process had the file mapped: its updates are salvaged, except those that it was making, which may be there in part; the "
+        "number of lost records is unknown");
   }
 
   // ---- extents ----

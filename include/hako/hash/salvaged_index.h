@@ -190,7 +190,8 @@ template <File FileT>
 bool SalvagedIndex<FileT>::LoadTable(Extents& file) {
   const format::HashSuperBlock& super = file.super();
   std::vector<std::uint32_t> table(super.index_extents);
-  if (!file.Read(format::kIndexExtentsOffset, reinterpret_cast<char*>(table.data()), table.size() * sizeof(std::uint32_t)).ok()) return false;
+  if (!file.Read(format::kIndexExtentsOffset, reinterpret_cast<char*>(table.data()), table.size() * sizeof(std::uint32_t)).ok())
+    return false;
   std::uint64_t check = table.size(), size = 0;
   bool is_whole = true;
   for (const std::uint32_t word : table) {

@@ -126,10 +126,12 @@ StatusOr<SalvagedBlock<Block>> SalvageSuperBlock(DamagedFile<FileT>& file, const
     if (!valid[i] && !blank[i]) restored[i] = valid[i] = RestoreBlock(&slots[i]) && is_valid();
   }
   if (!valid[0] && !valid[1]) {
-    const bool is_ours = found[0].magic == kind.magic || found[1].magic == kind.magic || (blank[0] && blank[1] && file.end() > 2 * kSlotDistance);
+    const bool is_ours =
+        found[0].magic == kind.magic || found[1].magic == kind.magic || (blank[0] && blank[1] && file.end() > 2 * kSlotDistance);
     if (!is_ours) return absl::InvalidArgumentError(absl::StrCat("not a ", name, ": bad magic at offset 0"));
-    return absl::DataLossError(absl::StrCat("both superblocks of the ", name,
-                                            " are lost, and with them the secret of all its checksums: nothing can be salvaged; restore a copy"));
+    return absl::DataLossError(
+        absl::StrCat("both superblocks of the ", name,
+                     " are lost, and with them the secret of all its checksums: nothing can be salvaged; restore a copy"));
   }
   const unsigned newer = valid[0] && (!valid[1] || slots[0].sequence > slots[1].sequence) ? 0 : 1;
   SalvagedBlock<Block> result{slots[newer]};

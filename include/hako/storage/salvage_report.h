@@ -18,7 +18,7 @@ struct SalvageReport {
     kSuperBlock,    // one of the two superblocks
     kUnreadable,    // bytes that the device does not return
     kTruncated,     // bytes behind the end of the file
-    kRecord,        // a record of a hash table
+    kRecord,        // a record of a hash table; without a sound index, also what only looks like one
     kExtentHeader,  // where a hash table should say that an extent has records
     kIndex,         // the index of a hash table, which is rebuilt
     kPageMap,       // a part of the table of a tree that says where pages lie
@@ -39,13 +39,13 @@ struct SalvageReport {
   };
   static constexpr std::size_t kPlacesMax = 100'000;  // entries of `places`, and of `lost_ranges`
 
-  std::uint64_t num_records = 0;           // in the new database, without the updates of the log
-  std::optional<std::uint64_t> num_lost;   // records that are missing; nullopt = unknown
-  std::uint64_t num_updates = 0;           // of the log, made in the new database
-  std::uint64_t num_places = 0;            // damaged places, listed or not
-  std::vector<Place> places;               // the first kPlacesMax of them
-  std::vector<LostRange> lost_ranges;      // of a tree: where all records are lost
-  std::vector<std::string> notes;          // why the new database may lack updates beside the lost records
+  std::uint64_t num_records = 0;          // in the new database, without the updates of the log
+  std::optional<std::uint64_t> num_lost;  // records that are missing; nullopt = unknown
+  std::uint64_t num_updates = 0;          // of the log, made in the new database
+  std::uint64_t num_places = 0;           // damaged places, listed or not
+  std::vector<Place> places;              // the first kPlacesMax of them
+  std::vector<LostRange> lost_ranges;     // of a tree: where all records are lost
+  std::vector<std::string> notes;         // why the new database may lack updates beside the lost records
 
   // Whether the new database has everything that the damaged one had: damage has cost nothing.
   bool IsComplete() const { return num_lost == std::optional<std::uint64_t>(0) && notes.empty(); }

@@ -217,9 +217,9 @@ class PageSalvage {
   SalvageReport& report_;
   const format::TreeSuperBlock super_;
   const format::PageOrder& order_;
-  std::vector<Leaf> leaves_;           // by id, then by their low fences
-  std::vector<Image> others_;          // by id
-  std::vector<std::uint64_t> named_;   // ids of long values that leaves name
+  std::vector<Leaf> leaves_;          // by id, then by their low fences
+  std::vector<Image> others_;         // by id
+  std::vector<std::uint64_t> named_;  // ids of long values that leaves name
   const AlignedBuffer image_ = MakeAlignedBuffer(format::kPageImageMax + 8), page_ = MakeAlignedBuffer(format::kPageImageMax + 8);
   std::string long_;
 };
