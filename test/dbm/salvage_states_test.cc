@@ -214,9 +214,9 @@ class SalvageHashTest : public SalvageStatesTest<HashDBM<PositionalParallelFile>
  protected:
   using Database = HashDBM<PositionalParallelFile>;
   // As a power cut leaves the file: with no index.
-  void MakeCrashed(int num_records) {
+  void MakeCrashed(int num_records, std::size_t longest = 20'000) {
     ASSERT_OK_AND_ASSIGN(auto db, Database::Open(live_, {.durability = Durability::kNone}));
-    records_ = Fill(*db, num_records, 20'000);
+    records_ = Fill(*db, num_records, longest);
     ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
     for (std::size_t i = 0; i < 20; ++i) ASSERT_THAT(db->Set(NumberedKey(i), "not synchronized"), IsOk());
     CopyFiles();
@@ -238,12 +238,35 @@ class SalvageHashTest : public SalvageStatesTest<HashDBM<PositionalParallelFile>
 };
 
 TEST_F(SalvageHashTest, AfterACrashTheLastSynchronizedStateIsFound) {
-  ASSERT_NO_FATAL_FAILURE(MakeCrashed(1000));
+  ASSERT_NO_FATAL_FAILURE(MakeCrashed(1000, 2 << 20));
   const auto salvaged = Run();
   ASSERT_THAT(salvaged.status, IsOk());
   EXPECT_EQ(Difference(records_, salvaged.records), "none");
   EXPECT_TRUE(salvaged.report.IsComplete());
   EXPECT_EQ(salvaged.report.num_places, 0u);
+}
+
+TEST_F(SalvageHashTest, DamagedLongRecordCostsNoOther) {
+  ASSERT_NO_FATAL_FAILURE(MakeCrashed(600, 2 << 20));
+  ASSERT_OK_AND_ASSIGN(auto db, Database::Open(live_ + "-closed"));
+  for (const auto& [key, value] : records_) ASSERT_THAT(db->Set(key, value), IsOk());
+  ASSERT_THAT(db->Close(), IsOk());
+  for (std::string image : {image_, ReadPath(live_ + "-closed")}) {  // without and with an index
+    Records expected = records_;
+    std::multiset<std::uint64_t> offsets;
+    for (const Piece& piece : RecordsIn(image, records_)) {
+      if (piece.size < (1 << 20) || offsets.size() == 2) continue;
+      image[piece.offset + (offsets.empty() ? piece.size - 1 : piece.size / 2)] ^= 1;
+      offsets.insert(piece.offset);
+      expected.erase(*piece.keys.begin());
+    }
+    ASSERT_EQ(offsets.size(), 2u);
+    const auto salvaged = SalvageImage(image);
+    ASSERT_THAT(salvaged.status, IsOk());
+    EXPECT_EQ(Difference(expected, salvaged.records), "none");
+    EXPECT_EQ(salvaged.OffsetsOf(Kind::kRecord), offsets);
+    for (const SalvageReport::Place& place : salvaged.report.places) EXPECT_EQ(expected.count(place.key) + records_.count(place.key), 1u);
+  }
 }
 
 TEST_F(SalvageHashTest, AfterACrashDamagedRecordsAreFoundByTheirHeads) {
