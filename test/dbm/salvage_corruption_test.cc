@@ -1,6 +1,6 @@
-// Damages small files everywhere, a bit of each byte and each sector, and salvages them: it ends with
-// a clear error or with records that the database had, never with a crash, an endless loop, a huge
-// allocation or a wrong value; and if records are missing, the report says so.
+// Damages small files everywhere, a bit of each byte and each sector, and salvages them: it ends
+// with a clear error or with records that the database had, never with a crash, an endless loop, a
+// huge allocation or a wrong value; and if records are missing, the report says so.
 #include <cstdint>
 #include <optional>
 #include <set>

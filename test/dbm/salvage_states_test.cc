@@ -197,7 +197,8 @@ TYPED_TEST(SalvageStatesTest, UnreadableBlocksCostTheirRecordsOnly) {
   ASSERT_OK_AND_ASSIGN(const SalvageReport report, (SalvageInto<TypeParam>(source, LogPlace<BadSectors>(), std::move(file))));
   std::set<std::uint64_t> unreadable;
   for (const SalvageReport::Place& place : report.places) {
-    if (place.kind == Kind::kUnreadable) EXPECT_TRUE(unreadable.insert(place.offset / 4096).second) << "listed twice";
+    if (place.kind != Kind::kUnreadable) continue;
+    EXPECT_TRUE(unreadable.insert(place.offset / 4096).second) << "listed twice";
   }
   EXPECT_EQ(unreadable, bad);
   ASSERT_OK_AND_ASSIGN(db, TypeParam::Open(this->to_));

@@ -107,8 +107,8 @@ class AnyDBM : public Operations<AnyDBM> {
     return Open(options);
   }
   // Writes the undamaged records of the damaged hash table or tree at `from` into a new database at
-  // `to`: see dbm/salvage.h. The content of the file tells its kind, order and codec, or, if both of
-  // its superblocks are lost, the suffix of its name. InvalidArgument for a snapshot.
+  // `to`: see dbm/salvage.h. The content of the file tells its kind, order and codec, or, if both
+  // of its superblocks are lost, the suffix of its name. InvalidArgument for a snapshot.
   static StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, const FileOptions& options = {});
   // Adds a tree of another order or codec to those that Open and Salvage know: see dbm/any_tree.h.
   // `open` opens such a tree, `salvage` salvages one.

@@ -4,28 +4,34 @@
 //
 // AnyDBM::Salvage finds out the kind of the file.
 //
-// The damaged file is opened for reading and never written. It may be one that Open refuses: one with a
-// damaged superblock, index or page map, or one that was cut. Unreadable blocks of the device count as
-// damaged. Every record of the new database has passed its checksum; one damaged record of a hash
-// table costs that record only, one damaged page of a tree the records of that page. The report
-// lists what is damaged (storage/salvage_report.h).
+// The damaged file is opened for reading and never written. It may be one that Open refuses: one
+// with a damaged superblock, index or page map, or one that was cut. Unreadable blocks of the
+// device count as damaged. Every record of the new database has passed its checksum; one damaged
+// record of a hash table costs that record only, one damaged page of a tree the records of that
+// page. The report lists what is damaged (storage/salvage_report.h).
 //
 // Which state it is
 //   HashDBM   the last synchronized state. If the file is the one that a killed process had mapped, in
-//             the same boot, all of its updates, except one that it was making (hash/heap_salvage.h).
+//             the same boot: all of its updates, except those that it was making
+//             (hash/heap_salvage.h).
 //   TreeDBM   the last checkpoint (tree/page_salvage.h).
 //   Both      then the updates of the log, PATH-log, as far as it can be read. Each sets or removes
 //             whole values, so they are right whatever records are lost before them. A note in the
 //             report says why, if the log was not applied, or not to its end.
-// With one superblock lost the other one counts, which may be older by one synchronization or
-// checkpoint; a note says so. A superblock with one damaged byte is restored. With both lost there is
-// nothing to salvage: they have the secret of all checksums, so no byte can be told from garbage.
+// In a hash table that was not closed only stamps, which have no check, tell live records from dead
+// ones: damage to the stamp of a dead record may bring it back, unless the live record of its key
+// is there too. Then neither is taken.
 //
-// The new database appears whole and durable, or not at all. Errors: AlreadyExists if there is a file at
-// `to`; InvalidArgument if `from` is of another kind, order or codec, or no database; Unavailable if
-// another process has it open; DataLoss if both superblocks are lost; ResourceExhausted without
-// space or memory. The memory that it takes: heads of hash/heap_salvage.h and tree/page_salvage.h,
-// and the longest record.
+// With one superblock lost the other one counts, which may be older by one synchronization or
+// checkpoint; a note says so. A superblock with one damaged byte is restored. With both lost there
+// is nothing to salvage: they have the secret of all checksums, so no byte can be told from
+// garbage.
+//
+// The new database appears whole and durable, or not at all. Errors: AlreadyExists if there is a
+// file at `to`; InvalidArgument if `from` is of another kind, order or codec, or no database;
+// Unavailable if another process has it open; DataLoss if both superblocks are lost;
+// ResourceExhausted without space or memory. It takes memory for the longest record, and what
+// hash/heap_salvage.h and tree/page_salvage.h say.
 #pragma once
 
 #include <sys/stat.h>
@@ -59,8 +65,8 @@
 
 namespace hako {
 
-// Salvages the database in the file at `from` into a new file at `to`; D is its class, and the class of
-// the new one. `options.lock_timeout` counts, for both files.
+// Salvages the database in the file at `from` into a new file at `to`; D is its class, and the
+// class of the new one. `options.lock_timeout` counts, for both files.
 template <class D>
 StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, const FileOptions& options = {});
 
@@ -70,7 +76,8 @@ StatusOr<SalvageReport> SalvageInto(const From& from, LogPlace<From> log, To emp
 
 namespace internal {
 
-// The damaged database, and the new one that it asks for: dbm/hash_salvage-inl.h, dbm/tree_salvage-inl.h.
+// The damaged database, and the new one that it asks for: dbm/hash_salvage-inl.h,
+// dbm/tree_salvage-inl.h.
 //   Target              the type of its file
 //   Open(file, report)  finds the state; Create(empty file) opens a new D with its properties
 //   Run(take)           calls take(key, value), or take(key, value, stray), for each record

@@ -1,9 +1,9 @@
-// The index that a closed hash file has, as a salvage uses it. One that passes its check names exactly
-// the records of the database. One that does not can still disprove that a record is live: a stamp
-// has no check, so damage may make a dead record look live.
+// The index that a closed hash file has, as a salvage uses it. One that passes its check names
+// exactly the records of the database. One that does not can still disprove that a record is live:
+// a stamp has no check, so damage may make a dead record look live.
 //
-// A block of 4 KiB of a damaged index is believed if one of the entries that are tried in it names a
-// record whose key has that tag. Otherwise it may be wiped, or be another block.
+// A block of 4 KiB of a damaged index is believed if one of the entries that are tried in it names
+// a record whose key has that tag. Otherwise it may be wiped, or be another block.
 //
 // Not thread-safe. The report must outlive the object.
 #pragma once
@@ -56,9 +56,9 @@ class SalvagedIndex {
     return shape_.IndexOf(key_hash) == entry.bucket && shape_.TagOf(key_hash, entry.bucket) == entry.tag;
   }
 
-  // Whether the damaged index proves that the record is dead: its bucket can be believed and does not
-  // name it. One damaged entry, which names no record of this key, may have been that of the record.
-  // key_hash_at(handle) is the hash of the key there, nullopt if there is no record.
+  // Whether the damaged index proves that the record is dead: its bucket can be believed and does
+  // not name it. One damaged entry, which names no record of this key, may have been that of the
+  // record. key_hash_at(handle) is the hash of the key there, nullopt if there is no record.
   template <class KeyHashAt>
   bool Disproves(std::uint64_t key_hash, std::uint32_t handle, KeyHashAt&& key_hash_at) {
     if (!is_damaged_) return false;

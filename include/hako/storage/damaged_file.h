@@ -109,9 +109,9 @@ struct SalvagedBlock {
   bool may_be_older = false;  // the other slot is lost, and may have been the newer one
 };
 
-// Finds the newer superblock, and restores a slot if that is possible. InvalidArgument for a file of
-// another kind, DataLoss if both slots are lost: without the secret that seeds all checks no other
-// byte of the file can be told from garbage.
+// Finds the newer superblock, and restores a slot if that is possible. InvalidArgument for a file
+// of another kind, DataLoss if both slots are lost: without the secret that seeds all checks no
+// other byte of the file can be told from garbage.
 template <class Block, File FileT>
 StatusOr<SalvagedBlock<Block>> SalvageSuperBlock(DamagedFile<FileT>& file, const FileKind& kind) {
   const std::string name = absl::StrCat("hako ", ToAbsl(kind.name), " database");

@@ -3,11 +3,11 @@
 // The page map names all pages and long values of the last checkpoint, with their checks. So the
 // leaves are found by the map, not by the inner pages, and each image that passes its check is of
 // the checkpoint, not an older one. A damaged node of the map costs the images below it: an image
-// has no check inside it, and the file may have older images of the same page, so a scan of the file
-// could not tell right values from stale ones.
+// has no check inside it, and the file may have older images of the same page, so a scan of the
+// file could not tell right values from stale ones.
 //
-// Records are shown in key order: leaves are sorted by their low fences. The keys between the fences
-// of two leaves that are not neighbours are a lost range.
+// Records are shown in key order: leaves are sorted by their low fences. The keys between the
+// fences of two leaves that are not neighbours are a lost range.
 //
 // A long value could look like the image of a page, check included. Every id that a leaf names as a
 // long value is therefore not taken for a page.
@@ -114,8 +114,8 @@ class PageSalvage {
     }
   }
 
-  // The page of an image, in memory of this object until the next call; nullopt if it is damaged, or
-  // the image is a long value.
+  // The page of an image, in memory of this object until the next call; nullopt if it is damaged,
+  // or the image is a long value.
   std::optional<PageImage> ReadPage(const Image& image) {
     if (SizeOf(image.entry) > format::kPageImageMax) return std::nullopt;
     const std::span<std::byte> bytes(image_.get(), SizeOf(image.entry)), room(page_.get(), format::kPageImageMax + 8);
