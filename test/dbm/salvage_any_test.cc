@@ -1,6 +1,7 @@
 // AnyDBM::Salvage finds out the kind, order and codec of a damaged file.
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "dbm/salvage_files.h"
 #include "gmock/gmock.h"
@@ -12,6 +13,12 @@
 
 namespace hako {
 namespace {
+
+// An order that no other test registers.
+struct NumberOrder {
+  static constexpr std::string_view kName = "number of a salvage";
+  static int Compare(std::string_view a, std::string_view b) { return DecimalComparator::Compare(a, b); }
+};
 
 class SalvageAnyTest : public testing::Test {
  protected:
@@ -53,10 +60,8 @@ TEST_F(SalvageAnyTest, ContentTellsTheKind) {
 
 TEST_F(SalvageAnyTest, OrderOfTheTreeIsKept) {
   const std::string path = dir_.File("numbers.hkt");
-  using Order = DecimalComparator;
-  const std::string order(Order::kName);
-  AddTreeToAnyDBM<Order>();
-  const Records records = Make(path + "?order=" + order);
+  AddTreeToAnyDBM<NumberOrder>();
+  const Records records = Make(path + "?order=" + std::string(NumberOrder::kName));
   std::string image = ReadPath(path);
   const std::size_t at = image.find(records.at("300"));
   ASSERT_NE(at, image.npos);
