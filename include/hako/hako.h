@@ -64,6 +64,7 @@
 #include "hako/dbm/ordered_operations.h"
 #include "hako/dbm/positional_hash_dbm.h"
 #include "hako/dbm/positional_tree_dbm.h"
+#include "hako/dbm/salvage.h"
 #include "hako/dbm/search.h"
 #include "hako/dbm/tiny_dbm.h"
 #include "hako/dbm/transfer.h"

@@ -10,6 +10,7 @@
 
 #include "hako/dbm/any_dbm.h"
 #include "hako/dbm/positional_tree_dbm.h"
+#include "hako/dbm/salvage.h"
 #include "hako/format/tree_file_format.h"
 #include "hako/storage/superblock_slots.h"
 
@@ -17,9 +18,16 @@ namespace hako {
 
 namespace {
 
+using Names = std::pair<std::string, std::string>;  // of an order and a codec
+
+Names NamesOf(const format::TreeSuperBlock& block) {
+  const auto name = [](const auto& chars) { return std::string(chars.data(), strnlen(chars.data(), chars.size())); };
+  return {name(block.comparator), name(block.codec)};
+}
+
 // The order and the codec of an existing tree's file; empty names where there is none. Both are
 // fixed when a file is created.
-std::pair<std::string, std::string> NamesInTreeFile(const AnyOptions& options) {
+Names NamesInTreeFile(const AnyOptions& options) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(options.path, error)) return {};  // a pipe would wait
   std::ifstream file(options.path, std::ios::binary);                     // without its lock: the names never change
@@ -29,16 +37,29 @@ std::pair<std::string, std::string> NamesInTreeFile(const AnyOptions& options) {
     file.seekg(static_cast<std::streamoff>(static_cast<std::uint64_t>(slot) * storage::kSlotDistance));
     if (!file.read(reinterpret_cast<char*>(&block), sizeof(block))) continue;
     if (block.magic != format::kTreeFileMagic || block.check != format::CheckOf(block)) continue;
-    const auto name = [](const auto& chars) { return std::string(chars.data(), strnlen(chars.data(), chars.size())); };
-    return {name(block.comparator), name(block.codec)};
+    return NamesOf(block);
   }
   return {};
 }
 
 // Trees of other orders and codecs, by their names.
 struct OtherTrees {
+  struct Functions {
+    AnyDBM::OpenTree open = nullptr;
+    AnyDBM::SalvageTree salvage = nullptr;
+  };
   std::mutex mutex;
-  std::map<std::pair<std::string, std::string>, AnyDBM::OpenTree> openers;
+  std::map<Names, Functions> functions;
+
+  // InvalidArgument if there are none; the error names the file at `path`.
+  StatusOr<Functions> Find(const Names& names, const std::string& path) {
+    const std::lock_guard lock(mutex);
+    if (const auto found = functions.find(names); found != functions.end()) return found->second;
+    std::string known;
+    for (const auto& [other, unused] : functions) absl::StrAppend(&known, ", ", other.first, " with ", other.second);
+    return absl::InvalidArgumentError(absl::StrCat(path, ": no tree of order ", names.first, " with codec ", names.second,
+                                                   " is registered; there are bytewise with none", known, " (dbm/any_tree.h)"));
+  }
 
   // Never destroyed: databases may be opened by destructors of static objects.
   static OtherTrees& Get() {
@@ -49,33 +70,39 @@ struct OtherTrees {
 
 }  // namespace
 
-void AnyDBM::AddTree(std::string_view order, std::string_view codec, OpenTree open) {
+void AnyDBM::AddTree(std::string_view order, std::string_view codec, OpenTree open, SalvageTree salvage) {
   OtherTrees& trees = OtherTrees::Get();
   const std::lock_guard lock(trees.mutex);
-  trees.openers[{std::string(order), std::string(codec)}] = open;
+  trees.functions[{std::string(order), std::string(codec)}] = {open, salvage};
 }
 
 StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenTreeFile(AnyOptions options) {
-  const auto [order, codec] =
-      options.path.empty() || options.file.mode == OpenMode::kTruncate ? std::pair<std::string, std::string>() : NamesInTreeFile(options);
+  const auto [order, codec] = options.path.empty() || options.file.mode == OpenMode::kTruncate ? Names() : NamesInTreeFile(options);
   const auto or_else = [](const std::string& name, std::string_view other) { return name.empty() ? std::string(other) : name; };
   options.order = or_else(options.order, or_else(order, BytewiseComparator::kName));
   options.codec = or_else(options.codec, or_else(codec, NoCodec::kName));
   if (options.order == BytewiseComparator::kName && options.codec == NoCodec::kName)
     return OpenInFile<TreeDBM<>, TreeDBM<PositionalParallelFile>>(options, TreeOptionsOf(options));
-  OpenTree open = nullptr;
-  std::string known;
+  HAKO_ASSIGN_OR_RETURN(const OtherTrees::Functions tree, OtherTrees::Get().Find({options.order, options.codec}, options.path));
+  return tree.open(options);
+}
+
+StatusOr<SalvageReport> AnyDBM::SalvageTreeFile(const std::string& from, const std::string& to, const FileOptions& options) {
+  Names names;
   {
-    OtherTrees& trees = OtherTrees::Get();
-    const std::lock_guard lock(trees.mutex);
-    for (const auto& [names, opener] : trees.openers) {
-      absl::StrAppend(&known, ", ", names.first, " with ", names.second);
-      if (names == std::pair(options.order, options.codec)) open = opener;
-    }
+    FileOptions reading;
+    reading.mode = OpenMode::kReadOnly;
+    reading.lock_timeout = options.lock_timeout;
+    HAKO_ASSIGN_OR_RETURN(const PositionalParallelFile file, PositionalParallelFile::Open(from, reading));
+    SalvageReport unused;
+    storage::DamagedFile source(file, unused);
+    const auto found = storage::SalvageSuperBlock<format::TreeSuperBlock>(source, tree::PageStore<PositionalParallelFile>::kKind);
+    if (!found.ok()) return Status(found.status().code(), absl::StrCat(from, ": ", found.status().message()));
+    names = NamesOf(found->block);
   }
-  if (open != nullptr) return open(options);
-  return absl::InvalidArgumentError(absl::StrCat(options.path, ": no tree of order ", options.order, " with codec ", options.codec,
-                                                 " is registered; there are bytewise with none", known, " (dbm/any_tree.h)"));
+  if (names == Names(BytewiseComparator::kName, NoCodec::kName)) return hako::Salvage<TreeDBM<>>(from, to, options);
+  HAKO_ASSIGN_OR_RETURN(const OtherTrees::Functions tree, OtherTrees::Get().Find(names, from));
+  return tree.salvage(from, to, options);
 }
 
 }  // namespace hako

@@ -70,7 +70,7 @@ std::pair<std::string, std::string> Explain(std::string_view file, const Status&
       return {message, "free some space, or raise the limit, and run the command again"};
     case absl::StatusCode::kDataLoss:
       if (IsEmpty(file)) return {"the file is empty, not a database", absl::StrCat("create one with 'hako create ", ToAbsl(file), "'")};
-      return {absl::StrCat("damaged: ", message), "keep the file, and restore a copy"};
+      return {absl::StrCat("damaged: ", message), "keep the file, and restore a copy, or save the rest with 'hako salvage'"};
     case absl::StatusCode::kUnimplemented:
       return {message, "use a version of hako that reads this format"};
     case absl::StatusCode::kInvalidArgument:

@@ -39,6 +39,7 @@ void AddCreateCommand(Commands& commands);
 void AddInspectCommand(Commands& commands);
 void AddCountCommand(Commands& commands);
 void AddVerifyCommand(Commands& commands);
+void AddSalvageCommand(Commands& commands);
 void AddRebuildCommand(Commands& commands);
 void AddCopyCommand(Commands& commands);
 void AddMergeCommand(Commands& commands);

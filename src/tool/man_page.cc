@@ -54,7 +54,7 @@ void AppendCommand(const CommandRow& command, std::string* page) {
 }
 
 constexpr TkrzwLine kExitCodes[] = {{"0", "Done"},
-                                    {"1", "No: the key is absent, verify found damage, rebuild was not needed"},
+                                    {"1", "No: the key is absent, verify found damage, salvage lost records, rebuild was not needed"},
                                     {"2", "Wrong usage"},
                                     {"3", "A file could not be opened, read or written"},
                                     {"4", "Another process has the database open"},

@@ -29,7 +29,7 @@ namespace {
 constexpr const char* kFooter =
     "Begin with: hako create db.hkh; hako set db.hkh key value; hako get db.hkh key; hako list db.hkh\n"
     "or, with lines of key, tab, value: hako import db.hkh data.tsv. Everything: hako man | man -l -\n\n"
-    "Exit codes: 0 done; 1 no (the key is absent, verify found damage); 2 wrong usage;\n"
+    "Exit codes: 0 done; 1 no (the key is absent, verify found damage, salvage lost records); 2 wrong usage;\n"
     "3 a file could not be opened, read or written; 4 another process has the database open; 128 + N stopped by\n"
     "signal N (130 for Ctrl-C). Data goes to stdout, everything else to stderr.";
 
@@ -85,6 +85,7 @@ int Run(std::vector<std::string> args) {
   AddMergeCommand(commands);
   AddRebuildCommand(commands);
   AddVerifyCommand(commands);
+  AddSalvageCommand(commands);
   AddShellCommand(commands, &Run);
   AddPerfCommand(commands);
   AddCompletionCommand(commands);

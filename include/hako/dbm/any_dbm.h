@@ -30,6 +30,7 @@
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/operations.h"
 #include "hako/dbm/ordered_operations.h"
+#include "hako/storage/salvage_report.h"
 
 namespace hako {
 
@@ -105,10 +106,15 @@ class AnyDBM : public Operations<AnyDBM> {
     HAKO_ASSIGN_OR_RETURN(const AnyOptions options, ParseAnyOptions(name));
     return Open(options);
   }
-  // Adds a tree of another order or codec to those that Open knows: see dbm/any_tree.h.
-  // `open` opens such a tree.
+  // Writes the undamaged records of the damaged hash table or tree at `from` into a new database at
+  // `to`: see dbm/salvage.h. The content of the file tells its kind, order and codec, or, if both
+  // of its superblocks are lost, the suffix of its name. InvalidArgument for a snapshot.
+  static StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, const FileOptions& options = {});
+  // Adds a tree of another order or codec to those that Open and Salvage know: see dbm/any_tree.h.
+  // `open` opens such a tree, `salvage` salvages one.
   using OpenTree = StatusOr<std::unique_ptr<AnyDBM>> (*)(const AnyOptions& options);
-  static void AddTree(std::string_view order, std::string_view codec, OpenTree open);
+  using SalvageTree = StatusOr<SalvageReport> (*)(const std::string& from, const std::string& to, const FileOptions& options);
+  static void AddTree(std::string_view order, std::string_view codec, OpenTree open, SalvageTree salvage);
   // Wraps an open database.
   template <DBM D>
   explicit AnyDBM(std::unique_ptr<D> db);
@@ -182,6 +188,7 @@ class AnyDBM : public Operations<AnyDBM> {
   // Each in its own source file, as each compiles two kinds of database.
   static StatusOr<std::unique_ptr<AnyDBM>> OpenHashFile(const AnyOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> OpenTreeFile(AnyOptions options);
+  static StatusOr<SalvageReport> SalvageTreeFile(const std::string& from, const std::string& to, const FileOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> OpenTinyInMemory(const AnyOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> OpenBabyInMemory(const AnyOptions& options);
   template <class D>

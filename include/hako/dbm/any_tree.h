@@ -15,18 +15,20 @@
 #include "hako/base/status.h"
 #include "hako/dbm/any_dbm.h"
 #include "hako/dbm/positional_tree_dbm.h"
+#include "hako/dbm/salvage.h"
 
 namespace hako {
 
-// Makes AnyDBM::Open know trees of this order and codec. Thread-safe. Such files are always read
-// and written by position, regardless of the option `file`.
+// Makes AnyDBM::Open and AnyDBM::Salvage know trees of this order and codec. Thread-safe. Such
+// files are always read and written by position, regardless of the option `file`.
 template <Comparator Compare, PageCodec Codec = NoCodec>
 void AddTreeToAnyDBM() {
-  AnyDBM::AddTree(Compare::kName, Codec::kName, [](const AnyOptions& options) -> StatusOr<std::unique_ptr<AnyDBM>> {
-    using Tree = TreeDBM<PositionalParallelFile, Compare, Codec>;
+  using Tree = TreeDBM<PositionalParallelFile, Compare, Codec>;
+  const auto open = [](const AnyOptions& options) -> StatusOr<std::unique_ptr<AnyDBM>> {
     HAKO_ASSIGN_OR_RETURN(auto tree, Tree::Open(options.path, TreeOptionsOf(options), options.file));
     return std::make_unique<AnyDBM>(std::move(tree));
-  });
+  };
+  AnyDBM::AddTree(Compare::kName, Codec::kName, open, &Salvage<Tree>);
 }
 
 }  // namespace hako

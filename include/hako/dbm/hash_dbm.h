@@ -19,6 +19,7 @@
 // A mapped file recovered on a full device, with no space for its index, keeps updates as with kNone
 // on an unmapped one, until it is opened again. Recovery never drops records to repair a file: a file
 // that does not validate is refused with DataLoss. See hash/record_heap.h and format/stamp.h.
+// Salvage (dbm/salvage.h) writes the undamaged records of such a file into a new database.
 //
 // Limits: keys below 1 GiB, values below 4 GiB, files up to 2^(32 + align_pow) bytes (32 GiB by
 // default, 256 GiB with align_pow 6). Exceeding one is an error before anything changes. The table

@@ -20,6 +20,9 @@
 // log is missing is refused (DataLoss). An update that returned an error of WaitDurable was made, and
 // may not survive.
 //
+// A damaged page is refused with DataLoss, and so is a file with a damaged superblock. Salvage
+// (dbm/salvage.h) writes the undamaged records of such a file into a new database.
+//
 // A ProcessMulti survives a crash as a whole or not at all. A database opened on a File has a log only
 // if it is given one; without it kProcess is as kNone, and kPower makes a checkpoint after each update.
 //

@@ -59,6 +59,7 @@ template <File FileT>
 class ExtentFile {
  public:
   static constexpr bool kMapped = MappedFile<FileT>;
+  static constexpr storage::FileKind kKind{"hash", format::kHashFileMagic, format::kHashFileOldest, format::kHashFileVersion};
 
   static StatusOr<std::unique_ptr<ExtentFile>> Open(FileT file, int align_pow, std::uint64_t hash_seed) {
     std::unique_ptr<ExtentFile> self(new ExtentFile(std::move(file)));
@@ -87,6 +88,12 @@ class ExtentFile {
   // REQUIRES: kMapped
   std::atomic_ref<std::uint64_t> IntentWord(unsigned i) const {
     return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(base_ + format::kIntentsOffset + i * format::kIntentDistance));
+  }
+
+  // Whether the live state was left by a killed process, and counts.
+  static bool IsOf(const format::LiveState& live, const FileIdentity& identity) {
+    return live.in_use == 1 && live.boot_id == identity.boot_id && live.device == identity.device && live.inode == identity.inode &&
+           live.poisoned == 0;
   }
 
   // Withdraws the live state, and makes it that of the superblock, as far as it is used before it is
@@ -428,11 +435,6 @@ class ExtentFile {
     return absl::OkStatus();
   }
 
-  // Whether the live state was left by a killed process, and counts.
-  static bool IsOf(const format::LiveState& live, const FileIdentity& identity) {
-    return live.in_use == 1 && live.boot_id == identity.boot_id && live.device == identity.device && live.inode == identity.inode &&
-           live.poisoned == 0;
-  }
   // What a process has left that had the file mapped counts no more.
   Status ForgetLiveState() {
     static constexpr format::LiveState kNone{};
@@ -464,7 +466,6 @@ class ExtentFile {
     return Write((super_.sequence + 1) % 2 * storage::kSlotDistance, bytes);
   }
 
-  static constexpr storage::FileKind kKind{"hash", format::kHashFileMagic, format::kHashFileOldest, format::kHashFileVersion};
   struct OwnLive {
     format::LiveState state{};
     std::array<std::uint32_t, format::kIndexExtentsMax> index_extents{};

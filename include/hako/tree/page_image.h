@@ -85,6 +85,16 @@ class PageImage {
     return {buffer.data(), prefix().size() + slot.sizes.suffix};
   }
 
+  // The value of slot i of a leaf; if it is long, the bytes of its OverflowValue.
+  struct Value {
+    std::string_view bytes;
+    bool is_long;
+  };
+  Value ValueAt(unsigned i, const Order& order) const {
+    const Slot slot = SlotAt(i);
+    return {{slot.rest() + slot.sizes.Rest(order.inlined), slot.sizes.value}, slot.sizes.is_long};
+  }
+
   // Writes the page to shape().size() bytes at `base`, which late readers of a previous page may be
   // reading, and its hints.
   void Store(char* base, std::int32_t* hints) const {

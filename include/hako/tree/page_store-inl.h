@@ -42,8 +42,7 @@ auto PageStore<FileT>::Create(FileT& file, std::string_view comparator, std::str
 }
 
 template <File FileT>
-Status PageStore<FileT>::Validate(const Super& super, std::uint64_t size, std::string_view comparator, std::string_view codec) {
-  const auto bad = [](const char* what, std::size_t field) { return DataLossError(absl::StrCat("bad superblock: ", what).c_str(), field); };
+Status PageStore<FileT>::CheckNames(const Super& super, std::string_view comparator, std::string_view codec) {
   const auto name = [](const auto& padded) {
     const std::string_view whole(padded.data(), padded.size());
     return whole.substr(0, whole.find('\0'));
@@ -56,6 +55,13 @@ Status PageStore<FileT>::Validate(const Super& super, std::uint64_t size, std::s
     return absl::InvalidArgumentError(
         absl::StrCat("the pages of the file are compressed by \"", ToAbsl(name(super.codec)), "\", not \"", ToAbsl(codec), "\""));
   }
+  return absl::OkStatus();
+}
+
+template <File FileT>
+Status PageStore<FileT>::Validate(const Super& super, std::uint64_t size, std::string_view comparator, std::string_view codec) {
+  const auto bad = [](const char* what, std::size_t field) { return DataLossError(absl::StrCat("bad superblock: ", what).c_str(), field); };
+  HAKO_RETURN_IF_ERROR(CheckNames(super, comparator, codec));
   if (super.page_size < 128 || super.page_size > 8192) return bad("page size", offsetof(Super, page_size));
   if (super.end < format::kTreeFirstUnit) return bad("end", offsetof(Super, end));
   if (super.end > size / format::kTreeUnit) return DataLossError("the file is truncated: its pages extend beyond its end", size);

@@ -56,9 +56,12 @@ class PageStore {
   using Super = format::TreeSuperBlock;
   using Entry = format::PageEntry;
   using Pages = SharedPageMap<FileT>;
+  static constexpr storage::FileKind kKind{"tree", format::kTreeFileMagic, 1, format::kTreeFileVersion};
 
   static StatusOr<std::unique_ptr<PageStore>> Open(FileT file, std::string_view comparator, std::string_view codec,
                                                    std::uint32_t page_size);
+  // InvalidArgument if the file has another comparator or codec.
+  static Status CheckNames(const Super& super, std::string_view comparator, std::string_view codec);
   // Reads the file as of a checkpoint that is pinned there.
   static StatusOr<std::unique_ptr<PageStore>> OpenAt(FileT file, const Super& super) {
     HAKO_ASSIGN_OR_RETURN(PageMap map, PageMap::Create(super.map, super.id_end));
@@ -173,8 +176,6 @@ class PageStore {
   Status Copy(const Pinned& pinned, OtherFile& out) const;
 
  private:
-  static constexpr storage::FileKind kKind{"tree", format::kTreeFileMagic, 1, format::kTreeFileVersion};
-
   PageStore(FileT file, const Super& super, PageMap map)
       : file_(std::move(file)), super_(super), pages_(file_, std::move(map), super.secret) {
     NoteSuper();

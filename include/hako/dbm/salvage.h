@@ -1,0 +1,242 @@
+// Salvage: writes the undamaged records of a damaged HashDBM or TreeDBM into a new database.
+//
+//   HAKO_ASSIGN_OR_RETURN(const SalvageReport report, Salvage<HashDBM<>>("casket.hkh", "rescued.hkh"));
+//
+// AnyDBM::Salvage finds out the kind of the file.
+//
+// The damaged file is opened for reading and never written. It may be one that Open refuses: one
+// with a damaged superblock, index or page map, or one that was cut. Unreadable blocks of the
+// device count as damaged. Every record of the new database has passed its checksum; one damaged
+// record of a hash table costs that record only, one damaged page of a tree the records of that
+// page. The report lists what is damaged (storage/salvage_report.h).
+//
+// Which state it is
+//   HashDBM   the last synchronized state. If the file is the one that a killed process had mapped, in
+//             the same boot: all of its updates, except those that it was making
+//             (hash/heap_salvage.h).
+//   TreeDBM   the last checkpoint (tree/page_salvage.h).
+//   Both      then the updates of the log, PATH-log, as far as it can be read. Each sets or removes
+//             whole values, so they are right whatever records are lost before them. A note in the
+//             report says why, if the log was not applied, or not to its end.
+// In a hash table that was not closed only stamps, which have no check, tell live records from dead
+// ones: damage to the stamp of a dead record may bring it back, unless the live record of its key
+// is there too. Then neither is taken.
+//
+// With one superblock lost the other one counts, which may be older by one synchronization or
+// checkpoint; a note says so. A superblock with one damaged byte is restored. With both lost there
+// is nothing to salvage: they have the secret of all checksums, so no byte can be told from
+// garbage.
+//
+// The new database appears whole and durable, or not at all. Errors: AlreadyExists if there is a
+// file at `to`; InvalidArgument if `from` is of another kind, order or codec, or no database;
+// Unavailable if another process has it open; DataLoss if both superblocks are lost;
+// ResourceExhausted without space or memory. It takes memory for the longest record, and what
+// hash/heap_salvage.h and tree/page_salvage.h say.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "hako/base/no_memory.h"
+#include "hako/base/status.h"
+#include "hako/dbm/dbm.h"
+#include "hako/dbm/hash_dbm.h"
+#include "hako/dbm/log_place.h"
+#include "hako/dbm/options.h"
+#include "hako/dbm/tree_dbm.h"
+#include "hako/dbm/write_batch.h"
+#include "hako/file/file.h"
+#include "hako/file/path.h"
+#include "hako/file/positional_parallel_file.h"
+#include "hako/file/replace_file.h"
+#include "hako/log/record_log.h"
+#include "hako/storage/salvage_report.h"
+
+namespace hako {
+
+// Salvages the database in the file at `from` into a new file at `to`; D is its class, and the
+// class of the new one. `options.lock_timeout` counts, for both files.
+template <class D>
+StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, const FileOptions& options = {});
+
+// The same of an open file, and of its log if there is one, into an empty file.
+template <class D, File From, File To>
+StatusOr<SalvageReport> SalvageInto(const From& from, LogPlace<From> log, To empty_file);
+
+namespace internal {
+
+// The damaged database, and the new one that it asks for: dbm/hash_salvage-inl.h,
+// dbm/tree_salvage-inl.h.
+//   Target              the type of its file
+//   Open(file, report)  finds the state; Create(empty file) opens a new D with its properties
+//   Run(take)           calls take(key, value), or take(key, value, stray), for each record
+//   num_expected()      the records of the state, nullopt = unknown; applied_index() is that of the state
+//   NeedsLog()          whether super() names a log whose updates come after the state
+template <class D, File From>
+class SalvageSource;
+
+// Writes records into the new database. A hash table may show two records of one key, where damage
+// has changed a stamp: then none of them is known to be the right one.
+template <class D>
+class SalvageWriter {
+ public:
+  SalvageWriter(D& db, SalvageReport& report) : db_(db), report_(report) {}
+
+  Status Take(std::string_view key, std::string_view value, bool is_stray) {
+    if (!doubtful_.empty() && doubtful_.contains(std::string(key))) return absl::OkStatus();
+    const Status status = db_.Set(key, value, {.overwrite = false, .old_value = &before_});
+    if (!absl::IsAlreadyExists(status)) return status;
+    if (is_stray || before_ == value) return absl::OkStatus();
+    doubtful_.emplace(key);
+    report_.Add(SalvageReport::Kind::kRecord, 0, 0, key);
+    return db_.Remove(key);
+  }
+  bool HasDoubts() const { return !doubtful_.empty(); }
+
+ private:
+  D& db_;
+  SalvageReport& report_;
+  std::string before_;
+  std::unordered_set<std::string> doubtful_;
+};
+
+// Makes an update of a log in the new database.
+template <class D>
+Status RedoInto(D& db, const format::LogEntry& entry, std::uint64_t* applied_index) {
+  const auto foreign = [] { return absl::DataLossError("the log has a record that does not belong there"); };
+  switch (entry.op) {
+    case format::LogOp::kSet:
+      return db.Set(entry.key, entry.value);
+    case format::LogOp::kRemove: {
+      const Status removed = db.Remove(entry.key);
+      return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+    }
+    case format::LogOp::kClear:
+      return db.Clear();
+    case format::LogOp::kRemoveRange:
+    case format::LogOp::kRemoveFrom:
+      if constexpr (requires { db.RemoveRange(entry.key); }) {
+        const bool is_bounded = entry.op == format::LogOp::kRemoveRange;
+        return db.RemoveRange(entry.key, is_bounded ? std::optional(entry.value) : std::nullopt).status();
+      } else {
+        return foreign();
+      }
+    case format::LogOp::kAppliedIndex: {
+      Le<std::uint64_t> index = 0;
+      if (entry.value.size() != sizeof(index)) return foreign();
+      std::memcpy(static_cast<void*>(&index), entry.value.data(), sizeof(index));
+      *applied_index = index;
+      return absl::OkStatus();
+    }
+    default:
+      return foreign();
+  }
+}
+
+// Makes the updates of the log in the new database, as far as they can be read. An error is one of
+// the new database.
+template <class D, File LogFile>
+Status SalvageLog(LogPlace<LogFile>& place, const log::NamedLog& named, D& db, SalvageReport& report, std::uint64_t* applied_index) {
+  Status failed;
+  const auto redo = [&](std::span<const format::LogEntry> run, log::Position) -> Status {
+    for (const format::LogEntry& entry : run) {
+      const Status made = RedoInto(db, entry, applied_index);
+      if (!made.ok() && !absl::IsDataLoss(made)) failed = made;
+      HAKO_RETURN_IF_ERROR(made);
+      ++report.num_updates;
+    }
+    return absl::OkStatus();
+  };
+  const Status read = [&]() -> Status {
+    HAKO_ASSIGN_OR_RETURN(LogFile file, place.OpenExisting(false));
+    HAKO_ASSIGN_OR_RETURN(const auto log, log::RecordLog<LogFile>::Open(std::move(file), named.id, named.secret));
+    if (log->IsEmpty()) return absl::DataLossError("the log, which has the newest updates, is empty");
+    return log->Replay(named.from, redo);
+  }();
+  if (!failed.ok() || absl::IsResourceExhausted(read)) return failed.ok() ? read : failed;
+  if (!read.ok()) {
+    report.notes.push_back(absl::StrCat("the log was applied up to its update ", report.num_updates, " only: ", read.message()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace internal
+
+template <class D, File From, File To>
+StatusOr<SalvageReport> SalvageInto(const From& from, LogPlace<From> log_place, To empty_file) HAKO_TRY {
+  if (empty_file.Size() != 0) return absl::InvalidArgumentError("Salvage: the target file is not empty");
+  SalvageReport report;
+  HAKO_ASSIGN_OR_RETURN(auto source, (internal::SalvageSource<D, From>::Open(from, report)));
+  HAKO_ASSIGN_OR_RETURN(const std::unique_ptr<D> db, source.Create(std::move(empty_file)));
+  internal::SalvageWriter<D> writer(*db, report);
+  HAKO_RETURN_IF_ERROR(source.Run(
+      [&writer](std::string_view key, std::string_view value, bool is_stray = false) { return writer.Take(key, value, is_stray); }));
+  report.num_records = db->Count();
+  const std::optional<std::uint64_t> expected = source.num_expected();
+  if (expected) report.num_lost = *expected - std::min(*expected, report.num_records);
+  if (expected && report.num_records > *expected)
+    report.notes.push_back(absl::StrCat(report.num_records - *expected, " more records were found than there were: some had been removed"));
+  if (writer.HasDoubts()) report.notes.emplace_back("keys with two records, of which one had been replaced, were left out");
+
+  std::uint64_t applied_index = source.applied_index();
+  if (source.NeedsLog()) {
+    const auto& super = source.super();
+    const log::NamedLog named{super.log_id, {super.log_lsn, super.log_sequence}, super.secret};
+    HAKO_RETURN_IF_ERROR(internal::SalvageLog(log_place, named, *db, report, &applied_index));
+  }
+  if (applied_index != 0) {
+    WriteBatch batch;
+    batch.SetAppliedIndex(applied_index);
+    HAKO_RETURN_IF_ERROR(db->Write(batch));
+  }
+  HAKO_RETURN_IF_ERROR(db->SetType(source.super().type));
+  HAKO_RETURN_IF_ERROR(db->SetMetadata(source.super().metadata));
+  HAKO_RETURN_IF_ERROR(db->Close());
+  return report;
+}
+HAKO_OR_NO_MEMORY
+
+// The damaged file is read by position: an unreadable block of a map would end the process.
+template <class D>
+StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, const FileOptions& options) HAKO_TRY {
+  using To = typename internal::SalvageSource<D, PositionalParallelFile>::Target;
+  const auto refuse_existing = [&to] {
+    struct stat info;
+    const bool exists = ::lstat(to.c_str(), &info) == 0;
+    return exists ? absl::AlreadyExistsError(absl::StrCat(to, ": the file exists; a salvage creates a new one")) : absl::OkStatus();
+  };
+  HAKO_RETURN_IF_ERROR(refuse_existing());
+  FileOptions reading;
+  reading.mode = OpenMode::kReadOnly;
+  reading.lock_timeout = options.lock_timeout;
+  HAKO_ASSIGN_OR_RETURN(const PositionalParallelFile file, PositionalParallelFile::Open(from, reading));
+  std::optional<SalvageReport> report;
+  const Status salvaged = ReplaceFile<To>(to, [&](To empty_file) -> Status {
+    LogPlace<PositionalParallelFile> log(from, reading);
+    auto result = SalvageInto<D>(file, std::move(log), std::move(empty_file));
+    if (absl::IsDataLoss(result.status()) || absl::IsInvalidArgument(result.status()))
+      return Status(result.status().code(), absl::StrCat(from, ": ", result.status().message()));
+    HAKO_RETURN_IF_ERROR(result.status());
+    report = *std::move(result);
+    return refuse_existing();  // one that was created meanwhile
+  });
+  HAKO_RETURN_IF_ERROR(salvaged);
+  return *std::move(report);
+}
+HAKO_OR_NO_MEMORY
+
+}  // namespace hako
+
+#include "hako/dbm/hash_salvage-inl.h"
+#include "hako/dbm/tree_salvage-inl.h"

@@ -1,0 +1,239 @@
+// Reads the undamaged records of a damaged hash file, for a salvage.
+//
+// Which records belong to the state is known in one of three ways:
+//   1. The file was closed, and the index passes its check: the records that the index names, each
+//      read at its place. Stamps and the headers of extents are not needed.
+//   2. Otherwise the records of the last synchronized state, by their stamps, as recovery finds them
+//      (format/stamp.h): by a scan of the extents. If some are missing, the space between the
+//      extents is scanned too, as a header may be damaged. There the stamp must be live or recent:
+//      an extent that was given back has no live record, but may have very old stamps of others.
+//   3. As 2, but of the state that a killed process has left in the page cache, if this is a mapped
+//      file of this boot. An update that the process was making may be missing.
+//
+// Every record that is shown has passed the check that covers key, value and place, so its value is
+// one that it had in this file. A stamp has no check, so in the cases 2 and 3 damage may make a
+// dead record look live. What is left of the index disproves most of these (hash/salvaged_index.h).
+// If the live record of the key is there too, the caller is shown both.
+//
+// Takes the memory of the index, and 12 bytes a record in case 1. Not thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hako/base/status.h"
+#include "hako/format/hash_file_format.h"
+#include "hako/hash/extent_bytes.h"
+#include "hako/hash/extent_file.h"
+#include "hako/hash/heap_file.h"
+#include "hako/hash/salvaged_index.h"
+#include "hako/storage/damaged_file.h"
+
+namespace hako::hash {
+
+template <File FileT>
+class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
+  using Source = storage::DamagedFile<FileT>;
+  using Base = HeapFile<Source>;
+  using Head = typename Base::Head;
+  using Kind = SalvageReport::Kind;
+
+ public:
+  // Finds the state. The report and the file must outlive the object.
+  static StatusOr<std::unique_ptr<HeapSalvage>> Open(const FileT& file, SalvageReport* report) {
+    Source source(file, *report);
+    HAKO_ASSIGN_OR_RETURN(auto found, storage::SalvageSuperBlock<format::HashSuperBlock>(source, ExtentFile<Source>::kKind));
+    source.Claim(found.block.tail);
+    const std::optional<format::LiveState> live = LiveStateOf(source, found.block);
+    if (live) source.Claim(live->tail);
+    source.ShowSuperBlock(found.block);
+    HAKO_ASSIGN_OR_RETURN(auto extents, ExtentFile<Source>::Open(std::move(source), 0, 0));
+    std::unique_ptr<HeapSalvage> self(new HeapSalvage(std::move(extents), report));
+    // A superblock of a closed file is only followed by one that names the same state.
+    if (found.may_be_older && found.block.clean != 1)
+      report->notes.emplace_back("one superblock is lost: it may have named a later synchronization than the other");
+    if (live) self->UseLiveState(*live);
+    return self;
+  }
+
+  const format::HashSuperBlock& super() const { return this->extents_->super(); }
+  // The number of records of the state; nullopt = unknown.
+  std::optional<std::uint64_t> num_expected() const { return is_live_ ? std::nullopt : std::optional(super().num_records.get()); }
+  std::uint64_t applied_index() const { return applied_index_; }
+  // Whether the updates of the log come after this state.
+  bool NeedsLog() const { return !is_live_ && super().log_id != log::DatabaseId{}; }
+
+  // Calls take(key, value, stray) for each record. `stray`: from outside all extents; not to be
+  // taken if there is another record of this key. Returns the first error of `take`.
+  template <class Take>
+  Status Run(Take&& take) {
+    FindExtents();
+    if (super().clean == 1 && index_.Load(*this->extents_)) return TakeNamed(take);
+    HAKO_RETURN_IF_ERROR(TakeExtents(take));
+    if (num_expected() && num_taken_ >= *num_expected()) return absl::OkStatus();
+    HAKO_RETURN_IF_ERROR(TakeBetween(take));
+    if (num_expected() && num_taken_ >= *num_expected()) return absl::OkStatus();
+    for (const Suspect& suspect : suspects_) report_->Add(Kind::kRecord, suspect.offset, suspect.size, suspect.key);
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Suspect {
+    std::uint64_t offset, size;
+    std::string key;
+  };
+  static constexpr std::size_t kReadableKeyMax = 1 << 20;
+
+  HeapSalvage(std::unique_ptr<ExtentFile<Source>> extents, SalvageReport* report)
+      : Base(std::move(extents)), report_(report), epoch_(super().epoch), applied_index_(super().applied_index), index_(*report) {}
+
+  // ---- the state of a killed process ----
+
+  static std::optional<format::LiveState> LiveStateOf(const Source& source, const format::HashSuperBlock& super) {
+    format::LiveState live{};
+    FileIdentity identity;
+    if constexpr (requires { source.file().MapIdentity(); }) {
+      identity = source.file().MapIdentity();
+    } else if constexpr (KernelBackedFile<FileT>) {
+      identity = source.file().Identity();
+    } else {
+      return std::nullopt;
+    }
+    const bool is_read = source.ReadAt(format::kLiveStateOffset, std::as_writable_bytes(std::span(&live, 1))).ok();
+    const std::uint64_t tail_max = std::uint64_t{1} << (32 + std::min<std::uint32_t>(super.align_pow, 6));
+    const bool counts = is_read && super.clean != 1 && ExtentFile<Source>::IsOf(live, identity) && live.tail >= super.tail &&
+                        live.tail % format::kExtentUnit == 0 && live.tail <= std::min(tail_max, source.end()) && live.epoch > super.epoch &&
+                        live.epoch - super.epoch < format::kEpochsAhead && live.clearing != format::kClearing;
+    return counts ? std::optional(live) : std::nullopt;
+  }
+  void UseLiveState(const format::LiveState& live) {
+    is_live_ = true;
+    epoch_ = live.epoch;
+    applied_index_ = live.applied_index;
+    this->extents_->SetTail(live.tail);
+    report_->notes.emplace_back(
+        "a killed process had the file mapped: its updates are salvaged, except those that it was making, which may be there in part; the "
+        "number of lost records is unknown");
+  }
+
+  // ---- extents ----
+
+  void FindExtents() {
+    const std::uint64_t end = this->extents_->tail();
+    for (std::uint64_t at = format::kFirstExtent; at < end;) {
+      const StatusOr<std::uint64_t> bytes = this->extents_->HeapExtentBytes(at);
+      const std::uint64_t size = bytes.ok() ? *bytes : 0;
+      if (size != 0) heap_.push_back({at, size});
+      at += std::max(size, format::kExtentUnit);
+    }
+  }
+  // The space between the extents of records.
+  std::vector<Extent> Between() const {
+    std::vector<Extent> gaps;
+    std::uint64_t begin = format::kFirstExtent;
+    for (const Extent& extent : heap_) {
+      if (extent.offset > begin) gaps.push_back({begin, extent.offset - begin});
+      begin = extent.offset + extent.bytes;
+    }
+    if (this->extents_->tail() > begin) gaps.push_back({begin, this->extents_->tail() - begin});
+    return gaps;
+  }
+  // Reports that a record lies at this offset outside all extents, once for each space between two.
+  void NoteOutside(std::uint64_t offset) {
+    const auto next = std::ranges::upper_bound(heap_, offset, {}, &Extent::offset);
+    const std::uint64_t begin = next == heap_.begin() ? format::kFirstExtent : (next - 1)->offset + (next - 1)->bytes;
+    if (offset < begin || std::ranges::binary_search(outside_, begin)) return;
+    outside_.insert(std::ranges::upper_bound(outside_, begin), begin);
+    report_->Add(Kind::kExtentHeader, begin, sizeof(format::HeapExtentHeader));
+  }
+
+  // ---- one record ----
+
+  // The head of the record at `offset`, whatever its stamp says; false if it cannot be one.
+  bool ReadHead(WindowBytes<Source>& bytes, std::uint64_t offset, std::uint64_t end, Head* head) const {
+    if (offset >= end || end - offset < format::kShortHead) return false;
+    const auto size = std::min<std::uint64_t>(format::kRecordHeadMax, end - offset);
+    char copy[format::kRecordHeadMax] = {};
+    std::memcpy(copy, bytes.Get(offset, size), size);
+    return DecodeAnyHead(copy, end - offset, offset, head);
+  }
+  // REQUIRES: `bytes` has kRecordHeadMax bytes
+  bool DecodeAnyHead(char* bytes, std::uint64_t size, std::uint64_t offset, Head* head) const {
+    const std::uint16_t any_valid = format::Stamp::Ancient().bits();
+    std::memcpy(bytes + Base::kStampAt, &any_valid, sizeof(any_valid));
+    return this->DecodeWholeHead(bytes, size, offset, head);
+  }
+  // The record behind an intact head, in `bytes` or in `room`; nullopt if it is damaged.
+  std::optional<RecordView> ReadRecord(WindowBytes<Source>& bytes, std::uint64_t offset, const Head& head, std::string* room) const {
+    const std::uint64_t size = head.lengths.key_size + head.lengths.value_size, at = offset + head.key_at();
+    if (offset + head.size() > this->extents_->file().end()) return std::nullopt;  // before any memory is taken
+    const char* content = nullptr;
+    if (size <= WindowBytes<Source>::kWhole) {
+      content = bytes.Get(at, size);
+    } else {
+      room->resize(size);
+      if (!this->extents_->Read(at, room->data(), size).ok()) return std::nullopt;
+      content = room->data();
+    }
+    const RecordView record{{content, head.lengths.key_size}, {content + head.lengths.key_size, head.lengths.value_size}};
+    return this->IsIntact(head, record, offset) ? std::optional(record) : std::nullopt;
+  }
+  std::string_view KeyBehind(WindowBytes<Source>& bytes, std::uint64_t offset, const Head& head) const {
+    if (head.lengths.key_size > kReadableKeyMax) return {};
+    return {bytes.Get(offset + head.key_at(), head.lengths.key_size), head.lengths.key_size};
+  }
+
+  // The hash of the key of the record there; nullopt if its head is damaged, or there is none.
+  std::optional<std::uint64_t> KeyHashAt(std::uint32_t handle) const {
+    const std::uint64_t offset = this->OffsetOf(handle), end = this->extents_->tail();
+    if (!this->IsPlace(offset)) return std::nullopt;
+    char bytes[format::kRecordHeadMax] = {};
+    if (!this->extents_->Read(offset, bytes, std::min<std::uint64_t>(sizeof(bytes), end - offset)).ok()) return std::nullopt;
+    Head head;
+    if (!DecodeAnyHead(bytes, end - offset, offset, &head) || head.lengths.key_size > kReadableKeyMax) return std::nullopt;
+    std::string key(head.lengths.key_size, '\0');
+    if (!this->extents_->Read(offset + head.key_at(), key.data(), key.size()).ok()) return std::nullopt;
+    return this->KeyHash(key);
+  }
+
+  // ---- 1. by the index ----
+
+  template <class Take>
+  Status TakeNamed(Take& take);
+
+  // ---- 2. by stamps ----
+
+  template <class Take>
+  Status TakeExtents(Take& take);
+  template <class Take>
+  Status TakeBetween(Take& take);
+  bool IsRecent(format::Stamp stamp) const;
+  template <class Take>
+  Status TakeScanned(const typename Base::ScannedRecord& record, bool is_stray, Take& take);
+  void AddSuspects(const std::vector<std::uint64_t>& doubts, const std::vector<Extent>& kept, std::uint64_t end);
+
+  SalvageReport* const report_;
+  bool is_live_ = false;  // case 3
+  std::uint64_t epoch_;   // of the state
+  std::uint64_t applied_index_;
+  std::vector<Extent> heap_;            // extents of records, by offset
+  std::vector<std::uint64_t> outside_;  // the spaces between them where a header is damaged
+  SalvagedIndex<FileT> index_;
+  std::uint64_t num_taken_ = 0;
+  std::vector<Suspect> suspects_;
+  WindowBytes<Source> window_{*this->extents_};
+  std::string room_;
+};
+
+}  // namespace hako::hash
+
+#include "hako/hash/heap_salvage-inl.h"

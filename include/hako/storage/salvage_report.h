@@ -1,0 +1,86 @@
+// What a salvage has found (dbm/salvage.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace hako {
+
+// The result of a salvage: what the new database has, and what was lost.
+struct SalvageReport {
+  // The kinds of damaged places.
+  enum class Kind {
+    kSuperBlock,    // one of the two superblocks
+    kUnreadable,    // bytes that the device does not return
+    kTruncated,     // bytes behind the end of the file
+    kRecord,        // a record of a hash table; without a sound index, also what only looks like one
+    kExtentHeader,  // where a hash table should say that an extent has records
+    kIndex,         // the index of a hash table, which is rebuilt
+    kPageMap,       // a part of the table of a tree that says where pages lie
+    kPage,          // a page of a tree
+    kLongValue,     // a long value of a tree that fails its check, or that no undamaged page names
+  };
+  // A place of the damaged file.
+  struct Place {
+    Kind kind = Kind::kRecord;  // what is damaged
+    std::uint64_t offset = 0;   // of its first byte
+    std::uint64_t size = 0;     // in bytes; 0 = unknown
+    std::string key;            // of the record, if it is still readable; else empty
+  };
+  // A range of keys, [from, to), or from `from` on without `to`.
+  struct LostRange {
+    std::string from;               // the first key
+    std::optional<std::string> to;  // the key behind it
+  };
+  static constexpr std::size_t kPlacesMax = 100'000;  // entries of `places`, and of `lost_ranges`
+
+  std::uint64_t num_records = 0;          // in the new database, without the updates of the log
+  std::optional<std::uint64_t> num_lost;  // records that are missing; nullopt = unknown
+  std::uint64_t num_updates = 0;          // of the log, made in the new database
+  std::uint64_t num_places = 0;           // damaged places, listed or not
+  std::vector<Place> places;              // the first kPlacesMax of them
+  std::vector<LostRange> lost_ranges;     // of a tree: where all records are lost
+  std::vector<std::string> notes;         // why the new database may lack updates beside the lost records
+
+  // Whether the new database has everything that the damaged one had: damage has cost nothing.
+  bool IsComplete() const { return num_lost == std::optional<std::uint64_t>(0) && notes.empty(); }
+
+  // Adds a damaged place.
+  void Add(Kind kind, std::uint64_t offset, std::uint64_t size, std::string_view key = {}) {
+    ++num_places;
+    if (places.size() < kPlacesMax) places.push_back({kind, offset, size, std::string(key)});
+  }
+};
+
+// The name of a kind, for people to read: "superblock".
+constexpr std::string_view NameOf(SalvageReport::Kind kind) {
+  using enum SalvageReport::Kind;
+  switch (kind) {
+    case kSuperBlock:
+      return "superblock";
+    case kUnreadable:
+      return "unreadable";
+    case kTruncated:
+      return "truncated";
+    case kRecord:
+      return "record";
+    case kExtentHeader:
+      return "extent header";
+    case kIndex:
+      return "index";
+    case kPageMap:
+      return "page map";
+    case kPage:
+      return "page";
+    case kLongValue:
+      return "long value";
+  }
+  return "unknown";
+}
+
+}  // namespace hako

@@ -1,0 +1,227 @@
+// Reads the undamaged records of a damaged tree file, for a salvage.
+//
+// The page map names all pages and long values of the last checkpoint, with their checks. So the
+// leaves are found by the map, not by the inner pages, and each image that passes its check is of
+// the checkpoint, not an older one. A damaged node of the map costs the images below it: an image
+// has no check inside it, and the file may have older images of the same page, so a scan of the
+// file could not tell right values from stale ones.
+//
+// Records are shown in key order: leaves are sorted by their low fences. The keys between the
+// fences of two leaves that are not neighbours are a lost range.
+//
+// A long value could look like the image of a page, check included. Every id that a leaf names as a
+// long value is therefore not taken for a page.
+//
+// Takes memory for the low fence of each leaf, and 40 bytes for each page and long value. Not
+// thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hako/base/aligned_buffer.h"
+#include "hako/base/hash.h"
+#include "hako/base/page_codec.h"
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+#include "hako/format/page_format.h"
+#include "hako/format/record_format.h"
+#include "hako/format/tree_file_format.h"
+#include "hako/storage/damaged_file.h"
+#include "hako/storage/salvage_report.h"
+#include "hako/tree/page_encoding.h"
+#include "hako/tree/page_image.h"
+
+namespace hako::tree {
+
+template <File FileT, PageCodec Codec>
+class PageSalvage {
+  using Kind = SalvageReport::Kind;
+  using Entry = format::PageEntry;
+
+ public:
+  // `super` is checked. The file and the order must outlive the object.
+  PageSalvage(const storage::DamagedFile<FileT>& file, const format::TreeSuperBlock& super, const format::PageOrder& order)
+      : file_(file), report_(file.report()), super_(super), order_(order) {}
+
+  // Calls take(key, value) for each record, in key order. Returns the first error of `take`.
+  template <class Take>
+  Status Run(Take&& take) {
+    if (super_.root == 0) return absl::OkStatus();  // no checkpoint yet
+    for (unsigned root = 0; root < format::kMapRoots; ++root) FindBelow(format::kMapLevels - 1, root, super_.map[root]);
+    SeparateLongValues();
+    const auto has_lower_fence = [this](const Leaf& a, const Leaf& b) {
+      if (!a.low || !b.low) return b.low && !a.low;
+      return order_.compare(*a.low, *b.low) < 0;
+    };
+    std::ranges::stable_sort(leaves_, has_lower_fence);
+    std::optional<std::string> from = "";  // where the next leaf should begin; nullopt = nowhere
+    for (const Leaf& leaf : leaves_) {
+      if (from && leaf.low.value_or("") != *from) AddLostRange(*from, leaf.low.value_or(""));
+      HAKO_RETURN_IF_ERROR(TakeLeaf(leaf, &from, take));
+    }
+    if (from) AddLostRange(*from, std::nullopt);
+    ReportUnnamed();
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Image {
+    std::uint32_t id = 0;
+    bool is_sound = false;  // an inner page, or a long value that a leaf names
+    Entry entry{};
+  };
+  struct Leaf {
+    Image image;
+    std::optional<std::string> low;  // its low fence, if it has one
+  };
+
+  static std::uint64_t OffsetOf(const Entry& entry) { return entry.place() * format::kTreeUnit; }
+  static std::uint64_t SizeOf(const Entry& entry) { return entry.units() * format::kTreeUnit; }
+  bool IsInside(const Entry& entry) const {
+    return entry.place() >= format::kTreeFirstUnit && entry.place() <= super_.end && entry.units() <= super_.end - entry.place();
+  }
+  std::uint64_t SeedOf(std::uint64_t number) const { return MixBits(super_.secret ^ number); }
+  // Whether the bytes that the entry names, without those from `size` on, pass its check.
+  bool Read(const Entry& entry, std::uint64_t seed, std::span<std::byte> out) const {
+    return IsInside(entry) && file_.ReadAt(OffsetOf(entry), out).ok() && Hash64(out.data(), out.size(), seed) == entry.check;
+  }
+
+  // Finds the images that a node of the map names, and those of the nodes below it.
+  void FindBelow(unsigned level, std::uint64_t number, const Entry& named) {
+    if (named.IsNone()) return;
+    std::array<Entry, format::kMapFanout> node;
+    if (SizeOf(named) != sizeof(node) || !Read(named, SeedOf((level + 1ull) << 32 | number), std::as_writable_bytes(std::span(node)))) {
+      report_.Add(Kind::kPageMap, OffsetOf(named), sizeof(node));
+      return;
+    }
+    for (std::uint64_t i = 0; i < format::kMapFanout; ++i) {
+      const std::uint64_t below = number * format::kMapFanout + i;
+      if (level > 0) {
+        FindBelow(level - 1, below, node[i]);
+      } else if (!node[i].IsNone() && below < super_.id_end) {
+        Sort({.id = static_cast<std::uint32_t>(below), .entry = node[i]});
+      }
+    }
+  }
+
+  // The page of an image, in memory of this object until the next call; nullopt if it is damaged,
+  // or the image is a long value.
+  std::optional<PageImage> ReadPage(const Image& image) {
+    if (SizeOf(image.entry) > format::kPageImageMax) return std::nullopt;
+    const std::span<std::byte> bytes(image_.get(), SizeOf(image.entry)), room(page_.get(), format::kPageImageMax + 8);
+    if (!Read(image.entry, SeedOf(image.id), bytes)) return std::nullopt;
+    const auto unpacked = Unpack<Codec>(image.id, bytes, room);
+    if (!unpacked.ok()) return std::nullopt;
+    auto page = PageImage::Parse(image.id, *unpacked, order_, super_.id_end);
+    return page.ok() ? std::optional(*std::move(page)) : std::nullopt;
+  }
+
+  // Decides what an image is, as far as it shows. Images come in ascending order of their ids.
+  void Sort(Image image) {
+    const std::optional<PageImage> page = ReadPage(image);
+    if (!page || page->shape().level() > 0) {
+      image.is_sound = page.has_value();
+      others_.push_back(image);
+      return;
+    }
+    const bool has_low = (page->edges() & format::PageTail::kNoLow) == 0;
+    leaves_.push_back({image, has_low ? std::optional(std::string(page->low())) : std::nullopt});
+    for (unsigned i = 0; i < page->shape().count; ++i) {
+      if (const auto value = page->ValueAt(i, order_); value.is_long) named_.push_back(LongValueOf(value).place);
+    }
+  }
+  static format::OverflowValue LongValueOf(const PageImage::Value& value) {
+    format::OverflowValue name;
+    std::memcpy(&name, value.bytes.data(), sizeof(name));
+    return name;
+  }
+
+  // Moves long values that look like pages to the others.
+  void SeparateLongValues() {
+    std::ranges::sort(named_);
+    const auto is_named = [this](const Image& image) { return std::ranges::binary_search(named_, std::uint64_t{image.id}); };
+    for (Image& image : others_) image.is_sound = image.is_sound && !is_named(image);
+    for (const Leaf& leaf : leaves_) {
+      if (is_named(leaf.image)) others_.push_back(leaf.image);
+    }
+    std::erase_if(leaves_, [&](const Leaf& leaf) { return is_named(leaf.image); });
+    std::ranges::sort(others_, {}, &Image::id);
+  }
+
+  template <class Take>
+  Status TakeLeaf(const Leaf& leaf, std::optional<std::string>* end, Take& take) {
+    const std::optional<PageImage> page = ReadPage(leaf.image);
+    if (!page) {  // the device has returned other bytes than before
+      report_.Add(Kind::kPage, OffsetOf(leaf.image.entry), SizeOf(leaf.image.entry));
+      return absl::OkStatus();
+    }
+    const bool has_high = (page->edges() & format::PageTail::kNoHigh) == 0;
+    *end = has_high ? std::optional(std::string(page->high())) : std::nullopt;
+    PageImage::KeyBuffer buffer;
+    for (unsigned i = 0; i < page->shape().count; ++i) {
+      const std::string_view key = page->Key(i, order_, buffer);
+      const PageImage::Value value = page->ValueAt(i, order_);
+      if (!value.is_long) {
+        HAKO_RETURN_IF_ERROR(take(key, value.bytes));
+      } else if (ReadLong(LongValueOf(value), key)) {
+        HAKO_RETURN_IF_ERROR(take(key, std::string_view(long_)));
+      }
+    }
+    return absl::OkStatus();
+  }
+  // Reads a value to long_, or reports that it is damaged.
+  bool ReadLong(const format::OverflowValue& name, std::string_view key) {
+    const auto found = std::ranges::lower_bound(others_, name.place, {}, &Image::id);
+    if (found == others_.end() || found->id != name.place) {
+      report_.Add(Kind::kLongValue, 0, name.size, key);  // the page map has lost it
+      return false;
+    }
+    found->is_sound = true;
+    const Entry& entry = found->entry;
+    // Before any memory is taken: a file that was cut has no room for it.
+    const bool has_size = name.size <= kValueSizeMax && format::TreeUnitsFor(name.size) == entry.units();
+    if (has_size && IsInside(entry) && OffsetOf(entry) + name.size <= file_.end()) {
+      long_.resize(name.size);
+      if (Read(entry, SeedOf(found->id), std::as_writable_bytes(std::span(long_)))) return true;
+    }
+    report_.Add(Kind::kLongValue, OffsetOf(entry), SizeOf(entry), key);
+    return false;
+  }
+
+  // Images that are neither a page nor named as a long value. The head of a page that is damaged
+  // elsewhere still tells that it is one.
+  void ReportUnnamed() {
+    for (const Image& image : others_) {
+      if (image.is_sound) continue;
+      format::PageImageHeader header{};
+      const bool is_read = file_.ReadAt(OffsetOf(image.entry), std::as_writable_bytes(std::span(&header, 1))).ok();
+      const bool is_page = SizeOf(image.entry) <= format::kPageImageMax && is_read && header.id == image.id;
+      report_.Add(is_page ? Kind::kPage : Kind::kLongValue, OffsetOf(image.entry), SizeOf(image.entry));
+    }
+  }
+  void AddLostRange(const std::string& from, const std::optional<std::string>& to) {
+    if (report_.lost_ranges.size() < SalvageReport::kPlacesMax) report_.lost_ranges.push_back({from, to});
+  }
+
+  const storage::DamagedFile<FileT>& file_;
+  SalvageReport& report_;
+  const format::TreeSuperBlock super_;
+  const format::PageOrder& order_;
+  std::vector<Leaf> leaves_;          // by id, then by their low fences
+  std::vector<Image> others_;         // by id
+  std::vector<std::uint64_t> named_;  // ids of long values that leaves name
+  const AlignedBuffer image_ = MakeAlignedBuffer(format::kPageImageMax + 8), page_ = MakeAlignedBuffer(format::kPageImageMax + 8);
+  std::string long_;
+};
+
+}  // namespace hako::tree
