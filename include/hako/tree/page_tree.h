@@ -249,10 +249,10 @@ class PageTree {
     }
   }
   static Status ErrorOf(const WriterState& writer) {
-    if constexpr (Space::kResident)
-      return absl::OkStatus();
-    else
+    if constexpr (requires { writer.error; })
       return writer.error;
+    else
+      return absl::OkStatus();
   }
   HAKO_INLINE bool Descend(std::string_view key, Reached* reached) const;
   bool DescendTo(unsigned level, std::string_view key, Reached* reached) const;
