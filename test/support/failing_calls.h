@@ -48,6 +48,9 @@ class FailingCalls {
     armed_ = false;
   }
 
+  // Called with the file or directory that an fsync has made durable; nullptr = nothing is called.
+  std::atomic<void (*)(int fd)> on_fsync{nullptr};
+
   // Rings made from now on are refused, as in a sandbox.
   void RefuseRings(bool refuse) { refuses_rings_ = refuse; }
   bool refuses_rings() const { return refuses_rings_; }

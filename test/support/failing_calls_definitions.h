@@ -89,7 +89,10 @@ int fdatasync(int fd) {
 }
 
 int fsync(int fd) {
-  return hako::internal::DoOrFail(hako::CallKind::kSync, [fd] { return hako::internal::SyncOrNot(fd, SYS_fsync); });
+  const int result = hako::internal::DoOrFail(hako::CallKind::kSync, [fd] { return hako::internal::SyncOrNot(fd, SYS_fsync); });
+  const auto on_fsync = hako::FailingCalls::Instance().on_fsync.load();
+  if (result == 0 && on_fsync != nullptr) on_fsync(fd);
+  return result;
 }
 
 int fallocate(int fd, int mode, off_t offset, off_t size) {

@@ -284,6 +284,7 @@ class PageTree {
     return FetchFrom(leaf, key, sink);
   }
   [[gnu::noinline]] Status FetchSlowly(Writers& writers, std::string_view key, SinkRef sink);
+  Status FetchLocked(std::string_view key, SinkRef sink);
   // The name of a key's long value in a leaf that is not locked; nullopt if it has none, or if a
   // writer interfered.
   std::optional<format::OverflowValue> FindLong(const Reached& leaf, std::string_view key) const;
