@@ -101,6 +101,7 @@ class Machine {
     ASSERT_NO_FATAL_FAILURE(CheckCrashes());
     states_ = {*found};
     acknowledged_ = durable_ = 0;
+    is_logged_ = logs();
     for (int i = 0; i < count && !testing::Test::HasFatalFailure(); ++i) {
       ASSERT_NO_FATAL_FAILURE(Operate());
       if (random_.OneIn(25)) TakeCrash();
@@ -114,7 +115,8 @@ class Machine {
     }
     const bool is_cut = random_.OneIn(2);
     files_ = is_cut ? directory_.Crash(random_, 2) : directory_.Kill();
-    const auto first = states_.begin() + static_cast<std::ptrdiff_t>(is_cut ? durable_ : acknowledged_);
+    if (is_cut) acknowledged_ = durable_;
+    const auto first = states_.begin() + static_cast<std::ptrdiff_t>(acknowledged_);
     allowed_.assign(first, logs() ? states_.end() : first + 1);
     const auto on_event = std::exchange(directory_.on_event, nullptr);
     (void)(*opened)->Close();  // of the dead process
@@ -227,7 +229,7 @@ class Machine {
 
   // Without a log, a crash leaves the last snapshot, or the one that is being written.
   bool IsAllowed(const Records& found, std::size_t first, std::size_t last) const {
-    if (!logs()) return found == states_[first] || found == states_[last];
+    if (!is_logged_) return found == states_[first] || found == states_[last];
     const auto begin = states_.begin();
     return std::count(begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(last) + 1, found) > 0;
   }
@@ -276,6 +278,7 @@ class Machine {
   WriteBatch batch_;
   std::uint64_t salt_ = 0;
   bool updates_beside_ = false;
+  bool is_logged_ = false;  // states_
   std::vector<Crash> crashes_;
   Memories files_;
   std::vector<Records> allowed_ = {{}};  // states that the next life may find

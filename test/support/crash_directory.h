@@ -160,7 +160,7 @@ class DirectoryCrashFile : public MappedCrashFile {
   Status Sync() { return SyncRange(0, Size()); }
   Status SyncRange(std::uint64_t offset, std::size_t size) {
     HAKO_RETURN_IF_ERROR(MappedCrashFile::SyncRange(offset, size));
-    return locked_.Sync();
+    return std::exchange(is_named_, true) ? absl::OkStatus() : locked_.Sync();
   }
   Status Close() { return locked_.Close(); }
 
@@ -170,6 +170,7 @@ class DirectoryCrashFile : public MappedCrashFile {
 
   PositionalParallelFile locked_;
   bool is_log_;
+  bool is_named_ = false;  // durably
 };
 
 static_assert(ReplaceableFile<DirectoryCrashFile> && MappedFile<DirectoryCrashFile> && KernelBackedFile<DirectoryCrashFile>);
@@ -177,8 +178,8 @@ static_assert(ReplaceableFile<DirectoryCrashFile> && MappedFile<DirectoryCrashFi
 }  // namespace hako
 
 extern "C" [[gnu::weak]] int fsync(int fd) {
-  const auto result = static_cast<int>(syscall(SYS_fsync, fd));
   const auto on_fsync = hako::FailingCalls::Instance().on_fsync.load();
-  if (result == 0 && on_fsync != nullptr) on_fsync(fd);
-  return result;
+  if (on_fsync == nullptr) return static_cast<int>(syscall(SYS_fsync, fd));
+  on_fsync(fd);
+  return 0;
 }

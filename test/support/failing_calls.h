@@ -48,7 +48,7 @@ class FailingCalls {
     armed_ = false;
   }
 
-  // Called with the file or directory that an fsync has made durable; nullptr = nothing is called.
+  // If not nullptr, it is called in place of fsync.
   std::atomic<void (*)(int fd)> on_fsync{nullptr};
 
   // Rings made from now on are refused, as in a sandbox.
