@@ -1,6 +1,7 @@
 // TinyDBM and BabyDBM opened with a path: what their snapshots have, and how they fail. What they share
 // with the databases in files is in log_test.cc.
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -27,6 +28,7 @@
 #include "support/checked_value.h"
 #include "support/child_process.h"
 #include "support/crash_child.h"
+#include "support/failing_calls.h"
 #include "support/random.h"
 #include "support/small_disk.h"
 #include "support/status_matchers.h"
@@ -310,6 +312,38 @@ TYPED_TEST(MemoryLogTest, GoesOnWhileTheDeviceIsFull) {
   ASSERT_THAT(db->Set("more", value), IsOk());
   ASSERT_THAT(db->Close(), IsOk());
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(std::filesystem::path(path).parent_path()), {}), 1);
+}
+
+// Every system call of opening, saving and closing fails in turn, once or from then on.
+TYPED_TEST(MemoryLogTest, FailedCallsLoseNothing) {
+  {
+    ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path_));
+    ASSERT_THAT(db->Set("key", "0"), IsOk());
+  }
+  std::uint64_t fired = 1;
+  for (std::uint64_t call = 1; fired > 0; ++call) {
+    for (const bool forever : {true, false}) {
+      SCOPED_TRACE(std::to_string(call) + (forever ? " forever" : ""));
+      std::string least = "0";
+      FailingCalls::Instance().Arm({.error = call % 2 == 0 ? EIO : ENOSPC, .call = call, .forever = forever});
+      if (auto db = this->Open(this->path_); db.ok()) {
+        if ((*db)->Set("key", "1").ok()) least = "1";
+        (void)(*db)->Synchronize(SyncMode::kHard);
+        if ((*db)->Set("key", "2").ok()) least = "2";
+        EXPECT_THAT((*db)->Get("key"), IsOkAndHolds(least));
+        (void)(*db)->Close();
+      }
+      fired = FailingCalls::Instance().fired();
+      FailingCalls::Instance().Disarm();
+      ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path_));
+      ASSERT_EQ(db->Get("key").value(), least);
+      ASSERT_THAT(db->Verify(), IsOk());
+      ASSERT_THAT(db->Set("key", "0"), IsOk());
+      ASSERT_THAT(db->Close(), IsOk());
+    }
+    ASSERT_LT(call, 300u);
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(this->directory_.path()), {}), 1);
 }
 
 // ---- kills ----
