@@ -141,10 +141,12 @@ void ExpectGoldenSnapshots(std::uint32_t version, const std::string& writer) {
 }
 
 TEST(GoldenSnapshotTest, LoadsOrRefusesSnapshotsOfTinyDBM) {
-  for (std::uint32_t version = 1; version <= format::kSnapshotVersion; ++version) ExpectGoldenSnapshots<TinyDBM<MemoryFile>>(version, "tiny");
+  for (std::uint32_t version = 1; version <= format::kSnapshotVersion; ++version)
+    ExpectGoldenSnapshots<TinyDBM<MemoryFile>>(version, "tiny");
 }
 TEST(GoldenSnapshotTest, LoadsOrRefusesSnapshotsOfBabyDBM) {
-  for (std::uint32_t version = 1; version <= format::kSnapshotVersion; ++version) ExpectGoldenSnapshots<BabyDBM<MemoryFile>>(version, "baby");
+  for (std::uint32_t version = 1; version <= format::kSnapshotVersion; ++version)
+    ExpectGoldenSnapshots<BabyDBM<MemoryFile>>(version, "baby");
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ class LogTest : public testing::Test {
   using Database = typename Kind::Database;
   static constexpr auto kOptions = Kind::kOptions;
   static constexpr bool kIsTree = Kind::kIsTree, kIsInMemory = Kind::kIsInMemory;
-  static constexpr bool kReadsItsLog = kIsTree || kIsInMemory;  // when it is opened read-only
+  static constexpr bool kReadsItsLog = kIsTree || kIsInMemory;                          // when it is opened read-only
   static constexpr int kSlowness = kOptions.durability == Durability::kPower ? 10 : 1;  // each update is synced
 
   std::string path() const { return directory_.File("db"); }
@@ -102,9 +102,8 @@ class LogTest : public testing::Test {
   }
   TempDir directory_;
 };
-using Kinds =
-    testing::Types<Tree<MemoryMapParallelFile>, Tree<PositionalParallelFile>, Hash<MemoryMapParallelFile>, Hash<PositionalParallelFile>,
-                   Tiny, Baby>;
+using Kinds = testing::Types<Tree<MemoryMapParallelFile>, Tree<PositionalParallelFile>, Hash<MemoryMapParallelFile>,
+                             Hash<PositionalParallelFile>, Tiny, Baby>;
 TYPED_TEST_SUITE(LogTest, Kinds);
 
 TYPED_TEST(LogTest, HasEveryUpdateAfterAKill) {

@@ -83,7 +83,9 @@ class Machine {
   using Database = typename Kind::Database;
 
  public:
-  explicit Machine(std::uint64_t seed) : random_(seed) { directory_.on_event = [this](bool is_log) { OnEvent(is_log); }; }
+  explicit Machine(std::uint64_t seed) : random_(seed) {
+    directory_.on_event = [this](bool is_log) { OnEvent(is_log); };
+  }
   ~Machine() { directory_.Clear(); }
 
   // One life of a process, which ends by Close, a kill or a power cut.
@@ -242,8 +244,8 @@ class Machine {
   };
   void TakeCrash() {
     const bool is_kill = random_.OneIn(4);
-    crashes_.push_back({is_kill ? directory_.Kill() : directory_.Crash(random_, 2), is_kill, is_kill ? acknowledged_ : durable_,
-                        states_.size() - 1});
+    crashes_.push_back(
+        {is_kill ? directory_.Kill() : directory_.Crash(random_, 2), is_kill, is_kill ? acknowledged_ : durable_, states_.size() - 1});
   }
   void CheckCrashes() {
     const auto on_event = std::exchange(directory_.on_event, nullptr);
@@ -282,7 +284,7 @@ class Machine {
   std::vector<Crash> crashes_;
   Memories files_;
   std::vector<Records> allowed_ = {{}};  // states that the next life may find
-  std::vector<Records> states_ = {{}};  // after each update
+  std::vector<Records> states_ = {{}};   // after each update
   // The first of states_ that a kill, or a power cut, may leave.
   std::size_t acknowledged_ = 0, durable_ = 0;
   int num_crashes_ = 0, num_beside_ = 0;

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "dbm/concurrent_dbm_conformance.h"
 #include "dbm/dbm_conformance.h"
 #include "dbm/lifetime_dbm_conformance.h"
 #include "dbm/multi_dbm_conformance.h"
@@ -40,6 +41,7 @@ class PathSurroundings {
 using All = testing::Types<PathSurroundings<TinyDBM<>, TinyOptions{.log_bytes = 1 << 20}>,
                            PathSurroundings<BabyDBM<>, BabyOptions{.page_size = 256, .log_bytes = 1 << 20}>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Path, DBMConformance, All);
+INSTANTIATE_TYPED_TEST_SUITE_P(Path, ConcurrentDBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Path, MultiDBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Path, WriteBatchConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Path, LifetimeDBMConformance, All);

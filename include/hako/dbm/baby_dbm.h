@@ -61,9 +61,8 @@ namespace hako {
 //     ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
 //     Export                                        copy all records to another database
 template <File FileT = MemoryMapParallelFile, Comparator Compare = BytewiseComparator>
-class BabyDBM
-    : public TreeOperations<BabyDBM<FileT, Compare>, log::LoggedSpace<tree::PageArena, log::LogFileOf<FileT>>, Compare>,
-      public MemoryOperations<BabyDBM<FileT, Compare>, FileT, BabyOptions> {
+class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, log::LoggedSpace<tree::PageArena, log::LogFileOf<FileT>>, Compare>,
+                public MemoryOperations<BabyDBM<FileT, Compare>, FileT, BabyOptions> {
   using Space = log::LoggedSpace<tree::PageArena, log::LogFileOf<FileT>>;
   using Base = TreeOperations<BabyDBM, Space, Compare>;
   using Memory = MemoryOperations<BabyDBM, FileT, BabyOptions>;
@@ -87,14 +86,15 @@ class BabyDBM
   template <std::convertible_to<std::string> Path>  // no braces: those are options
   static StatusOr<std::unique_ptr<BabyDBM>> Open(const Path& path, const BabyOptions& options = {},
                                                  const FileOptions& file_options = {}) requires ReplaceableFile<FileT> HAKO_TRY {
-    return Memory::OpenAt(path, options, file_options, [&](auto place, auto log) { return Make(options, std::move(place), std::move(log), options); });
+    return Memory::OpenAt(path, options, file_options,
+                          [&](auto place, auto log) { return Make(options, std::move(place), std::move(log), options); });
   }
   HAKO_OR_NO_MEMORY
 
   // Closes the database if the application has not.
   ~BabyDBM() {
     (void)this->Close();
-    if (!this->IsClosed()) Seal();  // Open has failed
+    if (!this->IsClosed()) Seal();                                                    // Open has failed
     if (this->writers_.IsInherited() && this->AbandonFile()) (void)space_.release();  // its log belongs to the parent process
   }
 

@@ -131,7 +131,8 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
 
   // D::Open of a path: make(SnapshotPlace, LogPlace) returns the database, which is empty.
   template <class Make>
-  static StatusOr<std::unique_ptr<D>> OpenAt(const std::string& path, const Options& options, const FileOptions& file_options, Make&& make) {
+  static StatusOr<std::unique_ptr<D>> OpenAt(const std::string& path, const Options& options, const FileOptions& file_options,
+                                             Make&& make) {
     HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, file_options));
     StatusOr<std::unique_ptr<D>> dbm =
         make(SnapshotPlace<FileT>(std::move(file), path, file_options), LogPlace<LogFile>(path, file_options));

@@ -100,7 +100,8 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<hash::Rec
   template <std::convertible_to<std::string> Path>  // no braces: those are options
   static StatusOr<std::unique_ptr<TinyDBM>> Open(const Path& path, const TinyOptions& options = {},
                                                  const FileOptions& file_options = {}) requires ReplaceableFile<FileT> HAKO_TRY {
-    return Memory::OpenAt(path, options, file_options, [&](auto place, auto log) { return Make(options, std::move(place), std::move(log), options); });
+    return Memory::OpenAt(path, options, file_options,
+                          [&](auto place, auto log) { return Make(options, std::move(place), std::move(log), options); });
   }
   HAKO_OR_NO_MEMORY
 

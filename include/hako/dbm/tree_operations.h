@@ -179,8 +179,8 @@ Status TreeOperations<D, Space, Compare>::Redo(WriterState& writer, const format
 }
 
 template <class D, class Space, Comparator Compare>
-Status TreeOperations<D, Space, Compare>::RedoMulti(WriterState& writer, std::span<const std::string_view> keys,
-                                                 MultiUpdateRef visitor, const MultiExtras& extras) {
+Status TreeOperations<D, Space, Compare>::RedoMulti(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor,
+                                                    const MultiExtras& extras) {
   const KeyRange* before = nullptr;
   for (const KeyRange& range : extras.removed_ranges) {
     const bool is_valid = (!range.to || Compare::Compare(range.from, *range.to) < 0) &&
