@@ -156,8 +156,8 @@ class Machine {
     updates_beside_ = logs();
     const Status status = db_->Synchronize(SyncMode::kHard);
     updates_beside_ = directory_.is_full = false;
-    if (!is_full) ASSERT_THAT(status, IsOk());
     if (!status.ok()) {
+      ASSERT_TRUE(is_full) << status;
       ASSERT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
       ASSERT_THAT(db_->GetHealth(), IsOk());
       return;
