@@ -15,6 +15,10 @@ Status MemoryOperations<D, FileT, Options>::BeginAt(const Options& options) {
     const Action action = Action::Set(value);
     return self().template ProcessUnchecked<Action>(key, BlindUpdateRef(action));
   }));
+  if (const std::uint64_t incomplete = place_.incomplete_end(); incomplete != 0) {
+    HAKO_ASSIGN_OR_RETURN(const bool has_updates, this->log_place_.HasRecords());
+    if (has_updates) return DataLossError("the end block is damaged that names the log", incomplete);
+  }
   const auto keep = [](std::size_t, std::optional<std::string_view>) { return std::optional(Action::Keep()); };
   const MultiExtras extras{.applied_index = place_.end().applied_index, .removed_ranges = {}, .num_shown = 0};
   HAKO_RETURN_IF_ERROR(self().ProcessMultiIn(*writer, {}, MultiUpdateRef(keep), extras));

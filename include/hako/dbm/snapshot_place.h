@@ -49,6 +49,10 @@ class SnapshotPlace {
   const format::SnapshotEnd& end() const { return end_; }
   log::NamedLog log() const { return {end_.log.id, {end_.log.lsn, end_.log.sequence}, end_.log.secret}; }
 
+  // Where an end block was not completed, or is damaged; 0 = nowhere. The log that it was to name had no
+  // update yet, unless it is damage.
+  std::uint64_t incomplete_end() const { return has_incomplete_end_ ? offset_ : 0; }
+
   // Calls Status visit(key, value) for each record, up to its first error. An empty file has none.
   template <class F>
   Status Load(F&& visit) {
@@ -58,6 +62,7 @@ class SnapshotPlace {
     end_ = reader.end();
     offset_ = reader.offset();
     unnamed_offset_ = reader.unnamed_offset();
+    has_incomplete_end_ = reader.has_incomplete_end();
     id_ = reader.version() == format::kSnapshotVersion ? reader.id() : 0;
     return absl::OkStatus();
   }
@@ -131,6 +136,7 @@ class SnapshotPlace {
   FileOptions options_;
   std::uint64_t id_ = 0;  // of the snapshot; 0: it is to be replaced
   format::SnapshotEnd end_;
+  bool has_incomplete_end_ = false;
   std::uint64_t offset_ = 0;          // of the next end block
   std::uint64_t unnamed_offset_ = 0;  // behind the last end block that names no log; 0: all do
 };

@@ -9,7 +9,8 @@
 // block of another snapshot or place does not validate.
 //
 // Further end blocks may follow, which differ in the log that they name: the last one that validates
-// counts. One that does not was not completed, and nothing depends on it yet.
+// counts. One that does not was not completed, and the log that it was to name has no update yet; else
+// it is damaged.
 //
 // Version history
 //   1  the first: one end block, whose payload is the total number of records as a u64

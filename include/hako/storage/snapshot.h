@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -122,6 +123,8 @@ class SnapshotReader {
   const format::SnapshotEnd& end() const { return end_; }
   std::uint64_t offset() const { return offset_; }
   std::uint64_t unnamed_offset() const { return unnamed_offset_; }
+  // Whether another end block begins there that does not validate.
+  bool has_incomplete_end() const { return has_incomplete_end_; }
   std::uint32_t version() const { return header_.version; }
   std::uint64_t id() const { return header_.id; }
 
@@ -173,10 +176,18 @@ class SnapshotReader {
     std::string payload;
     for (;;) {
       const StatusOr<std::uint32_t> records = ReadBlock(&payload);
-      if (absl::IsDataLoss(records.status()) || (records.ok() && *records != 0)) return absl::OkStatus();
+      if (absl::IsDataLoss(records.status()) || (records.ok() && *records != 0)) return LookForIncompleteEnd();
       HAKO_RETURN_IF_ERROR(records.status());
       HAKO_RETURN_IF_ERROR(TakeEnd(payload, total));
     }
+  }
+  // Space that was allocated ahead is zero.
+  Status LookForIncompleteEnd() {
+    std::array<std::byte, sizeof(format::SnapshotBlockHeader) + sizeof(format::SnapshotEnd)> bytes;
+    const auto rest = std::span(bytes).first(std::min<std::uint64_t>(file_.Size() - offset_, bytes.size()));
+    HAKO_RETURN_IF_ERROR(file_.ReadAt(offset_, rest));
+    has_incomplete_end_ = std::ranges::any_of(rest, [](std::byte byte) { return byte != std::byte{0}; });
+    return absl::OkStatus();
   }
   template <class F>
   static Status ForEachIn(std::string_view payload, std::uint32_t records, std::uint64_t offset, F& visit) {
@@ -196,6 +207,7 @@ class SnapshotReader {
   format::SnapshotHeader header_{};
   format::SnapshotEnd end_;
   std::uint64_t offset_ = 0, unnamed_offset_ = 0;
+  bool has_incomplete_end_ = false;
 };
 
 // Writes all records of an iterator to a file, which is emptied first and synced at the end. See
