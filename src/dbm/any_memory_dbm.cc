@@ -60,6 +60,8 @@ class AnyDBM::SnapshotModel final : public Model<D> {
     return mode == SyncMode::kHard && IsWritable() ? Save() : absl::OkStatus();
   }
 
+  Status WaitDurable(std::uint64_t) override { return Synchronize(SyncMode::kHard); }
+
   Status Close() override {
     if (closed_) return absl::OkStatus();
     closed_ = true;

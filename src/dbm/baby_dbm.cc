@@ -5,10 +5,10 @@ namespace hako {
 template class BabyDBM<>;
 template class Operations<BabyDBM<>>;
 template class MultiOperations<BabyDBM<>>;
-template class TreeCursor<BabyDBM<>, tree::PageTree<tree::PageArena, BytewiseComparator>, BytewiseComparator>;
+template class TreeCursor<BabyDBM<>, tree::PageTree<internal::BabySpace, BytewiseComparator>, BytewiseComparator>;
 template class OrderedOperations<BabyDBM<>, BytewiseComparator>;
-template class TreeOperations<BabyDBM<>, tree::PageArena, BytewiseComparator>;
-template class EngineOperations<BabyDBM<>, tree::PageArena, tree::PageTree<tree::PageArena, BytewiseComparator>>;
-template class tree::PageTree<tree::PageArena, BytewiseComparator>;
+template class TreeOperations<BabyDBM<>, internal::BabySpace, BytewiseComparator>;
+template class EngineOperations<BabyDBM<>, internal::BabySpace, tree::PageTree<internal::BabySpace, BytewiseComparator>>;
+template class tree::PageTree<internal::BabySpace, BytewiseComparator>;
 
 }  // namespace hako

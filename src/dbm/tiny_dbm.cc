@@ -5,9 +5,9 @@ namespace hako {
 template class TinyDBM<>;
 template class Operations<TinyDBM<>>;
 template class MultiOperations<TinyDBM<>>;
-template class HashCursor<TinyDBM<>, hash::BucketIndex<hash::RecordArena>, hash::RecordArena>;
-template class HashOperations<TinyDBM<>, hash::RecordArena>;
-template class EngineOperations<TinyDBM<>, hash::RecordArena, hash::BucketIndex<hash::RecordArena>>;
-template class hash::BucketIndex<hash::RecordArena>;
+template class HashCursor<TinyDBM<>, hash::BucketIndex<internal::TinySpace>, internal::TinySpace>;
+template class HashOperations<TinyDBM<>, internal::TinySpace>;
+template class EngineOperations<TinyDBM<>, internal::TinySpace, hash::BucketIndex<internal::TinySpace>>;
+template class hash::BucketIndex<internal::TinySpace>;
 
 }  // namespace hako

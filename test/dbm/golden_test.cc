@@ -124,8 +124,8 @@ std::string OutcomeOfLoad(const Image& image) {
 
 // Snapshots of both databases in memory, loaded into both.
 template <class Db>
-void ExpectGoldenSnapshots(const std::string& writer) {
-  const std::string name = "snapshot_" + std::to_string(format::kSnapshotVersion) + "_" + writer + "_";
+void ExpectGoldenSnapshots(std::uint32_t version, const std::string& writer) {
+  const std::string name = "snapshot_" + std::to_string(version) + "_" + writer + "_";
   const auto expect = [&name](const std::string& kind, auto&& make) {
     const Image image = GoldenFiles::Get(name + kind, make);
     GoldenFiles::Expect(name + kind + " into TinyDBM", OutcomeOfLoad<TinyDBM<MemoryFile>>(image));
@@ -140,8 +140,14 @@ void ExpectGoldenSnapshots(const std::string& writer) {
   expect("damaged", [] { return DamageAt(MakeSnapshot<Db>(), "value-17;"); });
 }
 
-TEST(GoldenSnapshotTest, LoadsOrRefusesSnapshotsOfTinyDBM) { ExpectGoldenSnapshots<TinyDBM<MemoryFile>>("tiny"); }
-TEST(GoldenSnapshotTest, LoadsOrRefusesSnapshotsOfBabyDBM) { ExpectGoldenSnapshots<BabyDBM<MemoryFile>>("baby"); }
+TEST(GoldenSnapshotTest, LoadsOrRefusesSnapshotsOfTinyDBM) {
+  for (std::uint32_t version = 1; version <= format::kSnapshotVersion; ++version)
+    ExpectGoldenSnapshots<TinyDBM<MemoryFile>>(version, "tiny");
+}
+TEST(GoldenSnapshotTest, LoadsOrRefusesSnapshotsOfBabyDBM) {
+  for (std::uint32_t version = 1; version <= format::kSnapshotVersion; ++version)
+    ExpectGoldenSnapshots<BabyDBM<MemoryFile>>(version, "baby");
+}
 
 }  // namespace
 }  // namespace hako

@@ -98,7 +98,8 @@ class CrashMemory {
     std::lock_guard lock(mutex_);
     Look(0, seen_.size());
     HAKO_RETURN_IF_ERROR(live_.Resize(size));
-    for (std::uint64_t at = size / kSectorSize * kSectorSize; at < seen_.size(); at += kSectorSize) {  // truncated bytes read as zero
+    for (std::uint64_t at = size / kSectorSize * kSectorSize; size < seen_.size() && at < seen_.size();
+         at += kSectorSize) {  // truncated bytes read as zero
       std::fill(seen_.begin() + static_cast<std::ptrdiff_t>(std::max(at, size)),
                 seen_.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(at + kSectorSize, seen_.size())), std::byte{0});
       versions_[at / kSectorSize].push_back(SectorOf(seen_, at / kSectorSize));

@@ -48,6 +48,9 @@ class FailingCalls {
     armed_ = false;
   }
 
+  // If not nullptr, it is called in place of fsync.
+  std::atomic<void (*)(int fd)> on_fsync{nullptr};
+
   // Rings made from now on are refused, as in a sandbox.
   void RefuseRings(bool refuse) { refuses_rings_ = refuse; }
   bool refuses_rings() const { return refuses_rings_; }

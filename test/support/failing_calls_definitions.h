@@ -89,6 +89,8 @@ int fdatasync(int fd) {
 }
 
 int fsync(int fd) {
+  const auto on_fsync = hako::FailingCalls::Instance().on_fsync.load();
+  if (on_fsync != nullptr) return on_fsync(fd), 0;
   return hako::internal::DoOrFail(hako::CallKind::kSync, [fd] { return hako::internal::SyncOrNot(fd, SYS_fsync); });
 }
 

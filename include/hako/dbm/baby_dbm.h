@@ -1,9 +1,7 @@
 // BabyDBM: a B+ tree in memory, on the page engine that TreeDBM uses too. Records are ordered by
 // Compare. A record of 8 + 8 bytes takes about 18 bytes if loaded in order, 21 in random order.
 //
-// Durability: only snapshots written by Save survive the process. Save writes a temporary file,
-// syncs it and renames it over the target, so a crash or an error leaves the old file unchanged.
-// Load refuses a snapshot that does not validate and then changes nothing.
+// Durability: as that of TinyDBM (dbm/tiny_dbm.h), by BabyOptions::durability.
 //
 // Limits: keys up to kTreeKeySizeMax bytes, values below 4 GiB, memory up to
 // BabyOptions::max_bytes.
@@ -11,7 +9,9 @@
 // Threads: see dbm/dbm.h. A visitor runs with its leaf locked.
 #pragma once
 
+#include <concepts>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "hako/base/comparator.h"
@@ -23,6 +23,7 @@
 #include "hako/dbm/options.h"
 #include "hako/dbm/tree_operations.h"
 #include "hako/file/memory_map_parallel_file.h"
+#include "hako/log/logged_space.h"
 #include "hako/tree/page_arena.h"
 
 namespace hako {
@@ -33,7 +34,9 @@ namespace hako {
 // Inherits
 //   MemoryOperations (dbm/memory_operations.h)
 //     Save, Load                          snapshots
-//     Synchronize, IsWritable, GetHealth  for every DBM; there is no file
+//     LastLsn, WaitDurable                wait for the durability of many updates
+//     Synchronize, GetHealth, IsWritable  durability, and why updates are refused
+//     Close                               writes a snapshot and closes the file, if there is one
 //   TreeOperations (dbm/tree_operations.h), EngineOperations (dbm/engine_operations.h)
 //     Process, Fetch, ProcessMulti, FetchMulti, Prefetch  the primitives
 //     ProcessEach, ProcessEachParallel, Count             all records
@@ -58,41 +61,41 @@ namespace hako {
 //     ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
 //     Export                                        copy all records to another database
 template <File FileT = MemoryMapParallelFile, Comparator Compare = BytewiseComparator>
-class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, Compare>,
-                public MemoryOperations<BabyDBM<FileT, Compare>, FileT> {
-  using Space = tree::PageArena;
+class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, log::LoggedSpace<tree::PageArena, log::LogFileOf<FileT>>, Compare>,
+                public MemoryOperations<BabyDBM<FileT, Compare>, FileT, BabyOptions> {
+  using Space = log::LoggedSpace<tree::PageArena, log::LogFileOf<FileT>>;
   using Base = TreeOperations<BabyDBM, Space, Compare>;
+  using Memory = MemoryOperations<BabyDBM, FileT, BabyOptions>;
   friend Base;
   friend typename Base::Shared;
+  friend Memory;
+  friend LogOperations<BabyDBM, FileT, BabyOptions>;
+  friend FileOperations<BabyDBM, FileT, BabyOptions>;
 
  public:
-  // Opens an empty database. InvalidArgument for an option out of range.
+  // Opens an empty database in memory only. InvalidArgument for an option out of range.
   static StatusOr<std::unique_ptr<BabyDBM>> Open(const BabyOptions& options = {}) HAKO_TRY {
-    if (options.page_size < 128 || options.page_size > 8192)
-      return absl::InvalidArgumentError("BabyOptions::page_size must be 128 to 8192");
-    if (options.max_bytes < kBytesMin || options.max_bytes > Space::kBytesMax)
-      return absl::InvalidArgumentError(absl::StrCat("BabyOptions::max_bytes must be ", kBytesMin, " to ", Space::kBytesMax));
-    HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.max_bytes));
-    auto dbm = std::unique_ptr<BabyDBM>(new BabyDBM(std::move(space), options));
-    HAKO_RETURN_IF_ERROR(dbm->tree().Create());
+    if (options.durability == Durability::kPower) return absl::InvalidArgumentError("BabyOptions::durability kPower requires a path");
+    HAKO_ASSIGN_OR_RETURN(auto dbm, Make(options));
+    dbm->Begin();
     return dbm;
+  }
+  HAKO_OR_NO_MEMORY
+  // Opens the database with the snapshot at `path` and the log beside it: see TinyDBM::Open. The
+  // snapshot does not depend on the order of keys; a log that has to be read does.
+  template <std::convertible_to<std::string> Path>  // no braces: those are options
+  static StatusOr<std::unique_ptr<BabyDBM>> Open(const Path& path, const BabyOptions& options = {},
+                                                 const FileOptions& file_options = {}) requires ReplaceableFile<FileT> HAKO_TRY {
+    return Memory::OpenAt(path, options, file_options,
+                          [&](auto place, auto log) { return Make(options, std::move(place), std::move(log), options); });
   }
   HAKO_OR_NO_MEMORY
 
   // Closes the database if the application has not.
-  ~BabyDBM() { (void)Close(); }
-
-  // Closes the database and frees its values stored out of line, which only the pages lead to; the
-  // pages are freed with the object. Saves nothing. If Open failed there may be no tree, and then
-  // there are no such values either.
-  // REQUIRES: no other thread uses the database
-  Status Close() {
-    if (this->IsClosed()) return absl::OkStatus();
-    const Status status = this->CheckOpen();
-    typename Space::Deferred deferred(*space_);
-    if (status.ok() && space_->long_bytes() != 0) (void)tree().RemoveAll(deferred);
-    this->Seal();
-    return status;
+  ~BabyDBM() {
+    (void)this->Close();
+    if (!this->IsClosed()) Seal();                                                    // Open has failed
+    if (this->writers_.IsInherited() && this->AbandonFile()) (void)space_.release();  // its log belongs to the parent process
   }
 
   // Checks the structure page by page beside readers and writers. Writers are stopped only while
@@ -107,8 +110,8 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, 
   // Removes all records. Stops writers meanwhile.
   Status Clear() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckIdle());
-    typename Space::Deferred deferred(*space_);
-    return this->RunExclusive([&] { return this->RemoveAll(deferred); });
+    typename Space::Deferred deferred(*space_);  // ends once writers are admitted again
+    return this->ClearBy([&](typename Base::WriterState&) { return this->RemoveAll(deferred); });
   }
   HAKO_OR_NO_MEMORY
 
@@ -128,6 +131,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, 
       stats.free_bytes = stats.total_bytes - stats.index_bytes - stats.record_bytes;
       return 0;
     });
+    this->AddStats(&stats);
     return stats;
   }
 
@@ -140,21 +144,50 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, tree::PageArena, 
   using Base::space_;
   using Base::tree;
 
-  BabyDBM(std::unique_ptr<Space> space, const BabyOptions& options) : Base(std::move(space), options.page_size) {}
+  template <class... Rest>
+  BabyDBM(std::unique_ptr<Space> space, unsigned page_size, Rest&&... rest)
+      : Base(std::move(space), page_size), Memory(std::forward<Rest>(rest)...) {}
+
+  // Makes an empty database; `rest` is for MemoryOperations.
+  template <class... Rest>
+  static StatusOr<std::unique_ptr<BabyDBM>> Make(const BabyOptions& options, Rest&&... rest) {
+    if (options.page_size < 128 || options.page_size > 8192)
+      return absl::InvalidArgumentError("BabyOptions::page_size must be 128 to 8192");
+    if (options.max_bytes < kBytesMin || options.max_bytes > Space::kBytesMax)
+      return absl::InvalidArgumentError(absl::StrCat("BabyOptions::max_bytes must be ", kBytesMin, " to ", Space::kBytesMax));
+    HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.max_bytes));
+    auto dbm = std::unique_ptr<BabyDBM>(new BabyDBM(std::move(space), options.page_size, std::forward<Rest>(rest)...));
+    HAKO_RETURN_IF_ERROR(dbm->tree().Create());
+    return dbm;
+  }
+
+  // The last step of Close. Frees the values stored out of line, which only the pages lead to; the
+  // pages are freed with the object. If Open failed there may be no tree, and then there are no such
+  // values either.
+  void Seal() {
+    typename Space::Deferred deferred(*space_);
+    if (this->CheckOpen().ok() && space_->long_bytes() != 0) (void)tree().RemoveAll(deferred);
+    Base::Seal();
+  }
 };
 
 }  // namespace hako
 
 namespace hako {
 
+namespace internal {
+using BabySpace = log::LoggedSpace<tree::PageArena, log::LogFileOf<MemoryMapParallelFile>>;
+}
+
 // Compiled in the library, where programs would otherwise compile them again.
 extern template class BabyDBM<>;
 extern template class Operations<BabyDBM<>>;
 extern template class MultiOperations<BabyDBM<>>;
-extern template class TreeCursor<BabyDBM<>, tree::PageTree<tree::PageArena, BytewiseComparator>, BytewiseComparator>;
+extern template class TreeCursor<BabyDBM<>, tree::PageTree<internal::BabySpace, BytewiseComparator>, BytewiseComparator>;
 extern template class OrderedOperations<BabyDBM<>, BytewiseComparator>;
-extern template class TreeOperations<BabyDBM<>, tree::PageArena, BytewiseComparator>;
-extern template class EngineOperations<BabyDBM<>, tree::PageArena, tree::PageTree<tree::PageArena, BytewiseComparator>>;
-extern template class tree::PageTree<tree::PageArena, BytewiseComparator>;
+extern template class TreeOperations<BabyDBM<>, internal::BabySpace, BytewiseComparator>;
+extern template class EngineOperations<BabyDBM<>, internal::BabySpace, tree::PageTree<internal::BabySpace, BytewiseComparator>>;
+extern template class MemoryOperations<BabyDBM<>, MemoryMapParallelFile, BabyOptions>;
+extern template class tree::PageTree<internal::BabySpace, BytewiseComparator>;
 
 }  // namespace hako

@@ -126,7 +126,7 @@ enum class SyncMode {
 };
 
 // What an update survives once it has returned: one update (SetOptions), or every update of a
-// database (HashOptions, TreeOptions). The head comment of the database says how.
+// database (HashOptions and the others). The head comment of the database says how.
 enum class Durability {
   kNone,     // nothing: a crash leaves the state of the last synchronization
   kProcess,  // the death of the process

@@ -112,6 +112,10 @@ class EngineOperations : public Operations<D> {
     return TooLargeError("a key", key.size(), D::kKeySizeMax);
   }
 
+  // Process, whether updates are refused or not, compiled once.
+  template <class ActionT, class VisitorT>
+  [[gnu::noinline]] Status ProcessUnchecked(std::string_view key, VisitorT visitor);
+
   // Refuses all operations from now on.
   // REQUIRES: no other thread uses the database
   void Seal() {
@@ -140,8 +144,6 @@ class EngineOperations : public Operations<D> {
  private:
   D& self() { return static_cast<D&>(*this); }
 
-  template <class ActionT, class VisitorT>
-  [[gnu::noinline]] Status ProcessUnchecked(std::string_view key, VisitorT visitor);
   // Process where updates are refused, or followed by AfterUpdate.
   [[gnu::cold, gnu::noinline]] Status ProcessChecked(std::string_view key, UpdateRef visitor);
   [[gnu::cold, gnu::noinline]] Status ProcessChecked(std::string_view key, BlindUpdateRef visitor);

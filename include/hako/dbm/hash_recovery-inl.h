@@ -32,7 +32,7 @@ auto HashDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, con
   if (!dbm->IsWritable()) return dbm;
   const hash::Reclaimer::Call reclaim{[](void* self) { return static_cast<HashDBM*>(self)->ReclaimSoon(); }, dbm.get()};
   dbm->space_->ReclaimFrom(options.reclaim_bytes, reclaim);
-  dbm->space_->sync_progress().Start(reclaim);
+  dbm->space_->sync_progress().Start({reclaim.ask, reclaim.context});
   if (options.sync_interval.count() > 0) HAKO_RETURN_IF_ERROR(dbm->StartBackground(options.sync_interval));
   return dbm;
 }

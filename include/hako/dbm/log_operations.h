@@ -1,5 +1,6 @@
-// The operations of the DBMs in files that may keep a log of their updates (log/update_log.h) in a
-// file beside the database, from Open to Close.
+// The operations of the DBMs that may keep a log of their updates (log/update_log.h) in a file beside
+// the database, from Open to Close: those in files, and those in memory with a path, whose file is a
+// snapshot and has no superblock but its end (dbm/memory_operations.h).
 //
 // A DBM class D inherits LogOperations<D, FileT, Options> publicly (CRTP) in place of
 // FileOperations, which it is, too. D provides what FileOperations asks for, and

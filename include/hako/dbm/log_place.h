@@ -49,6 +49,21 @@ class LogPlace {
           absl::StrCat("the log is missing, which has the newest updates: ", path_.empty() ? "no file given" : path_));
     return file;
   }
+  // Whether there is a file that has a record in its first segment, as a log does that was in use.
+  StatusOr<bool> HasRecords() const {
+    if constexpr (PathFile<LogFile>) {
+      FileOptions options = options_;
+      options.mode = OpenMode::kReadOnly;
+      StatusOr<LogFile> file = LogFile::Open(path_, options);
+      if (absl::IsNotFound(file.status())) return false;
+      HAKO_RETURN_IF_ERROR(file.status());
+      std::array<std::byte, sizeof(format::LogRecordHeader)> record{};
+      if (file->Size() >= format::kLogSegmentHeader + record.size()) HAKO_RETURN_IF_ERROR(file->ReadAt(format::kLogSegmentHeader, record));
+      HAKO_RETURN_IF_ERROR(file->Close());
+      return std::ranges::any_of(record, [](std::byte byte) { return byte != std::byte{0}; });
+    }
+    return false;
+  }
   // Creates an empty log; drops an existing one, as no database needs it. InvalidArgument if it is
   // another file.
   StatusOr<LogFile> Create() {

@@ -1,88 +1,221 @@
-// Snapshots (storage/snapshot.h) and the remaining calls of every DBM for the databases in memory,
-// TinyDBM and BabyDBM.
+// Snapshots (storage/snapshot.h), the log, and the remaining calls of every DBM for the databases in
+// memory, TinyDBM and BabyDBM.
 //
-// Such a class D inherits MemoryOperations<D, FileT> publicly (CRTP) and provides MakeIterator,
-// Clear, Set, CheckIdle and kKeySizeMax. A snapshot does not depend on the kind of database: either
-// class loads a snapshot of the other.
+// Such a class D inherits MemoryOperations<D, FileT, Options> publicly (CRTP) and provides
+// MakeIterator, Clear, Set, CheckIdle and kKeySizeMax, and what LogOperations asks for beside that
+// (dbm/log_operations.h): Redo and RedoMulti. A snapshot does not depend on the kind of database:
+// either class loads a snapshot of the other.
+//
+// Opened with a path, the database begins with the snapshot there, and Synchronize and Close write
+// the next one. With a log, as LogOperations makes it, a snapshot is a checkpoint: it names the
+// position in the log from which on Open makes the updates again.
+//
+// Crash order of a snapshot beside writers. P is a position in the log, E a later one.
+//   1. With the writers stopped for a moment, P and the applied index are noted. The records have all
+//      updates before P, and the log all later ones.
+//   2. The scan runs beside writers. It shows each record that stays as it is, and any of those that
+//      updates between P and its end, E, set or remove. Replaying the log from P to E, in order, makes
+//      all of these as they are at E, as each entry has the whole value, or removes the record.
+//   3. The log is durable up to E before the new snapshot replaces the old one. So no crash leaves it
+//      without the updates that make it whole.
+//   4. The new snapshot is durable, then renamed over the old one, then its directory is synced. Until
+//      then the old snapshot counts, and the log still has all updates since.
+//   5. Only then are the segments of the log before P used again.
+// Without a log, or if it has failed, writers are stopped for the whole of it: the snapshot is exactly
+// one state.
+//
+// A failed snapshot leaves the old one, and the log. The database goes on; the next one may succeed.
 //
 // Threads: Save and Load from any thread. Save does not stop writers: it stores each record with a
 // value that it had during the call. Load consists of many updates, and other threads may see each
 // of them.
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
+#include "hako/base/wall_clock.h"
 #include "hako/dbm/dbm.h"
+#include "hako/dbm/log_operations.h"
+#include "hako/dbm/options.h"
+#include "hako/dbm/snapshot_place.h"
 #include "hako/dbm/write_batch.h"
 #include "hako/file/file.h"
 #include "hako/file/replace_file.h"
 #include "hako/storage/snapshot.h"
+#include "hako/sync/sticky_status.h"
 
 namespace hako {
 
 // The operations: see the head of this header.
-template <class D, File FileT>
-class MemoryOperations {
+//
+// Of LogOperations and FileOperations (dbm/file_operations.h), those that are named here.
+template <class D, File FileT, class Options>
+class MemoryOperations : protected LogOperations<D, FileT, Options> {
+  using Logs = LogOperations<D, FileT, Options>;
+  using Files = FileOperations<D, FileT, Options>;
+  friend Logs;
+  friend Files;
+
  public:
+  using typename Logs::LogFile;
+
   // Empties `file`, of any type, writes all records to it, and syncs it. An error leaves its content
   // unspecified.
   template <File F>
   Status Save(F& file) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
-    return storage::SaveSnapshot(file, self().MakeIterator());
+    format::SnapshotEnd end;
+    end.applied_index = self().AppliedIndex();
+    return storage::SaveSnapshot(file, self().MakeIterator(), &end).status();
   }
   HAKO_OR_NO_MEMORY
   // Creates or replaces the file at `path` atomically and durably (file/replace_file.h). An error
-  // leaves it unchanged.
+  // leaves it unchanged. Unavailable for the file of an open database, this one included.
   Status Save(const std::string& path) requires PathFile<FileT> HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
     return ReplaceFile<FileT>(path, [this](FileT& file) { return Save(file); });
   }
   HAKO_OR_NO_MEMORY
 
-  // Replaces all records by those of a snapshot. DataLoss if the snapshot does not validate;
-  // nothing is changed then, nor if it has a key longer than D::kKeySizeMax (OutOfRange). A later
-  // failure, such as a lack of memory, leaves the database empty. A snapshot has no applied index: it
-  // is 0 afterwards.
+  // Replaces all records, and the applied index, by those of a snapshot. DataLoss if the snapshot
+  // does not validate; nothing is changed then, nor if it has a key longer than D::kKeySizeMax
+  // (OutOfRange). A later failure, such as a lack of memory, leaves the database empty. For a crash, too,
+  // it consists of many updates.
   template <File F>
   Status Load(F& file) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
-    HAKO_RETURN_IF_ERROR(storage::LoadSnapshot(file, self()));
-    return ForgetAppliedIndex();
+    std::uint64_t applied_index = 0;
+    HAKO_RETURN_IF_ERROR(storage::LoadSnapshot(file, self(), &applied_index));
+    return SetAppliedIndex(applied_index);
   }
   HAKO_OR_NO_MEMORY
   Status Load(const std::string& path) requires PathFile<FileT> HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
-    HAKO_RETURN_IF_ERROR(storage::LoadSnapshot<FileT>(path, self()));
-    return ForgetAppliedIndex();
+    std::uint64_t applied_index = 0;
+    HAKO_RETURN_IF_ERROR(storage::LoadSnapshot<FileT>(path, self(), &applied_index));
+    return SetAppliedIndex(applied_index);
   }
   HAKO_OR_NO_MEMORY
 
-  // There is no file to synchronize, to fail or to be read-only. OK while the database can be used.
-  Status Synchronize(SyncMode) { return self().CheckIdle(); }
-  static std::uint64_t LastLsn() { return 0; }
-  Status WaitDurable(std::uint64_t) { return self().CheckIdle(); }
-  bool IsWritable() const { return true; }
-  Status GetHealth() const { return self().CheckIdle(); }
+  // Makes acknowledged updates durable. Hard: by a snapshot, if anything has changed since the last
+  // one. Soft: free with a log, else the same. Without a path there is nothing to do.
+  using Files::Synchronize;
+  // See LogOperations. WaitDurable is far cheaper than Synchronize.
+  using Logs::LastLsn, Logs::WaitDurable;
+  // See FileOperations. Without a path: true, and OK.
+  using Files::GetHealth, Files::IsWritable;
+  // Writes a last snapshot if anything has changed, and removes the log. Returns the first error.
+  // REQUIRES: no other thread uses the database
+  using Files::Close;
 
  protected:
-  // For EngineOperations: no update is refused, and none is followed by a call.
+  // REQUIRES of the following: no other thread uses the database
+
+  // Without a path, and with the file there.
+  MemoryOperations() : Logs(true, Durability::kNone, false, NoMetadata{}) {}
+  MemoryOperations(SnapshotPlace<FileT> place, LogPlace<LogFile> log, const Options& options)
+      : Logs(place.IsWritable(), options.durability, true, NoMetadata{}),
+        place_(std::move(place)),
+        refusal_(this->writable_ ? absl::OkStatus() : ReadOnlyError()) {
+    this->log_place_ = std::move(log);
+  }
+  ~MemoryOperations() = default;
+
+  // D::Open of a path: make(SnapshotPlace, LogPlace) returns the database, which is empty.
+  template <class Make>
+  static StatusOr<std::unique_ptr<D>> OpenAt(const std::string& path, const Options& options, const FileOptions& file_options,
+                                             Make&& make) {
+    HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, file_options));
+    StatusOr<std::unique_ptr<D>> dbm =
+        make(SnapshotPlace<FileT>(std::move(file), path, file_options), LogPlace<LogFile>(path, file_options));
+    const Status opened = dbm.ok() ? CatchNoMemory([&] { return (*dbm)->BeginAt(options); }) : dbm.status();
+    if (opened.ok()) return dbm;
+    return Status(opened.code(), absl::StrCat(path, ": ", opened.message()));
+  }
+  // The end of D::Open without a path.
+  void Begin() { this->closed_ = false; }
+
+  // Clear of D: remove() removes all records, with the writers stopped.
+  template <class Remove>
+  Status ClearBy(Remove&& remove);
+  void AddStats(Stats* stats) const {
+    stats->epoch = num_snapshots_.load(std::memory_order_relaxed);
+    stats->synced_at = synced_at_.load(std::memory_order_relaxed);
+  }
+  // In the destructor of D: a forked child leaves the file to its parent. Returns whether it has one.
+  bool AbandonFile() {
+    place_.Abandon();
+    return place_.is_known();
+  }
+
+  // ---- for EngineOperations: with a path, all updates are checked, and followed by AfterUpdate ----
   static constexpr bool AcceptsUpdates() { return true; }
-  static constexpr bool HasAfterUpdate() { return false; }
-  static Status MayUpdate() { return absl::OkStatus(); }
-  static Status MayRemove() { return absl::OkStatus(); }
-  static Status AfterUpdate() { return absl::OkStatus(); }
+  Status AfterUpdate() {
+    if (!changed_.load(std::memory_order_relaxed)) changed_.store(true);
+    self().space_->PauseIfLogIsLong();
+    return Files::AfterUpdate();
+  }
+
+  // ---- for FileOperations ----
+  SnapshotPlace<FileT>& file() { return place_; }
+  const sync::StickyStatus& refusal() const { return refusal_; }
+  bool SurvivesProcess() const { return self().space_->log().is_on(); }
+  Status SynchronizeLocked();
+  void SynchronizeInBackground();
+
+  // ---- for LogOperations ----
+  log::NamedLog LogInFile() const { return {place_.end().log.id, place_.log().from, secret_}; }
+  Status NameLog(const log::DatabaseId&, log::Position) {
+    sync::MutexLock lock(this->maintenance_mutex_);
+    return SynchronizeLocked();
+  }
+  Status MayReplay() {
+    changed_ = true;
+    return absl::OkStatus();
+  }
+  void RefuseUpdates(const Status& why) { refusal_.Set(why); }
+  Status CloseFile() {
+    sync::MutexLock lock(this->maintenance_mutex_);
+    return SynchronizeLocked();
+  }
 
  private:
-  Status ForgetAppliedIndex() {
-    WriteBatch batch;
-    batch.SetAppliedIndex(0);
-    return self().Write(batch);
-  }
+  // A snapshot has no data of the application beside the records.
+  struct NoMetadata {
+    UserMetadata metadata{};
+    std::uint32_t type = 0;
+  };
+  static constexpr std::chrono::seconds kRetryDelay{1};  // between failed snapshots in the background
+
   D& self() { return static_cast<D&>(*this); }
   const D& self() const { return static_cast<const D&>(*this); }
+
+  Status SetAppliedIndex(std::uint64_t index) {
+    WriteBatch batch;
+    batch.SetAppliedIndex(index);
+    return self().Write(batch);
+  }
+  Status BeginAt(const Options& options);
+  Status WriteSnapshot(bool names_log);
+  bool SynchronizeSoon() { return !this->closed_ && !self().writers_.IsInherited() && this->WakeBackground().ok(); }
+
+  SnapshotPlace<FileT> place_;  // maintenance_mutex_ is held
+  std::uint64_t secret_ = 0;    // of the log
+  sync::StickyStatus refusal_;
+  std::atomic<bool> changed_{false};  // since the last snapshot began
+  std::atomic<std::uint64_t> num_snapshots_{0}, synced_at_{0};
+  std::chrono::steady_clock::time_point retry_at_;  // of the background thread
 };
 
 }  // namespace hako
+
+#include "hako/dbm/memory_snapshot-inl.h"

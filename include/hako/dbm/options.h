@@ -64,6 +64,11 @@ struct TinyOptions {
   // (base/address_space.h); beyond that, updates return ResourceExhausted.
   int align_pow = 2;
   std::uint64_t seed = 0;  // of the key hash; 0 = random
+  // Of a database opened with a path; see HashOptions. kProcess and kPower keep a log.
+  Durability durability = Durability::kProcess;
+  // Write a snapshot once this many bytes were logged since the last one, at least 64 KiB: it bounds
+  // the log and the time that Open takes after a crash. Each snapshot writes all records.
+  std::uint64_t log_bytes = std::uint64_t{64} << 20;
 };
 
 // Options of BabyDBM.
@@ -75,6 +80,9 @@ struct BabyOptions {
   // database is less (base/address_space.h). Only the used part takes memory. Beyond it, updates
   // return ResourceExhausted.
   std::uint64_t max_bytes = std::uint64_t{32} << 30;
+  // As those of TinyOptions.
+  Durability durability = Durability::kProcess;
+  std::uint64_t log_bytes = std::uint64_t{64} << 20;
 };
 
 // Options of TreeDBM.

@@ -1,9 +1,22 @@
 // TinyDBM: a hash table in memory, on the bucket engine that HashDBM uses too. A record of 8 + 8
 // bytes takes about 30 bytes.
 //
-// Durability: only snapshots written by Save survive the process. Save writes a temporary file,
-// syncs it and renames it over the target, so a crash or an error leaves the old file unchanged.
-// Load refuses a snapshot that does not validate and then changes nothing.
+// Durability: opened without a path, the database is in memory only, except for the snapshots that
+// Save writes. Opened with a path, it begins with the snapshot there, and what a crash leaves depends
+// on TinyOptions::durability:
+//   kNone     exactly the last snapshot: of a hard Synchronize, or Close
+//   kProcess  after the death of the process every update; after a power cut the updates up to one
+//             of them, at least those before the last snapshot or WaitDurable
+//   kPower    every update that has returned
+// The last two keep a log of the updates since the last snapshot in a file beside it, PATH-log, as
+// the databases in files do: see dbm/tree_dbm.h. kProcess is the default, as it is there: an open
+// database loses nothing if its program dies, at the price of a copy of each update to the page cache.
+// Snapshots are also written by a background thread, beside readers and writers, once the log has
+// TinyOptions::log_bytes. With kNone a snapshot stops the writers until it is written.
+//
+// A ProcessMulti survives a crash as a whole or not at all. Save writes a temporary file, syncs it and
+// renames it over the target, so a crash or an error leaves the old file unchanged. Load refuses a
+// snapshot that does not validate and then changes nothing.
 //
 // Limits: keys below 1 GiB, values below 4 GiB, memory up to TinyOptions::align_pow allows.
 // Exceeding one is an error before anything changes.
@@ -11,7 +24,10 @@
 // Threads: see dbm/dbm.h.
 #pragma once
 
+#include <concepts>
 #include <memory>
+#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -25,6 +41,7 @@
 #include "hako/dbm/options.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/hash/record_arena.h"
+#include "hako/log/logged_space.h"
 
 namespace hako {
 
@@ -39,7 +56,9 @@ namespace hako {
 //     CheckOpen, CheckIdle, IsClosed                      whether the database can be used
 //   MemoryOperations (dbm/memory_operations.h)
 //     Save, Load                          snapshots
-//     Synchronize, IsWritable, GetHealth  for every DBM; there is no file
+//     LastLsn, WaitDurable                wait for the durability of many updates
+//     Synchronize, GetHealth, IsWritable  durability, and why updates are refused
+//     Close                               writes a snapshot and closes the file, if there is one
 //   Operations (dbm/operations.h)
 //     Get, GetOr, GetSize     read a value: into a string or span, in place, or with a fallback
 //     Contains                check for a key
@@ -53,29 +72,52 @@ namespace hako {
 //     ProcessFirst, PopFirst, PushLast              the first record; a record keyed by the time
 //     Export                                        copy all records to another database
 template <File FileT = MemoryMapParallelFile>
-class TinyDBM : public HashOperations<TinyDBM<FileT>, hash::RecordArena>, public MemoryOperations<TinyDBM<FileT>, FileT> {
-  using Space = hash::RecordArena;
+class TinyDBM : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<hash::RecordArena, log::LogFileOf<FileT>>>,
+                public MemoryOperations<TinyDBM<FileT>, FileT, TinyOptions> {
+  using Space = log::LoggedSpace<hash::RecordArena, log::LogFileOf<FileT>>;
   using Base = HashOperations<TinyDBM, Space>;
+  using Memory = MemoryOperations<TinyDBM, FileT, TinyOptions>;
+  using typename Base::WriterState;
   friend Base;
   friend typename Base::Shared;
+  friend Memory;
+  friend LogOperations<TinyDBM, FileT, TinyOptions>;
+  friend FileOperations<TinyDBM, FileT, TinyOptions>;
 
  public:
-  // Opens an empty database. InvalidArgument if align_pow is out of range.
+  // Opens an empty database in memory only. InvalidArgument for an option out of range.
   static StatusOr<std::unique_ptr<TinyDBM>> Open(const TinyOptions& options = {}) HAKO_TRY {
-    if (options.align_pow < 2 || options.align_pow > 6) return absl::InvalidArgumentError("TinyOptions::align_pow must be 2 to 6");
-    HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.align_pow, options.seed != 0 ? options.seed : RandomSeed()));
-    auto dbm = std::unique_ptr<TinyDBM>(new TinyDBM(std::move(space)));
-    HAKO_RETURN_IF_ERROR(dbm->index().Create(options.num_records));
+    if (options.durability == Durability::kPower) return absl::InvalidArgumentError("TinyOptions::durability kPower requires a path");
+    HAKO_ASSIGN_OR_RETURN(auto dbm, Make(options));
+    dbm->Begin();
     return dbm;
   }
   HAKO_OR_NO_MEMORY
+  // Opens the database with the snapshot at `path` and the log beside it, or an empty one if there is
+  // no file, and holds the file locked. InvalidArgument for an option out of range or another type of
+  // file, Unavailable if another holder has the file open, DataLoss if snapshot or log do not validate,
+  // or the log is missing. Opened read-only, it has the updates of the log in memory.
+  template <std::convertible_to<std::string> Path>  // no braces: those are options
+  static StatusOr<std::unique_ptr<TinyDBM>> Open(const Path& path, const TinyOptions& options = {},
+                                                 const FileOptions& file_options = {}) requires ReplaceableFile<FileT> HAKO_TRY {
+    return Memory::OpenAt(path, options, file_options,
+                          [&](auto place, auto log) { return Make(options, std::move(place), std::move(log), options); });
+  }
+  HAKO_OR_NO_MEMORY
+
+  // Closes the database if the application has not.
+  ~TinyDBM() {
+    (void)this->Close();
+    if (writers_.IsInherited() && this->AbandonFile()) (void)space_.release();  // its log belongs to the parent process
+  }
 
   // Operations::Append, but in place where the block has room. A value that grows by small pieces
   // is copied about eight times while its size doubles, so on average an Append costs time
-  // proportional to its piece.
+  // proportional to its piece. With a path it is Operations::Append: a log has whole values.
   Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {}) HAKO_TRY {
+    if (this->HasAfterUpdate()) return Operations<TinyDBM>::Append(key, value, delimiter);
     if (key.size() > Base::kKeySizeMax) return this->RefuseKey(key);
-    Space::WriterState* writer = writers_.Mine();
+    WriterState* writer = writers_.Mine();
     if (writer == nullptr) return writers_.Refusal();
     HAKO_ASSIGN_OR_RETURN(const bool done, index().Extend(*writer, space_->KeyHash(key), key, delimiter, value));
     return done ? absl::OkStatus() : Operations<TinyDBM>::Append(key, value, delimiter);
@@ -84,11 +126,9 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, hash::RecordArena>, public
 
   // Removes all records. Stops writers meanwhile. The memory is kept for new records.
   Status Clear() HAKO_TRY {
-    HAKO_RETURN_IF_ERROR(this->CheckOpen());
-    Space::WriterState* mine = writers_.Mine();
-    if (mine == nullptr) return writers_.Refusal();
+    HAKO_RETURN_IF_ERROR(this->CheckIdle());
     const sync::NoHolds no_holds(space_->gate());
-    return this->RunExclusive([&] { return this->RemoveAll(*mine); });
+    return this->ClearBy([this](WriterState& mine) { return this->RemoveAll(mine); });
   }
   HAKO_OR_NO_MEMORY
 
@@ -96,7 +136,7 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, hash::RecordArena>, public
   // the entries are counted (about 2 ms per million records). DataLoss names the damage.
   Status Verify() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckOpen());
-    Space::WriterState* mine = writers_.Mine();
+    WriterState* mine = writers_.Mine();
     if (mine == nullptr) return writers_.Refusal();
     HAKO_RETURN_IF_ERROR(this->RunExclusive([&] { return index().VerifyLines(this->Count(), [](std::uint32_t, std::uint32_t) {}); }));
     return index().VerifyRecords(*mine);
@@ -114,6 +154,7 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, hash::RecordArena>, public
     stats.record_bytes = stats.total_bytes - stats.index_bytes - stats.free_bytes;
     stats.num_buckets = index().num_lines();
     stats.num_overflow = index().lines().num_overflow();
+    this->AddStats(&stats);
     return stats;
   }
 
@@ -121,34 +162,60 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, hash::RecordArena>, public
   Inspection Inspect() HAKO_TRY { return InspectionOf("TinyDBM", GetStats()); }
   HAKO_CATCH_NO_MEMORY(return {};)
 
-  // Closes the database; the memory is freed with the object. Saves nothing.
-  // REQUIRES: no other thread uses the database
-  Status Close() {
-    if (this->IsClosed()) return absl::OkStatus();
-    const Status status = this->CheckOpen();
-    this->Seal();
-    return status;
-  }
-
  private:
   using Base::index;
   using Base::space_;
   using Base::writers_;
 
-  explicit TinyDBM(std::unique_ptr<Space> space) : Base(std::move(space)) {}
+  template <class... Rest>
+  explicit TinyDBM(std::unique_ptr<Space> space, Rest&&... rest) : Base(std::move(space)), Memory(std::forward<Rest>(rest)...) {}
+
+  // Makes an empty database; `rest` is for MemoryOperations.
+  template <class... Rest>
+  static StatusOr<std::unique_ptr<TinyDBM>> Make(const TinyOptions& options, Rest&&... rest) {
+    if (options.align_pow < 2 || options.align_pow > 6) return absl::InvalidArgumentError("TinyOptions::align_pow must be 2 to 6");
+    HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.align_pow, options.seed != 0 ? options.seed : RandomSeed()));
+    auto dbm = std::unique_ptr<TinyDBM>(new TinyDBM(std::move(space), std::forward<Rest>(rest)...));
+    HAKO_RETURN_IF_ERROR(dbm->index().Create(options.num_records));
+    return dbm;
+  }
+
+  // ---- for LogOperations ----
+  Status Redo(WriterState& mine, const format::LogEntry& entry) {
+    switch (entry.op) {
+      case format::LogOp::kSet:
+      case format::LogOp::kRemove: {
+        const Action action = entry.op == format::LogOp::kSet ? Action::Set(entry.value) : Action::Remove();
+        return this->template ProcessUnchecked<Action>(entry.key, BlindUpdateRef(action));
+      }
+      case format::LogOp::kClear:
+        return this->RunExclusive([&] { return this->RemoveAll(mine); });
+      default:
+        return this->RedoTogether(mine, std::span(&entry, 1));
+    }
+  }
+  Status RedoMulti(WriterState& mine, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
+    if (!extras.removed_ranges.empty()) return absl::DataLossError("the log of a hash table has a range");
+    return this->ProcessMultiIn(mine, keys, visitor, extras);
+  }
 };
 
 }  // namespace hako
 
 namespace hako {
 
+namespace internal {
+using TinySpace = log::LoggedSpace<hash::RecordArena, log::LogFileOf<MemoryMapParallelFile>>;
+}
+
 // Compiled in the library, where programs would otherwise compile them again.
 extern template class TinyDBM<>;
 extern template class Operations<TinyDBM<>>;
 extern template class MultiOperations<TinyDBM<>>;
-extern template class HashCursor<TinyDBM<>, hash::BucketIndex<hash::RecordArena>, hash::RecordArena>;
-extern template class HashOperations<TinyDBM<>, hash::RecordArena>;
-extern template class EngineOperations<TinyDBM<>, hash::RecordArena, hash::BucketIndex<hash::RecordArena>>;
-extern template class hash::BucketIndex<hash::RecordArena>;
+extern template class HashCursor<TinyDBM<>, hash::BucketIndex<internal::TinySpace>, internal::TinySpace>;
+extern template class HashOperations<TinyDBM<>, internal::TinySpace>;
+extern template class EngineOperations<TinyDBM<>, internal::TinySpace, hash::BucketIndex<internal::TinySpace>>;
+extern template class MemoryOperations<TinyDBM<>, MemoryMapParallelFile, TinyOptions>;
+extern template class hash::BucketIndex<internal::TinySpace>;
 
 }  // namespace hako

@@ -175,9 +175,6 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   Status MayReplay();
   void RefuseUpdates(const Status& why) { refusal_.Set(why); }
   Status CloseFile();
-  Status Redo(typename Base::WriterState& writer, const format::LogEntry& entry);
-  Status RedoMulti(typename Base::WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor,
-                   const MultiExtras& extras);
   Status LogClear(const Status& reserved);
 
   static constexpr std::uint64_t kVerifyBytes = 8 << 20;

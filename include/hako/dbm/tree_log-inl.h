@@ -25,40 +25,6 @@ Status TreeDBM<FileT, Compare, Codec>::MayReplay() {
   return absl::OkStatus();
 }
 
-template <File FileT, Comparator Compare, PageCodec Codec>
-Status TreeDBM<FileT, Compare, Codec>::Redo(typename Base::WriterState& writer, const format::LogEntry& entry) {
-  const auto process = [&](const Action& action) { return tree().template Process<Action>(writer, entry.key, action); };
-  switch (entry.op) {
-    case format::LogOp::kSet:
-      return process(Action::Set(entry.value));
-    case format::LogOp::kRemove:
-      return process(Action::Remove());
-    case format::LogOp::kRemoveRange:
-      return tree().RemoveRange(writer, {entry.key, entry.value}).status();
-    case format::LogOp::kRemoveFrom:
-      return tree().RemoveRange(writer, {entry.key, std::nullopt}).status();
-    case format::LogOp::kClear: {
-      typename Space::Deferred deferred(*space_);
-      return this->RunExclusive([&] { return this->RemoveAll(deferred); });
-    }
-    default:
-      return this->RedoTogether(writer, std::span(&entry, 1));
-  }
-}
-
-template <File FileT, Comparator Compare, PageCodec Codec>
-Status TreeDBM<FileT, Compare, Codec>::RedoMulti(typename Base::WriterState& writer, std::span<const std::string_view> keys,
-                                                 MultiUpdateRef visitor, const MultiExtras& extras) {
-  const KeyRange* before = nullptr;
-  for (const KeyRange& range : extras.removed_ranges) {
-    const bool is_valid = (!range.to || Compare::Compare(range.from, *range.to) < 0) &&
-                          (before == nullptr || (before->to && Compare::Compare(*before->to, range.from) <= 0));
-    if (!is_valid) return absl::DataLossError("the log has ranges that do not ascend");
-    before = &range;
-  }
-  return tree().template ProcessMulti<Action>(writer, keys, visitor, extras);
-}
-
 // Logs a Clear, with the writers stopped. If there is no room for it (`reserved`), the log refuses
 // updates until a checkpoint has the Clear.
 template <File FileT, Comparator Compare, PageCodec Codec>

@@ -24,6 +24,7 @@
 #include "hako/dbm/engine_operations.h"
 #include "hako/dbm/ordered_operations.h"
 #include "hako/dbm/tree_cursor.h"
+#include "hako/format/log_format.h"
 #include "hako/format/page_format.h"
 #include "hako/sync/run_parts.h"
 #include "hako/tree/page_tree.h"
@@ -125,6 +126,10 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
     this->ForgetCounts();
     return absl::OkStatus();
   }
+
+  // For LogOperations.
+  Status Redo(WriterState& writer, const format::LogEntry& entry);
+  Status RedoMulti(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras);
 };
 
 template <class D, class Space, Comparator Compare>
@@ -151,5 +156,39 @@ Status TreeOperations<D, Space, Compare>::ProcessEachParallel(unsigned num_threa
   });
 }
 HAKO_OR_NO_MEMORY
+
+template <class D, class Space, Comparator Compare>
+Status TreeOperations<D, Space, Compare>::Redo(WriterState& writer, const format::LogEntry& entry) {
+  const auto process = [&](const Action& action) { return tree().template Process<Action>(writer, entry.key, action); };
+  switch (entry.op) {
+    case format::LogOp::kSet:
+      return process(Action::Set(entry.value));
+    case format::LogOp::kRemove:
+      return process(Action::Remove());
+    case format::LogOp::kRemoveRange:
+      return tree().RemoveRange(writer, {entry.key, entry.value}).status();
+    case format::LogOp::kRemoveFrom:
+      return tree().RemoveRange(writer, {entry.key, std::nullopt}).status();
+    case format::LogOp::kClear: {
+      typename Space::Deferred deferred(*space_);
+      return this->RunExclusive([&] { return this->RemoveAll(deferred); });
+    }
+    default:
+      return static_cast<D&>(*this).RedoTogether(writer, std::span(&entry, 1));
+  }
+}
+
+template <class D, class Space, Comparator Compare>
+Status TreeOperations<D, Space, Compare>::RedoMulti(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor,
+                                                    const MultiExtras& extras) {
+  const KeyRange* before = nullptr;
+  for (const KeyRange& range : extras.removed_ranges) {
+    const bool is_valid = (!range.to || Compare::Compare(range.from, *range.to) < 0) &&
+                          (before == nullptr || (before->to && Compare::Compare(*before->to, range.from) <= 0));
+    if (!is_valid) return absl::DataLossError("the log has ranges that do not ascend");
+    before = &range;
+  }
+  return tree().template ProcessMulti<Action>(writer, keys, visitor, extras);
+}
 
 }  // namespace hako

@@ -61,6 +61,7 @@ class MemoryMapParallelFile {
   std::uint64_t Size() const { return posix_->size(); }
   bool IsWritable() const { return posix_->writable(); }
   FileIdentity Identity() const { return posix_->identity(); }
+  FileLock::Key lock_key() const { return posix_->lock_key(); }  // key of this handle's lock
   std::span<const std::byte> View(std::uint64_t offset, std::size_t size) const {
     HAKO_DCHECK(IsInside(offset, size, Size()));
     return {base_ + offset, size};

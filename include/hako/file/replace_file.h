@@ -41,6 +41,8 @@ class FileReplacement {
   const std::string& target() const { return target_; }  // absolute; its last component is not a symbolic link
   const std::string& path() const { return path_; }      // of the new file
   int fd() const { return fd_; }                         // of the new file, open for writing
+  // Whether the name stands for the new file, even if that may not survive a power cut yet.
+  bool is_in_place() const { return path_.empty(); }
 
   // Syncs the new file and renames it over the old one.
   Status Commit();
@@ -64,9 +66,15 @@ class FileReplacement {
   std::unique_ptr<FileLock> lock_;
 };
 
+// A file type whose handle can stay open, and the file locked, while ReplaceFile exchanges it.
+template <class F>
+concept ReplaceableFile = PathFile<F> && requires(const F& file) {
+  { file.lock_key() } -> std::same_as<FileLock::Key>;
+};
+
 // Replaces the file at `path` by one that `write` fills: write(F&), or write(F), which closes the
 // file. A caller that has the file at `path` open passes it as `held`, which becomes the new file,
-// open and locked. `options.mode` is ignored.
+// open and locked, even if the rename could not be made durable. `options.mode` is ignored.
 template <PathFile F, class Write>
 Status ReplaceFile(const std::string& path, Write&& write, FileOptions options = {}, F* held = nullptr) {
   std::optional<FileLock::Key> key;
@@ -82,7 +90,7 @@ Status ReplaceFile(const std::string& path, Write&& write, FileOptions options =
     if (status.ok()) status = file.Sync();
     // Rename while it is still locked, so that no other writer can open it in between.
     if (status.ok()) status = replacement.Commit();
-    if (status.ok() && held != nullptr) std::swap(*held, file);
+    if (replacement.is_in_place() && held != nullptr) std::swap(*held, file);
     const Status closed = file.Close();
     return status.ok() ? closed : status;
   } else {

@@ -4,9 +4,17 @@
 //   block = [u32 payload bytes][u32 records][u64 check][payload: records as in
 //           format/record_format.h]
 //
-// A block has at least one record. The end block has none; its payload is the total number of
-// records as a u64. The check is XXH3 of the payload, seeded by the snapshot's id, the block's
-// offset and its two counts, so a block of another snapshot or place does not validate.
+// A block has at least one record. The end block has none; its payload is a SnapshotEnd. The check
+// is XXH3 of the payload, seeded by the snapshot's id, the block's offset and its two counts, so a
+// block of another snapshot or place does not validate.
+//
+// Further end blocks may follow, which differ in the log that they name: the last one that validates
+// counts. One that does not was not completed, and the log that it was to name has no update yet; else
+// it is damaged.
+//
+// Version history
+//   1  the first: one end block, whose payload is the total number of records as a u64
+//   2  SnapshotEnd: the applied index, and a log
 #pragma once
 
 #include <array>
@@ -20,7 +28,7 @@
 namespace hako::format {
 
 inline constexpr std::array<char, 16> kSnapshotMagic = {'h', 'a', 'k', 'o', ' ', 's', 'n', 'a', 'p', 's', 'h', 'o', 't', '\r', '\n', 26};
-inline constexpr std::uint32_t kSnapshotVersion = 1;
+inline constexpr std::uint32_t kSnapshotVersion = 2;
 
 struct SnapshotHeader {
   std::array<char, 16> magic;
@@ -38,6 +46,19 @@ struct SnapshotBlockHeader {
   Le<std::uint64_t> check;
 };
 static_assert(sizeof(SnapshotBlockHeader) == 16 && alignof(SnapshotBlockHeader) == 1);
+
+// The log that has the updates since the snapshot (format/log_format.h): its id, zeros = none; where
+// those updates begin; and what seeds its checks.
+struct SnapshotLog {
+  std::array<std::byte, 16> id{};
+  Le<std::uint64_t> lsn, sequence, secret;
+};
+struct SnapshotEnd {
+  Le<std::uint64_t> records;  // in all blocks
+  Le<std::uint64_t> applied_index;
+  SnapshotLog log;
+};
+static_assert(sizeof(SnapshotEnd) == 56 && alignof(SnapshotEnd) == 1);
 
 inline std::uint64_t SnapshotBlockCheck(std::string_view payload, std::uint32_t records, std::uint64_t id, std::uint64_t offset) {
   return Hash64(payload, MixBits(id ^ offset) ^ (std::uint64_t{records} << 32 | payload.size()));

@@ -256,7 +256,7 @@ Status BucketIndex<Space>::Store(WriterState& writer, BucketGuard& guard, std::u
     guard.End(*this, 1);
     return absl::OkStatus();
   }
-  if (fresh != 0 || !space_.Overwrite(entry.handle, entry.lengths, key, value)) {
+  if (fresh != 0 || IsLogged(space_) || !space_.Overwrite(entry.handle, entry.lengths, key, value)) {
     Status error;
     const std::uint32_t handle = write(&error);
     if (handle == 0) return error;

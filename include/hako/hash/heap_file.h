@@ -29,7 +29,7 @@
 #include "hako/hash/extent_bytes.h"
 #include "hako/hash/extent_file.h"
 #include "hako/hash/record_view.h"
-#include "hako/hash/sync_progress.h"
+#include "hako/log/sync_progress.h"
 #include "hako/log/update_log.h"
 #include "hako/sync/atomic_bytes.h"
 #include "hako/sync/sticky_status.h"
@@ -85,9 +85,9 @@ class HeapFile {
   void RefuseUpdates(const Status& why) { refusal_.Set(why); }
 
   // ---- the log of the updates since the last synchronization, if there is one ----
-  using Log = log::UpdateLog<log::LogFileOf<FileT>, SyncProgress>;
+  using Log = log::UpdateLog<log::LogFileOf<FileT>, log::SyncProgress>;
   Log& log() { return log_; }
-  SyncProgress& sync_progress() { return sync_progress_; }
+  log::SyncProgress& sync_progress() { return sync_progress_; }
   // With nothing locked: waits a while for a synchronization if the log has become long.
   void PauseIfLogIsLong() {
     if (!needs_pause_.load(std::memory_order_relaxed)) return;
@@ -216,7 +216,7 @@ class HeapFile {
   std::atomic<std::uint64_t> stamps_{0};
   sync::StickyStatus failure_;  // of a write or a sync
   sync::StickyStatus refusal_;  // why updates are refused: a failure, or opened read-only
-  SyncProgress sync_progress_;
+  log::SyncProgress sync_progress_;
   std::atomic<bool> needs_pause_{false};
   Log log_{sync_progress_, needs_pause_};
 };

@@ -47,10 +47,12 @@ class RecordArena {
     ChunkRest chunk;
   };
 
-  static StatusOr<std::unique_ptr<RecordArena>> Create(int align_pow, std::uint64_t seed) {
+  // Made: RecordArena, or a class derived from it that has its constructor.
+  template <class Made = RecordArena>
+  static StatusOr<std::unique_ptr<Made>> Create(int align_pow, std::uint64_t seed) {
     HAKO_ASSIGN_OR_RETURN(auto arena, storage::Arena::Create(std::uint64_t{1} << (32 + align_pow)));
     HAKO_ASSIGN_OR_RETURN(auto pool, FreeBlockPool::Create(static_cast<unsigned>(align_pow)));
-    return std::unique_ptr<RecordArena>(new RecordArena(std::move(arena), std::move(pool), align_pow, seed));
+    return std::unique_ptr<Made>(new Made(std::move(arena), std::move(pool), align_pow, seed));
   }
 
   sync::WriteGate& gate() { return gate_; }

@@ -157,9 +157,9 @@ void RecordLog<FileT>::BeginStream(AheadRun* run) {
   const bool has_stream = run->stream_ < format::kLogStreams;
   if (has_stream) free_streams_ &= ~(std::uint64_t{1} << run->stream_);
   for (Part& part : run->parts_) part.header.stream = static_cast<std::uint16_t>(has_stream ? run->stream_ + 1 : 0);
-  std::uint8_t flags = run->parts_[0].header.flags & ~format::LogRecordHeader::kStreamBegins;
-  if (has_stream) flags |= format::LogRecordHeader::kStreamBegins;
-  run->parts_[0].header.flags = flags;
+  constexpr unsigned kBegins = format::LogRecordHeader::kStreamBegins;
+  format::LogRecordHeader& first = run->parts_[0].header;
+  first.flags = static_cast<std::uint8_t>((first.flags & ~kBegins) | (has_stream ? kBegins : 0));
 }
 
 template <File FileT>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -19,11 +20,13 @@
 
 namespace hako::storage {
 
-// Call Begin, Add for each record, and Finish. After an error the file's content is unusable.
+// Call Begin, Add for each record, and End. After an error the file's content is unusable.
 template <File FileT>
 class SnapshotWriter {
  public:
   explicit SnapshotWriter(FileT& file) : file_(file) {}
+  // Continues a snapshot of this id behind an end block, at `offset`: call AddEnd.
+  SnapshotWriter(FileT& file, std::uint64_t id, std::uint64_t offset) : file_(file), id_(id), offset_(offset) {}
 
   Status Begin() {
     format::SnapshotHeader header{};
@@ -46,14 +49,19 @@ class SnapshotWriter {
     return absl::OkStatus();
   }
 
-  Status Finish() {
+  // `end` has all but the number of records, which this sets.
+  Status End(format::SnapshotEnd* end) {
     if (records_ != 0) HAKO_RETURN_IF_ERROR(Flush());
-    Le<std::uint64_t> total;
-    total = total_;
-    payload_.assign(reinterpret_cast<const char*>(&total), sizeof(total));
-    HAKO_RETURN_IF_ERROR(Flush());
-    return file_.Sync();
+    end->records = total_;
+    return AddEnd(*end);
   }
+  Status AddEnd(const format::SnapshotEnd& end) {
+    payload_.assign(reinterpret_cast<const char*>(&end), sizeof(end));
+    return Flush();
+  }
+
+  std::uint64_t id() const { return id_; }
+  std::uint64_t offset() const { return offset_; }  // of the next block
 
  private:
   static constexpr std::size_t kUsualPayload = 1 << 20;
@@ -94,51 +102,91 @@ class SnapshotReader {
   // does not validate.
   template <class F>
   Status ForEach(F&& visit) {
-    format::SnapshotHeader header;
-    HAKO_RETURN_IF_ERROR(ReadHeader(&header));
-    std::uint64_t offset = sizeof(header);
+    HAKO_RETURN_IF_ERROR(ReadHeader());
+    offset_ = sizeof(header_);
     std::uint64_t total = 0;
     std::string payload;
     for (;;) {
-      format::SnapshotBlockHeader block;
-      const std::uint64_t left = file_.Size() - offset;
-      if (left < sizeof(block)) return DataLossError("the snapshot ends without an end block", offset);
-      HAKO_RETURN_IF_ERROR(file_.ReadAt(offset, {reinterpret_cast<std::byte*>(&block), sizeof(block)}));
-      const std::uint32_t size = block.payload_bytes;
-      const std::uint32_t records = block.records;
-      if (size > left - sizeof(block)) return DataLossError("a snapshot block extends beyond the file", offset);
-      payload.resize(size);
-      HAKO_RETURN_IF_ERROR(file_.ReadAt(offset + sizeof(block), {reinterpret_cast<std::byte*>(payload.data()), size}));
-      if (block.check != format::SnapshotBlockCheck(payload, records, header.id, offset)) {
-        return DataLossError("a snapshot block fails its checksum", offset);
+      HAKO_ASSIGN_OR_RETURN(const std::uint32_t records, ReadBlock(&payload));
+      if (records == 0) {
+        HAKO_RETURN_IF_ERROR(TakeEnd(payload, total));
+        return ReadFurtherEnds();
       }
-      if (records == 0) return CheckEnd(payload, total, offset);
-      HAKO_RETURN_IF_ERROR(ForEachIn(payload, records, offset, visit));
+      HAKO_RETURN_IF_ERROR(ForEachIn(payload, records, offset_, visit));
       total += records;
-      offset += sizeof(block) + size;
+      offset_ += sizeof(format::SnapshotBlockHeader) + payload.size();
     }
   }
 
+  // After ForEach: the end block that counts, the place of the next one, and the place behind the
+  // last one that names no log, or 0 if all do.
+  const format::SnapshotEnd& end() const { return end_; }
+  std::uint64_t offset() const { return offset_; }
+  std::uint64_t unnamed_offset() const { return unnamed_offset_; }
+  // Whether another end block begins there that does not validate.
+  bool has_incomplete_end() const { return has_incomplete_end_; }
+  std::uint32_t version() const { return header_.version; }
+  std::uint64_t id() const { return header_.id; }
+
  private:
-  Status ReadHeader(format::SnapshotHeader* header) {
-    if (file_.Size() < sizeof(*header)) return DataLossError("too short for a snapshot: the file ends", file_.Size());
-    HAKO_RETURN_IF_ERROR(file_.ReadAt(0, {reinterpret_cast<std::byte*>(header), sizeof(*header)}));
-    if (header->magic != format::kSnapshotMagic) return absl::InvalidArgumentError("not a hako snapshot: bad magic at offset 0");
-    if (header->check != Hash64(header, offsetof(format::SnapshotHeader, check), 0)) {
+  Status ReadHeader() {
+    if (file_.Size() < sizeof(header_)) return DataLossError("too short for a snapshot: the file ends", file_.Size());
+    HAKO_RETURN_IF_ERROR(file_.ReadAt(0, {reinterpret_cast<std::byte*>(&header_), sizeof(header_)}));
+    if (header_.magic != format::kSnapshotMagic) return absl::InvalidArgumentError("not a hako snapshot: bad magic at offset 0");
+    if (header_.check != Hash64(&header_, offsetof(format::SnapshotHeader, check), 0)) {
       return DataLossError("the snapshot header fails its checksum", 0);
     }
-    if (header->version > format::kSnapshotVersion) {
+    if (header_.version > format::kSnapshotVersion) {
       return absl::UnimplementedError(
-          absl::StrCat("snapshot format ", std::uint32_t{header->version}, " is newer than this library's ", format::kSnapshotVersion));
+          absl::StrCat("snapshot format ", std::uint32_t{header_.version}, " is newer than this library's ", format::kSnapshotVersion));
     }
     return absl::OkStatus();
   }
-  static Status CheckEnd(std::string_view payload, std::uint64_t total, std::uint64_t offset) {
-    Le<std::uint64_t> expected;
-    if (payload.size() != sizeof(expected)) return DataLossError("bad end block", offset);
-    std::memcpy(&expected, payload.data(), sizeof(expected));
-    if (expected != total)
-      return DataLossError(absl::StrCat("the snapshot has ", total, " records, which the end block contradicts").c_str(), offset);
+  // Reads the block at offset_; returns its number of records.
+  StatusOr<std::uint32_t> ReadBlock(std::string* payload) {
+    format::SnapshotBlockHeader block;
+    const std::uint64_t left = file_.Size() - offset_;
+    if (left < sizeof(block)) return DataLossError("the snapshot ends without an end block", offset_);
+    HAKO_RETURN_IF_ERROR(file_.ReadAt(offset_, {reinterpret_cast<std::byte*>(&block), sizeof(block)}));
+    const std::uint32_t size = block.payload_bytes, records = block.records;
+    if (size > left - sizeof(block)) return DataLossError("a snapshot block extends beyond the file", offset_);
+    payload->resize(size);
+    HAKO_RETURN_IF_ERROR(file_.ReadAt(offset_ + sizeof(block), {reinterpret_cast<std::byte*>(payload->data()), size}));
+    if (block.check != format::SnapshotBlockCheck(*payload, records, header_.id, offset_)) {
+      return DataLossError("a snapshot block fails its checksum", offset_);
+    }
+    return records;
+  }
+  // The end block at offset_. The first version has the number of records only.
+  Status TakeEnd(std::string_view payload, std::uint64_t total) {
+    const std::size_t size = header_.version == 1 ? sizeof(end_.records) : sizeof(end_);
+    if (payload.size() != size) return DataLossError("bad end block", offset_);
+    end_ = {};
+    std::memcpy(static_cast<void*>(&end_), payload.data(), size);
+    if (end_.records != total) {
+      return DataLossError(absl::StrCat("the snapshot has ", total, " records, which the end block contradicts").c_str(), offset_);
+    }
+    offset_ += sizeof(format::SnapshotBlockHeader) + size;
+    if (end_.log.id == format::SnapshotLog().id) unnamed_offset_ = offset_;
+    return absl::OkStatus();
+  }
+  Status ReadFurtherEnds() {
+    if (header_.version == 1) return absl::OkStatus();
+    const std::uint64_t total = end_.records;
+    std::string payload;
+    for (;;) {
+      const StatusOr<std::uint32_t> records = ReadBlock(&payload);
+      if (absl::IsDataLoss(records.status()) || (records.ok() && *records != 0)) return LookForIncompleteEnd();
+      HAKO_RETURN_IF_ERROR(records.status());
+      HAKO_RETURN_IF_ERROR(TakeEnd(payload, total));
+    }
+  }
+  // Space that was allocated ahead is zero.
+  Status LookForIncompleteEnd() {
+    std::array<std::byte, sizeof(format::SnapshotBlockHeader) + sizeof(format::SnapshotEnd)> bytes;
+    const auto rest = std::span(bytes).first(std::min<std::uint64_t>(file_.Size() - offset_, bytes.size()));
+    HAKO_RETURN_IF_ERROR(file_.ReadAt(offset_, rest));
+    has_incomplete_end_ = std::ranges::any_of(rest, [](std::byte byte) { return byte != std::byte{0}; });
     return absl::OkStatus();
   }
   template <class F>
@@ -156,24 +204,31 @@ class SnapshotReader {
   }
 
   FileT& file_;
+  format::SnapshotHeader header_{};
+  format::SnapshotEnd end_;
+  std::uint64_t offset_ = 0, unnamed_offset_ = 0;
+  bool has_incomplete_end_ = false;
 };
 
-// Writes all records of an iterator to a file, which is emptied first and synced at the end.
+// Writes all records of an iterator to a file, which is emptied first and synced at the end. See
+// SnapshotWriter::End for `end`. Returns the id of the snapshot.
 template <File FileT, class Iterator>
-Status SaveSnapshot(FileT& file, Iterator it) {
+StatusOr<std::uint64_t> SaveSnapshot(FileT& file, Iterator it, format::SnapshotEnd* end) {
   HAKO_RETURN_IF_ERROR(file.Resize(0));
   SnapshotWriter<FileT> writer(file);
   HAKO_RETURN_IF_ERROR(writer.Begin());
   for (it.First(); it.Valid(); it.Next()) HAKO_RETURN_IF_ERROR(writer.Add(it.key(), it.value()));
   HAKO_RETURN_IF_ERROR(it.status());
-  return writer.Finish();
+  HAKO_RETURN_IF_ERROR(writer.End(end));
+  HAKO_RETURN_IF_ERROR(file.Sync());
+  return writer.id();
 }
 
 // Replaces a database's records by those of a snapshot. First reads and validates all of it, with
 // no key longer than the database accepts; if that fails the database is unchanged. If a Set fails
-// the database is left empty.
+// the database is left empty. Sets *applied_index to that of the snapshot.
 template <File FileT, class D>
-Status LoadSnapshot(FileT& file, D& database) {
+Status LoadSnapshot(FileT& file, D& database, std::uint64_t* applied_index) {
   SnapshotReader<FileT> reader(file);
   HAKO_RETURN_IF_ERROR(reader.ForEach([](std::string_view key, std::string_view) {
     return key.size() <= D::kKeySizeMax ? absl::OkStatus() : TooLargeError("a key of the snapshot", key.size(), D::kKeySizeMax);
@@ -181,14 +236,15 @@ Status LoadSnapshot(FileT& file, D& database) {
   HAKO_RETURN_IF_ERROR(database.Clear());
   Status status = reader.ForEach([&database](std::string_view key, std::string_view value) { return database.Set(key, value); });
   if (!status.ok()) HAKO_RETURN_IF_ERROR(database.Clear());
+  *applied_index = reader.end().applied_index;
   return status;
 }
 template <PathFile FileT, class D>
-Status LoadSnapshot(const std::string& path, D& database) {
+Status LoadSnapshot(const std::string& path, D& database, std::uint64_t* applied_index) {
   FileOptions options;
   options.mode = OpenMode::kReadOnly;
   HAKO_ASSIGN_OR_RETURN(FileT file, FileT::Open(path, options));
-  HAKO_RETURN_IF_ERROR(LoadSnapshot(file, database));
+  HAKO_RETURN_IF_ERROR(LoadSnapshot(file, database, applied_index));
   return file.Close();
 }
 

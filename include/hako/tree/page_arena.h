@@ -56,16 +56,18 @@ class PageArena {
 
   // Both limits are lower if the process has less address space. Below `small` bytes of pages,
   // memory is taken in small system pages. `id_capacity` is a power of two: no page has an id at or
-  // above it; 0 = as many as `max_bytes` can have pages.
-  static StatusOr<std::unique_ptr<PageArena>> Create(std::uint64_t max_bytes, std::uint64_t small = storage::Arena::kSmallUsual,
-                                                     std::uint64_t id_capacity = 0) {
+  // above it; 0 = as many as `max_bytes` can have pages. Made: PageArena, or a class derived from it
+  // that has its constructor.
+  template <class Made = PageArena>
+  static StatusOr<std::unique_ptr<Made>> Create(std::uint64_t max_bytes, std::uint64_t small = storage::Arena::kSmallUsual,
+                                                std::uint64_t id_capacity = 0) {
     HAKO_ASSIGN_OR_RETURN(auto pages, storage::Arena::Create(max_bytes, small));
     const std::uint64_t least = id_capacity != 0 ? id_capacity : kPagesMin;
     if (id_capacity == 0) id_capacity = std::clamp(std::bit_ceil(pages->max_bytes() / format::kPageUnit), kPagesMin, kPagesMax);
     HAKO_ASSIGN_OR_RETURN(auto lines,
                           storage::Arena::Create(id_capacity * sizeof(Line), storage::Arena::kSmallUsual, least * sizeof(Line)));
     id_capacity = std::bit_floor(lines->max_bytes() / sizeof(Line));
-    return std::unique_ptr<PageArena>(new PageArena(std::move(pages), std::move(lines), id_capacity));
+    return std::unique_ptr<Made>(new Made(std::move(pages), std::move(lines), id_capacity));
   }
   PageArena(const PageArena&) = delete;
   PageArena& operator=(const PageArena&) = delete;
@@ -258,6 +260,14 @@ class PageArena {
   std::uint64_t long_bytes() const { return long_bytes_.load(std::memory_order_relaxed); }
   std::uint64_t total_bytes() const { return page_arena_->end() - storage::Arena::kExtentAlignment + line_bytes() + long_bytes(); }
 
+ protected:
+  PageArena(std::unique_ptr<storage::Arena> pages, std::unique_ptr<storage::Arena> lines, std::uint64_t id_capacity)
+      : id_mask_(static_cast<std::uint32_t>(id_capacity - 1)),
+        page_arena_(std::move(pages)),
+        line_arena_(std::move(lines)),
+        base_(reinterpret_cast<char*>(page_arena_->base())),
+        lines_(reinterpret_cast<Line*>(line_arena_->base())) {}
+
  private:
   struct Run {
     std::uint32_t units, before, after;  // in its bin
@@ -266,13 +276,6 @@ class PageArena {
   static constexpr unsigned kBins = 64;  // the last has all runs of at least this many units
   static constexpr std::uint64_t kHugePage = 2 << 20;
   static constexpr std::uint32_t kNoRetreat = ~std::uint32_t{0};
-
-  PageArena(std::unique_ptr<storage::Arena> pages, std::unique_ptr<storage::Arena> lines, std::uint64_t id_capacity)
-      : id_mask_(static_cast<std::uint32_t>(id_capacity - 1)),
-        page_arena_(std::move(pages)),
-        line_arena_(std::move(lines)),
-        base_(reinterpret_cast<char*>(page_arena_->base())),
-        lines_(reinterpret_cast<Line*>(line_arena_->base())) {}
 
   char* At(std::uint32_t unit) const { return base_ + std::uint64_t{unit} * format::kPageUnit; }
   static unsigned BinOf(std::uint32_t units) { return units < kBins ? units - 1 : kBins - 1; }

@@ -68,25 +68,47 @@ Status PageTree<Space, Compare>::FetchSlowly(Writers& writers, std::string_view 
   }
   WriterState* const writer = writers.Mine();
   if (writer == nullptr) return writers.Refusal();
-  LeafGuard guard(*this, *writer, LockLeafByCall(*writer, key));
-  if (guard.line == nullptr) return guard.error();
-  const auto place = View(memory_, *guard.line).FindByCall(key);
-  if (!place.found) return AbsentError();
-  std::string_view value = ContentOf(place);
-  LongRead read(space_);  // keeps the value alive until it is copied
-  if (place.sizes.is_long) {
-    if constexpr (!Space::kResident) {
+  if constexpr (Space::kResident) {
+    return FetchLocked(key, sink);
+  } else {
+    LeafGuard guard(*this, *writer, LockLeafByCall(*writer, key));
+    if (guard.line == nullptr) return guard.error();
+    const auto place = View(memory_, *guard.line).FindByCall(key);
+    if (!place.found) return AbsentError();
+    if (place.sizes.is_long) {
       guard.End();
       return FetchLong(key, sink, {}, std::nullopt);
     }
-    (void)read.Has(LongValueIn(value));
-    guard.End();
-    value = read.bytes();
+    const std::string_view value = ContentOf(place);
+    if (char* out = sink(value.size())) std::memcpy(out, value.data(), value.size());
+    return absl::OkStatus();
   }
+}
+HAKO_OR_NO_MEMORY
+
+// Locks the leaf without passing the gate, as it changes nothing: a thread that has closed the gate may
+// read, too. The lock keeps a long value alive until it is shared.
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::FetchLocked(std::string_view key, SinkRef sink) {
+  LongRead read(space_);
+  for (sync::Backoff backoff;; backoff.Pause()) {
+    Reached leaf;
+    if (!DescendTo(0, key, &leaf) || !Lock(leaf.line->version).LockIf(leaf.version)) continue;
+    const sync::LockHolder holder(Lock(leaf.line->version));
+    const auto place = View(memory_, *leaf.line).FindByCall(key);
+    if (!place.found) return AbsentError();
+    const std::string_view value = ContentOf(place);
+    if (place.sizes.is_long) {
+      (void)read.Has(LongValueIn(value));
+      break;
+    }
+    if (char* out = sink(value.size())) std::memcpy(out, value.data(), value.size());
+    return absl::OkStatus();
+  }
+  const std::string_view value = read.bytes();
   if (char* out = sink(value.size())) std::memcpy(out, value.data(), value.size());
   return absl::OkStatus();
 }
-HAKO_OR_NO_MEMORY
 
 // `stored` is the name that the leaf had as of the version in `leaf`. Reads the value straight into
 // the sink's buffer, once, unless it is replaced at the same time. Nothing is locked.

@@ -7,6 +7,7 @@
 
 #include "hako/base/inline.h"
 #include "hako/base/status.h"
+#include "hako/base/visitor_ref.h"
 #include "hako/format/log_format.h"
 
 namespace hako::tree {
@@ -22,6 +23,11 @@ concept LoggingPageSpace = requires(S& s, typename S::WriterState& writer, std::
   s.log().Abandon(&writer.logged_ahead);
   { s.Poison(writer.error) } -> std::same_as<void>;
 };
+
+// Whether an update is logged whose visitor is a V. A database in memory that has a log passes its
+// visitors by reference (EngineOperations::Process), so that without one an inlined update need not ask.
+template <class Space, class V>
+inline constexpr bool kMayLog = LoggingPageSpace<Space> && (!Space::kResident || kIsFunctionRef<V>);
 
 template <class Space>
 HAKO_INLINE bool IsLogged(Space& space) {

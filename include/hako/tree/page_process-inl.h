@@ -9,7 +9,8 @@ template <class Space, Comparator Compare>
 template <class ActionT, class V>
 HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::string_view key, V&& visit) {
   constexpr bool kInlines = !kIsFunctionRef<std::remove_cvref_t<V>>;  // a caller with a FunctionRef wants less code
-  if constexpr (LoggingPageSpace<Space> && std::is_same_v<std::remove_cvref_t<V>, ActionT>) {
+  constexpr bool kLogs = kMayLog<Space, std::remove_cvref_t<V>>;
+  if constexpr (kLogs && std::is_same_v<std::remove_cvref_t<V>, ActionT>) {
     if (visit.kind() == ActionT::Kind::kSet && visit.value().size() > Space::kLoggedAheadMin) [[unlikely]]
       return SetAhead<ActionT>(writer, key, visit);
   }
@@ -39,7 +40,7 @@ HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::s
     if (action.kind() == ActionT::Kind::kSet) {
       guard.Change();
       if (place.found && place.sizes.value == action.value().size()) [[likely]] {
-        if (!LogUpdate(space_, writer, format::LogOp::kSet, key, action.value())) [[unlikely]]
+        if (kLogs && !LogUpdate(space_, writer, format::LogOp::kSet, key, action.value())) [[unlikely]]
           return ErrorOf(writer);
         sync::StoreShared(bytes, action.value().data(), action.value().size());
         return absl::OkStatus();
@@ -47,14 +48,15 @@ HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::s
       if (action.value().size() > value_max_) [[unlikely]]
         return SetLong(guard, writer, key, action.value(), slot);
       SplitResult leaf{guard.line, nullptr};
+      WriterState* const logging = kLogs ? &writer : nullptr;
       const Status status =
-          kInlines ? Store(&leaf, key, action.value(), slot, &writer) : StoreByCall(&leaf, key, action.value(), slot, &writer);
+          kInlines ? Store(&leaf, key, action.value(), slot, logging) : StoreByCall(&leaf, key, action.value(), slot, logging);
       if (status.ok() && !slot.found) AddToCount(writer, 1);
       return status;
     }
     if (action.kind() == ActionT::Kind::kRemove && slot.found) {
       guard.Change();
-      if (!LogUpdate(space_, writer, format::LogOp::kRemove, key)) [[unlikely]]
+      if (kLogs && !LogUpdate(space_, writer, format::LogOp::kRemove, key)) [[unlikely]]
         return ErrorOf(writer);
       kInlines && !kReadsValue<ActionT, V> ? RemoveShort(guard, writer, key, slot.index)
                                            : RemoveShortByCall(guard, writer, key, slot.index);

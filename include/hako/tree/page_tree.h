@@ -249,10 +249,10 @@ class PageTree {
     }
   }
   static Status ErrorOf(const WriterState& writer) {
-    if constexpr (Space::kResident)
-      return absl::OkStatus();
-    else
+    if constexpr (requires { writer.error; })
       return writer.error;
+    else
+      return absl::OkStatus();
   }
   HAKO_INLINE bool Descend(std::string_view key, Reached* reached) const;
   bool DescendTo(unsigned level, std::string_view key, Reached* reached) const;
@@ -284,6 +284,7 @@ class PageTree {
     return FetchFrom(leaf, key, sink);
   }
   [[gnu::noinline]] Status FetchSlowly(Writers& writers, std::string_view key, SinkRef sink);
+  Status FetchLocked(std::string_view key, SinkRef sink);
   // The name of a key's long value in a leaf that is not locked; nullopt if it has none, or if a
   // writer interfered.
   std::optional<format::OverflowValue> FindLong(const Reached& leaf, std::string_view key) const;

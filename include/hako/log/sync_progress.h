@@ -1,4 +1,4 @@
-// Asks for synchronizations of a hash file on behalf of its log, and lets writers wait for one.
+// Asks for synchronizations of a database on behalf of its log, and lets writers wait for one.
 //
 // Thread-safe, except Start, which is called before all else.
 #pragma once
@@ -7,15 +7,20 @@
 #include <chrono>
 #include <utility>
 
-#include "hako/hash/reclaimer.h"
 #include "hako/sync/mutex.h"
 
-namespace hako::hash {
+namespace hako::log {
 
 class SyncProgress {
  public:
-  // `call` is as that of a Reclaimer.
-  void Start(Reclaimer::Call call) { call_ = call; }
+  // `ask` arranges a synchronization and returns true, or returns false. Its caller has a bucket or
+  // a leaf locked, so it must not wait.
+  struct Call {
+    bool (*ask)(void* context) = nullptr;
+    void* context = nullptr;
+  };
+
+  void Start(Call call) { call_ = call; }
 
   // A synchronization is due.
   void Ask() {
@@ -46,10 +51,10 @@ class SyncProgress {
   }
 
  private:
-  Reclaimer::Call call_;
+  Call call_;
   std::atomic<bool> is_asked_{false}, has_failed_{false};
   sync::Mutex mutex_;
   sync::ConditionVariable synced_;
 };
 
-}  // namespace hako::hash
+}  // namespace hako::log

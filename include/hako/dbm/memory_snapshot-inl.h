@@ -1,0 +1,115 @@
+// Definitions of dbm/memory_operations.h: the snapshot of a database with a path.
+#pragma once
+
+#include "hako/base/random_seed.h"
+#include "hako/dbm/memory_operations.h"
+
+namespace hako {
+
+// Loads the snapshot, makes the updates of the log again, and begins a log. Nothing is logged before.
+template <class D, File FileT, class Options>
+Status MemoryOperations<D, FileT, Options>::BeginAt(const Options& options) {
+  auto* const writer = self().writers_.Mine();
+  if (writer == nullptr) return self().writers_.Refusal();
+  HAKO_RETURN_IF_ERROR(place_.Load([&](std::string_view key, std::string_view value) -> Status {
+    const Action action = Action::Set(value);
+    return self().template ProcessUnchecked<Action>(key, BlindUpdateRef(action));
+  }));
+  if (const std::uint64_t incomplete = place_.incomplete_end(); incomplete != 0) {
+    HAKO_ASSIGN_OR_RETURN(const bool has_updates, this->log_place_.HasRecords());
+    if (has_updates) return DataLossError("the end block is damaged that names the log", incomplete);
+  }
+  const auto keep = [](std::size_t, std::optional<std::string_view>) { return std::optional(Action::Keep()); };
+  const MultiExtras extras{.applied_index = place_.end().applied_index, .removed_ranges = {}, .num_shown = 0};
+  HAKO_RETURN_IF_ERROR(self().ProcessMultiIn(*writer, {}, MultiUpdateRef(keep), extras));
+  secret_ = place_.end().log.secret;
+  while (secret_ == 0) secret_ = RandomSeed();
+  HAKO_RETURN_IF_ERROR(this->OpenLog(options.durability != Durability::kNone, false, options.log_bytes));
+  const auto soon = [](void* dbm) { return static_cast<MemoryOperations*>(dbm)->SynchronizeSoon(); };
+  self().space_->sync_progress().Start({soon, this});
+  this->closed_ = false;
+  return absl::OkStatus();
+}
+
+// Where nothing has changed, the snapshot may still have to name another log.
+template <class D, File FileT, class Options>
+Status MemoryOperations<D, FileT, Options>::SynchronizeLocked() {
+  if (!place_.is_known()) return absl::OkStatus();
+  auto& updates = self().space_->log();
+  const Status failure = updates.Health();
+  const format::SnapshotLog named = failure.ok() ? SnapshotLogOf({updates.id(), updates.position(), secret_}) : format::SnapshotLog();
+  Status status = self().space_->damage();
+  if (status.ok()) {
+    if (changed_.load() || place_.IsToBeReplaced())
+      status = CatchNoMemory([&] { return WriteSnapshot(failure.ok()); });
+    else if (named.id != place_.end().log.id)
+      status = place_.NameLog(named);
+  }
+  if (!updates.Health().ok()) refusal_.Set(updates.Health());
+  self().space_->sync_progress().NoteSynced(status.ok());
+  return status;
+}
+
+// In the order that the head of dbm/memory_operations.h describes.
+template <class D, File FileT, class Options>
+Status MemoryOperations<D, FileT, Options>::WriteSnapshot(bool names_log) {
+  auto& updates = self().space_->log();
+  log::Position position;
+  const auto note = [&](format::SnapshotEnd* end) {
+    position = updates.BeginCheckpoint();
+    end->applied_index = self().AppliedIndex();
+    if (names_log) end->log = SnapshotLogOf({updates.id(), position, secret_});
+    changed_.store(false);
+  };
+  const auto save = [&](FileT& file, format::SnapshotEnd* end) -> StatusOr<std::uint64_t> {
+    if (!names_log || !updates.is_on()) {
+      return self().RunExclusive([&] {
+        note(end);
+        return storage::SaveSnapshot(file, self().MakeIterator(), end);
+      });
+    }
+    self().RunExclusive([&] { return note(end), 0; });
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t id, storage::SaveSnapshot(file, self().MakeIterator(), end));
+    HAKO_RETURN_IF_ERROR(updates.WaitDurable(~log::Lsn{0}));
+    HAKO_RETURN_IF_ERROR(updates.PrepareCheckpoint(position));
+    return id;
+  };
+  const Status status = place_.Replace(save);
+  if (!status.ok()) {
+    changed_.store(true);
+    return status;
+  }
+  if (names_log) updates.NoteCheckpoint(position);
+  num_snapshots_.fetch_add(1, std::memory_order_relaxed);
+  synced_at_.store(WallClock(), std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+// After a failure the log asks again. A snapshot takes long, so it is not tried again at once.
+template <class D, File FileT, class Options>
+void MemoryOperations<D, FileT, Options>::SynchronizeInBackground() {
+  if (!self().space_->sync_progress().TakeAsked() || std::chrono::steady_clock::now() < retry_at_) return;
+  if (!this->Synchronize(SyncMode::kHard).ok()) retry_at_ = std::chrono::steady_clock::now() + kRetryDelay;
+}
+
+// The log has the removal before it begins. A removal that fails is undone by opening the database
+// again.
+template <class D, File FileT, class Options>
+template <class Remove>
+Status MemoryOperations<D, FileT, Options>::ClearBy(Remove&& remove) {
+  HAKO_RETURN_IF_ERROR(self().CheckIdle());
+  HAKO_RETURN_IF_ERROR(this->MayRemove());
+  auto& updates = self().space_->log();
+  auto* const writer = self().writers_.Mine();
+  if (writer == nullptr) return self().writers_.Refusal();
+  if (updates.is_on() && !updates.Reserve().ok()) HAKO_RETURN_IF_ERROR(this->Synchronize(SyncMode::kHard));
+  const Status cleared = self().RunExclusive([&]() -> Status {
+    if (updates.is_on()) HAKO_RETURN_IF_ERROR(updates.Append(format::LogEntry{format::LogOp::kClear, {}, {}}, &writer->lsn));
+    const Status removed = remove(*writer);
+    if (!removed.ok()) self().space_->Poison(removed);
+    return removed;
+  });
+  return cleared.ok() && this->HasAfterUpdate() ? AfterUpdate() : cleared;
+}
+
+}  // namespace hako

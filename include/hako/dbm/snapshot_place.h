@@ -1,0 +1,144 @@
+// Where the snapshot of a database in memory lies: in a file that is open, and so locked, from Open
+// to Close. A new snapshot replaces the file as a whole (file/replace_file.h).
+//
+// A snapshot names the log that has the later updates. Another end block makes it name another log
+// (format/snapshot_format.h), so that Open and Close need not write all records again.
+//
+// Not thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "hako/base/status.h"
+#include "hako/dbm/log_place.h"
+#include "hako/file/file.h"
+#include "hako/file/replace_file.h"
+#include "hako/format/snapshot_format.h"
+#include "hako/log/update_log.h"
+#include "hako/storage/snapshot.h"
+
+namespace hako {
+
+inline format::SnapshotLog SnapshotLogOf(const log::NamedLog& named) {
+  return {named.id, named.from.lsn, named.from.sequence, named.secret};
+}
+
+template <File FileT>
+class SnapshotPlace {
+ public:
+  // The database has no file.
+  SnapshotPlace() = default;
+  // `file` was opened at `path` with these options.
+  SnapshotPlace(FileT file, const std::string& path, const FileOptions& options)
+      : file_(std::move(file)), path_(CanonicalOf(path)), number_(NumberOf(path)), options_(options) {}
+
+  bool is_known() const { return !path_.empty(); }
+  bool IsWritable() const { return !file_.has_value() || file_->IsWritable(); }
+  // Whether the file has no snapshot yet, or one of an older version, to which nothing is added.
+  bool IsToBeReplaced() const { return id_ == 0; }
+  // The end of the snapshot, and the log that it names.
+  const format::SnapshotEnd& end() const { return end_; }
+  log::NamedLog log() const { return {end_.log.id, {end_.log.lsn, end_.log.sequence}, end_.log.secret}; }
+
+  // Where an end block was not completed, or is damaged; 0 = nowhere. The log that it was to name had no
+  // update yet, unless it is damage.
+  std::uint64_t incomplete_end() const { return has_incomplete_end_ ? offset_ : 0; }
+
+  // Calls Status visit(key, value) for each record, up to its first error. An empty file has none.
+  template <class F>
+  Status Load(F&& visit) {
+    if (file_->Size() == 0) return absl::OkStatus();
+    storage::SnapshotReader<FileT> reader(*file_);
+    HAKO_RETURN_IF_ERROR(reader.ForEach(visit));
+    end_ = reader.end();
+    offset_ = reader.offset();
+    unnamed_offset_ = reader.unnamed_offset();
+    has_incomplete_end_ = reader.has_incomplete_end();
+    id_ = reader.version() == format::kSnapshotVersion ? reader.id() : 0;
+    return absl::OkStatus();
+  }
+
+  // Replaces the file by a snapshot of the records that save(FileT&, SnapshotEnd*) writes, and whose
+  // id it returns. An error leaves the old snapshot, or the new one where it is not known to be
+  // durable.
+  template <class Save>
+  Status Replace(Save&& save) {
+    if constexpr (ReplaceableFile<FileT>) {
+      if (NumberOf(path_) != number_) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(path_, " was moved or replaced while the database was open; its snapshot is not written over another file"));
+      }
+      format::SnapshotEnd end;
+      std::uint64_t id = 0, size = 0;
+      const auto write = [&](FileT& file) -> Status {
+        HAKO_ASSIGN_OR_RETURN(id, save(file, &end));
+        size = file.Size();
+        return absl::OkStatus();
+      };
+      const Status replaced = ReplaceFile<FileT>(path_, write, options_, &*file_);
+      number_ = NumberOf(path_);
+      id_ = 0;
+      HAKO_RETURN_IF_ERROR(replaced);
+      end_ = end;
+      id_ = id;
+      offset_ = size;
+      unnamed_offset_ = end.log.id == format::SnapshotLog().id ? size : 0;
+      return absl::OkStatus();
+    }
+    return absl::UnimplementedError("this type of file cannot be replaced");
+  }
+
+  // Makes the snapshot name this log, durably. REQUIRES: !IsToBeReplaced()
+  Status NameLog(const format::SnapshotLog& log) {
+    const std::uint64_t id = std::exchange(id_, 0);  // after an error the end is unknown
+    if (log.id == format::SnapshotLog().id && unnamed_offset_ != 0) {
+      HAKO_RETURN_IF_ERROR(file_->Resize(unnamed_offset_));
+      offset_ = unnamed_offset_;
+    } else {
+      format::SnapshotEnd end = end_;
+      end.log = log;
+      storage::SnapshotWriter<FileT> writer(*file_, id, offset_);
+      HAKO_RETURN_IF_ERROR(writer.AddEnd(end));
+      offset_ = writer.offset();
+    }
+    HAKO_RETURN_IF_ERROR(file_->Sync());
+    end_.log = log;
+    id_ = id;
+    return absl::OkStatus();
+  }
+
+  Status Close() { return file_.has_value() ? file_->Close() : absl::OkStatus(); }
+  // In a forked child: the file and its lock belong to the parent process.
+  void Abandon() {
+    if (file_.has_value()) new FileT(*std::move(file_));  // never destroyed
+  }
+
+ private:
+  // Neither a later chdir nor another link leads elsewhere then.
+  static std::string CanonicalOf(const std::string& path) {
+    std::error_code error;
+    const std::string canonical = std::filesystem::canonical(path, error).string();
+    return error ? path : canonical;
+  }
+
+  std::optional<FileT> file_;
+  std::string path_;
+  FileNumber number_;  // of the file at path_
+  FileOptions options_;
+  std::uint64_t id_ = 0;  // of the snapshot; 0: it is to be replaced
+  format::SnapshotEnd end_;
+  bool has_incomplete_end_ = false;
+  std::uint64_t offset_ = 0;          // of the next end block
+  std::uint64_t unnamed_offset_ = 0;  // behind the last end block that names no log; 0: all do
+};
+
+}  // namespace hako

@@ -1,0 +1,61 @@
+// A space in memory, with a log of the updates of its database: what TinyDBM and BabyDBM add to the
+// homes of their engines (hash/record_arena.h, tree/page_arena.h). Without a file the log is off.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+#include "hako/log/sync_progress.h"
+#include "hako/log/update_log.h"
+#include "hako/sync/sticky_status.h"
+
+namespace hako::log {
+
+template <class Space, File LogFile>
+class LoggedSpace final : public Space {
+ public:
+  struct WriterState : Space::WriterState {
+    Lsn lsn = 0;  // behind its last update in the log
+    AheadRun logged_ahead;
+    Status error;  // of a call that has no other way to return one
+  };
+
+  // As Space::Create.
+  template <class... Args>
+  static StatusOr<std::unique_ptr<LoggedSpace>> Create(const Args&... args) {
+    return Space::template Create<LoggedSpace>(args...);
+  }
+  template <class... Args>
+  explicit LoggedSpace(Args&&... args) : Space(std::forward<Args>(args)...) {}
+
+  using Log = UpdateLog<LogFile, SyncProgress>;
+  Log& log() { return log_; }
+  const Log& log() const { return log_; }
+  SyncProgress& sync_progress() { return progress_; }
+
+  // With nothing locked: waits a while for a snapshot if the log has become long.
+  void PauseIfLogIsLong() {
+    if (!needs_pause_.load(std::memory_order_relaxed)) return;
+    needs_pause_.store(false, std::memory_order_relaxed);
+    log_.PauseIfLong();
+  }
+
+  // A part of an update is undone, so this is no state to be saved. Opening the database again
+  // restores the state before the update or, if it was logged, after it.
+  void Poison(const Status& why) {
+    damage_.Set(NoMoreWritesError(why));
+    if (log_.is_on()) log_.Fail(why);
+  }
+  Status damage() const { return damage_.Get(); }
+
+ private:
+  SyncProgress progress_;
+  std::atomic<bool> needs_pause_{false};
+  Log log_{progress_, needs_pause_};
+  sync::StickyStatus damage_;
+};
+
+}  // namespace hako::log

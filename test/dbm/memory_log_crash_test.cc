@@ -1,0 +1,315 @@
+// Cuts the power under a TinyDBM or BabyDBM with a path, or kills its process, at any moment: between
+// and within updates, and within the snapshots that it writes beside them and their renames. The
+// database opens with the state after one of its updates: with a log after a kill not before the last
+// one that has returned, after a power cut not before the last one that was made durable; without a log
+// exactly with the last snapshot. A batch is there as a whole or not at all, and the applied index is
+// that of the last batch that is there.
+//
+// The snapshot, the log and their directory lose power at the same moment, each with what it has not
+// synced.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/dbm/baby_dbm.h"
+#include "hako/dbm/tiny_dbm.h"
+#include "hako/dbm/write_batch.h"
+#include "support/checked_value.h"
+#include "support/crash_directory.h"
+#include "support/crash_states.h"
+#include "support/full_size.h"
+#include "support/random.h"
+#include "support/status_matchers.h"
+#include "support/temp_dir.h"
+
+namespace hako {
+namespace {
+
+using Memories = CrashDirectory::Memories;
+
+// The applied index counts as a record, above all others.
+const std::string kIndexKey = "applied index";
+
+struct Tiny {
+  using Database = TinyDBM<DirectoryCrashFile>;
+  using Options = TinyOptions;
+  static Options With(Durability durability) { return {.seed = 1, .durability = durability, .log_bytes = std::uint64_t{1} << 40}; }
+};
+struct Baby {
+  using Database = BabyDBM<DirectoryCrashFile>;
+  using Options = BabyOptions;
+  static Options With(Durability durability) { return {.page_size = 256, .durability = durability, .log_bytes = std::uint64_t{1} << 40}; }
+};
+
+template <class D>
+StatusOr<Records> RecordsOf(D& db) {
+  Records found;
+  HAKO_RETURN_IF_ERROR(db.ProcessEach([&](std::string_view key, std::string_view value) { found.emplace(key, value); }));
+  if (db.Count() != found.size()) return absl::DataLossError("Count is wrong");
+  if (db.AppliedIndex() != 0) found.emplace(kIndexKey, std::to_string(db.AppliedIndex()));
+  return found;
+}
+
+// Opens what a crash left, and works with it.
+template <class Kind>
+StatusOr<Records> Recover(const Memories& left, Durability durability) {
+  TempDir directory;
+  CrashDirectory::Instance().Put(directory.path(), left);
+  const auto open = [&] { return Kind::Database::Open(directory.File("db"), Kind::With(durability)); };
+  HAKO_ASSIGN_OR_RETURN(auto db, open());
+  HAKO_ASSIGN_OR_RETURN(Records found, RecordsOf(*db));
+  HAKO_RETURN_IF_ERROR(db->Set("works", "again"));
+  HAKO_RETURN_IF_ERROR(db->Verify());
+  HAKO_RETURN_IF_ERROR(db->Close());
+  HAKO_ASSIGN_OR_RETURN(db, open());
+  Records again = found;
+  again["works"] = "again";
+  HAKO_ASSIGN_OR_RETURN(const Records found_again, RecordsOf(*db));
+  if (found_again != again) return absl::DataLossError("a later update is lost");
+  return found;
+}
+
+template <class Kind>
+class Machine {
+  using Database = typename Kind::Database;
+
+ public:
+  explicit Machine(std::uint64_t seed) : random_(seed) {
+    directory_.on_event = [this](bool is_log) { OnEvent(is_log); };
+  }
+  ~Machine() { directory_.Clear(); }
+
+  // One life of a process, which ends by Close, a kill or a power cut.
+  void Live(int count) {
+    durability_ = random_.OneIn(4) ? Durability::kNone : random_.OneIn(2) ? Durability::kProcess : Durability::kPower;
+    TempDir place;
+    directory_.Put(place.path(), files_);
+    directory_.Observe(place.path());
+    const auto opened = Database::Open(place.File("db"), Kind::With(durability_));
+    ASSERT_THAT(opened, IsOk());
+    db_ = opened->get();
+    const auto found = RecordsOf(*db_);
+    ASSERT_THAT(found, IsOk());
+    ASSERT_GT(std::count(allowed_.begin(), allowed_.end(), *found), 0) << Difference(states_.back(), *found);
+    ASSERT_NO_FATAL_FAILURE(CheckCrashes());
+    states_ = {*found};
+    acknowledged_ = durable_ = 0;
+    is_logged_ = logs();
+    for (int i = 0; i < count && !testing::Test::HasFatalFailure(); ++i) {
+      ASSERT_NO_FATAL_FAILURE(Operate());
+      if (random_.OneIn(25)) TakeCrash();
+      ASSERT_NO_FATAL_FAILURE(CheckCrashes());
+    }
+    if (random_.OneIn(2)) {
+      ASSERT_THAT(db_->Close(), IsOk());
+      acknowledged_ = durable_ = states_.size() - 1;
+      TakeCrash();
+      ASSERT_NO_FATAL_FAILURE(CheckCrashes());
+    }
+    const bool is_cut = random_.OneIn(2);
+    files_ = is_cut ? directory_.Crash(random_, 2) : directory_.Kill();
+    if (is_cut) acknowledged_ = durable_;
+    const auto first = states_.begin() + static_cast<std::ptrdiff_t>(acknowledged_);
+    allowed_.assign(first, logs() ? states_.end() : first + 1);
+    const auto on_event = std::exchange(directory_.on_event, nullptr);
+    (void)(*opened)->Close();  // of the dead process
+    directory_.on_event = on_event;
+    crashes_.clear();
+  }
+  int num_crashes() const { return num_crashes_; }
+  int num_beside() const { return num_beside_; }
+
+ private:
+  bool logs() const { return durability_ != Durability::kNone; }
+
+  void Operate() {
+    if (random_.OneIn(20)) return Synchronize();
+    if (random_.OneIn(15) && logs()) {
+      const std::size_t before = states_.size() - 1;
+      ASSERT_THAT(db_->WaitDurable(db_->LastLsn()), IsOk());
+      durable_ = std::max(durable_, before);
+      return;
+    }
+    ASSERT_NO_FATAL_FAILURE(UpdateOnce());
+  }
+  void UpdateOnce() {
+    ASSERT_THAT(Update(), IsOk());
+    if (logs()) acknowledged_ = states_.size() - 1;
+    if (durability_ == Durability::kPower) durable_ = acknowledged_;
+  }
+
+  // With a log, updates are made within it, before, after and while it shows the records. Some find the
+  // device full, which loses nothing.
+  void Synchronize() {
+    const std::size_t before = states_.size() - 1;
+    const bool is_full = random_.OneIn(4);
+    directory_.is_full = is_full;
+    updates_beside_ = logs();
+    const Status status = db_->Synchronize(SyncMode::kHard);
+    updates_beside_ = directory_.is_full = false;
+    if (!status.ok()) {
+      ASSERT_TRUE(is_full) << status;
+      ASSERT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
+      ASSERT_THAT(db_->GetHealth(), IsOk());
+      return;
+    }
+    durable_ = std::max(durable_, before);
+    acknowledged_ = std::max(acknowledged_, before);
+  }
+
+  Status Update() {
+    Records after = states_.back();
+    const std::string key = NumberedKey(random_.Below(60));
+    if (random_.OneIn(150)) {
+      std::erase_if(after, [](const auto& record) { return record.first != kIndexKey; });
+      states_.push_back(after);
+      return db_->Clear();
+    }
+    if (random_.OneIn(6)) return WriteMany();
+    if constexpr (requires { db_->RemoveRange(key, key); }) {
+      if (random_.OneIn(20)) {
+        const std::string to = NumberedKey(random_.Below(70));
+        if (key < to) after.erase(after.lower_bound(key), after.lower_bound(to));
+        states_.push_back(after);
+        return key < to ? db_->RemoveRange(key, to).status() : absl::OkStatus();
+      }
+    }
+    if (random_.OneIn(4)) {
+      const bool is_there = after.erase(key) != 0;
+      states_.push_back(after);
+      const Status status = db_->Remove(key);
+      return absl::IsNotFound(status) && !is_there ? absl::OkStatus() : status;
+    }
+    if (random_.OneIn(4)) {
+      after[key] += "more";
+      states_.push_back(after);
+      return db_->Append(key, "more");
+    }
+    if (const std::string other = key + "x"; random_.OneIn(8) && after.contains(key) && !after.contains(other)) {
+      after[other] = after[key];
+      after.erase(key);
+      states_.push_back(after);
+      return db_->Rekey(key, other);
+    }
+    after[key] = CheckedValue(key, SomeSize(), ++salt_);
+    states_.push_back(after);
+    return db_->Set(key, states_.back()[key]);
+  }
+
+  Status WriteMany() {
+    Records after = states_.back();
+    batch_.Clear();
+    for (std::uint64_t n = random_.OneIn(8) ? random_.Below(200) : random_.Below(20); n > 0; --n) {
+      const std::string key = NumberedKey(random_.Below(60));
+      if (random_.OneIn(3)) {
+        batch_.Remove(key);
+        after.erase(key);
+      } else {
+        batch_.Set(key, after[key] = CheckedValue(key, SomeSize(), ++salt_));
+      }
+    }
+    if (!random_.OneIn(4)) {
+      const std::uint64_t index = random_.Next() | 1;
+      batch_.SetAppliedIndex(index);
+      after[kIndexKey] = std::to_string(index);
+    }
+    states_.push_back(after);
+    return db_->Write(batch_);
+  }
+
+  // A few values are so long that a snapshot is written in several blocks.
+  std::size_t SomeSize() { return random_.OneIn(50) ? random_.Below(random_.OneIn(4) ? 900'000 : 20'000) : random_.SkewedSize(9); }
+
+  // Without a log, a crash leaves the last snapshot, or the one that is being written.
+  bool IsAllowed(const Records& found, std::size_t first, std::size_t last) const {
+    if (!is_logged_) return found == states_[first] || found == states_[last];
+    const auto begin = states_.begin();
+    return std::count(begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(last) + 1, found) > 0;
+  }
+
+  // What a crash at this moment leaves, to be opened once the operation is over.
+  struct Crash {
+    Memories left;
+    bool is_kill;
+    std::size_t first, last;  // of states_, that may be found
+  };
+  void TakeCrash() {
+    const bool is_kill = random_.OneIn(4);
+    crashes_.push_back(
+        {is_kill ? directory_.Kill() : directory_.Crash(random_, 2), is_kill, is_kill ? acknowledged_ : durable_, states_.size() - 1});
+  }
+  void CheckCrashes() {
+    const auto on_event = std::exchange(directory_.on_event, nullptr);
+    for (const Crash& crash : std::exchange(crashes_, {})) {
+      if (testing::Test::HasFailure()) break;
+      ++num_crashes_;
+      const auto found = Recover<Kind>(crash.left, random_.OneIn(3) ? Durability::kNone : Durability::kProcess);
+      EXPECT_THAT(found, IsOk()) << (crash.is_kill ? "after a kill" : "after a power cut");
+      if (!found.ok()) break;
+      EXPECT_TRUE(IsAllowed(*found, crash.first, crash.last))
+          << (crash.is_kill ? "after a kill: " : "after a power cut: ") << Difference(states_.back(), *found);
+    }
+    directory_.on_event = on_event;
+    if (testing::Test::HasFailure()) FAIL();
+  }
+
+  // Before each write and sync of a file. In those of the log no update can be made.
+  void OnEvent(bool is_log) {
+    if (random_.OneIn(10)) TakeCrash();
+    if (is_log || !std::exchange(updates_beside_, false)) return;
+    for (std::uint64_t n = random_.Below(4); n > 0 && !testing::Test::HasFailure(); --n) {
+      UpdateOnce();
+      ++num_beside_;
+    }
+    updates_beside_ = true;
+  }
+
+  CrashDirectory& directory_ = CrashDirectory::Instance();
+  Random random_;
+  Durability durability_ = Durability::kProcess;
+  Database* db_ = nullptr;
+  WriteBatch batch_;
+  std::uint64_t salt_ = 0;
+  bool updates_beside_ = false;
+  bool is_logged_ = false;  // states_
+  std::vector<Crash> crashes_;
+  Memories files_;
+  std::vector<Records> allowed_ = {{}};  // states that the next life may find
+  std::vector<Records> states_ = {{}};   // after each update
+  // The first of states_ that a kill, or a power cut, may leave.
+  std::size_t acknowledged_ = 0, durable_ = 0;
+  int num_crashes_ = 0, num_beside_ = 0;
+};
+
+template <class Kind>
+class MemoryLogCrashTest : public testing::Test {};
+using Kinds = testing::Types<Tiny, Baby>;
+TYPED_TEST_SUITE(MemoryLogCrashTest, Kinds);
+
+TYPED_TEST(MemoryLogCrashTest, LosesNothingBelowItsDurability) {
+  SCOPED_TRACE(TestSeed());
+  const int num_machines = FullSize() ? 500 : 3;
+  int num_crashes = 0, num_beside = 0;
+  for (int number = 0; number < num_machines; ++number) {
+    SCOPED_TRACE(number);
+    Machine<TypeParam> machine(Random::Mix(TestSeed()) + static_cast<std::uint64_t>(number));
+    for (int life = 0; life < 8; ++life) ASSERT_NO_FATAL_FAILURE(machine.Live(life == 0 ? 30 : 80)) << "life " << life;
+    num_crashes += machine.num_crashes();
+    num_beside += machine.num_beside();
+  }
+  EXPECT_GE(num_crashes, num_machines * 50);
+  EXPECT_GE(num_beside, num_machines * 50);
+  ReportCrashStates(static_cast<std::uint64_t>(num_crashes));
+}
+
+}  // namespace
+}  // namespace hako

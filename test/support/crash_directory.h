@@ -1,0 +1,185 @@
+// A directory that can lose power, with the files in it: DirectoryCrashFile is opened by path, and
+// can be replaced (file/replace_file.h).
+//
+// The files themselves are real and empty: they give names, locks and permissions. Their bytes are in
+// a CrashMemory for each inode. The device has the names as of the last fsync of the directory
+// or, each by itself, as they are now. This header defines fsync, unless failing_calls_definitions.h
+// does so in another file of the program.
+//
+// One thread. One directory at a time is observed.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hako/base/assert.h"
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+#include "hako/file/file_lock.h"
+#include "hako/file/positional_parallel_file.h"
+#include "hako/file/replace_file.h"
+#include "support/crash_memory.h"
+#include "support/failing_calls.h"
+#include "support/random.h"
+
+namespace hako {
+
+class CrashDirectory {
+ public:
+  using Memories = std::map<std::string, std::shared_ptr<CrashMemory>>;  // by name
+
+  static CrashDirectory& Instance() {
+    static CrashDirectory directory;
+    return directory;
+  }
+
+  // Puts these files into an empty directory, whose names are durable.
+  void Put(const std::string& directory, const Memories& memories) {
+    for (const auto& [name, memory] : memories) {
+      const std::string path = directory + "/" + name;
+      const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+      HAKO_ASSERT(fd >= 0);
+      Add(KeyOf(fd), memory, fd, IsLog(path));
+    }
+  }
+  // From now on on_event runs before writes and syncs of files, and the names of this directory are
+  // those that Kill and Crash have.
+  void Observe(const std::string& directory) {
+    observed_ = directory;
+    NoteSync();
+    FailingCalls::Instance().on_fsync = [](int fd) {
+      struct stat info;
+      if (fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)) Instance().NoteSync();
+    };
+  }
+  // Forgets all files.
+  void Clear() {
+    FailingCalls::Instance().on_fsync = nullptr;
+    on_event = nullptr;
+    for (const auto& [key, file] : files_) close(file.fd);
+    files_.clear();
+    durable_.clear();
+  }
+
+  std::function<void(bool is_log)> on_event;
+  bool is_full = false;  // files cannot be written, except logs
+
+  // What the next process finds if this one is killed now.
+  Memories Kill() {
+    Memories left;
+    for (const auto& [name, key] : Names()) left[name] = files_.at(key).memory->Kill();
+    return left;
+  }
+  // A state that the device may have after a power cut now.
+  Memories Crash(Random& random, std::uint8_t boot) {
+    const auto now = Names();
+    Memories left;
+    for (const char* const name : kNames) {
+      const auto& from = random.OneIn(2) ? now : durable_;
+      if (const auto it = from.find(name); it != from.end())
+        left[name] = std::make_shared<CrashMemory>(files_.at(it->second).memory->Crash(random), boot);
+    }
+    return left;
+  }
+
+  // The bytes of the open file that this handle has locked.
+  std::shared_ptr<CrashMemory> MemoryOf(const std::string& path, FileLock::Key key) {
+    if (!files_.contains(key)) {
+      const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      HAKO_ASSERT(fd >= 0);
+      Add(key, std::make_shared<CrashMemory>(CrashMemory::Image{}, 1), fd, IsLog(path));
+    }
+    return files_.at(key).memory;
+  }
+  void NoteEvent(bool is_log) const {
+    if (on_event) on_event(is_log);
+  }
+  static bool IsLog(const std::string& path) { return path.ends_with("-log"); }
+
+  static constexpr const char* kNames[] = {"db", "db-log"};
+
+ private:
+  struct Entry {
+    std::shared_ptr<CrashMemory> memory;
+    int fd;  // open, so that no other file gets the inode
+  };
+
+  static FileLock::Key KeyOf(int fd) {
+    struct stat info;
+    HAKO_ASSERT(fstat(fd, &info) == 0);
+    return {info.st_dev, info.st_ino};
+  }
+  void Add(FileLock::Key key, std::shared_ptr<CrashMemory> memory, int fd, bool is_log) {
+    memory->on_event = [this, is_log] { NoteEvent(is_log); };
+    files_[key] = {std::move(memory), fd};
+  }
+  std::map<std::string, FileLock::Key> Names() const {
+    std::map<std::string, FileLock::Key> names;
+    for (const char* const name : kNames) {
+      struct stat info;
+      if (stat((observed_ + "/" + name).c_str(), &info) != 0) continue;
+      const FileLock::Key key{info.st_dev, info.st_ino};
+      if (files_.contains(key)) names[name] = key;
+    }
+    return names;
+  }
+  void NoteSync() { durable_ = Names(); }
+
+  std::string observed_;
+  std::map<FileLock::Key, Entry> files_;
+  std::map<std::string, FileLock::Key> durable_;
+};
+
+class DirectoryCrashFile : public MappedCrashFile {
+ public:
+  static StatusOr<DirectoryCrashFile> Open(const std::string& path, const FileOptions& options = {}) {
+    HAKO_ASSIGN_OR_RETURN(PositionalParallelFile locked, PositionalParallelFile::Open(path, options));
+    auto memory = CrashDirectory::Instance().MemoryOf(path, locked.lock_key());
+    return DirectoryCrashFile(std::move(locked), std::move(memory), CrashDirectory::IsLog(path));
+  }
+
+  bool IsWritable() const { return locked_.IsWritable(); }
+  FileLock::Key lock_key() const { return locked_.lock_key(); }
+  Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) {
+    CrashDirectory::Instance().NoteEvent(is_log_);
+    if (CrashDirectory::Instance().is_full && !is_log_) return absl::ResourceExhaustedError("full");
+    return MappedCrashFile::WriteAt(offset, in);
+  }
+  // The first one also syncs the directory.
+  Status Sync() { return SyncRange(0, Size()); }
+  Status SyncRange(std::uint64_t offset, std::size_t size) {
+    HAKO_RETURN_IF_ERROR(MappedCrashFile::SyncRange(offset, size));
+    return std::exchange(is_named_, true) ? absl::OkStatus() : locked_.Sync();
+  }
+  Status Close() { return locked_.Close(); }
+
+ private:
+  DirectoryCrashFile(PositionalParallelFile locked, std::shared_ptr<CrashMemory> memory, bool is_log)
+      : MappedCrashFile(std::move(memory)), locked_(std::move(locked)), is_log_(is_log) {}
+
+  PositionalParallelFile locked_;
+  bool is_log_;
+  bool is_named_ = false;  // durably
+};
+
+static_assert(ReplaceableFile<DirectoryCrashFile> && MappedFile<DirectoryCrashFile> && KernelBackedFile<DirectoryCrashFile>);
+
+}  // namespace hako
+
+extern "C" [[gnu::weak]] int fsync(int fd) {
+  const auto on_fsync = hako::FailingCalls::Instance().on_fsync.load();
+  if (on_fsync == nullptr) return static_cast<int>(syscall(SYS_fsync, fd));
+  on_fsync(fd);
+  return 0;
+}
