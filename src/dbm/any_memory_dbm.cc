@@ -1,13 +1,12 @@
 // AnyDBM over databases in memory, and their snapshots.
-#include <filesystem>
 #include <mutex>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "hako/dbm/any_dbm.h"
 #include "hako/dbm/baby_dbm.h"
 #include "hako/dbm/tiny_dbm.h"
+#include "hako/file/path.h"
 #include "hako/file/positional_parallel_file.h"
 #include "hako/file/replace_file.h"
 
@@ -25,7 +24,7 @@ class AnyDBM::SnapshotModel final : public Model<D> {
       : Base(std::move(db)),
         file_(std::move(file)),
         writable_(file_.IsWritable()),
-        path_(Canonical(file_.path())),
+        path_(CanonicalOf(file_.path())),
         file_options_(options.file) {}
   ~SnapshotModel() override {
     (void)SnapshotModel::Close();
@@ -77,12 +76,6 @@ class AnyDBM::SnapshotModel final : public Model<D> {
 
  private:
   static Status Refuse() { return ReadOnlyError(); }
-
-  static std::string Canonical(const std::string& path) {
-    std::error_code error;
-    const std::string canonical = std::filesystem::canonical(path, error).string();
-    return error ? path : canonical;
-  }
 
   Status Save() {
     return ReplaceFile<PositionalParallelFile>(

@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
 #include <string_view>
-#include <system_error>
+
+#include "hako/file/path.h"
 
 namespace hako {
 
@@ -14,11 +14,7 @@ namespace {
 constexpr std::string_view kEnding = "-log";
 }
 
-std::string LogPathOf(const std::string& path) {
-  std::error_code error;
-  const std::string canonical = std::filesystem::canonical(path, error).string();
-  return (error ? path : canonical) + std::string(kEnding);
-}
+std::string LogPathOf(const std::string& path) { return CanonicalOf(path) + std::string(kEnding); }
 
 FileNumber NumberOf(const std::string& path) {
   struct stat found;

@@ -7,6 +7,8 @@
 namespace hako {
 
 template class MemoryOperations<TinyDBM<>, MemoryMapParallelFile, TinyOptions>;
+template Status FileOperations<TinyDBM<>, MemoryMapParallelFile, TinyOptions>::Close();
 template class MemoryOperations<BabyDBM<>, MemoryMapParallelFile, BabyOptions>;
+template Status FileOperations<BabyDBM<>, MemoryMapParallelFile, BabyOptions>::Close();
 
 }  // namespace hako

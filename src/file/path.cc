@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <system_error>
 
 namespace hako {
 
@@ -31,6 +32,12 @@ Status SyncDirectoryOf(const std::string& path) {
   Status status;
   (void)TrySyncDirectoryOf(path, &status);
   return status;
+}
+
+std::string CanonicalOf(const std::string& path) {
+  std::error_code error;
+  const std::string canonical = std::filesystem::canonical(path, error).string();
+  return error ? path : canonical;
 }
 
 Status RenameDurably(const std::string& from, const std::string& to) {

@@ -92,11 +92,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, log::LoggedSpace<
   HAKO_OR_NO_MEMORY
 
   // Closes the database if the application has not.
-  ~BabyDBM() {
-    (void)this->Close();
-    if (!this->IsClosed()) Seal();                                                    // Open has failed
-    if (this->writers_.IsInherited() && this->AbandonFile()) (void)space_.release();  // its log belongs to the parent process
-  }
+  ~BabyDBM();
 
   // Checks the structure page by page beside readers and writers. Writers are stopped only while
   // the records are counted (less than 1 ms per million records). DataLoss names the damage.
@@ -171,9 +167,12 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, log::LoggedSpace<
   }
 };
 
-}  // namespace hako
-
-namespace hako {
+template <File FileT, Comparator Compare>
+BabyDBM<FileT, Compare>::~BabyDBM() {
+  (void)this->Close();
+  if (!this->IsClosed()) Seal();                                                    // Open has failed
+  if (this->writers_.IsInherited() && this->AbandonFile()) (void)space_.release();  // its log belongs to the parent process
+}
 
 namespace internal {
 using BabySpace = log::LoggedSpace<tree::PageArena, log::LogFileOf<MemoryMapParallelFile>>;
@@ -188,6 +187,7 @@ extern template class OrderedOperations<BabyDBM<>, BytewiseComparator>;
 extern template class TreeOperations<BabyDBM<>, internal::BabySpace, BytewiseComparator>;
 extern template class EngineOperations<BabyDBM<>, internal::BabySpace, tree::PageTree<internal::BabySpace, BytewiseComparator>>;
 extern template class MemoryOperations<BabyDBM<>, MemoryMapParallelFile, BabyOptions>;
+extern template Status FileOperations<BabyDBM<>, MemoryMapParallelFile, BabyOptions>::Close();
 extern template class tree::PageTree<internal::BabySpace, BytewiseComparator>;
 
 }  // namespace hako

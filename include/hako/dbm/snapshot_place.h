@@ -10,17 +10,16 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "hako/base/status.h"
 #include "hako/dbm/log_place.h"
 #include "hako/file/file.h"
+#include "hako/file/path.h"
 #include "hako/file/replace_file.h"
 #include "hako/format/snapshot_format.h"
 #include "hako/log/update_log.h"
@@ -123,15 +122,8 @@ class SnapshotPlace {
   }
 
  private:
-  // Neither a later chdir nor another link leads elsewhere then.
-  static std::string CanonicalOf(const std::string& path) {
-    std::error_code error;
-    const std::string canonical = std::filesystem::canonical(path, error).string();
-    return error ? path : canonical;
-  }
-
   std::optional<FileT> file_;
-  std::string path_;
+  std::string path_;   // canonical: neither a later chdir nor another link leads elsewhere
   FileNumber number_;  // of the file at path_
   FileOptions options_;
   std::uint64_t id_ = 0;  // of the snapshot; 0: it is to be replaced

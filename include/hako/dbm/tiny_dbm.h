@@ -106,10 +106,7 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<hash::Rec
   HAKO_OR_NO_MEMORY
 
   // Closes the database if the application has not.
-  ~TinyDBM() {
-    (void)this->Close();
-    if (writers_.IsInherited() && this->AbandonFile()) (void)space_.release();  // its log belongs to the parent process
-  }
+  ~TinyDBM();
 
   // Operations::Append, but in place where the block has room. A value that grows by small pieces
   // is copied about eight times while its size doubles, so on average an Append costs time
@@ -200,9 +197,11 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<hash::Rec
   }
 };
 
-}  // namespace hako
-
-namespace hako {
+template <File FileT>
+TinyDBM<FileT>::~TinyDBM() {
+  (void)this->Close();
+  if (writers_.IsInherited() && this->AbandonFile()) (void)space_.release();  // its log belongs to the parent process
+}
 
 namespace internal {
 using TinySpace = log::LoggedSpace<hash::RecordArena, log::LogFileOf<MemoryMapParallelFile>>;
@@ -216,6 +215,7 @@ extern template class HashCursor<TinyDBM<>, hash::BucketIndex<internal::TinySpac
 extern template class HashOperations<TinyDBM<>, internal::TinySpace>;
 extern template class EngineOperations<TinyDBM<>, internal::TinySpace, hash::BucketIndex<internal::TinySpace>>;
 extern template class MemoryOperations<TinyDBM<>, MemoryMapParallelFile, TinyOptions>;
+extern template Status FileOperations<TinyDBM<>, MemoryMapParallelFile, TinyOptions>::Close();
 extern template class hash::BucketIndex<internal::TinySpace>;
 
 }  // namespace hako

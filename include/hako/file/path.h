@@ -20,6 +20,9 @@ bool TrySyncDirectoryOf(const std::string& path, Status* status);
 // REQUIRES: the content of `from` is synced
 Status RenameDurably(const std::string& from, const std::string& to);
 
+// The path without symbolic links, from the root. `path` itself if it cannot be had.
+std::string CanonicalOf(const std::string& path);
+
 // Removes the file. NotFound, with a message, if it does not exist.
 Status RemoveFile(const std::string& path);
 
