@@ -1,6 +1,8 @@
 // AnyDBM: names with options, wrapped databases, and snapshots of databases in memory.
 #include "hako/dbm/any_dbm.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
@@ -20,6 +22,7 @@
 #include "hako/dbm/tree_dbm.h"
 #include "hako/file/any_file.h"
 #include "hako/file/memory_file.h"
+#include "support/child_process.h"
 #include "support/status_matchers.h"
 #include "support/temp_dir.h"
 
@@ -150,9 +153,10 @@ TEST(AnyDBM, ReportsMistakesInNames) {
       {"a.hkh?wait=", "invalid value '' of option wait"},
       {"a.hkh?durability=high", "invalid value 'high' of option durability"},
       {"a.hkh?sync_interval=-1", "invalid value '-1' of option sync_interval"},
-      {"a.hks?durability=power", "durability and sync_interval require dbm=hash or tree"},
-      {"?dbm=tiny,sync_interval=5", "durability and sync_interval require dbm=hash or tree"},
-      {"?dbm=baby,sync_interval=5", "kind baby is saved as a whole: options durability and"},
+      {"?dbm=tiny,durability=power", "TinyOptions::durability kPower requires a path"},
+      {"?dbm=baby,durability=power", "BabyOptions::durability kPower requires a path"},
+      {"a.hks?sync_interval=5", "sync_interval requires dbm=hash or tree"},
+      {"?dbm=baby,sync_interval=5", "kind baby is saved as a whole: option sync_interval"},
       {"?dbm=baby,page_size=64", "page_size must be 128 to 8192"},
       {"?dbm=baby,page_size=big", "invalid value 'big' of option page_size"},
       {"?dbm=baby,max_bytes=64Ki", "max_bytes must be 1048576 to 549754765312"},
@@ -337,15 +341,32 @@ TEST_F(Snapshot, KeepsTheRecordsOfTheLastSave) {
   db.reset();
   EXPECT_EQ(Get("k"), "saved by the destructor");
 
-  ASSERT_OK_AND_ASSIGN(db, AnyDBM::Open(path_));
+  ASSERT_OK_AND_ASSIGN(db, AnyDBM::Open(path_ + "?durability=none"));
   EXPECT_THAT(db->Set("k", "saved by Synchronize"), IsOk());
   EXPECT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
   EXPECT_THAT(db->Set("k", "not saved"), IsOk());
-  EXPECT_THAT(db->Synchronize(SyncMode::kSoft), IsOk());
   std::filesystem::copy_file(path_, directory_.File("now.hks"));
   ASSERT_OK_AND_ASSIGN(auto copy, AnyDBM::Open(directory_.File("now.hks")));
   EXPECT_THAT(copy->Get("k"), IsOkAndHolds("saved by Synchronize"));
   EXPECT_FALSE(std::filesystem::exists(path_ + ".tmp"));
+}
+
+// The process ends without Close: of its updates those are there that the durability promises.
+TEST_F(Snapshot, KeepsWhatItsDurabilityPromises) {
+  for (const std::string kind : {"tiny", "baby"}) {
+    for (const std::string durability : {"none", "process", "power"}) {
+      const std::string name = path_ + kind + durability + "?dbm=" + kind;
+      ChildProcess child([&](ChildProcess&) {
+        const auto db = AnyDBM::Open(name + ",durability=" + durability);
+        if (!db.ok() || !(*db)->Set("k", "saved").ok() || !(*db)->Synchronize(SyncMode::kHard).ok()) return 1;
+        if (((*db)->LastLsn() != 0) != (durability != "none")) return 2;
+        return (*db)->Set("k", "logged").ok() ? _exit(0), 0 : 3;
+      });
+      ASSERT_EQ(child.Result(), 0) << name;
+      ASSERT_OK_AND_ASSIGN(const auto db, AnyDBM::Open(name));
+      EXPECT_THAT(db->Get("k"), IsOkAndHolds(durability == "none" ? "saved" : "logged")) << name;
+    }
+  }
 }
 
 TEST_F(Snapshot, SavesBesideConcurrentWriters) {
@@ -397,7 +418,7 @@ TEST_F(Snapshot, ReadOnlyOpenChangesNothing) {
   std::string seen;
   EXPECT_THAT(db->Get("k", [&seen](std::string_view value) { seen = value; }), IsOk());
   EXPECT_EQ(seen, "v");
-  EXPECT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+  EXPECT_THAT(db->Synchronize(SyncMode::kHard), refused);
   EXPECT_THAT(db->Close(), IsOk());
   EXPECT_EQ(std::filesystem::last_write_time(path_), time);
 }

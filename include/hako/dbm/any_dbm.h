@@ -6,9 +6,7 @@
 // It has the operations of every DBM and, where records are ordered, those of ordered DBMs. Each
 // operation costs one virtual call; the class templates pay nothing for it.
 //
-// Durability: as the kind's (HashDBM, TreeDBM). A database in memory with a path (TinyDBM, BabyDBM)
-// is loaded by Open from the snapshot there, and saved by a hard Synchronize and by Close. Updates
-// since the last save do not survive the process. It keeps the file locked while open.
+// Durability: as the kind's (HashDBM, TreeDBM, TinyDBM, BabyDBM).
 //
 // Threads: see dbm/dbm.h.
 #pragma once
@@ -54,8 +52,6 @@ class AnyDBM : public Operations<AnyDBM> {
   struct CursorInterface;
   template <class D>
   class Model;
-  template <class D>
-  class SnapshotModel;
   template <class D>
   class CursorModel;
 
@@ -191,8 +187,8 @@ class AnyDBM : public Operations<AnyDBM> {
   static StatusOr<SalvageReport> SalvageTreeFile(const std::string& from, const std::string& to, const FileOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> OpenTinyInMemory(const AnyOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> OpenBabyInMemory(const AnyOptions& options);
-  template <class D>
-  static StatusOr<std::unique_ptr<AnyDBM>> OpenInMemory(StatusOr<std::unique_ptr<D>> db, const AnyOptions& options);
+  template <class D, class Options>
+  static StatusOr<std::unique_ptr<AnyDBM>> OpenInMemory(const AnyOptions& options, Options of_kind);
   // Opens the options' file, on the device that they name.
   template <class Mapped, class Positional, class Options>
   static StatusOr<std::unique_ptr<AnyDBM>> OpenInFile(const AnyOptions& options, const Options& of_kind);

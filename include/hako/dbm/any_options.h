@@ -4,7 +4,7 @@
 //   "casket.hkh?num_records=1m,file=pos"  with options, after the last question mark
 //   "casket.hkt?cache_bytes=64mi"         a B+ tree in a file
 //   "casket.db?dbm=hash"                  where the suffix does not name the kind
-//   "casket.hks"                          a hash table in memory with a snapshot file
+//   "casket.hks"                          a hash table in memory with a snapshot file and a log
 //   "?dbm=tiny"                           a hash table in memory only
 //   "?dbm=baby", "casket.hks?dbm=baby"    the same with a B+ tree; either kind loads any snapshot
 //
@@ -18,15 +18,15 @@
 //   page_size                              TreeOptions, BabyOptions (dbm=tree, baby)
 //   max_bytes                              BabyOptions (dbm=baby)
 //   cache_bytes, checkpoint_bytes          TreeOptions (dbm=tree)
-//   log_bytes                              HashOptions, TreeOptions (dbm=hash, tree)
+//   log_bytes                              HashOptions, TreeOptions, TinyOptions, BabyOptions
 //   order, codec  names of a comparator and a page codec, as Inspect shows them (dbm=tree; an error
 //                 otherwise). Default: those of the file; bytewise and none for a new file. Others
 //                 must have been added by the program (dbm/any_tree.h); they are accessed as
 //                 file=pos.
 //   direct, huge_pages, block_cache_bytes  FileOptions (file/file.h); direct alone means
 //                                          direct=true and implies file=pos
-//   durability   none, process or power; power is an error for dbm=tiny, baby, as is sync_interval
-//   sync_interval  in milliseconds (dbm=hash, tree)
+//   durability   none, process or power; power is an error without a file name
+//   sync_interval  in milliseconds (dbm=hash, tree; an error otherwise)
 //   reclaim_bytes  HashOptions (dbm=hash)
 //   reserve_bytes, grow_min, grow_max      FileOptions (file/file.h)
 // Except where noted, an option that the kind does not have is ignored.
@@ -71,7 +71,7 @@ struct AnyOptions {
   std::optional<std::uint64_t> reclaim_bytes = {};
   std::string order = {};  // comparator of a tree; empty = that of the file, bytewise for a new one
   std::string codec = {};  // codec of a tree; empty = that of the file, none for a new one
-  // See HashOptions and TreeOptions.
+  // See the options of each kind.
   Durability durability = Durability::kProcess;
   std::chrono::milliseconds sync_interval{0};
   FileOptions file = {};  // see file/file.h
