@@ -8,6 +8,11 @@
 // again. A checkpoint is requested when the log since the last one exceeds its limit, or finds no
 // space, as a checkpoint frees the space of older updates.
 //
+// Pacing: with twice the limit in the log, updates wait for a checkpoint. A long value that is
+// appended ahead waits before it is, for a time in proportion to its size. Another update waits up
+// to 20 ms after it was made, and its wait does not count the bytes of those values: 100 bytes need not
+// wait because others write gigabytes.
+//
 // Thread-safe: Append and WaitDurable. Start, Stop and the replay: while no other thread uses the
 // database. The checkpoint calls the rest.
 #pragma once
@@ -77,12 +82,19 @@ class UpdateLog {
   }
   // Append a long entry in two steps, the first with nothing locked: RecordLog::AppendAhead. If the
   // run is not open then, the entry is appended by one of the functions above, which report errors.
+  // The first may wait for a checkpoint.
   void AppendAhead(const format::LogEntry& entry, AheadRun* run) {
-    if (refusal_.IsOk()) (void)log_->AppendAhead(entry, run);
+    const std::uint64_t bytes = entry.key.size() + entry.value.size();
+    if (bytes <= kLongRun || !refusal_.IsOk()) return;
+    const auto may_go_on = [this] { return BytesSinceCheckpoint() < 2 * limit_ || progress_.has_failed(); };
+    if (!may_go_on()) progress_.WaitFor(kPause * (bytes / kAheadPerPause), may_go_on);
+    ahead_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    (void)log_->AppendAhead(entry, run);
   }
   Status Append(AheadRun* run, Lsn* lsn) {
     if (!refusal_.IsOk()) return refusal_.Get();
-    return Appended(log_->Append(run, lsn), *lsn);
+    const Status status = log_->Append(run, lsn);
+    return Appended(status, *lsn);
   }
   void Abandon(AheadRun* run) { log_->Abandon(run); }
   // Returns once everything below `lsn` survives a power cut; an LSN behind the end means the end.
@@ -126,7 +138,6 @@ class UpdateLog {
   }
   // With nothing locked: waits a while for a checkpoint if the log has twice its limit.
   void PauseIfLong() {
-    static constexpr std::chrono::milliseconds kPause{20};
     const auto is_short = [this] { return !IsLong() || progress_.has_failed(); };
     if (is_on() && !is_short()) progress_.WaitFor(kPause, is_short);
   }
@@ -137,6 +148,7 @@ class UpdateLog {
   // A checkpoint begins, with all writers stopped. Returns the position() for it to name.
   Position BeginCheckpoint() {
     if (failure_.IsOk()) refusal_.Assign(absl::OkStatus());
+    ahead_before_position_.store(ahead_bytes_.load(std::memory_order_relaxed), std::memory_order_relaxed);
     return is_on() ? log_->TakePosition() : position();
   }
   // Before a superblock names `position`: makes its segment durable. A log that has failed is not
@@ -146,15 +158,29 @@ class UpdateLog {
   void NoteCheckpoint(Position position) {
     if (!is_on()) return;
     log_->Release(position);
-    checkpoint_.store(position.lsn, std::memory_order_relaxed);
+    checkpoint_.store(position.lsn, std::memory_order_release);
+    ahead_before_checkpoint_.store(ahead_before_position_.load(std::memory_order_relaxed), std::memory_order_relaxed);
     ask_at_.store(position.lsn + limit_, std::memory_order_relaxed);
   }
   std::uint64_t file_bytes() const { return is_on() ? log_->file_bytes() : 0; }
 
  private:
-  static constexpr std::uint64_t kShort = 64, kLimitMin = 64 << 10;
+  static constexpr std::uint64_t kShort = 64, kLimitMin = 64 << 10, kAheadPerPause = 64 << 10;
+  static constexpr std::chrono::milliseconds kPause{20};
 
-  bool IsLong() const { return log_->tail() - checkpoint_.load(std::memory_order_relaxed) >= 2 * limit_; }
+  std::uint64_t BytesSinceCheckpoint() const {
+    const Lsn from = checkpoint_.load(std::memory_order_acquire);
+    return log_->tail() - from;
+  }
+  std::uint64_t AheadBytes() const {
+    return ahead_bytes_.load(std::memory_order_relaxed) - ahead_before_checkpoint_.load(std::memory_order_relaxed);
+  }
+  // Whether updates that are not appended ahead fill the log. Those that are may be counted a little
+  // before they are in the log.
+  bool IsLong() const {
+    const std::uint64_t bytes = BytesSinceCheckpoint();
+    return bytes - std::min(bytes, AheadBytes()) >= 2 * limit_;
+  }
   // After a failure, or once a checkpoint is due.
   Status Appended(const Status& status, Lsn lsn) {
     if (status.ok() && lsn < ask_at_.load(std::memory_order_relaxed)) return status;
@@ -163,7 +189,7 @@ class UpdateLog {
     if (IsLong())
       needs_pause_.store(true, std::memory_order_relaxed);
     else
-      ask_at_.store(checkpoint_.load(std::memory_order_relaxed) + 2 * limit_, std::memory_order_relaxed);
+      ask_at_.store(checkpoint_.load(std::memory_order_relaxed) + AheadBytes() + 2 * limit_, std::memory_order_relaxed);
     return status;
   }
 
@@ -176,6 +202,8 @@ class UpdateLog {
   Position replayed_ ABSL_GUARDED_BY(replay_mutex_);  // while updates are not logged
   std::atomic<Lsn> checkpoint_{0};                    // the last checkpoint has all before it
   std::atomic<Lsn> ask_at_{0};                        // a checkpoint is requested when the log gets there
+  // Appended ahead: in all, when the last checkpoint began, and before the last one that has ended.
+  std::atomic<std::uint64_t> ahead_bytes_{0}, ahead_before_position_{0}, ahead_before_checkpoint_{0};
   sync::StickyStatus refusal_, failure_;
 };
 
