@@ -334,7 +334,7 @@ TYPED_TEST(RecordLogTest, PositionsAreTakenBetweenTheStepsOfRuns) {
       }
       sync::MutexLock lock(mutex);
       Lsn lsn = 0;
-      EXPECT_THAT(run.is_open() ? log->Append(&run, &lsn) : log->Append(entry, &lsn), IsOk());
+      EXPECT_THAT(run.is_open() ? log->Append(&run, &lsn) : log->Append(entry).status(), IsOk());
       ended.push_back(key);
     }
     --writers;

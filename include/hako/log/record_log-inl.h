@@ -72,9 +72,22 @@ Status RecordLog<FileT>::StartSegment(Lsn first, std::uint64_t predecessor) {
 }
 
 template <File FileT>
-HAKO_INLINE Status RecordLog<FileT>::Append(const LogEntry& entry, Lsn* lsn) {
-  const std::size_t size = entry.key.size() + entry.value.size();
-  if (size <= format::kLogPartMax) [[likely]] {
+HAKO_INLINE void RecordLog<FileT>::Make(const format::LogRecordHeader& header, std::string_view key, std::string_view value, Lsn lsn,
+                                        std::uint64_t sequence, std::uint64_t secret, char* out) {
+  std::memcpy(out, &header, sizeof(header));
+  char* const body = out + sizeof(header);
+  if (!key.empty()) sync::CopyBytes(body, key.data(), key.size());
+  if (!value.empty()) sync::CopyBytes(body + key.size(), value.data(), value.size());
+  const Le<std::uint32_t> check = format::LogCheck(out, header.size, lsn, sequence, secret);
+  std::memcpy(out, &check, sizeof(check));
+}
+
+template <File FileT>
+HAKO_INLINE bool RecordLog<FileT>::TryAppend(const LogEntry& entry, Lsn* lsn) {
+  if constexpr (MappedFile<FileT>) {
+    const std::size_t size = entry.key.size() + entry.value.size();
+    if (size > format::kLogPartMax) [[unlikely]]
+      return false;
     format::LogRecordHeader header{};
     header.size = static_cast<std::uint32_t>(sizeof(header) + size);
     header.op = static_cast<std::uint8_t>(entry.op);
@@ -82,33 +95,24 @@ HAKO_INLINE Status RecordLog<FileT>::Append(const LogEntry& entry, Lsn* lsn) {
     const std::uint64_t space = format::LogRecordSpace(header.size);
     sync::MutexLock lock(tail_mutex_);
     const Lsn tail = tail_.load(std::memory_order_relaxed);
-    if (tail + space <= segment_end_ && failure_.IsOk()) [[likely]] {
-      if (Status status = Write(header, entry.key, entry.value); !status.ok()) [[unlikely]]
-        return Fail(status);
-      *lsn = tail + space;
-      return absl::OkStatus();
-    }
+    if (tail + space > segment_end_ || !failure_.IsOk()) [[unlikely]]
+      return false;
+    Make(header, entry.key, entry.value, tail, segment_sequence_, secret_, segment_base_ + tail);
+    tail_.store(tail + space, std::memory_order_release);
+    *lsn = tail + space;
+    return true;
   }
-  HAKO_ASSIGN_OR_RETURN(*lsn, Append(std::span(&entry, 1)));
-  return absl::OkStatus();
+  return false;
 }
 
 template <File FileT>
-HAKO_INLINE Status RecordLog<FileT>::Write(const format::LogRecordHeader& header, std::string_view key, std::string_view value) {
+Status RecordLog<FileT>::Write(const format::LogRecordHeader& header, std::string_view key, std::string_view value) {
   const Lsn tail = tail_.load(std::memory_order_relaxed);
-  const std::uint64_t sequence = segment_sequence_;
-  const auto write_to = [&](char* out) {
-    std::memcpy(out, &header, sizeof(header));
-    if (!key.empty()) sync::CopyBytes(out + sizeof(header), key.data(), key.size());
-    if (!value.empty()) sync::CopyBytes(out + sizeof(header) + key.size(), value.data(), value.size());
-    const Le<std::uint32_t> check = format::LogCheck(out, header.size, tail, sequence, secret_);
-    std::memcpy(out, &check, sizeof(check));
-  };
   if constexpr (MappedFile<FileT>) {
-    write_to(segment_base_ + tail);
+    Make(header, key, value, tail, segment_sequence_, secret_, segment_base_ + tail);
   } else {
     absl::InlinedVector<char, 256> bytes(header.size);
-    write_to(bytes.data());
+    Make(header, key, value, tail, segment_sequence_, secret_, bytes.data());
     HAKO_RETURN_IF_ERROR(file_.WriteAt(segments_.used().back().PlaceOf(tail), std::as_bytes(std::span(bytes))));
   }
   tail_.store(tail + format::LogRecordSpace(header.size), std::memory_order_release);

@@ -124,14 +124,10 @@ class RecordLog {
   // Appends a run; returns its LSN, for WaitDurable. ResourceExhausted if there is no space: nothing
   // was appended, and later calls may succeed. REQUIRES: entries is not empty
   StatusOr<Lsn> Append(std::span<const LogEntry> entries);
-  // The same for a run of one entry; sets *lsn. A short entry is appended where there is room in the
-  // segment.
-  HAKO_INLINE Status Append(const LogEntry& entry, Lsn* lsn);
-  StatusOr<Lsn> Append(const LogEntry& entry) {
-    Lsn lsn = 0;
-    HAKO_RETURN_IF_ERROR(Append(entry, &lsn));
-    return lsn;
-  }
+  StatusOr<Lsn> Append(const LogEntry& entry) { return Append(std::span(&entry, 1)); }
+  // The same for a short entry where the segment, which is mapped, has room. False: nothing was done,
+  // and Append may do it, or has the error.
+  HAKO_INLINE bool TryAppend(const LogEntry& entry, Lsn* lsn);
   // Append a long entry in two steps: AppendAhead, with nothing locked, all but its last record;
   // Append the rest, with which it takes effect. After an error, and if the entry is short, the run is
   // not open, and nothing is appended. Abandon an open run that shall not take effect.
@@ -198,8 +194,11 @@ class RecordLog {
     return {tail, segments_.used().empty() ? Position().sequence : SegmentAt(tail).sequence};
   }
   // Writes the record at the tail, and its check. REQUIRES: it fits in the segment
-  HAKO_INLINE Status Write(const format::LogRecordHeader& header, std::string_view key, std::string_view value)
+  Status Write(const format::LogRecordHeader& header, std::string_view key, std::string_view value)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
+  // Makes the record at `out`, which is for this place of the log.
+  HAKO_INLINE static void Make(const format::LogRecordHeader& header, std::string_view key, std::string_view value, Lsn lsn,
+                               std::uint64_t sequence, std::uint64_t secret, char* out);
   Status StartSegment(Lsn first, std::uint64_t predecessor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
   static void Cut(const LogEntry& entry, bool run_continues, Parts* parts);
   Status AppendParts(std::span<Part> parts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);

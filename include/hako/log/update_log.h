@@ -72,13 +72,16 @@ class UpdateLog {
     if (appended.ok()) *lsn = *appended;
     return Appended(appended.status(), *lsn);
   }
-  HAKO_INLINE Status Append(const format::LogEntry& entry, Lsn* lsn) {
-    if (!refusal_.IsOk()) [[unlikely]]
-      return refusal_.Get();
-    const Status status = log_->Append(entry, lsn);
-    if (status.ok() && *lsn < ask_at_.load(std::memory_order_relaxed)) [[likely]]
-      return absl::OkStatus();
-    return Appended(status, *lsn);
+  Status Append(const format::LogEntry& entry, Lsn* lsn) {
+    return TryAppend(entry, lsn) ? absl::OkStatus() : Append(std::span(&entry, 1), lsn);
+  }
+  // The same for a short entry. False: nothing was done; Append may do it, or has the error.
+  HAKO_INLINE bool TryAppend(const format::LogEntry& entry, Lsn* lsn) {
+    if (!refusal_.IsOk() || !log_->TryAppend(entry, lsn)) [[unlikely]]
+      return false;
+    if (*lsn >= ask_at_.load(std::memory_order_relaxed)) [[unlikely]]
+      (void)Appended(absl::OkStatus(), *lsn);
+    return true;
   }
   // Append a long entry in two steps, the first with nothing locked: RecordLog::AppendAhead. If the
   // run is not open then, the entry is appended by one of the functions above, which report errors.

@@ -18,6 +18,7 @@ concept LoggingPageSpace = requires(S& s, typename S::WriterState& writer, std::
   { s.log().is_on() } -> std::same_as<bool>;
   { s.log().Append(run, &writer.lsn) } -> std::same_as<Status>;
   { s.log().Append(run.front(), &writer.lsn) } -> std::same_as<Status>;
+  { s.log().TryAppend(run.front(), &writer.lsn) } -> std::same_as<bool>;
   { s.log().Append(&writer.logged_ahead, &writer.lsn) } -> std::same_as<Status>;
   s.log().AppendAhead(run.front(), &writer.logged_ahead);
   s.log().Abandon(&writer.logged_ahead);
@@ -45,16 +46,29 @@ void RefuseUpdates(Space& space, const Status& why) {
 // Append several updates that take effect together, or one, if the space logs them. False if that
 // fails; writer.error says why.
 template <class Space>
-[[gnu::noinline]] bool LogUpdates(Space& space, typename Space::WriterState& writer, std::span<const format::LogEntry> run) {
+bool LogUpdates(Space& space, typename Space::WriterState& writer, std::span<const format::LogEntry> run) {
   if constexpr (LoggingPageSpace<Space>) {
-    auto& log = space.log();
-    if (!log.is_on() || run.empty()) return true;
-    if (writer.logged_ahead.is_open()) [[unlikely]]
-      writer.error = log.Append(&writer.logged_ahead, &writer.lsn);
-    else
-      writer.error = run.size() == 1 ? log.Append(run.front(), &writer.lsn) : log.Append(run, &writer.lsn);
+    if (!space.log().is_on() || run.empty()) return true;
+    writer.error = space.log().Append(run, &writer.lsn);
     return writer.error.ok();
   }
+  return true;
+}
+template <class Space>
+[[gnu::noinline]] bool AppendUpdate(Space& space, typename Space::WriterState& writer, format::LogOp op, std::string_view key,
+                                    std::string_view value) {
+  auto& log = space.log();
+  const format::LogEntry entry{op, key, value};
+  const bool is_ahead = writer.logged_ahead.is_open();
+  if (!is_ahead && log.TryAppend(entry, &writer.lsn)) [[likely]]
+    return true;
+  writer.error = is_ahead ? log.Append(&writer.logged_ahead, &writer.lsn) : log.Append(entry, &writer.lsn);
+  return writer.error.ok();
+}
+template <class Space>
+HAKO_INLINE bool LogUpdate(Space& space, typename Space::WriterState& writer, format::LogOp op, std::string_view key,
+                           std::string_view value = {}) {
+  if constexpr (LoggingPageSpace<Space>) return !space.log().is_on() || AppendUpdate(space, writer, op, key, value);
   return true;
 }
 // Appends a long value to the log before its leaf is locked, so that others need not wait for the
@@ -75,13 +89,5 @@ class LoggedAhead {
   Space& space_;
   typename Space::WriterState& writer_;
 };
-template <class Space>
-HAKO_INLINE bool LogUpdate(Space& space, typename Space::WriterState& writer, format::LogOp op, std::string_view key,
-                           std::string_view value = {}) {
-  if (!IsLogged(space)) [[likely]]
-    return true;
-  const format::LogEntry entry{op, key, value};
-  return LogUpdates(space, writer, std::span(&entry, 1));
-}
 
 }  // namespace hako::tree
