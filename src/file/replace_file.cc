@@ -11,7 +11,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_cat.h"
 #include "hako/base/random_seed.h"
 #include "hako/file/path.h"
 #include "hako/file/positional_io.h"
@@ -116,7 +116,7 @@ Status FileReplacement::CreateNew() {
   int created;
   do {
     const auto number = static_cast<std::uint32_t>(RandomSeed());
-    path_ = (target.parent_path() / absl::StrFormat("%s.%08x.hako-new", stem, number)).string();
+    path_ = (target.parent_path() / absl::StrCat(stem, ".", absl::Hex(number, absl::kZeroPad8), ".hako-new")).string();
     created = open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
   } while (created < 0 && (errno == EEXIST || errno == EINTR));
   const int error = errno;

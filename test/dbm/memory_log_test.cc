@@ -25,6 +25,7 @@
 #include "hako/dbm/write_batch.h"
 #include "hako/file/memory_file.h"
 #include "hako/storage/snapshot.h"
+#include "support/allocation_counter.h"
 #include "support/checked_value.h"
 #include "support/child_process.h"
 #include "support/crash_child.h"
@@ -233,6 +234,28 @@ TYPED_TEST(MemoryLogTest, IgnoresAnEndBlockThatWasNotCompleted) {
   EXPECT_THAT(this->Open(this->path_), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("the log is missing")));
 }
 
+// Close was killed in the end block that names no log: the log is there, and the end block before names
+// it.
+TYPED_TEST(MemoryLogTest, IgnoresAnEndBlockOfCloseThatWasNotCompleted) {
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path_));
+  ASSERT_THAT(db->Set("key", "value"), IsOk());
+  ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+  const auto size = std::filesystem::file_size(this->path_);
+  this->Copy("killed");
+  ASSERT_THAT(db->Close(), IsOk());
+  const auto closed = std::filesystem::file_size(this->path_);
+  ASSERT_GT(closed, size);
+  const std::string killed = this->directory_.File("killed"), again = this->directory_.File("again");
+  for (auto cut = size; cut < closed; ++cut) {
+    std::filesystem::copy_file(this->path_, again, std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::resize_file(again, cut);
+    std::filesystem::copy_file(killed + "-log", again + "-log", std::filesystem::copy_options::overwrite_existing);
+    SCOPED_TRACE(cut);
+    ASSERT_OK_AND_ASSIGN(auto found, this->Open(again));
+    EXPECT_EQ(found->Get("key").value(), "value");
+  }
+}
+
 // A bit that flips in the end block that Open has added does not roll the database back.
 TYPED_TEST(MemoryLogTest, RefusesADamagedEndBlockIfTheLogHasUpdates) {
   {
@@ -368,6 +391,46 @@ TYPED_TEST(MemoryLogTest, FailedCallsLoseNothing) {
     ASSERT_LT(call, 300u);
   }
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(this->directory_.path()), {}), 1);
+}
+
+// Memory runs out in a snapshot, and is there again: each update is in the next one.
+TYPED_TEST(MemoryLogTest, MemoryThatRunsOutInASnapshotLosesNothing) {
+  using Which = FailingAllocation::Which;
+  bool has_failed = true;
+  for (std::uint64_t n = 1; has_failed; ++n) {
+    for (const Which which : {Which::kOnce, Which::kFromThenOn}) {
+      SCOPED_TRACE(std::to_string(n) + (which == Which::kOnce ? "" : " from then on"));
+      {
+        ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path_));
+        ASSERT_THAT(db->Set("key", std::to_string(n)), IsOk());
+        {
+          FailingAllocation failing(n, which, FailingAllocation::Whose::kThisThread);
+          const Status synced = db->Synchronize(SyncMode::kHard);
+          has_failed = failing.HasFailed();
+          EXPECT_TRUE(synced.ok() || absl::IsResourceExhausted(synced)) << synced;
+        }
+        ASSERT_THAT(db->Close(), IsOk());
+      }
+      ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path_));
+      ASSERT_EQ(db->Get("key").value(), std::to_string(n));
+    }
+    ASSERT_LT(n, 300u);
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(this->directory_.path()), {}), 1);
+}
+
+// The snapshot alone is an older state.
+TYPED_TEST(MemoryLogTest, LoadRefusesASnapshotWhoseLogHasLaterUpdates) {
+  ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path_));
+  ASSERT_THAT(db->Set("key", "value"), IsOk());
+  const std::string killed = this->Copy("killed");
+  ASSERT_OK_AND_ASSIGN(auto other, TypeParam::Database::Open(TypeParam::kOptions));
+  ASSERT_THAT(other->Set("mine", "1"), IsOk());
+  EXPECT_THAT(other->Load(killed), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("later updates")));
+  EXPECT_EQ(other->Get("mine").value(), "1");
+  ASSERT_THAT(this->Open(killed).status(), IsOk());
+  ASSERT_THAT(other->Load(killed), IsOk());
+  EXPECT_EQ(other->Get("key").value(), "value");
 }
 
 // ---- kills ----

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -49,17 +50,22 @@ class LogPlace {
           absl::StrCat("the log is missing, which has the newest updates: ", path_.empty() ? "no file given" : path_));
     return file;
   }
-  // Whether there is a file that has a record in its first segment, as a log does that was in use.
-  StatusOr<bool> HasRecords() const {
+  // Whether there is a log of another database than this, with a record in its first segment, as one
+  // has that was in use.
+  StatusOr<bool> HasUpdatesOfOther(const std::array<std::byte, 16>& database) const {
     if constexpr (PathFile<LogFile>) {
       FileOptions options = options_;
       options.mode = OpenMode::kReadOnly;
       StatusOr<LogFile> file = LogFile::Open(path_, options);
       if (absl::IsNotFound(file.status())) return false;
       HAKO_RETURN_IF_ERROR(file.status());
-      std::array<std::byte, sizeof(format::LogRecordHeader)> record{};
-      if (file->Size() >= format::kLogSegmentHeader + record.size()) HAKO_RETURN_IF_ERROR(file->ReadAt(format::kLogSegmentHeader, record));
+      std::array<std::byte, format::kLogSegmentHeader + sizeof(format::LogRecordHeader)> begin{};
+      if (file->Size() >= begin.size()) HAKO_RETURN_IF_ERROR(file->ReadAt(0, begin));
       HAKO_RETURN_IF_ERROR(file->Close());
+      format::LogSegmentHeader header;
+      std::memcpy(static_cast<void*>(&header), begin.data(), sizeof(header));
+      if (header.check == CheckOf(header) && header.database == database) return false;
+      const auto record = std::span(begin).subspan(format::kLogSegmentHeader);
       return std::ranges::any_of(record, [](std::byte byte) { return byte != std::byte{0}; });
     }
     return false;

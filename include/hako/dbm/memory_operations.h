@@ -88,8 +88,8 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
 
   // Replaces all records, and the applied index, by those of a snapshot. DataLoss if the snapshot
   // does not validate; nothing is changed then, nor if it has a key longer than D::kKeySizeMax
-  // (OutOfRange). A later failure, such as a lack of memory, leaves the database empty. For a crash, too,
-  // it consists of many updates.
+  // (OutOfRange), or if the log beside it has later updates (FailedPrecondition). A later failure, such as a lack of memory, leaves the
+  // database empty. For a crash, too, it consists of many updates.
   template <File F>
   Status Load(F& file) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());

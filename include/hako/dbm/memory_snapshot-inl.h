@@ -16,7 +16,7 @@ Status MemoryOperations<D, FileT, Options>::BeginAt(const Options& options) {
     return self().template ProcessUnchecked<Action>(key, BlindUpdateRef(action));
   }));
   if (const std::uint64_t incomplete = place_.incomplete_end(); incomplete != 0) {
-    HAKO_ASSIGN_OR_RETURN(const bool has_updates, this->log_place_.HasRecords());
+    HAKO_ASSIGN_OR_RETURN(const bool has_updates, this->log_place_.HasUpdatesOfOther(place_.end().log.id));
     if (has_updates) return DataLossError("the end block is damaged that names the log", incomplete);
   }
   const auto keep = [](std::size_t, std::optional<std::string_view>) { return std::optional(Action::Keep()); };
@@ -41,9 +41,9 @@ Status MemoryOperations<D, FileT, Options>::SynchronizeLocked() {
   Status status = self().space_->damage();
   if (status.ok()) {
     if (changed_.load() || place_.IsToBeReplaced())
-      status = CatchNoMemory([&] { return WriteSnapshot(failure.ok()); });
+      status = WriteSnapshot(failure.ok());
     else if (named.id != place_.end().log.id)
-      status = place_.NameLog(named);
+      status = CatchNoMemory([&] { return place_.NameLog(named); });
   }
   if (!updates.Health().ok()) refusal_.Set(updates.Health());
   self().space_->sync_progress().NoteSynced(status.ok());
@@ -74,7 +74,7 @@ Status MemoryOperations<D, FileT, Options>::WriteSnapshot(bool names_log) {
     HAKO_RETURN_IF_ERROR(updates.PrepareCheckpoint(position));
     return id;
   };
-  const Status status = place_.Replace(save);
+  const Status status = CatchNoMemory([&] { return place_.Replace(save); });
   if (!status.ok()) {
     changed_.store(true);
     return status;

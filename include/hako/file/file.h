@@ -113,8 +113,9 @@ enum class OpenMode {
 // How a file is opened, allocated and accessed.
 struct FileOptions {
   OpenMode mode = OpenMode::kCreate;  // see OpenMode
-  // How long to wait for another holder of the file; 0 = return Unavailable at once. Direct I/O
-  // that a killed process had in flight holds the file for some milliseconds more.
+  // How long to wait for another holder of the file; 0 = return Unavailable at once. The
+  // file of a process that was killed may still be held for some milliseconds, for direct I/O that it
+  // had in flight.
   std::chrono::milliseconds lock_timeout{0};
   // Mapped files: address space to reserve, in bytes; the largest size that the file can grow to
   // while open. 0 = its present size and a share of the address space, up to 1 TiB: less for each

@@ -18,6 +18,7 @@
 #include <string>
 #include <utility>
 
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 #include "hako/file/file_lock.h"
@@ -85,11 +86,13 @@ Status ReplaceFile(const std::string& path, Write&& write, FileOptions options =
   options.mode = OpenMode::kReadWrite;
   HAKO_ASSIGN_OR_RETURN(F file, F::Open(replacement.path(), options));
   if constexpr (std::invocable<Write&, F&>) {
-    Status status = write(file);
-    if (status.ok()) status = file.Resize(file.Size());  // gives back space allocated ahead before the sync, not after
-    if (status.ok()) status = file.Sync();
-    // Rename while it is still locked, so that no other writer can open it in between.
-    if (status.ok()) status = replacement.Commit();
+    const Status status = CatchNoMemory([&]() -> Status {
+      HAKO_RETURN_IF_ERROR(write(file));
+      HAKO_RETURN_IF_ERROR(file.Resize(file.Size()));  // gives back space allocated ahead before the sync, not after
+      HAKO_RETURN_IF_ERROR(file.Sync());
+      // Rename while it is still locked, so that no other writer can open it in between.
+      return replacement.Commit();
+    });
     if (replacement.is_in_place() && held != nullptr) std::swap(*held, file);
     const Status closed = file.Close();
     return status.ok() ? closed : status;

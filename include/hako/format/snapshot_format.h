@@ -9,8 +9,8 @@
 // block of another snapshot or place does not validate.
 //
 // Further end blocks may follow, which differ in the log that they name: the last one that validates
-// counts. One that does not was not completed, and the log that it was to name has no update yet; else
-// it is damaged.
+// counts. One that does not was not completed: then the log that it was to name, if any, has no update
+// yet, or it is damaged.
 //
 // Version history
 //   1  the first: one end block, whose payload is the total number of records as a u64

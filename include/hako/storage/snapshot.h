@@ -42,8 +42,8 @@ class SnapshotWriter {
     const unsigned header = format::EncodeLengths(lengths, key.size(), value.size());
     const std::size_t size = header + key.size() + value.size();
     if (size > kPayloadMax) return absl::OutOfRangeError("a record of 4 GiB or more does not fit a snapshot");
-    if (records_ != 0 && payload_.size() + size > kUsualPayload) HAKO_RETURN_IF_ERROR(Flush());
-    payload_.append(lengths, header).append(key).append(value);
+    if (records_ != 0 && block_.size() + size > kUsualBlock) HAKO_RETURN_IF_ERROR(Flush());
+    block_.append(lengths, header).append(key).append(value);
     ++records_;
     ++total_;
     return absl::OkStatus();
@@ -56,7 +56,7 @@ class SnapshotWriter {
     return AddEnd(*end);
   }
   Status AddEnd(const format::SnapshotEnd& end) {
-    payload_.assign(reinterpret_cast<const char*>(&end), sizeof(end));
+    block_.append(reinterpret_cast<const char*>(&end), sizeof(end));
     return Flush();
   }
 
@@ -64,17 +64,19 @@ class SnapshotWriter {
   std::uint64_t offset() const { return offset_; }  // of the next block
 
  private:
-  static constexpr std::size_t kUsualPayload = 1 << 20;
+  static constexpr std::size_t kUsualBlock = 1 << 20;
   static constexpr std::size_t kPayloadMax = 0xffffffff;
 
+  // In one write, so that a kill rarely leaves a part of a block.
   Status Flush() {
     format::SnapshotBlockHeader header;
-    header.payload_bytes = static_cast<std::uint32_t>(payload_.size());
+    const std::string_view payload = std::string_view(block_).substr(sizeof(header));
+    header.payload_bytes = static_cast<std::uint32_t>(payload.size());
     header.records = records_;
-    header.check = format::SnapshotBlockCheck(payload_, records_, id_, offset_);
-    HAKO_RETURN_IF_ERROR(Write({reinterpret_cast<const char*>(&header), sizeof(header)}));
-    HAKO_RETURN_IF_ERROR(Write(payload_));
-    payload_.clear();
+    header.check = format::SnapshotBlockCheck(payload, records_, id_, offset_);
+    std::memcpy(block_.data(), &header, sizeof(header));
+    HAKO_RETURN_IF_ERROR(Write(block_));
+    block_.resize(sizeof(header));
     records_ = 0;
     return absl::OkStatus();
   }
@@ -88,7 +90,7 @@ class SnapshotWriter {
   FileT& file_;
   std::uint64_t id_ = 0;
   std::uint64_t offset_ = 0;
-  std::string payload_;
+  std::string block_ = std::string(sizeof(format::SnapshotBlockHeader), '\0');  // to be written next
   std::uint32_t records_ = 0;
   std::uint64_t total_ = 0;
 };
@@ -226,13 +228,18 @@ StatusOr<std::uint64_t> SaveSnapshot(FileT& file, Iterator it, format::SnapshotE
 
 // Replaces a database's records by those of a snapshot. First reads and validates all of it, with
 // no key longer than the database accepts; if that fails the database is unchanged. If a Set fails
-// the database is left empty. Sets *applied_index to that of the snapshot.
+// the database is left empty. Sets *applied_index to that of the snapshot. FailedPrecondition if a log
+// has later updates.
 template <File FileT, class D>
 Status LoadSnapshot(FileT& file, D& database, std::uint64_t* applied_index) {
   SnapshotReader<FileT> reader(file);
   HAKO_RETURN_IF_ERROR(reader.ForEach([](std::string_view key, std::string_view) {
     return key.size() <= D::kKeySizeMax ? absl::OkStatus() : TooLargeError("a key of the snapshot", key.size(), D::kKeySizeMax);
   }));
+  if (reader.end().log.id != format::SnapshotLog().id) {
+    return absl::FailedPreconditionError(
+        "the log beside the snapshot has later updates, as the database was not closed; open it with its log, and close it");
+  }
   HAKO_RETURN_IF_ERROR(database.Clear());
   Status status = reader.ForEach([&database](std::string_view key, std::string_view value) { return database.Set(key, value); });
   if (!status.ok()) HAKO_RETURN_IF_ERROR(database.Clear());
