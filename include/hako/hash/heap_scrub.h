@@ -26,6 +26,7 @@
 
 #include "hako/base/aligned_buffer.h"
 #include "hako/base/status.h"
+#include "hako/format/bucket_format.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/hash/extent_bytes.h"
 #include "hako/hash/extent_file.h"
