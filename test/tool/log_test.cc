@@ -24,14 +24,14 @@ using testing::Not;
 class LogCommand : public testing::Test {
  protected:
   LogCommand() {
-    ChildProcess child([this](ChildProcess&) {
+    ChildProcess child([this](ChildProcess&) -> int {
       auto db = TreeDBM<>::Open(path_);
       bool ok = db.ok() && (*db)->Set("first", "1\n").ok() && (*db)->Remove("first").ok() && (*db)->Set("long", std::string(500, 'l')).ok();
       WriteBatch batch;
       batch.Set("last", "update of all");
       batch.SetAppliedIndex(99);
-      ok = ok && (*db)->RemoveRange("a", "b").ok() && (*db)->Write(batch).ok();
-      return ok ? 0 : 1;
+      ok = ok && (*db)->Set("apple", "red").ok() && (*db)->RemoveRange("a", "b").ok() && (*db)->Write(batch).ok();
+      _exit(ok ? 0 : 1);  // without Close
     });
     EXPECT_EQ(child.Result(), 0);
   }
