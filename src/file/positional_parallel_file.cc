@@ -72,6 +72,14 @@ Status PositionalParallelFile::ReadAt(std::uint64_t offset, std::span<std::byte>
   return device_->Read({offset, std::span(&part, 1)});
 }
 
+Status PositionalParallelFile::ReadDevice(std::uint64_t offset, std::span<std::byte> out) const {
+  HAKO_RETURN_IF_ERROR(CheckInside(offset, out.size(), Size()));
+  if (out.empty()) return absl::OkStatus();
+  if (cache_ != nullptr) return cache_->ReadDevice(offset, out);
+  HAKO_ASSIGN_OR_RETURN(const bool is_read, posix_->ReadDevice(offset, out));
+  return is_read ? absl::OkStatus() : ReadAt(offset, out);
+}
+
 Status PositionalParallelFile::WriteAt(std::uint64_t offset, std::span<const std::byte> in) {
   if (!IsWritable()) return posix_->ReadOnlyError();
   HAKO_RETURN_IF_ERROR(CheckInside(offset, in.size(), Size()));

@@ -304,6 +304,7 @@ Status PosixFile::SyncMapped(std::byte* pages, std::size_t size) {
 
 Status PosixFile::Close() {
   if (fd_ < 0) return absl::OkStatus();
+  device_.Close();
   if (is_inherited()) {
     close(std::exchange(fd_, -1));
     return absl::OkStatus();

@@ -85,7 +85,9 @@ int Run(std::vector<std::string> args) {
   AddMergeCommand(commands);
   AddRebuildCommand(commands);
   AddVerifyCommand(commands);
+  AddScrubCommand(commands);
   AddSalvageCommand(commands);
+  AddLogCommand(commands);
   AddShellCommand(commands, &Run);
   AddPerfCommand(commands);
   AddCompletionCommand(commands);

@@ -107,6 +107,7 @@ struct AnyDBM::Interface {
   virtual Status Rebuild() = 0;
   virtual Status CopyTo(const std::string& path) = 0;
   virtual Status Verify() = 0;
+  virtual StatusOr<ScrubProgress> Scrub(const ScrubOptions& options) = 0;
   virtual Stats GetStats() = 0;
   virtual Inspection Inspect() = 0;
   virtual bool IsWritable() const = 0;
@@ -174,6 +175,13 @@ class AnyDBM::Model : public Interface {
     return absl::UnimplementedError("this kind of database cannot be copied to a path");
   }
   Status Verify() override { return db_->Verify(); }
+  StatusOr<ScrubProgress> Scrub(const ScrubOptions& options) override {
+    if constexpr (requires { db_->Scrub(options); }) return db_->Scrub(options);
+    if constexpr (requires { db_->CheckIdle(); }) HAKO_RETURN_IF_ERROR(db_->CheckIdle());
+    ScrubProgress nothing;
+    nothing.is_complete = true;
+    return nothing;
+  }
   Stats GetStats() override { return db_->GetStats(); }
   Inspection Inspect() override { return db_->Inspect(); }
   bool IsWritable() const override {
@@ -348,6 +356,7 @@ inline bool AnyDBM::ShouldBeRebuilt() { return inside_->ShouldBeRebuilt(); }
 inline Status AnyDBM::Rebuild() { return inside_->Rebuild(); }
 inline Status AnyDBM::CopyTo(const std::string& path) { return inside_->CopyTo(path); }
 inline Status AnyDBM::Verify() { return inside_->Verify(); }
+inline StatusOr<ScrubProgress> AnyDBM::Scrub(const ScrubOptions& options) { return inside_->Scrub(options); }
 inline Stats AnyDBM::GetStats() { return inside_->GetStats(); }
 inline Inspection AnyDBM::Inspect() { return inside_->Inspect(); }
 inline bool AnyDBM::IsWritable() const { return inside_->IsWritable(); }

@@ -29,6 +29,7 @@
 #include "hako/dbm/operations.h"
 #include "hako/dbm/ordered_operations.h"
 #include "hako/storage/salvage_report.h"
+#include "hako/storage/scrub_progress.h"
 
 namespace hako {
 
@@ -171,6 +172,9 @@ class AnyDBM : public Operations<AnyDBM> {
   Status CopyTo(const std::string& path);
   // See dbm/dbm.h and the kind's class.
   Status Verify();
+  // See HashDBM and TreeDBM. A database in memory, whose snapshot was checked when it was loaded, has
+  // nothing to scrub: each call completes a pass over 0 bytes.
+  StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {});
   Stats GetStats();
   Inspection Inspect();
   bool IsWritable() const;

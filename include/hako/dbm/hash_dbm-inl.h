@@ -290,6 +290,41 @@ Status HashDBM<FileT>::FindDamage(std::uint64_t live, std::uint64_t count) const
 }
 
 template <File FileT>
+StatusOr<ScrubProgress> HashDBM<FileT>::Scrub(const ScrubOptions& options) HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(this->CheckIdle());
+  WriterState* mine = writers_.Mine();
+  if (mine == nullptr) return writers_.Refusal();
+  const std::lock_guard lock(scrub_mutex_);
+  ScrubProgress progress;
+  if (scrub_.IsAtBegin()) ScrubSuperBlocks(&progress);
+  HAKO_RETURN_IF_ERROR(scrub_.Run(*mine, options.max_bytes, &progress));
+  return progress;
+}
+HAKO_OR_NO_MEMORY
+
+// A database that is open for writing has written both. Of another one the newer counts: a crash may
+// have torn the other.
+template <File FileT>
+void HashDBM<FileT>::ScrubSuperBlocks(ScrubProgress* progress) {
+  using Kind = SalvageReport::Kind;
+  sync::MutexLock lock(maintenance_mutex_);
+  const auto& extents = space_->extents();
+  const std::uint64_t newest = extents.super().sequence % 2;
+  for (std::uint64_t slot = 0; slot < 2; ++slot) {
+    if (slot != newest && !space_->AcceptsWrites()) continue;
+    const std::uint64_t offset = slot * storage::kSlotDistance;
+    format::HashSuperBlock block{};
+    const Status read = extents.ReadDevice(offset, reinterpret_cast<char*>(&block), sizeof(block));
+    progress->read_bytes += sizeof(block);
+    if (!read.ok()) {
+      progress->Add(Kind::kUnreadable, offset, sizeof(block), read);
+    } else if (block.magic != format::kHashFileMagic || block.check != format::CheckOf(block)) {
+      progress->Add(Kind::kSuperBlock, offset, sizeof(block), DataLossError("the superblock is damaged", offset));
+    }
+  }
+}
+
+template <File FileT>
 Stats HashDBM<FileT>::GetStats() {
   Stats stats;
   if (!this->CheckIdle().ok()) return stats;

@@ -53,7 +53,9 @@
 #include "hako/dbm/options.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/hash/file_order_scan.h"
+#include "hako/hash/heap_scrub.h"
 #include "hako/hash/record_heap.h"
+#include "hako/storage/scrub_progress.h"
 
 namespace hako {
 
@@ -133,6 +135,12 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
   // stopped only while the index is scanned (about 2 ms per million records). A database that takes
   // no updates is checked without a synchronization. DataLoss names the damage.
   Status Verify();
+  // Checks the next part of the file on its device (file/file.h, DeviceFile): each record that the
+  // index names, the headers of its extents, the superblocks. Call it from time to time, so that
+  // damage is found while there is an undamaged copy elsewhere. Damage is listed, and ends neither the
+  // call nor the pass. Beside readers and writers: no lock is held while the device reads, except
+  // that of one bucket to make sure that a record is damaged. Takes up to 13 MiB. Calls take turns.
+  StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {});
   // Stops writers for a moment.
   Stats GetStats();
   // GetStats and GetType as pairs of name and text, for people to read.
@@ -204,6 +212,7 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
   Status VerifyEntry(const typename Space::ScannedRecord& record) const;
   Status VerifyDiffer(WriterState& mine, std::uint32_t a, std::uint32_t b) const;
   Status FindDamage(std::uint64_t live, std::uint64_t count) const;
+  void ScrubSuperBlocks(ScrubProgress* progress);
   Status RemoveAllRecords(WriterState& mine);
   template <class Body>
   Status WithMover(WriterState& mine, Body&& body);
@@ -214,6 +223,8 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
   Status MoveLong(WriterState& mine, WriterState& mover, std::uint32_t handle);
   Status RebuildIndex(WriterState& mine);
 
+  std::mutex scrub_mutex_;  // one Scrub at a time; locked before maintenance_mutex_
+  hash::HeapScrub<Index, Space> scrub_{index(), *space_};
   std::mutex reorganizing_mutex_;  // of CopyTo, Rebuild, Verify; locked before maintenance_mutex_
   std::atomic<std::uint64_t> synced_at_{0};
   std::atomic<std::uint64_t> own_syncs_{0};

@@ -224,6 +224,24 @@ Status TreeDBM<FileT, Compare, Codec>::VerifyPinned(const typename tree::PageSto
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>
+StatusOr<ScrubProgress> TreeDBM<FileT, Compare, Codec>::Scrub(const ScrubOptions& options) HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(this->CheckIdle());
+  const std::lock_guard scrub_lock(scrub_mutex_);
+  ScrubProgress progress;
+  {
+    sync::MutexLock lock(maintenance_mutex_);
+    HAKO_RETURN_IF_ERROR(space_->store().Health());  // the map may name images that a failed sync has lost
+    HAKO_RETURN_IF_ERROR(scrub_.Choose(options.max_bytes, &progress));
+    space_->store().PinSpace();
+  }
+  const Status checked = CatchNoMemory([&] { return scrub_.Check(&progress); });
+  Unpin();
+  HAKO_RETURN_IF_ERROR(checked);
+  return progress;
+}
+HAKO_OR_NO_MEMORY
+
+template <File FileT, Comparator Compare, PageCodec Codec>
 Stats TreeDBM<FileT, Compare, Codec>::GetStats() {
   Stats stats;
   if (this->IsClosed()) return stats;

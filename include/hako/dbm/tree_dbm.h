@@ -37,6 +37,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -51,12 +52,14 @@
 #include "hako/dbm/tree_operations.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/read_only_view.h"
+#include "hako/storage/scrub_progress.h"
 #include "hako/sync/background_thread.h"
 #include "hako/sync/mutex.h"
 #include "hako/sync/sticky_status.h"
 #include "hako/tree/buffer_pool.h"
 #include "hako/tree/checkpointer.h"
 #include "hako/tree/lock_order.h"
+#include "hako/tree/page_scrub.h"
 
 namespace hako {
 
@@ -132,6 +135,12 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   // writers, after a checkpoint if the database is writable. Takes 64 bytes of memory per page, the
   // inner pages, and at most kVerifyBytes more. DataLoss names the damage.
   Status Verify();
+  // Checks the next part of the file on its device (file/file.h, DeviceFile): each page, long value
+  // and node of the page map as of the last checkpoint, without a checkpoint. Call it from time to
+  // time, so that damage is found while there is an undamaged copy elsewhere. Damage is listed, and
+  // ends neither the call nor the pass. Checkpoints wait only while the part is chosen; nothing that
+  // it reads gets into the cache. FailedPrecondition after a failed write or sync. Calls take turns.
+  StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {});
   // num_records is current, the sizes are those of the last checkpoint. free_bytes is 0 until the
   // first checkpoint, pin, ShouldBeRebuilt or Inspect since Open, which determine it.
   Stats GetStats();
@@ -190,6 +199,8 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   }
   Status CountFree();
 
+  std::mutex scrub_mutex_;  // one Scrub at a time; locked before maintenance_mutex_
+  tree::PageScrub<FileT> scrub_{space_->store()};
   sync::StickyStatus refusal_;
   mutable sync::Mutex retry_mutex_ ABSL_ACQUIRED_AFTER(tree::kPoolLocks);
   std::chrono::milliseconds retry_delay_ ABSL_GUARDED_BY(retry_mutex_){0};

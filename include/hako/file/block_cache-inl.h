@@ -180,6 +180,20 @@ Status BlockCache<Device>::AccessLong(std::uint64_t offset, std::byte* bytes, st
   }
 }
 
+template <BlockDevice Device>
+Status BlockCache<Device>::ReadDevice(std::uint64_t offset, std::span<std::byte> out) {
+  static constexpr std::size_t kPiece = 256 << 10;
+  const AlignedBuffer buffer = MakeAlignedBuffer(std::min(kPiece, out.size()) + 2 * block_size_);
+  for (std::size_t done = 0, size; done < out.size(); done += size) {
+    size = std::min(kPiece, out.size() - done);
+    const std::size_t before = (offset + done) % block_size_;
+    const std::size_t whole = (before + size + block_size_ - 1) / block_size_ * block_size_;
+    HAKO_RETURN_IF_ERROR(AccessLong<false>(offset + done - before, buffer.get(), whole));
+    std::memcpy(out.data() + done, buffer.get() + before, size);
+  }
+  return absl::OkStatus();
+}
+
 // For a cache that keeps no blocks: releases the frames of these bytes, except dirty ones.
 template <BlockDevice Device>
 void BlockCache<Device>::ReleaseClean(std::uint64_t offset, std::size_t size) {

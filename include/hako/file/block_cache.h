@@ -123,6 +123,8 @@ class BlockCache {
 
   Status Read(std::uint64_t offset, std::span<std::byte> out);
   Status Write(std::uint64_t offset, std::span<const std::byte> in);
+  // Reads from the device, once it has the dirty blocks of these bytes. The frames stay as they are.
+  Status ReadDevice(std::uint64_t offset, std::span<std::byte> out);
   // See BatchFile. The missing blocks of all requests are read, or written, together.
   Status ReadMulti(std::span<const ReadRequest> reads);
   Status WriteMulti(std::span<const WriteRequest> writes);

@@ -102,6 +102,23 @@ concept CountingFile = File<F> && requires(const F& cf) {
   { cf.counters() } -> std::same_as<FileCounters>;
 };
 
+// A file that can be read past the copies of its bytes in memory. ReadDevice is ReadAt from the
+// device, which gets newer bytes first; where the system cannot do this, it is ReadAt.
+template <class F>
+concept DeviceFile = File<F> && requires(const F& cf, std::uint64_t offset, std::span<std::byte> out) {
+  { cf.ReadDevice(offset, out) } -> std::same_as<Status>;
+};
+
+// Reads from the device where the file can.
+template <File F>
+Status ReadFromDevice(const F& file, std::uint64_t offset, std::span<std::byte> out) {
+  if constexpr (DeviceFile<F>) {
+    return file.ReadDevice(offset, out);
+  } else {
+    return file.ReadAt(offset, out);
+  }
+}
+
 // What Open expects of the file.
 enum class OpenMode {
   kReadOnly,   // the file must exist; other readers may have it open too

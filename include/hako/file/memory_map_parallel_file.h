@@ -33,7 +33,7 @@
 
 namespace hako {
 
-// Models MappedFile, KernelBackedFile and PathFile (file/file.h).
+// Models MappedFile, KernelBackedFile, DeviceFile and PathFile (file/file.h).
 class MemoryMapParallelFile {
  public:
   // See PathFile.
@@ -83,6 +83,12 @@ class MemoryMapParallelFile {
     StorePerByte(base_ + offset, in.data(), in.size());
     return absl::OkStatus();
   }
+  // See DeviceFile.
+  Status ReadDevice(std::uint64_t offset, std::span<std::byte> out) const {
+    HAKO_RETURN_IF_ERROR(CheckInside(offset, out.size(), Size()));
+    HAKO_ASSIGN_OR_RETURN(const bool is_read, posix_->ReadDevice(offset, out));
+    return is_read ? absl::OkStatus() : ReadAt(offset, out);
+  }
   Status Resize(std::uint64_t size) { return posix_->Resize(size); }
   // The size that the file can grow to while open.
   std::uint64_t SizeMax() const { return map_.size; }
@@ -116,6 +122,7 @@ class MemoryMapParallelFile {
   std::unique_ptr<MapPaging> paging_;
 };
 
-static_assert(MappedFile<MemoryMapParallelFile> && KernelBackedFile<MemoryMapParallelFile> && PathFile<MemoryMapParallelFile>);
+static_assert(MappedFile<MemoryMapParallelFile> && KernelBackedFile<MemoryMapParallelFile> && DeviceFile<MemoryMapParallelFile> &&
+              PathFile<MemoryMapParallelFile>);
 
 }  // namespace hako

@@ -30,7 +30,7 @@
 
 namespace hako {
 
-// Models PathFile, BatchFile and CountingFile (file/file.h).
+// Models PathFile, BatchFile, DeviceFile and CountingFile (file/file.h).
 class PositionalParallelFile {
  public:
   // See PathFile.
@@ -50,12 +50,13 @@ class PositionalParallelFile {
   const std::string& path() const { return posix_->path(); }     // as given to Open
   FileLock::Key lock_key() const { return posix_->lock_key(); }  // key of this handle's lock
 
-  // See File, BatchFile and CountingFile.
+  // See File, BatchFile, DeviceFile and CountingFile.
   std::uint64_t Size() const { return posix_->size(); }
   bool IsWritable() const { return posix_->writable(); }
   // The identity that the file has where it is mapped (MemoryMapParallelFile).
   FileIdentity MapIdentity() const { return posix_->identity(); }
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const;
+  Status ReadDevice(std::uint64_t offset, std::span<std::byte> out) const;
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> in);
   Status ReadMulti(std::span<const ReadRequest> reads) const;
   Status WriteMulti(std::span<const WriteRequest> writes);
@@ -81,7 +82,7 @@ class PositionalParallelFile {
   std::unique_ptr<BlockCache<PositionalDevice>> cache_;  // direct I/O only
 };
 
-static_assert(PathFile<PositionalParallelFile> && BatchFile<PositionalParallelFile> && CountingFile<PositionalParallelFile> &&
-              !MappedFile<PositionalParallelFile>);
+static_assert(PathFile<PositionalParallelFile> && BatchFile<PositionalParallelFile> && DeviceFile<PositionalParallelFile> &&
+              CountingFile<PositionalParallelFile> && !MappedFile<PositionalParallelFile>);
 
 }  // namespace hako

@@ -25,9 +25,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "hako/base/status.h"
+#include "hako/file/device_reader.h"
 #include "hako/file/file.h"
 #include "hako/file/file_lock.h"
 
@@ -77,6 +79,10 @@ class PosixFile {
   // before: the process that created it may have been killed before its first Sync.
   Status Sync();
 
+  // Reads bytes from the device, whatever the page cache has. False, and nothing is read, where the
+  // file system has no direct I/O.
+  StatusOr<bool> ReadDevice(std::uint64_t offset, std::span<std::byte> out) const { return device_.Read(fd_, path_, offset, out); }
+
   // Syncs pages of a shared map of this file.
   // REQUIRES: `pages` is page-aligned
   Status SyncMapped(std::byte* pages, std::size_t size);
@@ -103,6 +109,7 @@ class PosixFile {
   int fd_ = -1;
   FileLock::Key key_;
   FileLock lock_;
+  mutable DeviceReader device_;
   FileIdentity identity_;
   bool counts_blocks_ = false;
   const pid_t process_ = getpid();

@@ -157,6 +157,22 @@ class BucketIndex {
   enum class Naming { kNone, kWrongTag, kRight };
   Naming NamingOf(std::uint64_t hash, std::uint32_t handle) const;
   bool Names(std::uint64_t hash, std::uint32_t handle) const { return NamingOf(hash, handle) != Naming::kNone; }
+  // An entry of a bucket.
+  struct ListedEntry {
+    std::uint32_t handle;
+    std::uint16_t tag;
+  };
+  // Lists the entries of a bucket as of one moment. After DataLoss, which says that its chain is
+  // broken, the list has those before the break. REQUIRES: index < num_lines()
+  Status ListEntries(std::uint64_t index, std::vector<ListedEntry>* entries) const;
+  // Runs body() with the bucket locked and its entries listed.
+  template <class F>
+  void RunOnBucket(WriterState& writer, std::uint64_t index, std::vector<ListedEntry>* entries, F&& body);
+  // Whether a record with this hash belongs to the bucket, with this tag.
+  bool IsPlaceOf(std::uint64_t hash, std::uint64_t index, std::uint16_t tag) const {
+    const Place place = Locate(hash, shape());
+    return place.index == index && place.TagOf(hash) == tag;
+  }
   // If an entry names the handle, runs body(replace) with the bucket locked; replace(h) makes the
   // entry name h instead, in one store.
   template <class F>
@@ -313,6 +329,7 @@ class BucketIndex {
   }
   HAKO_INLINE static unsigned EntriesIn(std::uint32_t header) { return HasLink(header) ? format::kLinkEntry : format::kLineEntries; }
 
+  Status ListChain(Line& home, std::vector<ListedEntry>* entries) const;
   // Calls visit(Line&, i, handle) for each entry of a locked chain.
   template <class F>
   Status ForEachEntry(Line& home, F&& visit) const {

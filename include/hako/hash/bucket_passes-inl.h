@@ -61,6 +61,40 @@ typename BucketIndex<Space>::Naming BucketIndex<Space>::NamingOf(std::uint64_t h
 }
 
 template <class Space>
+Status BucketIndex<Space>::ListChain(Line& home, std::vector<ListedEntry>* entries) const {
+  entries->clear();
+  return ForEachEntry(home, [&](Line& line, unsigned i, std::uint32_t handle) { entries->push_back({handle, LoadTag(line, i)}); });
+}
+
+template <class Space>
+Status BucketIndex<Space>::ListEntries(std::uint64_t index, std::vector<ListedEntry>* entries) const {
+  Line& home = lines_.Home(index);
+  sync::VersionLock lock(home.header);
+  for (sync::Backoff backoff;; backoff.Pause()) {
+    const bool lock_it = backoff.count() >= kOptimisticTries;
+    std::optional<sync::LockHolder> holder;
+    if (lock_it) {
+      lock.Lock();
+      holder.emplace(lock);
+    }
+    const std::uint32_t version = lock.ReadVersion();
+    if (!lock_it && (version & sync::VersionLock::kLocked) != 0) continue;
+    Status chain = ListChain(home, entries);
+    if (lock.IsCurrent(version)) return chain;
+  }
+}
+
+template <class Space>
+template <class F>
+void BucketIndex<Space>::RunOnBucket(WriterState& writer, std::uint64_t index, std::vector<ListedEntry>* entries, F&& body) {
+  BucketGuard guard(*this, writer, index, false);  // the number, as a hash, selects the bucket; changes no value
+  entries->clear();
+  if (guard.place.index != index) return;
+  (void)ListChain(*guard.line, entries);  // a broken chain is reported by ListEntries
+  body();
+}
+
+template <class Space>
 template <class F>
 void BucketIndex<Space>::RunIfNamed(WriterState& writer, std::uint64_t hash, std::uint32_t handle, F&& body) {
   BucketGuard guard(*this, writer, hash, false);  // changes no value, so a held key is no obstacle

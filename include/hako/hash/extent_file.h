@@ -55,6 +55,9 @@ enum class FoundState {
   kCrashed,  // anything else
 };
 
+// Which copy of the bytes a reader wants: that in memory, which is the newer one, or the device's.
+enum class ReadsFrom { kMemory, kDevice };
+
 template <File FileT>
 class ExtentFile {
  public:
@@ -292,6 +295,14 @@ class ExtentFile {
       return absl::OkStatus();
     } else {
       return file_.ReadAt(offset, {reinterpret_cast<std::byte*>(out), size});
+    }
+  }
+  // The same from the device, where the file can (file/file.h).
+  Status ReadDevice(std::uint64_t offset, char* out, std::uint64_t size) const {
+    if constexpr (DeviceFile<FileT>) {
+      return file_.ReadDevice(offset, {reinterpret_cast<std::byte*>(out), size});
+    } else {
+      return Read(offset, out, size);
     }
   }
   Status Write(std::uint64_t offset, std::string_view bytes) {

@@ -1,4 +1,4 @@
-// Reads the heap extents of a file that is not mapped, in ascending order, in windows of whole
+// Reads the heap extents of a file that is not mapped, or of a device, in ascending order, in windows of whole
 // extents that take one or two long reads each. A background thread reads the next windows while
 // the caller uses one. If no thread can be started, or there is only one window, Next reads. Of a
 // huge extent, which has one record, only the place is returned: the caller reads it in pieces.
@@ -47,7 +47,8 @@ class ExtentReader {
   };
 
   // Reads the extents that begin in [from, to), multiples of the extent unit.
-  ExtentReader(const ExtentFile<FileT>& file, std::uint64_t from, std::uint64_t to) : file_(file), next_(from), to_(to) {
+  ExtentReader(const ExtentFile<FileT>& file, std::uint64_t from, std::uint64_t to, ReadsFrom reads_from = ReadsFrom::kMemory)
+      : file_(file), reads_from_(reads_from), next_(from), to_(to) {
     if (to_ <= next_ + kWindowBytes) return;
     auto thread = sync::StartThread([this](std::stop_token stop) { ReadAhead(std::move(stop)); });
     if (thread.ok()) thread_ = *std::move(thread);  // else Next reads
@@ -130,12 +131,14 @@ class ExtentReader {
       window->room = std::max(end, 2 * kWindowBytes);
     }
     char* const out = reinterpret_cast<char*>(window->buffer.get()) + window->bytes;
-    HAKO_RETURN_IF_ERROR(file_.Read(window->offset + window->bytes, out, end - window->bytes));
+    const std::uint64_t from = window->offset + window->bytes, size = end - window->bytes;
+    HAKO_RETURN_IF_ERROR(reads_from_ == ReadsFrom::kDevice ? file_.ReadDevice(from, out, size) : file_.Read(from, out, size));
     window->bytes = end;
     return absl::OkStatus();
   }
 
   const ExtentFile<FileT>& file_;
+  const ReadsFrom reads_from_;
   std::uint64_t next_;  // to be read
   const std::uint64_t to_;
   std::array<Window, kWindows> windows_;

@@ -16,11 +16,13 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include "hako/base/hash.h"
+#include "hako/base/hash_stream.h"
 #include "hako/base/inline.h"
 #include "hako/base/status.h"
 #include "hako/format/record_format.h"
@@ -113,6 +115,15 @@ class HeapFile {
   enum class Trust { kNothing, kLiveHeads };
   template <Trust kTrust = Trust::kNothing, class Bytes, class Visit, class Doubt>
   Status ScanExtent(Extent extent, Bytes&& bytes, Visit&& visit, Doubt&& doubt) const;
+  // The record at a place that an entry names, whatever its stamp says.
+  struct CheckedRecord {
+    Status status;               // DataLoss if it fails its check, or that of the device
+    std::uint64_t size = 0;      // as its head says; 0 if that is damaged
+    std::uint64_t key_hash = 0;  // if the status is OK
+    std::uint64_t read_bytes = 0;
+  };
+  // Reads it, by pieces of the size of the buffer, and checks it. REQUIRES: `buffer` has at least 4 KiB
+  CheckedRecord CheckRecord(std::uint32_t handle, ReadsFrom reads_from, std::span<char> buffer) const;
   // Copies the key and the value of a scanned record to the buffer, also if they are not in memory.
   template <class B>
   Status CopyScanned(ScannedRecord* record, B& buffer) const;
@@ -320,6 +331,59 @@ Status HeapFile<FileT>::ScanExtent(Extent extent, Bytes&& bytes, Visit&& visit, 
     at += looks_at_last ? last_unit - unit : last_unit;  // and the loop adds a unit
   }
   return bytes.status();
+}
+
+template <File FileT>
+auto HeapFile<FileT>::CheckRecord(std::uint32_t handle, ReadsFrom reads_from, std::span<char> buffer) const -> CheckedRecord {
+  static constexpr std::uint64_t kFirstRead = 1024, kBlock = 4096;
+  const std::uint64_t offset = OffsetOf(handle), end = extents_->tail();
+  CheckedRecord result;
+  const auto read = [&](std::uint64_t from, std::uint64_t size) {
+    result.read_bytes += std::max<std::uint64_t>(size, kBlock);  // as the device counts it
+    return reads_from == ReadsFrom::kDevice ? extents_->ReadDevice(from, buffer.data(), size) : extents_->Read(from, buffer.data(), size);
+  };
+  // Hashes bytes of the record; `there` of them are in the buffer already.
+  const auto hash_of = [&](std::uint64_t at, std::uint64_t size, std::uint64_t there, std::uint64_t seed) {
+    if (at + size <= there) return Hash64(buffer.data() + at, size, seed);
+    HashStream hash(seed);
+    for (std::uint64_t done = 0, piece; done < size && result.status.ok(); done += piece) {
+      piece = std::min<std::uint64_t>(buffer.size(), size - done);
+      result.status = read(offset + at + done, piece);
+      hash.Add(buffer.data(), piece);
+    }
+    return hash.Get();
+  };
+  const auto damaged = [offset] { return DataLossError("a record fails its checksum", offset); };
+  if (!IsPlace(offset)) {
+    result.status = DataLossError("an entry of the index names a record outside the file,", offset);
+    return result;
+  }
+  std::uint64_t there = std::min(kFirstRead, end - offset);
+  result.status = read(offset, there);
+  if (!result.status.ok()) return result;
+  char bytes[format::kRecordHeadMax] = {};
+  std::memcpy(bytes, buffer.data(), std::min<std::uint64_t>(sizeof(bytes), there));
+  const std::uint16_t any_valid = format::Stamp::Ancient().bits();
+  std::memcpy(bytes + kStampAt, &any_valid, sizeof(any_valid));
+  Head head;
+  if (!DecodeWholeHead(bytes, end - offset, offset, &head)) {
+    result.status = damaged();
+    return result;
+  }
+  result.size = head.size();
+  if (head.size() > there && head.size() <= buffer.size()) {
+    result.status = read(offset, head.size());
+    if (!result.status.ok()) return result;
+    there = head.size();
+  }
+  const std::uint64_t key_size = head.lengths.key_size;
+  const std::uint64_t key_hash = hash_of(head.key_at(), key_size, there, hash_seed_);
+  if (there < head.size()) there = 0;  // the buffer has another part now
+  const std::uint64_t check =
+      hash_of(head.key_at() + key_size, head.lengths.value_size, there, format::RecordCheckSeed(key_hash, offset, secret_));
+  if (result.status.ok() && static_cast<std::uint32_t>(check) != head.check) result.status = damaged();
+  result.key_hash = key_hash;
+  return result;
 }
 
 template <File FileT>

@@ -227,6 +227,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // stamps that it left are old. Until then an extent is frozen: none of its blocks is handed out,
   // so only stamps are written there. `num_records` are live.
   void BeginHarvest(WriterState& writer, std::uint64_t num_records);
+  bool HarvestIsOver() const { return harvest_next_.load(std::memory_order_relaxed) >= harvest_end_; }
   template <class AsWriter>
   void HarvestAll(WriterState& writer, AsWriter&& as_writer) {
     while (!HarvestIsOver()) as_writer([&] { HarvestFor(writer, 1); });
@@ -353,7 +354,6 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   bool IsFrozen(std::uint32_t handle) const {
     return OffsetOf(handle) >= harvest_next_.load(std::memory_order_relaxed) && OffsetOf(handle) < harvest_end_;
   }
-  bool HarvestIsOver() const { return harvest_next_.load(std::memory_order_relaxed) >= harvest_end_; }
   void Wait(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
     const unsigned size_class = ClassOf(key_size, value_size);
     pool_->Push(writer.free, FreeBlockPool::kWaiting + size_class, handle);

@@ -40,6 +40,8 @@ class LogReader {
   // An error of the visitor ends the reading. DataLoss if durable records are missing or damaged.
   template <class V>
   StatusOr<Lsn> Read(Lsn from, V&& visit);
+  // After Read: the highest LSN below which a mark says that all was durable; 0 without a mark.
+  Lsn durable() const { return durable_; }
 
  private:
   struct EntryPlace {

@@ -4,8 +4,9 @@
 //
 //   1. BufferPool::hold_mutex_. A ProcessMulti of many pages (HeldPages) holds it to its end, while
 //      it loads pages and while it waits for a checkpoint. No thread holds it with 2.
-//   2. FileOperations::setter_mutex_, then maintenance_mutex_. One checkpoint, one step of Rebuild, Pin, Unpin and
-//      CutFile each hold it through their I/O. Rebuild yields to checkpoints between steps.
+//   2. TreeDBM::scrub_mutex_, which a Scrub holds through its reads, or FileOperations::setter_mutex_,
+//      then maintenance_mutex_. One checkpoint, one step of Rebuild, Pin, Unpin, CutFile and the choice
+//      of a Scrub each hold it through their I/O. Rebuild yields to checkpoints between steps.
 //   3. WriteGate::mutex_. The body of a checkpoint does no I/O; that of Clear loads pages.
 //   4. Page lines, by VersionLock: leaves in the order of their keys, then upwards. Every other
 //      line is only tried. A writer holds a leaf for one look-up, the visitor and one change, and

@@ -138,13 +138,23 @@ class PageMap {
   }
   // Visits every entry that is not empty: visit(level, number, entry), for nodes too. Images have
   // level -1 and their id as number, and come in ascending order. load(level, node) takes the lock
-  // and calls Load.
+  // and calls Load. Images of ids below `first`, and nodes that begin below it, are left out.
   template <class LoadNode, class F>
-  Status ForEach(LoadNode&& load, F&& visit) {
+  Status ForEach(LoadNode&& load, F&& visit, std::uint64_t first = 0) {
     for (unsigned root = 0; root < format::kMapRoots; ++root) {
-      HAKO_RETURN_IF_ERROR(ForEachBelow(format::kMapLevels - 1, root, roots_[root], load, visit));
+      HAKO_RETURN_IF_ERROR(ForEachBelow(format::kMapLevels - 1, root, roots_[root], load, visit, first));
     }
     return absl::OkStatus();
+  }
+  // The ids below one entry of a node.
+  static constexpr std::uint64_t IdsPerEntry(unsigned level) {
+    std::uint64_t ids = 1;
+    for (; level > 0; --level) ids *= format::kMapFanout;
+    return ids;
+  }
+  // The entry that names a node. REQUIRES: the node above it is loaded
+  const Entry& NameOf(unsigned level, std::uint64_t node) const {
+    return level + 1 < format::kMapLevels ? *EntryAt(level + 1, node) : roots_[node % format::kMapRoots];
   }
 
  private:
@@ -198,11 +208,6 @@ class PageMap {
     return {levels_[level].entries + node * kNodeBytes, kNodeBytes};
   }
 
-  // The entry that names a node. REQUIRES: the node above it is loaded
-  const Entry& NameOf(unsigned level, std::uint64_t node) const {
-    return level + 1 < format::kMapLevels ? *EntryAt(level + 1, node) : roots_[node % format::kMapRoots];
-  }
-
   template <class Read>
   StatusOr<Entry*> At(unsigned level, std::uint64_t index, Read& read) {
     const std::uint64_t node = index / format::kMapFanout;
@@ -239,14 +244,16 @@ class PageMap {
   }
 
   template <class LoadNode, class F>
-  Status ForEachBelow(unsigned level, std::uint64_t node, const Entry& entry, LoadNode& load, F& visit) {
+  Status ForEachBelow(unsigned level, std::uint64_t node, const Entry& entry, LoadNode& load, F& visit, std::uint64_t first) {
+    const std::uint64_t begin = node * format::kMapFanout, end = begin + format::kMapFanout, ids = IdsPerEntry(level);
+    if (end * ids <= first) return absl::OkStatus();
     HAKO_ASSIGN_OR_RETURN(const bool is_there, load(level, node));
     if (!is_there) return absl::OkStatus();
-    if (!entry.IsNone()) HAKO_RETURN_IF_ERROR(visit(static_cast<int>(level), node, entry));
-    for (std::uint64_t i = node * format::kMapFanout; i < (node + 1) * format::kMapFanout; ++i) {
+    if (!entry.IsNone() && begin * ids >= first) HAKO_RETURN_IF_ERROR(visit(static_cast<int>(level), node, entry));
+    for (std::uint64_t i = std::max(begin, first / ids); i < end; ++i) {
       const Entry& below = *EntryAt(level, i);
       if (level > 0) {
-        HAKO_RETURN_IF_ERROR(ForEachBelow(level - 1, i, below, load, visit));
+        HAKO_RETURN_IF_ERROR(ForEachBelow(level - 1, i, below, load, visit, first));
       } else if (!below.IsNone()) {
         HAKO_RETURN_IF_ERROR(visit(-1, i, below));
       }

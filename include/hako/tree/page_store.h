@@ -171,6 +171,8 @@ class PageStore {
     std::vector<FreeSpaceMap::Run> runs;
   };
   StatusOr<Pinned> Pin();
+  // The same for a reader that has taken the entries that it needs from pages().
+  void PinSpace() { space_.Pin(); }
   void Unpin() { space_.Unpin(); }
   template <File OtherFile>
   Status Copy(const Pinned& pinned, OtherFile& out) const;

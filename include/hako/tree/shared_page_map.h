@@ -95,6 +95,19 @@ class SharedPageMap {
     };
     return UnlockedMap().ForEach(load, visit);
   }
+  // The same from the id `first` on, and without the nodes that cannot be read: damaged(entry,
+  // status) gets the entry that names one, and what is below it is left out.
+  template <class F, class Damaged>
+  Status ForEachReadable(std::uint64_t first, F&& visit, Damaged&& damaged) {
+    const auto load = [&](unsigned level, std::uint64_t node) -> StatusOr<bool> {
+      sync::MutexLock lock(mutex_);
+      StatusOr<bool> is_there = map_.Load(level, node, NodeReader());
+      if (is_there.ok() || absl::IsResourceExhausted(is_there.status())) return is_there;
+      damaged(map_.NameOf(level, node), is_there.status());
+      return false;
+    };
+    return UnlockedMap().ForEach(load, visit, first);
+  }
   // Has the next WriteOut write a node again.
   void MarkChanged(unsigned level, std::uint64_t node) {
     sync::MutexLock lock(mutex_);

@@ -1,0 +1,43 @@
+// Reads a file from its device rather than from the kernel's page cache, by a second descriptor that
+// is open for direct I/O. Pages that the cache has and the device has not are written first, by the
+// system; pages in the cache stay there. So a reader sees the bytes that a power cut would leave of
+// synchronized data, and a damaged sector is found although the cache has a good copy.
+//
+// The second descriptor is opened by the first read. It takes no lock, and closing it releases none.
+//
+// Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "hako/base/status.h"
+
+namespace hako {
+
+class DeviceReader {
+ public:
+  DeviceReader() = default;
+  DeviceReader(const DeviceReader&) = delete;
+  DeviceReader& operator=(const DeviceReader&) = delete;
+  ~DeviceReader() { Close(); }
+
+  // Reads bytes of the file that `fd` has open; `path` names it in errors. False, and nothing is
+  // read, where the file system has no direct I/O.
+  StatusOr<bool> Read(int fd, const std::string& path, std::uint64_t offset, std::span<std::byte> out);
+
+  // REQUIRES: no other thread reads
+  void Close();
+
+ private:
+  int Open(int fd);
+
+  std::mutex mutex_;
+  bool is_tried_ = false;
+  int fd_ = -1;  // -1: not open, or there is no direct I/O
+};
+
+}  // namespace hako
