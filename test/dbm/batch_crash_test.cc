@@ -20,6 +20,7 @@
 #include "hako/dbm/hash_dbm.h"
 #include "hako/file/positional_parallel_file.h"
 #include "support/crash_child.h"
+#include "support/crash_states.h"
 #include "support/direct_file.h"
 #include "support/free_space_check.h"
 #include "support/random.h"
@@ -169,6 +170,7 @@ void KillWriters(const HashOptions& options) {
     if (testing::Test::HasFailure()) break;
   }
   EXPECT_GT(transfers, 300u / kSlowdown) << "the children hardly worked";
+  ReportKills(60 / kSlowdown);
 }
 
 template <class FileT>
