@@ -45,7 +45,7 @@ TEST(WriteGate, ConcurrentClosingWaitsForBusyWriters) {
   gate.Pass(slots[1]);
   std::atomic<bool> is_exclusive = false;
   std::thread closer([&] { gate.RunExclusive(Each(slots), [&] { return is_exclusive = true; }); });
-  while (!gate.IsClosed()) std::this_thread::yield();
+  while (!gate.IsClosed() && !is_exclusive) std::this_thread::yield();
   for (int i = 0; i < 200 && !is_exclusive; ++i) std::this_thread::yield();
   EXPECT_FALSE(is_exclusive);
   slots[1].Leave();
