@@ -29,6 +29,7 @@
 #include "hako/dbm/ordered_operations.h"
 #include "hako/dbm/write_batch.h"
 #include "support/allocation_counter.h"
+#include "support/crash_states.h"
 #include "support/status_matchers.h"
 
 namespace hako {
@@ -116,6 +117,7 @@ class AllocationFailure : public testing::Test {
     SCOPED_TRACE(name);
     ASSERT_THAT(Run(operation, *db_, name), IsOk()) << "with memory";
     const Records after = Content();
+    std::uint64_t failures = 0;
     Restore();
     for (const auto which : {FailingAllocation::Which::kOnce, FailingAllocation::Which::kFromThenOn}) {
       bool has_failed = true;
@@ -128,6 +130,7 @@ class AllocationFailure : public testing::Test {
           status = Run(operation, *db_, name);
           has_failed = failing.HasFailed();
         }
+        failures += has_failed ? 1 : 0;
         if (!status.ok()) {
           EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
           EXPECT_TRUE(has_failed);
@@ -139,6 +142,7 @@ class AllocationFailure : public testing::Test {
         Restore();
       }
     }
+    ReportFailures(failures);
     ASSERT_TRUE(Content() == before_);
   }
 

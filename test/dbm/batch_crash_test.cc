@@ -20,6 +20,7 @@
 #include "hako/dbm/hash_dbm.h"
 #include "hako/file/positional_parallel_file.h"
 #include "support/crash_child.h"
+#include "support/crash_states.h"
 #include "support/direct_file.h"
 #include "support/free_space_check.h"
 #include "support/random.h"
@@ -171,6 +172,7 @@ void KillWriters(const HashOptions& options) {
   }
   EXPECT_GT(num_acknowledged, 300u / kSlowdown) << "the children hardly worked";
   EXPECT_GT(num_kept, 30u / kSlowdown) << "they were hardly synchronized";
+  ReportKills(60 / kSlowdown);
 }
 
 template <class FileT>

@@ -25,6 +25,7 @@
 #include "gtest/gtest.h"
 #include "support/checked_value.h"
 #include "support/crash_child.h"
+#include "support/crash_states.h"
 #include "support/direct_file.h"
 #include "support/free_space_check.h"
 #include "support/model_dbm.h"
@@ -281,6 +282,7 @@ void KillWriters(int rounds, const HashOptions& options) {
     acknowledged += victim.acknowledged();
   }
   EXPECT_GT(acknowledged, static_cast<unsigned>(rounds)) << "the children hardly worked";
+  ReportKills(static_cast<std::uint64_t>(rounds));
 }
 TEST(CrashTest, KilledWritersLoseNoAcknowledgedUpdate) { KillWriters<MemoryMapParallelFile>(200, {}); }
 TEST(CrashTest, KilledWritersOnAPositionalFileLoseNoAcknowledgedUpdate) {
@@ -309,6 +311,7 @@ void KillWriterOfAFileThatIsNotMapped() {
     ASSERT_TRUE(std::count(states.begin(), states.end(), found) > 0) << Difference(states.front(), found);
     records = found;
   }
+  ReportKills(60);
 }
 TEST(CrashTest, KilledWriterOnAPositionalFileLeavesTheLastSynchronizedState) { KillWriterOfAFileThatIsNotMapped<PositionalParallelFile>(); }
 TEST(CrashTest, KilledWriterOnADirectFileLeavesTheLastSynchronizedState) { KillWriterOfAFileThatIsNotMapped<DirectFile<512>>(); }
@@ -333,6 +336,7 @@ TEST(CrashTest, CopyOfAKilledMappedFileShowsTheLastSynchronizedState) {
     records = victim.AfterKill(records, found);
     ASSERT_EQ(Difference(records, found), "none");
   }
+  ReportKills(60);
 }
 
 // Several processes are killed in turn, with no Close or Synchronize in between except their own.
@@ -366,6 +370,7 @@ TEST(CrashTest, CopyAfterSeveralKillsShowsTheLastSynchronizedState) {
     ASSERT_NO_FATAL_FAILURE(OpenAndList<MemoryMapParallelFile>(copy, &found));
     ASSERT_TRUE(std::count(durable.begin(), durable.end(), found) > 0) << Difference(durable.front(), found);
   }
+  ReportKills(60);
 }
 
 }  // namespace

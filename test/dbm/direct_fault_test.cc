@@ -22,6 +22,7 @@
 #include "hako/dbm/tree_dbm.h"
 #include "hako/file/positional_parallel_file.h"
 #include "support/checked_value.h"
+#include "support/crash_states.h"
 #include "support/failing_calls.h"
 #include "support/failing_calls_definitions.h"
 #include "support/full_size.h"
@@ -227,6 +228,7 @@ class DirectFaultTest : public testing::Test {
       ExpectFinds(run);
       if (testing::Test::HasFailure()) return;
     }
+    ReportFailures(fired);
     EXPECT_GE(fired * 2, number) << "with or without a ring there are hardly fewer calls";
   }
   void ExpectUnnoticed(CallFault fault) {

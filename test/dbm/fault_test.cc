@@ -17,6 +17,7 @@
 #include "hako/file/any_file.h"
 #include "hako/file/memory_file.h"
 #include "support/checked_value.h"
+#include "support/crash_states.h"
 #include "support/faulty_device.h"
 #include "support/random.h"
 #include "support/status_matchers.h"
@@ -108,7 +109,7 @@ void FailEachCall(Fault fault) {
     EXPECT_TRUE(std::count(run.durable.begin(), run.durable.end(), found) > 0) << Difference(run.durable.front(), found);
     EXPECT_THAT(db->Set("works", "again"), IsOk());
     EXPECT_THAT(db->Close(), IsOk());
-    if (!met || testing::Test::HasFailure()) return;
+    if (!met || testing::Test::HasFailure()) return ReportFailures(fault.call - 1);
   }
   FAIL() << "the work has no end";
 }

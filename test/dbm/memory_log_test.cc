@@ -29,6 +29,7 @@
 #include "support/checked_value.h"
 #include "support/child_process.h"
 #include "support/crash_child.h"
+#include "support/crash_states.h"
 #include "support/failing_calls.h"
 #include "support/random.h"
 #include "support/small_disk.h"
@@ -367,7 +368,7 @@ TYPED_TEST(MemoryLogTest, FailedCallsLoseNothing) {
     ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path_));
     ASSERT_THAT(db->Set("key", "0"), IsOk());
   }
-  std::uint64_t fired = 1;
+  std::uint64_t fired = 1, failures = 0;
   for (std::uint64_t call = 1; fired > 0; ++call) {
     for (const bool forever : {true, false}) {
       SCOPED_TRACE(std::to_string(call) + (forever ? " forever" : ""));
@@ -381,6 +382,7 @@ TYPED_TEST(MemoryLogTest, FailedCallsLoseNothing) {
         (void)(*db)->Close();
       }
       fired = FailingCalls::Instance().fired();
+      failures += fired != 0 ? 1 : 0;
       FailingCalls::Instance().Disarm();
       ASSERT_OK_AND_ASSIGN(auto db, this->Open(this->path_));
       ASSERT_EQ(db->Get("key").value(), least);
@@ -390,6 +392,7 @@ TYPED_TEST(MemoryLogTest, FailedCallsLoseNothing) {
     }
     ASSERT_LT(call, 300u);
   }
+  ReportFailures(failures);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(this->directory_.path()), {}), 1);
 }
 
@@ -440,11 +443,11 @@ TYPED_TEST(MemoryLogTest, LoadRefusesASnapshotWhoseLogHasLaterUpdates) {
 TYPED_TEST(MemoryLogTest, KilledBesideSnapshotsHasEveryAcknowledgedUpdate) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
-  constexpr int kWriters = 2;
+  constexpr int kWriters = 2, kRounds = 25;
   constexpr std::uint64_t kKeys = 400;
   const auto key_of = [](int writer, std::uint64_t number) { return std::to_string(writer) + "/" + NumberedKey(number % kKeys); };
   std::uint64_t at[kWriters] = {};  // the first number that is not in the database for certain
-  for (int round = 0; round < 25; ++round) {
+  for (int round = 0; round < kRounds; ++round) {
     CrashChild child([&](CrashProgress& progress) {
       auto db = TypeParam::Database::Open(this->path_, this->With(Durability::kProcess, 64 << 10));
       if (!db.ok()) return progress.Fail(db.status().ToString());
@@ -492,6 +495,7 @@ TYPED_TEST(MemoryLogTest, KilledBesideSnapshotsHasEveryAcknowledgedUpdate) {
     }
     ASSERT_THAT(db->Close(), IsOk());
   }
+  ReportKills(kRounds);
 }
 
 }  // namespace

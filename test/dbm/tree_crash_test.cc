@@ -26,6 +26,7 @@
 #include "hako/file/positional_parallel_file.h"
 #include "support/checked_value.h"
 #include "support/crash_child.h"
+#include "support/crash_states.h"
 #include "support/direct_file.h"
 #include "support/full_size.h"
 #include "support/random.h"
@@ -213,7 +214,8 @@ void KillWriters(int num_writers, const TreeOptions& options) {
   std::string path;
   Records records;
   std::uint64_t acknowledged = 0, survived = 0, index = 0;
-  for (int round = 0; round < (FullSize() ? 5000 : 60 / kSlowdown); ++round) {
+  const int rounds = FullSize() ? 5000 : 60 / kSlowdown;
+  for (int round = 0; round < rounds; ++round) {
     SCOPED_TRACE(round);
     if (round % 15 == 0) {
       path = directory.File("db" + std::to_string(round));
@@ -253,6 +255,7 @@ void KillWriters(int num_writers, const TreeOptions& options) {
   }
   EXPECT_GT(acknowledged, 2000u / kSlowdown) << "the children hardly worked";
   EXPECT_GT(survived, acknowledged / 10) << "there were hardly any checkpoints";
+  ReportKills(static_cast<std::uint64_t>(rounds));
 }
 
 template <class FileT>

@@ -24,6 +24,7 @@
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/positional_parallel_file.h"
 #include "support/checked_value.h"
+#include "support/crash_states.h"
 #include "support/faulty_device.h"
 #include "support/random.h"
 #include "support/small_disk.h"
@@ -152,7 +153,7 @@ void FailEachCall(Fault fault) {
     EXPECT_TRUE(std::count(run.durable.begin(), run.durable.end(), found) > 0) << Difference(run.durable.front(), found);
     EXPECT_THAT(db.Set("works", "again"), IsOk());
     EXPECT_THAT(db.Close(), IsOk());
-    if (!met || testing::Test::HasFailure()) return;
+    if (!met || testing::Test::HasFailure()) return ReportFailures(fault.call - 1);
   }
   FAIL() << "the work has no end";
 }

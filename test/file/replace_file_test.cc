@@ -261,6 +261,24 @@ TYPED_TEST(ReplaceFileTest, AcceptsTheLongestName) {
   EXPECT_EQ(ReadWhole(path), "new");
 }
 
+// The writer of a FileReplacement does not sync it. A rename before the sync would show in the name,
+// as only the sync of the directory fails then.
+TEST_F(ReplaceTest, CommitSyncsTheNewFileBeforeItsRename) {
+  WriteWhole(path_, "old");
+  bool is_possible = true;
+  std::thread([&] {
+    ASSERT_OK_AND_ASSIGN(FileReplacement replacement, FileReplacement::Begin(path_));
+    ASSERT_EQ(write(replacement.fd(), "new", 3), 3);
+    is_possible = FailSystemCallsOfThisThread({SYS_fsync, SYS_fdatasync}, EIO);
+    if (!is_possible) return;
+    EXPECT_FALSE(replacement.Commit().ok());
+    EXPECT_FALSE(replacement.is_in_place());
+    EXPECT_EQ(ReadWhole(path_), "old");
+  }).join();
+  if (!is_possible) GTEST_SKIP() << "cannot make system calls fail";
+  EXPECT_THAT(Names(), testing::ElementsAre("file"));
+}
+
 TEST_F(ReplaceTest, HolderOfTheOldFileHoldsTheNewOne) {
   ASSERT_OK_AND_ASSIGN(auto held, PositionalParallelFile::Open(path_));
   for (int i = 0; i < 2; ++i) {

@@ -51,6 +51,9 @@ needs(db-util "dev;tsan;release;coverage" db5.3_load db5.3_dump)
 needs(tkrzw-utils "dev;tsan;release;coverage" tkrzw_dbm_perf tkrzw_dbm_util)
 needs(zsh "dev;tsan;release;coverage" zsh)
 needs(fish "dev;tsan;release;coverage" fish)
+needs(patch dev patch)
+# test/seeded/run compiles without CMake.
+needs("g++;pkg-config;patch;libabsl-dev;liburing-dev;libxxhash-dev;libgtest-dev;libgmock-dev;libzstd-dev;liblz4-dev" seeded patch)
 needs(mandoc "dev;tsan;release;coverage" mandoc)
 needs(e2fsprogs "${tested}" mkfs.ext2 mkfs.ext4)
 needs(xfsprogs "${tested}" mkfs.xfs)
@@ -102,7 +105,7 @@ foreach(name ${used})
   endif()
 endforeach()
 
-foreach(stage demo format dev asan tsan release tidy coverage docs bare)
+foreach(stage demo format dev asan tsan release tidy coverage docs bare seeded)
   execute_process(COMMAND bash ${SOURCE_DIR}/.ci/run packages ${stage} OUTPUT_VARIABLE packages OUTPUT_STRIP_TRAILING_WHITESPACE
     COMMAND_ERROR_IS_FATAL ANY)
   string(REPLACE " " ";" packages "${packages}")

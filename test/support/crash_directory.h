@@ -18,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -108,6 +109,25 @@ class CrashDirectory {
   static bool IsLog(const std::string& path) { return path.ends_with("-log"); }
 
   static constexpr const char* kNames[] = {"db", "db-log"};
+
+  // The files that come while it exists are forgotten at its end. REQUIRES: they are closed then
+  class Visit {
+   public:
+    Visit() {
+      for (const auto& [key, file] : Instance().files_) before_.insert(key);
+    }
+    Visit(const Visit&) = delete;
+    ~Visit() {
+      std::erase_if(Instance().files_, [this](const auto& file) {
+        const bool is_new = !before_.contains(file.first);
+        if (is_new) close(file.second.fd);
+        return is_new;
+      });
+    }
+
+   private:
+    std::set<FileLock::Key> before_;
+  };
 
  private:
   struct Entry {

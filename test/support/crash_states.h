@@ -1,4 +1,4 @@
-// The number of crash states that the tests draw, and a report of those compared.
+// How often tests of crashes and failures are repeated, and a report of how often they were.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <string>
+#include <utility>
 
 namespace hako {
 
@@ -16,11 +18,19 @@ inline std::uint64_t CrashStates(std::uint64_t usual) {
   return given != nullptr ? std::strtoull(given, nullptr, 0) : usual;
 }
 
-// To be called once at the end of a test: prints the number of states compared, and records it in
-// the test's results, which .ci/run sums up.
-inline void ReportCrashStates(std::uint64_t compared) {
-  std::printf("%llu crash states compared\n", static_cast<unsigned long long>(compared));
-  testing::Test::RecordProperty("crash_states", std::to_string(compared));
+// Prints a count, and records it in the results of the test that is running, which .ci/run sums up.
+// The counts of several calls in one test are added.
+inline void ReportCount(const char* property, const char* what, std::uint64_t count) {
+  static std::map<std::pair<const testing::TestInfo*, std::string>, std::uint64_t> totals;
+  const std::uint64_t total = totals[{testing::UnitTest::GetInstance()->current_test_info(), property}] += count;
+  std::printf("%llu %s\n", static_cast<unsigned long long>(count), what);
+  testing::Test::RecordProperty(property, std::to_string(total));
 }
+
+// To be called at the end of a test: the number of states of a crash that were compared with those
+// allowed, of processes that were killed, of times that a call or an allocation was made to fail.
+inline void ReportCrashStates(std::uint64_t count) { ReportCount("crash_states", "crash states compared", count); }
+inline void ReportKills(std::uint64_t count) { ReportCount("kills", "processes killed", count); }
+inline void ReportFailures(std::uint64_t count) { ReportCount("failures", "failures injected", count); }
 
 }  // namespace hako

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <span>
+#include <thread>
 
 #include "gtest/gtest.h"
 #include "support/threads.h"
@@ -36,6 +37,20 @@ TEST(WriteGate, ConcurrentWritersStayOutWhileClosed) {
     --writing;
   });
   EXPECT_EQ(mishaps, 0);
+}
+
+TEST(WriteGate, ConcurrentClosingWaitsForBusyWriters) {
+  WriteGate gate;
+  WriterState slots[2];
+  gate.Pass(slots[1]);
+  std::atomic<bool> is_exclusive = false;
+  std::thread closer([&] { gate.RunExclusive(Each(slots), [&] { return is_exclusive = true; }); });
+  while (!gate.IsClosed() && !is_exclusive) std::this_thread::yield();
+  for (int i = 0; i < 200 && !is_exclusive; ++i) std::this_thread::yield();
+  EXPECT_FALSE(is_exclusive);
+  slots[1].Leave();
+  closer.join();
+  EXPECT_TRUE(is_exclusive);
 }
 
 TEST(WriteGate, ConcurrentRepeatedClosingsDoNotStarveWriters) {

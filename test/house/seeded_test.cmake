@@ -1,0 +1,12 @@
+# Each seeded bug (test/seeded) still fits the sources, and names a test that is there. Whether the tests find the bugs: test/seeded/run.
+cmake_minimum_required(VERSION 3.25)
+find_program(PATCH patch)
+if(NOT PATCH)
+  message("skipped: patch is not installed")
+  return()
+endif()
+execute_process(COMMAND bash ${SOURCE_DIR}/test/seeded/run check OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE result)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "Seeded bugs:\n${output}")
+endif()
+message("${output}")
