@@ -50,8 +50,8 @@ class ScrubConcurrentTest : public testing::Test {
   using D = typename Case::D;
   static constexpr std::uint64_t kKeys = 3000;
   // At least so many passes, and changes beside them.
-  const std::uint64_t num_passes_ = FullSize() ? 300 : 6;
-  const std::uint64_t num_changes_ = FullSize() ? 1'000'000 : 10'000;
+  const std::uint64_t num_passes_ = FullSize() ? 300 : 4;
+  const std::uint64_t num_changes_ = FullSize() ? 1'000'000 : 5'000;
 
   static void Change(D& db, Random& random) {
     const std::string key = NumberedKey(random.Below(kKeys));

@@ -7,31 +7,39 @@ namespace hako::hash {
 
 template <class Index, class Space>
 Status HeapScrub<Index, Space>::Run(WriterState& writer, std::uint64_t max_bytes, ScrubProgress* progress) {
-  if (phase_ == Phase::kBegin) BeginPass();
-  buffer_ = MakeAlignedBuffer(kLockedMax);
-  Status status;
-  for (std::uint64_t walked = 0;;) {  // bytes of the index
-    if (phase_ == Phase::kExtents) {
-      if (!seen_) status = BeginSegment();
-      const std::uint64_t spent = progress->read_bytes + walked;
-      if (status.ok()) status = ReadExtents(writer, max_bytes - std::min(spent, max_bytes), progress);
-      if (!status.ok()) break;
-      if (position_ >= segment_limit_) phase_ = Phase::kEntries;
-    } else {
-      CheckEntries(writer, progress);
-      walked += kLinesAtOnce * sizeof(format::BucketLine);
-      if (next_line_ >= index_.num_lines()) {
-        seen_.reset();
-        progress->is_complete = position_ >= end_;
-        phase_ = progress->is_complete ? Phase::kBegin : Phase::kExtents;
-      }
-    }
-    if (progress->is_complete || progress->read_bytes + walked >= max_bytes) break;
-  }
+  Status status = CatchNoMemory([&] {
+    progress->damage.insert(progress->damage.end(), unreported_.begin(), unreported_.end());
+    unreported_.clear();
+    buffer_ = MakeAlignedBuffer(kLockedMax);
+    return RunSteps(writer, max_bytes, progress);
+  });
+  if (!status.ok() && unreported_.empty()) unreported_ = std::move(progress->damage);
   buffer_.reset();
   progress->end = end_;
-  progress->position = std::min(position_, end_);
+  progress->position = progress->is_complete ? end_ : std::min(position_, end_);
   return status;
+}
+
+template <class Index, class Space>
+Status HeapScrub<Index, Space>::RunSteps(WriterState& writer, std::uint64_t max_bytes, ScrubProgress* progress) {
+  if (phase_ == Phase::kBegin) BeginPass();
+  for (std::uint64_t walked = 0; !progress->is_complete && (walked == 0 || progress->read_bytes + walked < max_bytes);) {
+    if (phase_ == Phase::kExtents) {
+      if (!seen_) HAKO_RETURN_IF_ERROR(BeginSegment());
+      const std::uint64_t spent = std::min(progress->read_bytes + walked, max_bytes);
+      HAKO_RETURN_IF_ERROR(ReadExtents(writer, max_bytes - spent, progress));
+      if (position_ >= segment_limit_) phase_ = Phase::kEntries;
+      ++walked;
+    } else {
+      CheckEntries(writer, progress);
+      walked += kLinesAtOnce * sizeof(format::BucketLine);  // bytes of the index
+      if (next_line_ < index_.num_lines()) continue;
+      seen_.reset();
+      progress->is_complete = position_ >= end_;
+      phase_ = progress->is_complete ? Phase::kBegin : Phase::kExtents;
+    }
+  }
+  return absl::OkStatus();
 }
 
 template <class Index, class Space>
@@ -66,6 +74,7 @@ Status HeapScrub<Index, Space>::ReadExtents(WriterState& writer, std::uint64_t b
     return absl::OkStatus();
   };
   found_.clear();
+  while (!extents_.empty() && extents_.back().offset >= position_) extents_.pop_back();  // of a call that failed
   ExtentReader reader(heap_.extents(), position_, to, ReadsFrom::kDevice);
   while (position_ < to) {
     const auto window = reader.Next();
@@ -155,6 +164,7 @@ template <class Index, class Space>
 auto HeapScrub<Index, Space>::Examine(std::uint64_t line, const ListedEntry& entry, ScrubProgress* progress) -> Finding {
   const auto checked = heap_.CheckRecord(entry.handle, ReadsFrom::kDevice, {reinterpret_cast<char*>(buffer_.get()), kLockedMax});
   progress->read_bytes += checked.read_bytes;
+  if (absl::IsResourceExhausted(checked.status)) ThrowNoMemory();  // no damage: the call is to be repeated
   if (!checked.status.ok()) {
     const Kind kind = absl::IsDataLoss(checked.status) ? Kind::kRecord : Kind::kUnreadable;
     return {checked.status, kind, checked.size};

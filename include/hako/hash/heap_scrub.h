@@ -22,9 +22,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hako/base/aligned_buffer.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"
 #include "hako/format/hash_file_format.h"
@@ -50,7 +52,8 @@ class HeapScrub {
 
   // Whether the next Run begins a pass.
   bool IsAtBegin() const { return phase_ == Phase::kBegin; }
-  // Checks the next part: see ScrubOptions::max_bytes. A call that fails is to be repeated.
+  // Checks the next part: see ScrubOptions::max_bytes. Only a lack of memory is an error: the call is
+  // to be repeated, and reports what the failed one has found.
   Status Run(WriterState& writer, std::uint64_t max_bytes, ScrubProgress* progress);
 
  private:
@@ -62,6 +65,7 @@ class HeapScrub {
   static constexpr std::uint64_t kLinesAtOnce = 64;
   static constexpr std::size_t kRecordsAtOnce = 64;  // looked up together
 
+  Status RunSteps(WriterState& writer, std::uint64_t max_bytes, ScrubProgress* progress);
   void BeginPass();
   Status BeginSegment();
   Status ReadExtents(WriterState& writer, std::uint64_t bytes, ScrubProgress* progress);
@@ -100,7 +104,8 @@ class HeapScrub {
   std::optional<std::uint64_t> bad_header_;  // the last one reported
   std::vector<Record> found_;                // not yet looked up
   std::vector<ListedEntry> entries_, again_;
-  AlignedBuffer buffer_;  // of kLockedMax bytes, during Run
+  std::vector<ScrubProgress::Damage> unreported_;  // found by calls that failed
+  AlignedBuffer buffer_;                           // of kLockedMax bytes, during Run
 };
 
 }  // namespace hako::hash

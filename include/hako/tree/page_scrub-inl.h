@@ -25,7 +25,7 @@ Status PageScrub<FileT>::Choose(std::uint64_t max_bytes, ScrubProgress* progress
     progress->Add(kind, entry.place() * format::kTreeUnit, kNodeBytes, status);
   };
   const Status status = store_.pages().ForEachReadable(next_, visit, damaged);
-  progress->end = store_.super().id_end;
+  progress->end = std::max<std::uint64_t>(store_.super().id_end, next_);  // a Clear may have lowered it
   return absl::IsCancelled(status) ? absl::OkStatus() : status;
 }
 

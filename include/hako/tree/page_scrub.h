@@ -24,6 +24,7 @@
 #include "hako/base/aligned_buffer.h"
 #include "hako/base/hash.h"
 #include "hako/base/hash_stream.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 #include "hako/format/tree_file_format.h"
@@ -86,7 +87,9 @@ class PageScrub {
   }
   Status Read(std::uint64_t offset, std::span<std::byte> out, ScrubProgress* progress) const {
     progress->read_bytes += out.size();
-    return ReadFromDevice(store_.file(), offset, out);
+    Status status = ReadFromDevice(store_.file(), offset, out);
+    if (absl::IsResourceExhausted(status)) ThrowNoMemory();  // no damage: the call is to be repeated
+    return status;
   }
   static void AddUnreadable(const Piece& piece, const Status& status, ScrubProgress* progress) {
     progress->Add(Kind::kUnreadable, piece.offset(), piece.size(), status);
