@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <mutex>
@@ -117,6 +118,7 @@ class Machine {
   }
 
   int num_crashes() const { return num_crashes_; }
+  int num_beside() const { return num_beside_; }
 
  private:
   static constexpr unsigned kPageSizes[] = {128, 200, 1024, 8192};
@@ -124,7 +126,8 @@ class Machine {
   void Operate(Database& db, Durability durability, const FaultPlan& plan, std::uint64_t salt) {
     Status status;
     bool syncs = durability == Durability::kPower;
-    if (random_.OneIn(30)) {
+    if (random_.OneIn(30)) return Synchronize(db, durability, plan);
+    if (random_.OneIn(60)) {
       syncs = true;
       status = random_.OneIn(3) ? db.Rebuild() : random_.OneIn(3) ? db.Verify() : db.Synchronize(SyncMode::kHard);
     } else if (random_.OneIn(15) && durability != Durability::kNone) {
@@ -137,6 +140,33 @@ class Machine {
     ASSERT_THAT(status, IsOk());
     if (durability != Durability::kNone || syncs) acknowledged_ = states_.size() - 1;
     if (syncs) durable_ = acknowledged_;
+  }
+
+  // With a log, updates are made between the writes and syncs of the checkpoint.
+  void Synchronize(Database& db, Durability durability, const FaultPlan& plan) {
+    const std::size_t before = states_.size() - 1;
+    if (durability != Durability::kNone) {
+      update_beside_ = [&, durability] {
+        if (plan.fired_count() > 0) return;
+        const std::string key = NumberedKey(random_.Below(60));
+        Records after = states_.back();
+        const std::size_t size = random_.OneIn(3) ? random_.Below(20'000) : random_.SkewedSize(9);  // some begin a segment of the log
+        after[key] = CheckedValue(key, size, 1000 + states_.size());
+        states_.push_back(after);
+        const Status status = db.Set(key, after[key]);
+        if (plan.fired_count() > 0) return;
+        ASSERT_THAT(status, IsOk());
+        acknowledged_ = states_.size() - 1;
+        if (durability == Durability::kPower) durable_ = acknowledged_;
+        ++num_beside_;
+      };
+    }
+    const Status status = db.Synchronize(SyncMode::kHard);
+    update_beside_ = nullptr;
+    if (plan.fired_count() > 0) return;
+    ASSERT_THAT(status, IsOk());
+    acknowledged_ = std::max(acknowledged_, before);
+    durable_ = std::max(durable_, before);
   }
 
   Status Update(Database& db, std::uint64_t salt) {
@@ -230,8 +260,14 @@ class Machine {
 
   // Crashes within an operation: at its writes and syncs.
   void Observe() {
-    database_->on_event = log_->on_event = [this] {
+    log_->on_event = [this] {
       if (random_.OneIn(10)) CheckCrash();
+    };
+    database_->on_event = [this] {
+      if (random_.OneIn(10)) CheckCrash();
+      const auto update = std::exchange(update_beside_, nullptr);
+      for (std::uint64_t n = update ? random_.Below(4) : 0; n > 0; --n) update();
+      update_beside_ = update;
     };
   }
   void CutPower() {
@@ -250,7 +286,8 @@ class Machine {
   std::vector<Records> states_ = {{}};  // after each update, and within those that are not atomic
   // The first of states_ that a kill, or a power cut, may leave.
   std::size_t acknowledged_ = 0, durable_ = 0;
-  int num_crashes_ = 0;
+  int num_crashes_ = 0, num_beside_ = 0;
+  std::function<void()> update_beside_;
 };
 
 template <class FileT>
@@ -261,14 +298,16 @@ TYPED_TEST_SUITE(TreeLogCrashTest, CrashFiles);
 TYPED_TEST(TreeLogCrashTest, LosesNothingBelowItsDurability) {
   SCOPED_TRACE(TestSeed());
   const int num_machines = FullSize() ? 2000 : 10 / kSlowdown;
-  int num_crashes = 0;
+  int num_crashes = 0, num_beside = 0;
   for (int number = 0; number < num_machines; ++number) {
     SCOPED_TRACE(number);
     Machine<TypeParam> machine(Random::Mix(TestSeed()) + static_cast<std::uint64_t>(number));
     for (int life = 0; life < 12; ++life) ASSERT_NO_FATAL_FAILURE(machine.Live(life == 0 ? 30 : 120)) << "life " << life;
     num_crashes += machine.num_crashes();
+    num_beside += machine.num_beside();
   }
   EXPECT_GE(num_crashes, num_machines * 50);
+  EXPECT_GE(num_beside, num_machines * 20);
   ReportCrashStates(static_cast<std::uint64_t>(num_crashes));
 }
 
