@@ -105,7 +105,9 @@ class Machine {
     states_ = {*found};
     acknowledged_ = durable_ = 0;
     is_logged_ = logs();
-    if (has_long_values_) ASSERT_NO_FATAL_FAILURE(StoreLongValues());
+    if (has_long_values_) {
+      ASSERT_NO_FATAL_FAILURE(StoreLongValues());
+    }
     for (int i = 0; i < count && !testing::Test::HasFatalFailure(); ++i) {
       ASSERT_NO_FATAL_FAILURE(Operate());
       if (random_.OneIn(25)) TakeCrash();
