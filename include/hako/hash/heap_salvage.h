@@ -12,10 +12,18 @@
 //
 // Every record that is shown has passed the check that covers key, value and place, so its value is
 // one that it had in this file. A stamp has no check, so in the cases 2 and 3 damage may make a
-// dead record look live. What is left of the index disproves most of these (hash/salvaged_index.h).
+// dead record look live. In a closed file the rest of the damaged index contradicts most of these
+// (hash/salvaged_index.h). It may contradict live records too, as it is damaged, so the number of
+// records in the superblock decides:
+//   more records look live than there were   the index is right: the contradicted ones are not shown,
+//                                            and are listed if other records are missing
+//   as many, and none looks damaged          the stamps are right: all are shown
+//   otherwise                                undecided: all are shown, and the contradicted ones are
+//                                            listed and noted
 // If the live record of the key is there too, the caller is shown both.
 //
-// Takes the memory of the index, and 12 bytes a record in case 1. Not thread-safe.
+// Takes the memory of the index, and 12 bytes a record in case 1; otherwise 4 bytes for each
+// contradicted record, and some 40 for each bucket that was compared with it. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -81,7 +89,8 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     HAKO_RETURN_IF_ERROR(TakeExtents(take));
     if (num_expected() && num_taken_ >= *num_expected()) return absl::OkStatus();
     HAKO_RETURN_IF_ERROR(TakeBetween(take));
-    if (num_expected() && num_taken_ >= *num_expected()) return absl::OkStatus();
+    HAKO_ASSIGN_OR_RETURN(const bool is_certain, TakeContradicted(take));
+    if (is_certain && num_expected() && num_taken_ >= *num_expected()) return absl::OkStatus();
     for (const Suspect& suspect : suspects_) report_->Add(Kind::kRecord, suspect.offset, suspect.size, suspect.key);
     return absl::OkStatus();
   }
@@ -192,14 +201,19 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     return {bytes.Get(offset + head.key_at(), head.lengths.key_size), head.lengths.key_size};
   }
 
-  // The hash of the key of the record there; nullopt if its head is damaged, or there is none.
+  // The hash of the key of the record of the state there; nullopt if its head is damaged, or there is
+  // none.
   std::optional<std::uint64_t> KeyHashAt(std::uint32_t handle) const {
     const std::uint64_t offset = this->OffsetOf(handle), end = this->extents_->tail();
     if (!this->IsPlace(offset)) return std::nullopt;
     char bytes[format::kRecordHeadMax] = {};
     if (!this->extents_->Read(offset, bytes, std::min<std::uint64_t>(sizeof(bytes), end - offset)).ok()) return std::nullopt;
+    std::uint16_t stamp;
+    std::memcpy(&stamp, bytes + Base::kStampAt, sizeof(stamp));
     Head head;
-    if (!DecodeAnyHead(bytes, end - offset, offset, &head) || head.lengths.key_size > kReadableKeyMax) return std::nullopt;
+    if (!format::Stamp(stamp).BelongsTo(epoch_) || !DecodeAnyHead(bytes, end - offset, offset, &head) ||
+        head.lengths.key_size > kReadableKeyMax)
+      return std::nullopt;
     std::string key(head.lengths.key_size, '\0');
     if (!this->extents_->Read(offset + head.key_at(), key.data(), key.size()).ok()) return std::nullopt;
     return this->KeyHash(key);
@@ -219,6 +233,8 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   bool IsRecent(format::Stamp stamp) const;
   template <class Take>
   Status TakeScanned(const typename Base::ScannedRecord& record, bool is_stray, Take& take);
+  template <class Take>
+  StatusOr<bool> TakeContradicted(Take& take);
   void AddSuspects(const std::vector<std::uint64_t>& doubts, const std::vector<Extent>& kept, std::uint64_t end);
 
   SalvageReport* const report_;
@@ -228,6 +244,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   std::vector<Extent> heap_;            // extents of records, by offset
   std::vector<std::uint64_t> outside_;  // the spaces between them where a header is damaged
   SalvagedIndex<FileT> index_;
+  std::vector<std::uint32_t> contradicted_;  // handles of the records that the damaged index contradicts
   std::uint64_t num_taken_ = 0;
   std::vector<Suspect> suspects_;
   WindowBytes<Source> window_{*this->extents_};
