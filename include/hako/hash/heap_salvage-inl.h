@@ -128,9 +128,22 @@ void HeapSalvage<FileT>::AddSuspects(const std::vector<std::uint64_t>& doubts, c
     const std::uint64_t limit = next == kept.end() ? end : next->offset;
     Head head;
     if (offset < from || suspects_.size() == SalvageReport::kPlacesMax || !ReadHead(window_, offset, limit, &head)) continue;
-    suspects_.push_back({offset, head.size(), std::string(KeyBehind(window_, offset, head))});
+    suspects_.push_back({offset, head.size()});
     from = offset + head.size();
   }
+}
+
+// Their keys are read now, so that no more of them are in memory than the report lists.
+template <File FileT>
+Status HeapSalvage<FileT>::ReportSuspects() {
+  const std::uint64_t end = this->extents_->tail();
+  HAKO_RETURN_IF_ERROR(window_.Enter({0, end}));
+  for (const Extent& suspect : suspects_) {
+    Head head;
+    const bool has_head = ReadHead(window_, suspect.offset, end, &head) && head.size() == suspect.bytes;
+    report_->Add(Kind::kRecord, suspect.offset, suspect.bytes, has_head ? KeyBehind(window_, suspect.offset, head) : std::string_view());
+  }
+  return absl::OkStatus();
 }
 
 // Whether the stamp is live, or of an epoch after the state that the file can have: not one that the

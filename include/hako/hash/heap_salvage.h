@@ -91,15 +91,10 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     HAKO_RETURN_IF_ERROR(TakeBetween(take));
     HAKO_ASSIGN_OR_RETURN(const bool is_certain, TakeContradicted(take));
     if (is_certain && num_expected() && num_taken_ >= *num_expected()) return absl::OkStatus();
-    for (const Suspect& suspect : suspects_) report_->Add(Kind::kRecord, suspect.offset, suspect.size, suspect.key);
-    return absl::OkStatus();
+    return ReportSuspects();
   }
 
  private:
-  struct Suspect {
-    std::uint64_t offset, size;
-    std::string key;
-  };
   static constexpr std::size_t kReadableKeyMax = 1 << 20;
 
   HeapSalvage(std::unique_ptr<ExtentFile<Source>> extents, SalvageReport* report)
@@ -235,6 +230,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   Status TakeScanned(const typename Base::ScannedRecord& record, bool is_stray, Take& take);
   template <class Take>
   StatusOr<bool> TakeContradicted(Take& take);
+  Status ReportSuspects();
   void AddSuspects(const std::vector<std::uint64_t>& doubts, const std::vector<Extent>& kept, std::uint64_t end);
 
   SalvageReport* const report_;
@@ -246,7 +242,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   SalvagedIndex<FileT> index_;
   std::vector<std::uint32_t> contradicted_;  // handles of the records that the damaged index contradicts
   std::uint64_t num_taken_ = 0;
-  std::vector<Suspect> suspects_;
+  std::vector<Extent> suspects_;  // where damaged records may lie
   WindowBytes<Source> window_{*this->extents_};
   std::string room_;
 };
