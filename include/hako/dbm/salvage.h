@@ -13,7 +13,8 @@
 // Which state it is
 //   HashDBM   the last synchronized state. If the file is the one that a killed process had mapped, in
 //             the same boot: all of its updates, except those that it was making
-//             (hash/heap_salvage.h).
+//             (hash/heap_salvage.h). If such a file is a copy, or what the process has left in it is
+//             damaged, a note says that its later updates are left out, unless the log has them.
 //   TreeDBM   the last checkpoint (tree/page_salvage.h).
 //   Both      then the updates of the log, PATH-log, as far as it can be read. Each sets or removes
 //             whole values, so they are right whatever records are lost before them. A note in the

@@ -8,7 +8,8 @@
 //      extents is scanned too, as a header may be damaged. There the stamp must be live or recent:
 //      an extent that was given back has no live record, but may have very old stamps of others.
 //   3. As 2, but of the state that a killed process has left in the page cache, if this is a mapped
-//      file of this boot. An update that the process was making may be missing.
+//      file of this boot. An update that the process was making may be missing. Without its live
+//      state, 2 is done and noted.
 //
 // Every record that is shown has passed the check that covers key, value and place, so its value is
 // one that it had in this file. A stamp has no check, so in the cases 2 and 3 damage may make a
@@ -38,6 +39,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "hako/base/status.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/hash/extent_bytes.h"
@@ -61,7 +63,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     Source source(file, *report);
     HAKO_ASSIGN_OR_RETURN(auto found, storage::SalvageSuperBlock<format::HashSuperBlock>(source, ExtentFile<Source>::kKind));
     source.Claim(found.block.tail);
-    const std::optional<format::LiveState> live = LiveStateOf(source, found.block);
+    const std::optional<format::LiveState> live = LiveStateOf(source, found.block, report);
     if (live) source.Claim(live->tail);
     source.ShowSuperBlock(found.block);
     HAKO_ASSIGN_OR_RETURN(auto extents, ExtentFile<Source>::Open(std::move(source), 0, 0));
@@ -102,22 +104,34 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
 
   // ---- the state of a killed process ----
 
-  static std::optional<format::LiveState> LiveStateOf(const Source& source, const format::HashSuperBlock& super) {
-    format::LiveState live{};
-    FileIdentity identity;
+  // The live state, with its seals removed, if it counts. If it does not, but may have had later
+  // updates, this is noted.
+  static std::optional<format::LiveState> LiveStateOf(const Source& source, const format::HashSuperBlock& super, SalvageReport* report) {
+    if (super.clean == 1) return std::nullopt;
+    std::optional<FileIdentity> identity;
     if constexpr (requires { source.file().MapIdentity(); }) {
       identity = source.file().MapIdentity();
     } else if constexpr (KernelBackedFile<FileT>) {
       identity = source.file().Identity();
-    } else {
-      return std::nullopt;
     }
+    format::LiveState live{};
     const bool is_read = source.ReadAt(format::kLiveStateOffset, std::as_writable_bytes(std::span(&live, 1))).ok();
-    const std::uint64_t tail_max = std::uint64_t{1} << (32 + std::min<std::uint32_t>(super.align_pow, 6));
-    const bool counts = is_read && super.clean != 1 && ExtentFile<Source>::IsOf(live, identity) && live.tail >= super.tail &&
-                        live.tail % format::kExtentUnit == 0 && live.tail <= std::min(tail_max, source.end()) && live.epoch > super.epoch &&
-                        live.epoch - super.epoch < format::kEpochsAhead && live.clearing != format::kClearing;
-    return counts ? std::optional(live) : std::nullopt;
+    const bool is_here = identity && super.map_identity == ExtentFile<Source>::CheckOf(*identity);
+    const char* const damaged = identity ? ExtentFile<Source>::DamagedField(live, super, *identity, source.end()) : nullptr;
+    const bool is_of = is_read && identity && damaged == nullptr && ExtentFile<Source>::IsOf(live, *identity);
+    for (auto field : {&format::LiveState::epoch, &format::LiveState::tail}) live.*field = format::UnsealLive(live.*field);
+    const bool counts =
+        is_of && live.epoch > super.epoch && live.epoch - super.epoch < format::kEpochsAhead && live.clearing != format::kClearing;
+    if (counts) return live;
+    // A log has all updates. Without one, those of a process that withdrew its live state are synchronized.
+    const bool is_withdrawn = is_here && damaged == nullptr && live.in_use == 0;
+    const bool has_log = super.log_id != log::DatabaseId{};
+    if (!has_log && !is_withdrawn && (super.map_identity != 0 || live.in_use != 0)) {
+      const char* const why = damaged != nullptr ? "what it left there is damaged" : "they are not known to be in this file as a whole";
+      report->notes.push_back(absl::StrCat(
+          "a process that had the file mapped did not close it: its updates after the last synchronization are left out, as ", why));
+    }
+    return std::nullopt;
   }
   void UseLiveState(const format::LiveState& live) {
     is_live_ = true;
