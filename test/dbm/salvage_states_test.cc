@@ -400,6 +400,7 @@ TEST(SalvageKilledTest, UpdatesOfAKilledProcessAreFoundInItsFileOnly) {
   const Salvaged<HashDBM<>> copied(copy, dir.File("b.hkh"));
   ASSERT_THAT(copied.status, IsOk());
   EXPECT_EQ(copied.records, (Records{{"synchronized", "1"}}));
+  EXPECT_THAT(copied.report.notes, testing::ElementsAre(testing::HasSubstr("its updates after the last synchronization are left out")));
 }
 
 // ---- trees ----

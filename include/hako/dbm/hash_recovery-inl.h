@@ -102,8 +102,8 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
         HAKO_RETURN_IF_ERROR(extents.MarkInUse(space_->epoch() + 1));
         space_->PublishEpoch();
       }
-      space_->set_num_index_extents(extents.LoadLive(&format::LiveState::index_extents));
-      HAKO_RETURN_IF_ERROR(AdoptIndex(mine, extents.LoadLive(&format::LiveState::num_lines)));
+      space_->set_num_index_extents(extents.LoadSealed(&format::LiveState::index_extents));
+      HAKO_RETURN_IF_ERROR(AdoptIndex(mine, extents.LoadSealed(&format::LiveState::num_lines)));
       HAKO_RETURN_IF_ERROR(CompleteIntents(mine));
       space_->BeginHarvest(mine, this->Count());
       if (extents.LoadLive(&format::LiveState::clearing) == format::kClearing) HAKO_RETURN_IF_ERROR(RemoveAllRecords(mine));

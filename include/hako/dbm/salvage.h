@@ -13,7 +13,8 @@
 // Which state it is
 //   HashDBM   the last synchronized state. If the file is the one that a killed process had mapped, in
 //             the same boot: all of its updates, except those that it was making
-//             (hash/heap_salvage.h).
+//             (hash/heap_salvage.h). If such a file is a copy, or what the process has left in it is
+//             damaged, a note says that its later updates are left out, unless the log has them.
 //   TreeDBM   the last checkpoint (tree/page_salvage.h).
 //   Both      then the updates of the log, PATH-log, as far as it can be read. Each sets or removes
 //             whole values, so they are right whatever records are lost before them. A note in the
@@ -30,7 +31,8 @@
 // The new database appears whole and durable, or not at all. Errors: AlreadyExists if there is a
 // file at `to`; InvalidArgument if `from` is of another kind, order or codec, or no database;
 // Unavailable if another process has it open; DataLoss if both superblocks are lost;
-// ResourceExhausted without space or memory. It takes memory for the longest record, and what
+// ResourceExhausted without space or memory. It takes memory for the longest record, for the report,
+// whose keys are bounded (SalvageReport::kKeyBytesMax, kRangeBytesMax), and what
 // hash/heap_salvage.h and tree/page_salvage.h say.
 #pragma once
 
@@ -48,7 +50,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "hako/base/hash.h"
 #include "hako/base/no_memory.h"
+#include "hako/base/random_seed.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/hash_dbm.h"
@@ -94,11 +98,11 @@ class SalvageWriter {
   SalvageWriter(D& db, SalvageReport& report) : db_(db), report_(report) {}
 
   Status Take(std::string_view key, std::string_view value, bool is_stray) {
-    if (!doubtful_.empty() && doubtful_.contains(std::string(key))) return absl::OkStatus();
+    if (!doubtful_.empty() && doubtful_.contains(Hash64(key, seed_))) return absl::OkStatus();
     const Status status = db_.Set(key, value, {.overwrite = false, .old_value = &before_});
     if (!absl::IsAlreadyExists(status)) return status;
     if (is_stray || before_ == value) return absl::OkStatus();
-    doubtful_.emplace(key);
+    doubtful_.insert(Hash64(key, seed_));
     report_.Add(SalvageReport::Kind::kRecord, 0, 0, key);
     return db_.Remove(key);
   }
@@ -108,7 +112,8 @@ class SalvageWriter {
   D& db_;
   SalvageReport& report_;
   std::string before_;
-  std::unordered_set<std::string> doubtful_;
+  const std::uint64_t seed_ = RandomSeed();
+  std::unordered_set<std::uint64_t> doubtful_;  // hashes of keys, which may be long
 };
 
 // Makes an update of a log in the new database.

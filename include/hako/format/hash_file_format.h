@@ -27,7 +27,8 @@
 //      extents had 1 MiB. No longer read.
 //   6  before any release: no intents, no applied index, no last epoch, no log; these are zero there.
 //      Read, and written as the current version.
-//   7  this one.
+//   7  this one. Files of before the release may lack map_identity, seals and `published`: they are
+//      zero there.
 #pragma once
 
 #include <array>
@@ -83,7 +84,10 @@ struct HashSuperBlock {
   std::array<std::byte, 16> log_id;
   Le<std::uint64_t> log_lsn;
   Le<std::uint64_t> log_sequence;
-  std::array<std::byte, 232> reserved;
+  // Names the file and the boot of the process that mapped it last; 0 = not mapped, or not in the
+  // page cache.
+  Le<std::uint64_t> map_identity;
+  std::array<std::byte, 224> reserved;
   Le<std::uint64_t> check;  // of the 504 bytes before it
 };
 static_assert(sizeof(HashSuperBlock) == 512 && alignof(HashSuperBlock) == 1 && offsetof(HashSuperBlock, check) == 504);
@@ -91,24 +95,38 @@ static_assert(sizeof(HashSuperBlock) == 512 && alignof(HashSuperBlock) == 1 && o
 inline std::uint64_t CheckOf(const HashSuperBlock& block) { return Hash64(&block, offsetof(HashSuperBlock, check), 0x68616b6f); }
 
 // Written by single stores into the map as things change. It names the boot and the inode, so that
-// it is trusted only while the page cache that it was written to still holds it.
+// it is trusted only while the page cache that it was written to still holds it. Fields that are
+// sealed have a check in their upper bits (SealLive); applied_index has none.
 struct LiveState {
   std::uint64_t in_use;  // 1 while a process has the file open for writing
   std::array<std::byte, 16> boot_id;
   std::uint64_t device;
   std::uint64_t inode;
-  std::uint64_t epoch;  // the current one
+  std::uint64_t epoch;  // the current one; sealed, as the next three
   std::uint64_t tail;
   std::uint64_t num_lines;
   std::uint64_t index_extents;
   std::uint64_t clearing;              // kClearing while Clear runs: the next open finishes it
-  std::uint64_t poisoned;              // 1 after a failed sync: the page cache may have dropped dirty pages
-  std::uint64_t oldest_retired_epoch;  // no block is stamped as retired in an earlier epoch
+  std::uint64_t poisoned;              // kPoisoned after a failed sync: the page cache may have dropped dirty pages
+  std::uint64_t oldest_retired_epoch;  // no block is stamped as retired in an earlier epoch; sealed
   std::uint64_t applied_index;         // of the application; 0 = none
+  std::uint64_t published;             // kPublished or kWithdrawn, stored after in_use = 1 and before in_use = 0
 };
-static_assert(sizeof(LiveState) == 104 && alignof(LiveState) == 8);
+static_assert(sizeof(LiveState) == 112 && alignof(LiveState) == 8);
 
-inline constexpr std::uint64_t kClearing = 0x63'6c'65'61'72'69'6e'67;  // not a value that a flipped bit makes
+// Not values that a flipped bit makes.
+inline constexpr std::uint64_t kClearing = 0x63'6c'65'61'72'69'6e'67;
+inline constexpr std::uint64_t kPoisoned = 0x70'6f'69'73'6f'6e'65'64;
+inline constexpr std::uint64_t kPublished = 0x70'75'62'6c'69'73'68'65, kWithdrawn = 0x77'69'74'68'64'72'61'77;
+
+// A value of up to 40 bits with a check above it. Older files have no check there.
+inline constexpr unsigned kLiveBits = 40;
+inline std::uint64_t SealLive(std::uint64_t value) { return value | MixBits(value) << kLiveBits; }
+// The value; all bits set if it fails its check.
+inline std::uint64_t UnsealLive(std::uint64_t word) {
+  const std::uint64_t value = word & ((std::uint64_t{1} << kLiveBits) - 1);
+  return word == value || word == SealLive(value) ? value : ~std::uint64_t{0};
+}
 
 // A part of the live state: each word is 0 or the handle of an intent (format/intent_format.h) that
 // is being carried out. Word 0 is for the intents that have an applied index, so there is at most

@@ -87,6 +87,9 @@ class ExtentFile {
   std::uint64_t LoadLive(std::uint64_t format::LiveState::*field) const {
     return std::atomic_ref(live_->*field).load(std::memory_order_acquire);
   }
+  // The same of a field that is sealed; a value that fails its check is loaded as all bits set.
+  void StoreSealed(std::uint64_t format::LiveState::*field, std::uint64_t value) { StoreLive(field, format::SealLive(value)); }
+  std::uint64_t LoadSealed(std::uint64_t format::LiveState::*field) const { return format::UnsealLive(LoadLive(field)); }
   std::uint32_t* index_extents() { return index_extents_; }
   // REQUIRES: kMapped
   std::atomic_ref<std::uint64_t> IntentWord(unsigned i) const {
@@ -97,6 +100,35 @@ class ExtentFile {
   static bool IsOf(const format::LiveState& live, const FileIdentity& identity) {
     return live.in_use == 1 && live.boot_id == identity.boot_id && live.device == identity.device && live.inode == identity.inode &&
            live.poisoned == 0;
+  }
+
+  // The identity as the superblock names it.
+  static std::uint64_t CheckOf(const FileIdentity& identity) {
+    return Hash64(&identity.boot_id, sizeof(identity.boot_id), MixBits(identity.device) ^ identity.inode) | 1;
+  }
+  // The field of the live state that is damaged, nullptr if there is none. Only known if the process
+  // that mapped the file last did so in this boot: otherwise the device may have any of its states.
+  // REQUIRES: the file was not closed
+  static const char* DamagedField(const format::LiveState& live, const format::HashSuperBlock& super, const FileIdentity& identity,
+                                  std::uint64_t size) {
+    const bool is_here = super.map_identity == CheckOf(identity);
+    const bool is_published = live.published == format::kPublished, is_withdrawn = live.published == format::kWithdrawn;
+    const bool is_new = super.sequence == 1 && live.in_use == 0 && live.published == 0;  // nothing is stored yet
+    if (is_here && !is_published && !is_withdrawn && !is_new) return "published";
+    if (is_here && live.in_use != 1 && (is_published || live.in_use != 0)) return "in_use";
+    if (live.in_use != 1) return nullptr;
+    const bool is_of = live.boot_id == identity.boot_id && live.device == identity.device && live.inode == identity.inode;
+    if (is_here && !is_of) return "identity";
+    if (is_here && live.poisoned != 0 && live.poisoned != format::kPoisoned) return "poisoned";
+    if (!IsOf(live, identity)) return nullptr;
+    const std::uint64_t tail = format::UnsealLive(live.tail),
+                        tail_max = std::uint64_t{1} << (32 + std::min<std::uint32_t>(super.align_pow, 6));
+    if (tail < super.tail || tail % format::kExtentUnit != 0 || tail > std::min(size, tail_max)) return "tail";
+    if (format::UnsealLive(live.index_extents) > format::kIndexExtentsMax) return "index_extents";
+    if (format::UnsealLive(live.num_lines) == ~std::uint64_t{0}) return "num_lines";
+    if (format::UnsealLive(live.epoch) == ~std::uint64_t{0}) return "epoch";
+    if (format::UnsealLive(live.oldest_retired_epoch) == ~std::uint64_t{0}) return "oldest_retired_epoch";
+    return live.clearing != 0 && live.clearing != format::kClearing ? "clearing" : nullptr;
   }
 
   // Withdraws the live state, and makes it that of the superblock, as far as it is used before it is
@@ -116,6 +148,8 @@ class ExtentFile {
   // change.
   Status MarkInUse(std::uint64_t last_epoch) {
     if constexpr (!kMapped) HAKO_RETURN_IF_ERROR(ForgetLiveState());
+    if (found_ == FoundState::kKilled) StoreLive(&format::LiveState::published, format::kPublished);  // of an older file
+    NameMap();
     super_.clean = 0;
     super_.note_size = 0;
     super_.last_epoch = std::max<std::uint64_t>(super_.last_epoch, last_epoch);
@@ -136,19 +170,23 @@ class ExtentFile {
       StoreLive(&format::LiveState::device, identity.device);
       StoreLive(&format::LiveState::inode, identity.inode);
     }
-    StoreLive(&format::LiveState::tail, tail());
+    StoreSealed(&format::LiveState::tail, tail());
     StoreLive(&format::LiveState::poisoned, 0);
     StoreLive(&format::LiveState::in_use, 1);
+    StoreLive(&format::LiveState::published, format::kPublished);
   }
 
   // From now on the last synced state counts if the process dies.
-  void WithdrawLiveState() { StoreLive(&format::LiveState::in_use, 0); }
+  void WithdrawLiveState() {
+    StoreLive(&format::LiveState::published, format::kWithdrawn);
+    StoreLive(&format::LiveState::in_use, 0);
+  }
 
   // After a failed sync the page cache may have dropped dirty pages, so the live state no longer
   // counts.
   Status Sync() {
     Status status = file_.Sync();
-    if (!status.ok()) StoreLive(&format::LiveState::poisoned, 1);
+    if (!status.ok()) StoreLive(&format::LiveState::poisoned, format::kPoisoned);
     return status;
   }
 
@@ -225,7 +263,7 @@ class ExtentFile {
   }
   void SetTail(std::uint64_t tail) {
     tail_.store(tail, std::memory_order_release);
-    StoreLive(&format::LiveState::tail, tail);
+    StoreSealed(&format::LiveState::tail, tail);
   }
   // Truncates the file at the tail, so that the space above is zero when it is used again.
   Status CutAtTail() { return file_.Size() == tail() ? absl::OkStatus() : file_.Resize(tail()); }
@@ -388,6 +426,12 @@ class ExtentFile {
     if constexpr (kMapped) base_ = file_.MutableView(0, 0).data();
   }
 
+  // Names the page cache that the live state is stored to.
+  void NameMap() {
+    super_.map_identity = 0;
+    if constexpr (kMapped && KernelBackedFile<FileT>) super_.map_identity = CheckOf(file_.Identity());
+  }
+
   Status Initialize(int align_pow, std::uint64_t hash_seed) {
     found_ = FoundState::kNew;
     HAKO_RETURN_IF_ERROR(file_.Resize(format::kFirstExtent));
@@ -402,6 +446,7 @@ class ExtentFile {
     super_.tail = format::kFirstExtent;
     super_.synced_at = WallClock();
     tail_.store(format::kFirstExtent);
+    NameMap();
     return Commit();
   }
 
@@ -430,28 +475,41 @@ class ExtentFile {
     } else if constexpr (requires { file_.MapIdentity(); }) {
       format::LiveState left;
       HAKO_RETURN_IF_ERROR(Read(format::kLiveStateOffset, reinterpret_cast<char*>(&left), sizeof(left)));
+      HAKO_RETURN_IF_ERROR(CheckLiveState(left, file_.MapIdentity()));
       if (IsOf(left, file_.MapIdentity())) {
         return absl::FailedPreconditionError(
             "a killed process had the file mapped, and its updates may be in memory only: open it as a MemoryMapParallelFile, and close "
             "it");
       }
     } else if constexpr (kMapped && KernelBackedFile<FileT>) {
-      const std::uint64_t live_tail = live_->tail;
-      if (IsOf(*live_, file_.Identity()) && live_tail >= super_.tail && live_tail % format::kExtentUnit == 0 &&
-          live_tail <= std::min(size, tail_max) && live_->index_extents <= format::kIndexExtentsMax) {
-        tail_.store(live_tail);
+      HAKO_RETURN_IF_ERROR(CheckLiveState(*live_, file_.Identity()));
+      if (IsOf(*live_, file_.Identity())) {
+        tail_.store(LoadSealed(&format::LiveState::tail));
         found_ = FoundState::kKilled;
       }
     }
     return absl::OkStatus();
   }
 
+  // A damaged live state is not taken for none: updates that were acknowledged would be dropped.
+  Status CheckLiveState(const format::LiveState& live, const FileIdentity& identity) const {
+    const char* const field = DamagedField(live, super_, identity, file_.Size());
+    if (field == nullptr) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat("the live state at offset ", format::kLiveStateOffset,
+                                            ", which a killed process has left, is damaged: ", field,
+                                            "; hako salvage finds the records of the last synchronization"));
+  }
+
   // What a process has left that had the file mapped counts no more.
   Status ForgetLiveState() {
-    static constexpr format::LiveState kNone{};
+    static constexpr format::LiveState kNone = [] {
+      format::LiveState none{};
+      none.published = format::kWithdrawn;
+      return none;
+    }();
     format::LiveState left;
     HAKO_RETURN_IF_ERROR(Read(format::kLiveStateOffset, reinterpret_cast<char*>(&left), sizeof(left)));
-    if (left.in_use == 0) return absl::OkStatus();
+    if (left.in_use == 0 && left.published != format::kPublished) return absl::OkStatus();
     return Write(format::kLiveStateOffset, {reinterpret_cast<const char*>(&kNone), sizeof(kNone)});
   }
 

@@ -68,7 +68,7 @@ class HeapFile {
   // Stores the epoch for the process that opens the file if this one is killed. REQUIRES: the
   // superblock durably says that the file is in use. Before that only superblocks are stored, so
   // that a file without a durable superblock is blank after a power cut.
-  void PublishEpoch() { extents_->StoreLive(&format::LiveState::epoch, epoch()); }
+  void PublishEpoch() { extents_->StoreSealed(&format::LiveState::epoch, epoch()); }
   // Whether a synchronization is due before epochs wrap: many processes may have died without one.
   bool IsFarAhead() const { return epochs().now - epochs().durable > format::kEpochsAhead / 4; }
 

@@ -33,7 +33,7 @@ class HeapIndex {
   StatusOr<std::uint64_t> AllocateIndexExtent(std::uint64_t bytes, IndexExtent kind);
   std::byte* index_base() const { return arena_ != nullptr ? arena_->base() : file_.base(); }
   std::uint64_t index_end() const { return arena_ != nullptr ? arena_->end() : file_.tail(); }
-  void StoreLineCount(std::uint64_t n) { file_.StoreLive(&format::LiveState::num_lines, n); }
+  void StoreLineCount(std::uint64_t n) { file_.StoreSealed(&format::LiveState::num_lines, n); }
 
   std::uint64_t index_bytes() const { return bytes_.load(std::memory_order_relaxed); }
   void AddIndexBytes(std::uint64_t bytes) { bytes_.fetch_add(bytes, std::memory_order_relaxed); }
@@ -52,7 +52,7 @@ class HeapIndex {
   std::uint64_t num_index_extents() const { return num_extents_; }
   void set_num_index_extents(std::uint64_t n) {
     num_extents_ = n;
-    file_.StoreLive(&format::LiveState::index_extents, n);
+    file_.StoreSealed(&format::LiveState::index_extents, n);
   }
   // Forgets the index extents and returns them; the caller frees them.
   std::vector<Extent> TakeIndexExtents();

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "hako/hash/heap_salvage.h"
 
 namespace hako::hash {
@@ -41,7 +42,10 @@ Status HeapSalvage<FileT>::TakeNamed(Take& take) {
 template <File FileT>
 template <class Take>
 Status HeapSalvage<FileT>::TakeScanned(const typename Base::ScannedRecord& record, bool is_stray, Take& take) {
-  if (index_.Disproves(record.key_hash, record.handle, [this](std::uint32_t handle) { return KeyHashAt(handle); })) return absl::OkStatus();
+  if (index_.Contradicts(record.key_hash, record.handle, [this](std::uint32_t handle) { return KeyHashAt(handle); })) {
+    contradicted_.push_back(record.handle);
+    return absl::OkStatus();
+  }
   if (record.bytes != nullptr) {
     ++num_taken_;
     return take(record.key(), record.value(), is_stray);
@@ -56,6 +60,35 @@ Status HeapSalvage<FileT>::TakeScanned(const typename Base::ScannedRecord& recor
   if (!whole) return absl::OkStatus();
   ++num_taken_;
   return take(whole->key, whole->value, is_stray);
+}
+
+// Shows the records that the damaged index contradicts, unless the number of records proves that it
+// is right. A record of the same key that was shown before is kept. Returns false if undecided.
+template <File FileT>
+template <class Take>
+StatusOr<bool> HeapSalvage<FileT>::TakeContradicted(Take& take) {
+  if (contradicted_.empty()) return true;
+  const std::uint64_t num_expected = super().num_records, num_found = num_taken_ + contradicted_.size();
+  const bool are_dead = num_found > num_expected, are_live = num_found == num_expected && suspects_.empty();
+  if (are_dead && num_taken_ >= num_expected) return true;
+  const std::uint64_t end = this->extents_->tail();
+  std::ranges::sort(contradicted_);
+  HAKO_RETURN_IF_ERROR(window_.Enter({0, end}));
+  for (const std::uint32_t handle : contradicted_) {
+    const std::uint64_t offset = this->OffsetOf(handle);
+    Head head;
+    const auto record = ReadHead(window_, offset, end, &head) ? ReadRecord(window_, offset, head, &room_) : std::nullopt;
+    if (!record) continue;  // the device no longer returns it
+    if (!are_live) report_->Add(Kind::kRecord, offset, head.size(), record->key);
+    if (are_dead) continue;
+    ++num_taken_;
+    HAKO_RETURN_IF_ERROR(take(record->key, record->value, true));
+  }
+  if (!are_dead && !are_live) {
+    report_->notes.push_back(absl::StrCat(
+        contradicted_.size(), " records that the damaged index does not name were taken: they may have been removed or replaced"));
+  }
+  return are_dead || are_live;
 }
 
 template <File FileT>
@@ -95,9 +128,22 @@ void HeapSalvage<FileT>::AddSuspects(const std::vector<std::uint64_t>& doubts, c
     const std::uint64_t limit = next == kept.end() ? end : next->offset;
     Head head;
     if (offset < from || suspects_.size() == SalvageReport::kPlacesMax || !ReadHead(window_, offset, limit, &head)) continue;
-    suspects_.push_back({offset, head.size(), std::string(KeyBehind(window_, offset, head))});
+    suspects_.push_back({offset, head.size()});
     from = offset + head.size();
   }
+}
+
+// Their keys are read now, so that no more of them are in memory than the report lists.
+template <File FileT>
+Status HeapSalvage<FileT>::ReportSuspects() {
+  const std::uint64_t end = this->extents_->tail();
+  HAKO_RETURN_IF_ERROR(window_.Enter({0, end}));
+  for (const Extent& suspect : suspects_) {
+    Head head;
+    const bool has_head = ReadHead(window_, suspect.offset, end, &head) && head.size() == suspect.bytes;
+    report_->Add(Kind::kRecord, suspect.offset, suspect.bytes, has_head ? KeyBehind(window_, suspect.offset, head) : std::string_view());
+  }
+  return absl::OkStatus();
 }
 
 // Whether the stamp is live, or of an epoch after the state that the file can have: not one that the

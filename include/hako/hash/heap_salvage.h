@@ -8,14 +8,23 @@
 //      extents is scanned too, as a header may be damaged. There the stamp must be live or recent:
 //      an extent that was given back has no live record, but may have very old stamps of others.
 //   3. As 2, but of the state that a killed process has left in the page cache, if this is a mapped
-//      file of this boot. An update that the process was making may be missing.
+//      file of this boot. An update that the process was making may be missing. Without its live
+//      state, 2 is done and noted.
 //
 // Every record that is shown has passed the check that covers key, value and place, so its value is
 // one that it had in this file. A stamp has no check, so in the cases 2 and 3 damage may make a
-// dead record look live. What is left of the index disproves most of these (hash/salvaged_index.h).
+// dead record look live. In a closed file the rest of the damaged index contradicts most of these
+// (hash/salvaged_index.h). It may contradict live records too, as it is damaged, so the number of
+// records in the superblock decides:
+//   more records look live than there were   the index is right: the contradicted ones are not shown,
+//                                            and are listed if other records are missing
+//   as many, and none looks damaged          the stamps are right: all are shown
+//   otherwise                                undecided: all are shown, and the contradicted ones are
+//                                            listed and noted
 // If the live record of the key is there too, the caller is shown both.
 //
-// Takes the memory of the index, and 12 bytes a record in case 1. Not thread-safe.
+// Takes the memory of the index, and 12 bytes a record in case 1; otherwise 4 bytes for each
+// contradicted record, and some 40 for each bucket that was compared with it. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -30,6 +39,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "hako/base/status.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/hash/extent_bytes.h"
@@ -53,7 +63,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     Source source(file, *report);
     HAKO_ASSIGN_OR_RETURN(auto found, storage::SalvageSuperBlock<format::HashSuperBlock>(source, ExtentFile<Source>::kKind));
     source.Claim(found.block.tail);
-    const std::optional<format::LiveState> live = LiveStateOf(source, found.block);
+    const std::optional<format::LiveState> live = LiveStateOf(source, found.block, report);
     if (live) source.Claim(live->tail);
     source.ShowSuperBlock(found.block);
     HAKO_ASSIGN_OR_RETURN(auto extents, ExtentFile<Source>::Open(std::move(source), 0, 0));
@@ -81,16 +91,12 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     HAKO_RETURN_IF_ERROR(TakeExtents(take));
     if (num_expected() && num_taken_ >= *num_expected()) return absl::OkStatus();
     HAKO_RETURN_IF_ERROR(TakeBetween(take));
-    if (num_expected() && num_taken_ >= *num_expected()) return absl::OkStatus();
-    for (const Suspect& suspect : suspects_) report_->Add(Kind::kRecord, suspect.offset, suspect.size, suspect.key);
-    return absl::OkStatus();
+    HAKO_ASSIGN_OR_RETURN(const bool is_certain, TakeContradicted(take));
+    if (is_certain && num_expected() && num_taken_ >= *num_expected()) return absl::OkStatus();
+    return ReportSuspects();
   }
 
  private:
-  struct Suspect {
-    std::uint64_t offset, size;
-    std::string key;
-  };
   static constexpr std::size_t kReadableKeyMax = 1 << 20;
 
   HeapSalvage(std::unique_ptr<ExtentFile<Source>> extents, SalvageReport* report)
@@ -98,22 +104,34 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
 
   // ---- the state of a killed process ----
 
-  static std::optional<format::LiveState> LiveStateOf(const Source& source, const format::HashSuperBlock& super) {
-    format::LiveState live{};
-    FileIdentity identity;
+  // The live state, with its seals removed, if it counts. If it does not, but may have had later
+  // updates, this is noted.
+  static std::optional<format::LiveState> LiveStateOf(const Source& source, const format::HashSuperBlock& super, SalvageReport* report) {
+    if (super.clean == 1) return std::nullopt;
+    std::optional<FileIdentity> identity;
     if constexpr (requires { source.file().MapIdentity(); }) {
       identity = source.file().MapIdentity();
     } else if constexpr (KernelBackedFile<FileT>) {
       identity = source.file().Identity();
-    } else {
-      return std::nullopt;
     }
+    format::LiveState live{};
     const bool is_read = source.ReadAt(format::kLiveStateOffset, std::as_writable_bytes(std::span(&live, 1))).ok();
-    const std::uint64_t tail_max = std::uint64_t{1} << (32 + std::min<std::uint32_t>(super.align_pow, 6));
-    const bool counts = is_read && super.clean != 1 && ExtentFile<Source>::IsOf(live, identity) && live.tail >= super.tail &&
-                        live.tail % format::kExtentUnit == 0 && live.tail <= std::min(tail_max, source.end()) && live.epoch > super.epoch &&
-                        live.epoch - super.epoch < format::kEpochsAhead && live.clearing != format::kClearing;
-    return counts ? std::optional(live) : std::nullopt;
+    const bool is_here = identity && super.map_identity == ExtentFile<Source>::CheckOf(*identity);
+    const char* const damaged = identity ? ExtentFile<Source>::DamagedField(live, super, *identity, source.end()) : nullptr;
+    const bool is_of = is_read && identity && damaged == nullptr && ExtentFile<Source>::IsOf(live, *identity);
+    for (auto field : {&format::LiveState::epoch, &format::LiveState::tail}) live.*field = format::UnsealLive(live.*field);
+    const bool counts =
+        is_of && live.epoch > super.epoch && live.epoch - super.epoch < format::kEpochsAhead && live.clearing != format::kClearing;
+    if (counts) return live;
+    // A log has all updates. Without one, those of a process that withdrew its live state are synchronized.
+    const bool is_withdrawn = is_here && damaged == nullptr && live.in_use == 0;
+    const bool has_log = super.log_id != log::DatabaseId{};
+    if (!has_log && !is_withdrawn && (super.map_identity != 0 || live.in_use != 0)) {
+      const char* const why = damaged != nullptr ? "what it left there is damaged" : "they are not known to be in this file as a whole";
+      report->notes.push_back(absl::StrCat(
+          "a process that had the file mapped did not close it: its updates after the last synchronization are left out, as ", why));
+    }
+    return std::nullopt;
   }
   void UseLiveState(const format::LiveState& live) {
     is_live_ = true;
@@ -192,14 +210,19 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     return {bytes.Get(offset + head.key_at(), head.lengths.key_size), head.lengths.key_size};
   }
 
-  // The hash of the key of the record there; nullopt if its head is damaged, or there is none.
+  // The hash of the key of the record of the state there; nullopt if its head is damaged, or there is
+  // none.
   std::optional<std::uint64_t> KeyHashAt(std::uint32_t handle) const {
     const std::uint64_t offset = this->OffsetOf(handle), end = this->extents_->tail();
     if (!this->IsPlace(offset)) return std::nullopt;
     char bytes[format::kRecordHeadMax] = {};
     if (!this->extents_->Read(offset, bytes, std::min<std::uint64_t>(sizeof(bytes), end - offset)).ok()) return std::nullopt;
+    std::uint16_t stamp;
+    std::memcpy(&stamp, bytes + Base::kStampAt, sizeof(stamp));
     Head head;
-    if (!DecodeAnyHead(bytes, end - offset, offset, &head) || head.lengths.key_size > kReadableKeyMax) return std::nullopt;
+    if (!format::Stamp(stamp).BelongsTo(epoch_) || !DecodeAnyHead(bytes, end - offset, offset, &head) ||
+        head.lengths.key_size > kReadableKeyMax)
+      return std::nullopt;
     std::string key(head.lengths.key_size, '\0');
     if (!this->extents_->Read(offset + head.key_at(), key.data(), key.size()).ok()) return std::nullopt;
     return this->KeyHash(key);
@@ -219,6 +242,9 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   bool IsRecent(format::Stamp stamp) const;
   template <class Take>
   Status TakeScanned(const typename Base::ScannedRecord& record, bool is_stray, Take& take);
+  template <class Take>
+  StatusOr<bool> TakeContradicted(Take& take);
+  Status ReportSuspects();
   void AddSuspects(const std::vector<std::uint64_t>& doubts, const std::vector<Extent>& kept, std::uint64_t end);
 
   SalvageReport* const report_;
@@ -228,8 +254,9 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   std::vector<Extent> heap_;            // extents of records, by offset
   std::vector<std::uint64_t> outside_;  // the spaces between them where a header is damaged
   SalvagedIndex<FileT> index_;
+  std::vector<std::uint32_t> contradicted_;  // handles of the records that the damaged index contradicts
   std::uint64_t num_taken_ = 0;
-  std::vector<Suspect> suspects_;
+  std::vector<Extent> suspects_;  // where damaged records may lie
   WindowBytes<Source> window_{*this->extents_};
   std::string room_;
 };

@@ -82,7 +82,7 @@ void RecordHeap<FileT>::ReleaseWaiting(WriterState& writer, ClosedEpoch& closed,
     }
   }
   reclaimer_.EndClosed();
-  if (closed.has_all_retired) extents_->StoreLive(&format::LiveState::oldest_retired_epoch, closed.epoch);
+  if (closed.has_all_retired) extents_->StoreSealed(&format::LiveState::oldest_retired_epoch, closed.epoch);
   const std::uint64_t until = harvest_next_.load(std::memory_order_relaxed) + harvest_end_ / kHarvestParts;
   while (!HarvestIsOver() && !victims_.IsOn() && harvest_next_.load(std::memory_order_relaxed) <= until) {
     as_writer([&] { HarvestFor(writer, 1); });

@@ -12,7 +12,7 @@ void RecordHeap<FileT>::BeginHarvest(WriterState& writer, std::uint64_t num_reco
   live_to_harvest_ = num_records;
   harvest_end_ = extents_->tail();
   harvest_next_.store(format::kFirstExtent, std::memory_order_relaxed);
-  if (first_epoch_ - extents_->LoadLive(&format::LiveState::oldest_retired_epoch) > kRetiredAgeMax) HarvestUntil(writer, harvest_end_);
+  if (first_epoch_ - extents_->LoadSealed(&format::LiveState::oldest_retired_epoch) > kRetiredAgeMax) HarvestUntil(writer, harvest_end_);
 }
 
 template <File FileT>

@@ -14,7 +14,7 @@ RecordHeap<FileT>::RecordHeap(std::unique_ptr<ExtentFile<FileT>> extents, std::u
   if (!is_place) sweep_ = {};  // the next pass starts at the beginning
   first_epoch_ = extents_->super().epoch + 1;
   const bool was_killed = extents_->found() == FoundState::kKilled;
-  if (was_killed) first_epoch_ = std::max(first_epoch_, extents_->LoadLive(&format::LiveState::epoch) + 1);
+  if (was_killed) first_epoch_ = std::max(first_epoch_, extents_->LoadSealed(&format::LiveState::epoch) + 1);
   this->UseEpoch(first_epoch_ + was_killed);
 }
 

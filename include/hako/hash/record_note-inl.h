@@ -119,7 +119,7 @@ Status RecordHeap<FileT>::ReadNote(WriterState& writer, std::string_view note) {
       }
     }
   }
-  if (AcceptsWrites()) extents_->StoreLive(&format::LiveState::oldest_retired_epoch, extents_->super().epoch);
+  if (AcceptsWrites()) extents_->StoreSealed(&format::LiveState::oldest_retired_epoch, extents_->super().epoch);
   return absl::OkStatus();
 }
 

@@ -1,9 +1,11 @@
 // The index that a closed hash file has, as a salvage uses it. One that passes its check names
-// exactly the records of the database. One that does not can still disprove that a record is live:
-// a stamp has no check, so damage may make a dead record look live.
+// exactly the records of the database. One that fails it can still contradict a stamp that says that
+// a record is live: a stamp has no check, so damage may make a dead record look live.
 //
-// A block of 4 KiB of a damaged index is believed if one of the entries that are tried in it names
-// a record whose key has that tag. Otherwise it may be wiped, or be another block.
+// A damaged index has no check of its parts. A bucket of it is believed if all of its entries name
+// records of the state that belong there. An empty one may have been wiped: it is believed if the
+// buckets of its sector are, and one of them has an entry. A bucket may still be an older version of
+// itself, or lack an entry: the caller compares numbers of records.
 //
 // Not thread-safe. The report must outlive the object.
 #pragma once
@@ -15,7 +17,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
-#include <string>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -56,26 +58,27 @@ class SalvagedIndex {
     return shape_.IndexOf(key_hash) == entry.bucket && shape_.TagOf(key_hash, entry.bucket) == entry.tag;
   }
 
-  // Whether the damaged index proves that the record is dead: its bucket can be believed and does
-  // not name it. One damaged entry, which names no record of this key, may have been that of the
-  // record. key_hash_at(handle) is the hash of the key there, nullopt if there is no record.
+  // Whether the damaged index contradicts that the record is live: the buckets that would name it are
+  // believed, and do not name it. key_hash_at(handle) is the hash of the key of the record of the state
+  // there, nullopt if there is none.
   template <class KeyHashAt>
-  bool Disproves(std::uint64_t key_hash, std::uint32_t handle, KeyHashAt&& key_hash_at) {
+  bool Contradicts(std::uint64_t key_hash, std::uint32_t handle, KeyHashAt&& key_hash_at) {
     if (!is_damaged_) return false;
     const std::uint64_t bucket = shape_.IndexOf(key_hash);
-    const std::uint16_t tag = shape_.TagOf(key_hash, bucket);
-    Place place = HomePlace(bucket);
-    for (unsigned length = 0; place.chunk != nullptr && length < kChainMax && IsBelieved(place, key_hash_at); ++length) {
+    chain_.clear();
+    for (Place place = HomePlace(bucket);; place = OverflowPlace(LineAt(place).slots[format::kLinkEntry])) {
+      if (place.chunk == nullptr || chain_.size() == kBelievedChainMax) return false;
       const Line line = LineAt(place);
-      const bool links = HasLink(line.header);
-      for (unsigned i = 0; i < NumEntries(line); ++i) {
-        if (line.slots[i] == handle) return false;
-        if (line.slots[i] != 0 && line.tags[i] == tag && key_hash_at(line.slots[i]) != std::optional(key_hash)) return false;
-      }
-      if (!links) return true;
-      place = OverflowPlace(line.slots[format::kLinkEntry]);
+      if (std::find(line.slots.begin(), line.slots.begin() + NumEntries(line), handle) != line.slots.begin() + NumEntries(line))
+        return false;
+      chain_.push_back(place);
+      if (!HasLink(line.header)) break;
     }
-    return false;
+    for (std::size_t i = 0; i < chain_.size(); ++i) {
+      const std::uint64_t owner = OwnerOf(chain_[i], key_hash_at);
+      if (owner != bucket && (owner != kEmpty || i != 0 || !IsBelievedSector(chain_[i], bucket, key_hash_at))) return false;
+    }
+    return true;
   }
 
  private:
@@ -89,8 +92,9 @@ class SalvagedIndex {
     const Chunk* chunk = nullptr;
     std::uint64_t at = 0;
   };
-  static constexpr std::uint64_t kBlock = 4096;
-  static constexpr unsigned kChainMax = 1 << 16, kTriesMax = 16;
+  static constexpr unsigned kChainMax = 1 << 16, kBelievedChainMax = 256;
+  static constexpr std::uint64_t kSectorLines = 512 / sizeof(Line);
+  static constexpr std::uint64_t kNoBucket = ~std::uint64_t{0}, kEmpty = kNoBucket - 1;
 
   static unsigned NumEntries(const Line& line) { return HasLink(line.header) ? format::kLinkEntry : format::kLineEntries; }
   static Line LineAt(Place place) {
@@ -115,22 +119,34 @@ class SalvagedIndex {
     const auto& [begin, chunk] = *std::prev(next);
     return offset - begin < chunk.bytes ? Place{&chunk, offset - begin} : Place{};
   }
+  // The bucket that all entries belong to; kEmpty without entries, kNoBucket if there is none.
   template <class KeyHashAt>
-  bool IsBelieved(Place place, KeyHashAt& key_hash_at) {
-    const char* const block = place.chunk->begin + place.at / kBlock * kBlock;
-    const auto [known, is_new] = believed_.try_emplace(block, false);
+  std::uint64_t OwnerOf(Place place, KeyHashAt& key_hash_at) {
+    const auto [known, is_new] = owners_.try_emplace(place.chunk->begin + place.at, kNoBucket);
     if (!is_new) return known->second;
-    unsigned tries = 0;
-    for (std::uint64_t at = place.at / kBlock * kBlock, end = at + kBlock; at < end && tries < kTriesMax; at += sizeof(Line)) {
-      const Line line = LineAt({place.chunk, at});
-      for (unsigned i = 0; i < NumEntries(line) && tries < kTriesMax; ++i) {
-        if (line.slots[i] == 0) continue;
-        ++tries;
-        const std::optional<std::uint64_t> hash = key_hash_at(line.slots[i]);
-        if (hash && shape_.TagOf(*hash, shape_.IndexOf(*hash)) == line.tags[i]) return known->second = true;
-      }
+    const Line line = LineAt(place);
+    std::uint64_t owner = kEmpty;
+    for (unsigned i = 0; i < NumEntries(line); ++i) {
+      if (line.slots[i] == 0) continue;
+      const std::optional<std::uint64_t> hash = key_hash_at(line.slots[i]);
+      if (!hash) return kNoBucket;
+      const std::uint64_t bucket = shape_.IndexOf(*hash);
+      if ((owner != kEmpty && owner != bucket) || shape_.TagOf(*hash, bucket) != line.tags[i]) return kNoBucket;
+      owner = bucket;
     }
-    return false;
+    return known->second = owner;
+  }
+  // Whether all entries of the sector of this home bucket belong where they are, and there is one.
+  template <class KeyHashAt>
+  bool IsBelievedSector(Place place, std::uint64_t bucket, KeyHashAt& key_hash_at) {
+    const std::uint64_t own = place.at / sizeof(Line) % kSectorLines;
+    bool has_entry = false;
+    for (std::uint64_t i = 0; i < kSectorLines; ++i) {
+      const std::uint64_t owner = OwnerOf({place.chunk, place.at + (i - own) * sizeof(Line)}, key_hash_at);
+      if (owner != kEmpty && owner != bucket + (i - own)) return false;
+      has_entry |= owner != kEmpty;
+    }
+    return has_entry;
   }
 
   void Add(std::uint64_t offset, const Chunk& chunk) {
@@ -151,7 +167,8 @@ class SalvagedIndex {
   std::map<std::uint64_t, Chunk> overflow_;  // by offset
   std::vector<std::unique_ptr<char[]>> memory_;
   std::unique_ptr<IndexArena> arena_;
-  std::unordered_map<const char*, bool> believed_;  // by block
+  std::unordered_map<const char*, std::uint64_t> owners_;  // of the buckets that were tried
+  std::vector<Place> chain_;
   std::vector<Named> named_;
 };
 

@@ -30,21 +30,23 @@ struct SalvageReport {
     Kind kind = Kind::kRecord;  // what is damaged
     std::uint64_t offset = 0;   // of its first byte
     std::uint64_t size = 0;     // in bytes; 0 = unknown
-    std::string key;            // of the record, if it is still readable; else empty
+    std::string key;            // of the record, if it is still readable, and kKeyBytesMax allows; else empty
   };
   // A range of keys, [from, to), or from `from` on without `to`.
   struct LostRange {
     std::string from;               // the first key
     std::optional<std::string> to;  // the key behind it
   };
-  static constexpr std::size_t kPlacesMax = 100'000;  // entries of `places`, and of `lost_ranges`
+  static constexpr std::size_t kPlacesMax = 100'000;          // entries of `places`, and of `lost_ranges`
+  static constexpr std::uint64_t kKeyBytesMax = 16 << 20;     // of all keys of `places`; a key is listed whole, or not
+  static constexpr std::uint64_t kRangeBytesMax = 256 << 20;  // of all keys of `lost_ranges`
 
   std::uint64_t num_records = 0;          // in the new database, without the updates of the log
   std::optional<std::uint64_t> num_lost;  // records that are missing; nullopt = unknown
   std::uint64_t num_updates = 0;          // of the log, made in the new database
   std::uint64_t num_places = 0;           // damaged places, listed or not
   std::vector<Place> places;              // the first kPlacesMax of them
-  std::vector<LostRange> lost_ranges;     // of a tree: where all records are lost
+  std::vector<LostRange> lost_ranges;     // of a tree: where all records are lost, as far as kRangeBytesMax allows
   std::vector<std::string> notes;         // why the new database may lack updates beside the lost records
 
   // Whether the new database has everything that the damaged one had: damage has cost nothing.
@@ -53,8 +55,21 @@ struct SalvageReport {
   // Adds a damaged place.
   void Add(Kind kind, std::uint64_t offset, std::uint64_t size, std::string_view key = {}) {
     ++num_places;
-    if (places.size() < kPlacesMax) places.push_back({kind, offset, size, std::string(key)});
+    if (places.size() == kPlacesMax) return;
+    const bool fits = key.size() <= kKeyBytesMax - key_bytes_;
+    if (fits) key_bytes_ += key.size();
+    places.push_back({kind, offset, size, fits ? std::string(key) : std::string()});
   }
+  // Adds a lost range.
+  void AddRange(const std::string& from, const std::optional<std::string>& to) {
+    const std::uint64_t bytes = from.size() + (to ? to->size() : 0);
+    if (lost_ranges.size() == kPlacesMax || bytes > kRangeBytesMax - range_bytes_) return;
+    range_bytes_ += bytes;
+    lost_ranges.push_back({from, to});
+  }
+
+ private:
+  std::uint64_t key_bytes_ = 0, range_bytes_ = 0;
 };
 
 // The name of a kind, for people to read: "superblock".

@@ -210,7 +210,7 @@ class PageSalvage {
     }
   }
   void AddLostRange(const std::string& from, const std::optional<std::string>& to) {
-    if (report_.lost_ranges.size() < SalvageReport::kPlacesMax) report_.lost_ranges.push_back({from, to});
+    report_.AddRange(from, to);
   }
 
   const storage::DamagedFile<FileT>& file_;
