@@ -22,6 +22,7 @@
 
 #include "hako/base/hash.h"
 #include "hako/base/inline.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/format/record_format.h"
 #include "hako/format/size_class.h"
