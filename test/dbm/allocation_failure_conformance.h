@@ -112,6 +112,18 @@ class AllocationFailure : public testing::Test {
     }
   }
 
+  // Another thread can read and change all records; `clears` them too.
+  void ExpectNothingLocked(bool clears) {
+    std::thread([&] {
+      for (const auto& [key, value] : before_)
+        EXPECT_THAT(db_->Get(key).status(), testing::AnyOf(IsOk(), StatusIs(absl::StatusCode::kNotFound)));
+      EXPECT_THAT(db_->Set("long", before_["long"]), IsOk());
+      if (clears) {
+        EXPECT_THAT(db_->Clear(), IsOk());
+      }
+    }).join();
+  }
+
   void Try(std::string_view name, const Operation& operation, bool atomic = true,
            FailingAllocation::Whose whose = FailingAllocation::Whose::kThisThread, std::uint64_t step = 10) {
     SCOPED_TRACE(name);
@@ -119,27 +131,33 @@ class AllocationFailure : public testing::Test {
     const Records after = Content();
     std::uint64_t failures = 0;
     Restore();
-    for (const auto which : {FailingAllocation::Which::kOnce, FailingAllocation::Which::kFromThenOn}) {
-      bool has_failed = true;
-      for (std::uint64_t n = 1; has_failed && !HasFailure(); n += 1 + n / step) {
-        SCOPED_TRACE(n);
-        ASSERT_LT(n, kAllocationsMax);
-        Status status;
-        {
-          const FailingAllocation failing(n, which, whose);
-          status = Run(operation, *db_, name);
-          has_failed = failing.HasFailed();
+    // Records that changed since the last synchronization are changed again without memory.
+    for (const bool is_synchronized : {false, true}) {
+      for (const auto which : {FailingAllocation::Which::kOnce, FailingAllocation::Which::kFromThenOn}) {
+        bool has_failed = true;
+        for (std::uint64_t n = 1; has_failed && !HasFailure(); n += 1 + n / step) {
+          SCOPED_TRACE(n);
+          ASSERT_LT(n, kAllocationsMax);
+          if (is_synchronized) {
+            ASSERT_THAT(db_->Synchronize(SyncMode::kSoft), IsOk());
+          }
+          Status status;
+          {
+            const FailingAllocation failing(n, which, whose);
+            status = Run(operation, *db_, name);
+            has_failed = failing.HasFailed();
+          }
+          failures += has_failed ? 1 : 0;
+          if (!status.ok()) {
+            EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
+            EXPECT_TRUE(has_failed);
+          }
+          ExpectBetween(Content(), after, atomic, name);
+          ASSERT_THAT(db_->Verify(), IsOk());
+          ExpectNothingLocked(!status.ok());
+          ASSERT_THAT(db_->GetHealth(), IsOk());
+          Restore();
         }
-        failures += has_failed ? 1 : 0;
-        if (!status.ok()) {
-          EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
-          EXPECT_TRUE(has_failed);
-        }
-        ExpectBetween(Content(), after, atomic, name);
-        ASSERT_THAT(db_->Verify(), IsOk());
-        std::thread([this] { EXPECT_THAT(db_->Set("long", before_["long"]), IsOk()) << "from another thread"; }).join();
-        ASSERT_THAT(db_->GetHealth(), IsOk());
-        Restore();
       }
     }
     ReportFailures(failures);

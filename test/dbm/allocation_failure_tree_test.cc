@@ -1,4 +1,6 @@
 // Memory that runs out in a TreeDBM.
+#include <unistd.h>
+
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -126,6 +128,41 @@ TEST_F(TreeAllocationFailure, FreedIdsSurviveFailedCheckpoints) {
     if (size == 0) size = file_.Size();
     EXPECT_LE(file_.Size(), size + (64 << 10)) << "space was lost";
   });
+}
+
+// The first call of a thread allocates the thread's state.
+TEST_F(TreeAllocationFailure, FirstCallReportsLackOfMemory) {
+  ForEachFailure([&](auto run) {
+    ASSERT_OK_AND_ASSIGN(auto db, Database::Open(file_.Share()));
+    (void)run([&] { return db->Clear(); });
+    EXPECT_THAT(db->Clear(), IsOk());
+  });
+}
+
+// After a checkpoint, with the leaves in the file (if `reopens`) or in memory.
+TEST_F(TreeAllocationFailure, ClearRemovesAllOrNothing) {
+  for (const bool reopens : {false, true}) {
+    ForEachFailure([&](auto run) {
+      alarm(60);  // for a lock that stayed locked
+      ASSERT_OK_AND_ASSIGN(auto db, Database::Open(file_.Share()));
+      Fill(*db, 1);
+      ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+      if (reopens) {
+        db.reset();
+        ASSERT_OK_AND_ASSIGN(db, Database::Open(file_.Share()));
+      }
+      const Status cleared = run([&] { return db->Clear(); });
+      if (!db->GetHealth().ok()) {  // a leaf could not be loaded
+        db.reset();
+        ASSERT_OK_AND_ASSIGN(db, Database::Open(file_.Share()));
+      }
+      if (!cleared.ok()) ExpectHolds(*db, 1);
+      EXPECT_THAT(db->Clear(), IsOk());
+      EXPECT_EQ(db->Count(), 0u);
+      EXPECT_THAT(db->Verify(), IsOk());
+    });
+    alarm(0);
+  }
 }
 
 TEST_F(TreeAllocationFailure, CopyToCanBeRetried) {

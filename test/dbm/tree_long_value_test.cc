@@ -316,5 +316,76 @@ TEST_F(TreeLongValueRead, IsSkippedIfUnneeded) {
   EXPECT_TRUE(db_->Get("long").value() == value_);
 }
 
+// Before the first read of the value, Rebuild moves it, and others are written where it was.
+class TreeLongValueMove : public TreeLongValue {
+ protected:
+  void SetUp() override {
+    TreeLongValue::SetUp();
+    for (const char* const key : {"before", "long"}) {
+      ASSERT_THAT(db_->Set(key, value_), IsOk());
+      ASSERT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());
+    }
+    ASSERT_THAT(db_->Remove("before"), IsOk());
+    ASSERT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());
+    ASSERT_THAT(db_->Set("key0", "other"), IsOk());
+    ASSERT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());  // the space of "before" is free now
+    armed_ = true;
+  }
+  void OnAccess(Access access) override {
+    if (access == Access::kRead && std::this_thread::get_id() == reader_ && num_reads_++ == 0) std::thread([this] { Move(); }).join();
+  }
+  void TearDown() override {
+    EXPECT_GT(num_reads_, kReads) << "the value was not read again";
+    TreeLongValue::TearDown();
+  }
+
+  static constexpr int kReads = 2;
+  const std::string value_ = std::string(kSize, 'v');
+
+ private:
+  void Move() {
+    bool has_moved = false;
+    // While the file is being copied, Rebuild does not cut it. A cut would wait for the read.
+    HookedFile copy(MemoryFile(), [&](Access access) {
+      if (access != Access::kWrite || std::exchange(has_moved, true)) return;
+      EXPECT_THAT(db_->Rebuild(), IsOk());
+    });
+    EXPECT_THAT(db_->CopyTo(std::move(copy)), IsOk());
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_THAT(db_->Set("behind" + std::to_string(i), std::string(kSize, 'b')), IsOk());
+      EXPECT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());
+    }
+  }
+
+  const std::thread::id reader_ = std::this_thread::get_id();
+  std::atomic<int> num_reads_{0};
+};
+
+TEST_F(TreeLongValueMove, GetReadsItAgain) {
+  const StatusOr<std::string> found = db_->Get("long");
+  ASSERT_THAT(found.status(), IsOk());
+  EXPECT_TRUE(*found == value_);
+}
+
+TEST_F(TreeLongValueMove, VisitorReadsItAgain) {
+  bool is_whole = false;
+  EXPECT_THAT(db_->Process("long", [&](std::optional<std::string_view> found) { is_whole = found == value_; }), IsOk());
+  EXPECT_TRUE(is_whole);
+}
+
+TEST_F(TreeLongValueMove, UpdateReadsItAgain) {
+  std::string old_value;
+  EXPECT_THAT(db_->Set("long", "short", {.old_value = &old_value}), IsOk());
+  EXPECT_TRUE(old_value == value_);
+}
+
+TEST_F(TreeLongValueMove, ProcessMultiReadsItAgain) {
+  const std::string_view keys[] = {"key3", "long"};
+  bool is_whole = false;
+  EXPECT_THAT(db_->ProcessMulti(keys, [&](std::size_t i, std::optional<std::string_view> found) { is_whole = i == 1 && found == value_; }),
+              IsOk());
+  EXPECT_TRUE(is_whole);
+}
+
 }  // namespace
 }  // namespace hako

@@ -217,7 +217,10 @@ class ToyPageSpace {
   static constexpr bool kReadsAhead = false;
   bool IsEvicted(std::uint32_t id) requires(!kInMemory) { return evicted_.contains(id); }
   void NoteChange() requires(!kInMemory) {}
-  void ReserveDirty(std::size_t) requires(!kInMemory) {}
+  void ReserveDirty(std::size_t) requires(!kInMemory) {
+    if (Refuses()) throw std::bad_alloc();
+    if (is_alone) is_promised_ = true;
+  }
   bool MustBeRead(std::uint32_t id) requires(!kInMemory) { return evicted_.contains(id); }
   Status LoadPage(std::uint32_t id, int level, bool) requires(!kInMemory) {
     if (!is_alone) ExpectNothingLocked();
@@ -225,7 +228,7 @@ class ToyPageSpace {
     if (it == evicted_.end()) return absl::OkStatus();
     EXPECT_TRUE(level < 0 || static_cast<unsigned>(level) == lines_[id].shape.level());
     const bool was_promised = std::exchange(is_promised_, false);
-    const bool fails = Refuses();
+    const bool fails = !is_alone && Refuses();
     is_promised_ = was_promised;
     if (fails) return LoadError();
     refuses_on = false;  // memory for a page that is loaded is never refused

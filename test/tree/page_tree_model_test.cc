@@ -209,13 +209,13 @@ class PageTreeModelTest : public testing::Test {
     return absl::OkStatus();
   }
   Status RemoveAll(Toy& toy, Model& model) {
-    toy.space.refused = ~std::uint64_t{0};
     toy.space.is_alone = true;
-    {
+    const Status removed = CatchNoMemory([&] {
       typename Toy::Space::Deferred deferred(toy.space);
-      HAKO_RETURN_IF_ERROR(toy.tree.RemoveAll(deferred));
-    }
+      return toy.tree.RemoveAll(deferred);
+    });
     toy.space.is_alone = false;
+    HAKO_RETURN_IF_ERROR(removed);
     toy.writers.ForEach([](auto& writer) { writer.pending_count.store(0); });
     model.clear();
     return absl::OkStatus();

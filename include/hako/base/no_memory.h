@@ -12,6 +12,7 @@
 #include <new>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "hako/base/status.h"
 
 // HAKO_TRY { ... } HAKO_CATCH(const E& e, statements): the statements run after an exception of
@@ -37,6 +38,18 @@ namespace hako {
   HAKO_CATCH_NO_MEMORY()
 #if defined(__cpp_exceptions)
   return Status(absl::StatusCode::kResourceExhausted, absl::string_view());  // takes no memory
+#endif
+}
+
+// Why a database refuses updates after an error. Without memory the text is missing.
+[[gnu::cold, gnu::noinline]] inline Status NoMoreWritesError(const Status& failure) {
+  HAKO_TRY {
+    return absl::FailedPreconditionError(
+        absl::StrCat("updates are refused after an error until the database is reopened: ", failure.message()));
+  }
+  HAKO_CATCH_NO_MEMORY()
+#if defined(__cpp_exceptions)
+  return Status(absl::StatusCode::kFailedPrecondition, absl::string_view());
 #endif
 }
 

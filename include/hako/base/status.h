@@ -56,12 +56,8 @@ inline Status DataLossError(std::string_view what, std::uint64_t offset) {
   return absl::OutOfRangeError(absl::StrCat(ToAbsl(what), " of ", size, " bytes exceeds the limit of ", limit, " bytes"));
 }
 
-// Reasons for which a database refuses updates.
+// Why a database refuses updates; see NoMoreWritesError (base/no_memory.h) too.
 [[gnu::cold]] inline Status ReadOnlyError() { return absl::FailedPreconditionError("the database was opened read-only"); }
-[[gnu::cold]] inline Status NoMoreWritesError(const Status& failure) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("updates are refused after an error until the database is reopened: ", failure.message()));
-}
 
 // The error of a failed system call on the data path. Callers take NotFound for an absent key, so
 // the errno values that abseil maps to it (ENOENT, ENXIO, ENODEV) become Unknown: a failing disk

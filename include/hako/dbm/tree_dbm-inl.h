@@ -125,12 +125,14 @@ Status TreeDBM<FileT, Compare, Codec>::Clear() HAKO_TRY {
   Status logged;
   {
     typename Space::Deferred deferred(*space_);  // ends once writers are admitted again
-    HAKO_RETURN_IF_ERROR(this->RunExclusive([&] {
+    const Status cleared = this->RunExclusive([&] {
       const Status reserved = space_->log().is_on() ? space_->log().Reserve() : absl::OkStatus();
       Status removed = this->RemoveAll(deferred);
       if (removed.ok()) logged = LogClear(reserved);
       return removed;
-    }));
+    });
+    if (!cleared.ok() && !space_->store().Health().ok()) NoteHealth(cleared);  // removed in part
+    HAKO_RETURN_IF_ERROR(cleared);
   }
   if (!logged.ok()) return this->Synchronize(SyncMode::kHard);  // the log has no room for it
   return this->HasAfterUpdate() ? this->AfterUpdate() : absl::OkStatus();

@@ -24,6 +24,7 @@
 #include "hako/base/hash.h"
 #include "hako/base/hash_stream.h"
 #include "hako/base/inline.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/format/record_format.h"
 #include "hako/format/size_class.h"

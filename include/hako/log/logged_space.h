@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 #include "hako/log/sync_progress.h"

@@ -27,6 +27,7 @@
 #include <utility>
 
 #include "hako/base/inline.h"
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 #include "hako/file/memory_map_parallel_file.h"

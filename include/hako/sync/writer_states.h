@@ -32,7 +32,9 @@ class WriterStates {
   }
   [[gnu::cold]] Status Refusal() {
     HAKO_RETURN_IF_ERROR(CheckOpen());
-    if (states_.Mine() != nullptr) return absl::FailedPreconditionError("a visitor must not call its own database");
+    const State* const slot = states_.Mine();  // may get the memory now that Mine lacked
+    if (slot != nullptr && slot->busy.load(std::memory_order_relaxed))
+      return absl::FailedPreconditionError("a visitor must not call its own database");
     return absl::ResourceExhaustedError(absl::StrCat("out of memory for the state of a thread, or more than ", kMaxThreads, " threads"));
   }
   template <class F>

@@ -110,7 +110,9 @@ void BufferPool<FileT, Codec>::Install(std::span<Arrived> pages, const HowToInst
   {
     sync::MutexLock lock(states_.mutex);
     for (std::size_t i = 0; i < pages.size(); ++i) {
-      if (images[i]) pages[i].status = FindPlace(pages[i].id, *images[i], how.must, &pages[i].unit);
+      if (!images[i]) continue;
+      HAKO_TRY { pages[i].status = FindPlace(pages[i].id, *images[i], how.must, &pages[i].unit); }
+      HAKO_CATCH_NO_MEMORY(pages[i].status = NoMemoryError();)  // of an error's text
     }
   }
   for (std::size_t i = 0; i < pages.size(); ++i) {
@@ -150,7 +152,8 @@ Status BufferPool<FileT, Codec>::FindPlace(std::uint32_t id, const PageImage& im
   if (*unit != 0 && List(id)) return absl::OkStatus();
   if (*unit != 0) GiveBack(*unit, image.shape().units);
   ForgetChildren(image, image.shape().count);
-  return absl::ResourceExhaustedError("out of memory for a page");
+  *unit = 0;
+  return NoMemoryError();
 }
 
 // Registers the children of an inner page. Inner pages are never evicted, so each is loaded once,

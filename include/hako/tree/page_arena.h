@@ -150,7 +150,9 @@ class PageArena {
   // none with all page memory within `limit` bytes.
   std::uint32_t Allocate(unsigned units, std::uint64_t limit = kBytesMax) {
     sync::MutexLock lock(mutex_);
-    const std::uint32_t run = FindRun(units, limit);
+    std::uint32_t run = 0;
+    HAKO_TRY { run = FindRun(units, limit); }
+    HAKO_CATCH_NO_MEMORY()
     if (run == 0) return 0;
     const std::uint32_t size = Unlink(run);
     if (size > units) Link(run + units, size - units);

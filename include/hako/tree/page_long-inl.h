@@ -4,7 +4,8 @@
 // A leaf names a long value by its id and its size. The bytes are in memory until a checkpoint has
 // written them (UnsavedValue), then in the file. Bytes that a thread has read for a name are the
 // value of that name as long as the page map has the same check for the id: an id may be reused,
-// even for a value of the same size, but the check covers the bytes.
+// even for a value of the same size, but the check covers the bytes. An error counts only if the
+// value has not been moved since: its old place may have been cut off or used again.
 #pragma once
 
 #include <cstdint>
@@ -69,7 +70,10 @@ class BufferPool<FileT, Codec>::LongRead {
     if (!has_read_) return false;
     const StatusOr<format::PageEntry> now = pool_->store_->pages().EntryOf(id);
     if (!now.ok()) status_ = now.status();
-    return !now.ok() || (now->units() == entry_.units() && now->check == entry_.check);
+    if (!now.ok()) return true;
+    // The bytes do not depend on the place, but an error may be that of the previous place.
+    if (!status_.ok() && now->place() != entry_.place()) return false;
+    return now->units() == entry_.units() && now->check == entry_.check;
   }
   // After Has returned false: whether the reason is that the thread that stores the value has not
   // filled it in yet. Read waits for that thread.

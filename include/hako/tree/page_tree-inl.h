@@ -16,38 +16,82 @@ Status PageTree<Space, Compare>::Create() {
   return absl::OkStatus();
 }
 
+// The steps that can run out of memory come first: until the root is an empty leaf, the tree has all
+// of its records. Only the load of a leaf, whose long values are to be freed, may fail later.
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::RemoveAll(Deferred& deferred) {
-  // From the root's children down; the root becomes an empty leaf. Unreadable pages are dropped.
-  const auto drop = [this, &deferred](const auto& self, const Line& line) -> void {
-    const View page(memory_, const_cast<Line&>(line));
-    for (unsigned i = 0; i < page.count(); ++i) {
-      if (page.level() == 0) {
-        if (const auto value = LongValueOf(page, i)) space_.FreeLong(*value, deferred);
+  HAKO_RETURN_IF_ERROR(LockPage(root()));
+  sync::LockHolder holder(Lock(root().version));
+  space_.MarkDirty(root());
+  std::size_t num_evicted = 0;
+  HAKO_RETURN_IF_ERROR(MarkBelow(root(), &num_evicted));
+  if constexpr (!Space::kResident) space_.ReserveDirty(num_evicted);
+  PageSnapshot<Compare> before(memory_, root());
+  Builder builder(0, {{}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh});
+  if (!builder.Build(space_, root(), format::kSlotGroup, 256)) return NoMemory();
+  holder.changed = true;
+  count_.store(0, std::memory_order_release);
+  const Status freed = CatchNoMemory([&] { return FreeBelow(before.view(), deferred); });
+  space_.Free(before.unit(), before.units());
+  if (!freed.ok()) RefuseUpdates(space_, freed);
+  return freed;
+}
+
+// Marks the pages below a locked one as far as they are in memory, and counts the others.
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::MarkBelow(Line& line, std::size_t* num_evicted) {
+  const View page(memory_, line);
+  const int level = static_cast<int>(page.level()) - 1;
+  for (unsigned i = 0; level >= 0 && i < page.count(); ++i) {
+    Line& child = LineOf(page.child(i));
+    Status locked;
+    if constexpr (!Space::kResident) {
+      const bool is_evicted = level == 0 && space_.IsEvicted(IdOf(child));
+      if (!is_evicted) locked = LockPage(child, level);
+      if (absl::IsResourceExhausted(locked)) return locked;
+      if (is_evicted || !locked.ok()) {
+        ++*num_evicted;
         continue;
       }
-      const std::uint32_t id = page.child(i);
-      Line& child = LineOf(id);
-      if constexpr (!Space::kResident) {
-        if (page.level() == 1 && space_.DiscardEvicted(id, false)) continue;
-        if (!LockPage(child, static_cast<int>(page.level()) - 1).ok() && space_.DiscardEvicted(id, true)) continue;
-      } else {
-        (void)LockPage(child);
-      }
-      space_.MarkDirty(child);
-      self(self, child);
-      space_.Free(child.unit, View(memory_, child).shape().units);
-      space_.FreePage(id);
+    } else {
+      (void)LockPage(child);
     }
-  };
-  HAKO_RETURN_IF_ERROR(LockPage(root()));
-  drop(drop, root());
-  space_.MarkDirty(root());
-  count_.store(0, std::memory_order_release);
-  Builder builder(0, {{}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh});
-  const Status status = Rebuild(root(), builder, format::kSlotGroup, 256);
-  Unlock(&root(), true);
-  return status;
+    const sync::LockHolder holder(Lock(child.version));
+    space_.MarkDirty(child);
+    HAKO_RETURN_IF_ERROR(MarkBelow(child, num_evicted));
+  }
+  return absl::OkStatus();
+}
+
+// Frees the pages and long values below a page. Drops unreadable pages; an error if one of them was
+// unreadable for lack of memory. REQUIRES: MarkBelow
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::FreeBelow(const View& page, Deferred& deferred) {
+  Status failed;
+  for (unsigned i = 0; i < page.count(); ++i) {
+    if (page.level() == 0) {
+      if (const auto value = LongValueOf(page, i)) space_.FreeLong(*value, deferred);
+      continue;
+    }
+    const std::uint32_t id = page.child(i);
+    Line& child = LineOf(id);
+    if constexpr (!Space::kResident) {
+      if (page.level() == 1 && space_.DiscardEvicted(id, false)) continue;
+      Status locked = LockPage(child, static_cast<int>(page.level()) - 1);
+      while (!locked.ok() && !space_.DiscardEvicted(id, true)) locked = LockPage(child, static_cast<int>(page.level()) - 1);
+      if (!locked.ok()) {
+        if (absl::IsResourceExhausted(locked)) failed = std::move(locked);
+        continue;
+      }
+    } else {
+      (void)LockPage(child);
+    }
+    space_.MarkDirty(child);
+    if (Status below = FreeBelow(View(memory_, child), deferred); !below.ok()) failed = std::move(below);
+    space_.Free(child.unit, View(memory_, child).shape().units);
+    space_.FreePage(id);
+  }
+  return failed;
 }
 
 }  // namespace hako::tree

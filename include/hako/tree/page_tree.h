@@ -163,7 +163,7 @@ class PageTree {
   // root cannot be read.
   StatusOr<std::optional<std::string>> FenceBeyond(Seek seek, std::string_view key, bool downwards) const;
 
-  // Removes all records. REQUIRES: no writers
+  // Removes all records, or none if memory runs out first. REQUIRES: no writers
   Status RemoveAll(Deferred& deferred);
 
   // Checks the invariants, and that there are `expected` records. REQUIRES: no writers
@@ -340,6 +340,8 @@ class PageTree {
   Status Rebuild(Line& line, Builder& builder, unsigned more_slots, unsigned spare);
   Status Split(SplitResult* page, std::string_view key, unsigned cell_size, unsigned index);
   Status GrowRoot(Line** page);
+  Status MarkBelow(Line& line, std::size_t* num_evicted);
+  Status FreeBelow(const View& page, Deferred& deferred);
   static Fences FencesOf(const View& page) {
     const format::PageTail tail = page.tail();
     return {page.low(tail), page.high(tail), tail.edges};

@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 #include "hako/format/tree_file_format.h"
