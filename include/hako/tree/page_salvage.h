@@ -209,9 +209,7 @@ class PageSalvage {
       report_.Add(is_page ? Kind::kPage : Kind::kLongValue, OffsetOf(image.entry), SizeOf(image.entry));
     }
   }
-  void AddLostRange(const std::string& from, const std::optional<std::string>& to) {
-    report_.AddRange(from, to);
-  }
+  void AddLostRange(const std::string& from, const std::optional<std::string>& to) { report_.AddRange(from, to); }
 
   const storage::DamagedFile<FileT>& file_;
   SalvageReport& report_;
