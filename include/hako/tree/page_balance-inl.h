@@ -154,10 +154,11 @@ void PageTree<Space, Compare>::Merge(WriterState& writer, Line* page, std::strin
   for (bool loaded = false;;) {
     bool empty;
     {
+      const bool is_marked = TryMarkDirty(*page);  // a sparse leaf of a range may have lost no record
       Editor editor(space_, *page);
       empty = editor.shape().count == 0;
       const unsigned count = editor.shape().count, live = editor.LiveBytes();
-      if (count > 0 && editor.shape().size() > 2 * live) editor.Resize(count + 1, live / 16);
+      if (count > 0 && editor.shape().size() > 2 * live && is_marked) editor.Resize(count + 1, live / 16);
       // An empty page is, however long its fences.
       const bool sparse =
           empty || (live <= page_size_ / 3 && count <= format::kPageSlotsMax / 3) || IsNarrow(editor.shape().level(), count);
