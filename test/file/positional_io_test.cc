@@ -17,16 +17,16 @@
 namespace hako {
 namespace {
 
-class PositionalIo : public testing::Test {
+class PositionalIoTest : public testing::Test {
  protected:
-  ~PositionalIo() override { close(fd_); }
+  ~PositionalIoTest() override { close(fd_); }
 
   TempDir directory_;
   const int fd_ = open(directory_.File("file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 };
 
 // The system writes as much as the limit admits, and fails from there on.
-TEST_F(PositionalIo, ReportsAWriteThatIsCutShort) {
+TEST_F(PositionalIoTest, ReportsAWriteThatIsCutShort) {
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto handler = signal(SIGXFSZ, SIG_IGN);
@@ -39,7 +39,7 @@ TEST_F(PositionalIo, ReportsAWriteThatIsCutShort) {
   EXPECT_EQ(lseek(fd_, 0, SEEK_END), 6000);
 }
 
-TEST_F(PositionalIo, ReportsAReadBeyondTheEnd) {
+TEST_F(PositionalIoTest, ReportsAReadBeyondTheEnd) {
   ASSERT_EQ(WriteFully(fd_, 0, std::vector<std::byte>(100, std::byte{1})), 0);
   std::vector<std::byte> out(200);
   EXPECT_EQ(ReadFully(fd_, 0, out), EIO);
