@@ -154,7 +154,7 @@ class AllocationFailure : public testing::Test {
           }
           ExpectBetween(Content(), after, atomic, name);
           ASSERT_THAT(db_->Verify(), IsOk());
-          ExpectNothingLocked(!status.ok() && OrderedDBM<Database>);
+          ExpectNothingLocked(!status.ok());
           ASSERT_THAT(db_->GetHealth(), IsOk());
           Restore();
         }

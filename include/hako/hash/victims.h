@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "hako/base/no_memory.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/hash/extent_file.h"
 #include "hako/hash/free_runs.h"
@@ -24,10 +25,13 @@ class Victims {
     const std::uint64_t unit = offset / format::kExtentUnit;
     return unit < units_.size() && units_[unit];
   }
-  // Holds free space of a victim back.
-  void Hold(Run run) {
+  // Holds free space of a victim back. Its callers have changed lists and stamps in part, so it must
+  // not fail: without memory, space of a victim that cannot be emptied is not used again before it
+  // is found by the next opening, or by another evacuation.
+  void Hold(Run run) noexcept {
     std::lock_guard lock(mutex_);
-    held_.push_back(run);
+    HAKO_TRY { held_.push_back(run); }
+    HAKO_CATCH_NO_MEMORY()
   }
 
   void Begin(const std::vector<Extent>& extents, std::uint64_t tail) {
