@@ -55,6 +55,7 @@ void MapPaging::Split(std::byte* region, std::uint64_t bytes) {
 }
 
 void MapPaging::CountSync(std::uint64_t file_size) {
+  if (long_bytes_.exchange(0, std::memory_order_relaxed) >= kHugePage) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   if (num_syncs_ < kSyncs) {

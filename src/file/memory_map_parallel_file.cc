@@ -68,6 +68,7 @@ Status MemoryMapParallelFile::WriteLong(std::uint64_t offset, std::span<const st
   if (const int error = WriteFully(posix_->fd(), offset, in); error != 0) {
     return SystemError(error, absl::StrCat("cannot write ", in.size(), " bytes at offset ", offset, " of ", path()));
   }
+  paging_->AfterLongWrite(in.size());
   return absl::OkStatus();
 }
 

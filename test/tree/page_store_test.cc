@@ -245,6 +245,58 @@ TEST_F(PageStoreTest, KnowsFreeBytesOnceACheckpointHasBegun) {
   EXPECT_EQ(store_->free_bytes(), free_bytes);
 }
 
+// A value longer than the buffer, and pages before it, move to the free front of the file.
+TEST_F(PageStoreTest, MovesImagesToAdjacentPlacesByFewWrites) {
+  constexpr std::uint32_t kRemoved = 1100, kPages = 2000;
+  constexpr std::size_t kLong = 3'000'000;
+  ASSERT_THAT(Begin(), IsOk());
+  for (std::uint32_t id = 1; id <= kPages; ++id) ASSERT_THAT(Put(id, 4000, id), IsOk());
+  ASSERT_THAT(store_->PutLong(kPages + 1, ImageOf(kPages + 1, kLong, 1)), IsOk());
+  ASSERT_THAT(Commit(), IsOk());
+  ASSERT_THAT(Begin(), IsOk());
+  for (std::uint32_t id = 1; id <= kRemoved; ++id) ASSERT_THAT(store_->Forget(id), IsOk());
+  ASSERT_THAT(Commit(), IsOk());
+
+  const std::uint64_t size = store_->file_bytes(), writes = plan_->call_count(FaultKind::kWrite);
+  ASSERT_THAT(Begin(), IsOk());
+  EXPECT_GT(MoveAll(*store_), 300u);
+  EXPECT_LE(plan_->call_count(FaultKind::kWrite) - writes, 10u);
+  ASSERT_THAT(Commit(), IsOk());
+  ASSERT_THAT(store_->CutFile(), IsOk());
+  EXPECT_LE(store_->file_bytes(), size - 3'500'000);
+  Open();
+  for (std::uint32_t id = kRemoved + 1; id <= kPages; ++id) ASSERT_THAT(Expect(id, 4000, id), IsOk()) << id;
+  std::string value(kLong, '-');
+  ASSERT_THAT(store_->pages().ReadLong(kPages + 1, store_->pages().EntryOf(kPages + 1).value(), value), IsOk());
+  EXPECT_EQ(value, ImageOf(kPages + 1, kLong, 1));
+}
+
+TEST_F(PageStoreTest, FreesThePlacesOfImagesWhoseMoveFails) {
+  for (std::uint64_t failing = 1; failing <= 20; ++failing) {
+    store_.reset();
+    file_ = MemoryFile(std::uint64_t{1} << 30);
+    Open();
+    ASSERT_THAT(Begin(), IsOk());
+    for (std::uint32_t id = 1; id <= 600; ++id) ASSERT_THAT(Put(id, 4000, id), IsOk());
+    ASSERT_THAT(Commit(), IsOk());
+    ASSERT_THAT(Begin(), IsOk());
+    for (std::uint32_t id = 1; id <= 300; ++id) ASSERT_THAT(store_->Forget(id), IsOk());
+    ASSERT_THAT(Commit(), IsOk());
+    ASSERT_THAT(Begin(), IsOk());
+    ASSERT_OK_AND_ASSIGN(auto moving, store_->BeginMoving());
+    plan_->Arm({.kind = FaultKind::kRead, .call = failing});
+    const Status status = store_->MoveForward(&moving, ~std::uint64_t{0}).status();
+    plan_->Disarm();
+    ASSERT_THAT(status, StatusIs(absl::StatusCode::kUnknown));
+    ASSERT_THAT(Commit(), IsOk());
+    for (std::uint32_t id = 301; id <= 600; ++id) ASSERT_THAT(Expect(id, 4000, id), IsOk());
+    const std::uint64_t free_bytes = store_->free_bytes();
+    Open();
+    ASSERT_THAT(store_->CountFree(), IsOk());
+    EXPECT_EQ(store_->free_bytes(), free_bytes) << "space was lost";
+  }
+}
+
 TEST_F(PageStoreTest, CopiesThePinnedCheckpoint) {
   ASSERT_THAT(Begin(), IsOk());
   for (std::uint32_t id = 1; id <= 500; ++id) ASSERT_THAT(Put(id, 1000, 1), IsOk());

@@ -37,6 +37,8 @@ class MapPaging {
   void AfterSync(std::uint64_t file_size) {
     if (may_have_huge_pages_.load(std::memory_order_relaxed)) CountSync(file_size);
   }
+  // Call after each write by a system call.
+  void AfterLongWrite(std::uint64_t bytes) { long_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
 
   // Whether the system does no read-ahead, so that long reads should announce their range.
   bool reads_page_by_page() const { return reads_page_by_page_; }
@@ -49,6 +51,7 @@ class MapPaging {
   std::byte* const base_;
   const std::uint64_t bytes_;
   std::atomic<bool> may_have_huge_pages_{true};
+  std::atomic<std::uint64_t> long_bytes_{0};  // of long writes since the last sync
   bool reads_page_by_page_;
   std::uint64_t grown_from_;                      // the file's size at Open, rounded to huge pages
   std::mutex mutex_;                              // guards the following members

@@ -1,6 +1,12 @@
 // Definitions of tree/page_store.h: moving images to the front of the file, so that it can be cut.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
 #include "hako/tree/page_store.h"
 
 namespace hako::tree {
@@ -24,12 +30,22 @@ auto PageStore<FileT>::BeginMoving() -> StatusOr<Moving> {
   return moving;
 }
 
+// Images that move to adjacent places are written together.
 template <File FileT>
 StatusOr<std::uint64_t> PageStore<FileT>::MoveForward(Moving* moving, std::uint64_t max_bytes) {
   space_.PreferFront();
-  static constexpr std::size_t kPart = 1 << 20;
-  const AlignedBuffer buffer = MakeAlignedBuffer(kPart);
-  std::uint64_t moved = 0;
+  const AlignedBuffer buffer = MakeAlignedBuffer(kMovingPart);
+  std::vector<Move> moves;
+  moves.reserve(kMovingPart / format::kTreeUnit);
+  std::uint64_t moved = 0, bytes = 0;
+  const auto move_all = [&]() -> Status {
+    if (moves.empty()) return absl::OkStatus();
+    HAKO_RETURN_IF_ERROR(MoveImages(moves, buffer.get()));
+    moved += moves.size();
+    moves.clear();
+    bytes = 0;
+    return absl::OkStatus();
+  };
   for (std::uint64_t moved_bytes = 0; moving->next < moving->images.size() && moved_bytes < max_bytes;) {
     const auto& [id, entry] = moving->images[moving->next++];
     HAKO_ASSIGN_OR_RETURN(const Entry now, pages_.EntryOf(id));
@@ -38,22 +54,52 @@ StatusOr<std::uint64_t> PageStore<FileT>::MoveForward(Moving* moving, std::uint6
     const std::uint64_t size = entry.units() * format::kTreeUnit;
     const FreeSpaceMap::Run run = space_.map().TakeFirst(entry.units(), entry.place(), &moving->front);
     if (run.units == 0) continue;
-    file_.CountReads(1, size);
-    const Status copied = CatchNoMemory([&, from = entry]() -> Status {
-      for (std::uint64_t at = 0; at < size; at += kPart) {
-        const std::span<std::byte> part(buffer.get(), std::min<std::uint64_t>(kPart, size - at));
-        HAKO_RETURN_IF_ERROR(file_.ReadAt(from.place() * format::kTreeUnit + at, part));
-        HAKO_RETURN_IF_ERROR(file_.WriteAt(run.place * format::kTreeUnit + at, part));
-      }
-      return absl::OkStatus();
-    });
-    if (!copied.ok()) space_.Free(run);
-    HAKO_RETURN_IF_ERROR(copied);
-    HAKO_RETURN_IF_ERROR(Exchange(id, Entry::For(run.place, run.units, entry.check)));
+    const bool is_next = !moves.empty() && run.place == moves.back().to.place + moves.back().to.units;
+    if (!is_next || bytes + size > kMovingPart) {
+      const Status status = move_all();
+      if (!status.ok()) space_.Free(run);
+      HAKO_RETURN_IF_ERROR(status);
+    }
+    moves.push_back({id, entry, run});
+    bytes += size;
     moved_bytes += size;
-    ++moved;
   }
+  HAKO_RETURN_IF_ERROR(move_all());
   return moved;
+}
+
+template <File FileT>
+Status PageStore<FileT>::MoveImages(std::span<const Move> moves, std::byte* buffer) {
+  Status status = CatchNoMemory([&] { return CopyImages(moves, buffer); });
+  for (const Move& move : moves) {
+    if (!status.ok())
+      space_.Free(move.to);
+    else
+      status = Exchange(move.id, Entry::For(move.to.place, move.to.units, move.from.check));
+  }
+  return status;
+}
+
+template <File FileT>
+Status PageStore<FileT>::CopyImages(std::span<const Move> moves, std::byte* buffer) {
+  std::uint64_t place = moves.front().to.place * format::kTreeUnit, filled = 0;  // where the buffer's bytes go, and how many
+  const auto write = [&]() -> Status {
+    HAKO_RETURN_IF_ERROR(file_.WriteAt(place, {buffer, filled}));
+    place += std::exchange(filled, 0);
+    return absl::OkStatus();
+  };
+  for (const Move& move : moves) {
+    const std::uint64_t size = move.to.units * format::kTreeUnit;
+    file_.CountReads(1, size);
+    for (std::uint64_t at = 0; at < size;) {
+      if (filled == kMovingPart) HAKO_RETURN_IF_ERROR(write());
+      const std::uint64_t part = std::min(kMovingPart - filled, size - at);
+      HAKO_RETURN_IF_ERROR(file_.ReadAt(move.from.place() * format::kTreeUnit + at, {buffer + filled, part}));
+      filled += part;
+      at += part;
+    }
+  }
+  return write();
 }
 
 }  // namespace hako::tree

@@ -183,6 +183,16 @@ class PageStore {
     NoteSuper();
   }
 
+  static constexpr std::uint64_t kMovingPart = 1 << 20;
+  struct Move {
+    std::uint32_t id;
+    Entry from;
+    FreeSpaceMap::Run to;
+  };
+  // Moves images to adjacent places. Frees the places of those that fail.
+  Status MoveImages(std::span<const Move> moves, std::byte* buffer);
+  Status CopyImages(std::span<const Move> moves, std::byte* buffer);
+
   static StatusOr<Super> Create(FileT& file, std::string_view comparator, std::string_view codec, std::uint32_t page_size);
   static Status Validate(const Super& super, std::uint64_t size, std::string_view comparator, std::string_view codec);
   Status StoreSuper(Super super);
