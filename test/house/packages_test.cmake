@@ -52,6 +52,7 @@ needs(tkrzw-utils "dev;tsan;release;coverage" tkrzw_dbm_perf tkrzw_dbm_util)
 needs(zsh "dev;tsan;release;coverage" zsh)
 needs(fish "dev;tsan;release;coverage" fish)
 needs(patch dev patch)
+needs(python3 dev python3)
 # test/seeded/run compiles without CMake.
 needs("g++;pkg-config;patch;libabsl-dev;liburing-dev;libxxhash-dev;libgtest-dev;libgmock-dev;libzstd-dev;liblz4-dev" seeded patch)
 needs(mandoc "dev;tsan;release;coverage" mandoc)
@@ -117,12 +118,12 @@ foreach(stage demo format dev asan tsan release tidy coverage docs bare seeded)
   endforeach()
 endforeach()
 
-# What the README tells a user to install is what the demo does without, and with, the tool; and cpack's needs.
-file(READ ${SOURCE_DIR}/README.md readme)
+# What src/README.md tells a user to install is what the demo does without, and with, the tool; and cpack's needs.
+file(READ ${SOURCE_DIR}/src/README.md readme)
 foreach(package ${needed_demo} dpkg-dev file)
   string(FIND "${readme}" "${package}" found)
   if(found EQUAL -1)
-    string(APPEND problems "\n  README.md does not name ${package}")
+    string(APPEND problems "\n  src/README.md does not name ${package}")
   endif()
 endforeach()
 
