@@ -62,7 +62,7 @@ Shape ShapeOf(const State& state) {
   return {static_cast<std::uint32_t>(state.range(0)), static_cast<std::size_t>(state.range(1)), static_cast<std::size_t>(state.range(2))};
 }
 
-// Cheap, and touches both ends of what was copied out.
+// Cheap, and touches both ends of the copied value.
 std::uint64_t Edges(std::string_view bytes) {
   std::uint64_t first = 0;
   std::uint64_t last = 0;
@@ -72,7 +72,7 @@ std::uint64_t Edges(std::string_view bytes) {
   return first * 3 + last + bytes.size();
 }
 
-// What a kind of operation is given, in the order of use.
+// The operands of a kind of operation, in the order of use.
 struct Operands {
   Rows keys;
   Rows values;
@@ -169,7 +169,7 @@ void CountBytes(State& state, D& db) {
   state.counters["bytes/record"] = static_cast<double>(stats.total_bytes) / static_cast<double>(stats.num_records);
 }
 
-// ---- n operations as one iteration; what is around `body` is not timed ----
+// ---- n operations as one iteration; only `body` is timed ----
 
 template <class Body>
 void TimeWhole(State& state, Body body) {

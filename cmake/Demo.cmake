@@ -18,7 +18,7 @@ file(REAL_PATH ${HAKO} HAKO)
 file(REAL_PATH ${DIR} DIR)
 cmake_path(GET HAKO PARENT_PATH bin)
 set(ENV{PATH} "${bin}:$ENV{PATH}")
-set(ENV{LC_ALL} C.UTF-8) # the tool escapes what is not UTF-8, sort goes by bytes
+set(ENV{LC_ALL} C.UTF-8) # the tool escapes bytes that are not UTF-8, sort goes by bytes
 file(MAKE_DIRECTORY ${DIR})
 file(REMOVE ${DIR}/packages.hkh ${DIR}/packages.hkt ${DIR}/perf.hkh ${DIR}/perf.hkt)
 set(num_checks 0)
@@ -64,7 +64,7 @@ endfunction()
 
 say("hako demo: the packages of this machine as a database. To go on by hand:\n\n  cd ${DIR}\n  PATH=${bin}:$PATH\n")
 
-# Control characters stand for the ends of fields and records until what is special in TSV has been escaped.
+# Control characters stand for the ends of fields and records until the characters that are special in TSV have been escaped.
 say("== Export: what dpkg knows, as a line of text a package: name, tab, version and section and description")
 string(ASCII 30 end_of_record)
 string(ASCII 31 end_of_key)

@@ -2,11 +2,12 @@
 # it in a separate process, which writes the result of each test to gtest/ in the build folder. A layer without a test file is skipped.
 #
 # Of the library's tests a build may take a part:
-#   HAKO_TEST_PART     all; plain: the files that test/CMakeLists.txt names in plain_tests; checked: the others
+#   HAKO_TEST_PART     all; plain: the files that test/CMakeLists.txt names in plain_tests; checked: the others; quick: of the databases those
+#                      that it names in quick_dbm_tests, of the other layers all
 #   HAKO_TEST_REPEATS  whether the suites of test/*/repeats are among them, which run again what others have, on other files
 #   HAKO_TEST_FILTER   of the layers above file, the tests that match this filter of GoogleTest
 include(TestUnits)
-set(HAKO_TEST_PART all CACHE STRING "Tests: all, plain or checked")
+set(HAKO_TEST_PART all CACHE STRING "Tests: all, plain, checked or quick")
 set(HAKO_TEST_FILTER "*" CACHE STRING "Tests: a filter for those of the layers above file")
 option(HAKO_TEST_REPEATS "Tests: also the suites of test/*/repeats" ON)
 option(HAKO_TEST_PRECOMPILE "Tests: compile the headers that all of them use once" OFF)
@@ -21,6 +22,9 @@ function(hako_add_tests layer)
     list(FILTER sources INCLUDE REGEX "/test/(${names})_test.cc$")
   elseif(HAKO_TEST_PART STREQUAL checked)
     list(FILTER sources EXCLUDE REGEX "/test/(${names})_test.cc$")
+  elseif(HAKO_TEST_PART STREQUAL quick AND layer STREQUAL dbm)
+    list(JOIN quick_dbm_tests "|" names)
+    list(FILTER sources INCLUDE REGEX "/test/dbm/(${names})_test.cc$")
   endif()
   if(NOT sources)
     return()

@@ -1,4 +1,4 @@
-# What is installed, and the two Debian packages: libhako-dev (headers, library, CMake and pkg-config files) and hako-tools (the command).
+# The installed files, and the two Debian packages: libhako-dev (headers, library, CMake and pkg-config files) and hako-tools (the command).
 # The tree can be moved: neither the CMake nor the pkg-config files name the prefix.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)

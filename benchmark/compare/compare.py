@@ -151,7 +151,7 @@ class Runner:
 
     def rounds(self, runs):
         """results[run] = [phases or None, one a round]."""
-        groups = collections.OrderedDict()  # what is compared runs side by side
+        groups = collections.OrderedDict()  # engines that are compared run side by side
         for run in runs:
             groups.setdefault((run.scale, run.latency, run.workload), []).append(run)
         results = {run: [] for run in runs}

@@ -42,7 +42,7 @@ struct NoVisitor {
 
 // kName is the program's name; kOnDisk: `path` is used, and is empty otherwise; kConcurrent: point
 // operations may run in several threads; kWritable: update and remove exist, and fill may set a key
-// twice. Get returns whether the key is there; the others, whether all went well. `n` = records to
+// twice. Get returns whether the key exists; the others, whether all went well. `n` = records to
 // expect. Optional: Count; the hooks BeginPhase(Phase) and EndPhase(Phase), which run on the clock;
 // and of engines in order ScanFrom(key, count, visitor), which shows `count` records from that of
 // `key` on, or as many as there are.
@@ -66,7 +66,7 @@ concept OrderedEngine = Engine<E> && requires(E& e, std::string_view key, std::s
   { e.ScanFrom(key, count, NoVisitor{}) } -> std::same_as<bool>;
 };
 
-// Cheap, and touches both ends of what was copied out.
+// Cheap, and touches both ends of the copied value.
 inline std::uint64_t Edges(std::string_view bytes) {
   if (bytes.size() < 8) return bytes.size();
   std::uint64_t first, last;

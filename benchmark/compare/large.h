@@ -10,7 +10,7 @@
 //   fill_seq   Set of every key in ascending order         fill       as many Sets, each of a random key
 //   get        Get of random existing keys                 get_multi  the same in groups
 //   set        Set of such keys, with another value        scan       all records, in the engine's fastest order
-//   sync       what was set so far survives a power cut    open, close
+//   sync       all Sets before it survive a power cut    open, close
 //
 // The database is opened before a phase that needs it, created again if that phase fills it, and
 // closed at the end; that prints a line too. Which keys `fill` has drawn follows from --seed; a
@@ -117,7 +117,7 @@ struct LargeOptions {
 using LargeCounters = std::vector<std::pair<std::string, std::uint64_t>>;
 
 // As the Engine of driver.h. Open creates a new database if `create`. GetMulti copies the value of
-// keys[i] into values[i]; its result is whether all keys are there. Optional: Counters(), sums
+// keys[i] into values[i]; its result is whether all keys exist. Optional: Counters(), sums
 // since Open; BeginPhase(bool writing) and EndPhase(), which run on the clock.
 template <class E>
 concept LargeEngine = std::default_initializable<E> &&
@@ -134,7 +134,7 @@ concept LargeEngine = std::default_initializable<E> &&
   { e.Close() } -> std::same_as<bool>;
 };
 
-// What the kernel counts: the device of the file, and this process.
+// Counters of the kernel: the device of the file, and this process.
 class IoCounters {
  public:
   static constexpr std::array kNames = {"blk_reads",     "blk_read_bytes", "blk_writes", "blk_written_bytes",

@@ -188,7 +188,7 @@ def memory_limit(megabytes):
         yield enter
     finally:
         drop_caches()
-        for _ in range(50):  # what the child held is given back first
+        for _ in range(50):  # the child's memory is given back first
             with contextlib.suppress(OSError):
                 os.rmdir(group)
                 break

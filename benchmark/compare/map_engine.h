@@ -33,7 +33,7 @@ class MapEngine {
 };
 
 // A map with the interface of the standard's and with no lock at all: one thread only. ViewT is
-// what it finds a key by without making a string.
+// the type by which it finds a key without making a string.
 template <class MapT, class ViewT>
 class UnlockedMapEngine : public MapEngine<MapT> {
  public:

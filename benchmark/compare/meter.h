@@ -152,7 +152,7 @@ class Meter {
   const std::string& path() const { return path_; }
   void set_path(std::string path) { path_ = std::move(path); }
 
-  // Before Open: what is resident now is not the engine's.
+  // Before Open: memory that is resident now is not the engine's.
   void Start() {
     RemoveFiles();
     malloc_trim(0);

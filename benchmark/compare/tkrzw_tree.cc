@@ -14,7 +14,7 @@ class TkrzwTreeEngine : public TkrzwOrderedEngine<tkrzw::TreeDBM> {
 
   bool Open(const std::string& path, std::uint64_t) {
     dbm_ = std::make_unique<tkrzw::TreeDBM>(std::make_unique<tkrzw::MemoryMapParallelFile>());
-    // Its cache counts pages, and a page has up to max_page_size bytes of what it is in the file;
+    // Its cache counts pages, and a page takes up to max_page_size bytes in the file;
     // in memory, where each record is an allocation, it takes up to three times as much. Counted as
     // in the file and as full, to its advantage: 33,018 pages, where the default is 10,000.
     tkrzw::TreeDBM::TuningParameters tuning;

@@ -23,7 +23,7 @@ struct Alignment {
   std::size_t offset, memory;  // 0: there is no direct I/O
 };
 
-// What the file system wants of direct I/O.
+// The demands of the file system on direct I/O.
 Alignment AlignmentOf(int fd) {
 #if defined(STATX_DIOALIGN)
   struct statx info;

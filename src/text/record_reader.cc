@@ -9,8 +9,8 @@
 
 namespace hako {
 
-// Where lines are longer than the buffer, what was searched for a line feed is not searched again:
-// the search goes on behind it.
+// Where lines are longer than the buffer, bytes that were searched for a line feed are not searched
+// again: the search goes on behind it.
 StatusOr<std::size_t> LineReader::Find(std::span<Line> lines, bool reads) {
   constexpr std::size_t kLinesMax = 2;
   HAKO_ASSERT(!lines.empty() && lines.size() <= kLinesMax);
@@ -50,7 +50,7 @@ StatusOr<std::size_t> LineReader::Find(std::span<Line> lines, bool reads) {
   return found;
 }
 
-// Moves what is left to the front of the buffer and reads on behind it; false at the end of the
+// Moves the rest to the front of the buffer and reads on behind it; false at the end of the
 // text.
 StatusOr<bool> LineReader::ReadMore() {
   std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
@@ -64,7 +64,7 @@ StatusOr<bool> LineReader::ReadMore() {
 
 namespace {
 
-// What the formats have in common. A format F reads one record: bool ReadRecord(KeyValue*), by way
+// The common part of the formats. A format F reads one record: bool ReadRecord(KeyValue*), by way
 // of Take and Refuse, false where there is none.
 template <class F>
 class FormatReader : public RecordReader {

@@ -22,7 +22,7 @@ namespace {
 // In single quotes of a shell.
 std::string Quoted(std::string_view text) { return absl::StrCat("'", absl::StrReplaceAll(ToAbsl(text), {{"'", "'\\''"}}), "'"); }
 
-// A case over the words of a command line finds the command; the rest is what may follow there: its
+// A case over the words of a command line finds the command; the rest may follow there: its
 // options, the words that an option takes, files elsewhere.
 std::string BashScript(const std::vector<CommandRow>& table) {
   std::string names;

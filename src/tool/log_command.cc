@@ -1,4 +1,4 @@
-// The command log: what the log of a database has.
+// The command log: shows the log of a database.
 #include <unistd.h>
 
 #include <chrono>

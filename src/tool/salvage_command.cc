@@ -1,4 +1,5 @@
-// The command salvage: writes what is undamaged of a database into a new one, and says what is lost.
+// The command salvage: writes the undamaged records of a database into a new one, and reports the
+// losses.
 #include <unistd.h>
 
 #include <chrono>

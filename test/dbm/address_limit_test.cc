@@ -72,7 +72,7 @@ int Report(int result, const Status& status) {
   return result;
 }
 
-// Whether the records in [begin, end) are there, and no others.
+// Whether exactly the records in [begin, end) exist.
 template <class DB>
 bool HasExactly(DB& db, std::uint64_t begin, std::uint64_t end, std::size_t size) {
   for (std::uint64_t i = begin; i < end; ++i) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "dbm/listing.h"
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/base/comparator.h"

@@ -85,7 +85,7 @@ Last Found(HashDBM<FileT>& db) {
 template <class FileT>
 void Work(const std::string& path, const HashOptions& options, std::uint64_t seed, const Last& last, bool reorganizes,
           CrashProgress& progress) {
-  auto db = HashDBM<FileT>::Open(path, options, kPatiently);
+  auto db = HashOn<FileT>::Open(path, options, kPatiently);
   if (!db.ok()) return progress.Fail(ToStd(db.status().ToString()));
   progress.ready = true;
   std::vector<std::thread> threads;
@@ -122,7 +122,7 @@ void KillWriters(const HashOptions& options) {
   TempDir directory;
   const std::string path = directory.File("db"), copy = directory.File("copy");
   {
-    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(path, options));
+    ASSERT_OK_AND_ASSIGN(auto db, HashOn<FileT>::Open(path, options));
     ASSERT_THAT(db->Set(AccountKey(0), std::to_string(kTotal)), IsOk());
     ASSERT_THAT(db->Close(), IsOk());
   }
@@ -142,17 +142,17 @@ void KillWriters(const HashOptions& options) {
       std::filesystem::copy_file(path, copy, kOverwrites);
       std::filesystem::remove(copy + "-log");
       if (std::filesystem::exists(path + "-log")) std::filesystem::copy_file(path + "-log", copy + "-log");
-      ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(copy, options, kPatiently));
+      ASSERT_OK_AND_ASSIGN(auto db, HashOn<FileT>::Open(copy, options, kPatiently));
       Found(*db);
     }
     if (!is_logged && random.OneIn(3)) {  // a process that only reads
       FileOptions only_reads = kPatiently;
       only_reads.mode = OpenMode::kReadOnly;
-      ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(path, options, only_reads));
+      ASSERT_OK_AND_ASSIGN(auto db, HashOn<FileT>::Open(path, options, only_reads));
       Found(*db);
       ASSERT_THAT(db->Verify(), IsOk());
     }
-    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(path, options, kPatiently));
+    ASSERT_OK_AND_ASSIGN(auto db, HashOn<FileT>::Open(path, options, kPatiently));
     const Last found = Found(*db);
     for (std::uint64_t writer = 0; writer < kWriters; ++writer) {
       const auto& progress = child.progress().writers[writer];

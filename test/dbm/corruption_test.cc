@@ -18,6 +18,7 @@
 
 #include "dbm/damage.h"
 #include "dbm/listing.h"
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/base/hash.h"

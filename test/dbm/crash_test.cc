@@ -124,7 +124,7 @@ bool ReopensAfter(const Mix& mix, std::uint64_t seed, std::uint64_t number) { re
 template <class FileT>
 void Work(const std::string& path, const HashOptions& options, const Mix& mix, std::uint64_t seed, int num_writers,
           CrashProgress& progress) {
-  auto db = HashDBM<FileT>::Open(path, options, kPatiently);
+  auto db = HashOn<FileT>::Open(path, options, kPatiently);
   if (!db.ok()) return progress.Fail(ToStd(db.status().ToString()));
   progress.ready = true;
   std::vector<std::thread> threads;
@@ -139,7 +139,7 @@ void Work(const std::string& path, const HashOptions& options, const Mix& mix, s
         mine.acknowledged = number + 1;
         if (num_writers == 1 && ReopensAfter(mix, seed, number)) {
           if (const Status closed = (*db)->Close(); !closed.ok()) return progress.Fail(ToStd(closed.ToString()));
-          db = HashDBM<FileT>::Open(path, options, kPatiently);
+          db = HashOn<FileT>::Open(path, options, kPatiently);
           if (!db.ok()) return progress.Fail(ToStd(db.status().ToString()));
         }
       }
@@ -236,11 +236,11 @@ class Victim {
   std::array<std::uint64_t, CrashProgress::kMaxWriters> acknowledged_{};
 };
 
-// Opens what a killed process left, and lists it.
+// Opens the file of a killed process, and lists it.
 template <class FileT>
 void OpenAndList(const std::string& path, Records* found, const HashOptions& options = {}) {
   found->clear();
-  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(path, options, kPatiently));
+  ASSERT_OK_AND_ASSIGN(auto db, HashOn<FileT>::Open(path, options, kPatiently));
   ASSERT_THAT(db->Verify(), IsOk());
   for (auto& [key, value] : ListByIterator(*db).records) found->emplace(key, value);
   ASSERT_EQ(db->Count(), found->size());

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "dbm/listing.h"
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/base/bytes.h"

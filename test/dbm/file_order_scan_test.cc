@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "dbm/listing.h"
+#include "dbm/surroundings.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
@@ -40,11 +41,11 @@ constexpr std::uint64_t kKeys = 6000 / kSlowdown, kValueSize = 900;
 template <class FileT>
 class FileOrderScanTest : public testing::Test {
  protected:
-  using Database = HashDBM<FileT>;
+  using Database = typename HashOn<FileT>::Database;
 
   void SetUp() override { Open(); }
   void Open() {
-    auto opened = Database::Open(path_, {.seed = 7});
+    auto opened = HashOn<FileT>::Open(path_, {.seed = 7});
     ASSERT_THAT(opened, IsOk());
     db_ = *std::move(opened);
   }
@@ -102,7 +103,7 @@ TYPED_TEST(FileOrderScanTest, ShowsRecordsOfAnySizeAfterReopening) {
   EXPECT_TRUE(ListByProcessEach(*this->db_).records == records);
   for (const OpenMode mode : {OpenMode::kReadWrite, OpenMode::kReadOnly}) {
     ASSERT_THAT(this->db_->Close(), IsOk());
-    ASSERT_OK_AND_ASSIGN(this->db_, HashDBM<TypeParam>::Open(this->path_, {}, {.mode = mode}));
+    ASSERT_OK_AND_ASSIGN(this->db_, HashOn<TypeParam>::Open(this->path_, {}, {.mode = mode}));
     EXPECT_TRUE(ListByProcessEach(*this->db_).records == records);
   }
 }
@@ -274,13 +275,13 @@ TYPED_TEST(FileOrderScanTest, ShowsNothingAfterAClear) {
 // valid.
 TYPED_TEST(FileOrderScanTest, ReadOnlyOpenAfterCrashShowsLastSyncedState) {
   ASSERT_THAT(this->db_->Close(), IsOk());
-  ASSERT_OK_AND_ASSIGN(this->db_, HashDBM<TypeParam>::Open(this->path_, {.durability = Durability::kNone}));
+  ASSERT_OK_AND_ASSIGN(this->db_, HashOn<TypeParam>::Open(this->path_, {.durability = Durability::kNone}));
   this->SetAll();
   ASSERT_THAT(this->db_->Synchronize(SyncMode::kHard), IsOk());
   for (std::uint64_t i = 0; i < kKeys; i += 2) ASSERT_THAT(this->Set(NumberedKey(i), 2), IsOk());
   const std::string copy = this->directory_.File("copy");
   std::filesystem::copy_file(this->path_, copy);
-  ASSERT_OK_AND_ASSIGN(this->db_, HashDBM<TypeParam>::Open(copy, {}, {.mode = OpenMode::kReadOnly}));
+  ASSERT_OK_AND_ASSIGN(this->db_, HashOn<TypeParam>::Open(copy, {}, {.mode = OpenMode::kReadOnly}));
   const auto shown = this->Scan();
   EXPECT_EQ(shown.size(), kKeys);
   for (const auto& [key, version] : shown) ASSERT_EQ(version, 1u) << key;

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "dbm/shared_databases.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/file/any_file.h"

@@ -92,7 +92,7 @@ class GoldenFiles {
   }
 };
 
-// What the golden databases hold: short and long values, some replaced, some removed.
+// The contents of the golden databases: short and long values, some replaced, some removed.
 inline std::string GoldenKey(int i) { return "key-" + std::to_string(i); }
 inline std::string GoldenValue(int i) {
   const std::string unit = "value-" + std::to_string(i) + ";";

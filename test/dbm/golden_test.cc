@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "dbm/golden_file.h"
+#include "dbm/shared_databases.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/baby_dbm.h"
 #include "hako/dbm/hash_dbm.h"

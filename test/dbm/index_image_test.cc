@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "dbm/listing.h"
+#include "dbm/surroundings.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
@@ -43,10 +44,8 @@ std::uint64_t ImageIn(const std::string& content) {
 template <class FileT>
 class IndexImageTest : public testing::Test {
  protected:
-  using Database = HashDBM<FileT>;
-
   void SetUp() override {
-    ASSERT_OK_AND_ASSIGN(auto db, Database::Open(path_, {.num_records = 10 * kRecords}));  // an index of several extents
+    ASSERT_OK_AND_ASSIGN(auto db, HashOn<FileT>::Open(path_, {.num_records = 10 * kRecords}));  // an index of several extents
     for (std::uint64_t i = 0; i < kRecords; ++i) {
       const std::string key = NumberedKey(i);
       records_[key] = CheckedValue(key, 700 + i % 50);
@@ -65,7 +64,7 @@ class IndexImageTest : public testing::Test {
   // Opens and uses the database. The image was loaded if hardly any records were read.
   template <class OtherFile = FileT>
   void ExpectOpens(bool image_holds, OpenMode mode = OpenMode::kReadWrite) {
-    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<OtherFile>::Open(path_, {}, {.mode = mode}));
+    ASSERT_OK_AND_ASSIGN(auto db, HashOn<OtherFile>::Open(path_, {}, {.mode = mode}));
     if constexpr (CountingFile<OtherFile>) {
       const std::uint64_t read_bytes = db->GetStats().device_read_bytes, image_bytes = closed_.size() - ImageIn(closed_);
       EXPECT_EQ(read_bytes < image_bytes + (256 << 10), image_holds) << read_bytes;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dbm/shared_databases.h"
 #include "hako/dbm/baby_dbm.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/file/memory_file.h"

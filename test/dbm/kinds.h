@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "dbm/shared_databases.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/baby_dbm.h"
 #include "hako/dbm/hash_dbm.h"

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dbm/salvage_files.h"
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/baby_dbm.h"

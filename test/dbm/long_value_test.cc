@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "dbm/shared_databases.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/tiny_dbm.h"

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "dbm/shared_databases.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/file/positional_parallel_file.h"

@@ -11,6 +11,7 @@
 
 #include "dbm/damage.h"
 #include "dbm/salvage_files.h"
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/file/memory_file.h"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dbm/salvage_files.h"
+#include "dbm/shared_databases.h"
 #include "gtest/gtest.h"
 #include "hako/file/memory_file.h"
 #include "support/hash_forgery.h"

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "dbm/salvage_files.h"
+#include "dbm/shared_databases.h"
 #include "gtest/gtest.h"
 #include "hako/file/memory_file.h"
 #include "support/allocation_counter.h"

@@ -11,6 +11,7 @@
 
 #include "dbm/listing.h"
 #include "dbm/scrub_passes.h"
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
@@ -49,7 +50,7 @@ class ScrubConcurrentTest : public testing::Test {
  protected:
   using D = typename Case::D;
   static constexpr std::uint64_t kKeys = 3000;
-  // At least so many passes, and changes beside them.
+  // At least this many passes, and changes beside them.
   const std::uint64_t num_passes_ = FullSize() ? 300 : 4;
   const std::uint64_t num_changes_ = FullSize() ? 1'000'000 : 5'000;
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "dbm/salvage_files.h"
+#include "dbm/shared_databases.h"
 #include "gtest/gtest.h"
 #include "support/allocation_counter.h"
 #include "support/sanitizers.h"

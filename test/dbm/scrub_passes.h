@@ -27,7 +27,7 @@ inline bool HasDirectIo() {
   return has;
 }
 
-// What the calls of a whole pass have found.
+// The findings of all calls of a pass.
 struct ScrubbedPass {
   std::vector<ScrubProgress::Damage> damage;
   std::uint64_t read_bytes = 0, num_calls = 0;

@@ -13,6 +13,7 @@
 
 #include "dbm/salvage_files.h"
 #include "dbm/scrub_passes.h"
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "support/temp_dir.h"

@@ -8,20 +8,21 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "dbm/shared_databases.h"
 #include "hako/base/status.h"
 #include "hako/dbm/baby_dbm.h"
-#include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/options.h"
 #include "hako/dbm/tiny_dbm.h"
-#include "hako/dbm/tree_dbm.h"
 #include "hako/file/any_file.h"
 #include "hako/file/file.h"
 #include "hako/file/memory_file.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/positional_parallel_file.h"
+#include "support/direct_file.h"
 #include "support/temp_dir.h"
 
 namespace hako {
@@ -30,7 +31,9 @@ namespace hako {
 template <class FileT>
 class FileStore {
  public:
-  StatusOr<FileT> Open(const std::string& name, OpenMode mode = OpenMode::kCreate) { return FileT::Open(Path(name), {.mode = mode}); }
+  StatusOr<FileOf<FileT>> Open(const std::string& name, OpenMode mode = OpenMode::kCreate) {
+    return FileT::Open(Path(name), {.mode = mode});
+  }
   std::string Path(const std::string& name) const { return directory_.File(name); }
 
  private:
@@ -48,6 +51,28 @@ class FileStore<MemoryFile> {
   std::map<std::string, MemoryFile> files_;
 };
 
+// Opens a database by its path, as D::Open does, on a file as FileT would open it.
+template <class FileT, class DatabaseT, class Options>
+struct DatabaseOn {
+  using Database = DatabaseT;
+  static StatusOr<std::unique_ptr<Database>> Open(const std::string& path, const Options& options = {},
+                                                  const FileOptions& file_options = {}) {
+    if constexpr (std::is_same_v<FileOf<FileT>, FileT>) {
+      return Database::Open(path, options, file_options);
+    } else {
+      FileOptions direct = FileT::WithDirectIo(file_options);
+      auto db = Database::Open(path, options, direct);
+      if (!absl::IsInvalidArgument(db.status())) return db;
+      direct.direct = false;  // the file system has none
+      return Database::Open(path, options, direct);
+    }
+  }
+};
+template <class FileT>
+using HashOn = DatabaseOn<FileT, HashDBM<FileOf<FileT>>, HashOptions>;
+template <class FileT>
+using TreeOn = DatabaseOn<FileT, TreeDBM<FileOf<FileT>>, TreeOptions>;
+
 template <class FileT>
 std::vector<std::byte> ReadWholeFile(const FileT& file) {
   std::vector<std::byte> bytes(file.Size());
@@ -58,15 +83,15 @@ std::vector<std::byte> ReadWholeFile(const FileT& file) {
 template <class FileT>
 class HashSurroundings {
  public:
-  using FileType = FileT;
-  using Database = HashDBM<FileT>;
+  using FileType = FileOf<FileT>;
+  using Database = HashDBM<FileType>;
   using Options = HashOptions;
   using Opened = StatusOr<std::unique_ptr<Database>>;
 
   Opened Open(std::uint64_t num_records = 0) { return OpenWith({.num_records = num_records}); }
 
   Opened OpenWith(const Options& options, OpenMode mode = OpenMode::kCreate, const std::string& name = "db") {
-    HAKO_ASSIGN_OR_RETURN(FileT file, files.Open(name, mode));
+    HAKO_ASSIGN_OR_RETURN(FileType file, files.Open(name, mode));
     return Database::Open(std::move(file), options);
   }
 
@@ -85,8 +110,8 @@ inline constexpr std::uint64_t kSmallestCache = 1 << 20;
 template <class FileT, unsigned kPageSize = TreeOptions{}.page_size, std::uint64_t kCacheBytes = TreeOptions{}.cache_bytes>
 class TreeSurroundings {
  public:
-  using FileType = FileT;
-  using Database = TreeDBM<FileT>;
+  using FileType = FileOf<FileT>;
+  using Database = TreeDBM<FileType>;
   using Options = TreeOptions;
   using Opened = StatusOr<std::unique_ptr<Database>>;
 
@@ -95,7 +120,7 @@ class TreeSurroundings {
   Opened OpenWith(Options options, OpenMode mode = OpenMode::kCreate, const std::string& name = "db") {
     options.page_size = kPageSize;
     options.cache_bytes = kCacheBytes;
-    HAKO_ASSIGN_OR_RETURN(FileT file, files.Open(name, mode));
+    HAKO_ASSIGN_OR_RETURN(FileType file, files.Open(name, mode));
     return Database::Open(std::move(file), options);
   }
 

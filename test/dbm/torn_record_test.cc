@@ -13,6 +13,7 @@
 
 #include "dbm/damage.h"
 #include "dbm/listing.h"
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "dbm/shared_databases.h"
 #include "gtest/gtest.h"
 #include "hako/base/lz4_codec.h"
 #include "hako/base/zstd_codec.h"

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "dbm/listing.h"
+#include "dbm/surroundings.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/base/hash.h"
@@ -157,7 +158,7 @@ std::uint64_t CounterIn(const Records& all) {
 // The body of a child: opens the database and works until it is killed.
 template <class FileT>
 void Work(const std::string& path, const TreeOptions& options, std::uint64_t seed, int num_writers, CrashProgress& progress) {
-  auto db = TreeDBM<FileT>::Open(path, options, kPatiently);
+  auto db = TreeOn<FileT>::Open(path, options, kPatiently);
   if (!db.ok()) return progress.Fail(ToStd(db.status().ToString()));
   progress.ready = true;
   std::vector<std::thread> threads;
@@ -233,7 +234,7 @@ void KillWriters(int num_writers, const TreeOptions& options) {
     child.Kill();
     ASSERT_STREQ(child.progress().failure, "");
 
-    ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<FileT>::Open(path, options, kPatiently));
+    ASSERT_OK_AND_ASSIGN(auto db, TreeOn<FileT>::Open(path, options, kPatiently));
     const Records found = ListByIterator(*db).records;
     ASSERT_EQ(db->Count(), found.size());
     const std::uint64_t found_index = db->AppliedIndex();

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/baby_dbm.h"

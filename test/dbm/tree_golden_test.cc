@@ -5,6 +5,7 @@
 #include <string>
 
 #include "dbm/golden_file.h"
+#include "dbm/shared_databases.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/format/tree_file_format.h"

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/tree_dbm.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dbm/listing.h"
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/tree_dbm.h"

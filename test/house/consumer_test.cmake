@@ -11,7 +11,7 @@ file(MAKE_DIRECTORY ${work}/run)
 set(prefix ${work}/prefix)
 set(programs main tree)
 if(WAY STREQUAL "FindPackage")
-  list(APPEND programs ranges strict no_exceptions)
+  list(APPEND programs operations ranges strict no_exceptions)
 endif()
 
 function(run)

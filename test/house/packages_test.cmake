@@ -15,9 +15,9 @@ macro(needs packages stages)
     endforeach()
   endforeach()
 endmacro()
-set(tested "dev;asan;tsan;release;coverage")
+set(tested "dev;asan;quick;tsan;release;coverage")
 set(tooled "demo;dev;tsan;release;tidy;coverage")
-set(compiling "${tooled};asan;docs")
+set(compiling "${tooled};asan;quick;docs")
 
 # By find_package, find_path and find_library.
 needs(libabsl-dev "${compiling}" absl)
@@ -28,13 +28,13 @@ needs("libcli11-dev" "${tooled}" CLI11 CLI)
 needs("nlohmann-json3-dev" "${tooled}" nlohmann_json nlohmann)
 needs("libgtest-dev;libgmock-dev" "${tested}" GTest gtest gmock)
 needs(libedit-dev "${tooled}" edit histedit.h) # the tool builds without these three, but stages test it with them
-needs(libzstd-dev "${tooled};asan" zstd zstd.h)
-needs(liblz4-dev "${tooled};asan" lz4 lz4.h)
+needs(libzstd-dev "${tooled};asan;quick" zstd zstd.h)
+needs(liblz4-dev "${tooled};asan;quick" lz4 lz4.h)
 needs(libbenchmark-dev "tsan;release" benchmark)
 # Programs: by find_program, in house tests, and in tests of the tool; those that CMake itself starts.
 needs("cmake;ninja-build" "${compiling}" cmake)
 needs(g++ "demo;dev;release;coverage;docs" g++)
-needs("clang-14;libclang-rt-14-dev" "asan;tsan" clang++-14)
+needs("clang-14;libclang-rt-14-dev" "asan;quick;tsan" clang++-14)
 needs(clang-14 tidy)
 needs(clang-tidy-14 tidy clang-tidy-14)
 needs(clang-format-14 format clang-format-14)
@@ -52,6 +52,7 @@ needs(tkrzw-utils "dev;tsan;release;coverage" tkrzw_dbm_perf tkrzw_dbm_util)
 needs(zsh "dev;tsan;release;coverage" zsh)
 needs(fish "dev;tsan;release;coverage" fish)
 needs(patch dev patch)
+needs(python3 dev python3)
 # test/seeded/run compiles without CMake.
 needs("g++;pkg-config;patch;libabsl-dev;liburing-dev;libxxhash-dev;libgtest-dev;libgmock-dev;libzstd-dev;liblz4-dev" seeded patch)
 needs(mandoc "dev;tsan;release;coverage" mandoc)
@@ -59,7 +60,7 @@ needs(e2fsprogs "${tested}" mkfs.ext2 mkfs.ext4)
 needs(xfsprogs "${tested}" mkfs.xfs)
 needs(btrfs-progs "${tested}" mkfs.btrfs)
 
-# What is used.
+# The names in use.
 set(used "")
 file(GLOB_RECURSE scripts ${SOURCE_DIR}/CMakeLists.txt ${SOURCE_DIR}/cmake/*.cmake ${SOURCE_DIR}/src/CMakeLists.txt
   ${SOURCE_DIR}/test/CMakeLists.txt ${SOURCE_DIR}/benchmark/CMakeLists.txt ${SOURCE_DIR}/test/*.cmake)
@@ -105,7 +106,7 @@ foreach(name ${used})
   endif()
 endforeach()
 
-foreach(stage demo format dev asan tsan release tidy coverage docs bare seeded)
+foreach(stage demo format dev asan quick tsan release tidy coverage docs bare seeded)
   execute_process(COMMAND bash ${SOURCE_DIR}/.ci/run packages ${stage} OUTPUT_VARIABLE packages OUTPUT_STRIP_TRAILING_WHITESPACE
     COMMAND_ERROR_IS_FATAL ANY)
   string(REPLACE " " ";" packages "${packages}")
@@ -117,12 +118,12 @@ foreach(stage demo format dev asan tsan release tidy coverage docs bare seeded)
   endforeach()
 endforeach()
 
-# What the README tells a user to install is what the demo does without, and with, the tool; and cpack's needs.
-file(READ ${SOURCE_DIR}/README.md readme)
+# What src/README.md tells a user to install is what the demo does without, and with, the tool; and cpack's needs.
+file(READ ${SOURCE_DIR}/src/README.md readme)
 foreach(package ${needed_demo} dpkg-dev file)
   string(FIND "${readme}" "${package}" found)
   if(found EQUAL -1)
-    string(APPEND problems "\n  README.md does not name ${package}")
+    string(APPEND problems "\n  src/README.md does not name ${package}")
   endif()
 endforeach()
 

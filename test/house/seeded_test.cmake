@@ -1,4 +1,4 @@
-# Each seeded bug (test/seeded) still fits the sources, and names a test that is there. Whether the tests find the bugs: test/seeded/run.
+# Each seeded bug (test/seeded) still fits the sources, and names an existing test. Whether the tests find the bugs: test/seeded/run.
 cmake_minimum_required(VERSION 3.25)
 find_program(PATCH patch)
 if(NOT PATCH)

@@ -1,4 +1,4 @@
-// The pacing of UpdateLog: who waits for a checkpoint, and who does not.
+// The pacing of UpdateLog: which threads wait for a checkpoint.
 #include "hako/log/update_log.h"
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Counts what is asked of it, and waits for nothing.
+// Counts requests, and waits for nothing.
 class CountingProgress {
  public:
   void Ask() { ++num_asked; }

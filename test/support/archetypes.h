@@ -1,6 +1,6 @@
-// Archetypes of hako's concepts: each provides exactly what the concept requires. A concept does
-// not constrain the body of a template that uses it; instantiating the template with the archetype
-// shows whether the body uses only the concept.
+// Archetypes of hako's concepts: each provides the requirements of its concept, and no more. A
+// concept does not constrain the body of a template that uses it; instantiating the template with
+// the archetype shows whether the body uses only the concept.
 #pragma once
 
 #include <algorithm>

@@ -76,7 +76,7 @@ class CrashDirectory {
   std::function<void(bool is_log)> on_event;
   bool is_full = false;  // files cannot be written, except logs
 
-  // What the next process finds if this one is killed now.
+  // The files that the next process finds if this one is killed now.
   Memories Kill() {
     Memories left;
     for (const auto& [name, key] : Names()) left[name] = files_.at(key).memory->Kill();

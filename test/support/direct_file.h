@@ -1,9 +1,10 @@
 // A positional file with direct I/O, as a separate type: for suites that have a file type but no
-// options for it.
+// options for it. Databases are on FileOf<DirectFile>, which is compiled once for all of them.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "hako/base/status.h"
@@ -17,10 +18,14 @@ namespace hako {
 template <std::uint64_t kBlockSize, std::uint64_t kCacheBytes = 1>
 class DirectFile : public PositionalParallelFile {
  public:
-  static StatusOr<DirectFile> Open(const std::string& path, FileOptions options = {}) {
+  static FileOptions WithDirectIo(FileOptions options) {
     options.block_size = kBlockSize;
     options.cache_bytes = kCacheBytes;
     options.direct = true;
+    return options;
+  }
+  static StatusOr<DirectFile> Open(const std::string& path, FileOptions options = {}) {
+    options = WithDirectIo(options);
     auto file = PositionalParallelFile::Open(path, options);
     options.direct = false;
     if (absl::IsInvalidArgument(file.status())) file = PositionalParallelFile::Open(path, options);
@@ -31,5 +36,13 @@ class DirectFile : public PositionalParallelFile {
  private:
   explicit DirectFile(PositionalParallelFile&& file) : PositionalParallelFile(std::move(file)) {}
 };
+
+// The type of file that a database has whose file FileT opens.
+template <class FileT>
+struct OpenedBy : std::type_identity<FileT> {};
+template <std::uint64_t kBlockSize, std::uint64_t kCacheBytes>
+struct OpenedBy<DirectFile<kBlockSize, kCacheBytes>> : std::type_identity<PositionalParallelFile> {};
+template <class FileT>
+using FileOf = typename OpenedBy<FileT>::type;
 
 }  // namespace hako

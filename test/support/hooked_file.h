@@ -1,5 +1,5 @@
 // An unmapped file in memory that calls a function of the test before each transfer and each sync.
-// The function may wait, as a slow device would. Counts what is read.
+// The function may wait, as a slow device would. Counts reads.
 #pragma once
 
 #include <atomic>

@@ -129,7 +129,7 @@ class FileHistory {
 
 class RecordingFile {
  public:
-  // `start` is what the device holds already.
+  // `start` has the present contents of the device.
   explicit RecordingFile(FileHistory::Image start = {}) : history_(std::make_shared<FileHistory>(std::move(start))) {}
 
   // Kept by the test; it outlives the file.

@@ -117,7 +117,7 @@ TEST_F(PageEditorTest, AgreesWithAMap) {
   ASSERT_NO_FATAL_FAILURE(ExpectHolds(line, model.begin(), model.end()));
 }
 
-// Two halves with prefixes of their own, and one page of both again.
+// Two halves with different prefixes, and one page of both again.
 TEST_F(PageEditorTest, SplitsAndJoinsPages) {
   for (int round = 0; round < 60 / kSlowdown + 5; ++round) {
     format::PageLine &line = NewLine(), &left = NewLine(), &right = NewLine(), &joined = NewLine();

@@ -160,7 +160,7 @@ TEST(PageMap, WritesTheRestAfterAFailedAttempt) {
   }
 }
 
-// After a failed attempt, only what has changed is written again.
+// After a failed attempt, only changed nodes are written again.
 TEST(PageMap, WritesChangedNodesOnlyAfterAFailedAttempt) {
   Nodes nodes;
   PageMap map = MapOf({});

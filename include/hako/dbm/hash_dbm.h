@@ -237,24 +237,32 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
 #include "hako/dbm/hash_dbm-inl.h"
 #include "hako/dbm/hash_rebuild-inl.h"
 #include "hako/dbm/hash_recovery-inl.h"
+#include "hako/dbm/hash_verify-inl.h"
+
+// The templates that make up HashDBM<FileT>: declared, where KEYWORD is extern, or compiled, where it
+// is empty; within namespace hako. A program with its own file type can declare them in a header and
+// compile them in one source. RECORDS is hash::MappedRecords if it is a MappedFile, else
+// hash::PositionalRecords. The second macro adds the operations on a PathFile.
+#define HAKO_HASH_DBM_TEMPLATES(KEYWORD, FileT, RECORDS)                                                                        \
+  KEYWORD template class HashDBM<FileT>;                                                                                        \
+  KEYWORD template class Operations<HashDBM<FileT>>;                                                                            \
+  KEYWORD template class MultiOperations<HashDBM<FileT>>;                                                                       \
+  KEYWORD template class HashCursor<HashDBM<FileT>, hash::BucketIndex<hash::RecordHeap<FileT>>, hash::RecordHeap<FileT>>;       \
+  KEYWORD template class HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>;                                               \
+  KEYWORD template class EngineOperations<HashDBM<FileT>, hash::RecordHeap<FileT>, hash::BucketIndex<hash::RecordHeap<FileT>>>; \
+  KEYWORD template class hash::HeapFile<FileT>;                                                                                 \
+  KEYWORD template class hash::HeapIndex<FileT>;                                                                                \
+  KEYWORD template class RECORDS<FileT>;                                                                                        \
+  KEYWORD template class hash::RecordHeap<FileT>;                                                                               \
+  KEYWORD template class hash::BucketIndex<hash::RecordHeap<FileT>>
+#define HAKO_HASH_DBM_PATH_TEMPLATES(KEYWORD, FileT)                         \
+  KEYWORD template class FileOperations<HashDBM<FileT>, FileT, HashOptions>; \
+  KEYWORD template class LogOperations<HashDBM<FileT>, FileT, HashOptions>
 
 namespace hako {
 
 // Compiled in the library, where programs would otherwise compile them again.
-extern template class HashDBM<>;
-extern template class Operations<HashDBM<>>;
-extern template class MultiOperations<HashDBM<>>;
-extern template class HashCursor<HashDBM<>, hash::BucketIndex<hash::RecordHeap<MemoryMapParallelFile>>,
-                                 hash::RecordHeap<MemoryMapParallelFile>>;
-extern template class FileOperations<HashDBM<>, MemoryMapParallelFile, HashOptions>;
-extern template class LogOperations<HashDBM<>, MemoryMapParallelFile, HashOptions>;
-extern template class HashOperations<HashDBM<>, hash::RecordHeap<MemoryMapParallelFile>>;
-extern template class EngineOperations<HashDBM<>, hash::RecordHeap<MemoryMapParallelFile>,
-                                       hash::BucketIndex<hash::RecordHeap<MemoryMapParallelFile>>>;
-extern template class hash::HeapFile<MemoryMapParallelFile>;
-extern template class hash::HeapIndex<MemoryMapParallelFile>;
-extern template class hash::MappedRecords<MemoryMapParallelFile>;
-extern template class hash::RecordHeap<MemoryMapParallelFile>;
-extern template class hash::BucketIndex<hash::RecordHeap<MemoryMapParallelFile>>;
+HAKO_HASH_DBM_TEMPLATES(extern, MemoryMapParallelFile, hash::MappedRecords);
+HAKO_HASH_DBM_PATH_TEMPLATES(extern, MemoryMapParallelFile);
 
 }  // namespace hako

@@ -121,7 +121,7 @@ class LogOperations : public FileOperations<D, FileT, Options> {
     return self().SynchronizeLocked();
   }
   StatusOr<std::unique_ptr<Log>> CreateLog();
-  // The log that the superblock named, if it is there.
+  // The log that the superblock named, if it exists.
   std::unique_ptr<Log> FindUnread(const log::NamedLog& named) {
     StatusOr<LogFile> file = log_place_.OpenExisting(true);
     auto log = file.ok() ? Log::Open(*std::move(file), named.id, named.secret) : StatusOr<std::unique_ptr<Log>>(file.status());

@@ -7,19 +7,7 @@
 
 namespace hako {
 
-extern template class TreeDBM<PositionalParallelFile>;
-extern template class Operations<TreeDBM<PositionalParallelFile>>;
-extern template class MultiOperations<TreeDBM<PositionalParallelFile>>;
-extern template class TreeCursor<TreeDBM<PositionalParallelFile>,
-                                 tree::PageTree<tree::BufferPool<PositionalParallelFile>, BytewiseComparator>, BytewiseComparator>;
-extern template class FileOperations<TreeDBM<PositionalParallelFile>, PositionalParallelFile, TreeOptions>;
-extern template class LogOperations<TreeDBM<PositionalParallelFile>, PositionalParallelFile, TreeOptions>;
-extern template class OrderedOperations<TreeDBM<PositionalParallelFile>, BytewiseComparator>;
-extern template class TreeOperations<TreeDBM<PositionalParallelFile>, tree::BufferPool<PositionalParallelFile>, BytewiseComparator>;
-extern template class EngineOperations<TreeDBM<PositionalParallelFile>, tree::BufferPool<PositionalParallelFile>,
-                                       tree::PageTree<tree::BufferPool<PositionalParallelFile>, BytewiseComparator>>;
-extern template class tree::PageTree<tree::BufferPool<PositionalParallelFile>, BytewiseComparator>;
-extern template class tree::BufferPool<PositionalParallelFile>;
-extern template class tree::Checkpointer<PositionalParallelFile>;
+HAKO_TREE_DBM_TEMPLATES(extern, PositionalParallelFile);
+HAKO_TREE_DBM_PATH_TEMPLATES(extern, PositionalParallelFile);
 
 }  // namespace hako

@@ -8,7 +8,7 @@
 // with a damaged superblock, index or page map, or one that was cut. Unreadable blocks of the
 // device count as damaged. Every record of the new database has passed its checksum; one damaged
 // record of a hash table costs that record only, one damaged page of a tree the records of that
-// page. The report lists what is damaged (storage/salvage_report.h).
+// page. The report lists the damage (storage/salvage_report.h).
 //
 // Which state it is
 //   HashDBM   the last synchronized state. If the file is the one that a killed process had mapped, in

@@ -214,23 +214,27 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
 #include "hako/dbm/tree_dbm-inl.h"
 #include "hako/dbm/tree_log-inl.h"
 
+// The templates that make up TreeDBM<FileT>, as those of a HashDBM are in dbm/hash_dbm.h.
+#define HAKO_TREE_DBM_TEMPLATES(KEYWORD, FileT)                                                                                       \
+  KEYWORD template class TreeDBM<FileT>;                                                                                              \
+  KEYWORD template class Operations<TreeDBM<FileT>>;                                                                                  \
+  KEYWORD template class MultiOperations<TreeDBM<FileT>>;                                                                             \
+  KEYWORD template class TreeCursor<TreeDBM<FileT>, tree::PageTree<tree::BufferPool<FileT>, BytewiseComparator>, BytewiseComparator>; \
+  KEYWORD template class OrderedOperations<TreeDBM<FileT>, BytewiseComparator>;                                                       \
+  KEYWORD template class TreeOperations<TreeDBM<FileT>, tree::BufferPool<FileT>, BytewiseComparator>;                                 \
+  KEYWORD template class EngineOperations<TreeDBM<FileT>, tree::BufferPool<FileT>,                                                    \
+                                          tree::PageTree<tree::BufferPool<FileT>, BytewiseComparator>>;                               \
+  KEYWORD template class tree::PageTree<tree::BufferPool<FileT>, BytewiseComparator>;                                                 \
+  KEYWORD template class tree::BufferPool<FileT>;                                                                                     \
+  KEYWORD template class tree::Checkpointer<FileT>
+#define HAKO_TREE_DBM_PATH_TEMPLATES(KEYWORD, FileT)                         \
+  KEYWORD template class FileOperations<TreeDBM<FileT>, FileT, TreeOptions>; \
+  KEYWORD template class LogOperations<TreeDBM<FileT>, FileT, TreeOptions>
+
 namespace hako {
 
-// Compiled in the library, where programs would otherwise compile them again. PageTree is left out:
-// a visitor is faster with its own.
-extern template class TreeDBM<>;
-extern template class Operations<TreeDBM<>>;
-extern template class MultiOperations<TreeDBM<>>;
-extern template class TreeCursor<TreeDBM<>, tree::PageTree<tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>,
-                                 BytewiseComparator>;
-extern template class FileOperations<TreeDBM<>, MemoryMapParallelFile, TreeOptions>;
-extern template class LogOperations<TreeDBM<>, MemoryMapParallelFile, TreeOptions>;
-extern template class OrderedOperations<TreeDBM<>, BytewiseComparator>;
-extern template class TreeOperations<TreeDBM<>, tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>;
-extern template class EngineOperations<TreeDBM<>, tree::BufferPool<MemoryMapParallelFile>,
-                                       tree::PageTree<tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>>;
-extern template class tree::PageTree<tree::BufferPool<MemoryMapParallelFile>, BytewiseComparator>;
-extern template class tree::BufferPool<MemoryMapParallelFile>;
-extern template class tree::Checkpointer<MemoryMapParallelFile>;
+// Compiled in the library, where programs would otherwise compile them again.
+HAKO_TREE_DBM_TEMPLATES(extern, MemoryMapParallelFile);
+HAKO_TREE_DBM_PATH_TEMPLATES(extern, MemoryMapParallelFile);
 
 }  // namespace hako

@@ -7,39 +7,6 @@
 namespace hako::hash {
 
 template <class Space>
-HAKO_INLINE BucketIndex<Space>::BucketGuard::BucketGuard(BucketIndex& index, WriterState& writer, std::uint64_t hash, bool heeds_holds)
-    : place(Locate(hash, index.shape())), writer_(&writer) {
-  writer.Enter();
-  line = &index.lines_.Home(place.index);
-  sync::VersionLock(line->header).Lock();
-  if (index.space_.gate().IsBusy() || index.shape().word() != place.shape.word()) [[unlikely]] {
-    place = index.MoveLock(writer, hash, place, heeds_holds);
-    line = &index.lines_.Home(place.index);
-  }
-}
-
-// The table has grown, or the gate is closed, or another thread holds the key. Waits as needed, and
-// exchanges the lock of one bucket for that of another, maybe the same.
-template <class Space>
-typename BucketIndex<Space>::Place BucketIndex<Space>::MoveLock(WriterState& writer, std::uint64_t hash, Place place, bool heeds_holds) {
-  for (;;) {
-    const bool closed = space_.gate().IsClosed();
-    const Place now = Locate(hash, shape());
-    const bool held = heeds_holds && now.index == place.index && space_.gate().IsHeld(hash);
-    if (!closed && !held && now.index == place.index) return now;
-    sync::VersionLock(lines_.Home(place.index).header).Unlock(false);
-    if (closed || held) {
-      writer.Leave();
-      if (held) space_.gate().WaitUntilReleased(hash);
-      space_.gate().WaitUntilOpen();
-      writer.Enter();
-    }
-    place = Locate(hash, shape());
-    sync::VersionLock(lines_.Home(place.index).header).Lock();
-  }
-}
-
-template <class Space>
 Status BucketIndex<Space>::Find(WriterState& writer, const BucketGuard& guard, std::uint64_t hash, std::string_view key, Entry* found) {
   const std::uint16_t tag = guard.place.TagOf(hash);
   unsigned hops = 0;

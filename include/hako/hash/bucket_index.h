@@ -272,43 +272,7 @@ class BucketIndex {
   HAKO_INLINE TableShape shape() const { return TableShape(shape_.load(std::memory_order_acquire)); }
   HAKO_INLINE static Place Locate(std::uint64_t hash, TableShape shape) { return {shape, shape.IndexOf(hash)}; }
 
-  // A writer's access to a bucket: the writer is announced as busy and the bucket is locked, until
-  // the end of the scope. End and Cancel unlock earlier.
-  class BucketGuard {
-   public:
-    // `heeds_holds` = false: ignores a hold of the key (sync/write_gate.h), as the caller does not
-    // change the value, or holds the key itself.
-    HAKO_INLINE BucketGuard(BucketIndex& index, WriterState& writer, std::uint64_t hash, bool heeds_holds = true);
-    // Takes over the lock that another guard handed over.
-    BucketGuard(BucketIndex& index, WriterState& writer, Place home)
-        : line(&index.lines_.Home(home.index)), place(home), writer_(&writer) {}
-    BucketGuard(const BucketGuard&) = delete;
-    HAKO_INLINE ~BucketGuard() {
-      if (line != nullptr) sync::VersionLock(line->header).Unlock(changed);
-      if (writer_ != nullptr) writer_->Leave();
-    }
-    HAKO_INLINE Place HandOver() {
-      line = nullptr;
-      writer_ = nullptr;
-      return place;
-    }
-    // Unlocks without a change, and ends the announcement.
-    HAKO_INLINE void Cancel() {
-      sync::VersionLock(std::exchange(line, nullptr)->header).Unlock(false);
-      std::exchange(writer_, nullptr)->Leave();
-    }
-    // Unlocks and adds to the number of records.
-    HAKO_INLINE void End(BucketIndex& index, std::int64_t delta) {
-      sync::VersionLock(std::exchange(line, nullptr)->header).Unlock(changed);
-      if (delta != 0) index.AddToCount(*writer_, delta);
-    }
-    Line* line;
-    Place place;
-    bool changed = false;
-
-   private:
-    WriterState* writer_;
-  };
+  class BucketGuard;  // hash/bucket_guard-inl.h
 
   StatusOr<Line*> NextLine(Line& line, std::uint32_t header, unsigned* hops) const {
     if (!HasLink(header)) return nullptr;
@@ -415,9 +379,11 @@ class BucketIndex {
 
 #include "hako/hash/bucket_fetch-inl.h"
 #include "hako/hash/bucket_growth-inl.h"
+#include "hako/hash/bucket_guard-inl.h"
 #include "hako/hash/bucket_homes-inl.h"
 #include "hako/hash/bucket_index-inl.h"
 #include "hako/hash/bucket_multi-inl.h"
+#include "hako/hash/bucket_multi_guard-inl.h"
 #include "hako/hash/bucket_passes-inl.h"
 #include "hako/hash/bucket_prefetch-inl.h"
 #include "hako/hash/bucket_redo-inl.h"

@@ -16,10 +16,8 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <memory>
-#include <span>
-#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -30,17 +28,14 @@
 #include "hako/file/file.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/format/stamp.h"
+#include "hako/hash/extent_list.h"
+#include "hako/hash/left_state.h"
+#include "hako/hash/live_state_file.h"
 #include "hako/log/update_log.h"
 #include "hako/storage/superblock_slots.h"
-#include "hako/sync/atomic_bytes.h"
 #include "hako/sync/mutex.h"
 
 namespace hako::hash {
-
-struct Extent {
-  std::uint64_t offset;
-  std::uint64_t bytes;
-};
 
 inline void NameLog(format::HashSuperBlock& super, const log::DatabaseId& id, log::Position from) {
   super.log_id = id;
@@ -59,9 +54,15 @@ enum class FoundState {
 enum class ReadsFrom { kMemory, kDevice };
 
 template <File FileT>
-class ExtentFile {
+class ExtentFile : public LiveStateFile<FileT> {
  public:
-  static constexpr bool kMapped = MappedFile<FileT>;
+  using FileBytes<FileT>::kMapped;
+  using FileBytes<FileT>::Read;
+  using FileBytes<FileT>::Write;
+  using FileBytes<FileT>::FillZero;
+  using LiveStateFile<FileT>::StoreLive;
+  using LiveStateFile<FileT>::StoreSealed;
+  using LiveStateFile<FileT>::LoadSealed;
   static constexpr storage::FileKind kKind{"hash", format::kHashFileMagic, format::kHashFileOldest, format::kHashFileVersion};
 
   static StatusOr<std::unique_ptr<ExtentFile>> Open(FileT file, int align_pow, std::uint64_t hash_seed) {
@@ -71,75 +72,15 @@ class ExtentFile {
     return self;
   }
 
-  FileT& file() { return file_; }
-  const FileT& file() const { return file_; }
   FoundState found() const { return found_; }
   const format::HashSuperBlock& super() const { return super_; }
   std::uint64_t tail() const { return tail_.load(std::memory_order_acquire); }
-  // The first byte of the map. REQUIRES: kMapped
-  std::byte* base() const { return base_; }
-
-  // Stores or loads a field of the live state, which survives the process only if the kernel maps
-  // the file.
-  void StoreLive(std::uint64_t format::LiveState::*field, std::uint64_t value) {
-    std::atomic_ref(live_->*field).store(value, std::memory_order_release);
-  }
-  std::uint64_t LoadLive(std::uint64_t format::LiveState::*field) const {
-    return std::atomic_ref(live_->*field).load(std::memory_order_acquire);
-  }
-  // The same of a field that is sealed; a value that fails its check is loaded as all bits set.
-  void StoreSealed(std::uint64_t format::LiveState::*field, std::uint64_t value) { StoreLive(field, format::SealLive(value)); }
-  std::uint64_t LoadSealed(std::uint64_t format::LiveState::*field) const { return format::UnsealLive(LoadLive(field)); }
-  std::uint32_t* index_extents() { return index_extents_; }
-  // REQUIRES: kMapped
-  std::atomic_ref<std::uint64_t> IntentWord(unsigned i) const {
-    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(base_ + format::kIntentsOffset + i * format::kIntentDistance));
-  }
-
-  // Whether the live state was left by a killed process, and counts.
-  static bool IsOf(const format::LiveState& live, const FileIdentity& identity) {
-    return live.in_use == 1 && live.boot_id == identity.boot_id && live.device == identity.device && live.inode == identity.inode &&
-           live.poisoned == 0;
-  }
-
-  // The identity as the superblock names it.
-  static std::uint64_t CheckOf(const FileIdentity& identity) {
-    return Hash64(&identity.boot_id, sizeof(identity.boot_id), MixBits(identity.device) ^ identity.inode) | 1;
-  }
-  // The field of the live state that is damaged, nullptr if there is none. Only known if the process
-  // that mapped the file last did so in this boot: otherwise the device may have any of its states.
-  // REQUIRES: the file was not closed
-  static const char* DamagedField(const format::LiveState& live, const format::HashSuperBlock& super, const FileIdentity& identity,
-                                  std::uint64_t size) {
-    const bool is_here = super.map_identity == CheckOf(identity);
-    const bool is_published = live.published == format::kPublished, is_withdrawn = live.published == format::kWithdrawn;
-    const bool is_new = super.sequence == 1 && live.in_use == 0 && live.published == 0;  // nothing is stored yet
-    if (is_here && !is_published && !is_withdrawn && !is_new) return "published";
-    if (is_here && live.in_use != 1 && (is_published || live.in_use != 0)) return "in_use";
-    if (live.in_use != 1) return nullptr;
-    const bool is_of = live.boot_id == identity.boot_id && live.device == identity.device && live.inode == identity.inode;
-    if (is_here && !is_of) return "identity";
-    if (is_here && live.poisoned != 0 && live.poisoned != format::kPoisoned) return "poisoned";
-    if (!IsOf(live, identity)) return nullptr;
-    const std::uint64_t tail = format::UnsealLive(live.tail),
-                        tail_max = std::uint64_t{1} << (32 + std::min<std::uint32_t>(super.align_pow, 6));
-    if (tail < super.tail || tail % format::kExtentUnit != 0 || tail > std::min(size, tail_max)) return "tail";
-    if (format::UnsealLive(live.index_extents) > format::kIndexExtentsMax) return "index_extents";
-    if (format::UnsealLive(live.num_lines) == ~std::uint64_t{0}) return "num_lines";
-    if (format::UnsealLive(live.epoch) == ~std::uint64_t{0}) return "epoch";
-    if (format::UnsealLive(live.oldest_retired_epoch) == ~std::uint64_t{0}) return "oldest_retired_epoch";
-    return live.clearing != 0 && live.clearing != format::kClearing ? "clearing" : nullptr;
-  }
 
   // Withdraws the live state, and makes it that of the superblock, as far as it is used before it is
   // published.
-  void ResetLiveState() {
-    WithdrawLiveState();
-    if constexpr (kMapped) {
-      for (unsigned i = 0; i < format::kIntentWords; ++i) IntentWord(i).store(0, std::memory_order_release);
-    }
-    StoreLive(&format::LiveState::applied_index, super_.applied_index);
-  }
+  void ResetLiveState() { LiveStateFile<FileT>::ResetLiveState(super_.applied_index); }
+  // From now on the live state counts if the process dies. Call when everything it names exists.
+  void PublishLiveState() { LiveStateFile<FileT>::PublishLiveState(tail()); }
 
   // The log that the superblock names.
   log::NamedLog LogInFile() const { return {super_.log_id, {super_.log_lsn, super_.log_sequence}, super_.secret}; }
@@ -147,7 +88,7 @@ class ExtentFile {
   // Marks the file durably as in use, with stamps of epochs up to `last_epoch`. Call before any other
   // change.
   Status MarkInUse(std::uint64_t last_epoch) {
-    if constexpr (!kMapped) HAKO_RETURN_IF_ERROR(ForgetLiveState());
+    if constexpr (!kMapped) HAKO_RETURN_IF_ERROR(this->ForgetLiveState());
     if (found_ == FoundState::kKilled) StoreLive(&format::LiveState::published, format::kPublished);  // of an older file
     NameMap();
     super_.clean = 0;
@@ -159,27 +100,6 @@ class ExtentFile {
   std::uint64_t last_epoch() const {
     const std::uint64_t s = super_.epoch;
     return std::clamp<std::uint64_t>(super_.last_epoch, s + 2, s + format::kEpochsAhead - 1);
-  }
-
-  // From now on the live state counts if the process dies. Call when everything it names exists.
-  void PublishLiveState() {
-    StoreLive(&format::LiveState::clearing, 0);  // a Clear that an earlier process did not finish
-    if constexpr (KernelBackedFile<FileT>) {
-      const FileIdentity identity = file_.Identity();
-      live_->boot_id = identity.boot_id;
-      StoreLive(&format::LiveState::device, identity.device);
-      StoreLive(&format::LiveState::inode, identity.inode);
-    }
-    StoreSealed(&format::LiveState::tail, tail());
-    StoreLive(&format::LiveState::poisoned, 0);
-    StoreLive(&format::LiveState::in_use, 1);
-    StoreLive(&format::LiveState::published, format::kPublished);
-  }
-
-  // From now on the last synced state counts if the process dies.
-  void WithdrawLiveState() {
-    StoreLive(&format::LiveState::published, format::kWithdrawn);
-    StoreLive(&format::LiveState::in_use, 0);
   }
 
   // After a failed sync the page cache may have dropped dirty pages, so the live state no longer
@@ -204,7 +124,7 @@ class ExtentFile {
     std::uint64_t offset;
     {
       sync::MutexLock lock(mutex_);
-      while ((offset = TakeFree(bytes)) == 0) {
+      while ((offset = free_.TakeFree(bytes)) == 0) {
         HAKO_ASSIGN_OR_RETURN(offset, Append(bytes));
         if (offset != 0) return offset;
         sync::MutexUnlock unlocked(mutex_);
@@ -235,31 +155,26 @@ class ExtentFile {
   // already free or of the index: the file is damaged.
   void Free(Extent extent) {
     sync::MutexLock lock(mutex_);
-    if (!Overlaps(free_extents_, extent) && !IndexHas(extent)) AddFree(extent);
+    if (!free_.Overlaps(extent) && !IndexHas(extent)) free_.AddFree(extent);
   }
   std::vector<Extent> free_extents() const {
     sync::MutexLock lock(mutex_);
-    return free_extents_;
+    return free_.extents();
   }
   std::uint64_t free_extent_bytes() const {
     sync::MutexLock lock(mutex_);
-    std::uint64_t bytes = 0;
-    for (const Extent& extent : free_extents_) bytes += extent.bytes;
-    return bytes;
+    return free_.bytes();
   }
 
   bool EndsInFreeExtent() const {
     sync::MutexLock lock(mutex_);
-    return !free_extents_.empty() && free_extents_.back().offset + free_extents_.back().bytes == tail();
+    return free_.EndsAt(tail());
   }
   // Lowers the tail below free extents at the end. REQUIRES: no other thread uses the file; the
   // space above is zero or will be cut off.
   void LowerTail() {
     sync::MutexLock lock(mutex_);
-    while (!free_extents_.empty() && free_extents_.back().offset + free_extents_.back().bytes == tail()) {
-      SetTail(free_extents_.back().offset);
-      free_extents_.pop_back();
-    }
+    while (free_.EndsAt(tail())) SetTail(free_.PopLast());
   }
   void SetTail(std::uint64_t tail) {
     tail_.store(tail, std::memory_order_release);
@@ -272,17 +187,17 @@ class ExtentFile {
   // one.
   bool AddIndexExtent(Extent extent) {
     sync::MutexLock lock(index_mutex_);
-    if (Overlaps(index_, extent)) return false;
-    index_.insert(After(index_, extent.offset), extent);
+    if (index_.Overlaps(extent)) return false;
+    index_.Insert(extent);
     return true;
   }
   void ForgetIndexExtents() {
     sync::MutexLock lock(index_mutex_);
-    index_.clear();
+    index_.Clear();
   }
   bool IndexHas(Extent extent) const {  // or a part of it
     sync::MutexLock lock(index_mutex_);
-    return Overlaps(index_, extent);
+    return index_.Overlaps(extent);
   }
 
   // The size of the heap extent at `offset`; 0 if there is none.
@@ -300,15 +215,6 @@ class ExtentFile {
     return fits && !IndexHas({offset, bytes}) ? bytes : 0;
   }
 
-  // Makes the range read as zero.
-  Status FillZero(std::uint64_t offset, std::uint64_t bytes) {
-    static constexpr std::array<char, 4096> kZeros{};
-    for (std::uint64_t at = offset; at < offset + bytes; at += kZeros.size()) {
-      HAKO_RETURN_IF_ERROR(Write(at, {kZeros.data(), kZeros.size()}));
-    }
-    return absl::OkStatus();
-  }
-
   // Clears the header, so that no heap extent is found at `offset`.
   Status ForgetHeapExtent(std::uint64_t offset) {
     static constexpr std::array<char, sizeof(format::HeapExtentHeader)> kZeros{};
@@ -322,58 +228,20 @@ class ExtentFile {
     return IsHeader(offset, header) ? ForgetHeapExtent(offset) : absl::OkStatus();
   }
 
-  Status Read(std::uint64_t offset, char* out, std::uint64_t size) const {
-    if constexpr (kMapped) {
-      if (offset > file_.Size() || size > file_.Size() - offset)
-        return absl::OutOfRangeError(absl::StrCat("a read beyond the end of the file at offset ", offset));
-      if constexpr (requires { file_.Prefetch(offset, size); }) {
-        if (size >= format::kExtentAlignment) file_.Prefetch(offset, size);
-      }
-      sync::LoadShared(out, reinterpret_cast<const char*>(base_) + offset, size);
-      return absl::OkStatus();
-    } else {
-      return file_.ReadAt(offset, {reinterpret_cast<std::byte*>(out), size});
-    }
-  }
-  // The same from the device, where the file can (file/file.h).
-  Status ReadDevice(std::uint64_t offset, char* out, std::uint64_t size) const {
-    if constexpr (DeviceFile<FileT>) {
-      return file_.ReadDevice(offset, {reinterpret_cast<std::byte*>(out), size});
-    } else {
-      return Read(offset, out, size);
-    }
-  }
-  Status Write(std::uint64_t offset, std::string_view bytes) {
-    if constexpr (kMapped) {
-      sync::StoreShared(reinterpret_cast<char*>(base_) + offset, bytes.data(), bytes.size());
-      return absl::OkStatus();
-    } else {
-      return file_.WriteAt(offset, {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()});
-    }
-  }
-
  private:
+  using FileBytes<FileT>::file_;
+  using LiveStateFile<FileT>::live_;
   static constexpr std::uint64_t kGrowthStep = 8 << 20;  // most growth at once under mutex_
 
   bool IsHeader(std::uint64_t offset, const format::HeapExtentHeader& header) const {
     return header.magic == format::kHeapExtentMagic && header.check == header.CheckAt(offset, super_.secret);
   }
 
-  // For lists sorted by offset without overlaps.
-  static std::vector<Extent>::const_iterator After(const std::vector<Extent>& extents, std::uint64_t offset) {
-    return std::ranges::upper_bound(extents, offset, {}, &Extent::offset);
-  }
-  static bool Overlaps(const std::vector<Extent>& extents, Extent extent) {
-    const auto next = After(extents, extent.offset);
-    if (next != extents.end() && next->offset - extent.offset < extent.bytes) return true;
-    return next != extents.begin() && (next - 1)->bytes > extent.offset - (next - 1)->offset;
-  }
-
   // Appends an extent at the tail, and grows the file for it. Returns 0 after a step of that, if it
   // needs several: other threads can allocate between two steps.
   StatusOr<std::uint64_t> Append(std::uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const std::uint64_t before = tail(), size = file_.Size();
-    const std::uint64_t offset = before == format::kFirstExtent ? before : AlignFor(bytes, before);
+    const std::uint64_t offset = before == format::kFirstExtent ? before : ExtentList::AlignFor(bytes, before);
     const std::uint64_t limit = std::uint64_t{1} << (32 + super_.align_pow);
     if (offset > limit || bytes > limit - offset)
       return absl::ResourceExhaustedError(absl::StrCat("the file has reached its limit of ", limit, " bytes (HashOptions::align_pow)"));
@@ -388,43 +256,11 @@ class ExtentFile {
     if constexpr (requires { file_.Prefault(offset, bytes); }) {
       if (bytes <= kGrowthStep) file_.Prefault(offset, bytes);
     }
-    AddFree({before, offset - before});
+    free_.AddFree({before, offset - before});
     SetTail(offset + bytes);
     return offset;
   }
-  static std::uint64_t AlignFor(std::uint64_t bytes, std::uint64_t offset) {
-    const std::uint64_t alignment = bytes < format::kExtentAlignment ? format::kExtentUnit : format::kExtentAlignment;
-    return (offset + alignment - 1) & ~(alignment - 1);
-  }
-  void AddFree(Extent extent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (extent.bytes == 0) return;
-    auto here = free_extents_.insert(After(free_extents_, extent.offset), extent);
-    if (const auto after = here + 1; after != free_extents_.end() && here->offset + here->bytes == after->offset) {
-      here->bytes += after->bytes;
-      free_extents_.erase(after);
-    }
-    if (here != free_extents_.begin() && (here - 1)->offset + (here - 1)->bytes == here->offset) {
-      (here - 1)->bytes += here->bytes;
-      free_extents_.erase(here);
-    }
-  }
-  // Takes the lowest free extent that is large enough, or a part of it; 0 if there is none.
-  std::uint64_t TakeFree(std::uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    free_extents_.reserve(free_extents_.size() + 1);  // now, as a part must not get lost
-    const auto fits = [bytes](const Extent& e) { return AlignFor(bytes, e.offset) + bytes <= e.offset + e.bytes; };
-    const auto found = std::ranges::find_if(free_extents_, fits);
-    if (found == free_extents_.end()) return 0;
-    const Extent extent = *found;
-    const std::uint64_t offset = AlignFor(bytes, extent.offset), end = offset + bytes;
-    free_extents_.erase(found);
-    AddFree({extent.offset, offset - extent.offset});
-    AddFree({end, extent.offset + extent.bytes - end});
-    return offset;
-  }
-
-  explicit ExtentFile(FileT file) : file_(std::move(file)) {
-    if constexpr (kMapped) base_ = file_.MutableView(0, 0).data();
-  }
+  explicit ExtentFile(FileT file) : LiveStateFile<FileT>(std::move(file)) {}
 
   // Names the page cache that the live state is stored to.
   void NameMap() {
@@ -435,7 +271,7 @@ class ExtentFile {
   Status Initialize(int align_pow, std::uint64_t hash_seed) {
     found_ = FoundState::kNew;
     HAKO_RETURN_IF_ERROR(file_.Resize(format::kFirstExtent));
-    Attach();
+    this->AttachLiveState();
     super_ = {};
     super_.magic = format::kHashFileMagic;
     super_.version = format::kHashFileVersion;
@@ -466,7 +302,7 @@ class ExtentFile {
       return bad("tail", offsetof(format::HashSuperBlock, tail));
     if (super_.tail > size) return DataLossError("the file is truncated: its records extend beyond its end", size);
     if (super_.index_extents > format::kIndexExtentsMax) return bad("index extents", offsetof(format::HashSuperBlock, index_extents));
-    Attach();
+    this->AttachLiveState();
     tail_.store(super_.tail);
     found_ = FoundState::kCrashed;
     if (super_.clean == 1) {
@@ -475,54 +311,20 @@ class ExtentFile {
     } else if constexpr (requires { file_.MapIdentity(); }) {
       format::LiveState left;
       HAKO_RETURN_IF_ERROR(Read(format::kLiveStateOffset, reinterpret_cast<char*>(&left), sizeof(left)));
-      HAKO_RETURN_IF_ERROR(CheckLiveState(left, file_.MapIdentity()));
+      HAKO_RETURN_IF_ERROR(CheckLiveState(left, super_, file_.MapIdentity(), size));
       if (IsOf(left, file_.MapIdentity())) {
         return absl::FailedPreconditionError(
             "a killed process had the file mapped, and its updates may be in memory only: open it as a MemoryMapParallelFile, and close "
             "it");
       }
     } else if constexpr (kMapped && KernelBackedFile<FileT>) {
-      HAKO_RETURN_IF_ERROR(CheckLiveState(*live_, file_.Identity()));
+      HAKO_RETURN_IF_ERROR(CheckLiveState(*live_, super_, file_.Identity(), size));
       if (IsOf(*live_, file_.Identity())) {
         tail_.store(LoadSealed(&format::LiveState::tail));
         found_ = FoundState::kKilled;
       }
     }
     return absl::OkStatus();
-  }
-
-  // A damaged live state is not taken for none: updates that were acknowledged would be dropped.
-  Status CheckLiveState(const format::LiveState& live, const FileIdentity& identity) const {
-    const char* const field = DamagedField(live, super_, identity, file_.Size());
-    if (field == nullptr) return absl::OkStatus();
-    return absl::DataLossError(absl::StrCat("the live state at offset ", format::kLiveStateOffset,
-                                            ", which a killed process has left, is damaged: ", field,
-                                            "; hako salvage finds the records of the last synchronization"));
-  }
-
-  // What a process has left that had the file mapped counts no more.
-  Status ForgetLiveState() {
-    static constexpr format::LiveState kNone = [] {
-      format::LiveState none{};
-      none.published = format::kWithdrawn;
-      return none;
-    }();
-    format::LiveState left;
-    HAKO_RETURN_IF_ERROR(Read(format::kLiveStateOffset, reinterpret_cast<char*>(&left), sizeof(left)));
-    if (left.in_use == 0 && left.published != format::kPublished) return absl::OkStatus();
-    return Write(format::kLiveStateOffset, {reinterpret_cast<const char*>(&kNone), sizeof(kNone)});
-  }
-
-  // The live state and the table of index extents are used in place if the file is mapped.
-  void Attach() {
-    if constexpr (kMapped) {
-      live_ = reinterpret_cast<format::LiveState*>(base_ + format::kLiveStateOffset);
-      index_extents_ = reinterpret_cast<std::uint32_t*>(base_ + format::kIndexExtentsOffset);
-    } else {
-      own_live_ = std::make_unique<OwnLive>();
-      live_ = &own_live_->state;
-      index_extents_ = own_live_->index_extents.data();
-    }
   }
 
   Status Commit() {
@@ -535,23 +337,13 @@ class ExtentFile {
     return Write((super_.sequence + 1) % 2 * storage::kSlotDistance, bytes);
   }
 
-  struct OwnLive {
-    format::LiveState state{};
-    std::array<std::uint32_t, format::kIndexExtentsMax> index_extents{};
-  };
-
-  FileT file_;
-  std::byte* base_ = nullptr;
   FoundState found_ = FoundState::kNew;
   format::HashSuperBlock super_;
-  format::LiveState* live_ = nullptr;
-  std::uint32_t* index_extents_ = nullptr;
-  std::unique_ptr<OwnLive> own_live_;
   std::atomic<std::uint64_t> tail_{0};
   mutable sync::Mutex mutex_;
-  std::vector<Extent> free_extents_ ABSL_GUARDED_BY(mutex_);  // by offset, none adjacent
+  ExtentList free_ ABSL_GUARDED_BY(mutex_);
   mutable sync::Mutex index_mutex_ ABSL_ACQUIRED_AFTER(mutex_);
-  std::vector<Extent> index_ ABSL_GUARDED_BY(index_mutex_);  // index extents of a mapped file, by offset
+  ExtentList index_ ABSL_GUARDED_BY(index_mutex_);  // index extents of a mapped file
 };
 
 }  // namespace hako::hash

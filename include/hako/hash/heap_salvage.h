@@ -21,7 +21,7 @@
 //   as many, and none looks damaged          the stamps are right: all are shown
 //   otherwise                                undecided: all are shown, and the contradicted ones are
 //                                            listed and noted
-// If the live record of the key is there too, the caller is shown both.
+// If the live record of the key exists too, the caller is shown both.
 //
 // Takes the memory of the index, and 12 bytes a record in case 1; otherwise 4 bytes for each
 // contradicted record, and some 40 for each bucket that was compared with it. Not thread-safe.
@@ -116,9 +116,9 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     }
     format::LiveState live{};
     const bool is_read = source.ReadAt(format::kLiveStateOffset, std::as_writable_bytes(std::span(&live, 1))).ok();
-    const bool is_here = identity && super.map_identity == ExtentFile<Source>::CheckOf(*identity);
-    const char* const damaged = identity ? ExtentFile<Source>::DamagedField(live, super, *identity, source.end()) : nullptr;
-    const bool is_of = is_read && identity && damaged == nullptr && ExtentFile<Source>::IsOf(live, *identity);
+    const bool is_here = identity && super.map_identity == CheckOf(*identity);
+    const char* const damaged = identity ? DamagedField(live, super, *identity, source.end()) : nullptr;
+    const bool is_of = is_read && identity && damaged == nullptr && IsOf(live, *identity);
     for (auto field : {&format::LiveState::epoch, &format::LiveState::tail}) live.*field = format::UnsealLive(live.*field);
     const bool counts =
         is_of && live.epoch > super.epoch && live.epoch - super.epoch < format::kEpochsAhead && live.clearing != format::kClearing;

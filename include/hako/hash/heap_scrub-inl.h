@@ -112,7 +112,7 @@ void HeapScrub<Index, Space>::LookUp(WriterState& writer, ScrubProgress* progres
 }
 
 // A record that looked live while no entry named it: it may have been replaced, or removed, between
-// the two looks. What a killed process has left is found by the harvest.
+// the two looks. Blocks that a killed process has left are found by the harvest.
 template <class Index, class Space>
 void HeapScrub<Index, Space>::CheckOrphan(WriterState& writer, const Record& record, ScrubProgress* progress) {
   if (!heap_.AcceptsWrites() || !heap_.HarvestIsOver()) return;

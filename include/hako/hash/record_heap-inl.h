@@ -181,6 +181,15 @@ void RecordHeap<FileT>::Revive(std::uint32_t handle, format::Stamp stamp) {
 }
 
 template <File FileT>
+void RecordHeap<FileT>::Wait(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
+  const unsigned size_class = ClassOf(key_size, value_size);
+  pool_->Push(writer.free, FreeBlockPool::kWaiting + size_class, handle);
+  writer.waiting_bytes += BytesOf(size_class);
+  if (!pool_->IsSmall(size_class)) [[unlikely]]
+    WaitLarge(BytesOf(size_class));
+}
+
+template <File FileT>
 void RecordHeap<FileT>::Retire(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths) {
   Status status;
   const format::Stamp stamp = LoadStamp(handle, &status);

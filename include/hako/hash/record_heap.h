@@ -23,7 +23,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -32,7 +31,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -277,19 +275,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // pinned.
   void ReleaseExtents();
   // While a pin exists no heap extent is returned to the file, so a list of them stays valid.
-  class ExtentPin {
-   public:
-    explicit ExtentPin(RecordHeap& heap) : heap_(heap) { Add(1); }
-    ExtentPin(const ExtentPin&) = delete;
-    ~ExtentPin() { Add(-1); }
-
-   private:
-    void Add(int n) {
-      std::lock_guard lock(heap_.extents_mutex_);
-      heap_.extent_pins_ += n;
-    }
-    RecordHeap& heap_;
-  };
+  class ExtentPin;  // hash/record_pin-inl.h
   // Moves the threads' free blocks and chunks to the shared pool. REQUIRES: writers kept out
   template <class ForEachWriter>
   void GatherFree(ForEachWriter&& for_each_writer);
@@ -354,13 +340,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   bool IsFrozen(std::uint32_t handle) const {
     return OffsetOf(handle) >= harvest_next_.load(std::memory_order_relaxed) && OffsetOf(handle) < harvest_end_;
   }
-  void Wait(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size) {
-    const unsigned size_class = ClassOf(key_size, value_size);
-    pool_->Push(writer.free, FreeBlockPool::kWaiting + size_class, handle);
-    writer.waiting_bytes += BytesOf(size_class);
-    if (!pool_->IsSmall(size_class)) [[unlikely]]
-      WaitLarge(BytesOf(size_class));
-  }
+  void Wait(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
   [[gnu::noinline]] void WaitLarge(std::uint64_t bytes) {
     reclaimer_.Add(bytes, [this] { return AllLive(); });
   }

@@ -5,6 +5,21 @@
 
 namespace hako::hash {
 
+template <File FileT>
+class RecordHeap<FileT>::ExtentPin {
+ public:
+  explicit ExtentPin(RecordHeap& heap) : heap_(heap) { Add(1); }
+  ExtentPin(const ExtentPin&) = delete;
+  ~ExtentPin() { Add(-1); }
+
+ private:
+  void Add(int n) {
+    std::lock_guard lock(heap_.extents_mutex_);
+    heap_.extent_pins_ += n;
+  }
+  RecordHeap& heap_;
+};
+
 // Moves all free blocks to the pool, which from now on records the blocks that it hands out.
 template <File FileT>
 template <class ForEachWriter>

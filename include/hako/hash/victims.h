@@ -43,7 +43,7 @@ class Victims {
     }
     is_on_.store(true, std::memory_order_release);
   }
-  // Returns what was held back.
+  // Returns the blocks that were held back.
   std::vector<Run> End() {
     is_on_.store(false, std::memory_order_release);
     units_.clear();

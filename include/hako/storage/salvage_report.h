@@ -1,4 +1,4 @@
-// What a salvage has found (dbm/salvage.h).
+// The report of a salvage (dbm/salvage.h).
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace hako {
 
-// The result of a salvage: what the new database has, and what was lost.
+// The result of a salvage: the contents of the new database, and the losses.
 struct SalvageReport {
   // The kinds of damaged places.
   enum class Kind {

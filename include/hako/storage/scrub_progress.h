@@ -1,4 +1,4 @@
-// What a scrub is asked to do, and what it has found (HashDBM::Scrub, TreeDBM::Scrub).
+// The options of a scrub, and its findings (HashDBM::Scrub, TreeDBM::Scrub).
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ auto BufferPool<FileT, Codec>::Create(std::unique_ptr<PageStore<FileT>> store, P
       new BufferPool(std::move(store), std::move(arena), std::move(states), std::move(dirty), limits, std::move(ask)));
   if (const std::uint32_t root = super.root; root != 0) {
     std::atomic_ref(pool->lines_[root].version).store(sync::VersionLock::kLocked);
-    pool->Expect(root, pool->HashOfBounds({}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh));
+    pool->bounds_.Store(root, {}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh);
     HAKO_RETURN_IF_ERROR(pool->LoadPage(root, -1, false));
   }
   // If many ids are free, they are found now and used first; otherwise the first checkpoint finds
@@ -139,8 +139,7 @@ StatusOr<PageImage> BufferPool<FileT, Codec>::Parse(const Arrived& page, int lev
   HAKO_ASSIGN_OR_RETURN(PageImage image, PageImage::Parse(page.id, bytes, limits_.order, arena_->page_end()));
   if (level >= 0 && image.shape().level() != static_cast<unsigned>(level))
     return absl::DataLossError(absl::StrCat("page ", page.id, ": level does not match the parent"));
-  if (!HasExpectedBounds(page.id, image))
-    return absl::DataLossError(absl::StrCat("page ", page.id, ": fence keys do not match the parent"));
+  if (!bounds_.Match(page.id, image)) return absl::DataLossError(absl::StrCat("page ", page.id, ": fence keys do not match the parent"));
   return image;
 }
 
@@ -177,7 +176,7 @@ bool BufferPool<FileT, Codec>::RegisterChildren(const PageImage& image) {
     const std::string_view high = is_last ? image.high() : image.Key(i + 1, limits_.order, buffers[i % 2]);
     const unsigned edges =
         (i == 0 ? image.edges() & format::PageTail::kNoLow : 0) | (is_last ? image.edges() & format::PageTail::kNoHigh : 0);
-    Expect(id, HashOfBounds(low, high, edges));
+    bounds_.Store(id, low, high, edges);
     low = high;
   }
   return true;

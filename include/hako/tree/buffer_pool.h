@@ -52,10 +52,8 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
-#include "hako/base/hash.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/page_codec.h"
-#include "hako/base/random_seed.h"
 #include "hako/base/status.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/format/page_format.h"
@@ -66,6 +64,7 @@
 #include "hako/sync/write_gate.h"
 #include "hako/tree/checkpoint_progress.h"
 #include "hako/tree/dirty_pages.h"
+#include "hako/tree/expected_bounds.h"
 #include "hako/tree/lock_order.h"
 #include "hako/tree/long_values.h"
 #include "hako/tree/page_arena.h"
@@ -338,22 +337,6 @@ class BufferPool {
     if (!states_.Has(id, PageStates::kListed)) states_.SetFlag(id, PageStates::kListed, TryPushBack(resident_, id));
     return states_.Has(id, PageStates::kListed);
   }
-  // In place of hints, the line of a page that was not loaded yet stores a hash of the fences that
-  // its parent has for it. For an evicted page it stores 0: its fences were checked, and do not
-  // change while it is evicted.
-  std::uint64_t HashOfBounds(std::string_view low, std::string_view high, unsigned edges) const {
-    return MixBits(Hash64(low, bounds_seed_) + edges) ^ Hash64(high, bounds_seed_);
-  }
-  void Expect(std::uint32_t id, std::uint64_t hash) {
-    for (const unsigned i : {0u, 1u}) {
-      std::atomic_ref(lines_[id].hints[i]).store(static_cast<std::int32_t>(hash >> 32 * i), std::memory_order_relaxed);
-    }
-  }
-  bool HasExpectedBounds(std::uint32_t id, const PageImage& image) const {
-    const auto half = [&](unsigned i) { return std::uint64_t{static_cast<std::uint32_t>(lines_[id].hints[i])} << 32 * i; };
-    const std::uint64_t expected = half(0) | half(1);
-    return expected == 0 || expected == HashOfBounds(image.low(), image.high(), image.edges());
-  }
   void Install(std::span<Arrived> pages, const HowToInstall& how);
   StatusOr<PageImage> Parse(const Arrived& page, int level, std::span<std::byte> unpacked) const;
   Status FindPlace(std::uint32_t id, const PageImage& image, bool must, std::uint32_t* unit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(states_.mutex);
@@ -374,7 +357,7 @@ class BufferPool {
   Line* const lines_;
   char* const memory_;
   const PoolLimits limits_;
-  const std::uint64_t bounds_seed_ = RandomSeed();
+  const ExpectedBounds bounds_{lines_};
   std::uint32_t root_;
   sync::WriteGate gate_;
 

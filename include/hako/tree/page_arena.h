@@ -1,31 +1,25 @@
 // Pages in memory, each only as large as it must be: the space of BabyDBM (tree/page_space.h).
 //
-// Page memory consists of runs of 128-byte units in one arena. Free runs are in bins by size and
-// are joined with their free neighbours when they are freed (boundary tags: Knuth, TAOCP 2.5), so
-// pages can grow and shrink by single units with little waste between them. The lines that name
-// pages lie in a separate arena and never move. Values too long for a page are malloc blocks, which
-// are copied, read and freed while no page is locked (tree/shared_value.h).
+// Page memory consists of runs of 128-byte units in one arena, free ones (tree/unit_runs.h) and those
+// of pages. So pages can grow and shrink by single units with little waste between them. The lines
+// that name pages lie in a separate arena and never move. Values too long for a page are malloc
+// blocks, which are copied, read and freed while no page is locked (tree/shared_value.h).
 //
 // Invariants
-//   1. A unit belongs to one page or to one free run. No two free runs are adjacent.
-//   2. A free run begins with a Run, and its last four bytes are its size. `edge_` has a bit for
-//      its first and for its last unit, and for no other unit.
-//   3. All memory stays readable: a reader that still reads a freed page sees other bytes, and then
+//   1. A unit belongs to one page or to one free run.
+//   2. All memory stays readable: a reader that still reads a freed page sees other bytes, and then
 //      a version that has moved on.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "hako/base/inline.h"
@@ -33,7 +27,6 @@
 #include "hako/base/status.h"
 #include "hako/format/page_format.h"
 #include "hako/storage/arena.h"
-#include "hako/sync/atomic_bytes.h"
 #include "hako/sync/mutex.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
@@ -41,6 +34,7 @@
 #include "hako/tree/lock_order.h"
 #include "hako/tree/page_space.h"
 #include "hako/tree/shared_value.h"
+#include "hako/tree/unit_runs.h"
 
 namespace hako::tree {
 
@@ -154,8 +148,8 @@ class PageArena {
     HAKO_TRY { run = FindRun(units, limit); }
     HAKO_CATCH_NO_MEMORY()
     if (run == 0) return 0;
-    const std::uint32_t size = Unlink(run);
-    if (size > units) Link(run + units, size - units);
+    const std::uint32_t size = runs_.Unlink(run);
+    if (size > units) runs_.Link(run + units, size - units);
     free_units_ -= units;
     return run;
   }
@@ -170,14 +164,13 @@ class PageArena {
     sync::MutexLock lock(mutex_);
     const auto end = static_cast<std::uint32_t>(page_arena_->end() / format::kPageUnit);
     retreat_ = kNoRetreat;
-    if (!IsEdge(end - 1)) return;
-    std::uint32_t units;
-    std::memcpy(&units, At(end) - sizeof(units), sizeof(units));
-    const std::uint32_t first = end - Unlink(end - units);
+    const std::uint32_t first = runs_.BeginOfRunBefore(end);
+    if (first == end) return;
+    const std::uint32_t units = runs_.Unlink(first);
     page_arena_->Shrink(std::uint64_t{first} * format::kPageUnit);
     const auto left = static_cast<std::uint32_t>(page_arena_->end() / format::kPageUnit) - first;
     free_units_ -= units - left;
-    if (left > 0) Link(first, left);
+    if (left > 0) runs_.Link(first, left);
   }
 
   // Whether pages of this many bytes in all are likely to fit.
@@ -189,7 +182,7 @@ class PageArena {
   void Free(std::uint32_t first, unsigned units) {
     sync::MutexLock lock(mutex_);
     free_units_ += units;
-    GiveBackPages(Join(first, units), first, units);
+    GiveBackPages(runs_.Join(first, units), first, units);
   }
 
   // Finishes operations on long values, in Finish or the destructor: fills those that were stored
@@ -271,43 +264,14 @@ class PageArena {
         lines_(reinterpret_cast<Line*>(line_arena_->base())) {}
 
  private:
-  struct Run {
-    std::uint32_t units, before, after;  // in its bin
-  };
   static constexpr std::uint64_t kPagesMin = std::uint64_t{1} << 16;
-  static constexpr unsigned kBins = 64;  // the last has all runs of at least this many units
   static constexpr std::uint64_t kHugePage = 2 << 20;
   static constexpr std::uint32_t kNoRetreat = ~std::uint32_t{0};
-
-  char* At(std::uint32_t unit) const { return base_ + std::uint64_t{unit} * format::kPageUnit; }
-  static unsigned BinOf(std::uint32_t units) { return units < kBins ? units - 1 : kBins - 1; }
-  Run Load(std::uint32_t run) const {
-    Run loaded;
-    std::memcpy(&loaded, At(run), sizeof(loaded));
-    return loaded;
-  }
-  void Store(std::uint32_t run, const Run& content) {
-    sync::StoreShared(At(run), reinterpret_cast<const char*>(&content), sizeof(content));
-  }
-
-  bool IsEdge(std::uint32_t unit) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return unit / 64 < edge_.size() && (edge_[unit / 64] >> unit % 64 & 1) != 0;
-  }
-  void FlipEdge(std::uint32_t unit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (unit / 64 >= edge_.size()) edge_.resize(unit / 64 + 64);
-    edge_[unit / 64] ^= std::uint64_t{1} << unit % 64;
-  }
 
   // The smallest free run that fits, as far as the bins distinguish sizes.
   std::uint32_t FindRun(unsigned units, std::uint64_t limit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (;;) {
-      for (std::uint64_t bins = nonempty_ >> BinOf(units) << BinOf(units); bins != 0; bins &= bins - 1) {
-        for (std::uint32_t run = heads_[static_cast<unsigned>(std::countr_zero(bins))]; run != 0;) {
-          const Run content = Load(run);
-          if (content.units >= units && run + units <= retreat_) return run;
-          run = content.after;
-        }
-      }
+      if (const std::uint32_t run = runs_.Find(units, retreat_); run != 0) return run;
       if (retreat_ != kNoRetreat) {
         if (limit != kBytesMax) return 0;
         retreat_ = kNoRetreat;
@@ -316,71 +280,18 @@ class PageArena {
       const std::uint64_t bytes = std::max<std::uint64_t>(std::min(page_arena_->end() / 32, kHugePage), units * format::kPageUnit);
       if (page_arena_->end() + bytes > limit) return 0;
       // Now, as freeing must not need memory.
-      edge_.resize(std::max<std::size_t>(edge_.size(), (page_arena_->end() + bytes + 2 * kHugePage) / format::kPageUnit / 64 + 64));
+      runs_.Reserve((page_arena_->end() + bytes + 2 * kHugePage) / format::kPageUnit);
       const auto offset = page_arena_->Allocate(bytes);
       if (!offset.ok()) return 0;
       const std::uint64_t size = page_arena_->end() - *offset;
       free_units_ += size / format::kPageUnit;
-      Join(static_cast<std::uint32_t>(*offset / format::kPageUnit), static_cast<std::uint32_t>(size / format::kPageUnit));
+      runs_.Join(static_cast<std::uint32_t>(*offset / format::kPageUnit), static_cast<std::uint32_t>(size / format::kPageUnit));
     }
-  }
-
-  void Link(std::uint32_t run, std::uint32_t units) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    std::uint32_t& head = heads_[BinOf(units)];
-    Store(run, {units, 0, head});
-    sync::StoreShared(At(run + units) - sizeof(units), reinterpret_cast<const char*>(&units), sizeof(units));
-    if (head != 0) {
-      Run next = Load(head);
-      next.before = run;
-      Store(head, next);
-    }
-    head = run;
-    nonempty_ |= std::uint64_t{1} << BinOf(units);
-    FlipEdge(run);
-    if (units > 1) FlipEdge(run + units - 1);
-  }
-
-  // Takes a run out of its bin and returns its size.
-  std::uint32_t Unlink(std::uint32_t run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const Run content = Load(run);
-    std::uint32_t& head = heads_[BinOf(content.units)];
-    if (content.before != 0) {
-      Run before = Load(content.before);
-      before.after = content.after;
-      Store(content.before, before);
-    } else {
-      head = content.after;
-      if (head == 0) nonempty_ &= ~(std::uint64_t{1} << BinOf(content.units));
-    }
-    if (content.after != 0) {
-      Run after = Load(content.after);
-      after.before = content.before;
-      Store(content.after, after);
-    }
-    FlipEdge(run);
-    if (content.units > 1) FlipEdge(run + content.units - 1);
-    return content.units;
-  }
-
-  struct Span {
-    std::uint32_t first, units;
-  };
-  // Makes free units a run, together with the adjacent free runs.
-  Span Join(std::uint32_t first, std::uint32_t units) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (IsEdge(first + units)) units += Unlink(first + units);
-    if (IsEdge(first - 1)) {
-      std::uint32_t before;
-      std::memcpy(&before, At(first) - sizeof(before), sizeof(before));
-      first -= before;
-      units += Unlink(first);
-    }
-    Link(first, units);
-    return {first, units};
   }
 
   // Returns to the system the huge pages that a free run covers now that the units
   // at `first` have joined it.
-  void GiveBackPages(Span run, std::uint32_t first, unsigned units) {
+  void GiveBackPages(UnitRuns::Span run, std::uint32_t first, unsigned units) {
     const auto bytes = [](std::uint64_t unit) { return unit * format::kPageUnit; };
     const std::uint64_t begin = bytes(first) & ~(kHugePage - 1);
     const std::uint64_t end = (bytes(first + units) + kHugePage - 1) & ~(kHugePage - 1);
@@ -398,9 +309,7 @@ class PageArena {
   std::atomic<std::uint64_t> long_bytes_{0};
 
   mutable sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kPoolLocks);
-  std::array<std::uint32_t, kBins> heads_ ABSL_GUARDED_BY(mutex_){};
-  std::uint64_t nonempty_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<std::uint64_t> edge_ ABSL_GUARDED_BY(mutex_);
+  UnitRuns runs_ ABSL_GUARDED_BY(mutex_){base_};
   std::uint64_t free_units_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint32_t retreat_ ABSL_GUARDED_BY(mutex_) = kNoRetreat;  // units from here on are not allocated
   IdPool ids_ ABSL_GUARDED_BY(mutex_){kFirstId};

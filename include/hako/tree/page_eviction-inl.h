@@ -133,7 +133,7 @@ template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::Evict(std::uint32_t id) {
   Line& line = lines_[id];
   GiveBack(line.unit, line.shape.units);
-  Expect(id, 0);
+  bounds_.StoreChecked(id);
   states_.Set(id, PageStates::kEvicted);  // its line stays locked
 }
 

@@ -5,6 +5,21 @@
 
 namespace hako::tree {
 
+template <class Space, Comparator Compare>
+Status PageTree<Space, Compare>::ReadLeaf(Seek seek, std::string_view key, Copy* copy, bool goes_on) const {
+  if constexpr (!Space::kResident) {
+    typename Copy::Scan& scan = copy->scan;
+    if (goes_on) {
+      ++scan.leaves;
+      scan.ahead = scan.misses < kShortScan ? 0 : std::min(scan.leaves, static_cast<unsigned>(space_.ahead_max()));
+      scan.asked = scan.asked > 0 ? scan.asked - 1 : 0;
+    } else {
+      scan = {};
+    }
+  }
+  return ReadPage(0, seek, key, copy);
+}
+
 // Whether the fences of a page enclose the key sought. If they do for every page read, a scan that
 // continues at a fence terminates.
 template <class Space, Comparator Compare>

@@ -46,7 +46,7 @@ class PageScrub {
   // Chooses what Check will read: `max_bytes`, or one image more. Checks the superblock first where
   // a pass begins. REQUIRES: no checkpoint runs
   Status Choose(std::uint64_t max_bytes, ScrubProgress* progress);
-  // Reads what was chosen. Only a lack of memory is an error: the next Choose chooses it again.
+  // Reads the chosen images. Only a lack of memory is an error: the next Choose chooses it again.
   // REQUIRES: the space of the last checkpoint is pinned since Choose
   Status Check(ScrubProgress* progress);
 
@@ -98,7 +98,7 @@ class PageScrub {
 
   PageStore<FileT>& store_;
   std::uint64_t next_ = 0;   // the first id that this pass has not checked
-  std::uint64_t after_ = 0;  // the same once what was chosen is checked; 0: the pass is complete
+  std::uint64_t after_ = 0;  // the same once the chosen images are checked; 0: the pass is complete
   std::vector<Piece> chosen_;
   AlignedBuffer buffer_;  // of kRunMax bytes, while Check runs
 };

@@ -25,7 +25,7 @@
 
 namespace hako::tree {
 
-// What the tree also requires of a space that is not resident; see tree/buffer_pool.h.
+// The tree also requires this of a space that is not resident; see tree/buffer_pool.h.
 template <class S>
 concept EvictingPageSpace = requires(S& s, typename S::WriterState& writer, std::uint32_t id, int level, bool once, bool unseen,
                                      bool changed, std::span<const std::uint32_t> ids, std::size_t n, typename S::HeldPages& held) {

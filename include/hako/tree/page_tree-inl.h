@@ -6,6 +6,16 @@
 namespace hako::tree {
 
 template <class Space, Comparator Compare>
+HAKO_INLINE void PageTree<Space, Compare>::AddToCount(WriterState& writer, std::int64_t delta) {
+  const std::int64_t pending = writer.pending_count.load(std::memory_order_relaxed) + delta;
+  writer.pending_count.store(pending, std::memory_order_relaxed);
+  if (pending > kCountBatch || pending < -kCountBatch) [[unlikely]] {
+    writer.pending_count.store(0, std::memory_order_relaxed);
+    count_.fetch_add(pending, std::memory_order_release);
+  }
+}
+
+template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::Create() {
   const std::uint32_t id = space_.NewPage();
   if (id == 0) return NoMemory();

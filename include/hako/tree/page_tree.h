@@ -144,19 +144,7 @@ class PageTree {
 
   // Copies a leaf. With `goes_on`, the caller scans from leaf to leaf. Once the scan has missed
   // kShortScan leaves, other threads read ahead of it, as many leaves as it has passed.
-  Status ReadLeaf(Seek seek, std::string_view key, Copy* copy, bool goes_on = false) const {
-    if constexpr (!Space::kResident) {
-      typename Copy::Scan& scan = copy->scan;
-      if (goes_on) {
-        ++scan.leaves;
-        scan.ahead = scan.misses < kShortScan ? 0 : std::min(scan.leaves, static_cast<unsigned>(space_.ahead_max()));
-        scan.asked = scan.asked > 0 ? scan.asked - 1 : 0;
-      } else {
-        scan = {};
-      }
-    }
-    return ReadPage(0, seek, key, copy);
-  }
+  Status ReadLeaf(Seek seek, std::string_view key, Copy* copy, bool goes_on = false) const;
 
   // After ReadLeaf has failed with DataLoss: the fence beyond the smallest unreadable part of the
   // tree, upwards or downwards; nullopt if that part reaches the end of the tree. DataLoss if the
@@ -367,27 +355,9 @@ class PageTree {
     return absl::ResourceExhaustedError("out of memory for a page: the database has reached its limit, or that of the process (ulimit -v)");
   }
 
-  HAKO_INLINE void AddToCount(WriterState& writer, std::int64_t delta) {
-    const std::int64_t pending = writer.pending_count.load(std::memory_order_relaxed) + delta;
-    writer.pending_count.store(pending, std::memory_order_relaxed);
-    if (pending > kCountBatch || pending < -kCountBatch) [[unlikely]] {
-      writer.pending_count.store(0, std::memory_order_relaxed);
-      count_.fetch_add(pending, std::memory_order_release);
-    }
-  }
+  HAKO_INLINE void AddToCount(WriterState& writer, std::int64_t delta);
 
-  // A checked copy of a page at one moment, and the entry for it in the page above.
-  struct CheckedPage {
-    Line* line = nullptr;
-    std::uint32_t version = 0;
-    Copy copy;
-    std::string low, high;  // fences
-    unsigned edges = 0;
-    bool HasFences(const View& page) const {
-      const format::PageTail tail = page.tail();
-      return tail.edges == edges && page.low(tail) == low && page.high(tail) == high;
-    }
-  };
+  struct CheckedPage;  // tree/page_verify-inl.h
   template <class F>
   void ForEachPageBelow(Line& line, F& visit) const;
   void LoadChildren(const View& page, unsigned begin, unsigned count) const;

@@ -5,6 +5,20 @@
 
 namespace hako::tree {
 
+// A checked copy of a page at one moment, and the entry for it in the page above.
+template <class Space, Comparator Compare>
+struct PageTree<Space, Compare>::CheckedPage {
+  Line* line = nullptr;
+  std::uint32_t version = 0;
+  Copy copy;
+  std::string low, high;  // fences
+  unsigned edges = 0;
+  bool HasFences(const View& page) const {
+    const format::PageTail tail = page.tail();
+    return tail.edges == edges && page.low(tail) == low && page.high(tail) == high;
+  }
+};
+
 template <class Space, Comparator Compare>
 template <class F>
 void PageTree<Space, Compare>::ForEachPageBelow(Line& line, F& visit) const {

@@ -96,7 +96,7 @@ class SharedPageMap {
     return UnlockedMap().ForEach(load, visit);
   }
   // The same from the id `first` on, and without the nodes that cannot be read: damaged(entry,
-  // status) gets the entry that names one, and what is below it is left out.
+  // status) gets the entry that names one, and the entries below it are left out.
   template <class F, class Damaged>
   Status ForEachReadable(std::uint64_t first, F&& visit, Damaged&& damaged) {
     const auto load = [&](unsigned level, std::uint64_t node) -> StatusOr<bool> {

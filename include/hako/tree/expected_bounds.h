@@ -1,0 +1,44 @@
+// The fences that a page must have when it is loaded, as its parent names them. In place of hints,
+// the line of a page that was not loaded yet stores a hash of them. For an evicted page it stores 0:
+// its fences were checked, and do not change while it is evicted.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+#include "hako/base/hash.h"
+#include "hako/base/random_seed.h"
+#include "hako/format/page_format.h"
+#include "hako/tree/page_image.h"
+
+namespace hako::tree {
+
+// REQUIRES: the line of the page is locked
+class ExpectedBounds {
+ public:
+  explicit ExpectedBounds(format::PageLine* lines) : lines_(lines) {}
+
+  void Store(std::uint32_t id, std::string_view low, std::string_view high, unsigned edges) const { Store(id, HashOf(low, high, edges)); }
+  void StoreChecked(std::uint32_t id) const { Store(id, 0); }
+  bool Match(std::uint32_t id, const PageImage& image) const {
+    const auto half = [&](unsigned i) { return std::uint64_t{static_cast<std::uint32_t>(lines_[id].hints[i])} << 32 * i; };
+    const std::uint64_t expected = half(0) | half(1);
+    return expected == 0 || expected == HashOf(image.low(), image.high(), image.edges());
+  }
+
+ private:
+  std::uint64_t HashOf(std::string_view low, std::string_view high, unsigned edges) const {
+    return MixBits(Hash64(low, seed_) + edges) ^ Hash64(high, seed_);
+  }
+  void Store(std::uint32_t id, std::uint64_t hash) const {
+    for (const unsigned i : {0u, 1u}) {
+      std::atomic_ref(lines_[id].hints[i]).store(static_cast<std::int32_t>(hash >> 32 * i), std::memory_order_relaxed);
+    }
+  }
+
+  format::PageLine* const lines_;
+  const std::uint64_t seed_ = RandomSeed();
+};
+
+}  // namespace hako::tree

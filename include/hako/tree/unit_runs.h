@@ -1,0 +1,135 @@
+// Free runs of units of page memory (tree/page_arena.h), in bins by size. A run is joined with its
+// free neighbours when it is freed (boundary tags: Knuth, TAOCP 2.5).
+//
+// Invariants
+//   1. No two free runs are adjacent.
+//   2. A free run begins with a Run, and its last four bytes are its size. `edge_` has a bit for
+//      its first and for its last unit, and for no other unit.
+//
+// Not thread-safe. All memory stays readable, and readers may read it at any time.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "hako/format/page_format.h"
+#include "hako/sync/atomic_bytes.h"
+
+namespace hako::tree {
+
+class UnitRuns {
+ public:
+  struct Span {
+    std::uint32_t first, units;
+  };
+
+  // `base` is the address of unit 0.
+  explicit UnitRuns(char* base) : base_(base) {}
+
+  // Freeing units below this one will not need memory. May throw.
+  void Reserve(std::uint64_t end) { edge_.resize(std::max<std::size_t>(edge_.size(), end / 64 + 64)); }
+
+  // The smallest run that fits and ends at or below `end`, as far as the bins distinguish sizes; 0 if
+  // there is none.
+  std::uint32_t Find(unsigned units, std::uint32_t end) const {
+    for (std::uint64_t bins = nonempty_ >> BinOf(units) << BinOf(units); bins != 0; bins &= bins - 1) {
+      for (std::uint32_t run = heads_[static_cast<unsigned>(std::countr_zero(bins))]; run != 0;) {
+        const Run content = Load(run);
+        if (content.units >= units && run + units <= end) return run;
+        run = content.after;
+      }
+    }
+    return 0;
+  }
+  // The first unit of the run that ends before unit `end`; `end` if there is none.
+  std::uint32_t BeginOfRunBefore(std::uint32_t end) const {
+    if (!IsEdge(end - 1)) return end;
+    std::uint32_t units;
+    std::memcpy(&units, At(end) - sizeof(units), sizeof(units));
+    return end - units;
+  }
+
+  // Puts free units into a bin. REQUIRES: no neighbour is free
+  void Link(std::uint32_t run, std::uint32_t units) {
+    std::uint32_t& head = heads_[BinOf(units)];
+    Store(run, {units, 0, head});
+    sync::StoreShared(At(run + units) - sizeof(units), reinterpret_cast<const char*>(&units), sizeof(units));
+    if (head != 0) {
+      Run next = Load(head);
+      next.before = run;
+      Store(head, next);
+    }
+    head = run;
+    nonempty_ |= std::uint64_t{1} << BinOf(units);
+    FlipEdge(run);
+    if (units > 1) FlipEdge(run + units - 1);
+  }
+
+  // Takes a run out of its bin and returns its size.
+  std::uint32_t Unlink(std::uint32_t run) {
+    const Run content = Load(run);
+    std::uint32_t& head = heads_[BinOf(content.units)];
+    if (content.before != 0) {
+      Run before = Load(content.before);
+      before.after = content.after;
+      Store(content.before, before);
+    } else {
+      head = content.after;
+      if (head == 0) nonempty_ &= ~(std::uint64_t{1} << BinOf(content.units));
+    }
+    if (content.after != 0) {
+      Run after = Load(content.after);
+      after.before = content.before;
+      Store(content.after, after);
+    }
+    FlipEdge(run);
+    if (content.units > 1) FlipEdge(run + content.units - 1);
+    return content.units;
+  }
+
+  // Makes free units a run, together with the adjacent free runs.
+  Span Join(std::uint32_t first, std::uint32_t units) {
+    if (IsEdge(first + units)) units += Unlink(first + units);
+    if (const std::uint32_t before = BeginOfRunBefore(first); before != first) {
+      units += Unlink(before);
+      first = before;
+    }
+    Link(first, units);
+    return {first, units};
+  }
+
+ private:
+  struct Run {
+    std::uint32_t units, before, after;  // in its bin
+  };
+  static constexpr unsigned kBins = 64;  // the last has all runs of at least this many units
+
+  char* At(std::uint32_t unit) const { return base_ + std::uint64_t{unit} * format::kPageUnit; }
+  static unsigned BinOf(std::uint32_t units) { return units < kBins ? units - 1 : kBins - 1; }
+  Run Load(std::uint32_t run) const {
+    Run loaded;
+    std::memcpy(&loaded, At(run), sizeof(loaded));
+    return loaded;
+  }
+  void Store(std::uint32_t run, const Run& content) {
+    sync::StoreShared(At(run), reinterpret_cast<const char*>(&content), sizeof(content));
+  }
+
+  bool IsEdge(std::uint32_t unit) const { return unit / 64 < edge_.size() && (edge_[unit / 64] >> unit % 64 & 1) != 0; }
+  void FlipEdge(std::uint32_t unit) {
+    if (unit / 64 >= edge_.size()) edge_.resize(unit / 64 + 64);
+    edge_[unit / 64] ^= std::uint64_t{1} << unit % 64;
+  }
+
+  char* const base_;
+  std::array<std::uint32_t, kBins> heads_{};
+  std::uint64_t nonempty_ = 0;  // bins, as bits
+  std::vector<std::uint64_t> edge_;
+};
+
+}  // namespace hako::tree
