@@ -25,8 +25,6 @@ using Mapped = HashDBM<MemoryMapParallelFile>;
 template <class FileT>
 class FileTypesTest : public testing::Test {
  protected:
-  using Positional = HashDBM<FileT>;
-
   // Opens the file in a process that is killed after body(db).
   template <class D, class F>
   void KillAfter(F&& body, Durability durability = Durability::kProcess) {
@@ -75,7 +73,6 @@ TYPED_TEST(FileTypesTest, UpdatesOfAKilledProcessThatMappedTheFileAreNotDropped)
 
 // The live state that a killed process has left is that of another time.
 TYPED_TEST(FileTypesTest, LiveStateOfAnEarlierProcessIsNotUsed) {
-  using Positional = HashDBM<TypeParam>;
   ASSERT_NO_FATAL_FAILURE(this->template KillAfter<Mapped>([](Mapped& db) {
     SetMany(db, "key", 5000);
     (void)db.Synchronize(SyncMode::kHard);
@@ -87,11 +84,11 @@ TYPED_TEST(FileTypesTest, LiveStateOfAnEarlierProcessIsNotUsed) {
   for (int i = 0; i < 5000; ++i) expected["key" + std::to_string(i)] = std::string(40, 'v');
   // As a kill within Close leaves it, once the superblock says that the file is closed.
   std::fstream(this->path_, std::ios::binary | std::ios::in | std::ios::out).seekp(format::kLiveStateOffset) << live;
-  ASSERT_NO_FATAL_FAILURE(this->template KillAfter<Positional>(
-      [](Positional& db) {
-        for (int i = 0; i < 5000; i += 2) (void)db.Remove("key" + std::to_string(i));
-        (void)db.Synchronize(SyncMode::kHard);
-        SetMany(db, "later", 5000);
+  ASSERT_NO_FATAL_FAILURE(this->template KillAfter<HashDBM<TypeParam>>(
+      [](HashDBM<TypeParam>& positional) {
+        for (int i = 0; i < 5000; i += 2) (void)positional.Remove("key" + std::to_string(i));
+        (void)positional.Synchronize(SyncMode::kHard);
+        SetMany(positional, "later", 5000);
       },
       Durability::kNone));
   for (int i = 0; i < 5000; i += 2) expected.erase("key" + std::to_string(i));
@@ -99,11 +96,10 @@ TYPED_TEST(FileTypesTest, LiveStateOfAnEarlierProcessIsNotUsed) {
 }
 
 TYPED_TEST(FileTypesTest, EachOpensWhatTheOtherHasLogged) {
-  using Positional = HashDBM<TypeParam>;
   Records expected;
   for (int round = 0; round < 4; ++round) {
     const std::string key = "positional" + std::to_string(round), other = "mapped" + std::to_string(round);
-    ASSERT_NO_FATAL_FAILURE(this->template KillAfter<Positional>([&](Positional& db) { (void)db.Set(key, "value"); }));
+    ASSERT_NO_FATAL_FAILURE(this->template KillAfter<HashDBM<TypeParam>>([&](HashDBM<TypeParam>& db) { (void)db.Set(key, "value"); }));
     expected[key] = "value";
     ASSERT_NO_FATAL_FAILURE(this->template KillAfter<Mapped>([&](Mapped& db) { (void)db.Set(other, "value"); }, Durability::kPower));
     expected[other] = "value";

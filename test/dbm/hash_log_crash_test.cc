@@ -24,7 +24,6 @@
 #include "support/crash_memory.h"
 #include "support/crash_states.h"
 #include "support/fault_file.h"
-#include "support/full_size.h"
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
@@ -145,7 +144,7 @@ class Machine {
     while (states_.back() != found) states_.pop_back();
     acknowledged_ = states_.size() - 1;
   }
-  int num_crashes() const { return num_crashes_; }
+  std::uint64_t num_crashes() const { return num_crashes_; }
 
  private:
   // A mapped file has every update after a kill, without a log.
@@ -283,7 +282,7 @@ class Machine {
   std::vector<Records> states_ = {{}};  // after each update, and within those that are not atomic
   // The first of states_ that a kill, or a power cut, may leave.
   std::size_t acknowledged_ = 0, durable_ = 0;
-  int num_crashes_ = 0;
+  std::uint64_t num_crashes_ = 0;
 };
 
 template <class FileT>
@@ -293,16 +292,15 @@ TYPED_TEST_SUITE(HashLogCrashTest, CrashFiles);
 
 TYPED_TEST(HashLogCrashTest, LosesNothingBelowItsDurability) {
   SCOPED_TRACE(TestSeed());
-  const int num_machines = FullSize() ? 2000 : 10 / kSlowdown;
-  int num_crashes = 0;
-  for (int number = 0; number < num_machines; ++number) {
+  const std::uint64_t wanted = CrashStates(3000) / kSlowdown;
+  std::uint64_t num_crashes = 0;
+  for (std::uint64_t number = 0; num_crashes < wanted; ++number) {
     SCOPED_TRACE(number);
-    Machine<TypeParam> machine(Random::Mix(TestSeed()) + static_cast<std::uint64_t>(number));
+    Machine<TypeParam> machine(Random::Mix(TestSeed()) + number);
     for (int life = 0; life < 12; ++life) ASSERT_NO_FATAL_FAILURE(machine.Live(life == 0 ? 30 : 120)) << "life " << life;
     num_crashes += machine.num_crashes();
   }
-  EXPECT_GE(num_crashes, num_machines * 50);
-  ReportCrashStates(static_cast<std::uint64_t>(num_crashes));
+  ReportCrashStates(num_crashes);
 }
 
 // The log was never synced, and is long, so that a synchronization follows its replay: a power cut

@@ -180,18 +180,23 @@ TYPED_TEST(KillChainTest, PowerCutAfterSeveralKillsLeavesTheLastSynchronizedStat
   ReportCrashStates(power_cuts);
 }
 
-// The process that creates the file is killed before its first synchronization completes. Until the
-// next process has synchronized, the device may hold any part of the writes of both.
+// The process that creates the file is killed before its first synchronization completes, or that
+// fails. Until the next process has synchronized, the device may hold any part of the writes of both.
 TYPED_TEST(KillChainTest, OpensEmptyIfTheCreationWasNotSynchronized) {
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
-  auto created = std::make_shared<CrashMemory>(CrashMemory::Image{}, 1);
   std::vector<std::shared_ptr<CrashMemory>> deaths;
-  created->on_event = [&] { deaths.push_back(created->Kill()); };
-  ASSERT_THAT(HashDBM<TypeParam>::Open(TypeParam(created), {.seed = 7}), IsOk());
+  for (const bool fails : {false, true}) {
+    const auto created = std::make_shared<CrashMemory>(CrashMemory::Image{}, 1);
+    created->on_event = [&] { deaths.push_back(created->Kill()); };
+    if (fails) created->FailSync(1);
+    ASSERT_EQ(HashDBM<TypeParam>::Open(TypeParam(created), {.seed = 7}).ok(), !fails);
+    deaths.push_back(created->Kill());
+  }
+  std::uint64_t power_cuts = 0;
   for (const auto& death : deaths) {
     death->on_event = [&] {
-      for (int draw = 0; draw < 10; ++draw) {
+      for (int draw = 0; draw < 30; ++draw, ++power_cuts) {
         const auto found = std::make_shared<CrashMemory>(death->Crash(random), 2);
         ASSERT_OK_AND_ASSIGN(auto db, HashDBM<TypeParam>::Open(TypeParam(found), {.seed = 7}));
         ASSERT_EQ(db->Count(), 0u);
@@ -199,6 +204,7 @@ TYPED_TEST(KillChainTest, OpensEmptyIfTheCreationWasNotSynchronized) {
     };
     ASSERT_THAT(HashDBM<TypeParam>::Open(TypeParam(death), {.seed = 7}), IsOk());
   }
+  ReportCrashStates(power_cuts);
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ class CrashRun {
 
   // A crash before the database was closed, and the state recovered from it.
   const Image& last_image() const { return last_image_; }
-  int num_crashes() const { return num_crashes_; }
+  std::uint64_t num_crashes() const { return num_crashes_; }
 
  private:
   // A crash is drawn in one of this many events of the file: a mapped file has few, a positional
@@ -204,7 +204,7 @@ class CrashRun {
   Records before_;  // the last update; differs from now_ while one is at work
   Records now_;
   Image last_image_;
-  int num_crashes_ = 0;
+  std::uint64_t num_crashes_ = 0;
   std::uint64_t event_odds_ = kSyncOdds;
 };
 
@@ -213,48 +213,39 @@ class PowerCutTest : public testing::Test {};
 using CrashFiles = testing::Types<MappedCrashFile, PositionalCrashFile>;
 TYPED_TEST_SUITE(PowerCutTest, CrashFiles);
 
-// Chains of lives, each of which begins with the file that the previous crash left.
+// Chains of lives, each of which begins with the file that the previous crash left, until `usual`
+// states were compared.
 template <class FileT>
-void RunLives(std::uint64_t seed, int* num_crashes, Durability durability = Durability::kProcess) {
+void RunLives(std::uint64_t seed, std::uint64_t usual, Durability durability = Durability::kProcess) {
   SCOPED_TRACE(seed);
-  for (std::uint64_t chain = 0; chain < (durability == Durability::kPower || kSlowdown > 1 ? 1 : 6); ++chain) {
+  const std::uint64_t wanted = CrashStates(usual) / kSlowdown;
+  std::uint64_t num_crashes = 0;
+  for (std::uint64_t chain = 0; num_crashes < wanted; ++chain) {
+    SCOPED_TRACE(chain);
     Image image;
     Records records;
     for (std::uint64_t life = 0; life < 8; ++life) {
       CrashRun<FileT> run(image, records, seed + chain * 100 + life, static_cast<std::uint8_t>(life + 1), durability);
       ASSERT_NO_FATAL_FAILURE(run.Run(life == 0 ? 40 : 150));
-      *num_crashes += run.num_crashes();
+      num_crashes += run.num_crashes();
       image = run.last_image();
       const auto found = Recover<FileT>(image);
       ASSERT_THAT(found, IsOk());
       records = *found;
     }
   }
+  ReportCrashStates(num_crashes);
 }
 
-TYPED_TEST(PowerCutTest, RecoversTheLastSynchronizedStateExactly) {
-  int num_crashes = 0;
-  RunLives<TypeParam>(TestSeed(), &num_crashes);
-  EXPECT_GE(num_crashes, kSlowdown > 1 ? 200 : 1000);
-  ReportCrashStates(static_cast<std::uint64_t>(num_crashes));
-}
+TYPED_TEST(PowerCutTest, RecoversTheLastSynchronizedStateExactly) { RunLives<TypeParam>(TestSeed(), 3000); }
 
 // With Durability::kPower: a crash leaves every acknowledged update, and at most the one that was
 // running.
-TYPED_TEST(PowerCutTest, DurabilityPowerLosesNoUpdate) {
-  int num_crashes = 0;
-  RunLives<TypeParam>(TestSeed(), &num_crashes, Durability::kPower);
-  EXPECT_GE(num_crashes, kSlowdown > 1 ? 200 : 1000);
-  ReportCrashStates(static_cast<std::uint64_t>(num_crashes));
-}
+TYPED_TEST(PowerCutTest, DurabilityPowerLosesNoUpdate) { RunLives<TypeParam>(TestSeed(), 1500, Durability::kPower); }
 
 // A crash loses the header of a heap extent but not its records, which must not come back under the
 // header of the next extent there.
-TYPED_TEST(PowerCutTest, RecordsOfALostExtentDoNotComeBack) {
-  int num_crashes = 0;
-  RunLives<TypeParam>(5, &num_crashes);
-  ReportCrashStates(static_cast<std::uint64_t>(num_crashes));
-}
+TYPED_TEST(PowerCutTest, RecordsOfALostExtentDoNotComeBack) { RunLives<TypeParam>(5, 2000); }
 
 // Every sequence of three operations of five kinds on a new database, crashed after each write and
 // sync, including those of its creation.

@@ -12,7 +12,7 @@
 
 namespace hako {
 
-// How many states a test draws: HAKO_CRASH_STATES, or `usual`.
+// How many states a test draws at least: HAKO_CRASH_STATES, or `usual`.
 inline std::uint64_t CrashStates(std::uint64_t usual) {
   const char* given = std::getenv("HAKO_CRASH_STATES");
   return given != nullptr ? std::strtoull(given, nullptr, 0) : usual;

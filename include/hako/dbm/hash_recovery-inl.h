@@ -90,7 +90,7 @@ Status HashDBM<FileT>::RedoMulti(WriterState& mine, std::span<const std::string_
 template <File FileT>
 Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
   auto& extents = space_->extents();
-  if (extents.found() != hash::FoundState::kKilled) extents.ResetLiveState();
+  if (extents.found() == hash::FoundState::kNew || extents.found() == hash::FoundState::kClean) extents.ResetLiveState();
   switch (extents.found()) {
     case hash::FoundState::kNew:
       HAKO_RETURN_IF_ERROR(index().Create(options.num_records));
@@ -136,6 +136,7 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
     case hash::FoundState::kCrashed:
       // First make the state to recover durable: its own sync may have failed.
       if (writable_) HAKO_RETURN_IF_ERROR(extents.MarkInUse(space_->epoch() + 1));
+      extents.ResetLiveState();
       HAKO_RETURN_IF_ERROR(RecoverByScan(mine));
       if (!writable_) return absl::OkStatus();
       HAKO_RETURN_IF_ERROR(SynchronizeLocked());

@@ -77,8 +77,12 @@ class ExtentFile : public LiveStateFile<FileT> {
   std::uint64_t tail() const { return tail_.load(std::memory_order_acquire); }
 
   // Withdraws the live state, and makes it that of the superblock, as far as it is used before it is
-  // published.
-  void ResetLiveState() { LiveStateFile<FileT>::ResetLiveState(super_.applied_index); }
+  // published. The next superblock names the map. REQUIRES: a superblock is durable, if the file is
+  // writable, because after a power cut a file without one must be blank
+  void ResetLiveState() {
+    NameMap();
+    LiveStateFile<FileT>::ResetLiveState(super_.applied_index);
+  }
   // From now on the live state counts if the process dies. Call when everything it names exists.
   void PublishLiveState() { LiveStateFile<FileT>::PublishLiveState(tail()); }
 
@@ -86,11 +90,15 @@ class ExtentFile : public LiveStateFile<FileT> {
   log::NamedLog LogInFile() const { return {super_.log_id, {super_.log_lsn, super_.log_sequence}, super_.secret}; }
 
   // Marks the file durably as in use, with stamps of epochs up to `last_epoch`. Call before any other
-  // change.
+  // change. The superblock does not name the map if the live state is that of an earlier boot.
   Status MarkInUse(std::uint64_t last_epoch) {
     if constexpr (!kMapped) HAKO_RETURN_IF_ERROR(this->ForgetLiveState());
     if (found_ == FoundState::kKilled) StoreLive(&format::LiveState::published, format::kPublished);  // of an older file
-    NameMap();
+    if (found_ == FoundState::kCrashed) {
+      super_.map_identity = 0;
+    } else {
+      NameMap();
+    }
     super_.clean = 0;
     super_.note_size = 0;
     super_.last_epoch = std::max<std::uint64_t>(super_.last_epoch, last_epoch);
@@ -103,10 +111,10 @@ class ExtentFile : public LiveStateFile<FileT> {
   }
 
   // After a failed sync the page cache may have dropped dirty pages, so the live state no longer
-  // counts.
+  // counts. One that does not count yet is left alone: perhaps no superblock is durable.
   Status Sync() {
     Status status = file_.Sync();
-    if (!status.ok()) StoreLive(&format::LiveState::poisoned, format::kPoisoned);
+    if (!status.ok() && LoadLive(&format::LiveState::in_use) != 0) StoreLive(&format::LiveState::poisoned, format::kPoisoned);
     return status;
   }
 
