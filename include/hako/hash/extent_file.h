@@ -114,7 +114,7 @@ class ExtentFile : public LiveStateFile<FileT> {
   // counts. One that does not count yet is left alone: perhaps no superblock is durable.
   Status Sync() {
     Status status = file_.Sync();
-    if (!status.ok() && LoadLive(&format::LiveState::in_use) != 0) StoreLive(&format::LiveState::poisoned, format::kPoisoned);
+    if (!status.ok() && this->LoadLive(&format::LiveState::in_use) != 0) StoreLive(&format::LiveState::poisoned, format::kPoisoned);
     return status;
   }
 
