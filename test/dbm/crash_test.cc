@@ -292,6 +292,12 @@ TEST(CrashTest, KilledWritersOnADirectFileLoseNoAcknowledgedUpdate) { KillWriter
 TEST(CrashTest, KilledWritersOfDurableUpdatesLoseNoAcknowledgedUpdate) {
   KillWriters<MemoryMapParallelFile>(40, {.durability = Durability::kPower, .log_bytes = 64 << 10});
 }
+TEST(CrashTest, KilledWritersOfDurableUpdatesOnAPositionalFileLoseNoAcknowledgedUpdate) {
+  KillWriters<PositionalParallelFile>(20, {.durability = Durability::kPower, .log_bytes = 64 << 10});
+}
+TEST(CrashTest, KilledWritersOfDurableUpdatesOnADirectFileLoseNoAcknowledgedUpdate) {
+  KillWriters<DirectFile<512>>(20, {.durability = Durability::kPower, .log_bytes = 64 << 10});
+}
 
 template <class FileT>
 void KillWriterOfAFileThatIsNotMapped() {
