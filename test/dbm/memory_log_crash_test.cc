@@ -3,7 +3,7 @@
 // database opens with the state after one of its updates: with a log after a kill not before the last
 // one that has returned, after a power cut not before the last one that was made durable; without a log
 // exactly with the last snapshot. A batch is there as a whole or not at all, and the applied index is
-// that of the last batch that is there.
+// that of the last batch that is there. RemoveRange is not atomic: its first removals may be there.
 //
 // The snapshot, the log and their directory lose power at the same moment, each with what it has not
 // synced.
@@ -196,8 +196,8 @@ class Machine {
     if constexpr (requires { db_->RemoveRange(key, key); }) {
       if (random_.OneIn(20)) {
         const std::string to = NumberedKey(random_.Below(70));
-        if (key < to) after.erase(after.lower_bound(key), after.lower_bound(to));
         states_.push_back(after);
+        for (auto it = after.lower_bound(key); it != after.end() && it->first < to; states_.push_back(after)) it = after.erase(it);
         return key < to ? db_->RemoveRange(key, to).status() : absl::OkStatus();
       }
     }
@@ -303,7 +303,7 @@ class Machine {
   std::vector<Crash> crashes_;
   Memories files_;
   std::vector<Records> allowed_ = {{}};  // states that the next life may find
-  std::vector<Records> states_ = {{}};   // after each update
+  std::vector<Records> states_ = {{}};   // after each update, and each removal of a RemoveRange
   // The first of states_ that a kill, or a power cut, may leave.
   std::size_t acknowledged_ = 0, durable_ = 0;
   std::uint64_t num_crashes_ = 0, num_beside_ = 0;
