@@ -141,6 +141,31 @@ class CrashMemory {
     return seen_;
   }
 
+  // Calls f(const Image&) for states that the device may have after a power cut now: all of them if
+  // there are at most `most`, else the synced and the newest one, each sector alone new or alone
+  // old, each cut between new and old sectors, and random ones, `most` in all or a few more.
+  template <class F>
+  void ForEachCrash(Random& random, std::size_t most, F&& f) {
+    Observe();
+    const std::map<std::uint64_t, std::vector<Sector>> versions = versions_;
+    const std::vector<std::uint64_t> sizes = sizes_;
+    std::vector<std::size_t> counts = {sizes.size()};  // of the versions of the size, then of each sector
+    for (const auto& [sector, of_sector] : versions) counts.push_back(of_sector.size() + 1);
+    ForEachChoice(random, most, counts, [&](const std::vector<std::size_t>& choice) {
+      Image image = durable_;
+      image.resize(sizes[choice[0]]);
+      const std::size_t* chosen = choice.data() + 1;
+      for (const auto& [sector, of_sector] : versions) {
+        const std::uint64_t at = sector * kSectorSize;
+        if (const std::size_t n = *chosen++; n != 0 && at < image.size()) {
+          std::copy_n(of_sector[n - 1].begin(), std::min<std::uint64_t>(kSectorSize, image.size() - at),
+                      image.begin() + static_cast<std::ptrdiff_t>(at));
+        }
+      }
+      f(image);
+    });
+  }
+
   // A state that the device may have after a power cut now.
   Image Crash(Random& random) {
     enum Style { kNothingNew, kEverythingNew, kAnything, kLittleNew, kLittleOld, kPrefix, kGarbage, kStyles };
@@ -191,6 +216,31 @@ class CrashMemory {
     std::copy_n(image.begin() + static_cast<std::ptrdiff_t>(begin), std::min<std::uint64_t>(kSectorSize, image.size() - begin),
                 bytes.begin());
     return bytes;
+  }
+
+  template <class F>
+  static void ForEachChoice(Random& random, std::size_t most, const std::vector<std::size_t>& counts, F&& f) {
+    std::size_t product = 1;
+    for (const std::size_t n : counts) product = std::min(product * n, most + 1);
+    std::vector<std::size_t> choice(counts.size());
+    if (product <= most) {
+      for (std::size_t number = 0; number < product; ++number) {
+        for (std::size_t i = 0, rest = number; i < counts.size(); rest /= counts[i++]) choice[i] = rest % counts[i];
+        f(choice);
+      }
+      return;
+    }
+    const std::size_t step = 1 + 3 * counts.size() / most;
+    for (std::size_t i = 0; i <= counts.size(); i += step) {
+      for (const int shape : {0, 1, 2}) {  // new: only the i-th; all others; those before it
+        for (std::size_t k = 0; k < counts.size(); ++k) choice[k] = (shape == 0 ? k == i : shape == 1 ? k != i : k < i) ? counts[k] - 1 : 0;
+        f(choice);
+      }
+    }
+    for (std::size_t n = 3 * counts.size() / step; n < most; ++n) {
+      for (std::size_t k = 0; k < counts.size(); ++k) choice[k] = random.Below(counts[k]);
+      f(choice);
+    }
   }
 
   // The size is durable now. Truncated bytes are lost: if the file grows again, their sectors count
