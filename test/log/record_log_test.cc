@@ -585,6 +585,25 @@ TEST(RecordLogDamage, DoesNotTakeRecordsOfAnEarlierUseOfASegment) {
   EXPECT_TRUE(runs.empty());
 }
 
+// Two segments, each the predecessor of the other.
+TEST(RecordLogDamage, RefusesAChainOfSegmentsThatReturnsToItself) {
+  FileHistory::Image image(format::LogSegmentOffset(2));
+  for (const std::uint32_t index : {0u, 1u}) {
+    format::LogSegmentHeader header{.magic = format::kLogMagic,
+                                    .version = format::kLogVersion,
+                                    .index = index,
+                                    .database = kDatabase,
+                                    .sequence = index + 1,
+                                    .predecessor = 2 - index,
+                                    .first_lsn = 0,
+                                    .check = 0};
+    header.check = CheckOf(header);
+    std::memcpy(image.data() + format::LogSegmentOffset(index), &header, sizeof(header));
+  }
+  std::vector<Updates> runs;
+  EXPECT_THAT(Recover(RecordingFile(std::move(image)), {}, &runs), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("later one")));
+}
+
 TEST(RecordLogDamage, ReportsUpdatesThatTheLogLacks) {
   std::vector<Updates> runs;
   EXPECT_THAT(Recover(RecordingFile(), {800, 1}, &runs), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("from LSN 800")));
