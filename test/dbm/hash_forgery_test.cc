@@ -418,6 +418,7 @@ class HashForgedNoteTest : public testing::Test {
 
 TEST_F(HashForgedNoteTest, RefusesFreeExtentsOfTheIndex) { ExpectRefused({1, IndexExtent(), kExtent, 0, 0}); }
 TEST_F(HashForgedNoteTest, RefusesFreeRunsOfTheIndex) { ExpectRefused({0, 0, 1, IndexExtent() + 4096, IndexExtent() + 8192}); }
+TEST_F(HashForgedNoteTest, RefusesEmptyListsOfFreeBlocks) { ExpectRefused({0, 0, 0, 3, 0}); }
 TEST_F(HashForgedNoteTest, RefusesFreeBlocksOfTheIndex) {
   ExpectRefused({0, 0, 0, 3, 2, (IndexExtent() + 4096) / 8 << 32 | (IndexExtent() + 8192) / 8});
 }
