@@ -184,7 +184,7 @@ std::string NameOf(const testing::TestParamInfo<Kind>& info) {
   static constexpr const char* kNames[] = {"Mapped", "NotMapped", "Killed"};
   return kNames[static_cast<std::size_t>(info.param)];
 }
-INSTANTIATE_TEST_SUITE_P(, HashForgedFieldsTest, testing::Values(Kind::kMapped, Kind::kNotMapped, Kind::kKilled), NameOf);
+INSTANTIATE_TEST_SUITE_P(HashForgedFieldsTest, testing::Values(Kind::kMapped, Kind::kNotMapped, Kind::kKilled), NameOf);
 
 TEST_P(HashForgedFieldsTest, OpensUnforgedFiles) {
   Random random(1);
@@ -365,6 +365,12 @@ TEST(HashForgedFileTest, RefusesATailBeyondTheLastHandle) {
   MemoryFile file = MemoryFile::Of(image);
   ASSERT_THAT(file.Resize(forgery.super.tail), IsOk());
   EXPECT_THAT(HashDBM<MemoryFile>::Open(std::move(file)), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("bad superblock: tail")));
+}
+
+TEST(HashForgedFileTest, RefusesEpochsThatOverflow) {
+  HashForgery forgery(ImageOf(true));
+  forgery.super.epoch = ~std::uint64_t{0} - 5;
+  EXPECT_THAT(OpenMapped(forgery.Finish()), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("bad superblock: epoch")));
 }
 
 TEST(HashForgedFileTest, RefusesADuplicateIndexExtent) {
