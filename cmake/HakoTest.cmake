@@ -5,10 +5,12 @@
 #   HAKO_TEST_PART     all; plain: the files that test/CMakeLists.txt names in plain_tests; checked: the others; quick: of the databases those
 #                      that it names in quick_dbm_tests, of the other layers all
 #   HAKO_TEST_REPEATS  whether the suites of test/*/repeats are among them, which run again what others have, on other files
+#   HAKO_TEST_TIMEOUT  seconds that a suite may take
 #   HAKO_TEST_FILTER   of the layers above file, the tests that match this filter of GoogleTest
 include(TestUnits)
 set(HAKO_TEST_PART all CACHE STRING "Tests: all, plain, checked or quick")
 set(HAKO_TEST_FILTER "*" CACHE STRING "Tests: a filter for those of the layers above file")
+set(HAKO_TEST_TIMEOUT 900 CACHE STRING "Tests: seconds that a suite may take")
 option(HAKO_TEST_REPEATS "Tests: also the suites of test/*/repeats" ON)
 option(HAKO_TEST_PRECOMPILE "Tests: compile the headers that all of them use once" OFF)
 
@@ -51,7 +53,7 @@ function(hako_add_tests layer)
   endif()
   set(suites ${CMAKE_CURRENT_BINARY_DIR}/${program}.cmake)
   add_custom_command(TARGET ${program} POST_BUILD BYPRODUCTS ${suites} VERBATIM COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}>
-    -D LAYER=${layer} -D "FILTER=${filter}" -D "LONG=${long_suites}" -D RESULTS=${PROJECT_BINARY_DIR}/gtest -D SUITES=${suites}
+    -D LAYER=${layer} -D "FILTER=${filter}" -D "LONG=${long_suites}" -D TIMEOUT=${HAKO_TEST_TIMEOUT} -D RESULTS=${PROJECT_BINARY_DIR}/gtest -D SUITES=${suites}
     -P ${PROJECT_SOURCE_DIR}/cmake/ListSuites.cmake)
   set(include_file ${CMAKE_CURRENT_BINARY_DIR}/${program}_include.cmake)
   file(WRITE ${include_file} "include([==[${suites}]==] OPTIONAL RESULT_VARIABLE found)\nif(NOT found)\n  add_test(${program}_NOT_BUILT false)\nendif()\n")

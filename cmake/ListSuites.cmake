@@ -1,5 +1,5 @@
 # Writes the tests of one program for ctest, a suite each: cmake -D PROGRAM= -D LAYER= -D FILTER= -D LONG=<suites that start first>
-# -D RESULTS=<folder> -D SUITES=<file to write>
+# -D TIMEOUT=<seconds of a suite> -D RESULTS=<folder> -D SUITES=<file to write>
 cmake_minimum_required(VERSION 3.25)
 execute_process(COMMAND ${PROGRAM} --gtest_list_tests "--gtest_filter=${FILTER}" OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX REPLACE "[][;]" "_" output "${output}")
@@ -16,7 +16,7 @@ macro(write_suite)
     list(JOIN tests ":" filter)
     string(APPEND text "add_test([==[${LAYER}/${suite}]==] [==[${PROGRAM}]==] [==[--gtest_filter=${filter}]==]"
       " --gtest_brief=1 [==[--gtest_output=xml:${RESULTS}/${file}.xml]==])\n"
-      "set_tests_properties([==[${LAYER}/${suite}]==] PROPERTIES LABELS ${LAYER} TIMEOUT 900 COST ${cost})\n")
+      "set_tests_properties([==[${LAYER}/${suite}]==] PROPERTIES LABELS ${LAYER} TIMEOUT ${TIMEOUT} COST ${cost})\n")
   endif()
   set(tests "")
 endmacro()

@@ -9,6 +9,8 @@ namespace {
 // Backslashes go out as \5c, which every reader of the format knows; not all know \\ .
 constexpr text::SpecialBytes kPrintSpecial = {.below = 0x20, .one = '\\', .other = 0x7f, .high = true};
 
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
 // A line of a dump.
 void AppendDumpLine(bool print, std::string_view data, std::string* out) {
   out->push_back(' ');
@@ -52,6 +54,10 @@ void RecordWriter::Begin(std::string* out) const {
 void RecordWriter::Add(std::string_view key, std::string_view value, std::string* out) const {
   switch (format_) {
     case TextFormat::kTsv:
+      if (key.starts_with(kByteOrderMark)) {  // a reader would skip it in the first line
+        text::AppendByteEscape(key[0], out);
+        key.remove_prefix(1);
+      }
       text::AppendTsvField(key, out);
       out->push_back('\t');
       text::AppendTsvField(value, out);

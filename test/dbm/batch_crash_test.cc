@@ -128,7 +128,8 @@ void KillWriters(const HashOptions& options) {
   }
   Last last{};
   std::uint64_t num_acknowledged = 0, num_kept = 0;
-  for (int round = 0; round < 60 / kSlowdown; ++round) {
+  const int rounds = Kills(60 / kSlowdown);
+  for (int round = 0; round < rounds; ++round) {
     SCOPED_TRACE(round);
     const std::uint64_t seed = random.Next();
     const bool reorganizes = random.OneIn(2);
@@ -172,7 +173,7 @@ void KillWriters(const HashOptions& options) {
   }
   EXPECT_GT(num_acknowledged, 300u / kSlowdown) << "the children hardly worked";
   EXPECT_GT(num_kept, 30u / kSlowdown) << "they were hardly synchronized";
-  ReportKills(60 / kSlowdown);
+  ReportKills(static_cast<std::uint64_t>(rounds));
 }
 
 template <class FileT>

@@ -254,7 +254,8 @@ void OpenAndList(const std::string& path, Records* found, const HashOptions& opt
 }
 
 template <class FileT>
-void KillWriters(int rounds, const HashOptions& options) {
+void KillWriters(int usual, const HashOptions& options) {
+  const int rounds = Kills(usual);
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
   TempDir directory;
@@ -307,7 +308,7 @@ void KillWriterOfAFileThatIsNotMapped() {
   const std::string path = directory.File("db");
   const HashOptions options = {.durability = Durability::kNone};
   Records records;
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < Kills(60); ++round) {
     SCOPED_TRACE(round);
     Victim<FileT> victim(path, options);
     ASSERT_NO_FATAL_FAILURE(victim.RunAndKill({.increments = 20, .synchronizations = 100, .clears = 1000}, 1, random));
@@ -317,7 +318,7 @@ void KillWriterOfAFileThatIsNotMapped() {
     ASSERT_TRUE(std::count(states.begin(), states.end(), found) > 0) << Difference(states.front(), found);
     records = found;
   }
-  ReportKills(60);
+  ReportKills(static_cast<std::uint64_t>(Kills(60)));
 }
 TEST(CrashTest, KilledWriterOnAPositionalFileLeavesTheLastSynchronizedState) { KillWriterOfAFileThatIsNotMapped<PositionalParallelFile>(); }
 TEST(CrashTest, KilledWriterOnADirectFileLeavesTheLastSynchronizedState) { KillWriterOfAFileThatIsNotMapped<DirectFile<512>>(); }
@@ -328,7 +329,7 @@ TEST(CrashTest, CopyOfAKilledMappedFileShowsTheLastSynchronizedState) {
   TempDir directory;
   const std::string path = directory.File("db"), copy = directory.File("copy");
   Records records;
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < Kills(60); ++round) {
     SCOPED_TRACE(round);
     Victim<MemoryMapParallelFile> victim(path);
     ASSERT_NO_FATAL_FAILURE(victim.RunAndKill({.increments = 20, .synchronizations = 100, .clears = 1000}, 1, random));
@@ -342,7 +343,7 @@ TEST(CrashTest, CopyOfAKilledMappedFileShowsTheLastSynchronizedState) {
     records = victim.AfterKill(records, found);
     ASSERT_EQ(Difference(records, found), "none");
   }
-  ReportKills(60);
+  ReportKills(static_cast<std::uint64_t>(Kills(60)));
 }
 
 // Several processes are killed in turn, with no Close or Synchronize in between except their own.
@@ -357,7 +358,7 @@ TEST(CrashTest, CopyAfterSeveralKillsShowsTheLastSynchronizedState) {
   });
   Records records;
   std::vector<Records> durable = {records};
-  for (int death = 0; death < 60; ++death) {
+  for (int death = 0; death < Kills(60); ++death) {
     SCOPED_TRACE(death);
     Victim<MemoryMapParallelFile> victim(path);
     const Mix mix = {.increments = 20, .synchronizations = random.OneIn(2) ? 0u : 300u, .reopens = ~std::uint64_t{0}};
@@ -376,7 +377,7 @@ TEST(CrashTest, CopyAfterSeveralKillsShowsTheLastSynchronizedState) {
     ASSERT_NO_FATAL_FAILURE(OpenAndList<MemoryMapParallelFile>(copy, &found));
     ASSERT_TRUE(std::count(durable.begin(), durable.end(), found) > 0) << Difference(durable.front(), found);
   }
-  ReportKills(60);
+  ReportKills(static_cast<std::uint64_t>(Kills(60)));
 }
 
 }  // namespace

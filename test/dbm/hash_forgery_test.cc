@@ -184,7 +184,7 @@ std::string NameOf(const testing::TestParamInfo<Kind>& info) {
   static constexpr const char* kNames[] = {"Mapped", "NotMapped", "Killed"};
   return kNames[static_cast<std::size_t>(info.param)];
 }
-INSTANTIATE_TEST_SUITE_P(, HashForgedFieldsTest, testing::Values(Kind::kMapped, Kind::kNotMapped, Kind::kKilled), NameOf);
+INSTANTIATE_TEST_SUITE_P(HashForgedFieldsTest, testing::Values(Kind::kMapped, Kind::kNotMapped, Kind::kKilled), NameOf);
 
 TEST_P(HashForgedFieldsTest, OpensUnforgedFiles) {
   Random random(1);
@@ -367,6 +367,12 @@ TEST(HashForgedFileTest, RefusesATailBeyondTheLastHandle) {
   EXPECT_THAT(HashDBM<MemoryFile>::Open(std::move(file)), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("bad superblock: tail")));
 }
 
+TEST(HashForgedFileTest, RefusesEpochsThatOverflow) {
+  HashForgery forgery(ImageOf(true));
+  forgery.super.epoch = ~std::uint64_t{0} - 5;
+  EXPECT_THAT(OpenMapped(forgery.Finish()), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("bad superblock: epoch")));
+}
+
 TEST(HashForgedFileTest, RefusesADuplicateIndexExtent) {
   HashForgery forgery(ImageOf(true));
   ASSERT_GE(forgery.super.index_extents, 2u);
@@ -418,6 +424,7 @@ class HashForgedNoteTest : public testing::Test {
 
 TEST_F(HashForgedNoteTest, RefusesFreeExtentsOfTheIndex) { ExpectRefused({1, IndexExtent(), kExtent, 0, 0}); }
 TEST_F(HashForgedNoteTest, RefusesFreeRunsOfTheIndex) { ExpectRefused({0, 0, 1, IndexExtent() + 4096, IndexExtent() + 8192}); }
+TEST_F(HashForgedNoteTest, RefusesEmptyListsOfFreeBlocks) { ExpectRefused({0, 0, 0, 3, 0}); }
 TEST_F(HashForgedNoteTest, RefusesFreeBlocksOfTheIndex) {
   ExpectRefused({0, 0, 0, 3, 2, (IndexExtent() + 4096) / 8 << 32 | (IndexExtent() + 8192) / 8});
 }

@@ -32,7 +32,8 @@ struct Baby {
 // Writers have separate keys, and set each to ever higher numbers, one by one and in batches. Snapshots
 // are written in the background all the time.
 template <class Kind>
-void KillWriters(Durability durability, int num_rounds) {
+void KillWriters(Durability durability, int usual) {
+  const int num_rounds = Kills(usual);
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed() + static_cast<std::uint64_t>(durability));
   const TempDir directory;

@@ -88,6 +88,19 @@ TEST(Transfer, RoundTripsEmptyDatabase) {
   EXPECT_EQ(db->Count(), 0u);
 }
 
+// A reader skips a byte order mark, so the writer escapes a key that begins with one.
+TEST(Transfer, RoundTripsAKeyThatBeginsWithAByteOrderMark) {
+  const std::string key = "\xef\xbb\xbfkey";
+  for (const TransferOptions& options : kEveryFormat) {
+    auto from = NewTiny(), to = NewTiny();
+    ASSERT_THAT(from->Set(key, "value"), IsOk());
+    std::stringstream text;
+    EXPECT_THAT(Export(*from, SinkOf(text), options).status(), IsOk());
+    EXPECT_THAT(Import(*to, SourceOf(text), options).status(), IsOk());
+    EXPECT_THAT(to->Get(key), IsOkAndHolds("value"));
+  }
+}
+
 // Sources and sinks may transfer as little as they like.
 TEST(Transfer, AcceptsPiecesOfAnySize) {
   const Records records = RandomRecords(100);

@@ -216,7 +216,7 @@ void KillWriters(int num_writers, const TreeOptions& options) {
   std::string path;
   Records records;
   std::uint64_t acknowledged = 0, survived = 0, index = 0;
-  const int rounds = FullSize() ? 5000 : (options.durability == Durability::kPower ? 20 : 60) / kSlowdown;
+  const int rounds = Kills(FullSize() ? 5000 : (options.durability == Durability::kPower ? 20 : 60) / kSlowdown);
   for (int round = 0; round < rounds; ++round) {
     SCOPED_TRACE(round);
     if (round % 15 == 0) {

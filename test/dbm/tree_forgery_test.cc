@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <optional>
 #include <span>
@@ -180,6 +181,30 @@ TYPED_TEST(TreeForgedFieldsTest, SurvivesForgedSuperblocks) {
   this->Repeat(300, [&](TreeForgery& forgery, Random& random) {
     return ForgeFields(std::as_writable_bytes(std::span(&forgery.super, 1)), fields, random);
   });
+}
+
+// The size of a long value is in a leaf, and no more memory is taken than the file has.
+TEST(TreeForgedPlacesTest, RefusesALongValueLargerThanTheFile) {
+  TreeForgery forgery(MakeImage<BytewiseComparator>());
+  bool is_forged = false;
+  for (const std::uint32_t id : forgery.PagesOf(0)) {
+    const std::span<std::byte> image = forgery.ImageOf(id);
+    for (std::size_t at = 0; at + sizeof(format::OverflowValue) <= image.size(); ++at) {
+      format::OverflowValue value;
+      std::memcpy(&value, &image[at], sizeof(value));
+      if (value.size != 1500 || value.place >= forgery.super.id_end) continue;
+      value.size = 4'000'000'000;
+      std::memcpy(&image[at], &value, sizeof(value));
+      is_forged = true;
+    }
+  }
+  ASSERT_TRUE(is_forged);
+  auto db = TreeDBM<MemoryFile>::Open(MemoryFile::Of(forgery.Finish()));
+  ASSERT_THAT(db.status(), IsOk());
+  AllocationCounter::ForgetLargest();
+  EXPECT_THAT((*db)->Get(KeyOf(81)), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_LE(AllocationCounter::largest(), std::size_t{16} << 20);
+  EXPECT_THAT((*db)->Verify(), StatusIs(absl::StatusCode::kDataLoss));
 }
 
 // Batched reads use the places in the map, which may overlap.

@@ -358,14 +358,14 @@ TYPED_TEST(RecordLogTest, PositionsAreTakenBetweenTheStepsOfRuns) {
 // acknowledged.
 TYPED_TEST(RecordLogTest, KilledWritersOfLongRunsLoseNoAcknowledgedRun) {
   constexpr std::uint64_t kThreads = CrashProgress::kMaxWriters;
-  constexpr int kLives = 8;
+  const int lives = Kills(8);
   Random random(TestSeed());
   SCOPED_TRACE(TestSeed());
   const auto value_of = [](std::uint64_t thread, std::uint64_t i) {
     return std::string(thread < 2 ? 300'000 + i % 7 * 50'000 : 50, static_cast<char>('a' + i % 26));
   };
   std::array<std::uint64_t, kThreads> found{};  // by thread
-  for (int life = 0; life < kLives; ++life) {
+  for (int life = 0; life < lives; ++life) {
     CrashChild child([&](CrashProgress& progress) {
       std::vector<Updates> runs;
       auto log = Recover(this->OpenFile(), {}, &runs);
@@ -403,7 +403,7 @@ TYPED_TEST(RecordLogTest, KilledWritersOfLongRunsLoseNoAcknowledgedRun) {
     for (std::uint64_t thread = 0; thread < kThreads; ++thread)
       ASSERT_GE(found[thread], before[thread] + child.progress().writers[thread].acknowledged) << "thread " << thread;
   }
-  ReportKills(kLives);
+  ReportKills(static_cast<std::uint64_t>(lives));
 }
 
 // A history of updates over several power cuts. Each recovery must show a prefix of the runs, at
@@ -583,6 +583,25 @@ TEST(RecordLogDamage, DoesNotTakeRecordsOfAnEarlierUseOfASegment) {
   std::vector<Updates> runs;
   EXPECT_THAT(Recover(RecordingFile(std::move(image)), {}, &runs), IsOk());
   EXPECT_TRUE(runs.empty());
+}
+
+// Two segments, each the predecessor of the other.
+TEST(RecordLogDamage, RefusesAChainOfSegmentsThatReturnsToItself) {
+  FileHistory::Image image(format::LogSegmentOffset(2));
+  for (const std::uint32_t index : {0u, 1u}) {
+    format::LogSegmentHeader header{.magic = format::kLogMagic,
+                                    .version = format::kLogVersion,
+                                    .index = index,
+                                    .database = kDatabase,
+                                    .sequence = index + 1,
+                                    .predecessor = 2 - index,
+                                    .first_lsn = 0,
+                                    .check = 0};
+    header.check = CheckOf(header);
+    std::memcpy(image.data() + format::LogSegmentOffset(index), &header, sizeof(header));
+  }
+  std::vector<Updates> runs;
+  EXPECT_THAT(Recover(RecordingFile(std::move(image)), {}, &runs), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("later one")));
 }
 
 TEST(RecordLogDamage, ReportsUpdatesThatTheLogLacks) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +17,12 @@ namespace hako {
 inline std::uint64_t CrashStates(std::uint64_t usual) {
   const char* given = std::getenv("HAKO_CRASH_STATES");
   return given != nullptr ? std::strtoull(given, nullptr, 0) : usual;
+}
+
+// How many processes a test kills: HAKO_KILLS, or `usual` if that is more.
+inline int Kills(int usual) {
+  const char* given = std::getenv("HAKO_KILLS");
+  return given != nullptr ? std::max(usual, std::atoi(given)) : usual;
 }
 
 // Prints a count, and records it in the results of the test that is running, which .ci/run sums up.

@@ -216,6 +216,19 @@ TEST(PageArena, GivesPagesSeparateIds) {
   EXPECT_EQ(arena->line_bytes(), line_bytes);
 }
 
+// Of a damaged file, in which a page names an id that the page map lacks: its line stays locked.
+TEST(PageArena, SkipsFreeIdsOfLockedLinesBehindTheLastPage) {
+  ASSERT_OK_AND_ASSIGN(auto arena, PageArena::Create(kMiB));
+  const std::uint32_t first = arena->NewPage(), locked = arena->NewPage();
+  arena->FreeIds(locked, locked + 1);
+  arena->CutIds();
+  ASSERT_EQ(arena->page_end(), locked);
+  const std::uint32_t next = arena->NewPage();
+  EXPECT_NE(next, 0u);
+  EXPECT_NE(next, first);
+  EXPECT_NE(next, locked);
+}
+
 TEST(PageArena, StoresLongValues) {
   ASSERT_OK_AND_ASSIGN(auto arena, PageArena::Create(kMiB));
   const std::string value(100'000, 'v');

@@ -309,6 +309,8 @@ class ExtentFile : public LiveStateFile<FileT> {
     if (super_.tail < format::kFirstExtent || super_.tail % format::kExtentUnit != 0 || super_.tail > tail_max)
       return bad("tail", offsetof(format::HashSuperBlock, tail));
     if (super_.tail > size) return DataLossError("the file is truncated: its records extend beyond its end", size);
+    if (super_.epoch >= (std::uint64_t{1} << format::kLiveBits) - format::kEpochsAhead)
+      return bad("epoch", offsetof(format::HashSuperBlock, epoch));
     if (super_.index_extents > format::kIndexExtentsMax) return bad("index extents", offsetof(format::HashSuperBlock, index_extents));
     this->AttachLiveState();
     tail_.store(super_.tail);

@@ -101,6 +101,7 @@ Status RecordHeap<FileT>::ReadNote(WriterState& writer, std::string_view note) {
   while (!note.empty()) {
     if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &count)) return is_short();
     if (a >= FreeBlockPool::kWaiting) return bad("it has an unknown list", extents_->super().tail);
+    if (count == 0) return bad("it has an empty list", extents_->super().tail);
     if (count > note.size() / sizeof(std::uint32_t)) return is_short();
     std::vector<std::uint32_t> handles(count);
     std::memcpy(handles.data(), note.data(), count * sizeof(handles[0]));

@@ -3,8 +3,8 @@
 //
 // Invariants
 //   1. `used_` is the chain from the oldest segment that is needed to the newest, each the
-//      predecessor of the next, in ascending order of LSNs. It is found from its oldest segment on,
-//      which is durable: of the others, a power cut may have left any.
+//      predecessor of the next, in ascending order of LSNs and of sequences. It is found from its
+//      oldest segment on, which is durable: of the others, a power cut may have left any.
 //   2. Every segment of the file is in `used_` or in `free_`, or between Extend and AddFree.
 //   3. The sequence of a new segment is above that of every segment in the file, also of those that
 //      a recovery discarded.
@@ -60,7 +60,8 @@ class LogSegments {
  public:
   LogSegments(FileT& file, const DatabaseId& database) : file_(file), database_(database) {}
 
-  // Reads the headers. InvalidArgument if the file is the log of another database.
+  // Reads the headers. InvalidArgument if the file is the log of another database. DataLoss if one
+  // names a later segment as its predecessor: so no chain returns to itself.
   Status Load();
   // Finds the chain that begins at `from`. DataLoss if that segment is missing.
   Status Follow(Position from);
@@ -147,6 +148,8 @@ Status LogSegments<FileT>::Load() {
         return absl::UnimplementedError(
             absl::StrCat("log format ", header.version.get(), " is newer than the newest this library knows, ", format::kLogVersion));
       if (header.database == database_) {
+        if (header.predecessor >= header.sequence)
+          return DataLossError("a segment of the log names a later one as its predecessor", format::LogSegmentOffset(num_segments_));
         found_.push_back({num_segments_, header.sequence, header.predecessor, header.first_lsn});
         last_sequence_ = std::max<std::uint64_t>(last_sequence_, header.sequence);
       } else {

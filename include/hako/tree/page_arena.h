@@ -79,13 +79,17 @@ class PageArena {
   // A page without memory; its line is locked. 0 if out of memory.
   std::uint32_t NewPage() {
     sync::MutexLock lock(mutex_);
+    const auto is_locked = [this](std::uint32_t id) {
+      return (std::atomic_ref(lines_[id].version).load(std::memory_order_relaxed) & sync::VersionLock::kLocked) != 0;
+    };
     std::uint32_t id;
     do {
       id = ids_.Take();
-    } while (id != 0 && (std::atomic_ref(lines_[id].version).load(std::memory_order_relaxed) & sync::VersionLock::kLocked) != 0);
-    if (id == 0) {
+    } while (id != 0 && is_locked(id));
+    while (id == 0) {
       if (ids_.end() * sizeof(Line) == line_arena_->end() && !line_arena_->Allocate(storage::Arena::kExtentAlignment).ok()) return 0;
       id = ids_.Grow();
+      if (is_locked(id)) id = 0;
     }
     std::atomic_ref version(lines_[id].version);
     if (version.load(std::memory_order_relaxed) < least_version_) version.store(least_version_, std::memory_order_relaxed);
@@ -101,7 +105,7 @@ class PageArena {
     HAKO_CATCH_NO_MEMORY()  // the id is lost until the database is opened again
   }
   // Frees the ids in [first, end) that RestorePages has taken but that no page has. NewPage skips
-  // those whose line is locked, as a damaged file names them.
+  // those whose line is locked, as a page of a damaged file names them.
   void FreeIds(std::uint32_t first, std::uint32_t end) {
     sync::MutexLock lock(mutex_);
     ids_.Give(std::max(first, kFirstId), end);

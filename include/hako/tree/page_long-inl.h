@@ -67,6 +67,12 @@ class BufferPool<FileT, Codec>::LongRead {
       Forget();
       return unsaved_->is_filled();
     }
+    // Before memory is taken for a value that cannot be there. Were it replaced meanwhile, the leaf has
+    // another version.
+    if (!has_read_ && name.size > pool_->store_->file().Size()) {
+      status_ = absl::DataLossError("a reference to a long value is damaged");
+      return true;
+    }
     if (!has_read_) return false;
     const StatusOr<format::PageEntry> now = pool_->store_->pages().EntryOf(id);
     if (!now.ok()) status_ = now.status();
