@@ -2,8 +2,8 @@
 # it in a separate process, which writes the result of each test to gtest/ in the build folder. A layer without a test file is skipped.
 #
 # Of the library's tests a build may take a part:
-#   HAKO_TEST_PART     all; plain: the files that test/CMakeLists.txt names in plain_tests; checked: the others; quick: of the databases those
-#                      that it names in quick_dbm_tests, of the other layers all
+#   HAKO_TEST_PART     all; plain: the files that test/CMakeLists.txt names in plain_tests and strided_tests; checked: all but plain_tests;
+#                      quick: of the databases those that it names in quick_dbm_tests, of the other layers all
 #   HAKO_TEST_REPEATS  whether the suites of test/*/repeats are among them, which run again what others have, on other files
 #   HAKO_TEST_TIMEOUT  seconds that a suite may take
 #   HAKO_TEST_FILTER   of the layers above file, the tests that match this filter of GoogleTest
@@ -21,6 +21,8 @@ function(hako_add_tests layer)
   endif()
   list(JOIN plain_tests "|" names)
   if(HAKO_TEST_PART STREQUAL plain)
+    list(JOIN strided_tests "|" strided)
+    string(APPEND names "|${strided}")
     list(FILTER sources INCLUDE REGEX "/test/(${names})_test.cc$")
   elseif(HAKO_TEST_PART STREQUAL checked)
     list(FILTER sources EXCLUDE REGEX "/test/(${names})_test.cc$")

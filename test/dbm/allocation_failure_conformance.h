@@ -30,6 +30,8 @@
 #include "hako/dbm/write_batch.h"
 #include "support/allocation_counter.h"
 #include "support/crash_states.h"
+#include "support/random.h"
+#include "support/sanitizers.h"
 #include "support/status_matchers.h"
 
 namespace hako {
@@ -41,6 +43,7 @@ class AllocationFailure : public testing::Test {
   using Records = std::map<std::string, std::string>;
   using Operation = std::function<Status(Database&)>;
   static constexpr int kRecords = 100;
+  static constexpr std::uint64_t kStride = kSlowdown > 1 ? 3 : 1;
   static constexpr std::uint64_t kAllocationsMax = 20'000;  // of one call; more is an endless loop
 
   void SetUp() override {
@@ -135,7 +138,7 @@ class AllocationFailure : public testing::Test {
     for (const bool is_synchronized : {false, true}) {
       for (const auto which : {FailingAllocation::Which::kOnce, FailingAllocation::Which::kFromThenOn}) {
         bool has_failed = true;
-        for (std::uint64_t n = 1; has_failed && !HasFailure(); n += 1 + n / step) {
+        for (std::uint64_t n = 1 + TestSeed() % kStride; has_failed && !HasFailure(); n += (1 + n / step) * kStride) {
           SCOPED_TRACE(n);
           ASSERT_LT(n, kAllocationsMax);
           if (is_synchronized) {

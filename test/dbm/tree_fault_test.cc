@@ -28,6 +28,7 @@
 #include "support/crash_states.h"
 #include "support/faulty_device.h"
 #include "support/random.h"
+#include "support/sanitizers.h"
 #include "support/small_disk.h"
 #include "support/status_matchers.h"
 
@@ -110,7 +111,7 @@ struct Run {
 template <class How>
 void FailEachCall(Fault fault) {
   const bool only_space = absl::IsResourceExhausted(fault.status);
-  for (fault.call = 1; fault.call < 5000; ++fault.call) {
+  for (fault.call = 1 + TestSeed() % kSlowdown; fault.call < 5000; fault.call += kSlowdown) {
     SCOPED_TRACE(fault.call);
     MemoryFile device;
     const auto plan = std::make_shared<FaultPlan>();
@@ -154,7 +155,7 @@ void FailEachCall(Fault fault) {
     EXPECT_TRUE(std::count(run.durable.begin(), run.durable.end(), found) > 0) << Difference(run.durable.front(), found);
     EXPECT_THAT(db.Set("works", "again"), IsOk());
     EXPECT_THAT(db.Close(), IsOk());
-    if (!met || testing::Test::HasFailure()) return ReportFailures(fault.call - 1);
+    if (!met || testing::Test::HasFailure()) return ReportFailures(fault.call / kSlowdown);
   }
   FAIL() << "the work has no end";
 }
