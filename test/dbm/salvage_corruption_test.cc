@@ -17,6 +17,8 @@
 #include "hako/file/memory_file.h"
 #include "support/allocation_counter.h"
 #include "support/booted_memory_file.h"
+#include "support/cpu_time.h"
+#include "support/hash_forgery.h"
 #include "support/sanitizers.h"
 
 namespace hako {
@@ -155,6 +157,26 @@ TYPED_TEST(SalvageCorruptionTest, Truncation) {
   Truncate(this->images.closed, [this, n = 0](const Image& image, const std::string& what, Damage damage) mutable {
     if (++n % 20 == 0) this->CheckClosed()(image, what, damage);
   });
+}
+
+// A superblock may name an end of the records far behind that of the file.
+TEST(SalvageOfForgedFiles, ReadsNoMoreThanTheFileHas) {
+  MemoryFile made;
+  {
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MemoryFile>::Open(made.Share()));
+    for (std::uint64_t i = 0; i < 100; ++i) ASSERT_THAT(db->Set(NumberedKey(i), "value"), IsOk());
+    ASSERT_THAT(db->Close(), IsOk());
+  }
+  HashForgery forgery(ImageOf(made));
+  forgery.super.clean = 0;
+  forgery.super.num_records = 101;  // so that it looks for more
+  forgery.super.tail = std::uint64_t{16} << 30;
+  const MemoryFile forged = MemoryFile::Of(forgery.Finish());
+  MemoryFile rescued;
+  const std::uint64_t before = CpuNanoseconds();
+  ASSERT_OK_AND_ASSIGN(const SalvageReport report, (SalvageInto<HashDBM<MemoryFile>>(forged, LogPlace<MemoryFile>(), rescued.Share())));
+  EXPECT_LT(CpuNanoseconds() - before, 2'000'000'000u * kSlowdown);
+  EXPECT_EQ(report.num_records, 100u);
 }
 
 }  // namespace

@@ -145,8 +145,13 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
 
   // ---- extents ----
 
+  // The end of the extents that the file has bytes of. A damaged superblock may name a later one.
+  std::uint64_t EndOfBytes() const {
+    const std::uint64_t units = (this->extents_->file().end() + format::kExtentUnit - 1) / format::kExtentUnit;
+    return std::min(this->extents_->tail(), units * format::kExtentUnit);
+  }
   void FindExtents() {
-    const std::uint64_t end = this->extents_->tail();
+    const std::uint64_t end = EndOfBytes();
     for (std::uint64_t at = format::kFirstExtent; at < end;) {
       const StatusOr<std::uint64_t> bytes = this->extents_->HeapExtentBytes(at);
       const std::uint64_t size = bytes.ok() ? *bytes : 0;
@@ -162,7 +167,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
       if (extent.offset > begin) gaps.push_back({begin, extent.offset - begin});
       begin = extent.offset + extent.bytes;
     }
-    if (this->extents_->tail() > begin) gaps.push_back({begin, this->extents_->tail() - begin});
+    if (EndOfBytes() > begin) gaps.push_back({begin, EndOfBytes() - begin});
     return gaps;
   }
   // Reports that a record lies at this offset outside all extents, once for each space between two.
