@@ -57,7 +57,7 @@ Status TreeDBM<FileT, Compare, Codec>::Begin(const TreeOptions& options, bool is
   // A killed process may have left the superblock in the page cache only, and the device with one
   // that needs an older part of the log, or another one.
   if (writable_ && !is_new) HAKO_RETURN_IF_ERROR(space_->store().MakeSuperDurable());
-  HAKO_RETURN_IF_ERROR(this->OpenLog(options.durability != Durability::kNone, false, options.log_bytes));
+  HAKO_RETURN_IF_ERROR(this->OpenLog(options.durability != Durability::kNone, false, options));
   if (!writable_ || !is_new || space_->log().is_on()) return absl::OkStatus();
   sync::MutexLock lock(maintenance_mutex_);
   return SynchronizeLocked();
