@@ -177,7 +177,7 @@ template <File FileT, Comparator Compare, PageCodec Codec>
 auto TreeDBM<FileT, Compare, Codec>::PinNewest() -> StatusOr<typename tree::PageStore<FileT>::Pinned> {
   sync::MutexLock lock(maintenance_mutex_);
   if (writable_) HAKO_RETURN_IF_ERROR(this->SynchronizeNow());
-  return space_->store().Pin();
+  return space_->store().Pin(space_->log().NameForCopy(space_->store().log_position()));
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>

@@ -308,6 +308,19 @@ Status RecordLog<FileT>::FindUnarchived(LogArchive<FileT>& archive) {
   HAKO_RETURN_IF_ERROR(status);
   const auto& used = segments_.used();
   if (used.empty()) return absl::DataLossError("the log has no segment");
+  const Lsn tail = tail_.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < used.size() && used[i].first <= tail; ++i) {
+    Segment kept = used[i];
+    kept.limit = i + 1 < used.size() ? std::min(used[i + 1].first, tail) : tail;
+    HAKO_ASSIGN_OR_RETURN(const bool is_whole, reader.IsWhole(kept));
+    if (!is_whole) {
+      return DataLossError(
+          "the log has a damaged record that the archive needs; the database does not, and opened once without log_archive it begins "
+          "another "
+          "history; segment",
+          kept.offset());
+    }
+  }
   const Segment& first = used.front();
   const auto has = [&used](std::uint64_t sequence) { return std::ranges::find(used, sequence, &Segment::sequence) != used.end(); };
   const bool goes_on = is_here ? has(last.sequence) || (first.before() == last) : last.IsNone() || first.before() == last;

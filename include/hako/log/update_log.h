@@ -194,6 +194,8 @@ class UpdateLog {
     ahead_before_position_.store(ahead_bytes_.load(std::memory_order_relaxed), std::memory_order_relaxed);
     return is_on() ? log_->TakePosition() : position();
   }
+  // For a copy with all writers stopped: returns the position() of its state.
+  Position TakePosition() { return is_on() ? log_->TakePosition() : position(); }
   // Before a superblock names `position`: makes its segment durable. A log that has failed is not
   // needed after the checkpoint.
   Status PrepareCheckpoint(Position position) {
