@@ -60,7 +60,7 @@ struct NamedLog {
   bool HasEnded() const { return (from.sequence & format::kLogEnded) != 0; }
   // Whether the file of the log has updates that the database lacks, or may have.
   bool IsNeeded() const { return !IsNone() && !HasEnded(); }
-  Link link() const { return {id, from.sequence & ~format::kLogEnded}; }
+  Link link() const { return IsNone() ? Link{} : Link{id, from.sequence & ~format::kLogEnded}; }
 };
 // How a database names a log that has ended with this segment.
 inline Position EndedPosition(Link last, Lsn lsn) { return {lsn, last.sequence | format::kLogEnded}; }
