@@ -271,4 +271,5 @@ class RecordLog {
 
 }  // namespace hako::log
 
+#include "hako/log/record_archive-inl.h"
 #include "hako/log/record_log-inl.h"
