@@ -27,7 +27,7 @@ class Restore : public testing::TestWithParam<const char*> {
   void MakeHistory() {
     ASSERT_EQ(RunTool({"create", path_, "--log_archive", archive_}).exit_code, 0);
     ASSERT_NO_FATAL_FAILURE(Set("a", "1"));
-    std::filesystem::copy_file(path_, copy_);
+    ASSERT_EQ(RunTool({"copy", path_, copy_}).exit_code, 0);
     ASSERT_NO_FATAL_FAILURE(Set("b", "2"));
     ASSERT_NO_FATAL_FAILURE(Set("c", "3"));
   }

@@ -74,7 +74,7 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
   template <File F>
   Status Save(F& file) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
-    if (self().space_->log().archive() != nullptr) return SaveState(file);
+    if (NamesHistory()) return SaveState(file);
     format::SnapshotEnd end;
     end.applied_index = self().AppliedIndex();
     return storage::SaveSnapshot(file, self().MakeIterator(), &end).status();
@@ -191,6 +191,11 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
   }
 
  private:
+  // Whether a copy can name its position in a history: with an archive, or opened read-only.
+  bool NamesHistory() const {
+    const auto& updates = self().space_->log();
+    return updates.archive() != nullptr || (updates.position().sequence & format::kLogEnded) != 0;
+  }
   template <File F>
   Status SaveState(F& file) {
     sync::MutexLock lock(this->maintenance_mutex_);
