@@ -65,6 +65,7 @@
 #include "hako/dbm/ordered_operations.h"
 #include "hako/dbm/positional_hash_dbm.h"
 #include "hako/dbm/positional_tree_dbm.h"
+#include "hako/dbm/restore.h"
 #include "hako/dbm/salvage.h"
 #include "hako/dbm/search.h"
 #include "hako/dbm/tiny_dbm.h"

@@ -13,6 +13,7 @@ HashOptions HashOptionsOf(const AnyOptions& options) {
   hash.seed = options.seed;
   hash.durability = options.durability;
   hash.log_bytes = options.log_bytes.value_or(hash.log_bytes);
+  hash.log_archive = options.log_archive;
   hash.sync_interval = options.sync_interval;
   hash.reclaim_bytes = options.reclaim_bytes.value_or(hash.reclaim_bytes);
   return hash;

@@ -13,8 +13,11 @@ StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenInMemory(const AnyOptions& options
     return absl::InvalidArgumentError(absl::StrCat("a database of kind ", ToAbsl(options.ResolvedKind()),
                                                    " is saved as a whole: option sync_interval requires dbm=hash or tree"));
   }
+  if (options.path.empty() && !options.log_archive.empty())
+    return absl::InvalidArgumentError("option log_archive requires a database with a path");
   of_kind.durability = options.durability;
   of_kind.log_bytes = options.log_bytes.value_or(of_kind.log_bytes);
+  of_kind.log_archive = options.log_archive;
   HAKO_ASSIGN_OR_RETURN(auto db, options.path.empty() ? D::Open(of_kind) : D::Open(options.path, of_kind, options.file));
   return std::make_unique<AnyDBM>(std::move(db));
 }

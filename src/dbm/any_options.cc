@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kThereAre =
     "the options are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, log_bytes, "
+    "log_archive, "
     "durability, sync_interval, reclaim_bytes, order, codec, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and grow_max";
 
 // Assigns the number that `text` is, or leaves `out` alone.
@@ -49,6 +50,7 @@ std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptio
   if (name == "dbm")
     return options->kind = value, std::find(AnyOptions::kKinds.begin(), AnyOptions::kKinds.end(), value) != AnyOptions::kKinds.end();
   if (name == "order") return options->order = value, !value.empty();
+  if (name == "log_archive") return options->log_archive = value, !value.empty();
   if (name == "codec") return options->codec = value, !value.empty();
   if (name == "huge_pages") return TakeFlag(value, &file.huge_pages);
   if (name == "block_cache_bytes") return TakeNumber(value, kMax, &file.cache_bytes);
@@ -104,6 +106,7 @@ TreeOptions TreeOptionsOf(const AnyOptions& options) {
   tree.checkpoint_bytes = options.checkpoint_bytes.value_or(tree.checkpoint_bytes);
   tree.durability = options.durability;
   tree.log_bytes = options.log_bytes.value_or(tree.log_bytes);
+  tree.log_archive = options.log_archive;
   tree.sync_interval = options.sync_interval;
   return tree;
 }

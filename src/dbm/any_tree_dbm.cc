@@ -10,6 +10,7 @@
 
 #include "hako/dbm/any_dbm.h"
 #include "hako/dbm/positional_tree_dbm.h"
+#include "hako/dbm/restore.h"
 #include "hako/dbm/salvage.h"
 #include "hako/format/tree_file_format.h"
 #include "hako/storage/superblock_slots.h"
@@ -42,11 +43,25 @@ Names NamesInTreeFile(const AnyOptions& options) {
   return {};
 }
 
+// The same of a file whose superblocks may be damaged.
+StatusOr<Names> NamesInDamaged(const std::string& path, std::chrono::milliseconds lock_timeout) {
+  FileOptions reading;
+  reading.mode = OpenMode::kReadOnly;
+  reading.lock_timeout = lock_timeout;
+  HAKO_ASSIGN_OR_RETURN(const PositionalParallelFile file, PositionalParallelFile::Open(path, reading));
+  SalvageReport unused;
+  storage::DamagedFile source(file, unused);
+  const auto found = storage::SalvageSuperBlock<format::TreeSuperBlock>(source, tree::PageStore<PositionalParallelFile>::kKind);
+  if (!found.ok()) return Status(found.status().code(), absl::StrCat(path, ": ", found.status().message()));
+  return NamesOf(found->block);
+}
+
 // Trees of other orders and codecs, by their names.
 struct OtherTrees {
   struct Functions {
     AnyDBM::OpenTree open = nullptr;
     AnyDBM::SalvageTree salvage = nullptr;
+    AnyDBM::RestoreTree restore = nullptr;
   };
   std::mutex mutex;
   std::map<Names, Functions> functions;
@@ -70,10 +85,10 @@ struct OtherTrees {
 
 }  // namespace
 
-void AnyDBM::AddTree(std::string_view order, std::string_view codec, OpenTree open, SalvageTree salvage) {
+void AnyDBM::AddTree(std::string_view order, std::string_view codec, OpenTree open, SalvageTree salvage, RestoreTree restore) {
   OtherTrees& trees = OtherTrees::Get();
   const std::lock_guard lock(trees.mutex);
-  trees.functions[{std::string(order), std::string(codec)}] = {open, salvage};
+  trees.functions[{std::string(order), std::string(codec)}] = {open, salvage, restore};
 }
 
 StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenTreeFile(AnyOptions options) {
@@ -88,21 +103,18 @@ StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenTreeFile(AnyOptions options) {
 }
 
 StatusOr<SalvageReport> AnyDBM::SalvageTreeFile(const std::string& from, const std::string& to, const FileOptions& options) {
-  Names names;
-  {
-    FileOptions reading;
-    reading.mode = OpenMode::kReadOnly;
-    reading.lock_timeout = options.lock_timeout;
-    HAKO_ASSIGN_OR_RETURN(const PositionalParallelFile file, PositionalParallelFile::Open(from, reading));
-    SalvageReport unused;
-    storage::DamagedFile source(file, unused);
-    const auto found = storage::SalvageSuperBlock<format::TreeSuperBlock>(source, tree::PageStore<PositionalParallelFile>::kKind);
-    if (!found.ok()) return Status(found.status().code(), absl::StrCat(from, ": ", found.status().message()));
-    names = NamesOf(found->block);
-  }
+  HAKO_ASSIGN_OR_RETURN(const Names names, NamesInDamaged(from, options.lock_timeout));
   if (names == Names(BytewiseComparator::kName, NoCodec::kName)) return hako::Salvage<TreeDBM<>>(from, to, options);
   HAKO_ASSIGN_OR_RETURN(const OtherTrees::Functions tree, OtherTrees::Get().Find(names, from));
   return tree.salvage(from, to, options);
+}
+
+StatusOr<RestoreReport> AnyDBM::RestoreTreeFile(const std::string& copy, const std::string& archive, const std::string& to,
+                                                const RestoreOptions& options) {
+  HAKO_ASSIGN_OR_RETURN(const Names names, NamesInDamaged(copy, options.lock_timeout));
+  if (names == Names(BytewiseComparator::kName, NoCodec::kName)) return hako::Restore<TreeDBM<>>(copy, archive, to, options);
+  HAKO_ASSIGN_OR_RETURN(const OtherTrees::Functions tree, OtherTrees::Get().Find(names, copy));
+  return tree.restore(copy, archive, to, options);
 }
 
 }  // namespace hako

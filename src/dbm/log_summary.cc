@@ -38,7 +38,8 @@ StatusOr<log::NamedLog> NamedBySnapshot(LogFile& file) {
   return log::NamedLog{log.id, {log.lsn, log.sequence}, log.secret};
 }
 
-// The log that the file of a database names. One of the two superblocks may be damaged.
+}  // namespace
+
 StatusOr<log::NamedLog> FindNamedLog(LogFile& file) {
   using Hash = hash::ExtentFile<LogFile>;
   using Tree = tree::PageStore<LogFile>;
@@ -53,6 +54,8 @@ StatusOr<log::NamedLog> FindNamedLog(LogFile& file) {
   }
   return absl::InvalidArgumentError("not a hako database: bad magic at offset 0");
 }
+
+namespace {
 
 // Whether something was written where the log ends.
 bool IsWritten(const LogFile& file, const log::Segment& segment, std::uint64_t end) {
@@ -102,8 +105,8 @@ StatusOr<LogSummary> SummarizeLog(const std::string& path, LogVisitorRef visit, 
   if (!named.ok()) return Status(named.status().code(), absl::StrCat(path, ": ", named.status().message()));
   LogSummary summary;
   summary.path = LogPathOf(path);
+  if (!named->IsNeeded()) return summary;
   summary.id = named->id;
-  if (!summary.IsNamed()) return summary;
   summary.checkpoint = named->from;
   summary.end = summary.durable = named->from.lsn;
   LogPlace<LogFile> place(path, reading);

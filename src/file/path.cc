@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -43,6 +44,16 @@ std::string CanonicalOf(const std::string& path) {
 Status RenameDurably(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot rename ", from, " to ", to));
   return SyncDirectoryOf(to);
+}
+
+StatusOr<std::vector<std::string>> NamesIn(const std::string& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  std::filesystem::directory_iterator it(directory, error);
+  for (; !error && it != std::filesystem::directory_iterator(); it.increment(error)) names.push_back(it->path().filename().string());
+  if (error) return SystemError(error.value(), absl::StrCat("cannot read directory ", directory));
+  std::ranges::sort(names);
+  return names;
 }
 
 Status RemoveFile(const std::string& path) {

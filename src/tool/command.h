@@ -41,6 +41,7 @@ void AddCountCommand(Commands& commands);
 void AddVerifyCommand(Commands& commands);
 void AddScrubCommand(Commands& commands);
 void AddSalvageCommand(Commands& commands);
+void AddRestoreCommand(Commands& commands);
 void AddLogCommand(Commands& commands);
 void AddRebuildCommand(Commands& commands);
 void AddCopyCommand(Commands& commands);

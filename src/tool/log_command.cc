@@ -1,21 +1,26 @@
-// The command log: shows the log of a database.
+// The command log: shows the log of a database, or the archive of one.
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "hako/dbm/log_summary.h"
+#include "hako/log/log_archive.h"
 #include "hako/text/json_record.h"
 #include "hako/text/text_encoding.h"
 #include "tool/command.h"
 #include "tool/output.h"
+#include "tool/times.h"
 
 namespace hako::tool {
 namespace {
@@ -147,7 +152,39 @@ nlohmann::ordered_json ToJson(const LogSummary& summary, nlohmann::ordered_json 
   return root;
 }
 
+// The segments of an archive, each with where its records begin and end.
+int RunArchive(const LogCommandOptions& options) {
+  const StatusOr<std::vector<log::ArchivedSegment>> archived = log::ListArchive(options.path);
+  if (!archived.ok()) return Fail(options.path, archived.status());
+  Output output(STDOUT_FILENO);
+  nlohmann::ordered_json segments = nlohmann::ordered_json::array();
+  log::Link last;
+  for (const log::ArchivedSegment& piece : *archived) {
+    const log::Segment& segment = piece.segment;
+    const bool goes_on = &piece == &archived->front() || segment.before() == last;
+    last = piece.link();
+    if (options.json) {
+      segments.push_back({{"sequence", segment.sequence},
+                          {"predecessor", segment.predecessor},
+                          {"log", HexOf(piece.log)},
+                          {"first_lsn", segment.first},
+                          {"end_lsn", segment.limit},
+                          {"time", FormatTime(segment.time)},
+                          {"continues", goes_on}});
+      continue;
+    }
+    absl::StrAppend(output.buffer(), "segment ", segment.sequence, ": from LSN ", segment.first, " to ", segment.limit, ", begun ",
+                    FormatTime(segment.time), ", log ", HexOf(piece.log),
+                    goes_on ? "\n" : absl::StrCat(", segment ", segment.predecessor, " before it is missing\n"));
+  }
+  if (options.json)
+    output.buffer()->append(nlohmann::ordered_json{{"archive", options.path}, {"segments", std::move(segments)}}.dump()).append("\n");
+  if (const Status written = output.Flush(); !written.ok()) return Fail("standard output", written);
+  return archived->empty() ? kExitNo : kExitDone;
+}
+
 int RunLog(const LogCommandOptions& options) {
+  if (std::error_code error; std::filesystem::is_directory(options.path, error)) return RunArchive(options);
   std::string shown;
   nlohmann::ordered_json updates = nlohmann::ordered_json::array();
   std::int64_t num_shown = 0;
@@ -189,7 +226,9 @@ void AddLogCommand(Commands& commands) {
   CLI::App* app =
       commands.Add("log", "Print what the log of a database has that was not closed; exit code 1 if there is none, or it is damaged",
                    [options] { return RunLog(*options); });
-  app->add_option("FILE", options->path, "The database, which no process has open; it is only read, and so is FILE-log")
+  app->add_option("FILE", options->path,
+                  "The database, which no process has open; it is only read, and so is FILE-log. Or the directory of a log_archive: its "
+                  "segments are listed")
       ->required()
       ->type_name("");
   AddNumber(app, "--limit", &options->limit,

@@ -87,6 +87,7 @@ int Run(std::vector<std::string> args) {
   AddVerifyCommand(commands);
   AddScrubCommand(commands);
   AddSalvageCommand(commands);
+  AddRestoreCommand(commands);
   AddLogCommand(commands);
   AddShellCommand(commands, &Run);
   AddPerfCommand(commands);

@@ -14,7 +14,9 @@ struct TkrzwLine {
 };
 
 inline constexpr TkrzwLine kTkrzwCommands[] = {
-    {"restore", "none: a file that opens is consistent; if verify finds damage, restore a copy, or save the rest by salvage"},
+    {"restore",
+     "none: a file that opens is consistent; if verify finds damage, restore a copy, or save the rest by salvage (restore is something "
+     "else here: it goes to a point in time)"},
     {"perf index", "none: there are no indices yet"},
     {"get --multi, set --multi, remove --multi",
      "get --multi prints keys too; remove takes several keys without it; for many records use import"},

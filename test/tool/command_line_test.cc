@@ -18,9 +18,9 @@ using testing::HasSubstr;
 using testing::SizeIs;
 using testing::StartsWith;
 
-const std::vector<std::string> kCommands = {"create",  "inspect", "get",    "set",  "remove",     "rekey",   "count",  "list",
-                                            "search",  "import",  "export", "copy", "merge",      "rebuild", "verify", "scrub",
-                                            "salvage", "log",     "shell",  "perf", "completion", "man"};
+const std::vector<std::string> kCommands = {"create",  "inspect", "get",    "set",   "remove", "rekey",      "count",  "list",
+                                            "search",  "import",  "export", "copy",  "merge",  "rebuild",    "verify", "scrub",
+                                            "salvage", "restore", "log",    "shell", "perf",   "completion", "man"};
 
 TEST(CommandLine, HelpGoesToStdoutAndListsEveryCommand) {
   const ToolResult bare = RunTool({});

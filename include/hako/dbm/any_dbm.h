@@ -33,6 +33,9 @@
 
 namespace hako {
 
+struct RestoreOptions;  // dbm/restore.h
+struct RestoreReport;
+
 // A database of any kind: see the head of this header.
 //
 // Inherits
@@ -107,11 +110,18 @@ class AnyDBM : public Operations<AnyDBM> {
   // `to`: see dbm/salvage.h. The content of the file tells its kind, order and codec, or, if both
   // of its superblocks are lost, the suffix of its name. InvalidArgument for a snapshot.
   static StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, const FileOptions& options = {});
-  // Adds a tree of another order or codec to those that Open and Salvage know: see dbm/any_tree.h.
-  // `open` opens such a tree, `salvage` salvages one.
+  // Makes a database at `to` of the state after an update, from an older copy and the archive of its
+  // log: see dbm/restore.h. The content of the copy tells its kind, order and codec; a snapshot counts
+  // as one of a BabyDBM if its updates remove ranges of keys, else of a TinyDBM.
+  static StatusOr<RestoreReport> Restore(const std::string& copy, const std::string& archive, const std::string& to,
+                                         const RestoreOptions& options);
+  // Adds a tree of another order or codec to those that Open, Salvage and Restore know: see
+  // dbm/any_tree.h. `open` opens such a tree, `salvage` salvages one, `restore` restores one.
   using OpenTree = StatusOr<std::unique_ptr<AnyDBM>> (*)(const AnyOptions& options);
   using SalvageTree = StatusOr<SalvageReport> (*)(const std::string& from, const std::string& to, const FileOptions& options);
-  static void AddTree(std::string_view order, std::string_view codec, OpenTree open, SalvageTree salvage);
+  using RestoreTree = StatusOr<RestoreReport> (*)(const std::string& copy, const std::string& archive, const std::string& to,
+                                                  const RestoreOptions& options);
+  static void AddTree(std::string_view order, std::string_view codec, OpenTree open, SalvageTree salvage, RestoreTree restore);
   // Wraps an open database.
   template <DBM D>
   explicit AnyDBM(std::unique_ptr<D> db);
@@ -189,6 +199,8 @@ class AnyDBM : public Operations<AnyDBM> {
   static StatusOr<std::unique_ptr<AnyDBM>> OpenHashFile(const AnyOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> OpenTreeFile(AnyOptions options);
   static StatusOr<SalvageReport> SalvageTreeFile(const std::string& from, const std::string& to, const FileOptions& options);
+  static StatusOr<RestoreReport> RestoreTreeFile(const std::string& copy, const std::string& archive, const std::string& to,
+                                                 const RestoreOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> OpenTinyInMemory(const AnyOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> OpenBabyInMemory(const AnyOptions& options);
   template <class D, class Options>

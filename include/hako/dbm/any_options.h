@@ -18,7 +18,7 @@
 //   page_size                              TreeOptions, BabyOptions (dbm=tree, baby)
 //   max_bytes                              BabyOptions (dbm=baby)
 //   cache_bytes, checkpoint_bytes          TreeOptions (dbm=tree)
-//   log_bytes                              HashOptions, TreeOptions, TinyOptions, BabyOptions
+//   log_bytes, log_archive                 HashOptions, TreeOptions, TinyOptions, BabyOptions
 //   order, codec  names of a comparator and a page codec, as Inspect shows them (dbm=tree; an error
 //                 otherwise). Default: those of the file; bytewise and none for a new file. Others
 //                 must have been added by the program (dbm/any_tree.h); they are accessed as
@@ -68,6 +68,7 @@ struct AnyOptions {
   std::optional<std::uint64_t> cache_bytes = {};
   std::optional<std::uint64_t> checkpoint_bytes = {};
   std::optional<std::uint64_t> log_bytes = {};
+  std::string log_archive = {};  // empty: none
   std::optional<std::uint64_t> reclaim_bytes = {};
   std::string order = {};  // comparator of a tree; empty = that of the file, bytewise for a new one
   std::string codec = {};  // codec of a tree; empty = that of the file, none for a new one
@@ -80,7 +81,7 @@ struct AnyOptions {
   std::string_view ResolvedKind() const;
 };
 
-// Returns the options of a TreeDBM among `options`.
+// Returns the options of a TreeDBM among `options`, which must outlive its Open.
 TreeOptions TreeOptionsOf(const AnyOptions& options);
 
 // Parses `name`. Options that it does not contain are taken from `defaults`. InvalidArgument names

@@ -15,11 +15,12 @@
 #include "hako/base/status.h"
 #include "hako/dbm/any_dbm.h"
 #include "hako/dbm/positional_tree_dbm.h"
+#include "hako/dbm/restore.h"
 #include "hako/dbm/salvage.h"
 
 namespace hako {
 
-// Makes AnyDBM::Open and AnyDBM::Salvage know trees of this order and codec. Thread-safe. Such
+// Makes AnyDBM::Open, AnyDBM::Salvage and AnyDBM::Restore know trees of this order and codec. Thread-safe. Such
 // files are always read and written by position, regardless of the option `file`.
 template <Comparator Compare, PageCodec Codec = NoCodec>
 void AddTreeToAnyDBM() {
@@ -28,7 +29,7 @@ void AddTreeToAnyDBM() {
     HAKO_ASSIGN_OR_RETURN(auto tree, Tree::Open(options.path, TreeOptionsOf(options), options.file));
     return std::make_unique<AnyDBM>(std::move(tree));
   };
-  AnyDBM::AddTree(Compare::kName, Codec::kName, open, &Salvage<Tree>);
+  AnyDBM::AddTree(Compare::kName, Codec::kName, open, &Salvage<Tree>, &Restore<Tree>);
 }
 
 }  // namespace hako

@@ -90,6 +90,12 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, log::LoggedSpace<
                           [&](auto place, auto log) { return Make(options, std::move(place), std::move(log), options); });
   }
   HAKO_OR_NO_MEMORY
+  // The same with this log in place of the one beside it.
+  static StatusOr<std::unique_ptr<BabyDBM>> Open(const std::string& path, LogPlace<log::LogFileOf<FileT>> log,
+                                                 const BabyOptions& options) requires ReplaceableFile<FileT> HAKO_TRY {
+    return Memory::OpenAt(path, options, {}, [&](auto place, auto) { return Make(options, std::move(place), std::move(log), options); });
+  }
+  HAKO_OR_NO_MEMORY
 
   // Closes the database if the application has not.
   ~BabyDBM();

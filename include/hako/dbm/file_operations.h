@@ -44,7 +44,8 @@ class FileOperations {
  public:
   // Makes acknowledged updates durable: two flushes of the device, shared by concurrent callers;
   // writers are stopped for microseconds. Soft: free on a mapped HashDBM, elsewhere the same as
-  // hard. After a failure updates are refused: see GetHealth.
+  // hard. After a failure updates are refused: see GetHealth. An error of the log archive is returned,
+  // too, although the state is durable then.
   Status Synchronize(SyncMode mode) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
     if (!writable_ || (mode == SyncMode::kSoft && self().SurvivesProcess())) return self().refusal().Get();
@@ -52,8 +53,8 @@ class FileOperations {
     num_waiting_.fetch_add(1, std::memory_order_relaxed);
     sync::MutexLock lock(maintenance_mutex_);
     num_waiting_.fetch_sub(1, std::memory_order_relaxed);
-    if (call <= synced_calls_) return absl::OkStatus();  // a synchronization that began after this call covered it
-    return SynchronizeNow();
+    if (call > synced_calls_) HAKO_RETURN_IF_ERROR(SynchronizeNow());  // else one that began after this call covered it
+    return self().RetryArchive();
   }
   HAKO_OR_NO_MEMORY
 
@@ -82,10 +83,13 @@ class FileOperations {
   bool IsWritable() const { return writable_; }
   // OK, or why updates are refused. After a failed write or sync: FailedPrecondition, until the
   // database is opened again. While the device of a TreeDBM is full: ResourceExhausted; removals
-  // are accepted, and all updates again once there is space. Reads go on in both cases.
+  // are accepted, and all updates again once there is space. Reads go on in both cases. While the log
+  // archive cannot be written: why; updates are accepted as long as the log can grow.
   Status GetHealth() const {
     HAKO_RETURN_IF_ERROR(self().CheckOpen());
-    return writable_ ? self().refusal().Get() : absl::OkStatus();
+    if (!writable_) return absl::OkStatus();
+    HAKO_RETURN_IF_ERROR(self().refusal().Get());
+    return self().ArchiveHealth();
   }
 
   // Synchronizes and closes the file. The destructor calls it if the application has not. Returns

@@ -169,13 +169,15 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) HAKO_TRY {
     Status status;
     HAKO_RETURN_IF_ERROR(ProcessEach([&](std::string_view key, std::string_view value) { status.Update(copy->Set(key, value)); }));
     HAKO_RETURN_IF_ERROR(status);
-    return FinishCopy(*copy, options.num_records, this->AppliedIndex());
+    return FinishCopy(*copy, options.num_records, this->AppliedIndex(), space_->log().NameForCopy(space_->log().position()));
   }
   std::lock_guard lock(reorganizing_mutex_);
   std::uint64_t applied_index = 0;
+  log::NamedLog named;
   const auto note_count = [&](std::uint64_t count) {
     options.num_records = count;
     applied_index = this->AppliedIndex();
+    named = space_->log().NameForCopy(space_->log().TakePosition());
     return absl::OkStatus();
   };
   return WithPinnedState(*mine, note_count, [&]() -> Status {
@@ -186,7 +188,7 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) HAKO_TRY {
       return copy->AddLong(found);
     };
     HAKO_RETURN_IF_ERROR(space_->ScanPinned(set));
-    return FinishCopy(*copy, options.num_records, applied_index);
+    return FinishCopy(*copy, options.num_records, applied_index, named);
   });
 }
 HAKO_OR_NO_MEMORY
@@ -205,11 +207,15 @@ Status HashDBM<FileT>::AddLong(typename Space::LongRecord& record) {
 }
 
 template <File FileT>
-Status HashDBM<FileT>::FinishCopy(HashDBM& copy, std::uint64_t num_records, std::uint64_t applied_index) {
+Status HashDBM<FileT>::FinishCopy(HashDBM& copy, std::uint64_t num_records, std::uint64_t applied_index, const log::NamedLog& named) {
   if (copy.Count() != num_records) return absl::DataLossError("damaged records found while copying; Verify names them");
   copy.space_->StoreAppliedIndex(applied_index);
   HAKO_RETURN_IF_ERROR(copy.SetType(this->GetType()));
   HAKO_RETURN_IF_ERROR(copy.SetMetadata(this->GetMetadata()));
+  if (!named.IsNone()) {  // its superblock names the end of the history
+    copy.space_->log().set_id(named.id);
+    copy.space_->log().NoteReplayed(named.from);
+  }
   return copy.Close();
 }
 

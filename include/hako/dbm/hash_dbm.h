@@ -207,7 +207,7 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
   Status RefreshSomeStamps(WriterState& mine);
   template <class AtEnd, class Body>
   Status WithPinnedState(WriterState& mine, AtEnd&& at_end, Body&& body);
-  Status FinishCopy(HashDBM& copy, std::uint64_t num_records, std::uint64_t applied_index);
+  Status FinishCopy(HashDBM& copy, std::uint64_t num_records, std::uint64_t applied_index, const log::NamedLog& named);
   Status AddLong(typename Space::LongRecord& record);
   Status VerifyEntry(const typename Space::ScannedRecord& record) const;
   Status VerifyDiffer(WriterState& mine, std::uint32_t a, std::uint32_t b) const;

@@ -18,11 +18,17 @@ auto HashDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, con
   dbm->log_place_ = std::move(log);
   dbm->space_->log().set_id(named.id);
   dbm->space_->log().NoteReplayed(named.from);
-  const bool has_all = dbm->space_->extents().found() == hash::FoundState::kKilled;  // all updates that were acknowledged
+  bool has_all = dbm->space_->extents().found() == hash::FoundState::kKilled;  // all updates that were acknowledged
   HAKO_RETURN_IF_ERROR(dbm->Recover(*mine, options));
   const bool logs =
       options.durability == Durability::kPower || (options.durability == Durability::kProcess && dbm->space_->index_is_in_memory());
-  HAKO_RETURN_IF_ERROR(dbm->OpenLog(logs, has_all, options.log_bytes));
+  if (has_all && dbm->IsWritable() && !options.log_archive.empty()) {
+    // The log may have an update more, which its writer did not complete. So that the file agrees with
+    // the archive, all are made again: a kill before the end of that counts as a power cut.
+    dbm->space_->extents().WithdrawLiveState();
+    has_all = false;
+  }
+  HAKO_RETURN_IF_ERROR(dbm->OpenLog(logs, has_all, options));
   // Only now: until then the file may lack updates that the log has.
   if (dbm->IsWritable() && !dbm->space_->index_is_in_memory()) dbm->space_->extents().PublishLiveState();
   if (dbm->space_->log().is_on()) dbm->CallAfterUpdates();

@@ -17,6 +17,12 @@
 // Crash order. A new log is durable before a superblock names it; updates are logged from then on.
 // Close makes a superblock durable that names no log, and then removes the file.
 //
+// With an archive (log/log_archive.h) each opening begins a log with another id, which continues the
+// LSNs and the sequences of segments. Close archives the log, then makes a superblock durable that
+// names the last archived segment (format::kLogEnded), then removes the file. Open does the same with
+// the log of a process that has died, after its replay. A database that is opened for writing without
+// its archive names no log any more: its history ends.
+//
 // Threads: any, except Open and Close.
 #pragma once
 
@@ -94,16 +100,11 @@ class LogOperations : public FileOperations<D, FileT, Options> {
 
   // Makes the updates again that the file lacks, unless it has_all: then it need not be durable yet.
   // Then, if the database `logs` its updates, begins a log, else makes the file durable without one.
-  Status OpenLog(bool logs, bool has_all, std::uint64_t log_bytes);
+  Status OpenLog(bool logs, bool has_all, const Options& options);
   // For FileOperations.
-  Status CloseWritable() {
-    const std::unique_ptr<Log> log = updates().Stop();
-    updates().set_id({});
-    Status status = self().CloseFile();
-    if (log == nullptr) return status;
-    status.Update(log->Close());
-    return status.ok() ? log_place_.Remove() : status;
-  }
+  Status CloseWritable();
+  Status ArchiveHealth() const { return static_cast<const D&>(*this).space_->log().ArchiveHealth(); }
+  Status RetryArchive() ABSL_EXCLUSIVE_LOCKS_REQUIRED(maintenance_mutex_) { return updates().RetryArchive(); }
 
   // Makes the updates of a run in one step, as they were made. A checkpoint that runs meanwhile may
   // become durable while the rest of the log does not, so it has all of the run or nothing.
@@ -120,7 +121,18 @@ class LogOperations : public FileOperations<D, FileT, Options> {
     sync::MutexLock lock(maintenance_mutex_);
     return self().SynchronizeLocked();
   }
-  StatusOr<std::unique_ptr<Log>> CreateLog();
+  using Archive = log::LogArchive<LogFile>;
+  StatusOr<std::unique_ptr<Archive>> OpenArchive(const Options& options, const log::NamedLog& named);
+  Status ContinueHistory(const log::NamedLog& named, std::unique_ptr<Log> left, std::unique_ptr<Archive> archive, std::uint64_t log_bytes);
+  // The next superblock names the end of the history: this segment, up to this LSN.
+  void NoteEnd(const log::Link& last, log::Lsn lsn) {
+    updates().set_id(last.log);
+    updates().NoteReplayed(last.IsNone() ? log::Position{} : log::EndedPosition(last, lsn));
+  }
+  Status Begin(std::unique_ptr<Log>& log, std::uint64_t log_bytes);
+  Status StartNew(std::uint64_t log_bytes, const log::Link* last, log::Lsn lsn);
+  // `last`: the end of the history that the log continues; nullptr = none.
+  StatusOr<std::unique_ptr<Log>> CreateLog(const log::Link* last, log::Lsn lsn);
   // The log that the superblock named, if it exists.
   std::unique_ptr<Log> FindUnread(const log::NamedLog& named) {
     StatusOr<LogFile> file = log_place_.OpenExisting(true);
@@ -128,33 +140,40 @@ class LogOperations : public FileOperations<D, FileT, Options> {
     return log.ok() ? *std::move(log) : nullptr;
   }
   StatusOr<std::unique_ptr<Log>> Replay(const log::NamedLog& named);
+  template <class WriterState>
+  Status RedoRun(WriterState& writer, std::span<const format::LogEntry> run) {
+    return run.size() == 1 ? self().Redo(writer, run.front()) : RedoTogether(writer, run);
+  }
+  Status MakeRestored(UpdateSource& source);
 };
 
 template <class D, File FileT, class Options>
-Status LogOperations<D, FileT, Options>::OpenLog(bool logs, bool has_all, std::uint64_t log_bytes) {
-  static constexpr std::size_t kManySegments = 4;
+Status LogOperations<D, FileT, Options>::OpenLog(bool logs, bool has_all, const Options& options) {
+  if (UpdateSource* const source = log_place_.source(); source != nullptr) return MakeRestored(*source);
   const log::NamedLog named = self().LogInFile();
-  const bool is_named = named.id != log::DatabaseId{};
+  const bool archives = !options.log_archive.empty() && writable_;
+  std::unique_ptr<Archive> archive;
+  if (archives) {
+    HAKO_ASSIGN_OR_RETURN(archive, OpenArchive(options, named));
+  }
+  if (!named.IsNone()) {
+    updates().set_id(named.id);
+    updates().NoteReplayed(named.from);
+  }
   logs = logs && log_place_.is_known();
   std::unique_ptr<Log> log;
-  if (is_named && !has_all) {
+  if (named.IsNeeded() && !has_all) {
     HAKO_ASSIGN_OR_RETURN(log, Replay(named));
   }
   if (!writable_) return log != nullptr ? log->Close() : absl::OkStatus();
+  if (archives) return ContinueHistory(named, std::move(log), std::move(archive), options.log_bytes);
   if (logs && log != nullptr) {
-    if (log->num_segments() > kManySegments) {  // or many crashes would fill the device
-      if (Status status = Checkpoint(); !status.ok() && !absl::IsResourceExhausted(status)) return status;
-    }
-    const log::Position from = self().LogInFile().from;
-    const Status begun = log->Begin(from);
-    if (!absl::IsResourceExhausted(begun)) {
-      HAKO_RETURN_IF_ERROR(begun);
-      updates().Start(std::move(log), log_bytes, from);
-      return absl::OkStatus();
-    }
+    const Status begun = Begin(log, options.log_bytes);
+    if (!absl::IsResourceExhausted(begun)) return begun;
   }
   updates().set_id({});
-  if (is_named) {  // it is not needed or not wanted any more, or has no space: a checkpoint replaces it
+  updates().NoteReplayed({});
+  if (!named.IsNone()) {  // it is not needed or not wanted any more, or has no space: a checkpoint replaces it
     HAKO_RETURN_IF_ERROR(Checkpoint());
     if (log == nullptr && !logs) log = FindUnread(named);
     if (log != nullptr) {
@@ -162,8 +181,25 @@ Status LogOperations<D, FileT, Options>::OpenLog(bool logs, bool has_all, std::u
       HAKO_RETURN_IF_ERROR(log_place_.Remove());
     }
   }
-  if (!logs) return absl::OkStatus();
-  HAKO_ASSIGN_OR_RETURN(log, CreateLog());
+  return logs ? StartNew(options.log_bytes, nullptr, 0) : absl::OkStatus();
+}
+
+// Goes on in a log that was replayed. ResourceExhausted, with the log left there, if it has no space.
+template <class D, File FileT, class Options>
+Status LogOperations<D, FileT, Options>::Begin(std::unique_ptr<Log>& log, std::uint64_t log_bytes) {
+  static constexpr std::size_t kManySegments = 4;
+  if (log->num_segments() > kManySegments) {  // or many crashes would fill the device
+    if (Status status = Checkpoint(); !status.ok() && !absl::IsResourceExhausted(status)) return status;
+  }
+  const log::Position from = self().LogInFile().from;
+  HAKO_RETURN_IF_ERROR(log->Begin(from));
+  updates().Start(std::move(log), log_bytes, from);
+  return absl::OkStatus();
+}
+
+template <class D, File FileT, class Options>
+Status LogOperations<D, FileT, Options>::StartNew(std::uint64_t log_bytes, const log::Link* last, log::Lsn lsn) {
+  HAKO_ASSIGN_OR_RETURN(auto log, CreateLog(last, lsn));
   const log::Position begin = log->position();
   updates().NoteReplayed(begin);
   HAKO_RETURN_IF_ERROR(self().NameLog(updates().id(), begin));
@@ -171,9 +207,80 @@ Status LogOperations<D, FileT, Options>::OpenLog(bool logs, bool has_all, std::u
   return absl::OkStatus();
 }
 
+// Opens the archive, which must be empty or end where the history of the database does. With a log
+// that was not closed FindUnarchived compares them.
+template <class D, File FileT, class Options>
+auto LogOperations<D, FileT, Options>::OpenArchive(const Options& options, const log::NamedLog& named)
+    -> StatusOr<std::unique_ptr<Archive>> {
+  if (options.durability == Durability::kNone)
+    return absl::InvalidArgumentError("log_archive requires a log, which Durability::kNone does without");
+  if (!log_place_.is_known()) return absl::InvalidArgumentError("log_archive requires a log, and the database has no path");
+  auto archive = std::make_unique<Archive>(options.log_archive);
+  HAKO_RETURN_IF_ERROR(archive->Load());
+  if (named.IsNeeded()) return archive;
+  const log::Link last = named.link();
+  if (archive->last().IsNone()) {
+    archive->set_last(last);
+  } else if (archive->last() != last) {
+    return absl::FailedPreconditionError(absl::StrCat("the log archive ", archive->directory(), " ends with segment ",
+                                                      archive->last().sequence, ", and the history of the database with ",
+                                                      last.sequence == 0 ? "none" : absl::StrCat("segment ", last.sequence),
+                                                      ": it is the archive of another database, or this one is an older copy, or was "
+                                                      "opened for writing without it; use an empty directory"));
+  }
+  return archive;
+}
+
+template <class D, File FileT, class Options>
+Status LogOperations<D, FileT, Options>::ContinueHistory(const log::NamedLog& named, std::unique_ptr<Log> left,
+                                                         std::unique_ptr<Archive> archive, std::uint64_t log_bytes) {
+  log::Lsn lsn = named.HasEnded() ? named.from.lsn : 0;
+  if (left != nullptr) {
+    HAKO_RETURN_IF_ERROR(left->FindUnarchived(*archive));
+    if (const Status archived = left->Archive(*archive, Log::kAll); !archived.ok()) {  // the next checkpoint tries again
+      updates().set_archive(std::move(archive));
+      updates().NoteArchiveFailure(archived);
+      return Begin(left, log_bytes);
+    }
+    lsn = left->tail();
+    NoteEnd(archive->last(), lsn);
+    HAKO_RETURN_IF_ERROR(Checkpoint());
+    HAKO_RETURN_IF_ERROR(left->Close());
+    HAKO_RETURN_IF_ERROR(log_place_.Remove());
+  }
+  const log::Link last = archive->last();
+  updates().set_archive(std::move(archive));
+  return StartNew(log_bytes, &last, lsn);
+}
+
+// If the archive cannot be written, the database still names its log, which stays there.
+template <class D, File FileT, class Options>
+Status LogOperations<D, FileT, Options>::CloseWritable() {
+  Status archived;
+  bool keeps_log = false;
+  if (updates().is_on() && updates().archive() != nullptr) {
+    archived = updates().SyncAll();
+    if (archived.ok()) {
+      archived = updates().ArchiveAll();
+      keeps_log = !archived.ok();
+    }
+  }
+  const std::unique_ptr<Log> log = updates().Stop();
+  if (log != nullptr && updates().archive() != nullptr && archived.ok()) {
+    NoteEnd(updates().archive()->last(), log->tail());
+  } else if (!keeps_log && (updates().position().sequence & format::kLogEnded) == 0) {
+    updates().set_id({});
+  }
+  Status status = self().CloseFile();
+  if (log == nullptr) return status;
+  status.Update(log->Close());
+  if (status.ok() && !keeps_log) status = log_place_.Remove();
+  return status.ok() ? archived : status;
+}
+
 // Creates a log of a new id, which the superblock does not name yet.
 template <class D, File FileT, class Options>
-auto LogOperations<D, FileT, Options>::CreateLog() -> StatusOr<std::unique_ptr<Log>> {
+auto LogOperations<D, FileT, Options>::CreateLog(const log::Link* last, log::Lsn lsn) -> StatusOr<std::unique_ptr<Log>> {
   log::DatabaseId id;
   for (std::size_t i = 0; i < id.size(); i += sizeof(std::uint64_t)) {
     const std::uint64_t random = RandomSeed();
@@ -181,6 +288,7 @@ auto LogOperations<D, FileT, Options>::CreateLog() -> StatusOr<std::unique_ptr<L
   }
   HAKO_ASSIGN_OR_RETURN(LogFile file, log_place_.Create());
   HAKO_ASSIGN_OR_RETURN(auto log, Log::Open(std::move(file), id, self().LogInFile().secret));
+  if (last != nullptr) log->ContinueHistory(*last, lsn);
   HAKO_RETURN_IF_ERROR(log->Begin({}));
   updates().set_id(id);
   return log;
@@ -200,13 +308,27 @@ auto LogOperations<D, FileT, Options>::Replay(const log::NamedLog& named) -> Sta
   if (writable_) HAKO_RETURN_IF_ERROR(log->Sync());  // before a checkpoint names a position in it
   const auto redo = [&](std::span<const format::LogEntry> run, log::Position end) -> Status {
     HAKO_RETURN_IF_ERROR(self().MayReplay());
-    HAKO_RETURN_IF_ERROR(run.size() == 1 ? self().Redo(*writer, run.front()) : RedoTogether(*writer, run));
+    HAKO_RETURN_IF_ERROR(RedoRun(*writer, run));
     updates().NoteReplayed(end);
     return absl::OkStatus();
   };
   HAKO_RETURN_IF_ERROR(log->Replay(named.from, redo));
   updates().NoteReplayed(log->position());
   return log;
+}
+
+// Makes updates that do not come from the log: the database names none then.
+template <class D, File FileT, class Options>
+Status LogOperations<D, FileT, Options>::MakeRestored(UpdateSource& source) {
+  auto* const writer = self().writers_.Mine();
+  if (writer == nullptr) return self().writers_.Refusal();
+  updates().set_id({});
+  updates().NoteReplayed({});
+  HAKO_RETURN_IF_ERROR(source.ForEach([&](std::span<const format::LogEntry> run) -> Status {
+    HAKO_RETURN_IF_ERROR(self().MayReplay());
+    return RedoRun(*writer, run);
+  }));
+  return Checkpoint();
 }
 
 template <class D, File FileT, class Options>

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "hako/base/function_ref.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 #include "hako/file/path.h"
@@ -28,6 +29,16 @@ FileNumber NumberOf(const std::string& path);
 // Gives the log at `path` the permissions, owner and group of its database.
 Status TakePermissionsOfDatabase(const std::string& path);
 
+// Updates that a database makes when it is opened, in place of those of a log (dbm/restore.h).
+class UpdateSource {
+ public:
+  // Calls redo for each run, in order, up to its first error.
+  virtual Status ForEach(FunctionRef<Status(std::span<const format::LogEntry>)> redo) = 0;
+
+ protected:
+  ~UpdateSource() = default;
+};
+
 template <File LogFile>
 class LogPlace {
  public:
@@ -40,6 +51,10 @@ class LogPlace {
     options_.huge_pages = false;
   }
 
+  // The log of the database is not needed: `source`, which must outlive Open, has the later updates.
+  explicit LogPlace(UpdateSource& source) : source_(&source) {}
+
+  UpdateSource* source() const { return source_; }
   bool is_known() const { return file_.has_value() || !path_.empty(); }
 
   // Opens the log that the database needs. DataLoss if there is none.
@@ -115,6 +130,7 @@ class LogPlace {
     return absl::NotFoundError("no log");
   }
 
+  UpdateSource* source_ = nullptr;
   std::optional<LogFile> file_;
   std::string path_;   // empty: file_ is the log, or there is none
   FileNumber number_;  // of the log that was opened

@@ -16,8 +16,10 @@
 #include "hako/base/function_ref.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
+#include "hako/file/positional_parallel_file.h"
 #include "hako/format/log_format.h"
 #include "hako/log/log_segments.h"
+#include "hako/log/update_log.h"
 
 namespace hako {
 
@@ -44,6 +46,10 @@ struct LogSummary {
 
   bool IsNamed() const { return id != log::DatabaseId{}; }
 };
+
+// The log that the file of a database names. One of the two superblocks may be damaged. An error as of
+// SummarizeLog.
+StatusOr<log::NamedLog> FindNamedLog(PositionalParallelFile& file);
 
 // Calls visit(LSN behind the run, its updates) for each run that the database lacks, in order. An
 // error is one of the database: InvalidArgument if it is none, Unavailable if a process has it open

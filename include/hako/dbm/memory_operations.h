@@ -26,8 +26,8 @@
 //
 // A failed snapshot leaves the old one, and the log. The database goes on; the next one may succeed.
 //
-// Threads: Save and Load from any thread. Save does not stop writers: it stores each record with a
-// value that it had during the call. Load consists of many updates, and other threads may see each
+// Threads: Save and Load from any thread. Without a log archive Save does not stop writers: it stores
+// each record with a value that it had during the call. Load consists of many updates, and other threads may see each
 // of them.
 #pragma once
 
@@ -69,10 +69,12 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
   using typename Logs::LogFile;
 
   // Empties `file`, of any type, writes all records to it, and syncs it. An error leaves its content
-  // unspecified.
+  // unspecified. With a log archive writers are stopped meanwhile, so that it is the state of one
+  // moment, from which a restore can go on (dbm/restore.h).
   template <File F>
   Status Save(F& file) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
+    if (NamesHistory()) return SaveState(file);
     format::SnapshotEnd end;
     end.applied_index = self().AppliedIndex();
     return storage::SaveSnapshot(file, self().MakeIterator(), &end).status();
@@ -189,6 +191,25 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
   }
 
  private:
+  // Whether a copy can name its position in a history: with an archive, or opened read-only.
+  bool NamesHistory() const {
+    const auto& updates = self().space_->log();
+    return updates.archive() != nullptr || (updates.position().sequence & format::kLogEnded) != 0;
+  }
+  template <File F>
+  Status SaveState(F& file) {
+    sync::MutexLock lock(this->maintenance_mutex_);
+    return self().RunExclusive([&]() -> Status {
+      auto& updates = self().space_->log();
+      log::NamedLog named = updates.NameForCopy(updates.TakePosition());
+      named.secret = secret_;
+      format::SnapshotEnd end;
+      end.applied_index = self().AppliedIndex();
+      end.log = SnapshotLogOf(named);
+      return storage::SaveSnapshot(file, self().MakeIterator(), &end).status();
+    });
+  }
+
   // A snapshot has no data of the application beside the records.
   struct NoMetadata {
     UserMetadata metadata{};

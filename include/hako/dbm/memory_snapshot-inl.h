@@ -24,7 +24,7 @@ Status MemoryOperations<D, FileT, Options>::BeginAt(const Options& options) {
   HAKO_RETURN_IF_ERROR(self().ProcessMultiIn(*writer, {}, MultiUpdateRef(keep), extras));
   secret_ = place_.end().log.secret;
   while (secret_ == 0) secret_ = RandomSeed();
-  HAKO_RETURN_IF_ERROR(this->OpenLog(options.durability != Durability::kNone, false, options.log_bytes));
+  HAKO_RETURN_IF_ERROR(this->OpenLog(options.durability != Durability::kNone, false, options));
   const auto soon = [](void* dbm) { return static_cast<MemoryOperations*>(dbm)->SynchronizeSoon(); };
   self().space_->sync_progress().Start({soon, this});
   this->closed_ = false;
@@ -42,7 +42,7 @@ Status MemoryOperations<D, FileT, Options>::SynchronizeLocked() {
   if (status.ok()) {
     if (changed_.load() || place_.IsToBeReplaced())
       status = WriteSnapshot(failure.ok());
-    else if (named.id != place_.end().log.id)
+    else if (named.id != place_.end().log.id || (named.sequence & format::kLogEnded) != (place_.end().log.sequence & format::kLogEnded))
       status = CatchNoMemory([&] { return place_.NameLog(named); });
   }
   if (!updates.Health().ok()) refusal_.Set(updates.Health());

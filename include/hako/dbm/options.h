@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "hako/dbm/dbm.h"
 
@@ -31,6 +32,10 @@ struct HashOptions {
   // Synchronize also once this many bytes were logged since the last time, at least 64 KiB: it bounds
   // the log and the time that Open takes after a crash.
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
+  // Keep each segment of the log in this directory, which must exist, once the log has no more use for
+  // it: with a copy of the database it restores every later state (dbm/restore.h). "" = none. Requires
+  // a log; a mapped HashDBM keeps one then with kProcess, too. The path is read by Open.
+  std::string_view log_archive = {};
   // Interval of hard synchronizations by a background thread, if anything has changed, so that a
   // power cut loses at most the updates since the last one; 0 = only when requested. After a
   // failure the database refuses updates, as after a failed Synchronize.
@@ -69,6 +74,7 @@ struct TinyOptions {
   // Write a snapshot once this many bytes were logged since the last one, at least 64 KiB: it bounds
   // the log and the time that Open takes after a crash. Each snapshot writes all records.
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
+  std::string_view log_archive = {};  // see HashOptions
 };
 
 // Options of BabyDBM.
@@ -83,6 +89,7 @@ struct BabyOptions {
   // As those of TinyOptions.
   Durability durability = Durability::kProcess;
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
+  std::string_view log_archive = {};
 };
 
 // Options of TreeDBM.
@@ -113,6 +120,7 @@ struct TreeOptions {
   // Start a checkpoint also once this many bytes were logged since the last one, at least 64 KiB: it
   // bounds the log and the time that Open takes after a crash.
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
+  std::string_view log_archive = {};  // see HashOptions
   // Interval of checkpoints by a background thread, if anything has changed; 0 = only by
   // checkpoint_bytes, Synchronize and Close.
   std::chrono::milliseconds sync_interval{0};

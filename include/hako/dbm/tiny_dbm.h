@@ -104,6 +104,12 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<hash::Rec
                           [&](auto place, auto log) { return Make(options, std::move(place), std::move(log), options); });
   }
   HAKO_OR_NO_MEMORY
+  // The same with this log in place of the one beside it.
+  static StatusOr<std::unique_ptr<TinyDBM>> Open(const std::string& path, LogPlace<log::LogFileOf<FileT>> log,
+                                                 const TinyOptions& options) requires ReplaceableFile<FileT> HAKO_TRY {
+    return Memory::OpenAt(path, options, {}, [&](auto place, auto) { return Make(options, std::move(place), std::move(log), options); });
+  }
+  HAKO_OR_NO_MEMORY
 
   // Closes the database if the application has not.
   ~TinyDBM();

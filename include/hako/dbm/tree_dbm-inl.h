@@ -57,7 +57,7 @@ Status TreeDBM<FileT, Compare, Codec>::Begin(const TreeOptions& options, bool is
   // A killed process may have left the superblock in the page cache only, and the device with one
   // that needs an older part of the log, or another one.
   if (writable_ && !is_new) HAKO_RETURN_IF_ERROR(space_->store().MakeSuperDurable());
-  HAKO_RETURN_IF_ERROR(this->OpenLog(options.durability != Durability::kNone, false, options.log_bytes));
+  HAKO_RETURN_IF_ERROR(this->OpenLog(options.durability != Durability::kNone, false, options));
   if (!writable_ || !is_new || space_->log().is_on()) return absl::OkStatus();
   sync::MutexLock lock(maintenance_mutex_);
   return SynchronizeLocked();
@@ -177,7 +177,7 @@ template <File FileT, Comparator Compare, PageCodec Codec>
 auto TreeDBM<FileT, Compare, Codec>::PinNewest() -> StatusOr<typename tree::PageStore<FileT>::Pinned> {
   sync::MutexLock lock(maintenance_mutex_);
   if (writable_) HAKO_RETURN_IF_ERROR(this->SynchronizeNow());
-  return space_->store().Pin();
+  return space_->store().Pin(space_->log().NameForCopy(space_->store().log_position()));
 }
 
 template <File FileT, Comparator Compare, PageCodec Codec>

@@ -48,7 +48,11 @@ Status TreeDBM<FileT, Compare, Codec>::CloseFile() {
   sync::MutexLock lock(maintenance_mutex_);
   auto& store = space_->store();
   const bool names_log = store.super().log_id != log::DatabaseId{};
-  const Status status = space_->IsDirty() ? SynchronizeLocked() : names_log ? store.SetLog({}, {}) : store.Health();
+  const auto& log = space_->log();
+  const bool is_kept = log.id() == store.super().log_id && !log::NamedLog{log.id(), log.position()}.HasEnded();
+  const Status status = space_->IsDirty()       ? SynchronizeLocked()
+                        : names_log && !is_kept ? store.SetLog(log.id(), log.id() == log::DatabaseId{} ? log::Position{} : log.position())
+                                                : store.Health();
   return status.ok() ? store.CutFile() : status;
 }
 

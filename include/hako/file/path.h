@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "hako/base/status.h"
 
@@ -22,6 +23,9 @@ Status RenameDurably(const std::string& from, const std::string& to);
 
 // The path without symbolic links, from the root. `path` itself if it cannot be had.
 std::string CanonicalOf(const std::string& path);
+
+// The names in a directory, in order. An error if it cannot be read.
+StatusOr<std::vector<std::string>> NamesIn(const std::string& directory);
 
 // Removes the file. NotFound, with a message, if it does not exist.
 Status RemoveFile(const std::string& path);

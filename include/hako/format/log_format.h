@@ -21,10 +21,15 @@
 // other. Those of a long one have a stream number, and others may lie in between, but none of another
 // run of that number. A run takes effect where it ends; one without an end has none.
 //
+// The log of a database with an archive (format/archive_format.h) continues the LSNs and sequences of
+// the log before it, which has another id. Each of its segments also has a LogSegmentHistory, and its
+// marks have a time.
+//
 // Version history
 //   1  the first
 //   2  kAppliedIndex
 //   3  streams
+//   4  LogSegmentHistory, and the time of a mark
 #pragma once
 
 #include <algorithm>
@@ -40,7 +45,7 @@
 namespace hako::format {
 
 inline constexpr std::array<char, 16> kLogMagic = {'h', 'a', 'k', 'o', ' ', 'l', 'o', 'g', 0, 0, 0, 0, 0, '\r', '\n', 26};
-inline constexpr std::uint32_t kLogVersion = 3;
+inline constexpr std::uint32_t kLogVersion = 4;
 
 inline constexpr std::uint64_t kLogSegmentMin = 16 << 10, kLogSegmentMax = 16 << 20;
 inline constexpr unsigned kLogDoublings = std::bit_width(kLogSegmentMax / kLogSegmentMin) - 1;
@@ -66,10 +71,31 @@ struct LogSegmentHeader {
 static_assert(sizeof(LogSegmentHeader) == 72 && alignof(LogSegmentHeader) == 1);
 inline std::uint64_t CheckOf(const LogSegmentHeader& header) { return Hash64(&header, offsetof(LogSegmentHeader, check), 0); }
 
+// Behind the header of a segment whose log has an archive; zeros otherwise.
+struct LogSegmentHistory {
+  std::array<std::byte, 16> predecessor_log;  // the id of the log that has the predecessor
+  Le<std::uint64_t> secret;                   // seeds the checks of the records
+  Le<std::uint64_t> time;                     // when the segment began, in microseconds since 1970
+  Le<std::uint64_t> check;                    // XXH3 of the header and the fields above
+};
+static_assert(sizeof(LogSegmentHistory) == 40 && alignof(LogSegmentHistory) == 1);
+struct LogSegmentStart {
+  LogSegmentHeader header;
+  LogSegmentHistory history;
+};
+static_assert(sizeof(LogSegmentStart) == 112 && sizeof(LogSegmentStart) <= kLogSegmentHeader);
+inline std::uint64_t CheckOf(const LogSegmentStart& start) {
+  return Hash64(&start, offsetof(LogSegmentStart, history) + offsetof(LogSegmentHistory, check), 0);
+}
+
+// A bit of the sequence that a database file names together with the id of a log: the log has ended
+// with this segment, all of it is in the archive, and no file is needed. The LSN is that of the state.
+inline constexpr std::uint64_t kLogEnded = std::uint64_t{1} << 63;
+
 // The kind of a record: what its replay does.
 enum class LogOp : std::uint8_t {
   kPart = 0,          // continues the entry of the record before
-  kMark = 1,          // no entry: the log below the LSN in its body was durable
+  kMark = 1,          // no entry: a LogMark
   kSet = 2,           // stores the value
   kRemove = 3,        // removes the record of the key
   kRemoveRange = 4,   // removes the keys in [key, value)
@@ -78,6 +104,13 @@ enum class LogOp : std::uint8_t {
   kAppliedIndex = 7,  // sets the applied index of the database to the number in the value, 8 bytes
 };
 inline constexpr std::uint8_t kLogOps = 8;
+
+// The body of a kMark. Where there is no archive it has no time.
+struct LogMark {
+  Le<std::uint64_t> durable;  // the log below this LSN was durable
+  Le<std::uint64_t> time;     // later updates were made then or later; in microseconds since 1970
+};
+static_assert(sizeof(LogMark) == 16 && alignof(LogMark) == 1);
 
 // An update, in memory. kRemoveRange has its end in `value`.
 struct LogEntry {

@@ -24,6 +24,7 @@
 
 #include "hako/base/endian.h"
 #include "hako/base/hash.h"
+#include "hako/format/log_format.h"
 
 namespace hako::format {
 
@@ -48,10 +49,12 @@ struct SnapshotBlockHeader {
 static_assert(sizeof(SnapshotBlockHeader) == 16 && alignof(SnapshotBlockHeader) == 1);
 
 // The log that has the updates since the snapshot (format/log_format.h): its id, zeros = none; where
-// those updates begin; and what seeds its checks.
+// those updates begin; and what seeds its checks. With kLogEnded the snapshot has all updates.
 struct SnapshotLog {
   std::array<std::byte, 16> id{};
   Le<std::uint64_t> lsn, sequence, secret;
+
+  bool IsNeeded() const { return id != decltype(id){} && (sequence & kLogEnded) == 0; }
 };
 struct SnapshotEnd {
   Le<std::uint64_t> records;  // in all blocks

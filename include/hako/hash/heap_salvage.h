@@ -80,7 +80,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   std::optional<std::uint64_t> num_expected() const { return is_live_ ? std::nullopt : std::optional(super().num_records.get()); }
   std::uint64_t applied_index() const { return applied_index_; }
   // Whether the updates of the log come after this state.
-  bool NeedsLog() const { return !is_live_ && super().log_id != log::DatabaseId{}; }
+  bool NeedsLog() const { return !is_live_ && this->extents_->LogInFile().IsNeeded(); }
 
   // Calls take(key, value, stray) for each record. `stray`: from outside all extents; not to be
   // taken if there is another record of this key. Returns the first error of `take`.

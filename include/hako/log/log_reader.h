@@ -2,7 +2,8 @@
 //
 // A log ends where the next record is not valid, or at the beginning of a short run without its end.
 // That is a torn tail, of updates that were never durable, unless a mark says otherwise: a mark that lies
-// behind the end and names a durable LSN beyond it proves that durable records are damaged.
+// behind the end and names a durable LSN beyond it proves that durable records are damaged. A segment
+// whose end is known (Segment::limit) has no torn tail: an invalid record there is always damage.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +28,16 @@ namespace hako::log {
 
 using format::LogEntry;
 
-template <File FileT>
+// When a run took effect: the LSN behind its last record, and the time of the last mark before it; 0 =
+// unknown.
+struct RunTime {
+  Lsn lsn = 0;
+  std::uint64_t time = 0;  // in microseconds since 1970
+};
+
+// FileT: a File that is the log; or ReadSegment(segment, &bytes), which reads header and records of a
+// segment, and DamageAt(segment, lsn), an error.
+template <class FileT>
 class LogReader {
  public:
   // `newer`: segments of the log that the chain does not reach.
@@ -38,10 +48,16 @@ class LogReader {
   // with no run across it. From `end` on the log has all later runs: it is the position behind this
   // one, or before, if a long run began there whose end was not yet read. Returns the end of the log.
   // An error of the visitor ends the reading. DataLoss if durable records are missing or damaged.
+  // A visitor may take a RunTime, too.
   template <class V>
   StatusOr<Lsn> Read(Lsn from, V&& visit);
   // After Read: the highest LSN below which a mark says that all was durable; 0 without a mark.
   Lsn durable() const { return durable_; }
+  // The time of the last mark before `from`, in the same segment, or of the beginning of that segment;
+  // 0 = unknown.
+  std::uint64_t start_time() const { return start_time_; }
+  // Whether all records of a segment are valid up to its limit.
+  StatusOr<bool> IsWhole(const Segment& segment);
 
  private:
   struct EntryPlace {
@@ -62,20 +78,43 @@ class LogReader {
   static bool Take(const format::LogRecordHeader& record, Run* run);
   template <class V>
   Status Show(V& visit, const format::LogRecordHeader& last, Position end);
+  void FindStartTime(const Segment& segment, Lsn from);
   Status FindMarks(std::size_t segment, Lsn at);
   void FindMarksIn(const Segment& segment, Lsn at, Lsn limit);
   Lsn LimitOf(std::size_t i) const {
-    const Lsn end = chain_[i].end();
+    const Lsn end = chain_[i].limit != 0 ? std::min(chain_[i].limit, chain_[i].end()) : chain_[i].end();
     return i + 1 < chain_.size() ? std::min(chain_[i + 1].first, end) : end;
   }
   Status LoadSegment(const Segment& segment) {
     bytes_.resize(format::LogSegmentSize(segment.index));
-    return file_.ReadAt(segment.offset(), std::as_writable_bytes(std::span(bytes_)));
+    if constexpr (requires { file_.ReadSegment(segment, &bytes_); }) {
+      return file_.ReadSegment(segment, &bytes_);
+    } else {
+      return file_.ReadAt(segment.offset(), std::as_writable_bytes(std::span(bytes_)));
+    }
+  }
+  static Status DamageAt(const FileT& file, const Segment& segment, Lsn at) {
+    if constexpr (requires { file.DamageAt(segment, at); }) {
+      return file.DamageAt(segment, at);
+    } else {
+      return DataLossError("the log has a record that is damaged", segment.PlaceOf(at));
+    }
+  }
+  // The bytes of a mark, without a time or with one.
+  static constexpr std::size_t kOldMark = sizeof(format::LogRecordHeader) + sizeof(format::LogMark::durable);
+  static constexpr std::size_t kMark = sizeof(format::LogRecordHeader) + sizeof(format::LogMark);
+  static bool IsMark(const format::LogRecordHeader& record) {
+    return format::LogOp{record.op.get()} == format::LogOp::kMark && (record.size == kOldMark || record.size == kMark);
+  }
+  static format::LogMark MarkOf(const format::LogRecordHeader& record) {
+    format::LogMark mark{};
+    std::memcpy(static_cast<void*>(&mark), &record + 1, record.size - sizeof(record));
+    return mark;
   }
   void NoteMark(const format::LogRecordHeader& record) {
-    Le<std::uint64_t> lsn;
-    std::memcpy(static_cast<void*>(&lsn), &record + 1, sizeof(lsn));
-    durable_ = std::max<Lsn>(durable_, lsn);
+    const format::LogMark mark = MarkOf(record);
+    durable_ = std::max<Lsn>(durable_, mark.durable);
+    time_ = std::max<std::uint64_t>(time_, mark.time);
   }
 
   const FileT& file_;
@@ -86,20 +125,22 @@ class LogReader {
   Run run_;                  // the short one that is being read
   std::map<std::uint16_t, Run> streams_;
   Lsn durable_ = 0;  // the highest LSN that a mark names
+  std::uint64_t time_ = 0, start_time_ = 0;
 };
 
-template <File FileT>
+template <class FileT>
 const format::LogRecordHeader* LogReader<FileT>::RecordAt(const Segment& segment, Lsn at, Lsn limit) const {
   if (limit - at < sizeof(format::LogRecordHeader)) return nullptr;
   const char* const bytes = bytes_.data() + format::kLogSegmentHeader + (at - segment.first);
   const auto* const record = reinterpret_cast<const format::LogRecordHeader*>(bytes);
   const std::uint64_t size = record->size;
   if (size < sizeof(*record) || size > sizeof(*record) + format::kLogPartMax || format::LogRecordSpace(size) > limit - at) return nullptr;
-  return record->check == format::LogCheck(bytes, size, at, segment.sequence, secret_) ? record : nullptr;
+  const std::uint64_t secret = segment.secret != 0 ? segment.secret : secret_;
+  return record->check == format::LogCheck(bytes, size, at, segment.sequence, secret) ? record : nullptr;
 }
 
 // A stream that does not begin here is the rest of a run without an end.
-template <File FileT>
+template <class FileT>
 auto LogReader<FileT>::RunOf(const format::LogRecordHeader& record, Position at) -> Run* {
   if (record.stream == 0) return &run_;
   if ((record.flags & record.kStreamBegins) != 0) streams_[record.stream] = {.begin = at, .bytes = {}, .entries = {}};
@@ -108,7 +149,7 @@ auto LogReader<FileT>::RunOf(const format::LogRecordHeader& record, Position at)
 }
 
 // Adds a record to the run. False if it does not fit there, which only a forged log shows.
-template <File FileT>
+template <class FileT>
 bool LogReader<FileT>::Take(const format::LogRecordHeader& record, Run* run) {
   const auto op = format::LogOp{record.op.get()};
   if (record.op >= format::kLogOps || (op == format::LogOp::kPart) == run->is_complete) return false;
@@ -121,11 +162,12 @@ bool LogReader<FileT>::Take(const format::LogRecordHeader& record, Run* run) {
 }
 
 // Shows a run to the visitor, and forgets it.
-template <File FileT>
+template <class FileT>
 template <class V>
 Status LogReader<FileT>::Show(V& visit, const format::LogRecordHeader& last, Position end) {
   Run run = std::exchange(last.stream == 0 ? run_ : streams_[last.stream], {});
   streams_.erase(last.stream);
+  [[maybe_unused]] const RunTime when{end.lsn, time_};
   for (const auto& [stream, other] : streams_) {
     if (other.begin.lsn < end.lsn) end = other.begin;
   }
@@ -135,10 +177,39 @@ Status LogReader<FileT>::Show(V& visit, const format::LogRecordHeader& last, Pos
     const std::string_view bytes = std::string_view(run.bytes).substr(place.begin, place.end - place.begin);
     entries.push_back({place.op, bytes.substr(0, place.key_size), bytes.substr(place.key_size)});
   }
-  return visit(std::span<const LogEntry>(entries), end);
+  if constexpr (requires { visit(std::span<const LogEntry>(entries), end, when); }) {
+    return visit(std::span<const LogEntry>(entries), end, when);
+  } else {
+    return visit(std::span<const LogEntry>(entries), end);
+  }
 }
 
-template <File FileT>
+// In the segment in bytes_.
+template <class FileT>
+void LogReader<FileT>::FindStartTime(const Segment& segment, Lsn from) {
+  start_time_ = segment.time;
+  for (Lsn at = segment.first; at < from;) {
+    const format::LogRecordHeader* const record = RecordAt(segment, at, from);
+    if (record == nullptr) break;
+    if (IsMark(*record)) start_time_ = std::max<std::uint64_t>(start_time_, MarkOf(*record).time);
+    at += format::LogRecordSpace(record->size);
+  }
+  time_ = start_time_;
+}
+
+template <class FileT>
+StatusOr<bool> LogReader<FileT>::IsWhole(const Segment& segment) {
+  HAKO_RETURN_IF_ERROR(LoadSegment(segment));
+  Lsn at = segment.first;
+  while (at < segment.limit) {
+    const format::LogRecordHeader* const record = RecordAt(segment, at, segment.limit);
+    if (record == nullptr) return false;
+    at += format::LogRecordSpace(record->size);
+  }
+  return true;
+}
+
+template <class FileT>
 template <class V>
 StatusOr<Lsn> LogReader<FileT>::Read(Lsn from, V&& visit) {
   if (chain_.empty() ? from != 0 : chain_[0].first > from || chain_[0].end() < from)
@@ -148,9 +219,10 @@ StatusOr<Lsn> LogReader<FileT>::Read(Lsn from, V&& visit) {
     const Segment& segment = chain_[i];
     const Lsn limit = LimitOf(i);
     HAKO_RETURN_IF_ERROR(LoadSegment(segment));
+    if (i == 0 && segment.time != 0) FindStartTime(segment, from);
     while (const format::LogRecordHeader* const record = at < limit ? RecordAt(segment, at, limit) : nullptr) {
       const Lsn next = at + format::LogRecordSpace(record->size);
-      if (format::LogOp{record->op.get()} == format::LogOp::kMark && record->size == sizeof(*record) + sizeof(Lsn)) {
+      if (IsMark(*record)) {
         NoteMark(*record);
       } else if (Run* const run = RunOf(*record, {at, segment.sequence})) {
         if (!Take(*record, run)) return DataLossError("the log has a record out of place", segment.PlaceOf(at));
@@ -160,6 +232,7 @@ StatusOr<Lsn> LogReader<FileT>::Read(Lsn from, V&& visit) {
       at = next;
       if (run_.entries.empty()) end = at;
     }
+    if (at < limit && segment.limit != 0) return DamageAt(file_, segment, at);
     if (at < limit || i + 1 == chain_.size()) {
       HAKO_RETURN_IF_ERROR(FindMarks(i, at));
       break;
@@ -171,7 +244,7 @@ StatusOr<Lsn> LogReader<FileT>::Read(Lsn from, V&& visit) {
 }
 
 // Looks for marks behind the first record that is not valid.
-template <File FileT>
+template <class FileT>
 Status LogReader<FileT>::FindMarks(std::size_t i, Lsn at) {
   for (;; at = chain_[i].first) {
     FindMarksIn(chain_[i], at, LimitOf(i));
@@ -186,12 +259,12 @@ Status LogReader<FileT>::FindMarks(std::size_t i, Lsn at) {
 }
 
 // In the segment in bytes_.
-template <File FileT>
+template <class FileT>
 void LogReader<FileT>::FindMarksIn(const Segment& segment, Lsn at, Lsn limit) {
   using Header = format::LogRecordHeader;
-  for (; at < limit && limit - at >= sizeof(Header) + sizeof(Lsn); at += 8) {
+  for (; at < limit && limit - at >= kOldMark; at += 8) {
     const auto* const header = reinterpret_cast<const Header*>(bytes_.data() + format::kLogSegmentHeader + (at - segment.first));
-    if (header->size != sizeof(Header) + sizeof(Lsn) || format::LogOp{header->op.get()} != format::LogOp::kMark) continue;
+    if (!IsMark(*header)) continue;
     if (const Header* const record = RecordAt(segment, at, limit)) NoteMark(*record);
   }
 }

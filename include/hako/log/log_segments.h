@@ -9,6 +9,8 @@
 //   3. The sequence of a new segment is above that of every segment in the file, also of those that
 //      a recovery discarded.
 //
+// With an archive (log/log_archive.h) Release keeps the segments that the archive lacks.
+//
 // Not thread-safe.
 #pragma once
 
@@ -24,6 +26,7 @@
 #include <vector>
 
 #include "hako/base/status.h"
+#include "hako/base/wall_clock.h"
 #include "hako/file/file.h"
 #include "hako/format/log_format.h"
 
@@ -43,10 +46,25 @@ struct Position {
 // Identifies the database that a log belongs to.
 using DatabaseId = std::array<std::byte, 16>;
 
+// A segment of the history of a database: the log that it is of, and its sequence. Zeros = none.
+struct Link {
+  DatabaseId log{};
+  std::uint64_t sequence = 0;
+  bool IsNone() const { return log == DatabaseId{}; }
+  friend bool operator==(const Link&, const Link&) = default;
+};
+
 struct Segment {
   std::uint32_t index = 0;
   std::uint64_t sequence = 0, predecessor = 0;
   Lsn first = 0;  // LSN of the first record
+  Lsn limit = 0;  // LSN where its records end, all of which are valid; 0 = unknown
+  // With an archive: format::LogSegmentHistory.
+  DatabaseId predecessor_log{};
+  std::uint64_t secret = 0;  // 0 = that of the log
+  std::uint64_t time = 0;
+
+  Link before() const { return {predecessor_log, predecessor}; }
 
   std::uint64_t offset() const { return format::LogSegmentOffset(index); }
   // Bytes for records, and the LSN that they would reach.
@@ -65,6 +83,22 @@ class LogSegments {
   Status Load();
   // Finds the chain that begins at `from`. DataLoss if that segment is missing.
   Status Follow(Position from);
+  // Extends the chain by segments of this log before it, of sequences above `after`, for an archive
+  // that lacks them; is_whole(segment) says whether all records of one are still there.
+  template <class F>
+  void FollowBack(std::uint64_t after, F&& is_whole);
+  // For an archive: new segments have a LogSegmentHistory, and the first one follows `last`.
+  // From now on Release drops no segment with a sequence of `keep` or above.
+  void UseHistory(Link last, std::uint64_t secret) {
+    history_ = last;
+    secret_ = secret;
+    last_sequence_ = std::max(last_sequence_, last.sequence);
+  }
+  void Hold(std::uint64_t keep) { held_ = keep; }
+  std::uint64_t held() const { return held_; }
+  // The predecessor of the first segment.
+  std::uint64_t first_predecessor() const { return history_.sequence; }
+  const std::vector<Segment>& found() const { return found_; }
   // The segments of this log that are newer than the chain.
   std::vector<Segment> NewerSegments() const {
     std::vector<Segment> newer;
@@ -76,7 +110,7 @@ class LogSegments {
   bool is_empty() const { return found_.empty() && used_.empty(); }
   // Drops the segments before this position from the chain.
   void Release(Position keep) {
-    while (used_.size() > 1 && used_.front().sequence < keep.sequence) PopOldest();
+    while (used_.size() > 1 && used_.front().sequence < std::min(keep.sequence, held_)) PopOldest();
   }
   // Appends a new segment to the chain, which becomes the successor of `predecessor` (0 = none),
   // and writes its header. Takes a free segment, or makes the file longer. ResourceExhausted if
@@ -119,10 +153,19 @@ class LogSegments {
     free_.push_back(used_.front().index);
     used_.pop_front();
   }
-  StatusOr<format::LogSegmentHeader> ReadHeader(std::uint32_t index) const {
-    format::LogSegmentHeader header;
-    HAKO_RETURN_IF_ERROR(file_.ReadAt(format::LogSegmentOffset(index), std::as_writable_bytes(std::span(&header, 1))));
-    return header;
+  StatusOr<format::LogSegmentStart> ReadStart(std::uint32_t index) const {
+    format::LogSegmentStart start;
+    HAKO_RETURN_IF_ERROR(file_.ReadAt(format::LogSegmentOffset(index), std::as_writable_bytes(std::span(&start, 1))));
+    return start;
+  }
+  static Segment SegmentOf(const format::LogSegmentStart& start) {
+    const format::LogSegmentHeader& header = start.header;
+    Segment segment{.index = header.index, .sequence = header.sequence, .predecessor = header.predecessor, .first = header.first_lsn};
+    if (start.history.check != CheckOf(start)) return segment;
+    segment.predecessor_log = start.history.predecessor_log;
+    segment.secret = start.history.secret;
+    segment.time = start.history.time;
+    return segment;
   }
   static bool IsValid(const format::LogSegmentHeader& header, std::uint32_t index) {
     return header.magic == format::kLogMagic && header.check == CheckOf(header) && header.index == index;
@@ -136,13 +179,17 @@ class LogSegments {
   std::deque<Segment> used_;
   std::vector<std::uint32_t> free_;
   std::vector<Segment> found_;  // by Load, in ascending order of sequences
+  Link history_;                // the last segment of the log before this one
+  std::uint64_t secret_ = 0;    // 0 = without an archive
+  std::uint64_t held_ = ~std::uint64_t{0};
 };
 
 template <File FileT>
 Status LogSegments<FileT>::Load() {
   bool has_foreign = false;
   while (format::LogSegmentOffset(num_segments_ + 1) <= file_.Size()) {
-    HAKO_ASSIGN_OR_RETURN(const auto header, ReadHeader(num_segments_));
+    HAKO_ASSIGN_OR_RETURN(const auto start, ReadStart(num_segments_));
+    const format::LogSegmentHeader& header = start.header;
     if (IsValid(header, num_segments_)) {
       if (header.version > format::kLogVersion)
         return absl::UnimplementedError(
@@ -150,7 +197,7 @@ Status LogSegments<FileT>::Load() {
       if (header.database == database_) {
         if (header.predecessor >= header.sequence)
           return DataLossError("a segment of the log names a later one as its predecessor", format::LogSegmentOffset(num_segments_));
-        found_.push_back({num_segments_, header.sequence, header.predecessor, header.first_lsn});
+        found_.push_back(SegmentOf(start));
         last_sequence_ = std::max<std::uint64_t>(last_sequence_, header.sequence);
       } else {
         has_foreign = true;
@@ -184,6 +231,22 @@ Status LogSegments<FileT>::Follow(Position from) {
     });
   }
   return absl::OkStatus();
+}
+
+// The end of a segment before the chain is where the next one begins.
+template <File FileT>
+template <class F>
+void LogSegments<FileT>::FollowBack(std::uint64_t after, F&& is_whole) {
+  while (!used_.empty() && used_.front().predecessor > after && used_.front().predecessor_log == database_) {
+    const Segment next = used_.front();
+    const auto before = std::ranges::find(found_, next.predecessor, &Segment::sequence);
+    if (before == found_.end() || before->first > next.first || next.first > before->end()) return;
+    Segment whole = *before;
+    whole.limit = next.first;
+    if (!is_whole(whole)) return;
+    used_.push_front(*before);
+    std::erase(free_, before->index);
+  }
 }
 
 // Zeros are written, not only allocated: a sync after a write into space that was never written
@@ -223,18 +286,23 @@ Status LogSegments<FileT>::Reserve(std::uint64_t bytes) {
 template <File FileT>
 Status LogSegments<FileT>::Start(Lsn first, std::uint64_t predecessor) {
   if (free_.empty()) HAKO_RETURN_IF_ERROR(Grow());
-  const Segment segment{free_.back(), last_sequence_ + 1, predecessor, first};
-  format::LogSegmentHeader header{.magic = format::kLogMagic,
-                                  .version = format::kLogVersion,
-                                  .index = segment.index,
-                                  .database = database_,
-                                  .sequence = segment.sequence,
-                                  .predecessor = predecessor,
-                                  .first_lsn = first,
-                                  .check = 0};
-  header.check = CheckOf(header);
+  format::LogSegmentStart start{};
+  start.header = {.magic = format::kLogMagic,
+                  .version = format::kLogVersion,
+                  .index = free_.back(),
+                  .database = database_,
+                  .sequence = last_sequence_ + 1,
+                  .predecessor = predecessor,
+                  .first_lsn = first,
+                  .check = 0};
+  start.header.check = CheckOf(start.header);
+  if (secret_ != 0) {
+    start.history = {.predecessor_log = used_.empty() ? history_.log : database_, .secret = secret_, .time = WallClock(), .check = 0};
+    start.history.check = CheckOf(start);
+  }
+  const Segment segment = SegmentOf(start);
   used_.push_back(segment);
-  if (Status status = file_.WriteAt(segment.offset(), std::as_bytes(std::span(&header, 1))); !status.ok()) {
+  if (Status status = file_.WriteAt(segment.offset(), std::as_bytes(std::span(&start, 1))); !status.ok()) {
     used_.pop_back();
     return status;
   }

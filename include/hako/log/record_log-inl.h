@@ -13,7 +13,7 @@ Status RecordLog<FileT>::Begin(Position keep) HAKO_TRY {
     sync::MutexLock lock(tail_mutex_);
     // The log is read from this one on up to its end. An empty segment of an earlier opening is
     // skipped: many openings without an update need no more space.
-    std::uint64_t predecessor = 0;
+    std::uint64_t predecessor = segments_.first_predecessor();
     if (!segments_.used().empty()) {
       const Segment& last = SegmentAt(tail);
       const bool skips = last.first == tail && last.sequence != segments_.used().front().sequence && last.sequence != keep.sequence;
@@ -95,7 +95,7 @@ HAKO_INLINE bool RecordLog<FileT>::TryAppend(const LogEntry& entry, Lsn* lsn) {
     const std::uint64_t space = format::LogRecordSpace(header.size);
     sync::MutexLock lock(tail_mutex_);
     const Lsn tail = tail_.load(std::memory_order_relaxed);
-    if (tail + space > segment_end_ || !failure_.IsOk()) [[unlikely]]
+    if (tail + space > segment_end_ || !failure_.IsOk() || MarkIsDue()) [[unlikely]]
       return false;
     Make(header, entry.key, entry.value, tail, segment_sequence_, secret_, segment_base_ + tail);
     tail_.store(tail + space, std::memory_order_release);
@@ -258,9 +258,16 @@ HAKO_OR_NO_MEMORY
 template <File FileT>
 Status RecordLog<FileT>::AppendParts(std::span<Part> parts) {
   HAKO_RETURN_IF_ERROR(failure_.Get());
-  std::uint64_t bytes = 0;
+  const bool is_due = MarkIsDue();
+  std::uint64_t bytes = is_due ? kMarkSpace : 0;
   for (const Part& part : parts) bytes += format::LogRecordSpace(part.header.size);
   if (tail_.load(std::memory_order_relaxed) + bytes > segment_end_) HAKO_RETURN_IF_ERROR(segments_.Reserve(bytes));
+  if (is_due) {
+    marked_at_ = CoarseWallClock();
+    const format::LogMark mark{durable_.load(std::memory_order_relaxed), marked_at_};
+    Part part = MarkPart(mark, true);
+    if (Status status = Put(part); !status.ok()) return Fail(status);
+  }
   for (Part& part : parts) {
     if (Status status = Put(part); !status.ok()) return Fail(status);
   }
@@ -273,6 +280,16 @@ Status RecordLog<FileT>::Put(Part& part) {
   const std::uint64_t space = format::LogRecordSpace(part.header.size);
   if (tail + space > segment_end_) HAKO_RETURN_IF_ERROR(StartSegment(tail, segment_sequence_));
   return Write(part.header, part.key, part.value);
+}
+
+// The mark must stay valid.
+template <File FileT>
+auto RecordLog<FileT>::MarkPart(const format::LogMark& mark, bool has_time) -> Part {
+  Part part{};
+  part.value = {reinterpret_cast<const char*>(&mark), has_time ? sizeof(mark) : sizeof(mark.durable)};
+  part.header.size = static_cast<std::uint32_t>(sizeof(part.header) + part.value.size());
+  part.header.op = static_cast<std::uint8_t>(format::LogOp::kMark);
+  return part;
 }
 
 template <File FileT>
@@ -293,13 +310,14 @@ Status RecordLog<FileT>::SyncSegment(Position position) {
 
 template <File FileT>
 StatusOr<Lsn> RecordLog<FileT>::SyncTail() {
-  const Le<std::uint64_t> durable = durable_.load(std::memory_order_relaxed);
+  format::LogMark mark{durable_.load(std::memory_order_relaxed), 0};
   Lsn tail;
   {
     sync::MutexLock lock(tail_mutex_);
-    Parts mark;
-    Cut({format::LogOp::kMark, {}, {reinterpret_cast<const char*>(&durable), sizeof(durable)}}, false, &mark);
-    Status status = AppendParts(std::span(mark));
+    if (has_archive_) mark.time = std::max(marked_at_, CoarseWallClock());
+    Part part = MarkPart(mark, has_archive_);
+    if (has_archive_) marked_at_ = mark.time;
+    Status status = AppendParts(std::span(&part, 1));
     if (!status.ok() && !absl::IsResourceExhausted(status)) return status;
     tail = tail_.load(std::memory_order_relaxed);
   }

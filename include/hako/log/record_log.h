@@ -11,6 +11,9 @@
 // which one of them makes. There is no timer. Before a sync a mark is appended that names the LSN
 // up to which all is durable, which tells damage from a torn tail (log/log_reader.h).
 //
+// With an archive (log/log_archive.h) the log keeps each segment until Archive has stored it, and
+// has marks with a time: one before an update that comes kMarkInterval or more after the last mark.
+//
 // Use: Open, Replay once from the position of the first update that is not durable elsewhere, Begin; then
 // Append, WaitDurable and Release.
 //
@@ -49,6 +52,7 @@
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 #include "hako/format/log_format.h"
+#include "hako/log/log_archive.h"
 #include "hako/log/log_reader.h"
 #include "hako/log/log_segments.h"
 #include "hako/sync/mutex.h"
@@ -121,6 +125,26 @@ class RecordLog {
   // are not durable elsewhere.
   Status Begin(Position keep);
 
+  // ---- with an archive ----
+
+  // In place of Replay, for a new log: it continues the history after segment `last`, at this LSN.
+  void ContinueHistory(Link last, Lsn lsn) {
+    sync::MutexLock lock(tail_mutex_);
+    segments_.UseHistory(last, secret_);
+    segments_.Hold(0);
+    has_archive_ = true;
+    tail_.store(lsn, std::memory_order_relaxed);
+  }
+  // After Replay of a log with an archive: finds the segments that the archive lacks, although the
+  // database has their updates. FailedPrecondition if the archive does not go on in this log.
+  Status FindUnarchived(LogArchive<FileT>& archive);
+  // Stores the segments of sequences below `end` that the archive lacks: all but the newest, or with
+  // kAll that one, too, up to the present end of the log. REQUIRES: they are durable, and one thread
+  Status Archive(LogArchive<FileT>& archive, std::uint64_t end);
+  static constexpr std::uint64_t kAll = ~std::uint64_t{0};
+  // The last segment that has records below this position, which is no older than the last Release.
+  Link LinkAt(Lsn lsn, const LogArchive<FileT>& archive) const;
+
   // Appends a run; returns its LSN, for WaitDurable. ResourceExhausted if there is no space: nothing
   // was appended, and later calls may succeed. REQUIRES: entries is not empty
   StatusOr<Lsn> Append(std::span<const LogEntry> entries);
@@ -177,10 +201,12 @@ class RecordLog {
  private:
   using Part = AheadRun::Part;
   using Parts = AheadRun::Parts;
+  static constexpr std::uint64_t kMarkInterval = 100'000;  // in microseconds
+  static constexpr std::size_t kMarkSpace = format::LogRecordSpace(sizeof(format::LogRecordHeader) + sizeof(format::LogMark));
   static constexpr std::size_t kPartsAtOnce = kLongRun / format::kLogPartMax;  // in one hold of tail_mutex_
 
   RecordLog(FileT file, const DatabaseId& database, std::uint64_t secret)
-      : file_(std::move(file)), secret_(secret), segments_(file_, database) {}
+      : file_(std::move(file)), database_(database), secret_(secret), segments_(file_, database) {}
 
   // The newest segment that begins at or before `lsn`.
   const Segment& SegmentAt(Lsn lsn) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_) {
@@ -199,6 +225,11 @@ class RecordLog {
   // Makes the record at `out`, which is for this place of the log.
   HAKO_INLINE static void Make(const format::LogRecordHeader& header, std::string_view key, std::string_view value, Lsn lsn,
                                std::uint64_t sequence, std::uint64_t secret, char* out);
+  static Part MarkPart(const format::LogMark& mark, bool has_time);
+  // Whether an update needs a mark before it, for its time.
+  bool MarkIsDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_) {
+    return has_archive_ && CoarseWallClock() >= marked_at_ + kMarkInterval;
+  }
   Status StartSegment(Lsn first, std::uint64_t predecessor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
   static void Cut(const LogEntry& entry, bool run_continues, Parts* parts);
   Status AppendParts(std::span<Part> parts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
@@ -217,6 +248,7 @@ class RecordLog {
   StatusOr<Lsn> SyncTail();
 
   FileT file_;
+  const DatabaseId database_;
   const std::uint64_t secret_;
   mutable sync::SpinLock tail_mutex_;  // held for longer only where a segment begins
   LogSegments<FileT> segments_ ABSL_GUARDED_BY(tail_mutex_);
@@ -227,6 +259,8 @@ class RecordLog {
   Lsn segment_end_ ABSL_GUARDED_BY(tail_mutex_) = 0;
   std::uint64_t segment_sequence_ ABSL_GUARDED_BY(tail_mutex_) = 0;
   char* segment_base_ ABSL_GUARDED_BY(tail_mutex_) = nullptr;
+  bool has_archive_ ABSL_GUARDED_BY(tail_mutex_) = false;
+  std::uint64_t marked_at_ ABSL_GUARDED_BY(tail_mutex_) = 0;  // the time of the last mark
 
   sync::Mutex sync_mutex_;
   sync::ConditionVariable synced_;
@@ -237,4 +271,5 @@ class RecordLog {
 
 }  // namespace hako::log
 
+#include "hako/log/record_archive-inl.h"
 #include "hako/log/record_log-inl.h"

@@ -13,6 +13,10 @@
 // to 20 ms after it was made, and its wait does not count the bytes of those values: 100 bytes need not
 // wait because others write gigabytes.
 //
+// With an archive (log/log_archive.h) a checkpoint stores the segments before its position there,
+// before they are used again. If that fails the log keeps them, and the next checkpoint tries again:
+// nothing else fails, and updates go on as long as the log can grow.
+//
 // Thread-safe: Append and WaitDurable. Start, Stop and the replay: while no other thread uses the
 // database. The checkpoint calls the rest.
 #pragma once
@@ -32,6 +36,7 @@
 #include "hako/file/file.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/format/log_format.h"
+#include "hako/log/log_archive.h"
 #include "hako/log/record_log.h"
 #include "hako/sync/mutex.h"
 #include "hako/sync/sticky_status.h"
@@ -49,7 +54,16 @@ struct NamedLog {
   DatabaseId id{};
   Position from;
   std::uint64_t secret = 0;
+
+  bool IsNone() const { return id == DatabaseId{}; }
+  // The database was closed, or is a copy: the log is in an archive, and no file of it is needed.
+  bool HasEnded() const { return (from.sequence & format::kLogEnded) != 0; }
+  // Whether the file of the log has updates that the database lacks, or may have.
+  bool IsNeeded() const { return !IsNone() && !HasEnded(); }
+  Link link() const { return IsNone() ? Link{} : Link{id, from.sequence & ~format::kLogEnded}; }
 };
+// How a database names a log that has ended with this segment.
+inline Position EndedPosition(Link last, Lsn lsn) { return {lsn, last.sequence | format::kLogEnded}; }
 
 // Progress: Ask() requests a checkpoint, has_failed() says that the last one failed, WaitFor(time,
 // done) waits for one.
@@ -134,6 +148,31 @@ class UpdateLog {
     sync::MutexLock lock(replay_mutex_);
     replayed_ = position;
   }
+  // Stores the segments of the log in this archive.
+  void set_archive(std::unique_ptr<LogArchive<FileT>> archive) { archive_ = std::move(archive); }
+  LogArchive<FileT>* archive() const { return archive_.get(); }
+  // OK, or why the archive lacks segments that it should have.
+  Status ArchiveHealth() const { return archive_failure_.Get(); }
+  // Stores the segments that the last checkpoint has, after a failure. REQUIRES: no checkpoint runs
+  Status RetryArchive() {
+    if (!archive_failure_.IsOk() && is_on()) ArchiveBefore(checkpoint_sequence_);
+    return ArchiveHealth();
+  }
+  void NoteArchiveFailure(const Status& why) { archive_failure_.Assign(why); }
+  // How a copy of the state at this position names the log: zeros without an archive.
+  // REQUIRES: no checkpoint runs
+  NamedLog NameForCopy(Position at) const {
+    if (is_on() && archive_ == nullptr) return {};
+    if (!is_on()) return (at.sequence & format::kLogEnded) != 0 ? NamedLog{id_, at, 0} : NamedLog{};
+    Link link = log_->LinkAt(at.lsn, *archive_);
+    if (link.IsNone()) link = {id_, at.sequence};  // before the first update of the history
+    return {link.log, EndedPosition(link, at.lsn), 0};
+  }
+  // Before Close: makes the log durable; then stores all of it. Then the database is to name the end
+  // of the history, archive()->last(). REQUIRES: is_on, and no update is made any more
+  Status SyncAll() { return log_->WaitDurable(log_->tail()); }
+  Status ArchiveAll() { return log_->Archive(*archive_, Log::kAll); }
+
   // Logs updates from now on. `limit`: bytes of log between two checkpoints.
   void Start(std::unique_ptr<Log> log, std::uint64_t limit, Position checkpoint) {
     log_ = std::move(log);
@@ -155,12 +194,20 @@ class UpdateLog {
     ahead_before_position_.store(ahead_bytes_.load(std::memory_order_relaxed), std::memory_order_relaxed);
     return is_on() ? log_->TakePosition() : position();
   }
+  // For a copy with all writers stopped: returns the position() of its state.
+  Position TakePosition() { return is_on() ? log_->TakePosition() : position(); }
   // Before a superblock names `position`: makes its segment durable. A log that has failed is not
   // needed after the checkpoint.
-  Status PrepareCheckpoint(Position position) { return is_on() && Health().ok() ? log_->SyncSegment(position) : absl::OkStatus(); }
+  Status PrepareCheckpoint(Position position) {
+    if (!is_on() || !Health().ok()) return absl::OkStatus();
+    if (archive_ != nullptr) HAKO_RETURN_IF_ERROR(log_->WaitDurable(position.lsn));  // it is to be archived
+    return log_->SyncSegment(position);
+  }
   // A checkpoint has everything before `position`.
   void NoteCheckpoint(Position position) {
     if (!is_on()) return;
+    checkpoint_sequence_ = position.sequence;
+    ArchiveBefore(position.sequence);
     log_->Release(position);
     checkpoint_.store(position.lsn, std::memory_order_release);
     ahead_before_checkpoint_.store(ahead_before_position_.load(std::memory_order_relaxed), std::memory_order_relaxed);
@@ -172,6 +219,9 @@ class UpdateLog {
   static constexpr std::uint64_t kShort = 64, kLimitMin = 64 << 10, kAheadPerPause = 64 << 10;
   static constexpr std::chrono::milliseconds kPause{20};
 
+  void ArchiveBefore(std::uint64_t sequence) {
+    if (archive_ != nullptr) archive_failure_.Assign(log_->Archive(*archive_, sequence));
+  }
   std::uint64_t BytesSinceCheckpoint() const {
     const Lsn from = checkpoint_.load(std::memory_order_acquire);
     return log_->tail() - from;
@@ -209,6 +259,9 @@ class UpdateLog {
   // Appended ahead: in all, when the last checkpoint began, and before the last one that has ended.
   std::atomic<std::uint64_t> ahead_bytes_{0}, ahead_before_position_{0}, ahead_before_checkpoint_{0};
   sync::StickyStatus refusal_, failure_;
+  std::unique_ptr<LogArchive<FileT>> archive_;  // nullptr: none
+  std::uint64_t checkpoint_sequence_ = 0;       // of the position of the last checkpoint
+  sync::StickyStatus archive_failure_;
 };
 
 }  // namespace hako::log

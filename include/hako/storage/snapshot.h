@@ -236,7 +236,7 @@ Status LoadSnapshot(FileT& file, D& database, std::uint64_t* applied_index) {
   HAKO_RETURN_IF_ERROR(reader.ForEach([](std::string_view key, std::string_view) {
     return key.size() <= D::kKeySizeMax ? absl::OkStatus() : TooLargeError("a key of the snapshot", key.size(), D::kKeySizeMax);
   }));
-  if (reader.end().log.id != format::SnapshotLog().id) {
+  if (reader.end().log.IsNeeded()) {
     return absl::FailedPreconditionError(
         "the log beside the snapshot has later updates, as the database was not closed; open it with its log, and close it");
   }

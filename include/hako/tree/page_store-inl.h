@@ -193,11 +193,12 @@ Status PageStore<FileT>::CutFile() {
 }
 
 template <File FileT>
-auto PageStore<FileT>::Pin() -> StatusOr<Pinned> {
+auto PageStore<FileT>::Pin(const log::NamedLog& log) -> StatusOr<Pinned> {
   HAKO_RETURN_IF_ERROR(Begin([](std::uint32_t, std::uint32_t) {}));
   Pinned pinned{super_, {}};
-  pinned.super.log_id = {};
-  pinned.super.log_lsn = pinned.super.log_sequence = 0;
+  pinned.super.log_id = log.id;
+  pinned.super.log_lsn = log.IsNone() ? 0 : log.from.lsn;
+  pinned.super.log_sequence = log.IsNone() ? 0 : log.from.sequence;
   pinned.super.check = format::CheckOf(pinned.super);
   space_.map().ForEachUsedRun([&](std::uint64_t place, std::uint64_t units) { pinned.runs.push_back({place, units}); });
   space_.Pin();

@@ -170,7 +170,8 @@ class PageStore {
     Super super;
     std::vector<FreeSpaceMap::Run> runs;
   };
-  StatusOr<Pinned> Pin();
+  // The copy names this log.
+  StatusOr<Pinned> Pin(const log::NamedLog& log = {});
   // The same for a reader that has taken the entries that it needs from pages().
   void PinSpace() { space_.Pin(); }
   void Unpin() { space_.Unpin(); }

@@ -1,0 +1,209 @@
+// Restore: makes a database of the state after any update, from an older copy of it and the archive
+// of its log (the option log_archive, log/log_archive.h).
+//
+//   HAKO_ASSIGN_OR_RETURN(const auto report, Restore<HashDBM<>>("backup.hkh", "archive", "restored.hkh", {.until_lsn = 4711}));
+//
+// AnyDBM::Restore finds out the kind of the file.
+//
+// The copy is one of CopyTo (of a database in memory: Save), or a file of the database that was copied
+// while it was closed. It names the segment of the history in which it was made. The copy, the archive
+// and the log are only read. The new database has exactly the updates up to the given point; a batch
+// is there as a whole or not at all. It appears whole and durable, or not at all.
+//
+// The point
+//   until_lsn   The last update whose LSN (LastLsn after it) is not above this one.
+//   until_time  The last update that was made at this time or before. Updates are known to be of the
+//               time of the mark before them (format::LogMark), which is at most 0.1 seconds older,
+//               by the wall clock of their machine: those of the last 0.1 seconds before the time and
+//               some of the 0.1 seconds after it may be in or not. A clock that was set back counts
+//               as standing still.
+//   neither     The end of the archive, and of the log if one is given.
+//
+// A new history begins with the restored database: its file names no log. With log_archive it is
+// opened with another, empty directory, so two branches of a history are never mixed.
+//
+// Errors
+//   AlreadyExists       there is a file at `to`
+//   FailedPrecondition  the copy is not of a database with an archive; or the archive is that of another
+//                       database or branch, or has nothing of the log that the copy names
+//   DataLoss            a segment is missing between the copy and the point, or a record is damaged; it
+//                       names the segment, or file and offset
+//   OutOfRange          the point is before the copy, or an LSN is behind the end; it names the LSN there
+//   Unavailable         another process has the copy open
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hako/base/no_memory.h"
+#include "hako/base/status.h"
+#include "hako/dbm/baby_dbm.h"
+#include "hako/dbm/hash_dbm.h"
+#include "hako/dbm/log_place.h"
+#include "hako/dbm/tiny_dbm.h"
+#include "hako/dbm/tree_dbm.h"
+#include "hako/file/file.h"
+#include "hako/file/positional_parallel_file.h"
+#include "hako/file/replace_file.h"
+#include "hako/log/log_archive.h"
+#include "hako/log/update_log.h"
+
+namespace hako {
+
+// See the head of this header.
+struct RestoreOptions {
+  std::optional<std::uint64_t> until_lsn = {};
+  std::optional<std::uint64_t> until_time = {};  // in microseconds since 1970
+  // The file of the log beside a lost database, DATABASE-log, which has the updates that are not yet
+  // in the archive; "" = none.
+  std::string log = {};
+  std::chrono::milliseconds lock_timeout{0};  // of the copy
+};
+
+// What was restored.
+struct RestoreReport {
+  std::uint64_t copy_lsn = 0;  // the position of the copy
+  std::uint64_t lsn = 0;       // behind the last update that was made; copy_lsn if there was none
+  std::uint64_t time = 0;      // of that update, in microseconds since 1970; 0 = unknown
+  std::uint64_t num_updates = 0;
+};
+
+// Restores a database of class D from these files to the new file `to`.
+template <class D>
+StatusOr<RestoreReport> Restore(const std::string& copy, const std::string& archive, const std::string& to,
+                                const RestoreOptions& options = {});
+
+namespace internal {
+
+// The updates between a copy and the point. One thread.
+class RestoreSource final : public UpdateSource {
+ public:
+  // Finds the segments, and reads and checks all of them up to the point.
+  static StatusOr<std::unique_ptr<RestoreSource>> Open(PositionalParallelFile& copy, const std::string& archive,
+                                                       const RestoreOptions& options);
+
+  Status ForEach(FunctionRef<Status(std::span<const format::LogEntry>)> redo) override;
+  const RestoreReport& report() const { return report_; }
+  // Whether a range of keys is removed, as only an ordered database does.
+  bool has_ranges() const { return has_ranges_; }
+
+  // For LogReader.
+  Status ReadSegment(const log::Segment& segment, std::vector<char>* bytes) const;
+  Status DamageAt(const log::Segment& segment, log::Lsn lsn) const;
+
+ private:
+  // A segment: in a file of the archive, or in that of the log.
+  struct Piece {
+    log::ArchivedSegment of;
+    std::uint64_t offset = 0;  // of the segment in its file
+  };
+
+  Status AddLog(const std::string& path);
+  // The piece behind this link, or with it; nullptr if there is none.
+  const Piece* After(const log::Link& link) const;
+  const Piece* At(const log::Link& link) const;
+  const Piece* PieceOf(const log::Segment& segment) const;
+  Status FindFirst(const log::NamedLog& named);
+  void FindRest();
+  Status FindPoint(const RestoreOptions& options);
+
+  std::vector<Piece> pieces_;
+  std::deque<log::Segment> chain_;
+  std::vector<const Piece*> chained_;  // in the order of chain_
+  Status missing_;                     // behind the chain
+  RestoreReport report_;
+  bool has_ranges_ = false;
+};
+
+template <class D>
+struct RestoreTarget;
+template <File FileT>
+struct RestoreTarget<HashDBM<FileT>> {
+  using Type = FileT;
+  static HashOptions Options() { return {.durability = Durability::kNone}; }
+};
+template <File FileT, class Compare, class Codec>
+struct RestoreTarget<TreeDBM<FileT, Compare, Codec>> {
+  using Type = FileT;
+  static TreeOptions Options() { return {.durability = Durability::kNone}; }
+};
+template <class FileT>
+struct RestoreTarget<TinyDBM<FileT>> {
+  using Type = FileT;
+  static TinyOptions Options() { return {.durability = Durability::kNone}; }
+};
+template <class FileT, class Compare>
+struct RestoreTarget<BabyDBM<FileT, Compare>> {
+  using Type = FileT;
+  static BabyOptions Options() { return {.durability = Durability::kNone}; }
+};
+
+Status RefuseExisting(const std::string& path);
+
+template <File To>
+Status CopyBytes(const PositionalParallelFile& from, To& to) {
+  const std::uint64_t size = from.Size();
+  std::vector<std::byte> part(std::min<std::uint64_t>(size, 1 << 20));
+  HAKO_RETURN_IF_ERROR(to.Resize(size));
+  for (std::uint64_t at = 0; at < size; at += part.size()) {
+    const auto now = std::span(part).first(std::min<std::uint64_t>(part.size(), size - at));
+    HAKO_RETURN_IF_ERROR(from.ReadAt(at, now));
+    HAKO_RETURN_IF_ERROR(to.WriteAt(at, now));
+  }
+  return absl::OkStatus();
+}
+
+template <class D>
+Status RestoreTo(const PositionalParallelFile& copy, RestoreSource& source, const std::string& to) {
+  using Target = RestoreTarget<D>;
+  using To = typename Target::Type;
+  HAKO_RETURN_IF_ERROR(RefuseExisting(to));
+  HAKO_ASSIGN_OR_RETURN(FileReplacement replacement, FileReplacement::Begin(to));
+  FileOptions writing;
+  writing.mode = OpenMode::kReadWrite;
+  HAKO_ASSIGN_OR_RETURN(To file, To::Open(replacement.path(), writing));
+  HAKO_RETURN_IF_ERROR(CopyBytes(copy, file));
+  LogPlace<log::LogFileOf<To>> updates(source);
+  if constexpr (requires { D::Open(std::move(file), std::move(updates), Target::Options()); }) {
+    HAKO_ASSIGN_OR_RETURN(const std::unique_ptr<D> db, D::Open(std::move(file), std::move(updates), Target::Options()));
+    HAKO_RETURN_IF_ERROR(db->Close());
+    HAKO_RETURN_IF_ERROR(RefuseExisting(to));  // one that was created meanwhile
+    return replacement.Commit();
+  } else {  // its next snapshot replaces the copy
+    HAKO_RETURN_IF_ERROR(file.Close());
+    const std::string scratch = replacement.path();
+    const Status saved = [&]() -> Status {
+      HAKO_ASSIGN_OR_RETURN(const std::unique_ptr<D> db, D::Open(scratch, std::move(updates), Target::Options()));
+      HAKO_RETURN_IF_ERROR(RefuseExisting(to));
+      HAKO_RETURN_IF_ERROR(db->Save(to));
+      return db->Close();
+    }();
+    (void)RemoveFile(scratch);
+    return saved;
+  }
+}
+
+}  // namespace internal
+
+template <class D>
+StatusOr<RestoreReport> Restore(const std::string& copy, const std::string& archive, const std::string& to,
+                                const RestoreOptions& options) HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(internal::RefuseExisting(to));
+  FileOptions reading;
+  reading.mode = OpenMode::kReadOnly;
+  reading.lock_timeout = options.lock_timeout;
+  HAKO_ASSIGN_OR_RETURN(PositionalParallelFile file, PositionalParallelFile::Open(copy, reading));
+  HAKO_ASSIGN_OR_RETURN(const auto source, internal::RestoreSource::Open(file, archive, options));
+  HAKO_RETURN_IF_ERROR(internal::RestoreTo<D>(file, *source, to));
+  return source->report();
+}
+HAKO_OR_NO_MEMORY
+
+}  // namespace hako

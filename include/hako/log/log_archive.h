@@ -1,0 +1,173 @@
+// The archive of the log of a database: a directory that keeps each segment (format/archive_format.h)
+// after the log has no more use for it. With a copy of the database it restores every later state
+// (dbm/restore.h).
+//
+// The history in it is continuous: each segment names the one before, over all openings of the
+// database. A segment is stored only when all its records are durable in the log and a checkpoint has
+// them, so no crash can lead to another history than the archive has.
+//
+// Crash order. A segment is written under another name, synced, renamed, and the directory is synced
+// (file/replace_file.h). Only then may the log write over it.
+//
+// Not thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "hako/base/status.h"
+#include "hako/file/file.h"
+#include "hako/file/memory_map_parallel_file.h"
+#include "hako/file/path.h"
+#include "hako/file/positional_parallel_file.h"
+#include "hako/file/replace_file.h"
+#include "hako/format/archive_format.h"
+#include "hako/log/log_segments.h"
+
+namespace hako::log {
+
+// A segment in an archive.
+struct ArchivedSegment {
+  std::string path;
+  DatabaseId log{};
+  Segment segment;  // with its limit, and the predecessor in the archive
+  Link link() const { return {log, segment.sequence}; }
+};
+
+inline std::string ArchiveNameOf(std::uint64_t sequence) {
+  return absl::StrCat(absl::Dec(sequence, absl::kZeroPad20), std::string(format::kArchiveSuffix));
+}
+// Whether a file of this name is a segment.
+inline bool IsArchiveName(std::string_view name) {
+  constexpr std::size_t kDigits = format::kArchiveDigits;
+  return name.size() == kDigits + format::kArchiveSuffix.size() && name.ends_with(format::kArchiveSuffix) &&
+         std::ranges::all_of(name.substr(0, kDigits), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Reads the header of a segment in an archive. DataLoss if it is damaged or too short.
+template <File F>
+StatusOr<ArchivedSegment> ReadArchived(const std::string& path, const F& file) {
+  format::ArchiveHeader header;
+  const auto damage = [&path](const char* what) { return absl::DataLossError(absl::StrCat(path, ": ", what, " at offset 0")); };
+  if (file.Size() < sizeof(header)) return damage("the file is too short for its header");
+  HAKO_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(&header, 1))));
+  if (header.magic == format::kArchiveMagic && header.version > format::kArchiveVersion && header.check == CheckOf(header))
+    return absl::UnimplementedError(absl::StrCat(path, ": archive format ", header.version.get(), " is newer than this library's"));
+  if (header.magic != format::kArchiveMagic || header.check != CheckOf(header)) return damage("the header fails its checksum");
+  ArchivedSegment found{.path = path, .log = header.log, .segment = {}};
+  found.segment = {.index = header.index,
+                   .sequence = header.sequence,
+                   .predecessor = header.predecessor,
+                   .first = header.first_lsn,
+                   .limit = header.end_lsn,
+                   .predecessor_log = header.predecessor_log,
+                   .secret = header.secret,
+                   .time = header.time};
+  if (file.Size() != format::kLogSegmentHeader + (header.end_lsn - header.first_lsn))
+    return absl::DataLossError(absl::StrCat(path, ": the file has ", file.Size(), " bytes, its header says ",
+                                            format::kLogSegmentHeader + (header.end_lsn - header.first_lsn)));
+  return found;
+}
+
+// Reads the headers of all segments in a directory, in the order of their sequences.
+template <PathFile F = PositionalParallelFile>
+StatusOr<std::vector<ArchivedSegment>> ListArchive(const std::string& directory) {
+  HAKO_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(directory));
+  std::vector<ArchivedSegment> segments;
+  FileOptions options;
+  options.mode = OpenMode::kReadOnly;
+  for (const std::string& name : names) {
+    if (!IsArchiveName(name)) continue;
+    HAKO_ASSIGN_OR_RETURN(const F file, F::Open(absl::StrCat(directory, "/", name), options));
+    HAKO_ASSIGN_OR_RETURN(ArchivedSegment segment, ReadArchived(absl::StrCat(directory, "/", name), file));
+    if (ArchiveNameOf(segment.segment.sequence) != name)
+      return absl::DataLossError(absl::StrCat(segment.path, ": the file has segment ", segment.segment.sequence, ", not that of its name"));
+    segments.push_back(std::move(segment));
+  }
+  return segments;
+}
+
+// FileT: of the log.
+template <File FileT>
+class LogArchive {
+ public:
+  // The type of the files in it. They are written once, so they need no map.
+  using ArchiveFile =
+      std::conditional_t<ReplaceableFile<FileT> && !std::is_same_v<FileT, MemoryMapParallelFile>, FileT, PositionalParallelFile>;
+
+  explicit LogArchive(std::string_view directory) : directory_(CanonicalOf(std::string(directory))) {}
+
+  // Finds the last segment. An error if the directory cannot be read, or that segment is damaged.
+  Status Load() {
+    HAKO_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(directory_));
+    const auto last = std::find_if(names.rbegin(), names.rend(), [](const std::string& name) { return IsArchiveName(name); });
+    if (last == names.rend()) return absl::OkStatus();
+    FileOptions options;
+    options.mode = OpenMode::kReadOnly;
+    const std::string path = absl::StrCat(directory_, "/", *last);
+    HAKO_ASSIGN_OR_RETURN(const ArchiveFile file, ArchiveFile::Open(path, options));
+    HAKO_ASSIGN_OR_RETURN(const ArchivedSegment segment, ReadArchived(path, file));
+    last_ = segment.link();
+    return absl::OkStatus();
+  }
+  const std::string& directory() const { return directory_; }
+  // The last segment of the history, which may have been moved elsewhere; none before the first.
+  const Link& last() const { return last_; }
+  void set_last(const Link& last) { last_ = last; }
+
+  // Stores a segment of a log, with its records up to `end`, as the successor of last(). An error
+  // leaves the archive as it was.
+  Status Add(const FileT& file, const DatabaseId& log, const Segment& segment, Lsn end) {
+    format::ArchiveHeader header{.magic = format::kArchiveMagic,
+                                 .version = format::kArchiveVersion,
+                                 .index = segment.index,
+                                 .log = log,
+                                 .predecessor_log = last_.log,
+                                 .sequence = segment.sequence,
+                                 .predecessor = last_.sequence,
+                                 .first_lsn = segment.first,
+                                 .end_lsn = end,
+                                 .secret = segment.secret,
+                                 .time = segment.time,
+                                 .check = 0};
+    header.check = CheckOf(header);
+    const auto write = [&](ArchiveFile& to) { return Write(file, segment, header, to); };
+    const Status status = ReplaceFile<ArchiveFile>(absl::StrCat(directory_, "/", ArchiveNameOf(segment.sequence)), write);
+    if (!status.ok()) {
+      return Status(status.code(), absl::StrCat("the log archive ", directory_, " could not be written: ", status.message(),
+                                                "; the log keeps what it lacks"));
+    }
+    last_ = {log, segment.sequence};
+    return absl::OkStatus();
+  }
+
+ private:
+  static Status Write(const FileT& file, const Segment& segment, const format::ArchiveHeader& header, ArchiveFile& to) {
+    const std::uint64_t bytes = header.end_lsn - segment.first;
+    HAKO_RETURN_IF_ERROR(to.Resize(format::kLogSegmentHeader + bytes));
+    HAKO_RETURN_IF_ERROR(to.WriteAt(0, std::as_bytes(std::span(&header, 1))));
+    std::vector<std::byte> part(std::min<std::uint64_t>(bytes, kPart));
+    for (std::uint64_t at = 0; at < bytes; at += part.size()) {
+      const auto now = std::span(part).first(std::min<std::uint64_t>(part.size(), bytes - at));
+      HAKO_RETURN_IF_ERROR(file.ReadAt(segment.PlaceOf(segment.first + at), now));
+      HAKO_RETURN_IF_ERROR(to.WriteAt(format::kLogSegmentHeader + at, now));
+    }
+    return absl::OkStatus();
+  }
+
+  static constexpr std::size_t kPart = 256 << 10;
+
+  std::string directory_;
+  Link last_;
+};
+
+}  // namespace hako::log
