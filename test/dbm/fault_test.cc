@@ -35,8 +35,8 @@ struct Run {
   Records now;
 
   template <class D>
-  void Do(D& db) {
-    Random random(5);
+  void Do(D& db, std::uint64_t seed) {
+    Random random(seed);
     for (std::uint64_t i = 0; i < 60; ++i) {
       const std::string key = NumberedKey(random.Below(15));
       Records after = now;
@@ -84,7 +84,8 @@ struct Run {
 };
 
 template <class How>
-void FailEachCall(Fault fault) {
+void FailEachCall(Fault fault, std::uint64_t seed) {
+  SCOPED_TRACE(seed);
   using FaultyDBM = HashDBM<typename How::FileType>;
   for (fault.call = 1 + TestSeed() % kSlowdown; fault.call < 5000; fault.call += kSlowdown) {
     SCOPED_TRACE(fault.call);
@@ -95,7 +96,7 @@ void FailEachCall(Fault fault) {
     auto first = FaultyDBM::Open(How::Open(device, plan), {.seed = 3});
     if (first.ok()) {
       auto& db = *first;
-      run.Do(*db);
+      run.Do(*db, seed);
       run.durable.push_back(run.now);
       if (db->Close().ok()) run.durable = {run.now};
     }
@@ -113,6 +114,12 @@ void FailEachCall(Fault fault) {
     if (!met || testing::Test::HasFailure()) return ReportFailures(fault.call / kSlowdown);
   }
   FAIL() << "the work has no end";
+}
+
+template <class How>
+void FailEachCall(Fault fault) {
+  constexpr std::uint64_t kHistories = kSlowdown > 1 ? 1 : 9;
+  for (std::uint64_t i = 0; i < kHistories && !testing::Test::HasFailure(); ++i) FailEachCall<How>(fault, Random::Mix(TestSeed()) + i);
 }
 
 template <class How>

@@ -324,10 +324,11 @@ Status LogOperations<D, FileT, Options>::MakeRestored(UpdateSource& source) {
   if (writer == nullptr) return self().writers_.Refusal();
   updates().set_id({});
   updates().NoteReplayed({});
-  HAKO_RETURN_IF_ERROR(source.ForEach([&](std::span<const format::LogEntry> run) -> Status {
+  const auto redo = [&](std::span<const format::LogEntry> run) -> Status {
     HAKO_RETURN_IF_ERROR(self().MayReplay());
     return RedoRun(*writer, run);
-  }));
+  };
+  HAKO_RETURN_IF_ERROR(source.ForEach(redo));
   return Checkpoint();
 }
 
