@@ -189,7 +189,7 @@ Status HashDBM<FileT>::AdoptIndex(WriterState& mine, std::uint64_t num_lines) {
       return DataLossError("bad table of index extents: invalid extent", entry.offset);
     }
   }
-  std::unordered_set<std::uint32_t> used;
+  hash::OverflowIds used;
   HAKO_RETURN_IF_ERROR(index().Recover(mine, num_lines, &used));
   for (const auto& entry : overflow) lines.AdoptOverflow(entry.offset, entry.bytes, used);
   if (lines.num_overflow() != used.size()) return absl::DataLossError("a bucket links to an overflow bucket outside the index");
