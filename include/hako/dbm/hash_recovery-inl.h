@@ -97,7 +97,7 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
       break;
     case hash::FoundState::kKilled:
       // First make the epoch durable that the superblock names, because stamps depend on it. The
-      // dead process may have died before it was durable.
+      // dead process may have died before it was durable. Its updates stay in the page cache.
       if (writable_) {
         HAKO_RETURN_IF_ERROR(extents.MarkInUse(space_->epoch() + 1));
         space_->PublishEpoch();
