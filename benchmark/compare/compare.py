@@ -30,6 +30,7 @@ WORKLOADS = ["seq8", "rnd8", "uniq16x100"]
 PHASES = ["fill", "get", "absent", "update", "scan", "scan100", "remove"]
 HAKO = ["hako_hash", "hako_hash_presized", "hako_tiny", "hako_tiny_presized"]
 ORDERED = ["hako_baby", "tkrzw_baby", "btree_map"]
+NO_LOG = ["hako_hash_none", "hako_tree_none"]  # durability kNone
 TREES = ["hako_tree", "tkrzw_tree"]  # in order and in a file, as lmdb is
 PEERS = ["tkrzw_hash", "tkrzw_tiny", "cdb", "lmdb", "kc_hash", "kc_stash", "flat_hash_map", "cuckoo", "tbb"]
 CONCURRENT = HAKO + TREES + ["hako_baby", "tkrzw_hash", "tkrzw_tiny", "tkrzw_baby", "kc_hash", "kc_stash", "cuckoo", "tbb", "null"]
@@ -82,6 +83,9 @@ def figures():
     for phase in ("get", "fill"):
         speed("hako_tree", "lmdb", phase, {"rnd8": 1.8, "uniq16x100": 1.8})
     speed("hako_tree", "lmdb", "scan100", 1)
+    for phase in ("fill", "update"):
+        speed("hako_hash", "hako_hash_none", phase, .99, ["rnd8", "uniq16x100"])
+        speed("hako_tree", "hako_tree_none", phase, 1 / 1.15, ["rnd8", "uniq16x100"])
     for phase in ("get", "fill", "remove"):
         many = Run("hako_baby", "rnd8", scale=10, phases=("get", "remove"))
         result.append(Speed(f"BabyDBM 10x records {PHASE_NAMES[phase]} rnd8 / 1x", many, Run("hako_baby", "rnd8"), phase, .45))
@@ -360,7 +364,7 @@ def main():
         return 0
     if not args.bin:
         parser.error("--bin is missing")
-    wanted = args.engines.split(",") if args.engines else ["null"] + HAKO + ORDERED + TREES + PEERS
+    wanted = args.engines.split(",") if args.engines else ["null"] + HAKO + NO_LOG + ORDERED + TREES + PEERS
     engines = [engine for engine in wanted if os.access(os.path.join(args.bin, engine), os.X_OK)]
     missing = [engine for engine in wanted if engine not in engines]
     if missing:

@@ -16,6 +16,12 @@ inline constexpr bool kPresized = true;
 inline constexpr bool kPresized = false;
 #endif
 
+#ifdef HAKO_NO_LOG
+inline constexpr Durability kDurability = Durability::kNone;
+#else
+inline constexpr Durability kDurability = Durability::kProcess;  // the default
+#endif
+
 template <class DbmT>
 class HakoEngine {
  public:

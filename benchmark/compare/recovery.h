@@ -1,6 +1,6 @@
 // The driver for loads, kills and openings: records of 16 + 100 bytes in random order, one thread.
 // recovery.py runs the programs; each obeys commands on its standard input, one a line, and answers
-// each with a line of JSON (engine, command, ms, and what is named here):
+// each with a line of JSON (engine, command, ms, cpu_ms, and what is named here):
 //
 //   load      sets all --n records in a new database, which stays open: ns_per_op, cpu_ns_per_op,
 //             written and device_written (bytes a record: written_bytes.h)
@@ -14,7 +14,7 @@
 // Keys are made before the clock starts, and random in their order; a value is copied from a pool
 // and stamped, which takes some 10 ns of each operation. --file=PATH (kept), --n=RECORDS,
 // --cache=MIB, --checkpoint=MIB (of changed pages that start one; 0 = default; both for trees),
-// --durability=none|process|power.
+// --log=MIB (that start one; 0 = default), --durability=none|process|power.
 #pragma once
 
 #include <unistd.h>
@@ -38,7 +38,7 @@
 namespace hako::compare {
 
 struct RecoveryOptions {
-  std::uint64_t n = 10'000'000, cache = 4096, checkpoint = 0;
+  std::uint64_t n = 10'000'000, cache = 4096, checkpoint = 0, log = 0;
   std::string path, durability = "process";
 };
 
@@ -96,10 +96,10 @@ class Recovery {
 
   template <class Body>
   bool Time(const char* command, Body body) {
-    const std::uint64_t start = Nanoseconds();
+    const std::uint64_t start = Nanoseconds(), cpu = CpuNanoseconds();
     const bool good = body();
-    std::printf("{\"engine\":\"%s\",\"command\":\"%s\",\"ms\":%.2f}\n", std::string(E::kName).c_str(), command,
-                static_cast<double>(Nanoseconds() - start) / 1e6);
+    std::printf("{\"engine\":\"%s\",\"command\":\"%s\",\"ms\":%.2f,\"cpu_ms\":%.2f}\n", std::string(E::kName).c_str(), command,
+                static_cast<double>(Nanoseconds() - start) / 1e6, static_cast<double>(CpuNanoseconds() - cpu) / 1e6);
     std::fflush(stdout);
     return good;
   }
@@ -155,7 +155,8 @@ int RecoveryMain(int argc, char** argv) {
       options.path = argument.substr(7);
     else if (argument.starts_with("--durability="))
       options.durability = argument.substr(13);
-    else if (!number("--n=", &options.n) && !number("--cache=", &options.cache) && !number("--checkpoint=", &options.checkpoint))
+    else if (!number("--n=", &options.n) && !number("--cache=", &options.cache) && !number("--checkpoint=", &options.checkpoint) &&
+             !number("--log=", &options.log))
       return std::fputs("the options and commands are described in recovery.h\n", stderr), 2;
   }
   Recovery<E> recovery(options);

@@ -34,6 +34,7 @@ class RecoveryHako {
     settings.durability = options.durability == "none"    ? Durability::kNone
                           : options.durability == "power" ? Durability::kPower
                                                           : Durability::kProcess;
+    if (options.log != 0) settings.log_bytes = options.log << 20;
 #ifndef HAKO_HASH
     settings.cache_bytes = options.cache << 20;
     if (options.checkpoint != 0) settings.checkpoint_bytes = options.checkpoint << 20;

@@ -165,7 +165,6 @@ TEST(AnyDBM, ReportsMistakesInNames) {
       {"a.hkh?dbm=skip", "invalid value 'skip' of option dbm"},
       {"a.hkt?cache_bytes=64Ki", "cache_bytes must be at least 1 MiB"},
       {"a.hkt?cache_bytes=all", "invalid value 'all' of option cache_bytes"},
-      {"a.hkt?checkpoint_bytes=0", "checkpoint_bytes must not be 0"},
       {"a.hkt?checkpoint_bytes=-5", "invalid value '-5' of option checkpoint_bytes"},
       {"a.hkt?page_size=9000", "page_size must be 128 to 8192"},
       {"a.hkh?,", "unknown option ''"},

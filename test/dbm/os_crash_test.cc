@@ -416,6 +416,24 @@ void LiveManyTimes(bool each_is_killed) {
 TYPED_TEST(PowerCutTest, EpochsWrapOverManyProcesses) { LiveManyTimes<TypeParam>(false); }
 TEST(OsCrashTest, EpochsWrapOverManyKilledProcesses) { LiveManyTimes<MappedCrashFile>(true); }
 
+// Writing the updates of a killed process to the device may take seconds: opening leaves that to the
+// next synchronization.
+TEST(OsCrashTest, OpeningAfterAKillSyncsTheSuperblocksOnly) {
+  auto memory = std::make_shared<CrashMemory>(CrashMemory::Image{}, 1);
+  {
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedCrashFile>::Open(MappedCrashFile(memory), {.seed = 3}));
+    ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+    for (int i = 0; i < 200; ++i) ASSERT_THAT(db->Set(NumberedKey(i), std::string(500, 'v')), IsOk());
+    memory = memory->Kill();
+  }
+  const std::size_t left = memory->NumUnsynced();
+  ASSERT_GT(left, 200u);
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedCrashFile>::Open(MappedCrashFile(memory), {}));
+  EXPECT_EQ(db->Count(), 200u);
+  EXPECT_GT(memory->NumUnsynced(), left - 2 * storage::kSlotDistance / CrashMemory::kSectorSize);
+  EXPECT_THAT(db->Verify(), IsOk());
+}
+
 // Fails each sync in turn, after which the kernel takes unwritten pages for clean. The database is
 // reopened with the same page cache, and updates that it acknowledges then are durable.
 TYPED_TEST(PowerCutTest, DoesNotRelyOnDataOfAFailedSync) {

@@ -58,24 +58,25 @@ using Kinds = testing::Types<HashDBM<>, HashDBM<PositionalParallelFile>, TreeDBM
 TYPED_TEST_SUITE(RestoreTest, Kinds);
 
 TYPED_TEST(RestoreTest, HasTheStateAfterEachUpdateOfAllLives) {
-  using End = typename TestFixture::End;
   Random random(TestSeed());
   auto& lives = this->lives_;
   std::vector<std::string> copies;
   for (int i = 0; i < 7; ++i) {
-    const End end = random.OneIn(3) ? End::kClose : random.OneIn(2) ? End::kDie : End::kKilledAnywhere;
-    const int num_writers = end == End::kKilledAnywhere ? 1 : static_cast<int>(random.Between(1, 3));
+    const auto end = random.OneIn(3)   ? TestFixture::End::kClose
+                     : random.OneIn(2) ? TestFixture::End::kDie
+                                       : TestFixture::End::kKilledAnywhere;
+    const int num_writers = end == TestFixture::End::kKilledAnywhere ? 1 : static_cast<int>(random.Between(1, 3));
     std::string copy;
-    if (end != End::kKilledAnywhere) copies.push_back(copy = lives.File("copy" + std::to_string(i)));
+    if (end != TestFixture::End::kKilledAnywhere) copies.push_back(copy = lives.File("copy" + std::to_string(i)));
     lives.Live(random, end, num_writers, 150, copy);
     if (this->HasFatalFailure()) return;
     if (random.OneIn(3)) lives.OpenOnly();
-    if (end == End::kClose) {
+    if (end == TestFixture::End::kClose) {
       copies.push_back(lives.File("closed" + std::to_string(i)));
       std::filesystem::copy_file(lives.path(), copies.back());
     }
   }
-  lives.Live(random, End::kClose, 2, 50);
+  lives.Live(random, TestFixture::End::kClose, 2, 50);
   lives.OpenOnly();
   const std::vector<std::uint64_t> lsns = lives.Lsns();
   int num_restored = 0;

@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 
 #include "gmock/gmock.h"
@@ -216,7 +215,7 @@ TEST_F(DamagedBucketIndexTest, VerifyFindsADuplicateKey) {
 TEST_F(DamagedBucketIndexTest, VerifyAndRecoverFindABrokenChain) {
   Home(3).slots[format::kLinkEntry] = Home(4).slots[format::kLinkEntry];
   EXPECT_THAT(Verify(), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("bad link in a bucket line")));
-  std::unordered_set<std::uint32_t> used;
+  hash::OverflowIds used;
   EXPECT_THAT(table_.index.Recover(*table_.writers.Mine(), 1024, &used), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("bad link")));
   EXPECT_THAT(table_.index.Recover(*table_.writers.Mine(), 1025, &used), StatusIs(absl::StatusCode::kDataLoss));
   Home(3).slots[format::kLinkEntry] = ~std::uint32_t{0};

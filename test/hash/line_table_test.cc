@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <set>
-#include <unordered_set>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -61,15 +60,27 @@ TEST(LineTableTest, FindsNoLineForAnIdOfADamagedFile) {
   EXPECT_EQ(table.Overflow(~std::uint32_t{0}), nullptr);
 }
 
+TEST(OverflowIdsTest, HasTheIdsThatWereInserted) {
+  OverflowIds ids;
+  std::set<std::uint32_t> model;
+  for (std::uint32_t i = 0; i < 5000; ++i) {
+    const std::uint32_t id = i % 2 == 0 ? i * 37 : ~std::uint32_t{0} - i * i % 3000;
+    ASSERT_EQ(ids.Insert(id), model.insert(id).second) << id;
+  }
+  EXPECT_EQ(ids.size(), model.size());
+  for (std::uint32_t id = 0; id < 200'000; ++id) ASSERT_EQ(ids.Contains(id), model.contains(id)) << id;
+  for (std::uint32_t id = ~std::uint32_t{0}; id > ~std::uint32_t{0} - 5000; --id) ASSERT_EQ(ids.Contains(id), model.contains(id)) << id;
+}
+
 TEST(LineTableTest, AdoptsTheExtentsOfAnotherTable) {
   Space space(8 * kLines);
-  std::unordered_set<std::uint32_t> used;
+  OverflowIds used;
   {
     Table before(space);
     ASSERT_THAT(before.EnsureHome(2 * kLines), IsOk());
     for (int i = 0; i < 10; ++i) {
       ASSERT_OK_AND_ASSIGN(const std::uint32_t id, before.NewOverflow());
-      used.insert(id);
+      used.Insert(id);
     }
   }
   Table table(space);
@@ -85,7 +96,7 @@ TEST(LineTableTest, AdoptsTheExtentsOfAnotherTable) {
   EXPECT_EQ(table.num_overflow(), 10u);
   for (std::uint64_t i = 10; i < kLines; ++i) {
     ASSERT_OK_AND_ASSIGN(const std::uint32_t id, table.NewOverflow());
-    ASSERT_TRUE(used.insert(id).second) << "a line in use was given out";
+    ASSERT_TRUE(used.Insert(id)) << "a line in use was given out";
   }
   EXPECT_EQ(space.content().extents.size(), 3u) << "no new extent was needed";
 }

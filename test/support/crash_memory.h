@@ -166,6 +166,13 @@ class CrashMemory {
     });
   }
 
+  // How many sectors a power cut now may leave in an older version.
+  std::size_t NumUnsynced() {
+    std::lock_guard lock(mutex_);
+    Look(0, seen_.size());
+    return versions_.size();
+  }
+
   // A state that the device may have after a power cut now.
   Image Crash(Random& random) {
     enum Style { kNothingNew, kEverythingNew, kAnything, kLittleNew, kLittleOld, kPrefix, kGarbage, kStyles };

@@ -243,6 +243,7 @@ class ToyPageSpace {
     return absl::OkStatus();
   }
   void LoadPages(std::span<const std::uint32_t>, int, bool) requires(!kInMemory) {}
+  void LoadLeaves(std::span<const std::uint32_t>) requires(!kInMemory) {}
   bool ReadAhead(std::span<const std::uint32_t>, int) requires(!kInMemory) { return true; }
   std::size_t ahead_max() requires(!kInMemory) { return 8; }
   void Demote(std::uint32_t id) requires(!kInMemory) { Evict(id); }

@@ -46,7 +46,7 @@ class ToyTable {
         EXPECT_TRUE(index.lines().AdoptHome(extent.offset, extent.bytes));
       }
     }
-    std::unordered_set<std::uint32_t> used;
+    hash::OverflowIds used;
     EXPECT_THAT(index.Recover(*writers.Mine(), space.content().line_count, &used), IsOk());
     for (const auto& extent : overflow) index.lines().AdoptOverflow(extent.offset, extent.bytes, used);
     while (!space.content().intents.empty()) {

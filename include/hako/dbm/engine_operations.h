@@ -94,6 +94,13 @@ class EngineOperations : public Operations<D> {
   bool IsClosed() const { return writers_.IsClosed(); }
 
  protected:
+  // Before this thread changes these keys: loads what is not in memory.
+  void LoadForRedo(std::span<const std::string_view> keys) {
+    if constexpr (requires { engine_.LoadLeaves(keys); }) engine_.LoadLeaves(keys);
+  }
+  // Before it changes the next few of them: prefetches their memory.
+  void PrefetchForRedo(std::span<const std::string_view> keys) const { engine_.Prefetch(keys); }
+
   template <class... Rest>
   explicit EngineOperations(std::unique_ptr<Space> space, Rest... rest) : space_(std::move(space)), engine_(*space_, rest...) {}
   ~EngineOperations() = default;

@@ -40,7 +40,6 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 

@@ -103,7 +103,7 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
       break;
     case hash::FoundState::kKilled:
       // First make the epoch durable that the superblock names, because stamps depend on it. The
-      // dead process may have died before it was durable.
+      // dead process may have died before it was durable. Its updates stay in the page cache.
       if (writable_) {
         HAKO_RETURN_IF_ERROR(extents.MarkInUse(space_->epoch() + 1));
         space_->PublishEpoch();
@@ -195,7 +195,7 @@ Status HashDBM<FileT>::AdoptIndex(WriterState& mine, std::uint64_t num_lines) {
       return DataLossError("bad table of index extents: invalid extent", entry.offset);
     }
   }
-  std::unordered_set<std::uint32_t> used;
+  hash::OverflowIds used;
   HAKO_RETURN_IF_ERROR(index().Recover(mine, num_lines, &used));
   for (const auto& entry : overflow) lines.AdoptOverflow(entry.offset, entry.bytes, used);
   if (lines.num_overflow() != used.size()) return absl::DataLossError("a bucket links to an overflow bucket outside the index");

@@ -11,6 +11,7 @@
 //   Redo(writer, entry)  makes an update again; RedoMulti several in one step, as a ProcessMulti
 //   CloseFile()          makes the file durable, with a superblock that names the log of
 //                        space_->log().id(), which is none
+//   LoadForRedo(keys), PrefetchForRedo(keys)  prepare for many Redo, and for the next few of them
 //   RefuseUpdates(why)   after a failure of the log
 //   space_->log()        the log::UpdateLog
 //
@@ -26,6 +27,7 @@
 // Threads: any, except Open and Close.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -41,6 +43,7 @@
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/file_operations.h"
 #include "hako/dbm/log_place.h"
+#include "hako/dbm/redo_queue.h"
 #include "hako/file/file.h"
 #include "hako/log/update_log.h"
 
@@ -141,6 +144,7 @@ class LogOperations : public FileOperations<D, FileT, Options> {
   }
   StatusOr<std::unique_ptr<Log>> Replay(const log::NamedLog& named);
   template <class WriterState>
+<<<<<<< HEAD
   Status RedoRun(WriterState& writer, std::span<const format::LogEntry> run) {
     return run.size() == 1 ? self().Redo(writer, run.front()) : RedoTogether(writer, run);
   }
@@ -150,6 +154,14 @@ class LogOperations : public FileOperations<D, FileT, Options> {
 template <class D, File FileT, class Options>
 Status LogOperations<D, FileT, Options>::OpenLog(bool logs, bool has_all, const Options& options) {
   if (UpdateSource* const source = log_place_.source(); source != nullptr) return MakeRestored(*source);
+=======
+  Status RedoQueued(WriterState& writer, RedoQueue* queue);
+};
+
+template <class D, File FileT, class Options>
+Status LogOperations<D, FileT, Options>::OpenLog(bool logs, bool has_all, std::uint64_t log_bytes) {
+  static constexpr std::size_t kManySegments = 4;  // beside those of twice the limit
+>>>>>>> work-e
   const log::NamedLog named = self().LogInFile();
   const bool archives = !options.log_archive.empty() && writable_;
   std::unique_ptr<Archive> archive;
@@ -168,8 +180,22 @@ Status LogOperations<D, FileT, Options>::OpenLog(bool logs, bool has_all, const 
   if (!writable_) return log != nullptr ? log->Close() : absl::OkStatus();
   if (archives) return ContinueHistory(named, std::move(log), std::move(archive), options.log_bytes);
   if (logs && log != nullptr) {
+<<<<<<< HEAD
     const Status begun = Begin(log, options.log_bytes);
     if (!absl::IsResourceExhausted(begun)) return begun;
+=======
+    // Or many crashes would fill the device.
+    if (log->num_segments() > kManySegments + 2 * log_bytes / format::kLogSegmentMax) {
+      if (Status status = Checkpoint(); !status.ok() && !absl::IsResourceExhausted(status)) return status;
+    }
+    const log::Position from = self().LogInFile().from;
+    const Status begun = log->Begin(from);
+    if (!absl::IsResourceExhausted(begun)) {
+      HAKO_RETURN_IF_ERROR(begun);
+      updates().Start(std::move(log), log_bytes, from);
+      return absl::OkStatus();
+    }
+>>>>>>> work-e
   }
   updates().set_id({});
   updates().NoteReplayed({});
@@ -306,13 +332,20 @@ auto LogOperations<D, FileT, Options>::Replay(const log::NamedLog& named) -> Sta
   updates().set_id(named.id);
   updates().NoteReplayed(named.from);
   if (writable_) HAKO_RETURN_IF_ERROR(log->Sync());  // before a checkpoint names a position in it
+  const auto queue = std::make_unique<RedoQueue>();
   const auto redo = [&](std::span<const format::LogEntry> run, log::Position end) -> Status {
+    const format::LogOp op = run.front().op;
+    const bool is_queued = run.size() == 1 && (op == format::LogOp::kSet || op == format::LogOp::kRemove);
+    if (is_queued && queue->Push(run.front(), end)) return absl::OkStatus();
+    HAKO_RETURN_IF_ERROR(RedoQueued(*writer, queue.get()));
+    if (is_queued && queue->Push(run.front(), end)) return absl::OkStatus();
     HAKO_RETURN_IF_ERROR(self().MayReplay());
     HAKO_RETURN_IF_ERROR(RedoRun(*writer, run));
     updates().NoteReplayed(end);
     return absl::OkStatus();
   };
   HAKO_RETURN_IF_ERROR(log->Replay(named.from, redo));
+  HAKO_RETURN_IF_ERROR(RedoQueued(*writer, queue.get()));
   updates().NoteReplayed(log->position());
   return log;
 }
@@ -330,6 +363,22 @@ Status LogOperations<D, FileT, Options>::MakeRestored(UpdateSource& source) {
   };
   HAKO_RETURN_IF_ERROR(source.ForEach(redo));
   return Checkpoint();
+}
+
+template <class D, File FileT, class Options>
+template <class WriterState>
+Status LogOperations<D, FileT, Options>::RedoQueued(WriterState& writer, RedoQueue* queue) {
+  static constexpr std::size_t kTogether = 32;
+  if (queue->size() == 0) return absl::OkStatus();
+  HAKO_RETURN_IF_ERROR(self().MayReplay());
+  self().LoadForRedo(queue->keys());
+  for (std::size_t i = 0; i < queue->size(); ++i) {
+    if (i % kTogether == 0) self().PrefetchForRedo(queue->keys().subspan(i, std::min(kTogether, queue->size() - i)));
+    HAKO_RETURN_IF_ERROR(self().Redo(writer, queue->entry(i)));
+    updates().NoteReplayed(queue->end(i));
+  }
+  queue->Clear();
+  return absl::OkStatus();
 }
 
 template <class D, File FileT, class Options>

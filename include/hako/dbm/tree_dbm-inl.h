@@ -18,12 +18,12 @@ auto TreeDBM<FileT, Compare, Codec>::Open(FileT file, LogPlace<typename Files::L
   static_assert(Codec::kName.size() <= format::kCodecNameMax, "the file has no room for the codec's name");
   if (options.page_size < 128 || options.page_size > 8192) return absl::InvalidArgumentError("TreeOptions::page_size must be 128 to 8192");
   if (options.cache_bytes < (1 << 20)) return absl::InvalidArgumentError("TreeOptions::cache_bytes must be at least 1 MiB");
-  if (options.checkpoint_bytes == 0) return absl::InvalidArgumentError("TreeOptions::checkpoint_bytes must not be 0");
   HAKO_ASSIGN_OR_RETURN(auto store, tree::PageStore<FileT>::Open(std::move(file), Compare::kName, Codec::kName, options.page_size));
   const bool is_new = store->super().root == 0;
   tree::PoolLimits limits;
   limits.memory_bytes = options.cache_bytes;
-  limits.dirty_bytes = std::min(options.checkpoint_bytes, options.cache_bytes / 2);
+  limits.dirty_bytes = options.cache_bytes / 2;
+  if (options.checkpoint_bytes != 0) limits.dirty_bytes = std::min(limits.dirty_bytes, options.checkpoint_bytes);
   limits.order = tree::PageView<Compare>::kOrder;
   auto checkpointed = std::make_shared<std::atomic<TreeDBM*>>(nullptr);
   HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(std::move(store), limits, [checkpointed] {

@@ -155,21 +155,29 @@ Status BucketIndex<Space>::RemoveAll(F&& visit) {
 }
 
 template <class Space>
-Status BucketIndex<Space>::Recover(WriterState& writer, std::uint64_t num_lines, std::unordered_set<std::uint32_t>* used_overflow) {
+Status BucketIndex<Space>::Recover(WriterState& writer, std::uint64_t num_lines, OverflowIds* used_overflow) {
   if (num_lines < 2 || num_lines > std::min(lines_.HomeCapacity(), TableShape::kMaxLines))
     return absl::DataLossError("the number of buckets is invalid");
   shape_.store(TableShape::Of(num_lines).word(), std::memory_order_release);
+  static constexpr std::uint64_t kAhead = 16;
   std::int64_t count = 0;
   for (std::uint64_t index = 0; index < num_lines; ++index) {
+    if (index + kAhead < num_lines) {
+      Line& later = lines_.Home(index + kAhead);
+      if (HasLink(Header(later))) hako::Prefetch(lines_.Overflow(LoadSlot(later, format::kLinkEntry)));
+    }
     Line& home = lines_.Home(index);
     if ((Header(home) & sync::VersionLock::kLocked) != 0) HAKO_RETURN_IF_ERROR(RepairLine(writer, index));
-    for (Line* line = &home; HasLink(Header(*line));) {
+    unsigned hops = 0;
+    for (Line* line = &home;;) {
+      const std::uint32_t header = Header(*line);
+      for (unsigned i = 0; i < EntriesIn(header); ++i) count += LoadSlot(*line, i) != 0 ? 1 : 0;
+      if (!HasLink(header)) break;
       const std::uint32_t id = LoadSlot(*line, format::kLinkEntry);
-      Line* next = lines_.Overflow(id);
-      if (next == nullptr || !used_overflow->insert(id).second) return BrokenChain(*line);
+      Line* const next = lines_.Overflow(id);
+      if (next == nullptr || !used_overflow->Insert(id) || ++hops > kMaxHops) return BrokenChain(*line);
       line = next;
     }
-    HAKO_RETURN_IF_ERROR(ForEachEntry(home, [&](Line&, unsigned, std::uint32_t) { ++count; }));
   }
   count_.store(count, std::memory_order_release);
   return absl::OkStatus();

@@ -102,7 +102,7 @@ class ExtentFile : public LiveStateFile<FileT> {
     super_.clean = 0;
     super_.note_size = 0;
     super_.last_epoch = std::max<std::uint64_t>(super_.last_epoch, last_epoch);
-    return Commit();
+    return found_ == FoundState::kKilled ? StoreSuper(&ExtentFile::SyncSlots) : Commit();
   }
   // No stamp on the device is of a later epoch.
   std::uint64_t last_epoch() const {
@@ -112,11 +112,7 @@ class ExtentFile : public LiveStateFile<FileT> {
 
   // After a failed sync the page cache may have dropped dirty pages, so the live state no longer
   // counts. One that does not count yet is left alone: perhaps no superblock is durable.
-  Status Sync() {
-    Status status = file_.Sync();
-    if (!status.ok() && this->LoadLive(&format::LiveState::in_use) != 0) StoreLive(&format::LiveState::poisoned, format::kPoisoned);
-    return status;
-  }
+  Status Sync() { return NoteSync(file_.Sync()); }
 
   // Makes `change(superblock)` the file's durable state. REQUIRES: everything that the superblock
   // names is synced
@@ -337,13 +333,27 @@ class ExtentFile : public LiveStateFile<FileT> {
     return absl::OkStatus();
   }
 
-  Status Commit() {
+  Status NoteSync(Status status) {
+    if (!status.ok() && this->LoadLive(&format::LiveState::in_use) != 0) StoreLive(&format::LiveState::poisoned, format::kPoisoned);
+    return status;
+  }
+  // Makes the superblocks durable, but not the updates of a killed process, which may be gigabytes.
+  // The state that a superblock names was synced before it was written.
+  Status SyncSlots() {
+    if constexpr (kMapped)
+      return NoteSync(file_.SyncRange(0, storage::kSlotDistance + sizeof(super_)));
+    else
+      return Sync();
+  }
+
+  Status Commit() { return StoreSuper(&ExtentFile::Sync); }
+  Status StoreSuper(Status (ExtentFile::*sync)()) {
     super_.version = format::kHashFileVersion;  // of an older file too: its new fields are zero
     super_.sequence = super_.sequence + 1;
     super_.check = format::CheckOf(super_);
     const std::string_view bytes(reinterpret_cast<const char*>(&super_), sizeof(super_));
     HAKO_RETURN_IF_ERROR(Write(super_.sequence % 2 * storage::kSlotDistance, bytes));
-    HAKO_RETURN_IF_ERROR(Sync());
+    HAKO_RETURN_IF_ERROR((this->*sync)());
     return Write((super_.sequence + 1) % 2 * storage::kSlotDistance, bytes);
   }
 

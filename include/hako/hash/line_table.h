@@ -18,13 +18,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <unordered_set>
 #include <vector>
 
 #include "hako/base/inline.h"
 #include "hako/base/status.h"
 #include "hako/format/bucket_format.h"
 #include "hako/format/hash_file_format.h"
+#include "hako/hash/overflow_ids.h"
 #include "hako/hash/record_space.h"
 #include "hako/sync/version_lock.h"
 
@@ -94,12 +94,12 @@ class LineTable {
     AppendChunk(offset);
     return true;
   }
-  void AdoptOverflow(std::uint64_t offset, std::uint64_t bytes, const std::unordered_set<std::uint32_t>& used) {
+  void AdoptOverflow(std::uint64_t offset, std::uint64_t bytes, const OverflowIds& used) {
     std::lock_guard lock(mutex_);
     free_overflow_.reserve(num_overflow_ + free_overflow_.size() + bytes / sizeof(Line));
     for (std::uint64_t at = offset; at < offset + bytes; at += sizeof(Line)) {
       const auto id = static_cast<std::uint32_t>(at / sizeof(Line));
-      if (used.contains(id)) {
+      if (used.Contains(id)) {
         ++num_overflow_;
       } else {
         free_overflow_.push_back(id);

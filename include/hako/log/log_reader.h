@@ -73,6 +73,11 @@ class LogReader {
   };
   // The record at `at` of the segment in bytes_, or nullptr.
   const format::LogRecordHeader* RecordAt(const Segment& segment, Lsn at, Lsn limit) const;
+  // Whether the record is a run of one entry, and no other run is being read.
+  bool IsWholeRun(const format::LogRecordHeader& record) const {
+    return record.stream == 0 && record.flags == 0 && run_.entries.empty() && streams_.empty() && record.op < format::kLogOps &&
+           format::LogOp{record.op.get()} != format::LogOp::kPart && record.key_size <= record.size - sizeof(record);
+  }
   // The run that the record belongs to, or nullptr.
   Run* RunOf(const format::LogRecordHeader& record, Position at);
   static bool Take(const format::LogRecordHeader& record, Run* run);
@@ -224,6 +229,10 @@ StatusOr<Lsn> LogReader<FileT>::Read(Lsn from, V&& visit) {
       const Lsn next = at + format::LogRecordSpace(record->size);
       if (IsMark(*record)) {
         NoteMark(*record);
+      } else if (IsWholeRun(*record)) {
+        const std::string_view body(reinterpret_cast<const char*>(record + 1), record->size - sizeof(*record));
+        const LogEntry entry{format::LogOp{record->op.get()}, body.substr(0, record->key_size), body.substr(record->key_size)};
+        HAKO_RETURN_IF_ERROR(visit(std::span(&entry, 1), Position{next, segment.sequence}));
       } else if (Run* const run = RunOf(*record, {at, segment.sequence})) {
         if (!Take(*record, run)) return DataLossError("the log has a record out of place", segment.PlaceOf(at));
         if (run->is_complete && (record->flags & record->kRunContinues) == 0)

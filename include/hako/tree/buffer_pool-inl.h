@@ -50,6 +50,26 @@ std::uint32_t BufferPool<FileT, Codec>::NewPage() {
 
 template <File FileT, PageCodec Codec>
 Status BufferPool<FileT, Codec>::LoadPage(std::uint32_t id, int level, bool once) {
+  return LoadPage(id, {.level = level, .once = once, .must = true});
+}
+
+template <File FileT, PageCodec Codec>
+void BufferPool<FileT, Codec>::LoadLeaves(std::span<const std::uint32_t> ids) {
+  const std::size_t half = read_ahead_.Request(ids.subspan(ids.size() / 2), 0) ? ids.size() / 2 : ids.size();
+  LoadSome(ids.first(half), 0);
+}
+
+template <File FileT, PageCodec Codec>
+void BufferPool<FileT, Codec>::LoadSome(std::span<const std::uint32_t> ids, int level) {
+  if constexpr (BatchFile<FileT>) {
+    LoadPages(ids, level, level == 0);
+  } else {
+    for (const std::uint32_t id : ids) (void)LoadPage(id, {.level = level, .once = level == 0, .must = false});
+  }
+}
+
+template <File FileT, PageCodec Codec>
+Status BufferPool<FileT, Codec>::LoadPage(std::uint32_t id, const HowToInstall& how) {
   Line& line = lines_[id];
   {
     sync::MutexLock lock(states_.mutex);
@@ -66,7 +86,7 @@ Status BufferPool<FileT, Codec>::LoadPage(std::uint32_t id, int level, bool once
   alignas(64) std::byte bytes[kImageRoom];
   const StatusOr<std::size_t> size = CatchNoMemory([&] { return store_->pages().Read(id, std::span(bytes).first(format::kPageImageMax)); });
   Arrived page{id, std::span(bytes).first(size.ok() ? *size : 0), size.status()};
-  Install(std::span(&page, 1), {.level = level, .once = once, .must = true});
+  Install(std::span(&page, 1), how);
   return page.status;
 }
 

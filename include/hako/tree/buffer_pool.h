@@ -169,6 +169,8 @@ class BufferPool {
   // The same in background threads. False, and the pages are not queued, if too much is queued
   // already, no thread can be started, or StopReadingAhead was called.
   bool ReadAhead(std::span<const std::uint32_t> ids, int level) { return read_ahead_.Request(ids, level); }
+  // Loads evicted leaves that will be changed soon, half of them in background threads.
+  void LoadLeaves(std::span<const std::uint32_t> ids);
   // Called when a scan has copied the page. If a scan has loaded it and the file is larger than the
   // memory, it is evicted soon, so the scan continues in the memory that it has and does not take
   // other threads' pages.
@@ -285,8 +287,7 @@ class BufferPool {
         dirty_(std::move(dirty), *arena_, limits.order.inlined),
         long_values_(store_->super().num_long),
         progress_(std::move(ask)),
-        read_ahead_(ahead_max() / kAheadParts + 1,
-                    [this](std::span<const std::uint32_t> ids, int level) { LoadPages(ids, level, level == 0); }) {}
+        read_ahead_(ahead_max() / kAheadParts + 1, [this](std::span<const std::uint32_t> ids, int level) { LoadSome(ids, level); }) {}
 
   // Frees the id of a page or a long value: now, or when the next checkpoint has dropped its image.
   void ForgetId(std::uint32_t id) {
@@ -338,6 +339,9 @@ class BufferPool {
     return states_.Has(id, PageStates::kListed);
   }
   void Install(std::span<Arrived> pages, const HowToInstall& how);
+  // Loads those of these pages that are evicted. Pages that fail or find no room stay evicted.
+  void LoadSome(std::span<const std::uint32_t> ids, int level);
+  Status LoadPage(std::uint32_t id, const HowToInstall& how);
   StatusOr<PageImage> Parse(const Arrived& page, int level, std::span<std::byte> unpacked) const;
   Status FindPlace(std::uint32_t id, const PageImage& image, bool must, std::uint32_t* unit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(states_.mutex);
   bool RegisterChildren(const PageImage& image) ABSL_EXCLUSIVE_LOCKS_REQUIRED(states_.mutex);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <vector>
 
 #include "hako/tree/page_tree.h"
 
@@ -43,6 +45,22 @@ void PageTree<Space, Compare>::Prefetch(std::span<const std::string_view> keys) 
   Reached leaves[kPrefetchGroup];
   for (; !keys.empty(); keys = keys.subspan(std::min(keys.size(), kPrefetchGroup)))
     DescendTogether(keys.first(std::min(keys.size(), kPrefetchGroup)), leaves);
+}
+
+template <class Space, Comparator Compare>
+void PageTree<Space, Compare>::LoadLeaves(std::span<const std::string_view> keys) {
+  if constexpr (!Space::kResident) {
+    std::vector<std::uint32_t> ids;
+    Reached leaves[kPrefetchGroup];
+    for (; !keys.empty(); keys = keys.subspan(std::min(keys.size(), kPrefetchGroup))) {
+      EvictedLeaves evicted;
+      DescendTogether(keys.first(std::min(keys.size(), kPrefetchGroup)), leaves, &evicted);
+      ids.insert(ids.end(), evicted.ids.begin(), evicted.ids.begin() + static_cast<std::ptrdiff_t>(evicted.count));
+    }
+    std::ranges::sort(ids);
+    ids.erase(std::ranges::unique(ids).begin(), ids.end());
+    if (ids.size() > 1) space_.LoadLeaves(ids);
+  }
 }
 
 // Descends one level at a time for all keys, so that a group waits for each level only once, and

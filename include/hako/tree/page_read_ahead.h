@@ -1,4 +1,4 @@
-// Loads the pages that scans announce, in background threads: while one of the threads waits for
+// Loads the pages that scans and replays announce, in background threads: while one of the threads waits for
 // the device, the others install pages.
 //
 // Thread-safe.

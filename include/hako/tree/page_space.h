@@ -45,6 +45,7 @@ concept EvictingPageSpace = requires(S& s, typename S::WriterState& writer, std:
   // Reading leaves ahead of a scan, and evicting them behind it.
   { S::kReadsAhead } -> std::convertible_to<bool>;
   { s.ReadAhead(ids, level) } -> std::same_as<bool>;
+  { s.LoadLeaves(ids) } -> std::same_as<void>;  // leaves that will be changed soon
   { s.ahead_max() } -> std::convertible_to<std::size_t>;
   { s.MustBeRead(id) } -> std::same_as<bool>;
   { s.Demote(id) } -> std::same_as<void>;

@@ -133,6 +133,7 @@ class PageTree {
   Status FetchMulti(Writers& writers, std::span<const std::string_view> keys, S&& sink, F&& arrived);
   // Prefetches the memory that Fetch and Process of these keys will read; a hint.
   void Prefetch(std::span<const std::string_view> keys) const;
+  void LoadLeaves(std::span<const std::string_view> keys);  // of these keys, if there is room; a hint
 
   // The number of keys in the range.
   StatusOr<std::uint64_t> CountRange(const Range& range) const;

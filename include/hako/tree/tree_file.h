@@ -67,6 +67,17 @@ class TreeFile {
     return status;
   }
 
+  // Makes the first bytes of the file durable, and more where the file cannot do less.
+  Status SyncFirst(std::uint64_t size) {
+    if constexpr (MappedFile<FileT>) {
+      Status status = device_.SyncRange(0, size);
+      if (!status.ok()) Poison(status);
+      return status;
+    } else {
+      return Sync();
+    }
+  }
+
   // OK, or FailedPrecondition after a failed write or sync. A write that finds the device full is
   // not such a failure.
   Status Health() const { return failure_.Get(); }

@@ -1,0 +1,44 @@
+// A set of ids of overflow lines, for recovery: a bitmap of those parts of the space that have one.
+//
+// Thread-compatible.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace hako::hash {
+
+class OverflowIds {
+ public:
+  // False if the id was in the set.
+  bool Insert(std::uint32_t id) {
+    const std::uint32_t part = id / kPart;
+    if (part >= numbers_.size()) numbers_.resize(part + 1);
+    if (numbers_[part] == 0) {
+      bits_.emplace_back();
+      numbers_[part] = static_cast<std::uint32_t>(bits_.size());
+    }
+    std::uint64_t& word = bits_[numbers_[part] - 1][id % kPart / 64];
+    const std::uint64_t bit = std::uint64_t{1} << id % 64;
+    if ((word & bit) != 0) return false;
+    word |= bit;
+    ++size_;
+    return true;
+  }
+  bool Contains(std::uint32_t id) const {
+    const std::uint32_t part = id / kPart;
+    if (part >= numbers_.size() || numbers_[part] == 0) return false;
+    return (bits_[numbers_[part] - 1][id % kPart / 64] >> id % 64 & 1) != 0;
+  }
+  std::uint64_t size() const { return size_; }
+
+ private:
+  static constexpr std::uint32_t kPart = 1024;  // ids of 64 KiB, the smallest extent of an index
+
+  std::vector<std::uint32_t> numbers_;  // of a part: 1 + its place in bits_, or 0
+  std::vector<std::array<std::uint64_t, kPart / 64>> bits_;
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace hako::hash
