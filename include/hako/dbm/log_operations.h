@@ -144,24 +144,17 @@ class LogOperations : public FileOperations<D, FileT, Options> {
   }
   StatusOr<std::unique_ptr<Log>> Replay(const log::NamedLog& named);
   template <class WriterState>
-<<<<<<< HEAD
   Status RedoRun(WriterState& writer, std::span<const format::LogEntry> run) {
     return run.size() == 1 ? self().Redo(writer, run.front()) : RedoTogether(writer, run);
   }
+  template <class WriterState>
+  Status RedoQueued(WriterState& writer, RedoQueue* queue);
   Status MakeRestored(UpdateSource& source);
 };
 
 template <class D, File FileT, class Options>
 Status LogOperations<D, FileT, Options>::OpenLog(bool logs, bool has_all, const Options& options) {
   if (UpdateSource* const source = log_place_.source(); source != nullptr) return MakeRestored(*source);
-=======
-  Status RedoQueued(WriterState& writer, RedoQueue* queue);
-};
-
-template <class D, File FileT, class Options>
-Status LogOperations<D, FileT, Options>::OpenLog(bool logs, bool has_all, std::uint64_t log_bytes) {
-  static constexpr std::size_t kManySegments = 4;  // beside those of twice the limit
->>>>>>> work-e
   const log::NamedLog named = self().LogInFile();
   const bool archives = !options.log_archive.empty() && writable_;
   std::unique_ptr<Archive> archive;
@@ -180,22 +173,8 @@ Status LogOperations<D, FileT, Options>::OpenLog(bool logs, bool has_all, std::u
   if (!writable_) return log != nullptr ? log->Close() : absl::OkStatus();
   if (archives) return ContinueHistory(named, std::move(log), std::move(archive), options.log_bytes);
   if (logs && log != nullptr) {
-<<<<<<< HEAD
     const Status begun = Begin(log, options.log_bytes);
     if (!absl::IsResourceExhausted(begun)) return begun;
-=======
-    // Or many crashes would fill the device.
-    if (log->num_segments() > kManySegments + 2 * log_bytes / format::kLogSegmentMax) {
-      if (Status status = Checkpoint(); !status.ok() && !absl::IsResourceExhausted(status)) return status;
-    }
-    const log::Position from = self().LogInFile().from;
-    const Status begun = log->Begin(from);
-    if (!absl::IsResourceExhausted(begun)) {
-      HAKO_RETURN_IF_ERROR(begun);
-      updates().Start(std::move(log), log_bytes, from);
-      return absl::OkStatus();
-    }
->>>>>>> work-e
   }
   updates().set_id({});
   updates().NoteReplayed({});
@@ -213,8 +192,8 @@ Status LogOperations<D, FileT, Options>::OpenLog(bool logs, bool has_all, std::u
 // Goes on in a log that was replayed. ResourceExhausted, with the log left there, if it has no space.
 template <class D, File FileT, class Options>
 Status LogOperations<D, FileT, Options>::Begin(std::unique_ptr<Log>& log, std::uint64_t log_bytes) {
-  static constexpr std::size_t kManySegments = 4;
-  if (log->num_segments() > kManySegments) {  // or many crashes would fill the device
+  static constexpr std::size_t kManySegments = 4;                                      // beside those of twice the limit
+  if (log->num_segments() > kManySegments + 2 * log_bytes / format::kLogSegmentMax) {  // or many crashes would fill the device
     if (Status status = Checkpoint(); !status.ok() && !absl::IsResourceExhausted(status)) return status;
   }
   const log::Position from = self().LogInFile().from;

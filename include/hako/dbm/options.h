@@ -119,17 +119,12 @@ struct TreeOptions {
   // keeps a log in a file beside the database (dbm/tree_dbm.h).
   Durability durability = Durability::kProcess;
   // Start a checkpoint also once this many bytes were logged since the last one, at least 64 KiB: it
-<<<<<<< HEAD
-  // bounds the log and the time that Open takes after a crash.
-  std::uint64_t log_bytes = std::uint64_t{64} << 20;
-  std::string_view log_archive = {};  // see HashOptions
-=======
   // bounds the log and the time that Open takes after a crash. An update takes 16 bytes and those of
   // its key and value. Open repeats 200,000 to 400,000 updates of random keys a second where it has
   // to load their leaves. While a checkpoint runs, the log may grow to twice the bound. A larger
   // bound makes loads faster whose keys are in random order: each checkpoint writes most pages.
   std::uint64_t log_bytes = std::uint64_t{128} << 20;
->>>>>>> work-e
+  std::string_view log_archive = {};  // see HashOptions
   // Interval of checkpoints by a background thread, if anything has changed; 0 = only by
   // checkpoint_bytes, Synchronize and Close.
   std::chrono::milliseconds sync_interval{0};

@@ -82,6 +82,14 @@ class LogReader {
   Run* RunOf(const format::LogRecordHeader& record, Position at);
   static bool Take(const format::LogRecordHeader& record, Run* run);
   template <class V>
+  static Status Call(V& visit, std::span<const LogEntry> run, Position end, [[maybe_unused]] RunTime when) {
+    if constexpr (requires { visit(run, end, when); }) {
+      return visit(run, end, when);
+    } else {
+      return visit(run, end);
+    }
+  }
+  template <class V>
   Status Show(V& visit, const format::LogRecordHeader& last, Position end);
   void FindStartTime(const Segment& segment, Lsn from);
   Status FindMarks(std::size_t segment, Lsn at);
@@ -172,7 +180,7 @@ template <class V>
 Status LogReader<FileT>::Show(V& visit, const format::LogRecordHeader& last, Position end) {
   Run run = std::exchange(last.stream == 0 ? run_ : streams_[last.stream], {});
   streams_.erase(last.stream);
-  [[maybe_unused]] const RunTime when{end.lsn, time_};
+  const RunTime when{end.lsn, time_};
   for (const auto& [stream, other] : streams_) {
     if (other.begin.lsn < end.lsn) end = other.begin;
   }
@@ -182,11 +190,7 @@ Status LogReader<FileT>::Show(V& visit, const format::LogRecordHeader& last, Pos
     const std::string_view bytes = std::string_view(run.bytes).substr(place.begin, place.end - place.begin);
     entries.push_back({place.op, bytes.substr(0, place.key_size), bytes.substr(place.key_size)});
   }
-  if constexpr (requires { visit(std::span<const LogEntry>(entries), end, when); }) {
-    return visit(std::span<const LogEntry>(entries), end, when);
-  } else {
-    return visit(std::span<const LogEntry>(entries), end);
-  }
+  return Call(visit, entries, end, when);
 }
 
 // In the segment in bytes_.
@@ -232,7 +236,7 @@ StatusOr<Lsn> LogReader<FileT>::Read(Lsn from, V&& visit) {
       } else if (IsWholeRun(*record)) {
         const std::string_view body(reinterpret_cast<const char*>(record + 1), record->size - sizeof(*record));
         const LogEntry entry{format::LogOp{record->op.get()}, body.substr(0, record->key_size), body.substr(record->key_size)};
-        HAKO_RETURN_IF_ERROR(visit(std::span(&entry, 1), Position{next, segment.sequence}));
+        HAKO_RETURN_IF_ERROR(Call(visit, std::span(&entry, 1), {next, segment.sequence}, {next, time_}));
       } else if (Run* const run = RunOf(*record, {at, segment.sequence})) {
         if (!Take(*record, run)) return DataLossError("the log has a record out of place", segment.PlaceOf(at));
         if (run->is_complete && (record->flags & record->kRunContinues) == 0)
