@@ -155,7 +155,9 @@ Status BucketIndex<Space>::RemoveAll(F&& visit) {
 }
 
 template <class Space>
-Status BucketIndex<Space>::Recover(WriterState& writer, std::uint64_t num_lines, std::unordered_set<std::uint32_t>* used_overflow) {
+template <class Visit>
+Status BucketIndex<Space>::Recover(WriterState& writer, std::uint64_t num_lines, std::unordered_set<std::uint32_t>* used_overflow,
+                                   Visit visit) {
   if (num_lines < 2 || num_lines > std::min(lines_.HomeCapacity(), TableShape::kMaxLines))
     return absl::DataLossError("the number of buckets is invalid");
   shape_.store(TableShape::Of(num_lines).word(), std::memory_order_release);
@@ -169,7 +171,10 @@ Status BucketIndex<Space>::Recover(WriterState& writer, std::uint64_t num_lines,
       if (next == nullptr || !used_overflow->insert(id).second) return BrokenChain(*line);
       line = next;
     }
-    HAKO_RETURN_IF_ERROR(ForEachEntry(home, [&](Line&, unsigned, std::uint32_t) { ++count; }));
+    HAKO_RETURN_IF_ERROR(ForEachEntry(home, [&](Line&, unsigned, std::uint32_t handle) {
+      ++count;
+      visit(handle);
+    }));
   }
   count_.store(count, std::memory_order_release);
   return absl::OkStatus();
