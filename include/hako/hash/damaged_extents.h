@@ -5,7 +5,8 @@
 // alone, and blocks that are retired there are not used again. Its records can still be read, as
 // each has its own check; a recovery by scan would not find them, and would not find new ones.
 //
-// Takes a bit for each extent unit of the file until the harvest is over. Not thread-safe.
+// Takes a byte for each extent unit of the file until the harvest is over: 2 MiB for 32 GiB. Not
+// thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -20,11 +21,25 @@ namespace hako::hash {
 class DamagedExtents {
  public:
   // ---- before the harvest: while an index is adopted ----
-  void BeginNoting(std::uint64_t tail) { named_.assign(tail / format::kExtentUnit / 64 + 1, 0); }
-  // An entry names a record at this offset.
-  void NoteNamed(std::uint64_t offset) {
-    const std::uint64_t unit = offset / format::kExtentUnit;
-    if (unit / 64 < named_.size()) named_[unit / 64] |= std::uint64_t{1} << unit % 64;
+  // Notes the records that entries name. It is called for each entry of the table: hence a byte, and
+  // not a bit, and a copy of what it needs, for registers. Valid until EndNoting.
+  class Noter {
+   public:
+    void Note(std::uint64_t offset) const {
+      const std::uint64_t unit = offset / format::kExtentUnit;
+      if (unit < size_) named_[unit] = 1;
+    }
+
+   private:
+    friend class DamagedExtents;
+    explicit Noter(std::vector<unsigned char>& named) : named_(named.data()), size_(named.size()) {}
+    unsigned char* named_;
+    std::uint64_t size_;
+  };
+  // `tail`: the end of the extents
+  Noter GetNoter(std::uint64_t tail) {
+    if (named_.empty()) named_.assign(tail / format::kExtentUnit + 1, 0);
+    return Noter(named_);
   }
   void EndNoting() { named_ = {}; }
 
@@ -54,10 +69,10 @@ class DamagedExtents {
  private:
   bool IsNamed(std::uint64_t offset) const {
     const std::uint64_t unit = offset / format::kExtentUnit;
-    return unit / 64 < named_.size() && (named_[unit / 64] >> unit % 64 & 1) != 0;
+    return unit < named_.size() && named_[unit] != 0;
   }
 
-  std::vector<std::uint64_t> named_;  // by extent unit: whether an entry named a record that begins there
+  std::vector<unsigned char> named_;  // by extent unit: whether an entry named a record that begins there
   std::vector<Extent> extents_;       // by offset
 };
 

@@ -205,9 +205,10 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   void RetireLate(std::uint32_t handle) {
     if (IsPlace(OffsetOf(handle))) StoreStamp(handle, format::RetireLate(LoadStamp(handle), {epochs().durable, first_epoch_ - 1}));
   }
-  // Before BeginHarvest: NoteNamed is called with all handles that the index names.
-  void BeginNoting() { damaged_.BeginNoting(extents_->tail()); }
-  void NoteNamed(std::uint32_t handle) { damaged_.NoteNamed(OffsetOf(handle)); }
+  // Before BeginHarvest: returns the function that gets all handles that the index names.
+  auto NamedNoter() {
+    return [noter = damaged_.GetNoter(extents_->tail()), shift = shift_](std::uint64_t handle) { noter.Note(handle << shift); };
+  }
   // Calls complete(entries) for each intent that a killed process had published, then forgets it.
   template <class Complete>
   Status CompleteIntents(Complete&& complete);
