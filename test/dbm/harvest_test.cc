@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,7 +17,9 @@
 #include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hako/dbm/any_dbm.h"
 #include "hako/dbm/hash_dbm.h"
+#include "hako/dbm/positional_hash_dbm.h"
 #include "hako/file/memory_file.h"
 #include "hako/format/bucket_format.h"
 #include "hako/format/hash_file_format.h"
@@ -26,6 +29,7 @@
 #include "support/booted_memory_file.h"
 #include "support/checked_value.h"
 #include "support/status_matchers.h"
+#include "support/temp_dir.h"
 
 namespace hako {
 namespace {
@@ -202,6 +206,133 @@ TEST(HarvestTest, DoesNotReuseTheSpaceOfADamagedRecord) {
     if (i == 1000) continue;
     EXPECT_THAT(db->Get(NumberedKey(i)), IsOkAndHolds(CheckedValue(NumberedKey(i), 90)));
   }
+}
+
+std::uint64_t HeaderBefore(std::string_view text, const MemoryFile& memory) {
+  const Image image = ImageOf(memory);
+  const std::string_view file(reinterpret_cast<const char*>(image.data()), image.size());
+  const std::string_view magic(format::kHeapExtentMagic.data(), format::kHeapExtentMagic.size());
+  return file.rfind(magic, file.find(text));
+}
+
+// The file of a process that set records 0 to 1,999 and was killed, with one damaged bit in the
+// header of the extent that holds record 1,000.
+class DamagedHeaderHarvestTest : public testing::Test {
+ protected:
+  static std::string ValueOf(std::uint64_t i) { return CheckedValue(NumberedKey(i), i >= 10'000 ? 100'000 : 90); }
+  template <class D>
+  static void Set(D& db, std::uint64_t begin, std::uint64_t end) {
+    for (std::uint64_t i = begin; i < end; ++i) ASSERT_THAT(db.Set(NumberedKey(i), ValueOf(i)), IsOk());
+  }
+  template <class D>
+  static void Check(D& db, std::uint64_t begin, std::uint64_t end) {
+    for (std::uint64_t i = begin; i < end; ++i) ASSERT_THAT(db.Get(NumberedKey(i)), IsOkAndHolds(ValueOf(i))) << i;
+  }
+
+  void WriteTo(const std::string& path) const {
+    const Image image = ImageOf(memory_);
+    std::ofstream file(path, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(image.data()), static_cast<std::streamsize>(image.size()));
+    ASSERT_TRUE(file.flush().good());
+  }
+
+  MemoryFile memory_ = FileOfTheDead([](DB& db) { Set(db, 0, 2000); });
+  const std::uint64_t header_ = HeaderBefore(ValueOf(1000), memory_);
+
+  void SetUp() override { memory_.MutableView(header_, 1)[0] ^= std::byte{1}; }
+};
+
+TEST_F(DamagedHeaderHarvestTest, DoesNotReuseTheExtent) {
+  ASSERT_OK_AND_ASSIGN(auto db, Open(memory_));
+  ASSERT_NO_FATAL_FAILURE(SynchronizeOften(*db));
+  ASSERT_NO_FATAL_FAILURE(Set(*db, 2000, 4000));
+  ASSERT_NO_FATAL_FAILURE(Check(*db, 0, 4000));
+  EXPECT_THAT(db->Verify(), StatusIs(absl::StatusCode::kDataLoss));
+  ASSERT_OK_AND_ASSIGN(const ScrubProgress scrub, db->Scrub({}));
+  ASSERT_THAT(scrub.damage, testing::SizeIs(1));
+  EXPECT_EQ(scrub.damage[0].offset, header_);
+}
+
+TEST_F(DamagedHeaderHarvestTest, DoesNotReuseTheSpaceOfLongRecords) {
+  memory_ = FileOfTheDead([](DB& db) { Set(db, 10'000, 10'020); });
+  memory_.MutableView(HeaderBefore(ValueOf(10'009), memory_), 1)[0] ^= std::byte{1};
+  ASSERT_OK_AND_ASSIGN(auto db, Open(memory_));
+  ASSERT_NO_FATAL_FAILURE(SynchronizeOften(*db));
+  ASSERT_NO_FATAL_FAILURE(Set(*db, 10'020, 10'040));
+  ASSERT_NO_FATAL_FAILURE(Set(*db, 0, 2000));
+  ASSERT_NO_FATAL_FAILURE(Check(*db, 10'000, 10'040));
+}
+
+// New records in the extent would not be found after a crash.
+TEST_F(DamagedHeaderHarvestTest, DoesNotReuseTheExtentOnceItsRecordsAreRemoved) {
+  ASSERT_OK_AND_ASSIGN(auto db, Open(memory_));
+  ASSERT_THAT(db->Remove(NumberedKey(0)), IsOk());
+  ASSERT_NO_FATAL_FAILURE(SynchronizeOften(*db));
+  ASSERT_THAT(db->Clear(), IsOk());
+  ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+  ASSERT_NO_FATAL_FAILURE(Set(*db, 0, 4000));
+  EXPECT_THAT(db->Verify(), IsOk());
+  ASSERT_THAT(db->Clear(), IsOk());
+  ASSERT_NO_FATAL_FAILURE(Set(*db, 4000, 6000));
+  EXPECT_THAT(db->Verify(), IsOk()) << "the state that Verify pins has blocks in the extent";
+}
+
+TEST_F(DamagedHeaderHarvestTest, DoesNotReuseTheExtentAfterAClose) {
+  for (const bool ends_harvest : {true, false}) {
+    const MemoryFile memory = MemoryFile::Of(ImageOf(memory_));
+    ASSERT_OK_AND_ASSIGN(auto db, Open(memory));
+    if (ends_harvest) {
+      ASSERT_NO_FATAL_FAILURE(SynchronizeOften(*db));
+    }
+    ASSERT_THAT(db->Remove(NumberedKey(1999)), IsOk());
+    ASSERT_THAT(db->Close(), IsOk());
+    ASSERT_OK_AND_ASSIGN(db, Open(memory));
+    ASSERT_NO_FATAL_FAILURE(SynchronizeOften(*db));
+    ASSERT_NO_FATAL_FAILURE(Set(*db, 2000, 4000));
+    ASSERT_NO_FATAL_FAILURE(Check(*db, 0, 1999));
+    ASSERT_NO_FATAL_FAILURE(Check(*db, 2000, 4000));
+  }
+}
+
+// A recovery by scan finds the records of the synchronized state only through the headers.
+TEST_F(DamagedHeaderHarvestTest, RecoveryByScanRefusesTheFileAndLeavesItToSalvage) {
+  memory_.MutableView(header_, 1)[0] ^= std::byte{1};
+  {
+    ASSERT_OK_AND_ASSIGN(auto db, Open(memory_));
+    ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
+    ASSERT_NO_FATAL_FAILURE(Set(*db, 2000, 2001));
+    memory_ = MemoryFile::Of(ImageOf(memory_));
+  }
+  memory_.MutableView(header_, 1)[0] ^= std::byte{1};
+  const TempDir dir;
+  ASSERT_NO_FATAL_FAILURE(WriteTo(dir.File("db")));
+  EXPECT_THAT(HashDBM<PositionalParallelFile>::Open(dir.File("db")), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(HashDBM<>::Open(dir.File("db")), StatusIs(absl::StatusCode::kDataLoss));
+  ASSERT_OK_AND_ASSIGN(const SalvageReport report, AnyDBM::Salvage(dir.File("db"), dir.File("salvaged")));
+  EXPECT_EQ(report.num_records, 2000u);
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<>::Open(dir.File("salvaged")));
+  ASSERT_NO_FATAL_FAILURE(Check(*db, 0, 2000));
+}
+
+TEST_F(DamagedHeaderHarvestTest, ReusesTheExtentAfterClearAndClose) {
+  ASSERT_OK_AND_ASSIGN(auto db, Open(memory_));
+  ASSERT_NO_FATAL_FAILURE(SynchronizeOften(*db));
+  ASSERT_THAT(db->Clear(), IsOk());
+  ASSERT_THAT(db->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(db, Open(memory_));
+  ASSERT_NO_FATAL_FAILURE(SynchronizeOften(*db));
+  const std::uint64_t total = db->GetStats().total_bytes;
+  ASSERT_NO_FATAL_FAILURE(Set(*db, 0, 2000));
+  EXPECT_LE(db->GetStats().total_bytes, total);
+  EXPECT_THAT(db->Verify(), IsOk());
+}
+
+TEST_F(DamagedHeaderHarvestTest, CanBeRebuiltAndClosed) {
+  ASSERT_OK_AND_ASSIGN(auto db, Open(memory_));
+  ASSERT_THAT(db->Rebuild(), IsOk());
+  ASSERT_THAT(db->Close(), IsOk());
+  ASSERT_OK_AND_ASSIGN(db, Open(memory_));
+  ASSERT_NO_FATAL_FAILURE(Check(*db, 0, 2000));
 }
 
 }  // namespace

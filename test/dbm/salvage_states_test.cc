@@ -308,6 +308,24 @@ TEST_F(SalvageHashTest, RecordsOfAnExtentWithADamagedHeaderAreFound) {
   }
 }
 
+// A forged superblock that names more records, and a later end, than the file has bytes for.
+TEST_F(SalvageHashTest, IndexIsNoLargerThanTheBytesOfTheFileNeed) {
+  ASSERT_NO_FATAL_FAILURE(MakeCrashed(100));
+  for (std::size_t slot = 0; slot < 2; ++slot) {
+    format::HashSuperBlock block;
+    char* const at = &image_[slot * storage::kSlotDistance];
+    std::memcpy(&block, at, sizeof(block));
+    block.num_records = std::uint64_t{1} << 26;
+    block.tail = std::uint64_t{1} << 30;
+    block.check = format::CheckOf(block);
+    std::memcpy(at, &block, sizeof(block));
+  }
+  ASSERT_THAT(SalvageImage(image_).status, IsOk());
+  ASSERT_OK_AND_ASSIGN(auto db, Database::Open(to_));
+  EXPECT_EQ(db->Count(), records_.size());
+  EXPECT_LE(db->GetStats().index_bytes, 4 * image_.size());
+}
+
 TEST_F(SalvageHashTest, DamagedStampsCostNothingWhileTheIndexIsSound) {
   ASSERT_OK_AND_ASSIGN(auto db, Database::Open(from_));
   records_ = Fill(*db, 500, 20'000);

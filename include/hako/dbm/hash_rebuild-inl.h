@@ -166,8 +166,14 @@ template <File FileT>
 Status HashDBM<FileT>::RebuildIndex(WriterState& mine) {
   auto& extents = space_->extents();
   HAKO_RETURN_IF_ERROR(SynchronizeLocked());
-  extents.WithdrawLiveState();
   const std::uint64_t count = this->Count();
+  std::uint64_t live = 0;
+  HAKO_RETURN_IF_ERROR(space_->Scan(format::kFirstExtent, extents.tail(), [&](const typename Space::ScannedRecord& record) {
+    live += record.stamp.IsLive() ? 1 : 0;
+    return absl::OkStatus();
+  }));
+  if (live != count) return absl::OkStatus();  // damage: a new index would lack records that this one names
+  extents.WithdrawLiveState();
   for (const hash::Extent& extent : space_->TakeIndexExtents()) extents.Free(extent);
   index().Reset();
   this->ForgetCounts();

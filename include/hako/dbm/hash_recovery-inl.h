@@ -158,6 +158,7 @@ template <File FileT>
 Status HashDBM<FileT>::CompleteIntents(WriterState& mine) {
   return space_->CompleteIntents([&](std::span<const format::IntentEntry> entries) -> Status {
     HAKO_RETURN_IF_ERROR(index().Redo(mine, entries));
+    for (const format::IntentEntry& entry : entries) space_->NamedNoter()(entry.fresh);
     if (const auto& last = entries.back(); last.handle == 0 && last.fresh == 0) space_->StoreAppliedIndex(last.key_hash);
     return absl::OkStatus();
   });
@@ -196,7 +197,7 @@ Status HashDBM<FileT>::AdoptIndex(WriterState& mine, std::uint64_t num_lines) {
     }
   }
   hash::OverflowIds used;
-  HAKO_RETURN_IF_ERROR(index().Recover(mine, num_lines, &used));
+  HAKO_RETURN_IF_ERROR(index().Recover(mine, num_lines, &used, space_->NamedNoter()));
   for (const auto& entry : overflow) lines.AdoptOverflow(entry.offset, entry.bytes, used);
   if (lines.num_overflow() != used.size()) return absl::DataLossError("a bucket links to an overflow bucket outside the index");
   return absl::OkStatus();

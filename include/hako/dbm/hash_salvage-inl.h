@@ -21,7 +21,7 @@ class SalvageSource<HashDBM<FileT>, From> {
   }
   StatusOr<std::unique_ptr<HashDBM<FileT>>> Create(FileT file) const {
     HashOptions options;
-    options.num_records = std::min<std::uint64_t>(super().num_records, super().tail / 8);
+    options.num_records = std::min<std::uint64_t>(super().num_records, heap_->EndOfBytes() / 8);
     options.align_pow = static_cast<int>(std::uint32_t{super().align_pow});
     options.durability = Durability::kNone;  // until it is closed
     return HashDBM<FileT>::Open(std::move(file), options);

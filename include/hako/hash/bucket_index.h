@@ -87,9 +87,13 @@ class BucketIndex {
   }
 
   // Takes over `num_lines` buckets that were adopted into lines(): counts the records, collects the
-  // overflow buckets in use, and repairs buckets that a killed process left locked. DataLoss if a
-  // chain is broken.
-  Status Recover(WriterState& writer, std::uint64_t num_lines, OverflowIds* used_overflow);
+  // overflow buckets in use, and repairs buckets that a killed process left locked. Calls
+  // visit(handle) for each entry. DataLoss if a chain is broken.
+  struct Ignore {
+    void operator()(std::uint32_t) const {}
+  };
+  template <class Visit = Ignore>
+  Status Recover(WriterState& writer, std::uint64_t num_lines, OverflowIds* used_overflow, Visit visit = {});
 
   // Makes the changes of an intent that a killed process had published, as far as that had not made
   // them. Can be interrupted and repeated. REQUIRES: recovered, no other thread uses the index

@@ -155,7 +155,8 @@ Status BucketIndex<Space>::RemoveAll(F&& visit) {
 }
 
 template <class Space>
-Status BucketIndex<Space>::Recover(WriterState& writer, std::uint64_t num_lines, OverflowIds* used_overflow) {
+template <class Visit>
+Status BucketIndex<Space>::Recover(WriterState& writer, std::uint64_t num_lines, OverflowIds* used_overflow, Visit visit) {
   if (num_lines < 2 || num_lines > std::min(lines_.HomeCapacity(), TableShape::kMaxLines))
     return absl::DataLossError("the number of buckets is invalid");
   shape_.store(TableShape::Of(num_lines).word(), std::memory_order_release);
@@ -171,7 +172,12 @@ Status BucketIndex<Space>::Recover(WriterState& writer, std::uint64_t num_lines,
     unsigned hops = 0;
     for (Line* line = &home;;) {
       const std::uint32_t header = Header(*line);
-      for (unsigned i = 0; i < EntriesIn(header); ++i) count += LoadSlot(*line, i) != 0 ? 1 : 0;
+      for (unsigned i = 0; i < EntriesIn(header); ++i) {
+        const std::uint32_t handle = LoadSlot(*line, i);
+        if (handle == 0) continue;
+        ++count;
+        visit(handle);
+      }
       if (!HasLink(header)) break;
       const std::uint32_t id = LoadSlot(*line, format::kLinkEntry);
       Line* const next = lines_.Overflow(id);

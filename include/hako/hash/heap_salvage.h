@@ -78,6 +78,11 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   const format::HashSuperBlock& super() const { return this->extents_->super(); }
   // The number of records of the state; nullopt = unknown.
   std::optional<std::uint64_t> num_expected() const { return is_live_ ? std::nullopt : std::optional(super().num_records.get()); }
+  // The end of the extents that the file has bytes of. A damaged superblock may name a later one.
+  std::uint64_t EndOfBytes() const {
+    const std::uint64_t units = (this->extents_->file().end() + format::kExtentUnit - 1) / format::kExtentUnit;
+    return std::min(this->extents_->tail(), units * format::kExtentUnit);
+  }
   std::uint64_t applied_index() const { return applied_index_; }
   // Whether the updates of the log come after this state.
   bool NeedsLog() const { return !is_live_ && this->extents_->LogInFile().IsNeeded(); }
@@ -145,11 +150,6 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
 
   // ---- extents ----
 
-  // The end of the extents that the file has bytes of. A damaged superblock may name a later one.
-  std::uint64_t EndOfBytes() const {
-    const std::uint64_t units = (this->extents_->file().end() + format::kExtentUnit - 1) / format::kExtentUnit;
-    return std::min(this->extents_->tail(), units * format::kExtentUnit);
-  }
   void FindExtents() {
     const std::uint64_t end = EndOfBytes();
     for (std::uint64_t at = format::kFirstExtent; at < end;) {

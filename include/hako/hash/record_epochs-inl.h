@@ -10,6 +10,14 @@ bool RecordHeap<FileT>::NeedsReclaim() const {
   return reclaimer_.IsDue([this] { return AllLive(); });
 }
 
+template <File FileT>
+template <class ForEachWriter>
+std::uint64_t RecordHeap<FileT>::WaitingBytes(ForEachWriter&& for_each_writer) const {
+  std::uint64_t bytes = 0;
+  for_each_writer([&](const WriterState& writer) { bytes += writer.waiting_bytes; });
+  return bytes;
+}
+
 // Free blocks in threads' caches and small blocks that wait count as live here.
 template <File FileT>
 std::uint64_t RecordHeap<FileT>::AllLive() const {
@@ -101,7 +109,7 @@ std::uint32_t RecordHeap<FileT>::ReleaseSome(WriterState& writer, unsigned size_
       [&](std::uint32_t handle) {
         if (pinned_ != nullptr) pinned_->handed_out.Add(handle);
         if (evacuating && IsVictim(handle)) return ForgetBlock(handle, size_class);
-        if (IsFrozen(handle)) return StoreStamp(handle, stamps().free);  // the harvest finds it
+        if (IsFrozen(handle)) return StoreStamp(handle, stamps().free);  // the harvest finds it, or its extent is damaged
         if (Records::kStampsLate) return pool_->Push(writer.free, FreeBlockPool::kUnstamped + size_class, handle);
         StoreStamp(handle, stamps().free);
         FreeStamped(writer, handle, size_class);
@@ -109,7 +117,7 @@ std::uint32_t RecordHeap<FileT>::ReleaseSome(WriterState& writer, unsigned size_
       kReleasesAtOnce);
 }
 
-// Stamps the blocks of a chain as free. Returns them, except those that the harvest will find.
+// Stamps the blocks of a chain as free. Returns them, except frozen ones.
 template <File FileT>
 std::vector<std::uint32_t> RecordHeap<FileT>::StampFree(std::uint32_t chain) {
   std::unique_lock harvest(harvest_mutex_, std::defer_lock);

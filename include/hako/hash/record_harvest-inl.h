@@ -7,7 +7,7 @@ namespace hako::hash {
 
 template <File FileT>
 void RecordHeap<FileT>::BeginHarvest(WriterState& writer, std::uint64_t num_records) {
-  if (!AcceptsWrites()) return;
+  if (!AcceptsWrites()) return damaged_.EndNoting();
   std::lock_guard lock(harvest_mutex_);
   live_to_harvest_ = num_records;
   harvest_end_ = extents_->tail();
@@ -38,15 +38,17 @@ template <File FileT>
 void RecordHeap<FileT>::HarvestUntil(WriterState& writer, std::uint64_t end) {
   for (std::uint64_t next; (next = harvest_next_.load(std::memory_order_relaxed)) < end;) {
     const StatusOr<std::uint64_t> bytes = extents_->HeapExtentBytes(next);
-    if (!bytes.ok() || *bytes != 0) {
-      if (bytes.ok()) HarvestExtent(writer, {next, *bytes});
-      next += bytes.ok() ? *bytes : format::kExtentUnit;  // an unreadable extent stays unused
+    if (bytes.ok() && *bytes != 0) {
+      HarvestExtent(writer, {next, *bytes});
+      next += *bytes;
     } else {
-      extents_->Free({next, format::kExtentUnit});  // unless the index has it
+      const Extent unit{next, format::kExtentUnit};
+      if (!extents_->IndexHas(unit) && !damaged_.Takes(next, !bytes.ok())) extents_->Free(unit);
       next += format::kExtentUnit;
     }
-    harvest_next_.store(next, std::memory_order_relaxed);
+    harvest_next_.store(next, std::memory_order_release);
     if (next < harvest_end_) continue;
+    damaged_.EndNoting();
     // A damaged live record may be one of the doubtful pieces; then these stay unused.
     if (live_to_harvest_ == 0) {
       for (const ChunkRest& piece : doubtful_) FreeGap(writer, piece.next, piece.bytes());

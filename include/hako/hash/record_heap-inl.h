@@ -209,6 +209,12 @@ void RecordHeap<FileT>::Retire(WriterState& writer, std::uint32_t handle) {
 }
 
 template <File FileT>
+void RecordHeap<FileT>::StampRetired(std::uint32_t handle) {
+  const format::Stamp stamp = LoadStamp(handle);
+  StoreStamp(handle, stamp.bits() == stamps().live.bits() ? stamps().free : format::Retire(stamp, epochs()));
+}
+
+template <File FileT>
 void RecordHeap<FileT>::FreeRetired(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths) {
   if (LoadStamp(handle).state() != format::BlockState::kFree) return Wait(writer, handle, lengths.key_size, lengths.value_size);
   FreeStamped(writer, handle, ClassOf(lengths.key_size, lengths.value_size));

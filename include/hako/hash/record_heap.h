@@ -45,6 +45,7 @@
 #include "hako/format/size_class.h"
 #include "hako/format/stamp.h"
 #include "hako/hash/chunk.h"
+#include "hako/hash/damaged_extents.h"
 #include "hako/hash/extent_file.h"
 #include "hako/hash/free_block_pool.h"
 #include "hako/hash/heap_file.h"
@@ -139,10 +140,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   }
   void Retire(WriterState& writer, std::uint32_t handle);
   // Retire in two steps: see IntentSpace (hash/record_space.h).
-  void StampRetired(std::uint32_t handle) {
-    const format::Stamp stamp = LoadStamp(handle);
-    StoreStamp(handle, stamp.bits() == stamps().live.bits() ? stamps().free : format::Retire(stamp, epochs()));
-  }
+  void StampRetired(std::uint32_t handle);
   void FreeRetired(WriterState& writer, std::uint32_t handle, const format::Lengths& lengths);
   // An index of the application that changes together with records; 0 = none. It is part of the
   // state of an epoch.
@@ -184,11 +182,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   bool NeedsReclaim() const;
   void EndReclaim() { reclaimer_.End(); }
   template <class ForEachWriter>
-  std::uint64_t WaitingBytes(ForEachWriter&& for_each_writer) const {
-    std::uint64_t bytes = 0;
-    for_each_writer([&](const WriterState& writer) { bytes += writer.waiting_bytes; });
-    return bytes;
-  }
+  std::uint64_t WaitingBytes(ForEachWriter&& for_each_writer) const;
   // Refreshes some more records before an epoch ends: old stamps become ancient before epochs wrap.
   // `named` asks the index:
   //   bool Has(SweptRecord)   whether an entry names the record
@@ -211,6 +205,10 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   void RetireLate(std::uint32_t handle) {
     if (IsPlace(OffsetOf(handle))) StoreStamp(handle, format::RetireLate(LoadStamp(handle), {epochs().durable, first_epoch_ - 1}));
   }
+  // Before BeginHarvest: returns the function that gets all handles that the index names.
+  auto NamedNoter() {
+    return [noter = damaged_.GetNoter(extents_->tail()), shift = shift_](std::uint64_t handle) { noter.Note(handle << shift); };
+  }
   // Calls complete(entries) for each intent that a killed process had published, then forgets it.
   template <class Complete>
   Status CompleteIntents(Complete&& complete);
@@ -225,7 +223,7 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   // stamps that it left are old. Until then an extent is frozen: none of its blocks is handed out,
   // so only stamps are written there. `num_records` are live.
   void BeginHarvest(WriterState& writer, std::uint64_t num_records);
-  bool HarvestIsOver() const { return harvest_next_.load(std::memory_order_relaxed) >= harvest_end_; }
+  bool HarvestIsOver() const { return harvest_next_.load(std::memory_order_acquire) >= harvest_end_; }
   template <class AsWriter>
   void HarvestAll(WriterState& writer, AsWriter&& as_writer) {
     while (!HarvestIsOver()) as_writer([&] { HarvestFor(writer, 1); });
@@ -335,10 +333,11 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   bool HarvestSome(WriterState& writer);
   void HarvestUntil(WriterState& writer, std::uint64_t end);  // REQUIRES: harvest_mutex_ held
   void HarvestExtent(WriterState& writer, Extent extent);
-  // Whether the harvest has yet to visit the block. REQUIRES: harvest_mutex_ held, or the harvest
-  // is over
+  // Whether the block is not to be used again: the harvest has yet to visit it, or the header of its
+  // extent is damaged. REQUIRES: harvest_mutex_ held, or the harvest is over
   bool IsFrozen(std::uint32_t handle) const {
-    return OffsetOf(handle) >= harvest_next_.load(std::memory_order_relaxed) && OffsetOf(handle) < harvest_end_;
+    const std::uint64_t at = OffsetOf(handle);
+    return (at >= harvest_next_.load(std::memory_order_relaxed) && at < harvest_end_) || damaged_.Has(at);
   }
   void Wait(WriterState& writer, std::uint32_t handle, std::uint64_t key_size, std::uint64_t value_size);
   [[gnu::noinline]] void WaitLarge(std::uint64_t bytes) {
@@ -371,9 +370,10 @@ class RecordHeap : public RecordsOf<FileT>::type, public HeapIndex<FileT> {
   std::uint64_t first_epoch_;
   std::atomic<std::uint64_t> harvest_next_{0};
   std::uint64_t harvest_end_ = 0;
-  std::mutex harvest_mutex_;           // guards harvest_next_ and the two below
+  std::mutex harvest_mutex_;           // guards harvest_next_ and the three below
   std::uint64_t live_to_harvest_ = 0;  // live at the beginning and not yet found
   std::vector<ChunkRest> doubtful_;    // free, unless they hold a damaged record
+  DamagedExtents damaged_;
   struct SweepPlace {
     std::uint64_t extent, to, end;
   };

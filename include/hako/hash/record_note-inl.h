@@ -18,7 +18,7 @@ inline bool TakeNumber(std::string_view* in, std::uint64_t* number) {
 }  // namespace internal
 
 // 8-byte numbers: count, then {offset, bytes} of the free extents; then 1 if a harvest is not over,
-// so that the next Open starts it again, and nothing else. Otherwise 0; count, {begin, end} of the
+// or has found a damaged extent, so that the next Open starts it again, and nothing else. Otherwise 0; count, {begin, end} of the
 // free runs; then, for each list of free blocks that is not empty, {list, count} and the 4-byte
 // handles. A list is a size class, or kSizeClasses + class for blocks that are free once the note
 // is durable but have another stamp.
@@ -27,14 +27,15 @@ template <class ForEachWriter>
 std::string RecordHeap<FileT>::TakeNote(ForEachWriter&& for_each_writer, const ClosedEpoch& closed) {
   std::string note;
   // Without the harvest's: it finds the free extents again.
-  const std::vector<Extent> free = HarvestIsOver() ? extents_->free_extents() : std::vector<Extent>();
+  const bool is_harvested = HarvestIsOver() && damaged_.empty();
+  const std::vector<Extent> free = is_harvested ? extents_->free_extents() : std::vector<Extent>();
   internal::PutNumber(&note, free.size());
   for (const Extent& extent : free) {
     internal::PutNumber(&note, extent.offset);
     internal::PutNumber(&note, extent.bytes);
   }
-  internal::PutNumber(&note, HarvestIsOver() ? 0 : 1);
-  if (!HarvestIsOver()) return note;
+  internal::PutNumber(&note, is_harvested ? 0 : 1);
+  if (!is_harvested) return note;
   std::vector<Run> runs;
   pool_->ForEachRun([&](Run run) { runs.push_back(run); });
   internal::PutNumber(&note, runs.size());
@@ -92,6 +93,7 @@ Status RecordHeap<FileT>::ReadNote(WriterState& writer, std::string_view note) {
     BeginHarvest(writer, extents_->super().num_records);
     return note.empty() ? absl::OkStatus() : bad("it goes on behind its end", extents_->super().tail);
   }
+  damaged_.EndNoting();
   if (!internal::TakeNumber(&note, &count)) return is_short();
   for (std::uint64_t before = 0; count != 0; --count, before = b) {
     if (!internal::TakeNumber(&note, &a) || !internal::TakeNumber(&note, &b)) return is_short();

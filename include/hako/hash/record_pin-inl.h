@@ -73,7 +73,10 @@ void RecordHeap<FileT>::UnpinState(WriterState& writer, AsWriter&& as_writer) {
   if (pinned_ == nullptr) return;
   pool_->NoteHandedOut(nullptr);
   const std::unique_ptr<PinnedState> pinned = std::move(pinned_);
-  for (unsigned c = 0; c < pinned->waiting.size(); ++c) FreeSlowly(writer, c, std::move(pinned->waiting[c]), as_writer);
+  for (unsigned c = 0; c < pinned->waiting.size(); ++c) {
+    std::erase_if(pinned->waiting[c], [this](std::uint32_t handle) { return IsFrozen(handle); });
+    FreeSlowly(writer, c, std::move(pinned->waiting[c]), as_writer);
+  }
 }
 
 }  // namespace hako::hash
