@@ -23,6 +23,7 @@
 #include "dbm/listing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/log_summary.h"
 #include "hako/dbm/restore.h"
 #include "hako/dbm/tiny_dbm.h"
@@ -54,6 +55,13 @@ struct Tiny {
   using Restored = TinyDBM<>;
   static TinyOptions With(Durability durability, std::string_view archive) {
     return {.seed = 1, .durability = durability, .log_bytes = std::uint64_t{1} << 40, .log_archive = archive};
+  }
+};
+struct Hash {
+  using Database = HashDBM<DirectoryCrashFile>;
+  using Restored = HashDBM<>;
+  static HashOptions With(Durability durability, std::string_view archive) {
+    return {.durability = durability, .log_bytes = std::uint64_t{1} << 40, .log_archive = archive, .reclaim_bytes = 0};
   }
 };
 
@@ -153,7 +161,7 @@ class Machine {
       ASSERT_NO_FATAL_FAILURE(Close());
     }
     const bool is_cut = random_.OneIn(2);
-    files_ = is_cut ? directory_.Crash(random_, 2) : directory_.Kill();
+    files_ = is_cut ? directory_.Crash(random_, ++boot_) : directory_.Kill();
     if (is_cut) acknowledged_ = durable_;
     directory_.on_event = nullptr;
     (void)db_->Close();  // of the dead process
@@ -236,7 +244,7 @@ class Machine {
   };
   void TakeCrash(bool is_in_archive) {
     const bool is_kill = random_.OneIn(4);
-    crashes_.push_back({is_kill ? directory_.Kill() : directory_.Crash(random_, 2), is_kill, is_kill ? acknowledged_ : durable_});
+    crashes_.push_back({is_kill ? directory_.Kill() : directory_.Crash(random_, 0), is_kill, is_kill ? acknowledged_ : durable_});
     num_in_archive_ += is_in_archive;
   }
   void OnEvent(Place at) {
@@ -261,6 +269,7 @@ class Machine {
   Database* db_ = nullptr;
   Bytes copy_;  // of the database before the first life
   std::uint64_t salt_ = 0;
+  std::uint8_t boot_ = 1;  // the number of power cuts, and 1
   std::vector<Crash> crashes_;
   Memories files_;
   std::vector<Records> states_;  // after each update of this life
@@ -271,7 +280,7 @@ class Machine {
 
 template <class Kind>
 class ArchiveCrashTest : public testing::Test {};
-using Kinds = testing::Types<Tree, Tiny>;
+using Kinds = testing::Types<Tree, Tiny, Hash>;
 TYPED_TEST_SUITE(ArchiveCrashTest, Kinds);
 
 TYPED_TEST(ArchiveCrashTest, ArchiveAndLogHaveEveryDurableUpdate) {
@@ -290,6 +299,68 @@ TYPED_TEST(ArchiveCrashTest, ArchiveAndLogHaveEveryDurableUpdate) {
   EXPECT_GE(num_in_archive, num_crashes / 4);
   EXPECT_GT(num_full, 0u);
   ReportCrashStates(num_crashes);
+}
+
+// Each process that opens a mapped table after a kill uses a later epoch. If many are killed before a
+// synchronization, Open synchronizes before it replays the log.
+TEST(ArchiveOfAKilledTableTest, HasWhatOpenSynchronizes) {
+  SCOPED_TRACE(TestSeed());
+  Random random(TestSeed());
+  CrashDirectory& directory = CrashDirectory::Instance();
+  const auto with_files = [&directory](const Memories& files, const auto& body) {
+    const TempDir place;
+    directory.Put(place.path(), files);
+    directory.Observe(place.path());
+    body(place.File("db"), place.File("archive"));
+    directory.Clear();
+  };
+  Memories files;
+  Bytes copy;
+  with_files({}, [&](const std::string& path, const std::string& archive) {
+    {
+      ASSERT_OK_AND_ASSIGN(auto db, Hash::Database::Open(path, Hash::With(Durability::kProcess, archive)));
+      ASSERT_THAT(db->Set("key", "first"), IsOk());
+      ASSERT_THAT(db->Close(), IsOk());
+      copy = directory.Kill().at("db")->Live();
+    }
+    ASSERT_OK_AND_ASSIGN(auto db, Hash::Database::Open(path, Hash::With(Durability::kProcess, archive)));
+    ASSERT_THAT(db->Set("key", "durable"), IsOk());
+    ASSERT_THAT(db->WaitDurable(db->LastLsn()), IsOk());
+    ASSERT_THAT(db->Set("key", "not durable"), IsOk());
+    ASSERT_THAT(db->Set("other", "not durable"), IsOk());
+    files = directory.Kill();
+  });
+  const std::vector<Records> states = {{{"key", "durable"}}, {{"key", "not durable"}}, {{"key", "not durable"}, {"other", "not durable"}}};
+  // Killed after the first sync, which marks the file as in use.
+  for (int i = 0; i < 300; ++i) {
+    Memories left;
+    with_files(files, [&](const std::string& path, const std::string&) {
+      int num_events = 0;
+      directory.on_event = [&](Place place) {
+        if (place == Place::kDatabase && ++num_events == 2) left = directory.Kill();
+      };
+      ASSERT_OK_AND_ASSIGN(const auto db, Hash::Database::Open(path, Hash::With(Durability::kNone, "")));
+      directory.on_event = nullptr;
+      ASSERT_EQ(ListByIterator(*db).records, states.back());
+    });
+    files = left;
+  }
+  std::vector<Memories> crashes;
+  with_files(files, [&](const std::string& path, const std::string& archive) {
+    directory.on_event = [&](Place) {
+      for (int i = 0; i < 10; ++i) crashes.push_back(directory.Crash(random, 0));
+    };
+    ASSERT_OK_AND_ASSIGN(const auto db, Hash::Database::Open(path, Hash::With(Durability::kProcess, archive)));
+    directory.on_event = nullptr;
+    ASSERT_EQ(ListByIterator(*db).records, states.back());
+    ASSERT_THAT(db->Verify(), IsOk());
+  });
+  for (const Memories& left : crashes) {
+    const auto found = Recover<Hash>(left, copy);
+    ASSERT_THAT(found, IsOk());
+    ASSERT_THAT(states, testing::Contains(*found));
+  }
+  ReportCrashStates(crashes.size());
 }
 
 }  // namespace
