@@ -84,7 +84,7 @@ class Machine {
 
  public:
   Machine(std::uint64_t seed, bool has_long_values) : random_(seed), has_long_values_(has_long_values) {
-    directory_.on_event = [this](bool is_log) { OnEvent(is_log); };
+    directory_.on_event = [this](CrashDirectory::Place place) { OnEvent(place); };
   }
   ~Machine() { directory_.Clear(); }
 
@@ -280,10 +280,10 @@ class Machine {
     if (testing::Test::HasFailure()) FAIL();
   }
 
-  // Before each write and sync of a file. In those of the log no update can be made.
-  void OnEvent(bool is_log) {
+  // Before each write and sync of a file or directory. Only in those of the database can updates be made.
+  void OnEvent(CrashDirectory::Place place) {
     if (random_.OneIn(10)) TakeCrash();
-    if (is_log || !std::exchange(updates_beside_, false)) return;
+    if (place != CrashDirectory::Place::kDatabase || !std::exchange(updates_beside_, false)) return;
     for (std::uint64_t n = random_.Below(4); n > 0 && !testing::Test::HasFailure(); --n) {
       UpdateOnce();
       ++num_beside_;

@@ -1,8 +1,8 @@
-// A directory that can lose power, with the files in it: DirectoryCrashFile is opened by path, and
-// can be replaced (file/replace_file.h).
+// A directory that can lose power, with a database, its log, and all files of its subdirectory
+// "archive": DirectoryCrashFile is opened by path, and can be replaced (file/replace_file.h).
 //
 // The files themselves are real and empty: they give names, locks and permissions. Their bytes are in
-// a CrashMemory for each inode. The device has the names as of the last fsync of the directory
+// a CrashMemory for each inode. The device has the names as of the last fsync of their directory
 // or, each by itself, as they are now. This header defines fsync, unless failing_calls_definitions.h
 // does so in another file of the program.
 //
@@ -28,6 +28,7 @@
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 #include "hako/file/file_lock.h"
+#include "hako/file/path.h"
 #include "hako/file/positional_parallel_file.h"
 #include "hako/file/replace_file.h"
 #include "support/crash_memory.h"
@@ -38,6 +39,8 @@ namespace hako {
 
 class CrashDirectory {
  public:
+  // Where an event is; kNames: the fsync of a directory.
+  enum class Place { kDatabase, kLog, kArchive, kNames };
   using Memories = std::map<std::string, std::shared_ptr<CrashMemory>>;  // by name
 
   static CrashDirectory& Instance() {
@@ -47,21 +50,22 @@ class CrashDirectory {
 
   // Puts these files into an empty directory, whose names are durable.
   void Put(const std::string& directory, const Memories& memories) {
+    HAKO_ASSERT(mkdir((directory + "/archive").c_str(), 0700) == 0);
     for (const auto& [name, memory] : memories) {
       const std::string path = directory + "/" + name;
       const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
       HAKO_ASSERT(fd >= 0);
-      Add(KeyOf(fd), memory, fd, IsLog(path));
+      Add(KeyOf(fd), memory, fd, PlaceOf(path));
     }
   }
-  // From now on on_event runs before writes and syncs of files, and the names of this directory are
-  // those that Kill and Crash have.
+  // From now on on_event runs before writes and syncs of files and directories, and the names of this
+  // directory are those that Kill and Crash have.
   void Observe(const std::string& directory) {
     observed_ = directory;
-    NoteSync();
+    durable_ = Names();
     FailingCalls::Instance().on_fsync = [](int fd) {
       struct stat info;
-      if (fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)) Instance().NoteSync();
+      if (fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)) Instance().SyncNames(KeyOf(info));
     };
   }
   // Forgets all files.
@@ -73,8 +77,9 @@ class CrashDirectory {
     durable_.clear();
   }
 
-  std::function<void(bool is_log)> on_event;
-  bool is_full = false;  // files cannot be written, except logs
+  std::function<void(Place)> on_event;
+  bool is_full = false;          // the database cannot be written
+  bool archive_is_full = false;  // the archive cannot
 
   // The files that the next process finds if this one is killed now.
   Memories Kill() {
@@ -86,7 +91,11 @@ class CrashDirectory {
   Memories Crash(Random& random, std::uint8_t boot) {
     const auto now = Names();
     Memories left;
-    for (const char* const name : kNames) {
+    std::set<std::string> names;
+    for (const NamedKeys* const map : {&now, &std::as_const(durable_)}) {
+      for (const auto& [name, key] : *map) names.insert(name);
+    }
+    for (const std::string& name : names) {
       const auto& from = random.OneIn(2) ? now : durable_;
       if (const auto it = from.find(name); it != from.end())
         left[name] = std::make_shared<CrashMemory>(files_.at(it->second).memory->Crash(random), boot);
@@ -99,16 +108,18 @@ class CrashDirectory {
     if (!files_.contains(key)) {
       const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
       HAKO_ASSERT(fd >= 0);
-      Add(key, std::make_shared<CrashMemory>(CrashMemory::Image{}, 1), fd, IsLog(path));
+      Add(key, std::make_shared<CrashMemory>(CrashMemory::Image{}, 1), fd, PlaceOf(path));
     }
     return files_.at(key).memory;
   }
-  void NoteEvent(bool is_log) const {
-    if (on_event) on_event(is_log);
+  void NoteEvent(Place place) const {
+    if (on_event) on_event(place);
   }
-  static bool IsLog(const std::string& path) { return path.ends_with("-log"); }
-
-  static constexpr const char* kNames[] = {"db", "db-log"};
+  bool IsFull(Place place) const { return place == Place::kDatabase ? is_full : place == Place::kArchive && archive_is_full; }
+  static Place PlaceOf(const std::string& path) {
+    if (path.ends_with("-log")) return Place::kLog;
+    return path.find("/archive/") != std::string::npos ? Place::kArchive : Place::kDatabase;
+  }
 
   // The files that come while it exists are forgotten at its end. REQUIRES: they are closed then
   class Visit {
@@ -138,27 +149,46 @@ class CrashDirectory {
   static FileLock::Key KeyOf(int fd) {
     struct stat info;
     HAKO_ASSERT(fstat(fd, &info) == 0);
-    return {info.st_dev, info.st_ino};
+    return KeyOf(info);
   }
-  void Add(FileLock::Key key, std::shared_ptr<CrashMemory> memory, int fd, bool is_log) {
-    memory->on_event = [this, is_log] { NoteEvent(is_log); };
+  static FileLock::Key KeyOf(const struct stat& info) { return {info.st_dev, info.st_ino}; }
+  void Add(FileLock::Key key, std::shared_ptr<CrashMemory> memory, int fd, Place place) {
+    memory->on_event = [this, place] { NoteEvent(place); };
     files_[key] = {std::move(memory), fd};
   }
-  std::map<std::string, FileLock::Key> Names() const {
-    std::map<std::string, FileLock::Key> names;
-    for (const char* const name : kNames) {
+  using NamedKeys = std::map<std::string, FileLock::Key>;
+  NamedKeys Names() const {
+    NamedKeys names;
+    const auto add = [&](const std::string& name) {
       struct stat info;
-      if (stat((observed_ + "/" + name).c_str(), &info) != 0) continue;
-      const FileLock::Key key{info.st_dev, info.st_ino};
-      if (files_.contains(key)) names[name] = key;
-    }
+      if (stat((observed_ + "/" + name).c_str(), &info) == 0 && files_.contains(KeyOf(info))) names[name] = KeyOf(info);
+    };
+    add("db");
+    add("db-log");
+    const auto archived = NamesIn(observed_ + kArchive);
+    HAKO_ASSERT(archived.ok());
+    for (const std::string& name : *archived) add("archive/" + name);
     return names;
   }
-  void NoteSync() { durable_ = Names(); }
+  // The names in this directory are durable, if it is observed.
+  void SyncNames(FileLock::Key directory) {
+    struct stat top, archive;
+    if (stat(observed_.c_str(), &top) != 0 || stat((observed_ + kArchive).c_str(), &archive) != 0) return;
+    const bool is_archive = directory == KeyOf(archive);
+    if (!is_archive && directory != KeyOf(top)) return;
+    NoteEvent(Place::kNames);
+    const auto is_synced = [&](const auto& named) { return named.first.starts_with("archive/") == is_archive; };
+    std::erase_if(durable_, is_synced);
+    for (const auto& named : Names()) {
+      if (is_synced(named)) durable_.insert(named);
+    }
+  }
+
+  static constexpr const char* kArchive = "/archive";
 
   std::string observed_;
   std::map<FileLock::Key, Entry> files_;
-  std::map<std::string, FileLock::Key> durable_;
+  NamedKeys durable_;
 };
 
 class DirectoryCrashFile : public MappedCrashFile {
@@ -166,14 +196,14 @@ class DirectoryCrashFile : public MappedCrashFile {
   static StatusOr<DirectoryCrashFile> Open(const std::string& path, const FileOptions& options = {}) {
     HAKO_ASSIGN_OR_RETURN(PositionalParallelFile locked, PositionalParallelFile::Open(path, options));
     auto memory = CrashDirectory::Instance().MemoryOf(path, locked.lock_key());
-    return DirectoryCrashFile(std::move(locked), std::move(memory), CrashDirectory::IsLog(path));
+    return DirectoryCrashFile(std::move(locked), std::move(memory), CrashDirectory::PlaceOf(path));
   }
 
   bool IsWritable() const { return locked_.IsWritable(); }
   FileLock::Key lock_key() const { return locked_.lock_key(); }
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> in) {
-    CrashDirectory::Instance().NoteEvent(is_log_);
-    if (CrashDirectory::Instance().is_full && !is_log_) return absl::ResourceExhaustedError("full");
+    CrashDirectory::Instance().NoteEvent(place_);
+    if (CrashDirectory::Instance().IsFull(place_)) return absl::ResourceExhaustedError("full");
     return MappedCrashFile::WriteAt(offset, in);
   }
   // The first one also syncs the directory.
@@ -185,11 +215,11 @@ class DirectoryCrashFile : public MappedCrashFile {
   Status Close() { return locked_.Close(); }
 
  private:
-  DirectoryCrashFile(PositionalParallelFile locked, std::shared_ptr<CrashMemory> memory, bool is_log)
-      : MappedCrashFile(std::move(memory)), locked_(std::move(locked)), is_log_(is_log) {}
+  DirectoryCrashFile(PositionalParallelFile locked, std::shared_ptr<CrashMemory> memory, CrashDirectory::Place place)
+      : MappedCrashFile(std::move(memory)), locked_(std::move(locked)), place_(place) {}
 
   PositionalParallelFile locked_;
-  bool is_log_;
+  CrashDirectory::Place place_;
   bool is_named_ = false;  // durably
 };
 

@@ -115,7 +115,12 @@ Status HashDBM<FileT>::Recover(WriterState& mine, const HashOptions& options) {
       if (extents.LoadLive(&format::LiveState::clearing) == format::kClearing) HAKO_RETURN_IF_ERROR(RemoveAllRecords(mine));
       if (!writable_) return absl::OkStatus();
       HAKO_RETURN_IF_ERROR(extents.CutAtTail());
-      if (space_->IsFarAhead()) HAKO_RETURN_IF_ERROR(SynchronizeLocked());
+      if (space_->IsFarAhead()) {
+        // The log first: a power cut must not leave updates in the file that the log lacks, which is
+        // replayed then.
+        if (LogInFile().IsNeeded()) HAKO_RETURN_IF_ERROR(this->log_place_.Sync());
+        HAKO_RETURN_IF_ERROR(SynchronizeLocked());
+      }
       break;
     case hash::FoundState::kClean: {
       const format::HashSuperBlock& super = extents.super();

@@ -65,6 +65,15 @@ class LogPlace {
           absl::StrCat("the log is missing, which has the newest updates: ", path_.empty() ? "no file given" : path_));
     return file;
   }
+  // Makes the file of the log durable, if there is one.
+  Status Sync() {
+    if (file_.has_value()) return file_->Sync();
+    StatusOr<LogFile> file = TakeFile(OpenMode::kReadWrite);
+    if (absl::IsNotFound(file.status())) return absl::OkStatus();
+    HAKO_RETURN_IF_ERROR(file.status());
+    HAKO_RETURN_IF_ERROR(file->Sync());
+    return file->Close();
+  }
   // Whether there is a log of another database than this, with a record in its first segment, as one
   // has that was in use.
   StatusOr<bool> HasUpdatesOfOther(const std::array<std::byte, 16>& database) const {
