@@ -169,7 +169,7 @@ Status HashDBM<FileT>::RebuildIndex(WriterState& mine) {
   const std::uint64_t count = this->Count();
   std::uint64_t live = 0;
   HAKO_RETURN_IF_ERROR(space_->Scan(format::kFirstExtent, extents.tail(), [&](const typename Space::ScannedRecord& record) {
-    live += record.stamp.IsLive() ? 1 : 0;
+    if (record.stamp.IsLive()) ++live;
     return absl::OkStatus();
   }));
   if (live != count) return absl::OkStatus();  // damage: a new index would lack records that this one names
