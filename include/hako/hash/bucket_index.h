@@ -88,7 +88,7 @@ class BucketIndex {
 
   // Takes over `num_lines` buckets that were adopted into lines(): counts the records, collects the
   // overflow buckets in use, and repairs buckets that a killed process left locked. Calls
-  // visit(handle) for each entry. DataLoss if a chain is broken.
+  // visit(handle) for each entry; an empty one has 0. DataLoss if a chain is broken.
   struct Ignore {
     void operator()(std::uint32_t) const {}
   };

@@ -174,8 +174,7 @@ Status BucketIndex<Space>::Recover(WriterState& writer, std::uint64_t num_lines,
       const std::uint32_t header = Header(*line);
       for (unsigned i = 0; i < EntriesIn(header); ++i) {
         const std::uint32_t handle = LoadSlot(*line, i);
-        if (handle == 0) continue;
-        ++count;
+        count += handle != 0 ? 1 : 0;
         visit(handle);
       }
       if (!HasLink(header)) break;
