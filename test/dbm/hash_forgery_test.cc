@@ -184,7 +184,7 @@ std::string NameOf(const testing::TestParamInfo<Kind>& info) {
   static constexpr const char* kNames[] = {"Mapped", "NotMapped", "Killed"};
   return kNames[static_cast<std::size_t>(info.param)];
 }
-INSTANTIATE_TEST_SUITE_P(HashForgedFieldsTest, testing::Values(Kind::kMapped, Kind::kNotMapped, Kind::kKilled), NameOf);
+INSTANTIATE_TEST_SUITE_P(, HashForgedFieldsTest, testing::Values(Kind::kMapped, Kind::kNotMapped, Kind::kKilled), NameOf);
 
 TEST_P(HashForgedFieldsTest, OpensUnforgedFiles) {
   Random random(1);
