@@ -55,8 +55,8 @@ inline constexpr TkrzwLine kTkrzwFlags[] = {
 inline constexpr TkrzwLine kTkrzwOptions[] = {
     {"alloc_init", "files grow by an eighth of their size; FILE?grow_min= sets the minimum"},
     {"alloc_inc", "files grow by an eighth of their size; FILE?grow_max= sets the maximum"},
-    {"ulog", "there are no update logs yet"},
-    {"ulog_ids", "there are no update logs yet"},
+    {"ulog", "a database keeps its log by itself; FILE?log_archive=DIRECTORY stores all of it for restore"},
+    {"ulog_ids", "the segments of a log archive have no such numbers"},
     {"record_crc", "every record has a checksum, verified whenever it is read"},
     {"record_comp", "set FILE.hkt?codec=zstd or lz4 when the file is created"},
     {"cipher_key", "there is no encryption yet"},

@@ -124,7 +124,7 @@ const Mistake kMistakes[] = {
     {{"search", "a.hkh", "(", "--mode", "regex"}, "hako search: '(' is not a regular expression (ECMAScript)", " search"},
     {{"get", "a.hkh?num_recrods=5", "k"},
      "hako get: FILE: 'a.hkh?num_recrods=5': unknown option 'num_recrods'; the options are dbm, file, mode, wait, num_records, align_pow, "
-     "seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, log_bytes, durability, sync_interval, reclaim_bytes, order, "
+     "seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, log_bytes, log_archive, durability, sync_interval, reclaim_bytes, order, "
      "codec, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and grow_max",
      " get"},
     {{"get", "?dbm=tiny", "k"}, "hako get: FILE: '?dbm=tiny' names no file", " get"},
@@ -132,7 +132,8 @@ const Mistake kMistakes[] = {
     {{"copy", "a.hkh"}, "hako copy: DESTINATION is required", " copy"},
     {{"merge", "a.hkh", "b.hkh?x=y"},
      "hako merge: 'b.hkh?x=y': unknown option 'x'; the options are dbm, file, mode, wait, num_records, "
-     "align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, log_bytes, durability, sync_interval, reclaim_bytes, order, "
+     "align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, log_bytes, log_archive, durability, sync_interval, "
+     "reclaim_bytes, order, "
      "codec, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and grow_max",
      " merge"},
     {{"completion", "tcsh"}, "hako completion: unknown command 'tcsh'; did you mean 'bash'?", " completion"},
@@ -199,7 +200,7 @@ TEST(CommandLine, CoversTheCommandsOfTkrzw) {
       }
     }
   }
-  EXPECT_THAT(all, testing::SizeIs(11));
+  EXPECT_THAT(all, testing::SizeIs(12));
   EXPECT_GT(num_options, 100);
 }
 
