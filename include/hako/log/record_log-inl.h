@@ -63,6 +63,7 @@ Status RecordLog<FileT>::StartSegment(Lsn first, std::uint64_t predecessor) {
   HAKO_RETURN_IF_ERROR(segments_.Start(first, predecessor));
   const Segment& segment = segments_.used().back();
   segment_end_ = segment.end();
+  quick_end_ = has_archive_ ? 0 : segment_end_;
   segment_sequence_ = segment.sequence;
   if constexpr (MappedFile<FileT>) {
     char* const begin = reinterpret_cast<char*>(file_.MutableView(segment.PlaceOf(first), segment.capacity()).data());
@@ -95,7 +96,10 @@ HAKO_INLINE bool RecordLog<FileT>::TryAppend(const LogEntry& entry, Lsn* lsn) {
     const std::uint64_t space = format::LogRecordSpace(header.size);
     sync::MutexLock lock(tail_mutex_);
     const Lsn tail = tail_.load(std::memory_order_relaxed);
-    if (tail + space > segment_end_ || !failure_.IsOk() || MarkIsDue()) [[unlikely]]
+    if (tail + space > quick_end_) [[unlikely]] {
+      if (!has_archive_ || tail + space > segment_end_ || MarkIsDue()) return false;
+    }
+    if (!failure_.IsOk()) [[unlikely]]
       return false;
     Make(header, entry.key, entry.value, tail, segment_sequence_, secret_, segment_base_ + tail);
     tail_.store(tail + space, std::memory_order_release);

@@ -257,6 +257,7 @@ class RecordLog {
   std::uint64_t positions_taken_ ABSL_GUARDED_BY(tail_mutex_) = 0;
   // The newest segment: its end, its sequence, and where LSN 0 would be in the map.
   Lsn segment_end_ ABSL_GUARDED_BY(tail_mutex_) = 0;
+  Lsn quick_end_ ABSL_GUARDED_BY(tail_mutex_) = 0;  // how far TryAppend need not ask for a mark; 0 with an archive
   std::uint64_t segment_sequence_ ABSL_GUARDED_BY(tail_mutex_) = 0;
   char* segment_base_ ABSL_GUARDED_BY(tail_mutex_) = nullptr;
   bool has_archive_ ABSL_GUARDED_BY(tail_mutex_) = false;
