@@ -126,6 +126,18 @@ Status RestoreSource::FindFirst(const log::NamedLog& named) {
   return absl::DataLossError(absl::StrCat("the archive lacks segment ", link.sequence, ", which has LSN ", lsn, " of the copy"));
 }
 
+// Whether this segment of the log branches off before the end of the last archived one: a power cut
+// lost the records before it, so no recovery has it.
+bool RestoreSource::IsDiscarded(const Piece& piece, const Piece& last) const {
+  if (piece.of.segment.limit != 0) return false;
+  const Piece* first = &piece;
+  for (const Piece* before = At(first->of.segment.before()); before != nullptr && before->of.segment.limit == 0;) {
+    first = before;
+    before = At(first->of.segment.before());
+  }
+  return first->of.segment.before().log == last.of.log && first->of.segment.predecessor <= last.of.segment.sequence;
+}
+
 // Up to the end, or the first segment that is missing.
 void RestoreSource::FindRest() {
   while (!chained_.empty()) {
@@ -140,6 +152,7 @@ void RestoreSource::FindRest() {
       if (piece.of.segment.sequence <= last.of.segment.sequence) continue;
       // Of the end of a log that was in use a power cut may leave any segments.
       if (last.of.segment.limit == 0 && piece.of.segment.limit == 0) continue;
+      if (IsDiscarded(piece, last)) continue;
       if (later == nullptr || piece.of.segment.sequence < later->of.segment.sequence) later = &piece;
     }
     if (later == nullptr) break;

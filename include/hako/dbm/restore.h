@@ -110,6 +110,7 @@ class RestoreSource final : public UpdateSource {
   const Piece* After(const log::Link& link) const;
   const Piece* At(const log::Link& link) const;
   const Piece* PieceOf(const log::Segment& segment) const;
+  bool IsDiscarded(const Piece& piece, const Piece& last) const;
   Status FindFirst(const log::NamedLog& named);
   void FindRest();
   Status FindPoint(const RestoreOptions& options);
