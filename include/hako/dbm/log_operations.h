@@ -107,7 +107,10 @@ class LogOperations : public FileOperations<D, FileT, Options> {
   // For FileOperations.
   Status CloseWritable();
   Status ArchiveHealth() const { return static_cast<const D&>(*this).space_->log().ArchiveHealth(); }
-  Status RetryArchive() ABSL_EXCLUSIVE_LOCKS_REQUIRED(maintenance_mutex_) { return updates().RetryArchive(); }
+  Status RetryArchive() {
+    this->maintenance_mutex_.AssertHeld();
+    return updates().RetryArchive();
+  }
 
   // Makes the updates of a run in one step, as they were made. A checkpoint that runs meanwhile may
   // become durable while the rest of the log does not, so it has all of the run or nothing.

@@ -58,7 +58,7 @@ void PageTree<Space, Compare>::LoadLeaves(std::span<const std::string_view> keys
       ids.insert(ids.end(), evicted.ids.begin(), evicted.ids.begin() + static_cast<std::ptrdiff_t>(evicted.count));
     }
     std::ranges::sort(ids);
-    ids.erase(std::ranges::unique(ids).begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
     if (ids.size() > 1) space_.LoadLeaves(ids);
   }
 }
