@@ -39,7 +39,7 @@
 #include "hako/base/wall_clock.h"
 #include "hako/file/file.h"
 #include "hako/format/tree_file_format.h"
-#include "hako/log/log_segments.h"
+#include "hako/log/update_log.h"
 #include "hako/storage/superblock_slots.h"
 #include "hako/tree/file_space.h"
 #include "hako/tree/free_space_map.h"
