@@ -118,7 +118,7 @@ void FailEachCall(Fault fault, std::uint64_t seed) {
 
 template <class How>
 void FailEachCall(Fault fault) {
-  constexpr std::uint64_t kHistories = kSlowdown > 1 ? 1 : 9;
+  constexpr std::uint64_t kHistories = kSlowdown > 1 ? 1 : 7;
   for (std::uint64_t i = 0; i < kHistories && !testing::Test::HasFailure(); ++i) FailEachCall<How>(fault, Random::Mix(TestSeed()) + i);
 }
 
