@@ -15,7 +15,7 @@
 namespace hako {
 namespace {
 
-template <class DatabaseT, auto kOptions>
+template <class DatabaseT, auto kOptions>  // of a function that returns them
 class PathSurroundings {
  public:
   using FileType = MemoryMapParallelFile;
@@ -35,17 +35,20 @@ class PathSurroundings {
   FileStore<FileType> files;
 
  private:
-  Opened OpenLast() { return Database::Open(files.Path("db" + std::to_string(number_)), kOptions); }
+  Opened OpenLast() { return Database::Open(files.Path("db" + std::to_string(number_)), kOptions()); }
   int number_ = 0;
 };
-using All = testing::Types<PathSurroundings<TinyDBM<>, TinyOptions{.log_bytes = 1 << 20}>,
-                           PathSurroundings<BabyDBM<>, BabyOptions{.page_size = 256, .log_bytes = 1 << 20}>>;
+TinyOptions TinyWithShortLog() { return {.log_bytes = 1 << 20}; }
+BabyOptions BabyWithShortLog() { return {.page_size = 256, .log_bytes = 1 << 20}; }
+BabyOptions BabyOfSmallPages() { return {.page_size = 256}; }
+
+using All = testing::Types<PathSurroundings<TinyDBM<>, TinyWithShortLog>, PathSurroundings<BabyDBM<>, BabyWithShortLog>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Path, DBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Path, ConcurrentDBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Path, MultiDBMConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Path, WriteBatchConformance, All);
 INSTANTIATE_TYPED_TEST_SUITE_P(Path, LifetimeDBMConformance, All);
-using Baby = testing::Types<PathSurroundings<BabyDBM<>, BabyOptions{.page_size = 256}>>;
+using Baby = testing::Types<PathSurroundings<BabyDBM<>, BabyOfSmallPages>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Path, OrderedDBMConformance, Baby);
 
 }  // namespace
