@@ -195,8 +195,12 @@ Status LogOperations<D, FileT, Options>::OpenLog(bool logs, bool has_all, const 
 // Goes on in a log that was replayed. ResourceExhausted, with the log left there, if it has no space.
 template <class D, File FileT, class Options>
 Status LogOperations<D, FileT, Options>::Begin(std::unique_ptr<Log>& log, std::uint64_t log_bytes) {
-  static constexpr std::size_t kManySegments = 4;                                      // beside those of twice the limit
-  if (log->num_segments() > kManySegments + 2 * log_bytes / format::kLogSegmentMax) {  // or many crashes would fill the device
+  // Or many crashes would fill the device. A checkpoint of a long log takes long.
+  static constexpr std::size_t kManySegments = 4;
+  static constexpr std::uint64_t kShortLog = 8 << 20;
+  const std::size_t more = log->num_segments() - std::min(log->num_segments(), kManySegments);
+  const bool is_short = log->position().lsn - self().LogInFile().from.lsn <= kShortLog;
+  if (more > (is_short ? 0 : 2 * log_bytes / format::kLogSegmentMax)) {
     if (Status status = Checkpoint(); !status.ok() && !absl::IsResourceExhausted(status)) return status;
   }
   const log::Position from = self().LogInFile().from;
