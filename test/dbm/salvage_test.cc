@@ -86,7 +86,7 @@ using Databases = testing::Types<HashDBM<>, HashDBM<PositionalParallelFile>, Tre
 TYPED_TEST_SUITE(SalvageTest, Databases);
 
 TYPED_TEST(SalvageTest, UndamagedFileGivesAnEqualDatabase) {
-  ASSERT_NO_FATAL_FAILURE(this->Make(3000, 2 << 20));
+  ASSERT_NO_FATAL_FAILURE(this->Make(3000 / kSlowdown, 2 << 20));
   const auto salvaged = this->SalvageImage(this->image_);
   ASSERT_THAT(salvaged.status, IsOk());
   EXPECT_EQ(Difference(this->records_, salvaged.records), "none");

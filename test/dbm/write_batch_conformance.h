@@ -313,7 +313,7 @@ TYPED_TEST_P(WriteBatchConformance, IsReusableAfterClear) {
 
 TYPED_TEST_P(WriteBatchConformance, WritesAHundredThousandOperations) {
   auto& db = *this->db_;
-  constexpr std::uint64_t kOperations = 100'000;
+  constexpr std::uint64_t kOperations = 100'000 / kSlowdown;
   Records records;
   for (std::uint64_t i = 0; i < kOperations; i += 50) {
     records[NumberedKey(i) + "b"] = "before";

@@ -27,6 +27,7 @@
 #include "support/hooked_file.h"
 #include "support/random.h"
 #include "support/recording_file.h"
+#include "support/sanitizers.h"
 #include "support/status_matchers.h"
 #include "support/temp_dir.h"
 #include "support/threads.h"
@@ -184,7 +185,7 @@ TYPED_TEST(RecordLogTest, ConcurrentWritersShareSyncs) {
 // A short run does not wait for a long one that is being appended.
 TYPED_TEST(RecordLogTest, ShortRunsAreAppendedWithinALongOne) {
   std::vector<Updates> runs;
-  const std::string value(64 << 20, 'v');
+  const std::string value((64 << 20) / kSlowdown, 'v');
   ASSERT_OK_AND_ASSIGN(auto log, Recover(this->OpenFile(), {}, &runs));
   std::atomic<bool> has_begun = false, has_ended = false;
   std::thread writer([&] {
@@ -321,7 +322,7 @@ TYPED_TEST(RecordLogTest, PositionsAreTakenBetweenTheStepsOfRuns) {
       }
       return;
     }
-    for (int i = 0; i < 60; ++i) {
+    for (int i = 0; i < 60 / std::min(kSlowdown, 3); ++i) {
       const std::string key = std::to_string(thread) + ":" + std::to_string(i);
       const std::string value(thread == 2 ? 20 : 600'000, static_cast<char>('a' + i % 26));
       const LogEntry entry{LogOp::kSet, key, value};
@@ -497,7 +498,7 @@ class PowerCutChain {
 
 TEST(RecordLogCrash, ChainsOfPowerCutsLoseNothingDurable) {
   std::uint64_t states = 0;
-  for (std::uint64_t seed = 1; states < CrashStates(3000); ++seed) {
+  for (std::uint64_t seed = 1; states < CrashStates(3000) / kSlowdown; ++seed) {
     PowerCutChain chain(seed);
     chain.Check({}, {}, 0, {}, 0, 4);
     ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
