@@ -22,6 +22,7 @@
 #include "hako/file/positional_parallel_file.h"
 #include "hako/sync/mutex.h"
 #include "support/crash_child.h"
+#include "support/crash_memory.h"
 #include "support/crash_states.h"
 #include "support/fault_file.h"
 #include "support/hooked_file.h"
@@ -495,6 +496,26 @@ class PowerCutChain {
   Random random_;
   std::uint64_t states_ = 0;
 };
+
+// A position at the end of a segment is in that segment, although the next one begins there.
+TEST(RecordLogCrash, PositionAtTheEndOfASegmentOutlivesAPowerCut) {
+  SCOPED_TRACE(TestSeed());
+  Random random(TestSeed());
+  const auto memory = std::make_shared<CrashMemory>(CrashMemory::Image{}, 1);
+  std::vector<Updates> runs;
+  ASSERT_OK_AND_ASSIGN(auto log, Recover(MappedCrashFile(memory), {}, &runs));
+  Position position;
+  do {
+    position = log->TakePosition();
+    ASSERT_THAT(log->Append({LogOp::kSet, "key", RandomBytes(random, 1000)}), IsOk());
+  } while (position.sequence < 3 || log->TakePosition().sequence == position.sequence);
+  ASSERT_THAT(log->SyncSegment(position), IsOk());
+  for (int i = 0; i < 50; ++i) {
+    const auto left = std::make_shared<CrashMemory>(memory->Crash(random), 2);
+    ASSERT_THAT(Recover(MappedCrashFile(left), position, &runs, position).status(), IsOk());
+  }
+  ASSERT_THAT(log->Close(), IsOk());
+}
 
 TEST(RecordLogCrash, ChainsOfPowerCutsLoseNothingDurable) {
   std::uint64_t states = 0;

@@ -301,7 +301,9 @@ Status RecordLog<FileT>::SyncSegment(Position position) {
   Segment segment;
   {
     sync::MutexLock lock(tail_mutex_);
-    segment = SegmentAt(position.lsn);
+    // Not by its LSN: where a segment ends, the next one begins.
+    const auto& used = segments_.used();
+    segment = *std::find_if(used.begin(), used.end() - 1, [&](const Segment& s) { return s.sequence >= position.sequence; });
   }
   const Status status = [&] {
     if constexpr (MappedFile<FileT>)
