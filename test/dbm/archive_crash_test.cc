@@ -82,6 +82,10 @@ StatusOr<Records> RecordsAt(const std::string& path) {
   return found;
 }
 
+// Restores that would have passed over segments of the log without a predecessor, which a power cut
+// had lost: they are refused until the database was opened once.
+std::uint64_t num_refused = 0;
+
 // Restores and opens what a crash left, whose history begins with the database `copy`.
 template <class Kind>
 StatusOr<Records> Recover(const Memories& left, const Bytes& copy) {
@@ -101,10 +105,17 @@ StatusOr<Records> Recover(const Memories& left, const Bytes& copy) {
     HAKO_ASSIGN_OR_RETURN(const log::NamedLog named, FindNamedLog(file));
     if (named.IsNeeded()) log = path + "-log";
   }
-  HAKO_ASSIGN_OR_RETURN(const Records restored, restore("restored", log));
+  const StatusOr<Records> restored = restore("restored", log);
+  const bool is_refused = !log.empty() && restored.status().message().find("the archive lacks segment") != std::string_view::npos;
+  if (is_refused) {
+    ++num_refused;
+  } else {
+    HAKO_RETURN_IF_ERROR(restored.status());
+  }
   HAKO_ASSIGN_OR_RETURN(auto db, D::Open(path, Kind::With(Durability::kProcess, archive)));
   Records found = ListByIterator(*db).records;
-  if (found != restored) return absl::DataLossError("the database and the restored state differ: " + Difference(found, restored));
+  if (!is_refused && found != *restored)
+    return absl::DataLossError("the database and the restored state differ: " + Difference(found, *restored));
   HAKO_RETURN_IF_ERROR(db->Set("works", "again"));
   HAKO_RETURN_IF_ERROR(db->Verify());
   HAKO_RETURN_IF_ERROR(db->Close());
@@ -298,6 +309,7 @@ TYPED_TEST(ArchiveCrashTest, ArchiveAndLogHaveEveryDurableUpdate) {
   }
   EXPECT_GE(num_in_archive, num_crashes / 4);
   EXPECT_GT(num_full, 0u);
+  EXPECT_LE(std::exchange(num_refused, 0), num_crashes / 50);
   ReportCrashStates(num_crashes);
 }
 

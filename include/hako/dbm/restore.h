@@ -27,7 +27,9 @@
 //   FailedPrecondition  the copy is not of a database with an archive; or the archive is that of another
 //                       database or branch, or has nothing of the log that the copy names
 //   DataLoss            a segment is missing between the copy and the point, or a record is damaged; it
-//                       names the segment, or file and offset
+//                       names the segment, or file and offset. A power cut may leave segments of the
+//                       log without those before them, which look so too; Open of the database
+//                       discards them
 //   OutOfRange          the point is before the copy, or an LSN is behind the end; it names the LSN there
 //   Unavailable         another process has the copy open
 #pragma once
