@@ -75,6 +75,14 @@ inline void ClaimLiveState(const std::string& path) {
   WritePath(path, file);
 }
 
+// The input of a target for one file: without a log.
+inline FileSet DecodeOneFile(std::string_view input) {
+  FileSet set = FileSet::Decode(input);
+  set.mode |= kNoLog;
+  set.files.resize(1);
+  return set;
+}
+
 // Writes the files of an input.
 inline void WriteFiles(const FileSet& set, const std::string& path) {
   Folder::Instance().Empty();
@@ -173,16 +181,20 @@ inline void Fill(AnyDBM& db, int count, std::size_t longest) {
   for (int i = 0; i < count; i += 3) set(i, 'b');
   for (int i = 1; i < count; i += 5) Require(db.Remove("key" + std::to_string(i * i)).ok(), "cannot remove");
 }
-// The database while it is open, and after it was closed.
-inline std::vector<std::string> SeedsOf(AnyOptions options, unsigned mode, int count, std::size_t longest) {
+// Adds the database while it is open, and after it was closed.
+inline void AddSeeds(AnyOptions options, unsigned mode, int count, std::size_t longest, std::vector<std::string>* seeds) {
   Folder::Instance().Empty();
   auto db = AnyDBM::Open(options);
   Require(db.ok(), "cannot make a seed:", db.status());
   Fill(**db, count, longest);
-  std::vector<std::string> seeds = {SeedOf(mode, options.path)};
+  seeds->push_back(SeedOf(mode, options.path));
   Require((*db)->Close().ok(), "cannot close");
-  seeds.push_back(SeedOf(mode, options.path));
-  return seeds;
+  seeds->push_back(SeedOf(mode, options.path));
+}
+// For Target::input_of: the file of a database.
+template <unsigned kMode>
+std::string InputOf(std::string_view file) {
+  return FileSet{.mode = kMode, .files = {std::string(file)}}.Encode();
 }
 
 }  // namespace hako::fuzz

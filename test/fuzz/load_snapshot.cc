@@ -23,9 +23,7 @@ void Load(const std::string& path) {
 }
 
 void Run(std::string_view input) {
-  FileSet set = FileSet::Decode(input);
-  set.mode |= kNoLog;
-  set.files.resize(1);
+  const FileSet set = DecodeOneFile(input);
   const bool is_tree = (set.mode & kPositional) != 0;
   WriteFiles(set, Folder::Instance().Path("db"));
   is_tree ? Load<BabyDBM<>>(Folder::Instance().Path("db")) : Load<TinyDBM<>>(Folder::Instance().Path("db"));
@@ -36,19 +34,17 @@ std::vector<std::string> MakeSeeds() {
   std::vector<std::string> seeds;
   for (const std::string_view kind : {AnyOptions::kTiny, AnyOptions::kBaby}) {
     const unsigned mode = kUpdates | (kind == AnyOptions::kBaby ? kPositional : 0);
-    for (std::string& seed : SeedsOf(OptionsOf(kind, mode, Folder::Instance().Path("db")), mode, 20, 300)) seeds.push_back(std::move(seed));
+    AddSeeds(OptionsOf(kind, mode, Folder::Instance().Path("db")), mode, 20, 300, &seeds);
   }
   return seeds;
 }
-
-std::string InputOf(std::string_view file) { return FileSet{.mode = kUpdates, .files = {std::string(file)}}.Encode(); }
 
 const Registration kTarget({.name = "load_snapshot",
                             .run = Run,
                             .mutate = MutateFiles,
                             .make_seeds = MakeSeeds,
                             .golden = {"snapshot_1_tiny_clean", "snapshot_2_baby_crashed", "snapshot_2_tiny_clean"},
-                            .input_of = InputOf});
+                            .input_of = InputOf<kUpdates>});
 
 }  // namespace
 }  // namespace hako::fuzz

@@ -102,8 +102,9 @@ void Mutate(std::string& input, Random& random) {
 std::vector<std::string> MakeSeeds() {
   AnyOptions options = OptionsOf(AnyOptions::kTree, kNoLog, Folder::Instance().Path("db"));
   options.page_size = 1024;
-  const std::string file = FileSet::Decode(SeedsOf(options, 0, 60, 200)[1]).files[0];
-  std::vector<std::string> seeds;
+  std::vector<std::string> databases, seeds;
+  AddSeeds(options, 0, 60, 200, &databases);
+  const std::string file = FileSet::Decode(databases.back()).files[0];
   for (std::uint64_t at = format::kTreeFirstUnit * format::kTreeUnit; at < file.size() && seeds.size() < 9; at += format::kTreeUnit) {
     const auto header = *LoadFrom<format::PageImageHeader>(file, at);
     const bool inner = (header.kind & format::PageShape::kLevel) != 0;

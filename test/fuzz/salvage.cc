@@ -30,19 +30,17 @@ std::vector<std::string> MakeSeeds() {
     const unsigned mode = kSameBoot | (kind == AnyOptions::kHash ? kPositional : 0);
     AnyOptions options = OptionsOf(kind, mode, Folder::Instance().Path("db"));
     options.page_size = 512;
-    for (std::string& seed : SeedsOf(options, mode, 20, 600)) seeds.push_back(std::move(seed));
+    AddSeeds(options, mode, 20, 600, &seeds);
   }
   return seeds;
 }
-
-std::string InputOf(std::string_view file) { return FileSet{.files = {std::string(file)}}.Encode(); }
 
 const Registration kTarget({.name = "salvage",
                             .run = Run,
                             .mutate = MutateFiles,
                             .make_seeds = MakeSeeds,
                             .golden = {"hash_7_damaged", "hash_7_headless", "tree_2_damaged", "tree_2_headless"},
-                            .input_of = InputOf});
+                            .input_of = InputOf<0>});
 
 }  // namespace
 }  // namespace hako::fuzz

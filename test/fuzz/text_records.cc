@@ -1,4 +1,4 @@
-// Reads records from TSV, JSON Lines and dumps. What was read is the same after it was written.
+// Reads records from TSV, JSON Lines and dumps, writes them, and reads them again: they are the same.
 #include <algorithm>
 #include <array>
 #include <span>
