@@ -28,7 +28,7 @@ using LogFile = PositionalParallelFile;
 template <class Block>
 StatusOr<log::NamedLog> NamedBySuperBlock(const LogFile& file, const storage::FileKind& kind, std::uint64_t least) {
   HAKO_ASSIGN_OR_RETURN(const Block super, storage::ReadNewerSlot<Block>(file, kind, least));
-  return log::NamedLog{super.log_id, {super.log_lsn, super.log_sequence}, super.secret};
+  return log::NamedLogOf(super);
 }
 
 StatusOr<log::NamedLog> NamedBySnapshot(LogFile& file) {
@@ -40,19 +40,23 @@ StatusOr<log::NamedLog> NamedBySnapshot(LogFile& file) {
 
 }  // namespace
 
-StatusOr<log::NamedLog> FindNamedLog(LogFile& file) {
-  using Hash = hash::ExtentFile<LogFile>;
-  using Tree = tree::PageStore<LogFile>;
+StatusOr<std::array<char, 16>> FindMagic(const LogFile& file) {
   for (const std::uint64_t slot : {std::uint64_t{0}, storage::kSlotDistance}) {
     std::array<char, 16> magic{};
     if (file.Size() < slot + magic.size()) break;
     HAKO_RETURN_IF_ERROR(file.ReadAt(slot, std::as_writable_bytes(std::span(magic))));
-    if (magic == Hash::kKind.magic) return NamedBySuperBlock<format::HashSuperBlock>(file, Hash::kKind, format::kFirstExtent);
-    if (magic == Tree::kKind.magic)
-      return NamedBySuperBlock<format::TreeSuperBlock>(file, Tree::kKind, format::kTreeFirstUnit * format::kTreeUnit);
-    if (slot == 0 && magic == format::kSnapshotMagic) return NamedBySnapshot(file);
+    if (magic == format::kHashFileMagic || magic == format::kTreeFileMagic || (slot == 0 && magic == format::kSnapshotMagic)) return magic;
   }
   return absl::InvalidArgumentError("not a hako database: bad magic at offset 0");
+}
+
+StatusOr<log::NamedLog> FindNamedLog(LogFile& file) {
+  using Hash = hash::ExtentFile<LogFile>;
+  using Tree = tree::PageStore<LogFile>;
+  HAKO_ASSIGN_OR_RETURN(const auto magic, FindMagic(file));
+  if (magic == format::kHashFileMagic) return NamedBySuperBlock<format::HashSuperBlock>(file, Hash::kKind, format::kFirstExtent);
+  if (magic == format::kSnapshotMagic) return NamedBySnapshot(file);
+  return NamedBySuperBlock<format::TreeSuperBlock>(file, Tree::kKind, format::kTreeFirstUnit * format::kTreeUnit);
 }
 
 namespace {

@@ -1,9 +1,7 @@
 #include "hako/dbm/restore.h"
 
-#include <sys/stat.h>
-
-#include <array>
-#include <cstring>
+#include <algorithm>
+#include <chrono>
 
 #include "absl/strings/str_cat.h"
 #include "hako/dbm/log_summary.h"
@@ -17,9 +15,10 @@ using LogFile = PositionalParallelFile;
 using log::Link;
 using log::Lsn;
 
-StatusOr<LogFile> OpenForReading(const std::string& path) {
+StatusOr<LogFile> OpenForReading(const std::string& path, std::chrono::milliseconds lock_timeout = {}) {
   FileOptions reading;
   reading.mode = OpenMode::kReadOnly;
+  reading.lock_timeout = lock_timeout;
   return LogFile::Open(path, reading);
 }
 
@@ -28,13 +27,10 @@ StatusOr<log::DatabaseId> IdOfLog(const std::string& path, const LogFile& file) 
   std::uint64_t newest = 0;
   log::DatabaseId id{};
   for (std::uint32_t i = 0; format::LogSegmentOffset(i + 1) <= file.Size(); ++i) {
-    format::LogSegmentStart start;
-    HAKO_RETURN_IF_ERROR(file.ReadAt(format::LogSegmentOffset(i), std::as_writable_bytes(std::span(&start, 1))));
-    const bool is_valid = start.header.magic == format::kLogMagic && start.header.check == CheckOf(start.header) &&
-                          start.header.index == i && start.history.check == CheckOf(start);
-    if (!is_valid || start.header.sequence <= newest) continue;
-    newest = start.header.sequence;
-    id = start.header.database;
+    HAKO_ASSIGN_OR_RETURN(const auto start, log::LogSegments<LogFile>::ReadStart(file, i));
+    if (!start || start->history.check != CheckOf(*start) || start->header.sequence <= newest) continue;
+    newest = start->header.sequence;
+    id = start->header.database;
   }
   if (newest == 0) return absl::FailedPreconditionError(absl::StrCat(path, ": not the log of a database with an archive"));
   return id;
@@ -42,10 +38,9 @@ StatusOr<log::DatabaseId> IdOfLog(const std::string& path, const LogFile& file) 
 
 }  // namespace
 
-Status RefuseExisting(const std::string& path) {
-  struct stat info;
-  if (::lstat(path.c_str(), &info) != 0) return absl::OkStatus();
-  return absl::AlreadyExistsError(absl::StrCat(path, ": the file exists; a restore creates a new one"));
+StatusOr<LogFile> OpenCopy(const std::string& copy, const std::string& to, const RestoreOptions& options) {
+  HAKO_RETURN_IF_ERROR(RefuseExisting(to, kARestore));
+  return OpenForReading(copy, options.lock_timeout);
 }
 
 StatusOr<std::unique_ptr<RestoreSource>> RestoreSource::Open(PositionalParallelFile& copy, const std::string& archive,

@@ -1,6 +1,7 @@
 #include "hako/file/path.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,6 +55,12 @@ StatusOr<std::vector<std::string>> NamesIn(const std::string& directory) {
   if (error) return SystemError(error.value(), absl::StrCat("cannot read directory ", directory));
   std::ranges::sort(names);
   return names;
+}
+
+Status RefuseExisting(const std::string& path, std::string_view what) {
+  struct stat info;
+  if (::lstat(path.c_str(), &info) != 0) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat(path, ": the file exists; ", ToAbsl(what), " creates a new one"));
 }
 
 Status RemoveFile(const std::string& path) {

@@ -1,18 +1,15 @@
 // Cuts the power under a database with a log archive, or kills its process, at any moment: mostly
 // before the writes and syncs of files in the archive, and before the syncs of its names. The database,
-// its log, the archive and both directories lose power at the same moment, each with what it has not
+// its log, the archive and both directories lose power at the same moment, each with the bytes not
 // synced. Sometimes the archive has no space.
 //
-// What is left is restored from a copy of the first state, the archive and the log; then it is opened.
+// The files left are restored from a copy of the first state, the archive and the log; then it is opened.
 // Both show the same state, which has every update that was durable, or after a kill every update that
 // has returned. After that the archive alone has all of the history.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -32,6 +29,7 @@
 #include "support/checked_value.h"
 #include "support/crash_directory.h"
 #include "support/crash_states.h"
+#include "support/file_system.h"
 #include "support/random.h"
 #include "support/status_matchers.h"
 #include "support/temp_dir.h"
@@ -67,11 +65,8 @@ struct Hash {
 
 using Bytes = std::vector<std::byte>;
 void WriteBytes(const std::string& path, const Bytes& bytes) {
-  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  WriteWhole(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
-
-// A directory of real files, in memory where there is such a file system: they need not survive.
-std::string PlaceOfStates() { return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : TempDir::DefaultParent(); }
 
 template <class D>
 StatusOr<Records> RecordsAt(const std::string& path) {
@@ -90,7 +85,7 @@ std::uint64_t num_refused = 0;
 template <class Kind>
 StatusOr<Records> Recover(const Memories& left, const Bytes& copy) {
   using D = typename Kind::Restored;
-  const TempDir directory(PlaceOfStates());
+  const TempDir directory(TempDir::MemoryParent());
   const std::string archive = directory.File("archive"), path = directory.File("db");
   std::filesystem::create_directory(archive);
   for (const auto& [name, memory] : left) WriteBytes(directory.File(name), memory->Live());
@@ -160,7 +155,7 @@ class Machine {
     ASSERT_THAT(opened, IsOk());
     db_ = opened->get();
     const Records found = ListByIterator(*db_).records;
-    ASSERT_TRUE(IsOneOf(found, acknowledged_)) << Difference(states_.back(), found);
+    ASSERT_TRUE(IsOneOf(found, states_, acknowledged_)) << Difference(states_.back(), found);
     ASSERT_NO_FATAL_FAILURE(CheckCrashes());
     states_ = {found};
     acknowledged_ = durable_ = 0;
@@ -243,10 +238,6 @@ class Machine {
     durable_ = acknowledged_;
   }
 
-  bool IsOneOf(const Records& found, std::size_t first) const {
-    return std::count(states_.begin() + static_cast<std::ptrdiff_t>(first), states_.end(), found) > 0;
-  }
-
   // What a crash at this moment leaves, to be opened once the operation is over.
   struct Crash {
     Memories left;
@@ -269,7 +260,7 @@ class Machine {
       const char* const what = crash.is_kill ? "after a kill: " : "after a power cut: ";
       const auto found = Recover<Kind>(crash.left, copy_);
       ASSERT_THAT(found, IsOk()) << what;
-      ASSERT_TRUE(IsOneOf(*found, crash.first)) << what << Difference(states_.back(), *found);
+      ASSERT_TRUE(IsOneOf(*found, states_, crash.first)) << what << Difference(states_.back(), *found);
     }
     directory_.on_event = on_event;
   }

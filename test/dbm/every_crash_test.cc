@@ -83,7 +83,7 @@ StatusOr<Records> Recover(const Image& image, bool is_thorough) {
   return found;
 }
 
-// What a sequence begins with.
+// The file that a sequence begins with.
 struct Start {
   std::shared_ptr<CrashMemory> memory;
   Records now;     // after a kill

@@ -104,7 +104,7 @@ class Machine {
         const auto found = RecordsOf(db);
         if ((*fails = plan->fired_count() > 0)) return;
         ASSERT_THAT(found, IsOk());
-        ASSERT_TRUE(IsOneOf(*found, acknowledged_)) << "after a kill: " << Difference(states_.back(), *found);
+        ASSERT_TRUE(IsOneOf(*found, states_, acknowledged_)) << "after a kill: " << Difference(states_.back(), *found);
         ASSERT_NO_FATAL_FAILURE(CheckCrashes());
         Begin(*found, logs);
       }
@@ -231,10 +231,6 @@ class Machine {
 
   std::size_t SomeSize() { return random_.OneIn(30) ? random_.Below(random_.OneIn(20) ? 300'000 : 20'000) : random_.SkewedSize(9); }
 
-  bool IsOneOf(const Records& found, std::size_t first) const {
-    return std::count(states_.begin() + static_cast<std::ptrdiff_t>(first), states_.end(), found) > 0;
-  }
-
   // What a crash at this moment leaves, to be opened once the operation is over.
   struct Crash {
     Memories left;
@@ -251,7 +247,7 @@ class Machine {
       ++num_crashes_;
       const auto found = Recover<FileT>(crash.left, random_.OneIn(3) ? Durability::kNone : Durability::kProcess);
       ASSERT_THAT(found, IsOk()) << (crash.is_kill ? "after a kill" : "after a power cut");
-      ASSERT_TRUE(IsOneOf(*found, crash.first))
+      ASSERT_TRUE(IsOneOf(*found, states_, crash.first))
           << (crash.is_kill ? "after a kill: " : "after a power cut: ") << Difference(states_.back(), *found);
     }
   }

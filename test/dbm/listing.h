@@ -1,6 +1,8 @@
 // Helpers of the DBM tests: keys in order, and all records of a database in a std::map.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -53,6 +55,11 @@ Listing ListByProcessEach(D& db) {
   Listing listing;
   EXPECT_THAT(db.ProcessEach([&](std::string_view key, std::string_view value) { listing.Add(key, value); }), IsOk());
   return listing;
+}
+
+// Whether these are the records of a state from the first-th on.
+inline bool IsOneOf(const Records& found, const std::vector<Records>& states, std::size_t first) {
+  return std::find(states.begin() + static_cast<std::ptrdiff_t>(first), states.end(), found) != states.end();
 }
 
 // The first difference, in few words; "none" if there is none.

@@ -42,21 +42,21 @@ class LogSummaryTest : public testing::Test {
   }
   LogSummary Summarize(const std::string& path) {
     updates_.clear();
-    const std::string before = ReadPath(path), log = ReadPath(path + "-log");
+    const std::string before = ReadWhole(path), log = ReadWhole(path + "-log");
     auto summary = SummarizeLog(path, [this](std::uint64_t lsn, std::span<const format::LogEntry> run) {
       for (const auto& entry : run) updates_.push_back({lsn, entry.op, std::string(entry.key), std::string(entry.value)});
     });
     EXPECT_THAT(summary.status(), IsOk());
-    EXPECT_TRUE(ReadPath(path) == before && ReadPath(path + "-log") == log) << "the files were changed";
+    EXPECT_TRUE(ReadWhole(path) == before && ReadWhole(path + "-log") == log) << "the files were changed";
     return summary.ok() ? *std::move(summary) : LogSummary();
   }
   // Changes a byte of the log where this text is.
   static void Damage(const std::string& path, const std::string& text) {
-    std::string log = ReadPath(path + "-log");
+    std::string log = ReadWhole(path + "-log");
     const std::size_t at = log.find(text);
     ASSERT_NE(at, log.npos);
     log[at] ^= 1;
-    WritePath(path + "-log", log);
+    WriteWhole(path + "-log", log);
   }
 
   TempDir dir_;
@@ -170,7 +170,7 @@ TYPED_TEST(LogSummaryTest, ClosedDatabaseHasNone) {
   EXPECT_THAT(SummarizeLog(this->path_, ignore), StatusIs(absl::StatusCode::kUnavailable));
   ASSERT_THAT(db->Close(), IsOk());
   EXPECT_FALSE(this->Summarize(this->path_).IsNamed());
-  WritePath(this->path_, std::string(20'000, 'x'));
+  WriteWhole(this->path_, std::string(20'000, 'x'));
   EXPECT_THAT(SummarizeLog(this->path_, ignore), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 

@@ -3,7 +3,7 @@
 // database opens with the state after one of its updates: with a log after a kill not before the last
 // one that has returned, after a power cut not before the last one that was made durable; without a log
 // exactly with the last snapshot. A batch is there as a whole or not at all, and the applied index is
-// that of the last batch that is there. RemoveRange is not atomic: its first removals may be there.
+// that of the last batch found. RemoveRange is not atomic: some of its first removals may be found.
 //
 // The snapshot, the log and their directory lose power at the same moment, each with what it has not
 // synced.

@@ -17,7 +17,7 @@ namespace {
 template <class D>
 class OpenLimitsTest : public testing::Test {
  protected:
-  TempDir dir_{std::filesystem::exists("/dev/shm") ? "/dev/shm" : TempDir::DefaultParent()};  // where a sync takes no time
+  TempDir dir_{TempDir::MemoryParent()};
 };
 using Databases = testing::Types<HashDBM<>, TreeDBM<>>;
 TYPED_TEST_SUITE(OpenLimitsTest, Databases);

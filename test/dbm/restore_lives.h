@@ -1,5 +1,5 @@
 // Databases with a log archive whose processes update them, copy them, close them or die, for the
-// tests of Restore: each process writes down what it did, so the state after each update is known.
+// tests of Restore: each process records its updates, so the state after each of them is known.
 #pragma once
 
 #include <fcntl.h>
@@ -94,7 +94,7 @@ class StepFile {
     HAKO_ASSERT(write(fd_, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
   }
   static std::vector<Step> Read(const std::string& path) {
-    const std::string bytes = ReadPath(path);
+    const std::string bytes = ReadWhole(path);
     std::vector<Step> steps;
     std::size_t at = 0;
     const auto take = [&] {
@@ -131,7 +131,7 @@ class Lives {
   const std::string& archive() const { return archive_; }
   std::string File(std::string_view name) const { return dir_.File(name); }
 
-  // Opens the database in a process, updates it from some threads, and ends as it is told to. With a
+  // Opens the database in a process, updates it from some threads, and ends as given. With a
   // `copy` makes one beside the updates.
   void Live(Random& random, End end, int num_writers, int num_updates, const std::string& copy = "") {
     const std::uint64_t seed = random.Next();
@@ -145,11 +145,11 @@ class Lives {
       usleep(static_cast<useconds_t>(random.Below(60'000)));
       child.Kill();
     } else {
-      ASSERT_EQ(child.Result(), end == End::kClose ? 0 : -1 - SIGKILL) << ReadPath(name + ".error");
+      ASSERT_EQ(child.Result(), end == End::kClose ? 0 : -1 - SIGKILL) << ReadWhole(name + ".error");
     }
     Life& life = lives_.emplace_back();
     const std::vector<Step> begin = StepFile::Read(name + ".begin");
-    ASSERT_EQ(begin.size(), 1u) << ReadPath(name + ".error");
+    ASSERT_EQ(begin.size(), 1u) << ReadWhole(name + ".error");
     Apply(begin[0], &life.begin);
     for (int i = 0; i < num_writers; ++i) std::ranges::copy(StepFile::Read(name + "." + std::to_string(i)), std::back_inserter(life.steps));
     std::ranges::sort(life.steps, {}, &Step::lsn);

@@ -120,10 +120,10 @@ class RestoreErrorTest : public RestoreTest<D> {
     ASSERT_GT(segments_.size(), 4u);
   }
   Status RestoreStatus(const std::string& copy, const std::string& archive, const RestoreOptions& options = {}) {
-    const std::string before = ReadPath(copy), to = this->lives_.File("restored");
+    const std::string before = ReadWhole(copy), to = this->lives_.File("restored");
     const Status status = Restore<D>(copy, archive, to, options).status();
     EXPECT_EQ(std::filesystem::exists(to), status.ok());
-    EXPECT_TRUE(ReadPath(copy) == before) << "the copy was changed";
+    EXPECT_TRUE(ReadWhole(copy) == before) << "the copy was changed";
     std::filesystem::remove(to);
     return status;
   }
@@ -166,9 +166,9 @@ TYPED_TEST(RestoreErrorTest, MissingSegmentIsDataLossBehindItOnly) {
 TYPED_TEST(RestoreErrorTest, DamagedRecordIsDataLossWithFileAndOffset) {
   ASSERT_NO_FATAL_FAILURE(this->MakeHistory());
   const auto& damaged = this->segments_[this->segments_.size() - 2];
-  std::string bytes = ReadPath(damaged.path);
+  std::string bytes = ReadWhole(damaged.path);
   bytes[bytes.size() / 2] ^= 1;
-  WritePath(damaged.path, bytes);
+  WriteWhole(damaged.path, bytes);
   const Status status = this->RestoreStatus(this->copy_, this->archive_);
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr(damaged.path));
@@ -217,9 +217,9 @@ TYPED_TEST(RestoreErrorTest, BranchesOfAHistoryAreNotMixed) {
 TYPED_TEST(RestoreErrorTest, NeverReplacesAFile) {
   ASSERT_NO_FATAL_FAILURE(this->MakeHistory());
   const std::string to = this->lives_.File("there");
-  WritePath(to, "precious");
+  WriteWhole(to, "precious");
   EXPECT_TRUE(absl::IsAlreadyExists(Restore<TypeParam>(this->copy_, this->archive_, to).status()));
-  EXPECT_EQ(ReadPath(to), "precious");
+  EXPECT_EQ(ReadWhole(to), "precious");
 }
 
 TYPED_TEST(RestoreErrorTest, BatchIsThereAsAWholeOrNot) {
@@ -301,7 +301,7 @@ TYPED_TEST(RestoreErrorTest, OpeningForWritingWithoutTheArchiveEndsTheHistory) {
   ASSERT_THAT(db->Verify(), IsOk());
 }
 
-// The directory is away for a while: the database goes on, and nothing is lost.
+// Without the directory for a while, the database takes updates, and nothing is lost.
 TYPED_TEST(RestoreErrorTest, LogGrowsWhileTheArchiveCannotBeWritten) {
   const std::string away = this->lives_.File("away");
   std::uint64_t middle = 0;

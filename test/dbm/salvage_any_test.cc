@@ -48,9 +48,9 @@ TEST_F(SalvageAnyTest, ContentTellsTheKind) {
   for (const std::string kind : {"hash", "tree"}) {
     const std::string path = dir_.File("misnamed_" + kind);
     const Records records = Make(path + "?dbm=" + kind);
-    std::string image = ReadPath(path);
+    std::string image = ReadWhole(path);
     image.replace(0, 100, std::string(100, 'x'));
-    WritePath(path, image);
+    WriteWhole(path, image);
     ASSERT_OK_AND_ASSIGN(const SalvageReport report, AnyDBM::Salvage(path, to_));
     EXPECT_EQ(report.num_lost, std::optional<std::uint64_t>(0));
     EXPECT_EQ(Difference(records, Read(to_, kind)), "none");
@@ -62,11 +62,11 @@ TEST_F(SalvageAnyTest, OrderOfTheTreeIsKept) {
   const std::string path = dir_.File("numbers.hkt");
   AddTreeToAnyDBM<NumberOrder>();
   const Records records = Make(path + "?order=" + std::string(NumberOrder::kName));
-  std::string image = ReadPath(path);
+  std::string image = ReadWhole(path);
   const std::size_t at = image.find(records.at("300"));
   ASSERT_NE(at, image.npos);
   image[at] ^= 1;
-  WritePath(path, image);
+  WriteWhole(path, image);
   ASSERT_OK_AND_ASSIGN(const SalvageReport report, AnyDBM::Salvage(path, to_));
   ASSERT_EQ(report.lost_ranges.size(), 1u);
   EXPECT_LE(std::stoi(report.lost_ranges[0].from), 300);
@@ -91,9 +91,9 @@ TEST_F(SalvageAnyTest, RefusesWhatItCannotSalvage) {
   Make(snapshot);
   Make(hash);
   EXPECT_THAT(AnyDBM::Salvage(snapshot, to_).status(), StatusIs(absl::StatusCode::kInvalidArgument));
-  std::string image = ReadPath(hash);
+  std::string image = ReadWhole(hash);
   image.replace(0, 8192, std::string(8192, '\0'));
-  WritePath(hash, image);
+  WriteWhole(hash, image);
   EXPECT_THAT(AnyDBM::Salvage(hash, to_).status(), StatusIs(absl::StatusCode::kDataLoss));
   EXPECT_THAT(AnyDBM::Salvage(dir_.File("absent.hkh"), to_).status(), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_FALSE(std::filesystem::exists(to_));

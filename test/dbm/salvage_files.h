@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -31,6 +30,7 @@
 #include "hako/tree/page_image.h"
 #include "hako/tree/page_view.h"
 #include "support/checked_value.h"
+#include "support/file_system.h"
 #include "support/random.h"
 #include "support/status_matchers.h"
 
@@ -40,16 +40,6 @@ template <class D>
 inline constexpr bool kIsTree = requires(D& db) {
   db.Range();
 };
-
-inline std::string ReadPath(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-inline void WritePath(const std::string& path, std::string_view bytes) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  ASSERT_TRUE(file.flush().good());
-}
 
 // Fills a database so that its file has replaced and removed records too; `longest` is the size of
 // some values.

@@ -36,7 +36,7 @@ class SalvageIndexTest : public testing::Test {
     ASSERT_THAT(db->Set("replaced", records_["replaced"] = "a new value, longer than the old one"), IsOk());
     ASSERT_THAT(db->Remove("removed"), IsOk());
     ASSERT_THAT(db->Close(), IsOk());
-    image_ = ReadPath(path_);
+    image_ = ReadWhole(path_);
     HashForgery forgery(HashForgery::Image(std::as_bytes(std::span(image_)).begin(), std::as_bytes(std::span(image_)).end()));
     if (forgery.super.index_extents == 0) {
       AddSectors((forgery.super.tail + forgery.super.note_size + 4095) / 4096 * 4096, image_.size());

@@ -41,7 +41,7 @@ class SalvageStatesTest : public testing::Test {
   // Copies the files of an open database, as a power cut may leave them.
   void CopyFiles() {
     for (const std::string suffix : {"", "-log"}) {
-      if (std::filesystem::exists(live_ + suffix)) WritePath(from_ + suffix, ReadPath(live_ + suffix));
+      if (std::filesystem::exists(live_ + suffix)) WriteWhole(from_ + suffix, ReadWhole(live_ + suffix));
     }
   }
   Salvaged<D> Run() {
@@ -104,11 +104,11 @@ TYPED_TEST(SalvageStatesTest, UpdatesOfTheLogAreApplied) {
 
 TYPED_TEST(SalvageStatesTest, LogRestoresALostRecordThatItSets) {
   ASSERT_NO_FATAL_FAILURE(this->MakeWithLog());
-  std::string image = ReadPath(this->from_);
+  std::string image = ReadWhole(this->from_);
   const std::string key = NumberedKey(10), value = this->synced_.contains(key) ? this->synced_[key] : "";
   if (value.empty()) GTEST_SKIP() << "the record had been removed";
   for (std::size_t at = image.find(value); at != image.npos; at = image.find(value, at + 1)) image[at + value.size() / 2] ^= 1;
-  WritePath(this->from_, image);
+  WriteWhole(this->from_, image);
   const auto salvaged = this->Run();
   ASSERT_THAT(salvaged.status, IsOk());
   EXPECT_GE(salvaged.report.num_lost.value(), 1u);
@@ -117,12 +117,12 @@ TYPED_TEST(SalvageStatesTest, LogRestoresALostRecordThatItSets) {
 
 TYPED_TEST(SalvageStatesTest, DamagedLogIsAppliedUpToTheDamage) {
   ASSERT_NO_FATAL_FAILURE(this->MakeWithLog());
-  std::string log = ReadPath(this->from_ + "-log");
+  std::string log = ReadWhole(this->from_ + "-log");
   const std::string value = CheckedValue(NumberedKey(120), 60 * 40, 3);  // the 61st update
   const std::size_t at = log.find(value.substr(0, 100));
   ASSERT_NE(at, log.npos);
   log[at + 50] ^= 1;
-  WritePath(this->from_ + "-log", log);
+  WriteWhole(this->from_ + "-log", log);
   const auto salvaged = this->Run();
   ASSERT_THAT(salvaged.status, IsOk());
   EXPECT_EQ(salvaged.report.num_updates, 60u);
@@ -151,12 +151,12 @@ TYPED_TEST(SalvageStatesTest, WithOneSuperBlockTheOtherCounts) {
     ASSERT_THAT(db->Set(NumberedKey(i), "new"), IsOk());
   }
   ASSERT_THAT(db->Close(), IsOk());
-  const std::string image = ReadPath(this->from_);
+  const std::string image = ReadWhole(this->from_);
   int num_newer = 0;
   for (const std::size_t slot : {std::size_t{0}, std::size_t{4096}}) {
     std::string damaged = image;
     damaged.replace(slot, 512, this->random_.Bytes(512));
-    WritePath(this->from_, damaged);
+    WriteWhole(this->from_, damaged);
     const auto salvaged = this->Run();
     ASSERT_THAT(salvaged.status, IsOk());
     EXPECT_EQ(salvaged.OffsetsOf(Kind::kSuperBlock), std::multiset<std::uint64_t>{slot});
@@ -190,7 +190,7 @@ TYPED_TEST(SalvageStatesTest, UnreadableBlocksCostTheirRecordsOnly) {
   ASSERT_OK_AND_ASSIGN(auto db, TypeParam::Open(this->from_, OptionsFor<TypeParam>(Durability::kNone)));
   this->records_ = Fill(*db, 2000, 20'000);
   ASSERT_THAT(db->Close(), IsOk());
-  const std::string image = ReadPath(this->from_);
+  const std::string image = ReadWhole(this->from_);
   const std::uint64_t num_blocks = image.size() / 4096;
   const std::set<std::uint64_t> bad = {1, num_blocks / 3, num_blocks / 3 + 1, num_blocks / 2};
   const BadSectors source(MemoryFile::Of(std::as_bytes(std::span(image))), bad);
@@ -222,10 +222,10 @@ class SalvageHashTest : public SalvageStatesTest<HashDBM<PositionalParallelFile>
     ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
     for (std::size_t i = 0; i < 20; ++i) ASSERT_THAT(db->Set(NumberedKey(i), "not synchronized"), IsOk());
     CopyFiles();
-    image_ = ReadPath(from_);
+    image_ = ReadWhole(from_);
   }
   Salvaged<Database> SalvageImage(const std::string& image) {
-    WritePath(from_, image);
+    WriteWhole(from_, image);
     return Run();
   }
   std::vector<std::uint64_t> HeapExtents() const {
@@ -253,7 +253,7 @@ TEST_F(SalvageHashTest, DamagedLongRecordCostsNoOther) {
   ASSERT_OK_AND_ASSIGN(auto db, Database::Open(live_ + "-closed"));
   for (const auto& [key, value] : records_) ASSERT_THAT(db->Set(key, value), IsOk());
   ASSERT_THAT(db->Close(), IsOk());
-  for (std::string image : {image_, ReadPath(live_ + "-closed")}) {  // without and with an index
+  for (std::string image : {image_, ReadWhole(live_ + "-closed")}) {  // without and with an index
     Records expected = records_;
     std::multiset<std::uint64_t> offsets;
     for (const Piece& piece : RecordsIn(image, records_)) {
@@ -330,7 +330,7 @@ TEST_F(SalvageHashTest, DamagedStampsCostNothingWhileTheIndexIsSound) {
   ASSERT_OK_AND_ASSIGN(auto db, Database::Open(from_));
   records_ = Fill(*db, 500, 20'000);
   ASSERT_THAT(db->Close(), IsOk());
-  std::string image = ReadPath(from_);
+  std::string image = ReadWhole(from_);
   for (const Piece& piece : RecordsIn(image, records_)) {
     image[piece.offset + 4] ^= 0x11;
     image[piece.offset + 5] ^= 0x22;
@@ -352,7 +352,7 @@ TEST_F(SalvageHashTest, StaleRecordDoesNotReplaceADamagedOne) {
   ASSERT_THAT(db->Set(key, value), IsOk());
   ASSERT_THAT(db->Remove("removed"), IsOk());
   ASSERT_THAT(db->Close(), IsOk());
-  const std::string clean = ReadPath(from_);
+  const std::string clean = ReadWhole(from_);
   const auto live_again = [&](std::string* image, const std::string& record) {
     const std::size_t at = image->find(record);
     ASSERT_NE(at, image->npos);
@@ -382,7 +382,7 @@ TEST_F(SalvageHashTest, WithoutAnIndexAKeyWithTwoLiveRecordsIsLeftOut) {
   ASSERT_THAT(db->Set("key", "a new value"), IsOk());
   ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
   CopyFiles();
-  std::string image = ReadPath(from_);
+  std::string image = ReadWhole(from_);
   const std::size_t at = image.find("keyold value");
   ASSERT_NE(at, image.npos);
   image[at - 4] = 1, image[at - 3] = 0;
@@ -410,7 +410,7 @@ TEST(SalvageKilledTest, UpdatesOfAKilledProcessAreFoundInItsFileOnly) {
   child.Wait();
   child.Kill();
   records["synchronized"] = "1";
-  WritePath(copy, ReadPath(from));
+  WriteWhole(copy, ReadWhole(from));
   const Salvaged<HashDBM<>> killed(from, dir.File("a.hkh"));
   ASSERT_THAT(killed.status, IsOk());
   EXPECT_EQ(Difference(records, killed.records), "none");
@@ -430,13 +430,13 @@ TEST_F(SalvageTreeTest, LostRangesHaveTheKeysOfDamagedLeaves) {
   ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<>::Open(from_, OptionsFor<TreeDBM<>>(Durability::kNone)));
   records_ = Fill(*db, 1000, 100);
   ASSERT_THAT(db->Close(), IsOk());
-  std::string image = ReadPath(from_);
+  std::string image = ReadWhole(from_);
   const TreePieces tree(image);
   for (const std::size_t i : {std::size_t{0}, tree.leaves.size() / 2, tree.leaves.size() - 1}) {
     const Piece& leaf = tree.leaves[i];
     std::string damaged = image;
     damaged.replace(leaf.offset + 100, 20, random_.Bytes(20));
-    WritePath(from_, damaged);
+    WriteWhole(from_, damaged);
     const auto salvaged = Run();
     ASSERT_THAT(salvaged.status, IsOk());
     ASSERT_EQ(salvaged.report.lost_ranges.size(), 1u);
@@ -453,13 +453,13 @@ TEST_F(SalvageTreeTest, DamagedPageMapIsReported) {
   ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<>::Open(from_, OptionsFor<TreeDBM<>>(Durability::kNone)));
   records_ = Fill(*db, 3000, 3000);
   ASSERT_THAT(db->Close(), IsOk());
-  const std::string image = ReadPath(from_);
+  const std::string image = ReadWhole(from_);
   const TreePieces tree(image);
   ASSERT_GE(tree.nodes.size(), 5u) << "two of the lowest level";
   for (const Piece& node : tree.nodes) {
     std::string damaged = image;
     damaged[node.offset + random_.Below(node.size)] ^= 1;
-    WritePath(from_, damaged);
+    WriteWhole(from_, damaged);
     const auto salvaged = Run();
     ASSERT_THAT(salvaged.status, IsOk());
     EXPECT_EQ(salvaged.OffsetsOf(Kind::kPageMap), std::multiset<std::uint64_t>{node.offset});
@@ -477,7 +477,7 @@ TEST_F(SalvageTreeTest, LongValueThatLooksLikeAPageIsNotTakenForOne) {
     ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<>::Open(live_, TreeOptions{.page_size = 8192}));
     for (int i = 0; i < 60; ++i) ASSERT_THAT(db->Set("forged" + NumberedKey(i), std::string(100, 'f')), IsOk());
     ASSERT_THAT(db->Close(), IsOk());
-    const std::string image = ReadPath(live_);
+    const std::string image = ReadWhole(live_);
     const TreePieces tree(image);
     ASSERT_EQ(tree.leaves.size(), 1u);
     leaf_image = image.substr(tree.leaves[0].offset, tree.leaves[0].size);
@@ -488,7 +488,7 @@ TEST_F(SalvageTreeTest, LongValueThatLooksLikeAPageIsNotTakenForOne) {
     ASSERT_THAT(db->Set("key", leaf_image), IsOk());
     ASSERT_THAT(db->Set("other", "value"), IsOk());
     ASSERT_THAT(db->Close(), IsOk());
-    const std::string image = ReadPath(from_);
+    const std::string image = ReadWhole(from_);
     const TreePieces tree(image);
     ASSERT_EQ(tree.leaves.size(), has_its_id ? 2u : 1u);
     const auto salvaged = Run();

@@ -42,13 +42,13 @@ class SalvageTest : public testing::Test {
     batch.SetAppliedIndex(1234);
     ASSERT_THAT(db->Write(batch), IsOk());
     ASSERT_THAT(db->Close(), IsOk());
-    image_ = ReadPath(from_);
+    image_ = ReadWhole(from_);
   }
   Salvaged<D> SalvageImage(std::string_view image) {
-    WritePath(from_, image);
+    WriteWhole(from_, image);
     std::filesystem::remove(to_);
     Salvaged<D> salvaged(from_, to_);
-    EXPECT_TRUE(ReadPath(from_) == image) << "the damaged file was changed";
+    EXPECT_TRUE(ReadWhole(from_) == image) << "the damaged file was changed";
     return salvaged;
   }
   // Whatever was damaged: the records that come out are right, and if any are missing, the report
@@ -245,11 +245,11 @@ TYPED_TEST(SalvageTest, RefusesWhatIsNoSuchDatabase) {
 
 TYPED_TEST(SalvageTest, RefusesToReplaceAFile) {
   ASSERT_NO_FATAL_FAILURE(this->Make(10, 10));
-  WritePath(this->to_, "mine");
+  WriteWhole(this->to_, "mine");
   EXPECT_THAT(Salvage<TypeParam>(this->from_, this->to_).status(), StatusIs(absl::StatusCode::kAlreadyExists));
-  EXPECT_EQ(ReadPath(this->to_), "mine");
+  EXPECT_EQ(ReadWhole(this->to_), "mine");
   EXPECT_THAT(Salvage<TypeParam>(this->from_, this->from_).status(), StatusIs(absl::StatusCode::kAlreadyExists));
-  EXPECT_TRUE(ReadPath(this->from_) == this->image_);
+  EXPECT_TRUE(ReadWhole(this->from_) == this->image_);
 }
 
 TYPED_TEST(SalvageTest, RefusesAnOpenDatabase) {

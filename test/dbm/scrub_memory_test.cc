@@ -29,22 +29,22 @@ TYPED_TEST(ScrubMemoryTest, ReportsAllDamageThoughCallsFail) {
     records = Fill(*db, 300, 9000);
     ASSERT_THAT(db->Close(), IsOk());
   }
-  std::string image = ReadPath(path);
+  std::string image = ReadWhole(path);
   std::set<std::uint64_t> damaged;
   const auto damage = [&](const Piece& piece) {
     image[piece.offset + piece.size - 1] ^= 1;
     damaged.insert(piece.offset);
   };
   if constexpr (kIsTree<Database>) {
-    const TreePieces pieces(ReadPath(path));
+    const TreePieces pieces(ReadWhole(path));
     damage(pieces.leaves[1]);
     damage(pieces.long_values[0]);
   } else {
-    const std::vector<Piece> pieces = RecordsIn(ReadPath(path), records);
+    const std::vector<Piece> pieces = RecordsIn(ReadWhole(path), records);
     damage(pieces[5]);
     damage(pieces[pieces.size() - 5]);
   }
-  WritePath(path, image);
+  WriteWhole(path, image);
   ASSERT_OK_AND_ASSIGN(auto db, Database::Open(path));
   ASSERT_THAT(db->CheckIdle(), IsOk());  // makes the state of this thread
   bool has_failed = true;

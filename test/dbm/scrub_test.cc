@@ -34,7 +34,7 @@ class ScrubTest : public testing::Test {
       records_ = Fill(*db, num_records, longest);
       ASSERT_THAT(db->Close(), IsOk());
     }
-    image_ = ReadPath(path_);
+    image_ = ReadWhole(path_);
   }
   StatusOr<std::unique_ptr<D>> Open(OpenMode mode = OpenMode::kCreate) {
     auto options = [] {
@@ -176,7 +176,7 @@ TYPED_TEST(ScrubTest, FindsZeroedSectors) {
 TYPED_TEST(ScrubTest, FindsADamagedSuperBlock) {
   this->Make(100, 1000);
   ASSERT_OK_AND_ASSIGN(auto db, this->Open());
-  const std::string opened = ReadPath(this->path_);
+  const std::string opened = ReadWhole(this->path_);
   std::size_t num_found = 0;
   for (const std::uint64_t slot : {0u, 4096u}) {
     this->Overwrite(slot + 40, std::string(1, static_cast<char>(opened[slot + 40] ^ 1)));
@@ -231,7 +231,7 @@ TEST_F(MappedScrubTest, FindsADamagedHeaderOfAnExtent) {
 TEST_F(MappedScrubTest, FindsDamageToTheIndex) {
   Make(600, 500);
   ASSERT_OK_AND_ASSIGN(auto db, Open());
-  const std::string opened = ReadPath(path_);
+  const std::string opened = ReadWhole(path_);
   int num_lost = 0, num_wrong = 0;
   for (const Piece& piece : RecordsIn(opened, records_)) {
     const auto handle = static_cast<std::uint32_t>(piece.offset >> 3);

@@ -96,7 +96,7 @@ class Machine {
       const auto found = RecordsOf(db);
       if (plan->fired_count() > 0) return;
       ASSERT_THAT(found, IsOk());
-      ASSERT_TRUE(IsOneOf(*found, acknowledged_)) << "after a kill: " << Difference(states_.back(), *found);
+      ASSERT_TRUE(IsOneOf(*found, states_, acknowledged_)) << "after a kill: " << Difference(states_.back(), *found);
       states_ = {*found};
       acknowledged_ = durable_ = 0;
     }
@@ -243,10 +243,6 @@ class Machine {
 
   std::size_t SomeSize() { return random_.OneIn(30) ? random_.Below(random_.OneIn(20) ? 300'000 : 20'000) : random_.SkewedSize(9); }
 
-  bool IsOneOf(const Records& found, std::size_t first) const {
-    return std::count(states_.begin() + static_cast<std::ptrdiff_t>(first), states_.end(), found) > 0;
-  }
-
   void CheckCrash() {
     if (testing::Test::HasFailure()) return;
     const bool is_kill = random_.OneIn(4);
@@ -254,7 +250,7 @@ class Machine {
     const Images images = is_kill ? Images{database_->Live(), log_->Live()} : Images{database_->Crash(random_), log_->Crash(random_)};
     const auto found = Recover(images, random_.OneIn(3) ? Durability::kNone : Durability::kProcess);
     ASSERT_THAT(found, IsOk()) << (is_kill ? "after a kill" : "after a power cut");
-    ASSERT_TRUE(IsOneOf(*found, is_kill ? acknowledged_ : durable_))
+    ASSERT_TRUE(IsOneOf(*found, states_, is_kill ? acknowledged_ : durable_))
         << (is_kill ? "after a kill: " : "after a power cut: ") << Difference(states_.back(), *found);
   }
 

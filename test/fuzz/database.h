@@ -1,8 +1,6 @@
 // Opens and uses a database whose files come from an input.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -42,8 +40,7 @@ class Folder {
   }
 
  private:
-  static std::string Parent() { return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : TempDir::DefaultParent(); }
-  TempDir directory_{Parent()};
+  TempDir directory_{TempDir::MemoryParent()};
 };
 
 inline AnyOptions OptionsOf(std::string_view kind, unsigned mode, const std::string& path) {
@@ -62,7 +59,7 @@ inline AnyOptions OptionsOf(std::string_view kind, unsigned mode, const std::str
 
 // Makes the live state of a hash file that of this boot and inode, as a killed process leaves it.
 inline void ClaimLiveState(const std::string& path) {
-  std::string file = ReadPath(path);
+  std::string file = ReadWhole(path);
   auto live = LoadFrom<format::LiveState>(file, format::kLiveStateOffset);
   auto opened = MemoryMapParallelFile::Open(path, {.mode = OpenMode::kReadOnly});
   if (!live || !opened.ok()) return;
@@ -72,7 +69,7 @@ inline void ClaimLiveState(const std::string& path) {
   live->device = identity.device;
   live->inode = identity.inode;
   StoreTo(file, format::kLiveStateOffset, *live);
-  WritePath(path, file);
+  WriteWhole(path, file);
 }
 
 // The input of a target for one file: without a log.
@@ -86,8 +83,8 @@ inline FileSet DecodeOneFile(std::string_view input) {
 // Writes the files of an input.
 inline void WriteFiles(const FileSet& set, const std::string& path) {
   Folder::Instance().Empty();
-  if (!set.files.empty()) WritePath(path, set.files[0]);
-  if (set.files.size() > 1) WritePath(path + "-log", set.files[1]);
+  if (!set.files.empty()) WriteWhole(path, set.files[0]);
+  if (set.files.size() > 1) WriteWhole(path + "-log", set.files[1]);
   if ((set.mode & kSameBoot) != 0) ClaimLiveState(path);
 }
 
@@ -166,8 +163,8 @@ inline void RunDatabase(std::string_view kind, const FileSet& set) {
 inline std::string SeedOf(unsigned mode, const std::string& path) {
   FileSet set;
   set.mode = mode;
-  set.files.push_back(ReadPath(path));
-  if (std::filesystem::exists(path + "-log")) set.files.push_back(ReadPath(path + "-log"));
+  set.files.push_back(ReadWhole(path));
+  if (std::filesystem::exists(path + "-log")) set.files.push_back(ReadWhole(path + "-log"));
   return set.Encode();
 }
 // Some records, some of which are replaced and removed after a synchronization.

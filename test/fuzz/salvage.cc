@@ -16,7 +16,7 @@ void Run(std::string_view input) {
   WriteFiles(set, from);
   const auto report = AnyDBM::Salvage(from, to);
   if (!report.ok()) return Require(!std::filesystem::exists(to), "a salvage has failed and left a file:", report.status());
-  const bool is_hash = NewerSuperBlock<format::HashSuperBlock>(ReadPath(to), format::kHashFileMagic).has_value();
+  const bool is_hash = NewerSuperBlock<format::HashSuperBlock>(ReadWhole(to), format::kHashFileMagic).has_value();
   auto db = AnyDBM::Open(OptionsOf(is_hash ? AnyOptions::kHash : AnyOptions::kTree, kNoLog, to));
   Require(db.ok(), "a database that was salvaged is refused:", db.status());
   Require((*db)->Verify().ok(), "a database that was salvaged is damaged:", (*db)->Verify());

@@ -1,4 +1,4 @@
-// The archive of a log: what it stores, in what order, and what the log keeps while it cannot.
+// The archive of a log: the segments that it stores, their order, and those that the log keeps while it cannot.
 #include "hako/log/log_archive.h"
 
 #include <sys/stat.h>
@@ -162,7 +162,7 @@ std::size_t NumSegments(const std::string& directory) {
   return names.ok() ? static_cast<std::size_t>(std::ranges::count_if(*names, IsArchiveName)) : 0;
 }
 
-// What a power cut leaves: the log gives up a segment only after the directory was synced with it.
+// Power cuts: the log releases a segment only after the directory was synced with it.
 TEST_F(LogArchiveTest, SyncsTheDirectoryAfterEachSegment) {
   const auto log = MakeLog();
   auto archive = MakeArchive();

@@ -1,4 +1,4 @@
-// Reads files independently of hako.
+// Reads and writes files independently of hako.
 #pragma once
 
 #include <sys/stat.h>
@@ -26,7 +26,9 @@ inline std::string ReadWhole(const std::string& path) {
 }
 
 inline void WriteWhole(const std::string& path, std::string_view content) {
-  std::ofstream(path, std::ios::binary).write(content.data(), static_cast<std::streamsize>(content.size()));
+  std::ofstream out(path, std::ios::binary);
+  out.write(content.data(), static_cast<std::streamsize>(content.size()));
+  HAKO_ASSERT(out.flush().good());
 }
 
 // How many descriptors of this process are open on `path`, by the name it was opened by.

@@ -51,11 +51,6 @@ class LoopImage {
   bool Remount() { return Runs("umount " + folder_) && Mount(); }
 
  private:
-  // In memory if there is such a directory, so that a sync takes no time.
-  static std::string Parent() {
-    struct stat memory;
-    return stat("/dev/shm", &memory) == 0 && S_ISDIR(memory.st_mode) ? "/dev/shm" : TempDir::DefaultParent();
-  }
   static std::string Maker(const std::string& type) {
     if (type == "ext2") return "mkfs.ext2 -q -F";
     if (type == "ext4") return "mkfs.ext4 -q -F";
@@ -73,7 +68,7 @@ class LoopImage {
   }
 
   const std::string type_;
-  TempDir dir_{Parent()};
+  TempDir dir_{TempDir::MemoryParent()};
   const std::string image_ = dir_.File("image"), folder_ = dir_.File("mounted");
   std::string reason_;
   bool is_mounted_ = false;

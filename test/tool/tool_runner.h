@@ -11,14 +11,13 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "hako/base/assert.h"
+#include "support/file_system.h"
 #include "support/temp_dir.h"
 
 extern char** environ;
@@ -30,18 +29,6 @@ struct ToolResult {
   std::string out;
   std::string err;
 };
-
-inline std::string ReadWhole(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-inline void WriteWhole(const std::string& path, std::string_view text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.flush();
-  HAKO_ASSERT(file.good());
-}
 
 // One run. Its input is a pipe from here; its output goes to files, so that neither side waits for
 // the other, or to a terminal.

@@ -20,8 +20,8 @@
 
 namespace hako {
 
-// Makes AnyDBM::Open, AnyDBM::Salvage and AnyDBM::Restore know trees of this order and codec. Thread-safe. Such
-// files are always read and written by position, regardless of the option `file`.
+// Makes AnyDBM::Open, AnyDBM::Salvage and AnyDBM::Restore know trees of this order and codec.
+// Thread-safe. Such files are always read and written by position, regardless of the option `file`.
 template <Comparator Compare, PageCodec Codec = NoCodec>
 void AddTreeToAnyDBM() {
   using Tree = TreeDBM<PositionalParallelFile, Compare, Codec>;

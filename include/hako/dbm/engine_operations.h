@@ -94,7 +94,7 @@ class EngineOperations : public Operations<D> {
   bool IsClosed() const { return writers_.IsClosed(); }
 
  protected:
-  // Before this thread changes these keys: loads what is not in memory.
+  // Before this thread changes these keys: loads their evicted pages.
   void LoadForRedo(std::span<const std::string_view> keys) {
     if constexpr (requires { engine_.LoadLeaves(keys); }) engine_.LoadLeaves(keys);
   }

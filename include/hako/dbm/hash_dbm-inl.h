@@ -212,10 +212,7 @@ Status HashDBM<FileT>::FinishCopy(HashDBM& copy, std::uint64_t num_records, std:
   copy.space_->StoreAppliedIndex(applied_index);
   HAKO_RETURN_IF_ERROR(copy.SetType(this->GetType()));
   HAKO_RETURN_IF_ERROR(copy.SetMetadata(this->GetMetadata()));
-  if (!named.IsNone()) {  // its superblock names the end of the history
-    copy.space_->log().set_id(named.id);
-    copy.space_->log().NoteReplayed(named.from);
-  }
+  if (!named.IsNone()) copy.space_->log().Name(named.id, named.from);  // its superblock names the end of the history
   return copy.Close();
 }
 

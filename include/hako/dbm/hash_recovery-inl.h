@@ -16,8 +16,7 @@ auto HashDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, con
   if (mine == nullptr) return dbm->writers_.Refusal();
   const log::NamedLog named = dbm->LogInFile();
   dbm->log_place_ = std::move(log);
-  dbm->space_->log().set_id(named.id);
-  dbm->space_->log().NoteReplayed(named.from);
+  dbm->space_->log().Name(named.id, named.from);
   bool has_all = dbm->space_->extents().found() == hash::FoundState::kKilled;  // all updates that were acknowledged
   HAKO_RETURN_IF_ERROR(dbm->Recover(*mine, options));
   const bool logs =
@@ -163,7 +162,8 @@ template <File FileT>
 Status HashDBM<FileT>::CompleteIntents(WriterState& mine) {
   return space_->CompleteIntents([&](std::span<const format::IntentEntry> entries) -> Status {
     HAKO_RETURN_IF_ERROR(index().Redo(mine, entries));
-    for (const format::IntentEntry& entry : entries) space_->NamedNoter()(entry.fresh);
+    const auto note = space_->NamedNoter();
+    for (const format::IntentEntry& entry : entries) note(entry.fresh);
     if (const auto& last = entries.back(); last.handle == 0 && last.fresh == 0) space_->StoreAppliedIndex(last.key_hash);
     return absl::OkStatus();
   });

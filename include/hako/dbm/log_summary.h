@@ -7,6 +7,7 @@
 // the records: its superblock, or, of a database in memory, its whole snapshot.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -46,6 +47,10 @@ struct LogSummary {
 
   bool IsNamed() const { return id != log::DatabaseId{}; }
 };
+
+// The magic number of the file of a database, of any kind. One of the two superblocks may be damaged.
+// InvalidArgument if it is none.
+StatusOr<std::array<char, 16>> FindMagic(const PositionalParallelFile& file);
 
 // The log that the file of a database names. One of the two superblocks may be damaged. An error as of
 // SummarizeLog.

@@ -27,8 +27,8 @@
 // A failed snapshot leaves the old one, and the log. The database goes on; the next one may succeed.
 //
 // Threads: Save and Load from any thread. Without a log archive Save does not stop writers: it stores
-// each record with a value that it had during the call. Load consists of many updates, and other threads may see each
-// of them.
+// each record with a value that it had during the call. Load consists of many updates, and other
+// threads may see each of them.
 #pragma once
 
 #include <atomic>
@@ -194,7 +194,7 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
   // Whether a copy can name its position in a history: with an archive, or opened read-only.
   bool NamesHistory() const {
     const auto& updates = self().space_->log();
-    return updates.archive() != nullptr || (updates.position().sequence & format::kLogEnded) != 0;
+    return updates.archive() != nullptr || updates.position().HasEnded();
   }
   template <File F>
   Status SaveState(F& file) {

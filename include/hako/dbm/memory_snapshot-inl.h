@@ -42,7 +42,7 @@ Status MemoryOperations<D, FileT, Options>::SynchronizeLocked() {
   if (status.ok()) {
     if (changed_.load() || place_.IsToBeReplaced())
       status = WriteSnapshot(failure.ok());
-    else if (named.id != place_.end().log.id || (named.sequence & format::kLogEnded) != (place_.end().log.sequence & format::kLogEnded))
+    else if (named.id != place_.end().log.id || named.HasEnded() != place_.end().log.HasEnded())
       status = CatchNoMemory([&] { return place_.NameLog(named); });
   }
   if (!updates.Health().ok()) refusal_.Set(updates.Health());

@@ -8,7 +8,7 @@
 // The copy is one of CopyTo (of a database in memory: Save), or a file of the database that was copied
 // while it was closed. It names the segment of the history in which it was made. The copy, the archive
 // and the log are only read. The new database has exactly the updates up to the given point; a batch
-// is there as a whole or not at all. It appears whole and durable, or not at all.
+// is whole or absent. The new file appears whole and durable, or not at all.
 //
 // The point
 //   until_lsn   The last update whose LSN (LastLsn after it) is not above this one.
@@ -34,13 +34,14 @@
 //   Unavailable         another process has the copy open
 #pragma once
 
-#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -51,7 +52,9 @@
 #include "hako/dbm/log_place.h"
 #include "hako/dbm/tiny_dbm.h"
 #include "hako/dbm/tree_dbm.h"
+#include "hako/file/copy_range.h"
 #include "hako/file/file.h"
+#include "hako/file/path.h"
 #include "hako/file/positional_parallel_file.h"
 #include "hako/file/replace_file.h"
 #include "hako/log/log_archive.h"
@@ -69,7 +72,7 @@ struct RestoreOptions {
   std::chrono::milliseconds lock_timeout{0};  // of the copy
 };
 
-// What was restored.
+// The state that was restored.
 struct RestoreReport {
   std::uint64_t copy_lsn = 0;  // the position of the copy
   std::uint64_t lsn = 0;       // behind the last update that was made; copy_lsn if there was none
@@ -83,6 +86,8 @@ StatusOr<RestoreReport> Restore(const std::string& copy, const std::string& arch
                                 const RestoreOptions& options = {});
 
 namespace internal {
+
+inline constexpr std::string_view kARestore = "a restore";
 
 // The updates between a copy and the point. One thread.
 class RestoreSource final : public UpdateSource {
@@ -148,43 +153,31 @@ struct RestoreTarget<BabyDBM<FileT, Compare>> {
   static BabyOptions Options() { return {.durability = Durability::kNone}; }
 };
 
-Status RefuseExisting(const std::string& path);
-
-template <File To>
-Status CopyBytes(const PositionalParallelFile& from, To& to) {
-  const std::uint64_t size = from.Size();
-  std::vector<std::byte> part(std::min<std::uint64_t>(size, 1 << 20));
-  HAKO_RETURN_IF_ERROR(to.Resize(size));
-  for (std::uint64_t at = 0; at < size; at += part.size()) {
-    const auto now = std::span(part).first(std::min<std::uint64_t>(part.size(), size - at));
-    HAKO_RETURN_IF_ERROR(from.ReadAt(at, now));
-    HAKO_RETURN_IF_ERROR(to.WriteAt(at, now));
-  }
-  return absl::OkStatus();
-}
+// Opens the copy for reading, unless there is a file at `to`.
+StatusOr<PositionalParallelFile> OpenCopy(const std::string& copy, const std::string& to, const RestoreOptions& options);
 
 template <class D>
 Status RestoreTo(const PositionalParallelFile& copy, RestoreSource& source, const std::string& to) {
   using Target = RestoreTarget<D>;
   using To = typename Target::Type;
-  HAKO_RETURN_IF_ERROR(RefuseExisting(to));
   HAKO_ASSIGN_OR_RETURN(FileReplacement replacement, FileReplacement::Begin(to));
   FileOptions writing;
   writing.mode = OpenMode::kReadWrite;
   HAKO_ASSIGN_OR_RETURN(To file, To::Open(replacement.path(), writing));
-  HAKO_RETURN_IF_ERROR(CopyBytes(copy, file));
+  HAKO_RETURN_IF_ERROR(file.Resize(copy.Size()));
+  HAKO_RETURN_IF_ERROR(CopyRange(copy, 0, file, 0, copy.Size()));
   LogPlace<log::LogFileOf<To>> updates(source);
   if constexpr (requires { D::Open(std::move(file), std::move(updates), Target::Options()); }) {
     HAKO_ASSIGN_OR_RETURN(const std::unique_ptr<D> db, D::Open(std::move(file), std::move(updates), Target::Options()));
     HAKO_RETURN_IF_ERROR(db->Close());
-    HAKO_RETURN_IF_ERROR(RefuseExisting(to));  // one that was created meanwhile
+    HAKO_RETURN_IF_ERROR(RefuseExisting(to, kARestore));  // one that was created meanwhile
     return replacement.Commit();
   } else {  // its next snapshot replaces the copy
     HAKO_RETURN_IF_ERROR(file.Close());
     const std::string scratch = replacement.path();
     const Status saved = [&]() -> Status {
       HAKO_ASSIGN_OR_RETURN(const std::unique_ptr<D> db, D::Open(scratch, std::move(updates), Target::Options()));
-      HAKO_RETURN_IF_ERROR(RefuseExisting(to));
+      HAKO_RETURN_IF_ERROR(RefuseExisting(to, kARestore));
       HAKO_RETURN_IF_ERROR(db->Save(to));
       return db->Close();
     }();
@@ -193,19 +186,21 @@ Status RestoreTo(const PositionalParallelFile& copy, RestoreSource& source, cons
   }
 }
 
+template <class D>
+StatusOr<RestoreReport> RestoreFrom(PositionalParallelFile& copy, const std::string& archive, const std::string& to,
+                                    const RestoreOptions& options) {
+  HAKO_ASSIGN_OR_RETURN(const auto source, RestoreSource::Open(copy, archive, options));
+  HAKO_RETURN_IF_ERROR(RestoreTo<D>(copy, *source, to));
+  return source->report();
+}
+
 }  // namespace internal
 
 template <class D>
 StatusOr<RestoreReport> Restore(const std::string& copy, const std::string& archive, const std::string& to,
                                 const RestoreOptions& options) HAKO_TRY {
-  HAKO_RETURN_IF_ERROR(internal::RefuseExisting(to));
-  FileOptions reading;
-  reading.mode = OpenMode::kReadOnly;
-  reading.lock_timeout = options.lock_timeout;
-  HAKO_ASSIGN_OR_RETURN(PositionalParallelFile file, PositionalParallelFile::Open(copy, reading));
-  HAKO_ASSIGN_OR_RETURN(const auto source, internal::RestoreSource::Open(file, archive, options));
-  HAKO_RETURN_IF_ERROR(internal::RestoreTo<D>(file, *source, to));
-  return source->report();
+  HAKO_ASSIGN_OR_RETURN(PositionalParallelFile file, internal::OpenCopy(copy, to, options));
+  return internal::RestoreFrom<D>(file, archive, to, options);
 }
 HAKO_OR_NO_MEMORY
 

@@ -36,8 +36,6 @@
 // hash/heap_salvage.h and tree/page_salvage.h say.
 #pragma once
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -196,9 +194,7 @@ StatusOr<SalvageReport> SalvageInto(const From& from, LogPlace<From> log_place, 
 
   std::uint64_t applied_index = source.applied_index();
   if (source.NeedsLog()) {
-    const auto& super = source.super();
-    const log::NamedLog named{super.log_id, {super.log_lsn, super.log_sequence}, super.secret};
-    HAKO_RETURN_IF_ERROR(internal::SalvageLog(log_place, named, *db, report, &applied_index));
+    HAKO_RETURN_IF_ERROR(internal::SalvageLog(log_place, log::NamedLogOf(source.super()), *db, report, &applied_index));
   }
   if (applied_index != 0) {
     WriteBatch batch;
@@ -216,12 +212,7 @@ HAKO_OR_NO_MEMORY
 template <class D>
 StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, const FileOptions& options) HAKO_TRY {
   using To = typename internal::SalvageSource<D, PositionalParallelFile>::Target;
-  const auto refuse_existing = [&to] {
-    struct stat info;
-    const bool exists = ::lstat(to.c_str(), &info) == 0;
-    return exists ? absl::AlreadyExistsError(absl::StrCat(to, ": the file exists; a salvage creates a new one")) : absl::OkStatus();
-  };
-  HAKO_RETURN_IF_ERROR(refuse_existing());
+  HAKO_RETURN_IF_ERROR(RefuseExisting(to, "a salvage"));
   FileOptions reading;
   reading.mode = OpenMode::kReadOnly;
   reading.lock_timeout = options.lock_timeout;
@@ -234,7 +225,7 @@ StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, 
       return Status(result.status().code(), absl::StrCat(from, ": ", result.status().message()));
     HAKO_RETURN_IF_ERROR(result.status());
     report = *std::move(result);
-    return refuse_existing();  // one that was created meanwhile
+    return RefuseExisting(to, "a salvage");  // one that was created meanwhile
   });
   HAKO_RETURN_IF_ERROR(salvaged);
   return *std::move(report);

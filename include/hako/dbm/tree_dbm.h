@@ -8,8 +8,8 @@
 // Limits: keys up to kTreeKeySizeMax bytes, values below 4 GiB.
 //
 // Durability: updates are made in memory. Checkpoints write them to the file: once checkpoint_bytes
-// are dirty or log_bytes were logged, at sync_interval, at Synchronize (soft or hard) and at Close. The state after a
-// crash depends on TreeOptions::durability:
+// are dirty or log_bytes were logged, at sync_interval, at Synchronize (soft or hard) and at Close.
+// The state after a crash depends on TreeOptions::durability:
 //   kNone     exactly the last checkpoint
 //   kProcess  after the death of the process every update; after a power cut the updates up to one
 //             of them, at least those before the last checkpoint or WaitDurable

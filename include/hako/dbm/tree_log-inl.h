@@ -7,8 +7,7 @@ namespace hako {
 
 template <File FileT, Comparator Compare, PageCodec Codec>
 log::NamedLog TreeDBM<FileT, Compare, Codec>::LogInFile() const {
-  const format::TreeSuperBlock& super = space_->store().super();
-  return {super.log_id, space_->store().log_position(), super.secret};
+  return log::NamedLogOf(space_->store().super());
 }
 
 // A new file has no superblock yet that it could change.
@@ -47,12 +46,16 @@ template <File FileT, Comparator Compare, PageCodec Codec>
 Status TreeDBM<FileT, Compare, Codec>::CloseFile() {
   sync::MutexLock lock(maintenance_mutex_);
   auto& store = space_->store();
-  const bool names_log = store.super().log_id != log::DatabaseId{};
-  const auto& log = space_->log();
-  const bool is_kept = log.id() == store.super().log_id && !log::NamedLog{log.id(), log.position()}.HasEnded();
-  const Status status = space_->IsDirty()       ? SynchronizeLocked()
-                        : names_log && !is_kept ? store.SetLog(log.id(), log.id() == log::DatabaseId{} ? log::Position{} : log.position())
-                                                : store.Health();
+  const log::NamedLog before = LogInFile(), now{space_->log().id(), space_->log().position()};
+  const bool is_kept = now.id == before.id && !now.HasEnded();
+  Status status;
+  if (space_->IsDirty()) {
+    status = SynchronizeLocked();
+  } else if (!before.IsNone() && !is_kept) {
+    status = store.SetLog(now.id, now.IsNone() ? log::Position{} : now.from);
+  } else {
+    status = store.Health();
+  }
   return status.ok() ? store.CutFile() : status;
 }
 

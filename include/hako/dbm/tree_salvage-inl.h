@@ -43,7 +43,7 @@ class SalvageSource<TreeDBM<FileT, Compare, Codec>, From> {
   const format::TreeSuperBlock& super() const { return super_; }
   std::optional<std::uint64_t> num_expected() const { return super_.num_records; }
   std::uint64_t applied_index() const { return super_.applied_index; }
-  bool NeedsLog() const { return log::NamedLog{super_.log_id, {super_.log_lsn, super_.log_sequence}}.IsNeeded(); }
+  bool NeedsLog() const { return log::NamedLogOf(super_).IsNeeded(); }
 
  private:
   SalvageSource(Source file, const format::TreeSuperBlock& super) : file_(std::move(file)), super_(super) {}

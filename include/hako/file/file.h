@@ -51,6 +51,16 @@ concept MappedFile = File<F> && requires(F& f, const F& cf, std::uint64_t offset
   { f.SyncRange(offset, size) } -> std::same_as<Status>;
 };
 
+// Makes a range of a file durable: all of it where the file cannot do less.
+template <File F>
+Status SyncPart(F& file, std::uint64_t offset, std::size_t size) {
+  if constexpr (MappedFile<F>) {
+    return file.SyncRange(offset, size);
+  } else {
+    return file.Sync();
+  }
+}
+
 // Identifies a file together with its content in the kernel's page cache (file/file_identity.h).
 // Equal identities at two opens mean that the page cache has been kept since: it still holds
 // everything that a killed process stored through a map. A copied file, another boot or another

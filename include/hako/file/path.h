@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hako/base/status.h"
@@ -26,6 +27,9 @@ std::string CanonicalOf(const std::string& path);
 
 // The names in a directory, in order. An error if it cannot be read.
 StatusOr<std::vector<std::string>> NamesIn(const std::string& directory);
+
+// AlreadyExists if there is a file, or a link, at `path`; `what` creates a new one, for the message.
+Status RefuseExisting(const std::string& path, std::string_view what);
 
 // Removes the file. NotFound, with a message, if it does not exist.
 Status RemoveFile(const std::string& path);

@@ -54,7 +54,8 @@ struct SnapshotLog {
   std::array<std::byte, 16> id{};
   Le<std::uint64_t> lsn, sequence, secret;
 
-  bool IsNeeded() const { return id != decltype(id){} && (sequence & kLogEnded) == 0; }
+  bool HasEnded() const { return (sequence & kLogEnded) != 0; }
+  bool IsNeeded() const { return id != decltype(id){} && !HasEnded(); }
 };
 struct SnapshotEnd {
   Le<std::uint64_t> records;  // in all blocks

@@ -21,8 +21,8 @@ namespace hako::hash {
 class DamagedExtents {
  public:
   // ---- before the harvest: while an index is adopted ----
-  // Notes the records that entries name. It is called for each entry of the table: hence a byte, and
-  // not a bit, and a copy of what it needs, for registers. Valid until EndNoting.
+  // Notes the records that entries name. It is called for each entry of the table, so it marks a byte
+  // and not a bit, and holds copies of two members, which stay in registers. Valid until EndNoting.
   class Noter {
    public:
     void Note(std::uint64_t offset) const {

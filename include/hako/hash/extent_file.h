@@ -87,7 +87,7 @@ class ExtentFile : public LiveStateFile<FileT> {
   void PublishLiveState() { LiveStateFile<FileT>::PublishLiveState(tail()); }
 
   // The log that the superblock names.
-  log::NamedLog LogInFile() const { return {super_.log_id, {super_.log_lsn, super_.log_sequence}, super_.secret}; }
+  log::NamedLog LogInFile() const { return log::NamedLogOf(super_); }
 
   // Marks the file durably as in use, with stamps of epochs up to `last_epoch`. Call before any other
   // change. The superblock does not name the map if the live state is that of an earlier boot.
@@ -339,12 +339,7 @@ class ExtentFile : public LiveStateFile<FileT> {
   }
   // Makes the superblocks durable, but not the updates of a killed process, which may be gigabytes.
   // The state that a superblock names was synced before it was written.
-  Status SyncSlots() {
-    if constexpr (kMapped)
-      return NoteSync(file_.SyncRange(0, storage::kSlotDistance + sizeof(super_)));
-    else
-      return Sync();
-  }
+  Status SyncSlots() { return NoteSync(SyncPart(file_, 0, storage::kSlotDistance + sizeof(super_))); }
 
   Status Commit() { return StoreSuper(&ExtentFile::Sync); }
   Status StoreSuper(Status (ExtentFile::*sync)()) {

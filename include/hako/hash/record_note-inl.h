@@ -18,8 +18,8 @@ inline bool TakeNumber(std::string_view* in, std::uint64_t* number) {
 }  // namespace internal
 
 // 8-byte numbers: count, then {offset, bytes} of the free extents; then 1 if a harvest is not over,
-// or has found a damaged extent, so that the next Open starts it again, and nothing else. Otherwise 0; count, {begin, end} of the
-// free runs; then, for each list of free blocks that is not empty, {list, count} and the 4-byte
+// or has found a damaged extent, so that the next Open starts it again, and nothing else. Otherwise
+// 0; count, {begin, end} of the free runs; then, for each list of free blocks that is not empty, {list, count} and the 4-byte
 // handles. A list is a size class, or kSizeClasses + class for blocks that are free once the note
 // is durable but have another stamp.
 template <File FileT>

@@ -25,6 +25,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "hako/base/status.h"
+#include "hako/file/copy_range.h"
 #include "hako/file/file.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/path.h"
@@ -54,8 +55,11 @@ inline bool IsArchiveName(std::string_view name) {
 }
 
 // Reads the header of a segment in an archive. DataLoss if it is damaged or too short.
-template <File F>
-StatusOr<ArchivedSegment> ReadArchived(const std::string& path, const F& file) {
+template <PathFile F>
+StatusOr<ArchivedSegment> ReadArchived(const std::string& path) {
+  FileOptions reading;
+  reading.mode = OpenMode::kReadOnly;
+  HAKO_ASSIGN_OR_RETURN(const F file, F::Open(path, reading));
   format::ArchiveHeader header;
   const auto damage = [&path](const char* what) { return absl::DataLossError(absl::StrCat(path, ": ", what, " at offset 0")); };
   if (file.Size() < sizeof(header)) return damage("the file is too short for its header");
@@ -83,12 +87,9 @@ template <PathFile F = PositionalParallelFile>
 StatusOr<std::vector<ArchivedSegment>> ListArchive(const std::string& directory) {
   HAKO_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(directory));
   std::vector<ArchivedSegment> segments;
-  FileOptions options;
-  options.mode = OpenMode::kReadOnly;
   for (const std::string& name : names) {
     if (!IsArchiveName(name)) continue;
-    HAKO_ASSIGN_OR_RETURN(const F file, F::Open(absl::StrCat(directory, "/", name), options));
-    HAKO_ASSIGN_OR_RETURN(ArchivedSegment segment, ReadArchived(absl::StrCat(directory, "/", name), file));
+    HAKO_ASSIGN_OR_RETURN(ArchivedSegment segment, ReadArchived<F>(absl::StrCat(directory, "/", name)));
     if (ArchiveNameOf(segment.segment.sequence) != name)
       return absl::DataLossError(absl::StrCat(segment.path, ": the file has segment ", segment.segment.sequence, ", not that of its name"));
     segments.push_back(std::move(segment));
@@ -111,11 +112,7 @@ class LogArchive {
     HAKO_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(directory_));
     const auto last = std::find_if(names.rbegin(), names.rend(), [](const std::string& name) { return IsArchiveName(name); });
     if (last == names.rend()) return absl::OkStatus();
-    FileOptions options;
-    options.mode = OpenMode::kReadOnly;
-    const std::string path = absl::StrCat(directory_, "/", *last);
-    HAKO_ASSIGN_OR_RETURN(const ArchiveFile file, ArchiveFile::Open(path, options));
-    HAKO_ASSIGN_OR_RETURN(const ArchivedSegment segment, ReadArchived(path, file));
+    HAKO_ASSIGN_OR_RETURN(const ArchivedSegment segment, ReadArchived<ArchiveFile>(absl::StrCat(directory_, "/", *last)));
     last_ = segment.link();
     return absl::OkStatus();
   }
@@ -155,16 +152,8 @@ class LogArchive {
     const std::uint64_t bytes = header.end_lsn - segment.first;
     HAKO_RETURN_IF_ERROR(to.Resize(format::kLogSegmentHeader + bytes));
     HAKO_RETURN_IF_ERROR(to.WriteAt(0, std::as_bytes(std::span(&header, 1))));
-    std::vector<std::byte> part(std::min<std::uint64_t>(bytes, kPart));
-    for (std::uint64_t at = 0; at < bytes; at += part.size()) {
-      const auto now = std::span(part).first(std::min<std::uint64_t>(part.size(), bytes - at));
-      HAKO_RETURN_IF_ERROR(file.ReadAt(segment.PlaceOf(segment.first + at), now));
-      HAKO_RETURN_IF_ERROR(to.WriteAt(format::kLogSegmentHeader + at, now));
-    }
-    return absl::OkStatus();
+    return CopyRange(file, segment.PlaceOf(segment.first), to, format::kLogSegmentHeader, bytes);
   }
-
-  static constexpr std::size_t kPart = 256 << 10;
 
   std::string directory_;
   Link last_;

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -40,6 +41,8 @@ using Lsn = std::uint64_t;
 struct Position {
   Lsn lsn = 0;
   std::uint64_t sequence = 1;
+  // Whether a database names it as the end of its history: see format::kLogEnded.
+  bool HasEnded() const { return (sequence & format::kLogEnded) != 0; }
   friend bool operator==(const Position&, const Position&) = default;
 };
 
@@ -78,6 +81,14 @@ class LogSegments {
  public:
   LogSegments(FileT& file, const DatabaseId& database) : file_(file), database_(database) {}
 
+  // Reads the header of a segment; nullopt if it has no valid one.
+  static StatusOr<std::optional<format::LogSegmentStart>> ReadStart(const FileT& file, std::uint32_t index) {
+    format::LogSegmentStart start;
+    HAKO_RETURN_IF_ERROR(file.ReadAt(format::LogSegmentOffset(index), std::as_writable_bytes(std::span(&start, 1))));
+    const format::LogSegmentHeader& header = start.header;
+    const bool is_valid = header.magic == format::kLogMagic && header.check == CheckOf(header) && header.index == index;
+    return is_valid ? std::optional(start) : std::nullopt;
+  }
   // Reads the headers. InvalidArgument if the file is the log of another database. DataLoss if one
   // names a later segment as its predecessor: so no chain returns to itself.
   Status Load();
@@ -153,11 +164,6 @@ class LogSegments {
     free_.push_back(used_.front().index);
     used_.pop_front();
   }
-  StatusOr<format::LogSegmentStart> ReadStart(std::uint32_t index) const {
-    format::LogSegmentStart start;
-    HAKO_RETURN_IF_ERROR(file_.ReadAt(format::LogSegmentOffset(index), std::as_writable_bytes(std::span(&start, 1))));
-    return start;
-  }
   static Segment SegmentOf(const format::LogSegmentStart& start) {
     const format::LogSegmentHeader& header = start.header;
     Segment segment{.index = header.index, .sequence = header.sequence, .predecessor = header.predecessor, .first = header.first_lsn};
@@ -166,9 +172,6 @@ class LogSegments {
     segment.secret = start.history.secret;
     segment.time = start.history.time;
     return segment;
-  }
-  static bool IsValid(const format::LogSegmentHeader& header, std::uint32_t index) {
-    return header.magic == format::kLogMagic && header.check == CheckOf(header) && header.index == index;
   }
   Status Grow();
 
@@ -188,16 +191,16 @@ template <File FileT>
 Status LogSegments<FileT>::Load() {
   bool has_foreign = false;
   while (format::LogSegmentOffset(num_segments_ + 1) <= file_.Size()) {
-    HAKO_ASSIGN_OR_RETURN(const auto start, ReadStart(num_segments_));
-    const format::LogSegmentHeader& header = start.header;
-    if (IsValid(header, num_segments_)) {
+    HAKO_ASSIGN_OR_RETURN(const auto start, ReadStart(file_, num_segments_));
+    if (start) {
+      const format::LogSegmentHeader& header = start->header;
       if (header.version > format::kLogVersion)
         return absl::UnimplementedError(
             absl::StrCat("log format ", header.version.get(), " is newer than the newest this library knows, ", format::kLogVersion));
       if (header.database == database_) {
         if (header.predecessor >= header.sequence)
           return DataLossError("a segment of the log names a later one as its predecessor", format::LogSegmentOffset(num_segments_));
-        found_.push_back(SegmentOf(start));
+        found_.push_back(SegmentOf(*start));
         last_sequence_ = std::max<std::uint64_t>(last_sequence_, header.sequence);
       } else {
         has_foreign = true;

@@ -29,8 +29,7 @@ Status RecordLog<FileT>::FindUnarchived(LogArchive<FileT>& archive) {
     if (!is_whole) {
       return DataLossError(
           "the log has a damaged record that the archive needs; the database does not, and opened once without log_archive it begins "
-          "another "
-          "history; segment",
+          "another history; segment",
           kept.offset());
     }
   }

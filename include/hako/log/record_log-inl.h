@@ -305,12 +305,7 @@ Status RecordLog<FileT>::SyncSegment(Position position) {
     const auto& used = segments_.used();
     segment = *std::find_if(used.begin(), used.end() - 1, [&](const Segment& s) { return s.sequence >= position.sequence; });
   }
-  const Status status = [&] {
-    if constexpr (MappedFile<FileT>)
-      return file_.SyncRange(segment.offset(), format::kLogSegmentHeader);
-    else
-      return file_.Sync();
-  }();
+  const Status status = SyncPart(file_, segment.offset(), format::kLogSegmentHeader);
   return status.ok() ? status : Fail(status);
 }
 
@@ -320,9 +315,8 @@ StatusOr<Lsn> RecordLog<FileT>::SyncTail() {
   Lsn tail;
   {
     sync::MutexLock lock(tail_mutex_);
-    if (has_archive_) mark.time = std::max(marked_at_, CoarseWallClock());
+    if (has_archive_) mark.time = marked_at_ = std::max(marked_at_, CoarseWallClock());
     Part part = MarkPart(mark, has_archive_);
-    if (has_archive_) marked_at_ = mark.time;
     Status status = AppendParts(std::span(&part, 1));
     if (!status.ok() && !absl::IsResourceExhausted(status)) return status;
     tail = tail_.load(std::memory_order_relaxed);

@@ -57,11 +57,16 @@ struct NamedLog {
 
   bool IsNone() const { return id == DatabaseId{}; }
   // The database was closed, or is a copy: the log is in an archive, and no file of it is needed.
-  bool HasEnded() const { return (from.sequence & format::kLogEnded) != 0; }
+  bool HasEnded() const { return from.HasEnded(); }
   // Whether the file of the log has updates that the database lacks, or may have.
   bool IsNeeded() const { return !IsNone() && !HasEnded(); }
   Link link() const { return IsNone() ? Link{} : Link{id, from.sequence & ~format::kLogEnded}; }
 };
+// The log that a superblock names.
+template <class Block>
+NamedLog NamedLogOf(const Block& super) {
+  return {super.log_id, {super.log_lsn, super.log_sequence}, super.secret};
+}
 // How a database names a log that has ended with this segment.
 inline Position EndedPosition(Link last, Lsn lsn) { return {lsn, last.sequence | format::kLogEnded}; }
 
@@ -148,6 +153,11 @@ class UpdateLog {
     sync::MutexLock lock(replay_mutex_);
     replayed_ = position;
   }
+  // The same, from this position on.
+  void Name(const DatabaseId& id, Position from) {
+    set_id(id);
+    NoteReplayed(from);
+  }
   // Stores the segments of the log in this archive.
   void set_archive(std::unique_ptr<LogArchive<FileT>> archive) { archive_ = std::move(archive); }
   LogArchive<FileT>* archive() const { return archive_.get(); }
@@ -163,14 +173,13 @@ class UpdateLog {
   // REQUIRES: no checkpoint runs
   NamedLog NameForCopy(Position at) const {
     if (is_on() && archive_ == nullptr) return {};
-    if (!is_on()) return (at.sequence & format::kLogEnded) != 0 ? NamedLog{id_, at, 0} : NamedLog{};
+    if (!is_on()) return at.HasEnded() ? NamedLog{id_, at, 0} : NamedLog{};
     Link link = log_->LinkAt(at.lsn, *archive_);
     if (link.IsNone()) link = {id_, at.sequence};  // before the first update of the history
     return {link.log, EndedPosition(link, at.lsn), 0};
   }
-  // Before Close: makes the log durable; then stores all of it. Then the database is to name the end
-  // of the history, archive()->last(). REQUIRES: is_on, and no update is made any more
-  Status SyncAll() { return log_->WaitDurable(log_->tail()); }
+  // Before Close, once the log is durable: stores all of it. Then the database is to name the end of
+  // the history, archive()->last(). REQUIRES: is_on, and no update is made any more
   Status ArchiveAll() { return log_->Archive(*archive_, Log::kAll); }
 
   // Logs updates from now on. `limit`: bytes of log between two checkpoints.
@@ -192,7 +201,7 @@ class UpdateLog {
   Position BeginCheckpoint() {
     if (failure_.IsOk()) refusal_.Assign(absl::OkStatus());
     ahead_before_position_.store(ahead_bytes_.load(std::memory_order_relaxed), std::memory_order_relaxed);
-    return is_on() ? log_->TakePosition() : position();
+    return TakePosition();
   }
   // For a copy with all writers stopped: returns the position() of its state.
   Position TakePosition() { return is_on() ? log_->TakePosition() : position(); }

@@ -67,8 +67,8 @@ class BufferPool<FileT, Codec>::LongRead {
       Forget();
       return unsaved_->is_filled();
     }
-    // Before memory is taken for a value that cannot be there. Were it replaced meanwhile, the leaf has
-    // another version.
+    // Before memory is taken for a value that the file cannot hold. If the value was replaced
+    // meanwhile, the leaf has another version.
     if (!has_read_ && name.size > pool_->store_->file().Size()) {
       status_ = absl::DataLossError("a reference to a long value is damaged");
       return true;

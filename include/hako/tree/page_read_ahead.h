@@ -1,5 +1,5 @@
-// Loads the pages that scans and replays announce, in background threads: while one of the threads waits for
-// the device, the others install pages.
+// Loads the pages that scans and replays announce, in background threads: while one of the threads
+// waits for the device, the others install pages.
 //
 // Thread-safe.
 #pragma once

@@ -89,16 +89,16 @@ Status PageStore<FileT>::CountFree() {
 // kernel may take unwritten pages for clean. So the block is dirtied again by a change of one byte,
 // which no kill of the process can leave half done.
 //
-// What the superblock names was synced before it was written. But a file that was closed may have
-// been copied since, by a program that did not sync it: then all of it is synced, which takes long
-// only if it has to.
+// The images that the superblock names were synced before it was written. But a file that was closed
+// may have been copied since, by a program that did not sync it: then all of it is synced, which
+// takes long only if it has to.
 template <File FileT>
 Status PageStore<FileT>::MakeSuperDurable() {
   if (super_is_durable_) return absl::OkStatus();
   ++reinterpret_cast<unsigned char&>(super_.touched[0]);
   HAKO_RETURN_IF_ERROR(file_.WriteAt(super_.sequence % 2 * storage::kSlotDistance + offsetof(Super, touched),
                                      std::as_bytes(std::span(super_.touched).first(1))));
-  const bool was_in_use = super_.log_id != log::DatabaseId{};
+  const bool was_in_use = !log::NamedLogOf(super_).IsNone();
   HAKO_RETURN_IF_ERROR(was_in_use ? file_.SyncFirst(storage::kSlotDistance + sizeof(super_)) : file_.Sync());
   super_is_durable_ = true;
   return absl::OkStatus();

@@ -61,22 +61,9 @@ class TreeFile {
     }
   }
   Status Resize(std::uint64_t size) { return device_.Resize(size); }
-  Status Sync() {
-    Status status = device_.Sync();
-    if (!status.ok()) Poison(status);
-    return status;
-  }
-
-  // Makes the first bytes of the file durable, and more where the file cannot do less.
-  Status SyncFirst(std::uint64_t size) {
-    if constexpr (MappedFile<FileT>) {
-      Status status = device_.SyncRange(0, size);
-      if (!status.ok()) Poison(status);
-      return status;
-    } else {
-      return Sync();
-    }
-  }
+  Status Sync() { return NoteSync(device_.Sync()); }
+  // The same for the first bytes of the file: see SyncPart.
+  Status SyncFirst(std::uint64_t size) { return NoteSync(SyncPart(device_, 0, size)); }
 
   // OK, or FailedPrecondition after a failed write or sync. A write that finds the device full is
   // not such a failure.
@@ -95,6 +82,10 @@ class TreeFile {
   void CountWrite(std::size_t size) {
     writes_.fetch_add(1, std::memory_order_relaxed);
     written_bytes_.fetch_add(size, std::memory_order_relaxed);
+  }
+  Status NoteSync(Status status) {
+    if (!status.ok()) Poison(status);
+    return status;
   }
   Status NoteFailure(Status status) {
     if (absl::IsResourceExhausted(status))
