@@ -2,6 +2,7 @@
 // piece costs its own records only, is reported, and no record comes out with a wrong value.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
@@ -51,8 +52,14 @@ class SalvageTest : public testing::Test {
     EXPECT_TRUE(ReadWhole(from_) == image) << "the damaged file was changed";
     return salvaged;
   }
-  // Whatever was damaged: the records that come out are right, and if any are missing, the report
-  // says so.
+  // Whether a record that was taken is listed and noted as one that may have been removed or replaced
+  // (hash/heap_salvage.h).
+  static bool IsListed(const SalvageReport& report, const std::string& key) {
+    const auto is_of_key = [&](const SalvageReport::Place& place) { return place.kind == Kind::kRecord && place.key == key; };
+    return !report.notes.empty() && std::ranges::any_of(report.places, is_of_key);
+  }
+  // Whatever was damaged: the records that come out are right, or listed as doubtful, and if any are
+  // missing, the report says so.
   void CheckWhatIsThere(const Salvaged<D>& salvaged) {
     if (!salvaged.status.ok()) {
       ASSERT_TRUE(absl::IsDataLoss(salvaged.status) || absl::IsInvalidArgument(salvaged.status)) << salvaged.status;
@@ -61,8 +68,9 @@ class SalvageTest : public testing::Test {
     }
     for (const auto& [key, value] : salvaged.records) {
       const auto it = records_.find(key);
-      ASSERT_TRUE(it != records_.end()) << key << " had been removed";
-      ASSERT_TRUE(it->second == value) << key << " has a wrong value";
+      if (it == records_.end() || it->second != value)
+        ASSERT_TRUE(!kIsTree<D> && IsListed(salvaged.report, key))
+            << key << (it == records_.end() ? " had been removed" : " has a wrong value");
     }
     ASSERT_EQ(salvaged.report.num_records, salvaged.records.size());
     if (salvaged.report.num_lost && salvaged.report.notes.empty()) {
