@@ -2,13 +2,14 @@
 # it in a separate process, which writes the result of each test to gtest/ in the build folder. A layer without a test file is skipped.
 #
 # Of the library's tests a build may take a part:
-#   HAKO_TEST_PART     all; plain: the files that test/CMakeLists.txt names in plain_tests and strided_tests; checked: all but plain_tests;
-#                      quick: of the databases those that it names in quick_dbm_tests, of the other layers all
+#   HAKO_TEST_PART     all; plain: the files that test/CMakeLists.txt names in plain_tests, strided_tests and long_tests; checked: all but
+#                      plain_tests and long_tests; sanitized: all but plain_tests; quick: of the databases those that it names in
+#                      quick_dbm_tests, of the other layers all
 #   HAKO_TEST_REPEATS  whether the suites of test/*/repeats are among them, which run again what others have, on other files
 #   HAKO_TEST_TIMEOUT  seconds that a suite may take
 #   HAKO_TEST_FILTER   of the layers above file, the tests that match this filter of GoogleTest
 include(TestUnits)
-set(HAKO_TEST_PART all CACHE STRING "Tests: all, plain, checked or quick")
+set(HAKO_TEST_PART all CACHE STRING "Tests: all, plain, checked, sanitized or quick")
 set(HAKO_TEST_FILTER "*" CACHE STRING "Tests: a filter for those of the layers above file")
 set(HAKO_TEST_TIMEOUT 900 CACHE STRING "Tests: seconds that a suite may take")
 option(HAKO_TEST_REPEATS "Tests: also the suites of test/*/repeats" ON)
@@ -19,13 +20,15 @@ function(hako_add_tests layer)
   if(NOT HAKO_TEST_REPEATS)
     list(FILTER sources EXCLUDE REGEX "/repeats/")
   endif()
-  list(JOIN plain_tests "|" names)
+  list(JOIN plain_tests "|" plain_names)
+  list(JOIN strided_tests "|" strided_names)
+  list(JOIN long_tests "|" long_names)
   if(HAKO_TEST_PART STREQUAL plain)
-    list(JOIN strided_tests "|" strided)
-    string(APPEND names "|${strided}")
-    list(FILTER sources INCLUDE REGEX "/test/(${names})_test.cc$")
+    list(FILTER sources INCLUDE REGEX "/test/(${plain_names}|${strided_names}|${long_names})_test.cc$")
   elseif(HAKO_TEST_PART STREQUAL checked)
-    list(FILTER sources EXCLUDE REGEX "/test/(${names})_test.cc$")
+    list(FILTER sources EXCLUDE REGEX "/test/(${plain_names}|${long_names})_test.cc$")
+  elseif(HAKO_TEST_PART STREQUAL sanitized)
+    list(FILTER sources EXCLUDE REGEX "/test/(${plain_names})_test.cc$")
   elseif(HAKO_TEST_PART STREQUAL quick AND layer STREQUAL dbm)
     list(JOIN quick_dbm_tests "|" names)
     list(FILTER sources INCLUDE REGEX "/test/dbm/(${names})_test.cc$")

@@ -6,6 +6,9 @@ string(REGEX REPLACE "[][;]" "_" output "${output}")
 string(REPLACE "\n" ";" lines "${output}")
 file(MAKE_DIRECTORY ${RESULTS})
 
+# An image of a file that a test copies thousands of times stays in the heap, where the kernel need not clear its pages each time.
+set(tunables GLIBC_TUNABLES=glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1073741824)
+
 # Names of its tests rather than Suite.*, for the filter may take a part of a suite.
 set(text "")
 set(suite "")
@@ -16,7 +19,8 @@ macro(write_suite)
     list(JOIN tests ":" filter)
     string(APPEND text "add_test([==[${LAYER}/${suite}]==] [==[${PROGRAM}]==] [==[--gtest_filter=${filter}]==]"
       " --gtest_brief=1 [==[--gtest_output=xml:${RESULTS}/${file}.xml]==])\n"
-      "set_tests_properties([==[${LAYER}/${suite}]==] PROPERTIES LABELS ${LAYER} TIMEOUT ${TIMEOUT} COST ${cost})\n")
+      "set_tests_properties([==[${LAYER}/${suite}]==] PROPERTIES LABELS ${LAYER} TIMEOUT ${TIMEOUT} COST ${cost}"
+      " ENVIRONMENT ${tunables})\n")
   endif()
   set(tests "")
 endmacro()

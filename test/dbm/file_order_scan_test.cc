@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -20,6 +19,7 @@
 #include "hako/file/positional_parallel_file.h"
 #include "support/checked_value.h"
 #include "support/direct_file.h"
+#include "support/file_system.h"
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
@@ -290,11 +290,7 @@ TYPED_TEST(FileOrderScanTest, ReadOnlyOpenAfterCrashShowsLastSyncedState) {
 TYPED_TEST(FileOrderScanTest, ReportsDamageAndShowsAllOtherRecords) {
   this->SetAll();
   ASSERT_THAT(this->db_->Close(), IsOk());
-  std::string bytes;
-  {
-    std::ifstream in(this->path_, std::ios::binary);
-    bytes.assign(std::istreambuf_iterator<char>(in), {});
-  }
+  std::string bytes = ReadWhole(this->path_);
   const std::string key = NumberedKey(kKeys / 2);
   const std::size_t value = bytes.find(key + CheckedValue(key, kValueSize + 100, 1).substr(0, 50)) + key.size();
   ASSERT_NE(value, key.size() - 1);

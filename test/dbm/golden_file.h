@@ -15,7 +15,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <sstream>
 #include <string>
@@ -28,6 +27,7 @@
 #include "gtest/gtest.h"
 #include "hako/base/hash.h"
 #include "hako/base/status.h"
+#include "support/file_system.h"
 #include "support/status_matchers.h"
 
 namespace hako {
@@ -73,9 +73,8 @@ class GoldenFiles {
  private:
   static std::filesystem::path Folder() { return std::filesystem::path(__FILE__).parent_path() / "golden"; }
   static std::string ReadFile(const std::filesystem::path& path) {
-    std::ifstream in(path, std::ios::binary);
-    EXPECT_TRUE(in || IsWriting()) << path << " is missing";
-    return std::string(std::istreambuf_iterator<char>(in), {});
+    EXPECT_TRUE(std::filesystem::exists(path) || IsWriting()) << path << " is missing";
+    return ReadWhole(path);
   }
   static void WriteFile(const std::filesystem::path& path, std::string_view bytes) {
     std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));

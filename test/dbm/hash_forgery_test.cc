@@ -176,7 +176,8 @@ class HashForgedFieldsTest : public testing::TestWithParam<Kind> {
                                   0,
                                   0,
                                   forgery.super.epoch,
-                                  0};
+                                  0,
+                                  {}};
     std::memcpy(forgery.Live().data(), &state, sizeof(state));
   }
 };

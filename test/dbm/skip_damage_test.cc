@@ -10,6 +10,7 @@
 
 #include "hako/dbm/any_dbm.h"
 #include "hako/dbm/transfer.h"
+#include "support/file_system.h"
 #include "support/status_matchers.h"
 #include "support/temp_dir.h"
 
@@ -34,7 +35,7 @@ class SkipDamageTest : public testing::TestWithParam<const char*> {
   void Damage(int i) {
     const std::string path = name_.substr(0, name_.find('?'));
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-    std::string bytes((std::istreambuf_iterator<char>(file)), {});
+    const std::string bytes = ReadWhole(path);
     const std::string value = Value(i);
     const std::size_t at = bytes.find(value);
     ASSERT_NE(at, bytes.npos);

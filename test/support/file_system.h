@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -22,7 +21,12 @@ inline struct stat StatOf(const std::string& path) {
 
 inline std::string ReadWhole(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(in), {});
+  std::string content;
+  for (std::size_t size = 0; in; content.resize(size)) {
+    content.resize(size + (1 << 20));
+    size += static_cast<std::size_t>(in.read(content.data() + size, 1 << 20).gcount());
+  }
+  return content;
 }
 
 inline void WriteWhole(const std::string& path, std::string_view content) {

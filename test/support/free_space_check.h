@@ -7,8 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +14,7 @@
 #include "hako/format/hash_file_format.h"
 #include "hako/format/record_format.h"
 #include "hako/format/size_class.h"
+#include "support/file_system.h"
 #include "support/hash_forgery.h"
 
 namespace hako {
@@ -40,8 +39,7 @@ class FreeSpaceCheck {
     return units * check.unit_;
   }
   static std::string OfFile(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    const std::string bytes = ReadWhole(path);
     const auto* const begin = reinterpret_cast<const std::byte*>(bytes.data());
     return Of(HashForgery::Image(begin, begin + bytes.size()));
   }
