@@ -10,7 +10,7 @@ foreach(name any_file file memory_file memory_map_parallel_file path positional_
   list(APPEND hako_docs_headers file/${name}.h)
 endforeach()
 file(GLOB hako_dbm_headers RELATIVE ${PROJECT_SOURCE_DIR}/include/hako CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/hako/dbm/*.h)
-list(FILTER hako_dbm_headers EXCLUDE REGEX "-inl\\.h$|/common\\.h$")
+list(FILTER hako_dbm_headers EXCLUDE REGEX "-inl\\.h$|/(common|positional_.*|redo_queue|snapshot_place)\\.h$")
 list(APPEND hako_docs_headers ${hako_dbm_headers})
 
 list(TRANSFORM hako_docs_headers PREPEND ${PROJECT_SOURCE_DIR}/include/hako/)

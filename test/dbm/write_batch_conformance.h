@@ -185,10 +185,10 @@ TYPED_TEST_P(WriteBatchConformance, MatchesAModel) {
     for (std::uint64_t n = random.OneIn(10) ? random.Below(3000) : random.Below(40); n > 0; --n) {
       if (this->IsOrdered() && random.OneIn(25)) {
         const std::string from = random.OneIn(20) ? "" : key();
-        std::optional<std::string> to = NumberedKey(std::strtoull(from.c_str(), nullptr, 10) + random.SkewedSize(11));
-        if (random.OneIn(30)) to.reset();
-        batch.RemoveRange(from, to ? std::optional<std::string_view>(*to) : std::nullopt);
-        if (!to || from < *to) after.erase(after.lower_bound(from), to ? after.lower_bound(*to) : after.end());
+        const std::string to = NumberedKey(std::strtoull(from.c_str(), nullptr, 10) + random.SkewedSize(11));
+        const bool is_bounded = !random.OneIn(30);
+        batch.RemoveRange(from, is_bounded ? std::optional<std::string_view>(to) : std::nullopt);
+        if (!is_bounded || from < to) after.erase(after.lower_bound(from), is_bounded ? after.lower_bound(to) : after.end());
       } else if (random.OneIn(10)) {
         const std::string of = key();
         const auto it = model.find(of);

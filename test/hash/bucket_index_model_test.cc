@@ -211,13 +211,13 @@ TYPED_TEST(BucketIndexModelTest, AgreesWithAMapWhereMemoryIsRefused) {
 // itself.
 TYPED_TEST(BucketIndexModelTest, RecoversFromAKillAtAnyCallOfTheSpace) {
   using ThisTable = typename TestFixture::Table;
-  using Model = typename TestFixture::Model;
+  using ThisModel = typename TestFixture::Model;
   this->num_keys = 60;
   int redone = 0;
   for (const std::uint64_t mask : {std::uint64_t{0xffff0000000000ff}, std::uint64_t{0x10001}}) {
     auto table = std::make_unique<ThisTable>(4096);
     table->space.hash_mask = mask;
-    Model model;
+    ThisModel model;
     int before_op = 0, after_op = 0;
     for (int i = 0; i < 1200 / kSlowdown && !this->HasFailure(); ++i) {
       SCOPED_TRACE(i);
@@ -228,7 +228,7 @@ TYPED_TEST(BucketIndexModelTest, RecoversFromAKillAtAnyCallOfTheSpace) {
         if (changes++ == kill_at) killed = table->space.content();
       };
       if (i % 20 == 19) table->PretendMore(8 * table->index.num_lines());
-      const Model before = model;
+      const ThisModel before = model;
       this->RefuseSoon(*table);
       this->Operate(*table, model);
       table->space.on_change = nullptr;
@@ -240,9 +240,9 @@ TYPED_TEST(BucketIndexModelTest, RecoversFromAKillAtAnyCallOfTheSpace) {
       table = std::make_unique<ThisTable>(std::move(*killed), mask, [&](const auto& content) {
         if (until_killed-- == 0) killed_again = content;
       });
-      const Model found = table->All();
+      const ThisModel found = table->All();
       if (hash::IntentSpace<TypeParam>) ASSERT_TRUE(found == before || found == model);
-      for (const Model* const state : {&before, static_cast<const Model*>(&model), &found}) {
+      for (const ThisModel* const state : {&before, static_cast<const ThisModel*>(&model), &found}) {
         for (const auto& [key, value] : *state) {
           const auto in = [&key = key](const auto& map) {
             const auto it = map.find(key);

@@ -57,6 +57,7 @@ class LogOperations : public FileOperations<D, FileT, Options> {
   using Files = FileOperations<D, FileT, Options>;
 
  public:
+  // The type of the file of the log.
   using LogFile = log::LogFileOf<FileT>;
 
   // Opens the file at `path`, and its log beside it; then as D::Open of a file. Errors name the path.

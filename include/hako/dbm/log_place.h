@@ -39,6 +39,7 @@ class UpdateSource {
   ~UpdateSource() = default;
 };
 
+// Where the log of a database is: a file, a path, nowhere, or an UpdateSource in its place.
 template <File LogFile>
 class LogPlace {
  public:
@@ -54,7 +55,9 @@ class LogPlace {
   // The log of the database is not needed: `source`, which must outlive Open, has the later updates.
   explicit LogPlace(UpdateSource& source) : source_(&source) {}
 
+  // The updates in place of a log; nullptr = none.
   UpdateSource* source() const { return source_; }
+  // Whether there is a file or a path.
   bool is_known() const { return file_.has_value() || !path_.empty(); }
 
   // Opens the log that the database needs. DataLoss if there is none.

@@ -28,23 +28,24 @@ namespace hako {
 struct LogSummary {
   // A segment of the file that belongs to this log.
   struct Part {
-    log::Segment segment;
+    log::Segment segment;    // its place and LSNs
     bool is_needed = false;  // has updates since the last checkpoint, or may have; else it is free
   };
-  std::string path;            // of the log
-  std::uint64_t bytes = 0;     // of its file
-  log::DatabaseId id{};        // of the log; zeros: the database has none
-  log::Position checkpoint;    // where the updates begin that the database lacks
-  std::vector<Part> segments;  // in the order of their sequences
-  std::uint64_t end = 0;       // the LSN behind the last update that is whole
-  std::uint64_t durable = 0;   // the log below this LSN was durable for sure
-  std::uint64_t num_updates = 0;
-  std::uint64_t num_runs = 0;  // updates that were made together are one
+  std::string path;               // of the log
+  std::uint64_t bytes = 0;        // of its file
+  log::DatabaseId id{};           // of the log; zeros: the database has none
+  log::Position checkpoint;       // where the updates begin that the database lacks
+  std::vector<Part> segments;     // in the order of their sequences
+  std::uint64_t end = 0;          // the LSN behind the last update that is whole
+  std::uint64_t durable = 0;      // the log below this LSN was durable for sure
+  std::uint64_t num_updates = 0;  // that the database lacks
+  std::uint64_t num_runs = 0;     // updates that were made together are one
   // Behind the end is a part of an update that was never durable: the process or the machine died
   // while it was written.
   bool is_torn = false;
   Status damage;  // DataLoss if updates are missing or damaged that were durable
 
+  // Whether the database has a log.
   bool IsNamed() const { return id != log::DatabaseId{}; }
 };
 

@@ -66,6 +66,7 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
   friend Files;
 
  public:
+  // The type of the file of the log.
   using typename Logs::LogFile;
 
   // Empties `file`, of any type, writes all records to it, and syncs it. An error leaves its content

@@ -64,7 +64,7 @@ namespace hako {
 
 // See the head of this header.
 struct RestoreOptions {
-  std::optional<std::uint64_t> until_lsn = {};
+  std::optional<std::uint64_t> until_lsn = {};   // LastLsn() after the last update to make
   std::optional<std::uint64_t> until_time = {};  // in microseconds since 1970
   // The file of the log beside a lost database, DATABASE-log, which has the updates that are not yet
   // in the archive; "" = none.
@@ -74,10 +74,10 @@ struct RestoreOptions {
 
 // The state that was restored.
 struct RestoreReport {
-  std::uint64_t copy_lsn = 0;  // the position of the copy
-  std::uint64_t lsn = 0;       // behind the last update that was made; copy_lsn if there was none
-  std::uint64_t time = 0;      // of that update, in microseconds since 1970; 0 = unknown
-  std::uint64_t num_updates = 0;
+  std::uint64_t copy_lsn = 0;     // the position of the copy
+  std::uint64_t lsn = 0;          // behind the last update that was made; copy_lsn if there was none
+  std::uint64_t time = 0;         // of that update, in microseconds since 1970; 0 = unknown
+  std::uint64_t num_updates = 0;  // that were made
 };
 
 // Restores a database of class D from these files to the new file `to`.
