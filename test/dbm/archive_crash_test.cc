@@ -3,9 +3,9 @@
 // its log, the archive and both directories lose power at the same moment, each with the bytes not
 // synced. Sometimes the archive has no space.
 //
-// The files left are restored from a copy of the first state, the archive and the log; then it is opened.
-// Both show the same state, which has every update that was durable, or after a kill every update that
-// has returned. After that the archive alone has all of the history.
+// From a copy of the first state, the archive and the log that are left a database is restored; then
+// the one that is left is opened. Both show the same state, which has every update that was durable,
+// or after a kill every update that has returned. After that the archive alone has all of the history.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

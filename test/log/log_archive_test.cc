@@ -1,4 +1,5 @@
-// The archive of a log: the segments that it stores, their order, and those that the log keeps while it cannot.
+// The archive of a log: the segments that it stores, their order, and those that the log keeps
+// while it cannot.
 #include "hako/log/log_archive.h"
 
 #include <sys/stat.h>
