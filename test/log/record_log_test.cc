@@ -138,6 +138,23 @@ TYPED_TEST(RecordLogTest, ConcurrentWritersShareSyncs) {
   EXPECT_EQ(std::count(seen.begin(), seen.end(), true), static_cast<std::ptrdiff_t>(seen.size()));
 }
 
+// Where syncs are rare.
+TEST(RecordLogFill, NewSegmentsAreFilledByBlocks) {
+  const auto count = [](ZeroFill fill) {
+    std::atomic<int> num_writes{0};
+    auto log = RecordLog<HookedFile>::Open(HookedFile(MemoryFile(), [&](Access access) { num_writes += access == Access::kWrite; }),
+                                           kDatabase, kSecret);
+    EXPECT_THAT(log, IsOk());
+    EXPECT_THAT((*log)->Begin({}, fill), IsOk());
+    const int before = num_writes;
+    EXPECT_THAT((*log)->Reserve(4 << 20), IsOk());
+    EXPECT_THAT((*log)->Close(), IsOk());
+    return num_writes - before;
+  };
+  EXPECT_GE(count(ZeroFill::kPages), (4 << 20) / 4096);
+  EXPECT_LE(count(ZeroFill::kBlocks), 2 * (8 << 20) / (64 << 10));
+}
+
 // A short run does not wait for a long one that is being appended.
 TYPED_TEST(RecordLogTest, ShortRunsAreAppendedWithinALongOne) {
   std::vector<Updates> runs;

@@ -128,6 +128,7 @@ class LogOperations : public FileOperations<D, FileT, Options> {
     sync::MutexLock lock(maintenance_mutex_);
     return self().SynchronizeLocked();
   }
+  log::ZeroFill ZeroFill() const { return this->SyncsEachUpdate() ? log::ZeroFill::kPages : log::ZeroFill::kBlocks; }
   using Archive = log::LogArchive<LogFile>;
   StatusOr<std::unique_ptr<Archive>> OpenArchive(const Options& options, const log::NamedLog& named);
   Status ContinueHistory(const log::NamedLog& named, std::unique_ptr<Log> left, std::unique_ptr<Archive> archive, std::uint64_t log_bytes);
@@ -200,7 +201,7 @@ Status LogOperations<D, FileT, Options>::Begin(std::unique_ptr<Log>& log, std::u
     if (Status status = Checkpoint(); !status.ok() && !absl::IsResourceExhausted(status)) return status;
   }
   const log::Position from = self().LogInFile().from;
-  HAKO_RETURN_IF_ERROR(log->Begin(from));
+  HAKO_RETURN_IF_ERROR(log->Begin(from, ZeroFill()));
   updates().Start(std::move(log), log_bytes, from);
   return absl::OkStatus();
 }
@@ -296,7 +297,7 @@ auto LogOperations<D, FileT, Options>::CreateLog(const log::Link* last, log::Lsn
   HAKO_ASSIGN_OR_RETURN(LogFile file, log_place_.Create());
   HAKO_ASSIGN_OR_RETURN(auto log, Log::Open(std::move(file), id, self().LogInFile().secret));
   if (last != nullptr) log->ContinueHistory(*last, lsn);
-  HAKO_RETURN_IF_ERROR(log->Begin({}));
+  HAKO_RETURN_IF_ERROR(log->Begin({}, ZeroFill()));
   updates().Name(id, log->position());
   return log;
 }

@@ -57,6 +57,10 @@ struct Link {
   friend bool operator==(const Link&, const Link&) = default;
 };
 
+// How new segments are filled with zeros: by pages, so that the sync of a short update writes one or
+// two; or by blocks, which takes a quarter of the time, where syncs are rare.
+enum class ZeroFill : std::size_t { kPages = 4096, kBlocks = 64 << 10 };
+
 struct Segment {
   std::uint32_t index = 0;
   std::uint64_t sequence = 0, predecessor = 0;
@@ -140,7 +144,9 @@ class LogSegments {
     if (file_.Size() < end) HAKO_RETURN_IF_ERROR(file_.Resize(end));
     return num_segments_++;
   }
-  static Status FillZero(FileT& file, std::uint32_t index);
+  static Status FillZero(FileT& file, std::uint32_t index, ZeroFill fill);
+  ZeroFill fill() const { return fill_; }
+  void set_fill(ZeroFill fill) { fill_ = fill; }
   void AddFree(std::uint32_t index) { free_.push_back(index); }
 
   const std::deque<Segment>& used() const { return used_; }
@@ -158,8 +164,6 @@ class LogSegments {
   std::uint64_t file_bytes() const { return format::LogSegmentOffset(num_segments_); }
 
  private:
-  static constexpr std::size_t kZeroChunk = 4096;
-
   void PopOldest() {
     free_.push_back(used_.front().index);
     used_.pop_front();
@@ -177,6 +181,7 @@ class LogSegments {
 
   FileT& file_;
   const DatabaseId database_;
+  ZeroFill fill_ = ZeroFill::kPages;
   std::uint32_t num_segments_ = 0;
   std::uint64_t last_sequence_ = 0;
   std::deque<Segment> used_;
@@ -253,20 +258,22 @@ void LogSegments<FileT>::FollowBack(std::uint64_t after, F&& is_whole) {
 }
 
 // Zeros are written, not only allocated: a sync after a write into space that was never written
-// would also write the file system's journal. By pages, as some file systems would take a longer write
-// for a reason to cache, and later write, as much at once.
+// would also write the file system's journal. Some file systems cache as much at once as a write is
+// long, and later write as much at once.
 template <File FileT>
-Status LogSegments<FileT>::FillZero(FileT& file, std::uint32_t index) {
-  static constexpr std::array<std::byte, kZeroChunk> kZeros{};
-  const std::uint64_t end = format::LogSegmentOffset(index + 1);
-  for (std::uint64_t at = format::LogSegmentOffset(index); at < end; at += kZeros.size()) HAKO_RETURN_IF_ERROR(file.WriteAt(at, kZeros));
+Status LogSegments<FileT>::FillZero(FileT& file, std::uint32_t index, ZeroFill fill) {
+  static constexpr std::array<std::byte, static_cast<std::size_t>(ZeroFill::kBlocks)> kZeros{};
+  const std::uint64_t begin = format::LogSegmentOffset(index), end = format::LogSegmentOffset(index + 1);
+  const std::size_t block = std::min<std::size_t>(static_cast<std::size_t>(fill), end - begin);
+  for (std::uint64_t at = begin; at < end; at += block) HAKO_RETURN_IF_ERROR(file.WriteAt(at, std::span(kZeros).first(block)));
+  if constexpr (requires { file.Prefault(begin, block); }) file.Prefault(begin, end - begin);
   return absl::OkStatus();
 }
 
 template <File FileT>
 Status LogSegments<FileT>::Grow() {
   HAKO_ASSIGN_OR_RETURN(const std::uint32_t index, Extend());
-  HAKO_RETURN_IF_ERROR(FillZero(file_, index));
+  HAKO_RETURN_IF_ERROR(FillZero(file_, index, fill_));
   AddFree(index);
   return absl::OkStatus();
 }

@@ -1,16 +1,19 @@
 // Definitions of log/record_log.h.
 #pragma once
 
+#include <sched.h>
+
 #include "hako/log/record_log.h"
 #include "hako/sync/atomic_bytes.h"
 
 namespace hako::log {
 
 template <File FileT>
-Status RecordLog<FileT>::Begin(Position keep) HAKO_TRY {
+Status RecordLog<FileT>::Begin(Position keep, ZeroFill fill) HAKO_TRY {
   const Lsn tail = tail_.load(std::memory_order_relaxed);
   {
     sync::MutexLock lock(tail_mutex_);
+    segments_.set_fill(fill);
     // The log is read from this one on up to its end. An empty segment of an earlier opening is
     // skipped: many openings without an update need no more space.
     std::uint64_t predecessor = segments_.first_predecessor();
@@ -147,12 +150,14 @@ HAKO_OR_NO_MEMORY
 template <File FileT>
 void RecordLog<FileT>::PrepareRoom(std::uint64_t bytes) {
   StatusOr<std::uint32_t> index = 0;
+  ZeroFill fill;
   {
     sync::MutexLock lock(tail_mutex_);
     if (tail_.load(std::memory_order_relaxed) + bytes <= segment_end_ || segments_.has_free()) return;
     index = segments_.Extend();
+    fill = segments_.fill();
   }
-  if (!index.ok() || !LogSegments<FileT>::FillZero(file_, *index).ok()) return;  // AppendParts reports it
+  if (!index.ok() || !LogSegments<FileT>::FillZero(file_, *index, fill).ok()) return;  // AppendParts reports it
   sync::MutexLock lock(tail_mutex_);
   segments_.AddFree(*index);
 }
@@ -329,26 +334,44 @@ template <File FileT>
 Status RecordLog<FileT>::WaitDurable(Lsn lsn) HAKO_TRY {
   if (durable() >= lsn) return absl::OkStatus();
   sync::MutexLock lock(sync_mutex_);
-  while (durable_.load(std::memory_order_relaxed) < lsn) {
-    HAKO_RETURN_IF_ERROR(failure_.Get());
-    if (is_syncing_) {
+  num_waiting_.fetch_add(1, std::memory_order_relaxed);
+  Status status;
+  while (status.ok() && durable_.load(std::memory_order_relaxed) < lsn) {
+    status = failure_.Get();
+    if (!status.ok()) break;
+    if (is_syncing_)
       synced_.Wait(sync_mutex_);
-      continue;
-    }
-    is_syncing_ = true;
-    StatusOr<Lsn> synced = Lsn{0};
-    {
-      sync::MutexUnlock unlocked(sync_mutex_);
-      HAKO_TRY { synced = SyncTail(); }
-      HAKO_CATCH_NO_MEMORY(synced = NoMemoryError();)
-    }
-    is_syncing_ = false;
-    synced_.NotifyAll();
-    HAKO_RETURN_IF_ERROR(synced.status());
-    durable_.store(*synced, std::memory_order_release);
+    else
+      status = SyncForAll();
   }
-  return absl::OkStatus();
+  num_waiting_.fetch_sub(1, std::memory_order_relaxed);
+  return status;
 }
 HAKO_OR_NO_MEMORY
+
+template <File FileT>
+Status RecordLog<FileT>::SyncForAll() {
+  const auto begun = CommitGroup::Clock::now();
+  const auto patience = group_.Patience(num_waiting_.load(std::memory_order_relaxed));
+  const unsigned expected = group_.expected();
+  auto at = begun;
+  StatusOr<Lsn> synced = Lsn{0};
+  is_syncing_ = true;
+  {
+    sync::MutexUnlock unlocked(sync_mutex_);
+    while (at - begun < patience && num_waiting_.load(std::memory_order_relaxed) < expected) {
+      sched_yield();
+      at = CommitGroup::Clock::now();
+    }
+    HAKO_TRY { synced = SyncTail(); }
+    HAKO_CATCH_NO_MEMORY(synced = NoMemoryError();)
+  }
+  is_syncing_ = false;
+  synced_.NotifyAll();
+  if (patience > patience.zero() && at - begun >= patience) group_.NoteAbsence();
+  group_.NoteSync(num_waiting_.load(std::memory_order_relaxed), CommitGroup::Clock::now() - at);
+  if (synced.ok()) durable_.store(*synced, std::memory_order_release);
+  return synced.status();
+}
 
 }  // namespace hako::log

@@ -8,7 +8,10 @@
 //
 // Group commit: the first thread that waits for durability syncs the file, for itself and for all
 // updates that were appended before. Threads that arrive meanwhile are served by the next sync,
-// which one of them makes. There is no timer. Before a sync a mark is appended that names the LSN
+// which one of them makes. Threads that commit again and again would so form two groups, each of
+// which waits for the other's sync. Therefore a thread first waits for those that the last sync has
+// served, for half as long as that sync took; once they stay away it waits for nobody for a while.
+// A thread alone never waits, and there is no timer. Before a sync a mark is appended that names the LSN
 // up to which all is durable, which tells damage from a torn tail (log/log_reader.h).
 //
 // With an archive (log/log_archive.h) the log keeps each segment until Archive has stored it, and
@@ -52,6 +55,7 @@
 #include "hako/base/status.h"
 #include "hako/file/file.h"
 #include "hako/format/log_format.h"
+#include "hako/log/commit_group.h"
 #include "hako/log/log_archive.h"
 #include "hako/log/log_reader.h"
 #include "hako/log/log_segments.h"
@@ -123,7 +127,7 @@ class RecordLog {
   }
   // Starts a segment behind the end that Replay found. The updates from `keep` on, which is durable,
   // are not durable elsewhere.
-  Status Begin(Position keep);
+  Status Begin(Position keep, ZeroFill fill = ZeroFill::kPages);
 
   // ---- with an archive ----
 
@@ -246,6 +250,8 @@ class RecordLog {
   }
   // Appends a mark and syncs all before it; returns the LSN that is durable then.
   StatusOr<Lsn> SyncTail();
+  // The same as the one thread that syncs, and tells the others.
+  Status SyncForAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sync_mutex_);
 
   FileT file_;
   const DatabaseId database_;
@@ -266,6 +272,8 @@ class RecordLog {
   sync::Mutex sync_mutex_;
   sync::ConditionVariable synced_;
   bool is_syncing_ ABSL_GUARDED_BY(sync_mutex_) = false;
+  std::atomic<unsigned> num_waiting_{0};  // threads in WaitDurable; changed with sync_mutex_ held
+  CommitGroup group_ ABSL_GUARDED_BY(sync_mutex_);
   std::atomic<Lsn> durable_{0};  // changed with sync_mutex_ held
   sync::StickyStatus failure_;
 };
