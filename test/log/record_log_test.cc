@@ -152,7 +152,7 @@ TEST(RecordLogFill, NewSegmentsAreFilledByBlocks) {
     return num_writes - before;
   };
   EXPECT_GE(count(ZeroFill::kPages), (4 << 20) / 4096);
-  EXPECT_LE(count(ZeroFill::kBlocks), 2 * (8 << 20) / (64 << 10));
+  EXPECT_LE(count(ZeroFill::kBlocks), 2 * (8 << 20) / (32 << 10));
 }
 
 // A short run does not wait for a long one that is being appended.

@@ -105,7 +105,7 @@ class MemoryMapParallelFile {
   void Prefetch(std::uint64_t offset, std::size_t size) const;
 
  private:
-  static constexpr std::size_t kLongWrite = 64 << 10;
+  static constexpr std::size_t kLongWrite = 32 << 10;
 
   MemoryMapParallelFile(const AddressRange& map, std::unique_ptr<PosixFile> posix, bool huge_pages)
       : base_(map.base),
