@@ -24,7 +24,7 @@ using AlignedBuffer = std::unique_ptr<std::byte[], FreeAligned>;
 // When a long buffer asks for huge pages.
 enum class HugePages {
   kIfLong,  // at once
-  kLater,   // once its owner uses more than a little of it
+  kLater,   // once its owner uses more than a little of it, or never
 };
 
 // Asks for huge pages for memory that is not used yet; a hint.

@@ -39,7 +39,12 @@ class MemoryFile {
     MemoryFile file;
     const Status status = file.Resize(bytes.size());
     HAKO_ASSERT(status.ok());
-    if (!bytes.empty()) std::memcpy(file.content_->base, bytes.data(), bytes.size());
+    if (!bytes.empty()) {
+#ifdef MADV_POPULATE_WRITE  // a hint: one call in place of a fault a page
+      (void)madvise(file.content_->base, bytes.size(), MADV_POPULATE_WRITE);
+#endif
+      std::memcpy(file.content_->base, bytes.data(), bytes.size());
+    }
     return file;
   }
 

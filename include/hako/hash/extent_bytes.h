@@ -91,7 +91,8 @@ class WindowBytes {
  public:
   static constexpr std::uint64_t kWhole = 1 << 20;
 
-  explicit WindowBytes(const ExtentFile<FileT>& file) : file_(file), buffer_(MakeAlignedBuffer(kRoom + kPiece)) {}
+  explicit WindowBytes(const ExtentFile<FileT>& file)
+      : file_(file), buffer_(MakeAlignedBuffer(kRoom + kPiece, file.file().Size() > kWhole ? HugePages::kIfLong : HugePages::kLater)) {}
   Status Enter(Extent extent) {
     extent_ = extent;
     Load(0);

@@ -125,10 +125,11 @@ class ExtentReader {
   // Extends the window's bytes up to `end`.
   Status Read(Window* window, std::uint64_t end) {
     if (end > window->room || window->room > 4 * kWindowBytes) {
-      AlignedBuffer buffer = MakeAlignedBuffer(std::max(end, 2 * kWindowBytes));
+      const std::uint64_t room = std::max(end, std::min(2 * kWindowBytes, to_ - window->offset));
+      AlignedBuffer buffer = MakeAlignedBuffer(room);
       if (window->bytes != 0) std::memcpy(buffer.get(), window->buffer.get(), window->bytes);
       window->buffer = std::move(buffer);
-      window->room = std::max(end, 2 * kWindowBytes);
+      window->room = room;
     }
     char* const out = reinterpret_cast<char*>(window->buffer.get()) + window->bytes;
     const std::uint64_t from = window->offset + window->bytes, size = end - window->bytes;

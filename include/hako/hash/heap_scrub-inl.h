@@ -10,7 +10,7 @@ Status HeapScrub<Index, Space>::Run(WriterState& writer, std::uint64_t max_bytes
   Status status = CatchNoMemory([&] {
     progress->damage.insert(progress->damage.end(), unreported_.begin(), unreported_.end());
     unreported_.clear();
-    buffer_ = MakeAlignedBuffer(kLockedMax);
+    buffer_ = MakeAlignedBuffer(kLockedMax, HugePages::kLater);
     return RunSteps(writer, max_bytes, progress);
   });
   if (!status.ok() && unreported_.empty()) unreported_ = std::move(progress->damage);

@@ -215,7 +215,7 @@ template <File OtherFile>
 Status PageStore<FileT>::Copy(const Pinned& pinned, OtherFile& out) const {
   static constexpr std::uint64_t kPart = FileSpace<FileT>::kRunUnits;
   HAKO_RETURN_IF_ERROR(out.Resize(pinned.super.end * format::kTreeUnit));
-  const AlignedBuffer bytes = MakeAlignedBuffer(kPart * format::kTreeUnit);
+  const AlignedBuffer bytes = MakeAlignedBuffer(std::min<std::uint64_t>(kPart, pinned.super.end) * format::kTreeUnit);
   for (const FreeSpaceMap::Run& run : pinned.runs) {
     for (std::uint64_t at = 0; at < run.units && run.place + at < pinned.super.end; at += kPart) {
       const std::uint64_t units = std::min({kPart, run.units - at, pinned.super.end - run.place - at});

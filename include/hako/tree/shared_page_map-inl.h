@@ -100,7 +100,7 @@ void SharedPageMap<FileT>::ReadRuns(std::span<Found> found, ScratchBuffer& buffe
 
 template <File FileT>
 Status SharedPageMap<FileT>::CheckLong(std::uint32_t id, const Entry& entry, std::size_t size) {
-  const AlignedBuffer buffer = MakeAlignedBuffer(kLongPart);
+  const AlignedBuffer buffer = MakeAlignedBuffer(std::min(kLongPart, size));
   char* const bytes = reinterpret_cast<char*>(buffer.get());
   return ReadParts(id, entry, size, [bytes](std::size_t, std::size_t part) { return std::span(bytes, part); });
 }
