@@ -43,7 +43,7 @@ class AllocationFailure : public testing::Test {
   using Records = std::map<std::string, std::string>;
   using Operation = std::function<Status(Database&)>;
   static constexpr int kRecords = 100;
-  static constexpr std::uint64_t kStride = kSlowdown > 1 ? 3 : 1;
+  static constexpr std::uint64_t kStride = kSlowdown > 1 ? 6 : 1;
   static constexpr std::uint64_t kAllocationsMax = 20'000;  // of one call; more is an endless loop
 
   void SetUp() override {

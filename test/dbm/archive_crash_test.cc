@@ -68,9 +68,11 @@ void WriteBytes(const std::string& path, const Bytes& bytes) {
   WriteWhole(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
+const FileOptions kSmall = {.grow_min = 64 << 10};  // thousands of files are made
+
 template <class D>
 StatusOr<Records> RecordsAt(const std::string& path) {
-  HAKO_ASSIGN_OR_RETURN(auto db, D::Open(path));
+  HAKO_ASSIGN_OR_RETURN(auto db, D::Open(path, {}, kSmall));
   Records found = ListByIterator(*db).records;
   HAKO_RETURN_IF_ERROR(db->Verify());
   HAKO_RETURN_IF_ERROR(db->Close());
@@ -107,7 +109,7 @@ StatusOr<Records> Recover(const Memories& left, const Bytes& copy) {
   } else {
     HAKO_RETURN_IF_ERROR(restored.status());
   }
-  HAKO_ASSIGN_OR_RETURN(auto db, D::Open(path, Kind::With(Durability::kProcess, archive)));
+  HAKO_ASSIGN_OR_RETURN(auto db, D::Open(path, Kind::With(Durability::kProcess, archive), kSmall));
   Records found = ListByIterator(*db).records;
   if (!is_refused && found != *restored)
     return absl::DataLossError("the database and the restored state differ: " + Difference(found, *restored));

@@ -33,6 +33,7 @@
 #include "hako/dbm/dbm.h"
 #include "support/checked_value.h"
 #include "support/random.h"
+#include "support/sanitizers.h"
 #include "support/status_matchers.h"
 
 namespace hako {
@@ -440,7 +441,8 @@ TYPED_TEST_P(DBMConformance, ReusesTheSpaceOfReplacedRecords) {
   std::string value(100, 'x');
   for (int i = 0; i < 1000; ++i) ASSERT_THAT(db.Set(NumberedKey(i), value), IsOk());
   const std::uint64_t before = db.GetStats().total_bytes;
-  for (int round = 0; round < 200; ++round) {
+  constexpr int kRounds = kSlowdown > 1 ? 80 : 200;
+  for (int round = 0; round < kRounds; ++round) {
     for (int i = 0; i < 1000; ++i) {
       if (round % 4 == 0) {
         ASSERT_THAT(db.Remove(NumberedKey(i)), IsOk());
@@ -448,7 +450,7 @@ TYPED_TEST_P(DBMConformance, ReusesTheSpaceOfReplacedRecords) {
       ASSERT_THAT(db.Set(NumberedKey(i), value), IsOk());
     }
   }
-  EXPECT_LE(db.GetStats().total_bytes, before + (std::uint64_t{4} << 20)) << "20 MB were written over 100 kB";
+  EXPECT_LE(db.GetStats().total_bytes, before + (std::uint64_t{4} << 20)) << kRounds / 10 << " MB were written over 100 kB";
 }
 
 TYPED_TEST_P(DBMConformance, ClearDropsEverything) {
@@ -509,7 +511,7 @@ TYPED_TEST_P(DBMConformance, SupportsManyIteratorsAtOnce) {
 
 TYPED_TEST_P(DBMConformance, IteratorContinuesWhileRecordsChange) {
   auto& db = *this->db_;
-  constexpr int kRecords = 5000;
+  constexpr int kRecords = kSlowdown > 1 ? 1500 : 5000;
   for (int i = 0; i < kRecords; ++i) ASSERT_THAT(db.Set(NumberedKey(i), CheckedValue(NumberedKey(i), 20, 1)), IsOk());
   std::set<std::string> shown;
   int grown = 0;

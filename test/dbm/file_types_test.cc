@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
 #include <string>
 
@@ -22,6 +23,9 @@ namespace {
 
 using Mapped = HashDBM<MemoryMapParallelFile>;
 
+// The file of a killed process may be held for a while (FileOptions::lock_timeout).
+const FileOptions kPatiently = {.lock_timeout = std::chrono::seconds(10)};
+
 template <class FileT>
 class FileTypesTest : public testing::Test {
  protected:
@@ -29,7 +33,7 @@ class FileTypesTest : public testing::Test {
   template <class D, class F>
   void KillAfter(F&& body, Durability durability = Durability::kProcess) {
     ChildProcess child([&](ChildProcess&) {
-      auto db = D::Open(path_, {.durability = durability});
+      auto db = D::Open(path_, {.durability = durability}, kPatiently);
       if (!db.ok()) return 1;
       body(**db);
       _exit(0);
@@ -38,7 +42,7 @@ class FileTypesTest : public testing::Test {
   }
   template <class D>
   void ExpectRecords(const Records& expected) {
-    ASSERT_OK_AND_ASSIGN(auto db, D::Open(path_));
+    ASSERT_OK_AND_ASSIGN(auto db, D::Open(path_, {}, kPatiently));
     EXPECT_EQ(ListByIterator(*db).records, expected);
     EXPECT_THAT(db->Verify(), IsOk());
     EXPECT_THAT(db->Close(), IsOk());
@@ -64,7 +68,7 @@ void SetMany(D& db, const std::string& prefix, int count) {
 TYPED_TEST(FileTypesTest, UpdatesOfAKilledProcessThatMappedTheFileAreNotDropped) {
   ASSERT_NO_FATAL_FAILURE(this->template KillAfter<Mapped>([](Mapped& db) { (void)db.Set("key", "value"); }));
   for (const OpenMode mode : {OpenMode::kReadOnly, OpenMode::kCreate}) {
-    EXPECT_THAT(HashDBM<TypeParam>::Open(this->path_, {}, {.mode = mode}),
+    EXPECT_THAT(HashDBM<TypeParam>::Open(this->path_, {}, {.mode = mode, .lock_timeout = kPatiently.lock_timeout}),
                 StatusIs(absl::StatusCode::kFailedPrecondition, testing::HasSubstr("MemoryMapParallelFile")));
   }
   ASSERT_NO_FATAL_FAILURE(this->template ExpectRecords<Mapped>({{"key", "value"}}));
@@ -78,7 +82,7 @@ TYPED_TEST(FileTypesTest, LiveStateOfAnEarlierProcessIsNotUsed) {
     (void)db.Synchronize(SyncMode::kHard);
   }));
   const std::string live = this->LiveState();
-  ASSERT_OK_AND_ASSIGN(auto db, Mapped::Open(this->path_));
+  ASSERT_OK_AND_ASSIGN(auto db, Mapped::Open(this->path_, {}, kPatiently));
   ASSERT_THAT(db->Close(), IsOk());
   Records expected;
   for (int i = 0; i < 5000; ++i) expected["key" + std::to_string(i)] = std::string(40, 'v');

@@ -4,15 +4,18 @@ cmake_minimum_required(VERSION 3.25)
 set(work ${BINARY_DIR}/concepts_test)
 file(REMOVE_RECURSE ${work})
 
-# check(<type> <expected>): `type` is accepted ("OK") or refused with a message that matches `expected`.
-function(check type expected)
-  file(WRITE ${work}/program.cc "#include \"hako/hash/bucket_index.h\"
-#include \"hako/tree/page_tree.h\"
-#include \"support/toy_page_space.h\"
+set(hash_space "#include \"hako/hash/bucket_index.h\"
 #include \"support/toy_record_space.h\"
 using namespace hako;
-struct NoCommit : ToyRecordSpace<false> { void Commit() = delete; };
-struct NoMarkDirty : ToyPageSpace<true> { void MarkDirty() = delete; };
+struct NoCommit : ToyRecordSpace<false> { void Commit() = delete; };")
+set(tree_space "#include \"hako/tree/page_tree.h\"
+#include \"support/toy_page_space.h\"
+using namespace hako;
+struct NoMarkDirty : ToyPageSpace<true> { void MarkDirty() = delete; };")
+
+# check(<space> <type> <expected>): `type` is accepted ("OK") or refused with a message that matches `expected`.
+function(check space type expected)
+  file(WRITE ${work}/program.cc "${space}
 auto Size() { return sizeof(${type}); }\n")
   execute_process(COMMAND ${CXX} -std=c++20 -fsyntax-only -I${SOURCE_DIR}/include -I${SOURCE_DIR}/test ${work}/program.cc
     OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE result)
@@ -25,8 +28,8 @@ auto Size() { return sizeof(${type}); }\n")
   endif()
 endfunction()
 
-check("hash::BucketIndex<ToyRecordSpace<false>>" OK)
-check("tree::PageTree<ToyPageSpace<true>, BytewiseComparator>" OK)
-check("hash::BucketIndex<NoCommit>" "bucket_index.h:[0-9:]+ error: static.assert")
-check("tree::PageTree<NoMarkDirty, BytewiseComparator>" "page_tree.h:[0-9:]+ error: static.assert")
+check("${hash_space}" "hash::BucketIndex<ToyRecordSpace<false>>" OK)
+check("${tree_space}" "tree::PageTree<ToyPageSpace<true>, BytewiseComparator>" OK)
+check("${hash_space}" "hash::BucketIndex<NoCommit>" "bucket_index.h:[0-9:]+ error: static.assert")
+check("${tree_space}" "tree::PageTree<NoMarkDirty, BytewiseComparator>" "page_tree.h:[0-9:]+ error: static.assert")
 file(REMOVE_RECURSE ${work})

@@ -261,7 +261,7 @@ TEST(Perf, AcceptsEveryOptionOfTkrzw) {
                                                                     {"the wicked subcommand", {"wicked"}},
                                                                     {"the index subcommand", {}}};
   const std::map<std::string, std::string> values = {
-      {"--dbm", "tiny"}, {"--file", "mmap-para"}, {"--path", dir.File("p")}, {"--copy", dir.File("copy")}};
+      {"--dbm", "tiny"}, {"--file", "mmap-para"}, {"--path", dir.File("p")}, {"--copy", dir.File("copy")}, {"--sleep", "0.001"}};
   std::vector<std::string> where = {"sequence", "parallel", "wicked"};
   int num_options = 0;
   for (const std::string& line : SplitLines(ReadWhole(dir.File("help")))) {
