@@ -16,7 +16,7 @@ class CommitGroup {
   // A sync is due, with this many threads waiting for it. Returns how long to wait for more of them.
   Clock::duration Patience(unsigned num_waiting) {
     if (num_waiting >= expected_) return Clock::duration::zero();
-    if (num_to_skip_ == 0) return took_ / 2;
+    if (num_to_skip_ == 0) return std::min<Clock::duration>(took_ / 2, kPatienceMax);
     --num_to_skip_;
     return Clock::duration::zero();
   }
@@ -32,6 +32,7 @@ class CommitGroup {
 
  private:
   static constexpr unsigned kSkipped = 16;
+  static constexpr std::chrono::milliseconds kPatienceMax{10};  // a sync may have taken seconds
 
   unsigned expected_ = 0;
   unsigned num_to_skip_ = 0;  // syncs before which no thread waits

@@ -10,9 +10,10 @@
 // updates that were appended before. Threads that arrive meanwhile are served by the next sync,
 // which one of them makes. Threads that commit again and again would so form two groups, each of
 // which waits for the other's sync. Therefore a thread first waits for those that the last sync has
-// served, for half as long as that sync took; once they stay away it waits for nobody for a while.
-// A thread alone never waits, and there is no timer. Before a sync a mark is appended that names the LSN
-// up to which all is durable, which tells damage from a torn tail (log/log_reader.h).
+// served, for half as long as that sync took and 10 ms at most; once they stay away it waits for
+// nobody for a while. A thread alone never waits, and there is no timer. Before a sync a mark is
+// appended that names the LSN up to which all is durable, which tells damage from a torn tail
+// (log/log_reader.h).
 //
 // With an archive (log/log_archive.h) the log keeps each segment until Archive has stored it, and
 // has marks with a time: one before an update that comes kMarkInterval or more after the last mark.
