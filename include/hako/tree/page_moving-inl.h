@@ -34,10 +34,9 @@ auto PageStore<FileT>::BeginMoving() -> StatusOr<Moving> {
 template <File FileT>
 StatusOr<std::uint64_t> PageStore<FileT>::MoveForward(Moving* moving, std::uint64_t max_bytes) {
   space_.PreferFront();
-  const std::uint64_t part = std::min<std::uint64_t>(kMovingPart, file_.size());
-  const AlignedBuffer buffer = MakeAlignedBuffer(part);
+  const AlignedBuffer buffer = MakeAlignedBuffer(kMovingPart, file_.size() > kMovingPart ? HugePages::kIfLong : HugePages::kLater);
   std::vector<Move> moves;
-  moves.reserve(part / format::kTreeUnit);
+  moves.reserve(kMovingPart / format::kTreeUnit);
   std::uint64_t moved = 0, bytes = 0;
   const auto move_all = [&]() -> Status {
     if (moves.empty()) return absl::OkStatus();
@@ -56,7 +55,7 @@ StatusOr<std::uint64_t> PageStore<FileT>::MoveForward(Moving* moving, std::uint6
     const FreeSpaceMap::Run run = space_.map().TakeFirst(entry.units(), entry.place(), &moving->front);
     if (run.units == 0) continue;
     const bool is_next = !moves.empty() && run.place == moves.back().to.place + moves.back().to.units;
-    if (!is_next || bytes + size > part) {
+    if (!is_next || bytes + size > kMovingPart) {
       const Status status = move_all();
       if (!status.ok()) space_.Free(run);
       HAKO_RETURN_IF_ERROR(status);

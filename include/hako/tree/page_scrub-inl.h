@@ -42,7 +42,7 @@ void PageScrub<FileT>::CheckSuperBlock(ScrubProgress* progress) {
 
 template <File FileT>
 Status PageScrub<FileT>::Check(ScrubProgress* progress) {
-  buffer_ = MakeAlignedBuffer(std::min(kRunMax, store_.file().Size()));
+  buffer_ = MakeAlignedBuffer(kRunMax, store_.file().Size() > kRunMax ? HugePages::kIfLong : HugePages::kLater);
   std::ranges::sort(chosen_, {}, [](const Piece& piece) { return piece.entry.place(); });
   for (std::size_t begin = 0, end; begin < chosen_.size(); begin = end) {
     const Piece& first = chosen_[begin];
