@@ -11,6 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "support/allocation_counter.h"
+#include "support/sanitizers.h"
 
 namespace {
 
@@ -20,6 +21,11 @@ thread_local constinit bool is_failing_thread = false;
 constinit std::atomic<std::uint64_t> allocated_bytes{0}, most_bytes{0};
 constinit std::atomic<bool> fails_in_all_threads{false}, fails_from_then_on{false}, has_failed{false};
 constinit std::atomic<std::int64_t> left_to_fail{0};  // the allocation that makes it 0 fails
+
+}  // namespace
+
+#ifndef HAKO_TSAN  // which has operators of its own, and runs no test that counts or fails allocations
+namespace {
 
 bool Fails() {
   if (!is_failing_thread && !fails_in_all_threads.load(std::memory_order_relaxed)) return false;
@@ -75,6 +81,7 @@ void* operator new[](std::size_t size, std::align_val_t alignment, const std::no
 [[gnu::noinline]] void operator delete[](void* memory, std::align_val_t) noexcept { Free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { Free(memory); }
 [[gnu::noinline]] void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { Free(memory); }
+#endif
 
 namespace hako {
 
