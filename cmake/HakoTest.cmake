@@ -6,7 +6,7 @@
 #                      plain_tests and long_tests; sanitized: all but plain_tests; quick: of the databases those that it names in
 #                      quick_dbm_tests, of the other layers all
 #   HAKO_TEST_REPEATS  whether the suites of test/*/repeats are among them, which run again what others have, on other files,
-#                      and the house tests that compile most of hako once more
+#                      and the house tests that compile much of hako once more
 #   HAKO_TEST_TIMEOUT  seconds that a suite may take
 #   HAKO_TEST_FILTER   of the layers above file, the tests that match this filter of GoogleTest
 include(TestUnits)

@@ -24,7 +24,7 @@ constinit std::atomic<std::int64_t> left_to_fail{0};  // the allocation that mak
 
 }  // namespace
 
-#ifndef HAKO_TSAN  // which has operators of its own, and runs no test that counts or fails allocations
+#ifndef HAKO_TSAN  // ThreadSanitizer replaces these operators itself; no test counts or fails allocations there
 namespace {
 
 bool Fails() {

@@ -87,7 +87,7 @@ TEST(ReclaimTest, ReplacedRecordsWaitForSynchronizeIfDisabled) {
 }
 
 TEST(ReclaimTest, StartsItsThreadOnlyWhenMuchWaits) {
-  std::thread([] {}).join();  // a sanitizer starts a thread of its own with the first one
+  std::thread([] {}).join();  // with the first thread, ThreadSanitizer starts one more
   TempDir dir;
   const std::uint64_t num_threads = NumThreads();
   ASSERT_OK_AND_ASSIGN(auto db, HashDBM<>::Open(dir.File("a.hkh"), {.reclaim_bytes = kBound}));

@@ -3,8 +3,7 @@
 #   PkgConfig        the same prefix; one compiler command each with pkg-config
 #   DebianPackage    the .deb files are made and unpacked; find_package(hako)
 #   AddSubdirectory  hako's source is part of their project; it is compiled in units, which saves time
-# The last three build one program, with a tree, which is in all of the library: what they differ in is where headers and library are
-# found.
+# The last three build one program, with a tree: they differ only in where the headers and the library are found.
 cmake_minimum_required(VERSION 3.25)
 set(work ${BINARY_DIR}/consumer/${WAY})
 file(REMOVE_RECURSE ${work})

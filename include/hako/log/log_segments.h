@@ -58,7 +58,7 @@ struct Link {
 };
 
 // How new segments are filled with zeros: by pages, so that the sync of a short update writes one or
-// two; or by blocks, which takes a quarter of the time, where syncs are rare.
+// two; or by blocks, which takes a third of the time, where syncs are rare.
 enum class ZeroFill : std::size_t { kPages = 4096, kBlocks = 32 << 10 };
 
 struct Segment {
