@@ -2,14 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "hako/file/positional_parallel_file.h"
 #include "support/temp_dir.h"
+#include "tool/perf_output.h"
 #include "tool/tool_runner.h"
 
 namespace hako {
@@ -18,75 +18,15 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::MatchesRegex;
-using testing::Not;
 using testing::SizeIs;
-
-// Twenty lines of `dots` dots each, with the count after each.
-std::vector<std::string> DotLines(int dots, int step) {
-  std::vector<std::string> lines;
-  for (int i = 1; i <= 20; ++i) {
-    char count[16];
-    std::snprintf(count, sizeof(count), "(%08d)", i * step);
-    lines.push_back(std::string(static_cast<std::size_t>(dots), '.') + " " + count);
-  }
-  return lines;
-}
-
-// Takes lines off the front of an output and matches them.
-class Output {
- public:
-  explicit Output(std::string_view text) : lines_(SplitLines(text)) {}
-  void ExpectLine(const std::string& regex) {
-    ASSERT_LT(next_, lines_.size()) << "instead of " << regex;
-    EXPECT_THAT(lines_[next_++], MatchesRegex(regex));
-  }
-  void ExpectLines(const std::vector<std::string>& expected) {
-    for (const std::string& line : expected) {
-      ASSERT_LT(next_, lines_.size());
-      EXPECT_EQ(lines_[next_++], line);
-    }
-  }
-  void ExpectEnd() { EXPECT_EQ(next_, lines_.size()) << lines_[next_]; }
-
- private:
-  std::vector<std::string> lines_;
-  std::size_t next_ = 0;
-};
-
-struct Expectation {
-  std::string impl;
-  std::string size = "8", threads = "1";
-  bool is_in_file = false, validates = false, is_direct = false;
-  std::vector<std::string> dots;
-  std::string num_iterations;
-};
-
-void ExpectPhase(Output& output, const Expectation& want, const std::string& phase, const std::string& num_records) {
-  const bool is_update = phase == "Setting" || phase == "Removing" || phase == "Doing";
-  output.ExpectLine(phase + ": impl=" + want.impl + " num_iterations=" + want.num_iterations + " value_size=" + want.size +
-                    " num_threads=" + want.threads);
-  output.ExpectLines(want.dots);
-  if (is_update) output.ExpectLine("Synchronizing: \\.\\.\\. done \\(elapsed=[0-9]+\\.[0-9]{6}\\)");
-  if (is_update && want.validates) output.ExpectLine("Validating records: \\.\\.\\. done \\(elapsed=[0-9]+\\.[0-9]{6}\\)");
-  output.ExpectLine((phase == "Doing" ? "Done" : phase + " done") + ": elapsed_time=[0-9]+\\.[0-9]{6} num_records=" + num_records +
-                    " qps=[0-9]+ mem=-?[0-9]+");
-  if (want.is_in_file) output.ExpectLine("  file_size=[0-9]+ eff_data_size=[0-9]+ efficiency=[0-9]+\\.[0-9]{2}%");
-  output.ExpectLine("  num_buckets=[0-9]+ load_factor=[0-9]+\\.[0-9]{2}");
-  if (want.is_direct) {
-    output.ExpectLine(
-        "  dev: reads=[0-9]+ writes=[0-9]+ read_bytes=[0-9]+ written_bytes=[0-9]+ second_reads=[0-9]+ "
-        "reads_per_op=[0-9]+\\.[0-9]{3} writes_per_op=[0-9]+\\.[0-9]{3}");
-  }
-  output.ExpectLine("");
-}
 
 TEST(Perf, PrintsFourPhases) {
   for (const std::string impl : {"tiny", "baby"}) {
     const ToolResult result = RunTool({"perf", "sequence", "--dbm", impl, "--iter", "10k"});
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_EQ(result.err, "");
-    Output output(result.out);
-    const Expectation want = {.impl = impl, .dots = DotLines(50, 500), .num_iterations = "10000"};
+    PerfOutput output(result.out);
+    const PerfPhase want = {.impl = impl, .dots = DotLines(50, 500), .num_iterations = "10000"};
     for (const char* phase : {"Setting", "Getting", "Iterating"}) ExpectPhase(output, want, phase, "10000");
     ExpectPhase(output, want, "Removing", "0");
     output.ExpectEnd();
@@ -132,14 +72,14 @@ TEST_P(PerfOnFile, ThreadsShareTheWork) {
   const ToolResult result = RunTool({"perf", "sequence", "--path", path, "--iter", "1000", "--threads", "3", "--size", "20", "--validate",
                                      "--random_key", "--random_value", "--get_copy", "--sync_hard", "--copy", copy});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  Output output(result.out);
-  const Expectation want = {.impl = "auto",
-                            .size = "20",
-                            .threads = "3",
-                            .is_in_file = true,
-                            .validates = true,
-                            .dots = DotLines(50, 50),
-                            .num_iterations = "1000"};
+  PerfOutput output(result.out);
+  const PerfPhase want = {.impl = "auto",
+                          .size = "20",
+                          .threads = "3",
+                          .is_in_file = true,
+                          .validates = true,
+                          .dots = DotLines(50, 50),
+                          .num_iterations = "1000"};
   // 3000 keys drawn from 3000 by a generator with a fixed seed: about 1 - 1/e of them are
   // different.
   for (const char* phase : {"Setting", "Getting", "Iterating"}) ExpectPhase(output, want, phase, "1[89][0-9]{2}");
@@ -212,8 +152,8 @@ TEST(Perf, AbsentKeyStopsAllPhases) {
   const ToolResult result = RunTool({"perf", "sequence", "--dbm", "tiny", "--get_only", "--iter_only", "--iter", "100"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.err, "Get failed: NOT_FOUND_ERROR\n");
-  Output output(result.out);
-  const Expectation want = {.impl = "tiny", .dots = {}, .num_iterations = "100"};
+  PerfOutput output(result.out);
+  const PerfPhase want = {.impl = "tiny", .dots = {}, .num_iterations = "100"};
   ExpectPhase(output, want, "Getting", "0");
   ExpectPhase(output, want, "Iterating", "0");
   output.ExpectEnd();
@@ -294,15 +234,15 @@ TEST(Perf, ParallelPrintsOnePhase) {
         RunTool({"perf", "parallel", "--dbm", impl, "--path", dir.File(impl), "--iter", "1k", "--threads", "4", "--validate", "--rebuild"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_EQ(result.err, "");
-    Output output(result.out);
+    PerfOutput output(result.out);
     // A fifth of 4,000 keys see a CompareExchange, which seldom makes a record; of the rest, 4/5
     // times 1/2 are set.
-    const Expectation want = {.impl = impl,
-                              .threads = "4",
-                              .is_in_file = impl == "hash" || impl == "tree",
-                              .validates = true,
-                              .dots = DotLines(50, 50),
-                              .num_iterations = "1000"};
+    const PerfPhase want = {.impl = impl,
+                            .threads = "4",
+                            .is_in_file = impl == "hash" || impl == "tree",
+                            .validates = true,
+                            .dots = DotLines(50, 50),
+                            .num_iterations = "1000"};
     ExpectPhase(output, want, "Doing", "1[2-5][0-9]{2}");
     output.ExpectEnd();
   }
@@ -322,14 +262,14 @@ TEST(Perf, WickedChecksEveryOperation) {
                                        "--size", "100", "--iterator", "--clear", "--sync", "--rebuild", "--validate"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_EQ(result.err, "");
-    Output output(result.out);
-    const Expectation want = {.impl = impl,
-                              .size = "100",
-                              .threads = "4",
-                              .is_in_file = impl == "hash" || impl == "tree",
-                              .validates = true,
-                              .dots = DotLines(50, 150),
-                              .num_iterations = "3000"};
+    PerfOutput output(result.out);
+    const PerfPhase want = {.impl = impl,
+                            .size = "100",
+                            .threads = "4",
+                            .is_in_file = impl == "hash" || impl == "tree",
+                            .validates = true,
+                            .dots = DotLines(50, 150),
+                            .num_iterations = "3000"};
     ExpectPhase(output, want, "Doing", "[0-9]+");
     output.ExpectEnd();
   }
@@ -373,237 +313,6 @@ TEST(Perf, UnopenableFileExitsWithThree) {
   const ToolResult result = RunTool({"perf", "sequence", "--path", dir.File("p.hkh"), "--get_only"});
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_EQ(result.out, "");
-}
-
-std::vector<std::string> Join(std::vector<std::string> args, const std::vector<std::string>& more) {
-  args.insert(args.end(), more.begin(), more.end());
-  return args;
-}
-
-// Whether the file system of `dir` accepts direct I/O in blocks of 512 bytes: an older system, or a
-// device with larger sectors, refuses it.
-Status DirectIoIn(const std::string& dir) {
-  const std::string path = dir + "/probe";
-  const Status status = PositionalParallelFile::Open(path, {.direct = true, .block_size = 512}).status();
-  std::filesystem::remove(path);
-  return status;
-}
-
-class PerfDirect : public testing::Test {
- protected:
-  void SetUp() override {
-    if (const Status status = DirectIoIn(dir_.path()); !status.ok()) GTEST_SKIP() << status;
-  }
-  // With command lines of tkrzw_dbm_perf, except for the suffix of the path and the number of
-  // iterations.
-  std::vector<std::string> Hash(const std::string& iterations) const {
-    return {"perf",         "sequence",    "--path",       dir_.File("casket.hkh"),
-            "--file",       "pos-para",    "--random_key", "--random_seed",
-            "-1",           "--iter",      iterations,     "--size",
-            "4000",         "--align_pow", "12",           "--cache_buckets",
-            "--block_size", "512",         "--direct_io",  "--padding"};
-  }
-  std::vector<std::string> Tree(const std::string& iterations) const {
-    return {"perf",          "sequence",
-            "--path",        dir_.File("casket.hkt"),
-            "--file",        "pos-para",
-            "--random_seed", "-1",
-            "--random_key",  "--size",
-            "100",           "--max_page_size",
-            "4060",          "--max_cached_pages",
-            "1000",          "--iter",
-            iterations,      "--cache_buckets",
-            "--block_size",  "1024",
-            "--direct_io",   "--padding"};
-  }
-  // The figures of the device in each phase.
-  static std::vector<nlohmann::json> Devices(const std::vector<std::string>& command) {
-    const ToolResult result = RunTool(Join(command, {"--json"}));
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    std::vector<nlohmann::json> devices;
-    for (const std::string& line : SplitLines(result.out)) devices.push_back(nlohmann::json::parse(line).at("dev"));
-    return devices;
-  }
-
-  TempDir dir_;
-};
-
-TEST_F(PerfDirect, AcceptsCommandLinesOfTkrzw) {
-  for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{{}, {"--pagecache"}, {"--threads", "2"}}) {
-    const bool two = !more.empty() && more[0] == "--threads";
-    for (const bool is_hash : {true, false}) {
-      const std::vector<std::string> command = Join(is_hash ? Hash("1000") : Tree("1000"), more);
-      const ToolResult result = RunTool(command);
-      EXPECT_EQ(result.exit_code, 0) << result.err;
-      EXPECT_THAT(result.err, HasSubstr("--cache_buckets has no effect: the directory of a positional file is always in memory"));
-      EXPECT_EQ(SplitLines(result.err).size(), is_hash ? 2u : 1u) << result.err;
-      Output output(result.out);
-      const Expectation want = {.impl = "auto",
-                                .size = is_hash ? "4000" : "100",
-                                .threads = two ? "2" : "1",
-                                .is_in_file = true,
-                                .is_direct = true,
-                                .dots = DotLines(50, 50),
-                                .num_iterations = "1000"};
-      for (const char* phase : {"Setting", "Getting", "Iterating", "Removing"}) ExpectPhase(output, want, phase, "[0-9]+");
-      output.ExpectEnd();
-      EXPECT_EQ(RunTool({"verify", command[3]}).exit_code, 0);
-    }
-  }
-}
-
-TEST_F(PerfDirect, OtherCommandsAcceptTheFlags) {
-  for (const std::string command : {"parallel", "wicked"}) {
-    for (const std::string ending : {".hkh", ".hkt"}) {
-      const ToolResult result =
-          RunTool({"perf", command, "--path", dir_.File("p" + ending), "--file", "pos-para", "--direct_io", "--block_size", "512",
-                   "--sync_io", "--pagecache", "--iter", "500", "--threads", "2", "--rebuild", "--validate"});
-      EXPECT_EQ(result.exit_code, 0) << result.err;
-      Output output(result.out);
-      const Expectation want = {.impl = "auto",
-                                .threads = "2",
-                                .is_in_file = true,
-                                .validates = true,
-                                .is_direct = true,
-                                .dots = DotLines(25, 25),
-                                .num_iterations = "500"};
-      ExpectPhase(output, want, "Doing", "[0-9]+");
-    }
-  }
-}
-
-TEST_F(PerfDirect, JsonReportsDeviceTraffic) {
-  const std::vector<nlohmann::json> devices = Devices(Join(Hash("2000"), {"--get_copy"}));
-  ASSERT_THAT(devices, SizeIs(4));
-  const nlohmann::json &setting = devices[0], &getting = devices[1];
-  // About 1 - 1/e of the keys are different, and Getting misses as many; 8 MB exceed the buffers.
-  EXPECT_GT(setting.at("written_bytes"), 4'000'000);
-  EXPECT_GT(getting.at("read_bytes"), 2'000'000);
-  EXPECT_EQ(getting.at("writes"), 0);
-  EXPECT_EQ(getting.at("writes_per_op"), 0);
-  EXPECT_DOUBLE_EQ(getting.at("reads_per_op").get<double>(), getting.at("reads").get<double>() / 2000);
-  EXPECT_LE(getting.at("second_reads"), getting.at("reads"));
-}
-
-TEST_F(PerfDirect, PagecacheEnablesTheCache) {
-  const auto read_bytes = [&](const std::vector<std::string>& more) {
-    const std::vector<std::string> command = {"perf",        "parallel",     "--path", dir_.File("p.hkh"), "--file", "pos-para",
-                                              "--direct_io", "--size",       "16000",  "--keys",           "500",    "--iter",
-                                              "3k",          "--block_size", "512"};
-    return Devices(Join(command, more)).at(0).at("read_bytes").get<int>();
-  };
-  const int without = read_bytes({});
-  EXPECT_GT(without, 8'000'000) << "half of the operations need a record, and few are in the buffers";
-  EXPECT_LT(read_bytes({"--pagecache"}), without / 4);
-  EXPECT_LT(read_bytes({"--file_cache", "48Mi"}), without / 4);
-  EXPECT_GT(read_bytes({"--pagecache", "--file_cache", "0"}), without / 2) << "the size given wins";
-}
-
-TEST_F(PerfDirect, NoSpeculationTakesSecondReads) {
-  const auto second_reads = [&](const std::vector<std::string>& more) {
-    return Devices(Join(Join(Hash("1000"), {"--set_only", "--get_only"}), more))[1].at("second_reads").get<int>();
-  };
-  const int without = second_reads({"--no_speculation"});
-  EXPECT_GT(without, 500);
-  EXPECT_LT(second_reads({"--min_read_size", "8192"}), without / 10);
-  EXPECT_LT(second_reads({}), without / 10);
-}
-
-TEST_F(PerfDirect, NoBatchingTakesMoreTransfers) {
-  const auto writes = [&](const std::vector<std::string>& more) {
-    return Devices(Join(Join(Hash("1000"), {"--set_only"}), more))[0].at("writes").get<int>();
-  };
-  EXPECT_GT(writes({"--no_batching"}), 3 * writes({}));
-}
-
-TEST_F(PerfDirect, PaddedFilesAreWholeBlocks) {
-  for (std::vector<std::string> command : {Hash("100"), Tree("100")}) {
-    *(std::find(command.begin(), command.end(), "--block_size") + 1) = "8192";
-    ASSERT_EQ(RunTool(Join(command, {"--set_only"})).exit_code, 0);
-    EXPECT_EQ(std::filesystem::file_size(command[3]) % 8192, 0u);
-    EXPECT_EQ(RunTool({"verify", command[3]}).exit_code, 0);
-  }
-}
-
-// The tool runs with direct I/O, or reports that there is none.
-TEST(Perf, ReportsAFileSystemWithoutDirectIo) {
-  for (const std::string& parent : {TempDir::DefaultParent(), std::string("/dev/shm")}) {
-    if (!std::filesystem::is_directory(parent)) continue;
-    const TempDir dir(parent);
-    const Status expected = DirectIoIn(dir.path());
-    const ToolResult result = RunTool({"perf", "sequence", "--path", dir.File("p.hkh"), "--file", "pos-para", "--direct_io", "--block_size",
-                                       "512", "--iter", "10", "--set_only"});
-    EXPECT_EQ(result.exit_code, expected.ok() ? 0 : 3) << result.err;
-    if (!expected.ok()) {
-      EXPECT_THAT(result.err, HasSubstr("direct I/O"));
-      EXPECT_EQ(result.out, "");
-    }
-  }
-}
-
-TEST(Perf, DirectIoRequiresAPositionalFile) {
-  const TempDir dir;
-  for (const std::vector<std::string>& file : std::vector<std::vector<std::string>>{{}, {"--file", "mmap-atom"}}) {
-    const ToolResult result = RunTool(Join({"perf", "sequence", "--path", dir.File("p.hkh"), "--direct_io"}, file));
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_THAT(result.err, HasSubstr("--direct_io requires --file pos-para"));
-    EXPECT_FALSE(std::filesystem::exists(dir.File("p.hkh")));
-  }
-}
-
-TEST(Perf, RefusesMistakesOfDirectIo) {
-  const TempDir dir;
-  const std::vector<std::string> command = {"perf", "sequence", "--path", dir.File("p.hkh"), "--file", "pos-para", "--direct_io"};
-  for (const std::string size : {"2", "256", "513", "6000"}) {
-    const ToolResult result = RunTool(Join(command, {"--block_size", size}));
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_THAT(result.err, HasSubstr("--block_size " + size + ": direct I/O requires a power of two from 512 to 65536"));
-  }
-  for (const std::string size : {"0", "128Ki"})
-    EXPECT_THAT(RunTool(Join(command, {"--block_size", size})).err, HasSubstr("out of range, 1 to 65536"));
-  EXPECT_EQ(RunTool(Join(command, {"--no_speculation", "--min_read_size", "64"})).exit_code, 2);
-  EXPECT_EQ(RunTool(Join(command, {"--align_pow", "17"})).exit_code, 2);
-}
-
-TEST(Perf, ReportsFileFlagsWithoutEffect) {
-  const TempDir dir;
-  const std::vector<std::string> flags = {"--sync_io",   "--min_read_size", "64",  "--block_size",  "512",    "--padding",
-                                          "--pagecache", "--file_cache",    "1Mi", "--no_batching", "--iter", "1",
-                                          "--set_only"};
-  const auto notes = [&](const std::vector<std::string>& where) {
-    const ToolResult result = RunTool(Join(Join({"perf", "sequence"}, where), flags));
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_THAT(result.out, Not(HasSubstr("dev:")));
-    return result.err;
-  };
-  const auto expect_all = [](const std::string& err, const std::vector<const char*>& names, const std::string& why) {
-    for (const char* name : names) EXPECT_THAT(err, HasSubstr("hako perf sequence: " + std::string(name) + " has no effect" + why + "\n"));
-  };
-  const std::vector<const char*> of_files = {"--sync_io", "--min_read_size"};
-  const std::vector<const char*> of_direct_io = {"--block_size", "--padding", "--pagecache", "--file_cache", "--no_batching"};
-  const std::string mapped = notes({"--path", dir.File("p.hkh")});
-  expect_all(mapped, of_files, " without --file pos-para");
-  expect_all(mapped, of_direct_io, " without --direct_io");
-  const std::string tree = notes({"--path", dir.File("p.hkt")});
-  expect_all(tree, {"--sync_io"}, " without --file pos-para");
-  expect_all(tree, {"--min_read_size"}, ": a tree stores the size of each page");
-  const std::string positional = notes({"--path", dir.File("p.hkh"), "--file", "pos-para"});
-  EXPECT_THAT(SplitLines(positional), SizeIs(of_direct_io.size()));
-  expect_all(positional, of_direct_io, " without --direct_io");
-  const std::string memory = notes({"--dbm", "tiny", "--direct_io"});
-  expect_all(memory, of_files, ": the database is in memory");
-  expect_all(memory, of_direct_io, ": the database is in memory");
-  expect_all(memory, {"--direct_io"}, ": the database is in memory");
-}
-
-TEST(Perf, AlignPowIsLimited) {
-  const TempDir dir;
-  for (const std::string& path : {dir.File("p.hkh"), dir.File("p.hkt")}) {
-    const ToolResult result = RunTool({"perf", "sequence", "--path", path, "--align_pow", "12", "--iter", "10"});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_EQ(result.err, path.ends_with(".hkh") ? "hako perf sequence: --align_pow 12: 6 is used, the maximum\n" : "");
-  }
-  EXPECT_EQ(RunTool({"perf", "sequence", "--path", dir.File("p.hkh"), "--align_pow", "6", "--iter", "10"}).err, "");
 }
 
 }  // namespace
