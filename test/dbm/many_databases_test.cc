@@ -31,7 +31,8 @@ namespace {
 constexpr std::uint64_t kRssMax = 256 << 10, kDiskMax = 128 << 10;  // of a database with one record
 
 struct Usage {
-  std::uint64_t resident = 0;  // bytes, but for the program and its libraries, which are mapped by larger and smaller pieces as it runs
+  // Bytes, without the program and its libraries: how much of those the kernel has mapped differs from run to run.
+  std::uint64_t resident = 0;
   std::uint64_t mappings = 0;
 };
 Usage UsageNow() {
@@ -43,7 +44,7 @@ Usage UsageNow() {
     std::uint64_t begin, end, kib;
     if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " ", &begin, &end) == 2) {
       ++usage.mappings;
-      counts = !absl::StrContains(line, "/lib/") && !absl::StrContains(line, program);
+      counts = !absl::StrContains(line, ".so.") && !absl::EndsWith(line, ".so") && !absl::EndsWith(line, program);
     } else if (counts && std::sscanf(line.c_str(), "Rss: %" SCNu64 " kB", &kib) == 1) {
       usage.resident += kib << 10;
     }

@@ -1,4 +1,4 @@
-// hako perf with direct I/O: its flags, what it reports of the device, and the mistakes that it refuses.
+// hako perf with direct I/O: its flags, the device accesses that it reports, and the mistakes that it refuses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What `hako perf sequence` prints, line by line.
+// Matches the lines that `hako perf` prints.
 #pragma once
 
 #include <gmock/gmock.h>
