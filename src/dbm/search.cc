@@ -5,19 +5,11 @@
 #include <regex>
 #include <utility>
 
+#include "hako/text/regular_expression.h"
 #include "hako/text/text_encoding.h"
 
 namespace hako {
 namespace {
-
-// The regular expressions of libstdc++ call themselves for every character of the text, so that a
-// long key overflows the stack, unless they are made in this way: then their time is bounded too,
-// and there are no back-references.
-#if defined(__GLIBCXX__)
-constexpr auto kSyntax = std::regex::ECMAScript | std::regex_constants::__polynomial;
-#else
-constexpr auto kSyntax = std::regex::ECMAScript;
-#endif
 
 // REQUIRES: !text.empty()
 std::string_view FirstCharacter(std::string_view text) { return text.substr(0, std::max<std::size_t>(text::Utf8Length(text), 1)); }
@@ -44,13 +36,8 @@ struct KeyMatcher::Pattern {
 
 StatusOr<KeyMatcher> KeyMatcher::Make(SearchMode mode, std::string_view pattern) {
   auto made = std::make_shared<Pattern>(Pattern{mode, std::string(pattern), {}});
-  try {
-    if (mode == SearchMode::kRegex) made->regex.assign(made->text, kSyntax);
-  } catch (const std::regex_error& error) {
-    const bool has_back_reference = error.code() == std::regex_constants::error_complexity;
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", made->text, "' ",
-                     has_back_reference ? "has a back-reference, which is not supported" : "is not a regular expression (ECMAScript)"));
+  if (mode == SearchMode::kRegex) {
+    HAKO_ASSIGN_OR_RETURN(made->regex, text::CompileRegularExpression(pattern));
   }
   return KeyMatcher(std::move(made));
 }

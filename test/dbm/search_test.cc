@@ -68,6 +68,12 @@ TEST(Search, RefusesInvalidRegularExpressions) {
   EXPECT_THAT(Search(db, SearchMode::kRegex, "(a)\\1"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("back-reference")));
 }
 
+TEST(Search, RefusesDeepRegularExpressions) {
+  ModelDBM db;
+  const std::string deep = std::string(200'000, '(') + "a" + std::string(200'000, ')');
+  EXPECT_THAT(Search(db, SearchMode::kRegex, deep), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("too many parentheses")));
+}
+
 TEST(Search, RegexOnLongKeysDoesNotOverflowTheStack) {
   ModelDBM db;
   ASSERT_THAT(db.Set(std::string(300'000, 'a') + "b", "value"), IsOk());

@@ -17,37 +17,65 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// A group whose last sync took this long and served this many threads, all of which have left.
+struct Served : CommitGroup {
+  Served(int num_threads, Clock::duration took) {
+    Enter(num_threads);
+    NoteSync(took);
+    for (int i = 0; i < num_threads; ++i) Leave();
+  }
+  using CommitGroup::Enter;
+  void Enter(int num_threads) {
+    for (int i = 0; i < num_threads; ++i) CommitGroup::Enter();
+  }
+  // How long it waits.
+  Clock::duration TimeToGather() {
+    const auto begun = Clock::now();
+    return Gather() - begun;
+  }
+};
+
 TEST(CommitGroup, AThreadAloneDoesNotWait) {
-  CommitGroup group;
-  EXPECT_EQ(group.Patience(1), milliseconds(0));
-  group.NoteSync(1, milliseconds(10));
-  EXPECT_EQ(group.Patience(1), milliseconds(0));
+  Served group(1, std::chrono::hours(1));
+  group.Enter();
+  EXPECT_EQ(group.Patience(), milliseconds(0));
+  EXPECT_LT(group.TimeToGather(), milliseconds(10));
 }
 
 TEST(CommitGroup, WaitsHalfASyncForThoseThatWereThere) {
-  CommitGroup group;
-  group.NoteSync(4, milliseconds(10));
-  EXPECT_EQ(group.expected(), 4u);
-  EXPECT_EQ(group.Patience(2), milliseconds(5));
-  EXPECT_EQ(group.Patience(4), milliseconds(0));
+  Served group(4, milliseconds(10));
+  group.Enter(2);
+  EXPECT_EQ(group.Patience(), milliseconds(5));
+  EXPECT_GE(group.TimeToGather(), milliseconds(5));
+}
+
+TEST(CommitGroup, WaitsNoLongerOnceAllHaveCome) {
+  Served group(4, milliseconds(20));
+  group.Enter(3);
+  std::thread last([&group] { group.Enter(); });
+  group.Gather();
+  last.join();
+  EXPECT_EQ(group.Patience(), milliseconds(0));
+  group.Leave();
+  EXPECT_EQ(group.Patience(), milliseconds(10)) << "none has stayed away";
 }
 
 TEST(CommitGroup, WaitsForNobodyForAWhileOnceTheyStayAway) {
-  CommitGroup group;
-  group.NoteSync(4, milliseconds(10));
-  group.NoteAbsence();
+  Served group(4, milliseconds(2));
+  group.Enter(2);
+  EXPECT_GE(group.TimeToGather(), milliseconds(1));
   int num_syncs = 0;
-  while (group.Patience(2) == milliseconds(0)) {
-    ASSERT_LT(++num_syncs, 100);
-    group.NoteSync(4, milliseconds(10));
+  for (; group.Patience() == milliseconds(0); ++num_syncs) {
+    ASSERT_LT(num_syncs, 100);
+    group.Gather();
   }
-  EXPECT_GE(num_syncs, 10);
+  EXPECT_EQ(num_syncs, 16);
 }
 
 TEST(CommitGroup, WaitsTenMillisecondsAtMost) {
-  CommitGroup group;
-  group.NoteSync(4, std::chrono::seconds(5));
-  EXPECT_EQ(group.Patience(2), milliseconds(10));
+  Served group(4, std::chrono::seconds(5));
+  group.Enter(2);
+  EXPECT_EQ(group.Patience(), milliseconds(10));
 }
 
 // The number of syncs of two threads: the first is served by a sync during which the second appends.

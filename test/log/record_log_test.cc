@@ -332,7 +332,7 @@ TYPED_TEST(RecordLogTest, PositionsAreTakenBetweenTheStepsOfRuns) {
 // acknowledged.
 TYPED_TEST(RecordLogTest, KilledWritersOfLongRunsLoseNoAcknowledgedRun) {
   constexpr std::uint64_t kThreads = CrashProgress::kMaxWriters;
-  const int lives = Kills(8);
+  const int lives = Kills(5);
   Random random(TestSeed());
   SCOPED_TRACE(TestSeed());
   const auto value_of = [](std::uint64_t thread, std::uint64_t i) {

@@ -1,8 +1,6 @@
 // Definitions of log/record_log.h.
 #pragma once
 
-#include <sched.h>
-
 #include "hako/log/record_log.h"
 #include "hako/sync/atomic_bytes.h"
 
@@ -334,7 +332,7 @@ template <File FileT>
 Status RecordLog<FileT>::WaitDurable(Lsn lsn) HAKO_TRY {
   if (durable() >= lsn) return absl::OkStatus();
   sync::MutexLock lock(sync_mutex_);
-  num_waiting_.fetch_add(1, std::memory_order_relaxed);
+  group_.Enter();
   Status status;
   while (status.ok() && durable_.load(std::memory_order_relaxed) < lsn) {
     status = failure_.Get();
@@ -344,32 +342,25 @@ Status RecordLog<FileT>::WaitDurable(Lsn lsn) HAKO_TRY {
     else
       status = SyncForAll();
   }
-  num_waiting_.fetch_sub(1, std::memory_order_relaxed);
+  group_.Leave();
   return status;
 }
 HAKO_OR_NO_MEMORY
 
 template <File FileT>
 Status RecordLog<FileT>::SyncForAll() {
-  const auto begun = CommitGroup::Clock::now();
-  const auto patience = group_.Patience(num_waiting_.load(std::memory_order_relaxed));
-  const unsigned expected = group_.expected();
-  auto at = begun;
+  CommitGroup::Clock::time_point begun;
   StatusOr<Lsn> synced = Lsn{0};
   is_syncing_ = true;
   {
     sync::MutexUnlock unlocked(sync_mutex_);
-    while (at - begun < patience && num_waiting_.load(std::memory_order_relaxed) < expected) {
-      sched_yield();
-      at = CommitGroup::Clock::now();
-    }
+    begun = group_.Gather();
     HAKO_TRY { synced = SyncTail(); }
     HAKO_CATCH_NO_MEMORY(synced = NoMemoryError();)
   }
   is_syncing_ = false;
   synced_.NotifyAll();
-  if (patience > patience.zero() && at - begun >= patience) group_.NoteAbsence();
-  group_.NoteSync(num_waiting_.load(std::memory_order_relaxed), CommitGroup::Clock::now() - at);
+  group_.NoteSync(CommitGroup::Clock::now() - begun);
   if (synced.ok()) durable_.store(*synced, std::memory_order_release);
   return synced.status();
 }

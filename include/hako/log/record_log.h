@@ -273,8 +273,7 @@ class RecordLog {
   sync::Mutex sync_mutex_;
   sync::ConditionVariable synced_;
   bool is_syncing_ ABSL_GUARDED_BY(sync_mutex_) = false;
-  std::atomic<unsigned> num_waiting_{0};  // threads in WaitDurable; changed with sync_mutex_ held
-  CommitGroup group_ ABSL_GUARDED_BY(sync_mutex_);
+  CommitGroup group_;            // of the threads in WaitDurable
   std::atomic<Lsn> durable_{0};  // changed with sync_mutex_ held
   sync::StickyStatus failure_;
 };
