@@ -55,11 +55,12 @@ function(hako_add_tests layer)
   elseif(HAKO_TEST_PRECOMPILE)
     set_property(GLOBAL PROPERTY hako_precompiled ${program})
     target_precompile_headers(${program} PRIVATE <algorithm> <array> <atomic> <filesystem> <map> <memory> <mutex> <optional> <string>
-      <thread> <vector> <gmock/gmock.h> <gtest/gtest.h> <absl/status/statusor.h> <absl/strings/str_cat.h>)
+      <thread> <vector> <gmock/gmock.h> <gtest/gtest.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <hako/dbm/baby_dbm.h>
+      <hako/dbm/hash_dbm.h> <hako/dbm/tiny_dbm.h> <hako/dbm/tree_dbm.h> <hako/file/any_file.h>)
   endif()
   set(suites ${CMAKE_CURRENT_BINARY_DIR}/${program}.cmake)
   add_custom_command(TARGET ${program} POST_BUILD BYPRODUCTS ${suites} VERBATIM COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}>
-    -D LAYER=${layer} -D "FILTER=${filter}" -D "LONG=${long_suites}" -D TIMEOUT=${HAKO_TEST_TIMEOUT} -D RESULTS=${PROJECT_BINARY_DIR}/gtest -D SUITES=${suites}
+    -D LAYER=${layer} -D "FILTER=${filter}" -D "FIRST=${first_suites}" -D TIMEOUT=${HAKO_TEST_TIMEOUT} -D RESULTS=${PROJECT_BINARY_DIR}/gtest -D SUITES=${suites}
     -P ${PROJECT_SOURCE_DIR}/cmake/ListSuites.cmake)
   set(include_file ${CMAKE_CURRENT_BINARY_DIR}/${program}_include.cmake)
   file(WRITE ${include_file} "include([==[${suites}]==] OPTIONAL RESULT_VARIABLE found)\nif(NOT found)\n  add_test(${program}_NOT_BUILT false)\nendif()\n")

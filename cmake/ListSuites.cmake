@@ -1,4 +1,4 @@
-# Writes the tests of one program for ctest, a suite each: cmake -D PROGRAM= -D LAYER= -D FILTER= -D LONG=<suites that start first>
+# Writes the tests of one program for ctest, a suite each: cmake -D PROGRAM= -D LAYER= -D FILTER= -D FIRST=<suites that start first>
 # -D TIMEOUT=<seconds of a suite> -D RESULTS=<folder> -D SUITES=<file to write>
 cmake_minimum_required(VERSION 3.25)
 execute_process(COMMAND ${PROGRAM} --gtest_list_tests "--gtest_filter=${FILTER}" OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
@@ -34,7 +34,7 @@ foreach(line IN LISTS lines)
     write_suite()
     set(suite "${next}")
     set(cost 0)
-    if("${LAYER}/${suite}" MATCHES "${LONG}")
+    if("${LAYER}/${suite}" MATCHES "${FIRST}")
       set(cost 10)
     endif()
   endif()

@@ -289,7 +289,7 @@ TYPED_TEST_SUITE(ArchiveCrashTest, Kinds);
 
 TYPED_TEST(ArchiveCrashTest, ArchiveAndLogHaveEveryDurableUpdate) {
   SCOPED_TRACE(TestSeed());
-  const std::uint64_t wanted = CrashStates(700);
+  const std::uint64_t wanted = CrashStates(400);
   std::uint64_t num_crashes = 0, num_in_archive = 0, num_full = 0;
   for (std::uint64_t number = 0; num_crashes < wanted; ++number) {
     SCOPED_TRACE(number);

@@ -128,7 +128,7 @@ void KillWriters(const HashOptions& options) {
   }
   Last last{};
   std::uint64_t num_acknowledged = 0, num_kept = 0;
-  const int rounds = Kills(60 / kSlowdown);
+  const int rounds = Kills(40 / kSlowdown);
   for (int round = 0; round < rounds; ++round) {
     SCOPED_TRACE(round);
     const std::uint64_t seed = random.Next();

@@ -34,6 +34,7 @@
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
@@ -52,8 +53,8 @@ struct HashImages {
 HashImages MakeHashImages() {
   HashImages images;
   MemoryFile device;
-  const auto open = [&] { return HashDBM<BootedMemoryFile>::Open(BootedMemoryFile(device.Share(), 1), {.seed = 7}).value(); };
-  const auto set = [&](HashDBM<BootedMemoryFile>& db, std::uint64_t number, std::size_t size, std::uint64_t salt) {
+  const auto open = [&] { return HashDBM<MappedTestFile>::Open(BootedMemoryFile(device.Share(), 1), {.seed = 7}).value(); };
+  const auto set = [&](HashDBM<MappedTestFile>& db, std::uint64_t number, std::size_t size, std::uint64_t salt) {
     const std::string key = NumberedKey(number);
     images.records[key] = CheckedValue(key, size, salt);
     images.ever.emplace(key, images.records[key]);
@@ -91,7 +92,7 @@ void CheckHashFile(FileT file, const HashImages& images, Damage damage) {
     return it != records.end() && it->second == value;
   };
   AllocationCounter::ForgetLargest();
-  auto opened = HashDBM<FileT>::Open(std::move(file));
+  auto opened = HashDBM<Erased<FileT>>::Open(std::move(file));
   if (!opened.ok()) {
     ASSERT_TRUE(IsClearRefusal(opened.status())) << opened.status();
     ASSERT_LE(AllocationCounter::largest(), std::size_t{16} << 20);
@@ -146,7 +147,7 @@ void CheckHashFile(FileT file, const HashImages& images, Damage damage) {
 
 // How the database opens a damaged image.
 struct MappedClean {
-  static constexpr std::uint64_t kOneByteIn = 1;  // of how many one is damaged
+  static constexpr std::uint64_t kOneByteIn = kSlowdown > 1 ? 2 : 1;  // of how many one is damaged
   static const Image& Of(const HashImages& images) { return images.closed; }
   static const Image& Earlier(const HashImages& images) { return images.closed_earlier; }
   static BootedMemoryFile Open(const Image& image) { return BootedMemoryFile(MemoryFile::Of(image), 1); }
@@ -159,11 +160,11 @@ struct MappedAfterPowerCut : MappedAfterKill {
   static BootedMemoryFile Open(const Image& image) { return BootedMemoryFile(MemoryFile::Of(image), 2); }
 };
 struct PositionalClean : MappedClean {  // the same bytes and checks, read positionally
-  static constexpr std::uint64_t kOneByteIn = 5;
+  static constexpr std::uint64_t kOneByteIn = kSlowdown > 1 ? 10 : 5;
   static AnyFile Open(const Image& image) { return AnyFile(MemoryFile::Of(image)); }
 };
 struct PositionalAfterPowerCut : MappedAfterKill {
-  static constexpr std::uint64_t kOneByteIn = 5;
+  static constexpr std::uint64_t kOneByteIn = kSlowdown > 1 ? 10 : 5;
   static AnyFile Open(const Image& image) { return AnyFile(MemoryFile::Of(image)); }
 };
 
@@ -280,7 +281,7 @@ class TinyCorruptionTest : public testing::Test {
 
 TEST_F(TinyCorruptionTest, SurvivesABitFlippedInEveryByte) {
   SCOPED_TRACE(TestSeed());
-  FlipBits(snapshot.image, false, MakeCheck());
+  FlipBits(snapshot.image, false, MakeCheck(), kSlowdown > 1 ? 2 : 1);
 }
 
 TEST_F(TinyCorruptionTest, DISABLED_SurvivesEveryBitFlipped) { FlipBits(snapshot.image, true, MakeCheck()); }

@@ -285,11 +285,11 @@ void KillWriters(int usual, const HashOptions& options) {
   EXPECT_GT(acknowledged, static_cast<unsigned>(rounds)) << "the children hardly worked";
   ReportKills(static_cast<std::uint64_t>(rounds));
 }
-TEST(CrashTest, KilledWritersLoseNoAcknowledgedUpdate) { KillWriters<MemoryMapParallelFile>(200, {}); }
+TEST(CrashTest, KilledWritersLoseNoAcknowledgedUpdate) { KillWriters<MemoryMapParallelFile>(80, {}); }
 TEST(CrashTest, KilledWritersOnAPositionalFileLoseNoAcknowledgedUpdate) {
-  KillWriters<PositionalParallelFile>(60, {.log_bytes = 64 << 10});
+  KillWriters<PositionalParallelFile>(25, {.log_bytes = 64 << 10});
 }
-TEST(CrashTest, KilledWritersOnADirectFileLoseNoAcknowledgedUpdate) { KillWriters<DirectFile<512>>(60, {.log_bytes = 64 << 10}); }
+TEST(CrashTest, KilledWritersOnADirectFileLoseNoAcknowledgedUpdate) { KillWriters<DirectFile<512>>(25, {.log_bytes = 64 << 10}); }
 TEST(CrashTest, KilledWritersOfDurableUpdatesLoseNoAcknowledgedUpdate) {
   KillWriters<MemoryMapParallelFile>(40, {.durability = Durability::kPower, .log_bytes = 64 << 10});
 }
@@ -308,7 +308,7 @@ void KillWriterOfAFileThatIsNotMapped() {
   const std::string path = directory.File("db");
   const HashOptions options = {.durability = Durability::kNone};
   Records records;
-  for (int round = 0; round < Kills(60); ++round) {
+  for (int round = 0; round < Kills(25); ++round) {
     SCOPED_TRACE(round);
     Victim<FileT> victim(path, options);
     ASSERT_NO_FATAL_FAILURE(victim.RunAndKill({.increments = 20, .synchronizations = 100, .clears = 1000}, 1, random));
@@ -318,7 +318,7 @@ void KillWriterOfAFileThatIsNotMapped() {
     ASSERT_TRUE(std::count(states.begin(), states.end(), found) > 0) << Difference(states.front(), found);
     records = found;
   }
-  ReportKills(static_cast<std::uint64_t>(Kills(60)));
+  ReportKills(static_cast<std::uint64_t>(Kills(25)));
 }
 TEST(CrashTest, KilledWriterOnAPositionalFileLeavesTheLastSynchronizedState) { KillWriterOfAFileThatIsNotMapped<PositionalParallelFile>(); }
 TEST(CrashTest, KilledWriterOnADirectFileLeavesTheLastSynchronizedState) { KillWriterOfAFileThatIsNotMapped<DirectFile<512>>(); }
@@ -329,7 +329,7 @@ TEST(CrashTest, CopyOfAKilledMappedFileShowsTheLastSynchronizedState) {
   TempDir directory;
   const std::string path = directory.File("db"), copy = directory.File("copy");
   Records records;
-  for (int round = 0; round < Kills(60); ++round) {
+  for (int round = 0; round < Kills(25); ++round) {
     SCOPED_TRACE(round);
     Victim<MemoryMapParallelFile> victim(path);
     ASSERT_NO_FATAL_FAILURE(victim.RunAndKill({.increments = 20, .synchronizations = 100, .clears = 1000}, 1, random));
@@ -343,7 +343,7 @@ TEST(CrashTest, CopyOfAKilledMappedFileShowsTheLastSynchronizedState) {
     records = victim.AfterKill(records, found);
     ASSERT_EQ(Difference(records, found), "none");
   }
-  ReportKills(static_cast<std::uint64_t>(Kills(60)));
+  ReportKills(static_cast<std::uint64_t>(Kills(25)));
 }
 
 // Several processes are killed in turn, with no Close or Synchronize in between except their own.
@@ -358,7 +358,7 @@ TEST(CrashTest, CopyAfterSeveralKillsShowsTheLastSynchronizedState) {
   });
   Records records;
   std::vector<Records> durable = {records};
-  for (int death = 0; death < Kills(60); ++death) {
+  for (int death = 0; death < Kills(25); ++death) {
     SCOPED_TRACE(death);
     Victim<MemoryMapParallelFile> victim(path);
     const Mix mix = {.increments = 20, .synchronizations = random.OneIn(2) ? 0u : 300u, .reopens = ~std::uint64_t{0}};
@@ -377,7 +377,7 @@ TEST(CrashTest, CopyAfterSeveralKillsShowsTheLastSynchronizedState) {
     ASSERT_NO_FATAL_FAILURE(OpenAndList<MemoryMapParallelFile>(copy, &found));
     ASSERT_TRUE(std::count(durable.begin(), durable.end(), found) > 0) << Difference(durable.front(), found);
   }
-  ReportKills(static_cast<std::uint64_t>(Kills(60)));
+  ReportKills(static_cast<std::uint64_t>(Kills(25)));
 }
 
 }  // namespace

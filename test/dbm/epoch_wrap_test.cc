@@ -23,6 +23,7 @@
 #include "support/hooked_file.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
@@ -30,7 +31,7 @@ namespace {
 template <class FileT>
 class EpochWrapTest : public testing::Test {
  protected:
-  using DB = HashDBM<FileT>;
+  using DB = HashDBM<Erased<FileT>>;
 
   StatusOr<std::unique_ptr<DB>> Open(const MemoryFile& memory, std::uint8_t boot = 1) {
     if constexpr (MappedFile<FileT>) {

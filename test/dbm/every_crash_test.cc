@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "dbm/listing.h"
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/base/hash.h"
@@ -30,7 +31,9 @@
 #include "support/crash_memory.h"
 #include "support/crash_states.h"
 #include "support/random.h"
+#include "support/refilled_file.h"
 #include "support/status_matchers.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
@@ -41,25 +44,26 @@ template <class FileT>
 struct Hash {
   using CrashFile = FileT;
   template <class F>
-  using Database = HashDBM<F>;
+  using Database = HashDBM<Erased<F>>;
   static HashOptions Options() { return {.seed = 1}; }
 };
 struct Tree {
   using CrashFile = PositionalCrashFile;
   template <class F>
-  using Database = TreeDBM<F>;
+  using Database = TreeDBM<Erased<F>>;
   static TreeOptions Options() { return {.page_size = 128, .cache_bytes = 4 << 20, .durability = Durability::kNone}; }
 };
 
 constexpr std::uint8_t kLastBoot = 255;
 
-// The file as the next process finds it on a machine that was booted again.
+// The file as the next process finds it on a machine that was booted again. Only one is open at a time.
 template <class Kind>
 auto FileOf(const Image& image) {
+  static RefilledFile file;
   if constexpr (MappedFile<typename Kind::CrashFile>) {
-    return BootedMemoryFile(MemoryFile::Of(image), kLastBoot);
+    return BootedMemoryFile(file.With(image), kLastBoot);
   } else {
-    return AnyFile(MemoryFile::Of(image));
+    return AnyFile(file.With(image));
   }
 }
 

@@ -30,11 +30,12 @@
 #include "support/checked_value.h"
 #include "support/status_matchers.h"
 #include "support/temp_dir.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
 
-using DB = HashDBM<BootedMemoryFile>;
+using DB = HashDBM<MappedTestFile>;
 
 StatusOr<std::unique_ptr<DB>> Open(const MemoryFile& memory) { return DB::Open(BootedMemoryFile(memory.Share(), 1), {.seed = 11}); }
 

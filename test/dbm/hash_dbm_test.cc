@@ -32,6 +32,7 @@
 #include "support/status_matchers.h"
 #include "support/system_call_fault.h"
 #include "support/temp_dir.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
@@ -217,8 +218,7 @@ TEST(HashDBM, RefusesToGrowBeyondItsOffsets) {
 // an absent key none.
 TEST(HashDBM, GetTakesOneRead) {
   const auto plan = std::make_shared<FaultPlan>();
-  using File = FaultFile<AnyFile>;
-  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<File>::Open(File(AnyFile(MemoryFile()), plan)));
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<TestFile>::Open(FaultFile(AnyFile(MemoryFile()), plan)));
   constexpr std::uint64_t kRecords = 2000;
   for (std::uint64_t i = 0; i < kRecords; ++i) ASSERT_THAT(db->Set(NumberedKey(i), CheckedValue(NumberedKey(i), i % 200)), IsOk());
   std::string value;

@@ -30,6 +30,7 @@
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
 #include "support/temp_dir.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
@@ -149,7 +150,7 @@ class HashForgedFieldsTest : public testing::TestWithParam<Kind> {
   void Repeat(int times, F&& forge) {
     SCOPED_TRACE(TestSeed());
     Random random(TestSeed());
-    for (int i = 0; i < times / std::min(kSlowdown, 3) && !HasFailure(); ++i) {
+    for (int i = 0; i < times / std::min(kSlowdown, 6) && !HasFailure(); ++i) {
       HashForgery forgery(ImageOf(GetParam() != Kind::kNotMapped));
       if (GetParam() == Kind::kKilled) Kill(forgery);
       SCOPED_TRACE(forge(forgery, random));
@@ -159,25 +160,22 @@ class HashForgedFieldsTest : public testing::TestWithParam<Kind> {
   static void Use(const HashForgery::Image& image, Random& random) {
     if (GetParam() == Kind::kMapped) CheckForgedFile(MemoryFile::Of(image), random);
     if (GetParam() == Kind::kNotMapped) CheckForgedFile(NotMapped(image), random);
-    if (GetParam() == Kind::kKilled) CheckForgedFile(BootedMemoryFile(MemoryFile::Of(image), 1), random);
+    if (GetParam() == Kind::kKilled) CheckForgedFile(MappedTestFile(BootedMemoryFile(MemoryFile::Of(image), 1)), random);
   }
   // The file as a killed process left it.
   static void Kill(HashForgery& forgery) {
     forgery.super.clean = 0;
     const FileIdentity identity = IdentityOfBoot(1);
-    const format::LiveState state{1,
-                                  identity.boot_id,
-                                  identity.device,
-                                  identity.inode,
-                                  forgery.super.epoch + 1,
-                                  forgery.super.tail,
-                                  forgery.super.num_lines,
-                                  forgery.super.index_extents,
-                                  0,
-                                  0,
-                                  forgery.super.epoch,
-                                  0,
-                                  {}};
+    format::LiveState state = {};
+    state.in_use = 1;
+    state.boot_id = identity.boot_id;
+    state.device = identity.device;
+    state.inode = identity.inode;
+    state.epoch = forgery.super.epoch + 1;
+    state.tail = forgery.super.tail;
+    state.num_lines = forgery.super.num_lines;
+    state.index_extents = forgery.super.index_extents;
+    state.oldest_retired_epoch = forgery.super.epoch;
     std::memcpy(forgery.Live().data(), &state, sizeof(state));
   }
 };
@@ -202,7 +200,7 @@ TEST_P(HashForgedFieldsTest, OpensUnforgedFiles) {
   if (GetParam() == Kind::kKilled) Kill(forgery);
   if (GetParam() == Kind::kMapped) check(MemoryFile::Of(forgery.Finish()));
   if (GetParam() == Kind::kNotMapped) check(NotMapped(forgery.Finish()));
-  if (GetParam() == Kind::kKilled) check(BootedMemoryFile(MemoryFile::Of(forgery.Finish()), 1));
+  if (GetParam() == Kind::kKilled) check(MappedTestFile(BootedMemoryFile(MemoryFile::Of(forgery.Finish()), 1)));
 }
 
 TEST_P(HashForgedFieldsTest, SurvivesForgedSuperblocks) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "dbm/listing.h"
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
@@ -27,6 +28,7 @@
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
@@ -53,7 +55,7 @@ HashOptions Options(Durability durability) { return {.durability = durability, .
 // Opens what a crash left, and works with it.
 template <class FileT>
 StatusOr<Records> Recover(const Memories& left, Durability durability) {
-  using Database = HashDBM<FileT>;
+  using Database = HashDBM<Erased<FileT>>;
   const HashOptions options = Options(durability);
   HAKO_ASSIGN_OR_RETURN(auto db, Database::Open(FileT(left.database), FileT(left.log), options));
   HAKO_ASSIGN_OR_RETURN(Records found, RecordsOf(*db));
@@ -71,7 +73,7 @@ StatusOr<Records> Recover(const Memories& left, Durability durability) {
 template <class FileT>
 class Machine {
   using DatabaseFile = FaultFile<FileT>;
-  using Database = HashDBM<DatabaseFile>;
+  using Database = HashDBM<Erased<FileT>>;
 
  public:
   explicit Machine(std::uint64_t seed) : random_(seed) { Observe(); }
@@ -288,7 +290,7 @@ TYPED_TEST_SUITE(HashLogCrashTest, CrashFiles);
 
 TYPED_TEST(HashLogCrashTest, LosesNothingBelowItsDurability) {
   SCOPED_TRACE(TestSeed());
-  const std::uint64_t wanted = CrashStates(3000) / kSlowdown;
+  const std::uint64_t wanted = CrashStates(1800) / kSlowdown;
   std::uint64_t num_crashes = 0;
   for (std::uint64_t number = 0; num_crashes < wanted; ++number) {
     SCOPED_TRACE(number);
@@ -302,7 +304,7 @@ TYPED_TEST(HashLogCrashTest, LosesNothingBelowItsDurability) {
 // The log was never synced, and is long, so that a synchronization follows its replay: a power cut
 // then must not find a synchronized state that names a part of the log which the device lacks.
 TEST(HashLogReplay, IsFollowedByASynchronizationThatSurvivesAPowerCut) {
-  using Database = HashDBM<PositionalCrashFile>;
+  using Database = HashDBM<TestFile>;
   SCOPED_TRACE(TestSeed());
   Random random(TestSeed());
   for (int round = 0; round < 3; ++round) {

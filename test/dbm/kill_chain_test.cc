@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "dbm/listing.h"
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
@@ -21,6 +22,7 @@
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
@@ -49,7 +51,7 @@ class KillChain {
       if (random_.OneIn(4)) CutPower(*memory);
       if (random_.OneIn(4)) deaths.emplace_back(memory->Kill(), expected_);
     };
-    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(memory), {.seed = 7}));
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<Erased<FileT>>::Open(FileT(memory), {.seed = 7}));
     const Records found = ListByIterator(*db).records;
     ASSERT_EQ(db->AppliedIndex(), AppliedIn(found));
     if constexpr (MappedFile<FileT>) {
@@ -82,7 +84,7 @@ class KillChain {
   std::uint64_t num_power_cuts() const { return num_power_cuts_; }
 
  private:
-  void Update(HashDBM<FileT>& db) {
+  void Update(HashDBM<Erased<FileT>>& db) {
     const std::string key = NumberedKey(random_.Below(6));
     expected_.before = expected_.now;
     if (random_.OneIn(10)) {
@@ -102,7 +104,7 @@ class KillChain {
   }
 
   // A batch of some keys with an applied index, which a record repeats.
-  void UpdateSeveral(HashDBM<FileT>& db) {
+  void UpdateSeveral(HashDBM<Erased<FileT>>& db) {
     std::vector<std::string> keys = {"applied"};
     for (std::uint64_t i = random_.Below(7); i > 0; --i) keys.push_back(NumberedKey(random_.Below(6)));
     std::vector<std::string> values;
@@ -136,7 +138,7 @@ class KillChain {
     auto again = std::make_shared<CrashMemory>(memory.Crash(random_), 2);
     Records synced;
     {
-      auto db = HashDBM<FileT>::Open(FileT(again), {.seed = 7});
+      auto db = HashDBM<Erased<FileT>>::Open(FileT(again), {.seed = 7});
       ASSERT_THAT(db, IsOk());
       if (random_.OneIn(2)) {
         ASSERT_THAT((*db)->Verify(), IsOk());  // synchronizes too
@@ -148,7 +150,7 @@ class KillChain {
       again = random_.OneIn(2) ? std::make_shared<CrashMemory>(again->Crash(random_), 3) : again->Kill();
     }
     if (!MappedFile<FileT> || again->boot() == 3) {
-      ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(again), {.seed = 7}));
+      ASSERT_OK_AND_ASSIGN(auto db, HashDBM<Erased<FileT>>::Open(FileT(again), {.seed = 7}));
       ASSERT_THAT(db->Verify(), IsOk());
       ASSERT_EQ(Difference(synced, ListByIterator(*db).records), "none") << "after the second crash";
       ASSERT_EQ(db->AppliedIndex(), AppliedIn(synced));

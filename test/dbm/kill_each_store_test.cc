@@ -25,12 +25,13 @@
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
 #include "support/store_tracer.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
 
 using Image = std::vector<std::byte>;
-using Db = HashDBM<BootedMemoryFile>;
+using Db = HashDBM<MappedTestFile>;
 
 constexpr std::uint8_t kBoot = 1, kNextBoot = 2;
 
@@ -204,7 +205,7 @@ class KillEachStoreTest : public testing::Test {
 
 TEST_F(KillEachStoreTest, LeavesABatchAsAWholeOrNotAtAll) {
   SCOPED_TRACE(TestSeed());
-  while (num_states_ < CrashStates(3000) / kSlowdown) {
+  while (num_states_ < CrashStates(1500) / kSlowdown) {
     SCOPED_TRACE(num_states_);
     file_ = MemoryFile();
     now_ = synced_ = {};

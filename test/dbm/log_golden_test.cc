@@ -59,7 +59,7 @@ void ExpectOutcome(const std::string& name, const TreeOptions& options) {
 }
 
 class GoldenLogTest : public testing::TestWithParam<std::uint32_t> {};
-INSTANTIATE_TEST_SUITE_P(Versions, GoldenLogTest, testing::Values(2u, 3u, format::kLogVersion));
+INSTANTIATE_TEST_SUITE_P(Versions, GoldenLogTest, testing::Values(2u, 3u, format::kLogPlainVersion));
 
 TEST_P(GoldenLogTest, ReplaysTheLogOfAKilledProcess) { ExpectOutcome("log_" + std::to_string(GetParam()), {.cache_bytes = 4 << 20}); }
 

@@ -18,11 +18,12 @@
 #include "support/crash_memory.h"
 #include "support/random.h"
 #include "support/status_matchers.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
 
-using Database = HashDBM<PositionalCrashFile>;
+using Database = HashDBM<TestFile>;
 constexpr std::uint64_t kCrashes = 20;
 
 class LongValueTest : public testing::Test {

@@ -316,7 +316,7 @@ TYPED_TEST_SUITE(MemoryLogCrashTest, Kinds);
 
 TYPED_TEST(MemoryLogCrashTest, LosesNothingBelowItsDurability) {
   SCOPED_TRACE(TestSeed());
-  const std::uint64_t wanted = CrashStates(900);
+  const std::uint64_t wanted = CrashStates(500);
   std::uint64_t num_crashes = 0, num_beside = 0;
   for (std::uint64_t number = 0; num_crashes < wanted; ++number) {
     SCOPED_TRACE(number);

@@ -144,7 +144,7 @@ TYPED_TEST_P(OrderedDBMConformance, FindsTheOnlyRecord) {
 }
 
 TYPED_TEST_P(OrderedDBMConformance, FindsTheNeighboursOfEveryKey) {
-  constexpr std::uint64_t kRecords = kSlowdown > 1 ? 1000 : 3000;
+  constexpr std::uint64_t kRecords = 3000 / kSlowdown;
   for (std::uint64_t i = 0; i < kRecords; ++i) this->Set(NumberedKey(i * 1009 % kRecords * 2), i % 60);
   this->ExpectOrder();
 }
@@ -164,7 +164,7 @@ TYPED_TEST_P(OrderedDBMConformance, OrdersRecordsSetInAnyOrder) {
 }
 
 TYPED_TEST_P(OrderedDBMConformance, OrdersKeysThatArePrefixesOfEachOther) {
-  constexpr std::size_t kStep = kSlowdown > 1 ? 3 : 1;
+  constexpr std::size_t kStep = kSlowdown;
   for (std::size_t size = 0; size <= 300; size += kStep) this->Set(std::string(size, 'a'), size % 7);
   for (std::size_t size = 0; size <= 300; size += kStep) this->Set(std::string(size, '\0'), size % 5);
   for (std::size_t size = 0; size <= 300; size += kStep) this->Set(std::string(size, '\xff'), size % 3);
@@ -214,7 +214,7 @@ TYPED_TEST_P(OrderedDBMConformance, OrdersKeysOfMaximumSize) {
 // Groups of keys with long common prefixes, which are lost when the records between two groups are
 // removed.
 TYPED_TEST_P(OrderedDBMConformance, OrdersKeysOfLongSharedPrefixes) {
-  constexpr int kKeys = kSlowdown > 1 ? 100 : 300;
+  constexpr int kKeys = 300 / kSlowdown;
   const std::size_t longest = std::min(LongestKeyOf<typename TypeParam::Database>(), std::size_t{4096}) - 10;
   for (const std::size_t shared : {std::size_t{10}, std::size_t{30}, std::size_t{100}, std::size_t{1000}, longest}) {
     SCOPED_TRACE(shared);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "dbm/listing.h"
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
@@ -26,8 +27,10 @@
 #include "support/fault_file.h"
 #include "support/random.h"
 #include "support/recording_file.h"
+#include "support/refilled_file.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
@@ -37,7 +40,7 @@ using Image = std::vector<std::byte>;
 // Recovers a database and lists it.
 template <class FileT>
 StatusOr<Records> RecoverIn(FileT file) {
-  HAKO_ASSIGN_OR_RETURN(auto db, HashDBM<FileT>::Open(std::move(file)));
+  HAKO_ASSIGN_OR_RETURN(auto db, HashDBM<Erased<FileT>>::Open(std::move(file)));
   HAKO_RETURN_IF_ERROR(db->Verify());
   Records found;
   HAKO_RETURN_IF_ERROR(db->ProcessEach([&](std::string_view key, std::string_view value) { found.emplace(key, value); }));
@@ -55,10 +58,11 @@ StatusOr<Records> RecoverIn(FileT file) {
 constexpr std::uint8_t kLastBoot = 255;
 template <class FileT>
 StatusOr<Records> Recover(const Image& image) {
+  static RefilledFile file;
   if constexpr (MappedFile<FileT>) {
-    return RecoverIn(BootedMemoryFile(MemoryFile::Of(image), kLastBoot));
+    return RecoverIn(BootedMemoryFile(file.With(image), kLastBoot));
   } else {
-    return RecoverIn(AnyFile(MemoryFile::Of(image)));
+    return RecoverIn(AnyFile(file.With(image)));
   }
 }
 
@@ -81,7 +85,7 @@ class CrashRun {
   // Opens, carries out `count` operations and drops the database without closing it.
   void Run(int count) {
     event_odds_ = kUsualOdds;
-    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(memory_), {.seed = random_.Next(), .durability = durability_}));
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<Erased<FileT>>::Open(FileT(memory_), {.seed = random_.Next(), .durability = durability_}));
     for (int i = 0; i < count && !testing::Test::HasFatalFailure(); ++i) {
       ASSERT_THAT(Update(*db, static_cast<std::uint64_t>(i)), IsOk());
       before_ = now_;
@@ -119,7 +123,7 @@ class CrashRun {
   static constexpr std::uint64_t kUsualOdds = MappedFile<FileT> ? 2 : 30;
   static constexpr std::uint64_t kSyncOdds = MappedFile<FileT> ? 2 : 10;
 
-  Status Update(HashDBM<FileT>& db, std::uint64_t salt) {
+  Status Update(HashDBM<Erased<FileT>>& db, std::uint64_t salt) {
     const std::string key = NumberedKey(random_.Below(60));
     const auto may_be_durable = [this] {
       if (durability_ == Durability::kPower) allowed_.push_back(now_);
@@ -142,7 +146,7 @@ class CrashRun {
   }
 
   template <class F>
-  Status UpdateSeveral(HashDBM<FileT>& db, std::uint64_t salt, F&& may_be_durable) {
+  Status UpdateSeveral(HashDBM<Erased<FileT>>& db, std::uint64_t salt, F&& may_be_durable) {
     std::vector<std::string> keys(random_.OneIn(10) ? 40 : random_.Between(2, 5));
     for (std::string& key : keys) key = NumberedKey(random_.Below(60));
     std::vector<std::string> values;
@@ -172,7 +176,8 @@ class CrashRun {
         << "the oldest state allowed differs: " << Difference(allowed_.front(), *found);
     if (random_.OneIn(6)) CheckCrashInRecovery(image, *found);
     if constexpr (MappedFile<FileT>) {  // had only the process died, everything would be there
-      const auto after_kill = RecoverIn(BootedMemoryFile(MemoryFile::Of(memory_->Live()), memory_->boot()));
+      static RefilledFile file;
+      const auto after_kill = RecoverIn(BootedMemoryFile(file.With(memory_->Live()), memory_->boot()));
       ASSERT_THAT(after_kill, IsOk());
       ASSERT_TRUE(*after_kill == now_ || *after_kill == before_) << "after a process kill: " << Difference(now_, *after_kill);
     }
@@ -185,7 +190,7 @@ class CrashRun {
     memory->on_event = [&] {
       if (images.size() < 8) images.push_back(memory->Crash(random_));
     };
-    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(memory)));
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<Erased<FileT>>::Open(FileT(memory)));
     images.push_back(memory->Crash(random_));
     memory->on_event = [] {};
     db.reset();
@@ -237,15 +242,15 @@ void RunLives(std::uint64_t seed, std::uint64_t usual, Durability durability = D
   ReportCrashStates(num_crashes);
 }
 
-TYPED_TEST(PowerCutTest, RecoversTheLastSynchronizedStateExactly) { RunLives<TypeParam>(TestSeed(), 3000); }
+TYPED_TEST(PowerCutTest, RecoversTheLastSynchronizedStateExactly) { RunLives<TypeParam>(TestSeed(), 2000); }
 
 // With Durability::kPower: a crash leaves every acknowledged update, and at most the one that was
 // running.
-TYPED_TEST(PowerCutTest, DurabilityPowerLosesNoUpdate) { RunLives<TypeParam>(TestSeed(), 1500, Durability::kPower); }
+TYPED_TEST(PowerCutTest, DurabilityPowerLosesNoUpdate) { RunLives<TypeParam>(TestSeed(), 1000, Durability::kPower); }
 
 // A crash loses the header of a heap extent but not its records, which must not come back under the
 // header of the next extent there.
-TYPED_TEST(PowerCutTest, RecordsOfALostExtentDoNotComeBack) { RunLives<TypeParam>(5, 2000); }
+TYPED_TEST(PowerCutTest, RecordsOfALostExtentDoNotComeBack) { RunLives<TypeParam>(5, 1400); }
 
 // Every sequence of three operations of five kinds on a new database, crashed after each write and
 // sync, including those of its creation.
@@ -265,7 +270,7 @@ TEST(OsCrashTest, RecoversFromACrashInEverySequenceOfThreeOperations) {
     };
     std::vector<State> states = {{{}, 0, 0}};
     Records now;
-    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<RecordingFile>::Open(std::move(file), {.seed = random.Next()}));
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<TestFile>::Open(std::move(file), {.seed = random.Next()}));
     for (int rest = sequence, step = 0; step < 3; ++step, rest /= 5) {
       const std::string key = rest % 5 == 0 ? NumberedKey(static_cast<std::uint64_t>(step)) : "key";
       const std::size_t before = history->events().size();
@@ -310,7 +315,7 @@ TEST(OsCrashTest, RecoversFromACrashInEverySequenceOfThreeOperations) {
 // process is killed.
 TEST(OsCrashTest, ForgetsAClearInterruptedByACrash) {
   const auto before = std::make_shared<CrashMemory>(Image{}, 1);
-  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedCrashFile>::Open(MappedCrashFile(before)));
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedTestFile>::Open(MappedCrashFile(before)));
   ASSERT_THAT(db->Set("old", "value"), IsOk());
   ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
   Image image = before->Live();
@@ -318,7 +323,7 @@ TEST(OsCrashTest, ForgetsAClearInterruptedByACrash) {
   live->clearing = format::kClearing;
 
   const auto after = std::make_shared<CrashMemory>(image, 2);
-  ASSERT_OK_AND_ASSIGN(auto recovered, HashDBM<MappedCrashFile>::Open(MappedCrashFile(after)));
+  ASSERT_OK_AND_ASSIGN(auto recovered, HashDBM<MappedTestFile>::Open(MappedCrashFile(after)));
   ASSERT_THAT(recovered->Set("new", "value"), IsOk());
   EXPECT_THAT(RecoverIn(BootedMemoryFile(MemoryFile::Of(after->Live()), 2)), IsOkAndHolds(Records{{"new", "value"}, {"old", "value"}}));
 }
@@ -327,14 +332,14 @@ TEST(OsCrashTest, ForgetsAClearInterruptedByACrash) {
 // process.
 TEST(OsCrashTest, OpensAfterTheDeathOfAProcessThatRecoveredOnAFullDevice) {
   const auto before = std::make_shared<CrashMemory>(Image{}, 1);
-  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedCrashFile>::Open(MappedCrashFile(before)));
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedTestFile>::Open(MappedCrashFile(before)));
   ASSERT_THAT(db->Set("old", "value"), IsOk());
   ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
 
   const auto after = std::make_shared<CrashMemory>(before->Live(), 2);
   const auto plan = std::make_shared<FaultPlan>();
   plan->Arm({.kind = FaultKind::kResize, .status = absl::ResourceExhaustedError("full"), .forever = true});
-  ASSERT_OK_AND_ASSIGN(auto recovered, HashDBM<FaultFile<MappedCrashFile>>::Open({MappedCrashFile(after), plan}));
+  ASSERT_OK_AND_ASSIGN(auto recovered, HashDBM<MappedTestFile>::Open(FaultFile(MappedCrashFile(after), plan)));
   ASSERT_GT(plan->fired_count(), 0u);
   ASSERT_THAT(recovered->Set("new", "value"), IsOk());
   EXPECT_THAT(RecoverIn(BootedMemoryFile(MemoryFile::Of(after->Live()), 2)), IsOkAndHolds(Records{{"old", "value"}}));
@@ -355,7 +360,7 @@ void LiveLong(bool was_killed) {
     ASSERT_THAT(db.Set(key, now[key]), IsOk());
   };
   {
-    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(memory), {.seed = 3}));
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<Erased<FileT>>::Open(FileT(memory), {.seed = 3}));
     for (std::uint64_t i = 0; i < 3000; ++i) set(*db, NumberedKey(i), 100, 0);
     ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
     for (std::uint64_t i = 0; i < 3000; i += 4) set(*db, NumberedKey(i), 200, 1);
@@ -363,7 +368,7 @@ void LiveLong(bool was_killed) {
     for (std::uint64_t i = 0; i < 3000; i += 2) set(*db, NumberedKey(i), 200, 2);  // retires young ones and others
     if (was_killed) memory = std::make_shared<CrashMemory>(memory->Live(), 1);
   }
-  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(memory)));
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<Erased<FileT>>::Open(FileT(memory)));
   constexpr std::uint64_t kHalf = format::kOtherPeriod / 2;
   for (std::uint64_t i = 0; i < format::kOtherPeriod + 10; ++i) {
     set(*db, NumberedKey(0), 100, i);
@@ -391,7 +396,7 @@ void LiveManyTimes(bool each_is_killed) {
   Records now, synced;
   for (std::uint64_t life = 0; life < format::kOtherPeriod / 2 + 100; ++life) {
     if (each_is_killed) memory = std::make_shared<CrashMemory>(memory->Live(), 1);
-    auto db = HashDBM<FileT>::Open(FileT(memory), {.seed = 3});
+    auto db = HashDBM<Erased<FileT>>::Open(FileT(memory), {.seed = 3});
     ASSERT_THAT(db, IsOk()) << "life " << life;
     for (std::uint64_t i = 0; i < (life == 0 ? 400 : 1); ++i) {
       const std::string key = life == 0 ? NumberedKey(i) : "key";
@@ -421,14 +426,14 @@ TEST(OsCrashTest, EpochsWrapOverManyKilledProcesses) { LiveManyTimes<MappedCrash
 TEST(OsCrashTest, OpeningAfterAKillSyncsTheSuperblocksOnly) {
   auto memory = std::make_shared<CrashMemory>(CrashMemory::Image{}, 1);
   {
-    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedCrashFile>::Open(MappedCrashFile(memory), {.seed = 3}));
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedTestFile>::Open(MappedCrashFile(memory), {.seed = 3}));
     ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
     for (int i = 0; i < 200; ++i) ASSERT_THAT(db->Set(NumberedKey(i), std::string(500, 'v')), IsOk());
     memory = memory->Kill();
   }
   const std::size_t left = memory->NumUnsynced();
   ASSERT_GT(left, 200u);
-  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedCrashFile>::Open(MappedCrashFile(memory), {}));
+  ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedTestFile>::Open(MappedCrashFile(memory), {}));
   EXPECT_EQ(db->Count(), 200u);
   EXPECT_GT(memory->NumUnsynced(), left - 2 * storage::kSlotDistance / CrashMemory::kSectorSize);
   EXPECT_THAT(db->Verify(), IsOk());

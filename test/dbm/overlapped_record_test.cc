@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "dbm/listing.h"
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
@@ -24,6 +25,7 @@
 #include "support/booted_memory_file.h"
 #include "support/checked_value.h"
 #include "support/status_matchers.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
@@ -31,7 +33,7 @@ namespace {
 template <class FileT>
 class OverlappedRecordTest : public testing::Test {
  protected:
-  using DB = HashDBM<FileT>;
+  using DB = HashDBM<Erased<FileT>>;
 
   static FileT FileOf(const MemoryFile& memory, std::uint8_t boot = 1) {
     if constexpr (MappedFile<FileT>) {

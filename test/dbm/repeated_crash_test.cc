@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dbm/listing.h"
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
@@ -17,6 +18,7 @@
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
@@ -30,7 +32,7 @@ class RepeatedCrashTest : public testing::Test {
   void Create(std::uint64_t seed) {
     random_ = Random(seed);
     auto memory = std::make_shared<CrashMemory>(Image{}, 1);
-    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(memory), {.seed = seed}));
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<Erased<FileT>>::Open(FileT(memory), {.seed = seed}));
     for (std::uint64_t i = 0; i < 30; ++i) Set(*db, i);
     for (std::uint64_t i = 0; i < 30; i += 3) ASSERT_THAT(db->Remove(NumberedKey(i)), IsOk());
     synced_ = ListByIterator(*db).records;
@@ -48,7 +50,7 @@ class RepeatedCrashTest : public testing::Test {
       memory->on_event = [&] {
         if (random_.OneIn(4)) crashes.push_back(memory->Crash(random_));
       };
-      ASSERT_OK_AND_ASSIGN(auto db, HashDBM<FileT>::Open(FileT(memory)));
+      ASSERT_OK_AND_ASSIGN(auto db, HashDBM<Erased<FileT>>::Open(FileT(memory)));
       if (memory->boot() != killed_boot_) {
         ASSERT_EQ(Difference(synced_, ListByIterator(*db).records), "none");
       }
@@ -69,7 +71,7 @@ class RepeatedCrashTest : public testing::Test {
   std::uint64_t num_crashes() const { return num_crashes_; }
 
  private:
-  static void Set(HashDBM<FileT>& db, std::uint64_t i) {
+  static void Set(HashDBM<Erased<FileT>>& db, std::uint64_t i) {
     const std::string key = NumberedKey(i);
     ASSERT_THAT(db.Set(key, CheckedValue(key, 40 + i * 37 % 1200, i)), IsOk());
   }

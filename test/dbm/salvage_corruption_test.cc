@@ -20,6 +20,7 @@
 #include "support/cpu_time.h"
 #include "support/hash_forgery.h"
 #include "support/sanitizers.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
@@ -36,9 +37,9 @@ Images MakeImages() {
   MemoryFile device;
   const auto open = [&] {
     if constexpr (kIsTree<D>)
-      return TreeDBM<BootedMemoryFile>::Open(BootedMemoryFile(device.Share(), 1), {.page_size = 512}).value();
+      return TreeDBM<MappedTestFile>::Open(BootedMemoryFile(device.Share(), 1), {.page_size = 512}).value();
     else
-      return HashDBM<BootedMemoryFile>::Open(BootedMemoryFile(device.Share(), 1), {.seed = 7}).value();
+      return HashDBM<MappedTestFile>::Open(BootedMemoryFile(device.Share(), 1), {.seed = 7}).value();
   };
   auto db = open();
   const auto set = [&](std::uint64_t number, std::size_t size, std::uint64_t salt) {

@@ -343,7 +343,8 @@ TEST_F(SalvageHashTest, DamagedStampsCostNothingWhileTheIndexIsSound) {
 
 // A stamp has no check: one flipped bit makes a replaced record live again.
 TEST_F(SalvageHashTest, StaleRecordDoesNotReplaceADamagedOne) {
-  ASSERT_OK_AND_ASSIGN(auto db, Database::Open(from_));
+  // With another seed a key may have its home in the last line, which is damaged below.
+  ASSERT_OK_AND_ASSIGN(auto db, Database::Open(from_, {.seed = 1}));
   records_ = Fill(*db, 500, 1000);
   const std::string key = "replaced", old_value = CheckedValue(key, 90, 1), value = CheckedValue(key, 95, 2);
   ASSERT_THAT(db->Set(key, old_value), IsOk());

@@ -1,4 +1,5 @@
 // How much memory reading the whole file takes: not more for a longer value.
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include "dbm/surroundings.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hako/file/positional_parallel_file.h"
 #include "support/allocation_counter.h"
 #include "support/crash_child.h"
 #include "support/direct_file.h"
@@ -64,6 +66,10 @@ class ScanMemoryTest : public testing::Test {
     child.AwaitReady();
     child.Kill();
     ASSERT_STREQ(child.progress().failure, "");
+    // The file of a killed process may be held for a while (FileOptions::lock_timeout).
+    ASSERT_THAT(
+        PositionalParallelFile::Open(place_.files.Path("db"), {.mode = OpenMode::kReadWrite, .lock_timeout = std::chrono::seconds(10)}),
+        IsOk());
   }
 
   // Opens the database with as much memory as the test allows.

@@ -26,6 +26,7 @@
 #include "support/random.h"
 #include "support/status_matchers.h"
 #include "support/temp_dir.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
@@ -51,8 +52,8 @@ class ScrubConcurrentTest : public testing::Test {
   using D = typename Case::D;
   static constexpr std::uint64_t kKeys = 3000;
   // At least this many passes, and changes beside them.
-  const std::uint64_t num_passes_ = FullSize() ? 300 : 4;
-  const std::uint64_t num_changes_ = FullSize() ? 1'000'000 : 5'000;
+  const std::uint64_t num_passes_ = FullSize() ? 300 : 2;
+  const std::uint64_t num_changes_ = FullSize() ? 1'000'000 : 3'000;
 
   static void Change(D& db, Random& random) {
     const std::string key = NumberedKey(random.Below(kKeys));
@@ -151,7 +152,7 @@ std::unique_ptr<D> OpenFailing(const std::shared_ptr<FaultPlan>& plan) {
 // One failed read costs what it was to read, and the pass goes on.
 TEST(ScrubFault, TreeReportsWhatCannotBeRead) {
   const auto plan = std::make_shared<FaultPlan>();
-  const auto db = OpenFailing<TreeDBM<FailingFile>>(plan);
+  const auto db = OpenFailing<TreeDBM<TestFile>>(plan);
   const std::uint64_t num_reads = [&] {
     const std::uint64_t before = plan->call_count(FaultKind::kRead);
     EXPECT_THAT(ScrubWhole(*db, 4096).damage, testing::IsEmpty());
@@ -172,7 +173,7 @@ TEST(ScrubFault, TreeReportsWhatCannotBeRead) {
 
 TEST(ScrubFault, HashReportsWhatCannotBeRead) {
   const auto plan = std::make_shared<FaultPlan>();
-  const auto db = OpenFailing<HashDBM<FailingFile>>(plan);
+  const auto db = OpenFailing<HashDBM<TestFile>>(plan);
   const std::uint64_t before = plan->call_count(FaultKind::kRead);
   EXPECT_THAT(ScrubWhole(*db, 4096).damage, testing::IsEmpty());
   const std::uint64_t num_reads = plan->call_count(FaultKind::kRead) - before;
@@ -194,7 +195,7 @@ TEST(ScrubFault, HashReportsWhatCannotBeRead) {
 // After a failed sync a tree has images of which nobody knows whether the device has them.
 TEST(ScrubFault, PoisonedTreeIsRefused) {
   const auto plan = std::make_shared<FaultPlan>();
-  const auto db = OpenFailing<TreeDBM<FailingFile>>(plan);
+  const auto db = OpenFailing<TreeDBM<TestFile>>(plan);
   ASSERT_THAT(db->Scrub({.max_bytes = 1}), IsOk());
   ASSERT_THAT(db->Set("new", "record"), IsOk());
   plan->Arm({.kind = FaultKind::kSync});
@@ -204,7 +205,7 @@ TEST(ScrubFault, PoisonedTreeIsRefused) {
 
 TEST(ScrubFault, PoisonedHashTableIsScrubbed) {
   const auto plan = std::make_shared<FaultPlan>();
-  const auto db = OpenFailing<HashDBM<FailingFile>>(plan);
+  const auto db = OpenFailing<HashDBM<TestFile>>(plan);
   ASSERT_THAT(db->Scrub({.max_bytes = 1}), IsOk());
   ASSERT_THAT(db->Set("new", "record"), IsOk());
   plan->Arm({.kind = FaultKind::kSync});

@@ -11,21 +11,23 @@
 #include "hako/file/any_file.h"
 #include "hako/file/memory_file.h"
 #include "support/archetypes.h"
-#include "support/booted_memory_file.h"
 #include "support/fault_file.h"
 #include "support/hooked_file.h"
+#include "support/test_file.h"
 
-#define HAKO_SHARED_HASH_DATABASES(KEYWORD)                                      \
-  HAKO_HASH_DBM_TEMPLATES(KEYWORD, MemoryFile, hash::MappedRecords);             \
-  HAKO_HASH_DBM_TEMPLATES(KEYWORD, BootedMemoryFile, hash::MappedRecords);       \
-  HAKO_HASH_DBM_TEMPLATES(KEYWORD, FaultFile<MemoryFile>, hash::MappedRecords);  \
-  HAKO_HASH_DBM_TEMPLATES(KEYWORD, AnyFile, hash::PositionalRecords);            \
-  HAKO_HASH_DBM_TEMPLATES(KEYWORD, FaultFile<AnyFile>, hash::PositionalRecords); \
-  HAKO_HASH_DBM_TEMPLATES(KEYWORD, HookedFile, hash::PositionalRecords);         \
+#define HAKO_SHARED_HASH_DATABASES(KEYWORD)                                     \
+  HAKO_HASH_DBM_TEMPLATES(KEYWORD, MemoryFile, hash::MappedRecords);            \
+  HAKO_HASH_DBM_TEMPLATES(KEYWORD, MappedTestFile, hash::MappedRecords);        \
+  HAKO_HASH_DBM_TEMPLATES(KEYWORD, FaultFile<MemoryFile>, hash::MappedRecords); \
+  HAKO_HASH_DBM_TEMPLATES(KEYWORD, AnyFile, hash::PositionalRecords);           \
+  HAKO_HASH_DBM_TEMPLATES(KEYWORD, TestFile, hash::PositionalRecords);          \
+  HAKO_HASH_DBM_TEMPLATES(KEYWORD, HookedFile, hash::PositionalRecords);        \
   HAKO_HASH_DBM_TEMPLATES(KEYWORD, ArchetypeFile, hash::PositionalRecords)
 #define HAKO_SHARED_TREE_DATABASES(KEYWORD)                \
   HAKO_TREE_DBM_TEMPLATES(KEYWORD, MemoryFile);            \
+  HAKO_TREE_DBM_TEMPLATES(KEYWORD, MappedTestFile);        \
   HAKO_TREE_DBM_TEMPLATES(KEYWORD, FaultFile<MemoryFile>); \
+  HAKO_TREE_DBM_TEMPLATES(KEYWORD, TestFile);              \
   HAKO_TREE_DBM_TEMPLATES(KEYWORD, HookedFile)
 
 #ifdef HAKO_SHARE_TEST_DATABASES

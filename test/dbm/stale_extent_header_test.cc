@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dbm/listing.h"
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/hash_dbm.h"
@@ -19,6 +20,7 @@
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
@@ -29,7 +31,7 @@ constexpr std::uint8_t kBoot = 1, kNextBoot = 2;
 template <class FileT>
 class StaleExtentHeaderTest : public testing::Test {
  protected:
-  using Database = HashDBM<FileT>;
+  using Database = HashDBM<Erased<FileT>>;
 
   void Set(Database& db, std::uint64_t i, std::size_t size) {
     const std::string key = NumberedKey(i);
@@ -112,7 +114,7 @@ TYPED_TEST(StaleExtentHeaderTest, IsNoExtent) {
     added += this->AddHeaders();
     const auto memory = std::make_shared<CrashMemory>(this->image_, kNextBoot);
     for (int opening = 0; opening < 4; ++opening) {
-      ASSERT_OK_AND_ASSIGN(auto db, HashDBM<TypeParam>::Open(TypeParam(memory)));
+      ASSERT_OK_AND_ASSIGN(auto db, HashDBM<Erased<TypeParam>>::Open(TypeParam(memory)));
       ASSERT_EQ(Difference(this->records_, ListByIterator(*db).records), "none");
       ASSERT_THAT(db->Verify(), IsOk());
       if (opening > 0) {

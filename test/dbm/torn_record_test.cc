@@ -25,6 +25,7 @@
 #include "support/random.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
@@ -32,7 +33,7 @@ namespace {
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint8_t kBoot = 1, kNextBoot = 2;
 
-using Mapped = HashDBM<BootedMemoryFile>;
+using Mapped = HashDBM<MappedTestFile>;
 
 // A value that is cheap to hash and to scan: zeros except for a few bytes in each page.
 std::string SparseValue(std::size_t size, std::uint64_t salt) {
@@ -128,9 +129,9 @@ void ExpectRecovers(const Image& image, const Records& expected, bool crash_agai
   MemoryFile memory = MemoryFile::Of(image);
   const auto open = [&](std::uint8_t boot) {
     if constexpr (MappedFile<FileT>) {
-      return HashDBM<FileT>::Open(FileT(memory.Share(), boot), {.seed = 11});
+      return HashDBM<Erased<FileT>>::Open(FileT(memory.Share(), boot), {.seed = 11});
     } else {
-      return HashDBM<FileT>::Open(FileT(memory.Share()), {.seed = 11});
+      return HashDBM<Erased<FileT>>::Open(FileT(memory.Share()), {.seed = 11});
     }
   };
   Image again;

@@ -195,7 +195,7 @@ TEST_F(TreeForgeryTest, SurvivesWrongHeaders) {
   TreeForgery whole(images.image);
   for (const std::uint32_t id : {std::uint32_t{whole.super.root}, whole.PagesOf(1)[0], whole.PagesOf(0)[2]}) {
     for (std::size_t at = offsetof(format::PageImageHeader, count); at < sizeof(format::PageImageHeader); ++at) {
-      for (unsigned number = 0; number < 256; number += 7) {
+      for (unsigned number = 0; number<256; number += kSlowdown> 1 ? 19 : 7) {
         Check(absl::StrCat("byte ", at, " of page ", id, " is ", number), [&](TreeForgery& f) { f.ImageOf(id)[at] = std::byte(number); });
         if (HasFatalFailure()) return;
       }
@@ -210,7 +210,7 @@ TEST_F(TreeForgeryTest, SurvivesWrongBytesOfPages) {
   TreeForgery whole(images.image);
   for (const std::uint32_t id : {std::uint32_t{whole.super.root}, whole.PagesOf(1)[0], whole.PagesOf(0)[2], whole.PagesOf(0)[7]}) {
     for (std::size_t at = sizeof(format::PageImageHeader); at < whole.ImageOf(id).size(); ++at) {
-      if (!random.OneIn(4 * kSlowdown)) continue;
+      if (!random.OneIn(8 * kSlowdown)) continue;
       for (const unsigned number : {0u, 1u, 127u, 255u, static_cast<unsigned>(random.Below(256))}) {
         Check(absl::StrCat("byte ", at, " of page ", id, " is ", number), [&](TreeForgery& f) { f.ImageOf(id)[at] = std::byte(number); });
         if (HasFatalFailure()) return;
@@ -250,7 +250,7 @@ TEST(TreeCorruption, ParallelScanReportsDamagedInnerPage) {
 }
 
 TEST_F(TreeForgeryTest, SurvivesWrongSuperblocks) {
-  constexpr std::size_t kStride = kSlowdown > 1 ? 3 : 1;
+  constexpr std::size_t kStride = kSlowdown > 1 ? 7 : 1;
   for (std::size_t at = 16 + TestSeed() % kStride; at < offsetof(format::TreeSuperBlock, check); at += kStride) {
     if (at >= offsetof(format::TreeSuperBlock, comparator) && at < offsetof(format::TreeSuperBlock, sequence)) continue;  // other files
     for (const unsigned number : {0u, 1u, 128u, 255u}) {

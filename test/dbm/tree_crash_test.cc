@@ -1,39 +1,16 @@
-// Kills processes that work on a TreeDBM while checkpoints run constantly. The database has the state
-// of one moment of the killed process: each writer's operations up to one of them, and all writers at
-// the same moment. With a log that is not before the last operation that has returned, without one not
-// before the last completed Synchronize.
-//
-// The operations of a writer follow from (seed, writer, number), so the child only counts them, and
-// the parent repeats them in a map. Writers have separate keys. Now and then one sets its clock and
-// increments a shared counter in one step, so the counter is always the number of such steps. Writer 0
-// also writes batches with an applied index, which is that of its last batch that survived.
-#include <chrono>
+// Kills processes that work on a TreeDBM: see killed_writers.h.
+#include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
-#include <thread>
-#include <utility>
-#include <vector>
 
-#include "dbm/listing.h"
+#include "dbm/killed_writers.h"
 #include "dbm/surroundings.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "hako/base/hash.h"
 #include "hako/dbm/tree_dbm.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/positional_parallel_file.h"
 #include "support/checked_value.h"
-#include "support/crash_child.h"
-#include "support/crash_states.h"
 #include "support/direct_file.h"
-#include "support/full_size.h"
-#include "support/random.h"
-#include "support/sanitizers.h"
-#include "support/status_matchers.h"
-#include "support/temp_dir.h"
 
 namespace hako {
 namespace {
@@ -44,232 +21,29 @@ constexpr TreeOptions kLogged = {
     .page_size = 512, .cache_bytes = 1 << 20, .checkpoint_bytes = 32 << 10, .durability = Durability::kProcess};
 constexpr TreeOptions kDurable = {.page_size = 512, .cache_bytes = 1 << 20, .checkpoint_bytes = 32 << 10, .durability = Durability::kPower};
 
-// The lock of a killed process is released when the system has completed its transfers in flight,
-// shortly after its death.
-const FileOptions kPatiently = {.lock_timeout = std::chrono::seconds(10)};
-
-struct Operation {
-  enum class Kind { kSet, kAppend, kRemove, kTick, kBatch, kSynchronize };
-
-  Operation(std::uint64_t seed, int writer, std::uint64_t number)
-      : random(Random::Mix(seed) + static_cast<std::uint64_t>(writer) * 0x1000'0000'0000 + number), prefix(std::to_string(writer) + "/") {
-    kind = random.OneIn(150)  ? Kind::kSynchronize
-           : random.OneIn(10) ? Kind::kTick
-           : random.OneIn(25) ? Kind::kBatch
-           : random.OneIn(4)  ? Kind::kRemove
-           : random.OneIn(6)  ? Kind::kAppend
-                              : Kind::kSet;
-    key = prefix + (kind == Kind::kTick ? "clock" : std::to_string(random.Below(2000)));
-    const std::size_t size = random.OneIn(100) ? random.Below(20'000) : random.SkewedSize(9);
-    value =
-        kind == Kind::kTick ? CheckedValue(key, 16, seed + number) : CheckedValue(key, kind == Kind::kAppend ? size % 50 : size, number);
-    index = Random::Mix(seed + number) | 1;
-    sets_index = writer == 0;
-  }
-
-  // Calls set(key, value), remove(key) and remove_range(from, to) for the operations of a batch.
-  template <class Set, class Remove, class RemoveRange>
-  void ForEachInBatch(Set set, Remove remove, RemoveRange remove_range) const {
-    Random choices(index);
-    for (std::uint64_t n = choices.Between(1, choices.OneIn(20) ? 1000 : 60); n > 0; --n) {
-      const std::string one = prefix + std::to_string(choices.Below(2000));
-      if (choices.OneIn(40))
-        remove_range(one, one + "5");
-      else if (choices.OneIn(3))
-        remove(one);
-      else
-        set(one, CheckedValue(one, choices.SkewedSize(8), index));
-    }
-  }
-
-  template <class D>
-  Status ApplyTo(D& db) const {
-    switch (kind) {
-      case Kind::kSynchronize:
-        return db.Synchronize(SyncMode::kHard);
-      case Kind::kTick: {
-        const std::string_view keys[] = {"counter", key};
-        std::string counter;
-        return db.ProcessMulti(keys, [&](std::size_t i, std::optional<std::string_view> found) {
-          if (i == 1) return Action::Set(value);
-          counter = std::to_string((found ? std::stoull(std::string(*found)) : 0) + 1);
-          return Action::Set(counter);
-        });
-      }
-      case Kind::kBatch: {
-        WriteBatch batch;
-        ForEachInBatch([&](const auto& one, const auto& to) { batch.Set(one, to); }, [&](const auto& one) { batch.Remove(one); },
-                       [&](const auto& from, const auto& to) { batch.RemoveRange(from, to); });
-        if (sets_index) batch.SetAppliedIndex(index);
-        return db.Write(batch);
-      }
-      case Kind::kRemove: {
-        const Status status = db.Remove(key);
-        return absl::IsNotFound(status) ? absl::OkStatus() : status;
-      }
-      case Kind::kAppend:
-        return db.Append(key, value);
-      default:
-        return db.Set(key, value);
-    }
-  }
-  // The same in the writer's own records.
-  void ApplyTo(Records& records) const {
-    if (kind == Kind::kSynchronize) return;
-    if (kind == Kind::kBatch) {
-      return ForEachInBatch([&](const auto& one, const auto& to) { records[one] = to; }, [&](const auto& one) { records.erase(one); },
-                            [&](const auto& from, const auto& to) { records.erase(records.lower_bound(from), records.lower_bound(to)); });
-    }
-    if (kind == Kind::kRemove)
-      records.erase(key);
-    else if (kind == Kind::kAppend)
-      records[key] += value;
-    else
-      records[key] = value;
-  }
-
-  Random random;
-  std::string prefix, key, value;
-  std::uint64_t index;  // of a batch
-  bool sets_index;
-  Kind kind;
+template <class FileT>
+struct TreeSubject {
+  using Database = TreeOn<FileT>;
+  using Options = TreeOptions;
+  static constexpr const char* kCounter = "counter";
+  static constexpr bool kAppends = true;
+  static std::string Prefix(int writer) { return std::to_string(writer) + "/"; }
+  static std::string Key(const std::string& prefix, std::uint64_t i) { return prefix + std::to_string(i); }
+  static std::string Clock(int writer) { return Prefix(writer) + "clock"; }
+  static std::string RangeEnd(const std::string& key) { return key + "5"; }
+  static std::string Value(const std::string& key, std::size_t size, std::uint64_t salt) { return CheckedValue(key, size, salt); }
 };
-
-// A sum over records, in any order.
-std::uint64_t HashOf(const Records& records, const std::string& key) {
-  const auto it = records.find(key);
-  return it == records.end() ? 0 : Hash64(it->second.data(), it->second.size(), Hash64(key.data(), key.size(), 1));
-}
-std::uint64_t HashOf(const Records& records) {
-  std::uint64_t sum = 0;
-  for (const auto& [key, value] : records) sum += HashOf(records, key);
-  return sum;
-}
-Records OwnRecords(const Records& all, int writer) {
-  const std::string prefix = std::to_string(writer) + "/";
-  Records own;
-  for (auto it = all.lower_bound(prefix); it != all.end() && it->first.starts_with(prefix); ++it) own.insert(*it);
-  return own;
-}
-std::uint64_t CounterIn(const Records& all) {
-  const auto it = all.find("counter");
-  return it == all.end() ? 0 : std::stoull(it->second);
-}
-
-// The body of a child: opens the database and works until it is killed.
-template <class FileT>
-void Work(const std::string& path, const TreeOptions& options, std::uint64_t seed, int num_writers, CrashProgress& progress) {
-  auto db = TreeOn<FileT>::Open(path, options, kPatiently);
-  if (!db.ok()) return progress.Fail(ToStd(db.status().ToString()));
-  progress.ready = true;
-  std::vector<std::thread> threads;
-  for (int writer = 0; writer < num_writers; ++writer) {
-    threads.emplace_back([&, writer] {
-      auto& mine = progress.writers[writer];
-      for (std::uint64_t number = 0;; ++number) {
-        const Operation operation(seed, writer, number);
-        mine.begun = number + 1;
-        const Status status = operation.ApplyTo(**db);
-        if (!status.ok()) return progress.Fail(ToStd(status.ToString()));
-        mine.acknowledged = number + 1;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
-// Returns the number n for which `found` and, for writer 0, `found_index` have exactly the first n
-// operations of a writer, if there is one. `index` is the applied index before them. Ticks among them
-// are added to *ticks.
-std::optional<std::uint64_t> OperationsIn(const Records& found, std::uint64_t found_index, Records own, std::uint64_t index,
-                                          std::uint64_t seed, int writer, const CrashProgress::Writer& progress, bool is_logged,
-                                          std::uint64_t* ticks) {
-  const Records wanted = OwnRecords(found, writer);
-  const std::uint64_t wanted_hash = HashOf(wanted);
-  std::uint64_t hash = HashOf(own), least = 0, so_many_ticks = 0;
-  for (std::uint64_t number = 0; number < progress.acknowledged; ++number) {
-    if (is_logged || Operation(seed, writer, number).kind == Operation::Kind::kSynchronize) least = number + 1;
-  }
-  for (std::uint64_t number = 0;; ++number) {
-    const bool has_index = writer != 0 || index == found_index;
-    if (number >= least && has_index && hash == wanted_hash && own == wanted) {
-      *ticks += so_many_ticks;
-      return number;
-    }
-    if (number == progress.begun) return std::nullopt;
-    const Operation operation(seed, writer, number);
-    const bool is_batch = operation.kind == Operation::Kind::kBatch;
-    hash -= HashOf(own, operation.key);
-    operation.ApplyTo(own);
-    hash = is_batch ? HashOf(own) : hash + HashOf(own, operation.key);
-    if (is_batch) index = operation.index;
-    if (operation.kind == Operation::Kind::kTick) ++so_many_ticks;
-  }
-}
-
-template <class FileT>
-void KillWriters(int num_writers, const TreeOptions& options) {
-  const bool is_logged = options.durability != Durability::kNone;
-  SCOPED_TRACE(TestSeed());
-  Random random(TestSeed() + static_cast<std::uint64_t>(num_writers));
-  TempDir directory;
-  std::string path;
-  Records records;
-  std::uint64_t acknowledged = 0, survived = 0, index = 0;
-  const int rounds = Kills(FullSize() ? 5000 : (options.durability == Durability::kPower ? 20 : 60) / kSlowdown);
-  for (int round = 0; round < rounds; ++round) {
-    SCOPED_TRACE(round);
-    if (round % 15 == 0) {
-      path = directory.File("db" + std::to_string(round));
-      records.clear();
-      index = 0;
-    }
-    const std::uint64_t seed = random.Next();
-    CrashChild child([&](CrashProgress& progress) { Work<FileT>(path, options, seed, num_writers, progress); });
-    if (random.OneIn(5)) {
-      CrashChild::Pause(random.Below(3000));  // perhaps still creating the file
-    } else {
-      child.AwaitReady();
-      CrashChild::Pause(kSlowdown * (1000 + random.Below(random.OneIn(4) ? 40'000 : 10'000)));
-    }
-    child.Kill();
-    ASSERT_STREQ(child.progress().failure, "");
-
-    ASSERT_OK_AND_ASSIGN(auto db, TreeOn<FileT>::Open(path, options, kPatiently));
-    const Records found = ListByIterator(*db).records;
-    ASSERT_EQ(db->Count(), found.size());
-    const std::uint64_t found_index = db->AppliedIndex();
-    if (random.OneIn(2)) {  // it makes a checkpoint, without which the next process finds what this one left
-      ASSERT_THAT(db->Verify(), IsOk());
-    }
-    ASSERT_THAT(db->Close(), IsOk());
-    std::uint64_t ticks = CounterIn(records);
-    for (int writer = 0; writer < num_writers; ++writer) {
-      const auto& progress = child.progress().writers[writer];
-      const auto included = OperationsIn(found, found_index, OwnRecords(records, writer), index, seed, writer, progress, is_logged, &ticks);
-      ASSERT_TRUE(included.has_value()) << "of the " << progress.begun << " operations of writer " << writer << " no first ones are found";
-      acknowledged += progress.acknowledged;
-      survived += *included;
-    }
-    ASSERT_EQ(CounterIn(found), ticks) << "writers are found at different moments";
-    records = found;
-    index = found_index;
-  }
-  EXPECT_GT(acknowledged, options.durability == Durability::kPower ? 20u : 2000u / kSlowdown) << "the children hardly worked";
-  EXPECT_GT(survived, acknowledged / 10) << "there were hardly any checkpoints";
-  ReportKills(static_cast<std::uint64_t>(rounds));
-}
 
 template <class FileT>
 class TreeCrashTest : public testing::Test {};
 using RealFiles = testing::Types<MemoryMapParallelFile, PositionalParallelFile, DirectFile<512>>;
 TYPED_TEST_SUITE(TreeCrashTest, RealFiles);
 
-TYPED_TEST(TreeCrashTest, KilledWriterLeavesTheStateAfterOneOfItsOperations) { KillWriters<TypeParam>(1, kUnlogged); }
-TYPED_TEST(TreeCrashTest, KilledWritersLeaveTheStateOfOneMoment) { KillWriters<TypeParam>(3, kUnlogged); }
-TYPED_TEST(TreeCrashTest, KilledWriterWithALogLosesNothing) { KillWriters<TypeParam>(1, kLogged); }
-TYPED_TEST(TreeCrashTest, KilledWritersWithALogLoseNothing) { KillWriters<TypeParam>(3, kLogged); }
-TYPED_TEST(TreeCrashTest, KilledWritersOfDurableUpdatesLoseNothing) { KillWriters<TypeParam>(3, kDurable); }
+TYPED_TEST(TreeCrashTest, KilledWriterLeavesTheStateAfterOneOfItsOperations) { KillWorkers<TreeSubject<TypeParam>>(1, kUnlogged, 40); }
+TYPED_TEST(TreeCrashTest, KilledWritersLeaveTheStateOfOneMoment) { KillWorkers<TreeSubject<TypeParam>>(3, kUnlogged, 40); }
+TYPED_TEST(TreeCrashTest, KilledWriterWithALogLosesNothing) { KillWorkers<TreeSubject<TypeParam>>(1, kLogged, 40); }
+TYPED_TEST(TreeCrashTest, KilledWritersWithALogLoseNothing) { KillWorkers<TreeSubject<TypeParam>>(3, kLogged, 40); }
+TYPED_TEST(TreeCrashTest, KilledWritersOfDurableUpdatesLoseNothing) { KillWorkers<TreeSubject<TypeParam>>(3, kDurable, 15); }
 
 }  // namespace
 }  // namespace hako

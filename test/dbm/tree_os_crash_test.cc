@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "dbm/listing.h"
+#include "dbm/shared_databases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hako/dbm/tree_dbm.h"
@@ -23,8 +24,10 @@
 #include "support/full_size.h"
 #include "support/random.h"
 #include "support/recording_file.h"
+#include "support/refilled_file.h"
 #include "support/sanitizers.h"
 #include "support/status_matchers.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
@@ -59,21 +62,20 @@ StatusOr<Contents> ContentsOf(D& db, bool verify = true) {
 }
 
 // Opens the file that a crash left, and works with it.
-template <class FileT>
-StatusOr<Contents> RecoverIn(FileT file) {
-  HAKO_ASSIGN_OR_RETURN(auto db, TreeDBM<FileT>::Open(std::move(file), {.cache_bytes = 4 << 20}));
+StatusOr<Contents> Recover(const Image& image) {
+  static RefilledFile file;
+  HAKO_ASSIGN_OR_RETURN(auto db, TreeDBM<MemoryFile>::Open(file.With(image), {.cache_bytes = 4 << 20}));
   HAKO_ASSIGN_OR_RETURN(Contents found, ContentsOf(*db));
   HAKO_RETURN_IF_ERROR(db->Set("works", "again"));
   HAKO_RETURN_IF_ERROR(db->Close());
   return found;
 }
-StatusOr<Contents> Recover(const Image& image) { return RecoverIn(MemoryFile::Of(image)); }
 
 // A database on a device that outlives its processes, and the states that may be recovered.
 template <class FileT>
 class Device {
   using DatabaseFile = FaultFile<FileT>;
-  using Database = TreeDBM<DatabaseFile>;
+  using Database = TreeDBM<Erased<FileT>>;
 
  public:
   explicit Device(std::uint64_t seed) : random_(seed) {
@@ -205,7 +207,7 @@ class Device {
     memory->on_event = [&] {
       if (random_.OneIn(3)) images.push_back(memory->Crash(random_));
     };
-    ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<FileT>::Open(FileT(memory)));
+    ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<Erased<FileT>>::Open(FileT(memory)));
     Contents after = expected;
     for (std::uint64_t i = 0; i < 8; ++i) {
       const std::string key = NumberedKey(random_.Below(60));
@@ -276,7 +278,7 @@ TEST(TreeOsCrashTest, OpensAfterACrashInEverySequenceOfThreeOperations) {
     };
     std::vector<State> states = {{{}, 0, 0}};
     Contents now;
-    ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<RecordingFile>::Open(std::move(file), {.page_size = 256}));
+    ASSERT_OK_AND_ASSIGN(auto db, TreeDBM<TestFile>::Open(std::move(file), {.page_size = 256}));
     const auto checkpoint = [&](auto&& body) {
       const std::size_t before = history->events().size();
       ASSERT_THAT(body(), IsOk());
@@ -329,9 +331,7 @@ TEST(TreeOsCrashTest, DoesNotRelyOnACheckpointThatTheDeviceMayLack) {
     SCOPED_TRACE(call);
     const auto memory = std::make_shared<CrashMemory>(Image{}, 1);
     const auto plan = std::make_shared<FaultPlan>();
-    const auto open = [&] {
-      return TreeDBM<FaultFile<PositionalCrashFile>>::Open({PositionalCrashFile(memory), plan}, {.page_size = 256});
-    };
+    const auto open = [&] { return TreeDBM<TestFile>::Open(FaultFile(PositionalCrashFile(memory), plan), {.page_size = 256}); };
     std::vector<Contents> states(1);
     const auto change = [&](auto& db, std::uint64_t salt) {
       Contents state = states.back();

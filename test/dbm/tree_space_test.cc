@@ -18,6 +18,7 @@
 #include "hako/file/memory_file.h"
 #include "support/fault_file.h"
 #include "support/status_matchers.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
@@ -109,10 +110,10 @@ TEST_F(TreeSpaceTest, RecoversFromEachStepOfACheckpointThatLacksSpace) {
 
 class TreeFullDeviceTest : public TreeSpaceTest {
  protected:
-  using Dbm = TreeDBM<LimitedFile>;
+  using Dbm = TreeDBM<TestFile>;
 
   void SetUp() override {
-    auto opened = Dbm::Open({device_.Share(), limit_});
+    auto opened = Dbm::Open(LimitedFile(device_.Share(), limit_));
     ASSERT_THAT(opened, IsOk());
     db_ = *std::move(opened);
   }

@@ -137,7 +137,7 @@ TEST(WriteBatchFormat, FileOfVersion1TakesAnAppliedIndex) {
   ASSERT_THAT(db->Write(BatchOf(5, 1)), IsOk());
   ASSERT_THAT(db->Close(), IsOk());
   const auto first = version_of(0), second = version_of(1);
-  EXPECT_EQ((first.sequence > second.sequence ? first : second).version, format::kTreeFileVersion);
+  EXPECT_EQ((first.sequence > second.sequence ? first : second).version, format::kTreeFilePlainVersion);
   ASSERT_OK_AND_ASSIGN(db, Database::Open(file.Share()));
   EXPECT_EQ(db->AppliedIndex(), 5u);
   ASSERT_THAT(db->Close(), IsOk());

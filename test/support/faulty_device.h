@@ -8,6 +8,7 @@
 #include "hako/file/any_file.h"
 #include "hako/file/memory_file.h"
 #include "support/fault_file.h"
+#include "support/test_file.h"
 
 namespace hako {
 
@@ -16,9 +17,9 @@ struct FaultyMapped {
   static FileType Open(const MemoryFile& device, std::shared_ptr<FaultPlan> plan) { return FileType(device.Share(), std::move(plan)); }
 };
 struct FaultyPositional {
-  using FileType = FaultFile<AnyFile>;
+  using FileType = TestFile;
   static FileType Open(const MemoryFile& device, std::shared_ptr<FaultPlan> plan) {
-    return FileType(AnyFile(device.Share()), std::move(plan));
+    return FaultFile(AnyFile(device.Share()), std::move(plan));
   }
 };
 

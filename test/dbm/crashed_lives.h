@@ -1,0 +1,203 @@
+// Lives of a process that works on a database of pages with a log, and ends by Close, a kill or a power cut;
+// and crashes at any moment of it, of which each is recovered. After a kill the database has the state after
+// one of its updates, not before the last one that has returned; after a power cut not before the last one
+// that was made durable; without a log that of a checkpoint.
+//
+// The database and its log lose power at the same moment, each with its own unsynced sectors.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dbm/listing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/base/status.h"
+#include "hako/dbm/options.h"
+#include "support/crash_memory.h"
+#include "support/crash_states.h"
+#include "support/fault_file.h"
+#include "support/random.h"
+#include "support/sanitizers.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+
+struct CrashImages {
+  std::vector<std::byte> database, log;
+};
+
+// The applied index counts as a record, above all others.
+inline const std::string kAppliedIndexKey = "applied index";
+
+template <class D>
+StatusOr<Records> RecordsAndIndexOf(D& db) {
+  Records found;
+  HAKO_RETURN_IF_ERROR(db.ProcessEach([&](std::string_view key, std::string_view value) { found.emplace(key, value); }));
+  if (db.Count() != found.size()) return absl::DataLossError("Count is wrong");
+  if (db.AppliedIndex() != 0) found.emplace(kAppliedIndexKey, std::to_string(db.AppliedIndex()));
+  return found;
+}
+
+// A Machine inherits CrashedLives<Machine, D> and has
+//   Open(plan, durability)         opens the database on files of database_ and log_
+//   Recover(images, durability)    opens the files that a crash left, works with them, returns what it found
+//   Update(db)                     makes one update. Before, it adds the state after it to states_, and those
+//                                  within it if it is not atomic
+//   UpdateBeside(db)               the same beside a checkpoint, by the thread that makes it
+template <class Machine, class D>
+class CrashedLives {
+ public:
+  explicit CrashedLives(std::uint64_t seed) : random_(seed) { Observe(); }
+
+  // One life.
+  void Live(int count) {
+    const Durability durability = random_.OneIn(5) ? Durability::kNone : random_.OneIn(2) ? Durability::kProcess : Durability::kPower;
+    const auto plan = std::make_shared<FaultPlan>();
+    if (random_.OneIn(6)) plan->Arm({.call = random_.Between(1, 15), .forever = true});  // dies while it opens it
+    auto opened = self().Open(plan, durability);
+    if (!opened.ok()) {
+      ASSERT_GT(plan->fired_count(), 0u) << opened.status();
+      return;
+    }
+    auto& db = **opened;
+    {
+      const auto found = RecordsAndIndexOf(db);
+      if (plan->fired_count() > 0) return;
+      ASSERT_THAT(found, IsOk());
+      ASSERT_TRUE(IsOneOf(*found, states_, acknowledged_)) << "after a kill: " << Difference(states_.back(), *found);
+      states_ = {*found};
+      acknowledged_ = durable_ = 0;
+    }
+    for (int i = 0; i < count && plan->fired_count() == 0 && !testing::Test::HasFatalFailure(); ++i) {
+      if (i == count - 10 && random_.OneIn(2)) plan->Arm({.call = random_.Between(1, 20), .forever = true});
+      ASSERT_NO_FATAL_FAILURE(Operate(db, durability, *plan));
+      if (random_.OneIn(25)) CheckCrash();
+    }
+    if (plan->fired_count() == 0 && random_.OneIn(2)) {
+      const Status closed = db.Close();
+      if (plan->fired_count() > 0) return;
+      ASSERT_THAT(closed, IsOk());
+      acknowledged_ = durable_ = states_.size() - 1;
+      CheckCrash();
+      return;
+    }
+    plan->Arm({.forever = true});  // killed: what it has written is in the page cache
+    if (random_.OneIn(2)) CutPower();
+  }
+
+  std::uint64_t num_crashes() const { return num_crashes_; }
+  std::uint64_t num_beside() const { return num_beside_; }
+
+ protected:
+  static std::shared_ptr<CrashMemory> MemoryOf(const std::vector<std::byte>& image) { return std::make_shared<CrashMemory>(image, 1); }
+
+  Random random_;
+  std::shared_ptr<CrashMemory> database_ = MemoryOf({}), log_ = MemoryOf({});
+  std::vector<Records> states_ = {{}};  // after each update, and within those that are not atomic
+
+ private:
+  Machine& self() { return static_cast<Machine&>(*this); }
+
+  void Operate(D& db, Durability durability, const FaultPlan& plan) {
+    if (random_.OneIn(30)) return Checkpoint(db, durability, plan);
+    Status status;
+    bool syncs = durability == Durability::kPower;
+    if (random_.OneIn(100)) {
+      syncs = true;
+      status = db.Verify();
+    } else if (random_.OneIn(15) && durability != Durability::kNone) {
+      syncs = true;
+      status = db.WaitDurable(db.LastLsn());
+    } else {
+      status = self().Update(db);
+    }
+    if (plan.fired_count() > 0) return;
+    ASSERT_THAT(status, IsOk());
+    if (durability != Durability::kNone || syncs) acknowledged_ = states_.size() - 1;
+    if (syncs) durable_ = acknowledged_;
+  }
+  // With a log, updates are made between its writes and syncs.
+  void Checkpoint(D& db, Durability durability, const FaultPlan& plan) {
+    const std::size_t before = states_.size() - 1;
+    if (durability != Durability::kNone) {
+      update_beside_ = [&, durability] {
+        if (plan.fired_count() > 0) return;
+        const Status updated = self().UpdateBeside(db);
+        if (plan.fired_count() > 0) return;
+        ASSERT_THAT(updated, IsOk());
+        acknowledged_ = states_.size() - 1;
+        if (durability == Durability::kPower) durable_ = acknowledged_;
+        ++num_beside_;
+      };
+    }
+    const Status status = random_.OneIn(5) ? db.Rebuild() : db.Synchronize(SyncMode::kHard);
+    update_beside_ = nullptr;
+    if (plan.fired_count() > 0) return;
+    ASSERT_THAT(status, IsOk());
+    acknowledged_ = std::max(acknowledged_, before);
+    durable_ = std::max(durable_, before);
+  }
+
+  void CheckCrash() {
+    if (testing::Test::HasFailure()) return;
+    const bool is_kill = random_.OneIn(4);
+    ++num_crashes_;
+    const CrashImages images =
+        is_kill ? CrashImages{database_->Live(), log_->Live()} : CrashImages{database_->Crash(random_), log_->Crash(random_)};
+    const auto found = Machine::Recover(images, random_.OneIn(3) ? Durability::kNone : Durability::kProcess);
+    ASSERT_THAT(found, IsOk()) << (is_kill ? "after a kill" : "after a power cut");
+    ASSERT_TRUE(IsOneOf(*found, states_, is_kill ? acknowledged_ : durable_))
+        << (is_kill ? "after a kill: " : "after a power cut: ") << Difference(states_.back(), *found);
+  }
+  // Crashes within an operation: at its writes and syncs.
+  void Observe() {
+    log_->on_event = [this] {
+      if (random_.OneIn(10)) CheckCrash();
+    };
+    database_->on_event = [this] {
+      if (random_.OneIn(10)) CheckCrash();
+      const auto update = std::exchange(update_beside_, nullptr);
+      for (std::uint64_t n = update ? random_.Below(4) : 0; n > 0; --n) update();
+      update_beside_ = update;
+    };
+  }
+  void CutPower() {
+    const CrashImages images{database_->Crash(random_), log_->Crash(random_)};
+    database_->on_event = log_->on_event = [] {};
+    database_ = MemoryOf(images.database);
+    log_ = MemoryOf(images.log);
+    Observe();
+    acknowledged_ = durable_;
+  }
+
+  // The first of states_ that a kill, or a power cut, may leave.
+  std::size_t acknowledged_ = 0, durable_ = 0;
+  std::uint64_t num_crashes_ = 0, num_beside_ = 0;
+  std::function<void()> update_beside_;
+};
+
+// Lives of several machines, until so many crashes were checked.
+template <class Machine>
+void CheckCrashedLives(std::uint64_t wanted) {
+  SCOPED_TRACE(TestSeed());
+  std::uint64_t num_crashes = 0, num_beside = 0;
+  for (std::uint64_t number = 0; num_crashes < wanted / kSlowdown; ++number) {
+    SCOPED_TRACE(number);
+    Machine machine(Random::Mix(TestSeed()) + number);
+    for (int life = 0; life < 12; ++life) ASSERT_NO_FATAL_FAILURE(machine.Live(life == 0 ? 30 : 120)) << "life " << life;
+    num_crashes += machine.num_crashes();
+    num_beside += machine.num_beside();
+  }
+  EXPECT_GE(num_beside, num_crashes / 30);
+  ReportCrashStates(num_crashes);
+}
+
+}  // namespace hako
