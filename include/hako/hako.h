@@ -11,7 +11,7 @@
 //   format/   on-disk structs and small pure functions                    hako::format
 //   file/     devices: mapped, positional, in memory, chosen at run time  hako
 //   sync/     locks, versions, per-thread state                           hako::sync
-//   base/     errors, hashing, byte order                                 hako
+//   base/     errors, hashing, byte order, keyword tables                 hako
 // Everything in a nested namespace, or called internal, may change with any version.
 //
 // dbm/ combines an engine with a space, which stores its records or pages:
@@ -53,6 +53,7 @@
 #pragma once
 
 #include "hako/base/comparator.h"
+#include "hako/base/keyword_table.h"
 #include "hako/base/status.h"
 #include "hako/dbm/any_dbm.h"
 #include "hako/dbm/any_options.h"

@@ -1,5 +1,5 @@
-# The engines refuse a space that lacks an operation at their static_assert, not somewhere in a template: small programs that must compile,
-# and programs that must not.
+# The engines refuse a space that lacks an operation at their static_assert, not somewhere in a template, and a keyword table made at compile
+# time refuses what is no set of keywords: small programs that must compile, and programs that must not.
 cmake_minimum_required(VERSION 3.25)
 set(work ${BINARY_DIR}/concepts_test)
 file(REMOVE_RECURSE ${work})
@@ -32,4 +32,12 @@ check("${hash_space}" "hash::BucketIndex<ToyRecordSpace<false>>" OK)
 check("${tree_space}" "tree::PageTree<ToyPageSpace<true>, BytewiseComparator>" OK)
 check("${hash_space}" "hash::BucketIndex<NoCommit>" "bucket_index.h:[0-9:]+ error: static.assert")
 check("${tree_space}" "tree::PageTree<NoMarkDirty, BytewiseComparator>" "page_tree.h:[0-9:]+ error: static.assert")
+
+# check_keywords(<literals> <expected>): the same for a table of these keywords.
+function(check_keywords literals expected)
+  check("#include \"hako/base/keyword_table.h\"\nconstexpr auto kTable = hako::MakeKeywordTable(${literals});" "decltype(kTable)" "${expected}")
+endfunction()
+check_keywords([=["get", "set", "sets"]=] OK)
+check_keywords([=["get", "set", "GET"]=] "TwoKeywordsDifferOnlyInCase")
+check_keywords([=["get", "gr\xc3\xbc\xc3\x9f"]=] "KeywordIsNotAscii")
 file(REMOVE_RECURSE ${work})

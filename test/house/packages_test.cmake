@@ -45,6 +45,7 @@ needs("" "" bash sh dpkg-query awk sort setarch)
 needs(git "dev;bare" git)
 needs(pkg-config "dev;release" pkg-config)
 needs(valgrind release valgrind)
+needs(gperf "tsan;release" gperf)
 needs("dpkg-dev;file" dev dpkg-deb cpack) # cpack asks file and dpkg-shlibdeps what a program needs
 needs(debootstrap bare debootstrap)
 needs(lmdb-utils "dev;tsan;release;coverage" mdb_load mdb_dump)
