@@ -59,6 +59,7 @@
 #include "hako/dbm/any_options.h"
 #include "hako/dbm/baby_dbm.h"
 #include "hako/dbm/dbm.h"
+#include "hako/dbm/expiry.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/log_summary.h"
 #include "hako/dbm/operations.h"

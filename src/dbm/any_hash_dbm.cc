@@ -8,13 +8,11 @@ namespace {
 
 HashOptions HashOptionsOf(const AnyOptions& options) {
   HashOptions hash;
+  internal::TakeSharedOptions(options, &hash);
   hash.num_records = options.num_records;
   hash.align_pow = options.align_pow.value_or(hash.align_pow);
   hash.seed = options.seed;
-  hash.durability = options.durability;
-  hash.log_bytes = options.log_bytes.value_or(hash.log_bytes);
-  hash.log_archive = options.log_archive;
-  hash.sync_interval = options.sync_interval;
+  hash.keep_log = options.keep_log;
   hash.reclaim_bytes = options.reclaim_bytes.value_or(hash.reclaim_bytes);
   return hash;
 }

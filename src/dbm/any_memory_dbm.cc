@@ -15,9 +15,7 @@ StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenInMemory(const AnyOptions& options
   }
   if (options.path.empty() && !options.log_archive.empty())
     return absl::InvalidArgumentError("option log_archive requires a database with a path");
-  of_kind.durability = options.durability;
-  of_kind.log_bytes = options.log_bytes.value_or(of_kind.log_bytes);
-  of_kind.log_archive = options.log_archive;
+  internal::TakeSharedOptions(options, &of_kind);
   HAKO_ASSIGN_OR_RETURN(auto db, options.path.empty() ? D::Open(of_kind) : D::Open(options.path, of_kind, options.file));
   return std::make_unique<AnyDBM>(std::move(db));
 }
@@ -27,6 +25,8 @@ StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenTinyInMemory(const AnyOptions& opt
   tiny.num_records = options.num_records;
   tiny.align_pow = options.align_pow.value_or(tiny.align_pow);
   tiny.seed = options.seed;
+  tiny.capacity_bytes = options.capacity_bytes;
+  tiny.capacity_records = options.capacity_records;
   return OpenInMemory<TinyDBM<>>(options, tiny);
 }
 
@@ -34,6 +34,8 @@ StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenBabyInMemory(const AnyOptions& opt
   BabyOptions baby;
   baby.page_size = options.page_size.value_or(baby.page_size);
   baby.max_bytes = options.max_bytes.value_or(baby.max_bytes);
+  baby.capacity_bytes = options.capacity_bytes;
+  baby.capacity_records = options.capacity_records;
   return OpenInMemory<BabyDBM<>>(options, baby);
 }
 

@@ -11,9 +11,10 @@ namespace hako {
 namespace {
 
 constexpr std::string_view kThereAre =
-    "the options are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, log_bytes, "
-    "log_archive, "
-    "durability, sync_interval, reclaim_bytes, order, codec, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and grow_max";
+    "the options are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, "
+    "log_bytes, log_archive, expiry, capacity_bytes, capacity_records, "
+    "durability, sync_interval, reclaim_bytes, order, codec, raw, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and "
+    "grow_max";
 
 // Assigns the number that `text` is, or leaves `out` alone.
 template <class T>
@@ -52,6 +53,8 @@ std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptio
   if (name == "order") return options->order = value, !value.empty();
   if (name == "log_archive") return options->log_archive = value, !value.empty();
   if (name == "codec") return options->codec = value, !value.empty();
+  if (name == "expiry") return TakeFlag(value, &options->expiry);
+  if (name == "raw") return TakeFlag(value, &options->raw);
   if (name == "huge_pages") return TakeFlag(value, &file.huge_pages);
   if (name == "block_cache_bytes") return TakeNumber(value, kMax, &file.cache_bytes);
   if (name == "direct") {
@@ -71,6 +74,8 @@ std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptio
   if (name == "page_size") return TakeNumber(value, std::numeric_limits<int>::max(), &options->page_size.emplace());
   if (name == "max_bytes") return TakeNumber(value, kMax, &options->max_bytes.emplace());
   if (name == "cache_bytes") return TakeNumber(value, kMax, &options->cache_bytes.emplace());
+  if (name == "capacity_bytes") return TakeNumber(value, kMax, &options->capacity_bytes);
+  if (name == "capacity_records") return TakeNumber(value, kMax, &options->capacity_records);
   if (name == "reclaim_bytes") return TakeNumber(value, kMax, &options->reclaim_bytes.emplace());
   if (name == "checkpoint_bytes") return TakeNumber(value, kMax, &options->checkpoint_bytes.emplace());
   if (name == "log_bytes") return TakeNumber(value, kMax, &options->log_bytes.emplace());
@@ -94,20 +99,16 @@ std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptio
 std::string_view AnyOptions::ResolvedKind() const {
   if (kind != kAuto) return kind;
   if (path.ends_with(".hkh")) return kHash;
-  if (path.ends_with(".hkt")) return kTree;
+  if (path.ends_with(".hkt") || path.ends_with(".hktb")) return kTree;
   if (path.ends_with(".hks")) return kTiny;
   return {};
 }
 
 TreeOptions TreeOptionsOf(const AnyOptions& options) {
   TreeOptions tree;
+  internal::TakeSharedOptions(options, &tree);
   tree.page_size = options.page_size.value_or(tree.page_size);
-  tree.cache_bytes = options.cache_bytes.value_or(tree.cache_bytes);
-  tree.checkpoint_bytes = options.checkpoint_bytes.value_or(tree.checkpoint_bytes);
-  tree.durability = options.durability;
-  tree.log_bytes = options.log_bytes.value_or(tree.log_bytes);
-  tree.log_archive = options.log_archive;
-  tree.sync_interval = options.sync_interval;
+  tree.raw = options.raw;
   return tree;
 }
 

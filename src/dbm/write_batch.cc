@@ -36,6 +36,21 @@ void WriteBatch::Add(Operations* to, Kind kind, std::string_view key, std::strin
   HAKO_CATCH_NO_MEMORY(status_ = NoMemoryError();)
 }
 
+void WriteBatch::Set(std::string_view key, std::string_view value, std::uint64_t expire_at) {
+  if (!status_.ok()) return;
+  if (expire_at > Expiry::kTimeMax) {
+    status_ = absl::InvalidArgumentError("the time of expiry is out of range");
+    return;
+  }
+  Set(key, value);
+  if (!status_.ok() || expire_at == Expiry::kNever) return;
+  if (!TryResize(times_, operations_.size())) {
+    status_ = NoMemoryError();
+    return;
+  }
+  times_.back() = expire_at;
+}
+
 void WriteBatch::Expect(std::string_view key, const hako::Expect& expected) {
   switch (expected.kind()) {
     case hako::Expect::Kind::kAbsent:
@@ -53,6 +68,7 @@ void WriteBatch::Clear() {
   operations_.clear();
   ranges_.clear();
   conditions_.clear();
+  times_.clear();
   applied_index_.reset();
   status_ = absl::OkStatus();
 }

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <charconv>
 #include <cstring>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "hako/base/assert.h"
@@ -129,7 +131,7 @@ bool DecodeInPlace(std::span<char> field, Decode decode, std::string_view* bytes
 
 class TsvReader final : public FormatReader<TsvReader> {
  public:
-  TsvReader(bool escapes, LineReader* lines) : FormatReader(lines), escapes_(escapes) {}
+  TsvReader(const TsvOptions& options, LineReader* lines) : FormatReader(lines), options_(options) {}
   static bool IsBlank(char c) { return c == '\r'; }
 
   bool ReadRecord(KeyValue* record) {
@@ -138,15 +140,30 @@ class TsvReader final : public FormatReader<TsvReader> {
     const std::size_t tab = ViewOf(line).find('\t');
     if (tab == std::string_view::npos) return Refuse("no tab between key and value");
     const Line key = line.first(tab);
-    const Line value = line.subspan(tab + 1);
-    *record = {ViewOf(key), ViewOf(value)};
-    if (!escapes_ || ViewOf(line).find('\\') == std::string_view::npos) return true;
+    Line value = line.subspan(tab + 1);
+    std::uint64_t time = 0;
+    if (options_.times && !TakeTime(&value, &time)) return Refuse("no time and tab between key and value, as --times expects");
+    *record = {ViewOf(key), ViewOf(value), time};
+    if (!options_.escapes || ViewOf(line).find('\\') == std::string_view::npos) return true;
     return (DecodeInPlace(key, text::DecodeEscapes, &record->key) && DecodeInPlace(value, text::DecodeEscapes, &record->value)) ||
            Refuse("invalid escape, none of \\\\ \\t \\n \\r \\0 \\xHH (--no_escape takes backslashes literally)");
   }
 
  private:
-  const bool escapes_;
+  // Takes the time and its tab from the beginning of a field.
+  static bool TakeTime(Line* field, std::uint64_t* time) {
+    const std::size_t tab = ViewOf(*field).find('\t');
+    if (tab == std::string_view::npos) return false;
+    const char* const end = field->data() + tab;
+    if (tab != 0) {
+      const auto parsed = std::from_chars(field->data(), end, *time);
+      if (parsed.ec != std::errc() || parsed.ptr != end || *time == 0) return false;
+    }
+    *field = field->subspan(tab + 1);
+    return true;
+  }
+
+  const TsvOptions options_;
 };
 
 class JsonReader final : public FormatReader<JsonReader> {
@@ -157,8 +174,8 @@ class JsonReader final : public FormatReader<JsonReader> {
   bool ReadRecord(KeyValue* record) {
     Line line;
     if (!TakeLineWithText(&line)) return false;
-    return text::JsonRecordParser(line).Parse(&record->key, &record->value) ||
-           Refuse("not of the form {\"key\":..., \"value\":...}, each a string or {\"b64\":\"...\"}");
+    return text::JsonRecordParser(line).Parse(record) ||
+           Refuse("not of the form {\"key\":..., \"value\":...}, each a string or {\"b64\":\"...\"}, and perhaps \"expire_at\":N");
   }
 };
 
@@ -223,7 +240,7 @@ class DumpReader final : public FormatReader<DumpReader> {
 
 }  // namespace
 
-std::unique_ptr<RecordReader> RecordReader::Make(TextFormat format, bool escapes, LineReader* lines) {
+std::unique_ptr<RecordReader> RecordReader::Make(TextFormat format, const TsvOptions& tsv, LineReader* lines) {
   switch (format) {
     case TextFormat::kJsonLines:
       return std::make_unique<JsonReader>(lines);
@@ -232,7 +249,7 @@ std::unique_ptr<RecordReader> RecordReader::Make(TextFormat format, bool escapes
     case TextFormat::kTsv:
       break;
   }
-  return std::make_unique<TsvReader>(escapes, lines);
+  return std::make_unique<TsvReader>(tsv, lines);
 }
 
 }  // namespace hako

@@ -51,7 +51,8 @@ void RecordWriter::Begin(std::string* out) const {
   out->append("HEADER=END\n");
 }
 
-void RecordWriter::Add(std::string_view key, std::string_view value, std::string* out) const {
+void RecordWriter::Add(const KeyValue& record, std::string* out) const {
+  std::string_view key = record.key;
   switch (format_) {
     case TextFormat::kTsv:
       if (key.starts_with(kByteOrderMark)) {  // a reader would skip it in the first line
@@ -60,14 +61,18 @@ void RecordWriter::Add(std::string_view key, std::string_view value, std::string
       }
       text::AppendTsvField(key, out);
       out->push_back('\t');
-      text::AppendTsvField(value, out);
+      if (tsv_.times) {
+        if (record.expire_at != 0) absl::StrAppend(out, record.expire_at);
+        out->push_back('\t');
+      }
+      text::AppendTsvField(record.value, out);
       out->push_back('\n');
       return;
     case TextFormat::kJsonLines:
-      return text::AppendJsonRecord(key, value, out);
+      return text::AppendJsonRecord(key, record.value, out, record.expire_at);
     case TextFormat::kDump:
       AppendDumpLine(dump_.print, key, out);
-      AppendDumpLine(dump_.print, value, out);
+      AppendDumpLine(dump_.print, record.value, out);
   }
 }
 

@@ -1,6 +1,7 @@
-// Commands on single records: get, set, remove, rekey.
+// Commands on single records: get, set, remove, rekey, expire.
 #include <unistd.h>
 
+#include <chrono>
 #include <limits>
 #include <string>
 #include <vector>
@@ -86,6 +87,18 @@ int RunGet(GetOptions options) {
   });
 }
 
+// When a record expires: --ttl or --expire_at.
+struct TimeOptions {
+  std::int64_t ttl = 0, expire_at = 0;  // in milliseconds; 0 = not given
+
+  void AddTo(CLI::App* app) {
+    constexpr std::int64_t kMax = static_cast<std::int64_t>(Expiry::kTimeMax);
+    CLI::Option* const has_ttl = AddNumber(app, "--ttl", &ttl, "The record expires in N milliseconds", 1, kMax);
+    AddNumber(app, "--expire_at", &expire_at, "The record expires at this time, in milliseconds since 1970", 1, kMax)->excludes(has_ttl);
+  }
+  bool IsGiven() const { return ttl != 0 || expire_at != 0; }
+};
+
 struct SetCommandOptions {
   DatabaseOptions database;
   UnescapeOption unescape;
@@ -98,6 +111,7 @@ struct SetCommandOptions {
   CLI::Option* append = nullptr;
   CLI::Option* increment = nullptr;
   bool no_overwrite = false;
+  TimeOptions time;
 };
 
 int Increment(const SetCommandOptions& options, AnyDBM& db) {
@@ -137,6 +151,8 @@ int RunSet(SetCommandOptions options) {
   if (increments && (has_value || has_file)) return FailUsage("set", "--incr excludes VALUE");
   if (has_value && has_file) return FailUsage("set", "--value_file excludes VALUE");
   if (!increments && !has_value && !has_file) return FailUsage("set", "VALUE is required");
+  if (options.time.IsGiven() && (increments || options.append->count() > 0))
+    return FailUsage("set", "--append and --incr keep the time of the record; 'hako expire' changes it");
   if (!options.unescape.Apply({&options.key, &options.value, &options.delimiter})) return FailUsage("set", UnescapeOption::kMalformed);
   if (has_file || (options.value == "-" && !options.unescape.is_given())) {
     if (const int code = ReadValue(has_file ? options.value_file : "-", &options.value); code != kExitDone) return code;
@@ -144,7 +160,10 @@ int RunSet(SetCommandOptions options) {
   return WithDatabase(options.database, [&options, increments](AnyDBM& db) -> int {
     if (increments) return Increment(options, db);
     const Status status = options.append->count() > 0 ? db.Append(options.key, options.value, options.delimiter)
-                                                      : db.Set(options.key, options.value, {.overwrite = !options.no_overwrite});
+                                                      : db.Set(options.key, options.value,
+                                                               {.overwrite = !options.no_overwrite,
+                                                                .ttl = std::chrono::milliseconds(options.time.ttl),
+                                                                .expire_at = static_cast<std::uint64_t>(options.time.expire_at)});
     if (absl::IsAlreadyExists(status)) return SayNo(options.database, options.key, "--no_overwrite: a record exists of key");
     return status.ok() ? kExitDone : FailDatabase(options.database, status);
   });
@@ -182,18 +201,52 @@ struct RekeyOptions {
   bool no_overwrite = false;
 };
 
-// Stores the new record before it removes the old one, so that a kill in between loses neither.
 int RunRekey(RekeyOptions options) {
   if (!options.unescape.Apply({&options.old_key, &options.new_key})) return FailUsage("rekey", UnescapeOption::kMalformed);
   return WithDatabase(options.database, [&options](AnyDBM& db) -> int {
-    std::string value;
-    Status status = db.Get(options.old_key, &value);
+    const bool is_same = options.new_key == options.old_key;
+    const Status status =
+        is_same ? db.GetSize(options.old_key).status() : db.Rekey(options.old_key, options.new_key, {.overwrite = !options.no_overwrite});
     if (absl::IsNotFound(status)) return SayNo(options.database, options.old_key, "no record of key");
-    if (!status.ok()) return FailDatabase(options.database, status);
-    if (options.new_key == options.old_key) return kExitDone;
-    status = db.Set(options.new_key, value, {.overwrite = !options.no_overwrite});
     if (absl::IsAlreadyExists(status)) return SayNo(options.database, options.new_key, "--no_overwrite: a record exists of key");
-    if (status.ok()) status = db.Remove(options.old_key);
+    return status.ok() ? kExitDone : FailDatabase(options.database, status);
+  });
+}
+
+struct ExpireOptions {
+  DatabaseOptions database;
+  UnescapeOption unescape;
+  std::string key;
+  TimeOptions time;
+  bool never = false;
+};
+
+Status ChangeTime(AnyDBM& db, std::string_view key, std::uint64_t ttl, std::uint64_t at) {
+  if (db.expiry() == nullptr) return Expiry::NoTimesError();
+  return db.Expire(key, ttl != 0 ? db.expiry()->Now() + ttl : at);
+}
+Status RemoveTime(AnyDBM& db, std::string_view key) { return db.expiry() == nullptr ? Expiry::NoTimesError() : db.Persist(key); }
+
+// Prints the time of the record if no other is given.
+int RunExpire(ExpireOptions options) {
+  if (!options.unescape.Apply({&options.key})) return FailUsage("expire", UnescapeOption::kMalformed);
+  const bool changes = options.never || options.time.IsGiven();
+  if (!changes) options.database.any.file.mode = OpenMode::kReadOnly;
+  return WithDatabase(options.database, [&](AnyDBM& db) -> int {
+    Status status;
+    if (!changes) {
+      const StatusOr<std::uint64_t> time = db.GetExpiry(options.key);
+      status = time.status();
+      Output output(STDOUT_FILENO);
+      if (time.ok()) absl::StrAppend(output.buffer(), *time == Expiry::kNever ? "never" : absl::StrCat(*time), "\n");
+      if (const Status written = output.Flush(); !written.ok()) return Fail("standard output", written);
+    } else if (options.never) {
+      status = RemoveTime(db, options.key);
+    } else {
+      status =
+          ChangeTime(db, options.key, static_cast<std::uint64_t>(options.time.ttl), static_cast<std::uint64_t>(options.time.expire_at));
+    }
+    if (absl::IsNotFound(status)) return SayNo(options.database, options.key, "no record of key");
     return status.ok() ? kExitDone : FailDatabase(options.database, status);
   });
 }
@@ -226,6 +279,7 @@ void AddSetCommand(Commands& commands) {
                                  "Add N to the record, an 8-byte big-endian number, and print the sum; 'get --number' prints it",
                                  std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
   options->unescape.AddTo(app);
+  options->time.AddTo(app);
   options->append->excludes(no_overwrite)->excludes(options->increment);
   options->increment->excludes(no_overwrite);
 }
@@ -247,6 +301,17 @@ void AddRekeyCommand(Commands& commands) {
   app->add_option("NEW_KEY", options->new_key, "The new key")->required()->type_name("");
   options->unescape.AddTo(app);
   app->add_flag("--no_overwrite", options->no_overwrite, "Keep an existing record of the new key; the exit code is then 1");
+}
+
+void AddExpireCommand(Commands& commands) {
+  const auto options = std::make_shared<ExpireOptions>();
+  CLI::App* app = commands.Add("expire", "Print or change when a record expires; exit code 1 if it is absent",
+                               [options] { return RunExpire(*options); });
+  AddDatabaseOptions(app, &options->database, Access::kWrite);
+  app->add_option("KEY", options->key, "The key")->required()->type_name("");
+  options->unescape.AddTo(app);
+  options->time.AddTo(app);
+  app->add_flag("--never", options->never, "The record never expires")->excludes("--ttl")->excludes("--expire_at");
 }
 
 }  // namespace hako::tool

@@ -50,6 +50,7 @@ void AddGetCommand(Commands& commands);
 void AddSetCommand(Commands& commands);
 void AddRemoveCommand(Commands& commands);
 void AddRekeyCommand(Commands& commands);
+void AddExpireCommand(Commands& commands);
 void AddListCommand(Commands& commands);
 void AddSearchCommand(Commands& commands);
 void AddExportCommand(Commands& commands);

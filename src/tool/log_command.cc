@@ -58,11 +58,14 @@ std::string_view OpName(LogOp op) {
       return "clear";
     case LogOp::kAppliedIndex:
       return "applied index";
+    case LogOp::kTime:
+      return "time";
     default:
       return "unknown";
   }
 }
 
+// The number in an entry.
 std::uint64_t IndexOf(const LogEntry& entry) {
   Le<std::uint64_t> index = 0;
   if (entry.value.size() == sizeof(index)) std::memcpy(static_cast<void*>(&index), entry.value.data(), sizeof(index));
@@ -76,6 +79,7 @@ void AppendText(std::uint64_t lsn, const LogEntry& entry, std::string* out) {
   if (entry.op == LogOp::kRemoveRange) absl::StrAppend(out, " from ", Quoted(entry.key), " to before ", Quoted(entry.value));
   if (entry.op == LogOp::kRemoveFrom) absl::StrAppend(out, " from ", Quoted(entry.key), " on");
   if (entry.op == LogOp::kAppliedIndex) absl::StrAppend(out, " ", IndexOf(entry));
+  if (entry.op == LogOp::kTime) absl::StrAppend(out, " ", IndexOf(entry));
   *out += "\n";
 }
 
@@ -93,6 +97,7 @@ nlohmann::ordered_json ToJson(std::uint64_t lsn, const LogEntry& entry) {
   if (entry.op == LogOp::kSet || entry.op == LogOp::kRemove) object["key"] = JsonOf(entry.key);
   if (entry.op == LogOp::kSet) object["value"] = JsonOf(entry.value);
   if (entry.op == LogOp::kAppliedIndex) object["index"] = IndexOf(entry);
+  if (entry.op == LogOp::kTime) object["time"] = IndexOf(entry);
   return object;
 }
 

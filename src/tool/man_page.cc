@@ -90,9 +90,11 @@ std::string ManPage(const CLI::App& root) {
       " the snapshot of a hash table in memory, or with ", Bold("--dbm baby"),
       " of a tree in memory, loaded and saved whole. Options may follow after a question mark, as in ",
       Plain("db.hkh?num_records=1m,file=pos"),
-      ": dbm, file, wait, num_records, align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, log_bytes, log_archive, "
+      ": dbm, file, wait, num_records, align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, log_bytes, "
+      "log_archive, expiry, capacity_bytes, capacity_records, "
       "durability, "
-      "sync_interval, reclaim_bytes, order, codec, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min, grow_max. Options of "
+      "sync_interval, reclaim_bytes, order, codec, raw, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min, grow_max. Options "
+      "of "
       "the command "
       "win.\n");
   page.append(".SH COMMANDS\n");

@@ -63,19 +63,16 @@ int FlushStandardOutput(int code) {
   return code == kExitDone ? failed : code;
 }
 
-int Run(std::vector<std::string> args) {
-  CLI::App root("An embedded key-value database: hash tables and ordered trees, each in one file or in memory.", "hako");
-  root.footer(kFooter);
-  root.set_version_flag("--version", VersionText());
-  root.require_subcommand(0, 1);  // at most one, so that later words are never taken for commands
+int Run(std::vector<std::string> args);
 
-  Commands commands(&root);
+void AddCommands(Commands& commands) {
   AddCreateCommand(commands);
   AddInspectCommand(commands);
   AddGetCommand(commands);
   AddSetCommand(commands);
   AddRemoveCommand(commands);
   AddRekeyCommand(commands);
+  AddExpireCommand(commands);
   AddCountCommand(commands);
   AddListCommand(commands);
   AddSearchCommand(commands);
@@ -93,6 +90,16 @@ int Run(std::vector<std::string> args) {
   AddPerfCommand(commands);
   AddCompletionCommand(commands);
   AddManCommand(commands);
+}
+
+int Run(std::vector<std::string> args) {
+  CLI::App root("An embedded key-value database: hash tables and ordered trees, each in one file or in memory.", "hako");
+  root.footer(kFooter);
+  root.set_version_flag("--version", VersionText());
+  root.require_subcommand(0, 1);  // at most one, so that later words are never taken for commands
+
+  Commands commands(&root);
+  AddCommands(commands);
   commands.Add("help", "Explain a command: hako help CMD", [] { return kExitDone; });
 
   if (!args.empty() && args[0] == "help") {  // help CMD is CMD --help

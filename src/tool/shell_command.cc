@@ -29,8 +29,8 @@ namespace hako::tool {
 namespace {
 
 // The commands that work on the open database.
-const std::vector<std::string> kLines = {"get",    "set",    "remove", "rekey",   "count",  "list", "search", "inspect",
-                                         "import", "export", "copy",   "rebuild", "verify", "help", "exit"};
+const std::vector<std::string> kLines = {"get",     "set",    "remove", "rekey", "expire",  "count",  "list", "search",
+                                         "inspect", "import", "export", "copy",  "rebuild", "verify", "help", "exit"};
 
 // The words of a line, separated by blanks outside of quotes. A backslash outside of '...' takes
 // the next character literally. A # at the beginning of a word starts a comment. nullopt if a quote

@@ -22,6 +22,7 @@ struct CommandOptions {
   std::string path;  // of the text; empty or "-" = standard input or output
   std::string format;
   bool no_progress = false;
+  bool times = false;
   bool no_escape = false;                        // import
   std::int64_t line_max = LineReader::kLineMax;  // import
   bool print = false;                            // export
@@ -33,6 +34,8 @@ struct CommandOptions {
     return TextFormatOfPath(path).value_or(TextFormat::kTsv);
   }
 };
+
+constexpr std::string_view kTimesMistake = "--times requires --format tsv: JSON Lines always has the times of records, and a dump never";
 
 // Lets a transfer stop at a signal and report its progress, which is `how_far` of the total.
 template <class HowFar>
@@ -54,6 +57,7 @@ int RunImport(CommandOptions options) {
     return FailUsage("import", absl::StrCat(options.path, " is a database; to copy its records, run 'hako merge ", options.database.path(),
                                             " ", options.path, "'"));
   }
+  if (options.times && options.Format() != TextFormat::kTsv) return FailUsage("import", kTimesMistake);
   if (IsStandardStream(options.path) && SharedDatabase::IsThere())
     return FailUsage("import", "the shell reads its commands from standard input; name a file");
   TextInput text;
@@ -65,7 +69,7 @@ int RunImport(CommandOptions options) {
     const TransferResult result =
         Import(db, [&](std::span<char> buffer) { return text.Read(interrupt, buffer); },
                {.format = options.Format(),
-                .escapes = !options.no_escape,
+                .tsv = {.escapes = !options.no_escape, .times = options.times},
                 .line_max = static_cast<std::uint64_t>(options.line_max),
                 .progress = Watch(interrupt, progress, [](const TransferProgress& now) { return now.num_bytes; })});
     progress.Finish();
@@ -96,6 +100,7 @@ int RunExport(CommandOptions options) {
   if (const std::string mistake = MistakeInTarget(options); !mistake.empty()) return FailUsage("export", mistake);
   if ((options.print || options.mapsize != 0) && options.Format() != TextFormat::kDump)
     return FailUsage("export", absl::StrCat(options.print ? "--print" : "--mapsize", " requires --format dump"));
+  if (options.times && options.Format() != TextFormat::kTsv) return FailUsage("export", kTimesMistake);
   const Interrupt interrupt;
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
     TextOutput text;
@@ -104,6 +109,7 @@ int RunExport(CommandOptions options) {
     const auto note_damage = [&options](const Status& damage) { options.damage.Note(options.database, damage); };
     TransferResult result = Export(db, [&](std::string_view bytes) { return text.Write(interrupt, bytes); },
                                    {.format = options.Format(),
+                                    .tsv = {.times = options.times},
                                     .dump = {.print = options.print, .mapsize = static_cast<std::uint64_t>(options.mapsize)},
                                     .on_damage = options.damage.is_wanted() ? std::function<void(const Status&)>(note_damage) : nullptr,
                                     .progress = Watch(interrupt, progress, [](const TransferProgress& now) { return now.num_records; })});
@@ -115,6 +121,10 @@ int RunExport(CommandOptions options) {
     }
     if (!result.text.ok()) return Fail(text.name(), result.text);
     if (!result.database.ok()) return FailDatabase(options.database, result.database);
+    if (result.num_times_lost != 0) {
+      Note(absl::StrCat(options.database.path(), ": the text lacks the time of ", CountOfRecords(result.num_times_lost),
+                        " that expire; --format jsonl, or tsv with --times, has them"));
+    }
     const Status committed = text.Commit();
     return options.damage.Finish(options.database, committed.ok() ? kExitDone : Fail(text.name(), committed));
   });
@@ -127,6 +137,8 @@ void AddTransferOptions(CLI::App* app, CommandOptions* options, Access access) {
       ->type_name("");
   AddChoice(app, "--format", &options->format, {"tsv", "jsonl", "dump"},
             "The format, default by the suffix of TEXT, else tsv; jsonl is JSON Lines, dump that of mdb_dump and db_dump");
+  app->add_flag("--times", options->times,
+                "TSV: between key and value there is the time at which the record expires, in milliseconds since 1970, or nothing");
   app->add_flag("--no-progress,--no_progress", options->no_progress, "Show no progress line on a terminal");
 }
 

@@ -440,5 +440,28 @@ TEST_F(Snapshot, DamageIsReportedAndKept) {
   EXPECT_EQ(after, bytes);
 }
 
+TEST(AnyDBM, TakesTheLimitOfADatabaseInMemoryAndShowsIt) {
+  ASSERT_OK_AND_ASSIGN(auto options, ParseAnyOptions("?dbm=tiny,capacity_bytes=64mi,capacity_records=1000"));
+  ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(options));
+  for (std::uint64_t i = 0; i < 2000; ++i) ASSERT_THAT(db->Set(NumberedKey(i), "value"), IsOk());
+  EXPECT_LE(db->Count(), 1000u);
+  const Inspection pairs = db->Inspect();
+  EXPECT_THAT(pairs, testing::Contains(testing::Pair("capacity_bytes", "67108864")));
+  EXPECT_THAT(pairs, testing::Contains(testing::Pair("capacity_records", "1000")));
+  EXPECT_THAT(pairs, testing::Contains(testing::Pair("evictions", std::to_string(2000 - db->Count()))));
+  EXPECT_THAT(db->Verify(), IsOk());
+  for (const char* name : {"x.hkt?capacity_bytes=64mi", "x.hkh?capacity_records=1000"}) {
+    ASSERT_OK_AND_ASSIGN(auto refused, ParseAnyOptions(name));
+    EXPECT_THAT(AnyDBM::Open(refused), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("requires dbm=tiny"))) << name;
+  }
+  ASSERT_OK_AND_ASSIGN(options, ParseAnyOptions("?dbm=baby,capacity_bytes=64mi,capacity_records=1000"));
+  ASSERT_OK_AND_ASSIGN(db, AnyDBM::Open(options));
+  for (std::uint64_t i = 0; i < 2000; ++i) ASSERT_THAT(db->Set(NumberedKey(i), "value"), IsOk());
+  EXPECT_LE(db->Count(), 1000u);
+  EXPECT_THAT(db->Inspect(), testing::Contains(testing::Pair("capacity_bytes", "67108864")));
+  EXPECT_THAT(db->Inspect(), testing::Contains(testing::Pair("capacity_records", "1000")));
+  EXPECT_THAT(db->Verify(), IsOk());
+}
+
 }  // namespace
 }  // namespace hako

@@ -126,6 +126,27 @@ inline Image DamageAt(Image image, std::size_t offset) {
   return image;
 }
 
+// Some records expire, in the year 3000.
+inline constexpr std::uint64_t kGoldenTime = 32'503'680'000'000;
+template <class Db>
+void GiveTimes(Db& db) {
+  for (int i = 0; i < 200; i += 5) {
+    const Status status = db.Expire(GoldenKey(i), kGoldenTime + static_cast<std::uint64_t>(i));
+    ASSERT_TRUE(status.ok() || absl::IsNotFound(status)) << status;
+  }
+}
+// How many records have the time that GiveTimes has set, where the database keeps times.
+template <class Db>
+std::string TimesOf(Db& db) {
+  if (db.expiry() == nullptr) return {};
+  int count = 0;
+  for (int i = 0; i < 220; ++i) {
+    const StatusOr<std::uint64_t> time = db.GetExpiry(GoldenKey(i));
+    if (time.ok() && *time == kGoldenTime + static_cast<std::uint64_t>(i)) ++count;
+  }
+  return absl::StrCat(", ", count, " expire");
+}
+
 inline std::string NameOf(const Status& status) {
   return status.ok() ? "OK" : absl::StrCat(absl::StatusCodeToString(status.code()), " \"", status.message(), "\"");
 }
@@ -138,7 +159,7 @@ std::string OutcomeOf(Db& db) {
   std::uint64_t hash = 0;
   for (const auto& [key, value] : records) hash = Hash64(value, Hash64(key, hash));
   std::string outcome = absl::StrCat(db.Count(), " records, ", records.size(), " shown, hash ", absl::Hex(hash, absl::kZeroPad16));
-  absl::StrAppend(&outcome, ", scan ", NameOf(scan), ", verify ", NameOf(db.Verify()));
+  absl::StrAppend(&outcome, TimesOf(db), ", scan ", NameOf(scan), ", verify ", NameOf(db.Verify()));
   const Status update = db.Set("a new key", "a new value");
   absl::StrAppend(&outcome, ", update ", NameOf(update), ", close ", NameOf(db.Close()));
   return outcome;

@@ -90,8 +90,9 @@ class Machine {
   void LiveOnADevice(int count, bool* fails) {
     const Durability durability = random_.OneIn(5) ? Durability::kNone : random_.OneIn(2) ? Durability::kProcess : Durability::kPower;
     const auto plan = std::make_shared<FaultPlan>();
-    const HashOptions options = Options(durability);
-    const bool logs = durability == Durability::kPower || (durability == Durability::kProcess && kIsPositional);
+    HashOptions options = Options(durability);
+    options.keep_log = random_.OneIn(2);
+    const bool logs = durability == Durability::kPower || (durability == Durability::kProcess && (kIsPositional || options.keep_log));
     if (random_.OneIn(6)) plan->Arm({.call = random_.Between(1, 15), .forever = true});  // dies while it opens it
     Memories left;
     {

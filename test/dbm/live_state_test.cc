@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "hako/file/memory_file.h"
 #include "support/booted_memory_file.h"
+#include "support/test_file.h"
 
 namespace hako {
 namespace {
@@ -21,7 +22,7 @@ class LiveStateTest : public testing::Test {
  protected:
   void SetUp() override {
     MemoryFile device;
-    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<BootedMemoryFile>::Open(BootedMemoryFile(device.Share(), 1), {.seed = 7}));
+    ASSERT_OK_AND_ASSIGN(auto db, HashDBM<MappedTestFile>::Open(BootedMemoryFile(device.Share(), 1), {.seed = 7}));
     const auto set = [&](std::size_t i, std::size_t size) {
       records_[NumberedKey(i)] = CheckedValue(NumberedKey(i), size, 1);
       ASSERT_THAT(db->Set(NumberedKey(i), records_[NumberedKey(i)]), IsOk());
@@ -38,7 +39,7 @@ class LiveStateTest : public testing::Test {
   }
   // Returns what Open has of the image: "all", "synchronized", "refused" or "other".
   std::string Opened(const Image& image, std::uint8_t boot = 1) const {
-    auto db = HashDBM<BootedMemoryFile>::Open(BootedMemoryFile(MemoryFile::Of(image), boot));
+    auto db = HashDBM<MappedTestFile>::Open(BootedMemoryFile(MemoryFile::Of(image), boot));
     if (absl::IsDataLoss(db.status())) return "refused";
     if (!db.ok()) return db.status().ToString();
     const Records found = ListByProcessEach(**db).records;
@@ -80,6 +81,39 @@ TEST_F(LiveStateTest, FlippedBitDropsNoUpdateSilently) {
       }
     }
   }
+}
+
+std::uint64_t FarTime() { return std::uint64_t{1} << 42; }
+
+// The clock in the live state is newer than that of the superblock (dbm/expiry.h).
+TEST_F(LiveStateTest, ClockIsCheckedAndSalvaged) {
+  MemoryFile device;
+  const auto open = [](const MemoryFile& file) {
+    return HashDBM<MappedTestFile>::Open(BootedMemoryFile(file.Share(), 1), {.clock = &Expiry::FirstTime});
+  };
+  {
+    auto made = HashDBM<MappedTestFile>::Open(BootedMemoryFile(device.Share(), 1), {.seed = 7, .expiry = true, .clock = &Expiry::FirstTime})
+                    .value();
+    ASSERT_THAT(made->Set("soon", "1", {.expire_at = FarTime()}), IsOk());
+    ASSERT_THAT(made->Set("later", "1", {.expire_at = FarTime() + 1}), IsOk());
+    made->NoteClock(FarTime());
+    image_ = ImageOf(device);
+    ASSERT_THAT(made->Close(), IsOk());
+  }
+  EXPECT_EQ((*open(MemoryFile::Of(image_)))->expiry()->latest(), FarTime());
+  for (std::size_t bit = 0; bit < 64; ++bit) {
+    Image damaged = image_;
+    damaged[format::kLiveStateOffset + offsetof(format::LiveState, clock) + bit / 8] ^= std::byte(1 << bit % 8);
+    EXPECT_THAT(open(MemoryFile::Of(damaged)).status(), StatusIs(absl::StatusCode::kDataLoss)) << bit;
+  }
+  MemoryFile to;
+  ASSERT_THAT(
+      SalvageInto<HashDBM<MemoryFile>>(BootedMemoryFile(MemoryFile::Of(image_), 1), LogPlace<BootedMemoryFile>(), to.Share()).status(),
+      IsOk());
+  auto salvaged = HashDBM<MemoryFile>::Open(to.Share(), {.clock = &Expiry::FirstTime}).value();
+  EXPECT_THAT(salvaged->Contains("soon"), IsOkAndHolds(false));
+  EXPECT_THAT(salvaged->Contains("later"), IsOkAndHolds(true));
+  EXPECT_THAT(salvaged->Verify(), IsOk());
 }
 
 TEST_F(LiveStateTest, LostSectorIsRefused) {

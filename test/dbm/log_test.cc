@@ -369,6 +369,21 @@ TYPED_TEST(LogTest, LiesBesideTheFileThatALinkLeadsTo) {
   EXPECT_FALSE(std::filesystem::exists(this->LogOf(real)));
 }
 
+// Without the option a mapped file has no log, and WaitDurable synchronizes the whole file.
+TEST(LogOptions, AMappedHashTableKeepsALogForWaitDurable) {
+  const TempDir dir;
+  for (const bool keep_log : {false, true}) {
+    auto db = *HashDBM<>::Open(dir.File(keep_log ? "with" : "without"), {.keep_log = keep_log});
+    const std::uint64_t epoch = db->GetStats().epoch;
+    for (int i = 0; i < 10; ++i) ASSERT_THAT(db->Set("key" + std::to_string(i), "value"), IsOk());
+    EXPECT_EQ(db->LastLsn() > 0, keep_log);
+    ASSERT_THAT(db->WaitDurable(db->LastLsn()), IsOk());
+    EXPECT_EQ(db->GetStats().epoch > epoch, !keep_log);
+    ASSERT_THAT(db->Verify(), IsOk());
+    ASSERT_THAT(db->Close(), IsOk());
+  }
+}
+
 TEST(LogOptions, AnyDBMTakesTheDurability) {
   TempDir directory;
   for (const std::string durability : {"none", "process", "power"}) {

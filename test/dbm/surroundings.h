@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -133,6 +134,13 @@ class TreeSurroundings {
   FileStore<FileT> files;
 };
 
+// A limit for databases in memory, so that their tests run with one too: HAKO_TEST_CAPACITY, in bytes. It
+// has to be so large that nothing is evicted.
+inline std::uint64_t TestCapacity() {
+  const char* const bytes = std::getenv("HAKO_TEST_CAPACITY");
+  return bytes != nullptr ? std::strtoull(bytes, nullptr, 10) : 0;
+}
+
 // To reopen a database in memory, saves it and loads another from the snapshot.
 template <class FileT, class DatabaseT>
 class MemorySurroundings {
@@ -161,7 +169,7 @@ class TinySurroundings : public MemorySurroundings<FileT, TinyDBM<FileT>> {
   using Database = TinyDBM<FileT>;
   using Opened = StatusOr<std::unique_ptr<Database>>;
 
-  Opened Open(std::uint64_t num_records = 0) { return Database::Open({.num_records = num_records}); }
+  Opened Open(std::uint64_t num_records = 0) { return Database::Open({.num_records = num_records, .capacity_bytes = TestCapacity()}); }
   Opened Reopen(std::unique_ptr<Database> db) {
     HAKO_ASSIGN_OR_RETURN(auto opened, Open());
     return this->Reload(std::move(db), std::move(opened));
@@ -169,13 +177,13 @@ class TinySurroundings : public MemorySurroundings<FileT, TinyDBM<FileT>> {
 };
 
 // With tiny pages, splits and merges are constant.
-template <class FileT, unsigned kPageSize = BabyOptions{}.page_size>
+template <class FileT, unsigned kPageSize = 8192>
 class BabySurroundings : public MemorySurroundings<FileT, BabyDBM<FileT>> {
  public:
   using Database = BabyDBM<FileT>;
   using Opened = StatusOr<std::unique_ptr<Database>>;
 
-  Opened Open(std::uint64_t = 0) { return Database::Open({.page_size = kPageSize}); }
+  Opened Open(std::uint64_t = 0) { return Database::Open({.page_size = kPageSize, .capacity_bytes = TestCapacity()}); }
   Opened Reopen(std::unique_ptr<Database> db) {
     HAKO_ASSIGN_OR_RETURN(auto opened, Open());
     return this->Reload(std::move(db), std::move(opened));

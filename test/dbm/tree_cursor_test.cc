@@ -53,6 +53,26 @@ TYPED_TEST(TreeCursorTest, SeesRecordsAddedAheadByItsThread) {
   EXPECT_THAT(this->Rest(it, true), testing::ElementsAre("f", "e", "da", "d", "c", "b"));
 }
 
+TYPED_TEST(TreeCursorTest, JumpsAheadAsJumpDoes) {
+  const auto key_of = [](int i) { return std::to_string(10'000 + i) + std::string(static_cast<std::size_t>(i % 40), 'x'); };
+  for (int i = 0; i < 3000; i += 3) ASSERT_THAT(this->db_->Set(key_of(i), "value"), IsOk());
+  auto ahead = this->db_->MakeIterator(), jump = this->db_->MakeIterator();
+  for (int from = 0; from < 3000; from += 301) {
+    for (int to = from; to < 3000; to += 1 + (to - from) / 3) {
+      ahead.Jump(key_of(from));
+      ASSERT_TRUE(ahead.Valid());
+      if (std::string_view(key_of(to)) < ahead.key()) continue;
+      const std::size_t in_leaf = ahead.CountInLeaf(key_of(to));
+      ahead.JumpAhead(key_of(to));
+      jump.Jump(key_of(to));
+      ASSERT_EQ(ahead.key(), jump.key()) << from << " to " << to;
+      ASSERT_LE(in_leaf, static_cast<std::size_t>(to - from) / 3 + 1);
+      EXPECT_EQ(ahead.value(), jump.value());
+    }
+  }
+  EXPECT_EQ(this->Rest(ahead).back(), "h");
+}
+
 TYPED_TEST(TreeCursorTest, SeesARecordAddedAfterTheLastOne) {
   auto it = this->db_->MakeIterator();
   it.Last();

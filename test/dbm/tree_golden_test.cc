@@ -16,11 +16,12 @@ namespace hako {
 namespace {
 
 // A file of two checkpoints.
-Image MakeTreeFile() {
+Image MakeTreeFile(bool has_times) {
   MemoryFile file;
-  auto db = TreeDBM<MemoryFile>::Open(file.Share(), {.page_size = 1024}).value();
+  auto db = TreeDBM<MemoryFile>::Open(file.Share(), {.page_size = 1024, .expiry = has_times}).value();
   EXPECT_THAT(db->SetType(7), IsOk());
   FillGolden(*db);
+  if (has_times) GiveTimes(*db);
   EXPECT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
   FillGoldenMore(*db);
   EXPECT_THAT(db->Synchronize(SyncMode::kHard), IsOk());
@@ -41,6 +42,7 @@ Image TearNewerSlot(Image image) {
 // A version that is no longer current stays in this list as long as it is read.
 class GoldenTreeFileTest : public testing::TestWithParam<std::uint32_t> {
  protected:
+  bool HasTimes() const { return GetParam() >= 3; }
   template <class F>
   void Expect(const std::string& kind, F&& make) {
     const std::string name = "tree_" + std::to_string(GetParam()) + "_" + kind;
@@ -48,17 +50,19 @@ class GoldenTreeFileTest : public testing::TestWithParam<std::uint32_t> {
     GoldenFiles::Expect(name, OutcomeOf(TreeDBM<MemoryFile>::Open(MemoryFile::Of(image))));
   }
 };
-INSTANTIATE_TEST_SUITE_P(Versions, GoldenTreeFileTest, testing::Values(1u, format::kTreeFileVersion));
+INSTANTIATE_TEST_SUITE_P(Versions, GoldenTreeFileTest, testing::Values(1u, format::kTreeFilePlainVersion, format::kTreeFileVersion));
 
-TEST_P(GoldenTreeFileTest, OpensACleanFile) { Expect("clean", MakeTreeFile); }
+TEST_P(GoldenTreeFileTest, OpensACleanFile) {
+  Expect("clean", [this] { return MakeTreeFile(HasTimes()); });
+}
 TEST_P(GoldenTreeFileTest, OpensTheLastCheckpointOfACrashedFile) {
-  Expect("crashed", [] { return TearNewerSlot(MakeTreeFile()); });
+  Expect("crashed", [this] { return TearNewerSlot(MakeTreeFile(HasTimes())); });
 }
 TEST_P(GoldenTreeFileTest, NamesTheDamage) {
-  Expect("damaged", [] { return DamageAt(TearNewerSlot(MakeTreeFile()), "value-17;"); });
+  Expect("damaged", [this] { return DamageAt(TearNewerSlot(MakeTreeFile(HasTimes())), "value-17;"); });
 }
 TEST_P(GoldenTreeFileTest, RefusesAFileWithoutASuperblock) {
-  Expect("headless", [] { return DamageAt(DamageAt(MakeTreeFile(), 200), storage::kSlotDistance + 200); });
+  Expect("headless", [this] { return DamageAt(DamageAt(MakeTreeFile(HasTimes()), 200), storage::kSlotDistance + 200); });
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Opens and uses a database whose files come from an input.
 #pragma once
 
+#include <array>
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -19,6 +21,7 @@
 #include "hako/dbm/any_dbm.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/format/hash_file_format.h"
+#include "support/failing_calls.h"
 #include "support/temp_dir.h"
 
 namespace hako::fuzz {
@@ -70,6 +73,23 @@ inline void ClaimLiveState(const std::string& path) {
   live->inode = identity.inode;
   StoreTo(file, format::kLiveStateOffset, *live);
   WriteWhole(path, file);
+}
+
+// How the next system calls fail.
+inline CallFault FaultOf(Bytes& bytes) {
+  const unsigned kind = bytes.Byte();
+  CallFault fault;
+  fault.how = std::array{CallFault::How::kFails, CallFault::How::kPartial, CallFault::How::kInterrupted}[kind % 3];
+  fault.error = kind % 2 == 0 ? EIO : ENOSPC;
+  fault.forever = kind / 8 % 2 != 0 && fault.how == CallFault::How::kFails;
+  fault.call = 1 + bytes.Byte() % 32;
+  return fault;
+}
+// Copies a database and its log as they are: what a kill leaves.
+inline void CopyFiles(const std::string& from, const std::string& to) {
+  for (const char* const end : {"", "-log"}) {
+    if (std::filesystem::exists(from + end)) std::filesystem::copy_file(from + end, to + end);
+  }
 }
 
 // The input of a target for one file: without a log.

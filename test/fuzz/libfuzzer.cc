@@ -10,6 +10,7 @@
 
 #include "fuzz/seeds.h"
 #include "fuzz/target.h"
+#include "support/failing_calls_definitions.h"
 #include "support/random.h"
 
 using hako::fuzz::Target;

@@ -3,8 +3,6 @@
 //
 // A kill is a copy of the files of the open database, which the next one opens. Without a failed call,
 // what follows is known exactly. After one, a key may have any of the values that it had before.
-#include <array>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,7 +13,7 @@
 
 #include "fuzz/database.h"
 #include "fuzz/target.h"
-#include "support/failing_calls_definitions.h"
+#include "support/failing_calls.h"
 
 namespace hako::fuzz {
 namespace {
@@ -139,12 +137,7 @@ class Machine {
         return Require(status.ok() || HasFailed(), "Rebuild or CopyTo fails:", status);
       }
       case 6: {
-        const unsigned kind = bytes.Byte();
-        CallFault fault;
-        fault.how = std::array{CallFault::How::kFails, CallFault::How::kPartial, CallFault::How::kInterrupted}[kind % 3];
-        fault.error = kind % 2 == 0 ? EIO : ENOSPC;
-        fault.forever = kind / 8 % 2 != 0 && fault.how == CallFault::How::kFails;
-        fault.call = 1 + bytes.Byte() % 32;
+        const CallFault fault = FaultOf(bytes);
         if (HasFailed()) return;
         FailingCalls::Instance().Arm(fault);
         may_have_failed_ = true;
@@ -178,9 +171,7 @@ class Machine {
       FailingCalls::Instance().Disarm();
       const std::string from = Path();
       ++number_;
-      for (const char* const end : {"", "-log"}) {
-        if (std::filesystem::exists(from + end)) std::filesystem::copy_file(from + end, Path() + end);
-      }
+      CopyFiles(from, Path());
       if (kind_ == AnyOptions::kHash && (mode_ & kPositional) == 0) ClaimLiveState(Path());
       db_.reset();
       keeps_all = (mode_ & kNoLog) == 0 || (kind_ == AnyOptions::kHash && (mode_ & kPositional) == 0);

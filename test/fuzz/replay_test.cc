@@ -7,6 +7,7 @@
 #include "fuzz/seeds.h"
 #include "fuzz/target.h"
 #include "hako/base/hash.h"
+#include "support/failing_calls_definitions.h"
 #include "support/random.h"
 #include "support/sanitizers.h"
 

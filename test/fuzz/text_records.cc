@@ -13,10 +13,10 @@
 namespace hako::fuzz {
 namespace {
 
-using Records = std::vector<std::pair<std::string, std::string>>;
+using Records = std::vector<std::tuple<std::string, std::string, std::uint64_t>>;
 
 // The records of a text that arrives in pieces of `piece` bytes, up to the first error.
-Records Read(TextFormat format, bool escapes, std::string_view text, std::size_t piece, Status* status) {
+Records Read(TextFormat format, const TsvOptions& tsv, std::string_view text, std::size_t piece, Status* status) {
   LineReader lines(
       [&](std::span<char> buffer) -> StatusOr<std::size_t> {
         const std::size_t size = std::min({buffer.size(), piece, text.size()});
@@ -25,13 +25,13 @@ Records Read(TextFormat format, bool escapes, std::string_view text, std::size_t
         return size;
       },
       1000);
-  const auto reader = RecordReader::Make(format, escapes, &lines);
+  const auto reader = RecordReader::Make(format, tsv, &lines);
   Records records;
   for (std::array<KeyValue, 5> batch;;) {
     const StatusOr<std::size_t> count = reader->Read(batch);
     *status = count.status();
     if (!count.ok() || *count == 0) return records;
-    for (const KeyValue& record : std::span(batch).first(*count)) records.emplace_back(record.key, record.value);
+    for (const KeyValue& record : std::span(batch).first(*count)) records.emplace_back(record.key, record.value, record.expire_at);
   }
 }
 
@@ -39,19 +39,19 @@ void Run(std::string_view input) {
   Bytes bytes(input);
   const unsigned mode = bytes.Byte();
   const TextFormat format = std::array{TextFormat::kTsv, TextFormat::kJsonLines, TextFormat::kDump}[mode % 3];
-  const bool escapes = mode / 3 % 2 == 0;
+  const TsvOptions tsv{.escapes = mode / 3 % 2 == 0, .times = mode / 6 % 2 == 0};
   const std::string_view text = bytes.Take(input.size());
   Status status, same_status;
-  const Records records = Read(format, escapes, text, 1 + mode / 6 * 3, &status);
-  Require(Read(format, escapes, text, text.size() + 1, &same_status) == records && same_status == status,
+  const Records records = Read(format, tsv, text, 1 + mode / 12 * 6, &status);
+  Require(Read(format, tsv, text, text.size() + 1, &same_status) == records && same_status == status,
           "the pieces in which a text arrives change its records:", status);
   for (const bool print : {false, true}) {
-    const RecordWriter writer(format, {.print = print});
+    const RecordWriter writer(format, {.print = print}, tsv);
     std::string again;
     writer.Begin(&again);
-    for (const auto& [key, value] : records) writer.Add(key, value, &again);
+    for (const auto& [key, value, time] : records) writer.Add({key, value, time}, &again);
     writer.End(&again);
-    Require(Read(format, true, again, again.size() + 1, &status) == records && status.ok(),
+    Require(Read(format, {.times = tsv.times}, again, again.size() + 1, &status) == records && status.ok(),
             "records change when written and read:", status);
   }
 }
@@ -64,7 +64,7 @@ std::vector<std::string> MakeSeeds() {
       std::string seed(1, static_cast<char>(static_cast<int>(format) + (print ? 6 : 0)));
       writer.Begin(&seed);
       for (const char* const value : {"", "plain", "tab\tline\nback\\slash", "\xff\xfe bytes", "\xe7\xae\xb1"})
-        writer.Add(value, value, &seed);
+        writer.Add({value, value, seed.size()}, &seed);
       writer.End(&seed);
       seeds.push_back(seed);
     }

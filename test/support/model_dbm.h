@@ -100,6 +100,15 @@ class ModelDBM : public Operations<ModelDBM>, public OrderedOperations<ModelDBM,
     return absl::OkStatus();
   }
 
+  // Records do not expire.
+  const Expiry* expiry() const { return nullptr; }
+  Status SetExpiry(std::string_view, std::uint64_t) { return Expiry::NoTimesError(); }
+  StatusOr<std::uint64_t> GetExpiry(std::string_view key) {
+    HAKO_RETURN_IF_ERROR(GetSize(key).status());
+    return Expiry::kNever;
+  }
+  StatusOr<std::uint64_t> RemoveExpired() { return std::uint64_t{0}; }
+
   // Scans by key, one record under the lock at a time, so writers can run between two records.
   template <class V>
   Status ProcessEach(V&& visitor) {
@@ -134,6 +143,7 @@ class ModelDBM : public Operations<ModelDBM>, public OrderedOperations<ModelDBM,
     bool Valid() const { return valid_; }
     std::string_view key() const { return key_; }
     std::string_view value() const { return value_; }
+    std::uint64_t expire_at() const { return Expiry::kNever; }
     const Status& status() const { return status_; }
     ModelDBM& database() { return *db_; }
 

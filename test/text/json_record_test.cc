@@ -14,9 +14,10 @@ namespace {
 using Record = std::pair<std::string, std::string>;
 
 std::optional<Record> Parse(std::string line) {
-  std::string_view key, value;
-  if (!JsonRecordParser(line).Parse(&key, &value)) return std::nullopt;
-  return Record(key, value);
+  KeyValue record;
+  if (!JsonRecordParser(line).Parse(&record)) return std::nullopt;
+  if (record.expire_at != 0) return Record(record.key, std::string(record.value) + '@' + std::to_string(record.expire_at));
+  return Record(record.key, record.value);
 }
 
 std::string Line(std::string_view key, std::string_view value) {
@@ -48,6 +49,17 @@ TEST(JsonRecord, ParsesAnyLayoutOrderAndEscape) {
   EXPECT_EQ(Parse("{\"k\\u0065y\":\"\\u00e4\\/\",\"value\":\"\\u20aC\\ud83d\\uDE00\"}"),
             Record("\xc3\xa4/", "\xe2\x82\xac\xf0\x9f\x98\x80"));
   EXPECT_EQ(Parse("{\"key\":\"\\u0000\",\"value\":\"\"}"), Record(std::string(1, '\0'), ""));
+}
+
+TEST(JsonRecord, HasTheTimeAtWhichARecordExpires) {
+  std::string line;
+  AppendJsonRecord("k", "v", &line, 1'700'000'000'000);
+  EXPECT_EQ(line, "{\"key\":\"k\",\"value\":\"v\",\"expire_at\":1700000000000}\n");
+  EXPECT_EQ(Parse(line), Record("k", "v@1700000000000"));
+  EXPECT_EQ(Parse("{\"expire_at\" : 7 , \"value\":\"v\",\"key\":\"k\"}"), Record("k", "v@7"));
+  EXPECT_EQ(Parse("{\"expire_at\":0,\"value\":\"v\",\"key\":\"k\"}"), Record("k", "v"));
+  for (const char* const wrong : {"", "-1", "1.5", "01", "1e3", "\"7\"", "18446744073709551616", "null", "7,\"expire_at\":7"})
+    EXPECT_FALSE(Parse(std::string("{\"key\":\"k\",\"value\":\"v\",\"expire_at\":") + wrong + "}")) << wrong;
 }
 
 TEST(JsonRecord, RefusesOtherObjects) {

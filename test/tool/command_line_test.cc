@@ -18,9 +18,9 @@ using testing::HasSubstr;
 using testing::SizeIs;
 using testing::StartsWith;
 
-const std::vector<std::string> kCommands = {"create",  "inspect", "get",    "set",   "remove", "rekey",      "count",  "list",
-                                            "search",  "import",  "export", "copy",  "merge",  "rebuild",    "verify", "scrub",
-                                            "salvage", "restore", "log",    "shell", "perf",   "completion", "man"};
+const std::vector<std::string> kCommands = {"create", "inspect", "get",     "set",    "remove", "rekey", "expire",     "count",
+                                            "list",   "search",  "import",  "export", "copy",   "merge", "rebuild",    "verify",
+                                            "scrub",  "salvage", "restore", "log",    "shell",  "perf",  "completion", "man"};
 
 TEST(CommandLine, HelpGoesToStdoutAndListsEveryCommand) {
   const ToolResult bare = RunTool({});
@@ -124,17 +124,22 @@ const Mistake kMistakes[] = {
     {{"search", "a.hkh", "(", "--mode", "regex"}, "hako search: '(' is not a regular expression (ECMAScript)", " search"},
     {{"get", "a.hkh?num_recrods=5", "k"},
      "hako get: FILE: 'a.hkh?num_recrods=5': unknown option 'num_recrods'; the options are dbm, file, mode, wait, num_records, align_pow, "
-     "seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, log_bytes, log_archive, durability, sync_interval, reclaim_bytes, order, "
-     "codec, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and grow_max",
+     "seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, log_bytes, log_archive, expiry, capacity_bytes, capacity_records, "
+     "durability, sync_interval, "
+     "reclaim_bytes, "
+     "order, "
+     "codec, raw, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and grow_max",
      " get"},
     {{"get", "?dbm=tiny", "k"}, "hako get: FILE: '?dbm=tiny' names no file", " get"},
     {{"get", "a.hkh?mode=create", "k"}, "hako get: FILE: option mode is set by the command", " get"},
     {{"copy", "a.hkh"}, "hako copy: DESTINATION is required", " copy"},
     {{"merge", "a.hkh", "b.hkh?x=y"},
      "hako merge: 'b.hkh?x=y': unknown option 'x'; the options are dbm, file, mode, wait, num_records, "
-     "align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, log_bytes, log_archive, durability, sync_interval, "
+     "align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, log_bytes, log_archive, expiry, capacity_bytes, "
+     "capacity_records, durability, "
+     "sync_interval, "
      "reclaim_bytes, order, "
-     "codec, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and grow_max",
+     "codec, raw, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and grow_max",
      " merge"},
     {{"completion", "tcsh"}, "hako completion: unknown command 'tcsh'; did you mean 'bash'?", " completion"},
     {{"export", "a.hkh", "--print"}, "hako export: --print requires --format dump", " export"},

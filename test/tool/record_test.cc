@@ -33,6 +33,28 @@ TEST_F(Records, SetGetRemove) {
   EXPECT_EQ(RunTool({"get", path_, "key"}).exit_code, 1);
 }
 
+TEST_F(Records, RecordsExpire) {
+  EXPECT_EQ(RunTool({"set", path_, "key", "value", "--ttl", "5"}).exit_code, 3);  // created without the option
+  const std::string path = path_ + "-cache.hkh";
+  ASSERT_EQ(RunTool({"create", path + "?expiry=true"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"set", path, "key", "value", "--expire_at", "32503680000000"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"expire", path, "key"}).out, "32503680000000\n");
+  EXPECT_EQ(RunTool({"rekey", path, "key", "other"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"export", path, "--format", "jsonl"}).out, "{\"key\":\"other\",\"value\":\"value\",\"expire_at\":32503680000000}\n");
+  EXPECT_EQ(RunTool({"export", path, "--times"}).out, "other\t32503680000000\tvalue\n");
+  const ToolResult plain = RunTool({"export", path});
+  EXPECT_EQ(plain.out, "other\tvalue\n");
+  EXPECT_THAT(plain.err, testing::HasSubstr("lacks the time of 1 record"));
+  EXPECT_EQ(RunTool({"export", path, "--times", "--format", "dump"}).exit_code, 2);
+  EXPECT_EQ(RunTool({"expire", path, "other", "--never"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"expire", path, "other"}).out, "never\n");
+  EXPECT_EQ(RunTool({"expire", path, "other", "--never", "--ttl", "5"}).exit_code, 2);
+  EXPECT_EQ(RunTool({"expire", path, "other", "--expire_at", "1"}).exit_code, 0);
+  EXPECT_EQ(RunTool({"get", path, "other"}).exit_code, 1);
+  EXPECT_EQ(RunTool({"expire", path, "other"}).exit_code, 1);
+  EXPECT_EQ(RunTool({"set", path, "key", "1", "--append", ",", "--ttl", "5"}).exit_code, 2);
+}
+
 TEST_F(Records, AbsentKeysExitWithOneAndAMessage) {
   ASSERT_EQ(Set("here", "1"), 0);
   for (const ToolResult& result : {RunTool({"get", path_, "absent\n"}), RunTool({"remove", path_, "absent\n", "here"})}) {

@@ -249,6 +249,73 @@ TEST(PageArena, StoresLongValues) {
   EXPECT_TRUE(read.bytes() == value) << "it stays until it has been read";
 }
 
+TEST(PageArena, KeepsALimitInBytes) {
+  constexpr std::uint64_t kCapacity = 2 * kMiB;
+  ASSERT_OK_AND_ASSIGN(auto arena, PageArena::Create(64 * kMiB, storage::Arena::kSmallUsual, 0, Capacity{.bytes = kCapacity}));
+  const auto resident = [&] {
+    std::vector<unsigned char> pages(4 * kCapacity / 4096);
+    EXPECT_EQ(mincore(arena->memory(), pages.size() * 4096, pages.data()), 0);
+    return static_cast<std::uint64_t>(std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return page & 1; })) * 4096;
+  };
+  Random random(TestSeed());
+  Runs runs(*arena);
+  int refused = 0;
+  for (int i = 0; i < 20'000 / kSlowdown; ++i) {
+    if (!runs.Allocate(static_cast<unsigned>(random.OneIn(50) ? random.Between(1, 3000) : random.Between(1, 80)))) {
+      ++refused;
+      for (std::uint64_t n = std::min<std::uint64_t>(random.Between(1, 50), runs.size()); n > 0; --n) runs.Free(random);
+    }
+    ASSERT_LE(arena->total_bytes(), kCapacity);
+    if (i % 256 == 0) {
+      ASSERT_LE(resident(), kCapacity);
+    }
+  }
+  EXPECT_GT(refused, 0);
+  // Free memory is for runs of any size.
+  while (runs.size() > 0) runs.Free(random);
+  for (const unsigned units : {14'000u, 60u, 9000u, 14'000u}) {
+    ASSERT_TRUE(runs.Allocate(units));
+    runs.Free(random);
+  }
+  EXPECT_LE(resident(), kCapacity);
+}
+
+// A free run may be too small for a large value and still have a whole system page.
+TEST(PageArena, UsesTheWholePagesOfSmallFreeRuns) {
+  constexpr unsigned kUnits = 56;
+  ASSERT_OK_AND_ASSIGN(auto arena, PageArena::Create(64 * kMiB, storage::Arena::kSmallUsual, 0, Capacity{.bytes = 2 * kMiB}));
+  std::vector<std::uint32_t> runs;
+  while (const std::uint32_t run = arena->Allocate(kUnits)) runs.push_back(run);
+  for (std::size_t i = 0; i < runs.size(); i += 2) arena->Free(runs[i], kUnits);
+  EXPECT_NE(arena->Allocate(2000), 0u);
+  EXPECT_LE(arena->total_bytes(), 2 * kMiB);
+}
+
+TEST(PageArena, ReservesMemoryForOneThread) {
+  constexpr unsigned kUnits = (256 << 10) / format::kPageUnit;
+  ASSERT_OK_AND_ASSIGN(auto arena, PageArena::Create(64 * kMiB, storage::Arena::kSmallUsual, 0, Capacity{.bytes = kMiB}));
+  PageArena::Reservation reservation(*arena);
+  EXPECT_FALSE(reservation.Take(2 * kMiB, true));
+  ASSERT_TRUE(reservation.Take(kUnits * format::kPageUnit, true));
+  std::vector<std::uint32_t> others;
+  RunThreads(1, [&](int) {
+    while (const std::uint32_t run = arena->Allocate(64)) others.push_back(run);
+  });
+  EXPECT_GT(others.size(), 64u);
+  EXPECT_NE(arena->Allocate(kUnits), 0u);
+  EXPECT_LE(arena->total_bytes(), kMiB);
+  EXPECT_FALSE(reservation.HasExceeded());
+  EXPECT_NE(arena->Allocate(kUnits), 0u) << "it is never refused";
+  EXPECT_TRUE(reservation.HasExceeded());
+  EXPECT_FALSE(reservation.End()) << "more is in use than may be";
+  EXPECT_EQ(arena->Allocate(1), 0u);
+  for (const std::uint32_t run : others) arena->Free(run, 64);
+  EXPECT_NE(arena->Allocate(64), 0u);
+  ASSERT_TRUE(reservation.Take(0, true));
+  EXPECT_TRUE(reservation.End());
+  EXPECT_LE(arena->total_bytes(), kMiB);
+}
+
 TEST(PageArena, ConcurrentAllocationsDoNotOverlap) {
   ASSERT_OK_AND_ASSIGN(auto arena, PageArena::Create(256 * kMiB));
   std::vector<Runs> runs(4, Runs(*arena));

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <new>
 
@@ -26,6 +27,12 @@ enum class HugePages {
   kIfLong,  // at once
   kLater,   // once its owner uses more than a little of it, or never
 };
+
+// For a buffer through which a file is read or written: a file that is no longer than `size` uses
+// little of it.
+inline HugePages HugePagesFor(std::uint64_t file_size, std::size_t size) {
+  return file_size > size ? HugePages::kIfLong : HugePages::kLater;
+}
 
 // Asks for huge pages for memory that is not used yet; a hint.
 inline void AdviseHugePages(std::byte* bytes, std::size_t size) { (void)::madvise(bytes, size, MADV_HUGEPAGE); }

@@ -1,6 +1,7 @@
 // KeyValue and KeyRange, the arguments of operations on many records.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -10,6 +11,8 @@ namespace hako {
 struct KeyValue {
   std::string_view key;    // any bytes
   std::string_view value;  // any bytes
+  // When the record expires, in milliseconds since 1970; 0 = never.
+  std::uint64_t expire_at = 0;
 };
 
 // A half-open range of keys: [from, to), or all keys from `from` on without `to`.

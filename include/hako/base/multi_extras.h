@@ -20,6 +20,8 @@ struct MultiExtras {
   // The visitor needs the values of the first keys only, this many. A later one may be shown as
   // absent although it is not.
   std::size_t num_shown = ~std::size_t{0};
+  // Receives, before each call of the visitor, when the record that it shows expires (dbm/expiry.h).
+  std::uint64_t* expiry_shown = nullptr;
 };
 
 }  // namespace hako

@@ -4,12 +4,14 @@
 // visitors and sinks (dbm/dbm.h).
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <optional>
 #include <string_view>
 #include <type_traits>
 
 #include "hako/base/function_ref.h"
+#include "hako/base/inline.h"
 
 namespace hako {
 
@@ -33,5 +35,21 @@ template <class ActionT>
 using MultiVisitorRef = FunctionRef<std::optional<ActionT>(std::size_t, std::optional<std::string_view>)>;
 using EachRef = FunctionRef<void(std::string_view key, std::string_view value)>;
 using SinkRef = FunctionRef<char*(std::size_t)>;
+
+// A sink that may want only the first bytes of a value: cut(value, &size) reads the value, lowers the
+// size, and returns where to copy that many bytes to. The value may be garbage that the engine discards
+// afterwards; then it calls the sink again, in either form.
+template <class S>
+concept CuttingSink = requires(S& sink, const char* shared, std::size_t* size) {
+  { sink.Cut(shared, size) } -> std::same_as<char*>;
+};
+// Where to copy the first *size bytes of a short value to.
+template <class S>
+HAKO_INLINE char* RoomFor(S& sink, [[maybe_unused]] const char* shared, std::size_t* size) {
+#ifndef HAKO_TSAN  // there the check of a record is that of the copy
+  if constexpr (CuttingSink<S>) return sink.Cut(shared, size);
+#endif
+  return sink(*size);
+}
 
 }  // namespace hako

@@ -1,4 +1,4 @@
-// The wall clock, for display. It may be set back, so nothing is ordered by it.
+// The clocks of the system. The wall clock may be set back, so nothing is ordered by it alone.
 #pragma once
 
 #include <time.h>
@@ -14,7 +14,22 @@ inline std::uint64_t WallClock() {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
 }
 
-// The same, to within some milliseconds, at the cost of a few loads.
+// Milliseconds since 1970, at the cost of a few loads: the time of the last tick of the kernel, which is
+// up to 10 ms ago.
+inline std::uint64_t CoarseWallMilliseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME_COARSE, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000 + static_cast<std::uint64_t>(now.tv_nsec) / 1'000'000;
+}
+
+// Milliseconds of a clock that nobody sets, and that runs while the machine sleeps.
+inline std::uint64_t SteadyMilliseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000 + static_cast<std::uint64_t>(now.tv_nsec) / 1'000'000;
+}
+
+// As CoarseWallMilliseconds, in microseconds.
 inline std::uint64_t CoarseWallClock() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME_COARSE, &now);

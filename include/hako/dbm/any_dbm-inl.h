@@ -20,6 +20,7 @@ struct AnyDBM::CursorInterface {
   virtual bool Valid() const = 0;
   virtual std::string_view key() const = 0;
   virtual std::string_view value() const = 0;
+  virtual std::uint64_t expire_at() const = 0;
   virtual const Status& status() const = 0;
   virtual bool SkipDamage() = 0;
 };
@@ -59,6 +60,7 @@ class AnyDBM::CursorModel final : public CursorInterface {
   bool Valid() const override { return refused_.ok() && cursor_.Valid(); }
   std::string_view key() const override { return cursor_.key(); }
   std::string_view value() const override { return cursor_.value(); }
+  std::uint64_t expire_at() const override { return cursor_.expire_at(); }
   const Status& status() const override { return refused_.ok() ? cursor_.status() : refused_; }
   bool SkipDamage() override {
     if constexpr (requires { cursor_.SkipDamage(); }) return refused_.ok() && cursor_.SkipDamage();
@@ -85,8 +87,12 @@ struct AnyDBM::Interface {
   virtual Status Process(std::string_view key, ReadRef visitor) = 0;
   virtual Status Fetch(std::string_view key, SinkRef sink) = 0;
   virtual Status Append(std::string_view key, std::string_view value, std::string_view delimiter) = 0;
-  virtual Status ProcessMulti(Keys keys, MultiUpdateRef visitor) = 0;
+  virtual Status ProcessMulti(Keys keys, MultiUpdateRef visitor, const MultiExtras& extras) = 0;
   virtual Status ProcessMulti(Keys keys, MultiReadRef visitor) = 0;
+  virtual const Expiry* expiry() const = 0;
+  virtual Status SetExpiry(std::string_view key, std::uint64_t expire_at) = 0;
+  virtual StatusOr<std::uint64_t> GetExpiry(std::string_view key) = 0;
+  virtual StatusOr<std::uint64_t> RemoveExpired() = 0;
   virtual Status Write(const WriteBatch& batch) = 0;
   virtual std::uint64_t AppliedIndex() const = 0;
   virtual Status FetchMulti(Keys keys, MultiSinkRef sink, ArrivedRef arrived) = 0;
@@ -128,8 +134,14 @@ class AnyDBM::Model : public Interface {
   Status Append(std::string_view key, std::string_view value, std::string_view delimiter) override {
     return db_->Append(key, value, delimiter);
   }
-  Status ProcessMulti(Keys keys, MultiUpdateRef visitor) override { return db_->ProcessMulti(keys, visitor); }
+  Status ProcessMulti(Keys keys, MultiUpdateRef visitor, const MultiExtras& extras) override {
+    return db_->ProcessMulti(keys, visitor, extras);
+  }
   Status ProcessMulti(Keys keys, MultiReadRef visitor) override { return db_->ProcessMulti(keys, visitor); }
+  const Expiry* expiry() const override { return db_->expiry(); }
+  Status SetExpiry(std::string_view key, std::uint64_t expire_at) override { return db_->SetExpiry(key, expire_at); }
+  StatusOr<std::uint64_t> GetExpiry(std::string_view key) override { return db_->GetExpiry(key); }
+  StatusOr<std::uint64_t> RemoveExpired() override { return db_->RemoveExpired(); }
   Status Write(const WriteBatch& batch) override { return db_->Write(batch); }
   std::uint64_t AppliedIndex() const override { return db_->AppliedIndex(); }
   Status FetchMulti(Keys keys, MultiSinkRef sink, ArrivedRef arrived) override { return db_->FetchMulti(keys, sink, arrived); }
@@ -235,7 +247,7 @@ Status AnyDBM::ProcessMulti(std::span<const std::string_view> keys, V&& visitor)
   if constexpr (MultiReadVisitor<std::remove_reference_t<V>>) {
     return inside_->ProcessMulti(keys, MultiReadRef(visitor));
   } else {
-    return inside_->ProcessMulti(keys, MultiUpdateRef(visitor));
+    return inside_->ProcessMulti(keys, MultiUpdateRef(visitor), {});
   }
 }
 
@@ -278,6 +290,7 @@ inline void AnyDBM::Iterator::Previous() {
 inline bool AnyDBM::Iterator::Valid() const { return inside_ != nullptr && inside_->Valid(); }
 inline std::string_view AnyDBM::Iterator::key() const { return inside_->key(); }
 inline std::string_view AnyDBM::Iterator::value() const { return inside_->value(); }
+inline std::uint64_t AnyDBM::Iterator::expire_at() const { return inside_->expire_at(); }
 inline const Status& AnyDBM::Iterator::status() const {
   if (inside_ != nullptr) return inside_->status();
   static const Status no_memory = NoMemoryError();
@@ -292,6 +305,13 @@ inline AnyDBM::~AnyDBM() = default;
 inline Status AnyDBM::Append(std::string_view key, std::string_view value, std::string_view delimiter) {
   return inside_->Append(key, value, delimiter);
 }
+inline Status AnyDBM::ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
+  return inside_->ProcessMulti(keys, visitor, extras);
+}
+inline const Expiry* AnyDBM::expiry() const { return inside_->expiry(); }
+inline Status AnyDBM::SetExpiry(std::string_view key, std::uint64_t expire_at) { return inside_->SetExpiry(key, expire_at); }
+inline StatusOr<std::uint64_t> AnyDBM::GetExpiry(std::string_view key) { return inside_->GetExpiry(key); }
+inline StatusOr<std::uint64_t> AnyDBM::RemoveExpired() { return inside_->RemoveExpired(); }
 inline void AnyDBM::Prefetch(std::span<const std::string_view> keys) const { inside_->Prefetch(keys); }
 inline AnyDBM::Iterator AnyDBM::MakeIterator() {
   HAKO_TRY { return Iterator(this, inside_->MakeCursor()); }

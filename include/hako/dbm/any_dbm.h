@@ -87,6 +87,7 @@ class AnyDBM : public Operations<AnyDBM> {
     bool Valid() const;
     std::string_view key() const;
     std::string_view value() const;
+    std::uint64_t expire_at() const;
     const Status& status() const;
     bool SkipDamage();
     // The database that it shows.
@@ -139,7 +140,13 @@ class AnyDBM : public Operations<AnyDBM> {
   Status Fetch(std::string_view key, S&& sink);
   template <MultiVisitor V>
   Status ProcessMulti(std::span<const std::string_view> keys, V&& visitor);
+  Status ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras);
   Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {});
+  // See dbm/engine_operations.h.
+  const Expiry* expiry() const;
+  Status SetExpiry(std::string_view key, std::uint64_t expire_at);
+  StatusOr<std::uint64_t> GetExpiry(std::string_view key);
+  StatusOr<std::uint64_t> RemoveExpired();
   // See dbm/write_batch.h.
   Status Write(const WriteBatch& batch, const WriteOptions& options = {});
   std::uint64_t AppliedIndex() const;

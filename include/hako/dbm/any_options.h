@@ -10,15 +10,19 @@
 //
 // Options are key=value, separated by commas and applied in order. Numbers may have a suffix
 // (base/parse_number.h).
-//   dbm          hash (.hkh), tree (.hkt), tiny (.hks), baby, or auto: by the suffix
+//   dbm          hash (.hkh), tree (.hkt, and .hktb with the option raw), tiny (.hks), baby, or auto:
+//                by the suffix
 //   file         mmap or pos: how the file is accessed (dbm=hash, tree)
 //   mode         read, write (the file must exist), create or truncate
 //   wait         how long to wait for another holder of the file, in seconds
 //   num_records, align_pow, seed           HashOptions, TinyOptions (dbm=hash, tiny)
 //   page_size                              TreeOptions, BabyOptions (dbm=tree, baby)
 //   max_bytes                              BabyOptions (dbm=baby)
+//   capacity_bytes, capacity_records       TinyOptions, BabyOptions (dbm=tiny, baby); refused for other kinds
 //   cache_bytes, checkpoint_bytes          TreeOptions (dbm=tree)
-//   log_bytes, log_archive                 HashOptions, TreeOptions, TinyOptions, BabyOptions
+//   raw                                    TreeOptions (dbm=tree): raw alone means raw=true
+//   log_bytes, log_archive                 the options of each kind
+//   expiry       true: records may expire (dbm/expiry.h); of a new database
 //   order, codec  names of a comparator and a page codec, as Inspect shows them (dbm=tree; an error
 //                 otherwise). Default: those of the file; bytewise and none for a new file. Others
 //                 must have been added by the program (dbm/any_tree.h); they are accessed as
@@ -69,7 +73,13 @@ struct AnyOptions {
   std::optional<std::uint64_t> checkpoint_bytes = {};
   std::optional<std::uint64_t> log_bytes = {};
   std::string log_archive = {};  // empty: none
+  bool expiry = false;
+  Expiry::Clock clock = nullptr;
+  bool raw = false;
+  bool keep_log = false;  // HashOptions; a name has no option for it
   std::optional<std::uint64_t> reclaim_bytes = {};
+  std::uint64_t capacity_bytes = 0;
+  std::uint64_t capacity_records = 0;
   std::string order = {};  // comparator of a tree; empty = that of the file, bytewise for a new one
   std::string codec = {};  // codec of a tree; empty = that of the file, none for a new one
   // See the options of each kind.
@@ -83,6 +93,27 @@ struct AnyOptions {
 
 // Returns the options of a TreeDBM among `options`, which must outlive its Open.
 TreeOptions TreeOptionsOf(const AnyOptions& options);
+
+namespace internal {
+
+// Assigns the options that several kinds have, as far as this one has them.
+template <class Options>
+void TakeSharedOptions(const AnyOptions& options, Options* of_kind) {
+  of_kind->durability = options.durability;
+  of_kind->log_bytes = options.log_bytes.value_or(of_kind->log_bytes);
+  of_kind->log_archive = options.log_archive;
+  if constexpr (requires { of_kind->sync_interval; }) of_kind->sync_interval = options.sync_interval;
+  if constexpr (requires { of_kind->expiry; }) {
+    of_kind->expiry = options.expiry;
+    of_kind->clock = options.clock;
+  }
+  if constexpr (requires { of_kind->cache_bytes; }) {
+    of_kind->cache_bytes = options.cache_bytes.value_or(of_kind->cache_bytes);
+    of_kind->checkpoint_bytes = options.checkpoint_bytes.value_or(of_kind->checkpoint_bytes);
+  }
+}
+
+}  // namespace internal
 
 // Parses `name`. Options that it does not contain are taken from `defaults`. InvalidArgument names
 // the option that is unknown or has a wrong value.

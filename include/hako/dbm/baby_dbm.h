@@ -6,6 +6,15 @@
 // Limits: keys up to kTreeKeySizeMax bytes, values below 4 GiB, memory up to
 // BabyOptions::max_bytes.
 //
+// As a cache: with BabyOptions::capacity_bytes or capacity_records an update that would exceed the limit
+// evicts records that were not used lately, as in a TinyDBM (tree/page_limit.h has the policy, and where the
+// memory goes). capacity_bytes is for everything: keys, values, pages, free space, tables, threads. A value
+// may take a quarter of it, a batch half; larger ones are OutOfRange, and nothing is evicted. A batch that
+// leaves too few records to be evicted may be refused with ResourceExhausted instead. With n threads there
+// are at most 64 n records less than capacity_records, or half if that is more; a batch may have half as
+// many records. An update does not evict the record that it changes. Evicted records stay absent, and
+// a file with more than the limit is opened, as those of a TinyDBM.
+//
 // Threads: see dbm/dbm.h. A visitor runs with its leaf locked.
 #pragma once
 
@@ -77,7 +86,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, log::LoggedSpace<
   static StatusOr<std::unique_ptr<BabyDBM>> Open(const BabyOptions& options = {}) HAKO_TRY {
     if (options.durability == Durability::kPower) return absl::InvalidArgumentError("BabyOptions::durability kPower requires a path");
     HAKO_ASSIGN_OR_RETURN(auto dbm, Make(options));
-    dbm->Begin();
+    HAKO_RETURN_IF_ERROR(dbm->Begin(options));
     return dbm;
   }
   HAKO_OR_NO_MEMORY
@@ -105,7 +114,8 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, log::LoggedSpace<
   Status Verify() HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckIdle());
     HAKO_RETURN_IF_ERROR(this->RunExclusive([&] { return tree().CheckCount(this->Count()); }));
-    return tree().VerifyBeside();
+    HAKO_RETURN_IF_ERROR(tree().VerifyBeside());
+    return this->VerifyTimes();
   }
   HAKO_OR_NO_MEMORY
 
@@ -124,7 +134,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, log::LoggedSpace<
     this->RunExclusive([&] {
       stats.num_records = this->Count();
       stats.total_bytes = space_->total_bytes();
-      stats.index_bytes = space_->line_bytes();
+      stats.index_bytes = space_->table_bytes();
       stats.record_bytes = space_->long_bytes();
       tree().ForEachPage([&stats](unsigned level, unsigned size, unsigned live) {
         (level == 0 ? stats.record_bytes : stats.index_bytes) += level == 0 ? live : size;
@@ -133,6 +143,7 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, log::LoggedSpace<
       stats.free_bytes = stats.total_bytes - stats.index_bytes - stats.record_bytes;
       return 0;
     });
+    this->AddEvictionStats(&stats);
     this->AddStats(&stats);
     return stats;
   }
@@ -157,9 +168,15 @@ class BabyDBM : public TreeOperations<BabyDBM<FileT, Compare>, log::LoggedSpace<
       return absl::InvalidArgumentError("BabyOptions::page_size must be 128 to 8192");
     if (options.max_bytes < kBytesMin || options.max_bytes > Space::kBytesMax)
       return absl::InvalidArgumentError(absl::StrCat("BabyOptions::max_bytes must be ", kBytesMin, " to ", Space::kBytesMax));
-    HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.max_bytes));
+    const Capacity capacity{options.capacity_bytes, options.capacity_records};
+    HAKO_RETURN_IF_ERROR(capacity.Check("BabyOptions"));
+    HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.max_bytes, storage::Arena::kSmallUsual, std::uint64_t{0}, capacity));
     auto dbm = std::unique_ptr<BabyDBM>(new BabyDBM(std::move(space), options.page_size, std::forward<Rest>(rest)...));
     HAKO_RETURN_IF_ERROR(dbm->tree().Create());
+    if (capacity.IsLimited()) {
+      dbm->reads_plainly_ = false;
+      dbm->CallAfterUpdates();  // so that visitors of updates come by reference
+    }
     return dbm;
   }
 

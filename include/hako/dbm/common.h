@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
+#include "hako/dbm/options.h"
 #include "hako/file/file.h"
 
 namespace hako {
@@ -19,6 +20,17 @@ FileOptions FileOptionsFor(const Options& options, FileOptions file_options) {
   const bool syncs_often = options.durability == Durability::kPower || options.sync_interval.count() > 0;
   file_options.huge_pages = file_options.huge_pages && !syncs_often;
   return file_options;
+}
+
+// Whether a tree whose file has this type may be opened with these options.
+[[gnu::cold]] inline Status CheckContent(std::uint32_t type, const TreeOptions& options) {
+  if (options.type) {
+    if (type == *options.type) return absl::OkStatus();
+    return absl::InvalidArgumentError(*options.type == kTableType ? "the file is a plain tree, not a table"
+                                                                  : absl::StrCat("the file has type ", type, ", not ", *options.type));
+  }
+  if (type != kTableType || options.raw) return absl::OkStatus();
+  return absl::InvalidArgumentError("the file is a table: open it with TableDBM or 'hako table', or as a plain tree with the option raw");
 }
 
 template <class FileT>
@@ -43,6 +55,13 @@ inline Inspection InspectionOf(std::string_view type, const Stats& stats) {
   add("num_buckets", stats.num_buckets);
   add("num_overflow", stats.num_overflow);
   add("epoch", stats.epoch);
+  if ((stats.capacity_bytes | stats.capacity_records) != 0) {
+    add("capacity_bytes", stats.capacity_bytes);
+    add("capacity_records", stats.capacity_records);
+    add("hits", stats.hits);
+    add("misses", stats.misses);
+    add("evictions", stats.evictions);
+  }
   if (stats.synced_at != 0) {  // in seconds, as date(1) prints it
     pairs.emplace_back("synced_at",
                        absl::StrCat(stats.synced_at / 1'000'000, ".", absl::Dec(stats.synced_at % 1'000'000, absl::kZeroPad6)));

@@ -27,6 +27,7 @@
 // one record, which do not check this.
 #pragma once
 
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -43,6 +44,7 @@
 #include "hako/base/multi_extras.h"
 #include "hako/base/status.h"
 #include "hako/base/visitor_ref.h"
+#include "hako/dbm/expiry.h"
 #include "hako/format/record_format.h"
 
 namespace hako {
@@ -57,19 +59,31 @@ class [[nodiscard]] Action {
   // Removes the record, if there is one.
   static Action Remove() { return Action(Kind::kRemove, {}); }
   // Stores `value`, which must stay valid until Process returns. It must not overlap the view that
-  // the visitor was given.
+  // the visitor was given. The record never expires.
   static Action Set(std::string_view value) { return Action(Kind::kSet, value); }
+  // The same; the record expires at this time, in milliseconds since 1970, or never (0): see
+  // dbm/expiry.h. The call that takes the Action changes nothing and returns InvalidArgument if the time
+  // is beyond Expiry::kTimeMax, FailedPrecondition if it is not 0 and the database keeps no times.
+  static Action Set(std::string_view value, std::uint64_t expire_at) {
+    return Action(Kind::kSet, value, expire_at <= Expiry::kTimeMax ? expire_at : Expiry::kInvalid);
+  }
+  // The same; the record expires when the one that it replaces would have, or never.
+  static Action SetKeepingExpiry(std::string_view value) { return Action(Kind::kSet, value, Expiry::kKeep); }
 
   // An Action is itself a visitor that decides the same for every record: the cheapest form of an
   // update.
   Action operator()(bool) const { return *this; }
 
-  Kind kind() const { return kind_; }                // the decision
-  std::string_view value() const { return value_; }  // of kSet; otherwise empty
+  Kind kind() const { return static_cast<Kind>(word_ & 0xff); }  // the decision
+  std::string_view value() const { return value_; }              // of kSet; otherwise empty
+  std::uint64_t expire_at() const { return word_ >> 8; }         // of kSet; Expiry::kKeep: that of the record replaced
+  // Whether only a database that keeps times accepts it.
+  bool HasTime() const { return expire_at() - 1 < Expiry::kKeep - 1; }
 
  private:
-  Action(Kind kind, std::string_view value) : kind_(kind), value_(value) {}
-  Kind kind_;
+  Action(Kind kind, std::string_view value, std::uint64_t expire_at = Expiry::kNever)
+      : word_(static_cast<std::uint64_t>(kind) | expire_at << 8), value_(value) {}
+  std::uint64_t word_;  // one word for both, so that an Action has three
   std::string_view value_;
 };
 
@@ -138,6 +152,12 @@ struct SetOptions {
   bool overwrite = true;                      // false: keeps an existing record and returns AlreadyExists
   std::string* old_value = nullptr;           // receives the value found, whether overwritten or not; unchanged if absent
   Durability durability = Durability::kNone;  // of this update, if more than the database's option
+  // When the record expires (dbm/expiry.h): `ttl` from now, or at `expire_at`, in milliseconds since
+  // 1970. A time that has passed removes the record. InvalidArgument if both are given, a ttl is
+  // negative or a time beyond Expiry::kTimeMax; FailedPrecondition if the database keeps no times.
+  std::chrono::milliseconds ttl{0};
+  std::uint64_t expire_at = Expiry::kNever;
+  bool keep_expiry = false;  // the record expires when the one that it replaces would have
 };
 
 // Options of MultiOperations::Write.
@@ -195,6 +215,10 @@ struct Stats {
   std::uint64_t device_read_bytes = 0;
   std::uint64_t device_written_bytes = 0;
   std::uint64_t second_reads = 0;  // records whose first read was too short (hash)
+  // Of a database with a limit (TinyOptions, BabyOptions): the limit; Gets since Open that found
+  // their record, and that did not; records evicted.
+  std::uint64_t capacity_bytes = 0, capacity_records = 0;
+  std::uint64_t hits = 0, misses = 0, evictions = 0;
 };
 
 // Names and texts, for people to read.
@@ -211,7 +235,8 @@ using Inspection = std::vector<std::pair<std::string, std::string>>;
 //                         once. Writers are not stopped, and nothing is locked while the visitor
 //                         runs: it may use the database. ProcessEachParallel(n, visitor) uses n
 //                         threads, which call the visitor concurrently.
-//   MakeIterator  Returns a cursor: First(), Jump(key), Next(), Valid(), key(), value(), status().
+//   MakeIterator  Returns a cursor: First(), Jump(key), Next(), Valid(), key(), value(), expire_at(),
+//                 status().
 //                 The order is internal in hash tables, by key in trees. After DataLoss,
 //                 SkipDamage() continues behind the damage. Operations on the current record are in
 //                 cursor_operations.h.
@@ -224,6 +249,7 @@ using Inspection = std::vector<std::pair<std::string, std::string>>;
 //                 aborts the call. After any error nothing has changed. Atomic across a crash too:
 //                 what remains of the call has all of its changes or none.
 //                 With MultiExtras it changes more in the same step.
+//   expiry        The clock of a database whose records may expire, or nullptr (dbm/expiry.h).
 //   AppliedIndex  The applied index of the last batch that had one (dbm/write_batch.h), or 0.
 //   Verify    Checks the whole structure. DataLoss names the damage.
 //   Clear     Removes all records, atomically across a crash.
@@ -244,6 +270,7 @@ concept DBM = requires(D& d, const D& cd, std::string_view key, std::string* out
   { d.Remove(key) } -> std::same_as<Status>;
   { d.Write(batch, WriteOptions()) } -> std::same_as<Status>;
   { cd.AppliedIndex() } -> std::same_as<std::uint64_t>;
+  { cd.expiry() } -> std::same_as<const Expiry*>;
   { d.Clear() } -> std::same_as<Status>;
   { d.Synchronize(mode) } -> std::same_as<Status>;
   { d.Verify() } -> std::same_as<Status>;

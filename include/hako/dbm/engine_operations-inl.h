@@ -8,20 +8,27 @@ namespace hako {
 
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::Process(std::string_view key, UpdateRef visitor) {
-  if (!self().AcceptsUpdates() || self().HasAfterUpdate()) [[unlikely]]
+  if (NeedsChecks()) [[unlikely]]
     return ProcessChecked(key, visitor);
-  return ProcessUnchecked<Action>(key, visitor);
+  internal::TimelessVisitor<UpdateRef> timeless(visitor);
+  Status status = ProcessUnchecked<Action>(key, UpdateRef(timeless));
+  timeless.CheckTime(&status);
+  return status;
 }
 
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::Process(std::string_view key, BlindUpdateRef visitor) {
-  if (!self().AcceptsUpdates() || self().HasAfterUpdate()) [[unlikely]]
+  if (NeedsChecks()) [[unlikely]]
     return ProcessChecked(key, visitor);
-  return ProcessUnchecked<Action>(key, visitor);
+  internal::TimelessVisitor<BlindUpdateRef> timeless(visitor);
+  Status status = ProcessUnchecked<Action>(key, BlindUpdateRef(timeless));
+  timeless.CheckTime(&status);
+  return status;
 }
 
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::Process(std::string_view key, ReadRef visitor) {
+  if (expiry_ != nullptr) return ProcessLive(key, visitor);
   return ProcessUnchecked<void>(key, visitor);
 }
 
@@ -39,16 +46,22 @@ HAKO_OR_NO_MEMORY
 
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::ProcessChecked(std::string_view key, UpdateRef visitor) {
+  if (expiry_ != nullptr) return ProcessLive(key, visitor);
   return CheckAround<std::optional<std::string_view>>(key, visitor);
 }
 
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::ProcessChecked(std::string_view key, BlindUpdateRef visitor) {
+  if (expiry_ != nullptr) {
+    const auto see = [visitor](std::optional<std::string_view> value) { return visitor(value.has_value()); };
+    return ProcessLive(key, UpdateRef(see));
+  }
   return CheckAround<bool>(key, visitor);
 }
 
 template <class D, class Space, class Engine>
 Status EngineOperations<D, Space, Engine>::ProcessChecked(std::string_view key, Action action) {
+  if (expiry_ != nullptr) return ProcessLive(key, action);
   return CheckAround<bool>(key, action);
 }
 
@@ -58,7 +71,8 @@ inline bool Changes(const Action& action, bool exists) {
 }
 }  // namespace internal
 
-// While only removals are accepted, a visitor that decides to set a value gets the refusal.
+// While only removals are accepted, a visitor that decides to set a value gets the refusal. Actions with
+// a time are refused: where values have the stored form, their time is in the value by now.
 template <class D, class Space, class Engine>
 template <class Seen>
 Status EngineOperations<D, Space, Engine>::CheckAround(std::string_view key, FunctionRef<Action(Seen)> visitor) {
@@ -66,15 +80,16 @@ Status EngineOperations<D, Space, Engine>::CheckAround(std::string_view key, Fun
   if (writers_.Mine() == nullptr) return writers_.Refusal();
   const Status refusal = self().MayUpdate();
   if (!refusal.ok()) HAKO_RETURN_IF_ERROR(self().MayRemove());
-  bool updates = false, refuses = false;
+  bool updates = false, refuses = false, has_time = false;
   const auto check = [&](Seen seen) {
     const Action action = visitor(seen);
-    refuses = action.kind() == Action::Kind::kSet && !refusal.ok();
+    has_time = action.HasTime();
+    refuses = has_time || (action.kind() == Action::Kind::kSet && !refusal.ok());
     updates = !refuses && internal::Changes(action, static_cast<bool>(seen));
     return refuses ? Action::Keep() : action;
   };
   HAKO_RETURN_IF_ERROR(ProcessUnchecked<Action>(key, FunctionRef<Action(Seen)>(check)));
-  if (refuses) return refusal;
+  if (refuses) return refusal.ok() ? Expiry::NoTimesError() : refusal;
   return updates && self().HasAfterUpdate() ? self().AfterUpdate() : absl::OkStatus();
 }
 
@@ -84,8 +99,15 @@ Status EngineOperations<D, Space, Engine>::ProcessMulti(std::span<const std::str
   HAKO_RETURN_IF_ERROR(CheckKeys(keys));
   WriterState* writer = writers_.Mine();
   if (writer == nullptr) return writers_.Refusal();
-  if (!self().AcceptsUpdates() || self().HasAfterUpdate()) return ProcessMultiChecked(*writer, keys, visitor, extras);
-  return self().ProcessMultiIn(*writer, keys, visitor, extras);
+  if (NeedsChecks()) return ProcessMultiChecked(*writer, keys, visitor, extras);
+  bool has_time = false;
+  const auto check = [&](std::size_t index, std::optional<std::string_view> value) {
+    const std::optional<Action> action = visitor(index, value);
+    has_time = has_time || (action && action->HasTime());
+    return has_time ? std::nullopt : action;
+  };
+  Status status = self().ProcessMultiIn(*writer, keys, MultiUpdateRef(check), extras);
+  return has_time ? Expiry::NoTimesError() : status;
 }
 HAKO_OR_NO_MEMORY
 
@@ -98,6 +120,7 @@ Status EngineOperations<D, Space, Engine>::ProcessMulti(std::span<const std::str
     visitor(index, value);
     return Action::Keep();
   };
+  if (expiry_ != nullptr) return ProcessMultiLive(*writer, keys, keep, {});
   return self().ProcessMultiIn(*writer, keys, keep, {});
 }
 HAKO_OR_NO_MEMORY
@@ -107,15 +130,18 @@ Status EngineOperations<D, Space, Engine>::ProcessMultiChecked(WriterState& writ
                                                                MultiUpdateRef visitor, const MultiExtras& extras) {
   const Status refusal = self().MayUpdate();
   if (!refusal.ok()) HAKO_RETURN_IF_ERROR(self().MayRemove());
-  bool updates = extras.applied_index.has_value() || !extras.removed_ranges.empty(), refuses = false;
+  bool updates = extras.applied_index.has_value() || !extras.removed_ranges.empty(), refuses = false, lacks_times = false;
   const auto check = [&](std::size_t index, std::optional<std::string_view> value) {
     std::optional<Action> action = visitor(index, value);
     updates = updates || (action && internal::Changes(*action, value.has_value() || index >= extras.num_shown));
     refuses = refuses || (action && action->kind() == Action::Kind::kSet && !refusal.ok());
-    return refuses ? std::nullopt : action;
+    lacks_times = lacks_times || (action && action->HasTime() && expiry_ == nullptr);
+    return refuses || lacks_times ? std::nullopt : action;
   };
-  const Status status = self().ProcessMultiIn(writer, keys, check, extras);
+  const Status status =
+      expiry_ != nullptr ? ProcessMultiLive(writer, keys, check, extras) : self().ProcessMultiIn(writer, keys, check, extras);
   if (refuses) return refusal;
+  if (lacks_times) return Expiry::NoTimesError();
   HAKO_RETURN_IF_ERROR(status);
   return updates && self().HasAfterUpdate() ? self().AfterUpdate() : absl::OkStatus();
 }

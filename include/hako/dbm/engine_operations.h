@@ -12,22 +12,56 @@
 // Threads: see dbm/dbm.h.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
+#include "hako/base/function_ref.h"
 #include "hako/base/inline.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
+#include "hako/dbm/expiry.h"
 #include "hako/dbm/operations.h"
 #include "hako/sync/writer_states.h"
 
 namespace hako {
+
+namespace internal {
+
+// A visitor in a database that keeps no times: an Action that has one becomes Keep.
+template <class V>
+class TimelessVisitor {
+  using Seen = std::conditional_t<UpdateVisitor<V>, std::optional<std::string_view>, bool>;
+
+ public:
+  HAKO_INLINE explicit TimelessVisitor(V& visitor) : visitor_(visitor) {}
+  HAKO_INLINE Action operator()(Seen seen) {
+    const Action action = visitor_(seen);
+    if (!action.HasTime()) [[likely]]
+      return action;
+    refuses_ = true;
+    return Action::Keep();
+  }
+  // After the operation: replaces its status if the Action was refused.
+  HAKO_INLINE void CheckTime(Status* status) const {
+    if (refuses_) [[unlikely]]
+      *status = Expiry::NoTimesError();
+  }
+
+ private:
+  V& visitor_;
+  bool refuses_ = false;
+};
+
+}  // namespace internal
 
 // Inherits
 //   Operations (dbm/operations.h)  operations on one record, and its MultiOperations
@@ -41,8 +75,9 @@ class EngineOperations : public Operations<D> {
   // call. Where a file is read by calls of the system that is not worth the code.
   static constexpr bool kInlinesUpdates = !requires { requires Space::kReadsAhead; };
 
-  // See dbm/dbm.h. OutOfRange for a key above D::kKeySizeMax bytes.
-  template <Visitor V>
+  // See dbm/dbm.h. OutOfRange for a key above D::kKeySizeMax bytes. The operations that are derived from
+  // Process and set no time leave out the check of it.
+  template <bool kMaySetTime = true, Visitor V>
   HAKO_INLINE Status Process(std::string_view key, V&& visitor) HAKO_TRY {
     if (key.size() > D::kKeySizeMax) [[unlikely]]
       return RefuseKey(key);
@@ -50,17 +85,16 @@ class EngineOperations : public Operations<D> {
     if (writer == nullptr) [[unlikely]]
       return writers_.Refusal();
     if constexpr (ReadVisitor<std::remove_reference_t<V>>) {
+      if (!reads_plainly_) [[unlikely]]
+        return Process(key, ReadRef(visitor));
       return self().template ProcessIn<void>(*writer, key, visitor);
     } else {
-      if (!self().AcceptsUpdates() || self().HasAfterUpdate()) [[unlikely]] {
-        if constexpr (std::is_same_v<std::remove_cvref_t<V>, Action>)
-          return ProcessChecked(key, Action(visitor));  // a copy, so that the visitor stays in registers
-        else if constexpr (UpdateVisitor<std::remove_reference_t<V>>)
-          return ProcessChecked(key, UpdateRef(visitor));
-        else
-          return ProcessChecked(key, BlindUpdateRef(visitor));
-      }
-      return self().template ProcessIn<Action>(*writer, key, visitor);
+      if (NeedsChecks()) [[unlikely]]
+        return ProcessByReference(key, visitor);
+      if constexpr (kMaySetTime)
+        return ProcessWithoutTime(*writer, key, visitor);
+      else
+        return self().template ProcessIn<Action>(*writer, key, visitor);
     }
   }
   HAKO_OR_NO_MEMORY
@@ -80,6 +114,27 @@ class EngineOperations : public Operations<D> {
   }
   Status ProcessMulti(std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras = {});
   Status ProcessMulti(std::span<const std::string_view> keys, MultiReadRef visitor);
+
+  // ---- records that expire (dbm/expiry.h) ----
+
+  // The times and the clock of the database; nullptr if it keeps none.
+  const Expiry* expiry() const { return expiry_.get(); }
+  // Sets when the record of `key` expires, in milliseconds since 1970; 0 = never. A time that has
+  // passed removes it. NotFound if absent, FailedPrecondition if the database keeps no times,
+  // InvalidArgument for a time beyond Expiry::kTimeMax.
+  Status SetExpiry(std::string_view key, std::uint64_t expire_at);
+  // Returns when it expires; 0 = never. NotFound if absent. A database that keeps no times returns 0.
+  StatusOr<std::uint64_t> GetExpiry(std::string_view key);
+  // Removes the expired records now, beside readers and writers, and returns their number. A
+  // background thread does the same from time to time.
+  StatusOr<std::uint64_t> RemoveExpired() {
+    return RemoveExpired([] { return true; });
+  }
+
+  // The stored form of values, for copies of the database. Afterwards, unless the database is itself a
+  // copy that is being made, call schedule().RequestPass() of its expiry().
+  Status SetStored(std::string_view key, std::string_view stored);
+  Status GetStored(std::string_view key, std::string* stored);
 
   // A hint that these keys will be used.
   void Prefetch(std::span<const std::string_view> keys) const {
@@ -123,6 +178,69 @@ class EngineOperations : public Operations<D> {
   template <class ActionT, class VisitorT>
   [[gnu::noinline]] Status ProcessUnchecked(std::string_view key, VisitorT visitor);
 
+  // In Open: values have the stored form if the database has a clock, which shows `clock`, or 0.
+  // FailedPrecondition if it has none, and the options ask for one.
+  // REQUIRES: no other thread uses the database
+  template <class Options>
+  Status KeepTimes(const Options& options, std::uint64_t clock) {
+    if constexpr (requires { options.expiry; }) {
+      if (clock != 0) expiry_ = std::make_unique<Expiry>(options.clock, clock);
+      reads_plainly_ = reads_plainly_ && clock == 0;
+      if (clock == 0 && options.expiry) return Expiry::NoTimesError();
+    }
+    return absl::OkStatus();
+  }
+  // The last part of Verify: that each value has the stored form.
+  Status VerifyTimes();
+  // Fetch where values have the stored form.
+  template <class S>
+  Status FetchLive(std::string_view key, S& sink);
+  // Runs shows(visitor), where the visitor sees only records that have not expired.
+  template <class F>
+  Status ShowLive(EachRef visitor, F&& shows);
+  // RemoveExpired as far as bool go_on(), which it calls from time to time, is true. Counts the records
+  // that it sees in *seen. It passes damage: DataLoss, the first one, once it has removed all others.
+  StatusOr<std::uint64_t> RemoveExpired(FunctionRef<bool()> go_on, ExpirySurvey* seen = nullptr);
+  // Keeps the time, and removes the expired records if there are enough; called again and again by one
+  // thread.
+  void SweepInBackground(const std::atomic<bool>& stops);
+
+  bool HasLimit() const {
+    if constexpr (requires { space_->limit(); })
+      return space_->limit() != nullptr;
+    else
+      return false;
+  }
+  // At the end of Open: from now on shows `visitor` the records that are evicted, without their times.
+  // REQUIRES: no other thread uses the database
+  void ShowEvictions(const std::optional<EachRef>& visitor) {
+    if constexpr (requires { space_->limit(); }) {
+      if (!HasLimit() || !visitor) return;
+      on_eviction_ = visitor;
+      space_->limit()->Show({this, [](void* self, std::string_view key, std::string_view value) {
+                               static_cast<EngineOperations*>(self)->ShowEvicted(key, value);
+                             }});
+    }
+  }
+  // Records evicted since the database was opened.
+  std::uint64_t NumEvictions() const {
+    std::uint64_t count = 0;
+    if constexpr (requires(WriterState & writer) { writer.evictions; })
+      writers_.ForEach([&](const WriterState& writer) { count += writer.evictions.load(std::memory_order_relaxed); });
+    return count;
+  }
+  void AddEvictionStats(Stats* stats) const {
+    if constexpr (requires { space_->limit(); }) {
+      auto* const limit = space_->limit();
+      if (limit == nullptr) return;
+      stats->capacity_bytes = limit->capacity().bytes;
+      stats->capacity_records = limit->capacity().records;
+      stats->hits = limit->counts().hits();
+      stats->misses = limit->counts().misses();
+      stats->evictions = NumEvictions();
+    }
+  }
+
   // Refuses all operations from now on.
   // REQUIRES: no other thread uses the database
   void Seal() {
@@ -147,9 +265,56 @@ class EngineOperations : public Operations<D> {
   std::unique_ptr<Space> space_;
   mutable Engine engine_;  // mutable because reads may flush pending Sets
   mutable sync::WriterStates<WriterState> writers_;
+  std::unique_ptr<Expiry> expiry_;
+  // Whether reads take the shortest path: values have no times, and the uses of records are not noted
+  // (base/capacity.h). One condition in place of two.
+  bool reads_plainly_ = true;
+  // An update where values have no times: an Action with a time is refused.
+  template <class Key, class V>
+  HAKO_INLINE Status ProcessWithoutTime(WriterState& writer, Key key, V& visitor) {
+    if constexpr (std::is_same_v<std::remove_cv_t<V>, Action>) {
+      if (visitor.HasTime()) [[unlikely]]
+        return Expiry::NoTimesError();
+      return self().template ProcessIn<Action>(writer, key, visitor);
+    } else {
+      internal::TimelessVisitor<V> timeless(visitor);
+      Status status = self().template ProcessIn<Action>(writer, key, timeless);
+      timeless.CheckTime(&status);
+      return status;
+    }
+  }
+  // Whether an update is refused, or followed by AfterUpdate.
+  HAKO_INLINE bool NeedsChecks() { return !self().AcceptsUpdates() || self().HasAfterUpdate(); }
 
  private:
+  std::optional<EachRef> on_eviction_;
+  static constexpr std::size_t kSweptTogether = 256;
+
   D& self() { return static_cast<D&>(*this); }
+
+  // An expired record was absent already, so it is not shown.
+  void ShowEvicted(std::string_view key, std::string_view value) const {
+    if (expiry_ == nullptr) return (*on_eviction_)(key, value);
+    const std::optional<Expiry::Record> record = Expiry::Split(value);
+    if (record && !expiry_->IsPast(record->time)) (*on_eviction_)(key, record->value);
+  }
+  // Process and ProcessMulti where values have the stored form.
+  Status ProcessLive(std::string_view key, ReadRef visitor);
+  Status ProcessLive(std::string_view key, UpdateRef visitor);
+  Status ProcessLive(std::string_view key, Action action);
+  // Calls on_damage(status) for records that cannot be read.
+  Status RemoveIfExpired(std::span<const std::string> keys, FunctionRef<void(const Status&)> on_damage, std::uint64_t* removed);
+  Status ProcessMultiLive(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras);
+
+  template <class V>
+  HAKO_INLINE Status ProcessByReference(std::string_view key, V&& visitor) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<V>, Action>)
+      return ProcessChecked(key, Action(visitor));  // a copy, so that the visitor stays in registers
+    else if constexpr (UpdateVisitor<std::remove_reference_t<V>>)
+      return ProcessChecked(key, UpdateRef(visitor));
+    else
+      return ProcessChecked(key, BlindUpdateRef(visitor));
+  }
 
   // Process where updates are refused, or followed by AfterUpdate.
   [[gnu::cold, gnu::noinline]] Status ProcessChecked(std::string_view key, UpdateRef visitor);
@@ -164,3 +329,4 @@ class EngineOperations : public Operations<D> {
 }  // namespace hako
 
 #include "hako/dbm/engine_operations-inl.h"
+#include "hako/dbm/live_operations-inl.h"

@@ -96,8 +96,7 @@ class FileOperations {
   // the first error; the file is closed in any case.
   // REQUIRES: no other thread uses the database
   Status Close() {
-    if (closed_) return absl::OkStatus();
-    closed_ = true;
+    if (closed_.exchange(true)) return absl::OkStatus();
     if (Status inherited = self().CheckOpen(); !inherited.ok()) {
       self().Seal();
       return inherited;
@@ -126,6 +125,11 @@ class FileOperations {
   Status MayRemove() {
     const Status refusal = self().MayUpdate();
     return absl::IsResourceExhausted(refusal) ? absl::OkStatus() : refusal;
+  }
+  // The type of a new file. REQUIRES: no other thread uses the database
+  void BeginType(std::uint32_t type) {
+    sync::MutexLock lock(metadata_mutex_);
+    type_ = type;
   }
   // Whether AfterUpdate must be called after each update.
   HAKO_INLINE bool HasAfterUpdate() const { return has_after_update_; }
@@ -166,7 +170,15 @@ class FileOperations {
     background_->Wake();
     return absl::OkStatus();
   }
+  // Starts the thread that removes expired records, if any may expire.
+  Status StartSweeper() {
+    if (self().expiry() == nullptr || self().expiry()->IsOfCopy() || !writable_) return absl::OkStatus();
+    HAKO_ASSIGN_OR_RETURN(sweeper_, sync::BackgroundThread::Start(kSweepInterval, [this] { self().SweepInBackground(stops_sweeper_); }));
+    return absl::OkStatus();
+  }
   void StopThreads() {
+    stops_sweeper_ = true;
+    sweeper_ = nullptr;
     sync::BackgroundThread::Pointer stopping;
     sync::MutexLock lock(background_mutex_);
     stops_threads_ = true;
@@ -174,7 +186,7 @@ class FileOperations {
   }
 
   const bool writable_;
-  bool closed_ = true;  // Close writes nothing unless Open has succeeded
+  std::atomic<bool> closed_{true};  // Close writes nothing unless Open has succeeded
   // Held by the one user of the superblock: a synchronization, a pin, a step of a rebuild.
   sync::Mutex maintenance_mutex_;
 
@@ -199,8 +211,12 @@ class FileOperations {
   }
   HAKO_OR_NO_MEMORY
 
+  static constexpr std::chrono::milliseconds kSweepInterval{100};
+
   const Durability durability_;
   bool has_after_update_;
+  std::atomic<bool> stops_sweeper_{false};
+  sync::BackgroundThread::Pointer sweeper_;
   sync::Mutex background_mutex_;
   sync::BackgroundThread::Pointer background_;
   bool stops_threads_ ABSL_GUARDED_BY(background_mutex_) = false;

@@ -6,12 +6,15 @@
 // that it had at that moment. One thread; the database must outlive the iterator.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
 #include "hako/dbm/cursor_operations.h"
+#include "hako/dbm/expiry.h"
 #include "hako/hash/bucket_scan.h"
 
 namespace hako {
@@ -25,7 +28,8 @@ template <class D, class Index, class Space>
 class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
  public:
   // Call MakeIterator of the database instead.
-  HashCursor(D& database, Index& index, Space& space) : database_(&database), space_(&space), scan_(index) {}
+  HashCursor(D& database, Index& index, Space& space, const Expiry* expiry)
+      : database_(&database), space_(&space), expiry_(expiry), scan_(index) {}
 
   // Moves to the first record.
   void First();
@@ -37,12 +41,16 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
   // Moves to the next record.
   void Next() {
     if (++record_ >= scan_.size()) FillBucket();
+    if (expiry_ != nullptr) [[unlikely]]
+      PassExpired();
   }
 
   // Whether the cursor is at a record.
   bool Valid() const { return record_ < scan_.size(); }
-  std::string_view key() const { return scan_.key(record_); }      // REQUIRES: Valid(); until the next move
-  std::string_view value() const { return scan_.value(record_); }  // REQUIRES: Valid(); until the next move
+  std::string_view key() const { return scan_.key(record_); }  // REQUIRES: Valid(); until the next move
+  // REQUIRES: Valid(); until the next move
+  std::string_view value() const { return expiry_ != nullptr ? live_.value : scan_.value(record_); }
+  std::uint64_t expire_at() const { return live_.time; }  // when the record expires (dbm/expiry.h); 0 = never. REQUIRES: Valid()
   // OK at the end; otherwise the error that stopped the scan.
   const Status& status() const { return status_; }
   // If status() is DataLoss: continues behind the damaged record, where the next damage may be.
@@ -58,6 +66,8 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
     return scan_.Step();
   }
   void FillBucket();
+  // Moves to the next record that has not expired, from the current one on.
+  [[gnu::noinline]] void PassExpired();
   void Finish(Status status) {
     status_ = std::move(status);
     if (status_.ok()) scan_.Stop();
@@ -66,6 +76,8 @@ class HashCursor : public CursorOperations<HashCursor<D, Index, Space>> {
 
   D* database_;
   Space* space_;
+  const Expiry* expiry_;  // nullptr: values are shown as they are stored
+  Expiry::Record live_;   // of the current record
   hash::BucketScan<Space> scan_;
   std::size_t record_ = 0;
   Status status_;
@@ -77,6 +89,7 @@ void HashCursor<D, Index, Space>::First() HAKO_TRY {
   scan_.Start();
   record_ = 0;
   FillBucket();
+  PassExpired();
 }
 HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
 
@@ -87,7 +100,12 @@ void HashCursor<D, Index, Space>::Jump(std::string_view key) HAKO_TRY {
   if (StatusOr<bool> more = NextBucket(); !more.ok()) return Finish(more.status());
   record_ = 0;
   while (record_ < scan_.size() && scan_.key(record_) != key) ++record_;
-  if (record_ == scan_.size()) Finish(absl::OkStatus());
+  if (record_ == scan_.size()) return Finish(status_);
+  if (expiry_ == nullptr) return;
+  const std::optional<Expiry::Record> record = Expiry::Split(scan_.value(record_));
+  if (!record) return Finish(Expiry::MalformedError());
+  live_ = *record;
+  if (expiry_->IsPast(record->time)) Finish(status_);
 }
 HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
 
@@ -96,8 +114,22 @@ bool HashCursor<D, Index, Space>::SkipDamage() {
   if (Valid() || !absl::IsDataLoss(status_) || !scan_.SkipDamage()) return false;
   status_ = absl::OkStatus();
   FillBucket();
+  PassExpired();
   return true;
 }
+
+template <class D, class Index, class Space>
+void HashCursor<D, Index, Space>::PassExpired() HAKO_TRY {
+  if (expiry_ == nullptr) return;
+  while (Valid()) {
+    const std::optional<Expiry::Record> record = Expiry::Split(scan_.value(record_));
+    if (!record) return Finish(Expiry::MalformedError());
+    live_ = *record;
+    if (!expiry_->IsPast(record->time)) return;
+    if (++record_ >= scan_.size()) FillBucket();
+  }
+}
+HAKO_CATCH_NO_MEMORY(Finish(NoMemoryError());)
 
 template <class D, class Index, class Space>
 void HashCursor<D, Index, Space>::FillBucket() HAKO_TRY {

@@ -49,11 +49,11 @@ Status HashDBM<FileT>::ProcessEach(EachRef visitor) HAKO_TRY {
         scan.Start(CountFlushed());
         return absl::OkStatus();
       }));
-      return scan.Run(visitor);
+      return this->ShowLive(visitor, [&scan](EachRef shown) { return scan.Run(shown); });
     }
   }
   HAKO_RETURN_IF_ERROR(this->FlushPending());
-  return index().ForEach(visitor);
+  return this->ShowLive(visitor, [this](EachRef shown) { return index().ForEach(shown); });
 }
 HAKO_OR_NO_MEMORY
 
@@ -98,6 +98,7 @@ template <File FileT>
 template <class Writers, class AtEnd>
 Status HashDBM<FileT>::SynchronizeSlots(WriterState& mine, Writers&& for_each_writer, AtEnd&& at_end) {
   HAKO_RETURN_IF_ERROR(space_->Health());
+  if (this->expiry() != nullptr) NoteClock(this->expiry()->latest());
   const Status refreshed = RefreshSomeStamps(mine);  // damage found here does not stop the synchronization
   std::uint64_t count = 0;
   typename Space::ClosedEpoch closed{};
@@ -162,13 +163,16 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) HAKO_TRY {
   if (mine == nullptr) return writers_.Refusal();
   HashOptions options;
   options.align_pow = static_cast<int>(std::uint32_t{space_->extents().super().align_pow});
+  options.expiry = this->expiry() != nullptr;
+  options.clock = &Expiry::FirstTime;  // nothing expires in the copy while it is made
   const auto open = [&] { return Open(std::move(empty_file), options); };
   if (!writable_) {  // the state includes the unsynchronized updates of a process that died
     options.num_records = CountFlushed();
     HAKO_ASSIGN_OR_RETURN(auto copy, open());
     Status status;
-    HAKO_RETURN_IF_ERROR(ProcessEach([&](std::string_view key, std::string_view value) { status.Update(copy->Set(key, value)); }));
-    HAKO_RETURN_IF_ERROR(status);
+    auto it = this->MakeStoredIterator();
+    for (it.First(); it.Valid(); it.Next()) HAKO_RETURN_IF_ERROR(copy->SetStored(it.key(), it.value()));
+    HAKO_RETURN_IF_ERROR(it.status());
     return FinishCopy(*copy, options.num_records, this->AppliedIndex(), space_->log().NameForCopy(space_->log().position()));
   }
   std::lock_guard lock(reorganizing_mutex_);
@@ -183,7 +187,7 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) HAKO_TRY {
   return WithPinnedState(*mine, note_count, [&]() -> Status {
     HAKO_ASSIGN_OR_RETURN(auto copy, open());
     const auto set = [&](const typename Space::ScannedRecord& record) -> Status {
-      if (record.bytes != nullptr) return copy->Set(record.key(), record.value());
+      if (record.bytes != nullptr) return copy->SetStored(record.key(), record.value());
       HAKO_ASSIGN_OR_RETURN(auto found, space_->FindLong(record.handle));
       return copy->AddLong(found);
     };
@@ -193,7 +197,8 @@ Status HashDBM<FileT>::CopyTo(FileT empty_file) HAKO_TRY {
 }
 HAKO_OR_NO_MEMORY
 
-// Adds a record of another database, whose key is new. REQUIRES: no other thread uses this one
+// Adds a record of another database, whose key is new. REQUIRES: no other thread uses this database,
+// which is a copy that is being made and so has no thread that removes expired records
 template <File FileT>
 Status HashDBM<FileT>::AddLong(typename Space::LongRecord& record) {
   WriterState* mine = writers_.Mine();
@@ -210,6 +215,7 @@ template <File FileT>
 Status HashDBM<FileT>::FinishCopy(HashDBM& copy, std::uint64_t num_records, std::uint64_t applied_index, const log::NamedLog& named) {
   if (copy.Count() != num_records) return absl::DataLossError("damaged records found while copying; Verify names them");
   copy.space_->StoreAppliedIndex(applied_index);
+  if (this->expiry() != nullptr) copy.NoteClock(this->expiry()->Now());
   HAKO_RETURN_IF_ERROR(copy.SetType(this->GetType()));
   HAKO_RETURN_IF_ERROR(copy.SetMetadata(this->GetMetadata()));
   if (!named.IsNone()) copy.space_->log().Name(named.id, named.from);  // its superblock names the end of the history
@@ -267,6 +273,7 @@ Status HashDBM<FileT>::StoreMetadata() {
 template <File FileT>
 Status HashDBM<FileT>::CloseFile() {
   auto& extents = space_->extents();
+  if (this->expiry() != nullptr) NoteClock(this->expiry()->latest());
   HAKO_RETURN_IF_ERROR(space_->Health());  // after a failed write, the next Open recovers the last synchronized state
   HAKO_RETURN_IF_ERROR(this->FlushPending());
   if (WriterState* mine = writers_.Mine(); mine != nullptr) {

@@ -4,10 +4,10 @@
 //   kNone     After the death of the process a mapped file has every update. Else exactly the last
 //             synchronization: a hard Synchronize, Close, or one that the database made by itself
 //             (HashOptions::sync_interval, reclaim_bytes).
-//   kProcess  After the death of the process every update: a mapped file keeps it at no cost, any
-//             other file logs it. After a power cut a mapped file is as of the last synchronization,
-//             any other has the updates up to one of them, at least those before the last
-//             synchronization or WaitDurable.
+//   kProcess  After the death of the process every update: a mapped file without HashOptions::keep_log
+//             keeps it at no cost, any other logs it. After a power cut the first is as of the last
+//             synchronization, any other has the updates up to one of them, at least those before
+//             the last synchronization or WaitDurable.
 //   kPower    Every update that has returned, by the log.
 // The log is a file beside the database, PATH-log, which Open replays after a crash and Close
 // removes. While it is there the two files belong together: to move, copy or remove the database, do
@@ -140,6 +140,8 @@ class HashDBM : public HashOperations<HashDBM<FileT>, hash::RecordHeap<FileT>>, 
   // call nor the pass. Beside readers and writers: no lock is held while the device reads, except
   // that of one bucket to make sure that a record is damaged. Takes up to 13 MiB. Calls take turns.
   StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {});
+  // The database has seen this time (dbm/expiry.h); for copies of it.
+  void NoteClock(std::uint64_t latest) { space_->extents().NoteClock(latest); }
   // Stops writers for a moment.
   Stats GetStats();
   // GetStats and GetType as pairs of name and text, for people to read.

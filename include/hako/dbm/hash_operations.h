@@ -44,15 +44,18 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   // See dbm/dbm.h.
   template <Sink S>
   HAKO_INLINE Status Fetch(std::string_view key, S&& sink) {
-    const std::uint64_t hash = space_->KeyHash(key);
-    HAKO_RETURN_IF_ERROR(FlushPending(hash));
-    return index().Fetch(writers_, hash, key, sink);
+    if (!this->reads_plainly_) [[unlikely]] {
+      if (this->expiry_ != nullptr) return this->FetchLive(key, sink);
+      if constexpr (hash::LimitedRecordSpace<Space>) return FetchStored(key, sink);
+    }
+    return FetchIn<false>(key, sink);
   }
 
   // Fetches each key, with overlapped reads: calls sink(index, size), then arrived(index, found).
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckOpen());
+    if (this->expiry_ != nullptr) return MultiOperations<D>::FetchMulti(keys, sink, arrived);
     HAKO_RETURN_IF_ERROR(FlushPending());
     return index().FetchMulti(writers_, keys, sink, arrived);
   }
@@ -64,7 +67,9 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   Status ProcessEachParallel(unsigned num_threads, EachRef visitor);
 
   // Returns a cursor: see dbm/hash_cursor.h.
-  Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), index(), *space_); }
+  Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), index(), *space_, this->expiry()); }
+  // The same for copies of the database: expired records too, and values in their stored form.
+  Iterator MakeStoredIterator() { return Iterator(static_cast<D&>(*this), index(), *space_, nullptr); }
 
   // The applied index of the last ProcessMulti that had one (MultiExtras); 0 if none had. Of calls
   // that run at the same time, any one is the last. A file keeps it: after a crash it is that of the
@@ -80,12 +85,25 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
 
  protected:
   friend Iterator;
+  friend Shared;
   using Shared::space_;
   using Shared::writers_;
 
   explicit HashOperations(std::unique_ptr<Space> space) : Shared(std::move(space)) {}
   ~HashOperations() = default;
 
+  // Fetch of a value in its stored form (dbm/expiry.h).
+  template <class S>
+  HAKO_INLINE Status FetchStored(std::string_view key, S& sink) {
+    return FetchIn<true>(key, sink);
+  }
+  // `kNotes`: notes the use of the record where there is a limit.
+  template <bool kNotes, class S>
+  HAKO_INLINE Status FetchIn(std::string_view key, S& sink) {
+    const std::uint64_t hash = space_->KeyHash(key);
+    HAKO_RETURN_IF_ERROR(FlushPending(hash));
+    return index().template Fetch<kNotes>(writers_, hash, key, sink);
+  }
   Index& index() const { return this->engine_; }
   std::uint64_t CountFlushed() const { return index().Count(this->ForEachWriter()); }
 
@@ -119,8 +137,9 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
         return pending_->Set(writer, hash, key, visitor.value());
     }
     HAKO_RETURN_IF_ERROR(FlushPending(hash));
-    if constexpr (std::is_same_v<ActionT, Action> && IsReference<std::remove_cvref_t<V>>) {
-      if (hash::IsLogged(*space_)) return index().template ProcessLogged<ActionT>(writer, hash, key, visitor);
+    if constexpr (IsReference<std::remove_cvref_t<V>>) {
+      if ((hash::IsLogged(*space_) && !std::is_void_v<ActionT>) || index().IsLimited())
+        return index().template ProcessLogged<ActionT>(writer, hash, key, visitor);
     }
     return index().template Process<ActionT>(writer, hash, key, visitor);
   }
@@ -141,10 +160,10 @@ class HashOperations : public EngineOperations<D, Space, hash::BucketIndex<Space
   }
 
  private:
-  // A database that logs its updates calls AfterUpdate, so their visitors come by reference
-  // (EngineOperations::Process).
+  // A database that logs its updates calls AfterUpdate, so their visitors come by reference, and reads
+  // of a database with a limit do (EngineOperations::Process).
   template <class V>
-  static constexpr bool IsReference = std::is_same_v<V, UpdateRef> || std::is_same_v<V, BlindUpdateRef>;
+  static constexpr bool IsReference = std::is_same_v<V, UpdateRef> || std::is_same_v<V, BlindUpdateRef> || std::is_same_v<V, ReadRef>;
   using Pending = hash::PendingSets<Space, Action>;
   std::unique_ptr<Pending> pending_;  // direct I/O only
 };
@@ -153,7 +172,7 @@ template <class D, class Space>
 Status HashOperations<D, Space>::ProcessEach(EachRef visitor) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckOpen());
   HAKO_RETURN_IF_ERROR(FlushPending());
-  return index().ForEach(visitor);
+  return this->ShowLive(visitor, [this](EachRef shown) { return index().ForEach(shown); });
 }
 HAKO_OR_NO_MEMORY
 
@@ -161,7 +180,7 @@ template <class D, class Space>
 Status HashOperations<D, Space>::ProcessEachParallel(unsigned num_threads, EachRef visitor) HAKO_TRY {
   HAKO_RETURN_IF_ERROR(this->CheckOpen());
   HAKO_RETURN_IF_ERROR(FlushPending());
-  return index().ForEachParallel(num_threads, visitor);
+  return this->ShowLive(visitor, [&](EachRef shown) { return index().ForEachParallel(num_threads, shown); });
 }
 HAKO_OR_NO_MEMORY
 

@@ -9,18 +9,20 @@ template <File FileT>
 auto HashDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, const HashOptions& options)
     -> StatusOr<std::unique_ptr<HashDBM>> HAKO_TRY {
   if (options.align_pow < 3 || options.align_pow > 6) return absl::InvalidArgumentError("HashOptions::align_pow must be 3 to 6");
-  HAKO_ASSIGN_OR_RETURN(auto extents, hash::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed));
+  HAKO_ASSIGN_OR_RETURN(auto extents,
+                        hash::ExtentFile<FileT>::Open(std::move(file), options.align_pow, options.seed, Expiry::FirstClock(options)));
   HAKO_ASSIGN_OR_RETURN(auto heap, Space::Open(std::move(extents), options.min_read_size));
   std::unique_ptr<HashDBM> dbm(new HashDBM(std::move(heap), options));
   WriterState* mine = dbm->writers_.Mine();
   if (mine == nullptr) return dbm->writers_.Refusal();
+  HAKO_RETURN_IF_ERROR(dbm->KeepTimes(options, dbm->space_->extents().clock()));
   const log::NamedLog named = dbm->LogInFile();
   dbm->log_place_ = std::move(log);
   dbm->space_->log().Name(named.id, named.from);
   bool has_all = dbm->space_->extents().found() == hash::FoundState::kKilled;  // all updates that were acknowledged
   HAKO_RETURN_IF_ERROR(dbm->Recover(*mine, options));
-  const bool logs =
-      options.durability == Durability::kPower || (options.durability == Durability::kProcess && dbm->space_->index_is_in_memory());
+  const bool logs = options.durability == Durability::kPower ||
+                    (options.durability == Durability::kProcess && (options.keep_log || dbm->space_->index_is_in_memory()));
   if (has_all && dbm->IsWritable() && !options.log_archive.empty()) {
     // The log may have an update more, which its writer did not complete. So that the file agrees with
     // the archive, all are made again: a kill before the end of that counts as a power cut.
@@ -30,7 +32,7 @@ auto HashDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, con
   HAKO_RETURN_IF_ERROR(dbm->OpenLog(logs, has_all, options));
   // Only now: until then the file may lack updates that the log has.
   if (dbm->IsWritable() && !dbm->space_->index_is_in_memory()) dbm->space_->extents().PublishLiveState();
-  if (dbm->space_->log().is_on()) dbm->CallAfterUpdates();
+  if (dbm->space_->log().is_on() || dbm->expiry() != nullptr) dbm->CallAfterUpdates();
   if (dbm->IsWritable() && !dbm->HasAfterUpdate() && dbm->space_->IsDirect()) dbm->UsePendingSets();
   dbm->closed_ = false;
   dbm->synced_at_ = dbm->space_->extents().super().synced_at;
@@ -39,6 +41,7 @@ auto HashDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, con
   dbm->space_->ReclaimFrom(options.reclaim_bytes, reclaim);
   dbm->space_->sync_progress().Start({reclaim.ask, reclaim.context});
   if (options.sync_interval.count() > 0) HAKO_RETURN_IF_ERROR(dbm->StartBackground(options.sync_interval));
+  HAKO_RETURN_IF_ERROR(dbm->StartSweeper());
   return dbm;
 }
 HAKO_OR_NO_MEMORY

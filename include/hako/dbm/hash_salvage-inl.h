@@ -24,6 +24,8 @@ class SalvageSource<HashDBM<FileT>, From> {
     options.num_records = std::min<std::uint64_t>(super().num_records, heap_->EndOfBytes() / 8);
     options.align_pow = static_cast<int>(std::uint32_t{super().align_pow});
     options.durability = Durability::kNone;  // until it is closed
+    options.expiry = super().clock != 0;
+    options.clock = &Expiry::FirstTime;
     return HashDBM<FileT>::Open(std::move(file), options);
   }
   template <class Take>
@@ -34,6 +36,7 @@ class SalvageSource<HashDBM<FileT>, From> {
   const format::HashSuperBlock& super() const { return heap_->super(); }
   std::optional<std::uint64_t> num_expected() const { return heap_->num_expected(); }
   std::uint64_t applied_index() const { return heap_->applied_index(); }
+  std::uint64_t clock() const { return heap_->clock(); }
   bool NeedsLog() const { return heap_->NeedsLog(); }
 
  private:

@@ -26,18 +26,20 @@ Status HashDBM<FileT>::Verify() HAKO_TRY {
     return live == count ? absl::OkStatus() : FindDamage(live, count);
   };
   if (space_->AcceptsWrites()) {
-    return WithPinnedState(*mine, verify_lines, [&]() -> Status {
+    const Status verified = WithPinnedState(*mine, verify_lines, [&]() -> Status {
       HAKO_RETURN_IF_ERROR(space_->ScanPinned(visit));
       return finish();
     });
+    return verified.ok() ? this->VerifyTimes() : verified;
   }
-  return RunExclusiveFlushed([&]() -> Status {
+  const Status verified = RunExclusiveFlushed([&]() -> Status {
     HAKO_RETURN_IF_ERROR(verify_lines(CountFlushed()));
     HAKO_RETURN_IF_ERROR(space_->Scan(format::kFirstExtent, space_->extents().tail(), [&](const typename Space::ScannedRecord& record) {
       return space_->IsNamed(record.stamp) ? visit(record) : absl::OkStatus();
     }));
     return finish();
   });
+  return verified.ok() ? this->VerifyTimes() : verified;
 }
 HAKO_OR_NO_MEMORY
 

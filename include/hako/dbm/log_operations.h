@@ -113,6 +113,19 @@ class LogOperations : public FileOperations<D, FileT, Options> {
     return updates().RetryArchive();
   }
 
+  // Notes the time of records that expire (dbm/expiry.h): for the next superblock, then, if a record has
+  // been reported absent since, in the log. So a checkpoint that has a position behind the entry has the
+  // time. For EngineOperations.
+  void KeepTime() {
+    const std::uint64_t reported = self().expiry()->reported(), time = self().expiry()->Now();
+    self().NoteClock(time);
+    if (reported <= logged_time_ || !updates().is_on()) return;
+    const Le<std::uint64_t> word = time;
+    log::Lsn lsn = 0;
+    if (updates().Append(format::LogEntry{format::LogOp::kTime, {}, {reinterpret_cast<const char*>(&word), sizeof(word)}}, &lsn).ok())
+      logged_time_ = time;
+  }
+
   // Makes the updates of a run in one step, as they were made. A checkpoint that runs meanwhile may
   // become durable while the rest of the log does not, so it has all of the run or nothing.
   template <class WriterState>
@@ -121,6 +134,9 @@ class LogOperations : public FileOperations<D, FileT, Options> {
   LogPlace<LogFile> log_place_;
 
  private:
+  // Of the log of a killed process.
+  Status RedoTime(std::span<const format::LogEntry> run);
+
   D& self() { return static_cast<D&>(*this); }
   auto& updates() { return self().space_->log(); }
 
@@ -154,6 +170,8 @@ class LogOperations : public FileOperations<D, FileT, Options> {
   template <class WriterState>
   Status RedoQueued(WriterState& writer, RedoQueue* queue);
   Status MakeRestored(UpdateSource& source);
+
+  std::uint64_t logged_time_ = 0;  // of KeepTime
 };
 
 template <class D, File FileT, class Options>
@@ -201,6 +219,7 @@ Status LogOperations<D, FileT, Options>::Begin(std::unique_ptr<Log>& log, std::u
     if (Status status = Checkpoint(); !status.ok() && !absl::IsResourceExhausted(status)) return status;
   }
   const log::Position from = self().LogInFile().from;
+  log->set_has_times(self().expiry() != nullptr);
   HAKO_RETURN_IF_ERROR(log->Begin(from, ZeroFill()));
   updates().Start(std::move(log), log_bytes, from);
   return absl::OkStatus();
@@ -297,6 +316,7 @@ auto LogOperations<D, FileT, Options>::CreateLog(const log::Link* last, log::Lsn
   HAKO_ASSIGN_OR_RETURN(LogFile file, log_place_.Create());
   HAKO_ASSIGN_OR_RETURN(auto log, Log::Open(std::move(file), id, self().LogInFile().secret));
   if (last != nullptr) log->ContinueHistory(*last, lsn);
+  log->set_has_times(self().expiry() != nullptr);
   HAKO_RETURN_IF_ERROR(log->Begin({}, ZeroFill()));
   updates().Name(id, log->position());
   return log;

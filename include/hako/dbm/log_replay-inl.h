@@ -27,6 +27,7 @@ auto LogOperations<D, FileT, Options>::Replay(const log::NamedLog& named) -> Sta
   const auto queue = std::make_unique<RedoQueue>();
   const auto redo = [&](std::span<const format::LogEntry> run, log::Position end) -> Status {
     const format::LogOp op = run.front().op;
+    if (op == format::LogOp::kTime) return RedoTime(run);
     const bool is_queued = run.size() == 1 && (op == format::LogOp::kSet || op == format::LogOp::kRemove);
     if (is_queued && queue->Push(run.front(), end)) return absl::OkStatus();
     HAKO_RETURN_IF_ERROR(RedoQueued(*writer, queue.get()));
@@ -49,11 +50,20 @@ Status LogOperations<D, FileT, Options>::MakeRestored(UpdateSource& source) {
   if (writer == nullptr) return self().writers_.Refusal();
   updates().Name({}, {});
   const auto redo = [&](std::span<const format::LogEntry> run) -> Status {
+    if (run.front().op == format::LogOp::kTime) return RedoTime(run);
     HAKO_RETURN_IF_ERROR(self().MayReplay());
     return RedoRun(*writer, run);
   };
   HAKO_RETURN_IF_ERROR(source.ForEach(redo));
   return Checkpoint();
+}
+
+template <class D, File FileT, class Options>
+Status LogOperations<D, FileT, Options>::RedoTime(std::span<const format::LogEntry> run) {
+  const std::optional<std::uint64_t> time = run.size() == 1 ? format::TimeIn(run.front()) : std::nullopt;
+  if (!time || self().expiry() == nullptr) return absl::DataLossError("the log has a time that does not belong there");
+  self().expiry()->NoteTime(*time);
+  return absl::OkStatus();
 }
 
 template <class D, File FileT, class Options>

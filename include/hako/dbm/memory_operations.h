@@ -31,6 +31,7 @@
 // threads may see each of them.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -78,7 +79,8 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
     if (NamesHistory()) return SaveState(file);
     format::SnapshotEnd end;
     end.applied_index = self().AppliedIndex();
-    return storage::SaveSnapshot(file, self().MakeIterator(), &end).status();
+    end.clock = Clock();
+    return storage::SaveSnapshot(file, self().MakeStoredIterator(), &end).status();
   }
   HAKO_OR_NO_MEMORY
   // Creates or replaces the file at `path` atomically and durably (file/replace_file.h). An error
@@ -89,10 +91,10 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
   }
   HAKO_OR_NO_MEMORY
 
-  // Replaces all records, and the applied index, by those of a snapshot. DataLoss if the snapshot
-  // does not validate; nothing is changed then, nor if it has a key longer than D::kKeySizeMax
-  // (OutOfRange), or if the log beside it has later updates (FailedPrecondition). A later failure, such as a lack of memory, leaves the
-  // database empty. For a crash, too, it consists of many updates.
+  // Replaces all records, and the applied index, by those of a snapshot. The time of records that expire
+  // becomes at least that of the snapshot (dbm/expiry.h). DataLoss if the snapshot does not validate; nothing is changed then, nor if it
+  // has a key longer than D::kKeySizeMax (OutOfRange), or if the log beside it has later updates (FailedPrecondition). A later failure,
+  // such as a lack of memory, leaves the database empty. For a crash, too, it consists of many updates.
   template <File F>
   Status Load(F& file) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());
@@ -145,7 +147,12 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
     return Status(opened.code(), absl::StrCat(path, ": ", opened.message()));
   }
   // The end of D::Open without a path.
-  void Begin() { this->closed_ = false; }
+  Status Begin(const Options& options) {
+    HAKO_RETURN_IF_ERROR(BeginTimes(options, Expiry::FirstClock(options)));
+    BeginShowing(options);
+    this->closed_ = false;
+    return this->StartSweeper();
+  }
 
   // Clear of D: remove() removes all records, with the writers stopped.
   template <class Remove>
@@ -206,8 +213,9 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
       named.secret = secret_;
       format::SnapshotEnd end;
       end.applied_index = self().AppliedIndex();
+      end.clock = Clock();
       end.log = SnapshotLogOf(named);
-      return storage::SaveSnapshot(file, self().MakeIterator(), &end).status();
+      return storage::SaveSnapshot(file, self().MakeStoredIterator(), &end).status();
     });
   }
 
@@ -226,6 +234,17 @@ class MemoryOperations : protected LogOperations<D, FileT, Options> {
     batch.SetAppliedIndex(index);
     return self().Write(batch);
   }
+  Status BeginTimes(const Options& options, std::uint64_t clock) {
+    HAKO_RETURN_IF_ERROR(self().KeepTimes(options, clock));
+    if (self().expiry() != nullptr) this->CallAfterUpdates();
+    return absl::OkStatus();
+  }
+  void BeginShowing(const Options& options) {
+    if constexpr (requires { options.on_eviction; }) self().ShowEvictions(options.on_eviction);
+  }
+  // For SnapshotEnd.
+  std::uint64_t Clock() const { return self().expiry() != nullptr ? std::max<std::uint64_t>(self().expiry()->Now(), 1) : 0; }
+  void NoteClock(std::uint64_t) {}
   Status BeginAt(const Options& options);
   Status WriteSnapshot(bool names_log);
   bool SynchronizeSoon() { return !this->closed_ && !self().writers_.IsInherited() && this->WakeBackground().ok(); }

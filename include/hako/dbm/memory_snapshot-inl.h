@@ -19,6 +19,8 @@ Status MemoryOperations<D, FileT, Options>::BeginAt(const Options& options) {
     HAKO_ASSIGN_OR_RETURN(const bool has_updates, this->log_place_.HasUpdatesOfOther(place_.end().log.id));
     if (has_updates) return DataLossError("the end block is damaged that names the log", incomplete);
   }
+  const bool is_new = place_.IsToBeReplaced() && !place_.end().log.IsNeeded() && self().Count() == 0;
+  HAKO_RETURN_IF_ERROR(BeginTimes(options, is_new ? Expiry::FirstClock(options) : std::uint64_t{place_.end().clock}));
   const auto keep = [](std::size_t, std::optional<std::string_view>) { return std::optional(Action::Keep()); };
   const MultiExtras extras{.applied_index = place_.end().applied_index, .removed_ranges = {}, .num_shown = 0};
   HAKO_RETURN_IF_ERROR(self().ProcessMultiIn(*writer, {}, MultiUpdateRef(keep), extras));
@@ -27,23 +29,33 @@ Status MemoryOperations<D, FileT, Options>::BeginAt(const Options& options) {
   HAKO_RETURN_IF_ERROR(this->OpenLog(options.durability != Durability::kNone, false, options));
   const auto soon = [](void* dbm) { return static_cast<MemoryOperations*>(dbm)->SynchronizeSoon(); };
   self().space_->sync_progress().Start({soon, this});
+  HAKO_RETURN_IF_ERROR(this->StartSweeper());
+  BeginShowing(options);
   this->closed_ = false;
-  return absl::OkStatus();
+  // Records may have been evicted before updates were logged. They stay away after the next opening, too.
+  if (!this->writable_ || self().NumEvictions() == 0) return absl::OkStatus();
+  changed_ = true;
+  return this->Synchronize(SyncMode::kHard);
 }
 
-// Where nothing has changed, the snapshot may still have to name another log.
+// Where nothing has changed, the snapshot may still have to name another log, or get another clock. If
+// there is no space for the clock alone it keeps the one that it has, and all records are durable.
 template <class D, File FileT, class Options>
 Status MemoryOperations<D, FileT, Options>::SynchronizeLocked() {
   if (!place_.is_known()) return absl::OkStatus();
   auto& updates = self().space_->log();
   const Status failure = updates.Health();
   const format::SnapshotLog named = failure.ok() ? SnapshotLogOf({updates.id(), updates.position(), secret_}) : format::SnapshotLog();
+  const std::uint64_t reported = self().expiry() != nullptr ? self().expiry()->reported() : 0;
   Status status = self().space_->damage();
   if (status.ok()) {
     if (changed_.load() || place_.IsToBeReplaced())
       status = WriteSnapshot(failure.ok());
-    else if (named.id != place_.end().log.id || named.HasEnded() != place_.end().log.HasEnded())
-      status = CatchNoMemory([&] { return place_.NameLog(named); });
+    else if (const bool names_other = named.id != place_.end().log.id || named.HasEnded() != place_.end().log.HasEnded();
+             names_other || reported > place_.end().clock) {
+      status = CatchNoMemory([&] { return place_.NameLog(named, Clock(), reported); });
+      if (!names_other && absl::IsResourceExhausted(status)) status = absl::OkStatus();
+    }
   }
   if (!updates.Health().ok()) refusal_.Set(updates.Health());
   self().space_->sync_progress().NoteSynced(status.ok());
@@ -58,6 +70,7 @@ Status MemoryOperations<D, FileT, Options>::WriteSnapshot(bool names_log) {
   const auto note = [&](format::SnapshotEnd* end) {
     position = updates.BeginCheckpoint();
     end->applied_index = self().AppliedIndex();
+    end->clock = Clock();
     if (names_log) end->log = SnapshotLogOf({updates.id(), position, secret_});
     changed_.store(false);
   };
@@ -65,11 +78,11 @@ Status MemoryOperations<D, FileT, Options>::WriteSnapshot(bool names_log) {
     if (!names_log || !updates.is_on()) {
       return self().RunExclusive([&] {
         note(end);
-        return storage::SaveSnapshot(file, self().MakeIterator(), end);
+        return storage::SaveSnapshot(file, self().MakeStoredIterator(), end);
       });
     }
     self().RunExclusive([&] { return note(end), 0; });
-    HAKO_ASSIGN_OR_RETURN(const std::uint64_t id, storage::SaveSnapshot(file, self().MakeIterator(), end));
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t id, storage::SaveSnapshot(file, self().MakeStoredIterator(), end));
     HAKO_RETURN_IF_ERROR(updates.WaitDurable(~log::Lsn{0}));
     HAKO_RETURN_IF_ERROR(updates.PrepareCheckpoint(position));
     return id;

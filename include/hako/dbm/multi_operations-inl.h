@@ -27,8 +27,10 @@ Status MultiOperations<D>::SetMulti(std::span<const KeyValue> records, bool over
   HAKO_RETURN_IF_ERROR(ForEachKey(
       records.size(), [records](std::size_t i) { return records[i].key; },
       [&](std::size_t i) {
-        if (overwrite) return self().Set(records[i].key, records[i].value);
-        return NoteIf(absl::StatusCode::kAlreadyExists, self().Set(records[i].key, records[i].value, {.overwrite = false}), &refused);
+        const KeyValue& record = records[i];
+        if (overwrite && record.expire_at == Expiry::kNever) return self().Set(record.key, record.value);
+        const Status status = self().Set(record.key, record.value, {.overwrite = overwrite, .expire_at = record.expire_at});
+        return NoteIf(absl::StatusCode::kAlreadyExists, status, &refused);
       }));
   return refused ? PresentError() : absl::OkStatus();
 }
@@ -62,6 +64,7 @@ HAKO_OR_NO_MEMORY
 template <class D>
 Status MultiOperations<D>::Write(const WriteBatch& batch, const WriteOptions& options) HAKO_TRY {
   internal::BatchCall call(batch);
+  if (call.HasTimes() && self().expiry() == nullptr) return Expiry::NoTimesError();
   if constexpr (requires { &D::CompareKeys; })
     HAKO_RETURN_IF_ERROR(call.Prepare(&D::CompareKeys));
   else
@@ -82,16 +85,19 @@ Status MultiOperations<D>::Rekey(std::string_view old_key, std::string_view new_
   std::string own_value;
   std::string& moved = options.value != nullptr ? *options.value : own_value;
   bool found = false;
-  const Status status = self().ProcessMulti(keys, [&](std::size_t i, std::optional<std::string_view> value) -> std::optional<Action> {
+  std::uint64_t shown = Expiry::kNever, time = Expiry::kNever;
+  const auto move = [&](std::size_t i, std::optional<std::string_view> value) -> std::optional<Action> {
     if (i == 0) {
       found = value.has_value();
       if (!found) return std::nullopt;
       moved.assign(*value);
+      time = shown;
       return options.copying ? Action::Keep() : Action::Remove();
     }
     if (value && !options.overwrite) return std::nullopt;
-    return Action::Set(moved);
-  });
+    return Action::Set(moved, time);
+  };
+  const Status status = self().ProcessMulti(keys, MultiUpdateRef(move), {.expiry_shown = &shown});
   if (!absl::IsAborted(status)) return status;
   return found ? PresentError() : AbsentError();
 }

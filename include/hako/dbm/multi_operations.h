@@ -5,8 +5,9 @@
 //
 // GetMulti, SetMulti, RemoveMulti and AppendMulti are many operations in one call, each atomic by
 // itself. They are faster than a loop because their memory accesses overlap, where the DBM supports
-// it (its own FetchMulti and Prefetch). CompareExchangeMulti, Rekey and Write are one atomic step, to
-// other threads and across a crash: see ProcessMulti in dbm.h.
+// it (its own FetchMulti and Prefetch). GetMulti of a database whose records expire is as a loop.
+// CompareExchangeMulti, Rekey and Write are one atomic step, to other threads and across a crash: see
+// ProcessMulti in dbm.h.
 //
 // "First" means first in the order of the DBM's iterator. A hash table has an internal order: there
 // PushLast and PopFirst make a pool, not a queue, and finding the first record of a large, nearly
@@ -105,7 +106,7 @@ class MultiOperations {
   // times, each occurrence is compared with the result of those before it.
   Status CompareExchangeMulti(std::span<const Exchange> exchanges);
 
-  // Moves the record of `old_key` to `new_key` in one step. NotFound if `old_key` is absent;
+  // Moves the record of `old_key` to `new_key` in one step; it expires when it would have. NotFound if `old_key` is absent;
   // AlreadyExists if the record of `new_key` is kept (RekeyOptions::overwrite).
   Status Rekey(std::string_view old_key, std::string_view new_key, const RekeyOptions& options = {});
 
@@ -113,8 +114,8 @@ class MultiOperations {
   // and returns Aborted. Other threads see all of the changes or none, and after any error nothing has
   // changed, except that with Durability::kPower an error of the synchronization is returned after
   // the change. InvalidArgument if the batch removes a range and the database is not ordered.
-  // OutOfRange if the batch exceeds its limits, or a key that of the database. A tree loads all leaves
-  // of a removed range into memory: for more than fits there, see OrderedOperations::RemoveRange.
+  // OutOfRange if the batch exceeds its limits, or a key that of the database. A TreeDBM loads
+  // all leaves of a removed range into memory: for more, see OrderedOperations::RemoveRange.
   Status Write(const WriteBatch& batch, const WriteOptions& options = {});
 
   // Runs visitor(key, value), which returns an Action or void, on the first record. NotFound if the
@@ -156,7 +157,9 @@ class MultiOperations {
   template <class Target>
   Status Export(Target& target) HAKO_TRY {
     auto it = self().MakeIterator();
-    for (it.First(); it.Valid(); it.Next()) HAKO_RETURN_IF_ERROR(target.Set(it.key(), it.value()));
+    for (it.First(); it.Valid(); it.Next()) {
+      HAKO_RETURN_IF_ERROR(target.Set(it.key(), it.value(), {.expire_at = it.expire_at()}));
+    }
     return it.status();
   }
   HAKO_OR_NO_MEMORY

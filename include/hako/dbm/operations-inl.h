@@ -52,18 +52,20 @@ StatusOr<bool> Operations<D>::Contains(std::string_view key) {
 
 template <class D>
 Status Operations<D>::Set(std::string_view key, std::string_view value) {
-  return self().Process(key, Action::Set(value));
+  return Update<Action>(key, Action::Set(value));
 }
 
 template <class D>
 Status Operations<D>::Set(std::string_view key, std::string_view value, const SetOptions& options) {
+  HAKO_ASSIGN_OR_RETURN(const std::uint64_t time, TimeOf(options));
+  const Action action = time == Expiry::kKeep ? Action::SetKeepingExpiry(value) : Action::Set(value, time);
   bool refused = false;
   const auto decide = [&](bool exists) {
     refused = exists && !options.overwrite;
-    return refused ? Action::Keep() : Action::Set(value);
+    return refused ? Action::Keep() : action;
   };
   if (options.overwrite && options.old_value == nullptr) {
-    HAKO_RETURN_IF_ERROR(Set(key, value));
+    HAKO_RETURN_IF_ERROR(self().Process(key, action));
   } else if (options.old_value == nullptr) {  // then the old value need not be read
     HAKO_RETURN_IF_ERROR(self().Process(key, BlindUpdateRef(decide)));
   } else {
@@ -75,6 +77,33 @@ Status Operations<D>::Set(std::string_view key, std::string_view value, const Se
   }
   if (refused) return PresentError();
   return options.durability == Durability::kPower ? self().WaitDurable(self().LastLsn()) : absl::OkStatus();
+}
+
+template <class D>
+StatusOr<std::uint64_t> Operations<D>::TimeOf(const SetOptions& options) {
+  if (options.keep_expiry) {
+    if (options.ttl.count() != 0 || options.expire_at != 0) return absl::InvalidArgumentError("SetOptions: keep_expiry and a time");
+    return Expiry::kKeep;
+  }
+  if (options.ttl.count() == 0 && options.expire_at == 0) return Expiry::kNever;
+  if (options.ttl.count() != 0 && options.expire_at != 0) return absl::InvalidArgumentError("SetOptions: both ttl and expire_at");
+  const Expiry* const expiry = self().expiry();
+  if (expiry == nullptr) return Expiry::NoTimesError();
+  if (options.ttl.count() < 0) return absl::InvalidArgumentError("SetOptions::ttl is negative");
+  const std::uint64_t ttl = static_cast<std::uint64_t>(options.ttl.count());
+  const std::uint64_t from = ttl != 0 ? expiry->Now() : options.expire_at;
+  if (from > Expiry::kTimeMax || ttl > Expiry::kTimeMax - from) return Expiry::OutOfRangeError();
+  return from + ttl;
+}
+
+template <class D>
+Status Operations<D>::Expire(std::string_view key, std::uint64_t expire_at) {
+  return self().SetExpiry(key, expire_at);
+}
+
+template <class D>
+Status Operations<D>::Persist(std::string_view key) {
+  return self().SetExpiry(key, Expiry::kNever);
 }
 
 template <class D>
@@ -118,7 +147,7 @@ Status Operations<D>::Append(std::string_view key, std::string_view value, std::
     if (!found) return Action::Set(value);
     joined.reserve(found->size() + delimiter.size() + value.size());
     joined.append(*found).append(delimiter).append(value);
-    return Action::Set(joined);
+    return Action::SetKeepingExpiry(joined);
   };
   return Update<UpdateRef>(key, join);
 }
@@ -132,7 +161,7 @@ Status Operations<D>::CompareExchange(std::string_view key, Expect expected, Act
     if (found != nullptr) *found = value.has_value();
     return holds ? desired : Action::Keep();
   };
-  HAKO_RETURN_IF_ERROR(Update<UpdateRef>(key, exchange));
+  HAKO_RETURN_IF_ERROR(desired.HasTime() ? self().Process(key, UpdateRef(exchange)) : Update<UpdateRef>(key, exchange));
   return holds ? absl::OkStatus() : MismatchError();
 }
 
@@ -152,7 +181,7 @@ StatusOr<std::int64_t> Operations<D>::Increment(std::string_view key, std::int64
       return Action::Keep();
     }
     StoreBigEndian(static_cast<std::uint64_t>(number), stored);
-    return Action::Set(std::string_view(stored, sizeof(stored)));
+    return Action::SetKeepingExpiry(std::string_view(stored, sizeof(stored)));
   };
   HAKO_RETURN_IF_ERROR(Update<UpdateRef>(key, add));
   if (error == absl::StatusCode::kInvalidArgument) return absl::InvalidArgumentError("Increment: the value is not an 8-byte number");

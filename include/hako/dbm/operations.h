@@ -114,6 +114,14 @@ class Operations : public MultiOperations<D> {
   // Durability::kPower an error of the synchronization is returned after the record was stored.
   Status Set(std::string_view key, std::string_view value, const SetOptions& options);
 
+  // Sets when the record expires, in milliseconds since 1970; a time that has passed removes it. Then
+  // the value is stored again. NotFound if absent, FailedPrecondition if the database keeps no times
+  // (dbm/expiry.h), InvalidArgument for a time beyond Expiry::kTimeMax.
+  Status Expire(std::string_view key, std::uint64_t expire_at);
+
+  // The record never expires. Errors as those of Expire.
+  Status Persist(std::string_view key);
+
   // Overwrites an existing record. NotFound if absent.
   Status Replace(std::string_view key, std::string_view value);
 
@@ -124,7 +132,8 @@ class Operations : public MultiOperations<D> {
   Status Remove(std::string_view key, std::string* old_value);
 
   // Appends `value`, preceded by `delimiter` if the record exists; creates the record if absent. A
-  // file never changes a record in place, so there the whole value is written again.
+  // file never changes a record in place, so there the whole value is written again. The record
+  // expires when it would have.
   Status Append(std::string_view key, std::string_view value, std::string_view delimiter = {});
 
   // Carries out `desired` (Keep, Remove or Set) if the record matches `expected`; otherwise changes
@@ -134,15 +143,17 @@ class Operations : public MultiOperations<D> {
 
   // Adds `delta` to the record, an int64 in 8 big-endian bytes, or creates it as initial + delta.
   // Returns the new number. OutOfRange if the sum overflows, InvalidArgument if the record is not 8
-  // bytes long.
+  // bytes long. The record expires when it would have.
   StatusOr<std::int64_t> Increment(std::string_view key, std::int64_t delta = 1, std::int64_t initial = 0);
 
  private:
-  // Process of a visitor that is short and often called.
+  // When a record that is set with these options expires.
+  StatusOr<std::uint64_t> TimeOf(const SetOptions& options);
+  // Process of a visitor that is short and often called, and sets no time.
   template <class Ref, class V>
   HAKO_INLINE Status Update(std::string_view key, const V& visitor) {
     if constexpr (requires { requires D::kInlinesUpdates; })
-      return self().Process(key, visitor);
+      return self().template Process<false>(key, visitor);
     else
       return self().Process(key, Ref(visitor));
   }

@@ -5,15 +5,21 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
+#include "hako/base/visitor_ref.h"
 #include "hako/dbm/dbm.h"
+#include "hako/dbm/expiry.h"
 
 namespace hako {
 
 // Bytes that the application may store in a database file beside the records; initially zero. hako
 // does not interpret them.
 using UserMetadata = std::array<std::byte, 64>;
+
+// The type (GetType) of a tree whose records are those of a table (table/table_dbm.h).
+inline constexpr std::uint32_t kTableType = 0x686b7462;  // "hktb"
 
 // Options of HashDBM.
 struct HashOptions {
@@ -29,6 +35,9 @@ struct HashOptions {
   // Durability of every update once it has returned; SetOptions can ask for more. kPower, and
   // kProcess on a file that is not mapped, keep a log in a file beside the database (dbm/hash_dbm.h).
   Durability durability = Durability::kProcess;
+  // With kProcess keep the log on a mapped file, too: WaitDurable (dbm/log_operations.h) then makes any
+  // number of updates durable by one sync of the log, where it would synchronize the whole file.
+  bool keep_log = false;
   // Synchronize also once this many bytes were logged since the last time, at least 64 KiB: it bounds
   // the log and the time that Open takes after a crash.
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
@@ -58,6 +67,10 @@ struct HashOptions {
   // Unmapped files: bytes that the first read of a record takes, hoping to get all of it; 0 =
   // estimated from recent records.
   std::uint64_t min_read_size = 0;
+  // Records may expire (dbm/expiry.h); fixed when the database is created, and stored in the file.
+  // `clock` returns the time in milliseconds since 1970, from any thread; nullptr: the system's.
+  bool expiry = false;
+  Expiry::Clock clock = nullptr;
 };
 
 // Options of TinyDBM.
@@ -75,6 +88,20 @@ struct TinyOptions {
   // the log and the time that Open takes after a crash. Each snapshot writes all records.
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
   std::string_view log_archive = {};  // see HashOptions
+  bool expiry = false;                // see HashOptions
+  Expiry::Clock clock = nullptr;
+  // Memory that the database may take, everything included, at least 1 MiB, and records that it may
+  // have, at least 1000; 0 = no limit. Records that were not used lately are evicted instead: see
+  // dbm/tiny_dbm.h. With less than 256 KiB for each thread that writes, it may take 10 KiB a thread more.
+  std::uint64_t capacity_bytes = 0;
+  std::uint64_t capacity_records = 0;
+  // Called with the key and the value of each record that is evicted, in the thread whose update needs
+  // room, before that update has returned, with the record's bucket locked: it must be short, and must not
+  // use the database, as a visitor. Several threads may call it at the same time. Not called for records
+  // that have expired, that are removed otherwise, or that are evicted while the database is opened. It
+  // costs an indirect call for each eviction. REQUIRES: the function object exists until the database is
+  // closed
+  std::optional<EachRef> on_eviction = {};
 };
 
 // Options of BabyDBM.
@@ -90,6 +117,12 @@ struct BabyOptions {
   Durability durability = Durability::kProcess;
   std::uint64_t log_bytes = std::uint64_t{64} << 20;
   std::string_view log_archive = {};
+  bool expiry = false;
+  Expiry::Clock clock = nullptr;
+  // As those of TinyOptions; see dbm/baby_dbm.h.
+  std::uint64_t capacity_bytes = 0;
+  std::uint64_t capacity_records = 0;
+  std::optional<EachRef> on_eviction = {};
 };
 
 // Options of TreeDBM.
@@ -128,6 +161,14 @@ struct TreeOptions {
   // Interval of checkpoints by a background thread, if anything has changed; 0 = only by
   // checkpoint_bytes, Synchronize and Close.
   std::chrono::milliseconds sync_interval{0};
+  bool expiry = false;  // see HashOptions
+  Expiry::Clock clock = nullptr;
+  // The type that the file must have, and that a new file gets. A tree of another type is refused,
+  // unchanged. nullopt: any type but kTableType.
+  std::optional<std::uint32_t> type = std::nullopt;
+  // Without `type`: a table may be opened as the tree that it is in. Changing its records this way
+  // can make rows and indices disagree.
+  bool raw = false;
 };
 
 }  // namespace hako

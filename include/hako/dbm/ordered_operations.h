@@ -170,7 +170,7 @@ class OrderedOperations {
   }
 
   // Removes the records of [from, to) and returns their number. Not atomic: other threads, and a
-  // crash, may see a part of it.
+  // crash, may see a part of it. Where records expire it is the number of live ones at the beginning.
   StatusOr<std::uint64_t> RemoveRange(std::string_view from, std::optional<std::string_view> to = std::nullopt) {
     if (to && Compare::Compare(from, *to) >= 0) return std::uint64_t{0};
     return self().RemoveKeys(from, to);

@@ -135,22 +135,22 @@ struct RestoreTarget;
 template <File FileT>
 struct RestoreTarget<HashDBM<FileT>> {
   using Type = FileT;
-  static HashOptions Options() { return {.durability = Durability::kNone}; }
+  static HashOptions Options() { return {.durability = Durability::kNone, .clock = &Expiry::FirstTime}; }
 };
 template <File FileT, class Compare, class Codec>
 struct RestoreTarget<TreeDBM<FileT, Compare, Codec>> {
   using Type = FileT;
-  static TreeOptions Options() { return {.durability = Durability::kNone}; }
+  static TreeOptions Options() { return {.durability = Durability::kNone, .clock = &Expiry::FirstTime, .raw = true}; }
 };
 template <class FileT>
 struct RestoreTarget<TinyDBM<FileT>> {
   using Type = FileT;
-  static TinyOptions Options() { return {.durability = Durability::kNone}; }
+  static TinyOptions Options() { return {.durability = Durability::kNone, .clock = &Expiry::FirstTime}; }
 };
 template <class FileT, class Compare>
 struct RestoreTarget<BabyDBM<FileT, Compare>> {
   using Type = FileT;
-  static BabyOptions Options() { return {.durability = Durability::kNone}; }
+  static BabyOptions Options() { return {.durability = Durability::kNone, .clock = &Expiry::FirstTime}; }
 };
 
 // Opens the copy for reading, unless there is a file at `to`.

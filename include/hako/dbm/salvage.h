@@ -53,6 +53,7 @@
 #include "hako/base/random_seed.h"
 #include "hako/base/status.h"
 #include "hako/dbm/dbm.h"
+#include "hako/dbm/expiry.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/log_place.h"
 #include "hako/dbm/options.h"
@@ -82,11 +83,19 @@ namespace internal {
 // dbm/tree_salvage-inl.h.
 //   Target              the type of its file
 //   Open(file, report)  finds the state; Create(empty file) opens a new D with its properties
+//   clock()             that of the state (dbm/expiry.h); 0: its records do not expire
 //   Run(take)           calls take(key, value), or take(key, value, stray), for each record
 //   num_expected()      the records of the state, nullopt = unknown; applied_index() is that of the state
 //   NeedsLog()          whether super() names a log whose updates come after the state
 template <class D, File From>
 class SalvageSource;
+
+// A value as the damaged database stores it, which has times if the new one has; nullopt if it does
+// not have the stored form.
+template <class D>
+std::optional<Expiry::Record> LiveFormOf(const D& db, std::string_view stored) {
+  return db.expiry() != nullptr ? Expiry::Split(stored) : Expiry::Record{stored, Expiry::kNever};
+}
 
 // Writes records into the new database. A hash table may show two records of one key, where damage
 // has changed a stamp: then none of them is known to be the right one.
@@ -97,9 +106,18 @@ class SalvageWriter {
 
   Status Take(std::string_view key, std::string_view value, bool is_stray) {
     if (!doubtful_.empty() && doubtful_.contains(Hash64(key, seed_))) return absl::OkStatus();
-    const Status status = db_.Set(key, value, {.overwrite = false, .old_value = &before_});
+    const std::optional<Expiry::Record> record = LiveFormOf(db_, value);
+    if (!record) {
+      report_.Add(SalvageReport::Kind::kRecord, 0, 0, key);
+      return absl::OkStatus();
+    }
+    const Status status = db_.Set(key, record->value, {.overwrite = false, .old_value = &before_, .expire_at = record->time});
     if (!absl::IsAlreadyExists(status)) return status;
-    if (is_stray || before_ == value) return absl::OkStatus();
+    if (is_stray) return absl::OkStatus();
+    if (before_ == record->value) {
+      HAKO_ASSIGN_OR_RETURN(const std::uint64_t time, db_.GetExpiry(key));
+      if (time == record->time) return absl::OkStatus();
+    }
     doubtful_.insert(Hash64(key, seed_));
     report_.Add(SalvageReport::Kind::kRecord, 0, 0, key);
     return db_.Remove(key);
@@ -114,13 +132,20 @@ class SalvageWriter {
   std::unordered_set<std::uint64_t> doubtful_;  // hashes of keys, which may be long
 };
 
+// The state of the new database except its records.
+struct SalvagedState {
+  std::uint64_t applied_index = 0, clock = 0;
+};
+
 // Makes an update of a log in the new database.
 template <class D>
-Status RedoInto(D& db, const format::LogEntry& entry, std::uint64_t* applied_index) {
+Status RedoInto(D& db, const format::LogEntry& entry, SalvagedState* state) {
   const auto foreign = [] { return absl::DataLossError("the log has a record that does not belong there"); };
   switch (entry.op) {
-    case format::LogOp::kSet:
-      return db.Set(entry.key, entry.value);
+    case format::LogOp::kSet: {
+      const std::optional<Expiry::Record> record = LiveFormOf(db, entry.value);
+      return record ? db.Set(entry.key, record->value, {.expire_at = record->time}) : Expiry::MalformedError();
+    }
     case format::LogOp::kRemove: {
       const Status removed = db.Remove(entry.key);
       return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
@@ -139,7 +164,13 @@ Status RedoInto(D& db, const format::LogEntry& entry, std::uint64_t* applied_ind
       Le<std::uint64_t> index = 0;
       if (entry.value.size() != sizeof(index)) return foreign();
       std::memcpy(static_cast<void*>(&index), entry.value.data(), sizeof(index));
-      *applied_index = index;
+      state->applied_index = index;
+      return absl::OkStatus();
+    }
+    case format::LogOp::kTime: {
+      const std::optional<std::uint64_t> time = format::TimeIn(entry);
+      if (!time || db.expiry() == nullptr) return foreign();
+      state->clock = std::max(state->clock, std::min(*time, Expiry::kTimeMax));
       return absl::OkStatus();
     }
     default:
@@ -150,11 +181,11 @@ Status RedoInto(D& db, const format::LogEntry& entry, std::uint64_t* applied_ind
 // Makes the updates of the log in the new database, as far as they can be read. An error is one of
 // the new database.
 template <class D, File LogFile>
-Status SalvageLog(LogPlace<LogFile>& place, const log::NamedLog& named, D& db, SalvageReport& report, std::uint64_t* applied_index) {
+Status SalvageLog(LogPlace<LogFile>& place, const log::NamedLog& named, D& db, SalvageReport& report, SalvagedState* state) {
   Status failed;
   const auto redo = [&](std::span<const format::LogEntry> run, log::Position) -> Status {
     for (const format::LogEntry& entry : run) {
-      const Status made = RedoInto(db, entry, applied_index);
+      const Status made = RedoInto(db, entry, state);
       if (!made.ok() && !absl::IsDataLoss(made)) failed = made;
       HAKO_RETURN_IF_ERROR(made);
       ++report.num_updates;
@@ -192,15 +223,16 @@ StatusOr<SalvageReport> SalvageInto(const From& from, LogPlace<From> log_place, 
     report.notes.push_back(absl::StrCat(report.num_records - *expected, " more records were found than there were: some had been removed"));
   if (writer.HasDoubts()) report.notes.emplace_back("keys with two records, of which one had been replaced, were left out");
 
-  std::uint64_t applied_index = source.applied_index();
+  internal::SalvagedState state{source.applied_index(), source.clock()};
   if (source.NeedsLog()) {
-    HAKO_RETURN_IF_ERROR(internal::SalvageLog(log_place, log::NamedLogOf(source.super()), *db, report, &applied_index));
+    HAKO_RETURN_IF_ERROR(internal::SalvageLog(log_place, log::NamedLogOf(source.super()), *db, report, &state));
   }
-  if (applied_index != 0) {
+  if (state.applied_index != 0) {
     WriteBatch batch;
-    batch.SetAppliedIndex(applied_index);
+    batch.SetAppliedIndex(state.applied_index);
     HAKO_RETURN_IF_ERROR(db->Write(batch));
   }
+  if (db->expiry() != nullptr) db->NoteClock(state.clock);
   HAKO_RETURN_IF_ERROR(db->SetType(source.super().type));
   HAKO_RETURN_IF_ERROR(db->SetMetadata(source.super().metadata));
   HAKO_RETURN_IF_ERROR(db->Close());

@@ -1,8 +1,11 @@
 // Where the snapshot of a database in memory lies: in a file that is open, and so locked, from Open
 // to Close. A new snapshot replaces the file as a whole (file/replace_file.h).
 //
-// A snapshot names the log that has the later updates. Another end block makes it name another log
-// (format/snapshot_format.h), so that Open and Close need not write all records again.
+// A snapshot names the log that has the later updates, and has the clock of records that expire
+// (dbm/expiry.h). Another end block makes it name another log and clock (format/snapshot_format.h), so
+// that Open and Close need not write all records again. Close cuts off the end blocks that name a log,
+// unless a record was reported absent that the clock of the last other one would revive. So files that
+// are opened and closed again and again do not grow.
 //
 // Not thread-safe.
 #pragma once
@@ -61,8 +64,9 @@ class SnapshotPlace {
     end_ = reader.end();
     offset_ = reader.offset();
     unnamed_offset_ = reader.unnamed_offset();
+    unnamed_clock_ = reader.unnamed_clock();
     has_incomplete_end_ = reader.has_incomplete_end();
-    id_ = reader.version() == format::kSnapshotVersion ? reader.id() : 0;
+    id_ = reader.version() >= format::kSnapshotPlainVersion ? reader.id() : 0;
     return absl::OkStatus();
   }
 
@@ -91,26 +95,48 @@ class SnapshotPlace {
       id_ = id;
       offset_ = size;
       unnamed_offset_ = end.log.id == format::SnapshotLog().id ? size : 0;
+      unnamed_clock_ = end.clock;
       return absl::OkStatus();
     }
     return absl::UnimplementedError("this type of file cannot be replaced");
   }
 
-  // Makes the snapshot name this log, durably. REQUIRES: !IsToBeReplaced()
-  Status NameLog(const format::SnapshotLog& log) {
+  // Makes the snapshot name this log, durably, and a clock of at least `reported`: `clock`, if it writes
+  // one. Without space the snapshot stays as it is, or, if it shall name no log, may get an older clock.
+  // REQUIRES: !IsToBeReplaced(), and the clock is 0 if and only if that of end() is
+  Status NameLog(const format::SnapshotLog& log, std::uint64_t clock, std::uint64_t reported) {
     const std::uint64_t id = std::exchange(id_, 0);  // after an error the end is unknown
-    if (log.id == format::SnapshotLog().id && unnamed_offset_ != 0) {
+    const bool may_cut = log.id == format::SnapshotLog().id && unnamed_offset_ != 0;
+    format::SnapshotEnd end = end_;
+    end.log = log;
+    end.clock = clock;
+    bool cuts = may_cut && reported <= unnamed_clock_;
+    if (!cuts) {
+      storage::SnapshotWriter<FileT> writer(*file_, id, offset_);
+      const Status added = writer.AddEnd(end);
+      if (absl::IsResourceExhausted(added)) {
+        HAKO_RETURN_IF_ERROR(file_->Resize(offset_));
+        if (!may_cut) {
+          id_ = id;
+          return added;
+        }
+        cuts = true;
+      } else {
+        HAKO_RETURN_IF_ERROR(added);
+        offset_ = writer.offset();
+        if (log.id == format::SnapshotLog().id) {
+          unnamed_offset_ = offset_;
+          unnamed_clock_ = clock;
+        }
+      }
+    }
+    if (cuts) {
       HAKO_RETURN_IF_ERROR(file_->Resize(unnamed_offset_));
       offset_ = unnamed_offset_;
-    } else {
-      format::SnapshotEnd end = end_;
-      end.log = log;
-      storage::SnapshotWriter<FileT> writer(*file_, id, offset_);
-      HAKO_RETURN_IF_ERROR(writer.AddEnd(end));
-      offset_ = writer.offset();
+      end.clock = unnamed_clock_;
     }
     HAKO_RETURN_IF_ERROR(file_->Sync());
-    end_.log = log;
+    end_ = end;
     id_ = id;
     return absl::OkStatus();
   }
@@ -131,6 +157,7 @@ class SnapshotPlace {
   bool has_incomplete_end_ = false;
   std::uint64_t offset_ = 0;          // of the next end block
   std::uint64_t unnamed_offset_ = 0;  // behind the last end block that names no log; 0: all do
+  std::uint64_t unnamed_clock_ = 0;   // of that one
 };
 
 }  // namespace hako

@@ -21,9 +21,21 @@
 // Limits: keys below 1 GiB, values below 4 GiB, memory up to TinyOptions::align_pow allows.
 // Exceeding one is an error before anything changes.
 //
+// As a cache: with TinyOptions::capacity_bytes or capacity_records an update that would exceed the
+// limit evicts records that were not used lately (hash/record_limit.h has the policy). capacity_bytes is
+// for everything: keys, values, buckets, free space, tables; up to 128 KiB and 2 % of it stay unused. A
+// record may take a quarter of it, a batch half; larger ones are OutOfRange, and nothing is evicted. A
+// batch that locks most buckets of a small table may be refused with ResourceExhausted instead. With n
+// threads there are at most 8 n records more below capacity_records than the hundredth that may be free.
+// An insertion does not evict the record that it inserts; one that many threads make at the same time may.
+// An evicted record is removed as by Remove, also from the log, so it stays absent after a crash. Opening
+// a file with more records than the limit evicts, and writes a snapshot then. Get, Set and Process use a
+// record; iterations do not.
+//
 // Threads: see dbm/dbm.h.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <memory>
 #include <span>
@@ -89,7 +101,7 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<hash::Rec
   static StatusOr<std::unique_ptr<TinyDBM>> Open(const TinyOptions& options = {}) HAKO_TRY {
     if (options.durability == Durability::kPower) return absl::InvalidArgumentError("TinyOptions::durability kPower requires a path");
     HAKO_ASSIGN_OR_RETURN(auto dbm, Make(options));
-    dbm->Begin();
+    HAKO_RETURN_IF_ERROR(dbm->Begin(options));
     return dbm;
   }
   HAKO_OR_NO_MEMORY
@@ -142,7 +154,8 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<hash::Rec
     WriterState* mine = writers_.Mine();
     if (mine == nullptr) return writers_.Refusal();
     HAKO_RETURN_IF_ERROR(this->RunExclusive([&] { return index().VerifyLines(this->Count(), [](std::uint32_t, std::uint32_t) {}); }));
-    return index().VerifyRecords(*mine);
+    HAKO_RETURN_IF_ERROR(index().VerifyRecords(*mine));
+    return this->VerifyTimes();
   }
   HAKO_OR_NO_MEMORY
 
@@ -157,6 +170,7 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<hash::Rec
     stats.record_bytes = stats.total_bytes - stats.index_bytes - stats.free_bytes;
     stats.num_buckets = index().num_lines();
     stats.num_overflow = index().lines().num_overflow();
+    this->AddEvictionStats(&stats);
     this->AddStats(&stats);
     return stats;
   }
@@ -177,9 +191,17 @@ class TinyDBM : public HashOperations<TinyDBM<FileT>, log::LoggedSpace<hash::Rec
   template <class... Rest>
   static StatusOr<std::unique_ptr<TinyDBM>> Make(const TinyOptions& options, Rest&&... rest) {
     if (options.align_pow < 2 || options.align_pow > 6) return absl::InvalidArgumentError("TinyOptions::align_pow must be 2 to 6");
-    HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.align_pow, options.seed != 0 ? options.seed : RandomSeed()));
+    const Capacity capacity{options.capacity_bytes, options.capacity_records};
+    HAKO_RETURN_IF_ERROR(capacity.Check("TinyOptions"));
+    HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.align_pow, options.seed != 0 ? options.seed : RandomSeed(), capacity));
     auto dbm = std::unique_ptr<TinyDBM>(new TinyDBM(std::move(space), std::forward<Rest>(rest)...));
-    HAKO_RETURN_IF_ERROR(dbm->index().Create(options.num_records));
+    if (capacity.IsLimited()) {
+      dbm->reads_plainly_ = false;
+      dbm->CallAfterUpdates();  // so that updates do not take the fast path of the index
+    }
+    // An eighth of the memory, at most, is for buckets that may stay empty.
+    const std::uint64_t most = capacity.bytes != 0 ? capacity.bytes / 64 : options.num_records;
+    HAKO_RETURN_IF_ERROR(dbm->index().Create(std::min(options.num_records, most)));
     return dbm;
   }
 

@@ -51,12 +51,14 @@ inline TextSink SinkOf(std::ostream& stream) {
 struct TransferProgress {
   std::uint64_t num_records = 0;  // set or written
   std::uint64_t num_bytes = 0;    // of text
+  // Export: records whose time the text does not have, as it is a dump, or TSV without times.
+  std::uint64_t num_times_lost = 0;
 };
 
 // Options of Import and Export.
 struct TransferOptions {
   TextFormat format = TextFormat::kTsv;           // of the text
-  bool escapes = true;                            // Import: whether TSV has backslash escapes
+  TsvOptions tsv = {};                            // escapes, and the times of records
   std::uint64_t line_max = LineReader::kLineMax;  // Import: bytes; a longer line is an error
   DumpOptions dump = {};                          // Export
   // Export: if given, damage does not end the transfer. It is called with each damage, which is
@@ -83,7 +85,7 @@ TransferResult Import(D& db, TextSource source, const TransferOptions& options =
   constexpr std::size_t kProgressInterval = 256;  // records between calls of progress
   TransferResult result;
   LineReader lines(std::move(source), options.line_max);
-  const auto reader = RecordReader::Make(options.format, options.escapes, &lines);
+  const auto reader = RecordReader::Make(options.format, options.tsv, &lines);
   KeyValue batch[kBatch];
   while (true) {
     const StatusOr<std::size_t> count =
@@ -97,7 +99,8 @@ TransferResult Import(D& db, TextSource source, const TransferOptions& options =
       db.Prefetch(std::span<const std::string_view>(keys, *count));
     }
     for (std::size_t i = 0; i < *count; ++i) {
-      result.database = db.Set(batch[i].key, batch[i].value);
+      const KeyValue& record = batch[i];
+      result.database = db.Set(record.key, record.value, {.expire_at = record.expire_at});
       if (!result.database.ok()) return result;
       ++result.num_records;
     }
@@ -112,7 +115,7 @@ template <DBM D>
 TransferResult Export(D& db, TextSink sink, const TransferOptions& options = {}) {
   constexpr std::size_t kBlockSize = 64 << 10;
   TransferResult result;
-  const RecordWriter writer(options.format, options.dump);
+  const RecordWriter writer(options.format, options.dump, options.tsv);
   std::string block;
   const auto flush = [&] {
     result.num_bytes += block.size();
@@ -123,7 +126,8 @@ TransferResult Export(D& db, TextSink sink, const TransferOptions& options = {})
   writer.Begin(&block);
   auto it = db.MakeIterator();
   for (it.First(); it.Valid() || (options.on_damage && it.PassDamage(options.on_damage)); it.Next()) {
-    writer.Add(it.key(), it.value(), &block);
+    writer.Add({it.key(), it.value(), it.expire_at()}, &block);
+    if (it.expire_at() != 0 && !writer.HasTimes()) ++result.num_times_lost;
     if (block.size() >= kBlockSize && !flush()) return result;
     if (++result.num_records % 256 != 0 || !options.progress) continue;
     result.text = options.progress(result);

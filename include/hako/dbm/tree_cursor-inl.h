@@ -34,6 +34,30 @@ void TreeCursor<D, Tree, Compare>::JumpUpper(std::string_view key, bool inclusiv
 }
 HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
 
+// From the current slot on by steps that double, then by halves: most jumps are short.
+template <class D, class Tree, Comparator Compare>
+void TreeCursor<D, Tree, Compare>::JumpAhead(std::string_view key) HAKO_TRY {
+  if (!IsBelowLeafEnd(key) || copy_.HasChanged() || page_.guarded()) return JumpUpper(key, true);
+  const std::int32_t sought = View::HeadOf(key, page_.prefix_size());
+  const auto is_below = [&](unsigned i) {
+    const std::int32_t head = page_.head(i);
+    return head != sought ? head < sought : page_.Order(i, key) < 0;
+  };
+  unsigned below = at_, step = 1;  // the current record is not above the key
+  if (at_ < page_.count() && is_below(at_)) {
+    unsigned end = at_ + 1;
+    for (; end < page_.count() && is_below(end); step *= 2) below = std::exchange(end, end + step);
+    end = std::min(end, page_.count());
+    while (below + 1 < end) {
+      const unsigned middle = (below + end) / 2;
+      (is_below(middle) ? below : end) = middle;
+    }
+    at_ = end;
+  }
+  StepForward();
+}
+HAKO_CATCH_NO_MEMORY(EndFor(NoMemoryError());)
+
 template <class D, class Tree, Comparator Compare>
 void TreeCursor<D, Tree, Compare>::JumpLower(std::string_view key, bool inclusive) HAKO_TRY {
   bound_.assign(key);

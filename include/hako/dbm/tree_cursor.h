@@ -30,6 +30,7 @@
 #include "hako/base/scratch_buffer.h"
 #include "hako/base/status.h"
 #include "hako/dbm/cursor_operations.h"
+#include "hako/dbm/expiry.h"
 #include "hako/format/page_format.h"
 #include "hako/tree/page_tree.h"
 
@@ -47,7 +48,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
 
  public:
   // Call MakeIterator of the database instead.
-  TreeCursor(D& database, Tree& tree) : database_(&database), tree_(&tree) {}
+  TreeCursor(D& database, Tree& tree, const Expiry* expiry) : database_(&database), tree_(&tree), expiry_(expiry) {}
 
   // Moves to the first record.
   void First();
@@ -58,6 +59,15 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   void Jump(std::string_view key) { JumpUpper(key, true); }
   // Moves to the first record after `key`, or at `key` if inclusive.
   void JumpUpper(std::string_view key, bool inclusive = false);
+  // As Jump, to a key that is not before the current record; faster where both are in one leaf.
+  // REQUIRES: Valid()
+  void JumpAhead(std::string_view key);
+  // The number of records from the current one on that are below `key` in the leaf of the current one.
+  // REQUIRES: Valid()
+  std::size_t CountInLeaf(std::string_view key) {
+    const unsigned end = IsBelowLeafEnd(key) ? page_.FindByCall(key).index : page_.count();
+    return end > at_ ? end - at_ : 0;
+  }
   // Moves to the last record before `key`, or at `key` if inclusive (RocksDB's SeekForPrev).
   void JumpLower(std::string_view key, bool inclusive = false);
 
@@ -72,6 +82,7 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   bool Valid() const { return valid_; }
   std::string_view key() const { return key_; }      // REQUIRES: Valid(); until the next move
   std::string_view value() const { return value_; }  // REQUIRES: Valid(); until the next move
+  std::uint64_t expire_at() const { return time_; }  // when the record expires (dbm/expiry.h); 0 = never. REQUIRES: Valid()
   // OK at the end; otherwise the error that stopped the iterator.
   const Status& status() const { return status_; }
   // If status() is DataLoss: continues behind the damaged value or pages in the direction of the
@@ -81,6 +92,12 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
   D& database() { return *database_; }
 
  private:
+  // Whether no later leaf than the copied one can have the key.
+  bool IsBelowLeafEnd(std::string_view key) const {
+    const format::PageTail tail = page_.tail();
+    return (tail.edges & format::PageTail::kNoHigh) != 0 || Compare::Compare(key, page_.high(tail)) < 0;
+  }
+
   [[gnu::noinline]] bool Load(tree::Seek seek, std::string_view key, bool goes_on = false) {
     if (!goes_on) status_ = absl::OkStatus();
     if (long_value_.capacity() > ScratchBuffer::kKeptMax) std::string().swap(long_value_);
@@ -166,13 +183,29 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
     if (sizes.is_long) [[unlikely]] {
       if (long_value_.capacity() > ScratchBuffer::kKeptMax) std::string().swap(long_value_);
       long_value_.reserve(64);  // more than the string's internal buffer
-      const Status status = database_->Get(key_, &long_value_);
+      const Status status = database_->GetStored(key_, &long_value_);
       if (!status.ok() && !absl::IsNotFound(status)) status_ = status;
       value_ = long_value_;
-      return valid_ = status.ok();
+      valid_ = status.ok();
+    } else {
+      value_ = {cell + sizes.header + sizes.Rest(View::kInlined), sizes.value};
+      valid_ = true;
     }
-    value_ = {cell + sizes.header + sizes.Rest(View::kInlined), sizes.value};
-    return valid_ = true;
+    if (expiry_ != nullptr) [[unlikely]]
+      TakeLive();
+    return valid_;
+  }
+  // Gives value_ its live form, or makes the record one that is not shown.
+  [[gnu::noinline]] void TakeLive() {
+    if (!valid_) return;
+    const std::optional<Expiry::Record> record = Expiry::Split(value_);
+    if (!record) {
+      status_ = Expiry::MalformedError();
+    } else {
+      value_ = record->value;
+      time_ = record->time;
+    }
+    valid_ = record && !expiry_->IsPast(record->time);
   }
   HAKO_INLINE char* Room(std::size_t size) {
     if (size + 8 > key_bytes_.size()) [[unlikely]]
@@ -196,6 +229,8 @@ class TreeCursor : public CursorOperations<TreeCursor<D, Tree, Compare>> {
 
   D* database_;
   Tree* tree_;
+  const Expiry* expiry_;                 // nullptr: values are shown as they are stored
+  std::uint64_t time_ = Expiry::kNever;  // of the current record
   typename Tree::Copy copy_;
   View page_;
   unsigned at_ = 0;

@@ -49,6 +49,7 @@
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/log_operations.h"
 #include "hako/dbm/options.h"
+#include "hako/dbm/pool_operations.h"
 #include "hako/dbm/tree_operations.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/read_only_view.h"
@@ -66,6 +67,9 @@ namespace hako {
 // A B+ tree in a file: see the head of this header.
 //
 // Inherits
+//   PoolOperations (dbm/pool_operations.h)
+//     Clear, CopyTo, Rebuild, ShouldBeRebuilt     the whole database
+//     Verify, Scrub, GetStats                     checks, and figures
 //   LogOperations (dbm/log_operations.h), FileOperations (dbm/file_operations.h)
 //     Open, CopyTo                                of a path; Open of a file, and of its log
 //     LastLsn, WaitDurable                        wait for the durability of many updates
@@ -97,12 +101,14 @@ namespace hako {
 //     Export                                        copy all records to another database
 template <File FileT = MemoryMapParallelFile, Comparator Compare = BytewiseComparator, PageCodec Codec = NoCodec>
 class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::BufferPool<FileT, Codec>, Compare>,
-                public LogOperations<TreeDBM<FileT, Compare, Codec>, FileT, TreeOptions> {
+                public PoolOperations<TreeDBM<FileT, Compare, Codec>, FileT, Codec, TreeOptions> {
   using Space = tree::BufferPool<FileT, Codec>;
   using Base = TreeOperations<TreeDBM, Space, Compare>;
+  using Pool = PoolOperations<TreeDBM, FileT, Codec, TreeOptions>;
   using Files = LogOperations<TreeDBM, FileT, TreeOptions>;
   friend Base;
   friend typename Base::Shared;
+  friend Pool;
   friend Files;
   friend FileOperations<TreeDBM, FileT, TreeOptions>;
 
@@ -117,33 +123,6 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
   // Closes the database if the application has not.
   ~TreeDBM();
 
-  // Removes all records, atomically across a crash: a checkpoint has all of it or nothing. Accepted
-  // on a full device. Stops writers meanwhile.
-  Status Clear();
-
-  // Whether more than half of the file is free. False for files of up to 1 MiB.
-  bool ShouldBeRebuilt();
-  // Moves pages to the front of the file and truncates it, beside readers and writers. An error
-  // leaves the database as usable as before.
-  Status Rebuild();
-  // Copies the state at the moment of the call into an empty file, beside readers and writers,
-  // after a checkpoint if the database is writable. InvalidArgument if `empty_file` is not empty.
-  Status CopyTo(FileT empty_file);
-  using Files::CopyTo;
-
-  // Reads the whole file and checks its structure as of the moment of the call, beside readers and
-  // writers, after a checkpoint if the database is writable. Takes 64 bytes of memory per page, the
-  // inner pages, and at most kVerifyBytes more. DataLoss names the damage.
-  Status Verify();
-  // Checks the next part of the file on its device (file/file.h, DeviceFile): each page, long value
-  // and node of the page map as of the last checkpoint, without a checkpoint. Call it from time to
-  // time, so that damage is found while there is an undamaged copy elsewhere. Damage is listed, and
-  // ends neither the call nor the pass. Checkpoints wait only while the part is chosen; nothing that
-  // it reads gets into the cache. FailedPrecondition after a failed write or sync. Calls take turns.
-  StatusOr<ScrubProgress> Scrub(const ScrubOptions& options = {});
-  // num_records is current, the sizes are those of the last checkpoint. free_bytes is 0 until the
-  // first checkpoint, pin, ShouldBeRebuilt or Inspect since Open, which determine it.
-  Stats GetStats();
   // GetStats, GetType, the cache's memory, the file's transfers, and the names of comparator and
   // codec, as pairs of name and text for people to read.
   Inspection Inspect();
@@ -151,68 +130,18 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
  private:
   using Base::space_;
   using Base::tree;
-  using Files::maintenance_mutex_;
-  using Files::writable_;
 
-  TreeDBM(std::unique_ptr<Space> space, unsigned page_size, const TreeOptions& options)
-      : Base(std::move(space), page_size),
-        Files(space_->store().file().IsWritable(), options.durability, false, space_->store().super()),
-        refusal_(writable_ ? absl::OkStatus() : ReadOnlyError()) {}
+  TreeDBM(std::unique_ptr<Space> space, unsigned page_size, const TreeOptions& options, typename Pool::Checkpointed checkpointed)
+      : Base(std::move(space), page_size), Pool(*space_, options, std::move(checkpointed)) {}
 
-  Status Begin(const TreeOptions& options, bool is_new);
-
-  // ---- for FileOperations ----
-  auto& file() const { return space_->store().file(); }
-  const sync::StickyStatus& refusal() const { return refusal_; }
-  Status MayUpdate() {
-    const Status refusal = refusal_.Get();
-    if (absl::IsResourceExhausted(refusal) && IsTimeToRetry()) CheckpointSoon();  // there may be space by now
-    return refusal;
-  }
-  // Without a thread no update waits for a checkpoint, and memory for pages may run out.
-  void CheckpointSoon() {
-    if (!this->WakeBackground().ok()) space_->progress().NoteFailure();
-  }
-  Status SynchronizeLocked();
-  void SynchronizeInBackground();
-  Status StoreMetadata() { return this->Synchronize(SyncMode::kHard); }
-  void StopThreads();
-
-  // ---- for LogOperations (dbm/tree_log-inl.h) ----
-  log::NamedLog LogInFile() const;
-  Status NameLog(const log::DatabaseId& id, log::Position from);
-  Status MayReplay();
-  void RefuseUpdates(const Status& why) { refusal_.Set(why); }
-  Status CloseFile();
-  Status LogClear(const Status& reserved);
-
-  static constexpr std::uint64_t kVerifyBytes = 8 << 20;
+  // ---- for PoolOperations ----
+  auto& engine() const { return tree(); }
   Status VerifyPinned(const typename tree::PageStore<FileT>::Pinned& pinned);
-  StatusOr<typename tree::PageStore<FileT>::Pinned> PinNewest();
-  void Unpin();
-  void YieldToCheckpoints() ABSL_EXCLUSIVE_LOCKS_REQUIRED(maintenance_mutex_);
-  void NoteHealth(const Status& status);  // `status` of the store's last operation
-  // While space is lacking, background checkpoints are retried at growing intervals.
-  bool IsTimeToRetry() const {
-    sync::MutexLock lock(retry_mutex_);
-    return std::chrono::steady_clock::now() >= retry_at_;
-  }
-  Status CountFree();
-
-  std::mutex scrub_mutex_;  // one Scrub at a time; locked before maintenance_mutex_
-  tree::PageScrub<FileT> scrub_{space_->store()};
-  sync::StickyStatus refusal_;
-  mutable sync::Mutex retry_mutex_ ABSL_ACQUIRED_AFTER(tree::kPoolLocks);
-  std::chrono::milliseconds retry_delay_ ABSL_GUARDED_BY(retry_mutex_){0};
-  std::chrono::steady_clock::time_point retry_at_ ABSL_GUARDED_BY(retry_mutex_);
-  tree::Checkpointer<FileT, Codec> checkpointer_ ABSL_GUARDED_BY(maintenance_mutex_){*space_};
-  std::shared_ptr<std::atomic<TreeDBM*>> checkpointed_;  // whose checkpoints the buffer pool requests
 };
 
 }  // namespace hako
 
 #include "hako/dbm/tree_dbm-inl.h"
-#include "hako/dbm/tree_log-inl.h"
 
 // The templates that make up TreeDBM<FileT>, as those of a HashDBM are in dbm/hash_dbm.h.
 #define HAKO_TREE_DBM_TEMPLATES(KEYWORD, FileT)                                                                                       \
@@ -226,7 +155,8 @@ class TreeDBM : public TreeOperations<TreeDBM<FileT, Compare, Codec>, tree::Buff
                                           tree::PageTree<tree::BufferPool<FileT>, BytewiseComparator>>;                               \
   KEYWORD template class tree::PageTree<tree::BufferPool<FileT>, BytewiseComparator>;                                                 \
   KEYWORD template class tree::BufferPool<FileT>;                                                                                     \
-  KEYWORD template class tree::Checkpointer<FileT>
+  KEYWORD template class tree::Checkpointer<FileT>;                                                                                   \
+  KEYWORD template class PoolOperations<TreeDBM<FileT>, FileT, NoCodec, TreeOptions>
 #define HAKO_TREE_DBM_PATH_TEMPLATES(KEYWORD, FileT)                         \
   KEYWORD template class FileOperations<TreeDBM<FileT>, FileT, TreeOptions>; \
   KEYWORD template class LogOperations<TreeDBM<FileT>, FileT, TreeOptions>

@@ -56,13 +56,18 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   HAKO_INLINE Status Fetch(std::string_view key, S&& sink) {
     if (key.size() > kKeySizeMax) [[unlikely]]
       return this->RefuseKey(key);
-    return tree().Fetch(writers_, key, sink);
+    if (!this->reads_plainly_) [[unlikely]] {
+      if (this->expiry_ != nullptr) return this->FetchLive(key, sink);
+      if constexpr (tree::LimitedPageSpace<Space>) return FetchStored(key, sink);
+    }
+    return tree().template Fetch<false>(writers_, key, sink);
   }
 
   // Fetches each key, with overlapped reads: calls sink(index, size), then arrived(index, found).
   template <class S, class F>
   Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckKeys(keys));
+    if (this->expiry_ != nullptr) return MultiOperations<D>::FetchMulti(keys, sink, arrived);
     return tree().FetchMulti(writers_, keys, sink, arrived);
   }
   HAKO_OR_NO_MEMORY
@@ -75,7 +80,9 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   Status ProcessEachParallel(unsigned num_threads, EachRef visitor);
 
   // Returns a cursor: see dbm/tree_cursor.h.
-  Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), tree()); }
+  Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), tree(), this->expiry()); }
+  // The same for copies of the database: expired records too, and values in their stored form.
+  Iterator MakeStoredIterator() { return Iterator(static_cast<D&>(*this), tree(), nullptr); }
 
   // See dbm/write_batch.h.
   std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : tree().applied_index(); }
@@ -84,27 +91,38 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   std::uint64_t Count() const { return this->IsClosed() ? 0 : tree().Count(this->ForEachWriter()); }
 
   // The work of CountRange and RemoveRange (dbm/ordered_operations.h), which check the bounds.
-  StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) const HAKO_TRY {
+  StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckOpen());
+    if (this->expiry_ != nullptr) return CountLive(from, to);
     return tree().CountRange({from, to});
   }
   HAKO_OR_NO_MEMORY
-  // See CountKeys.
+  // See CountKeys. Pages of records are removed without a look at the values, so those that have not
+  // expired are counted before.
   StatusOr<std::uint64_t> RemoveKeys(std::string_view from, std::optional<std::string_view> to) HAKO_TRY {
     HAKO_RETURN_IF_ERROR(this->CheckOpen());
     WriterState* writer = writers_.Mine();
     if (writer == nullptr) return writers_.Refusal();
     D& self = static_cast<D&>(*this);
     HAKO_RETURN_IF_ERROR(self.MayRemove());
+    std::uint64_t num_live = 0;
+    if (this->expiry_ != nullptr) {
+      HAKO_ASSIGN_OR_RETURN(num_live, CountLive(from, to));
+    }
     HAKO_ASSIGN_OR_RETURN(const std::uint64_t removed, tree().RemoveRange(*writer, {from, to}));
     if (removed > 0 && self.HasAfterUpdate()) HAKO_RETURN_IF_ERROR(self.AfterUpdate());
-    return removed;
+    return this->expiry_ != nullptr ? num_live : removed;
   }
   HAKO_OR_NO_MEMORY
 
  protected:
+  friend Shared;
   using Shared::space_;
   using Shared::writers_;
+
+  static constexpr bool kMayEvict = tree::LimitedPageSpace<Space>;
+  template <class V>
+  static constexpr bool IsUpdateRef = std::is_same_v<V, UpdateRef> || std::is_same_v<V, BlindUpdateRef>;
 
   TreeOperations(std::unique_ptr<Space> space, unsigned page_size) : Shared(std::move(space), page_size) {}
   ~TreeOperations() = default;
@@ -112,12 +130,27 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   Tree& tree() const { return this->engine_; }
 
   // For EngineOperations.
+  template <class S>
+  HAKO_INLINE Status FetchStored(std::string_view key, S& sink) {
+    return tree().template Fetch<true>(writers_, key, sink);
+  }
+  // CountKeys of the records that have not expired.
+  StatusOr<std::uint64_t> CountLive(std::string_view from, std::optional<std::string_view> to);
   template <class ActionT, class V>
   HAKO_INLINE Status ProcessIn(WriterState& writer, std::string_view key, V&& visitor) {
+    if constexpr (kMayEvict && IsUpdateRef<std::remove_cvref_t<V>>) {
+      if (space_->limit() != nullptr) {
+        Status status = tree().template Process<ActionT>(writer, key, visitor);
+        tree().JoinSparse(writer);
+        return status;
+      }
+    }
     return tree().template Process<ActionT>(writer, key, visitor);
   }
   Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
-    return tree().template ProcessMulti<Action>(writer, keys, visitor, extras);
+    Status status = tree().template ProcessMulti<Action>(writer, keys, visitor, extras);
+    tree().JoinSparse(writer);
+    return status;
   }
 
   // REQUIRES: no writers
@@ -131,6 +164,15 @@ class TreeOperations : public EngineOperations<D, Space, tree::PageTree<Space, C
   Status Redo(WriterState& writer, const format::LogEntry& entry);
   Status RedoMulti(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras);
 };
+
+template <class D, class Space, Comparator Compare>
+StatusOr<std::uint64_t> TreeOperations<D, Space, Compare>::CountLive(std::string_view from, std::optional<std::string_view> to) {
+  std::uint64_t count = 0;
+  auto it = MakeIterator();
+  for (it.Jump(from); it.Valid() && !(to && Compare::Compare(it.key(), *to) >= 0); it.Next()) ++count;
+  HAKO_RETURN_IF_ERROR(it.status());
+  return count;
+}
 
 template <class D, class Space, Comparator Compare>
 Status TreeOperations<D, Space, Compare>::ProcessEach(EachRef visitor) HAKO_TRY {
@@ -159,7 +201,10 @@ HAKO_OR_NO_MEMORY
 
 template <class D, class Space, Comparator Compare>
 Status TreeOperations<D, Space, Compare>::Redo(WriterState& writer, const format::LogEntry& entry) {
-  const auto process = [&](const Action& action) { return tree().template Process<Action>(writer, entry.key, action); };
+  const auto process = [&](const Action& action) {
+    if (kMayEvict) return this->template ProcessIn<Action>(writer, entry.key, BlindUpdateRef(action));
+    return tree().template Process<Action>(writer, entry.key, action);
+  };
   switch (entry.op) {
     case format::LogOp::kSet:
       return process(Action::Set(entry.value));
@@ -188,7 +233,9 @@ Status TreeOperations<D, Space, Compare>::RedoMulti(WriterState& writer, std::sp
     if (!is_valid) return absl::DataLossError("the log has ranges that do not ascend");
     before = &range;
   }
-  return tree().template ProcessMulti<Action>(writer, keys, visitor, extras);
+  Status status = tree().template ProcessMulti<Action>(writer, keys, visitor, extras);
+  tree().JoinSparse(writer);
+  return status;
 }
 
 }  // namespace hako

@@ -3,11 +3,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <string_view>
 #include <utility>
 
+#include "hako/dbm/page_salvage_source.h"
 #include "hako/dbm/salvage.h"
-#include "hako/storage/damaged_file.h"
 #include "hako/tree/page_salvage.h"
 #include "hako/tree/page_store.h"
 #include "hako/tree/page_view.h"
@@ -15,41 +14,32 @@
 namespace hako::internal {
 
 template <File FileT, Comparator Compare, PageCodec Codec, File From>
-class SalvageSource<TreeDBM<FileT, Compare, Codec>, From> {
+class SalvageSource<TreeDBM<FileT, Compare, Codec>, From> : public PageSalvageSource<From> {
+  using Base = PageSalvageSource<From>;
   using Database = TreeDBM<FileT, Compare, Codec>;
-  using Source = storage::DamagedFile<From>;
 
  public:
   using Target = FileT;
   static StatusOr<SalvageSource> Open(const From& file, SalvageReport& report) {
-    Source source(file, report);
-    HAKO_ASSIGN_OR_RETURN(const auto found, storage::SalvageSuperBlock<format::TreeSuperBlock>(source, tree::PageStore<Source>::kKind));
-    HAKO_RETURN_IF_ERROR(tree::PageStore<Source>::CheckNames(found.block, Compare::kName, Codec::kName));
-    source.Claim(found.block.end * format::kTreeUnit);
-    if (found.may_be_older) report.notes.emplace_back("one superblock is lost: it may have named a later checkpoint than the other");
-    return SalvageSource(std::move(source), found.block);
+    HAKO_ASSIGN_OR_RETURN(Base found, Base::Find(file, report, tree::PageStore<From>::kKind, Compare::kName, Codec::kName));
+    return SalvageSource(std::move(found));
   }
   StatusOr<std::unique_ptr<Database>> Create(FileT file) const {
     TreeOptions options;
-    options.page_size = super_.page_size;
+    options.page_size = this->super_.page_size;
     options.durability = Durability::kNone;  // until it is closed
+    options.expiry = this->super_.clock != 0;
+    options.clock = &Expiry::FirstTime;
     return Database::Open(std::move(file), options);
   }
   template <class Take>
   Status Run(Take&& take) {
-    return tree::PageSalvage<From, Codec>(file_, super_, tree::PageView<Compare>::kOrder).Run(take);
+    return tree::PageSalvage<From, Codec>(this->file_, this->super_, tree::PageView<Compare>::kOrder).Run(take);
   }
-
-  const format::TreeSuperBlock& super() const { return super_; }
-  std::optional<std::uint64_t> num_expected() const { return super_.num_records; }
-  std::uint64_t applied_index() const { return super_.applied_index; }
-  bool NeedsLog() const { return log::NamedLogOf(super_).IsNeeded(); }
+  std::uint64_t clock() const { return this->super_.clock; }
 
  private:
-  SalvageSource(Source file, const format::TreeSuperBlock& super) : file_(std::move(file)), super_(super) {}
-
-  Source file_;
-  format::TreeSuperBlock super_;
+  explicit SalvageSource(Base&& found) : Base(std::move(found)) {}
 };
 
 }  // namespace hako::internal

@@ -53,8 +53,10 @@ class WriteBatch {
   static constexpr std::size_t kSizeMax = std::size_t{1} << 20;
   static constexpr std::size_t kBytesMax = std::size_t{256} << 20;
 
-  // Stores a record, replacing an existing value.
+  // Stores a record, replacing an existing value. It never expires, or at this time, in milliseconds
+  // since 1970 (dbm/expiry.h). Write returns FailedPrecondition if the database keeps no times.
   void Set(std::string_view key, std::string_view value) { Add(&operations_, Kind::kSet, key, value); }
+  void Set(std::string_view key, std::string_view value, std::uint64_t expire_at);
   // Removes a record, if there is one.
   void Remove(std::string_view key) { Add(&operations_, Kind::kRemove, key, {}); }
   // Removes the records of [from, to), or from `from` on without `to`, of an ordered database.
@@ -89,6 +91,7 @@ class WriteBatch {
   using Operations = std::vector<Operation>;
 
   void Add(Operations* to, Kind kind, std::string_view key, std::string_view value);
+  std::uint64_t TimeOf(std::size_t operation) const { return operation < times_.size() ? times_[operation] : Expiry::kNever; }
   std::string_view KeyOf(const Operation& operation) const { return {bytes_.data() + operation.begin, operation.key_size}; }
   std::string_view ValueOf(const Operation& operation) const {
     return {bytes_.data() + operation.begin + operation.key_size, operation.value_size};
@@ -99,6 +102,7 @@ class WriteBatch {
   Operations operations_;  // Set and Remove
   Operations ranges_, conditions_;
   std::optional<std::uint64_t> applied_index_;
+  std::vector<std::uint64_t> times_;  // when the records of operations_ expire; one that it lacks: never
   Status status_;
 };
 
@@ -116,6 +120,9 @@ class BatchCall {
   // Whether it is one update of one record.
   bool IsSingle() const { return batch_.operations_.size() == 1 && batch_.size() == 1 && !batch_.applied_index_ && batch_.status_.ok(); }
 
+  // Whether an operation sets a record that expires.
+  bool HasTimes() const { return !batch_.times_.empty(); }
+
   // `order`: of the database's keys; nullptr if it is not ordered.
   Status Prepare(Order order);
   std::span<const std::string_view> keys() const { return keys_; }
@@ -126,7 +133,7 @@ class BatchCall {
     if (i < num_conditions) return Holds(batch_.conditions_[i], value) ? std::optional(Action::Keep()) : std::nullopt;
     const WriteBatch::Operation& operation = batch_.operations_[i - num_conditions];
     const bool sets = operation.kind == WriteBatch::Kind::kSet && (is_removed_.empty() || !is_removed_[i - num_conditions]);
-    return sets ? Action::Set(batch_.ValueOf(operation)) : Action::Remove();
+    return sets ? Action::Set(batch_.ValueOf(operation), batch_.TimeOf(i - num_conditions)) : Action::Remove();
   }
 
  private:

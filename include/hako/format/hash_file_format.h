@@ -27,8 +27,9 @@
 //      extents had 1 MiB. No longer read.
 //   6  before any release: no intents, no applied index, no last epoch, no log; these are zero there.
 //      Read, and written as the current version.
-//   7  this one. Files of before the release may lack map_identity, seals and `published`: they are
+//   7  Files of before the release may lack map_identity, seals and `published`: they are
 //      zero there.
+//   8  a file whose values have the stored form of dbm/expiry.h, and a clock. Others are written as 7.
 #pragma once
 
 #include <array>
@@ -41,8 +42,9 @@
 namespace hako::format {
 
 inline constexpr std::array<char, 16> kHashFileMagic = {'h', 'a', 'k', 'o', ' ', 'h', 'a', 's', 'h', ' ', 'D', 'B', 'M', '\r', '\n', 26};
-inline constexpr std::uint32_t kHashFileVersion = 7;
-inline constexpr std::uint32_t kHashFileOldest = 6;  // oldest version that is still read
+inline constexpr std::uint32_t kHashFileVersion = 8;
+inline constexpr std::uint32_t kHashFilePlainVersion = 7;  // of files without a clock
+inline constexpr std::uint32_t kHashFileOldest = 6;        // oldest version that is still read
 inline constexpr std::uint64_t kExtentUnit = 16 << 10;
 // Extents of at least this size, except the first, begin at a multiple of it.
 inline constexpr std::uint64_t kExtentAlignment = 64 << 10;
@@ -87,7 +89,9 @@ struct HashSuperBlock {
   // Names the file and the boot of the process that mapped it last; 0 = not mapped, or not in the
   // page cache.
   Le<std::uint64_t> map_identity;
-  std::array<std::byte, 224> reserved;
+  // The latest time that the database has seen, in milliseconds since 1970; 0: records do not expire.
+  Le<std::uint64_t> clock;
+  std::array<std::byte, 216> reserved;
   Le<std::uint64_t> check;  // of the 504 bytes before it
 };
 static_assert(sizeof(HashSuperBlock) == 512 && alignof(HashSuperBlock) == 1 && offsetof(HashSuperBlock, check) == 504);
@@ -111,8 +115,9 @@ struct LiveState {
   std::uint64_t oldest_retired_epoch;  // no block is stamped as retired in an earlier epoch; sealed
   std::uint64_t applied_index;         // of the application; 0 = none
   std::uint64_t published;             // kPublished or kWithdrawn, stored after in_use = 1 and before in_use = 0
+  std::uint64_t clock;                 // as that of the superblock, if that has one; with a check (SealClock)
 };
-static_assert(sizeof(LiveState) == 112 && alignof(LiveState) == 8);
+static_assert(sizeof(LiveState) == 120 && alignof(LiveState) == 8);
 
 // Not values that a flipped bit makes.
 inline constexpr std::uint64_t kClearing = 0x63'6c'65'61'72'69'6e'67;
@@ -127,6 +132,12 @@ inline std::uint64_t UnsealLive(std::uint64_t word) {
   const std::uint64_t value = word & ((std::uint64_t{1} << kLiveBits) - 1);
   return word == value || word == SealLive(value) ? value : ~std::uint64_t{0};
 }
+
+// The same for a clock, which has 53 bits.
+inline constexpr unsigned kClockBits = 53;
+inline std::uint64_t SealClock(std::uint64_t clock) { return clock | MixBits(clock) >> kClockBits << kClockBits; }
+inline std::uint64_t UnsealClock(std::uint64_t word) { return word & ((std::uint64_t{1} << kClockBits) - 1); }
+inline bool IsSealedClock(std::uint64_t word) { return word == SealClock(UnsealClock(word)) || word == UnsealClock(word); }
 
 // A part of the live state: each word is 0 or the handle of an intent (format/intent_format.h) that
 // is being carried out. Word 0 is for the intents that have an applied index, so there is at most

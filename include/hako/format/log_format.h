@@ -30,6 +30,7 @@
 //   2  kAppliedIndex
 //   3  streams
 //   4  LogSegmentHistory, and the time of a mark
+//   5  kTime. Segments of databases whose records do not expire are written as version 4.
 #pragma once
 
 #include <algorithm>
@@ -37,6 +38,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <optional>
 #include <string_view>
 
 #include "hako/base/endian.h"
@@ -45,7 +48,7 @@
 namespace hako::format {
 
 inline constexpr std::array<char, 16> kLogMagic = {'h', 'a', 'k', 'o', ' ', 'l', 'o', 'g', 0, 0, 0, 0, 0, '\r', '\n', 26};
-inline constexpr std::uint32_t kLogVersion = 4;
+inline constexpr std::uint32_t kLogVersion = 5, kLogPlainVersion = 4;
 
 inline constexpr std::uint64_t kLogSegmentMin = 16 << 10, kLogSegmentMax = 16 << 20;
 inline constexpr unsigned kLogDoublings = std::bit_width(kLogSegmentMax / kLogSegmentMin) - 1;
@@ -102,8 +105,9 @@ enum class LogOp : std::uint8_t {
   kRemoveFrom = 5,    // removes the keys from key on
   kClear = 6,         // removes all records
   kAppliedIndex = 7,  // sets the applied index of the database to the number in the value, 8 bytes
+  kTime = 8,          // notes the time of the database (dbm/expiry.h), 8 bytes in the value; alone in its run
 };
-inline constexpr std::uint8_t kLogOps = 8;
+inline constexpr std::uint8_t kLogOps = 9;
 
 // The body of a kMark. Where there is no archive it has no time.
 struct LogMark {
@@ -117,6 +121,14 @@ struct LogEntry {
   LogOp op;
   std::string_view key, value;
 };
+
+// The time of a kTime; nullopt if it has none.
+inline std::optional<std::uint64_t> TimeIn(const LogEntry& entry) {
+  Le<std::uint64_t> time = 0;
+  if (!entry.key.empty() || entry.value.size() != sizeof(time)) return std::nullopt;
+  std::memcpy(static_cast<void*>(&time), entry.value.data(), sizeof(time));
+  return time;
+}
 
 struct LogRecordHeader {
   static constexpr std::uint8_t kEntryContinues = 1;  // flags: the entry goes on in the next record

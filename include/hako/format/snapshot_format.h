@@ -15,6 +15,8 @@
 // Version history
 //   1  the first: one end block, whose payload is the total number of records as a u64
 //   2  SnapshotEnd: the applied index, and a log
+//   3  values have the stored form of dbm/expiry.h, and SnapshotEnd has a clock. Snapshots of databases
+//      whose records do not expire are written as version 2, with an end that lacks it.
 #pragma once
 
 #include <array>
@@ -29,7 +31,8 @@
 namespace hako::format {
 
 inline constexpr std::array<char, 16> kSnapshotMagic = {'h', 'a', 'k', 'o', ' ', 's', 'n', 'a', 'p', 's', 'h', 'o', 't', '\r', '\n', 26};
-inline constexpr std::uint32_t kSnapshotVersion = 2;
+inline constexpr std::uint32_t kSnapshotVersion = 3;
+inline constexpr std::uint32_t kSnapshotPlainVersion = 2;  // of snapshots without a clock
 
 struct SnapshotHeader {
   std::array<char, 16> magic;
@@ -61,8 +64,13 @@ struct SnapshotEnd {
   Le<std::uint64_t> records;  // in all blocks
   Le<std::uint64_t> applied_index;
   SnapshotLog log;
+  // The latest time that the database has seen, in milliseconds since 1970; 0: records do not expire.
+  Le<std::uint64_t> clock;
 };
-static_assert(sizeof(SnapshotEnd) == 56 && alignof(SnapshotEnd) == 1);
+static_assert(sizeof(SnapshotEnd) == 64 && alignof(SnapshotEnd) == 1);
+inline constexpr std::size_t SnapshotEndSize(std::uint32_t version) {
+  return version == 1 ? offsetof(SnapshotEnd, applied_index) : version == 2 ? offsetof(SnapshotEnd, clock) : sizeof(SnapshotEnd);
+}
 
 inline std::uint64_t SnapshotBlockCheck(std::string_view payload, std::uint32_t records, std::uint64_t id, std::uint64_t offset) {
   return Hash64(payload, MixBits(id ^ offset) ^ (std::uint64_t{records} << 32 | payload.size()));

@@ -35,6 +35,7 @@
 //   1  the first
 //   2  applied_index, which is zero in files of version 1. A checkpoint of a file of version 1 makes
 //      it one of version 2.
+//   3  a file whose values have the stored form of dbm/expiry.h, and a clock. Others are written as 2.
 #pragma once
 
 #include <array>
@@ -48,7 +49,8 @@
 namespace hako::format {
 
 inline constexpr std::array<char, 16> kTreeFileMagic = {'h', 'a', 'k', 'o', ' ', 't', 'r', 'e', 'e', ' ', 'D', 'B', 'M', '\r', '\n', 26};
-inline constexpr std::uint32_t kTreeFileVersion = 2;
+inline constexpr std::uint32_t kTreeFileVersion = 3;
+inline constexpr std::uint32_t kTreeFilePlainVersion = 2;  // of files without a clock
 inline constexpr std::uint64_t kTreeUnit = 512;
 inline constexpr std::uint64_t TreeUnitsFor(std::uint64_t bytes) { return (bytes + kTreeUnit - 1) / kTreeUnit; }
 inline constexpr std::uint64_t kTreeFirstUnit = 8192 / kTreeUnit;
@@ -99,7 +101,9 @@ struct TreeSuperBlock {
   std::array<std::byte, 16> log_id;  // of the log without which the file is incomplete; zero = none
   Le<std::uint64_t> log_sequence;    // of the segment of the log that has log_lsn or ends there
   Le<std::uint64_t> applied_index;   // of the application (dbm/write_batch.h)
-  std::array<std::byte, 152> reserved;
+  // The latest time that the database has seen, in milliseconds since 1970; 0: records do not expire.
+  Le<std::uint64_t> clock;
+  std::array<std::byte, 144> reserved;
   // Meaningless: its first byte is changed to have the block written again.
   std::array<std::byte, 8> touched;
   Le<std::uint64_t> check;  // of the 496 bytes before `touched`

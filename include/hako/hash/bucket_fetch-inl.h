@@ -8,7 +8,7 @@ namespace hako::hash {
 // The fast path tries only the first entry in the chain whose tag matches. If that does not decide,
 // FetchSlowly does.
 template <class Space>
-template <class S>
+template <bool kNotes, class S>
 HAKO_INLINE Status BucketIndex<Space>::Fetch(Writers& writers, std::uint64_t hash, std::string_view key, S&& sink) {
   const Place place = Locate(hash, shape());
   Line* line = &lines_.Home(place.index);
@@ -19,14 +19,19 @@ HAKO_INLINE Status BucketIndex<Space>::Fetch(Writers& writers, std::uint64_t has
     std::uint32_t header = version;
     for (unsigned hops = 0; hops < kShortHops; ++hops) {
       if (const std::uint32_t mask = MatchTags(*line, tag) & EntryMask(header); mask != 0) {
-        const std::uint32_t handle = LoadSlot(*line, static_cast<unsigned>(std::countr_zero(mask)));
-        if (handle != 0 && space_.TryFetchShort(handle, hash, key, sink) && lock.IsCurrent(version)) [[likely]]
+        const auto i = static_cast<unsigned>(std::countr_zero(mask));
+        const std::uint32_t handle = LoadSlot(*line, i);
+        if (handle != 0 && space_.TryFetchShort(handle, hash, key, sink) && lock.IsCurrent(version)) [[likely]] {
+          if constexpr (kNotes) NoteFetched(line, i);
           return absl::OkStatus();
+        }
         break;
       }
       if (!HasLink(header)) {
-        if (lock.IsCurrent(version) && shape().word() == place.shape.word()) [[likely]]
+        if (lock.IsCurrent(version) && shape().word() == place.shape.word()) [[likely]] {
+          if constexpr (kNotes) NoteFetched(nullptr, 0);
           return AbsentError();
+        }
         break;
       }
       line = lines_.Overflow(LoadSlot(*line, format::kLinkEntry));
@@ -70,8 +75,10 @@ Status BucketIndex<Space>::FetchSlowly(Writers& writers, std::uint64_t hash, std
         const Match match = space_.TryFetch(handle, key, sink, is_current, copy);
         if (match == Match::kYes) [[likely]] {
           if (raced = !is_current(); raced) break;
-          if (space_.CopyIsIntact(copy, hash)) [[likely]]
+          if (space_.CopyIsIntact(copy, hash)) [[likely]] {
+            NoteFetched(line, i);
             return absl::OkStatus();
+          }
         }
         suspicious = true;
       }
@@ -88,7 +95,10 @@ Status BucketIndex<Space>::FetchSlowly(Writers& writers, std::uint64_t hash, std
     if (suspicious) break;
     // A split may have moved the record or, if it recomputed tags, changed the tag to look for.
     const Place now = Locate(hash, shape());
-    if (now.index == place.index && now.TagOf(hash) == tag) return AbsentError();
+    if (now.index == place.index && now.TagOf(hash) == tag) {
+      NoteFetched(nullptr, 0);
+      return AbsentError();
+    }
   }
   return FetchLocked(writers, hash, key, sink);
 }
@@ -108,6 +118,7 @@ Status BucketIndex<Space>::FetchLocked(Writers& writers, std::uint64_t hash, std
   };
   BucketGuard guard(*this, *writer, hash, false);
   HAKO_RETURN_IF_ERROR(ProcessSlowly<void>(*writer, guard.HandOver(), hash, key, VisitorRef<void, decltype(copy)>(copy)));
+  CountFetched(found);  // ProcessSlowly has noted the use
   return found ? absl::OkStatus() : AbsentError();
 }
 

@@ -126,6 +126,7 @@ Status BucketIndex<Space>::FillLine(Line& line, std::span<const Tagged> entries)
   for (std::size_t l = 0; l <= overflow.size(); ++l) {
     const bool linked = l < overflow.size();
     Line content{};
+    const std::size_t first = next;
     for (unsigned i = 0; i < (linked ? format::kLinkEntry : format::kLineEntries) && next < entries.size(); ++i, ++next) {
       content.tags[i] = entries[next].tag;
       content.slots[i] = entries[next].handle;
@@ -135,6 +136,9 @@ Status BucketIndex<Space>::FillLine(Line& line, std::span<const Tagged> entries)
       content.header = sync::VersionLock::kFlag;
     }
     StoreLine(*at, content);
+    if (IsLimited()) {
+      for (std::size_t e = first; e < next; ++e) MoveEntry(*entries[e].line, entries[e].i, *at, static_cast<unsigned>(e - first));
+    }
     if (linked) at = lines_.Overflow(overflow[l]);
   }
   return absl::OkStatus();
@@ -175,10 +179,12 @@ void BucketIndex<Space>::Compact(Line& home, std::size_t chain, std::size_t num_
       if (free == &last) {
         last_tag = LoadTag(last, i);
         last_handle = handle;
+        MoveEntry(last, i, *before, format::kLinkEntry);
         break;
       }
       StoreTag(*free, f, LoadTag(last, i));
       StoreSlot(*free, f, handle);
+      MoveEntry(last, i, *free, f);
     }
     StoreTag(*before, format::kLinkEntry, last_tag);
     StoreLinkAndHeader(*before, last_handle, Header(*before) & ~sync::VersionLock::kFlag);

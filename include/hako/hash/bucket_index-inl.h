@@ -41,6 +41,8 @@ Status BucketIndex<Space>::Find(WriterState& writer, const BucketGuard& guard, s
 // A record that will be written in any case is written before the lookup. That write waits for no
 // cache line, and the work after the lookup is then so short that the next operation's lookup
 // starts while this one's is still in progress.
+//
+// REQUIRES: the space has no limit; where it has one, ProcessLogged notes the use
 template <class Space>
 template <class ActionT, class V>
 HAKO_INLINE Status BucketIndex<Space>::Process(WriterState& writer, std::uint64_t hash, std::string_view key, V&& visit) {
@@ -129,7 +131,7 @@ HAKO_INLINE typename BucketIndex<Space>::ShortEntry BucketIndex<Space>::FindShor
 template <class Space>
 template <class ActionT, class VisitorT>
 Status BucketIndex<Space>::ProcessLogged(WriterState& writer, std::uint64_t hash, std::string_view key, VisitorT visit) {
-  BucketGuard guard(*this, writer, hash);
+  BucketGuard guard(*this, writer, hash, !std::is_void_v<ActionT>);
   return ProcessSlowly<ActionT>(writer, guard.HandOver(), hash, key, visit);
 }
 
@@ -140,6 +142,7 @@ Status BucketIndex<Space>::ProcessSlowly(WriterState& writer, Place place, std::
   Entry entry;
   HAKO_RETURN_IF_ERROR(Find(writer, guard, hash, key, &entry));
   const bool exists = entry.line != nullptr;
+  if (IsLimited() && exists) NoteEntry(*entry.line, entry.i, false);
   std::optional<std::string_view> value;
   if constexpr (kReadsValue<ActionT, VisitorT>) {
     if (exists) {
@@ -218,8 +221,15 @@ Status BucketIndex<Space>::Store(WriterState& writer, BucketGuard& guard, std::u
     space_.ReleaseFreed(writer);
     return 0;
   };
+  if (IsLimited()) entry.line != nullptr ? NoteEntry(*entry.line, entry.i, false) : EvictForInsertion(writer, 1);
   if (entry.line == nullptr) {
-    HAKO_RETURN_IF_ERROR(Insert<true>(guard, hash, write, [this] { return lines_.NewOverflow(); }));
+    const auto insert = [&] { return Insert<true>(guard, hash, write, [this] { return lines_.NewOverflow(); }); };
+    Status status = insert();
+    if (IsLimited() && absl::IsResourceExhausted(status) && EvictOfChain(writer, *guard.line)) {
+      guard.changed = true;
+      status = insert();
+    }
+    HAKO_RETURN_IF_ERROR(status);
     guard.End(*this, 1);
     return absl::OkStatus();
   }
@@ -296,11 +306,14 @@ Status BucketIndex<Space>::Insert(BucketGuard& guard, std::uint64_t hash, Make&&
   if (id == 0) {
     StoreTag(*line, i, tag);
     StoreSlot(*line, i, handle);
+    if (IsLimited()) NoteEntry(*line, i, true);
   } else {
     Line overflow{};
     overflow.slots = {LoadSlot(*line, format::kLinkEntry), handle};
     overflow.tags = {LoadTag(*line, format::kLinkEntry), tag};
     StoreLine(*lines_.Overflow(id), overflow);
+    MoveEntry(*line, format::kLinkEntry, *lines_.Overflow(id), 0);
+    if (IsLimited()) NoteEntry(*lines_.Overflow(id), 1, true);
     StoreLinkAndHeader(*line, id, Header(*line) | sync::VersionLock::kFlag);
   }
   if constexpr (kNew) space_.Commit(handle);

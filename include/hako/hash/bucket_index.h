@@ -53,6 +53,7 @@
 #include "hako/format/intent_format.h"
 #include "hako/hash/line_access.h"
 #include "hako/hash/line_table.h"
+#include "hako/hash/record_limit.h"
 #include "hako/hash/record_logging.h"
 #include "hako/hash/record_space.h"
 #include "hako/hash/table_shape.h"
@@ -76,15 +77,13 @@ class BucketIndex {
   static constexpr std::uint64_t kMinLines = 1024;
   static constexpr std::uint64_t kTargetLoad = 8;  // records per bucket, on average
 
-  explicit BucketIndex(Space& space) : space_(space), lines_(space) {}
+  explicit BucketIndex(Space& space) : space_(space), lines_(space) {
+    if constexpr (LimitedRecordSpace<Space>) is_limited_ = space.limit() != nullptr;
+    OfferEviction();
+  }
 
   // Makes a new, empty table for about `num_records` records (0 = unknown).
-  Status Create(std::uint64_t num_records) {
-    const std::uint64_t wanted = std::max(kMinLines, num_records / kTargetLoad + 1);
-    HAKO_RETURN_IF_ERROR(lines_.EnsureHome(wanted));
-    PublishLineCount(wanted);
-    return absl::OkStatus();
-  }
+  Status Create(std::uint64_t num_records);
 
   // Takes over `num_lines` buckets that were adopted into lines(): counts the records, collects the
   // overflow buckets in use, and repairs buckets that a killed process left locked. Calls
@@ -99,8 +98,9 @@ class BucketIndex {
   // them. Can be interrupted and repeated. REQUIRES: recovered, no other thread uses the index
   Status Redo(WriterState& writer, std::span<const format::IntentEntry> entries);
 
-  // Takes the calling thread's state from `writers` only if it needs the lock.
-  template <class S>
+  // Takes the calling thread's state from `writers` only if it needs the lock. `kNotes`: if the space has
+  // a limit, notes the use of the record; false only where it has none.
+  template <bool kNotes = true, class S>
   Status Fetch(Writers& writers, std::uint64_t hash, std::string_view key, S&& sink);
 
   // `visit` is an UpdateVisitor, a BlindVisitor or a ReadVisitor (dbm/dbm.h), told apart by its
@@ -108,7 +108,7 @@ class BucketIndex {
   template <class ActionT, class V>
   Status Process(WriterState& writer, std::uint64_t hash, std::string_view key, V&& visit);
 
-  // Process where the space logs its updates: no fast path.
+  // Process where the space logs its updates, or has a limit: no fast path.
   template <class ActionT, class VisitorT>
   Status ProcessLogged(WriterState& writer, std::uint64_t hash, std::string_view key, VisitorT visit);
 
@@ -144,12 +144,7 @@ class BucketIndex {
   StatusOr<bool> PublishMulti(WriterState& writer, std::span<const std::string_view> keys, std::span<const std::uint32_t> handles);
   // Whether Process of a key with this hash would probably read a record; a quick check without
   // locks.
-  bool MayHold(std::uint64_t hash) const {
-    bool found = false;
-    PrefetchLines(
-        1, [hash](std::size_t) { return hash; }, [&found](std::uint32_t handle) { found = found || handle != 0; });
-    return found;
-  }
+  bool MayHold(std::uint64_t hash) const;
 
   // Visits all records: visit(key, value); see BucketScan.
   Status ForEach(EachRef visit) const;
@@ -230,6 +225,13 @@ class BucketIndex {
     return count < 0 ? 0 : static_cast<std::uint64_t>(count);
   }
 
+  // Whether the space has a limit, so that each use of a record is to be noted.
+  HAKO_INLINE bool IsLimited() const {
+    if constexpr (LimitedRecordSpace<Space>)
+      return is_limited_;
+    else
+      return false;
+  }
   std::uint64_t num_lines() const { return shape().num_lines(); }
   LineTable<Space>& lines() { return lines_; }
 
@@ -278,17 +280,8 @@ class BucketIndex {
 
   class BucketGuard;  // hash/bucket_guard-inl.h
 
-  StatusOr<Line*> NextLine(Line& line, std::uint32_t header, unsigned* hops) const {
-    if (!HasLink(header)) return nullptr;
-    Line* next = lines_.Overflow(LoadSlot(line, format::kLinkEntry));
-    if (next == nullptr || ++*hops > kMaxHops) [[unlikely]]
-      return BrokenChain(line);
-    return next;
-  }
-  Status BrokenChain(const Line& line) const {
-    return DataLossError("bad link in a bucket line",
-                         static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(&line) - space_.index_base()));
-  }
+  StatusOr<Line*> NextLine(Line& line, std::uint32_t header, unsigned* hops) const;
+  Status BrokenChain(const Line& line) const;
   HAKO_INLINE static std::uint32_t Header(Line& line) { return std::atomic_ref(line.header).load(std::memory_order_acquire); }
   // The bits of MatchTags that stand for entries, not for the link.
   HAKO_INLINE static std::uint32_t EntryMask(std::uint32_t header) {
@@ -300,17 +293,7 @@ class BucketIndex {
   Status ListChain(Line& home, std::vector<ListedEntry>* entries) const;
   // Calls visit(Line&, i, handle) for each entry of a locked chain.
   template <class F>
-  Status ForEachEntry(Line& home, F&& visit) const {
-    unsigned hops = 0;
-    for (Line* line = &home; line != nullptr;) {
-      const std::uint32_t header = Header(*line);
-      for (unsigned i = 0; i < EntriesIn(header); ++i) {
-        if (const std::uint32_t handle = LoadSlot(*line, i)) visit(*line, i, handle);
-      }
-      HAKO_ASSIGN_OR_RETURN(line, NextLine(*line, header, &hops));
-    }
-    return absl::OkStatus();
-  }
+  Status ForEachEntry(Line& home, F&& visit) const;
 
   Status ForEachIn(BucketScan<Space>& scan, EachRef visit) const;
   [[gnu::noinline]] Status FetchSlowly(Writers& writers, std::uint64_t hash, std::string_view key, SinkRef sink);
@@ -352,6 +335,33 @@ class BucketIndex {
   Status Insert(BucketGuard& guard, std::uint64_t hash, Make&& make, NewOverflow&& new_overflow);
   HAKO_INLINE static unsigned FreeEntry(Line& line);
   Status StoreAlone(WriterState& writer, std::optional<std::uint64_t> applied_index);
+
+  // ---- where the space has a limit (hash/bucket_eviction-inl.h) ----
+  static constexpr std::uint64_t kEvictionGroup = 16;  // buckets that the hand visits in a step
+  static constexpr unsigned kEvictedOf = 16;           // it evicts one record of this many, ...
+  static constexpr unsigned kEvictedAtOnce = 10;       // ... and at most this many
+  static constexpr std::size_t kEvictionSlack = 2;     // free entries of a chain that then loses an overflow bucket
+  // How many records the hand may still evict in a step: new ones, and kept ones.
+  struct Quota {
+    unsigned fresh, kept;
+  };
+  void OfferEviction();
+  void NoteFetched(const Line* line, unsigned i) const;
+  void CountFetched(bool found) const;
+  [[gnu::noinline]] void NoteEntry(const Line& line, unsigned i, bool is_new);
+  void MoveEntry(const Line& from, unsigned i, const Line& to, unsigned j) const;
+  [[gnu::noinline]] void EvictForInsertion(WriterState& writer, std::uint64_t inserted);
+  unsigned Evict(WriterState& writer, unsigned wanted);
+  unsigned EvictStep(WriterState& writer, std::uint64_t step);
+  unsigned EvictIn(WriterState& writer, std::uint64_t index, Quota* quota);
+  unsigned EvictPart(WriterState& writer, Part part);
+  void Survey(WriterState& writer, Part part, std::uint64_t* bytes);
+  [[gnu::noinline]] bool EvictOfChain(WriterState& writer, Line& home);
+  bool IsEvictable(const RecordView& record);
+  bool EvictEntry(WriterState& writer, Line& line, unsigned i);
+  template <class F>
+  void ForEachLine(Line& home, F&& visit) const;
+
   // REQUIRES: the caller is a writer
   void Store([[maybe_unused]] std::optional<std::uint64_t> applied_index) {
     if constexpr (requires(std::uint64_t index) { space_.StoreAppliedIndex(index); }) {
@@ -374,6 +384,7 @@ class BucketIndex {
   Space& space_;
   LineTable<Space> lines_;
   alignas(64) std::atomic<std::uint64_t> shape_{0};  // a TableShape; read by every operation
+  bool is_limited_ = false;                          // see IsLimited; never changes
   alignas(64) std::atomic<std::int64_t> count_{0};   // records, without the writers' pending counts
   std::uint32_t split_lock_ = 0;                     // guards the two below
   Entries split_moved_, split_stayed_;
@@ -381,6 +392,7 @@ class BucketIndex {
 
 }  // namespace hako::hash
 
+#include "hako/hash/bucket_eviction-inl.h"
 #include "hako/hash/bucket_fetch-inl.h"
 #include "hako/hash/bucket_growth-inl.h"
 #include "hako/hash/bucket_guard-inl.h"

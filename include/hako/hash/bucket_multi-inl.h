@@ -20,6 +20,31 @@ Status BucketIndex<Space>::StoreAlone(WriterState& writer, std::optional<std::ui
 
 template <class Space>
 template <class ActionT>
+Status BucketIndex<Space>::MultiGuard<ActionT>::MakeRoom() {
+  if constexpr (LimitedRecordSpace<Space>) {
+    if (!index_.IsLimited()) return absl::OkStatus();
+    const Capacity& capacity = index_.space_.limit()->capacity();
+    std::uint64_t bytes = 0, records = 0, inserted = 0;
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      if (records_[i].action.kind() != ActionT::Kind::kSet) continue;
+      HAKO_RETURN_IF_ERROR(index_.space_.CheckSize(keys_[i].size(), records_[i].action.value().size()));
+      bytes += keys_[i].size() + records_[i].action.value().size() + sizeof(Line) / kTargetLoad;
+      ++records;
+      inserted += records_[i].entry.handle == 0 ? 1u : 0u;
+    }
+    if (capacity.bytes != 0 && bytes > capacity.bytes / 2) return TooLargeError("a batch", bytes, capacity.bytes / 2);
+    HAKO_RETURN_IF_ERROR(capacity.CheckBatch(records));
+    for (const Record& record : records_) {
+      if (record.action.kind() == ActionT::Kind::kSet && record.entry.handle != 0)
+        index_.NoteEntry(*record.entry.line, record.entry.i, false);
+    }
+    if (inserted != 0) index_.EvictForInsertion(writer_, inserted);
+  }
+  return absl::OkStatus();
+}
+
+template <class Space>
+template <class ActionT>
 Status BucketIndex<Space>::ProcessMulti(WriterState& writer, std::span<const std::string_view> keys, MultiVisitorRef<ActionT> visit,
                                         const MultiExtras& extras) {
   return TryProcessMulti<ActionT>(
@@ -38,8 +63,10 @@ StatusOr<bool> BucketIndex<Space>::TryProcessMulti(WriterState& writer, std::spa
   MultiGuard<ActionT> guard(*this, writer, keys, is_blocked, extras);
   if (!guard.IsLocked()) return false;
   HAKO_RETURN_IF_ERROR(guard.Decide(visit));
+  HAKO_RETURN_IF_ERROR(guard.MakeRoom());
   HAKO_RETURN_IF_ERROR(guard.WriteLong());
   HAKO_RETURN_IF_ERROR(guard.Apply());
+  if (IsLimited()) EvictForInsertion(writer, 0);  // with many buckets locked too few records could go
   return true;
 }
 

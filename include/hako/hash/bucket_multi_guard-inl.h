@@ -78,6 +78,10 @@ class BucketIndex<Space>::MultiGuard {
     return absl::OkStatus();
   }
 
+  // Evicts records to make room. An error, before any is evicted, if the new records are more than half
+  // of the limit.
+  Status MakeRoom();
+
   // Writes long values while the keys are held instead of their buckets locked. The thread stays a
   // writer, so the epoch does not end.
   Status WriteLong() {

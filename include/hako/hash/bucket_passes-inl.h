@@ -7,6 +7,51 @@
 namespace hako::hash {
 
 template <class Space>
+Status BucketIndex<Space>::Create(std::uint64_t num_records) {
+  const std::uint64_t wanted = std::max(kMinLines, num_records / kTargetLoad + 1);
+  HAKO_RETURN_IF_ERROR(lines_.EnsureHome(wanted));
+  PublishLineCount(wanted);
+  return absl::OkStatus();
+}
+
+template <class Space>
+bool BucketIndex<Space>::MayHold(std::uint64_t hash) const {
+  bool found = false;
+  PrefetchLines(
+      1, [hash](std::size_t) { return hash; }, [&found](std::uint32_t handle) { found = found || handle != 0; });
+  return found;
+}
+
+template <class Space>
+Status BucketIndex<Space>::BrokenChain(const Line& line) const {
+  return DataLossError("bad link in a bucket line",
+                       static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(&line) - space_.index_base()));
+}
+
+template <class Space>
+auto BucketIndex<Space>::NextLine(Line& line, std::uint32_t header, unsigned* hops) const -> StatusOr<Line*> {
+  if (!HasLink(header)) return nullptr;
+  Line* next = lines_.Overflow(LoadSlot(line, format::kLinkEntry));
+  if (next == nullptr || ++*hops > kMaxHops) [[unlikely]]
+    return BrokenChain(line);
+  return next;
+}
+
+template <class Space>
+template <class F>
+Status BucketIndex<Space>::ForEachEntry(Line& home, F&& visit) const {
+  unsigned hops = 0;
+  for (Line* line = &home; line != nullptr;) {
+    const std::uint32_t header = Header(*line);
+    for (unsigned i = 0; i < EntriesIn(header); ++i) {
+      if (const std::uint32_t handle = LoadSlot(*line, i)) visit(*line, i, handle);
+    }
+    HAKO_ASSIGN_OR_RETURN(line, NextLine(*line, header, &hops));
+  }
+  return absl::OkStatus();
+}
+
+template <class Space>
 Status BucketIndex<Space>::ForEach(EachRef visit) const {
   BucketScan<Space> scan(*this);
   scan.Start();

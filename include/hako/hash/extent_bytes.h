@@ -92,7 +92,7 @@ class WindowBytes {
   static constexpr std::uint64_t kWhole = 1 << 20;
 
   explicit WindowBytes(const ExtentFile<FileT>& file)
-      : file_(file), buffer_(MakeAlignedBuffer(kRoom + kPiece, file.file().Size() > kWhole ? HugePages::kIfLong : HugePages::kLater)) {}
+      : file_(file), buffer_(MakeAlignedBuffer(kRoom + kPiece, HugePagesFor(file.file().Size(), kWhole))) {}
   Status Enter(Extent extent) {
     extent_ = extent;
     Load(0);

@@ -34,6 +34,7 @@
 #include "hako/log/update_log.h"
 #include "hako/storage/superblock_slots.h"
 #include "hako/sync/mutex.h"
+#include "hako/sync/raise_to.h"
 
 namespace hako::hash {
 
@@ -65,10 +66,11 @@ class ExtentFile : public LiveStateFile<FileT> {
   using LiveStateFile<FileT>::LoadSealed;
   static constexpr storage::FileKind kKind{"hash", format::kHashFileMagic, format::kHashFileOldest, format::kHashFileVersion};
 
-  static StatusOr<std::unique_ptr<ExtentFile>> Open(FileT file, int align_pow, std::uint64_t hash_seed) {
+  // `clock`: of a new file; see format::HashSuperBlock.
+  static StatusOr<std::unique_ptr<ExtentFile>> Open(FileT file, int align_pow, std::uint64_t hash_seed, std::uint64_t clock = 0) {
     std::unique_ptr<ExtentFile> self(new ExtentFile(std::move(file)));
     HAKO_ASSIGN_OR_RETURN(const bool blank, storage::IsBlankFile(self->file_, kKind));
-    HAKO_RETURN_IF_ERROR(blank ? self->Initialize(align_pow, hash_seed) : self->ReadSuperBlock());
+    HAKO_RETURN_IF_ERROR(blank ? self->Initialize(align_pow, hash_seed, clock) : self->ReadSuperBlock());
     return self;
   }
 
@@ -85,6 +87,18 @@ class ExtentFile : public LiveStateFile<FileT> {
   }
   // From now on the live state counts if the process dies. Call when everything it names exists.
   void PublishLiveState() { LiveStateFile<FileT>::PublishLiveState(tail()); }
+
+  // The latest time that the file has, as far as its records expire. NoteClock gives the live state
+  // and the next superblock a later one, from any thread.
+  std::uint64_t clock() const {
+    return super_.clock != 0 && found_ == FoundState::kKilled
+               ? std::max<std::uint64_t>(super_.clock, format::UnsealClock(this->LoadLive(&format::LiveState::clock)))
+               : std::uint64_t{super_.clock};
+  }
+  void NoteClock(std::uint64_t latest) {
+    sync::RaiseTo(clock_, latest);
+    this->RaiseLiveClock(latest);
+  }
 
   // The log that the superblock names.
   log::NamedLog LogInFile() const { return log::NamedLogOf(super_); }
@@ -272,13 +286,13 @@ class ExtentFile : public LiveStateFile<FileT> {
     if constexpr (kMapped && KernelBackedFile<FileT>) super_.map_identity = CheckOf(file_.Identity());
   }
 
-  Status Initialize(int align_pow, std::uint64_t hash_seed) {
+  Status Initialize(int align_pow, std::uint64_t hash_seed, std::uint64_t clock) {
     found_ = FoundState::kNew;
     HAKO_RETURN_IF_ERROR(file_.Resize(format::kFirstExtent));
     this->AttachLiveState();
     super_ = {};
     super_.magic = format::kHashFileMagic;
-    super_.version = format::kHashFileVersion;
+    super_.clock = clock;
     super_.align_pow = static_cast<std::uint32_t>(align_pow);
     super_.hash_seed = hash_seed != 0 ? hash_seed : RandomSeed();
     super_.secret = hash_seed != 0 ? MixBits(hash_seed) : RandomSeed();
@@ -343,7 +357,8 @@ class ExtentFile : public LiveStateFile<FileT> {
 
   Status Commit() { return StoreSuper(&ExtentFile::Sync); }
   Status StoreSuper(Status (ExtentFile::*sync)()) {
-    super_.version = format::kHashFileVersion;  // of an older file too: its new fields are zero
+    if (super_.clock != 0) super_.clock = std::max<std::uint64_t>(super_.clock, clock_.load(std::memory_order_relaxed));
+    super_.version = super_.clock != 0 ? format::kHashFileVersion : format::kHashFilePlainVersion;  // an older file's new fields are zero
     super_.sequence = super_.sequence + 1;
     super_.check = format::CheckOf(super_);
     const std::string_view bytes(reinterpret_cast<const char*>(&super_), sizeof(super_));
@@ -354,6 +369,7 @@ class ExtentFile : public LiveStateFile<FileT> {
 
   FoundState found_ = FoundState::kNew;
   format::HashSuperBlock super_;
+  std::atomic<std::uint64_t> clock_{0};
   std::atomic<std::uint64_t> tail_{0};
   mutable sync::Mutex mutex_;
   ExtentList free_ ABSL_GUARDED_BY(mutex_);

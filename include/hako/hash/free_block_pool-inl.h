@@ -31,12 +31,12 @@ inline Run FreeBlockPool::TakeBlock(std::uint64_t bytes, std::uint64_t alignment
   return regions_.Take({begin, begin + bytes});
 }
 
-inline ChunkRest FreeBlockPool::TakeChunk(std::uint64_t bytes) {
+inline ChunkRest FreeBlockPool::TakeChunk(std::uint64_t bytes, std::uint64_t most) {
   sync::MutexLock lock(mutex_);
   Run run = FindRun(std::max(2 * bytes, kRunMin));
   if (run.bytes() == 0) return {};
   if (FreeRegions::EndOf(run.begin) - run.begin < bytes) run.begin = FreeRegions::EndOf(run.begin);
-  run.end = std::min(run.end, FreeRegions::EndOf(run.begin));
+  run.end = std::min({run.end, FreeRegions::EndOf(run.begin), run.begin + std::max(most, 2 * bytes)});
   if (handed_out_ != nullptr) handed_out_->Add(run.begin >> shift_, run.end >> shift_);
   regions_.Take(run);
   return {run.begin, run.end};
@@ -85,7 +85,7 @@ inline bool FreeBlockPool::CountSome() {
     for (; uncounted_[list] != 0 && left != 0; --left) {
       const std::uint32_t m = TakeUncounted(list);
       CountIn(list, At(m));
-      At(m).next = std::exchange(magazines_[list], m);
+      Link(list, m, &magazines_[list]);
       UpdateHas(list);
     }
   }
@@ -103,7 +103,7 @@ inline void FreeBlockPool::Leave(unsigned list, Magazine& magazine) {
   magazine.count = kept;
 }
 
-inline void FreeBlockPool::Enter(unsigned list, std::uint32_t m) {
+[[gnu::noinline]] inline void FreeBlockPool::Enter(unsigned list, std::uint32_t m) {
   Magazine& magazine = At(m);
   magazine.renewals = regions_.renewals();
   const bool counts_later = list < kUnstamped && num_uncounted_ < kUncountedMax;
@@ -113,10 +113,25 @@ inline void FreeBlockPool::Enter(unsigned list, std::uint32_t m) {
   } else if (list < kUnstamped) {
     CountIn(list, magazine);
   }
-  std::uint32_t& chain = counts_later ? uncounted_[list] : magazines_[list];
-  magazine.next = chain;
-  chain = m;
+  Link(list, m, counts_later ? &uncounted_[list] : &magazines_[list]);
   UpdateHas(list);
+}
+
+// Only current blocks are kept, as both magazines get one number of renewals. Even those of `m` may be
+// outdated: counting them has renewed their region.
+inline void FreeBlockPool::Link(unsigned list, std::uint32_t m, std::uint32_t* chain) {
+  Magazine& added = At(m);
+  if (joins_ && list < kUnstamped && *chain != 0 && At(*chain).count + added.count <= At(*chain).limit) {
+    Magazine& first = At(*chain);
+    first.count = KeepCurrent(list, first, first.handles);
+    first.count = static_cast<std::uint16_t>(first.count + KeepCurrent(list, added, first.handles + first.count));
+    first.renewals = regions_.renewals();
+    if (chain == &uncounted_[list]) --num_uncounted_;
+    store_.Recycle(m);
+    return;
+  }
+  added.next = *chain;
+  *chain = m;
 }
 
 inline void FreeBlockPool::CountIn(unsigned list, const Magazine& magazine) {
@@ -124,6 +139,59 @@ inline void FreeBlockPool::CountIn(unsigned list, const Magazine& magazine) {
     const Run block = BlockAt(list, magazine.handles[i]);
     if (FreeRegions::CanBeListed(block)) regions_.List(block);
   }
+}
+
+inline void FreeBlockPool::DropOutdated() {
+  sync::MutexLock lock(mutex_);
+  for (unsigned list = kFree; list < kUnstamped; ++list) {
+    for (std::uint32_t chain = std::exchange(magazines_[list], 0), next; chain != 0; chain = next) {
+      next = At(chain).next;
+      Magazine& magazine = At(chain);
+      magazine.count = KeepCurrent(list, magazine, magazine.handles);
+      magazine.count != 0 ? Link(list, chain, &magazines_[list]) : store_.Recycle(chain);
+    }
+    UpdateHas(list);
+  }
+}
+
+inline bool FreeBlockPool::TakePart(Run range) {
+  sync::MutexLock lock(mutex_);
+  CountAll();
+  if (!regions_.IsFree(range)) return false;
+  regions_.Take(range);
+  return true;
+}
+
+[[gnu::noinline]] inline bool FreeBlockPool::Refill(Cache& cache, unsigned list) {
+  sync::MutexLock lock(mutex_);
+  for (;;) {
+    const bool is_uncounted = list < kUnstamped && uncounted_[list] != 0;
+    if (!is_uncounted && magazines_[list] == 0) return false;
+    const std::uint32_t next = is_uncounted ? TakeUncounted(list) : TakeFrom(list, magazines_[list]);
+    if (list < kUnstamped && !is_uncounted) Leave(list, At(next));
+    for (std::uint32_t i = 0; handed_out_ != nullptr && i < At(next).count; ++i) handed_out_->Add(At(next).handles[i]);
+    if (At(next).count == 0) {
+      store_.Recycle(next);
+      continue;
+    }
+    std::uint32_t& full = cache.full[list];
+    if (full != 0) store_.Recycle(full);
+    full = next;
+    return true;
+  }
+}
+
+[[gnu::noinline]] inline bool FreeBlockPool::MakeRoom(Cache& cache, unsigned list) {
+  std::uint32_t& full = cache.full[list];
+  std::uint32_t& given = cache.given[list];
+  if (full == 0 || At(full).count == 0) std::swap(full, given);
+  if (given != 0 && At(given).count == 0) return true;
+  sync::MutexLock lock(mutex_);
+  const std::uint32_t fresh = store_.New(LimitOf(list));
+  if (fresh == 0) return false;
+  if (given != 0) Enter(list, given);
+  given = fresh;
+  return true;
 }
 
 }  // namespace hako::hash

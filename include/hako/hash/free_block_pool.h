@@ -71,6 +71,31 @@ class FreeBlockPool {
     return std::unique_ptr<FreeBlockPool>(new FreeBlockPool(std::move(magazines), std::move(regions), shift));
   }
 
+  // For a space with a limit: bytes of free blocks in a magazine, at most. Magazines that are not full
+  // are joined, as such a space flushes them often. REQUIRES: nothing was freed yet
+  void SetMagazineBytes(std::uint64_t bytes) {
+    magazine_bytes_ = bytes;
+    joins_ = true;
+  }
+  // Free bytes of the regions of a range, as far as they are counted.
+  std::uint64_t CountedIn(Run range) const {
+    sync::MutexLock lock(mutex_);
+    return regions_.FreeIn(range);
+  }
+  // All free bytes of these regions, except blocks across the end of a region.
+  std::uint64_t FreeIn(Run range) {
+    sync::MutexLock lock(mutex_);
+    CountAll();
+    return regions_.FreeIn(range);
+  }
+  // Drops the handles of blocks that have become parts of runs, where magazines are joined.
+  void DropOutdated();
+  // Memory for magazines.
+  std::uint64_t magazine_memory() const {
+    sync::MutexLock lock(mutex_);
+    return store_.bytes();
+  }
+
   HAKO_INLINE bool IsSmall(unsigned size_class) const { return size_class <= last_small_; }
 
   // ---- blocks in lists: small blocks; in kUnstamped and kWaiting, blocks of any size ----
@@ -125,8 +150,8 @@ class FreeBlockPool {
   Run TakeBlock(std::uint64_t bytes, std::uint64_t alignment = 1);
 
   // Takes a part of one region, of at least `bytes`, from which to carve small blocks. Empty if
-  // there is none. REQUIRES: bytes <= kRegion / 4
-  ChunkRest TakeChunk(std::uint64_t bytes);
+  // there is none; `most` bytes unless one block is larger. REQUIRES: bytes <= kRegion / 4
+  ChunkRest TakeChunk(std::uint64_t bytes, std::uint64_t most = kRegion);
 
   // For a space that cannot grow: takes the smallest block in the pool of at least a size class,
   // from the lists kFree or kUnstamped (`first`); an empty run if there is none.
@@ -140,6 +165,8 @@ class FreeBlockPool {
     regions_.Take(run);
     return true;
   }
+  // Takes the range if all of it is free, in one run.
+  bool TakePart(Run range);
   // Takes the runs for which wanted(Run) is true.
   template <class F>
   std::vector<Run> TakeRuns(F&& wanted) {
@@ -248,10 +275,9 @@ class FreeBlockPool {
   }
 
  private:
-  static constexpr std::uint64_t kMagazineBytes = 32 << 10;  // of free blocks in a magazine
-  static constexpr std::uint64_t kRunMin = 512;              // no chunk is taken from a shorter run
-  static constexpr std::uint32_t kUncountedMax = 8192;       // a thread may have to count them all
-  static constexpr std::uint32_t kCountedAtOnce = 64;        // then other threads get the mutex
+  static constexpr std::uint64_t kRunMin = 512;         // no chunk is taken from a shorter run
+  static constexpr std::uint32_t kUncountedMax = 8192;  // a thread may have to count them all
+  static constexpr std::uint32_t kCountedAtOnce = 64;   // then other threads get the mutex
   FreeBlockPool(Magazines magazines, FreeRegions regions, unsigned shift)
       : shift_(shift),
         last_small_(format::SizeClassOf(kSmallMax >> shift)),
@@ -296,6 +322,14 @@ class FreeBlockPool {
   void UpdateHas(unsigned list) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     has_[list].store(magazines_[list] != 0 || (list < kUnstamped && uncounted_[list] != 0), std::memory_order_relaxed);
   }
+  // Copies the handles of current blocks to `to`, and returns their number.
+  std::uint16_t KeepCurrent(unsigned list, const Magazine& magazine, std::uint32_t* to) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto is_current = [&](std::uint32_t handle) ABSL_NO_THREAD_SAFETY_ANALYSIS { return IsCurrent(magazine, BlockAt(list, handle)); };
+    return static_cast<std::uint16_t>(std::copy_if(magazine.handles, magazine.handles + magazine.count, to, is_current) - to);
+  }
+  // Adds a magazine of kFree to a chain: its blocks to those of the first magazine, if they fit and
+  // magazines are joined.
+  void Link(unsigned list, std::uint32_t m, std::uint32_t* chain) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CountIn(unsigned list, const Magazine& magazine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Lets other threads get the mutex, then counts the blocks of some magazines; false if all are
   // counted.
@@ -332,44 +366,18 @@ class FreeBlockPool {
     }
     return has_[list].load(std::memory_order_relaxed) && Refill(cache, list);
   }
-  [[gnu::noinline]] bool Refill(Cache& cache, unsigned list) {
-    sync::MutexLock lock(mutex_);
-    for (;;) {
-      const bool is_uncounted = list < kUnstamped && uncounted_[list] != 0;
-      if (!is_uncounted && magazines_[list] == 0) return false;
-      const std::uint32_t next = is_uncounted ? TakeUncounted(list) : TakeFrom(list, magazines_[list]);
-      if (list < kUnstamped && !is_uncounted) Leave(list, At(next));
-      for (std::uint32_t i = 0; handed_out_ != nullptr && i < At(next).count; ++i) handed_out_->Add(At(next).handles[i]);
-      if (At(next).count == 0) {
-        store_.Recycle(next);
-        continue;
-      }
-      std::uint32_t& full = cache.full[list];
-      if (full != 0) store_.Recycle(full);
-      full = next;
-      return true;
-    }
-  }
+  bool Refill(Cache& cache, unsigned list);
 
   // REQUIRES: there is no room to push to
-  [[gnu::noinline]] bool MakeRoom(Cache& cache, unsigned list) {
-    std::uint32_t& full = cache.full[list];
-    std::uint32_t& given = cache.given[list];
-    if (full == 0 || At(full).count == 0) std::swap(full, given);
-    if (given != 0 && At(given).count == 0) return true;
-    sync::MutexLock lock(mutex_);
-    const std::uint32_t fresh = store_.New(LimitOf(list));
-    if (fresh == 0) return false;
-    if (given != 0) Enter(list, given);
-    given = fresh;
-    return true;
-  }
+  bool MakeRoom(Cache& cache, unsigned list);
   std::uint16_t LimitOf(unsigned list) const {
     if (list >= kWaiting) return kMagazineSize;
-    return static_cast<std::uint16_t>(std::clamp<std::uint64_t>(kMagazineBytes / BytesOf(list % format::kSizeClasses), 1, kMagazineSize));
+    return static_cast<std::uint16_t>(std::clamp<std::uint64_t>(magazine_bytes_ / BytesOf(list % format::kSizeClasses), 1, kMagazineSize));
   }
 
   const unsigned shift_, last_small_;
+  std::uint64_t magazine_bytes_ = 32 << 10;  // of free blocks in a magazine
+  bool joins_ = false;
   Magazine* const all_;
   mutable sync::Mutex mutex_;
   // Whether the pool has magazines of the list; changed under mutex_.

@@ -45,6 +45,12 @@ class FreeRegions {
 
   // In runs and in listed blocks.
   std::uint64_t free_bytes() const { return free_bytes_; }
+  // Of the regions in which the range lies.
+  std::uint64_t FreeIn(Run range) const {
+    std::uint64_t bytes = 0;
+    for (std::uint64_t at = range.begin; at < range.end; at = EndOf(at)) bytes += RegionAt(at).free;
+    return bytes;
+  }
   // The number of renewals so far.
   std::uint64_t renewals() const { return renewals_; }
 
@@ -68,6 +74,11 @@ class FreeRegions {
   }
   // The first run of at least `bytes`; an empty one if there is none.
   Run Find(std::uint64_t bytes) const { return runs_.Find(bytes); }
+  // Whether the range is part of a run.
+  bool IsFree(Run range) const {
+    const Run run = runs_.Around(range.begin);
+    return run.begin <= range.begin && range.end <= run.end;
+  }
   // The run that begins at `place`, or an empty one.
   Run At(std::uint64_t place) const { return runs_.At(place); }
   template <class F>

@@ -69,6 +69,16 @@ class FreeRuns {
     }
   }
 
+  // The last run that begins at `place` or before, or an empty one.
+  Run Around(std::uint64_t place) const {
+    Run found;
+    for (Index at = root_; at != 0;) {
+      const bool is_before = NodeAt(at).run.begin <= place;
+      if (is_before) found = NodeAt(at).run;
+      at = is_before ? NodeAt(at).right : NodeAt(at).left;
+    }
+    return found;
+  }
   // The run that begins at `place`, or an empty one.
   Run At(std::uint64_t place) const {
     Index at = root_;

@@ -84,6 +84,8 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     return std::min(this->extents_->tail(), units * format::kExtentUnit);
   }
   std::uint64_t applied_index() const { return applied_index_; }
+  // The clock of that state (format::HashSuperBlock); 0: its records do not expire.
+  std::uint64_t clock() const { return clock_; }
   // Whether the updates of the log come after this state.
   bool NeedsLog() const { return !is_live_ && this->extents_->LogInFile().IsNeeded(); }
 
@@ -105,7 +107,12 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   static constexpr std::size_t kReadableKeyMax = 1 << 20;
 
   HeapSalvage(std::unique_ptr<ExtentFile<Source>> extents, SalvageReport* report)
-      : Base(std::move(extents)), report_(report), epoch_(super().epoch), applied_index_(super().applied_index), index_(*report) {}
+      : Base(std::move(extents)),
+        report_(report),
+        epoch_(super().epoch),
+        applied_index_(super().applied_index),
+        clock_(super().clock),
+        index_(*report) {}
 
   // ---- the state of a killed process ----
 
@@ -142,6 +149,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
     is_live_ = true;
     epoch_ = live.epoch;
     applied_index_ = live.applied_index;
+    if (clock_ != 0) clock_ = std::max(clock_, format::UnsealClock(live.clock));
     this->extents_->SetTail(live.tail);
     report_->notes.emplace_back(
         "a killed process had the file mapped: its updates are salvaged, except those that it was making, which may be there in part; the "
@@ -255,7 +263,7 @@ class HeapSalvage : private HeapFile<storage::DamagedFile<FileT>> {
   SalvageReport* const report_;
   bool is_live_ = false;  // case 3
   std::uint64_t epoch_;   // of the state
-  std::uint64_t applied_index_;
+  std::uint64_t applied_index_, clock_;
   std::vector<Extent> heap_;            // extents of records, by offset
   std::vector<std::uint64_t> outside_;  // the spaces between them where a header is damaged
   SalvagedIndex<FileT> index_;

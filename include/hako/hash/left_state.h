@@ -44,6 +44,7 @@ inline const char* DamagedField(const format::LiveState& live, const format::Has
   if (format::UnsealLive(live.num_lines) == ~std::uint64_t{0}) return "num_lines";
   if (format::UnsealLive(live.epoch) == ~std::uint64_t{0}) return "epoch";
   if (format::UnsealLive(live.oldest_retired_epoch) == ~std::uint64_t{0}) return "oldest_retired_epoch";
+  if (super.clock != 0 && !format::IsSealedClock(live.clock)) return "clock";
   return live.clearing != 0 && live.clearing != format::kClearing ? "clearing" : nullptr;
 }
 

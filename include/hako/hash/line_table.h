@@ -69,7 +69,7 @@ class LineTable {
   StatusOr<std::uint32_t> NewOverflow() {
     std::lock_guard lock(mutex_);
     if (free_overflow_.empty()) {
-      const std::uint64_t bytes = num_overflow_ < kSmallChunks * 128 ? kSmallChunkBytes : kLargeChunkBytes;
+      const std::uint64_t bytes = num_overflow_ < kSmallChunks * 128 || IsLimited() ? kSmallChunkBytes : kLargeChunkBytes;
       free_overflow_.reserve(num_overflow_ + bytes / sizeof(Line));
       HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, space_.AllocateIndexExtent(bytes, IndexExtent::kOverflowLines));
       AddOverflowExtent(offset, bytes);
@@ -140,6 +140,13 @@ class LineTable {
     return {kSmallChunks + (beyond >> 16), beyond & 65535};
   }
 
+  // A space that evicts records to get memory gets a little more easily.
+  bool IsLimited() const {
+    if constexpr (requires { space_.limit(); })
+      return space_.limit() != nullptr;
+    else
+      return false;
+  }
   void AppendChunk(std::uint64_t offset) {
     chunks_[num_chunks_++].store(reinterpret_cast<Line*>(space_.index_base() + offset), std::memory_order_relaxed);
   }

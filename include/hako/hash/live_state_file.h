@@ -33,6 +33,14 @@ class LiveStateFile : public FileBytes<FileT> {
   // The same of a field that is sealed; a value that fails its check is loaded as all bits set.
   void StoreSealed(std::uint64_t format::LiveState::*field, std::uint64_t value) { StoreLive(field, format::SealLive(value)); }
   std::uint64_t LoadSealed(std::uint64_t format::LiveState::*field) const { return format::UnsealLive(LoadLive(field)); }
+  // Makes the clock at least this one. Several threads may.
+  void RaiseLiveClock(std::uint64_t clock) {
+    const std::atomic_ref word(live_->clock);
+    std::uint64_t before = word.load(std::memory_order_relaxed);
+    while ((format::UnsealClock(before) < clock || !format::IsSealedClock(before)) &&
+           !word.compare_exchange_weak(before, format::SealClock(clock), std::memory_order_release, std::memory_order_relaxed))
+      continue;
+  }
   std::uint32_t* index_extents() { return index_extents_; }
   // REQUIRES: kMapped
   std::atomic_ref<std::uint64_t> IntentWord(unsigned i) const {
@@ -47,6 +55,7 @@ class LiveStateFile : public FileBytes<FileT> {
       for (unsigned i = 0; i < format::kIntentWords; ++i) IntentWord(i).store(0, std::memory_order_release);
     }
     StoreLive(&format::LiveState::applied_index, applied_index);
+    StoreLive(&format::LiveState::clock, 0);
   }
 
   // From now on the live state counts if the process dies. Call when everything it names exists.

@@ -46,6 +46,7 @@ class Magazines {
     At(number).limit = limit;
     return number;
   }
+  std::uint64_t bytes() const { return next_ * sizeof(Magazine); }
   void Recycle(std::uint32_t number) {
     At(number).count = 0;
     At(number).next = std::exchange(unused_, number);

@@ -27,6 +27,7 @@
 #include "hako/base/prefetch.h"
 #include "hako/base/scratch_buffer.h"
 #include "hako/base/status.h"
+#include "hako/base/visitor_ref.h"
 #include "hako/file/file.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/format/intent_format.h"
@@ -221,9 +222,10 @@ HAKO_INLINE bool MappedRecords<FileT>::TryFetchShort(std::uint32_t handle, std::
   if (!sync::EqualShared(at, key.data(), key.size())) [[unlikely]]
     return false;
   const auto size = static_cast<std::size_t>(word >> 56);
-  char* const out = sink(size);
+  std::size_t wanted = size;
+  char* const out = RoomFor(sink, at + key.size(), &wanted);
   if (out == nullptr) return true;
-  sync::LoadShared(out, at + key.size(), size);
+  sync::LoadShared(out, at + key.size(), wanted);
   return static_cast<std::uint32_t>(word) == CheckOf({sync::SharedOrCopy(at + key.size(), out), size}, key_hash, offset);
 }
 

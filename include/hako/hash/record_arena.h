@@ -25,10 +25,12 @@
 #include "hako/base/no_memory.h"
 #include "hako/base/prefetch.h"
 #include "hako/base/status.h"
+#include "hako/base/visitor_ref.h"
 #include "hako/format/record_format.h"
 #include "hako/format/size_class.h"
 #include "hako/hash/chunk.h"
 #include "hako/hash/free_block_pool.h"
+#include "hako/hash/record_limit.h"
 #include "hako/hash/record_space.h"
 #include "hako/hash/record_view.h"
 #include "hako/storage/arena.h"
@@ -45,15 +47,25 @@ class RecordArena {
   struct WriterState : sync::WriterState {
     FreeBlockPool::Cache free;
     ChunkRest chunk;
+    std::atomic<std::uint64_t> evictions{0};  // where there is a limit
+    bool is_counted = false;                  // among the writers of the limit
+    std::uint64_t failed_searches = 0;        // of the limit, when the thread gave its free blocks back
   };
 
   // Made: RecordArena, or a class derived from it that has its constructor.
   template <class Made = RecordArena>
-  static StatusOr<std::unique_ptr<Made>> Create(int align_pow, std::uint64_t seed) {
-    HAKO_ASSIGN_OR_RETURN(auto arena, storage::Arena::Create(std::uint64_t{1} << (32 + align_pow)));
+  static StatusOr<std::unique_ptr<Made>> Create(int align_pow, std::uint64_t seed, const Capacity& capacity = {}) {
+    std::uint64_t bytes = std::uint64_t{1} << (32 + align_pow);
+    if (capacity.bytes != 0) bytes = std::min(bytes, RecordLimit::ArenaBytes(capacity.bytes));
+    HAKO_ASSIGN_OR_RETURN(auto arena, storage::Arena::Create(bytes));
     HAKO_ASSIGN_OR_RETURN(auto pool, FreeBlockPool::Create(static_cast<unsigned>(align_pow)));
-    return std::unique_ptr<Made>(new Made(std::move(arena), std::move(pool), align_pow, seed));
+    std::unique_ptr<Made> made(new Made(std::move(arena), std::move(pool), align_pow, seed));
+    if (capacity.IsLimited()) HAKO_RETURN_IF_ERROR(made->SetLimit(capacity));
+    return made;
   }
+
+  // The limit, which never changes; nullptr = none.
+  HAKO_INLINE RecordLimit* limit() const { return limit_.get(); }
 
   sync::WriteGate& gate() { return gate_; }
   void StoreAppliedIndex(std::uint64_t index) { applied_index_.store(index, std::memory_order_release); }
@@ -61,13 +73,15 @@ class RecordArena {
   HAKO_INLINE std::uint64_t KeyHash(std::string_view key) const { return Hash64(key, seed_); }
   void NoteMove(std::uint32_t, std::uint32_t) {}
 
-  // The index shares the arena.
-  StatusOr<std::uint64_t> AllocateIndexExtent(std::uint64_t bytes, IndexExtent) {
-    index_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-    return arena_->Allocate(bytes);
-  }
-  std::byte* index_base() const { return arena_->base(); }
-  std::uint64_t index_end() const { return arena_->end(); }
+  // The index shares the arena, unless there is a limit: between its extents there would be no room for
+  // large records.
+  StatusOr<std::uint64_t> AllocateIndexExtent(std::uint64_t bytes, IndexExtent kind);
+  bool Overlaps(std::uint32_t handle, Part part) const;
+  bool BeginsIn(std::uint32_t handle, Part part) const { return part.begin <= BeginOf(handle) && BeginOf(handle) < part.end; }
+  void AddBytes(std::uint32_t handle, Part part, std::uint64_t* bytes) const;
+  void ReserveExtents(WriterState& writer);
+  std::byte* index_base() const { return index_arena().base(); }
+  std::uint64_t index_end() const { return index_arena().end(); }
   void StoreLineCount(std::uint64_t) {}
 
   HAKO_INLINE void Prefetch(std::uint32_t handle) const {
@@ -89,8 +103,8 @@ class RecordArena {
     const std::uint64_t word = sync::LoadSharedWord(at - 2);
     if ((word & 0x80ff) != key.size() || key.size() >= format::kShortLength || !sync::EqualShared(at, key.data(), key.size())) [[unlikely]]
       return false;
-    const auto size = static_cast<std::size_t>(word >> 8 & 127);
-    if (char* out = sink(size)) sync::LoadShared(out, at + key.size(), size);
+    auto size = static_cast<std::size_t>(word >> 8 & 127);
+    if (char* out = RoomFor(sink, at + key.size(), &size)) sync::LoadShared(out, at + key.size(), size);
     return true;
   }
   template <class S, class C>
@@ -156,21 +170,7 @@ class RecordArena {
   }
 
   // Write for a long value, while the caller holds no lock.
-  std::uint32_t WriteAhead(WriterState&, std::uint64_t, std::string_view key, std::string_view value, Status* error) {
-    if (value.size() > kValueSizeMax) {
-      *error = TooLargeError("a value", value.size(), kValueSizeMax);
-      return 0;
-    }
-    const std::uint64_t bytes = BytesOf(ClassOf(key.size(), value.size()));
-    for (;;) {
-      if (const Run block = pool_->TakeBlock(bytes); block.bytes() != 0) {
-        const auto handle = static_cast<std::uint32_t>(block.begin >> shift_);
-        Put(handle, key, value);
-        return handle;
-      }
-      if (*error = Grow(bytes); !error->ok()) return 0;
-    }
-  }
+  std::uint32_t WriteAhead(WriterState& writer, std::uint64_t hash, std::string_view key, std::string_view value, Status* error);
   Status EndAhead(WriterState&, std::uint32_t) { return absl::OkStatus(); }
 
   bool Overwrite(std::uint32_t handle, const format::Lengths& old, std::string_view key, std::string_view value) {
@@ -257,21 +257,38 @@ class RecordArena {
     });
     return bytes;
   }
-  std::uint64_t total_bytes() const { return arena_->end(); }
+  std::uint64_t total_bytes() const {
+    if (limit_ == nullptr) return arena_->end();
+    return arena_->end() - storage::Arena::kExtentAlignment - holes_.load(std::memory_order_relaxed) + index_bytes() +
+           index_bytes() / LineUses::kLinesPerByte + pool_->magazine_memory() + RecordLimit::kBeside;
+  }
+  // A record may take a quarter of the capacity.
+  Status CheckSize(std::uint64_t key_size, std::uint64_t value_size) const { return CheckBlock(BytesOf(ClassOf(key_size, value_size))); }
+  Status CheckBlock(std::uint64_t bytes) const;
   std::uint64_t index_bytes() const { return index_bytes_.load(std::memory_order_relaxed); }
 
  protected:
   RecordArena(std::unique_ptr<storage::Arena> arena, std::unique_ptr<FreeBlockPool> pool, int shift, std::uint64_t seed)
       : arena_(std::move(arena)),
         pool_(std::move(pool)),
+        index_arena_(arena_.get()),
         base_(reinterpret_cast<char*>(arena_->base())),
         shift_(static_cast<unsigned>(shift)),
         seed_(seed) {}
 
  private:
   static constexpr std::uint64_t kOptimisticValueMax = 4096;  // longer ones need a current version
+  // The last extent within a limit, and the bits of its lines.
+  static constexpr std::uint64_t kKeptForIndex =
+      storage::Arena::kExtentAlignment + storage::Arena::kExtentAlignment / LineUses::kLinesPerByte;
 
-  HAKO_INLINE char* At(std::uint32_t handle) const { return base_ + (std::uint64_t{handle} << shift_); }
+  std::uint64_t BeginOf(std::uint32_t handle) const { return std::uint64_t{handle} << shift_; }
+  // REQUIRES: no other thread writes or frees the record
+  Part PartOf(std::uint32_t handle) const {
+    const format::Lengths lengths = ReadLengths(At(handle));
+    return {BeginOf(handle), BeginOf(handle) + BytesOf(ClassOf(lengths.key_size, lengths.value_size))};
+  }
+  HAKO_INLINE char* At(std::uint32_t handle) const { return base_ + BeginOf(handle); }
 
   HAKO_INLINE static format::Lengths ReadLengths(const char* at) {
     const std::uint64_t word = sync::LoadSharedWord(at);
@@ -331,11 +348,12 @@ class RecordArena {
   [[gnu::noinline]] std::uint32_t CarveSlowly(WriterState& writer, unsigned size_class, Status* error) {
     const std::uint64_t bytes = BytesOf(size_class);
     const bool small = pool_->IsSmall(size_class);
+    if (*error = CheckBlock(bytes); !error->ok()) return 0;
     if (small) pool_->FreeRun(Rest(std::exchange(writer.chunk, {})));
     for (bool gathered = false;;) {
       if (!small) {
         if (const Run block = pool_->TakeBlock(bytes); block.bytes() != 0) return static_cast<std::uint32_t>(block.begin >> shift_);
-      } else if (writer.chunk = pool_->TakeChunk(bytes); writer.chunk.bytes() != 0) {
+      } else if (writer.chunk = pool_->TakeChunk(bytes, ChunkBytes()); writer.chunk.bytes() != 0) {
         return Carve(writer, size_class);
       }
       if (!std::exchange(gathered, true)) {
@@ -345,23 +363,35 @@ class RecordArena {
       if (*error = Grow(bytes); error->ok()) continue;
       const std::uint32_t handle = small ? pool_->Pop(writer.free, size_class) : 0;
       if (handle != 0) *error = absl::OkStatus();
-      return handle;
+      return handle == 0 && MayEvict(*error) ? CarveByEviction(writer, size_class, error) : handle;
     }
   }
-  Status Grow(std::uint64_t bytes) {
-    if (!pool_->HasRoomForRun()) return NoMemoryError();
-    const std::uint64_t size = ChunkSize(arena_->end(), bytes);
-    HAKO_ASSIGN_OR_RETURN(const std::uint64_t offset, arena_->Allocate(size));
-    pool_->FreeRun({offset, offset + size});
-    return absl::OkStatus();
-  }
+  Status Grow(std::uint64_t bytes);
+
+  HAKO_INLINE storage::Arena& index_arena() const { return *index_arena_; }
+  std::uint64_t byte_limit() const { return limit_ != nullptr ? limit_->capacity().bytes : 0; }  // 0 = none
+  // Of a thread, at most.
+  std::uint64_t ChunkBytes() const { return byte_limit() == 0 ? FreeBlockPool::kRegion : limit_->ChunkBytes(); }
+  // Whether this error of an allocation is that of the limit.
+  bool MayEvict(const Status& error) const { return byte_limit() != 0 && absl::IsResourceExhausted(error); }
+  std::uint32_t CarveByEviction(WriterState& writer, unsigned size_class, Status* error);
+  std::uint64_t EvictWindow(WriterState& writer, std::uint64_t bytes, bool chooses);
+  std::uint64_t ReturnExtents(WriterState& writer, std::uint64_t asked);
+  std::uint32_t TakeFreed(WriterState& writer, unsigned size_class);
+  StatusOr<std::uint64_t> TakeIndexExtent(std::uint64_t bytes, IndexExtent kind);
+  Status SetLimit(const Capacity& capacity);
 
   std::unique_ptr<storage::Arena> arena_;
   std::unique_ptr<FreeBlockPool> pool_;
+  std::unique_ptr<storage::Arena> separate_;  // memory of the index, where there is a limit
+  storage::Arena* index_arena_;               // separate_, or arena_
+  storage::ReservedMemory uses_;              // of the lines
+  std::unique_ptr<RecordLimit> limit_;
   char* base_;
   unsigned shift_;
   std::uint64_t seed_;
   std::atomic<std::uint64_t> index_bytes_{0};
+  std::atomic<std::uint64_t> holes_{0};          // bytes of the arena that the index has instead
   std::atomic<std::uint64_t> applied_index_{0};  // see dbm/write_batch.h
   sync::WriteGate gate_;
 };
@@ -369,3 +399,5 @@ class RecordArena {
 static_assert(RecordSpace<RecordArena>);
 
 }  // namespace hako::hash
+
+#include "hako/hash/record_arena-inl.h"

@@ -17,6 +17,7 @@
 #include "hako/base/status.h"
 #include "hako/format/record_format.h"
 #include "hako/hash/copy_buffer.h"
+#include "hako/hash/record_limit.h"
 #include "hako/hash/record_view.h"
 #include "hako/sync/write_gate.h"
 #include "hako/sync/writer_states.h"
@@ -76,6 +77,23 @@ concept RecordSpace = requires(S& s, typename S::WriterState& writer, std::uint3
   { s.GiveBack(writer, handle, n, n) } -> std::same_as<void>;
   { s.OverwriteShort(handle, head, bytes) } -> std::same_as<bool>;
   { s.RetireShort(writer, handle, head) } -> std::same_as<void>;
+};
+
+// A space that may have a limit beyond which the index evicts records (hash/record_limit.h).
+template <class S>
+concept LimitedRecordSpace = RecordSpace<S> && requires(S& s, typename S::WriterState& writer, std::uint32_t handle, Part part) {
+  { s.limit() } -> std::same_as<RecordLimit*>;  // nullptr = none
+  { writer.evictions } -> std::same_as<std::atomic<std::uint64_t>&>;
+  { writer.is_counted } -> std::same_as<bool&>;
+  // An error if a record of these sizes is too large for the limit.
+  { s.CheckSize(part.begin, part.end) } -> std::same_as<Status>;
+  // Whether the block lies in the part, wholly or not.
+  { s.Overlaps(handle, part) } -> std::same_as<bool>;
+  { s.BeginsIn(handle, part) } -> std::same_as<bool>;
+  // Adds the bytes of the block in each RecordLimit::kUnit of the part, in which it begins.
+  { s.AddBytes(handle, part, &part.begin) } -> std::same_as<void>;
+  // Frees memory for extents that the index will need. The buckets of the update are locked.
+  { s.ReserveExtents(writer) } -> std::same_as<void>;
 };
 
 // A space whose stores survive the process. It makes several changes one step even then, by an

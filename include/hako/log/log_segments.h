@@ -109,6 +109,8 @@ class LogSegments {
     secret_ = secret;
     last_sequence_ = std::max(last_sequence_, last.sequence);
   }
+  // Whether later segments may have a kTime.
+  void set_has_times(bool has_times) { has_times_ = has_times; }
   void Hold(std::uint64_t keep) { held_ = keep; }
   std::uint64_t held() const { return held_; }
   // The predecessor of the first segment.
@@ -189,6 +191,7 @@ class LogSegments {
   std::vector<Segment> found_;  // by Load, in ascending order of sequences
   Link history_;                // the last segment of the log before this one
   std::uint64_t secret_ = 0;    // 0 = without an archive
+  bool has_times_ = false;
   std::uint64_t held_ = ~std::uint64_t{0};
 };
 
@@ -298,7 +301,7 @@ Status LogSegments<FileT>::Start(Lsn first, std::uint64_t predecessor) {
   if (free_.empty()) HAKO_RETURN_IF_ERROR(Grow());
   format::LogSegmentStart start{};
   start.header = {.magic = format::kLogMagic,
-                  .version = format::kLogVersion,
+                  .version = has_times_ ? format::kLogVersion : format::kLogPlainVersion,
                   .index = free_.back(),
                   .database = database_,
                   .sequence = last_sequence_ + 1,

@@ -130,6 +130,12 @@ class RecordLog {
   // are not durable elsewhere.
   Status Begin(Position keep, ZeroFill fill = ZeroFill::kPages);
 
+  // Before Begin: whether the log may have a kTime.
+  void set_has_times(bool has_times) {
+    sync::MutexLock lock(tail_mutex_);
+    segments_.set_has_times(has_times);
+  }
+
   // ---- with an archive ----
 
   // In place of Replay, for a new log: it continues the history after segment `last`, at this LSN.

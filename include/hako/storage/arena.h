@@ -51,6 +51,8 @@ class ReservedMemory {
 
   std::byte* base() const { return range_.base; }
   std::uint64_t size() const { return range_.size; }
+  // Huge pages would take memory beyond the bytes that are used. A hint.
+  void KeepSmallPages() { ::madvise(range_.base, range_.size, MADV_NOHUGEPAGE); }
   // Returns the pages to the system; they read as zero from now on.
   void Discard() { ::madvise(range_.base, range_.size, MADV_DONTNEED); }
 
@@ -75,8 +77,25 @@ class Arena {
     return std::unique_ptr<Arena>(new Arena(std::move(memory), std::min(max_bytes, room), room < max_bytes, small));
   }
 
+  // No huge pages from now on, so that only bytes that are used take memory.
+  // REQUIRES: no extent has been allocated
+  void KeepSmallPages() {
+    keeps_small_pages_ = true;
+    memory_.KeepSmallPages();
+  }
+
   std::byte* base() const { return base_; }
-  std::uint64_t max_bytes() const { return max_bytes_; }
+  std::uint64_t max_bytes() const { return max_bytes_.load(std::memory_order_relaxed); }
+  // Bytes that can still be allocated.
+  std::uint64_t room() const {
+    const std::uint64_t used = end();
+    return std::max(max_bytes(), used) - used;
+  }
+  // Lowers max_bytes.
+  void LowerLimit(std::uint64_t bytes) {
+    sync::MutexLock lock(mutex_);
+    max_bytes_.store(max_bytes() - std::min(bytes, max_bytes() - end()), std::memory_order_relaxed);
+  }
   // All extents lie below it.
   std::uint64_t end() const { return end_.load(std::memory_order_acquire); }
 
@@ -85,11 +104,11 @@ class Arena {
     bytes = (bytes + kExtentAlignment - 1) & ~(kExtentAlignment - 1);
     sync::MutexLock lock(mutex_);
     const std::uint64_t offset = end_.load(std::memory_order_relaxed);
-    if (bytes > max_bytes_ - offset) {
+    if (bytes > max_bytes() - offset) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("the database has reached its limit of ", max_bytes_, " bytes", is_limited_ ? kAddressSpaceHint : ""));
+          absl::StrCat("the database has reached its limit of ", max_bytes(), " bytes", is_limited_ ? kAddressSpaceHint : ""));
     }
-    AdviseHugePages(offset, offset + bytes);
+    if (!keeps_small_pages_) AdviseHugePages(offset, offset + bytes);
     end_.store(offset + bytes, std::memory_order_release);
     return offset;
   }
@@ -104,6 +123,10 @@ class Arena {
     ::madvise(base_ + end, before - end, MADV_DONTNEED);
     end_.store(end, std::memory_order_release);
   }
+
+  // Returns a part to the system; it reads as zero from now on.
+  // REQUIRES: no thread uses it
+  void Discard(std::uint64_t offset, std::uint64_t bytes) { ::madvise(base_ + offset, bytes, MADV_DONTNEED); }
 
   void Reset() {
     sync::MutexLock lock(mutex_);
@@ -126,16 +149,17 @@ class Arena {
   void AdviseHugePages(std::uint64_t begin, std::uint64_t end) {
     const std::uint64_t first_untouched = (begin + kHugePage - 1) & ~(kHugePage - 1);
     const bool large = begin >= small_;
-    const std::uint64_t last = large ? (end + kHugePage - 1) & ~(kHugePage - 1) : end & ~(kHugePage - 1);
+    const std::uint64_t last = (large ? std::min(end + kHugePage - 1, std::max(max_bytes(), end)) : end) & ~(kHugePage - 1);
     if (first_untouched < last) ::madvise(base_ + first_untouched, last - first_untouched, MADV_HUGEPAGE);
     const std::uint64_t region = begin & ~(kHugePage - 1);
     if (!large && end / kHugePage != region / kHugePage) ::madvise(base_ + region, kHugePage, kCollapse);
   }
 
   ReservedMemory memory_;
-  const std::uint64_t max_bytes_;
+  std::atomic<std::uint64_t> max_bytes_;
   const bool is_limited_;  // by the address space
   const std::uint64_t small_;
+  bool keeps_small_pages_ = false;
   std::byte* base_;
   std::atomic<std::uint64_t> end_{kExtentAlignment};
   sync::Mutex mutex_;

@@ -28,10 +28,10 @@ class SnapshotWriter {
   // Continues a snapshot of this id behind an end block, at `offset`: call AddEnd.
   SnapshotWriter(FileT& file, std::uint64_t id, std::uint64_t offset) : file_(file), id_(id), offset_(offset) {}
 
-  Status Begin() {
+  Status Begin(bool has_clock) {
     format::SnapshotHeader header{};
     header.magic = format::kSnapshotMagic;
-    header.version = format::kSnapshotVersion;
+    header.version = has_clock ? format::kSnapshotVersion : format::kSnapshotPlainVersion;
     header.id = id_ = RandomSeed();
     header.check = Hash64(&header, offsetof(format::SnapshotHeader, check), 0);
     return Write({reinterpret_cast<const char*>(&header), sizeof(header)});
@@ -49,14 +49,15 @@ class SnapshotWriter {
     return absl::OkStatus();
   }
 
-  // `end` has all but the number of records, which this sets.
+  // `end` has all but the number of records, which this sets. REQUIRES: it has a clock as Begin says
   Status End(format::SnapshotEnd* end) {
     if (records_ != 0) HAKO_RETURN_IF_ERROR(Flush());
     end->records = total_;
     return AddEnd(*end);
   }
   Status AddEnd(const format::SnapshotEnd& end) {
-    block_.append(reinterpret_cast<const char*>(&end), sizeof(end));
+    const std::uint32_t version = end.clock != 0 ? format::kSnapshotVersion : format::kSnapshotPlainVersion;
+    block_.append(reinterpret_cast<const char*>(&end), format::SnapshotEndSize(version));
     return Flush();
   }
 
@@ -120,11 +121,12 @@ class SnapshotReader {
     }
   }
 
-  // After ForEach: the end block that counts, the place of the next one, and the place behind the
-  // last one that names no log, or 0 if all do.
+  // After ForEach: the end block that counts, the place of the next one, and of the last one that names
+  // no log its clock and the place behind it, or 0 if all do.
   const format::SnapshotEnd& end() const { return end_; }
   std::uint64_t offset() const { return offset_; }
   std::uint64_t unnamed_offset() const { return unnamed_offset_; }
+  std::uint64_t unnamed_clock() const { return unnamed_clock_; }
   // Whether another end block begins there that does not validate.
   bool has_incomplete_end() const { return has_incomplete_end_; }
   std::uint32_t version() const { return header_.version; }
@@ -159,17 +161,21 @@ class SnapshotReader {
     }
     return records;
   }
-  // The end block at offset_. The first version has the number of records only.
+  // The end block at offset_.
   Status TakeEnd(std::string_view payload, std::uint64_t total) {
-    const std::size_t size = header_.version == 1 ? sizeof(end_.records) : sizeof(end_);
+    const std::size_t size = format::SnapshotEndSize(header_.version);
     if (payload.size() != size) return DataLossError("bad end block", offset_);
     end_ = {};
     std::memcpy(static_cast<void*>(&end_), payload.data(), size);
+    if (header_.version >= 3 && end_.clock == 0) return DataLossError("the end block lacks its clock", offset_);
     if (end_.records != total) {
       return DataLossError(absl::StrCat("the snapshot has ", total, " records, which the end block contradicts").c_str(), offset_);
     }
     offset_ += sizeof(format::SnapshotBlockHeader) + size;
-    if (end_.log.id == format::SnapshotLog().id) unnamed_offset_ = offset_;
+    if (end_.log.id == format::SnapshotLog().id) {
+      unnamed_offset_ = offset_;
+      unnamed_clock_ = end_.clock;
+    }
     return absl::OkStatus();
   }
   Status ReadFurtherEnds() {
@@ -208,7 +214,7 @@ class SnapshotReader {
   FileT& file_;
   format::SnapshotHeader header_{};
   format::SnapshotEnd end_;
-  std::uint64_t offset_ = 0, unnamed_offset_ = 0;
+  std::uint64_t offset_ = 0, unnamed_offset_ = 0, unnamed_clock_ = 0;
   bool has_incomplete_end_ = false;
 };
 
@@ -218,7 +224,7 @@ template <File FileT, class Iterator>
 StatusOr<std::uint64_t> SaveSnapshot(FileT& file, Iterator it, format::SnapshotEnd* end) {
   HAKO_RETURN_IF_ERROR(file.Resize(0));
   SnapshotWriter<FileT> writer(file);
-  HAKO_RETURN_IF_ERROR(writer.Begin());
+  HAKO_RETURN_IF_ERROR(writer.Begin(end->clock != 0));
   for (it.First(); it.Valid(); it.Next()) HAKO_RETURN_IF_ERROR(writer.Add(it.key(), it.value()));
   HAKO_RETURN_IF_ERROR(it.status());
   HAKO_RETURN_IF_ERROR(writer.End(end));
@@ -228,20 +234,31 @@ StatusOr<std::uint64_t> SaveSnapshot(FileT& file, Iterator it, format::SnapshotE
 
 // Replaces a database's records by those of a snapshot. First reads and validates all of it, with
 // no key longer than the database accepts; if that fails the database is unchanged. If a Set fails
-// the database is left empty. Sets *applied_index to that of the snapshot. FailedPrecondition if a log
-// has later updates.
+// the database is left empty. Sets *applied_index to that of the snapshot, and gives the clock of the
+// database at least its time. FailedPrecondition if a log has later updates.
 template <File FileT, class D>
 Status LoadSnapshot(FileT& file, D& database, std::uint64_t* applied_index) {
   SnapshotReader<FileT> reader(file);
-  HAKO_RETURN_IF_ERROR(reader.ForEach([](std::string_view key, std::string_view) {
+  const auto* const expiry = database.expiry();
+  bool is_well_formed = true;
+  HAKO_RETURN_IF_ERROR(reader.ForEach([&](std::string_view key, std::string_view value) {
+    if (expiry != nullptr) is_well_formed = is_well_formed && expiry->Split(value);
     return key.size() <= D::kKeySizeMax ? absl::OkStatus() : TooLargeError("a key of the snapshot", key.size(), D::kKeySizeMax);
   }));
   if (reader.end().log.IsNeeded()) {
     return absl::FailedPreconditionError(
         "the log beside the snapshot has later updates, as the database was not closed; open it with its log, and close it");
   }
+  const bool has_clock = reader.end().clock != 0;
+  if (has_clock && expiry == nullptr) {
+    return absl::FailedPreconditionError("the records of the snapshot may expire, and the database was created without the option expiry");
+  }
+  if (has_clock && !is_well_formed) return expiry->MalformedError();
+  if (has_clock) expiry->NoteTime(reader.end().clock);
   HAKO_RETURN_IF_ERROR(database.Clear());
-  Status status = reader.ForEach([&database](std::string_view key, std::string_view value) { return database.Set(key, value); });
+  Status status = reader.ForEach(
+      [&](std::string_view key, std::string_view value) { return has_clock ? database.SetStored(key, value) : database.Set(key, value); });
+  if (has_clock) expiry->schedule().RequestPass();
   if (!status.ok()) HAKO_RETURN_IF_ERROR(database.Clear());
   *applied_index = reader.end().applied_index;
   return status;

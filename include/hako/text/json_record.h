@@ -1,14 +1,20 @@
 // A record as a line of JSON: {"key":"...","value":"..."}. Bytes that are not UTF-8 become
-// {"b64":"..."} instead of a string, so that every record round-trips.
+// {"b64":"..."} instead of a string, so that every record round-trips. A record that expires has a
+// third member, "expire_at": milliseconds since 1970.
 #pragma once
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
+#include "hako/base/key_value.h"
 #include "hako/text/text_encoding.h"
 
 namespace hako::text {
@@ -42,11 +48,12 @@ inline void AppendJsonBytes(std::string_view bytes, std::string* out) {
   out->push_back('"');
 }
 
-inline void AppendJsonRecord(std::string_view key, std::string_view value, std::string* out) {
+inline void AppendJsonRecord(std::string_view key, std::string_view value, std::string* out, std::uint64_t expire_at = 0) {
   out->append("{\"key\":");
   AppendJsonBytes(key, out);
   out->append(",\"value\":");
   AppendJsonBytes(value, out);
+  if (expire_at != 0) out->append(",\"expire_at\":").append(std::to_string(expire_at));
   out->append("}\n");
 }
 
@@ -59,16 +66,21 @@ inline std::size_t EncodeUtf8(std::uint32_t code, char* out) {
   return out[0] = static_cast<char>(0xf0 | code >> 18), out[1] = tail(12), out[2] = tail(6), out[3] = tail(0), 4;
 }
 
-// Parses the one form of object that is a record, in any layout and order of its two members. A
+// Parses the one form of object that is a record, in any layout and order of its members. A
 // general JSON parser would have to build values that are not used. Strings are decoded in place,
 // so the line is changed, and the results are views of it.
 class JsonRecordParser {
  public:
   explicit JsonRecordParser(std::span<char> line) : at_(line.data()), end_(line.data() + line.size()) {}
 
-  // False if the line is not a record; *key and *value are then unspecified.
-  bool Parse(std::string_view* key, std::string_view* value) {
-    if (!Take('{') || !ParseMember(key, value) || !Take(',') || !ParseMember(key, value) || !Take('}')) return false;
+  // False if the line is not a record; *record is then unspecified.
+  bool Parse(KeyValue* record) {
+    record->expire_at = 0;
+    if (!Take('{')) return false;
+    do {
+      if (!ParseMember(record)) return false;
+    } while (Take(','));
+    if (!Take('}')) return false;
     SkipSpace();
     return at_ == end_ && has_key_ && has_value_;
   }
@@ -85,13 +97,22 @@ class JsonRecordParser {
     return is_next;
   }
 
-  bool ParseMember(std::string_view* key, std::string_view* value) {
+  // Each at most once.
+  bool ParseMember(KeyValue* record) {
     std::string_view name;
     if (!ParseString(&name) || !Take(':')) return false;
-    const bool is_key = name == "key";
-    if (!is_key && name != "value") return false;
-    (is_key ? has_key_ : has_value_) = true;
-    return ParseBytes(is_key ? key : value);
+    if (name == "key") return !std::exchange(has_key_, true) && ParseBytes(&record->key);
+    if (name == "value") return !std::exchange(has_value_, true) && ParseBytes(&record->value);
+    return name == "expire_at" && !std::exchange(has_time_, true) && ParseTime(&record->expire_at);
+  }
+
+  // Decimal digits.
+  bool ParseTime(std::uint64_t* time) {
+    SkipSpace();
+    const auto [end, error] = std::from_chars(at_, end_, *time);
+    if (error != std::errc() || (*at_ == '0' && end != at_ + 1)) return false;
+    at_ += end - at_;
+    return true;
   }
 
   bool ParseBytes(std::string_view* out) {
@@ -158,6 +179,7 @@ class JsonRecordParser {
   char* end_;
   bool has_key_ = false;
   bool has_value_ = false;
+  bool has_time_ = false;
 };
 
 }  // namespace hako::text

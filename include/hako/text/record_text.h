@@ -1,14 +1,16 @@
 // The text formats of dbm/transfer.h, as streams. None needs more memory than its longest record.
 //
 //   tsv    key, tab, value, line feed; \\ \t \n \r \0 \xHH escape special bytes. The value extends
-//          to the end of the line, including further tabs. Empty lines are skipped, as in jsonl.
+//          to the end of the line, including further tabs. Empty lines are skipped, as in jsonl. With
+//          TsvOptions::times there is another field between key and value: the time at which the
+//          record expires, in milliseconds since 1970, or nothing.
 //   jsonl  one object per line, {"key":"...","value":"..."}; bytes that are not UTF-8 are
-//          {"b64":"..."} instead of a string
+//          {"b64":"..."} instead of a string; "expire_at":N is the time of a record that expires
 //   dump   the format that mdb_dump and db_dump write and mdb_load and db_load read: a header up to
 //          HEADER=END, then one line per key and per value, each after a space, in hexadecimal
 //          (format=bytevalue) or as text with \HH escapes (format=print), up to DATA=END. mdb_dump
 //          -p does not escape backslashes (LMDB 0.9.24), so its output is ambiguous: dump without
-//          -p.
+//          -p. It has no times.
 //
 // Errors: malformed text is InvalidArgument and names the line. One thread per object.
 #pragma once
@@ -82,11 +84,17 @@ class LineReader {
   std::uint64_t read_ = 0;  // bytes read from the source
 };
 
+// Options of the format tsv.
+struct TsvOptions {
+  bool escapes = true;  // of the reader: whether there are backslash escapes
+  bool times = false;   // see the head of this header
+};
+
 // Reads records from lines.
 class RecordReader {
  public:
-  // `escapes`: whether TSV has backslash escapes.
-  static std::unique_ptr<RecordReader> Make(TextFormat format, bool escapes, LineReader* lines);
+  // `tsv` applies to TSV.
+  static std::unique_ptr<RecordReader> Make(TextFormat format, const TsvOptions& tsv, LineReader* lines);
   virtual ~RecordReader() = default;
 
   // Reads the next records that are buffered and fit, but waits for at least one; 0 = the end. They
@@ -104,17 +112,21 @@ struct DumpOptions {
 // Appends records to a string as text.
 class RecordWriter {
  public:
-  // Makes a writer of this format; `dump` applies to dumps.
-  explicit RecordWriter(TextFormat format, const DumpOptions& dump = {}) : format_(format), dump_(dump) {}
+  // Makes a writer of this format; `dump` applies to dumps, `tsv` to TSV.
+  explicit RecordWriter(TextFormat format, const DumpOptions& dump = {}, const TsvOptions& tsv = {})
+      : format_(format), dump_(dump), tsv_(tsv) {}
 
+  // Whether the text has the times at which records expire.
+  bool HasTimes() const { return format_ == TextFormat::kJsonLines || (format_ == TextFormat::kTsv && tsv_.times); }
   // Appends what precedes the records, a record, and what follows them.
   void Begin(std::string* out) const;
-  void Add(std::string_view key, std::string_view value, std::string* out) const;
+  void Add(const KeyValue& record, std::string* out) const;
   void End(std::string* out) const;
 
  private:
   TextFormat format_;
   DumpOptions dump_;
+  TsvOptions tsv_;
 };
 
 }  // namespace hako

@@ -24,7 +24,10 @@ auto BufferPool<FileT, Codec>::Create(std::unique_ptr<PageStore<FileT>> store, P
       new BufferPool(std::move(store), std::move(arena), std::move(states), std::move(dirty), limits, std::move(ask)));
   if (const std::uint32_t root = super.root; root != 0) {
     std::atomic_ref(pool->lines_[root].version).store(sync::VersionLock::kLocked);
-    pool->bounds_.Store(root, {}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh);
+    if (limits.kind != nullptr)
+      pool->bounds_.Store(root, limits.kind->root_level(), 0);
+    else
+      pool->bounds_.Store(root, {}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh);
     HAKO_RETURN_IF_ERROR(pool->LoadPage(root, -1, false));
   }
   // If many ids are free, they are found now and used first; otherwise the first checkpoint finds
@@ -156,9 +159,15 @@ template <File FileT, PageCodec Codec>
 StatusOr<PageImage> BufferPool<FileT, Codec>::Parse(const Arrived& page, int level, std::span<std::byte> unpacked) const {
   HAKO_RETURN_IF_ERROR(page.status);
   HAKO_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, Unpack<Codec>(page.id, page.bytes, unpacked));
-  HAKO_ASSIGN_OR_RETURN(PageImage image, PageImage::Parse(page.id, bytes, limits_.order, arena_->page_end()));
+  const bool is_other = limits_.kind != nullptr;
+  HAKO_ASSIGN_OR_RETURN(PageImage image, is_other ? PageImage::Parse(page.id, bytes, *limits_.kind, arena_->page_end())
+                                                  : PageImage::Parse(page.id, bytes, limits_.order, arena_->page_end()));
   if (level >= 0 && image.shape().level() != static_cast<unsigned>(level))
     return absl::DataLossError(absl::StrCat("page ", page.id, ": level does not match the parent"));
+  if (is_other) {
+    if (bounds_.Match(page.id, image.shape().level(), image.other().number)) return image;
+    return absl::DataLossError(absl::StrCat("page ", page.id, ": number does not match the page that names it"));
+  }
   if (!bounds_.Match(page.id, image)) return absl::DataLossError(absl::StrCat("page ", page.id, ": fence keys do not match the parent"));
   return image;
 }
@@ -170,7 +179,7 @@ Status BufferPool<FileT, Codec>::FindPlace(std::uint32_t id, const PageImage& im
   *unit = FindMemory(image.shape().units, must);
   if (*unit != 0 && List(id)) return absl::OkStatus();
   if (*unit != 0) GiveBack(*unit, image.shape().units);
-  ForgetChildren(image, image.shape().count);
+  ForgetChildren(image, image.num_children());
   *unit = 0;
   return NoMemoryError();
 }
@@ -181,17 +190,21 @@ Status BufferPool<FileT, Codec>::FindPlace(std::uint32_t id, const PageImage& im
 // that of an evicted page: then the file is not a tree.
 template <File FileT, PageCodec Codec>
 bool BufferPool<FileT, Codec>::RegisterChildren(const PageImage& image) {
-  const unsigned count = image.shape().level() > 0 ? image.shape().count : 0;
+  const unsigned count = image.num_children();
   PageImage::KeyBuffer buffers[2];
-  std::string_view low = image.low();
+  std::string_view low = limits_.kind == nullptr ? image.low() : std::string_view();
   for (unsigned i = 0; i < count; ++i) {
-    const std::uint32_t id = image.child(i);
+    const std::uint32_t id = image.ChildId(i);
     std::atomic_ref version(lines_[id].version);
     if (states_.Of(id) != PageStates::kEvicted || (version.load(std::memory_order_relaxed) & sync::VersionLock::kLocked) != 0) {
       ForgetChildren(image, i);
       return false;
     }
     version.fetch_or(sync::VersionLock::kLocked, std::memory_order_relaxed);
+    if (limits_.kind != nullptr) {
+      bounds_.Store(id, image.shape().level() - 1, limits_.kind->ChildOf(image.other(), i).number);
+      continue;
+    }
     const bool is_last = i + 1 == count;
     const std::string_view high = is_last ? image.high() : image.Key(i + 1, limits_.order, buffers[i % 2]);
     const unsigned edges =
@@ -205,8 +218,8 @@ bool BufferPool<FileT, Codec>::RegisterChildren(const PageImage& image) {
 // Unregisters the first `count` children.
 template <File FileT, PageCodec Codec>
 void BufferPool<FileT, Codec>::ForgetChildren(const PageImage& image, unsigned count) {
-  for (unsigned i = 0; image.shape().level() > 0 && i < count; ++i)
-    std::atomic_ref(lines_[image.child(i)].version).fetch_and(~sync::VersionLock::kLocked, std::memory_order_relaxed);
+  for (unsigned i = 0; i < count; ++i)
+    std::atomic_ref(lines_[image.ChildId(i)].version).fetch_and(~sync::VersionLock::kLocked, std::memory_order_relaxed);
 }
 
 template <File FileT, PageCodec Codec>

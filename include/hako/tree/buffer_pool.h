@@ -70,6 +70,7 @@
 #include "hako/tree/page_arena.h"
 #include "hako/tree/page_encoding.h"
 #include "hako/tree/page_image.h"
+#include "hako/tree/page_kind.h"
 #include "hako/tree/page_read_ahead.h"
 #include "hako/tree/page_space.h"
 #include "hako/tree/page_states.h"
@@ -83,6 +84,7 @@ struct PoolLimits {
   // Of changed pages and long values; beyond it a checkpoint is requested.
   std::uint64_t dirty_bytes;
   format::PageOrder order;
+  const PageKind* kind = nullptr;  // of the pages; nullptr: those of a B+ tree, in this order
 };
 
 template <File FileT, PageCodec Codec = NoCodec>
@@ -190,7 +192,13 @@ class BufferPool {
       MarkDirtySlowly(line);
   }
 
-  void ReserveDirty(std::size_t num_pages) { dirty_.Reserve(num_pages); }
+  // Also for the list of pages in memory, which each of them enters.
+  void ReserveDirty(std::size_t num_pages) {
+    dirty_.Reserve(num_pages);
+    sync::MutexLock lock(states_.mutex);
+    if (resident_.capacity() - resident_.size() < num_pages)
+      resident_.reserve(std::max(2 * resident_.capacity(), resident_.size() + num_pages));
+  }
   // After an update that was made in part: no checkpoint is committed any more, and updates are refused.
   void Poison(const Status& why) {
     store_->Poison(why);
@@ -284,7 +292,7 @@ class BufferPool {
         limits_(limits),
         root_(store_->super().root),
         states_(std::move(states), arena_->id_mask()),
-        dirty_(std::move(dirty), *arena_, limits.order.inlined),
+        dirty_(std::move(dirty), *arena_, limits.order.inlined, limits.kind),
         long_values_(store_->super().num_long),
         progress_(std::move(ask)),
         read_ahead_(ahead_max() / kAheadParts + 1, [this](std::span<const std::uint32_t> ids, int level) { LoadSome(ids, level); }) {}

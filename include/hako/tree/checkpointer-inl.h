@@ -7,11 +7,13 @@
 #include <string>
 #include <utility>
 
+#include "hako/base/endian.h"
 #include "hako/base/no_memory.h"
 #include "hako/sync/atomic_bytes.h"
 #include "hako/sync/version_lock.h"
 #include "hako/tree/checkpointer.h"
 #include "hako/tree/page_encoding.h"
+#include "hako/tree/page_kind.h"
 
 namespace hako::tree {
 
@@ -85,6 +87,12 @@ void Checkpointer<FileT, Codec>::SortPages(Epoch& epoch) {
     Line& line = pool_.lines()[id];
     Shape shape = std::atomic_ref(line.shape).load(std::memory_order_relaxed);
     if ((shape.kind & Shape::kMark) != epoch.mark) continue;  // captured, or freed
+    if (const PageKind* const kind = pool_.limits().kind; kind != nullptr) {
+      std::string number(sizeof(std::uint64_t), '\0');
+      StoreBigEndian(kind->NumberOf(shape), number.data());
+      changed.push_back({shape.level(), std::move(number), id});
+      continue;
+    }
     format::PageTail tail;
     const char* const end = pool_.At(line) + shape.size() - sizeof(tail);
     sync::LoadShared(reinterpret_cast<char*>(&tail), end, sizeof(tail));
@@ -111,7 +119,7 @@ Status Checkpointer<FileT, Codec>::WritePages(Epoch& epoch) {
     const Shape shape = line.shape;
     std::size_t size = 0;
     if ((shape.kind & Shape::kMark) == epoch.mark) {
-      size = EncodePage(id, shape, pool_.At(line), pool_.limits().order.inlined, image);
+      size = pool_.dirty().Encode(line, image);
       DirtyPages::StoreMark(line, 0);
       epoch.pinned.push_back(id);
       pool_.Pin(id);

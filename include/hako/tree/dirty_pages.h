@@ -30,6 +30,7 @@
 #include "hako/tree/lock_order.h"
 #include "hako/tree/page_arena.h"
 #include "hako/tree/page_encoding.h"
+#include "hako/tree/page_kind.h"
 
 namespace hako::tree {
 
@@ -50,13 +51,15 @@ class DirtyPages {
     std::vector<std::uint32_t> freed;  // ids whose images are to be dropped
   };
 
-  // `table` has a byte for each id that a page can have; `inlined`: see EncodePage.
-  DirtyPages(storage::ReservedMemory table, const PageArena& pages, unsigned inlined)
+  // `table` has a byte for each id that a page can have; `inlined`: see EncodePage; `kind`: of the
+  // pages, nullptr = those of a B+ tree.
+  DirtyPages(storage::ReservedMemory table, const PageArena& pages, unsigned inlined, const PageKind* kind = nullptr)
       : table_(std::move(table)),
         flags_(reinterpret_cast<std::uint8_t*>(table_.base())),
         lines_(pages.lines()),
         memory_(pages.memory()),
-        inlined_(inlined) {}
+        inlined_(inlined),
+        kind_(kind) {}
   DirtyPages(const DirtyPages&) = delete;
   DirtyPages& operator=(const DirtyPages&) = delete;
 
@@ -88,6 +91,13 @@ class DirtyPages {
     Shape shape = line.shape;
     shape.kind = static_cast<std::uint8_t>((shape.kind & ~Shape::kMark) | mark);
     std::atomic_ref(line.shape).store(shape, std::memory_order_relaxed);
+  }
+
+  // Encodes a page, which the caller has locked, and returns the size of its image. `out` has room for
+  // format::kPageImageMax bytes.
+  std::size_t Encode(const Line& line, char* out) const {
+    const char* const base = memory_ + std::uint64_t{line.unit} * format::kPageUnit;
+    return kind_ != nullptr ? kind_->Encode(IdOf(line), line, base, out) : EncodePage(IdOf(line), line.shape, base, inlined_, out);
   }
 
   // ---- ids ----
@@ -175,8 +185,7 @@ class DirtyPages {
   }
   [[gnu::noinline]] void Capture(const Line& line, const Shape& shape) {
     alignas(64) char image[format::kPageImageMax];
-    const char* const base = memory_ + std::uint64_t{line.unit} * format::kPageUnit;
-    const std::size_t size = EncodePage(IdOf(line), shape, base, inlined_, image);
+    const std::size_t size = Encode(line, image);
     Captured captured{IdOf(line), std::string(image, size)};
     sync::MutexLock lock(mutex_);
     flags_[IdOf(line)] &= static_cast<std::uint8_t>(~kNew);
@@ -194,6 +203,7 @@ class DirtyPages {
   Line* const lines_;
   const char* const memory_;
   const unsigned inlined_;
+  const PageKind* const kind_;
 
   alignas(64) std::atomic<std::uint8_t> mark_{kMarks[0]};  // of pages that are changed now
   std::atomic<bool> collecting_{false};                    // pages have the previous epoch's mark

@@ -20,16 +20,21 @@ class ExpectedBounds {
   explicit ExpectedBounds(format::PageLine* lines) : lines_(lines) {}
 
   void Store(std::uint32_t id, std::string_view low, std::string_view high, unsigned edges) const { Store(id, HashOf(low, high, edges)); }
+  // The same of a page of another kind: its level, and its number among the pages of that level.
+  void Store(std::uint32_t id, unsigned level, std::uint64_t number) const { Store(id, HashOf(level, number)); }
   void StoreChecked(std::uint32_t id) const { Store(id, 0); }
-  bool Match(std::uint32_t id, const PageImage& image) const {
-    const auto half = [&](unsigned i) { return std::uint64_t{static_cast<std::uint32_t>(lines_[id].hints[i])} << 32 * i; };
-    const std::uint64_t expected = half(0) | half(1);
-    return expected == 0 || expected == HashOf(image.low(), image.high(), image.edges());
-  }
+  bool Match(std::uint32_t id, const PageImage& image) const { return Match(id, HashOf(image.low(), image.high(), image.edges())); }
+  bool Match(std::uint32_t id, unsigned level, std::uint64_t number) const { return Match(id, HashOf(level, number)); }
 
  private:
   std::uint64_t HashOf(std::string_view low, std::string_view high, unsigned edges) const {
     return MixBits(Hash64(low, seed_) + edges) ^ Hash64(high, seed_);
+  }
+  std::uint64_t HashOf(unsigned level, std::uint64_t number) const { return MixBits(number * 32 + level + 1) ^ seed_; }
+  bool Match(std::uint32_t id, std::uint64_t hash) const {
+    const auto half = [&](unsigned i) { return std::uint64_t{static_cast<std::uint32_t>(lines_[id].hints[i])} << 32 * i; };
+    const std::uint64_t expected = half(0) | half(1);
+    return expected == 0 || expected == hash;
   }
   void Store(std::uint32_t id, std::uint64_t hash) const {
     for (const unsigned i : {0u, 1u}) {

@@ -3,12 +3,15 @@
 // Page memory consists of runs of 128-byte units in one arena, free ones (tree/unit_runs.h) and those
 // of pages. So pages can grow and shrink by single units with little waste between them. The lines
 // that name pages lie in a separate arena and never move. Values too long for a page are malloc
-// blocks, which are copied, read and freed while no page is locked (tree/shared_value.h).
+// blocks, or runs of units where there is a limit in bytes (tree/page_limit.h). They are copied, read
+// and freed while no page is locked (tree/shared_value.h).
 //
 // Invariants
-//   1. A unit belongs to one page or to one free run.
+//   1. A unit belongs to one page, one long value, one free run or one hole.
 //   2. All memory stays readable: a reader that still reads a freed page sees other bytes, and then
 //      a version that has moved on.
+//   3. Without a limit in bytes there are no holes: the huge pages that a free run covers are returned to
+//      the system at once, and stay a part of the run.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +25,7 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "hako/base/capacity.h"
 #include "hako/base/inline.h"
 #include "hako/base/no_memory.h"
 #include "hako/base/status.h"
@@ -32,6 +36,8 @@
 #include "hako/sync/write_gate.h"
 #include "hako/tree/id_pool.h"
 #include "hako/tree/lock_order.h"
+#include "hako/tree/page_holes.h"
+#include "hako/tree/page_limit.h"
 #include "hako/tree/page_space.h"
 #include "hako/tree/shared_value.h"
 #include "hako/tree/unit_runs.h"
@@ -40,7 +46,7 @@ namespace hako::tree {
 
 class PageArena {
  public:
-  using WriterState = sync::WriterState;
+  struct WriterState : sync::WriterState, EvictingWriter {};
   using Line = format::PageLine;
   static constexpr bool kResident = true;
   static constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 26;
@@ -54,17 +60,24 @@ class PageArena {
   // that has its constructor.
   template <class Made = PageArena>
   static StatusOr<std::unique_ptr<Made>> Create(std::uint64_t max_bytes, std::uint64_t small = storage::Arena::kSmallUsual,
-                                                std::uint64_t id_capacity = 0) {
+                                                std::uint64_t id_capacity = 0, const Capacity& capacity = {}) {
+    if (capacity.bytes != 0)
+      max_bytes = std::min(max_bytes, PageLimit::kAddressesOf * PageLimit::BudgetOf(capacity.bytes) + storage::Arena::kExtentAlignment);
     HAKO_ASSIGN_OR_RETURN(auto pages, storage::Arena::Create(max_bytes, small));
     const std::uint64_t least = id_capacity != 0 ? id_capacity : kPagesMin;
     if (id_capacity == 0) id_capacity = std::clamp(std::bit_ceil(pages->max_bytes() / format::kPageUnit), kPagesMin, kPagesMax);
     HAKO_ASSIGN_OR_RETURN(auto lines,
                           storage::Arena::Create(id_capacity * sizeof(Line), storage::Arena::kSmallUsual, least * sizeof(Line)));
     id_capacity = std::bit_floor(lines->max_bytes() / sizeof(Line));
-    return std::unique_ptr<Made>(new Made(std::move(pages), std::move(lines), id_capacity));
+    std::unique_ptr<Made> made(new Made(std::move(pages), std::move(lines), id_capacity));
+    if (capacity.IsLimited()) HAKO_RETURN_IF_ERROR(made->SetLimit(capacity));
+    return made;
   }
   PageArena(const PageArena&) = delete;
   PageArena& operator=(const PageArena&) = delete;
+
+  // The limit, which never changes; nullptr = none.
+  HAKO_INLINE PageLimit* limit() const { return limit_.get(); }
 
   sync::WriteGate& gate() { return gate_; }
 
@@ -87,6 +100,7 @@ class PageArena {
       id = ids_.Take();
     } while (id != 0 && is_locked(id));
     while (id == 0) {
+      if (HasByteLimit() && !MayAddLine()) return 0;
       if (ids_.end() * sizeof(Line) == line_arena_->end() && !line_arena_->Allocate(storage::Arena::kExtentAlignment).ok()) return 0;
       id = ids_.Grow();
       if (is_locked(id)) id = 0;
@@ -94,10 +108,12 @@ class PageArena {
     std::atomic_ref version(lines_[id].version);
     if (version.load(std::memory_order_relaxed) < least_version_) version.store(least_version_, std::memory_order_relaxed);
     sync::VersionLock(lines_[id].version).Lock();
+    if (limit_ != nullptr) limit_->UseOf(lines_[id]).Clear();
     return id;
   }
   void FreePage(std::uint32_t id) {
     sync::VersionLock line(lines_[id].version);
+    if (limit_ != nullptr) std::atomic_ref(lines_[id].shape).store({}, std::memory_order_relaxed);  // invariant 3 of tree/page_limit.h
     line.Unlock(true);
     sync::MutexLock lock(mutex_);
     last_version_ = std::max(last_version_, line.ReadVersion());
@@ -149,11 +165,14 @@ class PageArena {
   std::uint32_t Allocate(unsigned units, std::uint64_t limit = kBytesMax) {
     sync::MutexLock lock(mutex_);
     std::uint32_t run = 0;
-    HAKO_TRY { run = FindRun(units, limit); }
+    HAKO_TRY { run = HasByteLimit() ? FindRunWithin(units) : FindRun(units, limit); }
     HAKO_CATCH_NO_MEMORY()
     if (run == 0) return 0;
     const std::uint32_t size = runs_.Unlink(run);
-    if (size > units) runs_.Link(run + units, size - units);
+    if (size > units) {
+      runs_.Link(run + units, size - units);
+      may_have_pages_ |= size - units >= kUnitsOfPage;
+    }
     free_units_ -= units;
     return run;
   }
@@ -186,9 +205,59 @@ class PageArena {
   void Free(std::uint32_t first, unsigned units) {
     sync::MutexLock lock(mutex_);
     free_units_ += units;
-    GiveBackPages(runs_.Join(first, units), first, units);
+    const UnitRuns::Span run = runs_.Join(first, units);
+    may_have_pages_ |= run.units >= kUnitsOfPage;
+    HasByteLimit() ? AddToReservation(units) : GiveBackPages(run, first, units);
   }
 
+  // Where there is a limit in bytes: from Take on no other thread takes the bytes reserved, and the calling
+  // thread may use the spare part of the budget. Ends in the thread that began it.
+  class Reservation {
+   public:
+    explicit Reservation(PageArena& arena) : arena_(arena) {}
+    Reservation(const Reservation&) = delete;
+    ~Reservation() { (void)End(); }
+    // False if so much is neither free nor left. `exceeds`: the thread is never refused memory.
+    bool Take(std::uint64_t bytes, bool exceeds);
+    // Whether the thread has taken more than the budget.
+    bool HasExceeded() const { return has_exceeded_; }
+    // False if more is in use than without a reservation may be.
+    bool End();
+
+   private:
+    friend PageArena;
+    PageArena& arena_;
+    bool is_taken_ = false, exceeds_ = false, has_exceeded_ = false;
+    unsigned thread_ = 0;
+    std::uint64_t bytes_ = 0;
+    Reservation* next_ = nullptr;
+  };
+
+  // Where there is a limit in bytes: returns free memory to the system if more is in use than may be, as when
+  // there is another writer. False if that does not suffice.
+  bool FitsBudget() {
+    sync::MutexLock lock(mutex_);
+    return MakeRoom(0, true);
+  }
+  // Where there is a limit in bytes: a part of the memory whose pages should be moved together, so that the
+  // free units between them are a run. {0, 0} if few bytes were evicted since another part was; `must`: in any
+  // case.
+  UnitRuns::Span NextPart(bool must);
+  void NoteEvicted(std::uint64_t bytes) { evicted_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  // Takes the free run before this unit: its first unit, or `unit` if there is none.
+  std::uint32_t TakeRunBefore(std::uint32_t unit) {
+    sync::MutexLock lock(mutex_);
+    const std::uint32_t run = runs_.BeginOfRunBefore(unit);
+    if (run != unit) free_units_ -= runs_.Unlink(run);
+    return run;
+  }
+
+  // A reference to a long value.
+  struct LongDropper {
+    void operator()(SharedValue* value) const { arena->Drop(value); }
+    PageArena* arena;
+  };
+  using LongPointer = std::unique_ptr<SharedValue, LongDropper>;
   // Finishes operations on long values, in Finish or the destructor: fills those that were stored
   // and drops those that were freed. REQUIRES: by then the thread has released its locks, and the
   // values it stored are still valid
@@ -205,23 +274,23 @@ class PageArena {
 
    private:
     friend PageArena;
-    absl::InlinedVector<SharedValue::Pointer, 1> dropped_;
-    absl::InlinedVector<std::pair<SharedValue::Pointer, std::string_view>, 1> copies_;
+    absl::InlinedVector<LongPointer, 1> dropped_;
+    absl::InlinedVector<std::pair<LongPointer, std::string_view>, 1> copies_;
   };
   // 0 if out of memory.
   std::uint64_t StoreLong(std::string_view value, Deferred& deferred) {
-    SharedValue::Pointer block = SharedValue::Make(value.size());
+    LongPointer block = MakeLong(value.size());
     if (block == nullptr) return 0;
-    deferred.copies_.emplace_back(block->Share(), value);
+    deferred.copies_.emplace_back(Share(*block), value);
     long_bytes_.fetch_add(value.size(), std::memory_order_relaxed);
     return reinterpret_cast<std::uintptr_t>(block.release());
   }
   class LongRead {
    public:
-    explicit LongRead(PageArena&) {}
+    explicit LongRead(PageArena& arena) : block_(nullptr, {&arena}) {}
     bool Has(const format::OverflowValue& value) {
       auto* const named = reinterpret_cast<SharedValue*>(value.place);
-      if (named != block_.get()) block_ = named->Share();
+      if (named != block_.get()) block_ = block_.get_deleter().arena->Share(*named);
       return named->is_filled();
     }
     bool IsBeingFilled() const { return block_ != nullptr && !block_->is_filled(); }
@@ -231,10 +300,10 @@ class PageArena {
     std::string_view bytes() const { return block_->Wait(); }
 
    private:
-    SharedValue::Pointer block_;
+    LongPointer block_;
   };
   void FreeLong(const format::OverflowValue& value, Deferred& deferred) {
-    SharedValue::Pointer block(reinterpret_cast<SharedValue*>(value.place));
+    LongPointer block(reinterpret_cast<SharedValue*>(value.place), {this});
     long_bytes_.fetch_sub(value.size, std::memory_order_relaxed);
     // Without memory for that it is dropped now.
     (void)TryPushBack(deferred.dropped_, std::move(block));
@@ -255,9 +324,19 @@ class PageArena {
   std::uint64_t max_page_bytes() const { return page_arena_->max_bytes(); }
   std::uint64_t page_bytes() const { return page_arena_->end() - storage::Arena::kExtentAlignment; }
   std::uint64_t line_bytes() const { return line_arena_->end() - storage::Arena::kExtentAlignment; }
+  // Of Stats: memory that is not for pages or values.
+  std::uint64_t table_bytes() const {
+    if (!HasByteLimit()) return line_bytes();
+    sync::MutexLock lock(mutex_);
+    return CountedLines() + PageLimit::kBeside + limit_->WriterBytes();
+  }
   bool has_long_values() const { return long_bytes() != 0; }
   std::uint64_t long_bytes() const { return long_bytes_.load(std::memory_order_relaxed); }
-  std::uint64_t total_bytes() const { return page_arena_->end() - storage::Arena::kExtentAlignment + line_bytes() + long_bytes(); }
+  std::uint64_t total_bytes() const {
+    if (!HasByteLimit()) return page_bytes() + line_bytes() + long_bytes();
+    sync::MutexLock lock(mutex_);
+    return Counted() + PageLimit::kBeside + limit_->WriterBytes();
+  }
 
  protected:
   PageArena(std::unique_ptr<storage::Arena> pages, std::unique_ptr<storage::Arena> lines, std::uint64_t id_capacity)
@@ -305,17 +384,76 @@ class PageArena {
     }
   }
 
+  Status SetLimit(const Capacity& capacity);
+
+  LongPointer MakeLong(std::size_t size) {
+    const std::uint64_t bytes = SharedValue::BytesFor(size);
+    void* block;
+    if (HasByteLimit()) [[unlikely]] {
+      const std::uint32_t unit = Allocate(UnitsOf(bytes));
+      block = unit != 0 ? base_ + std::uint64_t{unit} * format::kPageUnit : nullptr;
+    } else {
+      block = std::malloc(bytes);
+    }
+    return {block != nullptr ? SharedValue::MakeAt(block, size) : nullptr, {this}};
+  }
+  LongPointer Share(SharedValue& value) {
+    value.AddReference();
+    return {&value, {this}};
+  }
+  void Drop(SharedValue* value) {
+    if (!value->DropReference()) return;
+    if (!HasByteLimit()) return std::free(value);
+    const auto offset = static_cast<std::uint64_t>(reinterpret_cast<char*>(value) - base_);
+    Free(static_cast<std::uint32_t>(offset / format::kPageUnit), UnitsOf(SharedValue::BytesFor(value->size())));
+  }
+  static std::uint32_t UnitsOf(std::uint64_t bytes) {
+    return static_cast<std::uint32_t>((bytes + format::kPageUnit - 1) / format::kPageUnit);
+  }
+
+  // ---- where there is a limit in bytes (tree/page_arena-inl.h) ----
+  static constexpr std::uint64_t kSystemPage = 4096, kUnitsOfPage = kSystemPage / format::kPageUnit;
+  static constexpr std::uint64_t kPagesAtOnce = 16;  // pages that become a free run together, while there are as many
+  static constexpr unsigned kRunsSeen = 32;          // of each bin
+  static constexpr std::uint32_t kMovedFor = 8;      // bytes that may be moved for each that is evicted
+  bool HasByteLimit() const { return has_byte_limit_; }
+  std::uint32_t FindRunWithin(std::uint32_t units) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool TakePages(std::uint64_t pages, Reservation* mine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AddAddresses(std::uint64_t pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::uint64_t MakeHoles(std::uint64_t pages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayAddLine() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::uint64_t Room(bool is_reserved) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MakeRoom(std::uint64_t pages, bool is_reserved) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Lines and their use bits.
+  std::uint64_t CountedLines() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return 2 * (((ids_.end() - kFirstId) * sizeof(Line) + kSystemPage - 1) / kSystemPage * kSystemPage);
+  }
+  std::uint64_t Counted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return page_bytes() - holes_.pages() * kSystemPage + CountedLines();
+  }
+  Reservation* MyReservation() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddToReservation(std::uint32_t units) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   const std::uint32_t id_mask_;
   std::unique_ptr<storage::Arena> page_arena_, line_arena_;
+  storage::ReservedMemory uses_;  // PageUse of each page, where there is a limit
+  std::unique_ptr<PageLimit> limit_;
+  bool has_byte_limit_ = false;  // never changes
   char* base_;
   Line* lines_;
   sync::WriteGate gate_;
   std::atomic<std::uint64_t> long_bytes_{0};
+  std::atomic<std::uint64_t> evicted_bytes_{0};  // since NextPart
 
   mutable sync::Mutex mutex_ ABSL_ACQUIRED_AFTER(kPoolLocks);
   UnitRuns runs_ ABSL_GUARDED_BY(mutex_){base_};
   std::uint64_t free_units_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint32_t retreat_ ABSL_GUARDED_BY(mutex_) = kNoRetreat;  // units from here on are not allocated
+  PageHoles holes_ ABSL_GUARDED_BY(mutex_);
+  std::uint32_t next_part_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool may_have_pages_ ABSL_GUARDED_BY(mutex_) = true;  // free runs of fewer than 64 units
+  Reservation* reservations_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::uint64_t reserved_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes, of all reservations
   IdPool ids_ ABSL_GUARDED_BY(mutex_){kFirstId};
   std::uint32_t last_version_ ABSL_GUARDED_BY(mutex_) = 0;   // no line of a freed id has a later one
   std::uint32_t least_version_ ABSL_GUARDED_BY(mutex_) = 0;  // that the line of a new page has
@@ -324,3 +462,5 @@ class PageArena {
 static_assert(PageSpace<PageArena>);
 
 }  // namespace hako::tree
+
+#include "hako/tree/page_arena-inl.h"

@@ -23,6 +23,7 @@ Status PageTree<Space, Compare>::MakeRoom(SplitResult* halves, std::string_view 
   if (full && count >= fewest) {
     return Split(halves, key, cell, replaces ? count / 2 : index);
   }
+  if (CompactForStore(page, key, cell, replaces)) return absl::OkStatus();
   // An ascending load will soon need more room; other loads need it gradually.
   const unsigned mean = count == 0 ? cell : std::max((live - count * slot) / count, 1u);
   const unsigned more = (index == count && !replaces ? live / 2 : live / kGrowth) / (mean + slot) + 1;
@@ -37,6 +38,18 @@ Status PageTree<Space, Compare>::MakeRoom(SplitResult* halves, std::string_view 
   }
   if (!page.Resize(count + more, spare)) return NoMemory();
   return absl::OkStatus();
+}
+
+// At a limit in bytes: makes room for a cell of what evictions have left in the locked page, if that is
+// enough that it need not be done soon again.
+template <class Space, Comparator Compare>
+bool PageTree<Space, Compare>::CompactForStore(Editor& page, std::string_view key, unsigned cell, bool replaces) const {
+  static constexpr unsigned kGarbageOf = 32;
+  if (!has_byte_limit_ || !page.HasPrefix(key)) return false;
+  const unsigned slots = page.shape().count + (replaces ? 0u : 1u), units = page.shape().units;
+  if (page.view().tail().garbage < page.shape().size() / kGarbageOf || page.CompactUnits(slots, cell) > units) return false;
+  page.Compact(slots, units);
+  return true;
 }
 
 // Replaces the locked page with the one in the builder.
@@ -115,6 +128,7 @@ Status PageTree<Space, Compare>::Split(SplitResult* halves, std::string_view key
     return NoMemory();
   }
   space_.Free(before.unit(), before.units());
+  DivideUses(*left, at, count, right);
 
   Editor page(space_, *parent.wanted);
   page.Insert(child, separator, link);
@@ -141,6 +155,7 @@ Status PageTree<Space, Compare>::GrowRoot(Line** page) {
     return NoMemory();
   }
   Editor(space_, line).TakeOver(before.unit(), old.shape());
+  AppendUses(line, 0, root(), old.count());
   Editor(space_, root()).Insert(0, {}, {{}, false, id});
   Unlock(&root(), true);
   *page = &line;
@@ -158,7 +173,8 @@ void PageTree<Space, Compare>::Merge(WriterState& writer, Line* page, std::strin
       Editor editor(space_, *page);
       empty = editor.shape().count == 0;
       const unsigned count = editor.shape().count, live = editor.LiveBytes();
-      if (count > 0 && editor.shape().size() > 2 * live && is_marked) editor.Resize(count + 1, live / 16);
+      const bool is_loose = count > 0 && editor.shape().size() > 2 * live && is_marked;
+      if (is_loose && !editor.Resize(count + 1, live / 16) && has_byte_limit_) editor.Compact(count, editor.CompactUnits(count, 0));
       // An empty page is, however long its fences.
       const bool sparse =
           empty || (live <= page_size_ / 3 && count <= format::kPageSlotsMax / 3) || IsNarrow(editor.shape().level(), count);
@@ -224,6 +240,7 @@ bool PageTree<Space, Compare>::Join(Line* left, Line* right, bool empty) {
   space_.MarkDirty(*left);
   space_.MarkDirty(*right);
   if (!builder.Build(space_, *left, 1, bytes / 16)) return false;
+  AppendUses(*left, a.count(), *right, b.count());
   space_.Free(left_before.unit(), left_before.units());
   space_.Free(right_before.unit(), right_before.units());
   space_.FreePage(IdOf(*right));
@@ -236,6 +253,7 @@ void PageTree<Space, Compare>::CollapseRoot(Line& child) {
   const View below(memory_, child);
   space_.Free(root().unit, View(memory_, root()).shape().units);
   Editor(space_, root()).TakeOver(child.unit, below.shape());
+  AppendUses(root(), 0, child, below.count());
   space_.FreePage(IdOf(child));
   Unlock(&root(), true);
 }

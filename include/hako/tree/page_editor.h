@@ -15,6 +15,7 @@
 #include "hako/base/inline.h"
 #include "hako/format/page_format.h"
 #include "hako/sync/atomic_bytes.h"
+#include "hako/tree/page_limit.h"
 #include "hako/tree/page_view.h"
 
 namespace hako::tree {
@@ -61,6 +62,9 @@ class PageEditor {
     shape.count = static_cast<std::uint8_t>(count + 1);
     StoreShape(shape);
     StoreHints(i);
+    if constexpr (LimitedPageSpace<Space>) {
+      if (space_.limit() != nullptr) space_.limit()->UseOf(line_).Open(i);
+    }
   }
 
   HAKO_INLINE void Erase(unsigned i) {
@@ -72,6 +76,9 @@ class PageEditor {
     shape.count = static_cast<std::uint8_t>(count - 1);
     StoreShape(shape);
     StoreHints(i);
+    if constexpr (LimitedPageSpace<Space>) {
+      if (space_.limit() != nullptr) space_.limit()->UseOf(line_).Close(i);
+    }
   }
 
   // Whether Replace can give slot i this value.
@@ -137,31 +144,30 @@ class PageEditor {
     PageSnapshot<Compare> before(space_.memory(), line_);
     const View old = before.view();
     std::atomic_ref(line_.unit).store(unit, std::memory_order_relaxed);
-    StoreShape(shape);
-
-    const unsigned count = shape.count;
-    CopyArray(view_.heads(), old.heads(), count);
-    for (unsigned i = count; i < shape.slots(); ++i) std::atomic_ref(view_.heads()[i]).store(format::kNoHead, std::memory_order_relaxed);
-    if (shape.level() > 0) CopyArray(view_.children(), old.children(), count);
-    if (tail.garbage == 0) {
-      CopyArray(view_.offsets(), old.offsets(), count);
-      sync::StoreShared(view_.end() - shape.heap, old.end() - shape.heap, shape.heap);
-    } else {
-      unsigned heap = static_cast<unsigned>(sizeof(tail)) + tail.fences() + shape.prefix;
-      sync::StoreShared(view_.end() - heap, old.end() - heap, heap);
-      for (unsigned i = 0; i < count; ++i) {
-        const char* const cell = old.cell(i);
-        const unsigned size = View::Decode(cell).Size(View::kInlined);
-        heap += size;
-        sync::StoreShared(view_.end() - heap, cell, size);
-        std::atomic_ref(view_.offsets()[i]).store(static_cast<std::uint16_t>(heap), std::memory_order_relaxed);
-      }
-      shape.heap = static_cast<std::uint16_t>(heap);
-      StoreShape(shape);
-      AddGarbage(-static_cast<int>(tail.garbage));
-    }
+    TakeContent(old, shape, tail);
     space_.Free(before.unit(), before.units());
     return true;
+  }
+
+  // The units that the page needs without garbage, with room for `slots` slots and for `spare` bytes of cells.
+  unsigned CompactUnits(unsigned slots, unsigned spare) const {
+    const unsigned room = shape().level() == 0 ? format::GroupsFor(slots) * format::kSlotGroup : shape().slots();
+    return (room * shape().slot_size() + shape().heap - view_.tail().garbage + spare + format::kPageUnit - 1) / format::kPageUnit;
+  }
+  // Drops garbage where the page is, and frees the units beyond `units`. Needs no memory.
+  // REQUIRES: CompactUnits(slots, 0) <= units <= the page's
+  void Compact(unsigned slots, unsigned units) {
+    alignas(64) char copy[format::kPageUnitsMax * format::kPageUnit];
+    const unsigned before = shape().units;
+    const format::PageTail tail = view_.tail();
+    sync::LoadShared(copy, view_.base(), shape().size());
+    Line copied{};
+    copied.shape = shape();
+    Shape shape = this->shape();
+    if (shape.level() == 0) shape.groups = format::GroupsFor(slots);
+    shape.units = static_cast<std::uint8_t>(units);
+    TakeContent(View(copied, copy), shape, tail);
+    if (units < before) space_.Free(line_.unit + units, before - units);
   }
 
   HAKO_INLINE unsigned SizeOfCell(unsigned i) const { return View::Decode(view_.cell(i)).Size(View::kInlined); }
@@ -202,6 +208,31 @@ class PageEditor {
   }
 
  private:
+  // Copies slots and cells of `old`, whose tail this is, into the page's memory, without the garbage.
+  HAKO_INLINE void TakeContent(const View& old, Shape shape, const format::PageTail& tail) {
+    StoreShape(shape);
+    const unsigned count = shape.count;
+    CopyArray(view_.heads(), old.heads(), count);
+    for (unsigned i = count; i < shape.slots(); ++i) std::atomic_ref(view_.heads()[i]).store(format::kNoHead, std::memory_order_relaxed);
+    if (shape.level() > 0) CopyArray(view_.children(), old.children(), count);
+    if (tail.garbage == 0) {
+      CopyArray(view_.offsets(), old.offsets(), count);
+      sync::StoreShared(view_.end() - shape.heap, old.end() - shape.heap, shape.heap);
+    } else {
+      unsigned heap = static_cast<unsigned>(sizeof(tail)) + tail.fences() + shape.prefix;
+      sync::StoreShared(view_.end() - heap, old.end() - heap, heap);
+      for (unsigned i = 0; i < count; ++i) {
+        const char* const cell = old.cell(i);
+        const unsigned size = View::Decode(cell).Size(View::kInlined);
+        heap += size;
+        sync::StoreShared(view_.end() - heap, cell, size);
+        std::atomic_ref(view_.offsets()[i]).store(static_cast<std::uint16_t>(heap), std::memory_order_relaxed);
+      }
+      shape.heap = static_cast<std::uint16_t>(heap);
+      StoreShape(shape);
+      AddGarbage(-static_cast<int>(tail.garbage));
+    }
+  }
   HAKO_INLINE unsigned WriteCell(std::string_view key, const Content& content) {
     const format::Cell sizes = format::Cell::For(key.size() - shape().prefix, content.value.size(), content.is_long);
     const unsigned heap = shape().heap + sizes.Size(View::kInlined);

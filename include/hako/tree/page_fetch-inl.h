@@ -6,32 +6,41 @@
 namespace hako::tree {
 
 template <class Space, Comparator Compare>
-template <class S>
+template <bool kNotes, class S>
 HAKO_INLINE auto PageTree<Space, Compare>::FetchFrom(const Reached& leaf, std::string_view key, S& sink) const -> Outcome {
   const View page(memory_, *leaf.line);
   const auto place = page.Find(key);
-  if (!place.found) return Lock(leaf.line->version).IsCurrent(leaf.version) ? Outcome::kAbsent : Outcome::kRaced;
+  if (!place.found) {
+    if (!Lock(leaf.line->version).IsCurrent(leaf.version)) return Outcome::kRaced;
+    if constexpr (kNotes) NoteFetched(leaf.line, place);
+    return Outcome::kAbsent;
+  }
   const char* const cell = place.cell;
   const format::Cell sizes = place.sizes;
   if (sizes.is_long || cell + sizes.Size(View::kInlined) > page.end()) [[unlikely]]
     return Outcome::kRaced;
-  if (char* out = sink(std::size_t{sizes.value})) sync::LoadShared(out, cell + sizes.header + sizes.Rest(View::kInlined), sizes.value);
-  return Lock(leaf.line->version).IsCurrent(leaf.version) ? Outcome::kFound : Outcome::kRaced;
+  const char* const value = cell + sizes.header + sizes.Rest(View::kInlined);
+  std::size_t size = sizes.value;
+  if (char* out = RoomFor(sink, value, &size)) sync::LoadShared(out, value, size);
+  if (!Lock(leaf.line->version).IsCurrent(leaf.version)) [[unlikely]]
+    return Outcome::kRaced;
+  if constexpr (kNotes) NoteFetched(leaf.line, place);
+  return Outcome::kFound;
 }
 
 template <class Space, Comparator Compare>
-template <class S>
+template <bool kNotes, class S>
 HAKO_INLINE auto PageTree<Space, Compare>::TryFetch(std::string_view key, S& sink) const -> Outcome {
   Reached leaf;
   if (!Descend(key, &leaf)) [[unlikely]]
     return Outcome::kRaced;
-  return FetchFrom(leaf, key, sink);
+  return FetchFrom<kNotes>(leaf, key, sink);
 }
 
 template <class Space, Comparator Compare>
-template <class S>
+template <bool kNotes, class S>
 HAKO_INLINE Status PageTree<Space, Compare>::Fetch(Writers& writers, std::string_view key, S&& sink) {
-  const Outcome outcome = TryFetch(key, sink);
+  const Outcome outcome = TryFetch<kNotes>(key, sink);
   if (outcome == Outcome::kFound) [[likely]]
     return absl::OkStatus();
   if (outcome == Outcome::kAbsent) return AbsentError();
@@ -96,6 +105,7 @@ Status PageTree<Space, Compare>::FetchLocked(std::string_view key, SinkRef sink)
     if (!DescendTo(0, key, &leaf) || !Lock(leaf.line->version).LockIf(leaf.version)) continue;
     const sync::LockHolder holder(Lock(leaf.line->version));
     const auto place = View(memory_, *leaf.line).FindByCall(key);
+    NoteFetched(leaf.line, place);
     if (!place.found) return AbsentError();
     const std::string_view value = ContentOf(place);
     if (place.sizes.is_long) {

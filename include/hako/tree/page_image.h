@@ -17,6 +17,7 @@
 #include "hako/format/page_format.h"
 #include "hako/format/tree_file_format.h"
 #include "hako/sync/atomic_bytes.h"
+#include "hako/tree/page_kind.h"
 
 namespace hako::tree {
 
@@ -64,7 +65,20 @@ class PageImage {
     return image;
   }
 
+  // The same of a page of another kind.
+  static StatusOr<PageImage> Parse(std::uint32_t id, std::span<const std::byte> bytes, const PageKind& kind, std::uint32_t id_end) {
+    PageImage image;
+    HAKO_ASSIGN_OR_RETURN(image.other_, kind.Parse(id, bytes, id_end));
+    image.kind_ = &kind;
+    image.shape_ = image.other_.shape;
+    return image;
+  }
+
   const format::PageShape& shape() const { return shape_; }
+  // The image of a page of another kind, and its children.
+  const PageKind::Image& other() const { return other_; }
+  unsigned num_children() const { return kind_ != nullptr ? other_.num_children : shape_.level() > 0 ? shape_.count : 0; }
+  std::uint32_t ChildId(unsigned i) const { return kind_ != nullptr ? kind_->ChildOf(other_, i).id : child(i); }
   std::uint32_t child(unsigned i) const { return At<std::uint32_t>(children_, i); }
   // The bounds of the page's keys; `edges` says which of them are absent.
   unsigned edges() const { return tail_.edges; }
@@ -98,6 +112,7 @@ class PageImage {
   // Writes the page to shape().size() bytes at `base`, which late readers of a previous page may be
   // reading, and its hints.
   void Store(char* base, std::int32_t* hints) const {
+    if (kind_ != nullptr) return kind_->Store(other_, base, hints);
     const unsigned count = shape_.count, slots = shape_.slots();
     std::array<std::int32_t, format::kPageSlotsMax> heads;
     heads.fill(format::kNoHead);
@@ -226,6 +241,8 @@ class PageImage {
   format::PageShape shape_;
   const char *heads_ = nullptr, *children_ = nullptr, *offsets_ = nullptr, *end_ = nullptr;
   format::PageTail tail_;
+  const PageKind* kind_ = nullptr;  // nullptr: a page of a B+ tree
+  PageKind::Image other_;
 };
 
 }  // namespace hako::tree

@@ -30,6 +30,15 @@ concept LoggingPageSpace = requires(S& s, typename S::WriterState& writer, std::
 template <class Space, class V>
 inline constexpr bool kMayLog = LoggingPageSpace<Space> && (!Space::kResident || kIsFunctionRef<V>);
 
+// The error of a call that has no other way to return one; a resident space without a log has none.
+template <class WriterState>
+Status ErrorOf(const WriterState& writer) {
+  if constexpr (requires { writer.error; })
+    return writer.error;
+  else
+    return absl::OkStatus();
+}
+
 template <class Space>
 HAKO_INLINE bool IsLogged(Space& space) {
   if constexpr (LoggingPageSpace<Space>)
@@ -69,6 +78,15 @@ template <class Space>
 HAKO_INLINE bool LogUpdate(Space& space, typename Space::WriterState& writer, format::LogOp op, std::string_view key,
                            std::string_view value = {}) {
   if constexpr (LoggingPageSpace<Space>) return !space.log().is_on() || AppendUpdate(space, writer, op, key, value);
+  return true;
+}
+// Logs the eviction of a record. False on error. The writer may have an open run for the update that it
+// is making.
+template <class Space>
+bool LogEviction(Space& space, typename Space::WriterState& writer, std::string_view key) {
+  if constexpr (LoggingPageSpace<Space>) {
+    if (space.log().is_on()) return space.log().Append(format::LogEntry{format::LogOp::kRemove, key, {}}, &writer.lsn).ok();
+  }
   return true;
 }
 // Appends a long value to the log before its leaf is locked, so that others need not wait for the

@@ -34,7 +34,7 @@ auto PageStore<FileT>::BeginMoving() -> StatusOr<Moving> {
 template <File FileT>
 StatusOr<std::uint64_t> PageStore<FileT>::MoveForward(Moving* moving, std::uint64_t max_bytes) {
   space_.PreferFront();
-  const AlignedBuffer buffer = MakeAlignedBuffer(kMovingPart, file_.size() > kMovingPart ? HugePages::kIfLong : HugePages::kLater);
+  const AlignedBuffer buffer = MakeAlignedBuffer(kMovingPart, HugePagesFor(file_.size(), kMovingPart));
   std::vector<Move> moves;
   moves.reserve(kMovingPart / format::kTreeUnit);
   std::uint64_t moved = 0, bytes = 0;

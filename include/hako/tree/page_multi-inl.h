@@ -70,6 +70,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     HAKO_RETURN_IF_ERROR(Log<ActionT>(decisions));
     RemoveRanges();
     Status applied = CatchNoMemory([&] { return Apply<ActionT>(decisions); });
+    EndReservation();
     if (!applied.ok()) RefuseUpdates(tree_.space_, applied);
     return applied;
   }
@@ -133,7 +134,9 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
       const std::optional<std::size_t>& old_size = decisions[key.index].old_size;
       num_growing += old_size && size <= *old_size ? 0u : 1u;
     }
-    if (num_sets != 0 && !tree_.space_.HasRoomFor(3 * num_leaves * tree_.page_size_ + bytes)) return NoMemory();
+    HAKO_RETURN_IF_ERROR(EvictForSets<ActionT>(decisions, num_sets));
+    const bool has_limit = tree_.has_byte_limit_;  // then Reserve makes room
+    if (num_sets != 0 && !has_limit && !tree_.space_.HasRoomFor(3 * num_leaves * tree_.page_size_ + bytes)) return NoMemory();
     if (num_growing != 0) ReserveForSplits(num_growing);
     this->ForEachInRanges([this](Line& leaf, unsigned, unsigned) { is_marked_ = is_marked_ && tree_.TryMarkDirty(leaf); });
     if (!is_marked_) return NoMemory();
@@ -144,7 +147,100 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     }
     for (Decision<ActionT>& decision : decisions.first(has_long ? decisions.size() : 0)) {
       if (decision.action.kind() != ActionT::Kind::kSet || decision.action.value().size() <= tree_.value_max_) continue;
-      HAKO_ASSIGN_OR_RETURN(decision.stored, tree_.StoreLong(decision.action.value(), deferred_));
+      StatusOr<format::OverflowValue> stored = tree_.StoreLong(decision.action.value(), deferred_);
+      while (!stored.ok() && has_limit && Evict()) stored = tree_.StoreLong(decision.action.value(), deferred_);
+      HAKO_RETURN_IF_ERROR(stored.status());
+      decision.stored = *stored;
+    }
+    return num_sets != 0 && has_limit ? Reserve<ActionT>(decisions) : absl::OkStatus();
+  }
+  // Evicts a few records of other keys; false if there are none that it can evict.
+  bool Evict() {
+    if constexpr (LimitedPageSpace<Space>) {
+      if (sorted_leaves_.empty()) {
+        sorted_leaves_.assign(leaves_.begin(), leaves_.end());
+        std::ranges::sort(sorted_leaves_);
+      }
+      const auto has = [this](const Line& line) { return std::ranges::binary_search(sorted_leaves_, &line); };
+      const auto keeps = [this](std::string_view key) { return this->HasKey(key); };
+      typename PageTree::OwnLeaves own{has, keeps};
+      const bool has_evicted = tree_.EvictForMemory(writer_, &own);
+      changed_ = changed_ || own.changed;
+      return has_evicted;
+    }
+    return false;
+  }
+  // Reserves as much memory as the pages of all sets may need in addition at any moment.
+  template <class ActionT>
+  Status Reserve(std::span<const Decision<ActionT>> decisions) {
+    std::uint64_t bytes = 0;
+    for (std::size_t n = 0; n < order_.size();) {
+      Line& leaf = *leaf_of_[order_[n].index];
+      const Editor page(tree_.space_, leaf);
+      std::uint64_t added = 0, keys = 0;
+      unsigned slots = page.shape().count;
+      for (; n < order_.size() && leaf_of_[order_[n].index] == &leaf; ++n) {
+        const Decision<ActionT>& decision = decisions[order_[n].index];
+        if (decision.action.kind() != ActionT::Kind::kSet) continue;
+        const std::string_view key = keys_[order_[n].index];
+        const bool is_long = decision.action.value().size() > tree_.value_max_;
+        const auto cell = [&](std::size_t suffix) {
+          return format::Cell::For(suffix, is_long ? sizeof(format::OverflowValue) : decision.action.value().size(), is_long);
+        };
+        const auto place = page.view().FindByCall(key);
+        if (place.found && cell(place.sizes.suffix).Size(View::kInlined) <= place.sizes.Size(View::kInlined)) continue;
+        added += cell(key.size()).Size(0);
+        keys += key.size();
+        slots += place.found ? 0 : 1;
+      }
+      if (added == 0 || (!page.shape().guarded() && added <= page.shape().room() && slots <= page.shape().slots())) continue;
+      // The new pages are three quarters full. Each has a line, and a slot above.
+      const std::uint64_t filled = (page.shape().size() + added + std::uint64_t{slots} * page.shape().slot_size()) * 4 / 3;
+      bytes += filled + (filled / tree_.page_size_ + 1) * kOfNewPage + keys;
+    }
+    if (bytes != 0) bytes += kPagesAside * tree_.page_size_;
+    while (!reservation_.Take(bytes, true)) {
+      if (!Evict()) return absl::ResourceExhaustedError("the batch leaves too few records that could be evicted to make room for it");
+    }
+    return absl::OkStatus();
+  }
+  // If the reservation was too small.
+  void EvictIfExceeded() {
+    if constexpr (LimitedPageSpace<Space>) {
+      if (reservation_.HasExceeded()) [[unlikely]] {
+        EndReservation();
+        (void)reservation_.Take(0, true);
+      }
+    }
+  }
+  // After the changes.
+  void EndReservation() {
+    if constexpr (LimitedPageSpace<Space>) {
+      if (!tree_.has_byte_limit_) return;
+      while (!reservation_.End() && Evict()) (void)reservation_.Take(0, true);
+    }
+  }
+  template <class ActionT>
+  Status EvictForSets(std::span<const Decision<ActionT>> decisions, std::uint64_t num_sets) {
+    if constexpr (LimitedPageSpace<Space>) {
+      if (!tree_.is_limited_ || num_sets == 0) return absl::OkStatus();
+      const Capacity& capacity = tree_.space_.limit()->capacity();
+      HAKO_RETURN_IF_ERROR(capacity.CheckBatch(num_sets));
+      std::uint64_t bytes = 0;
+      for (std::size_t i = 0; i < keys_.size(); ++i) {
+        if (decisions[i].action.kind() != ActionT::Kind::kSet) continue;
+        HAKO_RETURN_IF_ERROR(capacity.CheckValue(decisions[i].action.value().size()));
+        bytes += keys_[i].size() + decisions[i].action.value().size() + kOverhead;
+      }
+      HAKO_RETURN_IF_ERROR(capacity.CheckBatchBytes(bytes));
+      std::uint64_t inserted = 0;
+      for (const auto& key : order_) {
+        if (decisions[key.index].action.kind() != ActionT::Kind::kSet) continue;
+        const auto place = View(tree_.memory_, *leaf_of_[key.index]).FindByCall(keys_[key.index]);
+        tree_.NoteUse(leaf_of_[key.index], place);
+        inserted += place.found ? 0u : 1u;
+      }
+      if (inserted != 0) tree_.EvictForInsertion(writer_, inserted);
     }
     return absl::OkStatus();
   }
@@ -191,7 +287,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
     this->ForEachInRanges([this](Line& leaf, unsigned begin, unsigned end) {
       Change(leaf);
       for (unsigned i = end; i > begin; --i) tree_.RemoveSlot(leaf, i - 1, deferred_);
-      tree_.AddToCount(writer_, -static_cast<std::int64_t>(end - begin));
+      tree_.count_.Add(writer_, -static_cast<std::int64_t>(end - begin));
       has_removed_ = true;
     });
   }
@@ -217,10 +313,11 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
       if (action.kind() == ActionT::Kind::kSet) {
         HAKO_RETURN_IF_ERROR(Set(leaf, keys_[i], action.value(), decisions[i].stored, place));
         decisions[i].stored = {};
+        EvictIfExceeded();
       } else if (place.found) {
         Change(*leaves_[leaf]);
         tree_.RemoveSlot(*leaves_[leaf], place.index, deferred_);
-        tree_.AddToCount(writer_, -1);
+        tree_.count_.Add(writer_, -1);
         if (tree_.IsSparse(*leaves_[leaf])) sparse_.push_back(i);
       }
     }
@@ -262,7 +359,7 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
       }
       halves_.clear();
     }
-    if (status.ok() && !place.found) tree_.AddToCount(writer_, 1);
+    if (status.ok() && !place.found) tree_.count_.Add(writer_, 1);
     return status;
   }
   bool IsBelow(Line& a, Line& b) const {
@@ -322,16 +419,20 @@ class PageTree<Space, Compare>::MultiGuard : private LockedLeaves {
   }
 
   static constexpr std::size_t kSplitsMax = 10;  // for one record
+  // Bytes, beside key and value, of a record in a batch; of a new page; and pages that are built beside those that they replace.
+  static constexpr std::uint64_t kOverhead = 16, kOfNewPage = 160, kPagesAside = 4;
 
   const MultiExtras extras_;
   Halves halves_;  // locked: the other parts of a leaf that is split
   // In leaves_, the parts of the current leaf that come behind the one in use; the next one is the last.
   absl::InlinedVector<std::size_t, Leaves::kUsualKeys> ahead_;
   absl::InlinedVector<std::size_t, Leaves::kUsualKeys> sparse_;
+  absl::InlinedVector<const Line*, Leaves::kUsualKeys> sorted_leaves_;  // leaves_ by address, for Evict
   // By index of the first of equal keys; valid until the call returns.
   std::map<std::size_t, LongLook> long_values_;
   // Finished when all is unlocked; it may store one of long_values_.
   Deferred deferred_{tree_.space_};
+  typename PageTree::Reservation reservation_{tree_.space_};
   bool changed_ = false, has_removed_ = false, is_marked_ = true;
 };
 

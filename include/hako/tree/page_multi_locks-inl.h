@@ -96,6 +96,12 @@ class PageTree<Space, Compare>::LockedLeaves {
   Lines leaf_of_;  // by key
   Lines leaves_;   // locked, ascending
 
+  bool HasKey(std::string_view key) const {
+    const std::uint64_t head = HeadOf(key);
+    const auto is_below = [&](const Key& a) { return a.head != head ? a.head < head : Compare::Compare(keys_[a.index], key) < 0; };
+    const auto found = std::partition_point(order_.begin(), order_.end(), is_below);
+    return found != order_.end() && found->head == head && Compare::Compare(keys_[found->index], key) == 0;
+  }
   bool IsSame(const Key& a, const Key& b) const { return a.head == b.head && Compare::Compare(keys_[a.index], keys_[b.index]) == 0; }
 
  private:
@@ -186,7 +192,7 @@ class PageTree<Space, Compare>::LockedLeaves {
   Line* Lock(std::string_view key) {
     if (leaves_.empty()) {
       Line* const leaf = tree_.LockLeafByCall(writer_, key);
-      if (leaf == nullptr) status_ = tree_.ErrorOf(writer_);
+      if (leaf == nullptr) status_ = ErrorOf(writer_);
       return leaf;
     }
     for (sync::Backoff backoff;; backoff.Pause()) {

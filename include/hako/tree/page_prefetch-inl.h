@@ -28,7 +28,7 @@ Status PageTree<Space, Compare>::FetchMulti(Writers& writers, std::span<const st
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t k = from + i;
       auto put = [&sink, k ](std::size_t size) __attribute__((always_inline)) { return sink(k, size); };
-      Outcome outcome = leaves[i].line != nullptr ? FetchFrom(leaves[i], keys[k], put) : Outcome::kRaced;
+      Outcome outcome = leaves[i].line != nullptr ? FetchFrom<true>(leaves[i], keys[k], put) : Outcome::kRaced;
       if (outcome == Outcome::kRaced) [[unlikely]] {
         const Status status = FetchSlowly(writers, keys[k], put);
         if (!status.ok() && !absl::IsNotFound(status)) return status;

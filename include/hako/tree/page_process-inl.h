@@ -22,6 +22,7 @@ HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::s
   char* const bytes = const_cast<char*>(place.cell) + place.sizes.header + place.sizes.Rest(View::kInlined);
   const typename View::Slot slot{place.index, place.found};
   std::optional<std::string_view> value;
+  if constexpr (kMayNote<std::remove_cvref_t<V>>) NoteUse(guard.line, slot);
   if (place.found && place.sizes.is_long) [[unlikely]]
     return ProcessLong<ActionT>(guard, writer, key, VisitorRef<ActionT, std::remove_reference_t<V>>(visit));
   if constexpr (kReadsValue<ActionT, V>) {
@@ -47,11 +48,15 @@ HAKO_INLINE Status PageTree<Space, Compare>::Process(WriterState& writer, std::s
       }
       if (action.value().size() > value_max_) [[unlikely]]
         return SetLong(guard, writer, key, action.value(), slot);
+      if constexpr (kMayNote<std::remove_cvref_t<V>>) {
+        if (is_limited_) [[unlikely]]
+          return SetEvicting(guard, writer, key, action.value(), slot);
+      }
       SplitResult leaf{guard.line, nullptr};
       WriterState* const logging = kLogs ? &writer : nullptr;
       const Status status =
           kInlines ? Store(&leaf, key, action.value(), slot, logging) : StoreByCall(&leaf, key, action.value(), slot, logging);
-      if (status.ok() && !slot.found) AddToCount(writer, 1);
+      if (status.ok() && !slot.found) count_.Add(writer, 1);
       return status;
     }
     if (action.kind() == ActionT::Kind::kRemove && slot.found) {
@@ -70,6 +75,7 @@ template <class Space, Comparator Compare>
 template <class ActionT>
 Status PageTree<Space, Compare>::SetAhead(WriterState& writer, std::string_view key, const ActionT& set) {
   if (set.value().size() > kValueSizeMax) return TooLargeError("a value", set.value().size(), kValueSizeMax);
+  HAKO_RETURN_IF_ERROR(CheckValue(set.value().size()));
   const LoggedAhead<Space> logged_ahead(space_, writer, key, set.value());
   return Process<ActionT>(writer, key, VisitorRef<ActionT, const ActionT>(set));
 }
@@ -123,12 +129,14 @@ Status PageTree<Space, Compare>::ProcessLong(LeafGuard& guard, WriterState& writ
 template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::SetLong(LeafGuard& guard, WriterState& writer, std::string_view key, std::string_view value,
                                          typename View::Slot slot) {
+  HAKO_RETURN_IF_ERROR(CheckValue(value.size()));
+  if (is_limited_ && !slot.found) EvictForInsertion(writer, 1);
   Deferred deferred(space_);
   const Status status = CatchNoMemory([&]() -> Status {
     SplitResult leaf{guard.line, nullptr};
     return StoreAny(&leaf, key, value, slot, deferred, writer);
   });
-  if (status.ok() && !slot.found) AddToCount(writer, 1);
+  if (status.ok() && !slot.found) count_.Add(writer, 1);
   guard.Unlock();  // then `deferred` fills the value, before this thread pauses
   return status;
 }
@@ -136,7 +144,7 @@ Status PageTree<Space, Compare>::SetLong(LeafGuard& guard, WriterState& writer, 
 template <class Space, Comparator Compare>
 HAKO_INLINE void PageTree<Space, Compare>::RemoveShort(LeafGuard& guard, WriterState& writer, std::string_view key, unsigned i) {
   Editor(space_, *guard.line).Erase(i);
-  AddToCount(writer, -1);
+  count_.Add(writer, -1);
   MergeIfSparse(guard, writer, key);
 }
 
@@ -146,7 +154,7 @@ Status PageTree<Space, Compare>::RemoveLong(LeafGuard& guard, WriterState& write
     return ErrorOf(writer);
   Deferred deferred(space_);
   RemoveSlot(*guard.line, i, deferred);
-  AddToCount(writer, -1);
+  count_.Add(writer, -1);
   HAKO_TRY { MergeIfSparse(guard, writer, key); }
   HAKO_CATCH_NO_MEMORY()  // the leaf stays sparse
   guard.Unlock();
@@ -181,10 +189,19 @@ template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::StoreAny(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Slot slot,
                                           Deferred& deferred, WriterState& writer) {
   if (value.size() > kValueSizeMax) return TooLargeError("a value", value.size(), kValueSizeMax);
-  if (value.size() <= value_max_) return StoreSlowly(leaf, key, value, {}, slot, &deferred, &writer);
-  HAKO_ASSIGN_OR_RETURN(const format::OverflowValue stored, StoreLong(value, deferred));
-  const Status status = CatchNoMemory([&] { return StoreSlowly(leaf, key, value, stored, slot, &deferred, &writer); });
-  if (!status.ok()) space_.FreeLong(stored, deferred);
+  format::OverflowValue stored{};
+  if (value.size() > value_max_) {
+    HAKO_RETURN_IF_ERROR(StoreEvicting(writer, leaf->wanted, key, slot, [&](typename View::Slot at) -> Status {
+      slot = at;
+      HAKO_ASSIGN_OR_RETURN(stored, StoreLong(value, deferred));
+      return absl::OkStatus();
+    }));
+  }
+  const Status status = CatchNoMemory([&] {
+    return StoreEvicting(writer, leaf->wanted, key, slot,
+                         [&](typename View::Slot at) { return StoreSlowly(leaf, key, value, stored, at, &deferred, &writer); });
+  });
+  if (!status.ok() && stored.place != 0) space_.FreeLong(stored, deferred);
   return status;
 }
 

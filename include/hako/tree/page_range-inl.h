@@ -56,7 +56,7 @@ StatusOr<std::uint64_t> PageTree<Space, Compare>::RemoveRange(WriterState& write
     }
     for (unsigned i = end; i > begin; --i, ++removed) {
       RemoveSlot(*guard.line, i - 1, deferred);
-      AddToCount(writer, -1);
+      count_.Add(writer, -1);
     }
     if (guard.changed) MergeIfSparse(guard, writer, from);
     if (last) return removed;

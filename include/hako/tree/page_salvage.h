@@ -1,10 +1,6 @@
 // Reads the undamaged records of a damaged tree file, for a salvage.
 //
-// The page map names all pages and long values of the last checkpoint, with their checks. So the
-// leaves are found by the map, not by the inner pages, and each image that passes its check is of
-// the checkpoint, not an older one. A damaged node of the map costs the images below it: an image
-// has no check inside it, and the file may have older images of the same page, so a scan of the
-// file could not tell right values from stale ones.
+// Pages and long values are found by the page map (tree/image_salvage.h), leaves not by the inner pages.
 //
 // Records are shown in key order: leaves are sorted by their low fences. The keys between the
 // fences of two leaves that are not neighbours are a lost range.
@@ -17,7 +13,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -29,7 +24,6 @@
 #include <vector>
 
 #include "hako/base/aligned_buffer.h"
-#include "hako/base/hash.h"
 #include "hako/base/page_codec.h"
 #include "hako/base/status.h"
 #include "hako/file/file.h"
@@ -38,6 +32,7 @@
 #include "hako/format/tree_file_format.h"
 #include "hako/storage/damaged_file.h"
 #include "hako/storage/salvage_report.h"
+#include "hako/tree/image_salvage.h"
 #include "hako/tree/page_encoding.h"
 #include "hako/tree/page_image.h"
 
@@ -46,18 +41,19 @@ namespace hako::tree {
 template <File FileT, PageCodec Codec>
 class PageSalvage {
   using Kind = SalvageReport::Kind;
+  using Images = ImageSalvage<FileT>;
   using Entry = format::PageEntry;
 
  public:
   // `super` is checked. The file and the order must outlive the object.
   PageSalvage(const storage::DamagedFile<FileT>& file, const format::TreeSuperBlock& super, const format::PageOrder& order)
-      : file_(file), report_(file.report()), super_(super), order_(order) {}
+      : images_(file, super), report_(file.report()), order_(order) {}
 
   // Calls take(key, value) for each record, in key order. Returns the first error of `take`.
   template <class Take>
   Status Run(Take&& take) {
-    if (super_.root == 0) return absl::OkStatus();  // no checkpoint yet
-    for (unsigned root = 0; root < format::kMapRoots; ++root) FindBelow(format::kMapLevels - 1, root, super_.map[root]);
+    if (images_.super().root == 0) return absl::OkStatus();  // no checkpoint yet
+    images_.ForEachImage([this](std::uint32_t id, const Entry& entry) { Sort({.id = id, .entry = entry}); });
     SeparateLongValues();
     const auto has_lower_fence = [this](const Leaf& a, const Leaf& b) {
       if (!a.low || !b.low) return b.low && !a.low;
@@ -75,6 +71,8 @@ class PageSalvage {
   }
 
  private:
+  static std::uint64_t OffsetOf(const Entry& entry) { return Images::OffsetOf(entry); }
+  static std::uint64_t SizeOf(const Entry& entry) { return Images::SizeOf(entry); }
   struct Image {
     std::uint32_t id = 0;
     bool is_sound = false;  // an inner page, or a long value that a leaf names
@@ -85,44 +83,15 @@ class PageSalvage {
     std::optional<std::string> low;  // its low fence, if it has one
   };
 
-  static std::uint64_t OffsetOf(const Entry& entry) { return entry.place() * format::kTreeUnit; }
-  static std::uint64_t SizeOf(const Entry& entry) { return entry.units() * format::kTreeUnit; }
-  bool IsInside(const Entry& entry) const {
-    return entry.place() >= format::kTreeFirstUnit && entry.place() <= super_.end && entry.units() <= super_.end - entry.place();
-  }
-  std::uint64_t SeedOf(std::uint64_t number) const { return MixBits(super_.secret ^ number); }
-  // Whether the bytes that the entry names, without those from `size` on, pass its check.
-  bool Read(const Entry& entry, std::uint64_t seed, std::span<std::byte> out) const {
-    return IsInside(entry) && file_.ReadAt(OffsetOf(entry), out).ok() && Hash64(out.data(), out.size(), seed) == entry.check;
-  }
-
-  // Finds the images that a node of the map names, and those of the nodes below it.
-  void FindBelow(unsigned level, std::uint64_t number, const Entry& named) {
-    if (named.IsNone()) return;
-    std::array<Entry, format::kMapFanout> node;
-    if (SizeOf(named) != sizeof(node) || !Read(named, SeedOf((level + 1ull) << 32 | number), std::as_writable_bytes(std::span(node)))) {
-      report_.Add(Kind::kPageMap, OffsetOf(named), sizeof(node));
-      return;
-    }
-    for (std::uint64_t i = 0; i < format::kMapFanout; ++i) {
-      const std::uint64_t below = number * format::kMapFanout + i;
-      if (level > 0) {
-        FindBelow(level - 1, below, node[i]);
-      } else if (!node[i].IsNone() && below < super_.id_end) {
-        Sort({.id = static_cast<std::uint32_t>(below), .entry = node[i]});
-      }
-    }
-  }
-
   // The page of an image, in memory of this object until the next call; nullopt if it is damaged,
   // or the image is a long value.
   std::optional<PageImage> ReadPage(const Image& image) {
     if (SizeOf(image.entry) > format::kPageImageMax) return std::nullopt;
     const std::span<std::byte> bytes(image_.get(), SizeOf(image.entry)), room(page_.get(), format::kPageImageMax + 8);
-    if (!Read(image.entry, SeedOf(image.id), bytes)) return std::nullopt;
+    if (!images_.ReadImage(image.id, image.entry, bytes)) return std::nullopt;
     const auto unpacked = Unpack<Codec>(image.id, bytes, room);
     if (!unpacked.ok()) return std::nullopt;
-    auto page = PageImage::Parse(image.id, *unpacked, order_, super_.id_end);
+    auto page = PageImage::Parse(image.id, *unpacked, order_, images_.super().id_end);
     return page.ok() ? std::optional(*std::move(page)) : std::nullopt;
   }
 
@@ -190,9 +159,9 @@ class PageSalvage {
     const Entry& entry = found->entry;
     // Before any memory is taken: a file that was cut has no room for it.
     const bool has_size = name.size <= kValueSizeMax && format::TreeUnitsFor(name.size) == entry.units();
-    if (has_size && IsInside(entry) && OffsetOf(entry) + name.size <= file_.end()) {
+    if (has_size && images_.IsInside(entry) && OffsetOf(entry) + name.size <= images_.file().end()) {
       long_.resize(name.size);
-      if (Read(entry, SeedOf(found->id), std::as_writable_bytes(std::span(long_)))) return true;
+      if (images_.ReadImage(found->id, entry, std::as_writable_bytes(std::span(long_)))) return true;
     }
     report_.Add(Kind::kLongValue, OffsetOf(entry), SizeOf(entry), key);
     return false;
@@ -204,16 +173,15 @@ class PageSalvage {
     for (const Image& image : others_) {
       if (image.is_sound) continue;
       format::PageImageHeader header{};
-      const bool is_read = file_.ReadAt(OffsetOf(image.entry), std::as_writable_bytes(std::span(&header, 1))).ok();
+      const bool is_read = images_.file().ReadAt(OffsetOf(image.entry), std::as_writable_bytes(std::span(&header, 1))).ok();
       const bool is_page = SizeOf(image.entry) <= format::kPageImageMax && is_read && header.id == image.id;
       report_.Add(is_page ? Kind::kPage : Kind::kLongValue, OffsetOf(image.entry), SizeOf(image.entry));
     }
   }
   void AddLostRange(const std::string& from, const std::optional<std::string>& to) { report_.AddRange(from, to); }
 
-  const storage::DamagedFile<FileT>& file_;
+  const Images images_;
   SalvageReport& report_;
-  const format::TreeSuperBlock super_;
   const format::PageOrder& order_;
   std::vector<Leaf> leaves_;          // by id, then by their low fences
   std::vector<Image> others_;         // by id

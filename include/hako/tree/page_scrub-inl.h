@@ -36,13 +36,13 @@ void PageScrub<FileT>::CheckSuperBlock(ScrubProgress* progress) {
   format::TreeSuperBlock block{};
   const Status read = Read(offset, std::as_writable_bytes(std::span(&block, 1)), progress);
   if (!read.ok()) return progress->Add(Kind::kUnreadable, offset, sizeof(block), read);
-  if (block.magic == store_.kKind.magic && block.check == format::CheckOf(block) && block.sequence == store_.super().sequence) return;
+  if (block.magic == store_.kind().magic && block.check == format::CheckOf(block) && block.sequence == store_.super().sequence) return;
   progress->Add(Kind::kSuperBlock, offset, sizeof(block), DataLossError("the superblock is damaged", offset));
 }
 
 template <File FileT>
 Status PageScrub<FileT>::Check(ScrubProgress* progress) {
-  buffer_ = MakeAlignedBuffer(kRunMax, store_.file().Size() > kRunMax ? HugePages::kIfLong : HugePages::kLater);
+  buffer_ = MakeAlignedBuffer(kRunMax, HugePagesFor(store_.file().Size(), kRunMax));
   std::ranges::sort(chosen_, {}, [](const Piece& piece) { return piece.entry.place(); });
   for (std::size_t begin = 0, end; begin < chosen_.size(); begin = end) {
     const Piece& first = chosen_[begin];

@@ -7,26 +7,28 @@ namespace hako::tree {
 
 template <File FileT>
 StatusOr<std::unique_ptr<PageStore<FileT>>> PageStore<FileT>::Open(FileT file, std::string_view comparator, std::string_view codec,
-                                                                   std::uint32_t page_size) {
-  HAKO_ASSIGN_OR_RETURN(const bool blank, storage::IsBlankFile(file, kKind));
+                                                                   std::uint32_t page_size, const storage::FileKind& kind,
+                                                                   std::uint64_t clock) {
+  HAKO_ASSIGN_OR_RETURN(const bool blank, storage::IsBlankFile(file, kind));
   Super super{};
   if (blank) {
-    HAKO_ASSIGN_OR_RETURN(super, Create(file, comparator, codec, page_size));
+    HAKO_ASSIGN_OR_RETURN(super, Create(file, comparator, codec, page_size, kind, clock));
   } else {
-    HAKO_ASSIGN_OR_RETURN(super, storage::ReadNewerSlot<Super>(file, kKind, format::kTreeFirstUnit * format::kTreeUnit));
+    HAKO_ASSIGN_OR_RETURN(super, storage::ReadNewerSlot<Super>(file, kind, format::kTreeFirstUnit * format::kTreeUnit));
     HAKO_RETURN_IF_ERROR(Validate(super, file.Size(), comparator, codec));
   }
   HAKO_ASSIGN_OR_RETURN(PageMap map, PageMap::Create(super.map, super.id_end));
-  return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map)));
+  return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map), kind));
 }
 
 // Writes the first superblock of an empty file.
 template <File FileT>
-auto PageStore<FileT>::Create(FileT& file, std::string_view comparator, std::string_view codec, std::uint32_t page_size)
-    -> StatusOr<Super> {
+auto PageStore<FileT>::Create(FileT& file, std::string_view comparator, std::string_view codec, std::uint32_t page_size,
+                              const storage::FileKind& kind, std::uint64_t clock) -> StatusOr<Super> {
   Super super{};
-  super.magic = kKind.magic;
-  super.version = kKind.newest;
+  super.magic = kind.magic;
+  super.version = VersionOf(kind, clock);
+  super.clock = clock;
   super.page_size = page_size;
   comparator.copy(super.comparator.data(), super.comparator.size());
   codec.copy(super.codec.data(), super.codec.size());
@@ -62,7 +64,8 @@ template <File FileT>
 Status PageStore<FileT>::Validate(const Super& super, std::uint64_t size, std::string_view comparator, std::string_view codec) {
   const auto bad = [](const char* what, std::size_t field) { return DataLossError(absl::StrCat("bad superblock: ", what).c_str(), field); };
   HAKO_RETURN_IF_ERROR(CheckNames(super, comparator, codec));
-  if (super.page_size < 128 || super.page_size > 8192) return bad("page size", offsetof(Super, page_size));
+  const bool is_tree = super.magic == kKind.magic;
+  if (is_tree && (super.page_size < 128 || super.page_size > 8192)) return bad("page size", offsetof(Super, page_size));
   if (super.end < format::kTreeFirstUnit) return bad("end", offsetof(Super, end));
   if (super.end > size / format::kTreeUnit) return DataLossError("the file is truncated: its pages extend beyond its end", size);
   if (super.id_end > format::kTreeIdsMax) return bad("number of ids", offsetof(Super, id_end));
@@ -119,7 +122,8 @@ Status PageStore<FileT>::SetLog(const log::DatabaseId& id, log::Position positio
 // superblock that is the newer one now
 template <File FileT>
 Status PageStore<FileT>::StoreSuper(Super super) {
-  super.version = kKind.newest;
+  if (super.clock != 0) super.clock = std::max<std::uint64_t>(super.clock, clock_.load(std::memory_order_relaxed));
+  super.version = VersionOf(kind_, super.clock);
   super.sequence = super.sequence + 1;
   super.check = format::CheckOf(super);
   HAKO_RETURN_IF_ERROR(file_.WriteAt(super.sequence % 2 * storage::kSlotDistance, std::as_bytes(std::span(&super, 1))));

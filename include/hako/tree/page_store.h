@@ -41,6 +41,7 @@
 #include "hako/format/tree_file_format.h"
 #include "hako/log/update_log.h"
 #include "hako/storage/superblock_slots.h"
+#include "hako/sync/raise_to.h"
 #include "hako/tree/file_space.h"
 #include "hako/tree/free_space_map.h"
 #include "hako/tree/image_writer.h"
@@ -58,14 +59,16 @@ class PageStore {
   using Pages = SharedPageMap<FileT>;
   static constexpr storage::FileKind kKind{"tree", format::kTreeFileMagic, 1, format::kTreeFileVersion};
 
-  static StatusOr<std::unique_ptr<PageStore>> Open(FileT file, std::string_view comparator, std::string_view codec,
-                                                   std::uint32_t page_size);
+  // `kind`: of the file; only a tree's has the page sizes of a tree. `clock`: of a new file; see
+  // format::TreeSuperBlock.
+  static StatusOr<std::unique_ptr<PageStore>> Open(FileT file, std::string_view comparator, std::string_view codec, std::uint32_t page_size,
+                                                   const storage::FileKind& kind = kKind, std::uint64_t clock = 0);
   // InvalidArgument if the file has another comparator or codec.
   static Status CheckNames(const Super& super, std::string_view comparator, std::string_view codec);
   // Reads the file as of a checkpoint that is pinned there.
   static StatusOr<std::unique_ptr<PageStore>> OpenAt(FileT file, const Super& super) {
     HAKO_ASSIGN_OR_RETURN(PageMap map, PageMap::Create(super.map, super.id_end));
-    return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map)));
+    return std::unique_ptr<PageStore>(new PageStore(std::move(file), super, std::move(map), kKind));
   }
   PageStore(const PageStore&) = delete;
   PageStore& operator=(const PageStore&) = delete;
@@ -73,6 +76,7 @@ class PageStore {
   // The superblock of the last checkpoint; its root is 0 if there was none yet.
   const Super& super() const { return super_; }
   FileT& file() { return file_.device(); }
+  const storage::FileKind& kind() const { return kind_; }
   // Images and long values are read here.
   Pages& pages() { return pages_; }
   const Pages& pages() const { return pages_; }
@@ -85,6 +89,8 @@ class PageStore {
   std::uint64_t num_commits() const { return num_commits_.load(std::memory_order_relaxed); }
   std::uint64_t synced_at() const { return synced_at_.load(std::memory_order_relaxed); }
 
+  // Gives the next superblock this clock, if the file has one. From any thread.
+  void NoteClock(std::uint64_t latest) { sync::RaiseTo(clock_, latest); }
   // Makes durable which log the file needs, without a checkpoint; zeros = none.
   Status SetLog(const log::DatabaseId& id, log::Position position);
   // The position that the last checkpoint names.
@@ -179,8 +185,8 @@ class PageStore {
   Status Copy(const Pinned& pinned, OtherFile& out) const;
 
  private:
-  PageStore(FileT file, const Super& super, PageMap map)
-      : file_(std::move(file)), super_(super), pages_(file_, std::move(map), super.secret) {
+  PageStore(FileT file, const Super& super, PageMap map, const storage::FileKind& kind)
+      : kind_(kind), file_(std::move(file)), super_(super), pages_(file_, std::move(map), super.secret) {
     NoteSuper();
   }
 
@@ -194,7 +200,11 @@ class PageStore {
   Status MoveImages(std::span<const Move> moves, std::byte* buffer);
   Status CopyImages(std::span<const Move> moves, std::byte* buffer);
 
-  static StatusOr<Super> Create(FileT& file, std::string_view comparator, std::string_view codec, std::uint32_t page_size);
+  static StatusOr<Super> Create(FileT& file, std::string_view comparator, std::string_view codec, std::uint32_t page_size,
+                                const storage::FileKind& kind, std::uint64_t clock);
+  static std::uint32_t VersionOf(const storage::FileKind& kind, std::uint64_t clock) {
+    return kind.magic == kKind.magic && clock == 0 ? format::kTreeFilePlainVersion : kind.newest;
+  }
   static Status Validate(const Super& super, std::uint64_t size, std::string_view comparator, std::string_view codec);
   Status StoreSuper(Super super);
   template <class F>
@@ -220,12 +230,14 @@ class PageStore {
     synced_at_.store(super_.synced_at, std::memory_order_relaxed);
   }
 
+  const storage::FileKind kind_;
   TreeFile<FileT> file_;
   Super super_;
   Pages pages_;
   FileSpace<FileT> space_{file_};
   ImageWriter<FileT> writer_{file_, space_};
   bool space_is_known_ = false;
+  std::atomic<std::uint64_t> clock_{0};
   bool super_is_durable_ = false;
   bool is_written_ = false;
   std::atomic<std::uint64_t> free_bytes_{0}, num_commits_{0}, synced_at_{0};

@@ -6,16 +6,6 @@
 namespace hako::tree {
 
 template <class Space, Comparator Compare>
-HAKO_INLINE void PageTree<Space, Compare>::AddToCount(WriterState& writer, std::int64_t delta) {
-  const std::int64_t pending = writer.pending_count.load(std::memory_order_relaxed) + delta;
-  writer.pending_count.store(pending, std::memory_order_relaxed);
-  if (pending > kCountBatch || pending < -kCountBatch) [[unlikely]] {
-    writer.pending_count.store(0, std::memory_order_relaxed);
-    count_.fetch_add(pending, std::memory_order_release);
-  }
-}
-
-template <class Space, Comparator Compare>
 Status PageTree<Space, Compare>::Create() {
   const std::uint32_t id = space_.NewPage();
   if (id == 0) return NoMemory();
@@ -38,9 +28,11 @@ Status PageTree<Space, Compare>::RemoveAll(Deferred& deferred) {
   if constexpr (!Space::kResident) space_.ReserveDirty(num_evicted);
   PageSnapshot<Compare> before(memory_, root());
   Builder builder(0, {{}, {}, format::PageTail::kNoLow | format::PageTail::kNoHigh});
+  Reservation reservation(space_);  // at a limit there may be no memory until the records are removed
+  (void)reservation.Take(0, true);
   if (!builder.Build(space_, root(), format::kSlotGroup, 256)) return NoMemory();
   holder.changed = true;
-  count_.store(0, std::memory_order_release);
+  count_.SetTotal(0);
   const Status freed = CatchNoMemory([&] { return FreeBelow(before.view(), deferred); });
   space_.Free(before.unit(), before.units());
   if (!freed.ok()) RefuseUpdates(space_, freed);

@@ -54,12 +54,14 @@
 #include "hako/format/page_format.h"
 #include "hako/format/record_format.h"
 #include "hako/sync/mutex.h"
+#include "hako/sync/record_count.h"
 #include "hako/sync/version_lock.h"
 #include "hako/sync/write_gate.h"
 #include "hako/sync/writer_states.h"
 #include "hako/tree/leaf_copy.h"
 #include "hako/tree/page_builder.h"
 #include "hako/tree/page_editor.h"
+#include "hako/tree/page_limit.h"
 #include "hako/tree/page_logging.h"
 #include "hako/tree/page_space.h"
 #include "hako/tree/page_view.h"
@@ -91,7 +93,12 @@ class PageTree {
         value_max_(page_size / 4),
         id_mask_(space.id_mask()),
         lines_(space.lines()),
-        memory_(space.memory()) {}
+        memory_(space.memory()) {
+    if constexpr (LimitedPageSpace<Space>) {
+      is_limited_ = space.limit() != nullptr;
+      has_byte_limit_ = is_limited_ && space.limit()->capacity().bytes != 0;
+    }
+  }
   PageTree(const PageTree&) = delete;
   PageTree& operator=(const PageTree&) = delete;
 
@@ -100,7 +107,7 @@ class PageTree {
   void Attach(std::uint32_t root, std::uint64_t num_records, std::uint64_t applied_index = 0) {
     root_ = &LineOf(root);
     applied_index_.store(applied_index, std::memory_order_release);
-    count_.store(static_cast<std::int64_t>(num_records), std::memory_order_release);
+    count_.SetTotal(num_records);
   }
   std::uint32_t root_id() const { return IdOf(root()); }
   // After this the root stays locked, so every Fetch asks for a writer state. REQUIRES: no other
@@ -109,7 +116,8 @@ class PageTree {
 
   // Takes no lock, except for a long value in a resident space or where writers keep interfering;
   // only then does it get the calling thread's state from `writers`.
-  template <class S>
+  // `kNotes`: if the space has a limit, notes the use of the record; false only where it has none.
+  template <bool kNotes = true, class S>
   HAKO_INLINE Status Fetch(Writers& writers, std::string_view key, S&& sink);
   // `visit` is an UpdateVisitor, a BlindVisitor or a ReadVisitor (dbm/dbm.h), distinguished by the
   // arguments it accepts.
@@ -139,6 +147,9 @@ class PageTree {
   StatusOr<std::uint64_t> CountRange(const Range& range) const;
   // Removes the records in the range, leaf by leaf, and returns their number.
   StatusOr<std::uint64_t> RemoveRange(WriterState& writer, const Range& range);
+
+  // After an update of this thread, where the space has a limit; nothing is locked.
+  void JoinSparse(WriterState& writer);
 
   // Keys that divide the tree into about `parts` parts of similar size; fewer if the tree is small.
   std::vector<std::string> Parts(unsigned parts) const;
@@ -171,9 +182,7 @@ class PageTree {
 
   template <class ForEachWriter>
   std::uint64_t Count(ForEachWriter&& for_each_writer) const {
-    std::int64_t count = count_.load(std::memory_order_acquire);
-    for_each_writer([&](const sync::WriterState& writer) { count += writer.pending_count.load(std::memory_order_relaxed); });
-    return count < 0 ? 0 : static_cast<std::uint64_t>(count);
+    return count_.Get(for_each_writer);
   }
 
  private:
@@ -185,8 +194,7 @@ class PageTree {
   class LockedLeaves;
   class MultiGuard;
   enum class Outcome { kFound, kAbsent, kRaced };
-  static constexpr int kOptimisticTries = 64;      // after these a reader takes the lock
-  static constexpr std::int64_t kCountBatch = 64;  // a thread adds its count to count_ beyond this
+  static constexpr int kOptimisticTries = 64;  // after these a reader takes the lock
   static constexpr std::size_t kPrefetchGroup = 32;
   // A short scan misses at most this many leaves: they stay cached as those of a Get do, and no
   // other thread is woken for them.
@@ -237,12 +245,6 @@ class PageTree {
       }
     }
   }
-  static Status ErrorOf(const WriterState& writer) {
-    if constexpr (requires { writer.error; })
-      return writer.error;
-    else
-      return absl::OkStatus();
-  }
   HAKO_INLINE bool Descend(std::string_view key, Reached* reached) const;
   bool DescendTo(unsigned level, std::string_view key, Reached* reached) const;
   static bool IsLastOf(const Range& range, const View& page);
@@ -265,12 +267,12 @@ class PageTree {
   Line* LockParent(const Line& child, std::string_view key) const;
   // Locks a page of the tree. REQUIRES: no writers
   Status LockPage(Line& line, int level = -1) const;
-  template <class S>
+  template <bool kNotes, class S>
   HAKO_INLINE Outcome TryFetch(std::string_view key, S& sink) const;
-  template <class S>
+  template <bool kNotes, class S>
   HAKO_INLINE Outcome FetchFrom(const Reached& leaf, std::string_view key, S& sink) const;
   [[gnu::noinline]] Outcome FetchByCall(const Reached& leaf, std::string_view key, SinkRef sink) const {
-    return FetchFrom(leaf, key, sink);
+    return FetchFrom<true>(leaf, key, sink);
   }
   [[gnu::noinline]] Status FetchSlowly(Writers& writers, std::string_view key, SinkRef sink);
   Status FetchLocked(std::string_view key, SinkRef sink);
@@ -326,6 +328,7 @@ class PageTree {
   Status StoreAny(SplitResult* leaf, std::string_view key, std::string_view value, typename View::Slot slot, Deferred&, WriterState&);
   StatusOr<format::OverflowValue> StoreLong(std::string_view value, Deferred& deferred);
   Status MakeRoom(SplitResult* page, std::string_view key, const Content& content, unsigned index, bool replaces);
+  bool CompactForStore(Editor& page, std::string_view key, unsigned cell, bool replaces) const;
   Status Rebuild(Line& line, Builder& builder, unsigned more_slots, unsigned spare);
   Status Split(SplitResult* page, std::string_view key, unsigned cell_size, unsigned index);
   Status GrowRoot(Line** page);
@@ -356,7 +359,59 @@ class PageTree {
     return absl::ResourceExhaustedError("out of memory for a page: the database has reached its limit, or that of the process (ulimit -v)");
   }
 
-  HAKO_INLINE void AddToCount(WriterState& writer, std::int64_t delta);
+  // ---- where the space has a limit (tree/leaf_eviction-inl.h) ----
+  static constexpr unsigned kEvictionLeaves = 8;  // leaves of which the hand visits a part in a step, ...
+  static constexpr unsigned kEvictionSlots = format::kSlotGroup, kEvictionParts = format::kPageSlotsMax / kEvictionSlots;  // ... that large
+  static constexpr unsigned kEvictedOf = 16;   // it evicts one record of this many
+  static constexpr unsigned kWaitsMost = 256;  // for other threads, when nothing can be evicted
+  static constexpr unsigned kPartsMost = 256;  // more than PageArena::NextPart has
+  static constexpr unsigned kReturnedOf = 8;   // a leaf returns the memory of its garbage if that is one unit of this many
+  struct EvictionPart;
+  // How many records the hand may still evict in a step: new ones, and kept ones.
+  struct EvictionQuota {
+    unsigned fresh, kept;
+  };
+  // Whether an operation whose visitor is a V may have to note the use of a record: where there is a limit,
+  // visitors come by reference.
+  template <class V>
+  static constexpr bool kMayNote = LimitedPageSpace<Space>&& kIsFunctionRef<V>;
+  HAKO_INLINE void NoteFetched(const Line* leaf, typename View::Slot slot) const;
+  HAKO_INLINE void NoteUse(const Line* leaf, typename View::Slot slot) const;
+  void DivideUses(const Line& left, unsigned at, unsigned count, const Line& right);
+  void AppendUses(const Line& to, unsigned before, const Line& from, unsigned count);
+  // Leaves that the thread has locked itself. It may evict from them, except the records that it is
+  // about to change.
+  struct OwnLeaves {
+    FunctionRef<bool(const Line&)> has;
+    FunctionRef<bool(std::string_view key)> keeps;
+    bool changed = false;
+  };
+  struct NoReservation {
+    explicit NoReservation(Space&) {}
+    static bool Take(std::uint64_t, bool) { return true; }
+  };
+  static auto ReservationOf() {
+    if constexpr (LimitedPageSpace<Space>)
+      return std::type_identity<typename Space::Reservation>();
+    else
+      return std::type_identity<NoReservation>();
+  }
+  using Reservation = typename decltype(ReservationOf())::type;
+  Status CheckValue(std::uint64_t size) const;
+  [[gnu::noinline]] void EvictForInsertion(WriterState& writer, std::uint64_t inserted);
+  bool EvictForMemory(WriterState& writer, OwnLeaves* own);
+  bool MovePagesTogether(WriterState& writer, bool must);
+  bool MoveForward(WriterState& writer, Line& line, std::uint32_t unit);
+  bool JoinSmall(WriterState& writer, Line& line, std::string_view key);
+  template <class F>
+  Status StoreEvicting(WriterState& writer, Line*& leaf, std::string_view key, typename View::Slot slot, F&& store);
+  [[gnu::noinline]] Status SetEvicting(LeafGuard& guard, WriterState& writer, std::string_view key, std::string_view value,
+                                       typename View::Slot slot);
+  unsigned EvictStep(WriterState& writer, std::uint64_t step, std::uint64_t ids, OwnLeaves* own, bool any);
+  unsigned EvictIn(WriterState& writer, Line& line, unsigned part, EvictionQuota* quota, OwnLeaves* own);
+  bool EvictSlot(WriterState& writer, Line& line, unsigned i, Deferred& deferred, std::uint64_t* bytes);
+  bool IsSmall(const Line& line) const;
+  static std::optional<std::string> KeyOfLeaf(const View& page);
 
   struct CheckedPage;  // tree/page_verify-inl.h
   template <class F>
@@ -377,15 +432,17 @@ class PageTree {
   const std::uint32_t id_mask_;
   Line* const lines_;
   char* const memory_;
+  bool is_limited_ = false, has_byte_limit_ = false;  // whether the space has a limit; never change
   Line* root_ = nullptr;
   // Records, without the pending counts of the writer states.
-  alignas(64) std::atomic<std::int64_t> count_{0};
+  alignas(64) sync::RecordCount count_;
   sync::Mutex applied_mutex_;  // one update at a time sets applied_index_, with its leaves locked
   std::atomic<std::uint64_t> applied_index_{0};
 };
 
 }  // namespace hako::tree
 
+#include "hako/tree/leaf_eviction-inl.h"
 #include "hako/tree/leaf_guard-inl.h"
 #include "hako/tree/page_balance-inl.h"
 #include "hako/tree/page_descent-inl.h"

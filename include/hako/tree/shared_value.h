@@ -1,9 +1,11 @@
 // A long value in memory with a reference count: one for the leaf that names it, for each thread
-// that reads it, and for the thread that fills it. The last to drop it frees it.
+// that reads it, and for the thread that fills it. The thread that drops the last one frees it.
 //
-// It is made while the leaf that names it is locked, which takes no longer for a longer value, and
-// filled after all locks are released. A thread shares it while it has the leaf locked, then reads
-// it without a lock.
+// It is made in memory of its home (tree/page_arena.h) while the leaf that names it is locked, which
+// takes no longer for a longer value, and filled after all locks are released. A thread shares it while
+// it has the leaf locked, then reads it without a lock.
+//
+// The memory may have been that of a page, which a late reader still reads: see PageArena.
 //
 // Thread-safe; one thread fills it.
 #pragma once
@@ -11,38 +13,34 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
 #include <new>
 #include <string_view>
+#include <type_traits>
+
+#include "hako/sync/atomic_bytes.h"
 
 namespace hako::tree {
 
 class SharedValue {
-  struct Dropper {
-    void operator()(SharedValue* value) const { value->Drop(); }
-  };
-
  public:
-  using Pointer = std::unique_ptr<SharedValue, Dropper>;
-
-  // nullptr if out of memory.
-  static Pointer Make(std::size_t size) {
-    void* const block = std::malloc(sizeof(SharedValue) + size);
-    return Pointer(block == nullptr ? nullptr : new (block) SharedValue(size));
+  // The bytes of memory that a value takes.
+  static std::uint64_t BytesFor(std::uint64_t size) { return sizeof(SharedValue) + size; }
+  // A value without content, with one reference. REQUIRES: `block` has BytesFor(size) bytes
+  static SharedValue* MakeAt(void* block, std::size_t size) {
+    const SharedValue made(size);
+    sync::StoreShared(static_cast<char*>(block), reinterpret_cast<const char*>(&made), sizeof(made));
+    return std::launder(static_cast<SharedValue*>(block));
   }
   SharedValue(const SharedValue&) = delete;
 
-  // Adds a reference. REQUIRES: the caller, or a leaf that it has locked, has one
-  Pointer Share() {
-    users_.fetch_add(1, std::memory_order_relaxed);
-    return Pointer(this);
-  }
+  // REQUIRES: the caller, or a leaf that it has locked, has a reference
+  void AddReference() { users_.fetch_add(1, std::memory_order_relaxed); }
+  // Whether it was the last one: then the caller frees the memory.
+  bool DropReference() { return users_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   std::size_t size() const { return size_; }
   // Call it once. REQUIRES: `value` has size() bytes
   void Fill(std::string_view value) {
-    std::memcpy(bytes(), value.data(), size_);
+    sync::StoreShared(bytes(), value.data(), size_);
     is_filled_.store(1, std::memory_order_release);
     is_filled_.notify_all();
   }
@@ -56,17 +54,11 @@ class SharedValue {
 
  private:
   explicit SharedValue(std::size_t size) : size_(size) {}
-  ~SharedValue() = default;
   char* bytes() { return reinterpret_cast<char*>(this + 1); }
-  void Drop() {
-    if (users_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    this->~SharedValue();
-    std::free(this);
-  }
 
   std::atomic<std::uint32_t> users_{1}, is_filled_{0};
   const std::size_t size_;
 };
-static_assert(sizeof(SharedValue) == 16);
+static_assert(sizeof(SharedValue) == 16 && std::is_trivially_destructible_v<SharedValue>);
 
 }  // namespace hako::tree

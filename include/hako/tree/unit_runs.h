@@ -1,5 +1,6 @@
-// Free runs of units of page memory (tree/page_arena.h), in bins by size. A run is joined with its
-// free neighbours when it is freed (boundary tags: Knuth, TAOCP 2.5).
+// Free runs of units of page memory (tree/page_arena.h), in bins by size: a bin for each size below 64
+// units, and eight for each doubling above. A run is joined with its free neighbours when it is freed
+// (boundary tags: Knuth, TAOCP 2.5).
 //
 // Invariants
 //   1. No two free runs are adjacent.
@@ -31,20 +32,41 @@ class UnitRuns {
   // `base` is the address of unit 0.
   explicit UnitRuns(char* base) : base_(base) {}
 
+  // Reserve will not move anything up to this unit. May throw.
+  void ReserveMost(std::uint64_t end) { edge_.reserve(end / 64 + 64); }
   // Freeing units below this one will not need memory. May throw.
   void Reserve(std::uint64_t end) { edge_.resize(std::max<std::size_t>(edge_.size(), end / 64 + 64)); }
 
   // The smallest run that fits and ends at or below `end`, as far as the bins distinguish sizes; 0 if
-  // there is none.
-  std::uint32_t Find(unsigned units, std::uint32_t end) const {
-    for (std::uint64_t bins = nonempty_ >> BinOf(units) << BinOf(units); bins != 0; bins &= bins - 1) {
-      for (std::uint32_t run = heads_[static_cast<unsigned>(std::countr_zero(bins))]; run != 0;) {
+  // there is none among the first `most` of each bin.
+  std::uint32_t Find(std::uint32_t units, std::uint32_t end, unsigned most = ~0u) const {
+    for (unsigned bin = BinFrom(BinOf(units)); bin < kBins; bin = BinFrom(bin + 1)) {
+      unsigned left = most;
+      for (std::uint32_t run = heads_[bin]; run != 0 && left != 0; --left) {
         const Run content = Load(run);
         if (content.units >= units && run + units <= end) return run;
         run = content.after;
       }
     }
     return 0;
+  }
+  // One of the largest runs, as far as the bins distinguish sizes; {0, 0} if there is none.
+  Span Largest() const {
+    for (unsigned word = kWords; word-- > 0;) {
+      if (nonempty_[word] == 0) continue;
+      const std::uint32_t run = heads_[word * 64 + 63 - static_cast<unsigned>(std::countl_zero(nonempty_[word]))];
+      return {run, Load(run).units};
+    }
+    return {0, 0};
+  }
+  // A run of fewer than 64 units that has `group` units from a multiple of `group` on; {0, 0} if there is none.
+  Span FindAligned(std::uint32_t group) const {
+    for (std::uint32_t units = kSmall - 1; units >= group; --units) {
+      for (std::uint32_t run = heads_[BinOf(units)]; run != 0; run = Load(run).after) {
+        if ((run + group - 1) / group * group + group <= run + units) return {run, units};
+      }
+    }
+    return {0, 0};
   }
   // The first unit of the run that ends before unit `end`; `end` if there is none.
   std::uint32_t BeginOfRunBefore(std::uint32_t end) const {
@@ -65,7 +87,7 @@ class UnitRuns {
       Store(head, next);
     }
     head = run;
-    nonempty_ |= std::uint64_t{1} << BinOf(units);
+    nonempty_[BinOf(units) / 64] |= std::uint64_t{1} << BinOf(units) % 64;
     FlipEdge(run);
     if (units > 1) FlipEdge(run + units - 1);
   }
@@ -73,14 +95,15 @@ class UnitRuns {
   // Takes a run out of its bin and returns its size.
   std::uint32_t Unlink(std::uint32_t run) {
     const Run content = Load(run);
-    std::uint32_t& head = heads_[BinOf(content.units)];
+    const unsigned bin = BinOf(content.units);
+    std::uint32_t& head = heads_[bin];
     if (content.before != 0) {
       Run before = Load(content.before);
       before.after = content.after;
       Store(content.before, before);
     } else {
       head = content.after;
-      if (head == 0) nonempty_ &= ~(std::uint64_t{1} << BinOf(content.units));
+      if (head == 0) nonempty_[bin / 64] &= ~(std::uint64_t{1} << bin % 64);
     }
     if (content.after != 0) {
       Run after = Load(content.after);
@@ -107,10 +130,24 @@ class UnitRuns {
   struct Run {
     std::uint32_t units, before, after;  // in its bin
   };
-  static constexpr unsigned kBins = 64;  // the last has all runs of at least this many units
+  static constexpr unsigned kSmall = 64;  // units, from which on a bin has runs of several sizes
+  static constexpr unsigned kBins = kSmall - 1 + 8 * (32 - 6), kWords = (kBins + 63) / 64;
 
   char* At(std::uint32_t unit) const { return base_ + std::uint64_t{unit} * format::kPageUnit; }
-  static unsigned BinOf(std::uint32_t units) { return units < kBins ? units - 1 : kBins - 1; }
+  static unsigned BinOf(std::uint32_t units) {
+    if (units < kSmall) return units - 1;
+    const auto log = static_cast<unsigned>(std::bit_width(units)) - 1;
+    return kSmall - 1 + 8 * (log - 6) + (units >> (log - 3)) % 8;
+  }
+  // The first bin from this one on that has a run; kBins if there is none.
+  unsigned BinFrom(unsigned bin) const {
+    if (bin >= kBins) return kBins;
+    std::uint64_t bits = nonempty_[bin / 64] >> bin % 64 << bin % 64;
+    for (unsigned word = bin / 64;; bits = nonempty_[word]) {
+      if (bits != 0) return word * 64 + static_cast<unsigned>(std::countr_zero(bits));
+      if (++word == kWords) return kBins;
+    }
+  }
   Run Load(std::uint32_t run) const {
     Run loaded;
     std::memcpy(&loaded, At(run), sizeof(loaded));
@@ -128,7 +165,7 @@ class UnitRuns {
 
   char* const base_;
   std::array<std::uint32_t, kBins> heads_{};
-  std::uint64_t nonempty_ = 0;  // bins, as bits
+  std::array<std::uint64_t, kWords> nonempty_{};  // bins, as bits
   std::vector<std::uint64_t> edge_;
 };
 

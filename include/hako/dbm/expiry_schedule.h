@@ -1,0 +1,144 @@
+// When a pass over a database should remove the expired records: once they are estimated to be a
+// twentieth of all, and within an hour after any record has expired.
+//
+// A pass sees every record, so it knows how many will expire when: it counts them by the time that
+// they have left, in powers of two. Between passes the records that are set are counted in the same
+// way, one in kSampled of them. That is an estimate: it assumes that the records of a class expire
+// evenly, and it counts those that are replaced or removed meanwhile, too.
+//
+// Invariants
+//   1. The samples are drawn at random, so no order of Sets, threads or databases hides records.
+//   2. Each record in the database that expires does so at Earliest() or later, except one whose Set
+//      was not yet complete at the begin of the last two passes.
+//   3. After RequestPass a pass is due, until one that began later has ended.
+//
+// As in the active expiry of Redis, a share of expired records is accepted, and bounded by an estimate;
+// Redis estimates it by random samples of the records themselves.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace hako {
+
+// Numbers of records by the milliseconds that they have left, and the time of the first that expires.
+class ExpirySurvey {
+ public:
+  static constexpr std::size_t kClasses = 54;  // times have 53 bits
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  // A record that expires at `time`, 0 = never.
+  void Count(std::uint64_t time, std::uint64_t now) {
+    if (time <= now) return;
+    ++records_[static_cast<std::size_t>(std::bit_width(time - now))];
+    earliest_ = std::min(earliest_, time);
+  }
+  // How many of them have expired `elapsed` later, if they are spread evenly within a class.
+  double Expired(std::uint64_t elapsed) const {
+    double sum = 0;
+    for (std::size_t i = 1; i < kClasses; ++i) {
+      const double least = static_cast<double>(std::uint64_t{1} << (i - 1));
+      sum += static_cast<double>(records_[i]) * std::clamp((static_cast<double>(elapsed) - least) / least, 0.0, 1.0);
+    }
+    return sum;
+  }
+  // When the first of them expires; kNone if none does.
+  std::uint64_t earliest() const { return earliest_; }
+
+ private:
+  std::array<std::uint64_t, kClasses> records_{};
+  std::uint64_t earliest_ = kNone;
+};
+
+// Threads: NoteSet and RequestPass any; the others are for the one thread that makes the passes.
+class ExpirySchedule {
+ public:
+  // A record is being set that expires at `time`, which is after `now`.
+  void NoteSet(std::uint64_t time, std::uint64_t now) {
+    std::uint64_t earliest = earliest_set_.load(std::memory_order_relaxed);
+    while (time < earliest && !earliest_set_.compare_exchange_weak(earliest, time, std::memory_order_relaxed)) continue;
+    if (IsSampled())
+      set_[std::min<std::size_t>(static_cast<std::size_t>(std::bit_width(time - now)), ExpirySurvey::kClasses - 1)].fetch_add(
+          kSampled, std::memory_order_relaxed);
+  }
+  // The database may have records that no pass has seen, and for which NoteSet was not called.
+  void RequestPass() { num_requests_.fetch_add(1); }
+
+  // Whether a pass should begin. `count`: the records in the database.
+  bool IsDue(std::uint64_t now, std::uint64_t count) const {
+    if (num_served_ != num_requests_.load()) return std::chrono::steady_clock::now() >= retry_at_;
+    return ExpiredShare(now, count) >= kDueShare || (Earliest() <= now && Since(now) >= kDelayMax);
+  }
+  // Returns the time in which the pass should end: until kShareMax of all records have expired, if they
+  // go on as since the last pass.
+  std::chrono::duration<double> BeginPass(std::uint64_t now) {
+    const auto steady_now = std::chrono::steady_clock::now();
+    const std::chrono::duration<double> since_last = steady_now - steady_began_;
+    began_ = now;
+    steady_began_ = steady_now;
+    num_begun_ = num_requests_.load();
+    earliest_before_ = earliest_set_.exchange(ExpirySurvey::kNone, std::memory_order_relaxed);
+    for (auto& records : set_) records.store(0, std::memory_order_relaxed);
+    return since_last * (kShareMax / kDueShare - 1);
+  }
+  // The pass has seen these records.
+  void EndPass(const ExpirySurvey& survey) {
+    survey_ = survey;
+    earliest_ = std::min(survey.earliest(), earliest_before_);
+    num_served_ = num_begun_;
+  }
+  // The pass has failed: another one is due in a while.
+  void FailPass() {
+    RequestPass();
+    retry_at_ = std::chrono::steady_clock::now() + kRetryDelay;
+  }
+
+  // The share of expired records, 0 to 1, of `count` in the database, since the last pass. Sets are taken
+  // to be spread evenly since then, and a time to be the least of its class, so that this is not late.
+  double ExpiredShare(std::uint64_t now, std::uint64_t count) const {
+    double sum = survey_.Expired(Since(now));
+    for (std::size_t i = 1; i < set_.size(); ++i) {
+      const double records = static_cast<double>(set_[i].load(std::memory_order_relaxed));
+      const double least = static_cast<double>(std::uint64_t{1} << (i - 1)), since = static_cast<double>(Since(now));
+      if (since > least) sum += records * (since - least) / since;
+    }
+    return sum < 1 ? 0 : std::min(sum / static_cast<double>(std::max<std::uint64_t>(count, 1)), 1.0);
+  }
+  // No record that the last pass has seen, and none that was set since, expires before this.
+  std::uint64_t Earliest() const { return std::min(earliest_, earliest_set_.load(std::memory_order_relaxed)); }
+
+ private:
+  static constexpr unsigned kSampled = 8;
+  static constexpr double kDueShare = 0.05, kShareMax = 0.08;
+  static constexpr std::uint64_t kDelayMax = 3'600'000;
+  static constexpr std::chrono::seconds kRetryDelay{10};
+
+  std::uint64_t Since(std::uint64_t now) const { return now - std::min(now, began_); }
+  // True once in kSampled calls, at random. Each thread begins with another seed, as one may make few
+  // calls.
+  static bool IsSampled() {
+    static constinit std::atomic<std::uint64_t> seeds{0};
+    static constinit thread_local std::uint64_t state = 0;
+    if (state == 0) [[unlikely]]
+      state = seeds.fetch_add(0x9e37'79b9'7f4a'7c15, std::memory_order_relaxed) ^ 0xd1b5'4a32'd192'ed03;
+    state = state * 6'364'136'223'846'793'005 + 1'442'695'040'888'963'407;
+    return state >> 61 == 0;
+  }
+
+  std::uint64_t began_ = 0;  // the last pass
+  std::chrono::steady_clock::time_point steady_began_, retry_at_;
+  std::uint64_t num_begun_ = 0, num_served_ = 0;  // requests before the last pass began, and before the last that ended
+  ExpirySurvey survey_;
+  std::uint64_t earliest_ = ExpirySurvey::kNone;         // of the last pass
+  std::uint64_t earliest_before_ = ExpirySurvey::kNone;  // set between the last pass and the one before
+  std::atomic<std::uint64_t> num_requests_{1};
+  // Since the last pass began
+  std::atomic<std::uint64_t> earliest_set_{ExpirySurvey::kNone};
+  std::array<std::atomic<std::uint64_t>, ExpirySurvey::kClasses> set_{};
+};
+
+}  // namespace hako

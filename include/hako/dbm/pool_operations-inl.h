@@ -1,0 +1,322 @@
+// Definitions of dbm/pool_operations.h.
+#pragma once
+
+#include "hako/dbm/pool_operations.h"
+
+namespace hako {
+
+template <class D, File FileT, PageCodec Codec, class Options>
+StatusOr<tree::PoolLimits> PoolOperations<D, FileT, Codec, Options>::LimitsOf(const Options& options) {
+  if (options.cache_bytes < (1 << 20)) return absl::InvalidArgumentError("cache_bytes must be at least 1 MiB");
+  tree::PoolLimits limits{};
+  limits.memory_bytes = options.cache_bytes;
+  limits.dirty_bytes = options.cache_bytes / 2;
+  if (options.checkpoint_bytes != 0) limits.dirty_bytes = std::min(limits.dirty_bytes, options.checkpoint_bytes);
+  return limits;
+}
+
+template <class D, File FileT, PageCodec Codec, class Options>
+Status PoolOperations<D, FileT, Codec, Options>::Begin(const Options& options, bool is_new) {
+  const auto begin = [&]() -> Status {
+    // A killed process may have left the superblock in the page cache only, and the device with one
+    // that needs an older part of the log, or another one.
+    if (writable_ && !is_new) HAKO_RETURN_IF_ERROR(space().store().MakeSuperDurable());
+    HAKO_RETURN_IF_ERROR(this->OpenLog(options.durability != Durability::kNone, false, options));
+    if (!writable_ || !is_new || space().log().is_on()) return absl::OkStatus();
+    sync::MutexLock lock(maintenance_mutex_);
+    return SynchronizeLocked();
+  };
+  if (writable_) checkpointed_->store(&self());
+  Status opened = CatchNoMemory(begin);
+  if (opened.ok() && writable_ && options.sync_interval.count() > 0) opened = this->StartBackground(options.sync_interval);
+  if (opened.ok()) opened = this->StartSweeper();
+  if (!opened.ok()) StopThreads();
+  if (opened.ok()) this->closed_ = false;
+  return opened;
+}
+
+template <class D, File FileT, PageCodec Codec, class Options>
+Status PoolOperations<D, FileT, Codec, Options>::SynchronizeLocked() {
+  if (self().expiry() != nullptr) NoteClock(self().expiry()->latest());
+  const auto describe = [this](format::TreeSuperBlock& super) {
+    super.num_records = self().Count();
+    super.root = self().engine().root_id();
+    super.applied_index = self().engine().applied_index();
+    this->Describe(super);
+  };
+  const auto checkpoint = [&] {
+    return CatchNoMemory([&] {
+      maintenance_mutex_.AssertHeld();
+      return checkpointer_.Checkpoint(self().ForEachWriter(), describe);
+    });
+  };
+  const bool was_short = space().store().is_short();
+  Status status = checkpoint();
+  if (absl::IsResourceExhausted(status) && !was_short && space().store().is_short())
+    status = checkpoint();  // a second try may use the reserve
+  NoteHealth(status);
+  return status;
+}
+
+template <class D, File FileT, PageCodec Codec, class Options>
+void PoolOperations<D, FileT, Codec, Options>::NoteHealth(const Status& status) {
+  Status failure = space().store().Health();
+  if (failure.ok()) failure = space().log().Health();
+  Status health = failure.ok() ? status : failure;
+  if (health.ok() && space().store().is_short()) {
+    health = CatchNoMemory([&]() -> Status {
+      return absl::ResourceExhaustedError(absl::StrCat("the device is full: only removals are accepted until space is available",
+                                                       status.ok() ? "" : "; ", status.message()));
+    });
+  }
+  refusal_.Assign(health);
+  static constexpr std::chrono::milliseconds kFirstDelay{10}, kDelayMax{1000};
+  sync::MutexLock lock(retry_mutex_);
+  retry_delay_ = absl::IsResourceExhausted(health) ? std::clamp(2 * retry_delay_, kFirstDelay, kDelayMax) : std::chrono::milliseconds{0};
+  retry_at_ = std::chrono::steady_clock::now() + retry_delay_;
+}
+
+template <class D, File FileT, PageCodec Codec, class Options>
+void PoolOperations<D, FileT, Codec, Options>::SynchronizeInBackground() {
+  const bool is_due = space().IsDirty() || !refusal_.IsOk();
+  if (is_due && IsTimeToRetry()) (void)this->Synchronize(SyncMode::kHard);  // refusal_ keeps a failure
+}
+
+// Between two steps of a longer operation: if threads wait for a checkpoint, lets one of them make
+// it first.
+template <class D, File FileT, PageCodec Codec, class Options>
+void PoolOperations<D, FileT, Codec, Options>::YieldToCheckpoints() {
+  const std::uint64_t commits = space().store().num_commits();
+  sync::MutexUnlock unlocked(maintenance_mutex_);
+  for (sync::Backoff backoff; this->IsSynchronizeWaiting() && space().store().num_commits() == commits;) backoff.Pause();
+}
+
+template <class D, File FileT, PageCodec Codec, class Options>
+Status PoolOperations<D, FileT, Codec, Options>::Clear() HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(self().CheckIdle());
+  HAKO_RETURN_IF_ERROR(this->MayRemove());
+  Status logged;
+  {
+    typename Space::Deferred deferred(space());  // ends once writers are admitted again
+    const Status cleared = self().RunExclusive([&] {
+      const Status reserved = space().log().is_on() ? space().log().Reserve() : absl::OkStatus();
+      Status removed = self().RemoveAll(deferred);
+      if (removed.ok()) logged = LogClear(reserved);
+      return removed;
+    });
+    if (!cleared.ok() && !space().store().Health().ok()) NoteHealth(cleared);  // removed in part
+    HAKO_RETURN_IF_ERROR(cleared);
+  }
+  if (!logged.ok()) return this->Synchronize(SyncMode::kHard);  // the log has no room for it
+  return this->HasAfterUpdate() ? this->AfterUpdate() : absl::OkStatus();
+}
+HAKO_OR_NO_MEMORY
+
+template <class D, File FileT, PageCodec Codec, class Options>
+bool PoolOperations<D, FileT, Codec, Options>::ShouldBeRebuilt() {
+  if (!CountFree().ok()) return false;
+  const Stats stats = GetStats();
+  return stats.total_bytes > (1 << 20) && stats.free_bytes > stats.total_bytes / 2;
+}
+
+template <class D, File FileT, PageCodec Codec, class Options>
+Status PoolOperations<D, FileT, Codec, Options>::Rebuild() HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(self().CheckIdle());
+  if (!writable_) return refusal_.Get();
+  static constexpr std::uint64_t kStepMin = 256 << 10, kStepMax = 8 << 20;  // bytes to move per step, while checkpoints wait
+  static constexpr int kRoundsMax = 8;                                      // moved pages leave space for others
+  sync::MutexLock lock(maintenance_mutex_);
+  HAKO_RETURN_IF_ERROR(this->SynchronizeNow());
+  auto& store = space().store();
+  std::uint64_t moved = 1;  // in this round
+  for (int round = 0; round < kRoundsMax && moved != 0; ++round) {
+    HAKO_ASSIGN_OR_RETURN(auto moving, store.BeginMoving());
+    moved = moving.num_nodes;
+    do {
+      const StatusOr<std::uint64_t> now = store.MoveForward(&moving, std::clamp(store.file_bytes() / 64, kStepMin, kStepMax));
+      if (!now.ok()) NoteHealth(absl::OkStatus());  // the store decides whether the error is permanent
+      HAKO_RETURN_IF_ERROR(now.status());
+      moved += *now;
+      if (moved == 0) break;
+      HAKO_RETURN_IF_ERROR(this->SynchronizeNow());
+      YieldToCheckpoints();
+    } while (moving.next < moving.images.size());
+  }
+  return space().store().CutFile();
+}
+HAKO_OR_NO_MEMORY
+
+template <class D, File FileT, PageCodec Codec, class Options>
+auto PoolOperations<D, FileT, Codec, Options>::PinNewest() -> StatusOr<typename tree::PageStore<FileT>::Pinned> {
+  sync::MutexLock lock(maintenance_mutex_);
+  if (writable_) HAKO_RETURN_IF_ERROR(this->SynchronizeNow());
+  return space().store().Pin(space().log().NameForCopy(space().store().log_position()));
+}
+
+template <class D, File FileT, PageCodec Codec, class Options>
+void PoolOperations<D, FileT, Codec, Options>::Unpin() {
+  sync::MutexLock lock(maintenance_mutex_);
+  space().store().Unpin();
+}
+
+template <class D, File FileT, PageCodec Codec, class Options>
+Status PoolOperations<D, FileT, Codec, Options>::CopyTo(FileT empty_file) HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(self().CheckIdle());
+  if (!writable_) {  // no checkpoint replaces the superblock meanwhile
+    const log::NamedLog named = LogInFile();
+    if (named.IsNeeded() && space().log().position().lsn != named.from.lsn)
+      return absl::FailedPreconditionError(
+          "CopyTo: the newest updates are in the log of a killed process only; open the database for writing, and close it");
+  }
+  if (empty_file.Size() != 0) return absl::InvalidArgumentError("CopyTo: the target file is not empty");
+  HAKO_ASSIGN_OR_RETURN(const auto pinned, PinNewest());
+  const Status status = CatchNoMemory([&] { return space().store().Copy(pinned, empty_file); });
+  Unpin();
+  return status.ok() ? empty_file.Close() : status;
+}
+HAKO_OR_NO_MEMORY
+
+template <class D, File FileT, PageCodec Codec, class Options>
+auto PoolOperations<D, FileT, Codec, Options>::OpenPinned(const Pinned& pinned) const -> StatusOr<std::unique_ptr<PinnedSpace>> {
+  using View = ReadOnlyView<FileT>;
+  HAKO_ASSIGN_OR_RETURN(auto store, tree::PageStore<View>::OpenAt(View(space().store().file()), pinned.super));
+  tree::PoolLimits limits = space().limits();
+  limits.memory_bytes = std::min(limits.memory_bytes, kVerifyBytes);
+  return PinnedSpace::Create(std::move(store), limits, [] {});
+}
+
+template <class D, File FileT, PageCodec Codec, class Options>
+Status PoolOperations<D, FileT, Codec, Options>::Verify() HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(self().CheckIdle());
+  HAKO_ASSIGN_OR_RETURN(const auto pinned, PinNewest());
+  const Status status = CatchNoMemory([&] { return self().VerifyPinned(pinned); });
+  Unpin();
+  return status.ok() ? self().VerifyTimes() : status;
+}
+HAKO_OR_NO_MEMORY
+
+template <class D, File FileT, PageCodec Codec, class Options>
+StatusOr<ScrubProgress> PoolOperations<D, FileT, Codec, Options>::Scrub(const ScrubOptions& options) HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(self().CheckIdle());
+  const std::lock_guard scrub_lock(scrub_mutex_);
+  ScrubProgress progress;
+  {
+    sync::MutexLock lock(maintenance_mutex_);
+    HAKO_RETURN_IF_ERROR(space().store().Health());  // the map may name images that a failed sync has lost
+    HAKO_RETURN_IF_ERROR(scrub_.Choose(options.max_bytes, &progress));
+    space().store().PinSpace();
+  }
+  const Status checked = CatchNoMemory([&] { return scrub_.Check(&progress); });
+  Unpin();
+  HAKO_RETURN_IF_ERROR(checked);
+  return progress;
+}
+HAKO_OR_NO_MEMORY
+
+template <class D, File FileT, PageCodec Codec, class Options>
+Stats PoolOperations<D, FileT, Codec, Options>::GetStats() {
+  Stats stats;
+  if (self().IsClosed()) return stats;
+  stats.num_records = self().Count();
+  const auto& store = space().store();
+  stats.total_bytes = store.file_bytes();
+  stats.free_bytes = store.free_bytes();
+  const std::uint64_t used_bytes = stats.total_bytes - stats.free_bytes;
+  stats.index_bytes = std::min(store.pages().bytes(), used_bytes);  // nodes may exist in memory only
+  stats.record_bytes = used_bytes - stats.index_bytes;
+  stats.num_buckets = space().num_pages();
+  stats.epoch = store.num_commits();
+  stats.synced_at = store.synced_at();
+  AddDeviceCounters(space().store().file(), &stats);
+  return stats;
+}
+
+template <class D, File FileT, PageCodec Codec, class Options>
+Status PoolOperations<D, FileT, Codec, Options>::CountFree() HAKO_TRY {
+  HAKO_RETURN_IF_ERROR(self().CheckOpen());
+  sync::MutexLock lock(maintenance_mutex_);
+  return space().store().CountFree();
+}
+HAKO_OR_NO_MEMORY
+
+template <class D, File FileT, PageCodec Codec, class Options>
+void PoolOperations<D, FileT, Codec, Options>::StopThreads() {
+  checkpointed_->store(nullptr);
+  Files::StopThreads();
+  space().StopReadingAhead();
+}
+
+template <class D, File FileT, PageCodec Codec, class Options>
+Inspection PoolOperations<D, FileT, Codec, Options>::InspectAs(std::string_view name) {
+  const Status counted = CountFree();
+  if (self().IsClosed()) return InspectionOf(name, {});
+  Inspection pairs = InspectionOf(name, GetStats());
+  const auto add = [&](const char* of, std::uint64_t number) { pairs.emplace_back(of, absl::StrCat(number)); };
+  const FileCounters counters = space().store().counters();
+  add("memory_bytes", space().memory_bytes());
+  add("file_reads", counters.reads);
+  add("file_read_bytes", counters.read_bytes);
+  add("file_writes", counters.writes);
+  add("file_written_bytes", counters.written_bytes);
+  add("type", this->GetType());
+  if (!counted.ok()) pairs.emplace_back("damage", std::string(counted.message()));
+  return pairs;
+}
+
+// ---- for LogOperations ----
+
+template <class D, File FileT, PageCodec Codec, class Options>
+log::NamedLog PoolOperations<D, FileT, Codec, Options>::LogInFile() const {
+  return log::NamedLogOf(space().store().super());
+}
+
+// A new file has no superblock yet that it could change.
+template <class D, File FileT, PageCodec Codec, class Options>
+Status PoolOperations<D, FileT, Codec, Options>::NameLog(const log::DatabaseId& id, log::Position from) {
+  sync::MutexLock lock(maintenance_mutex_);
+  return space().store().super().root == 0 ? SynchronizeLocked() : space().store().SetLog(id, from);
+}
+
+// A tree that is open for reading is changed in memory.
+template <class D, File FileT, PageCodec Codec, class Options>
+Status PoolOperations<D, FileT, Codec, Options>::MayReplay() {
+  if (!writable_) space().progress().NoteFailure();  // no update waits for a checkpoint
+  return absl::OkStatus();
+}
+
+// Logs a Clear, with the writers stopped. If there is no room for it (`reserved`), the log refuses
+// updates until a checkpoint has the Clear.
+template <class D, File FileT, PageCodec Codec, class Options>
+Status PoolOperations<D, FileT, Codec, Options>::LogClear(const Status& reserved) {
+  auto& updates = space().log();
+  if (!updates.is_on()) return absl::OkStatus();
+  if (!reserved.ok()) {
+    updates.RefuseUntilCheckpoint(reserved);
+    return reserved;
+  }
+  auto* const writer = self().writers_.Mine();
+  log::Lsn lsn = 0;
+  const format::LogEntry clear{format::LogOp::kClear, {}, {}};
+  const Status status = updates.Append(std::span(&clear, 1), writer != nullptr ? &writer->lsn : &lsn);
+  if (!status.ok()) updates.RefuseUntilCheckpoint(status);
+  return status;
+}
+
+template <class D, File FileT, PageCodec Codec, class Options>
+Status PoolOperations<D, FileT, Codec, Options>::CloseFile() {
+  sync::MutexLock lock(maintenance_mutex_);
+  auto& store = space().store();
+  const log::NamedLog before = LogInFile(), now{space().log().id(), space().log().position()};
+  const bool is_kept = now.id == before.id && !now.HasEnded();
+  Status status;
+  if (space().IsDirty() || self().expiry() != nullptr) {  // the superblock gets the latest time
+    status = SynchronizeLocked();
+  } else if (!before.IsNone() && !is_kept) {
+    status = store.SetLog(now.id, now.IsNone() ? log::Position{} : now.from);
+  } else {
+    status = store.Health();
+  }
+  return status.ok() ? store.CutFile() : status;
+}
+
+}  // namespace hako

@@ -1,0 +1,120 @@
+// The limit of a tree in memory (base/capacity.h): the part that PageArena and PageTree share.
+// The policy is that of a table (hash/record_limit.h), with 16 slots each of 8 leaves in place of a group
+// of buckets, except that a step evicts either new or kept records, by the share of new ones in the last
+// steps. The hand goes over the pages in the order of their ids, at 8 places at a time: records of
+// neighbouring leaves are often alike, so that some leaves have only popular records, and others only
+// those of a scan.
+//
+// Memory. A limit in bytes is divided: kBeside and a 128th are for the objects of the database and for
+// tables (of free runs, holes, ids), and kWriterBytes for each writer; the rest, the budget, is for pages,
+// long values, lines and use bits. Pages and long values are runs of units of PageArena. It has four times
+// as many addresses as bytes: what finds no free run is put at other addresses, and for that as many system
+// pages without any page or value become holes, which take no memory (tree/page_holes.h).
+// An eviction frees few units here and there. So a thread that evicts also moves the pages of one part of
+// the memory together, for every eighth of its size that was evicted: then its free units are one run.
+//
+// Invariants
+//   1. A record is evicted as Remove removes it: its leaf is locked, the removal is logged first. The
+//      leaf's lock is only tried. A thread that needs memory may also evict from the leaves that it has
+//      locked itself, except the records that it is about to change.
+//   2. An eviction takes no memory of pages and changes no other page. A leaf that it leaves sparse is
+//      joined with a neighbour once the thread has released its locks (PageTree::JoinSparse); if the
+//      limit is in bytes, at once: it waits for pages above the leaf only, and changes no page that the thread
+//      had locked before.
+//   3. A line without a page has a shape of 0 bytes, so the hand passes by.
+//   4. What PageArena counts is within the budget: a system page of its memory from when it is first
+//      used until it is a hole, a system page of lines and the one of their use bits from when the first of
+//      them is used. A page is free memory again once it is freed, a long value once also its last reader
+//      has dropped it.
+//   5. An update of one record that gets no memory has changed no record; the thread evicts some and tries
+//      again. A batch cannot fail once it is logged: before, it reserves what its pages may need. If that
+//      is too little, it takes more than the budget and evicts as much before it goes on.
+//   6. Leaves are joined by one thread at a time, and it may use Spare() bytes that others may not: it takes
+//      memory before it returns more.
+//
+// Thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hako/format/page_format.h"
+#include "hako/sync/cache_limit.h"
+#include "hako/tree/page_uses.h"
+
+namespace hako::tree {
+
+class PageLimit : public sync::CacheLimit {
+ public:
+  using Line = format::PageLine;
+  static constexpr std::uint64_t kBeside = 40 << 10;
+  static constexpr std::uint64_t kWriterBytes = 1 << 10, kWritersBeside = 4;  // so many writers are in kBeside
+  static constexpr std::uint64_t kSpareMin = 16 << 10, kSpareMax = 64 << 10;
+  static constexpr std::uint64_t kAddressesOf = 4;  // for each byte
+
+  // For lines from `lines` on. `uses` has a zeroed PageUse for each of them, and outlives this.
+  PageLimit(const Capacity& capacity, const Line* lines, std::byte* uses)
+      : CacheLimit(capacity), origin_(reinterpret_cast<std::uintptr_t>(uses) - reinterpret_cast<std::uintptr_t>(lines)) {}
+
+  // Adds a step of the hand, which has seen this many records and new records. Returns whether more than
+  // a quarter of the records seen by the last steps are new.
+  bool HasManyNew(unsigned records, unsigned fresh) {
+    const auto add = [](std::atomic<std::uint64_t>& sum, std::uint64_t seen) {
+      const std::uint64_t old = sum.load(std::memory_order_relaxed), now = old - old / kStepsSeen + seen;
+      sum.store(now, std::memory_order_relaxed);
+      return now;
+    };
+    const std::uint64_t all = add(seen_, records);
+    return 4 * add(fresh_seen_, fresh) > all;
+  }
+
+  // The most that PageArena may count. REQUIRES: the limit is in bytes
+  std::uint64_t Budget() const { return BudgetOf(capacity().bytes) - std::min(WriterBytes(), capacity().bytes / 2); }
+  static std::uint64_t BudgetOf(std::uint64_t capacity_bytes) { return capacity_bytes - kBeside - capacity_bytes / 128; }
+  std::uint64_t Spare() const { return std::clamp(capacity().bytes / 64, kSpareMin, kSpareMax); }
+  // Of the writers that are not in kBeside.
+  std::uint64_t WriterBytes() const { return (std::max(num_writers(), kWritersBeside) - kWritersBeside) * kWriterBytes; }
+
+  // One thread at a time joins leaves at the limit.
+  std::atomic_flag& joins() { return joins_; }
+
+  HAKO_INLINE PageUse& UseOf(const Line& line) const {
+    static_assert(sizeof(PageUse) == sizeof(Line));
+    return *reinterpret_cast<PageUse*>(origin_ + reinterpret_cast<std::uintptr_t>(&line));
+  }
+
+ private:
+  static constexpr std::uint64_t kStepsSeen = 32;
+
+  const std::uintptr_t origin_;  // where that of a line at address 0 would be
+  // Records and new records that the hand has seen, each step counted for less than the next. An update
+  // by one of several threads may be lost.
+  std::atomic<std::uint64_t> seen_{0}, fresh_seen_{0};
+  std::atomic_flag joins_;
+};
+
+// The eviction state of a writer.
+struct EvictingWriter {
+  static constexpr std::size_t kSparseMax = 64;
+
+  std::atomic<std::uint64_t> evictions{0};
+  bool is_counted = false;          // among the writers of the limit
+  std::vector<std::string> sparse;  // keys of leaves that evictions have left sparse
+};
+
+// A space that may have a limit beyond which the tree evicts records.
+template <class S>
+concept LimitedPageSpace = requires(S& s) {
+  { s.limit() } -> std::same_as<PageLimit*>;  // nullptr = none
+  requires std::derived_from<typename S::WriterState, EvictingWriter>;
+  { s.page_end() } -> std::same_as<std::uint32_t>;
+  requires std::constructible_from<typename S::Reservation, S&>;
+  { S::kFirstId } -> std::convertible_to<std::uint32_t>;
+};
+
+}  // namespace hako::tree
