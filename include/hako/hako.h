@@ -1,8 +1,9 @@
 // hako, an embedded key-value store. This header includes every public header; a program may
 // include only those that it uses. Start with dbm/dbm.h.
 //
-// Layers. A folder includes only folders below it; hash/ and tree/ do not include each other.
+// Layers. A folder includes only folders below it; hash/ does not include tree/ or array/.
 //   dbm/      the databases and their operations; programs include these  namespace hako
+//   array/    the array of numbered records, on the spaces of the tree  hako::array
 //   hash/     the hash table and its spaces, in memory and in a file      hako::hash
 //   tree/     the B+ tree and its spaces, in memory and in a file         hako::tree
 //   log/      the record log: updates in order, group commit              hako::log
@@ -22,6 +23,9 @@
 //   tree/page_tree.h       tree/page_space.h    tree/page_arena.h    tree/buffer_pool.h
 //                                               = dbm/baby_dbm.h     on tree/page_store.h
 //                                                                    = dbm/tree_dbm.h
+//   array/page_array.h     tree/page_space.h    as the tree           as the tree
+//                                               = dbm/memory_array_dbm.h
+//                                                                    = dbm/array_dbm.h
 //
 // Vocabulary. Each word has one meaning.
 //   record    A key and its value, as stored.
@@ -57,14 +61,17 @@
 #include "hako/base/status.h"
 #include "hako/dbm/any_dbm.h"
 #include "hako/dbm/any_options.h"
+#include "hako/dbm/array_dbm.h"
 #include "hako/dbm/baby_dbm.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/expiry.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/log_summary.h"
+#include "hako/dbm/memory_array_dbm.h"
 #include "hako/dbm/operations.h"
 #include "hako/dbm/options.h"
 #include "hako/dbm/ordered_operations.h"
+#include "hako/dbm/positional_array_dbm.h"
 #include "hako/dbm/positional_hash_dbm.h"
 #include "hako/dbm/positional_tree_dbm.h"
 #include "hako/dbm/restore.h"

@@ -11,7 +11,7 @@ template <class D, class Options>
 StatusOr<std::unique_ptr<AnyDBM>> AnyDBM::OpenInMemory(const AnyOptions& options, Options of_kind) {
   if (options.sync_interval.count() != 0) {
     return absl::InvalidArgumentError(absl::StrCat("a database of kind ", ToAbsl(options.ResolvedKind()),
-                                                   " is saved as a whole: option sync_interval requires dbm=hash or tree"));
+                                                   " is saved as a whole: option sync_interval requires dbm=hash, tree or array"));
   }
   if (options.path.empty() && !options.log_archive.empty())
     return absl::InvalidArgumentError("option log_archive requires a database with a path");

@@ -11,7 +11,7 @@ namespace hako {
 namespace {
 
 constexpr std::string_view kThereAre =
-    "the options are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, "
+    "the options are dbm, file, mode, wait, num_records, align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, "
     "log_bytes, log_archive, expiry, capacity_bytes, capacity_records, "
     "durability, sync_interval, reclaim_bytes, order, codec, raw, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min and "
     "grow_max";
@@ -72,6 +72,7 @@ std::optional<bool> Take(std::string_view name, std::string_view value, AnyOptio
   if (name == "grow_max") return TakeNumber(value, kMax, &file.grow_max);
   if (name == "align_pow") return TakeNumber(value, 63, &options->align_pow.emplace());
   if (name == "page_size") return TakeNumber(value, std::numeric_limits<int>::max(), &options->page_size.emplace());
+  if (name == "width") return TakeNumber(value, std::numeric_limits<int>::max(), &options->width.emplace());
   if (name == "max_bytes") return TakeNumber(value, kMax, &options->max_bytes.emplace());
   if (name == "cache_bytes") return TakeNumber(value, kMax, &options->cache_bytes.emplace());
   if (name == "capacity_bytes") return TakeNumber(value, kMax, &options->capacity_bytes);
@@ -100,6 +101,7 @@ std::string_view AnyOptions::ResolvedKind() const {
   if (kind != kAuto) return kind;
   if (path.ends_with(".hkh")) return kHash;
   if (path.ends_with(".hkt") || path.ends_with(".hktb")) return kTree;
+  if (path.ends_with(".hka")) return kArray;
   if (path.ends_with(".hks")) return kTiny;
   return {};
 }

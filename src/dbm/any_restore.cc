@@ -5,6 +5,7 @@
 #include "hako/dbm/any_dbm.h"
 #include "hako/dbm/log_summary.h"
 #include "hako/dbm/restore.h"
+#include "hako/format/array_format.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/format/snapshot_format.h"
 
@@ -29,6 +30,7 @@ StatusOr<RestoreReport> AnyDBM::Restore(const std::string& copy, const std::stri
   if (*magic == format::kSnapshotMagic) return RestoreSnapshot(file, archive, to, options);
   if (*magic == format::kHashFileMagic) return internal::RestoreFrom<HashDBM<>>(file, archive, to, options);
   HAKO_RETURN_IF_ERROR(file.Close());
+  if (*magic == format::kArrayFileMagic) return RestoreArrayFile(copy, archive, to, options);
   return RestoreTreeFile(copy, archive, to, options);
 }
 HAKO_OR_NO_MEMORY

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "hako/dbm/any_dbm.h"
 #include "hako/dbm/salvage.h"
+#include "hako/format/array_format.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/format/tree_file_format.h"
 #include "hako/storage/damaged_file.h"
@@ -16,7 +17,7 @@
 namespace hako {
 namespace {
 
-enum class FileKind { kUnknown, kHash, kTree };
+enum class FileKind { kUnknown, kHash, kTree, kArray };
 
 // By the magic numbers of its superblocks, or else by its name.
 StatusOr<FileKind> KindOf(const std::string& path, const FileOptions& options) {
@@ -31,8 +32,11 @@ StatusOr<FileKind> KindOf(const std::string& path, const FileOptions& options) {
     HAKO_RETURN_IF_ERROR(source.ReadAt(slot * storage::kSlotDistance, std::as_writable_bytes(std::span(magic))));
     if (magic == format::kHashFileMagic) return FileKind::kHash;
     if (magic == format::kTreeFileMagic) return FileKind::kTree;
+    if (magic == format::kArrayFileMagic) return FileKind::kArray;
   }
-  return absl::EndsWith(path, ".hkh") ? FileKind::kHash : absl::EndsWith(path, ".hkt") ? FileKind::kTree : FileKind::kUnknown;
+  if (absl::EndsWith(path, ".hkh")) return FileKind::kHash;
+  if (absl::EndsWith(path, ".hkt")) return FileKind::kTree;
+  return absl::EndsWith(path, ".hka") ? FileKind::kArray : FileKind::kUnknown;
 }
 
 }  // namespace
@@ -44,8 +48,11 @@ StatusOr<SalvageReport> AnyDBM::Salvage(const std::string& from, const std::stri
       return hako::Salvage<HashDBM<>>(from, to, options);
     case FileKind::kTree:
       return SalvageTreeFile(from, to, options);
+    case FileKind::kArray:
+      return SalvageArrayFile(from, to, options);
     default:
-      return absl::InvalidArgumentError(absl::StrCat(from, ": only a hash table or a tree in a file can be salvaged, and this is neither"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(from, ": only a hash table, a tree or an array in a file can be salvaged, and this is none"));
   }
 }
 HAKO_OR_NO_MEMORY

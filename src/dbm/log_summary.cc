@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "hako/array/array_pages.h"
 #include "hako/base/no_memory.h"
 #include "hako/dbm/log_place.h"
 #include "hako/file/positional_parallel_file.h"
+#include "hako/format/array_format.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/format/snapshot_format.h"
 #include "hako/format/tree_file_format.h"
@@ -45,7 +47,9 @@ StatusOr<std::array<char, 16>> FindMagic(const LogFile& file) {
     std::array<char, 16> magic{};
     if (file.Size() < slot + magic.size()) break;
     HAKO_RETURN_IF_ERROR(file.ReadAt(slot, std::as_writable_bytes(std::span(magic))));
-    if (magic == format::kHashFileMagic || magic == format::kTreeFileMagic || (slot == 0 && magic == format::kSnapshotMagic)) return magic;
+    if (magic == format::kHashFileMagic || magic == format::kTreeFileMagic || magic == format::kArrayFileMagic ||
+        (slot == 0 && magic == format::kSnapshotMagic))
+      return magic;
   }
   return absl::InvalidArgumentError("not a hako database: bad magic at offset 0");
 }
@@ -56,7 +60,8 @@ StatusOr<log::NamedLog> FindNamedLog(LogFile& file) {
   HAKO_ASSIGN_OR_RETURN(const auto magic, FindMagic(file));
   if (magic == format::kHashFileMagic) return NamedBySuperBlock<format::HashSuperBlock>(file, Hash::kKind, format::kFirstExtent);
   if (magic == format::kSnapshotMagic) return NamedBySnapshot(file);
-  return NamedBySuperBlock<format::TreeSuperBlock>(file, Tree::kKind, format::kTreeFirstUnit * format::kTreeUnit);
+  return NamedBySuperBlock<format::TreeSuperBlock>(file, magic == format::kArrayFileMagic ? array::kArrayFileKind : Tree::kKind,
+                                                   format::kTreeFirstUnit * format::kTreeUnit);
 }
 
 namespace {

@@ -22,10 +22,13 @@ CLI::Option* AddDatabase(CLI::App* app, const std::string& name, DatabaseOptions
 CLI::Option* AddDatabaseOptions(CLI::App* app, DatabaseOptions* options, Access access) {
   CLI::Option* file =
       AddDatabase(app, "FILE", options, access,
-                  "The database file; the suffix selects its kind: .hkh = hash, .hkt = tree, .hks = snapshot, loaded as tiny")
+                  "The database file; the suffix selects its kind: .hkh = hash, .hkt = tree, .hka = array, .hks = snapshot, "
+                  "loaded as tiny")
           ->required();
-  AddChoice(app, "--dbm", &options->any.kind, {"auto", "hash", "tree", "tiny", "baby"},
-            "The kind of database, default by the suffix; tree and baby are ordered, and baby loads a snapshot");
+  AddChoice(
+      app, "--dbm", &options->any.kind, {"auto", "hash", "tree", "array", "tiny", "baby"},
+      "The kind of database, default by the suffix; tree, array and baby are ordered, and baby loads a snapshot. The keys of an array are "
+      "numbers, and FILE?width=BYTES creates one");
   AddChoice(app, "--file", &options->any.device, {"mmap", "pos"}, "How the file is accessed: mapped into memory, or by pread and pwrite");
   const auto take_wait = [options](double seconds) {
     options->any.file.lock_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
@@ -75,7 +78,8 @@ int WithDatabase(const DatabaseOptions& options, const std::function<int(AnyDBM&
     return synced.ok() ? code : FailDatabase(options, synced);
   }
   if (options.any.ResolvedKind().empty()) {
-    return FailUsage("", absl::StrCat(options.path(), ": unknown suffix; use .hkh, .hkt or .hks, or set --dbm hash, tree, tiny or baby"));
+    return FailUsage(
+        "", absl::StrCat(options.path(), ": unknown suffix; use .hkh, .hkt, .hka or .hks, or set --dbm hash, tree, array, tiny or baby"));
   }
   const auto db = AnyDBM::Open(options.any);
   if (!db.ok()) return FailDatabase(options, db.status());

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "hako/array/record_key.h"
 #include "hako/base/comparator.h"
 #include "hako/dbm/ordered_operations.h"
 #include "hako/dbm/search.h"
@@ -123,25 +124,27 @@ int RunList(ListOptions options) {
   return WithDatabase(options.database, [&](AnyDBM& db) -> int {
     std::uint64_t num_listed = 0;
     bool is_cut = false;
-    const bool has_byte_order = db.IsOrdered() && OrderOf(db) == BytewiseComparator::kName;
-    if (db.IsOrdered() && !has_byte_order && (options.has_from->count() > 0 || options.has_to->count() > 0)) {
-      return FailUsage("list",
-                       absl::StrCat(options.database.path(), ": --from and --to require bytewise order, and this database has the order '",
-                                    OrderOf(db), "'"));
+    const bool is_by_number = db.IsOrdered() && OrderOf(db) == RecordKeyComparator::kName && options.prefix.empty();
+    const bool has_known_order = is_by_number || (db.IsOrdered() && OrderOf(db) == BytewiseComparator::kName);
+    const auto compare = is_by_number ? &RecordKeyComparator::Compare : &BytewiseComparator::Compare;
+    if (db.IsOrdered() && !has_known_order && (options.has_from->count() > 0 || options.has_to->count() > 0)) {
+      return FailUsage("list", absl::StrCat(options.database.path(),
+                                            ": --from and --to require bytewise order, or an array, and this database has the order '",
+                                            OrderOf(db), "'"));
     }
     auto it = db.MakeIterator();
-    if (options.reverse && !has_byte_order && options.move.empty())
+    if (options.reverse && !has_known_order && options.move.empty())
       it.Last();
     else
-      MoveToBegin(options, bounds, has_byte_order, it);
+      MoveToBegin(options, bounds, has_known_order, it);
     if (jumps && !it.Valid() && it.status().ok()) {
       Note(absl::StrCat(options.database.path(), ": no record at the key to jump to"));
       return kExitNo;
     }
     const auto wanted = [&](std::string_view key) {
-      const bool is_below = key < bounds.low, is_above = bounds.high && key >= *bounds.high;
+      const bool is_below = compare(key, bounds.low) < 0, is_above = bounds.high && compare(key, *bounds.high) >= 0;
       if (!is_below && !is_above) return Wanted::kYes;
-      return has_byte_order && (options.reverse ? is_below : is_above) ? Wanted::kNoMore : Wanted::kNo;
+      return has_known_order && (options.reverse ? is_below : is_above) ? Wanted::kNoMore : Wanted::kNo;
     };
     const int code = PrintRecords(options, it, wanted, &num_listed, &is_cut);
     if (is_cut && (!bounds.low.empty() || bounds.high)) {
@@ -206,11 +209,12 @@ void AddListCommand(Commands& commands) {
   app->add_option("--prefix", options->prefix, "Only records whose key begins with TEXT; unordered databases are scanned in full")
       ->type_name("TEXT");
   options->has_from =
-      app->add_option("--from", options->from, "Only records from KEY on; for ordered databases (tree, baby)")->type_name("KEY");
-  options->has_to = app->add_option("--to", options->to, "Only records before KEY, which is excluded; for ordered databases (tree, baby)")
-                        ->type_name("KEY");
+      app->add_option("--from", options->from, "Only records from KEY on; for ordered databases (tree, array, baby)")->type_name("KEY");
+  options->has_to =
+      app->add_option("--to", options->to, "Only records before KEY, which is excluded; for ordered databases (tree, array, baby)")
+          ->type_name("KEY");
   app->add_flag("--reverse", options->reverse,
-                "In descending order, by default from the last record on; for ordered databases (tree, baby)");
+                "In descending order, by default from the last record on; for ordered databases (tree, array, baby)");
   AddListOptions(app, options.get());
 }
 

@@ -86,11 +86,12 @@ std::string ManPage(const CLI::App& root) {
       &page, "A database of hako is one file that maps keys to values, both byte strings. Data goes to standard output, everything ",
       "else to standard error. Numbers may have a suffix: k, m, g, t for powers of 1000, ki, mi, gi, ti for powers of 1024. ",
       "An argument that begins with \\- goes after \\-\\-.\n.SH DATABASES\n", Italic("FILE"), " is the name of a file: ", Bold(".hkh"),
-      " is a hash table in that file, ", Bold(".hkt"), " a tree, whose records are ordered by key, ", Bold(".hks"),
-      " the snapshot of a hash table in memory, or with ", Bold("--dbm baby"),
+      " is a hash table in that file, ", Bold(".hkt"), " a tree, whose records are ordered by key, ", Bold(".hka"),
+      " an array of records of one width, whose keys are their numbers in decimal (", Plain("db.hka?width=8"), " creates one), ",
+      Bold(".hks"), " the snapshot of a hash table in memory, or with ", Bold("--dbm baby"),
       " of a tree in memory, loaded and saved whole. Options may follow after a question mark, as in ",
       Plain("db.hkh?num_records=1m,file=pos"),
-      ": dbm, file, wait, num_records, align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, log_bytes, "
+      ": dbm, file, wait, num_records, align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, log_bytes, "
       "log_archive, expiry, capacity_bytes, capacity_records, "
       "durability, "
       "sync_interval, reclaim_bytes, order, codec, raw, direct, huge_pages, block_cache_bytes, reserve_bytes, grow_min, grow_max. Options "

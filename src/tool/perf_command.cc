@@ -36,7 +36,7 @@ int RunOn(PerfRunKind run, PerfOptions& options) {
   if (kind.empty())
     return FailUsage(command,
                      "nothing to measure: set --dbm tiny or baby, --dbm hash or tree and --path FILE, or --path FILE.hkh or FILE.hkt");
-  if (std::find(AnyOptions::kKinds.begin(), AnyOptions::kKinds.end(), kind) == AnyOptions::kKinds.end())
+  if (kind == AnyOptions::kArray || std::find(AnyOptions::kKinds.begin(), AnyOptions::kKinds.end(), kind) == AnyOptions::kKinds.end())
     return FailUsage(command, absl::StrCat("--dbm ", options.impl, ": the kinds are auto, hash, tree, tiny and baby"));
   const bool is_in_file = kind == "hash" || kind == "tree";
   if (is_in_file && options.path.empty()) return FailUsage(command, absl::StrCat("--dbm ", kind, " requires --path"));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "hako/format/array_format.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/format/snapshot_format.h"
 #include "hako/format/tree_file_format.h"
@@ -36,7 +37,8 @@ constexpr const char* kFooter =
 // The version of the library, and separately those of the file formats.
 std::string VersionText() {
   return absl::StrCat("hako ", HAKO_VERSION_STRING, "\nfile format: hash (.hkh) ", format::kHashFileVersion, ", tree (.hkt) ",
-                      format::kTreeFileVersion, ", snapshot (.hks) ", format::kSnapshotVersion, ", read and written");
+                      format::kTreeFileVersion, ", array (.hka) ", format::kArrayFileVersion, ", snapshot (.hks) ",
+                      format::kSnapshotVersion, ", read and written");
 }
 
 // If a standard stream is closed, the next file opened, such as a database, would get its

@@ -80,7 +80,8 @@ void AddSalvageCommand(Commands& commands) {
   CLI::App* app =
       commands.Add("salvage", "Write the undamaged records of a damaged database into a new one; exit code 1 if some are lost, or may be",
                    [options] { return RunSalvage(*options); });
-  app->add_option("FROM", options->from, "The damaged hash table or tree, which is only read; with its log, FROM-log, if there is one")
+  app->add_option("FROM", options->from,
+                  "The damaged hash table, tree or array, which is only read; with its log, FROM-log, if there is one")
       ->required()
       ->type_name("");
   app->add_option("TO", options->to, "The file to create, of the same kind")->required()->type_name("");

@@ -55,6 +55,41 @@ TEST(AnyDBM, SuffixSelectsTheKind) {
   EXPECT_THAT(tree->Get("key"), IsOkAndHolds("value"));
 }
 
+TEST(AnyDBM, KeysOfAnArrayAreNumbers) {
+  TempDir directory;
+  for (const std::string file : {"mmap", "pos"}) {
+    const std::string path = directory.File(file + ".hka");
+    ASSERT_OK_AND_ASSIGN(auto db, AnyDBM::Open(path + "?width=8,file=" + file));
+    for (const char* const key : {"10", "9", "2000000000"}) ASSERT_THAT(db->Set(key, "value"), IsOk());
+    EXPECT_THAT(db->Set("nine", "x"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'nine' is not the number of a record")));
+    EXPECT_THAT(db->Set("1", "123456789"), StatusIs(absl::StatusCode::kOutOfRange));
+    EXPECT_THAT(db->PushLast("x"), StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(db->Increment("5"), IsOkAndHolds(1));
+    EXPECT_TRUE(db->IsOrdered());
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : db->Range("6", "3000000000")) keys.emplace_back(key);
+    EXPECT_THAT(keys, testing::ElementsAre("9", "10", "2000000000"));
+    EXPECT_THAT(db->CountRange(""), IsOkAndHolds(4u));
+    auto it = db->MakeIterator();
+    it.Jump("");
+    ASSERT_TRUE(it.Valid());
+    EXPECT_EQ(it.key(), "5");
+    it.JumpLower("");
+    EXPECT_FALSE(it.Valid());
+    EXPECT_THAT(it.status(), IsOk());
+    it.Jump("x");
+    EXPECT_THAT(it.status(), StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(db->RemoveRange("6", "11"), IsOkAndHolds(2u));
+    EXPECT_THAT(db->CopyTo(directory.File("copy.hka")), IsOk());
+    EXPECT_THAT(db->Verify(), IsOk());
+    ASSERT_THAT(db->Close(), IsOk());
+    ASSERT_OK_AND_ASSIGN(db, AnyDBM::Open(directory.File("copy.hka")));
+    EXPECT_EQ(db->Count(), 2u);
+    EXPECT_EQ(db->Inspect().front().second, "ArrayDBM");
+    EXPECT_THAT(db->Verify(), IsOk());
+  }
+}
+
 TEST(AnyDBM, ParsesOptionsInNames) {
   ASSERT_OK_AND_ASSIGN(
       const AnyOptions options,
@@ -156,7 +191,10 @@ TEST(AnyDBM, ReportsMistakesInNames) {
       {"a.hkh?sync_interval=-1", "invalid value '-1' of option sync_interval"},
       {"?dbm=tiny,durability=power", "TinyOptions::durability kPower requires a path"},
       {"?dbm=baby,durability=power", "BabyOptions::durability kPower requires a path"},
-      {"a.hks?sync_interval=5", "sync_interval requires dbm=hash or tree"},
+      {"a.hks?sync_interval=5", "sync_interval requires dbm=hash, tree or array"},
+      {"a.hka", "a new array needs ArrayOptions::width"},
+      {"a.hka?width=5000", "width must be 1 to 4096"},
+      {"?dbm=array,width=8", "a database of kind array needs a file name"},
       {"?dbm=baby,sync_interval=5", "kind baby is saved as a whole: option sync_interval"},
       {"?dbm=baby,page_size=64", "page_size must be 128 to 8192"},
       {"?dbm=baby,page_size=big", "invalid value 'big' of option page_size"},

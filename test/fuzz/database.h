@@ -18,6 +18,7 @@
 #include "fuzz/forged_checks.h"
 #include "fuzz/seeds.h"
 #include "fuzz/target.h"
+#include "hako/array/record_key.h"
 #include "hako/dbm/any_dbm.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/format/hash_file_format.h"
@@ -124,6 +125,7 @@ inline std::vector<std::string> ReadAll(AnyDBM& db) {
     reversed = 0;
     for (it.Last(); it.Valid(); it.Previous()) ++reversed;
     (void)db.CountRange("a", "b");
+    (void)db.CountRange("1");  // of an array
   }
   bool finds_all = true;
   for (const std::string& key : keys) {
@@ -144,6 +146,7 @@ inline void Update(AnyDBM& db, const std::vector<std::string>& keys) {
     if (i % 3 == 2) (void)db.Append(keys[i], "more");
   }
   for (int i = 0; i < 40; ++i) (void)db.Set("new " + std::to_string(i * 7), std::string(static_cast<std::size_t>(i), 'n'));
+  for (int i = 0; i < 10; ++i) (void)db.Set(std::to_string(i * i * 12'345), "n");  // of an array
   (void)db.Synchronize(SyncMode::kHard);
 }
 
@@ -204,6 +207,32 @@ inline void AddSeeds(AnyOptions options, unsigned mode, int count, std::size_t l
   auto db = AnyDBM::Open(options);
   Require(db.ok(), "cannot make a seed:", db.status());
   Fill(**db, count, longest);
+  seeds->push_back(SeedOf(mode, options.path));
+  Require((*db)->Close().ok(), "cannot close");
+  seeds->push_back(SeedOf(mode, options.path));
+}
+// Adds an array with a log, while it is open, and after it was closed. It has several directory pages.
+inline void AddArraySeeds(unsigned mode, unsigned width, std::vector<std::string>* seeds) {
+  Folder::Instance().Empty();
+  AnyOptions options = OptionsOf(AnyOptions::kArray, mode, Folder::Instance().Path("db"));
+  options.width = width;
+  auto db = AnyDBM::Open(options);
+  Require(db.ok(), "cannot make a seed:", db.status());
+  const auto set = [&](std::uint64_t id, char c) {
+    Require((*db)->Set(RecordKey(id).view(), std::string(1 + id % width, c)).ok(), "cannot fill");
+  };
+  for (std::uint64_t i = 0; i < 40; ++i) set(i < 30 ? i * 3 : i * 9'000'000'000, 'a');
+  Require((*db)->Synchronize(SyncMode::kHard).ok(), "cannot synchronize");
+  for (std::uint64_t i = 0; i < 40; i += 4) set(i * 2, 'b');
+  WriteBatch batch;
+  batch.RemoveRange("20", "40");
+  batch.RemoveRange(RecordKey(kRecordIdMax / 2).view());
+  batch.Set("30", "c");
+  batch.Remove("3");
+  batch.SetAppliedIndex(5);
+  Require((*db)->Write(batch).ok() && (*db)->RemoveRange("6", "9").ok(), "cannot write a batch");
+  set(kRecordIdMax, 'd');
+  Require((*db)->WaitDurable((*db)->LastLsn()).ok() || (mode & kNoLog) != 0, "cannot wait");
   seeds->push_back(SeedOf(mode, options.path));
   Require((*db)->Close().ok(), "cannot close");
   seeds->push_back(SeedOf(mode, options.path));

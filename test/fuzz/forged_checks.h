@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "hako/base/hash.h"
+#include "hako/format/array_format.h"
 #include "hako/format/hash_file_format.h"
 #include "hako/format/log_format.h"
 #include "hako/format/record_format.h"
@@ -163,15 +164,20 @@ class ForgedHash {
 class ForgedTree {
  public:
   using Block = format::TreeSuperBlock;
+  // The superblock of a tree or an array.
+  static std::optional<Block> SuperOf(std::string_view file) {
+    const auto super = NewerSuperBlock<Block>(file, format::kTreeFileMagic);
+    return super ? super : NewerSuperBlock<Block>(file, format::kArrayFileMagic);
+  }
   // Of all pages, nodes of the page map and superblocks, from below.
   static void Fix(std::string& file) {
-    std::optional<Block> super = NewerSuperBlock<Block>(file, format::kTreeFileMagic);
+    std::optional<Block> super = SuperOf(file);
     if (!super) return;
     int budget = kEntriesMax;
     for (unsigned root = 0; root < format::kMapRoots; ++root)
       FixEntry(file, super->secret, format::kMapLevels, root, &super->map[root], &budget);
     StoreNewer(file, *super);
-    FixSlots<Block>(file, format::kTreeFileMagic);
+    FixSlots<Block>(file, super->magic);
   }
 
  private:
@@ -183,7 +189,7 @@ class ForgedTree {
     const std::uint64_t begin = entry->place() * format::kTreeUnit, size = entry->units() * format::kTreeUnit;
     if (entry->IsNone() || size == 0 || begin > file.size() || size > file.size() - begin || --*budget < 0) return;
     if (level == 0) {
-      const auto header = LoadFrom<format::PageImageHeader>(file, begin);
+      const auto header = LoadFrom<format::PageImageHeader>(file, begin);  // that of an array begins as this one
       // Of a long value the file does not have the size here: its check stays as it is.
       if (header && header->id == number) entry->check = Hash64(file.data() + begin, size, MixBits(secret ^ number));
       return;
@@ -231,7 +237,7 @@ class ForgedSnapshot {
 // The secret that seeds the checks of the log of a database.
 inline std::uint64_t LogSecretOf(std::string_view database) {
   if (const auto super = NewerSuperBlock<format::HashSuperBlock>(database, format::kHashFileMagic)) return super->secret;
-  if (const auto super = NewerSuperBlock<format::TreeSuperBlock>(database, format::kTreeFileMagic)) return super->secret;
+  if (const auto super = ForgedTree::SuperOf(database)) return super->secret;
   if (const auto log = ForgedSnapshot::LogOf(database)) return log->secret;
   return 0;
 }

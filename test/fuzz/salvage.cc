@@ -1,4 +1,4 @@
-// Salvages the file of a HashDBM or a TreeDBM, with its log. The new database is sound.
+// Salvages the file of a HashDBM, a TreeDBM or an ArrayDBM, with its log. The new database is sound.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,8 +16,10 @@ void Run(std::string_view input) {
   WriteFiles(set, from);
   const auto report = AnyDBM::Salvage(from, to);
   if (!report.ok()) return Require(!std::filesystem::exists(to), "a salvage has failed and left a file:", report.status());
-  const bool is_hash = NewerSuperBlock<format::HashSuperBlock>(ReadWhole(to), format::kHashFileMagic).has_value();
-  auto db = AnyDBM::Open(OptionsOf(is_hash ? AnyOptions::kHash : AnyOptions::kTree, kNoLog, to));
+  const std::string made = ReadWhole(to);
+  const bool is_hash = NewerSuperBlock<format::HashSuperBlock>(made, format::kHashFileMagic).has_value();
+  const bool is_array = NewerSuperBlock<format::TreeSuperBlock>(made, format::kArrayFileMagic).has_value();
+  auto db = AnyDBM::Open(OptionsOf(is_hash ? AnyOptions::kHash : is_array ? AnyOptions::kArray : AnyOptions::kTree, kNoLog, to));
   Require(db.ok(), "a database that was salvaged is refused:", db.status());
   Require((*db)->Verify().ok(), "a database that was salvaged is damaged:", (*db)->Verify());
   ReadAll(**db);
@@ -32,6 +34,7 @@ std::vector<std::string> MakeSeeds() {
     options.page_size = 512;
     AddSeeds(options, mode, 20, 600, &seeds);
   }
+  AddArraySeeds(0, 100, &seeds);
   return seeds;
 }
 
@@ -39,7 +42,7 @@ const Registration kTarget({.name = "salvage",
                             .run = Run,
                             .mutate = MutateFiles,
                             .make_seeds = MakeSeeds,
-                            .golden = {"hash_7_damaged", "hash_7_headless", "tree_2_damaged", "tree_2_headless"},
+                            .golden = {"hash_7_damaged", "hash_7_headless", "tree_2_damaged", "tree_2_headless", "array_1_damaged"},
                             .input_of = InputOf<0>});
 
 }  // namespace

@@ -104,7 +104,7 @@ const Mistake kMistakes[] = {
     {{"list", "a.hkh", "--json", "--tsv"},
      "hako list: Requires at most 1 options be given from [--json,--tsv,--hex,--escape,--raw,-0]",
      " list"},
-    {{"get", "a.foo", "k"}, "hako: a.foo: unknown suffix; use .hkh, .hkt or .hks, or set --dbm hash, tree, tiny or baby", ""},
+    {{"get", "a.foo", "k"}, "hako: a.foo: unknown suffix; use .hkh, .hkt, .hka or .hks, or set --dbm hash, tree, array, tiny or baby", ""},
     {{"export", "a.hkh", "--format", "xml"}, "hako export: --format: xml not in {tsv,jsonl,dump}", " export"},
     {{"export", "a.hkh", "--mapsize", "1m"}, "hako export: --mapsize requires --format dump", " export"},
     {{"list", "a.hkh", "--jump_key", "k"}, "hako list: --move jump... and --jump_key require each other", " list"},
@@ -124,7 +124,7 @@ const Mistake kMistakes[] = {
     {{"search", "a.hkh", "(", "--mode", "regex"}, "hako search: '(' is not a regular expression (ECMAScript)", " search"},
     {{"get", "a.hkh?num_recrods=5", "k"},
      "hako get: FILE: 'a.hkh?num_recrods=5': unknown option 'num_recrods'; the options are dbm, file, mode, wait, num_records, align_pow, "
-     "seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, log_bytes, log_archive, expiry, capacity_bytes, capacity_records, "
+     "seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, log_bytes, log_archive, expiry, capacity_bytes, capacity_records, "
      "durability, sync_interval, "
      "reclaim_bytes, "
      "order, "
@@ -135,7 +135,7 @@ const Mistake kMistakes[] = {
     {{"copy", "a.hkh"}, "hako copy: DESTINATION is required", " copy"},
     {{"merge", "a.hkh", "b.hkh?x=y"},
      "hako merge: 'b.hkh?x=y': unknown option 'x'; the options are dbm, file, mode, wait, num_records, "
-     "align_pow, seed, page_size, max_bytes, cache_bytes, checkpoint_bytes, log_bytes, log_archive, expiry, capacity_bytes, "
+     "align_pow, seed, page_size, max_bytes, width, cache_bytes, checkpoint_bytes, log_bytes, log_archive, expiry, capacity_bytes, "
      "capacity_records, durability, "
      "sync_interval, "
      "reclaim_bytes, order, "

@@ -108,12 +108,33 @@ TEST(OrderedSnapshot, SnapshotLoadsIntoEitherKind) {
 
 TEST(OrderedHelp, HelpNamesTheKinds) {
   EXPECT_THAT(RunTool({"help", "list"}).out,
-              AllOf(HasSubstr("auto|hash|tree|tiny|baby"), HasSubstr("jumplowerinc"), HasSubstr("--from KEY")));
+              AllOf(HasSubstr("auto|hash|tree|array|tiny|baby"), HasSubstr("jumplowerinc"), HasSubstr("--from KEY")));
   EXPECT_THAT(RunTool({"help", "perf", "wicked"}).out, AllOf(HasSubstr("auto|hash|tree|tiny|baby"), HasSubstr("--max_page_size")));
   EXPECT_THAT(RunTool({"man"}).out,
-              AllOf(HasSubstr("auto|hash|tree|tiny|baby"), HasSubstr("page_size, max_bytes, cache_bytes, checkpoint_bytes")));
+              AllOf(HasSubstr("auto|hash|tree|array|tiny|baby"), HasSubstr("page_size, max_bytes, width, cache_bytes, checkpoint_bytes")));
   for (const std::string shell : {"bash", "zsh", "fish"})
     EXPECT_THAT(RunTool({"completion", shell}).out, HasSubstr("auto hash tree tiny baby")) << shell;
+}
+
+class Array : public ToolTest {
+ protected:
+  Array() : ToolTest("a.hka") {}
+  void SetUp() override { ASSERT_EQ(RunTool({"create", path_ + "?width=8"}).exit_code, 0); }
+};
+
+TEST_F(Array, KeysAreNumbersInTheirOrder) {
+  ASSERT_EQ(RunTool({"import", path_}, "10\tten\n9\tnine\n1000000000000\tfar\n").exit_code, 0);
+  EXPECT_EQ(RunTool({"list", path_, "--keys"}).out, "9\n10\n1000000000000\n");
+  EXPECT_EQ(RunTool({"list", path_, "--keys", "--reverse"}).out, "1000000000000\n10\n9\n");
+  EXPECT_EQ(RunTool({"list", path_, "--keys", "--from", "9", "--to", "11"}).out, "9\n10\n");
+  EXPECT_EQ(RunTool({"list", path_, "--keys", "--from", "10"}).out, "10\n1000000000000\n");
+  EXPECT_EQ(RunTool({"list", path_, "--keys", "--prefix", "1"}).out, "10\n1000000000000\n");
+  EXPECT_EQ(RunTool({"get", path_, "10"}).out, std::string("ten\0\0\0\0\0\n", 9));
+  const ToolResult word = RunTool({"set", path_, "ten", "x"});
+  EXPECT_EQ(word.exit_code, 3);
+  EXPECT_THAT(word.err, HasSubstr("the key 'ten' is not the number of a record: 0 to 1099511627775, in decimal"));
+  EXPECT_THAT(RunTool({"set", path_, "1", "more than eight"}).err, HasSubstr("exceeds the limit of 8 bytes"));
+  EXPECT_THAT(RunTool({"create", dir_.File("b.hka")}).err, HasSubstr("width"));
 }
 
 }  // namespace

@@ -66,6 +66,27 @@ TEST_P(Salvage, ReportsWhatIsLost) {
   EXPECT_THAT(Export(to_), Not(HasSubstr("key11234\t")));
 }
 
+TEST(SalvageOfAnArray, ReportsTheNumbersThatAreLost) {
+  TempDir dir;
+  const std::string from = dir.File("from.hka"), to = dir.File("to.hka");
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += std::to_string(i) + "\tvalue " + std::to_string(1000 + i) + "\n";
+  ASSERT_EQ(RunTool({"create", from + "?width=10"}).exit_code, 0);
+  ASSERT_EQ(RunTool({"import", from}, text).exit_code, 0);
+  std::string image = ReadWhole(from);
+  image.at(image.find("value 1500")) = 'x';
+  WriteWhole(from, image);
+  const ToolResult result = RunTool({"salvage", from, to});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.err, "");
+  EXPECT_THAT(result.out,
+              ContainsRegex("^damaged: page at offset [0-9]+, [0-9]+ bytes\nlost: all keys from \"[0-9]+\" to before \"[0-9]+\"\n"));
+  EXPECT_THAT(result.out, ContainsRegex("records written: [0-9]+\nrecords lost: [1-9][0-9]+\n$"));
+  EXPECT_EQ(RunTool({"verify", to}).exit_code, 0);
+  EXPECT_EQ(RunTool({"get", to, "0"}).out, "value 1000\n");
+  EXPECT_EQ(RunTool({"get", to, "500"}).exit_code, 1);
+}
+
 TEST_P(Salvage, NeedsOneSuperBlock) {
   std::string image = ReadWhole(from_);
   image.replace(0, 512, std::string(512, 'x'));
@@ -96,7 +117,7 @@ TEST_P(Salvage, RefusesOtherFiles) {
   WriteWhole(text, "no database\n");
   const ToolResult other = RunTool({"salvage", text, to_});
   EXPECT_EQ(other.exit_code, 3);
-  EXPECT_THAT(other.err, HasSubstr("only a hash table or a tree in a file can be salvaged"));
+  EXPECT_THAT(other.err, HasSubstr("only a hash table, a tree or an array in a file can be salvaged"));
   EXPECT_EQ(RunTool({"salvage", absent, to_}).exit_code, 3);
   EXPECT_EQ(RunTool({"salvage", from_}).exit_code, 2);
   EXPECT_FALSE(std::filesystem::exists(to_));

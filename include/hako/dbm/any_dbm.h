@@ -6,7 +6,9 @@
 // It has the operations of every DBM and, where records are ordered, those of ordered DBMs. Each
 // operation costs one virtual call; the class templates pay nothing for it.
 //
-// Durability: as the kind's (HashDBM, TreeDBM, TinyDBM, BabyDBM).
+// The keys of an array are the numbers of its records in decimal (dbm/array_operations.h).
+//
+// Durability: as the kind's (HashDBM, TreeDBM, ArrayDBM, TinyDBM, BabyDBM).
 //
 // Threads: see dbm/dbm.h.
 #pragma once
@@ -107,7 +109,7 @@ class AnyDBM : public Operations<AnyDBM> {
     HAKO_ASSIGN_OR_RETURN(const AnyOptions options, ParseAnyOptions(name));
     return Open(options);
   }
-  // Writes the undamaged records of the damaged hash table or tree at `from` into a new database at
+  // Writes the undamaged records of the damaged hash table, tree or array at `from` into a new database at
   // `to`: see dbm/salvage.h. The content of the file tells its kind, order and codec, or, if both
   // of its superblocks are lost, the suffix of its name. InvalidArgument for a snapshot.
   static StatusOr<SalvageReport> Salvage(const std::string& from, const std::string& to, const FileOptions& options = {});
@@ -208,6 +210,10 @@ class AnyDBM : public Operations<AnyDBM> {
   static StatusOr<SalvageReport> SalvageTreeFile(const std::string& from, const std::string& to, const FileOptions& options);
   static StatusOr<RestoreReport> RestoreTreeFile(const std::string& copy, const std::string& archive, const std::string& to,
                                                  const RestoreOptions& options);
+  static StatusOr<std::unique_ptr<AnyDBM>> OpenArrayFile(const AnyOptions& options);
+  static StatusOr<SalvageReport> SalvageArrayFile(const std::string& from, const std::string& to, const FileOptions& options);
+  static StatusOr<RestoreReport> RestoreArrayFile(const std::string& copy, const std::string& archive, const std::string& to,
+                                                  const RestoreOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> OpenTinyInMemory(const AnyOptions& options);
   static StatusOr<std::unique_ptr<AnyDBM>> OpenBabyInMemory(const AnyOptions& options);
   template <class D, class Options>

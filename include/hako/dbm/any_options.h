@@ -3,6 +3,7 @@
 //   "casket.hkh"                          a hash table in a file, by the suffix
 //   "casket.hkh?num_records=1m,file=pos"  with options, after the last question mark
 //   "casket.hkt?cache_bytes=64mi"         a B+ tree in a file
+//   "casket.hka?width=8"                  an array of records of 8 bytes, by number, in a file
 //   "casket.db?dbm=hash"                  where the suffix does not name the kind
 //   "casket.hks"                          a hash table in memory with a snapshot file and a log
 //   "?dbm=tiny"                           a hash table in memory only
@@ -10,19 +11,20 @@
 //
 // Options are key=value, separated by commas and applied in order. Numbers may have a suffix
 // (base/parse_number.h).
-//   dbm          hash (.hkh), tree (.hkt, and .hktb with the option raw), tiny (.hks), baby, or auto:
-//                by the suffix
-//   file         mmap or pos: how the file is accessed (dbm=hash, tree)
+//   dbm          hash (.hkh), tree (.hkt, and .hktb with the option raw), array (.hka), tiny (.hks),
+//                baby, or auto: by the suffix
+//   file         mmap or pos: how the file is accessed (dbm=hash, tree, array)
 //   mode         read, write (the file must exist), create or truncate
 //   wait         how long to wait for another holder of the file, in seconds
 //   num_records, align_pow, seed           HashOptions, TinyOptions (dbm=hash, tiny)
 //   page_size                              TreeOptions, BabyOptions (dbm=tree, baby)
 //   max_bytes                              BabyOptions (dbm=baby)
 //   capacity_bytes, capacity_records       TinyOptions, BabyOptions (dbm=tiny, baby); refused for other kinds
-//   cache_bytes, checkpoint_bytes          TreeOptions (dbm=tree)
+//   width                                  ArrayOptions (dbm=array); keys are record numbers in decimal
+//   cache_bytes, checkpoint_bytes          TreeOptions, ArrayOptions (dbm=tree, array)
 //   raw                                    TreeOptions (dbm=tree): raw alone means raw=true
 //   log_bytes, log_archive                 the options of each kind
-//   expiry       true: records may expire (dbm/expiry.h); of a new database
+//   expiry       true: records may expire (dbm/expiry.h); of a new database; not of an array
 //   order, codec  names of a comparator and a page codec, as Inspect shows them (dbm=tree; an error
 //                 otherwise). Default: those of the file; bytewise and none for a new file. Others
 //                 must have been added by the program (dbm/any_tree.h); they are accessed as
@@ -30,7 +32,7 @@
 //   direct, huge_pages, block_cache_bytes  FileOptions (file/file.h); direct alone means
 //                                          direct=true and implies file=pos
 //   durability   none, process or power; power is an error without a file name
-//   sync_interval  in milliseconds (dbm=hash, tree; an error otherwise)
+//   sync_interval  in milliseconds (dbm=hash, tree, array; an error otherwise)
 //   reclaim_bytes  HashOptions (dbm=hash)
 //   reserve_bytes, grow_min, grow_max      FileOptions (file/file.h)
 // Except where noted, an option that the kind does not have is ignored.
@@ -53,12 +55,13 @@ namespace hako {
 // The options: see the head of this header.
 struct AnyOptions {
   static constexpr std::string_view kAuto = "auto";  // by the suffix of `path`
-  // The kinds HashDBM, TreeDBM, TinyDBM and BabyDBM; and all values of `kind`.
+  // The kinds HashDBM, TreeDBM, ArrayDBM, TinyDBM and BabyDBM; and all values of `kind`.
   static constexpr std::string_view kHash = "hash";
   static constexpr std::string_view kTree = "tree";
+  static constexpr std::string_view kArray = "array";
   static constexpr std::string_view kTiny = "tiny";
   static constexpr std::string_view kBaby = "baby";
-  static constexpr std::array kKinds = {kAuto, kHash, kTree, kTiny, kBaby};
+  static constexpr std::array kKinds = {kAuto, kHash, kTree, kArray, kTiny, kBaby};
 
   std::string path = {};        // empty: in memory only (tiny, baby)
   std::string kind = "auto";    // one of kKinds
@@ -68,6 +71,7 @@ struct AnyOptions {
   std::optional<int> align_pow = {};
   std::uint64_t seed = 0;
   std::optional<unsigned> page_size = {};
+  std::optional<unsigned> width = {};
   std::optional<std::uint64_t> max_bytes = {};
   std::optional<std::uint64_t> cache_bytes = {};
   std::optional<std::uint64_t> checkpoint_bytes = {};

@@ -114,8 +114,9 @@ class MultiOperations {
   // and returns Aborted. Other threads see all of the changes or none, and after any error nothing has
   // changed, except that with Durability::kPower an error of the synchronization is returned after
   // the change. InvalidArgument if the batch removes a range and the database is not ordered.
-  // OutOfRange if the batch exceeds its limits, or a key that of the database. A TreeDBM loads
-  // all leaves of a removed range into memory: for more, see OrderedOperations::RemoveRange.
+  // OutOfRange if the batch exceeds its limits, or a key that of the database. A tree or an array loads
+  // all leaves of a removed range into memory, an array up to 16,384 of them: for more, see
+  // OrderedOperations::RemoveRange.
   Status Write(const WriteBatch& batch, const WriteOptions& options = {});
 
   // Runs visitor(key, value), which returns an Action or void, on the first record. NotFound if the

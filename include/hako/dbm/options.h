@@ -171,4 +171,30 @@ struct TreeOptions {
   bool raw = false;
 };
 
+// Options of ArrayDBM.
+struct ArrayOptions {
+  // Bytes of each record, 1 to kRecordWidthMax; fixed when the file is created. 0 = that of the file, which
+  // must exist then; another one than that of the file is an error.
+  unsigned width = 0;
+  // Memory for cached pages and for the tables that locate them, at least 1 MiB: as TreeOptions::cache_bytes.
+  // Directory pages are beyond it (dbm/array_dbm.h).
+  std::uint64_t cache_bytes = std::uint64_t{256} << 20;
+  // As those of TreeOptions.
+  std::uint64_t checkpoint_bytes = 0;
+  Durability durability = Durability::kProcess;
+  std::uint64_t log_bytes = std::uint64_t{128} << 20;
+  std::string_view log_archive = {};
+  std::chrono::milliseconds sync_interval{0};
+};
+
+// Options of MemoryArrayDBM.
+struct MemoryArrayOptions {
+  unsigned width = 0;                                 // bytes of each record, 1 to kRecordWidthMax
+  std::uint64_t max_bytes = std::uint64_t{32} << 30;  // as BabyOptions::max_bytes
+  // As those of TinyOptions.
+  Durability durability = Durability::kProcess;
+  std::uint64_t log_bytes = std::uint64_t{64} << 20;
+  std::string_view log_archive = {};
+};
+
 }  // namespace hako

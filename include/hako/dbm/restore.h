@@ -62,6 +62,9 @@
 
 namespace hako {
 
+template <File FileT>
+class ArrayDBM;  // dbm/array_dbm.h
+
 // See the head of this header.
 struct RestoreOptions {
   std::optional<std::uint64_t> until_lsn = {};   // LastLsn() after the last update to make
@@ -132,6 +135,11 @@ class RestoreSource final : public UpdateSource {
 
 template <class D>
 struct RestoreTarget;
+template <File FileT>
+struct RestoreTarget<ArrayDBM<FileT>> {
+  using Type = FileT;
+  static ArrayOptions Options() { return {.durability = Durability::kNone}; }
+};
 template <File FileT>
 struct RestoreTarget<HashDBM<FileT>> {
   using Type = FileT;

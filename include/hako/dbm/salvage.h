@@ -1,4 +1,4 @@
-// Salvage: writes the undamaged records of a damaged HashDBM or TreeDBM into a new database.
+// Salvage: writes the undamaged records of a damaged HashDBM, TreeDBM or ArrayDBM into a new database.
 //
 //   HAKO_ASSIGN_OR_RETURN(const SalvageReport report, Salvage<HashDBM<>>("casket.hkh", "rescued.hkh"));
 //
@@ -7,8 +7,8 @@
 // The damaged file is opened for reading and never written. It may be one that Open refuses: one
 // with a damaged superblock, index or page map, or one that was cut. Unreadable blocks of the
 // device count as damaged. Every record of the new database has passed its checksum; one damaged
-// record of a hash table costs that record only, one damaged page of a tree the records of that
-// page. The report lists the damage (storage/salvage_report.h).
+// record of a hash table costs that record only, one damaged page of a tree or an array the records
+// of that page. The report lists the damage (storage/salvage_report.h).
 //
 // Which state it is
 //   HashDBM   the last synchronized state. If the file is the one that a killed process had mapped, in
@@ -16,7 +16,8 @@
 //             (hash/heap_salvage.h). If such a file is a copy, or what the process has left in it is
 //             damaged, a note says that its later updates are left out, unless the log has them.
 //   TreeDBM   the last checkpoint (tree/page_salvage.h).
-//   Both      then the updates of the log, PATH-log, as far as it can be read. Each sets or removes
+//   ArrayDBM  the last checkpoint (array/array_salvage.h).
+//   All       then the updates of the log, PATH-log, as far as it can be read. Each sets or removes
 //             whole values, so they are right whatever records are lost before them. A note in the
 //             report says why, if the log was not applied, or not to its end.
 // In a hash table that was not closed only stamps, which have no check, tell live records from dead
@@ -33,10 +34,11 @@
 // Unavailable if another process has it open; DataLoss if both superblocks are lost;
 // ResourceExhausted without space or memory. It takes memory for the longest record, for the report,
 // whose keys are bounded (SalvageReport::kKeyBytesMax, kRangeBytesMax), and what
-// hash/heap_salvage.h and tree/page_salvage.h say.
+// hash/heap_salvage.h, tree/page_salvage.h and array/array_salvage.h say.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -52,6 +54,7 @@
 #include "hako/base/no_memory.h"
 #include "hako/base/random_seed.h"
 #include "hako/base/status.h"
+#include "hako/dbm/array_dbm.h"
 #include "hako/dbm/dbm.h"
 #include "hako/dbm/expiry.h"
 #include "hako/dbm/hash_dbm.h"
@@ -80,7 +83,7 @@ StatusOr<SalvageReport> SalvageInto(const From& from, LogPlace<From> log, To emp
 namespace internal {
 
 // The damaged database, and the new one that it asks for: dbm/hash_salvage-inl.h,
-// dbm/tree_salvage-inl.h.
+// dbm/tree_salvage-inl.h, dbm/array_salvage-inl.h.
 //   Target              the type of its file
 //   Open(file, report)  finds the state; Create(empty file) opens a new D with its properties
 //   clock()             that of the state (dbm/expiry.h); 0: its records do not expire
@@ -137,10 +140,33 @@ struct SalvagedState {
   std::uint64_t applied_index = 0, clock = 0;
 };
 
+// The update of a log by the keys of the database; nullopt if it does not belong there. `keys` has its
+// bytes.
+template <class D>
+std::optional<format::LogEntry> ByKey(const D&, const format::LogEntry& logged, std::array<RecordKey, 2>*) {
+  return logged;
+}
+template <File FileT>
+std::optional<format::LogEntry> ByKey(const ArrayDBM<FileT>& db, const format::LogEntry& logged, std::array<RecordKey, 2>* keys) {
+  const bool is_range = logged.op == format::LogOp::kRemoveRange;
+  if (!is_range && logged.op != format::LogOp::kSet && logged.op != format::LogOp::kRemove) return logged;
+  const auto first = array::LogKey::Parse(logged.key), to = is_range ? array::LogKey::Parse(logged.value) : std::nullopt;
+  if (!first || *first > kRecordIdMax || is_range != to.has_value() || (!is_range && logged.value.size() > db.width())) return std::nullopt;
+  format::LogEntry entry = logged;
+  entry.key = ((*keys)[0] = RecordKey(*first)).view();
+  if (is_range) entry.value = ((*keys)[1] = RecordKey(*to)).view();
+  if (is_range && *to > kRecordIdMax) entry.op = format::LogOp::kRemoveFrom;
+  return entry;
+}
+
 // Makes an update of a log in the new database.
 template <class D>
-Status RedoInto(D& db, const format::LogEntry& entry, SalvagedState* state) {
+Status RedoInto(D& db, const format::LogEntry& logged, SalvagedState* state) {
   const auto foreign = [] { return absl::DataLossError("the log has a record that does not belong there"); };
+  std::array<RecordKey, 2> keys;
+  const std::optional<format::LogEntry> by_key = ByKey(db, logged, &keys);
+  if (!by_key) return foreign();
+  const format::LogEntry& entry = *by_key;
   switch (entry.op) {
     case format::LogOp::kSet: {
       const std::optional<Expiry::Record> record = LiveFormOf(db, entry.value);
@@ -266,5 +292,6 @@ HAKO_OR_NO_MEMORY
 
 }  // namespace hako
 
+#include "hako/dbm/array_salvage-inl.h"
 #include "hako/dbm/hash_salvage-inl.h"
 #include "hako/dbm/tree_salvage-inl.h"

@@ -21,8 +21,8 @@ struct SalvageReport {
     kRecord,        // a record of a hash table; without a sound index, also what only looks like one
     kExtentHeader,  // where a hash table should say that an extent has records
     kIndex,         // the index of a hash table, which is rebuilt
-    kPageMap,       // a part of the table of a tree that says where pages lie
-    kPage,          // a page of a tree
+    kPageMap,       // a part of the table of a tree or an array that says where pages lie
+    kPage,          // a page of a tree or an array
     kLongValue,     // a long value of a tree that fails its check, or that no undamaged page names
   };
   // A place of the damaged file.
@@ -32,7 +32,7 @@ struct SalvageReport {
     std::uint64_t size = 0;     // in bytes; 0 = unknown
     std::string key;            // of the record, if it is still readable, and kKeyBytesMax allows; else empty
   };
-  // A range of keys, [from, to), or from `from` on without `to`.
+  // A range of keys, [from, to), or from `from` on without `to`. Those of an array are record numbers.
   struct LostRange {
     std::string from;               // the first key
     std::optional<std::string> to;  // the key behind it
@@ -46,7 +46,7 @@ struct SalvageReport {
   std::uint64_t num_updates = 0;          // of the log, made in the new database
   std::uint64_t num_places = 0;           // damaged places, listed or not
   std::vector<Place> places;              // the first kPlacesMax of them
-  std::vector<LostRange> lost_ranges;     // of a tree: where all records are lost, as far as kRangeBytesMax allows
+  std::vector<LostRange> lost_ranges;     // of a tree or an array: where all records are lost, as far as kRangeBytesMax allows
   std::vector<std::string> notes;         // why the new database may lack updates beside the lost records
 
   // Whether the new database has everything that the damaged one had: damage has cost nothing.

@@ -1,5 +1,5 @@
 // Pages of another structure than the B+ tree: the functions by which a pool over a file writes,
-// loads and checks them (tree/buffer_pool.h).
+// loads and checks them (tree/buffer_pool.h). The array has one (array/array_pages.h).
 //
 // Such pages form a tree, too. A page of level 0 is a leaf, and its line may be evicted; pages of higher
 // levels name their children by id, and stay in memory once they were loaded. A page has a number among

@@ -1,0 +1,71 @@
+// Definitions of dbm/array_dbm.h.
+#pragma once
+
+#include "hako/dbm/array_dbm.h"
+
+namespace hako {
+
+template <File FileT>
+ArrayDBM<FileT>::~ArrayDBM() {
+  (void)this->Close();
+  if (this->writers_.IsInherited()) {  // its threads and locks belong to the parent process
+    (void)space_.release();
+    (void)pages_.release();
+  }
+}
+
+template <File FileT>
+auto ArrayDBM<FileT>::Open(FileT file, LogPlace<typename Files::LogFile> log, const ArrayOptions& options)
+    -> StatusOr<std::unique_ptr<ArrayDBM>> HAKO_TRY {
+  if (options.width > kRecordWidthMax)
+    return absl::InvalidArgumentError(absl::StrCat("ArrayOptions::width must be 1 to ", kRecordWidthMax));
+  HAKO_ASSIGN_OR_RETURN(tree::PoolLimits limits, Pool::LimitsOf(options));
+  if (options.width == 0) {
+    HAKO_ASSIGN_OR_RETURN(const bool blank, storage::IsBlankFile(file, array::kArrayFileKind));
+    if (blank) return absl::InvalidArgumentError("a new array needs ArrayOptions::width, the bytes of each record");
+  }
+  HAKO_ASSIGN_OR_RETURN(auto store, tree::PageStore<FileT>::Open(std::move(file), RecordKeyComparator::kName, NoCodec::kName, options.width,
+                                                                 array::kArrayFileKind));
+  const format::TreeSuperBlock super = store->super();
+  const unsigned width = super.page_size;
+  HAKO_RETURN_IF_ERROR(array::CheckWidth(width));
+  if (options.width != 0 && options.width != width)
+    return absl::InvalidArgumentError(absl::StrCat("the records of the file have ", width, " bytes, not ", options.width));
+  auto pages = std::make_unique<array::ArrayPages>(width);
+  limits.kind = pages.get();
+  const auto checkpointed = std::make_shared<std::atomic<ArrayDBM*>>(nullptr);
+  HAKO_ASSIGN_OR_RETURN(auto space, Pool::MakeSpace(std::move(store), limits, checkpointed));
+  std::unique_ptr<ArrayDBM> dbm(new ArrayDBM(std::move(space), std::move(pages), options, checkpointed));
+  dbm->log_place_ = std::move(log);
+  const bool is_new = super.root == 0;
+  if (is_new) {
+    HAKO_RETURN_IF_ERROR(dbm->array().Create());
+    dbm->space_->SetRoot(dbm->array().root_id());
+  } else {
+    HAKO_RETURN_IF_ERROR(dbm->array().Attach(super.root, super.num_records, super.applied_index));
+  }
+  HAKO_RETURN_IF_ERROR(dbm->Begin(options, is_new));
+  return dbm;
+}
+HAKO_OR_NO_MEMORY
+
+template <File FileT>
+Status ArrayDBM<FileT>::VerifyPinned(const typename tree::PageStore<FileT>::Pinned& pinned) {
+  HAKO_ASSIGN_OR_RETURN(const auto space, this->OpenPinned(pinned));
+  array::PageArray<typename Pool::PinnedSpace> view(*space, array().shape());
+  HAKO_RETURN_IF_ERROR(view.Attach(pinned.super.root, pinned.super.num_records));
+  return view.Verify(pinned.super.num_records);
+}
+
+template <File FileT>
+Inspection ArrayDBM<FileT>::Inspect() HAKO_TRY {
+  Inspection pairs = this->InspectAs("ArrayDBM");
+  if (this->IsClosed()) return pairs;
+  pairs.emplace_back("comparator", std::string(RecordKeyComparator::kName));
+  pairs.emplace_back("width", absl::StrCat(array().width()));
+  pairs.emplace_back("records_per_page", absl::StrCat(array().shape().per_leaf));
+  return pairs;
+}
+HAKO_CATCH_NO_MEMORY(return {};)
+
+}  // namespace hako

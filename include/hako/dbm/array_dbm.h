@@ -1,0 +1,133 @@
+// ArrayDBM: records of one width, by number, in a file.
+//
+//   HAKO_ASSIGN_OR_RETURN(auto db, ArrayDBM<>::Open("temperatures.hka", {.width = 8}));
+//   HAKO_RETURN_IF_ERROR(db->Set(1017, reading));
+//   HAKO_ASSIGN_OR_RETURN(const std::uint64_t id, db->Append(reading));
+//
+// Numbers go from 0 to 2^40 - 1. Absent records take no more than a bit of a page that has others; pages
+// without records do not exist. So an array may be sparse: a record that is far from all others costs its
+// page of 512 bytes and more, and up to four pages that lead to it. A full page takes at most 12 % and a bit
+// a record more than the records. Every record has the width: see dbm/array_operations.h for shorter values.
+//
+// Directory pages stay in memory once they were used, beyond ArrayOptions::cache_bytes: 4 KiB for each 1024
+// pages in a row that have records. Where all records are far apart, that is 4 KiB and more for each.
+//
+// Pages are found by number, cached, checked when they are loaded, and written by checkpoints as those of a
+// TreeDBM (array/page_array.h, tree/buffer_pool.h).
+//
+// Durability and the log: as those of TreeDBM (dbm/tree_dbm.h), by ArrayOptions::durability. A damaged page
+// is refused with DataLoss; see dbm/salvage.h.
+//
+// Threads: see dbm/dbm.h. Get takes no lock; Set locks one page. Synchronize, CopyTo, Rebuild and Verify run
+// beside readers and writers. A visitor runs with its page locked, or, where the page does not exist yet,
+// while no other page is made.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "hako/array/array_pages.h"
+#include "hako/base/no_memory.h"
+#include "hako/base/page_codec.h"
+#include "hako/base/status.h"
+#include "hako/dbm/array_operations.h"
+#include "hako/dbm/common.h"
+#include "hako/dbm/options.h"
+#include "hako/dbm/pool_operations.h"
+#include "hako/file/memory_map_parallel_file.h"
+#include "hako/tree/buffer_pool.h"
+
+namespace hako {
+
+// An array in a file: see the head of this header.
+//
+// Inherits
+//   PoolOperations (dbm/pool_operations.h)
+//     Clear, CopyTo, Rebuild, ShouldBeRebuilt     the whole database
+//     Verify, Scrub, GetStats                     checks, and figures
+//   LogOperations (dbm/log_operations.h), FileOperations (dbm/file_operations.h)
+//     Open, CopyTo                                of a path; Open of a file, and of its log
+//     LastLsn, WaitDurable                        wait for the durability of many updates
+//     Synchronize, GetHealth, IsWritable          durability, and why updates are refused
+//     GetType, SetType, GetMetadata, SetMetadata  data of the application in the file
+//     Close                                       makes a checkpoint and closes the file
+//   ArrayOperations (dbm/array_operations.h)
+//     Get, Set, Contains, Remove, Process, Fetch  one record, by number
+//     Append, AppendMulti                         records behind the last one
+//     SetMulti, GetMulti                          several records
+//     FirstId, LastId, Count, width               the whole array
+//     CountRange, RemoveRange                     count or remove the records of [from, to)
+//     MakeIterator                                a cursor (dbm/array_cursor.h)
+//     the operations of every ordered DBM, by key
+template <File FileT = MemoryMapParallelFile>
+class ArrayDBM : public ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<FileT>>,
+                 public PoolOperations<ArrayDBM<FileT>, FileT, NoCodec, ArrayOptions> {
+  using Space = tree::BufferPool<FileT>;
+  using Base = ArrayOperations<ArrayDBM, Space>;
+  using Pool = PoolOperations<ArrayDBM, FileT, NoCodec, ArrayOptions>;
+  using Files = LogOperations<ArrayDBM, FileT, ArrayOptions>;
+  friend Base;
+  friend typename Base::Shared;
+  friend Pool;
+  friend Files;
+  friend FileOperations<ArrayDBM, FileT, ArrayOptions>;
+
+ public:
+  // Opens the database in `file`, creating one if the file is empty. InvalidArgument for an option out of
+  // range, another type of file, or another width; Unavailable if another holder has the file open;
+  // DataLoss if it does not validate.
+  static StatusOr<std::unique_ptr<ArrayDBM>> Open(FileT file, LogPlace<typename Files::LogFile> log, const ArrayOptions& options);
+  using Files::Open;
+
+  // Closes the database if the application has not.
+  ~ArrayDBM();
+
+  // GetStats, GetType, the cache's memory, the file's transfers, and the width, as pairs of name and text
+  // for people to read.
+  Inspection Inspect();
+
+ private:
+  using Base::array;
+  using Base::space_;
+
+  ArrayDBM(std::unique_ptr<Space> space, std::unique_ptr<array::ArrayPages> pages, const ArrayOptions& options,
+           typename Pool::Checkpointed checkpointed)
+      : Base(std::move(space), pages->shape()), Pool(*space_, options, std::move(checkpointed)), pages_(std::move(pages)) {}
+
+  // ---- for PoolOperations ----
+  auto& engine() const { return array(); }
+  Status VerifyPinned(const typename tree::PageStore<FileT>::Pinned& pinned);
+
+  std::unique_ptr<array::ArrayPages> pages_;  // the space refers to it
+};
+
+}  // namespace hako
+
+#include "hako/dbm/array_dbm-inl.h"
+
+// The templates that make up ArrayDBM<FileT>, beside those of TreeDBM<FileT>, which must be instantiated too.
+#define HAKO_ARRAY_DBM_TEMPLATES(KEYWORD, FileT)                                                                                \
+  KEYWORD template class ArrayDBM<FileT>;                                                                                       \
+  KEYWORD template class Operations<ArrayDBM<FileT>>;                                                                           \
+  KEYWORD template class MultiOperations<ArrayDBM<FileT>>;                                                                      \
+  KEYWORD template class OrderedOperations<ArrayDBM<FileT>, RecordKeyComparator>;                                               \
+  KEYWORD template class ArrayOperations<ArrayDBM<FileT>, tree::BufferPool<FileT>>;                                             \
+  KEYWORD template class EngineOperations<ArrayDBM<FileT>, tree::BufferPool<FileT>, array::PageArray<tree::BufferPool<FileT>>>; \
+  KEYWORD template class array::PageArray<tree::BufferPool<FileT>>;                                                             \
+  KEYWORD template class PoolOperations<ArrayDBM<FileT>, FileT, NoCodec, ArrayOptions>
+#define HAKO_ARRAY_DBM_PATH_TEMPLATES(KEYWORD, FileT)                          \
+  KEYWORD template class FileOperations<ArrayDBM<FileT>, FileT, ArrayOptions>; \
+  KEYWORD template class LogOperations<ArrayDBM<FileT>, FileT, ArrayOptions>
+
+namespace hako {
+
+// Compiled in the library, where programs would otherwise compile them again.
+extern template class tree::BufferPool<MemoryMapParallelFile>;
+extern template class tree::Checkpointer<MemoryMapParallelFile>;
+HAKO_ARRAY_DBM_TEMPLATES(extern, MemoryMapParallelFile);
+HAKO_ARRAY_DBM_PATH_TEMPLATES(extern, MemoryMapParallelFile);
+
+}  // namespace hako

@@ -1,0 +1,269 @@
+// The operations shared by the two array DBMs: records of one width, by number.
+//
+// An array DBM class D inherits ArrayOperations<D, Space> publicly, and PoolOperations or MemoryOperations
+// beside it. It has two interfaces. One takes numbers. The other is that of every ordered DBM: there keys
+// are numbers in decimal (array/record_key.h), and other keys are InvalidArgument.
+//
+// Values. A value shorter than the width is completed by zero bytes, and a longer one is OutOfRange: a
+// record always has the width. (Tokyo Cabinet's fixed-length database cuts longer ones off, and stores the
+// length of shorter ones, which takes a byte or more of each record.)
+//
+// Threads: see dbm/dbm.h. A visitor runs with its leaf locked.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "hako/array/page_array.h"
+#include "hako/array/record_key.h"
+#include "hako/base/inline.h"
+#include "hako/base/no_memory.h"
+#include "hako/base/status.h"
+#include "hako/dbm/array_cursor.h"
+#include "hako/dbm/dbm.h"
+#include "hako/dbm/engine_operations.h"
+#include "hako/dbm/ordered_operations.h"
+#include "hako/format/array_format.h"
+#include "hako/format/log_format.h"
+#include "hako/sync/run_parts.h"
+
+namespace hako {
+
+// A number and the value of its record.
+struct NumberedValue {
+  std::uint64_t id;
+  std::string_view value;
+};
+
+// Inherits
+//   OrderedOperations (dbm/ordered_operations.h)
+//     Range, ReverseRange      records of [from, to) as an input range
+//     CountRange, RemoveRange  count or remove the records of [from, to)
+//     CompareKeys              the order of keys
+//   EngineOperations (dbm/engine_operations.h)
+//     Process, ProcessMulti, Prefetch   the primitives, by key
+//     CheckOpen, CheckIdle, IsClosed    whether the database can be used
+template <class D, class Space>
+class ArrayOperations : public EngineOperations<D, Space, array::PageArray<Space>>, public OrderedOperations<D, RecordKeyComparator> {
+ protected:
+  using Array = array::PageArray<Space>;
+  using Shared = EngineOperations<D, Space, Array>;
+  using Ordered = OrderedOperations<D, RecordKeyComparator>;
+  using typename Shared::WriterState;
+
+ public:
+  using Iterator = ArrayCursor<D, Array>;                            // see dbm/array_cursor.h
+  static constexpr std::uint64_t kKeySizeMax = RecordKey::kSizeMax;  // bytes
+
+  // ---- by number: 0 to kRecordIdMax, otherwise OutOfRange ----
+
+  // The bytes of each record.
+  unsigned width() const { return array().width(); }
+
+  // See Process and Fetch in dbm/dbm.h.
+  template <Visitor V>
+  HAKO_INLINE Status Process(std::uint64_t id, V&& visitor) HAKO_TRY {
+    if (id > kRecordIdMax) [[unlikely]]
+      return RefuseId(id);
+    WriterState* const writer = writers_.Mine();
+    if (writer == nullptr) [[unlikely]]
+      return writers_.Refusal();
+    if constexpr (ReadVisitor<std::remove_reference_t<V>>) {
+      return array().template Process<void>(*writer, id, visitor);
+    } else {
+      if (this->NeedsChecks()) [[unlikely]] {
+        if constexpr (std::is_same_v<std::remove_cvref_t<V>, Action>)
+          return ProcessByKey(id, Action(visitor));  // a copy, so that the visitor stays in registers
+        else if constexpr (UpdateVisitor<std::remove_reference_t<V>>)
+          return ProcessByKey(id, UpdateRef(visitor));
+        else
+          return ProcessByKey(id, BlindUpdateRef(visitor));
+      }
+      return this->ProcessWithoutTime(*writer, id, visitor);
+    }
+  }
+  HAKO_OR_NO_MEMORY
+  template <Sink S>
+  HAKO_INLINE Status Fetch(std::uint64_t id, S&& sink) {
+    if (id > kRecordIdMax) [[unlikely]]
+      return RefuseId(id);
+    return array().Fetch(writers_, id, sink);
+  }
+
+  // Copies the record into *value, reusing its capacity. NotFound leaves *value unspecified.
+  HAKO_INLINE Status Get(std::uint64_t id, std::string* value) {
+    internal::StringSink sink{value};
+    Status status = Fetch(id, sink);
+    if (!sink.has_room) [[unlikely]]
+      return NoMemoryError();
+    return status;
+  }
+  // Returns a copy of the record. NotFound if absent.
+  StatusOr<std::string> Get(std::uint64_t id);
+  // Copies the record into `out` if it fits, and returns its size, the width, either way.
+  HAKO_INLINE StatusOr<std::size_t> Get(std::uint64_t id, std::span<char> out) {
+    internal::SpanSink sink{out};
+    HAKO_RETURN_IF_ERROR(Fetch(id, sink));
+    return sink.size;
+  }
+  // Returns whether there is a record.
+  StatusOr<bool> Contains(std::uint64_t id);
+  // Stores the record, replacing an existing one.
+  HAKO_INLINE Status Set(std::uint64_t id, std::string_view value) { return Process(id, Action::Set(value)); }
+  // Set with options. AlreadyExists if the record is kept (SetOptions::overwrite).
+  Status Set(std::uint64_t id, std::string_view value, const SetOptions& options) {
+    return Shared::Set(RecordKey(id).view(), value, options);
+  }
+  // Removes the record. NotFound if absent.
+  Status Remove(std::uint64_t id);
+  // Stores a record behind the last one, with the next number, which it returns. OutOfRange if the last
+  // record has number kRecordIdMax. Stops writers for a moment after the last record was removed.
+  StatusOr<std::uint64_t> Append(std::string_view value);
+  // Appends each value. Returns the first number; the others follow it, unless another thread appends
+  // or sets a record there meanwhile. An error ends the call; earlier records stay.
+  StatusOr<std::uint64_t> AppendMulti(std::span<const std::string_view> values);
+  // Stores each record. An error ends the call; earlier records stay set.
+  Status SetMulti(std::span<const NumberedValue> records);
+  // Shows the value of each record, or nullopt, to visitor(index, value), in order.
+  template <MultiReadVisitor V>
+  Status GetMulti(std::span<const std::uint64_t> ids, V&& visitor);
+  // The number of the first or last record. NotFound if there is none.
+  StatusOr<std::uint64_t> FirstId() { return IdFrom(0, true); }
+  StatusOr<std::uint64_t> LastId() { return IdFrom(kRecordIdMax, false); }
+  // Returns the number of records in [from, to), or removes them and returns their number.
+  StatusOr<std::uint64_t> CountRange(std::uint64_t from, std::uint64_t to);
+  StatusOr<std::uint64_t> RemoveRange(std::uint64_t from, std::uint64_t to);
+
+  // ---- by key ----
+
+  using Ordered::CountRange, Ordered::RemoveRange;
+  using Shared::AppendMulti, Shared::GetMulti, Shared::SetMulti;
+  using Shared::Get, Shared::Set, Shared::Remove, Shared::Contains, Shared::Append, Shared::Process;
+
+  // See dbm/dbm.h.
+  template <Sink S>
+  Status Fetch(std::string_view key, S&& sink) HAKO_TRY {
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t id, IdOf(key));
+    return array().Fetch(writers_, id, sink);
+  }
+  HAKO_OR_NO_MEMORY
+  // Fetches each key: calls sink(index, size), then arrived(index, found).
+  template <class S, class F>
+  Status FetchMulti(std::span<const std::string_view> keys, S&& sink, F&& arrived) HAKO_TRY {
+    HAKO_ASSIGN_OR_RETURN(const Ids ids, IdsOf(keys));
+    return array().FetchMulti(writers_, ids, sink, arrived);
+  }
+  HAKO_OR_NO_MEMORY
+  // See dbm/operations.h. InvalidArgument unless records have 8 bytes, as the number does.
+  StatusOr<std::int64_t> Increment(std::string_view key, std::int64_t delta = 1, std::int64_t initial = 0) {
+    HAKO_RETURN_IF_ERROR(this->CheckOpen());
+    if (width() != sizeof(delta))
+      return absl::InvalidArgumentError(absl::StrCat("Increment needs records of 8 bytes; those of this array have ", width()));
+    return Shared::Increment(key, delta, initial);
+  }
+  // Shows all records in order, with nothing locked.
+  Status ProcessEach(EachRef visitor);
+  // ProcessEach in several threads, which call the visitor concurrently, each for one range of numbers.
+  Status ProcessEachParallel(unsigned num_threads, EachRef visitor);
+  // A hint that these keys will be used.
+  void Prefetch(std::span<const std::string_view> keys) const;
+  // Returns a cursor: see dbm/array_cursor.h.
+  Iterator MakeIterator() { return Iterator(static_cast<D&>(*this), array()); }
+  // The same, as records do not expire.
+  Iterator MakeStoredIterator() { return MakeIterator(); }
+  // See dbm/write_batch.h. A batch may remove ranges whose records are on up to array::IdRanges::kLeavesMax pages;
+  // beyond that Write is OutOfRange.
+  std::uint64_t AppliedIndex() const { return this->IsClosed() ? 0 : array().applied_index(); }
+  // The number of records; exact while no update runs.
+  std::uint64_t Count() const { return this->IsClosed() ? 0 : array().Count(this->ForEachWriter()); }
+  // The work of CountRange and RemoveRange by key.
+  StatusOr<std::uint64_t> CountKeys(std::string_view from, std::optional<std::string_view> to);
+  StatusOr<std::uint64_t> RemoveKeys(std::string_view from, std::optional<std::string_view> to);
+
+ protected:
+  friend Shared;
+  using Shared::space_;
+  using Shared::writers_;
+
+  ArrayOperations(std::unique_ptr<Space> space, const format::ArrayShape& shape) : Shared(std::move(space), shape) {}
+  ~ArrayOperations() = default;
+
+  Array& array() const { return this->engine_; }
+
+  // For EngineOperations.
+  template <class S>
+  Status FetchStored(std::string_view key, S& sink) {
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t id, IdOf(key));
+    return array().Fetch(writers_, id, sink);
+  }
+  template <class ActionT, class V>
+  HAKO_INLINE Status ProcessIn(WriterState& writer, std::string_view key, V&& visitor) {
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t id, IdOf(key));
+    return array().template Process<ActionT>(writer, id, visitor);
+  }
+  template <class ActionT, class V>
+  HAKO_INLINE Status ProcessIn(WriterState& writer, std::uint64_t id, V&& visitor) {
+    return array().template Process<ActionT>(writer, id, visitor);
+  }
+  Status ProcessMultiIn(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras) {
+    HAKO_ASSIGN_OR_RETURN(const Ids ids, IdsOf(keys));
+    HAKO_ASSIGN_OR_RETURN(const std::vector<Range> ranges, RangesOf(extras.removed_ranges));
+    return array().template ProcessMulti<Action>(writer, ids, {ranges}, visitor, extras);
+  }
+  // REQUIRES: no writers
+  Status RemoveAll(typename Space::Deferred&) {
+    HAKO_RETURN_IF_ERROR(array().RemoveAll());
+    this->ForgetCounts();
+    return absl::OkStatus();
+  }
+
+  // For LogOperations. Keys are those of the log (array::LogKey).
+  Status Redo(WriterState& writer, const format::LogEntry& entry);
+  Status RedoMulti(WriterState& writer, std::span<const std::string_view> keys, MultiUpdateRef visitor, const MultiExtras& extras);
+  void LoadForRedo(std::span<const std::string_view> keys);
+  void PrefetchForRedo(std::span<const std::string_view> keys) const;
+
+ private:
+  using Ids = absl::InlinedVector<std::uint64_t, 16>;
+  using Range = array::IdRange;
+  D& self() { return static_cast<D&>(*this); }
+
+  [[gnu::cold, gnu::noinline]] Status RefuseId(std::uint64_t id) const {
+    HAKO_RETURN_IF_ERROR(this->CheckOpen());
+    return absl::OutOfRangeError(absl::StrCat("record number ", id, " exceeds the limit of ", kRecordIdMax));
+  }
+  StatusOr<std::uint64_t> IdOf(std::string_view key) const {
+    HAKO_RETURN_IF_ERROR(this->CheckOpen());
+    return RecordKey::Parse(key);
+  }
+  // Of a range: the empty key is below all others.
+  StatusOr<std::uint64_t> BoundOf(std::string_view key) const { return key.empty() ? StatusOr<std::uint64_t>(0) : IdOf(key); }
+  StatusOr<Range> RangeOf(std::string_view from, std::optional<std::string_view> to) const;
+  StatusOr<std::vector<Range>> RangesOf(std::span<const KeyRange> ranges) const;
+  static StatusOr<std::vector<Range>> LoggedRangesOf(std::span<const KeyRange> ranges);
+  StatusOr<Ids> IdsOf(std::span<const std::string_view> keys) const;
+  static StatusOr<Ids> LoggedIdsOf(std::span<const std::string_view> keys);
+  // Process where updates are refused, or followed by AfterUpdate.
+  [[gnu::cold, gnu::noinline]] Status ProcessByKey(std::uint64_t id, UpdateRef visitor) {
+    return Shared::Process(RecordKey(id).view(), visitor);
+  }
+  [[gnu::cold, gnu::noinline]] Status ProcessByKey(std::uint64_t id, Action action) {
+    return Shared::Process(RecordKey(id).view(), BlindUpdateRef(action));
+  }
+  [[gnu::cold, gnu::noinline]] Status ProcessByKey(std::uint64_t id, BlindUpdateRef visitor) {
+    return Shared::Process(RecordKey(id).view(), visitor);
+  }
+  StatusOr<std::uint64_t> IdFrom(std::uint64_t from, bool upwards);
+};
+
+}  // namespace hako
+
+#include "hako/dbm/array_operations-inl.h"

@@ -1,0 +1,149 @@
+// MemoryArrayDBM: records of one width, by number, in memory. It is what ArrayDBM is (dbm/array_dbm.h), with
+// pages that are all in memory; a record takes its width and a bit, and a few percent.
+//
+// Durability: as that of TinyDBM (dbm/tiny_dbm.h), by MemoryArrayOptions::durability. In a snapshot keys are
+// numbers in decimal, so each database in memory can load it.
+//
+// Threads: see dbm/dbm.h. Get takes no lock; Set locks one page.
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "hako/base/no_memory.h"
+#include "hako/base/status.h"
+#include "hako/dbm/array_operations.h"
+#include "hako/dbm/common.h"
+#include "hako/dbm/memory_operations.h"
+#include "hako/dbm/options.h"
+#include "hako/file/memory_map_parallel_file.h"
+#include "hako/log/logged_space.h"
+#include "hako/tree/page_arena.h"
+
+namespace hako {
+
+// An array in memory: see the head of this header. FileT is the type of the files that Save and Load open.
+//
+// Inherits
+//   MemoryOperations (dbm/memory_operations.h)
+//     Save, Load                          snapshots
+//     LastLsn, WaitDurable                wait for the durability of many updates
+//     Synchronize, GetHealth, IsWritable  durability, and why updates are refused
+//     Close                               writes a snapshot and closes the file, if there is one
+//   ArrayOperations (dbm/array_operations.h)
+template <File FileT = MemoryMapParallelFile>
+class MemoryArrayDBM : public ArrayOperations<MemoryArrayDBM<FileT>, log::LoggedSpace<tree::PageArena, log::LogFileOf<FileT>>>,
+                       public MemoryOperations<MemoryArrayDBM<FileT>, FileT, MemoryArrayOptions> {
+  using Space = log::LoggedSpace<tree::PageArena, log::LogFileOf<FileT>>;
+  using Base = ArrayOperations<MemoryArrayDBM, Space>;
+  using Memory = MemoryOperations<MemoryArrayDBM, FileT, MemoryArrayOptions>;
+  friend Base;
+  friend typename Base::Shared;
+  friend Memory;
+  friend LogOperations<MemoryArrayDBM, FileT, MemoryArrayOptions>;
+  friend FileOperations<MemoryArrayDBM, FileT, MemoryArrayOptions>;
+
+ public:
+  // Opens an empty database in memory only. InvalidArgument for an option out of range.
+  static StatusOr<std::unique_ptr<MemoryArrayDBM>> Open(const MemoryArrayOptions& options) HAKO_TRY {
+    if (options.durability == Durability::kPower)
+      return absl::InvalidArgumentError("MemoryArrayOptions::durability kPower requires a path");
+    HAKO_ASSIGN_OR_RETURN(auto dbm, Make(options));
+    HAKO_RETURN_IF_ERROR(dbm->Begin(options));
+    return dbm;
+  }
+  HAKO_OR_NO_MEMORY
+  // Opens the database with the snapshot at `path` and the log beside it: see TinyDBM::Open.
+  template <std::convertible_to<std::string> Path>  // no braces: those are options
+  static StatusOr<std::unique_ptr<MemoryArrayDBM>> Open(const Path& path, const MemoryArrayOptions& options,
+                                                        const FileOptions& file_options = {}) requires ReplaceableFile<FileT> HAKO_TRY {
+    return Memory::OpenAt(path, options, file_options,
+                          [&](auto place, auto log) { return Make(options, std::move(place), std::move(log), options); });
+  }
+  HAKO_OR_NO_MEMORY
+
+  // Closes the database if the application has not.
+  ~MemoryArrayDBM() {
+    (void)this->Close();
+    if (this->writers_.IsInherited() && this->AbandonFile()) (void)space_.release();  // its log belongs to the parent process
+  }
+
+  // Checks the structure. Stops writers meanwhile: less than 1 ms per million records of 8 bytes. DataLoss
+  // names the damage.
+  Status Verify() HAKO_TRY {
+    HAKO_RETURN_IF_ERROR(this->CheckIdle());
+    return this->RunExclusive([&] { return array().Verify(this->Count()); });
+  }
+  HAKO_OR_NO_MEMORY
+
+  // Removes all records. Stops writers meanwhile.
+  Status Clear() HAKO_TRY {
+    HAKO_RETURN_IF_ERROR(this->CheckIdle());
+    typename Space::Deferred deferred(*space_);
+    return this->ClearBy([&](typename Base::WriterState&) { return this->RemoveAll(deferred); });
+  }
+  HAKO_OR_NO_MEMORY
+
+  // Stops writers for a moment.
+  Stats GetStats() {
+    Stats stats;
+    if (!this->CheckIdle().ok()) return stats;
+    this->RunExclusive([&] {
+      stats.num_records = this->Count();
+      (void)array().Verify(stats.num_records, &stats.num_buckets);
+      return 0;
+    });
+    stats.total_bytes = space_->total_bytes();
+    stats.index_bytes = std::min(stats.total_bytes, space_->line_bytes());
+    stats.record_bytes = std::min(stats.total_bytes - stats.index_bytes, stats.num_buckets * array().shape().units * format::kPageUnit);
+    stats.free_bytes = stats.total_bytes - stats.index_bytes - stats.record_bytes;
+    this->AddStats(&stats);
+    return stats;
+  }
+
+  // GetStats as pairs of name and text, for people to read.
+  Inspection Inspect() HAKO_TRY { return InspectionOf("MemoryArrayDBM", GetStats()); }
+  HAKO_CATCH_NO_MEMORY(return {};)
+
+ private:
+  using Base::array;
+  using Base::space_;
+
+  template <class... Rest>
+  MemoryArrayDBM(std::unique_ptr<Space> space, const format::ArrayShape& shape, Rest&&... rest)
+      : Base(std::move(space), shape), Memory(std::forward<Rest>(rest)...) {}
+
+  // Makes an empty database; `rest` is for MemoryOperations.
+  template <class... Rest>
+  static StatusOr<std::unique_ptr<MemoryArrayDBM>> Make(const MemoryArrayOptions& options, Rest&&... rest) {
+    static constexpr std::uint64_t kBytesMin = 1 << 20;
+    if (options.width == 0 || options.width > kRecordWidthMax)
+      return absl::InvalidArgumentError(absl::StrCat("MemoryArrayOptions::width must be 1 to ", kRecordWidthMax));
+    if (options.max_bytes < kBytesMin || options.max_bytes > Space::kBytesMax)
+      return absl::InvalidArgumentError(absl::StrCat("MemoryArrayOptions::max_bytes must be ", kBytesMin, " to ", Space::kBytesMax));
+    HAKO_ASSIGN_OR_RETURN(auto space, Space::Create(options.max_bytes));
+    auto dbm = std::unique_ptr<MemoryArrayDBM>(
+        new MemoryArrayDBM(std::move(space), format::ArrayShape::For(options.width), std::forward<Rest>(rest)...));
+    HAKO_RETURN_IF_ERROR(dbm->array().Create());
+    return dbm;
+  }
+};
+
+namespace internal {
+using ArraySpace = log::LoggedSpace<tree::PageArena, log::LogFileOf<MemoryMapParallelFile>>;
+}
+
+// Compiled in the library, where programs would otherwise compile them again.
+extern template class MemoryArrayDBM<>;
+extern template class Operations<MemoryArrayDBM<>>;
+extern template class MultiOperations<MemoryArrayDBM<>>;
+extern template class OrderedOperations<MemoryArrayDBM<>, RecordKeyComparator>;
+extern template class ArrayOperations<MemoryArrayDBM<>, internal::ArraySpace>;
+extern template class EngineOperations<MemoryArrayDBM<>, internal::ArraySpace, array::PageArray<internal::ArraySpace>>;
+extern template class MemoryOperations<MemoryArrayDBM<>, MemoryMapParallelFile, MemoryArrayOptions>;
+extern template Status FileOperations<MemoryArrayDBM<>, MemoryMapParallelFile, MemoryArrayOptions>::Close();
+extern template class array::PageArray<internal::ArraySpace>;
+
+}  // namespace hako

@@ -1,0 +1,8 @@
+#include "hako/dbm/positional_array_dbm.h"
+
+namespace hako {
+
+HAKO_ARRAY_DBM_TEMPLATES(, PositionalParallelFile);
+HAKO_ARRAY_DBM_PATH_TEMPLATES(, PositionalParallelFile);
+
+}  // namespace hako
