@@ -2,6 +2,7 @@
 // include only those that it uses. Start with dbm/dbm.h.
 //
 // Layers. A folder includes only folders below it; hash/ does not include tree/ or array/.
+//   table/    rows of named columns, indices, queries, over a tree        namespace hako, hako::table
 //   dbm/      the databases and their operations; programs include these  namespace hako
 //   array/    the array of numbered records, on the spaces of the tree  hako::array
 //   hash/     the hash table and its spaces, in memory and in a file      hako::hash
@@ -88,5 +89,12 @@
 #include "hako/file/path.h"
 #include "hako/file/positional_parallel_file.h"
 #include "hako/file/replace_file.h"
+#include "hako/table/condition.h"
+#include "hako/table/query.h"
+#include "hako/table/query_text.h"
+#include "hako/table/row.h"
+#include "hako/table/schema.h"
+#include "hako/table/table_dbm.h"
+#include "hako/table/value.h"
 #include "hako/text/record_text.h"
 #include "hako/version.h"

@@ -55,6 +55,7 @@ void AddListCommand(Commands& commands);
 void AddSearchCommand(Commands& commands);
 void AddExportCommand(Commands& commands);
 void AddImportCommand(Commands& commands);
+void AddTableCommand(Commands& commands);
 void AddPerfCommand(Commands& commands);
 // Runs a command line, the words after "hako"; the exit code.
 using RunArguments = std::function<int(std::vector<std::string>)>;

@@ -88,6 +88,7 @@ void AddCommands(Commands& commands) {
   AddSalvageCommand(commands);
   AddRestoreCommand(commands);
   AddLogCommand(commands);
+  AddTableCommand(commands);
   AddShellCommand(commands, &Run);
   AddPerfCommand(commands);
   AddCompletionCommand(commands);

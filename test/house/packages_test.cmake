@@ -82,7 +82,7 @@ foreach(source ${sources})
   file(STRINGS ${source} includes REGEX "^#include [<\"]")
   foreach(include ${includes})
     string(REGEX REPLACE "^#include [<\"]([^>\"]+)[>\"].*" "\\1" header "${include}")
-    if(header MATCHES "^(hako|support|base|sync|file|format|text|storage|log|hash|tree|dbm|tool|fuzz)/" OR header MATCHES "^(sys|linux|net|netinet|arpa)/")
+    if(header MATCHES "^(hako|support|base|sync|file|format|text|storage|log|hash|tree|dbm|table|tool|fuzz)/" OR header MATCHES "^(sys|linux|net|netinet|arpa)/")
       continue() # hako's own, or the kernel's and the C library's, which come with the compiler
     elseif(header MATCHES "^([^/]+)/")
       list(APPEND used "${CMAKE_MATCH_1}")

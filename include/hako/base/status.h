@@ -12,6 +12,7 @@
 //                       or was called by its own visitor
 //   ResourceExhausted   no space on the device, no memory, or the size limit of the database;
 //                       nothing was changed, unless the function says otherwise
+//   Cancelled           a query was stopped (table/query_effort.h)
 //   Unavailable         another process or another handle has the file open
 //   Unimplemented       the file has a format that this version does not read, or the kind of
 //                       database lacks the operation

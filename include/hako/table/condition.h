@@ -1,0 +1,155 @@
+// Conditions on rows.
+//
+//   Column("age") >= 20 && (Column("city") == "Rome" || !Column("name").BeginsWith("A"))
+//   Column("text").Search("tree \"page cache\" | hash -lock")
+//   Key() >= "user:"
+//
+// The type of a literal decides how cells are compared: text with the text of the cell, by bytes; a
+// number with its number (table/value.h). A condition on a row that lacks the column is false, and
+// so is one on the number of a cell without one; only IsNull is true there. `!` turns true into false
+// and false into true, so `!(Column("a") == 1)` holds for rows without `a`, and `Column("a") != 1`
+// does not.
+//
+// A condition is a value: copies share its parts, which never change. It has its own bytes. An error
+// in it, such as a malformed regular expression, is reported by the query that uses it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hako/base/status.h"
+#include "hako/table/value.h"
+
+namespace hako {
+
+namespace table {
+struct Node;
+}
+
+// A condition: see the head of this header.
+class Condition {
+ public:
+  // Holds for every row.
+  Condition() = default;
+  explicit Condition(std::shared_ptr<const table::Node> node) : node_(std::move(node)) {}
+
+  // Both hold, one of them holds, it does not hold.
+  friend Condition operator&&(const Condition& a, const Condition& b);
+  friend Condition operator||(const Condition& a, const Condition& b);
+  friend Condition operator!(const Condition& a);
+
+  // The text that ParseCondition (table/query_text.h) takes; "true" if it holds for every row.
+  std::string ToText() const;
+  // OK, or InvalidArgument that names the malformed part.
+  Status status() const;
+  // nullptr if it holds for every row.
+  const std::shared_ptr<const table::Node>& node() const { return node_; }
+
+ private:
+  std::shared_ptr<const table::Node> node_;
+};
+
+// A column in a condition.
+class Column {
+ public:
+  // The column of this name, in any table.
+  explicit Column(std::string_view name) : name_(name) {}
+
+  // Present and different from the literal, and so on.
+  friend Condition operator==(const Column& column, const Value& value);
+  friend Condition operator!=(const Column& column, const Value& value);
+  friend Condition operator<(const Column& column, const Value& value);
+  friend Condition operator<=(const Column& column, const Value& value);
+  friend Condition operator>(const Column& column, const Value& value);
+  friend Condition operator>=(const Column& column, const Value& value);
+  // From `low` to `high`, both included.
+  Condition Between(const Value& low, const Value& high) const;
+  // Equal to one of them.
+  Condition In(std::vector<Value> values) const;
+
+  // The cell's text has this substring, beginning, end.
+  Condition Contains(std::string_view text) const;
+  Condition BeginsWith(std::string_view text) const;
+  Condition EndsWith(std::string_view text) const;
+  // A part of the text matches a regular expression (ECMAScript, without back-references).
+  Condition Matches(std::string_view regex) const;
+  // Words (table/words.h): the text has all of those of `words`, one of them, or all in a row.
+  Condition HasAll(std::string_view words) const;
+  Condition HasAny(std::string_view words) const;
+  Condition HasPhrase(std::string_view words) const;
+  // A full-text expression: words and "phrases in quotes", all of which the text has; `-` before one
+  // that it must not have; `|` between alternatives, which binds less than a blank.
+  Condition Search(std::string_view expression) const;
+
+  // The row lacks the column, or has it.
+  Condition IsNull() const;
+  Condition IsNotNull() const;
+
+ private:
+  friend Column Key();
+  Column() = default;
+  std::string name_;  // empty: the primary key
+};
+
+// The primary key, as a column of text.
+Column Key();
+
+namespace table {
+
+// The operator of a node of a condition.
+enum class Op : std::uint8_t {
+  kAnd,
+  kOr,
+  kNot,  // of its children
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kBetween,
+  kIn,  // of the values
+  kContains,
+  kBegins,
+  kEnds,
+  kRegex,  // of the first value, a text
+  kAllWords,
+  kAnyWord,
+  kPhrase,  // of the words
+  kIsNull,
+  kIsNotNull,
+  kKeyIn  // of the keys: the primary key is one of them
+};
+
+struct Pattern;  // a compiled regular expression
+
+// A node of a condition, which never changes.
+struct Node {
+  Op op;
+  bool is_key = false;  // of the primary key
+  std::string column = {};
+  std::vector<OwnedValue> values = {};
+  std::vector<std::optional<Number>> numbers = {};  // of the values that are numbers
+  std::vector<std::string> words = {};              // folded
+  std::vector<std::shared_ptr<const Node>> children = {};
+  std::shared_ptr<const Pattern> pattern = nullptr;
+  std::shared_ptr<const std::vector<std::string>> keys = nullptr;  // ascending
+  Status status = {};
+};
+
+// The conditions joined by kAnd or kOr, in one node: the time is linear in their number.
+// REQUIRES: for kOr, there is one
+Condition Joined(Op op, std::span<const Condition> parts);
+// A condition that the primary key is one of these. REQUIRES: ascending
+Condition KeyIn(std::vector<std::string> keys);
+bool MatchesPattern(const Pattern& pattern, std::string_view text);
+
+}  // namespace table
+}  // namespace hako

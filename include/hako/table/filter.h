@@ -1,0 +1,43 @@
+// Filter: a condition whose columns have been looked up in a table, to be tested on many rows.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "hako/table/column_names.h"
+#include "hako/table/condition.h"
+#include "hako/table/row.h"
+
+namespace hako::table {
+
+class Filter {
+ public:
+  // Holds for every row.
+  Filter() = default;
+  Filter(const Condition& condition, const ColumnNames& names);
+
+  bool Matches(std::string_view key, const RowView& row) const { return tests_.empty() || Holds(0, key, row); }
+  bool IsAlways() const { return tests_.empty(); }
+  // Adds the columns that it reads.
+  void AddColumns(std::vector<ColumnId>* columns) const;
+
+ private:
+  struct Test {
+    const Node* node;
+    ColumnId column;       // kKey: the primary key; kNone: no row has it
+    std::uint32_t behind;  // the number of the test after this one and its children
+  };
+  static constexpr ColumnId kNone{0xffff};
+
+  void Add(const Node& node, const ColumnNames& names);
+  bool Holds(std::size_t i, std::string_view key, const RowView& row) const;
+
+  Condition condition_;      // keeps the nodes
+  std::vector<Test> tests_;  // a parent before its children
+};
+
+// Whether a value meets a leaf of a condition.
+bool MeetsLeaf(const Node& node, const Value& value);
+
+}  // namespace hako::table

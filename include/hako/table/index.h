@@ -1,0 +1,128 @@
+// Index: an index of a table as the table uses it, with the numbers of its columns. It makes the
+// entries of a row, which follow from the row and its key alone.
+//
+// Invariants
+//   1. An index that is ready or being built has exactly the entries that AddEntries makes of the
+//      rows, except that one that is being built may lack some. Each update of a row changes its
+//      entries in the same step.
+//   2. An index is dropped in three steps: it is marked as dropped, its entries are removed, its
+//      record is removed. One that is found marked when the table is opened is dropped further.
+//   3. A number of an index is not used again while the table is open.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hako/base/status.h"
+#include "hako/table/filter.h"
+#include "hako/table/index_key.h"
+#include "hako/table/row.h"
+#include "hako/table/schema.h"
+
+namespace hako::table {
+
+// The entries of some rows: keys and values in one buffer.
+class Entries {
+ public:
+  struct Entry {
+    std::uint32_t begin, key_size, value_size;
+    bool is_unique;  // its key must be free, or the same row's
+  };
+
+  void Clear() {
+    bytes_.clear();
+    entries_.clear();
+  }
+  std::size_t size() const { return entries_.size(); }
+  std::string_view key(std::size_t i) const { return {bytes_.data() + entries_[i].begin, entries_[i].key_size}; }
+  std::string_view value(std::size_t i) const { return {bytes_.data() + entries_[i].begin + entries_[i].key_size, entries_[i].value_size}; }
+  bool is_unique(std::size_t i) const { return entries_[i].is_unique; }
+
+  // Adds an entry: its key is built in place, from Begin to EndKey, then its value up to End.
+  std::string* Begin() {
+    begin_ = bytes_.size();
+    return &bytes_;
+  }
+  void EndKey() { key_end_ = bytes_.size(); }
+  void End(bool is_unique) {
+    entries_.push_back({static_cast<std::uint32_t>(begin_), static_cast<std::uint32_t>(key_end_ - begin_),
+                        static_cast<std::uint32_t>(bytes_.size() - key_end_), is_unique});
+  }
+  void Cancel() { bytes_.resize(begin_); }
+  std::size_t open_size() const { return bytes_.size() - begin_; }
+
+  // Orders the entries from `from` on by key, and removes repetitions.
+  void SortFrom(std::size_t from);
+
+ private:
+  std::string bytes_;
+  std::vector<Entry> entries_;
+  std::size_t begin_ = 0, key_end_ = 0;
+};
+
+enum class IndexState : std::uint8_t { kBuilding = 1, kReady = 2, kDropped = 3 };
+
+struct IndexPart {
+  ColumnId column;
+  IndexKind kind;
+};
+
+class Index {
+ public:
+  // Resolves the columns, all of which have numbers.
+  static StatusOr<std::unique_ptr<Index>> Make(std::uint16_t number, IndexOptions options, IndexState state, const ColumnNames& names);
+
+  std::uint16_t number() const { return number_; }
+  const std::string& name() const { return options_.name; }
+  const IndexOptions& options() const { return options_; }
+  const std::vector<IndexPart>& parts() const { return parts_; }
+  const Condition& where() const { return where_; }
+  const std::string& prefix() const { return prefix_; }  // of its entries
+  bool is_unique() const { return options_.unique; }
+  bool is_words() const { return parts_[0].kind == IndexKind::kToken || parts_[0].kind == IndexKind::kQGram; }
+  // Whether an entry's value has a row of all columns of the index.
+  bool is_covering() const { return !options_.covering.empty(); }
+  const std::vector<ColumnId>& covered() const { return covered_; }  // ascending
+
+  // Adds the entries of a row. OutOfRange, which names the index, if a value is too long.
+  Status AddEntries(std::string_view key, const RowView& row, Entries* entries) const;
+
+  // The key of the row of an entry; the part that follows the parts or, of a unique entry, its value.
+  // `parts_size`: the length of prefix and parts, if it is known. An empty view with `ok` false if the
+  // entry is damaged.
+  struct RowOfEntry {
+    std::string_view key;
+    std::string_view covered;  // the row in a covering index
+    bool ok = false;
+  };
+  RowOfEntry Row(std::string_view entry_key, std::string_view entry_value) const;
+
+  // The record of the catalogue, and back. DataLoss if it is damaged.
+  std::string Encode(IndexState state) const;
+  static StatusOr<std::pair<IndexOptions, IndexState>> Decode(std::string_view record);
+
+  IndexState state() const { return state_.load(std::memory_order_seq_cst); }
+  void set_state(IndexState state) { state_.store(state, std::memory_order_seq_cst); }
+  // Queries that use it; a drop waits for them.
+  std::atomic<int>& users() const { return users_; }
+
+ private:
+  Index() = default;
+  Status AddWords(std::string_view key, const RowView& row, Entries* entries) const;
+
+  std::uint16_t number_ = 0;
+  IndexOptions options_;
+  std::vector<IndexPart> parts_;
+  std::vector<ColumnId> covered_;
+  Condition where_;
+  Filter filter_;
+  std::string prefix_;
+  std::atomic<IndexState> state_{IndexState::kBuilding};
+  mutable std::atomic<int> users_{0};
+};
+
+}  // namespace hako::table

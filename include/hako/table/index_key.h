@@ -1,0 +1,115 @@
+// The keys of a table's records, and how values become parts of them so that the order of the bytes
+// is the order of the values.
+//
+//   00 'h'                          the header of the table (table/catalogue.h)
+//   00 'c' NUMBER                   a column; numbers are 2 bytes, big-endian
+//   00 'i' NUMBER                   an index
+//   00 'n'                          the number of rows, while the table is closed
+//   01 KEY                          a row, by its primary key (table/row.h)
+//   02 NUMBER PARTS [KEY]           an entry of an index; without KEY where a unique index has a value
+//
+// A part is
+//   00                              null: the row lacks the column, or the cell has no number
+//   01 BYTES 00 00                  text; a zero byte in it is 00 FF
+//   02 NUMBER                       a number: see AppendNumber
+//   BYTES 00                        a word or a q-gram, which is the only part of its index and has no
+//                                   zero byte: q-grams with one are left out
+// No part is the beginning of another one, so parts can follow each other.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "hako/base/endian.h"
+#include "hako/table/schema.h"
+#include "hako/table/value.h"
+
+namespace hako::table {
+
+inline constexpr char kCatalogueSpace = 0, kRowSpace = 1, kEntrySpace = 2;
+inline constexpr char kNullPart = 0, kTextPart = 1, kNumberPart = 2;
+
+inline std::string CatalogueKey(char kind) { return {kCatalogueSpace, kind}; }
+inline std::string CatalogueKey(char kind, std::uint16_t number) {
+  return {kCatalogueSpace, kind, static_cast<char>(number >> 8), static_cast<char>(number & 0xff)};
+}
+inline std::string EntryPrefix(std::uint16_t index) {
+  return {kEntrySpace, static_cast<char>(index >> 8), static_cast<char>(index & 0xff)};
+}
+inline std::string RowKey(std::string_view key) {
+  std::string row_key(1, kRowSpace);
+  return row_key.append(key);
+}
+
+// Text whose end is marked.
+inline void AppendText(std::string_view text, std::string* out) {
+  for (std::size_t zero; (zero = text.find('\0')) != text.npos; text.remove_prefix(zero + 1)) {
+    out->append(text.substr(0, zero + 1));
+    out->push_back('\xff');
+  }
+  out->append(text);
+  out->append(2, '\0');
+}
+// The same without the end: the beginning of all texts with this beginning.
+inline void AppendTextBeginning(std::string_view text, std::string* out) {
+  AppendText(text, out);
+  out->resize(out->size() - 2);
+}
+
+// The nearest double in 8 bytes, big-endian, with the sign bit flipped, or all bits if negative; from
+// 2^53 on 2 more bytes for how far an int64 is above it.
+inline void AppendNumber(const Number& number, std::string* out) {
+  auto bits = std::bit_cast<std::uint64_t>(number.nearest);
+  bits ^= (bits >> 63) != 0 ? ~std::uint64_t{0} : std::uint64_t{1} << 63;
+  char bytes[10];
+  StoreBigEndian(bits, bytes);
+  const auto above = static_cast<std::uint16_t>(number.above + 0x8000);
+  bytes[8] = static_cast<char>(above >> 8);
+  bytes[9] = static_cast<char>(above & 0xff);
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  out->append(bytes, number.nearest < kExact && number.nearest > -kExact ? 8 : 10);
+}
+
+inline void AppendWord(std::string_view word, std::string* out) { out->append(word).push_back('\0'); }
+
+// The part of a value in an index of this kind, kLexical or kNumeric. False if it is the null part.
+inline bool AppendPart(const Value& value, IndexKind kind, std::string* out) {
+  if (kind == IndexKind::kNumeric) {
+    const std::optional<Number> number = NumberOf(value);
+    out->push_back(number ? kNumberPart : kNullPart);
+    if (number) AppendNumber(*number, out);
+    return number.has_value();
+  }
+  out->push_back(value.is_null() ? kNullPart : kTextPart);
+  if (value.is_null()) return false;
+  std::string buffer;
+  AppendText(value.Text(&buffer), out);
+  return true;
+}
+
+// The length of the part at the beginning of `parts`; 0 if it is damaged. `is_word`: of a word or a
+// q-gram.
+inline std::size_t PartLength(std::string_view parts, bool is_word) {
+  const auto text_end = [&](std::size_t at) -> std::size_t {
+    for (; (at = parts.find('\0', at)) != parts.npos && at + 1 < parts.size(); at += 2) {
+      if (parts[at + 1] == '\0') return at + 2;
+    }
+    return 0;
+  };
+  if (parts.empty()) return 0;
+  if (is_word) return parts.find('\0') + 1;  // 0 if there is none
+  if (parts[0] == kNullPart) return 1;
+  if (parts[0] == kTextPart) return text_end(1);
+  if (parts[0] != kNumberPart || parts.size() < 9) return 0;
+  const std::uint64_t bits = LoadBigEndian(parts.data() + 1);
+  // The same bounds as in AppendNumber, encoded.
+  constexpr auto kExact = std::uint64_t{0x4340000000000000} | std::uint64_t{1} << 63;
+  const std::size_t size = bits < kExact && bits > ~kExact ? 9 : 11;
+  return size <= parts.size() ? size : 0;
+}
+
+}  // namespace hako::table

@@ -1,0 +1,143 @@
+// KeyStream: the keys of rows, one after the other, from an index, from the rows themselves, or from
+// several streams together. A stream may show rows that do not meet the condition of a query, which is
+// tested on each row; it leaves out none that does.
+//
+// A sorted stream ascends by key, and can seek; an intersection takes only such ones.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hako/base/status.h"
+#include "hako/table/filter.h"
+#include "hako/table/index.h"
+#include "hako/table/query_effort.h"
+#include "hako/table/table_core.h"
+
+namespace hako::table {
+
+class KeyStream {
+ public:
+  virtual ~KeyStream() = default;
+  // Moves to the next key. False at the end, or after an error.
+  virtual bool Next() = 0;
+  // Moves to the first key at or after this one, which is not before the present one.
+  // REQUIRES: sorted
+  virtual bool Seek(std::string_view key) = 0;
+  // About how many keys are left, as far as that is known. REQUIRES: Next has returned true
+  virtual std::size_t SizeHint() { return ~std::size_t{0}; }
+  // The error that ended the stream.
+  virtual Status status() const { return absl::OkStatus(); }
+  // For a union: whether a row that it shows is to be taken, as no other part shows it too.
+  virtual bool Takes(std::string_view, const RowView&) const { return true; }
+
+  std::string_view key() const { return key_; }  // until the next move
+  // The row, or the columns of a covering index; nullopt if neither was read.
+  const std::optional<std::string_view>& row() const { return row_; }
+
+ protected:
+  std::string_view key_;
+  std::optional<std::string_view> row_;
+};
+
+// A range of records: entries of an index, or rows (index = nullptr).
+struct RecordRange {
+  const Index* index = nullptr;
+  std::string from, to;    // [from, to); an empty `to` is the end
+  std::size_t key_at = 0;  // where the row's key begins in an entry, if all of the range have it there
+};
+
+class RangeStream final : public KeyStream {
+ public:
+  // `effort`: of each record; nullptr: unbounded
+  RangeStream(TableCore& core, RecordRange range, bool is_reversed, QueryEffort* effort = nullptr)
+      : core_(core), range_(std::move(range)), effort_(effort), is_reversed_(is_reversed) {}
+  bool Next() override;
+  bool Seek(std::string_view key) override;
+  std::size_t SizeHint() override { return cursor().CountNear(range_.to); }
+  Status status() const override { return status_.ok() && cursor_ ? (*cursor_)->status() : status_; }
+
+ private:
+  bool Show();
+  StoreCursor& cursor() { return **cursor_; }
+
+  TableCore& core_;
+  RecordRange range_;
+  QueryEffort* const effort_;
+  std::optional<PooledCursor> cursor_;  // from the first move on: a union may have very many streams
+  const bool is_reversed_;
+  bool is_started_ = false;
+  std::string target_;
+  Status status_;
+};
+
+class ListStream final : public KeyStream {
+ public:
+  explicit ListStream(std::shared_ptr<const std::vector<std::string>> keys, bool is_reversed)
+      : keys_(std::move(keys)), is_reversed_(is_reversed) {}
+  bool Next() override {
+    if (at_ == keys_->size()) return false;
+    key_ = (*keys_)[is_reversed_ ? keys_->size() - 1 - at_ : at_];
+    ++at_;
+    return true;
+  }
+  bool Seek(std::string_view key) override {
+    while (at_ < keys_->size() && (*keys_)[at_] < key) ++at_;
+    return Next();
+  }
+
+ private:
+  std::shared_ptr<const std::vector<std::string>> keys_;
+  bool is_reversed_;
+  std::size_t at_ = 0;
+};
+
+// Leaps from key to key, the smallest part first. Unless it `keeps_all`, only the smallest few parts
+// are used: the others cost more than they save.
+class IntersectionStream final : public KeyStream {
+ public:
+  IntersectionStream(std::vector<std::unique_ptr<KeyStream>> parts, bool keeps_all) : parts_(std::move(parts)), keeps_all_(keeps_all) {}
+  bool Next() override { return (is_started_ ? parts_[0]->Next() : Start()) && Agree(); }
+  bool Seek(std::string_view key) override { return (is_started_ || Start()) && parts_[0]->Seek(key) && Agree(); }
+  Status status() const override {
+    for (const auto& part : parts_) HAKO_RETURN_IF_ERROR(part->status());
+    return status_;
+  }
+
+ private:
+  bool Start();
+  bool Agree();
+
+  std::vector<std::unique_ptr<KeyStream>> parts_;
+  const bool keeps_all_;
+  bool is_started_ = false;
+  Status status_;
+};
+
+// One stream after the other. A row that several parts show is taken from the first whose condition it
+// meets.
+class UnionStream final : public KeyStream {
+ public:
+  struct Part {
+    std::unique_ptr<KeyStream> stream;
+    Filter filter;
+  };
+  // `is_disjoint`: no row meets the conditions of two parts
+  UnionStream(std::vector<Part> parts, bool is_disjoint) : parts_(std::move(parts)), is_disjoint_(is_disjoint) {}
+  bool Next() override;
+  bool Seek(std::string_view) override { return false; }
+  Status status() const override { return at_ < parts_.size() ? parts_[at_].stream->status() : absl::OkStatus(); }
+  bool Takes(std::string_view key, const RowView& row) const override;
+
+ private:
+  std::vector<Part> parts_;
+  const bool is_disjoint_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace hako::table

@@ -1,0 +1,151 @@
+// Query: rows of a table that meet a condition, in an order; and the operations on them.
+//
+//   table.Select().Where(Column("age") >= 20).And(Column("city") == "Rome").OrderBy("name").Limit(10, 20)
+//
+// Nothing is read until Each, Keys, Count, Aggregate, GroupBy, Update, Remove or Explain is called; a
+// query may be run many times. Without OrderBy the order is that of the keys or of the index that the
+// plan takes. With it, rows of equal values are in the order of their keys, in the same direction, and
+// rows that lack the column are below all others.
+//
+// Results stream: memory does not grow with their number, except where a query must sort (OrderBy
+// without an index that serves it, and then only Limit rows are kept, if there is one) or group; that
+// is limited by TableOptions::sort_bytes (ResourceExhausted).
+//
+// A query is not a snapshot. A row that is not changed meanwhile is shown exactly once if it meets the
+// condition. Every row shown met it when it was read; where only keys are wanted (Keys, Count, Columns
+// of none) and the indices decide, its entries did when they were read.
+//
+// Plans: see table/plan.h, and Explain.
+//
+// Threads: one thread a query. Visitors may read the table, but not change it or drop an index.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hako/base/function_ref.h"
+#include "hako/base/status.h"
+#include "hako/table/condition.h"
+#include "hako/table/query_effort.h"
+#include "hako/table/query_text.h"
+#include "hako/table/row.h"
+
+namespace hako {
+
+namespace table {
+struct TableCore;
+class QueryRun;
+}  // namespace table
+
+// Figures over the rows of a query that have a column.
+struct Aggregates {
+  std::uint64_t count = 0;                   // rows that have the column; of an empty name: all rows
+  double sum = 0;                            // of the numbers
+  std::int64_t int_sum = 0;                  // exact if is_int
+  bool is_int = true;                        // all numbers are integers, and their sum is an int64
+  std::uint64_t num_numbers = 0;             // rows whose value is a number
+  std::optional<double> min = {};            // the least number
+  std::optional<double> max = {};            // the greatest
+  std::optional<std::string> min_text = {};  // the least text, by bytes
+  std::optional<std::string> max_text = {};  // the greatest
+};
+
+// A query: see the head of this header. A value: copies are separate queries.
+class Query {
+ public:
+  // TableDBM::Select makes queries.
+  explicit Query(table::TableCore* core) : core_(core) {}
+
+  // Adds a condition: all must hold.
+  Query& Where(const Condition& condition) { return And(condition); }
+  Query& And(const Condition& condition) {
+    where_ = where_ && condition;
+    return *this;
+  }
+  // The order: an empty name is the primary key. A column whose type (ColumnOptions) is a number or bool
+  // is ordered by its numbers in any case.
+  Query& OrderBy(std::string_view column, RowOrder order = RowOrder::kAscending) {
+    order_by_ = column;
+    order_ = order;
+    return *this;
+  }
+  Query& Limit(std::uint64_t count, std::uint64_t offset = 0) {
+    limit_ = count;
+    offset_ = offset;
+    return *this;
+  }
+  // Only rows behind this one in the order, for pages: the last key of the page before, and in an
+  // order by a column also that row's value, as text. Rows that have come or gone meanwhile make no
+  // other row appear twice or be left out. Without OrderBy the order is that of the keys then.
+  Query& After(std::string_view key, std::optional<std::string_view> value = std::nullopt) {
+    after_key_ = std::string(key);
+    after_value_ = value ? std::optional<std::string>(*value) : std::nullopt;
+    return *this;
+  }
+  // The columns that are wanted: an index that has them all is read instead of the rows. Rows may be
+  // shown with further columns. Default: all.
+  Query& Columns(std::vector<std::string> columns) {
+    columns_ = std::move(columns);
+    return *this;
+  }
+
+  // Bounds the runs of this query and its copies: see QueryEffort, which must outlive them.
+  Query& Within(QueryEffort* effort) {
+    effort_ = effort;
+    return *this;
+  }
+
+  // Rows of either query, of both, or of this one alone; without order, and of limits those of the
+  // parts. A part with a limit is run first, and its keys are kept.
+  StatusOr<Query> Union(const Query& other) const;
+  StatusOr<Query> Intersection(const Query& other) const;
+  StatusOr<Query> Difference(const Query& other) const;
+
+  // Shows the rows until visit returns false. The view is valid during the call.
+  using Visit = FunctionRef<bool(std::string_view key, const RowView& row)>;
+  Status Each(Visit visit) const;
+  // The keys in order.
+  StatusOr<std::vector<std::string>> Keys() const;
+  // The number of rows, after limit and offset.
+  StatusOr<std::uint64_t> Count() const;
+  StatusOr<Aggregates> Aggregate(std::string_view column) const;
+  // By the text of a column; rows without it have the empty text. `of`: the column of the figures.
+  StatusOr<std::map<std::string, Aggregates>> GroupBy(std::string_view column, std::string_view of = {}) const;
+  // Updates or removes the rows in one atomic step; returns their number. OutOfRange if they take more
+  // records than one batch (dbm/write_batch.h). A row that another thread changes meanwhile is changed
+  // only if it still meets the condition.
+  StatusOr<std::uint64_t> Update(std::span<const Cell> cells) const;
+  StatusOr<std::uint64_t> Update(std::initializer_list<Cell> cells) const { return Update(std::span(cells.begin(), cells.size())); }
+  StatusOr<std::uint64_t> Remove() const;
+
+  // The plan, for people to read: a line a step.
+  StatusOr<std::string> Explain() const;
+
+ private:
+  friend class TableDBM;
+  friend class table::QueryRun;
+  bool HasLimit() const { return limit_ || offset_ != 0 || after_key_; }
+  StatusOr<Condition> AsCondition() const;
+
+  table::TableCore* core_;
+  Condition where_;
+  std::optional<std::string> order_by_;
+  RowOrder order_ = RowOrder::kAscending;
+  std::optional<std::uint64_t> limit_;
+  std::uint64_t offset_ = 0;
+  std::optional<std::string> after_key_, after_value_;
+  std::optional<std::vector<std::string>> columns_;
+  QueryEffort* effort_ = nullptr;
+};
+
+// The figure that a function of a statement is; null if no row has one.
+table::OwnedValue FigureOf(const Statement::Aggregate& aggregate, const Aggregates& all);
+
+}  // namespace hako

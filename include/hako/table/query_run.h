@@ -1,0 +1,66 @@
+// QueryRun: one run of a query: its plan, and the rows that it shows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hako/table/plan.h"
+#include "hako/table/query.h"
+
+namespace hako::table {
+
+class QueryRun {
+ public:
+  explicit QueryRun(const Query& query) : query_(query), core_(*query.core_) {}
+  ~QueryRun() { ReleaseIndices(); }
+  QueryRun(const QueryRun&) = delete;
+
+  // Plans it; `columns`: those that are needed beside the query's own; nullopt: as the query says.
+  Status Prepare(const std::optional<std::vector<std::string>>& columns, bool explains = false);
+  Status Each(Query::Visit visit);
+
+  const Plan& plan() const { return plan_; }
+  const Wanted& wanted() const { return wanted_; }
+  const Filter& filter() const { return filter_; }
+
+ private:
+  static constexpr std::size_t kRowsAtOnce = 32;
+  struct Item {  // of a sort
+    std::string order, key;
+    bool operator<(const Item& other) const {
+      const int by_order = order.compare(other.order);
+      return by_order != 0 ? by_order < 0 : key < other.key;
+    }
+  };
+  using ShowRef = FunctionRef<bool(std::string_view key, const RowView& row)>;
+
+  void SetOrder();
+  void SetColumns(const std::optional<std::vector<std::string>>& columns);
+  bool HoldIndices(const Access& access);
+  void ReleaseIndices();
+  void BeginBehind();
+  std::string OrderOf(std::string_view key, const RowView& row) const;
+  bool IsBefore(const Item& a, const Item& b) const { return wanted_.is_descending ? b < a : a < b; }
+  // Shows the rows of the stream that meet the condition, until `show` returns false.
+  Status Scan(KeyStream& stream, ShowRef show);
+  // The same of keys that were collected.
+  Status FetchRows(std::span<const std::string> keys, FunctionRef<bool(std::string_view, const RowView&)> show, bool* goes_on);
+  Status Sort(std::vector<Item>* items);
+  Status EachSorted(Query::Visit visit);
+
+  const Query& query_;
+  TableCore& core_;
+  Wanted wanted_{};
+  Filter filter_;
+  Plan plan_;
+  std::vector<const Index*> held_;
+  std::optional<Item> after_;
+  bool shows_keys_ = false;  // without reading rows
+  std::vector<std::string> keys_, rows_;
+};
+
+}  // namespace hako::table

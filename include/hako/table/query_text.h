@@ -1,0 +1,73 @@
+// Statements and conditions as text, in a small subset of SQL:
+//
+//   select name, age where age >= 20 and city = 'Rome' order by age desc numeric limit 10 offset 20
+//   select count(*), sum(age), min(age), max(age) where text search 'tree "page cache"' group by city
+//   update set city = 'Roma', age = null where city = 'Rome'
+//   delete where key between 'a' and 'b' or not name begins 'A'
+//
+// A condition is made of comparisons, `and`, `or`, `not` and parentheses. The comparisons:
+//   = != <> < <= > >=  between A and B  in (A, B ...)  is null  is not null
+//   contains  begins  ends  matches  all  any  phrase  search     of text: see table/condition.h
+// `not` may stand before between, in and those of text. Literals are 'text' (two quotes for one in
+// it), x'00ff' for other bytes, numbers, true and false. A column is a word, or anything in double
+// quotes; the word `key` is the primary key. Words of the language may be of any case; those that
+// IsReservedWord names need quotes as columns.
+//
+// Errors are InvalidArgument and name the position, from 1.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hako/base/status.h"
+#include "hako/table/condition.h"
+
+namespace hako {
+
+// How a query orders rows.
+enum class RowOrder : std::uint8_t { kAscending, kDescending, kNumericAscending, kNumericDescending };
+
+// A statement: see the head of this header.
+struct Statement {
+  // The verb.
+  enum class Kind : std::uint8_t { kSelect, kUpdate, kDelete };
+  // A function over the rows.
+  struct Aggregate {
+    std::string function;  // count, sum, min or max
+    std::string column;    // empty: count(*)
+  };
+  // A cell that an update sets.
+  struct Assignment {
+    std::string column;       // its name
+    table::OwnedValue value;  // null removes it
+  };
+
+  Kind kind = Kind::kSelect;                 // the verb
+  std::vector<std::string> columns = {};     // to show; empty: all
+  std::vector<Aggregate> aggregates = {};    // of a select
+  std::vector<Assignment> assignments = {};  // of an update
+  Condition where = {};                      // which rows
+  std::optional<std::string> group_by = {};  // the column of the groups
+  std::optional<std::string> order_by = {};  // the column of the order; empty string: the primary key
+  RowOrder order = RowOrder::kAscending;     // how it orders
+  bool is_numeric_given = false;             // whether `numeric` or `text` stands in it
+  std::optional<std::uint64_t> limit = {};   // rows at most
+  std::uint64_t offset = 0;                  // rows left out before
+};
+
+// The statement or condition that a text is.
+StatusOr<Statement> ParseStatement(std::string_view text);
+StatusOr<Condition> ParseCondition(std::string_view text);
+
+namespace table {
+// A literal and the name of a column as the text of a statement has them.
+void AppendLiteral(const Value& value, std::string* out);
+void AppendColumnName(std::string_view name, std::string* out);
+// Whether the name of a column must be quoted: a word of the language, of any case.
+bool IsReservedWord(std::string_view name);
+}  // namespace table
+
+}  // namespace hako

@@ -1,0 +1,80 @@
+// The columns and indices of a table, as its user describes them; and the limits of a table.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hako/table/value.h"
+
+namespace hako {
+
+// Limits of a table, which are checked before anything is changed (OutOfRange). Sizes in bytes.
+struct TableLimits {
+  static constexpr std::size_t kKeySize = 1024;          // of a primary key
+  static constexpr std::size_t kColumnName = 255;        // UTF-8, of a column's or an index's name
+  static constexpr std::size_t kColumnsOfRow = 1000;     // cells of one row
+  static constexpr std::size_t kColumns = 16'384;        // names of columns in one table
+  static constexpr std::size_t kRowSize = 16 << 20;      // an encoded row
+  static constexpr std::size_t kIndices = 64;            // at a time
+  static constexpr std::size_t kIndexedColumns = 16;     // parts of a composite index
+  static constexpr std::size_t kIndexedSize = 2048;      // the value in an index, encoded: a zero byte counts twice
+  static constexpr std::size_t kEntriesOfRow = 100'000;  // words or q-grams of one row, in all indices
+};
+
+// The type of a column. A column without one, kAny, takes any value.
+enum class ColumnType : std::uint8_t { kAny, kString, kInt64, kDouble, kBool, kBytes };
+
+// The schema of one column. Text that is stored in a column of a number or bool is converted, and
+// so is an int64 in a column of doubles; a value that cannot be converted is refused.
+struct ColumnOptions {
+  ColumnType type = ColumnType::kAny;  // kString: well-formed UTF-8
+  bool not_null = false;               // each row has the column
+  bool unique = false;                 // no two rows have equal values; makes a unique index of this column
+  Value default_value = {};            // of a row that is put without the column
+};
+
+// How an index orders the values of a column.
+enum class IndexKind : std::uint8_t {
+  kLexical,  // the text of the value, by bytes
+  kNumeric,  // its number
+  kToken,    // the words in its text: see table/words.h
+  kQGram     // all pieces of q characters of its text, for substrings
+};
+
+// A column of an index.
+struct IndexColumn {
+  std::string column;                    // its name
+  IndexKind kind = IndexKind::kLexical;  // words and q-grams: in an index of one column only
+};
+
+// An index. A row has an entry in a lexical or numeric index even if it lacks the column, so that
+// the index can serve an order; `where` leaves such rows out.
+struct IndexOptions {
+  std::string name = {};                   // of the index; empty: the columns' names and the kind
+  std::vector<IndexColumn> columns = {};   // more than one: a composite index, in this order
+  bool unique = false;                     // no two rows have equal values; rows that lack a column do not count
+  std::vector<std::string> covering = {};  // further columns that an entry has, so that a query need not read rows
+  std::string where = {};                  // a condition (table/query_text.h): the index has only rows that meet it
+  unsigned q = 3;                          // characters of a q-gram, 1 to 8
+};
+
+// The description of an index of a table.
+struct IndexInfo {
+  IndexOptions options;   // with its name
+  bool is_ready = false;  // false: being built; queries do not use it yet
+};
+
+// The description of a column of a table.
+struct ColumnInfo {
+  std::string name;                    // of the column
+  ColumnType type = ColumnType::kAny;  // of its values
+  bool not_null = false;               // each row has it
+};
+
+std::string_view NameOf(ColumnType type);  // "any", "string", "int64", "double", "bool", "bytes"
+std::string_view NameOf(IndexKind kind);   // "lexical", "numeric", "token", "qgram"
+
+}  // namespace hako

@@ -1,0 +1,342 @@
+#include "hako/table/change_set.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "hako/base/varint.h"
+#include "hako/table/typed_value.h"
+
+namespace hako::table {
+namespace {
+
+// An error of one change among several names its key.
+Status WithKey(const Status& status, std::string_view key, bool is_single) {
+  if (is_single || (absl::IsResourceExhausted(status) && status.message().empty())) return status;
+  const absl::string_view what = absl::IsNotFound(status)        ? "there is no such row"
+                                 : absl::IsAlreadyExists(status) ? "the row exists"
+                                                                 : status.message();
+  return Status(status.code(), absl::StrCat("row '", ToAbsl(key.substr(0, 64)), "': ", what));
+}
+
+}  // namespace
+
+Status ChangeSet::Resolve(TableCore& core, std::span<const Change> changes) {
+  cells_.clear();
+  begins_.clear();
+  for (const Change& change : changes) {
+    HAKO_RETURN_IF_ERROR(CheckKey(change.key));
+    if (change.cells.size() > TableLimits::kColumnsOfRow)
+      return absl::OutOfRangeError(
+          absl::StrCat("a row of ", change.cells.size(), " columns exceeds the limit of ", TableLimits::kColumnsOfRow));
+    const auto begin = cells_.size();
+    begins_.push_back(static_cast<std::uint32_t>(begin));
+    bool is_sorted = true;
+    for (const Cell& cell : change.cells) {
+      const StoredColumn* column = core.catalogue.names().Find(cell.column);
+      if (column == nullptr) {
+        HAKO_ASSIGN_OR_RETURN(column, core.catalogue.Intern(cell.column));
+      }
+      is_sorted = is_sorted && (cells_.size() == begin || cells_.back().column < column->id);
+      cells_.push_back({column->id, cell.value});
+    }
+    if (is_sorted) continue;
+    const auto from = cells_.begin() + static_cast<std::ptrdiff_t>(begin);
+    std::stable_sort(from, cells_.end(), [](const CellOf& a, const CellOf& b) { return a.column < b.column; });
+    for (auto it = from; it != cells_.end() && it + 1 != cells_.end(); ++it) {
+      if (it->column == (it + 1)->column)
+        return absl::InvalidArgumentError(absl::StrCat("column '", core.catalogue.names().Get(it->column)->name, "' is given twice"));
+    }
+  }
+  begins_.push_back(static_cast<std::uint32_t>(cells_.size()));
+  return absl::OkStatus();
+}
+
+Status ChangeSet::Try(TableCore& core, std::span<const Change> changes) {
+  num_states_ = num_texts_ = 0;
+  num_rows_added_ = 0;
+  num_changed_ = 0;
+  state_of_.clear();
+  old_.Clear();
+  new_.Clear();
+  const bool is_single = changes.size() == 1;
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    const auto cells = std::span(cells_).subspan(begins_[i], begins_[i + 1] - begins_[i]);
+    if (const Status status = Apply(core, changes[i], cells, is_single); !status.ok()) return WithKey(status, changes[i].key, is_single);
+  }
+  HAKO_RETURN_IF_ERROR(AddEntries(core));
+  Compare();
+  return Write(core);
+}
+
+Status ChangeSet::FindState(TableCore& core, std::string_view key, bool is_single, State** found) {
+  if (!is_single) {
+    const auto it = state_of_.find(key);
+    if (it != state_of_.end()) {
+      *found = &states_[it->second];
+      return absl::OkStatus();
+    }
+    state_of_.emplace(key, static_cast<std::uint32_t>(num_states_));
+  }
+  if (num_states_ == states_.size()) states_.emplace_back();
+  State& state = states_[num_states_++];
+  state.row_key.assign(1, kRowSpace).append(key);
+  const Status status = core.store->FetchTo(state.row_key, &state.old_bytes);
+  if (!status.ok() && !absl::IsNotFound(status)) return status;
+  state.had = state.has = status.ok();
+  if (!state.had) state.old_bytes.clear();
+  state.new_bytes = state.old_bytes;
+  *found = &state;
+  return absl::OkStatus();
+}
+
+Status ChangeSet::Apply(TableCore& core, const Change& change, std::span<const CellOf> cells, bool is_single) {
+  State* state = nullptr;
+  HAKO_RETURN_IF_ERROR(FindState(core, change.key, is_single, &state));
+  using Kind = Change::Kind;
+  if (change.only_if != nullptr) {
+    if (!state->has || !change.only_if->Matches(change.key, RowView(state->new_bytes, &core.catalogue.names()))) return absl::OkStatus();
+    ++num_changed_;
+  }
+  if (change.kind == Kind::kPutKeep && state->has) return PresentError();
+  if ((change.kind == Kind::kUpdate || change.kind == Kind::kRemove) && !state->has) return AbsentError();
+  if (change.kind == Kind::kRemove) {
+    state->has = false;
+    state->new_bytes.clear();
+    return absl::OkStatus();
+  }
+  const bool merges = state->has && (change.kind == Kind::kUpdate || change.kind == Kind::kAppend);
+  HAKO_RETURN_IF_ERROR(
+      Build(core, change, cells, merges ? RowView(state->new_bytes, &core.catalogue.names()) : RowView(), &state->new_bytes));
+  state->has = true;
+  return absl::OkStatus();
+}
+
+// Merges the cells into the old row; a Put has none.
+Status ChangeSet::Build(TableCore& core, const Change& change, std::span<const CellOf> cells, const RowView& old_row, std::string* out) {
+  merged_.clear();
+  std::size_t at = 0;
+  for (const CellOf& cell : cells) {
+    for (; at < old_row.size() && old_row.column(at) < cell.column; ++at) merged_.push_back({old_row.column(at), old_row.value(at)});
+    const bool is_there = at < old_row.size() && old_row.column(at) == cell.column;
+    const Value before = is_there ? old_row.value(at++) : Value();
+    merged_.push_back(cell);
+    if (change.kind != Change::Kind::kAppend || before.is_null()) continue;
+    if (num_texts_ == texts_.size()) texts_.emplace_back();
+    std::string& joined = texts_[num_texts_++];
+    joined = before.ToText() + cell.value.ToText();
+    merged_.back().value = Value(joined);
+  }
+  for (; at < old_row.size(); ++at) merged_.push_back({old_row.column(at), old_row.value(at)});
+  HAKO_RETURN_IF_ERROR(CheckRules(core.catalogue, change));
+  builder_.Begin();
+  for (const CellOf& cell : merged_) {
+    const StoredColumn* const named = core.catalogue.names().Get(cell.column);
+    if (named == nullptr) return absl::DataLossError("the row has a column without a name");
+    const StoredColumn& column = *named;
+    StatusOr<Value> typed = TypedValue(column, cell.value);
+    if (!typed.ok()) return typed.status();
+    builder_.Add(cell.column, *typed);
+    if (builder_.bytes() > TableLimits::kRowSize)
+      return TooLargeError(absl::StrCat("a row with column '", column.name, "'"), builder_.bytes(), TableLimits::kRowSize);
+  }
+  if (builder_.size() > TableLimits::kColumnsOfRow)
+    return absl::OutOfRangeError(absl::StrCat("a row of ", builder_.size(), " columns exceeds the limit of ", TableLimits::kColumnsOfRow));
+  const std::string_view row = builder_.End();
+  out->assign(row);
+  return absl::OkStatus();
+}
+
+// Adds defaults to merged_, which ascends, and checks columns that are not null.
+Status ChangeSet::CheckRules(const Catalogue& catalogue, const Change& change) {
+  for (const ColumnId id : catalogue.rules()) {
+    const StoredColumn& column = *catalogue.names().Get(id);
+    const auto it =
+        std::lower_bound(merged_.begin(), merged_.end(), id, [](const CellOf& cell, ColumnId wanted) { return cell.column < wanted; });
+    const bool is_given = it != merged_.end() && it->column == id;
+    const bool takes_default = change.kind == Change::Kind::kPut || change.kind == Change::Kind::kPutKeep;
+    if (!is_given && takes_default && !column.default_value.get().is_null()) {
+      merged_.insert(it, {id, column.default_value.get()});
+    } else if (column.not_null && (!is_given || it->value.is_null())) {
+      return absl::InvalidArgumentError(absl::StrCat("column '", column.name, "' is not null, and the row has no value of it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status ChangeSet::AddEntries(TableCore& core) {
+  const IndexList& indices = core.catalogue.indices();
+  const ColumnNames* const names = &core.catalogue.names();
+  for (std::size_t i = 0; i < num_states_; ++i) {
+    State& state = states_[i];
+    state.old_ranges.clear();
+    state.new_ranges.clear();
+    if (state.had == state.has && state.old_bytes == state.new_bytes) continue;
+    const auto add = [&](bool exists, std::string_view bytes, Entries* entries, auto* ranges) -> Status {
+      const RowView row = exists ? RowView(bytes, names) : RowView();
+      for (const Index* const index : indices) {
+        const std::size_t from = entries->size();
+        if (exists) HAKO_RETURN_IF_ERROR(index->AddEntries(state.key(), row, entries));
+        ranges->emplace_back(from, entries->size());
+      }
+      return absl::OkStatus();
+    };
+    HAKO_RETURN_IF_ERROR(add(state.had, state.old_bytes, &old_, &state.old_ranges));
+    HAKO_RETURN_IF_ERROR(add(state.has, state.new_bytes, &new_, &state.new_ranges));
+  }
+  return absl::OkStatus();
+}
+
+void ChangeSet::Compare() {
+  for (auto* const operations : {&unique_removes_, &unique_sets_, &removes_, &sets_}) operations->clear();
+  for (std::uint32_t i = 0; i < num_states_; ++i) {
+    const State& state = states_[i];
+    for (std::size_t k = 0; k < state.old_ranges.size(); ++k) CompareEntries(i, state.old_ranges[k], state.new_ranges[k]);
+  }
+}
+
+void ChangeSet::CompareEntries(std::uint32_t state, std::pair<std::size_t, std::size_t> before, std::pair<std::size_t, std::size_t> after) {
+  auto& [i, old_end] = before;
+  auto& [k, new_end] = after;
+  while (i < old_end || k < new_end) {
+    const int order = i == old_end ? 1 : k == new_end ? -1 : old_.key(i).compare(new_.key(k));
+    if (order < 0) {
+      (old_.is_unique(i) ? unique_removes_ : removes_).push_back({old_.key(i), {}, false, state});
+    } else if (order > 0 || old_.value(i) != new_.value(k)) {
+      (new_.is_unique(k) ? unique_sets_ : sets_).push_back({new_.key(k), new_.value(k), true, state});
+    }
+    i += order <= 0 ? 1 : 0;
+    k += order >= 0 ? 1 : 0;
+  }
+}
+
+// Without entries one Process does.
+Status ChangeSet::WriteOne(TableCore& core, const State& state) {
+  bool conflicts = false;
+  HAKO_RETURN_IF_ERROR(core.store->Process(state.row_key, [&](std::optional<std::string_view> found) {
+    conflicts = found.has_value() != state.had || (found && *found != state.old_bytes);
+    if (conflicts) return Action::Keep();
+    return state.has ? Action::Set(state.new_bytes) : Action::Remove();
+  }));
+  return conflicts ? MismatchError() : absl::OkStatus();
+}
+
+Status ChangeSet::Write(TableCore& core) {
+  all_.clear();
+  for (const auto* const operations : {&unique_removes_, &unique_sets_, &removes_, &sets_})
+    all_.insert(all_.end(), operations->begin(), operations->end());
+  keys_.clear();
+  std::size_t bytes = 0;
+  bool changes = !all_.empty();
+  for (std::size_t i = 0; i < num_states_; ++i) {
+    const State& state = states_[i];
+    keys_.push_back(state.row_key);
+    bytes += state.row_key.size() + state.new_bytes.size();
+    changes = changes || state.had != state.has || state.old_bytes != state.new_bytes;
+    num_rows_added_ += (state.has ? 1 : 0) - (state.had ? 1 : 0);
+  }
+  if (!changes) return core.store->GetHealth();
+  if (num_states_ == 1 && all_.empty()) return WriteOne(core, states_[0]);
+  for (const Operation& operation : all_) {
+    keys_.push_back(operation.key);
+    bytes += operation.key.size() + operation.value.size();
+  }
+  if (keys_.size() > kRecordsMax)
+    return absl::OutOfRangeError(
+        absl::StrCat("the changes take ", keys_.size(), " records, more than the limit of ", kRecordsMax, "; make them in parts"));
+  if (bytes > kBytesMax) return TooLargeError("the changes together: they", bytes, kBytesMax);
+  const Operation* taken = nullptr;
+  const auto visit = [&](std::size_t i, std::optional<std::string_view> found) -> std::optional<Action> {
+    if (i < num_states_) {
+      const State& state = states_[i];
+      if (found.has_value() != state.had || (found && *found != state.old_bytes)) return std::nullopt;
+      if (state.had == state.has && state.old_bytes == state.new_bytes) return Action::Keep();
+      return state.has ? Action::Set(state.new_bytes) : Action::Remove();
+    }
+    const Operation& operation = all_[i - num_states_];
+    if (!operation.is_set) return Action::Remove();
+    const bool is_unique = i - num_states_ >= unique_removes_.size() && i - num_states_ < unique_removes_.size() + unique_sets_.size();
+    if (is_unique && !IsFree(operation, found)) {
+      taken = &operation;
+      return std::nullopt;
+    }
+    return Action::Set(operation.value);
+  };
+  const Status status = core.store->ProcessMulti(keys_, visit, num_states_ + unique_removes_.size() + unique_sets_.size());
+  if (taken != nullptr) return UniqueError(core, *taken);
+  return absl::IsAborted(status) ? MismatchError() : status;
+}
+
+// A unique entry begins with its row's key.
+bool ChangeSet::IsFree(const Operation& operation, std::optional<std::string_view> found) const {
+  if (!found) return true;
+  const std::string_view key = states_[operation.state].key();
+  const std::size_t head = operation.value.size() < found->size() ? operation.value.size() : found->size();
+  const std::size_t size = VarintSize(key.size()) + key.size();
+  return size <= head && found->substr(0, size) == operation.value.substr(0, size);
+}
+
+Status ChangeSet::UniqueError(const TableCore& core, const Operation& operation) const {
+  const Index* const index = core.catalogue.IndexOf(operation.key);
+  if (index == nullptr) return PresentError();
+  std::string columns;
+  for (const IndexColumn& part : index->options().columns) absl::StrAppend(&columns, columns.empty() ? "'" : "', '", part.column);
+  return absl::AlreadyExistsError(
+      absl::StrCat("column ", columns, "': another row has the value, and index ", index->name(), " is unique"));
+}
+
+namespace {
+
+// The thread's ChangeSet, or another one if that is in use: where a file of the program's own calls
+// another table.
+class ThreadChangeSet {
+ public:
+  ThreadChangeSet() : set_(Kept().is_used ? std::make_unique<ChangeSet>() : nullptr) { Kept().is_used = true; }
+  ThreadChangeSet(const ThreadChangeSet&) = delete;
+  ~ThreadChangeSet() {
+    if (set_ != nullptr) return;
+    if (Kept().set.IsLarge()) Kept().set = ChangeSet();
+    Kept().is_used = false;
+  }
+  ChangeSet& get() { return set_ != nullptr ? *set_ : Kept().set; }
+
+ private:
+  struct OfThread {
+    ChangeSet set;
+    bool is_used = false;
+  };
+  static OfThread& Kept() {
+    thread_local OfThread kept;
+    return kept;
+  }
+  std::unique_ptr<ChangeSet> set_;
+};
+
+}  // namespace
+
+Status MakeChanges(TableCore& core, std::span<const Change> changes, std::uint64_t* num_changed) HAKO_TRY {
+  ThreadChangeSet owner;
+  ChangeSet& set = owner.get();
+  HAKO_RETURN_IF_ERROR(set.Resolve(core, changes));
+  Status status;
+  for (int tries = 0;; ++tries) {
+    if (tries < ChangeSet::kTriesMax) {
+      WriterGate::Writer writer(core.gate);
+      status = set.Try(core, changes);
+      if (status.ok() && set.num_rows_added() != 0) writer.AddRows(set.num_rows_added());
+    } else {
+      status = core.gate.RunExclusive([&] {
+        const Status made = set.Try(core, changes);
+        if (made.ok()) core.gate.AddRows(set.num_rows_added());
+        return made;
+      });
+    }
+    if (!absl::IsAborted(status)) break;
+  }
+  if (num_changed != nullptr) *num_changed = set.num_changed();
+  return status;
+}
+HAKO_OR_NO_MEMORY
+
+}  // namespace hako::table

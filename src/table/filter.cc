@@ -1,0 +1,151 @@
+#include "hako/table/filter.h"
+
+#include <algorithm>
+#include <compare>
+#include <optional>
+#include <string>
+
+#include "hako/table/words.h"
+
+namespace hako::table {
+namespace {
+
+// The order of the value and a literal; unordered if the literal is a number and the value has none.
+std::partial_ordering Order(const Value& value, const Node& node, std::size_t i) {
+  if (node.numbers[i]) {
+    const std::optional<Number> number = NumberOf(value);
+    return number ? *number <=> *node.numbers[i] : std::partial_ordering::unordered;
+  }
+  std::string buffer;
+  return std::partial_ordering(value.Text(&buffer).compare(node.values[i].get().bytes()) <=> 0);
+}
+
+bool HasAllWords(const Node& node, std::string_view text) {
+  std::uint64_t found = 0;  // by word; more than 64 words are looked for one by one
+  const std::size_t count = std::min<std::size_t>(node.words.size(), 64);
+  ForEachWord(text, [&](std::string_view word) {
+    const auto it = std::lower_bound(node.words.begin(), node.words.begin() + static_cast<std::ptrdiff_t>(count), word);
+    if (it != node.words.begin() + static_cast<std::ptrdiff_t>(count) && *it == word)
+      found |= std::uint64_t{1} << (it - node.words.begin());
+  });
+  if (found != (count == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1)) return false;
+  if (count == node.words.size()) return true;
+  std::vector<std::string> words = WordsOf(text);
+  std::sort(words.begin(), words.end());
+  return std::includes(words.begin(), words.end(), node.words.begin(), node.words.end());
+}
+
+bool HasAnyWord(const Node& node, std::string_view text) {
+  bool found = false;
+  ForEachWord(text,
+              [&](std::string_view word) { found = found || std::find(node.words.begin(), node.words.end(), word) != node.words.end(); });
+  return found;
+}
+
+bool HasPhrase(const Node& node, std::string_view text) {
+  if (node.words.empty()) return false;
+  if (node.words.size() == 1) return HasAnyWord(node, text);
+  const std::vector<std::string> words = WordsOf(text);
+  return std::search(words.begin(), words.end(), node.words.begin(), node.words.end()) != words.end();
+}
+
+bool MeetsText(const Node& node, std::string_view text) {
+  switch (node.op) {
+    case Op::kContains:
+      return text.find(node.values[0].get().bytes()) != text.npos;
+    case Op::kBegins:
+      return text.starts_with(node.values[0].get().bytes());
+    case Op::kEnds:
+      return text.ends_with(node.values[0].get().bytes());
+    case Op::kRegex:
+      return node.pattern != nullptr && MatchesPattern(*node.pattern, text);
+    case Op::kAllWords:
+      return !node.words.empty() && HasAllWords(node, text);
+    case Op::kAnyWord:
+      return HasAnyWord(node, text);
+    case Op::kPhrase:
+      return HasPhrase(node, text);
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool MeetsLeaf(const Node& node, const Value& value) {
+  if (node.op == Op::kIsNull) return value.is_null();
+  if (value.is_null()) return false;
+  switch (node.op) {
+    case Op::kIsNotNull:
+      return true;
+    case Op::kKeyIn:
+      return std::binary_search(node.keys->begin(), node.keys->end(), value.bytes());
+    case Op::kIn:
+      for (std::size_t i = 0; i < node.values.size(); ++i) {
+        if (std::is_eq(Order(value, node, i))) return true;
+      }
+      return false;
+    case Op::kEqual:
+      return std::is_eq(Order(value, node, 0));
+    case Op::kNotEqual: {
+      const std::partial_ordering order = Order(value, node, 0);
+      return std::is_lt(order) || std::is_gt(order);
+    }
+    case Op::kLess:
+      return std::is_lt(Order(value, node, 0));
+    case Op::kLessEqual:
+      return std::is_lteq(Order(value, node, 0));
+    case Op::kGreater:
+      return std::is_gt(Order(value, node, 0));
+    case Op::kGreaterEqual:
+      return std::is_gteq(Order(value, node, 0));
+    case Op::kBetween:
+      return std::is_gteq(Order(value, node, 0)) && std::is_lteq(Order(value, node, 1));
+    default:
+      break;
+  }
+  std::string buffer;
+  return MeetsText(node, value.Text(&buffer));
+}
+
+Filter::Filter(const Condition& condition, const ColumnNames& names) : condition_(condition) {
+  if (condition.node()) Add(*condition.node(), names);
+}
+
+void Filter::Add(const Node& node, const ColumnNames& names) {
+  ColumnId column = ColumnId::kKey;
+  if (!node.is_key) {
+    const table::StoredColumn* const found = names.Find(node.column);
+    column = found == nullptr ? kNone : found->id;
+  }
+  const std::size_t at = tests_.size();
+  tests_.push_back({&node, column, 0});
+  for (const auto& child : node.children) Add(*child, names);
+  tests_[at].behind = static_cast<std::uint32_t>(tests_.size());
+}
+
+bool Filter::Holds(std::size_t i, std::string_view key, const RowView& row) const {
+  const Test& test = tests_[i];
+  switch (test.node->op) {
+    case Op::kNot:
+      return !Holds(i + 1, key, row);
+    case Op::kAnd:
+    case Op::kOr: {
+      const bool ends_with = test.node->op == Op::kOr;  // the first child of this result decides
+      for (std::size_t child = i + 1; child < test.behind; child = tests_[child].behind) {
+        if (Holds(child, key, row) == ends_with) return ends_with;
+      }
+      return !ends_with;
+    }
+    default:
+      return MeetsLeaf(*test.node, test.column == ColumnId::kKey ? Value(key) : row.Get(test.column));
+  }
+}
+
+void Filter::AddColumns(std::vector<ColumnId>* columns) const {
+  for (const Test& test : tests_) {
+    if (test.node->op > Op::kNot) columns->push_back(test.column);
+  }
+}
+
+}  // namespace hako::table

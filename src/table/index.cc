@@ -1,0 +1,224 @@
+#include "hako/table/index.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "hako/base/varint.h"
+#include "hako/table/query_text.h"
+#include "hako/table/words.h"
+
+namespace hako {
+
+std::string_view NameOf(ColumnType type) {
+  static constexpr std::array<std::string_view, 6> kNames = {"any", "string", "int64", "double", "bool", "bytes"};
+  return kNames[static_cast<std::size_t>(type)];
+}
+std::string_view NameOf(IndexKind kind) {
+  static constexpr std::array<std::string_view, 4> kNames = {"lexical", "numeric", "token", "qgram"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+namespace table {
+namespace {
+
+void AppendNumberTo(std::uint64_t number, std::string* out) {
+  std::array<std::byte, kVarint64SizeMax> bytes;
+  const std::size_t size = EncodeVarint(number, bytes);
+  out->append(reinterpret_cast<const char*>(bytes.data()), size);
+}
+void AppendString(std::string_view text, std::string* out) {
+  AppendNumberTo(text.size(), out);
+  out->append(text);
+}
+
+// Reads what these append; `ok` is false from the first damage on.
+struct RecordReader {
+  std::string_view rest;
+  bool ok = true;
+
+  std::uint64_t Number() {
+    std::uint64_t number = 0;
+    const std::size_t size = DecodeVarint(std::as_bytes(std::span(rest)), number);
+    ok = ok && size != 0;
+    rest.remove_prefix(size);
+    return ok ? number : 0;
+  }
+  std::string String() {
+    const std::uint64_t size = Number();
+    ok = ok && size <= rest.size();
+    if (!ok) return {};
+    std::string text(rest.substr(0, size));
+    rest.remove_prefix(size);
+    return text;
+  }
+};
+
+std::string DefaultName(const IndexOptions& options) {
+  std::string name;
+  for (const IndexColumn& part : options.columns) absl::StrAppend(&name, name.empty() ? "" : ",", part.column);
+  if (options.columns[0].kind != IndexKind::kLexical) absl::StrAppend(&name, ":", ToAbsl(NameOf(options.columns[0].kind)));
+  return name;
+}
+
+Status CheckOptions(const IndexOptions& options) {
+  if (options.columns.empty()) return absl::InvalidArgumentError("an index needs a column");
+  if (options.columns.size() > TableLimits::kIndexedColumns)
+    return absl::OutOfRangeError(absl::StrCat("index ", options.name, " has more than ", TableLimits::kIndexedColumns, " columns"));
+  if (options.name.size() > TableLimits::kColumnName)
+    return TooLargeError("the name of an index", options.name.size(), TableLimits::kColumnName);
+  const auto is_words = [](const IndexColumn& part) { return part.kind >= IndexKind::kToken; };
+  const bool has_words = std::any_of(options.columns.begin(), options.columns.end(), is_words);
+  if (has_words && (options.columns.size() > 1 || options.unique || !options.covering.empty()))
+    return absl::InvalidArgumentError(
+        absl::StrCat("index ", options.name, ": one of words or q-grams has one column, is not unique and covers no other"));
+  if (options.q < 1 || options.q > 8) return absl::InvalidArgumentError(absl::StrCat("index ", options.name, ": q must be 1 to 8"));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void Entries::SortFrom(std::size_t from) {
+  const auto begin = entries_.begin() + static_cast<std::ptrdiff_t>(from);
+  const auto key_of = [this](const Entry& entry) { return std::string_view(bytes_.data() + entry.begin, entry.key_size); };
+  std::sort(begin, entries_.end(), [&](const Entry& a, const Entry& b) { return key_of(a) < key_of(b); });
+  entries_.erase(std::unique(begin, entries_.end(), [&](const Entry& a, const Entry& b) { return key_of(a) == key_of(b); }),
+                 entries_.end());
+}
+
+StatusOr<std::unique_ptr<Index>> Index::Make(std::uint16_t number, IndexOptions options, IndexState state, const ColumnNames& names) {
+  HAKO_RETURN_IF_ERROR(CheckOptions(options));
+  if (options.name.empty()) options.name = DefaultName(options);
+  std::unique_ptr<Index> index(new Index);
+  const auto id_of = [&](const std::string& name) -> StatusOr<ColumnId> {
+    const StoredColumn* const column = names.Find(name);
+    if (column != nullptr) return column->id;
+    return absl::DataLossError(absl::StrCat("index ", options.name, ": the table has no column ", name));
+  };
+  for (const IndexColumn& part : options.columns) {
+    HAKO_ASSIGN_OR_RETURN(const ColumnId column, id_of(part.column));
+    index->parts_.push_back({column, part.kind});
+    index->covered_.push_back(column);
+  }
+  for (const std::string& name : options.covering) {
+    HAKO_ASSIGN_OR_RETURN(const ColumnId column, id_of(name));
+    index->covered_.push_back(column);
+  }
+  std::sort(index->covered_.begin(), index->covered_.end());
+  index->covered_.erase(std::unique(index->covered_.begin(), index->covered_.end()), index->covered_.end());
+  if (!options.where.empty()) {
+    const StatusOr<Condition> where = ParseCondition(options.where);
+    if (!where.ok()) return Status(where.status().code(), absl::StrCat("index ", options.name, ": ", where.status().message()));
+    index->where_ = *where;
+    index->filter_ = Filter(*where, names);
+  }
+  index->number_ = number;
+  index->prefix_ = EntryPrefix(number);
+  index->options_ = std::move(options);
+  index->set_state(state);
+  return index;
+}
+
+Status Index::AddEntries(std::string_view key, const RowView& row, Entries* entries) const {
+  if (!filter_.IsAlways() && !filter_.Matches(key, row)) return absl::OkStatus();
+  if (is_words()) return AddWords(key, row, entries);
+  std::string* const out = entries->Begin();
+  out->append(prefix_);
+  bool has_all = true;
+  for (const IndexPart& part : parts_) has_all = AppendPart(row.Get(part.column), part.kind, out) && has_all;
+  if (const std::size_t size = entries->open_size(); size > TableLimits::kIndexedSize) {
+    entries->Cancel();
+    return TooLargeError(absl::StrCat("the value of ", options_.columns[0].column, " in index ", name()), size, TableLimits::kIndexedSize);
+  }
+  const bool is_free = is_unique() && has_all;  // must be free
+  if (!is_free) out->append(key);
+  entries->EndKey();
+  if (is_free) AppendString(key, out);
+  if (is_covering()) {
+    thread_local RowBuilder builder;
+    builder.Begin();
+    for (const ColumnId column : covered_) builder.Add(column, row.Get(column));
+    out->append(builder.End());
+  }
+  entries->End(is_free);
+  return absl::OkStatus();
+}
+
+Status Index::AddWords(std::string_view key, const RowView& row, Entries* entries) const {
+  std::string buffer;
+  const std::string_view text = row.Get(parts_[0].column).Text(&buffer);
+  const std::size_t from = entries->size();
+  const auto add = [&](std::string_view word) {
+    if (entries->size() - from > TableLimits::kEntriesOfRow || word.find('\0') != word.npos) return;
+    std::string* const out = entries->Begin();
+    out->append(prefix_);
+    AppendWord(word, out);
+    out->append(key);
+    entries->EndKey();
+    entries->End(false);
+  };
+  parts_[0].kind == IndexKind::kToken ? ForEachWord(text, add) : ForEachGram(text, options_.q, add);
+  if (entries->size() - from > TableLimits::kEntriesOfRow)
+    return absl::OutOfRangeError(absl::StrCat("column ", options_.columns[0].column, " has more than ", TableLimits::kEntriesOfRow,
+                                              " words or q-grams, the limit of index ", name()));
+  entries->SortFrom(from);
+  return absl::OkStatus();
+}
+
+Index::RowOfEntry Index::Row(std::string_view entry_key, std::string_view entry_value) const {
+  if (!entry_key.starts_with(prefix_)) return {};
+  entry_key.remove_prefix(prefix_.size());
+  bool has_all = true;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const std::size_t size = PartLength(entry_key, is_words());
+    if (size == 0) return {};
+    has_all = has_all && (is_words() || entry_key[0] != kNullPart);
+    entry_key.remove_prefix(size);
+  }
+  if (!is_unique() || !has_all) return {entry_key, entry_value, true};
+  std::uint64_t size = 0;
+  const std::size_t taken = DecodeVarint(std::as_bytes(std::span(entry_value)), size);
+  if (taken == 0 || size > entry_value.size() - taken || !entry_key.empty()) return {};
+  return {entry_value.substr(taken, size), entry_value.substr(taken + size), true};
+}
+
+std::string Index::Encode(IndexState state) const {
+  std::string record;
+  AppendNumberTo(static_cast<std::uint64_t>(state), &record);
+  AppendString(options_.name, &record);
+  AppendNumberTo((options_.unique ? 1u : 0u) | options_.q << 1, &record);
+  AppendNumberTo(options_.columns.size(), &record);
+  for (const IndexColumn& part : options_.columns) {
+    AppendNumberTo(static_cast<std::uint64_t>(part.kind), &record);
+    AppendString(part.column, &record);
+  }
+  AppendNumberTo(options_.covering.size(), &record);
+  for (const std::string& column : options_.covering) AppendString(column, &record);
+  AppendString(options_.where, &record);
+  return record;
+}
+
+StatusOr<std::pair<IndexOptions, IndexState>> Index::Decode(std::string_view bytes) {
+  RecordReader record{bytes};
+  IndexOptions options;
+  const std::uint64_t state = record.Number();
+  options.name = record.String();
+  const std::uint64_t flags = record.Number();
+  options.unique = (flags & 1) != 0;
+  options.q = static_cast<unsigned>(flags >> 1);
+  for (std::uint64_t count = record.Number(); record.ok && count > 0; --count) {
+    const std::uint64_t kind = record.Number();
+    record.ok = record.ok && kind <= static_cast<std::uint64_t>(IndexKind::kQGram);
+    options.columns.push_back({record.String(), static_cast<IndexKind>(kind)});
+  }
+  for (std::uint64_t count = record.Number(); record.ok && count > 0; --count) options.covering.push_back(record.String());
+  options.where = record.String();
+  if (!record.ok || !record.rest.empty() || state < 1 || state > 3) return absl::DataLossError("the record of an index is damaged");
+  return std::pair(std::move(options), static_cast<IndexState>(state));
+}
+
+}  // namespace table
+}  // namespace hako

@@ -1,0 +1,228 @@
+// Building, dropping and verifying the indices of a table.
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "hako/base/varint.h"
+#include "hako/table/table_core.h"
+#include "hako/text/text_encoding.h"
+
+namespace hako::table {
+namespace {
+
+constexpr std::size_t kRowsAtOnce = 256;
+
+std::string Printable(std::string_view key) {
+  std::string text;
+  text::AppendPrintable(key.substr(0, 64), &text);
+  return text;
+}
+
+struct Rows {                             // some rows, as they were read
+  std::vector<std::string> keys, values;  // keys of records
+  std::size_t size = 0;
+
+  void Add(std::string_view key, std::string_view value) {
+    if (size == keys.size()) {
+      keys.emplace_back();
+      values.emplace_back();
+    }
+    keys[size].assign(key);
+    values[size++].assign(value);
+  }
+};
+
+class Builder {
+ public:
+  Builder(TableCore& core, const Index& index) : core_(core), index_(index) {}
+
+  Status Run() {
+    PooledCursor cursor(core_);
+    std::string next(1, kRowSpace);
+    for (bool at_end = false; !at_end;) {
+      rows_.size = 0;
+      for (cursor->Jump(next); cursor->Valid() && rows_.size < kRowsAtOnce; cursor->Next()) {
+        if (cursor->key()[0] != kRowSpace) break;
+        rows_.Add(cursor->key(), cursor->value());
+      }
+      HAKO_RETURN_IF_ERROR(cursor->status());
+      at_end = rows_.size < kRowsAtOnce;
+      if (!at_end) next.assign(rows_.keys[rows_.size - 1]).push_back('\0');
+      HAKO_RETURN_IF_ERROR(AddRows());
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // All rows that were read, or one by one if any of them has changed.
+  Status AddRows() {
+    const Status status = AddTogether(0, rows_.size);
+    if (!absl::IsAborted(status)) return status;
+    for (std::size_t i = 0; i < rows_.size; ++i) {
+      for (Status one = AddTogether(i, i + 1); !one.ok(); one = AddTogether(i, i + 1)) {
+        if (!absl::IsAborted(one)) return one;
+        const Status read = core_.FetchRow(std::string_view(rows_.keys[i]).substr(1), &rows_.values[i]);
+        if (absl::IsNotFound(read)) break;  // its writer had no entry to remove
+        HAKO_RETURN_IF_ERROR(read);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  Status AddTogether(std::size_t begin, std::size_t end) {
+    entries_.Clear();
+    keys_.clear();
+    row_of_.clear();
+    for (std::size_t i = begin; i < end; ++i) {
+      keys_.push_back(rows_.keys[i]);
+      HAKO_RETURN_IF_ERROR(
+          index_.AddEntries(std::string_view(rows_.keys[i]).substr(1), RowView(rows_.values[i], &core_.catalogue.names()), &entries_));
+      row_of_.resize(entries_.size(), i);
+    }
+    if (entries_.size() == 0) return absl::OkStatus();
+    for (std::size_t i = 0; i < entries_.size(); ++i) keys_.push_back(entries_.key(i));
+    const std::size_t num_rows = end - begin;
+    Status taken;
+    const auto visit = [&](std::size_t i, std::optional<std::string_view> found) -> std::optional<Action> {
+      if (i < num_rows) return found && *found == rows_.values[begin + i] ? std::optional(Action::Keep()) : std::nullopt;
+      const std::size_t entry = i - num_rows;
+      if (entries_.is_unique(entry) && found && *found != entries_.value(entry)) {
+        taken = absl::AlreadyExistsError(absl::StrCat("index ", index_.name(), " cannot be unique: row '",
+                                                      Printable(std::string_view(rows_.keys[row_of_[entry]]).substr(1)),
+                                                      "' has the value of another one"));
+        return std::nullopt;
+      }
+      return Action::Set(entries_.value(entry));
+    };
+    WriterGate::Writer writer(core_.gate);
+    const Status status = core_.store->ProcessMulti(keys_, visit, index_.is_unique() ? keys_.size() : num_rows);
+    return taken.ok() ? status : taken;
+  }
+
+  TableCore& core_;
+  const Index& index_;
+  Rows rows_;
+  Entries entries_;
+  std::vector<std::string_view> keys_;
+  std::vector<std::size_t> row_of_;
+};
+
+}  // namespace
+
+Status BuildIndex(TableCore& core, Index& index) {
+  HAKO_RETURN_IF_ERROR(Builder(core, index).Run());
+  return core.catalogue.SetState(index, IndexState::kReady);
+}
+
+Status DropIndex(TableCore& core, Index& index) {
+  HAKO_RETURN_IF_ERROR(core.catalogue.SetState(index, IndexState::kDropped));
+  core.catalogue.Unlist(index, core.gate);
+  while (index.users().load(std::memory_order_seq_cst) != 0) std::this_thread::yield();
+  const std::string from = index.prefix(), to = EntryPrefix(static_cast<std::uint16_t>(index.number() + 1));
+  HAKO_RETURN_IF_ERROR(core.store->RemoveRange(from, index.number() == 0xffff ? std::string{kEntrySpace + 1} : to).status());
+  return core.catalogue.RemoveRecord(index);
+}
+
+namespace {
+
+// Compares rows and entries. What looks wrong beside writers is looked at again without them.
+class Verifier {
+ public:
+  explicit Verifier(TableCore& core) : core_(core), names_(&core.catalogue.names()) {}
+
+  Status Run() {
+    std::uint64_t num_rows = 0;
+    HAKO_RETURN_IF_ERROR(ForEach(kRowSpace, [&](std::string_view key, std::string_view value) {
+      ++num_rows;
+      return CheckRow(key, value);
+    }));
+    HAKO_ASSIGN_OR_RETURN(const std::uint64_t count, core_.CountRows());
+    if (count != num_rows) HAKO_RETURN_IF_ERROR(CheckCount());
+    return ForEach(kEntrySpace, [this](std::string_view key, std::string_view value) { return CheckEntry(key, value); });
+  }
+
+ private:
+  template <class Check>
+  Status ForEach(char space, Check&& check) {
+    PooledCursor cursor(core_);
+    for (cursor->Jump({&space, 1}); cursor->Valid() && cursor->key()[0] == space; cursor->Next()) {
+      if (check(cursor->key(), cursor->value()).ok()) continue;
+      const std::string key(cursor->key());
+      const Status again = core_.gate.RunExclusive([&]() -> Status {
+        std::string value;
+        const Status read = core_.store->FetchTo(key, &value);
+        if (absl::IsNotFound(read)) return absl::OkStatus();
+        return read.ok() ? check(key, value) : read;
+      });
+      HAKO_RETURN_IF_ERROR(again);
+    }
+    return cursor->status();
+  }
+
+  // Whether the number of rows is right, while no writer changes it.
+  Status CheckCount() {
+    return core_.gate.RunExclusive([&]() -> Status {
+      HAKO_ASSIGN_OR_RETURN(const std::uint64_t found, core_.store->CountRange({&kRowSpace, 1}, {kRowSpace + 1}));
+      const auto known = static_cast<std::uint64_t>(core_.rows_at_open.load() + core_.gate.num_rows());
+      return found == known ? absl::OkStatus()
+                            : absl::DataLossError(absl::StrCat("the table has ", found, " rows, and ", known, " are noted"));
+    });
+  }
+
+  // Whether a row has all of its entries.
+  Status CheckRow(std::string_view row_key, std::string_view bytes) {
+    const std::string_view key = row_key.substr(1);
+    const RowView row(bytes, names_);
+    if (const Status status = row.Check(); !status.ok())
+      return absl::DataLossError(absl::StrCat("row '", Printable(key), "': ", status.message()));
+    for (const Index* const index : core_.catalogue.indices()) {
+      if (index->state() != IndexState::kReady) continue;
+      entries_.Clear();
+      HAKO_RETURN_IF_ERROR(index->AddEntries(key, row, &entries_));
+      for (std::size_t i = 0; i < entries_.size(); ++i) {
+        const Status read = core_.store->FetchTo(entries_.key(i), &value_);
+        if (!read.ok() && !absl::IsNotFound(read)) return read;
+        if (!read.ok() || value_ != entries_.value(i))
+          return absl::DataLossError(absl::StrCat("row '", Printable(key), "' has no entry in index ", index->name()));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Whether an entry has its row.
+  Status CheckEntry(std::string_view entry_key, std::string_view entry_value) {
+    const Index* const index = core_.catalogue.IndexOf(entry_key);
+    if (index == nullptr) {
+      for (const auto& dropped : core_.catalogue.all_indices()) {
+        if (entry_key.starts_with(dropped->prefix())) return absl::OkStatus();  // its drop has not ended
+      }
+      return absl::DataLossError("an entry belongs to no index");
+    }
+    const Index::RowOfEntry entry = index->Row(entry_key, entry_value);
+    if (!entry.ok || entry.key.size() > TableLimits::kKeySize)
+      return absl::DataLossError(absl::StrCat("an entry of index ", index->name(), " is damaged"));
+    const std::string key(entry.key);
+    const Status read = core_.FetchRow(key, &value_);
+    if (!read.ok() && !absl::IsNotFound(read)) return read;
+    entries_.Clear();
+    if (read.ok()) HAKO_RETURN_IF_ERROR(index->AddEntries(key, RowView(value_, names_), &entries_));
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      if (entries_.key(i) == entry_key && entries_.value(i) == entry_value) return absl::OkStatus();
+    }
+    return absl::DataLossError(absl::StrCat("index ", index->name(), " has an entry for row '", Printable(key), "', which ",
+                                            read.ok() ? "has another value" : "does not exist"));
+  }
+
+  TableCore& core_;
+  const ColumnNames* names_;
+  Entries entries_;
+  std::string value_;
+};
+
+}  // namespace
+
+Status VerifyTable(TableCore& core) { return Verifier(core).Run(); }
+
+}  // namespace hako::table

@@ -1,0 +1,116 @@
+#include "hako/table/key_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hako::table {
+
+bool RangeStream::Next() {
+  if (!is_started_) {
+    is_started_ = true;
+    cursor_.emplace(core_);
+    if (!is_reversed_)
+      cursor().Jump(range_.from);
+    else
+      cursor().JumpBelow(range_.to.empty() ? std::string_view("\xff\xff") : std::string_view(range_.to));
+  } else if (!cursor().Valid()) {
+    return false;
+  } else {
+    is_reversed_ ? cursor().Previous() : cursor().Next();
+  }
+  return Show();
+}
+
+bool RangeStream::Seek(std::string_view key) {
+  target_.assign(range_.from, 0, range_.index == nullptr ? 1 : range_.key_at).append(key);
+  if (!is_started_) cursor_.emplace(core_);
+  is_started_&& cursor().Valid() ? cursor().JumpAhead(target_) : cursor().Jump(target_);
+  is_started_ = true;
+  return Show();
+}
+
+bool RangeStream::Show() {
+  if (!cursor().Valid()) return false;
+  const std::string_view record = cursor().key();
+  if (is_reversed_ ? record < range_.from : !range_.to.empty() && record >= range_.to) return false;
+  const bool is_row = range_.index == nullptr;
+  if (is_row && record[0] != kRowSpace) return false;
+  if (effort_ != nullptr && !(is_row ? effort_->TakeRow(cursor().value().size()) : effort_->Take())) {
+    status_ = QueryEffort::Error();
+    return false;
+  }
+  if (is_row) {
+    key_ = record.substr(1);
+    row_ = cursor().value();
+    return true;
+  }
+  if (range_.key_at != 0) {
+    key_ = record.substr(range_.key_at);
+    if (range_.index->is_covering()) row_ = cursor().value();
+    return true;
+  }
+  const Index::RowOfEntry entry = range_.index->Row(record, cursor().value());
+  if (!entry.ok) {
+    status_ = absl::DataLossError(absl::StrCat("an entry of index ", range_.index->name(), " is damaged"));
+    return false;
+  }
+  key_ = entry.key;
+  if (range_.index->is_covering()) row_ = entry.covered;
+  return true;
+}
+
+bool IntersectionStream::Start() {
+  static constexpr std::size_t kPartsMax = 3;
+  is_started_ = true;
+  std::vector<std::pair<std::size_t, std::unique_ptr<KeyStream>>> by_size;
+  for (auto& part : parts_) {
+    if (!part->Next()) {  // of an empty part nothing is in all
+      status_ = part->status();
+      parts_.clear();
+      return false;
+    }
+    by_size.emplace_back(part->SizeHint(), std::move(part));
+  }
+  std::sort(by_size.begin(), by_size.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  parts_.clear();
+  for (auto& [size, part] : by_size) {
+    if (keeps_all_ || parts_.size() < kPartsMax) parts_.push_back(std::move(part));
+  }
+  return true;
+}
+
+bool IntersectionStream::Agree() {
+  for (std::size_t agreed = 1, i = 1; agreed < parts_.size(); i = i + 1 == parts_.size() ? 0 : i + 1) {
+    KeyStream& part = *parts_[i];
+    const std::string_view wanted = parts_[i == 0 ? parts_.size() - 1 : i - 1]->key();
+    if (part.key() < wanted && !part.Seek(wanted)) return false;
+    agreed = part.key() == wanted ? agreed + 1 : 1;
+  }
+  key_ = parts_[0]->key();
+  return true;
+}
+
+bool UnionStream::Next() {
+  for (; at_ < parts_.size(); ++at_) {
+    if (parts_[at_].stream->Next()) {
+      key_ = parts_[at_].stream->key();
+      row_ = parts_[at_].stream->row();
+      return true;
+    }
+    if (!parts_[at_].stream->status().ok()) return false;
+    parts_[at_].stream.reset();  // and its cursor
+  }
+  return false;
+}
+
+bool UnionStream::Takes(std::string_view key, const RowView& row) const {
+  if (is_disjoint_) return true;
+  for (std::size_t i = 0; i < at_; ++i) {
+    if (parts_[i].filter.Matches(key, row)) return false;
+  }
+  return parts_[at_].filter.Matches(key, row) && parts_[at_].stream->Takes(key, row);
+}
+
+}  // namespace hako::table

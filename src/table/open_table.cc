@@ -1,0 +1,43 @@
+// Tables on the databases that the library compiles.
+#include <utility>
+
+#include "hako/dbm/baby_dbm.h"
+#include "hako/dbm/positional_tree_dbm.h"
+#include "hako/dbm/tree_dbm.h"
+#include "hako/table/table_dbm.h"
+#include "hako/table/table_store.h"
+
+namespace hako {
+
+namespace {
+
+template <class F>
+StatusOr<std::unique_ptr<table::TableStore>> OpenStore(const std::string& path, const TableOptions& options) {
+  TreeOptions tree = options.tree;
+  tree.type = kTableType;
+  HAKO_ASSIGN_OR_RETURN(auto db, TreeDBM<F>::Open(path, tree, options.file));
+  return std::make_unique<table::TreeStore<TreeDBM<F>>>(std::move(db));
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<TableDBM>> TableDBM::Open(const std::string& path, const TableOptions& options) HAKO_TRY {
+  const bool is_positional = options.positional || options.file.direct;
+  auto store = is_positional ? OpenStore<PositionalParallelFile>(path, options) : OpenStore<MemoryMapParallelFile>(path, options);
+  if (!store.ok()) return store.status();
+  auto table = Open(*std::move(store), options);
+  if (table.ok()) return table;
+  return Status(table.status().code(), absl::StrCat(path, ": ", table.status().message()));
+}
+HAKO_OR_NO_MEMORY
+
+StatusOr<std::unique_ptr<TableDBM>> TableDBM::OpenInMemory(const TableOptions& options) HAKO_TRY {
+  BabyOptions baby;
+  baby.page_size = options.tree.page_size;
+  baby.durability = Durability::kNone;
+  HAKO_ASSIGN_OR_RETURN(auto db, BabyDBM<>::Open(baby));
+  return Open(std::make_unique<table::TreeStore<BabyDBM<>>>(std::move(db)), options);
+}
+HAKO_OR_NO_MEMORY
+
+}  // namespace hako

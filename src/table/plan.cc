@@ -1,0 +1,402 @@
+#include "hako/table/plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "hako/dbm/ordered_operations.h"
+#include "hako/table/words.h"
+
+namespace hako::table {
+namespace {
+
+// The end of all keys with this beginning.
+std::string EndOf(std::string_view prefix) { return EndOfPrefix(prefix).value_or(std::string()); }
+
+// Bounds of one part of an index, or of the primary key.
+struct Bounds {
+  std::string from, to;  // parts; an empty one is none
+  std::string text;
+  bool is_given = false;
+
+  void From(std::string part) {
+    if (part > from) from = std::move(part);
+  }
+  void To(std::string part) {
+    if (to.empty() || part < to) to = std::move(part);
+  }
+};
+
+bool FitsKind(const Node& node, IndexKind kind) {
+  return std::all_of(node.numbers.begin(), node.numbers.end(),
+                     [kind](const auto& number) { return number.has_value() == (kind == IndexKind::kNumeric); });
+}
+
+std::string PartOf(const Node& node, std::size_t i, IndexKind kind) {
+  std::string part;
+  AppendPart(node.values[i].get(), kind, &part);
+  return part;
+}
+
+// Narrows the bounds by a comparison, if it is one that this kind of index can serve.
+bool Narrow(const Node& node, IndexKind kind, Bounds* bounds) {
+  const std::string first(1, kind == IndexKind::kNumeric ? kNumberPart : kTextPart);  // of all values but null
+  if (node.op == Op::kBegins && kind == IndexKind::kLexical) {
+    std::string begin = first;
+    AppendTextBeginning(node.values[0].get().bytes(), &begin);
+    bounds->To(EndOf(begin));
+    bounds->From(std::move(begin));
+    return true;
+  }
+  if (node.op < Op::kEqual || node.op > Op::kBetween || node.op == Op::kNotEqual || !FitsKind(node, kind)) return false;
+  const std::string part = PartOf(node, 0, kind);
+  switch (node.op) {
+    case Op::kLess:
+      bounds->From(first);
+      bounds->To(part);
+      return true;
+    case Op::kLessEqual:
+      bounds->From(first);
+      bounds->To(EndOf(part));
+      return true;
+    case Op::kGreater:
+      bounds->From(EndOf(part));
+      bounds->To(EndOf(first));
+      return true;
+    case Op::kGreaterEqual:
+      bounds->From(part);
+      bounds->To(EndOf(first));
+      return true;
+    default:  // kEqual, kBetween
+      bounds->From(part);
+      bounds->To(EndOf(PartOf(node, node.values.size() - 1, kind)));
+      return true;
+  }
+}
+
+// The bit of a conjunct; none for those behind the first 64.
+std::uint64_t BitOf(const std::vector<std::shared_ptr<const Node>>& conjuncts, const Node& node) {
+  for (std::size_t i = 0; i < conjuncts.size() && i < 64; ++i) {
+    if (conjuncts[i].get() == &node) return std::uint64_t{1} << i;
+  }
+  return 0;
+}
+
+// The part that a column must have, if a conjunct says so.
+const Node* EqualityOf(const std::vector<std::shared_ptr<const Node>>& conjuncts, std::string_view column, IndexKind kind,
+                       std::string* part) {
+  for (const auto& node : conjuncts) {
+    if (node->is_key || node->column != column) continue;
+    if (node->op == Op::kEqual && FitsKind(*node, kind)) {
+      *part = PartOf(*node, 0, kind);
+      return node.get();
+    }
+    if (node->op == Op::kIsNull) {
+      part->assign(1, kNullPart);
+      return node.get();
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string Planner::TextOf(const Node& node) { return Condition(NodeRef(NodeRef(), &node)).ToText(); }
+
+Access Planner::AllRows() {
+  Access all{.text = "all rows", .is_sorted = true};
+  all.range.from.assign(1, kRowSpace);
+  all.range.to.assign(1, kRowSpace + 1);
+  return all;
+}
+
+StatusOr<Plan> Planner::Make() {
+  HAKO_RETURN_IF_ERROR(wanted_.where->status());
+  HAKO_ASSIGN_OR_RETURN(num_rows_, core_.CountRows());
+  Nodes conjuncts;
+  if (const NodeRef& node = wanted_.where->node(); node != nullptr) {
+    if (node->op == Op::kAnd)
+      conjuncts = node->children;
+    else
+      conjuncts.push_back(node);
+  }
+  Plan plan;
+  plan.num_rows = num_rows_;
+  const bool by_key = wanted_.order_column == ColumnId::kKey;
+  std::optional<Access> best = Best(conjuncts, true);
+  HAKO_RETURN_IF_ERROR(status_);
+  plan.access = best ? *std::move(best) : AllRows();
+  plan.is_exact = conjuncts.size() <= 64 &&
+                  plan.access.exact == (conjuncts.size() == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << conjuncts.size()) - 1);
+  const bool is_list =
+      plan.access.kind == Access::Kind::kList || (plan.access.kind == Access::Kind::kRange && plan.access.range.index == nullptr);
+  const bool keeps_keys = by_key && plan.access.is_sorted && (is_list || !wanted_.is_descending);
+  plan.is_ordered = !wanted_.order_column || plan.access.gives_order || keeps_keys || plan.access.is_single;
+  const Index* const index = plan.access.kind == Access::Kind::kRange ? plan.access.range.index : nullptr;
+  if (index != nullptr && index->is_covering() && wanted_.columns) {
+    plan.is_covered = std::all_of(wanted_.columns->begin(), wanted_.columns->end(), [index](ColumnId column) {
+      return column == ColumnId::kKey || std::binary_search(index->covered().begin(), index->covered().end(), column);
+    });
+  }
+  return plan;
+}
+
+bool Planner::IsUsable(const Index& index, const Nodes& conjuncts) {
+  if (index.state() != IndexState::kReady) return false;
+  const NodeRef& where = index.where().node();
+  if (where == nullptr) return true;
+  const Nodes own = where->op == Op::kAnd ? where->children : Nodes{where};
+  return std::all_of(own.begin(), own.end(), [&](const NodeRef& needed) {
+    const std::string text = TextOf(*needed);
+    return std::any_of(conjuncts.begin(), conjuncts.end(), [&](const NodeRef& node) { return TextOf(*node) == text; });
+  });
+}
+
+void Planner::AddKeyAccess(const Nodes& conjuncts, std::vector<Access>* candidates) {
+  Access access;
+  access.range.from.assign(1, kRowSpace);
+  access.range.to.assign(1, kRowSpace + 1);
+  for (const NodeRef& node : conjuncts) {
+    if (!node->is_key) continue;
+    if (node->op == Op::kKeyIn || ((node->op == Op::kEqual || node->op == Op::kIn) && FitsKind(*node, IndexKind::kLexical))) {
+      std::vector<std::string> keys;
+      for (const OwnedValue& value : node->values) keys.emplace_back(value.get().bytes());
+      std::sort(keys.begin(), keys.end());
+      keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+      std::erase_if(keys, [](const std::string& key) { return key.size() > TableLimits::kKeySize; });
+      Access list{.kind = Access::Kind::kList, .text = Text(*node), .is_sorted = true};
+      list.keys = node->keys ? node->keys : std::make_shared<const std::vector<std::string>>(std::move(keys));
+      list.count = list.keys->size();
+      list.is_single = list.keys->size() <= 1;
+      candidates->push_back(std::move(list));
+      continue;
+    }
+    if (node->op != Op::kBegins &&
+        (node->op < Op::kEqual || node->op > Op::kBetween || node->op == Op::kNotEqual || !FitsKind(*node, IndexKind::kLexical)))
+      continue;
+    const auto bound = [&](std::size_t i, bool behind) { return RowKey(node->values[i].get().bytes()).append(behind ? 1 : 0, '\0'); };
+    const bool is_begins = node->op == Op::kBegins;
+    if (node->op >= Op::kGreater || is_begins) access.range.from = std::max(access.range.from, bound(0, node->op == Op::kGreater));
+    if (node->op == Op::kLess || node->op == Op::kLessEqual)
+      access.range.to = std::min(access.range.to, bound(0, node->op == Op::kLessEqual));
+    if (node->op == Op::kBetween) access.range.to = std::min(access.range.to, bound(1, true));
+    if (is_begins) access.range.to = std::min(access.range.to, EndOf(bound(0, false)));
+    absl::StrAppend(&access.text, access.text.empty() ? "" : " and ", Text(*node));
+    access.is_sorted = true;
+  }
+  if (!access.is_sorted) return;
+  candidates->push_back(std::move(access));
+}
+
+bool Planner::IsOrder(const Index& index, std::size_t num_equal) const {
+  return wanted_.order_column && num_equal + 1 == index.parts().size() && index.parts()[num_equal].column == *wanted_.order_column &&
+         index.parts()[num_equal].kind == wanted_.order_kind;
+}
+
+void Planner::AddIndexAccess(const Index& index, const Nodes& conjuncts, std::vector<Access>* candidates, std::optional<Access>* ordered) {
+  Access access;
+  std::string prefix = index.prefix();
+  std::size_t num_equal = 0;
+  bool has_null = false;
+  for (std::string part; num_equal < index.parts().size(); ++num_equal, part.clear()) {
+    const Node* const node = EqualityOf(conjuncts, index.options().columns[num_equal].column, index.parts()[num_equal].kind, &part);
+    if (node == nullptr) break;
+    has_null = has_null || node->op == Op::kIsNull;
+    prefix += part;
+    access.exact |= BitOf(conjuncts, *node);
+    absl::StrAppend(&access.text, access.text.empty() ? "" : " and ", Text(*node));
+  }
+  access.range.index = &index;
+  Bounds bounds;
+  if (num_equal < index.parts().size()) {
+    for (const NodeRef& node : conjuncts) {
+      if (node->is_key || node->column != index.options().columns[num_equal].column) continue;
+      if (!Narrow(*node, index.parts()[num_equal].kind, &bounds)) continue;
+      bounds.is_given = true;
+      access.exact |= BitOf(conjuncts, *node);
+      absl::StrAppend(&access.text, access.text.empty() ? "" : " and ", Text(*node));
+    }
+  } else {
+    access.is_single = index.is_unique() && !has_null;
+    access.is_sorted = !access.is_single;
+    if (access.is_sorted) access.range.key_at = prefix.size();
+  }
+  access.range.from = prefix + bounds.from;
+  access.range.to = bounds.to.empty() ? EndOf(prefix) : prefix + bounds.to;
+  if (has_null) access.exact = 0;
+  access.gives_order = IsOrder(index, num_equal) || (wanted_.order_column == ColumnId::kKey && access.is_sorted);
+  access.order_at = prefix.size();
+  if (access.gives_order && (!*ordered || num_equal > 0 || bounds.is_given)) *ordered = access;
+  if (num_equal > 0 || bounds.is_given) candidates->push_back(std::move(access));
+}
+
+void Planner::AddWordAccess(const Nodes& conjuncts, std::vector<Access>* candidates) {
+  static constexpr std::size_t kGramsMax = 8;
+  for (const Index* const index : core_.catalogue.indices()) {
+    if (!index->is_words() || !IsUsable(*index, conjuncts)) continue;
+    for (const NodeRef& node : conjuncts) {
+      if (node->is_key || node->column != index->options().columns[0].column) continue;
+      std::vector<std::string> words;
+      if (index->parts()[0].kind == IndexKind::kToken) {
+        if (node->op == Op::kAllWords || node->op == Op::kPhrase || (node->op == Op::kAnyWord && node->words.size() == 1))
+          words = node->words;
+      } else if (node->op == Op::kContains || node->op == Op::kBegins || node->op == Op::kEnds) {
+        ForEachGram(node->values[0].get().bytes(), index->options().q, [&words](std::string_view gram) {
+          if (gram.find('\0') == gram.npos) words.emplace_back(gram);
+        });
+        for (std::size_t kept = 0; words.size() > kGramsMax && kept < kGramsMax; ++kept)
+          words[kept] = words[kept * (words.size() - 1) / (kGramsMax - 1)];
+        words.resize(std::min(words.size(), kGramsMax));
+      }
+      std::sort(words.begin(), words.end());
+      words.erase(std::unique(words.begin(), words.end()), words.end());
+      for (const std::string& word : words) {
+        Access access{.is_sorted = true};
+        access.range.index = index;
+        access.range.from = index->prefix();
+        AppendWord(word, &access.range.from);
+        access.range.to = EndOf(access.range.from);
+        access.range.key_at = access.range.from.size();
+        if (wanted_.explains) AppendLiteral(Value(word), &access.text);
+        if (index->parts()[0].kind == IndexKind::kToken && node->op != Op::kPhrase) {
+          access.exact = words.size() == 1 ? BitOf(conjuncts, *node) : 0;
+          access.word_of = BitOf(conjuncts, *node);
+          access.num_words = words.size();
+        }
+        candidates->push_back(std::move(access));
+      }
+    }
+  }
+}
+
+// Equal values would show a row twice: texts, and numbers such as 1 and 1.0, are taken once. A text and a
+// number may still be found in the same row.
+std::optional<Access> Planner::OfIn(const NodeRef& node) {
+  const Column column = node->is_key ? Key() : Column(node->column);
+  std::vector<Condition> alternatives;
+  std::set<std::string_view> texts;
+  std::set<std::pair<double, std::int16_t>> numbers;
+  for (std::size_t i = 0; i < node->values.size(); ++i) {
+    const Value value = node->values[i].get();
+    const auto& number = node->numbers[i];
+    const bool is_new = number ? numbers.emplace(number->nearest, number->above).second : texts.insert(value.bytes()).second;
+    if (is_new) alternatives.push_back(column == value);
+  }
+  if (alternatives.empty()) return std::nullopt;
+  const Condition any = Joined(Op::kOr, alternatives);
+  std::optional<Access> access = any.node()->op == Op::kOr ? OfUnion(*any.node()) : Best({any.node()}, false);
+  if (access && access->kind == Access::Kind::kUnion) access->is_disjoint = texts.empty() || numbers.empty();
+  return access;
+}
+
+std::optional<Access> Planner::OfUnion(const Node& node) {
+  Access all{.kind = Access::Kind::kUnion};
+  Nodes parts = node.children;
+  if (node.op == Op::kAnyWord) {
+    for (const std::string& word : node.words) parts.push_back(Column(node.column).HasAny(word).node());
+  }
+  for (const NodeRef& part : parts) {
+    std::optional<Access> access = Best(part->op == Op::kAnd ? part->children : Nodes{part}, false);
+    if (!access) return std::nullopt;
+    all.parts.push_back(*std::move(access));
+    all.conditions.emplace_back(part);
+  }
+  return all;
+}
+
+std::optional<Access> Planner::Best(const Nodes& conjuncts, bool is_whole) {
+  std::vector<Access> candidates;
+  std::optional<Access> ordered;
+  AddKeyAccess(conjuncts, &candidates);
+  for (const Index* const index : core_.catalogue.indices()) {
+    if (!index->is_words() && IsUsable(*index, conjuncts)) AddIndexAccess(*index, conjuncts, &candidates, &ordered);
+  }
+  AddWordAccess(conjuncts, &candidates);
+  for (Access& candidate : candidates) {
+    if (candidate.is_single) return candidate;
+  }
+  if (wanted_.order_column == ColumnId::kKey && !ordered) {
+    ordered = AllRows();
+    for (const Access& candidate : candidates) {
+      if (candidate.is_sorted && candidate.range.index == nullptr) ordered = candidate;
+    }
+  }
+  const bool takes_order = is_whole && ordered && wanted_.rows;
+  if (takes_order) {
+    const std::uint64_t budget = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(*wanted_.rows) * static_cast<double>(num_rows_)));
+    const auto is_same = [&](const Access& other) {
+      return other.range.from == ordered->range.from && other.range.to == ordered->range.to;
+    };
+    std::vector<Access> others = candidates;
+    std::erase_if(others, is_same);
+    if (others.empty() || !Race(others, budget)) return ordered;
+  }
+  if (candidates.size() == 1 && (candidates[0].is_sorted || (is_whole && wanted_.rows && !wanted_.order_column))) return candidates[0];
+  const auto is_list = [](const Access& access) { return access.is_sorted && access.range.index != nullptr; };
+  if (!candidates.empty() && std::all_of(candidates.begin(), candidates.end(), is_list)) return Intersect(candidates, 0);
+  if (!candidates.empty()) {
+    const auto smallest = Race(candidates, num_rows_ / kScanPart + 64);
+    if (smallest) return Intersect(candidates, *smallest);
+    const auto listed = std::find_if(candidates.begin(), candidates.end(), is_list);
+    if (listed != candidates.end()) return Intersect(candidates, static_cast<std::size_t>(listed - candidates.begin()));
+  }
+  for (const NodeRef& node : conjuncts) {
+    std::optional<Access> access;
+    if (node->op == Op::kIn) access = OfIn(node);
+    if (node->op == Op::kOr || (node->op == Op::kAnyWord && node->words.size() != 1)) access = OfUnion(*node);
+    if (access) return access;
+  }
+  if (is_whole && candidates.empty()) return ordered;  // rather than to sort all rows
+  return std::nullopt;
+}
+
+std::optional<std::size_t> Planner::Race(std::vector<Access>& candidates, std::uint64_t budget) {
+  struct Runner {
+    std::unique_ptr<RangeStream> stream;
+    std::uint64_t count = 0;
+  };
+  std::vector<Runner> runners;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].kind == Access::Kind::kList) return *candidates[i].count <= budget ? std::optional(i) : std::nullopt;
+    runners.push_back({std::make_unique<RangeStream>(core_, candidates[i].range, false, wanted_.effort)});
+  }
+  for (std::uint64_t step = 32;; step *= 2) {
+    const std::uint64_t most = std::min(step, budget);
+    for (std::size_t i = 0; i < runners.size(); ++i) {
+      for (; runners[i].count < most; ++runners[i].count) {
+        if (runners[i].stream->Next()) continue;
+        if (status_.ok()) status_ = runners[i].stream->status();
+        candidates[i].count = runners[i].count;
+        return i;
+      }
+    }
+    if (most == budget) return std::nullopt;
+  }
+}
+
+Access Planner::Intersect(std::vector<Access>& candidates, std::size_t smallest) {
+  static constexpr std::uint64_t kFew = 8;
+  static constexpr std::size_t kPartsMax = 8;
+  Access first = std::move(candidates[smallest]);
+  if (!first.is_sorted || (first.count && *first.count <= kFew) || first.kind != Access::Kind::kRange) return first;
+  Access all{.kind = Access::Kind::kIntersection, .is_sorted = true};
+  all.count = first.count;
+  all.parts.push_back(std::move(first));
+  for (std::size_t n = 1; n < candidates.size() && all.parts.size() < kPartsMax; ++n) {
+    Access& other = candidates[(smallest + n) % candidates.size()];
+    if (other.is_sorted && other.kind == Access::Kind::kRange && other.range.index != nullptr) all.parts.push_back(std::move(other));
+  }
+  if (all.parts.size() == 1) return std::move(all.parts[0]);
+  for (const Access& part : all.parts) {
+    const auto same = [&part](const Access& other) {
+      return part.word_of != 0 && other.word_of == part.word_of && other.range.index == part.range.index;
+    };
+    const auto num_words = static_cast<std::size_t>(std::count_if(all.parts.begin(), all.parts.end(), same));
+    all.exact |= part.exact | (num_words == part.num_words ? part.word_of : 0);
+  }
+  return all;
+}
+
+}  // namespace hako::table

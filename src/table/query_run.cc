@@ -1,0 +1,221 @@
+#include "hako/table/query_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hako::table {
+
+Status QueryRun::Prepare(const std::optional<std::vector<std::string>>& columns, bool explains) {
+  filter_ = Filter(query_.where_, core_.catalogue.names());
+  wanted_.where = &query_.where_;
+  wanted_.explains = explains;
+  wanted_.effort = query_.effort_;
+  if (query_.limit_) {
+    const std::uint64_t most = ~std::uint64_t{0} - query_.offset_;
+    wanted_.rows = std::min(*query_.limit_, most) + query_.offset_;
+  }
+  SetOrder();
+  SetColumns(columns);
+  for (;;) {
+    HAKO_ASSIGN_OR_RETURN(plan_, Planner(core_, wanted_).Make());
+    if (HoldIndices(plan_.access)) break;
+    ReleaseIndices();  // one is being dropped
+  }
+  const auto& names = columns ? columns : query_.columns_;
+  shows_keys_ = plan_.is_exact && plan_.is_ordered && names && names->empty() && !after_;
+  BeginBehind();
+  return absl::OkStatus();
+}
+
+void QueryRun::SetOrder() {
+  bool is_bool = false;
+  wanted_.is_descending = query_.order_ == RowOrder::kDescending || query_.order_ == RowOrder::kNumericDescending;
+  if (!query_.order_by_) {
+    if (query_.after_key_) wanted_.order_column = ColumnId::kKey;
+  } else if (query_.order_by_->empty()) {
+    wanted_.order_column = ColumnId::kKey;
+  } else {
+    const StoredColumn* const column = core_.catalogue.names().Find(*query_.order_by_);
+    wanted_.order_column = column == nullptr ? static_cast<ColumnId>(0xffff) : column->id;
+    is_bool = column != nullptr && column->type == ColumnType::kBool;
+    const bool is_number = column != nullptr && (column->type == ColumnType::kInt64 || column->type == ColumnType::kDouble || is_bool);
+    if (is_number || query_.order_ >= RowOrder::kNumericAscending) wanted_.order_kind = IndexKind::kNumeric;
+  }
+  if (!query_.after_key_) return;
+  after_.emplace();
+  after_->key = *query_.after_key_;
+  if (wanted_.order_column != ColumnId::kKey) {
+    Value value = query_.after_value_ ? Value(*query_.after_value_) : Value();
+    if (is_bool && (value == Value("true") || value == Value("false"))) value = Value(value == Value("true"));
+    AppendPart(value, wanted_.order_kind, &after_->order);
+  }
+}
+
+void QueryRun::SetColumns(const std::optional<std::vector<std::string>>& columns) {
+  const auto& names = columns ? columns : query_.columns_;
+  if (!names) return;
+  wanted_.columns.emplace();
+  for (const std::string& name : *names) {
+    const StoredColumn* const column = core_.catalogue.names().Find(name);
+    if (column != nullptr) wanted_.columns->push_back(column->id);
+  }
+  filter_.AddColumns(&*wanted_.columns);
+  if (wanted_.order_column) wanted_.columns->push_back(*wanted_.order_column);
+}
+
+bool QueryRun::HoldIndices(const Access& access) {
+  for (const Access& part : access.parts) {
+    if (!HoldIndices(part)) return false;
+  }
+  const Index* const index = access.range.index;
+  if (index == nullptr) return true;
+  index->users().fetch_add(1, std::memory_order_seq_cst);
+  held_.push_back(index);
+  return index->state() == IndexState::kReady;
+}
+
+void QueryRun::ReleaseIndices() {
+  for (const Index* const index : held_) index->users().fetch_sub(1, std::memory_order_release);
+  held_.clear();
+}
+
+// Narrows an ordered range to what is behind After.
+void QueryRun::BeginBehind() {
+  if (!after_ || !plan_.is_ordered || plan_.access.kind != Access::Kind::kRange) return;
+  RecordRange& range = plan_.access.range;
+  std::string position;
+  if (range.index == nullptr) {
+    position = RowKey(after_->key);
+  } else if (wanted_.order_column == ColumnId::kKey) {
+    position = range.from.substr(0, range.key_at) + after_->key;
+  } else {
+    if (!plan_.access.gives_order) return;
+    const bool has_key = !range.index->is_unique() || after_->order[0] == kNullPart;
+    position = range.from.substr(0, plan_.access.order_at) + after_->order + (has_key ? after_->key : std::string());
+  }
+  if (wanted_.is_descending) {
+    if (range.to.empty() || position < range.to) range.to = std::move(position);
+  } else {
+    range.from = std::max(range.from, position.append(1, '\0'));
+  }
+}
+
+std::string QueryRun::OrderOf(std::string_view, const RowView& row) const {
+  std::string order;
+  if (wanted_.order_column != ColumnId::kKey) AppendPart(row.Get(*wanted_.order_column), wanted_.order_kind, &order);
+  return order;
+}
+
+Status QueryRun::Scan(KeyStream& stream, ShowRef show) {
+  const ColumnNames* const names = &core_.catalogue.names();
+  const auto look = [&](std::string_view key, const RowView& row) {
+    return !filter_.Matches(key, row) || !stream.Takes(key, row) || show(key, row);
+  };
+  const bool may_lack_rows = !plan_.is_covered;
+  keys_.clear();
+  for (bool goes_on = true; goes_on && stream.Next();) {
+    if (shows_keys_) {
+      goes_on = show(stream.key(), RowView());
+      continue;
+    }
+    const bool is_row = plan_.access.kind == Access::Kind::kRange && plan_.access.range.index == nullptr;
+    if (stream.row() && (is_row || !may_lack_rows)) {
+      goes_on = look(stream.key(), RowView(*stream.row(), names));
+      continue;
+    }
+    keys_.emplace_back(stream.key());
+    const bool is_union = plan_.access.kind == Access::Kind::kUnion;  // Takes is of the part that the stream is in
+    const std::size_t most = is_union                           ? 1
+                             : wanted_.rows && plan_.is_ordered ? std::clamp<std::size_t>(*wanted_.rows, 1, kRowsAtOnce)
+                                                                : kRowsAtOnce;
+    if (keys_.size() < most) continue;
+    HAKO_RETURN_IF_ERROR(FetchRows(keys_, look, &goes_on));
+    keys_.clear();
+  }
+  HAKO_RETURN_IF_ERROR(stream.status());
+  bool goes_on = true;
+  return keys_.empty() ? absl::OkStatus() : FetchRows(std::exchange(keys_, {}), look, &goes_on);
+}
+
+Status QueryRun::FetchRows(std::span<const std::string> keys, ShowRef show, bool* goes_on) {
+  std::vector<std::string> row_keys;
+  std::vector<std::string_view> views;
+  for (const std::string& key : keys) row_keys.push_back(RowKey(key));
+  for (const std::string& key : row_keys) views.push_back(key);
+  if (rows_.size() < keys.size()) rows_.resize(keys.size());
+  std::vector<bool> found(keys.size());
+  HAKO_RETURN_IF_ERROR(core_.store->FetchMulti(
+      views,
+      [this](std::size_t i, std::size_t size) {
+        rows_[i].resize(size);
+        return rows_[i].data();
+      },
+      [&found](std::size_t i, bool is_there) { found[i] = is_there; }));
+  for (std::size_t i = 0; i < keys.size() && *goes_on; ++i) {
+    if (wanted_.effort != nullptr && !wanted_.effort->TakeRow(found[i] ? rows_[i].size() : 0)) return QueryEffort::Error();
+    if (found[i]) *goes_on = show(keys[i], RowView(rows_[i], &core_.catalogue.names()));
+  }
+  return absl::OkStatus();
+}
+
+Status QueryRun::Each(Query::Visit visit) {
+  if (query_.limit_ == 0) return absl::OkStatus();
+  if (!plan_.is_ordered) return EachSorted(visit);
+  std::uint64_t to_skip = query_.offset_, shown = 0;
+  const auto stream = MakeStream(core_, plan_.access, wanted_.is_descending && wanted_.order_column, wanted_.effort);
+  return Scan(*stream, [&](std::string_view key, const RowView& row) {
+    if (after_ && !IsBefore(*after_, {OrderOf(key, row), std::string(key)})) return true;
+    if (to_skip > 0) return --to_skip, true;
+    ++shown;
+    return visit(key, row) && shown != query_.limit_;
+  });
+}
+
+// Keeps the first rows of the order, in a heap whose top is the last of them, or all.
+Status QueryRun::Sort(std::vector<Item>* items) {
+  const auto is_before = [this](const Item& a, const Item& b) { return IsBefore(a, b); };
+  const std::uint64_t most = wanted_.rows.value_or(~std::uint64_t{0});
+  std::uint64_t bytes = 0;
+  Status full;
+  const auto stream = MakeStream(core_, plan_.access, false, wanted_.effort);
+  HAKO_RETURN_IF_ERROR(Scan(*stream, [&](std::string_view key, const RowView& row) {
+    Item item{OrderOf(key, row), std::string(key)};
+    if (after_ && !IsBefore(*after_, item)) return true;
+    if (items->size() == most) {
+      if (!IsBefore(item, items->front())) return true;
+      std::pop_heap(items->begin(), items->end(), is_before);
+      items->back() = std::move(item);
+      std::push_heap(items->begin(), items->end(), is_before);
+      return true;
+    }
+    bytes += item.order.size() + item.key.size() + sizeof(Item);
+    items->push_back(std::move(item));
+    if (items->size() == most) std::make_heap(items->begin(), items->end(), is_before);
+    if (bytes > core_.sort_bytes)
+      full = absl::ResourceExhaustedError(absl::StrCat("sorting by column '", query_.order_by_.value_or(""), "' takes more than ",
+                                                       core_.sort_bytes,
+                                                       " bytes (TableOptions::sort_bytes): give a limit, or create an index of it"));
+    return full.ok();
+  }));
+  HAKO_RETURN_IF_ERROR(full);
+  std::sort(items->begin(), items->end(), is_before);
+  return absl::OkStatus();
+}
+
+Status QueryRun::EachSorted(Query::Visit visit) {
+  std::vector<Item> items;
+  HAKO_RETURN_IF_ERROR(Sort(&items));
+  std::vector<std::string> keys;
+  bool goes_on = true;
+  for (std::size_t i = query_.offset_; i < items.size() && goes_on; i += kRowsAtOnce) {
+    keys.clear();
+    for (std::size_t k = i; k < std::min(i + kRowsAtOnce, items.size()); ++k) keys.push_back(std::move(items[k].key));
+    HAKO_RETURN_IF_ERROR(FetchRows(
+        keys, [&](std::string_view key, const RowView& row) { return !filter_.Matches(key, row) || visit(key, row); }, &goes_on));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hako::table

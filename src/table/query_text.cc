@@ -1,0 +1,308 @@
+// The parser: recursive descent, a function for each rule of the grammar.
+#include "hako/table/query_text.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "hako/text/text_encoding.h"
+
+namespace hako {
+namespace {
+
+struct Token {
+  enum class Kind { kEnd, kWord, kQuotedWord, kText, kNumber, kSign };
+  Kind kind = Kind::kEnd;
+  std::string text = {};  // of a word as it stands; of a text without its quotes
+  std::size_t position = 0;
+};
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) { Advance(); }
+
+  StatusOr<Statement> ParseAll() {
+    Statement statement;
+    if (TakeWord("select")) {
+      ParseSelection(&statement);
+    } else if (TakeWord("update")) {
+      statement.kind = Statement::Kind::kUpdate;
+      if (!TakeWord("set")) Fail("'set'");
+      do ParseAssignment(&statement);
+      while (TakeSign(","));
+    } else if (TakeWord("delete")) {
+      statement.kind = Statement::Kind::kDelete;
+    } else {
+      Fail("'select', 'update' or 'delete'");
+    }
+    if (TakeWord("where")) statement.where = ParseOr();
+    if (statement.kind == Statement::Kind::kSelect) ParseEnd(&statement);
+    return Finish(std::move(statement));
+  }
+  StatusOr<Condition> ParseConditionAlone() {
+    Condition condition = IsWord("true") ? (Advance(), Condition()) : ParseOr();
+    return Finish(std::move(condition));
+  }
+
+ private:
+  template <class T>
+  StatusOr<T> Finish(T result) {
+    if (status_.ok() && token_.kind != Token::Kind::kEnd) Fail("the end");
+    if (!status_.ok()) return status_;
+    return result;
+  }
+
+  void Fail(std::string_view expected) {
+    if (!status_.ok()) return;
+    const std::string found = token_.kind == Token::Kind::kEnd ? "the end" : absl::StrCat("'", token_.text, "'");
+    status_ =
+        absl::InvalidArgumentError(absl::StrCat("position ", token_.position + 1, ": expected ", ToAbsl(expected), ", found ", found));
+  }
+  void FailAt(std::size_t position, std::string_view what) {
+    if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat("position ", position + 1, ": ", ToAbsl(what)));
+  }
+  static bool IsWordByte(char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || static_cast<unsigned char>(c) >= 0x80;
+  }
+  char Peek(std::size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
+  void Advance() {
+    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_])) != 0) ++at_;
+    token_ = {.position = at_};
+    if (!status_.ok() || at_ == text_.size()) return;
+    const char c = text_[at_];
+    const bool signed_number =
+        (c == '-' || c == '+' || c == '.') && (std::isdigit(static_cast<unsigned char>(Peek(1))) != 0 || (c != '.' && Peek(1) == '.'));
+    if ((c == 'x' || c == 'X') && Peek(1) == '\'') {
+      ++at_;
+      TakeQuoted('\'', Token::Kind::kText);
+      std::string bytes(token_.text.size(), '\0');
+      const auto size = text::DecodeHex(token_.text, bytes.data());
+      if (!size) return FailAt(token_.position, "x'...' is not an even number of hexadecimal digits");
+      token_.text = bytes.substr(0, *size);
+    } else if (c == '\'') {
+      TakeQuoted(c, Token::Kind::kText);
+    } else if (c == '"') {
+      TakeQuoted(c, Token::Kind::kQuotedWord);
+    } else if (signed_number || std::isdigit(static_cast<unsigned char>(c)) != 0) {
+      const std::size_t begin = at_++;
+      while (IsWordByte(Peek()) || Peek() == '.' ||
+             ((Peek() == '-' || Peek() == '+') && absl::ascii_tolower(static_cast<unsigned char>(text_[at_ - 1])) == 'e'))
+        ++at_;
+      token_.kind = Token::Kind::kNumber;
+      token_.text = text_.substr(begin, at_ - begin);
+    } else if (IsWordByte(c)) {
+      const std::size_t begin = at_;
+      while (IsWordByte(Peek())) ++at_;
+      token_.kind = Token::Kind::kWord;
+      token_.text = text_.substr(begin, at_ - begin);
+    } else {
+      const std::string_view two = text_.substr(at_, 2);
+      const bool is_two = two == "<=" || two == ">=" || two == "!=" || two == "<>";
+      token_.kind = Token::Kind::kSign;
+      token_.text = two.substr(0, is_two ? 2 : 1);
+      at_ += token_.text.size();
+    }
+  }
+  void TakeQuoted(char quote, Token::Kind kind) {
+    token_.kind = kind;
+    for (++at_;; ++at_) {
+      if (at_ >= text_.size()) return FailAt(token_.position, "the quote is not closed");
+      if (text_[at_] == quote && Peek(1) != quote) break;
+      if (text_[at_] == quote) ++at_;
+      token_.text.push_back(text_[at_]);
+    }
+    ++at_;
+  }
+  bool IsWord(std::string_view word) const {
+    return token_.kind == Token::Kind::kWord && absl::EqualsIgnoreCase(token_.text, ToAbsl(word));
+  }
+  bool TakeWord(std::string_view word) {
+    if (!status_.ok() || !IsWord(word)) return false;
+    Advance();
+    return true;
+  }
+  bool TakeSign(std::string_view sign) {
+    if (!status_.ok() || token_.kind != Token::Kind::kSign || token_.text != sign) return false;
+    Advance();
+    return true;
+  }
+  void Expect(std::string_view sign) {
+    if (!TakeSign(sign)) Fail(absl::StrCat("'", ToAbsl(sign), "'"));
+  }
+
+  // The name of a column; empty: the primary key.
+  std::string TakeColumn() {
+    const bool is_key = IsWord("key"), is_word = token_.kind == Token::Kind::kWord && (is_key || !table::IsReservedWord(token_.text));
+    if (!is_word && token_.kind != Token::Kind::kQuotedWord) Fail("a column");
+    if (token_.kind == Token::Kind::kQuotedWord && token_.text.empty()) Fail("the name of a column");
+    std::string name = is_key ? std::string() : token_.text;
+    if (status_.ok()) Advance();
+    return name;
+  }
+  table::OwnedValue TakeLiteral(bool may_be_null = false) {
+    std::optional<Value> value;
+    const std::string text = token_.text;
+    if (token_.kind == Token::Kind::kText) value = Value(text);
+    if (token_.kind == Token::Kind::kNumber) value = table::ParseDecimal(text);
+    if (IsWord("true")) value = Value(true);
+    if (IsWord("false")) value = Value(false);
+    if (may_be_null && IsWord("null")) value = Value();
+    if (!value) {
+      Fail("a literal: 'text', a number, true or false");
+      return {};
+    }
+    Advance();
+    return table::OwnedValue(*value);
+  }
+  std::string TakeText() {
+    if (token_.kind != Token::Kind::kText) Fail("a text in single quotes");
+    std::string text = token_.text;
+    if (status_.ok()) Advance();
+    return text;
+  }
+  std::uint64_t TakeCount() {
+    const std::optional<Value> number = token_.kind == Token::Kind::kNumber ? table::ParseDecimal(token_.text) : std::nullopt;
+    if (!number || number->kind() != Value::Kind::kInt || number->int_value() < 0) {
+      Fail("a number of rows");
+      return 0;
+    }
+    Advance();
+    return static_cast<std::uint64_t>(number->int_value());
+  }
+
+  Condition ParseOr() {
+    if (++depth_ > kDepthMax) Fail("fewer levels of parentheses");
+    std::vector<Condition> parts = {ParseAnd()};
+    while (TakeWord("or")) parts.push_back(ParseAnd());
+    --depth_;
+    return table::Joined(table::Op::kOr, parts);
+  }
+  Condition ParseAnd() {
+    std::vector<Condition> parts = {ParseNot()};
+    while (TakeWord("and")) parts.push_back(ParseNot());
+    return table::Joined(table::Op::kAnd, parts);
+  }
+  Condition ParseNot() {
+    bool is_negated = false;
+    while (TakeWord("not")) is_negated = !is_negated;
+    Condition condition;
+    if (TakeSign("(")) {
+      condition = ParseOr();
+      Expect(")");
+    } else {
+      condition = ParseComparison();
+    }
+    return is_negated ? !condition : condition;
+  }
+  Condition ParseComparison() {
+    if (!status_.ok()) return {};
+    const std::size_t position = token_.position;
+    const std::string name = TakeColumn();
+    const Column column = name.empty() ? Key() : Column(name);
+    const bool is_negated = TakeWord("not");
+    Condition condition = is_negated ? ParseWordComparison(column) : ParseAnyComparison(column);
+    if (const Status status = condition.status(); !status.ok()) FailAt(position, ToStd(status.message()));
+    return is_negated ? !condition : condition;
+  }
+  Condition ParseAnyComparison(const Column& column) {
+    if (TakeWord("is")) {
+      const bool has = TakeWord("not");
+      if (!TakeWord("null")) Fail("'null'");
+      return has ? column.IsNotNull() : column.IsNull();
+    }
+    if (TakeSign("=")) return column == TakeLiteral().get();
+    if (TakeSign("!=") || TakeSign("<>")) return column != TakeLiteral().get();
+    if (TakeSign("<=")) return column <= TakeLiteral().get();
+    if (TakeSign(">=")) return column >= TakeLiteral().get();
+    if (TakeSign("<")) return column < TakeLiteral().get();
+    if (TakeSign(">")) return column > TakeLiteral().get();
+    return ParseWordComparison(column);
+  }
+  Condition ParseWordComparison(const Column& column) {
+    if (TakeWord("between")) {
+      const table::OwnedValue low = TakeLiteral();
+      if (!TakeWord("and")) Fail("'and'");
+      return column.Between(low.get(), TakeLiteral().get());
+    }
+    if (TakeWord("in")) {
+      std::vector<table::OwnedValue> values;
+      Expect("(");
+      do values.push_back(TakeLiteral());
+      while (TakeSign(","));
+      Expect(")");
+      std::vector<Value> views;
+      for (const table::OwnedValue& value : values) views.push_back(value.get());
+      return column.In(std::move(views));
+    }
+    using Make = Condition (Column::*)(std::string_view) const;
+    static constexpr std::pair<const char*, Make> kOfText[] = {
+        {"contains", &Column::Contains}, {"begins", &Column::BeginsWith}, {"ends", &Column::EndsWith},    {"matches", &Column::Matches},
+        {"all", &Column::HasAll},        {"any", &Column::HasAny},        {"phrase", &Column::HasPhrase}, {"search", &Column::Search}};
+    for (const auto& [word, make] : kOfText) {
+      if (TakeWord(word)) return (column.*make)(TakeText());
+    }
+    Fail("a comparison");
+    return {};
+  }
+
+  void ParseSelection(Statement* statement) {
+    if (TakeSign("*")) return;
+    do {
+      const Token first = token_;
+      const std::string name = TakeColumn();
+      if (first.kind != Token::Kind::kWord || !TakeSign("(")) {
+        statement->columns.push_back(name);
+        continue;
+      }
+      static constexpr std::array<std::string_view, 4> kFunctions = {"count", "sum", "min", "max"};
+      const std::string function = absl::AsciiStrToLower(first.text);
+      if (std::find(kFunctions.begin(), kFunctions.end(), function) == kFunctions.end())
+        FailAt(first.position, "the functions are count, sum, min and max");
+      const bool is_all = function == "count" && TakeSign("*");
+      statement->aggregates.push_back({function, is_all ? std::string() : TakeColumn()});
+      Expect(")");
+    } while (TakeSign(","));
+    if (!statement->aggregates.empty() && statement->columns.size() > 1) Fail("one column beside functions, which is grouped by");
+  }
+  void ParseAssignment(Statement* statement) {
+    const std::string name = TakeColumn();
+    if (name.empty()) Fail("a column other than the key");
+    Expect("=");
+    statement->assignments.push_back({name, TakeLiteral(true)});
+  }
+  void ParseEnd(Statement* statement) {
+    if (TakeWord("group")) {
+      if (!TakeWord("by")) Fail("'by'");
+      statement->group_by = TakeColumn();
+    }
+    if (TakeWord("order")) {
+      if (!TakeWord("by")) Fail("'by'");
+      statement->order_by = TakeColumn();
+      const bool descends = TakeWord("desc") || (TakeWord("asc") && false);
+      const bool is_numeric = TakeWord("numeric");
+      statement->is_numeric_given = is_numeric || TakeWord("text");
+      statement->order = is_numeric ? (descends ? RowOrder::kNumericDescending : RowOrder::kNumericAscending)
+                                    : (descends ? RowOrder::kDescending : RowOrder::kAscending);
+    }
+    if (TakeWord("limit")) statement->limit = TakeCount();
+    if (TakeWord("offset")) statement->offset = TakeCount();
+  }
+
+  static constexpr int kDepthMax = 100;
+  std::string_view text_;
+  std::size_t at_ = 0;
+  Token token_;
+  Status status_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+StatusOr<Statement> ParseStatement(std::string_view text) { return Parser(text).ParseAll(); }
+StatusOr<Condition> ParseCondition(std::string_view text) { return Parser(text).ParseConditionAlone(); }
+
+}  // namespace hako

@@ -1,0 +1,48 @@
+#include "hako/table/table_core.h"
+
+#include <utility>
+
+namespace hako::table {
+
+Status TableCore::FetchRow(std::string_view key, std::string* bytes) {
+  HAKO_RETURN_IF_ERROR(CheckKey(key));
+  return store->FetchTo(RowKeyBuffer(key).view(), bytes);
+}
+
+StatusOr<std::uint64_t> TableCore::CountRows() {
+  std::int64_t known = rows_at_open.load(std::memory_order_acquire);
+  if (known == kUnknown) {
+    const auto count = [&]() -> Status {
+      if (rows_at_open.load(std::memory_order_relaxed) != kUnknown) return absl::OkStatus();
+      HAKO_ASSIGN_OR_RETURN(const std::uint64_t found, store->CountRange({&kRowSpace, 1}, {kRowSpace + 1}));
+      rows_at_open.store(static_cast<std::int64_t>(found) - gate.num_rows(), std::memory_order_release);
+      return absl::OkStatus();
+    };
+    HAKO_RETURN_IF_ERROR(gate.RunExclusive(count));
+    known = rows_at_open.load(std::memory_order_acquire);
+  }
+  return static_cast<std::uint64_t>(known + gate.num_rows());
+}
+
+std::unique_ptr<StoreCursor> TableCore::TakeCursor() {
+  {
+    cursors_lock_.Lock();
+    std::unique_ptr<StoreCursor> cursor;
+    if (!cursors_.empty()) {
+      cursor = std::move(cursors_.back());
+      cursors_.pop_back();
+    }
+    cursors_lock_.Unlock();
+    if (cursor != nullptr) return cursor;
+  }
+  return store->MakeCursor();
+}
+
+void TableCore::ReturnCursor(std::unique_ptr<StoreCursor> cursor) {
+  static constexpr std::size_t kKept = 16;
+  cursors_lock_.Lock();
+  if (cursors_.size() < kKept) cursors_.push_back(std::move(cursor));
+  cursors_lock_.Unlock();
+}
+
+}  // namespace hako::table

@@ -1,0 +1,130 @@
+// Queries that an opponent may write: of any depth, of many parts, with the largest numbers. They are
+// answered or refused in a time that is linear in their length, and no memory beyond it.
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hako/table/table_dbm.h"
+#include "support/sanitizers.h"
+#include "support/status_matchers.h"
+
+namespace hako {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string Repeat(std::string_view text, std::size_t count) {
+  std::string all;
+  for (std::size_t i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+std::unique_ptr<TableDBM> OpenThreeRows() {
+  auto table = *TableDBM::OpenInMemory();
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(table->Put(std::string(1, static_cast<char>('a' + i)), {{"n", i}, {"t", "x y"}}), IsOk());
+  return table;
+}
+
+TEST(HostileQueryTest, RefusesRegularExpressionsThatWouldOverflowTheStack) {
+  const std::string deep = Repeat("(", 200'000) + "a" + Repeat(")", 200'000);
+  EXPECT_THAT(ParseCondition("t matches '" + deep + "'").status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("too many parentheses")));
+  EXPECT_THAT(ParseCondition("t matches '" + Repeat("(", 100) + "x" + Repeat(")", 100) + "'"), IsOk());
+  EXPECT_THAT(ParseCondition("t matches '(?=.*(?=.*x))'").status(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("look-ahead")));
+  EXPECT_THAT(ParseCondition("t matches '[" + Repeat("(", 500) + "]\\(\\(x'"), IsOk());  // none of these opens a group
+  EXPECT_THAT(ParseCondition("t matches '(x){90000}'").status(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("too large")));
+}
+
+TEST(HostileQueryTest, RefusesDeepConditions) {
+  EXPECT_THAT(ParseCondition(Repeat("(", 100'000) + "n = 1").status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("position 101: expected fewer levels of parentheses")));
+  EXPECT_THAT(ParseCondition(Repeat("not ", 100'000) + "n = 1"), IsOk());
+}
+
+TEST(HostileQueryTest, EffortEndsEachKindOfPlan) {
+  const auto table = *TableDBM::OpenInMemory();
+  for (int i = 0; i < 500; ++i)
+    ASSERT_THAT(table->Put("k" + std::to_string(i), {{"n", i}, {"m", i}, {"t", "x y" + std::to_string(i)}, {"u", i}}), IsOk());
+  for (const IndexOptions& index : {IndexOptions{.columns = {{"n", IndexKind::kNumeric}}},
+                                    {.columns = {{"m", IndexKind::kNumeric}}},
+                                    {.columns = {{"t", IndexKind::kToken}}}})
+    ASSERT_THAT(table->CreateIndex(index), IsOk());
+  // All rows, a range of an index, an intersection, a union, words, a sort, a plan that counts candidates.
+  for (const char* const where : {"u >= 0", "n >= 0", "n >= 0 and m >= 0", "n >= 0 or m >= 0", "t all 'x'", "t all 'x y1'", "key >= 'k'"}) {
+    ASSERT_OK_AND_ASSIGN(const Condition condition, ParseCondition(where));
+    for (const bool is_sorted : {false, true}) {
+      Query query = table->Select().Where(condition);
+      if (is_sorted) query.OrderBy("u");
+      ASSERT_OK_AND_ASSIGN(const auto keys, query.Keys());
+      QueryEffort enough(10'000), few(20), none(0);
+      EXPECT_THAT(Query(query).Within(&enough).Keys(), IsOkAndHolds(keys)) << where;
+      EXPECT_FALSE(enough.is_spent());
+      if (keys.size() > 20) {
+        EXPECT_THAT(Query(query).Within(&few).Keys().status(), StatusIs(absl::StatusCode::kCancelled)) << where;
+      }
+      EXPECT_THAT(Query(query).Within(&none).Each([](std::string_view, const RowView&) { return true; }),
+                  StatusIs(absl::StatusCode::kCancelled))
+          << where;
+    }
+  }
+  QueryEffort few(20);
+  EXPECT_THAT(table->Select().Where(Column("u") >= 0).Within(&few).Remove().status(), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_TRUE(few.is_spent());
+  EXPECT_THAT(table->Count(), IsOkAndHolds(500u));
+  std::atomic<bool> stop = false;
+  QueryEffort stopped(QueryEffort::kUnlimited, &stop);
+  int rows = 0;
+  EXPECT_THAT(table->Select().Within(&stopped).Each([&](std::string_view, const RowView&) {
+    stop = ++rows == 7;
+    return true;
+  }),
+              StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_EQ(rows, 7);
+  // Long rows take more.
+  ASSERT_THAT(table->Put("long", {{"b", std::string(100'000, 'x')}}), IsOk());
+  QueryEffort units(300);
+  EXPECT_THAT(table->Select().Where(Key() == "long").Within(&units).Count().status(), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_THAT(table->Verify(), IsOk());
+}
+
+TEST(HostileQueryTest, ManyAlternativesTakeLinearTime) {
+  const auto table = OpenThreeRows();
+  ASSERT_THAT(table->CreateIndex({.columns = {{"n", IndexKind::kNumeric}}}), IsOk());
+  const std::size_t many = kSlowdown == 1 ? 100'000 : 20'000;
+  ASSERT_OK_AND_ASSIGN(const Condition any, ParseCondition("n = 1" + Repeat(" or n = 2", many)));
+  EXPECT_THAT(table->Select().Where(any).Count(), IsOkAndHolds(2u));
+  ASSERT_OK_AND_ASSIGN(const Condition all, ParseCondition("n = 1" + Repeat(" and n > 0", many)));
+  EXPECT_THAT(table->Select().Where(all).Count(), IsOkAndHolds(1u));
+  std::string list = "n in (1";
+  for (std::size_t i = 3; i < many; ++i) list += ", " + std::to_string(i);
+  ASSERT_OK_AND_ASSIGN(const Condition in, ParseCondition(list + ", 1.0)"));
+  EXPECT_THAT(table->Select().Where(in).Keys(), IsOkAndHolds(ElementsAre("b")));
+  EXPECT_THAT(table->Select().Where(Column("t").Search("x" + Repeat(" y", many))).Count(), IsOkAndHolds(3u));
+}
+
+TEST(HostileQueryTest, LargestLimitAndOffsetDoNotOverflow) {
+  const auto table = OpenThreeRows();
+  const std::uint64_t most = ~std::uint64_t{0};
+  EXPECT_THAT(table->Select().OrderBy("n", RowOrder::kNumericDescending).Limit(most, 1).Keys(), IsOkAndHolds(ElementsAre("b", "a")));
+  EXPECT_THAT(table->Select().Limit(most, 2).Keys(), IsOkAndHolds(ElementsAre("c")));
+  EXPECT_THAT(table->Select().OrderBy("n").Limit(1, most).Keys(), IsOkAndHolds(ElementsAre()));
+  EXPECT_THAT(table->Select().OrderBy("n").Limit(most, most).Count(), IsOkAndHolds(0u));
+}
+
+// A text and a number in one list may both be equal to a cell, which is shown once.
+TEST(HostileQueryTest, ListsOfTextsAndNumbersShowARowOnce) {
+  const auto table = OpenThreeRows();
+  ASSERT_THAT(table->Put("d", {{"n", "1"}}), IsOk());
+  ASSERT_THAT(table->CreateIndex({.columns = {{"n", IndexKind::kNumeric}}}), IsOk());
+  ASSERT_THAT(table->CreateIndex({.columns = {{"n"}}}), IsOk());
+  EXPECT_THAT(table->Select().Where(Column("n").In({"1", 1, 1.0, true})).OrderBy("").Keys(), IsOkAndHolds(ElementsAre("b", "d")));
+  EXPECT_THAT(table->Verify(), IsOk());
+}
+
+}  // namespace
+}  // namespace hako
