@@ -1,4 +1,5 @@
-# The installed files, and the two Debian packages: libhako-dev (headers, library, CMake and pkg-config files) and hako-tools (the command).
+# The installed files, and the Debian packages: libhako-dev (headers, library, CMake and pkg-config files), hako-tools (the command) and
+# hako-server.
 # The tree can be moved: neither the CMake nor the pkg-config files name the prefix.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -31,6 +32,15 @@ if(TARGET hako-tool)
   list(APPEND CPACK_COMPONENTS_ALL tools)
 endif()
 
+if(TARGET hako-server)
+  set(hako_server ${PROJECT_SOURCE_DIR}/src/server)
+  install(TARGETS hako-server RUNTIME COMPONENT server)
+  install(FILES ${hako_server}/hako-server.service DESTINATION lib/systemd/system COMPONENT server)
+  install(FILES ${hako_server}/hako-server.conf ${hako_server}/README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/hako-server COMPONENT server)
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/hako-server RENAME copyright COMPONENT server)
+  list(APPEND CPACK_COMPONENTS_ALL server)
+endif()
+
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "hako developers")
 set(CPACK_PACKAGE_VENDOR "hako")
@@ -43,6 +53,10 @@ set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libabsl-dev, liburing-dev, libxxhash-dev")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME hako-tools)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION database)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_SERVER_PACKAGE_NAME hako-server)
+set(CPACK_DEBIAN_SERVER_PACKAGE_SECTION database)
+set(CPACK_DEBIAN_SERVER_PACKAGE_SHLIBDEPS ON)
+set(CPACK_COMPONENT_SERVER_DESCRIPTION "A database server for clients of Redis, on databases of hako larger than memory")
 set(CPACK_COMPONENT_DEV_DESCRIPTION "Headers, static library, CMake and pkg-config files of hako, an embedded key-value engine")
 set(CPACK_COMPONENT_TOOLS_DESCRIPTION "The command hako: create, inspect, query, load and check databases of hako")
 include(CPack)

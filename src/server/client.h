@@ -1,0 +1,125 @@
+// Client: the part of a connection that commands use. It has no socket.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hako/base/status.h"
+#include "hako/sync/mutex.h"
+#include "server/output_buffer.h"
+#include "server/user_table.h"
+#include "server/watch_table.h"
+
+namespace hako::server {
+
+struct Command;
+
+// Threads: that of its connection, except what ClientRegistry shows to others.
+struct Client {
+  std::uint64_t id = 0;
+  std::string address, local_address;  // fixed
+  std::uint64_t connected_at = 0;      // of SteadyMilliseconds; fixed
+  std::string name;                    // changed under the registry's mutex, as is the user
+  std::string user{UserTable::kDefault};
+  UserRole role = UserRole::kAdmin;  // of the user; counts once the client is authenticated, or need not be
+  int protocol = 2;
+  bool is_authenticated = true;
+  bool closes = false;  // once its replies are sent
+
+  // Which replies it gets (CLIENT REPLY).
+  enum class Replies { kAll, kNone, kNotTheNext, kNotThis };
+  Replies replies = Replies::kAll;
+
+  // A transaction: commands that wait for EXEC, with copies of their words.
+  struct Queued {
+    const Command* command;
+    std::vector<std::string> words;
+  };
+  bool is_in_multi = false, has_bad_command = false;
+  std::vector<Queued> queued;
+  std::size_t queued_bytes = 0;
+  WatchState watched;
+
+  // Long work, which runs in libuv's thread pool while the client waits. Writes the reply.
+  std::function<void(OutputBuffer*)> work;
+  bool work_changes_rows = false;            // of the table
+  Status work_commit;                        // of these changes; after an error the client gets no reply
+  std::atomic<bool> is_disconnected{false};  // work may end early then
+
+  void EndMulti() {
+    is_in_multi = has_bad_command = false;
+    queued.clear();
+    queued_bytes = 0;
+  }
+};
+
+// The clients that are connected. Thread-safe.
+class ClientRegistry {
+ public:
+  // The fields of a client that other threads may read.
+  struct Entry {
+    std::uint64_t id;
+    std::string address, local_address, name, user;
+    std::uint64_t connected_at;
+  };
+
+  // Adds a client, which gets a number, unless there are `clients_max` already. Returns whether it was added.
+  bool Add(Client* client, std::size_t clients_max, std::function<void(std::uint64_t)> kill) {
+    sync::MutexLock lock(mutex_);
+    if (clients_.size() >= clients_max) return false;
+    client->id = ++last_id_;
+    clients_[client->id] = {client, std::move(kill)};
+    return true;
+  }
+  void Remove(std::uint64_t id) {
+    sync::MutexLock lock(mutex_);
+    clients_.erase(id);
+  }
+  void Rename(Client* client, std::string_view name) {
+    sync::MutexLock lock(mutex_);
+    client->name = name;
+  }
+  void SetUser(Client* client, std::string_view user, UserRole role) {
+    sync::MutexLock lock(mutex_);
+    client->user = user;
+    client->role = role;
+  }
+  // Of a client of the calling thread.
+  static Entry EntryOf(const Client& client) {
+    return {client.id, client.address, client.local_address, client.name, client.user, client.connected_at};
+  }
+  std::vector<Entry> List() const {
+    sync::MutexLock lock(mutex_);
+    std::vector<Entry> list;
+    for (const auto& [id, known] : clients_) list.push_back(EntryOf(*known.client));
+    return list;
+  }
+  // Has a client disconnected soon. False if there is no such client.
+  bool Kill(std::uint64_t id) {
+    sync::MutexLock lock(mutex_);
+    const auto found = clients_.find(id);
+    if (found == clients_.end()) return false;
+    found->second.kill(id);
+    return true;
+  }
+  std::size_t size() const {
+    sync::MutexLock lock(mutex_);
+    return clients_.size();
+  }
+
+ private:
+  struct Known {
+    Client* client;
+    std::function<void(std::uint64_t)> kill;
+  };
+  mutable sync::Mutex mutex_;
+  std::map<std::uint64_t, Known> clients_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace hako::server

@@ -1,0 +1,157 @@
+// Command: a command of the server, and Call: one execution of it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hako/base/random_seed.h"
+#include "hako/base/status.h"
+#include "hako/base/wall_clock.h"
+#include "hako/table/table_dbm.h"
+#include "server/client.h"
+#include "server/keyspace.h"
+#include "server/local_log.h"
+#include "server/reply_writer.h"
+#include "server/scan_cursors.h"
+#include "server/settings.h"
+#include "server/statistics.h"
+#include "server/tls_context.h"
+#include "server/turn_gate.h"
+
+namespace hako::server {
+
+struct Call;
+struct CommandThread;
+
+// What COMMAND says of a command, and what the dispatcher does with it.
+enum CommandFlags : unsigned {
+  kWrite = 1,        // changes records
+  kReadOnly = 2,     // shows records
+  kFast = 4,         // takes constant or logarithmic time
+  kAdmin = 8,        // of an operator
+  kNoAuth = 16,      // allowed before AUTH
+  kNoMulti = 32,     // not allowed between MULTI and EXEC
+  kDenyOom = 64,     // takes memory
+  kAlone = 128,      // runs while no other thread runs a command
+  kEndsMulti = 256,  // runs at once between MULTI and EXEC
+  kContainer = 512,  // its second word is a subcommand
+  kLoading = 1024,   // needs no record
+  kRows = 2048,      // of the table, not of the other database
+};
+
+struct Command {
+  const char* name;
+  int arity;  // words, the name included; negative: at least as many
+  unsigned flags;
+  int first_key, last_key, key_step;  // as COMMAND gives them; 0: none
+  void (*run)(Call&);
+  UserRole role = UserRole::kUnset;  // that its users need
+
+  bool Takes(std::size_t num_words) const {
+    const auto words = static_cast<int>(num_words);
+    return arity >= 0 ? words == arity : words >= -arity;
+  }
+};
+
+// State shared by all threads.
+struct ServerState {
+  ServerState(AnyDBM& db, TableDBM* rows, Settings& with, unsigned num_threads)
+      : database(db), table(rows), settings(with), gate(num_threads), log(&db, with), table_log(rows, with) {}
+
+  AnyDBM& database;
+  TableDBM* const table;                    // nullptr: the server has none
+  std::atomic<bool> has_word_index{false};  // of the table
+  bool has_only_table() const { return table != nullptr && settings.database.empty(); }
+  Settings& settings;
+  WatchTable watches;
+  TurnGate gate;
+  LocalLog<AnyDBM> log;
+  LocalLog<TableDBM> table_log;
+  SlowLog slow_log;
+  ScanCursors cursors;
+  ClientRegistry clients;
+  TlsContextHolder tls;                 // of the port with TLS, if there is one
+  std::vector<CommandThread*> threads;  // fixed before they start
+  const std::uint64_t started_at = SteadyMilliseconds();
+  const std::uint64_t started_on = WallClock();  // microseconds since 1970
+  std::string run_id;
+  std::function<void()> stop;  // stops the server soon
+};
+
+// State of one loop thread.
+struct CommandThread {
+  CommandThread(ServerState* shared, unsigned index, std::size_t num_commands)
+      : server(*shared), number(index), keys(shared->database, shared->watches), counters(num_commands) {}
+
+  ServerState& server;
+  const unsigned number;
+  Keyspace keys;
+  bool has_changed_rows = false;  // of the table, in this turn
+  ThreadCounters counters;
+  std::unique_ptr<AnyDBM::Iterator> walk;  // of RANDOMKEY
+  std::mt19937_64 random{RandomSeed()};
+  std::chrono::steady_clock::time_point measured;  // the end of the last command, from which the next one is measured
+};
+
+// One of the counters, of all threads.
+inline std::uint64_t Sum(const ServerState& server, Counter ThreadCounters::*counter) {
+  std::uint64_t sum = 0;
+  for (const CommandThread* const thread : server.threads) sum += (thread->counters.*counter).value();
+  return sum;
+}
+
+// The line that replies an error of the database or the table.
+std::string ErrorLine(const Status& status);
+
+struct Call {
+  CommandThread& thread;
+  Client& client;
+  ReplyWriter& reply;
+  const Command& command;
+  std::span<const std::string_view> args;  // the command's name first
+  bool has_failed = false;
+
+  ServerState& server() const { return thread.server; }
+  Keyspace& keys() const { return thread.keys; }
+  std::string_view arg(std::size_t i) const { return args[i]; }
+  std::size_t size() const { return args.size(); }
+
+  // Counts a read of a record, which found it or not.
+  void CountLookup(bool found) const { (found ? thread.counters.hits : thread.counters.misses).Add(1); }
+  // Replies an error; `text` begins with its code.
+  void Fail(std::string_view text) {
+    has_failed = true;
+    reply.Error(text);
+  }
+  void FailSyntax() { Fail("ERR syntax error"); }
+  void FailArity();
+  // An error of the database, and its text.
+  void Fail(const Status& status) { Fail(TextOf(status)); }
+  std::string TextOf(const Status& status) const;
+  // Whether the status is OK; else replies the error.
+  bool Check(const Status& status) {
+    if (status.ok()) [[likely]]
+      return true;
+    Fail(status);
+    return false;
+  }
+  // Whether a value of this size can be stored at all; else replies that it cannot, before it is made.
+  bool CheckSize(std::size_t size);
+  // An integer argument; replies an error if it is none.
+  bool Integer(std::size_t i, std::int64_t* value);
+  // Whether argument i is this word, in any case.
+  bool Is(std::size_t i, std::string_view word) const;
+};
+
+bool EqualsIgnoringCase(std::string_view a, std::string_view b);
+
+}  // namespace hako::server

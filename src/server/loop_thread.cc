@@ -1,0 +1,218 @@
+// Definitions of server/loop_thread.h.
+#include "server/loop_thread.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include "hako/base/wall_clock.h"
+#include "server/command_table.h"
+#include "server/server_log.h"
+
+namespace hako::server {
+
+namespace {
+
+bool IsLocal(std::string_view address) {
+  return address.starts_with("127.") || address.starts_with("[::1]") || address.starts_with("[::ffff:127.");
+}
+
+constexpr std::string_view kDenied =
+    "-DENIED hako-server is in protected mode: it has no password, so it accepts connections from its own machine only. Set requirepass, "
+    "or disable protected-mode.\r\n";
+constexpr std::string_view kTooMany = "-ERR max number of clients reached\r\n";
+
+// Tells a client why it is not served. One of TLS is told nothing: it would not understand.
+void TurnAway(int socket, bool is_tls, std::string_view reply) {
+  if (!is_tls) (void)!write(socket, reply.data(), reply.size());
+  close(socket);
+}
+
+constexpr unsigned kFailuresLogged = 5;  // a second
+
+}  // namespace
+
+LoopThread::LoopThread(ServerState* server, unsigned number) : commands_(server, number, AllCommands().size()), dispatcher_(commands_) {
+  uv_loop_init(&loop_);
+  uv_async_init(&loop_, &wake_, [](uv_async_t* handle) { Of(handle).OnWake(); });
+  uv_check_init(&loop_, &end_of_turn_);
+  uv_idle_init(&loop_, &resume_);
+  uv_timer_init(&loop_, &second_);
+  wake_.data = end_of_turn_.data = resume_.data = second_.data = this;
+  uv_check_start(&end_of_turn_, [](uv_check_t* handle) { Of(handle).EndTurn(); });
+  uv_timer_start(
+      &second_, [](uv_timer_t* handle) { Of(handle).OnSecond(); }, 1000, 1000);
+}
+
+LoopThread::~LoopThread() { uv_loop_close(&loop_); }
+
+void LoopThread::Start() {
+  thread_ = std::thread([this] { uv_run(&loop_, UV_RUN_DEFAULT); });
+}
+void LoopThread::Join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void LoopThread::Adopt(int socket, std::string address, std::string local_address, bool is_tls) {
+  {
+    sync::MutexLock lock(mutex_);
+    accepted_.push_back({socket, std::move(address), std::move(local_address), is_tls});
+  }
+  uv_async_send(&wake_);
+}
+void LoopThread::Kill(std::uint64_t id) {
+  {
+    sync::MutexLock lock(mutex_);
+    killed_.push_back(id);
+  }
+  uv_async_send(&wake_);
+}
+void LoopThread::Stop() {
+  {
+    sync::MutexLock lock(mutex_);
+    stops_ = true;
+  }
+  uv_async_send(&wake_);
+}
+
+void LoopThread::OnWake() {
+  std::vector<Accepted> accepted;
+  std::vector<std::uint64_t> killed;
+  bool stops = false;
+  {
+    sync::MutexLock lock(mutex_);
+    accepted.swap(accepted_);
+    killed.swap(killed_);
+    stops = stops_;
+  }
+  for (Accepted& one : accepted) stops ? (void)close(one.socket) : Welcome(std::move(one));
+  for (const std::uint64_t id : killed) {
+    if (const auto found = connections_.find(id); found != connections_.end()) found->second->Close();
+  }
+  if (stops) CloseAll();
+}
+
+void LoopThread::Welcome(Accepted accepted) {
+  ServerState& server = commands_.server;
+  if (settings().is_protected && !settings().has_password() && !IsLocal(accepted.address))
+    return TurnAway(accepted.socket, accepted.is_tls, kDenied);
+  std::unique_ptr<TlsSession> tls;
+  try {
+    if (accepted.is_tls) tls = std::make_unique<TlsSession>(*server.tls.Get());
+  } catch (const std::bad_alloc&) {
+    LogWarning("a client cannot be accepted: out of memory", {{"client", accepted.address}});
+    return TurnAway(accepted.socket, accepted.is_tls, kTooMany);
+  }
+  auto connection = std::make_unique<Connection>(*this);
+  Client& client = connection->client();
+  client.address = std::move(accepted.address);
+  client.local_address = std::move(accepted.local_address);
+  client.connected_at = SteadyMilliseconds();
+  client.is_authenticated = !settings().has_password();
+  if (!server.clients.Add(&client, static_cast<std::size_t>(settings().clients_max.load()), [this](std::uint64_t id) { Kill(id); })) {
+    commands_.counters.rejected_connections.Add(1);
+    return TurnAway(accepted.socket, accepted.is_tls, kTooMany);
+  }
+  connections_.emplace(client.id, connection.get());
+  commands_.counters.connections.Add(1);
+  LogDebug("client connected", {{"client", client.address}, {"tls", accepted.is_tls ? "yes" : "no"}});
+  connection.release()->Start(accepted.socket, std::move(tls));  // it deletes itself once it is closed
+}
+
+void LoopThread::FlushSoon(Connection& connection) {
+  if (std::exchange(connection.is_listed, true)) return;
+  to_flush_.push_back(&connection);
+}
+void LoopThread::ResumeSoon(Connection& connection) {
+  if (std::exchange(connection.is_resumed, true)) return;
+  to_resume_.push_back(&connection);
+  uv_idle_start(&resume_, [](uv_idle_t* handle) { Of(handle).OnResume(); });
+}
+
+void LoopThread::Forget(Connection& connection) {
+  LogDebug("client disconnected", {{"client", connection.client().address}});
+  std::erase(to_flush_, &connection);
+  std::erase(to_resume_, &connection);
+  std::replace(turn_.begin(), turn_.end(), &connection, static_cast<Connection*>(nullptr));
+  connections_.erase(connection.client().id);
+  commands_.server.clients.Remove(connection.client().id);
+  commands_.server.watches.Remove(&connection.client().watched);
+}
+
+void LoopThread::OnResume() {
+  turn_.swap(to_resume_);
+  for (std::size_t i = 0; i < turn_.size(); ++i) {
+    if (turn_[i] != nullptr) turn_[i]->Resume();
+  }
+  turn_.clear();
+}
+
+void LoopThread::EndTurn() {
+  const bool has_records = commands_.keys.TakeChanged(), has_rows = std::exchange(commands_.has_changed_rows, false);
+  bool is_committed = true;
+  if (has_records || has_rows) {
+    commands_.counters.commits.Add(1);
+    Status status = has_records ? commands_.server.log.Commit() : absl::OkStatus();
+    if (has_rows) status.Update(commands_.server.table_log.Commit());
+    is_committed = status.ok();
+    if (!is_committed) LogError("commit", status);
+  }
+  turn_.swap(to_flush_);
+  for (std::size_t i = 0; i < turn_.size(); ++i) {
+    if (turn_[i] == nullptr) continue;
+    turn_[i]->is_listed = false;
+    is_committed ? turn_[i]->FlushOutput() : turn_[i]->Close();
+  }
+  turn_.clear();
+  if (to_resume_.empty()) uv_idle_stop(&resume_);  // not before: the loop would block with replies to send
+}
+
+void LoopThread::NoteTlsFailure(const Client& client, std::string_view reason) {
+  commands_.counters.tls_failures.Add(1);
+  if (logged_failures_ >= kFailuresLogged) return void(++unlogged_failures_);
+  ++logged_failures_;
+  LogInfo("TLS handshake failed", {{"client", client.address}, {"reason", reason}});
+}
+
+// A client has tls-handshake-timeout for its handshake, however many bytes it sends meanwhile.
+void LoopThread::CloseStalledHandshakes() {
+  if (unlogged_failures_ > 0) LogInfo("more TLS handshakes failed", {{"count", std::to_string(unlogged_failures_)}});
+  logged_failures_ = unlogged_failures_ = 0;
+  const auto limit = static_cast<std::uint64_t>(settings().handshake_seconds.load(std::memory_order_relaxed)) * 1000;
+  std::vector<Connection*> stalled;
+  for (const auto& [id, connection] : connections_) {
+    if (connection->is_in_handshake() && uv_now(&loop_) - connection->started() >= limit) stalled.push_back(connection);
+  }
+  for (Connection* const connection : stalled) {
+    NoteTlsFailure(connection->client(), "it took longer than tls-handshake-timeout");
+    connection->Close();
+  }
+}
+
+void LoopThread::OnSecond() {
+  if (settings().tls_port != kNoPort) CloseStalledHandshakes();
+  const auto limit = static_cast<std::uint64_t>(settings().idle_seconds.load(std::memory_order_relaxed)) * 1000;
+  if (limit == 0) return;
+  std::vector<Connection*> idle;
+  for (const auto& [id, connection] : connections_) {
+    if (uv_now(&loop_) - connection->last_active() > limit) idle.push_back(connection);
+  }
+  for (Connection* const connection : idle) connection->Close();
+}
+
+void LoopThread::CloseAll() {
+  EndTurn();
+  std::vector<Connection*> all;
+  for (const auto& [id, connection] : connections_) all.push_back(connection);
+  for (Connection* const connection : all) connection->Close();
+  commands_.walk.reset();
+  for (uv_handle_t* const handle : {reinterpret_cast<uv_handle_t*>(&wake_), reinterpret_cast<uv_handle_t*>(&end_of_turn_),
+                                    reinterpret_cast<uv_handle_t*>(&resume_), reinterpret_cast<uv_handle_t*>(&second_)}) {
+    if (uv_is_closing(handle) == 0) uv_close(handle, nullptr);
+  }
+}
+
+}  // namespace hako::server

@@ -1,0 +1,117 @@
+// LoopThread: a thread with an event loop (libuv), and the connections that it serves.
+//
+// One turn of the loop:
+//   1. Poll: each socket that has bytes is read, and its requests run (Connection).
+//   2. Group commit: if anything was changed, one Commit of the log for the whole turn.
+//   3. The replies of the turn are sent.
+//
+// Invariants
+//   1. No reply is sent before step 2 of its turn. If the commit fails, the connections that have
+//      replies to send are closed without them.
+//   2. The thread is in the TurnGate only while it runs commands, never while it waits for the log
+//      or a socket.
+#pragma once
+
+#include <uv.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "hako/base/status.h"
+#include "hako/sync/mutex.h"
+#include "server/command.h"
+#include "server/connection.h"
+#include "server/dispatcher.h"
+
+namespace hako::server {
+
+class LoopThread {
+ public:
+  LoopThread(ServerState* server, unsigned number);
+  ~LoopThread();
+  LoopThread(const LoopThread&) = delete;
+
+  // ---- from any thread ----
+  void Start();
+  // Serves a client that was accepted, on the port with TLS or on another.
+  void Adopt(int socket, std::string address, std::string local_address, bool is_tls);
+  // Disconnects it soon.
+  void Kill(std::uint64_t id);
+  // Sends what is due, closes all connections, and ends. Join waits for that.
+  void Stop();
+  void Join();
+
+  // ---- from its own thread ----
+  uv_loop_t* loop() { return &loop_; }
+  CommandThread& commands() { return commands_; }
+  Dispatcher& dispatcher() { return dispatcher_; }
+  const Settings& settings() const { return commands_.server.settings; }
+  uv_buf_t read_buffer() { return uv_buf_init(read_buffer_.get(), kReadBuffer); }
+  RequestBatch& batch() { return batch_; }
+  OutputBuffer& decrypted() { return decrypted_; }  // of one read
+  void FlushSoon(Connection& connection);
+  void ResumeSoon(Connection& connection);
+  // Counts and logs a client whose TLS handshake has failed.
+  void NoteTlsFailure(const Client& client, std::string_view reason);
+  // The connection is closing.
+  void Forget(Connection& connection);
+
+ private:
+  static constexpr unsigned kReadBuffer = 64 << 10;
+  struct Accepted {
+    int socket;
+    std::string address, local_address;
+    bool is_tls;
+  };
+
+  static LoopThread& Of(void* handle) { return *static_cast<LoopThread*>(static_cast<uv_handle_t*>(handle)->data); }
+  void OnWake();
+  void OnResume();
+  void OnSecond();
+  void Welcome(Accepted accepted);
+  void CloseStalledHandshakes();
+  void EndTurn();
+  void CloseAll();
+
+  uv_loop_t loop_{};
+  uv_async_t wake_{};
+  uv_check_t end_of_turn_{};
+  uv_idle_t resume_{};  // active while connections wait to be resumed or flushed, so that the loop does not block
+  uv_timer_t second_{};
+  CommandThread commands_;
+  Dispatcher dispatcher_;
+  RequestBatch batch_;
+  OutputBuffer decrypted_;
+  unsigned logged_failures_ = 0, unlogged_failures_ = 0;  // of handshakes, this second
+  const std::unique_ptr<char[]> read_buffer_ = std::make_unique_for_overwrite<char[]>(kReadBuffer);
+  std::unordered_map<std::uint64_t, Connection*> connections_;
+  std::vector<Connection*> to_flush_, to_resume_, turn_;
+  std::thread thread_;
+
+  sync::Mutex mutex_;
+  std::vector<Accepted> accepted_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::uint64_t> killed_ ABSL_GUARDED_BY(mutex_);
+  bool stops_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// In the TurnGate as long as it exists; commands are measured from its begin.
+class TurnLock {
+ public:
+  explicit TurnLock(LoopThread& loop) : thread_(loop.commands()) {
+    thread_.server.gate.Enter(thread_.number);
+    loop.dispatcher().BeginTurn();
+  }
+  TurnLock(const TurnLock&) = delete;
+  ~TurnLock() { thread_.server.gate.Leave(thread_.number); }
+
+ private:
+  CommandThread& thread_;
+};
+
+}  // namespace hako::server

@@ -1,0 +1,84 @@
+// OutputBuffer: the replies of one connection that are not sent yet, as one run of bytes.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string_view>
+
+namespace hako::server {
+
+// Grows as needed, without filling new memory with zeros. May throw std::bad_alloc, which it also does
+// beyond its limit: so no command has to check how long its reply becomes.
+class OutputBuffer {
+ public:
+  OutputBuffer() = default;
+  explicit OutputBuffer(std::size_t limit) : limit_(limit) {}
+
+  // Room for `size` more bytes; the caller fills it and calls Extend. Valid until the next call.
+  char* Reserve(std::size_t size) {
+    if (capacity_ - end_ < size) [[unlikely]]
+      Grow(size);
+    return bytes_.get() + end_;
+  }
+  void Extend(std::size_t size) { end_ += size; }
+  void Append(std::string_view bytes) {
+    if (bytes.empty()) return;
+    std::memcpy(Reserve(bytes.size()), bytes.data(), bytes.size());
+    end_ += bytes.size();
+  }
+
+  std::size_t size() const { return end_ - begin_; }
+  bool empty() const { return begin_ == end_; }
+  std::string_view view() const { return {bytes_.get() + begin_, size()}; }
+  // Removes bytes from the front, or all behind the first `size`.
+  void Consume(std::size_t size) {
+    begin_ += size;
+    if (begin_ == end_) begin_ = end_ = 0;
+  }
+  void Truncate(std::size_t size) { end_ = begin_ + size; }
+  // The bytes that may wait in it.
+  std::size_t limit() const { return limit_; }
+  void set_limit(std::size_t limit) {
+    limit_ = limit;
+    is_refused_ = false;
+  }
+  // Whether bytes were refused for the limit since it was set.
+  bool is_refused() const { return is_refused_; }
+  // Gives memory back beyond what most replies need. REQUIRES: empty()
+  void Trim() {
+    if (capacity_ <= kKeptMax) return;
+    bytes_.reset();
+    capacity_ = begin_ = end_ = 0;
+  }
+
+ private:
+  static constexpr std::size_t kFirst = 4 << 10, kKeptMax = 64 << 10;
+
+  void Grow(std::size_t size) {
+    const std::size_t used = this->size();
+    if (size > limit_ || used > limit_ - size) {
+      is_refused_ = true;
+      throw std::bad_alloc();
+    }
+    if (begin_ > 0 && capacity_ - used >= size && begin_ >= used) {
+      std::memcpy(bytes_.get(), bytes_.get() + begin_, used);
+    } else {
+      capacity_ = std::max({kFirst, used + size, capacity_ + capacity_ / 2});
+      auto grown = std::make_unique_for_overwrite<char[]>(capacity_);
+      if (used > 0) std::memcpy(grown.get(), bytes_.get() + begin_, used);
+      bytes_ = std::move(grown);
+    }
+    begin_ = 0;
+    end_ = used;
+  }
+
+  std::unique_ptr<char[]> bytes_;
+  std::size_t begin_ = 0, end_ = 0, capacity_ = 0;
+  std::size_t limit_ = ~std::size_t{0};
+  bool is_refused_ = false;
+};
+
+}  // namespace hako::server

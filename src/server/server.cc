@@ -1,0 +1,281 @@
+// Definitions of server/server.h.
+#include "server/server.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <random>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "hako/base/wall_clock.h"
+#include "server/server_log.h"
+#include "server/table_work.h"
+
+namespace hako::server {
+
+namespace {
+
+// Gives the database the limit of maxmemory.
+Status LimitMemory(const Settings& settings, AnyOptions* options) {
+  const auto limit = static_cast<std::uint64_t>(settings.memory_max.load());
+  if (limit == 0) return absl::OkStatus();
+  const std::string_view kind = options->ResolvedKind();
+  if (kind != AnyOptions::kTiny && kind != AnyOptions::kBaby)
+    return absl::InvalidArgumentError("maxmemory requires a database in memory: ?dbm=tiny, ?dbm=baby or FILE.hks");
+  if (options->capacity_bytes != 0 && options->capacity_bytes != limit)
+    return absl::InvalidArgumentError("maxmemory and capacity_bytes of --db are different limits");
+  options->capacity_bytes = limit;
+  return absl::OkStatus();
+}
+
+// The database that the settings name. A new one keeps times; one without a name is in memory.
+StatusOr<std::unique_ptr<AnyDBM>> OpenDatabase(const Settings& settings) {
+  HAKO_ASSIGN_OR_RETURN(AnyOptions options, ParseAnyOptions(settings.database.empty() ? "?dbm=tiny" : settings.database));
+  if (options.path.ends_with(".hktb")) return absl::InvalidArgumentError(absl::StrCat("db: ", options.path, " is a table; use --table"));
+  std::error_code ignored;
+  const bool exists = !options.path.empty() && std::filesystem::exists(options.path, ignored);
+  if (!exists && options.ResolvedKind() != AnyOptions::kArray) options.expiry = true;
+  options.clock = [] { return WallClock() / 1000; };    // to the millisecond: PTTL shows it
+  options.keep_log = settings.fsync == Fsync::kAlways;  // a group commit is one sync of the log
+  HAKO_RETURN_IF_ERROR(LimitMemory(settings, &options));
+  return AnyDBM::Open(options);
+}
+
+// The table that the settings name; nullptr if they name none. Its rows are counted if its file does not
+// have their number, as after a crash, because each query needs it.
+StatusOr<std::unique_ptr<TableDBM>> OpenTable(const Settings& settings) {
+  if (settings.table.empty()) return std::unique_ptr<TableDBM>();
+  HAKO_ASSIGN_OR_RETURN(const AnyOptions any, ParseAnyOptions(settings.table));
+  if (!any.path.ends_with(".hktb") || any.ResolvedKind() != AnyOptions::kTree || !any.order.empty() || !any.codec.empty())
+    return absl::InvalidArgumentError(absl::StrCat("table: ", settings.table, " is no table; use a name with the suffix .hktb"));
+  TableOptions options;
+  options.tree = TreeOptionsOf(any);
+  options.file = any.file;
+  options.positional = any.device == "pos";
+  HAKO_ASSIGN_OR_RETURN(auto table, TableDBM::Open(any.path, options));
+  HAKO_RETURN_IF_ERROR(table->Count().status());
+  return table;
+}
+
+// The address and port of an IPv4 or IPv6 socket; "?" for another family.
+std::string AddressText(const sockaddr_storage& address) {
+  char text[INET6_ADDRSTRLEN] = "?";
+  if (address.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
+    return absl::StrCat(text, ":", ntohs(v4.sin_port));
+  }
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+  inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
+  return absl::StrCat("[", text, "]:", ntohs(v6.sin6_port));
+}
+std::string LocalAddress(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
+  return AddressText(address);
+}
+
+// A socket that listens on this address.
+StatusOr<int> OpenListener(const std::string& text, std::uint16_t port) {
+  sockaddr_in v4{};
+  sockaddr_in6 v6{};
+  v4.sin_family = AF_INET;
+  v6.sin6_family = AF_INET6;
+  v4.sin_port = v6.sin6_port = htons(port);
+  const bool is_v4 = inet_pton(AF_INET, text.c_str(), &v4.sin_addr) == 1;
+  if (!is_v4 && inet_pton(AF_INET6, text.c_str(), &v6.sin6_addr) != 1)
+    return absl::InvalidArgumentError(absl::StrCat("bind: ", text, " is no IP address"));
+  const auto* const address = is_v4 ? reinterpret_cast<const sockaddr*>(&v4) : reinterpret_cast<const sockaddr*>(&v6);
+  const int made = socket(is_v4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  if (made >= 0) setsockopt(made, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (made >= 0 && !is_v4) setsockopt(made, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+  if (made < 0 || bind(made, address, is_v4 ? sizeof(v4) : sizeof(v6)) != 0 || listen(made, 511) != 0) {
+    Status status = absl::ErrnoToStatus(errno, absl::StrCat("listening on ", text, " port ", port));
+    if (made >= 0) close(made);
+    return status;
+  }
+  return made;
+}
+
+// Lets the process have a file for each client, and some for the database, as far as the system allows it.
+void AllowFiles(std::int64_t clients_max) {
+  static constexpr rlim_t kOthers = 64;
+  rlimit limit{};
+  const rlim_t wanted = static_cast<rlim_t>(clients_max) + kOthers;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur < wanted) LogWarning(absl::StrCat("only ", limit.rlim_cur, " files can be open: fewer than maxclients can be served"));
+}
+
+std::string RandomId() {
+  std::random_device device;
+  std::string id;
+  while (id.size() < 40) absl::StrAppend(&id, absl::Hex(device(), absl::kZeroPad8));
+  return id;
+}
+
+}  // namespace
+
+Server::Server(std::unique_ptr<AnyDBM> database, std::unique_ptr<TableDBM> table, Settings& settings)
+    : database_(std::move(database)),
+      table_(std::move(table)),
+      settings_(settings),
+      state_(*database_, table_.get(), settings, settings.threads) {
+  if (table_ != nullptr) NoteWordIndices(&state_);
+  const Stats stats = database_->GetStats();
+  settings_.memory_max = static_cast<std::int64_t>(stats.capacity_bytes);
+  settings_.evicts = (stats.capacity_bytes | stats.capacity_records) != 0;
+  state_.run_id = RandomId();
+  state_.stop = [this] { uv_async_send(&stop_); };
+  for (unsigned i = 0; i < settings.threads; ++i) {
+    threads_.push_back(std::make_unique<LoopThread>(&state_, i));
+    state_.threads.push_back(&threads_.back()->commands());
+  }
+  uv_loop_init(&loop_);
+  uv_async_init(&loop_, &stop_, [](uv_async_t* handle) { static_cast<Server*>(handle->data)->OnStop(); });
+  stop_.data = this;
+}
+
+Server::~Server() {
+  OnStop();
+  uv_run(&loop_, UV_RUN_DEFAULT);
+  uv_loop_close(&loop_);
+}
+
+StatusOr<std::unique_ptr<Server>> Server::Open(Settings& settings) {
+  AllowFiles(settings.clients_max);
+  HAKO_ASSIGN_OR_RETURN(auto database, OpenDatabase(settings));
+  HAKO_ASSIGN_OR_RETURN(auto table, OpenTable(settings));
+  std::unique_ptr<Server> server(new Server(std::move(database), std::move(table), settings));
+  HAKO_RETURN_IF_ERROR(server->Listen());
+  if (settings.metrics_port != kNoPort) {
+    server->metrics_ = std::make_unique<MetricsServer>(&server->loop_, server->state_);
+    HAKO_RETURN_IF_ERROR(server->metrics_->Listen(settings.metrics_bind, settings.metrics_port));
+  }
+  return server;
+}
+
+Status Server::ListenOn(const std::string& addresses, int port, bool is_tls) {
+  std::istringstream words(addresses);
+  for (std::string address; words >> address;) {
+    HAKO_ASSIGN_OR_RETURN(const int socket, OpenListener(address, static_cast<std::uint16_t>(port)));
+    auto& listener = listeners_.emplace_back(new Listener{socket, is_tls, this, {}});
+    uv_poll_init(&loop_, &listener->poll, socket);
+    listener->poll.data = listener.get();
+    uv_poll_start(&listener->poll, UV_READABLE, [](uv_poll_t* poll, int, int) {
+      const auto* const of = static_cast<const Listener*>(poll->data);
+      of->server->Accept(*of);
+    });
+    LogInfo((is_tls ? "listening with TLS on " : "listening on ") + LocalAddress(socket));
+  }
+  return listeners_.empty() ? absl::InvalidArgumentError("bind: no address") : absl::OkStatus();
+}
+
+// A port of 0 is none if there is another for clients, else any.
+Status Server::Listen() {
+  if (settings_.tls_port == kNoPort) return ListenOn(settings_.bind, std::max<int>(settings_.port, kAnyPort), false);
+  HAKO_RETURN_IF_ERROR(state_.tls.Open(settings_.tls));
+  HAKO_RETURN_IF_ERROR(ListenOn(settings_.bind, settings_.tls_port, true));
+  return settings_.port == kNoPort ? absl::OkStatus() : ListenOn(settings_.bind, settings_.port, false);
+}
+
+void Server::Accept(const Listener& listener) {
+  static constexpr int kTogether = 64;
+  for (int i = 0; i < kTogether; ++i) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof(address);
+    const int socket = accept4(listener.socket, reinterpret_cast<sockaddr*>(&address), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (socket < 0) {
+      if (errno == EMFILE || errno == ENFILE) LogWarning("a client cannot be accepted: too many open files");
+      return;
+    }
+    threads_[next_thread_++ % threads_.size()]->Adopt(socket, AddressText(address), LocalAddress(socket), listener.is_tls);
+  }
+}
+
+void Server::RunTicker() {
+  std::unique_lock lock(ticker_mutex_);
+  while (!ticker_wakes_.wait_for(lock, std::chrono::seconds(1), [this] { return ticker_stops_; })) {
+    if (const Status status = state_.log.Tick(); !status.ok()) LogError("synchronization", status);
+    if (const Status status = state_.table_log.Tick(); !status.ok()) LogError("synchronization of the table", status);
+    RemoveExpiredIfFew();
+    if (settings_.tls_port != kNoPort) RefreshCertificate();
+  }
+}
+
+// The database removes expired records once there are many of them (dbm/expiry_schedule.h). Where it is
+// small, removing them each second takes little, and DBSIZE shows that they are gone.
+void Server::RemoveExpiredIfFew() {
+  static constexpr std::uint64_t kFew = 10'000;
+  if (database_->expiry() == nullptr || !database_->IsWritable()) return;
+  if (const std::uint64_t count = database_->Count(); count == 0 || count > kFew) return;
+  if (const auto removed = database_->RemoveExpired(); !removed.ok()) LogError("removing expired records", removed.status());
+}
+
+void Server::RefreshCertificate() {
+  bool is_loaded = false;
+  if (const Status status = state_.tls.Refresh(&is_loaded); !status.ok())
+    LogError("the present certificate stays, as the new one cannot be loaded", status);
+  if (is_loaded) LogInfo("the certificate has changed, and serves new clients");
+}
+
+Status Server::Run() {
+  std::signal(SIGPIPE, SIG_IGN);
+  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+  for (std::size_t i = 0; i < std::size(kSignals); ++i) {
+    uv_signal_init(&loop_, &signals_[i]);
+    signals_[i].data = this;
+    uv_signal_start(
+        &signals_[i], [](uv_signal_t* signal, int) { static_cast<Server*>(signal->data)->OnStop(); }, kSignals[i]);
+  }
+  for (const auto& thread : threads_) thread->Start();
+  ticker_ = std::thread([this] { RunTicker(); });
+  LogInfo("ready");
+  uv_run(&loop_, UV_RUN_DEFAULT);
+  LogInfo("stopping");
+  for (const auto& thread : threads_) thread->Stop();
+  for (const auto& thread : threads_) thread->Join();
+  {
+    std::lock_guard lock(ticker_mutex_);
+    ticker_stops_ = true;
+  }
+  ticker_wakes_.notify_one();
+  ticker_.join();
+  state_.cursors.Clear();
+  Status closed = database_->Close();
+  if (table_ != nullptr) closed.Update(table_->Close());
+  closed.ok() ? LogInfo("the database is closed") : LogError("closing the database", closed);
+  return closed;
+}
+
+// Closes the handles of the main loop, which ends it.
+void Server::OnStop() {
+  if (std::exchange(is_stopping_, true)) return;
+  for (const auto& listener : listeners_) {
+    uv_poll_stop(&listener->poll);
+    uv_close(reinterpret_cast<uv_handle_t*>(&listener->poll),
+             [](uv_handle_t* handle) { close(static_cast<Listener*>(handle->data)->socket); });
+  }
+  if (metrics_ != nullptr) metrics_->Close();
+  for (uv_signal_t& signal : signals_) {
+    if (signal.data != nullptr) uv_close(reinterpret_cast<uv_handle_t*>(&signal), nullptr);
+  }
+  uv_close(reinterpret_cast<uv_handle_t*>(&stop_), nullptr);
+}
+
+}  // namespace hako::server

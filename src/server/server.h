@@ -1,0 +1,77 @@
+// Server: opens the database and the table, listens, and runs the loop threads until a signal or SHUTDOWN ends them.
+//
+// Threads: the main one accepts clients, gives each to the next loop thread, answers requests for metrics,
+// and waits for signals; the loop threads run commands; the ticker calls ReplicatedLog::Tick, removes
+// expired records, and loads a certificate that was renewed, once a second.
+//
+// Stop, in this order: no client is accepted any more; each loop ends its turn, with its commit and its
+// replies, and closes its connections; the ticker ends; the database is closed, which makes everything
+// durable.
+#pragma once
+
+#include <uv.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hako/base/status.h"
+#include "hako/dbm/any_dbm.h"
+#include "server/command.h"
+#include "server/loop_thread.h"
+#include "server/metrics_server.h"
+#include "server/settings.h"
+
+namespace hako::server {
+
+class Server {
+ public:
+  // Opens the database and the sockets. The settings must outlive the server.
+  static StatusOr<std::unique_ptr<Server>> Open(Settings& settings);
+  ~Server();
+  Server(const Server&) = delete;
+
+  // Serves until it is stopped, then closes the database. Returns the error of that, if there is one.
+  Status Run();
+
+ private:
+  Server(std::unique_ptr<AnyDBM> database, std::unique_ptr<TableDBM> table, Settings& settings);
+  Status ListenOn(const std::string& addresses, int port, bool is_tls);
+  Status Listen();
+  struct Listener;
+  void Accept(const Listener& listener);
+  void OnStop();
+  void RunTicker();
+  void RemoveExpiredIfFew();
+  void RefreshCertificate();
+
+  const std::unique_ptr<AnyDBM> database_;
+  const std::unique_ptr<TableDBM> table_;  // nullptr: none
+  Settings& settings_;
+  ServerState state_;
+  std::vector<std::unique_ptr<LoopThread>> threads_;
+  std::size_t next_thread_ = 0;
+
+  struct Listener {
+    int socket;
+    bool is_tls;
+    Server* server;
+    uv_poll_t poll;
+  };
+  uv_loop_t loop_{};
+  uv_async_t stop_{};
+  uv_signal_t signals_[3] = {};
+  std::vector<std::unique_ptr<Listener>> listeners_;
+  std::unique_ptr<MetricsServer> metrics_;
+  bool is_stopping_ = false;
+
+  std::thread ticker_;
+  std::mutex ticker_mutex_;
+  std::condition_variable ticker_wakes_;
+  bool ticker_stops_ = false;
+};
+
+}  // namespace hako::server

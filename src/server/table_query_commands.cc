@@ -1,0 +1,236 @@
+// HAKO.TABLE QUERY, QUERY_RO and EXPLAIN: statements of table/query_text.h.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "hako/base/keyword_table.h"
+#include "hako/table/query.h"
+#include "hako/table/query_effort.h"
+#include "server/handlers.h"
+#include "server/table_cursor.h"
+#include "server/table_work.h"
+
+namespace hako::server::commands {
+namespace {
+
+// A query as a client sends it.
+struct TableRequest {
+  Statement statement;
+  std::optional<std::uint64_t> page;  // rows of one page
+  std::optional<TableCursor> cursor;  // of another page than the first
+  std::size_t bytes_max = 0;          // of the reply
+};
+
+constexpr auto kOptions = MakeKeywordTable("count", "cursor");
+enum Option { kCount, kCursor };
+
+bool ParseOptions(Call& call, TableRequest* request) {
+  for (std::size_t i = 3; i < call.size(); i += 2) {
+    const int option = kOptions.Find(call.arg(i));
+    if (option < 0 || i + 1 == call.size()) return call.FailSyntax(), false;
+    if (option == kCount) {
+      std::int64_t rows = 0;
+      if (!call.Integer(i + 1, &rows)) return false;
+      if (rows < 1) return call.Fail("ERR COUNT is at least 1"), false;
+      request->page = static_cast<std::uint64_t>(rows);
+    } else if (call.arg(i + 1) != "0") {
+      request->cursor = TableCursor::Parse(call.arg(i + 1));
+      if (!request->cursor) return call.Fail("ERR invalid cursor"), false;
+    }
+  }
+  if (request->cursor && !request->page) return call.Fail("ERR CURSOR needs COUNT"), false;
+  return true;
+}
+
+bool HasRegularExpression(const std::shared_ptr<const table::Node>& node) {
+  if (node == nullptr) return false;
+  return node->op == table::Op::kRegex || std::any_of(node->children.begin(), node->children.end(), HasRegularExpression);
+}
+
+Status Refuse(std::string_view why) { return absl::InvalidArgumentError(ToAbsl(why)); }
+
+// A map a group, or one of all rows.
+Status ReplyFigures(const TableRequest& request, const Query& query, ReplyWriter& reply) {
+  const Statement& statement = request.statement;
+  if (request.page) return Refuse("functions have no pages");
+  const auto& functions = statement.aggregates;
+  std::map<std::string, std::vector<table::OwnedValue>> rows;  // by group
+  for (std::size_t i = 0; i < functions.size(); ++i) {
+    std::map<std::string, Aggregates> groups;
+    if (statement.group_by) {
+      HAKO_ASSIGN_OR_RETURN(groups, query.GroupBy(*statement.group_by, functions[i].column));
+    } else if (functions[i].function == "count" && functions[i].column.empty()) {
+      HAKO_ASSIGN_OR_RETURN(groups[""].count, query.Count());
+    } else {
+      HAKO_ASSIGN_OR_RETURN(groups[""], query.Aggregate(functions[i].column));
+    }
+    for (const auto& [name, all] : groups) {
+      auto& row = rows[name];
+      row.resize(functions.size());
+      row[i] = FigureOf(functions[i], all);
+    }
+  }
+  reply.Array(rows.size());
+  for (const auto& [name, row] : rows) {
+    reply.Map(functions.size() + (statement.group_by ? 1 : 0));
+    if (statement.group_by) {
+      reply.Bulk(statement.group_by->empty() ? "key" : *statement.group_by);
+      reply.Bulk(name);
+    }
+    for (std::size_t i = 0; i < functions.size(); ++i) {
+      reply.Bulk(absl::StrCat(functions[i].function, "(", functions[i].column.empty() ? "*" : functions[i].column, ")"));
+      ReplyValue(reply, row[i].get());
+    }
+    if (reply.out().size() > request.bytes_max) return Refuse("the groups exceed half of client-output-buffer-limit");
+  }
+  return absl::OkStatus();
+}
+
+// Makes the query one of a page, and returns the number of its rows.
+std::uint64_t LimitToPage(const TableRequest& request, Query* query) {
+  const Statement& statement = request.statement;
+  if (!statement.order_by) query->OrderBy("");  // of the keys: pages need an order
+  const std::optional<std::uint64_t> most = request.cursor ? request.cursor->left : statement.limit;
+  const std::uint64_t rows = std::min(*request.page, most.value_or(*request.page));
+  query->Limit(rows, request.cursor ? 0 : statement.offset);
+  if (request.cursor) query->After(request.cursor->key, request.cursor->value);
+  return rows;
+}
+
+// The rows as an array of maps; of a page, the cursor of the next one before it, "0" if this is the last.
+Status ReplyRows(const TableRequest& request, Query query, ReplyWriter& reply) {
+  const Statement& statement = request.statement;
+  if (statement.group_by) return Refuse("group by needs a function: count(*), sum(x), min(x) or max(x)");
+  const std::string order = statement.order_by.value_or("");
+  if (!statement.columns.empty()) {
+    std::vector<std::string> names = statement.columns;
+    if (request.page) names.push_back(order);
+    std::erase(names, "");
+    query.Columns(std::move(names));
+  }
+  const std::uint64_t page = request.page ? LimitToPage(request, &query) : 0;
+  OutputBuffer rows;
+  ReplyWriter writer(&rows, reply.protocol());
+  std::uint64_t count = 0;
+  TableCursor last;
+  bool is_too_large = false;
+  HAKO_RETURN_IF_ERROR(query.Each([&](std::string_view key, const RowView& row) {
+    ReplyRow(writer, key, row, statement.columns, /*with_key=*/true);
+    ++count;
+    is_too_large = rows.size() > request.bytes_max;
+    if (request.page && count == page) {
+      last.key = key;
+      const hako::Value value = order.empty() ? hako::Value() : row.Get(order);
+      const bool is_number = value.kind() == hako::Value::Kind::kBool && statement.order >= RowOrder::kNumericAscending;
+      if (!value.is_null()) last.value = is_number ? std::to_string(value.bool_value() ? 1 : 0) : value.ToText();
+    }
+    return !is_too_large;
+  }));
+  if (is_too_large) return Refuse("the rows exceed half of client-output-buffer-limit: take pages with COUNT, or a limit");
+  if (request.page) {
+    const std::optional<std::uint64_t> before = request.cursor ? request.cursor->left : statement.limit;
+    if (before) last.left = *before - count;
+    reply.Array(2);
+    reply.Bulk(count < page || page == 0 || last.left == 0 ? "0" : last.ToText());
+  }
+  reply.Array(count);
+  reply.out().Append(rows.view());
+  return absl::OkStatus();
+}
+
+Status Run(TableDBM& table, const TableRequest& request, QueryEffort* effort, ReplyWriter& reply) {
+  const Statement& statement = request.statement;
+  Query query = table.Select(statement);
+  query.Within(effort);
+  if (statement.kind == Statement::Kind::kSelect)
+    return statement.aggregates.empty() ? ReplyRows(request, std::move(query), reply) : ReplyFigures(request, query, reply);
+  if (request.page) return Refuse("an update or a delete has no pages");
+  std::vector<Cell> cells;
+  for (const Statement::Assignment& one : statement.assignments) cells.push_back({one.column, one.value.get()});
+  HAKO_ASSIGN_OR_RETURN(const std::uint64_t changed, statement.kind == Statement::Kind::kUpdate ? query.Update(cells) : query.Remove());
+  reply.Integer(static_cast<std::int64_t>(changed));
+  return absl::OkStatus();
+}
+
+// Whether the statement may begin in the loop.
+bool MayBeShort(Call& call, TableDBM& table, const Statement& statement) {
+  if (call.arg(2).size() > kLoopText || HasRegularExpression(statement.where.node())) return false;
+  if (statement.kind == Statement::Kind::kSelect) return true;
+  return !call.server().has_word_index.load(std::memory_order_relaxed) &&
+         std::all_of(statement.assignments.begin(), statement.assignments.end(),
+                     [&table](const Statement::Assignment& one) { return table.FindColumn(one.column).ok(); });
+}
+
+// Parses and runs the statement. False if it is to be run in the pool.
+bool RunInLoop(Call& call, TableDBM& table, TableRequest& request) {
+  const bool changes_rows = request.statement.kind != Statement::Kind::kSelect;
+  if (!MayBeShort(call, table, request.statement)) return false;
+  QueryEffort effort(kLoopUnits);
+  const std::size_t begin = call.reply.out().size();
+  const Status status = Run(table, request, &effort, call.reply);
+  if (status.ok()) {
+    call.thread.has_changed_rows |= changes_rows;
+    return true;
+  }
+  call.reply.out().Truncate(begin);
+  if (absl::IsCancelled(status)) return false;
+  call.Fail(status);
+  return true;
+}
+
+Status CheckVerb(const Statement& statement, bool is_read_only) {
+  const bool is_allowed = !is_read_only || statement.kind == Statement::Kind::kSelect;
+  return is_allowed ? absl::OkStatus() : Refuse("QUERY_RO takes a select only");
+}
+
+}  // namespace
+
+// HAKO.TABLE QUERY statement [COUNT rows [CURSOR cursor]]: the rows of a select, an array of maps, or the
+// number of rows that an update or a delete has changed. With COUNT a page of the rows: an array of the
+// cursor of the next page and the rows. QUERY_RO takes a select only.
+void TableQuery(Call& call) {
+  TableDBM* const table = TableOf(call);
+  if (table == nullptr) return;
+  TableRequest request;
+  if (!ParseOptions(call, &request)) return;
+  request.bytes_max = static_cast<std::size_t>(call.server().settings.output_max.load(std::memory_order_relaxed) / 2);
+  const bool is_read_only = (call.command.flags & kWrite) == 0;
+  const std::string_view text = call.arg(2);
+  bool changes_rows = !is_read_only;
+  if (text.size() <= kLoopText) {
+    StatusOr<Statement> statement = ParseStatement(text);
+    if (!call.Check(statement.status()) || !call.Check(CheckVerb(*statement, is_read_only))) return;
+    request.statement = *std::move(statement);
+    changes_rows = request.statement.kind != Statement::Kind::kSelect;
+    if (RunInLoop(call, *table, request)) return;
+  }
+  RunInPool(call, changes_rows,
+            [table, request = std::move(request), is_read_only, text = std::string(text),
+             stop = &call.client.is_disconnected](ReplyWriter& reply) mutable -> Status {
+              HAKO_ASSIGN_OR_RETURN(request.statement, ParseStatement(text));
+              HAKO_RETURN_IF_ERROR(CheckVerb(request.statement, is_read_only));
+              QueryEffort effort(QueryEffort::kUnlimited, stop);
+              return Run(*table, request, &effort, reply);
+            });
+}
+
+// HAKO.TABLE EXPLAIN statement: how a query finds its rows, a line a step.
+void TableExplain(Call& call) {
+  TableDBM* const table = TableOf(call);
+  if (table == nullptr) return;
+  RunInPool(call, false, [table, text = std::string(call.arg(2)), stop = &call.client.is_disconnected](ReplyWriter& reply) -> Status {
+    HAKO_ASSIGN_OR_RETURN(const Statement statement, ParseStatement(text));
+    QueryEffort effort(QueryEffort::kUnlimited, stop);
+    HAKO_ASSIGN_OR_RETURN(const std::string plan, table->Select(statement).Within(&effort).Explain());
+    reply.Verbatim(plan);
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace hako::server::commands

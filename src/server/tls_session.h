@@ -1,0 +1,70 @@
+// TlsSession: the TLS of one connection, without its socket: encrypted bytes come and go in memory.
+//
+//   socket -> Receive -> plain bytes            plain bytes -> Encrypt -> out() -> socket
+//
+// Invariants
+//   1. Receive takes all bytes that it is given. Those of an incomplete record stay in OpenSSL, which
+//      holds at most one record (16 KiB and its frame).
+//   2. Nothing is decrypted, and Encrypt is refused, before the handshake is complete.
+//   3. After a failure the state stays kFailed; out() ends with the alert that tells the client.
+//
+// The BIO of OpenSSL that reads and writes here copies to and from these buffers directly, where the
+// memory BIO of OpenSSL would copy once more and never give memory back.
+//
+// Threads: that of its connection.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "server/output_buffer.h"
+
+struct bio_st;  // BIO
+struct ssl_st;  // SSL
+
+namespace hako::server {
+
+class TlsContext;
+
+class TlsSession {
+ public:
+  enum class State {
+    kHandshake,
+    kOpen,
+    kEnded,   // the client has sent close_notify: it sends no more
+    kFailed,  // error() has the reason
+  };
+
+  // May throw std::bad_alloc.
+  explicit TlsSession(const TlsContext& context);
+  ~TlsSession();
+  TlsSession(const TlsSession&) = delete;
+
+  State state() const { return state_; }
+  const std::string& error() const { return error_; }
+  bool has_received() const { return has_received_; }  // anything
+
+  // Bytes of the socket. Appends what they hold to *plain, and what must be answered to out(). May throw
+  // std::bad_alloc.
+  State Receive(std::string_view bytes, OutputBuffer* plain);
+  // Appends the records with these bytes to out(). False if the session is not open, or fails now.
+  bool Encrypt(std::string_view plain);
+  // Appends close_notify to out() unless the session has failed or the handshake is incomplete.
+  void Close();
+  // Bytes for the socket; the caller consumes them.
+  OutputBuffer& out() { return out_; }
+
+ private:
+  friend struct TlsSessionBio;
+  State Fail();
+
+  ssl_st* const ssl_;
+  State state_ = State::kHandshake;
+  bool is_closed_ = false, has_received_ = false;
+  std::string_view incoming_;  // the rest of what Receive was given
+  OutputBuffer out_;
+  std::string error_;
+};
+
+}  // namespace hako::server

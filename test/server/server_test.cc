@@ -1,0 +1,300 @@
+// The server as a process: limits, transactions beside other clients, durability.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/resp_client.h"
+#include "server/server_process.h"
+#include "support/temp_dir.h"
+
+namespace hako {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class ServerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (*kServerPath == 0) GTEST_SKIP() << "hako-server is not built";
+  }
+  TempDir dir_;
+};
+
+// The keys that a SCAN of all pages shows.
+std::multiset<std::string> ScanAll(
+    RespClient& client, const std::string& count, const std::function<void(int)>& between = [](int) {}) {
+  std::multiset<std::string> keys;
+  std::string cursor = "0";
+  int page = 0;
+  do {
+    const std::string reply = client.Run({"scan", cursor, "count", count});
+    const std::vector<std::string> bulks = RespClient::Bulks(reply);
+    if (bulks.empty()) break;
+    cursor = bulks[0];
+    keys.insert(bulks.begin() + 1, bulks.end());
+    between(page++);
+  } while (cursor != "0");
+  return keys;
+}
+
+TEST_F(ServerTest, KeepsItsRecordsWhenItIsStoppedAndStartedAgain) {
+  for (const char* const file : {"a.hkh", "a.hkt", "a.hks"}) {
+    {
+      ServerProcess server({"--db", dir_.File(file)});
+      RespClient client = server.Connect();
+      EXPECT_EQ(client.Run({"set", "key", "value", "exat", "4000000000"}), "+OK\r\n");
+      EXPECT_EQ(server.Stop(), 0);
+    }
+    ServerProcess server({"--db", dir_.File(file)});
+    RespClient client = server.Connect();
+    EXPECT_EQ(client.Run({"get", "key"}), "$5\r\nvalue\r\n") << file;
+    EXPECT_EQ(client.Run({"expiretime", "key"}), ":4000000000\r\n");
+    client.Send(RespClient::Encode({"shutdown"}));
+    EXPECT_EQ(server.Wait(), 0);
+  }
+}
+
+// Each acknowledged write is there after kill -9, whatever appendfsync is.
+TEST_F(ServerTest, KillLosesNoAcknowledgedWrite) {
+  const char* const given = std::getenv("HAKO_KILLS");
+  const int rounds = given != nullptr ? std::atoi(given) : 2;
+  for (const char* const file : {"a.hkh", "a.hkt", "a.hks"}) {
+    std::int64_t acknowledged = 0;
+    for (int round = 0; round < rounds; ++round) {
+      ServerProcess server({"--db", dir_.File(file), "--appendfsync", round % 2 == 0 ? "always" : "everysec", "--threads", "2"});
+      RespClient client = server.Connect();
+      ASSERT_TRUE(client.is_open()) << file << ", round " << round;
+      if (acknowledged > 0) {
+        const std::string reply = client.Run({"incrby", "n", "0"});
+        EXPECT_GE(std::atoll(reply.c_str() + 1), acknowledged) << file << ", round " << round;
+        const std::string text = std::to_string(acknowledged);
+        EXPECT_EQ(client.Run({"get", "k" + text}), "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n");
+        acknowledged = std::atoll(reply.c_str() + 1);
+      }
+      std::thread killer([&server] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(60));
+        server.Kill();
+      });
+      while (client.is_open()) {
+        const std::string next = std::to_string(acknowledged + 1);
+        client.Send(RespClient::Encode({"multi"}) + RespClient::Encode({"set", "k" + next, next}) + RespClient::Encode({"incr", "n"}) +
+                    RespClient::Encode({"exec"}));
+        std::string last;
+        for (int i = 0; i < 4 && client.is_open(); ++i) last = client.Read();
+        if (last == "*2\r\n+OK\r\n:" + next + "\r\n") ++acknowledged;
+      }
+      killer.join();
+    }
+    EXPECT_GT(acknowledged, 0) << file;
+    ServerProcess server({"--db", dir_.File(file)});
+    EXPECT_EQ(server.Connect().Run({"hako.check"}), "+OK\r\n");
+  }
+}
+
+// Increments, transactions and multi-key commands of many clients in several threads are exact.
+TEST_F(ServerTest, ConcurrentClientsSeeAtomicCommands) {
+  ServerProcess server({"--db", dir_.File("a.hkh"), "--threads", "3"});
+  static constexpr int kClients = 6, kTimes = 300;
+  std::atomic<int> torn = 0, aborted = 0, done = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kClients; ++i) {
+    threads.emplace_back([&, i] {
+      RespClient client = server.Connect();
+      for (int time = 0; time < kTimes; ++time) {
+        client.Run({"incr", "single"});
+        const std::string value = std::to_string(i * kTimes + time);
+        client.Run({"mset", "a", value, "b", value});
+        const std::string both = client.Run({"mget", "a", "b"});
+        const std::string half = both.substr(4, (both.size() - 4) / 2);
+        if (both != "*2\r\n" + half + half) ++torn;
+        client.Run({"watch", "sum"});
+        const std::string sum = client.Run({"get", "sum"});
+        const std::int64_t old = sum[1] == '-' ? 0 : std::atoll(sum.c_str() + sum.find("\r\n") + 2);
+        client.Run({"multi"});
+        client.Run({"set", "sum", std::to_string(old + 1)});
+        client.Run({"incr", "executed"});
+        client.Run({"exec"}) == "*-1\r\n" ? ++aborted : ++done;
+        if (time % 10 == 0) client.Run({"info", "all"});  // reads the figures of all threads
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  RespClient client = server.Connect();
+  EXPECT_EQ(torn, 0);
+  EXPECT_EQ(done + aborted, kClients * kTimes);
+  EXPECT_EQ(client.Run({"incrby", "single", "0"}), ":" + std::to_string(kClients * kTimes) + "\r\n");
+  EXPECT_EQ(client.Run({"incrby", "sum", "0"}), ":" + std::to_string(done) + "\r\n");
+  EXPECT_EQ(client.Run({"incrby", "executed", "0"}), ":" + std::to_string(done) + "\r\n");
+}
+
+TEST_F(ServerTest, ScanShowsEachKeyOnceWhileTheDatabaseGrowsAndShrinks) {
+  for (const char* const file : {"a.hkh", "a.hkt"}) {
+    ServerProcess server({"--db", dir_.File(file)});
+    RespClient client = server.Connect();
+    for (int i = 0; i < 500; ++i) client.Run({"set", "key" + std::to_string(i), "v"});
+    const auto keys = ScanAll(client, "7", [&](int page) {
+      for (int i = 0; i < 20; ++i) client.Run({"set", "new" + std::to_string(page * 20 + i), "v"});
+      client.Run({"del", "new" + std::to_string(page)});
+    });
+    for (int i = 0; i < 500; ++i) ASSERT_EQ(keys.count("key" + std::to_string(i)), 1u) << file << " " << i;
+    EXPECT_THAT(client.Run({"scan", "123456"}), StartsWith("-ERR invalid cursor"));
+    std::set<std::string> random;
+    for (int i = 0; i < 30; ++i) random.insert(client.Run({"randomkey"}));
+    EXPECT_GT(random.size(), 10u);
+  }
+}
+
+TEST_F(ServerTest, RangesAreInOrder) {
+  ServerProcess server({"--db", dir_.File("a.hkt"), "--backup-dir", dir_.path()});
+  RespClient client = server.Connect();
+  client.Run({"mset", "a", "1", "b", "2", "c", "3", "d", "4"});
+  EXPECT_EQ(client.Run({"hako.range", "b", "d"}), "*4\r\n$1\r\nb\r\n$1\r\n2\r\n$1\r\nc\r\n$1\r\n3\r\n");
+  EXPECT_EQ(client.Run({"hako.range", "b", "", "rev", "limit", "2", "keys"}), "*2\r\n$1\r\nd\r\n$1\r\nc\r\n");
+  EXPECT_EQ(client.Run({"hako.range", "b", "d", "rev", "keys"}), "*2\r\n$1\r\nc\r\n$1\r\nb\r\n");
+  EXPECT_EQ(client.Run({"hako.cas", "a", "1", "9"}), ":1\r\n");
+  EXPECT_EQ(client.Run({"hako.cas", "a", "1", "8"}), ":0\r\n");
+  EXPECT_EQ(client.Run({"hako.cas", "no", "", "8"}), ":0\r\n");
+  EXPECT_EQ(client.Run({"get", "a"}), "$1\r\n9\r\n");
+  EXPECT_EQ(client.Run({"hako.backup", "copy.hkt"}), "+OK\r\n");
+  for (const std::string name : {"", ".", "../copy.hkt", "/tmp/copy.hkt"})
+    EXPECT_THAT(client.Run({"hako.backup", name}), StartsWith("-ERR the name"));
+  ServerProcess copy({"--db", dir_.File("copy.hkt")});
+  EXPECT_EQ(copy.Connect().Run({"mget", "a", "d"}), "*2\r\n$1\r\n9\r\n$1\r\n4\r\n");
+}
+
+TEST_F(ServerTest, ShowsTheFieldsThatClientLibrariesNeed) {
+  ServerProcess server({});
+  RespClient client = server.Connect();
+  EXPECT_THAT(client.Run({"info"}), HasSubstr("# Cluster\r\ncluster_enabled:0\r\n"));
+  for (const char* const field : {"age", "idle", "sub", "psub", "multi", "qbuf", "qbuf-free", "obl", "oll", "omem", "argv-mem", "tot-mem"})
+    EXPECT_THAT(client.Run({"client", "info"}), HasSubstr(std::string(" ") + field + "=")) << field;
+  EXPECT_THAT(client.Run({"client", "list", "type", "normal"}), HasSubstr("id=1 "));
+  EXPECT_THAT(client.Run({"client", "list", "id", "7", "1"}), HasSubstr("id=1 "));
+  EXPECT_EQ(client.Run({"client", "list", "id", "7"}), "$0\r\n\r\n");
+  EXPECT_EQ(client.Run({"client", "list", "type", "replica"}), "$0\r\n\r\n");
+  EXPECT_EQ(client.Run({"client", "list", "type", "x"}), "-ERR Unknown client type 'x'\r\n");
+  EXPECT_EQ(client.Run({"client", "kill", "id", "x"}), "-ERR client-id should be greater than 0\r\n");
+  EXPECT_EQ(client.Run({"ping"}), "+PONG\r\n");  // one reply a request
+}
+
+TEST_F(ServerTest, ClientsNeedThePassword) {
+  ServerProcess server({"--requirepass", "secret"});
+  RespClient client = server.Connect();
+  EXPECT_EQ(client.Run({"get", "a"}), "-NOAUTH Authentication required.\r\n");
+  EXPECT_EQ(client.Run({"auth", "secre"}), "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+  EXPECT_EQ(client.Run({"auth", "default", "secret"}), "+OK\r\n");
+  EXPECT_EQ(client.Run({"get", "a"}), "$-1\r\n");
+  RespClient stranger = server.Connect();
+  EXPECT_THAT(stranger.Run({"hello", "3"}), StartsWith("-NOAUTH HELLO must be called"));
+  EXPECT_THAT(stranger.Run({"hello", "3", "auth", "default", "secret", "setname", "me"}), StartsWith("%7\r\n"));
+  EXPECT_EQ(stranger.Run({"client", "getname"}), "$2\r\nme\r\n");
+  RespClient long_one = server.Connect();
+  long_one.Send("*1\r\n$16385\r\n");
+  EXPECT_THAT(long_one.Read(), StartsWith("-ERR Protocol error: unauthenticated bulk length"));
+  EXPECT_EQ(long_one.Read(), "");
+}
+
+TEST_F(ServerTest, LimitsClientsAndDisconnectsThem) {
+  ServerProcess server({"--maxclients", "3"});
+  RespClient a = server.Connect(), b = server.Connect();
+  EXPECT_EQ(a.Run({"client", "setname", "first"}), "+OK\r\n");
+  EXPECT_EQ(b.Run({"client", "setname", "with space"}), "-ERR Client names cannot contain spaces, newlines or special characters.\r\n");
+  RespClient c = server.Connect();
+  EXPECT_EQ(c.Run({"ping"}), "+PONG\r\n");
+  EXPECT_EQ(server.Connect().Read(), "-ERR max number of clients reached\r\n");
+  EXPECT_THAT(b.Run({"client", "list"}), HasSubstr("name=first"));
+  EXPECT_EQ(b.Run({"client", "kill", "id", "1"}), ":1\r\n");
+  EXPECT_EQ(a.Read(), "");
+  EXPECT_EQ(b.Run({"quit"}), "+OK\r\n");
+  EXPECT_EQ(b.Read(), "");
+  EXPECT_EQ(c.Run({"config", "set", "timeout", "1"}), "+OK\r\n");
+  EXPECT_EQ(c.Read(), "");  // it was idle
+}
+
+// A client that sends and never reads is stopped once its replies fill the buffers; another one is served.
+TEST_F(ServerTest, ASlowReaderTakesBoundedMemoryAndStopsNobody) {
+  ServerProcess server({});
+  RespClient slow = server.Connect(), other = server.Connect();
+  other.Run({"set", "big", std::string(100'000, 'x')});
+  const std::size_t before = server.ResidentBytes();
+  const std::string gets = [] {
+    std::string bytes;
+    for (int i = 0; i < 2000; ++i) bytes += RespClient::Encode({"get", "big"});
+    return bytes;
+  }();
+  slow.SendWithoutReading(gets);
+  EXPECT_FALSE(slow.is_open()) << "the server reads on";
+  EXPECT_EQ(other.Run({"strlen", "big"}), ":100000\r\n");
+  EXPECT_LT(server.ResidentBytes(), before + (std::size_t{16} << 20));
+}
+
+// Replies to a pipeline of any length come complete and in order.
+TEST_F(ServerTest, AnswersLongPipelinesInOrder) {
+  ServerProcess server({});
+  RespClient client = server.Connect();
+  static constexpr int kCount = 20'000;
+  std::thread sender([&] {
+    std::string bytes;
+    for (int i = 0; i < kCount; ++i) bytes += RespClient::Encode({"echo", std::to_string(i) + std::string(200, 'e')});
+    client.Send(bytes);
+  });
+  int wrong = 0;
+  for (int i = 0; i < kCount; ++i) {
+    const std::string text = std::to_string(i) + std::string(200, 'e');
+    wrong += client.Read() != "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n";
+  }
+  sender.join();
+  EXPECT_EQ(wrong, 0);
+  client.Send("*2\r\n$4\r\nECHO\r\n$10000000\r\n");
+  client.Send(std::string(10'000'000, 'b') + "\r\nPING\r\n");
+  EXPECT_EQ(client.Read().size(), 10'000'000u + 13);
+  EXPECT_EQ(client.Read(), "+PONG\r\n");
+}
+
+// What a turn did not run is run, and replied, in the next one at once, without waiting for an event.
+TEST_F(ServerTest, ALongPipelineDoesNotWaitForATimer) {
+  ServerProcess server({});
+  RespClient client = server.Connect();
+  std::string pings;
+  for (int i = 0; i < 1500; ++i) pings += "PING\r\n";
+  const auto begin = std::chrono::steady_clock::now();
+  for (int round = 0; round < 4; ++round) {
+    client.Send(pings);
+    for (int i = 0; i < 1500; ++i) ASSERT_EQ(client.Read(), "+PONG\r\n");
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+}
+
+TEST_F(ServerTest, SettingsChangeAtRunTime) {
+  ServerProcess server({"--db", dir_.File("a.hkt"), "--appendfsync", "no"});
+  RespClient client = server.Connect();
+  EXPECT_EQ(client.Run({"config", "get", "append*"}), "*4\r\n$11\r\nappendfsync\r\n$2\r\nno\r\n$10\r\nappendonly\r\n$3\r\nyes\r\n");
+  EXPECT_EQ(client.Run({"config", "set", "appendfsync", "always", "slowlog-log-slower-than", "0"}), "+OK\r\n");
+  EXPECT_EQ(client.Run({"set", "a", "b"}), "+OK\r\n");
+  EXPECT_THAT(client.Run({"slowlog", "get", "1"}), HasSubstr("$3\r\nset\r\n$1\r\na\r\n$1\r\nb\r\n"));
+  EXPECT_THAT(client.Run({"config", "set", "appendfsync", "sometimes"}), StartsWith("-ERR CONFIG SET failed"));
+  EXPECT_THAT(client.Run({"config", "set", "port", "1"}), HasSubstr("can't set immutable config"));
+  EXPECT_THAT(client.Run({"config", "set", "nothing", "1"}), StartsWith("-ERR Unknown option"));
+  EXPECT_EQ(client.Run({"hako.backup", "copy"}), "-ERR the server has no backup-dir\r\n");
+  client.Run({"config", "set", "client-query-buffer-limit", "4kb"});
+  client.Run({"multi"});
+  EXPECT_EQ(client.Run({"set", "a", std::string(3000, 'x')}), "+QUEUED\r\n");
+  EXPECT_THAT(client.Run({"set", "a", std::string(3000, 'x')}), StartsWith("-ERR the transaction exceeds"));
+  EXPECT_THAT(client.Run({"exec"}), StartsWith("-EXECABORT"));
+  EXPECT_THAT(client.Run({"info", "all"}), HasSubstr("cmdstat_set:calls=1,"));
+  EXPECT_THAT(client.Run({"latency", "histogram", "set"}), StartsWith("*2\r\n$3\r\nset\r\n*4\r\n$5\r\ncalls\r\n:1\r\n"));
+  EXPECT_THAT(client.Run({"command", "info", "get", "foo"}),
+              StartsWith("*2\r\n*10\r\n$3\r\nget\r\n:2\r\n*2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n"));
+}
+
+}  // namespace
+}  // namespace hako
