@@ -63,7 +63,7 @@ int RunGet(GetOptions options) {
     if (!options.unescape.Apply({&key})) return FailUsage("get", UnescapeOption::kMalformed);
   }
   if (!options.multi && options.keys.size() > 1) return FailUsage("get", "several keys require --multi");
-  return WithDatabase(options.database, [&options](AnyDBM& db) -> int {
+  return WithRecords(options.database, [&options](auto& db) -> int {
     Output output(STDOUT_FILENO);
     const bool with_key = options.multi || options.style.style() == RecordStyle::kJson;
     int code = kExitDone;
@@ -114,7 +114,8 @@ struct SetCommandOptions {
   TimeOptions time;
 };
 
-int Increment(const SetCommandOptions& options, AnyDBM& db) {
+template <class Db>
+int Increment(const SetCommandOptions& options, Db& db) {
   const StatusOr<std::int64_t> sum = db.Increment(options.key, options.delta);
   if (!sum.ok()) return FailDatabase(options.database, sum.status());
   Output output(STDOUT_FILENO);
@@ -157,7 +158,7 @@ int RunSet(SetCommandOptions options) {
   if (has_file || (options.value == "-" && !options.unescape.is_given())) {
     if (const int code = ReadValue(has_file ? options.value_file : "-", &options.value); code != kExitDone) return code;
   }
-  return WithDatabase(options.database, [&options, increments](AnyDBM& db) -> int {
+  return WithRecords(options.database, [&options, increments](auto& db) -> int {
     if (increments) return Increment(options, db);
     const Status status = options.append->count() > 0 ? db.Append(options.key, options.value, options.delimiter)
                                                       : db.Set(options.key, options.value,
@@ -179,7 +180,7 @@ int RunRemove(RemoveOptions options) {
   for (std::string& key : options.keys) {
     if (!options.unescape.Apply({&key})) return FailUsage("remove", UnescapeOption::kMalformed);
   }
-  return WithDatabase(options.database, [&options](AnyDBM& db) -> int {
+  return WithRecords(options.database, [&options](auto& db) -> int {
     int code = kExitDone;
     for (const std::string& key : options.keys) {
       const Status status = db.Remove(key);
@@ -203,7 +204,7 @@ struct RekeyOptions {
 
 int RunRekey(RekeyOptions options) {
   if (!options.unescape.Apply({&options.old_key, &options.new_key})) return FailUsage("rekey", UnescapeOption::kMalformed);
-  return WithDatabase(options.database, [&options](AnyDBM& db) -> int {
+  return WithRecords(options.database, [&options](auto& db) -> int {
     const bool is_same = options.new_key == options.old_key;
     const Status status =
         is_same ? db.GetSize(options.old_key).status() : db.Rekey(options.old_key, options.new_key, {.overwrite = !options.no_overwrite});
@@ -225,14 +226,16 @@ Status ChangeTime(AnyDBM& db, std::string_view key, std::uint64_t ttl, std::uint
   if (db.expiry() == nullptr) return Expiry::NoTimesError();
   return db.Expire(key, ttl != 0 ? db.expiry()->Now() + ttl : at);
 }
+Status ChangeTime(RemoteDatabase& db, std::string_view key, std::uint64_t ttl, std::uint64_t at) { return db.Expire(key, ttl, at); }
 Status RemoveTime(AnyDBM& db, std::string_view key) { return db.expiry() == nullptr ? Expiry::NoTimesError() : db.Persist(key); }
+Status RemoveTime(RemoteDatabase& db, std::string_view key) { return db.Persist(key); }
 
 // Prints the time of the record if no other is given.
 int RunExpire(ExpireOptions options) {
   if (!options.unescape.Apply({&options.key})) return FailUsage("expire", UnescapeOption::kMalformed);
   const bool changes = options.never || options.time.IsGiven();
   if (!changes) options.database.any.file.mode = OpenMode::kReadOnly;
-  return WithDatabase(options.database, [&](AnyDBM& db) -> int {
+  return WithRecords(options.database, [&](auto& db) -> int {
     Status status;
     if (!changes) {
       const StatusOr<std::uint64_t> time = db.GetExpiry(options.key);
@@ -256,6 +259,7 @@ int RunExpire(ExpireOptions options) {
 void AddGetCommand(Commands& commands) {
   const auto options = std::make_shared<GetOptions>();
   CLI::App* app = commands.Add("get", "Print the value of a key; exit code 1 if it is absent", [options] { return RunGet(*options); });
+  options->database.takes_server = true;
   AddDatabaseOptions(app, &options->database, Access::kRead);
   AddKeys(app, &options->keys, "The key; several with --multi");
   app->add_flag("--multi", options->multi, "Take several keys, and print key and value of each that exists");
@@ -266,6 +270,7 @@ void AddGetCommand(Commands& commands) {
 void AddSetCommand(Commands& commands) {
   const auto options = std::make_shared<SetCommandOptions>();
   CLI::App* app = commands.Add("set", "Store a record", [options] { return RunSet(*options); });
+  options->database.takes_server = true;
   AddDatabaseOptions(app, &options->database, Access::kWrite);
   app->add_option("KEY", options->key, "The key")->required()->type_name("");
   options->has_value =
@@ -275,9 +280,10 @@ void AddSetCommand(Commands& commands) {
   CLI::Option* no_overwrite = app->add_flag("--no_overwrite", options->no_overwrite, "Keep an existing record; the exit code is then 1");
   options->append =
       app->add_option("--append", options->delimiter, "Append VALUE to the record, after DELIM if the record exists")->type_name("DELIM");
-  options->increment = AddNumber(app, "--incr", &options->delta,
-                                 "Add N to the record, an 8-byte big-endian number, and print the sum; 'get --number' prints it",
-                                 std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
+  options->increment = AddNumber(
+      app, "--incr", &options->delta,
+      "Add N to the record, an 8-byte big-endian number, and print the sum; 'get --number' prints it. On a server the record is decimal",
+      std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
   options->unescape.AddTo(app);
   options->time.AddTo(app);
   options->append->excludes(no_overwrite)->excludes(options->increment);
@@ -287,6 +293,7 @@ void AddSetCommand(Commands& commands) {
 void AddRemoveCommand(Commands& commands) {
   const auto options = std::make_shared<RemoveOptions>();
   CLI::App* app = commands.Add("remove", "Remove records; exit code 1 if one is absent", [options] { return RunRemove(*options); });
+  options->database.takes_server = true;
   AddDatabaseOptions(app, &options->database, Access::kWrite);
   AddKeys(app, &options->keys, "The keys");
   options->unescape.AddTo(app);
@@ -296,6 +303,7 @@ void AddRekeyCommand(Commands& commands) {
   const auto options = std::make_shared<RekeyOptions>();
   CLI::App* app =
       commands.Add("rekey", "Change the key of a record; exit code 1 if it is absent", [options] { return RunRekey(*options); });
+  options->database.takes_server = true;
   AddDatabaseOptions(app, &options->database, Access::kWrite);
   app->add_option("OLD_KEY", options->old_key, "The present key")->required()->type_name("");
   app->add_option("NEW_KEY", options->new_key, "The new key")->required()->type_name("");
@@ -307,6 +315,7 @@ void AddExpireCommand(Commands& commands) {
   const auto options = std::make_shared<ExpireOptions>();
   CLI::App* app = commands.Add("expire", "Print or change when a record expires; exit code 1 if it is absent",
                                [options] { return RunExpire(*options); });
+  options->database.takes_server = true;
   AddDatabaseOptions(app, &options->database, Access::kWrite);
   app->add_option("KEY", options->key, "The key")->required()->type_name("");
   options->unescape.AddTo(app);

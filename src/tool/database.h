@@ -5,11 +5,14 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "hako/base/status.h"
 #include "hako/dbm/any_dbm.h"
 #include "tool/command.h"
+#include "tool/remote_address.h"
+#include "tool/remote_database.h"
 
 namespace hako::tool {
 
@@ -19,6 +22,8 @@ struct DatabaseOptions {
   AnyOptions any;
   std::string durability = "process";  // or "none", "power"
   ExitCode on_damage = kExitFile;      // verify: kExitNo
+  bool takes_server = false;           // FILE may be the address of one
+  std::optional<RemoteAddress> server;
 
   const std::string& path() const { return any.path; }
 };
@@ -62,11 +67,21 @@ class DamageSkipper {
   std::uint64_t count_ = 0;
 };
 
-// Fail for the database itself.
+// Fail for the database itself, or for the server.
 int FailDatabase(const DatabaseOptions& options, const Status& status);
 
 // Opens the database, runs `body` on it, and closes it. Returns the exit code. A failed close fails
 // the command, regardless of the result of `body`.
 int WithDatabase(const DatabaseOptions& options, const std::function<int(AnyDBM&)>& body);
+
+// The same on a server: `body` gets the RemoteDatabase.
+int WithServer(const DatabaseOptions& options, const std::function<int(RemoteDatabase&)>& body);
+
+// The same on either, which the options name: `body` takes both.
+template <class Body>
+int WithRecords(const DatabaseOptions& options, const Body& body) {
+  if (options.server) return WithServer(options, [&](RemoteDatabase& db) -> int { return body(db); });
+  return WithDatabase(options, [&](AnyDBM& db) -> int { return body(db); });
+}
 
 }  // namespace hako::tool
