@@ -59,6 +59,7 @@ Status Catalogue::Load() {
                                                  static_cast<int>(kFormatVersion)));
   has_closed_schema_ = header.size() > 1 && header[1] != 0;
   const auto cursor = store_.MakeCursor();
+  const sync::MutexLock lock(mutex_);
   HAKO_RETURN_IF_ERROR(LoadColumns(*cursor));
   return LoadIndices(*cursor);
 }
@@ -126,7 +127,7 @@ void Catalogue::PublishRules() {
 
 StatusOr<const StoredColumn*> Catalogue::Intern(std::string_view name) {
   if (const StoredColumn* const column = names_.Find(name)) return column;
-  const std::lock_guard lock(mutex_);
+  const sync::MutexLock lock(mutex_);
   if (names_.Find(name) == nullptr && has_closed_schema_)
     return absl::InvalidArgumentError(absl::StrCat("the table has no column '", ToAbsl(name), "', and takes no others"));
   return InternLocked(name);
@@ -150,6 +151,7 @@ StatusOr<const StoredColumn*> Catalogue::InternLocked(std::string_view name) {
 Status Catalogue::ReplaceColumn(StoredColumn column, WriterGate& gate) {
   HAKO_RETURN_IF_ERROR(Put(CatalogueKey('c', static_cast<std::uint16_t>(column.id)), EncodeColumn(column)));
   gate.RunExclusive([&] {
+    mutex_.AssertHeld();
     names_.Add(std::move(column));
     PublishRules();
   });
@@ -167,7 +169,10 @@ StatusOr<Index*> Catalogue::AddIndex(IndexOptions options, WriterGate& gate) {
   IndexList list = indices();
   list.push_back(index.get());
   all_indices_.push_back(std::move(index));
-  gate.RunExclusive([&] { Publish(std::move(list)); });
+  gate.RunExclusive([&] {
+    mutex_.AssertHeld();
+    Publish(std::move(list));
+  });
   return all_indices_.back().get();
 }
 
@@ -180,7 +185,10 @@ Status Catalogue::SetState(Index& index, IndexState state) {
 void Catalogue::Unlist(const Index& index, WriterGate& gate) {
   IndexList list = indices();
   list.erase(std::remove(list.begin(), list.end(), &index), list.end());
-  gate.RunExclusive([&] { Publish(std::move(list)); });
+  gate.RunExclusive([&] {
+    mutex_.AssertHeld();
+    Publish(std::move(list));
+  });
 }
 
 Status Catalogue::RemoveRecord(const Index& index) {

@@ -87,7 +87,7 @@ Status TableDBM::BeginNew(const TableOptions& options) {
 
 // What a crash has cut short.
 Status TableDBM::Complete() {
-  const std::lock_guard lock(core_->catalogue.mutex());
+  const sync::MutexLock lock(core_->catalogue.mutex());
   for (std::size_t i = 0; i < core_->catalogue.all_indices().size(); ++i) {
     table::Index& index = *core_->catalogue.all_indices()[i];
     if (index.state() == table::IndexState::kDropped) HAKO_RETURN_IF_ERROR(table::DropIndex(*core_, index));
@@ -204,7 +204,7 @@ std::vector<IndexInfo> TableDBM::Indices() const {
 
 Status TableDBM::SetColumn(std::string_view name, const ColumnOptions& options) HAKO_TRY {
   {
-    const std::lock_guard lock(core_->catalogue.mutex());
+    const sync::MutexLock lock(core_->catalogue.mutex());
     HAKO_ASSIGN_OR_RETURN(const table::StoredColumn* const before, core_->catalogue.InternLocked(name));
     table::StoredColumn column{.id = before->id, .name = before->name, .type = options.type, .not_null = options.not_null};
     HAKO_ASSIGN_OR_RETURN(const Value typed, table::TypedValue(column, options.default_value));
@@ -239,12 +239,7 @@ Status TableDBM::CheckRows(std::string_view name) {
 }
 
 Status TableDBM::CreateIndex(const IndexOptions& options) HAKO_TRY {
-  const std::lock_guard lock(core_->catalogue.mutex());
-  return CreateIndexLocked(options);
-}
-HAKO_OR_NO_MEMORY
-
-Status TableDBM::CreateIndexLocked(const IndexOptions& options) {
+  const sync::MutexLock lock(core_->catalogue.mutex());
   for (const IndexColumn& part : options.columns) HAKO_RETURN_IF_ERROR(core_->catalogue.InternLocked(part.column).status());
   for (const std::string& column : options.covering) HAKO_RETURN_IF_ERROR(core_->catalogue.InternLocked(column).status());
   HAKO_ASSIGN_OR_RETURN(table::Index* const index, core_->catalogue.AddIndex(options, core_->gate));
@@ -252,9 +247,10 @@ Status TableDBM::CreateIndexLocked(const IndexOptions& options) {
   if (!built.ok()) (void)table::DropIndex(*core_, *index);
   return built;
 }
+HAKO_OR_NO_MEMORY
 
 Status TableDBM::DropIndex(std::string_view name) HAKO_TRY {
-  const std::lock_guard lock(core_->catalogue.mutex());
+  const sync::MutexLock lock(core_->catalogue.mutex());
   for (const auto& index : core_->catalogue.all_indices()) {
     if (index->name() == name && index->state() != table::IndexState::kDropped) return table::DropIndex(*core_, *index);
   }
@@ -263,7 +259,7 @@ Status TableDBM::DropIndex(std::string_view name) HAKO_TRY {
 HAKO_OR_NO_MEMORY
 
 Status TableDBM::Clear() HAKO_TRY {
-  const std::lock_guard lock(core_->catalogue.mutex());
+  const sync::MutexLock lock(core_->catalogue.mutex());
   HAKO_RETURN_IF_ERROR(core_->CountRows().status());
   return core_->gate.RunExclusive([&]() -> Status {
     HAKO_RETURN_IF_ERROR(core_->store->RemoveTogether({table::kRowSpace}, {table::kEntrySpace + 1}));

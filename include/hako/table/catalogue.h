@@ -11,7 +11,8 @@
 //      later updates maintain a new index, and none maintains a dropped one.
 //   3. A list never changes, and lists stay until the table is closed.
 //
-// Threads: reading takes no lock. Changes take mutex().
+// Threads: reading takes no lock, but for all_indices(). Changes take mutex(), and keep it for as long as
+// an index is being built or dropped. Lock order: mutex(), then WriterGate.
 #pragma once
 
 #include <array>
@@ -24,7 +25,9 @@
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "hako/base/status.h"
+#include "hako/sync/mutex.h"
 #include "hako/sync/thread_slot.h"
 #include "hako/table/column_names.h"
 #include "hako/table/index.h"
@@ -102,7 +105,7 @@ class Catalogue {
   explicit Catalogue(TableStore& store) : store_(store) {}
 
   // Reads the records. DataLoss if one is damaged, Unimplemented for a newer version.
-  Status Load();
+  Status Load() ABSL_LOCKS_EXCLUDED(mutex_);
   // Stores the header of a new table.
   Status Create(bool closed_schema);
 
@@ -120,38 +123,37 @@ class Catalogue {
   const Index* FindIndex(std::string_view name) const;
 
   // ---- changes ----
-  std::mutex& mutex() { return mutex_; }
-  // The number of a column, which is added if there is none. REQUIRES: the mutex is not held
-  StatusOr<const StoredColumn*> Intern(std::string_view name);
-  // REQUIRES of the following: the mutex is held
-  StatusOr<const StoredColumn*> InternLocked(std::string_view name);
+  sync::Mutex& mutex() ABSL_LOCK_RETURNED(mutex_) { return mutex_; }
+  // The number of a column, which is added if there is none.
+  StatusOr<const StoredColumn*> Intern(std::string_view name) ABSL_LOCKS_EXCLUDED(mutex_);
+  StatusOr<const StoredColumn*> InternLocked(std::string_view name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Stores the column's record and replaces it, while `gate` excludes writers.
-  Status ReplaceColumn(StoredColumn column, WriterGate& gate);
+  Status ReplaceColumn(StoredColumn column, WriterGate& gate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Stores a new index, which is being built.
-  StatusOr<Index*> AddIndex(IndexOptions options, WriterGate& gate);
-  Status SetState(Index& index, IndexState state);
+  StatusOr<Index*> AddIndex(IndexOptions options, WriterGate& gate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Status SetState(Index& index, IndexState state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes an index out of the list.
-  void Unlist(const Index& index, WriterGate& gate);
+  void Unlist(const Index& index, WriterGate& gate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Removes the record of an index that is not listed.
-  Status RemoveRecord(const Index& index);
-  // Those that are not listed, as they were found marked as dropped.
-  const std::vector<std::unique_ptr<Index>>& all_indices() const { return all_indices_; }
+  Status RemoveRecord(const Index& index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Also those that have been dropped since the table was opened, or were found marked as dropped.
+  const std::vector<std::unique_ptr<Index>>& all_indices() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return all_indices_; }
 
  private:
-  Status LoadColumns(StoreCursor& cursor);
-  Status LoadIndices(StoreCursor& cursor);
-  void Publish(IndexList list);
-  void PublishRules();
+  Status LoadColumns(StoreCursor& cursor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Status LoadIndices(StoreCursor& cursor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Publish(IndexList list) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PublishRules() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Status Put(const std::string& key, std::string_view record);
 
   TableStore& store_;
   ColumnNames names_;
   bool has_closed_schema_ = false;
-  std::mutex mutex_;
-  std::uint16_t next_index_ = 1;
-  std::vector<std::unique_ptr<Index>> all_indices_;
-  std::vector<std::unique_ptr<IndexList>> all_lists_;
-  std::vector<std::unique_ptr<RuleList>> all_rules_;
+  sync::Mutex mutex_;
+  std::uint16_t next_index_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::vector<std::unique_ptr<Index>> all_indices_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<IndexList>> all_lists_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<RuleList>> all_rules_ ABSL_GUARDED_BY(mutex_);
   static inline const IndexList kNoIndices{};
   static inline const RuleList kNoRules{};
   std::atomic<const IndexList*> indices_{&kNoIndices};

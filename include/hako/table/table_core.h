@@ -94,9 +94,9 @@ struct Change {
 Status MakeChanges(TableCore& core, std::span<const Change> changes, std::uint64_t* num_changed = nullptr);
 
 // Makes the entries of an index that is being built, and marks it ready.
-Status BuildIndex(TableCore& core, Index& index);
+Status BuildIndex(TableCore& core, Index& index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core.catalogue.mutex());
 // Drops an index that is not in use: see Index.
-Status DropIndex(TableCore& core, Index& index);
+Status DropIndex(TableCore& core, Index& index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(core.catalogue.mutex());
 // Proves that the entries are those of the rows.
 Status VerifyTable(TableCore& core);
 

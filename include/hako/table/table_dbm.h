@@ -193,7 +193,6 @@ class TableDBM {
   Status Begin(const TableOptions& options);
   Status BeginNew(const TableOptions& options);
   Status Complete();
-  Status CreateIndexLocked(const IndexOptions& options);
   Status CheckRows(std::string_view name);
 
   std::unique_ptr<table::TableCore> core_;
