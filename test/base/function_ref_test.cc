@@ -40,6 +40,12 @@ TEST(FunctionRef, CopyRefersToTheSameObject) {
   EXPECT_EQ(calls, 1);
 }
 
+// Options that may have one can be constants.
+TEST(FunctionRef, MayBeAbsentInAConstant) {
+  static constexpr std::optional<FunctionRef<void()>> kNone;
+  static_assert(!kNone);
+}
+
 TEST(FunctionRef, ConvertsTheResultOrDropsIt) {
   const auto length = [](std::optional<std::string_view> text) { return text ? text->size() : 0; };
   const FunctionRef<std::optional<std::size_t>(std::optional<std::string_view>)> converts(length);

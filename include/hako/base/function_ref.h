@@ -22,7 +22,7 @@ class FunctionRef<R(Args...)> {
  public:
   // Implicit, so that a lambda can be an argument.
   template <class F, std::enable_if_t<kAccepts<F>, int> = 0>
-  FunctionRef(F&& function) : call_(&Call<std::remove_reference_t<F>>) {
+  constexpr FunctionRef(F&& function) : call_(&Call<std::remove_reference_t<F>>) {
     if constexpr (std::is_function_v<std::remove_reference_t<F>>)
       object_ = reinterpret_cast<void*>(&function);
     else
