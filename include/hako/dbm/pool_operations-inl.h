@@ -220,7 +220,7 @@ Stats PoolOperations<D, FileT, Codec, Options>::GetStats() {
   stats.num_records = self().Count();
   const auto& store = space().store();
   stats.total_bytes = store.file_bytes();
-  stats.free_bytes = store.free_bytes();
+  stats.free_bytes = std::min(store.free_bytes(), stats.total_bytes);  // the file may have grown meanwhile
   const std::uint64_t used_bytes = stats.total_bytes - stats.free_bytes;
   stats.index_bytes = std::min(store.pages().bytes(), used_bytes);  // nodes may exist in memory only
   stats.record_bytes = used_bytes - stats.index_bytes;
