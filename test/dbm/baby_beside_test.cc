@@ -29,7 +29,7 @@ struct StoppingComparator {
   static int Compare(std::string_view a, std::string_view b) {
     if (is_stopped != nullptr) {
       *is_stopped = true;
-      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
       while (!is_released && !has_given_up) {
         has_given_up = std::chrono::steady_clock::now() > deadline;
         std::this_thread::yield();

@@ -123,7 +123,7 @@ TEST_F(BabyLongValue, VisitorReadsItWithNothingLocked) {
                            UseOtherRecords();
                            EXPECT_THAT(db_->Set("long", "replaced"), IsOk());
                          });
-                         EXPECT_EQ(other.wait_for(std::chrono::seconds(10)), std::future_status::ready) << "another thread waited";
+                         EXPECT_EQ(other.wait_for(std::chrono::seconds(60)), std::future_status::ready) << "another thread waited";
                          EXPECT_TRUE(found == value);
                        }),
               IsOk());

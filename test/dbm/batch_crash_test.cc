@@ -128,8 +128,9 @@ void KillWriters(const HashOptions& options) {
   }
   Last last{};
   std::uint64_t num_acknowledged = 0, num_kept = 0;
-  const int rounds = Kills(40 / kSlowdown);
-  for (int round = 0; round < rounds; ++round) {
+  const auto is_lacking = [&] { return num_acknowledged <= 300u / kSlowdown || num_kept <= 30u / kSlowdown; };
+  int round = 0;
+  for (const int rounds = Kills(40 / kSlowdown); KillsMore(round, rounds, is_lacking()); ++round) {
     SCOPED_TRACE(round);
     const std::uint64_t seed = random.Next();
     const bool reorganizes = random.OneIn(2);
@@ -173,7 +174,7 @@ void KillWriters(const HashOptions& options) {
   }
   EXPECT_GT(num_acknowledged, 300u / kSlowdown) << "the children hardly worked";
   EXPECT_GT(num_kept, 30u / kSlowdown) << "they were hardly synchronized";
-  ReportKills(static_cast<std::uint64_t>(rounds));
+  ReportKills(static_cast<std::uint64_t>(round));
 }
 
 template <class FileT>

@@ -25,13 +25,13 @@
 
 namespace hako {
 
-// Bytes of anonymous memory of this process.
+// Bytes of anonymous memory of this process. (RssAnon in /proc/self/status is approximate: each
+// processor has pages that it has not added yet.)
 inline std::uint64_t AnonymousMemory() {
-  std::ifstream file("/proc/self/status");
-  std::string word;
+  std::ifstream file("/proc/self/smaps_rollup");
   std::uint64_t kilobytes = 0;
-  while (file >> word) {
-    if (word == "RssAnon:") file >> kilobytes;
+  for (std::string word; file >> word;) {
+    if (word == "Anonymous:") file >> kilobytes;
   }
   return kilobytes << 10;
 }

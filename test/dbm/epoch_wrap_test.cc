@@ -121,7 +121,7 @@ TEST_F(SweepTest, KeepsARecordRetiredThatWasRemovedMeanwhile) {
     removal = std::async(std::launch::async, [&] {
       for (std::uint64_t i = kFirst; i < kEnd; ++i) EXPECT_THAT(db_->Remove(NumberedKey(i)), IsOk());
     });
-    ended = removal.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+    ended = removal.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
   };
   ASSERT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());
   removal.wait();

@@ -72,7 +72,7 @@ TEST(ExpiryKillTest, AMappedFileKeepsItsClock) {
     return !*next->Contains("key");
   };
   bool noted = false;
-  for (int i = 0; i < 300 && !noted; ++i) {
+  for (int i = 0; i < 6000 && !noted; ++i) {
     std::this_thread::sleep_for(10ms);
     noted = is_noted();
   }

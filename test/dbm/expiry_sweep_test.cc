@@ -34,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, ExpiryDamagedFileTest, testing::Values(".hkh", "
 // Waits until the background thread has left `count` records.
 template <class D>
 bool LeavesRecords(D& db, std::uint64_t count) {
-  for (int i = 0; i < 2000 && db.Count() > count; ++i) std::this_thread::sleep_for(5ms);
+  for (int i = 0; i < 12'000 && db.Count() > count; ++i) std::this_thread::sleep_for(5ms);
   return db.Count() <= count;
 }
 
@@ -49,7 +49,7 @@ TEST_P(ExpiryTest, ExpiredRecordsAreRemoved) {
   EXPECT_EQ(db_->Count(), 1500u);
   EXPECT_EQ(Keys().size(), 1500u);
   the_time = kStart + 5000;
-  for (int i = 0; i < 500 && db_->Count() > 1000; ++i) std::this_thread::sleep_for(20ms);
+  for (int i = 0; i < 3000 && db_->Count() > 1000; ++i) std::this_thread::sleep_for(20ms);
   EXPECT_EQ(db_->Count(), 1000u) << "the background thread has not removed them";
 }
 

@@ -61,7 +61,7 @@ class HashMaintenance : public testing::Test {
     if (num_waits_ == 20 || has_stalled_) return;
     ++num_waits_;
     const std::uint64_t until = num_updates_ + 2;
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (num_updates_ < until && !has_stalled_) {
       if (std::chrono::steady_clock::now() > deadline) has_stalled_ = true;
       std::this_thread::yield();
@@ -101,7 +101,10 @@ TEST_F(HashMaintenance, DurableUpdatesContinueDuringRebuild) {
   for (std::uint64_t i = kRecords + 10; i < 3 * kRecords; ++i) ASSERT_THAT(db_->Remove(KeyOf(i)), IsOk());
   std::uint64_t first = 0, last = 0;  // how many updates there were when Rebuild read the first record and the last one
   on_read_ = [&, num_reads = 0]() mutable {
-    if (++num_reads % 200 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (++num_reads % 200 == 0) {
+      const std::uint64_t until = num_updates_ + 3;
+      for (int i = 0; i < 100 && num_updates_ < until; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     last = num_updates_;
     if (first == 0) first = last;
   };

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <future>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "dbm/listing.h"
 #include "dbm/logged_kinds.h"
@@ -29,6 +31,19 @@
 
 namespace hako {
 namespace {
+
+// Opens copies of both files as they are at one moment, though the background thread may write them.
+template <class Kind>
+auto OpenCopies(const MemoryFile& file, const MemoryFile& log) {
+  using Image = std::vector<std::byte>;
+  const auto image_of = [](const MemoryFile& of) {
+    const auto bytes = of.View(0, of.Size());
+    return Image(bytes.begin(), bytes.end());
+  };
+  Image of_file = image_of(file), of_log = image_of(log);
+  while (image_of(file) != of_file || image_of(log) != of_log) of_file = image_of(file), of_log = image_of(log);
+  return Kind::template On<MemoryFile>::Database::Open(MemoryFile::Of(of_file), MemoryFile::Of(of_log));
+}
 
 template <class Kind>
 class LogFaultTest : public testing::Test {
@@ -49,8 +64,7 @@ class LogFaultTest : public testing::Test {
   auto OpenKilled(Database& db) {
     for (std::uint64_t epoch = 0; epoch != db.GetStats().epoch; std::this_thread::sleep_for(std::chrono::milliseconds(50)))
       epoch = db.GetStats().epoch;
-    using Found = typename Kind::template On<MemoryFile>::Database;
-    return Found::Open(MemoryFile::Of(file_.View(0, file_.Size())), MemoryFile::Of(log_.View(0, log_.Size())));
+    return OpenCopies<Kind>(file_, log_);
   }
   MemoryFile file_, log_;
   std::shared_ptr<FaultPlan> plan_ = std::make_shared<FaultPlan>();
@@ -177,7 +191,7 @@ TYPED_TEST(LongValueLogTest, ReadersDoNotWaitForTheLog) {
       for (std::uint64_t i = 0; i < 100; ++i) EXPECT_THAT(db->Get(NumberedKey(i)), IsOk());
       EXPECT_EQ(db->Get(NumberedKey(50)).value()[0], is_long ? 'v' : 's');
     });
-    EXPECT_EQ(reads.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+    EXPECT_EQ(reads.wait_for(std::chrono::seconds(60)), std::future_status::ready);
     goes_on = true;
     goes_on.notify_all();
     writer.join();
@@ -185,8 +199,7 @@ TYPED_TEST(LongValueLogTest, ReadersDoNotWaitForTheLog) {
     EXPECT_EQ(db->Get(NumberedKey(50)).value(), value);
   }
   EXPECT_THAT(db->Verify(), IsOk());
-  using Killed = typename TypeParam::template On<MemoryFile>::Database;
-  ASSERT_OK_AND_ASSIGN(auto killed, Killed::Open(MemoryFile::Of(file.View(0, file.Size())), MemoryFile::Of(log.View(0, log.Size()))));
+  ASSERT_OK_AND_ASSIGN(auto killed, OpenCopies<TypeParam>(file, log));
   EXPECT_EQ(killed->Get(NumberedKey(50)).value(), std::string(std::size_t{1} << 20, 'w'));
   EXPECT_EQ(killed->Count(), 100u);
 }
@@ -216,8 +229,7 @@ TYPED_TEST(LongValueLogTest, AreKeptBesideCheckpoints) {
     --writers;
   });
   SCOPED_TRACE(TestSeed());
-  using Killed = typename TypeParam::template On<MemoryFile>::Database;
-  ASSERT_OK_AND_ASSIGN(auto killed, Killed::Open(MemoryFile::Of(file.View(0, file.Size())), MemoryFile::Of(log.View(0, log.Size()))));
+  ASSERT_OK_AND_ASSIGN(auto killed, OpenCopies<TypeParam>(file, log));
   for (std::size_t i = 0; i < expected.size(); ++i) {
     ASSERT_OK_AND_ASSIGN(const std::string found, killed->GetOr(NumberedKey(i), ""));
     EXPECT_TRUE(found == expected[i]) << i << ": " << found.size() << " bytes, not " << expected[i].size();

@@ -23,6 +23,7 @@
 #include "hako/file/memory_file.h"
 #include "hako/file/memory_map_parallel_file.h"
 #include "hako/file/positional_parallel_file.h"
+#include "support/killed_files.h"
 #include "support/status_matchers.h"
 #include "support/temp_dir.h"
 #include "support/threads.h"
@@ -68,22 +69,12 @@ class LogTest : public testing::Test {
     options.log_bytes = log_bytes;
     return options;
   }
-  // Until the background thread is idle: a file that is copied while it is written is of no one moment.
-  static void AwaitIdle(Database& db) {
-    for (std::uint64_t epoch = 0; epoch != db.GetStats().epoch; std::this_thread::sleep_for(std::chrono::milliseconds(50)))
-      epoch = db.GetStats().epoch;
-  }
-  // The files as they are now, under another name: of one moment, though a snapshot may replace the first.
+  // The files as they are now, under another name.
   std::string Kill(const std::string& name = "killed") {
-    const std::string copy = directory_.File(name);
-    for (FileNumber number; number != NumberOf(path());) {
-      number = NumberOf(path());
-      std::filesystem::copy_file(path(), copy, std::filesystem::copy_options::overwrite_existing);
-      if (std::filesystem::exists(LogOf(path())))
-        std::filesystem::copy_file(LogOf(path()), LogOf(copy), std::filesystem::copy_options::overwrite_existing);
-    }
-    return copy;
+    CopyAsKilled(path(), directory_.File(name));
+    return directory_.File(name);
   }
+
   TempDir directory_;
 };
 using Kinds = testing::Types<LoggedTree<MemoryMapParallelFile>, LoggedTree<PositionalParallelFile>, LoggedHash<MemoryMapParallelFile>,
@@ -219,7 +210,6 @@ TYPED_TEST(LogTest, CausesCheckpointsThatFreeItsSpace) {
       ASSERT_LT(i - first, 20'000u);
     }
   }
-  this->AwaitIdle(*db);
   EXPECT_LE(std::filesystem::file_size(this->LogOf(this->path())), 16u << 20);
   ASSERT_OK_AND_ASSIGN(auto killed, this->Open(this->Kill()));
   EXPECT_EQ(killed->Count(), 10u);
@@ -249,7 +239,6 @@ TYPED_TEST(LogTest, TakesUpdatesOfManyThreads) {
       if (i % 100 == 0) ASSERT_THAT(db->WaitDurable(db->LastLsn()), IsOk());
     }
   });
-  this->AwaitIdle(*db);
   ASSERT_OK_AND_ASSIGN(auto killed, this->Open(this->Kill()));
   EXPECT_EQ(killed->Count(), kThreads * kEach + 1);
   EXPECT_EQ(killed->GetSize("shared").value(), kThreads * kEach);

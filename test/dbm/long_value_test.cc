@@ -53,7 +53,7 @@ class LongValueTest : public testing::Test {
     memory->on_event = [&] {
       if (!armed.exchange(false)) return;
       std::future<void> done = std::async(std::launch::async, other);
-      ended = done.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+      ended = done.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
       if (!ended) late = std::move(done);
     };
     ASSERT_THAT(update(), IsOk());

@@ -71,7 +71,7 @@ void KillWriters(Durability durability, int usual) {
     });
     child.AwaitReady();
     const std::uint64_t least = random.Between(1, 3);
-    for (int i = 0; i < 20'000 && child.progress().writers[kWriters].begun < least; ++i) CrashChild::Pause(1'000);
+    for (int i = 0; i < 60'000 && child.progress().writers[kWriters].begun < least; ++i) CrashChild::Pause(1'000);
     CrashChild::Pause(random.Between(0, 20'000));
     child.Kill();
     ASSERT_STREQ(child.progress().failure, "");

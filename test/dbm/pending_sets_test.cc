@@ -93,7 +93,7 @@ class PendingSetsTest : public testing::Test {
     bool ended = false;
     WatchedFile::on_long_write = [&] {
       std::future<void> done = std::async(std::launch::async, beside);
-      ended = done.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+      ended = done.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
       if (!ended) late = std::move(done);
     };
     const std::string result(kLongSize, 'r');

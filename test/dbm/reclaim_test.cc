@@ -2,7 +2,6 @@
 // much of the file.
 #include <atomic>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +17,7 @@
 #include "support/random.h"
 #include "support/status_matchers.h"
 #include "support/temp_dir.h"
+#include "support/thread_count.h"
 
 namespace hako {
 namespace {
@@ -43,12 +43,6 @@ bool SetAll(D& db, std::uint64_t* n, bool awaits) {
     if (awaits && i % 10 == 0) AwaitReclaim(db);
   }
   return true;
-}
-
-std::uint64_t NumThreads() {
-  std::uint64_t n = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++n;
-  return n;
 }
 
 template <class D>

@@ -75,7 +75,8 @@ inline void Apply(const Step& step, Records* records) {
   }
 }
 
-// A file of steps, to which a process appends each with one write.
+// A file of steps, to which a process appends each with one write. A step that a kill has cut short
+// is not read, as if the kill had come before it.
 class StepFile {
  public:
   explicit StepFile(const std::string& path) : fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)) {}
@@ -83,7 +84,7 @@ class StepFile {
   ~StepFile() { close(fd_); }
 
   void Add(const Step& step) {
-    std::string bytes;
+    std::string bytes(sizeof(std::uint64_t), '\0');
     const auto add = [&bytes](std::uint64_t number) { bytes.append(reinterpret_cast<const char*>(&number), sizeof(number)); };
     add(step.lsn), add(step.changes.size());
     for (const Change& change : step.changes) {
@@ -91,6 +92,8 @@ class StepFile {
       add(change.key.size()), add(change.value.size());
       bytes.append(change.key).append(change.value);
     }
+    const std::uint64_t size = bytes.size();
+    std::memcpy(bytes.data(), &size, sizeof(size));
     HAKO_ASSERT(write(fd_, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
   }
   static std::vector<Step> Read(const std::string& path) {
@@ -103,7 +106,8 @@ class StepFile {
       at += sizeof(number);
       return number;
     };
-    while (at < bytes.size()) {
+    while (bytes.size() - at >= sizeof(std::uint64_t)) {
+      if (const std::size_t left = bytes.size() - at; take() > left) break;
       Step& step = steps.emplace_back();
       step.lsn = take();
       step.changes.resize(take());

@@ -349,7 +349,12 @@ TYPED_TEST(TreeFullDiskTest, ReadsContinueAndUpdatesResumeWithSpace) {
       if (i % 1000 == 0 && status.ok()) status = db->Synchronize(SyncMode::kHard);
     }
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
-    EXPECT_THAT(db->Set("refused", ""), StatusIs(absl::StatusCode::kResourceExhausted));
+    // The background thread may just have made room in the log.
+    if (const Status again = db->Set("refused", ""); again.ok()) {
+      now["refused"] = "";
+    } else {
+      EXPECT_THAT(again, StatusIs(absl::StatusCode::kResourceExhausted));
+    }
     EXPECT_EQ(Difference(now, ListByIterator(*db).records), "none");
     std::filesystem::remove(ballast);
     ASSERT_THAT(db->Synchronize(SyncMode::kHard), IsOk());

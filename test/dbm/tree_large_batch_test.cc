@@ -129,7 +129,7 @@ TEST(TreeLargeBatch, OthersContinueWhileItsPagesAreRead) {
     if (!is_in_batch || access != Access::kRead || has_stalled) return;
     num_reads.fetch_add(1);
     const std::uint64_t until = rounds + 2;
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (rounds < until && !has_stalled) {
       if (std::chrono::steady_clock::now() > deadline) has_stalled = true;
       std::this_thread::yield();

@@ -167,7 +167,7 @@ class TreeLongValueWrite : public TreeLongValue {
  protected:
   void OnAccess(Access access) override {
     if (access != Access::kWrite || is_writing_.exchange(true)) return;
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!is_done_ && !has_given_up_) {
       has_given_up_ = std::chrono::steady_clock::now() > deadline;
       std::this_thread::yield();
@@ -236,7 +236,7 @@ class TreeLongValueRead : public TreeLongValue {
       EXPECT_THAT(db_->Synchronize(SyncMode::kHard), IsOk());
       if (num_reads_ == 1) on_first_read_();
     });
-    if (other.wait_for(std::chrono::seconds(10)) == std::future_status::ready) return;
+    if (other.wait_for(std::chrono::seconds(60)) == std::future_status::ready) return;
     is_over_ = true;
     ADD_FAILURE() << "another thread waited for the read";
     late_ = std::move(other);

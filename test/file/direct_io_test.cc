@@ -98,26 +98,31 @@ TEST_F(DirectIo, CountsAgreeWithTheSystem) {
     ASSERT_THAT(file->WriteAt(i * 8192, AsBytes(record)), IsOk());
   }
   ASSERT_THAT(file->Sync(), IsOk());
-  const auto before = SystemCounts::Of(path_);
-  if (!before) GTEST_SKIP() << "the device has no counters";
-  const FileCounters mine = file->counters();
-  for (std::uint64_t i = 0; i < kRecords; ++i) {
-    ASSERT_THAT(file->ReadAt(i * 37 % kRecords * 8192 + 100, AsMutableBytes(record).first(4000)), IsOk());
-    if (i % 4 != 0) continue;
-    ASSERT_THAT(file->WriteAt((i * 41 + 1) % kRecords * 8192, AsBytes(record).first(4096)), IsOk());
+  std::uint64_t more_read = 1;  // than the file's counter says
+  for (int attempt = 0; attempt < 5 && more_read != 0; ++attempt) {
+    const auto before = SystemCounts::Of(path_);
+    if (!before) GTEST_SKIP() << "the device has no counters";
+    const FileCounters mine = file->counters();
+    for (std::uint64_t i = 0; i < kRecords; ++i) {
+      ASSERT_THAT(file->ReadAt(i * 37 % kRecords * 8192 + 100, AsMutableBytes(record).first(4000)), IsOk());
+      if (i % 4 != 0) continue;
+      ASSERT_THAT(file->WriteAt((i * 41 + 1) % kRecords * 8192, AsBytes(record).first(4096)), IsOk());
+    }
+    ASSERT_THAT(file->Sync(), IsOk());
+    const auto after = SystemCounts::Of(path_);
+    const std::uint64_t reads = file->counters().reads - mine.reads, read_bytes = file->counters().read_bytes - mine.read_bytes;
+    const std::uint64_t writes = file->counters().writes - mine.writes, written = file->counters().written_bytes - mine.written_bytes;
+    EXPECT_LE(reads, kRecords);
+    EXPECT_GE(reads, kRecords / 2);
+    ASSERT_GE(after->read_bytes - before->read_bytes, read_bytes);
+    more_read = after->read_bytes - before->read_bytes - read_bytes;
+    EXPECT_GE(after->written_bytes - before->written_bytes, written);
+    EXPECT_LE(after->written_bytes - before->written_bytes, written + (64 << 10)) << "more than the file system's own";
+    // Others may use the device too.
+    EXPECT_GE(after->reads - before->reads, reads);
+    EXPECT_GE(after->writes - before->writes, writes / 2) << "the device may merge some";
   }
-  ASSERT_THAT(file->Sync(), IsOk());
-  const auto after = SystemCounts::Of(path_);
-  const std::uint64_t reads = file->counters().reads - mine.reads, read_bytes = file->counters().read_bytes - mine.read_bytes;
-  const std::uint64_t writes = file->counters().writes - mine.writes, written = file->counters().written_bytes - mine.written_bytes;
-  EXPECT_LE(reads, kRecords);
-  EXPECT_GE(reads, kRecords / 2);
-  EXPECT_EQ(after->read_bytes - before->read_bytes, read_bytes);
-  EXPECT_GE(after->written_bytes - before->written_bytes, written);
-  EXPECT_LE(after->written_bytes - before->written_bytes, written + (64 << 10)) << "more than the file system's own";
-  // Others may use the device too.
-  EXPECT_GE(after->reads - before->reads, reads);
-  EXPECT_GE(after->writes - before->writes, writes / 2) << "the device may merge some";
+  EXPECT_EQ(more_read, 0u) << "the system may also read pages of the program, but not each time";
 }
 
 // A sandbox may forbid io_uring altogether, or only its use.

@@ -23,6 +23,7 @@
 #include "hako/dbm/positional_array_dbm.h"
 #include "hako/dbm/write_batch.h"
 #include "support/failing_calls.h"
+#include "support/killed_files.h"
 
 namespace hako::fuzz {
 namespace {
@@ -233,7 +234,7 @@ class Machine {
     if (!closes) {
       const std::string from = Path();
       ++number_;
-      CopyFiles(from, Path());
+      CopyAsKilled(from, Path());
     }
     db_.reset();
     Open();

@@ -86,13 +86,6 @@ inline CallFault FaultOf(Bytes& bytes) {
   fault.call = 1 + bytes.Byte() % 32;
   return fault;
 }
-// Copies a database and its log as they are: what a kill leaves.
-inline void CopyFiles(const std::string& from, const std::string& to) {
-  for (const char* const end : {"", "-log"}) {
-    if (std::filesystem::exists(from + end)) std::filesystem::copy_file(from + end, to + end);
-  }
-}
-
 // The input of a target for one file: without a log.
 inline FileSet DecodeOneFile(std::string_view input) {
   FileSet set = FileSet::Decode(input);

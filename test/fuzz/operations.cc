@@ -14,6 +14,7 @@
 #include "fuzz/database.h"
 #include "fuzz/target.h"
 #include "support/failing_calls.h"
+#include "support/killed_files.h"
 
 namespace hako::fuzz {
 namespace {
@@ -171,7 +172,7 @@ class Machine {
       FailingCalls::Instance().Disarm();
       const std::string from = Path();
       ++number_;
-      CopyFiles(from, Path());
+      CopyAsKilled(from, Path());
       if (kind_ == AnyOptions::kHash && (mode_ & kPositional) == 0) ClaimLiveState(Path());
       db_.reset();
       keeps_all = (mode_ & kNoLog) == 0 || (kind_ == AnyOptions::kHash && (mode_ & kPositional) == 0);

@@ -1,5 +1,6 @@
 #include "hako/log/commit_group.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -39,7 +40,9 @@ TEST(CommitGroup, AThreadAloneDoesNotWait) {
   Served group(1, std::chrono::hours(1));
   group.Enter();
   EXPECT_EQ(group.Patience(), milliseconds(0));
-  EXPECT_LT(group.TimeToGather(), milliseconds(10));
+  auto least = group.TimeToGather();  // any of them includes the time of other threads on this processor
+  for (int i = 0; i < 50 && least >= milliseconds(10); ++i) least = std::min(least, group.TimeToGather());
+  EXPECT_LT(least, milliseconds(10));
 }
 
 TEST(CommitGroup, WaitsHalfASyncForThoseThatWereThere) {
@@ -50,14 +53,18 @@ TEST(CommitGroup, WaitsHalfASyncForThoseThatWereThere) {
 }
 
 TEST(CommitGroup, WaitsNoLongerOnceAllHaveCome) {
-  Served group(4, milliseconds(20));
-  group.Enter(3);
-  std::thread last([&group] { group.Enter(); });
-  group.Gather();
-  last.join();
-  EXPECT_EQ(group.Patience(), milliseconds(0));
-  group.Leave();
-  EXPECT_EQ(group.Patience(), milliseconds(10)) << "none has stayed away";
+  CommitGroup::Clock::duration patience{0};
+  for (int i = 0; i < 50 && patience == milliseconds(0); ++i) {  // the last one may be late on a busy machine
+    Served group(4, milliseconds(20));
+    group.Enter(3);
+    std::thread last([&group] { group.Enter(); });
+    group.Gather();
+    last.join();
+    EXPECT_EQ(group.Patience(), milliseconds(0));
+    group.Leave();
+    patience = group.Patience();
+  }
+  EXPECT_EQ(patience, milliseconds(10)) << "none has stayed away";
 }
 
 TEST(CommitGroup, WaitsForNobodyForAWhileOnceTheyStayAway) {

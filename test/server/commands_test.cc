@@ -104,7 +104,9 @@ TEST_F(ServerCommandsTest, AgesDoNotDependOnTheClockOfTheDatabase) {
   const std::int64_t uptime = NumberAfter(client.Run({"info", "server"}), "uptime_in_seconds:");
   EXPECT_GE(uptime, 0);
   EXPECT_LT(uptime, 100);
-  EXPECT_THAT(client.Run({"client", "info"}), HasSubstr(" age=0 "));
+  const std::int64_t age = NumberAfter(client.Run({"client", "info"}), " age=");
+  EXPECT_GE(age, 0);
+  EXPECT_LT(age, 100);
   client.Run({"config", "set", "slowlog-log-slower-than", "0"});
   const std::int64_t logged = NumberAfter(client.Run({"slowlog", "get", "1"}), "*6\r\n:0\r\n:");
   EXPECT_LE(std::abs(logged - static_cast<std::int64_t>(WallClock() / 1'000'000)), 100);
@@ -157,7 +159,9 @@ TEST_F(ServerCommandsTest, SetIfeqReplacesTheExpectedValueOnly) {
   EXPECT_EQ(client.Run({"exists", "a"}), ":0\r\n");
   client.Run({"set", "a", "0", "ex", "1000"});
   EXPECT_EQ(client.Run({"set", "a", "1", "IFEQ", "0", "keepttl"}), "+OK\r\n");
-  EXPECT_EQ(client.Run({"ttl", "a"}), ":1000\r\n");
+  const std::int64_t ttl = NumberAfter(client.Run({"ttl", "a"}), ":");
+  EXPECT_LE(ttl, 1000);
+  EXPECT_GT(ttl, 900);
   EXPECT_EQ(client.Run({"set", "a", "2", "ifeq", "0", "get"}), "$1\r\n1\r\n");
   EXPECT_EQ(client.Run({"set", "a", "", "get", "ifeq", "1"}), "$1\r\n1\r\n");
   EXPECT_EQ(client.Run({"set", "a", "3", "ifeq", ""}), "+OK\r\n");

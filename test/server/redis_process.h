@@ -36,7 +36,7 @@ class RedisProcess {
             nullptr);
       _exit(127);
     }
-    for (int i = 0; i < 1000 && !RespClient(socket_).is_open(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    for (int i = 0; i < 12'000 && !RespClient(socket_).is_open(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   ~RedisProcess() {
     kill(pid_, SIGKILL);

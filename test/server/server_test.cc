@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -80,8 +81,10 @@ TEST_F(ServerTest, KillLosesNoAcknowledgedWrite) {
         EXPECT_EQ(client.Run({"get", "k" + text}), "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n");
         acknowledged = std::atoll(reply.c_str() + 1);
       }
-      std::thread killer([&server] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(60));
+      std::atomic<int> num_new = 0;  // of those that were acknowledged
+      std::thread killer([&] {
+        for (int i = 0; i < 60'000 && num_new == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
         server.Kill();
       });
       while (client.is_open()) {
@@ -90,7 +93,7 @@ TEST_F(ServerTest, KillLosesNoAcknowledgedWrite) {
                     RespClient::Encode({"exec"}));
         std::string last;
         for (int i = 0; i < 4 && client.is_open(); ++i) last = client.Read();
-        if (last == "*2\r\n+OK\r\n:" + next + "\r\n") ++acknowledged;
+        if (last == "*2\r\n+OK\r\n:" + next + "\r\n") ++acknowledged, ++num_new;
       }
       killer.join();
     }
@@ -266,12 +269,17 @@ TEST_F(ServerTest, ALongPipelineDoesNotWaitForATimer) {
   RespClient client = server.Connect();
   std::string pings;
   for (int i = 0; i < 1500; ++i) pings += "PING\r\n";
-  const auto begin = std::chrono::steady_clock::now();
-  for (int round = 0; round < 4; ++round) {
-    client.Send(pings);
-    for (int i = 0; i < 1500; ++i) ASSERT_EQ(client.Read(), "+PONG\r\n");
+  // A busy machine may need longer, but not each time.
+  auto least = std::chrono::steady_clock::duration::max();
+  for (int attempt = 0; attempt < 5 && least >= std::chrono::seconds(2); ++attempt) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int round = 0; round < 4; ++round) {
+      client.Send(pings);
+      for (int i = 0; i < 1500; ++i) ASSERT_EQ(client.Read(), "+PONG\r\n");
+    }
+    least = std::min(least, std::chrono::steady_clock::now() - begin);
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  EXPECT_LT(least, std::chrono::seconds(2));
 }
 
 TEST_F(ServerTest, SettingsChangeAtRunTime) {

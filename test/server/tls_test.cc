@@ -279,7 +279,10 @@ TEST_F(TlsTest, ARenewedCertificateServesNewClients) {
   EXPECT_THAT(server.ReadLogLine(), HasSubstr("the present certificate stays"));
   EXPECT_EQ(TlsClient(server.tls_port(), context.get()).Run({"ping"}), "+PONG\r\n");
   renewed.Write(dir_.File("a"));
-  EXPECT_THAT(server.ReadLogLine(), HasSubstr("the certificate has changed"));
+  std::string line = server.ReadLogLine();
+  // It may have seen half of what was written.
+  while (line.find("the present certificate stays") != line.npos) line = server.ReadLogLine();
+  EXPECT_THAT(line, HasSubstr("the certificate has changed"));
   TlsClient second(server.tls_port(), context.get());
   char name[64] = "";
   X509_NAME_get_text_by_NID(X509_get_subject_name(SSL_get0_peer_certificate(second.ssl())), NID_commonName, name, sizeof(name));

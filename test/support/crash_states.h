@@ -25,6 +25,10 @@ inline int Kills(int usual) {
   return given != nullptr ? std::max(usual, std::atoi(given)) : usual;
 }
 
+// Whether a test that is to kill `wanted` processes goes on: where something is still lacking, as on
+// a slow or busy machine, it kills more, but not for ever.
+inline bool KillsMore(int killed, int wanted, bool is_lacking) { return killed < wanted || (is_lacking && killed < 20 * wanted); }
+
 // Prints a count, and records it in the results of the test that is running, which .ci/run sums up.
 // The counts of several calls in one test are added.
 inline void ReportCount(const char* property, const char* what, std::uint64_t count) {

@@ -5,6 +5,8 @@
 //   if (!image.is_mounted()) GTEST_SKIP() << image.reason();
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -48,7 +50,14 @@ class LoopImage {
   std::string File(std::string_view name) const { return folder_ + "/" + std::string(name); }
 
   // REQUIRES: no file is open there
-  bool Remount() { return Runs("umount " + folder_) && Mount(); }
+  bool Remount() {
+    // A process that was killed just now may hold it a little longer.
+    for (int i = 0; !Runs("umount " + folder_); ++i) {
+      if (i == 300) return false;
+      usleep(100'000);
+    }
+    return Mount();
+  }
 
  private:
   static std::string Maker(const std::string& type) {

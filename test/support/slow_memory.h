@@ -62,7 +62,7 @@ class SlowMemory {
     }
     self->is_reached_ = true;
     for (int waits = 0; !self->is_released_; ++waits) {
-      if (waits == 10'000) {
+      if (waits == 60'000) {
         self->has_given_up_ = true;
         break;
       }

@@ -1,6 +1,7 @@
 // The gate that stops all writers, and the progress of stopped writers.
 #include "hako/sync/write_gate.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <span>
@@ -57,7 +58,7 @@ TEST(WriteGate, ConcurrentRepeatedClosingsDoNotStarveWriters) {
   WriteGate gate;
   WriterState slots[2];
   std::atomic<int> writing = 2, closings = 0, waited_for = 0;
-  constexpr int kPasses = 100, kTooMany = 100 * kPasses;
+  constexpr int kPasses = 100, kTooMany = 100 * kPasses, kTooManyForOne = 20;
   RunThreads(3, [&](int thread) {
     if (thread == 2) {
       const auto much_longer_than_open = std::chrono::microseconds(300);
@@ -78,12 +79,12 @@ TEST(WriteGate, ConcurrentRepeatedClosingsDoNotStarveWriters) {
       const int before = closings;
       gate.Pass(slots[thread]);
       slots[thread].Leave();
-      waited_for += closings - before;
+      waited_for += std::min(closings - before, kTooManyForOne);
     }
     --writing;
   });
-  // Each closing lets writers pass that the previous one stopped, except one that is interrupted
-  // just then.
+  // Each closing lets writers pass that the previous one stopped. A few writers lose the processor
+  // just then, for any number of closings.
   EXPECT_LT(waited_for, 10 * kPasses);
 }
 

@@ -109,6 +109,11 @@ class ToolProcess {
     return shown_;
   }
 
+  // Whether the program has ended by itself.
+  bool HasEnded() {
+    siginfo_t info = {};
+    return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT | WNOHANG) == 0 && info.si_pid == pid_;
+  }
   // Waits for the end of a program whose input stays open; 0, or errno.
   int WaitForEnd() {
     siginfo_t info = {};

@@ -396,7 +396,7 @@ TEST(PageStore, LooksUpPagesWhileTheDeviceWorks) {
   const auto look = [&](Access) {
     if (store == nullptr || std::this_thread::get_id() != owner) return;
     auto found = std::async(std::launch::async, [&] { return store->pages().EntryOf(5).status(); });
-    EXPECT_EQ(found.wait_for(std::chrono::seconds(20)), std::future_status::ready) << "waits for the device";
+    EXPECT_EQ(found.wait_for(std::chrono::seconds(60)), std::future_status::ready) << "waits for the device";
     if (testing::Test::HasFailure()) store = nullptr;
     EXPECT_THAT(found.get(), IsOk());
     ++lookups;
