@@ -12,6 +12,7 @@
 #include "hako/base/status.h"
 #include "hako/sync/mutex.h"
 #include "server/output_buffer.h"
+#include "server/statistics.h"
 #include "server/user_table.h"
 #include "server/watch_table.h"
 
@@ -29,7 +30,8 @@ struct Client {
   UserRole role = UserRole::kAdmin;  // of the user; counts once the client is authenticated, or need not be
   int protocol = 2;
   bool is_authenticated = true;
-  bool closes = false;  // once its replies are sent
+  unsigned failed_logins = 0;  // since it connected
+  bool closes = false;         // once its replies are sent
 
   // Which replies it gets (CLIENT REPLY).
   enum class Replies { kAll, kNone, kNotTheNext, kNotThis };
@@ -47,6 +49,11 @@ struct Client {
 
   // Long work, which runs in libuv's thread pool while the client waits. Writes the reply.
   std::function<void(OutputBuffer*)> work;
+  struct MeasuredWork {
+    const Command* command = nullptr;
+    std::uint64_t nanoseconds = 0;  // that the command took in the loop
+    SlowLog::Entry entry;           // if it is slow
+  } measured_work;
   bool work_changes_rows = false;            // of the table
   Status work_commit;                        // of these changes; after an error the client gets no reply
   std::atomic<bool> is_disconnected{false};  // work may end early then

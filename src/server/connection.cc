@@ -2,6 +2,7 @@
 #include "server/connection.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <new>
 #include <utility>
@@ -169,6 +170,7 @@ void Connection::StartWork() {
     std::function<void(OutputBuffer*)> work;
     OutputBuffer reply;
     bool changes_rows;
+    std::chrono::nanoseconds took{0};
   };
   auto* const request = new Request{{}, this, std::exchange(client_.work, nullptr), {}, std::exchange(client_.work_changes_rows, false)};
   request->request.data = request;
@@ -177,10 +179,13 @@ void Connection::StartWork() {
       loop_.loop(), &request->request,
       [](uv_work_t* work) {
         auto* const self = static_cast<Request*>(work->data);
+        const auto begin = std::chrono::steady_clock::now();
         self->work(&self->reply);
+        self->took = std::chrono::steady_clock::now() - begin;
       },
       [](uv_work_t* work, int) {
         const std::unique_ptr<Request> self(static_cast<Request*>(work->data));
+        NoteWork(self->connection->loop_.commands(), self->connection->client_, static_cast<std::uint64_t>(self->took.count()));
         self->connection->EndWork(&self->reply, self->changes_rows);
       });
 }

@@ -15,10 +15,15 @@ namespace hako::server::commands {
 
 namespace {
 
-// False if it has replied an error.
+constexpr unsigned kFailedLoginsMax = 5;
+
+// False if it has replied an error; the last one that a connection may have closes it.
 bool Authenticate(Call& call, std::string_view user, std::string_view password) {
   const auto login = call.server().settings.users.Authenticate(user, password);
-  if (!login) return call.Fail("WRONGPASS invalid username-password pair or user is disabled."), false;
+  if (!login) {
+    call.client.closes |= ++call.client.failed_logins >= kFailedLoginsMax;
+    return call.Fail("WRONGPASS invalid username-password pair or user is disabled."), false;
+  }
   call.client.is_authenticated = true;
   call.server().clients.SetUser(&call.client, login->name, login->role);
   return true;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -32,10 +33,9 @@ bool IsSecret(const Call& call, std::size_t i) {
   return call.command.run == &commands::ConfigSet && i > 2 && i % 2 == 1 && call.Is(i - 1, "requirepass");
 }
 
-void NoteSlow(const Call& call, std::int64_t microseconds) {
+// What SLOWLOG shows of a command, but for its time.
+SlowLog::Entry EntryOf(const Call& call) {
   SlowLog::Entry entry;
-  entry.time = static_cast<std::int64_t>(WallClock() / 1'000'000);
-  entry.microseconds = microseconds;
   entry.address = call.client.address;
   entry.name = call.client.name;
   for (std::size_t i = 0; i < std::min(call.size(), SlowLog::kWordsMax); ++i) {
@@ -45,7 +45,18 @@ void NoteSlow(const Call& call, std::int64_t microseconds) {
   }
   if (call.size() > SlowLog::kWordsMax)
     entry.words.back() = "... (" + std::to_string(call.size() - SlowLog::kWordsMax + 1) + " more arguments)";
-  call.server().slow_log.Add(std::move(entry), static_cast<std::size_t>(call.server().settings.slow_log_size.load()));
+  return entry;
+}
+
+void NoteSlow(ServerState& server, SlowLog::Entry entry, std::uint64_t nanoseconds) {
+  entry.time = static_cast<std::int64_t>(WallClock() / 1'000'000);
+  entry.microseconds = static_cast<std::int64_t>(nanoseconds / 1000);
+  server.slow_log.Add(std::move(entry), static_cast<std::size_t>(server.settings.slow_log_size.load()));
+}
+
+bool IsSlow(const ServerState& server, std::uint64_t nanoseconds) {
+  const std::int64_t slow = server.settings.slow_microseconds.load(std::memory_order_relaxed);
+  return slow >= 0 && nanoseconds >= static_cast<std::uint64_t>(slow) * 1000;
 }
 
 }  // namespace
@@ -152,15 +163,25 @@ void RunMeasured(Call& call) {
   call.command.run(call);
   call.thread.measured = std::chrono::steady_clock::now();
   const auto took = static_cast<std::uint64_t>(std::chrono::nanoseconds(call.thread.measured - begin).count());
+  if (call.client.work) [[unlikely]] {
+    call.client.measured_work = {&call.command, took, EntryOf(call)};
+    return;
+  }
   CommandCounters& counters = call.thread.counters.commands[CommandIndex(call.command)];
   counters.Note(took);
   if (call.has_failed) [[unlikely]] {
     counters.failed.Add(1);
     call.thread.counters.errors.Add(1);
   }
-  const std::int64_t slow = call.server().settings.slow_microseconds.load(std::memory_order_relaxed);
-  if (slow >= 0 && took >= static_cast<std::uint64_t>(slow) * 1000 && call.command.run != &commands::Exec) [[unlikely]]
-    NoteSlow(call, static_cast<std::int64_t>(took / 1000));
+  if (IsSlow(call.server(), took) && call.command.run != &commands::Exec) [[unlikely]]
+    NoteSlow(call.server(), EntryOf(call), took);
+}
+
+void NoteWork(CommandThread& thread, Client& client, std::uint64_t nanoseconds) {
+  Client::MeasuredWork work = std::exchange(client.measured_work, {});
+  work.nanoseconds += nanoseconds;
+  thread.counters.commands[CommandIndex(*work.command)].Note(work.nanoseconds);
+  if (IsSlow(thread.server, work.nanoseconds)) NoteSlow(thread.server, std::move(work.entry), work.nanoseconds);
 }
 
 }  // namespace hako::server

@@ -40,6 +40,9 @@ class Dispatcher {
 };
 
 // Runs a command, also one of EXEC: measures it, counts it and its errors, and notes it in SLOWLOG if it was slow.
+// One that leaves work to the thread pool is noted by NoteWork.
 void RunMeasured(Call& call);
+// The work of this client has ended, and took as long in the pool.
+void NoteWork(CommandThread& thread, Client& client, std::uint64_t nanoseconds);
 
 }  // namespace hako::server

@@ -79,8 +79,9 @@ TEST_F(ServerAccessTest, WrongPasswordsAndUnknownUsersGetTheSameError) {
                                                        {"default", "r1"},
                                                        {"writer", kWordHash}};
   for (const auto& pair : wrong) {
-    EXPECT_EQ(client.Run({"auth", pair[0], pair[1]}), kWrong) << pair[0];
-    EXPECT_EQ(client.Run({"hello", "2", "auth", pair[0], pair[1]}), kWrong) << pair[0];
+    RespClient stranger = server.Connect();
+    EXPECT_EQ(stranger.Run({"auth", pair[0], pair[1]}), kWrong) << pair[0];
+    EXPECT_EQ(stranger.Run({"hello", "2", "auth", pair[0], pair[1]}), kWrong) << pair[0];
   }
   EXPECT_EQ(client.Run({"auth", "r1"}), kWrong);
   EXPECT_EQ(client.Run({"get", "a"}), "-NOAUTH Authentication required.\r\n");
@@ -92,6 +93,21 @@ TEST_F(ServerAccessTest, WrongPasswordsAndUnknownUsersGetTheSameError) {
   EXPECT_EQ(client.Run({"config", "set", "requirepass", ""}), NoPerm("config|set"));
   EXPECT_EQ(client.Run({"reset"}), "+RESET\r\n");
   EXPECT_EQ(client.Run({"get", "a"}), "-NOAUTH Authentication required.\r\n");
+}
+
+TEST_F(ServerAccessTest, AConnectionIsClosedAfterFiveWrongPasswords) {
+  ServerProcess server(Options());
+  RespClient client = server.Connect(), other = server.Connect();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(client.Run({"auth", "reader", "x"}), kWrong);
+    EXPECT_EQ(client.Run({"hello", "3", "auth", "reader", "x"}), kWrong);
+    EXPECT_EQ(client.Run({"auth", "reader", "r1"}), "+OK\r\n");  // does not begin the count again
+  }
+  client.Run({"reset"});  // nor does this
+  client.Send(RespClient::Encode({"auth", "reader", "x"}) + RespClient::Encode({"auth", "reader", "r1"}));
+  EXPECT_EQ(client.ReadAll(), kWrong);
+  EXPECT_EQ(other.Run({"auth", "reader", "r1"}), "+OK\r\n");
+  EXPECT_EQ(server.Connect().Run({"auth", "top"}), "+OK\r\n");
 }
 
 TEST_F(ServerAccessTest, ATransactionWithAForbiddenCommandFails) {

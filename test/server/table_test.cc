@@ -307,6 +307,23 @@ TEST_F(ServedTableTest, LongQueriesDelayNoOtherClient) {
               StartsWith("-ERR the groups exceed half of client-output-buffer-limit"));
 }
 
+TEST_F(ServedTableTest, SlowLogAndInfoMeasureCommandsInTheThreadPool) {
+  ServerProcess server({"--table", Table()});
+  RespClient client = server.Connect();
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(Ask(client, {"put", std::to_string(i), "t", std::string(300, 'a')}), "+OK\r\n");
+  const std::string query = "select count(*) where t matches 'a+b'";  // of quadratic time
+  client.Run({"config", "set", "slowlog-log-slower-than", "1000"});
+  EXPECT_EQ(Ask(client, {"query", query}), "*1\r\n*2\r\n" + Bulk("count(*)") + ":0\r\n");
+  EXPECT_THAT(client.Run({"slowlog", "get", "1"}), HasSubstr(Bulk("hako.table") + Bulk("query") + Bulk(query)));
+  const std::string stats = client.Run({"info", "commandstats"});
+  const std::size_t usec = stats.find("cmdstat_hako.table|query:calls=1,usec=");
+  ASSERT_NE(usec, std::string::npos) << stats;
+  EXPECT_GE(std::atoi(stats.c_str() + stats.find("usec=", usec) + 5), 1000);
+  client.Run({"config", "set", "slowlog-log-slower-than", "0"});
+  client.Run({"hako.check"});
+  EXPECT_THAT(client.Run({"slowlog", "get", "1"}), HasSubstr(Bulk("hako.check")));
+}
+
 // Each acknowledged row is there after kill -9, with its entries in the index.
 TEST_F(ServedTableTest, KillLosesNoAcknowledgedRow) {
   const char* const given = std::getenv("HAKO_KILLS");
