@@ -1,7 +1,7 @@
 // A steady load of records that expire, with a clock that the load sets: the expired ones are a small part
 // of all, although nobody asks for their removal; each record is there until its time and not after it.
-// With HAKO_TEST_FULL=1: ten million records that live for 60 s, for an hour by that clock, or as much of
-// it as HAKO_LOAD_SECONDS (600) of real time allow.
+// With HAKO_TEST_FULL=1: HAKO_LOAD_RECORDS (ten million) records that live for 60 s, for an hour by that
+// clock, or as much of it as HAKO_LOAD_SECONDS (600) of real time allow.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "hako/base/endian.h"
 #include "hako/base/hash.h"
+#include "hako/dbm/baby_dbm.h"
 #include "hako/dbm/hash_dbm.h"
 #include "hako/dbm/tiny_dbm.h"
 #include "hako/dbm/tree_dbm.h"
@@ -30,16 +31,20 @@ namespace {
 using namespace std::chrono_literals;
 using SteadyClock = std::chrono::steady_clock;
 
-std::chrono::seconds TimeToSpend() {
-  const char* const given = std::getenv("HAKO_LOAD_SECONDS");
-  return std::chrono::seconds(given != nullptr ? std::atoi(given) : 600);
+int FromEnvironment(const char* name, int otherwise) {
+  const char* const given = std::getenv(name);
+  return given != nullptr ? std::atoi(given) : otherwise;
+}
+std::chrono::seconds TimeToSpend() { return std::chrono::seconds(FromEnvironment("HAKO_LOAD_SECONDS", 600)); }
+std::uint64_t LiveRecords() {
+  return FullSize() ? static_cast<std::uint64_t>(FromEnvironment("HAKO_LOAD_RECORDS", 10'000'000)) : std::uint64_t{6'000};
 }
 
 // The load is faster than its clock says, so where the background thread needs its time, the load waits.
 template <class D>
 void TestSteadyLoad(D& db) {
   constexpr std::uint64_t kLife = 60'000;  // milliseconds
-  const std::uint64_t live = FullSize() ? 10'000'000 : 6'000, lives = FullSize() ? 60 : 4, most = live + live / 10;
+  const std::uint64_t live = LiveRecords(), lives = FullSize() ? 60 : 4, most = live + live / 10;
   const auto key_of = [](std::uint64_t i) {
     std::string key(8, '\0');
     StoreBigEndian(MixBits(i + 1), key.data());
@@ -82,6 +87,7 @@ class ExpiryLoadTest : public testing::Test {
 };
 
 TEST_F(ExpiryLoadTest, TinyDBMDoesNotGrow) { TestSteadyLoad(*TinyDBM<>::Open({.expiry = true, .clock = &TheTime}).value()); }
+TEST_F(ExpiryLoadTest, BabyDBMDoesNotGrow) { TestSteadyLoad(*BabyDBM<>::Open({.expiry = true, .clock = &TheTime}).value()); }
 TEST_F(ExpiryLoadTest, HashDBMDoesNotGrow) {
   TestSteadyLoad(*HashDBM<>::Open(dir_.path() + "/db.hkh", {.expiry = true, .clock = &TheTime}).value());
 }
