@@ -27,7 +27,7 @@ enum class KeywordError { kNone, kDuplicate, kNotAscii, kTooLong };
 class KeywordBuilder {
  public:
   constexpr KeywordBuilder(std::span<const std::string_view> names, std::span<KeywordEntry> entries, std::span<KeywordInfo> infos,
-                           std::span<std::uint16_t> displacements)
+                           std::span<std::uint32_t> displacements)
       : names_(names), entries_(entries), infos_(infos), displacements_(displacements) {
     hash_.bits = Bits(names.size());
   }
@@ -59,6 +59,10 @@ class KeywordBuilder {
  private:
   constexpr std::size_t Bucket(std::size_t i) const { return hash_.Bucket(hashes_[i]); }
   constexpr std::size_t Slot(std::size_t i) const { return hash_.Slot(hashes_[i]); }
+  // XORed with the bits of the hash that select bucket and slot it leaves the entry.
+  constexpr std::uint32_t Displacement(std::size_t bucket, std::size_t of_slot) const {
+    return static_cast<std::uint32_t>(bucket << hash_.bits | of_slot);
+  }
   constexpr std::span<const std::uint16_t> Members(std::size_t bucket) const {
     return std::span(members_).subspan(begins_[bucket], begins_[bucket + 1] - begins_[bucket]);
   }
@@ -100,7 +104,10 @@ class KeywordBuilder {
     used_.assign(entries_.size(), false);
     chained_.clear();
     std::size_t size_max = 0;
-    for (std::size_t b = 0; b < entries_.size(); ++b) size_max = std::max(size_max, Members(b).size());
+    for (std::size_t b = 0; b < entries_.size(); ++b) {
+      displacements_[b] = Displacement(b, 0);
+      size_max = std::max(size_max, Members(b).size());
+    }
     for (std::size_t size = size_max; size > 0; --size) {
       for (std::size_t b = 0; b < entries_.size(); ++b) {
         if (Members(b).size() == size) PlaceBucket(b);
@@ -129,7 +136,7 @@ class KeywordBuilder {
     std::size_t displacement = 0;
     while (displacement < entries_.size() && !is_free(displacement)) ++displacement;
     if (displacement == entries_.size()) displacement = 0;
-    displacements_[bucket] = static_cast<std::uint16_t>(displacement);
+    displacements_[bucket] = Displacement(bucket, displacement);
     for (const std::size_t i : members) {
       const std::size_t entry = Slot(i) ^ displacement;
       if (used_[entry]) {
@@ -163,7 +170,7 @@ class KeywordBuilder {
   std::span<const std::string_view> names_;
   std::span<KeywordEntry> entries_;
   std::span<KeywordInfo> infos_;
-  std::span<std::uint16_t> displacements_;
+  std::span<std::uint32_t> displacements_;
   KeywordHash hash_ = {};
   std::vector<std::uint64_t> hashes_ = {};   // of each keyword
   std::vector<std::uint16_t> members_ = {};  // keywords, in the order of their buckets

@@ -160,9 +160,9 @@ struct KeywordHash {
     return (((text.first ^ std::rotl(text.last, 24)) & kAllButBit5) + size) * factor;
   }
   HAKO_INLINE constexpr std::size_t Bucket(std::uint64_t hash) const { return static_cast<std::size_t>(hash >> (64 - bits)); }
-  HAKO_INLINE constexpr std::size_t Slot(std::uint64_t hash) const {
-    return static_cast<std::size_t>(hash >> (64 - 2 * bits)) & ((std::size_t{1} << bits) - 1);
-  }
+  HAKO_INLINE constexpr std::size_t Slot(std::uint64_t hash) const { return Both(hash) & ((std::size_t{1} << bits) - 1); }
+  // The bucket, and the slot below it.
+  HAKO_INLINE constexpr std::size_t Both(std::uint64_t hash) const { return static_cast<std::size_t>(hash >> (64 - 2 * bits)); }
 };
 
 // The arrays of a table, and the search.
@@ -170,22 +170,22 @@ struct KeywordSearch {
   const std::string_view* names;
   const KeywordEntry* entries;
   const KeywordInfo* infos;
-  const std::uint16_t* displacements;
+  const std::uint32_t* displacements;
 
   // The index of the keyword, or -1.
   HAKO_INLINE constexpr int Find(const KeywordHash& hash, const char* p, std::size_t size) const {
     const KeywordEnds text = KeywordEnds::Of(p, size);
     const std::uint64_t h = hash.Of(text, size);
-    const std::size_t slot = hash.Slot(h) ^ displacements[hash.Bucket(h)];
+    const std::size_t slot = hash.Both(h) ^ displacements[hash.Bucket(h)];
     if (hash.has_chains) [[unlikely]]
-      return FindOnChain(names, entries, infos, slot, p, size);
+      return FindOnChain(p, size, slot, names, entries, infos);
     const KeywordInfo info = infos[slot];
     std::uint64_t difference = size ^ info.size();
     if (size < 16) {
       difference |= entries[slot].Difference(text);
     } else {
       if (size > 32) [[unlikely]]
-        return FindOnChain(names, entries, infos, slot, p, size);
+        return FindOnChain(p, size, slot, names, entries, infos);
       difference |= entries[slot].Difference(p, size);
     }
     const int index = info.index();
@@ -193,8 +193,8 @@ struct KeywordSearch {
   }
 
  private:
-  [[gnu::noinline]] static constexpr int FindOnChain(const std::string_view* names, const KeywordEntry* entries, const KeywordInfo* infos,
-                                                     std::size_t slot, const char* p, std::size_t size) {
+  [[gnu::noinline]] static constexpr int FindOnChain(const char* p, std::size_t size, std::size_t slot, const std::string_view* names,
+                                                     const KeywordEntry* entries, const KeywordInfo* infos) {
     if (size > kKeywordSizeMax) return -1;
     for (;;) {
       const KeywordInfo info = infos[slot];

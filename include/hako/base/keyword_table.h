@@ -78,7 +78,7 @@ class KeywordTable {
   std::array<std::string_view, N> keywords_;
   std::array<internal::KeywordEntry, kEntries> entries_ = {};
   std::array<internal::KeywordInfo, kEntries> infos_ = {};
-  std::array<std::uint16_t, kEntries> displacements_ = {};
+  std::array<std::uint32_t, kEntries> displacements_ = {};
   internal::KeywordHash hash_ = {};
 };
 
@@ -138,7 +138,7 @@ class RuntimeKeywordTable {
   std::vector<std::string_view> views_;  // of keywords_, whose strings stay where they are
   std::vector<internal::KeywordEntry> entries_;
   std::vector<internal::KeywordInfo> infos_;
-  std::vector<std::uint16_t> displacements_;
+  std::vector<std::uint32_t> displacements_;
   internal::KeywordHash hash_;
 };
 
