@@ -5,9 +5,13 @@
 //   served_table --port=6379 --phase=set --clients=50 --rate=200000  # so many a second, whatever the server does
 //
 // Phases: index (makes the two indices), put, get and search of the table, whose rows are those of table.h;
-// set and fetch of the hash database, of keys and values of 8 bytes. Prints a line of JSON: phase, clients,
-// depth (requests of one client in flight), ops, ops_per_s, and the median, 99th percentile and longest of
-// the microseconds from a request to its reply.
+// set (new keys, from `first` on), update (keys below n, at random), expiring (as update, with a time of
+// `expire` milliseconds) and fetch of the other database, of keys and values of 8 bytes, or of `size` bytes.
+// Prints a line of JSON: phase, clients, depth (requests of one client in flight), ops, ops_per_s, and the
+// median, the 99th and 99.9th percentile and the longest of the microseconds from a request to its reply.
+// With `rate` the time counts from when a request was due, and latest_s is when the longest was.
+//
+// Phase pauses measures the machine alone: how long a thread that reads the clock for `seconds` is stopped.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
@@ -85,14 +89,22 @@ struct Connection {
 struct Load {
   std::string phase = "put";
   std::uint64_t port = 6379, clients = 1, depth = 1, rate = 0, n = 1'000'000, ops = 1'000'000;
+  std::uint64_t first = 0, expire = 1000, size = 8, seed = 0, seconds = 10;
 };
 
+std::string ValueOf(const Load& load, std::uint64_t i) {
+  std::string value = TableData::Key(i);
+  value.resize(load.size, 'v');
+  return value;
+}
 std::string RequestOf(const Load& load, std::uint64_t i) {
   const TableData data(load.n);
-  const std::uint64_t random = workload::Mix(i + 99) % load.n;
+  const std::uint64_t random = workload::Mix(i + 99 + (load.seed << 40)) % load.n;
   if (load.phase == "get") return Request({"hako.table", "get", TableData::Key(random)});
   if (load.phase == "search") return Request({"hako.table", "query_ro", "select * where str = '" + TableData::Str(random) + "'"});
-  if (load.phase == "set") return Request({"set", TableData::Key(i), TableData::Key(i)});
+  if (load.phase == "set") return Request({"set", TableData::Key(load.first + i), ValueOf(load, i)});
+  if (load.phase == "update") return Request({"set", TableData::Key(random), ValueOf(load, i)});
+  if (load.phase == "expiring") return Request({"set", TableData::Key(random), ValueOf(load, i), "px", std::to_string(load.expire)});
   if (load.phase == "fetch") return Request({"get", TableData::Key(random)});
   const TableRow row = data.Row(i % load.n);
   return Request({"hako.table", "put", row.key, "str", row.str, "num", row.num, "a", row.a, "b", row.b});
@@ -124,7 +136,7 @@ class LoadRun {
       epoll_event event{.events = EPOLLIN, .data = {.ptr = &connection}};
       epoll_ctl(poll, EPOLL_CTL_ADD, connection.socket, &event);
     }
-    const auto begin = Clock::now();
+    const auto begin = begun_ = Clock::now();
     if (load_.rate == 0) {
       for (Connection& connection : connections_) Send(connection, load_.depth);
     }
@@ -184,7 +196,12 @@ class LoadRun {
     }
     const auto now = Clock::now();
     for (std::uint64_t i = 0; i < replies; ++i) {
-      microseconds_.push_back(std::chrono::duration<float, std::micro>(now - connection.sent.front()).count());
+      const auto took = now - connection.sent.front();
+      if (took > longest_) {
+        longest_ = took;
+        latest_ = now;
+      }
+      microseconds_.push_back(std::chrono::duration<float, std::micro>(took).count());
       connection.sent.pop_front();
     }
     if (load_.rate == 0) Send(connection, replies);
@@ -196,7 +213,9 @@ class LoadRun {
     std::printf("{\"phase\": \"%s\", \"clients\": %llu, \"depth\": %llu, \"ops\": %llu, \"ops_per_s\": %.0f, \"p50_us\": %.1f, ",
                 load_.phase.c_str(), count(load_.clients), count(load_.depth), count(load_.ops), static_cast<double>(load_.ops) / seconds,
                 microseconds_[load_.ops / 2]);
-    std::printf("\"p99_us\": %.1f, \"max_us\": %.1f}\n", microseconds_[load_.ops - load_.ops / 100 - 1], microseconds_.back());
+    std::printf("\"p99_us\": %.1f, \"p999_us\": %.1f, \"max_us\": %.1f, \"latest_s\": %.3f}\n",
+                microseconds_[load_.ops - load_.ops / 100 - 1], microseconds_[load_.ops - load_.ops / 1000 - 1], microseconds_.back(),
+                std::chrono::duration<double>(latest_ - begun_).count());
   }
 
   const Load& load_;
@@ -204,6 +223,8 @@ class LoadRun {
   std::vector<std::string> requests_;
   std::uint64_t next_ = 0;
   std::vector<float> microseconds_;
+  Clock::time_point begun_, latest_;
+  Clock::duration longest_{0};
 };
 
 // Sends requests and waits for their replies.
@@ -223,6 +244,19 @@ bool MakeIndices(std::uint64_t port) {
   return replies.errors().empty();
 }
 
+// The longest and the sum of the pauses of more than 50 us in a thread that reads the clock.
+void MeasurePauses(std::uint64_t seconds) {
+  const auto begin = Clock::now();
+  Clock::duration longest{0}, sum{0};
+  for (auto last = begin, now = begin; now - begin < std::chrono::seconds(seconds); last = now) {
+    now = Clock::now();
+    longest = std::max(longest, now - last);
+    if (now - last > std::chrono::microseconds(50)) sum += now - last;
+  }
+  const auto micro = [](Clock::duration took) { return std::chrono::duration<double, std::micro>(took).count(); };
+  std::printf("{\"phase\": \"pauses\", \"max_us\": %.1f, \"sum_us\": %.1f}\n", micro(longest), micro(sum));
+}
+
 }  // namespace hako::compare
 
 int main(int argc, char** argv) {
@@ -236,10 +270,16 @@ int main(int argc, char** argv) {
                                        {"--depth=", &load.depth},
                                        {"--rate=", &load.rate},
                                        {"--n=", &load.n},
-                                       {"--ops=", &load.ops}}) {
+                                       {"--ops=", &load.ops},
+                                       {"--first=", &load.first},
+                                       {"--expire=", &load.expire},
+                                       {"--size=", &load.size},
+                                       {"--seed=", &load.seed},
+                                       {"--seconds=", &load.seconds}}) {
       if (text.starts_with(name)) std::from_chars(value.data(), value.data() + value.size(), *number);
     }
   }
+  if (load.phase == "pauses") return hako::compare::MeasurePauses(load.seconds), 0;
   if (load.phase == "index") return hako::compare::MakeIndices(load.port) ? 0 : 1;
   return hako::compare::LoadRun(load).Run() ? 0 : 1;
 }

@@ -55,7 +55,7 @@ class TableData {
   std::uint64_t Num(std::uint64_t id) const { return id * 7919 % n_; }
   static std::string Str(std::uint64_t id) { return Hex(workload::Mix(id), 12); }
   static std::string Key(std::uint64_t id) {
-    char text[16];
+    char text[24];
     std::snprintf(text, sizeof(text), "%08llu", static_cast<unsigned long long>(id));
     return text;
   }
