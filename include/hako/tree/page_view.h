@@ -144,7 +144,9 @@ class PageView {
       }
     }
     const std::int32_t sought = HeadOf(key, prefix_size());
-    place.index = FirstNotBelow(sought);
+    const unsigned group = GroupOf(sought);
+    hako::Prefetch(leaf_offsets() + group);  // beside the heads of the group
+    place.index = group + CountBelow<format::kSlotGroup>(heads() + group, sought);
     place.cell = end() - Load(leaf_offsets()[place.index]);  // meaningless if there is no such slot
     if (head(place.index) != sought || place.index >= count()) return place;
     place.sizes = Decode(place.cell);
@@ -176,7 +178,7 @@ class PageView {
   // PrefetchSlots prefetches the slots that a search for `key` will read; PrefetchCell, in a leaf,
   // the cell that it will find.
   HAKO_INLINE void PrefetchSlots(std::string_view key) const {
-    const unsigned at = CountBelow<format::kPageHints>(line_->hints, HeadOf(key, prefix_size())) * format::kSlotGroup;
+    const unsigned at = GroupOf(HeadOf(key, prefix_size()));
     hako::Prefetch(heads() + at);
     if (level() == 0)
       hako::Prefetch(leaf_offsets() + at);
@@ -278,8 +280,12 @@ class PageView {
   HAKO_INLINE static std::size_t SuffixSize(std::string_view key, std::size_t prefix) {
     return key.size() > prefix ? key.size() - prefix : 0;
   }
+  // The first slot of the group that has the first head which is not below this one.
+  HAKO_INLINE unsigned GroupOf(std::int32_t sought) const {
+    return CountBelow<format::kPageHints>(line_->hints, sought) * format::kSlotGroup;
+  }
   HAKO_INLINE unsigned FirstNotBelow(std::int32_t sought) const {
-    const unsigned group = CountBelow<format::kPageHints>(line_->hints, sought) * format::kSlotGroup;
+    const unsigned group = GroupOf(sought);
     return group + CountBelow<format::kSlotGroup>(heads() + group, sought);
   }
 
