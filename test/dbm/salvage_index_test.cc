@@ -133,7 +133,9 @@ TYPED_TEST(SalvageIndexTest, DeadRecordsWithLiveStampsDoNotComeBackUnnoticed) {
     }
     ASSERT_EQ(Difference(expected, records), "none") << what;
   });
-  EXPECT_GT(num_known, num_tried * 9 / 10);
+  // Of the tries with all sectors; those with the two buckets are any part of some of them.
+  EXPECT_LT(num_tried - num_known, static_cast<int>(4 * this->sectors_.size() / 10));
+  EXPECT_GT(num_known, num_tried / 2);
 }
 
 // An index that lacks entries of undamaged buckets, and a heap that lacks a record.

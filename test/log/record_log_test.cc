@@ -308,7 +308,8 @@ TYPED_TEST(RecordLogTest, PositionsAreTakenBetweenTheStepsOfRuns) {
       const LogEntry entry{LogOp::kSet, key, value};
       AheadRun run;
       EXPECT_THAT(log->AppendAhead(entry, &run), IsOk());
-      for (const int before = num_positions; i % 3 == 0 && num_positions == before;) std::this_thread::yield();
+      for (const int before = num_positions; i % 3 == 0 && num_positions == before;)
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
       if (i % 10 == 7 && run.is_open()) {
         log->Abandon(&run);
         continue;
