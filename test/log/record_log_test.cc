@@ -156,6 +156,24 @@ TEST(RecordLogFill, NewSegmentsAreFilledByBlocks) {
   EXPECT_LE(count(ZeroFill::kBlocks), 2 * (8 << 20) / (32 << 10));
 }
 
+TEST(RecordLogFill, NoShortUpdateWaitsForAWholeSegment) {
+  std::atomic<int> num_writes{0};
+  ASSERT_OK_AND_ASSIGN(auto log,
+                       RecordLog<HookedFile>::Open(HookedFile(MemoryFile(), [&](Access access) { num_writes += access == Access::kWrite; }),
+                                                   kDatabase, kSecret));
+  ASSERT_THAT(log->Begin({}, ZeroFill::kBlocks), IsOk());
+  const std::string value(1000, 'v');
+  int most = 0;
+  while (log->tail() < 80 << 20) {
+    const int before = num_writes;
+    ASSERT_THAT(log->Append({LogOp::kSet, "key", value}), IsOk());
+    most = std::max(most, num_writes - before);
+  }
+  EXPECT_LE(most, (1 << 20) / (32 << 10));  // of a segment of 16 MiB
+  EXPECT_LE(log->file_bytes(), 128u << 20);
+  ASSERT_THAT(log->Close(), IsOk());
+}
+
 // A short run does not wait for a long one that is being appended.
 TYPED_TEST(RecordLogTest, ShortRunsAreAppendedWithinALongOne) {
   std::vector<Updates> runs;

@@ -5,7 +5,8 @@
 //   1. `used_` is the chain from the oldest segment that is needed to the newest, each the
 //      predecessor of the next, in ascending order of LSNs and of sequences. It is found from its
 //      oldest segment on, which is durable: of the others, a power cut may have left any.
-//   2. Every segment of the file is in `used_` or in `free_`, or between Extend and AddFree.
+//   2. Every segment of the file is in `used_` or in `free_`, or is being filled: it is `unfilled_`, or
+//      between TakeUnfilled and Return.
 //   3. The sequence of a new segment is above that of every segment in the file, also of those that
 //      a recovery discarded.
 //
@@ -60,6 +61,13 @@ struct Link {
 // How new segments are filled with zeros: by pages, so that the sync of a short update writes one or
 // two; or by blocks, which takes a third of the time, where syncs are rare.
 enum class ZeroFill : std::size_t { kPages = 4096, kBlocks = 32 << 10 };
+
+// A segment that is not whole yet: the file has its space, and zeros up to `at`.
+struct Unfilled {
+  std::uint32_t index;
+  std::uint64_t at;  // an offset in the file
+  std::uint64_t rest() const { return format::LogSegmentOffset(index + 1) - at; }
+};
 
 struct Segment {
   std::uint32_t index = 0;
@@ -134,22 +142,21 @@ class LogSegments {
   // there is no space; nothing has changed then.
   Status Start(Lsn first, std::uint64_t predecessor);
   // Makes sure that there is a free segment: on a full device the log goes on in it after a Release.
-  Status KeepOneFree() { return free_.empty() ? Grow() : absl::OkStatus(); }
+  Status KeepOneFree() { return free_.empty() ? FillSome(~std::uint64_t{0}) : absl::OkStatus(); }
   // Makes sure that Start finds free segments with room for this many bytes.
   Status Reserve(std::uint64_t bytes);
 
   bool has_free() const { return !free_.empty(); }
-  // Makes the file longer by a segment, and returns its index. It is used after FillZero, which takes
-  // long and may run beside all other functions, and AddFree.
-  StatusOr<std::uint32_t> Extend() {
-    const std::uint64_t end = format::LogSegmentOffset(num_segments_ + 1);
-    if (file_.Size() < end) HAKO_RETURN_IF_ERROR(file_.Resize(end));
-    return num_segments_++;
-  }
-  static Status FillZero(FileT& file, std::uint32_t index, ZeroFill fill);
+  // The segment that will be free next: one that was filled in part, or the file becomes longer by one.
+  StatusOr<Unfilled> TakeUnfilled();
+  // Fills the next `bytes` of it, or its rest. Takes long, and may run beside all other functions.
+  static Status Fill(FileT& file, ZeroFill fill, std::uint64_t bytes, Unfilled* segment);
+  // The segment is free if it is whole, else the one that TakeUnfilled takes.
+  void Return(const Unfilled& segment);
+  // Fills `bytes` of the segment that will be free next.
+  Status FillSome(std::uint64_t bytes);
   ZeroFill fill() const { return fill_; }
   void set_fill(ZeroFill fill) { fill_ = fill; }
-  void AddFree(std::uint32_t index) { free_.push_back(index); }
 
   const std::deque<Segment>& used() const { return used_; }
   // Drops the segments between that of this sequence and the newest: those that a recovery
@@ -179,7 +186,6 @@ class LogSegments {
     segment.time = start.history.time;
     return segment;
   }
-  Status Grow();
 
   FileT& file_;
   const DatabaseId database_;
@@ -188,6 +194,7 @@ class LogSegments {
   std::uint64_t last_sequence_ = 0;
   std::deque<Segment> used_;
   std::vector<std::uint32_t> free_;
+  std::optional<Unfilled> unfilled_;
   std::vector<Segment> found_;  // by Load, in ascending order of sequences
   Link history_;                // the last segment of the log before this one
   std::uint64_t secret_ = 0;    // 0 = without an archive
@@ -260,25 +267,45 @@ void LogSegments<FileT>::FollowBack(std::uint64_t after, F&& is_whole) {
   }
 }
 
+template <File FileT>
+StatusOr<Unfilled> LogSegments<FileT>::TakeUnfilled() {
+  if (unfilled_) return *std::exchange(unfilled_, std::nullopt);
+  const std::uint64_t end = format::LogSegmentOffset(num_segments_ + 1);
+  if (file_.Size() < end) HAKO_RETURN_IF_ERROR(file_.Resize(end));
+  const std::uint32_t index = num_segments_++;
+  return Unfilled{index, format::LogSegmentOffset(index)};
+}
+
 // Zeros are written, not only allocated: a sync after a write into space that was never written
 // would also write the file system's journal. Some file systems cache as much at once as a write is
 // long, and later write as much at once.
 template <File FileT>
-Status LogSegments<FileT>::FillZero(FileT& file, std::uint32_t index, ZeroFill fill) {
+Status LogSegments<FileT>::Fill(FileT& file, ZeroFill fill, std::uint64_t bytes, Unfilled* segment) {
   static constexpr std::array<std::byte, static_cast<std::size_t>(ZeroFill::kBlocks)> kZeros{};
-  const std::uint64_t begin = format::LogSegmentOffset(index), end = format::LogSegmentOffset(index + 1);
-  const std::size_t block = std::min<std::size_t>(static_cast<std::size_t>(fill), end - begin);
-  for (std::uint64_t at = begin; at < end; at += block) HAKO_RETURN_IF_ERROR(file.WriteAt(at, std::span(kZeros).first(block)));
-  if constexpr (requires { file.Prefault(begin, block); }) file.Prefault(begin, end - begin);
+  const std::uint64_t begin = segment->at, end = begin + std::min(bytes, segment->rest());
+  while (segment->at < end) {
+    const std::size_t block = std::min<std::size_t>(static_cast<std::size_t>(fill), end - segment->at);
+    HAKO_RETURN_IF_ERROR(file.WriteAt(segment->at, std::span(kZeros).first(block)));
+    segment->at += block;
+  }
+  if constexpr (requires { file.Prefault(begin, std::size_t{0}); }) file.Prefault(begin, end - begin);
   return absl::OkStatus();
 }
 
 template <File FileT>
-Status LogSegments<FileT>::Grow() {
-  HAKO_ASSIGN_OR_RETURN(const std::uint32_t index, Extend());
-  HAKO_RETURN_IF_ERROR(FillZero(file_, index, fill_));
-  AddFree(index);
-  return absl::OkStatus();
+void LogSegments<FileT>::Return(const Unfilled& segment) {
+  if (segment.rest() == 0)
+    free_.push_back(segment.index);
+  else
+    unfilled_ = segment;
+}
+
+template <File FileT>
+Status LogSegments<FileT>::FillSome(std::uint64_t bytes) {
+  HAKO_ASSIGN_OR_RETURN(Unfilled segment, TakeUnfilled());
+  const Status status = Fill(file_, fill_, bytes, &segment);
+  Return(segment);
+  return status;
 }
 
 // The largest part of an entry may be left over at the end of each segment.
@@ -290,7 +317,7 @@ Status LogSegments<FileT>::Reserve(std::uint64_t bytes) {
   std::uint64_t reserved = 0;
   for (const std::uint32_t index : free_) reserved += room(index);
   while (reserved < bytes) {
-    HAKO_RETURN_IF_ERROR(Grow());
+    HAKO_RETURN_IF_ERROR(FillSome(~std::uint64_t{0}));
     reserved += room(free_.back());
   }
   return absl::OkStatus();
@@ -298,7 +325,7 @@ Status LogSegments<FileT>::Reserve(std::uint64_t bytes) {
 
 template <File FileT>
 Status LogSegments<FileT>::Start(Lsn first, std::uint64_t predecessor) {
-  if (free_.empty()) HAKO_RETURN_IF_ERROR(Grow());
+  HAKO_RETURN_IF_ERROR(KeepOneFree());
   format::LogSegmentStart start{};
   start.header = {.magic = format::kLogMagic,
                   .version = has_times_ ? format::kLogVersion : format::kLogPlainVersion,

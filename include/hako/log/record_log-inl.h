@@ -64,7 +64,8 @@ Status RecordLog<FileT>::StartSegment(Lsn first, std::uint64_t predecessor) {
   HAKO_RETURN_IF_ERROR(segments_.Start(first, predecessor));
   const Segment& segment = segments_.used().back();
   segment_end_ = segment.end();
-  quick_end_ = has_archive_ ? 0 : segment_end_;
+  step_ = segment.capacity() / kFillSteps;
+  SetStepEnd(first + segment.capacity() / 2);
   segment_sequence_ = segment.sequence;
   if constexpr (MappedFile<FileT>) {
     char* const begin = reinterpret_cast<char*>(file_.MutableView(segment.PlaceOf(first), segment.capacity()).data());
@@ -98,7 +99,7 @@ HAKO_INLINE bool RecordLog<FileT>::TryAppend(const LogEntry& entry, Lsn* lsn) {
     sync::MutexLock lock(tail_mutex_);
     const Lsn tail = tail_.load(std::memory_order_relaxed);
     if (tail + space > quick_end_) [[unlikely]] {
-      if (!has_archive_ || tail + space > segment_end_ || MarkIsDue()) return false;
+      if (!has_archive_ || tail + space > step_end_ || MarkIsDue()) return false;
     }
     if (!failure_.IsOk()) [[unlikely]]
       return false;
@@ -147,17 +148,29 @@ HAKO_OR_NO_MEMORY
 // zeros under the lock.
 template <File FileT>
 void RecordLog<FileT>::PrepareRoom(std::uint64_t bytes) {
-  StatusOr<std::uint32_t> index = 0;
+  StatusOr<Unfilled> segment = Unfilled();
   ZeroFill fill;
   {
     sync::MutexLock lock(tail_mutex_);
     if (tail_.load(std::memory_order_relaxed) + bytes <= segment_end_ || segments_.has_free()) return;
-    index = segments_.Extend();
+    segment = segments_.TakeUnfilled();
     fill = segments_.fill();
   }
-  if (!index.ok() || !LogSegments<FileT>::FillZero(file_, *index, fill).ok()) return;  // AppendParts reports it
+  if (!segment.ok()) return;  // AppendParts reports it, and the other error
+  (void)LogSegments<FileT>::Fill(file_, fill, segment->rest(), &*segment);
   sync::MutexLock lock(tail_mutex_);
-  segments_.AddFree(*index);
+  segments_.Return(*segment);
+}
+
+// Fills a part of the next segment for each part that is written of the second half of the present one:
+// no short update waits until a whole segment is filled. Errors are reported where the space is needed.
+template <File FileT>
+void RecordLog<FileT>::FillAhead() {
+  static constexpr std::uint64_t kBytes = format::kLogSegmentMax / (kFillSteps / 2);
+  const Lsn tail = tail_.load(std::memory_order_relaxed);
+  const std::uint64_t steps = (tail - step_end_) / step_ + 1;
+  const bool goes_on = !segments_.has_free() && segments_.FillSome(steps * kBytes).ok();
+  SetStepEnd(goes_on ? tail + step_ : segment_end_);
 }
 
 // Gives the run a stream number, if one is free.
@@ -278,6 +291,7 @@ Status RecordLog<FileT>::AppendParts(std::span<Part> parts) {
   for (Part& part : parts) {
     if (Status status = Put(part); !status.ok()) return Fail(status);
   }
+  if (tail_.load(std::memory_order_relaxed) > step_end_) FillAhead();
   return absl::OkStatus();
 }
 

@@ -214,6 +214,7 @@ class RecordLog {
   using Parts = AheadRun::Parts;
   static constexpr std::uint64_t kMarkInterval = 100'000;  // in microseconds
   static constexpr std::size_t kMarkSpace = format::LogRecordSpace(sizeof(format::LogRecordHeader) + sizeof(format::LogMark));
+  static constexpr std::uint64_t kFillSteps = 64;  // of a segment; the next one is filled in the second half of them
   static constexpr std::size_t kPartsAtOnce = kLongRun / format::kLogPartMax;  // in one hold of tail_mutex_
 
   RecordLog(FileT file, const DatabaseId& database, std::uint64_t secret)
@@ -245,6 +246,11 @@ class RecordLog {
   static void Cut(const LogEntry& entry, bool run_continues, Parts* parts);
   Status AppendParts(std::span<Part> parts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
   void PrepareRoom(std::uint64_t bytes);
+  void FillAhead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
+  void SetStepEnd(Lsn end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_) {
+    step_end_ = std::min(end, segment_end_);
+    quick_end_ = has_archive_ ? 0 : step_end_;
+  }
   void BeginStream(AheadRun* run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
   void EndStream(AheadRun* run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_);
   bool IsGivenUp(const AheadRun& run) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(tail_mutex_) { return run.positions_taken_ != positions_taken_; }
@@ -270,6 +276,8 @@ class RecordLog {
   std::uint64_t positions_taken_ ABSL_GUARDED_BY(tail_mutex_) = 0;
   // The newest segment: its end, its sequence, and where LSN 0 would be in the map.
   Lsn segment_end_ ABSL_GUARDED_BY(tail_mutex_) = 0;
+  Lsn step_end_ ABSL_GUARDED_BY(tail_mutex_) = 0;   // where FillAhead is due next; at most segment_end_
+  Lsn step_ ABSL_GUARDED_BY(tail_mutex_) = 0;       // bytes from there to the time after that
   Lsn quick_end_ ABSL_GUARDED_BY(tail_mutex_) = 0;  // how far TryAppend need not ask for a mark; 0 with an archive
   std::uint64_t segment_sequence_ ABSL_GUARDED_BY(tail_mutex_) = 0;
   char* segment_base_ ABSL_GUARDED_BY(tail_mutex_) = nullptr;
