@@ -33,7 +33,8 @@ MapPaging::MapPaging(std::byte* base, std::uint64_t bytes, std::uint64_t file_si
   num_syncs_ = grows_huge ? 0 : kSyncs;
   grown_from_ = std::min((file_size + kHugePage - 1) & ~(kHugePage - 1), bytes);
   if (reads_page_by_page_) (void)madvise(base, grown_from_, MADV_RANDOM);
-  AdviseGrowth(grows_huge ? MADV_HUGEPAGE : MADV_RANDOM);  // pages of new space that are read ahead are written together
+  AdviseGrowth(MADV_RANDOM);  // a store would wait for the zeros of new space that is read ahead, and a sync for their writing
+  if (grows_huge) AdviseGrowth(MADV_HUGEPAGE);
 }
 
 void MapPaging::AdviseGrowth(int advice) {
@@ -63,7 +64,6 @@ void MapPaging::CountSync(std::uint64_t file_size) {
     if (num_syncs_ == 0 || now - second_ > std::chrono::seconds(1)) second_ = now, num_syncs_ = 0;
     if (++num_syncs_ < kSyncs) return;
     AdviseGrowth(MADV_NOHUGEPAGE);
-    AdviseGrowth(MADV_RANDOM);
   }
   const std::uint64_t end = std::min({file_size, bytes_, split_to_ + kRegionsAtOnce * kHugePage});
   for (; split_to_ < end; split_to_ += kHugePage) Split(base_ + split_to_, std::min(kHugePage, end - split_to_));

@@ -62,7 +62,10 @@ class FileOperations {
   // durable or not at all.
   Status CopyTo(const std::string& path) requires PathFile<FileT> HAKO_TRY {
     HAKO_RETURN_IF_ERROR(self().CheckIdle());  // before creating a file
-    return ReplaceFile<FileT>(path, [this](FileT file) { return self().CopyTo(std::move(file)); });
+    FileOptions options;
+    options.huge_pages = false;  // each would be filled with zeros first, and nobody reads the copy's map
+    return ReplaceFile<FileT>(
+        path, [this](FileT file) { return self().CopyTo(std::move(file)); }, options);
   }
   HAKO_OR_NO_MEMORY
 

@@ -249,7 +249,8 @@ class ExtentFile : public LiveStateFile<FileT> {
  private:
   using FileBytes<FileT>::file_;
   using LiveStateFile<FileT>::live_;
-  static constexpr std::uint64_t kGrowthStep = 8 << 20;  // most growth at once under mutex_
+  static constexpr std::uint64_t kGrowthStep = 8 << 20;     // most growth at once under mutex_
+  static constexpr std::uint64_t kPrefaultMax = 256 << 10;  // the file's growth is paged by huge pages from then on
 
   bool IsHeader(std::uint64_t offset, const format::HeapExtentHeader& header) const {
     return header.magic == format::kHeapExtentMagic && header.check == header.CheckAt(offset, super_.secret);
@@ -272,7 +273,7 @@ class ExtentFile : public LiveStateFile<FileT> {
       if (step < offset + bytes) return 0;
     }
     if constexpr (requires { file_.Prefault(offset, bytes); }) {
-      if (bytes <= kGrowthStep) file_.Prefault(offset, bytes);
+      if (bytes <= kPrefaultMax) file_.Prefault(offset, bytes);
     }
     free_.AddFree({before, offset - before});
     SetTail(offset + bytes);
